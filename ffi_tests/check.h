@@ -1,0 +1,75 @@
+/* What the C tests share: stop with the place and the message when a call fails. */
+#ifndef CHECK_H
+#define CHECK_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "torchacc.h"
+
+#define EXPECT(condition)                                              \
+  do {                                                                 \
+    if (!(condition)) {                                                \
+      printf("%s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
+      exit(1);                                                         \
+    }                                                                  \
+  } while (0)
+
+#define OK(call)                                                               \
+  do {                                                                         \
+    torchacc_error* error_ = (call);                                           \
+    if (error_) {                                                              \
+      torchacc_str text_ = torchacc_error_message(error_);                     \
+      printf("%s:%d: %.*s\n", __FILE__, __LINE__, (int)text_.len, text_.data); \
+      exit(1);                                                                 \
+    }                                                                          \
+  } while (0)
+
+/* The call must fail with this code, and say something. */
+#define FAILS(wanted, call)                                                                        \
+  do {                                                                                             \
+    torchacc_error* error_ = (call);                                                               \
+    if (!error_ || torchacc_error_code(error_) != (wanted) ||                                      \
+        torchacc_error_message(error_).len == 0) {                                                 \
+      torchacc_str text_ = torchacc_error_message(error_);                                         \
+      printf("%s:%d: code %u, wanted %u: %.*s\n", __FILE__, __LINE__, torchacc_error_code(error_), \
+             (unsigned)(wanted), (int)text_.len, text_.data);                                      \
+      exit(1);                                                                                     \
+    }                                                                                              \
+    torchacc_error_free(error_);                                                                   \
+  } while (0)
+
+static inline torchacc_str str(const char* text) {
+  torchacc_str s = {text, strlen(text)};
+  return s;
+}
+
+static inline torchacc_arg tensor_arg(const torchacc_tensor* tensor) {
+  torchacc_arg arg = {TORCHACC_ARG_TENSOR, 0, {0}};
+  arg.v.p = tensor;
+  return arg;
+}
+
+static inline torchacc_arg scalar_arg(double value) {
+  torchacc_arg arg = {TORCHACC_ARG_SCALAR_FLOAT, 0, {0}};
+  arg.v.f = value;
+  return arg;
+}
+
+static inline torchacc_op op(const char* name) {
+  torchacc_op found;
+  OK(torchacc_op_find(str(name), &found));
+  return found;
+}
+
+static inline torchacc_tensor* floats(torchacc_context* context, const float* data, int64_t rows,
+                                      int64_t columns) {
+  int64_t sizes[2] = {rows, columns};
+  torchacc_tensor* tensor;
+  OK(torchacc_tensor_from_host(context, TORCHACC_F32, sizes, 2, data,
+                               (size_t)(rows * columns) * sizeof(float), &tensor));
+  return tensor;
+}
+
+#endif

@@ -1,0 +1,82 @@
+/* An operator written in C: it sees dense arrays and this call's numbers, and its errors come back
+ * with the place that recorded it. */
+#include "check.h"
+
+static int drops = 0, calls = 0;
+
+static void dropped(void* user) { ++*(int*)user; }
+
+static uint64_t here(void* user) { return *(const uint64_t*)user; }
+
+static torchacc_error* scale(void* user, const torchacc_arg* args, size_t n_args,
+                             const torchacc_host_tensor* outs, size_t n_outs) {
+  (void)user;
+  ++calls;
+  if (n_args != 2 || n_outs != 1)
+    return torchacc_error_new(TORCHACC_OPERATOR_ERROR, str("arguments"));
+  const torchacc_host_tensor* x = args[0].v.p;
+  if (args[1].v.f < 0) return torchacc_error_new(TORCHACC_OPERATOR_ERROR, str("a negative factor"));
+  int64_t count = 1;
+  for (uint32_t d = 0; d < x->rank; ++d) count *= x->sizes[d];
+  for (int64_t i = 0; i < count; ++i)
+    ((float*)outs[0].data)[i] = ((const float*)x->data)[i] * (float)args[1].v.f;
+  return NULL;
+}
+
+int main(void) {
+  torchacc_context* context;
+  OK(torchacc_context_new(NULL, &context));
+  uint64_t place = 4711;
+  OK(torchacc_context_set_locator(context, here, &place, NULL));
+  torchacc_op op_scale, again;
+  OK(torchacc_op_register_host(str("mine::scale"), str("mine::scale/1"), scale, &drops, dropped,
+                               &op_scale));
+  OK(torchacc_op_register_host(str("mine::scale"), str("mine::scale/1"), scale, &drops, dropped,
+                               &again));
+  EXPECT(op_scale == again && drops == 1);
+
+  const float data[6] = {1, 2, 3, 4, 5, 6};
+  torchacc_tensor* x = floats(context, data, 2, 3);
+  torchacc_view whole;
+  OK(torchacc_tensor_view(x, &whole));
+  /* A transposed view in, a column of the result out: the operator sees dense arrays all the same.
+   */
+  int64_t sizes[2] = {3, 2}, strides[2] = {1, 3};
+  torchacc_view transposed = {whole.buffer, sizes, strides, 0, 2, TORCHACC_F32};
+  torchacc_buffer* result;
+  OK(torchacc_buffer_new(context, 48, &result));
+  int64_t wide[2] = {4, 2};
+  torchacc_view target = {result, sizes, wide, 1, 2, TORCHACC_F32};
+  torchacc_arg args[2] = {{TORCHACC_ARG_VIEW, 0, {0}}, scalar_arg(2)};
+  args[0].v.p = &transposed;
+  OK(torchacc_record(context, op_scale, args, 2, &target, 1));
+  float got[12];
+  OK(torchacc_buffer_read(result, 0, got, sizeof got));
+  for (int i = 0; i < 3; ++i) {
+    for (int j = 0; j < 2; ++j) EXPECT(got[1 + 4 * i + 2 * j] == 2 * data[j * 3 + i]);
+  }
+  EXPECT(got[0] == 0 && got[2] == 0 && calls == 1);
+
+  /* A failure surfaces at the read, with its place; what the buffer held stays; the context goes
+   * on. */
+  args[1] = scalar_arg(-1);
+  OK(torchacc_record(context, op_scale, args, 2, &target, 1));
+  torchacc_error* error = torchacc_sync(context);
+  EXPECT(torchacc_error_code(error) == TORCHACC_OPERATOR_ERROR &&
+         torchacc_error_site(error) == place);
+  torchacc_str text = torchacc_error_message(error);
+  char copy[512] = {0};
+  memcpy(copy, text.data, text.len < 511 ? text.len : 511);
+  EXPECT(strstr(copy, "mine::scale") && strstr(copy, "a negative factor"));
+  torchacc_error_free(error);
+  float after[12];
+  OK(torchacc_buffer_read(result, 0, after, sizeof after));
+  EXPECT(memcmp(after, got, sizeof got) == 0);
+  OK(torchacc_sync(context));
+
+  torchacc_buffer_release(result);
+  torchacc_tensor_release(x);
+  torchacc_context_release(context);
+  puts("ok");
+  return 0;
+}

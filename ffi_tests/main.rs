@@ -1,0 +1,151 @@
+//! The ABI as others see it: the committed header is what the sources say, the library exports just that, and C and
+//! C++ programs build against it and run.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The shared library that Cargo built along with these tests.
+fn library() -> PathBuf {
+    let test = std::env::current_exe().expect("a test has a path");
+    let deps = test.parent().expect("a test lies in a folder");
+    let places = [deps.join("libtorchacc.so"), deps.join("../libtorchacc.so")];
+    let newest = places
+        .into_iter()
+        .filter(|p| p.exists())
+        .max_by_key(|p| p.metadata().and_then(|m| m.modified()).expect("files have a time"));
+    newest.expect("cargo builds the cdylib with the tests")
+}
+
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(
+        output.status.success(),
+        "{command:?} failed\n{}{}",
+        text(&output.stdout),
+        text(&output.stderr)
+    );
+    text(&output.stdout)
+}
+
+/// A fresh folder for one test's files.
+fn scratch(name: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&dir).expect("the target folder is writable");
+    dir
+}
+
+fn generated_header() -> String {
+    let config = cbindgen::Config::from_file(root().join("cbindgen.toml")).expect("cbindgen.toml");
+    let mut sources: Vec<PathBuf> = std::fs::read_dir(root().join("src/capi"))
+        .expect("src/capi is there")
+        .map(|entry| entry.expect("a readable folder").path())
+        .collect();
+    sources.sort();
+    let builder = cbindgen::Builder::new().with_config(config);
+    let builder = sources.into_iter().fold(builder, |builder, path| builder.with_src(path));
+    let mut header = Vec::new();
+    builder.generate().expect("src/capi is what cbindgen reads").write(&mut header);
+    String::from_utf8(header).expect("the header is text")
+}
+
+#[test]
+fn the_committed_header_is_fresh() {
+    let path = root().join("include/torchacc.h");
+    let generated = generated_header();
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&path, &generated).expect("include/ is writable");
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        committed == generated,
+        "include/torchacc.h is stale: run `UPDATE=1 cargo test --test ffi`"
+    );
+}
+
+/// Functions declared in a header: `torchacc_…(` at a place where no type is used.
+fn declared_functions() -> BTreeSet<String> {
+    let header = generated_header();
+    let words = header.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == '('));
+    let declared = words.filter_map(|word| word.split_once('('));
+    let names = declared.map(|(name, _)| name.to_string());
+    names.filter(|name| name.starts_with("torchacc_") && !name.ends_with("_fn")).collect()
+}
+
+#[test]
+fn the_library_exports_what_the_header_declares() {
+    let listing = run(Command::new("nm").args(["-D", "--defined-only"]).arg(library()));
+    let exported: BTreeSet<String> =
+        listing.lines().filter_map(|line| line.split(' ').nth(2)).map(str::to_string).collect();
+    assert_eq!(exported, declared_functions());
+}
+
+#[test]
+fn the_soname_carries_the_abi_number() {
+    let dynamic = run(Command::new("readelf").arg("-d").arg(library()));
+    let soname = format!("[libtorchacc.so.{}]", torchacc::capi::TORCHACC_ABI);
+    assert!(
+        dynamic.lines().any(|line| line.contains("SONAME") && line.contains(&soname)),
+        "{dynamic}"
+    );
+}
+
+#[test]
+fn the_header_compiles_alone() {
+    let dir = scratch("header");
+    let twice = "#include \"torchacc.h\"\n#include \"torchacc.h\"\nint main(void) { return 0; }\n";
+    for (compiler, file, standard) in [
+        ("cc", "alone.c", "c11"),
+        ("cc", "alone.c", "c17"),
+        ("c++", "alone.cc", "c++17"),
+        ("c++", "alone.cc", "c++20"),
+    ] {
+        let source = dir.join(file);
+        std::fs::write(&source, twice).expect("the scratch folder is writable");
+        let strict = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only"];
+        let include = root().join("include");
+        run(Command::new(compiler)
+            .arg(format!("-std={standard}"))
+            .args(strict)
+            .arg("-I")
+            .arg(include)
+            .arg(source));
+    }
+}
+
+/// Builds a C program against the library under its SONAME and runs it.
+fn run_c_program(name: &str) -> String {
+    let dir = scratch(name);
+    let soname = format!("libtorchacc.so.{}", torchacc::capi::TORCHACC_ABI);
+    std::fs::copy(library(), dir.join(&soname)).expect("the scratch folder is writable");
+    let program = dir.join("program");
+    run(Command::new("cc")
+        .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-o"])
+        .arg(&program)
+        .arg(root().join("ffi_tests").join(format!("{name}.c")))
+        .arg("-I")
+        .arg(root().join("include"))
+        .arg(dir.join(&soname))
+        .args(["-Wl,-rpath,$ORIGIN", "-lm"]));
+    run(&mut Command::new(program))
+}
+
+#[test]
+fn a_c_program_adds_and_multiplies() {
+    assert_eq!(run_c_program("arithmetic").trim(), "ok");
+}
+
+#[test]
+fn bad_calls_from_c_are_errors_and_leave_outputs_alone() {
+    assert_eq!(run_c_program("bad_calls").trim(), "ok");
+}
+
+#[test]
+fn a_host_operator_from_c() {
+    assert_eq!(run_c_program("host_operator").trim(), "ok");
+}

@@ -1,0 +1,794 @@
+/* torchacc.h: the C ABI of libtorchacc.so. Generated from src/capi: do not edit.
+ *
+ * Rules
+ *  - A function that can fail returns an owned torchacc_error*, NULL for success. Outputs come last and are written only on
+ *    success; nothing is half done. Nothing is ever printed, and the process is never ended.
+ *  - Shared handles (context, buffer, tensor) have _retain and _release, owned ones (error, string) _free. Both accept NULL,
+ *    in any order: a child keeps its parent.
+ *  - Every function may be called from any thread. "Blocks" says which ones wait; the others do not.
+ *  - Texts are UTF-8 with a length and no terminating NUL.
+ *  - A struct passed in that may grow begins with struct_size: set it to sizeof, and the rest to zero for defaults.
+ *  - Compare torchacc_abi_version() with TORCHACC_ABI once at start.
+ *  - Callbacks come with a user pointer and an optional drop function for it; they may run on any thread, must not unwind, and
+ *    must not call this library unless their comment says so.
+ */
+
+#ifndef TORCHACC_H
+#define TORCHACC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A trace, a cache of programs, a launch thread and a backend. Shared. */
+typedef struct torchacc_context torchacc_context;
+/* Bytes with an identity, which hold a value that operations replace: what a tensor's storage is. Shared. */
+typedef struct torchacc_buffer torchacc_buffer;
+/* A strided view of a buffer, immutable. Shared. */
+typedef struct torchacc_tensor torchacc_tensor;
+/* Why a call failed. Owned. */
+typedef struct torchacc_error torchacc_error;
+/* A text. Owned. */
+typedef struct torchacc_string torchacc_string;
+
+/*
+ Version of the ABI: raised when a program built against an older header could go wrong.
+ */
+#define TORCHACC_ABI 1
+
+/*
+ Type of an element: one of the `TORCHACC_*` dtypes. From C64 on they are stored, moved and passed to host operators only.
+ */
+typedef uint32_t torchacc_dtype;
+
+/*
+ A piece of UTF-8 text that somebody else owns. Not terminated by NUL.
+ */
+typedef struct torchacc_str {
+  const char *data;
+  /*
+   In bytes.
+   */
+  size_t len;
+} torchacc_str;
+
+/*
+ Options of a context. Zero everything but `struct_size` for the defaults. May grow at the end.
+ */
+typedef struct torchacc_options {
+  /*
+   `sizeof(torchacc_options)` of the caller.
+   */
+  size_t struct_size;
+  /*
+   "cpu", "reference" or "null"; empty for the environment's `TORCHACC_BACKEND`, else "cpu".
+   */
+  struct torchacc_str backend;
+  /*
+   Threads to compute with; 0 for `TORCHACC_NUM_THREADS`, else all cores.
+   */
+  uint32_t num_threads;
+  /*
+   Operations after which a trace is cut by itself; 0 for `TORCHACC_TRACE_LIMIT`, else 20000.
+   */
+  uint64_t trace_limit;
+} torchacc_options;
+
+/*
+ Gives the place in the program that is recording: any number but 0. It must not call this library.
+ */
+typedef uint64_t (*torchacc_locate_fn)(void *user);
+
+/*
+ Called when the user pointer it came with is not needed any more.
+ */
+typedef void (*torchacc_drop_fn)(void *user);
+
+/*
+ What kind of error it is.
+ */
+typedef uint32_t torchacc_code;
+
+/*
+ An operator of this process: what `torchacc_op_find` or `torchacc_op_register_host` gave.
+ */
+typedef uint32_t torchacc_op;
+
+/*
+ Kind of an argument.
+ */
+typedef uint32_t torchacc_arg_kind;
+
+/*
+ Value of an argument; which member counts is said by the kind.
+ */
+typedef union torchacc_value {
+  int64_t i;
+  double f;
+  const void *p;
+} torchacc_value;
+
+/*
+ One argument, in the order of the operator's schema without its `out=` arguments.
+ */
+typedef struct torchacc_arg {
+  torchacc_arg_kind kind;
+  /*
+   Elements that `v.p` points at, where it points at several.
+   */
+  uint32_t len;
+  union torchacc_value v;
+} torchacc_arg;
+
+/*
+ A dense row-major array that a host operator reads or fills. An absent optional tensor has `data` NULL and `rank` 0.
+ */
+typedef struct torchacc_host_tensor {
+  void *data;
+  const int64_t *sizes;
+  uint32_t rank;
+  torchacc_dtype dtype;
+} torchacc_host_tensor;
+
+/*
+ A host operator. `args` are as recorded, but VIEW and VIEWS point at `torchacc_host_tensor`s (to read only) and SCALAR_*
+ carry the values of this call. Fills every array of `outs`. Returns NULL, or an error from `torchacc_error_new`. Runs on the
+ launch thread; must not call this library otherwise, and must not unwind.
+ */
+typedef torchacc_error *(*torchacc_host_fn)(void *user,
+                                            const struct torchacc_arg *args,
+                                            size_t n_args,
+                                            const struct torchacc_host_tensor *outs,
+                                            size_t n_outs);
+
+/*
+ A strided view of a buffer. Sizes, strides and offset count elements of `dtype`. A NULL buffer stands for "no tensor".
+ */
+typedef struct torchacc_view {
+  torchacc_buffer *buffer;
+  const int64_t *sizes;
+  const int64_t *strides;
+  int64_t offset;
+  uint32_t rank;
+  torchacc_dtype dtype;
+} torchacc_view;
+
+#define TORCHACC_BOOL 0
+
+#define TORCHACC_U8 1
+
+#define TORCHACC_I8 2
+
+#define TORCHACC_I16 3
+
+#define TORCHACC_I32 4
+
+#define TORCHACC_I64 5
+
+#define TORCHACC_F16 6
+
+#define TORCHACC_BF16 7
+
+#define TORCHACC_F32 8
+
+#define TORCHACC_F64 9
+
+#define TORCHACC_C64 10
+
+#define TORCHACC_C128 11
+
+#define TORCHACC_U16 12
+
+#define TORCHACC_U32 13
+
+#define TORCHACC_U64 14
+
+#define TORCHACC_C32 15
+
+#define TORCHACC_F8E4M3FN 16
+
+#define TORCHACC_F8E5M2 17
+
+#define TORCHACC_F8E4M3FNUZ 18
+
+#define TORCHACC_F8E5M2FNUZ 19
+
+#define TORCHACC_F8E8M0FNU 20
+
+#define TORCHACC_INVALID_ARGUMENT 1
+
+#define TORCHACC_NOT_FOUND 2
+
+#define TORCHACC_OUT_OF_MEMORY 3
+
+#define TORCHACC_INDEX_ERROR 4
+
+/*
+ A kernel or a host operator failed.
+ */
+#define TORCHACC_OPERATOR_ERROR 5
+
+#define TORCHACC_INTERNAL 6
+
+#define TORCHACC_PANIC 7
+
+#define TORCHACC_UNSUPPORTED 8
+
+#define TORCHACC_ABI_MISMATCH 9
+
+#define TORCHACC_ARG_NONE 0
+
+/*
+ `v.p` points at a `torchacc_view`.
+ */
+#define TORCHACC_ARG_VIEW 1
+
+/*
+ `v.p` points at `len` `torchacc_view`s, a list of tensors; a NULL buffer is an absent element.
+ */
+#define TORCHACC_ARG_VIEWS 2
+
+/*
+ `v.p` is a `torchacc_tensor*`.
+ */
+#define TORCHACC_ARG_TENSOR 3
+
+/*
+ `v.p` points at `len` `torchacc_tensor*`.
+ */
+#define TORCHACC_ARG_TENSORS 4
+
+/*
+ An attribute `v.i`: part of what is compiled.
+ */
+#define TORCHACC_ARG_INT 5
+
+/*
+ An attribute `v.f`.
+ */
+#define TORCHACC_ARG_FLOAT 6
+
+/*
+ An attribute: `v.i` is 0 or not.
+ */
+#define TORCHACC_ARG_BOOL 7
+
+/*
+ A number `v.i` that may change from call to call without compiling again.
+ */
+#define TORCHACC_ARG_SCALAR_INT 8
+
+/*
+ Likewise `v.f`.
+ */
+#define TORCHACC_ARG_SCALAR_FLOAT 9
+
+/*
+ Likewise `v.i`, 0 or not.
+ */
+#define TORCHACC_ARG_SCALAR_BOOL 10
+
+/*
+ `v.p` points at `len` int64_t.
+ */
+#define TORCHACC_ARG_INTS 11
+
+/*
+ `v.p` points at `len` double.
+ */
+#define TORCHACC_ARG_FLOATS 12
+
+/*
+ `v.p` points at `len` bytes, 0 or not.
+ */
+#define TORCHACC_ARG_BOOLS 13
+
+/*
+ `v.i` is a `torchacc_dtype`.
+ */
+#define TORCHACC_ARG_DTYPE 14
+
+/*
+ `v.p` points at `len` bytes of UTF-8.
+ */
+#define TORCHACC_ARG_STR 15
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/*
+ A new buffer; its content reads as zeros. Takes no memory before something is written.
+ */
+torchacc_error *torchacc_buffer_new(torchacc_context *context, size_t nbytes, torchacc_buffer **out);
+
+/*
+ One more owner.
+ */
+torchacc_buffer *torchacc_buffer_retain(torchacc_buffer *buffer);
+
+/*
+ One owner fewer. Operations recorded on it are not affected.
+ */
+void torchacc_buffer_release(torchacc_buffer *buffer);
+
+/*
+ Size in bytes; 0 for NULL.
+ */
+size_t torchacc_buffer_nbytes(const torchacc_buffer *buffer);
+
+/*
+ Another size. The common prefix keeps its bytes, new bytes are zero. Waits for the value when there is one to keep.
+ */
+torchacc_error *torchacc_buffer_resize(torchacc_buffer *buffer, size_t nbytes);
+
+/*
+ Replaces the content by a copy of `len` bytes, which are elements of `dtype`. `len` must be the size of the buffer.
+ Does not wait. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
+ */
+torchacc_error *torchacc_buffer_write(torchacc_buffer *buffer, torchacc_dtype dtype, const void *data, size_t len);
+
+/*
+ Copies bytes `[offset, offset + len)` to `data`. Blocks: cuts the trace if it still computes the value, and waits.
+ Errors: of the operation that failed to produce the value, or one that was not reported yet; INVALID_ARGUMENT.
+ */
+torchacc_error *torchacc_buffer_read(torchacc_buffer *buffer, size_t offset, void *data, size_t len);
+
+/*
+ Whether reading would not wait; false for NULL.
+ */
+bool torchacc_buffer_is_ready(const torchacc_buffer *buffer);
+
+/*
+ Makes a context. Starts no thread and takes no memory before the first operation runs.
+ Errors: INVALID_ARGUMENT for an unknown backend or a bad option.
+ */
+torchacc_error *torchacc_context_new(const struct torchacc_options *options, torchacc_context **out);
+
+/*
+ One more owner.
+ */
+torchacc_context *torchacc_context_retain(torchacc_context *context);
+
+/*
+ One owner fewer. The last one waits for what was cut; buffers keep their context alive.
+ */
+void torchacc_context_release(torchacc_context *context);
+
+/*
+ Sets the function that is asked where an operation is recorded: on the recording thread, without a lock, and only
+ in places not seen before. Errors carry what it returned (`torchacc_error_site`).
+ */
+torchacc_error *torchacc_context_set_locator(torchacc_context *context,
+                                             torchacc_locate_fn locate,
+                                             void *user,
+                                             torchacc_drop_fn drop);
+
+/*
+ Closes the trace and hands it to the launch thread. Does not wait.
+ */
+torchacc_error *torchacc_cut(torchacc_context *context);
+
+/*
+ Cuts, waits for everything, and returns the first failure that no read and no sync returned yet. Blocks.
+ */
+torchacc_error *torchacc_sync(torchacc_context *context);
+
+/*
+ Counters as a flat JSON object: recorded_ops, cuts, read_cuts, compiles, cache_hits, kernels, host_calls, failures,
+ compile_ns, execute_ns, live_buffers, live_bytes, peak_bytes, pool_bytes.
+ */
+torchacc_error *torchacc_metrics(torchacc_context *context, torchacc_string **out);
+
+/*
+ Sets the counters to 0 and the peak to what is live.
+ */
+void torchacc_metrics_reset(torchacc_context *context);
+
+/*
+ Graph and plan of the last program that was compiled, as text for people; empty before the first.
+ */
+torchacc_error *torchacc_last_program(torchacc_context *context, torchacc_string **out);
+
+/*
+ Host operators that ran since the last reset: a JSON list of objects with name, count and site.
+ */
+torchacc_error *torchacc_host_call_report(torchacc_context *context, torchacc_string **out);
+
+/*
+ The number of an error's kind (`TORCHACC_INVALID_ARGUMENT`, …); 0 for NULL.
+ */
+torchacc_code torchacc_error_code(const torchacc_error *error);
+
+/*
+ What went wrong, why, and what to do. Valid as long as the error.
+ */
+struct torchacc_str torchacc_error_message(const torchacc_error *error);
+
+/*
+ The place that recorded the operation that failed, as the locator named it; 0 when unknown.
+ */
+uint64_t torchacc_error_site(const torchacc_error *error);
+
+/*
+ A new error, for a host operator to return. An unknown code becomes OPERATOR_ERROR; bytes that are not UTF-8 are replaced.
+ */
+torchacc_error *torchacc_error_new(torchacc_code code,
+                                   struct torchacc_str message);
+
+/*
+ Frees an error; NULL is fine.
+ */
+void torchacc_error_free(torchacc_error *error);
+
+/*
+ The text; valid as long as the string.
+ */
+struct torchacc_str torchacc_string_view(const torchacc_string *string);
+
+/*
+ Frees a string; NULL is fine.
+ */
+void torchacc_string_free(torchacc_string *string);
+
+/*
+ The ABI that this library serves. Compare with `TORCHACC_ABI` once, at start.
+ */
+uint32_t torchacc_abi_version(void);
+
+/*
+ Version of the library, like "0.1.0". Valid for ever.
+ */
+struct torchacc_str torchacc_version(void);
+
+/*
+ A new buffer; its content reads as zeros. Takes no memory before something is written.
+ */
+torchacc_error *torchacc_buffer_new(torchacc_context *context, size_t nbytes, torchacc_buffer **out);
+
+/*
+ One more owner.
+ */
+torchacc_buffer *torchacc_buffer_retain(torchacc_buffer *buffer);
+
+/*
+ One owner fewer. Operations recorded on it are not affected.
+ */
+void torchacc_buffer_release(torchacc_buffer *buffer);
+
+/*
+ Size in bytes; 0 for NULL.
+ */
+size_t torchacc_buffer_nbytes(const torchacc_buffer *buffer);
+
+/*
+ Another size. The common prefix keeps its bytes, new bytes are zero. Waits for the value when there is one to keep.
+ */
+torchacc_error *torchacc_buffer_resize(torchacc_buffer *buffer, size_t nbytes);
+
+/*
+ Replaces the content by a copy of `len` bytes, which are elements of `dtype`. `len` must be the size of the buffer.
+ Does not wait. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
+ */
+torchacc_error *torchacc_buffer_write(torchacc_buffer *buffer, torchacc_dtype dtype, const void *data, size_t len);
+
+/*
+ Copies bytes `[offset, offset + len)` to `data`. Blocks: cuts the trace if it still computes the value, and waits.
+ Errors: of the operation that failed to produce the value, or one that was not reported yet; INVALID_ARGUMENT.
+ */
+torchacc_error *torchacc_buffer_read(torchacc_buffer *buffer, size_t offset, void *data, size_t len);
+
+/*
+ Whether reading would not wait; false for NULL.
+ */
+bool torchacc_buffer_is_ready(const torchacc_buffer *buffer);
+
+/*
+ Makes a context. Starts no thread and takes no memory before the first operation runs.
+ Errors: INVALID_ARGUMENT for an unknown backend or a bad option.
+ */
+torchacc_error *torchacc_context_new(const struct torchacc_options *options, torchacc_context **out);
+
+/*
+ One more owner.
+ */
+torchacc_context *torchacc_context_retain(torchacc_context *context);
+
+/*
+ One owner fewer. The last one waits for what was cut; buffers keep their context alive.
+ */
+void torchacc_context_release(torchacc_context *context);
+
+/*
+ Sets the function that is asked where an operation is recorded: on the recording thread, without a lock, and only
+ in places not seen before. Errors carry what it returned (`torchacc_error_site`).
+ */
+torchacc_error *torchacc_context_set_locator(torchacc_context *context,
+                                             torchacc_locate_fn locate,
+                                             void *user,
+                                             torchacc_drop_fn drop);
+
+/*
+ Closes the trace and hands it to the launch thread. Does not wait.
+ */
+torchacc_error *torchacc_cut(torchacc_context *context);
+
+/*
+ Cuts, waits for everything, and returns the first failure that no read and no sync returned yet. Blocks.
+ */
+torchacc_error *torchacc_sync(torchacc_context *context);
+
+/*
+ Counters as a flat JSON object: recorded_ops, cuts, read_cuts, compiles, cache_hits, kernels, host_calls, failures,
+ compile_ns, execute_ns, live_buffers, live_bytes, peak_bytes, pool_bytes.
+ */
+torchacc_error *torchacc_metrics(torchacc_context *context, torchacc_string **out);
+
+/*
+ Sets the counters to 0 and the peak to what is live.
+ */
+void torchacc_metrics_reset(torchacc_context *context);
+
+/*
+ Graph and plan of the last program that was compiled, as text for people; empty before the first.
+ */
+torchacc_error *torchacc_last_program(torchacc_context *context, torchacc_string **out);
+
+/*
+ Host operators that ran since the last reset: a JSON list of objects with name, count and site.
+ */
+torchacc_error *torchacc_host_call_report(torchacc_context *context, torchacc_string **out);
+
+/*
+ The number of an error's kind (`TORCHACC_INVALID_ARGUMENT`, …); 0 for NULL.
+ */
+torchacc_code torchacc_error_code(const torchacc_error *error);
+
+/*
+ What went wrong, why, and what to do. Valid as long as the error.
+ */
+struct torchacc_str torchacc_error_message(const torchacc_error *error);
+
+/*
+ The place that recorded the operation that failed, as the locator named it; 0 when unknown.
+ */
+uint64_t torchacc_error_site(const torchacc_error *error);
+
+/*
+ A new error, for a host operator to return. An unknown code becomes OPERATOR_ERROR; bytes that are not UTF-8 are replaced.
+ */
+torchacc_error *torchacc_error_new(torchacc_code code,
+                                   struct torchacc_str message);
+
+/*
+ Frees an error; NULL is fine.
+ */
+void torchacc_error_free(torchacc_error *error);
+
+/*
+ The text; valid as long as the string.
+ */
+struct torchacc_str torchacc_string_view(const torchacc_string *string);
+
+/*
+ Frees a string; NULL is fine.
+ */
+void torchacc_string_free(torchacc_string *string);
+
+/*
+ Finds a native operator: "aten::add.Tensor" (the in-place and out= forms find the same one), "torchacc::attention", or a
+ primitive's own name. Errors: NOT_FOUND.
+ */
+torchacc_error *torchacc_op_find(struct torchacc_str name,
+                                 torchacc_op *out);
+
+/*
+ How many native operators there are: they are numbered from 0.
+ */
+size_t torchacc_op_count(void);
+
+/*
+ Name of a native operator; empty for other numbers. Valid for ever.
+ */
+struct torchacc_str torchacc_op_name(torchacc_op op);
+
+/*
+ Registers a host operator for the rest of the process. `name` is for messages; `key`, any bytes, identifies it: equal keys
+ must behave equally, and registering a key again gives the operator that is there. `user` belongs to the library from the
+ call on: it is dropped when it is not needed, on an error too.
+ */
+torchacc_error *torchacc_op_register_host(struct torchacc_str name,
+                                          struct torchacc_str key,
+                                          torchacc_host_fn function,
+                                          void *user,
+                                          torchacc_drop_fn drop,
+                                          torchacc_op *out);
+
+/*
+ Records an operator. Its results are written to `outs`: first its fresh results in order (views that cover a new buffer),
+ then the arguments it changes, in schema order (in-place self, `out=`, elements of changed lists one by one). What a
+ write does not cover keeps its bytes. Does not wait.
+ Errors, with nothing recorded: INVALID_ARGUMENT; UNSUPPORTED when a native operator has no form for these dtypes.
+ */
+torchacc_error *torchacc_record(torchacc_context *context,
+                                torchacc_op op,
+                                const struct torchacc_arg *args,
+                                size_t n_args,
+                                const struct torchacc_view *outs,
+                                size_t n_outs);
+
+/*
+ Records a native operator on tensors, and gives its results as new dense tensors, whose shapes it infers. `n_outs` must
+ be the number of results. Does not wait. Errors as `torchacc_record`, and those of the operator's shape rule.
+ */
+torchacc_error *torchacc_apply(torchacc_context *context,
+                               torchacc_op op,
+                               const struct torchacc_arg *args,
+                               size_t n_args,
+                               torchacc_tensor **outs,
+                               size_t n_outs);
+
+/*
+ A new tensor with a copy of `len` bytes: elements in row-major order. `len` must be what the sizes need.
+ Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
+ */
+torchacc_error *torchacc_tensor_from_host(torchacc_context *context,
+                                          torchacc_dtype dtype,
+                                          const int64_t *sizes,
+                                          uint32_t rank,
+                                          const void *data,
+                                          size_t len,
+                                          torchacc_tensor **out);
+
+/*
+ A new dense tensor of zeros.
+ */
+torchacc_error *torchacc_tensor_zeros(torchacc_context *context,
+                                      torchacc_dtype dtype,
+                                      const int64_t *sizes,
+                                      uint32_t rank,
+                                      torchacc_tensor **out);
+
+/*
+ A tensor that shares the buffer of `view`. Errors: INVALID_ARGUMENT when the view leaves the buffer.
+ */
+torchacc_error *torchacc_tensor_from_view(const struct torchacc_view *view, torchacc_tensor **out);
+
+/*
+ How a tensor views its buffer. The pointers are valid, and the buffer is kept, as long as the tensor.
+ */
+torchacc_error *torchacc_tensor_view(const torchacc_tensor *tensor, struct torchacc_view *out);
+
+/*
+ Bytes that `torchacc_tensor_read` copies; 0 for NULL.
+ */
+size_t torchacc_tensor_nbytes(const torchacc_tensor *tensor);
+
+/*
+ Copies the elements in row-major order; `len` must be at least `torchacc_tensor_nbytes`. Blocks, as `torchacc_buffer_read`.
+ */
+torchacc_error *torchacc_tensor_read(const torchacc_tensor *tensor,
+                                     void *data,
+                                     size_t len);
+
+/*
+ One more owner.
+ */
+torchacc_tensor *torchacc_tensor_retain(torchacc_tensor *tensor);
+
+/*
+ One owner fewer.
+ */
+void torchacc_tensor_release(torchacc_tensor *tensor);
+
+/*
+ Finds a native operator: "aten::add.Tensor" (the in-place and out= forms find the same one), "torchacc::attention", or a
+ primitive's own name. Errors: NOT_FOUND.
+ */
+torchacc_error *torchacc_op_find(struct torchacc_str name,
+                                 torchacc_op *out);
+
+/*
+ How many native operators there are: they are numbered from 0.
+ */
+size_t torchacc_op_count(void);
+
+/*
+ Name of a native operator; empty for other numbers. Valid for ever.
+ */
+struct torchacc_str torchacc_op_name(torchacc_op op);
+
+/*
+ Registers a host operator for the rest of the process. `name` is for messages; `key`, any bytes, identifies it: equal keys
+ must behave equally, and registering a key again gives the operator that is there. `user` belongs to the library from the
+ call on: it is dropped when it is not needed, on an error too.
+ */
+torchacc_error *torchacc_op_register_host(struct torchacc_str name,
+                                          struct torchacc_str key,
+                                          torchacc_host_fn function,
+                                          void *user,
+                                          torchacc_drop_fn drop,
+                                          torchacc_op *out);
+
+/*
+ Records an operator. Its results are written to `outs`: first its fresh results in order (views that cover a new buffer),
+ then the arguments it changes, in schema order (in-place self, `out=`, elements of changed lists one by one). What a
+ write does not cover keeps its bytes. Does not wait.
+ Errors, with nothing recorded: INVALID_ARGUMENT; UNSUPPORTED when a native operator has no form for these dtypes.
+ */
+torchacc_error *torchacc_record(torchacc_context *context,
+                                torchacc_op op,
+                                const struct torchacc_arg *args,
+                                size_t n_args,
+                                const struct torchacc_view *outs,
+                                size_t n_outs);
+
+/*
+ Records a native operator on tensors, and gives its results as new dense tensors, whose shapes it infers. `n_outs` must
+ be the number of results. Does not wait. Errors as `torchacc_record`, and those of the operator's shape rule.
+ */
+torchacc_error *torchacc_apply(torchacc_context *context,
+                               torchacc_op op,
+                               const struct torchacc_arg *args,
+                               size_t n_args,
+                               torchacc_tensor **outs,
+                               size_t n_outs);
+
+/*
+ A new tensor with a copy of `len` bytes: elements in row-major order. `len` must be what the sizes need.
+ Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
+ */
+torchacc_error *torchacc_tensor_from_host(torchacc_context *context,
+                                          torchacc_dtype dtype,
+                                          const int64_t *sizes,
+                                          uint32_t rank,
+                                          const void *data,
+                                          size_t len,
+                                          torchacc_tensor **out);
+
+/*
+ A new dense tensor of zeros.
+ */
+torchacc_error *torchacc_tensor_zeros(torchacc_context *context,
+                                      torchacc_dtype dtype,
+                                      const int64_t *sizes,
+                                      uint32_t rank,
+                                      torchacc_tensor **out);
+
+/*
+ A tensor that shares the buffer of `view`. Errors: INVALID_ARGUMENT when the view leaves the buffer.
+ */
+torchacc_error *torchacc_tensor_from_view(const struct torchacc_view *view, torchacc_tensor **out);
+
+/*
+ How a tensor views its buffer. The pointers are valid, and the buffer is kept, as long as the tensor.
+ */
+torchacc_error *torchacc_tensor_view(const torchacc_tensor *tensor, struct torchacc_view *out);
+
+/*
+ Bytes that `torchacc_tensor_read` copies; 0 for NULL.
+ */
+size_t torchacc_tensor_nbytes(const torchacc_tensor *tensor);
+
+/*
+ Copies the elements in row-major order; `len` must be at least `torchacc_tensor_nbytes`. Blocks, as `torchacc_buffer_read`.
+ */
+torchacc_error *torchacc_tensor_read(const torchacc_tensor *tensor,
+                                     void *data,
+                                     size_t len);
+
+/*
+ One more owner.
+ */
+torchacc_tensor *torchacc_tensor_retain(torchacc_tensor *tensor);
+
+/*
+ One owner fewer.
+ */
+void torchacc_tensor_release(torchacc_tensor *tensor);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* TORCHACC_H */

@@ -1,0 +1,172 @@
+//! Walks the records of a trace and builds the graph: arguments in, row, results out.
+
+use super::call::{Call, scalar_dtype};
+use super::math::{Math, V};
+use super::{Entry, entry, name, primitive, read, write};
+use crate::error::Result;
+use crate::graph::{Graph, ValueId};
+use crate::internal;
+use crate::op::host::HostOpId;
+use crate::op::{Attr, Op, Ty};
+use crate::record::{Arg, Operator, Origin, Read, Record, Records, ValueIndex, Write};
+use smallvec::smallvec;
+use std::cell::RefCell;
+
+/// The trace's values in the graph, made when first asked for (leaves, zeros) or written by a record.
+pub struct Values<'a> {
+    records: &'a Records,
+    known: RefCell<Vec<Option<ValueId>>>,
+}
+
+impl<'a> Values<'a> {
+    fn new(records: &'a Records) -> Values<'a> {
+        Values { records, known: RefCell::new(vec![None; records.values.len()]) }
+    }
+
+    /// The value as a dense array in its format.
+    fn get(&self, math: &'a Math, index: ValueIndex) -> Result<V<'a>> {
+        let Some(value) = self.records.values.get(index as usize) else {
+            return internal!("value {index} is not in the trace");
+        };
+        if let Some(id) = self.known.borrow()[index as usize] {
+            return Ok(math.wrap(id));
+        }
+        let format = &value.format;
+        let made = match value.origin {
+            Origin::Leaf(leaf) => {
+                math.build(|b| b.input(leaf, Ty::new(format.dtype, &format.sizes)))
+            }
+            Origin::Zeros => math.zeros(format.dtype, &format.sizes),
+            Origin::Written { record, .. } => {
+                return internal!("value {index} is read before record {record} writes it");
+            }
+        };
+        math.check()?;
+        self.set(index, made);
+        Ok(made)
+    }
+
+    fn set(&self, index: ValueIndex, v: V) {
+        self.known.borrow_mut()[index as usize] = Some(v.id);
+    }
+
+    /// The elements that a read shows, dense.
+    pub fn read(&self, math: &'a Math, read: &Read) -> Result<V<'a>> {
+        let v = read::read(self.get(math, read.value)?, &read.view);
+        math.check()?;
+        Ok(v)
+    }
+}
+
+/// Says a trace in primitives. Input `n` of the graph is leaf `n`, scalar `n` slot `n` of the argument block; the graph's
+/// outputs are the trace's, in order, each dense in the format of its value.
+///
+/// Errors: those of the operators' rows, with the site of the record; `Internal` when a result has not the sizes that
+/// were recorded for it.
+pub fn lower(records: &Records) -> Result<Graph> {
+    let math = Math::default();
+    let values = Values::new(records);
+    for (number, record) in records.records.iter().enumerate() {
+        math.set_origin(record.site, number as u32 + 1);
+        step(&math, &values, record)
+            .map_err(|e| e.within(operator_name(record.op)).at(record.site))?;
+    }
+    math.set_origin(0, 0);
+    let mut outputs = Vec::new();
+    for output in &records.outputs {
+        outputs.push(values.get(&math, output.value)?.id);
+    }
+    Ok(math.into_builder().finish(outputs))
+}
+
+/// Types of the results of the only record, whose `outs` are empty. Errors: those of the operator's row.
+pub fn infer(records: &Records) -> Result<Vec<Ty>> {
+    let [record] = &records.records[..] else {
+        return internal!("one record to infer, got {}", records.records.len());
+    };
+    let math = Math::default();
+    let values = Values::new(records);
+    let results = results(&math, &values, record)?;
+    Ok(results.into_iter().map(|v| v.ty()).collect())
+}
+
+fn operator_name(op: Operator) -> String {
+    match op {
+        Operator::Native(row) => name(row).into(),
+        Operator::Host(id) => crate::op::host::get(id).map_or("host".into(), |op| op.name.clone()),
+    }
+}
+
+fn results<'a>(math: &'a Math, values: &'a Values<'a>, record: &'a Record) -> Result<Vec<V<'a>>> {
+    let call = Call { math, values, record };
+    let results = match record.op {
+        Operator::Host(id) => host(&call, id)?,
+        Operator::Native(row) => match entry(row) {
+            Entry::Aten(row) => (row.lower)(&call)?,
+            Entry::Primitive(op) => primitive::lower(&call, op)?,
+        },
+    };
+    math.check()?;
+    Ok(results)
+}
+
+fn step<'a>(math: &'a Math, values: &'a Values<'a>, record: &'a Record) -> Result<()> {
+    let results = results(math, values, record)?;
+    if results.len() != record.outs.len() {
+        return internal!("{} results, but {} were recorded", results.len(), record.outs.len());
+    }
+    for (result, out) in results.into_iter().zip(&record.outs) {
+        let new = put(math, values, result, out)?;
+        math.check()?;
+        values.set(out.value, new);
+    }
+    Ok(())
+}
+
+/// Writes `result` as `out` says; the new value of the buffer.
+fn put<'a>(math: &'a Math, values: &Values<'a>, result: V<'a>, out: &Write) -> Result<V<'a>> {
+    let ty = result.ty();
+    if ty.sizes != out.view.layout.sizes {
+        let recorded = &out.view.layout.sizes;
+        return internal!("result has sizes {:?}, but {recorded:?} were recorded", ty.sizes);
+    }
+    let result = result.cast(out.view.dtype);
+    let target = &values.records.values[out.value as usize];
+    let covered = out.view.covers(target.nbytes).is_some();
+    let old = match out.old {
+        Some(index) if !covered => Some(values.get(math, index)?),
+        _ => None,
+    };
+    let missing = || math.build(|_| internal!("a partial write needs the old value"));
+    let old = || old.unwrap_or_else(missing);
+    let new = write::write(result, old, &out.view, &target.format, target.nbytes);
+    math.check()?;
+    let made = new.ty();
+    if made.dtype != target.format.dtype || made.sizes != target.format.sizes {
+        return internal!("{made:?} was written where {:?} was recorded", target.format);
+    }
+    Ok(new)
+}
+
+/// A call of a host operator: its tensors and scalars as operands, its results as dense arrays.
+fn host<'a>(call: &Call<'a>, id: HostOpId) -> Result<Vec<V<'a>>> {
+    let mut operands = Vec::new();
+    for arg in &call.record.args {
+        match arg {
+            Arg::Tensor(read) => operands.push(call.read(read)?),
+            Arg::Tensors(reads) => {
+                for read in reads.iter().flatten() {
+                    operands.push(call.read(read)?);
+                }
+            }
+            Arg::Scalar { kind, slot } => {
+                operands.push(call.math.build(|b| b.scalar(*slot, scalar_dtype(*kind))));
+            }
+            _ => {}
+        }
+    }
+    let types = (0..call.record.outs.len()).filter_map(|i| call.out(i)).collect();
+    let args = call.record.args.clone();
+    let attrs = smallvec![Attr::Int(id as i64), Attr::Types(types), Attr::Args(args)];
+    call.math.ops(Op::Host, &operands, attrs)
+}

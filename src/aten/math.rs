@@ -1,0 +1,372 @@
+//! Formulas: a value of the graph under construction as a number-like thing with operators. Operands of different
+//! sizes are broadcast; their dtypes must agree (promotion is [`super::promote`]'s). The first error is kept and
+//! reported once by [`Math::check`], so that a formula reads like one.
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::graph::{Builder, ValueId};
+use crate::op::{Attr, Attrs, Op, Ty};
+use crate::shape::{Dims, broadcast_shapes};
+use smallvec::{SmallVec, smallvec};
+use std::cell::RefCell;
+
+/// A builder that can be shared, and the first error it met.
+#[derive(Default)]
+pub struct Math {
+    builder: RefCell<Builder>,
+    error: RefCell<Option<Error>>,
+}
+
+/// A value of the graph.
+#[derive(Clone, Copy)]
+pub struct V<'m> {
+    math: &'m Math,
+    pub id: ValueId,
+}
+
+/// What can stand beside a value in a formula: another one, or a constant of its dtype.
+pub trait Term<'m> {
+    fn beside(self, v: V<'m>) -> V<'m>;
+}
+
+impl<'m> Term<'m> for V<'m> {
+    fn beside(self, _: V<'m>) -> V<'m> {
+        self
+    }
+}
+
+impl<'m> Term<'m> for f64 {
+    fn beside(self, v: V<'m>) -> V<'m> {
+        v.math.constant(self, v.dtype())
+    }
+}
+
+impl Math {
+    /// The first error since the last check.
+    pub fn check(&self) -> Result<()> {
+        self.error.borrow_mut().take().map_or(Ok(()), Err)
+    }
+
+    pub fn wrap(&self, id: ValueId) -> V<'_> {
+        V { math: self, id }
+    }
+
+    pub fn into_builder(self) -> Builder {
+        self.builder.into_inner()
+    }
+
+    /// Runs a builder call. After an error every call gives the id 0, which nobody will look at.
+    pub fn build(&self, call: impl FnOnce(&mut Builder) -> Result<ValueId>) -> V<'_> {
+        if self.error.borrow().is_none() {
+            match call(&mut self.builder.borrow_mut()) {
+                Ok(id) => return self.wrap(id),
+                Err(e) => *self.error.borrow_mut() = Some(e),
+            }
+        }
+        self.placeholder()
+    }
+
+    /// Some value, so that the rest of a formula that failed has something to stand on.
+    fn placeholder(&self) -> V<'_> {
+        let zero = self.builder.borrow_mut().constant(0.0, DType::F32);
+        self.wrap(zero.expect("the builder takes a constant"))
+    }
+
+    /// Which operation of the user's program the next nodes belong to.
+    pub fn set_origin(&self, site: crate::error::Site, record: u32) {
+        let mut b = self.builder.borrow_mut();
+        (b.site, b.record) = (site, record);
+    }
+
+    /// A rank-0 constant.
+    pub fn constant(&self, value: f64, dtype: DType) -> V<'_> {
+        self.build(|b| b.constant(value, dtype))
+    }
+
+    pub fn constant_int(&self, value: i64, dtype: DType) -> V<'_> {
+        self.build(|b| b.constant_int(value, dtype))
+    }
+
+    /// All elements equal to `value`.
+    pub fn full(&self, value: f64, dtype: DType, sizes: &[i64]) -> V<'_> {
+        self.constant(value, dtype).broadcast(sizes)
+    }
+
+    /// All bits zero, of any dtype.
+    pub fn zeros(&self, dtype: DType, sizes: &[i64]) -> V<'_> {
+        if dtype.has_arithmetic() {
+            return self.full(0.0, dtype, sizes);
+        }
+        let bytes = crate::shape::numel(sizes) * dtype.size() as i64;
+        self.full(0.0, DType::U8, &[bytes]).bitcast(dtype).reshape(sizes)
+    }
+
+    /// The index along `dim`.
+    pub fn iota(&self, sizes: &[i64], dim: usize, dtype: DType) -> V<'_> {
+        let attrs = smallvec![Attr::Ints(sizes.into()), Attr::Int(dim as i64), Attr::DType(dtype)];
+        self.build(|b| b.op(Op::Iota, &[], attrs))
+    }
+
+    pub fn concat(&self, parts: &[V], dim: usize) -> V<'_> {
+        match parts {
+            [one] => self.wrap(one.id),
+            _ => self.op(Op::Concat, parts, smallvec![Attr::Int(dim as i64)]),
+        }
+    }
+
+    /// Any primitive with one output.
+    pub fn op(&self, op: Op, inputs: &[V], attrs: Attrs) -> V<'_> {
+        self.build(|b| b.op(op, &ids(inputs), attrs))
+    }
+
+    /// Any primitive, all outputs.
+    pub fn ops(&self, op: Op, inputs: &[V], attrs: Attrs) -> Result<Vec<V<'_>>> {
+        self.check()?;
+        let outputs = self.builder.borrow_mut().ops(op, &ids(inputs), attrs)?;
+        Ok(outputs.into_iter().map(|id| self.wrap(id)).collect())
+    }
+}
+
+fn ids(values: &[V]) -> SmallVec<[ValueId; 4]> {
+    values.iter().map(|v| v.id).collect()
+}
+
+impl<'m> V<'m> {
+    pub fn math(self) -> &'m Math {
+        self.math
+    }
+
+    pub fn ty(self) -> Ty {
+        self.math.builder.borrow().ty(self.id).clone()
+    }
+
+    pub fn dtype(self) -> DType {
+        self.math.builder.borrow().ty(self.id).dtype
+    }
+
+    pub fn sizes(self) -> Dims {
+        self.ty().sizes
+    }
+
+    pub fn rank(self) -> usize {
+        self.math.builder.borrow().ty(self.id).rank()
+    }
+
+    pub fn numel(self) -> i64 {
+        self.math.builder.borrow().ty(self.id).numel()
+    }
+
+    pub fn unary(self, op: Op) -> V<'m> {
+        self.math.build(|b| b.unary(op, self.id))
+    }
+
+    /// A pointwise primitive of two operands, broadcast to common sizes.
+    pub fn binary(self, op: Op, other: impl Term<'m>) -> V<'m> {
+        let [a, b] = together([self, other.beside(self)]);
+        self.math.op(op, &[a, b], smallvec![])
+    }
+
+    /// `yes` where this bool value holds, else `no`.
+    pub fn select(self, yes: V<'m>, no: impl Term<'m>) -> V<'m> {
+        let operands = together([self, yes, no.beside(yes)]);
+        self.math.op(Op::Select, &operands, smallvec![])
+    }
+
+    pub fn cast(self, dtype: DType) -> V<'m> {
+        self.math.build(|b| b.cast(self.id, dtype))
+    }
+
+    /// The same bytes as `dtype`; the last dimension scales.
+    pub fn bitcast(self, dtype: DType) -> V<'m> {
+        if self.dtype() == dtype {
+            return self;
+        }
+        self.math.op(Op::Bitcast, &[self], smallvec![Attr::DType(dtype)])
+    }
+
+    pub fn reshape(self, sizes: &[i64]) -> V<'m> {
+        self.math.build(|b| b.reshape(self.id, sizes))
+    }
+
+    pub fn transpose(self, perm: &[i64]) -> V<'m> {
+        self.math.build(|b| b.transpose(self.id, perm))
+    }
+
+    pub fn broadcast(self, sizes: &[i64]) -> V<'m> {
+        self.math.build(|b| b.broadcast(self.id, sizes))
+    }
+
+    pub fn slice(self, starts: &[i64], sizes: &[i64], steps: &[i64]) -> V<'m> {
+        self.math.build(|b| b.slice(self.id, starts, sizes, steps))
+    }
+
+    /// `size` elements of `dim` from `start`.
+    pub fn narrow(self, dim: usize, start: i64, size: i64) -> V<'m> {
+        let mut sizes = self.sizes();
+        if dim >= sizes.len() {
+            return self.no_dimension(dim);
+        }
+        let mut starts = Dims::from_elem(0, sizes.len());
+        (starts[dim], sizes[dim]) = (start, size);
+        self.slice(&starts, &sizes, &Dims::from_elem(1, sizes.len()))
+    }
+
+    /// Inserts a dimension of size 1.
+    pub fn unsqueeze(self, dim: usize) -> V<'m> {
+        let mut sizes = self.sizes();
+        if dim > sizes.len() {
+            return self.no_dimension(dim);
+        }
+        sizes.insert(dim, 1);
+        self.reshape(&sizes)
+    }
+
+    /// Exchanges two dimensions.
+    pub fn swap(self, a: usize, b: usize) -> V<'m> {
+        if a.max(b) >= self.rank() {
+            return self.no_dimension(a.max(b));
+        }
+        let mut perm: Dims = (0..self.rank() as i64).collect();
+        perm.swap(a, b);
+        self.transpose(&perm)
+    }
+
+    fn no_dimension(self, dim: usize) -> V<'m> {
+        let rank = self.rank();
+        self.math.build(|_| crate::invalid!("no dimension {dim} in a tensor of {rank} dimensions"))
+    }
+
+    pub fn reduce(self, op: Op, axes: &[i64], keep: bool) -> V<'m> {
+        self.math.build(|b| b.reduce(op, self.id, axes, keep))
+    }
+
+    pub fn matmul(self, other: V<'m>) -> V<'m> {
+        self.math.build(|b| b.matmul(self.id, other.id))
+    }
+
+    pub fn exp(self) -> V<'m> {
+        self.unary(Op::Exp)
+    }
+
+    pub fn log(self) -> V<'m> {
+        self.unary(Op::Log)
+    }
+
+    pub fn sqrt(self) -> V<'m> {
+        self.unary(Op::Sqrt)
+    }
+
+    pub fn abs(self) -> V<'m> {
+        self.unary(Op::Abs)
+    }
+
+    pub fn tanh(self) -> V<'m> {
+        self.unary(Op::Tanh)
+    }
+
+    pub fn sigmoid(self) -> V<'m> {
+        self.unary(Op::Sigmoid)
+    }
+
+    pub fn not(self) -> V<'m> {
+        self.unary(Op::Not)
+    }
+
+    pub fn pow(self, exponent: impl Term<'m>) -> V<'m> {
+        self.binary(Op::Pow, exponent)
+    }
+
+    pub fn rem(self, other: impl Term<'m>) -> V<'m> {
+        self.binary(Op::Rem, other)
+    }
+
+    pub fn max(self, other: impl Term<'m>) -> V<'m> {
+        self.binary(Op::Max, other)
+    }
+
+    pub fn min(self, other: impl Term<'m>) -> V<'m> {
+        self.binary(Op::Min, other)
+    }
+
+    pub fn eq(self, other: impl Term<'m>) -> V<'m> {
+        self.binary(Op::Eq, other)
+    }
+
+    pub fn ne(self, other: impl Term<'m>) -> V<'m> {
+        self.binary(Op::Ne, other)
+    }
+
+    pub fn lt(self, other: impl Term<'m>) -> V<'m> {
+        self.binary(Op::Lt, other)
+    }
+
+    pub fn le(self, other: impl Term<'m>) -> V<'m> {
+        self.binary(Op::Le, other)
+    }
+
+    pub fn gt(self, other: impl Term<'m>) -> V<'m> {
+        self.binary(Op::Gt, other)
+    }
+
+    pub fn ge(self, other: impl Term<'m>) -> V<'m> {
+        self.binary(Op::Ge, other)
+    }
+
+    pub fn and(self, other: V<'m>) -> V<'m> {
+        self.binary(Op::And, other)
+    }
+
+    pub fn or(self, other: V<'m>) -> V<'m> {
+        self.binary(Op::Or, other)
+    }
+}
+
+/// Broadcasts values to their common sizes.
+pub fn together<'m, const N: usize>(values: [V<'m>; N]) -> [V<'m>; N] {
+    let mut sizes = values[0].sizes();
+    for v in &values[1..] {
+        let with = v.sizes();
+        match broadcast_shapes(&sizes, &with) {
+            Some(both) => sizes = both,
+            None => {
+                let refuse = || crate::invalid!("sizes {sizes:?} and {with:?} do not broadcast");
+                values[0].math.build(|_| refuse());
+                return values;
+            }
+        }
+    }
+    values.map(|v| v.broadcast(&sizes))
+}
+
+/// `V ∘ V`, `V ∘ f64` and `f64 ∘ V`.
+macro_rules! operator {
+    ($($trait:ident $method:ident $op:ident;)*) => {$(
+        impl<'m, T: Term<'m>> std::ops::$trait<T> for V<'m> {
+            type Output = V<'m>;
+            fn $method(self, other: T) -> V<'m> {
+                self.binary(Op::$op, other)
+            }
+        }
+
+        impl<'m> std::ops::$trait<V<'m>> for f64 {
+            type Output = V<'m>;
+            fn $method(self, other: V<'m>) -> V<'m> {
+                self.beside(other).binary(Op::$op, other)
+            }
+        }
+    )*};
+}
+
+operator! {
+    Add add Add;
+    Sub sub Sub;
+    Mul mul Mul;
+    Div div Div;
+}
+
+impl<'m> std::ops::Neg for V<'m> {
+    type Output = V<'m>;
+    fn neg(self) -> V<'m> {
+        self.unary(Op::Neg)
+    }
+}

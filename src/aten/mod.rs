@@ -1,0 +1,162 @@
+//! How PyTorch's operators are said in primitives: one row per operator, in [`rows`].
+//!
+//! **Invariant:** touches builder calls and attributes only, never tensor data or the state of a trace. A row serves
+//! every legal call of the overloads it lists: functional, in-place and `out=` forms alike, all dtypes with arithmetic.
+//!
+//! The way of a record: [`lower`] resolves its arguments ([`read`]: strided view → movement primitives), the row says
+//! the results in terms of [`math`], and [`write`] puts them into the buffers that the operator wrote.
+
+mod call;
+mod lower;
+mod math;
+mod primitive;
+mod promote;
+mod read;
+mod rows;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::op::Op;
+use crate::op::table::TABLE;
+use crate::record::ScalarKind;
+use call::Call;
+pub use lower::{infer, lower};
+use math::V;
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+/// Results of a row: the operator's fresh returns in order, then the arguments it mutates in schema order.
+type Outs<'a> = Result<Vec<V<'a>>>;
+
+/// One operator: which names it serves and what it computes.
+struct Row {
+    /// Without `aten::`, overload and the underscore of the in-place form; another namespace is spelled out.
+    name: &'static str,
+    /// Overload names; the empty one for none. `out=` overloads stand beside the functional ones.
+    overloads: &'static [&'static str],
+    /// Scalar arguments that change shapes or the algorithm whatever their value.
+    fixed: &'static [usize],
+    /// Values of other scalar arguments for which another algorithm is used.
+    special: fn(usize, f64) -> bool,
+    /// Whether every dtype will do as long as all of them are the same: nothing is computed.
+    moves: bool,
+    /// Whether bool and u8 operands would be masks, which select a number of elements that nobody knows in advance.
+    indexes: bool,
+    lower: for<'a> fn(&Call<'a>) -> Outs<'a>,
+}
+
+const fn row(
+    name: &'static str,
+    overloads: &'static [&'static str],
+    lower: for<'a> fn(&Call<'a>) -> Outs<'a>,
+) -> Row {
+    Row { name, overloads, fixed: &[], special: |_, _| false, moves: false, indexes: false, lower }
+}
+
+impl Row {
+    const fn fixed(self, fixed: &'static [usize]) -> Row {
+        Row { fixed, ..self }
+    }
+
+    const fn special(self, special: fn(usize, f64) -> bool) -> Row {
+        Row { special, ..self }
+    }
+
+    const fn moves(self) -> Row {
+        Row { moves: true, ..self }
+    }
+
+    const fn indexes(self) -> Row {
+        Row { indexes: true, ..self }
+    }
+
+    fn full_name(&self) -> String {
+        if self.name.contains("::") { self.name.into() } else { format!("aten::{}", self.name) }
+    }
+}
+
+/// What a number of [`find`] stands for.
+#[derive(Clone, Copy)]
+enum Entry {
+    Aten(&'static Row),
+    Primitive(Op),
+}
+
+struct Index {
+    entries: Vec<(Entry, String)>,
+    by_name: HashMap<String, u32>,
+}
+
+fn index() -> &'static Index {
+    static INDEX: OnceLock<Index> = OnceLock::new();
+    INDEX.get_or_init(|| {
+        let mut index = Index { entries: Vec::new(), by_name: HashMap::new() };
+        for row in rows::FAMILIES.iter().copied().flatten() {
+            let number = index.entries.len() as u32;
+            let base = row.full_name();
+            for overload in row.overloads {
+                let dot = if overload.is_empty() { "" } else { "." };
+                for in_place in ["", "_"] {
+                    index.by_name.insert(format!("{base}{in_place}{dot}{overload}"), number);
+                }
+            }
+            index.entries.push((Entry::Aten(row), base));
+        }
+        for primitive in TABLE.iter().filter(|row| primitive::callable(row.op)) {
+            index.by_name.insert(primitive.name.into(), index.entries.len() as u32);
+            index.entries.push((Entry::Primitive(primitive.op), primitive.name.into()));
+        }
+        index
+    })
+}
+
+/// The row that serves an operator: `aten::NAME`, `aten::NAME.OVERLOAD` (in-place and `out=` forms find the same row
+/// as the functional one), `torchacc::NAME`, or the plain name of a primitive.
+pub fn find(name: &str) -> Option<u32> {
+    index().by_name.get(name).copied()
+}
+
+/// How many rows there are; they are numbered from 0.
+pub fn count() -> usize {
+    index().entries.len()
+}
+
+/// # Panics
+/// When there is no such row.
+pub fn name(row: u32) -> &'static str {
+    &index().entries[row as usize].1
+}
+
+/// Whether a number given as scalar argument `arg` must become an attribute of the record, because shapes or the
+/// algorithm depend on it. `bits` is an i64, an f64 or a bool (0, 1), as `kind` says.
+pub fn is_static(row: u32, arg: usize, kind: ScalarKind, bits: u64) -> bool {
+    let value = match kind {
+        ScalarKind::Float => f64::from_bits(bits),
+        ScalarKind::Int => bits as i64 as f64,
+        ScalarKind::Bool => f64::NAN,
+    };
+    match entry(row) {
+        Entry::Aten(row) => row.fixed.contains(&arg) || (row.special)(arg, value),
+        Entry::Primitive(op) => primitive::is_attribute(op, arg),
+    }
+}
+
+/// Whether the row can serve a call whose tensor arguments and results have these dtypes; else the caller needs a
+/// host operator.
+pub fn accepts(row: u32, dtypes: &[DType]) -> bool {
+    let alike = dtypes.windows(2).all(|pair| pair[0] == pair[1]);
+    let (moves, indexes) = match entry(row) {
+        Entry::Aten(row) => (row.moves, row.indexes),
+        Entry::Primitive(op) => (op.class() == crate::op::Class::Movement, false),
+    };
+    let computes =
+        |d: &DType| d.has_arithmetic() && !(indexes && matches!(d, DType::Bool | DType::U8));
+    (moves && alike) || dtypes.iter().all(computes)
+}
+
+fn entry(row: u32) -> Entry {
+    index().entries[row as usize].0
+}

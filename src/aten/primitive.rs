@@ -1,0 +1,81 @@
+//! Primitives called by name: operands first, then the attributes in the order of the row.
+
+use super::call::{Call, Rule};
+use super::math::{V, together};
+use crate::error::Result;
+use crate::invalid;
+use crate::op::{Arity, Attr, Attrs, Class, Op};
+use crate::record::Arg;
+
+/// Program inputs, scalars and host calls have their own ways in.
+pub fn callable(op: Op) -> bool {
+    !matches!(op, Op::Input | Op::Scalar | Op::Host)
+}
+
+fn most_operands(op: Op) -> usize {
+    match op.row().arity {
+        Arity::Exactly(n) | Arity::Between(_, n) => n,
+        // A list of tensors stands for them.
+        Arity::AtLeast(_) => 1,
+    }
+}
+
+/// Whether argument `arg` is an attribute, not an operand.
+pub fn is_attribute(op: Op, arg: usize) -> bool {
+    arg >= most_operands(op)
+}
+
+pub fn lower<'a>(call: &Call<'a>, op: Op) -> Result<Vec<V<'a>>> {
+    let args = &call.record.args;
+    let operand = |arg: &Arg| match arg {
+        Arg::Tensor(_) | Arg::Tensors(_) | Arg::Scalar { .. } | Arg::None => true,
+        // Optional operands may simply be left out; the others may be plain numbers.
+        Arg::Int(_) | Arg::Float(_) | Arg::Bool(_) => matches!(op.row().arity, Arity::Exactly(_)),
+        _ => false,
+    };
+    let n = args.iter().take(most_operands(op)).take_while(|a| operand(a)).count();
+    let attrs = args[n..].iter().map(attribute).collect::<Result<Attrs>>()?;
+    if attrs.len() != op.row().attrs.len() {
+        return invalid!("expects the attributes {:?}, got {attrs:?}", op.row().attrs);
+    }
+    let operands = operands(call, op, n)?;
+    if !op.row().arity.accepts(operands.len()) {
+        return invalid!("takes {:?} operands, got {}", op.row().arity, operands.len());
+    }
+    call.math.ops(op, &operands, attrs)
+}
+
+fn operands<'a>(call: &Call<'a>, op: Op, n: usize) -> Result<Vec<V<'a>>> {
+    match (op.class(), n) {
+        (Class::Pointwise, 2) => {
+            let (_, dtype) = call.plan(&[0, 1], Rule::Exact)?;
+            Ok(together(call.numbers([0, 1], dtype)?).into())
+        }
+        (Class::Pointwise, 3) => {
+            let (_, dtype) = call.plan(&[1, 2], Rule::Exact)?;
+            let [a, b] = call.numbers([1, 2], dtype)?;
+            Ok(together([call.tensor(0)?, a, b]).into())
+        }
+        _ => {
+            let mut operands = Vec::new();
+            for i in 0..n {
+                match call.arg(i) {
+                    Arg::Tensors(_) => operands.extend(call.list(i)?),
+                    _ => operands.extend(call.optional(i)?),
+                }
+            }
+            Ok(operands)
+        }
+    }
+}
+
+fn attribute(arg: &Arg) -> Result<Attr> {
+    Ok(match arg {
+        Arg::Int(n) => Attr::Int(*n),
+        Arg::Float(x) => Attr::Float(*x),
+        Arg::Bool(b) => Attr::Bool(*b),
+        Arg::Ints(v) => Attr::Ints(v.clone()),
+        Arg::DType(d) => Attr::DType(*d),
+        other => return invalid!("{other:?} is not an attribute of a primitive"),
+    })
+}

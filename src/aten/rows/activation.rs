@@ -1,0 +1,222 @@
+//! Activation functions and their gradients.
+
+use super::{BACKWARD, PLAIN};
+use crate::aten::call::{Call, Rule::FloatFormula, Rule::Number, wide};
+use crate::aten::math::V;
+use crate::aten::{Outs, Row, row};
+use crate::error::Result;
+use crate::invalid;
+use crate::op::Op;
+use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, SQRT_2};
+
+pub const ROWS: &[Row] = &[
+    row("sigmoid", PLAIN, |c| {
+        c.elementwise([0], crate::aten::call::Rule::Float, |[x]| x.sigmoid())
+    }),
+    row("sigmoid_backward", BACKWARD, |c| {
+        c.elementwise([0, 1], FloatFormula, |[dy, y]| dy * (1.0 - y) * y)
+    }),
+    row("tanh_backward", BACKWARD, |c| {
+        c.elementwise([0, 1], FloatFormula, |[dy, y]| dy * (1.0 - y * y))
+    }),
+    row("relu", PLAIN, |c| c.elementwise([0], Number, |[x]| x.max(0.0))),
+    row("threshold", PLAIN, |c| {
+        c.parametric([0], [(1, 0.0), (2, 0.0)], Number, |[x], [limit, value]| {
+            x.le(limit).select(value, x)
+        })
+    }),
+    row("threshold_backward", BACKWARD, |c| {
+        c.parametric([0, 1], [(2, 0.0)], Number, |[dy, x], [limit]| kept(x.le(limit).not(), dy))
+    }),
+    row("leaky_relu", PLAIN, |c| {
+        c.parametric([0], [(1, 0.01)], FloatFormula, |[x], [slope]| x.gt(0.0).select(x, x * slope))
+    }),
+    row("leaky_relu_backward", BACKWARD, |c| {
+        c.parametric([0, 1], [(2, 0.01)], FloatFormula, |[dy, x], [slope]| {
+            x.gt(0.0).select(dy, dy * slope)
+        })
+    }),
+    row("hardtanh", PLAIN, |c| {
+        c.parametric([0], [(1, -1.0), (2, 1.0)], Number, |[x], [low, high]| x.max(low).min(high))
+    }),
+    row("hardtanh_backward", BACKWARD, |c| {
+        c.parametric([0, 1], [(2, -1.0), (3, 1.0)], Number, |[dy, x], [low, high]| {
+            kept(x.le(low).or(x.ge(high)).not(), dy)
+        })
+    }),
+    row("hardsigmoid", PLAIN, |c| c.elementwise([0], FloatFormula, |[x]| hard_sigmoid(x))),
+    row("hardsigmoid_backward", BACKWARD, |c| {
+        c.elementwise([0, 1], FloatFormula, |[dy, x]| {
+            kept(x.gt(-3.0).and(x.lt(3.0)), dy * (1.0 / 6.0))
+        })
+    }),
+    row("hardswish", PLAIN, |c| c.elementwise([0], FloatFormula, |[x]| x * hard_sigmoid(x))),
+    row("hardswish_backward", PLAIN, |c| {
+        c.elementwise([0, 1], FloatFormula, |[dy, x]| {
+            let inside = dy * (x * (1.0 / 3.0) + 0.5);
+            x.le(-3.0).select(dy * 0.0, x.lt(3.0).select(inside, dy))
+        })
+    }),
+    row("silu", PLAIN, |c| c.elementwise([0], FloatFormula, |[x]| x * x.sigmoid())),
+    row("silu_backward", BACKWARD, |c| {
+        c.elementwise([0, 1], FloatFormula, |[dy, x]| {
+            let s = x.sigmoid();
+            dy * s * (1.0 + x * (1.0 - s))
+        })
+    }),
+    row("mish", PLAIN, |c| c.elementwise([0], FloatFormula, |[x]| x * softplus(x).tanh())),
+    row("softplus", PLAIN, |c| {
+        c.parametric([0], [(1, 1.0), (2, 20.0)], FloatFormula, |[x], [beta, limit]| {
+            let z = x * beta;
+            z.gt(limit).select(x, softplus(z) / beta)
+        })
+    }),
+    row("softplus_backward", BACKWARD, |c| {
+        c.parametric([0, 1], [(2, 1.0), (3, 20.0)], FloatFormula, |[dy, x], [beta, limit]| {
+            let z = x * beta;
+            z.gt(limit).select(dy, dy * z.sigmoid())
+        })
+    }),
+    row("elu", PLAIN, |c| {
+        c.parametric(
+            [0],
+            [(1, 1.0), (2, 1.0), (3, 1.0)],
+            FloatFormula,
+            |[x], [alpha, scale, inner]| {
+                let low = (x * inner).unary(Op::Expm1) * alpha;
+                x.le(0.0).select(low, x) * scale
+            },
+        )
+    }),
+    row("elu_backward", BACKWARD, elu_backward),
+    row("mish_backward", &[""], |c| {
+        c.elementwise([0, 1], FloatFormula, |[dy, x]| {
+            let t = softplus(x).tanh();
+            dy * (t + x * x.sigmoid() * (1.0 - t * t))
+        })
+    }),
+    row("log_sigmoid_forward", &["", "output"], log_sigmoid),
+    row("log_sigmoid_backward", BACKWARD, |c| {
+        c.elementwise([0, 1], FloatFormula, |[dy, x]| dy * (-x).sigmoid())
+    }),
+    row("glu", PLAIN, |c| {
+        let (_, [a, b]) = halves(c, 0, 1)?;
+        Ok(vec![(a * b.sigmoid()).cast(c.ty(0)?.dtype)])
+    }),
+    row("glu_backward", BACKWARD, glu_backward),
+    row("_prelu_kernel", &[""], |c| {
+        c.elementwise([0, 1], FloatFormula, |[x, weight]| x.gt(0.0).select(x, weight * x))
+    }),
+    row("_prelu_kernel_backward", &[""], |c| {
+        let (dtype, compute) = c.plan(&[0, 1, 2], FloatFormula)?;
+        let [dy, x, weight] = c.numbers([0, 1, 2], compute)?;
+        let positive = x.gt(0.0);
+        let (dx, dweight) = (positive.select(dy, weight * dy), kept(positive.not(), x * dy));
+        Ok(vec![dx.cast(dtype), dweight.cast(dtype)])
+    }),
+    row("gelu", PLAIN, |c| {
+        let curve = curve(c, 1)?;
+        c.elementwise([0], FloatFormula, |[x]| gelu(x, curve))
+    }),
+    row("gelu_backward", BACKWARD, |c| {
+        let curve = curve(c, 2)?;
+        c.elementwise([0, 1], FloatFormula, |[dy, x]| dy * gelu_slope(x, curve))
+    }),
+];
+
+/// `(grad_output, alpha, scale, input_scale, is_result, self_or_result)`
+fn elu_backward<'a>(c: &Call<'a>) -> Outs<'a> {
+    let is_result = c.bool(4, false)?;
+    let numbers = [(1, 1.0), (2, 1.0), (3, 1.0)];
+    c.parametric([0, 5], numbers, FloatFormula, |[dy, x], [alpha, scale, inner]| {
+        let low = alpha * scale;
+        let slope = if is_result { x + low } else { (x * inner).exp() * low };
+        x.le(0.0).select(dy * inner * slope, dy * scale)
+    })
+}
+
+/// `(self)` → log(sigmoid(self)), and a buffer that only PyTorch's own kernels look at.
+fn log_sigmoid<'a>(c: &Call<'a>) -> Outs<'a> {
+    let mut results = c.elementwise([0], FloatFormula, |[x]| -softplus(-x))?;
+    let buffer = c.out(1).map_or(Default::default(), |ty| ty.sizes);
+    let sizes = if c.out(1).is_some() { &buffer[..] } else { &[0] };
+    results.push(c.math.zeros(results[0].dtype(), sizes));
+    Ok(results)
+}
+
+/// Argument `i` cut in two along dimension argument `dim`, in the dtype of computation; and that dimension.
+fn halves<'a>(c: &Call<'a>, i: usize, dim: usize) -> Result<(usize, [V<'a>; 2])> {
+    let x = c.tensor(i)?;
+    let dim = c.dim(dim, -1, x.rank())?;
+    match x.sizes().get(dim) {
+        Some(&size) if size % 2 == 0 => {
+            let x = x.cast(wide(x.dtype()));
+            Ok((dim, [x.narrow(dim, 0, size / 2), x.narrow(dim, size / 2, size / 2)]))
+        }
+        _ => invalid!("Halving dimension must be even, but got sizes {:?}", x.sizes()),
+    }
+}
+
+/// `(grad_output, self, dim)`
+fn glu_backward<'a>(c: &Call<'a>) -> Outs<'a> {
+    let (dim, [a, b]) = halves(c, 1, 2)?;
+    let dy = c.tensor(0)?.cast(a.dtype());
+    let s = b.sigmoid();
+    let dx = c.math.concat(&[dy * s, dy * a * s * (1.0 - s)], dim);
+    Ok(vec![dx.cast(c.ty(1)?.dtype)])
+}
+
+/// `x` where the condition holds, else 0.
+fn kept<'a>(condition: V<'a>, x: V<'a>) -> V<'a> {
+    condition.select(x, 0.0)
+}
+
+fn hard_sigmoid(x: V) -> V {
+    (x + 3.0).max(0.0).min(6.0) * (1.0 / 6.0)
+}
+
+/// log(1 + exp(x)) without overflow.
+fn softplus(x: V) -> V {
+    x.max(0.0) + (-x.abs()).exp().unary(Op::Log1p)
+}
+
+#[derive(Clone, Copy)]
+enum Curve {
+    Erf,
+    Tanh,
+}
+
+fn curve(c: &Call, i: usize) -> Result<Curve> {
+    match c.text(i)? {
+        "none" | "" => Ok(Curve::Erf),
+        "tanh" => Ok(Curve::Tanh),
+        other => invalid!("approximate argument must be either none or tanh, got {other}"),
+    }
+}
+
+/// sqrt(2/pi) and the cubic coefficient of the tanh approximation.
+const BETA: f64 = SQRT_2 * FRAC_2_SQRT_PI * 0.5;
+const CUBIC: f64 = 0.044715;
+
+fn gelu<'a>(x: V<'a>, curve: Curve) -> V<'a> {
+    let s = match curve {
+        Curve::Erf => (x * FRAC_1_SQRT_2).unary(Op::Erf),
+        Curve::Tanh => (BETA * (x + CUBIC * x * x * x)).tanh(),
+    };
+    0.5 * x * (1.0 + s)
+}
+
+fn gelu_slope<'a>(x: V<'a>, curve: Curve) -> V<'a> {
+    match curve {
+        Curve::Erf => {
+            let cdf = 0.5 * (1.0 + (x * FRAC_1_SQRT_2).unary(Op::Erf));
+            let density = (x * x * -0.5).exp() * (FRAC_2_SQRT_PI * FRAC_1_SQRT_2 * 0.5);
+            cdf + x * density
+        }
+        Curve::Tanh => {
+            let t = (BETA * (x + CUBIC * x * x * x)).tanh();
+            let inner = BETA * (1.0 + 3.0 * CUBIC * x * x);
+            0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * inner
+        }
+    }
+}

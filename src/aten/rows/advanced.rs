@@ -1,0 +1,161 @@
+//! Indexing by tensors of integers, one for each dimension or none: `x[i, :, j]`.
+
+use crate::aten::call::{Call, wide};
+use crate::aten::math::V;
+use crate::aten::{Outs, Row, row};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::op::{Attr, Op};
+use crate::record::Arg;
+use crate::shape::{Dims, broadcast_shapes, contiguous_strides, numel};
+use crate::{internal, invalid};
+use smallvec::smallvec;
+
+pub const ROWS: &[Row] = &[
+    row("index", &["Tensor", "Tensor_out", "Tensor_hacked_twin"], |c| {
+        let x = c.tensor(0)?;
+        let places = Places::of(c, &x.sizes())?;
+        let picked = c.math.op(Op::Take, &[places.rows(x), places.index], axis_0());
+        Ok(vec![places.to_result(picked)])
+    })
+    .indexes(),
+    row("index_put", &[""], index_put).indexes(),
+    row("_index_put_impl", &[""], index_put).indexes(),
+];
+
+fn axis_0() -> crate::op::Attrs {
+    smallvec![Attr::Int(0)]
+}
+
+/// Which elements of a tensor a list of indices means. The indexed dimensions, moved to the front and joined, are the
+/// rows of a matrix; one index says which rows.
+struct Places<'a> {
+    /// Number of the row, of the indices' common sizes.
+    index: V<'a>,
+    /// Brings the indexed dimensions to the front.
+    perm: Dims,
+    /// How many elements an index can choose from, and the sizes that it does not touch.
+    n_rows: i64,
+    rest: Dims,
+    /// Where the indices' dimensions stand in the result.
+    position: usize,
+}
+
+impl<'a> Places<'a> {
+    /// Of argument 1, a list of indices with gaps, for a tensor of `sizes`.
+    fn of(c: &Call<'a>, sizes: &[i64]) -> Result<Places<'a>> {
+        let Arg::Tensors(reads) = c.arg(1) else {
+            return invalid!("the indices must be a list of tensors");
+        };
+        if reads.len() > sizes.len() {
+            return invalid!("too many indices for tensor of dimension {}", sizes.len());
+        }
+        let mut given = Vec::new();
+        for (dim, read) in reads.iter().enumerate() {
+            if let Some(read) = read {
+                given.push((dim, c.read(read)?.cast(DType::I64)));
+            }
+        }
+        let Some(&(first, _)) = given.first() else {
+            return invalid!("at least one index must be provided");
+        };
+        let dims: Vec<usize> = given.iter().map(|g| g.0).collect();
+        let adjacent = dims.windows(2).all(|w| w[0] + 1 == w[1]);
+        let others = (0..sizes.len()).filter(|d| !dims.contains(d));
+        let rest: Dims = others.clone().map(|d| sizes[d]).collect();
+        let indexed: Dims = dims.iter().map(|&d| sizes[d]).collect();
+        Ok(Places {
+            index: row_numbers(c, &given, &indexed)?,
+            perm: dims.iter().copied().chain(others).map(|d| d as i64).collect(),
+            n_rows: numel(&indexed),
+            rest,
+            position: if adjacent { first } else { 0 },
+        })
+    }
+
+    /// `x`, of the indexed tensor's sizes, as rows.
+    fn rows(&self, x: V<'a>) -> V<'a> {
+        let sizes: Dims = [self.n_rows].into_iter().chain(self.rest.iter().copied()).collect();
+        x.transpose(&self.perm).reshape(&sizes)
+    }
+
+    /// Back from rows to the tensor's `sizes`.
+    fn restored(&self, rows: V<'a>, sizes: &[i64]) -> V<'a> {
+        let moved: Dims = self.perm.iter().map(|&p| sizes[p as usize]).collect();
+        let mut back = Dims::from_elem(0, self.perm.len());
+        self.perm.iter().enumerate().for_each(|(i, &p)| back[p as usize] = i as i64);
+        rows.reshape(&moved).transpose(&back)
+    }
+
+    /// Permutation from `indices' dimensions, rest` to the order of the result.
+    fn order(&self) -> Dims {
+        let (k, n) = (self.index.rank(), self.index.rank() + self.rest.len());
+        let before = k..k + self.position;
+        before.chain(0..k).chain(k + self.position..n).map(|d| d as i64).collect()
+    }
+
+    fn to_result(&self, picked: V<'a>) -> V<'a> {
+        picked.transpose(&self.order())
+    }
+
+    /// Values that broadcast to the result, as `indices' dimensions, rest`.
+    fn values(&self, values: V<'a>) -> V<'a> {
+        let order = self.order();
+        let plain: Dims = self.index.sizes().into_iter().chain(self.rest.iter().copied()).collect();
+        let result: Dims = order.iter().map(|&o| plain[o as usize]).collect();
+        let mut back = Dims::from_elem(0, order.len());
+        order.iter().enumerate().for_each(|(i, &o)| back[o as usize] = i as i64);
+        values.broadcast(&result).transpose(&back)
+    }
+}
+
+/// One index for several: negative ones count from the end, one out of range gives -1, which is an error when it is used.
+fn row_numbers<'a>(c: &Call<'a>, given: &[(usize, V<'a>)], sizes: &[i64]) -> Result<V<'a>> {
+    let mut common = Dims::new();
+    for (_, index) in given {
+        let with = index.sizes();
+        common = match broadcast_shapes(&common, &with) {
+            Some(both) => both,
+            None => {
+                return invalid!(
+                    "shape mismatch: indexing tensors could not be broadcast together with shapes {common:?}, {with:?}"
+                );
+            }
+        };
+    }
+    let strides = contiguous_strides(sizes);
+    let mut number = c.math.full(0.0, DType::I64, &common);
+    let mut valid = c.math.full(1.0, DType::Bool, &common);
+    for ((_, index), (&size, &stride)) in given.iter().zip(sizes.iter().zip(&strides)) {
+        let index = index.lt(0.0).select(*index + size as f64, *index);
+        valid = valid.and(index.ge(0.0).and(index.lt(size as f64)));
+        number = number + index * stride as f64;
+    }
+    Ok(valid.select(number, -1.0))
+}
+
+/// `(self, indices, values, accumulate)`
+fn index_put<'a>(c: &Call<'a>) -> Outs<'a> {
+    let dtype = c.ty(0)?.dtype;
+    let accumulate = c.bool(3, false)?;
+    // What adds up does so in f32 at least.
+    let x = c.tensor(0)?.cast(if accumulate { wide(dtype) } else { dtype });
+    let sizes = x.sizes();
+    let places = Places::of(c, &sizes)?;
+    let n = places.index.numel();
+    let width = numel(&places.rest);
+    if numel(&sizes) != places.n_rows * width {
+        return internal!("{sizes:?} do not split into {} rows of {width}", places.n_rows);
+    }
+    let values = places.values(c.tensor(2)?.cast(x.dtype())).reshape(&[n, width]);
+    let rows = places.rows(x).reshape(&[places.n_rows, width]);
+    let index = places.index.reshape(&[n]);
+    let new = if accumulate {
+        c.math.op(Op::IndexAdd, &[rows, index, values], axis_0())
+    } else {
+        let index = index.reshape(&[n, 1]).broadcast(&[n, width]);
+        let attrs = smallvec![Attr::Int(0), Attr::Bool(false)];
+        c.math.op(Op::Scatter, &[rows, index, values], attrs)
+    };
+    Ok(vec![places.restored(new, &sizes).cast(dtype)])
+}

@@ -1,0 +1,142 @@
+//! Tensors from nothing, and copies.
+
+use super::PLAIN;
+use crate::aten::call::Call;
+use crate::aten::math::V;
+use crate::aten::{Outs, Row, row};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::invalid;
+use crate::op::Ty;
+use crate::record::{Arg, ScalarKind};
+
+pub const ROWS: &[Row] = &[
+    row("torchacc::copy", &[""], |c| {
+        let x = c.tensor(0)?;
+        Ok(vec![c.out(0).map_or(x, |ty| x.broadcast(&ty.sizes))])
+    })
+    .moves(),
+    row("clone", PLAIN, |c| Ok(vec![c.tensor(0)?])).moves(),
+    // `(self, src, non_blocking)`
+    row("copy", PLAIN, |c| {
+        let ty = c.ty(0)?;
+        Ok(vec![c.tensor(1)?.cast(ty.dtype).broadcast(&ty.sizes)])
+    })
+    .moves(),
+    row("_to_copy", PLAIN, |c| {
+        let x = c.tensor(0)?;
+        Ok(vec![x.cast(dtype(c, 1, x.dtype())?)])
+    }),
+    row("fill", &["Scalar", "Tensor", "Scalar_out", "Tensor_out"], |c| filled(c, 1))
+        .special(is_neutral),
+    row("zero", PLAIN, |c| Ok(vec![like(c, 0.0)?])),
+    row("zeros_like", PLAIN, |c| Ok(vec![like(c, 0.0)?])),
+    row("ones_like", PLAIN, |c| Ok(vec![like(c, 1.0)?])),
+    row("full_like", PLAIN, |c| filled(c, 1)).special(is_neutral),
+    row("zeros", PLAIN, |c| Ok(vec![sized(c, 0.0)?])),
+    row("ones", PLAIN, |c| Ok(vec![sized(c, 1.0)?])),
+    row("full", PLAIN, |c| {
+        let sizes = c.ints(0)?.unwrap_or_default();
+        let dtype = dtype(c, 2, number_dtype(c, &[1]))?;
+        Ok(vec![c.number(1, 0.0, dtype)?.broadcast(&sizes)])
+    })
+    .special(is_neutral),
+    row("scalar_tensor", PLAIN, |c| Ok(vec![c.number(0, 0.0, dtype(c, 1, DType::F32)?)?])),
+    row("arange", PLAIN, |c| arange(c, None, 0, None, 1)).fixed(&[0]),
+    row("arange", &["start"], |c| arange(c, Some(0), 1, None, 2)).fixed(&[0, 1]),
+    row("arange", &["start_step", "start_out"], |c| arange(c, Some(0), 1, Some(2), 3))
+        .fixed(&[0, 1, 2]),
+    row("linspace", PLAIN, linspace).fixed(&[2]),
+    row("eye", PLAIN, |c| eye(c, 0, 1)).fixed(&[0]),
+    row("eye", &["m", "m_out"], |c| eye(c, 1, 2)).fixed(&[0, 1]),
+];
+
+/// Values that later simplification knows something about.
+fn is_neutral(arg: usize, value: f64) -> bool {
+    arg == 1 && (value == 0.0 || value == 1.0)
+}
+
+/// What the result is written as; else the dtype argument `i`; else `default`.
+fn dtype(c: &Call, i: usize, default: DType) -> Result<DType> {
+    let asked = if matches!(c.arg(i), Arg::DType(_)) { c.dtype(i)? } else { None };
+    Ok(c.out(0).map(|ty| ty.dtype).or(asked).unwrap_or(default))
+}
+
+/// What plain numbers make: i64 or bool if all are, else f32.
+fn number_dtype(c: &Call, at: &[usize]) -> DType {
+    let kinds = at.iter().map(|&i| match c.arg(i) {
+        Arg::Int(_) | Arg::Scalar { kind: ScalarKind::Int, .. } | Arg::None => DType::I64,
+        Arg::Bool(_) | Arg::Scalar { kind: ScalarKind::Bool, .. } => DType::Bool,
+        _ => DType::F32,
+    });
+    kinds.max().unwrap_or(DType::F32)
+}
+
+/// The type of argument 0, or of the result where that is known.
+fn target(c: &Call) -> Result<Ty> {
+    c.out(0).map_or_else(|| c.ty(0), Ok)
+}
+
+fn like<'a>(c: &Call<'a>, value: f64) -> Result<V<'a>> {
+    let ty = target(c)?;
+    let dtype = dtype(c, 1, ty.dtype)?;
+    Ok(c.math.full(value, dtype, &ty.sizes))
+}
+
+fn filled<'a>(c: &Call<'a>, value: usize) -> Outs<'a> {
+    let ty = target(c)?;
+    let dtype = dtype(c, value + 1, ty.dtype)?;
+    Ok(vec![c.number(value, 0.0, dtype)?.broadcast(&ty.sizes)])
+}
+
+fn sized<'a>(c: &Call<'a>, value: f64) -> Result<V<'a>> {
+    let sizes = c.ints(0)?.unwrap_or_default();
+    Ok(c.math.full(value, dtype(c, 1, DType::F32)?, &sizes))
+}
+
+/// Integers in i64, floats in f64: start + i * step.
+fn arange<'a>(
+    c: &Call<'a>,
+    start: Option<usize>,
+    end: usize,
+    step: Option<usize>,
+    dtype_at: usize,
+) -> Outs<'a> {
+    let at: Vec<usize> = [start, Some(end), step].into_iter().flatten().collect();
+    let dtype = dtype(c, dtype_at, number_dtype(c, &at))?;
+    let first = start.map_or(Ok(0.0), |i| c.float(i, 0.0))?;
+    let each = step.map_or(Ok(1.0), |i| c.float(i, 1.0))?;
+    let last = c.float(end, 0.0)?;
+    if each == 0.0 || (last - first) / each < 0.0 {
+        return invalid!("upper bound and larger bound inconsistent with step sign");
+    }
+    let n = match c.out(0) {
+        Some(ty) => ty.numel(),
+        None => ((last - first) / each).ceil() as i64,
+    };
+    let compute = if dtype.is_float() { DType::F64 } else { DType::I64 };
+    let index = c.math.iota(&[n], 0, compute);
+    let step = step.map_or(Ok(c.math.constant(1.0, compute)), |i| c.number(i, 1.0, compute))?;
+    let start = start.map_or(Ok(c.math.constant(0.0, compute)), |i| c.number(i, 0.0, compute))?;
+    Ok(vec![(index * step + start).cast(dtype)])
+}
+
+/// `(start, end, steps)`, from both ends so that both are exact.
+fn linspace<'a>(c: &Call<'a>) -> Outs<'a> {
+    let n = c.int(2, 100)?;
+    let dtype = dtype(c, 3, DType::F32)?;
+    let (start, end) = (c.number(0, 0.0, DType::F64)?, c.number(1, 0.0, DType::F64)?);
+    let index = c.math.iota(&[n], 0, DType::F64);
+    let step = (end - start) / (n - 1).max(1) as f64;
+    let upper = end - ((n - 1) as f64 - index) * step;
+    let from_start = start + index * step;
+    let y = index.lt((n / 2).max(1) as f64).select(from_start, upper);
+    Ok(vec![y.cast(dtype)])
+}
+
+fn eye<'a>(c: &Call<'a>, columns: usize, dtype_at: usize) -> Outs<'a> {
+    let sizes = [c.int(0, 0)?, c.int(columns, 0)?];
+    let dtype = dtype(c, dtype_at, DType::F32)?;
+    let row = c.math.iota(&sizes, 0, DType::I64);
+    Ok(vec![row.eq(c.math.iota(&sizes, 1, DType::I64)).cast(dtype)])
+}

@@ -1,0 +1,234 @@
+//! Joining, picking and scattering.
+
+use super::PLAIN;
+use crate::aten::call::Call;
+use crate::aten::call::{wide, wrap_dim};
+use crate::aten::math::V;
+use crate::aten::promote::{Operand, result_type};
+use crate::aten::{Outs, Row, row};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::invalid;
+use crate::op::{Attr, Op};
+use crate::record::Arg;
+use crate::shape::Dims;
+use smallvec::smallvec;
+
+pub const ROWS: &[Row] = &[
+    row("cat", PLAIN, cat).moves(),
+    row("stack", PLAIN, stack).moves(),
+    row("repeat", PLAIN, repeat).moves(),
+    row("flip", PLAIN, flip),
+    row("roll", PLAIN, roll).moves(),
+    row("tril", PLAIN, |c| triangle(c, Op::Le)),
+    row("triu", PLAIN, |c| triangle(c, Op::Ge)),
+    row("index_select", PLAIN, index_select),
+    row("embedding", PLAIN, |c| Ok(vec![take(c.tensor(0)?, c.tensor(1)?, 0)])),
+    row("embedding_dense_backward", PLAIN, embedding_backward),
+    row("gather", PLAIN, gather),
+    row("scatter", &["src", "value", "src_out", "value_out"], |c| scatter(c, false)),
+    row("scatter_add", PLAIN, |c| scatter(c, true)),
+    row("index_add", PLAIN, index_add),
+];
+
+fn at_least_1d(x: V) -> V {
+    if x.rank() == 0 { x.reshape(&[1]) } else { x }
+}
+
+/// The dtype in which elements are added up: bool counts.
+fn sum_dtype(dtype: DType) -> DType {
+    if dtype == DType::Bool { DType::I32 } else { wide(dtype) }
+}
+
+/// The tensors of a list, promoted to one dtype.
+fn promoted<'a>(c: &Call<'a>) -> Result<Vec<V<'a>>> {
+    let parts = c.list(0)?;
+    let operand = |v: &V| Operand::Tensor { dtype: v.dtype(), rank: v.rank() };
+    let Some(first) = parts.first().map(|v| v.dtype()) else {
+        return invalid!("expected a non-empty list of Tensors");
+    };
+    if parts.iter().all(|v| v.dtype() == first) {
+        return Ok(parts);
+    }
+    let operands: Vec<Operand> = parts.iter().map(operand).collect();
+    let dtype = result_type(&operands, c.default_float());
+    Ok(parts.into_iter().map(|v| v.cast(dtype)).collect())
+}
+
+/// `(tensors, dim)`. Tensors of sizes [0] are left out whatever the rank of the others, as always in PyTorch.
+fn cat<'a>(c: &Call<'a>) -> Outs<'a> {
+    let all = promoted(c)?;
+    let parts: Vec<V> = all.iter().copied().filter(|v| v.sizes()[..] != [0]).collect();
+    let Some(first) = parts.first() else {
+        return Ok(vec![all[0]]);
+    };
+    let dim = c.dim(1, 0, first.rank())?;
+    Ok(vec![c.math.concat(&parts, dim)])
+}
+
+fn stack<'a>(c: &Call<'a>) -> Outs<'a> {
+    let parts = promoted(c)?;
+    let dim = wrap_dim(c.int(1, 0)?, parts[0].rank() + 1)?;
+    let parts: Vec<V> = parts.into_iter().map(|v| v.unsqueeze(dim)).collect();
+    Ok(vec![c.math.concat(&parts, dim)])
+}
+
+/// Every dimension becomes two, the first of them the repetition.
+fn repeat<'a>(c: &Call<'a>) -> Outs<'a> {
+    let x = c.tensor(0)?;
+    let times = c.ints(1)?.unwrap_or_default();
+    let Some(lead) = times.len().checked_sub(x.rank()) else {
+        return invalid!(
+            "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor"
+        );
+    };
+    let sizes = x.sizes();
+    let size = |d: usize| if d < lead { 1 } else { sizes[d - lead] };
+    let apart: Dims = (0..times.len()).flat_map(|d| [1, size(d)]).collect();
+    let spread: Dims = (0..times.len()).flat_map(|d| [times[d], size(d)]).collect();
+    let joined: Dims = (0..times.len()).map(|d| times[d] * size(d)).collect();
+    Ok(vec![x.reshape(&apart).broadcast(&spread).reshape(&joined)])
+}
+
+fn flip<'a>(c: &Call<'a>) -> Outs<'a> {
+    let mut x = c.tensor(0)?;
+    if x.rank() == 0 {
+        return Ok(vec![x]);
+    }
+    for dim in c.ints(1)?.unwrap_or_default() {
+        let dim = wrap_dim(dim, x.rank())?;
+        let size = x.sizes()[dim];
+        let backwards = (size - 1) as f64 - c.math.iota(&[size], 0, DType::I64);
+        x = take(x, backwards, dim);
+    }
+    Ok(vec![x])
+}
+
+/// `(self, shifts, dims)`; without dims the elements move in one line.
+fn roll<'a>(c: &Call<'a>) -> Outs<'a> {
+    let x = c.tensor(0)?;
+    let (shifts, dims) = (c.ints(1)?.unwrap_or_default(), c.ints(2)?.unwrap_or_default());
+    if x.numel() == 0 {
+        return Ok(vec![x]);
+    }
+    if dims.is_empty() {
+        let shift = shifts.first().copied().unwrap_or(0);
+        return Ok(vec![rolled(x.reshape(&[x.numel()]), shift, 0).reshape(&x.sizes())]);
+    }
+    let mut y = x;
+    for (&shift, &dim) in shifts.iter().zip(&dims) {
+        y = rolled(y, shift, wrap_dim(dim, x.rank())?);
+    }
+    Ok(vec![y])
+}
+
+/// The last `shift` elements of `dim` come first.
+fn rolled(x: V, shift: i64, dim: usize) -> V {
+    let size = x.sizes().get(dim).copied().unwrap_or(1);
+    match shift.rem_euclid(size) {
+        0 => x,
+        shift => {
+            let parts = [x.narrow(dim, size - shift, shift), x.narrow(dim, 0, size - shift)];
+            x.math().concat(&parts, dim)
+        }
+    }
+}
+
+/// Keeps the elements with column `side` row + diagonal.
+fn triangle<'a>(c: &Call<'a>, side: Op) -> Outs<'a> {
+    let x = c.tensor(0)?;
+    let sizes = x.sizes();
+    let &[.., rows, columns] = &sizes[..] else {
+        return invalid!("input tensor must have at least 2 dimensions");
+    };
+    let row = c.math.iota(&[rows, columns], 0, DType::I64);
+    let column = c.math.iota(&[rows, columns], 1, DType::I64);
+    let limit = row + c.math.constant_int(c.int(1, 0)?, DType::I64);
+    Ok(vec![column.binary(side, limit).select(x, 0.0)])
+}
+
+fn take<'a>(x: V<'a>, index: V<'a>, dim: usize) -> V<'a> {
+    x.math().op(Op::Take, &[x, index], smallvec![Attr::Int(dim as i64)])
+}
+
+/// `(self, dim, index)`
+fn index_select<'a>(c: &Call<'a>) -> Outs<'a> {
+    let (x, index) = (c.tensor(0)?, c.tensor(2)?);
+    let y = take(at_least_1d(x), index.reshape(&[index.numel()]), c.dim(1, 0, x.rank())?);
+    Ok(vec![if x.rank() == 0 { y.reshape(&[]) } else { y }])
+}
+
+/// `(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq)`: repeated rows add up in f32 at least.
+fn embedding_backward<'a>(c: &Call<'a>) -> Outs<'a> {
+    let (dy, index) = (c.tensor(0)?, c.tensor(1)?);
+    let (dtype, compute) = (dy.dtype(), wide(dy.dtype()));
+    let (rows, n) = (c.int(2, 0)?, index.numel());
+    let Some(&width) = dy.sizes().last() else {
+        return invalid!("the gradient of an embedding has at least one dimension");
+    };
+    let index = index.reshape(&[n]);
+    let mut dy = dy.reshape(&[n, width]).cast(compute);
+    let column = |v: V<'a>| v.reshape(&[n, 1]);
+    let axis = || smallvec![Attr::Int(0)];
+    let padding = c.int(3, -1)?;
+    if padding >= 0 {
+        let real = index.ne(c.math.constant_int(padding, index.dtype()));
+        dy = column(real).select(dy, 0.0);
+    }
+    if c.bool(4, false)? {
+        let zeros = c.math.full(0.0, compute, &[rows]);
+        let ones = c.math.full(1.0, compute, &[n]);
+        let frequency = c.math.op(Op::IndexAdd, &[zeros, index, ones], axis());
+        dy = dy / column(take(frequency, index, 0));
+    }
+    let zeros = c.math.full(0.0, compute, &[rows, width]);
+    Ok(vec![c.math.op(Op::IndexAdd, &[zeros, index, dy], axis()).cast(dtype)])
+}
+
+/// `(self, dim, index)`. An index without elements may have any dtype and rank, as in PyTorch.
+fn gather<'a>(c: &Call<'a>) -> Outs<'a> {
+    let (x, index) = (c.tensor(0)?, c.tensor(2)?);
+    let dim = c.dim(1, 0, x.rank())?;
+    let sizes = index.sizes();
+    if index.numel() == 0 {
+        return Ok(vec![c.math.zeros(x.dtype(), &sizes)]);
+    }
+    let operands = [at_least_1d(x), at_least_1d(index)];
+    let y = c.math.op(Op::Gather, &operands, smallvec![Attr::Int(dim as i64)]);
+    Ok(vec![y.reshape(&sizes)])
+}
+
+/// `(self, dim, index, src or value)`; src may be larger than index.
+fn scatter<'a>(c: &Call<'a>, add: bool) -> Outs<'a> {
+    let (x, index) = (c.tensor(0)?, at_least_1d(c.tensor(2)?));
+    let dim = c.dim(1, 0, x.rank())?;
+    if index.numel() == 0 {
+        return Ok(vec![x]);
+    }
+    let compute = if add { sum_dtype(x.dtype()) } else { x.dtype() };
+    let sizes = index.sizes();
+    let src = match c.arg(3) {
+        Arg::Tensor(_) => {
+            let src = at_least_1d(c.tensor(3)?);
+            let rank = src.rank();
+            src.slice(&Dims::from_elem(0, rank), &sizes, &Dims::from_elem(1, rank)).cast(compute)
+        }
+        _ => c.number(3, 0.0, compute)?.broadcast(&sizes),
+    };
+    let attrs = smallvec![Attr::Int(dim as i64), Attr::Bool(add)];
+    let y = c.math.op(Op::Scatter, &[at_least_1d(x).cast(compute), index, src], attrs);
+    Ok(vec![y.cast(x.dtype()).reshape(&x.sizes())])
+}
+
+/// `(self, dim, index, source, alpha)`
+fn index_add<'a>(c: &Call<'a>) -> Outs<'a> {
+    let (x, index, source) = (c.tensor(0)?, c.tensor(2)?, c.tensor(3)?);
+    let dim = c.dim(1, 0, x.rank())?;
+    let (dtype, compute) = (x.dtype(), sum_dtype(x.dtype()));
+    let alpha = c.number(4, 1.0, compute)?;
+    let source = at_least_1d(source).cast(compute) * alpha;
+    let base = at_least_1d(x).cast(compute);
+    let attrs = smallvec![Attr::Int(dim as i64)];
+    let y = c.math.op(Op::IndexAdd, &[base, index.reshape(&[index.numel()]), source], attrs);
+    Ok(vec![y.cast(dtype).reshape(&x.sizes())])
+}

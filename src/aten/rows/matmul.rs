@@ -1,0 +1,73 @@
+//! Matrix products.
+
+use super::PLAIN;
+use crate::aten::call::{Call, wide};
+use crate::aten::math::V;
+use crate::aten::{Outs, Row, row};
+use crate::error::Result;
+use crate::invalid;
+
+pub const ROWS: &[Row] = &[
+    row("mm", PLAIN, |c| Ok(vec![matrix(c, 0, 2)?.matmul(matrix(c, 1, 2)?)])),
+    row("bmm", PLAIN, |c| Ok(vec![matrix(c, 0, 3)?.matmul(matrix(c, 1, 3)?)])),
+    row("mv", PLAIN, |c| Ok(vec![mv(c, 0, 1)?])),
+    row("dot", PLAIN, dot),
+    row("vdot", PLAIN, dot),
+    row("addmm", PLAIN, |c| added(c, matrix(c, 1, 2)?.matmul(matrix(c, 2, 2)?)))
+        .special(is_trivial),
+    row("baddbmm", PLAIN, |c| added(c, matrix(c, 1, 3)?.matmul(matrix(c, 2, 3)?)))
+        .special(is_trivial),
+    row("addbmm", PLAIN, |c| added(c, summed(matrix(c, 1, 3)?, matrix(c, 2, 3)?)))
+        .special(is_trivial),
+    row("addmv", PLAIN, |c| added(c, mv(c, 1, 2)?)).special(is_trivial),
+];
+
+/// beta (argument 3) or alpha (argument 4) that leave something out.
+fn is_trivial(arg: usize, value: f64) -> bool {
+    (arg == 3 && (value == 0.0 || value == 1.0)) || (arg == 4 && value == 1.0)
+}
+
+fn matrix<'a>(c: &Call<'a>, i: usize, rank: usize) -> Result<V<'a>> {
+    let x = c.tensor(i)?;
+    if x.rank() != rank {
+        return invalid!(
+            "argument {i} must be a {rank}-D tensor, but it has sizes {:?}",
+            x.sizes()
+        );
+    }
+    Ok(x)
+}
+
+fn mv<'a>(c: &Call<'a>, a: usize, x: usize) -> Result<V<'a>> {
+    let (a, x) = (matrix(c, a, 2)?, matrix(c, x, 1)?);
+    let rows = a.sizes()[0];
+    Ok(a.matmul(x.unsqueeze(1)).reshape(&[rows]))
+}
+
+/// The sum of the batch's products: one product, so that it is rounded once.
+fn summed<'a>(a: V<'a>, b: V<'a>) -> V<'a> {
+    let rows = a.swap(0, 1).reshape(&[a.sizes()[1], a.sizes()[0] * a.sizes()[2]]);
+    rows.matmul(b.reshape(&[b.sizes()[0] * b.sizes()[1], b.sizes()[2]]))
+}
+
+fn dot<'a>(c: &Call<'a>) -> Outs<'a> {
+    let (a, b) = (matrix(c, 0, 1)?, matrix(c, 1, 1)?);
+    Ok(vec![a.unsqueeze(0).matmul(b.unsqueeze(1)).reshape(&[])])
+}
+
+/// `beta * self + alpha * product`; self is argument 0. With beta 0 self is not looked at, not even for NaN.
+fn added<'a>(c: &Call<'a>, product: V<'a>) -> Outs<'a> {
+    let dtype = product.dtype();
+    let compute = wide(dtype);
+    let scaled = if c.is(4, 1.0, 1.0) {
+        product.cast(compute)
+    } else {
+        product.cast(compute) * c.number(4, 1.0, compute)?
+    };
+    if c.is(3, 0.0, 1.0) {
+        return Ok(vec![scaled.cast(dtype)]);
+    }
+    let base = c.tensor(0)?.cast(compute).broadcast(&product.sizes());
+    let base = if c.is(3, 1.0, 1.0) { base } else { base * c.number(3, 1.0, compute)? };
+    Ok(vec![(scaled + base).cast(dtype)])
+}

@@ -1,0 +1,38 @@
+//! The rows, by family. Argument positions are those of PyTorch's schemas (`native_functions.yaml`) without `out=`.
+
+mod activation;
+mod advanced;
+mod attention;
+mod factory;
+mod index;
+mod loss;
+mod matmul;
+mod nn;
+mod norm;
+mod optim;
+mod pointwise;
+mod random;
+mod reduce;
+
+use super::Row;
+
+pub const FAMILIES: &[&[Row]] = &[
+    pointwise::ROWS,
+    activation::ROWS,
+    reduce::ROWS,
+    matmul::ROWS,
+    nn::ROWS,
+    norm::ROWS,
+    loss::ROWS,
+    attention::ROWS,
+    index::ROWS,
+    advanced::ROWS,
+    factory::ROWS,
+    random::ROWS,
+    optim::ROWS,
+];
+
+/// Overloads of an operator that has only one form, and its `out=`.
+const PLAIN: &[&str] = &["", "out"];
+/// Overloads of a backward operator.
+const BACKWARD: &[&str] = &["", "grad_input"];

@@ -1,0 +1,316 @@
+//! Arithmetic, comparisons and logic, element by element.
+
+use super::PLAIN;
+use crate::aten::call::{Call, Rule};
+use crate::aten::math::V;
+use crate::aten::{Outs, Row, row};
+use crate::dtype::DType;
+use crate::op::Op;
+use std::f64::consts::{LN_2, LN_10};
+
+const BINARY: &[&str] = &["Tensor", "Scalar", "out", "Scalar_out"];
+const EITHER: &[&str] =
+    &["Tensor", "Scalar", "Scalar_Tensor", "Tensor_out", "Scalar_out", "Scalar_Tensor_out"];
+const COMPARE: &[&str] = &["Tensor", "Scalar", "Tensor_out", "Scalar_out"];
+
+pub const ROWS: &[Row] = &[
+    // ---- one operand
+    row("neg", PLAIN, |c| c.elementwise([0], Rule::Number, |[x]| -x)),
+    row("abs", PLAIN, |c| c.elementwise([0], Rule::Number, |[x]| x.abs())),
+    row("sign", PLAIN, |c| c.elementwise([0], Rule::Number, |[x]| x.unary(Op::Sign))),
+    row("sgn", PLAIN, |c| c.elementwise([0], Rule::Number, |[x]| x.unary(Op::Sign))),
+    row("reciprocal", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| 1.0 / x)),
+    row("sqrt", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.sqrt())),
+    row("rsqrt", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.unary(Op::Rsqrt))),
+    row("exp", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.exp())),
+    row("exp2", PLAIN, |c| {
+        c.elementwise([0], Rule::Float, |[x]| x.math().constant(2.0, x.dtype()).pow(x))
+    }),
+    row("expm1", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.unary(Op::Expm1))),
+    row("log", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.log())),
+    row("log1p", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.unary(Op::Log1p))),
+    row("log2", PLAIN, |c| c.elementwise([0], Rule::FloatFormula, |[x]| x.log() * (1.0 / LN_2))),
+    row("log10", PLAIN, |c| c.elementwise([0], Rule::FloatFormula, |[x]| x.log() * (1.0 / LN_10))),
+    row("sin", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.unary(Op::Sin))),
+    row("cos", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.unary(Op::Cos))),
+    row("tan", PLAIN, |c| {
+        c.elementwise([0], Rule::FloatFormula, |[x]| x.unary(Op::Sin) / x.unary(Op::Cos))
+    }),
+    row("atan", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.binary(Op::Atan2, 1.0))),
+    row("asin", PLAIN, |c| {
+        c.elementwise([0], Rule::FloatFormula, |[x]| x.binary(Op::Atan2, other_leg(x)))
+    }),
+    row("acos", PLAIN, |c| {
+        c.elementwise([0], Rule::FloatFormula, |[x]| other_leg(x).binary(Op::Atan2, x))
+    }),
+    row("sinh", PLAIN, |c| {
+        c.elementwise([0], Rule::FloatFormula, |[x]| {
+            // (u + u / (u + 1)) / 2 with u = exp(x) - 1: exact near 0.
+            let u = x.abs().unary(Op::Expm1);
+            let big = (x.abs() - LN_2).exp();
+            u.lt(1e4).select((u + u / (u + 1.0)) * 0.5, big) * x.unary(Op::Sign)
+        })
+    }),
+    row("cosh", PLAIN, |c| {
+        c.elementwise([0], Rule::FloatFormula, |[x]| {
+            let half = (x.abs() - LN_2).exp();
+            half + 0.25 / half
+        })
+    }),
+    row("tanh", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.tanh())),
+    row("erf", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.unary(Op::Erf))),
+    row("floor", PLAIN, |c| rounded(c, Op::Floor)),
+    row("ceil", PLAIN, |c| rounded(c, Op::Ceil)),
+    row("round", PLAIN, |c| rounded(c, Op::Round)),
+    row("trunc", PLAIN, |c| rounded(c, Op::Trunc)),
+    row("frac", PLAIN, |c| c.elementwise([0], Rule::Formula, |[x]| x - x.unary(Op::Trunc))),
+    row("bitwise_not", PLAIN, |c| c.elementwise([0], Rule::Exact, |[x]| x.not())),
+    row("logical_not", PLAIN, |c| Ok(vec![truth(c, 0)?.not()])),
+    row("isnan", PLAIN, |c| test(c, |x| x.ne(x))),
+    row("isinf", PLAIN, |c| test(c, |x| x.abs().eq(f64::INFINITY))),
+    row("isposinf", PLAIN, |c| test(c, |x| x.eq(f64::INFINITY))),
+    row("isneginf", PLAIN, |c| test(c, |x| x.eq(f64::NEG_INFINITY))),
+    row("isfinite", &[""], |c| Ok(vec![finite(c.tensor(0)?)])),
+    row("nan_to_num", PLAIN, nan_to_num),
+    // ---- two operands
+    row("add", BINARY, |c| scaled(c, [0, 1], |a, b| a + b)).special(alpha_is_one),
+    row("sub", BINARY, |c| scaled(c, [0, 1], |a, b| a - b)).special(alpha_is_one),
+    row("rsub", COMPARE, |c| scaled(c, [1, 0], |a, b| a - b)).special(alpha_is_one),
+    row("mul", BINARY, |c| c.elementwise([0, 1], Rule::Number, |[a, b]| a * b)),
+    row("div", BINARY, |c| c.elementwise([0, 1], Rule::Float, |[a, b]| a / b)),
+    row("div", &["Tensor_mode", "Scalar_mode", "out_mode", "Scalar_mode_out"], divide),
+    row("floor_divide", &["", "Tensor", "Scalar", "out", "Scalar_out"], |c| {
+        c.elementwise([0, 1], Rule::Formula, |[a, b]| floor_divide(a, b))
+    }),
+    row("remainder", EITHER, |c| c.elementwise([0, 1], Rule::Formula, |[a, b]| remainder(a, b))),
+    row("fmod", COMPARE, |c| c.elementwise([0, 1], Rule::Number, |[a, b]| a.rem(b))),
+    row("pow", POW, power).special(|arg, value| arg == 1 && EXPONENTS.contains(&value)),
+    row("maximum", PLAIN, |c| c.elementwise([0, 1], Rule::Exact, |[a, b]| a.max(b))),
+    row("minimum", PLAIN, |c| c.elementwise([0, 1], Rule::Exact, |[a, b]| a.min(b))),
+    row("atan2", PLAIN, |c| c.elementwise([0, 1], Rule::Float, |[a, b]| a.binary(Op::Atan2, b))),
+    row("logaddexp", PLAIN, |c| {
+        c.elementwise([0, 1], Rule::FloatFormula, |[a, b]| {
+            let apart = (-(a - b).abs()).exp().unary(Op::Log1p);
+            // Equal infinities have no difference.
+            a.eq(b).and(finite(a).not()).select(a, a.max(b) + apart)
+        })
+    }),
+    row(
+        "xlogy",
+        &[
+            "Tensor",
+            "Scalar_Self",
+            "Scalar_Other",
+            "OutTensor",
+            "OutScalar_Self",
+            "OutScalar_Other",
+        ],
+        |c| {
+            c.elementwise([0, 1], Rule::FloatFormula, |[a, b]| {
+                let y = a.ne(0.0).select(a * b.log(), 0.0);
+                b.ne(b).select(b, y)
+            })
+        },
+    ),
+    row("eq", COMPARE, |c| compare(c, Op::Eq)),
+    row("ne", COMPARE, |c| compare(c, Op::Ne)),
+    row("lt", COMPARE, |c| compare(c, Op::Lt)),
+    row("le", COMPARE, |c| compare(c, Op::Le)),
+    row("gt", COMPARE, |c| compare(c, Op::Gt)),
+    row("ge", COMPARE, |c| compare(c, Op::Ge)),
+    row("logical_and", PLAIN, |c| Ok(vec![truth(c, 0)?.and(truth(c, 1)?)])),
+    row("logical_or", PLAIN, |c| Ok(vec![truth(c, 0)?.or(truth(c, 1)?)])),
+    row("logical_xor", PLAIN, |c| Ok(vec![truth(c, 0)?.ne(truth(c, 1)?)])),
+    row("bitwise_and", EITHER, |c| c.elementwise([0, 1], Rule::Exact, |[a, b]| a.and(b))),
+    row("bitwise_or", EITHER, |c| c.elementwise([0, 1], Rule::Exact, |[a, b]| a.or(b))),
+    row("bitwise_xor", EITHER, |c| {
+        c.elementwise([0, 1], Rule::Exact, |[a, b]| a.binary(Op::Xor, b))
+    }),
+    // ---- more operands
+    row("where", &["self", "ScalarSelf", "ScalarOther", "Scalar", "self_out"], |c| {
+        let condition = truth(c, 0)?;
+        c.elementwise([1, 2], Rule::Exact, |[a, b]| condition.select(a, b))
+    }),
+    row("masked_fill", &["Scalar", "Tensor", "Scalar_out", "Tensor_out"], |c| {
+        let x = c.tensor(0)?;
+        Ok(vec![truth(c, 1)?.select(c.number(2, 0.0, x.dtype())?, x)])
+    }),
+    row("clamp", CLAMP, |c| clamp(c, Some(1), Some(2))),
+    row("clamp_min", CLAMP, |c| clamp(c, Some(1), None)),
+    row("clamp_max", CLAMP, |c| clamp(c, None, Some(1))),
+    row("addcmul", PLAIN, |c| {
+        c.parametric([0, 1, 2], [(3, 1.0)], Rule::Formula, |[x, a, b], [value]| x + value * a * b)
+    }),
+    row("addcdiv", PLAIN, |c| {
+        c.parametric([0, 1, 2], [(3, 1.0)], Rule::Formula, |[x, a, b], [value]| x + value * a / b)
+    }),
+    row("lerp", &["Scalar", "Tensor", "Scalar_out", "Tensor_out"], |c| {
+        c.parametric([0, 1], [(2, 0.0)], Rule::Formula, |[a, b], [weight]| lerp(a, b, weight))
+    }),
+];
+
+const CLAMP: &[&str] = &["", "Tensor", "out", "Tensor_out"];
+const POW: &[&str] = &[
+    "Tensor_Tensor",
+    "Tensor_Scalar",
+    "Scalar",
+    "Tensor",
+    "Tensor_Tensor_out",
+    "Tensor_Scalar_out",
+    "Scalar_out",
+];
+
+/// Exponents that are said without `pow`.
+const EXPONENTS: [f64; 8] = [0.0, 1.0, 2.0, 3.0, 0.5, -0.5, -1.0, -2.0];
+
+fn alpha_is_one(arg: usize, value: f64) -> bool {
+    arg == 2 && value == 1.0
+}
+
+/// Argument `i` as bool: not zero.
+fn truth<'a>(c: &Call<'a>, i: usize) -> crate::error::Result<V<'a>> {
+    Ok(c.tensor(i)?.cast(DType::Bool))
+}
+
+/// The other leg of a right triangle with hypotenuse 1.
+fn other_leg(x: V) -> V {
+    ((1.0 - x) * (1.0 + x)).sqrt()
+}
+
+/// Integers are round already.
+fn rounded<'a>(c: &Call<'a>, op: Op) -> Outs<'a> {
+    c.elementwise([0], Rule::Exact, |[x]| if x.dtype().is_float() { x.unary(op) } else { x })
+}
+
+/// A question to which integers answer no.
+fn test<'a>(c: &Call<'a>, question: fn(V<'a>) -> V<'a>) -> Outs<'a> {
+    let x = c.tensor(0)?;
+    Ok(vec![if x.dtype().is_float() {
+        question(x)
+    } else {
+        c.math.full(0.0, DType::Bool, &x.sizes())
+    }])
+}
+
+/// Neither infinite nor NaN.
+pub fn finite(x: V) -> V {
+    if x.dtype().is_float() {
+        return x.abs().lt(f64::INFINITY);
+    }
+    x.math().full(1.0, DType::Bool, &x.sizes())
+}
+
+fn nan_to_num<'a>(c: &Call<'a>) -> Outs<'a> {
+    let x = c.tensor(0)?;
+    let largest = match x.dtype() {
+        DType::F16 => 65504.0,
+        DType::BF16 => 3.3895313892515355e38,
+        DType::F32 => f32::MAX as f64,
+        DType::F64 => f64::MAX,
+        _ => return Ok(vec![x]),
+    };
+    let nan = c.number(1, 0.0, x.dtype())?;
+    let positive = c.number(2, largest, x.dtype())?;
+    let negative = c.number(3, -largest, x.dtype())?;
+    let y = x.ne(x).select(nan, x);
+    let y = y.eq(f64::INFINITY).select(positive, y);
+    Ok(vec![y.eq(f64::NEG_INFINITY).select(negative, y)])
+}
+
+/// `a ∘ alpha * b` of the arguments `[a, b]`; alpha is argument 2.
+fn scaled<'a>(c: &Call<'a>, at: [usize; 2], join: fn(V<'a>, V<'a>) -> V<'a>) -> Outs<'a> {
+    if c.is(2, 1.0, 1.0) {
+        return c.elementwise(at, Rule::Number, |[a, b]| join(a, b));
+    }
+    c.parametric(at, [(2, 1.0)], Rule::Formula, |[a, b], [alpha]| join(a, b * alpha))
+}
+
+fn divide<'a>(c: &Call<'a>) -> Outs<'a> {
+    match c.text(2)? {
+        "floor" => c.elementwise([0, 1], Rule::Formula, |[a, b]| floor_divide(a, b)),
+        "trunc" => c.elementwise([0, 1], Rule::Formula, |[a, b]| {
+            let q = a / b;
+            if q.dtype().is_float() { q.unary(Op::Trunc) } else { q }
+        }),
+        "" => c.elementwise([0, 1], Rule::Float, |[a, b]| a / b),
+        mode => crate::invalid!(
+            "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{mode}'"
+        ),
+    }
+}
+
+/// Where a remainder with the dividend's sign must move by one divisor to get the divisor's.
+fn lags<'a>(remainder: V<'a>, b: V<'a>) -> V<'a> {
+    remainder.ne(0.0).and(remainder.lt(0.0).ne(b.lt(0.0)))
+}
+
+/// With the sign of the divisor, as Python's `%`.
+fn remainder<'a>(a: V<'a>, b: V<'a>) -> V<'a> {
+    let r = a.rem(b);
+    lags(r, b).select(r + b, r)
+}
+
+/// Towards minus infinity. Floats as in Python: from the remainder, because `floor(a / b)` may be off by one.
+fn floor_divide<'a>(a: V<'a>, b: V<'a>) -> V<'a> {
+    let r = a.rem(b);
+    if !a.dtype().is_float() {
+        let q = a / b;
+        return lags(r, b).select(q - 1.0, q);
+    }
+    let q = (a - r) / b;
+    let q = lags(r, b).select(q - 1.0, q);
+    let down = q.unary(Op::Floor);
+    let nearest = (q - down).gt(0.5).select(down + 1.0, down);
+    let signed_zero = (a / b) * 0.0;
+    b.eq(0.0).select(a / b, q.ne(0.0).select(nearest, signed_zero))
+}
+
+fn power<'a>(c: &Call<'a>) -> Outs<'a> {
+    let Some(&known) = EXPONENTS.iter().find(|&&e| c.is(1, e, f64::NAN)) else {
+        return c.elementwise([0, 1], Rule::Number, |[a, b]| a.pow(b));
+    };
+    let (result, compute) = c.plan(&[0, 1], Rule::Number)?;
+    let x = c.number(0, 0.0, compute)?;
+    if !compute.is_float() && known < 0.0 {
+        return crate::invalid!("Integers to negative integer powers are not allowed.");
+    }
+    let y = match known {
+        0.0 => c.math.full(1.0, compute, &x.sizes()),
+        1.0 => x,
+        2.0 => x * x,
+        3.0 => x * x * x,
+        0.5 => x.sqrt(),
+        -0.5 => x.unary(Op::Rsqrt),
+        -1.0 => 1.0 / x,
+        _ => 1.0 / (x * x),
+    };
+    Ok(vec![y.cast(result)])
+}
+
+fn compare<'a>(c: &Call<'a>, op: Op) -> Outs<'a> {
+    let (_, compute) = c.plan(&[0, 1], Rule::Exact)?;
+    let [a, b] = c.numbers([0, 1], compute)?;
+    Ok(vec![a.binary(op, b)])
+}
+
+/// NaN passes through; where the bounds cross, the upper one wins.
+fn clamp<'a>(c: &Call<'a>, low: Option<usize>, high: Option<usize>) -> Outs<'a> {
+    let given = |i: Option<usize>| i.filter(|&i| c.has(i));
+    let (low, high) = (given(low), given(high));
+    let at: Vec<usize> = [Some(0), low, high].into_iter().flatten().collect();
+    let (_, dtype) = c.plan(&at, Rule::Exact)?;
+    let mut x = c.number(0, 0.0, dtype)?;
+    if let Some(i) = low {
+        x = x.max(c.number(i, 0.0, dtype)?);
+    }
+    if let Some(i) = high {
+        x = x.min(c.number(i, 0.0, dtype)?);
+    }
+    Ok(vec![x])
+}
+
+/// From the nearer end, so that the weights 0 and 1 are exact.
+fn lerp<'a>(a: V<'a>, b: V<'a>, weight: V<'a>) -> V<'a> {
+    let way = b - a;
+    weight.abs().lt(0.5).select(a + weight * way, b - way * (1.0 - weight))
+}

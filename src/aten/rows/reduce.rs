@@ -1,0 +1,243 @@
+//! Reductions, and what goes along one dimension.
+
+use super::PLAIN;
+use crate::aten::call::{Call, wide, wrap_dim};
+use crate::aten::math::V;
+use crate::aten::{Outs, Row, row};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::invalid;
+use crate::op::{Attr, Op};
+use crate::shape::Dims;
+use smallvec::smallvec;
+
+pub const ROWS: &[Row] = &[
+    row("sum", PLAIN, |c| sum(c, c.tensor(0)?, Op::Sum, None, false, c.dtype(1)?)),
+    row("sum", &["dim_IntList", "IntList_out"], |c| {
+        sum(c, c.tensor(0)?, Op::Sum, Some(1), c.bool(2, false)?, c.dtype(3)?)
+    }),
+    row("prod", PLAIN, |c| sum(c, c.tensor(0)?, Op::Prod, None, false, c.dtype(1)?)),
+    row("prod", &["dim_int", "int_out"], |c| {
+        sum(c, c.tensor(0)?, Op::Prod, Some(1), c.bool(2, false)?, c.dtype(3)?)
+    }),
+    row("mean", &["", "dtype_out"], |c| mean(c, None, false, c.dtype(1)?)),
+    row("mean", &["dim", "out"], |c| mean(c, Some(1), c.bool(2, false)?, c.dtype(3)?)),
+    row("amax", PLAIN, |c| extreme(c, Op::ReduceMax, Some(1), c.bool(2, false)?)),
+    row("amin", PLAIN, |c| extreme(c, Op::ReduceMin, Some(1), c.bool(2, false)?)),
+    row("max", &["", "unary_out"], |c| extreme(c, Op::ReduceMax, None, false)),
+    row("min", &["", "unary_out"], |c| extreme(c, Op::ReduceMin, None, false)),
+    row("max", &["dim", "dim_max"], |c| extreme_and_place(c, Op::ReduceMax, Op::ArgMax)),
+    row("min", &["dim", "dim_min"], |c| extreme_and_place(c, Op::ReduceMin, Op::ArgMin)),
+    row("argmax", PLAIN, |c| place_of(c, Op::ArgMax)),
+    row("argmin", PLAIN, |c| place_of(c, Op::ArgMin)),
+    row("any", &["", "all_out"], |c| logical(c, Op::Any, Axes::All)),
+    row("any", &["dim", "out"], |c| logical(c, Op::Any, Axes::Argument)),
+    row("any", &["dims", "dims_out"], |c| logical(c, Op::Any, Axes::Argument)),
+    row("all", &["", "all_out"], |c| logical(c, Op::All, Axes::All)),
+    row("all", &["dim", "out"], |c| logical(c, Op::All, Axes::Argument)),
+    row("all", &["dims", "dims_out"], |c| logical(c, Op::All, Axes::Argument)),
+    row("var", &["correction", "correction_out"], |c| Ok(vec![variance(c)?.0])).fixed(&[2]),
+    row("std", &["correction", "correction_out"], |c| Ok(vec![deviation(c)?.0])).fixed(&[2]),
+    row("var_mean", &["correction", "correction_out"], |c| {
+        let (variance, mean) = variance(c)?;
+        Ok(vec![variance, mean])
+    })
+    .fixed(&[2]),
+    row("std_mean", &["correction", "correction_out"], |c| {
+        let (deviation, mean) = deviation(c)?;
+        Ok(vec![deviation, mean])
+    })
+    .fixed(&[2]),
+    row("linalg_vector_norm", PLAIN, |c| norm(c, c.float(1, 2.0)?, c.dtype(4)?)).fixed(&[1]),
+    row("norm", &["ScalarOpt_dim", "out"], |c| norm(c, c.float(1, 2.0)?, None)).fixed(&[1]),
+    row("norm", &["ScalarOpt_dim_dtype", "dtype_out"], |c| norm(c, c.float(1, 2.0)?, c.dtype(4)?))
+        .fixed(&[1]),
+    row("cumsum", PLAIN, cumsum),
+    row("logsumexp", PLAIN, logsumexp),
+];
+
+/// The dimensions listed in argument `i`; all when it is absent or empty (or `i` is `None`).
+fn axes(c: &Call, i: Option<usize>, rank: usize) -> Result<Dims> {
+    let listed = i.map_or(Ok(None), |i| c.ints(i))?.unwrap_or_default();
+    if listed.is_empty() { Ok((0..rank as i64).collect()) } else { wrap_dims(&listed, rank) }
+}
+
+fn wrap_dims(listed: &[i64], rank: usize) -> Result<Dims> {
+    let mut found = Dims::new();
+    for &dim in listed {
+        let dim = wrap_dim(dim, rank)? as i64;
+        if found.contains(&dim) {
+            return invalid!("dim {dim} appears multiple times in the list of dims");
+        }
+        found.push(dim);
+    }
+    // The one dimension of a scalar is none.
+    Ok(if rank == 0 { Dims::new() } else { found })
+}
+
+/// How many elements of `x` go into one of the result.
+fn count(x: V, axes: &[i64]) -> f64 {
+    let sizes = x.sizes();
+    axes.iter().map(|&a| sizes[a as usize] as f64).product()
+}
+
+/// Integers and bool are added up in i64, unless the caller names a dtype or an `out=` of one.
+fn sum_dtype(c: &Call, x: DType, asked: Option<DType>) -> DType {
+    let natural = if x.is_float() { x } else { DType::I64 };
+    let given = c.out(0).map(|ty| ty.dtype).filter(|&d| d != DType::Bool);
+    asked.or(given).unwrap_or(natural)
+}
+
+fn sum<'a>(
+    c: &Call<'a>,
+    x: V<'a>,
+    op: Op,
+    dims: Option<usize>,
+    keep: bool,
+    dtype: Option<DType>,
+) -> Outs<'a> {
+    let dtype = sum_dtype(c, x.dtype(), dtype);
+    let axes = axes(c, dims, x.rank())?;
+    if dtype == DType::Bool {
+        let logical = if op == Op::Sum { Op::Any } else { Op::All };
+        return Ok(vec![x.cast(dtype).reduce(logical, &axes, keep)]);
+    }
+    Ok(vec![x.cast(dtype).reduce(op, &axes, keep)])
+}
+
+fn mean<'a>(c: &Call<'a>, dims: Option<usize>, keep: bool, dtype: Option<DType>) -> Outs<'a> {
+    let x = c.tensor(0)?;
+    let dtype = dtype.or(c.out(0).map(|ty| ty.dtype)).unwrap_or(x.dtype());
+    if !dtype.is_float() {
+        return invalid!("mean(): the dtype should be floating point, got {dtype}");
+    }
+    let axes = axes(c, dims, x.rank())?;
+    let n = count(x, &axes);
+    Ok(vec![(x.cast(dtype).cast(wide(dtype)).reduce(Op::Sum, &axes, keep) / n).cast(dtype)])
+}
+
+fn extreme<'a>(c: &Call<'a>, op: Op, dims: Option<usize>, keep: bool) -> Outs<'a> {
+    let x = c.tensor(0)?;
+    Ok(vec![x.reduce(op, &axes(c, dims, x.rank())?, keep)])
+}
+
+/// `x` with at least one dimension.
+fn at_least_1d(x: V) -> V {
+    if x.rank() == 0 { x.reshape(&[1]) } else { x }
+}
+
+/// Index of the extreme element along `dim`.
+fn place<'a>(x: V<'a>, op: Op, dim: usize, keep: bool) -> V<'a> {
+    let x = if x.dtype() == DType::Bool { x.cast(DType::U8) } else { x };
+    let found = x.math().op(op, &[at_least_1d(x)], smallvec![Attr::Int(dim as i64)]);
+    if keep && x.rank() > 0 { found.unsqueeze(dim) } else { found }
+}
+
+fn extreme_and_place<'a>(c: &Call<'a>, value: Op, index: Op) -> Outs<'a> {
+    let x = c.tensor(0)?;
+    let (dim, keep) = (c.dim(1, 0, x.rank())?, c.bool(2, false)?);
+    let axes: &[i64] = if x.rank() == 0 { &[] } else { &[dim as i64] };
+    Ok(vec![x.reduce(value, axes, keep), place(x, index, dim, keep)])
+}
+
+fn place_of<'a>(c: &Call<'a>, op: Op) -> Outs<'a> {
+    let x = c.tensor(0)?;
+    let keep = c.bool(2, false)?;
+    if c.has(1) {
+        return Ok(vec![place(x, op, c.dim(1, 0, x.rank())?, keep)]);
+    }
+    let found = place(x.reshape(&[x.numel()]), op, 0, false);
+    let kept = Dims::from_elem(1, if keep { x.rank() } else { 0 });
+    Ok(vec![found.reshape(&kept)])
+}
+
+enum Axes {
+    All,
+    /// Argument 1: absent means all, an empty list none.
+    Argument,
+}
+
+fn logical<'a>(c: &Call<'a>, op: Op, which: Axes) -> Outs<'a> {
+    let x = c.tensor(0)?;
+    let axes = match which {
+        Axes::Argument if c.has(1) => wrap_dims(&c.ints(1)?.unwrap_or_default(), x.rank())?,
+        _ => (0..x.rank() as i64).collect(),
+    };
+    let keep = matches!(which, Axes::Argument) && c.bool(2, false)?;
+    // PyTorch answers u8 with u8.
+    let dtype = if x.dtype() == DType::U8 { DType::U8 } else { DType::Bool };
+    Ok(vec![x.cast(DType::Bool).reduce(op, &axes, keep).cast(dtype)])
+}
+
+/// Variance over the dimensions of argument 1 with correction 2, and the mean.
+fn variance<'a>(c: &Call<'a>) -> Result<(V<'a>, V<'a>)> {
+    let (variance, mean, dtype) = moments(c)?;
+    Ok((variance.cast(dtype), mean.cast(dtype)))
+}
+
+fn deviation<'a>(c: &Call<'a>) -> Result<(V<'a>, V<'a>)> {
+    let (variance, mean, dtype) = moments(c)?;
+    Ok((variance.sqrt().cast(dtype), mean.cast(dtype)))
+}
+
+/// Variance and mean in the dtype of computation, and the dtype of the result.
+fn moments<'a>(c: &Call<'a>) -> Result<(V<'a>, V<'a>, DType)> {
+    let x = c.tensor(0)?;
+    let dtype = x.dtype();
+    let (correction, keep) = (c.float(2, 1.0)?, c.bool(3, false)?);
+    let axes = axes(c, Some(1), x.rank())?;
+    let n = count(x, &axes);
+    let x = x.cast(wide(dtype));
+    let mean = x.reduce(Op::Sum, &axes, true) / n;
+    let away = x - mean;
+    let variance = (away * away).reduce(Op::Sum, &axes, keep) / (n - correction).max(0.0);
+    let mean = if keep { mean } else { mean.reshape(&variance.sizes()) };
+    Ok((variance, mean, dtype))
+}
+
+/// The `order`-norm over the dimensions of argument 2; argument 3 is keepdim.
+fn norm<'a>(c: &Call<'a>, order: f64, dtype: Option<DType>) -> Outs<'a> {
+    let x = c.tensor(0)?;
+    let dtype = dtype.unwrap_or(c.floating(x.dtype()));
+    let x = x.cast(dtype).cast(wide(dtype));
+    let (axes, keep) = (axes(c, Some(2), x.rank())?, c.bool(3, false)?);
+    let total = |terms: V<'a>| terms.reduce(Op::Sum, &axes, keep);
+    let y = if order == 2.0 {
+        total(x * x).sqrt()
+    } else if order == 1.0 {
+        total(x.abs())
+    } else if order == 0.0 {
+        total(x.ne(0.0).cast(x.dtype()))
+    } else if order == f64::INFINITY {
+        x.abs().reduce(Op::ReduceMax, &axes, keep)
+    } else if order == f64::NEG_INFINITY {
+        x.abs().reduce(Op::ReduceMin, &axes, keep)
+    } else {
+        total(x.abs().pow(order)).pow(1.0 / order)
+    };
+    Ok(vec![y.cast(dtype)])
+}
+
+fn cumsum<'a>(c: &Call<'a>) -> Outs<'a> {
+    let x = c.tensor(0)?;
+    let dtype = sum_dtype(c, x.dtype(), c.dtype(2)?);
+    let dim = c.dim(1, 0, x.rank())?;
+    let x1 = at_least_1d(x).cast(dtype);
+    let y = c.math.op(Op::CumSum, &[x1], smallvec![Attr::Int(dim as i64)]);
+    Ok(vec![y.reshape(&x.sizes())])
+}
+
+/// log(sum(exp(x))), shifted by the maximum where that is finite.
+fn logsumexp<'a>(c: &Call<'a>) -> Outs<'a> {
+    let x = c.tensor(0)?;
+    let dtype = c.floating(x.dtype());
+    let x = x.cast(dtype).cast(wide(dtype));
+    let (axes, keep) = (axes(c, Some(1), x.rank())?, c.bool(2, false)?);
+    if count(x, &axes) == 0.0 {
+        return Ok(vec![x.reduce(Op::Sum, &axes, keep).log().cast(dtype)]);
+    }
+    let top = x.reduce(Op::ReduceMax, &axes, true);
+    let top = super::pointwise::finite(top).select(top, 0.0);
+    let log = (x - top).exp().reduce(Op::Sum, &axes, keep).log();
+    Ok(vec![(log + top.reshape(&log.sizes())).cast(dtype)])
+}

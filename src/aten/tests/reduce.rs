@@ -1,0 +1,195 @@
+//! Reductions against gathering every group of elements.
+
+use super::*;
+use DType::*;
+
+/// For every element of the result over `axes`, the elements that go into it.
+fn groups(x: &Array, axes: &[i64]) -> Vec<Vec<f64>> {
+    let full = Layout::contiguous(&x.ty.sizes);
+    let (inner, outer): (Vec<i64>, Vec<i64>) =
+        (0..full.rank() as i64).partition(|d| axes.contains(d));
+    let inner = full.transpose(&inner);
+    let group = |start: i64| inner.indices().map(|i| x.f64((start + i) as usize)).collect();
+    full.transpose(&outer).indices().map(group).collect()
+}
+
+fn total(g: &[f64]) -> f64 {
+    g.iter().sum()
+}
+
+fn mean(g: &[f64]) -> f64 {
+    total(g) / g.len() as f64
+}
+
+fn largest(g: &[f64]) -> f64 {
+    g.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+}
+
+fn variance(g: &[f64], correction: f64) -> f64 {
+    let m = mean(g);
+    g.iter().map(|x| (x - m).powi(2)).sum::<f64>() / (g.len() as f64 - correction)
+}
+
+/// Checks `name(x, dims, rest…, keepdim at its place)` for lists of dims, kept and dropped.
+fn check_over(
+    name: &str,
+    dtype: DType,
+    result: DType,
+    args: &dyn Fn(Given, Given, bool) -> Vec<Given>,
+    f: &dyn Fn(&[f64]) -> f64,
+) {
+    let x = wave(dtype, &[2, 3, 4], 1);
+    for (listed, axes) in [(vec![1], vec![1]), (vec![-1, 0], vec![0, 2]), (vec![], vec![0, 1, 2])] {
+        for keep in [false, true] {
+            let got = only(name, &args((&x).into(), ints(&listed), keep));
+            let sizes: Dims = (0..3)
+                .filter(|d| keep || !axes.contains(d))
+                .map(|d| if axes.contains(&d) { 1 } else { x.ty.sizes[d as usize] })
+                .collect();
+            let expected: Vec<f64> = groups(&x, &axes).iter().map(|g| f(g)).collect();
+            check(&format!("{name} {dtype} {listed:?}"), &got, result, &sizes, &expected);
+        }
+    }
+}
+
+#[test]
+fn sums_means_and_extremes() {
+    let plain = |x, dims, keep| vec![x, dims, flag(keep)];
+    for (dtype, result) in [(F32, F32), (BF16, BF16), (F64, F64), (I32, I64), (U8, I64)] {
+        check_over("aten::sum.dim_IntList", dtype, result, &plain, &total);
+        if dtype.is_float() {
+            check_over("aten::mean.dim", dtype, dtype, &plain, &mean);
+            check_over("aten::logsumexp", dtype, dtype, &plain, &|g| {
+                g.iter().map(|x| x.exp()).sum::<f64>().ln()
+            });
+        }
+        check_over("aten::amax", dtype, dtype, &plain, &largest);
+        check_over("aten::amin", dtype, dtype, &plain, &|g| {
+            -largest(&g.iter().map(|x| -x).collect::<Vec<_>>())
+        });
+    }
+    let wide = |x, dims, keep| vec![x, dims, flag(keep), dtype(F64)];
+    check_over("aten::sum.dim_IntList", BF16, F64, &wide, &total);
+    let all = |x, dims, keep| vec![x, dims, flag(keep)];
+    check_over(
+        "aten::any.dims",
+        F32,
+        Bool,
+        &|x, dims, keep| {
+            let none = matches!(&dims, Plain(Arg::Ints(d)) if d.is_empty());
+            all(x, if none { NONE } else { dims }, keep)
+        },
+        &|g| g.iter().any(|&x| x != 0.0) as u8 as f64,
+    );
+    check_over(
+        "aten::all.dims",
+        I64,
+        Bool,
+        &|x, dims, keep| {
+            let none = matches!(&dims, Plain(Arg::Ints(d)) if d.is_empty());
+            all(x, if none { NONE } else { dims }, keep)
+        },
+        &|g| g.iter().all(|&x| x != 0.0) as u8 as f64,
+    );
+}
+
+#[test]
+fn whole_tensors() {
+    let x = wave(F32, &[3, 4], 1);
+    let g = &x.to_f64s()[..];
+    let cases: &[(&str, f64, DType)] = &[
+        ("aten::sum", total(g), F32),
+        ("aten::mean", mean(g), F32),
+        ("aten::max", largest(g), F32),
+        ("aten::min", g.iter().copied().fold(f64::INFINITY, f64::min), F32),
+        ("aten::any", 1.0, Bool),
+        ("aten::all", g.iter().all(|&x| x != 0.0) as u8 as f64, Bool),
+        ("aten::argmax", g.iter().position(|&x| x == largest(g)).unwrap() as f64, I64),
+    ];
+    for &(name, expected, dtype) in cases {
+        check(name, &only(name, &[(&x).into()]), dtype, &[], &[expected]);
+    }
+    let small = Array::from_f64(I32, &[3], &[2.0, -3.0, 4.0]);
+    check("prod", &only("aten::prod", &[(&small).into()]), I64, &[], &[-24.0]);
+    let scalar = Array::from_f64(F32, &[], &[2.5]);
+    for name in ["aten::sum.dim_IntList", "aten::mean.dim", "aten::amax"] {
+        let got = only(name, &[(&scalar).into(), ints(&[-1]), flag(true)]);
+        check(name, &got, F32, &[], &[2.5]);
+    }
+    let empty = only("aten::mean", &[(&wave(F32, &[0], 1)).into()]);
+    check("mean of nothing", &empty, F32, &[], &[f64::NAN]);
+    let mask = Array::from_f64(Bool, &[3], &[1.0, 1.0, 0.0]);
+    check("sum of bool", &only("aten::sum", &[(&mask).into()]), I64, &[], &[2.0]);
+    check("max of bool", &only("aten::max", &[(&mask).into()]), Bool, &[], &[1.0]);
+    let byte = Array::from_f64(U8, &[2], &[0.0, 7.0]);
+    check("any of u8", &only("aten::any", &[(&byte).into()]), U8, &[], &[1.0]);
+    let none = only("aten::any.dims", &[(&x).into(), ints(&[]), flag(false)]);
+    assert_eq!(&none.ty.sizes[..], [3, 4]);
+}
+
+#[test]
+fn places() {
+    let x = Array::from_f64(F32, &[2, 3], &[1.0, 5.0, 5.0, f64::NAN, 0.0, 9.0]);
+    for (dim, keep, sizes) in [(1, false, &[2][..]), (-1, true, &[2, 1])] {
+        let got = apply("aten::max.dim", &[(&x).into(), at(dim), flag(keep)]).unwrap();
+        check("max", &got[0], F32, sizes, &[5.0, f64::NAN]);
+        check("where", &got[1], I64, sizes, &[1.0, 0.0]);
+        let place = only("aten::argmax", &[(&x).into(), at(dim), flag(keep)]);
+        check("argmax", &place, I64, sizes, &[1.0, 0.0]);
+    }
+    let all = only("aten::argmin", &[(&x).into(), NONE, flag(true)]);
+    check("argmin", &all, I64, &[1, 1], &[3.0]);
+    let scalar = Array::from_f64(F32, &[], &[2.5]);
+    let got = apply("aten::min.dim", &[(&scalar).into(), at(0), flag(true)]).unwrap();
+    check("min of a scalar", &got[0], F32, &[], &[2.5]);
+    check("its place", &got[1], I64, &[], &[0.0]);
+}
+
+#[test]
+fn spread_and_norms() {
+    for correction in [0.0, 1.0] {
+        let args = |x, dims, keep| vec![x, dims, Float(correction), flag(keep)];
+        for dtype in [F32, F16] {
+            check_over("aten::var.correction", dtype, dtype, &args, &|g| variance(g, correction));
+            check_over("aten::std.correction", dtype, dtype, &args, &|g| {
+                variance(g, correction).sqrt()
+            });
+        }
+    }
+    let x = wave(F32, &[2, 5], 1);
+    let both = apply("aten::var_mean.correction", &[(&x).into(), ints(&[1]), NONE, flag(false)]);
+    let both = both.unwrap();
+    let rows = groups(&x, &[1]);
+    let expected: Vec<f64> = rows.iter().map(|g| variance(g, 1.0)).collect();
+    check("var", &both[0], F32, &[2], &expected);
+    check("mean", &both[1], F32, &[2], &rows.iter().map(|g| mean(g)).collect::<Vec<_>>());
+    for order in [2.0, 1.0, 0.0, 3.5, -1.0, f64::INFINITY, f64::NEG_INFINITY] {
+        let args = |x, dims, keep| vec![x, Float(order), dims, flag(keep), NONE];
+        let norm = |g: &[f64]| {
+            let a: Vec<f64> = g.iter().map(|x| x.abs()).collect();
+            match order {
+                0.0 => a.iter().filter(|&&x| x != 0.0).count() as f64,
+                f64::INFINITY => largest(&a),
+                f64::NEG_INFINITY => a.iter().copied().fold(f64::INFINITY, f64::min),
+                p => a.iter().map(|x| x.powf(p)).sum::<f64>().powf(1.0 / p),
+            }
+        };
+        check_over("aten::linalg_vector_norm", F32, F32, &args, &norm);
+    }
+    let wide =
+        only("aten::linalg_vector_norm", &[(&x).into(), Float(2.0), NONE, flag(false), dtype(F64)]);
+    assert_eq!((wide.ty.dtype, wide.ty.rank()), (F64, 0));
+}
+
+#[test]
+fn running_sums() {
+    let x = wave(I32, &[2, 3], 1);
+    let v = x.to_f64s();
+    let expected = [v[0], v[0] + v[1], v[0] + v[1] + v[2], v[3], v[3] + v[4], v[3] + v[4] + v[5]];
+    check("cumsum", &only("aten::cumsum", &[(&x).into(), at(-1), NONE]), I64, &[2, 3], &expected);
+    let view = Given::View(x.clone(), Layout::contiguous(&[2, 3]));
+    check("cumsum_", &in_place("aten::cumsum_", &[view, at(1)]).unwrap(), I32, &[2, 3], &expected);
+    let low = Array::from_f64(F32, &[2], &[f64::NEG_INFINITY; 2]);
+    let got = only("aten::logsumexp", &[(&low).into(), ints(&[0]), flag(false)]);
+    check("logsumexp of -inf", &got, F32, &[], &[f64::NEG_INFINITY]);
+}

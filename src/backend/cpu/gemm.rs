@@ -1,0 +1,209 @@
+//! Matrix products of floats in memory: the `matrixmultiply` crate on blocks, on one thread each.
+//!
+//! **Invariant:** every element is summed in the same order however the product is cut into blocks of rows and
+//! columns, so cutting by the number of threads does not change the bits.
+#![expect(unsafe_code, reason = "products of pointers; blocks of one result in parallel")]
+
+use super::access::Plain;
+use rayon::prelude::*;
+use std::marker::PhantomData;
+
+/// A float type that matrices are multiplied in.
+pub trait Real: Plain + std::ops::AddAssign {
+    /// As `matrixmultiply::sgemm`: `c = alpha a b + beta c`.
+    ///
+    /// # Safety
+    /// The matrices must be valid memory, and `c` nobody else's.
+    #[allow(clippy::too_many_arguments, reason = "the BLAS signature")]
+    unsafe fn product(
+        m: usize,
+        k: usize,
+        n: usize,
+        alpha: Self,
+        a: (*const Self, (isize, isize)),
+        b: (*const Self, (isize, isize)),
+        beta: Self,
+        c: (*mut Self, isize),
+    );
+}
+
+macro_rules! real {
+    ($t:ty, $f:path) => {
+        impl Real for $t {
+            unsafe fn product(
+                m: usize,
+                k: usize,
+                n: usize,
+                alpha: $t,
+                a: (*const $t, (isize, isize)),
+                b: (*const $t, (isize, isize)),
+                beta: $t,
+                c: (*mut $t, isize),
+            ) {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    $f(m, k, n, alpha, a.0, a.1.0, a.1.1, b.0, b.1.0, b.1.1, beta, c.0, c.1, 1)
+                }
+            }
+        }
+    };
+}
+
+real!(f32, matrixmultiply::sgemm);
+real!(f64, matrixmultiply::dgemm);
+
+/// A matrix to be read: element (i, j) is `data[i * strides.0 + j * strides.1]`.
+#[derive(Clone, Copy)]
+pub struct Matrix<'a, T> {
+    pub data: &'a [T],
+    pub strides: (usize, usize),
+}
+
+impl<'a, T> Matrix<'a, T> {
+    pub fn rows(data: &'a [T], width: usize) -> Matrix<'a, T> {
+        Matrix { data, strides: (width, 1) }
+    }
+
+    pub fn transposed(self) -> Matrix<'a, T> {
+        Matrix { strides: (self.strides.1, self.strides.0), ..self }
+    }
+
+    /// Without the first `row` rows and `column` columns.
+    pub fn from(self, row: usize, column: usize) -> Matrix<'a, T> {
+        let at = row * self.strides.0 + column * self.strides.1;
+        Matrix { data: &self.data[at.min(self.data.len())..], ..self }
+    }
+
+    fn holds(&self, rows: usize, columns: usize) -> bool {
+        (rows - 1) * self.strides.0 + (columns - 1) * self.strides.1 < self.data.len()
+    }
+}
+
+/// A rectangle of a row-major matrix to be written. Rectangles that exist at the same time are disjoint.
+pub struct Block<'a, T> {
+    start: *mut T,
+    /// Elements from row to row.
+    stride: usize,
+    pub rows: usize,
+    pub columns: usize,
+    lifetime: PhantomData<&'a mut T>,
+}
+
+// SAFETY: a block is the only access to its elements, as `&mut [T]` would be.
+unsafe impl<T: Send> Send for Block<'_, T> {}
+
+impl<'a, T: Plain> Block<'a, T> {
+    /// All of `data`, as rows of `columns` elements.
+    pub fn new(data: &'a mut [T], columns: usize) -> Block<'a, T> {
+        let rows = data.len() / columns.max(1);
+        Block { start: data.as_mut_ptr(), stride: columns, rows, columns, lifetime: PhantomData }
+    }
+
+    pub fn row(&mut self, i: usize) -> &mut [T] {
+        assert!(i < self.rows, "row {i} of {}", self.rows);
+        // SAFETY: the row is within the block, which is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(i * self.stride), self.columns) }
+    }
+
+    /// Cuts into blocks of at most `height` by `width`: (first row, first column, block).
+    fn cut(
+        self,
+        height: usize,
+        width: usize,
+    ) -> impl Iterator<Item = (usize, usize, Block<'a, T>)> {
+        let (rows, columns) = (self.rows, self.columns);
+        (0..rows).step_by(height).flat_map(move |r| {
+            let (start, stride) = (self.start, self.stride);
+            (0..columns).step_by(width).map(move |c| {
+                let block = Block {
+                    // SAFETY: (r, c) is within the block.
+                    start: unsafe { start.add(r * stride + c) },
+                    stride,
+                    rows: height.min(rows - r),
+                    columns: width.min(columns - c),
+                    lifetime: PhantomData,
+                };
+                (r, c, block)
+            })
+        })
+    }
+}
+
+/// `c = alpha a b + beta c` on this thread; with `beta` 0 the old contents of `c` do not matter. `k` columns of `a`
+/// meet `k` rows of `b`.
+pub fn gemm<T: Real + From<f32>>(
+    k: usize,
+    alpha: T,
+    a: Matrix<T>,
+    b: Matrix<T>,
+    beta: f32,
+    c: &mut Block<T>,
+) {
+    let (m, n) = (c.rows, c.columns);
+    if m == 0 || n == 0 {
+        return;
+    }
+    if k == 0 {
+        if beta == 0.0 {
+            (0..m).for_each(|i| c.row(i).fill(T::default()));
+        }
+        return;
+    }
+    assert!(a.holds(m, k) && b.holds(k, n), "operands of a product are too small");
+    let strides = |s: (usize, usize)| (s.0 as isize, s.1 as isize);
+    // SAFETY: the operands hold these elements, and the block is ours alone.
+    unsafe {
+        T::product(
+            m,
+            k,
+            n,
+            alpha,
+            (a.data.as_ptr(), strides(a.strides)),
+            (b.data.as_ptr(), strides(b.strides)),
+            T::from(beta),
+            (c.start, c.stride as isize),
+        );
+    }
+}
+
+/// Cuts each of the `out.len() / (m * n)` matrices in `out` into blocks and calls `work` for all of them, in parallel:
+/// number of the matrix, first row and column, block. `k` says how much work an element is.
+pub fn for_each_block<T: Plain>(
+    out: &mut [T],
+    (m, n, k): (usize, usize, usize),
+    work: impl Fn(usize, usize, usize, Block<T>) + Sync,
+) {
+    if m * n == 0 || out.is_empty() {
+        return;
+    }
+    let batch = out.len() / (m * n);
+    let (height, width) = block_size(batch, m, n, k);
+    let matrices = out.chunks_exact_mut(m * n).enumerate();
+    let blocks = matrices.flat_map(|(i, matrix)| {
+        let blocks = Block::new(matrix, n).cut(height, width);
+        blocks.map(move |(r, c, block)| (i, r, c, block))
+    });
+    if batch * m.div_ceil(height) * n.div_ceil(width) == 1 || batch * m * n * k < SMALL {
+        return blocks.for_each(|(i, r, c, block)| work(i, r, c, block));
+    }
+    let blocks: Vec<_> = blocks.collect();
+    blocks.into_par_iter().with_max_len(1).for_each(|(i, r, c, block)| work(i, r, c, block));
+}
+
+/// Multiplications that are not worth a second thread.
+const SMALL: usize = 1 << 17;
+
+/// Blocks as large as leaves four for every thread, for balance: large ones re-use what they pack.
+fn block_size(batch: usize, m: usize, n: usize, k: usize) -> (usize, usize) {
+    let wanted = 4 * rayon::current_num_threads();
+    let (mut height, mut width) = (m, n);
+    while batch * m.div_ceil(height) * n.div_ceil(width) < wanted && height * width * k > 8 * SMALL
+    {
+        if height >= width {
+            height = height.div_ceil(2).next_multiple_of(16);
+        } else {
+            width = width.div_ceil(2).next_multiple_of(16);
+        }
+    }
+    (height, width)
+}

@@ -1,0 +1,107 @@
+//! Which vector instructions this processor has, and how a kernel is compiled for each of them: the same source,
+//! inlined into functions with different target features, chosen at run time.
+#![expect(unsafe_code, reason = "calling functions compiled for features just detected")]
+
+use std::sync::OnceLock;
+
+/// Vector instruction sets in rising order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Isa {
+    /// What every processor of the architecture has.
+    Baseline,
+    Avx2,
+    Avx512,
+}
+
+/// A piece of work to be compiled once for each instruction set. `run` must be `#[inline(always)]`, and so must
+/// be what it calls, or the vector instructions are lost.
+pub trait Kernel {
+    type Out;
+    /// `FMA`: fused multiply-add is one instruction (elsewhere it would be a slow library call).
+    fn run<const FMA: bool>(self) -> Self::Out;
+}
+
+/// The best instruction set of this processor.
+pub fn detected() -> Isa {
+    static ISA: OnceLock<Isa> = OnceLock::new();
+    *ISA.get_or_init(detect)
+}
+
+#[cfg(target_arch = "x86_64")]
+fn detect() -> Isa {
+    let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+    let avx512 = avx2
+        && is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vl");
+    match (avx512, avx2) {
+        (true, _) => Isa::Avx512,
+        (_, true) => Isa::Avx2,
+        _ => Isa::Baseline,
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn detect() -> Isa {
+    Isa::Baseline
+}
+
+/// Runs `kernel` with the best instruction set there is.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub fn run<K: Kernel>(kernel: K) -> K::Out {
+    match detected() {
+        // SAFETY: the processor was found to have these features.
+        Isa::Avx512 => unsafe { avx512(kernel) },
+        // SAFETY: as above.
+        Isa::Avx2 => unsafe { avx2(kernel) },
+        Isa::Baseline => kernel.run::<false>(),
+    }
+}
+
+/// Runs `kernel` with the instructions every processor of the architecture has; on AArch64 these include NEON.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+pub fn run<K: Kernel>(kernel: K) -> K::Out {
+    kernel.run::<{ cfg!(target_arch = "aarch64") }>()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2")]
+fn avx512<K: Kernel>(kernel: K) -> K::Out {
+    kernel.run::<true>()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,bmi2")]
+fn avx2<K: Kernel>(kernel: K) -> K::Out {
+    kernel.run::<true>()
+}
+
+/// Declares a function whose body is compiled for each instruction set. In the body `FMA` is as in [`Kernel`].
+/// The lifetime `'a` is there for the types of the arguments.
+macro_rules! kernel {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty $body:block) => {
+        $(#[$meta])*
+        $vis fn $name<'a>($($arg: $ty),*) -> $ret {
+            struct Args<'a> {
+                $($arg: $ty,)*
+                lifetime: std::marker::PhantomData<&'a ()>,
+            }
+            impl<'a> $crate::backend::cpu::isa::Kernel for Args<'a> {
+                type Out = $ret;
+                #[inline(always)]
+                fn run<const FMA: bool>(self) -> $ret {
+                    let Args { $($arg,)* lifetime: _ } = self;
+                    $body
+                }
+            }
+            $crate::backend::cpu::isa::run(Args { $($arg,)* lifetime: std::marker::PhantomData })
+        }
+    };
+    ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $body:block) => {
+        $crate::backend::cpu::isa::kernel! { $(#[$meta])* $vis fn $name($($arg: $ty),*) -> () $body }
+    };
+}
+pub(crate) use kernel;

@@ -1,0 +1,209 @@
+//! Pointwise kernels: a tile program over the whole iteration space.
+
+use super::access::Bound;
+use super::pool::{GRAIN, parallel};
+use super::tile::code::{Code, ReadKind, TILE, compile};
+use super::tile::element::Lane;
+use super::tile::run::{Run, Stream, with_tiles};
+use super::tile::space::{Cut, Space, Walk, collapse, may_overlap, memory_order};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::invalid;
+use crate::plan::{Operand, Place, Program};
+use crate::shape::Layout;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A compiled `Kernel::Map`.
+pub struct Map {
+    space: Space,
+    code: Code,
+    reads: Vec<Walk>,
+    writes: Vec<Walk>,
+    /// Tiles of one task.
+    batch: usize,
+    /// Memory traffic of one task, and its arithmetic as if it were traffic.
+    cost: usize,
+}
+
+/// The dtype whose elements are moved instead, and the operand seen so: 16-byte elements are pairs.
+fn as_pairs(operand: &Operand) -> Operand {
+    let wide = operand.dtype.size() == 16;
+    let mut layout = operand.layout.clone();
+    layout.sizes.push(2);
+    if wide {
+        layout.strides.iter_mut().for_each(|s| *s *= 2);
+        layout.offset *= 2;
+    }
+    layout.strides.push(wide as i64);
+    let dtype = if wide { DType::I64 } else { operand.dtype };
+    Operand { place: operand.place, dtype, layout }
+}
+
+/// [`as_pairs`] for a whole kernel.
+fn split_pairs(program: &Program, operands: &[Operand]) -> (Program, Vec<Operand>) {
+    let narrow = |d: &DType| if d.size() == 16 { DType::I64 } else { *d };
+    let mut program = program.clone();
+    program.sizes.push(2);
+    program.reads = program.reads.iter().map(narrow).collect();
+    program.instrs.iter_mut().for_each(|i| i.dtype = narrow(&i.dtype));
+    (program, operands.iter().map(as_pairs).collect())
+}
+
+/// The operands of a kernel that moves 16-byte elements, as the compiled kernel sees them.
+pub fn narrowed(operand: &Operand, wide: bool) -> Operand {
+    if wide { as_pairs(operand) } else { operand.clone() }
+}
+
+pub fn moves_pairs(operands: &[Operand]) -> bool {
+    operands.iter().any(|o| o.dtype.size() == 16)
+}
+
+/// How each read relates to the tiles and to the writes.
+pub fn read_kinds(
+    reads: &[Operand],
+    walks: &[Walk],
+    writes: &[Operand],
+    space: &Space,
+    donors: &[Option<u32>],
+) -> Vec<ReadKind> {
+    let spot = |o: &'_ Operand| (o.place, o.dtype.size(), o.layout.clone());
+    reads
+        .iter()
+        .zip(walks)
+        .map(|(read, walk)| {
+            let (place, size, layout) = spot(read);
+            let early = writes.iter().any(|w| {
+                let (w_place, w_size, w_layout) = spot(w);
+                may_overlap((&place, size, &layout), (&w_place, w_size, &w_layout), donors)
+            });
+            let memory = !matches!(read.place, Place::Scalar(_) | Place::Index);
+            let runs = matches!(space.cut, Cut::Runs(_));
+            ReadKind {
+                constant: walk.constant && read.place != Place::Index
+                    || matches!(read.place, Place::Scalar(_)),
+                direct: memory && walk.contiguous && runs && !early,
+                early,
+            }
+        })
+        .collect()
+}
+
+/// A cut that suits the operands: boxes when one is transposed against the order of the space.
+fn cut(sizes: &[i64], strides: &[crate::shape::Dims], length: usize) -> Cut {
+    let rank = sizes.len();
+    let crosswise = |s: &crate::shape::Dims| s[rank - 1].abs() > 1 && s[rank - 2] == 1;
+    if rank < 2 || sizes[rank - 1] < 8 || sizes[rank - 2] < 8 || !strides.iter().any(crosswise) {
+        return Cut::Runs(length);
+    }
+    let columns = 32.min(sizes[rank - 1] as usize);
+    Cut::Boxes { rows: (length / columns).min(sizes[rank - 2] as usize).min(32), columns }
+}
+
+impl Map {
+    pub fn new(
+        program: &Program,
+        reads: &[Operand],
+        writes: &[Operand],
+        donors: &[Option<u32>],
+    ) -> Result<Map> {
+        let operands: Vec<Operand> = reads.iter().chain(writes).cloned().collect();
+        if moves_pairs(&operands) {
+            let (program, operands) = split_pairs(program, &operands);
+            let (reads, writes) = operands.split_at(reads.len());
+            return Map::compile(&program, reads, writes, donors);
+        }
+        Map::compile(program, reads, writes, donors)
+    }
+
+    fn compile(
+        program: &Program,
+        reads: &[Operand],
+        writes: &[Operand],
+        donors: &[Option<u32>],
+    ) -> Result<Map> {
+        let layouts: Vec<&Layout> = reads.iter().chain(writes).map(|o| &o.layout).collect();
+        let Some(first) = writes.first() else {
+            return crate::internal!("a kernel that writes nothing");
+        };
+        let order = crosswise_order(&memory_order(&first.layout), &layouts);
+        let (mut sizes, mut strides, _) = collapse(&layouts, &order, &[]);
+        if sizes.is_empty() {
+            sizes.push(1);
+            strides.iter_mut().for_each(|s| s.push(0));
+        }
+        let mut space = Space { cut: cut(&sizes, &strides, TILE), sizes: sizes.clone() };
+        let walks: Vec<Walk> =
+            strides.into_iter().zip(&layouts).map(|(s, l)| Walk::new(&sizes, s, l)).collect();
+        let kinds = read_kinds(reads, &walks, writes, &space, donors);
+        let dtypes: Vec<DType> = writes.iter().map(|w| w.dtype).collect();
+        let code = compile(program, &kinds, Some(&dtypes))?;
+        let length = tile_length(&code);
+        if let Cut::Runs(len) = &mut space.cut {
+            *len = length;
+        }
+        let width: usize = reads.iter().chain(writes).map(|o| o.dtype.size()).sum();
+        let per_tile = length * (width + 4 * code.insts.len());
+        let batch = GRAIN.div_ceil(2 * per_tile).max(1);
+        let (reads, writes) = (walks[..reads.len()].to_vec(), walks[reads.len()..].to_vec());
+        Ok(Map { space, code, reads, writes, batch, cost: per_tile * batch })
+    }
+
+    /// Error before anything is written: an integer division by zero.
+    pub fn run(&self, reads: &[Bound], writes: &[Bound]) -> Result<()> {
+        let reads: Vec<Stream> = streams(reads, &self.reads);
+        let writes: Vec<Stream> = streams(writes, &self.writes);
+        let mut run = Run { code: &self.code, space: &self.space, reads: &reads, writes: &[] };
+        if self.code.can_fail && !self.sweep(&run) {
+            return invalid!("ZeroDivisionError: integer division by zero");
+        }
+        run.writes = &writes;
+        self.sweep(&run);
+        Ok(())
+    }
+
+    /// Runs all tiles; whether every integer division was defined.
+    fn sweep(&self, run: &Run) -> bool {
+        let tiles = self.space.tiles();
+        let defined = AtomicBool::new(true);
+        parallel(tiles.div_ceil(self.batch), self.cost, |task| {
+            with_tiles(&self.code, |memory| {
+                run.fill(memory);
+                for tile in task * self.batch..tiles.min((task + 1) * self.batch) {
+                    if !run.tile(&self.space.tile(tile), memory) {
+                        defined.store(false, Ordering::Relaxed);
+                    }
+                }
+            });
+        });
+        defined.into_inner()
+    }
+}
+
+pub fn streams<'a>(bounds: &'a [Bound], walks: &'a [Walk]) -> Vec<Stream<'a>> {
+    bounds.iter().zip(walks).map(|(bound, walk)| Stream { bound, walk }).collect()
+}
+
+/// Fewer elements a tile when there are many tiles, so that all of them stay in the second-level cache at least.
+pub fn tile_length(code: &Code) -> usize {
+    let size = |lane: &Lane| lane.size();
+    let bytes: usize = code.tiles.iter().map(|(lane, n)| size(lane) * n).sum();
+    match bytes * TILE {
+        0..=65_536 => TILE,
+        65_537..=131_072 => TILE / 2,
+        _ => TILE / 4,
+    }
+}
+
+/// Moves the dimension along which some operand is dense next to the innermost one, so that boxes span both.
+fn crosswise_order(order: &[usize], layouts: &[&Layout]) -> Vec<usize> {
+    let mut order: Vec<usize> =
+        order.iter().copied().filter(|&d| layouts[0].sizes[d] != 1).collect();
+    let Some(&inner) = order.last() else { return order };
+    let crosses = |l: &&Layout| l.strides[inner].abs() > 1;
+    let dense = |l: &Layout| (0..l.rank()).find(|&d| l.strides[d] == 1 && l.sizes[d] >= 8);
+    if let Some(across) = layouts.iter().copied().filter(crosses).find_map(dense) {
+        order.retain(|&d| d != across);
+        order.insert(order.len() - 1, across);
+    }
+    order
+}

@@ -1,0 +1,147 @@
+//! `matmul`: batches of matrix products with operands of any strides. Half types are converted block by block to f32,
+//! multiplied there and rounded once; integers are multiplied by a plain loop.
+
+use super::access::Bound;
+use super::gemm::{Block, Matrix, Real, for_each_block, gemm};
+use super::pool::{parallel_chunks, with_scratch};
+use super::tile::element::{Brain, Half, Stored, load_run, store_run};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::internal;
+use crate::shape::Layout;
+
+/// An operand: the elements it covers, where each matrix of the batch starts, and the strides within one.
+struct Side<'a, T> {
+    data: &'a [T],
+    starts: Vec<usize>,
+    strides: (usize, usize),
+}
+
+impl<'a, T: super::access::Plain> Side<'a, T> {
+    fn new(operand: &'a Bound) -> Side<'a, T> {
+        let l = &operand.layout;
+        let split = l.rank() - 2;
+        let batch = Layout {
+            sizes: l.sizes[..split].into(),
+            strides: l.strides[..split].into(),
+            offset: 0,
+        };
+        Side {
+            data: operand.covered(),
+            starts: batch.indices().map(|i| i as usize).collect(),
+            strides: (l.strides[split] as usize, l.strides[split + 1] as usize),
+        }
+    }
+
+    fn matrix(&self, n: usize) -> Matrix<'a, T> {
+        Matrix { data: self.data.get(self.starts[n]..).unwrap_or_default(), strides: self.strides }
+    }
+}
+
+/// Sizes of one product: rows, columns, length of the sums.
+fn shape(a: &Bound, c: &Bound) -> (usize, usize, usize) {
+    let last = |b: &Bound, d: usize| b.sizes()[b.layout.rank() - d] as usize;
+    (last(c, 2), last(c, 1), last(a, 1))
+}
+
+/// `reads` are a and b, `writes[0]` is dense.
+pub fn matmul(reads: &[Bound], writes: &[Bound]) -> Result<()> {
+    let (a, b, c) = (&reads[0], &reads[1], &writes[0]);
+    match c.dtype {
+        DType::F32 => native::<f32>(a, b, c),
+        DType::F64 => native::<f64>(a, b, c),
+        DType::F16 => half::<Half>(a, b, c),
+        DType::BF16 => half::<Brain>(a, b, c),
+        DType::U8 => integers::<u8>(a, b, c),
+        DType::I8 => integers::<i8>(a, b, c),
+        DType::I16 => integers::<i16>(a, b, c),
+        DType::I32 => integers::<i32>(a, b, c),
+        DType::I64 => integers::<i64>(a, b, c),
+        other => return internal!("matmul of {other}"),
+    }
+    Ok(())
+}
+
+fn native<T: Real + From<f32>>(a: &Bound, b: &Bound, c: &Bound) {
+    let (m, n, k) = shape(a, c);
+    let (left, right) = (Side::<T>::new(a), Side::<T>::new(b));
+    for_each_block(c.result::<T>(), (m, n, k), |i, row, column, mut block| {
+        gemm(
+            k,
+            T::from(1.0),
+            left.matrix(i).from(row, 0),
+            right.matrix(i).from(0, column),
+            0.0,
+            &mut block,
+        );
+    });
+}
+
+/// Length of the pieces in which sums over half types are converted.
+const DEPTH: usize = 512;
+
+fn half<S: Stored<f32>>(a: &Bound, b: &Bound, c: &Bound) {
+    let (m, n, k) = shape(a, c);
+    let (left, right) = (Side::<S>::new(a), Side::<S>::new(b));
+    for_each_block(c.result::<S>(), (m, n, k), |i, row, column, mut block| {
+        let (rows, columns) = (block.rows, block.columns);
+        let depth = DEPTH.min(k.max(1));
+        with_scratch((rows + columns) * depth + rows * columns, |scratch| {
+            let (panel_a, rest) = scratch.split_at_mut(rows * depth);
+            let (panel_b, sums) = rest.split_at_mut(columns * depth);
+            sums.fill(0.0);
+            for at in (0..k).step_by(depth) {
+                let depth = depth.min(k - at);
+                let a = convert(left.matrix(i).from(row, at), rows, depth, panel_a);
+                let b = convert(right.matrix(i).from(at, column), depth, columns, panel_b);
+                let beta = if at == 0 { 0.0 } else { 1.0 };
+                gemm(depth, 1.0, a, b, beta, &mut Block::new(sums, columns));
+            }
+            for (r, sums) in sums.chunks_exact(columns).enumerate() {
+                store_run::<S, f32>(sums, block.row(r));
+            }
+        });
+    });
+}
+
+/// A dense f32 copy of a matrix, dense along the dimension along which `from` is.
+pub fn convert<'a, S: Stored<f32>>(
+    from: Matrix<S>,
+    rows: usize,
+    columns: usize,
+    to: &'a mut [f32],
+) -> Matrix<'a, f32> {
+    if from.strides.1 != 1 && from.strides.0 == 1 {
+        return convert(from.transposed(), columns, rows, to).transposed();
+    }
+    let (row_stride, stride) = from.strides;
+    for (r, row) in to[..rows * columns].chunks_exact_mut(columns).enumerate() {
+        let from = &from.data[r * row_stride..];
+        if stride == 1 {
+            load_run(&from[..columns], row);
+        } else {
+            row.iter_mut().enumerate().for_each(|(c, to)| *to = from[c * stride].load());
+        }
+    }
+    Matrix::rows(to, columns)
+}
+
+fn integers<S: Stored<i64>>(a: &Bound, b: &Bound, c: &Bound) {
+    let (m, n, k) = shape(a, c);
+    let (left, right) = (Side::<S>::new(a), Side::<S>::new(b));
+    if m * n == 0 {
+        return;
+    }
+    parallel_chunks(c.result::<S>(), n, 8 * n * k, |row, out| {
+        let (a, b) = (left.matrix(row / m).from(row % m, 0), right.matrix(row / m));
+        let mut sums = vec![0i64; n];
+        for j in 0..k {
+            let x: i64 = a.data[j * a.strides.1].load();
+            for (c, sum) in sums.iter_mut().enumerate() {
+                let y: i64 = b.data[j * b.strides.0 + c * b.strides.1].load();
+                *sum = sum.wrapping_add(x.wrapping_mul(y));
+            }
+        }
+        store_run::<S, i64>(&sums, out);
+    });
+}

@@ -1,0 +1,203 @@
+//! The CPU backend: fused regions as tile programs, whole nodes by hand-written kernels, everything on one pool of
+//! threads that starts at the first run.
+//!
+//! **Invariant:** touches the memory of the call, its own pool and its own threads; the bits of a result depend
+//! neither on the number of threads nor on timing. A step that fails fails before it writes.
+
+mod access;
+mod assemble;
+mod attention;
+mod dense;
+mod fold;
+mod gemm;
+mod index;
+mod isa;
+mod map;
+mod math;
+mod matmul;
+mod node;
+mod norm;
+mod pool;
+mod reduce;
+mod rows;
+mod scan;
+mod softmax;
+#[cfg(test)]
+mod tests;
+mod tile;
+
+use super::memory::Pool;
+use super::run::run_steps;
+use super::{Backend, Call, Executable, Failure, Outcome};
+use crate::error::{Error, Result};
+use crate::internal;
+use crate::op::{Attrs, Op, Ty};
+use crate::plan::{Kernel, Operand, Plan, Step, Target};
+use access::Bound;
+use map::{Map, moves_pairs, narrowed};
+use pool::Threads;
+use reduce::Reduce;
+use smallvec::SmallVec;
+use std::sync::Arc;
+use std::sync::mpsc;
+
+pub struct Cpu {
+    pool: Arc<Pool>,
+    threads: Arc<Threads>,
+}
+
+impl Cpu {
+    /// `num_threads` 0 means one for every core. No thread starts before the first run.
+    pub fn new(num_threads: usize) -> Cpu {
+        Cpu { pool: Pool::new(), threads: Arc::new(Threads::new(num_threads)) }
+    }
+}
+
+impl Target for Cpu {
+    /// Kernels keep their scratch memory per thread, from run to run.
+    fn workspace(&self, _: Op, _: &Attrs, _: &[Ty], _: &[Ty]) -> u64 {
+        0
+    }
+}
+
+impl Backend for Cpu {
+    fn name(&self) -> &'static str {
+        "cpu"
+    }
+
+    fn fingerprint(&self) -> String {
+        format!("cpu {:?} {}", isa::detected(), env!("CARGO_PKG_VERSION"))
+    }
+
+    fn keeps(&self, _: Op) -> bool {
+        true
+    }
+
+    fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    fn compile(&self, plan: Arc<Plan>) -> Result<Box<dyn Executable>> {
+        let steps = plan.steps.iter().map(|s| Compiled::new(s, &plan).map_err(|e| e.at(s.site)));
+        let steps: Vec<Compiled> = steps.collect::<Result<_>>()?;
+        Ok(Box::new(Program {
+            steps,
+            plan,
+            pool: self.pool.clone(),
+            threads: self.threads.clone(),
+        }))
+    }
+}
+
+/// A step, made ready to run.
+enum Compiled {
+    /// The flag: 16-byte elements are moved as pairs.
+    Map(Box<Map>, bool),
+    Reduce(Reduce),
+    Node,
+    /// Runs on the thread that called, not in the pool: it may be anybody's code.
+    Host,
+}
+
+struct Program {
+    steps: Vec<Compiled>,
+    plan: Arc<Plan>,
+    pool: Arc<Pool>,
+    threads: Arc<Threads>,
+}
+
+impl Compiled {
+    fn new(step: &Step, plan: &Plan) -> Result<Compiled> {
+        Ok(match &step.kernel {
+            Kernel::Map(program) => {
+                let wide = moves_pairs(&step.reads) || moves_pairs(&step.writes);
+                let map = Map::new(program, &step.reads, &step.writes, &plan.donors)?;
+                Compiled::Map(Box::new(map), wide)
+            }
+            Kernel::Reduce { program, op, axes } => {
+                Compiled::Reduce(Reduce::new(program, *op, axes, step, &plan.donors)?)
+            }
+            Kernel::Node { op: Op::Host, .. } => Compiled::Host,
+            Kernel::Node { .. } => Compiled::Node,
+        })
+    }
+}
+
+type Bounds = SmallVec<[Bound; 4]>;
+
+fn bind(operands: &[Operand], call: &Call) -> Result<Bounds> {
+    operands.iter().map(|o| Bound::new(o, call)).collect()
+}
+
+impl Program {
+    fn run_step(&self, index: usize, call: &Call) -> Result<()> {
+        let step = &self.plan.steps[index];
+        let bind_narrow = |operands: &[Operand], wide| -> Result<Bounds> {
+            operands.iter().map(|o| Bound::new(&narrowed(o, wide), call)).collect()
+        };
+        match &self.steps[index] {
+            Compiled::Map(map, wide) => {
+                map.run(&bind_narrow(&step.reads, *wide)?, &bind_narrow(&step.writes, *wide)?)
+            }
+            Compiled::Reduce(reduce) => {
+                reduce.run(&bind(&step.reads, call)?, &bind(&step.writes, call)?, &self.pool)
+            }
+            Compiled::Node | Compiled::Host => {
+                let Kernel::Node { op, attrs } = &step.kernel else {
+                    return internal!("a node kernel without a node");
+                };
+                node::run(
+                    *op,
+                    attrs,
+                    &bind(&step.reads, call)?,
+                    &bind(&step.writes, call)?,
+                    &self.pool,
+                )
+            }
+        }
+    }
+
+    /// Runs in the pool, except for host calls: these are sent to the calling thread, which waits for them.
+    fn run_with_host_calls(&self, call: &Call, threads: &rayon::ThreadPool) -> Outcome {
+        let (ask, asked) = mpsc::channel::<usize>();
+        let (answer, answered) = mpsc::channel::<Result<()>>();
+        let mut outcome = Outcome::default();
+        threads.in_place_scope(|scope| {
+            let (outcome, answer) = (&mut outcome, answer);
+            scope.spawn(move |_| {
+                *outcome = run_steps(&self.plan, call, |index| match self.steps[index] {
+                    Compiled::Host => {
+                        match ask.send(index).ok().and_then(|()| answered.recv().ok()) {
+                            Some(result) => result,
+                            None => internal!("the calling thread went away"),
+                        }
+                    }
+                    _ => self.run_step(index, call),
+                });
+            });
+            for index in asked {
+                let lost = answer.send(self.run_step(index, call)).is_err();
+                debug_assert!(!lost, "the pool waits for every answer");
+            }
+        });
+        outcome
+    }
+}
+
+impl Executable for Program {
+    fn run(&self, call: &Call) -> Outcome {
+        let threads = match self.threads.pool() {
+            Ok(threads) => threads,
+            Err(error) => return all_failed(&self.plan, &error),
+        };
+        if self.steps.iter().any(|s| matches!(s, Compiled::Host)) {
+            return self.run_with_host_calls(call, threads);
+        }
+        threads.install(|| run_steps(&self.plan, call, |index| self.run_step(index, call)))
+    }
+}
+
+fn all_failed(plan: &Plan, error: &Error) -> Outcome {
+    let fail = |output| Failure { output, step: None, error: error.clone() };
+    Outcome { failed: (0..plan.outputs.len() as u32).map(fail).collect() }
+}

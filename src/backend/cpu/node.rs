@@ -1,0 +1,138 @@
+//! Whole primitives: which kernel computes which, and what happens to the rest: their row's meaning, slowly.
+
+use super::access::{Bound, Source};
+use super::dense::{Dense, as_it_is, dense};
+use super::{assemble, attention, index, matmul, norm, scan, softmax};
+use crate::backend::memory::Pool;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::internal;
+use crate::op::array::Array;
+use crate::op::evaluate::evaluate;
+use crate::op::host::HostTensor;
+use crate::op::host_call::{host_args, operator};
+use crate::op::{Attr, Attrs, Op, Ty};
+use std::sync::Arc;
+
+/// Computes one primitive: `reads` are its operands, `writes` its dense results.
+pub fn run(
+    op: Op,
+    attrs: &Attrs,
+    reads: &[Bound],
+    writes: &[Bound],
+    pool: &Arc<Pool>,
+) -> Result<()> {
+    if op == Op::Host {
+        return host(attrs, reads, writes, pool);
+    }
+    if !has_kernel(op, attrs, reads, writes) {
+        return by_meaning(op, attrs, reads, writes, pool);
+    }
+    match op {
+        Op::Matmul => return matmul::matmul(reads, writes),
+        Op::Concat => return assemble::concat(attrs, reads, &writes[0]),
+        Op::AsStridedScatter => return assemble::as_strided_scatter(attrs, reads, &writes[0]),
+        _ => {}
+    }
+    // The others want dense operands; plans have them so already, but for numbers and indices.
+    let rows = matches!(op, Op::Attention | Op::AttentionGrad);
+    let suits = |r: &Bound| {
+        r.layout.is_contiguous() && matches!(r.source, Source::Memory(_))
+            || rows && has_dense_rows(r)
+    };
+    let dense: Vec<Dense> = reads
+        .iter()
+        .map(|r| if suits(r) { Ok(as_it_is(r)) } else { dense(r, pool) })
+        .collect::<Result<_>>()?;
+    let reads: Vec<Bound> = dense.iter().map(|d| (**d).clone()).collect();
+    match op {
+        Op::Softmax | Op::LogSoftmax | Op::SoftmaxGrad | Op::LogSoftmaxGrad => {
+            softmax::run(op, &reads, &writes[0])
+        }
+        Op::LayerNorm => norm::layer_norm(attrs, &reads, writes),
+        Op::LayerNormGrad => norm::layer_norm_grad(&reads, writes),
+        Op::Attention => attention::attention(attrs, &reads, writes),
+        Op::AttentionGrad => attention::attention_grad(attrs, &reads, writes),
+        Op::Take => index::take(attrs, &reads, writes),
+        Op::Gather => index::gather(attrs, &reads, writes),
+        Op::IndexAdd => index::index_add(attrs, &reads, writes),
+        Op::Scatter => index::scatter(attrs, &reads, writes),
+        Op::ArgMax | Op::ArgMin => scan::arg(op, attrs, &reads, &writes[0]),
+        Op::CumSum => scan::cumsum(attrs, &reads, &writes[0]),
+        other => internal!("no kernel for {}", other.name()),
+    }
+}
+
+/// Whether a kernel computes this; the rest, and what has no elements, is left to the row.
+fn has_kernel(op: Op, attrs: &[Attr], reads: &[Bound], writes: &[Bound]) -> bool {
+    let nothing = |b: &Bound| b.sizes().contains(&0);
+    match op {
+        Op::Matmul | Op::Concat => true,
+        Op::AsStridedScatter => assemble::is_injective(&assemble::overwritten(attrs, &writes[0])),
+        Op::CumSum => reads[0].dtype == writes[0].dtype && !nothing(&writes[0]),
+        Op::Softmax
+        | Op::LogSoftmax
+        | Op::SoftmaxGrad
+        | Op::LogSoftmaxGrad
+        | Op::LayerNorm
+        | Op::LayerNormGrad => true,
+        Op::Attention | Op::AttentionGrad => !reads.iter().any(nothing),
+        Op::Take | Op::Gather | Op::IndexAdd | Op::Scatter | Op::ArgMax | Op::ArgMin => {
+            !reads.iter().chain(writes).any(nothing)
+        }
+        _ => false,
+    }
+}
+
+/// What attention wants of its operands.
+fn has_dense_rows(operand: &Bound) -> bool {
+    let memory = matches!(operand.source, Source::Memory(_));
+    memory && operand.layout.rank() == 4 && operand.layout.strides[3] == 1
+}
+
+/// Computes a primitive by the meaning in its row.
+pub fn by_meaning(
+    op: Op,
+    attrs: &[Attr],
+    reads: &[Bound],
+    writes: &[Bound],
+    pool: &Arc<Pool>,
+) -> Result<()> {
+    let inputs: Vec<Array> =
+        reads.iter().map(|r| Ok(to_array(&*dense(r, pool)?))).collect::<Result<_>>()?;
+    let outs: Vec<Ty> = writes.iter().map(|w| Ty::new(w.dtype, w.sizes())).collect();
+    let results = evaluate(op, &inputs.iter().collect::<Vec<_>>(), attrs, &outs)?;
+    for (write, result) in writes.iter().zip(&results) {
+        write.fill_from(&result.bytes);
+    }
+    Ok(())
+}
+
+fn to_array(operand: &Bound) -> Array {
+    Array { ty: Ty::new(operand.dtype, operand.sizes()), bytes: operand.bytes_of_dense().to_vec() }
+}
+
+/// Calls a host operator on the operands' memory.
+fn host(attrs: &Attrs, reads: &[Bound], writes: &[Bound], pool: &Arc<Pool>) -> Result<()> {
+    let Attr::Args(args) = &attrs[2] else {
+        return internal!("a host call without arguments");
+    };
+    let reads: Vec<Dense> = reads.iter().map(|r| dense(r, pool)).collect::<Result<_>>()?;
+    let tensor =
+        |b: &Bound| HostTensor { data: address(b), dtype: b.dtype, sizes: b.sizes().into() };
+    let bits = |n: usize| match reads[n].dtype {
+        DType::Bool => reads[n].slice::<u8>(reads[n].layout.offset, 1)[0] as u64,
+        _ => reads[n].slice::<u64>(reads[n].layout.offset, 1)[0],
+    };
+    let args = host_args(args, |n| tensor(&reads[n]), bits);
+    let targets: Vec<HostTensor> = writes.iter().map(tensor).collect();
+    (operator(attrs)?.function)(&args, &targets)
+}
+
+/// Address of the first element of a dense operand.
+fn address(operand: &Bound) -> usize {
+    match operand.source {
+        Source::Memory(base) => base + operand.layout.offset as usize * operand.dtype.size(),
+        _ => 0,
+    }
+}

@@ -1,0 +1,101 @@
+//! The threads of this backend and how work is given to them.
+//!
+//! **Invariant:** what a task computes depends on the shapes only, never on how many threads there are or which of
+//! them runs it: results have the same bits for any number of threads.
+
+use crate::error::Result;
+use crate::internal;
+use rayon::prelude::*;
+use std::cell::RefCell;
+use std::sync::OnceLock;
+
+/// Bytes of memory traffic (or what takes as long) below which handing work to another thread costs more than it
+/// brings.
+pub const GRAIN: usize = 64 << 10;
+
+/// Threads that start at the first use.
+pub struct Threads {
+    count: usize,
+    pool: OnceLock<std::result::Result<rayon::ThreadPool, String>>,
+}
+
+impl Threads {
+    /// 0 means one for every core.
+    pub fn new(count: usize) -> Threads {
+        Threads { count, pool: OnceLock::new() }
+    }
+
+    #[cfg(test)]
+    pub fn started(&self) -> bool {
+        self.pool.get().is_some()
+    }
+
+    /// Error when the system gives no threads.
+    pub fn pool(&self) -> Result<&rayon::ThreadPool> {
+        let build = || {
+            let builder = rayon::ThreadPoolBuilder::new().num_threads(self.count);
+            builder.thread_name(|i| format!("torchacc-cpu-{i}")).build().map_err(|e| e.to_string())
+        };
+        match self.pool.get_or_init(build) {
+            Ok(pool) => Ok(pool),
+            Err(e) => internal!("cannot start threads: {e}"),
+        }
+    }
+}
+
+/// Runs `task(0)` to `task(n - 1)`, in parallel when there is work for several threads. `cost` is the memory traffic
+/// of one task in bytes, or an equivalent.
+pub fn parallel(n: usize, cost: usize, task: impl Fn(usize) + Sync) {
+    let each = GRAIN.div_ceil(cost.max(1));
+    if n <= each {
+        return (0..n).for_each(task);
+    }
+    (0..n).into_par_iter().with_min_len(each).for_each(&task);
+}
+
+/// [`parallel`] over `chunk`-sized pieces of `out`; the last one may be shorter.
+pub fn parallel_chunks<T: Send>(
+    out: &mut [T],
+    chunk: usize,
+    cost: usize,
+    task: impl Fn(usize, &mut [T]) + Sync,
+) {
+    let chunk = chunk.max(1);
+    let each = GRAIN.div_ceil(cost.max(1));
+    if out.len().div_ceil(chunk) <= each {
+        return out.chunks_mut(chunk).enumerate().for_each(|(i, c)| task(i, c));
+    }
+    out.par_chunks_mut(chunk).enumerate().with_min_len(each).for_each(|(i, c)| task(i, c));
+}
+
+/// Element types of scratch memory.
+pub trait Scratch: Copy + Default + 'static {
+    fn stack<R>(body: impl FnOnce(&mut Vec<Vec<Self>>) -> R) -> R;
+}
+
+macro_rules! scratch {
+    ($t:ty, $name:ident) => {
+        thread_local! {
+            static $name: RefCell<Vec<Vec<$t>>> = const { RefCell::new(Vec::new()) };
+        }
+        impl Scratch for $t {
+            fn stack<R>(body: impl FnOnce(&mut Vec<Vec<$t>>) -> R) -> R {
+                $name.with_borrow_mut(body)
+            }
+        }
+    };
+}
+scratch!(f32, SCRATCH_F32);
+scratch!(f64, SCRATCH_F64);
+
+/// A buffer of `len` numbers of unspecified value that this thread keeps for the next time.
+pub fn with_scratch<T: Scratch, R>(len: usize, body: impl FnOnce(&mut [T]) -> R) -> R {
+    // Taken out while it is used: a nested or stolen task gets another one.
+    let mut buffer = T::stack(Vec::pop).unwrap_or_default();
+    if buffer.len() < len {
+        buffer.resize(len, T::default());
+    }
+    let result = body(&mut buffer[..len]);
+    T::stack(|free| free.push(buffer));
+    result
+}

@@ -1,0 +1,383 @@
+//! Reductions with a fused prologue: the prologue is a tile program, its tiles are folded as they come.
+//!
+//! The space is ordered so that memory is read as it lies: *rows* when the innermost dimension is reduced (a tile holds
+//! a part of a row or several rows), else *columns* (rows of kept elements are added up, in blocks of rows that are
+//! combined in order). Blocks depend on the shape only.
+
+use super::access::{Bound, Source};
+use super::dense;
+use super::fold::Reducible;
+use super::map::{Map, read_kinds, streams, tile_length};
+use super::node;
+use super::pool::{GRAIN, parallel_chunks};
+use super::tile::code::{Code, TILE, compile};
+use super::tile::element::Lane;
+use super::tile::run::{Run, Stream, Tiles, with_tiles};
+use super::tile::space::{Cut, Space, Walk, collapse};
+use crate::backend::memory::Pool;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::op::{Attr, Op};
+use crate::plan::{Operand, Place, Program, Step};
+use crate::shape::{Dims, Layout, numel};
+use crate::{internal, invalid};
+use smallvec::{SmallVec, smallvec};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A compiled `Kernel::Reduce`.
+pub enum Reduce {
+    Folded(Box<Folded>),
+    /// An operation along an axis that is not a fold: the prologue's result is kept, then the primitive is run.
+    Apart(Box<Apart>),
+}
+
+/// See the head of this file. Everything is measured in elements.
+pub struct Folded {
+    op: Op,
+    code: Code,
+    space: Space,
+    reads: Vec<Walk>,
+    /// The kept dimensions in their order, and how the result lies over them.
+    kept: Space,
+    write: Walk,
+    outer: usize,
+    reduced: usize,
+    inner: usize,
+    /// Longest tile.
+    length: usize,
+}
+
+pub struct Apart {
+    op: Op,
+    axis: i64,
+    map: Map,
+    sizes: Dims,
+    dtype: DType,
+}
+
+impl Reduce {
+    pub fn new(
+        program: &Program,
+        op: Op,
+        axes: &[i64],
+        step: &Step,
+        donors: &[Option<u32>],
+    ) -> Result<Reduce> {
+        let Some(write) = step.writes.first() else {
+            return internal!("a reduction that writes nothing");
+        };
+        if matches!(op, Op::Sum | Op::Prod | Op::ReduceMax | Op::ReduceMin | Op::Any | Op::All) {
+            let folded = Folded::new(program, op, axes, &step.reads, write, donors)?;
+            return Ok(Reduce::Folded(Box::new(folded)));
+        }
+        let result = program.results[0] as usize;
+        let dtype = match result.checked_sub(program.reads.len()) {
+            None => program.reads[result],
+            Some(n) => program.instrs[n].dtype,
+        };
+        // Half types are held in f32.
+        let dtype = if Lane::of(dtype) == Lane::F32 { DType::F32 } else { dtype };
+        // A place that is in no plan: the prologue's result shares memory with nothing.
+        let layout = Layout::contiguous(&program.sizes);
+        let scratch = Operand { place: Place::Output(u32::MAX), dtype, layout };
+        let map = Map::new(program, &step.reads, &[scratch], donors)?;
+        Ok(Reduce::Apart(Box::new(Apart {
+            op,
+            axis: axes[0],
+            map,
+            sizes: program.sizes.clone(),
+            dtype,
+        })))
+    }
+
+    /// Error before anything is written: an integer division by zero.
+    pub fn run(&self, reads: &[Bound], writes: &[Bound], pool: &Arc<Pool>) -> Result<()> {
+        match self {
+            Reduce::Folded(folded) => folded.run(reads, &writes[0]),
+            Reduce::Apart(apart) => apart.run(reads, writes, pool),
+        }
+    }
+}
+
+impl Apart {
+    fn run(&self, reads: &[Bound], writes: &[Bound], pool: &Arc<Pool>) -> Result<()> {
+        let layout = Layout::contiguous(&self.sizes);
+        let memory = pool.allocate(layout.numel() as usize * self.dtype.size())?;
+        let scratch = [Bound::at(Source::Memory(memory.addr()), self.dtype, layout)?];
+        self.map.run(reads, &scratch)?;
+        let result = dense::to_write(&writes[0], pool)?;
+        node::run(self.op, &smallvec![Attr::Int(self.axis)], &scratch, &[(*result).clone()], pool)?;
+        result.copy_back(&writes[0])
+    }
+}
+
+/// The order of the dimensions: kept, reduced, kept; and where the second and third part begin.
+fn order(layouts: &[&Layout], axes: &[i64]) -> (Vec<usize>, usize, usize) {
+    let rank = layouts[0].rank();
+    // The read that moves the most memory decides.
+    let moved = |l: &&&Layout| {
+        let sizes = l.sizes.iter().zip(&l.strides).map(|(&n, &s)| if s == 0 { 1 } else { n });
+        numel(&sizes.collect::<Dims>())
+    };
+    let main = layouts.iter().max_by_key(moved).expect("there is at least the write");
+    let weight = |d: usize| match main.strides[d].abs() {
+        0 => i64::MAX,
+        s => s,
+    };
+    let mut all: Vec<usize> = (0..rank).collect();
+    all.sort_by_key(|&d| std::cmp::Reverse(weight(d)));
+    let is_reduced = |d: &usize| axes.contains(&(*d as i64));
+    let reduced: Vec<usize> = all.iter().copied().filter(is_reduced).collect();
+    let (inner, outer): (Vec<usize>, Vec<usize>) =
+        all.iter().copied().filter(|d| !is_reduced(d)).partition(|&d| {
+            let within = |&r: &usize| main.sizes[r] == 1 || weight(r) > weight(d);
+            main.sizes[d] > 1 && reduced.iter().all(within)
+        });
+    let (a, b) = (outer.len(), outer.len() + reduced.len());
+    (outer.into_iter().chain(reduced).chain(inner).collect(), a, b)
+}
+
+/// The write's layout over the whole space: it does not move along the axes.
+fn spread(write: &Layout, rank: usize, axes: &[i64], sizes: &[i64]) -> Layout {
+    let mut kept = write.strides.iter();
+    let stride = |d: usize| {
+        if axes.contains(&(d as i64)) { 0 } else { kept.next().copied().unwrap_or(0) }
+    };
+    Layout { strides: (0..rank).map(stride).collect(), sizes: sizes.into(), offset: write.offset }
+}
+
+impl Folded {
+    fn new(
+        program: &Program,
+        op: Op,
+        axes: &[i64],
+        reads: &[Operand],
+        write: &Operand,
+        donors: &[Option<u32>],
+    ) -> Result<Folded> {
+        let rank = program.sizes.len();
+        let target = spread(&write.layout, rank, axes, &program.sizes);
+        let mut layouts: Vec<&Layout> = reads.iter().map(|r| &r.layout).collect();
+        if layouts.is_empty() {
+            layouts.push(&target);
+        }
+        let (order, a, b) = order(&layouts, axes);
+        let mut layouts: Vec<&Layout> = reads.iter().map(|r| &r.layout).collect();
+        layouts.push(&target);
+        let (mut sizes, mut strides, fences) = collapse(&layouts, &order, &[a, b]);
+        let size_of =
+            |dims: &[usize]| dims.iter().map(|&d| program.sizes[d]).product::<i64>() as usize;
+        let (outer, reduced, inner) =
+            (size_of(&order[..a]), size_of(&order[a..b]), size_of(&order[b..]));
+        let kept_dims: SmallVec<[usize; 6]> =
+            (0..fences[0]).chain(fences[1]..sizes.len()).collect();
+        let mut kept =
+            Space { sizes: kept_dims.iter().map(|&d| sizes[d]).collect(), cut: Cut::Runs(TILE) };
+        let mut along: Dims = kept_dims.iter().map(|&d| strides[reads.len()][d]).collect();
+        if kept.sizes.is_empty() {
+            kept.sizes.push(1);
+            along.push(0);
+        }
+        if sizes.is_empty() {
+            sizes.push(1);
+            strides.iter_mut().for_each(|s| s.push(0));
+        }
+        let walk = Walk::new(&kept.sizes, along, &write.layout);
+        let mut space = Space { sizes: sizes.clone(), cut: Cut::Runs(TILE) };
+        strides.pop();
+        let walks: Vec<Walk> =
+            strides.into_iter().zip(reads).map(|(s, r)| Walk::new(&sizes, s, &r.layout)).collect();
+        // Everything is read before anything is written, so sharing memory with the write does not matter.
+        let kinds = read_kinds(reads, &walks, &[], &space, donors);
+        let code = compile(program, &kinds, None)?;
+        let length = tile_length(&code);
+        space.cut = Cut::Runs(length);
+        Ok(Folded {
+            op,
+            code,
+            space,
+            reads: walks,
+            kept,
+            write: walk,
+            outer,
+            reduced,
+            inner,
+            length,
+        })
+    }
+
+    fn run(&self, reads: &[Bound], write: &Bound) -> Result<()> {
+        match self.code.kept.map(|(lane, _)| lane) {
+            Some(Lane::F32) => self.run_as::<f32>(reads, write),
+            Some(Lane::F64) => self.run_as::<f64>(reads, write),
+            Some(Lane::I64) => self.run_as::<i64>(reads, write),
+            Some(Lane::U8) => self.run_as::<u8>(reads, write),
+            other => internal!("reduction of lane {other:?}"),
+        }
+    }
+
+    fn run_as<T: Reducible>(&self, reads: &[Bound], write: &Bound) -> Result<()> {
+        let reads = streams(reads, &self.reads);
+        let run = Run { code: &self.code, space: &self.space, reads: &reads, writes: &[] };
+        let kept = self.outer * self.inner;
+        if kept == 0 {
+            return Ok(());
+        }
+        // Blocks of the reduced elements of one result; their partial results are combined in order.
+        let block = if self.inner == 1 { 64 * self.length } else { self.rows_in_block() };
+        let blocks = self.reduced.div_ceil(block).max(1);
+        let mut partial = vec![T::neutral(self.op); kept * blocks];
+        let defined = AtomicBool::new(true);
+        let failed = || defined.store(false, Ordering::Relaxed);
+        if self.inner == 1 && self.reduced > 0 {
+            self.fold_rows::<T>(&run, block, blocks, &mut partial, &failed);
+        } else if self.reduced > 0 {
+            self.fold_columns::<T>(&run, block, blocks, &mut partial, &failed);
+        }
+        if !defined.into_inner() {
+            return invalid!("ZeroDivisionError: integer division by zero");
+        }
+        self.store::<T>(&partial, blocks, write);
+        Ok(())
+    }
+
+    /// Rows of a column reduction that one task adds up.
+    fn rows_in_block(&self) -> usize {
+        let enough = (4 * GRAIN / 4).div_ceil(self.inner.min(self.length));
+        enough.clamp(16, 1 << 16).max(self.reduced.div_ceil(64))
+    }
+
+    /// Traffic of `n` elements, with arithmetic counted in.
+    fn cost(&self, n: usize) -> usize {
+        n * (4 + 4 * self.code.insts.len())
+    }
+
+    /// `partial[row * blocks + block]`.
+    fn fold_rows<T: Reducible>(
+        &self,
+        run: &Run,
+        block: usize,
+        blocks: usize,
+        partial: &mut [T::Acc],
+        failed: &(dyn Fn() + Sync),
+    ) {
+        let per_tile = if blocks > 1 { 1 } else { (self.length / self.reduced).max(1) };
+        let cost = self.cost(per_tile * block.min(self.reduced));
+        let batch = GRAIN.div_ceil(2 * cost.max(1)) * per_tile;
+        parallel_chunks(partial, batch, cost * batch / per_tile, |task, out| {
+            with_tiles(&self.code, |tiles| {
+                run.fill(tiles);
+                for (n, out) in out.chunks_mut(per_tile).enumerate() {
+                    let first = task * batch + n * per_tile;
+                    let (row, at) = (first / blocks, first % blocks * block);
+                    let start = row * self.reduced + at;
+                    if per_tile > 1 {
+                        let len = out.len() * self.reduced;
+                        self.rows_of_tile::<T>(run, start, len, tiles, out, failed);
+                    } else {
+                        let len = block.min(self.reduced - at);
+                        out[0] = self.long_run::<T>(run, start, len, tiles, failed);
+                    }
+                }
+            });
+        });
+    }
+
+    fn compute<'t, T: Reducible>(
+        &self,
+        run: &'t Run,
+        start: usize,
+        len: usize,
+        tiles: &'t mut Tiles,
+        failed: &(dyn Fn() + Sync),
+    ) -> &'t [T] {
+        let position = self.space.run(start as i64, len);
+        if !run.tile(&position, tiles) {
+            failed();
+        }
+        let (_, arg) = self.code.kept.expect("a reduction keeps its result");
+        run.arg::<T>(arg, &position, tiles)
+    }
+
+    fn rows_of_tile<T: Reducible>(
+        &self,
+        run: &Run,
+        start: usize,
+        len: usize,
+        tiles: &mut Tiles,
+        out: &mut [T::Acc],
+        failed: &(dyn Fn() + Sync),
+    ) {
+        let values = self.compute::<T>(run, start, len, tiles, failed);
+        for (out, row) in out.iter_mut().zip(values.chunks_exact(self.reduced)) {
+            *out = T::fold(self.op, row);
+        }
+    }
+
+    fn long_run<T: Reducible>(
+        &self,
+        run: &Run,
+        start: usize,
+        len: usize,
+        tiles: &mut Tiles,
+        failed: &(dyn Fn() + Sync),
+    ) -> T::Acc {
+        let mut total = T::neutral(self.op);
+        for at in (0..len).step_by(self.length) {
+            let values =
+                self.compute::<T>(run, start + at, self.length.min(len - at), tiles, failed);
+            total = T::combine(self.op, total, T::fold(self.op, values));
+        }
+        total
+    }
+
+    /// `partial[(outer * blocks + block) * inner + column]`.
+    fn fold_columns<T: Reducible>(
+        &self,
+        run: &Run,
+        block: usize,
+        blocks: usize,
+        partial: &mut [T::Acc],
+        failed: &(dyn Fn() + Sync),
+    ) {
+        // Whole rows of columns when several fit into a tile, else pieces of one row.
+        let (rows, width) = match self.length / self.inner {
+            0 => (1, self.length),
+            rows => (rows, self.inner),
+        };
+        let cost = self.cost(block.min(self.reduced) * self.inner);
+        parallel_chunks(partial, self.inner, cost, |task, sums| {
+            let (outer, first) = (task / blocks, task % blocks * block);
+            let last = self.reduced.min(first + block);
+            parallel_chunks(sums, width, cost * width / self.inner, |piece, sums| {
+                with_tiles(&self.code, |tiles| {
+                    run.fill(tiles);
+                    for row in (first..last).step_by(rows) {
+                        let start = (outer * self.reduced + row) * self.inner + piece * width;
+                        let len = rows.min(last - row) * sums.len();
+                        let values = self.compute::<T>(run, start, len, tiles, failed);
+                        T::fold_rows(self.op, values, sums);
+                    }
+                });
+            });
+        });
+    }
+
+    /// Combines the blocks of every result in order and writes it.
+    fn store<T: Reducible>(&self, partial: &[T::Acc], blocks: usize, write: &Bound) {
+        let total = |i: usize| {
+            let (outer, inner) = (i / self.inner, i % self.inner);
+            let at = |block: usize| partial[(outer * blocks + block) * self.inner + inner];
+            (1..blocks).fold(at(0), |sum, block| T::combine(self.op, sum, at(block)))
+        };
+        let stream = Stream { bound: write, walk: &self.write };
+        for n in 0..self.kept.tiles() {
+            let position = self.kept.tile(n);
+            let first = position.start as usize;
+            let values: Vec<T> =
+                (first..first + position.len).map(|i| T::finish(total(i))).collect();
+            T::store_tile(&values, &self.kept, &position, &stream);
+        }
+    }
+}

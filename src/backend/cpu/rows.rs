@@ -1,0 +1,325 @@
+//! Arithmetic on rows of floats: what softmax and normalisations are made of. f32 (half types are converted to it)
+//! with vector code, f64 by the same source with the standard library's functions.
+
+use super::access::Plain;
+use super::gemm::Real;
+use super::isa::kernel;
+use super::math;
+use super::pool::Scratch;
+use super::tile::element::{Brain, Half, Stored, load_run, store_run};
+
+/// Rows in memory of a type that is computed as `L`.
+pub trait RowOf<L: Plain>: Stored<L> {
+    /// The row as `L`: itself, or converted into `room`.
+    fn read<'a>(row: &'a [Self], room: &'a mut [L]) -> &'a [L];
+    /// Lets `fill` write the row: itself, or in `room` to be converted.
+    fn write(row: &mut [Self], room: &mut [L], fill: impl FnOnce(&mut [L]));
+}
+
+macro_rules! row_of {
+    (itself $($t:ty),*) => {$(
+        impl RowOf<$t> for $t {
+            fn read<'a>(row: &'a [$t], _: &'a mut [$t]) -> &'a [$t] { row }
+            fn write(row: &mut [$t], _: &mut [$t], fill: impl FnOnce(&mut [$t])) { fill(row) }
+        }
+    )*};
+    (converted $($t:ty),*) => {$(
+        impl RowOf<f32> for $t {
+            fn read<'a>(row: &'a [$t], room: &'a mut [f32]) -> &'a [f32] {
+                let room = &mut room[..row.len()];
+                load_run(row, room);
+                room
+            }
+            fn write(row: &mut [$t], room: &mut [f32], fill: impl FnOnce(&mut [f32])) {
+                let room = &mut room[..row.len()];
+                fill(room);
+                store_run(room, row);
+            }
+        }
+    )*};
+}
+row_of!(itself f32, f64);
+row_of!(converted Half, Brain);
+
+/// What is computed on rows.
+pub trait RowMath: Real + Scratch + From<f32> {
+    fn from_f64(v: f64) -> Self;
+    fn to_f64(self) -> f64;
+    /// The largest number; NaN if there is one.
+    fn max(x: &[Self]) -> Self;
+    fn sum(x: &[Self]) -> f64;
+    fn dot(x: &[Self], y: &[Self]) -> f64;
+    /// `y = exp(x - shift)`; their sum.
+    fn exp_sum(x: &[Self], shift: Self, y: &mut [Self]) -> f64;
+    /// The sum of `exp(x - shift)`.
+    fn sum_exp(x: &[Self], shift: Self) -> f64;
+    /// `x = exp(x - shift)`; a row that is all -inf may be given any finite shift.
+    fn exp(x: &mut [Self], shift: Self);
+    /// `y = x * scale`.
+    fn scale(y: &mut [Self], scale: Self);
+    /// `y = (x - first) - second`.
+    fn subtract(x: &[Self], first: Self, second: Self, y: &mut [Self]);
+    /// `out = (dy - dot) * y`.
+    fn softmax_grad(dy: &[Self], y: &[Self], dot: Self, out: &mut [Self]);
+    /// `out = dy - exp(y) * sum`.
+    fn log_softmax_grad(dy: &[Self], y: &[Self], sum: Self, out: &mut [Self]);
+    /// The sum of `(x - mean)²`.
+    fn squares(x: &[Self], mean: Self) -> f64;
+    /// `y = (x - mean) * rstd * weight + bias`.
+    fn normalise(
+        x: &[Self],
+        mean: Self,
+        rstd: Self,
+        weight: &[Self],
+        bias: &[Self],
+        y: &mut [Self],
+    );
+    /// Sums of `dy * weight` and of `dy * weight * (x - mean) * rstd`.
+    fn norm_sums(dy: &[Self], x: &[Self], mean: Self, rstd: Self, weight: &[Self]) -> (f64, f64);
+    /// `dx = rstd * (dy * weight - average - normed * along)`; adds `dy * normed` to `dweight` and `dy` to `dbias`.
+    fn norm_grad(terms: NormGrad<Self>, dx: &mut [Self], dweight: &mut [Self], dbias: &mut [Self]);
+    /// `x = p * (dp - delta) * scale` in place of `dp`.
+    fn score_grad(p: &[Self], dp: &mut [Self], delta: Self, scale: Self);
+    /// `y += x`.
+    fn add(x: &[Self], y: &mut [Self]);
+    /// `y *= x`.
+    fn multiply(x: &[Self], y: &mut [Self]);
+}
+
+/// Operands of [`RowMath::norm_grad`].
+#[derive(Clone, Copy)]
+pub struct NormGrad<'a, T> {
+    pub dy: &'a [T],
+    pub x: &'a [T],
+    pub weight: &'a [T],
+    pub mean: T,
+    pub rstd: T,
+    pub average: T,
+    pub along: T,
+}
+
+/// Independent chains of additions, so that the loop is not bound by the latency of one.
+const CHAINS: usize = 32;
+
+/// The f64 total of an expression over the elements of some slices, summed in chains. The expression may also write
+/// to the elements of `$y`.
+macro_rules! total {
+    ($t:ty, |$($a:ident in $x:ident),+| $e:expr) => {{
+        let n = [$($x.len()),+][0];
+        $(let $x = &$x[..n];)+
+        let mut chains = [0 as $t; CHAINS];
+        let whole = n - n % CHAINS;
+        let mut at = 0;
+        while at < whole {
+            $(let $x = &$x[at..at + CHAINS];)+
+            for i in 0..CHAINS {
+                $(let $a = $x[i];)+
+                chains[i] += $e;
+            }
+            at += CHAINS;
+        }
+        for i in whole..n {
+            $(let $a = $x[i];)+
+            chains[i - whole] += $e;
+        }
+        // Pairs of halves, in vectors, down to eight.
+        let mut half = CHAINS / 2;
+        while half >= 8 {
+            for i in 0..half {
+                chains[i] += chains[i + half];
+            }
+            half /= 2;
+        }
+        chains[..8].iter().fold(0.0f64, |sum, &c| sum + c as f64)
+    }};
+}
+
+/// Declares the kernels for one type and implements [`RowMath`] by them.
+macro_rules! row_math {
+    ($module:ident, $t:ty, |$v:ident| $exp:expr) => {
+        mod $module {
+            use super::*;
+            kernel! {
+                pub fn max(x: &'a [$t]) -> $t {
+                    let mut chains = [<$t>::NEG_INFINITY; CHAINS];
+                    for block in x.chunks(CHAINS) {
+                        for (chain, &v) in chains.iter_mut().zip(block) {
+                            *chain = if *chain > v || chain.is_nan() { *chain } else { v };
+                        }
+                    }
+                    chains.iter().fold(<$t>::NEG_INFINITY, |a, &b| if a > b || a.is_nan() { a } else { b })
+                }
+            }
+            kernel! {
+                pub fn sum(x: &'a [$t]) -> f64 {
+                    total!($t, |a in x| a)
+                }
+            }
+            kernel! {
+                pub fn dot(x: &'a [$t], y: &'a [$t]) -> f64 {
+                    total!($t, |a in x, b in y| a * b)
+                }
+            }
+            kernel! {
+                pub fn exp(x: &'a mut [$t], shift: $t) {
+                    for x in x.iter_mut() {
+                        let $v = *x - shift;
+                        *x = $exp;
+                    }
+                }
+            }
+            kernel! {
+                pub fn exp_to(x: &'a [$t], shift: $t, y: &'a mut [$t]) {
+                    for (y, &x) in y.iter_mut().zip(x) {
+                        let $v = x - shift;
+                        *y = $exp;
+                    }
+                }
+            }
+            kernel! {
+                pub fn sum_exp(x: &'a [$t], shift: $t) -> f64 {
+                    total!($t, |a in x| {
+                        let $v = a - shift;
+                        $exp
+                    })
+                }
+            }
+            kernel! {
+                pub fn scale(y: &'a mut [$t], scale: $t) {
+                    y.iter_mut().for_each(|y| *y *= scale);
+                }
+            }
+            kernel! {
+                pub fn subtract(x: &'a [$t], first: $t, second: $t, y: &'a mut [$t]) {
+                    y.iter_mut().zip(x).for_each(|(y, &x)| *y = (x - first) - second);
+                }
+            }
+            kernel! {
+                pub fn softmax_grad(dy: &'a [$t], y: &'a [$t], dot: $t, out: &'a mut [$t]) {
+                    for ((out, &dy), &y) in out.iter_mut().zip(dy).zip(y) {
+                        *out = (dy - dot) * y;
+                    }
+                }
+            }
+            kernel! {
+                pub fn log_softmax_grad(dy: &'a [$t], y: &'a [$t], sum: $t, out: &'a mut [$t]) {
+                    for ((out, &dy), &$v) in out.iter_mut().zip(dy).zip(y) {
+                        *out = dy - $exp * sum;
+                    }
+                }
+            }
+            kernel! {
+                pub fn squares(x: &'a [$t], mean: $t) -> f64 {
+                    total!($t, |a in x| (a - mean) * (a - mean))
+                }
+            }
+            kernel! {
+                pub fn normalise(x: &'a [$t], mean: $t, rstd: $t, weight: &'a [$t], bias: &'a [$t], y: &'a mut [$t]) {
+                    for (((y, &x), &w), &b) in y.iter_mut().zip(x).zip(weight).zip(bias) {
+                        *y = (x - mean) * rstd * w + b;
+                    }
+                }
+            }
+            kernel! {
+                pub fn norm_along(dy: &'a [$t], x: &'a [$t], mean: $t, rstd: $t, weight: &'a [$t]) -> f64 {
+                    total!($t, |d in dy, a in x, w in weight| d * w * ((a - mean) * rstd))
+                }
+            }
+            kernel! {
+                pub fn norm_grad(terms: NormGrad<'a, $t>, dx: &'a mut [$t], dweight: &'a mut [$t], dbias: &'a mut [$t]) {
+                    let NormGrad { dy, x, weight, mean, rstd, average, along } = terms;
+                    let n = dx.len();
+                    let (dy, x, weight) = (&dy[..n], &x[..n], &weight[..n]);
+                    let (dweight, dbias) = (&mut dweight[..n], &mut dbias[..n]);
+                    for i in 0..n {
+                        let normed = (x[i] - mean) * rstd;
+                        dx[i] = rstd * (dy[i] * weight[i] - average - normed * along);
+                        dweight[i] += dy[i] * normed;
+                        dbias[i] += dy[i];
+                    }
+                }
+            }
+            kernel! {
+                pub fn score_grad(p: &'a [$t], dp: &'a mut [$t], delta: $t, scale: $t) {
+                    for (dp, &p) in dp.iter_mut().zip(p) {
+                        *dp = p * (*dp - delta) * scale;
+                    }
+                }
+            }
+            kernel! {
+                pub fn add(x: &'a [$t], y: &'a mut [$t]) {
+                    y.iter_mut().zip(x).for_each(|(y, &x)| *y += x);
+                }
+            }
+            kernel! {
+                pub fn multiply(x: &'a [$t], y: &'a mut [$t]) {
+                    y.iter_mut().zip(x).for_each(|(y, &x)| *y *= x);
+                }
+            }
+        }
+
+        impl RowMath for $t {
+            fn from_f64(v: f64) -> $t {
+                v as $t
+            }
+            fn to_f64(self) -> f64 {
+                self as f64
+            }
+            fn max(x: &[$t]) -> $t {
+                $module::max(x)
+            }
+            fn sum(x: &[$t]) -> f64 {
+                $module::sum(x)
+            }
+            fn dot(x: &[$t], y: &[$t]) -> f64 {
+                $module::dot(x, y)
+            }
+            fn exp_sum(x: &[$t], shift: $t, y: &mut [$t]) -> f64 {
+                $module::exp_to(x, shift, y);
+                $module::sum(y)
+            }
+            fn sum_exp(x: &[$t], shift: $t) -> f64 {
+                $module::sum_exp(x, shift)
+            }
+            fn exp(x: &mut [$t], shift: $t) {
+                $module::exp(x, shift);
+            }
+            fn scale(y: &mut [$t], scale: $t) {
+                $module::scale(y, scale);
+            }
+            fn subtract(x: &[$t], first: $t, second: $t, y: &mut [$t]) {
+                $module::subtract(x, first, second, y);
+            }
+            fn softmax_grad(dy: &[$t], y: &[$t], dot: $t, out: &mut [$t]) {
+                $module::softmax_grad(dy, y, dot, out);
+            }
+            fn log_softmax_grad(dy: &[$t], y: &[$t], sum: $t, out: &mut [$t]) {
+                $module::log_softmax_grad(dy, y, sum, out);
+            }
+            fn squares(x: &[$t], mean: $t) -> f64 {
+                $module::squares(x, mean)
+            }
+            fn normalise(x: &[$t], mean: $t, rstd: $t, weight: &[$t], bias: &[$t], y: &mut [$t]) {
+                $module::normalise(x, mean, rstd, weight, bias, y);
+            }
+            fn norm_sums(dy: &[$t], x: &[$t], mean: $t, rstd: $t, weight: &[$t]) -> (f64, f64) {
+                ($module::dot(dy, weight), $module::norm_along(dy, x, mean, rstd, weight))
+            }
+            fn norm_grad(terms: NormGrad<$t>, dx: &mut [$t], dweight: &mut [$t], dbias: &mut [$t]) {
+                $module::norm_grad(terms, dx, dweight, dbias);
+            }
+            fn score_grad(p: &[$t], dp: &mut [$t], delta: $t, scale: $t) {
+                $module::score_grad(p, dp, delta, scale);
+            }
+            fn add(x: &[$t], y: &mut [$t]) {
+                $module::add(x, y);
+            }
+            fn multiply(x: &[$t], y: &mut [$t]) {
+                $module::multiply(x, y);
+            }
+        }
+    };
+}
+
+row_math!(in_f32, f32, |v| math::exp::<FMA>(v));
+row_math!(in_f64, f64, |v| v.exp());

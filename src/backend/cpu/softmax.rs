@@ -1,0 +1,68 @@
+//! Softmax, its logarithm and their gradients: rows in parallel.
+
+use super::access::Bound;
+use super::pool::{parallel_chunks, with_scratch};
+use super::rows::{RowMath, RowOf};
+use super::tile::element::{Brain, Half};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::internal;
+use crate::op::Op;
+
+/// `op` is one of the four; `reads` are its dense operands, `write` its result.
+pub fn run(op: Op, reads: &[Bound], write: &Bound) -> Result<()> {
+    match write.dtype {
+        DType::F32 => run_as::<f32, f32>(op, reads, write),
+        DType::F16 => run_as::<Half, f32>(op, reads, write),
+        DType::BF16 => run_as::<Brain, f32>(op, reads, write),
+        DType::F64 => run_as::<f64, f64>(op, reads, write),
+        other => return internal!("{} of {other}", op.name()),
+    }
+    Ok(())
+}
+
+fn run_as<S: RowOf<L>, L: RowMath>(op: Op, reads: &[Bound], write: &Bound) {
+    let width = *write.sizes().last().unwrap_or(&1) as usize;
+    if width == 0 {
+        return;
+    }
+    let first = reads[0].dense::<S>();
+    let second = reads.last().unwrap_or(&reads[0]).dense::<S>();
+    // Exponentials take about as long as streaming four times as much.
+    let cost = 16 * width;
+    parallel_chunks(write.result::<S>(), width, cost, |row, out| {
+        let at = row * width..(row + 1) * width;
+        with_scratch(3 * width, |room: &mut [L]| {
+            let (room_a, rest) = room.split_at_mut(width);
+            let (room_b, room_out) = rest.split_at_mut(width);
+            let a = S::read(&first[at.clone()], room_a);
+            match op {
+                Op::Softmax => S::write(out, room_out, |y| softmax(a, y)),
+                Op::LogSoftmax => S::write(out, room_out, |y| log_softmax(a, y)),
+                Op::SoftmaxGrad => {
+                    let y = S::read(&second[at], room_b);
+                    S::write(out, room_out, |dx| {
+                        L::softmax_grad(a, y, L::from_f64(L::dot(a, y)), dx)
+                    });
+                }
+                _ => {
+                    let y = S::read(&second[at], room_b);
+                    S::write(out, room_out, |dx| {
+                        L::log_softmax_grad(a, y, L::from_f64(L::sum(a)), dx)
+                    });
+                }
+            }
+        });
+    });
+}
+
+fn softmax<L: RowMath>(x: &[L], y: &mut [L]) {
+    let sum = L::exp_sum(x, L::max(x), y);
+    L::scale(y, L::from_f64(1.0 / sum));
+}
+
+fn log_softmax<L: RowMath>(x: &[L], y: &mut [L]) {
+    let top = L::max(x);
+    let sum = L::sum_exp(x, top);
+    L::subtract(x, top, L::from_f64(sum.ln()), y);
+}

@@ -1,0 +1,308 @@
+//! Every kernel against its row's meaning (by the reference backend), with generated operands.
+
+mod map;
+mod node;
+mod reduce;
+
+use super::Cpu;
+use crate::backend::reference::Reference;
+use crate::backend::{Backend, Call};
+use crate::dtype::DType;
+use crate::error::Error;
+use crate::op::array::Array;
+use crate::op::{Attrs, Op, Ty};
+use crate::plan::{Kernel, Operand, Place, Plan, Step};
+use crate::shape::{Dims, Layout};
+use std::sync::Arc;
+
+/// xorshift64*: small, and the same everywhere.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    pub fn bits(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    pub fn below(&mut self, n: usize) -> usize {
+        (self.bits() >> 33) as usize % n
+    }
+
+    /// In [-1, 1).
+    pub fn unit(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+    }
+
+    pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
+        &items[self.below(items.len())]
+    }
+}
+
+pub const FLOATS: [DType; 4] = [DType::F16, DType::BF16, DType::F32, DType::F64];
+pub const INTS: [DType; 5] = [DType::U8, DType::I8, DType::I16, DType::I32, DType::I64];
+
+/// `n` elements: small numbers, and with `special` now and then NaN, an infinity, a denormal or an extreme.
+pub fn numbers(random: &mut Random, dtype: DType, n: usize, special: bool) -> Array {
+    let mut a = Array::zeros(&Ty::new(dtype, &[n as i64]));
+    for i in 0..n {
+        let odd = special && random.below(8) == 0;
+        if dtype.is_float() {
+            let odds = [
+                f64::NAN,
+                f64::INFINITY,
+                f64::NEG_INFINITY,
+                0.0,
+                -0.0,
+                1e-41,
+                3e38,
+                -60000.0,
+                100.5,
+            ];
+            let v = if odd { *random.pick(&odds) } else { random.unit() * 4.0 };
+            a.set_f64(i, v);
+        } else if dtype.has_arithmetic() {
+            a.set_i64(i, if odd { random.bits() as i64 } else { random.below(200) as i64 - 100 });
+        } else {
+            let bytes: Vec<u8> = (0..dtype.size()).map(|_| random.bits() as u8).collect();
+            a.set_raw(i, &bytes);
+        }
+    }
+    a
+}
+
+/// How an operand may lie in memory.
+#[derive(Clone, Copy, Debug)]
+pub enum Lay {
+    Dense,
+    Reversed,
+    Spaced,
+    /// Every other dimension is repeated.
+    Repeated,
+    Row,
+}
+
+pub const LAYS: [Lay; 5] = [Lay::Dense, Lay::Reversed, Lay::Spaced, Lay::Repeated, Lay::Row];
+
+/// A layout of `sizes` and how many elements of memory it needs.
+pub fn layout(lay: Lay, sizes: &[i64]) -> (Layout, usize) {
+    let rank = sizes.len();
+    let l = match lay {
+        Lay::Dense => Layout::contiguous(sizes),
+        Lay::Reversed => {
+            let backwards: Dims = (0..rank as i64).rev().collect();
+            let reversed: Dims = sizes.iter().rev().copied().collect();
+            Layout::contiguous(&reversed).transpose(&backwards)
+        }
+        Lay::Spaced => {
+            let wide: Dims = sizes.iter().map(|s| 2 * s + 1).collect();
+            let (ones, twos) = (vec![1; rank], vec![2; rank]);
+            Layout::contiguous(&wide).slice(&ones, sizes, &twos)
+        }
+        Lay::Repeated => {
+            let some: Dims = (0..rank).map(|d| if d % 2 == 0 { sizes[d] } else { 1 }).collect();
+            Layout::contiguous(&some).broadcast(sizes)
+        }
+        Lay::Row => Layout::contiguous(&sizes[rank.saturating_sub(1)..]).broadcast(sizes),
+    };
+    let n = l.end().max(0) as usize;
+    (l, n)
+}
+
+/// One kernel with its operands' values.
+pub struct Case {
+    pub kernel: Kernel,
+    pub reads: Vec<(Operand, Array)>,
+    pub writes: Vec<(DType, Dims)>,
+    pub scalars: Vec<u64>,
+    /// The first result takes over the memory of the first operand.
+    pub in_place: bool,
+}
+
+/// Memory of a call: eight-byte aligned.
+pub fn memory(nbytes: usize) -> Vec<u64> {
+    vec![0x5555_5555_5555_5555; nbytes / 8 + 8]
+}
+
+fn bytes(memory: &[u64]) -> Vec<u8> {
+    memory.iter().flat_map(|w| w.to_le_bytes()).collect()
+}
+
+fn words(bytes: &[u8]) -> Vec<u64> {
+    let mut padded = bytes.to_vec();
+    padded.resize(bytes.len().next_multiple_of(8) + 64, 0);
+    padded.chunks_exact(8).map(|c| u64::from_le_bytes(c.try_into().unwrap())).collect()
+}
+
+impl Case {
+    pub fn node(op: Op, attrs: Attrs, reads: Vec<Array>, outs: &[Ty]) -> Case {
+        let operand = |(n, a): (usize, Array)| {
+            let layout = Layout::contiguous(&a.ty.sizes);
+            (Operand { place: Place::Input(n as u32), dtype: a.ty.dtype, layout }, a)
+        };
+        Case {
+            kernel: Kernel::Node { op, attrs },
+            reads: reads.into_iter().enumerate().map(operand).collect(),
+            writes: outs.iter().map(|t| (t.dtype, t.sizes.clone())).collect(),
+            scalars: Vec::new(),
+            in_place: false,
+        }
+    }
+
+    fn plan(&self) -> Plan {
+        let write = |(n, (dtype, sizes)): (usize, &(DType, Dims))| Operand {
+            place: Place::Output(n as u32),
+            dtype: *dtype,
+            layout: Layout::contiguous(sizes),
+        };
+        let step = Step {
+            kernel: self.kernel.clone(),
+            reads: self.reads.iter().map(|(o, _)| o.clone()).collect(),
+            writes: self.writes.iter().enumerate().map(write).collect(),
+            reads_of: Vec::new(),
+            results_of: Vec::new(),
+            workspace: None,
+            site: 0,
+            record: 0,
+        };
+        Plan {
+            steps: vec![step],
+            inputs: self.reads.iter().map(|(_, a)| a.ty.clone()).collect(),
+            outputs: self.writes.iter().map(|(d, s)| Ty::new(*d, s)).collect(),
+            donors: (0..self.writes.len())
+                .map(|k| (self.in_place && k == 0).then_some(0))
+                .collect(),
+            ..Plan::default()
+        }
+    }
+
+    /// Results on `backend`, or its error.
+    pub fn run(&self, backend: &dyn Backend) -> Result<Vec<Array>, Error> {
+        let plan = Arc::new(self.plan());
+        let executable = backend.compile(plan.clone())?;
+        let mut inputs: Vec<Vec<u64>> = self.reads.iter().map(|(_, a)| words(&a.bytes)).collect();
+        let mut outputs: Vec<Vec<u64>> = plan.outputs.iter().map(|t| memory(t.nbytes())).collect();
+        if self.in_place {
+            outputs[0] = std::mem::take(&mut inputs[0]);
+        }
+        let before = outputs.clone();
+        let addresses = |memory: &mut [Vec<u64>]| -> Vec<usize> {
+            memory.iter_mut().map(|m| m.as_mut_ptr().expose_provenance()).collect()
+        };
+        let (mut sources, targets) = (addresses(&mut inputs), addresses(&mut outputs));
+        if self.in_place {
+            sources[0] = targets[0];
+        }
+        let (scalars, arena) = (&self.scalars, 0);
+        let call = Call { inputs: &sources, poisoned: &[], outputs: &targets, arena, scalars };
+        let outcome = executable.run(&call);
+        if let Some(failure) = outcome.failed.into_iter().next() {
+            assert_eq!(before, outputs, "a failed step leaves its results unwritten");
+            return Err(failure.error);
+        }
+        for (k, (after, ty)) in outputs.iter().zip(&plan.outputs).enumerate() {
+            let behind = |m: &[u64]| bytes(m)[ty.nbytes()..].to_vec();
+            assert!(behind(after) == behind(&before[k]), "wrote behind the result");
+        }
+        let array = |(m, ty): (&Vec<u64>, &Ty)| Array {
+            ty: ty.clone(),
+            bytes: bytes(m)[..ty.nbytes()].to_vec(),
+        };
+        Ok(outputs.iter().zip(&plan.outputs).map(array).collect())
+    }
+
+    /// Runs on 1, 2 and 4 threads, demands the same bits, and returns them with those of the reference.
+    pub fn both(&self) -> (Vec<Array>, Vec<Array>) {
+        let expected = self.run(&Reference::default()).expect("the reference computes it");
+        let got = self.run(cpu(1)).expect("the backend computes it");
+        for threads in [2, 4] {
+            assert!(
+                self.run(cpu(threads)).unwrap() == got,
+                "{threads} threads give other bits: {:?}",
+                self.kernel
+            );
+        }
+        (got, expected)
+    }
+
+    /// Exactly the reference's results; NaNs are equal.
+    pub fn check_exact(&self) {
+        let (got, expected) = self.both();
+        self.compare(&got, &expected, |_, _| 0.0);
+    }
+
+    /// `allowed(result, element)` is the largest difference from the reference.
+    pub fn compare(
+        &self,
+        got: &[Array],
+        expected: &[Array],
+        allowed: impl Fn(usize, usize) -> f64,
+    ) {
+        for (k, (g, e)) in got.iter().zip(expected).enumerate() {
+            for i in 0..e.len() {
+                if g.raw(i) == e.raw(i) {
+                    continue;
+                }
+                let (x, y) =
+                    if e.ty.dtype.is_float() { (g.f64(i), e.f64(i)) } else { (f64::NAN, 0.0) };
+                let close = x.is_nan() && y.is_nan() || (x - y).abs() <= allowed(k, i);
+                let lays: Vec<&Operand> = self.reads.iter().map(|(o, _)| o).collect();
+                assert!(
+                    close,
+                    "{:?}\n{lays:?}\nresult {k}[{i}] of {}: {:?} instead of {:?} (f64 {x:e}, {y:e}; allowed {:e})",
+                    self.kernel,
+                    e.ty.dtype,
+                    g.raw(i),
+                    e.raw(i),
+                    allowed(k, i)
+                );
+            }
+        }
+    }
+}
+
+/// One backend for each number of threads, so that threads start once.
+pub fn cpu(threads: usize) -> &'static Cpu {
+    use std::sync::LazyLock;
+    static BACKENDS: LazyLock<[Cpu; 5]> = LazyLock::new(|| [0, 1, 2, 3, 4].map(Cpu::new));
+    &BACKENDS[threads]
+}
+
+/// Half the distance between neighbouring numbers of a float dtype, relative.
+pub fn epsilon(dtype: DType) -> f64 {
+    match dtype {
+        DType::F16 => 0.5f64.powi(11),
+        DType::BF16 => 0.5f64.powi(8),
+        DType::F32 => 0.5f64.powi(24),
+        _ => 0.5f64.powi(53),
+    }
+}
+
+/// Rounding error of the arithmetic: half types are computed in f32.
+pub fn compute_epsilon(dtype: DType) -> f64 {
+    epsilon(if dtype == DType::F64 { DType::F64 } else { DType::F32 })
+}
+
+/// Smallest positive number: what rounding near 0 may cost.
+pub fn tiny(dtype: DType) -> f64 {
+    match dtype {
+        DType::F16 => 0.5f64.powi(24),
+        DType::BF16 => 1e-40,
+        DType::F32 => 2e-45,
+        _ => 0.0,
+    }
+}
+
+#[test]
+fn no_thread_before_the_first_run() {
+    let backend = Cpu::new(2);
+    assert!(!backend.threads.started());
+    backend.allocate(100).unwrap();
+    assert!(!backend.threads.started());
+    assert!(backend.fingerprint().starts_with("cpu "));
+}

@@ -1,0 +1,331 @@
+//! A fused pointwise region, compiled: a list of vector operations on numbered tiles. Tiles are reused as soon as
+//! their value is dead, so that few of them are live and they stay in the first-level cache.
+
+use super::element::Lane;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::internal;
+use crate::op::{Attr, Op};
+use crate::plan::{Instr, Program, Reg};
+use smallvec::SmallVec;
+use std::collections::HashMap;
+
+/// Where a vector operation finds an operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arg {
+    Tile(usize),
+    /// The memory of a read as it stands: dense and of the lane's own type.
+    Memory(usize),
+}
+
+/// One vector operation.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Inst {
+    /// From memory into a tile of the lane.
+    Load {
+        read: usize,
+        lane: Lane,
+        to: usize,
+    },
+    /// A pointwise primitive on arguments of lane `lane`; integers are wrapped to `dtype`, the type of the result.
+    Compute {
+        op: Op,
+        lane: Lane,
+        dtype: DType,
+        args: SmallVec<[Arg; 3]>,
+        to: usize,
+    },
+    Cast {
+        from: Lane,
+        dtype: DType,
+        arg: Arg,
+        to: usize,
+    },
+    /// `x * x` (2) or `x * x * x` (3) in f32.
+    Power {
+        exponent: u32,
+        arg: Arg,
+        to: usize,
+    },
+    Store {
+        result: usize,
+        lane: Lane,
+        arg: Arg,
+    },
+}
+
+/// What a tile that never changes is filled with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Fill {
+    Float(f64),
+    Int(i64),
+    /// The only element of a read.
+    Read(usize),
+}
+
+/// What the compiler has to know of a read.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadKind {
+    /// Every position is the same element.
+    pub constant: bool,
+    /// In memory, dense in the order of the tiles and not written by this kernel.
+    pub direct: bool,
+    /// Shares memory with a write: has to be loaded before anything is stored.
+    pub early: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Code {
+    /// Filled once before the first tile.
+    pub fills: Vec<(Lane, usize, Fill)>,
+    pub insts: Vec<Inst>,
+    /// Tiles of each lane.
+    pub tiles: HashMap<Lane, usize>,
+    /// Where the result is that is not stored (reductions).
+    pub kept: Option<(Lane, Arg)>,
+    /// Whether an integer division may meet a zero.
+    pub can_fail: bool,
+}
+
+/// Elements in a full tile.
+pub const TILE: usize = 1024;
+
+/// A value in the making: a register of the program in one lane.
+type Value = (Reg, Lane);
+
+struct Compiler<'a> {
+    program: &'a Program,
+    reads: &'a [ReadKind],
+    code: Code,
+    places: HashMap<Value, Arg>,
+    /// Uses of a register that are still to come.
+    uses: Vec<usize>,
+    free: HashMap<Lane, Vec<usize>>,
+    pinned: Vec<Value>,
+}
+
+/// Compiles `program`; `stores` are the dtypes of its writes, or `None` for a reduction, which keeps its result.
+pub fn compile(program: &Program, reads: &[ReadKind], stores: Option<&[DType]>) -> Result<Code> {
+    let mut uses = vec![0; program.reads.len() + program.instrs.len()];
+    let args = program.instrs.iter().flat_map(|i| i.args.iter());
+    for &reg in args.chain(&program.results) {
+        match uses.get_mut(reg as usize) {
+            Some(n) => *n += 1,
+            None => return internal!("register {reg} does not exist"),
+        }
+    }
+    let mut c = Compiler {
+        program,
+        reads,
+        code: Code::default(),
+        places: HashMap::new(),
+        uses,
+        free: HashMap::new(),
+        pinned: Vec::new(),
+    };
+    for (read, kind) in reads.iter().enumerate().filter(|(_, kind)| kind.early && !kind.constant) {
+        for lane in c.lanes_needed(read as Reg, stores) {
+            c.load(read, lane);
+        }
+        debug_assert!(!kind.direct);
+    }
+    c.store_ready(None, stores)?;
+    for (n, instr) in program.instrs.iter().enumerate() {
+        let reg = (program.reads.len() + n) as Reg;
+        if c.uses[reg as usize] > 0 {
+            c.instr(reg, instr)?;
+            c.store_ready(Some(reg), stores)?;
+        } else {
+            instr.args.iter().for_each(|&a| c.used(a));
+        }
+    }
+    if stores.is_none() {
+        let reg = program.results[0];
+        let lane = Lane::of(c.dtype(reg));
+        c.code.kept = Some((lane, c.value(reg, lane)?));
+    }
+    Ok(c.code)
+}
+
+impl Compiler<'_> {
+    fn dtype(&self, reg: Reg) -> DType {
+        let reads = self.program.reads.len();
+        match self.program.reads.get(reg as usize) {
+            Some(&dtype) => dtype,
+            None => self.program.instrs[reg as usize - reads].dtype,
+        }
+    }
+
+    /// Lane in which result `k` is stored: untouched bytes for what is only moved.
+    fn store_lane(&self, reg: Reg, to: DType) -> Lane {
+        let moved = (reg as usize) < self.program.reads.len() && self.dtype(reg) == to;
+        if moved && !self.reads[reg as usize].constant { Lane::moving(to) } else { Lane::of(to) }
+    }
+
+    /// The lanes in which a read will be asked for.
+    fn lanes_needed(&self, reg: Reg, stores: Option<&[DType]>) -> SmallVec<[Lane; 2]> {
+        let mut lanes = SmallVec::new();
+        if self.program.instrs.iter().any(|i| i.args.contains(&reg)) {
+            lanes.push(Lane::of(self.dtype(reg)));
+        }
+        for (&result, &to) in self.program.results.iter().zip(stores.unwrap_or_default()) {
+            let lane = self.store_lane(reg, to);
+            if result == reg && !lanes.contains(&lane) {
+                lanes.push(lane);
+            }
+        }
+        lanes
+    }
+
+    fn tile(&mut self, lane: Lane) -> usize {
+        match self.free.get_mut(&lane).and_then(Vec::pop) {
+            Some(tile) => tile,
+            None => self.new_tile(lane),
+        }
+    }
+
+    fn new_tile(&mut self, lane: Lane) -> usize {
+        let n = self.code.tiles.entry(lane).or_insert(0);
+        *n += 1;
+        *n - 1
+    }
+
+    /// A tile that is filled once, before anything is computed: so never one that held something else.
+    fn fill(&mut self, reg: Reg, lane: Lane, fill: Fill) -> Arg {
+        let to = self.new_tile(lane);
+        self.code.fills.push((lane, to, fill));
+        self.pinned.push((reg, lane));
+        self.places.insert((reg, lane), Arg::Tile(to));
+        Arg::Tile(to)
+    }
+
+    fn load(&mut self, read: usize, lane: Lane) -> Arg {
+        let to = self.tile(lane);
+        self.code.insts.push(Inst::Load { read, lane, to });
+        self.places.insert((read as Reg, lane), Arg::Tile(to));
+        Arg::Tile(to)
+    }
+
+    /// Where a register is, loading it if it is a read that has not been.
+    fn value(&mut self, reg: Reg, lane: Lane) -> Result<Arg> {
+        if let Some(&arg) = self.places.get(&(reg, lane)) {
+            return Ok(arg);
+        }
+        let Some(&kind) = self.reads.get(reg as usize) else {
+            return internal!("register {reg} is used before it is computed, or as another type");
+        };
+        if kind.constant {
+            return Ok(self.fill(reg, lane, Fill::Read(reg as usize)));
+        }
+        if kind.direct && lane.is_native(self.program.reads[reg as usize]) {
+            return Ok(Arg::Memory(reg as usize));
+        }
+        Ok(self.load(reg as usize, lane))
+    }
+
+    /// Counts a use as done; after the last one the register's tiles are free.
+    fn used(&mut self, reg: Reg) {
+        self.uses[reg as usize] -= 1;
+        if self.uses[reg as usize] > 0 {
+            return;
+        }
+        for lane in [Lane::U8, Lane::U16, Lane::U32, Lane::I64, Lane::F32, Lane::F64] {
+            let Some(Arg::Tile(tile)) = self.places.get(&(reg, lane)).copied() else { continue };
+            if !self.pinned.contains(&(reg, lane)) {
+                self.free.entry(lane).or_default().push(tile);
+                self.places.remove(&(reg, lane));
+            }
+        }
+    }
+
+    fn constant(&self, reg: Reg) -> Option<f64> {
+        let n = (reg as usize).checked_sub(self.program.reads.len())?;
+        let instr = &self.program.instrs[n];
+        (instr.op == Op::Const).then(|| instr.attrs[0].float())
+    }
+
+    fn instr(&mut self, reg: Reg, instr: &Instr) -> Result<()> {
+        let lane = Lane::of(instr.dtype);
+        match instr.op {
+            Op::Const => {
+                let value = round_to(instr.attrs[0].float(), instr.dtype);
+                self.fill(reg, lane, Fill::Float(value));
+                return Ok(());
+            }
+            Op::ConstInt => {
+                let Attr::Int(value) = instr.attrs[0] else {
+                    return internal!("{} without its value", instr.op.name());
+                };
+                self.fill(reg, lane, Fill::Int(wrap(value, instr.dtype)));
+                return Ok(());
+            }
+            _ => {}
+        }
+        // `select` computes in the lane of what is selected, `cast` and comparisons in that of their operand.
+        let from = match instr.op {
+            Op::Select => Lane::of(self.dtype(instr.args[1])),
+            Op::Random => Lane::I64,
+            _ => Lane::of(self.dtype(instr.args[0])),
+        };
+        let exponent = match (instr.op, from) {
+            (Op::Pow, Lane::F32) => self.constant(instr.args[1]).filter(|e| [2.0, 3.0].contains(e)),
+            _ => None,
+        };
+        let mut args = SmallVec::new();
+        for (k, &arg) in instr.args.iter().enumerate().take(if exponent.is_some() { 1 } else { 3 })
+        {
+            let lane = if instr.op == Op::Select && k == 0 { Lane::U8 } else { from };
+            args.push(self.value(arg, lane)?);
+        }
+        let to = self.tile(lane);
+        let (op, dtype) = (instr.op, instr.dtype);
+        self.code.can_fail |= matches!(op, Op::Div | Op::Rem) && from == Lane::I64;
+        self.code.insts.push(match (op, exponent) {
+            (_, Some(e)) => Inst::Power { exponent: e as u32, arg: args[0], to },
+            (Op::Cast, _) => Inst::Cast { from, dtype, arg: args[0], to },
+            _ => Inst::Compute { op, lane: from, dtype, args, to },
+        });
+        self.places.insert((reg, lane), Arg::Tile(to));
+        instr.args.iter().for_each(|&a| self.used(a));
+        Ok(())
+    }
+
+    /// Stores the results that are ready once `reg` is computed (`None`: those that are reads).
+    fn store_ready(&mut self, reg: Option<Reg>, stores: Option<&[DType]>) -> Result<()> {
+        let Some(stores) = stores else { return Ok(()) };
+        let reads = self.program.reads.len();
+        for (result, (&from, &to)) in self.program.results.iter().zip(stores).enumerate() {
+            let ready = reg.map_or((from as usize) < reads, |r| r == from);
+            if ready {
+                let lane = self.store_lane(from, to);
+                let arg = self.value(from, lane)?;
+                self.code.insts.push(Inst::Store { result, lane, arg });
+                self.used(from);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A constant of a half type is the number that type can hold.
+fn round_to(value: f64, dtype: DType) -> f64 {
+    match dtype {
+        DType::F16 => half::f16::from_f32(value as f32).to_f64(),
+        DType::BF16 => half::bf16::from_f32(value as f32).to_f64(),
+        DType::F32 => value as f32 as f64,
+        _ => value,
+    }
+}
+
+/// The value of an integer dtype with the same low bits; bool: whether it is not 0.
+#[inline(always)]
+pub fn wrap(value: i64, dtype: DType) -> i64 {
+    match dtype {
+        DType::Bool => (value != 0) as i64,
+        DType::U8 => value as u8 as i64,
+        DType::I8 => value as i8 as i64,
+        DType::I16 => value as i16 as i64,
+        DType::I32 => value as i32 as i64,
+        _ => value,
+    }
+}

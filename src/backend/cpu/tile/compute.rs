@@ -1,0 +1,344 @@
+//! The vector loops: one pointwise primitive over whole tiles. Whatever has no loop of its own here is computed by
+//! the function of its row, element by element.
+
+use super::super::isa::kernel;
+use super::super::math;
+use super::code::wrap;
+use crate::dtype::DType;
+use crate::op::{Eval, Op};
+
+/// The row's meaning on floats.
+fn float_meaning(op: Op) -> fn(&[f64]) -> f64 {
+    match op.row().eval {
+        Eval::Pointwise { float: Some(f), .. } => f,
+        _ => panic!("{} has no meaning on floats", op.name()),
+    }
+}
+
+/// The row's meaning on integers and bools.
+fn int_meaning(op: Op) -> fn(&[i64]) -> Option<i64> {
+    match op.row().eval {
+        Eval::Pointwise { int: Some(f), .. } => f,
+        _ => panic!("{} has no meaning on integers", op.name()),
+    }
+}
+
+/// `y[i] = expression of x[i]`, as a loop that the compiler can vectorise.
+macro_rules! each {
+    ($y:ident, |$a:ident in $x:ident| $e:expr) => {
+        for (y, &$a) in $y.iter_mut().zip($x) {
+            *y = $e;
+        }
+    };
+    ($y:ident, |$a:ident in $x:ident, $b:ident in $z:ident| $e:expr) => {
+        for ((y, &$a), &$b) in $y.iter_mut().zip($x).zip($z) {
+            *y = $e;
+        }
+    };
+}
+
+kernel! {
+    fn unary_f32_loop(op: Op, x: &'a [f32], y: &'a mut [f32]) -> bool {
+        match op {
+            Op::Neg => each!(y, |a in x| -a),
+            Op::Abs => each!(y, |a in x| a.abs()),
+            Op::Sign => each!(y, |a in x| math::sign(a)),
+            Op::Exp => each!(y, |a in x| math::exp::<FMA>(a)),
+            Op::Expm1 => each!(y, |a in x| math::expm1::<FMA>(a)),
+            Op::Log => each!(y, |a in x| math::log::<FMA>(a)),
+            Op::Log1p => each!(y, |a in x| math::log1p::<FMA>(a)),
+            Op::Sqrt => each!(y, |a in x| a.sqrt()),
+            Op::Rsqrt => each!(y, |a in x| 1.0 / a.sqrt()),
+            Op::Sin => each!(y, |a in x| math::sin::<FMA>(a)),
+            Op::Cos => each!(y, |a in x| math::cos::<FMA>(a)),
+            Op::Tanh => each!(y, |a in x| math::tanh::<FMA>(a)),
+            Op::Erf => each!(y, |a in x| math::erf::<FMA>(a)),
+            Op::Sigmoid => each!(y, |a in x| math::sigmoid::<FMA>(a)),
+            Op::Floor => each!(y, |a in x| a.floor()),
+            Op::Ceil => each!(y, |a in x| a.ceil()),
+            Op::Round => each!(y, |a in x| a.round_ties_even()),
+            Op::Trunc => each!(y, |a in x| a.trunc()),
+            _ => return false,
+        }
+        true
+    }
+}
+
+pub fn unary_f32(op: Op, x: &[f32], y: &mut [f32]) {
+    if !unary_f32_loop(op, x, y) {
+        let f = float_meaning(op);
+        each!(y, |a in x| f(&[a as f64]) as f32);
+    }
+    if matches!(op, Op::Sin | Op::Cos) {
+        let f = float_meaning(op);
+        for (y, &a) in y.iter_mut().zip(x).filter(|(_, a)| a.abs() > math::TRIG_LIMIT) {
+            *y = f(&[a as f64]) as f32;
+        }
+    }
+}
+
+pub fn unary_f64(op: Op, x: &[f64], y: &mut [f64]) {
+    match op {
+        Op::Neg => each!(y, |a in x| -a),
+        Op::Abs => each!(y, |a in x| a.abs()),
+        Op::Sqrt => each!(y, |a in x| a.sqrt()),
+        _ => {
+            let f = float_meaning(op);
+            each!(y, |a in x| f(&[a]))
+        }
+    }
+}
+
+pub fn unary_i64(op: Op, x: &[i64], y: &mut [i64], dtype: DType) {
+    match op {
+        Op::Neg => each!(y, |a in x| wrap(a.wrapping_neg(), dtype)),
+        Op::Abs => each!(y, |a in x| wrap(a.wrapping_abs(), dtype)),
+        Op::Not => each!(y, |a in x| wrap(!a, dtype)),
+        _ => {
+            let f = int_meaning(op);
+            each!(y, |a in x| wrap(f(&[a]).unwrap_or(0), dtype))
+        }
+    }
+}
+
+pub fn unary_bool(op: Op, x: &[u8], y: &mut [u8]) {
+    match op {
+        Op::Not => each!(y, |a in x| (a == 0) as u8),
+        _ => panic!("{} of bool", op.name()),
+    }
+}
+
+kernel! {
+    fn binary_f32_loop(op: Op, x: &'a [f32], z: &'a [f32], y: &'a mut [f32]) -> bool {
+        match op {
+            Op::Add => each!(y, |a in x, b in z| a + b),
+            Op::Sub => each!(y, |a in x, b in z| a - b),
+            Op::Mul => each!(y, |a in x, b in z| a * b),
+            Op::Div => each!(y, |a in x, b in z| a / b),
+            Op::Max => each!(y, |a in x, b in z| math::max(a, b)),
+            Op::Min => each!(y, |a in x, b in z| math::min(a, b)),
+            _ => return false,
+        }
+        true
+    }
+}
+
+pub fn binary_f32(op: Op, x: &[f32], z: &[f32], y: &mut [f32]) {
+    if binary_f32_loop(op, x, z, y) {
+        return;
+    }
+    match op {
+        Op::Pow => each!(y, |a in x, b in z| a.powf(b)),
+        Op::Rem => each!(y, |a in x, b in z| a % b),
+        _ => {
+            let f = float_meaning(op);
+            each!(y, |a in x, b in z| f(&[a as f64, b as f64]) as f32)
+        }
+    }
+}
+
+kernel! {
+    fn binary_f64_loop(op: Op, x: &'a [f64], z: &'a [f64], y: &'a mut [f64]) -> bool {
+        match op {
+            Op::Add => each!(y, |a in x, b in z| a + b),
+            Op::Sub => each!(y, |a in x, b in z| a - b),
+            Op::Mul => each!(y, |a in x, b in z| a * b),
+            Op::Div => each!(y, |a in x, b in z| a / b),
+            _ => return false,
+        }
+        true
+    }
+}
+
+pub fn binary_f64(op: Op, x: &[f64], z: &[f64], y: &mut [f64]) {
+    if !binary_f64_loop(op, x, z, y) {
+        let f = float_meaning(op);
+        each!(y, |a in x, b in z| f(&[a, b]));
+    }
+}
+
+kernel! {
+    fn binary_i64_loop(op: Op, x: &'a [i64], z: &'a [i64], y: &'a mut [i64], dtype: DType) -> bool {
+        match op {
+            Op::Add => each!(y, |a in x, b in z| wrap(a.wrapping_add(b), dtype)),
+            Op::Sub => each!(y, |a in x, b in z| wrap(a.wrapping_sub(b), dtype)),
+            Op::Mul => each!(y, |a in x, b in z| wrap(a.wrapping_mul(b), dtype)),
+            Op::And => each!(y, |a in x, b in z| a & b),
+            Op::Or => each!(y, |a in x, b in z| a | b),
+            Op::Xor => each!(y, |a in x, b in z| a ^ b),
+            Op::Max => each!(y, |a in x, b in z| a.max(b)),
+            Op::Min => each!(y, |a in x, b in z| a.min(b)),
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// False when a divisor is 0.
+pub fn binary_i64(op: Op, x: &[i64], z: &[i64], y: &mut [i64], dtype: DType) -> bool {
+    if binary_i64_loop(op, x, z, y, dtype) {
+        return true;
+    }
+    let f = int_meaning(op);
+    let mut defined = true;
+    each!(y, |a in x, b in z| match f(&[a, b]) {
+        Some(v) => wrap(v, dtype),
+        None => {
+            defined = false;
+            0
+        }
+    });
+    defined
+}
+
+pub fn binary_bool(op: Op, x: &[u8], z: &[u8], y: &mut [u8]) {
+    match op {
+        Op::And | Op::Min => each!(y, |a in x, b in z| (a & b != 0) as u8),
+        Op::Or | Op::Max => each!(y, |a in x, b in z| (a | b != 0) as u8),
+        Op::Xor => each!(y, |a in x, b in z| a ^ b),
+        _ => panic!("{} of bool", op.name()),
+    }
+}
+
+/// Declares a comparison over a lane.
+macro_rules! comparison {
+    ($name:ident, $t:ty) => {
+        kernel! {
+            pub fn $name(op: Op, x: &'a [$t], z: &'a [$t], y: &'a mut [u8]) {
+                match op {
+                    Op::Eq => each!(y, |a in x, b in z| (a == b) as u8),
+                    Op::Ne => each!(y, |a in x, b in z| (a != b) as u8),
+                    Op::Lt => each!(y, |a in x, b in z| (a < b) as u8),
+                    Op::Le => each!(y, |a in x, b in z| (a <= b) as u8),
+                    Op::Gt => each!(y, |a in x, b in z| (a > b) as u8),
+                    _ => each!(y, |a in x, b in z| (a >= b) as u8),
+                }
+            }
+        }
+    };
+}
+
+comparison!(compare_f32, f32);
+comparison!(compare_f64, f64);
+comparison!(compare_i64, i64);
+comparison!(compare_u8, u8);
+
+struct Select<'a, T> {
+    condition: &'a [u8],
+    x: &'a [T],
+    z: &'a [T],
+    y: &'a mut [T],
+}
+
+impl<T: Copy> super::super::isa::Kernel for Select<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        for (((y, &c), &a), &b) in self.y.iter_mut().zip(self.condition).zip(self.x).zip(self.z) {
+            *y = if c != 0 { a } else { b };
+        }
+    }
+}
+
+pub fn select<T: Copy>(condition: &[u8], x: &[T], z: &[T], y: &mut [T]) {
+    super::super::isa::run(Select { condition, x, z, y });
+}
+
+kernel! {
+    pub fn power(exponent: u32, x: &'a [f32], y: &'a mut [f32]) {
+        match exponent {
+            2 => each!(y, |a in x| a * a),
+            _ => each!(y, |a in x| a * a * a),
+        }
+    }
+}
+
+kernel! {
+    /// Rounds to what a half type can hold.
+    pub fn round_f32(dtype: DType, x: &'a [f32], y: &'a mut [f32]) {
+        match dtype {
+            DType::BF16 => each!(y, |a in x| math::bf16_to_f32(math::f32_to_bf16(a))),
+            DType::F16 => each!(y, |a in x| math::f16_to_f32(math::f32_to_f16(a))),
+            _ => each!(y, |a in x| a),
+        }
+    }
+}
+
+/// Declares a conversion between lanes.
+macro_rules! conversion {
+    ($($name:ident: $from:ty => $to:ty, |$a:ident| $e:expr;)*) => {$(
+        kernel! {
+            pub fn $name(x: &'a [$from], y: &'a mut [$to]) {
+                each!(y, |$a in x| $e);
+            }
+        }
+    )*};
+}
+
+conversion! {
+    f32_to_f64: f32 => f64, |a| a as f64;
+    f64_to_f32: f64 => f32, |a| a as f32;
+    i64_to_f32: i64 => f32, |a| a as f32;
+    i64_to_f64: i64 => f64, |a| a as f64;
+    u8_to_f32: u8 => f32, |a| a as f32;
+    u8_to_f64: u8 => f64, |a| a as f64;
+    u8_to_i64: u8 => i64, |a| a as i64;
+    f32_to_u8: f32 => u8, |a| (a != 0.0) as u8;
+    f64_to_u8: f64 => u8, |a| (a != 0.0) as u8;
+    i64_to_u8: i64 => u8, |a| (a != 0) as u8;
+}
+
+/// Truncates, saturates at the limits of i64, then wraps to `dtype`.
+pub fn f32_to_i64(x: &[f32], y: &mut [i64], dtype: DType) {
+    each!(y, |a in x| wrap(a as i64, dtype));
+}
+
+/// As [`f32_to_i64`].
+pub fn f64_to_i64(x: &[f64], y: &mut [i64], dtype: DType) {
+    each!(y, |a in x| wrap(a as i64, dtype));
+}
+
+pub fn i64_to_i64(x: &[i64], y: &mut [i64], dtype: DType) {
+    each!(y, |a in x| wrap(a, dtype));
+}
+
+kernel! {
+    /// Random words for the Philox counters `first..`: word `j` of counter `first + i` goes to `words[4 * i + j]`, as
+    /// a number in [0, 1).
+    fn random_blocks(key: u64, first: u64, words: &'a mut [f32]) {
+        for (i, block) in words.chunks_exact_mut(4).enumerate() {
+            let random = crate::op::philox::philox(key, first.wrapping_add(i as u64));
+            for (to, word) in block.iter_mut().zip(random) {
+                *to = crate::op::philox::unit(word);
+            }
+        }
+    }
+}
+
+/// `y[i]` = element `first + i` of `random(seed, offset)`; `words` is room for `y.len() + 8` numbers.
+pub fn random_run(seed: u64, offset: u64, first: u64, words: &mut [f32], y: &mut [f32]) {
+    let skip = (first % 4) as usize;
+    let blocks = (skip + y.len()).div_ceil(4);
+    let words = &mut words[..4 * blocks];
+    random_blocks(seed, offset.wrapping_add(first / 4), words);
+    y.copy_from_slice(&words[skip..skip + y.len()]);
+}
+
+/// Element `index[i]` of `random(seed[i], offset[i])`.
+pub fn random(seed: &[i64], offset: &[i64], index: &[i64], y: &mut [f32]) {
+    let (Some(&s), Some(&o), Some(&first)) = (seed.first(), offset.first(), index.first()) else {
+        return;
+    };
+    let is_run = seed.iter().all(|&v| v == s)
+        && offset.iter().all(|&v| v == o)
+        && index.iter().enumerate().all(|(i, &v)| v == first + i as i64);
+    if is_run {
+        super::super::pool::with_scratch(y.len() + 8, |words| {
+            random_run(s as u64, o as u64, first as u64, words, y);
+        });
+        return;
+    }
+    for (((y, &s), &o), &i) in y.iter_mut().zip(seed).zip(offset).zip(index) {
+        *y = crate::op::philox::uniform(s as u64, o as u64, i as u64);
+    }
+}

@@ -1,0 +1,258 @@
+//! How elements lie in memory and in tiles. Tiles hold few types ("lanes"): half floats are computed as f32, integers
+//! as i64, bools as bytes 0 and 1; elements that are only moved are bytes of their size.
+
+use super::super::access::{Bound, Plain, Source};
+use super::super::isa::kernel;
+use super::super::math;
+use super::space::{Piece, Position, Space, Walk, pieces};
+use crate::dtype::DType;
+
+/// Element type of a tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Lane {
+    U8,
+    U16,
+    U32,
+    I64,
+    F32,
+    F64,
+}
+
+impl Lane {
+    /// The lane that computes on `dtype`; for types without arithmetic, the one that moves it.
+    pub fn of(dtype: DType) -> Lane {
+        match dtype {
+            DType::F16 | DType::BF16 | DType::F32 => Lane::F32,
+            DType::F64 => Lane::F64,
+            d if d.is_int() => Lane::I64,
+            d => Lane::moving(d),
+        }
+    }
+
+    /// The lane that moves the bytes of `dtype`. 16-byte types are moved as two elements of 8.
+    pub fn moving(dtype: DType) -> Lane {
+        match dtype.size() {
+            1 => Lane::U8,
+            2 => Lane::U16,
+            4 => Lane::U32,
+            _ => Lane::I64,
+        }
+    }
+
+    pub fn size(self) -> usize {
+        match self {
+            Lane::U8 => 1,
+            Lane::U16 => 2,
+            Lane::U32 | Lane::F32 => 4,
+            Lane::I64 | Lane::F64 => 8,
+        }
+    }
+
+    /// Whether an element of `dtype` in memory is an element of this lane as it stands.
+    pub fn is_native(self, dtype: DType) -> bool {
+        match self {
+            Lane::F32 => dtype == DType::F32,
+            Lane::F64 => dtype == DType::F64,
+            Lane::I64 => dtype.size() == 8 && dtype != DType::F64,
+            Lane::U8 => dtype.size() == 1 && !dtype.is_int(),
+            Lane::U16 | Lane::U32 => dtype.size() == self.size(),
+        }
+    }
+}
+
+/// `f16` in memory.
+#[derive(Clone, Copy, Default)]
+#[repr(transparent)]
+pub struct Half(pub u16);
+
+/// `bf16` in memory.
+#[derive(Clone, Copy, Default)]
+#[repr(transparent)]
+pub struct Brain(pub u16);
+
+impl Plain for Half {}
+impl Plain for Brain {}
+
+/// A memory type that can be an element of lane type `L`.
+pub trait Stored<L>: Plain {
+    fn load(self) -> L;
+    /// Integers wrap, floats round to nearest even.
+    fn store(value: L) -> Self;
+}
+
+macro_rules! stored {
+    ($($memory:ty, $lane:ty, |$m:ident| $load:expr, |$l:ident| $store:expr;)*) => {$(
+        impl Stored<$lane> for $memory {
+            #[inline(always)]
+            fn load(self) -> $lane { let $m = self; $load }
+            #[inline(always)]
+            fn store($l: $lane) -> Self { $store }
+        }
+    )*};
+}
+
+stored! {
+    f32, f32, |m| m, |l| l;
+    Half, f32, |m| math::f16_to_f32(m.0), |l| Half(math::f32_to_f16(l));
+    Brain, f32, |m| math::bf16_to_f32(m.0), |l| Brain(math::f32_to_bf16(l));
+    f64, f64, |m| m, |l| l;
+    u8, u8, |m| m, |l| l;
+    u16, u16, |m| m, |l| l;
+    u32, u32, |m| m, |l| l;
+    i64, i64, |m| m, |l| l;
+    u8, i64, |m| m as i64, |l| l as u8;
+    i8, i64, |m| m as i64, |l| l as i8;
+    i16, i64, |m| m as i64, |l| l as i16;
+    i32, i64, |m| m as i64, |l| l as i32;
+}
+
+struct LoadRun<'a, S, L> {
+    from: &'a [S],
+    to: &'a mut [L],
+}
+
+impl<S: Stored<L>, L> super::super::isa::Kernel for LoadRun<'_, S, L> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        for (to, from) in self.to.iter_mut().zip(self.from) {
+            *to = from.load();
+        }
+    }
+}
+
+struct StoreRun<'a, S, L> {
+    from: &'a [L],
+    to: &'a mut [S],
+}
+
+impl<S: Stored<L>, L: Copy> super::super::isa::Kernel for StoreRun<'_, S, L> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        for (to, from) in self.to.iter_mut().zip(self.from) {
+            *to = S::store(*from);
+        }
+    }
+}
+
+/// `to[i] = from[i]`, converted.
+pub fn load_run<S: Stored<L>, L>(from: &[S], to: &mut [L]) {
+    super::super::isa::run(LoadRun { from, to });
+}
+
+/// `to[i] = from[i]`, converted.
+pub fn store_run<S: Stored<L>, L: Copy>(from: &[L], to: &mut [S]) {
+    super::super::isa::run(StoreRun { from, to });
+}
+
+/// Reads the elements of a tile from an operand in memory.
+pub fn load<S: Stored<L>, L: Copy>(
+    from: &Bound,
+    space: &Space,
+    position: &Position,
+    walk: &Walk,
+    to: &mut [L],
+) {
+    pieces(space, position, walk, |p| {
+        load_piece::<S, L>(from, p, &mut to[p.at..p.at + p.rows * p.columns])
+    });
+}
+
+fn load_piece<S: Stored<L>, L: Copy>(from: &Bound, p: Piece, to: &mut [L]) {
+    let rows = || (0..p.rows).map(|r| p.from + r as i64 * p.row_stride);
+    match (p.column_stride, p.row_stride) {
+        (1, _) => {
+            for (start, row) in rows().zip(to.chunks_exact_mut(p.columns)) {
+                load_run::<S, L>(from.slice(start, p.columns), row);
+            }
+        }
+        (0, _) => {
+            for (start, row) in rows().zip(to.chunks_exact_mut(p.columns)) {
+                row.fill(from.slice::<S>(start, 1)[0].load());
+            }
+        }
+        (stride, 1) if stride > 0 && p.rows > 1 => {
+            for c in 0..p.columns {
+                let column = from.slice::<S>(p.from + c as i64 * stride, p.rows);
+                for (to, from) in to[c..].iter_mut().step_by(p.columns).zip(column) {
+                    *to = from.load();
+                }
+            }
+        }
+        (stride, _) if stride > 0 => {
+            let span = (p.columns - 1) * stride as usize + 1;
+            for (start, row) in rows().zip(to.chunks_exact_mut(p.columns)) {
+                let spaced = from.slice::<S>(start, span).iter().step_by(stride as usize);
+                for (to, from) in row.iter_mut().zip(spaced) {
+                    *to = from.load();
+                }
+            }
+        }
+        (stride, _) => {
+            for (start, row) in rows().zip(to.chunks_exact_mut(p.columns)) {
+                for (c, to) in row.iter_mut().enumerate() {
+                    *to = from.slice::<S>(start + c as i64 * stride, 1)[0].load();
+                }
+            }
+        }
+    }
+}
+
+kernel! {
+    fn ramp(from: i64, stride: i64, to: &'a mut [i64]) {
+        for (i, to) in to.iter_mut().enumerate() {
+            *to = from + i as i64 * stride;
+        }
+    }
+}
+
+/// [`load`] for an operand whose element `i` is the number `i`.
+pub fn load_index(space: &Space, position: &Position, walk: &Walk, to: &mut [i64]) {
+    pieces(space, position, walk, |p| {
+        for (r, row) in to[p.at..p.at + p.rows * p.columns].chunks_exact_mut(p.columns).enumerate()
+        {
+            ramp(p.from + r as i64 * p.row_stride, p.column_stride, row);
+        }
+    });
+}
+
+/// The value of a slot of the argument block, as both a float and an integer.
+fn slot_value(bits: u64, dtype: DType) -> (f64, i64) {
+    if dtype.is_float() {
+        let v = f64::from_bits(bits);
+        (v, v as i64)
+    } else {
+        (bits as i64 as f64, bits as i64)
+    }
+}
+
+/// The single element of an operand, as both a float and an integer.
+pub fn single(operand: &Bound) -> (f64, i64) {
+    let at = operand.layout.offset;
+    match (operand.source, operand.dtype) {
+        (Source::Slot(bits), dtype) => slot_value(bits, dtype),
+        (Source::Index, _) => (at as f64, at),
+        (_, DType::F32) => float(operand.slice::<f32>(at, 1)[0] as f64),
+        (_, DType::F16) => float(Stored::<f32>::load(operand.slice::<Half>(at, 1)[0]) as f64),
+        (_, DType::BF16) => float(Stored::<f32>::load(operand.slice::<Brain>(at, 1)[0]) as f64),
+        (_, DType::F64) => float(operand.slice::<f64>(at, 1)[0]),
+        (_, DType::I8) => int(operand.slice::<i8>(at, 1)[0] as i64),
+        (_, DType::I16) => int(operand.slice::<i16>(at, 1)[0] as i64),
+        (_, DType::I32) => int(operand.slice::<i32>(at, 1)[0] as i64),
+        (_, d) => match d.size() {
+            1 => int(operand.slice::<u8>(at, 1)[0] as i64),
+            2 => int(operand.slice::<u16>(at, 1)[0] as i64),
+            4 => int(operand.slice::<u32>(at, 1)[0] as i64),
+            _ => int(operand.slice::<i64>(at, 1)[0]),
+        },
+    }
+}
+
+fn float(v: f64) -> (f64, i64) {
+    (v, v as i64)
+}
+
+fn int(v: i64) -> (f64, i64) {
+    (v as f64, v)
+}

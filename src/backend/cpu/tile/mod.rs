@@ -1,0 +1,10 @@
+//! Tile programs: fused pointwise regions as vector operations over tiles that stay in the first-level cache.
+//!
+//! **Invariant:** what a tile computes depends on its position only; tiles of one run may be computed in any order
+//! and on any thread.
+
+pub mod code;
+pub mod compute;
+pub mod element;
+pub mod run;
+pub mod space;

@@ -1,0 +1,416 @@
+//! Executes compiled regions tile by tile.
+#![expect(unsafe_code, reason = "tasks on several threads write disjoint elements of one operand")]
+
+use super::super::access::{Bound, Plain, Source};
+use super::code::{Arg, Code, Fill, Inst, TILE};
+use super::compute;
+use super::element::{Brain, Half, Lane, Stored, load, load_index, single, store_run};
+use super::space::{Position, Space, Walk, pieces};
+use crate::dtype::DType;
+use crate::op::Op;
+use std::cell::RefCell;
+
+/// An operand of a region at run time: memory, and how it lies over the space.
+pub struct Stream<'a> {
+    pub bound: &'a Bound,
+    pub walk: &'a Walk,
+}
+
+/// Everything that is the same for all tiles of a run.
+pub struct Run<'a> {
+    pub code: &'a Code,
+    pub space: &'a Space,
+    pub reads: &'a [Stream<'a>],
+    /// Empty: nothing is stored.
+    pub writes: &'a [Stream<'a>],
+}
+
+/// The tiles of one thread. Kept from run to run.
+#[derive(Default)]
+pub struct Tiles {
+    u8s: Vec<Vec<u8>>,
+    u16s: Vec<Vec<u16>>,
+    u32s: Vec<Vec<u32>>,
+    i64s: Vec<Vec<i64>>,
+    f32s: Vec<Vec<f32>>,
+    f64s: Vec<Vec<f64>>,
+}
+
+thread_local! {
+    static FREE: RefCell<Vec<Tiles>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A lane's element type: where its tiles are, and how they meet memory of the dtypes that the lane stands for.
+pub trait LaneType: Plain {
+    fn tiles(tiles: &mut Tiles) -> &mut Vec<Vec<Self>>;
+    fn shared(tiles: &Tiles) -> &Vec<Vec<Self>>;
+    fn load_tile(from: &Stream, space: &Space, at: &Position, to: &mut [Self]);
+    fn store_tile(from: &[Self], space: &Space, at: &Position, to: &Stream);
+}
+
+macro_rules! lane_type {
+    ($($lane:ty: $tiles:ident, $($dtype:pat => $memory:ty),*;)*) => {$(
+        impl LaneType for $lane {
+            #[inline]
+            fn tiles(tiles: &mut Tiles) -> &mut Vec<Vec<$lane>> { &mut tiles.$tiles }
+            #[inline]
+            fn shared(tiles: &Tiles) -> &Vec<Vec<$lane>> { &tiles.$tiles }
+            fn load_tile(from: &Stream, space: &Space, at: &Position, to: &mut [$lane]) {
+                match from.bound.dtype {
+                    $($dtype => load::<$memory, $lane>(from.bound, space, at, from.walk, to),)*
+                    #[allow(unreachable_patterns, reason = "some lanes take every dtype of their size")]
+                    other => panic!("{other} loaded as {}", stringify!($lane)),
+                }
+            }
+            fn store_tile(from: &[$lane], space: &Space, at: &Position, to: &Stream) {
+                match to.bound.dtype {
+                    $($dtype => store_as::<$memory, $lane>(from, space, at, to),)*
+                    #[allow(unreachable_patterns, reason = "some lanes take every dtype of their size")]
+                    other => panic!("{other} stored as {}", stringify!($lane)),
+                }
+            }
+        }
+    )*};
+}
+
+lane_type! {
+    u8: u8s, _ => u8;
+    u16: u16s, _ => u16;
+    u32: u32s, _ => u32;
+    i64: i64s, DType::U8 => u8, DType::I8 => i8, DType::I16 => i16, DType::I32 => i32, _ => i64;
+    f32: f32s, DType::F32 => f32, DType::F16 => Half, DType::BF16 => Brain;
+    f64: f64s, DType::F64 => f64;
+}
+
+/// Lends this thread's tiles, with enough of them for `code`.
+pub fn with_tiles<R>(code: &Code, body: impl FnOnce(&mut Tiles) -> R) -> R {
+    let mut tiles = FREE.with_borrow_mut(Vec::pop).unwrap_or_default();
+    for (&lane, &n) in &code.tiles {
+        match lane {
+            Lane::U8 => grow(&mut tiles.u8s, n),
+            Lane::U16 => grow(&mut tiles.u16s, n),
+            Lane::U32 => grow(&mut tiles.u32s, n),
+            Lane::I64 => grow(&mut tiles.i64s, n),
+            Lane::F32 => grow(&mut tiles.f32s, n),
+            Lane::F64 => grow(&mut tiles.f64s, n),
+        }
+    }
+    let result = body(&mut tiles);
+    FREE.with_borrow_mut(|free| free.push(tiles));
+    result
+}
+
+fn grow<T: Plain>(tiles: &mut Vec<Vec<T>>, n: usize) {
+    while tiles.len() < n {
+        tiles.push(vec![T::default(); TILE]);
+    }
+}
+
+impl Run<'_> {
+    /// Fills the tiles that do not change. To be called before the first tile on these `tiles`.
+    pub fn fill(&self, tiles: &mut Tiles) {
+        for &(lane, to, fill) in &self.code.fills {
+            let (float, int) = match fill {
+                Fill::Float(v) => (v, v as i64),
+                Fill::Int(v) => (v as f64, v),
+                Fill::Read(read) => single(self.reads[read].bound),
+            };
+            match lane {
+                Lane::U8 => tiles.u8s[to].fill(int as u8),
+                Lane::U16 => tiles.u16s[to].fill(int as u16),
+                Lane::U32 => tiles.u32s[to].fill(int as u32),
+                Lane::I64 => tiles.i64s[to].fill(int),
+                Lane::F32 => tiles.f32s[to].fill(float as f32),
+                Lane::F64 => tiles.f64s[to].fill(float),
+            }
+        }
+    }
+
+    /// Computes (and stores) one tile. False when an integer was divided by zero; then results are arbitrary.
+    pub fn tile(&self, position: &Position, tiles: &mut Tiles) -> bool {
+        let mut defined = true;
+        for inst in &self.code.insts {
+            match inst {
+                Inst::Load { read, lane, to } => self.load(*read, *lane, *to, position, tiles),
+                Inst::Store { result, lane, arg } => {
+                    if let Some(write) = self.writes.get(*result) {
+                        self.store(write, *lane, *arg, position, tiles);
+                    }
+                }
+                Inst::Compute { op, lane, dtype, args, to } => {
+                    defined &= self.compute(*op, *lane, *dtype, args, *to, position, tiles);
+                }
+                Inst::Cast { from, dtype, arg, to } => {
+                    self.cast(*from, *dtype, *arg, *to, position, tiles)
+                }
+                Inst::Power { exponent, arg, to } => {
+                    self.into::<f32>(*to, position, tiles, |t, y| {
+                        compute::power(*exponent, self.arg(*arg, position, t), y)
+                    });
+                }
+            }
+        }
+        defined
+    }
+
+    /// An argument's elements: a tile, or memory as it stands.
+    #[inline]
+    pub fn arg<'t, T: LaneType>(
+        &'t self,
+        arg: Arg,
+        position: &Position,
+        tiles: &'t Tiles,
+    ) -> &'t [T] {
+        match arg {
+            Arg::Tile(n) => &T::shared(tiles)[n][..position.len],
+            Arg::Memory(read) => {
+                let stream = &self.reads[read];
+                stream.bound.slice(stream.walk.offset + position.start, position.len)
+            }
+        }
+    }
+
+    /// Lets `body` write tile `to` while it reads the others.
+    #[inline]
+    fn into<T: LaneType>(
+        &self,
+        to: usize,
+        position: &Position,
+        tiles: &mut Tiles,
+        body: impl FnOnce(&Tiles, &mut [T]),
+    ) {
+        let mut tile = std::mem::take(&mut T::tiles(tiles)[to]);
+        body(tiles, &mut tile[..position.len]);
+        T::tiles(tiles)[to] = tile;
+    }
+
+    fn load(&self, read: usize, lane: Lane, to: usize, at: &Position, tiles: &mut Tiles) {
+        let stream = &self.reads[read];
+        if stream.bound.source == Source::Index {
+            let to = &mut tiles.i64s[to][..at.len];
+            return load_index(self.space, at, stream.walk, to);
+        }
+        match lane {
+            Lane::U8 => {
+                self.into::<u8>(to, at, tiles, |_, y| u8::load_tile(stream, self.space, at, y))
+            }
+            Lane::U16 => {
+                self.into::<u16>(to, at, tiles, |_, y| u16::load_tile(stream, self.space, at, y))
+            }
+            Lane::U32 => {
+                self.into::<u32>(to, at, tiles, |_, y| u32::load_tile(stream, self.space, at, y))
+            }
+            Lane::I64 => {
+                self.into::<i64>(to, at, tiles, |_, y| i64::load_tile(stream, self.space, at, y))
+            }
+            Lane::F32 => {
+                self.into::<f32>(to, at, tiles, |_, y| f32::load_tile(stream, self.space, at, y))
+            }
+            Lane::F64 => {
+                self.into::<f64>(to, at, tiles, |_, y| f64::load_tile(stream, self.space, at, y))
+            }
+        }
+    }
+
+    fn store(&self, write: &Stream, lane: Lane, arg: Arg, at: &Position, tiles: &Tiles) {
+        match lane {
+            Lane::U8 => u8::store_tile(self.arg(arg, at, tiles), self.space, at, write),
+            Lane::U16 => u16::store_tile(self.arg(arg, at, tiles), self.space, at, write),
+            Lane::U32 => u32::store_tile(self.arg(arg, at, tiles), self.space, at, write),
+            Lane::I64 => i64::store_tile(self.arg(arg, at, tiles), self.space, at, write),
+            Lane::F32 => f32::store_tile(self.arg(arg, at, tiles), self.space, at, write),
+            Lane::F64 => f64::store_tile(self.arg(arg, at, tiles), self.space, at, write),
+        }
+    }
+
+    /// False when an integer was divided by zero.
+    #[allow(clippy::too_many_arguments, reason = "the fields of an instruction")]
+    fn compute(
+        &self,
+        op: Op,
+        lane: Lane,
+        dtype: DType,
+        args: &[Arg],
+        to: usize,
+        at: &Position,
+        tiles: &mut Tiles,
+    ) -> bool {
+        if dtype == DType::Bool && is_comparison(op) {
+            self.into::<u8>(to, at, tiles, |t, y| self.compare(op, lane, args, at, t, y));
+            return true;
+        }
+        let mut defined = true;
+        match (op, args) {
+            (Op::Select, &[c, a, b]) => self.select(lane, c, a, b, to, at, tiles),
+            (Op::Random, &[s, o, i]) => self.into::<f32>(to, at, tiles, |t, y| {
+                compute::random(self.arg(s, at, t), self.arg(o, at, t), self.arg(i, at, t), y);
+            }),
+            (_, &[a]) => {
+                match lane {
+                    Lane::F32 => self
+                        .into(to, at, tiles, |t, y| compute::unary_f32(op, self.arg(a, at, t), y)),
+                    Lane::F64 => self
+                        .into(to, at, tiles, |t, y| compute::unary_f64(op, self.arg(a, at, t), y)),
+                    Lane::I64 => self.into(to, at, tiles, |t, y| {
+                        compute::unary_i64(op, self.arg(a, at, t), y, dtype)
+                    }),
+                    _ => self
+                        .into(to, at, tiles, |t, y| compute::unary_bool(op, self.arg(a, at, t), y)),
+                }
+            }
+            (_, &[a, b]) => match lane {
+                Lane::F32 => self.into(to, at, tiles, |t, y| {
+                    compute::binary_f32(op, self.arg(a, at, t), self.arg(b, at, t), y);
+                }),
+                Lane::F64 => self.into(to, at, tiles, |t, y| {
+                    compute::binary_f64(op, self.arg(a, at, t), self.arg(b, at, t), y);
+                }),
+                Lane::I64 => self.into(to, at, tiles, |t, y| {
+                    defined =
+                        compute::binary_i64(op, self.arg(a, at, t), self.arg(b, at, t), y, dtype);
+                }),
+                _ => self.into(to, at, tiles, |t, y| {
+                    compute::binary_bool(op, self.arg(a, at, t), self.arg(b, at, t), y);
+                }),
+            },
+            _ => panic!("{} with {} operands", op.name(), args.len()),
+        }
+        defined
+    }
+
+    fn compare(&self, op: Op, lane: Lane, args: &[Arg], at: &Position, t: &Tiles, y: &mut [u8]) {
+        let (a, b) = (args[0], args[1]);
+        match lane {
+            Lane::F32 => compute::compare_f32(op, self.arg(a, at, t), self.arg(b, at, t), y),
+            Lane::F64 => compute::compare_f64(op, self.arg(a, at, t), self.arg(b, at, t), y),
+            Lane::I64 => compute::compare_i64(op, self.arg(a, at, t), self.arg(b, at, t), y),
+            _ => compute::compare_u8(op, self.arg(a, at, t), self.arg(b, at, t), y),
+        }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the fields of an instruction")]
+    fn select(
+        &self,
+        lane: Lane,
+        c: Arg,
+        a: Arg,
+        b: Arg,
+        to: usize,
+        at: &Position,
+        tiles: &mut Tiles,
+    ) {
+        match lane {
+            Lane::U8 => self.select_as::<u8>(c, a, b, to, at, tiles),
+            Lane::U16 => self.select_as::<u16>(c, a, b, to, at, tiles),
+            Lane::U32 => self.select_as::<u32>(c, a, b, to, at, tiles),
+            Lane::I64 => self.select_as::<i64>(c, a, b, to, at, tiles),
+            Lane::F32 => self.select_as::<f32>(c, a, b, to, at, tiles),
+            Lane::F64 => self.select_as::<f64>(c, a, b, to, at, tiles),
+        }
+    }
+
+    fn select_as<T: LaneType>(
+        &self,
+        c: Arg,
+        a: Arg,
+        b: Arg,
+        to: usize,
+        at: &Position,
+        tiles: &mut Tiles,
+    ) {
+        self.into::<T>(to, at, tiles, |t, y| {
+            compute::select(self.arg(c, at, t), self.arg(a, at, t), self.arg(b, at, t), y);
+        });
+    }
+
+    fn cast(
+        &self,
+        from: Lane,
+        dtype: DType,
+        arg: Arg,
+        to: usize,
+        at: &Position,
+        tiles: &mut Tiles,
+    ) {
+        let half = matches!(dtype, DType::F16 | DType::BF16);
+        match (from, Lane::of(dtype)) {
+            (Lane::F32, Lane::F32) => {
+                self.into(to, at, tiles, |t, y| compute::round_f32(dtype, self.arg(arg, at, t), y))
+            }
+            (Lane::F32, Lane::F64) => {
+                self.into(to, at, tiles, |t, y| compute::f32_to_f64(self.arg(arg, at, t), y))
+            }
+            (Lane::F32, Lane::I64) => {
+                self.into(to, at, tiles, |t, y| compute::f32_to_i64(self.arg(arg, at, t), y, dtype))
+            }
+            (Lane::F32, _) => {
+                self.into(to, at, tiles, |t, y| compute::f32_to_u8(self.arg(arg, at, t), y))
+            }
+            (Lane::F64, Lane::F32) => {
+                self.into(to, at, tiles, |t, y| compute::f64_to_f32(self.arg(arg, at, t), y))
+            }
+            (Lane::F64, Lane::F64) => self.copy::<f64>(arg, to, at, tiles),
+            (Lane::F64, Lane::I64) => {
+                self.into(to, at, tiles, |t, y| compute::f64_to_i64(self.arg(arg, at, t), y, dtype))
+            }
+            (Lane::F64, _) => {
+                self.into(to, at, tiles, |t, y| compute::f64_to_u8(self.arg(arg, at, t), y))
+            }
+            (Lane::I64, Lane::F32) => {
+                self.into(to, at, tiles, |t, y| compute::i64_to_f32(self.arg(arg, at, t), y))
+            }
+            (Lane::I64, Lane::F64) => {
+                self.into(to, at, tiles, |t, y| compute::i64_to_f64(self.arg(arg, at, t), y))
+            }
+            (Lane::I64, Lane::I64) => {
+                self.into(to, at, tiles, |t, y| compute::i64_to_i64(self.arg(arg, at, t), y, dtype))
+            }
+            (Lane::I64, _) => {
+                self.into(to, at, tiles, |t, y| compute::i64_to_u8(self.arg(arg, at, t), y))
+            }
+            (_, Lane::F32) => {
+                self.into(to, at, tiles, |t, y| compute::u8_to_f32(self.arg(arg, at, t), y))
+            }
+            (_, Lane::F64) => {
+                self.into(to, at, tiles, |t, y| compute::u8_to_f64(self.arg(arg, at, t), y))
+            }
+            (_, Lane::I64) => {
+                self.into(to, at, tiles, |t, y| compute::u8_to_i64(self.arg(arg, at, t), y))
+            }
+            _ => self.copy::<u8>(arg, to, at, tiles),
+        }
+        if half && from != Lane::F32 {
+            let mut tile = std::mem::take(&mut tiles.f32s[to]);
+            let exact = tile.clone();
+            compute::round_f32(dtype, &exact, &mut tile);
+            tiles.f32s[to] = tile;
+        }
+    }
+
+    fn copy<T: LaneType>(&self, arg: Arg, to: usize, at: &Position, tiles: &mut Tiles) {
+        self.into::<T>(to, at, tiles, |t, y| y.copy_from_slice(self.arg(arg, at, t)));
+    }
+}
+
+fn store_as<S: Stored<L>, L: LaneType>(from: &[L], space: &Space, at: &Position, write: &Stream) {
+    pieces(space, at, write.walk, |p| {
+        for (r, row) in from[p.at..p.at + p.rows * p.columns].chunks_exact(p.columns).enumerate() {
+            let start = p.from + r as i64 * p.row_stride;
+            if p.column_stride == 1 {
+                // SAFETY: positions of a space do not overlap, a write names no element twice, and its memory is not
+                // that of a direct read: these elements are this tile's alone.
+                store_run::<S, L>(row, unsafe { write.bound.slice_mut(start, p.columns) });
+                continue;
+            }
+            for (c, &value) in row.iter().enumerate() {
+                // SAFETY: as above.
+                let to = unsafe { write.bound.slice_mut(start + c as i64 * p.column_stride, 1) };
+                to[0] = S::store(value);
+            }
+        }
+    });
+}
+
+fn is_comparison(op: Op) -> bool {
+    matches!(op, Op::Eq | Op::Ne | Op::Lt | Op::Le | Op::Gt | Op::Ge)
+}

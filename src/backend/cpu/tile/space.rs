@@ -1,0 +1,308 @@
+//! The iteration space of a fused kernel: dimensions put in the order that suits memory, merged where every operand
+//! allows it, and cut into tiles.
+
+use crate::plan::Place;
+use crate::shape::{Dims, Layout};
+use smallvec::SmallVec;
+
+/// How the space is cut. Tiles are numbered; the last of a row of tiles may be smaller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// Runs of so many elements in row-major order.
+    Runs(usize),
+    /// Boxes over the last two dimensions: for operands that are transposed against each other.
+    Boxes { rows: usize, columns: usize },
+}
+
+/// How one operand lies over the space.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Walk {
+    pub strides: Dims,
+    pub offset: i64,
+    /// Linear position `i` is flat element `offset + i`.
+    pub contiguous: bool,
+    /// Every position is the same element.
+    pub constant: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// At least one dimension.
+    pub sizes: Dims,
+    pub cut: Cut,
+}
+
+/// One tile's place.
+#[derive(Clone, Debug)]
+pub struct Position {
+    coordinates: Dims,
+    /// Linear index of the first element; meaningful for runs.
+    pub start: i64,
+    pub len: usize,
+    /// 1 for runs.
+    rows: usize,
+}
+
+/// Dimensions of `layouts` in the given order, merged wherever all of them are evenly spaced; never across a
+/// boundary in `fences` (positions in `order` that must stay the start of a dimension).
+pub fn collapse(
+    layouts: &[&Layout],
+    order: &[usize],
+    fences: &[usize],
+) -> (Dims, Vec<Dims>, SmallVec<[usize; 2]>) {
+    let mut sizes = Dims::new();
+    let mut strides: Vec<Dims> = vec![Dims::new(); layouts.len()];
+    // For each fence, how many merged dimensions come before it.
+    let mut before = SmallVec::new();
+    let mut joinable = false;
+    for (position, &d) in order.iter().enumerate() {
+        for _ in fences.iter().filter(|&&f| f == position) {
+            before.push(sizes.len());
+            joinable = false;
+        }
+        let size = layouts[0].sizes[d];
+        if size == 1 {
+            continue;
+        }
+        let merges = joinable
+            && layouts.iter().zip(&strides).all(|(l, s)| s.last() == Some(&(l.strides[d] * size)));
+        for (l, s) in layouts.iter().zip(&mut strides) {
+            if merges {
+                s.pop();
+            }
+            s.push(l.strides[d]);
+        }
+        match (merges, sizes.last_mut()) {
+            (true, Some(last)) => *last *= size,
+            _ => sizes.push(size),
+        }
+        joinable = true;
+    }
+    fences.iter().filter(|&&f| f >= order.len()).for_each(|_| before.push(sizes.len()));
+    (sizes, strides, before)
+}
+
+/// Dimensions with the widest stride of `layout` first; those it does not move along (stride 0) keep their place
+/// relative to their neighbours as far as that is possible.
+pub fn memory_order(layout: &Layout) -> SmallVec<[usize; 6]> {
+    let mut order: SmallVec<[usize; 6]> = (0..layout.rank()).collect();
+    if layout.strides.iter().zip(&layout.sizes).all(|(&s, &n)| s != 0 || n == 1) {
+        order.sort_by_key(|&d| std::cmp::Reverse(layout.strides[d]));
+    }
+    order
+}
+
+impl Walk {
+    pub fn new(sizes: &[i64], strides: Dims, layout: &Layout) -> Walk {
+        let merged = Layout { sizes: sizes.into(), strides, offset: 0 };
+        Walk {
+            contiguous: merged.is_contiguous(),
+            constant: merged.strides.iter().all(|&s| s == 0),
+            strides: merged.strides,
+            offset: layout.offset,
+        }
+    }
+}
+
+impl Space {
+    pub fn numel(&self) -> usize {
+        self.sizes.iter().product::<i64>() as usize
+    }
+
+    pub fn tiles(&self) -> usize {
+        match self.cut {
+            Cut::Runs(len) => self.numel().div_ceil(len),
+            Cut::Boxes { rows, columns } => {
+                let (outer, r, c) = self.box_grid(rows, columns);
+                outer * r * c
+            }
+        }
+    }
+
+    /// Number of outer points, of box rows and of box columns.
+    fn box_grid(&self, rows: usize, columns: usize) -> (usize, usize, usize) {
+        let rank = self.sizes.len();
+        let outer: i64 = self.sizes[..rank - 2].iter().product();
+        let count = |d: usize, by: usize| (self.sizes[d] as usize).div_ceil(by);
+        (outer as usize, count(rank - 2, rows), count(rank - 1, columns))
+    }
+
+    pub fn tile(&self, index: usize) -> Position {
+        match self.cut {
+            Cut::Runs(len) => {
+                let start = index * len;
+                self.run(start as i64, len.min(self.numel() - start))
+            }
+            Cut::Boxes { rows, columns } => {
+                let (_, r, c) = self.box_grid(rows, columns);
+                let rank = self.sizes.len();
+                let (row, column) = ((index / c) % r * rows, index % c * columns);
+                let mut coordinates = unravel((index / (r * c)) as i64, &self.sizes[..rank - 2]);
+                coordinates.extend([row as i64, column as i64]);
+                let rows = rows.min(self.sizes[rank - 2] as usize - row);
+                let columns = columns.min(self.sizes[rank - 1] as usize - column);
+                Position { coordinates, start: 0, len: rows * columns, rows }
+            }
+        }
+    }
+
+    /// The run of `len` elements from linear index `start`.
+    pub fn run(&self, start: i64, len: usize) -> Position {
+        Position { coordinates: unravel(start, &self.sizes), start, len, rows: 1 }
+    }
+}
+
+fn unravel(mut index: i64, sizes: &[i64]) -> Dims {
+    let mut coordinates = Dims::from_elem(0, sizes.len());
+    for d in (0..sizes.len()).rev() {
+        coordinates[d] = index % sizes[d];
+        index /= sizes[d];
+    }
+    coordinates
+}
+
+/// A part of a tile within which an operand moves evenly: `rows` times `columns` elements from flat index `from`.
+#[derive(Clone, Copy, Debug)]
+pub struct Piece {
+    /// Position in the tile of the first element; the rest follow in row-major order.
+    pub at: usize,
+    pub from: i64,
+    pub rows: usize,
+    pub columns: usize,
+    pub row_stride: i64,
+    pub column_stride: i64,
+}
+
+/// Calls `visit` for the pieces of a tile, in order.
+#[inline]
+pub fn pieces(space: &Space, position: &Position, walk: &Walk, mut visit: impl FnMut(Piece)) {
+    let base: i64 = walk.offset
+        + position.coordinates.iter().zip(&walk.strides).map(|(c, s)| c * s).sum::<i64>();
+    let rank = space.sizes.len();
+    let column_stride = walk.strides[rank - 1];
+    if let Cut::Boxes { .. } = space.cut {
+        let rows = position.rows;
+        let columns = position.len / rows;
+        visit(Piece {
+            at: 0,
+            from: base,
+            rows,
+            columns,
+            row_stride: walk.strides[rank - 2],
+            column_stride,
+        });
+        return;
+    }
+    let one =
+        |at, from, columns| Piece { at, from, rows: 1, columns, row_stride: 0, column_stride };
+    if walk.contiguous || rank == 1 {
+        return visit(one(0, base, position.len));
+    }
+    let mut coordinates = position.coordinates.clone();
+    let (mut at, mut from) = (0, base);
+    loop {
+        let run = ((space.sizes[rank - 1] - coordinates[rank - 1]) as usize).min(position.len - at);
+        visit(one(at, from, run));
+        at += run;
+        if at == position.len {
+            return;
+        }
+        // To the start of the next innermost row.
+        from -= coordinates[rank - 1] * column_stride;
+        coordinates[rank - 1] = 0;
+        for d in (0..rank - 1).rev() {
+            coordinates[d] += 1;
+            from += walk.strides[d];
+            if coordinates[d] < space.sizes[d] {
+                break;
+            }
+            from -= coordinates[d] * walk.strides[d];
+            coordinates[d] = 0;
+        }
+    }
+}
+
+/// Whether two places share memory in a plan where output `k` takes over the memory of input `donors[k]`.
+pub fn may_overlap(
+    a: (&Place, usize, &Layout),
+    b: (&Place, usize, &Layout),
+    donors: &[Option<u32>],
+) -> bool {
+    let donor = |o: u32| donors.get(o as usize).copied().flatten();
+    match (a.0, b.0) {
+        (Place::Arena(x), Place::Arena(y)) => {
+            let end = |start: u64, size: usize, l: &Layout| start + l.end() as u64 * size as u64;
+            *x < end(*y, b.1, b.2) && *y < end(*x, a.1, a.2)
+        }
+        (Place::Output(x), Place::Output(y)) => x == y,
+        (Place::Output(o), Place::Input(i)) | (Place::Input(i), Place::Output(o)) => {
+            donor(*o) == Some(*i)
+        }
+        (Place::Input(x), Place::Input(y)) => x == y,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Flat indices that the tiles visit, by walk, in order of the tiles.
+    fn visited(space: &Space, walk: &Walk) -> Vec<i64> {
+        let mut all = Vec::new();
+        for t in 0..space.tiles() {
+            let position = space.tile(t);
+            let mut tile = vec![-1; position.len];
+            pieces(space, &position, walk, |p| {
+                for r in 0..p.rows {
+                    for c in 0..p.columns {
+                        tile[p.at + r * p.columns + c] =
+                            p.from + r as i64 * p.row_stride + c as i64 * p.column_stride;
+                    }
+                }
+            });
+            all.extend(tile);
+        }
+        all
+    }
+
+    #[test]
+    fn runs_visit_every_element_in_order() {
+        let dense = Layout::contiguous(&[3, 5, 7]);
+        let layouts = [
+            dense.clone(),
+            dense.slice(&[0, 1, 2], &[3, 2, 3], &[1, 2, 1]),
+            dense.transpose(&[2, 0, 1]),
+        ];
+        for layout in layouts {
+            let order: Vec<usize> = (0..3).collect();
+            let (sizes, strides, _) = collapse(&[&layout], &order, &[]);
+            for len in [1, 4, 100] {
+                let space = Space { sizes: sizes.clone(), cut: Cut::Runs(len) };
+                let walk = Walk::new(&sizes, strides[0].clone(), &layout);
+                assert_eq!(visited(&space, &walk), layout.indices().collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn boxes_visit_every_element_once() {
+        let layout = Layout::contiguous(&[2, 9, 5]).transpose(&[0, 2, 1]);
+        let (sizes, strides, _) =
+            collapse(&[&layout, &Layout::contiguous(&[2, 5, 9])], &[0, 1, 2], &[]);
+        let space = Space { sizes: sizes.clone(), cut: Cut::Boxes { rows: 2, columns: 4 } };
+        let mut seen = visited(&space, &Walk::new(&sizes, strides[0].clone(), &layout));
+        seen.sort_unstable();
+        assert_eq!(seen, (0..90).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn dimensions_merge_only_where_all_operands_allow_it() {
+        let dense = Layout::contiguous(&[4, 1, 6]);
+        let row = Layout::contiguous(&[6]).broadcast(&[4, 1, 6]);
+        assert_eq!(collapse(&[&dense], &[0, 1, 2], &[]).0.as_slice(), [24]);
+        assert_eq!(collapse(&[&dense, &row], &[0, 1, 2], &[]).0.as_slice(), [4, 6]);
+        let (sizes, _, before) = collapse(&[&dense], &[0, 1, 2], &[1]);
+        assert_eq!((sizes.as_slice(), before.as_slice()), ([4, 6].as_slice(), [1].as_slice()));
+    }
+}

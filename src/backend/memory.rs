@@ -1,0 +1,282 @@
+//! Host memory that comes back: blocks are kept by size class, so that a training step that allocates what the
+//! step before it freed asks the operating system for nothing (a first touch of a page costs more than the work
+//! on it).
+//!
+//! **Invariant:** a block belongs either to one [`Memory`] or to the pool's free lists, never to both; the pool
+//! keeps at most as many free bytes as were ever live at once.
+#![expect(unsafe_code, reason = "raw allocation, and handing blocks between threads")]
+
+use crate::error::{Code, Error, Result};
+use parking_lot::Mutex;
+use std::alloc::Layout;
+use std::collections::BTreeMap;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const MIN_ALIGN: usize = 64;
+/// Size and alignment from which blocks are worth large pages.
+const HUGE_PAGE: usize = 2 << 20;
+
+/// One block of host memory, contents undefined. Goes back to its pool when dropped.
+pub struct Memory {
+    block: Block,
+    len: usize,
+    pool: Arc<Pool>,
+}
+
+#[derive(Clone, Copy)]
+struct Block {
+    start: NonNull<u8>,
+    class: usize,
+}
+
+// SAFETY: a block is plain memory without thread affinity, and whoever has it is its only owner.
+unsafe impl Send for Block {}
+// SAFETY: a shared block gives out an address and nothing else.
+unsafe impl Sync for Block {}
+
+/// Bytes held by a pool. `live` and `pooled` count size classes, not requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    pub live_bytes: u64,
+    pub peak_bytes: u64,
+    pub pool_bytes: u64,
+    /// Blocks that had to come from the operating system.
+    pub fresh_blocks: u64,
+}
+
+#[derive(Default)]
+pub struct Pool {
+    /// Free blocks by size class, the last freed one on top, each with the time it was freed.
+    free: Mutex<BTreeMap<usize, Vec<(Block, u64)>>>,
+    clock: AtomicU64,
+    live: AtomicU64,
+    peak: AtomicU64,
+    pooled: AtomicU64,
+    fresh: AtomicU64,
+}
+
+impl Pool {
+    pub fn new() -> Arc<Pool> {
+        Arc::default()
+    }
+
+    /// Memory for `nbytes`, aligned to 64 bytes, or to 2 MiB when it is that large. Error: `OutOfMemory`.
+    pub fn allocate(self: &Arc<Pool>, nbytes: usize) -> Result<Memory> {
+        let class = size_class(nbytes).ok_or_else(|| out_of_memory(nbytes))?;
+        let block = match self.take(class) {
+            Some(block) => block,
+            None => {
+                let block = Block::new(class).or_else(|| {
+                    self.trim(0);
+                    Block::new(class)
+                });
+                self.fresh.fetch_add(1, Ordering::Relaxed);
+                block.ok_or_else(|| out_of_memory(nbytes))?
+            }
+        };
+        let live = self.live.fetch_add(class as u64, Ordering::Relaxed) + class as u64;
+        self.peak.fetch_max(live, Ordering::Relaxed);
+        Ok(Memory { block, len: nbytes, pool: self.clone() })
+    }
+
+    pub fn stats(&self) -> Stats {
+        Stats {
+            live_bytes: self.live.load(Ordering::Relaxed),
+            peak_bytes: self.peak.load(Ordering::Relaxed),
+            pool_bytes: self.pooled.load(Ordering::Relaxed),
+            fresh_blocks: self.fresh.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Starts measuring the peak again from what is live now.
+    pub fn reset_peak(&self) {
+        self.peak.store(self.live.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// Gives free blocks back to the operating system, those unused for longest first, until at most `keep` bytes
+    /// are left.
+    pub fn trim(&self, keep: u64) {
+        let mut free = self.free.lock();
+        while self.pooled.load(Ordering::Relaxed) > keep {
+            // The bottom of each stack is the oldest of its class.
+            let oldest = free.iter().min_by_key(|(_, blocks)| blocks[0].1).map(|(&class, _)| class);
+            let Some(class) = oldest else { return };
+            let blocks = free.get_mut(&class).expect("the class was just found");
+            blocks.remove(0).0.release();
+            if blocks.is_empty() {
+                free.remove(&class);
+            }
+            self.pooled.fetch_sub(class as u64, Ordering::Relaxed);
+        }
+    }
+
+    fn take(&self, class: usize) -> Option<Block> {
+        let mut free = self.free.lock();
+        let blocks = free.get_mut(&class)?;
+        let (block, _) = blocks.pop()?;
+        if blocks.is_empty() {
+            free.remove(&class);
+        }
+        self.pooled.fetch_sub(class as u64, Ordering::Relaxed);
+        Some(block)
+    }
+
+    fn put(&self, block: Block) {
+        self.live.fetch_sub(block.class as u64, Ordering::Relaxed);
+        let now = self.clock.fetch_add(1, Ordering::Relaxed);
+        let pooled = {
+            let mut free = self.free.lock();
+            free.entry(block.class).or_default().push((block, now));
+            self.pooled.fetch_add(block.class as u64, Ordering::Relaxed) + block.class as u64
+        };
+        let peak = self.peak.load(Ordering::Relaxed);
+        if pooled > peak {
+            self.trim(peak);
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.trim(0);
+    }
+}
+
+impl Memory {
+    /// Address of the first byte.
+    pub fn addr(&self) -> usize {
+        self.block.start.as_ptr().expose_provenance()
+    }
+
+    /// Bytes asked for.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.pool.put(self.block);
+    }
+}
+
+impl Block {
+    fn layout(class: usize) -> Option<Layout> {
+        let align = if class >= HUGE_PAGE { HUGE_PAGE } else { MIN_ALIGN };
+        Layout::from_size_align(class, align).ok()
+    }
+
+    fn new(class: usize) -> Option<Block> {
+        let layout = Block::layout(class)?;
+        // SAFETY: the layout's size is not 0: a class is at least MIN_ALIGN.
+        let start = NonNull::new(unsafe { std::alloc::alloc(layout) })?;
+        advise_huge_pages(start, class);
+        Some(Block { start, class })
+    }
+
+    fn release(self) {
+        let layout =
+            Block::layout(self.class).expect("the class had a layout when it was allocated");
+        // SAFETY: `start` came from `alloc` with this layout, and the free list gave up its only copy.
+        unsafe { std::alloc::dealloc(self.start.as_ptr(), layout) }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn advise_huge_pages(start: NonNull<u8>, class: usize) {
+    if class >= HUGE_PAGE {
+        // SAFETY: the whole range is ours and the advice changes no contents. It is only advice: failure is fine.
+        unsafe { libc::madvise(start.as_ptr().cast(), class, libc::MADV_HUGEPAGE) };
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn advise_huge_pages(_: NonNull<u8>, _: usize) {}
+
+/// Sizes round up to eight steps a doubling: at most an eighth is wasted.
+fn size_class(nbytes: usize) -> Option<usize> {
+    let n = nbytes.max(MIN_ALIGN);
+    let step = (1usize << n.ilog2()) / 8;
+    let step = step.max(MIN_ALIGN);
+    n.checked_next_multiple_of(step).filter(|&class| class <= isize::MAX as usize)
+}
+
+fn out_of_memory(nbytes: usize) -> Error {
+    Error::new(Code::OutOfMemory, format!("cannot allocate {nbytes} bytes of host memory"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_aligned_and_classes_waste_little() {
+        let pool = Pool::new();
+        for nbytes in
+            [0, 1, 63, 64, 65, 1000, 4097, 100_000, HUGE_PAGE - 1, HUGE_PAGE, HUGE_PAGE + 1]
+        {
+            let m = pool.allocate(nbytes).unwrap();
+            let align = if nbytes >= HUGE_PAGE { HUGE_PAGE } else { MIN_ALIGN };
+            assert_eq!(m.addr() % align, 0, "{nbytes}");
+            assert_eq!(m.len(), nbytes);
+            let class = size_class(nbytes).unwrap();
+            assert!(
+                class >= nbytes && class <= nbytes + nbytes / 8 + MIN_ALIGN,
+                "{nbytes} → {class}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_steady_step_asks_the_system_for_nothing() {
+        let pool = Pool::new();
+        let step = || {
+            let sizes = [10, 5000, 3 << 20, 5000];
+            sizes.map(|n| pool.allocate(n).unwrap())
+        };
+        drop(step());
+        let first = pool.stats();
+        assert_eq!((first.live_bytes, first.pool_bytes), (0, first.peak_bytes));
+        for _ in 0..3 {
+            drop(step());
+        }
+        assert_eq!(pool.stats(), first);
+        pool.trim(0);
+        assert_eq!(pool.stats().pool_bytes, 0);
+    }
+
+    #[test]
+    fn the_pool_keeps_no_more_than_was_live() {
+        let pool = Pool::new();
+        for i in 1..20 {
+            drop(pool.allocate(i << 16).unwrap());
+            let s = pool.stats();
+            assert!(s.pool_bytes <= s.peak_bytes, "{s:?}");
+        }
+        pool.reset_peak();
+        assert_eq!(pool.stats().peak_bytes, 0);
+    }
+
+    #[test]
+    fn absurd_sizes_are_errors() {
+        let pool = Pool::new();
+        for nbytes in [usize::MAX, usize::MAX / 2, isize::MAX as usize, 1 << 62] {
+            assert_eq!(pool.allocate(nbytes).err().map(|e| e.code), Some(Code::OutOfMemory));
+        }
+        assert_eq!(pool.stats().live_bytes, 0);
+    }
+
+    #[test]
+    fn memory_crosses_threads() {
+        let pool = Pool::new();
+        let m = pool.allocate(100).unwrap();
+        std::thread::spawn(move || drop(m)).join().unwrap();
+        assert_eq!(pool.stats().live_bytes, 0);
+    }
+}

@@ -1,0 +1,74 @@
+//! What runs plans. A backend is the trait below, and as little else as possible.
+//!
+//! **Invariant:** touches device memory and its own code; does not rewrite graphs and does not read the environment.
+
+mod bytes;
+pub mod cpu;
+pub mod host_memory;
+pub mod memory;
+pub mod null;
+#[cfg(test)]
+mod plan_tests;
+pub mod reference;
+#[cfg(test)]
+mod reference_tests;
+pub mod run;
+
+use crate::error::{Error, Result};
+use crate::op::Op;
+use crate::plan::{Plan, Target};
+use memory::{Memory, Pool};
+use std::sync::Arc;
+
+pub trait Backend: Target + Send + Sync {
+    fn name(&self) -> &'static str;
+
+    /// Everything about this backend that a compiled program depends on; part of the cache key.
+    fn fingerprint(&self) -> String;
+
+    /// Whether it computes a composite whole; the others are decomposed before planning.
+    fn keeps(&self, op: Op) -> bool;
+
+    /// Where its memory comes from.
+    fn pool(&self) -> &Arc<Pool>;
+
+    /// Memory for `nbytes`, contents undefined, aligned to at least 64 bytes. Error: `OutOfMemory`.
+    fn allocate(&self, nbytes: usize) -> Result<Memory> {
+        self.pool().allocate(nbytes)
+    }
+
+    fn compile(&self, plan: Arc<Plan>) -> Result<Box<dyn Executable>>;
+}
+
+/// A compiled plan.
+pub trait Executable: Send + Sync {
+    fn run(&self, call: &Call) -> Outcome;
+}
+
+/// Addresses for one run. The caller keeps the memory alive and exclusive until `run` returns.
+pub struct Call<'a> {
+    pub inputs: &'a [usize],
+    /// Inputs that have no value because an earlier program failed to make it: as if a step had failed to write them.
+    pub poisoned: &'a [(u32, Error)],
+    /// 0 where there was no memory: steps that need it fail.
+    pub outputs: &'a [usize],
+    /// Likewise.
+    pub arena: usize,
+    /// The argument block: 8 bytes a slot.
+    pub scalars: &'a [u64],
+}
+
+/// How a run ended. A failed step leaves its results unwritten; what depends on them is skipped, the rest runs.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Every output that could not be computed.
+    pub failed: Vec<Failure>,
+}
+
+#[derive(Debug)]
+pub struct Failure {
+    pub output: u32,
+    /// The step of the plan that is to blame; `None` when it is a poisoned input.
+    pub step: Option<u32>,
+    pub error: Error,
+}

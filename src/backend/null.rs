@@ -1,0 +1,84 @@
+//! A backend without kernels: every output of a program is zeros. It runs nothing, so what is measured with it is the
+//! time of everything else; and it plans for any machine.
+
+use super::host_memory::clear_output;
+use super::memory::Pool;
+use super::{Backend, Call, Executable, Outcome};
+use crate::error::Result;
+use crate::op::{Attrs, Op, Ty};
+use crate::plan::{Plan, Target};
+use std::sync::Arc;
+
+#[derive(Default)]
+pub struct Null {
+    pool: Arc<Pool>,
+}
+
+impl Target for Null {
+    fn workspace(&self, _: Op, _: &Attrs, _: &[Ty], _: &[Ty]) -> u64 {
+        0
+    }
+}
+
+impl Backend for Null {
+    fn name(&self) -> &'static str {
+        "null"
+    }
+
+    fn fingerprint(&self) -> String {
+        "null".into()
+    }
+
+    fn keeps(&self, _: Op) -> bool {
+        true
+    }
+
+    fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    fn compile(&self, plan: Arc<Plan>) -> Result<Box<dyn Executable>> {
+        Ok(Box::new(Zeros { plan }))
+    }
+}
+
+struct Zeros {
+    plan: Arc<Plan>,
+}
+
+impl Executable for Zeros {
+    fn run(&self, call: &Call) -> Outcome {
+        for (k, ty) in self.plan.outputs.iter().enumerate() {
+            clear_output(call, k, ty.nbytes());
+        }
+        Outcome::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DType::F32;
+    use crate::graph::Builder;
+
+    #[test]
+    fn outputs_are_zeros() {
+        let mut builder = Builder::new();
+        let x = builder.input(0, Ty::new(F32, &[3])).unwrap();
+        let y = builder.unary(Op::Exp, x).unwrap();
+        let graph = builder.finish(vec![y]);
+        let null = Null::default();
+        let plan = crate::plan::plan(&graph, &[Ty::new(F32, &[3])], &[], &[None], &null).unwrap();
+        let (input, mut output) = ([1f32; 3], [7f32; 3]);
+        let call = Call {
+            inputs: &[input.as_ptr().expose_provenance()],
+            poisoned: &[],
+            outputs: &[output.as_mut_ptr().expose_provenance()],
+            arena: 0,
+            scalars: &[],
+        };
+        let outcome = null.compile(Arc::new(plan)).unwrap().run(&call);
+        assert!(outcome.failed.is_empty());
+        assert_eq!(output, [0f32; 3]);
+    }
+}

@@ -1,0 +1,82 @@
+//! Plans against the graphs they were made from: the reference backend runs the plan, the interpreter the graph.
+
+use super::{Backend, Call, reference::Reference};
+use crate::dtype::DType;
+use crate::graph::{Graph, interpret::interpret};
+use crate::op::Ty;
+use crate::op::array::Array;
+use crate::plan::random::{Dice, random_program};
+use crate::plan::tests::plan_of;
+use crate::plan::training::training_step;
+use std::sync::Arc;
+
+/// Some numbers; indices stay below 16.
+fn some_input(ty: &Ty, dice: &mut Dice) -> Array {
+    let number = |_| match ty.dtype {
+        DType::I64 => dice.below(16) as f64,
+        _ => dice.below(1000) as f64 / 500.0 - 0.9,
+    };
+    let numbers: Vec<f64> = (0..ty.numel()).map(number).collect();
+    Array::from_f64(ty.dtype, &ty.sizes, &numbers)
+}
+
+fn address(bytes: &mut [u8]) -> usize {
+    bytes.as_mut_ptr().expose_provenance()
+}
+
+/// Runs the plan in memory full of garbage. `None` when the graph itself fails on these inputs.
+fn check(graph: &Graph, donors: &[Option<u32>], seed: u64, tolerance: f64) -> Option<()> {
+    let plan = plan_of(graph, donors);
+    let mut dice = Dice(seed);
+    let arrays: Vec<Array> = plan.inputs.iter().map(|ty| some_input(ty, &mut dice)).collect();
+    let scalar = |d: &DType| if *d == DType::F64 { 0.37f64.to_bits() } else { 5 };
+    let scalars: Vec<u64> = plan.scalars.iter().map(scalar).collect();
+    let wanted = interpret(graph, &arrays, &scalars).ok()?;
+
+    let mut inputs: Vec<Vec<u8>> = arrays.into_iter().map(|a| a.bytes).collect();
+    let garbage = |ty: &Ty| vec![0xEE; ty.nbytes()];
+    let mut outputs: Vec<Vec<u8>> = plan.outputs.iter().map(garbage).collect();
+    let mut arena = vec![0xEE; plan.arena_bytes as usize];
+    let input_at: Vec<usize> = inputs.iter_mut().map(|b| address(b)).collect();
+    let owned = outputs.iter_mut().map(|b| address(b)).zip(&plan.donors);
+    let output_at: Vec<usize> =
+        owned.map(|(own, donor)| donor.map_or(own, |i| input_at[i as usize])).collect();
+    let call = Call {
+        inputs: &input_at,
+        poisoned: &[],
+        outputs: &output_at,
+        arena: address(&mut arena),
+        scalars: &scalars,
+    };
+    let outcome = Reference::default().compile(Arc::new(plan.clone())).unwrap().run(&call);
+    assert!(outcome.failed.is_empty(), "seed {seed}: {:?}", outcome.failed);
+
+    for (k, wanted) in wanted.iter().enumerate() {
+        let bytes = plan.donors[k].map_or(&outputs[k], |i| &inputs[i as usize]);
+        let got = Array { ty: wanted.ty.clone(), bytes: bytes.clone() };
+        for (a, b) in got.to_f64s().into_iter().zip(wanted.to_f64s()) {
+            let near = (a - b).abs() <= tolerance * (1.0 + b.abs());
+            assert!(
+                near || a == b || a.is_nan() && b.is_nan(),
+                "seed {seed}, {k}: {a} {b}\n{plan}"
+            );
+        }
+    }
+    Some(())
+}
+
+#[test]
+fn plans_of_random_programs_compute_what_the_graph_says() {
+    let ran = (0..400).filter_map(|seed| {
+        let (graph, donors) = random_program(seed);
+        check(&graph, &donors, seed, 1e-4)
+    });
+    assert!(ran.count() > 300);
+}
+
+#[test]
+fn a_planned_training_step_computes_what_the_graph_says() {
+    let (graph, donors) = training_step(1, 2, 8, 16, 32);
+    // Fused regions keep bf16 intermediates in f32.
+    assert!(check(&graph, &donors, 0, 0.03).is_some());
+}

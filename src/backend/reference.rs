@@ -1,0 +1,146 @@
+//! The reference backend: interprets plans through the rows of the table, slowly and obviously. What other backends
+//! are compared with.
+
+use super::host_memory::{read_operand, write_operand};
+use super::memory::Pool;
+use super::run::run_steps;
+use super::{Backend, Call, Executable, Outcome};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::op::array::Array;
+use crate::op::evaluate::evaluate;
+use crate::op::{Attr, Attrs, Op, Ty, philox};
+use crate::plan::{Instr, Kernel, Operand, Plan, Program, Step, Target};
+use smallvec::{SmallVec, smallvec};
+use std::sync::Arc;
+
+#[derive(Default)]
+pub struct Reference {
+    pool: Arc<Pool>,
+}
+
+impl Target for Reference {
+    fn workspace(&self, _: Op, _: &Attrs, _: &[Ty], _: &[Ty]) -> u64 {
+        0
+    }
+}
+
+impl Backend for Reference {
+    fn name(&self) -> &'static str {
+        "reference"
+    }
+
+    fn fingerprint(&self) -> String {
+        "reference".into()
+    }
+
+    fn keeps(&self, _: Op) -> bool {
+        true
+    }
+
+    fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    fn compile(&self, plan: Arc<Plan>) -> Result<Box<dyn Executable>> {
+        Ok(Box::new(Interpreter { plan }))
+    }
+}
+
+struct Interpreter {
+    plan: Arc<Plan>,
+}
+
+impl Executable for Interpreter {
+    fn run(&self, call: &Call) -> Outcome {
+        run_steps(&self.plan, call, |index| run_step(&self.plan.steps[index], call))
+    }
+}
+
+/// Reads everything, computes everything, and only then writes.
+fn run_step(step: &Step, call: &Call) -> Result<()> {
+    let reads: Vec<Array> = step.reads.iter().map(|operand| read_operand(call, operand)).collect();
+    let results = match &step.kernel {
+        Kernel::Map(program) => run_program(program, reads)?,
+        Kernel::Reduce { program, op, axes } => {
+            let attrs = match op.row().attrs {
+                ["axis"] => smallvec![Attr::Int(axes[0])],
+                _ => smallvec![Attr::Ints(axes.clone())],
+            };
+            run_node(*op, &attrs, &run_program(program, reads)?)?
+        }
+        Kernel::Node { op, attrs } => compute_node(*op, attrs, &reads, &step.writes)?,
+    };
+    for (operand, result) in step.writes.iter().zip(&results) {
+        write_operand(call, operand, &to_dtype(result, operand.dtype)?);
+    }
+    Ok(())
+}
+
+fn run_node(op: Op, attrs: &Attrs, inputs: &[Array]) -> Result<Vec<Array>> {
+    let types: SmallVec<[&Ty; 4]> = inputs.iter().map(|a| &a.ty).collect();
+    let outs = op.infer(&types, attrs)?;
+    evaluate(op, &inputs.iter().collect::<Vec<_>>(), attrs, &outs)
+}
+
+/// A node kernel's results are what the plan says they are.
+fn compute_node(op: Op, attrs: &Attrs, reads: &[Array], writes: &[Operand]) -> Result<Vec<Array>> {
+    let outs: Vec<Ty> = writes.iter().map(|w| Ty::new(w.dtype, &w.layout.sizes)).collect();
+    evaluate(op, &reads.iter().collect::<Vec<_>>(), attrs, &outs)
+}
+
+fn to_dtype(array: &Array, dtype: DType) -> Result<Array> {
+    if array.ty.dtype == dtype {
+        return Ok(array.clone());
+    }
+    let mut cast = run_node(Op::Cast, &smallvec![Attr::DType(dtype)], std::slice::from_ref(array))?;
+    Ok(cast.remove(0))
+}
+
+/// The dtype of a register: half types are held in f32.
+fn held(dtype: DType) -> DType {
+    match dtype {
+        DType::F16 | DType::BF16 => DType::F32,
+        other => other,
+    }
+}
+
+fn run_program(program: &Program, reads: Vec<Array>) -> Result<Vec<Array>> {
+    let mut registers = Vec::with_capacity(reads.len() + program.instrs.len());
+    for read in reads {
+        registers.push(to_dtype(&read, held(read.ty.dtype))?);
+    }
+    for instr in &program.instrs {
+        let args: Vec<&Array> = instr.args.iter().map(|&r| &registers[r as usize]).collect();
+        let result = run_instr(instr, &args, program)?;
+        registers.push(to_dtype(&result, held(instr.dtype))?);
+    }
+    Ok(program.results.iter().map(|&r| registers[r as usize].clone()).collect())
+}
+
+fn run_instr(instr: &Instr, args: &[&Array], program: &Program) -> Result<Array> {
+    let mut result = match instr.op {
+        Op::Const | Op::ConstInt => {
+            let number = evaluate(instr.op, &[], &instr.attrs, &[Ty::new(instr.dtype, &[])])?;
+            let everywhere = smallvec![Attr::Ints(program.sizes.clone())];
+            run_node(Op::Broadcast, &everywhere, &number)?
+        }
+        Op::Random => vec![random(args, program)],
+        // `cast` to a half type rounds; whatever else has a half type stays in f32.
+        Op::Cast => {
+            evaluate(Op::Cast, args, &instr.attrs, &[Ty::new(instr.dtype, &program.sizes)])?
+        }
+        op => evaluate(op, args, &instr.attrs, &[Ty::new(held(instr.dtype), &program.sizes)])?,
+    };
+    Ok(result.remove(0))
+}
+
+/// `(seed, offset, linear index)`, each for every point.
+fn random(args: &[&Array], program: &Program) -> Array {
+    let mut y = Array::zeros(&Ty::new(DType::F32, &program.sizes));
+    for i in 0..y.len() {
+        let [seed, offset, index] = [0, 1, 2].map(|n: usize| args[n].i64(i) as u64);
+        y.set_f64(i, philox::uniform(seed, offset, index) as f64);
+    }
+    y
+}

@@ -1,0 +1,418 @@
+//! Runs the steps of a plan in order and keeps a failure from spreading further than it must: what a failed step
+//! should have written is *poisoned*, steps that read poisoned bytes are skipped (and poison what they should have
+//! written), the others run.
+//!
+//! **Invariant:** without a failure nothing is tracked. Memory is compared byte for byte, because the plan reuses it:
+//! a step that runs heals what it writes.
+
+use super::{Call, Failure, Outcome};
+use crate::error::{Code, Error, Result};
+use crate::plan::{Kernel, Operand, Place, Plan, Step};
+use crate::shape::{Layout, numel};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Calls `exec` with the index of every step whose operands are sound. A failed `exec` must have left the step's
+/// writes untouched.
+pub fn run_steps(plan: &Plan, call: &Call, mut exec: impl FnMut(usize) -> Result<()>) -> Outcome {
+    let mut poison = Poison::new(plan);
+    for (input, error) in call.poisoned {
+        let whole = 0..plan.inputs[*input as usize].nbytes() as u64;
+        let blame = poison.blame(None, error.clone());
+        poison.spread(Space::Input(*input), [whole], blame);
+    }
+    let mut attempt = |index: usize, step: &Step| match homeless(plan, call, step) {
+        Some(error) => Err(error),
+        None => exec(index),
+    };
+    for (index, step) in plan.steps.iter().enumerate() {
+        if poison.is_clean() {
+            if let Err(error) = attempt(index, step) {
+                let blame = poison.blame(Some(index as u32), explain(step, error));
+                poison.spread_step(step, blame);
+            }
+            continue;
+        }
+        match step.reads.iter().find_map(|read| poison.touches(read)) {
+            Some(blame) => poison.spread_step(step, blame),
+            None => match attempt(index, step) {
+                Ok(()) => step.writes.iter().for_each(|write| poison.heal(write)),
+                Err(error) => {
+                    let blame = poison.blame(Some(index as u32), explain(step, error));
+                    poison.spread_step(step, blame);
+                }
+            },
+        }
+    }
+    poison.outcome()
+}
+
+/// The error of a step that needs an output or an arena for which there was no memory.
+fn homeless(plan: &Plan, call: &Call, step: &Step) -> Option<Error> {
+    let nbytes = |operand: &Operand| match operand.place {
+        Place::Output(n) if call.outputs[n as usize] == 0 => plan.outputs[n as usize].nbytes(),
+        Place::Arena(_) if call.arena == 0 => plan.arena_bytes as usize,
+        _ => 0,
+    };
+    let operands = step.reads.iter().chain(&step.writes).map(nbytes);
+    let scratch = step.workspace.filter(|_| call.arena == 0).map(|_| plan.arena_bytes as usize);
+    let missing = operands.chain(scratch).max().filter(|&nbytes| nbytes > 0)?;
+    Some(Error::new(Code::OutOfMemory, format!("cannot allocate {missing} bytes")))
+}
+
+/// Says where; and what, unless the record that the step comes from says it better.
+fn explain(step: &Step, error: Error) -> Error {
+    let error = error.at(step.site);
+    match &step.kernel {
+        _ if step.record != 0 => error,
+        Kernel::Map(program) => match program.instrs.last() {
+            Some(last) => error.within(last.op.name()),
+            None => error.within("copy"),
+        },
+        Kernel::Reduce { op, .. } | Kernel::Node { op, .. } => error.within(op.name()),
+    }
+}
+
+/// Memory that does not overlap other memory. An output with a donor is in the space of that input.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Space {
+    Input(u32),
+    Output(u32),
+    Arena,
+}
+
+/// Index into [`Poison::errors`].
+type Blame = usize;
+
+struct Poison<'a> {
+    plan: &'a Plan,
+    /// Disjoint poisoned ranges: space and first byte → end and whose fault.
+    ranges: BTreeMap<(Space, u64), (u64, Blame)>,
+    /// Outputs without bytes whose step failed.
+    empty: BTreeMap<u32, Blame>,
+    /// The step that failed (`None`: an input was bad already) and how.
+    errors: Vec<(Option<u32>, Error)>,
+}
+
+impl<'a> Poison<'a> {
+    fn new(plan: &'a Plan) -> Poison<'a> {
+        Poison { plan, ranges: BTreeMap::new(), empty: BTreeMap::new(), errors: Vec::new() }
+    }
+
+    fn is_clean(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    fn blame(&mut self, step: Option<u32>, error: Error) -> Blame {
+        self.errors.push((step, error));
+        self.errors.len() - 1
+    }
+
+    fn space_of_output(&self, output: u32) -> Space {
+        match self.plan.donors[output as usize] {
+            Some(input) => Space::Input(input),
+            None => Space::Output(output),
+        }
+    }
+
+    /// The space of an operand and the byte at which its flat elements start; `None` without memory.
+    fn origin(&self, place: Place) -> Option<(Space, u64)> {
+        match place {
+            Place::Input(n) => Some((Space::Input(n), 0)),
+            Place::Output(n) => Some((self.space_of_output(n), 0)),
+            Place::Arena(offset) => Some((Space::Arena, offset)),
+            Place::Scalar(_) | Place::Index => None,
+        }
+    }
+
+    /// The bytes of an operand.
+    fn bytes(&self, operand: &Operand) -> Option<(Space, Vec<Range<u64>>)> {
+        let (space, start) = self.origin(operand.place)?;
+        let size = operand.dtype.size() as u64;
+        let shift =
+            |run: Range<i64>| start + run.start as u64 * size..start + run.end as u64 * size;
+        Some((space, runs(&operand.layout).into_iter().map(shift).collect()))
+    }
+
+    fn overlapping(&self, space: Space, range: &Range<u64>) -> Option<(Range<u64>, Blame)> {
+        let (&(_, start), &(end, blame)) =
+            self.ranges.range((space, 0)..(space, range.end)).next_back()?;
+        (end > range.start && !range.is_empty()).then_some((start..end, blame))
+    }
+
+    fn touches(&self, read: &Operand) -> Option<Blame> {
+        let (space, runs) = self.bytes(read)?;
+        runs.iter().find_map(|run| Some(self.overlapping(space, run)?.1))
+    }
+
+    fn remove(&mut self, space: Space, range: &Range<u64>) {
+        while let Some((old, blame)) = self.overlapping(space, range) {
+            self.ranges.remove(&(space, old.start));
+            for rest in [old.start..range.start, range.end..old.end] {
+                if !rest.is_empty() {
+                    self.ranges.insert((space, rest.start), (rest.end, blame));
+                }
+            }
+        }
+    }
+
+    fn heal(&mut self, write: &Operand) {
+        if let Some((space, runs)) = self.bytes(write) {
+            runs.iter().for_each(|run| self.remove(space, run));
+        }
+    }
+
+    fn spread(&mut self, space: Space, ranges: impl IntoIterator<Item = Range<u64>>, blame: Blame) {
+        for range in ranges.into_iter().filter(|range| !range.is_empty()) {
+            self.remove(space, &range);
+            self.ranges.insert((space, range.start), (range.end, blame));
+        }
+    }
+
+    fn spread_step(&mut self, step: &Step, blame: Blame) {
+        for write in &step.writes {
+            match write.place {
+                Place::Output(n) if self.plan.outputs[n as usize].nbytes() == 0 => {
+                    self.empty.insert(n, blame);
+                }
+                _ => {
+                    if let Some((space, runs)) = self.bytes(write) {
+                        self.spread(space, runs, blame);
+                    }
+                }
+            }
+        }
+    }
+
+    fn outcome(self) -> Outcome {
+        let failure = |output: u32| {
+            let whole = 0..self.plan.outputs[output as usize].nbytes() as u64;
+            let poisoned = self.overlapping(self.space_of_output(output), &whole);
+            let blame =
+                poisoned.map(|(_, blame)| blame).or_else(|| self.empty.get(&output).copied())?;
+            let (step, error) = self.errors[blame].clone();
+            Some(Failure { output, step, error })
+        };
+        Outcome { failed: (0..self.plan.outputs.len() as u32).filter_map(failure).collect() }
+    }
+}
+
+/// The flat elements of a layout as sorted ranges without gaps inside.
+fn runs(layout: &Layout) -> Vec<Range<i64>> {
+    if layout.numel() == 0 {
+        return Vec::new();
+    }
+    // Repeated elements count once.
+    let mut sizes = layout.sizes.clone();
+    for (size, &stride) in sizes.iter_mut().zip(&layout.strides) {
+        *size = if stride == 0 { 1 } else { *size };
+    }
+    let dense = Layout { sizes, ..layout.clone() };
+    let split = (0..=dense.rank()).find(|&d| {
+        let inner = Layout {
+            sizes: dense.sizes[d..].into(),
+            strides: dense.strides[d..].into(),
+            offset: 0,
+        };
+        inner.is_contiguous()
+    });
+    let split = split.expect("a layout of rank 0 is contiguous");
+    let length = numel(&dense.sizes[split..]);
+    let outer = Layout {
+        sizes: dense.sizes[..split].into(),
+        strides: dense.strides[..split].into(),
+        offset: dense.offset,
+    };
+    let mut starts: Vec<i64> = outer.indices().collect();
+    starts.sort_unstable();
+    let mut runs: Vec<Range<i64>> = Vec::new();
+    for start in starts {
+        match runs.last_mut() {
+            Some(last) if last.end >= start => last.end = last.end.max(start + length),
+            _ => runs.push(start..start + length),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DType;
+    use crate::op::Ty;
+    use crate::plan::Program;
+    use Place::{Arena, Input, Output};
+
+    /// `size` numbers from `offset`, every `stride`-th, of i16.
+    fn part(place: Place, offset: i64, size: i64, stride: i64) -> Operand {
+        let layout = Layout { sizes: [size][..].into(), strides: [stride][..].into(), offset };
+        Operand { place, dtype: DType::I16, layout }
+    }
+
+    fn whole(place: Place) -> Operand {
+        part(place, 0, 8, 1)
+    }
+
+    fn step(reads: &[Operand], write: Operand) -> Step {
+        Step {
+            kernel: Kernel::Map(Program {
+                sizes: [8][..].into(),
+                reads: vec![],
+                instrs: vec![],
+                results: vec![],
+            }),
+            reads: reads.into(),
+            writes: vec![write],
+            reads_of: vec![],
+            results_of: vec![],
+            workspace: None,
+            site: 40,
+            record: 0,
+        }
+    }
+
+    fn plan(steps: Vec<Step>, donors: &[Option<u32>]) -> Plan {
+        let eight = Ty::new(DType::I16, &[8]);
+        Plan {
+            steps,
+            inputs: vec![eight.clone(); 2],
+            outputs: vec![eight; donors.len()],
+            donors: donors.into(),
+            ..Plan::default()
+        }
+    }
+
+    /// With `bad` steps failing and `poisoned` inputs: the steps that ran, and the failed outputs with whom they blame.
+    fn check(
+        plan: &Plan,
+        bad: &[usize],
+        poisoned: &[u32],
+        ran: &[usize],
+        failed: &[(u32, Option<u32>)],
+    ) {
+        let error = |text: String| Error::new(Code::OperatorError, text);
+        let poisoned: Vec<(u32, Error)> =
+            poisoned.iter().map(|&n| (n, error(format!("input {n}")))).collect();
+        let outputs = vec![64; plan.outputs.len()];
+        let call =
+            Call { inputs: &[], outputs: &outputs, arena: 64, scalars: &[], poisoned: &poisoned };
+        let mut seen = Vec::new();
+        let outcome = run_steps(plan, &call, |index| {
+            if bad.contains(&index) {
+                return Err(error(format!("step {index}")));
+            }
+            seen.push(index);
+            Ok(())
+        });
+        assert_eq!(seen, ran);
+        let got: Vec<_> = outcome.failed.iter().map(|f| (f.output, f.step)).collect();
+        assert_eq!(got, failed);
+        for failure in outcome.failed {
+            match failure.step {
+                Some(step) => {
+                    assert_eq!(failure.error.message, format!("copy: step {step}"));
+                    assert_eq!(failure.error.site, 40);
+                }
+                None => assert!(failure.error.message.starts_with("input")),
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_depend_on_a_failure_runs() {
+        let steps = vec![
+            step(&[whole(Input(0))], whole(Arena(0))),
+            step(&[whole(Arena(0))], whole(Output(0))),
+            step(&[whole(Input(1))], whole(Output(1))),
+            step(&[whole(Output(1)), whole(Output(0))], whole(Output(2))),
+        ];
+        let plan = plan(steps, &[None, None, None]);
+        check(&plan, &[], &[], &[0, 1, 2, 3], &[]);
+        check(&plan, &[0], &[], &[2], &[(0, Some(0)), (2, Some(0))]);
+        check(&plan, &[0, 2], &[], &[], &[(0, Some(0)), (1, Some(2)), (2, Some(2))]);
+        check(&plan, &[3], &[], &[0, 1, 2], &[(2, Some(3))]);
+        check(&plan, &[], &[0], &[2], &[(0, None), (2, None)]);
+        check(&plan, &[], &[1], &[0, 1], &[(1, None), (2, None)]);
+    }
+
+    #[test]
+    fn memory_that_is_used_again_heals() {
+        let steps = vec![
+            step(&[], whole(Arena(64))),
+            step(&[], part(Arena(64), 0, 4, 1)),
+            step(&[part(Arena(64), 0, 4, 1)], whole(Output(0))),
+            step(&[part(Arena(64), 3, 2, 1)], whole(Output(1))),
+            step(&[], whole(Arena(64))),
+            step(&[whole(Arena(64))], whole(Output(2))),
+        ];
+        check(&plan(steps, &[None, None, None]), &[0], &[], &[1, 2, 4, 5], &[(1, Some(0))]);
+    }
+
+    #[test]
+    fn every_second_element_is_half_of_the_memory() {
+        let steps = vec![
+            step(&[], part(Output(0), 0, 4, 2)),
+            step(&[], part(Output(0), 1, 4, 2)),
+            step(&[part(Output(0), 1, 4, 2)], whole(Output(1))),
+            step(&[part(Output(0), 2, 9, 0)], whole(Output(2))),
+        ];
+        let failed = [(0, Some(0)), (2, Some(0))];
+        check(&plan(steps, &[None, None, None]), &[0], &[], &[1, 2], &failed);
+    }
+
+    #[test]
+    fn an_output_shares_the_memory_of_its_donor() {
+        let steps = vec![
+            step(&[whole(Input(0))], whole(Output(0))),
+            step(&[whole(Input(1))], part(Output(1), 0, 2, 1)),
+        ];
+        let plan = plan(steps, &[Some(0), Some(1)]);
+        check(&plan, &[0], &[], &[1], &[(0, Some(0))]);
+        check(&plan, &[], &[1], &[0], &[(1, None)]);
+        // Nothing wrote the rest of output 1, which is input 1.
+        check(&plan, &[1], &[1], &[0], &[(1, None)]);
+    }
+
+    #[test]
+    fn an_output_without_memory_is_the_failure_of_its_step() {
+        let steps = vec![
+            step(&[whole(Input(0))], whole(Output(0))),
+            step(&[whole(Input(1))], whole(Output(1))),
+            step(&[whole(Output(0))], whole(Output(2))),
+        ];
+        let plan = plan(steps, &[None, None, None]);
+        let call =
+            Call { inputs: &[], outputs: &[0, 64, 64], arena: 0, scalars: &[], poisoned: &[] };
+        let mut ran = Vec::new();
+        let outcome = run_steps(&plan, &call, |index| {
+            ran.push(index);
+            Ok(())
+        });
+        assert_eq!(ran, [1]);
+        let failed: Vec<_> = outcome.failed.iter().map(|f| (f.output, f.error.code)).collect();
+        assert_eq!(failed, [(0, Code::OutOfMemory), (2, Code::OutOfMemory)]);
+    }
+
+    #[test]
+    fn an_output_without_bytes_can_fail() {
+        let mut plan = plan(vec![step(&[whole(Input(0))], part(Output(0), 0, 0, 1))], &[None]);
+        plan.outputs[0] = Ty::new(DType::I16, &[0]);
+        check(&plan, &[0], &[], &[], &[(0, Some(0))]);
+    }
+
+    #[test]
+    fn runs_of_a_layout() {
+        let check = |layout: &Layout, expected: &[(i64, i64)]| {
+            let found: Vec<_> = runs(layout).iter().map(|run| (run.start, run.end)).collect();
+            assert_eq!(found, expected, "{layout:?}");
+        };
+        let dense = Layout::contiguous(&[3, 4]);
+        let rows = dense.slice(&[0, 1], &[3, 2], &[1, 1]);
+        check(&rows, &[(1, 3), (5, 7), (9, 11)]);
+        check(&rows.transpose(&[1, 0]), &[(1, 3), (5, 7), (9, 11)]);
+        check(&dense.transpose(&[1, 0]), &[(0, 12)]);
+        check(&Layout::contiguous(&[1, 4]).broadcast(&[5, 4]), &[(0, 4)]);
+        check(&Layout::contiguous(&[]), &[(0, 1)]);
+        check(&Layout::contiguous(&[2, 0]), &[]);
+    }
+}

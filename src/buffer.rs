@@ -1,0 +1,118 @@
+//! Memory that becomes ready: what a buffer holds once its value has left the trace.
+//!
+//! A [`Storage`] is promised when a trace is cut, filled by the launch thread, read by anybody. It belongs to one
+//! buffer at a time, which is why donation needs no counting of references.
+
+use crate::error::{Code, Error, Result};
+use parking_lot::{Condvar, Mutex};
+
+/// Device memory as the rest of the library sees it.
+pub trait Bytes: Send + Sync {
+    /// Of the first byte; on the host or on a device.
+    fn address(&self) -> usize;
+    fn len(&self) -> usize;
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Copies `destination.len()` bytes from `offset` on to the host. The range is within `len`.
+    fn read(&self, offset: usize, destination: &mut [u8]);
+    /// Copies `source` from the host to `offset` on. The range is within `len`.
+    fn write(&mut self, offset: usize, source: &[u8]);
+}
+
+enum State {
+    Pending,
+    Ready(Box<dyn Bytes>),
+    /// The operation that should have filled it failed.
+    Failed(Error),
+    /// A later program took the memory over; the buffer holds something newer.
+    Taken,
+}
+
+pub struct Storage {
+    state: Mutex<State>,
+    settled: Condvar,
+    nbytes: usize,
+}
+
+impl Storage {
+    pub fn pending(nbytes: usize) -> Storage {
+        Storage { state: Mutex::new(State::Pending), settled: Condvar::new(), nbytes }
+    }
+
+    pub fn ready(bytes: Box<dyn Bytes>) -> Storage {
+        let nbytes = bytes.len();
+        Storage { state: Mutex::new(State::Ready(bytes)), settled: Condvar::new(), nbytes }
+    }
+
+    pub fn nbytes(&self) -> usize {
+        self.nbytes
+    }
+
+    /// Whether waiting would return at once.
+    pub fn is_settled(&self) -> bool {
+        !matches!(*self.state.lock(), State::Pending)
+    }
+
+    pub fn fulfil(&self, result: Result<Box<dyn Bytes>>) {
+        *self.state.lock() = match result {
+            Ok(bytes) => State::Ready(bytes),
+            Err(error) => State::Failed(error),
+        };
+        self.settled.notify_all();
+    }
+
+    /// Waits, then copies bytes to the host. `Ok(false)`: the memory was taken over meanwhile, look again at what
+    /// the buffer holds. Error: the one that kept the storage from being filled.
+    pub fn read(&self, offset: usize, destination: &mut [u8]) -> Result<bool> {
+        let mut state = self.state.lock();
+        while matches!(*state, State::Pending) {
+            self.settled.wait(&mut state);
+        }
+        match &*state {
+            State::Ready(bytes) => {
+                bytes.read(offset, destination);
+                Ok(true)
+            }
+            State::Failed(error) => Err(error.clone()),
+            State::Taken | State::Pending => Ok(false),
+        }
+    }
+
+    /// The address, for a program that reads it. The caller keeps the storage alive and is the thread that alone
+    /// fulfils and takes storages. Error: that of the failed producer.
+    pub fn address(&self) -> Result<usize> {
+        match &*self.state.lock() {
+            State::Ready(bytes) => Ok(bytes.address()),
+            State::Failed(error) => Err(error.clone()),
+            State::Pending | State::Taken => {
+                Err(Error::new(Code::Internal, "a program was launched before its input was ready"))
+            }
+        }
+    }
+
+    /// Takes the memory away, for a program that overwrites it. Waits for readers that are copying.
+    pub fn take(&self) -> Result<Box<dyn Bytes>> {
+        let mut state = self.state.lock();
+        match std::mem::replace(&mut *state, State::Taken) {
+            State::Ready(bytes) => Ok(bytes),
+            other => {
+                let error = match &other {
+                    State::Failed(error) => error.clone(),
+                    _ => Error::new(Code::Internal, "a donated input has no memory"),
+                };
+                *state = other;
+                Err(error)
+            }
+        }
+    }
+
+    /// A copy of the content, if there is one: what a failed update leaves in place.
+    pub fn copy_into(&self, mut bytes: Box<dyn Bytes>) -> Option<Box<dyn Bytes>> {
+        let mut content = vec![0; self.nbytes];
+        matches!(self.read(0, &mut content), Ok(true)).then(|| {
+            bytes.write(0, &content);
+            bytes
+        })
+    }
+}

@@ -1,0 +1,221 @@
+//! Keys by named parts, and the table of compiled programs.
+//!
+//! **Invariant:** touches keys, entries and its own lock; no device memory, no rewriting. The 128-bit hash finds an
+//! entry, the canonical bytes decide.
+
+pub mod encode;
+pub mod key;
+
+use crate::error::Result;
+use key::Key;
+use parking_lot::{Condvar, Mutex};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// How a look-up went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    Hit,
+    /// This call made the entry.
+    Made,
+}
+
+/// Programs by key, least recently used dropped beyond `capacity`. One thread makes an entry, others wait for it.
+pub struct Cache<P> {
+    inner: Mutex<Inner<P>>,
+    made: Condvar,
+    capacity: usize,
+}
+
+struct Inner<P> {
+    entries: HashMap<u128, Vec<Entry<P>>>,
+    count: usize,
+    clock: u64,
+}
+
+struct Entry<P> {
+    key: Key,
+    /// `None` while somebody makes it.
+    program: Option<Arc<P>>,
+    used: u64,
+}
+
+impl<P> Cache<P> {
+    pub fn new(capacity: usize) -> Cache<P> {
+        let inner = Inner { entries: HashMap::new(), count: 0, clock: 0 };
+        Cache { inner: Mutex::new(inner), made: Condvar::new(), capacity }
+    }
+
+    pub fn len(&self) -> usize {
+        self.inner.lock().count
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The program of `key`, made by `make` if there is none. A failure is not kept: the next call tries again.
+    pub fn get_or_make(
+        &self,
+        key: Key,
+        make: impl FnOnce() -> Result<P>,
+    ) -> (Result<Arc<P>>, Lookup) {
+        let mut inner = self.inner.lock();
+        loop {
+            match inner.find(&key) {
+                Found::Program(program) => return (Ok(program), Lookup::Hit),
+                Found::InTheMaking => self.made.wait(&mut inner),
+                Found::Nothing => break,
+            }
+        }
+        inner.reserve(key.clone());
+        drop(inner);
+        // If `make` panics the reservation must go, or others would wait for ever.
+        let mut reservation = Reservation { cache: self, key: Some(key) };
+        let made = make().map(Arc::new);
+        reservation.settle(made.as_ref().ok().cloned());
+        (made, Lookup::Made)
+    }
+}
+
+enum Found<P> {
+    Program(Arc<P>),
+    InTheMaking,
+    Nothing,
+}
+
+impl<P> Inner<P> {
+    fn find(&mut self, key: &Key) -> Found<P> {
+        self.clock += 1;
+        let clock = self.clock;
+        let bucket = self.entries.entry(key.hash()).or_default();
+        match bucket.iter_mut().find(|entry| entry.key == *key) {
+            Some(entry) => {
+                entry.used = clock;
+                entry.program.clone().map_or(Found::InTheMaking, Found::Program)
+            }
+            None => Found::Nothing,
+        }
+    }
+
+    fn reserve(&mut self, key: Key) {
+        self.clock += 1;
+        let entry = Entry { program: None, used: self.clock, key };
+        self.entries.entry(entry.key.hash()).or_default().push(entry);
+        self.count += 1;
+    }
+
+    fn remove(&mut self, hash: u128, keep: impl Fn(&Entry<P>) -> bool) {
+        if let Some(bucket) = self.entries.get_mut(&hash) {
+            let before = bucket.len();
+            bucket.retain(keep);
+            self.count -= before - bucket.len();
+            if bucket.is_empty() {
+                self.entries.remove(&hash);
+            }
+        }
+    }
+
+    /// Drops the entry that was not used for the longest time.
+    fn evict(&mut self) {
+        let finished = self.entries.iter().flat_map(|(&hash, bucket)| {
+            bucket.iter().filter(|e| e.program.is_some()).map(move |e| (e.used, hash))
+        });
+        if let Some((used, hash)) = finished.min() {
+            self.remove(hash, |entry| entry.used != used);
+        }
+    }
+}
+
+struct Reservation<'a, P> {
+    cache: &'a Cache<P>,
+    key: Option<Key>,
+}
+
+impl<P> Reservation<'_, P> {
+    fn settle(&mut self, program: Option<Arc<P>>) {
+        let Some(key) = self.key.take() else { return };
+        let mut inner = self.cache.inner.lock();
+        match program {
+            Some(program) => {
+                let bucket = inner.entries.entry(key.hash()).or_default();
+                if let Some(entry) = bucket.iter_mut().find(|entry| entry.key == key) {
+                    entry.program = Some(program);
+                }
+                while inner.count > self.cache.capacity {
+                    let before = inner.count;
+                    inner.evict();
+                    if inner.count == before {
+                        break;
+                    }
+                }
+            }
+            None => inner.remove(key.hash(), |entry| entry.key != key),
+        }
+        self.cache.made.notify_all();
+    }
+}
+
+impl<P> Drop for Reservation<'_, P> {
+    fn drop(&mut self) {
+        self.settle(None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::internal;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    fn key(n: u8) -> Key {
+        Key::new(vec![("records", vec![n])])
+    }
+
+    #[test]
+    fn makes_once_and_forgets_failures() {
+        let cache = Cache::new(8);
+        assert!(cache.get_or_make(key(1), || internal!("no")).0.is_err());
+        assert_eq!(cache.len(), 0);
+        assert_eq!(cache.get_or_make(key(1), || Ok(7)), (Ok(Arc::new(7)), Lookup::Made));
+        assert_eq!(cache.get_or_make(key(1), || Ok(8)), (Ok(Arc::new(7)), Lookup::Hit));
+    }
+
+    #[test]
+    fn drops_the_least_recently_used() {
+        let cache = Cache::new(2);
+        for n in [1, 2, 1, 3] {
+            cache.get_or_make(key(n), || Ok(n)).0.unwrap();
+        }
+        assert_eq!(cache.len(), 2);
+        assert_eq!(cache.get_or_make(key(1), || Ok(9)).1, Lookup::Hit);
+        assert_eq!(cache.get_or_make(key(2), || Ok(9)).1, Lookup::Made);
+    }
+
+    #[test]
+    fn one_thread_makes_the_others_wait() {
+        let cache = Cache::new(8);
+        let made = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let make = || {
+                        std::thread::sleep(std::time::Duration::from_millis(20));
+                        made.fetch_add(1, Ordering::SeqCst);
+                        Ok(5)
+                    };
+                    assert_eq!(*cache.get_or_make(key(1), make).0.unwrap(), 5);
+                });
+            }
+        });
+        assert_eq!(made.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn a_panicking_maker_leaves_nothing_behind() {
+        let cache: Cache<u8> = Cache::new(8);
+        let panics = || cache.get_or_make(key(1), || panic!("on purpose"));
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err());
+        assert_eq!(cache.get_or_make(key(1), || Ok(1)).1, Lookup::Made);
+    }
+}

@@ -1,0 +1,155 @@
+//! Buffers.
+
+use super::constants::torchacc_dtype;
+use super::context::torchacc_context;
+use super::error::torchacc_error;
+use super::handle::{self, Handle, borrow};
+use super::{bad, boundary, put, quiet};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::runtime::Context;
+use crate::trace::BufferId;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// Bytes with an identity: what a tensor's storage is. Holds a value, which operations replace. Shared; keeps its context.
+#[repr(C)]
+pub struct torchacc_buffer {
+    tag: u64,
+    pub(super) id: BufferId,
+    pub(super) context: Arc<Context>,
+}
+
+impl Handle for torchacc_buffer {
+    const TAG: u64 = u64::from_le_bytes(*b"taccbuff");
+    const NAME: &'static str = "torchacc_buffer";
+}
+
+impl Drop for torchacc_buffer {
+    fn drop(&mut self) {
+        self.context.drop_buffer(self.id);
+    }
+}
+
+impl torchacc_buffer {
+    pub(super) fn new(context: &Arc<Context>, nbytes: usize) -> Result<torchacc_buffer> {
+        // The largest object that pointers can span; anything above is a mistake in arithmetic.
+        if nbytes > isize::MAX as usize {
+            return Err(bad(format!("{nbytes} bytes are more than any memory has")));
+        }
+        let id = context.new_buffer(nbytes);
+        Ok(torchacc_buffer { tag: torchacc_buffer::TAG, id, context: context.clone() })
+    }
+}
+
+/// The dtype of a number of the header.
+pub(super) fn dtype(number: u32) -> Result<DType> {
+    DType::from_number(number).ok_or_else(|| bad(format!("{number} is not a torchacc_dtype")))
+}
+
+/// A new buffer; its content reads as zeros. Takes no memory before something is written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_buffer_new(
+    context: *mut torchacc_context,
+    nbytes: usize,
+    out: *mut *mut torchacc_buffer,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY: a live context, says the header.
+        let context = unsafe { borrow(context)? };
+        let buffer = handle::share(torchacc_buffer::new(&context.inner, nbytes)?);
+        // SAFETY: writable, says the header; on failure the new buffer goes again.
+        unsafe { put(out, buffer).inspect_err(|_| handle::release(buffer)) }
+    })
+}
+
+/// One more owner.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_buffer_retain(
+    buffer: *mut torchacc_buffer,
+) -> *mut torchacc_buffer {
+    // SAFETY: NULL or a live buffer, says the header.
+    quiet(std::ptr::null_mut(), || unsafe { handle::retain(buffer) })
+}
+
+/// One owner fewer. Operations recorded on it are not affected.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_buffer_release(buffer: *mut torchacc_buffer) {
+    // SAFETY: NULL or a live buffer whose owner gives it up, says the header.
+    quiet((), || unsafe { handle::release(buffer) });
+}
+
+/// Size in bytes; 0 for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_buffer_nbytes(buffer: *const torchacc_buffer) -> usize {
+    // SAFETY: NULL or a live buffer, says the header.
+    quiet(0, || unsafe { borrow(buffer) }.map_or(0, |b| b.context.nbytes(b.id)))
+}
+
+/// Another size. The common prefix keeps its bytes, new bytes are zero. Waits for the value when there is one to keep.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_buffer_resize(
+    buffer: *mut torchacc_buffer,
+    nbytes: usize,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY: a live buffer, says the header.
+        let buffer = unsafe { borrow(buffer)? };
+        if nbytes > isize::MAX as usize {
+            return Err(bad(format!("{nbytes} bytes are more than any memory has")));
+        }
+        buffer.context.resize(buffer.id, nbytes)
+    })
+}
+
+/// Replaces the content by a copy of `len` bytes, which are elements of `dtype`. `len` must be the size of the buffer.
+/// Does not wait. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_buffer_write(
+    buffer: *mut torchacc_buffer,
+    dtype: torchacc_dtype,
+    data: *const c_void,
+    len: usize,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY: a live buffer, says the header.
+        let buffer = unsafe { borrow(buffer)? };
+        // SAFETY: readable for `len` bytes, says the header.
+        let data = unsafe { super::slice(data.cast::<u8>(), len, "data")? };
+        buffer.context.write(buffer.id, self::dtype(dtype)?, data)
+    })
+}
+
+/// Copies bytes `[offset, offset + len)` to `data`. Blocks: cuts the trace if it still computes the value, and waits.
+/// Errors: of the operation that failed to produce the value, or one that was not reported yet; INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_buffer_read(
+    buffer: *mut torchacc_buffer,
+    offset: usize,
+    data: *mut c_void,
+    len: usize,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY: a live buffer, says the header.
+        let buffer = unsafe { borrow(buffer)? };
+        if data.is_null() && len > 0 {
+            return Err(bad("data is NULL"));
+        }
+        let mut content = Vec::new();
+        if content.try_reserve_exact(len).is_err() {
+            return Err(bad(format!("{len} bytes are more than any memory has")));
+        }
+        content.resize(len, 0);
+        buffer.context.read(buffer.id, offset, &mut content)?;
+        // SAFETY: writable for `len` bytes, says the header; written only now, when nothing can fail any more.
+        unsafe { std::ptr::copy_nonoverlapping(content.as_ptr(), data.cast(), len) };
+        Ok(())
+    })
+}
+
+/// Whether reading would not wait; false for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_buffer_is_ready(buffer: *const torchacc_buffer) -> bool {
+    // SAFETY: NULL or a live buffer, says the header.
+    quiet(false, || unsafe { borrow(buffer) }.is_ok_and(|b| b.context.is_ready(b.id)))
+}

@@ -1,0 +1,119 @@
+//! Numbers of the header. Literals, because the header generator does not evaluate Rust; a test holds them to the enums.
+
+/// Type of an element: one of the `TORCHACC_*` dtypes. From C64 on they are stored, moved and passed to host operators only.
+pub type torchacc_dtype = u32;
+pub const TORCHACC_BOOL: torchacc_dtype = 0;
+pub const TORCHACC_U8: torchacc_dtype = 1;
+pub const TORCHACC_I8: torchacc_dtype = 2;
+pub const TORCHACC_I16: torchacc_dtype = 3;
+pub const TORCHACC_I32: torchacc_dtype = 4;
+pub const TORCHACC_I64: torchacc_dtype = 5;
+pub const TORCHACC_F16: torchacc_dtype = 6;
+pub const TORCHACC_BF16: torchacc_dtype = 7;
+pub const TORCHACC_F32: torchacc_dtype = 8;
+pub const TORCHACC_F64: torchacc_dtype = 9;
+pub const TORCHACC_C64: torchacc_dtype = 10;
+pub const TORCHACC_C128: torchacc_dtype = 11;
+pub const TORCHACC_U16: torchacc_dtype = 12;
+pub const TORCHACC_U32: torchacc_dtype = 13;
+pub const TORCHACC_U64: torchacc_dtype = 14;
+pub const TORCHACC_C32: torchacc_dtype = 15;
+pub const TORCHACC_F8E4M3FN: torchacc_dtype = 16;
+pub const TORCHACC_F8E5M2: torchacc_dtype = 17;
+pub const TORCHACC_F8E4M3FNUZ: torchacc_dtype = 18;
+pub const TORCHACC_F8E5M2FNUZ: torchacc_dtype = 19;
+pub const TORCHACC_F8E8M0FNU: torchacc_dtype = 20;
+
+/// What kind of error it is.
+pub type torchacc_code = u32;
+pub const TORCHACC_INVALID_ARGUMENT: torchacc_code = 1;
+pub const TORCHACC_NOT_FOUND: torchacc_code = 2;
+pub const TORCHACC_OUT_OF_MEMORY: torchacc_code = 3;
+pub const TORCHACC_INDEX_ERROR: torchacc_code = 4;
+/// A kernel or a host operator failed.
+pub const TORCHACC_OPERATOR_ERROR: torchacc_code = 5;
+pub const TORCHACC_INTERNAL: torchacc_code = 6;
+pub const TORCHACC_PANIC: torchacc_code = 7;
+pub const TORCHACC_UNSUPPORTED: torchacc_code = 8;
+pub const TORCHACC_ABI_MISMATCH: torchacc_code = 9;
+
+/// Kind of an argument.
+pub type torchacc_arg_kind = u32;
+pub const TORCHACC_ARG_NONE: torchacc_arg_kind = 0;
+/// `v.p` points at a `torchacc_view`.
+pub const TORCHACC_ARG_VIEW: torchacc_arg_kind = 1;
+/// `v.p` points at `len` `torchacc_view`s, a list of tensors; a NULL buffer is an absent element.
+pub const TORCHACC_ARG_VIEWS: torchacc_arg_kind = 2;
+/// `v.p` is a `torchacc_tensor*`.
+pub const TORCHACC_ARG_TENSOR: torchacc_arg_kind = 3;
+/// `v.p` points at `len` `torchacc_tensor*`.
+pub const TORCHACC_ARG_TENSORS: torchacc_arg_kind = 4;
+/// An attribute `v.i`: part of what is compiled.
+pub const TORCHACC_ARG_INT: torchacc_arg_kind = 5;
+/// An attribute `v.f`.
+pub const TORCHACC_ARG_FLOAT: torchacc_arg_kind = 6;
+/// An attribute: `v.i` is 0 or not.
+pub const TORCHACC_ARG_BOOL: torchacc_arg_kind = 7;
+/// A number `v.i` that may change from call to call without compiling again.
+pub const TORCHACC_ARG_SCALAR_INT: torchacc_arg_kind = 8;
+/// Likewise `v.f`.
+pub const TORCHACC_ARG_SCALAR_FLOAT: torchacc_arg_kind = 9;
+/// Likewise `v.i`, 0 or not.
+pub const TORCHACC_ARG_SCALAR_BOOL: torchacc_arg_kind = 10;
+/// `v.p` points at `len` int64_t.
+pub const TORCHACC_ARG_INTS: torchacc_arg_kind = 11;
+/// `v.p` points at `len` double.
+pub const TORCHACC_ARG_FLOATS: torchacc_arg_kind = 12;
+/// `v.p` points at `len` bytes, 0 or not.
+pub const TORCHACC_ARG_BOOLS: torchacc_arg_kind = 13;
+/// `v.i` is a `torchacc_dtype`.
+pub const TORCHACC_ARG_DTYPE: torchacc_arg_kind = 14;
+/// `v.p` points at `len` bytes of UTF-8.
+pub const TORCHACC_ARG_STR: torchacc_arg_kind = 15;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DType;
+    use crate::error::Code;
+
+    #[test]
+    fn numbers_are_those_of_the_enums() {
+        let dtypes = [
+            TORCHACC_BOOL,
+            TORCHACC_U8,
+            TORCHACC_I8,
+            TORCHACC_I16,
+            TORCHACC_I32,
+            TORCHACC_I64,
+            TORCHACC_F16,
+            TORCHACC_BF16,
+            TORCHACC_F32,
+            TORCHACC_F64,
+            TORCHACC_C64,
+            TORCHACC_C128,
+            TORCHACC_U16,
+            TORCHACC_U32,
+            TORCHACC_U64,
+            TORCHACC_C32,
+            TORCHACC_F8E4M3FN,
+            TORCHACC_F8E5M2,
+            TORCHACC_F8E4M3FNUZ,
+            TORCHACC_F8E5M2FNUZ,
+            TORCHACC_F8E8M0FNU,
+        ];
+        assert_eq!(dtypes.to_vec(), DType::all().map(|d| d as u32).collect::<Vec<_>>());
+        let codes = [
+            (TORCHACC_INVALID_ARGUMENT, Code::InvalidArgument),
+            (TORCHACC_NOT_FOUND, Code::NotFound),
+            (TORCHACC_OUT_OF_MEMORY, Code::OutOfMemory),
+            (TORCHACC_INDEX_ERROR, Code::IndexError),
+            (TORCHACC_OPERATOR_ERROR, Code::OperatorError),
+            (TORCHACC_INTERNAL, Code::Internal),
+            (TORCHACC_PANIC, Code::Panic),
+            (TORCHACC_UNSUPPORTED, Code::Unsupported),
+            (TORCHACC_ABI_MISMATCH, Code::AbiMismatch),
+        ];
+        assert!(codes.iter().all(|&(number, code)| number == code as u32));
+    }
+}

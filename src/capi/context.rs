@@ -1,0 +1,227 @@
+//! Contexts: options, cut, wait, introspection.
+
+use super::error::{torchacc_error, torchacc_string};
+use super::handle::{self, Handle, borrow};
+use super::{bad, boundary, put, quiet, torchacc_str};
+use crate::error::Result;
+use crate::runtime::Context;
+use crate::runtime::config::Options;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// A trace, a cache, a launch thread and a backend. Shared. Every function that takes one may be called from any thread.
+#[repr(C)]
+pub struct torchacc_context {
+    tag: u64,
+    pub(super) inner: Arc<Context>,
+}
+
+impl Handle for torchacc_context {
+    const TAG: u64 = u64::from_le_bytes(*b"tacctext");
+    const NAME: &'static str = "torchacc_context";
+}
+
+/// Options of a context. Zero everything but `struct_size` for the defaults. May grow at the end.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct torchacc_options {
+    /// `sizeof(torchacc_options)` of the caller.
+    pub struct_size: usize,
+    /// "cpu", "reference" or "null"; empty for the environment's `TORCHACC_BACKEND`, else "cpu".
+    pub backend: torchacc_str,
+    /// Threads to compute with; 0 for `TORCHACC_NUM_THREADS`, else all cores.
+    pub num_threads: u32,
+    /// Operations after which a trace is cut by itself; 0 for `TORCHACC_TRACE_LIMIT`, else 20000.
+    pub trace_limit: u64,
+}
+
+/// Reads an option struct of any age: what an old caller did not know is zero; what a newer one added must be.
+///
+/// # Safety
+/// `options` is NULL or readable for the size that it says.
+unsafe fn read_options(options: *const torchacc_options) -> Result<torchacc_options> {
+    // SAFETY: all zeros is a valid value of this plain struct.
+    let mut known: torchacc_options = unsafe { std::mem::zeroed() };
+    if options.is_null() {
+        return Ok(known);
+    }
+    // SAFETY: the size comes first and is always there.
+    let given = unsafe { options.cast::<usize>().read() };
+    let ours = size_of::<torchacc_options>();
+    if given < size_of::<usize>() || given > 1 << 16 {
+        return Err(bad(format!("struct_size is {given}, not the size of torchacc_options")));
+    }
+    // SAFETY: the caller's struct is readable for the size it says.
+    let bytes = unsafe { super::slice(options.cast::<u8>(), given, "options")? };
+    if bytes[ours.min(given)..].iter().any(|&byte| byte != 0) {
+        return Err(bad("options has fields that this version of the library does not know"));
+    }
+    // SAFETY: both are plain memory, and no more is copied than either has.
+    unsafe {
+        std::ptr::copy_nonoverlapping(
+            bytes.as_ptr(),
+            (&raw mut known).cast::<u8>(),
+            ours.min(given),
+        );
+    }
+    Ok(known)
+}
+
+/// Makes a context. Starts no thread and takes no memory before the first operation runs.
+/// Errors: INVALID_ARGUMENT for an unknown backend or a bad option.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_context_new(
+    options: *const torchacc_options,
+    out: *mut *mut torchacc_context,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY: readable as the header says.
+        let given = unsafe { read_options(options)? };
+        // SAFETY: as above.
+        let backend = unsafe { given.backend.text()? };
+        let (threads, limit) = (given.num_threads as usize, given.trace_limit as usize);
+        let inner = Context::new(Options::resolve(backend, threads, limit)?)?;
+        let context = handle::share(torchacc_context { tag: torchacc_context::TAG, inner });
+        // SAFETY: writable, says the header; on failure the new context goes again.
+        unsafe { put(out, context).inspect_err(|_| handle::release(context)) }
+    })
+}
+
+/// One more owner.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_context_retain(
+    context: *mut torchacc_context,
+) -> *mut torchacc_context {
+    // SAFETY: NULL or a live context, says the header.
+    quiet(std::ptr::null_mut(), || unsafe { handle::retain(context) })
+}
+
+/// One owner fewer. The last one waits for what was cut; buffers keep their context alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_context_release(context: *mut torchacc_context) {
+    // SAFETY: NULL or a live context whose owner gives it up, says the header.
+    quiet((), || unsafe { handle::release(context) });
+}
+
+/// Gives the place in the program that is recording: any number but 0. It must not call this library.
+pub type torchacc_locate_fn = Option<unsafe extern "C" fn(user: *mut c_void) -> u64>;
+
+/// Called when the user pointer it came with is not needed any more.
+pub type torchacc_drop_fn = Option<unsafe extern "C" fn(user: *mut c_void)>;
+
+/// A caller's pointer with its destructor.
+pub(super) struct User {
+    pub pointer: *mut c_void,
+    pub drop: torchacc_drop_fn,
+}
+
+// SAFETY: the header says that callbacks run on any thread; the pointer is only passed to them.
+unsafe impl Send for User {}
+// SAFETY: as above.
+unsafe impl Sync for User {}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        if let Some(drop) = self.drop {
+            // SAFETY: the caller supplied both for this purpose; it is called once.
+            unsafe { drop(self.pointer) };
+        }
+    }
+}
+
+/// Sets the function that is asked where an operation is recorded: on the recording thread, without a lock, and only
+/// in places not seen before. Errors carry what it returned (`torchacc_error_site`).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_context_set_locator(
+    context: *mut torchacc_context,
+    locate: torchacc_locate_fn,
+    user: *mut c_void,
+    drop: torchacc_drop_fn,
+) -> *mut torchacc_error {
+    let user = User { pointer: user, drop };
+    boundary(move || {
+        // SAFETY: a live context, says the header.
+        let context = unsafe { borrow(context)? };
+        let locate = locate.ok_or_else(|| bad("locate is NULL"))?;
+        // SAFETY: called as the header says.
+        context.inner.set_locator(Box::new(move || unsafe {
+            let user: &User = &user;
+            locate(user.pointer)
+        }));
+        Ok(())
+    })
+}
+
+/// Closes the trace and hands it to the launch thread. Does not wait.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_cut(context: *mut torchacc_context) -> *mut torchacc_error {
+    // SAFETY: a live context, says the header.
+    boundary(|| unsafe { borrow(context)? }.inner.cut())
+}
+
+/// Cuts, waits for everything, and returns the first failure that no read and no sync returned yet. Blocks.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_sync(context: *mut torchacc_context) -> *mut torchacc_error {
+    // SAFETY: a live context, says the header.
+    boundary(|| unsafe { borrow(context)? }.inner.sync())
+}
+
+/// # Safety
+/// As the functions below.
+unsafe fn text_of(
+    context: *mut torchacc_context,
+    out: *mut *mut torchacc_string,
+    text: impl FnOnce(&Context) -> String,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY: a live context, says the header.
+        let context = unsafe { borrow(context)? };
+        if out.is_null() {
+            return Err(bad("the output pointer is NULL"));
+        }
+        // SAFETY: writable, says the header.
+        unsafe { put(out, torchacc_string::owned(text(&context.inner))) }
+    })
+}
+
+/// Counters as a flat JSON object: recorded_ops, cuts, read_cuts, compiles, cache_hits, kernels, host_calls, failures,
+/// compile_ns, execute_ns, live_buffers, live_bytes, peak_bytes, pool_bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_metrics(
+    context: *mut torchacc_context,
+    out: *mut *mut torchacc_string,
+) -> *mut torchacc_error {
+    // SAFETY: as the header says.
+    unsafe { text_of(context, out, Context::metrics) }
+}
+
+/// Sets the counters to 0 and the peak to what is live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_metrics_reset(context: *mut torchacc_context) {
+    quiet((), || {
+        // SAFETY: NULL or a live context, says the header.
+        if let Ok(context) = unsafe { borrow(context) } {
+            context.inner.reset_metrics();
+        }
+    });
+}
+
+/// Graph and plan of the last program that was compiled, as text for people; empty before the first.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_last_program(
+    context: *mut torchacc_context,
+    out: *mut *mut torchacc_string,
+) -> *mut torchacc_error {
+    // SAFETY: as the header says.
+    unsafe { text_of(context, out, Context::last_program) }
+}
+
+/// Host operators that ran since the last reset: a JSON list of objects with name, count and site.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_host_call_report(
+    context: *mut torchacc_context,
+    out: *mut *mut torchacc_string,
+) -> *mut torchacc_error {
+    // SAFETY: as the header says.
+    unsafe { text_of(context, out, Context::host_calls) }
+}

@@ -1,0 +1,170 @@
+//! Errors and owned strings.
+
+use super::constants::torchacc_code;
+use super::handle::{Handle, borrow};
+use super::{quiet, torchacc_str};
+use crate::error::{Code, Error};
+use std::borrow::Cow;
+
+/// Why a call failed. Owned by the caller.
+#[repr(C)]
+pub struct torchacc_error {
+    tag: u64,
+    code: u32,
+    site: u64,
+    message: Cow<'static, str>,
+}
+
+impl Handle for torchacc_error {
+    const TAG: u64 = u64::from_le_bytes(*b"taccerrr");
+    const NAME: &'static str = "torchacc_error";
+}
+
+/// Given out when there is nothing to allocate a message with, or no trust left to do it; never freed.
+static PANIC: torchacc_error = torchacc_error {
+    tag: torchacc_error::TAG,
+    code: Code::Panic as u32,
+    site: 0,
+    message: Cow::Borrowed("internal error: a panic was caught at the boundary of the library"),
+};
+
+impl torchacc_error {
+    pub(super) fn owned(error: Error) -> *mut torchacc_error {
+        Box::into_raw(Box::new(torchacc_error {
+            tag: torchacc_error::TAG,
+            code: error.code as u32,
+            site: error.site,
+            message: Cow::Owned(error.message),
+        }))
+    }
+
+    pub(super) fn panic() -> *mut torchacc_error {
+        (&raw const PANIC).cast_mut()
+    }
+
+    /// What a host operator returned, as an error of this library; takes the object.
+    ///
+    /// # Safety
+    /// `pointer` is a live, owned error.
+    pub(super) unsafe fn take(pointer: *mut torchacc_error) -> Error {
+        // SAFETY: the caller's promise.
+        let error = match unsafe { borrow(pointer) } {
+            Ok(error) => Error {
+                code: code_of(error.code),
+                message: error.message.to_string(),
+                site: error.site,
+            },
+            Err(error) => error,
+        };
+        // SAFETY: the caller gave it up.
+        unsafe { torchacc_error_free(pointer) };
+        error
+    }
+}
+
+fn code_of(number: u32) -> Code {
+    use Code::*;
+    let codes = [
+        InvalidArgument,
+        NotFound,
+        OutOfMemory,
+        IndexError,
+        OperatorError,
+        Internal,
+        Panic,
+        Unsupported,
+        AbiMismatch,
+    ];
+    codes.into_iter().find(|&code| code as u32 == number).unwrap_or(OperatorError)
+}
+
+/// The number of an error's kind (`TORCHACC_INVALID_ARGUMENT`, …); 0 for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_error_code(error: *const torchacc_error) -> torchacc_code {
+    // SAFETY: NULL or a live error, says the header.
+    quiet(0, || unsafe { borrow(error) }.map_or(0, |e| e.code))
+}
+
+/// What went wrong, why, and what to do. Valid as long as the error.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_error_message(error: *const torchacc_error) -> torchacc_str {
+    // SAFETY: NULL or a live error, says the header.
+    quiet(torchacc_str::of(""), || match unsafe { borrow(error) } {
+        Ok(error) => torchacc_str::of(&error.message),
+        Err(_) => torchacc_str::of(""),
+    })
+}
+
+/// The place that recorded the operation that failed, as the locator named it; 0 when unknown.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_error_site(error: *const torchacc_error) -> u64 {
+    // SAFETY: NULL or a live error, says the header.
+    quiet(0, || unsafe { borrow(error) }.map_or(0, |e| e.site))
+}
+
+/// A new error, for a host operator to return. An unknown code becomes OPERATOR_ERROR; bytes that are not UTF-8 are replaced.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_error_new(
+    code: torchacc_code,
+    message: torchacc_str,
+) -> *mut torchacc_error {
+    quiet(torchacc_error::panic(), || {
+        // SAFETY: `message` is readable, says the header.
+        let bytes = unsafe { super::slice(message.data.cast::<u8>(), message.len, "message") };
+        let text = String::from_utf8_lossy(bytes.unwrap_or(b"(no message)")).into_owned();
+        torchacc_error::owned(Error::new(code_of(code), text))
+    })
+}
+
+/// Frees an error; NULL is fine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_error_free(error: *mut torchacc_error) {
+    quiet((), || {
+        // SAFETY: NULL or a live error, says the header.
+        let is_ours = unsafe { borrow(error) }.is_ok();
+        if is_ours && !std::ptr::eq(error, &raw const PANIC) {
+            // SAFETY: it came from `Box::into_raw`.
+            drop(unsafe { Box::from_raw(error) });
+        }
+    });
+}
+
+/// A text owned by the caller.
+#[repr(C)]
+pub struct torchacc_string {
+    tag: u64,
+    text: String,
+}
+
+impl Handle for torchacc_string {
+    const TAG: u64 = u64::from_le_bytes(*b"taccstrg");
+    const NAME: &'static str = "torchacc_string";
+}
+
+impl torchacc_string {
+    pub(super) fn owned(text: String) -> *mut torchacc_string {
+        Box::into_raw(Box::new(torchacc_string { tag: torchacc_string::TAG, text }))
+    }
+}
+
+/// The text; valid as long as the string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_string_view(string: *const torchacc_string) -> torchacc_str {
+    // SAFETY: NULL or a live string, says the header.
+    quiet(torchacc_str::of(""), || match unsafe { borrow(string) } {
+        Ok(string) => torchacc_str::of(&string.text),
+        Err(_) => torchacc_str::of(""),
+    })
+}
+
+/// Frees a string; NULL is fine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_string_free(string: *mut torchacc_string) {
+    quiet((), || {
+        // SAFETY: NULL or a live string, says the header.
+        if unsafe { borrow(string) }.is_ok() {
+            // SAFETY: it came from `Box::into_raw`.
+            drop(unsafe { Box::from_raw(string) });
+        }
+    });
+}

@@ -1,0 +1,111 @@
+//! The exported C functions: check, convert, call one thing.
+//!
+//! **Invariant:** no logic here, nothing exported elsewhere, and no panic leaves: every body runs inside
+//! [`boundary`]. `include/torchacc.h` is generated from this room; its comments are the documentation of the ABI.
+//!
+//! Rules of the ABI: a function that can fail returns an owned `torchacc_error*`, NULL for success; outputs come last and
+//! are written only on success; shared objects have `_retain` and `_release`, owned ones `_free`, and both accept
+//! NULL, in any order; structs passed in that may grow start with `struct_size`.
+#![expect(
+    unsafe_code,
+    reason = "C callers pass raw pointers; every function says what they must be"
+)]
+#![expect(non_camel_case_types, reason = "names of the C header")]
+
+mod buffer;
+pub mod constants;
+mod context;
+mod error;
+mod handle;
+mod op;
+mod record;
+mod tensor;
+
+use crate::error::{Code, Error, Result};
+use error::torchacc_error;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Version of the ABI: raised when a program built against an older header could go wrong.
+pub const TORCHACC_ABI: u32 = 1;
+
+/// A piece of UTF-8 text that somebody else owns. Not terminated by NUL.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct torchacc_str {
+    pub data: *const std::ffi::c_char,
+    /// In bytes.
+    pub len: usize,
+}
+
+impl torchacc_str {
+    pub(crate) fn of(text: &str) -> torchacc_str {
+        torchacc_str { data: text.as_ptr().cast(), len: text.len() }
+    }
+
+    /// # Safety
+    /// `data` is readable for `len` bytes (or NULL with `len` 0) for as long as the result is used.
+    pub(crate) unsafe fn text<'a>(self) -> Result<&'a str> {
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { slice(self.data.cast::<u8>(), self.len, "text")? };
+        std::str::from_utf8(bytes).map_err(|e| bad(format!("text is not UTF-8: {e}")))
+    }
+}
+
+/// An `InvalidArgument` error.
+fn bad(message: impl Into<String>) -> Error {
+    Error::new(Code::InvalidArgument, message)
+}
+
+/// A C array as a slice; NULL is fine when it is empty.
+///
+/// # Safety
+/// `data` is readable for `len` elements for as long as the result is used.
+unsafe fn slice<'a, T>(data: *const T, len: usize, what: &str) -> Result<&'a [T]> {
+    if len == 0 {
+        return Ok(&[]);
+    }
+    if data.is_null() {
+        return Err(bad(format!("{what} is NULL but has {len} elements")));
+    }
+    // SAFETY: not NULL, and the caller's promise.
+    Ok(unsafe { std::slice::from_raw_parts(data, len) })
+}
+
+/// Writes an output, which is last in the parameter list and must not be NULL.
+///
+/// # Safety
+/// `out` is NULL or writable.
+unsafe fn put<T>(out: *mut T, value: T) -> Result<()> {
+    if out.is_null() {
+        return Err(bad("the output pointer is NULL"));
+    }
+    // SAFETY: not NULL, and the caller's promise.
+    unsafe { out.write(value) };
+    Ok(())
+}
+
+/// Runs the body of an exported function: an error becomes an owned object, a panic the code PANIC.
+fn boundary(body: impl FnOnce() -> Result<()>) -> *mut torchacc_error {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => std::ptr::null_mut(),
+        Ok(Err(error)) => torchacc_error::owned(error),
+        Err(_) => torchacc_error::panic(),
+    }
+}
+
+/// [`boundary`] for functions that cannot report: a panic gives `fallback`.
+fn quiet<T>(fallback: T, body: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or(fallback)
+}
+
+/// The ABI that this library serves. Compare with `TORCHACC_ABI` once, at start.
+#[unsafe(no_mangle)]
+pub extern "C" fn torchacc_abi_version() -> u32 {
+    TORCHACC_ABI
+}
+
+/// Version of the library, like "0.1.0". Valid for ever.
+#[unsafe(no_mangle)]
+pub extern "C" fn torchacc_version() -> torchacc_str {
+    torchacc_str::of(env!("CARGO_PKG_VERSION"))
+}

@@ -1,0 +1,200 @@
+//! Tensors: a buffer with a view, for callers that have no tensor type of their own.
+
+use super::buffer::{dtype, torchacc_buffer};
+use super::constants::torchacc_dtype;
+use super::context::torchacc_context;
+use super::error::torchacc_error;
+use super::handle::{self, Handle, borrow};
+use super::record::{sizes_of, tensor_of, torchacc_view};
+use super::{bad, boundary, put, quiet, slice};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::record::View;
+use crate::runtime::Context;
+use crate::shape::{Layout, numel};
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// A strided view of a buffer, which it keeps. Shared and immutable: operations make new tensors, or write through it.
+#[repr(C)]
+pub struct torchacc_tensor {
+    tag: u64,
+    pub(super) buffer: Arc<torchacc_buffer>,
+    pub(super) view: View,
+}
+
+impl Handle for torchacc_tensor {
+    const TAG: u64 = u64::from_le_bytes(*b"tacctens");
+    const NAME: &'static str = "torchacc_tensor";
+}
+
+impl torchacc_tensor {
+    /// A new dense tensor in a buffer of its own.
+    pub(super) fn dense(context: &Arc<Context>, dtype: DType, sizes: &[i64]) -> Result<Self> {
+        let nbytes = numel(sizes).checked_mul(dtype.size() as i64);
+        let nbytes = nbytes.ok_or_else(|| bad(format!("sizes {sizes:?} overflow")))?;
+        let buffer = Arc::new(torchacc_buffer::new(context, nbytes as usize)?);
+        let view = View { dtype, layout: Layout::contiguous(sizes) };
+        Ok(torchacc_tensor { tag: torchacc_tensor::TAG, buffer, view })
+    }
+
+    /// A view that stays within its buffer.
+    pub(super) fn checked(buffer: Arc<torchacc_buffer>, view: View) -> Result<Self> {
+        let layout = &view.layout;
+        let negative = layout.sizes.iter().chain(&layout.strides).any(|&n| n < 0);
+        let end = layout.end().saturating_mul(view.dtype.size() as i64);
+        let nbytes = buffer.context.nbytes(buffer.id) as i64;
+        if negative || layout.offset < 0 || end > nbytes {
+            return Err(bad(format!("the view needs {end} bytes of a buffer of {nbytes}")));
+        }
+        Ok(torchacc_tensor { tag: torchacc_tensor::TAG, buffer, view })
+    }
+
+    /// Bytes of a dense copy.
+    fn nbytes(&self) -> usize {
+        self.view.layout.numel() as usize * self.view.dtype.size()
+    }
+
+    /// The elements in row-major order.
+    fn read(&self) -> Result<Vec<u8>> {
+        let size = self.view.dtype.size();
+        let layout = &self.view.layout;
+        let start = layout.offset as usize * size;
+        let mut span = vec![0; (layout.end() as usize * size).saturating_sub(start)];
+        self.buffer.context.read(self.buffer.id, start, &mut span)?;
+        if layout.is_contiguous() {
+            span.truncate(self.nbytes());
+            return Ok(span);
+        }
+        let element = |index: i64| {
+            let at = index as usize * size - start;
+            &span[at..at + size]
+        };
+        Ok(layout.indices().flat_map(|index| element(index).iter().copied()).collect())
+    }
+}
+
+/// A new tensor with a copy of `len` bytes: elements in row-major order. `len` must be what the sizes need.
+/// Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_tensor_from_host(
+    context: *mut torchacc_context,
+    dtype: torchacc_dtype,
+    sizes: *const i64,
+    rank: u32,
+    data: *const c_void,
+    len: usize,
+    out: *mut *mut torchacc_tensor,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY (here and below): as the header says.
+        let context = unsafe { borrow(context)? };
+        let sizes = unsafe { sizes_of(sizes, rank)? };
+        let data = unsafe { slice(data.cast::<u8>(), len, "data")? };
+        let tensor = torchacc_tensor::dense(&context.inner, self::dtype(dtype)?, &sizes)?;
+        if len != tensor.nbytes() {
+            return Err(bad(format!("{len} bytes of data, {} needed", tensor.nbytes())));
+        }
+        context.inner.write(tensor.buffer.id, tensor.view.dtype, data)?;
+        let tensor = handle::share(tensor);
+        unsafe { put(out, tensor).inspect_err(|_| handle::release(tensor)) }
+    })
+}
+
+/// A new dense tensor of zeros.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_tensor_zeros(
+    context: *mut torchacc_context,
+    dtype: torchacc_dtype,
+    sizes: *const i64,
+    rank: u32,
+    out: *mut *mut torchacc_tensor,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY (here and below): as the header says.
+        let context = unsafe { borrow(context)? };
+        let sizes = unsafe { sizes_of(sizes, rank)? };
+        let tensor = torchacc_tensor::dense(&context.inner, self::dtype(dtype)?, &sizes)?;
+        let tensor = handle::share(tensor);
+        unsafe { put(out, tensor).inspect_err(|_| handle::release(tensor)) }
+    })
+}
+
+/// A tensor that shares the buffer of `view`. Errors: INVALID_ARGUMENT when the view leaves the buffer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_tensor_from_view(
+    view: *const torchacc_view,
+    out: *mut *mut torchacc_tensor,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY (here and below): as the header says.
+        let view = unsafe { slice(view, 1, "view")? };
+        let tensor = handle::share(unsafe { tensor_of(&view[0])? });
+        unsafe { put(out, tensor).inspect_err(|_| handle::release(tensor)) }
+    })
+}
+
+/// How a tensor views its buffer. The pointers are valid, and the buffer is kept, as long as the tensor.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_tensor_view(
+    tensor: *const torchacc_tensor,
+    out: *mut torchacc_view,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY (here and below): as the header says.
+        let tensor = unsafe { borrow(tensor)? };
+        let layout = &tensor.view.layout;
+        let view = torchacc_view {
+            buffer: Arc::as_ptr(&tensor.buffer).cast_mut(),
+            sizes: layout.sizes.as_ptr(),
+            strides: layout.strides.as_ptr(),
+            offset: layout.offset,
+            rank: layout.sizes.len() as u32,
+            dtype: tensor.view.dtype as u32,
+        };
+        unsafe { put(out, view) }
+    })
+}
+
+/// Bytes that `torchacc_tensor_read` copies; 0 for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_tensor_nbytes(tensor: *const torchacc_tensor) -> usize {
+    // SAFETY: NULL or a live tensor, says the header.
+    quiet(0, || unsafe { borrow(tensor) }.map_or(0, |t| t.nbytes()))
+}
+
+/// Copies the elements in row-major order; `len` must be at least `torchacc_tensor_nbytes`. Blocks, as `torchacc_buffer_read`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_tensor_read(
+    tensor: *const torchacc_tensor,
+    data: *mut c_void,
+    len: usize,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY (here and below): as the header says.
+        let tensor = unsafe { borrow(tensor)? };
+        let needed = tensor.nbytes();
+        if len < needed || (data.is_null() && needed > 0) {
+            return Err(bad(format!("room for {len} bytes, {needed} needed")));
+        }
+        let content = tensor.read()?;
+        unsafe { std::ptr::copy_nonoverlapping(content.as_ptr(), data.cast(), needed) };
+        Ok(())
+    })
+}
+
+/// One more owner.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_tensor_retain(
+    tensor: *mut torchacc_tensor,
+) -> *mut torchacc_tensor {
+    // SAFETY: NULL or a live tensor, says the header.
+    quiet(std::ptr::null_mut(), || unsafe { handle::retain(tensor) })
+}
+
+/// One owner fewer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_tensor_release(tensor: *mut torchacc_tensor) {
+    // SAFETY: NULL or a live tensor whose owner gives it up, says the header.
+    quiet((), || unsafe { handle::release(tensor) });
+}

@@ -1,0 +1,76 @@
+//! The one error type. It crosses the C ABI as an owned object, so it carries a number, a text and, when an
+//! operation of the user's program is to blame, the *site* that recorded it.
+
+use std::fmt;
+
+/// What kind of thing went wrong. The numbers are part of the ABI: never reuse one.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Code {
+    InvalidArgument = 1,
+    NotFound = 2,
+    OutOfMemory = 3,
+    IndexError = 4,
+    /// A host call or a kernel failed.
+    OperatorError = 5,
+    Internal = 6,
+    Panic = 7,
+    Unsupported = 8,
+    AbiMismatch = 9,
+}
+
+/// An opaque, caller-chosen name for the place in the user's program that recorded an operation; 0 is unknown.
+pub type Site = u64;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    pub code: Code,
+    pub message: String,
+    pub site: Site,
+}
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Error { code, message: message.into(), site: 0 }
+    }
+
+    /// Says where, unless a place nearer to the failure said so already.
+    pub fn at(mut self, site: Site) -> Self {
+        if self.site == 0 {
+            self.site = site;
+        }
+        self
+    }
+
+    /// Puts `context` in front of the message.
+    pub fn within(mut self, context: impl fmt::Display) -> Self {
+        self.message = format!("{context}: {}", self.message);
+        self
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// `Err(Error)` with code `InvalidArgument` and a formatted message.
+#[macro_export]
+macro_rules! invalid {
+    ($($arg:tt)*) => {
+        Err($crate::error::Error::new($crate::error::Code::InvalidArgument, format!($($arg)*)))
+    };
+}
+
+/// `Err(Error)` with code `Internal`: a broken invariant of this library, not the caller's fault.
+#[macro_export]
+macro_rules! internal {
+    ($($arg:tt)*) => {
+        Err($crate::error::Error::new($crate::error::Code::Internal, format!($($arg)*)))
+    };
+}

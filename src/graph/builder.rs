@@ -1,0 +1,194 @@
+//! Builds a graph node by node: infers types, refuses what the row refuses, and gives an equal pure node the ids
+//! of the one that is there already (hash-consing, so common subexpressions never arise).
+
+use super::{Graph, Node, NodeId, Value, ValueId};
+use crate::dtype::DType;
+use crate::error::{Result, Site};
+use crate::op::{Attr, Attrs, Class, Op, Ty};
+use crate::shape::Dims;
+use smallvec::{SmallVec, smallvec};
+use std::collections::HashMap;
+
+type Signature = (Op, Attrs, SmallVec<[ValueId; 4]>);
+
+#[derive(Default)]
+pub struct Builder {
+    graph: Graph,
+    known: HashMap<Signature, NodeId>,
+    /// Given to every node made from now on.
+    pub site: Site,
+    /// As [`Node::record`].
+    pub record: u32,
+}
+
+impl Builder {
+    pub fn new() -> Builder {
+        Builder::default()
+    }
+
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    pub fn ty(&self, v: ValueId) -> &Ty {
+        self.graph.ty(v)
+    }
+
+    pub fn finish(mut self, outputs: Vec<ValueId>) -> Graph {
+        self.graph.outputs = outputs;
+        self.graph
+    }
+
+    /// Adds a node (or finds its equal) and returns it. Errors: those of the row's `infer`.
+    pub fn node(&mut self, op: Op, inputs: &[ValueId], attrs: Attrs) -> Result<NodeId> {
+        let signature = (op, attrs, SmallVec::from_slice(inputs));
+        if let Some(&id) = self.known.get(&signature) {
+            return Ok(id);
+        }
+        let outputs = {
+            let types: SmallVec<[&Ty; 4]> = inputs.iter().map(|&v| self.graph.ty(v)).collect();
+            op.infer(&types, &signature.1).map_err(|e| e.at(self.site))?
+        };
+        let id = NodeId(self.graph.nodes.len() as u32);
+        let first = ValueId(self.graph.values.len() as u32);
+        let n_outputs = outputs.len() as u32;
+        for (index, ty) in outputs.into_iter().enumerate() {
+            self.graph.values.push(Value { node: id, index: index as u32, ty });
+        }
+        self.graph.nodes.push(Node {
+            op,
+            attrs: signature.1.clone(),
+            inputs: signature.2.clone(),
+            first,
+            n_outputs,
+            site: self.site,
+            record: self.record,
+        });
+        // A host call may have effects we cannot see: two equal ones stay two.
+        if op.class() != Class::Host {
+            self.known.insert(signature, id);
+        }
+        Ok(id)
+    }
+
+    /// [`Builder::node`] for primitives with one output.
+    pub fn op(&mut self, op: Op, inputs: &[ValueId], attrs: Attrs) -> Result<ValueId> {
+        let id = self.node(op, inputs, attrs)?;
+        Ok(self.graph.node(id).first)
+    }
+
+    /// [`Builder::node`], all outputs.
+    pub fn ops(
+        &mut self,
+        op: Op,
+        inputs: &[ValueId],
+        attrs: Attrs,
+    ) -> Result<SmallVec<[ValueId; 4]>> {
+        let id = self.node(op, inputs, attrs)?;
+        Ok(self.graph.node(id).outputs().collect())
+    }
+
+    pub fn input(&mut self, index: u32, ty: Ty) -> Result<ValueId> {
+        self.op(Op::Input, &[], smallvec![Attr::Int(index as i64), Attr::Types(vec![ty])])
+    }
+
+    pub fn scalar(&mut self, slot: u32, dtype: DType) -> Result<ValueId> {
+        self.op(Op::Scalar, &[], smallvec![Attr::Int(slot as i64), Attr::DType(dtype)])
+    }
+
+    /// A rank-0 constant, rounded to `dtype`.
+    pub fn constant(&mut self, value: f64, dtype: DType) -> Result<ValueId> {
+        if dtype.is_float() {
+            self.op(Op::Const, &[], smallvec![Attr::Float(value), Attr::DType(dtype)])
+        } else {
+            self.constant_int(value as i64, dtype)
+        }
+    }
+
+    /// A rank-0 integer or bool constant.
+    pub fn constant_int(&mut self, value: i64, dtype: DType) -> Result<ValueId> {
+        if dtype.is_float() {
+            return self.constant(value as f64, dtype);
+        }
+        self.op(Op::ConstInt, &[], smallvec![Attr::Int(value), Attr::DType(dtype)])
+    }
+
+    pub fn unary(&mut self, op: Op, x: ValueId) -> Result<ValueId> {
+        self.op(op, &[x], smallvec![])
+    }
+
+    /// Operands of equal sizes and dtypes; broadcasting and promotion are the caller's.
+    pub fn binary(&mut self, op: Op, a: ValueId, b: ValueId) -> Result<ValueId> {
+        self.op(op, &[a, b], smallvec![])
+    }
+
+    pub fn select(&mut self, condition: ValueId, a: ValueId, b: ValueId) -> Result<ValueId> {
+        self.op(Op::Select, &[condition, a, b], smallvec![])
+    }
+
+    /// Nothing when the dtype is right already.
+    pub fn cast(&mut self, x: ValueId, dtype: DType) -> Result<ValueId> {
+        if self.ty(x).dtype == dtype {
+            return Ok(x);
+        }
+        self.op(Op::Cast, &[x], smallvec![Attr::DType(dtype)])
+    }
+
+    /// Nothing when the sizes are right already. One size may be -1.
+    pub fn reshape(&mut self, x: ValueId, sizes: &[i64]) -> Result<ValueId> {
+        let mut sizes: Dims = sizes.into();
+        if let Some(free) = sizes.iter().position(|&s| s == -1) {
+            let rest: i64 = sizes.iter().filter(|&&s| s != -1).product();
+            sizes[free] = self.ty(x).numel() / rest.max(1);
+        }
+        if self.ty(x).sizes == sizes {
+            return Ok(x);
+        }
+        self.op(Op::Reshape, &[x], smallvec![Attr::Ints(sizes)])
+    }
+
+    /// Nothing when `perm` is the identity.
+    pub fn transpose(&mut self, x: ValueId, perm: &[i64]) -> Result<ValueId> {
+        if perm.iter().enumerate().all(|(i, &p)| i as i64 == p) {
+            return Ok(x);
+        }
+        self.op(Op::Transpose, &[x], smallvec![Attr::Ints(perm.into())])
+    }
+
+    /// Nothing when the sizes are right already.
+    pub fn broadcast(&mut self, x: ValueId, sizes: &[i64]) -> Result<ValueId> {
+        if self.ty(x).sizes.as_slice() == sizes {
+            return Ok(x);
+        }
+        self.op(Op::Broadcast, &[x], smallvec![Attr::Ints(sizes.into())])
+    }
+
+    /// Nothing when it takes everything.
+    pub fn slice(
+        &mut self,
+        x: ValueId,
+        starts: &[i64],
+        sizes: &[i64],
+        steps: &[i64],
+    ) -> Result<ValueId> {
+        if self.ty(x).sizes.as_slice() == sizes {
+            return Ok(x);
+        }
+        let attrs = [starts, sizes, steps].into_iter().map(|list| Attr::Ints(list.into()));
+        self.op(Op::Slice, &[x], attrs.collect())
+    }
+
+    /// `op` is one of the reductions over `axes`. With `keep`, reduced dimensions stay with size 1.
+    pub fn reduce(&mut self, op: Op, x: ValueId, axes: &[i64], keep: bool) -> Result<ValueId> {
+        let mut kept = self.ty(x).sizes.clone();
+        axes.iter().for_each(|&a| kept[a as usize] = 1);
+        let mut sorted: Dims = axes.into();
+        sorted.sort_unstable();
+        let y = self.op(op, &[x], smallvec![Attr::Ints(sorted)])?;
+        if keep { self.reshape(y, &kept) } else { Ok(y) }
+    }
+
+    pub fn matmul(&mut self, a: ValueId, b: ValueId) -> Result<ValueId> {
+        self.binary(Op::Matmul, a, b)
+    }
+}

@@ -1,0 +1,466 @@
+//! One function for each family of primitives: picks operands that could fit and proposes a node.
+
+use super::{DTYPES, Generator};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::graph::ValueId;
+use crate::op::table::TABLE;
+use crate::op::{Arity, Attr, Attrs, Class, Op, Row, Ty};
+use crate::shape::{Dims, Layout, numel};
+use smallvec::smallvec;
+
+type Family = fn(&mut Generator) -> Result<()>;
+
+/// Each with how often it is drawn.
+const FAMILIES: &[(usize, Family)] = &[
+    (4, leaf),
+    (12, pointwise),
+    (8, algebra),
+    (4, cast),
+    (4, reshape),
+    (4, transpose),
+    (5, broadcast),
+    (4, slice),
+    (3, strided),
+    (1, bitcast),
+    (3, concat),
+    (6, reduction),
+    (5, matmul),
+    (2, take),
+    (2, index_add),
+    (2, gather),
+    (2, scatter),
+    (3, softmax),
+    (3, layer_norm),
+    (3, attention),
+];
+
+/// Adds a node of a random family, or none.
+pub fn propose(g: &mut Generator) -> Result<()> {
+    let total: usize = FAMILIES.iter().map(|(weight, _)| weight).sum();
+    let mut at = g.rng.below(total);
+    for (weight, family) in FAMILIES {
+        if at < *weight {
+            return family(g);
+        }
+        at -= weight;
+    }
+    Ok(())
+}
+
+/// A value of at least `min_rank` dimensions.
+fn any(g: &mut Generator, min_rank: usize, accepts: fn(DType) -> bool) -> Result<ValueId> {
+    match g.pick(|ty| accepts(ty.dtype) && ty.rank() >= min_rank) {
+        Some(v) if !g.rng.chance(0.1) => Ok(v),
+        _ => {
+            let dtypes: Vec<DType> = DTYPES.into_iter().filter(|&d| accepts(d)).collect();
+            let ty = Ty { dtype: *g.rng.pick(&dtypes), sizes: g.sizes(min_rank) };
+            g.fresh(&ty)
+        }
+    }
+}
+
+fn is_any(_: DType) -> bool {
+    true
+}
+
+fn permutation(g: &mut Generator, rank: usize) -> Dims {
+    let mut perm: Dims = (0..rank as i64).collect();
+    for i in (1..rank).rev() {
+        perm.swap(i, g.rng.below(i + 1));
+    }
+    perm
+}
+
+/// One of the numbers that simplifications look for, everywhere.
+fn splat(g: &mut Generator, ty: &Ty) -> Result<Option<ValueId>> {
+    let value = *g.rng.pick(&[0.0, -0.0, 1.0, -1.0, 2.0, 3.0, 4.0, 0.5, 0.1]);
+    let constant = match ty.dtype.is_float() {
+        true => g.node(Op::Const, &[], smallvec![Attr::Float(value), Attr::DType(ty.dtype)])?,
+        false => {
+            g.node(Op::ConstInt, &[], smallvec![Attr::Int(value as i64), Attr::DType(ty.dtype)])?
+        }
+    };
+    let Some(constant) = constant else { return Ok(None) };
+    let found = g.node(Op::Broadcast, &constant, smallvec![Attr::Ints(ty.sizes.clone())])?;
+    Ok(found.map(|v| v[0]))
+}
+
+fn leaf(g: &mut Generator) -> Result<()> {
+    let dtype = *g.rng.pick(&DTYPES);
+    match g.rng.below(5) {
+        0 => {
+            let ty = Ty { dtype, sizes: g.sizes(0) };
+            g.fresh(&ty)?;
+        }
+        1 => {
+            let dtype = *g.rng.pick(&[DType::F64, DType::I64, DType::Bool]);
+            g.scalar(dtype)?;
+        }
+        2 => {
+            let ty = Ty { dtype, sizes: g.sizes(0) };
+            splat(g, &ty)?;
+        }
+        3 => {
+            let sizes = g.sizes(1);
+            let dim = g.rng.below(sizes.len()) as i64;
+            g.node(
+                Op::Iota,
+                &[],
+                smallvec![Attr::Ints(sizes), Attr::Int(dim), Attr::DType(dtype)],
+            )?;
+        }
+        _ => {
+            let seed = [g.scalar(DType::I64)?, g.scalar(DType::I64)?];
+            let sizes = g.sizes(0);
+            g.node(Op::Random, &seed, smallvec![Attr::Ints(sizes)])?;
+        }
+    }
+    Ok(())
+}
+
+/// Any row without attributes: those added to the table later are drawn too.
+fn pointwise(g: &mut Generator) -> Result<()> {
+    let simple = |row: &&_| is_simple(row);
+    let rows: Vec<_> = TABLE.iter().filter(simple).collect();
+    let row = *g.rng.pick(&rows);
+    let Arity::Exactly(count) = row.arity else { return Ok(()) };
+    let x = any(g, 0, is_any)?;
+    let ty = g.builder.ty(x).clone();
+    let mut inputs = vec![x];
+    while inputs.len() < count {
+        let constant = if g.rng.chance(0.3) { splat(g, &ty)? } else { None };
+        inputs.push(constant.map_or_else(|| g.of_type(&ty), Ok)?);
+    }
+    if row.op == Op::Select {
+        inputs[0] = g.of_type(&Ty { dtype: DType::Bool, ..ty })?;
+    } else if g.rng.chance(0.5) {
+        inputs.reverse();
+    }
+    g.node(row.op, &inputs, smallvec![])?;
+    Ok(())
+}
+
+/// What simplifications look for: an operation with a number that may be neutral, and one thing on top of another.
+fn algebra(g: &mut Generator) -> Result<()> {
+    let x = match g.values.len() {
+        0 => any(g, 0, is_any)?,
+        count => ValueId((count - 1 - g.rng.below(count.min(3))) as u32),
+    };
+    let ty = g.builder.ty(x).clone();
+    if g.rng.chance(0.4) {
+        let op = *g.rng.pick(&[Op::Neg, Op::Abs, Op::Not]);
+        g.node(op, &[x], smallvec![])?;
+        return Ok(());
+    }
+    let ops: &[Op] = match ty.dtype {
+        DType::Bool => &[Op::And, Op::Or, Op::Xor, Op::Eq],
+        d if d.is_int() => &[Op::Add, Op::Sub, Op::Mul, Op::And, Op::Or, Op::Xor, Op::Pow, Op::Eq],
+        _ => &[Op::Add, Op::Sub, Op::Mul, Op::Div, Op::Pow, Op::Lt],
+    };
+    let op = *g.rng.pick(ops);
+    let other = if g.rng.chance(0.2) { Some(x) } else { splat(g, &ty)? };
+    let Some(other) = other else { return Ok(()) };
+    let inputs = if g.rng.chance(0.3) { [other, x] } else { [x, other] };
+    g.node(op, &inputs, smallvec![])?;
+    Ok(())
+}
+
+fn is_simple(row: &Row) -> bool {
+    row.class == Class::Pointwise && row.attrs.is_empty()
+}
+
+fn cast(g: &mut Generator) -> Result<()> {
+    let x = any(g, 0, is_any)?;
+    let dtype = *g.rng.pick(&DTYPES);
+    g.node(Op::Cast, &[x], smallvec![Attr::DType(dtype)])?;
+    Ok(())
+}
+
+/// To a merged, a split, a flat or a padded shape.
+fn reshape(g: &mut Generator) -> Result<()> {
+    let x = any(g, 0, is_any)?;
+    let mut sizes = g.builder.ty(x).sizes.clone();
+    match g.rng.below(4) {
+        0 => sizes = smallvec![numel(&sizes)],
+        1 => {
+            let at = g.rng.below(sizes.len() + 1);
+            sizes.insert(at, 1);
+        }
+        2 if sizes.len() > 1 => {
+            let at = g.rng.below(sizes.len() - 1);
+            sizes[at] *= sizes.remove(at + 1);
+        }
+        _ => {
+            if let Some(at) = sizes.iter().position(|&s| s > 2 && s % 2 == 0) {
+                sizes[at] /= 2;
+                sizes.insert(at, 2);
+            }
+        }
+    }
+    g.node(Op::Reshape, &[x], smallvec![Attr::Ints(sizes)])?;
+    Ok(())
+}
+
+fn transpose(g: &mut Generator) -> Result<()> {
+    let x = any(g, 1, is_any)?;
+    let perm = permutation(g, g.builder.ty(x).rank());
+    g.node(Op::Transpose, &[x], smallvec![Attr::Ints(perm)])?;
+    Ok(())
+}
+
+/// To the sizes of another value, or with a new dimension in front.
+fn broadcast(g: &mut Generator) -> Result<()> {
+    let x = any(g, 0, is_any)?;
+    let mut sizes = g.builder.ty(x).sizes.clone();
+    for s in sizes.iter_mut().filter(|s| **s == 1) {
+        *s = g.size();
+    }
+    if sizes.is_empty() || g.rng.chance(0.5) {
+        let size = g.size();
+        sizes.insert(0, size);
+    }
+    g.node(Op::Broadcast, &[x], smallvec![Attr::Ints(sizes)])?;
+    Ok(())
+}
+
+fn slice(g: &mut Generator) -> Result<()> {
+    let x = any(g, 1, is_any)?;
+    let (mut starts, mut sizes, mut steps) = (Dims::new(), Dims::new(), Dims::new());
+    for full in g.builder.ty(x).sizes.clone() {
+        let start = g.rng.below(full as usize + 1) as i64;
+        let start = if g.rng.chance(0.5) { 0 } else { start };
+        let step = 1 + g.rng.below(3) as i64;
+        let most = (full - start + step - 1) / step;
+        let size = if g.rng.chance(0.5) { most } else { g.rng.below(most as usize + 1) as i64 };
+        starts.push(start);
+        sizes.push(size);
+        steps.push(step);
+    }
+    g.node(Op::Slice, &[x], smallvec![Attr::Ints(starts), Attr::Ints(sizes), Attr::Ints(steps)])?;
+    Ok(())
+}
+
+/// A view of the flat elements that names none twice, sometimes all of them: read it, or write over it.
+fn strided(g: &mut Generator) -> Result<()> {
+    let base = any(g, 0, is_any)?;
+    let ty = g.builder.ty(base).clone();
+    let full = Layout::contiguous(&ty.sizes);
+    let perm = permutation(g, ty.rank());
+    let mut view = full.transpose(&perm);
+    if g.rng.chance(0.6) {
+        let starts: Dims =
+            view.sizes.iter().map(|&s| g.rng.below(s.max(1) as usize) as i64).collect();
+        let sizes: Dims = view.sizes.iter().zip(&starts).map(|(s, a)| s - a).collect();
+        view = view.slice(&starts, &sizes, &Dims::from_elem(1, ty.rank()));
+    }
+    let attrs = |view: Layout| {
+        smallvec![Attr::Ints(view.sizes), Attr::Ints(view.strides), Attr::Int(view.offset)]
+    };
+    if g.rng.chance(0.5) {
+        let x = g.of_type(&Ty { dtype: ty.dtype, sizes: view.sizes.clone() })?;
+        g.node(Op::AsStridedScatter, &[base, x], attrs(view))?;
+    } else {
+        // A view that is read may overlap itself.
+        if g.rng.chance(0.3) && !view.strides.is_empty() {
+            let d = g.rng.below(view.strides.len());
+            view.strides[d] = 0;
+        }
+        g.node(Op::AsStrided, &[base], attrs(view))?;
+    }
+    Ok(())
+}
+
+fn bitcast(g: &mut Generator) -> Result<()> {
+    let x = any(g, 0, |d| d != DType::Bool)?;
+    let dtype = *g.rng.pick(&DTYPES);
+    g.node(Op::Bitcast, &[x], smallvec![Attr::DType(dtype)])?;
+    Ok(())
+}
+
+fn concat(g: &mut Generator) -> Result<()> {
+    let x = any(g, 1, is_any)?;
+    let ty = g.builder.ty(x).clone();
+    let dim = g.rng.below(ty.rank());
+    let mut parts = vec![x];
+    for _ in 0..g.rng.below(3) {
+        let mut part = ty.clone();
+        part.sizes[dim] = g.size();
+        parts.push(g.of_type(&part)?);
+    }
+    g.node(Op::Concat, &parts, smallvec![Attr::Int(dim as i64)])?;
+    Ok(())
+}
+
+/// Any row of the class.
+fn reduction(g: &mut Generator) -> Result<()> {
+    let rows: Vec<_> = TABLE.iter().filter(|row| row.class == Class::Reduction).collect();
+    let row = *g.rng.pick(&rows);
+    let x =
+        any(g, 1, if matches!(row.op, Op::Any | Op::All) { |d| d == DType::Bool } else { is_any })?;
+    let rank = g.builder.ty(x).rank();
+    let attr = match row.attrs {
+        ["axis"] => Attr::Int(g.rng.below(rank) as i64),
+        _ => Attr::Ints((0..rank as i64).filter(|_| g.rng.chance(0.5)).collect()),
+    };
+    g.node(row.op, &[x], smallvec![attr])?;
+    Ok(())
+}
+
+fn matmul(g: &mut Generator) -> Result<()> {
+    let a = any(g, 2, |d| d.is_float())?;
+    let mut ty = g.builder.ty(a).clone();
+    let rank = ty.rank();
+    ty.sizes[rank - 2] = ty.sizes[rank - 1];
+    ty.sizes[rank - 1] = g.size();
+    // Often a transpose of something, as in real programs.
+    let b = if g.rng.chance(0.5) {
+        ty.sizes.swap(rank - 2, rank - 1);
+        let b = g.of_type(&ty)?;
+        let mut perm: Dims = (0..rank as i64).collect();
+        perm.swap(rank - 2, rank - 1);
+        g.node(Op::Transpose, &[b], smallvec![Attr::Ints(perm)])?.map(|v| v[0])
+    } else {
+        Some(g.of_type(&ty)?)
+    };
+    if let Some(b) = b {
+        g.node(Op::Matmul, &[a, b], smallvec![])?;
+    }
+    Ok(())
+}
+
+fn index_dtype(g: &mut Generator) -> DType {
+    *g.rng.pick(&[DType::I32, DType::I64])
+}
+
+fn take(g: &mut Generator) -> Result<()> {
+    let x = any(g, 1, is_any)?;
+    let ty = g.builder.ty(x).clone();
+    let axis = g.rng.below(ty.rank());
+    let (dtype, mut sizes) = (index_dtype(g), g.sizes(0));
+    sizes.truncate(2);
+    let index = g.fresh_indices(dtype, &sizes, ty.sizes[axis], None)?;
+    g.node(Op::Take, &[x, index], smallvec![Attr::Int(axis as i64)])?;
+    Ok(())
+}
+
+fn index_add(g: &mut Generator) -> Result<()> {
+    let base = any(g, 1, |d| d != DType::Bool)?;
+    let mut ty = g.builder.ty(base).clone();
+    let axis = g.rng.below(ty.rank());
+    let (dtype, count) = (index_dtype(g), g.size());
+    let index = g.fresh_indices(dtype, &[count], ty.sizes[axis], None)?;
+    ty.sizes[axis] = count;
+    let x = g.of_type(&ty)?;
+    g.node(Op::IndexAdd, &[base, index, x], smallvec![Attr::Int(axis as i64)])?;
+    Ok(())
+}
+
+/// Sizes of an index into `ty`: nowhere larger apart from `axis`.
+fn index_sizes(g: &mut Generator, ty: &Ty, axis: usize, along: i64) -> Dims {
+    let mut sizes = ty.sizes.clone();
+    for s in sizes.iter_mut() {
+        *s = if g.rng.chance(0.6) { *s } else { g.rng.below(*s as usize + 1) as i64 };
+    }
+    sizes[axis] = along;
+    sizes
+}
+
+fn gather(g: &mut Generator) -> Result<()> {
+    let x = any(g, 1, is_any)?;
+    let ty = g.builder.ty(x).clone();
+    let axis = g.rng.below(ty.rank());
+    let along = g.size();
+    let (dtype, sizes) = (index_dtype(g), index_sizes(g, &ty, axis, along));
+    let index = g.fresh_indices(dtype, &sizes, ty.sizes[axis], None)?;
+    g.node(Op::Gather, &[x, index], smallvec![Attr::Int(axis as i64)])?;
+    Ok(())
+}
+
+/// Without `add`, a repeated index would leave open what is written.
+fn scatter(g: &mut Generator) -> Result<()> {
+    let add = g.rng.chance(0.5);
+    let base = any(g, 1, is_any)?;
+    let ty = g.builder.ty(base).clone();
+    let axis = g.rng.below(ty.rank());
+    let full = ty.sizes[axis];
+    let along = if add { g.size() } else { g.rng.below(full as usize + 1) as i64 };
+    let (dtype, sizes) = (index_dtype(g), index_sizes(g, &ty, axis, along));
+    let index = g.fresh_indices(dtype, &sizes, full, (!add).then_some(axis))?;
+    let x = g.of_type(&Ty { dtype: ty.dtype, sizes })?;
+    g.node(Op::Scatter, &[base, index, x], smallvec![Attr::Int(axis as i64), Attr::Bool(add)])?;
+    Ok(())
+}
+
+fn softmax(g: &mut Generator) -> Result<()> {
+    let x = any(g, 1, |d| d.is_float())?;
+    let ty = g.builder.ty(x).clone();
+    let (forward, backward) =
+        *g.rng.pick(&[(Op::Softmax, Op::SoftmaxGrad), (Op::LogSoftmax, Op::LogSoftmaxGrad)]);
+    if let Some(y) = g.node(forward, &[x], smallvec![])?
+        && g.rng.chance(0.5)
+    {
+        let dy = g.of_type(&ty)?;
+        g.node(backward, &[dy, y[0]], smallvec![])?;
+    }
+    Ok(())
+}
+
+fn layer_norm(g: &mut Generator) -> Result<()> {
+    let Some(x) = g.pick(|ty| ty.dtype.is_float() && ty.rank() == 2) else {
+        let sizes = [g.size(), g.size()];
+        let dtype = *g.rng.pick(&[DType::F32, DType::F64, DType::BF16]);
+        g.fresh(&Ty::new(dtype, &sizes))?;
+        return Ok(());
+    };
+    let ty = g.builder.ty(x).clone();
+    let of_column = |g: &mut Generator| {
+        let dtype = if g.rng.chance(0.7) { ty.dtype } else { DType::F32 };
+        g.of_type(&Ty::new(dtype, &ty.sizes[1..]))
+    };
+    let (weight, bias) = (g.rng.chance(0.6), g.rng.chance(0.5));
+    let mut inputs = vec![x];
+    for _ in 0..weight as usize + bias as usize {
+        inputs.push(of_column(g)?);
+    }
+    let attrs = smallvec![Attr::Float(1e-3), Attr::Bool(weight), Attr::Bool(bias)];
+    let Some(results) = g.node(Op::LayerNorm, &inputs, attrs)? else { return Ok(()) };
+    if g.rng.chance(0.5) {
+        let dy = g.of_type(&ty)?;
+        let mut inputs_of_grad = vec![dy, x, results[1], results[2]];
+        inputs_of_grad.extend(weight.then(|| inputs[1]));
+        g.node(Op::LayerNormGrad, &inputs_of_grad, smallvec![])?;
+    }
+    Ok(())
+}
+
+fn attention(g: &mut Generator) -> Result<()> {
+    let mut small = |n: usize| 1 + g.rng.below(n) as i64;
+    let (batch, groups, share) = (small(2), small(2), small(2));
+    let (queries, keys, width, value_width) = (small(5), small(5), small(4), small(4));
+    let keys = if g.rng.chance(0.05) { 0 } else { keys };
+    let heads = groups * share;
+    let dtype = *g.rng.pick(&[DType::F32, DType::F64, DType::BF16]);
+    let q = g.of_type(&Ty::new(dtype, &[batch, heads, queries, width]))?;
+    let k = g.of_type(&Ty::new(dtype, &[batch, groups, keys, width]))?;
+    let v = g.of_type(&Ty::new(dtype, &[batch, groups, keys, value_width]))?;
+    let seed = [g.scalar(DType::I64)?, g.scalar(DType::I64)?];
+    let mut inputs = vec![q, k, v, seed[0], seed[1]];
+    if g.rng.chance(0.5) {
+        let of_bias = *g.rng.pick(&[DType::Bool, dtype]);
+        let sizes = [batch, heads, queries, keys].map(|s| if g.rng.chance(0.3) { 1 } else { s });
+        inputs.push(g.of_type(&Ty::new(of_bias, &sizes))?);
+    }
+    let dropout = if g.rng.chance(0.3) { 0.3 } else { 0.0 };
+    let attrs: Attrs =
+        smallvec![Attr::Float(0.5), Attr::Bool(g.rng.chance(0.5)), Attr::Float(dropout)];
+    let Some(results) = g.node(Op::Attention, &inputs, attrs.clone())? else { return Ok(()) };
+    if g.rng.chance(0.5) {
+        let out = g.builder.ty(results[0]).clone();
+        let dout = g.of_type(&out)?;
+        let mut inputs_of_grad = vec![dout, q, k, v, results[0], results[1]];
+        inputs_of_grad.extend(&inputs[3..]);
+        g.node(Op::AttentionGrad, &inputs_of_grad, attrs)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! The IR: a list of nodes in topological order, values by dense ids. No node points at memory.
+//!
+//! **Invariant:** touches shapes, dtypes and structure only; a node's operands come before it; equal pure nodes are
+//! one node while a graph is built ([`Builder`]).
+
+pub mod builder;
+pub mod generate;
+pub mod interpret;
+pub mod text;
+pub mod verify;
+
+use crate::error::Site;
+use crate::op::{Attrs, Op, Ty};
+pub use builder::Builder;
+use smallvec::SmallVec;
+
+/// Index into [`Graph::values`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ValueId(pub u32);
+
+/// Index into [`Graph::nodes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(pub u32);
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    pub op: Op,
+    pub attrs: Attrs,
+    pub inputs: SmallVec<[ValueId; 4]>,
+    /// First of the node's outputs; the others follow.
+    pub first: ValueId,
+    pub n_outputs: u32,
+    /// The place in the user's program that this node comes from; not part of what it computes.
+    pub site: Site,
+    /// Index of the record this node came from, plus one; 0 when unknown. For error messages.
+    pub record: u32,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Value {
+    pub node: NodeId,
+    /// Which output of the node.
+    pub index: u32,
+    pub ty: Ty,
+}
+
+/// A program: from inputs and scalars to outputs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Graph {
+    pub nodes: Vec<Node>,
+    pub values: Vec<Value>,
+    pub outputs: Vec<ValueId>,
+}
+
+impl Graph {
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0 as usize]
+    }
+
+    pub fn value(&self, id: ValueId) -> &Value {
+        &self.values[id.0 as usize]
+    }
+
+    pub fn ty(&self, id: ValueId) -> &Ty {
+        &self.value(id).ty
+    }
+
+    /// The node that makes a value.
+    pub fn maker(&self, id: ValueId) -> &Node {
+        self.node(self.value(id).node)
+    }
+
+    pub fn node_ids(&self) -> impl Iterator<Item = NodeId> + use<> {
+        (0..self.nodes.len() as u32).map(NodeId)
+    }
+
+    /// How often each value is used: as an operand or as an output of the program.
+    pub fn use_counts(&self) -> Vec<u32> {
+        let mut counts = vec![0; self.values.len()];
+        let operands = self.nodes.iter().flat_map(|n| n.inputs.iter());
+        for v in operands.chain(&self.outputs) {
+            counts[v.0 as usize] += 1;
+        }
+        counts
+    }
+}
+
+impl Node {
+    pub fn outputs(&self) -> impl Iterator<Item = ValueId> + use<> {
+        (self.first.0..self.first.0 + self.n_outputs).map(ValueId)
+    }
+
+    pub fn output(&self, index: u32) -> ValueId {
+        debug_assert!(index < self.n_outputs);
+        ValueId(self.first.0 + index)
+    }
+}

@@ -1,0 +1,35 @@
+//! torchacc: records tensor operations into lazy graphs, looks their key up in a cache of compiled programs, and
+//! launches fused, memory-planned programs.
+//!
+//! The modules in reading order; `ARCHITECTURE.md` is the map, [`runtime::compile`] the pipeline on one screen.
+
+/// One error type: a code, a text, a place.
+pub mod error;
+/// Element types.
+pub mod dtype;
+/// Sizes, strides, layouts.
+pub mod shape;
+/// Memory that becomes ready.
+pub mod buffer;
+/// What the user's program did, as plain data.
+pub mod record;
+/// What exists in the IR: one row per primitive.
+pub mod op;
+/// The IR: build, print, parse, verify.
+pub mod graph;
+/// How PyTorch's operators are said in primitives: one row per operator.
+pub mod aten;
+/// Graph → Graph, one file and one function each.
+pub mod passes;
+/// Graph → which kernels, in which order, on which memory.
+pub mod plan;
+/// Keys by named parts, and the table of compiled programs.
+pub mod cache;
+/// What runs plans.
+pub mod backend;
+/// Buffers and the recording of operations on them.
+pub mod trace;
+/// Compile, execute, count.
+pub mod runtime;
+/// The exported C functions.
+pub mod capi;

@@ -1,0 +1,112 @@
+//! Dense arrays in host memory for the reference interpreter: one element at a time, no tricks.
+
+use super::Ty;
+use crate::dtype::DType;
+use half::{bf16, f16};
+
+/// A dense row-major array.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Array {
+    pub ty: Ty,
+    pub bytes: Vec<u8>,
+}
+
+impl Array {
+    pub fn zeros(ty: &Ty) -> Array {
+        Array { ty: ty.clone(), bytes: vec![0; ty.nbytes()] }
+    }
+
+    pub fn from_f64(dtype: DType, sizes: &[i64], values: &[f64]) -> Array {
+        let mut a = Array::zeros(&Ty::new(dtype, sizes));
+        assert_eq!(values.len(), a.len(), "one value per element");
+        values.iter().enumerate().for_each(|(i, &v)| a.set_f64(i, v));
+        a
+    }
+
+    pub fn len(&self) -> usize {
+        self.ty.numel() as usize
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes of element `i`, of any dtype.
+    pub fn raw(&self, i: usize) -> &[u8] {
+        let size = self.ty.dtype.size();
+        &self.bytes[i * size..(i + 1) * size]
+    }
+
+    pub fn set_raw(&mut self, i: usize, bytes: &[u8]) {
+        let size = self.ty.dtype.size();
+        self.bytes[i * size..(i + 1) * size].copy_from_slice(bytes);
+    }
+
+    fn chunk<const N: usize>(&self, i: usize) -> [u8; N] {
+        self.raw(i).try_into().expect("element size is that of the dtype")
+    }
+
+    /// Element `i` as f64: exact for floats; integers as if converted.
+    pub fn f64(&self, i: usize) -> f64 {
+        match self.ty.dtype {
+            DType::F16 => f16::from_le_bytes(self.chunk(i)).to_f64(),
+            DType::BF16 => bf16::from_le_bytes(self.chunk(i)).to_f64(),
+            DType::F32 => f32::from_le_bytes(self.chunk(i)) as f64,
+            DType::F64 => f64::from_le_bytes(self.chunk(i)),
+            _ => self.i64(i) as f64,
+        }
+    }
+
+    /// Element `i` as i64; floats are truncated, as C casts do.
+    pub fn i64(&self, i: usize) -> i64 {
+        match self.ty.dtype {
+            DType::Bool => (self.raw(i)[0] != 0) as i64,
+            DType::U8 => self.raw(i)[0] as i64,
+            DType::I8 => self.raw(i)[0] as i8 as i64,
+            DType::I16 => i16::from_le_bytes(self.chunk(i)) as i64,
+            DType::I32 => i32::from_le_bytes(self.chunk(i)) as i64,
+            DType::I64 => i64::from_le_bytes(self.chunk(i)),
+            d if d.is_float() => self.f64(i) as i64,
+            d => panic!("no arithmetic on {d}"),
+        }
+    }
+
+    /// Rounds `v` to the dtype (floats; half types by way of f32, which is what they are computed in), or stores it as
+    /// [`Array::set_i64`] would after truncation.
+    pub fn set_f64(&mut self, i: usize, v: f64) {
+        match self.ty.dtype {
+            DType::F16 => self.set_raw(i, &f16::from_f32(v as f32).to_le_bytes()),
+            DType::BF16 => self.set_raw(i, &bf16::from_f32(v as f32).to_le_bytes()),
+            DType::F32 => self.set_raw(i, &(v as f32).to_le_bytes()),
+            DType::F64 => self.set_raw(i, &v.to_le_bytes()),
+            DType::Bool => self.set_raw(i, &[(v != 0.0) as u8]),
+            _ => self.set_i64(i, v as i64),
+        }
+    }
+
+    /// Wraps `v` to the width of an integer dtype; `Bool` becomes `v != 0`; floats are rounded.
+    pub fn set_i64(&mut self, i: usize, v: i64) {
+        match self.ty.dtype {
+            DType::Bool => self.set_raw(i, &[(v != 0) as u8]),
+            DType::U8 | DType::I8 => self.set_raw(i, &[v as u8]),
+            DType::I16 => self.set_raw(i, &(v as i16).to_le_bytes()),
+            DType::I32 => self.set_raw(i, &(v as i32).to_le_bytes()),
+            DType::I64 => self.set_raw(i, &v.to_le_bytes()),
+            d if d.is_float() => self.set_f64(i, v as f64),
+            d => panic!("no arithmetic on {d}"),
+        }
+    }
+
+    /// Stores a slot of an argument block: `bits` are an f64 for a float dtype, else an i64.
+    pub fn set_scalar(&mut self, i: usize, bits: u64) {
+        if self.ty.dtype.is_float() {
+            self.set_f64(i, f64::from_bits(bits));
+        } else {
+            self.set_i64(i, bits as i64);
+        }
+    }
+
+    pub fn to_f64s(&self) -> Vec<f64> {
+        (0..self.len()).map(|i| self.f64(i)).collect()
+    }
+}

@@ -1,0 +1,83 @@
+//! Host operators: functions supplied by the program that uses the library (PyTorch's CPU kernels, custom
+//! operators). The IR holds only their number; this table, process-wide and append-only, holds the functions.
+
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::record::ScalarKind;
+use crate::shape::Dims;
+use parking_lot::RwLock;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Index into the process-wide table.
+pub type HostOpId = u32;
+
+/// A dense row-major array in host memory.
+#[derive(Clone, Debug)]
+pub struct HostTensor {
+    /// Address of the first element; 0 stands for an absent optional tensor.
+    pub data: usize,
+    pub dtype: DType,
+    pub sizes: Dims,
+}
+
+/// An argument as the function sees it: like `record::Arg`, with memory for tensors and values for scalars.
+#[derive(Clone, Debug)]
+pub enum HostArg {
+    None,
+    Tensor(HostTensor),
+    Tensors(Vec<HostTensor>),
+    /// `bits` is an i64, an f64 or a bool (0, 1), as `kind` says.
+    Scalar {
+        kind: ScalarKind,
+        bits: u64,
+    },
+    Int(i64),
+    Float(f64),
+    Bool(bool),
+    Ints(Dims),
+    Floats(Vec<f64>),
+    Bools(Vec<bool>),
+    DType(DType),
+    Str(String),
+}
+
+/// Fills every `out` from `args`, which it must not write.
+pub type HostFn = Box<dyn Fn(&[HostArg], &[HostTensor]) -> Result<()> + Send + Sync>;
+
+pub struct HostOp {
+    /// For people: `aten::nonzero`.
+    pub name: String,
+    /// For keys: equal keys behave equally, in every process.
+    pub key: String,
+    pub function: HostFn,
+}
+
+#[derive(Default)]
+struct Table {
+    ops: Vec<Arc<HostOp>>,
+    by_key: HashMap<String, HostOpId>,
+}
+
+static TABLE: RwLock<Option<Table>> = RwLock::new(None);
+
+/// Adds a host operator; one with an equal key is returned instead if there is one (and `op` is dropped).
+pub fn register(op: HostOp) -> HostOpId {
+    let mut guard = TABLE.write();
+    let table = guard.get_or_insert_default();
+    if let Some(&id) = table.by_key.get(&op.key) {
+        return id;
+    }
+    let id = table.ops.len() as HostOpId;
+    table.by_key.insert(op.key.clone(), id);
+    table.ops.push(Arc::new(op));
+    id
+}
+
+pub fn get(id: HostOpId) -> Option<Arc<HostOp>> {
+    TABLE.read().as_ref()?.ops.get(id as usize).cloned()
+}
+
+pub fn by_key(key: &str) -> Option<HostOpId> {
+    TABLE.read().as_ref()?.by_key.get(key).copied()
+}

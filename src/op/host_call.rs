@@ -1,0 +1,120 @@
+//! The primitive that calls a host operator: pairs the recorded arguments with the node's operands.
+
+use super::array::Array;
+use super::host::{self, HostArg, HostTensor};
+use super::{Attr, Eval, Ty, Tys, check};
+use crate::dtype::DType;
+use crate::error::{Code, Error, Result};
+use crate::invalid;
+use crate::record::{Arg, ScalarKind};
+
+pub const HOST: Eval = Eval::Whole(call);
+
+/// Dtype of the operand that stands for a scalar argument.
+fn scalar_dtype(kind: ScalarKind) -> DType {
+    match kind {
+        ScalarKind::Bool => DType::Bool,
+        ScalarKind::Int => DType::I64,
+        ScalarKind::Float => DType::F64,
+    }
+}
+
+/// For each operand the arguments stand for, in order: `None` a tensor of any type, else a scalar of that kind.
+fn operands(args: &[Arg]) -> Vec<Option<ScalarKind>> {
+    let mut found = Vec::new();
+    for arg in args {
+        match arg {
+            Arg::Tensor(_) => found.push(None),
+            Arg::Tensors(reads) => found.extend(reads.iter().flatten().map(|_| None)),
+            Arg::Scalar { kind, .. } => found.push(Some(*kind)),
+            _ => {}
+        }
+    }
+    found
+}
+
+pub fn host_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
+    let [Attr::Int(0..=0xffff_ffff), Attr::Types(types), Attr::Args(args)] = attrs else {
+        return check::wrong_attrs("op: int, types: types, args: args", attrs);
+    };
+    let wanted = operands(args);
+    if wanted.len() != inputs.len() {
+        return invalid!("the arguments stand for {} operands, got {}", wanted.len(), inputs.len());
+    }
+    for (kind, ty) in wanted.iter().zip(inputs) {
+        if let Some(kind) = kind {
+            check::dtype(ty, scalar_dtype(*kind), "a scalar argument")?;
+            check::rank(ty, 0, "a scalar argument")?;
+        }
+    }
+    types.iter().map(|t| check::ty(t.dtype, &t.sizes)).collect()
+}
+
+/// The arguments as a host function sees them. `tensor(n)` gives the memory of operand `n`, `scalar(n)` the eight
+/// bytes of a scalar operand.
+pub fn host_args(
+    args: &[Arg],
+    tensor: impl Fn(usize) -> HostTensor,
+    scalar: impl Fn(usize) -> u64,
+) -> Vec<HostArg> {
+    let mut next = 0;
+    let mut take = || {
+        next += 1;
+        next - 1
+    };
+    let mut convert = |arg: &Arg| match arg {
+        Arg::None => HostArg::None,
+        Arg::Tensor(_) => HostArg::Tensor(tensor(take())),
+        Arg::Tensors(reads) => HostArg::Tensors(
+            reads.iter().map(|r| if r.is_some() { tensor(take()) } else { absent() }).collect(),
+        ),
+        Arg::Scalar { kind, .. } => HostArg::Scalar { kind: *kind, bits: scalar(take()) },
+        Arg::Int(i) => HostArg::Int(*i),
+        Arg::Float(f) => HostArg::Float(*f),
+        Arg::Bool(b) => HostArg::Bool(*b),
+        Arg::Ints(v) => HostArg::Ints(v.clone()),
+        Arg::Floats(v) => HostArg::Floats(v.clone()),
+        Arg::Bools(v) => HostArg::Bools(v.clone()),
+        Arg::DType(d) => HostArg::DType(*d),
+        Arg::Str(s) => HostArg::Str(s.clone()),
+    };
+    args.iter().map(&mut convert).collect()
+}
+
+fn absent() -> HostTensor {
+    HostTensor { data: 0, dtype: DType::U8, sizes: Default::default() }
+}
+
+fn tensor(array: &Array) -> HostTensor {
+    HostTensor {
+        data: array.bytes.as_ptr() as usize,
+        dtype: array.ty.dtype,
+        sizes: array.ty.sizes.clone(),
+    }
+}
+
+/// The host operator of a node's attributes. Errors: `NotFound`.
+pub fn operator(attrs: &[Attr]) -> Result<std::sync::Arc<host::HostOp>> {
+    let id = attrs[0].int();
+    host::get(id as u32)
+        .ok_or_else(|| Error::new(Code::NotFound, format!("no host operator has number {id}")))
+}
+
+fn call(inputs: &[&Array], attrs: &[Attr], outs: &[Ty]) -> Result<Vec<Array>> {
+    let op = operator(attrs)?;
+    let Attr::Args(args) = &attrs[2] else {
+        return check::wrong_attrs("op: int, types: types, args: args", attrs);
+    };
+    let bits = |n: usize| match inputs[n].ty.dtype {
+        DType::F64 => inputs[n].f64(0).to_bits(),
+        _ => inputs[n].i64(0) as u64,
+    };
+    let args = host_args(args, |n| tensor(inputs[n]), bits);
+    let mut results: Vec<Array> = outs.iter().map(Array::zeros).collect();
+    let targets: Vec<HostTensor> = results
+        .iter_mut()
+        .map(|a| HostTensor { data: a.bytes.as_mut_ptr() as usize, ..tensor(a) })
+        .collect();
+    (op.function)(&args, &targets)?;
+    Ok(results)
+}

@@ -1,0 +1,211 @@
+//! Primitives that read or write where an array of indices says. An index out of range (negative ones too) is an
+//! `IndexError`.
+
+use super::array::Array;
+use super::{Attr, Eval, Ty, Tys, check};
+use crate::error::{Code, Error, Result};
+use crate::invalid;
+use crate::shape::{Dims, Layout, contiguous_strides, numel};
+
+pub const TAKE: Eval = Eval::Whole(take);
+pub const INDEX_ADD: Eval = Eval::Whole(index_add);
+pub const GATHER: Eval = Eval::Whole(gather);
+pub const SCATTER: Eval = Eval::Whole(scatter);
+
+// ---- types
+
+fn one_axis(attrs: &[Attr], rank: usize) -> Result<usize> {
+    let [Attr::Int(axis)] = attrs else {
+        return check::wrong_attrs("axis: int", attrs);
+    };
+    check::axis(*axis, rank)
+}
+
+pub fn take_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
+    let [x, index] = inputs else {
+        return check::wrong_operands("x, index", inputs);
+    };
+    let axis = one_axis(attrs, x.rank())?;
+    check::index(index.dtype)?;
+    let mut sizes: Dims = x.sizes[..axis].into();
+    sizes.extend_from_slice(&index.sizes);
+    sizes.extend_from_slice(&x.sizes[axis + 1..]);
+    check::one(x.dtype, &sizes)
+}
+
+pub fn index_add_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
+    let [base, index, x] = inputs else {
+        return check::wrong_operands("base, index, x", inputs);
+    };
+    let axis = one_axis(attrs, base.rank())?;
+    check::index(index.dtype)?;
+    check::rank(index, 1, "index")?;
+    check::same_dtype(base, x)?;
+    check::number(base.dtype)?;
+    let mut wanted = base.sizes.clone();
+    wanted[axis] = index.sizes[0];
+    check::sizes(x, &wanted, "the source")?;
+    check::one(base.dtype, &base.sizes)
+}
+
+/// Torch's rule for gather and scatter: equal ranks, and apart from `axis` the index is nowhere larger.
+fn fits(index: &Ty, x: &Ty, axis: usize, what: &str) -> Result<()> {
+    check::index(index.dtype)?;
+    if index.rank() != x.rank() {
+        return invalid!("Index tensor must have the same number of dimensions as {what} tensor");
+    }
+    match (0..x.rank()).find(|&d| d != axis && index.sizes[d] > x.sizes[d]) {
+        None => Ok(()),
+        Some(d) => invalid!(
+            "Size does not match at dimension {d} expected index {:?} to be no larger than {what} {:?} apart from \
+             dimension {axis}",
+            index.sizes,
+            x.sizes
+        ),
+    }
+}
+
+pub fn gather_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
+    let [x, index] = inputs else {
+        return check::wrong_operands("x, index", inputs);
+    };
+    let axis = one_axis(attrs, x.rank())?;
+    fits(index, x, axis, "self")?;
+    check::one(x.dtype, &index.sizes)
+}
+
+pub fn scatter_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
+    let [base, index, x] = inputs else {
+        return check::wrong_operands("base, index, x", inputs);
+    };
+    let [axis, Attr::Bool(add)] = attrs else {
+        return check::wrong_attrs("axis: int, add: bool", attrs);
+    };
+    let axis = one_axis(std::slice::from_ref(axis), base.rank())?;
+    fits(index, base, axis, "self")?;
+    check::same_dtype(base, x)?;
+    check::sizes(x, &index.sizes, "the source")?;
+    if *add {
+        check::number(base.dtype)?;
+    }
+    check::one(base.dtype, &base.sizes)
+}
+
+// ---- meanings
+
+fn in_self(i: i64, size: i64) -> Result<usize> {
+    if (0..size).contains(&i) {
+        return Ok(i as usize);
+    }
+    Err(Error::new(Code::IndexError, "index out of range in self"))
+}
+
+fn in_dimension(i: i64, size: i64, axis: usize) -> Result<i64> {
+    if (0..size).contains(&i) {
+        return Ok(i);
+    }
+    let text = format!("index {i} is out of bounds for dimension {axis} with size {size}");
+    Err(Error::new(Code::IndexError, text))
+}
+
+/// Sums in f64 or wrapping i64 over the elements of an array, rounded once at the end.
+struct Sums {
+    ty: Ty,
+    floats: Vec<f64>,
+    ints: Vec<i64>,
+}
+
+impl Sums {
+    fn of(base: &Array) -> Sums {
+        let all = 0..base.len();
+        let (mut floats, mut ints) = (Vec::new(), Vec::new());
+        if base.ty.dtype.is_float() {
+            floats = all.map(|i| base.f64(i)).collect();
+        } else {
+            ints = all.map(|i| base.i64(i)).collect();
+        }
+        Sums { ty: base.ty.clone(), floats, ints }
+    }
+
+    /// Adds element `from` of `x` to sum `to`.
+    fn add(&mut self, to: usize, x: &Array, from: usize) {
+        if self.ty.dtype.is_float() {
+            self.floats[to] += x.f64(from);
+        } else {
+            self.ints[to] = self.ints[to].wrapping_add(x.i64(from));
+        }
+    }
+
+    fn round(self) -> Array {
+        let mut y = Array::zeros(&self.ty);
+        self.floats.iter().enumerate().for_each(|(i, &v)| y.set_f64(i, v));
+        self.ints.iter().enumerate().for_each(|(i, &v)| y.set_i64(i, v));
+        y
+    }
+}
+
+/// Elements before, along and after `axis`: a dense array as `[outer, size, inner]`.
+fn around(ty: &Ty, axis: usize) -> (usize, usize, usize) {
+    let (outer, inner) = (numel(&ty.sizes[..axis]), numel(&ty.sizes[axis + 1..]));
+    (outer as usize, ty.sizes[axis] as usize, inner as usize)
+}
+
+fn take(x: &[&Array], attrs: &[Attr], outs: &[Ty]) -> Result<Vec<Array>> {
+    let (x, index) = (x[0], x[1]);
+    let (_, size, inner) = around(&x.ty, attrs[0].int() as usize);
+    let rows: Vec<usize> =
+        (0..index.len()).map(|i| in_self(index.i64(i), size as i64)).collect::<Result<_>>()?;
+    let mut y = Array::zeros(&outs[0]);
+    for i in 0..y.len() {
+        let (outer, row, rest) = (i / inner / rows.len(), i / inner % rows.len(), i % inner);
+        y.set_raw(i, x.raw((outer * size + rows[row]) * inner + rest));
+    }
+    Ok(vec![y])
+}
+
+fn index_add(x: &[&Array], attrs: &[Attr], _: &[Ty]) -> Result<Vec<Array>> {
+    let (base, index, x) = (x[0], x[1], x[2]);
+    let (outer, size, inner) = around(&base.ty, attrs[0].int() as usize);
+    let mut sums = Sums::of(base);
+    let count = index.len();
+    for n in 0..count {
+        let row = in_self(index.i64(n), size as i64)?;
+        for (o, i) in (0..outer).flat_map(|o| (0..inner).map(move |i| (o, i))) {
+            sums.add((o * size + row) * inner + i, x, (o * count + n) * inner + i);
+        }
+    }
+    Ok(vec![sums.round()])
+}
+
+/// For every element of `index`, in order: the flat index it names in an array of type `x`.
+fn targets(x: &Ty, index: &Array, axis: usize) -> Result<Vec<usize>> {
+    let mut strides = contiguous_strides(&x.sizes);
+    let along = std::mem::replace(&mut strides[axis], 0);
+    let places = Layout { sizes: index.ty.sizes.clone(), strides, offset: 0 };
+    let target = |(n, place): (usize, i64)| {
+        let i = in_dimension(index.i64(n), x.sizes[axis], axis)?;
+        Ok((place + i * along) as usize)
+    };
+    places.indices().enumerate().map(target).collect()
+}
+
+fn gather(x: &[&Array], attrs: &[Attr], outs: &[Ty]) -> Result<Vec<Array>> {
+    let mut y = Array::zeros(&outs[0]);
+    for (to, from) in targets(&x[0].ty, x[1], attrs[0].int() as usize)?.into_iter().enumerate() {
+        y.set_raw(to, x[0].raw(from));
+    }
+    Ok(vec![y])
+}
+
+fn scatter(x: &[&Array], attrs: &[Attr], _: &[Ty]) -> Result<Vec<Array>> {
+    let (base, index, x) = (x[0], x[1], x[2]);
+    let targets = targets(&base.ty, index, attrs[0].int() as usize)?;
+    if attrs[1].bool() {
+        let mut sums = Sums::of(base);
+        targets.into_iter().enumerate().for_each(|(from, to)| sums.add(to, x, from));
+        return Ok(vec![sums.round()]);
+    }
+    let mut y = base.clone();
+    targets.into_iter().enumerate().for_each(|(from, to)| y.set_raw(to, x.raw(from)));
+    Ok(vec![y])
+}

@@ -1,0 +1,268 @@
+//! What exists in the IR: one row per primitive in [`table`], each with its own meaning.
+//!
+//! **Invariant:** touches shapes, dtypes and structure only. Nothing outside this room asks "which op is this?"
+//! to learn a shape, a type or a meaning: it reads the row. (Backends match on ops to choose kernels.)
+
+pub mod array;
+mod check;
+pub mod evaluate;
+pub mod host;
+pub mod host_call;
+mod index;
+mod leaf;
+mod movement;
+mod nn;
+pub mod philox;
+mod pointwise;
+mod reduce;
+pub mod table;
+
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::record::Arg;
+use crate::shape::{Dims, numel};
+use array::Array;
+use smallvec::SmallVec;
+pub use table::Op;
+
+#[cfg(test)]
+mod tests;
+
+/// Type of a value: element type and sizes. In the IR every value is a dense row-major array.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Ty {
+    pub dtype: DType,
+    pub sizes: Dims,
+}
+
+impl Ty {
+    pub fn new(dtype: DType, sizes: &[i64]) -> Ty {
+        Ty { dtype, sizes: sizes.into() }
+    }
+
+    pub fn rank(&self) -> usize {
+        self.sizes.len()
+    }
+
+    pub fn numel(&self) -> i64 {
+        numel(&self.sizes)
+    }
+
+    pub fn nbytes(&self) -> usize {
+        self.numel() as usize * self.dtype.size()
+    }
+}
+
+/// `f32[2,3]`
+impl std::fmt::Display for Ty {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let sizes: Vec<String> = self.sizes.iter().map(i64::to_string).collect();
+        write!(f, "{}[{}]", self.dtype, sizes.join(","))
+    }
+}
+
+/// Types of a node's outputs.
+pub type Tys = SmallVec<[Ty; 1]>;
+
+/// One attribute. Equal means bitwise equal: `NaN == NaN`, `-0.0 != 0.0`.
+#[derive(Clone, Debug)]
+pub enum Attr {
+    Int(i64),
+    Float(f64),
+    Bool(bool),
+    Ints(Dims),
+    DType(DType),
+    /// Result types of a host call.
+    Types(Vec<Ty>),
+    /// Arguments of a host call; tensors and scalars stand for the node's inputs in order (their `Read`s and slots are
+    /// not looked at).
+    Args(Vec<Arg>),
+}
+
+/// Attributes of a node, in the order of the row's `attrs` names.
+pub type Attrs = SmallVec<[Attr; 2]>;
+
+/// What family a primitive belongs to; passes and planners decide by class, not by op.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// No inputs: program inputs, scalars, constants.
+    Leaf,
+    /// Element `i` of the result depends on element `i` of each input (and on `i`). All inputs and the output
+    /// have equal sizes: broadcasting is explicit.
+    Pointwise,
+    /// Every element of the result is an element of an input: a change of layout.
+    Movement,
+    Reduction,
+    Contraction,
+    Indexing,
+    /// Could be said in other primitives (see `passes::decompose`), kept whole because backends do it better.
+    Composite,
+    Host,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arity {
+    Exactly(usize),
+    Between(usize, usize),
+    AtLeast(usize),
+}
+
+impl Arity {
+    pub fn accepts(self, n: usize) -> bool {
+        match self {
+            Arity::Exactly(k) => n == k,
+            Arity::Between(low, high) => (low..=high).contains(&n),
+            Arity::AtLeast(k) => n >= k,
+        }
+    }
+}
+
+/// One element of each operand to the element of the result.
+pub type FloatFn = fn(&[f64]) -> f64;
+/// As [`FloatFn`]; `None` is a division by zero.
+pub type IntFn = fn(&[i64]) -> Option<i64>;
+/// Operands, attributes and output types to outputs.
+pub type WholeFn = fn(&[&Array], &[Attr], &[Ty]) -> Result<Vec<Array>>;
+
+/// How the reference computes a primitive: slowly and obviously.
+pub enum Eval {
+    /// One element at a time. Floats of every width are computed in f64 and rounded once; integers and bools in
+    /// i64 and wrapped. `None` from the integer function is a division by zero. A missing function means the
+    /// domain is not supported (`infer` refuses it).
+    Pointwise { float: Option<FloatFn>, int: Option<IntFn> },
+    /// The whole node: inputs, attributes and the inferred output types in, outputs out.
+    Whole(WholeFn),
+    /// The interpreter supplies the value (program inputs and scalars).
+    Given,
+}
+
+/// Everything that is known of a primitive.
+pub struct Row {
+    pub op: Op,
+    /// Name in the text form.
+    pub name: &'static str,
+    pub class: Class,
+    pub arity: Arity,
+    /// Names of the attributes, in order.
+    pub attrs: &'static [&'static str],
+    /// Checks operands and attributes and gives the output types. Source of all shape and dtype errors of the IR.
+    pub infer: fn(&[&Ty], &[Attr]) -> Result<Tys>,
+    pub eval: Eval,
+    /// Arithmetic operations of the whole node, given the types of its inputs and outputs.
+    pub flops: fn(&[&Ty], &[Ty]) -> u64,
+    /// Neutral element of a reduction, as f64.
+    pub neutral: Option<f64>,
+    pub doc: &'static str,
+}
+
+impl Op {
+    pub fn row(self) -> &'static Row {
+        &table::TABLE[self as usize]
+    }
+
+    pub fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// Output types of a node: the row's `infer`, with the operator's name in front of its errors.
+    pub fn infer(self, inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
+        let row = self.row();
+        if !row.arity.accepts(inputs.len()) {
+            return crate::invalid!(
+                "{}: takes {:?} operands, got {}",
+                row.name,
+                row.arity,
+                inputs.len()
+            );
+        }
+        (row.infer)(inputs, attrs).map_err(|e| e.within(row.name))
+    }
+
+    pub fn class(self) -> Class {
+        self.row().class
+    }
+
+    pub fn from_name(name: &str) -> Option<Op> {
+        table::TABLE.iter().find(|row| row.name == name).map(|row| row.op)
+    }
+}
+
+impl Attr {
+    /// # Panics
+    /// When the attribute has another type: a row was used with attributes not its own, which the verifier rejects.
+    pub fn int(&self) -> i64 {
+        match self {
+            Attr::Int(i) => *i,
+            other => panic!("attribute is not an int: {other:?}"),
+        }
+    }
+
+    /// # Panics
+    /// As [`Attr::int`].
+    pub fn float(&self) -> f64 {
+        match self {
+            Attr::Float(f) => *f,
+            other => panic!("attribute is not a float: {other:?}"),
+        }
+    }
+
+    /// # Panics
+    /// As [`Attr::int`].
+    pub fn bool(&self) -> bool {
+        match self {
+            Attr::Bool(b) => *b,
+            other => panic!("attribute is not a bool: {other:?}"),
+        }
+    }
+
+    /// # Panics
+    /// As [`Attr::int`].
+    pub fn ints(&self) -> &[i64] {
+        match self {
+            Attr::Ints(v) => v,
+            other => panic!("attribute is not a list of ints: {other:?}"),
+        }
+    }
+
+    /// # Panics
+    /// As [`Attr::int`].
+    pub fn dtype(&self) -> DType {
+        match self {
+            Attr::DType(d) => *d,
+            other => panic!("attribute is not a dtype: {other:?}"),
+        }
+    }
+}
+
+impl PartialEq for Attr {
+    fn eq(&self, other: &Attr) -> bool {
+        match (self, other) {
+            (Attr::Int(a), Attr::Int(b)) => a == b,
+            (Attr::Float(a), Attr::Float(b)) => a.to_bits() == b.to_bits(),
+            (Attr::Bool(a), Attr::Bool(b)) => a == b,
+            (Attr::Ints(a), Attr::Ints(b)) => a == b,
+            (Attr::DType(a), Attr::DType(b)) => a == b,
+            (Attr::Types(a), Attr::Types(b)) => a == b,
+            // Debug text tells -0.0 from 0.0 and spells every NaN alike.
+            (Attr::Args(a), Attr::Args(b)) => format!("{a:?}") == format!("{b:?}"),
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Attr {}
+
+impl std::hash::Hash for Attr {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        std::mem::discriminant(self).hash(state);
+        match self {
+            Attr::Int(i) => i.hash(state),
+            Attr::Float(f) => f.to_bits().hash(state),
+            Attr::Bool(b) => b.hash(state),
+            Attr::Ints(v) => v.hash(state),
+            Attr::DType(d) => d.hash(state),
+            Attr::Types(t) => t.hash(state),
+            Attr::Args(a) => a.len().hash(state),
+        }
+    }
+}

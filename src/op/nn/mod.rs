@@ -1,0 +1,94 @@
+//! Composites: what a neural network is made of, kept whole because backends compute them better than their parts.
+//! The meanings are the textbook formulas in f64.
+
+mod attention;
+mod norm;
+
+use super::array::Array;
+use super::{Attr, Eval, Ty, Tys, check};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::invalid;
+pub use attention::*;
+pub use norm::*;
+
+pub const SOFTMAX: Eval = Eval::Whole(|x, _, o| rows(x, o, softmax));
+pub const LOG_SOFTMAX: Eval = Eval::Whole(|x, _, o| rows(x, o, log_softmax));
+pub const SOFTMAX_GRAD: Eval = Eval::Whole(|x, _, o| rows(x, o, softmax_grad));
+pub const LOG_SOFTMAX_GRAD: Eval = Eval::Whole(|x, _, o| rows(x, o, log_softmax_grad));
+
+/// Dtype of statistics over values of `dtype`.
+fn statistic(dtype: DType) -> DType {
+    if dtype == DType::F64 { DType::F64 } else { DType::F32 }
+}
+
+/// One or two equal float types of at least one dimension.
+pub fn softmax_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
+    check::no_attrs(attrs)?;
+    let Some((first, rest)) = inputs.split_first() else {
+        return check::wrong_operands("at least one", inputs);
+    };
+    for other in rest {
+        check::same_dtype(first, other)?;
+        check::same_sizes(&first.sizes, &other.sizes)?;
+    }
+    check::float(first.dtype)?;
+    if first.rank() == 0 {
+        return invalid!("expected a tensor of at least one dimension");
+    }
+    check::one(first.dtype, &first.sizes)
+}
+
+pub fn flops_5(inputs: &[&Ty], _: &[Ty]) -> u64 {
+    5u64.saturating_mul(inputs[0].numel() as u64)
+}
+
+pub fn flops_8(inputs: &[&Ty], _: &[Ty]) -> u64 {
+    8u64.saturating_mul(inputs[0].numel() as u64)
+}
+
+pub fn flops_12(inputs: &[&Ty], _: &[Ty]) -> u64 {
+    12u64.saturating_mul(inputs[0].numel() as u64)
+}
+
+/// Applies `f` to each row along the last axis; it gets the row of each operand.
+fn rows(x: &[&Array], outs: &[Ty], f: fn(&[Vec<f64>]) -> Vec<f64>) -> Result<Vec<Array>> {
+    let mut y = Array::zeros(&outs[0]);
+    let width = outs[0].sizes[outs[0].rank() - 1] as usize;
+    for start in (0..y.len()).step_by(width.max(1)) {
+        let row = |a: &&Array| (start..start + width).map(|i| a.f64(i)).collect();
+        let operands: Vec<Vec<f64>> = x.iter().map(row).collect();
+        f(&operands).into_iter().enumerate().for_each(|(i, v)| y.set_f64(start + i, v));
+    }
+    Ok(vec![y])
+}
+
+/// The largest number; NaN when there is one.
+fn maximum(x: &[f64]) -> f64 {
+    x.iter().fold(f64::NEG_INFINITY, |a, &b| if a > b || a.is_nan() { a } else { b })
+}
+
+fn softmax(x: &[Vec<f64>]) -> Vec<f64> {
+    let top = maximum(&x[0]);
+    let exps: Vec<f64> = x[0].iter().map(|v| (v - top).exp()).collect();
+    let sum: f64 = exps.iter().sum();
+    exps.iter().map(|e| e / sum).collect()
+}
+
+fn log_softmax(x: &[Vec<f64>]) -> Vec<f64> {
+    let top = maximum(&x[0]);
+    let sum: f64 = x[0].iter().map(|v| (v - top).exp()).sum();
+    x[0].iter().map(|v| v - top - sum.ln()).collect()
+}
+
+fn softmax_grad(x: &[Vec<f64>]) -> Vec<f64> {
+    let (dy, y) = (&x[0], &x[1]);
+    let sum: f64 = dy.iter().zip(y).map(|(d, y)| d * y).sum();
+    dy.iter().zip(y).map(|(d, y)| (d - sum) * y).collect()
+}
+
+fn log_softmax_grad(x: &[Vec<f64>]) -> Vec<f64> {
+    let (dy, y) = (&x[0], &x[1]);
+    let sum: f64 = dy.iter().sum();
+    dy.iter().zip(y).map(|(d, y)| d - y.exp() * sum).collect()
+}

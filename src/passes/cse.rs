@@ -1,0 +1,31 @@
+//! Common subexpressions become one.
+
+use super::rebuild::rebuild;
+use crate::error::Result;
+use crate::graph::Graph;
+use crate::op::Op;
+
+/// Operands whose order does not matter are sorted; then equal nodes are one, because that is how the builder builds.
+/// Host calls stay apart: two equal ones may draw two random numbers.
+///
+/// ```text
+/// %2: f32[2] = add(%0, %1)            %2: f32[2] = add(%0, %1)
+/// %3: f32[2] = add(%1, %0)      →     %3: f32[2] = mul(%2, %2)
+/// %4: f32[2] = mul(%2, %3)            return %3
+/// return %4
+/// ```
+pub fn cse(graph: &Graph) -> Result<Graph> {
+    rebuild(graph, |b, item| {
+        if !commutes(item.op) {
+            return Ok(None);
+        }
+        let mut inputs = item.inputs.clone();
+        inputs.sort_unstable();
+        b.ops(item.op, &inputs, item.attrs.clone()).map(Some)
+    })
+}
+
+/// Whether the operands can be swapped with the same bits. `max` and `min` cannot: of 0.0 and -0.0 the first wins.
+fn commutes(op: Op) -> bool {
+    matches!(op, Op::Add | Op::Mul | Op::And | Op::Or | Op::Xor | Op::Eq | Op::Ne)
+}

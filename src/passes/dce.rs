@@ -1,0 +1,41 @@
+//! Drops what nobody uses.
+
+use crate::error::Result;
+use crate::graph::{Builder, Graph, ValueId};
+
+/// Keeps the nodes that an output of the program depends on. Host calls are functions of their operands and go like
+/// everything else; unused inputs and scalars go too.
+///
+/// ```text
+/// %0: f32[2] = input() {…}            %0: f32[2] = input() {…}
+/// %1: f32[2] = exp(%0)          →     %1: f32[2] = neg(%0)
+/// %2: f32[2] = neg(%0)                return %1
+/// return %2
+/// ```
+pub fn dce(graph: &Graph) -> Result<Graph> {
+    let mut live = vec![false; graph.nodes.len()];
+    for &v in &graph.outputs {
+        live[graph.value(v).node.0 as usize] = true;
+    }
+    for id in (0..graph.nodes.len()).rev() {
+        if live[id] {
+            for &v in &graph.nodes[id].inputs {
+                live[graph.value(v).node.0 as usize] = true;
+            }
+        }
+    }
+    let mut b = Builder::new();
+    let mut new: Vec<Option<ValueId>> = vec![None; graph.values.len()];
+    let renamed = |new: &[Option<ValueId>], v: &ValueId| {
+        new[v.0 as usize].expect("operands of live nodes live")
+    };
+    for id in graph.node_ids().filter(|id| live[id.0 as usize]) {
+        let node = graph.node(id);
+        (b.site, b.record) = (node.site, node.record);
+        let inputs: Vec<ValueId> = node.inputs.iter().map(|v| renamed(&new, v)).collect();
+        let values = b.ops(node.op, &inputs, node.attrs.clone())?;
+        node.outputs().zip(values).for_each(|(v, to)| new[v.0 as usize] = Some(to));
+    }
+    let outputs = graph.outputs.iter().map(|v| renamed(&new, v)).collect();
+    Ok(b.finish(outputs))
+}

@@ -1,0 +1,54 @@
+//! Graph → Graph: one file and one function each.
+//!
+//! **Invariant:** touches the graph and the context given; no clock, environment, randomness or IO, and nothing that
+//! depends on the order of a hash map. Every pass keeps what the program computes: bit by bit, NaN, -0.0 and
+//! infinities included (the sign and payload of a NaN do not count), except that `decompose` rounds where the
+//! primitives round, and `simplify` multiplies where `pow` has a
+//! small constant exponent, as PyTorch does.
+
+mod cse;
+mod dce;
+mod decompose;
+mod fold;
+mod movement;
+mod rebuild;
+mod simplify;
+
+use crate::error::Result;
+use crate::graph::Graph;
+use crate::graph::verify::verify;
+use crate::op::Op;
+pub use cse::cse;
+pub use dce::dce;
+pub use decompose::decompose;
+pub use fold::fold;
+pub use movement::movement;
+pub use simplify::simplify;
+
+/// One simplification can enable another; in practice the second or third round changes nothing.
+const MAX_ROUNDS: usize = 8;
+
+/// All passes in order. Composites for which `keeps` is false are said in other primitives. Errors are internal.
+pub fn optimize(graph: Graph, keeps: &dyn Fn(Op) -> bool) -> Result<Graph> {
+    let mut graph = checked("decompose", decompose(&graph, keeps)?)?;
+    for _ in 0..MAX_ROUNDS {
+        let before = graph;
+        graph = checked("simplify", simplify(&before)?)?;
+        graph = checked("movement", movement(&graph)?)?;
+        graph = checked("fold", fold(&graph)?)?;
+        graph = checked("cse", cse(&graph)?)?;
+        graph = checked("dce", dce(&graph)?)?;
+        if graph == before {
+            break;
+        }
+    }
+    Ok(graph)
+}
+
+/// In debug builds, proves that `pass` left a well-formed graph.
+fn checked(pass: &str, graph: Graph) -> Result<Graph> {
+    if cfg!(debug_assertions) {
+        verify(&graph).map_err(|e| e.within(format!("after pass {pass}")))?;
+    }
+    Ok(graph)
+}

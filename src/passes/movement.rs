@@ -1,0 +1,188 @@
+//! Changes of layout: two in a row become one, and those that change nothing go.
+
+use super::fold::{splat, splat_of, splat_value};
+use super::rebuild::{Item, Values, rebuild};
+use crate::error::Result;
+use crate::graph::{Builder, Graph, Node, ValueId};
+use crate::op::array::Array;
+use crate::op::{Class, Op, Ty};
+use crate::record::View;
+use crate::shape::{Dims, Layout};
+
+/// ```text
+/// %1: f32[3,2] = transpose(%0) {perm=[1,0]}
+/// %2: f32[2,3] = transpose(%1) {perm=[1,0]}            %1: f32[2,2] = slice(%0) {starts=[0,1], …}
+/// %3: f32[2,2] = slice(%2) {starts=[0,1], …}     →     return %1
+/// %4: f32[2,2] = reshape(%3) {sizes=[2,2]}
+/// return %4
+/// ```
+pub fn movement(graph: &Graph) -> Result<Graph> {
+    rebuild(graph, |b, item| {
+        if item.op.class() != Class::Movement {
+            return Ok(None);
+        }
+        let found = match moved_splat(b, item)? {
+            Some(v) => Some(v),
+            None => match item.op {
+                Op::Reshape => reshape(b, item)?,
+                Op::Transpose => transpose(b, item)?,
+                Op::Broadcast => broadcast(b, item)?,
+                Op::Slice => slice(b, item)?,
+                Op::AsStrided => as_strided(b, item)?,
+                Op::AsStridedScatter => as_strided_scatter(b, item)?,
+                Op::Concat => concat(b, item)?,
+                Op::Bitcast => bitcast(b, item)?,
+                _ => None,
+            },
+        };
+        Ok(found.map(|v| Values::from_slice(&[v])))
+    })
+}
+
+/// The node that made `v`, if it is an `op`.
+fn made_by(b: &Builder, v: ValueId, op: Op) -> Option<Node> {
+    let maker = b.graph().maker(v);
+    (maker.op == op).then(|| maker.clone())
+}
+
+/// However one number that repeats is moved, it is that number. (Its bits may be another number in another dtype.)
+fn moved_splat(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
+    let Some(constant) = splat(b, item.inputs[0]) else {
+        return Ok(None);
+    };
+    if matches!(item.op, Op::Bitcast) || item.inputs.iter().any(|&v| splat(b, v) != Some(constant))
+    {
+        return Ok(None);
+    }
+    let types: Vec<_> = item.inputs.iter().map(|&v| b.ty(v)).collect();
+    let out = item.op.infer(&types, item.attrs)?;
+    b.broadcast(constant, &out[0].sizes).map(Some)
+}
+
+fn reshape(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
+    let (x, sizes) = (item.inputs[0], item.attrs[0].ints());
+    let x = made_by(b, x, Op::Reshape).map_or(x, |inner| inner.inputs[0]);
+    b.reshape(x, sizes).map(Some)
+}
+
+/// A transpose that keeps the order of the dimensions larger than 1 is a reshape.
+fn transpose(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
+    let (mut x, mut perm) = (item.inputs[0], Dims::from_slice(item.attrs[0].ints()));
+    if let Some(inner) = made_by(b, x, Op::Transpose) {
+        let first = inner.attrs[0].ints();
+        perm.iter_mut().for_each(|p| *p = first[*p as usize]);
+        x = inner.inputs[0];
+    }
+    let sizes = &b.ty(x).sizes;
+    let moved: Vec<i64> = perm.iter().copied().filter(|&p| sizes[p as usize] != 1).collect();
+    if moved.is_sorted() {
+        let sizes: Dims = perm.iter().map(|&p| sizes[p as usize]).collect();
+        return b.reshape(x, &sizes).map(Some);
+    }
+    b.transpose(x, &perm).map(Some)
+}
+
+/// A broadcast that only adds dimensions of size 1 is a reshape; below a broadcast, such a reshape is not needed.
+fn broadcast(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
+    let (mut x, sizes) = (item.inputs[0], item.attrs[0].ints());
+    if let Some(inner) = made_by(b, x, Op::Broadcast) {
+        x = inner.inputs[0];
+    }
+    if let Some(inner) = made_by(b, x, Op::Reshape) {
+        let (before, after) = (&b.ty(inner.inputs[0]).sizes, &b.ty(x).sizes);
+        let added = after.len().saturating_sub(before.len());
+        if after.ends_with(before) && after[..added].iter().all(|&s| s == 1) {
+            x = inner.inputs[0];
+        }
+    }
+    let added = sizes.len() - b.ty(x).rank();
+    if b.ty(x).sizes[..] == sizes[added..] && sizes[..added].iter().all(|&s| s == 1) {
+        return b.reshape(x, sizes).map(Some);
+    }
+    b.broadcast(x, sizes).map(Some)
+}
+
+fn slice(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
+    let mut x = item.inputs[0];
+    let mut starts = Dims::from_slice(item.attrs[0].ints());
+    let mut steps = Dims::from_slice(item.attrs[2].ints());
+    if let Some(inner) = made_by(b, x, Op::Slice) {
+        for d in 0..starts.len() {
+            let step = inner.attrs[2].ints()[d];
+            starts[d] = inner.attrs[0].ints()[d] + starts[d] * step;
+            steps[d] *= step;
+        }
+        x = inner.inputs[0];
+    }
+    // Where nothing is stepped over, any step will do; one spelling lets equal slices be found equal.
+    let sizes = item.attrs[1].ints();
+    for (d, &size) in sizes.iter().enumerate() {
+        starts[d] = if size == 0 { 0 } else { starts[d] };
+        steps[d] = if size <= 1 { 1 } else { steps[d] };
+    }
+    b.slice(x, &starts, sizes, &steps).map(Some)
+}
+
+/// The view that attributes (sizes, strides, offset) describe, if it names every element of `base` once: then the
+/// sizes of the dense array in memory order, and the permutation that brings the view's dimensions into that order.
+fn whole_view(b: &Builder, base: ValueId, item: &Item) -> Option<(Dims, Dims)> {
+    let ty = b.ty(base);
+    let layout = Layout {
+        sizes: item.attrs[0].ints().into(),
+        strides: item.attrs[1].ints().into(),
+        offset: item.attrs[2].int(),
+    };
+    View { dtype: ty.dtype, layout }.covers(ty.nbytes())
+}
+
+/// A view of all elements is a reshape and a transpose.
+fn as_strided(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
+    let Some((dense, perm)) = whole_view(b, item.inputs[0], item) else {
+        return Ok(None);
+    };
+    let mut back = perm.clone();
+    perm.iter().enumerate().for_each(|(i, &p)| back[p as usize] = i as i64);
+    let x = b.reshape(item.inputs[0], &dense)?;
+    b.transpose(x, &back).map(Some)
+}
+
+/// Written over everything, nothing of the base is left.
+fn as_strided_scatter(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
+    let (base, x) = (item.inputs[0], item.inputs[1]);
+    let Some((_, perm)) = whole_view(b, base, item) else {
+        return Ok(None);
+    };
+    let sizes = b.ty(base).sizes.clone();
+    let ordered = b.transpose(x, &perm)?;
+    b.reshape(ordered, &sizes).map(Some)
+}
+
+/// Operands without elements add nothing.
+fn concat(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
+    let dim = item.attrs[0].int() as usize;
+    let filled = |v: &ValueId| b.ty(*v).sizes[dim] != 0;
+    let parts: Values = item.inputs.iter().copied().filter(filled).collect();
+    match parts.as_slice() {
+        [] => Ok(Some(item.inputs[0])),
+        [only] => Ok(Some(*only)),
+        _ if parts.len() == item.inputs.len() => Ok(None),
+        _ => b.op(Op::Concat, &parts, item.attrs.clone()).map(Some),
+    }
+}
+
+/// A buffer that was never written is zero bytes, whatever it is read as.
+fn bitcast(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
+    let (mut x, dtype) = (item.inputs[0], item.attrs[0].dtype());
+    let is_zero = |number: Array| number.bytes.iter().all(|&byte| byte == 0);
+    if dtype.has_arithmetic() && splat_value(b, x).is_some_and(is_zero) {
+        let out = item.op.infer(&[b.ty(x)], item.attrs)?;
+        return splat_of(b, &Array::zeros(&Ty::new(dtype, &[])), &out[0].sizes).map(Some);
+    }
+    if let Some(inner) = made_by(b, x, Op::Bitcast) {
+        x = inner.inputs[0];
+    }
+    if b.ty(x).dtype == dtype {
+        return Ok(Some(x));
+    }
+    b.op(Op::Bitcast, &[x], item.attrs.clone()).map(Some)
+}

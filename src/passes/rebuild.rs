@@ -1,0 +1,43 @@
+//! What passes share: a graph is never changed in place, but built anew node by node, so that every value a rule
+//! looks at is already rewritten, types are inferred again and equal nodes become one.
+
+use crate::error::Result;
+use crate::graph::{Builder, Graph, ValueId};
+use crate::internal;
+use crate::op::{Attrs, Op};
+use smallvec::SmallVec;
+
+pub type Values = SmallVec<[ValueId; 4]>;
+
+/// A node of the old graph whose operands are values of the new one.
+pub struct Item<'a> {
+    pub op: Op,
+    pub attrs: &'a Attrs,
+    pub inputs: Values,
+}
+
+/// Copies `graph`, except that a node for which `rule` returns values is replaced by them. They must have the types
+/// of the node's outputs. What the rule builds gets the site and record of the node.
+pub fn rebuild(
+    graph: &Graph,
+    mut rule: impl FnMut(&mut Builder, &Item) -> Result<Option<Values>>,
+) -> Result<Graph> {
+    let mut b = Builder::new();
+    let mut new: Vec<ValueId> = Vec::with_capacity(graph.values.len());
+    for node in &graph.nodes {
+        (b.site, b.record) = (node.site, node.record);
+        let inputs = node.inputs.iter().map(|v| new[v.0 as usize]).collect();
+        let item = Item { op: node.op, attrs: &node.attrs, inputs };
+        let values = match rule(&mut b, &item)? {
+            Some(values) => values,
+            None => b.ops(item.op, &item.inputs, item.attrs.clone())?,
+        };
+        let same = |(old, new): (ValueId, &ValueId)| graph.ty(old) == b.ty(*new);
+        if values.len() != node.n_outputs as usize || !node.outputs().zip(&values).all(same) {
+            return internal!("{} was replaced by values of other types", node.op.name());
+        }
+        new.extend(values);
+    }
+    let outputs = graph.outputs.iter().map(|v| new[v.0 as usize]).collect();
+    Ok(b.finish(outputs))
+}

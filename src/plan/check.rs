@@ -1,0 +1,277 @@
+//! A proof of a finished plan against its graph, by running it on names instead of numbers: memory holds "value v from
+//! its first element on", and every step must find in memory the values it reads and compute what the graph says.
+//!
+//! What is proved of every step:
+//! * reads are inside memory that holds the value they name, whole, written by an earlier step and not written over since;
+//! * writes go to outputs and the arena only, aligned and inside it; they overlap no other write or scratch memory of
+//!   the step, and no read unless the kernel goes through both in step;
+//! * an input taken over by an output is written once, by the step that makes the output;
+//! * each element of each result is the graph's expression: followed back element by element, for the corners of the
+//!   iteration space and some points inside it;
+//!
+//! and of the whole: every output is there, and host calls run once each in the order of the graph.
+//!
+//! **Invariant:** shares nothing with the planners but the data types.
+
+mod meaning;
+#[cfg(test)]
+mod tests;
+
+use super::{ALIGN, Kernel, Operand, Place, Plan, Step};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::graph::{Graph, ValueId};
+use crate::internal;
+use crate::op::{Op, Ty};
+use crate::shape::contiguous_strides;
+use std::ops::Range;
+
+/// `Internal` with the step and the reason when the plan does not do what the graph says.
+pub fn check(graph: &Graph, plan: &Plan) -> Result<()> {
+    let mut memory = Memory::new(graph, plan)?;
+    let mut hosts = graph.nodes.iter().filter(|n| n.op == Op::Host);
+    for (index, step) in plan.steps.iter().enumerate() {
+        let calls = matches!(step.kernel, Kernel::Node { op: Op::Host, .. });
+        let host = if calls { hosts.next() } else { None };
+        let checked = memory.run(step).and_then(|()| meaning::check(graph, step, host));
+        checked.map_err(|e| e.within(format!("step {index}: {step}")))?;
+    }
+    if hosts.next().is_some() {
+        return internal!("a host call is missing");
+    }
+    memory.finish()
+}
+
+/// Memory that overlaps no other. An output with a donor is in the space of that input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Space {
+    Input(u32),
+    Output(u32),
+    Arena,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    Input(u32),
+    Value(ValueId),
+}
+
+#[derive(Clone, Debug)]
+struct Held {
+    space: Space,
+    bytes: Range<u64>,
+    content: Content,
+}
+
+struct Memory<'a> {
+    graph: &'a Graph,
+    plan: &'a Plan,
+    held: Vec<Held>,
+    /// How often each output was written.
+    writes: Vec<u32>,
+}
+
+fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
+    a.start < b.end && b.start < a.end
+}
+
+impl<'a> Memory<'a> {
+    fn new(graph: &'a Graph, plan: &'a Plan) -> Result<Memory<'a>> {
+        if plan.outputs.len() != graph.outputs.len() || plan.donors.len() != plan.outputs.len() {
+            return internal!("the plan has other outputs than the graph");
+        }
+        for (k, donor) in plan.donors.iter().enumerate() {
+            let Some(i) = donor else { continue };
+            let fits =
+                plan.inputs.get(*i as usize).map(Ty::nbytes) == Some(plan.outputs[k].nbytes());
+            if !fits || plan.donors[..k].contains(donor) {
+                return internal!("input {i} cannot become output {k}");
+            }
+        }
+        let input = |(i, ty): (usize, &Ty)| Held {
+            space: Space::Input(i as u32),
+            bytes: 0..ty.nbytes() as u64,
+            content: Content::Input(i as u32),
+        };
+        let held = plan.inputs.iter().enumerate().map(input).collect();
+        Ok(Memory { graph, plan, held, writes: vec![0; plan.outputs.len()] })
+    }
+
+    /// Space and first byte of a place; `None` without memory.
+    fn locate(&self, place: Place) -> Result<Option<(Space, u64)>> {
+        Ok(match place {
+            Place::Input(i) if (i as usize) < self.plan.inputs.len() => Some((Space::Input(i), 0)),
+            Place::Output(k) => match self.plan.donors.get(k as usize) {
+                Some(Some(i)) => Some((Space::Input(*i), 0)),
+                Some(None) => Some((Space::Output(k), 0)),
+                None => return internal!("there is no output {k}"),
+            },
+            Place::Arena(offset) => Some((Space::Arena, offset)),
+            Place::Scalar(slot) if (slot as usize) < self.plan.scalars.len() => None,
+            Place::Index => None,
+            _ => return internal!("there is no {place}"),
+        })
+    }
+
+    fn content(&self, value: ValueId) -> Content {
+        let maker = self.graph.maker(value);
+        match maker.op {
+            Op::Input => Content::Input(maker.attrs[0].int() as u32),
+            _ => Content::Value(value),
+        }
+    }
+
+    fn run(&mut self, step: &Step) -> Result<()> {
+        if step.reads.len() != step.reads_of.len() || step.writes.len() != step.results_of.len() {
+            return internal!("operands without values");
+        }
+        for (read, &value) in step.reads.iter().zip(&step.reads_of) {
+            self.read(read, value)?;
+        }
+        let mut written: Vec<(Space, Range<u64>)> = Vec::new();
+        for (write, &value) in step.writes.iter().zip(&step.results_of) {
+            let target = self.write(write, value)?;
+            self.hazards(step, write, &target)?;
+            written.push(target);
+        }
+        if let Some((offset, bytes)) = step.workspace {
+            let range = offset..offset + bytes;
+            self.in_arena(&range)?;
+            if self.reads_over(step, Space::Arena, &range).next().is_some() {
+                return internal!("scratch memory lies over an operand");
+            }
+            written.push((Space::Arena, range));
+        }
+        for (i, (space, range)) in written.iter().enumerate() {
+            if written[..i].iter().any(|(s, r)| s == space && overlap(r, range)) {
+                return internal!("two results or scratch memory overlap at {range:?}");
+            }
+            self.held.retain(|h| h.space != *space || !overlap(&h.bytes, range));
+        }
+        for ((space, bytes), &value) in written.into_iter().zip(&step.results_of) {
+            self.held.push(Held { space, bytes, content: Content::Value(value) });
+        }
+        Ok(())
+    }
+
+    fn read(&self, read: &Operand, value: ValueId) -> Result<()> {
+        let layout = &read.layout;
+        let shaped = layout.sizes.len() == layout.strides.len();
+        let forward = layout.offset >= 0 && layout.strides.iter().all(|&s| s >= 0);
+        if !shaped || (!forward && !layout.sizes.contains(&0)) {
+            return internal!("the layout of {read} points before its memory");
+        }
+        let Some((space, start)) = self.locate(read.place)? else { return Ok(()) };
+        let end = start + furthest(read);
+        let wanted = self.content(value);
+        let holds = |h: &&Held| h.space == space && h.bytes.start == start && h.content == wanted;
+        match self.held.iter().find(holds) {
+            Some(h) if end <= h.bytes.end => Ok(()),
+            Some(_) => internal!("{read} reaches beyond value {}", value.0),
+            None if end == start => Ok(()),
+            None => internal!("{read} does not hold value {}", value.0),
+        }
+    }
+
+    fn write(&mut self, write: &Operand, value: ValueId) -> Result<(Space, Range<u64>)> {
+        let ty = self.graph.ty(value);
+        let layout = &write.layout;
+        let dense = layout.offset == 0 && layout.strides == contiguous_strides(&layout.sizes);
+        if !dense || write.dtype != ty.dtype || layout.numel() != ty.numel() {
+            return internal!("{write} is not all of value {}", value.0);
+        }
+        let nbytes = ty.nbytes() as u64;
+        match write.place {
+            Place::Output(k) if (k as usize) < self.plan.outputs.len() => {
+                self.writes[k as usize] += 1;
+                if nbytes != self.plan.outputs[k as usize].nbytes() as u64 {
+                    return internal!("{write} is not as large as output {k}");
+                }
+            }
+            Place::Arena(offset) => self.in_arena(&(offset..offset + nbytes))?,
+            _ => return internal!("{write} must not be written"),
+        }
+        let (space, start) = self.locate(write.place)?.expect("outputs and the arena are memory");
+        Ok((space, start..start + nbytes))
+    }
+
+    fn in_arena(&self, range: &Range<u64>) -> Result<()> {
+        if !range.start.is_multiple_of(ALIGN) || range.end > self.plan.arena_bytes {
+            return internal!("bytes {range:?} are not aligned or not in the arena");
+        }
+        Ok(())
+    }
+
+    /// The reads of a step that touch some memory.
+    fn reads_over<'s>(
+        &'s self,
+        step: &'s Step,
+        space: Space,
+        range: &'s Range<u64>,
+    ) -> impl Iterator<Item = (usize, &'s Operand)> {
+        step.reads.iter().enumerate().filter(move |(_, read)| match self.locate(read.place) {
+            Ok(Some((s, start))) => s == space && overlap(&(start..start + furthest(read)), range),
+            _ => false,
+        })
+    }
+
+    /// A write may lie over a read only if both are gone through in step.
+    fn hazards(
+        &self,
+        step: &Step,
+        write: &Operand,
+        (space, range): &(Space, Range<u64>),
+    ) -> Result<()> {
+        for (i, read) in self.reads_over(step, *space, range) {
+            let starts = self.locate(read.place)?.map(|l| l.1) == Some(range.start);
+            let same = starts
+                && read.layout.offset == 0
+                && read.dtype.size() == write.dtype.size()
+                && read.layout.strides == contiguous_strides(&read.layout.sizes)
+                && read.layout.numel() == write.layout.numel();
+            let in_step = match &step.kernel {
+                Kernel::Map(_) => read.layout.sizes == write.layout.sizes,
+                Kernel::Node { op: Op::AsStridedScatter | Op::IndexAdd | Op::Scatter, .. } => {
+                    i == 0
+                }
+                _ => false,
+            };
+            if !same || !in_step {
+                return internal!("{write} overwrites {read} while it is read");
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&self) -> Result<()> {
+        for (k, &value) in self.graph.outputs.iter().enumerate() {
+            let place = Place::Output(k as u32);
+            let (space, _) = self.locate(place)?.expect("outputs are memory");
+            let ty = &self.plan.outputs[k];
+            if ty != self.graph.ty(value) || self.writes[k] != 1 {
+                return internal!("output {k} is written {} times", self.writes[k]);
+            }
+            let holds = |h: &&Held| h.space == space && h.bytes.start == 0;
+            match self.held.iter().rev().find(holds).map(|h| h.content) {
+                Some(Content::Value(v)) if meaning::same_memory(self.graph, v, value) => {}
+                held => return internal!("output {k} is value {}, not {held:?}", value.0),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Bytes from the start of its memory that an operand reaches over.
+fn furthest(operand: &Operand) -> u64 {
+    let layout = &operand.layout;
+    if layout.sizes.contains(&0) {
+        return 0;
+    }
+    let last: i64 = layout.sizes.iter().zip(&layout.strides).map(|(n, s)| (n - 1) * s).sum();
+    (layout.offset + last + 1) as u64 * operand.dtype.size() as u64
+}
+
+/// Whether a slot of the argument block holds exactly the bytes of that type.
+fn is_slot_type(dtype: DType) -> bool {
+    matches!(dtype, DType::I64 | DType::F64)
+}

@@ -1,0 +1,342 @@
+//! What a step computes, compared with the graph one element at a time: from an element of a result, the step's
+//! registers and the graph's expression are followed back together until both arrive at the same element of the same
+//! value in memory.
+
+use super::is_slot_type;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::graph::{Graph, Node, ValueId};
+use crate::internal;
+use crate::op::{Op, Ty};
+use crate::plan::{Kernel, Operand, Place, Program, Reg, Step};
+use crate::shape::{contiguous_strides, numel};
+
+/// `host` is the node that a host call has to be.
+pub(super) fn check(graph: &Graph, step: &Step, host: Option<&Node>) -> Result<()> {
+    let types = step.reads.iter().map(|r| r.dtype);
+    let of = |v: ValueId| graph.ty(v);
+    match &step.kernel {
+        Kernel::Map(program) => {
+            let results: Vec<ValueId> = step.results_of.clone();
+            let shaped = |w: &Operand| w.layout.sizes == program.sizes;
+            if !types.eq(program.reads.iter().copied()) || !step.writes.iter().all(shaped) {
+                return internal!("operands do not fit the program");
+            }
+            equal(graph, step, program, &results)
+        }
+        Kernel::Reduce { program, op, axes } => {
+            let &[result] = &step.results_of[..] else { return internal!("one result is reduced") };
+            let node = graph.maker(result);
+            let axes_differ = node.attrs.first().map(|a| a.ints()) != Some(axes.as_slice());
+            if node.op != *op || axes_differ || program.sizes != of(node.inputs[0]).sizes {
+                return internal!("not the reduction of value {}", result.0);
+            }
+            if !types.eq(program.reads.iter().copied())
+                || step.writes[0].layout.sizes != of(result).sizes
+            {
+                return internal!("operands do not fit the program");
+            }
+            equal(graph, step, program, &[node.inputs[0]])
+        }
+        Kernel::Node { op, attrs } => {
+            let Some(node) = host.or(step.results_of.first().map(|&v| graph.maker(v))) else {
+                return internal!("no result");
+            };
+            let all = node.outputs().eq(step.results_of.iter().copied());
+            if node.op != *op || node.attrs != *attrs || !all {
+                return internal!("not the node that makes value {}", node.first.0);
+            }
+            operands(graph, step, node)
+        }
+    }
+}
+
+/// Whether two values are the same elements in dense memory.
+pub(super) fn same_memory(graph: &Graph, held: ValueId, wanted: ValueId) -> bool {
+    let (a, b) = (graph.ty(held), graph.ty(wanted));
+    let size = b.dtype.size() as i64;
+    let found = |flat: i64| Element { value: wanted, byte: flat * size }.back_to(graph, held);
+    let same = |point: Vec<i64>| {
+        let flat = ravel(&b.sizes, &point);
+        found(flat) == Some(flat * size)
+    };
+    held == wanted
+        || (a.nbytes() == b.nbytes()
+            && a.dtype.size() == b.dtype.size()
+            && points(&b.sizes).into_iter().all(same))
+}
+
+/// The operands of a whole node.
+fn operands(graph: &Graph, step: &Step, node: &Node) -> Result<()> {
+    if node.inputs.len() != step.reads.len() {
+        return internal!("{} operands for {}", step.reads.len(), node.inputs.len());
+    }
+    for (i, &v) in node.inputs.iter().enumerate() {
+        let (read, ty) = (&step.reads[i], graph.ty(v));
+        if read.layout.sizes != ty.sizes || read.dtype != ty.dtype {
+            return internal!("operand {i} is not {ty:?}");
+        }
+        for point in points(&ty.sizes) {
+            let element = Element::at(graph, v, ravel(&ty.sizes, &point));
+            let found = match read.place {
+                Place::Scalar(_) => is_slot_type(ty.dtype) && is_leaf(graph, read, element, &point),
+                Place::Index => false,
+                _ => is_memory(graph, read, step.reads_of[i], element, &point),
+            };
+            if !found {
+                return internal!("operand {i} is not value {} at {point:?}", v.0);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The registers that a program ends with.
+fn equal(graph: &Graph, step: &Step, program: &Program, results: &[ValueId]) -> Result<()> {
+    let n = program.reads.len() as Reg;
+    for (i, instr) in program.instrs.iter().enumerate() {
+        if instr.args.iter().any(|&a| a >= n + i as Reg) {
+            return internal!("register {} is used before it is set", n + i as Reg);
+        }
+    }
+    let fits = |v: &ValueId| graph.ty(*v).numel() == numel(&program.sizes);
+    let set = |r: &Reg| *r < n + program.instrs.len() as Reg;
+    if results.len() != program.results.len()
+        || !results.iter().all(fits)
+        || !program.results.iter().all(set)
+        || step.reads.iter().any(|r| r.layout.sizes != program.sizes)
+    {
+        return internal!("results or operands do not fit the program");
+    }
+    for point in points(&program.sizes) {
+        let flat = ravel(&program.sizes, &point);
+        let mut match_ = Match { graph, step, program, point: &point, known: Vec::new() };
+        for (&reg, &v) in program.results.iter().zip(results) {
+            if !match_.register(reg, Element::at(graph, v, flat)) {
+                return internal!("r{reg} is not value {} at {point:?}", v.0);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// An element of a value, by its first byte in the value's dense memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Element {
+    value: ValueId,
+    byte: i64,
+}
+
+impl Element {
+    fn at(graph: &Graph, value: ValueId, flat: i64) -> Element {
+        Element { value, byte: flat * graph.ty(value).dtype.size() as i64 }
+    }
+
+    fn flat(self, graph: &Graph) -> i64 {
+        self.byte / graph.ty(self.value).dtype.size() as i64
+    }
+
+    /// Where a movement takes the element from; `None` when something else makes the value.
+    fn source(self, graph: &Graph) -> Option<Element> {
+        let node = graph.maker(self.value);
+        let ty = graph.ty(self.value);
+        let from = *node.inputs.first()?;
+        let old = graph.ty(from);
+        let size = ty.dtype.size() as i64;
+        let (flat, rest) = (self.byte / size, self.byte % size);
+        let at = unravel(&ty.sizes, flat);
+        let ints = |i: usize| node.attrs[i].ints();
+        let flat = match node.op {
+            Op::Bitcast => return Some(Element { value: from, byte: self.byte }),
+            Op::Reshape => flat,
+            Op::Transpose => {
+                let mut before = vec![0; at.len()];
+                ints(0).iter().zip(&at).for_each(|(&p, &i)| before[p as usize] = i);
+                ravel(&old.sizes, &before)
+            }
+            Op::Broadcast => {
+                let tail = &at[at.len() - old.rank()..];
+                let kept = tail.iter().zip(&old.sizes).map(|(&i, &n)| if n == 1 { 0 } else { i });
+                ravel(&old.sizes, &kept.collect::<Vec<_>>())
+            }
+            Op::Slice => {
+                let before = (0..at.len()).map(|d| ints(0)[d] + at[d] * ints(2)[d]);
+                ravel(&old.sizes, &before.collect::<Vec<_>>())
+            }
+            Op::AsStrided => {
+                node.attrs[2].int() + at.iter().zip(ints(1)).map(|(i, s)| i * s).sum::<i64>()
+            }
+            _ => return None,
+        };
+        Some(Element { value: from, byte: flat * size + rest })
+    }
+
+    /// The byte of `value` that the element is, if it is one.
+    fn back_to(mut self, graph: &Graph, value: ValueId) -> Option<i64> {
+        while !is_same_value(graph, self.value, value) {
+            self = self.source(graph)?;
+        }
+        Some(self.byte)
+    }
+
+    /// The element that is computed, behind all movements except bitcasts to another dtype and not back again.
+    fn computed(self, graph: &Graph) -> Element {
+        let dtype = |element: Element| graph.ty(element.value).dtype;
+        let (mut at, mut found) = (self, self);
+        while let Some(before) = at.source(graph)
+            && dtype(before).size() == dtype(self).size()
+        {
+            at = before;
+            if dtype(at) == dtype(self) {
+                found = at;
+            }
+        }
+        found
+    }
+}
+
+/// One point of a program's iteration space.
+struct Match<'a> {
+    graph: &'a Graph,
+    step: &'a Step,
+    program: &'a Program,
+    point: &'a [i64],
+    /// What was found equal already.
+    known: Vec<(Reg, Element)>,
+}
+
+impl Match<'_> {
+    /// Whether a register holds an element.
+    fn register(&mut self, reg: Reg, element: Element) -> bool {
+        if self.known.contains(&(reg, element)) {
+            return true;
+        }
+        let reads = self.program.reads.len();
+        let equal = match (reg as usize).checked_sub(reads) {
+            Some(i) => self.instr(i, element),
+            None => self.read(reg as usize, element),
+        };
+        if equal {
+            self.known.push((reg, element));
+        }
+        equal
+    }
+
+    fn read(&self, i: usize, element: Element) -> bool {
+        let (read, of) = (&self.step.reads[i], self.step.reads_of[i]);
+        match read.place {
+            Place::Scalar(_) | Place::Index => is_leaf(self.graph, read, element, self.point),
+            _ => is_memory(self.graph, read, of, element, self.point),
+        }
+    }
+
+    fn instr(&mut self, i: usize, element: Element) -> bool {
+        let graph = self.graph;
+        let instr = &self.program.instrs[i];
+        let element = element.computed(graph);
+        let node = graph.maker(element.value);
+        let ty = graph.ty(element.value);
+        if instr.dtype != ty.dtype {
+            return false;
+        }
+        let index = |reg: Reg| {
+            let read = self.step.reads.get(reg as usize)?;
+            (read.place == Place::Index && read.dtype == DType::I64)
+                .then(|| flat_of(read, self.point))
+        };
+        if node.op == Op::Iota && instr.op == Op::Cast && instr.args.len() == 1 {
+            return index(instr.args[0]) == Some(counted(node, ty, element.flat(graph)));
+        }
+        if instr.op != node.op || instr.attrs != node.attrs {
+            return false;
+        }
+        let flat = element.flat(graph);
+        let mut args = instr.args.to_vec();
+        let operand_at = if node.op == Op::Random {
+            if args.len() != 3 || index(args[2]) != Some(flat) {
+                return false;
+            }
+            args.pop();
+            0
+        } else {
+            flat
+        };
+        args.len() == node.inputs.len()
+            && args.iter().zip(&node.inputs).all(|(&reg, &v)| {
+                let sized = node.op == Op::Random || graph.ty(v).sizes == ty.sizes;
+                sized && self.register(reg, Element::at(graph, v, operand_at))
+            })
+    }
+}
+
+/// Whether a read from memory that holds `of` is the element: its first and its last byte.
+fn is_memory(graph: &Graph, read: &Operand, of: ValueId, element: Element, point: &[i64]) -> bool {
+    let size = read.dtype.size() as i64;
+    let first = flat_of(read, point) * size;
+    let same = |byte: i64| {
+        let part = Element { byte: element.byte + byte, ..element };
+        part.back_to(graph, of) == Some(first + byte)
+    };
+    graph.ty(element.value).dtype == read.dtype && same(0) && same(size - 1)
+}
+
+/// Whether a read that needs no memory is the element.
+fn is_leaf(graph: &Graph, read: &Operand, element: Element, point: &[i64]) -> bool {
+    let element = element.computed(graph);
+    let node = graph.maker(element.value);
+    let ty = graph.ty(element.value);
+    let found = match (read.place, node.op) {
+        (Place::Scalar(slot), Op::Scalar) => node.attrs[0].int() == slot as i64,
+        (Place::Index, Op::Iota) => flat_of(read, point) == counted(node, ty, element.flat(graph)),
+        _ => false,
+    };
+    found && ty.dtype == read.dtype
+}
+
+/// The number that an iota has at a flat index.
+fn counted(iota: &Node, ty: &Ty, flat: i64) -> i64 {
+    unravel(&ty.sizes, flat)[iota.attrs[1].int() as usize]
+}
+
+/// Two inputs of the same number are the same memory.
+fn is_same_value(graph: &Graph, a: ValueId, b: ValueId) -> bool {
+    let (x, y) = (graph.maker(a), graph.maker(b));
+    a == b || (x.op == Op::Input && y.op == Op::Input && x.attrs[0] == y.attrs[0])
+}
+
+fn flat_of(read: &Operand, point: &[i64]) -> i64 {
+    read.layout.offset + read.layout.strides.iter().zip(point).map(|(s, i)| s * i).sum::<i64>()
+}
+
+fn ravel(sizes: &[i64], point: &[i64]) -> i64 {
+    contiguous_strides(sizes).iter().zip(point).map(|(s, i)| s * i).sum()
+}
+
+fn unravel(sizes: &[i64], flat: i64) -> Vec<i64> {
+    contiguous_strides(sizes).iter().zip(sizes).map(|(s, n)| flat / s % n).collect()
+}
+
+/// Points that tell two layouts apart: the first and the last, one step and all steps along every dimension, and some
+/// that are spread over the space.
+fn points(sizes: &[i64]) -> Vec<Vec<i64>> {
+    if sizes.contains(&0) {
+        return Vec::new();
+    }
+    let zero = vec![0; sizes.len()];
+    let last: Vec<i64> = sizes.iter().map(|n| n - 1).collect();
+    let mut points = vec![zero.clone(), last.clone()];
+    for d in (0..sizes.len()).filter(|&d| sizes[d] > 1) {
+        for i in [1, sizes[d] - 1] {
+            let mut point = zero.clone();
+            point[d] = i;
+            points.push(point);
+        }
+    }
+    for k in 1..=4i64 {
+        // Multiples of the golden ratio's bits: far from each other and from the edges of power-of-two tiles.
+        let spread = |(d, n): (usize, &i64)| (k + d as i64).wrapping_mul(0x9e37_79b9) % n;
+        points.push(sizes.iter().enumerate().map(spread).collect());
+    }
+    points.dedup();
+    points
+}

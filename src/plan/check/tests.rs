@@ -1,0 +1,172 @@
+//! The checker has to catch what planners get wrong: good plans are spoiled in every way a table below knows, at every
+//! step, and each spoiled plan must be refused. Random programs then show that good plans are accepted.
+
+use super::check;
+use crate::dtype::DType::F32;
+use crate::op::Op;
+use crate::plan::random::random_program;
+use crate::plan::tests::plan_of;
+use crate::plan::training::{Make, training_step};
+use crate::plan::{ALIGN, Kernel, Operand, Place, Plan};
+use smallvec::smallvec;
+
+/// Spoils step `at` (and maybe a later one) or says that it has nothing to spoil there.
+type Spoil = fn(plan: &mut Plan, at: usize) -> Option<()>;
+
+const SPOILS: [(&str, Spoil); 15] = [
+    ("drop a step", |plan, at| {
+        plan.steps.remove(at);
+        Some(())
+    }),
+    ("swap with the next user", |plan, at| {
+        let writes = places(&plan.steps[at].writes);
+        let uses = |r: &Operand| writes.contains(&r.place);
+        let user = (at + 1..plan.steps.len()).find(|&i| plan.steps[i].reads.iter().any(uses))?;
+        plan.steps.swap(at, user);
+        Some(())
+    }),
+    ("shift a result", |plan, at| {
+        let write = plan.steps[at].writes.first_mut()?;
+        let Place::Arena(offset) = write.place else { return None };
+        write.place = Place::Arena(offset + ALIGN);
+        plan.arena_bytes += ALIGN;
+        Some(())
+    }),
+    ("shift a read", |plan, at| {
+        let read = arena_read(plan, at)?;
+        let Place::Arena(offset) = read.place else { return None };
+        read.place = Place::Arena(offset + ALIGN);
+        Some(())
+    }),
+    ("misalign a result", |plan, at| {
+        let write = plan.steps[at].writes.first_mut()?;
+        let Place::Arena(offset) = write.place else { return None };
+        write.place = Place::Arena(offset + 8);
+        plan.arena_bytes += ALIGN;
+        Some(())
+    }),
+    ("shrink the arena", |plan, _| {
+        plan.arena_bytes = plan.arena_bytes.checked_sub(ALIGN)?;
+        Some(())
+    }),
+    ("write results over one another", |plan, at| {
+        let [first, second, ..] = &mut plan.steps[at].writes[..] else { return None };
+        second.place = first.place;
+        Some(())
+    }),
+    ("write over something that is still needed", |plan, at| {
+        let later = plan.steps[at + 1..].iter().flat_map(|s| &s.reads).map(|r| r.place);
+        let before = plan.steps[..at].iter().flat_map(|s| &s.writes).map(|w| w.place);
+        let before: Vec<Place> = before.filter(|p| matches!(p, Place::Arena(_))).collect();
+        let live = later.filter(|p| before.contains(p)).find(|&p| {
+            // Read as what was written there before, not as what a step in between writes.
+            let users = plan.steps[at..].iter();
+            let next = users.clone().position(|s| places(&s.reads).contains(&p));
+            let over = users.clone().position(|s| places(&s.writes).contains(&p));
+            next > Some(0) && (over.is_none() || next <= over)
+        })?;
+        let write = plan.steps[at].writes.first_mut()?;
+        plan.arena_bytes += u64::MAX / 4;
+        write.place = live;
+        Some(())
+    }),
+    ("write to an input", |plan, at| {
+        plan.steps[at].writes.first_mut()?.place = Place::Input(0);
+        Some(())
+    }),
+    ("extend a read", |plan, at| {
+        let read = arena_read(plan, at)?;
+        let stride = read.layout.strides.iter_mut().zip(&read.layout.sizes);
+        *stride.filter(|(_, n)| **n > 1).map(|(s, _)| s).next()? += 1_000_000;
+        Some(())
+    }),
+    ("read from the next element on", |plan, at| {
+        let read = arena_read(plan, at)?;
+        (read.layout.numel() > 0).then(|| read.layout.offset += 1)
+    }),
+    ("transpose a read", |plan, at| {
+        let read = arena_read(plan, at)?;
+        let n = read.layout.rank();
+        let uneven = n > 1 && read.layout.strides[n - 1] != read.layout.strides[n - 2];
+        let (a, b) = (*read.layout.sizes.get(n.wrapping_sub(2))?, read.layout.sizes[n - 1]);
+        (uneven && a > 1 && b > 1).then(|| read.layout.strides.swap(n - 2, n - 1))
+    }),
+    ("exchange an instruction", |plan, at| {
+        let (Kernel::Map(program) | Kernel::Reduce { program, .. }) = &mut plan.steps[at].kernel
+        else {
+            return None;
+        };
+        let instr = program.instrs.last_mut()?;
+        instr.op = if instr.op == Op::Add { Op::Sub } else { Op::Add };
+        Some(())
+    }),
+    ("exchange results", |plan, at| {
+        let (Kernel::Map(program) | Kernel::Reduce { program, .. }) = &mut plan.steps[at].kernel
+        else {
+            return None;
+        };
+        let result = program.results.first_mut()?;
+        (*result > 0).then(|| *result -= 1)
+    }),
+    ("scratch memory over an operand", |plan, at| {
+        let Place::Arena(offset) = arena_read(plan, at)?.place else { return None };
+        plan.steps[at].workspace = Some((offset, ALIGN));
+        Some(())
+    }),
+];
+
+fn places(operands: &[Operand]) -> Vec<Place> {
+    operands.iter().map(|o| o.place).collect()
+}
+
+fn arena_read(plan: &mut Plan, at: usize) -> Option<&mut Operand> {
+    plan.steps[at].reads.iter_mut().find(|r| matches!(r.place, Place::Arena(_)))
+}
+
+#[test]
+fn spoiled_plans_are_refused() {
+    let (graph, donors) = training_step(1, 2, 8, 16, 32);
+    let plan = plan_of(&graph, &donors);
+    for (name, spoil) in SPOILS {
+        let mut tried = 0;
+        for at in 0..plan.steps.len() {
+            let mut bad = plan.clone();
+            if spoil(&mut bad, at).is_some() {
+                tried += 1;
+                assert!(check(&graph, &bad).is_err(), "{name}, step {at}: {}", plan.steps[at]);
+            }
+        }
+        assert!(tried > 0, "{name} was never tried");
+    }
+}
+
+#[test]
+fn donated_memory_is_guarded() {
+    let mut m = Make::default();
+    let x = m.input(0, F32, &[4, 4]);
+    let y = m.unary(Op::Neg, x);
+    let s = m.ops(Op::Softmax, &[x], smallvec![])[0];
+    let graph = m.0.finish(vec![y, s]);
+    let good = plan_of(&graph, &[Some(0), None]);
+    assert_eq!(good.donors, [Some(0), None]);
+    // The input would be overwritten before the softmax reads it.
+    let mut bad = good.clone();
+    bad.steps.swap(0, 1);
+    assert!(check(&graph, &bad).is_err());
+    // A softmax may not write over what it reads.
+    let mut bad = good.clone();
+    bad.donors = vec![None, Some(0)];
+    assert!(check(&graph, &bad).is_err());
+    // Nobody gives twice.
+    let mut bad = good;
+    bad.donors = vec![Some(0), Some(0)];
+    assert!(check(&graph, &bad).is_err());
+}
+
+#[test]
+fn plans_of_random_programs_hold() {
+    for seed in 0..400 {
+        let (graph, donors) = random_program(seed);
+        plan_of(&graph, &donors);
+    }
+}

@@ -1,0 +1,72 @@
+//! What is cheaper to compute again than to store and load.
+
+use super::views::{View, is_view};
+use crate::graph::{Graph, ValueId};
+use crate::op::{Class, Op};
+use smallvec::SmallVec;
+
+/// Most work that is repeated: an erf and what goes with it.
+pub(super) const MAX_REPEATED: u32 = 16;
+const MAX_ROOTS: usize = 4;
+
+/// What it takes to compute a value from memory.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cone {
+    /// Of a simple instruction 1.
+    pub work: u32,
+    /// The values to be read; none for what is made of scalars, constants and indices.
+    pub roots: SmallVec<[ValueId; MAX_ROOTS]>,
+}
+
+fn work(op: Op) -> u32 {
+    use Op::*;
+    match op {
+        Exp | Expm1 | Log | Log1p | Sin | Cos | Tanh | Erf | Sigmoid | Sqrt | Rsqrt | Div | Rem => {
+            4
+        }
+        Pow | Atan2 => 8,
+        Random => 4 * MAX_REPEATED,
+        _ => 1,
+    }
+}
+
+/// Whether reading `bytes` instead of `instead` is no great loss.
+pub(super) fn is_no_more(bytes: usize, instead: usize) -> bool {
+    bytes <= instead + instead / 4
+}
+
+/// The cone of every value. It stops where going on would cost too much.
+pub(super) fn cones(graph: &Graph, views: &[View]) -> Vec<Cone> {
+    let mut cones: Vec<Cone> = Vec::with_capacity(graph.values.len());
+    let bytes = |roots: &[ValueId]| roots.iter().map(|&r| graph.ty(r).nbytes()).sum();
+    for node in &graph.nodes {
+        let itself = |v| Cone { work: 0, roots: SmallVec::from_slice(&[v]) };
+        if node.n_outputs > 1 || !is_computed(node.op) {
+            cones.extend(node.outputs().map(itself));
+            continue;
+        }
+        let mut cone = Cone { work: work(node.op), ..Cone::default() };
+        if node.op.class() == Class::Leaf && node.op != Op::Random || is_view(node.op) {
+            cone.work = 0;
+        }
+        for &v in &node.inputs {
+            let root = views[v.0 as usize].root;
+            let below = &cones[root.0 as usize];
+            let whole = below.work <= MAX_REPEATED
+                && below.roots.len() <= MAX_ROOTS
+                && is_no_more(bytes(&below.roots), graph.ty(root).nbytes());
+            let below = if whole { below.clone() } else { itself(root) };
+            cone.work += below.work;
+            let new = below.roots.into_iter().filter(|r| !cone.roots.contains(r));
+            let new: SmallVec<[ValueId; MAX_ROOTS]> = new.collect();
+            cone.roots.extend(new);
+        }
+        cones.push(cone);
+    }
+    cones
+}
+
+fn is_computed(op: Op) -> bool {
+    let leaf = op.class() == Class::Leaf && op != Op::Input;
+    leaf || op.class() == Class::Pointwise || is_view(op)
+}

@@ -1,0 +1,338 @@
+//! Regions while they grow, and what they become.
+
+use super::views::{Path, View, is_whole};
+use super::{Instr, Kernel, Program, Reg};
+use crate::dtype::DType;
+use crate::graph::{Graph, Node, NodeId, ValueId};
+use crate::op::{Op, Ty};
+use crate::shape::{Dims, Layout};
+use smallvec::SmallVec;
+
+pub(super) type RegionId = usize;
+pub(super) type BufferId = usize;
+pub(super) type SlotId = u32;
+
+/// Memory for one value, not placed yet.
+#[derive(Clone, Debug)]
+pub(super) struct Buffer {
+    pub value: ValueId,
+    /// Set when it is the memory of a program output.
+    pub output: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    Input(u32),
+    Buffer(BufferId),
+    Scalar(u32),
+    Index,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Read {
+    pub source: Source,
+    /// Whose dense flat elements the layout points into.
+    pub value: ValueId,
+    pub dtype: DType,
+    pub layout: Layout,
+}
+
+/// A kernel over buffers.
+#[derive(Clone, Debug)]
+pub(super) struct Region {
+    pub kernel: Kernel,
+    pub reads: Vec<Read>,
+    pub writes: Vec<BufferId>,
+    /// Regions that have to run before this one although it reads nothing of theirs.
+    pub after: Vec<RegionId>,
+    /// The node that gives the region its name and its place in the program's order.
+    pub anchor: NodeId,
+    pub workspace: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Fused {
+    pub regions: Vec<Region>,
+    pub buffers: Vec<Buffer>,
+}
+
+impl Fused {
+    pub fn ty<'g>(&self, graph: &'g Graph, buffer: BufferId) -> &'g Ty {
+        graph.ty(self.buffers[buffer].value)
+    }
+
+    /// Which region writes each buffer.
+    pub fn writers(&self) -> Vec<RegionId> {
+        let mut writers = vec![usize::MAX; self.buffers.len()];
+        for (r, region) in self.regions.iter().enumerate() {
+            region.writes.iter().for_each(|&b| writers[b] = r);
+        }
+        writers
+    }
+}
+
+impl Region {
+    /// Layout of write `k`.
+    pub fn written(&self, ty: &Ty) -> Layout {
+        match &self.kernel {
+            Kernel::Map(program) => Layout::contiguous(&program.sizes),
+            _ => Layout::contiguous(&ty.sizes),
+        }
+    }
+
+    /// Whether write `k` may lie over the memory that only the reads chosen by `of` see: every one of them must be
+    /// gone through in step with the write, or be the base that a scatter updates.
+    pub fn may_overwrite(&self, of: impl Fn(&Read) -> bool, base: &Ty, result: &Ty) -> bool {
+        if base.nbytes() != result.nbytes() {
+            return false;
+        }
+        let same = |r: &Read| {
+            is_whole(&r.layout, base)
+                && r.dtype.size() == base.dtype.size()
+                && r.dtype.size() == result.dtype.size()
+        };
+        match &self.kernel {
+            Kernel::Map(_) => self.reads.iter().filter(|r| of(r)).all(same),
+            Kernel::Node { op: Op::AsStridedScatter | Op::IndexAdd | Op::Scatter, .. } => {
+                let mut reads = self.reads.iter().enumerate().filter(|(_, r)| of(r));
+                reads.all(|(i, r)| i == 0 && same(r))
+            }
+            _ => false,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Map,
+    Reduce(NodeId),
+    Node(NodeId),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// The node that makes the value has not been looked at yet.
+    Open,
+    /// Read from the value's memory.
+    Memory,
+    Scalar(u32),
+    Index,
+    /// Computed here; the arguments are slots.
+    Instr(Instr),
+}
+
+impl State {
+    fn sort(&self) -> u8 {
+        match self {
+            State::Open | State::Memory | State::Scalar(_) => 0,
+            State::Index => 1,
+            State::Instr(_) => 2,
+        }
+    }
+}
+
+/// A value as a region needs it: its dense flat elements in the order of `layout`.
+#[derive(Clone, Debug)]
+pub(super) struct Slot {
+    pub value: ValueId,
+    pub dtype: DType,
+    pub layout: Layout,
+    /// From the value to the region's iteration space.
+    pub path: Path,
+    pub state: State,
+}
+
+impl Slot {
+    pub fn new(view: View, state: State) -> Slot {
+        Slot { value: view.root, dtype: view.dtype, layout: view.layout, path: view.path, state }
+    }
+
+    fn is_same(&self, other: &Slot) -> bool {
+        self.value == other.value
+            && self.dtype == other.dtype
+            && self.layout == other.layout
+            && self.state.sort() == other.state.sort()
+    }
+}
+
+/// A region that grows from its last instruction towards its reads.
+#[derive(Clone, Debug)]
+pub(super) struct Draft {
+    pub kind: Kind,
+    /// Iteration space of a map or a reduction.
+    pub sizes: Dims,
+    pub slots: Vec<Slot>,
+    /// Slots computed from other slots: each stands before its arguments.
+    pub joined: Vec<SlotId>,
+    pub writes: Vec<(SlotId, BufferId)>,
+    /// Larger than that of every region that depends on this one.
+    pub height: u32,
+    /// Known regions that this one depends on.
+    pub producers: Vec<RegionId>,
+    pub after: Vec<RegionId>,
+    pub anchor: NodeId,
+}
+
+/// Most instructions in one region.
+const MAX_INSTRS: usize = 64;
+/// Most reads and writes of one region.
+const MAX_OPERANDS: usize = 24;
+
+impl Draft {
+    pub fn new(kind: Kind, sizes: &[i64], anchor: NodeId) -> Draft {
+        Draft {
+            kind,
+            sizes: sizes.into(),
+            slots: Vec::new(),
+            joined: Vec::new(),
+            writes: Vec::new(),
+            height: 0,
+            producers: Vec::new(),
+            after: Vec::new(),
+            anchor,
+        }
+    }
+
+    pub fn push(&mut self, slot: Slot) -> SlotId {
+        self.slots.push(slot);
+        self.slots.len() as SlotId - 1
+    }
+
+    pub fn find(&self, slot: &Slot) -> Option<SlotId> {
+        self.slots.iter().position(|s| s.is_same(slot)).map(|i| i as SlotId)
+    }
+
+    /// Whether that many more instructions and operands fit.
+    pub fn has_room(&self, instrs: usize, operands: usize) -> bool {
+        let computed = self.slots.iter().filter(|s| matches!(s.state, State::Instr(_))).count();
+        let touched = self.slots.len() - computed + self.writes.len();
+        computed + instrs <= MAX_INSTRS && touched + operands <= MAX_OPERANDS
+    }
+
+    /// Takes over all that `other` does, or changes nothing when that would be too large or see the same memory in two
+    /// orders (which would keep a result from lying over it). Both are maps over the same sizes and neither depends on
+    /// the other.
+    pub fn merge(&mut self, other: &Draft) -> bool {
+        let twisted = |a: &Slot, b: &Slot| {
+            let read = a.state == State::Memory && b.state == State::Memory;
+            read && a.value == b.value && a.layout != b.layout
+        };
+        if self.slots.iter().any(|a| other.slots.iter().any(|b| twisted(a, b))) {
+            return false;
+        }
+        let mut merged = self.clone();
+        let mut place = vec![SlotId::MAX; other.slots.len()];
+        let (mut instrs, mut operands) = (0, other.writes.len());
+        let mut fresh = Vec::new();
+        for id in other.in_order() {
+            let mut slot = other.slots[id as usize].clone();
+            if let State::Instr(instr) = &mut slot.state {
+                instr.args.iter_mut().for_each(|a| *a = place[*a as usize]);
+            }
+            let found = merged.find(&slot);
+            place[id as usize] = found.unwrap_or_else(|| {
+                match slot.state {
+                    State::Instr(_) => instrs += 1,
+                    _ => operands += 1,
+                }
+                let new = merged.push(slot);
+                if other.joined.contains(&id) {
+                    fresh.push(new);
+                }
+                new
+            });
+        }
+        if !self.has_room(instrs, operands) {
+            return false;
+        }
+        fresh.reverse();
+        fresh.append(&mut merged.joined);
+        merged.joined = fresh;
+        merged.writes.extend(other.writes.iter().map(|&(s, b)| (place[s as usize], b)));
+        *self = merged;
+        true
+    }
+
+    /// All slots, arguments first: leaves, then what is computed from them.
+    fn in_order(&self) -> impl Iterator<Item = SlotId> + '_ {
+        let mut is_joined = vec![false; self.slots.len()];
+        self.joined.iter().for_each(|&s| is_joined[s as usize] = true);
+        let leaves = (0..self.slots.len() as SlotId).filter(move |&s| !is_joined[s as usize]);
+        leaves.chain(self.joined.iter().rev().copied())
+    }
+
+    /// The finished region. `source` says where the memory of a value is.
+    pub fn finish(&self, graph: &Graph, source: impl Fn(ValueId) -> Source) -> Region {
+        let read = |s: &Slot| Read {
+            source: match s.state {
+                State::Scalar(slot) => Source::Scalar(slot),
+                State::Index => Source::Index,
+                _ => source(s.value),
+            },
+            value: s.value,
+            dtype: s.dtype,
+            layout: s.layout.clone(),
+        };
+        let (kernel, reads) = match self.kind {
+            Kind::Node(id) => {
+                let Node { op, attrs, .. } = graph.node(id).clone();
+                (Kernel::Node { op, attrs }, self.slots.iter().map(read).collect())
+            }
+            Kind::Map | Kind::Reduce(_) => {
+                let (program, reads) = self.program();
+                let reads = reads.iter().map(|&s| read(&self.slots[s])).collect();
+                (self.kernel(graph, program), reads)
+            }
+        };
+        let writes = self.writes.iter().map(|w| w.1).collect();
+        let after = self.after.clone();
+        Region { kernel, reads, writes, after, anchor: self.anchor, workspace: 0 }
+    }
+
+    fn kernel(&self, graph: &Graph, program: Program) -> Kernel {
+        match self.kind {
+            Kind::Reduce(id) => {
+                let node = graph.node(id);
+                Kernel::Reduce { program, op: node.op, axes: node.attrs[0].ints().into() }
+            }
+            _ => Kernel::Map(program),
+        }
+    }
+
+    /// The program that computes what is written, and the slots it reads in order of their first use.
+    fn program(&self) -> (Program, Vec<usize>) {
+        let results = || self.writes.iter().map(|w| w.0);
+        let computed = |s: &SlotId| matches!(self.slots[*s as usize].state, State::Instr(_));
+        let order: Vec<SlotId> = self.in_order().filter(computed).collect();
+        let mut reads = Vec::new();
+        let mut note = |s: SlotId| {
+            if !computed(&s) && !reads.contains(&(s as usize)) {
+                reads.push(s as usize);
+            }
+        };
+        for &s in &order {
+            if let State::Instr(instr) = &self.slots[s as usize].state {
+                instr.args.iter().for_each(|&a| note(a));
+            }
+        }
+        results().for_each(&mut note);
+        let mut register = vec![Reg::MAX; self.slots.len()];
+        let slots = reads.iter().copied().chain(order.iter().map(|&s| s as usize));
+        slots.enumerate().for_each(|(r, s)| register[s] = r as Reg);
+        let instr = |s: &SlotId| match &self.slots[*s as usize].state {
+            State::Instr(i) => {
+                let args: SmallVec<[Reg; 3]> =
+                    i.args.iter().map(|&a| register[a as usize]).collect();
+                Some(Instr { args, ..i.clone() })
+            }
+            _ => None,
+        };
+        let program = Program {
+            sizes: self.sizes.clone(),
+            reads: reads.iter().map(|&s| self.slots[s].dtype).collect(),
+            instrs: order.iter().filter_map(instr).collect(),
+            results: results().map(|s| register[s as usize]).collect(),
+        };
+        (program, reads)
+    }
+}

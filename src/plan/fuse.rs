@@ -1,0 +1,433 @@
+//! Which nodes share a kernel.
+//!
+//! Nodes are visited from the last to the first, so that everything that uses a value is known when its turn comes:
+//! * all users in one region, or the value cheap to compute again: it is computed there and never stored;
+//! * else, if the region among the users that runs first goes over the same elements, that region also stores it;
+//! * else it gets a region of its own.
+//!
+//! **Invariant:** `height` falls strictly along every dependence between regions, so there are no cycles: a region
+//! reaches only lower ones. In particular the highest user of a value is reached by none of the others.
+
+use super::Instr;
+use super::cost::{self, Cone};
+use super::draft::{Buffer, BufferId, Draft, Fused, Kind, RegionId, Slot, SlotId, Source, State};
+use super::need::{Need, need};
+use super::views::{View, along, is_view, is_whole, moved, views};
+use crate::dtype::DType;
+use crate::graph::{Graph, Node, NodeId, ValueId};
+use crate::op::{Class, Op};
+use crate::shape::{Dims, Layout};
+use smallvec::{SmallVec, smallvec};
+
+/// Who asks for a value.
+type Demands = SmallVec<[(RegionId, SlotId); 2]>;
+
+struct Fuser<'g> {
+    graph: &'g Graph,
+    views: Vec<View>,
+    cones: Vec<Cone>,
+    drafts: Vec<Draft>,
+    demands: Vec<Demands>,
+    /// For every value that is stored, where.
+    home: Vec<Option<BufferId>>,
+    buffers: Vec<Buffer>,
+    /// Host calls keep their order: they may have effects.
+    next_host: Option<RegionId>,
+}
+
+/// Splits `graph` into regions. Dead nodes are left out, except host calls.
+pub(super) fn fuse(graph: &Graph) -> Fused {
+    let n = graph.values.len();
+    let views = views(graph);
+    let mut fuser = Fuser {
+        graph,
+        cones: cost::cones(graph, &views),
+        views,
+        drafts: Vec::new(),
+        demands: vec![Demands::new(); n],
+        home: vec![None; n],
+        buffers: Vec::new(),
+        next_host: None,
+    };
+    (0..graph.outputs.len()).for_each(|k| fuser.output(k));
+    (0..graph.nodes.len()).rev().for_each(|n| fuser.visit(NodeId(n as u32)));
+    let merged = fuser.merge_siblings();
+    fuser.finish(&merged)
+}
+
+impl Fuser<'_> {
+    fn node_of(&self, v: ValueId) -> &Node {
+        self.graph.maker(v)
+    }
+
+    fn store(&mut self, value: ValueId, output: Option<u32>) -> BufferId {
+        self.buffers.push(Buffer { value, output });
+        self.buffers.len() - 1
+    }
+
+    /// Gives output `k` its own memory: that of the value itself, or of what it is a whole view of; a copy when that
+    /// is an input or taken by another output.
+    fn output(&mut self, k: usize) {
+        let v = self.graph.outputs[k];
+        let view = self.views[v.0 as usize].clone();
+        let root = view.root;
+        let computed = self.node_of(root).op != Op::Input;
+        let target = if computed && view.is_whole(self.graph) { root } else { v };
+        let free = self.home[target.0 as usize].is_none();
+        if free && self.node_of(target).op != Op::Input {
+            self.home[target.0 as usize] = Some(self.store(target, Some(k as u32)));
+        } else {
+            let buffer = self.store(v, Some(k as u32));
+            let region = self.start(Kind::Map, v);
+            let slot = self.ask(region, view);
+            self.drafts[region].writes.push((slot, buffer));
+        }
+    }
+
+    fn start(&mut self, kind: Kind, v: ValueId) -> RegionId {
+        let anchor = self.graph.value(v).node;
+        self.drafts.push(Draft::new(kind, &self.graph.ty(v).sizes, anchor));
+        self.drafts.len() - 1
+    }
+
+    /// The slot of a region that shows `view`, whose sizes are the region's. Numbers known without memory are put
+    /// there at once; for the rest the demand is noted.
+    fn ask(&mut self, region: RegionId, view: View) -> SlotId {
+        let root = view.root;
+        if view.dtype == self.graph.ty(root).dtype
+            && let Some(slot) = self.leaf(region, &view)
+        {
+            return slot;
+        }
+        let slot = Slot::new(view, State::Open);
+        let draft = &mut self.drafts[region];
+        let found = if matches!(draft.kind, Kind::Node(_)) { None } else { draft.find(&slot) };
+        found.unwrap_or_else(|| {
+            let id = draft.push(slot);
+            self.demands[root.0 as usize].push((region, id));
+            id
+        })
+    }
+
+    /// A scalar, a constant or an index, if `view` shows one and the region computes.
+    fn leaf(&mut self, region: RegionId, view: &View) -> Option<SlotId> {
+        let graph = self.graph;
+        let node = graph.maker(view.root);
+        let draft = &mut self.drafts[region];
+        if matches!(draft.kind, Kind::Node(_)) {
+            return None;
+        }
+        let zero = Dims::from_elem(0, draft.sizes.len());
+        let still = Layout { sizes: draft.sizes.clone(), strides: zero, offset: 0 };
+        let dtype = view.dtype;
+        let instr =
+            |args| State::Instr(Instr { op: node.op, attrs: node.attrs.clone(), dtype, args });
+        let (state, layout, dtype) = match node.op {
+            Op::Const | Op::ConstInt => (instr(smallvec![]), still, dtype),
+            Op::Scalar => (State::Scalar(node.attrs[0].int() as u32), still, dtype),
+            Op::Iota => (State::Index, along(graph, &view.path, &counting(node))?, DType::I64),
+            _ => return None,
+        };
+        let shown = View { layout: layout.clone(), dtype, ..view.clone() };
+        let slot = put(draft, Slot::new(shown, state));
+        if dtype == view.dtype {
+            return Some(slot);
+        }
+        let cast = Instr {
+            op: Op::Cast,
+            attrs: smallvec![crate::op::Attr::DType(view.dtype)],
+            dtype: view.dtype,
+            args: smallvec![slot],
+        };
+        let shown = View { layout, ..view.clone() };
+        Some(put(draft, Slot::new(shown, State::Instr(cast))))
+    }
+
+    fn visit(&mut self, id: NodeId) {
+        let node = self.graph.node(id);
+        let wanted = |v: ValueId| {
+            self.home[v.0 as usize].is_some() || !self.demands[v.0 as usize].is_empty()
+        };
+        if node.op != Op::Host && !node.outputs().any(wanted) {
+            return;
+        }
+        match (node.op.class(), node.op) {
+            (_, Op::Input) => {
+                let readers = self.demands[node.first.0 as usize].clone();
+                readers.iter().for_each(|&(r, s)| self.read(r, s));
+            }
+            (Class::Leaf | Class::Pointwise, _) => self.pointwise(node.first),
+            (_, op) if is_view(op) => {
+                let region = self.start(Kind::Map, node.first);
+                let slot = self.ask(region, self.views[node.first.0 as usize].clone());
+                self.keep(region, slot, node.first);
+            }
+            (Class::Reduction, Op::ArgMax | Op::ArgMin | Op::CumSum) => self.whole(id),
+            (Class::Reduction, _) => {
+                let region = self.start(Kind::Reduce(id), node.inputs[0]);
+                self.drafts[region].anchor = id;
+                let slot = self.ask(region, self.views[node.inputs[0].0 as usize].clone());
+                self.keep(region, slot, node.first);
+            }
+            _ => self.whole(id),
+        }
+    }
+
+    /// A node that is a kernel of its own.
+    fn whole(&mut self, id: NodeId) {
+        let graph = self.graph;
+        let node = graph.node(id);
+        self.drafts.push(Draft::new(Kind::Node(id), &[], id));
+        let region = self.drafts.len() - 1;
+        for (i, &v) in node.inputs.iter().enumerate() {
+            let view = self.views[v.0 as usize].clone();
+            let root = graph.maker(view.root);
+            let need = need(node.op, i);
+            if need == Need::Number && root.op == Op::Scalar && view.dtype == DType::I64 {
+                let slot = root.attrs[0].int() as u32;
+                self.drafts[region].push(Slot::new(view, State::Scalar(slot)));
+            } else if need.accepts(&view.layout) {
+                self.ask(region, view);
+            } else {
+                self.ask(region, View::itself(graph, v));
+            }
+        }
+        node.outputs().for_each(|v| self.keep(region, 0, v));
+        if node.op == Op::Host
+            && let Some(next) = self.next_host.replace(region)
+        {
+            self.drafts[next].after.push(region);
+            self.depends(region, next);
+        }
+    }
+
+    fn pointwise(&mut self, v: ValueId) {
+        let demands = self.demands[v.0 as usize].clone();
+        if self.home[v.0 as usize].is_none() && self.absorb(v, &demands) {
+            return;
+        }
+        let (region, slot) = self.join_highest(v, &demands).unwrap_or_else(|| {
+            let region = self.start(Kind::Map, v);
+            let view = View::itself(self.graph, v);
+            if let Some(slot) = self.leaf(region, &view) {
+                return (region, slot);
+            }
+            let slot = self.drafts[region].push(Slot::new(view, State::Open));
+            self.join(v, region, slot);
+            (region, slot)
+        });
+        self.keep(region, slot, v);
+    }
+
+    /// Computes `v` wherever it is asked for, if that needs no memory for it and costs little.
+    fn absorb(&mut self, v: ValueId, demands: &Demands) -> bool {
+        let alone = demands.iter().all(|d| d.0 == demands[0].0);
+        let pays = if alone { self.is_part(v, demands) } else { self.is_repeated(v, demands) };
+        if !pays || !demands.iter().all(|&(r, s)| self.can_join(v, r, s, demands)) {
+            return false;
+        }
+        demands.iter().for_each(|&(r, s)| self.join(v, r, s));
+        true
+    }
+
+    /// Whether `v` may be computed more often than it has elements.
+    fn spreads(&self, v: ValueId) -> bool {
+        let cone = &self.cones[v.0 as usize];
+        let leafy = cone.roots.is_empty() && cone.work <= cost::MAX_REPEATED;
+        leafy || self.node_of(v).op == Op::Cast
+    }
+
+    /// For the only region that needs `v`: whether no element is computed twice there.
+    fn is_part(&self, v: ValueId, demands: &Demands) -> bool {
+        let points: i64 = demands.iter().map(|&(r, s)| self.slot(r, s).layout.numel()).sum();
+        points <= self.graph.ty(v).numel() || self.spreads(v)
+    }
+
+    /// Whether computing `v` in every region that needs it is cheaper than storing it.
+    fn is_repeated(&self, v: ValueId, demands: &Demands) -> bool {
+        let cone = &self.cones[v.0 as usize];
+        let ty = self.graph.ty(v);
+        let pays = |&(r, s): &(RegionId, SlotId)| {
+            let draft = &self.drafts[r];
+            let points = self.slot(r, s).layout.numel();
+            let reads =
+                |root| draft.slots.iter().any(|s| s.value == root && s.state == State::Open);
+            let more = |root: &&ValueId| {
+                // What is read again and again for other points comes from a cache.
+                self.graph.ty(**root).numel() * 8 > points && !reads(**root)
+            };
+            let bytes = cone.roots.iter().filter(more).map(|&r| self.graph.ty(r).nbytes()).sum();
+            cost::is_no_more(bytes, ty.nbytes()) && (points <= ty.numel() || self.spreads(v))
+        };
+        cone.work <= cost::MAX_REPEATED && demands.iter().all(pays)
+    }
+
+    /// Puts `v` into the highest region that asks for it, if it fits there as one more result.
+    fn join_highest(&mut self, v: ValueId, demands: &Demands) -> Option<(RegionId, SlotId)> {
+        let top = demands.iter().map(|d| self.drafts[d.0].height).max()?;
+        let fits = |&&(r, s): &&(RegionId, SlotId)| {
+            let draft = &self.drafts[r];
+            draft.height == top
+                && draft.kind == Kind::Map
+                && demands.iter().filter(|d| d.0 == r).count() == 1
+                && is_whole(&draft.slots[s as usize].layout, self.graph.ty(v))
+                && draft.has_room(0, 1)
+                && self.can_join(v, r, s, demands)
+        };
+        let &(region, slot) = demands.iter().find(fits)?;
+        self.join(v, region, slot);
+        Some((region, slot))
+    }
+
+    fn slot(&self, region: RegionId, slot: SlotId) -> &Slot {
+        &self.drafts[region].slots[slot as usize]
+    }
+
+    /// Whether region `r` can compute `v` for its slot `s` (and all its other slots of `v`) instead of reading it.
+    fn can_join(&self, v: ValueId, r: RegionId, s: SlotId, demands: &Demands) -> bool {
+        let slot = self.slot(r, s);
+        let node = self.node_of(v);
+        let computes = node.op.class() == Class::Pointwise || node.op == Op::Random;
+        let here = demands.iter().filter(|d| d.0 == r).count();
+        let args = node.inputs.len() + (node.op == Op::Random) as usize;
+        computes
+            && !matches!(self.drafts[r].kind, Kind::Node(_))
+            && slot.dtype == self.graph.ty(v).dtype
+            && self.drafts[r].has_room(here * (args + 1), here * args)
+            && self.operands(node, slot).is_some()
+    }
+
+    /// What the slot's region has to see of the operands of the node in order to compute the slot.
+    fn operands(&self, node: &Node, slot: &Slot) -> Option<SmallVec<[View; 3]>> {
+        let operand = |v: &ValueId| {
+            let mut view = self.views[v.0 as usize].clone();
+            if node.op == Op::Random {
+                view.layout = moved(node, &view.layout)?;
+                view.path.push(self.graph.value(node.first).node);
+            }
+            view.layout = along(self.graph, &slot.path, &view.layout)?;
+            view.path.extend_from_slice(&slot.path);
+            Some(view)
+        };
+        node.inputs.iter().map(operand).collect()
+    }
+
+    /// Computes slot `s` in region `r`.
+    fn join(&mut self, v: ValueId, r: RegionId, s: SlotId) {
+        let graph = self.graph;
+        let node = graph.maker(v);
+        let slot = self.slot(r, s).clone();
+        let operands = self.operands(node, &slot).expect("asked before joining");
+        let mut args: SmallVec<[SlotId; 3]> =
+            operands.into_iter().map(|view| self.ask(r, view)).collect();
+        let draft = &mut self.drafts[r];
+        if node.op == Op::Random {
+            let index = Slot { dtype: DType::I64, state: State::Index, ..slot.clone() };
+            args.push(put(draft, index));
+        }
+        let instr = Instr { op: node.op, attrs: node.attrs.clone(), dtype: slot.dtype, args };
+        draft.slots[s as usize].state = State::Instr(instr);
+        draft.joined.push(s);
+    }
+
+    /// Region `region` stores its slot as `v`; everything else that asks for `v` reads it from there.
+    fn keep(&mut self, region: RegionId, slot: SlotId, v: ValueId) {
+        let home = self.home[v.0 as usize];
+        let buffer = home.unwrap_or_else(|| self.store(v, None));
+        self.home[v.0 as usize] = Some(buffer);
+        self.drafts[region].writes.push((slot, buffer));
+        for (r, s) in self.demands[v.0 as usize].clone() {
+            if r != region {
+                self.read(r, s);
+                self.depends(region, r);
+            }
+        }
+    }
+
+    fn read(&mut self, r: RegionId, s: SlotId) {
+        self.drafts[r].slots[s as usize].state = State::Memory;
+    }
+
+    /// `user` needs `producer` to have run; lifts whatever that puts too low.
+    fn depends(&mut self, producer: RegionId, user: RegionId) {
+        if !self.drafts[user].producers.contains(&producer) {
+            self.drafts[user].producers.push(producer);
+        }
+        let mut low = vec![(producer, self.drafts[user].height + 1)];
+        while let Some((region, height)) = low.pop() {
+            let draft = &mut self.drafts[region];
+            if draft.height < height {
+                draft.height = height;
+                low.extend(draft.producers.iter().map(|&p| (p, height + 1)));
+            }
+        }
+    }
+
+    /// Merges maps that go over the same sizes, read the same memory and stand at the same height (so neither
+    /// depends on the other). Returns where each draft went.
+    fn merge_siblings(&mut self) -> Vec<RegionId> {
+        let mut went: Vec<RegionId> = (0..self.drafts.len()).collect();
+        for (v, demands) in std::mem::take(&mut self.demands).into_iter().enumerate() {
+            let numel = self.graph.values[v].ty.numel();
+            let mut readers: SmallVec<[RegionId; 4]> = SmallVec::new();
+            for (r, _) in demands {
+                let r = went[r];
+                let draft = &self.drafts[r];
+                let streams = self.loads(r, v) && draft.kind == Kind::Map;
+                if !streams || readers.contains(&r) || crate::shape::numel(&draft.sizes) != numel {
+                    continue;
+                }
+                let level = |&&other: &&RegionId| {
+                    let o = &self.drafts[other];
+                    o.height == draft.height && o.sizes == draft.sizes
+                };
+                let Some(&into) = readers.iter().find(level) else {
+                    readers.push(r);
+                    continue;
+                };
+                let draft = self.drafts[r].clone();
+                if self.drafts[into].merge(&draft) {
+                    went.iter_mut().filter(|w| **w == r).for_each(|w| *w = into);
+                } else {
+                    readers.push(r);
+                }
+            }
+        }
+        went
+    }
+
+    /// Whether region `r` reads value number `v` from memory.
+    fn loads(&self, r: RegionId, v: usize) -> bool {
+        let from = |s: &Slot| s.value.0 as usize == v && s.state == State::Memory;
+        self.drafts[r].slots.iter().any(from)
+    }
+
+    fn finish(&self, went: &[RegionId]) -> Fused {
+        let mut number = vec![usize::MAX; self.drafts.len()];
+        let kept = (0..went.len()).filter(|&r| went[r] == r);
+        kept.clone().enumerate().for_each(|(n, r)| number[r] = n);
+        let source = |v: ValueId| match self.home[v.0 as usize] {
+            Some(buffer) => Source::Buffer(buffer),
+            None => Source::Input(self.node_of(v).attrs[0].int() as u32),
+        };
+        let finish = |r: RegionId| {
+            let mut region = self.drafts[r].finish(self.graph, source);
+            region.after.iter_mut().for_each(|a| *a = number[went[*a]]);
+            region
+        };
+        Fused { regions: kept.map(finish).collect(), buffers: self.buffers.clone() }
+    }
+}
+
+/// The slot itself if the region has it already.
+fn put(draft: &mut Draft, slot: Slot) -> SlotId {
+    draft.find(&slot).unwrap_or_else(|| draft.push(slot))
+}
+
+/// The layout of an iota: the index along its dimension.
+fn counting(iota: &Node) -> Layout {
+    let sizes: Dims = iota.attrs[0].ints().into();
+    let mut strides = Dims::from_elem(0, sizes.len());
+    strides[iota.attrs[1].int() as usize] = 1;
+    Layout { sizes, strides, offset: 0 }
+}

@@ -1,0 +1,254 @@
+//! Where everything lies: lifetimes, what may share memory, offsets in the arena.
+//!
+//! **Invariant:** the memory of an input that an output takes over is written by the step that makes that output and by
+//! nothing else, so if that step does not run the old bytes are intact.
+
+use super::draft::{BufferId, Fused, Region, RegionId, Source};
+use super::{ALIGN, Kernel, Operand, Place, Plan, Step};
+use crate::dtype::DType;
+use crate::graph::Graph;
+use crate::op::{Op, Ty};
+
+/// A run of arena bytes for a span of steps, both ends included.
+#[derive(Clone, Debug)]
+struct Block {
+    bytes: u64,
+    first: usize,
+    last: usize,
+}
+
+/// First and last step that touch each buffer.
+type Spans = Vec<(usize, usize)>;
+
+/// Places the regions in the given order. `donors` are the offers; the plan holds those that were granted.
+pub(super) fn place(
+    graph: &Graph,
+    fused: &Fused,
+    order: &[RegionId],
+    inputs: &[Ty],
+    scalars: &[DType],
+    donors: &[Option<u32>],
+) -> Plan {
+    let steps: Vec<&Region> = order.iter().map(|&r| &fused.regions[r]).collect();
+    let spans = spans(fused, &steps);
+    let (mut blocks, block_of) = blocks(graph, fused, &steps, &spans);
+    let n_values = blocks.len();
+    for (at, region) in steps.iter().enumerate().filter(|(_, r)| r.workspace > 0) {
+        let bytes = region.workspace.next_multiple_of(ALIGN);
+        blocks.push(Block { bytes, first: at, last: at });
+    }
+    let (offsets, arena_bytes) = pack(&blocks);
+    let place_of = |b: BufferId| match fused.buffers[b].output {
+        Some(k) => Place::Output(k),
+        None => Place::Arena(offsets[block_of[b]]),
+    };
+    let mut scratch = offsets[n_values..].iter();
+    let step = |region: &&Region| {
+        let workspace = if region.workspace > 0 { scratch.next() } else { None };
+        step(graph, fused, region, workspace.copied(), place_of)
+    };
+    Plan {
+        steps: steps.iter().map(step).collect(),
+        inputs: inputs.to_vec(),
+        outputs: graph.outputs.iter().map(|&v| graph.ty(v).clone()).collect(),
+        donors: grant(graph, fused, &steps, inputs, donors),
+        scalars: scalars.to_vec(),
+        arena_bytes,
+        lower_bound: lower_bound(&blocks, steps.len()),
+    }
+}
+
+fn step(
+    graph: &Graph,
+    fused: &Fused,
+    region: &Region,
+    workspace: Option<u64>,
+    place_of: impl Fn(BufferId) -> Place,
+) -> Step {
+    let node = graph.node(region.anchor);
+    let read = |r: &super::draft::Read| Operand {
+        place: match r.source {
+            Source::Input(i) => Place::Input(i),
+            Source::Buffer(b) => place_of(b),
+            Source::Scalar(slot) => Place::Scalar(slot),
+            Source::Index => Place::Index,
+        },
+        dtype: r.dtype,
+        layout: r.layout.clone(),
+    };
+    let write = |&b: &BufferId| {
+        let ty = fused.ty(graph, b);
+        Operand { place: place_of(b), dtype: ty.dtype, layout: region.written(ty) }
+    };
+    Step {
+        kernel: region.kernel.clone(),
+        reads: region.reads.iter().map(read).collect(),
+        writes: region.writes.iter().map(write).collect(),
+        reads_of: region.reads.iter().map(|r| r.value).collect(),
+        results_of: region.writes.iter().map(|&b| fused.buffers[b].value).collect(),
+        workspace: workspace.map(|offset| (offset, region.workspace)),
+        site: node.site,
+        record: node.record,
+    }
+}
+
+fn spans(fused: &Fused, steps: &[&Region]) -> Spans {
+    let mut spans = vec![(0, 0); fused.buffers.len()];
+    for (at, region) in steps.iter().enumerate() {
+        region.writes.iter().for_each(|&b| spans[b] = (at, at));
+        for read in &region.reads {
+            if let Source::Buffer(b) = read.source {
+                spans[b].1 = at;
+            }
+        }
+    }
+    spans
+}
+
+/// A block for each buffer in the arena; a result that may take the place of an operand which dies there shares it.
+fn blocks(
+    graph: &Graph,
+    fused: &Fused,
+    steps: &[&Region],
+    spans: &Spans,
+) -> (Vec<Block>, Vec<usize>) {
+    let mut blocks: Vec<Block> = Vec::new();
+    let mut block_of = vec![usize::MAX; fused.buffers.len()];
+    for (at, region) in steps.iter().enumerate() {
+        let mut taken: Vec<BufferId> = Vec::new();
+        for &write in &region.writes {
+            if fused.buffers[write].output.is_some() {
+                continue;
+            }
+            let result = fused.ty(graph, write);
+            let dying = region.reads.iter().find_map(|r| match r.source {
+                Source::Buffer(b)
+                    if spans[b].1 == at
+                        && fused.buffers[b].output.is_none()
+                        && !taken.contains(&b)
+                        && region.may_overwrite(
+                            |r| r.source == Source::Buffer(b),
+                            fused.ty(graph, b),
+                            result,
+                        ) =>
+                {
+                    Some(b)
+                }
+                _ => None,
+            });
+            block_of[write] = match dying {
+                Some(b) => {
+                    taken.push(b);
+                    blocks[block_of[b]].last = spans[write].1;
+                    block_of[b]
+                }
+                None => {
+                    let bytes = (result.nbytes() as u64).next_multiple_of(ALIGN);
+                    blocks.push(Block { bytes, first: at, last: spans[write].1 });
+                    blocks.len() - 1
+                }
+            };
+        }
+    }
+    (blocks, block_of)
+}
+
+/// Which of the offered inputs each output takes over.
+fn grant(
+    graph: &Graph,
+    fused: &Fused,
+    steps: &[&Region],
+    inputs: &[Ty],
+    donors: &[Option<u32>],
+) -> Vec<Option<u32>> {
+    let mut last_read = vec![None; inputs.len()];
+    let mut written = vec![None; donors.len()];
+    for (at, region) in steps.iter().enumerate() {
+        for read in &region.reads {
+            if let Source::Input(i) = read.source {
+                last_read[i as usize] = Some(at);
+            }
+        }
+        for &b in &region.writes {
+            if let Some(k) = fused.buffers[b].output {
+                written[k as usize] = Some((at, b));
+            }
+        }
+    }
+    let mut given = vec![false; inputs.len()];
+    let mut decide = |k: usize| {
+        let donor = donors[k]?;
+        let (at, buffer) = written[k]?;
+        let (ty, region) = (inputs.get(donor as usize)?, steps[at]);
+        let result = fused.ty(graph, buffer);
+        let host = matches!(region.kernel, Kernel::Node { op: Op::Host, .. });
+        let free = match last_read[donor as usize] {
+            Some(read) if read == at => {
+                region.may_overwrite(|r| r.source == Source::Input(donor), ty, result)
+            }
+            last => last < Some(at),
+        };
+        let fits = ty.nbytes() == result.nbytes() && !host && !given[donor as usize];
+        (free && fits).then(|| {
+            given[donor as usize] = true;
+            donor
+        })
+    };
+    (0..donors.len()).map(&mut decide).collect()
+}
+
+/// Offsets of the blocks and the height of the arena: best fit with the blocks by size, and by size times lifetime;
+/// the lower arena wins.
+fn pack(blocks: &[Block]) -> (Vec<u64>, u64) {
+    let span = |b: &Block| (b.last - b.first + 1) as u64;
+    let sorted = |weight: &dyn Fn(&Block) -> u64| {
+        let mut order: Vec<usize> = (0..blocks.len()).collect();
+        order.sort_by_key(|&i| (std::cmp::Reverse(weight(&blocks[i])), blocks[i].first, i));
+        order
+    };
+    let by_size = best_fit(blocks, &sorted(&|b| b.bytes));
+    let by_area = best_fit(blocks, &sorted(&|b| b.bytes.saturating_mul(span(b))));
+    if by_area.1 < by_size.1 { by_area } else { by_size }
+}
+
+/// Each block in turn goes into the smallest gap that takes it between the blocks that live at the same time.
+fn best_fit(blocks: &[Block], order: &[usize]) -> (Vec<u64>, u64) {
+    let mut offsets = vec![0u64; blocks.len()];
+    // By offset.
+    let mut placed: Vec<usize> = Vec::with_capacity(blocks.len());
+    let mut height = 0;
+    for &i in order {
+        let block = &blocks[i];
+        let (mut floor, mut best) = (0u64, None::<(u64, u64)>);
+        for &p in &placed {
+            let other = &blocks[p];
+            if other.last < block.first || block.last < other.first {
+                continue;
+            }
+            let gap = offsets[p].saturating_sub(floor);
+            if gap >= block.bytes && best.is_none_or(|(smallest, _)| gap < smallest) {
+                best = Some((gap, floor));
+            }
+            floor = floor.max(offsets[p] + other.bytes);
+        }
+        offsets[i] = best.map_or(floor, |(_, offset)| offset);
+        height = height.max(offsets[i] + block.bytes);
+        let at = placed.partition_point(|&p| offsets[p] <= offsets[i]);
+        placed.insert(at, i);
+    }
+    (offsets, height)
+}
+
+/// Largest sum of the blocks that are live at one step.
+fn lower_bound(blocks: &[Block], steps: usize) -> u64 {
+    let mut change = vec![0i64; steps + 1];
+    for block in blocks {
+        change[block.first] += block.bytes as i64;
+        change[block.last + 1] -= block.bytes as i64;
+    }
+    let live = change.iter().scan(0i64, |live, c| {
+        *live += c;
+        Some(*live as u64)
+    });
+    live.max().unwrap_or(0)
+}

@@ -1,0 +1,40 @@
+//! Which layouts the kernels of whole nodes read without a copy. Part of the contract with backends.
+
+use crate::op::Op;
+use crate::shape::Layout;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    /// Any strides, 0 included.
+    Strided,
+    /// Any strides but for the last dimension, which has stride 1.
+    Rows,
+    /// Dense and row-major, at any offset.
+    Dense,
+    /// Dense memory, or a slot of the argument block.
+    Number,
+}
+
+impl Need {
+    pub fn accepts(self, layout: &Layout) -> bool {
+        match self {
+            Need::Strided => true,
+            Need::Rows => {
+                layout.is_contiguous()
+                    || layout.sizes.last() == Some(&1)
+                    || layout.strides.last() == Some(&1)
+            }
+            Need::Dense | Need::Number => layout.is_contiguous(),
+        }
+    }
+}
+
+/// What `op` needs its `operand`-th operand to be.
+pub(super) fn need(op: Op, operand: usize) -> Need {
+    match (op, operand) {
+        (Op::Matmul | Op::Concat, _) | (Op::AsStridedScatter, 1) => Need::Strided,
+        (Op::Attention, 0..=2) | (Op::AttentionGrad, 0..=4) => Need::Rows,
+        (Op::Attention, 3 | 4) | (Op::AttentionGrad, 6 | 7) => Need::Number,
+        _ => Need::Dense,
+    }
+}

@@ -1,0 +1,218 @@
+//! In which order regions run: as the program says, or so that memory peaks low; whichever peaks lower.
+//!
+//! **Invariant:** the result is a topological order of reads and writes, and everything that reads an input runs before
+//! the region that may overwrite it, unless a dependence forbids that.
+
+use super::ALIGN;
+use super::draft::{Fused, RegionId, Source};
+use crate::graph::Graph;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// What must run before what, and who touches which memory.
+struct Flow {
+    users: Vec<Vec<RegionId>>,
+    n_before: Vec<u32>,
+    /// Buffers in the arena that each region reads, without repetition.
+    reads: Vec<Vec<usize>>,
+    writes: Vec<Vec<usize>>,
+    readers: Vec<Vec<RegionId>>,
+    /// Arena bytes; 0 for memory outside of it.
+    bytes: Vec<u64>,
+}
+
+/// Orders the regions of `fused`. `donors` are the offers: the memory of an input to an output.
+pub(super) fn order(graph: &Graph, fused: &Fused, donors: &[Option<u32>]) -> Vec<RegionId> {
+    let mut flow = flow(graph, fused);
+    wait_for_readers(fused, donors, &mut flow);
+    let plain = program_order(fused, &flow);
+    let frugal = frugal_order(fused, &flow);
+    if peak(fused, &flow, &frugal) < peak(fused, &flow, &plain) { frugal } else { plain }
+}
+
+fn flow(graph: &Graph, fused: &Fused) -> Flow {
+    let n = fused.regions.len();
+    let bytes = |b: usize| match fused.buffers[b].output {
+        Some(_) => 0,
+        None => (fused.ty(graph, b).nbytes() as u64).next_multiple_of(ALIGN),
+    };
+    let mut flow = Flow {
+        users: vec![Vec::new(); n],
+        n_before: vec![0; n],
+        reads: vec![Vec::new(); n],
+        writes: fused.regions.iter().map(|r| r.writes.clone()).collect(),
+        readers: vec![Vec::new(); fused.buffers.len()],
+        bytes: (0..fused.buffers.len()).map(bytes).collect(),
+    };
+    let writers = fused.writers();
+    for (r, region) in fused.regions.iter().enumerate() {
+        for read in &region.reads {
+            if let Source::Buffer(b) = read.source
+                && !flow.reads[r].contains(&b)
+            {
+                flow.reads[r].push(b);
+                flow.readers[b].push(r);
+                flow.before(writers[b], r);
+            }
+        }
+        region.after.iter().for_each(|&a| flow.before(a, r));
+    }
+    flow
+}
+
+impl Flow {
+    fn before(&mut self, first: RegionId, second: RegionId) {
+        if !self.users[first].contains(&second) {
+            self.users[first].push(second);
+            self.n_before[second] += 1;
+        }
+    }
+
+    /// All that has to wait for `from`, itself included.
+    fn reach(&self, from: RegionId) -> Vec<bool> {
+        let mut seen = vec![false; self.users.len()];
+        let mut stack = vec![from];
+        while let Some(r) = stack.pop() {
+            if !std::mem::replace(&mut seen[r], true) {
+                stack.extend(&self.users[r]);
+            }
+        }
+        seen
+    }
+}
+
+/// Makes the writer of an output wait for all other readers of the input it may overwrite, where that is possible.
+fn wait_for_readers(fused: &Fused, donors: &[Option<u32>], flow: &mut Flow) {
+    let inputs = donors.iter().flatten().max().map_or(0, |&i| i as usize + 1);
+    let mut readers = vec![Vec::new(); inputs];
+    for (r, region) in fused.regions.iter().enumerate() {
+        for read in &region.reads {
+            if let Source::Input(i) = read.source
+                && (i as usize) < inputs
+                && readers[i as usize].last() != Some(&r)
+            {
+                readers[i as usize].push(r);
+            }
+        }
+    }
+    let writers = fused.writers();
+    for (b, buffer) in fused.buffers.iter().enumerate() {
+        let donor = buffer.output.and_then(|k| donors[k as usize]);
+        let Some(donor) = donor else { continue };
+        let writer = writers[b];
+        let others: Vec<RegionId> =
+            readers[donor as usize].iter().copied().filter(|&r| r != writer).collect();
+        let after = if others.is_empty() { Vec::new() } else { flow.reach(writer) };
+        if !others.iter().any(|&r| after[r]) {
+            others.iter().for_each(|&r| flow.before(r, writer));
+        }
+    }
+}
+
+/// As near to the order of the program as dependences allow.
+fn program_order(fused: &Fused, flow: &Flow) -> Vec<RegionId> {
+    let mut waiting = flow.n_before.clone();
+    let rank = |r: RegionId| Reverse((fused.regions[r].anchor, r));
+    let mut ready: BinaryHeap<_> =
+        (0..waiting.len()).filter(|&r| waiting[r] == 0).map(rank).collect();
+    let mut order = Vec::with_capacity(waiting.len());
+    while let Some(Reverse((_, r))) = ready.pop() {
+        order.push(r);
+        for &u in &flow.users[r] {
+            waiting[u] -= 1;
+            if waiting[u] == 0 {
+                ready.push(rank(u));
+            }
+        }
+    }
+    order
+}
+
+/// Among what is ready, the region after which least is live; but first those that do not raise the peak.
+fn frugal_order(fused: &Fused, flow: &Flow) -> Vec<RegionId> {
+    let n = fused.regions.len();
+    let mut waiting = flow.n_before.clone();
+    let mut uses: Vec<usize> = flow.readers.iter().map(Vec::len).collect();
+    let takes: Vec<u64> =
+        flow.writes.iter().map(|w| w.iter().map(|&b| flow.bytes[b]).sum()).collect();
+    // What running a region gives back: results nobody reads, and operands of which it is the last reader.
+    let dead = |w: &Vec<usize>| w.iter().filter(|&&b| uses[b] == 0).map(|&b| flow.bytes[b]).sum();
+    let mut gives: Vec<u64> = flow.writes.iter().map(dead).collect();
+    for (b, readers) in flow.readers.iter().enumerate() {
+        if let [only] = readers[..] {
+            gives[only] += flow.bytes[b];
+        }
+    }
+    let mut done = vec![false; n];
+    let mut ready: Vec<RegionId> = (0..n).filter(|&r| waiting[r] == 0).collect();
+    let (mut live, mut peak) = (0u64, 0u64);
+    let mut order = Vec::with_capacity(n);
+    while !ready.is_empty() {
+        let cost = |&r: &RegionId| {
+            let during = live + takes[r] + fused.regions[r].workspace;
+            let after = live + takes[r] - gives[r];
+            let key = if during <= peak { (0, after) } else { (1, during) };
+            (key, fused.regions[r].anchor, r)
+        };
+        let (at, &r) = ready.iter().enumerate().min_by_key(|(_, r)| cost(r)).expect("not empty");
+        ready.swap_remove(at);
+        peak = peak.max(live + takes[r] + fused.regions[r].workspace);
+        live = live + takes[r] - gives[r];
+        done[r] = true;
+        order.push(r);
+        for &b in &flow.reads[r] {
+            uses[b] -= 1;
+            if uses[b] == 1
+                && let Some(&last) = flow.readers[b].iter().find(|&&x| !done[x])
+            {
+                gives[last] += flow.bytes[b];
+            }
+        }
+        for &u in &flow.users[r] {
+            waiting[u] -= 1;
+            if waiting[u] == 0 {
+                ready.push(u);
+            }
+        }
+    }
+    order
+}
+
+/// Most arena bytes live at once.
+fn peak(fused: &Fused, flow: &Flow, order: &[RegionId]) -> u64 {
+    let mut uses: Vec<usize> = flow.readers.iter().map(Vec::len).collect();
+    let (mut live, mut peak) = (0u64, 0u64);
+    for &r in order {
+        live += flow.writes[r].iter().map(|&b| flow.bytes[b]).sum::<u64>();
+        peak = peak.max(live + fused.regions[r].workspace);
+        flow.reads[r].iter().for_each(|&b| uses[b] -= 1);
+        let touched = flow.reads[r].iter().chain(&flow.writes[r]);
+        live -= touched.filter(|&&b| uses[b] == 0).map(|&b| flow.bytes[b]).sum::<u64>();
+    }
+    peak
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::fuse::fuse;
+    use crate::plan::training::training_step;
+
+    #[test]
+    fn both_orders_are_topological_and_the_lower_peak_wins() {
+        let (graph, donors) = training_step(3, 2, 8, 16, 32);
+        let fused = fuse(&graph);
+        let mut flow = flow(&graph, &fused);
+        wait_for_readers(&fused, &donors, &mut flow);
+        let orders = [program_order(&fused, &flow), frugal_order(&fused, &flow)];
+        for order in &orders {
+            let mut at = vec![usize::MAX; order.len()];
+            order.iter().enumerate().for_each(|(i, &r)| at[r] = i);
+            for (r, users) in flow.users.iter().enumerate() {
+                assert!(users.iter().all(|&u| at[r] < at[u]));
+            }
+        }
+        let chosen = peak(&fused, &flow, &super::order(&graph, &fused, &donors));
+        assert_eq!(chosen, orders.iter().map(|o| peak(&fused, &flow, o)).min().unwrap());
+    }
+}

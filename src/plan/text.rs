@@ -1,0 +1,99 @@
+//! A plan for people: one line a step. `in0`, `out0` are inputs and outputs, `@64` is an arena offset, `s0` a scalar,
+//! `#` the index itself; `{…}` are strides and `+` an offset, left out where the layout is dense.
+
+use super::{Instr, Kernel, Operand, Place, Plan, Program, Step};
+use crate::graph::text::{attr_text, ints_text};
+use crate::op::{Attr, Op};
+use std::fmt::{self, Display, Formatter};
+
+impl Display for Plan {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(f, "arena {} (bound {})", self.arena_bytes, self.lower_bound)?;
+        for (k, (ty, donor)) in self.outputs.iter().zip(&self.donors).enumerate() {
+            write!(f, "out{k}: {}", ty)?;
+            match donor {
+                Some(i) => writeln!(f, " over in{i}")?,
+                None => writeln!(f)?,
+            }
+        }
+        self.steps.iter().enumerate().try_for_each(|(i, step)| writeln!(f, "{i}: {step}"))
+    }
+}
+
+impl Display for Step {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if !self.writes.is_empty() {
+            write!(f, "{} = ", joined(&self.writes, ", "))?;
+        }
+        match &self.kernel {
+            Kernel::Map(_) => write!(f, "map")?,
+            Kernel::Reduce { op, axes, .. } => write!(f, "{}{}", op.name(), ints_text(axes))?,
+            Kernel::Node { op, attrs } => write!(f, "{}{}", op.name(), attrs_text(*op, attrs))?,
+        }
+        write!(f, "({})", joined(&self.reads, ", "))?;
+        if let Kernel::Map(program) | Kernel::Reduce { program, .. } = &self.kernel {
+            write!(f, " {program}")?;
+        }
+        match self.workspace {
+            Some((offset, bytes)) => write!(f, " workspace @{offset}+{bytes}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Display for Program {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{{")?;
+        for (i, instr) in self.instrs.iter().enumerate() {
+            write!(f, " r{} = {instr};", self.reads.len() + i)?;
+        }
+        let results: Vec<String> = self.results.iter().map(|r| format!("r{r}")).collect();
+        write!(f, " {} }}", results.join(", "))
+    }
+}
+
+impl Display for Instr {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.op.name(), attrs_text(self.op, &self.attrs))?;
+        self.args.iter().try_for_each(|a| write!(f, " r{a}"))
+    }
+}
+
+impl Display for Operand {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}{}", self.place, self.dtype, ints_text(&self.layout.sizes))?;
+        if !self.layout.is_contiguous() {
+            write!(f, "{{{}}}", ints_text(&self.layout.strides).trim_matches(['[', ']']))?;
+        }
+        if self.layout.offset != 0 {
+            write!(f, "+{}", self.layout.offset)?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for Place {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Input(i) => write!(f, "in{i}"),
+            Place::Output(k) => write!(f, "out{k}"),
+            Place::Arena(offset) => write!(f, "@{offset}"),
+            Place::Scalar(slot) => write!(f, "s{slot}"),
+            Place::Index => write!(f, "#"),
+        }
+    }
+}
+
+fn joined<T: Display>(items: &[T], separator: &str) -> String {
+    let texts: Vec<String> = items.iter().map(T::to_string).collect();
+    texts.join(separator)
+}
+
+fn attrs_text(op: Op, attrs: &[Attr]) -> String {
+    if attrs.is_empty() {
+        return String::new();
+    }
+    let row = op.row();
+    let texts = row.attrs.iter().zip(attrs).map(|(name, attr)| attr_text(row, name, attr));
+    format!("<{}>", texts.collect::<Vec<_>>().join(", "))
+}

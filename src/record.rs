@@ -1,0 +1,162 @@
+//! What the user's program did, as plain data: operations on *values*, where a value is what a buffer held at
+//! one moment. Written by `trace`, hashed by `cache`, said in primitives by `aten`.
+//!
+//! **Invariant:** a record never points at memory or at a buffer; leaves are numbered by first use.
+
+use crate::dtype::DType;
+use crate::error::Site;
+use crate::op::host::HostOpId;
+use crate::shape::{Dims, Layout};
+
+/// Index into [`Records::values`].
+pub type ValueIndex = u32;
+
+/// How the bytes of a value are to be understood: a dense row-major array of `dtype` with `sizes`.
+/// Strided views of it are described by [`Read`] and [`Write`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Format {
+    pub dtype: DType,
+    pub sizes: Dims,
+}
+
+/// A strided view of a value's flat elements of type `dtype`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct View {
+    pub dtype: DType,
+    pub layout: Layout,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Read {
+    pub value: ValueIndex,
+    pub view: View,
+}
+
+/// A result goes into `view` of a buffer of `nbytes` bytes and makes a new value of it. `old` is the value that
+/// keeps the bytes outside the view; `None` when the view covers the buffer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Write {
+    pub old: Option<ValueIndex>,
+    pub view: View,
+    pub value: ValueIndex,
+}
+
+/// What kind of number a scalar argument is. Type promotion depends on it, its value does not matter there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ScalarKind {
+    Bool,
+    Int,
+    Float,
+}
+
+/// One argument, in the order of the operator's schema without its `out=` arguments.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Arg {
+    None,
+    Tensor(Read),
+    Tensors(Vec<Option<Read>>),
+    /// A number that may differ at every call: the `slot`-th of the call's argument block.
+    Scalar {
+        kind: ScalarKind,
+        slot: u32,
+    },
+    Int(i64),
+    Float(f64),
+    Bool(bool),
+    Ints(Dims),
+    Floats(Vec<f64>),
+    Bools(Vec<bool>),
+    DType(DType),
+    Str(String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operator {
+    /// Index of a row of `aten`.
+    Native(u32),
+    Host(HostOpId),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    pub op: Operator,
+    pub args: Vec<Arg>,
+    pub outs: Vec<Write>,
+    pub site: Site,
+}
+
+/// Where a value of a trace comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Origin {
+    /// The `n`-th leaf: memory that exists before the trace runs.
+    Leaf(u32),
+    /// A buffer that was never written: zeros.
+    Zeros,
+    /// Written by out `out` of record `record`.
+    Written { record: u32, out: u32 },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Value {
+    pub origin: Origin,
+    pub format: Format,
+    /// Size of the buffer: exactly what `format` covers.
+    pub nbytes: usize,
+}
+
+/// A closed trace: all that compiling it needs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Records {
+    pub values: Vec<Value>,
+    pub records: Vec<Record>,
+    /// Kind of each slot of the argument block.
+    pub scalars: Vec<ScalarKind>,
+    pub n_leaves: u32,
+    /// The values that live on: what the program must leave behind, in order.
+    pub outputs: Vec<Output>,
+}
+
+/// A value that a live buffer holds when the trace is closed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Output {
+    pub value: ValueIndex,
+    /// The leaf whose memory may be overwritten by this output: its buffer's old content, which nothing else holds.
+    pub donor: Option<u32>,
+}
+
+impl Format {
+    /// Elements in a row that cover `nbytes` exactly: of `dtype` if that divides, else bytes.
+    pub fn flat(dtype: DType, nbytes: usize) -> Format {
+        let dtype = if nbytes.is_multiple_of(dtype.size()) { dtype } else { DType::U8 };
+        Format { dtype, sizes: Dims::from_slice(&[(nbytes / dtype.size()) as i64]) }
+    }
+
+    pub fn numel(&self) -> i64 {
+        crate::shape::numel(&self.sizes)
+    }
+}
+
+impl View {
+    /// Whether writing the view overwrites every byte of a buffer of `nbytes`: then the sizes of the dense array
+    /// in memory order and the permutation that brings the view's dimensions into that order.
+    pub fn covers(&self, nbytes: usize) -> Option<(Dims, Dims)> {
+        let l = &self.layout;
+        if l.offset != 0 || l.numel() as usize * self.dtype.size() != nbytes {
+            return None;
+        }
+        let mut perm: Dims = (0..l.rank() as i64).collect();
+        // Stable, so that dimensions of size 1 stay where they are among equals.
+        perm.sort_by_key(|&d| std::cmp::Reverse((l.strides[d as usize], l.sizes[d as usize])));
+        let ordered = l.transpose(&perm);
+        ordered.is_contiguous().then_some((ordered.sizes, perm))
+    }
+}
+
+/// The format of a buffer after `view` of it was written, given what it held before.
+pub fn written_format(old: &Format, view: &View, nbytes: usize) -> Format {
+    match view.covers(nbytes) {
+        Some((sizes, _)) => Format { dtype: view.dtype, sizes },
+        None if old.dtype == view.dtype => old.clone(),
+        None => Format::flat(view.dtype, nbytes),
+    }
+}

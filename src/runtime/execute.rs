@@ -1,0 +1,151 @@
+//! Runs a closed trace on the launch thread, and settles every storage it promised, whatever happens.
+
+use super::Shared;
+use super::compile::{Program, compile, name_of};
+use crate::backend::Call;
+use crate::buffer::{Bytes, Storage};
+use crate::cache::Lookup;
+use crate::cache::key::Key;
+use crate::error::{Code, Error, Result};
+use crate::internal;
+use crate::trace::Closed;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// Intermediates of all programs: they run one after the other, so they share one block.
+#[derive(Default)]
+pub struct Arena(Option<Box<dyn Bytes>>);
+
+impl Arena {
+    /// An address with at least `nbytes` behind it; contents are not kept.
+    fn reserve(&mut self, shared: &Shared, nbytes: usize) -> Result<usize> {
+        if self.0.as_ref().is_none_or(|bytes| bytes.len() < nbytes) {
+            // The old block goes first: both at once may be too much.
+            self.0 = None;
+            self.0 = Some(shared.allocate(nbytes)?);
+        }
+        Ok(self.0.as_ref().map_or(0, |bytes| bytes.address()))
+    }
+}
+
+/// Finds or compiles the program of a closed trace and runs it.
+pub fn run(shared: &Shared, mut closed: Closed, arena: &mut Arena) {
+    let launch = AssertUnwindSafe(|| {
+        let program = find(shared, &closed)?;
+        launch(shared, &program, &closed, arena)
+    });
+    let result = catch_unwind(launch).unwrap_or_else(|panic| Err(panicked(panic)));
+    // Readers find the values in the buffers; nothing else may keep the old ones alive.
+    closed.leaves.clear();
+    if let Err(error) = result {
+        shared.fail(&error);
+        for (promised, before) in closed.promised.iter().zip(&closed.before) {
+            if !promised.is_settled() {
+                promised.fulfil(recover(shared, before.as_deref(), &error));
+            }
+        }
+    }
+}
+
+fn find(shared: &Shared, closed: &Closed) -> Result<Arc<Program>> {
+    let mut parts = closed.key_parts();
+    parts.push(("backend", shared.backend.fingerprint().into_bytes()));
+    parts.push(("version", env!("CARGO_PKG_VERSION").into()));
+    let make = || shared.stats.compile_ns.time(|| compile(&closed.records, &*shared.backend));
+    let (program, lookup) = shared.cache.get_or_make(Key::new(parts), make);
+    match lookup {
+        Lookup::Hit => shared.stats.cache_hits.add(1),
+        Lookup::Made => shared.stats.compiles.add(1),
+    }
+    let program = program?;
+    if lookup == Lookup::Made {
+        *shared.last_program.lock() = Some(program.clone());
+    }
+    Ok(program)
+}
+
+fn launch(shared: &Shared, program: &Program, closed: &Closed, arena: &mut Arena) -> Result<()> {
+    let plan = &program.plan;
+    let inputs: Vec<Result<usize>> = closed.leaves.iter().map(|leaf| leaf.address()).collect();
+    let poisoned: Vec<(u32, Error)> = (inputs.iter().enumerate())
+        .filter_map(|(i, address)| Some((i as u32, address.as_ref().err()?.clone())))
+        .collect();
+    // Without memory for an output or the arena, the steps that need it fail; not the program.
+    let arena = arena.reserve(shared, plan.arena_bytes as usize).unwrap_or(0);
+    // An input that failed earlier has nothing to donate.
+    let donor = |output: usize| plan.donors[output].filter(|&leaf| inputs[leaf as usize].is_ok());
+    let donors: Vec<Option<u32>> = (0..plan.outputs.len()).map(donor).collect();
+    let memory: Vec<Option<Box<dyn Bytes>>> = (plan.outputs.iter().zip(&donors))
+        .map(|(ty, donor)| match donor {
+            Some(leaf) => closed.leaves[*leaf as usize].take().ok(),
+            None => shared.allocate(ty.nbytes()).ok(),
+        })
+        .collect();
+    let outputs: Vec<usize> =
+        memory.iter().map(|bytes| bytes.as_ref().map_or(0, |bytes| bytes.address())).collect();
+    let inputs: Vec<usize> = inputs.into_iter().map(|address| address.unwrap_or(0)).collect();
+    let call = Call {
+        inputs: &inputs,
+        poisoned: &poisoned,
+        outputs: &outputs,
+        arena,
+        scalars: &closed.scalars,
+    };
+    let outcome = shared.stats.execute_ns.time(|| program.executable.run(&call));
+    shared.stats.kernels.add(plan.steps.len() as u64);
+    shared.stats.count_host_calls(&program.host_calls);
+    let mut failures: Vec<Option<Error>> = vec![None; memory.len()];
+    for failure in outcome.failed {
+        let error = named(program, failure.step, failure.error);
+        shared.fail(&error);
+        failures[failure.output as usize] = Some(error);
+    }
+    let settled = closed.promised.iter().zip(memory).zip(failures).enumerate();
+    for (index, ((promised, bytes), failure)) in settled {
+        promised.fulfil(match (failure, bytes) {
+            (None, Some(bytes)) => Ok(bytes),
+            // Donated memory is written by nothing but the step that failed to run: it holds the old value.
+            (Some(_), Some(bytes)) if donors[index].is_some() => Ok(bytes),
+            (Some(error), _) => recover(shared, closed.before[index].as_deref(), &error),
+            (None, None) => internal!("an output was computed without memory"),
+        });
+    }
+    Ok(())
+}
+
+/// What a buffer holds after a failed update: what it held before; an error if that was nothing.
+fn recover(shared: &Shared, before: Option<&Storage>, error: &Error) -> Result<Box<dyn Bytes>> {
+    let old = before.ok_or_else(|| error.clone())?;
+    let copy = shared.allocate(old.nbytes()).ok().and_then(|bytes| old.copy_into(bytes));
+    copy.ok_or_else(|| error.clone())
+}
+
+/// Puts the name of the user's operator in front.
+fn named(program: &Program, step: Option<u32>, error: Error) -> Error {
+    match step.and_then(|step| program.plan.steps.get(step as usize)) {
+        Some(step) => error.at(step.site).within(name_of(&program.operators, step.record)),
+        None => error,
+    }
+}
+
+fn panicked(panic: Box<dyn std::any::Any + Send>) -> Error {
+    let text = panic.downcast_ref::<String>().cloned();
+    let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()));
+    let text = text.unwrap_or_else(|| "no message".into());
+    Error::new(Code::Panic, format!("internal error while a program was compiled or run: {text}"))
+}
+
+impl Shared {
+    pub fn allocate(&self, nbytes: usize) -> Result<Box<dyn Bytes>> {
+        Ok(Box::new(self.backend.allocate(nbytes)?))
+    }
+
+    /// Remembers a failure for the next read or sync, once.
+    fn fail(&self, error: &Error) {
+        self.stats.failures.add(1);
+        let mut errors = self.errors.lock();
+        if !errors.contains(error) {
+            errors.push(error.clone());
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The launch thread: takes closed traces in order, finds or makes their programs, runs them. Started by the first
+//! cut, so that importing the library starts nothing.
+
+use super::{Shared, execute};
+use crate::error::{Code, Error, Result};
+use crate::trace::Closed;
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+
+pub enum Job {
+    Run(Box<Closed>),
+    /// Opens when everything queued before it has run.
+    Fence(Arc<Fence>),
+}
+
+#[derive(Default)]
+pub struct Fence {
+    open: Mutex<bool>,
+    opened: Condvar,
+}
+
+pub struct Launcher {
+    shared: Arc<Shared>,
+    running: Mutex<Option<Running>>,
+}
+
+struct Running {
+    jobs: Sender<Job>,
+    thread: JoinHandle<()>,
+    /// Threads do not survive a fork: in a child process this one is not there.
+    process: u32,
+}
+
+impl Launcher {
+    pub fn new(shared: Arc<Shared>) -> Launcher {
+        Launcher { shared, running: Mutex::new(None) }
+    }
+
+    /// Error in a process forked after the device was used: the launch thread did not come along.
+    pub fn check_process(&self) -> Result<()> {
+        match &*self.running.lock() {
+            Some(running) if running.process != std::process::id() => {
+                let message = "the device was used before this process was forked and cannot be used here; \
+                               start worker processes with the spawn method, or before using the device";
+                Err(Error::new(Code::Unsupported, message))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub fn send(&self, job: Job) -> Result<()> {
+        let mut running = self.running.lock();
+        if running.is_none() {
+            *running = Some(self.start()?);
+        }
+        let sent = running.as_ref().is_some_and(|running| running.jobs.send(job).is_ok());
+        if sent { Ok(()) } else { crate::internal!("the launch thread has ended") }
+    }
+
+    /// Waits until everything queued so far has run.
+    pub fn wait(&self) -> Result<()> {
+        self.check_process()?;
+        if self.running.lock().is_none() {
+            return Ok(());
+        }
+        let fence = Arc::new(Fence::default());
+        self.send(Job::Fence(fence.clone()))?;
+        let mut open = fence.open.lock();
+        while !*open {
+            fence.opened.wait(&mut open);
+        }
+        Ok(())
+    }
+
+    fn start(&self) -> Result<Running> {
+        let (jobs, queue) = channel();
+        let shared = self.shared.clone();
+        let work = move || {
+            let mut arena = execute::Arena::default();
+            for job in queue {
+                match job {
+                    Job::Run(closed) => execute::run(&shared, *closed, &mut arena),
+                    Job::Fence(fence) => {
+                        *fence.open.lock() = true;
+                        fence.opened.notify_all();
+                    }
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("torchacc-launch".into()).spawn(work);
+        let thread = thread.map_err(|e| {
+            Error::new(Code::OutOfMemory, format!("the launch thread did not start: {e}"))
+        })?;
+        Ok(Running { jobs, thread, process: std::process::id() })
+    }
+}
+
+impl Drop for Launcher {
+    /// Lets queued programs finish. From the launch thread itself (a host operator dropped the last handle) there is
+    /// nothing to wait for; in a forked child there is no thread.
+    fn drop(&mut self) {
+        if let Some(Running { jobs, thread, process }) = self.running.lock().take() {
+            drop(jobs);
+            let here = std::thread::current().id() == thread.thread().id();
+            if !here && process == std::process::id() {
+                // A panic of the thread was turned into failed storages already.
+                thread.join().ok();
+            }
+        }
+    }
+}

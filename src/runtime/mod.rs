@@ -1,0 +1,260 @@
+//! A context: one trace, one cache, one launch thread, one backend.
+//!
+//! **Invariant:** the only room that knows all the others (but `capi`); the environment is read in [`config`] alone and
+//! clocks in [`stats`] alone.
+
+pub mod compile;
+pub mod config;
+mod execute;
+mod launch;
+pub mod stats;
+
+use crate::backend::Backend;
+use crate::buffer::Storage;
+use crate::cache::Cache;
+use crate::dtype::DType;
+use crate::error::{Code, Error, Result, Site};
+use crate::record::{Format, Operator, View};
+use crate::trace::{BufferId, Content, Given, Trace};
+use compile::Program;
+use config::Options;
+use launch::{Job, Launcher};
+use parking_lot::{Mutex, RwLock};
+use stats::Stats;
+use std::sync::Arc;
+
+/// Programs kept in memory by one context.
+const CACHE_CAPACITY: usize = 1024;
+
+/// Gives the place of the user's program that is recording just now.
+pub type Locator = Box<dyn Fn() -> Site + Send + Sync>;
+
+pub struct Context {
+    trace: Mutex<Trace>,
+    launcher: Launcher,
+    locator: RwLock<Option<Arc<Locator>>>,
+    shared: Arc<Shared>,
+}
+
+/// What the launch thread and the recording threads have in common.
+pub(crate) struct Shared {
+    pub backend: Box<dyn Backend>,
+    pub cache: Cache<Program>,
+    pub stats: Stats,
+    /// Failures that no read and no sync has reported yet.
+    pub errors: Mutex<Vec<Error>>,
+    pub last_program: Mutex<Option<Arc<Program>>>,
+    pub trace_limit: usize,
+}
+
+impl Context {
+    /// Starts no thread and takes no device memory.
+    pub fn new(options: Options) -> Result<Arc<Context>> {
+        let shared = Arc::new(Shared {
+            backend: config::backend(&options)?,
+            cache: Cache::new(CACHE_CAPACITY),
+            stats: Stats::default(),
+            errors: Mutex::default(),
+            last_program: Mutex::default(),
+            trace_limit: options.trace_limit,
+        });
+        Ok(Arc::new(Context {
+            trace: Mutex::default(),
+            launcher: Launcher::new(shared.clone()),
+            locator: RwLock::default(),
+            shared,
+        }))
+    }
+
+    pub fn set_locator(&self, locator: Locator) {
+        *self.locator.write() = Some(Arc::new(locator));
+    }
+
+    // ---- buffers
+
+    pub fn new_buffer(&self, nbytes: usize) -> BufferId {
+        self.trace.lock().new_buffer(nbytes)
+    }
+
+    pub fn drop_buffer(&self, id: BufferId) {
+        self.trace.lock().drop_buffer(id);
+    }
+
+    pub fn nbytes(&self, id: BufferId) -> usize {
+        self.trace.lock().nbytes(id)
+    }
+
+    /// Replaces the content by a copy of `data`, elements of `dtype`. Cuts nothing, waits for nothing.
+    /// Errors: `InvalidArgument` when the length differs, `OutOfMemory`.
+    pub fn write(&self, id: BufferId, dtype: DType, data: &[u8]) -> Result<()> {
+        let nbytes = self.nbytes(id);
+        if data.len() != nbytes {
+            return crate::invalid!("{} bytes written to a buffer of {nbytes} bytes", data.len());
+        }
+        let mut memory = self.shared.allocate(nbytes)?;
+        memory.write(0, data);
+        let storage = Arc::new(Storage::ready(memory));
+        self.trace.lock().store(id, storage, Format::flat(dtype, nbytes));
+        Ok(())
+    }
+
+    /// Copies bytes `[offset, offset + len)` to the host; cuts the trace if it still computes them, and waits.
+    /// Errors: that of the operation that failed to produce the value, or one that nobody was told of yet.
+    pub fn read(&self, id: BufferId, offset: usize, destination: &mut [u8]) -> Result<()> {
+        let nbytes = self.nbytes(id);
+        if offset.checked_add(destination.len()).is_none_or(|end| end > nbytes) {
+            return crate::invalid!(
+                "bytes {offset}..{} read of a buffer of {nbytes} bytes",
+                offset.saturating_add(destination.len())
+            );
+        }
+        // A program recorded by another thread may take the memory over between the look and the copy.
+        for _ in 0..1000 {
+            match self.settled(id)? {
+                None => {
+                    destination.fill(0);
+                    return Ok(());
+                }
+                Some(storage) => {
+                    let read = storage.read(offset, destination).inspect_err(|e| self.told(e));
+                    if read? {
+                        return self.report();
+                    }
+                }
+            }
+        }
+        Err(crate::trace::lost())
+    }
+
+    /// What a buffer holds in memory, or will; `None` for zeros. Cuts if it is still in the trace.
+    fn settled(&self, id: BufferId) -> Result<Option<Arc<Storage>>> {
+        let mut trace = self.trace.lock();
+        if matches!(trace.content(id), Content::Traced) {
+            self.shared.stats.read_cuts.add(1);
+            self.cut_locked(&mut trace, false)?;
+        }
+        match trace.content(id) {
+            Content::Zeros => Ok(None),
+            Content::Stored(storage) => Ok(Some(storage)),
+            Content::Traced => crate::internal!("a cut left a value in the trace"),
+        }
+    }
+
+    /// Whether reading would not wait.
+    pub fn is_ready(&self, id: BufferId) -> bool {
+        match self.trace.lock().content(id) {
+            Content::Zeros => true,
+            Content::Stored(storage) => storage.is_settled(),
+            Content::Traced => false,
+        }
+    }
+
+    /// Another size; the common prefix stays, new bytes are zero.
+    pub fn resize(&self, id: BufferId, nbytes: usize) -> Result<()> {
+        let old = self.nbytes(id);
+        if old == nbytes {
+            return Ok(());
+        }
+        let kept = old.min(nbytes);
+        let zeros = matches!(self.trace.lock().content(id), Content::Zeros);
+        if kept == 0 || zeros {
+            self.trace.lock().clear(id, nbytes);
+            return Ok(());
+        }
+        let mut content = Vec::new();
+        if content.try_reserve_exact(nbytes).is_err() {
+            return Err(Error::new(Code::OutOfMemory, format!("no {nbytes} bytes to resize")));
+        }
+        content.resize(nbytes, 0);
+        self.read(id, 0, &mut content[..kept])?;
+        self.trace.lock().clear(id, nbytes);
+        self.write(id, DType::U8, &content)
+    }
+
+    // ---- recording
+
+    /// Records one operation; see [`Trace::record`]. Cuts by itself when the trace has grown to its limit.
+    pub fn record(&self, op: Operator, args: Vec<Given>, outs: &[(BufferId, View)]) -> Result<()> {
+        let mut trace = self.trace.lock();
+        let new_place = trace.record(op, args, outs)?;
+        self.shared.stats.recorded_ops.add(1);
+        if new_place && let Some(locate) = self.locator.read().clone() {
+            // Not under the lock: it may want the lock of an interpreter that another recording thread holds.
+            let position = trace.len();
+            drop(trace);
+            let site = locate();
+            trace = self.trace.lock();
+            if trace.len() == position {
+                trace.locate(site);
+            }
+        }
+        if trace.len() >= self.shared.trace_limit {
+            self.cut_locked(&mut trace, false)?;
+        }
+        Ok(())
+    }
+
+    // ---- cut and wait
+
+    /// Closes the trace and hands it to the launch thread. Does not wait.
+    pub fn cut(&self) -> Result<()> {
+        let mut trace = self.trace.lock();
+        self.cut_locked(&mut trace, true)
+    }
+
+    /// The lock is held until the program is queued, so that programs run in the order of their cuts.
+    fn cut_locked(&self, trace: &mut Trace, full: bool) -> Result<()> {
+        self.launcher.check_process()?;
+        if trace.is_empty() {
+            return Ok(());
+        }
+        self.shared.stats.cuts.add(1);
+        match trace.cut(full) {
+            Some(closed) => self.launcher.send(Job::Run(Box::new(closed))),
+            None => Ok(()),
+        }
+    }
+
+    /// Cuts, waits for everything, and reports the first failure that was not reported yet.
+    pub fn sync(&self) -> Result<()> {
+        self.cut()?;
+        self.launcher.wait()?;
+        self.report()
+    }
+
+    /// The first failure nobody was told of, if any; the others of the same moment are forgotten with it.
+    fn report(&self) -> Result<()> {
+        match self.shared.errors.lock().drain(..).next() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// A read is about to report this error.
+    fn told(&self, error: &Error) {
+        self.shared.errors.lock().retain(|known| known != error);
+    }
+
+    // ---- introspection
+
+    /// A flat JSON object of integers.
+    pub fn metrics(&self) -> String {
+        let live_buffers = self.trace.lock().live_buffers();
+        self.shared.stats.to_json(live_buffers as u64, &self.shared.backend.pool().stats())
+    }
+
+    pub fn reset_metrics(&self) {
+        self.shared.stats.reset();
+        self.shared.backend.pool().reset_peak();
+    }
+
+    /// Host calls since the last reset, as a JSON list of `{name, count, site}`.
+    pub fn host_calls(&self) -> String {
+        self.shared.stats.host_calls_json()
+    }
+
+    /// The last compiled program: its graph and its plan as text.
+    pub fn last_program(&self) -> String {
+        self.shared.last_program.lock().as_ref().map_or_else(String::new, |p| p.to_string())
+    }
+}

@@ -1,0 +1,193 @@
+//! Sizes, strides and what can be said of them without touching data. Units are elements, never bytes.
+
+use smallvec::SmallVec;
+
+/// Sizes, strides, axes: a short list of integers.
+pub type Dims = SmallVec<[i64; 6]>;
+
+/// Number of elements; 1 for a scalar. Saturates, so that an absurd shape is "too large", never small.
+pub fn numel(sizes: &[i64]) -> i64 {
+    sizes.iter().fold(1i64, |n, &s| n.saturating_mul(s))
+}
+
+/// Row-major strides of a dense array. A size of 0 counts as 1, as in PyTorch.
+pub fn contiguous_strides(sizes: &[i64]) -> Dims {
+    let mut strides = Dims::from_elem(1, sizes.len());
+    for i in (0..sizes.len().saturating_sub(1)).rev() {
+        strides[i] = strides[i + 1].saturating_mul(sizes[i + 1].max(1));
+    }
+    strides
+}
+
+/// How the elements of an array lie in a flat run of elements.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Layout {
+    pub sizes: Dims,
+    pub strides: Dims,
+    pub offset: i64,
+}
+
+impl Layout {
+    /// The dense row-major layout of `sizes`, starting at 0.
+    pub fn contiguous(sizes: &[i64]) -> Layout {
+        Layout { sizes: sizes.into(), strides: contiguous_strides(sizes), offset: 0 }
+    }
+
+    pub fn rank(&self) -> usize {
+        self.sizes.len()
+    }
+
+    pub fn numel(&self) -> i64 {
+        numel(&self.sizes)
+    }
+
+    /// Dense and row-major (dimensions of size 1 do not count), at any offset.
+    pub fn is_contiguous(&self) -> bool {
+        let mut expected = 1;
+        for (&size, &stride) in self.sizes.iter().zip(&self.strides).rev() {
+            if size == 0 {
+                return true;
+            }
+            if size != 1 && stride != expected {
+                return false;
+            }
+            expected *= size;
+        }
+        true
+    }
+
+    /// One past the largest flat index that is read; 0 when there is no element.
+    pub fn end(&self) -> i64 {
+        if self.sizes.contains(&0) {
+            return 0;
+        }
+        let last = |(&size, &stride): (&i64, &i64)| (size - 1).saturating_mul(stride.max(0));
+        let reach: i64 =
+            self.sizes.iter().zip(&self.strides).map(last).fold(0, i64::saturating_add);
+        self.offset.saturating_add(reach).saturating_add(1)
+    }
+
+    /// Dimension `i` of the result is dimension `perm[i]` of `self`.
+    pub fn transpose(&self, perm: &[i64]) -> Layout {
+        Layout {
+            sizes: perm.iter().map(|&p| self.sizes[p as usize]).collect(),
+            strides: perm.iter().map(|&p| self.strides[p as usize]).collect(),
+            offset: self.offset,
+        }
+    }
+
+    /// Dimension `i` takes `sizes[i]` elements, from `starts[i]`, every `steps[i]`-th. (A step over a single element may
+    /// be as large as it likes.)
+    pub fn slice(&self, starts: &[i64], sizes: &[i64], steps: &[i64]) -> Layout {
+        let moved: i64 = starts.iter().zip(&self.strides).map(|(a, s)| a * s).sum();
+        Layout {
+            sizes: sizes.into(),
+            strides: self.strides.iter().zip(steps).map(|(s, k)| s.saturating_mul(*k)).collect(),
+            offset: self.offset + moved,
+        }
+    }
+
+    /// Numpy broadcasting to `sizes`: dimensions align at the end, size 1 repeats with stride 0.
+    pub fn broadcast(&self, sizes: &[i64]) -> Layout {
+        let lead = sizes.len() - self.rank();
+        let stride = |i: usize| match i.checked_sub(lead) {
+            Some(j) if self.sizes[j] == sizes[i] => self.strides[j],
+            _ => 0,
+        };
+        Layout {
+            sizes: sizes.into(),
+            strides: (0..sizes.len()).map(stride).collect(),
+            offset: self.offset,
+        }
+    }
+
+    /// The same elements in row-major order under other sizes, without moving them; `None` when that needs a copy.
+    pub fn reshape(&self, sizes: &[i64]) -> Option<Layout> {
+        if self.numel() == 0 || self.is_contiguous() {
+            return Some(Layout { offset: self.offset, ..Layout::contiguous(sizes) });
+        }
+        // Walk both shapes from the innermost dimension; a run of old dimensions that is dense within itself
+        // ("chunk") can be cut again at will.
+        let mut strides = Dims::from_elem(0, sizes.len());
+        let mut view = sizes.len();
+        let mut chunk_stride = *self.strides.last()?;
+        let (mut chunk, mut covered) = (1, 1);
+        for d in (0..self.rank()).rev() {
+            chunk *= self.sizes[d];
+            let ends =
+                d == 0 || (self.sizes[d - 1] != 1 && self.strides[d - 1] != chunk * chunk_stride);
+            if ends {
+                while view > 0 && (covered < chunk || sizes[view - 1] == 1) {
+                    view -= 1;
+                    strides[view] = covered * chunk_stride;
+                    covered *= sizes[view];
+                }
+                if covered != chunk {
+                    return None;
+                }
+                if d > 0 {
+                    chunk_stride = self.strides[d - 1];
+                    (chunk, covered) = (1, 1);
+                }
+            }
+        }
+        (view == 0).then(|| Layout { sizes: sizes.into(), strides, offset: self.offset })
+    }
+
+    /// Flat index of every element, in row-major order of the sizes. For tests and slow paths.
+    pub fn indices(&self) -> impl Iterator<Item = i64> + '_ {
+        let dense = contiguous_strides(&self.sizes);
+        (0..self.numel()).map(move |i| {
+            let at = |d: usize| (i / dense[d]) % self.sizes[d] * self.strides[d];
+            self.offset + (0..self.rank()).map(at).sum::<i64>()
+        })
+    }
+}
+
+/// The shape that numpy broadcasting gives two shapes, or `None`.
+pub fn broadcast_shapes(a: &[i64], b: &[i64]) -> Option<Dims> {
+    let rank = a.len().max(b.len());
+    let at = |s: &[i64], i: usize| if i + s.len() < rank { 1 } else { s[i + s.len() - rank] };
+    (0..rank)
+        .map(|i| match (at(a, i), at(b, i)) {
+            (x, y) if x == y => Some(x),
+            (1, y) => Some(y),
+            (x, 1) => Some(x),
+            _ => None,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn elements(l: &Layout) -> Vec<i64> {
+        l.indices().collect()
+    }
+
+    #[test]
+    fn reshape_keeps_the_elements_or_refuses() {
+        let base = Layout::contiguous(&[4, 6]);
+        let columns = base.slice(&[0, 2], &[4, 3], &[1, 1]);
+        assert_eq!(columns.reshape(&[12]), None);
+        let split = columns.reshape(&[2, 2, 3, 1]).unwrap();
+        assert_eq!(elements(&split), elements(&columns));
+        let transposed = base.transpose(&[1, 0]);
+        assert_eq!(transposed.reshape(&[24]), None);
+        let finer = transposed.reshape(&[2, 3, 2, 2]).unwrap();
+        assert_eq!(elements(&finer), elements(&transposed));
+        let broadcast = Layout::contiguous(&[1, 3]).broadcast(&[4, 3]);
+        assert_eq!(broadcast.reshape(&[12]), None);
+        assert_eq!(elements(&broadcast.reshape(&[2, 2, 3]).unwrap()), elements(&broadcast));
+    }
+
+    #[test]
+    fn contiguity_ignores_sizes_of_one() {
+        let mut l = Layout::contiguous(&[3, 1, 2]);
+        l.strides[1] = 77;
+        assert!(l.is_contiguous());
+        assert_eq!(l.end(), 6);
+        assert!(!l.transpose(&[2, 1, 0]).is_contiguous());
+    }
+}

@@ -1,0 +1,39 @@
+//! Which place of the user's program recorded which operation, learned once.
+//!
+//! Asking for a stack costs more than recording, and a training loop records the same operations in the same order
+//! again and again. So a place is known by the chain of everything recorded before it since the last cut: a step
+//! that repeats asks nothing.
+
+use crate::error::Site;
+use std::collections::HashMap;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// Beyond this many places all are forgotten and asked for again.
+const CAPACITY: usize = 1 << 18;
+
+#[derive(Default)]
+pub struct Sites {
+    /// Hash of all records since the cut.
+    chain: u64,
+    known: HashMap<u64, Site>,
+}
+
+impl Sites {
+    /// Moves on by one record, given its canonical bytes; its site if it is known.
+    pub fn next(&mut self, record: &[u8]) -> Option<Site> {
+        self.chain = xxh3_64_with_seed(record, self.chain);
+        self.known.get(&self.chain).copied()
+    }
+
+    /// Says where the last record is.
+    pub fn learn(&mut self, site: Site) {
+        if self.known.len() >= CAPACITY {
+            self.known.clear();
+        }
+        self.known.insert(self.chain, site);
+    }
+
+    pub fn restart(&mut self) {
+        self.chain = 0;
+    }
+}

@@ -1,0 +1,86 @@
+//! Runs a case on a backend as the runtime would: planned, compiled, on memory that was somebody else's before.
+
+use std::sync::{Arc, LazyLock};
+use torchacc::backend::cpu::Cpu;
+use torchacc::backend::memory::Memory;
+use torchacc::backend::reference::Reference;
+use torchacc::backend::{Backend, Call};
+use torchacc::buffer::Bytes;
+use torchacc::dtype::DType;
+use torchacc::graph::Graph;
+use torchacc::graph::generate::Case;
+use torchacc::op::array::Array;
+use torchacc::op::{Op, Ty};
+use torchacc::plan::plan;
+
+/// The backends that run on the host.
+pub static BACKENDS: LazyLock<[Box<dyn Backend>; 2]> =
+    LazyLock::new(|| [Box::new(Reference::default()), Box::new(Cpu::new(2))]);
+
+/// For every output the first input of as many bytes that no other output has.
+pub fn every_donor(case: &Case) -> Vec<Option<u32>> {
+    let mut free: Vec<u32> = (0..case.inputs.len() as u32).collect();
+    let donor = |nbytes: usize| {
+        let found = free.iter().position(|&i| case.inputs[i as usize].ty.nbytes() == nbytes)?;
+        Some(free.remove(found))
+    };
+    case.graph.outputs.iter().map(|&v| case.graph.ty(v).nbytes()).map(donor).collect()
+}
+
+/// The outputs of `graph`, which stands for the case's. Errors: whatever fails, and an input that changed although it
+/// was not donated.
+pub fn run(
+    backend: &dyn Backend,
+    graph: &Graph,
+    case: &Case,
+    donors: &[Option<u32>],
+) -> Result<Vec<Array>, String> {
+    let types: Vec<Ty> = case.inputs.iter().map(|array| array.ty.clone()).collect();
+    let plan = plan(graph, &types, &scalar_types(case), donors, backend).map_err(|e| e.message)?;
+    let plan = Arc::new(plan);
+    let executable = backend.compile(plan.clone()).map_err(|e| e.message)?;
+
+    let mut inputs: Vec<Memory> = types.iter().map(|ty| used(backend, ty.nbytes())).collect();
+    inputs.iter_mut().zip(&case.inputs).for_each(|(memory, array)| memory.write(0, &array.bytes));
+    let own: Vec<Memory> = plan.outputs.iter().map(|ty| used(backend, ty.nbytes())).collect();
+    let arena = used(backend, plan.arena_bytes as usize);
+    let memory_of = |k: usize| plan.donors[k].map_or(&own[k], |i| &inputs[i as usize]);
+    let call = Call {
+        inputs: &inputs.iter().map(Bytes::address).collect::<Vec<_>>(),
+        poisoned: &[],
+        outputs: &(0..own.len()).map(|k| memory_of(k).address()).collect::<Vec<_>>(),
+        arena: arena.address(),
+        scalars: &case.scalars,
+    };
+    if let Some(failure) = executable.run(&call).failed.first() {
+        return Err(format!("output {} failed: {}", failure.output, failure.error));
+    }
+    for (i, array) in case.inputs.iter().enumerate() {
+        let given_away = plan.donors.contains(&Some(i as u32));
+        if !given_away && content(&inputs[i], &array.ty) != *array {
+            return Err(format!("input {i} was overwritten"));
+        }
+    }
+    Ok(plan.outputs.iter().enumerate().map(|(k, ty)| content(memory_of(k), ty)).collect())
+}
+
+fn scalar_types(case: &Case) -> Vec<DType> {
+    let mut types = vec![DType::F64; case.scalars.len()];
+    for node in case.graph.nodes.iter().filter(|node| node.op == Op::Scalar) {
+        types[node.attrs[0].int() as usize] = node.attrs[1].dtype();
+    }
+    types
+}
+
+/// Memory full of NaNs and large numbers, so that what is read unwritten shows.
+fn used(backend: &dyn Backend, nbytes: usize) -> Memory {
+    let mut memory = backend.allocate(nbytes).expect("a little memory");
+    memory.write(0, &vec![0xff; nbytes]);
+    memory
+}
+
+fn content(memory: &Memory, ty: &Ty) -> Array {
+    let mut array = Array::zeros(ty);
+    memory.read(0, &mut array.bytes);
+    array
+}

@@ -1,0 +1,128 @@
+//! Random programs mean the same whatever is done to them. A second in `cargo test`; `TORCHACC_FUZZ_SECONDS=3600` for
+//! the long run, from `TORCHACC_FUZZ_SEED` on. A failure is shrunk and printed as text.
+
+mod backends;
+mod shrink;
+mod tolerance;
+
+use backends::{BACKENDS, every_donor, run};
+use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+use tolerance::{Tolerance, compare, tolerances};
+use torchacc::graph::generate::{Case, Limits, case};
+use torchacc::graph::interpret::interpret;
+use torchacc::graph::text::parse;
+use torchacc::graph::verify::verify;
+use torchacc::op::Op;
+use torchacc::op::array::Array;
+use torchacc::op::table::TABLE;
+use torchacc::passes::{cse, dce, decompose, fold, movement, optimize, simplify};
+
+const LIMITS: [Limits; 3] =
+    [Limits { nodes: 6, size: 4 }, Limits { nodes: 20, size: 6 }, Limits { nodes: 60, size: 9 }];
+
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().expect("a whole number"))
+}
+
+#[test]
+fn random_programs_mean_the_same_everywhere() {
+    let seconds = setting("TORCHACC_FUZZ_SECONDS", 1);
+    let first = setting("TORCHACC_FUZZ_SEED", 0);
+    let start = Instant::now();
+    let mut seed = first;
+    while start.elapsed().as_secs() < seconds {
+        check(seed);
+        seed += 1;
+    }
+    println!("{} programs", seed - first);
+}
+
+#[test]
+fn every_primitive_is_drawn() {
+    let mut drawn = HashSet::new();
+    for seed in 0..400 {
+        let graph = case(seed, LIMITS[2]).unwrap().graph;
+        drawn.extend(graph.nodes.iter().map(|node| node.op));
+    }
+    let missing: Vec<&str> =
+        TABLE.iter().filter(|row| !drawn.contains(&row.op)).map(|row| row.name).collect();
+    assert_eq!(missing, ["host"]);
+}
+
+fn check(seed: u64) {
+    let limits = LIMITS[seed as usize % LIMITS.len()];
+    let case = case(seed, limits).unwrap();
+    interpret(&case.graph, &case.inputs, &case.scalars).expect("generated programs run");
+    if failure(&case).is_some() {
+        let small = shrink::shrink(case, &|case| failure(case).is_some());
+        let message = failure(&small).expect("shrinking keeps the failure");
+        panic!("seed {seed}: {message}\n{}", shrink::describe(&small));
+    }
+}
+
+/// What is wrong with a case, if anything is. A program that does not run is nobody's failure (the shrinker makes
+/// such programs); a panic is.
+fn failure(case: &Case) -> Option<String> {
+    let outcome = catch_unwind(AssertUnwindSafe(|| properties(case)));
+    outcome.unwrap_or_else(|_| Err("panicked".into())).err()
+}
+
+fn properties(case: &Case) -> Result<(), String> {
+    let graph = &case.graph;
+    let Ok(expected) = interpret(graph, &case.inputs, &case.scalars) else {
+        return Ok(());
+    };
+    verify(graph).map_err(|e| e.message)?;
+    let again =
+        parse(&graph.to_string()).map_err(|e| e.within("parsing what was printed").message)?;
+    if again != *graph {
+        return Err("parsing what was printed gives another graph".into());
+    }
+    let tolerances = tolerances(case, &expected);
+    // Products for small constant powers round elsewhere; everything else keeps the bits.
+    let same_bits = vec![Tolerance::SameBits; expected.len()];
+    let has_powers = graph.nodes.iter().any(|node| node.op == Op::Pow);
+    let strict = if has_powers { &tolerances } else { &same_bits };
+    for (name, pass) in [
+        ("dce", dce as fn(&_) -> _),
+        ("cse", cse),
+        ("fold", fold),
+        ("movement", movement),
+        ("simplify", simplify),
+    ] {
+        same(case, name, pass(graph), &expected, strict)?;
+    }
+    let small = optimize(graph.clone(), &|_| false);
+    same(case, "decompose", decompose(graph, &|_| false), &expected, &tolerances)?;
+    same(case, "optimize", optimize(graph.clone(), &|_| true), &expected, strict)?;
+    same(case, "optimize, nothing kept", small.clone(), &expected, &tolerances)?;
+    let small = small.map_err(|e| e.message)?;
+    for backend in BACKENDS.iter() {
+        for (graph, passes) in [(graph, "as it is"), (&small, "optimized")] {
+            for donors in [vec![None; graph.outputs.len()], every_donor(case)] {
+                run(backend.as_ref(), graph, case, &donors)
+                    .and_then(|got| compare(&got, &expected, &tolerances))
+                    .map_err(|text| {
+                        format!("{}, {passes}, donors {donors:?}: {text}", backend.name())
+                    })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a rewritten graph computes what it should.
+fn same(
+    case: &Case,
+    name: &str,
+    graph: torchacc::error::Result<torchacc::graph::Graph>,
+    expected: &[Array],
+    tolerances: &[Tolerance],
+) -> Result<(), String> {
+    let graph = graph.map_err(|e| e.within(name).message)?;
+    verify(&graph).map_err(|e| e.within(name).message)?;
+    let got = interpret(&graph, &case.inputs, &case.scalars).map_err(|e| e.within(name).message)?;
+    compare(&got, expected, tolerances).map_err(|text| format!("{name}: {text}\nit made\n{graph}"))
+}
