@@ -1,0 +1,70 @@
+// Operators that PyTorch routes to names of their own for devices like this one.
+#include <ATen/ops/add.h>
+#include <ATen/ops/chunk.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/sub.h>
+#include <ATen/ops/tanh.h>
+
+#include "aten/kernels.h"
+#include "record/fallback.h"
+
+namespace torchacc {
+namespace {
+
+c10::OperatorHandle find(const char* name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
+}
+
+at::Tensor biased(const at::Tensor& gates, const std::optional<at::Tensor>& bias) {
+  return bias.has_value() && bias->defined() ? at::add(gates, *bias) : gates;
+}
+
+}  // namespace
+
+void convolution_overrideable(const c10::OperatorHandle&, torch::jit::Stack* stack) {
+  static const auto op = find("aten::convolution");
+  record_boxed(op, stack);
+}
+
+void convolution_backward_overrideable(const c10::OperatorHandle&, torch::jit::Stack* stack) {
+  static const auto op = find("aten::convolution_backward");
+  // (grad_output, input, weight, stride, padding, dilation, transposed, output_padding, groups,
+  // output_mask); convolution_backward wants the bias' size after the weight.
+  constexpr size_t kArguments = 10;
+  const size_t first = stack->size() - kArguments;
+  const at::Tensor weight = (*stack)[first + 2].toTensor();
+  const bool transposed = (*stack)[first + 6].toBool();
+  const int64_t groups = (*stack)[first + 8].toInt();
+  const std::vector<int64_t> bias_sizes{transposed ? weight.size(1) * groups : weight.size(0)};
+  stack->insert(stack->begin() + static_cast<std::ptrdiff_t>(first) + 3, c10::IValue(bias_sizes));
+  record_boxed(op, stack);
+}
+
+// The fused cells exist only as CUDA kernels. Written in differentiable operators, they need no
+// workspace and no backward of their own.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell(
+    const at::Tensor& input_gates, const at::Tensor& hidden_gates, const at::Tensor& cell,
+    const std::optional<at::Tensor>& input_bias, const std::optional<at::Tensor>& hidden_bias) {
+  const at::Tensor gates =
+      at::add(biased(input_gates, input_bias), biased(hidden_gates, hidden_bias));
+  const auto parts = at::chunk(gates, 4, 1);  // input, forget, candidate, output
+  const at::Tensor next = at::add(at::mul(at::sigmoid(parts[1]), cell),
+                                  at::mul(at::sigmoid(parts[0]), at::tanh(parts[2])));
+  return {at::mul(at::sigmoid(parts[3]), at::tanh(next)), next, at::Tensor()};
+}
+
+std::tuple<at::Tensor, at::Tensor> gru_cell(const at::Tensor& input_gates,
+                                            const at::Tensor& hidden_gates,
+                                            const at::Tensor& hidden,
+                                            const std::optional<at::Tensor>& input_bias,
+                                            const std::optional<at::Tensor>& hidden_bias) {
+  const auto input = at::chunk(biased(input_gates, input_bias), 3, 1);  // reset, update, candidate
+  const auto recurrent = at::chunk(biased(hidden_gates, hidden_bias), 3, 1);
+  const at::Tensor reset = at::sigmoid(at::add(input[0], recurrent[0]));
+  const at::Tensor update = at::sigmoid(at::add(input[1], recurrent[1]));
+  const at::Tensor candidate = at::tanh(at::add(input[2], at::mul(reset, recurrent[2])));
+  return {at::add(candidate, at::mul(update, at::sub(hidden, candidate))), at::Tensor()};
+}
+
+}  // namespace torchacc

@@ -1,0 +1,171 @@
+#include "aten/copy.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
+#include <ATen/ops/_conj_physical.h>
+#include <ATen/ops/_local_scalar_dense.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/neg.h>
+
+#include "record/arguments.h"
+#include "record/dispatch.h"
+#include "record/fallback.h"
+#include "record/operator.h"
+#include "runtime/allocator.h"
+#include "runtime/runtime.h"
+
+namespace torchacc {
+namespace {
+
+// Element types the library computes with; the others it only stores and moves.
+bool is_arithmetic(c10::ScalarType type) { return to_dtype(type) <= TORCHACC_F64; }
+
+bool covers_storage(const at::Tensor& tensor) {
+  return tensor.storage_offset() == 0 && tensor.is_non_overlapping_and_dense() &&
+         tensor.nbytes() != 0 && tensor.nbytes() == tensor.storage().nbytes();
+}
+
+// The same elements without the lazy bits; on the device the bits of the result must agree with the
+// target's.
+at::Tensor with_bits_of(const at::Tensor& source, const at::Tensor& target) {
+  at::Tensor plain = source;
+  if (source.is_conj() != (target.is_conj() && source.is_complex())) {
+    at::Tensor stored = source.alias();
+    stored._set_conj(false);
+    stored._set_neg(false);
+    plain = at::_conj_physical(stored);
+    plain._set_neg(source.is_neg());
+  }
+  if (plain.is_neg() != target.is_neg()) {
+    at::Tensor stored = plain.alias();
+    stored._set_neg(false);
+    plain = at::neg(stored);
+  }
+  return plain;
+}
+
+void write_all(const at::Tensor& cpu, const at::Tensor& target) {
+  const auto [buffer, offset] = buffer_of(*target.storage().unsafeGetStorageImpl());
+  TORCH_INTERNAL_ASSERT(offset == 0 && buffer->nbytes == cpu.nbytes());
+  check(torchacc_buffer_write(buffer->handle, to_dtype(target.scalar_type()), cpu.const_data_ptr(),
+                              cpu.nbytes()));
+}
+
+void host_to_device(const at::Tensor& source, const at::Tensor& target);
+
+void device_to_device(const at::Tensor& source, const at::Tensor& target) {
+  static const auto native = find_native("torchacc::copy");
+  const at::Tensor plain = with_bits_of(source, target);
+  const bool movable = plain.scalar_type() == target.scalar_type() ||
+                       (is_arithmetic(plain.scalar_type()) && is_arithmetic(target.scalar_type()));
+  if (native.has_value() && movable && !host_forced("torchacc::copy")) {
+    const torchacc_view from = view_of(*plain.unsafeGetTensorImpl());
+    return record_native(*native, view_argument(from), view_of(*target.unsafeGetTensorImpl()));
+  }
+  if (plain.device() != target.device()) return host_to_device(download(plain), target);
+  static const auto copy = c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", "");
+  // The conversion happens on what is stored: the bits already agree.
+  record(copy, target, plain, false);
+}
+
+void host_to_device(const at::Tensor& source, const at::Tensor& target) {
+  const bool direct = covers_storage(target);
+  // The target's own layout when its storage is replaced as a whole, else packed.
+  const auto options = target.options().device(at::kCPU);
+  const at::Tensor packed = direct ? at::empty_strided(target.sizes(), target.strides(), options)
+                                   : at::empty(target.sizes(), options);
+  at::Tensor bits = packed;
+  if (target.is_conj() || target.is_neg()) {
+    bits = packed.alias();
+    bits._set_conj(target.is_conj());
+    bits._set_neg(target.is_neg());
+  }
+  bits.copy_(source);
+  if (direct) return write_all(packed, target);
+  const at::Tensor staged =
+      make_tensor(packed.sizes(), packed.strides(), packed.scalar_type(), target.device().index());
+  write_all(packed, staged);
+  at::Tensor plain = target;
+  if (target.is_conj() || target.is_neg()) {
+    plain = target.alias();
+    plain._set_conj(false);
+    plain._set_neg(false);
+  }
+  device_to_device(staged, plain);
+}
+
+bool same_plain_layout(const at::Tensor& source, const at::Tensor& target) {
+  return source.scalar_type() == target.scalar_type() && source.sizes() == target.sizes() &&
+         source.is_contiguous() && target.is_contiguous() && source.is_conj() == target.is_conj() &&
+         source.is_neg() == target.is_neg();
+}
+
+void read_bytes(const at::Tensor& tensor, int64_t first_element, void* to, size_t nbytes) {
+  const auto [buffer, byte_offset] = buffer_of(*tensor.storage().unsafeGetStorageImpl());
+  const size_t start =
+      static_cast<size_t>(byte_offset) + static_cast<size_t>(first_element) * tensor.itemsize();
+  check(torchacc_buffer_read(buffer->handle, start, to, nbytes));
+}
+
+}  // namespace
+
+at::Tensor download(const at::Tensor& tensor) {
+  const auto options = tensor.options().device(at::kCPU);
+  if (tensor.numel() == 0) return at::empty_strided(tensor.sizes(), tensor.strides(), options);
+  // Strides are never negative, so the view starts at its own offset.
+  const size_t nbytes =
+      at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.itemsize());
+  at::Tensor bytes = at::empty({static_cast<int64_t>(nbytes)}, options.dtype(at::kByte));
+  read_bytes(tensor, tensor.storage_offset(), bytes.mutable_data_ptr(), nbytes);
+  auto cpu = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(bytes.storage()), c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());
+  cpu.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides());
+  if (tensor.is_conj()) cpu._set_conj(true);
+  if (tensor.is_neg()) cpu._set_neg(true);
+  return cpu;
+}
+
+at::Tensor upload(const at::Tensor& tensor, c10::DeviceIndex device) {
+  TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() == at::kStrided,
+                              "The acc device supports only strided tensors, not ",
+                              tensor.layout());
+  const at::Tensor packed = tensor.resolve_conj().resolve_neg();
+  const at::Tensor dense = packed.is_non_overlapping_and_dense() ? packed : packed.contiguous();
+  at::Tensor made = make_tensor(dense.sizes(), dense.strides(), dense.scalar_type(), device);
+  if (dense.numel() != 0) write_all(dense, made);
+  return made;
+}
+
+at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool) {
+  const DispatchBelowAutograd guard;
+  const at::Tensor expanded =
+      source.sizes() == target.sizes() ? source : source.expand(target.sizes());
+  if (target.numel() == 0) return target;
+  at::assert_no_internal_overlap(target);
+  if (!is_acc(target)) {
+    if (same_plain_layout(expanded, target)) {
+      read_bytes(expanded, expanded.storage_offset(), target.mutable_data_ptr(), target.nbytes());
+    } else {
+      // A broadcast source is read once, before it is expanded.
+      const_cast<at::Tensor&>(target).copy_(download(source).expand(target.sizes()));
+    }
+  } else if (is_acc(source)) {
+    device_to_device(expanded, target);
+  } else {
+    host_to_device(expanded, target);
+  }
+  return target;
+}
+
+at::Tensor copy_from_and_resize(const at::Tensor& source, const at::Tensor& target) {
+  target.resize_(source.sizes());
+  return copy_from(source, target, false);
+}
+
+at::Scalar local_scalar_dense(const at::Tensor& tensor) {
+  return at::_local_scalar_dense(download(tensor));
+}
+
+}  // namespace torchacc

@@ -1,0 +1,71 @@
+// New tensors.
+#include <ATen/EmptyTensor.h>
+#include <ATen/native/RangeUtils.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/DeviceGuard.h>
+
+#include "aten/kernels.h"
+#include "record/fallback.h"
+#include "runtime/allocator.h"
+#include "runtime/runtime.h"
+
+namespace torchacc {
+namespace {
+
+constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
+
+// Checks what every factory function shares; returns the device to allocate on.
+c10::Device device_for(std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+                       std::optional<at::Device> device, std::optional<bool> pin_memory) {
+  TORCH_CHECK_NOT_IMPLEMENTED(c10::layout_or_default(layout) == at::kStrided,
+                              "The acc device supports only strided tensors");
+  TORCH_CHECK(!c10::pinned_memory_or_default(pin_memory), "Only dense CPU tensors can be pinned");
+  to_dtype(c10::dtype_or_default(dtype));
+  const c10::DeviceIndex index = device.has_value() ? device->index() : c10::DeviceIndex{-1};
+  return {c10::DeviceType::PrivateUse1, normalize_device(index)};
+}
+
+}  // namespace
+
+at::Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> dtype,
+                 std::optional<at::Layout> layout, std::optional<at::Device> device,
+                 std::optional<bool> pin_memory, std::optional<at::MemoryFormat> memory_format) {
+  const c10::DeviceGuard guard(device_for(dtype, layout, device, pin_memory));
+  return at::detail::empty_generic(size, &allocator(), kKeys, c10::dtype_or_default(dtype),
+                                   memory_format);
+}
+
+at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride,
+                         std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+                         std::optional<at::Device> device, std::optional<bool> pin_memory) {
+  const c10::DeviceGuard guard(device_for(dtype, layout, device, pin_memory));
+  return at::detail::empty_strided_generic(size, stride, &allocator(), kKeys,
+                                           c10::dtype_or_default(dtype));
+}
+
+// A tensor that only says "zero" would reach CPU kernels as a null pointer.
+at::Tensor efficient_zero_tensor(at::IntArrayRef size, std::optional<at::ScalarType> dtype,
+                                 std::optional<at::Layout> layout, std::optional<at::Device> device,
+                                 std::optional<bool> pin_memory) {
+  return at::zeros(size, dtype, layout, device, pin_memory);
+}
+
+// The size depends on the values, so the out= tensor gets it here; the recorder then sees an
+// operator whose shapes are those of its arguments.
+at::Tensor& arange_out(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step,
+                       at::Tensor& out) {
+  int64_t size = 0;
+  if (at::isIntegralType(out.scalar_type(), /*includeBool=*/false) && start.isIntegral(false) &&
+      end.isIntegral(false) && step.isIntegral(false)) {
+    size = at::native::compute_arange_size<int64_t>(start, end, step);
+  } else {
+    size = at::native::compute_arange_size<double>(start, end, step);
+  }
+  if (out.numel() != size) out.resize_({size});
+  static const auto op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("aten::arange", "start_out");
+  record(op, start, end, step, out);
+  return out;
+}
+
+}  // namespace torchacc

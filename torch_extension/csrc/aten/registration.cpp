@@ -1,0 +1,96 @@
+// Every kernel of the device in the `aten` namespace, in one place.
+#include <torch/library.h>
+
+#include "aten/copy.h"
+#include "aten/kernels.h"
+#include "record/fallback.h"
+
+namespace torchacc {
+namespace {
+
+torch::CppFunction recorder() { return torch::CppFunction::makeFromBoxedFunction<&record_boxed>(); }
+
+// For structured operators PyTorch has a default for every backend: infer shapes, allocate, call
+// the out= form. Through it each call would have its shapes inferred twice, so the functional and
+// in-place forms go to the recorder directly. Operators that have such a default but no CPU kernel
+// are compositions (views and copies), which are better recorded as what they are made of.
+void record_structured_operators(torch::Library& library) {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+    constexpr std::string_view kNamespace = "aten::";
+    if (name.name.compare(0, kNamespace.size(), kNamespace) != 0) continue;
+    const auto op = dispatcher.findOp(name);
+    if (!op || !op->hasKernelForDispatchKey(c10::DispatchKey::CPU)) continue;
+    if (!op->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional)) {
+      continue;
+    }
+    const std::string local = c10::toString(name).substr(kNamespace.size());
+    library.impl(local.c_str(), recorder());
+  }
+}
+
+TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(recorder()); }
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("empty.memory_format", &empty);
+  m.impl("empty_strided", &empty_strided);
+  m.impl("_efficientzerotensor", &efficient_zero_tensor);
+  m.impl("arange.start_out", &arange_out);
+
+  m.impl("as_strided", &as_strided);
+  m.impl("view", &view);
+  m.impl("_reshape_alias", &reshape_alias);
+  m.impl("unfold", &unfold);
+  m.impl("view_as_real", &view_as_real);
+  m.impl("view_as_complex", &view_as_complex);
+  m.impl("resize_", &resize_);
+  m.impl("set_.source_Storage_storage_offset", &set_source_storage_offset);
+  m.impl("set_.source_Storage", &set_source_storage);
+  m.impl("set_.source_Tensor", &set_source_tensor);
+  m.impl("set_", &set_empty);
+  m.impl("is_set_to", &is_set_to);
+  m.impl("_has_compatible_shallow_copy_type", &has_compatible_shallow_copy_type);
+  m.impl("record_stream", &record_stream);
+
+  m.impl("_copy_from", &copy_from);
+  m.impl("_copy_from_and_resize", &copy_from_and_resize);
+  m.impl("_local_scalar_dense", &local_scalar_dense);
+
+  m.impl("_fused_sdp_choice", &fused_sdp_choice);
+  m.impl("_scaled_dot_product_fused_attention_overrideable", &attention);
+  m.impl("_scaled_dot_product_fused_attention_overrideable_backward", &attention_backward);
+
+  m.impl("convolution_overrideable",
+         torch::CppFunction::makeFromBoxedFunction<&convolution_overrideable>());
+  m.impl("convolution_backward_overrideable",
+         torch::CppFunction::makeFromBoxedFunction<&convolution_backward_overrideable>());
+  m.impl("_thnn_fused_lstm_cell", &lstm_cell);
+  m.impl("_thnn_fused_gru_cell", &gru_cell);
+
+  // Kept whole instead of PyTorch's decomposition for unknown devices.
+  for (const char* name :
+       {"embedding", "logsumexp", "native_layer_norm", "native_group_norm", "mish_backward"}) {
+    m.impl(name, recorder());
+  }
+  record_structured_operators(m);
+}
+
+// These are composites of differentiable operators, or ask about the tensors themselves: autograd
+// must not stand in front of them.
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
+  m.impl("_thnn_fused_lstm_cell", &lstm_cell);
+  m.impl("_thnn_fused_gru_cell", &gru_cell);
+  m.impl("_has_compatible_shallow_copy_type", &has_compatible_shallow_copy_type);
+}
+
+// The copy kernel handles the lazy bits itself; PyTorch's fallback would call it again to resolve
+// them.
+TORCH_LIBRARY_IMPL(aten, Conjugate, m) {
+  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
+}
+TORCH_LIBRARY_IMPL(aten, Negative, m) {
+  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
+}
+
+}  // namespace
+}  // namespace torchacc

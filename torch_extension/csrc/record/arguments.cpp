@@ -1,0 +1,336 @@
+#include "record/arguments.h"
+
+#include <ATen/ops/empty_strided.h>
+#include <c10/util/flat_hash_map.h>
+
+#include <cstring>
+
+#include "aten/copy.h"
+#include "runtime/runtime.h"
+
+namespace torchacc {
+namespace {
+
+// Tags of key words, in the low byte.
+enum Tag : uint64_t {
+  kAbsent = 1,
+  kDevice,
+  kTensor,
+  kList,
+  kNumber,  // a CPU tensor of one element in place of a device tensor
+  kScalar,
+  kAttribute,
+  kOffset,
+};
+
+constexpr uint64_t tag(Tag kind, uint64_t a = 0, uint64_t b = 0, uint64_t c = 0) {
+  return static_cast<uint64_t>(kind) | a << 8 | b << 16 | c << 32;
+}
+
+uint64_t bits_of(double value) {
+  uint64_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+// An argument whose payload is a run of key words; the pointer is set once the key has stopped
+// growing.
+torchacc_arg words_at(uint32_t kind, size_t length, size_t position) {
+  torchacc_arg argument{kind, static_cast<uint32_t>(length), {}};
+  argument.v.i = static_cast<int64_t>(position);
+  return argument;
+}
+
+bool points_to_words(uint32_t kind) {
+  return kind == TORCHACC_ARG_INTS || kind == TORCHACC_ARG_FLOATS || kind == TORCHACC_ARG_BOOLS ||
+         kind == TORCHACC_ARG_STR;
+}
+
+}  // namespace
+
+Call::Call(std::shared_ptr<const OperatorInfo> info, torch::jit::Stack& stack)
+    : info_(std::move(info)), stack_(stack), first_(stack.size() - info_->parameters.size()) {
+  key_.push_back(info_->id);
+  for (size_t index = 0; index < info_->parameters.size(); ++index)
+    read(index, info_->parameters[index]);
+  key_aliased_offsets();
+}
+
+c10::DeviceIndex Call::device() const { return device_ >= 0 ? device_ : current_device(); }
+
+void Call::read(size_t index, const Parameter& parameter) {
+  c10::IValue& value = stack_[first_ + index];
+  if (value.isNone())
+    return parameter.out ? void(key_.push_back(tag(kAbsent))) : push_none(tag(kAbsent));
+  switch (parameter.role) {
+    case Role::Tensor:
+      return read_tensor(value, parameter, index);
+    case Role::TensorList:
+    case Role::OptionalList:
+      return read_list(value, parameter);
+    case Role::Scalar:
+      return read_scalar(value, parameter);
+    case Role::Int:
+    case Role::Bool: {
+      const int64_t number = value.isBool()     ? value.toBool()
+                             : value.isSymInt() ? value.toSymInt().guard_int(__FILE__, __LINE__)
+                                                : value.toInt();
+      key_.push_back(tag(kAttribute));
+      key_.push_back(static_cast<uint64_t>(number));
+      const bool is_bool = parameter.role == Role::Bool;
+      return push(integer_argument(is_bool ? TORCHACC_ARG_BOOL : TORCHACC_ARG_INT, number));
+    }
+    case Role::Dtype: {
+      const torchacc_dtype dtype = to_dtype(value.toScalarType());
+      key_.push_back(tag(kAttribute, dtype));
+      return push(integer_argument(TORCHACC_ARG_DTYPE, dtype));
+    }
+    case Role::String: {
+      const std::string& text = value.toStringRef();
+      return push_bytes(TORCHACC_ARG_STR, reinterpret_cast<const uint8_t*>(text.data()),
+                        text.size());
+    }
+    case Role::IntList: {
+      c10::SmallVector<uint64_t, 8> numbers;
+      if (value.isInt()) {
+        numbers.push_back(static_cast<uint64_t>(value.toInt()));
+      } else {
+        for (const c10::IValue& one : value.toListRef()) {
+          numbers.push_back(static_cast<uint64_t>(
+              one.isSymInt() ? one.toSymInt().guard_int(__FILE__, __LINE__) : one.toInt()));
+        }
+      }
+      return push_words(TORCHACC_ARG_INTS, numbers);
+    }
+    case Role::FloatList: {
+      c10::SmallVector<uint64_t, 8> numbers;
+      for (const c10::IValue& one : value.toListRef()) numbers.push_back(bits_of(one.toDouble()));
+      return push_words(TORCHACC_ARG_FLOATS, numbers);
+    }
+    case Role::BoolList: {
+      c10::SmallVector<uint8_t, 8> flags;
+      for (const c10::IValue& one : value.toListRef()) flags.push_back(one.toBool());
+      return push_bytes(TORCHACC_ARG_BOOLS, flags.data(), flags.size());
+    }
+    case Role::Dropped:
+      if (value.isDevice() && value.toDevice().type() == c10::DeviceType::PrivateUse1 &&
+          !has_tensor_device_) {
+        device_ = normalize_device(value.toDevice().index());
+      }
+      if (value.isGenerator()) generator_ = value.toGenerator();
+      return push_none(tag(kDevice));
+    case Role::Unsupported:
+      // Such operators run at once, from the stack: only the tensors of the other arguments matter.
+      return push_none(tag(kAbsent));
+  }
+}
+
+void Call::read_tensor(c10::IValue& value, const Parameter& parameter, size_t index) {
+  if (!value.toTensor().defined()) {
+    return parameter.out ? void(key_.push_back(tag(kAbsent))) : push_none(tag(kAbsent));
+  }
+  if (!is_acc(value.toTensor())) return read_number(value.toTensor(), parameter, index);
+  const bool written = parameter.written || parameter.out;
+  if (!written && (value.toTensor().is_conj() || value.toTensor().is_neg())) {
+    value = value.toTensor().resolve_conj().resolve_neg();
+  }
+  if (!parameter.out) {
+    // The position among the call's tensors, until arguments() knows where the views are.
+    push(integer_argument(TORCHACC_ARG_VIEW, static_cast<int64_t>(tensors_.size())));
+  }
+  add_tensor(value.toTensor(), written);
+}
+
+// PyTorch lets a one-element CPU tensor without dimensions stand in for a device tensor. Its value
+// is read now, as a number that may differ from call to call.
+void Call::read_number(const at::Tensor& number, const Parameter& parameter, size_t index) {
+  if (!number.is_cpu() || number.dim() != 0 || parameter.written || parameter.out)
+    fail_device(number, index);
+  const c10::ScalarType type = number.scalar_type();
+  const bool wrapped = number.unsafeGetTensorImpl()->is_wrapped_number();
+  key_.push_back(tag(kNumber, static_cast<uint64_t>(type), wrapped));
+  const at::Scalar scalar = number.item();
+  if (scalar.isComplex()) {
+    const auto complex = scalar.toComplexDouble();
+    return push_words(TORCHACC_ARG_FLOATS, c10::SmallVector<uint64_t, 2>{bits_of(complex.real()),
+                                                                         bits_of(complex.imag())});
+  }
+  if (scalar.isFloatingPoint()) {
+    push(float_argument(TORCHACC_ARG_SCALAR_FLOAT, scalar.toDouble()));
+  } else if (scalar.isBoolean()) {
+    push(integer_argument(TORCHACC_ARG_SCALAR_BOOL, scalar.toBool()));
+  } else {
+    push(integer_argument(TORCHACC_ARG_SCALAR_INT, scalar.toLong()));
+  }
+}
+
+void Call::read_scalar(const c10::IValue& value, const Parameter& parameter) {
+  if (value.isComplexDouble()) {
+    // No arithmetic on complex numbers behind the ABI: a constant that only a host operator can
+    // read.
+    const auto complex = value.toComplexDouble();
+    const c10::SmallVector<uint64_t, 2> parts{bits_of(complex.real()), bits_of(complex.imag())};
+    return push_words(TORCHACC_ARG_FLOATS, parts);
+  }
+  torchacc_arg argument;
+  if (value.isBool()) {
+    argument = integer_argument(TORCHACC_ARG_SCALAR_BOOL, value.toBool());
+  } else if (value.isInt() && !parameter.is_float) {
+    argument = integer_argument(TORCHACC_ARG_SCALAR_INT, value.toInt());
+  } else {
+    const double number = value.isInt() ? static_cast<double>(value.toInt()) : value.toDouble();
+    argument = float_argument(TORCHACC_ARG_SCALAR_FLOAT, number);
+  }
+  // The kind decides the result's type; the value decides nothing about its shape.
+  key_.push_back(tag(kScalar, argument.kind));
+  push(argument);
+}
+
+void Call::read_list(c10::IValue& value, const Parameter& parameter) {
+  const bool written = parameter.written || parameter.out;
+  // Upload what lies on the CPU into a copy of the list: the caller still owns the one on the
+  // stack.
+  bool replace = false;
+  for (const c10::IValue& one : value.toListRef()) {
+    if (one.isTensor() && one.toTensor().defined()) {
+      const at::Tensor& tensor = one.toTensor();
+      replace |= !is_acc(tensor) || (!written && (tensor.is_conj() || tensor.is_neg()));
+    }
+  }
+  if (replace) {
+    auto device_form = [&](const at::Tensor& tensor) {
+      if (is_acc(tensor)) return written ? tensor : tensor.resolve_conj().resolve_neg();
+      if (written || !tensor.is_cpu() || (tensor.dim() != 0 && !info_->lists_from_cpu)) {
+        fail_device(tensor, static_cast<size_t>(&value - &stack_[first_]));
+      }
+      return upload(tensor, device());
+    };
+    if (parameter.role == Role::TensorList) {
+      c10::List<at::Tensor> list;
+      for (const c10::IValue& one : value.toListRef()) list.push_back(device_form(one.toTensor()));
+      value = std::move(list);
+    } else {
+      c10::List<std::optional<at::Tensor>> list;
+      for (const c10::IValue& one : value.toListRef()) {
+        list.push_back(one.isTensor() && one.toTensor().defined()
+                           ? std::optional(device_form(one.toTensor()))
+                           : std::nullopt);
+      }
+      value = std::move(list);
+    }
+  }
+  const c10::ArrayRef<c10::IValue> elements = value.toListRef();
+  key_.push_back(tag(kList, 0, 0, elements.size()));
+  if (!parameter.out) {
+    torchacc_arg argument{TORCHACC_ARG_VIEWS, static_cast<uint32_t>(elements.size()), {}};
+    argument.v.i = static_cast<int64_t>(tensors_.size());
+    push(argument);
+  }
+  for (const c10::IValue& one : elements) {
+    if (one.isTensor() && one.toTensor().defined()) {
+      add_tensor(one.toTensor(), written);
+    } else {
+      key_.push_back(tag(kAbsent));
+      tensors_.push_back({nullptr, -1, false});
+    }
+  }
+}
+
+void Call::add_tensor(const at::Tensor& tensor, bool written) {
+  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  const c10::DeviceIndex device = impl->device().index();
+  if (!has_tensor_device_) {
+    device_ = device;
+    has_tensor_device_ = true;
+  } else if (device != device_) {
+    fail_device(tensor, info_->parameters.size());
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      impl->layout() == c10::kStrided && impl->has_storage(), info_->name,
+      " got a tensor without strided storage, which the acc device does not support");
+  const c10::ScalarType type = c10::typeMetaToScalarType(impl->dtype());
+  has_mask_ |= type == c10::ScalarType::Bool || type == c10::ScalarType::Byte;
+  const int32_t storage = storage_index(impl->unsafe_storage().unsafeGetStorageImpl());
+  const auto sizes = impl->sizes();
+  const auto strides = impl->strides();
+  key_.push_back(tag(kTensor, static_cast<uint64_t>(type),
+                     sizes.size() << 1 | (impl->is_wrapped_number() ? 1 : 0),
+                     static_cast<uint64_t>(storage)));
+  key_.append(sizes.begin(), sizes.end());
+  key_.append(strides.begin(), strides.end());
+  tensors_.push_back({impl, storage, written});
+}
+
+int32_t Call::storage_index(c10::StorageImpl* storage) {
+  // Linear for ordinary calls. The long lists of fused optimizers hold storages of their own almost
+  // always, so looking back over a window of recent ones keeps them linear, at worst missing an
+  // alias that only matters for overlap checks.
+  constexpr size_t kWindow = 64;
+  const size_t count = storages_.size();
+  const size_t start = count > kWindow ? count - kWindow : 0;
+  for (size_t index = start; index < count; ++index) {
+    if (storages_[index] == storage) {
+      storage_uses_[index] = 2;
+      return static_cast<int32_t>(index);
+    }
+  }
+  storages_.push_back(storage);
+  storage_uses_.push_back(1);
+  return static_cast<int32_t>(count);
+}
+
+// Offsets do not influence results, except through PyTorch's overlap checks between tensors that
+// share a storage. Leaving the others out makes x[i] one key for all i.
+void Call::key_aliased_offsets() {
+  for (const TensorUse& use : tensors_) {
+    if (use.tensor != nullptr && storage_uses_[use.storage] > 1) {
+      key_.push_back(tag(kOffset));
+      key_.push_back(static_cast<uint64_t>(use.tensor->storage_offset()));
+    }
+  }
+}
+
+void Call::fail_device(const at::Tensor& tensor, size_t index) const {
+  const auto& arguments = info_->handle.schema().arguments();
+  const c10::Device expected(c10::DeviceType::PrivateUse1, device());
+  const std::string which =
+      index < arguments.size() ? " (argument '" + arguments[index].name() + "')" : "";
+  TORCH_CHECK(false,
+              "Expected all tensors to be on the same device, but found at least two devices, ",
+              expected, " and ", tensor.device(), "! In ", info_->name, which);
+}
+
+void Call::push_none(uint64_t key_tag) {
+  key_.push_back(key_tag);
+  push({TORCHACC_ARG_NONE, 0, {}});
+}
+
+template <class Values>
+void Call::push_words(uint32_t kind, const Values& values) {
+  key_.push_back(tag(kAttribute, kind, 0, values.size()));
+  push(words_at(kind, values.size(), key_.size()));
+  key_.append(values.begin(), values.end());
+}
+
+void Call::push_bytes(uint32_t kind, const uint8_t* bytes, size_t size) {
+  key_.push_back(tag(kAttribute, kind, 0, size));
+  push(words_at(kind, size, key_.size()));
+  const size_t words = (size + sizeof(uint64_t) - 1) / sizeof(uint64_t);
+  key_.resize(key_.size() + words, 0);
+  if (size != 0) std::memcpy(key_.end() - words, bytes, size);
+}
+
+c10::ArrayRef<torchacc_arg> Call::arguments(const torchacc_view* views) {
+  for (torchacc_arg& argument : arguments_) {
+    if (argument.kind == TORCHACC_ARG_VIEW || argument.kind == TORCHACC_ARG_VIEWS) {
+      argument.v.p = views + argument.v.i;
+    } else if (points_to_words(argument.kind)) {
+      argument.v.p = key_.data() + argument.v.i;
+    }
+  }
+  return arguments_;
+}
+
+void Call::append_scalar(int64_t value) { push(integer_argument(TORCHACC_ARG_SCALAR_INT, value)); }
+
+}  // namespace torchacc

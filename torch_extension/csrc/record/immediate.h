@@ -1,0 +1,17 @@
+// Operators that run at once, on the recording thread, on CPU copies: their results' shapes depend
+// on values, or their kernels are Python.
+#pragma once
+
+#include <ATen/core/stack.h>
+
+#include "record/operator.h"
+
+namespace torchacc {
+
+void run_immediately(const OperatorInfo& info, torch::jit::Stack& stack);
+
+// How often since the last reset.
+uint64_t immediate_runs();
+void reset_immediate_runs();
+
+}  // namespace torchacc

@@ -1,0 +1,118 @@
+#include "record/location.h"
+
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/profiler/combined_traceback.h>
+
+#include <array>
+#include <memory>
+#include <mutex>
+#include <string_view>
+
+namespace torchacc {
+namespace {
+
+thread_local const std::string* t_operator = nullptr;
+
+struct Site {
+  uint64_t id = 0;
+  std::string recorded;  // name of the operator
+  std::shared_ptr<torch::CapturedTraceback> stack;
+  std::string backward;  // name of the autograd node, when the backward pass recorded the operation
+};
+
+// A ring: a program has few places, and losing the line of one recorded long ago only shortens a
+// message.
+class Sites {
+ public:
+  // By reference, so that an evicted stack is released by the caller, outside the lock.
+  uint64_t add(Site& site) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    site.id = ++last_;
+    std::swap(slot(last_), site);
+    return last_;
+  }
+  Site find(uint64_t id) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const Site& found = slot(id);
+    return found.id == id ? found : Site();
+  }
+
+ private:
+  static constexpr size_t kCapacity = 16384;
+  Site& slot(uint64_t id) { return ring_[id % kCapacity]; }
+
+  std::mutex mutex_;
+  uint64_t last_ = 0;
+  std::array<Site, kCapacity> ring_;
+};
+
+Sites& sites() {
+  static auto* instance = new Sites();  // leaked: captured frames must not be released at exit
+  return *instance;
+}
+
+// PyTorch's own frames lie between the user's line and the operator; they are not what the user can
+// change.
+bool is_library_frame(std::string_view file) {
+  if (file.empty() || file[0] == '<') return true;
+  for (const std::string_view library : {"-packages/torch/", "/pytorch/torch/",
+                                         "-packages/torchacc/", "/torch_extension/torchacc/"}) {
+    if (file.find(library) != std::string_view::npos) return true;
+  }
+  return false;
+}
+
+std::string file_and_line(const torch::unwind::Frame& frame) {
+  return frame.filename + ":" + std::to_string(frame.lineno);
+}
+
+struct Line {
+  std::string where;
+  std::string function;
+};
+
+Line user_line(const Site& site) {
+  if (site.stack == nullptr) return {};
+  const auto symbolized = torch::symbolize({site.stack.get()});
+  const torch::unwind::Frame* innermost = nullptr;
+  for (const uint64_t index : symbolized.tracebacks.at(0)) {
+    const torch::unwind::Frame& frame = symbolized.all_frames.at(index);
+    if (innermost == nullptr) innermost = &frame;
+    if (!is_library_frame(frame.filename)) return {file_and_line(frame), frame.funcname};
+  }
+  return innermost != nullptr ? Line{file_and_line(*innermost), innermost->funcname} : Line();
+}
+
+}  // namespace
+
+RecordingScope::RecordingScope(const std::string& name) : outer_(t_operator) { t_operator = &name; }
+RecordingScope::~RecordingScope() { t_operator = outer_; }
+
+uint64_t capture_site(void*) {
+  Site site;
+  if (t_operator != nullptr) site.recorded = *t_operator;
+  site.stack = torch::CapturedTraceback::gather(/*python=*/true, /*script=*/false, /*cpp=*/false);
+  if (const auto node = torch::autograd::get_current_node()) site.backward = node->name();
+  return sites().add(site);
+}
+
+std::string site_line(uint64_t site) {
+  if (site == 0) return {};
+  const Site found = sites().find(site);
+  const Line line = user_line(found);
+  if (!line.where.empty()) return line.where;
+  return found.backward.empty() ? std::string() : "backward:" + found.backward;
+}
+
+std::string describe_site(uint64_t site) {
+  if (site == 0) return {};
+  const Site found = sites().find(site);
+  const Line line = user_line(found);
+  std::string text;
+  if (!found.recorded.empty()) text += "\n  in " + found.recorded;
+  if (!found.backward.empty()) text += "\n  in the backward pass, by " + found.backward;
+  if (!line.where.empty()) text += "\n  recorded at " + line.where + " in " + line.function;
+  return text;
+}
+
+}  // namespace torchacc

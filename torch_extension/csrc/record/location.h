@@ -1,0 +1,32 @@
+// Which Python line recorded an operation. Stacks are captured raw when an operation is recorded in
+// a place not seen before, and turned into text only when an error or a report needs it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace torchacc {
+
+// Names the operator that this thread is recording, for the sites captured meanwhile: the library
+// speaks of the primitives it was turned into.
+class RecordingScope {
+ public:
+  explicit RecordingScope(const std::string& name);
+  ~RecordingScope();
+  RecordingScope(const RecordingScope&) = delete;
+  RecordingScope& operator=(const RecordingScope&) = delete;
+
+ private:
+  const std::string* outer_;
+};
+
+// Matches torchacc_locate_fn. May take the GIL: call without locks.
+uint64_t capture_site(void* user);
+
+// "file.py:12" of the user's line, or empty when it is not known any more.
+std::string site_line(uint64_t site);
+
+// A suffix for an error message, empty for an unknown site.
+std::string describe_site(uint64_t site);
+
+}  // namespace torchacc

@@ -1,0 +1,220 @@
+#include "record/meta.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
+#include <ATen/PythonTorchFunctionTLS.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "record/dispatch.h"
+#include "record/validate.h"
+
+namespace torchacc {
+namespace {
+
+// Mirrors of the call's tensors on the Meta device. Tensors that share a storage share one here
+// too, so that an output can be traced back to an argument or a storage by identity, whatever the
+// schema claims.
+class Mirror {
+ public:
+  explicit Mirror(const Call& call) : call_(call) {
+    c10::Allocator* allocator = c10::GetAllocator(at::kMeta);
+    for (const c10::StorageImpl* storage : call.storages()) {
+      storages_.emplace_back(c10::make_intrusive<c10::StorageImpl>(
+          c10::StorageImpl::use_byte_size_t(), storage->nbytes(), allocator->allocate(0), allocator,
+          true));
+    }
+    for (const TensorUse& use : call.tensors())
+      tensors_.push_back(use.tensor != nullptr ? mirror(use) : at::Tensor());
+  }
+
+  // The call's stack with mirrors in place of its device tensors.
+  torch::jit::Stack inputs() {
+    torch::jit::Stack stack;
+    size_t next = 0;
+    const auto values = call_.inputs();
+    for (size_t index = 0; index < values.size(); ++index) {
+      stack.push_back(convert(values[index], call_.info().parameters[index].role, next));
+    }
+    return stack;
+  }
+
+  OutputShape describe(const at::Tensor& result) const {
+    OutputShape output;
+    if (!result.defined()) return output;
+    for (size_t index = 0; index < tensors_.size(); ++index) {
+      if (tensors_[index].is_same(result)) {
+        output.kind = OutputShape::Kind::Argument;
+        output.index = static_cast<int32_t>(index);
+        return output;
+      }
+    }
+    output.kind = OutputShape::Kind::Fresh;
+    output.dtype = result.scalar_type();
+    output.sizes.assign(result.sizes().begin(), result.sizes().end());
+    output.strides.assign(result.strides().begin(), result.strides().end());
+    for (size_t index = 0; index < storages_.size(); ++index) {
+      if (storages_[index].unsafeGetStorageImpl() == result.storage().unsafeGetStorageImpl()) {
+        output.kind = OutputShape::Kind::View;
+        output.index = static_cast<int32_t>(index);
+        output.offset = result.storage_offset();
+        return output;
+      }
+    }
+    output.nbytes =
+        at::detail::computeStorageNbytes(output.sizes, output.strides, result.itemsize());
+    return output;
+  }
+
+  std::vector<ResizedArgument> resized() const {
+    std::vector<ResizedArgument> changed;
+    const auto uses = call_.tensors();
+    for (size_t index = 0; index < uses.size(); ++index) {
+      if (!uses[index].written) continue;
+      const at::Tensor& now = tensors_[index];
+      const c10::TensorImpl& before = *uses[index].tensor;
+      if (now.sizes() == before.sizes() && now.strides() == before.strides() &&
+          now.storage_offset() == before.storage_offset()) {
+        continue;
+      }
+      changed.push_back({index, Dims(now.sizes().begin(), now.sizes().end()),
+                         Dims(now.strides().begin(), now.strides().end()), now.storage_offset()});
+    }
+    return changed;
+  }
+
+ private:
+  at::Tensor mirror(const TensorUse& use) {
+    auto tensor = at::detail::make_tensor<c10::TensorImpl>(
+        c10::Storage(storages_[use.storage]), c10::DispatchKeySet(c10::DispatchKey::Meta),
+        use.tensor->dtype());
+    c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+    impl->set_sizes_and_strides(use.tensor->sizes(), use.tensor->strides(),
+                                use.tensor->storage_offset());
+    if (use.tensor->is_wrapped_number()) impl->set_wrapped_number(true);
+    return tensor;
+  }
+
+  c10::IValue convert(const c10::IValue& value, Role role, size_t& next) {
+    if (role == Role::Tensor && value.isTensor() && is_acc(value.toTensor()))
+      return tensors_[next++];
+    if (role == Role::TensorList && !value.isNone()) {
+      c10::List<at::Tensor> list;
+      for (size_t count = value.toListRef().size(); count > 0; --count)
+        list.push_back(tensors_[next++]);
+      return list;
+    }
+    if (role == Role::OptionalList && !value.isNone()) {
+      c10::List<std::optional<at::Tensor>> list;
+      for (size_t count = value.toListRef().size(); count > 0; --count, ++next) {
+        list.push_back(tensors_[next].defined() ? std::optional(tensors_[next]) : std::nullopt);
+      }
+      return list;
+    }
+    if (value.isDevice()) return c10::Device(c10::DeviceType::Meta);
+    if (value.isGenerator()) return {};
+    return value;
+  }
+
+  const Call& call_;
+  std::vector<c10::Storage> storages_;
+  std::vector<at::Tensor> tensors_;
+};
+
+// Meta kernels written in Python report "not possible without data" in several ways, as texts.
+bool means_no_meta(std::string_view what) {
+  for (const std::string_view text :
+       {"NotImplementedError", "data-dependent", "DynamicOutputShape", "DataDependent",
+        "Cannot access data", "meta tensor", "Meta tensor"}) {
+    if (what.find(text) != std::string_view::npos) return true;
+  }
+  return false;
+}
+
+bool call_meta(const Call& call, torch::jit::Stack& stack) {
+  const DispatchBelowAutograd guard;
+  // A Python Meta kernel must not be redirected by the program's function modes, such as `with
+  // torch.device(...)`.
+  const at::impl::PythonTorchFunctionTLS saved = at::impl::PythonTorchFunctionTLS::get_state();
+  struct Restore {
+    const at::impl::PythonTorchFunctionTLS& state;
+    ~Restore() { at::impl::PythonTorchFunctionTLS::set_state(state); }
+  } restore{saved};
+  at::impl::PythonTorchFunctionTLS::set_disabled_state(
+      at::impl::TorchFunctionDisabledState::ALL_DISABLED);
+  try {
+    call.info().handle.callBoxed(&stack);
+  } catch (const c10::NotImplementedError&) {
+    return false;
+  } catch (const c10::Error&) {
+    raise_as_cpu(call);
+    throw;
+  } catch (const std::exception& error) {
+    if (means_no_meta(error.what())) return false;
+    raise_as_cpu(call);
+    throw;
+  }
+  if (has_doubtful_types(call)) raise_as_cpu(call);
+  return true;
+}
+
+// Operators that return nothing and only change arguments in place need no inference; some have no
+// Meta kernel.
+bool changes_in_place_only(const OperatorInfo& info) {
+  return info.handle.schema().returns().empty() &&
+         std::none_of(info.parameters.begin(), info.parameters.end(),
+                      [](const Parameter& parameter) { return parameter.out; });
+}
+
+int64_t numel_of(const Dims& sizes) { return c10::multiply_integers(sizes.begin(), sizes.end()); }
+
+int64_t random_numel(const Call& call, const Shapes& shapes) {
+  for (const OutputShape& output : shapes.outputs) {
+    if (output.kind == OutputShape::Kind::Fresh) return numel_of(output.sizes);
+  }
+  for (const TensorUse& use : call.tensors()) {
+    if (use.written) return use.tensor->numel();
+  }
+  return 0;
+}
+
+// The Meta kernels written in Python leave this check to the real kernels.
+void check_written_tensors(const Call& call) {
+  if (call.info().overlap_allowed) return;
+  for (const TensorUse& use : call.tensors()) {
+    if (use.written) at::assert_no_internal_overlap(use.tensor);
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<const Shapes> run_meta(const Call& call) {
+  check_written_tensors(call);
+  if (changes_in_place_only(call.info())) return std::make_shared<Shapes>();
+  Mirror mirror(call);
+  const torch::jit::Stack inputs = mirror.inputs();  // kept alive: kernels return references
+  torch::jit::Stack stack = inputs;
+  if (!call_meta(call, stack)) return nullptr;
+  auto shapes = std::make_shared<Shapes>();
+  for (const c10::IValue& value : stack) {
+    if (value.isTensorList()) {
+      const auto elements = value.toListRef();
+      shapes->returns.push_back({true, elements.size()});
+      for (const c10::IValue& one : elements)
+        shapes->outputs.push_back(mirror.describe(one.toTensor()));
+    } else {
+      shapes->returns.push_back({});
+      shapes->outputs.push_back(mirror.describe(value.isNone() ? at::Tensor() : value.toTensor()));
+    }
+  }
+  for (const OutputShape& output : shapes->outputs)
+    shapes->fresh += output.kind == OutputShape::Kind::Fresh;
+  shapes->resized = mirror.resized();
+  shapes->random_numel = random_numel(call, *shapes);
+  return shapes;
+}
+
+}  // namespace torchacc

@@ -1,0 +1,14 @@
+// Asks PyTorch's Meta kernels for the results of a call.
+#pragma once
+
+#include <memory>
+
+#include "record/shape_cache.h"
+
+namespace torchacc {
+
+// Null when PyTorch has no Meta kernel for the operator, or the kernel says that it depends on
+// values.
+std::shared_ptr<const Shapes> run_meta(const Call& call);
+
+}  // namespace torchacc

@@ -1,0 +1,236 @@
+#include "record/operator.h"
+
+#include <ATen/core/jit_type.h>
+#include <c10/util/flat_hash_map.h>
+
+#include <atomic>
+#include <mutex>
+#include <unordered_set>
+
+#include "runtime/runtime.h"
+
+namespace torchacc {
+namespace {
+
+using c10::TypeKind;
+
+// Shapes depend on values, and PyTorch says so neither by a tag nor by a recognizable error.
+const std::unordered_set<std::string>& value_dependent_operators() {
+  static const auto* names = new std::unordered_set<std::string>{
+      "aten::nonzero",
+      "aten::_unique",
+      "aten::_unique2",
+      "aten::unique_dim",
+      "aten::unique_consecutive",
+      "aten::unique_dim_consecutive",
+      "aten::masked_select",
+      "aten::bincount",
+      "aten::histogram",
+      "aten::_histogramdd_bin_edges",
+      "aten::_histogramdd_from_bin_cts",
+      "aten::_histogramdd_from_bin_tensors",
+      "aten::repeat_interleave",
+      "aten::equal",
+      "aten::_ctc_loss",
+      "aten::_ctc_loss_backward",
+      "aten::linalg_lstsq",
+      "aten::_to_sparse",
+      "aten::_pack_padded_sequence",
+      "aten::_pack_padded_sequence_backward",
+      "aten::_nested_tensor_from_mask_left_aligned",
+      "aten::_embedding_bag",
+      "aten::_embedding_bag_forward_only",
+  };
+  return *names;
+}
+
+// In-place operators that PyTorch lets write to expanded tensors, where one element is written
+// several times.
+bool allows_overlap(const std::string& name) {
+  return name == "aten::fill_" || name == "aten::zero_" || name == "aten::masked_fill_" ||
+         name == "aten::_index_put_impl_";
+}
+
+bool is_tensor_list(const c10::Type& type) {
+  return type.kind() == TypeKind::ListType &&
+         type.expectRef<c10::ListType>().getElementType()->kind() == TypeKind::TensorType;
+}
+
+Role list_role(const c10::Type& element) {
+  switch (element.kind()) {
+    case TypeKind::TensorType:
+      return Role::TensorList;
+    case TypeKind::OptionalType:
+      return element.expectRef<c10::OptionalType>().getElementType()->kind() == TypeKind::TensorType
+                 ? Role::OptionalList
+                 : Role::Unsupported;
+    case TypeKind::IntType:
+    case TypeKind::SymIntType:
+      return Role::IntList;
+    case TypeKind::FloatType:
+      return Role::FloatList;
+    case TypeKind::BoolType:
+      return Role::BoolList;
+    default:
+      return Role::Unsupported;
+  }
+}
+
+Role role_of(const c10::Type& real_type) {
+  switch (real_type.kind()) {
+    case TypeKind::OptionalType:
+      return role_of(*real_type.expectRef<c10::OptionalType>().getElementType());
+    case TypeKind::ListType:
+      return list_role(*real_type.expectRef<c10::ListType>().getElementType());
+    case TypeKind::TensorType:
+      return Role::Tensor;
+    case TypeKind::NumberType:
+    case TypeKind::FloatType:
+    case TypeKind::SymFloatType:
+      return Role::Scalar;
+    case TypeKind::ScalarTypeType:
+      return Role::Dtype;
+    case TypeKind::IntType:
+    case TypeKind::SymIntType:
+    case TypeKind::LayoutType:
+    case TypeKind::MemoryFormatType:
+      return Role::Int;
+    case TypeKind::BoolType:
+    case TypeKind::SymBoolType:
+      return Role::Bool;
+    case TypeKind::StringType:
+      return Role::String;
+    case TypeKind::GeneratorType:
+    case TypeKind::DeviceObjType:
+      return Role::Dropped;
+    default:
+      return Role::Unsupported;
+  }
+}
+
+bool is_float_type(const c10::Type& real_type) {
+  if (real_type.kind() == TypeKind::OptionalType) {
+    return is_float_type(*real_type.expectRef<c10::OptionalType>().getElementType());
+  }
+  return real_type.kind() == TypeKind::FloatType || real_type.kind() == TypeKind::SymFloatType;
+}
+
+Parameter parameter_of(const c10::Argument& argument) {
+  const c10::Type& type = *argument.real_type();
+  Parameter parameter{role_of(type), false, argument.is_out(), is_float_type(type)};
+  if (argument.name() == "pin_memory") parameter.role = Role::Dropped;
+  parameter.written =
+      !parameter.out && argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+  return parameter;
+}
+
+// Kernels written in Python need the GIL, which the launch thread must never take. PyTorch names
+// the file that registered a kernel; only compiled ones come from C++ or CUDA sources.
+bool has_python_kernel(const c10::OperatorHandle& handle) {
+  if (!handle.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU)) return false;
+  const std::string origin = handle.getComputedKernelForDispatchKey(c10::DispatchKey::CPU).debug();
+  return origin.find(".cpp") == std::string::npos && origin.find(".cu") == std::string::npos &&
+         origin.find(".cc") == std::string::npos && origin.find(".h:") == std::string::npos;
+}
+
+Immediate immediate_mode(const c10::OperatorHandle& handle, const OperatorInfo& info) {
+  for (const c10::Argument& result : handle.schema().returns()) {
+    if (result.type()->kind() != TypeKind::TensorType && !is_tensor_list(*result.type()))
+      return Immediate::Always;
+  }
+  for (const Parameter& parameter : info.parameters) {
+    if (parameter.role == Role::Unsupported) return Immediate::Always;
+  }
+  if (handle.operator_name().name == "aten::index") return Immediate::WithMask;
+  if (value_dependent_operators().count(handle.operator_name().name) != 0) return Immediate::Always;
+  if (handle.hasTag(at::Tag::data_dependent_output) ||
+      handle.hasTag(at::Tag::dynamic_output_shape)) {
+    return Immediate::Always;
+  }
+  // Without a generator argument the kernel would draw from PyTorch's global CPU generator,
+  // concurrently with the program's own draws. native_dropout has a host implementation that takes
+  // a generator.
+  if (info.seeded && info.generator < 0 && !info.native.has_value() &&
+      info.name != "aten::native_dropout") {
+    return Immediate::Always;
+  }
+  return has_python_kernel(handle) ? Immediate::Always : Immediate::Never;
+}
+
+std::shared_ptr<const OperatorInfo> describe(const c10::OperatorHandle& handle) {
+  static std::atomic<uint64_t> next_id{1};
+  auto info = std::make_shared<OperatorInfo>(
+      OperatorInfo{handle, c10::toString(handle.operator_name()), next_id++});
+  const auto& arguments = handle.schema().arguments();
+  for (size_t index = 0; index < arguments.size(); ++index) {
+    info->parameters.push_back(parameter_of(arguments[index]));
+    const c10::Type* type = arguments[index].real_type().get();
+    if (type->kind() == TypeKind::OptionalType)
+      type = type->expectRef<c10::OptionalType>().getElementType().get();
+    if (type->kind() == TypeKind::GeneratorType) info->generator = static_cast<int>(index);
+    if (arguments[index].name() == "indices") info->lists_from_cpu = true;
+    // The schema of native_batch_norm does not say that it updates them.
+    if (info->name == "aten::native_batch_norm" &&
+        arguments[index].name().rfind("running_", 0) == 0)
+      info->parameters.back().written = true;
+  }
+  info->overlap_allowed = allows_overlap(handle.operator_name().name);
+  info->seeded = info->generator >= 0 || handle.hasTag(at::Tag::nondeterministic_seeded);
+  if (!host_forced(info->name)) info->native = find_native(info->name);
+  info->immediate = immediate_mode(handle, *info);
+  return info;
+}
+
+class Registry final : public c10::OpRegistrationListener {
+ public:
+  std::shared_ptr<const OperatorInfo> find(const c10::OperatorHandle& handle) {
+    const void* identity = &handle.schema();
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (auto found = infos_.find(identity); found != infos_.end()) return found->second;
+    }
+    auto info = describe(handle);
+    std::lock_guard<std::mutex> lock(mutex_);
+    return infos_.emplace(identity, std::move(info)).first->second;
+  }
+
+  void onOperatorRegistered(const c10::OperatorHandle&) override {}
+  // Another operator may get the same address later.
+  void onOperatorDeregistered(const c10::OperatorHandle& handle) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    infos_.erase(&handle.schema());
+  }
+
+ private:
+  std::mutex mutex_;
+  ska::flat_hash_map<const void*, std::shared_ptr<const OperatorInfo>> infos_;
+};
+
+Registry& registry() {
+  static Registry* instance = [] {
+    auto owned = std::make_unique<Registry>();
+    Registry* made = owned.get();
+    // The handle that would remove the listener is leaked with it.
+    new c10::RegistrationHandleRAII(
+        c10::Dispatcher::singleton().addRegistrationListener(std::move(owned)));
+    return made;
+  }();
+  return *instance;
+}
+
+}  // namespace
+
+std::shared_ptr<const OperatorInfo> operator_info(const c10::OperatorHandle& handle) {
+  return registry().find(handle);
+}
+
+std::optional<torchacc_op> find_native(std::string_view name) {
+  torchacc_op op = 0;
+  torchacc_error* error = torchacc_op_find(to_str(name), &op);
+  if (error == nullptr) return op;
+  if (torchacc_error_code(error) != TORCHACC_NOT_FOUND) check(error);
+  torchacc_error_free(error);
+  return std::nullopt;
+}
+
+}  // namespace torchacc

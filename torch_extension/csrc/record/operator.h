@@ -1,0 +1,65 @@
+// What the recorder needs to know of an operator, worked out once from its schema.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torchacc.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace torchacc {
+
+// How a schema argument crosses the C ABI.
+enum class Role : uint8_t {
+  Tensor,        // VIEW, NONE, or SCALAR_* for a number that stands in for a tensor
+  TensorList,    // VIEWS
+  OptionalList,  // VIEWS with absent elements
+  Scalar,        // SCALAR_*: a value that may change from call to call
+  Int,           // attributes from here on: part of every key
+  Bool,
+  String,
+  Dtype,
+  IntList,
+  FloatList,
+  BoolList,
+  Dropped,      // NONE: devices, pinning, generators; the recorder has dealt with them
+  Unsupported,  // no ABI form: the operator runs at once
+};
+
+struct Parameter {
+  Role role;
+  bool written;   // mutated in place: an argument (its old value) and an output
+  bool out;       // out=: only an output
+  bool is_float;  // schema type `float`: a Scalar that arrives and is rebuilt as a double
+};
+
+// Operators that cannot be recorded because PyTorch cannot say what they return before they have
+// run.
+enum class Immediate : uint8_t {
+  Never,
+  WithMask,  // only with a boolean index, whose number of true elements is a size
+  Always,
+};
+
+struct OperatorInfo {
+  c10::OperatorHandle handle;
+  std::string name;  // "aten::add.Tensor"
+  uint64_t id;  // never reused, unlike addresses of operators that Python removes and defines again
+  std::vector<Parameter> parameters = {};
+  int generator = -1;            // index of the generator parameter
+  bool seeded = false;           // takes numbers from the generator
+  bool lists_from_cpu = false;   // its index lists may lie on the CPU
+  bool overlap_allowed = false;  // may write one element several times
+  Immediate immediate = Immediate::Never;
+  std::optional<torchacc_op> native = std::nullopt;
+};
+
+std::shared_ptr<const OperatorInfo> operator_info(const c10::OperatorHandle& handle);
+
+// The library's operator of that name, or nothing.
+std::optional<torchacc_op> find_native(std::string_view name);
+
+}  // namespace torchacc

@@ -1,0 +1,205 @@
+#include "runtime/allocator.h"
+
+#include <ATen/EmptyTensor.h>
+#include <sys/sysinfo.h>
+
+#include <array>
+#include <memory>
+#include <mutex>
+
+#include "runtime/address_space.h"
+#include "runtime/runtime.h"
+
+namespace torchacc {
+namespace {
+
+using c10::CachingAllocator::StatType;
+using c10::CachingDeviceAllocator::DeviceStats;
+
+void release_buffer(void* context);
+
+class Allocator final : public c10::DeviceAllocator {
+ public:
+  at::DataPtr allocate(size_t nbytes) override { return allocate_on(nbytes, current_device()); }
+
+  at::DataPtr allocate_on(size_t nbytes, c10::DeviceIndex device) {
+    torchacc_buffer* handle = nullptr;
+    check(torchacc_buffer_new(context(), nbytes, &handle));
+    return adopt(handle, nbytes, device);
+  }
+
+  // Takes over one reference to `handle`.
+  at::DataPtr adopt(torchacc_buffer* handle, size_t nbytes, c10::DeviceIndex device) {
+    auto buffer = std::make_unique<DeviceBuffer>(DeviceBuffer{handle, 0, nbytes, device});
+    try {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (nbytes != 0) buffer->address = addresses_.take(nbytes, buffer.get());
+      count(device,
+            [nbytes](c10::CachingAllocator::Stat& number, c10::CachingAllocator::Stat& bytes) {
+              number.increase(1);
+              bytes.increase(nbytes);
+            });
+    } catch (...) {
+      torchacc_buffer_release(handle);
+      throw;
+    }
+    void* address = reinterpret_cast<void*>(buffer->address);
+    return {address, buffer.release(), &release_buffer,
+            c10::Device(c10::DeviceType::PrivateUse1, device)};
+  }
+
+  void release(DeviceBuffer* buffer) {
+    // In a forked child another thread of the parent may have held any lock when it forked.
+    if (in_bad_fork()) return;
+    std::unique_ptr<DeviceBuffer> owned(buffer);
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (buffer->nbytes != 0) addresses_.give_back(buffer->address, buffer->nbytes);
+      count(buffer->device,
+            [buffer](c10::CachingAllocator::Stat& number, c10::CachingAllocator::Stat& bytes) {
+              number.decrease(1);
+              bytes.decrease(buffer->nbytes);
+            });
+    }
+    torchacc_buffer_release(buffer->handle);
+  }
+
+  DeviceBuffer* owner_of(const void* pointer) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return addresses_.owner_of(reinterpret_cast<uintptr_t>(pointer));
+  }
+
+  // Memory is planned inside libtorchacc; nothing is cached on this side.
+  bool initialized() override { return context_if_created() != nullptr; }
+  void emptyCache(c10::MempoolId_t) override {}
+  void recordStream(const c10::DataPtr&, c10::Stream) override {}
+
+  DeviceStats getDeviceStats(c10::DeviceIndex device) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return stats_[normalize_device(device)];
+  }
+
+  void resetAccumulatedStats(c10::DeviceIndex device) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    count(normalize_device(device),
+          [](c10::CachingAllocator::Stat& number, c10::CachingAllocator::Stat& bytes) {
+            number.reset_accumulated();
+            bytes.reset_accumulated();
+          });
+  }
+
+  void resetPeakStats(c10::DeviceIndex device) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    count(normalize_device(device),
+          [](c10::CachingAllocator::Stat& number, c10::CachingAllocator::Stat& bytes) {
+            number.reset_peak();
+            bytes.reset_peak();
+          });
+  }
+
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex) override {
+    struct sysinfo info{};
+    TORCH_CHECK(sysinfo(&info) == 0, "acc: sysinfo failed");
+    return {info.freeram * info.mem_unit, info.totalram * info.mem_unit};
+  }
+
+  // PyTorch calls raw_allocate only when this is non-null; a raw pointer could not be released by
+  // address.
+  at::DeleterFnPtr raw_deleter() const override { return nullptr; }
+
+  void copy_data(void*, const void*, std::size_t) const override {
+    TORCH_CHECK(false, "acc storages have no host-visible bytes; copy the tensor instead");
+  }
+
+ private:
+  template <class Change>
+  void count(c10::DeviceIndex device, Change change) {
+    DeviceStats& stats = stats_[device];
+    constexpr auto kAll = static_cast<size_t>(StatType::AGGREGATE);
+    change(stats.allocation[kAll], stats.allocated_bytes[kAll]);
+    change(stats.active[kAll], stats.active_bytes[kAll]);
+    change(stats.segment[kAll], stats.reserved_bytes[kAll]);
+    stats.requested_bytes[kAll] = stats.allocated_bytes[kAll];
+    stats.num_device_alloc = stats.allocation[kAll].allocated;
+    stats.num_device_free = stats.allocation[kAll].freed;
+  }
+
+  std::mutex mutex_;
+  AddressSpace addresses_;
+  std::array<DeviceStats, kMaxDevices> stats_;
+};
+
+// Leaked: storages are released after static destructors have run.
+Allocator& the_allocator() {
+  static auto* instance = new Allocator();
+  return *instance;
+}
+
+void release_buffer(void* context) { the_allocator().release(static_cast<DeviceBuffer*>(context)); }
+
+const bool g_registered = [] {
+  c10::SetAllocator(c10::DeviceType::PrivateUse1, &the_allocator());
+  return true;
+}();
+
+}  // namespace
+
+c10::DeviceAllocator& allocator() { return the_allocator(); }
+
+BufferSlice buffer_of(const c10::StorageImpl& storage) {
+  const at::DataPtr& data = storage.data_ptr();
+  if (data.get_deleter() == &release_buffer)
+    return {static_cast<DeviceBuffer*>(data.get_context()), 0};
+  DeviceBuffer* owner = the_allocator().owner_of(data.get());
+  TORCH_CHECK(owner != nullptr, "acc: the storage at ", data.get(),
+              " was not allocated by the acc device");
+  return {owner, static_cast<int64_t>(reinterpret_cast<uintptr_t>(data.get()) - owner->address)};
+}
+
+c10::Device device_of_pointer(const void* pointer) {
+  DeviceBuffer* owner = the_allocator().owner_of(pointer);
+  TORCH_CHECK(owner != nullptr, "acc: ", pointer, " is not an address of the acc device");
+  return {c10::DeviceType::PrivateUse1, owner->device};
+}
+
+at::Tensor make_tensor(at::IntArrayRef sizes, at::IntArrayRef strides, c10::ScalarType dtype,
+                       size_t nbytes, c10::DeviceIndex device) {
+  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), nbytes,
+                                                       the_allocator().allocate_on(nbytes, device),
+                                                       &the_allocator(), true);
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(std::move(storage)), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+      c10::scalarTypeToTypeMeta(dtype));
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
+  return tensor;
+}
+
+at::Tensor make_tensor(at::IntArrayRef sizes, at::IntArrayRef strides, c10::ScalarType dtype,
+                       c10::DeviceIndex device) {
+  return make_tensor(sizes, strides, dtype,
+                     at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(dtype)),
+                     device);
+}
+
+void resize_storage(c10::StorageImpl& storage, size_t nbytes) {
+  if (nbytes == storage.nbytes()) return;
+  const auto [buffer, offset] = buffer_of(storage);
+  TORCH_CHECK(offset == 0 && buffer->nbytes == storage.nbytes(),
+              "acc: a storage made from a raw pointer cannot be resized");
+  check(torchacc_buffer_resize(buffer->handle, nbytes));
+  // A new range for the same buffer: the old one is too short and must not alias what comes after
+  // it.
+  auto data = the_allocator().adopt(torchacc_buffer_retain(buffer->handle), nbytes, buffer->device);
+  storage.set_data_ptr_noswap(std::move(data));
+  storage.set_nbytes(nbytes);
+}
+
+void grow_storage(at::TensorImpl& tensor) {
+  if (tensor.numel() == 0) return;
+  const size_t needed = at::detail::computeStorageNbytes(
+      tensor.sizes(), tensor.strides(), tensor.itemsize(), tensor.storage_offset());
+  c10::StorageImpl& storage = *tensor.unsafe_storage().unsafeGetStorageImpl();
+  if (needed > storage.nbytes()) resize_storage(storage, needed);
+}
+
+}  // namespace torchacc

@@ -1,0 +1,51 @@
+// Device storages: a PyTorch StorageImpl whose DataPtr context is a DeviceBuffer.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/StorageImpl.h>
+#include <torchacc.h>
+
+#include <cstdint>
+
+namespace torchacc {
+
+// The DataPtr context of a device storage.
+struct DeviceBuffer {
+  torchacc_buffer* handle;
+  uintptr_t address;  // unique while alive, never dereferenceable; 0 for an empty buffer
+  size_t nbytes;
+  c10::DeviceIndex device;
+};
+
+// Where a storage's bytes are. The offset is non-zero only for storages that were rebuilt from an
+// interior pointer (at::from_blob on a device address).
+struct BufferSlice {
+  DeviceBuffer* buffer;
+  int64_t byte_offset;
+};
+
+c10::DeviceAllocator& allocator();
+
+BufferSlice buffer_of(const c10::StorageImpl& storage);
+c10::Device device_of_pointer(const void* pointer);
+
+inline bool is_acc(const at::TensorImpl& tensor) {
+  return tensor.device_type() == c10::DeviceType::PrivateUse1;
+}
+inline bool is_acc(const at::Tensor& tensor) {
+  return tensor.defined() && is_acc(*tensor.unsafeGetTensorImpl());
+}
+
+// A new tensor over a new buffer of `nbytes`, without the dispatcher.
+at::Tensor make_tensor(at::IntArrayRef sizes, at::IntArrayRef strides, c10::ScalarType dtype,
+                       size_t nbytes, c10::DeviceIndex device);
+at::Tensor make_tensor(at::IntArrayRef sizes, at::IntArrayRef strides, c10::ScalarType dtype,
+                       c10::DeviceIndex device);
+
+// Changes the size of a storage, keeping the common prefix. The address changes with it.
+void resize_storage(c10::StorageImpl& storage, size_t nbytes);
+// Makes the storage large enough for the tensor's geometry.
+void grow_storage(at::TensorImpl& tensor);
+
+}  // namespace torchacc

@@ -1,0 +1,201 @@
+#include "runtime/runtime.h"
+
+#include <c10/util/Exception.h>
+#include <pthread.h>
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <mutex>
+#include <unordered_set>
+
+#include "record/location.h"
+
+namespace torchacc {
+namespace {
+
+std::atomic<torchacc_context*> g_context{nullptr};
+std::atomic<bool> g_bad_fork{false};
+std::mutex g_context_mutex;
+thread_local c10::DeviceIndex t_device = 0;
+
+// Runs in every forked child. Only a child of a process whose launch thread may exist is unusable:
+// a DataLoader worker forked before the device was touched can still use it.
+void after_fork_in_child() {
+  if (g_context.load(std::memory_order_relaxed) != nullptr) {
+    g_bad_fork.store(true, std::memory_order_relaxed);
+  }
+}
+
+const bool g_fork_handler = [] {
+  pthread_atfork(nullptr, nullptr, &after_fork_in_child);
+  return true;
+}();
+
+torchacc_context* create_context() {
+  std::lock_guard<std::mutex> lock(g_context_mutex);
+  if (torchacc_context* existing = g_context.load(std::memory_order_relaxed)) {
+    return existing;
+  }
+  TORCH_CHECK(torchacc_abi_version() == TORCHACC_ABI, "libtorchacc has ABI ",
+              torchacc_abi_version(), " but the PyTorch extension was built for ABI ", TORCHACC_ABI,
+              "; rebuild the extension");
+  torchacc_context* created = nullptr;
+  check(torchacc_context_new(nullptr, &created));
+  check(torchacc_context_set_locator(created, &capture_site, nullptr, nullptr));
+  // Never released: tensors may outlive every static destructor.
+  g_context.store(created, std::memory_order_release);
+  return created;
+}
+
+struct DtypePair {
+  c10::ScalarType torch;
+  torchacc_dtype abi;
+};
+
+constexpr std::array<DtypePair, 21> kDtypes{{
+    {c10::ScalarType::Bool, TORCHACC_BOOL},
+    {c10::ScalarType::Byte, TORCHACC_U8},
+    {c10::ScalarType::Char, TORCHACC_I8},
+    {c10::ScalarType::Short, TORCHACC_I16},
+    {c10::ScalarType::Int, TORCHACC_I32},
+    {c10::ScalarType::Long, TORCHACC_I64},
+    {c10::ScalarType::Half, TORCHACC_F16},
+    {c10::ScalarType::BFloat16, TORCHACC_BF16},
+    {c10::ScalarType::Float, TORCHACC_F32},
+    {c10::ScalarType::Double, TORCHACC_F64},
+    {c10::ScalarType::ComplexFloat, TORCHACC_C64},
+    {c10::ScalarType::ComplexDouble, TORCHACC_C128},
+    {c10::ScalarType::UInt16, TORCHACC_U16},
+    {c10::ScalarType::UInt32, TORCHACC_U32},
+    {c10::ScalarType::UInt64, TORCHACC_U64},
+    {c10::ScalarType::ComplexHalf, TORCHACC_C32},
+    {c10::ScalarType::Float8_e4m3fn, TORCHACC_F8E4M3FN},
+    {c10::ScalarType::Float8_e5m2, TORCHACC_F8E5M2},
+    {c10::ScalarType::Float8_e4m3fnuz, TORCHACC_F8E4M3FNUZ},
+    {c10::ScalarType::Float8_e5m2fnuz, TORCHACC_F8E5M2FNUZ},
+    {c10::ScalarType::Float8_e8m0fnu, TORCHACC_F8E8M0FNU},
+}};
+
+constexpr uint8_t kNoDtype = 255;
+
+constexpr auto kDtypeByScalarType = [] {
+  std::array<uint8_t, static_cast<size_t>(c10::ScalarType::NumOptions) + 1> table{};
+  for (auto& entry : table) entry = kNoDtype;
+  for (const DtypePair& pair : kDtypes) {
+    table[static_cast<size_t>(pair.torch)] = static_cast<uint8_t>(pair.abi);
+  }
+  return table;
+}();
+
+}  // namespace
+
+torchacc_context* context() {
+  TORCH_CHECK(
+      !in_bad_fork(),
+      "Cannot use the acc device in a forked subprocess: its runtime threads exist only in the "
+      "parent. "
+      "Use the 'spawn' start method of multiprocessing, or touch the device only after forking.");
+  torchacc_context* existing = g_context.load(std::memory_order_acquire);
+  return existing != nullptr ? existing : create_context();
+}
+
+torchacc_context* context_if_created() noexcept {
+  return g_context.load(std::memory_order_acquire);
+}
+
+bool in_bad_fork() noexcept { return g_bad_fork.load(std::memory_order_relaxed); }
+
+void check(torchacc_error* error) {
+  if (error == nullptr) return;
+  const torchacc_code code = torchacc_error_code(error);
+  std::string message = to_string(torchacc_error_message(error));
+  const uint64_t site = torchacc_error_site(error);
+  torchacc_error_free(error);
+  message += describe_site(site);
+  switch (code) {
+    case TORCHACC_INDEX_ERROR:
+      TORCH_CHECK_INDEX(false, message);
+    case TORCHACC_OUT_OF_MEMORY:
+      TORCH_CHECK_WITH(OutOfMemoryError, false, message);
+    case TORCHACC_UNSUPPORTED:
+      TORCH_CHECK_NOT_IMPLEMENTED(false, message);
+    default:
+      TORCH_CHECK(false, message);
+  }
+}
+
+std::optional<torchacc_dtype> find_dtype(c10::ScalarType type) noexcept {
+  const uint8_t found = kDtypeByScalarType[static_cast<size_t>(type)];
+  if (found == kNoDtype) return std::nullopt;
+  return found;
+}
+
+torchacc_dtype to_dtype(c10::ScalarType type) {
+  const uint8_t found = kDtypeByScalarType[static_cast<size_t>(type)];
+  TORCH_CHECK_NOT_IMPLEMENTED(found != kNoDtype, "The acc device does not support tensors of type ",
+                              type);
+  return found;
+}
+
+c10::ScalarType to_scalar_type(torchacc_dtype type) {
+  TORCH_INTERNAL_ASSERT(type < kDtypes.size() && kDtypes[type].abi == type);
+  return kDtypes[type].torch;
+}
+
+c10::DeviceIndex device_count() noexcept {
+  static const c10::DeviceIndex count = [] {
+    const char* text = std::getenv("TORCHACC_DEVICES");
+    const int asked = text != nullptr ? std::atoi(text) : 1;
+    return static_cast<c10::DeviceIndex>(asked < 1 ? 1 : asked > kMaxDevices ? kMaxDevices : asked);
+  }();
+  return count;
+}
+
+c10::DeviceIndex current_device() noexcept { return t_device; }
+
+void set_current_device(c10::DeviceIndex index) {
+  if (index < 0) return;  // PyTorch passes -1 to mean "leave it as it is"
+  TORCH_CHECK(index < device_count(), "acc device ", static_cast<int>(index),
+              " does not exist: there are ", static_cast<int>(device_count()), " (0..",
+              device_count() - 1, ")");
+  t_device = index;
+}
+
+c10::DeviceIndex normalize_device(c10::DeviceIndex index) {
+  if (index < 0) return t_device;
+  TORCH_CHECK(index < device_count(), "acc device ", static_cast<int>(index),
+              " does not exist: there are ", static_cast<int>(device_count()));
+  return index;
+}
+
+void synchronize() {
+  if (context_if_created() != nullptr) check(torchacc_sync(context()));
+}
+
+void cut() {
+  if (context_if_created() != nullptr) check(torchacc_cut(context()));
+}
+
+bool host_forced(std::string_view name) {
+  static const bool all = [] {
+    const char* text = std::getenv("TORCHACC_FORCE_HOST");
+    return text != nullptr && *text != '\0' && *text != '0';
+  }();
+  static const auto* names = [] {
+    auto* set = new std::unordered_set<std::string>();
+    const char* text = std::getenv("TORCHACC_HOST_OPS");
+    std::string_view rest = text != nullptr ? text : "";
+    while (!rest.empty()) {
+      const size_t comma = rest.find(',');
+      std::string one(rest.substr(0, comma));
+      rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
+      if (one.find("::") == std::string::npos) one.insert(0, "aten::");
+      set->insert(std::move(one));
+    }
+    return set;
+  }();
+  return all || (!names->empty() && names->count(std::string(name)) != 0);
+}
+
+}  // namespace torchacc

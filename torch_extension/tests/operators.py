@@ -1,0 +1,75 @@
+"""Which rows of PyTorch's operator table (op_db) test_opinfo.py runs, and what is known of them.
+
+A name stands for all its variants.
+"""
+
+SAMPLE = set(
+    """
+abs add addbmm addcdiv addcmul addmm addmv all amax amin aminmax any arange argmax argmin as_strided
+asin atan2 baddbmm bernoulli bitwise_and bitwise_not bmm bool broadcast_to bucketize cat ceil cdist
+cholesky chunk clamp clamp_min clone complex conj constant_pad_nd contiguous copysign cos cumprod
+cumsum diag diagonal diagonal_scatter diff div dot einsum eq erf exp expand expm1 eye fft.rfft fill
+flatten flip float floor floor_divide fmod full_like gather ge gradient gt hstack imag index_add
+index_copy index_fill index_put index_reduce index_select inner isclose isfinite isnan kthvalue le
+lerp linalg.cross linalg.det linalg.eigh linalg.inv linalg.norm linalg.qr linalg.solve linalg.svd
+linalg.vector_norm linspace log log1p log2 log_softmax logaddexp logcumsumexp logical_and
+logical_not logit logsumexp long lt masked_fill masked_scatter masked_select matmul max maximum mean
+median meshgrid min minimum mm movedim mul multinomial mv narrow native_layer_norm ne neg new_zeros
+nn.functional.adaptive_avg_pool2d nn.functional.avg_pool2d nn.functional.batch_norm
+nn.functional.binary_cross_entropy_with_logits nn.functional.conv1d nn.functional.conv2d
+nn.functional.conv_transpose2d nn.functional.cosine_similarity nn.functional.cross_entropy
+nn.functional.dropout nn.functional.elu nn.functional.embedding nn.functional.embedding_bag
+nn.functional.gelu nn.functional.glu nn.functional.group_norm nn.functional.hardswish
+nn.functional.huber_loss nn.functional.instance_norm nn.functional.interpolate nn.functional.kl_div
+nn.functional.layer_norm nn.functional.leaky_relu nn.functional.linear nn.functional.logsigmoid
+nn.functional.max_pool2d nn.functional.mish nn.functional.mse_loss nn.functional.nll_loss
+nn.functional.normalize nn.functional.one_hot nn.functional.pad nn.functional.pixel_shuffle
+nn.functional.prelu nn.functional.relu nn.functional.rms_norm
+nn.functional.scaled_dot_product_attention nn.functional.silu nn.functional.smooth_l1_loss
+nn.functional.softplus nn.functional.unfold nonzero norm normal ones_like outer permute polar pow
+prod put quantile rand_like randint reciprocal remainder renorm repeat repeat_interleave reshape
+resize_ roll round rsqrt rsub scatter scatter_add scatter_reduce select select_scatter sgn sigmoid
+sign sin slice slice_scatter softmax sort split sqrt square squeeze stack std std_mean sub sum t
+take take_along_dim tan tanh tensordot tile to topk trace transpose tril triu triu_indices
+true_divide unbind unflatten unfold unique unsqueeze var var_mean view view_as_complex where xlogy
+zero_ zeros_like
+""".split()
+)
+
+# Drawn numbers differ between devices: only shapes and dtypes are compared.
+RANDOM = {
+    "bernoulli",
+    "cauchy",
+    "empty",
+    "empty_like",
+    "empty_permuted",
+    "empty_strided",
+    "exponential",
+    "geometric",
+    "log_normal",
+    "multinomial",
+    "new_empty",
+    "new_empty_strided",
+    "nn.functional.alpha_dropout",
+    "nn.functional.dropout",
+    "nn.functional.dropout2d",
+    "nn.functional.dropout3d",
+    "nn.functional.feature_alpha_dropout",
+    "nn.functional.fractional_max_pool2d",
+    "nn.functional.fractional_max_pool3d",
+    "nn.functional.rrelu",
+    "normal",
+    "rand_like",
+    "randint",
+    "randint_like",
+    "randn",
+    "randn_like",
+    "uniform",
+}
+
+# What differs from the CPU and why. A row here that passes fails the test: the table stays true.
+EXPECTED_FAILURES = {
+    "sparse.mm:reduce": "no sparse layout on acc",
+    "sparse.sampled_addmm": "no sparse layout on acc",
+    "to_sparse": "no sparse layout on acc",
+}

@@ -1,0 +1,129 @@
+"""What several test files share: the device's name, a small GPT, comparison with the CPU."""
+
+import copy
+import os
+import subprocess
+import sys
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.utils._pytree import tree_leaves, tree_map
+
+DEVICE = "acc"
+VOCABULARY = 97
+
+
+def to_device(tree, device=DEVICE):
+    """A copy of every tensor in `tree` on `device`, each a leaf that requires what it did."""
+
+    def move(leaf):
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        return leaf.detach().to(device, copy=True).requires_grad_(leaf.requires_grad)
+
+    return tree_map(move, tree)
+
+
+def assert_same(actual, expected, rtol=1e-5, atol=1e-6):
+    """Every tensor of `actual` is on acc and equals its counterpart of `expected` on the CPU."""
+    actual, expected = tree_leaves(actual), tree_leaves(expected)
+    assert len(actual) == len(expected)
+    for a, e in zip(actual, expected, strict=True):
+        if isinstance(e, torch.Tensor):
+            assert a.device.type == DEVICE
+            torch.testing.assert_close(
+                a.detach().cpu(), e.detach(), rtol=rtol, atol=atol, equal_nan=True
+            )
+        else:
+            assert a == e
+
+
+def check(function, *arguments, rtol=1e-5, atol=1e-6):
+    """`function` returns the same, and leaves the same in its arguments, on acc as on the CPU."""
+    on_device = to_device(arguments)
+    expected, actual = function(*arguments), function(*on_device)
+    assert_same(actual, expected, rtol, atol)
+    assert_same(on_device, arguments, rtol, atol)
+
+
+def twins(build):
+    """The same model on the CPU and on acc."""
+    torch.manual_seed(0)
+    model = build()
+    return model, copy.deepcopy(model).to(DEVICE)
+
+
+def run_python(code: str, **environment: str) -> subprocess.CompletedProcess:
+    """Runs `code` in a fresh interpreter, with these variables added to the environment."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+class Attention(nn.Module):
+    def __init__(self, width, heads, dropout):
+        super().__init__()
+        self.heads, self.dropout = heads, dropout
+        self.qkv, self.project = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, x):
+        batch, time, width = x.shape
+        q, k, v = (
+            part.view(batch, time, self.heads, -1).transpose(1, 2)
+            for part in self.qkv(x).split(width, 2)
+        )
+        dropout = self.dropout if self.training else 0.0
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=dropout)
+        return self.project(y.transpose(1, 2).reshape(batch, time, width))
+
+
+class Block(nn.Module):
+    def __init__(self, width, heads, dropout):
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attention = Attention(width, heads, dropout)
+        self.mlp = nn.Sequential(
+            nn.Linear(width, 4 * width),
+            nn.GELU(),
+            nn.Linear(4 * width, width),
+            nn.Dropout(dropout),
+        )
+
+    def forward(self, x):
+        x = x + self.attention(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
+
+
+class GPT(nn.Module):
+    """Tokens and targets int64 [batch, time] to the loss; input and output weights tied."""
+
+    def __init__(self, width=64, heads=4, layers=2, context=32, dropout=0.0):
+        super().__init__()
+        self.token, self.position = nn.Embedding(VOCABULARY, width), nn.Embedding(context, width)
+        self.blocks = nn.ModuleList(Block(width, heads, dropout) for _ in range(layers))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, VOCABULARY, bias=False)
+        for parameter in self.parameters():
+            if parameter.dim() >= 2:
+                nn.init.normal_(parameter, std=0.05)
+        self.head.weight = self.token.weight
+
+    def forward(self, tokens, targets):
+        x = self.token(tokens) + self.position(torch.arange(tokens.shape[1], device=tokens.device))
+        for block in self.blocks:
+            x = block(x)
+        return F.cross_entropy(self.head(self.norm(x)).flatten(0, 1), targets.flatten())
+
+
+def token_batch(step, batch=8, context=32):
+    """Inputs and targets on the CPU: a noisy linear sequence, whose loss cannot fall below ln 8."""
+    generator = torch.Generator().manual_seed(step)
+    rows = [torch.randint(VOCABULARY, (batch,), generator=generator)]
+    for _ in range(context):
+        rows.append((3 * rows[-1] + torch.randint(8, (batch,), generator=generator)) % VOCABULARY)
+    tokens = torch.stack(rows, dim=1)
+    return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()

@@ -1,0 +1,168 @@
+"""Losses and gradients of layers equal the CPU's."""
+
+import pytest
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from support import DEVICE, GPT, assert_same, to_device, token_batch, twins
+
+
+class Recurrent(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.cell = kind(4, 8, 2, batch_first=True)
+
+    def forward(self, x):
+        return self.cell(x)[0]
+
+
+MODELS = {
+    "mlp": (
+        lambda: nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 4)),
+        (5, 8),
+    ),
+    "activations": (
+        lambda: nn.Sequential(
+            nn.Linear(8, 8), nn.ReLU(), nn.SiLU(), nn.Tanh(), nn.Sigmoid(), nn.Softmax(-1)
+        ),
+        (5, 8),
+    ),
+    "convolutions": (
+        lambda: nn.Sequential(
+            nn.Conv2d(3, 8, 3, padding=1),
+            nn.BatchNorm2d(8),
+            nn.ReLU(inplace=True),
+            nn.MaxPool2d(2),
+            nn.ConvTranspose2d(8, 4, 2, stride=2),
+            nn.AvgPool2d(2),
+            nn.GroupNorm(2, 4),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(4, 3),
+        ),
+        (2, 3, 8, 8),
+    ),
+    "encoder": (
+        lambda: nn.TransformerEncoder(
+            nn.TransformerEncoderLayer(32, 4, 64, batch_first=True, dropout=0.0), 2
+        ),
+        (2, 7, 32),
+    ),
+    "lstm": (lambda: Recurrent(nn.LSTM), (2, 5, 4)),
+    "gru": (lambda: Recurrent(nn.GRU), (2, 5, 4)),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_model(name):
+    build, shape = MODELS[name]
+    cpu, acc = twins(build)
+    x = torch.randn(shape, requires_grad=True)
+    x_acc = to_device(x)
+    y, y_acc = cpu(x), acc(x_acc)
+    y.square().sum().backward()
+    y_acc.square().sum().backward()
+    assert_same(y_acc, y, 1e-4, 1e-5)
+    assert_same(x_acc.grad, x.grad, 1e-3, 1e-4)
+    assert_same([p.grad for p in acc.parameters()], [p.grad for p in cpu.parameters()], 1e-3, 1e-4)
+    assert_same(list(acc.buffers()), list(cpu.buffers()), 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_model_in_evaluation(name):
+    build, shape = MODELS[name]
+    cpu, acc = twins(build)
+    cpu.eval()
+    acc.eval()
+    x = torch.randn(shape)
+    with torch.no_grad():
+        assert_same(acc(x.to(DEVICE)), cpu(x), 1e-4, 1e-5)
+
+
+def test_gpt_gradients():
+    cpu, acc = twins(GPT)
+    batch = token_batch(0)
+    cpu(*batch).backward()
+    acc(*to_device(batch)).backward()
+    for (name, p), q in zip(cpu.named_parameters(), acc.parameters(), strict=True):
+        torch.testing.assert_close(q.grad.cpu(), p.grad, rtol=1e-3, atol=1e-5, msg=name)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("shape", [(2, 4, 8, 16), (1, 2, 33, 8)])
+def test_attention(shape, causal):
+    inputs = [torch.randn(shape, requires_grad=True) for _ in range(3)]
+    moved = to_device(inputs)
+    for tensors in (inputs, moved):
+        F.scaled_dot_product_attention(*tensors, is_causal=causal).square().sum().backward()
+    assert_same([t.grad for t in moved], [t.grad for t in inputs], 1e-3, 1e-4)
+
+
+def test_attention_with_a_mask():
+    q = torch.randn(2, 4, 8, 16)
+    mask = torch.rand(8, 8) > 0.3
+    mask.fill_diagonal_(True)
+    expected = F.scaled_dot_product_attention(q, q, q, attn_mask=mask)
+    q, mask = to_device((q, mask))
+    assert_same(F.scaled_dot_product_attention(q, q, q, attn_mask=mask), expected, 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize(
+    "keywords",
+    [
+        {},
+        {"ignore_index": 2},
+        {"label_smoothing": 0.1},
+        {"reduction": "sum"},
+        {"reduction": "none"},
+    ],
+    ids=str,
+)
+def test_cross_entropy(keywords):
+    logits, target = torch.randn(6, 5, requires_grad=True), torch.tensor([0, 2, 4, 1, 2, 3])
+    moved = to_device(logits)
+    expected = F.cross_entropy(logits, target, **keywords)
+    actual = F.cross_entropy(moved, target.to(DEVICE), **keywords)
+    expected.sum().backward()
+    actual.sum().backward()
+    assert_same([actual, moved.grad], [expected, logits.grad], 1e-5, 1e-6)
+
+
+def test_gradients_accumulate_and_hooks_run():
+    weight = torch.ones(3, device=DEVICE, requires_grad=True)
+    seen = []
+    weight.register_hook(lambda gradient: seen.append(gradient) or gradient * 2)
+    for _ in range(3):
+        (weight * 2).sum().backward()
+    assert weight.grad.tolist() == [12, 12, 12]
+    assert len(seen) == 3
+
+
+def test_double_backward():
+    x = torch.tensor([2.0], device=DEVICE, requires_grad=True)
+    (first,) = torch.autograd.grad((x**3).sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), x)
+    assert (first.item(), second.item()) == (12, 12)
+
+
+def test_in_place_write_after_save_is_refused():
+    x = torch.ones(2, device=DEVICE, requires_grad=True)
+    y = x.exp()
+    y.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_custom_function():
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(context, x):
+            return x * 2
+
+        @staticmethod
+        def backward(context, gradient):
+            return gradient * 2
+
+    x = torch.ones(2, device=DEVICE, requires_grad=True)
+    Double.apply(x).sum().backward()
+    assert x.grad.tolist() == [2, 2]

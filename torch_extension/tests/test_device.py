@@ -1,0 +1,175 @@
+"""The module torch.acc and PyTorch's device-neutral interfaces over it."""
+
+import threading
+
+import pytest
+import torch
+import torch.nn as nn
+from support import DEVICE
+
+
+def test_device_of_factories_and_moves():
+    assert torch.ones(2, device=DEVICE).device == torch.device("acc:0")
+    assert torch.ones(2).acc().is_acc
+    assert nn.Linear(2, 2).acc().weight.is_acc
+    assert torch.ones(2).to("acc:0").cpu().device.type == "cpu"
+
+
+def test_default_device_context():
+    with torch.device(DEVICE):
+        assert torch.ones(2).is_acc
+        assert nn.Linear(2, 2).weight.is_acc
+
+
+def test_factories_agree_with_the_cpu():
+    def made(device):
+        ones = torch.ones(2, 3, device=device)
+        return [
+            torch.tensor([[1, 2], [3, 4]], device=device),
+            torch.as_tensor([1.5, 2], device=device),
+            torch.full((2,), 3.0, device=device),
+            torch.eye(3, device=device),
+            torch.linspace(0, 1, 5, device=device),
+            torch.arange(1, 9, 2, device=device),
+            torch.triu_indices(3, 3, device=device),
+            torch.zeros_like(ones),
+            ones.new_tensor([1.0]),
+            ones.new_full((2,), 7),
+            torch.tril(ones),
+        ]
+
+    for actual, expected in zip(made(DEVICE), made("cpu"), strict=True):
+        assert actual.is_acc
+        torch.testing.assert_close(actual.cpu(), expected, rtol=0, atol=0)
+
+
+def test_module_has_what_pytorch_looks_up():
+    acc = torch.acc
+    assert torch.get_device_module(DEVICE) is acc
+    assert acc.is_available()
+    assert acc.is_initialized()
+    assert acc._initialized is True
+    assert not acc._is_in_bad_fork()
+    assert acc.device_count() >= 1
+    assert acc.current_device() == 0
+    assert torch.bfloat16 in acc.get_amp_supported_dtype()
+    assert acc.is_bf16_supported()
+    assert acc.get_device_name()
+    assert acc.get_device_properties().total_memory > 0
+    acc.init()
+    acc.synchronize()
+    acc.empty_cache()
+    missing = [name for name in acc.__all__ if not hasattr(acc, name)]
+    assert not missing
+
+
+def test_device_context_restores_the_current_device():
+    with torch.acc.device(DEVICE):
+        assert torch.acc.current_device() == 0
+    with pytest.raises(ValueError, match="expected an acc device"):
+        torch.acc.device("cpu")
+
+
+def test_accelerator_interface():
+    accelerator = torch.accelerator
+    assert accelerator.current_accelerator() == torch.device(DEVICE)
+    assert accelerator.is_available()
+    assert accelerator.device_count() == torch.acc.device_count()
+    assert accelerator.current_device_index() == 0
+    accelerator.set_device_index(0)
+    accelerator.synchronize()
+    accelerator.empty_cache()
+
+
+def test_streams_and_events():
+    stream = torch.Stream(DEVICE)
+    with torch.acc.stream(stream):
+        x = torch.ones(2, device=DEVICE) + 1
+    with torch.acc.stream(None):
+        pass
+    start, end = (torch.Event(DEVICE, enable_timing=True) for _ in range(2))
+    start.record()
+    end.record()
+    end.synchronize()
+    stream.wait_event(end)
+    x.record_stream(stream)
+    assert start.elapsed_time(end) >= 0
+    assert torch.acc.current_stream().device_type == torch.acc.default_stream().device_type
+    assert x.tolist() == [2, 2]
+
+
+def test_memory_counters_follow_tensors():
+    before = torch.acc.memory_allocated()
+    x = torch.ones(1 << 20, device=DEVICE)
+    torch.acc.synchronize()
+    assert torch.acc.memory_allocated() - before >= 4 << 20
+    assert torch.acc.max_memory_allocated() >= torch.acc.memory_allocated()
+    del x
+    torch.acc.synchronize()
+    assert torch.acc.memory_allocated() - before < 4 << 20
+    free, total = torch.acc.mem_get_info()
+    assert 0 < free <= total
+
+
+def test_printing_shows_values():
+    x = torch.arange(6, device=DEVICE).view(2, 3).float()
+    assert repr(x) == "tensor([[0., 1., 2.],\n        [3., 4., 5.]], device='acc:0')"
+    assert "Parameter" in repr(nn.Parameter(x))
+    assert f"{x[0, 1]:.1f}" == "1.0"
+
+
+def test_host_reads():
+    x = torch.tensor([[1.5, 2.5]], device=DEVICE)
+    assert x.tolist() == [[1.5, 2.5]]
+    assert x.sum().item() == 4
+    assert float(x[0, 0]) == 1.5
+    assert bool((x > 0).all())
+    assert torch.equal(x, x.clone())
+    assert torch.allclose(x, x + 1e-9)
+    assert [row.tolist() for row in x] == [[1.5, 2.5]]
+    with pytest.raises(TypeError, match="can't convert acc:0 device type tensor to numpy"):
+        x.numpy()
+
+
+def test_copies_snapshot_the_host_tensor():
+    source = torch.ones(4)
+    x = source.to(DEVICE, non_blocking=True)
+    source.fill_(7)
+    assert x.tolist() == [1, 1, 1, 1]
+    assert x.to("cpu", non_blocking=True).tolist() == [1, 1, 1, 1]
+
+
+def test_pinned_memory():
+    pinned = torch.arange(3.0).pin_memory()
+    assert pinned.is_pinned()
+    assert not torch.arange(3.0).is_pinned()
+    assert pinned.to(DEVICE, non_blocking=True).tolist() == [0, 1, 2]
+
+
+def test_threads_record_into_one_device():
+    weight = torch.eye(8, device=DEVICE)
+    results = [None] * 4
+
+    def work(i):
+        x = torch.eye(8).to(DEVICE)
+        for _ in range(50):
+            x = torch.relu(x @ weight) + i
+        results[i] = x.diagonal().tolist()
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [[1 + 50.0 * i] * 8 for i in range(4)]
+
+
+def test_long_chains_do_not_recurse():
+    x = torch.zeros(2, device=DEVICE)
+    for _ in range(20000):
+        x = x + 1
+    dropped = torch.zeros(2, device=DEVICE)
+    for _ in range(20000):
+        dropped = dropped + 1
+    del dropped
+    assert x.tolist() == [20000, 20000]

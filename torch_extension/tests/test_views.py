@@ -1,0 +1,242 @@
+"""Views alias, in-place writes are seen through every view: each program runs on acc and CPU."""
+
+import pytest
+import torch
+from support import DEVICE, check
+
+
+def write_column(x):
+    x[:, 1] += 1
+    return x.sum()
+
+
+def write_transposed(x):
+    x.t().mul_(3)
+    return x * 2
+
+
+def write_row(x):
+    x[1] = 7
+    return x[1] + x[0]
+
+
+def write_strided(x):
+    x[:, ::2].fill_(5)
+    return x[:, ::2]
+
+
+def write_as_strided(x):
+    view = x.as_strided((2, 2), (4, 2), 1)
+    view.sub_(2)
+    return view
+
+
+def write_flat(x):
+    x.view(-1)[3:5].zero_()
+    return x.view(-1)[2:6]
+
+
+def write_after_read(x):
+    old = x + 0
+    view = x[1]
+    x.add_(10)
+    return old, view
+
+
+def write_through_two_views(x):
+    a, b = x[0], x[:, 0]
+    a.add_(1)
+    b.mul_(2)
+    return a, b
+
+
+def write_chunk(x):
+    for i, part in enumerate(x.chunk(2, dim=1)):
+        part.add_(i)
+    return x.unbind(0)
+
+
+def write_diagonal(x):
+    x.diagonal().fill_(9)
+    return x.flip(0)
+
+
+def write_overlapping_copy(x):
+    x[:, 1:].copy_(x[:, :-1].clone())
+    return x
+
+
+def write_expanded_source(x):
+    x.copy_(x[0].expand_as(x))
+    return x
+
+
+def write_masked(x):
+    x[x > 3] = -1
+    x.masked_fill_(x < 0, 2)
+    return x
+
+
+def write_indexed(x):
+    x[torch.tensor([0, 2], device=x.device)] = 5
+    x.index_add_(0, torch.tensor([1, 1], device=x.device), torch.ones(2, 4, device=x.device))
+    return x[[2, 0]]
+
+
+def write_scattered(x):
+    index = torch.tensor([[0, 1, 2, 0]], device=x.device)
+    x.scatter_(0, index, 8.0)
+    x.scatter_add_(0, index, torch.ones(1, 4, device=x.device))
+    return x.gather(0, index)
+
+
+def write_out(x):
+    torch.add(x[0], 1, out=x[1])
+    return x
+
+
+def write_other_dtype(x):
+    view = x.view(torch.int32)
+    view += 1
+    return view
+
+
+def unsqueeze_in_place(x):
+    y = x.clone().unsqueeze_(0).transpose_(1, 2)
+    y.add_(1)
+    return y, y.squeeze_(0).contiguous()
+
+
+def real_view_of_complex(x):
+    z = torch.complex(x, x + 1)
+    torch.view_as_real(z)[..., 0].add_(1)
+    return z.real, z.conj().imag, (z.conj() * z).real, torch.fft.fft(z).abs()
+
+
+PROGRAMS = [
+    write_column,
+    write_transposed,
+    write_row,
+    write_strided,
+    write_as_strided,
+    write_flat,
+    write_after_read,
+    write_through_two_views,
+    write_chunk,
+    write_diagonal,
+    write_overlapping_copy,
+    write_expanded_source,
+    write_masked,
+    write_indexed,
+    write_scattered,
+    write_out,
+    write_other_dtype,
+    unsqueeze_in_place,
+    real_view_of_complex,
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
+def test_program(program):
+    check(program, torch.arange(12.0).view(3, 4))
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
+def test_program_on_a_view(program):
+    """The same on a tensor that is itself an inner box of a larger storage."""
+
+    def inside(base):
+        return program(base[1:4, 2:6]) if program not in SHAPE_OF_STORAGE else base.sum()
+
+    check(inside, torch.arange(40.0).view(5, 8))
+
+
+# These address the storage by what a dense [3, 4] tensor looks like.
+SHAPE_OF_STORAGE = {write_flat, write_as_strided}
+
+
+def test_views_share_version_and_base():
+    x = torch.zeros(3, 4, device=DEVICE)
+    view = x[1]
+    assert view._base is x
+    view.add_(1)
+    assert x._version == 1
+    assert x.sum().item() == 4
+
+
+def test_addresses_are_unique_and_follow_offsets():
+    a, b = torch.ones(3, device=DEVICE), torch.ones(3, device=DEVICE)
+    assert a.data_ptr() not in (0, b.data_ptr())
+    assert a[1:].data_ptr() == a.data_ptr() + 4
+    assert a.untyped_storage().data_ptr() == a.data_ptr()
+
+
+def test_set_shares_a_storage():
+    a = torch.arange(6.0, device=DEVICE)
+    b = torch.empty(0, device=DEVICE)
+    b.set_(a.untyped_storage(), 1, (2, 2), (2, 1))
+    b.add_(10)
+    assert a.tolist() == [0, 11, 12, 13, 14, 5]
+
+
+def test_resize_keeps_the_common_part():
+    x = torch.arange(3.0, device=DEVICE)
+    x.resize_(5)
+    assert x[:3].tolist() == [0, 1, 2]
+
+
+def test_storage_resize_to_nothing_and_back():
+    x = torch.arange(5.0, device=DEVICE)
+    x.untyped_storage().resize_(0)
+    assert x.untyped_storage().size() == 0
+    x.untyped_storage().resize_(20)
+    x.fill_(2)
+    assert x.sum().item() == 10
+
+
+def test_out_resizes():
+    out = torch.empty(0, device=DEVICE)
+    torch.add(torch.ones(3, device=DEVICE), 1, out=out)
+    assert out.tolist() == [2, 2, 2]
+    torch.mm(
+        torch.ones(2, 3, device=DEVICE), torch.ones(3, 2, device=DEVICE), out=out.resize_(2, 2)
+    )
+    assert out.sum().item() == 12
+
+
+def test_data_is_exchangeable():
+    x = torch.ones(3, device=DEVICE)
+    x.data = torch.zeros(2, device=DEVICE)
+    assert x.tolist() == [0, 0]
+    parameter = torch.nn.Parameter(torch.ones(2))
+    parameter.data = parameter.data.to(DEVICE)
+    assert parameter.is_acc
+
+
+def test_write_to_expanded_is_refused():
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+        torch.ones(1, device=DEVICE).expand(3).add_(1)
+
+
+def test_channels_last_layout():
+    def convolve(x):
+        x = x.to(memory_format=torch.channels_last)
+        assert (x * 2 + 1).is_contiguous(memory_format=torch.channels_last)
+        return torch.nn.functional.conv2d(x, torch.ones(4, 3, 3, 3, device=x.device))
+
+    check(convolve, torch.randn(2, 3, 5, 5), rtol=1e-4, atol=1e-5)
+
+
+def test_shapes_that_depend_on_values():
+    def read(x):
+        return [
+            x.nonzero(),
+            x[x > 0],
+            torch.unique(x),
+            torch.where(x > 0)[0],
+            x.masked_select(x > 0),
+            torch.bincount(x.long()),
+            torch.repeat_interleave(x, x.long()),
+        ]
+
+    check(read, torch.tensor([0.0, 1, 0, 2, 2]))

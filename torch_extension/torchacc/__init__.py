@@ -1,0 +1,28 @@
+"""A lazily traced, compiled device "acc" for PyTorch.
+
+`import torch` alone makes the device: `torch.randn(2, 3, device="acc")`. Operations are recorded,
+and run as one compiled program at a cut: after an optimizer step, when the host reads a value, or
+where the program says so. This module has what PyTorch has no name for: cuts and what they cost.
+`torch.acc` has the rest (devices, seeds, streams, memory), in the manner of `torch.cuda`.
+
+Importing or installing this package starts no thread, reads no setting and changes no behaviour of
+other devices; the runtime starts with the first tensor on "acc".
+"""
+
+import torch  # noqa: F401  (first: it may be what imports this package)
+
+from torchacc._register import load
+from torchacc.metrics import host_calls, last_program, metrics, reset_metrics
+from torchacc.step import cut, mark_step, sync
+
+load()
+
+__all__ = [
+    "cut",
+    "host_calls",
+    "last_program",
+    "mark_step",
+    "metrics",
+    "reset_metrics",
+    "sync",
+]

@@ -1,0 +1,37 @@
+"""Registers the device "acc" with PyTorch, once per process."""
+
+import torch
+from torchacc_autoload import LIBRARY
+
+from torchacc import device
+
+_loaded = False
+
+
+def load() -> None:
+    """Makes "acc" a device of this process. Calling it again does nothing.
+
+    The order is PyTorch's: the name before the library, whose kernels are registered under it; the
+    library before the module, whose functions call its operators; the module before the generated
+    methods (`Tensor.acc()`, `Module.acc()`, `is_acc`), which look it up.
+
+    Raises ImportError when the library was not built, or was built for another PyTorch.
+    """
+    global _loaded
+    if _loaded:
+        return
+    if not LIBRARY.exists():
+        raise ImportError(f"{LIBRARY} is missing: build it with `make build`")
+    torch.utils.rename_privateuse1_backend("acc")
+    try:
+        torch.ops.load_library(LIBRARY)
+    except OSError as error:
+        raise ImportError(
+            f"{LIBRARY} cannot be loaded into PyTorch {torch.__version__}; "
+            f"rebuild it with `make build` ({error})"
+        ) from error
+    torch._register_device_module("acc", device)
+    torch.utils.generate_methods_for_privateuse1_backend(
+        for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
+    )
+    _loaded = True

@@ -1,0 +1,43 @@
+"""Cuts: where the recorded operations become a program.
+
+A training loop needs none of this: the end of every optimizer step is a cut.
+"""
+
+import torch
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
+
+_hook = None
+
+
+def cut() -> None:
+    """Hands what was recorded so far over to be compiled and run. Returns at once."""
+    torch.ops.acc.cut()
+
+
+mark_step = cut
+
+
+def sync() -> None:
+    """Cuts and waits until everything has run.
+
+    Raises the first error of a recorded operation that no read has reported yet; the message names
+    the operator and the Python line that recorded it.
+    """
+    torch.ops.acc.sync()
+
+
+def install_optimizer_hook() -> None:
+    """Makes every optimizer step over acc parameters end with a cut, from now on.
+
+    Installed with the first use of the device, so that programs that never use it pay nothing.
+    """
+    global _hook
+    if _hook is None:
+        _hook = register_optimizer_step_post_hook(_cut_after_step)
+
+
+def _cut_after_step(optimizer: Optimizer, args: tuple, kwargs: dict) -> None:
+    # The first parameter nearly always decides; the search only goes on over other devices' ones.
+    parameters = (p for group in optimizer.param_groups for p in group["params"])
+    if any(p.device.type == "acc" for p in parameters):
+        cut()
