@@ -1,0 +1,71 @@
+# make train   a fresh clone trains a GPT on the Python standard library's own source
+#              STEPS=N length, DEVICE=cpu eager PyTorch, COMPARE=1 both, RESUME=1 go on after a stop
+# make test    everything that continuous integration checks
+# make format  rewrite all sources in the project's format
+
+PYTHON ?= python3
+VENV := $(CURDIR)/.venv
+BIN := $(VENV)/bin
+EXT_DIR := torch_extension/torchacc/lib
+RUST_LIB := target/release/libtorchacc.so
+C_SOURCES = $(shell git ls-files '*.c' '*.h' '*.cpp' '*.hpp' ':!include/torchacc.h')
+TRAIN_FLAGS := $(if $(STEPS),--steps $(STEPS)) --device $(or $(DEVICE),acc) \
+	$(if $(COMPARE),--compare) $(if $(RESUME),--resume) $(TRAIN_ARGS)
+
+.DEFAULT_GOAL := build
+.PHONY: build install extension train test test-rust test-python lint format bench-peers clean FORCE
+
+build: install $(RUST_LIB)
+	$(MAKE) --no-print-directory --jobs=$(shell nproc) extension
+
+# The virtual environment, again whenever the pins change.
+$(VENV)/.requirements: torch_extension/requirements.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet -r $<
+	touch $@
+
+# The package in development mode: its entry point is what lets `import torch` find the device.
+$(VENV)/.installed: torch_extension/pyproject.toml $(VENV)/.requirements
+	$(BIN)/pip install --quiet --no-build-isolation --no-deps -e torch_extension
+	touch $@
+
+install: $(VENV)/.installed
+
+# Cargo knows what changed; it leaves the file as it is when nothing did.
+$(RUST_LIB): FORCE
+	cargo build --release
+
+# Defines `extension`: the C++ side of the device, into $(EXT_DIR).
+-include torch_extension/csrc/build.mk
+$(EXT_OBJECTS): | $(VENV)/.requirements
+
+train: build
+	$(BIN)/python examples/train_gpt.py $(TRAIN_FLAGS)
+
+test: lint test-rust test-python
+
+test-rust:
+	cargo test
+
+test-python: build
+	$(BIN)/python -m pytest torch_extension/tests
+
+lint: $(VENV)/.requirements
+	cargo fmt --check
+	cargo clippy --all-targets -- -D warnings
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(if $(C_SOURCES),$(BIN)/clang-format --dry-run -Werror $(C_SOURCES))
+
+format: $(VENV)/.requirements
+	cargo fmt
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(if $(C_SOURCES),$(BIN)/clang-format -i $(C_SOURCES))
+
+# The same work on other runtimes; needs the network for their packages the first time.
+bench-peers: build
+	$(BIN)/python benches/peers/compare.py gpt --peers eager,compile,xla,jax
+
+clean:
+	rm -rf target torch_extension/build $(EXT_DIR)

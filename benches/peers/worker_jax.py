@@ -1,0 +1,120 @@
+"""The work on JAX alone, AdamW by hand: `worker_jax.py jax gpt f32|bf16`.
+
+bf16 means what autocast means to PyTorch: f32 weights and normalisations, bf16 matrix products.
+"""
+
+import math
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from worker import GPT, serve
+
+
+def initial_parameters(random):
+    """The weights, as nested dicts of f32 arrays; the output layer is the token embedding."""
+    width = GPT["width"]
+
+    def linear(rows, columns, std=0.02):
+        return {
+            "weight": random.normal(0, std, (rows, columns)).astype(np.float32),
+            "bias": np.zeros(columns, np.float32),
+        }
+
+    def norm():
+        return {"scale": np.ones(width, np.float32), "bias": np.zeros(width, np.float32)}
+
+    small = 0.02 / math.sqrt(2 * GPT["layers"])
+    blocks = [
+        {
+            "norm1": norm(),
+            "qkv": linear(width, 3 * width),
+            "project": linear(width, width, small),
+            "norm2": norm(),
+            "up": linear(width, 4 * width),
+            "down": linear(4 * width, width, small),
+        }
+        for _ in range(GPT["layers"])
+    ]
+    return {
+        "token": random.normal(0, 0.02, (GPT["vocabulary"], width)).astype(np.float32),
+        "position": random.normal(0, 0.02, (GPT["context"], width)).astype(np.float32),
+        "blocks": blocks,
+        "norm": norm(),
+    }
+
+
+def normalise(x, p):
+    x = x.astype(jnp.float32)
+    centred = x - x.mean(-1, keepdims=True)
+    return (
+        centred * jax.lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * p["scale"]
+        + p["bias"]
+    )
+
+
+def product(x, p, compute):
+    return x.astype(compute) @ p["weight"].astype(compute) + p["bias"].astype(compute)
+
+
+def forward(parameters, tokens, targets, compute):
+    """The mean loss of tokens and targets int32 [batch, time]."""
+    batch, time = tokens.shape
+    heads, width = GPT["heads"], GPT["width"]
+    x = parameters["token"][tokens] + parameters["position"][:time]
+    for block in parameters["blocks"]:
+        qkv = product(normalise(x, block["norm1"]), block["qkv"], compute)
+        q, k, v = (
+            part.reshape(batch, time, heads, width // heads) for part in jnp.split(qkv, 3, axis=-1)
+        )
+        y = jax.nn.dot_product_attention(q, k, v, is_causal=True).reshape(batch, time, width)
+        x = x + product(y, block["project"], compute)
+        hidden = product(normalise(x, block["norm2"]), block["up"], compute)
+        x = x + product(jax.nn.gelu(hidden, approximate=False), block["down"], compute)
+    x = normalise(x, parameters["norm"]).astype(compute)
+    logits = (x @ parameters["token"].astype(compute).T).astype(jnp.float32)
+    chosen = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
+    return (jax.nn.logsumexp(logits, axis=-1) - chosen).mean()
+
+
+def adamw(p, gradient, m, v, count):
+    beta1, beta2 = GPT["betas"]
+    m = beta1 * m + (1 - beta1) * gradient
+    v = beta2 * v + (1 - beta2) * gradient**2
+    update = (m / (1 - beta1**count)) / (jnp.sqrt(v / (1 - beta2**count)) + 1e-8)
+    return p * (1 - GPT["lr"] * GPT["weight_decay"]) - GPT["lr"] * update, m, v
+
+
+def gpt_step(dtype):
+    """A function that runs one training step on fresh data and returns its loss."""
+    compute = jnp.bfloat16 if dtype == "bf16" else jnp.float32
+    random = np.random.default_rng(0)
+    parameters = jax.tree.map(jnp.asarray, initial_parameters(random))
+    zeros = jax.tree.map(jnp.zeros_like, parameters)
+    state = [parameters, zeros, jax.tree.map(jnp.copy, zeros), jnp.float32(0)]
+
+    def update(parameters, m, v, count, tokens, targets):
+        loss, gradients = jax.value_and_grad(forward)(parameters, tokens, targets, compute)
+        count = count + 1
+        structure = jax.tree.structure(parameters)
+        leaves = (jax.tree.leaves(tree) for tree in (parameters, gradients, m, v))
+        updated = [adamw(*four, count) for four in zip(*leaves, strict=True)]
+        parts = (jax.tree.unflatten(structure, part) for part in zip(*updated, strict=True))
+        return (*parts, count, loss)
+
+    compiled = jax.jit(update, donate_argnums=(0, 1, 2))
+
+    def step():
+        shape = (GPT["batch"], GPT["context"] + 1)
+        window = random.integers(GPT["vocabulary"], size=shape, dtype=np.int32)
+        *state[:], loss = compiled(*state, window[:, :-1], window[:, 1:])
+        jax.block_until_ready(state)
+        return float(loss)
+
+    return step
+
+
+if __name__ == "__main__":
+    _, work, dtype = sys.argv[1:]
+    serve({"jax": jax.__version__}, {"gpt": lambda: gpt_step(dtype)}[work])
