@@ -11,6 +11,7 @@ use torchacc::dtype::DType::{self, *};
 use torchacc::graph::{Builder, ValueId};
 use torchacc::op::{Attr, Op, Ty};
 use torchacc::plan::plan;
+use torchacc::runtime::config::{Asked, Options};
 
 /// What the time is divided into.
 enum Work {
@@ -233,7 +234,8 @@ fn networks(bench: &Bench) {
 
 fn main() {
     let filter = std::env::args().nth(1).filter(|a| a != "--bench").unwrap_or_default();
-    let bench = Bench { backend: Cpu::new(0), filter };
+    let options = Options::resolve(Asked::default()).expect("the environment's options");
+    let bench = Bench { backend: Cpu::new(0, options.onednn), filter };
     println!("{}", bench.backend.fingerprint());
     pointwise(&bench);
     products(&bench);

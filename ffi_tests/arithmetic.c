@@ -20,7 +20,7 @@ static int64_t metric(torchacc_context* context, const char* name) {
 }
 
 static void on(const char* backend) {
-  torchacc_options options = {sizeof options, {0}, 0, 0};
+  torchacc_options options = {.struct_size = sizeof options};
   options.backend = str(backend);
   torchacc_context* context;
   OK(torchacc_context_new(&options, &context));

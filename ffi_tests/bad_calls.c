@@ -20,7 +20,7 @@ int main(void) {
   EXPECT(torchacc_tensor_retain(NULL) == NULL);
 
   /* Options: an unknown backend, an absurd size, a field from the future, an old caller. */
-  torchacc_options options = {sizeof options, {0}, 0, 0};
+  torchacc_options options = {.struct_size = sizeof options};
   torchacc_context *kept = (torchacc_context*)&options, *other = kept;
   options.backend = str("gpu-from-the-future");
   FAILS(TORCHACC_INVALID_ARGUMENT, torchacc_context_new(&options, &other));
@@ -30,7 +30,7 @@ int main(void) {
   struct {
     torchacc_options known;
     uint64_t unknown;
-  } newer = {{sizeof newer, {0}, 0, 0}, 7};
+  } newer = {{.struct_size = sizeof newer}, 7};
   FAILS(TORCHACC_INVALID_ARGUMENT, torchacc_context_new(&newer.known, &other));
   EXPECT(other == kept);
   newer.unknown = 0;

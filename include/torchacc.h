@@ -72,6 +72,11 @@ typedef struct torchacc_options {
    Operations after which a trace is cut by itself; 0 for `TORCHACC_TRACE_LIMIT`, else 20000.
    */
   uint64_t trace_limit;
+  /*
+   Folders to look for vendors' libraries in (oneDNN: `libdnnl.so.3`), separated by ':', before this library's own
+   folder and the system's. Empty for none. `TORCHACC_ONEDNN`, a file or "off", goes first.
+   */
+  struct torchacc_str library_path;
 } torchacc_options;
 
 /*

@@ -9,6 +9,7 @@ const FILES: &[&str] = &[
     "backend/cpu/access.rs",
     "backend/cpu/gemm.rs",
     "backend/cpu/isa.rs",
+    "backend/cpu/onednn.rs",
     "backend/cpu/tile/run.rs",
     "backend/host_memory.rs",
     "backend/memory.rs",

@@ -5,7 +5,7 @@ use super::handle::{self, Handle, borrow};
 use super::{bad, boundary, put, quiet, torchacc_str};
 use crate::error::Result;
 use crate::runtime::Context;
-use crate::runtime::config::Options;
+use crate::runtime::config::{Asked, Options};
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -33,6 +33,9 @@ pub struct torchacc_options {
     pub num_threads: u32,
     /// Operations after which a trace is cut by itself; 0 for `TORCHACC_TRACE_LIMIT`, else 20000.
     pub trace_limit: u64,
+    /// Folders to look for vendors' libraries in (oneDNN: `libdnnl.so.3`), separated by ':', before this library's own
+    /// folder and the system's. Empty for none. `TORCHACC_ONEDNN`, a file or "off", goes first.
+    pub library_path: torchacc_str,
 }
 
 /// Reads an option struct of any age: what an old caller did not know is zero; what a newer one added must be.
@@ -78,9 +81,15 @@ pub unsafe extern "C" fn torchacc_context_new(
         // SAFETY: readable as the header says.
         let given = unsafe { read_options(options)? };
         // SAFETY: as above.
-        let backend = unsafe { given.backend.text()? };
-        let (threads, limit) = (given.num_threads as usize, given.trace_limit as usize);
-        let inner = Context::new(Options::resolve(backend, threads, limit)?)?;
+        let (backend, library_path) =
+            unsafe { (given.backend.text()?, given.library_path.text()?) };
+        let options = Options::resolve(Asked {
+            backend,
+            num_threads: given.num_threads as usize,
+            trace_limit: given.trace_limit as usize,
+            library_path,
+        })?;
+        let inner = Context::new(options)?;
         let context = handle::share(torchacc_context { tag: torchacc_context::TAG, inner });
         // SAFETY: writable, says the header; on failure the new context goes again.
         unsafe { put(out, context).inspect_err(|_| handle::release(context)) }

@@ -1,8 +1,10 @@
 //! Options, and the one place that reads the environment.
 
+use crate::backend::cpu::onednn::Search;
 use crate::backend::{Backend, cpu, null, reference};
 use crate::error::Result;
 use crate::invalid;
+use std::path::Path;
 
 /// Records after which a trace is cut by itself.
 const TRACE_LIMIT: usize = 20_000;
@@ -15,12 +17,24 @@ pub struct Options {
     pub num_threads: usize,
     /// 0: `TORCHACC_TRACE_LIMIT`, else 20000.
     pub trace_limit: usize,
+    /// `TORCHACC_ONEDNN`: a file, or `off`; else the folders given.
+    pub onednn: Search,
+}
+
+/// What a program asks for; zero and empty leave a choice open.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asked<'a> {
+    pub backend: &'a str,
+    pub num_threads: usize,
+    pub trace_limit: usize,
+    /// Folders with vendors' libraries, as in `PATH`.
+    pub library_path: &'a str,
 }
 
 impl Options {
     /// Fills what was left open from the environment, then from the defaults.
-    /// Errors: an environment variable that is not a number where one is wanted.
-    pub fn resolve(backend: &str, num_threads: usize, trace_limit: usize) -> Result<Options> {
+    /// Errors: an environment variable that is not a number, or not a file, where one is wanted.
+    pub fn resolve(asked: Asked) -> Result<Options> {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let number = |given: usize, name: &str, default: usize| match (given, variable(name)) {
             (0, Some(text)) => match text.parse() {
@@ -30,11 +44,19 @@ impl Options {
             (0, None) => Ok(default),
             (given, _) => Ok(given),
         };
-        let named = Some(backend.to_string()).filter(|name| !name.is_empty());
+        let named = Some(asked.backend.to_string()).filter(|name| !name.is_empty());
         Ok(Options {
             backend: named.or(variable("TORCHACC_BACKEND")).unwrap_or_else(|| "cpu".into()),
-            num_threads: number(num_threads, "TORCHACC_NUM_THREADS", 0)?,
-            trace_limit: number(trace_limit, "TORCHACC_TRACE_LIMIT", TRACE_LIMIT)?.max(1),
+            num_threads: number(asked.num_threads, "TORCHACC_NUM_THREADS", 0)?,
+            trace_limit: number(asked.trace_limit, "TORCHACC_TRACE_LIMIT", TRACE_LIMIT)?.max(1),
+            onednn: match variable("TORCHACC_ONEDNN").as_deref() {
+                Some("off") => Search::Off,
+                Some(file) if Path::new(file).is_file() => Search::File(file.into()),
+                Some(file) => {
+                    return invalid!("TORCHACC_ONEDNN={file} is neither a file nor \"off\"");
+                }
+                None => Search::Folders(std::env::split_paths(asked.library_path).collect()),
+            },
         })
     }
 }
@@ -42,7 +64,7 @@ impl Options {
 /// The backend that the options name.
 pub(super) fn backend(options: &Options) -> Result<Box<dyn Backend>> {
     match options.backend.as_str() {
-        "cpu" => Ok(Box::new(cpu::Cpu::new(options.num_threads))),
+        "cpu" => Ok(Box::new(cpu::Cpu::new(options.num_threads, options.onednn.clone()))),
         "reference" => Ok(Box::new(reference::Reference::default())),
         "null" => Ok(Box::new(null::Null::default())),
         other => invalid!("there is no backend \"{other}\"; there are cpu, reference and null"),

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 use torchacc::backend::cpu::Cpu;
+use torchacc::backend::cpu::onednn::Search;
 use torchacc::backend::memory::Memory;
 use torchacc::backend::reference::Reference;
 use torchacc::backend::{Backend, Call};
@@ -12,10 +13,17 @@ use torchacc::graph::generate::Case;
 use torchacc::op::array::Array;
 use torchacc::op::{Op, Ty};
 use torchacc::plan::plan;
+use torchacc::runtime::config::{Asked, Options};
 
-/// The backends that run on the host.
-pub static BACKENDS: LazyLock<[Box<dyn Backend>; 2]> =
-    LazyLock::new(|| [Box::new(Reference::default()), Box::new(Cpu::new(2))]);
+/// The backends that run on the host; the CPU's with and without a vendor's library.
+pub static BACKENDS: LazyLock<[Box<dyn Backend>; 3]> = LazyLock::new(|| {
+    let onednn = Options::resolve(Asked::default()).unwrap().onednn;
+    [
+        Box::new(Reference::default()),
+        Box::new(Cpu::new(2, Search::Off)),
+        Box::new(Cpu::new(2, onednn)),
+    ]
+});
 
 /// For every output the first input of as many bytes that no other output has.
 pub fn every_donor(case: &Case) -> Vec<Option<u32>> {

@@ -1,7 +1,8 @@
-//! Matrix products of floats in memory: the `matrixmultiply` crate on blocks, on one thread each.
+//! Matrix products of floats in memory, block by block on one thread each: by oneDNN if the thread has it, else by the
+//! `matrixmultiply` crate.
 //!
-//! **Invariant:** every element is summed in the same order however the product is cut into blocks of rows and
-//! columns, so cutting by the number of threads does not change the bits.
+//! **Invariant:** how a product is cut into blocks depends on its sizes only, so the bits do not depend on the number
+//! of threads.
 #![expect(unsafe_code, reason = "products of pointers; blocks of one result in parallel")]
 
 use super::access::Plain;
@@ -28,7 +29,7 @@ pub trait Real: Plain + std::ops::AddAssign {
 }
 
 macro_rules! real {
-    ($t:ty, $f:path) => {
+    ($t:ty, $f:path $(, $faster:path)?) => {
         impl Real for $t {
             unsafe fn product(
                 m: usize,
@@ -40,7 +41,11 @@ macro_rules! real {
                 beta: $t,
                 c: (*mut $t, isize),
             ) {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller's promise, here and below.
+                $(if unsafe { $faster(m, k, n, alpha, a, b, beta, c) } {
+                    return;
+                })?
+                // SAFETY: as above.
                 unsafe {
                     $f(m, k, n, alpha, a.0, a.1.0, a.1.1, b.0, b.1.0, b.1.1, beta, c.0, c.1, 1)
                 }
@@ -49,7 +54,7 @@ macro_rules! real {
     };
 }
 
-real!(f32, matrixmultiply::sgemm);
+real!(f32, matrixmultiply::sgemm, super::onednn::sgemm);
 real!(f64, matrixmultiply::dgemm);
 
 /// A matrix to be read: element (i, j) is `data[i * strides.0 + j * strides.1]`.
@@ -193,12 +198,13 @@ pub fn for_each_block<T: Plain>(
 /// Multiplications that are not worth a second thread.
 const SMALL: usize = 1 << 17;
 
-/// Blocks as large as leaves four for every thread, for balance: large ones re-use what they pack.
+/// Blocks that are large, because large ones re-use what they pack, but leave work for many threads.
 fn block_size(batch: usize, m: usize, n: usize, k: usize) -> (usize, usize) {
-    let wanted = 4 * rayon::current_num_threads();
     let (mut height, mut width) = (m, n);
-    while batch * m.div_ceil(height) * n.div_ceil(width) < wanted && height * width * k > 8 * SMALL
-    {
+    let enough = |height: usize, width: usize| {
+        batch * m.div_ceil(height) * n.div_ceil(width) >= BLOCKS || height * width * k <= WORK
+    };
+    while height * width > AREA || !enough(height, width) {
         if height >= width {
             height = height.div_ceil(2).next_multiple_of(16);
         } else {
@@ -207,3 +213,10 @@ fn block_size(batch: usize, m: usize, n: usize, k: usize) -> (usize, usize) {
     }
     (height, width)
 }
+
+/// Elements of the largest block.
+const AREA: usize = 512 * 512;
+/// Blocks that keep all threads busy to the end.
+const BLOCKS: usize = 16;
+/// Multiplications that are enough for a block.
+const WORK: usize = 1 << 24;

@@ -17,6 +17,7 @@ mod math;
 mod matmul;
 mod node;
 mod norm;
+pub mod onednn;
 mod pool;
 mod reduce;
 mod rows;
@@ -35,6 +36,7 @@ use crate::op::{Attrs, Op, Ty};
 use crate::plan::{Kernel, Operand, Plan, Step, Target};
 use access::Bound;
 use map::{Map, moves_pairs, narrowed};
+use onednn::Search;
 use pool::Threads;
 use reduce::Reduce;
 use smallvec::SmallVec;
@@ -47,9 +49,9 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// `num_threads` 0 means one for every core. No thread starts before the first run.
-    pub fn new(num_threads: usize) -> Cpu {
-        Cpu { pool: Pool::new(), threads: Arc::new(Threads::new(num_threads)) }
+    /// `num_threads` 0 means one for every core. No thread starts and no library is loaded before the first run.
+    pub fn new(num_threads: usize, onednn: Search) -> Cpu {
+        Cpu { pool: Pool::new(), threads: Arc::new(Threads::new(num_threads, onednn)) }
     }
 }
 
@@ -66,7 +68,11 @@ impl Backend for Cpu {
     }
 
     fn fingerprint(&self) -> String {
-        format!("cpu {:?} {}", isa::detected(), env!("CARGO_PKG_VERSION"))
+        let products = match self.threads.onednn() {
+            Ok(Some(library)) => &library.version,
+            _ => "none",
+        };
+        format!("cpu {:?} {} oneDNN {products}", isa::detected(), env!("CARGO_PKG_VERSION"))
     }
 
     fn keeps(&self, _: Op) -> bool {

@@ -3,26 +3,34 @@
 //! **Invariant:** what a task computes depends on the shapes only, never on how many threads there are or which of
 //! them runs it: results have the same bits for any number of threads.
 
-use crate::error::Result;
+use super::onednn::{self, OneDnn, Search};
+use crate::error::{Error, Result};
 use crate::internal;
 use rayon::prelude::*;
 use std::cell::RefCell;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// Bytes of memory traffic (or what takes as long) below which handing work to another thread costs more than it
 /// brings.
 pub const GRAIN: usize = 64 << 10;
 
-/// Threads that start at the first use.
+/// Threads that start at the first use, and the library of matrix products they use.
 pub struct Threads {
     count: usize,
-    pool: OnceLock<std::result::Result<rayon::ThreadPool, String>>,
+    search: Search,
+    onednn: OnceLock<Result<Option<Arc<OneDnn>>>>,
+    pool: OnceLock<Result<rayon::ThreadPool>>,
 }
 
 impl Threads {
     /// 0 means one for every core.
-    pub fn new(count: usize) -> Threads {
-        Threads { count, pool: OnceLock::new() }
+    pub fn new(count: usize, search: Search) -> Threads {
+        Threads { count, search, onednn: OnceLock::new(), pool: OnceLock::new() }
+    }
+
+    /// Loads it at the first use. Error when the file that was asked for cannot be used.
+    pub fn onednn(&self) -> std::result::Result<Option<&Arc<OneDnn>>, &Error> {
+        self.onednn.get_or_init(|| onednn::load(&self.search)).as_ref().map(Option::as_ref)
     }
 
     #[cfg(test)]
@@ -30,13 +38,18 @@ impl Threads {
         self.pool.get().is_some()
     }
 
-    /// Error when the system gives no threads.
+    /// Errors: the system gives no threads; as [`Threads::onednn`].
     pub fn pool(&self) -> Result<&rayon::ThreadPool> {
-        let build = || {
-            let builder = rayon::ThreadPoolBuilder::new().num_threads(self.count);
-            builder.thread_name(|i| format!("torchacc-cpu-{i}")).build().map_err(|e| e.to_string())
-        };
-        match self.pool.get_or_init(build) {
+        self.pool.get_or_init(|| self.start()).as_ref().map_err(Error::clone)
+    }
+
+    fn start(&self) -> Result<rayon::ThreadPool> {
+        let library = self.onednn().map_err(Error::clone)?.cloned();
+        let builder = rayon::ThreadPoolBuilder::new()
+            .num_threads(self.count)
+            .thread_name(|i| format!("torchacc-cpu-{i}"))
+            .start_handler(move |_| onednn::enter(library.clone()));
+        match builder.build() {
             Ok(pool) => Ok(pool),
             Err(e) => internal!("cannot start threads: {e}"),
         }

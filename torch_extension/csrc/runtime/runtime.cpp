@@ -1,12 +1,15 @@
 #include "runtime/runtime.h"
 
+#include <c10/core/CPUAllocator.h>
 #include <c10/util/Exception.h>
+#include <dlfcn.h>
 #include <pthread.h>
 
 #include <array>
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
+#include <string>
 #include <unordered_set>
 
 #include "record/location.h"
@@ -32,6 +35,24 @@ const bool g_fork_handler = [] {
   return true;
 }();
 
+// The folder of the Python environment's own shared libraries, seen from PyTorch's
+// (lib/python3.x/site-packages/torch/lib): wheels of C libraries install into it.
+std::string environment_libraries() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&c10::GetCPUAllocator), &info) == 0) {
+    return {};
+  }
+  std::string folder(info.dli_fname);
+  for (int up = 0; up < 5; ++up) {
+    const size_t slash = folder.rfind('/');
+    if (slash == std::string::npos) {
+      return {};
+    }
+    folder.resize(slash);
+  }
+  return folder;
+}
+
 torchacc_context* create_context() {
   std::lock_guard<std::mutex> lock(g_context_mutex);
   if (torchacc_context* existing = g_context.load(std::memory_order_relaxed)) {
@@ -41,7 +62,11 @@ torchacc_context* create_context() {
               torchacc_abi_version(), " but the PyTorch extension was built for ABI ", TORCHACC_ABI,
               "; rebuild the extension");
   torchacc_context* created = nullptr;
-  check(torchacc_context_new(nullptr, &created));
+  const std::string folder = environment_libraries();
+  torchacc_options options{};
+  options.struct_size = sizeof options;
+  options.library_path = {folder.data(), folder.size()};
+  check(torchacc_context_new(&options, &created));
   check(torchacc_context_set_locator(created, &capture_site, nullptr, nullptr));
   // Never released: tensors may outlive every static destructor.
   g_context.store(created, std::memory_order_release);

@@ -5,6 +5,7 @@ mod node;
 mod reduce;
 
 use super::Cpu;
+use super::onednn::Search;
 use crate::backend::reference::Reference;
 use crate::backend::{Backend, Call};
 use crate::dtype::DType;
@@ -13,7 +14,7 @@ use crate::op::array::Array;
 use crate::op::{Attrs, Op, Ty};
 use crate::plan::{Kernel, Operand, Place, Plan, Step};
 use crate::shape::{Dims, Layout};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// xorshift64*: small, and the same everywhere.
 pub struct Random(u64);
@@ -266,11 +267,25 @@ impl Case {
     }
 }
 
+/// oneDNN as `make test` names it, else where it is found.
+fn onednn() -> Search {
+    match std::env::var_os("TORCHACC_ONEDNN") {
+        Some(file) => Search::File(file.into()),
+        None => Search::Folders(Vec::new()),
+    }
+}
+
 /// One backend for each number of threads, so that threads start once.
 pub fn cpu(threads: usize) -> &'static Cpu {
-    use std::sync::LazyLock;
-    static BACKENDS: LazyLock<[Cpu; 5]> = LazyLock::new(|| [0, 1, 2, 3, 4].map(Cpu::new));
+    static BACKENDS: LazyLock<[Cpu; 5]> =
+        LazyLock::new(|| [0, 1, 2, 3, 4].map(|n| Cpu::new(n, onednn())));
     &BACKENDS[threads]
+}
+
+/// Without a vendor's library.
+pub fn portable() -> &'static Cpu {
+    static BACKEND: LazyLock<Cpu> = LazyLock::new(|| Cpu::new(2, Search::Off));
+    &BACKEND
 }
 
 /// Half the distance between neighbouring numbers of a float dtype, relative.
@@ -300,7 +315,7 @@ pub fn tiny(dtype: DType) -> f64 {
 
 #[test]
 fn no_thread_before_the_first_run() {
-    let backend = Cpu::new(2);
+    let backend = Cpu::new(2, Search::Off);
     assert!(!backend.threads.started());
     backend.allocate(100).unwrap();
     assert!(!backend.threads.started());

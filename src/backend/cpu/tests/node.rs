@@ -35,12 +35,14 @@ fn check_close(case: &Case, steps: f64) {
     let (got, expected) = case.both();
     let sizes: Vec<f64> =
         expected.iter().map(|a| if a.ty.dtype.is_float() { largest(a) } else { 0.0 }).collect();
-    case.compare(&got, &expected, |k, i| {
-        let dtype = expected[k].ty.dtype;
-        steps * compute_epsilon(dtype) * sizes[k]
-            + 2.0 * epsilon(dtype) * expected[k].f64(i).abs()
-            + tiny(dtype)
-    });
+    for got in [got, case.run(portable()).unwrap()] {
+        case.compare(&got, &expected, |k, i| {
+            let dtype = expected[k].ty.dtype;
+            steps * compute_epsilon(dtype) * sizes[k]
+                + 2.0 * epsilon(dtype) * expected[k].f64(i).abs()
+                + tiny(dtype)
+        });
+    }
 }
 
 fn ints(values: &[i64]) -> Attr {
