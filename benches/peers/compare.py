@@ -1,11 +1,16 @@
-"""The same training step on acc and on its peers, taking turns in one run.
+"""The same training step, or the same kernel, on acc and on its peers, taking turns in one run.
 
     python benches/peers/compare.py gpt --peers eager,compile,xla,jax --json results.json
+    python benches/peers/compare.py llama bert vit resnet18 mlp lstm
+    python benches/peers/compare.py --kernels
+    python benches/peers/compare.py --kernels softmax,adamw --dtypes f32
 
 Each runtime is a worker process that keeps its model and waits. The driver asks them one by one for
 one step, so that only one computes at a time and all meet the same noise of the machine. Reported
-are the median step, its ratio to acc, the first step (tracing and compiling) and the growth of the
-process's resident memory from before the model was made to its peak.
+are the median step, its ratio to acc, the first step (tracing and compiling), the growth of the
+process's resident memory from before the model was made to its peak, and for kernels the speed at
+the median. All must have trained on the same data; where losses differ more than rounding explains,
+a line says so.
 
 Peers that need other packages than ours get their own environment under .venv-peers/, made on
 first use.
@@ -19,6 +24,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from works import KERNELS, WORKS
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 
@@ -30,7 +37,8 @@ PEERS = {
     "xla": ("worker_torch.py", ("torch_xla", "numpy")),
     "jax": ("worker_jax.py", ("jax[cpu]",)),
 }
-WORKS = ("gpt",)
+# How much the last losses of peers may differ from acc's. JAX starts from other weights.
+TOLERANCE = {"f32": 1e-3, "bf16": 2e-2}
 
 
 def interpreter(peer: str) -> str:
@@ -59,16 +67,17 @@ def torch_for_xla(python: Path) -> tuple[str, ...]:
 
 
 class Worker:
-    """One peer's process. `step` runs one training step there and waits for its end."""
+    """One peer's process. `step` runs one step there and waits for its end."""
 
     def __init__(self, peer: str, work: str, dtype: str, threads: int):
         environment = os.environ | {
             "OMP_NUM_THREADS": str(threads),
             "MKL_NUM_THREADS": str(threads),
+            "TORCHACC_NUM_THREADS": str(threads),
             "PJRT_DEVICE": "CPU",
             "JAX_PLATFORMS": "cpu",
         }
-        self.peer, self.dtype = peer, dtype
+        self.peer, self.work, self.dtype = peer, work, dtype
         self.process = subprocess.Popen(
             [interpreter(peer), HERE / PEERS[peer][0], peer, work, dtype],
             stdin=subprocess.PIPE,
@@ -76,39 +85,41 @@ class Worker:
             text=True,
             env=environment,
         )
-        self.versions = self.receive()["versions"]
-        self.first = self.step()
+        self.about = self.receive()
+        self.first = self.last = self.step()
         self.times = []
 
     def receive(self) -> dict:
         line = self.process.stdout.readline()
         if not line:
-            raise RuntimeError(f"the worker of {self.peer} ended with {self.process.wait()}")
+            raise RuntimeError(f"its worker ended with {self.process.wait()}")
         return json.loads(line)
 
     def step(self) -> dict:
-        """{"seconds", "loss"} of one step."""
+        """{"seconds", "loss", "data"} of one step."""
         self.process.stdin.write("step\n")
         self.process.stdin.flush()
         return self.receive()
 
-    def finish(self, work: str) -> dict:
+    def finish(self) -> dict:
         """Ends the process; the peer's row of the result."""
         self.process.stdin.write("end\n")
         self.process.stdin.flush()
         peak = self.receive()["peak_mb"]
         self.process.wait()
+        median = statistics.median(self.times)
         return {
-            "work": work,
+            "work": self.work,
             "dtype": self.dtype,
             "peer": self.peer,
-            "median_ms": round(1000 * statistics.median(self.times), 2),
+            "median_ms": round(1000 * median, 2),
             "best_ms": round(1000 * min(self.times), 2),
             "first_step_s": round(self.first["seconds"], 3),
             "peak_mb": round(peak, 1),
             "first_loss": self.first["loss"],
             "last_loss": self.last["loss"],
-            "versions": self.versions,
+            **{f"{unit}_per_s": n / median for unit, n in self.about["amount"].items()},
+            "versions": self.about["versions"],
         }
 
 
@@ -119,41 +130,68 @@ def measure(work: str, dtype: str, peers: list[str], steps: int, warm_up: int, t
         try:
             workers.append(Worker(peer, work, dtype, threads))
         except (RuntimeError, OSError, subprocess.CalledProcessError) as error:
-            print(f"{peer} {dtype}: left out: {error}", file=sys.stderr)
+            print(f"{work} {dtype} {peer}: left out: {error}", file=sys.stderr)
     for turn in range(warm_up + steps):
         for worker in workers:
             worker.last = worker.step()
             if turn >= warm_up:
                 worker.times.append(worker.last["seconds"])
-    return [worker.finish(work) for worker in workers]
+        if len({worker.last["data"] for worker in workers}) > 1:
+            raise RuntimeError(f"{work}: the peers did not get the same data in turn {turn}")
+    rows = [worker.finish() for worker in workers]
+    compare_losses(rows)
+    return rows
+
+
+def compare_losses(rows: list[dict]):
+    """Says which peers ended with another loss than the first."""
+    for row in rows[1:]:
+        expected, found = rows[0]["last_loss"], row["last_loss"]
+        if row["peer"] != "jax" and abs(found - expected) > TOLERANCE[row["dtype"]] * expected:
+            print(
+                f"{row['work']} {row['dtype']}: the losses of {rows[0]['peer']} and {row['peer']}"
+                f" differ: {expected} and {found}",
+                file=sys.stderr,
+            )
+
+
+def speed(row: dict) -> str:
+    """What a kernel moves or computes each second."""
+    for unit, name in (("gigabytes", "GB/s"), ("gigaflops", "GFLOP/s")):
+        if f"{unit}_per_s" in row:
+            return f"{row[f'{unit}_per_s']:.1f} {name}"
+    return ""
 
 
 def table(rows: list[dict]):
-    base = {row["dtype"]: row["median_ms"] for row in rows if row["peer"] == "acc"}
-    head = (
-        "dtype",
-        "peer",
-        "median ms",
-        "best ms",
-        "/ acc",
-        "first step s",
-        "peak MB",
-        "last loss",
-    )
-    print("".join(f"{title:>13}" for title in head))
+    base = {(r["work"], r["dtype"]): r["median_ms"] for r in rows if r["peer"] == "acc"}
+    columns = {
+        "work": lambda row: row["work"],
+        "dtype": lambda row: row["dtype"],
+        "peer": lambda row: row["peer"],
+        "median ms": lambda row: f"{row['median_ms']:.1f}",
+        "best ms": lambda row: f"{row['best_ms']:.1f}",
+        "/ acc": lambda row: (
+            f"{row['median_ms'] / base.get((row['work'], row['dtype']), float('nan')):.2f}"
+        ),
+        "first step s": lambda row: f"{row['first_step_s']:.2f}",
+        "peak MB": lambda row: f"{row['peak_mb']:.0f}",
+        "last loss": lambda row: f"{row['last_loss']:.4f}",
+        "speed": speed,
+    }
+    print("".join(f"{title:>14}" for title in columns))
     for row in rows:
-        ratio = row["median_ms"] / base[row["dtype"]] if row["dtype"] in base else float("nan")
-        print(
-            f"{row['dtype']:>13}{row['peer']:>13}{row['median_ms']:13.1f}{row['best_ms']:13.1f}"
-            f"{ratio:13.2f}{row['first_step_s']:13.2f}{row['peak_mb']:13.0f}{row['last_loss']:13.4f}"
-        )
+        print("".join(f"{text(row):>14}" for text in columns.values()))
 
 
-def main():
+def arguments():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("work", choices=WORKS)
+    parser.add_argument("works", nargs="*", metavar="WORK", help=f"of {', '.join(WORKS)}")
+    parser.add_argument(
+        "--kernels", nargs="?", const=",".join(KERNELS), help=f"all, or of {', '.join(KERNELS)}"
+    )
     parser.add_argument("--peers", default="eager,compile", help=f"of {', '.join(PEERS)}")
     parser.add_argument("--dtypes", default="f32,bf16")
     parser.add_argument("--steps", type=int, default=15, help="measured steps of each peer")
@@ -162,15 +200,22 @@ def main():
     parser.add_argument("--without-acc", action="store_true", help="the peers alone")
     parser.add_argument("--json", type=Path, help="write the rows here")
     args = parser.parse_args()
-    peers = [peer for peer in args.peers.split(",") if peer != "acc"]
-    unknown = set(peers) - PEERS.keys()
-    if unknown:
-        parser.error(f"no such peer: {', '.join(sorted(unknown))}")
+    args.works += args.kernels.split(",") if args.kernels else []
+    args.peers = [peer for peer in args.peers.split(",") if peer != "acc"]
     if not args.without_acc:
-        peers.insert(0, "acc")
+        args.peers.insert(0, "acc")
+    unknown = (set(args.peers) - PEERS.keys()) | (set(args.works) - WORKS.keys() - set(KERNELS))
+    if unknown or not args.works:
+        parser.error(f"no such peer or work: {', '.join(sorted(unknown))}")
+    return args
+
+
+def main():
+    args = arguments()
     rows = []
-    for dtype in args.dtypes.split(","):
-        rows += measure(args.work, dtype, peers, args.steps, args.warm_up, args.threads)
+    for work in args.works:
+        for dtype in args.dtypes.split(","):
+            rows += measure(work, dtype, args.peers, args.steps, args.warm_up, args.threads)
     table(rows)
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1) + "\n")

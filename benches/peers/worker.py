@@ -6,19 +6,6 @@ import resource
 import sys
 import time
 
-# The work "gpt": a decoder of 10.6 M parameters and its embeddings, AdamW, tied input and output.
-GPT = {
-    "layers": 6,
-    "width": 384,
-    "heads": 6,
-    "context": 256,
-    "batch": 8,
-    "vocabulary": 8192,
-    "lr": 3e-4,
-    "betas": (0.9, 0.95),
-    "weight_decay": 0.1,
-}
-
 # The driver's pipe; whatever a library prints goes to stderr instead.
 _pipe = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
@@ -35,17 +22,24 @@ def send(**answer):
     _pipe.flush()
 
 
-def serve(versions: dict, make_step):
-    """Answers until the driver says "end". `make_step()` builds the model and returns a function
-    that runs one whole step, waits for it and returns its loss as a float."""
+def serve(versions: dict, make):
+    """Answers until the driver says "end".
+
+    `make()` builds what is measured and returns (amount, batch, step). `amount` says what one step
+    costs at least, {"gigabytes"} or {"gigaflops"}, or nothing. `batch(n)` gives the data of step n
+    and its checksum; this is not timed. `step(data)` runs one whole step, waits for it and returns
+    a function that gives its loss as a float.
+    """
     before = resident_mb()
-    step = make_step()
-    send(versions=versions)
-    for line in sys.stdin:
+    amount, batch, step = make()
+    send(versions=versions, amount=amount)
+    for number, line in enumerate(sys.stdin):
         if line.strip() == "end":
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
             send(peak_mb=peak - before)
             return
+        data, checksum = batch(number)
         start = time.perf_counter()
-        loss = step()
-        send(seconds=time.perf_counter() - start, loss=loss)
+        loss = step(data)
+        seconds = time.perf_counter() - start
+        send(seconds=seconds, loss=loss(), data=checksum)

@@ -9,7 +9,10 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
-from worker import GPT, serve
+import works
+from worker import serve
+
+GPT = works.WORKS["gpt"]["model"] | works.TRAINING
 
 
 def initial_parameters(random):
@@ -87,7 +90,7 @@ def adamw(p, gradient, m, v, count):
 
 
 def gpt_step(dtype):
-    """A function that runs one training step on fresh data and returns its loss."""
+    """What `serve` wants for a training step."""
     compute = jnp.bfloat16 if dtype == "bf16" else jnp.float32
     random = np.random.default_rng(0)
     parameters = jax.tree.map(jnp.asarray, initial_parameters(random))
@@ -105,16 +108,21 @@ def gpt_step(dtype):
 
     compiled = jax.jit(update, donate_argnums=(0, 1, 2))
 
-    def step():
-        shape = (GPT["batch"], GPT["context"] + 1)
-        window = random.integers(GPT["vocabulary"], size=shape, dtype=np.int32)
-        *state[:], loss = compiled(*state, window[:, :-1], window[:, 1:])
-        jax.block_until_ready(state)
-        return float(loss)
+    def batch(number):
+        drawn = works.batch("gpt", number)
+        arrays = [np.frombuffer(numbers, np.int64).reshape(sizes) for numbers, sizes in drawn]
+        return [array.astype(np.int32) for array in arrays], works.checksum(drawn)
 
-    return step
+    def step(tensors):
+        *state[:], loss = compiled(*state, *tensors)
+        jax.block_until_ready(state)
+        return lambda: float(loss)
+
+    return {}, batch, step
 
 
 if __name__ == "__main__":
     _, work, dtype = sys.argv[1:]
-    serve({"jax": jax.__version__}, {"gpt": lambda: gpt_step(dtype)}[work])
+    if work != "gpt":
+        sys.exit(f"{work} is not written for JAX, only gpt is")
+    serve({"jax": jax.__version__}, lambda: gpt_step(dtype))

@@ -1,88 +1,60 @@
-"""The work on PyTorch: `worker_torch.py acc|eager|compile|xla gpt f32|bf16`."""
+"""The works and kernels on PyTorch: `worker_torch.py acc|eager|compile|xla WORK f32|bf16`."""
 
-import math
 import sys
 
+import kernels
 import torch
-import torch.nn as nn
-import torch.nn.functional as F
-from worker import GPT, serve
+import works
+from models import MODELS
+from worker import serve
+
+TYPES = {"q": torch.int64, "f": torch.float32}
 
 
-class Block(nn.Module):
-    def __init__(self, width, heads):
-        super().__init__()
-        self.heads = heads
-        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.qkv, self.project = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-    def forward(self, x):
-        batch, time, width = x.shape
-        q, k, v = (
-            part.view(batch, time, self.heads, width // self.heads).transpose(1, 2)
-            for part in self.qkv(self.norm1(x)).split(width, dim=2)
-        )
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.project(y.transpose(1, 2).reshape(batch, time, width))
-        return x + self.down(F.gelu(self.up(self.norm2(x))))
-
-
-class Model(nn.Module):
-    """Tokens and targets int64 [batch, time] to the mean loss."""
-
-    def __init__(self, layers, width, heads, context, vocabulary):
-        super().__init__()
-        self.token, self.position = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
-        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
-        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
-        for p in self.parameters():
-            if p.dim() >= 2:
-                nn.init.normal_(p, std=0.02)
-        for block in self.blocks:
-            for linear in (block.project, block.down):
-                nn.init.normal_(linear.weight, std=0.02 / math.sqrt(2 * layers))
-        self.head.weight = self.token.weight
-
-    def forward(self, tokens, targets):
-        positions = torch.arange(tokens.shape[1], device=tokens.device)
-        x = self.token(tokens) + self.position(positions)
-        for block in self.blocks:
-            x = block(x)
-        logits = self.head(self.norm(x))
-        return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
-
-
-def gpt_step(peer, dtype):
-    """A function that runs one training step on fresh data and returns its loss."""
+def training(peer, work, dtype):
+    """What `serve` wants for a training step of `work`: forward, backward, AdamW."""
     torch.manual_seed(0)
     device, autocast_device, finish = place(peer)
-    names = ("layers", "width", "heads", "context", "vocabulary")
-    model = Model(**{name: GPT[name] for name in names}).to(device)
+    model = MODELS[work](**works.WORKS[work]["model"]).to(device)
     # torch_xla has no fused kernel; foreach is what its users run.
-    optimizer = torch.optim.AdamW(
-        model.parameters(),
-        lr=GPT["lr"],
-        betas=GPT["betas"],
-        weight_decay=GPT["weight_decay"],
-        fused=peer != "xla",
-    )
+    options = works.TRAINING | {"fused": peer != "xla"}
+    optimizer = torch.optim.AdamW(model.parameters(), **options)
     forward = torch.compile(model) if peer == "compile" else model
-    data = torch.Generator().manual_seed(1)
 
-    def step():
-        shape = (GPT["batch"], GPT["context"] + 1)
-        window = torch.randint(GPT["vocabulary"], shape, generator=data)
-        tokens, targets = window[:, :-1].to(device), window[:, 1:].to(device)
+    def batch(number):
+        drawn = works.batch(work, number)
+        tensors = [
+            torch.frombuffer(numbers, dtype=TYPES[numbers.typecode]).view(sizes)
+            for numbers, sizes in drawn
+        ]
+        return tensors, works.checksum(drawn)
+
+    def step(tensors):
+        tensors = [tensor.to(device) for tensor in tensors]
         with torch.autocast(autocast_device, dtype=torch.bfloat16, enabled=dtype == "bf16"):
-            loss = forward(tokens, targets)
+            loss = forward(*tensors)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         finish()
-        return loss.item()
+        return loss.item
 
-    return step
+    return {}, batch, step
+
+
+def kernel(peer, name, dtype):
+    """What `serve` wants for one kernel, forward and backward, always on the same data."""
+    torch.manual_seed(0)
+    device, _, finish = place(peer)
+    kind = {"f32": torch.float32, "bf16": torch.bfloat16}[dtype]
+    run, amount = getattr(kernels, name)(device, kind, peer == "compile")
+
+    def step(_):
+        results = run()
+        finish()
+        return lambda: sum(result.float().abs().mean().item() for result in results)
+
+    return amount, lambda number: (None, 0), step
 
 
 def place(peer):
@@ -109,4 +81,5 @@ def versions(peer):
 
 if __name__ == "__main__":
     peer, work, dtype = sys.argv[1:]
-    serve(versions(peer), {"gpt": lambda: gpt_step(peer, dtype)}[work])
+    make = training if work in MODELS else kernel
+    serve(versions(peer), lambda: make(peer, work, dtype))

@@ -1,0 +1,116 @@
+"""Single operations, forward and backward, on enough data that a step's overhead does not matter.
+
+Each function named in `works.KERNELS` takes the device, the dtype and whether to compile. It
+returns a function that runs the kernel once and gives its results, and what this costs at least:
+{"gigabytes"} to be read and written when every tensor is touched once forward and once backward,
+or {"gigaflops"}.
+"""
+
+import math
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+# Of the input of a kernel that is bound by memory.
+INPUT_BYTES = 64 * 2**20
+
+
+def gradients(function, inputs, slope, device, compiled):
+    """A function that gives `function(*inputs)` and its gradients, where the result's gradient is
+    `slope`. Inputs and slope are moved to the device."""
+    inputs = [x.to(device).requires_grad_() for x in inputs]
+    slope = slope.to(device)
+    function = torch.compile(function) if compiled else function
+
+    def run():
+        y = function(*inputs)
+        return [y.detach(), *torch.autograd.grad(y, inputs, slope)]
+
+    return run
+
+
+def over_rows(function, width, passes, device, dtype, compiled, parameters=()):
+    """`function(x, *parameters)` over x and its result of INPUT_BYTES, [rows, width]; forward and
+    backward together go over `passes` such tensors."""
+    rows = INPUT_BYTES // (width * dtype.itemsize)
+    x, slope = (torch.randn(rows, width, dtype=dtype) for _ in range(2))
+    run = gradients(function, (x, *parameters), slope, device, compiled)
+    return run, {"gigabytes": passes * INPUT_BYTES / 1e9}
+
+
+def layer_norm(device, dtype, compiled, width=1024):
+    weight, bias = torch.ones(width, dtype=dtype), torch.zeros(width, dtype=dtype)
+
+    def function(x, weight, bias):
+        return F.layer_norm(x, (width,), weight, bias)
+
+    return over_rows(function, width, 5, device, dtype, compiled, (weight, bias))
+
+
+def rms_norm(device, dtype, compiled, width=1024):
+    weight = torch.ones(width, dtype=dtype)
+
+    def function(x, weight):
+        return F.rms_norm(x, (width,), weight)
+
+    return over_rows(function, width, 5, device, dtype, compiled, (weight,))
+
+
+def softmax(device, dtype, compiled, width=1024):
+    return over_rows(lambda x: x.softmax(-1), width, 5, device, dtype, compiled)
+
+
+def cross_entropy(device, dtype, compiled, vocabulary=32768):
+    rows = INPUT_BYTES // (vocabulary * dtype.itemsize)
+    logits = torch.randn(rows, vocabulary, dtype=dtype)
+    targets = torch.randint(vocabulary, (rows,)).to(device)
+
+    def function(logits):
+        return F.cross_entropy(logits, targets)
+
+    run = gradients(function, (logits,), torch.ones((), dtype=dtype), device, compiled)
+    return run, {"gigabytes": 3 * INPUT_BYTES / 1e9}
+
+
+def gelu_mlp(device, dtype, compiled, rows=2048, width=512, hidden=2048):
+    """Two linear layers with GELU between them."""
+    x, slope = (torch.randn(rows, width, dtype=dtype) for _ in range(2))
+    up = torch.randn(hidden, width, dtype=dtype) / math.sqrt(width)
+    down = torch.randn(width, hidden, dtype=dtype) / math.sqrt(hidden)
+    biases = torch.zeros(hidden, dtype=dtype), torch.zeros(width, dtype=dtype)
+
+    def function(x, up, down, up_bias, down_bias):
+        return F.linear(F.gelu(F.linear(x, up, up_bias)), down, down_bias)
+
+    run = gradients(function, (x, up, down, *biases), slope, device, compiled)
+    return run, {"gigaflops": 3 * 2 * 2 * rows * width * hidden / 1e9}
+
+
+def attention(device, dtype, compiled, batch=4, heads=8, time=1024, width=64):
+    """Causal; half of the scores are never needed."""
+    q, k, v, slope = (torch.randn(batch, heads, time, width, dtype=dtype) for _ in range(4))
+
+    def function(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    run = gradients(function, (q, k, v), slope, device, compiled)
+    # Two products forward, five backward.
+    return run, {"gigaflops": 7 * 2 * batch * heads * time * time * width / 2 / 1e9}
+
+
+def adamw(device, dtype, compiled, tensors=16, size=640 * 1024):
+    """One step over 10.5 M parameters in `tensors` tensors."""
+    parameters = [nn.Parameter(torch.randn(size, dtype=dtype).to(device)) for _ in range(tensors)]
+    for parameter in parameters:
+        parameter.grad = torch.randn(size, dtype=dtype).to(device)
+    # torch.compile makes its own kernel of the loop; it cannot look into the fused one.
+    optimizer = torch.optim.AdamW(parameters, lr=1e-4, fused=not compiled)
+    step = torch.compile(optimizer.step) if compiled else optimizer.step
+
+    def run():
+        step()
+        return [parameter.detach() for parameter in parameters]
+
+    # Parameter, gradient and both moments are read; all but the gradient are written.
+    return run, {"gigabytes": 7 * tensors * size * dtype.itemsize / 1e9}
