@@ -7,6 +7,8 @@ use smallvec::SmallVec;
 
 /// Most work that is repeated: an erf and what goes with it.
 pub(super) const MAX_REPEATED: u32 = 16;
+/// Points at which computing a few simple instructions takes no longer than a kernel for them.
+pub(super) const FEW_POINTS: i64 = 4096;
 const MAX_ROOTS: usize = 4;
 
 /// What it takes to compute a value from memory.

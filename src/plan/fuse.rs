@@ -230,8 +230,12 @@ impl Fuser<'_> {
         true
     }
 
-    /// Whether `v` may be computed more often than it has elements.
-    fn spreads(&self, v: ValueId) -> bool {
+    /// Whether `v` may be computed at `points` places although it has fewer elements. A single number is not computed
+    /// again at many: reading it costs nothing.
+    fn spreads(&self, v: ValueId, points: i64) -> bool {
+        if self.graph.ty(v).numel() == 1 && points > cost::FEW_POINTS {
+            return false;
+        }
         let cone = &self.cones[v.0 as usize];
         let leafy = cone.roots.is_empty() && cone.work <= cost::MAX_REPEATED;
         leafy || self.node_of(v).op == Op::Cast
@@ -240,7 +244,7 @@ impl Fuser<'_> {
     /// For the only region that needs `v`: whether no element is computed twice there.
     fn is_part(&self, v: ValueId, demands: &Demands) -> bool {
         let points: i64 = demands.iter().map(|&(r, s)| self.slot(r, s).layout.numel()).sum();
-        points <= self.graph.ty(v).numel() || self.spreads(v)
+        points <= self.graph.ty(v).numel() || self.spreads(v, points)
     }
 
     /// Whether computing `v` in every region that needs it is cheaper than storing it.
@@ -257,7 +261,7 @@ impl Fuser<'_> {
                 self.graph.ty(**root).numel() * 8 > points && !reads(**root)
             };
             let bytes = cone.roots.iter().filter(more).map(|&r| self.graph.ty(r).nbytes()).sum();
-            cost::is_no_more(bytes, ty.nbytes()) && (points <= ty.numel() || self.spreads(v))
+            cost::is_no_more(bytes, ty.nbytes()) && (points <= ty.numel() || self.spreads(v, points))
         };
         cone.work <= cost::MAX_REPEATED && demands.iter().all(pays)
     }
