@@ -68,7 +68,7 @@ pub fn logical(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
     check::one(DType::Bool, &sizes)
 }
 
-fn nonempty(x: &Ty, axis: i64) -> Result<()> {
+pub fn nonempty(x: &Ty, axis: i64) -> Result<()> {
     if x.sizes[axis as usize] == 0 {
         return invalid!("Expected reduction dim {axis} to have non-zero size.");
     }

@@ -157,6 +157,9 @@ table! {
     /// Over the last axis; float.
     Softmax "softmax" Composite Exactly(1), [], nn::softmax_type, nn::SOFTMAX, nn::flops_5;
     LogSoftmax "log_softmax" Composite Exactly(1), [], nn::softmax_type, nn::LOG_SOFTMAX, nn::flops_5;
+    /// Over the last axis, which stays with size 1: the maximum, and log(sum(exp(x - maximum))); f32, or f64 for f64. Their sum
+    /// is torch.logsumexp.
+    LogSumExp "log_sum_exp" Composite Exactly(1), [], nn::log_sum_exp_type, nn::LOG_SUM_EXP, nn::flops_5;
     /// `(dy, y)`: (dy - sum(dy*y)) * y over the last axis.
     SoftmaxGrad "softmax_grad" Composite Exactly(2), [], nn::softmax_type, nn::SOFTMAX_GRAD, nn::flops_5;
     /// `(dy, y)`: dy - exp(y) * sum(dy) over the last axis.

@@ -6,6 +6,7 @@
 //! primitives round, and `simplify` multiplies where `pow` has a
 //! small constant exponent, as PyTorch does.
 
+mod cross_entropy;
 mod cse;
 mod dce;
 mod decompose;
@@ -18,6 +19,7 @@ use crate::error::Result;
 use crate::graph::Graph;
 use crate::graph::verify::verify;
 use crate::op::Op;
+pub use cross_entropy::cross_entropy;
 pub use cse::cse;
 pub use dce::dce;
 pub use decompose::decompose;
@@ -36,6 +38,9 @@ pub fn optimize(graph: Graph, keeps: &dyn Fn(Op) -> bool) -> Result<Graph> {
         graph = checked("simplify", simplify(&before)?)?;
         graph = checked("movement", movement(&graph)?)?;
         graph = checked("fold", fold(&graph)?)?;
+        if keeps(Op::LogSumExp) {
+            graph = checked("cross_entropy", cross_entropy(&graph)?)?;
+        }
         graph = checked("cse", cse(&graph)?)?;
         graph = checked("dce", dce(&graph)?)?;
         if graph == before {

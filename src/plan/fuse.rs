@@ -261,7 +261,8 @@ impl Fuser<'_> {
                 self.graph.ty(**root).numel() * 8 > points && !reads(**root)
             };
             let bytes = cone.roots.iter().filter(more).map(|&r| self.graph.ty(r).nbytes()).sum();
-            cost::is_no_more(bytes, ty.nbytes()) && (points <= ty.numel() || self.spreads(v, points))
+            cost::is_no_more(bytes, ty.nbytes())
+                && (points <= ty.numel() || self.spreads(v, points))
         };
         cone.work <= cost::MAX_REPEATED && demands.iter().all(pays)
     }

@@ -147,7 +147,7 @@ fn inner_error(node: &Node, operands: &[Array]) -> f64 {
         magnitudes.iter().fold(0.0, |a: f64, x| a.max(x.abs()))
     };
     match node.op {
-        Op::LogSoftmax | Op::Attention => 2.0,
+        Op::LogSoftmax | Op::LogSumExp | Op::Attention => 2.0,
         Op::SoftmaxGrad | Op::LogSoftmaxGrad => 4.0 * largest(0),
         Op::LayerNormGrad => 4.0 * largest(0) * largest(3) * largest(4).max(1.0),
         Op::AttentionGrad => largest(0) * largest(3).max(1.0) * largest(1).max(largest(2)).max(1.0),

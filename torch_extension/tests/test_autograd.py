@@ -166,3 +166,39 @@ def test_custom_function():
     x = torch.ones(2, device=DEVICE, requires_grad=True)
     Double.apply(x).sum().backward()
     assert x.grad.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("targets", [[1, 0, 3], [1, -100, 3], [-100, -100, 2]])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_cross_entropy_without_a_table_of_probabilities(targets, smoothing, reduction):
+    logits = torch.randn(3, 5, generator=torch.Generator().manual_seed(1)) * 20
+
+    def run(device):
+        x = logits.to(device).requires_grad_()
+        loss = F.cross_entropy(
+            x * 1.5,
+            torch.tensor(targets, device=device),
+            label_smoothing=smoothing,
+            reduction=reduction,
+        )
+        loss.sum().backward()
+        return loss.detach().cpu(), x.grad.cpu()
+
+    for got, want in zip(run("acc"), run("cpu"), strict=True):
+        torch.testing.assert_close(got, want)
+
+
+def test_a_row_that_picks_no_column_has_no_gradient():
+    logits = torch.randn(3, 5, generator=torch.Generator().manual_seed(1))
+
+    def run(device):
+        x = logits.to(device).requires_grad_()
+        targets = torch.tensor([2, -1, 7], device=device)
+        hit = torch.arange(5, device=device) == targets[:, None]
+        picked = torch.where(hit, F.log_softmax(x + 1, dim=-1), 0.0)
+        picked.sum().backward()
+        return picked.detach().cpu(), x.grad.cpu()
+
+    for got, want in zip(run("acc"), run("cpu"), strict=True):
+        torch.testing.assert_close(got, want)

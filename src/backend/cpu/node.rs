@@ -49,6 +49,7 @@ pub fn run(
         Op::Softmax | Op::LogSoftmax | Op::SoftmaxGrad | Op::LogSoftmaxGrad => {
             softmax::run(op, &reads, &writes[0])
         }
+        Op::LogSumExp => softmax::log_sum_exp(&reads[0], writes),
         Op::LayerNorm => norm::layer_norm(attrs, &reads, writes),
         Op::LayerNormGrad => norm::layer_norm_grad(&reads, writes),
         Op::Attention => attention::attention(attrs, &reads, writes),
@@ -76,7 +77,7 @@ fn has_kernel(op: Op, attrs: &[Attr], reads: &[Bound], writes: &[Bound]) -> bool
         | Op::LogSoftmaxGrad
         | Op::LayerNorm
         | Op::LayerNormGrad => true,
-        Op::Attention | Op::AttentionGrad => !reads.iter().any(nothing),
+        Op::LogSumExp | Op::Attention | Op::AttentionGrad => !reads.iter().any(nothing),
         Op::Take | Op::Gather | Op::IndexAdd | Op::Scatter | Op::ArgMax | Op::ArgMin => {
             !reads.iter().chain(writes).any(nothing)
         }

@@ -1,13 +1,14 @@
 //! Softmax, its logarithm and their gradients: rows in parallel.
 
 use super::access::Bound;
-use super::pool::{parallel_chunks, with_scratch};
+use super::pool::{GRAIN, parallel_chunks, with_scratch};
 use super::rows::{RowMath, RowOf};
 use super::tile::element::{Brain, Half};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
 use crate::op::Op;
+use rayon::prelude::*;
 
 /// `op` is one of the four; `reads` are its dense operands, `write` its result.
 pub fn run(op: Op, reads: &[Bound], write: &Bound) -> Result<()> {
@@ -52,6 +53,31 @@ fn run_as<S: RowOf<L>, L: RowMath>(op: Op, reads: &[Bound], write: &Bound) {
                     });
                 }
             }
+        });
+    });
+}
+
+/// `x`'s rows are dense; `writes` are their maxima and the logarithms of their sums.
+pub fn log_sum_exp(x: &Bound, writes: &[Bound]) -> Result<()> {
+    match x.dtype {
+        DType::F32 => log_sums::<f32, f32>(x, writes),
+        DType::F16 => log_sums::<Half, f32>(x, writes),
+        DType::BF16 => log_sums::<Brain, f32>(x, writes),
+        DType::F64 => log_sums::<f64, f64>(x, writes),
+        other => return internal!("log_sum_exp of {other}"),
+    }
+    Ok(())
+}
+
+fn log_sums<S: RowOf<L>, L: RowMath>(x: &Bound, writes: &[Bound]) {
+    let width = *x.sizes().last().unwrap_or(&1) as usize;
+    let (rows, tops, logs) = (x.dense::<S>(), writes[0].result::<L>(), writes[1].result::<L>());
+    let results = tops.par_iter_mut().zip(logs).enumerate();
+    results.with_min_len(GRAIN.div_ceil(16 * width)).for_each(|(row, (top, log))| {
+        with_scratch(width, |room: &mut [L]| {
+            let x = S::read(&rows[row * width..(row + 1) * width], room);
+            *top = L::max(x);
+            *log = L::from_f64(L::sum_exp(x, *top).ln());
         });
     });
 }

@@ -5,15 +5,18 @@ mod attention;
 mod norm;
 
 use super::array::Array;
+use super::reduce::nonempty;
 use super::{Attr, Eval, Ty, Tys, check};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::invalid;
 pub use attention::*;
 pub use norm::*;
+use smallvec::smallvec;
 
 pub const SOFTMAX: Eval = Eval::Whole(|x, _, o| rows(x, o, softmax));
 pub const LOG_SOFTMAX: Eval = Eval::Whole(|x, _, o| rows(x, o, log_softmax));
+pub const LOG_SUM_EXP: Eval = Eval::Whole(log_sum_exp);
 pub const SOFTMAX_GRAD: Eval = Eval::Whole(|x, _, o| rows(x, o, softmax_grad));
 pub const LOG_SOFTMAX_GRAD: Eval = Eval::Whole(|x, _, o| rows(x, o, log_softmax_grad));
 
@@ -37,6 +40,16 @@ pub fn softmax_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
         return invalid!("expected a tensor of at least one dimension");
     }
     check::one(first.dtype, &first.sizes)
+}
+
+/// One float type of at least one dimension → two of statistics.
+pub fn log_sum_exp_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
+    let mut ty = softmax_type(inputs, attrs)?.remove(0);
+    let last = ty.rank() - 1;
+    nonempty(&ty, last as i64)?;
+    ty.sizes[last] = 1;
+    ty.dtype = statistic(ty.dtype);
+    Ok(smallvec![ty.clone(), ty])
 }
 
 pub fn flops_5(inputs: &[&Ty], _: &[Ty]) -> u64 {
@@ -79,6 +92,18 @@ fn log_softmax(x: &[Vec<f64>]) -> Vec<f64> {
     let top = maximum(&x[0]);
     let sum: f64 = x[0].iter().map(|v| (v - top).exp()).sum();
     x[0].iter().map(|v| v - top - sum.ln()).collect()
+}
+
+fn log_sum_exp(x: &[&Array], _: &[Attr], outs: &[Ty]) -> Result<Vec<Array>> {
+    let (mut tops, mut logs) = (Array::zeros(&outs[0]), Array::zeros(&outs[1]));
+    let width = *x[0].ty.sizes.last().unwrap_or(&1) as usize;
+    for row in 0..tops.len() {
+        let values: Vec<f64> = (row * width..(row + 1) * width).map(|i| x[0].f64(i)).collect();
+        let top = maximum(&values);
+        tops.set_f64(row, top);
+        logs.set_f64(row, values.iter().map(|v| (v - top).exp()).sum::<f64>().ln());
+    }
+    Ok(vec![tops, logs])
 }
 
 fn softmax_grad(x: &[Vec<f64>]) -> Vec<f64> {

@@ -140,6 +140,7 @@ fn refusals_say_what_is_wrong() {
             "the source to have sizes [1]",
         ),
         (Op::Softmax, vec![f(&[])], vec![], "at least one dimension"),
+        (Op::LogSumExp, vec![f(&[2, 0])], vec![], "reduction dim 1 to have non-zero size"),
         (
             Op::LayerNorm,
             vec![f(&[2, 3]), f(&[2])],

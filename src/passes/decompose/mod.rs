@@ -40,6 +40,7 @@ fn rule(op: Op) -> Option<Rule> {
     match op {
         Op::Softmax => Some(softmax),
         Op::LogSoftmax => Some(log_softmax),
+        Op::LogSumExp => Some(log_sum_exp),
         Op::SoftmaxGrad => Some(softmax_grad),
         Op::LogSoftmaxGrad => Some(log_softmax_grad),
         Op::LayerNorm => Some(norm::layer_norm),
@@ -90,18 +91,26 @@ fn softmax(b: &mut Builder, inputs: &[ValueId], _: &[Attr]) -> Result<Values> {
     Ok(Values::from_slice(&[b.cast(y, ty.dtype)?]))
 }
 
-fn log_softmax(b: &mut Builder, inputs: &[ValueId], _: &[Attr]) -> Result<Values> {
-    let ty = b.ty(inputs[0]).clone();
-    if ty.numel() == 0 {
-        return Ok(Values::from_slice(inputs));
-    }
+/// The maximum of every row and the logarithm of the sum of what is below it, exponentiated.
+fn log_sum_exp(b: &mut Builder, inputs: &[ValueId], _: &[Attr]) -> Result<Values> {
     let x = wide(b, inputs[0])?;
     let top = along_row(b, Op::ReduceMax, x)?;
     let below = with_column(b, Op::Sub, x, top)?;
     let exps = b.unary(Op::Exp, below)?;
     let sum = along_row(b, Op::Sum, exps)?;
     let log = b.unary(Op::Log, sum)?;
-    let y = with_column(b, Op::Sub, below, log)?;
+    Ok(Values::from_slice(&[top, log]))
+}
+
+fn log_softmax(b: &mut Builder, inputs: &[ValueId], attrs: &[Attr]) -> Result<Values> {
+    let ty = b.ty(inputs[0]).clone();
+    if ty.numel() == 0 {
+        return Ok(Values::from_slice(inputs));
+    }
+    let parts = log_sum_exp(b, inputs, attrs)?;
+    let x = wide(b, inputs[0])?;
+    let below = with_column(b, Op::Sub, x, parts[0])?;
+    let y = with_column(b, Op::Sub, below, parts[1])?;
     Ok(Values::from_slice(&[b.cast(y, ty.dtype)?]))
 }
 

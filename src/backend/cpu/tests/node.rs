@@ -91,6 +91,9 @@ fn softmax_and_its_kin() {
             for op in [Op::Softmax, Op::LogSoftmax] {
                 check_close(&node(op, smallvec![], vec![x.clone()]), 64.0);
             }
+            if width > 0.0 {
+                check_close(&node(Op::LogSumExp, smallvec![], vec![x.clone()]), 64.0);
+            }
             for op in [Op::SoftmaxGrad, Op::LogSoftmaxGrad] {
                 check_close(
                     &node(op, smallvec![], vec![dy.clone(), x.clone()]),
@@ -105,7 +108,7 @@ fn softmax_and_its_kin() {
 fn softmax_of_rows_with_infinities_and_nan() {
     let inf = f64::INFINITY;
     let rows = [[1.0, -inf, 2.0], [-inf, -inf, -inf], [1.0, inf, 2.0], [f64::NAN, 1.0, 2.0]];
-    for op in [Op::Softmax, Op::LogSoftmax] {
+    for op in [Op::Softmax, Op::LogSoftmax, Op::LogSumExp] {
         let x = Array::from_f64(DType::F32, &[4, 3], rows.as_flattened());
         check_close(&node(op, smallvec![], vec![x]), 64.0);
     }

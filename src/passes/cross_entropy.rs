@@ -1,0 +1,187 @@
+//! Cross entropy without a table of log probabilities.
+
+use super::rebuild::{Item, Values, rebuild};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::graph::{Builder, Graph, Node, NodeId, ValueId};
+use crate::op::{Attrs, Class, Op};
+use smallvec::smallvec;
+use std::collections::{HashMap, HashSet};
+
+/// A gradient that is not 0 in one column only needs no sum over its row; and where log probabilities are only picked
+/// or computed with, the logits and two numbers a row do instead of them: nothing as large as the logits is stored in
+/// forward, and backward is one kernel over them.
+///
+/// ```text
+/// y = log_softmax(x)                         top, log = log_sum_exp(x)
+/// p = gather(y, target)                      p = gather(x, target) - top - log
+/// dy = select(column == target, d, 0.0)   →  dy = select(column == target, d, 0.0)
+/// dx = log_softmax_grad(dy, y)               dx = dy - exp(x - top - log) * select(target is a column, d, 0.0)
+/// ```
+pub fn cross_entropy(graph: &Graph) -> Result<Graph> {
+    let unneeded = unneeded(graph);
+    let mut logs: HashMap<ValueId, Logs> = HashMap::new();
+    let mut id = 0;
+    rebuild(graph, |b, item| {
+        id += 1;
+        match item.op {
+            Op::LogSoftmax if unneeded.contains(&NodeId(id - 1)) => {
+                let found = b.ops(Op::LogSumExp, &item.inputs, smallvec![])?;
+                let parts = Logs { x: item.inputs[0], top: found[0], log: found[1] };
+                let y = parts.subtracted_from(b, parts.x)?;
+                logs.insert(y, parts);
+                Ok(Some(smallvec![y]))
+            }
+            Op::Gather => match logs.get(&item.inputs[0]) {
+                Some(parts) if picks_one_a_row(b.graph(), &item.inputs, item.attrs) => {
+                    let picked =
+                        b.op(Op::Gather, &[parts.x, item.inputs[1]], item.attrs.clone())?;
+                    Ok(Some(smallvec![parts.subtracted_from(b, picked)?]))
+                }
+                _ => Ok(None),
+            },
+            Op::LogSoftmaxGrad => gradient(b, item),
+            _ => Ok(None),
+        }
+    })
+}
+
+/// What stands for `log_softmax(x)`.
+struct Logs {
+    x: ValueId,
+    /// As `log_sum_exp` gives them.
+    top: ValueId,
+    log: ValueId,
+}
+
+impl Logs {
+    /// `from - top - log`.
+    fn subtracted_from(&self, b: &mut Builder, from: ValueId) -> Result<ValueId> {
+        let sizes = b.ty(from).sizes.clone();
+        let top = b.broadcast(self.top, &sizes)?;
+        let below = b.binary(Op::Sub, from, top)?;
+        let log = b.broadcast(self.log, &sizes)?;
+        b.binary(Op::Sub, below, log)
+    }
+}
+
+/// `dy - exp(y) * sum(dy)`, when the sum is one of the elements.
+fn gradient(b: &mut Builder, item: &Item) -> Result<Option<Values>> {
+    let (dy, y) = (item.inputs[0], item.inputs[1]);
+    let Some(OneHot { target, d }) = one_hot(b.graph(), dy) else { return Ok(None) };
+    let mut sizes = b.ty(dy).sizes.clone();
+    let columns = sizes.pop().unwrap_or(0);
+    sizes.push(1);
+    let dtype = b.ty(target).dtype;
+    let mut bound = |n: i64| {
+        let n = b.constant_int(n, dtype)?;
+        b.broadcast(n, &sizes)
+    };
+    let (first, end) = (bound(0)?, bound(columns)?);
+    let (target, d) = (b.broadcast(target, &sizes)?, b.broadcast(d, &sizes)?);
+    let (above, below) = (b.binary(Op::Ge, target, first)?, b.binary(Op::Lt, target, end)?);
+    let hits = b.binary(Op::And, above, below)?;
+    let zero = b.constant(0.0, b.ty(d).dtype)?;
+    let zero = b.broadcast(zero, &sizes)?;
+    let sum = b.select(hits, d, zero)?;
+    let sum = b.broadcast(sum, &b.ty(dy).sizes.clone())?;
+    let probability = b.unary(Op::Exp, y)?;
+    let share = b.binary(Op::Mul, probability, sum)?;
+    Ok(Some(smallvec![b.binary(Op::Sub, dy, share)?]))
+}
+
+/// The log-softmax nodes, computed in a dtype of their own, whose result is only picked or computed with.
+fn unneeded(graph: &Graph) -> HashSet<NodeId> {
+    let plain = |v: ValueId| {
+        let ty = graph.ty(v);
+        matches!(ty.dtype, DType::F32 | DType::F64) && ty.numel() > 0
+    };
+    let candidates = graph.node_ids().filter(|&id| graph.node(id).op == Op::LogSoftmax);
+    let mut found: HashSet<NodeId> = candidates.filter(|&id| plain(graph.node(id).first)).collect();
+    let mut keep = |v: ValueId| found.remove(&graph.value(v).node);
+    for node in &graph.nodes {
+        for (i, &v) in node.inputs.iter().enumerate() {
+            if !does_without(graph, node, i) {
+                keep(v);
+            }
+        }
+    }
+    for &v in &graph.outputs {
+        keep(v);
+    }
+    found
+}
+
+/// Whether operand `i` of `node`, log probabilities, need not be in memory.
+fn does_without(graph: &Graph, node: &Node, i: usize) -> bool {
+    match node.op {
+        Op::Gather => i == 0 && picks_one_a_row(graph, &node.inputs, &node.attrs),
+        Op::LogSoftmaxGrad => i == 1 && one_hot(graph, node.inputs[0]).is_some(),
+        op => op.class() == Class::Pointwise,
+    }
+}
+
+/// Whether a gather takes one element of every row.
+fn picks_one_a_row(graph: &Graph, inputs: &[ValueId], attrs: &Attrs) -> bool {
+    let (x, index) = (&graph.ty(inputs[0]).sizes, &graph.ty(inputs[1]).sizes);
+    let last = x.len() - 1;
+    attrs[0].int() as usize == last && index[..last] == x[..last] && index[last] == 1
+}
+
+/// Rows that are 0 but for one element, if their target is a column; both have one column or none.
+struct OneHot {
+    target: ValueId,
+    d: ValueId,
+}
+
+/// Recognises `select(column == target, d, 0.0)`, where target and d are the same in every column.
+fn one_hot(graph: &Graph, v: ValueId) -> Option<OneHot> {
+    let choice = graph.maker(v);
+    let [hit, d, zero] = choice.inputs[..] else { return None };
+    let equal = graph.maker(hit);
+    if choice.op != Op::Select || equal.op != Op::Eq || !is_zero(graph, zero) {
+        return None;
+    }
+    let (a, b) = (equal.inputs[0], equal.inputs[1]);
+    let target = match (counts_columns(graph, a), counts_columns(graph, b)) {
+        (true, false) => column_of(graph, b)?,
+        (false, true) => column_of(graph, a)?,
+        _ => return None,
+    };
+    Some(OneHot { target, d: column_of(graph, d)? })
+}
+
+/// What is broadcast to every column of `v`.
+fn column_of(graph: &Graph, v: ValueId) -> Option<ValueId> {
+    let maker = graph.maker(v);
+    let x = *maker.inputs.first()?;
+    let spreads = graph.ty(x).sizes.last().is_none_or(|&n| n == 1);
+    (maker.op == Op::Broadcast && spreads).then_some(x)
+}
+
+/// Whether element `[…, i]` of `v` is `i`.
+fn counts_columns(graph: &Graph, v: ValueId) -> bool {
+    let maker = graph.maker(v);
+    match maker.op {
+        Op::Iota => {
+            let ty = graph.ty(v);
+            // Narrower numbers of a column may have wrapped.
+            let counts = matches!(ty.dtype, DType::I32 | DType::I64);
+            counts && maker.attrs[1].int() as usize == ty.rank() - 1
+        }
+        Op::Broadcast => {
+            let x = maker.inputs[0];
+            graph.ty(x).sizes.last() == graph.ty(v).sizes.last() && counts_columns(graph, x)
+        }
+        _ => false,
+    }
+}
+
+fn is_zero(graph: &Graph, v: ValueId) -> bool {
+    let maker = graph.maker(v);
+    match maker.op {
+        Op::Const => maker.attrs[0].float() == 0.0,
+        Op::Broadcast => is_zero(graph, maker.inputs[0]),
+        _ => false,
+    }
+}
