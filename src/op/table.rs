@@ -169,6 +169,11 @@ table! {
     LayerNorm "layer_norm" Composite Between(1, 3), ["eps", "weight", "bias"], nn::layer_norm_type, nn::LAYER_NORM, nn::flops_8;
     /// `(dy[r,c], x[r,c], mean[r], rstd[r], weight[c]?)` → `dx[r,c]` (x's dtype), `dweight[c]`, `dbias[c]` (weight's dtype, else x's).
     LayerNormGrad "layer_norm_grad" Composite Between(4, 5), [], nn::layer_norm_grad_type, nn::LAYER_NORM_GRAD, nn::flops_12;
+    /// `(x[r,c], weight[c]?)` → `y[r,c]` (x's dtype), `rstd[r]` (f32, or f64 for f64): x · rstd · weight with rstd =
+    /// 1/√(mean(x²) + eps) of the row. weight has x's dtype or f32.
+    RmsNorm "rms_norm" Composite Between(1, 2), ["eps"], nn::rms_norm_type, nn::RMS_NORM, nn::flops_5;
+    /// `(dy[r,c], x[r,c], rstd[r], weight[c]?)` → `dx[r,c]` (x's dtype), `dweight[c]` (weight's dtype, else x's).
+    RmsNormGrad "rms_norm_grad" Composite Between(3, 4), [], nn::rms_norm_grad_type, nn::RMS_NORM_GRAD, nn::flops_8;
     /// `(q[b,h,t,d], k[b,g,s,d], v[b,g,s,e], seed: i64[], offset: i64[], bias[b,h,t,s]?)` → `out[b,h,t,e]` (q's dtype),
     /// `lse[b,h,t]` (f32, or f64 for f64): softmax(scale * q kᵀ + bias) v, h a multiple of g. bias: bool (false = masked)
     /// or float. `causal`: key j is seen by query i iff j <= i (upper left). `dropout` p: each probability is kept iff

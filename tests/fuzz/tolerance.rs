@@ -150,6 +150,7 @@ fn inner_error(node: &Node, operands: &[Array]) -> f64 {
         Op::LogSoftmax | Op::LogSumExp | Op::Attention => 2.0,
         Op::SoftmaxGrad | Op::LogSoftmaxGrad => 4.0 * largest(0),
         Op::LayerNormGrad => 4.0 * largest(0) * largest(3) * largest(4).max(1.0),
+        Op::RmsNormGrad => 4.0 * largest(0) * largest(2) * largest(3).max(1.0),
         Op::AttentionGrad => largest(0) * largest(3).max(1.0) * largest(1).max(largest(2)).max(1.0),
         _ => 0.0,
     }

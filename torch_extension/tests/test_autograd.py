@@ -4,7 +4,8 @@ import pytest
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from support import DEVICE, GPT, assert_same, to_device, token_batch, twins
+import torchacc
+from support import DEVICE, GPT, assert_same, run_python, to_device, token_batch, twins
 
 
 class Recurrent(nn.Module):
@@ -105,6 +106,60 @@ def test_attention_with_a_mask():
     expected = F.scaled_dot_product_attention(q, q, q, attn_mask=mask)
     q, mask = to_device((q, mask))
     assert_same(F.scaled_dot_product_attention(q, q, q, attn_mask=mask), expected, 1e-4, 1e-5)
+
+
+MASKS = {
+    "none": None,
+    "bool, one row": torch.arange(24).view(2, 1, 1, 12) % 12
+    < torch.tensor([12, 7])[:, None, None, None],
+    "bool": torch.rand(9, 12) > 0.3,
+    "float": torch.randn(2, 6, 9, 12),
+    "float, one head": torch.randn(1, 9, 12),
+}
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_grouped_attention_is_one_operation(mask):
+    shapes = (2, 6, 9, 8), (2, 2, 12, 8), (2, 2, 12, 5)
+    inputs = [torch.randn(shape, requires_grad=True) for shape in shapes]
+    moved = to_device(inputs)
+    torchacc.sync()
+    torchacc.reset_metrics()
+    results = []
+    for tensors, attn_mask in ((inputs, MASKS[mask]), (moved, to_device(MASKS[mask]))):
+        y = F.scaled_dot_product_attention(*tensors, attn_mask=attn_mask, enable_gqa=True)
+        y.square().sum().backward()
+        results.append([y, *(t.grad for t in tensors)])
+    assert "attention_grad" in program()
+    assert_same(results[1], results[0], 1e-3, 1e-4)
+
+
+def program():
+    """The last program, compiled."""
+    torchacc.sync()
+    return torchacc.last_program()
+
+
+def test_rms_norm_is_one_operation():
+    tensors = [torch.randn(6, 16), torch.randn(16)]
+    tensors = [t.requires_grad_() for t in tensors]
+    moved = to_device(tensors)
+    results = []
+    for x, weight in (tensors, moved):
+        y = F.rms_norm(x, (16,), weight, eps=1e-3)
+        y.sin().sum().backward()
+        results.append([y, x.grad, weight.grad])
+    assert "rms_norm_grad" in program()
+    assert_same(results[1], results[0], 1e-4, 1e-5)
+
+
+def test_rms_norm_can_be_sent_to_the_host():
+    done = run_python(
+        "import torch; x = torch.ones(2, 4, device='acc', requires_grad=True);"
+        "torch.nn.functional.rms_norm(x, (4,)).sum().backward(); print(x.grad.cpu().abs().max())",
+        TORCHACC_FORCE_HOST="1",
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(

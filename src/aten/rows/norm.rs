@@ -1,4 +1,4 @@
-//! Normalisation: layer, group and batch norm. Statistics are kept in the dtype of computation (f32 for halves).
+//! Normalisation: layer, RMS, group and batch norm. Statistics are kept in the dtype of computation (f32 for halves).
 
 use crate::aten::call::{Call, wide};
 use crate::aten::math::V;
@@ -13,6 +13,8 @@ use smallvec::smallvec;
 pub const ROWS: &[Row] = &[
     row("native_layer_norm", &[""], layer_norm).fixed(&[4]),
     row("native_layer_norm_backward", &[""], layer_norm_backward),
+    row("_fused_rms_norm", &[""], rms_norm).fixed(&[3]),
+    row("_fused_rms_norm_backward", &[""], rms_norm_backward),
     row("native_group_norm", &[""], group_norm).fixed(&[7]),
     row("native_group_norm_backward", &[""], group_norm_backward),
     row("native_batch_norm", &[""], |c| batch_norm(c, true)),
@@ -22,8 +24,8 @@ pub const ROWS: &[Row] = &[
 ];
 
 /// Those gradients that the output mask, argument `i`, asks for.
-fn asked<'a>(c: &Call<'a>, i: usize, grads: [V<'a>; 3]) -> Outs<'a> {
-    let mask = if c.has(i) { c.bools(i)? } else { vec![true; 3] };
+fn asked<'a, const N: usize>(c: &Call<'a>, i: usize, grads: [V<'a>; N]) -> Outs<'a> {
+    let mask = if c.has(i) { c.bools(i)? } else { vec![true; N] };
     Ok(grads.into_iter().zip(mask).filter_map(|(v, wanted)| wanted.then_some(v)).collect())
 }
 
@@ -90,6 +92,34 @@ fn layer_norm_backward<'a>(c: &Call<'a>) -> Outs<'a> {
         grads[2].reshape(&normalized),
     ];
     asked(c, 7, shaped)
+}
+
+/// `(input, normalized_shape, weight?, eps?)` → output, rstd (of the sizes in front, then ones). Without eps it is the
+/// distance from 1 to the next number of the dtype of computation.
+fn rms_norm<'a>(c: &Call<'a>) -> Outs<'a> {
+    let x = c.tensor(0)?;
+    let (outer, inner) = split(c, &x.sizes(), 1)?;
+    let smallest = if x.dtype() == DType::F64 { f64::EPSILON } else { f32::EPSILON as f64 };
+    let rows = x.reshape(&[numel(&outer), inner]);
+    let operands: Vec<V> = [Some(rows), affine(c, 2, x.dtype())?].into_iter().flatten().collect();
+    let eps = Attr::Float(c.float(3, smallest)?);
+    let results = c.math.ops(Op::RmsNorm, &operands, smallvec![eps])?;
+    let mut statistic = outer;
+    statistic.resize(x.rank(), 1);
+    Ok(vec![results[0].reshape(&x.sizes()), results[1].reshape(&statistic)])
+}
+
+/// `(grad_out, input, normalized_shape, rstd, weight?, output_mask)` → those of dx, dweight that the mask asks for.
+fn rms_norm_backward<'a>(c: &Call<'a>) -> Outs<'a> {
+    let x = c.tensor(1)?;
+    let (outer, inner) = split(c, &x.sizes(), 2)?;
+    let matrix = |v: V<'a>| v.cast(x.dtype()).reshape(&[numel(&outer), inner]);
+    let rstd = c.tensor(3)?.cast(wide(x.dtype())).reshape(&[numel(&outer)]);
+    let mut operands = vec![matrix(c.tensor(0)?), matrix(x), rstd];
+    operands.extend(affine(c, 4, x.dtype())?);
+    let grads = c.math.ops(Op::RmsNormGrad, &operands, smallvec![])?;
+    let normalized = c.ints(2)?.unwrap_or_default();
+    asked(c, 5, [grads[0].reshape(&x.sizes()), grads[1].reshape(&normalized)])
 }
 
 /// A vector with one number per channel, beside a tensor with `rank` dimensions of which 1 is the channels.

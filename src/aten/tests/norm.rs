@@ -74,6 +74,54 @@ fn layer_norm_of_half_with_f32_weights() {
     assert_eq!(&both.unwrap()[1].ty.sizes[..], [1, 1]);
 }
 
+#[test]
+fn rms_norm_and_its_gradient() {
+    let (x, weight) = (wave(F32, &[2, 3, 4], 1), wave(F32, &[4], 2));
+    let args = [(&x).into(), ints(&[4]), (&weight).into(), Float(1e-2)];
+    let got = apply("aten::_fused_rms_norm", &args).unwrap();
+    let v = x.to_f64s();
+    let square = |r: &[f64]| r.iter().map(|x| x * x).sum::<f64>() / 4.0;
+    let rstd: Vec<f64> = v.chunks(4).map(|r| (square(r) + 1e-2).powf(-0.5)).collect();
+    let normal = |i: usize| v[i] * rstd[i / 4];
+    let y: Vec<f64> = (0..24).map(|i| normal(i) * weight.f64(i % 4)).collect();
+    check("y", &got[0], F32, &[2, 3, 4], &y);
+    check("rstd", &got[1], F32, &[2, 3, 1], &rstd);
+
+    let dy = wave(F32, &[2, 3, 4], 5);
+    let call = |mask: [bool; 2]| {
+        let rstd = (&got[1]).into();
+        let mask = Plain(Arg::Bools(mask.into()));
+        let args = [(&dy).into(), (&x).into(), ints(&[4]), rstd, (&weight).into(), mask];
+        apply("aten::_fused_rms_norm_backward", &args).unwrap()
+    };
+    let grads = call([true, true]);
+    let g = |i: usize| dy.f64(i) * weight.f64(i % 4);
+    let dx: Vec<f64> = (0..24)
+        .map(|i| {
+            let row = i / 4 * 4..i / 4 * 4 + 4;
+            let along = row.map(|j| g(j) * normal(j)).sum::<f64>() / 4.0;
+            rstd[i / 4] * (g(i) - normal(i) * along)
+        })
+        .collect();
+    check("dx", &grads[0], F32, &[2, 3, 4], &dx);
+    let column = |c: usize| (0..6).map(|r| dy.f64(r * 4 + c) * normal(r * 4 + c)).sum();
+    check("dweight", &grads[1], F32, &[4], &[0, 1, 2, 3].map(column));
+    let some = call([false, true]);
+    assert_eq!((some.len(), &some[0]), (1, &grads[1]));
+}
+
+#[test]
+fn rms_norm_without_eps_takes_that_of_the_computation() {
+    let x = Array::from_f64(BF16, &[1, 2], &[1e-4, -1e-4]);
+    let y = only_first(apply("aten::_fused_rms_norm", &[(&x).into(), ints(&[2]), NONE, NONE]));
+    let expected = x.f64(0) / (x.f64(0).powi(2) + f32::EPSILON as f64).sqrt();
+    check("y", &y, BF16, &[1, 2], &[expected, -expected]);
+}
+
+fn only_first(results: Result<Vec<Array>>) -> Array {
+    results.unwrap().remove(0)
+}
+
 /// Mean and variance.
 fn moments(x: &[f64]) -> (f64, f64) {
     let mean = x.iter().sum::<f64>() / x.len() as f64;

@@ -52,6 +52,8 @@ pub fn run(
         Op::LogSumExp => softmax::log_sum_exp(&reads[0], writes),
         Op::LayerNorm => norm::layer_norm(attrs, &reads, writes),
         Op::LayerNormGrad => norm::layer_norm_grad(&reads, writes),
+        Op::RmsNorm => norm::rms_norm(attrs, &reads, writes),
+        Op::RmsNormGrad => norm::rms_norm_grad(&reads, writes),
         Op::Attention => attention::attention(attrs, &reads, writes),
         Op::AttentionGrad => attention::attention_grad(attrs, &reads, writes),
         Op::Take => index::take(attrs, &reads, writes),
@@ -76,7 +78,9 @@ fn has_kernel(op: Op, attrs: &[Attr], reads: &[Bound], writes: &[Bound]) -> bool
         | Op::SoftmaxGrad
         | Op::LogSoftmaxGrad
         | Op::LayerNorm
-        | Op::LayerNormGrad => true,
+        | Op::LayerNormGrad
+        | Op::RmsNorm
+        | Op::RmsNormGrad => true,
         Op::LogSumExp | Op::Attention | Op::AttentionGrad => !reads.iter().any(nothing),
         Op::Take | Op::Gather | Op::IndexAdd | Op::Scatter | Op::ArgMax | Op::ArgMin => {
             !reads.iter().chain(writes).any(nothing)

@@ -1,4 +1,4 @@
-//! Layer normalisation and its gradient: rows in parallel; the sums over rows in two stages, in an order that depends
+//! Layer and RMS normalisation and their gradients: rows in parallel; the sums over rows in two stages, in an order that depends
 //! on the shape only.
 
 use super::access::Bound;
@@ -46,30 +46,58 @@ fn put<S>(to: &mut [S], sums: &[f64], round: impl Fn(f64) -> S) {
     to.iter_mut().zip(sums).for_each(|(to, &v)| *to = round(v));
 }
 
+/// What stands beside x. Without a mean it is RMS normalisation: that of layers with a mean of 0.
+struct Norm<'a> {
+    weight: Option<&'a Bound>,
+    bias: Option<&'a Bound>,
+    mean: Option<&'a Bound>,
+    rstd: &'a Bound,
+}
+
+/// Calls `$f::<S, L>` for what is stored as S and computed as L.
+macro_rules! by_dtype {
+    ($dtype:expr, $f:ident($($argument:expr),*)) => {
+        match $dtype {
+            DType::F32 => $f::<f32, f32>($($argument),*),
+            DType::F16 => $f::<Half, f32>($($argument),*),
+            DType::BF16 => $f::<Brain, f32>($($argument),*),
+            DType::F64 => $f::<f64, f64>($($argument),*),
+            other => return internal!("normalisation of {other}"),
+        }
+    };
+}
+
 pub fn layer_norm(attrs: &[Attr], reads: &[Bound], writes: &[Bound]) -> Result<()> {
-    match writes[0].dtype {
-        DType::F32 => forward::<f32, f32>(attrs, reads, writes),
-        DType::F16 => forward::<Half, f32>(attrs, reads, writes),
-        DType::BF16 => forward::<Brain, f32>(attrs, reads, writes),
-        DType::F64 => forward::<f64, f64>(attrs, reads, writes),
-        other => return internal!("layer_norm of {other}"),
-    }
+    let (eps, has_weight, has_bias) = (attrs[0].float(), attrs[1].bool(), attrs[2].bool());
+    let norm = Norm {
+        weight: reads.get(1).filter(|_| has_weight),
+        bias: reads.last().filter(|_| has_bias),
+        mean: Some(&writes[1]),
+        rstd: &writes[2],
+    };
+    by_dtype!(writes[0].dtype, forward(norm, eps, &reads[0], &writes[0]));
     Ok(())
 }
 
-fn forward<S: RowOf<L>, L: RowMath + LaneType>(attrs: &[Attr], reads: &[Bound], writes: &[Bound]) {
-    let (eps, has_weight, has_bias) = (attrs[0].float(), attrs[1].bool(), attrs[2].bool());
-    let c = reads[0].sizes()[1] as usize;
-    let (mean, rstd) = (writes[1].result::<L>(), writes[2].result::<L>());
+pub fn rms_norm(attrs: &[Attr], reads: &[Bound], writes: &[Bound]) -> Result<()> {
+    let norm = Norm { weight: reads.get(1), bias: None, mean: None, rstd: &writes[1] };
+    by_dtype!(writes[0].dtype, forward(norm, attrs[0].float(), &reads[0], &writes[0]));
+    Ok(())
+}
+
+fn forward<S: RowOf<L>, L: RowMath + LaneType>(norm: Norm, eps: f64, x: &Bound, y: &Bound) {
+    let (r, c) = (x.sizes()[0] as usize, x.sizes()[1] as usize);
+    let mut zeros = vec![L::from(0.0); if norm.mean.is_some() { 0 } else { r }];
+    let mean = norm.mean.map_or(&mut zeros[..], |mean| mean.result::<L>());
+    let rstd = norm.rstd.result::<L>();
     if c == 0 {
         mean.fill(L::from(f32::NAN));
         rstd.fill(L::from(f32::NAN));
         return;
     }
-    let weight = column::<L>(reads.get(1).filter(|_| has_weight), c, 1.0);
-    let bias = column::<L>(reads.last().filter(|_| has_bias), c, 0.0);
-    let x = reads[0].dense::<S>();
-    let y = writes[0].result::<S>();
+    let weight = column::<L>(norm.weight, c, 1.0);
+    let bias = column::<L>(norm.bias, c, 0.0);
+    let (x, y) = (x.dense::<S>(), y.result::<S>());
     let tasks = x.par_chunks(ROWS * c).zip(y.par_chunks_mut(ROWS * c));
     let tasks = tasks.zip(mean.par_chunks_mut(ROWS)).zip(rstd.par_chunks_mut(ROWS));
     tasks.for_each(|(((x, y), mean), rstd)| {
@@ -77,7 +105,9 @@ fn forward<S: RowOf<L>, L: RowMath + LaneType>(attrs: &[Attr], reads: &[Bound], 
             let (room_x, room_y) = room.split_at_mut(c);
             for (i, (x, y)) in x.chunks_exact(c).zip(y.chunks_exact_mut(c)).enumerate() {
                 let x = S::read(x, room_x);
-                mean[i] = L::from_f64(L::sum(x) / c as f64);
+                if norm.mean.is_some() {
+                    mean[i] = L::from_f64(L::sum(x) / c as f64);
+                }
                 let variance = L::squares(x, mean[i]) / c as f64;
                 rstd[i] = L::from_f64(1.0 / (variance + eps).sqrt());
                 S::write(y, room_y, |y| L::normalise(x, mean[i], rstd[i], &weight, &bias, y));
@@ -87,34 +117,40 @@ fn forward<S: RowOf<L>, L: RowMath + LaneType>(attrs: &[Attr], reads: &[Bound], 
 }
 
 pub fn layer_norm_grad(reads: &[Bound], writes: &[Bound]) -> Result<()> {
-    match writes[0].dtype {
-        DType::F32 => backward::<f32, f32>(reads, writes),
-        DType::F16 => backward::<Half, f32>(reads, writes),
-        DType::BF16 => backward::<Brain, f32>(reads, writes),
-        DType::F64 => backward::<f64, f64>(reads, writes),
-        other => return internal!("layer_norm_grad of {other}"),
-    }
+    let norm = Norm { weight: reads.get(4), bias: None, mean: Some(&reads[2]), rstd: &reads[3] };
+    by_dtype!(writes[0].dtype, backward(norm, [&reads[0], &reads[1]], writes));
     Ok(())
 }
 
-fn backward<S: RowOf<L>, L: RowMath + LaneType>(reads: &[Bound], writes: &[Bound]) {
-    let (r, c) = (reads[0].sizes()[0] as usize, reads[0].sizes()[1] as usize);
+pub fn rms_norm_grad(reads: &[Bound], writes: &[Bound]) -> Result<()> {
+    let norm = Norm { weight: reads.get(3), bias: None, mean: None, rstd: &reads[2] };
+    by_dtype!(writes[0].dtype, backward(norm, [&reads[0], &reads[1]], writes));
+    Ok(())
+}
+
+/// `writes`: dx, dweight and, with a mean, dbias.
+fn backward<S: RowOf<L>, L: RowMath + LaneType>(
+    norm: Norm,
+    [dy, x]: [&Bound; 2],
+    writes: &[Bound],
+) {
+    let (r, c) = (x.sizes()[0] as usize, x.sizes()[1] as usize);
     if c == 0 {
         return;
     }
-    let weight = column::<L>(reads.get(4), c, 1.0);
+    let weight = column::<L>(norm.weight, c, 1.0);
     // At most 64 blocks of rows; each leaves its sums of dweight and dbias.
     let block = r.div_ceil(64).max(ROWS);
     let mut sums = vec![0.0f64; 2 * c * r.div_ceil(block)];
-    let (dy, x) = (reads[0].dense::<S>(), reads[1].dense::<S>());
-    let (mean, rstd) = (reads[2].dense::<L>(), reads[3].dense::<L>());
+    let (dy, x) = (dy.dense::<S>(), x.dense::<S>());
+    let (mean, rstd) = (norm.mean.map(|mean| mean.dense::<L>()), norm.rstd.dense::<L>());
     let dx = writes[0].result::<S>();
     let tasks = sums.par_chunks_mut(2 * c).zip(dx.par_chunks_mut(block * c)).enumerate();
     tasks.for_each(|(n, (sums, dx))| {
         let rows = n * block..r.min((n + 1) * block);
         backward_block(
             [&dy[rows.start * c..rows.end * c], &x[rows.start * c..rows.end * c]],
-            [&mean[rows.clone()], &rstd[rows]],
+            (mean.map(|mean| &mean[rows.clone()]), &rstd[rows]),
             &weight,
             dx,
             sums,
@@ -124,13 +160,14 @@ fn backward<S: RowOf<L>, L: RowMath + LaneType>(reads: &[Bound], writes: &[Bound
     for sums in sums.chunks_exact(2 * c) {
         total.iter_mut().zip(sums).for_each(|(t, s)| *t += s);
     }
-    write_column::<L>(&total[..c], &writes[1]);
-    write_column::<L>(&total[c..], &writes[2]);
+    for (write, total) in writes[1..].iter().zip(total.chunks_exact(c)) {
+        write_column::<L>(total, write);
+    }
 }
 
 fn backward_block<S: RowOf<L>, L: RowMath>(
     [dy, x]: [&[S]; 2],
-    [mean, rstd]: [&[L]; 2],
+    (mean, rstd): (Option<&[L]>, &[L]),
     weight: &[L],
     dx: &mut [S],
     sums: &mut [f64],
@@ -148,11 +185,12 @@ fn backward_block<S: RowOf<L>, L: RowMath>(
                 let row = group * ROWS + i;
                 let at = row * c..(row + 1) * c;
                 let (dy, x) = (S::read(&dy[at.clone()], room_dy), S::read(&x[at], room_x));
-                let (mean, rstd) = (mean[row], rstd[row]);
-                let (average, along) = L::norm_sums(dy, x, mean, rstd, weight);
-                let average = L::from_f64(average / c as f64);
+                let (at_mean, rstd) = (mean.map_or(L::from(0.0), |mean| mean[row]), rstd[row]);
+                let (average, along) = L::norm_sums(dy, x, at_mean, rstd, weight);
+                // A mean that is not there has no gradient to take away.
+                let average = L::from_f64(mean.map_or(0.0, |_| average / c as f64));
                 let along = L::from_f64(along / c as f64);
-                let terms = NormGrad { dy, x, weight, mean, rstd, average, along };
+                let terms = NormGrad { dy, x, weight, mean: at_mean, rstd, average, along };
                 S::write(dx, room_dx, |dx| L::norm_grad(terms, dx, dweight, dbias));
             }
             sums.iter_mut().zip(short.iter()).for_each(|(sum, s)| *sum += s.to_f64());

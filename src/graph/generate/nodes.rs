@@ -32,6 +32,7 @@ const FAMILIES: &[(usize, Family)] = &[
     (2, scatter),
     (3, softmax),
     (3, layer_norm),
+    (2, rms_norm),
     (3, attention),
 ];
 
@@ -410,22 +411,30 @@ fn softmax(g: &mut Generator) -> Result<()> {
     Ok(())
 }
 
-fn layer_norm(g: &mut Generator) -> Result<()> {
-    let Some(x) = g.pick(|ty| ty.dtype.is_float() && ty.rank() == 2) else {
+/// A matrix of floats to normalise; makes one for later if there is none.
+fn matrix(g: &mut Generator) -> Result<Option<ValueId>> {
+    let found = g.pick(|ty| ty.dtype.is_float() && ty.rank() == 2);
+    if found.is_none() {
         let sizes = [g.size(), g.size()];
         let dtype = *g.rng.pick(&[DType::F32, DType::F64, DType::BF16]);
         g.fresh(&Ty::new(dtype, &sizes))?;
-        return Ok(());
-    };
+    }
+    Ok(found)
+}
+
+/// A weight or bias of a normalisation of `x`.
+fn of_column(g: &mut Generator, x: &Ty) -> Result<ValueId> {
+    let dtype = if g.rng.chance(0.7) { x.dtype } else { DType::F32 };
+    g.of_type(&Ty::new(dtype, &x.sizes[1..]))
+}
+
+fn layer_norm(g: &mut Generator) -> Result<()> {
+    let Some(x) = matrix(g)? else { return Ok(()) };
     let ty = g.builder.ty(x).clone();
-    let of_column = |g: &mut Generator| {
-        let dtype = if g.rng.chance(0.7) { ty.dtype } else { DType::F32 };
-        g.of_type(&Ty::new(dtype, &ty.sizes[1..]))
-    };
     let (weight, bias) = (g.rng.chance(0.6), g.rng.chance(0.5));
     let mut inputs = vec![x];
     for _ in 0..weight as usize + bias as usize {
-        inputs.push(of_column(g)?);
+        inputs.push(of_column(g, &ty)?);
     }
     let attrs = smallvec![Attr::Float(1e-3), Attr::Bool(weight), Attr::Bool(bias)];
     let Some(results) = g.node(Op::LayerNorm, &inputs, attrs)? else { return Ok(()) };
@@ -434,6 +443,24 @@ fn layer_norm(g: &mut Generator) -> Result<()> {
         let mut inputs_of_grad = vec![dy, x, results[1], results[2]];
         inputs_of_grad.extend(weight.then(|| inputs[1]));
         g.node(Op::LayerNormGrad, &inputs_of_grad, smallvec![])?;
+    }
+    Ok(())
+}
+
+fn rms_norm(g: &mut Generator) -> Result<()> {
+    let Some(x) = matrix(g)? else { return Ok(()) };
+    let ty = g.builder.ty(x).clone();
+    let mut inputs = vec![x];
+    if g.rng.chance(0.6) {
+        inputs.push(of_column(g, &ty)?);
+    }
+    let Some(results) = g.node(Op::RmsNorm, &inputs, smallvec![Attr::Float(1e-3)])? else {
+        return Ok(());
+    };
+    if g.rng.chance(0.5) {
+        let mut inputs_of_grad = vec![g.of_type(&ty)?, x, results[1]];
+        inputs_of_grad.extend(inputs.get(1));
+        g.node(Op::RmsNormGrad, &inputs_of_grad, smallvec![])?;
     }
     Ok(())
 }

@@ -151,6 +151,47 @@ fn layer_norm_gradients() {
     assert_eq!(got[1].ty, Ty::new(F64, &[4]));
 }
 
+#[test]
+fn rms_norm_is_the_textbook_formula() {
+    for dtype in FLOATS {
+        let mut numbers = Numbers(24);
+        let (x, weight) = (numbers.floats(dtype, &[3, 8]), numbers.floats(F32, &[8]));
+        let eps = [Attr::Float(1e-2)];
+        let plain = run(Op::RmsNorm, &[&x], &eps).unwrap();
+        let weighted = run(Op::RmsNorm, &[&x, &weight], &eps).unwrap();
+        let values = x.to_f64s();
+        let rstd = |row: usize| {
+            let squares = values[row * 8..row * 8 + 8].iter().map(|v| v * v).sum::<f64>();
+            (squares / 8.0 + 1e-2).powf(-0.5)
+        };
+        let y: Vec<f64> = (0..24).map(|i| values[i] * rstd(i / 8)).collect();
+        let scaled: Vec<f64> = (0..24).map(|i| y[i] * weight.f64(i % 8)).collect();
+        let statistics = if dtype == F64 { F64 } else { F32 };
+        let of_rows = Array::from_f64(statistics, &[3], &[0, 1, 2].map(rstd));
+        assert_close("rms_norm", &plain[0], &Array::from_f64(dtype, &[3, 8], &y), 4.0);
+        assert_close("weighted", &weighted[0], &Array::from_f64(dtype, &[3, 8], &scaled), 4.0);
+        assert_close("rstd", &plain[1], &of_rows, 4.0);
+    }
+}
+
+#[test]
+fn rms_norm_gradients() {
+    let mut numbers = Numbers(25);
+    let operands = [numbers.floats(F64, &[3, 4]), numbers.floats(F64, &[4])];
+    let dy = numbers.floats(F64, &[3, 4]);
+    let eps = [Attr::Float(1e-5)];
+    let rstd = run(Op::RmsNorm, &operands.each_ref(), &eps).unwrap().remove(1);
+    let want = differences(forward(Op::RmsNorm, &operands, &eps), &operands, &dy);
+    let inputs = [&dy, &operands[0], &rstd, &operands[1]];
+    let got = run(Op::RmsNormGrad, &inputs, &[]).unwrap();
+    for (got, want) in got.iter().zip(&want) {
+        assert_close("rms_norm_grad", got, want, DIFFERENCES);
+    }
+    let want = differences(forward(Op::RmsNorm, &operands[..1], &eps), &operands[..1], &dy);
+    let got = run(Op::RmsNormGrad, &inputs[..3], &[]).unwrap();
+    assert_close("without weight", &got[0], &want[0], DIFFERENCES);
+}
+
 fn number(v: i64) -> Array {
     let mut a = Array::zeros(&Ty::new(I64, &[]));
     a.set_i64(0, v);

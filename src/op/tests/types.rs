@@ -159,6 +159,13 @@ fn refusals_say_what_is_wrong() {
             vec![],
             "rstd to have sizes [2]",
         ),
+        (Op::RmsNorm, vec![f(&[2, 3]), f(&[2])], vec![F(0.1)], "to have sizes [3], but got [2]"),
+        (
+            Op::RmsNormGrad,
+            vec![f(&[2, 3]), f(&[2, 3]), f(&[3])],
+            vec![],
+            "rstd to have sizes [2], but got [3]",
+        ),
     ];
     for (op, inputs, attrs, message) in cases {
         let error = op.infer(&inputs.iter().collect::<Vec<_>>(), &attrs).unwrap_err();

@@ -45,6 +45,8 @@ fn rule(op: Op) -> Option<Rule> {
         Op::LogSoftmaxGrad => Some(log_softmax_grad),
         Op::LayerNorm => Some(norm::layer_norm),
         Op::LayerNormGrad => Some(norm::layer_norm_grad),
+        Op::RmsNorm => Some(norm::rms_norm),
+        Op::RmsNormGrad => Some(norm::rms_norm_grad),
         Op::Attention => Some(attention::attention),
         Op::AttentionGrad => Some(attention::attention_grad),
         _ => None,

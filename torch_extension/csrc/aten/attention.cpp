@@ -72,12 +72,12 @@ at::Tensor expanded_bias(const std::optional<at::Tensor>& bias, const at::Tensor
   return bias->expand({query.size(0), query.size(1), query.size(2), key.size(2)});
 }
 
-bool same_shapes(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) {
+// [batch, heads, queries, width], [batch, groups, keys, width] and [batch, groups, keys, any].
+bool fitting_shapes(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) {
   return query.dim() == 4 && key.dim() == 4 && value.dim() == 4 && query.size(0) == key.size(0) &&
-         query.size(0) == value.size(0) && query.size(1) == key.size(1) &&
-         query.size(1) == value.size(1) && key.size(2) == value.size(2) &&
-         query.size(3) == key.size(3) && query.size(3) == value.size(3) && query.numel() != 0 &&
-         key.numel() != 0;
+         query.size(0) == value.size(0) && key.size(1) == value.size(1) &&
+         key.size(2) == value.size(2) && query.size(3) == key.size(3) && query.numel() != 0 &&
+         key.numel() != 0 && value.numel() != 0 && query.size(1) % key.size(1) == 0;
 }
 
 bool plain_mask(const std::optional<at::Tensor>& mask) {
@@ -106,10 +106,10 @@ at::Tensor random_tensor(uint64_t value) {
 
 int64_t fused_sdp_choice(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                          const std::optional<at::Tensor>& mask, double, bool, std::optional<double>,
-                         bool) {
-  const bool fused = plain_tensors(query, key, value) && same_shapes(query, key, value) &&
-                     plain_mask(mask) && natives().forward.has_value() &&
-                     natives().backward.has_value();
+                         bool enable_gqa) {
+  const bool fused = plain_tensors(query, key, value) && fitting_shapes(query, key, value) &&
+                     (enable_gqa || query.size(1) == key.size(1)) && plain_mask(mask) &&
+                     natives().forward.has_value() && natives().backward.has_value();
   return static_cast<int64_t>(fused ? at::SDPBackend::overrideable : at::SDPBackend::math);
 }
 
@@ -119,8 +119,8 @@ attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& valu
           const std::optional<at::Tensor>& bias, double dropout_p, bool is_causal, bool,
           std::optional<double> scale) {
   TORCH_CHECK_NOT_IMPLEMENTED(
-      natives().forward.has_value() && same_shapes(query, key, value),
-      "acc: fused attention needs query, key and value of one [batch, heads, length, width] form");
+      natives().forward.has_value() && fitting_shapes(query, key, value),
+      "acc: fused attention needs query, key and value of the form [batch, heads, length, width]");
   const DispatchBelowAutograd guard;
   const int64_t batch = query.size(0), heads = query.size(1), length = query.size(2),
                 width = value.size(3);

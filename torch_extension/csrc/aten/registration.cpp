@@ -4,6 +4,7 @@
 #include "aten/copy.h"
 #include "aten/kernels.h"
 #include "record/fallback.h"
+#include "runtime/runtime.h"
 
 namespace torchacc {
 namespace {
@@ -72,6 +73,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
        {"embedding", "logsumexp", "native_layer_norm", "native_group_norm", "mish_backward"}) {
     m.impl(name, recorder());
   }
+  // PyTorch's CPU has no kernel for the gradient: what shall run on the host stays a composition.
+  if (!host_forced("aten::_fused_rms_norm")) m.impl("_fused_rms_norm", recorder());
   record_structured_operators(m);
 }
 

@@ -152,6 +152,26 @@ fn layer_norm_gradient() {
     }
 }
 
+#[test]
+fn rms_norm_and_its_gradient() {
+    let mut random = Random::new(5);
+    for dtype in FLOATS {
+        let statistic = if dtype == DType::F64 { dtype } else { DType::F32 };
+        for (r, c) in [(1, 1), (3, 5), (40, 96), (1300, 7), (0, 4), (3, 0)] {
+            for weight in [None, Some(dtype), Some(DType::F32)] {
+                let mut operand = |dtype, sizes: &[i64]| values(&mut random, dtype, sizes);
+                let (x, dy) = (operand(dtype, &[r, c]), operand(dtype, &[r, c]));
+                let rstd = operand(statistic, &[r]);
+                let weight = weight.map(|w| operand(w, &[c]));
+                let forward = [x.clone()].into_iter().chain(weight.clone()).collect();
+                check_close(&node(Op::RmsNorm, smallvec![Attr::Float(1e-5)], forward), 200.0);
+                let backward = [dy, x, rstd].into_iter().chain(weight).collect();
+                check_close(&node(Op::RmsNormGrad, smallvec![], backward), 400.0);
+            }
+        }
+    }
+}
+
 /// `[b, h, g, t, s, d, e]`, causal, dropout, bias.
 type Heads = ([i64; 7], bool, f64, Option<(DType, [i64; 4])>);
 
