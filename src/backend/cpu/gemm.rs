@@ -6,6 +6,8 @@
 #![expect(unsafe_code, reason = "products of pointers; blocks of one result in parallel")]
 
 use super::access::Plain;
+use super::onednn::{self, Raw};
+use super::tile::element::Brain;
 use rayon::prelude::*;
 use std::marker::PhantomData;
 
@@ -21,8 +23,8 @@ pub trait Real: Plain + std::ops::AddAssign {
         k: usize,
         n: usize,
         alpha: Self,
-        a: (*const Self, (isize, isize)),
-        b: (*const Self, (isize, isize)),
+        a: Raw<Self>,
+        b: Raw<Self>,
         beta: Self,
         c: (*mut Self, isize),
     );
@@ -36,8 +38,8 @@ macro_rules! real {
                 k: usize,
                 n: usize,
                 alpha: $t,
-                a: (*const $t, (isize, isize)),
-                b: (*const $t, (isize, isize)),
+                a: Raw<$t>,
+                b: Raw<$t>,
                 beta: $t,
                 c: (*mut $t, isize),
             ) {
@@ -54,7 +56,7 @@ macro_rules! real {
     };
 }
 
-real!(f32, matrixmultiply::sgemm, super::onednn::sgemm);
+real!(f32, matrixmultiply::sgemm, onednn::sgemm);
 real!(f64, matrixmultiply::dgemm);
 
 /// A matrix to be read: element (i, j) is `data[i * strides.0 + j * strides.1]`.
@@ -77,6 +79,10 @@ impl<'a, T> Matrix<'a, T> {
     pub fn from(self, row: usize, column: usize) -> Matrix<'a, T> {
         let at = row * self.strides.0 + column * self.strides.1;
         Matrix { data: &self.data[at.min(self.data.len())..], ..self }
+    }
+
+    fn raw(&self) -> Raw<T> {
+        (self.data.as_ptr(), (self.strides.0 as isize, self.strides.1 as isize))
     }
 
     fn holds(&self, rows: usize, columns: usize) -> bool {
@@ -155,20 +161,22 @@ pub fn gemm<T: Real + From<f32>>(
         return;
     }
     assert!(a.holds(m, k) && b.holds(k, n), "operands of a product are too small");
-    let strides = |s: (usize, usize)| (s.0 as isize, s.1 as isize);
     // SAFETY: the operands hold these elements, and the block is ours alone.
     unsafe {
-        T::product(
-            m,
-            k,
-            n,
-            alpha,
-            (a.data.as_ptr(), strides(a.strides)),
-            (b.data.as_ptr(), strides(b.strides)),
-            T::from(beta),
-            (c.start, c.stride as isize),
-        );
+        T::product(m, k, n, alpha, a.raw(), b.raw(), T::from(beta), (c.start, c.stride as isize));
     }
+}
+
+/// `c = a b` of bf16, on this thread: true if it was done without converting the operands, as is faster on some
+/// processors; else nothing has happened.
+pub fn bf16_gemm(k: usize, a: Matrix<Brain>, b: Matrix<Brain>, c: &mut Block<f32>) -> bool {
+    let (m, n) = (c.rows, c.columns);
+    if m == 0 || n == 0 || k == 0 {
+        return false;
+    }
+    assert!(a.holds(m, k) && b.holds(k, n), "operands of a product are too small");
+    // SAFETY: the operands hold these elements, and the block is ours alone.
+    unsafe { onednn::bf16_gemm([m, k, n], a.raw(), b.raw(), (c.start, c.stride as isize)) }
 }
 
 /// Cuts each of the `out.len() / (m * n)` matrices in `out` into blocks and calls `work` for all of them, in parallel:

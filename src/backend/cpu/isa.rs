@@ -42,6 +42,18 @@ fn detect() -> Isa {
     }
 }
 
+/// Whether AMD made this processor.
+#[cfg(target_arch = "x86_64")]
+pub fn is_amd() -> bool {
+    let leaf = std::arch::x86_64::__cpuid(0);
+    [leaf.ebx, leaf.edx, leaf.ecx].map(u32::to_le_bytes).as_flattened() == b"AuthenticAMD"
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub fn is_amd() -> bool {
+    false
+}
+
 #[cfg(not(target_arch = "x86_64"))]
 fn detect() -> Isa {
     Isa::Baseline

@@ -2,7 +2,7 @@
 //! multiplied there and rounded once; integers are multiplied by a plain loop.
 
 use super::access::Bound;
-use super::gemm::{Block, Matrix, Real, for_each_block, gemm};
+use super::gemm::{Block, Matrix, Real, bf16_gemm, for_each_block, gemm};
 use super::pool::{parallel_chunks, with_scratch};
 use super::tile::element::{Brain, Half, Stored, load_run, store_run};
 use crate::dtype::DType;
@@ -50,8 +50,8 @@ pub fn matmul(reads: &[Bound], writes: &[Bound]) -> Result<()> {
     match c.dtype {
         DType::F32 => native::<f32>(a, b, c),
         DType::F64 => native::<f64>(a, b, c),
-        DType::F16 => half::<Half>(a, b, c),
-        DType::BF16 => half::<Brain>(a, b, c),
+        DType::F16 => half::<Half>(a, b, c, |_, _, _, _| false),
+        DType::BF16 => half::<Brain>(a, b, c, bf16_gemm),
         DType::U8 => integers::<u8>(a, b, c),
         DType::I8 => integers::<i8>(a, b, c),
         DType::I16 => integers::<i16>(a, b, c),
@@ -80,28 +80,52 @@ fn native<T: Real + From<f32>>(a: &Bound, b: &Bound, c: &Bound) {
 /// Length of the pieces in which sums over half types are converted.
 const DEPTH: usize = 512;
 
-fn half<S: Stored<f32>>(a: &Bound, b: &Bound, c: &Bound) {
+/// `native` multiplies without converting, or says that it cannot.
+fn half<S: Stored<f32>>(
+    a: &Bound,
+    b: &Bound,
+    c: &Bound,
+    native: fn(usize, Matrix<S>, Matrix<S>, &mut Block<f32>) -> bool,
+) {
     let (m, n, k) = shape(a, c);
     let (left, right) = (Side::<S>::new(a), Side::<S>::new(b));
     for_each_block(c.result::<S>(), (m, n, k), |i, row, column, mut block| {
         let (rows, columns) = (block.rows, block.columns);
         let depth = DEPTH.min(k.max(1));
+        let (a, b) = (left.matrix(i).from(row, 0), right.matrix(i).from(0, column));
         with_scratch((rows + columns) * depth + rows * columns, |scratch| {
-            let (panel_a, rest) = scratch.split_at_mut(rows * depth);
-            let (panel_b, sums) = rest.split_at_mut(columns * depth);
-            sums.fill(0.0);
-            for at in (0..k).step_by(depth) {
-                let depth = depth.min(k - at);
-                let a = convert(left.matrix(i).from(row, at), rows, depth, panel_a);
-                let b = convert(right.matrix(i).from(at, column), depth, columns, panel_b);
-                let beta = if at == 0 { 0.0 } else { 1.0 };
-                gemm(depth, 1.0, a, b, beta, &mut Block::new(sums, columns));
+            let (panels, sums) = scratch.split_at_mut((rows + columns) * depth);
+            if !native(k, a, b, &mut Block::new(sums, columns)) {
+                converted(k, a, b, depth, panels, &mut Block::new(sums, columns));
             }
             for (r, sums) in sums.chunks_exact(columns).enumerate() {
                 store_run::<S, f32>(sums, block.row(r));
             }
         });
     });
+}
+
+/// `sums = a b`, converting `depth` columns of a and rows of b at a time into `panels`.
+fn converted<S: Stored<f32>>(
+    k: usize,
+    a: Matrix<S>,
+    b: Matrix<S>,
+    depth: usize,
+    panels: &mut [f32],
+    sums: &mut Block<f32>,
+) {
+    let (rows, columns) = (sums.rows, sums.columns);
+    let (panel_a, panel_b) = panels.split_at_mut(rows * depth);
+    if k == 0 {
+        gemm(0, 1.0, Matrix::rows(panel_a, 1), Matrix::rows(panel_b, 1), 0.0, sums);
+    }
+    for at in (0..k).step_by(depth) {
+        let depth = depth.min(k - at);
+        let a = convert(a.from(0, at), rows, depth, panel_a);
+        let b = convert(b.from(at, 0), depth, columns, panel_b);
+        let beta = if at == 0 { 0.0 } else { 1.0 };
+        gemm(depth, 1.0, a, b, beta, sums);
+    }
 }
 
 /// A dense f32 copy of a matrix, dense along the dimension along which `from` is.

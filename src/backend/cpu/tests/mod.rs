@@ -268,7 +268,7 @@ impl Case {
 }
 
 /// oneDNN as `make test` names it, else where it is found.
-fn onednn() -> Search {
+pub fn onednn() -> Search {
     match std::env::var_os("TORCHACC_ONEDNN") {
         Some(file) => Search::File(file.into()),
         None => Search::Folders(Vec::new()),
