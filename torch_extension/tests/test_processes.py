@@ -1,5 +1,6 @@
-"""Fork: workers that leave the device alone work, a child that uses it is told why it cannot."""
+"""Threads, libraries and forks of a process that uses the device."""
 
+import pytest
 import torch
 from support import DEVICE, run_python
 from torch.utils.data import DataLoader, Dataset
@@ -65,3 +66,47 @@ def test_process_ends_with_work_pending():
     )
     result = run_python(code)
     assert result.returncode == 0, result.stderr
+
+
+COUNT_THREADS = """
+import os, torch
+torch.set_num_threads({wanted})
+(torch.ones(8, 8, device="acc") @ torch.ones(8, 8, device="acc")).cpu()
+tasks = [open(f"/proc/self/task/{{t}}/comm").read() for t in os.listdir("/proc/self/task")]
+print(sum(name.startswith("torchacc-cpu") for name in tasks))
+"""
+
+
+@pytest.mark.parametrize(
+    "wanted, environment, got",
+    [(1, {}, 1), (3, {}, 3), (3, {"TORCHACC_NUM_THREADS": "2"}, 2)],
+)
+def test_number_of_threads(wanted, environment, got):
+    result = run_python(COUNT_THREADS.format(wanted=wanted), **environment)
+    assert result.stdout.strip() == str(got), result
+
+
+MULTIPLY = """
+import torch
+x, y = torch.ones(2, 3, device="acc"), torch.ones(3, 1, device="acc")
+print((x @ y).tolist())
+"""
+
+
+def test_without_onednn():
+    result = run_python(MULTIPLY, TORCHACC_ONEDNN="off")
+    assert result.stdout.strip() == "[[3.0], [3.0]]", result
+
+
+@pytest.mark.parametrize(
+    "file, why",
+    [
+        ("/nowhere/libdnnl.so", "neither a file nor"),
+        (__file__, "oneDNN at"),
+    ],
+)
+def test_an_onednn_that_is_none(file, why):
+    result = run_python(MULTIPLY, TORCHACC_ONEDNN=file)
+    assert result.returncode != 0
+    assert why in result.stderr, result
+    assert file in result.stderr, result

@@ -1,5 +1,6 @@
 #include "runtime/runtime.h"
 
+#include <ATen/Parallel.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/Exception.h>
 #include <dlfcn.h>
@@ -66,6 +67,9 @@ torchacc_context* create_context() {
   torchacc_options options{};
   options.struct_size = sizeof options;
   options.library_path = {folder.data(), folder.size()};
+  if (std::getenv("TORCHACC_NUM_THREADS") == nullptr) {
+    options.num_threads = static_cast<uint32_t>(at::get_num_threads());
+  }
   check(torchacc_context_new(&options, &created));
   check(torchacc_context_set_locator(created, &capture_site, nullptr, nullptr));
   // Never released: tensors may outlive every static destructor.
