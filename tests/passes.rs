@@ -508,3 +508,27 @@ fn cross_entropy_leaves_probabilities_that_are_asked_for() {
         "#]],
     );
 }
+
+#[test]
+fn movement_puts_together_before_it_reshapes() {
+    let lines = "\
+%2: f32[2,3,4] = transpose(%0) {perm=[1,0,2]}
+%3: f32[2,12] = reshape(%2) {sizes=[2,12]}
+%4: f32[2,2,4] = transpose(%1) {perm=[1,0,2]}
+%5: f32[2,8] = reshape(%4) {sizes=[2,8]}
+%6: f32[2,20] = concat(%3, %5) {dim=1}
+return %6";
+    check(
+        movement,
+        &program(&["f32[3,2,4]", "f32[2,2,4]"], lines),
+        expect![[r#"
+            %0: f32[3,2,4] = input() {index=0, type=(f32[3,2,4])}
+            %1: f32[2,2,4] = input() {index=1, type=(f32[2,2,4])}
+            %2: f32[2,3,4] = transpose(%0) {perm=[1,0,2]}
+            %3: f32[2,2,4] = transpose(%1) {perm=[1,0,2]}
+            %4: f32[2,5,4] = concat(%2, %3) {dim=1}
+            %5: f32[2,20] = reshape(%4) {sizes=[2,20]}
+            return %5
+        "#]],
+    );
+}

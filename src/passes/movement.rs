@@ -5,9 +5,10 @@ use super::rebuild::{Item, Values, rebuild};
 use crate::error::Result;
 use crate::graph::{Builder, Graph, Node, ValueId};
 use crate::op::array::Array;
-use crate::op::{Class, Op, Ty};
+use crate::op::{Attr, Class, Op, Ty};
 use crate::record::View;
 use crate::shape::{Dims, Layout};
+use smallvec::smallvec;
 
 /// ```text
 /// %1: f32[3,2] = transpose(%0) {perm=[1,0]}
@@ -157,7 +158,7 @@ fn as_strided_scatter(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
     b.reshape(ordered, &sizes).map(Some)
 }
 
-/// Operands without elements add nothing.
+/// Operands without elements add nothing; reshapes of what can be put together as it is come after.
 fn concat(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
     let dim = item.attrs[0].int() as usize;
     let filled = |v: &ValueId| b.ty(*v).sizes[dim] != 0;
@@ -165,9 +166,40 @@ fn concat(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
     match parts.as_slice() {
         [] => Ok(Some(item.inputs[0])),
         [only] => Ok(Some(*only)),
-        _ if parts.len() == item.inputs.len() => Ok(None),
-        _ => b.op(Op::Concat, &parts, item.attrs.clone()).map(Some),
+        _ => match concat_before_reshape(b, &parts, dim)? {
+            None if parts.len() == item.inputs.len() => Ok(None),
+            None => b.op(Op::Concat, &parts, item.attrs.clone()).map(Some),
+            found => Ok(found),
+        },
     }
+}
+
+/// `concat(reshape(x), reshape(y))` as `reshape(concat(x, y))`: a kernel that puts together reads any strides, but the
+/// reshape of a transpose has to be copied first. Possible where both forms append runs of the same elements.
+fn concat_before_reshape(
+    b: &mut Builder,
+    parts: &[ValueId],
+    dim: usize,
+) -> Result<Option<ValueId>> {
+    let inner = |&v: &ValueId| made_by(b, v, Op::Reshape).map(|reshape| reshape.inputs[0]);
+    let Some(inner) = parts.iter().map(inner).collect::<Option<Values>>() else {
+        return Ok(None);
+    };
+    let runs: i64 = b.ty(parts[0]).sizes[..dim].iter().product();
+    let first = b.ty(inner[0]).sizes.clone();
+    let suits = |&at: &usize| {
+        let alike = |&v: &ValueId| {
+            let sizes = &b.ty(v).sizes;
+            let same = sizes.len() == first.len();
+            same && sizes[..at] == first[..at] && sizes[at + 1..] == first[at + 1..]
+        };
+        first[..at].iter().product::<i64>() == runs && inner.iter().all(alike)
+    };
+    let Some(at) = (0..first.len()).find(suits) else { return Ok(None) };
+    let mut sizes = b.ty(parts[0]).sizes.clone();
+    sizes[dim] = parts.iter().map(|&v| b.ty(v).sizes[dim]).sum();
+    let whole = b.op(Op::Concat, &inner, smallvec![Attr::Int(at as i64)])?;
+    b.reshape(whole, &sizes).map(Some)
 }
 
 /// A buffer that was never written is zero bytes, whatever it is read as.
