@@ -11,7 +11,7 @@ pub mod host_call;
 mod index;
 mod leaf;
 mod movement;
-mod nn;
+pub mod nn;
 pub mod philox;
 mod pointwise;
 mod reduce;

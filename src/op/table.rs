@@ -142,6 +142,18 @@ table! {
     // ---- contraction
     /// `[…b, m, k] · […b, k, n] → […b, m, n]`; equal batch sizes, equal dtypes.
     Matmul "matmul" Contraction Exactly(2), [], reduce::matmul_type, reduce::MATMUL, reduce::matmul_flops;
+    /// `(x[n,c,s…], w[o,c/groups,k…])` → `y[n,o,t…]`, one to three spatial dimensions: `y[n,o,t] = Σ x[n,c,t·stride + k·dilation
+    /// - padding] · w[o,c,k]` over the channels of o's group. x is 0 in the padding.
+    Conv "conv" Contraction Exactly(2), ["stride", "padding", "dilation", "groups"], nn::conv_type, nn::CONV, nn::conv_flops;
+    /// `(dy[n,o,t…], w)` → the gradient `dx[n,c,sizes…]`: also the transposed convolution of dy. dy may stop short of the
+    /// last windows.
+    ConvGradInput "conv_grad_input" Contraction Exactly(2), ["sizes", "stride", "padding", "dilation", "groups"], nn::conv_grad_input_type, nn::CONV_GRAD_INPUT, nn::conv_grad_input_flops;
+    /// `(dy[n,o,t…], x[n,c,s…])` → the gradient `dw[o,c/groups,kernel…]`. dy may stop short of the last windows.
+    ConvGradWeight "conv_grad_weight" Contraction Exactly(2), ["kernel", "stride", "padding", "dilation", "groups"], nn::conv_grad_weight_type, nn::CONV_GRAD_WEIGHT, nn::conv_grad_weight_flops;
+    /// `x[n,c,s…]` → `y[n,c,t…]`: sums over windows. With `ceil`, a last window may hang over the end.
+    SumPool "sum_pool" Contraction Exactly(1), ["kernel", "stride", "padding", "dilation", "ceil"], nn::sum_pool_type, nn::SUM_POOL, nn::pool_flops;
+    /// `dy[n,c,t…]` → `dx[n,c,sizes…]`
+    SumPoolGrad "sum_pool_grad" Contraction Exactly(1), ["sizes", "kernel", "stride", "padding", "dilation", "ceil"], nn::sum_pool_grad_type, nn::SUM_POOL_GRAD, nn::pool_flops;
 
     // ---- indexing; an index out of range is an IndexError (negative ones too)
     /// `(x, index)`: result sizes = x[..axis] ++ index sizes ++ x[axis+1..] (embedding, index_select). i32 or i64 index.
@@ -152,6 +164,11 @@ table! {
     Gather "gather" Indexing Exactly(2), ["axis"], index::gather_type, index::GATHER, p::no_flops;
     /// `(base, index, x)`: torch.scatter along `axis`; with `add`, torch.scatter_add. index and x have equal sizes.
     Scatter "scatter" Indexing Exactly(3), ["axis", "add"], index::scatter_type, index::SCATTER, p::each;
+    /// `x[n,c,s…]` → the largest of every window `y[n,c,t…]`, and where it is: i64, an index into the flattened spatial
+    /// dimensions. The first of equals, the last NaN. With `ceil`, a last window may hang over the end.
+    MaxPool "max_pool" Indexing Exactly(1), ["kernel", "stride", "padding", "dilation", "ceil"], nn::max_pool_type, nn::MAX_POOL, nn::pool_flops;
+    /// `(dy[n,c,t…], index[n,c,t…])` → `dx[n,c,sizes…]`: dy added where the indices say, 0 elsewhere.
+    MaxPoolGrad "max_pool_grad" Indexing Exactly(2), ["sizes"], nn::max_pool_grad_type, nn::MAX_POOL_GRAD, nn::pool_flops;
 
     // ---- composites
     /// Over the last axis; float.

@@ -3,6 +3,8 @@
 mod activation;
 mod advanced;
 mod attention;
+mod channel;
+mod convolution;
 mod factory;
 mod index;
 mod loss;
@@ -11,6 +13,7 @@ mod nn;
 mod norm;
 mod optim;
 mod pointwise;
+mod pool;
 mod random;
 mod reduce;
 
@@ -23,6 +26,8 @@ pub const FAMILIES: &[&[Row]] = &[
     matmul::ROWS,
     nn::ROWS,
     norm::ROWS,
+    convolution::ROWS,
+    pool::ROWS,
     loss::ROWS,
     attention::ROWS,
     index::ROWS,

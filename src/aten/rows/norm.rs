@@ -1,5 +1,6 @@
 //! Normalisation: layer, RMS, group and batch norm. Statistics are kept in the dtype of computation (f32 for halves).
 
+use super::channel::{asked, channel_sum, per_channel};
 use crate::aten::call::{Call, wide};
 use crate::aten::math::V;
 use crate::aten::{Outs, Row, row};
@@ -22,12 +23,6 @@ pub const ROWS: &[Row] = &[
     row("_native_batch_norm_legit", &["no_stats"], |c| batch_norm(c, false)),
     row("native_batch_norm_backward", &[""], batch_norm_backward),
 ];
-
-/// Those gradients that the output mask, argument `i`, asks for.
-fn asked<'a, const N: usize>(c: &Call<'a>, i: usize, grads: [V<'a>; N]) -> Outs<'a> {
-    let mask = if c.has(i) { c.bools(i)? } else { vec![true; N] };
-    Ok(grads.into_iter().zip(mask).filter_map(|(v, wanted)| wanted.then_some(v)).collect())
-}
 
 /// The sizes in front of the normalised dimensions (argument `shape`), and the number of elements in those.
 fn split(c: &Call, sizes: &[i64], shape: usize) -> Result<(Dims, i64)> {
@@ -120,19 +115,6 @@ fn rms_norm_backward<'a>(c: &Call<'a>) -> Outs<'a> {
     let grads = c.math.ops(Op::RmsNormGrad, &operands, smallvec![])?;
     let normalized = c.ints(2)?.unwrap_or_default();
     asked(c, 5, [grads[0].reshape(&x.sizes()), grads[1].reshape(&normalized)])
-}
-
-/// A vector with one number per channel, beside a tensor with `rank` dimensions of which 1 is the channels.
-fn per_channel<'a>(v: V<'a>, rank: usize) -> V<'a> {
-    let mut sizes = Dims::from_elem(1, rank.max(2) - 1);
-    sizes[0] = v.numel();
-    v.reshape(&sizes)
-}
-
-/// The sum for every channel (dimension 1).
-fn channel_sum(x: V) -> V {
-    let axes: Dims = (0..x.rank() as i64).filter(|&d| d != 1).collect();
-    x.reduce(Op::Sum, &axes, false)
 }
 
 /// The input (argument `i`) as [N, groups, the rest of the group]; `shape` is the position of N, C, HxW, groups.

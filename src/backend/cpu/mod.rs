@@ -7,6 +7,7 @@
 mod access;
 mod assemble;
 mod attention;
+mod conv;
 mod dense;
 mod fold;
 mod gemm;
@@ -19,6 +20,7 @@ mod node;
 mod norm;
 pub mod onednn;
 mod pool;
+mod pooling;
 mod reduce;
 mod rows;
 mod scan;

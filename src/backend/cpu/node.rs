@@ -2,7 +2,7 @@
 
 use super::access::{Bound, Source};
 use super::dense::{Dense, as_it_is, dense};
-use super::{assemble, attention, index, matmul, norm, scan, softmax};
+use super::{assemble, attention, conv, index, matmul, norm, pooling, scan, softmax};
 use crate::backend::memory::Pool;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -62,6 +62,13 @@ pub fn run(
         Op::Scatter => index::scatter(attrs, &reads, writes),
         Op::ArgMax | Op::ArgMin => scan::arg(op, attrs, &reads, &writes[0]),
         Op::CumSum => scan::cumsum(attrs, &reads, &writes[0]),
+        Op::Conv | Op::ConvGradInput | Op::ConvGradWeight => {
+            conv::run(op, attrs, &reads, &writes[0])
+        }
+        Op::MaxPool => pooling::max_pool(attrs, &reads[0], writes),
+        Op::MaxPoolGrad => pooling::max_pool_grad(&reads, &writes[0]),
+        Op::SumPool => pooling::sum_pool(attrs, &reads[0], &writes[0]),
+        Op::SumPoolGrad => pooling::sum_pool_grad(attrs, &reads[0], &writes[0]),
         other => internal!("no kernel for {}", other.name()),
     }
 }
@@ -82,6 +89,13 @@ fn has_kernel(op: Op, attrs: &[Attr], reads: &[Bound], writes: &[Bound]) -> bool
         | Op::RmsNorm
         | Op::RmsNormGrad => true,
         Op::LogSumExp | Op::Attention | Op::AttentionGrad => !reads.iter().any(nothing),
+        Op::Conv
+        | Op::ConvGradInput
+        | Op::ConvGradWeight
+        | Op::MaxPool
+        | Op::MaxPoolGrad
+        | Op::SumPool
+        | Op::SumPoolGrad => writes[0].dtype.is_float() && !reads.iter().chain(writes).any(nothing),
         Op::Take | Op::Gather | Op::IndexAdd | Op::Scatter | Op::ArgMax | Op::ArgMin => {
             !reads.iter().chain(writes).any(nothing)
         }

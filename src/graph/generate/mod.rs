@@ -10,6 +10,7 @@
 
 mod nodes;
 mod rng;
+mod windows;
 
 use super::{Builder, Graph, Node, ValueId};
 use crate::dtype::DType;
@@ -92,7 +93,7 @@ fn push_exact(graph: &Graph, node: &Node, exact: &mut Vec<bool>) {
 fn keeps_bits(graph: &Graph, node: &Node, result: DType) -> bool {
     match node.op {
         op if matches!(op.class(), Class::Leaf | Class::Movement) => true,
-        Op::Take | Op::Gather | Op::ReduceMax | Op::ReduceMin => true,
+        Op::Take | Op::Gather | Op::ReduceMax | Op::ReduceMin | Op::MaxPool => true,
         Op::Scatter => !node.attrs[1].bool(),
         Op::Neg | Op::Abs | Op::Sign | Op::Max | Op::Min | Op::Select => true,
         Op::Floor | Op::Ceil | Op::Round | Op::Trunc | Op::Rem => true,
@@ -170,6 +171,7 @@ impl Generator {
             Op::Bitcast => out.dtype == DType::Bool || from_float && !self.is_stored(inputs[0]),
             // Whether 0·NaN is added is not said.
             Op::Attention | Op::AttentionGrad => self.special,
+            Op::Conv | Op::ConvGradInput | Op::ConvGradWeight => self.special,
             _ => false,
         }
     }

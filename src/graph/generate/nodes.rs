@@ -1,6 +1,6 @@
 //! One function for each family of primitives: picks operands that could fit and proposes a node.
 
-use super::{DTYPES, Generator};
+use super::{DTYPES, Generator, windows};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::ValueId;
@@ -34,6 +34,8 @@ const FAMILIES: &[(usize, Family)] = &[
     (3, layer_norm),
     (2, rms_norm),
     (3, attention),
+    (3, windows::convolution),
+    (3, windows::pooling),
 ];
 
 /// Adds a node of a random family, or none.

@@ -2,7 +2,10 @@
 //! The meanings are the textbook formulas in f64.
 
 mod attention;
+mod conv;
 mod norm;
+mod pool;
+pub mod window;
 
 use super::array::Array;
 use super::reduce::nonempty;
@@ -11,7 +14,9 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::invalid;
 pub use attention::*;
+pub use conv::*;
 pub use norm::*;
+pub use pool::*;
 use smallvec::smallvec;
 
 pub const SOFTMAX: Eval = Eval::Whole(|x, _, o| rows(x, o, softmax));

@@ -1,9 +1,11 @@
 //! Row tests: every primitive against an independent, obvious computation of the same thing.
 
+mod conv;
 mod indexing;
 mod movement;
 mod nn;
 mod pointwise;
+mod pool;
 mod reduce;
 mod types;
 

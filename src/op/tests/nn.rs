@@ -4,7 +4,7 @@ use super::*;
 use std::slice::from_ref;
 
 /// `op` in f64, as a plain function of the values of its first operands.
-fn forward<'a>(
+pub fn forward<'a>(
     op: Op,
     operands: &'a [Array],
     attrs: &'a [Attr],
@@ -16,7 +16,7 @@ fn forward<'a>(
 }
 
 /// Derivative of `sum(weights * f(x)[0])` with respect to every element of the operands `x`, by central differences.
-fn differences(f: impl Fn(&[Array]) -> Vec<Array>, x: &[Array], weights: &Array) -> Vec<Array> {
+pub fn differences(f: impl Fn(&[Array]) -> Vec<Array>, x: &[Array], weights: &Array) -> Vec<Array> {
     let loss = |x: &[Array]| -> f64 {
         f(x)[0].to_f64s().iter().zip(weights.to_f64s()).map(|(y, w)| y * w).sum()
     };
@@ -35,7 +35,7 @@ fn differences(f: impl Fn(&[Array]) -> Vec<Array>, x: &[Array], weights: &Array)
 }
 
 /// Central differences with step 1e-5 are good to about 1e-9.
-const DIFFERENCES: f64 = 1e-8 / f64::EPSILON;
+pub const DIFFERENCES: f64 = 1e-8 / f64::EPSILON;
 
 #[test]
 fn softmax_is_the_textbook_formula() {

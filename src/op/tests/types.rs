@@ -139,6 +139,54 @@ fn refusals_say_what_is_wrong() {
             vec![I(0), B(false)],
             "the source to have sizes [1]",
         ),
+        (
+            Op::Conv,
+            vec![f(&[1, 4, 5]), f(&[2, 3, 3])],
+            vec![ints(&[1]), ints(&[0]), ints(&[1]), I(1)],
+            "expected input[1, 4, 5] to have 3 channels, but got 4 channels instead",
+        ),
+        (
+            Op::Conv,
+            vec![f(&[1, 4, 5]), f(&[2, 4, 9])],
+            vec![ints(&[1]), ints(&[1]), ints(&[1]), I(1)],
+            "Kernel size can't be greater than actual input size",
+        ),
+        (
+            Op::Conv,
+            vec![f(&[1, 4, 5]), f(&[2, 4, 3])],
+            vec![ints(&[0]), ints(&[1]), ints(&[1]), I(1)],
+            "expected stride to be 1 numbers of at least 1, but got [0]",
+        ),
+        (
+            Op::ConvGradInput,
+            vec![f(&[1, 2, 4]), f(&[2, 4, 3])],
+            vec![ints(&[5]), ints(&[1]), ints(&[0]), ints(&[1]), I(1)],
+            "grad_output to have sizes [1, 2, 3] (or end before that), but got [1, 2, 4]",
+        ),
+        (
+            Op::ConvGradWeight,
+            vec![f(&[1, 2, 3]), f(&[1, 4, 5])],
+            vec![ints(&[3]), ints(&[1]), ints(&[0]), ints(&[1]), I(0)],
+            "non-positive groups is not supported",
+        ),
+        (
+            Op::MaxPool,
+            vec![f(&[1, 4, 5])],
+            vec![ints(&[2]), ints(&[1]), ints(&[2]), ints(&[1]), B(false)],
+            "pad should be at most half of effective kernel size",
+        ),
+        (
+            Op::MaxPoolGrad,
+            vec![f(&[1, 4, 2]), f(&[1, 4, 2])],
+            vec![ints(&[4])],
+            "indices to have dtype i64",
+        ),
+        (
+            Op::SumPoolGrad,
+            vec![f(&[1, 4, 2])],
+            vec![ints(&[6]), ints(&[2]), ints(&[2]), ints(&[0]), ints(&[1]), B(false)],
+            "grad_output to have sizes [1, 4, 3], but got [1, 4, 2]",
+        ),
         (Op::Softmax, vec![f(&[])], vec![], "at least one dimension"),
         (Op::LogSumExp, vec![f(&[2, 0])], vec![], "reduction dim 1 to have non-zero size"),
         (
@@ -259,10 +307,16 @@ fn some_attr(numbers: &mut Numbers, name: Option<&&'static str>) -> Attr {
     let name = if numbers.int(0, 19) == 0 { None } else { name };
     match name.copied() {
         Some("sizes" | "axes" | "perm" | "starts" | "steps" | "strides") => list(numbers),
+        // Spatial dimensions of a tensor of four.
+        Some("kernel" | "stride" | "padding" | "dilation") if numbers.int(0, 9) > 0 => {
+            Attr::Ints((0..2).map(|_| numbers.int(0, 2)).collect())
+        }
+        Some("kernel" | "stride" | "padding" | "dilation") => list(numbers),
+        Some("groups") => Attr::Int(numbers.int(-1, 3)),
         Some("axis" | "dim" | "offset" | "index" | "slot" | "op") => Attr::Int(numbers.int(-1, 2)),
         Some("dtype") => Attr::DType(*pick(numbers, &[F32, I64, Bool, F16, C64])),
         Some("scale" | "dropout" | "eps" | "value") => Attr::Float(numbers.float()),
-        Some("causal" | "add" | "weight" | "bias") => Attr::Bool(numbers.int(0, 1) == 1),
+        Some("causal" | "add" | "weight" | "bias" | "ceil") => Attr::Bool(numbers.int(0, 1) == 1),
         Some("type" | "types") => Attr::Types(vec![ty(F32, &[2])]),
         Some("args") => Attr::Args(vec![]),
         _ => pick(

@@ -7,12 +7,12 @@ use crate::record::{Arg, Read, View};
 use smallvec::smallvec;
 
 /// Dense values of a shape, finite.
-fn values(random: &mut Random, dtype: DType, sizes: &[i64]) -> Array {
+pub fn values(random: &mut Random, dtype: DType, sizes: &[i64]) -> Array {
     let n = crate::shape::numel(sizes) as usize;
     Array { ty: Ty::new(dtype, sizes), ..numbers(random, dtype, n, false) }
 }
 
-fn node(op: Op, attrs: Attrs, reads: Vec<Array>) -> Case {
+pub fn node(op: Op, attrs: Attrs, reads: Vec<Array>) -> Case {
     let types: Vec<&Ty> = reads.iter().map(|a| &a.ty).collect();
     let outs = op.infer(&types, &attrs).unwrap();
     Case::node(op, attrs, reads, &outs)
@@ -31,7 +31,7 @@ fn largest(a: &Array) -> f64 {
 }
 
 /// Differences of up to `steps` roundings at the size of the largest number of a result.
-fn check_close(case: &Case, steps: f64) {
+pub fn check_close(case: &Case, steps: f64) {
     let (got, expected) = case.both();
     let sizes: Vec<f64> =
         expected.iter().map(|a| if a.ty.dtype.is_float() { largest(a) } else { 0.0 }).collect();
@@ -45,7 +45,7 @@ fn check_close(case: &Case, steps: f64) {
     }
 }
 
-fn ints(values: &[i64]) -> Attr {
+pub fn ints(values: &[i64]) -> Attr {
     Attr::Ints(values.into())
 }
 

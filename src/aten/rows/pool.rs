@@ -1,0 +1,228 @@
+//! Pooling: maxima with indices, averages over windows and adaptive averages. An average is a sum of what a window meets,
+//! divided; an adaptive one whose windows do not overlap is a mean of a reshaped input, any other a product with a matrix
+//! of shares for every dimension.
+
+use super::{BACKWARD, PLAIN};
+use crate::aten::call::{Call, wide};
+use crate::aten::math::V;
+use crate::aten::{Outs, Row, row};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::invalid;
+use crate::op::{Attr, Attrs, Op};
+use crate::shape::Dims;
+use smallvec::smallvec;
+
+pub const ROWS: &[Row] = &[
+    row("max_pool2d_with_indices", PLAIN, |c| max_pool(c, 2)),
+    row("max_pool3d_with_indices", PLAIN, |c| max_pool(c, 3)),
+    row("max_pool2d_with_indices_backward", BACKWARD, |c| max_pool_backward(c, 2)),
+    row("max_pool3d_with_indices_backward", BACKWARD, |c| max_pool_backward(c, 3)),
+    row("avg_pool2d", PLAIN, |c| avg_pool(c, 2)).fixed(&[6]),
+    row("avg_pool3d", PLAIN, |c| avg_pool(c, 3)).fixed(&[6]),
+    row("avg_pool2d_backward", BACKWARD, |c| avg_pool_backward(c, 2)).fixed(&[7]),
+    row("avg_pool3d_backward", BACKWARD, |c| avg_pool_backward(c, 3)).fixed(&[7]),
+    row("_adaptive_avg_pool2d", PLAIN, |c| adaptive(c, 2)),
+    row("_adaptive_avg_pool3d", PLAIN, |c| adaptive(c, 3)),
+    row("_adaptive_avg_pool2d_backward", PLAIN, |c| adaptive_backward(c, 2)),
+    row("_adaptive_avg_pool3d_backward", PLAIN, |c| adaptive_backward(c, 3)),
+];
+
+/// `kernel, stride (or as the kernel), padding, …`: the lists that are there, one number for every dimension.
+fn list(c: &Call, i: usize, n: usize, default: &[i64]) -> Result<Dims> {
+    let given = c.ints(i)?.filter(|list| !list.is_empty()).unwrap_or_else(|| default.into());
+    Ok(if given.len() == 1 { Dims::from_elem(given[0], n) } else { given })
+}
+
+/// `[n, c, s…]` of a tensor that may have no batch.
+fn batched(x: V, n: usize) -> Result<V> {
+    let sizes = x.sizes();
+    match sizes.len().checked_sub(n) {
+        Some(2) => Ok(x),
+        Some(1) => Ok(x.reshape(&[&[1], &sizes[..]].concat())),
+        _ => invalid!("Expected {}D or {}D tensor, but got sizes {sizes:?}", n + 1, n + 2),
+    }
+}
+
+/// A result without the batch dimension if `like` has none.
+fn unbatched<'a>(y: V<'a>, like: V<'a>) -> V<'a> {
+    if y.rank() == like.rank() { y } else { y.reshape(&y.sizes()[1..]) }
+}
+
+/// The attributes of pooling; arguments from `first` on are kernel, stride and padding.
+fn window(c: &Call, first: usize, n: usize, dilation: Dims, ceil: bool) -> Result<[Attr; 5]> {
+    let kernel = list(c, first, n, &[1])?;
+    let stride = list(c, first + 1, n, &kernel)?;
+    let padding = list(c, first + 2, n, &[0])?;
+    Ok([
+        Attr::Ints(kernel),
+        Attr::Ints(stride),
+        Attr::Ints(padding),
+        Attr::Ints(dilation),
+        Attr::Bool(ceil),
+    ])
+}
+
+/// `(self, kernel_size, stride, padding, dilation, ceil_mode)` → values, indices
+fn max_pool<'a>(c: &Call<'a>, n: usize) -> Outs<'a> {
+    let x = c.tensor(0)?;
+    let attrs = window(c, 1, n, list(c, 4, n, &[1])?, c.bool(5, false)?)?;
+    let results = c.math.ops(Op::MaxPool, &[batched(x, n)?], attrs.into_iter().collect())?;
+    Ok(results.into_iter().map(|y| unbatched(y, x)).collect())
+}
+
+/// `(grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices)`
+fn max_pool_backward<'a>(c: &Call<'a>, n: usize) -> Outs<'a> {
+    let (dy, x) = (c.tensor(0)?, c.ty(1)?);
+    let spatial: Dims = x.sizes[x.rank().saturating_sub(n)..].into();
+    let operands = [batched(dy, n)?, batched(c.tensor(7)?, n)?];
+    let dx = c.math.op(Op::MaxPoolGrad, &operands, smallvec![Attr::Ints(spatial)]);
+    c.math.check()?;
+    Ok(vec![unbatched(dx, dy)])
+}
+
+/// An average pooling: attributes of the sum, and what it is divided by.
+struct Average {
+    attrs: Attrs,
+    include_padding: bool,
+    divisor: Option<i64>,
+}
+
+impl Average {
+    /// Arguments from `first` on: `kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override`.
+    fn new(c: &Call, first: usize, n: usize) -> Result<Average> {
+        let attrs = window(c, first, n, Dims::from_elem(1, n), c.bool(first + 3, false)?)?;
+        let divisor = c.has(first + 5).then(|| c.int(first + 5, 1)).transpose()?;
+        if divisor == Some(0) {
+            return invalid!("divisor must be not zero");
+        }
+        let include_padding = c.bool(first + 4, true)?;
+        Ok(Average { attrs: attrs.into_iter().collect(), include_padding, divisor })
+    }
+
+    /// `v[n,c,t…]`, divided by how many elements a window over `spatial` counts: all of it within the input, or within
+    /// the input and its padding.
+    fn divided<'a>(&self, v: V<'a>, spatial: &[i64]) -> V<'a> {
+        if let Some(divisor) = self.divisor {
+            return v / divisor as f64;
+        }
+        let mut v = v;
+        for (d, &size) in spatial.iter().enumerate() {
+            let [kernel, stride, padding] = [0, 1, 2].map(|i| self.attrs[i].ints()[d]);
+            let margin = if self.include_padding { padding } else { 0 };
+            let sizes = v.sizes();
+            let inside = |at: i64| {
+                let start = at * stride - padding;
+                start >= -margin && start + kernel <= size + margin
+            };
+            if (0..sizes[d + 2]).all(inside) {
+                v = v / kernel as f64;
+                continue;
+            }
+            let start = v.math().iota(&sizes, d + 2, DType::I64).cast(v.dtype()) * stride as f64
+                - padding as f64;
+            let end = (start + kernel as f64).min((size + margin) as f64);
+            v = v / (end - start.max(-margin as f64));
+        }
+        v
+    }
+}
+
+/// `(self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override?)`
+fn avg_pool<'a>(c: &Call<'a>, n: usize) -> Outs<'a> {
+    let x = c.tensor(0)?;
+    let (dtype, average) = (x.dtype(), Average::new(c, 1, n)?);
+    let wide_x = batched(x, n)?.cast(wide(dtype));
+    let sums = c.math.op(Op::SumPool, &[wide_x], average.attrs.clone());
+    c.math.check()?;
+    let y = average.divided(sums, &wide_x.sizes()[2..]);
+    Ok(vec![unbatched(y.cast(dtype), x)])
+}
+
+/// `(grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override?)`
+fn avg_pool_backward<'a>(c: &Call<'a>, n: usize) -> Outs<'a> {
+    let (dy, x) = (c.tensor(0)?, c.ty(1)?);
+    let (dtype, average) = (dy.dtype(), Average::new(c, 2, n)?);
+    let spatial: Dims = x.sizes[x.rank().saturating_sub(n)..].into();
+    let shares = average.divided(batched(dy, n)?.cast(wide(dtype)), &spatial);
+    let attrs = [Attr::Ints(spatial)].into_iter().chain(average.attrs.clone()).collect();
+    let dx = c.math.op(Op::SumPoolGrad, &[shares], attrs);
+    c.math.check()?;
+    Ok(vec![unbatched(dx.cast(dtype), dy)])
+}
+
+/// Whether windows of equal size lie side by side.
+fn tiles(inputs: &[i64], outputs: &[i64]) -> bool {
+    inputs.iter().zip(outputs).all(|(&i, &o)| o > 0 && i % o == 0)
+}
+
+/// `[n, c, o1, k1, o2, k2, …]` for windows side by side, and the axes of the k.
+fn tiled(outer: &[i64], inputs: &[i64], outputs: &[i64]) -> (Dims, Dims) {
+    let mut sizes: Dims = outer.into();
+    inputs.iter().zip(outputs).for_each(|(&i, &o)| sizes.extend([o, i / o]));
+    let axes = (0..outputs.len()).map(|d| (outer.len() + 2 * d + 1) as i64).collect();
+    (sizes, axes)
+}
+
+/// The part that every output takes of every input: `[outputs, inputs]`, 1/window within its window, else 0.
+fn shares<'a>(v: V<'a>, inputs: i64, outputs: i64) -> V<'a> {
+    let sizes = [outputs, inputs];
+    let [row, column] = [0, 1].map(|d| v.math().iota(&sizes, d, DType::I64));
+    let (i, o) = (inputs as f64, outputs as f64);
+    let start = row * i / o;
+    let end = ((row + 1.0) * i + (o - 1.0)) / o;
+    let within = column.ge(start).and(column.lt(end));
+    within.select(1.0 / (end - start).cast(v.dtype()), 0.0)
+}
+
+/// `v` with dimension `d` multiplied by `matrix[rows, columns]`: rows become columns.
+fn along<'a>(v: V<'a>, d: usize, matrix: V<'a>) -> V<'a> {
+    let turned = v.swap(d, v.rank() - 1);
+    let mut sizes = turned.sizes();
+    let [rows, columns] = [matrix.sizes()[0], matrix.sizes()[1]];
+    let others: i64 = sizes[..sizes.len() - 1].iter().product();
+    let product = turned.reshape(&[others, rows]).matmul(matrix);
+    *sizes.last_mut().expect("a pooled tensor has dimensions") = columns;
+    product.reshape(&sizes).swap(d, v.rank() - 1)
+}
+
+/// `(self, output_size)`
+fn adaptive<'a>(c: &Call<'a>, n: usize) -> Outs<'a> {
+    let x = c.tensor(0)?;
+    let outputs = list(c, 1, n, &[1])?;
+    let mut v = batched(x, n)?.cast(wide(x.dtype()));
+    let sizes = v.sizes();
+    let (outer, inputs) = sizes.split_at(2);
+    if tiles(inputs, &outputs) {
+        let (split, axes) = tiled(outer, inputs, &outputs);
+        let count: i64 = axes.iter().map(|&a| split[a as usize]).product();
+        v = v.reshape(&split).reduce(Op::Sum, &axes, false) / count as f64;
+    } else {
+        for (d, &size) in inputs.iter().enumerate() {
+            v = along(v, d + 2, shares(v, size, outputs[d]).swap(0, 1));
+        }
+    }
+    Ok(vec![unbatched(v.cast(x.dtype()), x)])
+}
+
+/// `(grad_output, self)`
+fn adaptive_backward<'a>(c: &Call<'a>, n: usize) -> Outs<'a> {
+    let (dy, x) = (c.tensor(0)?, c.ty(1)?);
+    let mut v = batched(dy, n)?.cast(wide(dy.dtype()));
+    let sizes = v.sizes();
+    let (outer, outputs) = sizes.split_at(2);
+    let inputs = &x.sizes[x.rank().saturating_sub(n)..];
+    if tiles(inputs, outputs) {
+        let (split, axes) = tiled(outer, inputs, outputs);
+        let count: i64 = axes.iter().map(|&a| split[a as usize]).product();
+        let mut single = split.clone();
+        axes.iter().for_each(|&a| single[a as usize] = 1);
+        let full: Dims = outer.iter().chain(inputs).copied().collect();
+        v = (v / count as f64).reshape(&single).broadcast(&split).reshape(&full);
+    } else {
+        for (d, &size) in inputs.iter().enumerate() {
+            v = along(v, d + 2, shares(v, size, outputs[d]));
+        }
+    }
+    Ok(vec![unbatched(v.cast(dy.dtype()), dy)])
+}

@@ -1,0 +1,186 @@
+//! Gradients of a convolution. With regard to the input: filters, transposed, times the gradient of the output, are
+//! columns, which are added to where they came from. With regard to the weight: the gradient of the output times columns,
+//! transposed.
+
+use super::{Cut, Lane, columns, deal, each_task, lanes, outputs, parts};
+use crate::backend::cpu::gemm::{Block, Matrix, gemm};
+use crate::backend::cpu::pool::with_scratch;
+use crate::backend::cpu::rows::RowOf;
+use crate::backend::cpu::tile::element::{Stored, store_run};
+use crate::op::nn::Conv;
+
+/// Rows of columns that a product of one task has, where there are enough.
+const ROWS: usize = 384;
+/// Fewer rows than this do not pay for packing the other operand.
+const LEAST_ROWS: usize = 64;
+/// Partial sums of a weight's gradient: at most so many, of at most so many elements.
+const MOST_SUMS: usize = 16;
+const SUMMED: usize = 1 << 16;
+
+/// `dx[images, groups·channels, plane]` of `dy[images, groups·filters, pixels]` and `w[groups·filters, channels·taps]`.
+pub fn grad_input<S: RowOf<L>, L: Lane>(conv: &Conv, dy: &[S], w: &[S], dx: &mut [S]) {
+    let (cut, weight) = (Cut::of_whole_planes(conv), lanes::<S, L>(w));
+    let (groups, taps) = (conv.groups, conv.windows.taps());
+    let batches = conv.images.div_ceil(cut.images);
+    let most = conv.channels.div_ceil(ROWS.div_ceil(taps));
+    let least = parts(conv.channels, batches * groups, LEAST_ROWS.div_ceil(taps));
+    let channels = conv.channels.div_ceil(most.max(least));
+    let blocks = conv.channels.div_ceil(channels);
+    let (images, per_image, plane) = (cut.images, groups * conv.channels, conv.windows.plane());
+    let tasks = deal(dx, (plane, plane), batches * groups * blocks, |row, _| {
+        let (batch, group) = (row / per_image / images, row % per_image / conv.channels);
+        (batch * groups + group) * blocks + row % conv.channels / channels
+    });
+    let this = GradInput { cut, dy, weight: &weight, channels };
+    each_task(tasks, conv.work(), |n, planes| {
+        this.block(n / blocks / groups, n / blocks % groups, n % blocks, planes);
+    });
+}
+
+struct GradInput<'a, S, L> {
+    cut: Cut,
+    dy: &'a [S],
+    weight: &'a [L],
+    /// Channels of one task.
+    channels: usize,
+}
+
+impl<S: RowOf<L>, L: Lane> GradInput<'_, S, L> {
+    /// Writes planes in the order of images, then channels.
+    fn block(&self, batch: usize, group: usize, block: usize, mut planes: Vec<&mut [S]>) {
+        let (cut, conv) = (&self.cut, &self.cut.conv);
+        let (depth, taps, size) = (conv.depth(), conv.windows.taps(), cut.room());
+        let first = cut.span(batch * cut.fields.len());
+        let channels = planes.len() / first.images.len();
+        let from = Matrix::rows(&self.weight[group * conv.filters * depth..], depth);
+        let filters = from.from(0, block * self.channels * taps).transposed();
+        let rows = channels * taps;
+        let lengths = [planes.len() * size, rows * cut.columns(), conv.filters * cut.columns()];
+        with_scratch(lengths.iter().sum(), |room: &mut [L]| {
+            let (fields, room) = room.split_at_mut(lengths[0]);
+            let (products, room) = room.split_at_mut(lengths[1]);
+            fields.fill(L::from(0.0));
+            for part in 0..cut.fields.len() {
+                let span = cut.span(batch * cut.fields.len() + part);
+                let (width, pixels) = (span.columns(), span.pixels.len());
+                let dy = outputs(cut, self.dy, (&span, group), 0..conv.filters, room);
+                let products = &mut products[..rows * width];
+                gemm(
+                    conv.filters,
+                    L::from(1.0),
+                    filters,
+                    dy,
+                    0.0,
+                    &mut Block::new(products, width),
+                );
+                for (n, field) in fields.chunks_exact_mut(size).enumerate() {
+                    for tap in 0..taps {
+                        let at = (n % channels * taps + tap) * width + n / channels * pixels;
+                        cut.fields[part].scatter(
+                            L::from(1.0),
+                            &products[at..at + pixels],
+                            tap,
+                            field,
+                        );
+                    }
+                }
+            }
+            for (field, plane) in fields.chunks_exact(size).zip(&mut planes) {
+                cut.fields[0].store(field, plane);
+            }
+        });
+    }
+}
+
+/// `dw[groups·filters, channels·taps]` of `dy[images, groups·filters, pixels]` and `x[images, groups·channels, plane]`.
+pub fn grad_weight<S: RowOf<L>, L: Lane>(conv: &Conv, dy: &[S], x: &[S], dw: &mut [S]) {
+    let cut = Cut::new(conv);
+    // A small result has its sum cut, so that there is something to do for many threads.
+    let sums = if dw.len() <= SUMMED { cut.len().min(MOST_SUMS) } else { 1 };
+    let spans = cut.len().div_ceil(sums);
+    let this = GradWeight { cut, dy, x, spans };
+    let sums = this.cut.len().div_ceil(spans);
+    if sums == 1 {
+        return this.sums(dw, 1);
+    }
+    with_scratch(sums * dw.len(), |partial: &mut [L]| {
+        this.sums(partial, sums);
+        let (total, others) = partial.split_at_mut(dw.len());
+        others.chunks_exact(dw.len()).for_each(|part| L::add(part, total));
+        store_run(total, dw);
+    });
+}
+
+struct GradWeight<'a, S> {
+    cut: Cut,
+    dy: &'a [S],
+    x: &'a [S],
+    /// Spans of one partial sum.
+    spans: usize,
+}
+
+/// What one task computes: a partial sum's part of a matrix `[filters, depth]`.
+struct Part {
+    sum: usize,
+    group: usize,
+    filters: std::ops::Range<usize>,
+    rows: std::ops::Range<usize>,
+}
+
+impl<S> GradWeight<'_, S> {
+    /// Writes `n` partial sums, one after the other.
+    fn sums<T: Stored<L>, L: Lane>(&self, out: &mut [T], n: usize)
+    where
+        S: RowOf<L>,
+    {
+        let conv = &self.cut.conv;
+        let (depth, filters) = (conv.depth(), conv.filters);
+        let most = depth.div_ceil(ROWS);
+        let rows = depth.div_ceil(most.max(parts(depth, n * conv.groups, LEAST_ROWS)));
+        let of_rows = depth.div_ceil(rows);
+        let height = filters.div_ceil(parts(filters, n * conv.groups * of_rows, LEAST_ROWS));
+        let of_filters = filters.div_ceil(height);
+        let each = of_rows * of_filters;
+        let tasks = deal(out, (depth, rows), n * conv.groups * each, |row, part| {
+            row / filters * each + row % filters / height * of_rows + part
+        });
+        each_task(tasks, conv.work(), |task, pieces| {
+            let (matrix, block) = (task / each, task % each);
+            let (first, row) = (block / of_rows * height, block % of_rows * rows);
+            let part = Part {
+                sum: matrix / conv.groups,
+                group: matrix % conv.groups,
+                filters: first..filters.min(first + height),
+                rows: row..depth.min(row + rows),
+            };
+            self.part::<T, L>(part, pieces);
+        });
+    }
+
+    fn part<T: Stored<L>, L: Lane>(&self, part: Part, pieces: Vec<&mut [T]>)
+    where
+        S: RowOf<L>,
+    {
+        let (cut, widest) = (&self.cut, self.cut.columns());
+        let (rows, filters) = (part.rows.len(), part.filters.len());
+        let lengths = [rows * filters, rows * widest, filters * widest];
+        with_scratch(lengths.iter().sum::<usize>() + cut.room(), |room: &mut [L]| {
+            let (sums, room) = room.split_at_mut(lengths[0]);
+            let (made, room) = room.split_at_mut(lengths[1]);
+            let (of_dy, room) = room.split_at_mut(lengths[2]);
+            let first = part.sum * self.spans;
+            for n in first..cut.len().min(first + self.spans) {
+                let span = cut.span(n);
+                let width = span.columns();
+                columns(cut, self.x, (&span, part.group), part.rows.clone(), room, made);
+                let dy = outputs(cut, self.dy, (&span, part.group), part.filters.clone(), of_dy);
+                let seen = Matrix::rows(&made[..rows * width], width).transposed();
+                let beta = if n == first { 0.0 } else { 1.0 };
+                gemm(width, L::from(1.0), dy, seen, beta, &mut Block::new(sums, rows));
+            }
+            for (sums, piece) in sums.chunks_exact(rows).zip(pieces) {
+                store_run(sums, piece);
+            }
+        });
+    }
+}

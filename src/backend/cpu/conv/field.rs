@@ -1,0 +1,212 @@
+//! Windows over one plane, said as offsets: the plane is copied with its padding (and converted) into a "field", in
+//! which every tap of every window exists.
+
+use super::Lane;
+use crate::backend::cpu::isa::{self, Kernel};
+use crate::backend::cpu::rows::RowOf;
+use crate::backend::cpu::tile::element::{load_run, store_run};
+use crate::op::nn::window::{Windows, split};
+use std::ops::Range;
+
+/// Shorter runs of pixels are copied one by one.
+const SHORT: usize = 8;
+
+/// The part of a plane, with its padding, that the windows of a range of pixels look at.
+pub struct Field {
+    windows: Windows,
+    /// Its first element, counted from the start of the padding, and its sizes.
+    start: [usize; 3],
+    sizes: [usize; 3],
+    /// Pixels whose windows lie side by side: where the first one's begins, and how many.
+    runs: Vec<(usize, usize)>,
+    /// Where the taps are, from where the window begins.
+    taps: Vec<usize>,
+}
+
+impl Field {
+    /// A field for the pixels `seen`, which are among those that it has to hold.
+    pub fn new(windows: &Windows, held: Range<usize>, seen: Range<usize>) -> Field {
+        let w = windows;
+        let (from, to) = (split(held.start, w.output), split(held.end - 1, w.output));
+        // Of whole lines; of whole layers if there are several.
+        let lines = if from[0] == to[0] { (from[1], to[1]) } else { (0, w.output[1] - 1) };
+        let ranges = [(from[0], to[0]), lines, (0, w.output[2] - 1)];
+        let start = [0, 1, 2].map(|d| ranges[d].0 * w.stride[d]);
+        let size = |d: usize| {
+            (ranges[d].1 - ranges[d].0) * w.stride[d] + w.dilation[d] * (w.kernel[d] - 1) + 1
+        };
+        let sizes = [0, 1, 2].map(size);
+        let place = |at: [usize; 3]| (at[0] * sizes[1] + at[1]) * sizes[2] + at[2];
+        let taps = (0..w.taps()).map(|tap| {
+            let of = split(tap, w.kernel);
+            place([0, 1, 2].map(|d| of[d] * w.dilation[d]))
+        });
+        let taps = taps.collect();
+        let mut runs: Vec<(usize, usize)> = Vec::new();
+        let joins = w.stride[2] == 1 && w.output[2] >= SHORT;
+        for pixel in seen {
+            let of = split(pixel, w.output);
+            let at = place([0, 1, 2].map(|d| of[d] * w.stride[d] - start[d]));
+            match runs.last_mut() {
+                Some((first, n)) if joins && *first + *n == at => *n += 1,
+                _ => runs.push((at, 1)),
+            }
+        }
+        Field { windows: *w, start, sizes, runs, taps }
+    }
+
+    pub fn len(&self) -> usize {
+        self.sizes.iter().product()
+    }
+
+    /// Whether the field is the plane as it stands.
+    fn is_plane(&self) -> bool {
+        self.start == [0; 3] && self.sizes == self.windows.input && self.windows.padding == [0; 3]
+    }
+
+    /// Calls `f` for every line: its range of the field that is within the plane, and that range of the plane. All
+    /// else is padding.
+    fn lines(&self, mut f: impl FnMut(Range<usize>, Range<usize>)) {
+        let w = &self.windows;
+        // Coordinates of the field that are within the plane.
+        let inside = |d: usize| {
+            let low = w.padding[d].saturating_sub(self.start[d]);
+            let high = (w.padding[d] + w.input[d]).saturating_sub(self.start[d]);
+            low.min(self.sizes[d])..high.min(self.sizes[d])
+        };
+        let columns = inside(2);
+        for i in inside(0) {
+            for j in inside(1) {
+                let layer = self.start[0] + i - w.padding[0];
+                let line = self.start[1] + j - w.padding[1];
+                let field = (i * self.sizes[1] + j) * self.sizes[2];
+                let plane = (layer * w.input[1] + line) * w.input[2];
+                // The field's columns start with the padding's.
+                let first = columns.start.saturating_sub(w.padding[2]);
+                f(
+                    field + columns.start..field + columns.end,
+                    plane + first..plane + first + columns.len(),
+                );
+            }
+        }
+    }
+
+    /// The field of `plane`: in `room`, unless it is the plane itself.
+    pub fn load<'a, S: RowOf<L>, L: Lane>(&self, plane: &'a [S], room: &'a mut [L]) -> &'a [L] {
+        if self.is_plane() {
+            return S::read(plane, room);
+        }
+        let room = &mut room[..self.len()];
+        room.fill(L::from(0.0));
+        self.lines(|field, from| load_run(&plane[from], &mut room[field]));
+        room
+    }
+
+    /// The plane of a field: what is in the padding is dropped, what no window looks at is 0.
+    pub fn store<S: RowOf<L>, L: Lane>(&self, field: &[L], plane: &mut [S]) {
+        if !self.is_plane() {
+            plane.fill(S::store(L::from(0.0)));
+        }
+        self.lines(|from, to| store_run(&field[from], &mut plane[to]));
+    }
+
+    /// What `tap` meets at each pixel.
+    pub fn gather<L: Copy>(&self, field: &[L], tap: usize, to: &mut [L]) {
+        let from = &field[self.taps[tap]..];
+        if self.runs.len() == to.len() {
+            to.iter_mut().zip(&self.runs).for_each(|(to, run)| *to = from[run.0]);
+            return;
+        }
+        let mut at = 0;
+        for &(first, n) in &self.runs {
+            to[at..at + n].copy_from_slice(&from[first..first + n]);
+            at += n;
+        }
+    }
+
+    /// `field += scale * from` where `tap` meets each pixel.
+    pub fn scatter<L: Lane>(&self, scale: L, from: &[L], tap: usize, field: &mut [L]) {
+        isa::run(Scatter { runs: &self.runs, scale, from, to: &mut field[self.taps[tap]..] });
+    }
+
+    /// The sum of `with` times what `tap` meets at each pixel.
+    pub fn dot<L: Lane>(&self, field: &[L], tap: usize, with: &[L]) -> f64 {
+        isa::run(Dot { runs: &self.runs, field: &field[self.taps[tap]..], with })
+    }
+
+    /// `to += scale * what tap meets at each pixel`.
+    pub fn add_tap<L: Lane>(&self, scale: L, field: &[L], tap: usize, to: &mut [L]) {
+        isa::run(AddTap { runs: &self.runs, scale, field: &field[self.taps[tap]..], to });
+    }
+}
+
+struct Scatter<'a, L> {
+    runs: &'a [(usize, usize)],
+    scale: L,
+    from: &'a [L],
+    to: &'a mut [L],
+}
+
+impl<L: Lane> Kernel for Scatter<'_, L> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let mut from = self.from;
+        for &(first, n) in self.runs {
+            let (run, rest) = from.split_at(n);
+            for (to, &v) in self.to[first..first + n].iter_mut().zip(run) {
+                *to += self.scale * v;
+            }
+            from = rest;
+        }
+    }
+}
+
+struct AddTap<'a, L> {
+    runs: &'a [(usize, usize)],
+    scale: L,
+    field: &'a [L],
+    to: &'a mut [L],
+}
+
+impl<L: Lane> Kernel for AddTap<'_, L> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let mut to = self.to;
+        for &(first, n) in self.runs {
+            let (run, rest) = to.split_at_mut(n);
+            for (to, &v) in run.iter_mut().zip(&self.field[first..first + n]) {
+                *to += self.scale * v;
+            }
+            to = rest;
+        }
+    }
+}
+
+struct Dot<'a, L> {
+    runs: &'a [(usize, usize)],
+    field: &'a [L],
+    with: &'a [L],
+}
+
+impl<L: Lane> Kernel for Dot<'_, L> {
+    type Out = f64;
+    #[inline(always)]
+    fn run<const FMA: bool>(self) -> f64 {
+        let (mut with, mut total) = (self.with, 0.0);
+        for &(first, n) in self.runs {
+            let (run, rest) = with.split_at(n);
+            let mut chains = [L::from(0.0); 8];
+            let field = &self.field[first..first + n];
+            for (a, b) in run.chunks(8).zip(field.chunks(8)) {
+                for ((chain, &a), &b) in chains.iter_mut().zip(a).zip(b) {
+                    *chain += a * b;
+                }
+            }
+            total += chains.iter().map(|c| c.to_f64()).sum::<f64>();
+            with = rest;
+        }
+        total
+    }
+}

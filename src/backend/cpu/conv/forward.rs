@@ -1,0 +1,136 @@
+//! The convolution itself: filters times columns.
+
+use super::{
+    Cut, Lane, SMALL, Span, as_lanes, columns, deal, each_task, lanes, parts, start_of_plane,
+};
+use crate::backend::cpu::gemm::{Block, Matrix, gemm};
+use crate::backend::cpu::pool::with_scratch;
+use crate::backend::cpu::rows::RowOf;
+use crate::backend::cpu::tile::element::store_run;
+use crate::op::nn::Conv;
+use rayon::prelude::*;
+
+/// Fewer filters than this are not given to a task of their own.
+const LEAST_FILTERS: usize = 32;
+/// Spans that are too few to be a task each.
+const FEW: usize = 8;
+
+struct Forward<'a, S, L> {
+    cut: Cut,
+    x: &'a [S],
+    weight: &'a [L],
+    /// Filters of one task.
+    filters: usize,
+}
+
+/// `y[images, groups·filters, pixels]` of `x[images, groups·channels, plane]` and `w[groups·filters, channels·taps]`.
+pub fn forward<S: RowOf<L>, L: Lane>(conv: &Conv, x: &[S], w: &[S], y: &mut [S]) {
+    let (cut, weight) = (Cut::new(conv), lanes(w));
+    let spans = cut.len();
+    // With few spans, threads share the columns of each; else every task makes its own.
+    let shared = spans * conv.groups < FEW;
+    let blocks = if shared { parts(conv.filters, 1, LEAST_FILTERS) } else { 1 };
+    let filters = conv.filters.div_ceil(blocks);
+    let blocks = conv.filters.div_ceil(filters);
+    let (images, parts_of_image) = (cut.images, cut.fields.len());
+    let per_image = conv.groups * conv.filters;
+    let all = conv.windows.pixels();
+    let mut tasks = deal(y, (all, cut.pixels), spans * conv.groups * blocks, |row, part| {
+        let (image, group) = (row / per_image, row % per_image / conv.filters);
+        let span = image / images * parts_of_image + part;
+        (span * conv.groups + group) * blocks + row % conv.filters / filters
+    });
+    let this = Forward { cut, x, weight: &weight, filters };
+    if !shared {
+        each_task(tasks, conv.work(), |n, pieces| {
+            this.alone(
+                &this.cut.span(n / blocks / conv.groups),
+                [n / blocks % conv.groups, n % blocks],
+                pieces,
+            );
+        });
+        return;
+    }
+    for n in (0..spans * conv.groups).rev() {
+        let tasks = tasks.split_off(n * blocks);
+        this.together(&this.cut.span(n / conv.groups), n % conv.groups, tasks);
+    }
+}
+
+impl<S: RowOf<L>, L: Lane> Forward<'_, S, L> {
+    /// A task that makes its columns itself.
+    fn alone(&self, span: &Span, [group, block]: [usize; 2], pieces: Vec<&mut [S]>) {
+        if let Some(columns) = self.as_they_are(span, group) {
+            return self.product(span, columns, [group, block], pieces);
+        }
+        let depth = self.cut.conv.depth();
+        let size = depth * span.columns();
+        with_scratch(size + self.cut.room(), |room| {
+            let (made, room) = room.split_at_mut(size);
+            columns(&self.cut, self.x, (span, group), 0..depth, room, made);
+            self.product(span, Matrix::rows(made, span.columns()), [group, block], pieces);
+        });
+    }
+
+    /// All tasks of a span and group, which share the columns.
+    fn together(&self, span: &Span, group: usize, tasks: Vec<Vec<&mut [S]>>) {
+        let conv = &self.cut.conv;
+        let work = conv.filters * conv.depth() * span.columns();
+        let products = |columns: Matrix<L>| {
+            each_task(tasks, work, |block, pieces| {
+                self.product(span, columns, [group, block], pieces);
+            });
+        };
+        if let Some(columns) = self.as_they_are(span, group) {
+            return products(columns);
+        }
+        let (taps, width) = (conv.windows.taps(), span.columns());
+        with_scratch(conv.depth() * width, |made: &mut [L]| {
+            let of_channel = |(channel, to): (usize, &mut [L])| {
+                with_scratch(self.cut.room(), |room| {
+                    let rows = channel * taps..(channel + 1) * taps;
+                    columns(&self.cut, self.x, (span, group), rows, room, to);
+                });
+            };
+            let channels = made.par_chunks_exact_mut(taps * width).enumerate();
+            // A channel's columns are moved about as fast as they are multiplied by eight filters.
+            channels.with_min_len((SMALL / 8).div_ceil(taps * width)).for_each(of_channel);
+            products(Matrix::rows(made, width));
+        });
+    }
+
+    /// The columns of a span without a copy, where a window is one element and spans lie in one image.
+    fn as_they_are(&self, span: &Span, group: usize) -> Option<Matrix<'_, L>> {
+        let w = &self.cut.conv.windows;
+        let same =
+            w.taps() == 1 && w.stride == [1; 3] && w.padding == [0; 3] && w.input == w.output;
+        if !same || span.images.len() > 1 {
+            return None;
+        }
+        let x = as_lanes::<S, L>(self.x)?;
+        let first = start_of_plane(&self.cut.conv, [span.images.start, group, 0]);
+        Some(Matrix { data: &x[first + span.pixels.start..], strides: (w.plane(), 1) })
+    }
+
+    /// Writes some filters' rows of `y`: pieces in the order of images, then filters.
+    fn product(
+        &self,
+        span: &Span,
+        columns: Matrix<L>,
+        [group, block]: [usize; 2],
+        pieces: Vec<&mut [S]>,
+    ) {
+        let conv = &self.cut.conv;
+        let (depth, width, pixels) = (conv.depth(), span.columns(), span.pixels.len());
+        let filters = pieces.len() / span.images.len();
+        let first = group * conv.filters + block * self.filters;
+        let weight = Matrix::rows(&self.weight[first * depth..], depth);
+        with_scratch(filters * width, |sums: &mut [L]| {
+            gemm(depth, L::from(1.0), weight, columns, 0.0, &mut Block::new(sums, width));
+            for (n, piece) in pieces.into_iter().enumerate() {
+                let at = n % filters * width + n / filters * pixels;
+                store_run(&sums[at..at + pixels], piece);
+            }
+        });
+    }
+}

@@ -1,0 +1,265 @@
+//! Convolution and its gradients. What a range of pixels sees is laid out as a matrix of columns, so that each of the
+//! three is a product of matrices; depthwise convolutions, whose products would be of vectors, are summed directly.
+//!
+//! **Invariant:** how columns and results are cut decides the order of sums, so it depends on the shape only, never on the
+//! number of threads.
+
+mod backward;
+mod depthwise;
+mod field;
+mod forward;
+
+use super::access::{Bound, Plain};
+use super::gemm::Matrix;
+use super::rows::{RowMath, RowOf};
+use super::tile::element::{Brain, Half, Stored, load_run};
+use super::tile::run::LaneType;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::internal;
+use crate::op::nn::Conv;
+use crate::op::{Attr, Op};
+use field::Field;
+use rayon::prelude::*;
+use std::any::TypeId;
+use std::borrow::Cow;
+use std::ops::{Mul, Range};
+
+/// A lane that convolutions are computed in.
+trait Lane: RowMath + LaneType + Stored<Self> + Mul<Output = Self> {}
+impl Lane for f32 {}
+impl Lane for f64 {}
+
+/// Elements of a matrix of columns and of its product that stay in a core's cache.
+const CACHED: usize = 1 << 18;
+/// Fewer columns than this do not pay for packing the other operand of a product.
+const LEAST_COLUMNS: usize = 192;
+const MOST_COLUMNS: usize = 2048;
+/// Tasks that keep all threads busy to the end.
+const TASKS: usize = 16;
+/// Multiplications that are not worth a second thread.
+const SMALL: usize = 1 << 17;
+
+/// `op` is one of the three; no operand is empty.
+pub fn run(op: Op, attrs: &[Attr], reads: &[Bound], write: &Bound) -> Result<()> {
+    match write.dtype {
+        DType::F32 => run_as::<f32, f32>(op, attrs, reads, write),
+        DType::F16 => run_as::<Half, f32>(op, attrs, reads, write),
+        DType::BF16 => run_as::<Brain, f32>(op, attrs, reads, write),
+        DType::F64 => run_as::<f64, f64>(op, attrs, reads, write),
+        other => return internal!("{} of {other}", op.name()),
+    }
+    Ok(())
+}
+
+fn run_as<S: RowOf<L>, L: Lane>(op: Op, attrs: &[Attr], reads: &[Bound], write: &Bound) {
+    let (a, b) = (&reads[0], &reads[1]);
+    let [y, x, w] = match op {
+        Op::Conv => [write, a, b],
+        Op::ConvGradInput => [a, write, b],
+        _ => [a, b, write],
+    };
+    let conv = Conv::new(y.sizes(), x.sizes(), w.sizes(), attrs);
+    let (a, b, out) = (a.dense::<S>(), b.dense::<S>(), write.result::<S>());
+    let direct = conv.channels == 1 && conv.groups > 1;
+    match (op, direct) {
+        (Op::Conv, true) => depthwise::forward::<S, L>(&conv, a, b, out),
+        (Op::Conv, false) => forward::forward::<S, L>(&conv, a, b, out),
+        (Op::ConvGradInput, true) => depthwise::grad_input::<S, L>(&conv, a, b, out),
+        (Op::ConvGradInput, false) => backward::grad_input::<S, L>(&conv, a, b, out),
+        (_, true) => depthwise::grad_weight::<S, L>(&conv, a, b, out),
+        (_, false) => backward::grad_weight::<S, L>(&conv, a, b, out),
+    }
+}
+
+/// `x` as lanes, if that is what it is.
+fn as_lanes<S: RowOf<L>, L: Lane>(x: &[S]) -> Option<&[L]> {
+    (TypeId::of::<S>() == TypeId::of::<L>()).then(|| S::read(x, &mut []))
+}
+
+/// All of `x` as lanes.
+fn lanes<S: RowOf<L>, L: Lane>(x: &[S]) -> Cow<'_, [L]> {
+    as_lanes(x).map_or_else(
+        || {
+            let mut wide = vec![L::default(); x.len()];
+            load_run(x, &mut wide);
+            Cow::Owned(wide)
+        },
+        Cow::Borrowed,
+    )
+}
+
+/// How images and pixels are cut into spans: some whole images, or a part of one.
+struct Cut {
+    images: usize,
+    pixels: usize,
+    /// One for each part of an image.
+    fields: Vec<Field>,
+    conv: Conv,
+}
+
+/// A range of images and the part of their pixels with this number.
+struct Span {
+    images: Range<usize>,
+    part: usize,
+    pixels: Range<usize>,
+}
+
+impl Span {
+    fn columns(&self) -> usize {
+        self.images.len() * self.pixels.len()
+    }
+}
+
+impl Cut {
+    fn new(conv: &Conv) -> Cut {
+        Cut::with_fields(conv, |part, _| part)
+    }
+
+    /// With fields that hold a whole plane each.
+    fn of_whole_planes(conv: &Conv) -> Cut {
+        Cut::with_fields(conv, |_, all| 0..all)
+    }
+
+    /// `held`: which pixels the field of a part has to hold, of so many in all.
+    fn with_fields(conv: &Conv, held: fn(Range<usize>, usize) -> Range<usize>) -> Cut {
+        let all = conv.windows.pixels();
+        let height = conv.depth() + conv.filters;
+        let columns = (CACHED / height).clamp(LEAST_COLUMNS, MOST_COLUMNS);
+        let pixels = all.div_ceil(all.div_ceil(columns));
+        let images = if pixels < all { 1 } else { (columns / all).clamp(1, conv.images) };
+        let seen = (0..all).step_by(pixels).map(|p| p..all.min(p + pixels));
+        let field = |part: Range<usize>| Field::new(&conv.windows, held(part.clone(), all), part);
+        let fields = seen.map(field).collect();
+        Cut { images, pixels, fields, conv: *conv }
+    }
+
+    fn len(&self) -> usize {
+        self.conv.images.div_ceil(self.images) * self.fields.len()
+    }
+
+    fn span(&self, n: usize) -> Span {
+        let (first, part) = (n / self.fields.len() * self.images, n % self.fields.len());
+        let from = part * self.pixels;
+        Span {
+            images: first..self.conv.images.min(first + self.images),
+            part,
+            pixels: from..self.conv.windows.pixels().min(from + self.pixels),
+        }
+    }
+
+    /// Columns of the widest span.
+    fn columns(&self) -> usize {
+        self.images * self.pixels
+    }
+
+    /// Elements of the largest field.
+    fn room(&self) -> usize {
+        self.fields.iter().map(Field::len).max().unwrap_or(0)
+    }
+}
+
+impl Conv {
+    /// Rows of the matrix of columns.
+    fn depth(&self) -> usize {
+        self.channels * self.windows.taps()
+    }
+
+    fn work(&self) -> usize {
+        self.images * self.groups * self.filters * self.depth() * self.windows.pixels()
+    }
+}
+
+/// Where a channel of a group of an image starts in `x`.
+fn start_of_plane(conv: &Conv, [image, group, channel]: [usize; 3]) -> usize {
+    ((image * conv.groups + group) * conv.channels + channel) * conv.windows.plane()
+}
+
+fn plane<'a, S>(x: &'a [S], conv: &Conv, place: [usize; 3]) -> &'a [S] {
+    &x[start_of_plane(conv, place)..][..conv.windows.plane()]
+}
+
+/// Writes `rows` of the matrix of columns of a span: one row for each tap of each channel.
+fn columns<S: RowOf<L>, L: Lane>(
+    cut: &Cut,
+    x: &[S],
+    (span, group): (&Span, usize),
+    rows: Range<usize>,
+    room: &mut [L],
+    to: &mut [L],
+) {
+    let (field, taps) = (&cut.fields[span.part], cut.conv.windows.taps());
+    let (width, pixels) = (span.columns(), span.pixels.len());
+    for (i, image) in span.images.clone().enumerate() {
+        for channel in rows.start / taps..rows.end.div_ceil(taps) {
+            let field_of = field.load(plane(x, &cut.conv, [image, group, channel]), room);
+            let first = (channel * taps).max(rows.start);
+            for row in first..rows.end.min((channel + 1) * taps) {
+                let at = (row - rows.start) * width + i * pixels;
+                field.gather(field_of, row - channel * taps, &mut to[at..at + pixels]);
+            }
+        }
+    }
+}
+
+/// Rows `filters` of `dy`'s part of a span as a matrix: where it is, or gathered into `room`.
+fn outputs<'a, S: RowOf<L>, L: Lane>(
+    cut: &Cut,
+    dy: &'a [S],
+    (span, group): (&Span, usize),
+    filters: Range<usize>,
+    room: &'a mut [L],
+) -> Matrix<'a, L> {
+    let (conv, all) = (&cut.conv, cut.conv.windows.pixels());
+    let start = |image: usize, filter: usize| {
+        ((image * conv.groups + group) * conv.filters + filter) * all + span.pixels.start
+    };
+    if let (Some(dy), 1) = (as_lanes::<S, L>(dy), span.images.len()) {
+        let from = start(span.images.start, filters.start);
+        return Matrix { data: &dy[from..], strides: (all, 1) };
+    }
+    let (width, pixels) = (span.columns(), span.pixels.len());
+    for (row, filter) in filters.enumerate() {
+        for (i, image) in span.images.clone().enumerate() {
+            let (from, at) = (start(image, filter), row * width + i * pixels);
+            load_run(&dy[from..from + pixels], &mut room[at..at + pixels]);
+        }
+    }
+    Matrix::rows(room, width)
+}
+
+/// The pieces of a result that each of `n` tasks writes. Rows of `width` elements are cut into pieces of `piece`;
+/// `task(row, number of the piece)` says whose it is. Each task has its pieces in the order of rows.
+fn deal<T>(
+    out: &mut [T],
+    (width, piece): (usize, usize),
+    n: usize,
+    task: impl Fn(usize, usize) -> usize,
+) -> Vec<Vec<&mut [T]>> {
+    let mut hands: Vec<Vec<&mut [T]>> = (0..n).map(|_| Vec::new()).collect();
+    for (row, elements) in out.chunks_exact_mut(width).enumerate() {
+        for (i, piece) in elements.chunks_mut(piece).enumerate() {
+            hands[task(row, i)].push(piece);
+        }
+    }
+    hands
+}
+
+/// Runs all tasks, in parallel if there is work enough.
+fn each_task<T: Plain>(
+    tasks: Vec<Vec<&mut [T]>>,
+    work: usize,
+    run: impl Fn(usize, Vec<&mut [T]>) + Sync,
+) {
+    if work < SMALL {
+        return tasks.into_iter().enumerate().for_each(|(n, pieces)| run(n, pieces));
+    }
+    tasks.into_par_iter().enumerate().with_max_len(1).for_each(|(n, pieces)| run(n, pieces));
+}
+
+/// In how many parts to cut `n` rows, when there are `others` tasks already: enough for many threads, none smaller than
+/// `least`.
+fn parts(n: usize, others: usize, least: usize) -> usize {
+    let wanted = TASKS.div_ceil(others.max(1));
+    wanted.min(n / least.max(1)).max(1)
+}

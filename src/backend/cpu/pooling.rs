@@ -1,0 +1,203 @@
+//! Pooling over windows and its gradients, in parallel over planes. Windows are cut to what they meet beforehand, once for
+//! each dimension.
+
+use super::access::Bound;
+use super::pool::{parallel_chunks, with_scratch};
+use super::rows::{RowMath, RowOf};
+use super::tile::element::{Brain, Half, Stored};
+use super::tile::run::LaneType;
+use crate::dtype::DType;
+use crate::error::{Code, Error, Result};
+use crate::internal;
+use crate::op::Attr;
+use crate::op::nn::window::Windows;
+use crate::op::nn::windows_of_pool;
+use rayon::prelude::*;
+
+/// Calls a function that is generic over an element and its lane.
+macro_rules! by_float {
+    ($dtype:expr, $f:ident($($arg:expr),*)) => {
+        match $dtype {
+            DType::F32 => $f::<f32, f32>($($arg),*),
+            DType::F64 => $f::<f64, f64>($($arg),*),
+            DType::F16 => $f::<Half, f32>($($arg),*),
+            DType::BF16 => $f::<Brain, f32>($($arg),*),
+            other => return internal!("pooling of {other}"),
+        }
+    };
+}
+
+/// What the windows meet along one dimension: for every pixel the first element and how many, `step` apart.
+struct Along {
+    meets: Vec<(usize, usize)>,
+    step: usize,
+}
+
+struct Shape {
+    along: [Along; 3],
+    plane: usize,
+    pixels: usize,
+    input: [usize; 3],
+    /// Of a plane, in bytes of memory traffic that would take as long.
+    cost: usize,
+}
+
+impl Shape {
+    fn new(w: &Windows) -> Shape {
+        let along = [0, 1, 2].map(|d| {
+            let step = w.dilation[d];
+            let meets = (0..w.output[d]).map(|pixel| {
+                let from = pixel * w.stride[d];
+                let skipped = w.padding[d].saturating_sub(from).div_ceil(step);
+                let first = from + skipped * step - w.padding[d];
+                let within = w.input[d].saturating_sub(first).div_ceil(step);
+                (first, within.min(w.kernel[d].saturating_sub(skipped)))
+            });
+            Along { meets: meets.collect(), step }
+        });
+        let cost = 4 * (w.pixels() * w.taps() + w.plane());
+        Shape { along, plane: w.plane(), pixels: w.pixels(), input: w.input, cost }
+    }
+
+    /// Calls `f` for the runs of elements that each pixel meets: pixel, first element, step, how many.
+    #[inline(always)]
+    fn each_run(&self, mut f: impl FnMut(usize, usize, usize, usize)) {
+        let [layers, lines, columns] = &self.along;
+        let mut pixel = 0;
+        for &(layer, layer_count) in &layers.meets {
+            for &(line, line_count) in &lines.meets {
+                for &(column, count) in &columns.meets {
+                    let layer_count = if count == 0 { 0 } else { layer_count };
+                    for i in 0..layer_count {
+                        for j in 0..line_count {
+                            let at =
+                                (layer + i * layers.step) * self.input[1] + line + j * lines.step;
+                            f(pixel, at * self.input[2] + column, columns.step, count);
+                        }
+                    }
+                    pixel += 1;
+                }
+            }
+        }
+    }
+}
+
+pub fn max_pool(attrs: &[Attr], x: &Bound, writes: &[Bound]) -> Result<()> {
+    let shape = Shape::new(&windows_of_pool(x.sizes(), writes[0].sizes(), attrs));
+    by_float!(x.dtype, max_pool_as(&shape, x, writes));
+    Ok(())
+}
+
+fn max_pool_as<S: RowOf<L>, L: RowMath + LaneType + PartialOrd>(
+    shape: &Shape,
+    x: &Bound,
+    writes: &[Bound],
+) {
+    let x = x.dense::<S>().par_chunks_exact(shape.plane);
+    let y = writes[0].result::<S>().par_chunks_exact_mut(shape.pixels);
+    let index = writes[1].result::<i64>().par_chunks_exact_mut(shape.pixels);
+    let planes = x.zip(y).zip(index).with_min_len(super::pool::GRAIN.div_ceil(shape.cost));
+    planes.for_each(|((x, y), index)| {
+        with_scratch(shape.plane, |room: &mut [L]| {
+            let lanes = S::read(x, room);
+            index.fill(-1);
+            shape.each_run(|pixel, from, step, count| {
+                let (mut best, mut at) = match index[pixel] {
+                    -1 => (lanes[from], from),
+                    at => (lanes[at as usize], at as usize),
+                };
+                for i in (from..).step_by(step).take(count) {
+                    let v = lanes[i];
+                    if v > best || v.partial_cmp(&v).is_none() {
+                        (best, at) = (v, i);
+                    }
+                }
+                index[pixel] = at as i64;
+            });
+            for (y, index) in y.iter_mut().zip(index) {
+                if *index < 0 {
+                    (*y, *index) = (S::store(L::from(0.0)), 0);
+                } else {
+                    *y = x[*index as usize];
+                }
+            }
+        });
+    });
+}
+
+pub fn max_pool_grad(reads: &[Bound], write: &Bound) -> Result<()> {
+    let plane: i64 = write.sizes()[2..].iter().product();
+    let index = reads[1].dense::<i64>();
+    if !index.par_iter().with_min_len(1 << 14).all(|i| (0..plane).contains(i)) {
+        return Err(Error::new(Code::IndexError, "index out of range in max_pool_grad"));
+    }
+    by_float!(write.dtype, max_pool_grad_as(&reads[0], index, plane as usize, write));
+    Ok(())
+}
+
+fn max_pool_grad_as<S: RowOf<L>, L: RowMath + LaneType>(
+    dy: &Bound,
+    index: &[i64],
+    plane: usize,
+    write: &Bound,
+) {
+    let pixels = dy.sizes()[2..].iter().product::<i64>() as usize;
+    let dy = dy.dense::<S>();
+    parallel_chunks(write.result::<S>(), plane, 8 * (plane + 2 * pixels), |n, dx| {
+        let own = n * pixels..(n + 1) * pixels;
+        with_scratch(plane, |room: &mut [L]| {
+            S::write(dx, room, |sums| {
+                sums.fill(L::from(0.0));
+                for (dy, &to) in dy[own.clone()].iter().zip(&index[own]) {
+                    sums[to as usize] += Stored::<L>::load(*dy);
+                }
+            });
+        });
+    });
+}
+
+pub fn sum_pool(attrs: &[Attr], x: &Bound, write: &Bound) -> Result<()> {
+    let shape = Shape::new(&windows_of_pool(x.sizes(), write.sizes(), attrs));
+    by_float!(x.dtype, sum_pool_as(&shape, x, write));
+    Ok(())
+}
+
+fn sum_pool_as<S: RowOf<L>, L: RowMath + LaneType>(shape: &Shape, x: &Bound, write: &Bound) {
+    let x = x.dense::<S>();
+    parallel_chunks(write.result::<S>(), shape.pixels, shape.cost, |n, y| {
+        with_scratch(shape.plane + shape.pixels, |room: &mut [L]| {
+            let (room, sums) = room.split_at_mut(shape.plane);
+            let x = S::read(&x[n * shape.plane..(n + 1) * shape.plane], room);
+            S::write(y, sums, |sums| {
+                sums.fill(L::from(0.0));
+                shape.each_run(|pixel, from, step, count| {
+                    let run = (from..).step_by(step).take(count);
+                    run.for_each(|i| sums[pixel] += x[i]);
+                });
+            });
+        });
+    });
+}
+
+pub fn sum_pool_grad(attrs: &[Attr], dy: &Bound, write: &Bound) -> Result<()> {
+    let shape = Shape::new(&windows_of_pool(write.sizes(), dy.sizes(), attrs));
+    by_float!(dy.dtype, sum_pool_grad_as(&shape, dy, write));
+    Ok(())
+}
+
+fn sum_pool_grad_as<S: RowOf<L>, L: RowMath + LaneType>(shape: &Shape, dy: &Bound, write: &Bound) {
+    let dy = dy.dense::<S>();
+    parallel_chunks(write.result::<S>(), shape.plane, shape.cost, |n, dx| {
+        with_scratch(shape.plane + shape.pixels, |room: &mut [L]| {
+            let (sums, room) = room.split_at_mut(shape.plane);
+            let dy = S::read(&dy[n * shape.pixels..(n + 1) * shape.pixels], room);
+            S::write(dx, sums, |sums| {
+                sums.fill(L::from(0.0));
+                shape.each_run(|pixel, from, step, count| {
+                    let run = (from..).step_by(step).take(count);
+                    run.for_each(|i| sums[i] += dy[pixel]);
+                });
+            });
+        });
+    });
+}
