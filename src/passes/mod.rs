@@ -3,7 +3,8 @@
 //! **Invariant:** touches the graph and the context given; no clock, environment, randomness or IO, and nothing that
 //! depends on the order of a hash map. Every pass keeps what the program computes: bit by bit, NaN, -0.0 and
 //! infinities included (the sign and payload of a NaN do not count), except that `decompose` and `cross_entropy` round
-//! where the primitives round, and `simplify` multiplies where `pow` has a small constant exponent, as PyTorch does.
+//! where the primitives round, `products` rounds one sum where there were several, and `simplify` multiplies where `pow`
+//! has a small constant exponent, as PyTorch does.
 
 mod cross_entropy;
 mod cse;
@@ -11,6 +12,7 @@ mod dce;
 mod decompose;
 mod fold;
 mod movement;
+mod products;
 mod rebuild;
 mod simplify;
 
@@ -24,6 +26,7 @@ pub use dce::dce;
 pub use decompose::decompose;
 pub use fold::fold;
 pub use movement::movement;
+pub use products::products;
 pub use simplify::simplify;
 
 /// One simplification can enable another; in practice the second or third round changes nothing.
@@ -40,6 +43,7 @@ pub fn optimize(graph: Graph, keeps: &dyn Fn(Op) -> bool) -> Result<Graph> {
         if keeps(Op::LogSumExp) {
             graph = checked("cross_entropy", cross_entropy(&graph)?)?;
         }
+        graph = checked("products", products(&graph)?)?;
         graph = checked("cse", cse(&graph)?)?;
         graph = checked("dce", dce(&graph)?)?;
         if graph == before {

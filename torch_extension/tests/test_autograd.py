@@ -108,6 +108,27 @@ def test_attention_with_a_mask():
     assert_same(F.scaled_dot_product_attention(q, q, q, attn_mask=mask), expected, 1e-4, 1e-5)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"num_layers": 2, "bidirectional": True},
+        {"batch_first": True, "bias": False},
+        {"proj_size": 3, "num_layers": 2},
+    ],
+    ids=str,
+)
+def test_lstm(options):
+    cpu, acc = twins(lambda: nn.LSTM(5, 6, **options))
+    x = torch.randn(4, 7, 5, requires_grad=True)
+    results = []
+    for model, given in ((cpu, x), (acc, to_device(x))):
+        y, states = model(given)
+        sum(part.sin().sum() for part in (y, *states)).backward()
+        results.append([y, *states, given.grad, *(p.grad for p in model.parameters())])
+    assert_same(results[1], results[0], 1e-4, 1e-5)
+
+
 MASKS = {
     "none": None,
     "bool, one row": torch.arange(24).view(2, 1, 1, 12) % 12
