@@ -17,6 +17,7 @@ pub mod tests;
 mod text;
 #[cfg(test)]
 pub mod training;
+mod remat;
 mod views;
 
 use crate::dtype::DType;
@@ -145,7 +146,7 @@ pub fn plan(
     for region in &mut fused.regions {
         region.workspace = workspace(graph, region, target);
     }
-    let order = order::order(graph, &fused, donors);
+    let (fused, order) = remat::remat(graph, fused, donors);
     let plan = memory::place(graph, &fused, &order, inputs, scalars, donors);
     if cfg!(debug_assertions) {
         check::check(graph, &plan)?;

@@ -180,16 +180,58 @@ fn frugal_order(fused: &Fused, flow: &Flow) -> Vec<RegionId> {
 
 /// Most arena bytes live at once.
 fn peak(fused: &Fused, flow: &Flow, order: &[RegionId]) -> u64 {
+    let mut peak = 0;
+    live_bytes(fused, flow, order, |_, live| peak = peak.max(live));
+    peak
+}
+
+/// Tells `note` at every position how many arena bytes are live there.
+fn live_bytes(fused: &Fused, flow: &Flow, order: &[RegionId], mut note: impl FnMut(usize, u64)) {
     let mut uses: Vec<usize> = flow.readers.iter().map(Vec::len).collect();
-    let (mut live, mut peak) = (0u64, 0u64);
-    for &r in order {
+    let mut live = 0u64;
+    for (position, &r) in order.iter().enumerate() {
         live += flow.writes[r].iter().map(|&b| flow.bytes[b]).sum::<u64>();
-        peak = peak.max(live + fused.regions[r].workspace);
+        note(position, live + fused.regions[r].workspace);
         flow.reads[r].iter().for_each(|&b| uses[b] -= 1);
         let touched = flow.reads[r].iter().chain(&flow.writes[r]);
         live -= touched.filter(|&&b| uses[b] == 0).map(|&b| flow.bytes[b]).sum::<u64>();
     }
-    peak
+}
+
+/// When each buffer is live in an order.
+pub(super) struct Lives {
+    /// Position of each region.
+    pub at: Vec<usize>,
+    pub writer: Vec<RegionId>,
+    pub readers: Vec<Vec<RegionId>>,
+    /// Position of the last reader of each buffer, or of its writer.
+    pub last: Vec<usize>,
+    /// Arena bytes of each buffer; 0 for memory outside of it.
+    pub bytes: Vec<u64>,
+    /// Most arena bytes live at once, and at which position first.
+    pub peak: u64,
+    pub peak_at: usize,
+}
+
+impl Lives {
+    pub fn new(graph: &Graph, fused: &Fused, order: &[RegionId]) -> Lives {
+        let flow = flow(graph, fused);
+        let mut at = vec![usize::MAX; order.len()];
+        order.iter().enumerate().for_each(|(i, &r)| at[r] = i);
+        let writer = fused.writers();
+        let end = |b: usize| {
+            let readers = flow.readers[b].iter().map(|&r| at[r]);
+            readers.max().unwrap_or(at[writer[b]])
+        };
+        let last = (0..fused.buffers.len()).map(end).collect();
+        let (mut peak, mut peak_at) = (0, 0);
+        live_bytes(fused, &flow, order, |position, live| {
+            if live > peak {
+                (peak, peak_at) = (live, position);
+            }
+        });
+        Lives { at, writer, readers: flow.readers, last, bytes: flow.bytes, peak, peak_at }
+    }
 }
 
 #[cfg(test)]
