@@ -163,25 +163,25 @@ def speed(row: dict) -> str:
     return ""
 
 
-def table(rows: list[dict]):
-    base = {(r["work"], r["dtype"]): r["median_ms"] for r in rows if r["peer"] == "acc"}
+def table(rows: list[dict], title: bool):
+    """Prints the rows of one work in one dtype, as soon as they are known."""
+    base = next((row["median_ms"] for row in rows if row["peer"] == "acc"), float("nan"))
     columns = {
         "work": lambda row: row["work"],
         "dtype": lambda row: row["dtype"],
         "peer": lambda row: row["peer"],
         "median ms": lambda row: f"{row['median_ms']:.1f}",
         "best ms": lambda row: f"{row['best_ms']:.1f}",
-        "/ acc": lambda row: (
-            f"{row['median_ms'] / base.get((row['work'], row['dtype']), float('nan')):.2f}"
-        ),
+        "/ acc": lambda row: f"{row['median_ms'] / base:.2f}",
         "first step s": lambda row: f"{row['first_step_s']:.2f}",
         "peak MB": lambda row: f"{row['peak_mb']:.0f}",
         "last loss": lambda row: f"{row['last_loss']:.4f}",
         "speed": speed,
     }
-    print("".join(f"{title:>14}" for title in columns))
+    if title:
+        print("".join(f"{name:>14}" for name in columns))
     for row in rows:
-        print("".join(f"{text(row):>14}" for text in columns.values()))
+        print("".join(f"{text(row):>14}" for text in columns.values()), flush=True)
 
 
 def arguments():
@@ -215,8 +215,9 @@ def main():
     rows = []
     for work in args.works:
         for dtype in args.dtypes.split(","):
-            rows += measure(work, dtype, args.peers, args.steps, args.warm_up, args.threads)
-    table(rows)
+            found = measure(work, dtype, args.peers, args.steps, args.warm_up, args.threads)
+            table(found, title=not rows)
+            rows += found
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1) + "\n")
 
