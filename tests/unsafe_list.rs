@@ -11,6 +11,7 @@ const FILES: &[&str] = &[
     "backend/cpu/isa.rs",
     "backend/cpu/onednn.rs",
     "backend/cpu/tile/run.rs",
+    "backend/cpu/vector/x86.rs",
     "backend/host_memory.rs",
     "backend/memory.rs",
     "capi/mod.rs",

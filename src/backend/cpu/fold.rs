@@ -4,6 +4,7 @@
 use super::isa::kernel;
 use super::math;
 use super::tile::run::LaneType;
+use super::vector::{Wide, chains, total};
 use crate::op::Op;
 
 /// A lane that can be reduced.
@@ -20,42 +21,6 @@ pub trait Reducible: LaneType {
     fn finish(acc: Self::Acc) -> Self;
 }
 
-/// Independent chains of additions.
-const CHAINS: usize = 32;
-
-/// Folds a slice by an expression in `CHAINS` chains, then the chains by the same expression in type `$wide`.
-macro_rules! chains {
-    ($x:ident, $neutral:expr, $wide:ty, |$a:ident, $b:ident| $e:expr) => {{
-        let mut chains = [$neutral; CHAINS];
-        let mut blocks = $x.chunks_exact(CHAINS);
-        for block in &mut blocks {
-            for (chain, &$b) in chains.iter_mut().zip(block) {
-                let $a = *chain;
-                *chain = $e;
-            }
-        }
-        for (chain, &$b) in chains.iter_mut().zip(blocks.remainder()) {
-            let $a = *chain;
-            *chain = $e;
-        }
-        // Pairs of halves, in vectors, down to eight.
-        let mut half = CHAINS / 2;
-        while half >= 8 {
-            for i in 0..half {
-                let ($a, $b) = (chains[i], chains[i + half]);
-                chains[i] = $e;
-            }
-            half /= 2;
-        }
-        let mut total = chains[0] as $wide;
-        for &chain in &chains[1..8] {
-            let ($a, $b) = (total, chain as $wide);
-            total = $e;
-        }
-        total
-    }};
-}
-
 #[inline(always)]
 fn max64(a: f64, b: f64) -> f64 {
     if a > b || a.is_nan() { a } else { b }
@@ -68,31 +33,33 @@ fn min64(a: f64, b: f64) -> f64 {
 
 kernel! {
     fn sum_f32(x: &'a [f32]) -> f64 {
-        chains!(x, 0f32, f64, |a, b| a + b)
+        total!(V, f32, |a in x| a)
     }
 }
 
 kernel! {
-    fn max_f32(x: &'a [f32]) -> f32 {
-        chains!(x, f32::NEG_INFINITY, f32, |a, b| math::max(a, b))
+    fn max_f32(x: &'a [f32]) -> f64 {
+        let tops = chains!(V, f32, f32::NEG_INFINITY, |a in x| a, |top, a| math::larger(top, a));
+        tops.iter().fold(f64::NEG_INFINITY, |a, &b| max64(a, b as f64))
     }
 }
 
 kernel! {
-    fn min_f32(x: &'a [f32]) -> f32 {
-        chains!(x, f32::INFINITY, f32, |a, b| math::min(a, b))
+    fn min_f32(x: &'a [f32]) -> f64 {
+        let lows = chains!(V, f32, f32::INFINITY, |a in x| a, |low, a| math::smaller(low, a));
+        lows.iter().fold(f64::INFINITY, |a, &b| min64(a, b as f64))
     }
 }
 
 kernel! {
     fn sum_f64(x: &'a [f64]) -> f64 {
-        chains!(x, 0f64, f64, |a, b| a + b)
+        total!(Wide, f64, |a in x| a)
     }
 }
 
 kernel! {
     fn sum_i64(x: &'a [i64]) -> i64 {
-        chains!(x, 0i64, i64, |a, b| a.wrapping_add(b))
+        x.iter().fold(0, |a, &b| a.wrapping_add(b))
     }
 }
 
@@ -152,8 +119,8 @@ impl Reducible for f32 {
     fn fold(op: Op, run: &[f32]) -> f64 {
         match op {
             Op::Sum => sum_f32(run),
-            Op::ReduceMax => max_f32(run) as f64,
-            Op::ReduceMin => min_f32(run) as f64,
+            Op::ReduceMax => max_f32(run),
+            Op::ReduceMin => min_f32(run),
             _ => run.iter().fold(1.0, |a, &v| a * v as f64),
         }
     }

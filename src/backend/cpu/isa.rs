@@ -2,6 +2,9 @@
 //! inlined into functions with different target features, chosen at run time.
 #![expect(unsafe_code, reason = "calling functions compiled for features just detected")]
 
+#[cfg(target_arch = "x86_64")]
+use super::vector::{Avx2, Avx512};
+use super::vector::{Lone, Vector};
 use std::sync::OnceLock;
 
 /// Vector instruction sets in rising order.
@@ -17,19 +20,31 @@ pub enum Isa {
 /// be what it calls, or the vector instructions are lost.
 pub trait Kernel {
     type Out;
-    /// `FMA`: fused multiply-add is one instruction (elsewhere it would be a slow library call).
-    fn run<const FMA: bool>(self) -> Self::Out;
+    /// `V`: the vectors to compute with. `FMA`: fused multiply-add is one instruction (elsewhere it would be a slow
+    /// library call).
+    fn run<V: Vector, const FMA: bool>(self) -> Self::Out;
 }
 
-/// The best instruction set of this processor.
-pub fn detected() -> Isa {
-    static ISA: OnceLock<Isa> = OnceLock::new();
-    *ISA.get_or_init(detect)
+static CHOSEN: OnceLock<Isa> = OnceLock::new();
+
+/// The best instruction set of this processor, or the [`limit`].
+pub fn chosen() -> Isa {
+    *CHOSEN.get_or_init(detect)
+}
+
+/// Lets this process use no more than `most`, in order to see how it would run on another processor. Whether that
+/// is so: not when instructions have been chosen already.
+pub fn limit(most: Isa) -> bool {
+    let isa = most.min(detect());
+    *CHOSEN.get_or_init(|| isa) == isa
 }
 
 #[cfg(target_arch = "x86_64")]
 fn detect() -> Isa {
-    let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+    let avx2 = is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("fma")
+        && is_x86_feature_detected!("f16c")
+        && is_x86_feature_detected!("bmi2");
     let avx512 = avx2
         && is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")
@@ -59,39 +74,56 @@ fn detect() -> Isa {
     Isa::Baseline
 }
 
-/// Runs `kernel` with the best instruction set there is.
-#[cfg(target_arch = "x86_64")]
+/// Runs `kernel` with the chosen instruction set.
 #[inline]
 pub fn run<K: Kernel>(kernel: K) -> K::Out {
-    match detected() {
+    run_with(chosen(), kernel)
+}
+
+/// Runs `kernel` with an instruction set that this processor has.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn run_with<K: Kernel>(isa: Isa, kernel: K) -> K::Out {
+    match isa {
         // SAFETY: the processor was found to have these features.
         Isa::Avx512 => unsafe { avx512(kernel) },
         // SAFETY: as above.
         Isa::Avx2 => unsafe { avx2(kernel) },
-        Isa::Baseline => kernel.run::<false>(),
+        Isa::Baseline => kernel.run::<Lone<false>, false>(),
     }
 }
 
 /// Runs `kernel` with the instructions every processor of the architecture has; on AArch64 these include NEON.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline]
-pub fn run<K: Kernel>(kernel: K) -> K::Out {
-    kernel.run::<{ cfg!(target_arch = "aarch64") }>()
+fn run_with<K: Kernel>(_: Isa, kernel: K) -> K::Out {
+    const FMA: bool = cfg!(target_arch = "aarch64");
+    kernel.run::<Lone<FMA>, FMA>()
+}
+
+/// Runs `kernel` with every instruction set that this processor has.
+#[cfg(test)]
+pub fn each_isa<K: Kernel>(kernel: impl Fn() -> K) -> Vec<(Isa, K::Out)> {
+    let all = [Isa::Baseline, Isa::Avx2, Isa::Avx512];
+    all.into_iter()
+        .filter(|&isa| isa <= detect())
+        .map(|isa| (isa, run_with(isa, kernel())))
+        .collect()
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi2")]
 fn avx512<K: Kernel>(kernel: K) -> K::Out {
-    kernel.run::<true>()
+    kernel.run::<Avx512, true>()
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma,bmi2")]
+#[target_feature(enable = "avx2,fma,f16c,bmi2")]
 fn avx2<K: Kernel>(kernel: K) -> K::Out {
-    kernel.run::<true>()
+    kernel.run::<Avx2, true>()
 }
 
-/// Declares a function whose body is compiled for each instruction set. In the body `FMA` is as in [`Kernel`].
+/// Declares a function whose body is compiled for each instruction set. In the body `V` and `FMA` are as in [`Kernel`].
 /// The lifetime `'a` is there for the types of the arguments.
 macro_rules! kernel {
     ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty $body:block) => {
@@ -104,7 +136,7 @@ macro_rules! kernel {
             impl<'a> $crate::backend::cpu::isa::Kernel for Args<'a> {
                 type Out = $ret;
                 #[inline(always)]
-                fn run<const FMA: bool>(self) -> $ret {
+                fn run<V: $crate::backend::cpu::vector::Vector, const FMA: bool>(self) -> $ret {
                     let Args { $($arg,)* lifetime: _ } = self;
                     $body
                 }

@@ -2,7 +2,7 @@
 
 use super::access::Bound;
 use super::pool::{GRAIN, parallel};
-use super::tile::code::{Code, ReadKind, TILE, compile};
+use super::tile::code::{Code, ReadKind, StoreKind, TILE, compile};
 use super::tile::element::Lane;
 use super::tile::run::{Run, Stream, with_tiles};
 use super::tile::space::{Cut, Space, Walk, collapse, may_overlap, memory_order};
@@ -135,8 +135,13 @@ impl Map {
         let walks: Vec<Walk> =
             strides.into_iter().zip(&layouts).map(|(s, l)| Walk::new(&sizes, s, l)).collect();
         let kinds = read_kinds(reads, &walks, writes, &space, donors);
-        let dtypes: Vec<DType> = writes.iter().map(|w| w.dtype).collect();
-        let code = compile(program, &kinds, Some(&dtypes))?;
+        let runs = matches!(space.cut, Cut::Runs(_));
+        let store = |(write, walk): (&Operand, &Walk)| StoreKind {
+            dtype: write.dtype,
+            direct: walk.contiguous && runs,
+        };
+        let stores: Vec<StoreKind> = writes.iter().zip(&walks[reads.len()..]).map(store).collect();
+        let code = compile(program, &kinds, Some(&stores))?;
         let length = tile_length(&code);
         if let Cut::Runs(len) = &mut space.cut {
             *len = length;
@@ -183,13 +188,19 @@ pub fn streams<'a>(bounds: &'a [Bound], walks: &'a [Walk]) -> Vec<Stream<'a>> {
     bounds.iter().zip(walks).map(|(bound, walk)| Stream { bound, walk }).collect()
 }
 
-/// Fewer elements a tile when there are many tiles, so that all of them stay in the second-level cache at least.
+/// Fewer elements a tile when there are many tiles, so that most of them stay in the first-level cache.
 pub fn tile_length(code: &Code) -> usize {
-    let size = |lane: &Lane| lane.size();
-    let bytes: usize = code.tiles.iter().map(|(lane, n)| size(lane) * n).sum();
+    let changing = |(lane, n): (&Lane, &usize)| {
+        let constant = code.fills.iter().filter(|(l, ..)| l == lane).count();
+        lane.size() * (n - constant)
+    };
+    let spread: usize = code.spread.iter().map(|(lane, _)| lane.size()).sum();
+    let bytes: usize = code.tiles.iter().map(changing).sum::<usize>() + spread;
     match bytes * TILE {
-        0..=65_536 => TILE,
-        65_537..=131_072 => TILE / 2,
+        // From memory to memory: only the cost of starting counts.
+        0 => 4 * TILE,
+        1..=32_768 => TILE,
+        32_769..=131_072 => TILE / 2,
         _ => TILE / 4,
     }
 }

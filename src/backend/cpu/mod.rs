@@ -28,6 +28,7 @@ mod softmax;
 #[cfg(test)]
 mod tests;
 mod tile;
+mod vector;
 
 use super::memory::Pool;
 use super::run::run_steps;
@@ -36,6 +37,8 @@ use crate::error::{Error, Result};
 use crate::internal;
 use crate::op::{Attrs, Op, Ty};
 use crate::plan::{Kernel, Operand, Plan, Step, Target};
+pub use isa::{Isa, limit as limit_instructions};
+
 use access::Bound;
 use map::{Map, moves_pairs, narrowed};
 use onednn::Search;
@@ -54,6 +57,12 @@ impl Cpu {
     /// `num_threads` 0 means one for every core. No thread starts and no library is loaded before the first run.
     pub fn new(num_threads: usize, onednn: Search) -> Cpu {
         Cpu { pool: Pool::new(), threads: Arc::new(Threads::new(num_threads, onednn)) }
+    }
+
+    /// Runs `body` on one of this backend's threads, so that the programs it runs change threads no more. Error when
+    /// the system gives no threads.
+    pub fn inside<R: Send>(&self, body: impl FnOnce() -> R + Send) -> Result<R> {
+        Ok(self.threads.pool()?.install(body))
     }
 }
 
@@ -74,7 +83,7 @@ impl Backend for Cpu {
             Ok(Some(library)) => &library.version,
             _ => "none",
         };
-        format!("cpu {:?} {} oneDNN {products}", isa::detected(), env!("CARGO_PKG_VERSION"))
+        format!("cpu {:?} {} oneDNN {products}", isa::chosen(), env!("CARGO_PKG_VERSION"))
     }
 
     fn keeps(&self, _: Op) -> bool {

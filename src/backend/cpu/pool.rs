@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::internal;
 use rayon::prelude::*;
 use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, OnceLock};
 
 /// Bytes of memory traffic (or what takes as long) below which handing work to another thread costs more than it
@@ -81,18 +82,53 @@ pub fn parallel_chunks<T: Send>(
     out.par_chunks_mut(chunk).enumerate().with_min_len(each).for_each(|(i, c)| task(i, c));
 }
 
+/// Memory that starts at a page. So vectors lie in one cache line each, and what is read at some place of one of
+/// these and written at the same place of another is not taken for the same by the processor, which compares the
+/// low twelve bits of addresses first.
+#[derive(Default)]
+pub struct Paged<T> {
+    memory: Vec<T>,
+    start: usize,
+    len: usize,
+}
+
+const PAGE: usize = 4096;
+
+impl<T: Copy + Default> Paged<T> {
+    pub fn new(len: usize) -> Paged<T> {
+        let memory = vec![T::default(); len + PAGE / size_of::<T>()];
+        let start = memory.as_ptr().align_offset(PAGE).min(PAGE / size_of::<T>());
+        Paged { memory, start, len }
+    }
+}
+
+impl<T> Deref for Paged<T> {
+    type Target = [T];
+    #[inline]
+    fn deref(&self) -> &[T] {
+        &self.memory[self.start..self.start + self.len]
+    }
+}
+
+impl<T> DerefMut for Paged<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [T] {
+        &mut self.memory[self.start..self.start + self.len]
+    }
+}
+
 /// Element types of scratch memory.
 pub trait Scratch: Copy + Default + 'static {
-    fn stack<R>(body: impl FnOnce(&mut Vec<Vec<Self>>) -> R) -> R;
+    fn stack<R>(body: impl FnOnce(&mut Vec<Paged<Self>>) -> R) -> R;
 }
 
 macro_rules! scratch {
     ($t:ty, $name:ident) => {
         thread_local! {
-            static $name: RefCell<Vec<Vec<$t>>> = const { RefCell::new(Vec::new()) };
+            static $name: RefCell<Vec<Paged<$t>>> = const { RefCell::new(Vec::new()) };
         }
         impl Scratch for $t {
-            fn stack<R>(body: impl FnOnce(&mut Vec<Vec<$t>>) -> R) -> R {
+            fn stack<R>(body: impl FnOnce(&mut Vec<Paged<$t>>) -> R) -> R {
                 $name.with_borrow_mut(body)
             }
         }
@@ -106,7 +142,7 @@ pub fn with_scratch<T: Scratch, R>(len: usize, body: impl FnOnce(&mut [T]) -> R)
     // Taken out while it is used: a nested or stolen task gets another one.
     let mut buffer = T::stack(Vec::pop).unwrap_or_default();
     if buffer.len() < len {
-        buffer.resize(len, T::default());
+        buffer = Paged::new(len.next_power_of_two());
     }
     let result = body(&mut buffer[..len]);
     T::stack(|free| free.push(buffer));

@@ -7,6 +7,7 @@ use super::isa::kernel;
 use super::math;
 use super::pool::Scratch;
 use super::tile::element::{Brain, Half, Stored, load_run, store_run};
+use super::vector::{Wide, chains, each, in_place, total};
 
 /// Rows in memory of a type that is computed as `L`.
 pub trait RowOf<L: Plain>: Stored<L> {
@@ -98,90 +99,44 @@ pub struct NormGrad<'a, T> {
     pub along: T,
 }
 
-/// Independent chains of additions, so that the loop is not bound by the latency of one.
-const CHAINS: usize = 32;
-
-/// The f64 total of an expression over the elements of some slices, summed in chains. The expression may also write
-/// to the elements of `$y`.
-macro_rules! total {
-    ($t:ty, |$($a:ident in $x:ident),+| $e:expr) => {{
-        let n = [$($x.len()),+][0];
-        $(let $x = &$x[..n];)+
-        let mut chains = [0 as $t; CHAINS];
-        let whole = n - n % CHAINS;
-        let mut at = 0;
-        while at < whole {
-            $(let $x = &$x[at..at + CHAINS];)+
-            for i in 0..CHAINS {
-                $(let $a = $x[i];)+
-                chains[i] += $e;
-            }
-            at += CHAINS;
-        }
-        for i in whole..n {
-            $(let $a = $x[i];)+
-            chains[i - whole] += $e;
-        }
-        // Pairs of halves, in vectors, down to eight.
-        let mut half = CHAINS / 2;
-        while half >= 8 {
-            for i in 0..half {
-                chains[i] += chains[i + half];
-            }
-            half /= 2;
-        }
-        chains[..8].iter().fold(0.0f64, |sum, &c| sum + c as f64)
-    }};
-}
-
-/// Declares the kernels for one type and implements [`RowMath`] by them.
+/// Declares the kernels for numbers of type `$t` in vectors of `$v` and implements [`RowMath`] by them.
 macro_rules! row_math {
-    ($module:ident, $t:ty, |$v:ident| $exp:expr) => {
+    ($module:ident, $t:ty, $v:ident, $larger:path, $exp:path) => {
         mod $module {
             use super::*;
             kernel! {
                 pub fn max(x: &'a [$t]) -> $t {
-                    let mut chains = [<$t>::NEG_INFINITY; CHAINS];
-                    for block in x.chunks(CHAINS) {
-                        for (chain, &v) in chains.iter_mut().zip(block) {
-                            *chain = if *chain > v || chain.is_nan() { *chain } else { v };
-                        }
-                    }
-                    chains.iter().fold(<$t>::NEG_INFINITY, |a, &b| if a > b || a.is_nan() { a } else { b })
+                    const NONE: $t = <$t>::NEG_INFINITY;
+                    let tops = chains!($v, $t, NONE, |a in x| a, |top, a| $larger(top, a));
+                    tops.iter().fold(NONE, |a, &b| if a > b || a.is_nan() { a } else { b })
                 }
             }
             kernel! {
                 pub fn sum(x: &'a [$t]) -> f64 {
-                    total!($t, |a in x| a)
+                    total!($v, $t, |a in x| a)
                 }
             }
             kernel! {
                 pub fn dot(x: &'a [$t], y: &'a [$t]) -> f64 {
-                    total!($t, |a in x, b in y| a * b)
+                    total!($v, $t, |a in x, b in y| a * b)
                 }
             }
             kernel! {
                 pub fn exp(x: &'a mut [$t], shift: $t) {
-                    for x in x.iter_mut() {
-                        let $v = *x - shift;
-                        *x = $exp;
-                    }
+                    let shift = $v::splat(shift);
+                    in_place!($v, x, |a| $exp(a - shift));
                 }
             }
             kernel! {
-                pub fn exp_to(x: &'a [$t], shift: $t, y: &'a mut [$t]) {
-                    for (y, &x) in y.iter_mut().zip(x) {
-                        let $v = x - shift;
-                        *y = $exp;
-                    }
+                pub fn exp_to(x: &'a [$t], shift: $t, y: &'a mut [$t]) -> f64 {
+                    let shift = $v::splat(shift);
+                    total!($v, $t, |a in x| $exp(a - shift), to y)
                 }
             }
             kernel! {
                 pub fn sum_exp(x: &'a [$t], shift: $t) -> f64 {
-                    total!($t, |a in x| {
-                        let $v = a - shift;
-                        $exp
-                    })
+                    let shift = $v::splat(shift);
+                    total!($v, $t, |a in x| $exp(a - shift))
                 }
             }
             kernel! {
@@ -191,38 +146,39 @@ macro_rules! row_math {
             }
             kernel! {
                 pub fn subtract(x: &'a [$t], first: $t, second: $t, y: &'a mut [$t]) {
-                    y.iter_mut().zip(x).for_each(|(y, &x)| *y = (x - first) - second);
+                    let (first, second) = ($v::splat(first), $v::splat(second));
+                    each!($v, y, |a in x| (a - first) - second);
                 }
             }
             kernel! {
                 pub fn softmax_grad(dy: &'a [$t], y: &'a [$t], dot: $t, out: &'a mut [$t]) {
-                    for ((out, &dy), &y) in out.iter_mut().zip(dy).zip(y) {
-                        *out = (dy - dot) * y;
-                    }
+                    let dot = $v::splat(dot);
+                    each!($v, out, |dy in dy, y in y| (dy - dot) * y);
                 }
             }
             kernel! {
                 pub fn log_softmax_grad(dy: &'a [$t], y: &'a [$t], sum: $t, out: &'a mut [$t]) {
-                    for ((out, &dy), &$v) in out.iter_mut().zip(dy).zip(y) {
-                        *out = dy - $exp * sum;
-                    }
+                    let sum = $v::splat(sum);
+                    each!($v, out, |dy in dy, y in y| dy - $exp(y) * sum);
                 }
             }
             kernel! {
                 pub fn squares(x: &'a [$t], mean: $t) -> f64 {
-                    total!($t, |a in x| (a - mean) * (a - mean))
+                    let mean = $v::splat(mean);
+                    total!($v, $t, |a in x| (a - mean) * (a - mean))
                 }
             }
             kernel! {
                 pub fn normalise(x: &'a [$t], mean: $t, rstd: $t, weight: &'a [$t], bias: &'a [$t], y: &'a mut [$t]) {
-                    for (((y, &x), &w), &b) in y.iter_mut().zip(x).zip(weight).zip(bias) {
-                        *y = (x - mean) * rstd * w + b;
-                    }
+                    let (mean, rstd) = ($v::splat(mean), $v::splat(rstd));
+                    each!($v, y, |x in x, w in weight, b in bias| (x - mean) * rstd * w + b);
                 }
             }
             kernel! {
-                pub fn norm_along(dy: &'a [$t], x: &'a [$t], mean: $t, rstd: $t, weight: &'a [$t]) -> f64 {
-                    total!($t, |d in dy, a in x, w in weight| d * w * ((a - mean) * rstd))
+                pub fn norm_sums(dy: &'a [$t], x: &'a [$t], mean: $t, rstd: $t, weight: &'a [$t]) -> (f64, f64) {
+                    let (mean, rstd) = ($v::splat(mean), $v::splat(rstd));
+                    let along = total!($v, $t, |d in dy, a in x, w in weight| d * w * ((a - mean) * rstd));
+                    (total!($v, $t, |d in dy, w in weight| d * w), along)
                 }
             }
             kernel! {
@@ -275,8 +231,7 @@ macro_rules! row_math {
                 $module::dot(x, y)
             }
             fn exp_sum(x: &[$t], shift: $t, y: &mut [$t]) -> f64 {
-                $module::exp_to(x, shift, y);
-                $module::sum(y)
+                $module::exp_to(x, shift, y)
             }
             fn sum_exp(x: &[$t], shift: $t) -> f64 {
                 $module::sum_exp(x, shift)
@@ -303,7 +258,7 @@ macro_rules! row_math {
                 $module::normalise(x, mean, rstd, weight, bias, y);
             }
             fn norm_sums(dy: &[$t], x: &[$t], mean: $t, rstd: $t, weight: &[$t]) -> (f64, f64) {
-                ($module::dot(dy, weight), $module::norm_along(dy, x, mean, rstd, weight))
+                $module::norm_sums(dy, x, mean, rstd, weight)
             }
             fn norm_grad(terms: NormGrad<$t>, dx: &mut [$t], dweight: &mut [$t], dbias: &mut [$t]) {
                 $module::norm_grad(terms, dx, dweight, dbias);
@@ -321,5 +276,5 @@ macro_rules! row_math {
     };
 }
 
-row_math!(in_f32, f32, |v| math::exp::<FMA>(v));
-row_math!(in_f64, f64, |v| v.exp());
+row_math!(in_f32, f32, V, math::larger, math::exp);
+row_math!(in_f64, f64, Wide, Wide::larger, Wide::exp);

@@ -5,6 +5,7 @@ use super::Lane;
 use crate::backend::cpu::isa::{self, Kernel};
 use crate::backend::cpu::rows::RowOf;
 use crate::backend::cpu::tile::element::{load_run, store_run};
+use crate::backend::cpu::vector::Vector;
 use crate::op::nn::window::{Windows, split};
 use std::ops::Range;
 
@@ -150,7 +151,7 @@ struct Scatter<'a, L> {
 impl<L: Lane> Kernel for Scatter<'_, L> {
     type Out = ();
     #[inline(always)]
-    fn run<const FMA: bool>(self) {
+    fn run<V: Vector, const FMA: bool>(self) {
         let mut from = self.from;
         for &(first, n) in self.runs {
             let (run, rest) = from.split_at(n);
@@ -172,7 +173,7 @@ struct AddTap<'a, L> {
 impl<L: Lane> Kernel for AddTap<'_, L> {
     type Out = ();
     #[inline(always)]
-    fn run<const FMA: bool>(self) {
+    fn run<V: Vector, const FMA: bool>(self) {
         let mut to = self.to;
         for &(first, n) in self.runs {
             let (run, rest) = to.split_at_mut(n);
@@ -193,7 +194,7 @@ struct Dot<'a, L> {
 impl<L: Lane> Kernel for Dot<'_, L> {
     type Out = f64;
     #[inline(always)]
-    fn run<const FMA: bool>(self) -> f64 {
+    fn run<V: Vector, const FMA: bool>(self) -> f64 {
         let (mut with, mut total) = (self.with, 0.0);
         for &(first, n) in self.runs {
             let (run, rest) = with.split_at(n);

@@ -2,6 +2,7 @@
 
 mod conv;
 mod map;
+mod math;
 mod node;
 mod reduce;
 

@@ -14,8 +14,12 @@ use std::collections::HashMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arg {
     Tile(usize),
+    /// A tile that never changes and holds one number.
+    Constant(usize),
     /// The memory of a read as it stands: dense and of the lane's own type.
     Memory(usize),
+    /// The memory of a result, likewise: only to be written.
+    Result(usize),
 }
 
 /// One vector operation.
@@ -33,19 +37,19 @@ pub enum Inst {
         lane: Lane,
         dtype: DType,
         args: SmallVec<[Arg; 3]>,
-        to: usize,
+        to: Arg,
     },
     Cast {
         from: Lane,
         dtype: DType,
         arg: Arg,
-        to: usize,
+        to: Arg,
     },
     /// `x * x` (2) or `x * x * x` (3) in f32.
     Power {
         exponent: u32,
         arg: Arg,
-        to: usize,
+        to: Arg,
     },
     Store {
         result: usize,
@@ -74,10 +78,20 @@ pub struct ReadKind {
     pub early: bool,
 }
 
+/// What the compiler has to know of a write.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreKind {
+    pub dtype: DType,
+    /// Dense in the order of the tiles.
+    pub direct: bool,
+}
+
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Code {
-    /// Filled once before the first tile.
+    /// Tiles of one number, filled before anything is computed.
     pub fills: Vec<(Lane, usize, Fill)>,
+    /// Those of `fills` of which more than the first element is asked for.
+    pub spread: Vec<(Lane, usize)>,
     pub insts: Vec<Inst>,
     /// Tiles of each lane.
     pub tiles: HashMap<Lane, usize>,
@@ -88,7 +102,7 @@ pub struct Code {
 }
 
 /// Elements in a full tile.
-pub const TILE: usize = 1024;
+pub const TILE: usize = 2048;
 
 /// A value in the making: a register of the program in one lane.
 type Value = (Reg, Lane);
@@ -96,6 +110,8 @@ type Value = (Reg, Lane);
 struct Compiler<'a> {
     program: &'a Program,
     reads: &'a [ReadKind],
+    /// `None`: a reduction, whose result is kept.
+    stores: Option<&'a [StoreKind]>,
     code: Code,
     places: HashMap<Value, Arg>,
     /// Uses of a register that are still to come.
@@ -104,8 +120,12 @@ struct Compiler<'a> {
     pinned: Vec<Value>,
 }
 
-/// Compiles `program`; `stores` are the dtypes of its writes, or `None` for a reduction, which keeps its result.
-pub fn compile(program: &Program, reads: &[ReadKind], stores: Option<&[DType]>) -> Result<Code> {
+/// Compiles `program`; `stores` are its writes, or `None` for a reduction, which keeps its result.
+pub fn compile(
+    program: &Program,
+    reads: &[ReadKind],
+    stores: Option<&[StoreKind]>,
+) -> Result<Code> {
     let mut uses = vec![0; program.reads.len() + program.instrs.len()];
     let args = program.instrs.iter().flat_map(|i| i.args.iter());
     for &reg in args.chain(&program.results) {
@@ -117,24 +137,26 @@ pub fn compile(program: &Program, reads: &[ReadKind], stores: Option<&[DType]>) 
     let mut c = Compiler {
         program,
         reads,
+        stores,
         code: Code::default(),
         places: HashMap::new(),
         uses,
         free: HashMap::new(),
         pinned: Vec::new(),
     };
+    c.code.can_fail = c.divides_integers();
     for (read, kind) in reads.iter().enumerate().filter(|(_, kind)| kind.early && !kind.constant) {
-        for lane in c.lanes_needed(read as Reg, stores) {
+        for lane in c.lanes_needed(read as Reg) {
             c.load(read, lane);
         }
         debug_assert!(!kind.direct);
     }
-    c.store_ready(None, stores)?;
+    c.store_ready(None)?;
     for (n, instr) in program.instrs.iter().enumerate() {
         let reg = (program.reads.len() + n) as Reg;
         if c.uses[reg as usize] > 0 {
             c.instr(reg, instr)?;
-            c.store_ready(Some(reg), stores)?;
+            c.store_ready(Some(reg))?;
         } else {
             instr.args.iter().for_each(|&a| c.used(a));
         }
@@ -142,7 +164,9 @@ pub fn compile(program: &Program, reads: &[ReadKind], stores: Option<&[DType]>) 
     if stores.is_none() {
         let reg = program.results[0];
         let lane = Lane::of(c.dtype(reg));
-        c.code.kept = Some((lane, c.value(reg, lane)?));
+        let kept = c.value(reg, lane)?;
+        c.spread(kept, lane);
+        c.code.kept = Some((lane, kept));
     }
     Ok(c.code)
 }
@@ -163,13 +187,13 @@ impl Compiler<'_> {
     }
 
     /// The lanes in which a read will be asked for.
-    fn lanes_needed(&self, reg: Reg, stores: Option<&[DType]>) -> SmallVec<[Lane; 2]> {
+    fn lanes_needed(&self, reg: Reg) -> SmallVec<[Lane; 2]> {
         let mut lanes = SmallVec::new();
         if self.program.instrs.iter().any(|i| i.args.contains(&reg)) {
             lanes.push(Lane::of(self.dtype(reg)));
         }
-        for (&result, &to) in self.program.results.iter().zip(stores.unwrap_or_default()) {
-            let lane = self.store_lane(reg, to);
+        for (&result, to) in self.program.results.iter().zip(self.stores.unwrap_or_default()) {
+            let lane = self.store_lane(reg, to.dtype);
             if result == reg && !lanes.contains(&lane) {
                 lanes.push(lane);
             }
@@ -195,8 +219,17 @@ impl Compiler<'_> {
         let to = self.new_tile(lane);
         self.code.fills.push((lane, to, fill));
         self.pinned.push((reg, lane));
-        self.places.insert((reg, lane), Arg::Tile(to));
-        Arg::Tile(to)
+        self.places.insert((reg, lane), Arg::Constant(to));
+        Arg::Constant(to)
+    }
+
+    /// Notes that all elements of an argument are asked for.
+    fn spread(&mut self, arg: Arg, lane: Lane) {
+        if let Arg::Constant(tile) = arg
+            && !self.code.spread.contains(&(lane, tile))
+        {
+            self.code.spread.push((lane, tile));
+        }
     }
 
     fn load(&mut self, read: usize, lane: Lane) -> Arg {
@@ -275,36 +308,67 @@ impl Compiler<'_> {
         for (k, &arg) in instr.args.iter().enumerate().take(if exponent.is_some() { 1 } else { 3 })
         {
             let lane = if instr.op == Op::Select && k == 0 { Lane::U8 } else { from };
-            args.push(self.value(arg, lane)?);
+            let arg = self.value(arg, lane)?;
+            if !takes_numbers(instr, from) {
+                self.spread(arg, lane);
+            }
+            args.push(arg);
         }
-        let to = self.tile(lane);
+        let to = self.target(reg, lane);
         let (op, dtype) = (instr.op, instr.dtype);
-        self.code.can_fail |= matches!(op, Op::Div | Op::Rem) && from == Lane::I64;
         self.code.insts.push(match (op, exponent) {
             (_, Some(e)) => Inst::Power { exponent: e as u32, arg: args[0], to },
             (Op::Cast, _) => Inst::Cast { from, dtype, arg: args[0], to },
             _ => Inst::Compute { op, lane: from, dtype, args, to },
         });
-        self.places.insert((reg, lane), Arg::Tile(to));
+        self.places.insert((reg, lane), to);
         instr.args.iter().for_each(|&a| self.used(a));
         Ok(())
     }
 
+    /// Where a computed register goes: where it is stored, if it is the same there and nothing else asks for it.
+    fn target(&mut self, reg: Reg, lane: Lane) -> Arg {
+        let mut results = self.program.results.iter().zip(self.stores.unwrap_or_default());
+        let fits = |(&r, to): (&Reg, &StoreKind)| {
+            r == reg && to.direct && lane == Lane::of(to.dtype) && lane.is_native(to.dtype)
+        };
+        match results.position(fits) {
+            // What may fail is first run without storing anything.
+            Some(k) if self.uses[reg as usize] == 1 && !self.code.can_fail => Arg::Result(k),
+            _ => Arg::Tile(self.tile(lane)),
+        }
+    }
+
+    fn divides_integers(&self) -> bool {
+        let divides = |i: &Instr| {
+            matches!(i.op, Op::Div | Op::Rem) && Lane::of(self.dtype(i.args[0])) == Lane::I64
+        };
+        self.program.instrs.iter().any(divides)
+    }
+
     /// Stores the results that are ready once `reg` is computed (`None`: those that are reads).
-    fn store_ready(&mut self, reg: Option<Reg>, stores: Option<&[DType]>) -> Result<()> {
-        let Some(stores) = stores else { return Ok(()) };
+    fn store_ready(&mut self, reg: Option<Reg>) -> Result<()> {
+        let Some(stores) = self.stores else { return Ok(()) };
         let reads = self.program.reads.len();
-        for (result, (&from, &to)) in self.program.results.iter().zip(stores).enumerate() {
+        for (result, (&from, to)) in self.program.results.iter().zip(stores).enumerate() {
             let ready = reg.map_or((from as usize) < reads, |r| r == from);
             if ready {
-                let lane = self.store_lane(from, to);
+                let lane = self.store_lane(from, to.dtype);
                 let arg = self.value(from, lane)?;
-                self.code.insts.push(Inst::Store { result, lane, arg });
+                self.spread(arg, lane);
+                if arg != Arg::Result(result) {
+                    self.code.insts.push(Inst::Store { result, lane, arg });
+                }
                 self.used(from);
             }
         }
         Ok(())
     }
+}
+
+/// Whether the loop of an instruction on operands of `lane` takes single numbers for them.
+fn takes_numbers(instr: &Instr, lane: Lane) -> bool {
+    lane == Lane::F32 && instr.args.len() == 2 && instr.dtype != DType::Bool
 }
 
 /// A constant of a half type is the number that type can hold.

@@ -3,6 +3,7 @@
 
 use super::super::isa::kernel;
 use super::super::math;
+use super::super::vector::{MAX_LANES, Vector, each as vectors};
 use super::code::wrap;
 use crate::dtype::DType;
 use crate::op::{Eval, Op};
@@ -40,24 +41,24 @@ macro_rules! each {
 kernel! {
     fn unary_f32_loop(op: Op, x: &'a [f32], y: &'a mut [f32]) -> bool {
         match op {
-            Op::Neg => each!(y, |a in x| -a),
-            Op::Abs => each!(y, |a in x| a.abs()),
-            Op::Sign => each!(y, |a in x| math::sign(a)),
-            Op::Exp => each!(y, |a in x| math::exp::<FMA>(a)),
-            Op::Expm1 => each!(y, |a in x| math::expm1::<FMA>(a)),
-            Op::Log => each!(y, |a in x| math::log::<FMA>(a)),
-            Op::Log1p => each!(y, |a in x| math::log1p::<FMA>(a)),
-            Op::Sqrt => each!(y, |a in x| a.sqrt()),
-            Op::Rsqrt => each!(y, |a in x| 1.0 / a.sqrt()),
+            Op::Neg => vectors!(V, y, |a in x| -a),
+            Op::Abs => vectors!(V, y, |a in x| a.abs()),
+            Op::Sign => vectors!(V, y, |a in x| math::sign(a)),
+            Op::Exp => vectors!(V, y, |a in x| math::exp(a)),
+            Op::Expm1 => vectors!(V, y, |a in x| math::expm1(a)),
+            Op::Log => vectors!(V, y, |a in x| math::log(a)),
+            Op::Log1p => vectors!(V, y, |a in x| math::log1p(a)),
+            Op::Sqrt => vectors!(V, y, |a in x| a.sqrt()),
+            Op::Rsqrt => vectors!(V, y, |a in x| a.rsqrt()),
             Op::Sin => each!(y, |a in x| math::sin::<FMA>(a)),
             Op::Cos => each!(y, |a in x| math::cos::<FMA>(a)),
-            Op::Tanh => each!(y, |a in x| math::tanh::<FMA>(a)),
-            Op::Erf => each!(y, |a in x| math::erf::<FMA>(a)),
-            Op::Sigmoid => each!(y, |a in x| math::sigmoid::<FMA>(a)),
-            Op::Floor => each!(y, |a in x| a.floor()),
-            Op::Ceil => each!(y, |a in x| a.ceil()),
-            Op::Round => each!(y, |a in x| a.round_ties_even()),
-            Op::Trunc => each!(y, |a in x| a.trunc()),
+            Op::Tanh => vectors!(V, y, |a in x| math::tanh(a)),
+            Op::Erf => vectors!(V, y, |a in x| math::erf(a)),
+            Op::Sigmoid => vectors!(V, y, |a in x| math::sigmoid(a)),
+            Op::Floor => vectors!(V, y, |a in x| a.floor()),
+            Op::Ceil => vectors!(V, y, |a in x| a.ceil()),
+            Op::Round => vectors!(V, y, |a in x| a.round()),
+            Op::Trunc => vectors!(V, y, |a in x| a.trunc()),
             _ => return false,
         }
         true
@@ -108,32 +109,74 @@ pub fn unary_bool(op: Op, x: &[u8], y: &mut [u8]) {
     }
 }
 
+/// Numbers of a tile, or one that stands for all.
+#[derive(Clone, Copy)]
+pub enum Numbers<'a> {
+    Run(&'a [f32]),
+    One(f32),
+}
+
+impl Numbers<'_> {
+    fn at(&self, i: usize) -> f32 {
+        match self {
+            Numbers::Run(x) => x[i],
+            Numbers::One(x) => *x,
+        }
+    }
+}
+
+/// `y[i] = expression of x[i] and z[i]` in vectors of `$v`.
+macro_rules! pairs {
+    ($v:ident, $y:ident, |$a:ident in $x:ident, $b:ident in $z:ident| $e:expr) => {
+        match ($x, $z) {
+            (Numbers::Run($x), Numbers::Run($z)) => vectors!($v, $y, |$a in $x, $b in $z| $e),
+            (Numbers::Run($x), Numbers::One($b)) => {
+                let $b = $v::splat($b);
+                vectors!($v, $y, |$a in $x| $e)
+            }
+            (Numbers::One($a), Numbers::Run($z)) => {
+                let $a = $v::splat($a);
+                vectors!($v, $y, |$b in $z| $e)
+            }
+            (Numbers::One($a), Numbers::One($b)) => {
+                let ($a, $b) = ($v::splat($a), $v::splat($b));
+                let mut result = [0.0; MAX_LANES];
+                ($e).store(&mut result);
+                $y.fill(result[0]);
+            }
+        }
+    };
+}
+
 kernel! {
-    fn binary_f32_loop(op: Op, x: &'a [f32], z: &'a [f32], y: &'a mut [f32]) -> bool {
+    fn binary_f32_loop(op: Op, x: Numbers<'a>, z: Numbers<'a>, y: &'a mut [f32]) -> bool {
         match op {
-            Op::Add => each!(y, |a in x, b in z| a + b),
-            Op::Sub => each!(y, |a in x, b in z| a - b),
-            Op::Mul => each!(y, |a in x, b in z| a * b),
-            Op::Div => each!(y, |a in x, b in z| a / b),
-            Op::Max => each!(y, |a in x, b in z| math::max(a, b)),
-            Op::Min => each!(y, |a in x, b in z| math::min(a, b)),
+            Op::Add => pairs!(V, y, |a in x, b in z| a + b),
+            Op::Sub => pairs!(V, y, |a in x, b in z| a - b),
+            Op::Mul => pairs!(V, y, |a in x, b in z| a * b),
+            Op::Div => pairs!(V, y, |a in x, b in z| a / b),
+            Op::Max => pairs!(V, y, |a in x, b in z| math::larger(a, b)),
+            Op::Min => pairs!(V, y, |a in x, b in z| math::smaller(a, b)),
+            Op::Pow => match (x, z) {
+                (Numbers::Run(x), Numbers::Run(z)) => each!(y, |a in x, b in z| math::pow::<FMA>(a, b)),
+                (Numbers::Run(x), Numbers::One(b)) => each!(y, |a in x| math::pow::<FMA>(a, b)),
+                (Numbers::One(a), Numbers::Run(z)) => each!(y, |b in z| math::pow::<FMA>(a, b)),
+                (Numbers::One(a), Numbers::One(b)) => y.fill(math::pow::<FMA>(a, b)),
+            },
             _ => return false,
         }
         true
     }
 }
 
-pub fn binary_f32(op: Op, x: &[f32], z: &[f32], y: &mut [f32]) {
+pub fn binary_f32(op: Op, x: Numbers, z: Numbers, y: &mut [f32]) {
     if binary_f32_loop(op, x, z, y) {
         return;
     }
-    match op {
-        Op::Pow => each!(y, |a in x, b in z| a.powf(b)),
-        Op::Rem => each!(y, |a in x, b in z| a % b),
-        _ => {
-            let f = float_meaning(op);
-            each!(y, |a in x, b in z| f(&[a as f64, b as f64]) as f32)
-        }
+    let f = float_meaning(op);
+    for (i, y) in y.iter_mut().enumerate() {
+        let (a, b) = (x.at(i), z.at(i));
+        *y = if op == Op::Rem { a % b } else { f(&[a as f64, b as f64]) as f32 };
     }
 }
 
@@ -233,7 +276,7 @@ struct Select<'a, T> {
 impl<T: Copy> super::super::isa::Kernel for Select<'_, T> {
     type Out = ();
     #[inline(always)]
-    fn run<const FMA: bool>(self) {
+    fn run<V: Vector, const FMA: bool>(self) {
         for (((y, &c), &a), &b) in self.y.iter_mut().zip(self.condition).zip(self.x).zip(self.z) {
             *y = if c != 0 { a } else { b };
         }

@@ -4,6 +4,7 @@
 use super::super::access::{Bound, Plain, Source};
 use super::super::isa::kernel;
 use super::super::math;
+use super::super::vector::Vector;
 use super::space::{Piece, Position, Space, Walk, pieces};
 use crate::dtype::DType;
 
@@ -114,7 +115,7 @@ struct LoadRun<'a, S, L> {
 impl<S: Stored<L>, L> super::super::isa::Kernel for LoadRun<'_, S, L> {
     type Out = ();
     #[inline(always)]
-    fn run<const FMA: bool>(self) {
+    fn run<V: Vector, const FMA: bool>(self) {
         for (to, from) in self.to.iter_mut().zip(self.from) {
             *to = from.load();
         }
@@ -129,7 +130,7 @@ struct StoreRun<'a, S, L> {
 impl<S: Stored<L>, L: Copy> super::super::isa::Kernel for StoreRun<'_, S, L> {
     type Out = ();
     #[inline(always)]
-    fn run<const FMA: bool>(self) {
+    fn run<V: Vector, const FMA: bool>(self) {
         for (to, from) in self.to.iter_mut().zip(self.from) {
             *to = S::store(*from);
         }

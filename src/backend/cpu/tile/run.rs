@@ -2,8 +2,9 @@
 #![expect(unsafe_code, reason = "tasks on several threads write disjoint elements of one operand")]
 
 use super::super::access::{Bound, Plain, Source};
+use super::super::pool::Paged;
 use super::code::{Arg, Code, Fill, Inst, TILE};
-use super::compute;
+use super::compute::{self, Numbers};
 use super::element::{Brain, Half, Lane, Stored, load, load_index, single, store_run};
 use super::space::{Position, Space, Walk, pieces};
 use crate::dtype::DType;
@@ -28,12 +29,12 @@ pub struct Run<'a> {
 /// The tiles of one thread. Kept from run to run.
 #[derive(Default)]
 pub struct Tiles {
-    u8s: Vec<Vec<u8>>,
-    u16s: Vec<Vec<u16>>,
-    u32s: Vec<Vec<u32>>,
-    i64s: Vec<Vec<i64>>,
-    f32s: Vec<Vec<f32>>,
-    f64s: Vec<Vec<f64>>,
+    u8s: Vec<Paged<u8>>,
+    u16s: Vec<Paged<u16>>,
+    u32s: Vec<Paged<u32>>,
+    i64s: Vec<Paged<i64>>,
+    f32s: Vec<Paged<f32>>,
+    f64s: Vec<Paged<f64>>,
 }
 
 thread_local! {
@@ -42,8 +43,8 @@ thread_local! {
 
 /// A lane's element type: where its tiles are, and how they meet memory of the dtypes that the lane stands for.
 pub trait LaneType: Plain {
-    fn tiles(tiles: &mut Tiles) -> &mut Vec<Vec<Self>>;
-    fn shared(tiles: &Tiles) -> &Vec<Vec<Self>>;
+    fn tiles(tiles: &mut Tiles) -> &mut Vec<Paged<Self>>;
+    fn shared(tiles: &Tiles) -> &Vec<Paged<Self>>;
     fn load_tile(from: &Stream, space: &Space, at: &Position, to: &mut [Self]);
     fn store_tile(from: &[Self], space: &Space, at: &Position, to: &Stream);
 }
@@ -52,9 +53,9 @@ macro_rules! lane_type {
     ($($lane:ty: $tiles:ident, $($dtype:pat => $memory:ty),*;)*) => {$(
         impl LaneType for $lane {
             #[inline]
-            fn tiles(tiles: &mut Tiles) -> &mut Vec<Vec<$lane>> { &mut tiles.$tiles }
+            fn tiles(tiles: &mut Tiles) -> &mut Vec<Paged<$lane>> { &mut tiles.$tiles }
             #[inline]
-            fn shared(tiles: &Tiles) -> &Vec<Vec<$lane>> { &tiles.$tiles }
+            fn shared(tiles: &Tiles) -> &Vec<Paged<$lane>> { &tiles.$tiles }
             fn load_tile(from: &Stream, space: &Space, at: &Position, to: &mut [$lane]) {
                 match from.bound.dtype {
                     $($dtype => load::<$memory, $lane>(from.bound, space, at, from.walk, to),)*
@@ -100,9 +101,9 @@ pub fn with_tiles<R>(code: &Code, body: impl FnOnce(&mut Tiles) -> R) -> R {
     result
 }
 
-fn grow<T: Plain>(tiles: &mut Vec<Vec<T>>, n: usize) {
+fn grow<T: Plain>(tiles: &mut Vec<Paged<T>>, n: usize) {
     while tiles.len() < n {
-        tiles.push(vec![T::default(); TILE]);
+        tiles.push(Paged::new(TILE));
     }
 }
 
@@ -115,13 +116,14 @@ impl Run<'_> {
                 Fill::Int(v) => (v as f64, v),
                 Fill::Read(read) => single(self.reads[read].bound),
             };
+            let len = if self.code.spread.contains(&(lane, to)) { TILE } else { 1 };
             match lane {
-                Lane::U8 => tiles.u8s[to].fill(int as u8),
-                Lane::U16 => tiles.u16s[to].fill(int as u16),
-                Lane::U32 => tiles.u32s[to].fill(int as u32),
-                Lane::I64 => tiles.i64s[to].fill(int),
-                Lane::F32 => tiles.f32s[to].fill(float as f32),
-                Lane::F64 => tiles.f64s[to].fill(float),
+                Lane::U8 => tiles.u8s[to][..len].fill(int as u8),
+                Lane::U16 => tiles.u16s[to][..len].fill(int as u16),
+                Lane::U32 => tiles.u32s[to][..len].fill(int as u32),
+                Lane::I64 => tiles.i64s[to][..len].fill(int),
+                Lane::F32 => tiles.f32s[to][..len].fill(float as f32),
+                Lane::F64 => tiles.f64s[to][..len].fill(float),
             }
         }
     }
@@ -162,52 +164,73 @@ impl Run<'_> {
         tiles: &'t Tiles,
     ) -> &'t [T] {
         match arg {
-            Arg::Tile(n) => &T::shared(tiles)[n][..position.len],
+            Arg::Tile(n) | Arg::Constant(n) => &T::shared(tiles)[n][..position.len],
             Arg::Memory(read) => {
                 let stream = &self.reads[read];
                 stream.bound.slice(stream.walk.offset + position.start, position.len)
             }
+            Arg::Result(_) => panic!("a result is only written"),
         }
     }
 
-    /// Lets `body` write tile `to` while it reads the others.
+    /// An argument of an instruction that takes single numbers too.
+    #[inline]
+    fn numbers<'t>(&'t self, arg: Arg, position: &Position, tiles: &'t Tiles) -> Numbers<'t> {
+        match arg {
+            Arg::Constant(n) => Numbers::One(tiles.f32s[n][0]),
+            _ => Numbers::Run(self.arg(arg, position, tiles)),
+        }
+    }
+
+    /// Lets `body` write tile or result `to` while it reads the other tiles.
     #[inline]
     fn into<T: LaneType>(
         &self,
-        to: usize,
+        to: Arg,
         position: &Position,
         tiles: &mut Tiles,
         body: impl FnOnce(&Tiles, &mut [T]),
     ) {
-        let mut tile = std::mem::take(&mut T::tiles(tiles)[to]);
-        body(tiles, &mut tile[..position.len]);
-        T::tiles(tiles)[to] = tile;
+        match to {
+            Arg::Tile(to) => {
+                let mut tile = std::mem::take(&mut T::tiles(tiles)[to]);
+                body(tiles, &mut tile[..position.len]);
+                T::tiles(tiles)[to] = tile;
+            }
+            Arg::Result(result) => {
+                let stream = &self.writes[result];
+                let start = stream.walk.offset + position.start;
+                // SAFETY: as in `store_as`.
+                body(tiles, unsafe { stream.bound.slice_mut(start, position.len) });
+            }
+            Arg::Constant(_) | Arg::Memory(_) => panic!("only tiles and results are written"),
+        }
     }
 
     fn load(&self, read: usize, lane: Lane, to: usize, at: &Position, tiles: &mut Tiles) {
-        let stream = &self.reads[read];
+        let (stream, tile) = (&self.reads[read], Arg::Tile(to));
         if stream.bound.source == Source::Index {
             let to = &mut tiles.i64s[to][..at.len];
             return load_index(self.space, at, stream.walk, to);
         }
         match lane {
             Lane::U8 => {
-                self.into::<u8>(to, at, tiles, |_, y| u8::load_tile(stream, self.space, at, y))
+                self.into::<u8>(tile, at, tiles, |_, y| u8::load_tile(stream, self.space, at, y))
             }
             Lane::U16 => {
-                self.into::<u16>(to, at, tiles, |_, y| u16::load_tile(stream, self.space, at, y))
+                self.into::<u16>(tile, at, tiles, |_, y| u16::load_tile(stream, self.space, at, y))
             }
             Lane::U32 => {
-                self.into::<u32>(to, at, tiles, |_, y| u32::load_tile(stream, self.space, at, y))
+                self.into::<u32>(tile, at, tiles, |_, y| u32::load_tile(stream, self.space, at, y))
             }
             Lane::I64 => {
-                self.into::<i64>(to, at, tiles, |_, y| i64::load_tile(stream, self.space, at, y))
+                self.into::<i64>(tile, at, tiles, |_, y| i64::load_tile(stream, self.space, at, y))
             }
             Lane::F32 => {
-                self.into::<f32>(to, at, tiles, |_, y| f32::load_tile(stream, self.space, at, y))
+                self.into::<f32>(tile, at, tiles, |_, y| f32::load_tile(stream, self.space, at, y))
             }
             Lane::F64 => {
-                self.into::<f64>(to, at, tiles, |_, y| f64::load_tile(stream, self.space, at, y))
+                self.into::<f64>(tile, at, tiles, |_, y| f64::load_tile(stream, self.space, at, y))
             }
         }
     }
@@ -231,7 +254,7 @@ impl Run<'_> {
         lane: Lane,
         dtype: DType,
         args: &[Arg],
-        to: usize,
+        to: Arg,
         at: &Position,
         tiles: &mut Tiles,
     ) -> bool {
@@ -260,7 +283,7 @@ impl Run<'_> {
             }
             (_, &[a, b]) => match lane {
                 Lane::F32 => self.into(to, at, tiles, |t, y| {
-                    compute::binary_f32(op, self.arg(a, at, t), self.arg(b, at, t), y);
+                    compute::binary_f32(op, self.numbers(a, at, t), self.numbers(b, at, t), y);
                 }),
                 Lane::F64 => self.into(to, at, tiles, |t, y| {
                     compute::binary_f64(op, self.arg(a, at, t), self.arg(b, at, t), y);
@@ -295,7 +318,7 @@ impl Run<'_> {
         c: Arg,
         a: Arg,
         b: Arg,
-        to: usize,
+        to: Arg,
         at: &Position,
         tiles: &mut Tiles,
     ) {
@@ -314,7 +337,7 @@ impl Run<'_> {
         c: Arg,
         a: Arg,
         b: Arg,
-        to: usize,
+        to: Arg,
         at: &Position,
         tiles: &mut Tiles,
     ) {
@@ -323,15 +346,7 @@ impl Run<'_> {
         });
     }
 
-    fn cast(
-        &self,
-        from: Lane,
-        dtype: DType,
-        arg: Arg,
-        to: usize,
-        at: &Position,
-        tiles: &mut Tiles,
-    ) {
+    fn cast(&self, from: Lane, dtype: DType, arg: Arg, to: Arg, at: &Position, tiles: &mut Tiles) {
         let half = matches!(dtype, DType::F16 | DType::BF16);
         match (from, Lane::of(dtype)) {
             (Lane::F32, Lane::F32) => {
@@ -380,14 +395,14 @@ impl Run<'_> {
             _ => self.copy::<u8>(arg, to, at, tiles),
         }
         if half && from != Lane::F32 {
-            let mut tile = std::mem::take(&mut tiles.f32s[to]);
-            let exact = tile.clone();
-            compute::round_f32(dtype, &exact, &mut tile);
-            tiles.f32s[to] = tile;
+            let Arg::Tile(to) = to else { panic!("a half type is not stored as it is computed") };
+            let tile = &mut tiles.f32s[to];
+            let exact = tile.to_vec();
+            compute::round_f32(dtype, &exact, tile);
         }
     }
 
-    fn copy<T: LaneType>(&self, arg: Arg, to: usize, at: &Position, tiles: &mut Tiles) {
+    fn copy<T: LaneType>(&self, arg: Arg, to: Arg, at: &Position, tiles: &mut Tiles) {
         self.into::<T>(to, at, tiles, |t, y| y.copy_from_slice(self.arg(arg, at, t)));
     }
 }

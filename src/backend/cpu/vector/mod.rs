@@ -1,0 +1,177 @@
+//! Vectors of f32: one type for each instruction set, so that a function is written once and is vector code
+//! everywhere. [`Lone`] is the type for all other processors: a single number, loops over which the compiler
+//! vectorises by itself.
+//!
+//! Only code that [`super::isa::run`] has chosen for a processor may use the type of that processor.
+
+mod lone;
+mod wide;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+pub use lone::Lone;
+pub use wide::Wide;
+#[cfg(target_arch = "x86_64")]
+pub use x86::{Avx2, Avx512};
+
+use super::math;
+use std::ops::{Add, Div, Mul, Neg, Sub};
+
+/// All of it is `#[inline(always)]`: a call would leave the function that was compiled for the processor.
+pub trait Vector:
+    Copy
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Neg<Output = Self>
+{
+    type Mask: Copy;
+    const LANES: usize;
+
+    fn splat(v: f32) -> Self;
+    /// The first `LANES` numbers of a slice that has so many.
+    fn load(from: &[f32]) -> Self;
+    /// All numbers of a slice that has fewer than `LANES`; 0 for the rest.
+    fn load_part(from: &[f32]) -> Self;
+    fn store(self, to: &mut [f32]);
+    fn store_part(self, to: &mut [f32]);
+
+    /// `self * b + c`, fused where that is one instruction.
+    fn mul_add(self, b: Self, c: Self) -> Self;
+    fn sqrt(self) -> Self;
+    /// ≤ 1 ulp.
+    fn rsqrt(self) -> Self;
+    fn abs(self) -> Self;
+    /// `self < bound ? bound : self`: a NaN in `self` stays.
+    fn at_least(self, bound: Self) -> Self;
+    /// `self > bound ? bound : self`: a NaN in `self` stays.
+    fn at_most(self, bound: Self) -> Self;
+    fn lt(self, other: Self) -> Self::Mask;
+    fn eq(self, other: Self) -> Self::Mask;
+    fn is_nan(self) -> Self::Mask;
+    fn select(mask: Self::Mask, yes: Self, no: Self) -> Self;
+    fn floor(self) -> Self;
+    fn ceil(self) -> Self;
+    fn trunc(self) -> Self;
+    /// Ties to even.
+    fn round(self) -> Self;
+    /// `self * 2^n` for `self` in [0.5, 4] and a whole number `n` in -160..=130, with one rounding where the result
+    /// is a normal number.
+    fn scale(self, n: Self) -> Self;
+    /// exp of what is in -104..=89. ≤ 1.1 ulp.
+    #[inline(always)]
+    fn exp_within(self) -> Self {
+        math::exp_within(self)
+    }
+    /// `self = m 2^e` with m in [0.75, 1.5): (m, e). For 0 e is -∞, for ∞ it is ∞; m is NaN for NaN and what is
+    /// negative.
+    fn split(self) -> (Self, Self);
+}
+
+/// `y[i] = expression of x[i]` in vectors of `$v`.
+macro_rules! each {
+    ($v:ident, $y:ident, |$($a:ident in $x:ident),+| $e:expr) => {{
+        let n = $y.len();
+        $(let $x = &$x[..n];)+
+        let mut at = 0;
+        while at < n {
+            let whole = n - at >= $v::LANES;
+            $(let $a = if whole { $v::load(&$x[at..]) } else { $v::load_part(&$x[at..]) };)+
+            let result: $v = $e;
+            if whole { result.store(&mut $y[at..]) } else { result.store_part(&mut $y[at..]) }
+            at += $v::LANES;
+        }
+    }};
+}
+pub(crate) use each;
+
+/// `x[i] = expression of x[i]`.
+macro_rules! in_place {
+    ($v:ident, $x:ident, |$a:ident| $e:expr) => {{
+        let n = $x.len();
+        let mut at = 0;
+        while at < n {
+            let whole = n - at >= $v::LANES;
+            let $a = if whole { $v::load(&$x[at..]) } else { $v::load_part(&$x[at..]) };
+            let result: $v = $e;
+            if whole {
+                result.store(&mut $x[at..])
+            } else {
+                result.store_part(&mut $x[at..])
+            }
+            at += $v::LANES;
+        }
+    }};
+}
+pub(crate) use in_place;
+
+/// Numbers in the chains of [`chains`]: several vectors of every kind, so that their latency does not count.
+pub const CHAINS: usize = 64;
+pub const MAX_LANES: usize = 16;
+
+/// Combines an expression over the elements of some slices in many chains of vectors `$v` (of elements `$t`) and gives
+/// the [`CHAINS`] numbers at their ends. With `to y`, `y` becomes the values of the expression.
+macro_rules! chains {
+    ($v:ident, $t:ty, $neutral:expr, |$($a:ident in $x:ident),+| $value:expr,
+     |$acc:ident, $item:ident| $combine:expr $(, to $y:ident)?) => {{
+        use $crate::backend::cpu::vector::{CHAINS, MAX_LANES};
+        let n = [$($x.len()),+][0];
+        $(let $x = &$x[..n];)+
+        $(let $y = &mut $y[..n];)?
+        let mut ends = [$v::splat($neutral); CHAINS];
+        let mut at = 0;
+        while at + CHAINS <= n {
+            for i in 0..CHAINS / $v::LANES {
+                let at = at + i * $v::LANES;
+                $(let $a = $v::load(&$x[at..]);)+
+                let $item: $v = $value;
+                $($item.store(&mut $y[at..]);)?
+                let $acc = ends[i];
+                ends[i] = $combine;
+            }
+            at += CHAINS;
+        }
+        let mut last = $v::splat($neutral);
+        while at < n {
+            let whole = n - at >= $v::LANES;
+            $(let $a = if whole { $v::load(&$x[at..]) } else { $v::load_part(&$x[at..]) };)+
+            let mut $item: $v = $value;
+            $(if whole { $item.store(&mut $y[at..]) } else { $item.store_part(&mut $y[at..]) })?
+            if !whole {
+                let mut lanes: [$t; MAX_LANES] = [$neutral; MAX_LANES];
+                $item.store_part(&mut lanes[..n - at]);
+                $item = $v::load(&lanes);
+            }
+            let $acc = last;
+            last = $combine;
+            at += $v::LANES;
+        }
+        let ($acc, $item) = (ends[0], last);
+        ends[0] = $combine;
+        let mut numbers: [$t; CHAINS] = [$neutral; CHAINS];
+        for i in 0..CHAINS / $v::LANES {
+            ends[i].store(&mut numbers[i * $v::LANES..]);
+        }
+        numbers
+    }};
+}
+pub(crate) use chains;
+
+/// [`chains`] of a sum, added up: pairs of halves, in vectors, down to eight numbers, and these in f64.
+macro_rules! total {
+    ($v:ident, $t:ty, |$($a:ident in $x:ident),+| $value:expr $(, to $y:ident)?) => {{
+        let mut sums = $crate::backend::cpu::vector::chains!(
+            $v, $t, 0.0, |$($a in $x),+| $value, |sum, item| sum + item $(, to $y)?
+        );
+        let mut half = sums.len() / 2;
+        while half >= 8 {
+            for i in 0..half {
+                sums[i] += sums[i + half];
+            }
+            half /= 2;
+        }
+        sums[..8].iter().fold(0.0f64, |sum, &s| sum + s as f64)
+    }};
+}
+pub(crate) use total;

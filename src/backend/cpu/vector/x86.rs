@@ -1,0 +1,318 @@
+//! Vectors of x86-64: AVX2 with FMA, and AVX-512.
+#![expect(
+    unsafe_code,
+    reason = "vector instructions, which the compiler cannot know the processor to have"
+)]
+
+use super::super::math;
+use super::Vector;
+use std::arch::x86_64::*;
+use std::ops::{Add, Div, Mul, Neg, Sub};
+
+#[derive(Clone, Copy, Debug)]
+pub struct Avx512(__m512);
+
+#[derive(Clone, Copy, Debug)]
+pub struct Avx2(__m256);
+
+/// Vector instructions on registers.
+macro_rules! vector {
+    ($e:expr) => {
+        // SAFETY: they touch no memory, and the processor has them: see the head of `vector`.
+        unsafe { $e }
+    };
+}
+
+/// Operators and methods that are one instruction.
+macro_rules! operators {
+    ($t:ident, $xor:ident, $set:ident: $($trait:ident $name:ident $op:ident),*) => {
+        $(impl $trait for $t {
+            type Output = $t;
+            #[inline(always)]
+            fn $name(self, other: $t) -> $t {
+                $t(vector!($op(self.0, other.0)))
+            }
+        })*
+        impl Neg for $t {
+            type Output = $t;
+            #[inline(always)]
+            fn neg(self) -> $t {
+                $t(vector!($xor(self.0, $set(-0.0))))
+            }
+        }
+    };
+}
+operators!(Avx512, _mm512_xor_ps, _mm512_set1_ps:
+    Add add _mm512_add_ps, Sub sub _mm512_sub_ps, Mul mul _mm512_mul_ps, Div div _mm512_div_ps);
+operators!(Avx2, _mm256_xor_ps, _mm256_set1_ps:
+    Add add _mm256_add_ps, Sub sub _mm256_sub_ps, Mul mul _mm256_mul_ps, Div div _mm256_div_ps);
+
+/// What both types say alike.
+macro_rules! common {
+    ($lanes:literal, $load:ident, $store:ident, $set:ident, $and_not:ident, $fma:ident, $sqrt:ident, $min:ident, $max:ident) => {
+        const LANES: usize = $lanes;
+
+        #[inline(always)]
+        fn splat(v: f32) -> Self {
+            Self(vector!($set(v)))
+        }
+        #[inline(always)]
+        fn load(from: &[f32]) -> Self {
+            assert!(from.len() >= $lanes);
+            // SAFETY: the slice has the elements; the processor the instruction: see the head of `vector`.
+            Self(unsafe { $load(from.as_ptr()) })
+        }
+        #[inline(always)]
+        fn store(self, to: &mut [f32]) {
+            assert!(to.len() >= $lanes);
+            // SAFETY: as in `load`.
+            unsafe { $store(to.as_mut_ptr(), self.0) }
+        }
+        #[inline(always)]
+        fn mul_add(self, b: Self, c: Self) -> Self {
+            Self(vector!($fma(self.0, b.0, c.0)))
+        }
+        #[inline(always)]
+        fn sqrt(self) -> Self {
+            Self(vector!($sqrt(self.0)))
+        }
+        #[inline(always)]
+        fn abs(self) -> Self {
+            Self(vector!($and_not($set(-0.0), self.0)))
+        }
+        // Of an unordered pair these instructions return the second.
+        #[inline(always)]
+        fn at_least(self, bound: Self) -> Self {
+            Self(vector!($max(bound.0, self.0)))
+        }
+        #[inline(always)]
+        fn at_most(self, bound: Self) -> Self {
+            Self(vector!($min(bound.0, self.0)))
+        }
+    };
+}
+
+const NO_EXCEPTIONS: i32 = _MM_FROUND_NO_EXC;
+
+/// 2^(j/16).
+const POWERS: [f32; 16] = [
+    1.0,
+    1.044_273_7,
+    1.090_507_7,
+    1.138_788_6,
+    1.189_207_1,
+    1.241_857_8,
+    1.296_839_6,
+    1.354_255_6,
+    std::f32::consts::SQRT_2,
+    1.476_826_2,
+    1.542_210_8,
+    1.610_490_3,
+    1.681_792_9,
+    1.756_252_2,
+    1.834_008_1,
+    1.915_206_6,
+];
+
+impl Vector for Avx512 {
+    type Mask = __mmask16;
+    common!(
+        16,
+        _mm512_loadu_ps,
+        _mm512_storeu_ps,
+        _mm512_set1_ps,
+        _mm512_andnot_ps,
+        _mm512_fmadd_ps,
+        _mm512_sqrt_ps,
+        _mm512_min_ps,
+        _mm512_max_ps
+    );
+
+    #[inline(always)]
+    fn load_part(from: &[f32]) -> Self {
+        // SAFETY: only the elements of the slice are touched.
+        Self(unsafe { _mm512_maskz_loadu_ps(first(from.len()), from.as_ptr()) })
+    }
+    #[inline(always)]
+    fn store_part(self, to: &mut [f32]) {
+        // SAFETY: as in `load_part`.
+        unsafe { _mm512_mask_storeu_ps(to.as_mut_ptr(), first(to.len()), self.0) }
+    }
+    #[inline(always)]
+    fn rsqrt(self) -> Self {
+        // An estimate of 14 bits and a step of Newton's method, which makes NaN of 0 and ∞: there the estimate is exact.
+        let y = Self(vector!(_mm512_rsqrt14_ps(self.0)));
+        let off = (-(self * y)).mul_add(y, Self::splat(1.0));
+        let better = (y * Self::splat(0.5)).mul_add(off, y);
+        Self::select(off.is_nan(), y, better)
+    }
+    #[inline(always)]
+    fn lt(self, other: Self) -> __mmask16 {
+        vector!(_mm512_cmp_ps_mask::<_CMP_LT_OQ>(self.0, other.0))
+    }
+    #[inline(always)]
+    fn eq(self, other: Self) -> __mmask16 {
+        vector!(_mm512_cmp_ps_mask::<_CMP_EQ_OQ>(self.0, other.0))
+    }
+    #[inline(always)]
+    fn is_nan(self) -> __mmask16 {
+        vector!(_mm512_cmp_ps_mask::<_CMP_UNORD_Q>(self.0, self.0))
+    }
+    #[inline(always)]
+    fn select(mask: __mmask16, yes: Self, no: Self) -> Self {
+        Self(vector!(_mm512_mask_blend_ps(mask, no.0, yes.0)))
+    }
+    #[inline(always)]
+    fn floor(self) -> Self {
+        Self(vector!(_mm512_roundscale_ps::<{ _MM_FROUND_TO_NEG_INF | NO_EXCEPTIONS }>(self.0)))
+    }
+    #[inline(always)]
+    fn ceil(self) -> Self {
+        Self(vector!(_mm512_roundscale_ps::<{ _MM_FROUND_TO_POS_INF | NO_EXCEPTIONS }>(self.0)))
+    }
+    #[inline(always)]
+    fn trunc(self) -> Self {
+        Self(vector!(_mm512_roundscale_ps::<{ _MM_FROUND_TO_ZERO | NO_EXCEPTIONS }>(self.0)))
+    }
+    #[inline(always)]
+    fn round(self) -> Self {
+        Self(vector!(_mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | NO_EXCEPTIONS }>(self.0)))
+    }
+    #[inline(always)]
+    fn scale(self, n: Self) -> Self {
+        Self(vector!(_mm512_scalef_ps(self.0, n.0)))
+    }
+    #[inline(always)]
+    fn exp_within(self) -> Self {
+        // exp x = 2^(n + j/16) exp r: a shorter polynomial, and the sixteen powers are one register.
+        let sixteenths = Self::splat(786_432.0);
+        let t = self.mul_add(Self::splat(std::f32::consts::LOG2_E), sixteenths);
+        let n = t - sixteenths;
+        let r = n.mul_add(Self::splat(-math::LN2_HIGH), self);
+        let r = n.mul_add(Self::splat(-math::LN2_LOW), r);
+        let powers = Self::load(&POWERS);
+        let power = Self(vector!(_mm512_permutexvar_ps(_mm512_castps_si512(t.0), powers.0)));
+        let q = r.mul_add(Self::splat(0.166_666_67), Self::splat(0.5));
+        let p = q.mul_add(r * r, r);
+        // The whole part of n counts.
+        power.mul_add(p, power).scale(n)
+    }
+    #[inline(always)]
+    fn split(self) -> (Self, Self) {
+        let m = vector!(_mm512_getmant_ps::<_MM_MANT_NORM_P75_1P5, _MM_MANT_SIGN_NAN>(self.0));
+        // The exponent of m is -1 where its interval is not that of the exponent of the number.
+        let e = vector!(_mm512_sub_ps(_mm512_getexp_ps(self.0), _mm512_getexp_ps(m)));
+        (Self(m), Self(e))
+    }
+}
+
+/// The mask of the first `n` lanes.
+#[inline(always)]
+fn first(n: usize) -> __mmask16 {
+    assert!(n < 16);
+    (1 << n) - 1
+}
+
+impl Avx2 {
+    #[inline(always)]
+    fn first(n: usize) -> __m256i {
+        assert!(n < 8);
+        vector!(_mm256_cmpgt_epi32(
+            _mm256_set1_epi32(n as i32),
+            _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)
+        ))
+    }
+}
+
+impl Vector for Avx2 {
+    type Mask = __m256;
+    common!(
+        8,
+        _mm256_loadu_ps,
+        _mm256_storeu_ps,
+        _mm256_set1_ps,
+        _mm256_andnot_ps,
+        _mm256_fmadd_ps,
+        _mm256_sqrt_ps,
+        _mm256_min_ps,
+        _mm256_max_ps
+    );
+
+    #[inline(always)]
+    fn load_part(from: &[f32]) -> Self {
+        // SAFETY: only the elements of the slice are touched.
+        Self(unsafe { _mm256_maskload_ps(from.as_ptr(), Self::first(from.len())) })
+    }
+    #[inline(always)]
+    fn store_part(self, to: &mut [f32]) {
+        // SAFETY: as in `load_part`.
+        unsafe { _mm256_maskstore_ps(to.as_mut_ptr(), Self::first(to.len()), self.0) }
+    }
+    #[inline(always)]
+    fn rsqrt(self) -> Self {
+        Self::splat(1.0) / self.sqrt()
+    }
+    #[inline(always)]
+    fn lt(self, other: Self) -> __m256 {
+        vector!(_mm256_cmp_ps::<_CMP_LT_OQ>(self.0, other.0))
+    }
+    #[inline(always)]
+    fn eq(self, other: Self) -> __m256 {
+        vector!(_mm256_cmp_ps::<_CMP_EQ_OQ>(self.0, other.0))
+    }
+    #[inline(always)]
+    fn is_nan(self) -> __m256 {
+        vector!(_mm256_cmp_ps::<_CMP_UNORD_Q>(self.0, self.0))
+    }
+    #[inline(always)]
+    fn select(mask: __m256, yes: Self, no: Self) -> Self {
+        Self(vector!(_mm256_blendv_ps(no.0, yes.0, mask)))
+    }
+    #[inline(always)]
+    fn floor(self) -> Self {
+        Self(vector!(_mm256_floor_ps(self.0)))
+    }
+    #[inline(always)]
+    fn ceil(self) -> Self {
+        Self(vector!(_mm256_ceil_ps(self.0)))
+    }
+    #[inline(always)]
+    fn trunc(self) -> Self {
+        Self(vector!(_mm256_round_ps::<{ _MM_FROUND_TO_ZERO | NO_EXCEPTIONS }>(self.0)))
+    }
+    #[inline(always)]
+    fn round(self) -> Self {
+        Self(vector!(_mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | NO_EXCEPTIONS }>(self.0)))
+    }
+    #[inline(always)]
+    fn scale(self, n: Self) -> Self {
+        // In two factors, because 2^n alone may be out of range.
+        vector!({
+            let n = _mm256_cvtps_epi32(n.0);
+            let half = _mm256_srai_epi32::<1>(n);
+            let bias = _mm256_set1_epi32(127);
+            let low = _mm256_slli_epi32::<23>(_mm256_add_epi32(half, bias));
+            let high = _mm256_slli_epi32::<23>(_mm256_add_epi32(_mm256_sub_epi32(n, half), bias));
+            self * Self(_mm256_castsi256_ps(low)) * Self(_mm256_castsi256_ps(high))
+        })
+    }
+    #[inline(always)]
+    fn split(self) -> (Self, Self) {
+        let zero = Self::splat(0.0);
+        let tiny = self.lt(Self::splat(f32::MIN_POSITIVE));
+        let scaled = Self::select(tiny, self * Self::splat(8_388_608.0), self);
+        let (m, e) = vector!({
+            let low = _mm256_set1_epi32(0.75f32.to_bits() as i32);
+            let bits = _mm256_sub_epi32(_mm256_castps_si256(scaled.0), low);
+            let mantissa = _mm256_and_si256(bits, _mm256_set1_epi32(0x007f_ffff));
+            let e = _mm256_cvtepi32_ps(_mm256_srai_epi32::<23>(bits));
+            (Self(_mm256_castsi256_ps(_mm256_add_epi32(mantissa, low))), Self(e))
+        });
+        let e = e - Self::select(tiny, Self::splat(23.0), zero);
+        let infinity = Self::splat(f32::INFINITY);
+        let e = Self::select(self.eq(infinity), infinity, e);
+        let e = Self::select(self.eq(zero), -infinity, e);
+        let undefined = Self(vector!(_mm256_cmp_ps::<_CMP_NGE_UQ>(self.0, zero.0)));
+        (Self::select(undefined.0, Self::splat(f32::NAN), m), e)
+    }
+}
