@@ -104,6 +104,10 @@ const BINARY: [Op; 18] = [
     Op::Rem,
 ];
 
+/// Operands with elements of their own and with one number for all.
+const MIXED: [&[Lay]; 4] =
+    [&[Lay::Dense], &[Lay::One], &[Lay::Dense, Lay::One], &[Lay::One, Lay::Dense]];
+
 #[test]
 fn each_primitive_on_each_dtype() {
     for dtype in DType::all().filter(|d| d.has_arithmetic()) {
@@ -116,8 +120,27 @@ fn each_primitive_on_each_dtype() {
                 if matches!(op, Op::Div | Op::Rem) && !dtype.is_float() {
                     continue;
                 }
-                check_single(op, &vec![dtype; n], outs[0].dtype, smallvec![], &[67], &[Lay::Dense]);
+                for lays in MIXED {
+                    check_single(op, &vec![dtype; n], outs[0].dtype, smallvec![], &[67], lays);
+                }
             }
+        }
+    }
+}
+
+#[test]
+fn small_constant_powers() {
+    for dtype in FLOATS {
+        for (exponent, lays) in [2.0, 3.0, 0.5].into_iter().flat_map(|e| MIXED.map(|l| (e, l))) {
+            let mut case = single(Op::Pow, smallvec![], &[dtype], dtype, &[67], lays, 11);
+            let Kernel::Map(program) = &mut case.kernel else { unreachable!() };
+            let attrs = smallvec![Attr::Float(exponent), Attr::DType(dtype)];
+            program.instrs.insert(0, Instr { op: Op::Const, attrs, dtype, args: smallvec![] });
+            program.instrs[1].args = smallvec![0, 1];
+            program.results = vec![2];
+            let (got, expected) = case.both();
+            let off = 4.0 * compute_epsilon(dtype) + 2.0 * epsilon(dtype);
+            case.compare(&got, &expected, |k, i| off * expected[k].f64(i).abs() + tiny(dtype));
         }
     }
 }
@@ -127,8 +150,13 @@ fn casts_and_selects() {
     let computing: Vec<DType> = DType::all().filter(|d| d.has_arithmetic()).collect();
     for &from in &computing {
         for &to in &computing {
-            check_single(Op::Cast, &[from], to, smallvec![Attr::DType(to)], &[131], &[Lay::Dense]);
+            for lays in &MIXED[..2] {
+                check_single(Op::Cast, &[from], to, smallvec![Attr::DType(to)], &[131], lays);
+            }
         }
+    }
+    for (dtype, lays) in DType::all().flat_map(|d| MIXED.map(|lays| (d, lays))) {
+        check_single(Op::Select, &[DType::Bool, dtype, dtype], dtype, smallvec![], &[67], lays);
     }
     for dtype in DType::all() {
         check_single(Op::Select, &[DType::Bool, dtype, dtype], dtype, smallvec![], &[9, 7], &LAYS);

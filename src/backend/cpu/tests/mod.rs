@@ -88,6 +88,8 @@ pub enum Lay {
     /// Every other dimension is repeated.
     Repeated,
     Row,
+    /// One number everywhere.
+    One,
 }
 
 pub const LAYS: [Lay; 5] = [Lay::Dense, Lay::Reversed, Lay::Spaced, Lay::Repeated, Lay::Row];
@@ -111,6 +113,7 @@ pub fn layout(lay: Lay, sizes: &[i64]) -> (Layout, usize) {
             let some: Dims = (0..rank).map(|d| if d % 2 == 0 { sizes[d] } else { 1 }).collect();
             Layout::contiguous(&some).broadcast(sizes)
         }
+        Lay::One => Layout::contiguous(&[]).broadcast(sizes),
         Lay::Row => Layout::contiguous(&sizes[rank.saturating_sub(1)..]).broadcast(sizes),
     };
     let n = l.end().max(0) as usize;
@@ -271,7 +274,7 @@ impl Case {
 
 /// oneDNN as `make test` names it, else where it is found.
 pub fn onednn() -> Search {
-    match std::env::var_os("TORCHACC_ONEDNN") {
+    match std::env::var_os("TORCHACC_ONEDNN").filter(|file| !file.is_empty()) {
         Some(file) => Search::File(file.into()),
         None => Search::Folders(Vec::new()),
     }

@@ -309,7 +309,7 @@ impl Compiler<'_> {
         {
             let lane = if instr.op == Op::Select && k == 0 { Lane::U8 } else { from };
             let arg = self.value(arg, lane)?;
-            if !takes_numbers(instr, from) {
+            if exponent.is_some() || !takes_numbers(instr, from) {
                 self.spread(arg, lane);
             }
             args.push(arg);
