@@ -17,7 +17,9 @@ use torchacc::graph::verify::verify;
 use torchacc::op::Op;
 use torchacc::op::array::Array;
 use torchacc::op::table::TABLE;
-use torchacc::passes::{cse, dce, decompose, fold, movement, optimize, products, simplify};
+use torchacc::passes::{
+    cross_entropy, cse, dce, decompose, fold, movement, optimize, products, simplify,
+};
 
 const LIMITS: [Limits; 3] =
     [Limits { nodes: 6, size: 4 }, Limits { nodes: 20, size: 6 }, Limits { nodes: 60, size: 9 }];
@@ -81,12 +83,14 @@ fn properties(case: &Case) -> Result<(), String> {
         return Err("parsing what was printed gives another graph".into());
     }
     let tolerances = tolerances(case, &expected);
-    // Products for small constant powers, parts of a log-softmax and sums of matrix products round elsewhere; everything
-    // else keeps the bits.
+    // Products for small constant powers round elsewhere, and when all passes run, so do parts of a log-softmax and sums
+    // of matrix products; everything else keeps the bits.
     let same_bits = vec![Tolerance::SameBits; expected.len()];
-    let rounds = |op| matches!(op, Op::Pow | Op::LogSoftmax | Op::LogSoftmaxGrad | Op::Matmul);
-    let any_rounds = graph.nodes.iter().any(|node| rounds(node.op));
-    let strict = if any_rounds { &tolerances } else { &same_bits };
+    let has = |ops: &[Op]| graph.nodes.iter().any(|node| ops.contains(&node.op));
+    let strict = if has(&[Op::Pow]) { &tolerances } else { &same_bits };
+    let logs = has(&[Op::LogSoftmax, Op::LogSoftmaxGrad]);
+    let rounds = logs || has(&[Op::Matmul]) && has(&[Op::Add]);
+    let of_all = if rounds { &tolerances } else { strict };
     for (name, pass) in [
         ("dce", dce as fn(&_) -> _),
         ("cse", cse),
@@ -99,7 +103,8 @@ fn properties(case: &Case) -> Result<(), String> {
     let small = optimize(graph.clone(), &|_| false);
     same(case, "decompose", decompose(graph, &|_| false), &expected, &tolerances)?;
     same(case, "products", products(graph), &expected, &tolerances)?;
-    same(case, "optimize", optimize(graph.clone(), &|_| true), &expected, strict)?;
+    same(case, "cross_entropy", cross_entropy(graph), &expected, of_all)?;
+    same(case, "optimize", optimize(graph.clone(), &|_| true), &expected, of_all)?;
     same(case, "optimize, nothing kept", small.clone(), &expected, &tolerances)?;
     let small = small.map_err(|e| e.message)?;
     for backend in BACKENDS.iter() {
