@@ -77,11 +77,15 @@ pub fn read_kinds(
                 may_overlap((&place, size, &layout), (&w_place, w_size, &w_layout), donors)
             });
             let memory = !matches!(read.place, Place::Scalar(_) | Place::Index);
-            let runs = matches!(space.cut, Cut::Runs(_));
+            let constant = walk.constant && read.place != Place::Index
+                || matches!(read.place, Place::Scalar(_));
+            let (rows, stays) =
+                (matches!(space.cut, Cut::Rows(_)), walk.strides.last() == Some(&0));
             ReadKind {
-                constant: walk.constant && read.place != Place::Index
-                    || matches!(read.place, Place::Scalar(_)),
-                direct: memory && walk.contiguous && runs && !early,
+                constant,
+                row: rows && stays && !constant,
+                counts: rows && !stays && read.place == Place::Index,
+                direct: memory && walk.contiguous && space.cut.is_linear() && !early,
                 early,
             }
         })
@@ -91,6 +95,11 @@ pub fn read_kinds(
 /// A cut that suits the operands: boxes when one is transposed against the order of the space.
 fn cut(sizes: &[i64], strides: &[crate::shape::Dims], length: usize) -> Cut {
     let rank = sizes.len();
+    // Worth the tiles that end with their row: what is one number along each.
+    let stays = |s: &crate::shape::Dims| s[rank - 1] == 0 && s.iter().any(|&s| s != 0);
+    if sizes[rank - 1] >= ROW && strides.iter().any(stays) {
+        return Cut::Rows(length);
+    }
     let crosswise = |s: &crate::shape::Dims| s[rank - 1].abs() > 1 && s[rank - 2] == 1;
     if rank < 2 || sizes[rank - 1] < 8 || sizes[rank - 2] < 8 || !strides.iter().any(crosswise) {
         return Cut::Runs(length);
@@ -98,6 +107,9 @@ fn cut(sizes: &[i64], strides: &[crate::shape::Dims], length: usize) -> Cut {
     let columns = 32.min(sizes[rank - 1] as usize);
     Cut::Boxes { rows: (length / columns).min(sizes[rank - 2] as usize).min(32), columns }
 }
+
+/// Elements of a row that make a tile.
+const ROW: i64 = 512;
 
 impl Map {
     pub fn new(
@@ -135,16 +147,18 @@ impl Map {
         let walks: Vec<Walk> =
             strides.into_iter().zip(&layouts).map(|(s, l)| Walk::new(&sizes, s, l)).collect();
         let kinds = read_kinds(reads, &walks, writes, &space, donors);
-        let runs = matches!(space.cut, Cut::Runs(_));
+        let linear = space.cut.is_linear();
         let store = |(write, walk): (&Operand, &Walk)| StoreKind {
             dtype: write.dtype,
-            direct: walk.contiguous && runs,
+            direct: walk.contiguous && linear,
         };
         let stores: Vec<StoreKind> = writes.iter().zip(&walks[reads.len()..]).map(store).collect();
         let code = compile(program, &kinds, Some(&stores))?;
         let length = tile_length(&code);
-        if let Cut::Runs(len) = &mut space.cut {
-            *len = length;
+        match &mut space.cut {
+            Cut::Runs(len) => *len = length,
+            Cut::Rows(len) => *len = even(sizes[sizes.len() - 1] as usize, length),
+            Cut::Boxes { .. } => {}
         }
         let width: usize = reads.iter().chain(writes).map(|o| o.dtype.size()).sum();
         let per_tile = length * (width + 4 * code.insts.len());
@@ -184,6 +198,11 @@ impl Map {
     }
 }
 
+/// The length of tiles, at most `length`, that cut `row` elements into parts of about the same length.
+fn even(row: usize, length: usize) -> usize {
+    row.div_ceil(row.div_ceil(length)).next_multiple_of(64)
+}
+
 pub fn streams<'a>(bounds: &'a [Bound], walks: &'a [Walk]) -> Vec<Stream<'a>> {
     bounds.iter().zip(walks).map(|(bound, walk)| Stream { bound, walk }).collect()
 }
@@ -192,7 +211,8 @@ pub fn streams<'a>(bounds: &'a [Bound], walks: &'a [Walk]) -> Vec<Stream<'a>> {
 pub fn tile_length(code: &Code) -> usize {
     let changing = |(lane, n): (&Lane, &usize)| {
         let constant = code.fills.iter().filter(|(l, ..)| l == lane).count();
-        lane.size() * (n - constant)
+        let of_rows = code.row_fills.iter().filter(|(l, ..)| l == lane).count();
+        lane.size() * (n - constant - of_rows)
     };
     let spread: usize = code.spread.iter().map(|(lane, _)| lane.size()).sum();
     let bytes: usize = code.tiles.iter().map(changing).sum::<usize>() + spread;

@@ -421,3 +421,61 @@ fn in_place_results_may_overwrite_what_was_read() {
         assert_eq!(difference.f64(i) as f32, x.f64(i) as f32 - y.f64(i) as f32);
     }
 }
+
+/// `select(column == target, x * d, y)`, where target and d are one number a row, or one for all.
+#[test]
+fn rows_that_differ_in_one_place() {
+    for (columns, target_strides) in [(513, [1, 0]), (2048, [1, 0]), (4100, [1, 0]), (600, [0, 0])]
+    {
+        for (dtype, yes) in [(DType::F32, true), (DType::BF16, false), (DType::I32, true)] {
+            let sizes = [5i64, columns];
+            let mut random = Random::new(columns as u64);
+            let row = |strides: [i64; 2]| Layout {
+                sizes: sizes[..].into(),
+                strides: strides[..].into(),
+                offset: 0,
+            };
+            let mut read = |place, dtype, strides: [i64; 2]| {
+                let layout = row(strides);
+                let values = numbers(&mut random, dtype, layout.end() as usize, true);
+                (Operand { place, dtype, layout }, values)
+            };
+            let index = Operand { place: Place::Index, dtype: DType::I64, layout: row([0, 1]) };
+            let mut reads = vec![
+                (index, Array::zeros(&Ty::new(DType::I64, &[0]))),
+                read(Place::Input(1), DType::I64, target_strides),
+                read(Place::Input(2), dtype, [columns, 1]),
+                read(Place::Input(3), dtype, [1, 0]),
+                read(Place::Input(4), dtype, [1, 0]),
+            ];
+            // In rows: the first column, a middle one, the last, and two that are no column.
+            for (i, target) in
+                [0, columns / 2 + 7, columns - 1, columns, i64::MIN].iter().enumerate()
+            {
+                if (i as i64) < reads[1].0.layout.end() {
+                    reads[1].1.set_i64(i, *target);
+                }
+            }
+            let instr = |op, dtype, args: &[u32]| Instr {
+                op,
+                attrs: smallvec![],
+                dtype,
+                args: args.into(),
+            };
+            let chosen = if yes { [5, 6, 4] } else { [5, 4, 6] };
+            let program = Program {
+                sizes: sizes[..].into(),
+                reads: vec![DType::I64, DType::I64, dtype, dtype, dtype],
+                instrs: vec![
+                    instr(Op::Eq, DType::Bool, &[0, 1]),
+                    instr(Op::Mul, dtype, &[2, 3]),
+                    instr(Op::Select, dtype, &chosen),
+                ],
+                results: vec![7, 3],
+            };
+            let writes = vec![(dtype, sizes[..].into()); 2];
+            let kernel = Kernel::Map(program);
+            Case { kernel, reads, writes, scalars: vec![], in_place: false }.check_exact();
+        }
+    }
+}

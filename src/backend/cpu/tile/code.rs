@@ -2,6 +2,7 @@
 //! their value is dead, so that few of them are live and they stay in the first-level cache.
 
 use super::element::Lane;
+use super::spot::{Spot, spots};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
@@ -14,7 +15,7 @@ use std::collections::HashMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arg {
     Tile(usize),
-    /// A tile that never changes and holds one number.
+    /// A tile that holds one number, for the whole run or for a row.
     Constant(usize),
     /// The memory of a read as it stands: dense and of the lane's own type.
     Memory(usize),
@@ -51,6 +52,15 @@ pub enum Inst {
         arg: Arg,
         to: Arg,
     },
+    /// As `select(read index == target, yes, no)`: see [`Run::spot`](super::run::Run::spot).
+    Spot {
+        index: usize,
+        target: Arg,
+        lane: Lane,
+        /// Yes and no.
+        args: [Arg; 2],
+        to: Arg,
+    },
     Store {
         result: usize,
         lane: Lane,
@@ -72,6 +82,10 @@ pub enum Fill {
 pub struct ReadKind {
     /// Every position is the same element.
     pub constant: bool,
+    /// Every position of a row, in which each tile lies, is the same element.
+    pub row: bool,
+    /// A place that counts along the rows, in which each tile lies.
+    pub counts: bool,
     /// In memory, dense in the order of the tiles and not written by this kernel.
     pub direct: bool,
     /// Shares memory with a write: has to be loaded before anything is stored.
@@ -90,7 +104,9 @@ pub struct StoreKind {
 pub struct Code {
     /// Tiles of one number, filled before anything is computed.
     pub fills: Vec<(Lane, usize, Fill)>,
-    /// Those of `fills` of which more than the first element is asked for.
+    /// Tiles of one number that are filled before each tile, with an element of a read.
+    pub row_fills: Vec<(Lane, usize, usize)>,
+    /// Those of either of which more than the first element is asked for.
     pub spread: Vec<(Lane, usize)>,
     pub insts: Vec<Inst>,
     /// Tiles of each lane.
@@ -118,6 +134,7 @@ struct Compiler<'a> {
     uses: Vec<usize>,
     free: HashMap<Lane, Vec<usize>>,
     pinned: Vec<Value>,
+    spots: HashMap<Reg, Spot>,
 }
 
 /// Compiles `program`; `stores` are its writes, or `None` for a reduction, which keeps its result.
@@ -143,13 +160,14 @@ pub fn compile(
         uses,
         free: HashMap::new(),
         pinned: Vec::new(),
+        spots: spots(program, reads),
     };
     c.code.can_fail = c.divides_integers();
-    for (read, kind) in reads.iter().enumerate().filter(|(_, kind)| kind.early && !kind.constant) {
+    let early = |kind: &ReadKind| kind.early && !kind.constant && !kind.row;
+    for (read, _) in reads.iter().enumerate().filter(|(_, kind)| early(kind)) {
         for lane in c.lanes_needed(read as Reg) {
             c.load(read, lane);
         }
-        debug_assert!(!kind.direct);
     }
     c.store_ready(None)?;
     for (n, instr) in program.instrs.iter().enumerate() {
@@ -223,6 +241,15 @@ impl Compiler<'_> {
         Arg::Constant(to)
     }
 
+    /// As [`Compiler::fill`], but for the read's element in each row.
+    fn fill_row(&mut self, reg: Reg, lane: Lane) -> Arg {
+        let to = self.new_tile(lane);
+        self.code.row_fills.push((lane, to, reg as usize));
+        self.pinned.push((reg, lane));
+        self.places.insert((reg, lane), Arg::Constant(to));
+        Arg::Constant(to)
+    }
+
     /// Notes that all elements of an argument are asked for.
     fn spread(&mut self, arg: Arg, lane: Lane) {
         if let Arg::Constant(tile) = arg
@@ -249,6 +276,10 @@ impl Compiler<'_> {
         };
         if kind.constant {
             return Ok(self.fill(reg, lane, Fill::Read(reg as usize)));
+        }
+        // What is only moved keeps its bytes.
+        if kind.row && lane == Lane::of(self.program.reads[reg as usize]) {
+            return Ok(self.fill_row(reg, lane));
         }
         if kind.direct && lane.is_native(self.program.reads[reg as usize]) {
             return Ok(Arg::Memory(reg as usize));
@@ -294,6 +325,15 @@ impl Compiler<'_> {
             }
             _ => {}
         }
+        if self.spots.contains_key(&reg) {
+            instr.args.iter().for_each(|&a| self.used(a));
+            return Ok(());
+        }
+        if instr.op == Op::Select
+            && let Some(&spot) = self.spots.get(&instr.args[0])
+        {
+            return self.spot(reg, instr, spot);
+        }
         // `select` computes in the lane of what is selected, `cast` and comparisons in that of their operand.
         let from = match instr.op {
             Op::Select => Lane::of(self.dtype(instr.args[1])),
@@ -321,6 +361,18 @@ impl Compiler<'_> {
             (Op::Cast, _) => Inst::Cast { from, dtype, arg: args[0], to },
             _ => Inst::Compute { op, lane: from, dtype, args, to },
         });
+        self.places.insert((reg, lane), to);
+        instr.args.iter().for_each(|&a| self.used(a));
+        Ok(())
+    }
+
+    /// A selection decided by `spot`.
+    fn spot(&mut self, reg: Reg, instr: &Instr, spot: Spot) -> Result<()> {
+        let lane = Lane::of(instr.dtype);
+        let target = self.value(spot.target as Reg, Lane::I64)?;
+        let args = [self.value(instr.args[1], lane)?, self.value(instr.args[2], lane)?];
+        let to = self.target(reg, lane);
+        self.code.insts.push(Inst::Spot { index: spot.index, target, lane, args, to });
         self.places.insert((reg, lane), to);
         instr.args.iter().for_each(|&a| self.used(a));
         Ok(())

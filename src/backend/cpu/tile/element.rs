@@ -230,7 +230,11 @@ fn slot_value(bits: u64, dtype: DType) -> (f64, i64) {
 
 /// The single element of an operand, as both a float and an integer.
 pub fn single(operand: &Bound) -> (f64, i64) {
-    let at = operand.layout.offset;
+    element(operand, operand.layout.offset)
+}
+
+/// Flat element `at` of an operand, likewise.
+pub fn element(operand: &Bound, at: i64) -> (f64, i64) {
     match (operand.source, operand.dtype) {
         (Source::Slot(bits), dtype) => slot_value(bits, dtype),
         (Source::Index, _) => (at as f64, at),

@@ -8,3 +8,4 @@ pub mod compute;
 pub mod element;
 pub mod run;
 pub mod space;
+pub mod spot;

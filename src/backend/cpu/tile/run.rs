@@ -5,8 +5,8 @@ use super::super::access::{Bound, Plain, Source};
 use super::super::pool::Paged;
 use super::code::{Arg, Code, Fill, Inst, TILE};
 use super::compute::{self, Numbers};
-use super::element::{Brain, Half, Lane, Stored, load, load_index, single, store_run};
-use super::space::{Position, Space, Walk, pieces};
+use super::element::{Brain, Half, Lane, Stored, element, load, load_index, single, store_run};
+use super::space::{Position, Space, Walk, first, pieces};
 use crate::dtype::DType;
 use crate::op::Op;
 use std::cell::RefCell;
@@ -32,7 +32,7 @@ pub struct Tiles {
     u8s: Vec<Paged<u8>>,
     u16s: Vec<Paged<u16>>,
     u32s: Vec<Paged<u32>>,
-    i64s: Vec<Paged<i64>>,
+    pub i64s: Vec<Paged<i64>>,
     f32s: Vec<Paged<f32>>,
     f64s: Vec<Paged<f64>>,
 }
@@ -116,21 +116,32 @@ impl Run<'_> {
                 Fill::Int(v) => (v as f64, v),
                 Fill::Read(read) => single(self.reads[read].bound),
             };
-            let len = if self.code.spread.contains(&(lane, to)) { TILE } else { 1 };
-            match lane {
-                Lane::U8 => tiles.u8s[to][..len].fill(int as u8),
-                Lane::U16 => tiles.u16s[to][..len].fill(int as u16),
-                Lane::U32 => tiles.u32s[to][..len].fill(int as u32),
-                Lane::I64 => tiles.i64s[to][..len].fill(int),
-                Lane::F32 => tiles.f32s[to][..len].fill(float as f32),
-                Lane::F64 => tiles.f64s[to][..len].fill(float),
-            }
+            self.put(lane, to, (float, int), TILE, tiles);
+        }
+    }
+
+    /// Fills a tile with a number: its first `len` elements if they are asked for, else the first.
+    fn put(&self, lane: Lane, to: usize, number: (f64, i64), len: usize, tiles: &mut Tiles) {
+        let len = if self.code.spread.contains(&(lane, to)) { len } else { 1 };
+        let (float, int) = number;
+        match lane {
+            Lane::U8 => tiles.u8s[to][..len].fill(int as u8),
+            Lane::U16 => tiles.u16s[to][..len].fill(int as u16),
+            Lane::U32 => tiles.u32s[to][..len].fill(int as u32),
+            Lane::I64 => tiles.i64s[to][..len].fill(int),
+            Lane::F32 => tiles.f32s[to][..len].fill(float as f32),
+            Lane::F64 => tiles.f64s[to][..len].fill(float),
         }
     }
 
     /// Computes (and stores) one tile. False when an integer was divided by zero; then results are arbitrary.
     pub fn tile(&self, position: &Position, tiles: &mut Tiles) -> bool {
         let mut defined = true;
+        for &(lane, to, read) in &self.code.row_fills {
+            let stream = &self.reads[read];
+            let number = element(stream.bound, first(position, stream.walk));
+            self.put(lane, to, number, position.len, tiles);
+        }
         for inst in &self.code.insts {
             match inst {
                 Inst::Load { read, lane, to } => self.load(*read, *lane, *to, position, tiles),
@@ -144,6 +155,9 @@ impl Run<'_> {
                 }
                 Inst::Cast { from, dtype, arg, to } => {
                     self.cast(*from, *dtype, *arg, *to, position, tiles)
+                }
+                Inst::Spot { index, target, lane, args, to } => {
+                    self.spot_in(*lane, *index, *target, *args, *to, position, tiles);
                 }
                 Inst::Power { exponent, arg, to } => {
                     self.into::<f32>(*to, position, tiles, |t, y| {
@@ -184,7 +198,7 @@ impl Run<'_> {
 
     /// Lets `body` write tile or result `to` while it reads the other tiles.
     #[inline]
-    fn into<T: LaneType>(
+    pub fn into<T: LaneType>(
         &self,
         to: Arg,
         position: &Position,
@@ -329,6 +343,27 @@ impl Run<'_> {
             Lane::I64 => self.select_as::<i64>(c, a, b, to, at, tiles),
             Lane::F32 => self.select_as::<f32>(c, a, b, to, at, tiles),
             Lane::F64 => self.select_as::<f64>(c, a, b, to, at, tiles),
+        }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the fields of an instruction")]
+    fn spot_in(
+        &self,
+        lane: Lane,
+        index: usize,
+        target: Arg,
+        args: [Arg; 2],
+        to: Arg,
+        at: &Position,
+        tiles: &mut Tiles,
+    ) {
+        match lane {
+            Lane::U8 => self.spot::<u8>(index, target, args, to, at, tiles),
+            Lane::U16 => self.spot::<u16>(index, target, args, to, at, tiles),
+            Lane::U32 => self.spot::<u32>(index, target, args, to, at, tiles),
+            Lane::I64 => self.spot::<i64>(index, target, args, to, at, tiles),
+            Lane::F32 => self.spot::<f32>(index, target, args, to, at, tiles),
+            Lane::F64 => self.spot::<f64>(index, target, args, to, at, tiles),
         }
     }
 

@@ -10,6 +10,8 @@ use smallvec::SmallVec;
 pub enum Cut {
     /// Runs of so many elements in row-major order.
     Runs(usize),
+    /// The same, but none goes from one row of the last dimension into the next.
+    Rows(usize),
     /// Boxes over the last two dimensions: for operands that are transposed against each other.
     Boxes { rows: usize, columns: usize },
 }
@@ -92,6 +94,13 @@ pub fn memory_order(layout: &Layout) -> SmallVec<[usize; 6]> {
     order
 }
 
+impl Cut {
+    /// Whether a tile is a run of the linear order.
+    pub fn is_linear(self) -> bool {
+        !matches!(self, Cut::Boxes { .. })
+    }
+}
+
 impl Walk {
     pub fn new(sizes: &[i64], strides: Dims, layout: &Layout) -> Walk {
         let merged = Layout { sizes: sizes.into(), strides, offset: 0 };
@@ -112,11 +121,20 @@ impl Space {
     pub fn tiles(&self) -> usize {
         match self.cut {
             Cut::Runs(len) => self.numel().div_ceil(len),
+            Cut::Rows(len) => {
+                let row = self.row();
+                self.numel() / row.max(1) * row.div_ceil(len)
+            }
             Cut::Boxes { rows, columns } => {
                 let (outer, r, c) = self.box_grid(rows, columns);
                 outer * r * c
             }
         }
+    }
+
+    /// Elements along the last dimension.
+    fn row(&self) -> usize {
+        self.sizes[self.sizes.len() - 1] as usize
     }
 
     /// Number of outer points, of box rows and of box columns.
@@ -132,6 +150,11 @@ impl Space {
             Cut::Runs(len) => {
                 let start = index * len;
                 self.run(start as i64, len.min(self.numel() - start))
+            }
+            Cut::Rows(len) => {
+                let row = self.row();
+                let (n, column) = (index / row.div_ceil(len), index % row.div_ceil(len) * len);
+                self.run((n * row + column) as i64, len.min(row - column))
             }
             Cut::Boxes { rows, columns } => {
                 let (_, r, c) = self.box_grid(rows, columns);
@@ -173,11 +196,16 @@ pub struct Piece {
     pub column_stride: i64,
 }
 
+/// Flat index of the first element of a tile.
+pub fn first(position: &Position, walk: &Walk) -> i64 {
+    let along = position.coordinates.iter().zip(&walk.strides).map(|(c, s)| c * s);
+    walk.offset + along.sum::<i64>()
+}
+
 /// Calls `visit` for the pieces of a tile, in order.
 #[inline]
 pub fn pieces(space: &Space, position: &Position, walk: &Walk, mut visit: impl FnMut(Piece)) {
-    let base: i64 = walk.offset
-        + position.coordinates.iter().zip(&walk.strides).map(|(c, s)| c * s).sum::<i64>();
+    let base = first(position, walk);
     let rank = space.sizes.len();
     let column_stride = walk.strides[rank - 1];
     if let Cut::Boxes { .. } = space.cut {
@@ -277,8 +305,8 @@ mod tests {
         for layout in layouts {
             let order: Vec<usize> = (0..3).collect();
             let (sizes, strides, _) = collapse(&[&layout], &order, &[]);
-            for len in [1, 4, 100] {
-                let space = Space { sizes: sizes.clone(), cut: Cut::Runs(len) };
+            for cut in [1, 4, 100].into_iter().flat_map(|len| [Cut::Runs(len), Cut::Rows(len)]) {
+                let space = Space { sizes: sizes.clone(), cut };
                 let walk = Walk::new(&sizes, strides[0].clone(), &layout);
                 assert_eq!(visited(&space, &walk), layout.indices().collect::<Vec<_>>());
             }
