@@ -82,15 +82,20 @@ impl<'a> Problem<'a> {
         if self.causal { self.keys.min(end) } else { self.keys }
     }
 
-    /// Adds the bias to a row of scores and hides what query `i` must not see.
-    fn mask<L: RowMath>(&self, [b, h, i]: [usize; 3], row: &mut [L], room: &mut [L]) {
+    /// The scores of query `i` that it may see, with the bias added, and the rest of its row.
+    fn seen<'r, L: RowMath>(
+        &self,
+        [b, h, i]: [usize; 3],
+        row: &'r mut [L],
+        room: &mut [L],
+    ) -> (&'r mut [L], &'r mut [L]) {
+        let end = self.visible(i + 1).min(row.len());
+        let (seen, hidden) = row.split_at_mut(end);
         if let Some(bias) = self.bias {
-            bias_row(bias, [b, h, i], &mut room[..row.len()]);
-            L::add(&room[..row.len()], row);
+            bias_row(bias, [b, h, i], &mut room[..end]);
+            L::add(&room[..end], seen);
         }
-        if self.causal && i + 1 < row.len() {
-            row[i + 1..].fill(L::from(f32::NEG_INFINITY));
-        }
+        (seen, hidden)
     }
 
     /// What dropout multiplies the probabilities of a query by.
@@ -106,20 +111,15 @@ impl<'a> Problem<'a> {
         });
     }
 
-    /// Scores of `count` queries from `first` on, with bias and mask, into rows of `seen`.
+    /// Scores of some queries, without the bias, into rows of `seen`.
     fn scores<L: RowMath>(
         &self,
-        [b, h, first]: [usize; 3],
         [q, k]: [Matrix<L>; 2],
         width: usize,
         seen: usize,
         scores: &mut [L],
-        room: &mut [L],
     ) {
         gemm(width, L::from_f64(self.scale), q, k.transposed(), 0.0, &mut Block::new(scores, seen));
-        for (i, row) in scores.chunks_exact_mut(seen).enumerate() {
-            self.mask([b, h, first + i], row, room);
-        }
     }
 }
 
@@ -229,17 +229,19 @@ fn forward_block<S, L>(
     let group = h / (p.heads / p.groups);
     let (count, d, e) = (lse.len(), q.width, v.width);
     let seen = p.visible(first + count);
-    let lengths = [count * seen, seen, count * e, count * d, seen * d, seen * e];
+    let lengths = [count * seen, seen, count, count * e, count * d, seen * d, seen * e];
     with_scratch(lengths.iter().sum(), |room: &mut [L]| {
-        let [scores, row_room, sums, q_room, k_room, v_room] = pieces(room, lengths);
+        let [scores, row_room, shares, sums, q_room, k_room, v_room] = pieces(room, lengths);
         let q = S::panel(q.head(b, h, first), count, d, q_room);
         let k = S::panel(k.head(b, group, 0), seen, d, k_room);
         let v = S::panel(v.head(b, group, 0), seen, e, v_room);
-        p.scores(place, [q, k], d, seen, scores, row_room);
+        p.scores([q, k], d, seen, scores);
         for (i, row) in scores.chunks_exact_mut(seen).enumerate() {
+            let (row, hidden) = p.seen([b, h, first + i], row, row_room);
+            hidden.fill(L::from(0.0));
             let top = L::max(row);
             if top.to_f64() == f64::NEG_INFINITY {
-                lse[i] = top;
+                (lse[i], shares[i]) = (top, L::from(0.0));
                 row.fill(L::from(0.0));
                 continue;
             }
@@ -247,13 +249,15 @@ fn forward_block<S, L>(
             let sum = L::sum(row);
             lse[i] = L::from_f64(top.to_f64() + sum.ln());
             if p.dropout > 0.0 {
-                p.keep([b, h, first + i], row_room);
+                p.keep([b, h, first + i], &mut row_room[..row.len()]);
                 L::multiply(row_room, row);
             }
-            L::scale(row, L::from_f64(1.0 / sum));
+            shares[i] = L::from_f64(1.0 / sum);
         }
         gemm(seen, L::from(1.0), Matrix::rows(scores, seen), v, 0.0, &mut Block::new(sums, e));
-        for (sums, out) in sums.chunks_exact(e).zip(out.chunks_exact_mut(e)) {
+        let rows = sums.chunks_exact_mut(e).zip(out.chunks_exact_mut(e));
+        for ((sums, out), &share) in rows.zip(shares.iter()) {
+            L::scale(sums, share);
             store_run::<S, L>(sums, out);
         }
     });
@@ -363,26 +367,29 @@ where
             let q = S::panel(self.q.head(b, h, first), count, d, q_room);
             let dout = S::panel(self.dout.head(b, h, first), count, e, dout_room);
             let out = S::panel(self.out.head(b, h, first), count, e, out_room);
-            p.scores(place, [q, k], d, seen, scores, row_room);
+            p.scores([q, k], d, seen, scores);
             gemm(e, one, dout, v.transposed(), 0.0, &mut Block::new(dscores, seen));
             let rows = scores.chunks_exact_mut(seen).zip(dscores.chunks_exact_mut(seen));
             for (i, (row, drow)) in rows.enumerate() {
                 let lse = self.lse[(b * p.heads + h) * p.queries + first + i];
+                let (row, hidden) = p.seen([b, h, first + i], row, row_room);
+                let (drow, dhidden) = drow.split_at_mut(row.len());
+                hidden.fill(zero);
+                dhidden.fill(zero);
                 if lse.to_f64() == f64::NEG_INFINITY {
                     row.fill(zero);
                     drow.fill(zero);
                     continue;
                 }
-                L::exp(row, lse);
                 let delta = L::from_f64(L::dot(row_of(dout, i, e), row_of(out, i, e)));
                 let scale = L::from_f64(p.scale);
                 if p.dropout > 0.0 {
-                    p.keep([b, h, first + i], row_room);
+                    p.keep([b, h, first + i], &mut row_room[..row.len()]);
                     L::multiply(row_room, drow);
-                    L::score_grad(row, drow, delta, scale);
+                    L::score_grad(row, drow, lse, delta, scale);
                     L::multiply(row_room, row);
                 } else {
-                    L::score_grad(row, drow, delta, scale);
+                    L::score_grad(row, drow, lse, delta, scale);
                 }
             }
             let (scores, dscores) = (Matrix::rows(scores, seen), Matrix::rows(dscores, seen));

@@ -79,8 +79,8 @@ pub trait RowMath: Real + Scratch + From<f32> {
     fn norm_sums(dy: &[Self], x: &[Self], mean: Self, rstd: Self, weight: &[Self]) -> (f64, f64);
     /// `dx = rstd * (dy * weight - average - normed * along)`; adds `dy * normed` to `dweight` and `dy` to `dbias`.
     fn norm_grad(terms: NormGrad<Self>, dx: &mut [Self], dweight: &mut [Self], dbias: &mut [Self]);
-    /// `x = p * (dp - delta) * scale` in place of `dp`.
-    fn score_grad(p: &[Self], dp: &mut [Self], delta: Self, scale: Self);
+    /// Scores become `p = exp(scores - shift)`, and `dp` becomes `p * (dp - delta) * scale`.
+    fn score_grad(scores: &mut [Self], dp: &mut [Self], shift: Self, delta: Self, scale: Self);
     /// `y += x`.
     fn add(x: &[Self], y: &mut [Self]);
     /// `y *= x`.
@@ -107,8 +107,16 @@ macro_rules! row_math {
             kernel! {
                 pub fn max(x: &'a [$t]) -> $t {
                     const NONE: $t = <$t>::NEG_INFINITY;
-                    let tops = chains!($v, $t, NONE, |a in x| a, |top, a| $larger(top, a));
-                    tops.iter().fold(NONE, |a, &b| if a > b || a.is_nan() { a } else { b })
+                    let mut tops = chains!($v, $t, NONE, |a in x| a, |top, a| $larger(top, a));
+                    let mut half = tops.len() / 2;
+                    while half > 0 {
+                        for i in 0..half {
+                            let (a, b) = (tops[i], tops[i + half]);
+                            tops[i] = if a > b || a.is_nan() { a } else { b };
+                        }
+                        half /= 2;
+                    }
+                    tops[0]
                 }
             }
             kernel! {
@@ -196,9 +204,21 @@ macro_rules! row_math {
                 }
             }
             kernel! {
-                pub fn score_grad(p: &'a [$t], dp: &'a mut [$t], delta: $t, scale: $t) {
-                    for (dp, &p) in dp.iter_mut().zip(p) {
-                        *dp = p * (*dp - delta) * scale;
+                pub fn score_grad(scores: &'a mut [$t], dp: &'a mut [$t], shift: $t, delta: $t, scale: $t) {
+                    let (shift, delta, scale) = ($v::splat(shift), $v::splat(delta), $v::splat(scale));
+                    let n = dp.len();
+                    let scores = &mut scores[..n];
+                    let mut at = 0;
+                    while at + $v::LANES <= n {
+                        let p: $v = $exp($v::load(&scores[at..]) - shift);
+                        p.store(&mut scores[at..]);
+                        (p * ($v::load(&dp[at..]) - delta) * scale).store(&mut dp[at..]);
+                        at += $v::LANES;
+                    }
+                    if at < n {
+                        let p: $v = $exp($v::load_part(&scores[at..]) - shift);
+                        p.store_part(&mut scores[at..]);
+                        (p * ($v::load_part(&dp[at..]) - delta) * scale).store_part(&mut dp[at..]);
                     }
                 }
             }
@@ -263,8 +283,8 @@ macro_rules! row_math {
             fn norm_grad(terms: NormGrad<$t>, dx: &mut [$t], dweight: &mut [$t], dbias: &mut [$t]) {
                 $module::norm_grad(terms, dx, dweight, dbias);
             }
-            fn score_grad(p: &[$t], dp: &mut [$t], delta: $t, scale: $t) {
-                $module::score_grad(p, dp, delta, scale);
+            fn score_grad(scores: &mut [$t], dp: &mut [$t], shift: $t, delta: $t, scale: $t) {
+                $module::score_grad(scores, dp, shift, delta, scale);
             }
             fn add(x: &[$t], y: &mut [$t]) {
                 $module::add(x, y);
