@@ -1,8 +1,9 @@
 //! `matmul`: batches of matrix products with operands of any strides. Half types are converted block by block to f32,
-//! multiplied there and rounded once; integers are multiplied by a plain loop.
+//! multiplied there and rounded once; operands in f32 that lie far apart are brought together in the same way; integers
+//! are multiplied by a plain loop.
 
 use super::access::Bound;
-use super::gemm::{Block, Matrix, Real, bf16_gemm, for_each_block, gemm};
+use super::gemm::{Block, Matrix, bf16_gemm, for_each_block, gemm};
 use super::pool::{parallel_chunks, with_scratch};
 use super::tile::element::{Brain, Half, Stored, load_run, store_run};
 use crate::dtype::DType;
@@ -48,8 +49,8 @@ fn shape(a: &Bound, c: &Bound) -> (usize, usize, usize) {
 pub fn matmul(reads: &[Bound], writes: &[Bound]) -> Result<()> {
     let (a, b, c) = (&reads[0], &reads[1], &writes[0]);
     match c.dtype {
-        DType::F32 => native::<f32>(a, b, c),
-        DType::F64 => native::<f64>(a, b, c),
+        DType::F32 => single(a, b, c),
+        DType::F64 => double(a, b, c),
         DType::F16 => half::<Half>(a, b, c, |_, _, _, _| false),
         DType::BF16 => half::<Brain>(a, b, c, bf16_gemm),
         DType::U8 => integers::<u8>(a, b, c),
@@ -62,23 +63,46 @@ pub fn matmul(reads: &[Bound], writes: &[Bound]) -> Result<()> {
     Ok(())
 }
 
-fn native<T: Real + From<f32>>(a: &Bound, b: &Bound, c: &Bound) {
+fn double(a: &Bound, b: &Bound, c: &Bound) {
     let (m, n, k) = shape(a, c);
-    let (left, right) = (Side::<T>::new(a), Side::<T>::new(b));
-    for_each_block(c.result::<T>(), (m, n, k), |i, row, column, mut block| {
-        gemm(
-            k,
-            T::from(1.0),
-            left.matrix(i).from(row, 0),
-            right.matrix(i).from(0, column),
-            0.0,
-            &mut block,
-        );
+    let (left, right) = (Side::<f64>::new(a), Side::<f64>::new(b));
+    for_each_block(c.result::<f64>(), (m, n, k), |i, row, column, mut block| {
+        let (a, b) = (left.matrix(i).from(row, 0), right.matrix(i).from(0, column));
+        gemm(k, 1.0, a, b, 0.0, &mut block);
     });
 }
 
-/// Length of the pieces in which sums over half types are converted.
-const DEPTH: usize = 512;
+fn single(a: &Bound, b: &Bound, c: &Bound) {
+    let (m, n, k) = shape(a, c);
+    let (left, right) = (Side::<f32>::new(a), Side::<f32>::new(b));
+    for_each_block(c.result::<f32>(), (m, n, k), |i, row, column, mut block| {
+        let (a, b) = (left.matrix(i).from(row, 0), right.matrix(i).from(0, column));
+        let depth = DEPTH.min(k.max(1));
+        with_scratch((block.rows + block.columns) * depth, |panels| {
+            in_pieces([a, b], (k, depth), near, panels, &mut block);
+        });
+    });
+}
+
+/// Length of the pieces in which sums are taken: what the library of products takes as one.
+const DEPTH: usize = 384;
+
+/// Elements from one term of a sum to the next from which on an operand is copied first: 4 KiB apart, each term is on
+/// a page of its own, and a product takes up to half as long again.
+const FAR: usize = 1024;
+
+/// `from`, [rows, depth], as it is or in `room`.
+fn near<'a>(
+    from: Matrix<'a, f32>,
+    rows: usize,
+    depth: usize,
+    room: &'a mut [f32],
+) -> Matrix<'a, f32> {
+    if from.strides.1 >= FAR { convert(from, rows, depth, room) } else { from }
+}
+
+/// A panel of an operand, as it is or in memory for it.
+type Bring<S> = for<'a> fn(Matrix<'a, S>, usize, usize, &'a mut [f32]) -> Matrix<'a, f32>;
 
 /// `native` multiplies without converting, or says that it cannot.
 fn half<S: Stored<f32>>(
@@ -96,7 +120,8 @@ fn half<S: Stored<f32>>(
         with_scratch((rows + columns) * depth + rows * columns, |scratch| {
             let (panels, sums) = scratch.split_at_mut((rows + columns) * depth);
             if !native(k, a, b, &mut Block::new(sums, columns)) {
-                converted(k, a, b, depth, panels, &mut Block::new(sums, columns));
+                let mut sums = Block::new(sums, columns);
+                in_pieces([a, b], (k, depth), convert, panels, &mut sums);
             }
             for (r, sums) in sums.chunks_exact(columns).enumerate() {
                 store_run::<S, f32>(sums, block.row(r));
@@ -105,12 +130,11 @@ fn half<S: Stored<f32>>(
     });
 }
 
-/// `sums = a b`, converting `depth` columns of a and rows of b at a time into `panels`.
-fn converted<S: Stored<f32>>(
-    k: usize,
-    a: Matrix<S>,
-    b: Matrix<S>,
-    depth: usize,
+/// `sums = a b`, bringing `depth` columns of a and as many rows of b at a time, into `panels` if need be.
+fn in_pieces<S: Stored<f32>>(
+    [a, b]: [Matrix<S>; 2],
+    (k, depth): (usize, usize),
+    bring: Bring<S>,
     panels: &mut [f32],
     sums: &mut Block<f32>,
 ) {
@@ -121,8 +145,8 @@ fn converted<S: Stored<f32>>(
     }
     for at in (0..k).step_by(depth) {
         let depth = depth.min(k - at);
-        let a = convert(a.from(0, at), rows, depth, panel_a);
-        let b = convert(b.from(at, 0), depth, columns, panel_b);
+        let a = bring(a.from(0, at), rows, depth, panel_a);
+        let b = bring(b.from(at, 0).transposed(), columns, depth, panel_b).transposed();
         let beta = if at == 0 { 0.0 } else { 1.0 };
         gemm(depth, 1.0, a, b, beta, sums);
     }

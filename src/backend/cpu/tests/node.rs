@@ -79,6 +79,16 @@ fn matmul_of_any_layout() {
         values(&mut random, DType::F32, &[200, 250]),
     );
     check_close(&node(Op::Matmul, smallvec![], vec![x, y]), 400.0);
+    // Operands whose terms lie so far apart that they are copied, in more than one piece.
+    for (m, n) in [(1100, 2), (2, 1100), (1030, 20)] {
+        let (x, y) = (
+            values(&mut random, DType::F32, &[m, 400]),
+            values(&mut random, DType::F32, &[400, n]),
+        );
+        let mut case = node(Op::Matmul, smallvec![], vec![x, y]);
+        lay_out(&mut case, 0, Lay::Reversed);
+        check_close(&case, 4.0 * 402.0);
+    }
 }
 
 #[test]
