@@ -380,10 +380,11 @@ torchacc_error *torchacc_cut(torchacc_context *context);
 torchacc_error *torchacc_sync(torchacc_context *context);
 
 /*
- Counters as a flat JSON object: recorded_ops, cuts, read_cuts, compiles, cache_hits, kernels, host_calls, failures,
+ Counters as a flat JSON object: recorded_ops, replayed_ops, cuts, read_cuts, compiles, cache_hits, kernels, host_calls, failures,
  compile_ns, execute_ns, live_buffers, live_bytes, peak_bytes, pool_bytes.
  */
-torchacc_error *torchacc_metrics(torchacc_context *context, torchacc_string **out);
+torchacc_error *torchacc_metrics(torchacc_context *context,
+                                 torchacc_string **out);
 
 /*
  Sets the counters to 0 and the peak to what is live.
@@ -524,10 +525,11 @@ torchacc_error *torchacc_cut(torchacc_context *context);
 torchacc_error *torchacc_sync(torchacc_context *context);
 
 /*
- Counters as a flat JSON object: recorded_ops, cuts, read_cuts, compiles, cache_hits, kernels, host_calls, failures,
+ Counters as a flat JSON object: recorded_ops, replayed_ops, cuts, read_cuts, compiles, cache_hits, kernels, host_calls, failures,
  compile_ns, execute_ns, live_buffers, live_bytes, peak_bytes, pool_bytes.
  */
-torchacc_error *torchacc_metrics(torchacc_context *context, torchacc_string **out);
+torchacc_error *torchacc_metrics(torchacc_context *context,
+                                 torchacc_string **out);
 
 /*
  Sets the counters to 0 and the peak to what is live.

@@ -41,6 +41,8 @@ struct Row {
     fixed: &'static [usize],
     /// Values of other scalar arguments for which another algorithm is used.
     special: fn(usize, f64) -> bool,
+    /// Which of these mean something else than the same number as an input would.
+    essential: fn(usize, f64) -> bool,
     /// Whether every dtype will do as long as all of them are the same: nothing is computed.
     moves: bool,
     /// Whether bool and u8 operands would be masks, which select a number of elements that nobody knows in advance.
@@ -53,7 +55,16 @@ const fn row(
     overloads: &'static [&'static str],
     lower: for<'a> fn(&Call<'a>) -> Outs<'a>,
 ) -> Row {
-    Row { name, overloads, fixed: &[], special: |_, _| false, moves: false, indexes: false, lower }
+    Row {
+        name,
+        overloads,
+        fixed: &[],
+        special: |_, _| false,
+        essential: |_, _| false,
+        moves: false,
+        indexes: false,
+        lower,
+    }
 }
 
 impl Row {
@@ -63,6 +74,10 @@ impl Row {
 
     const fn special(self, special: fn(usize, f64) -> bool) -> Row {
         Row { special, ..self }
+    }
+
+    const fn essential(self, essential: fn(usize, f64) -> bool) -> Row {
+        Row { essential, ..self }
     }
 
     const fn moves(self) -> Row {
@@ -133,14 +148,30 @@ pub fn name(row: u32) -> &'static str {
 /// Whether a number given as scalar argument `arg` must become an attribute of the record, because shapes or the
 /// algorithm depend on it. `bits` is an i64, an f64 or a bool (0, 1), as `kind` says.
 pub fn is_static(row: u32, arg: usize, kind: ScalarKind, bits: u64) -> bool {
-    let value = match kind {
+    match entry(row) {
+        Entry::Aten(row) => {
+            row.fixed.contains(&arg) || (row.special)(arg, scalar_value(kind, bits))
+        }
+        Entry::Primitive(op) => primitive::is_attribute(op, arg),
+    }
+}
+
+fn scalar_value(kind: ScalarKind, bits: u64) -> f64 {
+    match kind {
         ScalarKind::Float => f64::from_bits(bits),
         ScalarKind::Int => bits as i64 as f64,
         ScalarKind::Bool => f64::NAN,
-    };
+    }
+}
+
+/// Whether a scalar that [`is_static`] says is to be known could as well be an input of the program, computed with like
+/// any other number.
+pub fn may_vary(row: u32, arg: usize, kind: ScalarKind, bits: u64) -> bool {
     match entry(row) {
-        Entry::Aten(row) => row.fixed.contains(&arg) || (row.special)(arg, value),
-        Entry::Primitive(op) => primitive::is_attribute(op, arg),
+        Entry::Aten(row) => {
+            !row.fixed.contains(&arg) && !(row.essential)(arg, scalar_value(kind, bits))
+        }
+        Entry::Primitive(_) => false,
     }
 }
 

@@ -5,6 +5,7 @@
 
 pub mod encode;
 pub mod key;
+pub mod paths;
 
 use crate::error::Result;
 use key::Key;
@@ -52,6 +53,14 @@ impl<P> Cache<P> {
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The program of `key` if it is there.
+    pub fn get(&self, key: &Key) -> Option<Arc<P>> {
+        match self.inner.lock().find(key) {
+            Found::Program(program) => Some(program),
+            Found::InTheMaking | Found::Nothing => None,
+        }
     }
 
     /// The program of `key`, made by `make` if there is none. A failure is not kept: the next call tries again.

@@ -193,7 +193,7 @@ unsafe fn text_of(
     })
 }
 
-/// Counters as a flat JSON object: recorded_ops, cuts, read_cuts, compiles, cache_hits, kernels, host_calls, failures,
+/// Counters as a flat JSON object: recorded_ops, replayed_ops, cuts, read_cuts, compiles, cache_hits, kernels, host_calls, failures,
 /// compile_ns, execute_ns, live_buffers, live_bytes, peak_bytes, pool_bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_metrics(

@@ -9,14 +9,14 @@ use super::op::{operator, torchacc_op};
 use super::tensor::torchacc_tensor;
 use super::{bad, boundary, slice};
 use crate::aten;
-use crate::dtype::DType;
-use crate::error::{Code, Error, Result};
+use crate::error::Result;
 use crate::op::Ty;
 use crate::record::{
     Arg, Format, Operator, Origin, Read, Record, Records, ScalarKind, Value, View,
 };
 use crate::shape::{Dims, Layout};
-use crate::trace::{BufferId, Given, operator_name};
+use crate::trace::{BufferId, Call, Given, Located, operator_name, settled, supported};
+use smallvec::SmallVec;
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -54,30 +54,34 @@ pub struct torchacc_arg {
 /// More dimensions than any tensor library has.
 const MAX_RANK: u32 = 64;
 
+/// Sizes and strides of a view.
+///
 /// # Safety
-/// `view` points at what it says.
-unsafe fn view(view: &torchacc_view) -> Result<View> {
+/// `view` points at what it says, for as long as the result is used.
+unsafe fn dims<'a>(view: &torchacc_view) -> Result<(&'a [i64], &'a [i64])> {
     if view.rank > MAX_RANK {
         return Err(bad(format!("rank {} is more than {MAX_RANK}", view.rank)));
     }
     let rank = view.rank as usize;
     // SAFETY: the caller's promise.
-    let (sizes, strides) =
-        unsafe { (slice(view.sizes, rank, "sizes")?, slice(view.strides, rank, "strides")?) };
-    let layout = Layout { sizes: sizes.into(), strides: strides.into(), offset: view.offset };
-    Ok(View { dtype: dtype(view.dtype)?, layout })
+    unsafe { Ok((slice(view.sizes, rank, "sizes")?, slice(view.strides, rank, "strides")?)) }
 }
 
-/// The buffer and the view; `None` for "no tensor".
+/// A view in a buffer of the context; `None` for "no tensor".
 ///
 /// # Safety
-/// `given` points at what it says.
-unsafe fn located(given: &torchacc_view) -> Result<Option<(&torchacc_buffer, View)>> {
+/// `given` points at what it says, for as long as the result is used.
+unsafe fn located<'a>(
+    context: &torchacc_context,
+    given: &torchacc_view,
+) -> Result<Option<Located<'a>>> {
     if given.buffer.is_null() {
         return Ok(None);
     }
     // SAFETY: the caller's promise.
-    unsafe { Ok(Some((borrow(given.buffer)?, view(given)?))) }
+    let (buffer, (sizes, strides)) = unsafe { (borrow(given.buffer)?, dims(given)?) };
+    let (buffer, dtype) = (id_in(context, buffer)?, dtype(given.dtype)?);
+    Ok(Some(Located { buffer, dtype, sizes, strides, offset: given.offset }))
 }
 
 /// Buffers of one context are not known to another.
@@ -89,121 +93,73 @@ fn id_in(context: &torchacc_context, buffer: &torchacc_buffer) -> Result<BufferI
 }
 
 /// # Safety
-/// `given` points at what its kind says.
-unsafe fn argument(context: &torchacc_context, given: &torchacc_arg) -> Result<Given> {
+/// `given` points at what its kind says, for as long as the result is used.
+unsafe fn argument<'a>(context: &torchacc_context, given: &torchacc_arg) -> Result<Given<'a>> {
     let len = given.len as usize;
-    let tensor = |found: (&torchacc_buffer, View)| Ok((id_in(context, found.0)?, found.1));
     // SAFETY (here and below): the kind says which member of the union was set and what it points at.
     let (i, f, p) = unsafe { (given.v.i, given.v.f, given.v.p) };
-    let scalar = |kind| Ok(Given::Scalar { kind, bits: i as u64 });
-    let plain = |arg| Ok(Given::Plain(arg));
-    match given.kind {
-        TORCHACC_ARG_NONE => plain(Arg::None),
+    Ok(match given.kind {
+        TORCHACC_ARG_NONE => Given::None,
         TORCHACC_ARG_VIEW => {
             let views = unsafe { slice(p.cast::<torchacc_view>(), 1, "view")? };
-            match unsafe { located(&views[0])? } {
-                Some(found) => tensor(found).map(|(buffer, view)| Given::Tensor { buffer, view }),
-                None => plain(Arg::None),
-            }
+            unsafe { located(context, &views[0])? }.map_or(Given::None, Given::Tensor)
         }
         TORCHACC_ARG_VIEWS => {
             let views = unsafe { slice(p.cast::<torchacc_view>(), len, "views")? };
-            let each = |view: &torchacc_view| unsafe { located(view)? }.map(tensor).transpose();
-            Ok(Given::Tensors(views.iter().map(each).collect::<Result<_>>()?))
+            let each = |view: &torchacc_view| unsafe { located(context, view) };
+            Given::Tensors(views.iter().map(each).collect::<Result<_>>()?)
         }
         TORCHACC_ARG_TENSOR => {
             let handle = unsafe { borrow(p.cast::<torchacc_tensor>())? };
-            let (buffer, view) = tensor((&handle.buffer, handle.view.clone()))?;
-            Ok(Given::Tensor { buffer, view })
+            Given::Tensor(Located::new(id_in(context, &handle.buffer)?, &handle.view))
         }
         TORCHACC_ARG_TENSORS => {
             let handles = unsafe { slice(p.cast::<*const torchacc_tensor>(), len, "tensors")? };
             let each = |&handle: &*const torchacc_tensor| {
                 let handle = unsafe { borrow(handle)? };
-                tensor((&handle.buffer, handle.view.clone())).map(Some)
+                Ok(Some(Located::new(id_in(context, &handle.buffer)?, &handle.view)))
             };
-            Ok(Given::Tensors(handles.iter().map(each).collect::<Result<_>>()?))
+            Given::Tensors(handles.iter().map(each).collect::<Result<_>>()?)
         }
-        TORCHACC_ARG_INT => plain(Arg::Int(i)),
-        TORCHACC_ARG_FLOAT => plain(Arg::Float(f)),
-        TORCHACC_ARG_BOOL => plain(Arg::Bool(i != 0)),
-        TORCHACC_ARG_SCALAR_INT => scalar(ScalarKind::Int),
-        TORCHACC_ARG_SCALAR_FLOAT => scalar(ScalarKind::Float),
-        TORCHACC_ARG_SCALAR_BOOL => {
-            Ok(Given::Scalar { kind: ScalarKind::Bool, bits: (i != 0) as u64 })
-        }
-        TORCHACC_ARG_INTS => {
-            plain(Arg::Ints(unsafe { slice(p.cast::<i64>(), len, "ints")? }.into()))
-        }
-        TORCHACC_ARG_FLOATS => {
-            plain(Arg::Floats(unsafe { slice(p.cast::<f64>(), len, "floats")? }.to_vec()))
-        }
-        TORCHACC_ARG_BOOLS => {
-            let bytes = unsafe { slice(p.cast::<u8>(), len, "bools")? };
-            plain(Arg::Bools(bytes.iter().map(|&b| b != 0).collect()))
-        }
-        TORCHACC_ARG_DTYPE => plain(Arg::DType(dtype(i as u32)?)),
+        TORCHACC_ARG_INT => Given::Int(i),
+        TORCHACC_ARG_FLOAT => Given::Float(f),
+        TORCHACC_ARG_BOOL => Given::Bool(i != 0),
+        TORCHACC_ARG_SCALAR_INT => Given::Scalar { kind: ScalarKind::Int, bits: i as u64 },
+        TORCHACC_ARG_SCALAR_FLOAT => Given::Scalar { kind: ScalarKind::Float, bits: i as u64 },
+        TORCHACC_ARG_SCALAR_BOOL => Given::Scalar { kind: ScalarKind::Bool, bits: (i != 0) as u64 },
+        TORCHACC_ARG_INTS => Given::Ints(unsafe { slice(p.cast(), len, "ints")? }),
+        TORCHACC_ARG_FLOATS => Given::Floats(unsafe { slice(p.cast(), len, "floats")? }),
+        TORCHACC_ARG_BOOLS => Given::Bools(unsafe { slice(p.cast(), len, "bools")? }),
+        TORCHACC_ARG_DTYPE => Given::DType(dtype(i as u32)?),
         TORCHACC_ARG_STR => {
             let bytes = unsafe { slice(p.cast::<u8>(), len, "text")? };
             let text = std::str::from_utf8(bytes).map_err(|e| bad(format!("text: {e}")))?;
-            plain(Arg::Str(text.to_string()))
+            Given::Str(text)
         }
-        other => Err(bad(format!("{other} is not a torchacc_arg_kind"))),
-    }
+        other => return Err(bad(format!("{other} is not a torchacc_arg_kind"))),
+    })
 }
 
-/// Scalars that an operator needs to know when it is compiled become attributes.
-fn settle(op: Operator, index: usize, given: Given) -> Given {
-    match (op, &given) {
-        (Operator::Native(row), &Given::Scalar { kind, bits })
-            if aten::is_static(row, index, kind, bits) =>
-        {
-            Given::Plain(match kind {
-                ScalarKind::Bool => Arg::Bool(bits != 0),
-                ScalarKind::Int => Arg::Int(bits as i64),
-                ScalarKind::Float => Arg::Float(f64::from_bits(bits)),
-            })
-        }
-        _ => given,
-    }
-}
+/// Arguments of most calls, without a trip to the allocator.
+type Arguments<'a> = SmallVec<[Given<'a>; 8]>;
 
 /// # Safety
-/// As [`torchacc_record`].
-unsafe fn arguments(
+/// As [`torchacc_record`], for as long as the result is used.
+unsafe fn arguments<'a>(
     context: &torchacc_context,
     op: Operator,
     args: *const torchacc_arg,
     n_args: usize,
-) -> Result<Vec<Given>> {
-    // SAFETY: the caller's promise.
-    let args = unsafe { slice(args, n_args, "args")? };
-    let convert = |(index, arg): (usize, &torchacc_arg)| {
-        // SAFETY: the caller's promise.
-        unsafe { argument(context, arg) }
-            .map(|given| settle(op, index, given))
-            .map_err(|e| e.within(format!("{}, argument {index}", operator_name(op))))
-    };
-    args.iter().enumerate().map(convert).collect()
-}
-
-/// Refuses what a native operator cannot compute; the caller may record a host operator instead.
-fn supported(op: Operator, dtypes: impl Iterator<Item = DType>) -> Result<()> {
-    let Operator::Native(row) = op else { return Ok(()) };
-    let dtypes: Vec<DType> = dtypes.collect();
-    if aten::accepts(row, &dtypes) {
-        return Ok(());
+) -> Result<Arguments<'a>> {
+    let mut given = Arguments::new();
+    // SAFETY (here and below): the caller's promise.
+    for (index, arg) in unsafe { slice(args, n_args, "args")? }.iter().enumerate() {
+        given.push(
+            unsafe { argument(context, arg) }
+                .map_err(|e| e.within(format!("{}, argument {index}", operator_name(op))))?,
+        );
     }
-    let message = format!("{} has no native form for {dtypes:?}", aten::name(row));
-    Err(Error::new(Code::Unsupported, message))
-}
-
-fn dtypes_of(args: &[Given]) -> impl Iterator<Item = DType> + '_ {
-    args.iter().flat_map(|given| match given {
-        Given::Tensor { view, .. } => vec![view.dtype],
-        Given::Tensors(list) => list.iter().flatten().map(|(_, view)| view.dtype).collect(),
-        _ => Vec::new(),
-    })
+    Ok(given)
 }
 
 /// Records an operator. Its results are written to `outs`: first its fresh results in order (views that cover a new buffer),
@@ -224,24 +180,22 @@ pub unsafe extern "C" fn torchacc_record(
         let context = unsafe { borrow(context)? };
         let op = operator(op)?;
         let args = unsafe { arguments(context, op, args, n_args)? };
-        let mut written = Vec::with_capacity(n_outs);
+        let mut written: SmallVec<[Located; 4]> = SmallVec::new();
         for given in unsafe { slice(outs, n_outs, "outs")? } {
-            match unsafe { located(given)? } {
-                Some((buffer, view)) => written.push((id_in(context, buffer)?, view)),
+            match unsafe { located(context, given)? } {
+                Some(tensor) => written.push(tensor),
                 None => return Err(bad("an output view has no buffer")),
             }
         }
-        let dtypes = dtypes_of(&args).chain(written.iter().map(|(_, view)| view.dtype));
-        supported(op, dtypes)?;
-        context.inner.record(op, args, &written)
+        context.inner.record(&Call { op, args: &args, outs: &written })
     })
 }
 
 /// A trace of one operation on dense inputs: what shape inference looks at.
 fn alone(op: Operator, args: &[Given]) -> Records {
     let mut records = Records::default();
-    let mut read = |view: &View| {
-        let (dtype, sizes) = (view.dtype, view.layout.sizes.clone());
+    let mut read = |tensor: &Located| {
+        let (dtype, sizes) = (tensor.dtype, Dims::from(tensor.sizes));
         let nbytes = Ty::new(dtype, &sizes).nbytes();
         let origin = Origin::Leaf(records.n_leaves);
         records.n_leaves += 1;
@@ -250,16 +204,16 @@ fn alone(op: Operator, args: &[Given]) -> Records {
         Read { value: records.values.len() as u32 - 1, view: View { dtype, layout } }
     };
     let mut scalars = Vec::new();
-    let args = args.iter().map(|given| match given {
-        Given::Plain(arg) => arg.clone(),
-        Given::Tensor { view, .. } => Arg::Tensor(read(view)),
+    let args = args.iter().enumerate().map(|(index, given)| match given {
+        Given::Tensor(tensor) => Arg::Tensor(read(tensor)),
         Given::Tensors(list) => {
-            Arg::Tensors(list.iter().map(|t| t.as_ref().map(|(_, view)| read(view))).collect())
+            Arg::Tensors(list.iter().map(|tensor| tensor.as_ref().map(&mut read)).collect())
         }
-        &Given::Scalar { kind, .. } => {
+        &Given::Scalar { kind, bits } => settled(op, index, kind, bits).unwrap_or_else(|| {
             scalars.push(kind);
             Arg::Scalar { kind, slot: scalars.len() as u32 - 1 }
-        }
+        }),
+        attribute => attribute.attribute().unwrap_or(Arg::None),
     });
     let record = Record { op, args: args.collect(), outs: Vec::new(), site: 0 };
     records.records.push(record);
@@ -286,7 +240,8 @@ pub unsafe extern "C" fn torchacc_apply(
             return Err(bad("a host operator has no shape rule; use torchacc_record"));
         }
         let args = unsafe { arguments(context, op, args, n_args)? };
-        supported(op, dtypes_of(&args))?;
+        let tensors = args.iter().flat_map(Given::tensors);
+        supported(op, tensors.map(|tensor| tensor.dtype))?;
         let types = aten::infer(&alone(op, &args)).map_err(|e| e.within(operator_name(op)))?;
         if types.len() != n_outs || outs.is_null() {
             let message =
@@ -297,9 +252,11 @@ pub unsafe extern "C" fn torchacc_apply(
             .into_iter()
             .map(|ty| torchacc_tensor::dense(&context.inner, ty.dtype, &ty.sizes))
             .collect::<Result<_>>()?;
-        let views: Vec<(BufferId, View)> =
-            made.iter().map(|t| (t.buffer.id, t.view.clone())).collect();
-        context.inner.record(op, args, &views)?;
+        {
+            let located = made.iter().map(|t| Located::new(t.buffer.id, &t.view));
+            let outs: SmallVec<[Located; 4]> = located.collect();
+            context.inner.record(&Call { op, args: &args, outs: &outs })?;
+        }
         for (index, tensor) in made.into_iter().enumerate() {
             unsafe { outs.add(index).write(handle::share(tensor)) };
         }
@@ -313,8 +270,9 @@ pub unsafe extern "C" fn torchacc_apply(
 /// `given` points at what it says.
 pub(super) unsafe fn tensor_of(given: &torchacc_view) -> Result<torchacc_tensor> {
     // SAFETY: the caller's promise.
-    let (buffer, view) = unsafe { (shared(given.buffer)?, view(given)?) };
-    torchacc_tensor::checked(buffer, view)
+    let (buffer, (sizes, strides)) = unsafe { (shared(given.buffer)?, dims(given)?) };
+    let layout = Layout { sizes: sizes.into(), strides: strides.into(), offset: given.offset };
+    torchacc_tensor::checked(buffer, View { dtype: dtype(given.dtype)?, layout })
 }
 
 /// Sizes given by a C caller.

@@ -48,11 +48,15 @@ pub fn run(shared: &Shared, mut closed: Closed, arena: &mut Arena) {
 }
 
 fn find(shared: &Shared, closed: &Closed) -> Result<Arc<Program>> {
-    let mut parts = closed.key_parts();
-    parts.push(("backend", shared.backend.fingerprint().into_bytes()));
-    parts.push(("version", env!("CARGO_PKG_VERSION").into()));
-    let make = || shared.stats.compile_ns.time(|| compile(&closed.records, &*shared.backend));
-    let (program, lookup) = shared.cache.get_or_make(Key::new(parts), make);
+    if let Some((program, check)) = shared.paths.find(closed.tape(), &closed.outputs) {
+        if !check || is_of_key(shared, closed, &program) {
+            shared.stats.cache_hits.add(1);
+            return Ok(program);
+        }
+        debug_assert!(false, "a known trace led to another program than its key");
+    }
+    let make = || shared.stats.compile_ns.time(|| compile(&closed.records(), &*shared.backend));
+    let (program, lookup) = shared.cache.get_or_make(key(shared, closed), make);
     match lookup {
         Lookup::Hit => shared.stats.cache_hits.add(1),
         Lookup::Made => shared.stats.compiles.add(1),
@@ -61,7 +65,20 @@ fn find(shared: &Shared, closed: &Closed) -> Result<Arc<Program>> {
     if lookup == Lookup::Made {
         *shared.last_program.lock() = Some(program.clone());
     }
+    shared.paths.add(closed.tape(), &closed.outputs, &program);
     Ok(program)
+}
+
+fn key(shared: &Shared, closed: &Closed) -> Key {
+    let mut parts = closed.key_parts();
+    parts.push(("backend", shared.backend.fingerprint().into_bytes()));
+    parts.push(("version", env!("CARGO_PKG_VERSION").into()));
+    Key::new(parts)
+}
+
+/// Whether the full key leads to the same program, or to none any more.
+fn is_of_key(shared: &Shared, closed: &Closed, program: &Arc<Program>) -> bool {
+    shared.cache.get(&key(shared, closed)).is_none_or(|other| Arc::ptr_eq(&other, program))
 }
 
 fn launch(shared: &Shared, program: &Program, closed: &Closed, arena: &mut Arena) -> Result<()> {

@@ -12,10 +12,11 @@ pub mod stats;
 use crate::backend::Backend;
 use crate::buffer::Storage;
 use crate::cache::Cache;
+use crate::cache::paths::Paths;
 use crate::dtype::DType;
 use crate::error::{Code, Error, Result, Site};
-use crate::record::{Format, Operator, View};
-use crate::trace::{BufferId, Content, Given, Trace};
+use crate::record::Format;
+use crate::trace::{BufferId, Call, Content, Recorded, Trace};
 use compile::Program;
 use config::Options;
 use launch::{Job, Launcher};
@@ -40,6 +41,7 @@ pub struct Context {
 pub(crate) struct Shared {
     pub backend: Box<dyn Backend>,
     pub cache: Cache<Program>,
+    pub paths: Paths<Program>,
     pub stats: Stats,
     /// Failures that no read and no sync has reported yet.
     pub errors: Mutex<Vec<Error>>,
@@ -53,6 +55,7 @@ impl Context {
         let shared = Arc::new(Shared {
             backend: config::backend(&options)?,
             cache: Cache::new(CACHE_CAPACITY),
+            paths: Paths::default(),
             stats: Stats::default(),
             errors: Mutex::default(),
             last_program: Mutex::default(),
@@ -174,18 +177,21 @@ impl Context {
     // ---- recording
 
     /// Records one operation; see [`Trace::record`]. Cuts by itself when the trace has grown to its limit.
-    pub fn record(&self, op: Operator, args: Vec<Given>, outs: &[(BufferId, View)]) -> Result<()> {
+    pub fn record(&self, call: &Call) -> Result<()> {
         let mut trace = self.trace.lock();
-        let new_place = trace.record(op, args, outs)?;
+        let recorded = trace.record(call)?;
         self.shared.stats.recorded_ops.add(1);
-        if new_place && let Some(locate) = self.locator.read().clone() {
-            // Not under the lock: it may want the lock of an interpreter that another recording thread holds.
-            let position = trace.len();
-            drop(trace);
-            let site = locate();
-            trace = self.trace.lock();
-            if trace.len() == position {
-                trace.locate(site);
+        match recorded {
+            Recorded::Again => self.shared.stats.replayed_ops.add(1),
+            Recorded::New => {}
+            Recorded::At(place) => {
+                if let Some(locate) = self.locator.read().clone() {
+                    // Not under the lock: it may want the lock of an interpreter that another recording thread holds.
+                    drop(trace);
+                    let site = locate();
+                    trace = self.trace.lock();
+                    trace.locate(place, site);
+                }
             }
         }
         if trace.len() >= self.shared.trace_limit {

@@ -48,6 +48,8 @@ macro_rules! stats {
 stats! {
     /// Operations recorded.
     recorded_ops,
+    /// Of these, because a known trace has them at the same place: nothing was written down.
+    replayed_ops,
     /// Traces closed, for whatever reason.
     cuts,
     /// Of these, because a host read wanted a value in the middle of a trace.

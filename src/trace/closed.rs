@@ -1,16 +1,17 @@
 //! The cut: a trace becomes a [`Closed`] one, and what it computes becomes memory that is promised.
 
+use super::tape::Tape;
 use super::{Held, Trace};
 use crate::buffer::Storage;
 use crate::cache::encode;
-use crate::record::{Output, Records};
+use crate::record::{Origin, Output, Records};
 use std::sync::Arc;
 
 /// A trace that is handed over: what to run, on what, into what.
 pub struct Closed {
-    pub records: Records,
-    /// Canonical bytes of the records.
-    pub bytes: Vec<u8>,
+    tape: Arc<Tape>,
+    /// The values that live on: what the program must leave behind, in order.
+    pub outputs: Vec<Output>,
     pub leaves: Vec<Arc<Storage>>,
     pub scalars: Vec<u64>,
     /// Where each output goes.
@@ -22,54 +23,78 @@ pub struct Closed {
 impl Trace {
     /// Closes the trace. A `full` cut donates: an output may take over the memory that its buffer held before. A
     /// partial one (a read in the middle of a step) does not, so that it leaves no mark on the next program.
-    /// `None` when nothing of it lives on.
+    /// `None` when nothing of it lives on. Its cost grows with what goes in and out, hardly with what is between.
     pub fn cut(&mut self, full: bool) -> Option<Closed> {
-        self.sites.restart();
-        let mut records = std::mem::take(&mut self.records);
-        let bytes = std::mem::take(&mut self.bytes);
-        let scalars = std::mem::take(&mut self.scalar_bits);
-        let leaves = std::mem::take(&mut self.leaves);
-        let holders = std::mem::take(&mut self.holders);
-        let mut promised = Vec::new();
-        let mut befores = Vec::new();
+        let tape = self.finish();
+        self.cuts += 1;
+        self.sites.resume(0);
+        // The next trace is likely as large.
+        let scalars = taken(&mut self.scalar_bits);
+        let leaves = taken(&mut self.leaves);
+        let mut holders = std::mem::take(&mut self.holders);
+        let (mut outputs, mut promised, mut befores) = (Vec::new(), Vec::new(), Vec::new());
         // In the order of the values, which is that of the program: never that of addresses or of dropping.
-        for (value, holder) in holders.into_iter().enumerate() {
+        for (value, holder) in holders.drain(..).enumerate() {
             let Some(id) = holder else { continue };
-            let leaf = self.buffer(id).leaf;
             let buffer = self.buffer_mut(id);
             let before = buffer.before.take();
-            let is_leaf = |value: u32| match records.values[value as usize].origin {
-                crate::record::Origin::Leaf(leaf) => Some(leaf),
+            let is_leaf = |value: u32| match tape.values[value as usize].origin {
+                Origin::Leaf(leaf) => Some(leaf),
                 _ => None,
             };
             // The leaf of a buffer is the memory it held first, so it is `before` exactly if both are there.
-            let donor = leaf.filter(|_| full && before.is_some()).and_then(is_leaf);
+            let donor = buffer.leaf.filter(|_| full && before.is_some()).and_then(is_leaf);
             let storage = Arc::new(Storage::pending(buffer.nbytes));
-            let format = records.values[value].format.clone();
+            let format = tape.values[value].format.clone();
             buffer.held = Held::Stored { storage: storage.clone(), format };
-            records.outputs.push(Output { value: value as u32, donor });
+            outputs.push(Output { value: value as u32, donor });
             promised.push(storage);
             befores.push(before);
         }
-        for buffer in self.buffers.iter_mut().flatten() {
-            (buffer.leaf, buffer.before) = (None, None);
+        self.holders = holders;
+        for id in self.touched.drain(..) {
+            if let Some(buffer) = &mut self.buffers[id as usize] {
+                (buffer.leaf, buffer.before) = (None, None);
+            }
         }
-        records.n_leaves = leaves.len() as u32;
         if promised.is_empty() {
             return None;
         }
-        Some(Closed { records, bytes, leaves, scalars, promised, before: befores })
+        Some(Closed { tape, outputs, leaves, scalars, promised, before: befores })
     }
 }
 
+/// What a list holds, leaving an empty one with as much room.
+fn taken<T>(list: &mut Vec<T>) -> Vec<T> {
+    let room = list.len();
+    std::mem::replace(list, Vec::with_capacity(room))
+}
+
 impl Closed {
+    /// The trace without its memory: traces with equal numbers are the same records. Together with `outputs` it says
+    /// what [`Closed::key_parts`] says.
+    pub fn tape(&self) -> u64 {
+        self.tape.id
+    }
+
+    /// All that compiling needs.
+    pub fn records(&self) -> Records {
+        Records {
+            values: self.tape.values.clone(),
+            records: self.tape.records.clone(),
+            scalars: self.tape.scalars.clone(),
+            n_leaves: self.leaves.len() as u32,
+            outputs: self.outputs.clone(),
+        }
+    }
+
     /// The named parts of the key that the trace decides.
     pub fn key_parts(&self) -> Vec<(&'static str, Vec<u8>)> {
         vec![
-            ("records", self.bytes.clone()),
-            ("leaves", encode::leaves(&self.records.values)),
-            ("outputs", encode::outputs(&self.records.outputs)),
-            ("donors", encode::donors(&self.records.outputs)),
+            ("records", self.tape.bytes.clone()),
+            ("leaves", encode::leaves(&self.tape.values)),
+            ("outputs", encode::outputs(&self.outputs)),
+            ("donors", encode::donors(&self.outputs)),
         ]
     }
 }

@@ -6,21 +6,30 @@
 //!
 //! **Invariant:** touches records and buffers under one lock (its owner's); does not compile, run or wait.
 
+mod buffers;
 mod closed;
+mod given;
+mod replay;
 mod sites;
+mod tape;
 
+use crate::aten;
 use crate::buffer::Storage;
 use crate::cache::encode;
+use crate::dtype::DType;
 use crate::error::{Code, Error, Result, Site};
 use crate::invalid;
 use crate::op::host;
 use crate::record::{
-    Arg, Format, Operator, Origin, Read, Record, Records, ScalarKind, Value, ValueIndex, View,
-    Write, written_format,
+    Arg, Format, Operator, Origin, Read, Record, ScalarKind, Value, ValueIndex, Write,
+    written_format,
 };
 pub use closed::Closed;
+pub use given::{Call, Given, Located};
 pub use sites::Sites;
+use smallvec::SmallVec;
 use std::sync::Arc;
+use tape::{Known, Mark, Tape};
 
 /// Index of a buffer; free numbers are used again.
 pub type BufferId = u32;
@@ -46,22 +55,6 @@ struct Buffer {
     leaf: Option<ValueIndex>,
 }
 
-/// One argument as the caller gives it: tensors by buffer, scalars by value.
-pub enum Given {
-    Tensor {
-        buffer: BufferId,
-        view: View,
-    },
-    Tensors(Vec<Option<(BufferId, View)>>),
-    /// `bits` is an i64, an f64 or a bool, as `kind` says.
-    Scalar {
-        kind: ScalarKind,
-        bits: u64,
-    },
-    /// Everything that needs no resolution.
-    Plain(Arg),
-}
-
 /// What reading a buffer needs.
 pub enum Content {
     Zeros,
@@ -74,187 +67,143 @@ pub enum Content {
 pub struct Trace {
     buffers: Vec<Option<Buffer>>,
     free: Vec<BufferId>,
-    records: Records,
+    /// Records since the last cut.
+    position: usize,
+    /// The known trace that begins with them, ...
+    expected: Option<Arc<Tape>>,
+    /// ... or else they themselves, ...
+    tape: Tape,
+    /// ... and the known trace that they are but for numbers.
+    left: Option<Arc<Tape>>,
     /// Who holds each value of the trace now, if anybody.
     holders: Vec<Option<BufferId>>,
     leaves: Vec<Arc<Storage>>,
     scalar_bits: Vec<u64>,
-    /// Canonical bytes of the records so far.
-    bytes: Vec<u8>,
+    /// Buffers that this trace has read as they were, or written over.
+    touched: Vec<BufferId>,
+    known: Known,
+    cuts: u64,
     sites: Sites,
 }
 
+/// How an operation was recorded.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Recorded {
+    /// It is what a known trace has here.
+    Again,
+    /// In full, at a place that is known.
+    New,
+    /// In full. The caller should say where that is: [`Trace::locate`].
+    At(Place),
+}
+
+/// A record whose place in the user's program nobody has said yet.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Place {
+    cuts: u64,
+    position: usize,
+    chain: u64,
+}
+
 impl Trace {
-    // ---- buffers
-
-    pub fn new_buffer(&mut self, nbytes: usize) -> BufferId {
-        let buffer = Some(Buffer { nbytes, held: Held::Zeros, before: None, leaf: None });
-        match self.free.pop() {
-            Some(id) => {
-                self.buffers[id as usize] = buffer;
-                id
-            }
-            None => {
-                self.buffers.push(buffer);
-                (self.buffers.len() - 1) as BufferId
-            }
-        }
-    }
-
-    /// The id must not be used afterwards.
-    pub fn drop_buffer(&mut self, id: BufferId) {
-        self.release_value(id);
-        if self.buffers[id as usize].take().is_some() {
-            self.free.push(id);
-        }
-    }
-
-    pub fn live_buffers(&self) -> usize {
-        self.buffers.len() - self.free.len()
-    }
-
-    pub fn nbytes(&self, id: BufferId) -> usize {
-        self.buffer(id).nbytes
-    }
-
-    /// Replaces the content.
-    pub fn store(&mut self, id: BufferId, storage: Arc<Storage>, format: Format) {
-        self.release_value(id);
-        let buffer = self.buffer_mut(id);
-        buffer.nbytes = storage.nbytes();
-        buffer.held = Held::Stored { storage, format };
-        (buffer.before, buffer.leaf) = (None, None);
-    }
-
-    /// Gives a buffer another size and no content.
-    pub fn clear(&mut self, id: BufferId, nbytes: usize) {
-        self.release_value(id);
-        *self.buffer_mut(id) = Buffer { nbytes, held: Held::Zeros, before: None, leaf: None };
-    }
-
-    pub fn content(&self, id: BufferId) -> Content {
-        match &self.buffer(id).held {
-            Held::Zeros => Content::Zeros,
-            Held::Stored { storage, .. } => Content::Stored(storage.clone()),
-            Held::Traced(_) => Content::Traced,
-        }
-    }
-
-    fn buffer(&self, id: BufferId) -> &Buffer {
-        self.buffers[id as usize].as_ref().expect("a handle keeps its buffer alive")
-    }
-
-    fn buffer_mut(&mut self, id: BufferId) -> &mut Buffer {
-        self.buffers[id as usize].as_mut().expect("a handle keeps its buffer alive")
-    }
-
-    /// The value a buffer holds loses its holder.
-    fn release_value(&mut self, id: BufferId) {
-        if let Some(Buffer { held: Held::Traced(value), .. }) = self.buffers[id as usize] {
-            self.holders[value as usize] = None;
-        }
-    }
-
-    // ---- recording
-
     pub fn is_empty(&self) -> bool {
-        self.records.records.is_empty()
+        self.position == 0
     }
 
     pub fn len(&self) -> usize {
-        self.records.records.len()
+        self.position
     }
 
-    /// Records one operation. `outs` are the views that its results are written to, in order. Nothing is recorded
-    /// when an argument is refused. Returns whether the place is new, so that the caller says where it is
-    /// ([`Trace::locate`]).
+    /// Records one operation. Nothing is recorded when it is refused.
     ///
-    /// Errors: `InvalidArgument` for a view that leaves its buffer.
-    pub fn record(
-        &mut self,
-        op: Operator,
-        args: Vec<Given>,
-        outs: &[(BufferId, View)],
-    ) -> Result<bool> {
-        for given in &args {
-            match given {
-                Given::Tensor { buffer, view } => self.check(*buffer, view, op)?,
-                Given::Tensors(list) => {
-                    list.iter().flatten().try_for_each(|(b, v)| self.check(*b, v, op))?
-                }
-                _ => {}
-            }
+    /// Errors: `InvalidArgument` for a view that leaves its buffer, `Unsupported` for dtypes that a native operator has
+    /// no form for.
+    pub fn record(&mut self, call: &Call) -> Result<Recorded> {
+        if self.replay(call) {
+            return Ok(Recorded::Again);
         }
-        outs.iter().try_for_each(|(buffer, view)| self.check(*buffer, view, op))?;
-        let args = args.into_iter().map(|given| self.resolve(given)).collect();
-        let outs = (outs.iter().enumerate())
-            .map(|(out, (buffer, view))| self.write(*buffer, view.clone(), out as u32))
+        let tensors = || call.args.iter().flat_map(Given::tensors).chain(call.outs);
+        tensors().try_for_each(|tensor| self.check(tensor, call.op))?;
+        supported(call.op, tensors().map(|tensor| tensor.dtype))?;
+        self.leave_path();
+        let args = call.args.iter().enumerate();
+        let args = args.map(|(index, given)| self.resolve(call.op, index, given)).collect();
+        let outs = (call.outs.iter().enumerate())
+            .map(|(out, tensor)| self.write(tensor, out as u32))
             .collect();
-        let record = Record { op, args, outs, site: 0 };
-        let start = self.bytes.len();
-        encode::record(&mut self.bytes, &record);
-        let site = self.sites.next(&self.bytes[start..]);
-        self.records.records.push(Record { site: site.unwrap_or(0), ..record });
-        Ok(site.is_none())
+        let record = Record { op: call.op, args, outs, site: 0 };
+        self.compare_left(&record);
+        let start = self.tape.bytes.len();
+        encode::record(&mut self.tape.bytes, &record);
+        let site = self.sites.next(&self.tape.bytes[start..]);
+        let chain = self.sites.chain();
+        self.tape.marks.push(Mark {
+            values: self.tape.values.len(),
+            scalars: self.tape.scalars.len(),
+            bytes: self.tape.bytes.len(),
+            chain,
+        });
+        self.tape.records.push(Record { site: site.unwrap_or(0), ..record });
+        let place = Place { cuts: self.cuts, position: self.position, chain };
+        self.position += 1;
+        Ok(if site.is_some() { Recorded::New } else { Recorded::At(place) })
     }
 
-    /// Says where the last operation was recorded.
-    pub fn locate(&mut self, site: Site) {
-        self.sites.learn(site);
-        if let Some(last) = self.records.records.last_mut() {
-            last.site = site;
+    /// Says where an operation was recorded.
+    pub fn locate(&mut self, place: Place, site: Site) {
+        self.sites.learn(place.chain, site);
+        if let Some(record) = self.tape.records.get_mut(place.position)
+            && place.cuts == self.cuts
+        {
+            record.site = site;
         }
     }
 
-    fn check(&self, id: BufferId, view: &View, op: Operator) -> Result<()> {
-        let layout = &view.layout;
-        let bytes = layout.end().saturating_mul(view.dtype.size() as i64);
+    fn check(&self, tensor: &Located, op: Operator) -> Result<()> {
+        let Located { sizes, strides, offset, dtype, .. } = *tensor;
+        let nbytes = self.nbytes(tensor.buffer);
+        let bytes = tensor.view().layout.end().saturating_mul(dtype.size() as i64);
         let negative = |list: &[i64]| list.iter().any(|&n| n < 0);
-        let bad = layout.offset < 0 || negative(&layout.sizes) || negative(&layout.strides);
-        if bad || bytes as u64 > self.nbytes(id) as u64 {
+        if offset < 0 || negative(sizes) || negative(strides) || bytes as u64 > nbytes as u64 {
             return invalid!(
-                "{}: a tensor of sizes {:?}, strides {:?}, offset {} and dtype {} does not fit into its buffer of {} bytes",
-                operator_name(op),
-                layout.sizes.as_slice(),
-                layout.strides.as_slice(),
-                layout.offset,
-                view.dtype,
-                self.nbytes(id)
+                "{}: a tensor of sizes {sizes:?}, strides {strides:?}, offset {offset} and dtype {dtype} does not fit into its buffer of {nbytes} bytes",
+                operator_name(op)
             );
         }
         Ok(())
     }
 
-    fn resolve(&mut self, given: Given) -> Arg {
+    fn resolve(&mut self, op: Operator, index: usize, given: &Given) -> Arg {
         match given {
-            Given::Plain(arg) => arg,
-            Given::Tensor { buffer, view } => Arg::Tensor(self.read(buffer, view)),
+            Given::Tensor(tensor) => Arg::Tensor(self.read(tensor)),
             Given::Tensors(list) => {
-                let mut read = |(buffer, view)| self.read(buffer, view);
-                Arg::Tensors(list.into_iter().map(|tensor| tensor.map(&mut read)).collect())
+                Arg::Tensors(list.iter().map(|t| t.as_ref().map(|t| self.read(t))).collect())
             }
-            Given::Scalar { kind, bits } => {
+            &Given::Scalar { kind, bits } => {
+                if let Some(fixed) = settled(op, index, kind, bits)
+                    && !self.varies(op, index, kind, bits, &fixed)
+                {
+                    return fixed;
+                }
                 let slot = self.scalar_bits.len() as u32;
                 self.scalar_bits.push(bits);
-                self.records.scalars.push(kind);
+                self.tape.scalars.push(kind);
                 Arg::Scalar { kind, slot }
             }
+            other => other.attribute().unwrap_or(Arg::None),
         }
     }
 
-    fn read(&mut self, buffer: BufferId, view: View) -> Read {
-        Read { value: self.current(buffer), view }
+    fn read(&mut self, tensor: &Located) -> Read {
+        Read { value: self.current(tensor.buffer), view: tensor.view() }
     }
 
     /// The value a buffer holds, as a value of this trace.
     fn current(&mut self, id: BufferId) -> ValueIndex {
+        if let Some(value) = self.value_of(id) {
+            return value;
+        }
         let buffer = self.buffer(id);
-        if let Held::Traced(value) = buffer.held {
-            return value;
-        }
-        if let Some(value) = buffer.leaf {
-            return value;
-        }
         let nbytes = buffer.nbytes;
         let (origin, format) = match &buffer.held {
             Held::Stored { storage, format } => {
@@ -263,38 +212,52 @@ impl Trace {
                 self.leaves.push(storage.clone());
                 pair
             }
-            _ => (Origin::Zeros, Format::flat(crate::dtype::DType::U8, nbytes)),
+            _ => (Origin::Zeros, Format::flat(DType::U8, nbytes)),
         };
-        let value = self.new_value(Value { origin, format, nbytes });
+        let value = self.holders.len() as ValueIndex;
+        self.tape.values.push(Value { origin, format, nbytes });
+        self.holders.push(None);
         self.buffer_mut(id).leaf = Some(value);
+        self.touched.push(id);
         value
     }
 
-    fn new_value(&mut self, value: Value) -> ValueIndex {
-        self.records.values.push(value);
-        self.holders.push(None);
-        (self.records.values.len() - 1) as ValueIndex
-    }
-
-    fn write(&mut self, id: BufferId, view: View, out: u32) -> Write {
+    fn write(&mut self, tensor: &Located, out: u32) -> Write {
+        let (id, view) = (tensor.buffer, tensor.view());
         let nbytes = self.nbytes(id);
         let covers = view.covers(nbytes).is_some();
         let old = (!covers).then(|| self.current(id));
         let format = match old {
-            Some(old) => written_format(&self.records.values[old as usize].format, &view, nbytes),
+            Some(old) => written_format(&self.tape.values[old as usize].format, &view, nbytes),
             None => written_format(&Format::flat(view.dtype, nbytes), &view, nbytes),
         };
-        let origin = Origin::Written { record: self.records.records.len() as u32, out };
-        let value = self.new_value(Value { origin, format, nbytes });
-        self.release_value(id);
-        let buffer = self.buffer_mut(id);
-        if let Held::Stored { storage, .. } = &buffer.held {
-            buffer.before = Some(storage.clone());
-        }
-        buffer.held = Held::Traced(value);
-        self.holders[value as usize] = Some(id);
+        let origin = Origin::Written { record: self.position as u32, out };
+        let value = self.holders.len() as ValueIndex;
+        self.tape.values.push(Value { origin, format, nbytes });
+        self.hold(id, value);
         Write { old, view, value }
     }
+}
+
+/// The attribute that a scalar argument becomes, if its operator needs to know it when it is compiled.
+pub fn settled(op: Operator, index: usize, kind: ScalarKind, bits: u64) -> Option<Arg> {
+    let Operator::Native(row) = op else { return None };
+    aten::is_static(row, index, kind, bits).then(|| match kind {
+        ScalarKind::Bool => Arg::Bool(bits != 0),
+        ScalarKind::Int => Arg::Int(bits as i64),
+        ScalarKind::Float => Arg::Float(f64::from_bits(bits)),
+    })
+}
+
+/// Refuses what a native operator cannot compute; the caller may record a host operator instead.
+pub fn supported(op: Operator, dtypes: impl Iterator<Item = DType>) -> Result<()> {
+    let Operator::Native(row) = op else { return Ok(()) };
+    let dtypes: SmallVec<[DType; 8]> = dtypes.collect();
+    if aten::accepts(row, &dtypes) {
+        return Ok(());
+    }
+    let message = format!("{} has no native form for {:?}", aten::name(row), dtypes.as_slice());
+    Err(Error::new(Code::Unsupported, message))
 }
 
 /// For messages: `aten::add.Tensor`, or a host operator's name.
@@ -310,5 +273,7 @@ pub(crate) fn lost() -> Error {
     Error::new(Code::Internal, "a buffer's memory was taken over twice")
 }
 
+#[cfg(test)]
+mod replay_tests;
 #[cfg(test)]
 mod tests;

@@ -25,15 +25,21 @@ impl Sites {
         self.known.get(&self.chain).copied()
     }
 
-    /// Says where the last record is.
-    pub fn learn(&mut self, site: Site) {
+    /// Names the beginning of the trace up to and including the last record.
+    pub fn chain(&self) -> u64 {
+        self.chain
+    }
+
+    /// Goes on after a beginning that was not recorded here.
+    pub fn resume(&mut self, chain: u64) {
+        self.chain = chain;
+    }
+
+    /// Says where the last record of `chain` is.
+    pub fn learn(&mut self, chain: u64, site: Site) {
         if self.known.len() >= CAPACITY {
             self.known.clear();
         }
-        self.known.insert(self.chain, site);
-    }
-
-    pub fn restart(&mut self) {
-        self.chain = 0;
+        self.known.insert(chain, site);
     }
 }

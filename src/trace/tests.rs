@@ -5,7 +5,7 @@ use crate::buffer::Bytes;
 use crate::cache::key::Key;
 use crate::dtype::DType::F32;
 use crate::op::host::{HostOp, register};
-use crate::record::Output;
+use crate::record::{Output, View};
 use crate::shape::Layout;
 
 /// Memory of the test's own.
@@ -26,51 +26,81 @@ impl Bytes for Plain {
     }
 }
 
-fn operator(name: &str) -> Operator {
+pub(super) fn operator(name: &str) -> Operator {
     let function = Box::new(|_: &[host::HostArg], _: &[host::HostTensor]| Ok(()));
     Operator::Host(register(HostOp { name: name.into(), key: name.into(), function }))
 }
 
-fn whole(sizes: &[i64]) -> View {
+pub(super) fn given(buffer: BufferId, view: &View) -> Given<'_> {
+    Given::Tensor(Located::new(buffer, view))
+}
+
+pub(super) fn whole(sizes: &[i64]) -> View {
     View { dtype: F32, layout: Layout::contiguous(sizes) }
 }
 
 /// A trace and a few words to drive it with: all tensors are f32[2, 3].
 #[derive(Default)]
-struct Driver(Trace);
+pub(super) struct Driver {
+    pub trace: Trace,
+    /// Operations recorded in full.
+    pub in_full: usize,
+}
 
-const SIZES: [i64; 2] = [2, 3];
+pub(super) const SIZES: [i64; 2] = [2, 3];
 
 impl Driver {
-    fn empty(&mut self) -> BufferId {
-        self.0.new_buffer(24)
+    pub fn empty(&mut self) -> BufferId {
+        self.trace.new_buffer(24)
     }
 
-    fn stored(&mut self) -> BufferId {
+    pub fn stored(&mut self) -> BufferId {
         let id = self.empty();
-        let storage = Arc::new(Storage::ready(Box::new(Plain(vec![0; 24]))));
-        self.0.store(id, storage, Format::flat(F32, 24));
+        self.fill(id);
         id
     }
 
-    fn run(&mut self, name: &str, inputs: &[BufferId], out: BufferId) -> bool {
-        let given = |&buffer| Given::Tensor { buffer, view: whole(&SIZES) };
-        let args = inputs.iter().map(given).collect();
-        self.0.record(operator(name), args, &[(out, whole(&SIZES))]).unwrap()
+    pub fn fill(&mut self, id: BufferId) {
+        let storage = Arc::new(Storage::ready(Box::new(Plain(vec![0; 24]))));
+        self.trace.store(id, storage, Format::flat(F32, 24));
     }
 
-    fn scaled(&mut self, factor: f64, x: BufferId, out: BufferId) {
+    /// Writes a view; whether the place is new.
+    pub fn write(
+        &mut self,
+        name: &str,
+        args: &[Given],
+        out: BufferId,
+        view: &View,
+    ) -> Result<Recorded> {
+        let outs = [Located::new(out, view)];
+        self.call(&Call { op: operator(name), args, outs: &outs })
+    }
+
+    pub fn call(&mut self, call: &Call) -> Result<Recorded> {
+        let recorded = self.trace.record(call)?;
+        self.in_full += (recorded != Recorded::Again) as usize;
+        Ok(recorded)
+    }
+
+    pub fn run(&mut self, name: &str, inputs: &[BufferId], out: BufferId) -> Recorded {
+        let view = whole(&SIZES);
+        let args: Vec<Given> = inputs.iter().map(|&buffer| given(buffer, &view)).collect();
+        self.write(name, &args, out, &view).unwrap()
+    }
+
+    pub fn scaled(&mut self, factor: f64, x: BufferId, out: BufferId) -> Recorded {
+        let view = whole(&SIZES);
         let scalar = Given::Scalar { kind: ScalarKind::Float, bits: factor.to_bits() };
-        let tensor = Given::Tensor { buffer: x, view: whole(&SIZES) };
-        self.0.record(operator("scale"), vec![tensor, scalar], &[(out, whole(&SIZES))]).unwrap();
+        self.write("scale", &[given(x, &view), scalar], out, &view).unwrap()
     }
 
-    fn cut(&mut self) -> Closed {
-        self.0.cut(true).expect("something lives on")
+    pub fn cut(&mut self) -> Closed {
+        self.trace.cut(true).expect("something lives on")
     }
 }
 
-fn key(closed: &Closed) -> Key {
+pub(super) fn key(closed: &Closed) -> Key {
     Key::new(closed.key_parts())
 }
 
@@ -80,12 +110,12 @@ fn only_what_a_buffer_holds_lives_on() {
     let (x, y, z) = (d.stored(), d.empty(), d.empty());
     d.run("a", &[x], y);
     d.run("b", &[y], z);
-    d.0.drop_buffer(y);
+    d.trace.drop_buffer(y);
     let closed = d.cut();
-    assert_eq!(closed.records.outputs, [Output { value: 2, donor: None }]);
+    assert_eq!(closed.outputs, [Output { value: 2, donor: None }]);
     assert_eq!(closed.leaves.len(), 1);
-    assert!(matches!(d.0.content(z), Content::Stored(_)));
-    assert!(d.0.cut(true).is_none());
+    assert!(matches!(d.trace.content(z), Content::Stored(_)));
+    assert!(d.trace.cut(true).is_none());
 }
 
 #[test]
@@ -94,8 +124,8 @@ fn an_in_place_update_donates_what_it_replaces_but_only_at_a_full_cut() {
         let mut d = Driver::default();
         let (x, g) = (d.stored(), d.stored());
         d.run("update", &[x, g], x);
-        let closed = d.0.cut(full).unwrap();
-        assert_eq!(closed.records.outputs, [Output { value: 2, donor: full.then_some(0) }]);
+        let closed = d.trace.cut(full).unwrap();
+        assert_eq!(closed.outputs, [Output { value: 2, donor: full.then_some(0) }]);
         assert!(closed.before[0].is_some(), "comes back if the update fails");
     }
 }
@@ -107,7 +137,7 @@ fn two_updates_in_one_trace_donate_the_memory_the_buffer_started_with() {
     d.run("update", &[x], x);
     d.run("update", &[x], x);
     let closed = d.cut();
-    assert_eq!(closed.records.outputs, [Output { value: 2, donor: Some(0) }]);
+    assert_eq!(closed.outputs, [Output { value: 2, donor: Some(0) }]);
     assert_eq!(closed.leaves.len(), 1);
 }
 
@@ -117,12 +147,10 @@ fn a_partial_write_reads_the_rest() {
     let (x, y) = (d.stored(), d.stored());
     let column =
         View { dtype: F32, layout: Layout::contiguous(&SIZES).slice(&[0, 1], &[2, 1], &[1, 1]) };
-    let args = vec![Given::Tensor { buffer: x, view: column.clone() }];
-    d.0.record(operator("column"), args, &[(y, column)]).unwrap();
-    let closed = d.cut();
-    let write = &closed.records.records[0].outs[0];
-    assert_eq!(write.old, Some(1));
-    assert_eq!(closed.records.values[1].origin, Origin::Leaf(1));
+    d.write("column", &[given(x, &column)], y, &column).unwrap();
+    let records = d.cut().records();
+    assert_eq!(records.records[0].outs[0].old, Some(1));
+    assert_eq!(records.values[1].origin, Origin::Leaf(1));
 }
 
 #[test]
@@ -133,30 +161,47 @@ fn a_view_that_leaves_its_buffer_is_refused_and_nothing_is_recorded() {
         whole(&[7]),
         View { dtype: F32, layout: Layout { offset: 1, ..Layout::contiguous(&SIZES) } },
     ] {
-        let args = vec![Given::Tensor { buffer: x, view: bad.clone() }];
-        let error = d.0.record(operator("a"), args, &[(y, whole(&SIZES))]).unwrap_err();
+        let error = d.write("a", &[given(x, &bad)], y, &whole(&SIZES)).unwrap_err();
         assert_eq!(error.code, Code::InvalidArgument);
-        assert!(d.0.record(operator("a"), vec![], &[(y, bad)]).is_err());
+        assert!(d.write("a", &[], y, &bad).is_err());
     }
-    assert!(d.0.is_empty());
+    assert!(d.trace.is_empty());
 }
 
 #[test]
 fn a_place_is_asked_for_once() {
     let mut d = Driver::default();
     let (x, y) = (d.stored(), d.empty());
-    for step in 0..3 {
-        for name in ["a", "b", "a"] {
-            let new = d.run(name, &[x], y);
-            assert_eq!(new, step == 0, "{name} in step {step}");
-            if new {
-                d.0.locate(7);
+    let mut step = |last: &str| {
+        let mut asked = 0;
+        for name in ["a", "b", "a", last] {
+            if let Recorded::At(place) = d.run(name, &[x], y) {
+                d.trace.locate(place, 7);
+                asked += 1;
             }
         }
-        let closed = d.cut();
-        assert!(closed.records.records.iter().all(|record| record.site == 7));
-    }
-    assert!(d.run("c", &[x], y), "another operation at the same position is another place");
+        let records = d.cut().records().records;
+        assert!(records.iter().all(|record| record.site == 7));
+        asked
+    };
+    assert_eq!(step("b"), 4);
+    assert_eq!(step("b"), 0);
+    assert_eq!(step("c"), 1, "another operation at the same position is another place");
+    assert_eq!(step("c"), 0);
+}
+
+#[test]
+fn a_place_that_is_said_late_belongs_to_its_record() {
+    let mut d = Driver::default();
+    let (x, y) = (d.stored(), d.empty());
+    let Recorded::At(place) = d.run("a", &[x], y) else { panic!("never recorded before") };
+    d.run("b", &[x], y);
+    d.trace.locate(place, 7);
+    let sites: Vec<Site> = d.cut().records().records.iter().map(|record| record.site).collect();
+    assert_eq!(sites, [7, 0]);
+    d.run("c", &[x], y);
+    d.trace.locate(place, 8);
+    assert_eq!(d.cut().records().records[0].site, 0, "that trace is closed");
 }
 
 /// Keys of two traces that differ in one thing.
@@ -178,7 +223,7 @@ fn what_must_not_change_the_key() {
             let kept: Vec<BufferId> = (0..others).map(|_| d.stored()).collect();
             let (x, y) = (d.stored(), d.empty());
             d.scaled(factor, x, y);
-            kept.into_iter().for_each(|id| d.0.drop_buffer(id));
+            kept.into_iter().for_each(|id| d.trace.drop_buffer(id));
         }
     };
     check(true, "the value of a scalar", step(0.1, 0), step(0.2, 0));
@@ -232,7 +277,7 @@ fn whether_an_input_may_be_overwritten_changes_the_key() {
         let mut d = Driver::default();
         let x = d.stored();
         d.run("a", &[x], x);
-        key(&d.0.cut(full).unwrap())
+        key(&d.trace.cut(full).unwrap())
     };
     assert_eq!(cut(true).difference(&cut(false)), ["donors"]);
 }

@@ -10,6 +10,7 @@ _ALWAYS_THERE = (
     "host_calls",
     "cuts",
     "recorded_ops",
+    "replayed_ops",
     "live_bytes",
     "peak_bytes",
 )
@@ -19,7 +20,8 @@ def metrics() -> dict[str, int]:
     """The runtime's counters since the start or `reset_metrics`, as a flat dict of integers.
 
     At least: compiles, cache_hits, host_calls (operators run by PyTorch's own CPU kernels), cuts,
-    recorded_ops, live_bytes, peak_bytes; all 0 before the first use. Does not wait, starts nothing.
+    recorded_ops, replayed_ops (of these: known from an earlier step, so only compared), live_bytes,
+    peak_bytes; all 0 before the first use. Does not wait, starts nothing.
     """
     return dict.fromkeys(_ALWAYS_THERE, 0) | json.loads(torch.ops.acc.metrics())
 

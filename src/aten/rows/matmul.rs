@@ -14,17 +14,25 @@ pub const ROWS: &[Row] = &[
     row("dot", PLAIN, dot),
     row("vdot", PLAIN, dot),
     row("addmm", PLAIN, |c| added(c, matrix(c, 1, 2)?.matmul(matrix(c, 2, 2)?)))
-        .special(is_trivial),
+        .special(is_trivial)
+        .essential(leaves_out),
     row("baddbmm", PLAIN, |c| added(c, matrix(c, 1, 3)?.matmul(matrix(c, 2, 3)?)))
-        .special(is_trivial),
+        .special(is_trivial)
+        .essential(leaves_out),
     row("addbmm", PLAIN, |c| added(c, summed(matrix(c, 1, 3)?, matrix(c, 2, 3)?)))
-        .special(is_trivial),
-    row("addmv", PLAIN, |c| added(c, mv(c, 1, 2)?)).special(is_trivial),
+        .special(is_trivial)
+        .essential(leaves_out),
+    row("addmv", PLAIN, |c| added(c, mv(c, 1, 2)?)).special(is_trivial).essential(leaves_out),
 ];
 
 /// beta (argument 3) or alpha (argument 4) that leave something out.
 fn is_trivial(arg: usize, value: f64) -> bool {
     (arg == 3 && (value == 0.0 || value == 1.0)) || (arg == 4 && value == 1.0)
+}
+
+/// With beta 0 a NaN in self does not count.
+fn leaves_out(arg: usize, value: f64) -> bool {
+    arg == 3 && value == 0.0
 }
 
 fn matrix<'a>(c: &Call<'a>, i: usize, rank: usize) -> Result<V<'a>> {

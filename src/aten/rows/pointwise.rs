@@ -84,7 +84,10 @@ pub const ROWS: &[Row] = &[
     }),
     row("remainder", EITHER, |c| c.elementwise([0, 1], Rule::Formula, |[a, b]| remainder(a, b))),
     row("fmod", COMPARE, |c| c.elementwise([0, 1], Rule::Number, |[a, b]| a.rem(b))),
-    row("pow", POW, power).special(|arg, value| arg == 1 && EXPONENTS.contains(&value)),
+    // Integers to negative powers are refused.
+    row("pow", POW, power)
+        .special(|arg, value| arg == 1 && EXPONENTS.contains(&value))
+        .essential(|_, value| value < 0.0),
     row("maximum", PLAIN, |c| c.elementwise([0, 1], Rule::Exact, |[a, b]| a.max(b))),
     row("minimum", PLAIN, |c| c.elementwise([0, 1], Rule::Exact, |[a, b]| a.min(b))),
     row("atan2", PLAIN, |c| c.elementwise([0, 1], Rule::Float, |[a, b]| a.binary(Op::Atan2, b))),

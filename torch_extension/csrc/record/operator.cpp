@@ -199,10 +199,15 @@ class Registry final : public c10::OpRegistrationListener {
   void onOperatorDeregistered(const c10::OperatorHandle& handle) override {
     std::lock_guard<std::mutex> lock(mutex_);
     infos_.erase(&handle.schema());
+    generation_.fetch_add(1, std::memory_order_release);
   }
+
+  // Changes whenever an operator has gone.
+  uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
 
  private:
   std::mutex mutex_;
+  std::atomic<uint64_t> generation_{0};
   ska::flat_hash_map<const void*, std::shared_ptr<const OperatorInfo>> infos_;
 };
 
@@ -221,7 +226,20 @@ Registry& registry() {
 }  // namespace
 
 std::shared_ptr<const OperatorInfo> operator_info(const c10::OperatorHandle& handle) {
-  return registry().find(handle);
+  // What this thread has asked for already: no lock for every call.
+  struct Seen {
+    uint64_t generation = 0;
+    ska::flat_hash_map<const void*, std::shared_ptr<const OperatorInfo>> infos;
+  };
+  static thread_local Seen seen;
+  Registry& all = registry();
+  if (const uint64_t now = all.generation(); seen.generation != now) {
+    seen.infos.clear();
+    seen.generation = now;
+  }
+  const void* identity = &handle.schema();
+  if (auto found = seen.infos.find(identity); found != seen.infos.end()) return found->second;
+  return seen.infos.emplace(identity, all.find(handle)).first->second;
 }
 
 std::optional<torchacc_op> find_native(std::string_view name) {

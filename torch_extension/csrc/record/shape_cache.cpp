@@ -3,6 +3,7 @@
 #include <c10/util/flat_hash_map.h>
 
 #include <algorithm>
+#include <array>
 #include <mutex>
 
 #include "record/meta.h"
@@ -21,57 +22,46 @@ uint64_t hash_words(const KeyWords& words) {
   return hash;
 }
 
+// A call's key and what it gave. The hash only finds it; equal words decide. A collision costs a
+// miss.
+struct Entry {
+  std::vector<uint64_t> key;
+  std::shared_ptr<const Shapes> shapes;
+
+  bool matches(const KeyWords& other) const {
+    return key.size() == other.size() && std::equal(key.begin(), key.end(), other.begin());
+  }
+};
+using EntryPointer = std::shared_ptr<const Entry>;
+
 // Bounded by two generations: when the young one is full it becomes the old one, and whatever is
 // not asked for again while the next fills up is forgotten. Lookups stay a single probe for all
 // that is in use.
 class ShapeCache {
  public:
-  std::shared_ptr<const Shapes> find(uint64_t hash, const KeyWords& key) {
+  EntryPointer find(uint64_t hash, const KeyWords& key) {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (auto found = young_.find(hash); found != young_.end() && found->second.matches(key)) {
-      ++counters_.hits;
-      return found->second.shapes;
+    if (auto found = young_.find(hash); found != young_.end() && found->second->matches(key)) {
+      return found->second;
     }
-    if (auto found = old_.find(hash); found != old_.end() && found->second.matches(key)) {
-      ++counters_.hits;
-      Entry entry = found->second;
+    if (auto found = old_.find(hash); found != old_.end() && found->second->matches(key)) {
+      EntryPointer entry = std::move(found->second);
       old_.erase(found);
-      auto shapes = entry.shapes;
-      insert(hash, std::move(entry));
-      return shapes;
+      insert(hash, entry);
+      return entry;
     }
-    ++counters_.misses;
     return nullptr;
   }
 
-  void add(uint64_t hash, const KeyWords& key, std::shared_ptr<const Shapes> shapes) {
-    Entry entry{std::vector<uint64_t>(key.begin(), key.end()), std::move(shapes)};
+  void add(uint64_t hash, EntryPointer entry) {
     std::lock_guard<std::mutex> lock(mutex_);
     insert(hash, std::move(entry));
   }
 
-  ShapeCacheCounters counters() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    return counters_;
-  }
-  void reset_counters() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    counters_ = {};
-  }
-
  private:
-  struct Entry {
-    std::vector<uint64_t> key;
-    std::shared_ptr<const Shapes> shapes;
-    // The hash only finds the entry; equal bytes decide. A collision costs a miss.
-    bool matches(const KeyWords& other) const {
-      return key.size() == other.size() && std::equal(key.begin(), key.end(), other.begin());
-    }
-  };
-
   static constexpr size_t kGeneration = 16384;
 
-  void insert(uint64_t hash, Entry entry) {
+  void insert(uint64_t hash, EntryPointer entry) {
     if (young_.size() >= kGeneration) {
       old_ = std::move(young_);
       young_ = {};
@@ -80,10 +70,19 @@ class ShapeCache {
   }
 
   std::mutex mutex_;
-  ska::flat_hash_map<uint64_t, Entry> young_;
-  ska::flat_hash_map<uint64_t, Entry> old_;
-  ShapeCacheCounters counters_{};
+  ska::flat_hash_map<uint64_t, EntryPointer> young_;
+  ska::flat_hash_map<uint64_t, EntryPointer> old_;
 };
+
+std::atomic<uint64_t> g_hits{0};
+std::atomic<uint64_t> g_misses{0};
+
+// What this thread asked for lately, at the place that the hash says: no lock for every call.
+EntryPointer& recent(uint64_t hash) {
+  constexpr size_t kRecent = 1024;
+  static thread_local std::array<EntryPointer, kRecent> entries;
+  return entries[hash % kRecent];
+}
 
 ShapeCache& cache() {
   static auto* instance = new ShapeCache();
@@ -101,13 +100,31 @@ bool cacheable(const Shapes& shapes) {
 
 std::shared_ptr<const Shapes> infer_shapes(const Call& call) {
   const uint64_t hash = hash_words(call.key());
-  if (auto found = cache().find(hash, call.key())) return found;
+  EntryPointer& last = recent(hash);
+  if (last != nullptr && last->matches(call.key())) {
+    g_hits.fetch_add(1, std::memory_order_relaxed);
+    return last->shapes;
+  }
+  if (EntryPointer found = cache().find(hash, call.key())) {
+    g_hits.fetch_add(1, std::memory_order_relaxed);
+    last = std::move(found);
+    return last->shapes;
+  }
+  g_misses.fetch_add(1, std::memory_order_relaxed);
   std::shared_ptr<const Shapes> shapes = run_meta(call);
-  if (shapes != nullptr && cacheable(*shapes)) cache().add(hash, call.key(), shapes);
+  if (shapes != nullptr && cacheable(*shapes)) {
+    std::vector<uint64_t> key(call.key().begin(), call.key().end());
+    cache().add(hash, std::make_shared<Entry>(Entry{std::move(key), shapes}));
+  }
   return shapes;
 }
 
-ShapeCacheCounters shape_cache_counters() { return cache().counters(); }
-void reset_shape_cache_counters() { cache().reset_counters(); }
+ShapeCacheCounters shape_cache_counters() {
+  return {g_hits.load(std::memory_order_relaxed), g_misses.load(std::memory_order_relaxed)};
+}
+void reset_shape_cache_counters() {
+  g_hits.store(0, std::memory_order_relaxed);
+  g_misses.store(0, std::memory_order_relaxed);
+}
 
 }  // namespace torchacc

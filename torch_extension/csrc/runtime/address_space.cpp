@@ -48,33 +48,37 @@ void AddressSpace::reserve() {
                    " bytes of address space (see ulimit -v)");
 }
 
-uintptr_t AddressSpace::take(size_t nbytes, DeviceBuffer* owner) {
+AddressRange* AddressSpace::take(size_t nbytes, DeviceBuffer* owner) {
   if (end_ == 0) reserve();
   const SizeClass wanted = size_class(nbytes);
-  uintptr_t address = 0;
+  AddressRange* range = nullptr;
   if (auto& list = free_[wanted.index]; !list.empty()) {
-    address = list.back();
+    range = list.back();
     list.pop_back();
   } else {
     TORCH_CHECK_WITH(OutOfMemoryError, wanted.nbytes <= end_ - next_,
                      "acc: address space exhausted while allocating ", nbytes, " bytes");
-    address = next_;
+    range =
+        &ranges_.emplace_back(AddressRange{next_, static_cast<uint32_t>(wanted.index), nullptr});
     next_ += wanted.nbytes;
   }
-  owners_.emplace(address, owner);
-  return address;
+  range->owner = owner;
+  return range;
 }
 
-void AddressSpace::give_back(uintptr_t address, size_t nbytes) {
-  owners_.erase(address);
-  free_[size_class(nbytes).index].push_back(address);
+void AddressSpace::give_back(AddressRange* range) {
+  range->owner = nullptr;
+  free_[range->size_class].push_back(range);
 }
 
 DeviceBuffer* AddressSpace::owner_of(uintptr_t address) const {
-  auto after = owners_.upper_bound(address);
-  if (after == owners_.begin()) return nullptr;
-  DeviceBuffer* owner = std::prev(after)->second;
-  return address < owner->address + owner->nbytes ? owner : nullptr;
+  const auto after = std::upper_bound(
+      ranges_.begin(), ranges_.end(), address,
+      [](uintptr_t wanted, const AddressRange& range) { return wanted < range.address; });
+  if (after == ranges_.begin()) return nullptr;
+  const AddressRange& range = *std::prev(after);
+  if (range.owner == nullptr) return nullptr;
+  return address < range.address + range.owner->nbytes ? range.owner : nullptr;
 }
 
 }  // namespace torchacc

@@ -10,20 +10,27 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <map>
+#include <deque>
 #include <vector>
 
 namespace torchacc {
 
 struct DeviceBuffer;
 
+// A range of addresses, for one storage after the other.
+struct AddressRange {
+  uintptr_t address;
+  uint32_t size_class;
+  DeviceBuffer* owner;  // null while nobody has it
+};
+
 // Segregated free lists, four size classes per power of two: constant time, at most 25 % of address
 // space lost to rounding, and addresses are reused so that the reservation never runs out in a long
 // run. Not synchronized: the allocator's lock covers it.
 class AddressSpace {
  public:
-  uintptr_t take(size_t nbytes, DeviceBuffer* owner);
-  void give_back(uintptr_t address, size_t nbytes);
+  AddressRange* take(size_t nbytes, DeviceBuffer* owner);
+  void give_back(AddressRange* range);
   // Owner of the range that contains `address`, or null.
   DeviceBuffer* owner_of(uintptr_t address) const;
 
@@ -33,8 +40,9 @@ class AddressSpace {
   static constexpr size_t kClasses = 4 * 64;
   uintptr_t next_ = 0;
   uintptr_t end_ = 0;
-  std::array<std::vector<uintptr_t>, kClasses> free_;
-  std::map<uintptr_t, DeviceBuffer*> owners_;
+  std::array<std::vector<AddressRange*>, kClasses> free_;
+  // By address, because the reservation is cut from its beginning on; ranges never move or vanish.
+  std::deque<AddressRange> ranges_;
 };
 
 }  // namespace torchacc

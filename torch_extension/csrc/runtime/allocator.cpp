@@ -30,10 +30,13 @@ class Allocator final : public c10::DeviceAllocator {
 
   // Takes over one reference to `handle`.
   at::DataPtr adopt(torchacc_buffer* handle, size_t nbytes, c10::DeviceIndex device) {
-    auto buffer = std::make_unique<DeviceBuffer>(DeviceBuffer{handle, 0, nbytes, device});
+    auto buffer = std::make_unique<DeviceBuffer>(DeviceBuffer{handle, nullptr, 0, nbytes, device});
     try {
       std::lock_guard<std::mutex> lock(mutex_);
-      if (nbytes != 0) buffer->address = addresses_.take(nbytes, buffer.get());
+      if (nbytes != 0) {
+        buffer->range = addresses_.take(nbytes, buffer.get());
+        buffer->address = buffer->range->address;
+      }
       count(device,
             [nbytes](c10::CachingAllocator::Stat& number, c10::CachingAllocator::Stat& bytes) {
               number.increase(1);
@@ -54,7 +57,7 @@ class Allocator final : public c10::DeviceAllocator {
     std::unique_ptr<DeviceBuffer> owned(buffer);
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      if (buffer->nbytes != 0) addresses_.give_back(buffer->address, buffer->nbytes);
+      if (buffer->range != nullptr) addresses_.give_back(buffer->range);
       count(buffer->device,
             [buffer](c10::CachingAllocator::Stat& number, c10::CachingAllocator::Stat& bytes) {
               number.decrease(1);

@@ -10,10 +10,13 @@
 
 namespace torchacc {
 
+struct AddressRange;
+
 // The DataPtr context of a device storage.
 struct DeviceBuffer {
   torchacc_buffer* handle;
-  uintptr_t address;  // unique while alive, never dereferenceable; 0 for an empty buffer
+  AddressRange* range;  // null for an empty buffer
+  uintptr_t address;    // unique while alive, never dereferenceable; 0 for an empty buffer
   size_t nbytes;
   c10::DeviceIndex device;
 };

@@ -1,0 +1,83 @@
+//! Programs by the known trace they come from: a step that came again finds its program without its key's bytes.
+
+use crate::record::Output;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Beyond so many programs all are forgotten: the table of keys still has them.
+const CAPACITY: usize = 256;
+/// One look-up out of so many is also made the long way; in debug builds every one.
+const SAMPLE: u64 = if cfg!(debug_assertions) { 1 } else { 1024 };
+
+/// A trace's number stands for its records and leaves; what it leaves behind differs from run to run.
+pub struct Paths<P>(Mutex<Inner<P>>);
+
+struct Inner<P> {
+    /// By trace.
+    programs: HashMap<u64, Vec<Path<P>>>,
+    count: usize,
+    found: u64,
+}
+
+struct Path<P> {
+    outputs: Vec<Output>,
+    program: Arc<P>,
+}
+
+impl<P> Default for Paths<P> {
+    fn default() -> Paths<P> {
+        Paths(Mutex::new(Inner { programs: HashMap::new(), count: 0, found: 0 }))
+    }
+}
+
+impl<P> Paths<P> {
+    /// The program of trace `tape` with these outputs and donors; and whether to check it against its key.
+    pub fn find(&self, tape: u64, outputs: &[Output]) -> Option<(Arc<P>, bool)> {
+        let mut inner = self.0.lock();
+        let path = inner.programs.get(&tape)?.iter().find(|path| path.outputs == outputs)?;
+        let program = path.program.clone();
+        inner.found += 1;
+        Some((program, inner.found.is_multiple_of(SAMPLE)))
+    }
+
+    pub fn add(&self, tape: u64, outputs: &[Output], program: &Arc<P>) {
+        let mut inner = self.0.lock();
+        if inner.count >= CAPACITY {
+            inner.programs.clear();
+            inner.count = 0;
+        }
+        let list = inner.programs.entry(tape).or_default();
+        list.push(Path { outputs: outputs.to_vec(), program: program.clone() });
+        inner.count += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_leads_to_a_program_for_each_set_of_outputs() {
+        let paths = Paths::default();
+        let outputs = |donor| [Output { value: 3, donor }];
+        paths.add(1, &outputs(None), &Arc::new('a'));
+        paths.add(1, &outputs(Some(0)), &Arc::new('b'));
+        paths.add(2, &outputs(None), &Arc::new('c'));
+        let find = |tape, outputs: &[Output]| paths.find(tape, outputs).map(|found| *found.0);
+        assert_eq!(find(1, &outputs(None)), Some('a'));
+        assert_eq!(find(1, &outputs(Some(0))), Some('b'));
+        assert_eq!(find(2, &outputs(None)), Some('c'));
+        assert_eq!((find(2, &outputs(Some(0))), find(1, &[]), find(3, &[])), (None, None, None));
+    }
+
+    #[test]
+    fn the_number_of_programs_is_bounded() {
+        let paths = Paths::default();
+        for tape in 0..10 * CAPACITY as u64 {
+            paths.add(tape, &[], &Arc::new(tape));
+            assert_eq!(paths.find(tape, &[]).map(|found| *found.0), Some(tape));
+        }
+        assert!(paths.0.lock().programs.len() <= CAPACITY);
+    }
+}

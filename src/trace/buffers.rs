@@ -1,0 +1,99 @@
+//! Buffers of a trace: made, filled, dropped.
+
+use super::{Buffer, BufferId, Content, Held, Trace};
+use crate::buffer::Storage;
+use crate::record::{Format, ValueIndex};
+use std::sync::Arc;
+
+impl Trace {
+    pub fn new_buffer(&mut self, nbytes: usize) -> BufferId {
+        let buffer = Some(Buffer { nbytes, held: Held::Zeros, before: None, leaf: None });
+        match self.free.pop() {
+            Some(id) => {
+                self.buffers[id as usize] = buffer;
+                id
+            }
+            None => {
+                self.buffers.push(buffer);
+                (self.buffers.len() - 1) as BufferId
+            }
+        }
+    }
+
+    /// The id must not be used afterwards.
+    pub fn drop_buffer(&mut self, id: BufferId) {
+        self.release_value(id);
+        if self.buffers[id as usize].take().is_some() {
+            self.free.push(id);
+        }
+    }
+
+    pub fn live_buffers(&self) -> usize {
+        self.buffers.len() - self.free.len()
+    }
+
+    pub fn nbytes(&self, id: BufferId) -> usize {
+        self.buffer(id).nbytes
+    }
+
+    /// Replaces the content.
+    pub fn store(&mut self, id: BufferId, storage: Arc<Storage>, format: Format) {
+        self.release_value(id);
+        let buffer = self.buffer_mut(id);
+        buffer.nbytes = storage.nbytes();
+        buffer.held = Held::Stored { storage, format };
+        (buffer.before, buffer.leaf) = (None, None);
+    }
+
+    /// Gives a buffer another size and no content.
+    pub fn clear(&mut self, id: BufferId, nbytes: usize) {
+        self.release_value(id);
+        *self.buffer_mut(id) = Buffer { nbytes, held: Held::Zeros, before: None, leaf: None };
+    }
+
+    pub fn content(&self, id: BufferId) -> Content {
+        match &self.buffer(id).held {
+            Held::Zeros => Content::Zeros,
+            Held::Stored { storage, .. } => Content::Stored(storage.clone()),
+            Held::Traced(_) => Content::Traced,
+        }
+    }
+
+    pub(super) fn buffer(&self, id: BufferId) -> &Buffer {
+        self.buffers[id as usize].as_ref().expect("a handle keeps its buffer alive")
+    }
+
+    pub(super) fn buffer_mut(&mut self, id: BufferId) -> &mut Buffer {
+        self.buffers[id as usize].as_mut().expect("a handle keeps its buffer alive")
+    }
+
+    /// The value a buffer holds loses its holder.
+    pub(super) fn release_value(&mut self, id: BufferId) {
+        if let Some(Buffer { held: Held::Traced(value), .. }) = self.buffers[id as usize] {
+            self.holders[value as usize] = None;
+        }
+    }
+
+    /// The value of this trace that a buffer holds, if it has one already.
+    pub(super) fn value_of(&self, id: BufferId) -> Option<ValueIndex> {
+        let buffer = self.buffer(id);
+        match buffer.held {
+            Held::Traced(value) => Some(value),
+            _ => buffer.leaf,
+        }
+    }
+
+    /// Gives a buffer the next value of the trace, which is `value`.
+    pub(super) fn hold(&mut self, id: BufferId, value: ValueIndex) {
+        debug_assert_eq!(value as usize, self.holders.len());
+        self.release_value(id);
+        self.holders.push(Some(id));
+        let buffer = self.buffer_mut(id);
+        if let Held::Stored { storage, .. } =
+            std::mem::replace(&mut buffer.held, Held::Traced(value))
+        {
+            buffer.before = Some(storage);
+            self.touched.push(id);
+        }
+    }
+}

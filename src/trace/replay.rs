@@ -1,0 +1,299 @@
+//! The cursor: while the program does what it did before, recording compares and moves on by one.
+//!
+//! Everything recorded since the last cut equals the first records of the *expected* trace. So an argument is the
+//! same exactly if its buffer holds the value with the same number, and the equality of one more record carries that of
+//! the whole beginning on: nothing is hashed, inferred or copied. On the first difference another known trace with the
+//! same beginning takes over, or the beginning is copied and the rest recorded in full.
+
+use super::given::{Call, Given, Located};
+use super::tape::Tape;
+use super::{Held, Trace, settled};
+use crate::aten;
+use crate::cache::encode;
+use crate::record::{
+    Arg, Format, Operator, Origin, Read, Record, ScalarKind, Value, ValueIndex, Write,
+    written_format,
+};
+use std::sync::Arc;
+
+/// In release builds one trace out of so many is also compared byte by byte; in debug builds every one.
+const SAMPLE: u64 = if cfg!(debug_assertions) { 1 } else { 1024 };
+
+impl Trace {
+    /// Whether the call is the next one of a known trace; then it is recorded.
+    pub(super) fn replay(&mut self, call: &Call) -> bool {
+        if self.position > 0 && self.expected.is_none() {
+            return false;
+        }
+        let tape = self.expected.take();
+        if let Some(tape) = tape.as_ref().filter(|tape| self.follow(tape, call)) {
+            self.expected = Some(tape.clone());
+            return true;
+        }
+        for index in 0..self.known.len() {
+            let branch = self.known.branch(index, tape.as_deref(), self.position);
+            let branch = branch.filter(|branch| self.follow(branch, call));
+            if branch.is_some() {
+                self.expected = branch;
+                return true;
+            }
+        }
+        self.expected = tape;
+        false
+    }
+
+    /// From here on records are written.
+    pub(super) fn leave_path(&mut self) {
+        if let Some(tape) = self.expected.take() {
+            self.tape = tape.prefix(self.position);
+            self.sites.resume(self.tape.mark(self.position).chain);
+            self.left = Some(tape);
+        } else if self.position == 0 {
+            self.left = self.known.first();
+        }
+    }
+
+    /// After a record was written: whether it still is what the trace that was left has here, but for numbers.
+    pub(super) fn compare_left(&mut self, record: &Record) {
+        let before = self.left.as_ref().and_then(|tape| tape.records.get(self.position));
+        if !before.is_some_and(|before| alike(before, record)) {
+            self.left = None;
+        }
+    }
+
+    /// Whether a scalar that is `fixed` where it is known is better an input: the known trace that this one left has
+    /// another number here. So a site with changing numbers is compiled twice, not once for each.
+    pub(super) fn varies(
+        &self,
+        op: Operator,
+        index: usize,
+        kind: ScalarKind,
+        bits: u64,
+        fixed: &Arg,
+    ) -> bool {
+        let Operator::Native(row) = op else { return false };
+        let record = self.left.as_ref().and_then(|tape| tape.records.get(self.position));
+        let before = record.filter(|record| record.op == op).and_then(|r| r.args.get(index));
+        let differs = match (before, fixed) {
+            (Some(Arg::Scalar { .. }), _) => true,
+            (Some(before), fixed) => !same_bits(before, fixed),
+            (None, _) => false,
+        };
+        differs && aten::may_vary(row, index, kind, bits)
+    }
+
+    /// Records the call if it is record `position` of `tape`; else leaves everything as it was.
+    fn follow(&mut self, tape: &Tape, call: &Call) -> bool {
+        let Some(record) = tape.records.get(self.position) else { return false };
+        let (leaves, values) = (self.leaves.len(), self.holders.len());
+        let (scalars, touched) = (self.scalar_bits.len(), self.touched.len());
+        let same = record.op == call.op
+            && record.args.len() == call.args.len()
+            && record.outs.len() == call.outs.len()
+            && self.repeat_all(tape, record, call)
+            && (0..call.outs.len()).all(|out| self.may_write(tape, record, call, out))
+            && (!self.position_is_sampled() || self.verify(tape, record, call));
+        if !same {
+            for id in self.touched.drain(touched..) {
+                if let Some(buffer) = &mut self.buffers[id as usize] {
+                    buffer.leaf = None;
+                }
+            }
+            self.leaves.truncate(leaves);
+            self.holders.truncate(values);
+            self.scalar_bits.truncate(scalars);
+            return false;
+        }
+        for (write, out) in record.outs.iter().zip(call.outs) {
+            if write.old.is_some() {
+                self.find(tape, out.buffer);
+            }
+            self.hold(out.buffer, write.value);
+        }
+        self.position += 1;
+        true
+    }
+
+    fn repeat_all(&mut self, tape: &Tape, record: &Record, call: &Call) -> bool {
+        let mut pairs = record.args.iter().zip(call.args).enumerate();
+        pairs.all(|(index, (arg, given))| self.repeats(tape, call.op, index, arg, given))
+    }
+
+    /// Whether a given argument is `arg` again.
+    fn repeats(
+        &mut self,
+        tape: &Tape,
+        op: Operator,
+        index: usize,
+        arg: &Arg,
+        given: &Given,
+    ) -> bool {
+        match (arg, given) {
+            (Arg::Tensor(read), Given::Tensor(tensor)) => self.reads(tape, read, tensor),
+            (Arg::Tensors(reads), Given::Tensors(list)) => {
+                reads.len() == list.len()
+                    && reads.iter().zip(list).all(|pair| match pair {
+                        (Some(read), Some(tensor)) => self.reads(tape, read, tensor),
+                        (None, None) => true,
+                        _ => false,
+                    })
+            }
+            (Arg::Scalar { kind: expected, .. }, &Given::Scalar { kind, bits }) => {
+                self.scalar_bits.push(bits);
+                *expected == kind && may_be_input(op, index, kind, bits)
+            }
+            (arg, &Given::Scalar { kind, bits }) => {
+                settled(op, index, kind, bits).is_some_and(|fixed| same_bits(&fixed, arg))
+            }
+            (arg, given) => given.is_attribute(arg),
+        }
+    }
+
+    fn reads(&mut self, tape: &Tape, read: &Read, tensor: &Located) -> bool {
+        tensor.is(&read.view) && self.find(tape, tensor.buffer) == Some(read.value)
+    }
+
+    /// The value that a buffer holds; if it is a new one, it must be the next of the expected trace.
+    fn find(&mut self, tape: &Tape, id: super::BufferId) -> Option<ValueIndex> {
+        if let Some(value) = self.value_of(id) {
+            return Some(value);
+        }
+        let value = self.holders.len();
+        let expected = tape.values.get(value)?;
+        let buffer = self.buffers[id as usize].as_mut().expect("a handle keeps its buffer alive");
+        match (&buffer.held, expected.origin) {
+            (Held::Stored { storage, format }, Origin::Leaf(_)) if *format == expected.format => {
+                self.leaves.push(storage.clone());
+            }
+            (Held::Zeros, Origin::Zeros) if buffer.nbytes == expected.nbytes => {}
+            _ => return None,
+        }
+        buffer.leaf = Some(value as ValueIndex);
+        self.holders.push(None);
+        self.touched.push(id);
+        Some(value as ValueIndex)
+    }
+
+    /// Whether result `out` goes where it went. Changes nothing.
+    fn may_write(&self, tape: &Tape, record: &Record, call: &Call, out: usize) -> bool {
+        let (write, given) = (&record.outs[out], &call.outs[out]);
+        let buffer = self.buffer(given.buffer);
+        let expected = &tape.values[write.value as usize];
+        // Equal views of equally large buffers cover both or neither.
+        if !given.is(&write.view) || buffer.nbytes != expected.nbytes {
+            return false;
+        }
+        let Some(old) = write.old else { return true };
+        let earlier = call.outs[..out].iter().rposition(|other| other.buffer == given.buffer);
+        match earlier.map(|i| record.outs[i].value).or_else(|| self.value_of(given.buffer)) {
+            Some(value) => value == old,
+            // Read for the first time by this write: the value just before its own.
+            None => old + 1 == write.value && fits(&buffer.held, &tape.values[old as usize]),
+        }
+    }
+
+    // ---- verification
+
+    fn position_is_sampled(&self) -> bool {
+        self.cuts.is_multiple_of(SAMPLE)
+    }
+
+    /// The long way: says the call as a record and compares its canonical bytes, and what its results would be. The
+    /// arguments have been found already.
+    fn verify(&self, tape: &Tape, record: &Record, call: &Call) -> bool {
+        let pairs = record.args.iter().zip(call.args);
+        let args = pairs.map(|(arg, given)| self.said(arg, given)).collect();
+        let mut outs: Vec<Write> = Vec::new();
+        let mut same_values = true;
+        for (given, expected) in call.outs.iter().zip(&record.outs) {
+            let (nbytes, view) = (self.nbytes(given.buffer), given.view());
+            let earlier = call.outs[..outs.len()].iter().rposition(|o| o.buffer == given.buffer);
+            let old = (view.covers(nbytes).is_none()).then(|| {
+                let found = earlier.map(|i| outs[i].value).or_else(|| self.value_of(given.buffer));
+                found.unwrap_or(expected.value.wrapping_sub(1))
+            });
+            let format = match old {
+                Some(old) => written_format(&tape.values[old as usize].format, &view, nbytes),
+                None => written_format(&Format::flat(view.dtype, nbytes), &view, nbytes),
+            };
+            let origin = Origin::Written { record: self.position as u32, out: outs.len() as u32 };
+            same_values &= tape.values[expected.value as usize] == Value { origin, format, nbytes };
+            outs.push(Write { old, view, value: expected.value });
+        }
+        let mut bytes = Vec::new();
+        encode::record(&mut bytes, &Record { op: call.op, args, outs, site: 0 });
+        let (start, end) = (tape.mark(self.position).bytes, tape.mark(self.position + 1).bytes);
+        let same = same_values && bytes == tape.bytes[start..end];
+        debug_assert!(same, "an operation was taken for another one");
+        same
+    }
+
+    fn said(&self, arg: &Arg, given: &Given) -> Arg {
+        let read = |tensor: &Located| Read {
+            value: self.value_of(tensor.buffer).unwrap_or(ValueIndex::MAX),
+            view: tensor.view(),
+        };
+        match given {
+            Given::Tensor(tensor) => Arg::Tensor(read(tensor)),
+            Given::Tensors(list) => {
+                Arg::Tensors(list.iter().map(|tensor| tensor.as_ref().map(read)).collect())
+            }
+            Given::Scalar { kind, bits } => match (arg, kind) {
+                (Arg::Scalar { .. }, _) => Arg::Scalar { kind: *kind, slot: 0 },
+                (_, ScalarKind::Bool) => Arg::Bool(*bits != 0),
+                (_, ScalarKind::Int) => Arg::Int(*bits as i64),
+                (_, ScalarKind::Float) => Arg::Float(f64::from_bits(*bits)),
+            },
+            other => other.attribute().unwrap_or(Arg::None),
+        }
+    }
+
+    /// The trace that is finished now, whichever way it was recorded; the next one may be any known trace.
+    pub(super) fn finish(&mut self) -> Arc<Tape> {
+        let recorded = match self.expected.take() {
+            Some(tape) => tape,
+            None => Arc::new(std::mem::take(&mut self.tape)),
+        };
+        let length = std::mem::take(&mut self.position);
+        self.left = None;
+        self.known.finished(recorded, length)
+    }
+}
+
+/// Whether a scalar may be an input of the program, whatever else it could be.
+fn may_be_input(op: Operator, index: usize, kind: ScalarKind, bits: u64) -> bool {
+    match op {
+        Operator::Native(row) => {
+            !aten::is_static(row, index, kind, bits) || aten::may_vary(row, index, kind, bits)
+        }
+        Operator::Host(_) => true,
+    }
+}
+
+/// Whether two records differ in numbers at most.
+fn alike(a: &Record, b: &Record) -> bool {
+    let number =
+        |arg: &Arg| matches!(arg, Arg::Scalar { .. } | Arg::Int(_) | Arg::Float(_) | Arg::Bool(_));
+    a.op == b.op
+        && a.outs == b.outs
+        && a.args.len() == b.args.len()
+        && a.args.iter().zip(&b.args).all(|(a, b)| a == b || number(a) && number(b))
+}
+
+fn same_bits(a: &Arg, b: &Arg) -> bool {
+    match (a, b) {
+        (Arg::Int(a), Arg::Int(b)) => a == b,
+        (Arg::Float(a), Arg::Float(b)) => a.to_bits() == b.to_bits(),
+        (Arg::Bool(a), Arg::Bool(b)) => a == b,
+        _ => false,
+    }
+}
+
+/// Whether memory or zeros that a buffer holds may stand for `value`, which is no result.
+fn fits(held: &Held, value: &Value) -> bool {
+    match (held, value.origin) {
+        (Held::Stored { format, .. }, Origin::Leaf(_)) => *format == value.format,
+        (Held::Zeros, Origin::Zeros) => true,
+        _ => false,
+    }
+}

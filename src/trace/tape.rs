@@ -1,0 +1,117 @@
+//! Finished traces, kept to be expected again.
+
+use crate::record::{Record, ScalarKind, Value};
+use std::sync::Arc;
+
+/// At most so many traces are expected, ...
+const TAPES: usize = 32;
+/// ... and at most so many records in all of them (but always one trace).
+const RECORDS: usize = 1 << 16;
+
+/// A trace as data, without what differs from run to run: which memory its leaves are, the values of its scalars, what
+/// of it lives on.
+#[derive(Default)]
+pub struct Tape {
+    /// Never given twice by one [`Known`]; 0 before it has one.
+    pub id: u64,
+    pub values: Vec<Value>,
+    pub records: Vec<Record>,
+    /// Kind of each slot of the argument block.
+    pub scalars: Vec<ScalarKind>,
+    /// Canonical bytes of the records.
+    pub bytes: Vec<u8>,
+    /// What there was after each record.
+    pub marks: Vec<Mark>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq)]
+pub struct Mark {
+    pub values: usize,
+    pub scalars: usize,
+    pub bytes: usize,
+    /// Hash of all bytes up to here.
+    pub chain: u64,
+}
+
+impl Tape {
+    /// What there was before record `position`.
+    pub fn mark(&self, position: usize) -> Mark {
+        position.checked_sub(1).map_or_else(Mark::default, |last| self.marks[last])
+    }
+
+    /// Whether the first `length` records of both are the same. The hash refuses, the bytes decide.
+    fn shares(&self, other: &Tape, length: usize) -> bool {
+        if self.records.len() < length || other.records.len() < length {
+            return false;
+        }
+        let mark = self.mark(length);
+        mark == other.mark(length)
+            && self.bytes[..mark.bytes] == other.bytes[..mark.bytes]
+            && self.values[..mark.values] == other.values[..mark.values]
+            && self.scalars[..mark.scalars] == other.scalars[..mark.scalars]
+    }
+
+    /// A copy of the first `length` records.
+    pub fn prefix(&self, length: usize) -> Tape {
+        let mark = self.mark(length);
+        Tape {
+            id: 0,
+            values: self.values[..mark.values].to_vec(),
+            records: self.records[..length].to_vec(),
+            scalars: self.scalars[..mark.scalars].to_vec(),
+            bytes: self.bytes[..mark.bytes].to_vec(),
+            marks: self.marks[..length].to_vec(),
+        }
+    }
+}
+
+/// The traces that may come again, most recently used first.
+#[derive(Default)]
+pub struct Known {
+    tapes: Vec<Arc<Tape>>,
+    last_id: u64,
+}
+
+impl Known {
+    pub fn len(&self) -> usize {
+        self.tapes.len()
+    }
+
+    pub fn first(&self) -> Option<Arc<Tape>> {
+        self.tapes.first().cloned()
+    }
+
+    /// The `index`-th, if it begins like the first `length` records of `tape` and goes on.
+    pub fn branch(&self, index: usize, tape: Option<&Tape>, length: usize) -> Option<Arc<Tape>> {
+        let other = &self.tapes[index];
+        let same = other.records.len() > length && tape.is_none_or(|t| other.shares(t, length));
+        same.then(|| other.clone())
+    }
+
+    /// The trace that is the first `length` records of `tape`, now the most recently used one.
+    pub fn finished(&mut self, tape: Arc<Tape>, length: usize) -> Arc<Tape> {
+        let itself = self.tapes.iter().position(|known| Arc::ptr_eq(known, &tape));
+        let known = itself.filter(|_| tape.records.len() == length).or_else(|| {
+            let same =
+                |known: &Arc<Tape>| known.records.len() == length && known.shares(&tape, length);
+            self.tapes.iter().position(same)
+        });
+        if let Some(at) = known {
+            self.tapes[..=at].rotate_right(1);
+            return self.tapes[0].clone();
+        }
+        self.last_id += 1;
+        // One that was recorded in full has no other owner and is kept as it is.
+        let owned = Arc::try_unwrap(tape).unwrap_or_else(|shared| shared.prefix(length));
+        self.keep(Arc::new(Tape { id: self.last_id, ..owned }))
+    }
+
+    fn keep(&mut self, tape: Arc<Tape>) -> Arc<Tape> {
+        self.tapes.insert(0, tape.clone());
+        let total = |tapes: &[Arc<Tape>]| tapes.iter().map(|t| t.records.len()).sum::<usize>();
+        while self.tapes.len() > 1 && (self.tapes.len() > TAPES || total(&self.tapes) > RECORDS) {
+            self.tapes.pop();
+        }
+        tape
+    }
+}
