@@ -58,6 +58,18 @@ static void on(const char* backend) {
   }
   EXPECT(metric(context, "\"compiles\"") == 1);
   EXPECT(metric(context, "\"cache_hits\"") == 2);
+  EXPECT(metric(context, "\"replayed_ops\"") == 4);
+  /* Begins like the known step, with another shape. */
+  torchacc_tensor *a = floats(context, left, 3, 1), *b = floats(context, right, 3, 1), *sum;
+  torchacc_arg add_args[3] = {tensor_arg(a), tensor_arg(b), scalar_arg(0.5)};
+  OK(torchacc_apply(context, add, add_args, 3, &sum, 1));
+  float got[3];
+  OK(torchacc_tensor_read(sum, got, sizeof got));
+  for (int i = 0; i < 3; ++i) EXPECT(fabsf(got[i] - (left[i] + 0.5f * right[i])) < 1e-5f);
+  EXPECT(metric(context, "\"replayed_ops\"") == 4);
+  torchacc_tensor_release(a);
+  torchacc_tensor_release(b);
+  torchacc_tensor_release(sum);
   EXPECT(metric(context, "\"live_buffers\"") == 0);
   torchacc_context_release(context);
 }

@@ -15,7 +15,8 @@ use crate::cache::Cache;
 use crate::cache::paths::Paths;
 use crate::dtype::DType;
 use crate::error::{Code, Error, Result, Site};
-use crate::record::Format;
+use crate::op::Ty;
+use crate::record::{Format, Operator};
 use crate::trace::{BufferId, Call, Content, Recorded, Trace};
 use compile::Program;
 use config::Options;
@@ -178,26 +179,57 @@ impl Context {
 
     /// Records one operation; see [`Trace::record`]. Cuts by itself when the trace has grown to its limit.
     pub fn record(&self, call: &Call) -> Result<()> {
+        self.record_with(call, false)
+    }
+
+    /// As [`Context::record`], for results whose types were inferred.
+    pub fn record_inferred(&self, call: &Call) -> Result<()> {
+        self.record_with(call, true)
+    }
+
+    /// As [`Context::record`] if the operation is what a known trace has here, else nothing. Returns which.
+    pub fn record_again(&self, call: &Call) -> Result<bool> {
+        let mut trace = self.trace.lock();
+        if !trace.replay(call) {
+            return Ok(false);
+        }
+        self.shared.stats.recorded_ops.add(1);
+        self.shared.stats.replayed_ops.add(1);
+        self.cut_at_limit(&mut trace)?;
+        Ok(true)
+    }
+
+    /// What the results of the next operation are likely to be; see [`Trace::expected_types`].
+    pub fn expected_types(&self, op: Operator) -> Option<Vec<Ty>> {
+        self.trace.lock().expected_types(op)
+    }
+
+    fn record_with(&self, call: &Call, inferred: bool) -> Result<()> {
         let mut trace = self.trace.lock();
         let recorded = trace.record(call)?;
         self.shared.stats.recorded_ops.add(1);
         match recorded {
             Recorded::Again => self.shared.stats.replayed_ops.add(1),
-            Recorded::New => {}
-            Recorded::At(place) => {
-                if let Some(locate) = self.locator.read().clone() {
-                    // Not under the lock: it may want the lock of an interpreter that another recording thread holds.
-                    drop(trace);
-                    let site = locate();
-                    trace = self.trace.lock();
-                    trace.locate(place, site);
-                }
-            }
+            Recorded::New | Recorded::At(_) if inferred => trace.was_inferred(),
+            Recorded::New | Recorded::At(_) => {}
         }
-        if trace.len() >= self.shared.trace_limit {
-            self.cut_locked(&mut trace, false)?;
+        if let Recorded::At(place) = recorded
+            && let Some(locate) = self.locator.read().clone()
+        {
+            // Not under the lock: it may want the lock of an interpreter that another recording thread holds.
+            drop(trace);
+            let site = locate();
+            trace = self.trace.lock();
+            trace.locate(place, site);
         }
-        Ok(())
+        self.cut_at_limit(&mut trace)
+    }
+
+    fn cut_at_limit(&self, trace: &mut Trace) -> Result<()> {
+        if trace.len() < self.shared.trace_limit {
+            return Ok(());
+        }
+        self.cut_locked(trace, false)
     }
 
     // ---- cut and wait

@@ -19,7 +19,7 @@ use crate::cache::encode;
 use crate::dtype::DType;
 use crate::error::{Code, Error, Result, Site};
 use crate::invalid;
-use crate::op::host;
+use crate::op::{Ty, host};
 use crate::record::{
     Arg, Format, Operator, Origin, Read, Record, ScalarKind, Value, ValueIndex, Write,
     written_format,
@@ -142,11 +142,28 @@ impl Trace {
             scalars: self.tape.scalars.len(),
             bytes: self.tape.bytes.len(),
             chain,
+            inferred: false,
         });
         self.tape.records.push(Record { site: site.unwrap_or(0), ..record });
         let place = Place { cuts: self.cuts, position: self.position, chain };
         self.position += 1;
         Ok(if site.is_some() { Recorded::New } else { Recorded::At(place) })
+    }
+
+    /// Says that the last operation, recorded in full, wrote results of the types that follow from its arguments.
+    pub fn was_inferred(&mut self) {
+        if let Some(mark) = self.tape.marks.last_mut() {
+            mark.inferred = true;
+        }
+    }
+
+    /// The types that the results of the next operation have if it is the next one of a known trace, and `op`.
+    pub fn expected_types(&self, op: Operator) -> Option<Vec<Ty>> {
+        let first = || self.known.first().filter(|_| self.position == 0);
+        let tape = self.expected.clone().or_else(first)?;
+        let record = tape.records.get(self.position).filter(|record| record.op == op)?;
+        let ty = |write: &Write| Ty::new(write.view.dtype, &write.view.layout.sizes);
+        tape.marks[self.position].inferred.then(|| record.outs.iter().map(ty).collect())
     }
 
     /// Says where an operation was recorded.

@@ -1,6 +1,6 @@
 //! A step that comes again is compared and not recorded; whatever is different is noticed.
 
-use super::tests::{Driver, SIZES, given, key, whole};
+use super::tests::{Driver, SIZES, given, key, operator, whole};
 use super::*;
 use crate::record::{Output, View};
 use crate::shape::Layout;
@@ -175,8 +175,7 @@ fn one_operation_may_write_a_buffer_piece_by_piece() {
             Located::new(y, &second),
             Located::new(z, &first),
         ];
-        d.call(&Call { op: tests::operator("pieces"), args: &[given(x, &first)], outs: &outs })
-            .unwrap();
+        d.call(&Call { op: operator("pieces"), args: &[given(x, &first)], outs: &outs }).unwrap();
         d.run("a", &[y], x);
     };
     assert_eq!(in_full(&[&step, &step, &step]), [2, 0, 0]);
@@ -270,6 +269,24 @@ fn what_lives_on_differs_from_step_to_step() {
         assert_eq!(closed.outputs, expected);
         assert_eq!(d.in_full, 2);
     }
+}
+
+#[test]
+fn types_are_expected_where_they_were_inferred() {
+    let mut d = Driver::default();
+    let mut step = |inferred: bool, name: &str| {
+        let (x, y) = (d.stored(), d.empty());
+        let types = d.trace.expected_types(operator(name));
+        if d.run(name, &[x], y) != Recorded::Again && inferred {
+            d.trace.was_inferred();
+        }
+        d.cut();
+        types
+    };
+    assert_eq!(step(false, "a"), None);
+    assert_eq!(step(false, "a"), None, "the caller chose the view");
+    assert_eq!(step(true, "b"), None, "another operator");
+    assert_eq!(step(true, "b"), Some(vec![Ty::new(DType::F32, &SIZES)]));
 }
 
 #[test]

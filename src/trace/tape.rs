@@ -24,13 +24,15 @@ pub struct Tape {
     pub marks: Vec<Mark>,
 }
 
-#[derive(Clone, Copy, Default, PartialEq)]
+#[derive(Clone, Copy, Default)]
 pub struct Mark {
     pub values: usize,
     pub scalars: usize,
     pub bytes: usize,
     /// Hash of all bytes up to here.
     pub chain: u64,
+    /// Whether the results of the record have the types that follow from its arguments.
+    pub inferred: bool,
 }
 
 impl Tape {
@@ -44,11 +46,11 @@ impl Tape {
         if self.records.len() < length || other.records.len() < length {
             return false;
         }
-        let mark = self.mark(length);
-        mark == other.mark(length)
-            && self.bytes[..mark.bytes] == other.bytes[..mark.bytes]
-            && self.values[..mark.values] == other.values[..mark.values]
-            && self.scalars[..mark.scalars] == other.scalars[..mark.scalars]
+        let (mark, its) = (self.mark(length), other.mark(length));
+        mark.chain == its.chain
+            && self.bytes[..mark.bytes] == other.bytes[..its.bytes]
+            && self.values[..mark.values] == other.values[..its.values]
+            && self.scalars[..mark.scalars] == other.scalars[..its.scalars]
     }
 
     /// A copy of the first `length` records.
