@@ -69,6 +69,13 @@ fn run_step(step: &Step, call: &Call) -> Result<()> {
             };
             run_node(*op, &attrs, &run_program(program, reads)?)?
         }
+        Kernel::Fused { op, attrs, program } => {
+            let mut operands = reads;
+            let others = operands.split_off(step.kernel.operands(operands.len()));
+            let mut result = run_node(*op, attrs, &operands)?.remove(0);
+            result.ty.sizes = program.sizes.clone();
+            run_program(program, std::iter::once(result).chain(others).collect())?
+        }
         Kernel::Node { op, attrs } => compute_node(*op, attrs, &reads, &step.writes)?,
     };
     for (operand, result) in step.writes.iter().zip(&results) {

@@ -69,7 +69,9 @@ fn explain(step: &Step, error: Error) -> Error {
             Some(last) => error.within(last.op.name()),
             None => error.within("copy"),
         },
-        Kernel::Reduce { op, .. } | Kernel::Node { op, .. } => error.within(op.name()),
+        Kernel::Reduce { op, .. } | Kernel::Fused { op, .. } | Kernel::Node { op, .. } => {
+            error.within(op.name())
+        }
     }
 }
 

@@ -231,6 +231,10 @@ impl<'a> Memory<'a> {
                 && read.layout.numel() == write.layout.numel();
             let in_step = match &step.kernel {
                 Kernel::Map(_) => read.layout.sizes == write.layout.sizes,
+                Kernel::Fused { program, .. } => {
+                    let point_by_point = i + program.reads.len() > step.reads.len();
+                    point_by_point && read.layout.sizes == write.layout.sizes
+                }
                 Kernel::Node { op: Op::AsStridedScatter | Op::IndexAdd | Op::Scatter, .. } => {
                     i == 0
                 }

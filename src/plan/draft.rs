@@ -75,7 +75,9 @@ impl Region {
     /// Layout of write `k`.
     pub fn written(&self, ty: &Ty) -> Layout {
         match &self.kernel {
-            Kernel::Map(program) => Layout::contiguous(&program.sizes),
+            Kernel::Map(program) | Kernel::Fused { program, .. } => {
+                Layout::contiguous(&program.sizes)
+            }
             _ => Layout::contiguous(&ty.sizes),
         }
     }
@@ -93,6 +95,12 @@ impl Region {
         };
         match &self.kernel {
             Kernel::Map(_) => self.reads.iter().filter(|r| of(r)).all(same),
+            // Parts of the result are written while the operands are still read for others.
+            Kernel::Fused { .. } => {
+                let (operands, others) =
+                    self.reads.split_at(self.kernel.operands(self.reads.len()));
+                !operands.iter().any(&of) && others.iter().filter(|r| of(r)).all(same)
+            }
             Kernel::Node { op: Op::AsStridedScatter | Op::IndexAdd | Op::Scatter, .. } => {
                 let mut reads = self.reads.iter().enumerate().filter(|(_, r)| of(r));
                 reads.all(|(i, r)| i == 0 && same(r))
@@ -107,6 +115,8 @@ pub(super) enum Kind {
     Map,
     Reduce(NodeId),
     Node(NodeId),
+    /// A map that begins with the result of a node.
+    Fused(NodeId),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,6 +129,10 @@ pub(super) enum State {
     Index,
     /// Computed here; the arguments are slots.
     Instr(Instr),
+    /// Read from memory by the region's node.
+    Operand,
+    /// The result of the region's node.
+    Result,
 }
 
 impl State {
@@ -127,6 +141,7 @@ impl State {
             State::Open | State::Memory | State::Scalar(_) => 0,
             State::Index => 1,
             State::Instr(_) => 2,
+            State::Operand | State::Result => 3,
         }
     }
 }
@@ -145,6 +160,11 @@ pub(super) struct Slot {
 impl Slot {
     pub fn new(view: View, state: State) -> Slot {
         Slot { value: view.root, dtype: view.dtype, layout: view.layout, path: view.path, state }
+    }
+
+    /// Whether its memory is read point by point of the region.
+    fn is_operand(&self) -> bool {
+        self.state == State::Operand
     }
 
     fn is_same(&self, other: &Slot) -> bool {
@@ -278,10 +298,12 @@ impl Draft {
                 let Node { op, attrs, .. } = graph.node(id).clone();
                 (Kernel::Node { op, attrs }, self.slots.iter().map(read).collect())
             }
-            Kind::Map | Kind::Reduce(_) => {
+            _ => {
                 let (program, reads) = self.program();
-                let reads = reads.iter().map(|&s| read(&self.slots[s])).collect();
-                (self.kernel(graph, program), reads)
+                let operands = self.slots.iter().filter(|s| s.is_operand());
+                let others = reads.iter().map(|&s| &self.slots[s]);
+                let others = others.filter(|s| s.state != State::Result);
+                (self.kernel(graph, program), operands.chain(others).map(read).collect())
             }
         };
         let writes = self.writes.iter().map(|w| w.1).collect();
@@ -295,16 +317,22 @@ impl Draft {
                 let node = graph.node(id);
                 Kernel::Reduce { program, op: node.op, axes: node.attrs[0].ints().into() }
             }
+            Kind::Fused(id) => {
+                let Node { op, attrs, .. } = graph.node(id).clone();
+                Kernel::Fused { op, attrs, program }
+            }
             _ => Kernel::Map(program),
         }
     }
 
-    /// The program that computes what is written, and the slots it reads in order of their first use.
+    /// The program that computes what is written, and the slots it reads: the result of the node, if there is one,
+    /// then the others in order of their first use.
     fn program(&self) -> (Program, Vec<usize>) {
         let results = || self.writes.iter().map(|w| w.0);
         let computed = |s: &SlotId| matches!(self.slots[*s as usize].state, State::Instr(_));
         let order: Vec<SlotId> = self.in_order().filter(computed).collect();
-        let mut reads = Vec::new();
+        let result = |s: &Slot| s.state == State::Result;
+        let mut reads: Vec<usize> = self.slots.iter().position(result).into_iter().collect();
         let mut note = |s: SlotId| {
             if !computed(&s) && !reads.contains(&(s as usize)) {
                 reads.push(s as usize);

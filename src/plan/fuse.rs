@@ -11,7 +11,7 @@
 use super::Instr;
 use super::cost::{self, Cone};
 use super::draft::{Buffer, BufferId, Draft, Fused, Kind, RegionId, Slot, SlotId, Source, State};
-use super::need::{Need, need};
+use super::need::{Need, has_epilogue, need};
 use super::views::{View, along, is_view, is_whole, moved, views};
 use crate::dtype::DType;
 use crate::graph::{Graph, Node, NodeId, ValueId};
@@ -169,29 +169,67 @@ impl Fuser<'_> {
                 let slot = self.ask(region, self.views[node.inputs[0].0 as usize].clone());
                 self.keep(region, slot, node.first);
             }
+            _ if self.precede(id) => {}
             _ => self.whole(id),
+        }
+    }
+
+    /// Computes a node at the head of the map that uses its result first, if its kernel can go on with that; what
+    /// else uses the result reads what the map stores.
+    fn precede(&mut self, id: NodeId) -> bool {
+        let (v, node) = (self.graph.node(id).first, self.graph.node(id));
+        let ty = self.graph.ty(v);
+        let demands = self.demands[v.0 as usize].clone();
+        let Some((region, slot)) = self.highest(v, &demands) else { return false };
+        let draft = &mut self.drafts[region];
+        let fails = |s: &Slot| matches!(&s.state, State::Instr(i) if may_fail(i.op, i.dtype));
+        if !has_epilogue(node.op, ty.dtype)
+            || !draft.has_room(0, node.inputs.len() + 1)
+            || draft.slots[slot as usize].dtype != ty.dtype
+            || draft.slots.iter().any(fails)
+        {
+            return false;
+        }
+        draft.kind = Kind::Fused(id);
+        draft.anchor = id;
+        draft.slots[slot as usize].state = State::Result;
+        self.operands_of(id, region);
+        if self.home[v.0 as usize].is_some() || demands.len() > 1 {
+            self.keep(region, slot, v);
+        }
+        true
+    }
+
+    /// Slots of `region` for what its node reads.
+    fn operands_of(&mut self, id: NodeId, region: RegionId) {
+        let graph = self.graph;
+        let node = graph.node(id);
+        for (i, &v) in node.inputs.iter().enumerate() {
+            let view = self.views[v.0 as usize].clone();
+            let root = graph.maker(view.root);
+            let need = need(node.op, i);
+            let view = if need == Need::Number && root.op == Op::Scalar && view.dtype == DType::I64
+            {
+                let slot = root.attrs[0].int() as u32;
+                self.drafts[region].push(Slot::new(view, State::Scalar(slot)));
+                continue;
+            } else if need.accepts(&view.layout) {
+                view
+            } else {
+                View::itself(graph, v)
+            };
+            let root = view.root;
+            let slot = self.drafts[region].push(Slot::new(view, State::Operand));
+            self.demands[root.0 as usize].push((region, slot));
         }
     }
 
     /// A node that is a kernel of its own.
     fn whole(&mut self, id: NodeId) {
-        let graph = self.graph;
-        let node = graph.node(id);
+        let node = self.graph.node(id);
         self.drafts.push(Draft::new(Kind::Node(id), &[], id));
         let region = self.drafts.len() - 1;
-        for (i, &v) in node.inputs.iter().enumerate() {
-            let view = self.views[v.0 as usize].clone();
-            let root = graph.maker(view.root);
-            let need = need(node.op, i);
-            if need == Need::Number && root.op == Op::Scalar && view.dtype == DType::I64 {
-                let slot = root.attrs[0].int() as u32;
-                self.drafts[region].push(Slot::new(view, State::Scalar(slot)));
-            } else if need.accepts(&view.layout) {
-                self.ask(region, view);
-            } else {
-                self.ask(region, View::itself(graph, v));
-            }
-        }
+        self.operands_of(id, region);
         node.outputs().for_each(|v| self.keep(region, 0, v));
         if node.op == Op::Host
             && let Some(next) = self.next_host.replace(region)
@@ -267,8 +305,9 @@ impl Fuser<'_> {
         cone.work <= cost::MAX_REPEATED && demands.iter().all(pays)
     }
 
-    /// Puts `v` into the highest region that asks for it, if it fits there as one more result.
-    fn join_highest(&mut self, v: ValueId, demands: &Demands) -> Option<(RegionId, SlotId)> {
+    /// The map among the highest regions that ask for `v`, if it sees `v` once, whole and in order, and has room for
+    /// one more result.
+    fn highest(&self, v: ValueId, demands: &Demands) -> Option<(RegionId, SlotId)> {
         let top = demands.iter().map(|d| self.drafts[d.0].height).max()?;
         let fits = |&&(r, s): &&(RegionId, SlotId)| {
             let draft = &self.drafts[r];
@@ -277,9 +316,16 @@ impl Fuser<'_> {
                 && demands.iter().filter(|d| d.0 == r).count() == 1
                 && is_whole(&draft.slots[s as usize].layout, self.graph.ty(v))
                 && draft.has_room(0, 1)
-                && self.can_join(v, r, s, demands)
         };
-        let &(region, slot) = demands.iter().find(fits)?;
+        demands.iter().find(fits).copied()
+    }
+
+    /// Puts `v` into the highest region that asks for it, if it fits there as one more result.
+    fn join_highest(&mut self, v: ValueId, demands: &Demands) -> Option<(RegionId, SlotId)> {
+        let (region, slot) = self.highest(v, demands)?;
+        if !self.can_join(v, region, slot, demands) {
+            return None;
+        }
         self.join(v, region, slot);
         Some((region, slot))
     }
@@ -295,8 +341,14 @@ impl Fuser<'_> {
         let computes = node.op.class() == Class::Pointwise || node.op == Op::Random;
         let here = demands.iter().filter(|d| d.0 == r).count();
         let args = node.inputs.len() + (node.op == Op::Random) as usize;
+        let fits = match self.drafts[r].kind {
+            Kind::Node(_) => false,
+            Kind::Fused(_) => !may_fail(node.op, self.graph.ty(node.inputs[0]).dtype),
+            Kind::Map | Kind::Reduce(_) => true,
+        };
         computes
-            && !matches!(self.drafts[r].kind, Kind::Node(_))
+            && fits
+            && slot.state == State::Open
             && slot.dtype == self.graph.ty(v).dtype
             && self.drafts[r].has_room(here * (args + 1), here * args)
             && self.operands(node, slot).is_some()
@@ -350,7 +402,10 @@ impl Fuser<'_> {
     }
 
     fn read(&mut self, r: RegionId, s: SlotId) {
-        self.drafts[r].slots[s as usize].state = State::Memory;
+        let state = &mut self.drafts[r].slots[s as usize].state;
+        if *state == State::Open {
+            *state = State::Memory;
+        }
     }
 
     /// `user` needs `producer` to have run; lifts whatever that puts too low.
@@ -422,6 +477,11 @@ impl Fuser<'_> {
         };
         Fused { regions: kept.map(finish).collect(), buffers: self.buffers.clone() }
     }
+}
+
+/// Whether an operation finds out only when it runs that it cannot.
+fn may_fail(op: Op, dtype: DType) -> bool {
+    matches!(op, Op::Div | Op::Rem) && !dtype.is_float()
 }
 
 /// The slot itself if the region has it already.

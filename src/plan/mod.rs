@@ -92,6 +92,11 @@ pub enum Kernel {
     Map(Program),
     /// writes[0] = `op` (a reduction over `axes`) of register results[0]; the write's layout lacks the axes.
     Reduce { program: Program, op: Op, axes: Dims },
+    /// What a node computes goes on through a program while it is at hand. The first reads are the node's operands, as
+    /// for `Node`; register 0 of the program is the node's only result, as its dtype (read 0 of the program, not of
+    /// the step), in the order of the program's sizes; then come the program's other reads. writes[k] = register
+    /// results[k]. Only nodes for which [`need::has_epilogue`] and that cannot fail, nor can the program.
+    Fused { op: Op, attrs: Attrs, program: Program },
     /// One primitive, computed whole; reads and writes are the node's operands and results in order, writes dense.
     /// Reads are dense too (at any offset), except: both operands of a matmul, all of a concat and the update of an
     /// `as_strided_scatter` may have any strides (0 included); q, k, v, dout and out of attention and its gradient any
@@ -180,6 +185,27 @@ fn workspace(graph: &Graph, region: &draft::Region, target: &dyn Target) -> u64 
     match &region.kernel {
         Kernel::Map(_) => 0,
         _ => target.workspace(node.op, &node.attrs, &types(&node.inputs), &types(&outputs)),
+    }
+}
+
+impl Kernel {
+    /// The program of a kernel that has one.
+    pub fn program(&self) -> Option<&Program> {
+        match self {
+            Kernel::Map(program)
+            | Kernel::Reduce { program, .. }
+            | Kernel::Fused { program, .. } => Some(program),
+            Kernel::Node { .. } => None,
+        }
+    }
+
+    /// How many of the `reads` of a step are operands of a node.
+    pub fn operands(&self, reads: usize) -> usize {
+        match self {
+            Kernel::Map(_) | Kernel::Reduce { .. } => 0,
+            Kernel::Fused { program, .. } => reads + 1 - program.reads.len(),
+            Kernel::Node { .. } => reads,
+        }
     }
 }
 

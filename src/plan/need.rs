@@ -1,5 +1,7 @@
-//! Which layouts the kernels of whole nodes read without a copy. Part of the contract with backends.
+//! Which layouts the kernels of whole nodes read without a copy, and which of them go on with a program. Part of the
+//! contract with backends.
 
+use crate::dtype::DType;
 use crate::op::Op;
 use crate::shape::Layout;
 
@@ -37,4 +39,9 @@ pub(super) fn need(op: Op, operand: usize) -> Need {
         (Op::Attention, 3 | 4) | (Op::AttentionGrad, 6 | 7) => Need::Number,
         _ => Need::Dense,
     }
+}
+
+/// Whether a kernel of `op` with a result of `dtype` puts each part of it through a program when it has computed it.
+pub(super) fn has_epilogue(op: Op, dtype: DType) -> bool {
+    op == Op::Matmul && dtype.is_float()
 }

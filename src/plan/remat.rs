@@ -6,6 +6,7 @@ use super::order::{self, Lives};
 use super::{Kernel, Program, Reg};
 use crate::graph::Graph;
 use crate::op::Op;
+use crate::shape::Layout;
 
 /// Most time spent on computing again, as a part of that of the whole program.
 const MOST_TIME: f64 = 0.03;
@@ -49,18 +50,20 @@ fn time(graph: &Graph, fused: &Fused, region: &Region) -> u64 {
         region.reads.iter().filter(|r| !matches!(r.source, Source::Scalar(_) | Source::Index));
     let read: u64 = reads.map(|r| (r.layout.numel() as usize * r.dtype.size()) as u64).sum();
     let written: u64 = region.writes.iter().map(|&b| fused.ty(graph, b).nbytes() as u64).sum();
-    let flops = match &region.kernel {
-        Kernel::Node { op, .. } => region.writes.first().map_or(0, |&b| {
-            let node = graph.maker(fused.buffers[b].value);
-            let inputs: Vec<_> = node.inputs.iter().map(|&v| graph.ty(v)).collect();
-            let outputs: Vec<_> = node.outputs().map(|v| graph.ty(v).clone()).collect();
-            (op.row().flops)(&inputs, &outputs)
-        }),
-        Kernel::Map(program) | Kernel::Reduce { program, .. } => {
-            program.instrs.len() as u64 * crate::shape::numel(&program.sizes) as u64
-        }
+    let node = match &region.kernel {
+        Kernel::Node { .. } => region.writes.first().map(|&b| graph.maker(fused.buffers[b].value)),
+        Kernel::Fused { .. } => Some(graph.node(region.anchor)),
+        Kernel::Map(_) | Kernel::Reduce { .. } => None,
     };
-    read + written + flops / FLOPS_PER_BYTE
+    let whole = node.map_or(0, |node| {
+        let inputs: Vec<_> = node.inputs.iter().map(|&v| graph.ty(v)).collect();
+        let outputs: Vec<_> = node.outputs().map(|v| graph.ty(v).clone()).collect();
+        (node.op.row().flops)(&inputs, &outputs)
+    });
+    let pointwise = region.kernel.program().map_or(0, |program| {
+        program.instrs.len() as u64 * crate::shape::numel(&program.sizes) as u64
+    });
+    read + written + (whole + pointwise) / FLOPS_PER_BYTE
 }
 
 /// A region to be added.
@@ -85,7 +88,7 @@ fn again(graph: &Graph, fused: &Fused, lives: &Lives, b: BufferId) -> Option<Cop
     }
     readers.retain(|&r| lives.at[r] > peak);
     let first = *readers.iter().min_by_key(|&&r| lives.at[r])?;
-    let region = only(&fused.regions[writer], b)?;
+    let region = only(fused, &fused.regions[writer], b)?;
     let stays = |read: &Read| match read.source {
         Source::Buffer(x) => lives.last[x] >= lives.at[first],
         Source::Input(_) | Source::Scalar(_) | Source::Index => true,
@@ -99,21 +102,38 @@ fn again(graph: &Graph, fused: &Fused, lives: &Lives, b: BufferId) -> Option<Cop
 }
 
 /// The part of a cheap region that writes `b`, or `None` for one that is not cheap.
-fn only(region: &Region, b: BufferId) -> Option<Region> {
-    match &region.kernel {
-        Kernel::Map(program) => {
-            let k = region.writes.iter().position(|&w| w == b)?;
-            let (program, kept) = pruned(program, program.results[k]);
-            Some(Region {
-                kernel: Kernel::Map(program),
-                reads: kept.iter().map(|&r| region.reads[r].clone()).collect(),
-                writes: vec![b],
-                ..region.clone()
-            })
+fn only(fused: &Fused, region: &Region, b: BufferId) -> Option<Region> {
+    let reads = match &region.kernel {
+        Kernel::Map(_) => region.reads.clone(),
+        Kernel::Fused { program, .. } => {
+            let result = stored_result(fused, region, program, b)?;
+            let operands = region.kernel.operands(region.reads.len());
+            std::iter::once(result).chain(region.reads[operands..].iter().cloned()).collect()
         }
-        Kernel::Node { op: Op::LayerNorm | Op::RmsNorm, .. } => Some(region.clone()),
-        _ => None,
-    }
+        Kernel::Node { op: Op::LayerNorm | Op::RmsNorm, .. } => return Some(region.clone()),
+        _ => return None,
+    };
+    let program = region.kernel.program()?;
+    let k = region.writes.iter().position(|&w| w == b)?;
+    let (program, kept) = pruned(program, program.results[k]);
+    Some(Region {
+        kernel: Kernel::Map(program),
+        reads: kept.iter().map(|&r| reads[r].clone()).collect(),
+        writes: vec![b],
+        ..region.clone()
+    })
+}
+
+/// The result of the node of a fused region as a read from memory, where the region stores it other than in `b`.
+fn stored_result(fused: &Fused, region: &Region, program: &Program, b: BufferId) -> Option<Read> {
+    let mut stored = region.writes.iter().zip(&program.results);
+    let (&at, _) = stored.find(|&(&w, &reg)| reg == 0 && w != b)?;
+    Some(Read {
+        source: Source::Buffer(at),
+        value: fused.buffers[at].value,
+        dtype: program.reads[0],
+        layout: Layout::contiguous(&program.sizes),
+    })
 }
 
 /// The program that computes one register only, and which reads that leaves.

@@ -28,10 +28,12 @@ impl Display for Step {
         match &self.kernel {
             Kernel::Map(_) => write!(f, "map")?,
             Kernel::Reduce { op, axes, .. } => write!(f, "{}{}", op.name(), ints_text(axes))?,
-            Kernel::Node { op, attrs } => write!(f, "{}{}", op.name(), attrs_text(*op, attrs))?,
+            Kernel::Node { op, attrs } | Kernel::Fused { op, attrs, .. } => {
+                write!(f, "{}{}", op.name(), attrs_text(*op, attrs))?
+            }
         }
         write!(f, "({})", joined(&self.reads, ", "))?;
-        if let Kernel::Map(program) | Kernel::Reduce { program, .. } = &self.kernel {
+        if let Some(program) = self.kernel.program() {
             write!(f, " {program}")?;
         }
         match self.workspace {

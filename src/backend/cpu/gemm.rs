@@ -203,6 +203,28 @@ pub fn for_each_block<T: Plain>(
     blocks.into_par_iter().with_max_len(1).for_each(|(i, r, c, block)| work(i, r, c, block));
 }
 
+/// As [`for_each_block`], for `batch` matrices that are not in memory: the last argument is the size of a block.
+pub fn for_each_part(
+    batch: usize,
+    (m, n, k): (usize, usize, usize),
+    work: impl Fn(usize, usize, usize, (usize, usize)) + Sync,
+) {
+    if batch * m * n == 0 {
+        return;
+    }
+    let (height, width) = block_size(batch, m, n, k);
+    let (down, across) = (m.div_ceil(height), n.div_ceil(width));
+    let part = |index: usize| {
+        let (i, row, column) =
+            (index / (down * across), index / across % down * height, index % across * width);
+        work(i, row, column, (height.min(m - row), width.min(n - column)));
+    };
+    if down * across * batch == 1 || batch * m * n * k < SMALL {
+        return (0..batch * down * across).for_each(part);
+    }
+    (0..batch * down * across).into_par_iter().with_max_len(1).for_each(part);
+}
+
 /// Multiplications that are not worth a second thread.
 const SMALL: usize = 1 << 17;
 

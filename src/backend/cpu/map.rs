@@ -10,8 +10,16 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::invalid;
 use crate::plan::{Operand, Place, Program};
-use crate::shape::Layout;
+use crate::shape::{Dims, Layout};
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Some of a kernel's points: a run in the order of its sizes.
+pub struct Part {
+    /// Read 0, of which only these points may be touched.
+    pub result: Bound,
+    pub start: i64,
+    pub len: usize,
+}
 
 /// A compiled `Kernel::Map`.
 pub struct Map {
@@ -19,6 +27,8 @@ pub struct Map {
     code: Code,
     reads: Vec<Walk>,
     writes: Vec<Walk>,
+    /// Elements of a full tile.
+    length: usize,
     /// Tiles of one task.
     batch: usize,
     /// Memory traffic of one task, and its arithmetic as if it were traffic.
@@ -93,14 +103,14 @@ pub fn read_kinds(
 }
 
 /// A cut that suits the operands: boxes when one is transposed against the order of the space.
-fn cut(sizes: &[i64], strides: &[crate::shape::Dims], length: usize) -> Cut {
+fn cut(sizes: &[i64], strides: &[Dims], length: usize) -> Cut {
     let rank = sizes.len();
     // Worth the tiles that end with their row: what is one number along each.
-    let stays = |s: &crate::shape::Dims| s[rank - 1] == 0 && s.iter().any(|&s| s != 0);
+    let stays = |s: &Dims| s[rank - 1] == 0 && s.iter().any(|&s| s != 0);
     if sizes[rank - 1] >= ROW && strides.iter().any(stays) {
         return Cut::Rows(length);
     }
-    let crosswise = |s: &crate::shape::Dims| s[rank - 1].abs() > 1 && s[rank - 2] == 1;
+    let crosswise = |s: &Dims| s[rank - 1].abs() > 1 && s[rank - 2] == 1;
     if rank < 2 || sizes[rank - 1] < 8 || sizes[rank - 2] < 8 || !strides.iter().any(crosswise) {
         return Cut::Runs(length);
     }
@@ -138,7 +148,30 @@ impl Map {
             return crate::internal!("a kernel that writes nothing");
         };
         let order = crosswise_order(&memory_order(&first.layout), &layouts);
-        let (mut sizes, mut strides, _) = collapse(&layouts, &order, &[]);
+        Map::ordered(program, reads, writes, donors, &order, cut)
+    }
+
+    /// A kernel whose tiles are runs in the order of the program's sizes: for [`Map::run_part`].
+    pub fn in_order(
+        program: &Program,
+        reads: &[Operand],
+        writes: &[Operand],
+        donors: &[Option<u32>],
+    ) -> Result<Map> {
+        let order: Vec<usize> = (0..program.sizes.len()).collect();
+        Map::ordered(program, reads, writes, donors, &order, |_, _, length| Cut::Runs(length))
+    }
+
+    fn ordered(
+        program: &Program,
+        reads: &[Operand],
+        writes: &[Operand],
+        donors: &[Option<u32>],
+        order: &[usize],
+        cut: impl Fn(&[i64], &[Dims], usize) -> Cut,
+    ) -> Result<Map> {
+        let layouts: Vec<&Layout> = reads.iter().chain(writes).map(|o| &o.layout).collect();
+        let (mut sizes, mut strides, _) = collapse(&layouts, order, &[]);
         if sizes.is_empty() {
             sizes.push(1);
             strides.iter_mut().for_each(|s| s.push(0));
@@ -164,7 +197,7 @@ impl Map {
         let per_tile = length * (width + 4 * code.insts.len());
         let batch = GRAIN.div_ceil(2 * per_tile).max(1);
         let (reads, writes) = (walks[..reads.len()].to_vec(), walks[reads.len()..].to_vec());
-        Ok(Map { space, code, reads, writes, batch, cost: per_tile * batch })
+        Ok(Map { space, code, reads, writes, length, batch, cost: per_tile * batch })
     }
 
     /// Error before anything is written: an integer division by zero.
@@ -178,6 +211,27 @@ impl Map {
         run.writes = &writes;
         self.sweep(&run);
         Ok(())
+    }
+
+    /// Runs over some of the space only, on this thread: for each part, read 0 is seen through a bound of its own.
+    /// `reads` are the others. Only for a kernel made by [`Map::in_order`] that cannot fail.
+    pub fn run_part(&self, parts: &[Part], reads: &[Bound], writes: &[Bound]) {
+        let Some(first) = parts.first() else { return };
+        let mut streams = streams(reads, &self.reads[1..]);
+        streams.insert(0, Stream { bound: &first.result, walk: &self.reads[0] });
+        let writes = self::streams(writes, &self.writes);
+        let (code, space, length) = (&self.code, &self.space, self.length);
+        with_tiles(code, |memory| {
+            Run { code, space, reads: &streams, writes: &writes }.fill(memory);
+            for part in parts {
+                streams[0].bound = &part.result;
+                let run = Run { code, space, reads: &streams, writes: &writes };
+                for at in (0..part.len).step_by(length) {
+                    let position = space.run(part.start + at as i64, length.min(part.len - at));
+                    run.tile(&position, memory);
+                }
+            }
+        });
     }
 
     /// Runs all tiles; whether every integer division was defined.

@@ -3,8 +3,8 @@
 //! are multiplied by a plain loop.
 
 use super::access::Bound;
-use super::gemm::{Block, Matrix, bf16_gemm, for_each_block, gemm};
-use super::pool::{parallel_chunks, with_scratch};
+use super::gemm::{Block, Matrix, bf16_gemm, for_each_block, for_each_part, gemm};
+use super::pool::{Scratch, parallel_chunks, with_scratch};
 use super::tile::element::{Brain, Half, Stored, load_run, store_run};
 use crate::dtype::DType;
 use crate::error::Result;
@@ -40,19 +40,19 @@ impl<'a, T: super::access::Plain> Side<'a, T> {
 }
 
 /// Sizes of one product: rows, columns, length of the sums.
-fn shape(a: &Bound, c: &Bound) -> (usize, usize, usize) {
+fn shape(a: &Bound, b: &Bound) -> (usize, usize, usize) {
     let last = |b: &Bound, d: usize| b.sizes()[b.layout.rank() - d] as usize;
-    (last(c, 2), last(c, 1), last(a, 1))
+    (last(a, 2), last(b, 1), last(a, 1))
 }
 
 /// `reads` are a and b, `writes[0]` is dense.
 pub fn matmul(reads: &[Bound], writes: &[Bound]) -> Result<()> {
     let (a, b, c) = (&reads[0], &reads[1], &writes[0]);
     match c.dtype {
-        DType::F32 => single(a, b, c),
-        DType::F64 => double(a, b, c),
-        DType::F16 => half::<Half>(a, b, c, |_, _, _, _| false),
-        DType::BF16 => half::<Brain>(a, b, c, bf16_gemm),
+        DType::F32 => floats::<f32>(a, b, c),
+        DType::F64 => floats::<f64>(a, b, c),
+        DType::F16 => floats::<Half>(a, b, c),
+        DType::BF16 => floats::<Brain>(a, b, c),
         DType::U8 => integers::<u8>(a, b, c),
         DType::I8 => integers::<i8>(a, b, c),
         DType::I16 => integers::<i16>(a, b, c),
@@ -63,25 +63,81 @@ pub fn matmul(reads: &[Bound], writes: &[Bound]) -> Result<()> {
     Ok(())
 }
 
-fn double(a: &Bound, b: &Bound, c: &Bound) {
-    let (m, n, k) = shape(a, c);
-    let (left, right) = (Side::<f64>::new(a), Side::<f64>::new(b));
-    for_each_block(c.result::<f64>(), (m, n, k), |i, row, column, mut block| {
-        let (a, b) = (left.matrix(i).from(row, 0), right.matrix(i).from(0, column));
-        gemm(k, 1.0, a, b, 0.0, &mut block);
+/// A block of a product in dense memory of its own.
+pub struct Lent {
+    pub address: usize,
+    /// Place of its first element in the whole, flat.
+    pub start: usize,
+    pub rows: usize,
+    pub columns: usize,
+    /// Elements from row to row of the whole.
+    pub pitch: usize,
+}
+
+/// Computes the product of a and b, rounded to the float type `dtype`, and lends each block to `visit`, in parallel.
+pub fn each_block(a: &Bound, b: &Bound, dtype: DType, visit: impl Fn(Lent) + Sync) -> Result<()> {
+    match dtype {
+        DType::F32 => lend::<f32>(a, b, visit),
+        DType::F64 => lend::<f64>(a, b, visit),
+        DType::F16 => lend::<Half>(a, b, visit),
+        DType::BF16 => lend::<Brain>(a, b, visit),
+        other => return internal!("matmul of {other} with an epilogue"),
+    }
+    Ok(())
+}
+
+fn floats<S: Factor>(a: &Bound, b: &Bound, c: &Bound) {
+    let (m, n, k) = shape(a, b);
+    let (left, right) = (Side::<S>::new(a), Side::<S>::new(b));
+    for_each_block(c.result::<S>(), (m, n, k), |i, row, column, mut block| {
+        S::block(k, left.matrix(i).from(row, 0), right.matrix(i).from(0, column), &mut block);
     });
 }
 
-fn single(a: &Bound, b: &Bound, c: &Bound) {
-    let (m, n, k) = shape(a, c);
-    let (left, right) = (Side::<f32>::new(a), Side::<f32>::new(b));
-    for_each_block(c.result::<f32>(), (m, n, k), |i, row, column, mut block| {
-        let (a, b) = (left.matrix(i).from(row, 0), right.matrix(i).from(0, column));
-        let depth = DEPTH.min(k.max(1));
-        with_scratch((block.rows + block.columns) * depth, |panels| {
-            in_pieces([a, b], (k, depth), near, panels, &mut block);
+fn lend<S: Factor + Scratch>(a: &Bound, b: &Bound, visit: impl Fn(Lent) + Sync) {
+    let (m, n, k) = shape(a, b);
+    let (left, right) = (Side::<S>::new(a), Side::<S>::new(b));
+    for_each_part(left.starts.len(), (m, n, k), |i, row, column, (rows, columns)| {
+        with_scratch(rows * columns, |block: &mut [S]| {
+            let (a, b) = (left.matrix(i).from(row, 0), right.matrix(i).from(0, column));
+            S::block(k, a, b, &mut Block::new(block, columns));
+            let address = block.as_mut_ptr().expose_provenance();
+            visit(Lent { address, start: (i * m + row) * n + column, rows, columns, pitch: n });
         });
     });
+}
+
+/// Floats as they are in memory: how a block of a product is computed.
+trait Factor: super::access::Plain {
+    /// `c = a b`, where sums have `k` terms.
+    fn block(k: usize, a: Matrix<Self>, b: Matrix<Self>, c: &mut Block<Self>);
+}
+
+impl Factor for f64 {
+    fn block(k: usize, a: Matrix<f64>, b: Matrix<f64>, c: &mut Block<f64>) {
+        gemm(k, 1.0, a, b, 0.0, c);
+    }
+}
+
+impl Factor for f32 {
+    fn block(k: usize, a: Matrix<f32>, b: Matrix<f32>, c: &mut Block<f32>) {
+        let depth = DEPTH.min(k.max(1));
+        with_scratch((c.rows + c.columns) * depth, |panels| {
+            in_pieces([a, b], (k, depth), near, panels, c);
+        });
+    }
+}
+
+impl Factor for Half {
+    fn block(k: usize, a: Matrix<Half>, b: Matrix<Half>, c: &mut Block<Half>) {
+        half(k, a, b, |_| false, c);
+    }
+}
+
+impl Factor for Brain {
+    fn block(k: usize, a: Matrix<Brain>, b: Matrix<Brain>, c: &mut Block<Brain>) {
+        half(k, a, b, |sums| bf16_gemm(k, a, b, sums), c);
+    }
 }
 
 /// Length of the pieces in which sums are taken: what the library of products takes as one.
@@ -104,29 +160,25 @@ fn near<'a>(
 /// A panel of an operand, as it is or in memory for it.
 type Bring<S> = for<'a> fn(Matrix<'a, S>, usize, usize, &'a mut [f32]) -> Matrix<'a, f32>;
 
-/// `native` multiplies without converting, or says that it cannot.
+/// A block whose sums are taken in f32. `native` takes them without converting, or says that it cannot.
 fn half<S: Stored<f32>>(
-    a: &Bound,
-    b: &Bound,
-    c: &Bound,
-    native: fn(usize, Matrix<S>, Matrix<S>, &mut Block<f32>) -> bool,
+    k: usize,
+    a: Matrix<S>,
+    b: Matrix<S>,
+    native: impl FnOnce(&mut Block<f32>) -> bool,
+    c: &mut Block<S>,
 ) {
-    let (m, n, k) = shape(a, c);
-    let (left, right) = (Side::<S>::new(a), Side::<S>::new(b));
-    for_each_block(c.result::<S>(), (m, n, k), |i, row, column, mut block| {
-        let (rows, columns) = (block.rows, block.columns);
-        let depth = DEPTH.min(k.max(1));
-        let (a, b) = (left.matrix(i).from(row, 0), right.matrix(i).from(0, column));
-        with_scratch((rows + columns) * depth + rows * columns, |scratch| {
-            let (panels, sums) = scratch.split_at_mut((rows + columns) * depth);
-            if !native(k, a, b, &mut Block::new(sums, columns)) {
-                let mut sums = Block::new(sums, columns);
-                in_pieces([a, b], (k, depth), convert, panels, &mut sums);
-            }
-            for (r, sums) in sums.chunks_exact(columns).enumerate() {
-                store_run::<S, f32>(sums, block.row(r));
-            }
-        });
+    let (rows, columns) = (c.rows, c.columns);
+    let depth = DEPTH.min(k.max(1));
+    with_scratch((rows + columns) * depth + rows * columns, |scratch| {
+        let (panels, sums) = scratch.split_at_mut((rows + columns) * depth);
+        if !native(&mut Block::new(sums, columns)) {
+            let mut sums = Block::new(sums, columns);
+            in_pieces([a, b], (k, depth), convert, panels, &mut sums);
+        }
+        for (r, sums) in sums.chunks_exact(columns).enumerate() {
+            store_run::<S, f32>(sums, c.row(r));
+        }
     });
 }
 
@@ -175,7 +227,7 @@ pub fn convert<'a, S: Stored<f32>>(
 }
 
 fn integers<S: Stored<i64>>(a: &Bound, b: &Bound, c: &Bound) {
-    let (m, n, k) = shape(a, c);
+    let (m, n, k) = shape(a, b);
     let (left, right) = (Side::<S>::new(a), Side::<S>::new(b));
     if m * n == 0 {
         return;

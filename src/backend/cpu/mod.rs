@@ -9,6 +9,7 @@ mod assemble;
 mod attention;
 mod conv;
 mod dense;
+mod epilogue;
 mod fold;
 mod gemm;
 mod index;
@@ -40,6 +41,7 @@ use crate::plan::{Kernel, Operand, Plan, Step, Target};
 pub use isa::{Isa, limit as limit_instructions};
 
 use access::Bound;
+use epilogue::Epilogue;
 use map::{Map, moves_pairs, narrowed};
 use onednn::Search;
 use pool::Threads;
@@ -111,6 +113,7 @@ enum Compiled {
     /// The flag: 16-byte elements are moved as pairs.
     Map(Box<Map>, bool),
     Reduce(Reduce),
+    Fused(Epilogue),
     Node,
     /// Runs on the thread that called, not in the pool: it may be anybody's code.
     Host,
@@ -133,6 +136,9 @@ impl Compiled {
             }
             Kernel::Reduce { program, op, axes } => {
                 Compiled::Reduce(Reduce::new(program, *op, axes, step, &plan.donors)?)
+            }
+            Kernel::Fused { program, .. } => {
+                Compiled::Fused(Epilogue::new(program, step, &plan.donors)?)
             }
             Kernel::Node { op: Op::Host, .. } => Compiled::Host,
             Kernel::Node { .. } => Compiled::Node,
@@ -158,6 +164,9 @@ impl Program {
             }
             Compiled::Reduce(reduce) => {
                 reduce.run(&bind(&step.reads, call)?, &bind(&step.writes, call)?, &self.pool)
+            }
+            Compiled::Fused(epilogue) => {
+                epilogue.run(&bind(&step.reads, call)?, &bind(&step.writes, call)?)
             }
             Compiled::Node | Compiled::Host => {
                 let Kernel::Node { op, attrs } = &step.kernel else {

@@ -4,6 +4,7 @@
 //! them runs it: results have the same bits for any number of threads.
 
 use super::onednn::{self, OneDnn, Search};
+use super::tile::element::{Brain, Half};
 use crate::error::{Error, Result};
 use crate::internal;
 use rayon::prelude::*;
@@ -136,6 +137,8 @@ macro_rules! scratch {
 }
 scratch!(f32, SCRATCH_F32);
 scratch!(f64, SCRATCH_F64);
+scratch!(Half, SCRATCH_F16);
+scratch!(Brain, SCRATCH_BF16);
 
 /// A buffer of `len` numbers of unspecified value that this thread keeps for the next time.
 pub fn with_scratch<T: Scratch, R>(len: usize, body: impl FnOnce(&mut [T]) -> R) -> R {

@@ -38,6 +38,17 @@ pub(super) fn check(graph: &Graph, step: &Step, host: Option<&Node>) -> Result<(
             }
             equal(graph, step, program, &[node.inputs[0]])
         }
+        Kernel::Fused { program, .. } => {
+            let results: Vec<ValueId> = step.results_of.clone();
+            let operands = step.kernel.operands(step.reads.len());
+            let shaped = |w: &Operand| w.layout.sizes == program.sizes;
+            let fits = operands <= step.reads.len()
+                && types.skip(operands).eq(program.reads[1..].iter().copied());
+            if !fits || !step.writes.iter().all(shaped) {
+                return internal!("operands do not fit the program");
+            }
+            equal(graph, step, program, &results)
+        }
         Kernel::Node { op, attrs } => {
             let Some(node) = host.or(step.results_of.first().map(|&v| graph.maker(v))) else {
                 return internal!("no result");
@@ -46,7 +57,7 @@ pub(super) fn check(graph: &Graph, step: &Step, host: Option<&Node>) -> Result<(
             if node.op != *op || node.attrs != *attrs || !all {
                 return internal!("not the node that makes value {}", node.first.0);
             }
-            operands(graph, step, node)
+            operands(graph, step, step.reads.len(), node)
         }
     }
 }
@@ -66,10 +77,10 @@ pub(super) fn same_memory(graph: &Graph, held: ValueId, wanted: ValueId) -> bool
             && points(&b.sizes).into_iter().all(same))
 }
 
-/// The operands of a whole node.
-fn operands(graph: &Graph, step: &Step, node: &Node) -> Result<()> {
-    if node.inputs.len() != step.reads.len() {
-        return internal!("{} operands for {}", step.reads.len(), node.inputs.len());
+/// The operands of a node: the first `count` reads.
+fn operands(graph: &Graph, step: &Step, count: usize, node: &Node) -> Result<()> {
+    if node.inputs.len() != count {
+        return internal!("{count} operands for {}", node.inputs.len());
     }
     for (i, &v) in node.inputs.iter().enumerate() {
         let (read, ty) = (&step.reads[i], graph.ty(v));
@@ -104,7 +115,9 @@ fn equal(graph: &Graph, step: &Step, program: &Program, results: &[ValueId]) -> 
     if results.len() != program.results.len()
         || !results.iter().all(fits)
         || !program.results.iter().all(set)
-        || step.reads.iter().any(|r| r.layout.sizes != program.sizes)
+        || step.reads[step.kernel.operands(step.reads.len())..]
+            .iter()
+            .any(|r| r.layout.sizes != program.sizes)
     {
         return internal!("results or operands do not fit the program");
     }
@@ -222,7 +235,33 @@ impl Match<'_> {
         equal
     }
 
+    /// Which read of the step a register below the instructions is; `None` for the result of a node.
+    fn read_of(&self, register: usize) -> Option<usize> {
+        match &self.step.kernel {
+            kernel @ Kernel::Fused { .. } => {
+                Some(kernel.operands(self.step.reads.len()) + register.checked_sub(1)?)
+            }
+            _ => Some(register),
+        }
+    }
+
+    /// Whether register 0 of a fused kernel, the node's result in order, is the element.
+    fn result(&self, element: Element) -> bool {
+        let Kernel::Fused { op, attrs, .. } = &self.step.kernel else { return false };
+        let element = element.computed(self.graph);
+        let node = self.graph.maker(element.value);
+        let count = self.step.kernel.operands(self.step.reads.len());
+        node.op == *op
+            && node.attrs == *attrs
+            && node.n_outputs == 1
+            && self.graph.ty(element.value).dtype == self.program.reads[0]
+            && self.graph.ty(element.value).numel() == numel(&self.program.sizes)
+            && element.flat(self.graph) == ravel(&self.program.sizes, self.point)
+            && operands(self.graph, self.step, count, node).is_ok()
+    }
+
     fn read(&self, i: usize, element: Element) -> bool {
+        let Some(i) = self.read_of(i) else { return self.result(element) };
         let (read, of) = (&self.step.reads[i], self.step.reads_of[i]);
         match read.place {
             Place::Scalar(_) | Place::Index => is_leaf(self.graph, read, element, self.point),
@@ -240,7 +279,7 @@ impl Match<'_> {
             return false;
         }
         let index = |reg: Reg| {
-            let read = self.step.reads.get(reg as usize)?;
+            let read = self.step.reads.get(self.read_of(reg as usize)?)?;
             (read.place == Place::Index && read.dtype == DType::I64)
                 .then(|| flat_of(read, self.point))
         };

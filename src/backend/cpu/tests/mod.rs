@@ -4,6 +4,7 @@ mod conv;
 mod map;
 mod math;
 mod node;
+mod product;
 mod reduce;
 
 use super::Cpu;
