@@ -82,21 +82,35 @@ pub fn read_kinds(
         .zip(walks)
         .map(|(read, walk)| {
             let (place, size, layout) = spot(read);
-            let early = writes.iter().any(|w| {
+            let overlaps = |w: &Operand| {
                 let (w_place, w_size, w_layout) = spot(w);
                 may_overlap((&place, size, &layout), (&w_place, w_size, &w_layout), donors)
-            });
+            };
+            let mut shared = (0..writes.len()).filter(|&w| overlaps(&writes[w]));
+            let over = shared.next();
+            let same = |w: usize| {
+                let write = &writes[w];
+                let there = read.place == write.place
+                    || matches!((read.place, write.place), (Place::Input(i), Place::Output(o))
+                        if donors.get(o as usize) == Some(&Some(i)));
+                there && read.dtype == write.dtype && read.layout == write.layout
+            };
+            let exactly = over.filter(|&w| same(w) && shared.next().is_none());
             let memory = !matches!(read.place, Place::Scalar(_) | Place::Index);
             let constant = walk.constant && read.place != Place::Index
                 || matches!(read.place, Place::Scalar(_));
             let (rows, stays) =
                 (matches!(space.cut, Cut::Rows(_)), walk.strides.last() == Some(&0));
+            let dense = memory && walk.contiguous && space.cut.is_linear() && !walk.constant;
+            let exactly = exactly.filter(|_| dense);
+            let early = over.is_some() && exactly.is_none();
             ReadKind {
                 constant,
                 row: rows && stays && !constant,
                 counts: rows && !stays && read.place == Place::Index,
                 direct: memory && walk.contiguous && space.cut.is_linear() && !early,
                 early,
+                over: exactly,
             }
         })
         .collect()
@@ -114,8 +128,9 @@ fn cut(sizes: &[i64], strides: &[Dims], length: usize) -> Cut {
     if rank < 2 || sizes[rank - 1] < 8 || sizes[rank - 2] < 8 || !strides.iter().any(crosswise) {
         return Cut::Runs(length);
     }
+    // What is read crosswise is read in longer runs than it is written in: stores can wait, loads cannot.
     let columns = 32.min(sizes[rank - 1] as usize);
-    Cut::Boxes { rows: (length / columns).min(sizes[rank - 2] as usize).min(32), columns }
+    Cut::Boxes { rows: (length / columns).min(sizes[rank - 2] as usize).min(64), columns }
 }
 
 /// Elements of a row that make a tile.

@@ -220,45 +220,33 @@ pub fn pow<const FMA: bool>(a: f32, b: f32) -> f32 {
     if one { 1.0 } else { p }
 }
 
-/// Beyond it [`sin`] and [`cos`] lose digits; callers compute these few arguments otherwise.
-pub const TRIG_LIMIT: f32 = 1e9;
+/// Beyond it [`sin_from`] loses digits; callers compute these few arguments otherwise.
+pub const TRIG_LIMIT: f32 = 1e5;
 
-/// Sine of `x + quarters π/2`. ≤ 1 ulp up to [`TRIG_LIMIT`].
+/// Sine of `x + quarters π/2`, `quarters` 0 or 1, where multiply-add is fused. ≤ 2 ulp up to [`TRIG_LIMIT`].
 #[inline(always)]
-fn sin_from<const FMA: bool>(x: f32, quarters: f64) -> f32 {
-    use std::f64::consts::{FRAC_2_PI, FRAC_PI_2};
-    /// π/2 - its f64.
-    const FRAC_PI_2_LOW: f64 = 6.123_233_995_736_766e-17;
-    let x = x as f64;
-    let n = (x * FRAC_2_PI + ROUND64) - ROUND64;
-    let r = (-n).mul_add(FRAC_PI_2, x);
-    let r = (-n).mul_add(FRAC_PI_2_LOW, r);
-    let turn = (n + quarters + ROUND64).to_bits() as u32;
+pub fn sin_from<V: Vector>(x: V, quarters: f32) -> V {
+    // π/2 in three parts. The first difference is exact: both terms are multiples of the last place of a number in
+    // [1, 2) (or of x), and it is below 1.
+    const PARTS: [f32; 3] = [std::f32::consts::FRAC_PI_2, -4.371_139e-8, -1.715_124_5e-15];
+    let n = x.mul_add(V::splat(std::f32::consts::FRAC_2_PI), V::splat(ROUND)) - V::splat(ROUND);
+    let r = n.mul_add(V::splat(-PARTS[0]), x);
+    let r = n.mul_add(V::splat(-PARTS[1]), r);
+    let r = n.mul_add(V::splat(-PARTS[2]), r);
     let r2 = r * r;
-    // Taylor series: on |r| <= π/4 their error is below 1e-9.
-    let s =
-        (2.755_731_922_398_589e-6 * r2 - 1.984_126_984_126_984e-4) * r2 + 8.333_333_333_333_333e-3;
-    let s = ((s * r2 - 1.666_666_666_666_666_6e-1) * r2) * r + r;
-    let c =
-        (2.480_158_730_158_73e-5 * r2 - 1.388_888_888_888_889e-3) * r2 + 4.166_666_666_666_666_4e-2;
-    let c = (c * r2 - 0.5) * r2 + 1.0;
-    let y = (if turn & 1 == 0 { s } else { c }) as f32;
-    if turn & 2 == 0 { y } else { -y }
-}
-
-#[inline(always)]
-pub fn sin<const FMA: bool>(x: f32) -> f32 {
-    if !FMA {
-        return x.sin();
-    }
-    let y = sin_from::<FMA>(x, 0.0);
-    // A zero keeps its sign.
-    if x == 0.0 { x } else { y }
-}
-
-#[inline(always)]
-pub fn cos<const FMA: bool>(x: f32) -> f32 {
-    if FMA { sin_from::<FMA>(x, 1.0) } else { x.cos() }
+    let s = polynomial(r2, [-0.166_666_55, 0.008_332_161, -0.000_195_152_96]);
+    let s = (s * r2).mul_add(r, r);
+    let c = polynomial(r2, [0.041_666_646, -0.001_388_731_6, 2.443_315_7e-5]);
+    let c = (c * r2).mul_add(r2, r2.mul_add(V::splat(-0.5), V::splat(1.0)));
+    // The low bits of a whole number.
+    let (half, two) = (V::splat(0.5), V::splat(2.0));
+    let turns = ((n + V::splat(quarters)) * half).floor();
+    let odd = (n + V::splat(quarters)) - turns * two;
+    let y = V::select(half.lt(odd), c, s);
+    let negative = turns - (turns * half).floor() * two;
+    let y = V::select(half.lt(negative), -y, y);
+    // The sine of a zero keeps its sign.
+    if quarters == 0.0 { V::select(x.eq(V::splat(0.0)), x, y) } else { y }
 }
 
 #[inline(always)]

@@ -193,7 +193,7 @@ fn backward_block<S: RowOf<L>, L: RowMath>(
                 let terms = NormGrad { dy, x, weight, mean: at_mean, rstd, average, along };
                 S::write(dx, room_dx, |dx| L::norm_grad(terms, dx, dweight, dbias));
             }
-            sums.iter_mut().zip(short.iter()).for_each(|(sum, s)| *sum += s.to_f64());
+            L::add_to_wide(short, sums);
         }
     });
 }

@@ -7,7 +7,7 @@ use super::isa::kernel;
 use super::math;
 use super::pool::Scratch;
 use super::tile::element::{Brain, Half, Stored, load_run, store_run};
-use super::vector::{Wide, chains, each, in_place, total};
+use super::vector::{Wide, chains, each, get, in_place, put, total};
 
 /// Rows in memory of a type that is computed as `L`.
 pub trait RowOf<L: Plain>: Stored<L> {
@@ -83,6 +83,8 @@ pub trait RowMath: Real + Scratch + From<f32> {
     fn score_grad(scores: &mut [Self], dp: &mut [Self], shift: Self, delta: Self, scale: Self);
     /// `y += x`.
     fn add(x: &[Self], y: &mut [Self]);
+    /// `y += x`.
+    fn add_to_wide(x: &[Self], y: &mut [f64]);
     /// `y *= x`.
     fn multiply(x: &[Self], y: &mut [Self]);
 }
@@ -192,14 +194,18 @@ macro_rules! row_math {
             kernel! {
                 pub fn norm_grad(terms: NormGrad<'a, $t>, dx: &'a mut [$t], dweight: &'a mut [$t], dbias: &'a mut [$t]) {
                     let NormGrad { dy, x, weight, mean, rstd, average, along } = terms;
+                    let (mean, rstd) = ($v::splat(mean), $v::splat(rstd));
+                    let (average, along) = ($v::splat(average), $v::splat(along));
                     let n = dx.len();
                     let (dy, x, weight) = (&dy[..n], &x[..n], &weight[..n]);
                     let (dweight, dbias) = (&mut dweight[..n], &mut dbias[..n]);
-                    for i in 0..n {
-                        let normed = (x[i] - mean) * rstd;
-                        dx[i] = rstd * (dy[i] * weight[i] - average - normed * along);
-                        dweight[i] += dy[i] * normed;
-                        dbias[i] += dy[i];
+                    for at in (0..n).step_by($v::LANES) {
+                        let (dy, x) = (get!($v, dy, at), get!($v, x, at));
+                        let normed = (x - mean) * rstd;
+                        let y = rstd * (dy * get!($v, weight, at) - average - normed * along);
+                        put!(y, $v, dx, at);
+                        put!(get!($v, dweight, at) + dy * normed, $v, dweight, at);
+                        put!(get!($v, dbias, at) + dy, $v, dbias, at);
                     }
                 }
             }
@@ -225,6 +231,11 @@ macro_rules! row_math {
             kernel! {
                 pub fn add(x: &'a [$t], y: &'a mut [$t]) {
                     y.iter_mut().zip(x).for_each(|(y, &x)| *y += x);
+                }
+            }
+            kernel! {
+                pub fn add_to_wide(x: &'a [$t], y: &'a mut [f64]) {
+                    y.iter_mut().zip(x).for_each(|(y, &x)| *y += x as f64);
                 }
             }
             kernel! {
@@ -288,6 +299,9 @@ macro_rules! row_math {
             }
             fn add(x: &[$t], y: &mut [$t]) {
                 $module::add(x, y);
+            }
+            fn add_to_wide(x: &[$t], y: &mut [f64]) {
+                $module::add_to_wide(x, y);
             }
             fn multiply(x: &[$t], y: &mut [$t]) {
                 $module::multiply(x, y);

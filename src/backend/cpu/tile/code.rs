@@ -1,6 +1,8 @@
 //! A fused pointwise region, compiled: a list of vector operations on numbered tiles. Tiles are reused as soon as
-//! their value is dead, so that few of them are live and they stay in the first-level cache.
+//! their value is dead, so that few of them are live and they stay in the first-level cache. What is computed in f32
+//! and asked for once is computed in the chain of what asks for it and has no tile.
 
+use super::chain::Link;
 use super::element::Lane;
 use super::spot::{Spot, spots};
 use crate::dtype::DType;
@@ -11,6 +13,10 @@ use crate::plan::{Instr, Program, Reg};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 
+mod chains;
+
+use chains::{Chained, without_idle_casts};
+
 /// Where a vector operation finds an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arg {
@@ -19,8 +25,10 @@ pub enum Arg {
     Constant(usize),
     /// The memory of a read as it stands: dense and of the lane's own type.
     Memory(usize),
-    /// The memory of a result, likewise: only to be written.
+    /// The memory of a result, likewise; to be read only once it is written.
     Result(usize),
+    /// In a chain: what its result overwrites.
+    Own,
 }
 
 /// One vector operation.
@@ -46,10 +54,10 @@ pub enum Inst {
         arg: Arg,
         to: Arg,
     },
-    /// `x * x` (2) or `x * x * x` (3) in f32.
-    Power {
-        exponent: u32,
-        arg: Arg,
+    /// Operations on f32 one after the other. bf16 is converted where it is read from memory or written there.
+    Chain {
+        start: Arg,
+        links: Vec<Link<Arg>>,
         to: Arg,
     },
     /// As `select(read index == target, yes, no)`: see [`Run::spot`](super::run::Run::spot).
@@ -86,10 +94,12 @@ pub struct ReadKind {
     pub row: bool,
     /// A place that counts along the rows, in which each tile lies.
     pub counts: bool,
-    /// In memory, dense in the order of the tiles and not written by this kernel.
+    /// In memory, dense in the order of the tiles and not written by this kernel, but for `over`.
     pub direct: bool,
     /// Shares memory with a write: has to be loaded before anything is stored.
     pub early: bool,
+    /// Direct, and the write that takes the place of exactly these elements.
+    pub over: Option<usize>,
 }
 
 /// What the compiler has to know of a write.
@@ -135,6 +145,8 @@ struct Compiler<'a> {
     free: HashMap<Lane, Vec<usize>>,
     pinned: Vec<Value>,
     spots: HashMap<Reg, Spot>,
+    /// For each instruction.
+    chained: Vec<Chained>,
 }
 
 /// Compiles `program`; `stores` are its writes, or `None` for a reduction, which keeps its result.
@@ -143,14 +155,8 @@ pub fn compile(
     reads: &[ReadKind],
     stores: Option<&[StoreKind]>,
 ) -> Result<Code> {
-    let mut uses = vec![0; program.reads.len() + program.instrs.len()];
-    let args = program.instrs.iter().flat_map(|i| i.args.iter());
-    for &reg in args.chain(&program.results) {
-        match uses.get_mut(reg as usize) {
-            Some(n) => *n += 1,
-            None => return internal!("register {reg} does not exist"),
-        }
-    }
+    let program = &without_idle_casts(program, stores);
+    let uses = uses(program)?;
     let mut c = Compiler {
         program,
         reads,
@@ -161,7 +167,9 @@ pub fn compile(
         free: HashMap::new(),
         pinned: Vec::new(),
         spots: spots(program, reads),
+        chained: vec![Chained::default(); program.instrs.len()],
     };
+    c.find_chains();
     c.code.can_fail = c.divides_integers();
     let early = |kind: &ReadKind| kind.early && !kind.constant && !kind.row;
     for (read, _) in reads.iter().enumerate().filter(|(_, kind)| early(kind)) {
@@ -172,12 +180,15 @@ pub fn compile(
     c.store_ready(None)?;
     for (n, instr) in program.instrs.iter().enumerate() {
         let reg = (program.reads.len() + n) as Reg;
-        if c.uses[reg as usize] > 0 {
-            c.instr(reg, instr)?;
-            c.store_ready(Some(reg))?;
-        } else {
-            instr.args.iter().for_each(|&a| c.used(a));
+        if c.uses[reg as usize] == 0 || c.chained[n].hidden {
+            continue;
         }
+        if c.chained[n].len > 0 {
+            c.chain(reg)?;
+        } else {
+            c.instr(reg, instr)?;
+        }
+        c.store_ready(Some(reg))?;
     }
     if stores.is_none() {
         let reg = program.results[0];
@@ -281,7 +292,7 @@ impl Compiler<'_> {
         if kind.row && lane == Lane::of(self.program.reads[reg as usize]) {
             return Ok(self.fill_row(reg, lane));
         }
-        if kind.direct && lane.is_native(self.program.reads[reg as usize]) {
+        if kind.direct && kind.over.is_none() && lane.is_native(self.program.reads[reg as usize]) {
             return Ok(Arg::Memory(reg as usize));
         }
         Ok(self.load(reg as usize, lane))
@@ -340,25 +351,22 @@ impl Compiler<'_> {
             Op::Random => Lane::I64,
             _ => Lane::of(self.dtype(instr.args[0])),
         };
-        let exponent = match (instr.op, from) {
-            (Op::Pow, Lane::F32) => self.constant(instr.args[1]).filter(|e| [2.0, 3.0].contains(e)),
-            _ => None,
-        };
         let mut args = SmallVec::new();
-        for (k, &arg) in instr.args.iter().enumerate().take(if exponent.is_some() { 1 } else { 3 })
-        {
+        for (k, &arg) in instr.args.iter().enumerate() {
             let lane = if instr.op == Op::Select && k == 0 { Lane::U8 } else { from };
             let arg = self.value(arg, lane)?;
-            if exponent.is_some() || !takes_numbers(instr, from) {
+            if !takes_numbers(instr, from) {
                 self.spread(arg, lane);
             }
             args.push(arg);
         }
         let to = self.target(reg, lane);
         let (op, dtype) = (instr.op, instr.dtype);
-        self.code.insts.push(match (op, exponent) {
-            (_, Some(e)) => Inst::Power { exponent: e as u32, arg: args[0], to },
-            (Op::Cast, _) => Inst::Cast { from, dtype, arg: args[0], to },
+        if let Arg::Result(result) = to {
+            self.save(result, &instr.args);
+        }
+        self.code.insts.push(match op {
+            Op::Cast => Inst::Cast { from, dtype, arg: args[0], to },
             _ => Inst::Compute { op, lane: from, dtype, args, to },
         });
         self.places.insert((reg, lane), to);
@@ -372,6 +380,9 @@ impl Compiler<'_> {
         let target = self.value(spot.target as Reg, Lane::I64)?;
         let args = [self.value(instr.args[1], lane)?, self.value(instr.args[2], lane)?];
         let to = self.target(reg, lane);
+        if let Arg::Result(result) = to {
+            self.save(result, &instr.args);
+        }
         self.code.insts.push(Inst::Spot { index: spot.index, target, lane, args, to });
         self.places.insert((reg, lane), to);
         instr.args.iter().for_each(|&a| self.used(a));
@@ -405,17 +416,50 @@ impl Compiler<'_> {
         for (result, (&from, to)) in self.program.results.iter().zip(stores).enumerate() {
             let ready = reg.map_or((from as usize) < reads, |r| r == from);
             if ready {
-                let lane = self.store_lane(from, to.dtype);
-                let arg = self.value(from, lane)?;
-                self.spread(arg, lane);
-                if arg != Arg::Result(result) {
-                    self.code.insts.push(Inst::Store { result, lane, arg });
-                }
+                self.store(result, from, to)?;
                 self.used(from);
             }
         }
         Ok(())
     }
+
+    fn store(&mut self, result: usize, from: Reg, to: &StoreKind) -> Result<()> {
+        let lane = self.store_lane(from, to.dtype);
+        if lane == Lane::F32 && to.chains() {
+            let start = self.chain_value(from)?;
+            if start != Arg::Result(result) {
+                self.push_chain(start, Vec::new(), Arg::Result(result), &[from]);
+            }
+            return Ok(());
+        }
+        let arg = self.value(from, lane)?;
+        self.spread(arg, lane);
+        if arg != Arg::Result(result) {
+            self.save(result, &[from]);
+            self.code.insts.push(Inst::Store { result, lane, arg });
+        }
+        Ok(())
+    }
+}
+
+/// How often each register is asked for by what is needed.
+fn uses(program: &Program) -> Result<Vec<usize>> {
+    let reads = program.reads.len();
+    let mut uses = vec![0; reads + program.instrs.len()];
+    let ask = |uses: &mut Vec<usize>, reg: Reg| match uses.get_mut(reg as usize) {
+        Some(n) => {
+            *n += 1;
+            Ok(())
+        }
+        None => internal!("register {reg} does not exist"),
+    };
+    program.results.iter().try_for_each(|&reg| ask(&mut uses, reg))?;
+    for (n, instr) in program.instrs.iter().enumerate().rev() {
+        if uses[reads + n] > 0 {
+            instr.args.iter().try_for_each(|&reg| ask(&mut uses, reg))?;
+        }
+    }
+    Ok(uses)
 }
 
 /// Whether the loop of an instruction on operands of `lane` takes single numbers for them.

@@ -3,7 +3,7 @@
 
 use super::super::isa::kernel;
 use super::super::math;
-use super::super::vector::{MAX_LANES, Vector, each as vectors};
+use super::super::vector::Vector;
 use super::code::wrap;
 use crate::dtype::DType;
 use crate::op::{Eval, Op};
@@ -38,44 +38,10 @@ macro_rules! each {
     };
 }
 
-kernel! {
-    fn unary_f32_loop(op: Op, x: &'a [f32], y: &'a mut [f32]) -> bool {
-        match op {
-            Op::Neg => vectors!(V, y, |a in x| -a),
-            Op::Abs => vectors!(V, y, |a in x| a.abs()),
-            Op::Sign => vectors!(V, y, |a in x| math::sign(a)),
-            Op::Exp => vectors!(V, y, |a in x| math::exp(a)),
-            Op::Expm1 => vectors!(V, y, |a in x| math::expm1(a)),
-            Op::Log => vectors!(V, y, |a in x| math::log(a)),
-            Op::Log1p => vectors!(V, y, |a in x| math::log1p(a)),
-            Op::Sqrt => vectors!(V, y, |a in x| a.sqrt()),
-            Op::Rsqrt => vectors!(V, y, |a in x| a.rsqrt()),
-            Op::Sin => each!(y, |a in x| math::sin::<FMA>(a)),
-            Op::Cos => each!(y, |a in x| math::cos::<FMA>(a)),
-            Op::Tanh => vectors!(V, y, |a in x| math::tanh(a)),
-            Op::Erf => vectors!(V, y, |a in x| math::erf(a)),
-            Op::Sigmoid => vectors!(V, y, |a in x| math::sigmoid(a)),
-            Op::Floor => vectors!(V, y, |a in x| a.floor()),
-            Op::Ceil => vectors!(V, y, |a in x| a.ceil()),
-            Op::Round => vectors!(V, y, |a in x| a.round()),
-            Op::Trunc => vectors!(V, y, |a in x| a.trunc()),
-            _ => return false,
-        }
-        true
-    }
-}
-
+/// What is not computed in chains.
 pub fn unary_f32(op: Op, x: &[f32], y: &mut [f32]) {
-    if !unary_f32_loop(op, x, y) {
-        let f = float_meaning(op);
-        each!(y, |a in x| f(&[a as f64]) as f32);
-    }
-    if matches!(op, Op::Sin | Op::Cos) {
-        let f = float_meaning(op);
-        for (y, &a) in y.iter_mut().zip(x).filter(|(_, a)| a.abs() > math::TRIG_LIMIT) {
-            *y = f(&[a as f64]) as f32;
-        }
-    }
+    let f = float_meaning(op);
+    each!(y, |a in x| f(&[a as f64]) as f32);
 }
 
 pub fn unary_f64(op: Op, x: &[f64], y: &mut [f64]) {
@@ -125,53 +91,21 @@ impl Numbers<'_> {
     }
 }
 
-/// `y[i] = expression of x[i] and z[i]` in vectors of `$v`.
-macro_rules! pairs {
-    ($v:ident, $y:ident, |$a:ident in $x:ident, $b:ident in $z:ident| $e:expr) => {
-        match ($x, $z) {
-            (Numbers::Run($x), Numbers::Run($z)) => vectors!($v, $y, |$a in $x, $b in $z| $e),
-            (Numbers::Run($x), Numbers::One($b)) => {
-                let $b = $v::splat($b);
-                vectors!($v, $y, |$a in $x| $e)
-            }
-            (Numbers::One($a), Numbers::Run($z)) => {
-                let $a = $v::splat($a);
-                vectors!($v, $y, |$b in $z| $e)
-            }
-            (Numbers::One($a), Numbers::One($b)) => {
-                let ($a, $b) = ($v::splat($a), $v::splat($b));
-                let mut result = [0.0; MAX_LANES];
-                ($e).store(&mut result);
-                $y.fill(result[0]);
-            }
-        }
-    };
-}
-
 kernel! {
-    fn binary_f32_loop(op: Op, x: Numbers<'a>, z: Numbers<'a>, y: &'a mut [f32]) -> bool {
-        match op {
-            Op::Add => pairs!(V, y, |a in x, b in z| a + b),
-            Op::Sub => pairs!(V, y, |a in x, b in z| a - b),
-            Op::Mul => pairs!(V, y, |a in x, b in z| a * b),
-            Op::Div => pairs!(V, y, |a in x, b in z| a / b),
-            Op::Max => pairs!(V, y, |a in x, b in z| math::larger(a, b)),
-            Op::Min => pairs!(V, y, |a in x, b in z| math::smaller(a, b)),
-            Op::Pow => match (x, z) {
-                (Numbers::Run(x), Numbers::Run(z)) => each!(y, |a in x, b in z| math::pow::<FMA>(a, b)),
-                (Numbers::Run(x), Numbers::One(b)) => each!(y, |a in x| math::pow::<FMA>(a, b)),
-                (Numbers::One(a), Numbers::Run(z)) => each!(y, |b in z| math::pow::<FMA>(a, b)),
-                (Numbers::One(a), Numbers::One(b)) => y.fill(math::pow::<FMA>(a, b)),
-            },
-            _ => return false,
+    fn pow_f32(x: Numbers<'a>, z: Numbers<'a>, y: &'a mut [f32]) {
+        match (x, z) {
+            (Numbers::Run(x), Numbers::Run(z)) => each!(y, |a in x, b in z| math::pow::<FMA>(a, b)),
+            (Numbers::Run(x), Numbers::One(b)) => each!(y, |a in x| math::pow::<FMA>(a, b)),
+            (Numbers::One(a), Numbers::Run(z)) => each!(y, |b in z| math::pow::<FMA>(a, b)),
+            (Numbers::One(a), Numbers::One(b)) => y.fill(math::pow::<FMA>(a, b)),
         }
-        true
     }
 }
 
+/// What is not computed in chains.
 pub fn binary_f32(op: Op, x: Numbers, z: Numbers, y: &mut [f32]) {
-    if binary_f32_loop(op, x, z, y) {
-        return;
+    if op == Op::Pow {
+        return pow_f32(x, z, y);
     }
     let f = float_meaning(op);
     for (i, y) in y.iter_mut().enumerate() {
@@ -285,15 +219,6 @@ impl<T: Copy> super::super::isa::Kernel for Select<'_, T> {
 
 pub fn select<T: Copy>(condition: &[u8], x: &[T], z: &[T], y: &mut [T]) {
     super::super::isa::run(Select { condition, x, z, y });
-}
-
-kernel! {
-    pub fn power(exponent: u32, x: &'a [f32], y: &'a mut [f32]) {
-        match exponent {
-            2 => each!(y, |a in x| a * a),
-            _ => each!(y, |a in x| a * a * a),
-        }
-    }
 }
 
 kernel! {

@@ -4,7 +4,7 @@
 use super::super::access::{Bound, Plain, Source};
 use super::super::isa::kernel;
 use super::super::math;
-use super::super::vector::Vector;
+use super::super::vector::{SIDE, Square, Vector, turn};
 use super::space::{Piece, Position, Space, Walk, pieces};
 use crate::dtype::DType;
 
@@ -62,20 +62,56 @@ impl Lane {
 }
 
 /// `f16` in memory.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(transparent)]
 pub struct Half(pub u16);
 
 /// `bf16` in memory.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(transparent)]
 pub struct Brain(pub u16);
 
 impl Plain for Half {}
 impl Plain for Brain {}
 
+/// How elements of a type are transposed: as the bits they are.
+pub trait Turned: Plain {
+    type Bits: Plain;
+    fn of_bits(bits: Self::Bits) -> Self;
+    /// See [`turn`].
+    fn turn<V: Vector>(from: &[Self::Bits], stride: usize, to: &mut Square<Self::Bits>);
+}
+
+macro_rules! turned {
+    ($($t:ty as $bits:ty, $turn:expr, |$b:ident| $of:expr;)*) => {$(
+        impl Turned for $t {
+            type Bits = $bits;
+            #[inline(always)]
+            fn of_bits($b: $bits) -> $t { $of }
+            #[inline(always)]
+            fn turn<V: Vector>(from: &[$bits], stride: usize, to: &mut Square<$bits>) {
+                $turn(from, stride, to);
+            }
+        }
+    )*};
+}
+
+turned! {
+    f32 as u32, V::turn_32, |b| f32::from_bits(b);
+    u32 as u32, V::turn_32, |b| b;
+    i32 as u32, V::turn_32, |b| b as i32;
+    Half as u16, V::turn_16, |b| Half(b);
+    Brain as u16, V::turn_16, |b| Brain(b);
+    u16 as u16, V::turn_16, |b| b;
+    i16 as u16, V::turn_16, |b| b as i16;
+    u8 as u8, turn, |b| b;
+    i8 as u8, turn, |b| b as i8;
+    i64 as u64, turn, |b| b as i64;
+    f64 as u64, turn, |b| f64::from_bits(b);
+}
+
 /// A memory type that can be an element of lane type `L`.
-pub trait Stored<L>: Plain {
+pub trait Stored<L>: Turned {
     fn load(self) -> L;
     /// Integers wrap, floats round to nearest even.
     fn store(value: L) -> Self;
@@ -137,6 +173,48 @@ impl<S: Stored<L>, L: Copy> super::super::isa::Kernel for StoreRun<'_, S, L> {
     }
 }
 
+/// A matrix of `rows` of `to`, converted from columns that are `stride` apart.
+struct LoadTurned<'a, S: Turned, L> {
+    from: &'a [S::Bits],
+    stride: usize,
+    rows: usize,
+    to: &'a mut [L],
+}
+
+impl<S: Stored<L>, L> super::super::isa::Kernel for LoadTurned<'_, S, L> {
+    type Out = ();
+    #[inline(always)]
+    fn run<V: Vector, const FMA: bool>(self) {
+        let LoadTurned { from, stride, rows, to } = self;
+        let columns = to.len() / rows;
+        let (whole_rows, whole_columns) = (rows - rows % SIDE, columns - columns % SIDE);
+        let mut square = [S::Bits::default(); SIDE * SIDE];
+        for c in (0..whole_columns).step_by(SIDE) {
+            for r in (0..whole_rows).step_by(SIDE) {
+                S::turn::<V>(&from[c * stride + r..], stride, &mut square);
+                // The next tile goes on there.
+                V::announce(from.as_ptr().wrapping_add((c + r / SIDE % SIDE) * stride + rows + r));
+                let mut i = 0;
+                while i < SIDE {
+                    let to = &mut to[(r + i) * columns + c..][..SIDE];
+                    let mut j = 0;
+                    while j < SIDE {
+                        to[j] = S::of_bits(square[i * SIDE + j]).load();
+                        j += 1;
+                    }
+                    i += 1;
+                }
+            }
+        }
+        for r in 0..rows {
+            let first = if r < whole_rows { whole_columns } else { 0 };
+            for c in first..columns {
+                to[r * columns + c] = S::of_bits(from[c * stride + r]).load();
+            }
+        }
+    }
+}
+
 /// `to[i] = from[i]`, converted.
 pub fn load_run<S: Stored<L>, L>(from: &[S], to: &mut [L]) {
     super::super::isa::run(LoadRun { from, to });
@@ -174,12 +252,9 @@ fn load_piece<S: Stored<L>, L: Copy>(from: &Bound, p: Piece, to: &mut [L]) {
             }
         }
         (stride, 1) if stride > 0 && p.rows > 1 => {
-            for c in 0..p.columns {
-                let column = from.slice::<S>(p.from + c as i64 * stride, p.rows);
-                for (to, from) in to[c..].iter_mut().step_by(p.columns).zip(column) {
-                    *to = from.load();
-                }
-            }
+            let stride = stride as usize;
+            let from = from.slice::<S::Bits>(p.from, (p.columns - 1) * stride + p.rows);
+            super::super::isa::run(LoadTurned::<S, L> { from, stride, rows: p.rows, to });
         }
         (stride, _) if stride > 0 => {
             let span = (p.columns - 1) * stride as usize + 1;

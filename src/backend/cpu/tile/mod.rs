@@ -3,6 +3,7 @@
 //! **Invariant:** what a tile computes depends on its position only; tiles of one run may be computed in any order
 //! and on any thread.
 
+pub mod chain;
 pub mod code;
 pub mod compute;
 pub mod element;

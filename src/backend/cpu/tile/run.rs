@@ -3,6 +3,7 @@
 
 use super::super::access::{Bound, Plain, Source};
 use super::super::pool::Paged;
+use super::chain::{self, Alone, Feed, Link, MAX_LINKS, Target};
 use super::code::{Arg, Code, Fill, Inst, TILE};
 use super::compute::{self, Numbers};
 use super::element::{Brain, Half, Lane, Stored, element, load, load_index, single, store_run};
@@ -83,6 +84,24 @@ lane_type! {
     f64: f64s, DType::F64 => f64;
 }
 
+/// An expression for the element type `T` of a lane.
+macro_rules! by_lane {
+    ($lane:expr, $t:ident => $e:expr) => {
+        match $lane {
+            Lane::U8 => by_lane!($t = u8, $e),
+            Lane::U16 => by_lane!($t = u16, $e),
+            Lane::U32 => by_lane!($t = u32, $e),
+            Lane::I64 => by_lane!($t = i64, $e),
+            Lane::F32 => by_lane!($t = f32, $e),
+            Lane::F64 => by_lane!($t = f64, $e),
+        }
+    };
+    ($t:ident = $lane:ty, $e:expr) => {{
+        type $t = $lane;
+        $e
+    }};
+}
+
 /// Lends this thread's tiles, with enough of them for `code`.
 pub fn with_tiles<R>(code: &Code, body: impl FnOnce(&mut Tiles) -> R) -> R {
     let mut tiles = FREE.with_borrow_mut(Vec::pop).unwrap_or_default();
@@ -159,10 +178,8 @@ impl Run<'_> {
                 Inst::Spot { index, target, lane, args, to } => {
                     self.spot_in(*lane, *index, *target, *args, *to, position, tiles);
                 }
-                Inst::Power { exponent, arg, to } => {
-                    self.into::<f32>(*to, position, tiles, |t, y| {
-                        compute::power(*exponent, self.arg(*arg, position, t), y)
-                    });
+                Inst::Chain { start, links, to } => {
+                    self.chain(*start, links, *to, position, tiles);
                 }
             }
         }
@@ -183,7 +200,52 @@ impl Run<'_> {
                 let stream = &self.reads[read];
                 stream.bound.slice(stream.walk.offset + position.start, position.len)
             }
-            Arg::Result(_) => panic!("a result is only written"),
+            Arg::Result(result) => {
+                let stream = &self.writes[result];
+                stream.bound.slice(stream.walk.offset + position.start, position.len)
+            }
+            Arg::Own => panic!("only chains read what they overwrite"),
+        }
+    }
+
+    /// An argument of a chain.
+    #[inline]
+    fn feed<'t>(&'t self, arg: Arg, position: &Position, tiles: &'t Tiles) -> Feed<'t> {
+        match arg {
+            Arg::Constant(n) => Feed::One(tiles.f32s[n][0]),
+            Arg::Own => Feed::Own,
+            Arg::Memory(read) if self.reads[read].bound.dtype == DType::BF16 => {
+                let stream = &self.reads[read];
+                let start = stream.walk.offset + position.start;
+                Feed::Brain(stream.bound.slice(start, position.len))
+            }
+            Arg::Memory(_) => Feed::Memory(self.arg(arg, position, tiles)),
+            _ => Feed::Run(self.arg(arg, position, tiles)),
+        }
+    }
+
+    fn chain(&self, start: Arg, links: &[Link<Arg>], to: Arg, at: &Position, tiles: &mut Tiles) {
+        let announce = self.code.insts.len() > 1;
+        let fed = |t: &Tiles, target: Target| {
+            let link = |link: &Link<Arg>| match *link {
+                Link::Alone(op) => Link::Alone(op),
+                Link::With(op, arg) => Link::With(op, self.feed(arg, at, t)),
+            };
+            let mut fed = [Link::Alone(Alone::Neg); MAX_LINKS];
+            fed.iter_mut().zip(links).for_each(|(to, from)| *to = link(from));
+            chain::run(self.feed(start, at, t), &fed[..links.len()], target, announce);
+        };
+        let Arg::Result(result) = to else {
+            return self.into::<f32>(to, at, tiles, |t, y| fed(t, Target::Run(y)));
+        };
+        let Some(write) = self.writes.get(result) else { return };
+        let from = write.walk.offset + at.start;
+        // SAFETY: as in `store_as`; what the chain reads there it reads as its own.
+        match write.bound.dtype {
+            DType::BF16 => {
+                fed(tiles, Target::Brain(unsafe { write.bound.slice_mut(from, at.len) }))
+            }
+            _ => fed(tiles, Target::Run(unsafe { write.bound.slice_mut(from, at.len) })),
         }
     }
 
@@ -217,7 +279,7 @@ impl Run<'_> {
                 // SAFETY: as in `store_as`.
                 body(tiles, unsafe { stream.bound.slice_mut(start, position.len) });
             }
-            Arg::Constant(_) | Arg::Memory(_) => panic!("only tiles and results are written"),
+            _ => panic!("only tiles and results are written"),
         }
     }
 
@@ -227,37 +289,13 @@ impl Run<'_> {
             let to = &mut tiles.i64s[to][..at.len];
             return load_index(self.space, at, stream.walk, to);
         }
-        match lane {
-            Lane::U8 => {
-                self.into::<u8>(tile, at, tiles, |_, y| u8::load_tile(stream, self.space, at, y))
-            }
-            Lane::U16 => {
-                self.into::<u16>(tile, at, tiles, |_, y| u16::load_tile(stream, self.space, at, y))
-            }
-            Lane::U32 => {
-                self.into::<u32>(tile, at, tiles, |_, y| u32::load_tile(stream, self.space, at, y))
-            }
-            Lane::I64 => {
-                self.into::<i64>(tile, at, tiles, |_, y| i64::load_tile(stream, self.space, at, y))
-            }
-            Lane::F32 => {
-                self.into::<f32>(tile, at, tiles, |_, y| f32::load_tile(stream, self.space, at, y))
-            }
-            Lane::F64 => {
-                self.into::<f64>(tile, at, tiles, |_, y| f64::load_tile(stream, self.space, at, y))
-            }
-        }
+        by_lane!(lane, T => self.into(tile, at, tiles, |_, y: &mut [T]| {
+            T::load_tile(stream, self.space, at, y)
+        }))
     }
 
     fn store(&self, write: &Stream, lane: Lane, arg: Arg, at: &Position, tiles: &Tiles) {
-        match lane {
-            Lane::U8 => u8::store_tile(self.arg(arg, at, tiles), self.space, at, write),
-            Lane::U16 => u16::store_tile(self.arg(arg, at, tiles), self.space, at, write),
-            Lane::U32 => u32::store_tile(self.arg(arg, at, tiles), self.space, at, write),
-            Lane::I64 => i64::store_tile(self.arg(arg, at, tiles), self.space, at, write),
-            Lane::F32 => f32::store_tile(self.arg(arg, at, tiles), self.space, at, write),
-            Lane::F64 => f64::store_tile(self.arg(arg, at, tiles), self.space, at, write),
-        }
+        by_lane!(lane, T => T::store_tile(self.arg(arg, at, tiles), self.space, at, write))
     }
 
     /// False when an integer was divided by zero.
@@ -336,14 +374,7 @@ impl Run<'_> {
         at: &Position,
         tiles: &mut Tiles,
     ) {
-        match lane {
-            Lane::U8 => self.select_as::<u8>(c, a, b, to, at, tiles),
-            Lane::U16 => self.select_as::<u16>(c, a, b, to, at, tiles),
-            Lane::U32 => self.select_as::<u32>(c, a, b, to, at, tiles),
-            Lane::I64 => self.select_as::<i64>(c, a, b, to, at, tiles),
-            Lane::F32 => self.select_as::<f32>(c, a, b, to, at, tiles),
-            Lane::F64 => self.select_as::<f64>(c, a, b, to, at, tiles),
-        }
+        by_lane!(lane, T => self.select_as::<T>(c, a, b, to, at, tiles));
     }
 
     #[allow(clippy::too_many_arguments, reason = "the fields of an instruction")]
@@ -384,9 +415,7 @@ impl Run<'_> {
     fn cast(&self, from: Lane, dtype: DType, arg: Arg, to: Arg, at: &Position, tiles: &mut Tiles) {
         let half = matches!(dtype, DType::F16 | DType::BF16);
         match (from, Lane::of(dtype)) {
-            (Lane::F32, Lane::F32) => {
-                self.into(to, at, tiles, |t, y| compute::round_f32(dtype, self.arg(arg, at, t), y))
-            }
+            (Lane::F32, Lane::F32) => panic!("chains round to half types"),
             (Lane::F32, Lane::F64) => {
                 self.into(to, at, tiles, |t, y| compute::f32_to_f64(self.arg(arg, at, t), y))
             }
@@ -429,7 +458,7 @@ impl Run<'_> {
             }
             _ => self.copy::<u8>(arg, to, at, tiles),
         }
-        if half && from != Lane::F32 {
+        if half {
             let Arg::Tile(to) = to else { panic!("a half type is not stored as it is computed") };
             let tile = &mut tiles.f32s[to];
             let exact = tile.to_vec();

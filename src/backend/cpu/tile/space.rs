@@ -159,7 +159,8 @@ impl Space {
             Cut::Boxes { rows, columns } => {
                 let (_, r, c) = self.box_grid(rows, columns);
                 let rank = self.sizes.len();
-                let (row, column) = ((index / c) % r * rows, index % c * columns);
+                let (row, column) = in_groups(index % (r * c), r, c);
+                let (row, column) = (row * rows, column * columns);
                 let mut coordinates = unravel((index / (r * c)) as i64, &self.sizes[..rank - 2]);
                 coordinates.extend([row as i64, column as i64]);
                 let rows = rows.min(self.sizes[rank - 2] as usize - row);
@@ -173,6 +174,15 @@ impl Space {
     pub fn run(&self, start: i64, len: usize) -> Position {
         Position { coordinates: unravel(start, &self.sizes), start, len, rows: 1 }
     }
+}
+
+/// Row and column of box `index` in a grid of `r` times `c`: down the columns within a group of rows. What is read
+/// crosswise goes on in memory from one box to the next, and few pages are written in turn.
+fn in_groups(index: usize, r: usize, c: usize) -> (usize, usize) {
+    const GROUP: usize = 8;
+    let first = index / (GROUP * c) * GROUP;
+    let (height, index) = (GROUP.min(r - first), index % (GROUP * c));
+    (first + index % height, index / height)
 }
 
 fn unravel(mut index: i64, sizes: &[i64]) -> Dims {

@@ -67,6 +67,32 @@ pub trait Vector:
     /// `self = m 2^e` with m in [0.75, 1.5): (m, e). For 0 e is -∞, for ∞ it is ∞; m is NaN for NaN and what is
     /// negative.
     fn split(self) -> (Self, Self);
+
+    /// Has the processor fetch a cache line, of which nothing is known, into the second-level cache.
+    #[inline(always)]
+    fn announce<T>(_: *const T) {}
+    /// [`turn`] of 32-bit elements.
+    #[inline(always)]
+    fn turn_32(from: &[u32], stride: usize, to: &mut Square<u32>) {
+        turn(from, stride, to);
+    }
+    /// [`turn`] of 16-bit elements.
+    #[inline(always)]
+    fn turn_16(from: &[u16], stride: usize, to: &mut Square<u16>) {
+        turn(from, stride, to);
+    }
+}
+
+/// Rows and columns of what is transposed at a time.
+pub const SIDE: usize = 8;
+pub type Square<T> = [T; SIDE * SIDE];
+
+/// `to[i, j] = from[j, i]`, where the rows of `from` are `stride` apart.
+#[inline(always)]
+pub fn turn<T: Copy>(from: &[T], stride: usize, to: &mut Square<T>) {
+    for (i, row) in to.chunks_exact_mut(SIDE).enumerate() {
+        row.iter_mut().zip(from[i..].iter().step_by(stride)).for_each(|(to, from)| *to = *from);
+    }
 }
 
 /// `y[i] = expression of x[i]` in vectors of `$v`.
@@ -85,6 +111,24 @@ macro_rules! each {
     }};
 }
 pub(crate) use each;
+
+/// The vector of `$v` at `$at` of a slice; 0 behind its end.
+macro_rules! get {
+    ($v:ident, $x:expr, $at:expr) => {{
+        let x = &$x[$at..];
+        if x.len() >= $v::LANES { $v::load(x) } else { $v::load_part(x) }
+    }};
+}
+pub(crate) use get;
+
+/// The opposite of [`get`].
+macro_rules! put {
+    ($value:expr, $v:ident, $x:expr, $at:expr) => {{
+        let (value, x) = ($value, &mut $x[$at..]);
+        if x.len() >= $v::LANES { value.store(x) } else { value.store_part(x) }
+    }};
+}
+pub(crate) use put;
 
 /// `x[i] = expression of x[i]`.
 macro_rules! in_place {

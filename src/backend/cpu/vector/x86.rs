@@ -5,7 +5,7 @@
 )]
 
 use super::super::math;
-use super::Vector;
+use super::{SIDE, Square, Vector};
 use std::arch::x86_64::*;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
@@ -49,7 +49,7 @@ operators!(Avx2, _mm256_xor_ps, _mm256_set1_ps:
 
 /// What both types say alike.
 macro_rules! common {
-    ($lanes:literal, $load:ident, $store:ident, $set:ident, $and_not:ident, $fma:ident, $sqrt:ident, $min:ident, $max:ident) => {
+    ($lanes:literal, $load:ident, $store:ident, $set:ident, $and_not:ident, $fma:ident, $min:ident, $max:ident) => {
         const LANES: usize = $lanes;
 
         #[inline(always)]
@@ -71,10 +71,6 @@ macro_rules! common {
         #[inline(always)]
         fn mul_add(self, b: Self, c: Self) -> Self {
             Self(vector!($fma(self.0, b.0, c.0)))
-        }
-        #[inline(always)]
-        fn sqrt(self) -> Self {
-            Self(vector!($sqrt(self.0)))
         }
         #[inline(always)]
         fn abs(self) -> Self {
@@ -123,7 +119,6 @@ impl Vector for Avx512 {
         _mm512_set1_ps,
         _mm512_andnot_ps,
         _mm512_fmadd_ps,
-        _mm512_sqrt_ps,
         _mm512_min_ps,
         _mm512_max_ps
     );
@@ -137,6 +132,10 @@ impl Vector for Avx512 {
     fn store_part(self, to: &mut [f32]) {
         // SAFETY: as in `load_part`.
         unsafe { _mm512_mask_storeu_ps(to.as_mut_ptr(), first(to.len()), self.0) }
+    }
+    #[inline(always)]
+    fn sqrt(self) -> Self {
+        Self(vector!(_mm512_sqrt_ps(self.0)))
     }
     #[inline(always)]
     fn rsqrt(self) -> Self {
@@ -204,6 +203,19 @@ impl Vector for Avx512 {
         let e = vector!(_mm512_sub_ps(_mm512_getexp_ps(self.0), _mm512_getexp_ps(m)));
         (Self(m), Self(e))
     }
+    #[inline(always)]
+    fn announce<T>(line: *const T) {
+        // SAFETY: nothing is read; an address without memory is ignored.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.cast()) }
+    }
+    #[inline(always)]
+    fn turn_32(from: &[u32], stride: usize, to: &mut Square<u32>) {
+        turn_32(from, stride, to);
+    }
+    #[inline(always)]
+    fn turn_16(from: &[u16], stride: usize, to: &mut Square<u16>) {
+        turn_16(from, stride, to);
+    }
 }
 
 /// The mask of the first `n` lanes.
@@ -233,7 +245,6 @@ impl Vector for Avx2 {
         _mm256_set1_ps,
         _mm256_andnot_ps,
         _mm256_fmadd_ps,
-        _mm256_sqrt_ps,
         _mm256_min_ps,
         _mm256_max_ps
     );
@@ -247,6 +258,10 @@ impl Vector for Avx2 {
     fn store_part(self, to: &mut [f32]) {
         // SAFETY: as in `load_part`.
         unsafe { _mm256_maskstore_ps(to.as_mut_ptr(), Self::first(to.len()), self.0) }
+    }
+    #[inline(always)]
+    fn sqrt(self) -> Self {
+        Self(vector!(_mm256_sqrt_ps(self.0)))
     }
     #[inline(always)]
     fn rsqrt(self) -> Self {
@@ -314,5 +329,82 @@ impl Vector for Avx2 {
         let e = Self::select(self.eq(zero), -infinity, e);
         let undefined = Self(vector!(_mm256_cmp_ps::<_CMP_NGE_UQ>(self.0, zero.0)));
         (Self::select(undefined.0, Self::splat(f32::NAN), m), e)
+    }
+    #[inline(always)]
+    fn announce<T>(line: *const T) {
+        // SAFETY: nothing is read; an address without memory is ignored.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.cast()) }
+    }
+    #[inline(always)]
+    fn turn_32(from: &[u32], stride: usize, to: &mut Square<u32>) {
+        turn_32(from, stride, to);
+    }
+    #[inline(always)]
+    fn turn_16(from: &[u16], stride: usize, to: &mut Square<u16>) {
+        turn_16(from, stride, to);
+    }
+}
+
+/// [`super::turn`] in AVX2: neighbouring rows are interleaved element by element, then in pairs, then in halves.
+#[inline(always)]
+fn turn_32(from: &[u32], stride: usize, to: &mut Square<u32>) {
+    assert!(from.len() >= (SIDE - 1) * stride + SIDE);
+    let row = |j: usize| {
+        // SAFETY: the slice has the elements; the processor the instruction: see the head of `vector`.
+        unsafe { _mm256_loadu_si256(from.as_ptr().add(j * stride).cast()) }
+    };
+    let four = |j: usize| {
+        let (a, b, c, d) = (row(j), row(j + 1), row(j + 2), row(j + 3));
+        vector!({
+            let (ab, cd) = (_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
+            let (ab_high, cd_high) = (_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d));
+            [
+                _mm256_unpacklo_epi64(ab, cd),
+                _mm256_unpackhi_epi64(ab, cd),
+                _mm256_unpacklo_epi64(ab_high, cd_high),
+                _mm256_unpackhi_epi64(ab_high, cd_high),
+            ]
+        })
+    };
+    let (low, high) = (four(0), four(4));
+    for i in 0..4 {
+        // SAFETY: a square has eight rows of eight elements; as above.
+        unsafe {
+            let to: *mut __m256i = to.as_mut_ptr().cast();
+            _mm256_storeu_si256(to.add(i), _mm256_permute2x128_si256::<0x20>(low[i], high[i]));
+            _mm256_storeu_si256(to.add(i + 4), _mm256_permute2x128_si256::<0x31>(low[i], high[i]));
+        }
+    }
+}
+
+/// As [`turn_32`], of rows that are half as long.
+#[inline(always)]
+fn turn_16(from: &[u16], stride: usize, to: &mut Square<u16>) {
+    assert!(from.len() >= (SIDE - 1) * stride + SIDE);
+    let row = |j: usize| {
+        // SAFETY: as in `turn_32`.
+        unsafe { _mm_loadu_si128(from.as_ptr().add(j * stride).cast()) }
+    };
+    let four = |j: usize| {
+        let (a, b, c, d) = (row(j), row(j + 1), row(j + 2), row(j + 3));
+        vector!({
+            let (ab, cd) = (_mm_unpacklo_epi16(a, b), _mm_unpacklo_epi16(c, d));
+            let (ab_high, cd_high) = (_mm_unpackhi_epi16(a, b), _mm_unpackhi_epi16(c, d));
+            [
+                _mm_unpacklo_epi32(ab, cd),
+                _mm_unpackhi_epi32(ab, cd),
+                _mm_unpacklo_epi32(ab_high, cd_high),
+                _mm_unpackhi_epi32(ab_high, cd_high),
+            ]
+        })
+    };
+    let (low, high) = (four(0), four(4));
+    for i in 0..4 {
+        // SAFETY: as in `turn_32`.
+        unsafe {
+            let to: *mut __m128i = to.as_mut_ptr().cast();
+            _mm_storeu_si128(to.add(2 * i), _mm_unpacklo_epi64(low[i], high[i]));
+            _mm_storeu_si128(to.add(2 * i + 1), _mm_unpackhi_epi64(low[i], high[i]));
+        }
     }
 }

@@ -1,0 +1,410 @@
+//! Chains: several operations on f32, each on the result of the one before, computed while that stays in registers.
+//! A block of eight vectors goes through all of them before the next one begins.
+
+use super::super::isa::kernel;
+use super::super::math;
+use super::super::vector::{MAX_LANES, Vector};
+use super::element::Brain;
+use crate::dtype::DType;
+use crate::op::Op;
+
+/// An operation on the number in hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Alone {
+    Neg,
+    Abs,
+    Sign,
+    Square,
+    Cube,
+    Sqrt,
+    Rsqrt,
+    Floor,
+    Ceil,
+    Round,
+    Trunc,
+    Exp,
+    Expm1,
+    Log,
+    Log1p,
+    Tanh,
+    Erf,
+    Sigmoid,
+    Sin,
+    Cos,
+    /// To what a half type can hold.
+    ToF16,
+    ToBF16,
+}
+
+/// An operation on the number in hand and another: the first is the number in hand, but where the name says `Other`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum With {
+    Add,
+    Sub,
+    OtherSub,
+    Mul,
+    Div,
+    OtherDiv,
+    Max,
+    OtherMax,
+    Min,
+    OtherMin,
+}
+
+/// Operations of a chain at most.
+pub const MAX_LINKS: usize = 16;
+
+/// One operation; `F` says where the other number is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Link<F> {
+    Alone(Alone),
+    With(With, F),
+}
+
+impl Alone {
+    /// The operation that `op` is on f32; for `cast`, to `dtype`.
+    pub fn of(op: Op, dtype: DType) -> Option<Alone> {
+        Some(match (op, dtype) {
+            (Op::Neg, _) => Alone::Neg,
+            (Op::Abs, _) => Alone::Abs,
+            (Op::Sign, _) => Alone::Sign,
+            (Op::Sqrt, _) => Alone::Sqrt,
+            (Op::Rsqrt, _) => Alone::Rsqrt,
+            (Op::Floor, _) => Alone::Floor,
+            (Op::Ceil, _) => Alone::Ceil,
+            (Op::Round, _) => Alone::Round,
+            (Op::Trunc, _) => Alone::Trunc,
+            (Op::Exp, _) => Alone::Exp,
+            (Op::Expm1, _) => Alone::Expm1,
+            (Op::Log, _) => Alone::Log,
+            (Op::Log1p, _) => Alone::Log1p,
+            (Op::Tanh, _) => Alone::Tanh,
+            (Op::Erf, _) => Alone::Erf,
+            (Op::Sigmoid, _) => Alone::Sigmoid,
+            (Op::Sin, _) => Alone::Sin,
+            (Op::Cos, _) => Alone::Cos,
+            (Op::Cast, DType::F16) => Alone::ToF16,
+            (Op::Cast, DType::BF16) => Alone::ToBF16,
+            _ => return None,
+        })
+    }
+}
+
+impl With {
+    /// The operation that `op` is when its operand number `hand` is the number in hand.
+    pub fn of(op: Op, hand: usize) -> Option<With> {
+        Some(match (op, hand) {
+            (Op::Add, _) => With::Add,
+            (Op::Mul, _) => With::Mul,
+            (Op::Sub, 0) => With::Sub,
+            (Op::Sub, _) => With::OtherSub,
+            (Op::Div, 0) => With::Div,
+            (Op::Div, _) => With::OtherDiv,
+            (Op::Max, 0) => With::Max,
+            (Op::Max, _) => With::OtherMax,
+            (Op::Min, 0) => With::Min,
+            (Op::Min, _) => With::OtherMin,
+            _ => return None,
+        })
+    }
+}
+
+/// Where numbers come from.
+#[derive(Clone, Copy, Debug)]
+pub enum Feed<'a> {
+    /// In the first-level cache.
+    Run(&'a [f32]),
+    /// In memory, where the next tile's numbers follow.
+    Memory(&'a [f32]),
+    Brain(&'a [Brain]),
+    /// One that stands for all.
+    One(f32),
+    /// What the chain's result overwrites.
+    Own,
+}
+
+/// Where the result goes.
+pub enum Target<'a> {
+    Run(&'a mut [f32]),
+    Brain(&'a mut [Brain]),
+}
+
+/// Vectors of a block.
+const VECTORS: usize = 8;
+type Block<V> = [V; VECTORS];
+type Room = [f32; VECTORS * MAX_LANES];
+
+/// A block's place in the tile. Only the last one has fewer than all elements.
+#[derive(Clone, Copy)]
+struct Place {
+    announce: bool,
+    at: usize,
+    len: usize,
+}
+
+impl Place {
+    /// The elements of the block: where they are, or a part of a block in `room`.
+    #[inline(always)]
+    fn whole<'a, V: Vector>(self, x: &'a [f32], room: &'a mut Room) -> &'a [f32] {
+        if self.len == VECTORS * V::LANES {
+            return &x[self.at..][..VECTORS * V::LANES];
+        }
+        room[..self.len].copy_from_slice(&x[self.at..][..self.len]);
+        &room[..]
+    }
+
+    /// The elements of the block as f32 in `room`.
+    #[inline(always)]
+    fn widened<'a, V: Vector>(self, x: &[Brain], room: &'a mut Room) -> &'a [f32] {
+        self.announce::<V, Brain>(x);
+        let x = &x[self.at..][..self.len];
+        // Of a length that the compiler knows.
+        if self.len == VECTORS * V::LANES {
+            let (to, from) = (&mut room[..VECTORS * V::LANES], &x[..VECTORS * V::LANES]);
+            widen(to, from);
+        } else {
+            widen(&mut room[..], x);
+        }
+        &room[..]
+    }
+
+    #[inline(always)]
+    fn load<V: Vector>(self, feed: Feed, own: &Target, room: &mut Room) -> Block<V> {
+        loaded(match (feed, own) {
+            (Feed::One(v), _) => return [V::splat(v); VECTORS],
+            (Feed::Run(x), _) => self.whole::<V>(x, room),
+            (Feed::Memory(x), _) => {
+                self.announce::<V, f32>(x);
+                self.whole::<V>(x, room)
+            }
+            (Feed::Own, Target::Run(x)) => {
+                self.announce::<V, f32>(x);
+                self.whole::<V>(x, room)
+            }
+            (Feed::Brain(x), _) => self.widened::<V>(x, room),
+            (Feed::Own, Target::Brain(x)) => self.widened::<V>(x, room),
+        })
+    }
+
+    /// Tells the processor that the same place of the next tile will be asked for; every second cache line, since they
+    /// are fetched in pairs.
+    #[inline(always)]
+    fn announce<V: Vector, T>(self, x: &[T]) {
+        const LINE: usize = 64;
+        if !self.announce {
+            return;
+        }
+        for at in (0..VECTORS * V::LANES).step_by(2 * LINE / size_of::<T>()) {
+            V::announce(x.as_ptr().wrapping_add(x.len() + self.at + at));
+        }
+    }
+
+    #[inline(always)]
+    fn store<V: Vector>(self, block: Block<V>, to: &mut Target, room: &mut Room) {
+        match to {
+            Target::Run(to) if self.len == VECTORS * V::LANES => {
+                stored(block, &mut to[self.at..][..VECTORS * V::LANES]);
+            }
+            Target::Run(to) => {
+                stored(block, room);
+                to[self.at..][..self.len].copy_from_slice(&room[..self.len]);
+            }
+            Target::Brain(to) => {
+                stored(block, room);
+                let to = &mut to[self.at..][..self.len];
+                if self.len == VECTORS * V::LANES {
+                    let (to, from) = (&mut to[..VECTORS * V::LANES], &room[..VECTORS * V::LANES]);
+                    narrow(to, from);
+                } else {
+                    narrow(to, &room[..]);
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn widen(to: &mut [f32], from: &[Brain]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = math::bf16_to_f32(from.0);
+    }
+}
+
+#[inline(always)]
+fn narrow(to: &mut [Brain], from: &[f32]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        to.0 = math::f32_to_bf16(*from);
+    }
+}
+
+// Blocks are never indexed by a variable: that would keep them in memory.
+
+#[inline(always)]
+fn loaded<V: Vector>(x: &[f32]) -> Block<V> {
+    let x = &x[..VECTORS * V::LANES];
+    let at = |i: usize| V::load(&x[i * V::LANES..]);
+    [at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7)]
+}
+
+#[inline(always)]
+fn stored<V: Vector>([a, b, c, d, e, f, g, h]: Block<V>, to: &mut [f32]) {
+    let to = &mut to[..VECTORS * V::LANES];
+    a.store(to);
+    b.store(&mut to[V::LANES..]);
+    c.store(&mut to[2 * V::LANES..]);
+    d.store(&mut to[3 * V::LANES..]);
+    e.store(&mut to[4 * V::LANES..]);
+    f.store(&mut to[5 * V::LANES..]);
+    g.store(&mut to[6 * V::LANES..]);
+    h.store(&mut to[7 * V::LANES..]);
+}
+
+/// Whether [`math::sin_from`] is not for all of these.
+#[inline(always)]
+fn far(x: &Room) -> bool {
+    let mut any = false;
+    for x in x {
+        any |= x.abs() > math::TRIG_LIMIT;
+    }
+    any
+}
+
+impl Target<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Target::Run(x) => x.len(),
+            Target::Brain(x) => x.len(),
+        }
+    }
+}
+
+// Arrays of vectors would be copied in memory, and closures not always be part of the function that is compiled for the
+// processor: so macros on the names of the vectors of a block.
+
+/// A function of every vector, in registers.
+macro_rules! each {
+    ([$($x:ident)*] |$v:ident| $y:expr) => {{
+        $($x = { let $v = $x; $y };)*
+    }};
+}
+
+/// A function of every vector and the one at the same place of another block, in registers.
+macro_rules! pairs {
+    ([$($x:ident)*], [$($z:ident)*] |$v:ident, $w:ident| $y:expr) => {{
+        $($x = { let ($v, $w) = ($x, $z); $y };)*
+    }};
+}
+
+/// A function of many instructions, in a loop over the block in memory.
+macro_rules! through {
+    ([$($x:ident)*] $room:ident |$v:ident| $y:expr) => {{
+        stored([$($x),*], &mut $room);
+        for vector in $room[..VECTORS * V::LANES].chunks_exact_mut(V::LANES) {
+            let $v = V::load(vector);
+            $y.store(vector);
+        }
+        [$($x),*] = loaded(&$room);
+    }};
+}
+
+/// As `through`, number by number.
+macro_rules! singly {
+    ([$($x:ident)*] $room:ident |$v:ident| $y:expr) => {{
+        stored([$($x),*], &mut $room);
+        for number in &mut $room[..VECTORS * V::LANES] {
+            let $v = *number;
+            *number = $y;
+        }
+        [$($x),*] = loaded(&$room);
+    }};
+}
+
+/// A sine or cosine.
+macro_rules! turned {
+    ([$($x:ident)*] $room:ident $quarters:literal, $exact:path) => {{
+        let mut x: Room = [0.0; VECTORS * MAX_LANES];
+        stored([$($x),*], &mut x);
+        if FMA {
+            through!([$($x)*] $room |a| math::sin_from(a, $quarters));
+        }
+        if far(&x) || !FMA {
+            for (y, x) in $room.iter_mut().zip(&x).take(VECTORS * V::LANES) {
+                if x.abs() > math::TRIG_LIMIT || !FMA {
+                    *y = $exact(*x as f64) as f32;
+                }
+            }
+            [$($x),*] = loaded(&$room);
+        }
+    }};
+}
+
+macro_rules! alone {
+    ($op:expr, $room:ident, $x:tt) => {
+        match $op {
+            Alone::Neg => each!($x |a| -a),
+            Alone::Abs => each!($x |a| a.abs()),
+            Alone::Square => each!($x |a| a * a),
+            Alone::Cube => each!($x |a| a * a * a),
+            Alone::Sqrt => each!($x |a| a.sqrt()),
+            Alone::Rsqrt => each!($x |a| a.rsqrt()),
+            Alone::Floor => each!($x |a| a.floor()),
+            Alone::Ceil => each!($x |a| a.ceil()),
+            Alone::Round => each!($x |a| a.round()),
+            Alone::Trunc => each!($x |a| a.trunc()),
+            Alone::Sign => through!($x $room |a| math::sign(a)),
+            Alone::Exp => through!($x $room |a| math::exp(a)),
+            Alone::Expm1 => through!($x $room |a| math::expm1(a)),
+            Alone::Log => through!($x $room |a| math::log(a)),
+            Alone::Log1p => through!($x $room |a| math::log1p(a)),
+            Alone::Tanh => through!($x $room |a| math::tanh(a)),
+            Alone::Erf => through!($x $room |a| math::erf(a)),
+            Alone::Sigmoid => through!($x $room |a| math::sigmoid(a)),
+            Alone::Sin => turned!($x $room 0.0, f64::sin),
+            Alone::Cos => turned!($x $room 1.0, f64::cos),
+            Alone::ToF16 => singly!($x $room |v| math::f16_to_f32(math::f32_to_f16(v))),
+            Alone::ToBF16 => singly!($x $room |v| math::bf16_to_f32(math::f32_to_bf16(v))),
+        }
+    };
+}
+
+macro_rules! with {
+    ($op:expr, $x:tt, $z:tt) => {
+        match $op {
+            With::Add => pairs!($x, $z | a, b | a + b),
+            With::Sub => pairs!($x, $z | a, b | a - b),
+            With::OtherSub => pairs!($x, $z | a, b | b - a),
+            With::Mul => pairs!($x, $z | a, b | a * b),
+            With::Div => pairs!($x, $z | a, b | a / b),
+            With::OtherDiv => pairs!($x, $z | a, b | b / a),
+            With::Max => pairs!($x, $z | a, b | math::larger(a, b)),
+            With::OtherMax => pairs!($x, $z | a, b | math::larger(b, a)),
+            With::Min => pairs!($x, $z | a, b | math::smaller(a, b)),
+            With::OtherMin => pairs!($x, $z | a, b | math::smaller(b, a)),
+        }
+    };
+}
+
+kernel! {
+    /// `to[i]` = what the links make of `start[i]`. Runs are as long as the target. `announce`: the tile is computed in
+    /// several chains, so that the processor does not see by itself what memory is read next.
+    pub fn run(start: Feed<'a>, links: &'a [Link<Feed<'a>>], to: Target<'a>, announce: bool) {
+        let (mut to, mut room) = (to, [0.0; VECTORS * MAX_LANES]);
+        let (mut at, len) = (0, to.len());
+        while at < len {
+            let place = Place { announce, at, len: (len - at).min(VECTORS * V::LANES) };
+            let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] =
+                place.load::<V>(start, &to, &mut room);
+            for &link in links {
+                match link {
+                    Link::Alone(op) => alone!(op, room, [a b c d e f g h]),
+                    Link::With(op, feed) => {
+                        let [i, j, k, l, m, n, o, p] = place.load::<V>(feed, &to, &mut room);
+                        with!(op, [a b c d e f g h], [i j k l m n o p]);
+                    }
+                }
+            }
+            place.store([a, b, c, d, e, f, g, h], &mut to, &mut room);
+            at += place.len;
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Which instructions are computed in one chain, and which casts need no instruction.
+
+use super::super::chain::{Alone, Link, MAX_LINKS, With};
+use super::super::element::Lane;
+use super::{Arg, Compiler, Inst, StoreKind};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::internal;
+use crate::op::Op;
+use crate::plan::{Instr, Program, Reg};
+
+/// How an instruction belongs to a chain.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Chained {
+    /// Operations of the chain up to this one; 0: not one for chains.
+    pub len: usize,
+    /// The operand that is computed in the same chain.
+    pub inner: Option<usize>,
+    /// Computed in the chain of the only instruction that asks for it.
+    pub hidden: bool,
+}
+
+impl Compiler<'_> {
+    /// Loads what `result` is about to overwrite, if it will be asked for after the next instruction, which asks for
+    /// `now`.
+    pub(super) fn save(&mut self, result: usize, now: &[Reg]) {
+        for read in 0..self.reads.len() {
+            let reg = read as Reg;
+            let asked = now.iter().filter(|&&n| n == reg).count();
+            if self.reads[read].over != Some(result) || self.uses[read] <= asked {
+                continue;
+            }
+            for lane in self.lanes_needed(reg) {
+                if !self.places.contains_key(&(reg, lane)) {
+                    self.load(read, lane);
+                }
+            }
+        }
+    }
+
+    /// The operation of a chain that an instruction is, with its operand number `hand` in hand.
+    fn link(&self, instr: &Instr, hand: usize) -> Option<Link<Reg>> {
+        let in_f32 = |dtype| Lane::of(dtype) == Lane::F32;
+        if !in_f32(instr.dtype) || !instr.args.iter().all(|&a| in_f32(self.dtype(a))) {
+            return None;
+        }
+        match (instr.op, instr.args.as_slice()) {
+            (op, &[_]) => Alone::of(op, instr.dtype).map(Link::Alone),
+            (Op::Pow, &[_, exponent]) => match self.constant(exponent)? {
+                2.0 => Some(Link::Alone(Alone::Square)),
+                3.0 => Some(Link::Alone(Alone::Cube)),
+                _ => None,
+            },
+            (op, &[a, b]) => {
+                let other = if hand == 0 { b } else { a };
+                With::of(op, hand).map(|op| Link::With(op, other))
+            }
+            _ => None,
+        }
+    }
+
+    /// Finds the instructions that chains are made of. Of two operands that could be computed in the same chain the
+    /// one that took longer is.
+    pub(super) fn find_chains(&mut self) {
+        let reads = self.program.reads.len();
+        for (n, instr) in self.program.instrs.iter().enumerate() {
+            if self.uses[reads + n] == 0 || self.link(instr, 0).is_none() {
+                continue;
+            }
+            let takes = |(k, &arg): (usize, &Reg)| {
+                let maker = (arg as usize).checked_sub(reads)?;
+                let len = self.chained[maker].len;
+                let fits = self.uses[arg as usize] == 1 && (1..MAX_LINKS).contains(&len);
+                let handed = !matches!((instr.op, k), (Op::Pow, 1));
+                (fits && handed).then_some((len, k, maker))
+            };
+            let found = instr.args.iter().enumerate().filter_map(takes).max();
+            if let Some((len, k, maker)) = found {
+                self.chained[maker].hidden = true;
+                self.chained[n] = Chained { len: len + 1, inner: Some(k), hidden: false };
+            } else {
+                self.chained[n].len = 1;
+            }
+        }
+    }
+
+    /// [`Compiler::value`] for a chain, which converts bf16 itself. Converted often, it is better loaded once.
+    pub(super) fn chain_value(&mut self, reg: Reg) -> Result<Arg> {
+        if let Some(kind) = self.reads.get(reg as usize)
+            && !self.places.contains_key(&(reg, Lane::F32))
+            && kind.direct
+            && !kind.constant
+        {
+            let often = self.uses[reg as usize] > 2;
+            match self.program.reads[reg as usize] {
+                DType::F32 => return Ok(Arg::Memory(reg as usize)),
+                DType::BF16 if !often => return Ok(Arg::Memory(reg as usize)),
+                _ => {}
+            }
+        }
+        self.value(reg, Lane::F32)
+    }
+
+    /// Computes `reg` and what is hidden in its chain.
+    pub(super) fn chain(&mut self, reg: Reg) -> Result<()> {
+        let reads = self.program.reads.len();
+        let (mut asked, mut links) = (Vec::new(), Vec::new());
+        let mut at = reg;
+        loop {
+            let n = at as usize - reads;
+            let instr = &self.program.instrs[n];
+            let hand = self.chained[n].inner.unwrap_or(0);
+            let Some(link) = self.link(instr, hand) else {
+                return internal!("{} in a chain", instr.op.name());
+            };
+            links.push(match link {
+                Link::Alone(op) => Link::Alone(op),
+                Link::With(op, other) => {
+                    asked.push(other);
+                    Link::With(op, self.chain_value(other)?)
+                }
+            });
+            at = instr.args[hand];
+            if self.chained[n].inner.is_none() {
+                break;
+            }
+        }
+        links.reverse();
+        asked.push(at);
+        let start = self.chain_value(at)?;
+        let to = self.chain_target(reg);
+        self.push_chain(start, links, to, &asked);
+        self.places.insert((reg, Lane::F32), to);
+        asked.into_iter().for_each(|a| self.used(a));
+        Ok(())
+    }
+
+    /// `asked`: the registers that the chain reads.
+    pub(super) fn push_chain(
+        &mut self,
+        start: Arg,
+        mut links: Vec<Link<Arg>>,
+        to: Arg,
+        asked: &[Reg],
+    ) {
+        let mut start = start;
+        if let Arg::Result(result) = to {
+            self.save(result, asked);
+            let reads = self.reads;
+            let own = |arg: &mut Arg| {
+                if let Arg::Memory(read) = *arg
+                    && reads[read].over == Some(result)
+                {
+                    *arg = Arg::Own;
+                }
+            };
+            own(&mut start);
+            for link in &mut links {
+                if let Link::With(_, arg) = link {
+                    own(arg);
+                }
+            }
+        }
+        self.code.insts.push(Inst::Chain { start, links, to });
+    }
+
+    /// Where a chain's result goes: where it is stored, if what else asks for it can find it there.
+    fn chain_target(&mut self, reg: Reg) -> Arg {
+        let alone = self.uses[reg as usize] == 1;
+        let mut results = self.program.results.iter().zip(self.stores.unwrap_or_default());
+        let fits = |(&r, to): (&Reg, &StoreKind)| {
+            r == reg && to.chains() && (alone || to.dtype == DType::F32)
+        };
+        match results.position(fits) {
+            // What may fail is first run without storing anything.
+            Some(k) if !self.code.can_fail => Arg::Result(k),
+            _ => Arg::Tile(self.tile(Lane::F32)),
+        }
+    }
+}
+
+impl StoreKind {
+    /// Whether a chain can write it.
+    pub(super) fn chains(&self) -> bool {
+        self.direct && matches!(self.dtype, DType::F32 | DType::BF16)
+    }
+}
+
+/// The program without casts that change nothing: half types are computed as f32, and rounded when they are stored.
+pub(super) fn without_idle_casts(program: &Program, stores: Option<&[StoreKind]>) -> Program {
+    let mut program = program.clone();
+    let reads = program.reads.len();
+    let mut same: Vec<Reg> = (0..(reads + program.instrs.len()) as Reg).collect();
+    let mut dtypes: Vec<DType> = program.reads.clone();
+    // The operand of a cast between types of f32.
+    let mut operands: Vec<Option<Reg>> = vec![None; reads];
+    for (n, instr) in program.instrs.iter_mut().enumerate() {
+        instr.args.iter_mut().for_each(|a| *a = same.get(*a as usize).copied().unwrap_or(*a));
+        let from = instr.args.first().and_then(|&a| dtypes.get(a as usize));
+        let idle = instr.op == Op::Cast
+            && Lane::of(instr.dtype) == Lane::F32
+            && from.is_some_and(|&d| Lane::of(d) == Lane::F32);
+        operands.push(instr.args.first().copied().filter(|_| idle));
+        if idle && instr.dtype == DType::F32 {
+            same[reads + n] = instr.args[0];
+        }
+        dtypes.push(instr.dtype);
+    }
+    for (k, result) in program.results.iter_mut().enumerate() {
+        *result = same.get(*result as usize).copied().unwrap_or(*result);
+        let to = stores.map(|stores| stores[k].dtype);
+        if let Some(&Some(operand)) = operands.get(*result as usize)
+            && to == Some(dtypes[*result as usize])
+        {
+            *result = operand;
+        }
+    }
+    program
+}
