@@ -15,7 +15,7 @@ use super::need::{Need, has_epilogue, need};
 use super::views::{View, along, is_view, is_whole, moved, views};
 use crate::dtype::DType;
 use crate::graph::{Graph, Node, NodeId, ValueId};
-use crate::op::{Class, Op};
+use crate::op::{Class, Op, Ty};
 use crate::shape::{Dims, Layout};
 use smallvec::{SmallVec, smallvec};
 
@@ -183,7 +183,8 @@ impl Fuser<'_> {
         let Some((region, slot)) = self.highest(v, &demands) else { return false };
         let draft = &mut self.drafts[region];
         let fails = |s: &Slot| matches!(&s.state, State::Instr(i) if may_fail(i.op, i.dtype));
-        if !has_epilogue(node.op, ty.dtype)
+        if !has_epilogue(node.op, ty)
+            || !has_rows(&draft.sizes, ty)
             || !draft.has_room(0, node.inputs.len() + 1)
             || draft.slots[slot as usize].dtype != ty.dtype
             || draft.slots.iter().any(fails)
@@ -343,7 +344,7 @@ impl Fuser<'_> {
         let args = node.inputs.len() + (node.op == Op::Random) as usize;
         let fits = match self.drafts[r].kind {
             Kind::Node(_) => false,
-            Kind::Fused(_) => !may_fail(node.op, self.graph.ty(node.inputs[0]).dtype),
+            Kind::Fused(_) => !may_fail(node.op, self.graph.ty(v).dtype),
             Kind::Map | Kind::Reduce(_) => true,
         };
         computes
@@ -477,6 +478,12 @@ impl Fuser<'_> {
         };
         Fused { regions: kept.map(finish).collect(), buffers: self.buffers.clone() }
     }
+}
+
+/// Whether the last dimensions of `sizes` are the last one of `ty`, cut or not.
+fn has_rows(sizes: &[i64], ty: &Ty) -> bool {
+    let width = ty.sizes.last().copied().unwrap_or(1);
+    (0..=sizes.len()).any(|d| sizes[d..].iter().product::<i64>() == width)
 }
 
 /// Whether an operation finds out only when it runs that it cannot.

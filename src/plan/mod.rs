@@ -94,7 +94,7 @@ pub enum Kernel {
     Reduce { program: Program, op: Op, axes: Dims },
     /// What a node computes goes on through a program while it is at hand. The first reads are the node's operands, as
     /// for `Node`; register 0 of the program is the node's only result, as its dtype (read 0 of the program, not of
-    /// the step), in the order of the program's sizes; then come the program's other reads. writes[k] = register
+    /// the step), in the order of the program's sizes, the last of which are its last one or factors of it; then come the program's other reads. writes[k] = register
     /// results[k]. Only nodes for which [`need::has_epilogue`] and that cannot fail, nor can the program.
     Fused { op: Op, attrs: Attrs, program: Program },
     /// One primitive, computed whole; reads and writes are the node's operands and results in order, writes dense.

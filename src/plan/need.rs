@@ -1,8 +1,7 @@
 //! Which layouts the kernels of whole nodes read without a copy, and which of them go on with a program. Part of the
 //! contract with backends.
 
-use crate::dtype::DType;
-use crate::op::Op;
+use crate::op::{Op, Ty};
 use crate::shape::Layout;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +40,7 @@ pub(super) fn need(op: Op, operand: usize) -> Need {
     }
 }
 
-/// Whether a kernel of `op` with a result of `dtype` puts each part of it through a program when it has computed it.
-pub(super) fn has_epilogue(op: Op, dtype: DType) -> bool {
-    op == Op::Matmul && dtype.is_float()
+/// Whether a kernel of `op` with such a result puts each part of it through a program when it has computed it.
+pub(super) fn has_epilogue(op: Op, ty: &Ty) -> bool {
+    op == Op::Matmul && ty.dtype.is_float() && ty.numel() > 0
 }

@@ -1,6 +1,7 @@
 //! Pointwise kernels: a tile program over the whole iteration space.
 
 use super::access::Bound;
+use super::matmul::Lent;
 use super::pool::{GRAIN, parallel};
 use super::tile::code::{Code, ReadKind, StoreKind, TILE, compile};
 use super::tile::element::Lane;
@@ -12,14 +13,6 @@ use crate::invalid;
 use crate::plan::{Operand, Place, Program};
 use crate::shape::{Dims, Layout};
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Some of a kernel's points: a run in the order of its sizes.
-pub struct Part {
-    /// Read 0, of which only these points may be touched.
-    pub result: Bound,
-    pub start: i64,
-    pub len: usize,
-}
 
 /// A compiled `Kernel::Map`.
 pub struct Map {
@@ -163,38 +156,61 @@ impl Map {
             return crate::internal!("a kernel that writes nothing");
         };
         let order = crosswise_order(&memory_order(&first.layout), &layouts);
-        Map::ordered(program, reads, writes, donors, &order, cut)
+        let (mut sizes, mut strides, _) = collapse(&layouts, &order, &[]);
+        if sizes.is_empty() {
+            add_dimension(&mut sizes, &mut strides, 0);
+        }
+        let space = Space { cut: cut(&sizes, &strides, TILE), sizes };
+        Map::over(program, reads, writes, donors, (space, strides), None)
     }
 
-    /// A kernel whose tiles are runs in the order of the program's sizes: for [`Map::run_part`].
-    pub fn in_order(
+    /// A kernel for [`Map::run_block`], which sees the space as rows of `width` points, and read 0 only there.
+    pub fn in_blocks(
         program: &Program,
         reads: &[Operand],
         writes: &[Operand],
         donors: &[Option<u32>],
-    ) -> Result<Map> {
-        let order: Vec<usize> = (0..program.sizes.len()).collect();
-        Map::ordered(program, reads, writes, donors, &order, |_, _, length| Cut::Runs(length))
-    }
-
-    fn ordered(
-        program: &Program,
-        reads: &[Operand],
-        writes: &[Operand],
-        donors: &[Option<u32>],
-        order: &[usize],
-        cut: impl Fn(&[i64], &[Dims], usize) -> Cut,
+        width: i64,
     ) -> Result<Map> {
         let layouts: Vec<&Layout> = reads.iter().chain(writes).map(|o| &o.layout).collect();
-        let (mut sizes, mut strides, _) = collapse(&layouts, order, &[]);
-        if sizes.is_empty() {
-            sizes.push(1);
-            strides.iter_mut().for_each(|s| s.push(0));
+        let rank = program.sizes.len();
+        let starts = |d: &usize| program.sizes[*d..].iter().product::<i64>() == width;
+        let Some(start) = (0..=rank).rev().find(starts) else {
+            return crate::internal!("rows of {width} in {:?}", program.sizes);
+        };
+        let order: Vec<usize> = (0..rank).collect();
+        let (mut sizes, mut strides, before) = collapse(&layouts, &order, &[start]);
+        let rows = before.first().copied().unwrap_or(0);
+        if sizes.len() == rows {
+            add_dimension(&mut sizes, &mut strides, rows);
         }
-        let mut space = Space { cut: cut(&sizes, &strides, TILE), sizes: sizes.clone() };
+        if rows == 0 {
+            add_dimension(&mut sizes, &mut strides, 0);
+        }
+        let cut = match sizes.len() - rows.max(1) {
+            1 => Cut::Boxes { rows: 1, columns: TILE },
+            _ => Cut::Runs(TILE),
+        };
+        Map::over(program, reads, writes, donors, (Space { cut, sizes }, strides), Some(0))
+    }
+
+    /// `apart`: a read that is not in the memory that its layout says.
+    fn over(
+        program: &Program,
+        reads: &[Operand],
+        writes: &[Operand],
+        donors: &[Option<u32>],
+        (mut space, strides): (Space, Vec<Dims>),
+        apart: Option<usize>,
+    ) -> Result<Map> {
+        let layouts: Vec<&Layout> = reads.iter().chain(writes).map(|o| &o.layout).collect();
+        let sizes = space.sizes.clone();
         let walks: Vec<Walk> =
             strides.into_iter().zip(&layouts).map(|(s, l)| Walk::new(&sizes, s, l)).collect();
-        let kinds = read_kinds(reads, &walks, writes, &space, donors);
+        let mut kinds = read_kinds(reads, &walks, writes, &space, donors);
+        if let Some(read) = apart {
+            kinds[read].direct = false;
+        }
         let linear = space.cut.is_linear();
         let store = |(write, walk): (&Operand, &Walk)| StoreKind {
             dtype: write.dtype,
@@ -228,23 +244,42 @@ impl Map {
         Ok(())
     }
 
-    /// Runs over some of the space only, on this thread: for each part, read 0 is seen through a bound of its own.
-    /// `reads` are the others. Only for a kernel made by [`Map::in_order`] that cannot fail.
-    pub fn run_part(&self, parts: &[Part], reads: &[Bound], writes: &[Bound]) {
-        let Some(first) = parts.first() else { return };
+    /// Runs over a block of the space only, on this thread: read 0 is `block`, which is all there is of it; `reads` are
+    /// the others. For a kernel made by [`Map::in_blocks`] that cannot fail.
+    pub fn run_block(&self, block: &Lent, result: &Bound, reads: &[Bound], writes: &[Bound]) {
+        let (rank, width) = (self.space.sizes.len(), block.columns as i64);
+        let row_dims = self.reads[0].strides.iter().map(|&s| match s >= block.pitch as i64 {
+            true => s / block.pitch as i64 * width,
+            false => s,
+        });
+        let walk = Walk {
+            strides: row_dims.collect(),
+            offset: -(block.row as i64 * width + block.column as i64),
+            ..self.reads[0].clone()
+        };
+        let walk = Walk { contiguous: false, ..walk };
         let mut streams = streams(reads, &self.reads[1..]);
-        streams.insert(0, Stream { bound: &first.result, walk: &self.reads[0] });
+        streams.insert(0, Stream { bound: result, walk: &walk });
         let writes = self::streams(writes, &self.writes);
-        let (code, space, length) = (&self.code, &self.space, self.length);
-        with_tiles(code, |memory| {
-            Run { code, space, reads: &streams, writes: &writes }.fill(memory);
-            for part in parts {
-                streams[0].bound = &part.result;
-                let run = Run { code, space, reads: &streams, writes: &writes };
-                for at in (0..part.len).step_by(length) {
-                    let position = space.run(part.start + at as i64, length.min(part.len - at));
+        let run = Run { code: &self.code, space: &self.space, reads: &streams, writes: &writes };
+        let length = self.length.min(TILE);
+        let boxes = !self.space.cut.is_linear();
+        let inner = if boxes { self.space.sizes[rank - 2] as usize } else { 1 };
+        let most = if boxes { (length / block.columns).max(1) } else { 1 };
+        with_tiles(&self.code, |memory| {
+            run.fill(memory);
+            let (mut row, end) = (block.row, block.row + block.rows);
+            while row < end {
+                let rows = most.min(end - row).min(inner - row % inner);
+                for at in (0..block.columns).step_by(length) {
+                    let (column, columns) = (block.column + at, length.min(block.columns - at));
+                    let position = match boxes {
+                        true => self.space.part((row, rows), (column, columns)),
+                        false => self.space.run((row * block.pitch + column) as i64, columns),
+                    };
                     run.tile(&position, memory);
                 }
+                row += rows;
             }
         });
     }
@@ -265,6 +300,12 @@ impl Map {
         });
         defined.into_inner()
     }
+}
+
+/// Puts a dimension of one point at `at`.
+fn add_dimension(sizes: &mut Dims, strides: &mut [Dims], at: usize) {
+    sizes.insert(at, 1);
+    strides.iter_mut().for_each(|s| s.insert(at, 0));
 }
 
 /// The length of tiles, at most `length`, that cut `row` elements into parts of about the same length.

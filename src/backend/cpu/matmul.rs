@@ -66,8 +66,9 @@ pub fn matmul(reads: &[Bound], writes: &[Bound]) -> Result<()> {
 /// A block of a product in dense memory of its own.
 pub struct Lent {
     pub address: usize,
-    /// Place of its first element in the whole, flat.
-    pub start: usize,
+    /// Place of its first element in the whole; rows are counted through the batch.
+    pub row: usize,
+    pub column: usize,
     pub rows: usize,
     pub columns: usize,
     /// Elements from row to row of the whole.
@@ -102,7 +103,7 @@ fn lend<S: Factor + Scratch>(a: &Bound, b: &Bound, visit: impl Fn(Lent) + Sync) 
             let (a, b) = (left.matrix(i).from(row, 0), right.matrix(i).from(0, column));
             S::block(k, a, b, &mut Block::new(block, columns));
             let address = block.as_mut_ptr().expose_provenance();
-            visit(Lent { address, start: (i * m + row) * n + column, rows, columns, pitch: n });
+            visit(Lent { address, row: i * m + row, column, rows, columns, pitch: n });
         });
     });
 }

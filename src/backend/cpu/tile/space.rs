@@ -170,6 +170,13 @@ impl Space {
         }
     }
 
+    /// The box of so many rows and columns from these on; rows are counted over all dimensions but the last.
+    pub fn part(&self, (row, rows): (usize, usize), (column, columns): (usize, usize)) -> Position {
+        let mut coordinates = unravel(row as i64, &self.sizes[..self.sizes.len() - 1]);
+        coordinates.push(column as i64);
+        Position { coordinates, start: 0, len: rows * columns, rows }
+    }
+
     /// The run of `len` elements from linear index `start`.
     pub fn run(&self, start: i64, len: usize) -> Position {
         Position { coordinates: unravel(start, &self.sizes), start, len, rows: 1 }
