@@ -77,6 +77,10 @@ fn detect() -> Isa {
 /// Runs `kernel` with the chosen instruction set.
 #[inline]
 pub fn run<K: Kernel>(kernel: K) -> K::Out {
+    #[cfg(test)]
+    if let Some(isa) = FORCED.get() {
+        return run_with(isa, kernel);
+    }
     run_with(chosen(), kernel)
 }
 
@@ -101,14 +105,31 @@ fn run_with<K: Kernel>(_: Isa, kernel: K) -> K::Out {
     kernel.run::<Lone<FMA>, FMA>()
 }
 
+/// The instruction sets that this processor has.
+#[cfg(test)]
+fn all() -> impl Iterator<Item = Isa> {
+    [Isa::Baseline, Isa::Avx2, Isa::Avx512].into_iter().filter(|&isa| isa <= detect())
+}
+
 /// Runs `kernel` with every instruction set that this processor has.
 #[cfg(test)]
 pub fn each_isa<K: Kernel>(kernel: impl Fn() -> K) -> Vec<(Isa, K::Out)> {
-    let all = [Isa::Baseline, Isa::Avx2, Isa::Avx512];
-    all.into_iter()
-        .filter(|&isa| isa <= detect())
-        .map(|isa| (isa, run_with(isa, kernel())))
-        .collect()
+    all().map(|isa| (isa, run_with(isa, kernel()))).collect()
+}
+
+#[cfg(test)]
+thread_local! {
+    static FORCED: std::cell::Cell<Option<Isa>> = const { std::cell::Cell::new(None) };
+}
+
+/// Calls `body` for every instruction set that this processor has; kernels that it runs on this thread use that one.
+#[cfg(test)]
+pub fn on_each_isa(mut body: impl FnMut(Isa)) {
+    for isa in all() {
+        FORCED.set(Some(isa));
+        body(isa);
+    }
+    FORCED.set(None);
 }
 
 #[cfg(target_arch = "x86_64")]

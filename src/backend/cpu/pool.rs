@@ -118,18 +118,22 @@ impl<T> DerefMut for Paged<T> {
     }
 }
 
+/// Buffers that wait for their next use. Moving one moves a pointer only: a larger value just written and read again
+/// in larger parts would wait until all results before it are in the cache.
+type Free<T> = Vec<Box<Paged<T>>>;
+
 /// Element types of scratch memory.
 pub trait Scratch: Copy + Default + 'static {
-    fn stack<R>(body: impl FnOnce(&mut Vec<Paged<Self>>) -> R) -> R;
+    fn stack<R>(body: impl FnOnce(&mut Free<Self>) -> R) -> R;
 }
 
 macro_rules! scratch {
     ($t:ty, $name:ident) => {
         thread_local! {
-            static $name: RefCell<Vec<Paged<$t>>> = const { RefCell::new(Vec::new()) };
+            static $name: RefCell<Free<$t>> = const { RefCell::new(Vec::new()) };
         }
         impl Scratch for $t {
-            fn stack<R>(body: impl FnOnce(&mut Vec<Paged<$t>>) -> R) -> R {
+            fn stack<R>(body: impl FnOnce(&mut Free<$t>) -> R) -> R {
                 $name.with_borrow_mut(body)
             }
         }
@@ -145,7 +149,7 @@ pub fn with_scratch<T: Scratch, R>(len: usize, body: impl FnOnce(&mut [T]) -> R)
     // Taken out while it is used: a nested or stolen task gets another one.
     let mut buffer = T::stack(Vec::pop).unwrap_or_default();
     if buffer.len() < len {
-        buffer = Paged::new(len.next_power_of_two());
+        *buffer = Paged::new(len.next_power_of_two());
     }
     let result = body(&mut buffer[..len]);
     T::stack(|free| free.push(buffer));

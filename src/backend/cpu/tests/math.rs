@@ -5,7 +5,7 @@ use crate::backend::cpu::math;
 use crate::backend::cpu::vector::{Vector, each};
 
 /// Distance of `got` from the exact value in units of the last place of f32 at that value.
-fn ulps(got: f32, exact: f64) -> f64 {
+pub fn ulps(got: f32, exact: f64) -> f64 {
     let rounded = exact as f32;
     if got.to_bits() == rounded.to_bits() || (got.is_nan() && rounded.is_nan()) {
         return 0.0;
@@ -17,7 +17,7 @@ fn ulps(got: f32, exact: f64) -> f64 {
     (got as f64 - exact).abs() / 2f64.powi(exponent - 23)
 }
 
-const SPECIAL: [f32; 19] = [
+pub const SPECIAL: [f32; 19] = [
     0.0,
     -0.0,
     1.0,
@@ -118,7 +118,7 @@ fn bounded_functions_stay_within_their_bounds() {
 }
 
 /// Same bits, or both NaN.
-fn same(a: f32, b: f32) -> bool {
+pub fn same(a: f32, b: f32) -> bool {
     a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan()
 }
 

@@ -1,5 +1,6 @@
 //! Every kernel against its row's meaning (by the reference backend), with generated operands.
 
+mod chain;
 mod conv;
 mod map;
 mod math;

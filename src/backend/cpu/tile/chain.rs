@@ -1,9 +1,9 @@
 //! Chains: several operations on f32, each on the result of the one before, computed while that stays in registers.
-//! A block of eight vectors goes through all of them before the next one begins.
+//! A block of eight vectors goes through all of them before the next one begins. One operation alone is a plain loop.
 
 use super::super::isa::kernel;
 use super::super::math;
-use super::super::vector::{MAX_LANES, Vector};
+use super::super::vector::{MAX_LANES, Vector, each as vectors};
 use super::element::Brain;
 use crate::dtype::DType;
 use crate::op::Op;
@@ -283,7 +283,7 @@ impl Target<'_> {
 
 /// A function of every vector, in registers.
 macro_rules! each {
-    ([$($x:ident)*] |$v:ident| $y:expr) => {{
+    ([$($x:ident)*] $room:ident |$v:ident| $y:expr) => {{
         $($x = { let $v = $x; $y };)*
     }};
 }
@@ -338,57 +338,116 @@ macro_rules! turned {
     }};
 }
 
+/// A function of every number of `$x`, to `$y`, in vectors of `$v`.
+macro_rules! straight {
+    ([$x:ident $y:ident] $v:ident |$a:ident| $e:expr) => {
+        vectors!($v, $y, |$a in $x| $e)
+    };
+}
+
+/// As `straight`, of two numbers.
+macro_rules! straight_pairs {
+    ([$x:ident $y:ident $v:ident], $z:ident |$a:ident, $b:ident| $e:expr) => {
+        vectors!($v, $y, |$a in $x, $b in $z| $e)
+    };
+}
+
+/// As `straight`, of a number and the vector `$z`.
+macro_rules! straight_first {
+    ([$x:ident $y:ident $v:ident], $z:ident |$a:ident, $b:ident| $e:expr) => {{
+        let $b = $z;
+        vectors!($v, $y, |$a in $x| $e)
+    }};
+}
+
+/// As `straight`, of the vector `$z` and a number.
+macro_rules! straight_second {
+    ([$x:ident $y:ident $v:ident], $z:ident |$a:ident, $b:ident| $e:expr) => {{
+        let $a = $z;
+        vectors!($v, $y, |$b in $x| $e)
+    }};
+}
+
+/// What the operations mean; `$short` and `$long` are macros that apply functions of few and of many instructions.
 macro_rules! alone {
-    ($op:expr, $room:ident, $x:tt) => {
+    ($op:expr, $short:ident, $long:ident, $x:tt, $with:ident, $($others:tt)*) => {
         match $op {
-            Alone::Neg => each!($x |a| -a),
-            Alone::Abs => each!($x |a| a.abs()),
-            Alone::Square => each!($x |a| a * a),
-            Alone::Cube => each!($x |a| a * a * a),
-            Alone::Sqrt => each!($x |a| a.sqrt()),
-            Alone::Rsqrt => each!($x |a| a.rsqrt()),
-            Alone::Floor => each!($x |a| a.floor()),
-            Alone::Ceil => each!($x |a| a.ceil()),
-            Alone::Round => each!($x |a| a.round()),
-            Alone::Trunc => each!($x |a| a.trunc()),
-            Alone::Sign => through!($x $room |a| math::sign(a)),
-            Alone::Exp => through!($x $room |a| math::exp(a)),
-            Alone::Expm1 => through!($x $room |a| math::expm1(a)),
-            Alone::Log => through!($x $room |a| math::log(a)),
-            Alone::Log1p => through!($x $room |a| math::log1p(a)),
-            Alone::Tanh => through!($x $room |a| math::tanh(a)),
-            Alone::Erf => through!($x $room |a| math::erf(a)),
-            Alone::Sigmoid => through!($x $room |a| math::sigmoid(a)),
-            Alone::Sin => turned!($x $room 0.0, f64::sin),
-            Alone::Cos => turned!($x $room 1.0, f64::cos),
-            Alone::ToF16 => singly!($x $room |v| math::f16_to_f32(math::f32_to_f16(v))),
-            Alone::ToBF16 => singly!($x $room |v| math::bf16_to_f32(math::f32_to_bf16(v))),
+            Alone::Neg => $short!($x $with |a| -a),
+            Alone::Abs => $short!($x $with |a| a.abs()),
+            Alone::Square => $short!($x $with |a| a * a),
+            Alone::Cube => $short!($x $with |a| a * a * a),
+            Alone::Sqrt => $short!($x $with |a| a.sqrt()),
+            Alone::Rsqrt => $short!($x $with |a| a.rsqrt()),
+            Alone::Floor => $short!($x $with |a| a.floor()),
+            Alone::Ceil => $short!($x $with |a| a.ceil()),
+            Alone::Round => $short!($x $with |a| a.round()),
+            Alone::Trunc => $short!($x $with |a| a.trunc()),
+            Alone::Sign => $long!($x $with |a| math::sign(a)),
+            Alone::Exp => $long!($x $with |a| math::exp(a)),
+            Alone::Expm1 => $long!($x $with |a| math::expm1(a)),
+            Alone::Log => $long!($x $with |a| math::log(a)),
+            Alone::Log1p => $long!($x $with |a| math::log1p(a)),
+            Alone::Tanh => $long!($x $with |a| math::tanh(a)),
+            Alone::Erf => $long!($x $with |a| math::erf(a)),
+            Alone::Sigmoid => $long!($x $with |a| math::sigmoid(a)),
+            $($others)*
         }
     };
 }
 
+/// Likewise for [`With`].
 macro_rules! with {
-    ($op:expr, $x:tt, $z:tt) => {
+    ($op:expr, $pairs:ident, $x:tt, $z:tt) => {
         match $op {
-            With::Add => pairs!($x, $z | a, b | a + b),
-            With::Sub => pairs!($x, $z | a, b | a - b),
-            With::OtherSub => pairs!($x, $z | a, b | b - a),
-            With::Mul => pairs!($x, $z | a, b | a * b),
-            With::Div => pairs!($x, $z | a, b | a / b),
-            With::OtherDiv => pairs!($x, $z | a, b | b / a),
-            With::Max => pairs!($x, $z | a, b | math::larger(a, b)),
-            With::OtherMax => pairs!($x, $z | a, b | math::larger(b, a)),
-            With::Min => pairs!($x, $z | a, b | math::smaller(a, b)),
-            With::OtherMin => pairs!($x, $z | a, b | math::smaller(b, a)),
+            With::Add => $pairs!($x, $z | a, b | a + b),
+            With::Sub => $pairs!($x, $z | a, b | a - b),
+            With::OtherSub => $pairs!($x, $z | a, b | b - a),
+            With::Mul => $pairs!($x, $z | a, b | a * b),
+            With::Div => $pairs!($x, $z | a, b | a / b),
+            With::OtherDiv => $pairs!($x, $z | a, b | b / a),
+            With::Max => $pairs!($x, $z | a, b | math::larger(a, b)),
+            With::OtherMax => $pairs!($x, $z | a, b | math::larger(b, a)),
+            With::Min => $pairs!($x, $z | a, b | math::smaller(a, b)),
+            With::OtherMin => $pairs!($x, $z | a, b | math::smaller(b, a)),
         }
     };
+}
+
+/// One operation in a loop of its own, without the jumps that every block of a chain costs. Whether there is one.
+#[inline(always)]
+fn single<V: Vector>(start: Feed, link: Link<Feed>, y: &mut [f32]) -> bool {
+    use Feed::{Memory, One, Run};
+    match (start, link) {
+        (Run(x) | Memory(x), Link::Alone(op)) => {
+            alone!(op, straight, straight, [x y], V, _ => return false);
+        }
+        (Run(x) | Memory(x), Link::With(op, Run(z) | Memory(z))) => {
+            with!(op, straight_pairs, [x y V], z);
+        }
+        (Run(x) | Memory(x), Link::With(op, One(z))) => {
+            let z = V::splat(z);
+            with!(op, straight_first, [x y V], z);
+        }
+        (One(z), Link::With(op, Run(x) | Memory(x))) => {
+            let z = V::splat(z);
+            with!(op, straight_second, [x y V], z);
+        }
+        _ => return false,
+    }
+    true
 }
 
 kernel! {
     /// `to[i]` = what the links make of `start[i]`. Runs are as long as the target. `announce`: the tile is computed in
     /// several chains, so that the processor does not see by itself what memory is read next.
     pub fn run(start: Feed<'a>, links: &'a [Link<Feed<'a>>], to: Target<'a>, announce: bool) {
-        let (mut to, mut room) = (to, [0.0; VECTORS * MAX_LANES]);
+        let mut to = to;
+        if let ([link], Target::Run(y)) = (links, &mut to)
+            && single::<V>(start, *link, y)
+        {
+            return;
+        }
+        let mut room = [0.0; VECTORS * MAX_LANES];
         let (mut at, len) = (0, to.len());
         while at < len {
             let place = Place { announce, at, len: (len - at).min(VECTORS * V::LANES) };
@@ -396,10 +455,17 @@ kernel! {
                 place.load::<V>(start, &to, &mut room);
             for &link in links {
                 match link {
-                    Link::Alone(op) => alone!(op, room, [a b c d e f g h]),
+                    Link::Alone(op) => alone!(op, each, through, [a b c d e f g h], room,
+                        Alone::Sin => turned!([a b c d e f g h] room 0.0, f64::sin),
+                        Alone::Cos => turned!([a b c d e f g h] room 1.0, f64::cos),
+                        Alone::ToF16 => singly!([a b c d e f g h] room
+                            |v| math::f16_to_f32(math::f32_to_f16(v))),
+                        Alone::ToBF16 => singly!([a b c d e f g h] room
+                            |v| math::bf16_to_f32(math::f32_to_bf16(v))),
+                    ),
                     Link::With(op, feed) => {
                         let [i, j, k, l, m, n, o, p] = place.load::<V>(feed, &to, &mut room);
-                        with!(op, [a b c d e f g h], [i j k l m n o p]);
+                        with!(op, pairs, [a b c d e f g h], [i j k l m n o p]);
                     }
                 }
             }

@@ -225,6 +225,11 @@ pub fn store_run<S: Stored<L>, L: Copy>(from: &[L], to: &mut [S]) {
     super::super::isa::run(StoreRun { from, to });
 }
 
+/// Rows of `to` from columns that are `stride` apart, converted: `to[r, c] = from[c, r]`.
+pub fn load_turned<S: Stored<L>, L>(from: &[S::Bits], stride: usize, rows: usize, to: &mut [L]) {
+    super::super::isa::run(LoadTurned::<S, L> { from, stride, rows, to });
+}
+
 /// Reads the elements of a tile from an operand in memory.
 pub fn load<S: Stored<L>, L: Copy>(
     from: &Bound,
@@ -254,7 +259,7 @@ fn load_piece<S: Stored<L>, L: Copy>(from: &Bound, p: Piece, to: &mut [L]) {
         (stride, 1) if stride > 0 && p.rows > 1 => {
             let stride = stride as usize;
             let from = from.slice::<S::Bits>(p.from, (p.columns - 1) * stride + p.rows);
-            super::super::isa::run(LoadTurned::<S, L> { from, stride, rows: p.rows, to });
+            load_turned::<S, L>(from, stride, p.rows, to);
         }
         (stride, _) if stride > 0 => {
             let span = (p.columns - 1) * stride as usize + 1;

@@ -1,0 +1,274 @@
+//! Chains, transposes and conversions against what they mean, with every instruction set that this processor has.
+
+use super::math::{SPECIAL, same, ulps};
+use crate::backend::cpu::isa::on_each_isa;
+use crate::backend::cpu::tile::chain::{self, Alone, Feed, Link, MAX_LINKS, Target, With};
+use crate::backend::cpu::tile::element::{
+    Brain, Half, Stored, Turned, load_run, load_turned, store_run,
+};
+use half::{bf16, f16};
+
+/// Around the lengths of vectors and blocks.
+const LENGTHS: [usize; 9] = [1, 5, 16, 31, 64, 127, 128, 129, 777];
+
+/// Of both signs, some of them special or beyond what reductions of arguments of sines take.
+fn numbers(len: usize, seed: usize) -> Vec<f32> {
+    let number = |i: usize| match (i + seed) % 5 {
+        0 => SPECIAL[(i / 5 + seed) % SPECIAL.len()],
+        1 => (i as f32 - 300.0) * 1234.5,
+        k => ((i * 37 + seed * 11) % 401) as f32 * 0.04 * k as f32 - 9.7,
+    };
+    (0..len).map(number).collect()
+}
+
+fn brains(x: &[f32]) -> Vec<Brain> {
+    x.iter().map(|&x| Brain(bf16::from_f32(x).to_bits())).collect()
+}
+
+fn widened(x: &[Brain]) -> Vec<f32> {
+    x.iter().map(|x| bf16::from_bits(x.0).to_f32()).collect()
+}
+
+/// The meaning of an operation, and how many units in the last place it may be off.
+fn alone(op: Alone, x: f32) -> (f64, f64) {
+    let a = x as f64;
+    match op {
+        Alone::Neg => (-a, 0.0),
+        Alone::Abs => (a.abs(), 0.0),
+        Alone::Sign => (if a.is_nan() || a == 0.0 { 0.0 } else { a.signum() }, 0.0),
+        Alone::Square => ((x * x) as f64, 0.0),
+        Alone::Cube => ((x * x * x) as f64, 0.0),
+        Alone::Sqrt => (a.sqrt(), 0.5),
+        Alone::Rsqrt => (1.0 / a.sqrt(), 1.5),
+        Alone::Floor => (a.floor(), 0.0),
+        Alone::Ceil => (a.ceil(), 0.0),
+        Alone::Round => (a.round_ties_even(), 0.0),
+        Alone::Trunc => (a.trunc(), 0.0),
+        Alone::Exp => (a.exp(), 1.65),
+        Alone::Expm1 => (a.exp_m1(), 3.0),
+        Alone::Log => (a.ln(), 1.5),
+        Alone::Log1p => (a.ln_1p(), 3.0),
+        Alone::Tanh => (a.tanh(), 7.5),
+        Alone::Erf => (libm::erf(a), 7.5),
+        Alone::Sigmoid => (1.0 / (1.0 + (-a).exp()), 4.5),
+        Alone::Sin => (a.sin(), 2.0),
+        Alone::Cos => (a.cos(), 2.0),
+        Alone::ToF16 => (f16::from_f32(x).to_f64(), 0.0),
+        Alone::ToBF16 => (bf16::from_f32(x).to_f64(), 0.0),
+    }
+}
+
+const ALONE: [Alone; 22] = [
+    Alone::Neg,
+    Alone::Abs,
+    Alone::Sign,
+    Alone::Square,
+    Alone::Cube,
+    Alone::Sqrt,
+    Alone::Rsqrt,
+    Alone::Floor,
+    Alone::Ceil,
+    Alone::Round,
+    Alone::Trunc,
+    Alone::Exp,
+    Alone::Expm1,
+    Alone::Log,
+    Alone::Log1p,
+    Alone::Tanh,
+    Alone::Erf,
+    Alone::Sigmoid,
+    Alone::Sin,
+    Alone::Cos,
+    Alone::ToF16,
+    Alone::ToBF16,
+];
+
+/// The number in hand is `a`.
+fn with(op: With, a: f32, b: f32) -> f32 {
+    let (x, y) = (a as f64, b as f64);
+    let extreme = |v: f64| if x.is_nan() || y.is_nan() { f64::NAN } else { v };
+    let exact = match op {
+        With::Add => x + y,
+        With::Sub => x - y,
+        With::OtherSub => y - x,
+        With::Mul => x * y,
+        With::Div => x / y,
+        With::OtherDiv => y / x,
+        With::Max | With::OtherMax => extreme(x.max(y)),
+        With::Min | With::OtherMin => extreme(x.min(y)),
+    };
+    exact as f32
+}
+
+const WITH: [With; 10] = [
+    With::Add,
+    With::Sub,
+    With::OtherSub,
+    With::Mul,
+    With::Div,
+    With::OtherDiv,
+    With::Max,
+    With::OtherMax,
+    With::Min,
+    With::OtherMin,
+];
+
+/// Either zero is the larger and the smaller of both.
+fn alike(a: f32, b: f32) -> bool {
+    same(a, b) || a == b
+}
+
+#[test]
+fn functions_are_within_their_ulps_alone_and_in_chains() {
+    for len in LENGTHS {
+        let x = numbers(len, len);
+        on_each_isa(|isa| {
+            for op in ALONE {
+                // Negated twice, which is not one operation any more.
+                let link = Link::Alone(op);
+                let negated = [Link::Alone(Alone::Neg), Link::Alone(Alone::Neg), link];
+                for links in [&negated[2..], &negated[..]] {
+                    for start in [Feed::Run(&x), Feed::Memory(&x)] {
+                        let mut y = vec![0.0; len];
+                        chain::run(start, links, Target::Run(&mut y), links.len() > 1);
+                        for (&x, &y) in x.iter().zip(&y) {
+                            let (exact, bound) = alone(op, x);
+                            let off = ulps(y, exact);
+                            assert!(off <= bound, "{op:?}({x:e}) = {y:e}: {off} ulp, {isa:?}");
+                        }
+                    }
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn every_operand_can_be_anywhere() {
+    for len in LENGTHS {
+        let (x, z) = (numbers(len, 1), numbers(len, 3));
+        let (thin_x, thin_z) = (brains(&x), brains(&z));
+        let (wide_x, wide_z) = (widened(&thin_x), widened(&thin_z));
+        let (one_x, one_z) = (vec![0.75; len], vec![-1.25; len]);
+        let starts = [
+            (Feed::Run(&x), &x),
+            (Feed::Memory(&x), &x),
+            (Feed::Brain(&thin_x), &wide_x),
+            (Feed::One(0.75), &one_x),
+            (Feed::Own, &x),
+        ];
+        let others = [
+            (Feed::Run(&z), &z),
+            (Feed::Memory(&z), &z),
+            (Feed::Brain(&thin_z), &wide_z),
+            (Feed::One(-1.25), &one_z),
+            (Feed::Own, &x),
+        ];
+        on_each_isa(|isa| {
+            for ((op, (start, a)), (other, b)) in pairs(&pairs(&WITH, &starts), &others) {
+                let mut y = x.clone();
+                chain::run(start, &[Link::With(op, other)], Target::Run(&mut y), false);
+                for i in 0..len {
+                    let exact = with(op, a[i], b[i]);
+                    assert!(alike(y[i], exact), "{op:?} {:e} {:e} {:e} {isa:?}", a[i], b[i], y[i]);
+                }
+            }
+        });
+    }
+}
+
+fn pairs<A: Copy, B: Copy>(a: &[A], b: &[B]) -> Vec<(A, B)> {
+    a.iter().flat_map(|&a| b.iter().map(move |&b| (a, b))).collect()
+}
+
+#[test]
+fn long_chains_to_either_type() {
+    for len in LENGTHS {
+        let (x, z) = (numbers(len, 2), numbers(len, 4));
+        let (own, thin) = (numbers(len, 6), brains(&z));
+        let (thin_own, wide) = (brains(&own), widened(&thin));
+        let wide_own = widened(&thin_own);
+        let feeds =
+            [Feed::Run(&z), Feed::Memory(&z), Feed::Brain(&thin), Feed::One(0.5), Feed::Own];
+        let short = [Alone::Abs, Alone::Neg, Alone::Round, Alone::Sqrt, Alone::ToBF16];
+        let link = |i: usize| match i % 3 {
+            2 => Link::Alone(short[i / 3 % short.len()]),
+            _ => Link::With(WITH[i * 7 % WITH.len()], feeds[i % feeds.len()]),
+        };
+        let links: Vec<Link<Feed>> = (0..MAX_LINKS).map(link).collect();
+        let expected = |i: usize, own: f32| {
+            links.iter().fold(x[i], |a, link| match *link {
+                Link::Alone(op) => alone(op, a).0 as f32,
+                Link::With(op, Feed::Brain(_)) => with(op, a, wide[i]),
+                Link::With(op, Feed::One(b)) => with(op, a, b),
+                Link::With(op, Feed::Own) => with(op, a, own),
+                Link::With(op, _) => with(op, a, z[i]),
+            })
+        };
+        on_each_isa(|isa| {
+            for announce in [false, true] {
+                let (mut y, mut thin_y) = (own.clone(), thin_own.clone());
+                chain::run(Feed::Memory(&x), &links, Target::Run(&mut y), announce);
+                chain::run(Feed::Memory(&x), &links, Target::Brain(&mut thin_y), announce);
+                for (i, thin_y) in widened(&thin_y).into_iter().enumerate() {
+                    let exact = expected(i, own[i]);
+                    assert!(alike(y[i], exact), "{len} [{i}]: {:e}, not {exact:e} {isa:?}", y[i]);
+                    let exact = bf16::from_f32(expected(i, wide_own[i])).to_f32();
+                    assert!(alike(thin_y, exact), "{len} [{i}]: {thin_y:e} {exact:e} {isa:?}");
+                }
+            }
+        });
+    }
+}
+
+/// Matrices of all sizes around squares, in rows with something between them.
+fn check_turned<S: Stored<L>, L: Copy + Default + PartialEq>(bits: fn(usize) -> S::Bits) {
+    for (rows, columns) in pairs(&[1, 7, 8, 9, 16, 29], &[1, 5, 8, 15, 24, 33]) {
+        let stride = rows + 3;
+        let from: Vec<S::Bits> = (0..(columns - 1) * stride + rows).map(bits).collect();
+        on_each_isa(|isa| {
+            let mut to = vec![L::default(); rows * columns];
+            load_turned::<S, L>(&from, stride, rows, &mut to);
+            for (r, c) in pairs(&Vec::from_iter(0..rows), &Vec::from_iter(0..columns)) {
+                let exact: L = <S as Turned>::of_bits(from[c * stride + r]).load();
+                assert!(to[r * columns + c] == exact, "{rows} x {columns}: [{r}, {c}], {isa:?}");
+            }
+        });
+    }
+}
+
+#[test]
+fn transposes_of_every_size() {
+    check_turned::<u32, u32>(|i| (i as u32).wrapping_mul(0x9e37_79b1));
+    check_turned::<i32, i64>(|i| (i as u32).wrapping_mul(0x9e37_79b1));
+    check_turned::<f32, f32>(|i| (i as f32 - 99.5).to_bits());
+    check_turned::<u16, u16>(|i| (i as u16).wrapping_mul(0x9e37));
+    check_turned::<i16, i64>(|i| (i as u16).wrapping_mul(0x9e37));
+    check_turned::<Brain, f32>(|i| bf16::from_f32(i as f32).to_bits());
+    check_turned::<Half, f32>(|i| f16::from_f32(i as f32).to_bits());
+    check_turned::<u8, u8>(|i| i as u8);
+    check_turned::<f64, f64>(|i| (i as f64 - 99.5).to_bits());
+}
+
+#[test]
+fn runs_of_half_types_convert_as_the_half_crate_does() {
+    for len in LENGTHS {
+        let x = numbers(len, 5);
+        let (brain, halves) = (brains(&x), x.iter().map(|&x| f16::from_f32(x)));
+        let halves: Vec<Half> = halves.map(|x| Half(x.to_bits())).collect();
+        on_each_isa(|isa| {
+            let (mut b, mut h) = (vec![Brain(0); len], vec![Half(0); len]);
+            store_run(&x, &mut b);
+            store_run(&x, &mut h);
+            let (mut wide_b, mut wide_h) = (vec![0.0; len], vec![0.0; len]);
+            load_run(&brain, &mut wide_b);
+            load_run(&halves, &mut wide_h);
+            for (i, &x) in x.iter().enumerate() {
+                let (exact_b, exact_h) = (bf16::from_f32(x).to_f32(), f16::from_f32(x).to_f32());
+                assert!(same(bf16::from_bits(b[i].0).to_f32(), exact_b), "{x:e} {isa:?}");
+                assert!(same(f16::from_bits(h[i].0).to_f32(), exact_h), "{x:e} {isa:?}");
+                assert!(same(wide_b[i], exact_b) && same(wide_h[i], exact_h), "{x:e} {isa:?}");
+            }
+        });
+    }
+}
