@@ -113,7 +113,7 @@ enum Compiled {
     /// The flag: 16-byte elements are moved as pairs.
     Map(Box<Map>, bool),
     Reduce(Reduce),
-    Fused(Epilogue),
+    Fused(Box<Epilogue>),
     Node,
     /// Runs on the thread that called, not in the pool: it may be anybody's code.
     Host,
@@ -138,7 +138,7 @@ impl Compiled {
                 Compiled::Reduce(Reduce::new(program, *op, axes, step, &plan.donors)?)
             }
             Kernel::Fused { program, .. } => {
-                Compiled::Fused(Epilogue::new(program, step, &plan.donors)?)
+                Compiled::Fused(Box::new(Epilogue::new(program, step, &plan.donors)?))
             }
             Kernel::Node { op: Op::Host, .. } => Compiled::Host,
             Kernel::Node { .. } => Compiled::Node,
