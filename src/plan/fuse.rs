@@ -183,7 +183,11 @@ impl Fuser<'_> {
         let Some((region, slot)) = self.highest(v, &demands) else { return false };
         let draft = &mut self.drafts[region];
         let fails = |s: &Slot| matches!(&s.state, State::Instr(i) if may_fail(i.op, i.dtype));
-        if !has_epilogue(node.op, ty)
+        // An update in place waits for all other readers of its parameter; a product that waited with it would keep
+        // its operands for so long.
+        let updates = draft.writes.iter().any(|&(_, b)| self.buffers[b].output.is_some());
+        if updates
+            || !has_epilogue(node.op, ty)
             || !has_rows(&draft.sizes, ty)
             || !draft.has_room(0, node.inputs.len() + 1)
             || draft.slots[slot as usize].dtype != ty.dtype
