@@ -162,11 +162,6 @@ impl Slot {
         Slot { value: view.root, dtype: view.dtype, layout: view.layout, path: view.path, state }
     }
 
-    /// Whether its memory is read point by point of the region.
-    fn is_operand(&self) -> bool {
-        self.state == State::Operand
-    }
-
     fn is_same(&self, other: &Slot) -> bool {
         self.value == other.value
             && self.dtype == other.dtype
@@ -300,7 +295,7 @@ impl Draft {
             }
             _ => {
                 let (program, reads) = self.program();
-                let operands = self.slots.iter().filter(|s| s.is_operand());
+                let operands = self.slots.iter().filter(|s| s.state == State::Operand);
                 let others = reads.iter().map(|&s| &self.slots[s]);
                 let others = others.filter(|s| s.state != State::Result);
                 (self.kernel(graph, program), operands.chain(others).map(read).collect())

@@ -203,7 +203,7 @@ impl Kernel {
     pub fn operands(&self, reads: usize) -> usize {
         match self {
             Kernel::Map(_) | Kernel::Reduce { .. } => 0,
-            Kernel::Fused { program, .. } => reads + 1 - program.reads.len(),
+            Kernel::Fused { program, .. } => (reads + 1).saturating_sub(program.reads.len()),
             Kernel::Node { .. } => reads,
         }
     }

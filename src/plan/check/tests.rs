@@ -7,13 +7,13 @@ use crate::op::Op;
 use crate::plan::random::random_program;
 use crate::plan::tests::plan_of;
 use crate::plan::training::{Make, training_step};
-use crate::plan::{ALIGN, Kernel, Operand, Place, Plan};
+use crate::plan::{ALIGN, Kernel, Operand, Place, Plan, Program};
 use smallvec::smallvec;
 
 /// Spoils step `at` (and maybe a later one) or says that it has nothing to spoil there.
 type Spoil = fn(plan: &mut Plan, at: usize) -> Option<()>;
 
-const SPOILS: [(&str, Spoil); 15] = [
+const SPOILS: [(&str, Spoil); 17] = [
     ("drop a step", |plan, at| {
         plan.steps.remove(at);
         Some(())
@@ -92,21 +92,28 @@ const SPOILS: [(&str, Spoil); 15] = [
         (uneven && a > 1 && b > 1).then(|| read.layout.strides.swap(n - 2, n - 1))
     }),
     ("exchange an instruction", |plan, at| {
-        let (Kernel::Map(program) | Kernel::Reduce { program, .. }) = &mut plan.steps[at].kernel
-        else {
-            return None;
-        };
+        let program = program(plan, at)?;
         let instr = program.instrs.last_mut()?;
         instr.op = if instr.op == Op::Add { Op::Sub } else { Op::Add };
         Some(())
     }),
     ("exchange results", |plan, at| {
-        let (Kernel::Map(program) | Kernel::Reduce { program, .. }) = &mut plan.steps[at].kernel
-        else {
-            return None;
-        };
+        let program = program(plan, at)?;
         let result = program.results.first_mut()?;
         (*result > 0).then(|| *result -= 1)
+    }),
+    ("exchange operands", |plan, at| {
+        let Kernel::Fused { .. } = plan.steps[at].kernel else { return None };
+        plan.steps[at].reads.swap(0, 1);
+        plan.steps[at].reads_of.swap(0, 1);
+        Some(())
+    }),
+    ("read an operand as the program's", |plan, at| {
+        let step = &mut plan.steps[at];
+        let Kernel::Fused { program, .. } = &mut step.kernel else { return None };
+        let dtype = program.reads[0];
+        program.reads.push(dtype);
+        Some(())
     }),
     ("scratch memory over an operand", |plan, at| {
         let Place::Arena(offset) = arena_read(plan, at)?.place else { return None };
@@ -117,6 +124,15 @@ const SPOILS: [(&str, Spoil); 15] = [
 
 fn places(operands: &[Operand]) -> Vec<Place> {
     operands.iter().map(|o| o.place).collect()
+}
+
+fn program(plan: &mut Plan, at: usize) -> Option<&mut Program> {
+    match &mut plan.steps[at].kernel {
+        Kernel::Map(program) | Kernel::Reduce { program, .. } | Kernel::Fused { program, .. } => {
+            Some(program)
+        }
+        Kernel::Node { .. } => None,
+    }
 }
 
 fn arena_read(plan: &mut Plan, at: usize) -> Option<&mut Operand> {
