@@ -41,6 +41,7 @@ impl<P> Paths<P> {
         Some((program, inner.found.is_multiple_of(SAMPLE)))
     }
 
+    /// From now on the trace leads to `program` with these outputs.
     pub fn add(&self, tape: u64, outputs: &[Output], program: &Arc<P>) {
         let mut inner = self.0.lock();
         if inner.count >= CAPACITY {
@@ -48,8 +49,11 @@ impl<P> Paths<P> {
             inner.count = 0;
         }
         let list = inner.programs.entry(tape).or_default();
+        let before = list.len();
+        list.retain(|path| path.outputs != outputs);
+        let replaced = before - list.len();
         list.push(Path { outputs: outputs.to_vec(), program: program.clone() });
-        inner.count += 1;
+        inner.count += 1 - replaced;
     }
 }
 
@@ -63,6 +67,7 @@ mod tests {
         let outputs = |donor| [Output { value: 3, donor }];
         paths.add(1, &outputs(None), &Arc::new('a'));
         paths.add(1, &outputs(Some(0)), &Arc::new('b'));
+        paths.add(2, &outputs(None), &Arc::new('d'));
         paths.add(2, &outputs(None), &Arc::new('c'));
         let find = |tape, outputs: &[Output]| paths.find(tape, outputs).map(|found| *found.0);
         assert_eq!(find(1, &outputs(None)), Some('a'));

@@ -161,11 +161,14 @@ impl Trace {
         let value = self.holders.len();
         let expected = tape.values.get(value)?;
         let buffer = self.buffers[id as usize].as_mut().expect("a handle keeps its buffer alive");
+        if buffer.nbytes != expected.nbytes {
+            return None;
+        }
         match (&buffer.held, expected.origin) {
             (Held::Stored { storage, format }, Origin::Leaf(_)) if *format == expected.format => {
                 self.leaves.push(storage.clone());
             }
-            (Held::Zeros, Origin::Zeros) if buffer.nbytes == expected.nbytes => {}
+            (Held::Zeros, Origin::Zeros) => {}
             _ => return None,
         }
         buffer.leaf = Some(value as ValueIndex);
