@@ -3,19 +3,21 @@
 //! Nodes are visited from the last to the first, so that everything that uses a value is known when its turn comes:
 //! * all users in one region, or the value cheap to compute again: it is computed there and never stored;
 //! * else, if the region among the users that runs first goes over the same elements, that region also stores it;
-//! * else it gets a region of its own.
+//! * else it gets a region of its own; but a product may stand at the head of a region that uses it ([`epilogue`]).
 //!
 //! **Invariant:** `height` falls strictly along every dependence between regions, so there are no cycles: a region
 //! reaches only lower ones. In particular the highest user of a value is reached by none of the others.
 
+mod epilogue;
+
 use super::Instr;
 use super::cost::{self, Cone};
 use super::draft::{Buffer, BufferId, Draft, Fused, Kind, RegionId, Slot, SlotId, Source, State};
-use super::need::{Need, has_epilogue, need};
+use super::need::{Need, need};
 use super::views::{View, along, is_view, is_whole, moved, views};
 use crate::dtype::DType;
 use crate::graph::{Graph, Node, NodeId, ValueId};
-use crate::op::{Class, Op, Ty};
+use crate::op::{Class, Op};
 use crate::shape::{Dims, Layout};
 use smallvec::{SmallVec, smallvec};
 
@@ -172,37 +174,6 @@ impl Fuser<'_> {
             _ if self.precede(id) => {}
             _ => self.whole(id),
         }
-    }
-
-    /// Computes a node at the head of the map that uses its result first, if its kernel can go on with that; what
-    /// else uses the result reads what the map stores.
-    fn precede(&mut self, id: NodeId) -> bool {
-        let (v, node) = (self.graph.node(id).first, self.graph.node(id));
-        let ty = self.graph.ty(v);
-        let demands = self.demands[v.0 as usize].clone();
-        let Some((region, slot)) = self.highest(v, &demands) else { return false };
-        let draft = &mut self.drafts[region];
-        let fails = |s: &Slot| matches!(&s.state, State::Instr(i) if may_fail(i.op, i.dtype));
-        // An update in place waits for all other readers of its parameter; a product that waited with it would keep
-        // its operands for so long.
-        let updates = draft.writes.iter().any(|&(_, b)| self.buffers[b].output.is_some());
-        if updates
-            || !has_epilogue(node.op, ty)
-            || !has_rows(&draft.sizes, ty)
-            || !draft.has_room(0, node.inputs.len() + 1)
-            || draft.slots[slot as usize].dtype != ty.dtype
-            || draft.slots.iter().any(fails)
-        {
-            return false;
-        }
-        draft.kind = Kind::Fused(id);
-        draft.anchor = id;
-        draft.slots[slot as usize].state = State::Result;
-        self.operands_of(id, region);
-        if self.home[v.0 as usize].is_some() || demands.len() > 1 {
-            self.keep(region, slot, v);
-        }
-        true
     }
 
     /// Slots of `region` for what its node reads.
@@ -482,12 +453,6 @@ impl Fuser<'_> {
         };
         Fused { regions: kept.map(finish).collect(), buffers: self.buffers.clone() }
     }
-}
-
-/// Whether the last dimensions of `sizes` are the last one of `ty`, cut or not.
-fn has_rows(sizes: &[i64], ty: &Ty) -> bool {
-    let width = ty.sizes.last().copied().unwrap_or(1);
-    (0..=sizes.len()).any(|d| sizes[d..].iter().product::<i64>() == width)
 }
 
 /// Whether an operation finds out only when it runs that it cannot.

@@ -248,16 +248,14 @@ impl Map {
     /// the others. For a kernel made by [`Map::in_blocks`] that cannot fail.
     pub fn run_block(&self, block: &Lent, result: &Bound, reads: &[Bound], writes: &[Bound]) {
         let (rank, width) = (self.space.sizes.len(), block.columns as i64);
-        let row_dims = self.reads[0].strides.iter().map(|&s| match s >= block.pitch as i64 {
-            true => s / block.pitch as i64 * width,
-            false => s,
-        });
+        let pitch = block.pitch as i64;
+        let stride = |&s: &i64| if s >= pitch { s / pitch * width } else { s };
         let walk = Walk {
-            strides: row_dims.collect(),
+            strides: self.reads[0].strides.iter().map(stride).collect(),
             offset: -(block.row as i64 * width + block.column as i64),
-            ..self.reads[0].clone()
+            contiguous: false,
+            constant: self.reads[0].constant,
         };
-        let walk = Walk { contiguous: false, ..walk };
         let mut streams = streams(reads, &self.reads[1..]);
         streams.insert(0, Stream { bound: result, walk: &walk });
         let writes = self::streams(writes, &self.writes);

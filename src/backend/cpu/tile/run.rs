@@ -176,7 +176,7 @@ impl Run<'_> {
                     self.cast(*from, *dtype, *arg, *to, position, tiles)
                 }
                 Inst::Spot { index, target, lane, args, to } => {
-                    self.spot_in(*lane, *index, *target, *args, *to, position, tiles);
+                    by_lane!(*lane, T => self.spot::<T>(*index, *target, *args, *to, position, tiles));
                 }
                 Inst::Chain { start, links, to } => {
                     self.chain(*start, links, *to, position, tiles);
@@ -375,27 +375,6 @@ impl Run<'_> {
         tiles: &mut Tiles,
     ) {
         by_lane!(lane, T => self.select_as::<T>(c, a, b, to, at, tiles));
-    }
-
-    #[allow(clippy::too_many_arguments, reason = "the fields of an instruction")]
-    fn spot_in(
-        &self,
-        lane: Lane,
-        index: usize,
-        target: Arg,
-        args: [Arg; 2],
-        to: Arg,
-        at: &Position,
-        tiles: &mut Tiles,
-    ) {
-        match lane {
-            Lane::U8 => self.spot::<u8>(index, target, args, to, at, tiles),
-            Lane::U16 => self.spot::<u16>(index, target, args, to, at, tiles),
-            Lane::U32 => self.spot::<u32>(index, target, args, to, at, tiles),
-            Lane::I64 => self.spot::<i64>(index, target, args, to, at, tiles),
-            Lane::F32 => self.spot::<f32>(index, target, args, to, at, tiles),
-            Lane::F64 => self.spot::<f64>(index, target, args, to, at, tiles),
-        }
     }
 
     fn select_as<T: LaneType>(
