@@ -1,5 +1,29 @@
-//! Gives the shared library its SONAME, which Cargo has no setting for. The number is `TORCHACC_ABI` in `src/capi`.
+//! Gives the shared library its SONAME, which Cargo has no setting for (the number is `TORCHACC_ABI` in `src/capi`), and
+//! the sources a number of their own: programs kept on disk are those of the sources that made them.
+
+use std::hash::{DefaultHasher, Hasher};
+use std::path::{Path, PathBuf};
+
 fn main() {
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libtorchacc.so.1");
     println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=src");
+    let mut hasher = DefaultHasher::new();
+    for path in files(Path::new("src")) {
+        let text = std::fs::read(&path).expect("a source file is readable");
+        hasher.write(path.to_string_lossy().as_bytes());
+        hasher.write_usize(text.len());
+        hasher.write(&text);
+    }
+    println!("cargo:rustc-env=TORCHACC_SOURCES={:016x}", hasher.finish());
+}
+
+/// All files under `folder`, in an order that depends on their names alone.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("the source folder is readable");
+    let mut paths: Vec<PathBuf> =
+        entries.map(|entry| entry.expect("the source folder is readable").path()).collect();
+    paths.sort();
+    let under = |path: PathBuf| if path.is_dir() { files(&path) } else { vec![path] };
+    paths.into_iter().flat_map(under).collect()
 }

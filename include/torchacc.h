@@ -77,6 +77,15 @@ typedef struct torchacc_options {
    folder and the system's. Empty for none. `TORCHACC_ONEDNN`, a file or "off", goes first.
    */
   struct torchacc_str library_path;
+  /*
+   Folder to keep compiled programs in for other processes, or "off"; empty for `TORCHACC_CACHE_DIR`, else the folder
+   torchacc in the user's cache folder (`XDG_CACHE_HOME`, else `~/.cache`).
+   */
+  struct torchacc_str cache_folder;
+  /*
+   Bytes that the programs there may take, the least recently used go; 0 for `TORCHACC_CACHE_LIMIT`, else 1 GiB.
+   */
+  uint64_t cache_limit;
 } torchacc_options;
 
 /*
@@ -380,8 +389,8 @@ torchacc_error *torchacc_cut(torchacc_context *context);
 torchacc_error *torchacc_sync(torchacc_context *context);
 
 /*
- Counters as a flat JSON object: recorded_ops, replayed_ops, cuts, read_cuts, compiles, cache_hits, kernels, host_calls, failures,
- compile_ns, execute_ns, live_buffers, live_bytes, peak_bytes, pool_bytes.
+ Counters as a flat JSON object: recorded_ops, replayed_ops, cuts, read_cuts, compiles, cache_hits, disk_hits, disk_removed,
+ disk_errors, kernels, host_calls, failures, compile_ns, disk_ns, execute_ns, live_buffers, live_bytes, peak_bytes, pool_bytes.
  */
 torchacc_error *torchacc_metrics(torchacc_context *context,
                                  torchacc_string **out);
@@ -525,8 +534,8 @@ torchacc_error *torchacc_cut(torchacc_context *context);
 torchacc_error *torchacc_sync(torchacc_context *context);
 
 /*
- Counters as a flat JSON object: recorded_ops, replayed_ops, cuts, read_cuts, compiles, cache_hits, kernels, host_calls, failures,
- compile_ns, execute_ns, live_buffers, live_bytes, peak_bytes, pool_bytes.
+ Counters as a flat JSON object: recorded_ops, replayed_ops, cuts, read_cuts, compiles, cache_hits, disk_hits, disk_removed,
+ disk_errors, kernels, host_calls, failures, compile_ns, disk_ns, execute_ns, live_buffers, live_bytes, peak_bytes, pool_bytes.
  */
 torchacc_error *torchacc_metrics(torchacc_context *context,
                                  torchacc_string **out);

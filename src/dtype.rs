@@ -3,7 +3,7 @@
 /// The type of one element. Arithmetic is defined for `Bool` to `F64`; the others are stored, moved and
 /// handed to host calls.
 #[repr(u32)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum DType {
     Bool = 0,
     U8 = 1,
@@ -29,6 +29,7 @@ pub enum DType {
 }
 
 use DType::*;
+use serde::{Deserialize, Serialize};
 
 /// Every type, its text name and its size in bytes, in the order of the numbers.
 const TABLE: [(DType, &str, usize); 21] = [

@@ -7,6 +7,7 @@ use crate::dtype::DType;
 use crate::error::Site;
 use crate::op::host::HostOpId;
 use crate::shape::{Dims, Layout};
+use serde::{Deserialize, Serialize};
 
 /// Index into [`Records::values`].
 pub type ValueIndex = u32;
@@ -20,13 +21,13 @@ pub struct Format {
 }
 
 /// A strided view of a value's flat elements of type `dtype`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct View {
     pub dtype: DType,
     pub layout: Layout,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Read {
     pub value: ValueIndex,
     pub view: View,
@@ -42,7 +43,7 @@ pub struct Write {
 }
 
 /// What kind of number a scalar argument is. Type promotion depends on it, its value does not matter there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ScalarKind {
     Bool,
     Int,
@@ -50,7 +51,7 @@ pub enum ScalarKind {
 }
 
 /// One argument, in the order of the operator's schema without its `out=` arguments.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Arg {
     None,
     Tensor(Read),

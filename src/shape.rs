@@ -1,5 +1,6 @@
 //! Sizes, strides and what can be said of them without touching data. Units are elements, never bytes.
 
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 /// Sizes, strides, axes: a short list of integers.
@@ -20,7 +21,7 @@ pub fn contiguous_strides(sizes: &[i64]) -> Dims {
 }
 
 /// How the elements of an array lie in a flat run of elements.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Layout {
     pub sizes: Dims,
     pub strides: Dims,

@@ -74,6 +74,8 @@ class Worker:
             "OMP_NUM_THREADS": str(threads),
             "MKL_NUM_THREADS": str(threads),
             "TORCHACC_NUM_THREADS": str(threads),
+            # The first step includes compiling.
+            "TORCHACC_CACHE_DIR": "off",
             "PJRT_DEVICE": "CPU",
             "JAX_PLATFORMS": "cpu",
         }

@@ -21,6 +21,18 @@ impl Key {
         self.hash
     }
 
+    /// Everything in it, as one run of bytes: equal exactly for equal keys.
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (name, bytes) in &self.parts {
+            for piece in [name.as_bytes(), bytes] {
+                out.extend_from_slice(&(piece.len() as u64).to_le_bytes());
+                out.extend_from_slice(piece);
+            }
+        }
+        out
+    }
+
     /// Names of the parts in which two keys differ.
     pub fn difference(&self, other: &Key) -> Vec<&'static str> {
         let pairs = self.parts.iter().zip(&other.parts);

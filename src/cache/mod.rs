@@ -1,8 +1,9 @@
 //! Keys by named parts, and the table of compiled programs.
 //!
-//! **Invariant:** touches keys, entries and its own lock; no device memory, no rewriting. The 128-bit hash finds an
-//! entry, the canonical bytes decide.
+//! **Invariant:** touches keys, entries, its own locks and the files of its folder; no device memory, no rewriting. The
+//! 128-bit hash finds an entry, the canonical bytes decide.
 
+pub mod disk;
 pub mod encode;
 pub mod key;
 pub mod paths;
@@ -67,7 +68,7 @@ impl<P> Cache<P> {
     pub fn get_or_make(
         &self,
         key: Key,
-        make: impl FnOnce() -> Result<P>,
+        make: impl FnOnce(&Key) -> Result<P>,
     ) -> (Result<Arc<P>>, Lookup) {
         let mut inner = self.inner.lock();
         loop {
@@ -80,8 +81,8 @@ impl<P> Cache<P> {
         inner.reserve(key.clone());
         drop(inner);
         // If `make` panics the reservation must go, or others would wait for ever.
-        let mut reservation = Reservation { cache: self, key: Some(key) };
-        let made = make().map(Arc::new);
+        let mut reservation = Reservation { cache: self, key, open: true };
+        let made = make(&reservation.key).map(Arc::new);
         reservation.settle(made.as_ref().ok().cloned());
         (made, Lookup::Made)
     }
@@ -138,17 +139,21 @@ impl<P> Inner<P> {
 
 struct Reservation<'a, P> {
     cache: &'a Cache<P>,
-    key: Option<Key>,
+    key: Key,
+    open: bool,
 }
 
 impl<P> Reservation<'_, P> {
     fn settle(&mut self, program: Option<Arc<P>>) {
-        let Some(key) = self.key.take() else { return };
+        if !std::mem::replace(&mut self.open, false) {
+            return;
+        }
+        let key = &self.key;
         let mut inner = self.cache.inner.lock();
         match program {
             Some(program) => {
                 let bucket = inner.entries.entry(key.hash()).or_default();
-                if let Some(entry) = bucket.iter_mut().find(|entry| entry.key == key) {
+                if let Some(entry) = bucket.iter_mut().find(|entry| entry.key == *key) {
                     entry.program = Some(program);
                 }
                 while inner.count > self.cache.capacity {
@@ -159,7 +164,7 @@ impl<P> Reservation<'_, P> {
                     }
                 }
             }
-            None => inner.remove(key.hash(), |entry| entry.key != key),
+            None => inner.remove(key.hash(), |entry| entry.key != *key),
         }
         self.cache.made.notify_all();
     }
@@ -184,21 +189,21 @@ mod tests {
     #[test]
     fn makes_once_and_forgets_failures() {
         let cache = Cache::new(8);
-        assert!(cache.get_or_make(key(1), || internal!("no")).0.is_err());
+        assert!(cache.get_or_make(key(1), |_| internal!("no")).0.is_err());
         assert_eq!(cache.len(), 0);
-        assert_eq!(cache.get_or_make(key(1), || Ok(7)), (Ok(Arc::new(7)), Lookup::Made));
-        assert_eq!(cache.get_or_make(key(1), || Ok(8)), (Ok(Arc::new(7)), Lookup::Hit));
+        assert_eq!(cache.get_or_make(key(1), |_| Ok(7)), (Ok(Arc::new(7)), Lookup::Made));
+        assert_eq!(cache.get_or_make(key(1), |_| Ok(8)), (Ok(Arc::new(7)), Lookup::Hit));
     }
 
     #[test]
     fn drops_the_least_recently_used() {
         let cache = Cache::new(2);
         for n in [1, 2, 1, 3] {
-            cache.get_or_make(key(n), || Ok(n)).0.unwrap();
+            cache.get_or_make(key(n), |_| Ok(n)).0.unwrap();
         }
         assert_eq!(cache.len(), 2);
-        assert_eq!(cache.get_or_make(key(1), || Ok(9)).1, Lookup::Hit);
-        assert_eq!(cache.get_or_make(key(2), || Ok(9)).1, Lookup::Made);
+        assert_eq!(cache.get_or_make(key(1), |_| Ok(9)).1, Lookup::Hit);
+        assert_eq!(cache.get_or_make(key(2), |_| Ok(9)).1, Lookup::Made);
     }
 
     #[test]
@@ -208,7 +213,7 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
-                    let make = || {
+                    let make = |_: &Key| {
                         std::thread::sleep(std::time::Duration::from_millis(20));
                         made.fetch_add(1, Ordering::SeqCst);
                         Ok(5)
@@ -223,8 +228,8 @@ mod tests {
     #[test]
     fn a_panicking_maker_leaves_nothing_behind() {
         let cache: Cache<u8> = Cache::new(8);
-        let panics = || cache.get_or_make(key(1), || panic!("on purpose"));
+        let panics = || cache.get_or_make(key(1), |_| panic!("on purpose"));
         assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err());
-        assert_eq!(cache.get_or_make(key(1), || Ok(1)).1, Lookup::Made);
+        assert_eq!(cache.get_or_make(key(1), |_| Ok(1)).1, Lookup::Made);
     }
 }

@@ -36,6 +36,11 @@ pub struct torchacc_options {
     /// Folders to look for vendors' libraries in (oneDNN: `libdnnl.so.3`), separated by ':', before this library's own
     /// folder and the system's. Empty for none. `TORCHACC_ONEDNN`, a file or "off", goes first.
     pub library_path: torchacc_str,
+    /// Folder to keep compiled programs in for other processes, or "off"; empty for `TORCHACC_CACHE_DIR`, else the folder
+    /// torchacc in the user's cache folder (`XDG_CACHE_HOME`, else `~/.cache`).
+    pub cache_folder: torchacc_str,
+    /// Bytes that the programs there may take, the least recently used go; 0 for `TORCHACC_CACHE_LIMIT`, else 1 GiB.
+    pub cache_limit: u64,
 }
 
 /// Reads an option struct of any age: what an old caller did not know is zero; what a newer one added must be.
@@ -81,13 +86,16 @@ pub unsafe extern "C" fn torchacc_context_new(
         // SAFETY: readable as the header says.
         let given = unsafe { read_options(options)? };
         // SAFETY: as above.
-        let (backend, library_path) =
-            unsafe { (given.backend.text()?, given.library_path.text()?) };
+        let [backend, library_path, cache_folder] = unsafe {
+            [given.backend.text()?, given.library_path.text()?, given.cache_folder.text()?]
+        };
         let options = Options::resolve(Asked {
             backend,
             num_threads: given.num_threads as usize,
             trace_limit: given.trace_limit as usize,
             library_path,
+            cache_folder,
+            cache_limit: given.cache_limit as usize,
         })?;
         let inner = Context::new(options)?;
         let context = handle::share(torchacc_context { tag: torchacc_context::TAG, inner });
@@ -193,8 +201,8 @@ unsafe fn text_of(
     })
 }
 
-/// Counters as a flat JSON object: recorded_ops, replayed_ops, cuts, read_cuts, compiles, cache_hits, kernels, host_calls, failures,
-/// compile_ns, execute_ns, live_buffers, live_bytes, peak_bytes, pool_bytes.
+/// Counters as a flat JSON object: recorded_ops, replayed_ops, cuts, read_cuts, compiles, cache_hits, disk_hits, disk_removed,
+/// disk_errors, kernels, host_calls, failures, compile_ns, disk_ns, execute_ns, live_buffers, live_bytes, peak_bytes, pool_bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_metrics(
     context: *mut torchacc_context,

@@ -12,10 +12,11 @@ pub mod verify;
 use crate::error::Site;
 use crate::op::{Attrs, Op, Ty};
 pub use builder::Builder;
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 /// Index into [`Graph::values`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ValueId(pub u32);
 
 /// Index into [`Graph::nodes`].

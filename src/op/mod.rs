@@ -22,6 +22,7 @@ use crate::error::Result;
 use crate::record::Arg;
 use crate::shape::{Dims, numel};
 use array::Array;
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 pub use table::Op;
 
@@ -29,7 +30,7 @@ pub use table::Op;
 mod tests;
 
 /// Type of a value: element type and sizes. In the IR every value is a dense row-major array.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Ty {
     pub dtype: DType,
     pub sizes: Dims,
@@ -65,7 +66,7 @@ impl std::fmt::Display for Ty {
 pub type Tys = SmallVec<[Ty; 1]>;
 
 /// One attribute. Equal means bitwise equal: `NaN == NaN`, `-0.0 != 0.0`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Attr {
     Int(i64),
     Float(f64),

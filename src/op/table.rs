@@ -7,12 +7,13 @@
 use super::Arity::{AtLeast, Between, Exactly};
 use super::Class::*;
 use super::{Row, host_call, index, leaf, movement, nn, pointwise as p, reduce};
+use serde::{Deserialize, Serialize};
 
 /// Declares [`Op`] and [`TABLE`] from the same rows, so that they cannot disagree.
 macro_rules! table {
     ($($(#[doc = $doc:literal])* $op:ident $name:literal $class:ident $arity:expr, [$($attr:literal),*],
        $infer:expr, $eval:expr, $flops:expr $(, neutral $neutral:expr)?;)*) => {
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[repr(u16)]
         pub enum Op { $($(#[doc = $doc])* $op,)* }
 

@@ -18,6 +18,7 @@ mod text;
 #[cfg(test)]
 pub mod training;
 mod remat;
+pub mod stored;
 mod views;
 
 use crate::dtype::DType;
@@ -26,6 +27,7 @@ use crate::graph::{Graph, ValueId};
 use crate::internal;
 use crate::op::{Attrs, Op, Ty};
 use crate::shape::{Dims, Layout};
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 /// What planning must know of the backend, as data in and numbers out.
@@ -36,7 +38,7 @@ pub trait Target {
 }
 
 /// Where the flat elements of an operand are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Place {
     /// Memory of a program input. Never written.
     Input(u32),
@@ -53,7 +55,7 @@ pub enum Place {
 
 /// A strided view of flat elements, as a kernel reads or writes it; no stride is negative. A `Scalar` place is read as the dtype given here
 /// from its 8-byte slot (f64 for floats, i64 for integers and bool).
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Operand {
     pub place: Place,
     pub dtype: DType,
@@ -64,7 +66,7 @@ pub struct Operand {
 pub type Reg = u32;
 
 /// One pointwise operation. `Random` takes a third operand here: the linear index (i64).
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Instr {
     pub op: Op,
     pub attrs: Attrs,
@@ -74,7 +76,7 @@ pub struct Instr {
 }
 
 /// A fused pointwise region: for every point of `sizes`, registers are computed in order.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Program {
     /// Iteration space; every read's layout has these sizes.
     pub sizes: Dims,
@@ -86,7 +88,7 @@ pub struct Program {
     pub results: Vec<Reg>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Kernel {
     /// writes[k] = register results[k]; writes' layouts have the program's sizes. A plain copy is a program without instructions.
     Map(Program),
@@ -104,7 +106,7 @@ pub enum Kernel {
     Node { op: Op, attrs: Attrs },
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Step {
     pub kernel: Kernel,
     pub reads: Vec<Operand>,
@@ -120,7 +122,7 @@ pub struct Step {
     pub record: u32,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Plan {
     pub steps: Vec<Step>,
     pub inputs: Vec<Ty>,

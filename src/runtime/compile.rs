@@ -14,7 +14,8 @@ use std::sync::Arc;
 
 /// A compiled trace.
 pub struct Program {
-    pub graph: Graph,
+    /// `None` if it was loaded: a plan is all that is kept on disk.
+    pub graph: Option<Graph>,
     pub plan: Arc<Plan>,
     pub executable: Box<dyn Executable>,
     /// Operator of every record, for messages.
@@ -25,23 +26,32 @@ pub struct Program {
 
 /// Says each recorded operation in primitives, rewrites, plans, and has the backend compile the plan.
 pub fn compile(records: &Records, backend: &dyn Backend) -> Result<Program> {
-    let graph = aten::lower(records)?;
-    let graph = passes::optimize(graph, &|op| backend.keeps(op))?;
+    let graph = graph(records, backend)?;
     let (inputs, scalars, donors) = (inputs(records), scalars(records), donors(records));
-    let plan = Arc::new(plan::plan(&graph, &inputs, &scalars, &donors, backend)?);
+    let plan = plan::plan(&graph, &inputs, &scalars, &donors, backend)?;
+    Ok(Program { graph: Some(graph), ..load(records, Arc::new(plan), backend)? })
+}
+
+/// What is planned.
+pub fn graph(records: &Records, backend: &dyn Backend) -> Result<Graph> {
+    passes::optimize(aten::lower(records)?, &|op| backend.keeps(op))
+}
+
+/// The program of a finished plan of these records.
+pub fn load(records: &Records, plan: Arc<Plan>, backend: &dyn Backend) -> Result<Program> {
     let executable = backend.compile(plan.clone())?;
     let operators: Vec<Operator> = records.records.iter().map(|record| record.op).collect();
     let host_calls = host_calls(&plan, &operators);
-    Ok(Program { graph, plan, executable, operators, host_calls })
+    Ok(Program { graph: None, plan, executable, operators, host_calls })
 }
 
 /// Types of the program's inputs: the formats of the leaves.
-fn inputs(records: &Records) -> Vec<Ty> {
+pub fn inputs(records: &Records) -> Vec<Ty> {
     let leaves = records.values.iter().filter(|v| matches!(v.origin, Origin::Leaf(_)));
     leaves.map(|v| Ty { dtype: v.format.dtype, sizes: v.format.sizes.clone() }).collect()
 }
 
-fn scalars(records: &Records) -> Vec<DType> {
+pub fn scalars(records: &Records) -> Vec<DType> {
     let dtype = |kind: &ScalarKind| match kind {
         ScalarKind::Bool => DType::Bool,
         ScalarKind::Int => DType::I64,
@@ -50,7 +60,8 @@ fn scalars(records: &Records) -> Vec<DType> {
     records.scalars.iter().map(dtype).collect()
 }
 
-fn donors(records: &Records) -> Vec<Option<u32>> {
+/// For each output the leaf whose memory it may take over.
+pub fn donors(records: &Records) -> Vec<Option<u32>> {
     records.outputs.iter().map(|output| output.donor).collect()
 }
 
@@ -68,6 +79,10 @@ pub fn name_of(operators: &[Operator], record: u32) -> String {
 
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "# graph\n{}\n# plan\n{}", self.graph, self.plan)
+        match &self.graph {
+            Some(graph) => writeln!(f, "# graph\n{graph}")?,
+            None => writeln!(f, "# loaded from disk, where no graphs are kept\n")?,
+        }
+        writeln!(f, "# plan\n{}", self.plan)
     }
 }

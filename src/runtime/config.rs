@@ -4,10 +4,12 @@ use crate::backend::cpu::onednn::Search;
 use crate::backend::{Backend, cpu, null, reference};
 use crate::error::Result;
 use crate::invalid;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Records after which a trace is cut by itself.
 const TRACE_LIMIT: usize = 20_000;
+/// Bytes of programs kept on disk.
+const CACHE_LIMIT: usize = 1 << 30;
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -19,6 +21,11 @@ pub struct Options {
     pub trace_limit: usize,
     /// `TORCHACC_ONEDNN`: a file, or `off`; else the folders given.
     pub onednn: Search,
+    /// Where programs are kept for other processes, if anywhere: `TORCHACC_CACHE_DIR`, a folder or `off`; else the
+    /// user's cache folder.
+    pub cache_folder: Option<PathBuf>,
+    /// Bytes that they may take; 0: `TORCHACC_CACHE_LIMIT`, else 1 GiB.
+    pub cache_limit: usize,
 }
 
 /// What a program asks for; zero and empty leave a choice open.
@@ -29,6 +36,9 @@ pub struct Asked<'a> {
     pub trace_limit: usize,
     /// Folders with vendors' libraries, as in `PATH`.
     pub library_path: &'a str,
+    /// A folder, or `off`.
+    pub cache_folder: &'a str,
+    pub cache_limit: usize,
 }
 
 impl Options {
@@ -44,9 +54,11 @@ impl Options {
             (0, None) => Ok(default),
             (given, _) => Ok(given),
         };
-        let named = Some(asked.backend.to_string()).filter(|name| !name.is_empty());
+        let named = |name: &str| Some(name.to_string()).filter(|name| !name.is_empty());
         Ok(Options {
-            backend: named.or(variable("TORCHACC_BACKEND")).unwrap_or_else(|| "cpu".into()),
+            backend: named(asked.backend)
+                .or(variable("TORCHACC_BACKEND"))
+                .unwrap_or_else(|| "cpu".into()),
             num_threads: number(asked.num_threads, "TORCHACC_NUM_THREADS", 0)?,
             trace_limit: number(asked.trace_limit, "TORCHACC_TRACE_LIMIT", TRACE_LIMIT)?.max(1),
             onednn: match variable("TORCHACC_ONEDNN").as_deref() {
@@ -57,8 +69,22 @@ impl Options {
                 }
                 None => Search::Folders(std::env::split_paths(asked.library_path).collect()),
             },
+            cache_folder: match named(asked.cache_folder).or(variable("TORCHACC_CACHE_DIR")) {
+                Some(off) if off == "off" => None,
+                Some(folder) => Some(folder.into()),
+                None => user_folder(variable),
+            },
+            cache_limit: number(asked.cache_limit, "TORCHACC_CACHE_LIMIT", CACHE_LIMIT)?,
         })
     }
+}
+
+/// The part of the user's cache folder that is ours. `None` for a user without a home.
+fn user_folder(variable: impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    // The XDG specification says to ignore a relative one.
+    let named = variable("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = || variable("HOME").map(|home| Path::new(&home).join(".cache"));
+    named.or_else(home).map(|folder| folder.join("torchacc"))
 }
 
 /// The backend that the options name.

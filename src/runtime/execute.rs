@@ -1,7 +1,8 @@
 //! Runs a closed trace on the launch thread, and settles every storage it promised, whatever happens.
 
 use super::Shared;
-use super::compile::{Program, compile, name_of};
+use super::compile::{Program, name_of};
+use super::kept;
 use crate::backend::Call;
 use crate::buffer::{Bytes, Storage};
 use crate::cache::Lookup;
@@ -11,6 +12,9 @@ use crate::internal;
 use crate::trace::Closed;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+
+/// The release, and the sources: any change of theirs may change what a program should be.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " ", env!("TORCHACC_SOURCES"));
 
 /// Intermediates of all programs: they run one after the other, so they share one block.
 #[derive(Default)]
@@ -45,6 +49,7 @@ pub fn run(shared: &Shared, mut closed: Closed, arena: &mut Arena) {
             }
         }
     }
+    kept::settle(shared);
 }
 
 fn find(shared: &Shared, closed: &Closed) -> Result<Arc<Program>> {
@@ -55,15 +60,12 @@ fn find(shared: &Shared, closed: &Closed) -> Result<Arc<Program>> {
         }
         debug_assert!(false, "a known trace led to another program than its key");
     }
-    let make = || shared.stats.compile_ns.time(|| compile(&closed.records(), &*shared.backend));
+    let make = |key: &Key| kept::program(shared, key, closed);
     let (program, lookup) = shared.cache.get_or_make(key(shared, closed), make);
+    let program = program?;
     match lookup {
         Lookup::Hit => shared.stats.cache_hits.add(1),
-        Lookup::Made => shared.stats.compiles.add(1),
-    }
-    let program = program?;
-    if lookup == Lookup::Made {
-        *shared.last_program.lock() = Some(program.clone());
+        Lookup::Made => *shared.last_program.lock() = Some(program.clone()),
     }
     shared.paths.add(closed.tape(), &closed.outputs, &program);
     Ok(program)
@@ -72,7 +74,7 @@ fn find(shared: &Shared, closed: &Closed) -> Result<Arc<Program>> {
 fn key(shared: &Shared, closed: &Closed) -> Key {
     let mut parts = closed.key_parts();
     parts.push(("backend", shared.backend.fingerprint().into_bytes()));
-    parts.push(("version", env!("CARGO_PKG_VERSION").into()));
+    parts.push(("version", VERSION.into()));
     Key::new(parts)
 }
 

@@ -6,12 +6,14 @@
 pub mod compile;
 pub mod config;
 mod execute;
+mod kept;
 mod launch;
 pub mod stats;
 
 use crate::backend::Backend;
 use crate::buffer::Storage;
 use crate::cache::Cache;
+use crate::cache::disk::Disk;
 use crate::cache::paths::Paths;
 use crate::dtype::DType;
 use crate::error::{Code, Error, Result, Site};
@@ -20,6 +22,7 @@ use crate::record::{Format, Operator};
 use crate::trace::{BufferId, Call, Content, Recorded, Trace};
 use compile::Program;
 use config::Options;
+use kept::Kept;
 use launch::{Job, Launcher};
 use parking_lot::{Mutex, RwLock};
 use stats::Stats;
@@ -43,6 +46,7 @@ pub(crate) struct Shared {
     pub backend: Box<dyn Backend>,
     pub cache: Cache<Program>,
     pub paths: Paths<Program>,
+    pub kept: Kept,
     pub stats: Stats,
     /// Failures that no read and no sync has reported yet.
     pub errors: Mutex<Vec<Error>>,
@@ -57,6 +61,9 @@ impl Context {
             backend: config::backend(&options)?,
             cache: Cache::new(CACHE_CAPACITY),
             paths: Paths::default(),
+            kept: Kept::new(
+                options.cache_folder.map(|folder| Disk::new(folder, options.cache_limit as u64)),
+            ),
             stats: Stats::default(),
             errors: Mutex::default(),
             last_program: Mutex::default(),

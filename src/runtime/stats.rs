@@ -58,6 +58,12 @@ stats! {
     compiles,
     /// Runs of programs that were there already.
     cache_hits,
+    /// Programs loaded that another process had compiled.
+    disk_hits,
+    /// Files of the disk cache removed because they were no whole programs of this version.
+    disk_removed,
+    /// Programs that could not be stored.
+    disk_errors,
     /// Steps of plans run.
     kernels,
     /// Host operators run.
@@ -65,6 +71,8 @@ stats! {
     /// Outputs that could not be computed.
     failures,
     compile_ns,
+    /// Looking for programs on disk, waiting for other processes included.
+    disk_ns,
     execute_ns,
 }
 

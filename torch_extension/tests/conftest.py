@@ -1,7 +1,12 @@
 """Every test ends with a sync, so that a late error fails the test that caused it."""
 
+import os
+
 import pytest
 import torchacc
+
+# Tests count what is compiled, and leave the user's programs alone. Read when the device starts.
+os.environ["TORCHACC_CACHE_DIR"] = "off"
 
 
 def pytest_addoption(parser):

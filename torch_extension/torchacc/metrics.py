@@ -7,6 +7,7 @@ import torch
 _ALWAYS_THERE = (
     "compiles",
     "cache_hits",
+    "disk_hits",
     "host_calls",
     "cuts",
     "recorded_ops",
@@ -19,9 +20,10 @@ _ALWAYS_THERE = (
 def metrics() -> dict[str, int]:
     """The runtime's counters since the start or `reset_metrics`, as a flat dict of integers.
 
-    At least: compiles, cache_hits, host_calls (operators run by PyTorch's own CPU kernels), cuts,
-    recorded_ops, replayed_ops (of these: known from an earlier step, so only compared), live_bytes,
-    peak_bytes; all 0 before the first use. Does not wait, starts nothing.
+    At least: compiles, cache_hits, disk_hits (programs that another process had compiled),
+    host_calls (operators run by PyTorch's own CPU kernels), cuts, recorded_ops, replayed_ops (of
+    these: known from an earlier step, so only compared), live_bytes, peak_bytes; all 0 before the
+    first use. Does not wait, starts nothing.
     """
     return dict.fromkeys(_ALWAYS_THERE, 0) | json.loads(torch.ops.acc.metrics())
 

@@ -1,0 +1,244 @@
+//! Programs as files in one folder, shared by processes and by versions of the library.
+//!
+//! One file a key, named by the key's hash: magic, format, checksum of the rest, the key's bytes, the program's bytes.
+//! A file is written beside its place and renamed into it, so a reader finds a whole one or none. What a crash, a full
+//! disk or another program left at that place fails the checksum, is removed, and counts as a miss.
+//!
+//! The unfinished file is also the lock of its key: who holds it locked makes the program, others wait and find it
+//! finished. The system releases the lock of a process that died; the next one writes over what it left.
+
+use super::key::Key;
+use std::fs::{self, DirBuilder, File, FileTimes, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+use xxhash_rust::xxh3::xxh3_128;
+
+const MAGIC: &[u8; 8] = b"torchacc";
+/// Raised when the header changes.
+const FORMAT: u32 = 1;
+
+const FINISHED: &str = "program";
+const UNFINISHED: &str = "part";
+
+/// How long to wait for another process that makes the same program.
+const PATIENCE: Duration = Duration::from_secs(30);
+const FIRST_PAUSE: Duration = Duration::from_micros(500);
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+
+/// A folder of programs.
+pub struct Disk {
+    folder: PathBuf,
+    /// Bytes that all files together may take.
+    limit: u64,
+    patience: Duration,
+}
+
+/// What the folder has for a key.
+pub enum Entry<P> {
+    Found(P),
+    /// Nothing, and nobody else makes it: the caller should, and store it.
+    Absent(Claim),
+    /// Nothing, and it cannot be stored now: because of an error, or because somebody else takes too long to make it.
+    Closed(Option<io::Error>),
+}
+
+/// The right to store the program of a key. Dropped unused it is anybody's again.
+pub struct Claim {
+    file: File,
+    unfinished: PathBuf,
+    finished: PathBuf,
+    stored: bool,
+}
+
+enum Stored {
+    Bytes(Vec<u8>),
+    Nothing,
+    Damaged,
+}
+
+impl Disk {
+    /// Touches nothing yet: the folder is made when the first program is.
+    pub fn new(folder: PathBuf, limit: u64) -> Disk {
+        Disk { folder, limit, patience: PATIENCE }
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Looks for the program of `key`, waiting for another process that is making it. `decode` gives the program that
+    /// bytes stand for, if they do. Also returned: how many files were no programs, and were removed.
+    pub fn find<P>(&self, key: &Key, decode: impl Fn(&[u8]) -> Option<P>) -> (Entry<P>, u64) {
+        let mut removed = 0;
+        let mut look = || match self.read(key) {
+            Stored::Nothing => None,
+            Stored::Bytes(bytes) => decode(&bytes).or_else(|| {
+                removed += self.remove(key);
+                None
+            }),
+            Stored::Damaged => {
+                removed += self.remove(key);
+                None
+            }
+        };
+        let start = Instant::now();
+        let mut pause = FIRST_PAUSE;
+        let entry = loop {
+            if let Some(program) = look() {
+                break Entry::Found(program);
+            }
+            match self.claim(key) {
+                Err(error) => break Entry::Closed(Some(error)),
+                // Somebody may have stored it between the look and the claim.
+                Ok(Some(claim)) => break look().map_or(Entry::Absent(claim), Entry::Found),
+                Ok(None) if start.elapsed() > self.patience => break Entry::Closed(None),
+                Ok(None) => std::thread::sleep(pause),
+            }
+            pause = LONGEST_PAUSE.min(pause * 2);
+        };
+        (entry, removed)
+    }
+
+    /// Stores a program, unless it is larger than the limit. The least recently used ones beyond the limit go.
+    pub fn store(&self, key: &Key, program: &[u8], mut claim: Claim) -> io::Result<()> {
+        let key = key.bytes();
+        let body = [&(key.len() as u64).to_le_bytes()[..], &key, program].concat();
+        let checksum = xxh3_128(&body).to_le_bytes();
+        let bytes = [&MAGIC[..], &FORMAT.to_le_bytes(), &checksum, &body].concat();
+        if bytes.len() as u64 > self.limit {
+            return Ok(());
+        }
+        claim.fill(&bytes)?;
+        drop(claim);
+        self.evict()
+    }
+
+    fn path(&self, key: &Key, extension: &str) -> PathBuf {
+        self.folder.join(format!("{:032x}.{extension}", key.hash()))
+    }
+
+    fn read(&self, key: &Key) -> Stored {
+        let mut bytes = Vec::new();
+        let opened = File::open(self.path(key, FINISHED));
+        let file = match opened.and_then(|mut file| file.read_to_end(&mut bytes).map(|_| file)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Stored::Nothing,
+            Err(error) if error.kind() == ErrorKind::NotADirectory => return Stored::Nothing,
+            Err(_) => return Stored::Damaged,
+        };
+        match parse(&bytes) {
+            None => Stored::Damaged,
+            // Another key with the same hash: not ours, and not damaged.
+            Some((other, _)) if other != key.bytes() => Stored::Nothing,
+            Some((_, program)) => {
+                // Used just now. Where this is not allowed files grow old all the same.
+                file.set_times(FileTimes::new().set_modified(SystemTime::now())).ok();
+                Stored::Bytes(program.to_vec())
+            }
+        }
+    }
+
+    /// How many files went.
+    fn remove(&self, key: &Key) -> u64 {
+        fs::remove_file(self.path(key, FINISHED)).is_ok() as u64
+    }
+
+    /// `None` while another process holds it.
+    fn claim(&self, key: &Key) -> io::Result<Option<Claim>> {
+        // For its user alone: what is in it runs.
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        let unfinished = self.path(key, UNFINISHED);
+        // What is in it belongs to whoever holds the lock.
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&unfinished)?;
+        if !locked(&file, &unfinished)? {
+            return Ok(None);
+        }
+        Ok(Some(Claim { file, unfinished, finished: self.path(key, FINISHED), stored: false }))
+    }
+
+    /// Removes the least recently used programs beyond the limit, and what dead processes left unfinished.
+    fn evict(&self) -> io::Result<()> {
+        let mut programs = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            let path = entry?.path();
+            // Others may remove files at any time.
+            let Ok(about) = path.metadata() else { continue };
+            match kind(&path) {
+                Some(FINISHED) => programs.push((about.modified()?, about.len(), path)),
+                Some(UNFINISHED) => remove_abandoned(&path),
+                _ => {}
+            }
+        }
+        programs.sort();
+        let mut total: u64 = programs.iter().map(|(_, bytes, _)| bytes).sum();
+        for (_, bytes, path) in programs {
+            if total <= self.limit {
+                break;
+            }
+            fs::remove_file(path).ok();
+            total -= bytes;
+        }
+        Ok(())
+    }
+}
+
+impl Claim {
+    fn fill(&mut self, bytes: &[u8]) -> io::Result<()> {
+        // A process that died may have left a part.
+        self.file.set_len(0)?;
+        self.file.write_all(bytes)?;
+        fs::rename(&self.unfinished, &self.finished)?;
+        self.stored = true;
+        Ok(())
+    }
+}
+
+impl Drop for Claim {
+    /// The file goes while it is still locked, so that it is nobody else's.
+    fn drop(&mut self) {
+        if !self.stored {
+            fs::remove_file(&self.unfinished).ok();
+        }
+    }
+}
+
+/// Locks the file that is at `path` now, if nobody else has it; `false` too if `file` is there no longer.
+fn locked(file: &File, path: &Path) -> io::Result<bool> {
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(false),
+        Err(TryLockError::Error(error)) => return Err(error),
+    }
+    let same = |other: fs::Metadata| Ok(other.ino() == file.metadata()?.ino());
+    path.metadata().map_or(Ok(false), same)
+}
+
+fn remove_abandoned(path: &Path) {
+    let Ok(file) = OpenOptions::new().write(true).open(path) else { return };
+    if locked(&file, path).unwrap_or(false) {
+        fs::remove_file(path).ok();
+    }
+}
+
+/// The extension of a file of ours: 32 hexadecimal digits before it. Others are left alone.
+fn kind(path: &Path) -> Option<&str> {
+    let stem = path.file_stem()?.to_str()?;
+    let ours = stem.len() == 32 && stem.bytes().all(|c| c.is_ascii_hexdigit());
+    path.extension().and_then(|extension| extension.to_str()).filter(|_| ours)
+}
+
+/// The key's and the program's bytes of a whole file.
+fn parse(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let body = bytes.strip_prefix(MAGIC)?.strip_prefix(&FORMAT.to_le_bytes())?;
+    let (checksum, body) = body.split_first_chunk()?;
+    if u128::from_le_bytes(*checksum) != xxh3_128(body) {
+        return None;
+    }
+    let (length, body) = body.split_first_chunk()?;
+    body.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! Two contexts on one folder stand for two processes. (In debug builds every loaded plan is proved against the graph of
+//! its records; `torch_extension/tests/test_disk_cache.py` has processes.)
+
+use crate::aten;
+use crate::dtype::DType;
+use crate::error::Site;
+use crate::op::host::{self, HostOp};
+use crate::record::{Operator, View};
+use crate::runtime::Context;
+use crate::runtime::config::{Asked, Options};
+use crate::shape::Layout;
+use crate::trace::{BufferId, Call, Given, Located};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let name = format!("torchacc-kept-{}-{name}", std::process::id());
+        Folder(std::env::temp_dir().join(name))
+    }
+
+    fn context(&self, backend: &str) -> Arc<Context> {
+        let cache_folder = self.0.to_str().unwrap();
+        let asked = Asked { backend, cache_folder, num_threads: 1, ..Asked::default() };
+        Context::new(Options::resolve(asked).unwrap()).unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+fn matrix() -> View {
+    View { dtype: DType::F32, layout: Layout::contiguous(&[4, 4]) }
+}
+
+fn apply(context: &Context, op: Operator, operands: &[BufferId]) -> BufferId {
+    let (view, out) = (matrix(), context.new_buffer(64));
+    let given = |&buffer: &BufferId| Given::Tensor(Located::new(buffer, &view));
+    let args: Vec<Given> = operands.iter().map(given).collect();
+    let outs = [Located::new(out, &view)];
+    context.record(&Call { op, args: &args, outs: &outs }).unwrap();
+    out
+}
+
+fn native(name: &str) -> Operator {
+    Operator::Native(aten::find(name).unwrap())
+}
+
+/// A host operator that fails.
+fn failing() -> Operator {
+    let function = Box::new(|_: &[_], _: &[_]| crate::invalid!("on purpose"));
+    let key = "kept/failing".into();
+    Operator::Host(host::register(HostOp { name: "test::failing".into(), key, function }))
+}
+
+fn count(context: &Context, name: &str) -> u64 {
+    let metrics = context.metrics();
+    let after = metrics.split(&format!("\"{name}\": ")).nth(1).unwrap();
+    after.split([',', '}']).next().unwrap().parse().unwrap()
+}
+
+/// The bytes of relu(x y) exp(x), then a call that fails: its error's place.
+fn work(context: &Context, place: Site) -> (Vec<u8>, Site) {
+    context.set_locator(Box::new(move || place));
+    let numbers: Vec<u8> = (0..16).flat_map(|n| (n as f32 / 7.0 - 1.0).to_le_bytes()).collect();
+    let [x, y] = [(); 2].map(|_| context.new_buffer(64));
+    context.write(x, DType::F32, &numbers).unwrap();
+    context.write(y, DType::F32, &numbers).unwrap();
+    let product = apply(context, native("aten::mm"), &[x, y]);
+    let positive = apply(context, native("aten::relu"), &[product]);
+    let root = apply(context, native("aten::exp"), &[x]);
+    let result = apply(context, native("aten::mul.Tensor"), &[positive, root]);
+    context.sync().unwrap();
+    let mut bytes = vec![0; 64];
+    context.read(result, 0, &mut bytes).unwrap();
+    let _lost = apply(context, failing(), &[x]);
+    let error = context.sync().unwrap_err();
+    assert!(error.message.contains("test::failing: on purpose"), "{error}");
+    (bytes, error.site)
+}
+
+#[test]
+fn a_second_context_loads_what_the_first_compiled() {
+    for backend in ["cpu", "reference"] {
+        let folder = Folder::new(backend);
+        let first = folder.context(backend);
+        let (bytes, site) = work(&first, 100);
+        assert_eq!((count(&first, "compiles"), count(&first, "disk_hits"), site), (2, 0, 100));
+        let second = folder.context(backend);
+        let (again, site) = work(&second, 200);
+        assert_eq!((count(&second, "compiles"), count(&second, "disk_hits"), site), (0, 2, 200));
+        assert_eq!(bytes, again);
+        assert_eq!(second.host_calls(), first.host_calls().replace("100", "200"));
+        assert!(second.last_program().contains("# plan"));
+        // A backend takes no other's programs.
+        let other = folder.context(if backend == "cpu" { "null" } else { "cpu" });
+        let x = other.new_buffer(64);
+        apply(&other, native("aten::exp"), &[x]);
+        other.sync().unwrap();
+        assert_eq!((count(&other, "compiles"), count(&other, "disk_hits")), (1, 0));
+    }
+}
+
+#[test]
+fn a_plan_for_other_records_is_not_run() {
+    let folder = Folder::new("other");
+    let first = folder.context("cpu");
+    work(&first, 1);
+    // Every program under every name: each is whole, and one of them is another key's.
+    let files: Vec<PathBuf> =
+        std::fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let swapped = folder.0.join("swapped");
+    std::fs::rename(&files[0], &swapped).unwrap();
+    std::fs::rename(&files[1], &files[0]).unwrap();
+    std::fs::rename(&swapped, &files[1]).unwrap();
+    let second = folder.context("cpu");
+    work(&second, 1);
+    assert_eq!((count(&second, "compiles"), count(&second, "disk_hits")), (2, 0));
+}
