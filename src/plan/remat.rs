@@ -26,7 +26,8 @@ pub(super) fn remat(
     let mut left = (all as f64 * MOST_TIME) as u64;
     loop {
         let lives = Lives::new(graph, &fused, &order);
-        let least = (lives.peak as f64 * LEAST_SAVED) as u64;
+        // At least one byte, or copies that save nothing would never end.
+        let least = ((lives.peak as f64 * LEAST_SAVED) as u64).max(1);
         let candidates = (0..fused.buffers.len()).filter(|&b| lives.bytes[b] > least);
         let best = candidates
             .filter_map(|b| again(graph, &fused, &lives, b))

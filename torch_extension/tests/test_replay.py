@@ -9,65 +9,8 @@ import pytest
 import torch
 import torch.nn as nn
 import torchacc
-from support import DEVICE, GPT, assert_same, token_batch, twins
-
-
-class Training:
-    """A model, its optimizer and the same on the CPU."""
-
-    def __init__(self, build=GPT, **options):
-        self.models = twins(build)
-        options = {"lr": 1e-2, **options}
-        self.optimizers = [torch.optim.SGD(model.parameters(), **options) for model in self.models]
-        self.count = 0
-
-    def each(self, work):
-        """What `work(model, optimizer, device)` gives on the CPU and on acc."""
-        devices = ("cpu", DEVICE)
-        return [work(*one) for one in zip(self.models, self.optimizers, devices, strict=True)]
-
-    def step(self, accumulate=1, read=False, batch=8):
-        self.count += 1
-
-        def work(model, optimizer, device):
-            for index in range(accumulate):
-                loss = model(*(t.to(device) for t in token_batch(self.count + index, batch)))
-                if read:
-                    loss.item()
-                loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            return loss
-
-        cpu, acc = self.each(work)
-        assert_same(acc, cpu, rtol=1e-4, atol=1e-5)
-
-    def evaluate(self):
-        def work(model, _, device):
-            model.eval()
-            with torch.no_grad():
-                loss = model(*(t.to(device) for t in token_batch(0)))
-            model.train()
-            return loss
-
-        cpu, acc = self.each(work)
-        assert_same(acc, cpu, rtol=1e-4, atol=1e-5)
-
-
-def counts(work):
-    """Operations recorded in full and programs compiled by `work`."""
-    torchacc.sync()
-    torchacc.reset_metrics()
-    work()
-    torchacc.sync()
-    metrics = torchacc.metrics()
-    assert metrics["recorded_ops"] > 0
-    return metrics["recorded_ops"] - metrics["replayed_ops"], metrics["compiles"]
-
-
-def settle(work, rounds=4):
-    for _ in range(rounds):
-        work()
+from support import DEVICE, assert_same, token_batch
+from training import Training, counts, settle
 
 
 def test_a_training_step_is_replayed():

@@ -1,0 +1,290 @@
+"""What must never compile anything again, with the results that the same program has on the CPU.
+
+After the first rounds `counts` must be (0, 0): nothing was recorded in full, nothing compiled.
+"""
+
+import random
+
+import pytest
+import torch
+import torch.nn as nn
+import torchacc
+from support import DEVICE, GPT, assert_same, to_device, token_batch
+from training import Training, counts, settle
+
+KNOWN = (0, 0)
+
+
+def small():
+    return nn.Sequential(
+        nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 4)
+    )
+
+
+def with_dropout():
+    return GPT(dropout=0.2)
+
+
+OPTIMIZERS = {
+    "Adam": (torch.optim.Adam, {}),
+    "AdamW": (torch.optim.AdamW, {}),
+    "AdamW in a loop": (torch.optim.AdamW, {"foreach": False}),
+    "AdamW, fused": (torch.optim.AdamW, {"fused": True}),
+    "NAdam": (torch.optim.NAdam, {}),
+    "RAdam": (torch.optim.RAdam, {}),
+    "SGD": (torch.optim.SGD, {"momentum": 0.9}),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_schedule_and_a_growing_step_count(name):
+    optimizer, options = OPTIMIZERS[name]
+    training = Training(small, optimizer, **options)
+    schedules = [
+        torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.02, total_steps=40)
+        for optimizer in training.optimizers
+    ]
+
+    def step():
+        training.count += 1
+
+        def work(model, optimizer, device):
+            x = torch.randn(4, 8, generator=torch.Generator().manual_seed(training.count))
+            loss = model(x.to(device)).square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            return loss
+
+        cpu, acc = training.each(work)
+        assert_same(acc, cpu, rtol=1e-3, atol=1e-5)
+        for schedule in schedules:
+            schedule.step()
+
+    # RAdam takes another branch from its sixth step on.
+    settle(step, 10)
+    assert counts(lambda: settle(step, 12)) == KNOWN
+    parameters = [list(model.parameters()) for model in training.models]
+    assert_same(parameters[1], parameters[0], rtol=1e-3, atol=1e-4)
+
+
+def test_numbers_that_agree_for_a_while():
+    """A learning rate equal to the momentum, and to the decay, is not the same input."""
+    training = Training(small, momentum=0.1, weight_decay=0.1, lr=0.1)
+
+    def step(rate):
+        def work(model, optimizer, device):
+            optimizer.param_groups[0]["lr"] = rate
+            loss = model(torch.linspace(-1, 1, 32, device=device).reshape(4, 8)).square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            return loss
+
+        cpu, acc = training.each(work)
+        assert_same(acc, cpu, rtol=1e-4, atol=1e-6)
+
+    settle(lambda: step(0.1), 3)
+    assert counts(lambda: [step(rate) for rate in (0.1, 0.05, 0.025, 0.1)]) == KNOWN
+
+
+def test_seeds():
+    model = with_dropout().to(DEVICE)
+    tokens, targets = (t.to(DEVICE) for t in token_batch(0))
+
+    def losses(seeds):
+        kept = []
+        for seed in seeds:
+            torch.manual_seed(seed)
+            loss = model(tokens, targets)
+            loss.backward()
+            model.zero_grad()
+            torchacc.cut()
+            kept.append(loss.detach())
+        return [loss.item() for loss in kept]
+
+    first = losses([1, 2, 3, 4])
+    assert len(set(first)) == 4
+    again = []
+    assert counts(lambda: again.extend(losses([4, 1, 3, 2, 5]))) == KNOWN
+    assert again[:4] == [first[i] for i in (3, 0, 2, 1)]
+
+
+def test_accumulation_over_any_number_of_batches():
+    training = Training(optimizer=torch.optim.AdamW)
+    settle(lambda: [training.step(accumulate) for accumulate in (1, 2, 3, 4)], 2)
+    order = random.Random(0).choices((1, 2, 3, 4), k=8)
+    assert counts(lambda: [training.step(accumulate) for accumulate in order]) == KNOWN
+
+
+def test_evaluation_now_and_then():
+    training = Training()
+
+    def epoch(steps):
+        for _ in range(steps):
+            training.step()
+        training.evaluate()
+        training.evaluate()
+
+    settle(lambda: epoch(1), 3)
+    assert counts(lambda: [epoch(steps) for steps in (3, 1, 4)]) == KNOWN
+
+
+def test_a_short_last_batch_of_every_epoch():
+    data = torch.utils.data.TensorDataset(*token_batch(0, batch=19))
+    training = Training()
+
+    def epoch():
+        def work(model, optimizer, device):
+            losses = []
+            for batch in torch.utils.data.DataLoader(data, batch_size=8):
+                loss = model(*(t.to(device) for t in batch))
+                loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                losses.append(loss.detach())
+            return losses
+
+        cpu, acc = training.each(work)
+        assert_same(acc, cpu, rtol=1e-4, atol=1e-5)
+
+    settle(epoch, 2)
+    assert counts(lambda: settle(epoch, 3)) == KNOWN
+
+
+def test_a_read_at_any_place():
+    layers = [nn.Linear(16, 16) for _ in range(6)]
+    ours = [nn.Linear(16, 16).to(DEVICE) for _ in layers]
+    for layer, ours_too in zip(layers, ours, strict=True):
+        ours_too.load_state_dict(layer.state_dict())
+    x = torch.randn(4, 16)
+
+    def work(layers, x, place):
+        seen = None
+        for index, layer in enumerate(layers):
+            x = torch.tanh(layer(x))
+            if index == place:
+                seen = x.sum().item()
+        loss = x.square().sum()
+        loss.backward()
+        gradients = [parameter.grad for layer in layers for parameter in layer.parameters()]
+        for layer in layers:
+            layer.zero_grad()
+        torchacc.cut()
+        return seen, loss.detach(), gradients
+
+    def step(place):
+        expected, actual = work(layers, x, place), work(ours, x.to(DEVICE), place)
+        assert actual[0] == (None if place is None else pytest.approx(expected[0], rel=1e-4))
+        assert_same(actual[1:], expected[1:], rtol=1e-4)
+
+    places = [None, 0, 1, 2, 3, 4, 5]
+    settle(lambda: [step(place) for place in places], 2)
+    order = random.Random(0).choices(places, k=10)
+    assert counts(lambda: [step(place) for place in order]) == KNOWN
+
+
+NUMBERS = [0.5, 0.0, -0.0, 1.0, -1.0, float("inf"), float("-inf"), float("nan"), 1e-310, 3.0]
+USES = {
+    "add": lambda x, n: x + n,
+    "multiply": lambda x, n: x * n,
+    "divide": lambda x, n: x / n,
+    "divide by it": lambda x, n: n / x,
+    "fill": torch.full_like,
+    "clamp": lambda x, n: x.clamp(min=n) if n == n else x * n,
+    "less": lambda x, n: (x < n).float(),
+    "add with alpha": lambda x, n: torch.add(x, x, alpha=n),
+    "addcmul": lambda x, n: torch.addcmul(x, x, x, value=n),
+    "leaky": lambda x, n: nn.functional.leaky_relu(x, n),
+    "masked fill": lambda x, n: x.masked_fill(x > 0, n),
+}
+
+
+@pytest.mark.parametrize("name", USES)
+def test_odd_numbers_keep_their_bits(name):
+    use = USES[name]
+    x = torch.tensor([1.5, -2.0, 0.0, -0.0, float("inf"), float("nan")], dtype=torch.float64)
+    ours = x.to(DEVICE)
+
+    def step(number):
+        expected, actual = use(x, number), use(ours, number).cpu()
+        # Bit by bit, but for NaNs, of which there are many.
+        actual, expected = (torch.nan_to_num(t, nan=7e77) for t in (actual, expected))
+        assert torch.equal(actual.view(torch.int64), expected.view(torch.int64)), number
+
+    def round_():
+        for number in NUMBERS:
+            step(number)
+
+    settle(round_, 2)
+    assert counts(round_) == KNOWN
+
+
+def test_traces_that_differ_in_the_origin_of_an_operand():
+    """The same operators on the same shapes: only which tensor goes where is different."""
+    programs = [
+        lambda a, b, c: (a - b) * a - c,
+        lambda a, b, c: (a - b) * b - c,
+        lambda a, b, c: (b - a) * a - c,
+        lambda a, b, c: (a - b) * c - a,
+        lambda a, b, c: (a - a) * b - c,
+        lambda a, b, c: (a - b) * a - a,
+        lambda a, b, c: torch.mm(a, b) - torch.mm(b, a) * c,
+        lambda a, b, c: torch.mm(a, b) - torch.mm(a, b) * c,
+    ]
+    tensors = [torch.randn(3, 3) for _ in range(3)]
+    ours = to_device(tensors)
+
+    def round_(order):
+        for index in order:
+            assert_same(programs[index](*ours), programs[index](*tensors))
+
+    round_(range(8))
+    assert counts(lambda: round_([3, 0, 7, 1, 6, 2, 5, 4])) == KNOWN
+
+
+def test_tensors_made_and_dropped_in_any_order():
+    """Numbers of buffers, ages and the order of dropping are no part of a program."""
+    x = torch.randn(6)
+    ours = x.to(DEVICE)
+    shuffle = random.Random(0).shuffle
+
+    def step():
+        others = [torch.empty(3, device=DEVICE) for _ in range(random.randrange(5))]
+        parts = {name: ours * (index + 1) for index, name in enumerate("abcdef")}
+        y = sum(parts.values())
+        names = list(parts)
+        shuffle(names)
+        for name in names:
+            del parts[name]
+        del others
+        torchacc.cut()
+        assert_same(y, x * 21)
+
+    settle(step, 2)
+    assert counts(lambda: settle(step, 10)) == KNOWN
+
+
+def test_types_are_not_asked_for_again():
+    """PyTorch's Meta kernels, mostly Python, run once for each distinct call and never after."""
+    training = Training(with_dropout, torch.optim.AdamW)
+
+    def step():
+        def work(model, optimizer, device):
+            loss = model(*(t.to(device) for t in token_batch(training.count)))
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+            for parameter in model.parameters():
+                parameter.data.lerp_(parameter.data, 0.5).addcdiv_(parameter, parameter, value=0.0)
+
+        training.count += 1
+        work(training.models[1], training.optimizers[1], DEVICE)
+        torchacc.cut()
+
+    settle(step)
+    assert counts(lambda: settle(step)) == KNOWN
+    metrics = torchacc.metrics()
+    assert metrics["shape_cache_misses"] == 0
+    assert metrics["immediate_runs"] == 0
