@@ -149,3 +149,8 @@ fn bad_calls_from_c_are_errors_and_leave_outputs_alone() {
 fn a_host_operator_from_c() {
     assert_eq!(run_c_program("host_operator").trim(), "ok");
 }
+
+#[test]
+fn reports_warnings_and_strict_mode_from_c() {
+    assert_eq!(run_c_program("report").trim(), "ok");
+}

@@ -167,6 +167,21 @@ typedef struct torchacc_view {
   torchacc_dtype dtype;
 } torchacc_view;
 
+/*
+ Gives the line of a site that the locator gave: the same number for all sites on one line, itself a site on that line.
+ */
+typedef uint64_t (*torchacc_line_fn)(void *user, uint64_t site);
+
+/*
+ Takes a warning about the line `site`. The text is valid during the call.
+ */
+typedef void (*torchacc_warn_fn)(void *user, struct torchacc_str message, uint64_t site);
+
+/*
+ What is an error in strict mode: a sum.
+ */
+typedef uint32_t torchacc_strict;
+
 #define TORCHACC_BOOL 0
 
 #define TORCHACC_U8 1
@@ -229,6 +244,21 @@ typedef struct torchacc_view {
 #define TORCHACC_UNSUPPORTED 8
 
 #define TORCHACC_ABI_MISMATCH 9
+
+/*
+ Something that strict mode forbids (`torchacc_set_strict`). It has run all the same.
+ */
+#define TORCHACC_STRICT 10
+
+/*
+ Recompiles of one line beyond the limit.
+ */
+#define TORCHACC_STRICT_RECOMPILES 1
+
+/*
+ Host calls.
+ */
+#define TORCHACC_STRICT_HOST_CALLS 2
 
 #define TORCHACC_ARG_NONE 0
 
@@ -389,28 +419,6 @@ torchacc_error *torchacc_cut(torchacc_context *context);
 torchacc_error *torchacc_sync(torchacc_context *context);
 
 /*
- Counters as a flat JSON object: recorded_ops, replayed_ops, cuts, read_cuts, compiles, cache_hits, disk_hits, disk_removed,
- disk_errors, kernels, host_calls, failures, compile_ns, disk_ns, execute_ns, live_buffers, live_bytes, peak_bytes, pool_bytes.
- */
-torchacc_error *torchacc_metrics(torchacc_context *context,
-                                 torchacc_string **out);
-
-/*
- Sets the counters to 0 and the peak to what is live.
- */
-void torchacc_metrics_reset(torchacc_context *context);
-
-/*
- Graph and plan of the last program that was compiled, as text for people; empty before the first.
- */
-torchacc_error *torchacc_last_program(torchacc_context *context, torchacc_string **out);
-
-/*
- Host operators that ran since the last reset: a JSON list of objects with name, count and site.
- */
-torchacc_error *torchacc_host_call_report(torchacc_context *context, torchacc_string **out);
-
-/*
  The number of an error's kind (`TORCHACC_INVALID_ARGUMENT`, …); 0 for NULL.
  */
 torchacc_code torchacc_error_code(const torchacc_error *error);
@@ -534,28 +542,6 @@ torchacc_error *torchacc_cut(torchacc_context *context);
 torchacc_error *torchacc_sync(torchacc_context *context);
 
 /*
- Counters as a flat JSON object: recorded_ops, replayed_ops, cuts, read_cuts, compiles, cache_hits, disk_hits, disk_removed,
- disk_errors, kernels, host_calls, failures, compile_ns, disk_ns, execute_ns, live_buffers, live_bytes, peak_bytes, pool_bytes.
- */
-torchacc_error *torchacc_metrics(torchacc_context *context,
-                                 torchacc_string **out);
-
-/*
- Sets the counters to 0 and the peak to what is live.
- */
-void torchacc_metrics_reset(torchacc_context *context);
-
-/*
- Graph and plan of the last program that was compiled, as text for people; empty before the first.
- */
-torchacc_error *torchacc_last_program(torchacc_context *context, torchacc_string **out);
-
-/*
- Host operators that ran since the last reset: a JSON list of objects with name, count and site.
- */
-torchacc_error *torchacc_host_call_report(torchacc_context *context, torchacc_string **out);
-
-/*
  The number of an error's kind (`TORCHACC_INVALID_ARGUMENT`, …); 0 for NULL.
  */
 torchacc_code torchacc_error_code(const torchacc_error *error);
@@ -643,6 +629,90 @@ torchacc_error *torchacc_apply(torchacc_context *context,
                                size_t n_args,
                                torchacc_tensor **outs,
                                size_t n_outs);
+
+/*
+ Counters and times since the last reset as a flat JSON object of integers:
+
+ - recorded_ops, of these replayed_ops; cuts, of these read_cuts; compiles, of these recompiles (of a trace that begins
+   like a known one); plans; cache_hits, disk_hits, disk_removed, disk_errors, kernels, host_calls, failures;
+ - compile_ns, disk_ns, execute_ns: time spent, wherever; compile_p50_ns, compile_p90_ns, compile_p99_ns: of one compile;
+   step_p50_ns, step_p90_ns, step_p99_ns: from one full cut to the next. Percentiles are right to an eighth;
+ - wall_ns: time since the reset. Each moment of it is in one of: wall_key_ns, wall_compile_ns, wall_launch_ns,
+   wall_device_ns (the launch thread looks a program up, compiles, takes memory and hands results out, runs it); while it
+   waits, wall_record_ns (an operation is being recorded; measured at one in 61), wall_python_ns (a trace is open, but
+   the caller is outside the library), wall_idle_ns (no trace is open);
+ - live_buffers, live_bytes, peak_bytes, pool_bytes.
+ */
+torchacc_error *torchacc_metrics(torchacc_context *context,
+                                 torchacc_string **out);
+
+/*
+ Sets the counters to 0 and the peak to what is live.
+ */
+void torchacc_metrics_reset(torchacc_context *context);
+
+/*
+ Graph and plan of the last program that was compiled, as text for people; empty before the first.
+ */
+torchacc_error *torchacc_last_program(torchacc_context *context, torchacc_string **out);
+
+/*
+ Host operators that ran since the last reset: a JSON list of objects with name, count,
+ time_ns and site.
+ */
+torchacc_error *torchacc_host_call_report(torchacc_context *context, torchacc_string **out);
+
+/*
+ Compiles, host calls and cuts since the last reset, each with its reason and place. A JSON object:
+
+ - `compiles`, oldest first, at most 64: `number`, `at_ns` (since the library was first used), `took_ns`,
+   `operations`, `site` (of the first operation), `why`: "first"; "new" (no known trace begins with its operator);
+   "again" (its program was dropped from the cache); or "changed", with `change`, the first difference from the
+   nearest known trace: `operation` (its index), `operator`, `aspect` (operator, shape, dtype, layout, alias, scalar,
+   attribute, arguments, results, format, length, outputs or donation), `argument` (and `element`) or `result` (their
+   index), `old`, `new`, `site`, `old_site`, and `text`, which says all that. `earlier_compiles` counts the others.
+ - `host_calls`: as `torchacc_host_call_report`.
+ - `cuts`: `cause` ("asked", "sync", "read" or "limit"), `count`, `site`; of a read also `value`, what was read, and
+   `value_site`, where it was computed.
+ */
+torchacc_error *torchacc_explain(torchacc_context *context, torchacc_string **out);
+
+/*
+ Sets who says which sites are one line, so that reports merge them and recompiles are counted by line, and who takes
+ warnings. Both are called without a lock, within cuts, reads, syncs and reports, by the thread that asked for them.
+ Without it every site is a line of its own and nobody is warned.
+ */
+torchacc_error *torchacc_context_set_observer(torchacc_context *context,
+                                              torchacc_line_fn line,
+                                              torchacc_warn_fn warn,
+                                              void *user,
+                                              torchacc_drop_fn drop);
+
+/*
+ Begins a timeline of what the context does: recording, compiles, runs with their kernels, host calls, memory. Until it
+ is stopped every kernel is timed, at some cost.
+ */
+torchacc_error *torchacc_profile_start(torchacc_context *context);
+
+/*
+ Ends the timeline and gives it in Chrome's trace format, which Perfetto reads too: a JSON object with `traceEvents`.
+ What is still running is missing: sync first. Sites are in `args.site`. At most 262144 events are kept;
+ `otherData.lost_events` counts the others.
+ */
+torchacc_error *torchacc_profile_stop(torchacc_context *context, torchacc_string **out);
+
+/*
+ How many recompiles one line may cause before a warning, or an error in strict mode. 8 at first, or
+ `TORCHACC_RECOMPILE_LIMIT`.
+ */
+torchacc_error *torchacc_set_recompile_limit(torchacc_context *context, uint64_t limit);
+
+/*
+ Which of the `TORCHACC_STRICT_*`, added up, are errors: code STRICT, from the next cut, read or sync after they
+ happened. What the error is about has run; a value that a failed call did not give can be read again. At first what
+ `TORCHACC_STRICT` says, else none.
+ */
+torchacc_error *torchacc_set_strict(torchacc_context *context, torchacc_strict what);
 
 /*
  A new tensor with a copy of `len` bytes: elements in row-major order. `len` must be what the sizes need.
@@ -749,6 +819,90 @@ torchacc_error *torchacc_apply(torchacc_context *context,
                                size_t n_args,
                                torchacc_tensor **outs,
                                size_t n_outs);
+
+/*
+ Counters and times since the last reset as a flat JSON object of integers:
+
+ - recorded_ops, of these replayed_ops; cuts, of these read_cuts; compiles, of these recompiles (of a trace that begins
+   like a known one); plans; cache_hits, disk_hits, disk_removed, disk_errors, kernels, host_calls, failures;
+ - compile_ns, disk_ns, execute_ns: time spent, wherever; compile_p50_ns, compile_p90_ns, compile_p99_ns: of one compile;
+   step_p50_ns, step_p90_ns, step_p99_ns: from one full cut to the next. Percentiles are right to an eighth;
+ - wall_ns: time since the reset. Each moment of it is in one of: wall_key_ns, wall_compile_ns, wall_launch_ns,
+   wall_device_ns (the launch thread looks a program up, compiles, takes memory and hands results out, runs it); while it
+   waits, wall_record_ns (an operation is being recorded; measured at one in 61), wall_python_ns (a trace is open, but
+   the caller is outside the library), wall_idle_ns (no trace is open);
+ - live_buffers, live_bytes, peak_bytes, pool_bytes.
+ */
+torchacc_error *torchacc_metrics(torchacc_context *context,
+                                 torchacc_string **out);
+
+/*
+ Sets the counters to 0 and the peak to what is live.
+ */
+void torchacc_metrics_reset(torchacc_context *context);
+
+/*
+ Graph and plan of the last program that was compiled, as text for people; empty before the first.
+ */
+torchacc_error *torchacc_last_program(torchacc_context *context, torchacc_string **out);
+
+/*
+ Host operators that ran since the last reset: a JSON list of objects with name, count,
+ time_ns and site.
+ */
+torchacc_error *torchacc_host_call_report(torchacc_context *context, torchacc_string **out);
+
+/*
+ Compiles, host calls and cuts since the last reset, each with its reason and place. A JSON object:
+
+ - `compiles`, oldest first, at most 64: `number`, `at_ns` (since the library was first used), `took_ns`,
+   `operations`, `site` (of the first operation), `why`: "first"; "new" (no known trace begins with its operator);
+   "again" (its program was dropped from the cache); or "changed", with `change`, the first difference from the
+   nearest known trace: `operation` (its index), `operator`, `aspect` (operator, shape, dtype, layout, alias, scalar,
+   attribute, arguments, results, format, length, outputs or donation), `argument` (and `element`) or `result` (their
+   index), `old`, `new`, `site`, `old_site`, and `text`, which says all that. `earlier_compiles` counts the others.
+ - `host_calls`: as `torchacc_host_call_report`.
+ - `cuts`: `cause` ("asked", "sync", "read" or "limit"), `count`, `site`; of a read also `value`, what was read, and
+   `value_site`, where it was computed.
+ */
+torchacc_error *torchacc_explain(torchacc_context *context, torchacc_string **out);
+
+/*
+ Sets who says which sites are one line, so that reports merge them and recompiles are counted by line, and who takes
+ warnings. Both are called without a lock, within cuts, reads, syncs and reports, by the thread that asked for them.
+ Without it every site is a line of its own and nobody is warned.
+ */
+torchacc_error *torchacc_context_set_observer(torchacc_context *context,
+                                              torchacc_line_fn line,
+                                              torchacc_warn_fn warn,
+                                              void *user,
+                                              torchacc_drop_fn drop);
+
+/*
+ Begins a timeline of what the context does: recording, compiles, runs with their kernels, host calls, memory. Until it
+ is stopped every kernel is timed, at some cost.
+ */
+torchacc_error *torchacc_profile_start(torchacc_context *context);
+
+/*
+ Ends the timeline and gives it in Chrome's trace format, which Perfetto reads too: a JSON object with `traceEvents`.
+ What is still running is missing: sync first. Sites are in `args.site`. At most 262144 events are kept;
+ `otherData.lost_events` counts the others.
+ */
+torchacc_error *torchacc_profile_stop(torchacc_context *context, torchacc_string **out);
+
+/*
+ How many recompiles one line may cause before a warning, or an error in strict mode. 8 at first, or
+ `TORCHACC_RECOMPILE_LIMIT`.
+ */
+torchacc_error *torchacc_set_recompile_limit(torchacc_context *context, uint64_t limit);
+
+/*
+ Which of the `TORCHACC_STRICT_*`, added up, are errors: code STRICT, from the next cut, read or sync after they
+ happened. What the error is about has run; a value that a failed call did not give can be read again. At first what
+ `TORCHACC_STRICT` says, else none.
+ */
+torchacc_error *torchacc_set_strict(torchacc_context *context, torchacc_strict what);
 
 /*
  A new tensor with a copy of `len` bytes: elements in row-major order. `len` must be what the sizes need.

@@ -17,6 +17,8 @@ pub enum Code {
     Panic = 7,
     Unsupported = 8,
     AbiMismatch = 9,
+    /// Something that strict mode forbids. It has run all the same.
+    Strict = 10,
 }
 
 /// An opaque, caller-chosen name for the place in the user's program that recorded an operation; 0 is unknown.

@@ -89,6 +89,7 @@ impl Case {
             outputs: &outputs,
             arena: self.arena.addr(),
             scalars: &[],
+            watch: None,
         };
         assert!(self.executable.run(&call).failed.is_empty());
     }

@@ -56,6 +56,13 @@ pub struct Call<'a> {
     pub arena: usize,
     /// The argument block: 8 bytes a slot.
     pub scalars: &'a [u64],
+    pub watch: Option<&'a dyn Watch>,
+}
+
+/// Is told of every step that runs, by the thread that runs it.
+pub trait Watch: Sync {
+    fn begin(&self, step: usize);
+    fn end(&self, step: usize);
 }
 
 /// How a run ended. A failed step leaves its results unwritten; what depends on them is skipped, the rest runs.

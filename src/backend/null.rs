@@ -76,6 +76,7 @@ mod tests {
             outputs: &[output.as_mut_ptr().expose_provenance()],
             arena: 0,
             scalars: &[],
+            watch: None,
         };
         let outcome = null.compile(Arc::new(plan)).unwrap().run(&call);
         assert!(outcome.failed.is_empty());

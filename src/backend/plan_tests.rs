@@ -47,6 +47,7 @@ fn check(graph: &Graph, donors: &[Option<u32>], seed: u64, tolerance: f64) -> Op
         outputs: &output_at,
         arena: address(&mut arena),
         scalars: &scalars,
+        watch: None,
     };
     let outcome = Reference::default().compile(Arc::new(plan.clone())).unwrap().run(&call);
     assert!(outcome.failed.is_empty(), "seed {seed}: {:?}", outcome.failed);

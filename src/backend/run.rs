@@ -23,7 +23,12 @@ pub fn run_steps(plan: &Plan, call: &Call, mut exec: impl FnMut(usize) -> Result
     }
     let mut attempt = |index: usize, step: &Step| match homeless(plan, call, step) {
         Some(error) => Err(error),
-        None => exec(index),
+        None => {
+            call.watch.inspect(|watch| watch.begin(index));
+            let result = exec(index);
+            call.watch.inspect(|watch| watch.end(index));
+            result
+        }
     };
     for (index, step) in plan.steps.iter().enumerate() {
         if poison.is_clean() {
@@ -296,8 +301,14 @@ mod tests {
         let poisoned: Vec<(u32, Error)> =
             poisoned.iter().map(|&n| (n, error(format!("input {n}")))).collect();
         let outputs = vec![64; plan.outputs.len()];
-        let call =
-            Call { inputs: &[], outputs: &outputs, arena: 64, scalars: &[], poisoned: &poisoned };
+        let call = Call {
+            inputs: &[],
+            outputs: &outputs,
+            arena: 64,
+            scalars: &[],
+            poisoned: &poisoned,
+            watch: None,
+        };
         let mut seen = Vec::new();
         let outcome = run_steps(plan, &call, |index| {
             if bad.contains(&index) {
@@ -383,8 +394,14 @@ mod tests {
             step(&[whole(Output(0))], whole(Output(2))),
         ];
         let plan = plan(steps, &[None, None, None]);
-        let call =
-            Call { inputs: &[], outputs: &[0, 64, 64], arena: 0, scalars: &[], poisoned: &[] };
+        let call = Call {
+            inputs: &[],
+            outputs: &[0, 64, 64],
+            arena: 0,
+            scalars: &[],
+            poisoned: &[],
+            watch: None,
+        };
         let mut ran = Vec::new();
         let outcome = run_steps(&plan, &call, |index| {
             ran.push(index);

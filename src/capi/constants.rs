@@ -36,6 +36,15 @@ pub const TORCHACC_INTERNAL: torchacc_code = 6;
 pub const TORCHACC_PANIC: torchacc_code = 7;
 pub const TORCHACC_UNSUPPORTED: torchacc_code = 8;
 pub const TORCHACC_ABI_MISMATCH: torchacc_code = 9;
+/// Something that strict mode forbids (`torchacc_set_strict`). It has run all the same.
+pub const TORCHACC_STRICT: torchacc_code = 10;
+
+/// What is an error in strict mode: a sum.
+pub type torchacc_strict = u32;
+/// Recompiles of one line beyond the limit.
+pub const TORCHACC_STRICT_RECOMPILES: torchacc_strict = 1;
+/// Host calls.
+pub const TORCHACC_STRICT_HOST_CALLS: torchacc_strict = 2;
 
 /// Kind of an argument.
 pub type torchacc_arg_kind = u32;
@@ -113,6 +122,7 @@ mod tests {
             (TORCHACC_PANIC, Code::Panic),
             (TORCHACC_UNSUPPORTED, Code::Unsupported),
             (TORCHACC_ABI_MISMATCH, Code::AbiMismatch),
+            (TORCHACC_STRICT, Code::Strict),
         ];
         assert!(codes.iter().all(|&(number, code)| number == code as u32));
     }

@@ -1,6 +1,6 @@
 //! Contexts: options, cut, wait, introspection.
 
-use super::error::{torchacc_error, torchacc_string};
+use super::error::torchacc_error;
 use super::handle::{self, Handle, borrow};
 use super::{bad, boundary, put, quiet, torchacc_str};
 use crate::error::Result;
@@ -181,64 +181,4 @@ pub unsafe extern "C" fn torchacc_cut(context: *mut torchacc_context) -> *mut to
 pub unsafe extern "C" fn torchacc_sync(context: *mut torchacc_context) -> *mut torchacc_error {
     // SAFETY: a live context, says the header.
     boundary(|| unsafe { borrow(context)? }.inner.sync())
-}
-
-/// # Safety
-/// As the functions below.
-unsafe fn text_of(
-    context: *mut torchacc_context,
-    out: *mut *mut torchacc_string,
-    text: impl FnOnce(&Context) -> String,
-) -> *mut torchacc_error {
-    boundary(|| {
-        // SAFETY: a live context, says the header.
-        let context = unsafe { borrow(context)? };
-        if out.is_null() {
-            return Err(bad("the output pointer is NULL"));
-        }
-        // SAFETY: writable, says the header.
-        unsafe { put(out, torchacc_string::owned(text(&context.inner))) }
-    })
-}
-
-/// Counters as a flat JSON object: recorded_ops, replayed_ops, cuts, read_cuts, compiles, cache_hits, disk_hits, disk_removed,
-/// disk_errors, kernels, host_calls, failures, compile_ns, disk_ns, execute_ns, live_buffers, live_bytes, peak_bytes, pool_bytes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn torchacc_metrics(
-    context: *mut torchacc_context,
-    out: *mut *mut torchacc_string,
-) -> *mut torchacc_error {
-    // SAFETY: as the header says.
-    unsafe { text_of(context, out, Context::metrics) }
-}
-
-/// Sets the counters to 0 and the peak to what is live.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn torchacc_metrics_reset(context: *mut torchacc_context) {
-    quiet((), || {
-        // SAFETY: NULL or a live context, says the header.
-        if let Ok(context) = unsafe { borrow(context) } {
-            context.inner.reset_metrics();
-        }
-    });
-}
-
-/// Graph and plan of the last program that was compiled, as text for people; empty before the first.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn torchacc_last_program(
-    context: *mut torchacc_context,
-    out: *mut *mut torchacc_string,
-) -> *mut torchacc_error {
-    // SAFETY: as the header says.
-    unsafe { text_of(context, out, Context::last_program) }
-}
-
-/// Host operators that ran since the last reset: a JSON list of objects with name, count and site.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn torchacc_host_call_report(
-    context: *mut torchacc_context,
-    out: *mut *mut torchacc_string,
-) -> *mut torchacc_error {
-    // SAFETY: as the header says.
-    unsafe { text_of(context, out, Context::host_calls) }
 }

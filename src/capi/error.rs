@@ -74,6 +74,7 @@ fn code_of(number: u32) -> Code {
         Panic,
         Unsupported,
         AbiMismatch,
+        Strict,
     ];
     codes.into_iter().find(|&code| code as u32 == number).unwrap_or(OperatorError)
 }

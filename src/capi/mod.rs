@@ -19,6 +19,7 @@ mod error;
 mod handle;
 mod op;
 mod record;
+mod report;
 mod tensor;
 
 use crate::error::{Code, Error, Result};

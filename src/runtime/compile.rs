@@ -1,5 +1,6 @@
 //! From a closed trace to a program: the whole pipeline on one screen.
 
+use super::profile::Profile;
 use crate::backend::{Backend, Executable};
 use crate::dtype::DType;
 use crate::error::Result;
@@ -25,11 +26,13 @@ pub struct Program {
 }
 
 /// Says each recorded operation in primitives, rewrites, plans, and has the backend compile the plan.
-pub fn compile(records: &Records, backend: &dyn Backend) -> Result<Program> {
-    let graph = graph(records, backend)?;
+pub fn compile(records: &Records, backend: &dyn Backend, profile: &Profile) -> Result<Program> {
+    let graph = profile.stage("graph", || graph(records, backend))?;
     let (inputs, scalars, donors) = (inputs(records), scalars(records), donors(records));
-    let plan = plan::plan(&graph, &inputs, &scalars, &donors, backend)?;
-    Ok(Program { graph: Some(graph), ..load(records, Arc::new(plan), backend)? })
+    let plan = || plan::plan(&graph, &inputs, &scalars, &donors, backend);
+    let plan = Arc::new(profile.stage("plan", plan)?);
+    let loaded = profile.stage("code", || load(records, plan, backend))?;
+    Ok(Program { graph: Some(graph), ..loaded })
 }
 
 /// What is planned.

@@ -1,5 +1,6 @@
 //! Options, and the one place that reads the environment.
 
+use super::judge::{Limits, RECOMPILE_LIMIT};
 use crate::backend::cpu::onednn::Search;
 use crate::backend::{Backend, cpu, null, reference};
 use crate::error::Result;
@@ -26,6 +27,12 @@ pub struct Options {
     pub cache_folder: Option<PathBuf>,
     /// Bytes that they may take; 0: `TORCHACC_CACHE_LIMIT`, else 1 GiB.
     pub cache_limit: usize,
+    /// `TORCHACC_RECOMPILE_LIMIT`: recompiles at one line that pass without a word (8).
+    pub recompile_limit: u64,
+    /// `TORCHACC_STRICT`: what is an error rather than a warning or a count, of `recompiles,host_calls`.
+    pub strict: String,
+    /// `TORCHACC_DUMP`: a folder that every compiled program is written to.
+    pub dump: Option<PathBuf>,
 }
 
 /// What a program asks for; zero and empty leave a choice open.
@@ -61,6 +68,20 @@ impl Options {
                 .unwrap_or_else(|| "cpu".into()),
             num_threads: number(asked.num_threads, "TORCHACC_NUM_THREADS", 0)?,
             trace_limit: number(asked.trace_limit, "TORCHACC_TRACE_LIMIT", TRACE_LIMIT)?.max(1),
+            recompile_limit: number(0, "TORCHACC_RECOMPILE_LIMIT", RECOMPILE_LIMIT as usize)?
+                as u64,
+            strict: match variable("TORCHACC_STRICT").unwrap_or_default() {
+                list if list
+                    .split(',')
+                    .all(|word| ["", "recompiles", "host_calls"].contains(&word)) =>
+                {
+                    list
+                }
+                list => {
+                    return invalid!("TORCHACC_STRICT={list}: there are recompiles and host_calls");
+                }
+            },
+            dump: variable("TORCHACC_DUMP").map(PathBuf::from),
             onednn: match variable("TORCHACC_ONEDNN").as_deref() {
                 Some("off") => Search::Off,
                 Some(file) if Path::new(file).is_file() => Search::File(file.into()),
@@ -76,6 +97,11 @@ impl Options {
             },
             cache_limit: number(asked.cache_limit, "TORCHACC_CACHE_LIMIT", CACHE_LIMIT)?,
         })
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        let strict = |word: &str| self.strict.split(',').any(|other| other == word);
+        Limits::new(self.recompile_limit, strict("recompiles"), strict("host_calls"))
     }
 }
 

@@ -1,9 +1,9 @@
 //! Runs a closed trace on the launch thread, and settles every storage it promised, whatever happens.
 
-use super::Shared;
+use super::breakdown::Phase;
 use super::compile::{Program, name_of};
-use super::kept;
-use crate::backend::Call;
+use super::{Shared, kept, watch};
+use crate::backend::{Call, Watch};
 use crate::buffer::{Bytes, Storage};
 use crate::cache::Lookup;
 use crate::cache::key::Key;
@@ -36,6 +36,7 @@ impl Arena {
 pub fn run(shared: &Shared, mut closed: Closed, arena: &mut Arena) {
     let launch = AssertUnwindSafe(|| {
         let program = find(shared, &closed)?;
+        let _stay = shared.stay(Phase::Launch);
         launch(shared, &program, &closed, arena)
     });
     let result = catch_unwind(launch).unwrap_or_else(|panic| Err(panicked(panic)));
@@ -53,6 +54,7 @@ pub fn run(shared: &Shared, mut closed: Closed, arena: &mut Arena) {
 }
 
 fn find(shared: &Shared, closed: &Closed) -> Result<Arc<Program>> {
+    let _stay = shared.stay(Phase::Key);
     if let Some((program, check)) = shared.paths.find(closed.tape(), &closed.outputs) {
         if !check || is_of_key(shared, closed, &program) {
             shared.stats.cache_hits.add(1);
@@ -65,7 +67,10 @@ fn find(shared: &Shared, closed: &Closed) -> Result<Arc<Program>> {
     let program = program?;
     match lookup {
         Lookup::Hit => shared.stats.cache_hits.add(1),
-        Lookup::Made => *shared.last_program.lock() = Some(program.clone()),
+        Lookup::Made => {
+            shared.dump(&program);
+            *shared.last_program.lock() = Some(program.clone());
+        }
     }
     shared.paths.add(closed.tape(), &closed.outputs, &program);
     Ok(program)
@@ -103,16 +108,19 @@ fn launch(shared: &Shared, program: &Program, closed: &Closed, arena: &mut Arena
     let outputs: Vec<usize> =
         memory.iter().map(|bytes| bytes.as_ref().map_or(0, |bytes| bytes.address())).collect();
     let inputs: Vec<usize> = inputs.into_iter().map(|address| address.unwrap_or(0)).collect();
+    let watch = watch::steps(shared, program);
     let call = Call {
         inputs: &inputs,
         poisoned: &poisoned,
         outputs: &outputs,
         arena,
         scalars: &closed.scalars,
+        watch: watch.as_ref().map(|watch| watch as &dyn Watch),
     };
+    let stay = shared.stay(Phase::Device);
     let outcome = shared.stats.execute_ns.time(|| program.executable.run(&call));
     shared.stats.kernels.add(plan.steps.len() as u64);
-    shared.stats.count_host_calls(&program.host_calls);
+    drop((watch, stay));
     let mut failures: Vec<Option<Error>> = vec![None; memory.len()];
     for failure in outcome.failed {
         let error = named(program, failure.step, failure.error);
@@ -128,6 +136,9 @@ fn launch(shared: &Shared, program: &Program, closed: &Closed, arena: &mut Arena
             (Some(error), _) => recover(shared, closed.before[index].as_deref(), &error),
             (None, None) => internal!("an output was computed without memory"),
         });
+    }
+    if shared.profile.is_active() {
+        shared.profile.counter("live memory", shared.backend.pool().stats().live_bytes);
     }
     Ok(())
 }

@@ -1,6 +1,8 @@
 //! Programs kept on disk for other processes: looked for before compiling, stored after.
 
 use super::Shared;
+use super::breakdown::Phase;
+use super::clock::now;
 use super::compile::{self, Program};
 use crate::backend::Backend;
 use crate::cache::disk::{Claim, Disk, Entry};
@@ -31,8 +33,11 @@ impl Kept {
 pub fn program(shared: &Shared, key: &Key, closed: &Closed) -> Result<Program> {
     let (records, stats) = (closed.records(), &shared.stats);
     let compile = || {
-        stats.compiles.add(1);
-        stats.compile_ns.time(|| compile::compile(&records, &*shared.backend))
+        let _stay = shared.stay(Phase::Compile);
+        let start = now();
+        let program = compile::compile(&records, &*shared.backend, &shared.profile);
+        shared.compiled(closed, start, program.is_ok());
+        program
     };
     let Some(disk) = &shared.kept.disk else { return compile() };
     let decode = |bytes: &[u8]| load(bytes, &records, &*shared.backend);
@@ -41,6 +46,7 @@ pub fn program(shared: &Shared, key: &Key, closed: &Closed) -> Result<Program> {
     match entry {
         Entry::Found(program) => {
             stats.disk_hits.add(1);
+            shared.explain.loaded(closed.trace(), &closed.outputs);
             Ok(program)
         }
         Entry::Absent(claim) => {
@@ -104,7 +110,11 @@ pub fn settle(shared: &Shared) {
     }
 }
 
-fn failed(shared: &Shared, _error: &io::Error) {
+/// Said once.
+fn failed(shared: &Shared, error: &io::Error) {
+    if shared.stats.disk_errors.get() == 0 {
+        shared.warn(format!("compiled programs are not kept for other processes: {error}"));
+    }
     shared.stats.disk_errors.add(1);
 }
 

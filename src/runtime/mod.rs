@@ -1,14 +1,24 @@
 //! A context: one trace, one cache, one launch thread, one backend.
 //!
 //! **Invariant:** the only room that knows all the others (but `capi`); the environment is read in [`config`] alone and
-//! clocks in [`stats`] alone.
+//! the clock in `clock` alone.
 
+pub mod breakdown;
+mod clock;
 pub mod compile;
 pub mod config;
+mod dump;
 mod execute;
+pub mod explain;
+mod histogram;
+mod json;
+mod judge;
 mod kept;
 mod launch;
+mod measure;
+mod profile;
 pub mod stats;
+mod watch;
 
 use crate::backend::Backend;
 use crate::buffer::Storage;
@@ -19,14 +29,22 @@ use crate::dtype::DType;
 use crate::error::{Code, Error, Result, Site};
 use crate::op::Ty;
 use crate::record::{Format, Operator};
-use crate::trace::{BufferId, Call, Content, Recorded, Trace};
+use crate::trace::{BufferId, Call, Content, Recorded, Tape, Trace};
+use breakdown::Breakdown;
 use compile::Program;
 use config::Options;
+use dump::Dump;
+use explain::{Cause, Explain};
+use histogram::Histogram;
+use judge::Limits;
+pub use judge::Observer;
 use kept::Kept;
 use launch::{Job, Launcher};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
+use profile::Profile;
 use stats::Stats;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// Programs kept in memory by one context.
 const CACHE_CAPACITY: usize = 1024;
@@ -38,6 +56,7 @@ pub struct Context {
     trace: Mutex<Trace>,
     launcher: Launcher,
     locator: RwLock<Option<Arc<Locator>>>,
+    observer: RwLock<Option<Arc<Observer>>>,
     shared: Arc<Shared>,
 }
 
@@ -52,6 +71,16 @@ pub(crate) struct Shared {
     pub errors: Mutex<Vec<Error>>,
     pub last_program: Mutex<Option<Arc<Program>>>,
     pub trace_limit: usize,
+    pub explain: Explain,
+    pub limits: Limits,
+    pub breakdown: Breakdown,
+    pub profile: Profile,
+    pub dump: Option<Dump>,
+    pub compile_times: Histogram,
+    /// Time from one full cut to the next.
+    pub step_times: Histogram,
+    /// When the last full cut was; 0 before the first.
+    pub last_step: AtomicU64,
 }
 
 impl Context {
@@ -62,17 +91,29 @@ impl Context {
             cache: Cache::new(CACHE_CAPACITY),
             paths: Paths::default(),
             kept: Kept::new(
-                options.cache_folder.map(|folder| Disk::new(folder, options.cache_limit as u64)),
+                options
+                    .cache_folder
+                    .clone()
+                    .map(|folder| Disk::new(folder, options.cache_limit as u64)),
             ),
             stats: Stats::default(),
             errors: Mutex::default(),
             last_program: Mutex::default(),
             trace_limit: options.trace_limit,
+            explain: Explain::default(),
+            limits: options.limits(),
+            breakdown: Breakdown::default(),
+            profile: Profile::default(),
+            dump: options.dump.as_deref().map(Dump::new).transpose()?,
+            compile_times: Histogram::default(),
+            step_times: Histogram::default(),
+            last_step: AtomicU64::default(),
         });
         Ok(Arc::new(Context {
             trace: Mutex::default(),
             launcher: Launcher::new(shared.clone()),
             locator: RwLock::default(),
+            observer: RwLock::default(),
             shared,
         }))
     }
@@ -129,7 +170,8 @@ impl Context {
                 Some(storage) => {
                     let read = storage.read(offset, destination).inspect_err(|e| self.told(e));
                     if read? {
-                        return self.report();
+                        self.report()?;
+                        return self.judge();
                     }
                 }
             }
@@ -140,15 +182,15 @@ impl Context {
     /// What a buffer holds in memory, or will; `None` for zeros. Cuts if it is still in the trace.
     fn settled(&self, id: BufferId) -> Result<Option<Arc<Storage>>> {
         let mut trace = self.trace.lock();
-        if matches!(trace.content(id), Content::Traced) {
+        if let Content::Traced(value) = trace.content(id) {
             self.shared.stats.read_cuts.add(1);
-            self.cut_locked(&mut trace, false)?;
+            let tape = self.cut_locked(&mut trace, false)?;
+            let content = trace.content(id);
+            drop(trace);
+            self.note_cut(tape, Cause::Read(value));
+            return stored(content);
         }
-        match trace.content(id) {
-            Content::Zeros => Ok(None),
-            Content::Stored(storage) => Ok(Some(storage)),
-            Content::Traced => crate::internal!("a cut left a value in the trace"),
-        }
+        stored(trace.content(id))
     }
 
     /// Whether reading would not wait.
@@ -156,7 +198,7 @@ impl Context {
         match self.trace.lock().content(id) {
             Content::Zeros => true,
             Content::Stored(storage) => storage.is_settled(),
-            Content::Traced => false,
+            Content::Traced(_) => false,
         }
     }
 
@@ -196,13 +238,15 @@ impl Context {
 
     /// As [`Context::record`] if the operation is what a known trace has here, else nothing. Returns which.
     pub fn record_again(&self, call: &Call) -> Result<bool> {
+        let sample = self.begin_sample();
         let mut trace = self.trace.lock();
         if !trace.replay(call) {
             return Ok(false);
         }
+        self.end_sample(sample, trace.len());
         self.shared.stats.recorded_ops.add(1);
         self.shared.stats.replayed_ops.add(1);
-        self.cut_at_limit(&mut trace)?;
+        self.cut_at_limit(trace)?;
         Ok(true)
     }
 
@@ -212,8 +256,10 @@ impl Context {
     }
 
     fn record_with(&self, call: &Call, inferred: bool) -> Result<()> {
+        let sample = self.begin_sample();
         let mut trace = self.trace.lock();
         let recorded = trace.record(call)?;
+        self.end_sample(sample, trace.len());
         self.shared.stats.recorded_ops.add(1);
         match recorded {
             Recorded::Again => self.shared.stats.replayed_ops.add(1),
@@ -229,42 +275,54 @@ impl Context {
             trace = self.trace.lock();
             trace.locate(place, site);
         }
-        self.cut_at_limit(&mut trace)
+        self.cut_at_limit(trace)
     }
 
-    fn cut_at_limit(&self, trace: &mut Trace) -> Result<()> {
+    fn cut_at_limit(&self, mut trace: MutexGuard<Trace>) -> Result<()> {
         if trace.len() < self.shared.trace_limit {
             return Ok(());
         }
-        self.cut_locked(trace, false)
+        let tape = self.cut_locked(&mut trace, false)?;
+        drop(trace);
+        self.note_cut(tape, Cause::Limit);
+        Ok(())
     }
 
     // ---- cut and wait
 
     /// Closes the trace and hands it to the launch thread. Does not wait.
     pub fn cut(&self) -> Result<()> {
-        let mut trace = self.trace.lock();
-        self.cut_locked(&mut trace, true)
+        self.cut_for(Cause::Asked)?;
+        self.judge()
     }
 
-    /// The lock is held until the program is queued, so that programs run in the order of their cuts.
-    fn cut_locked(&self, trace: &mut Trace, full: bool) -> Result<()> {
+    fn cut_for(&self, cause: Cause) -> Result<()> {
+        let tape = self.cut_locked(&mut self.trace.lock(), true)?;
+        self.note_cut(tape, cause);
+        Ok(())
+    }
+
+    /// The lock is held until the program is queued, so that programs run in the order of their cuts. Returns the
+    /// trace that was handed over.
+    fn cut_locked(&self, trace: &mut Trace, full: bool) -> Result<Option<Arc<Tape>>> {
         self.launcher.check_process()?;
         if trace.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         self.shared.stats.cuts.add(1);
-        match trace.cut(full) {
-            Some(closed) => self.launcher.send(Job::Run(Box::new(closed))),
-            None => Ok(()),
-        }
+        self.end_of_trace(trace.len(), full);
+        let Some(closed) = trace.cut(full) else { return Ok(None) };
+        let tape = closed.trace().clone();
+        self.launcher.send(Job::Run(Box::new(closed)))?;
+        Ok(Some(tape))
     }
 
     /// Cuts, waits for everything, and reports the first failure that was not reported yet.
     pub fn sync(&self) -> Result<()> {
-        self.cut()?;
+        self.cut_for(Cause::Sync)?;
         self.launcher.wait()?;
-        self.report()
+        self.report()?;
+        self.judge()
     }
 
     /// The first failure nobody was told of, if any; the others of the same moment are forgotten with it.
@@ -282,24 +340,17 @@ impl Context {
 
     // ---- introspection
 
-    /// A flat JSON object of integers.
-    pub fn metrics(&self) -> String {
-        let live_buffers = self.trace.lock().live_buffers();
-        self.shared.stats.to_json(live_buffers as u64, &self.shared.backend.pool().stats())
-    }
-
-    pub fn reset_metrics(&self) {
-        self.shared.stats.reset();
-        self.shared.backend.pool().reset_peak();
-    }
-
-    /// Host calls since the last reset, as a JSON list of `{name, count, site}`.
-    pub fn host_calls(&self) -> String {
-        self.shared.stats.host_calls_json()
-    }
-
     /// The last compiled program: its graph and its plan as text.
     pub fn last_program(&self) -> String {
         self.shared.last_program.lock().as_ref().map_or_else(String::new, |p| p.to_string())
+    }
+}
+
+/// What a buffer holds after a cut.
+fn stored(content: Content) -> Result<Option<Arc<Storage>>> {
+    match content {
+        Content::Zeros => Ok(None),
+        Content::Stored(storage) => Ok(Some(storage)),
+        Content::Traced(_) => crate::internal!("a cut left a value in the trace"),
     }
 }

@@ -1,11 +1,7 @@
 //! Counters: what happened, in numbers that tests can assert.
 
-use crate::backend::memory;
-use parking_lot::Mutex;
-use std::collections::BTreeMap;
-use std::fmt::Write;
+use super::clock::now;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 #[derive(Default)]
 pub struct Counter(AtomicU64);
@@ -21,9 +17,9 @@ impl Counter {
 
     /// Adds the nanoseconds that `work` takes.
     pub fn time<T>(&self, work: impl FnOnce() -> T) -> T {
-        let start = Instant::now();
+        let start = now();
         let result = work();
-        self.add(start.elapsed().as_nanos() as u64);
+        self.add(now() - start);
         result
     }
 }
@@ -33,8 +29,6 @@ macro_rules! stats {
         #[derive(Default)]
         pub struct Stats {
             $($(#[doc = $doc])* pub $name: Counter,)*
-            /// How often each host operator ran at each place.
-            host_calls_by_place: Mutex<BTreeMap<(String, u64), u64>>,
         }
 
         impl Stats {
@@ -56,6 +50,10 @@ stats! {
     read_cuts,
     /// Programs compiled.
     compiles,
+    /// Of these, because a trace that begins like a known one differs from it later.
+    recompiles,
+    /// Plans made.
+    plans,
     /// Runs of programs that were there already.
     cache_hits,
     /// Programs loaded that another process had compiled.
@@ -77,56 +75,11 @@ stats! {
 }
 
 impl Stats {
-    pub fn count_host_calls(&self, calls: &[(String, u64)]) {
-        if calls.is_empty() {
-            return;
-        }
-        self.host_calls.add(calls.len() as u64);
-        let mut places = self.host_calls_by_place.lock();
-        for call in calls {
-            *places.entry(call.clone()).or_default() += 1;
-        }
-    }
-
     pub fn reset(&self) {
         self.each().iter().for_each(|(_, counter)| counter.0.store(0, Ordering::Relaxed));
-        self.host_calls_by_place.lock().clear();
     }
 
-    pub fn to_json(&self, live_buffers: u64, memory: &memory::Stats) -> String {
-        let mut json = String::from("{");
-        for (name, counter) in self.each() {
-            let _ = write!(json, "\"{name}\": {}, ", counter.get());
-        }
-        let _ = write!(
-            json,
-            "\"live_buffers\": {live_buffers}, \"live_bytes\": {}, \"peak_bytes\": {}, \"pool_bytes\": {}}}",
-            memory.live_bytes, memory.peak_bytes, memory.pool_bytes
-        );
-        json
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.each().into_iter().map(|(name, counter)| (name, counter.get())).collect()
     }
-
-    pub fn host_calls_json(&self) -> String {
-        let places = self.host_calls_by_place.lock();
-        let items = places.iter().map(|((name, site), count)| {
-            format!("{{\"name\": {}, \"count\": {count}, \"site\": {site}}}", quoted(name))
-        });
-        format!("[{}]", items.collect::<Vec<_>>().join(", "))
-    }
-}
-
-/// A JSON string.
-fn quoted(text: &str) -> String {
-    let mut json = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => json.extend(['\\', c]),
-            c if c < ' ' => {
-                let _ = write!(json, "\\u{:04x}", c as u32);
-            }
-            c => json.push(c),
-        }
-    }
-    json.push('"');
-    json
 }

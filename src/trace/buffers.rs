@@ -55,7 +55,7 @@ impl Trace {
         match &self.buffer(id).held {
             Held::Zeros => Content::Zeros,
             Held::Stored { storage, .. } => Content::Stored(storage.clone()),
-            Held::Traced(_) => Content::Traced,
+            Held::Traced(value) => Content::Traced(*value),
         }
     }
 

@@ -77,6 +77,11 @@ impl Closed {
         self.tape.id
     }
 
+    /// The same, for whoever wants to look.
+    pub fn trace(&self) -> &Arc<Tape> {
+        &self.tape
+    }
+
     /// All that compiling needs.
     pub fn records(&self) -> Records {
         Records {

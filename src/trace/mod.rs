@@ -29,7 +29,8 @@ pub use given::{Call, Given, Located};
 pub use sites::Sites;
 use smallvec::SmallVec;
 use std::sync::Arc;
-use tape::{Known, Mark, Tape};
+pub use tape::Tape;
+use tape::{Known, Mark};
 
 /// Index of a buffer; free numbers are used again.
 pub type BufferId = u32;
@@ -59,8 +60,8 @@ struct Buffer {
 pub enum Content {
     Zeros,
     Stored(Arc<Storage>),
-    /// Still in the trace: cut first.
-    Traced,
+    /// Still in the trace, as this value of it: cut first.
+    Traced(ValueIndex),
 }
 
 #[derive(Default)]

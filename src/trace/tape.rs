@@ -117,3 +117,21 @@ impl Known {
         tape
     }
 }
+
+#[cfg(test)]
+impl Tape {
+    /// The tape that recording these would have made; `id` is one of its own.
+    pub fn of(id: u64, values: Vec<Value>, records: Vec<Record>) -> Tape {
+        let mut tape = Tape { id, values, records, ..Tape::default() };
+        let (mut known, mut sites) = (0, crate::trace::Sites::default());
+        for record in &tape.records {
+            let start = tape.bytes.len();
+            crate::cache::encode::record(&mut tape.bytes, record);
+            sites.next(&tape.bytes[start..]);
+            known = record.outs.iter().map(|out| out.value as usize + 1).fold(known, usize::max);
+            let (bytes, chain) = (tape.bytes.len(), sites.chain());
+            tape.marks.push(Mark { values: known, bytes, chain, ..Mark::default() });
+        }
+        tape
+    }
+}

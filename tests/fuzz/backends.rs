@@ -64,6 +64,7 @@ pub fn run(
         outputs: &(0..own.len()).map(|k| memory_of(k).address()).collect::<Vec<_>>(),
         arena: arena.address(),
         scalars: &case.scalars,
+        watch: None,
     };
     if let Some(failure) = executable.run(&call).failed.first() {
         return Err(format!("output {} failed: {}", failure.output, failure.error));

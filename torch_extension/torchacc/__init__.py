@@ -12,17 +12,24 @@ other devices; the runtime starts with the first tensor on "acc".
 import torch  # noqa: F401  (first: it may be what imports this package)
 
 from torchacc._register import load
+from torchacc.explain import explain, explanation, set_recompile_limit, set_strict
 from torchacc.metrics import host_calls, last_program, metrics, reset_metrics
+from torchacc.profile import profile
 from torchacc.step import cut, mark_step, sync
 
 load()
 
 __all__ = [
     "cut",
+    "explain",
+    "explanation",
     "host_calls",
     "last_program",
     "mark_step",
     "metrics",
+    "profile",
     "reset_metrics",
+    "set_recompile_limit",
+    "set_strict",
     "sync",
 ]

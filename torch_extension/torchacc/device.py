@@ -10,6 +10,7 @@ import torch
 
 from torchacc import memory, random, step, streams
 from torchacc._index import device_index
+from torchacc.explain import explain_at_exit
 from torchacc.memory import (
     empty_cache,
     max_memory_allocated,
@@ -88,6 +89,7 @@ def _lazy_init() -> None:
             "of it (DataLoader workers should return CPU tensors)"
         )
     step.install_optimizer_hook()
+    explain_at_exit()
 
 
 def _is_in_bad_fork() -> bool:

@@ -3,6 +3,8 @@
 A training loop needs none of this: the end of every optimizer step is a cut.
 """
 
+import warnings
+
 import torch
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
@@ -11,7 +13,7 @@ _hook = None
 
 def cut() -> None:
     """Hands what was recorded so far over to be compiled and run. Returns at once."""
-    torch.ops.acc.cut()
+    _warn(torch.ops.acc.cut())
 
 
 mark_step = cut
@@ -23,7 +25,12 @@ def sync() -> None:
     Raises the first error of a recorded operation that no read has reported yet; the message names
     the operator and the Python line that recorded it.
     """
-    torch.ops.acc.sync()
+    _warn(torch.ops.acc.sync())
+
+
+def _warn(messages: list[str]) -> None:
+    for message in messages:
+        warnings.warn(message, UserWarning, stacklevel=3)
 
 
 def install_optimizer_hook() -> None:

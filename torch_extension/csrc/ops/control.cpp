@@ -1,84 +1,19 @@
 // torch.ops.acc.*: what the Python package needs from C++. Operators instead of bindings, so that
 // one library serves every CPython.
+#include <c10/util/Exception.h>
 #include <torch/library.h>
 
 #include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 
-#include "record/immediate.h"
-#include "record/location.h"
-#include "record/shape_cache.h"
 #include "runtime/allocator.h"
 #include "runtime/generator.h"
 #include "runtime/runtime.h"
 
 namespace torchacc {
 namespace {
-
-std::string take(torchacc_string* text) {
-  std::string copied = to_string(torchacc_string_view(text));
-  torchacc_string_free(text);
-  return copied;
-}
-
-std::string read_text(torchacc_error* (*query)(torchacc_context*, torchacc_string**),
-                      const char* if_unused) {
-  if (context_if_created() == nullptr) return if_unused;
-  torchacc_string* text = nullptr;
-  check(query(context(), &text));
-  return take(text);
-}
-
-// The library's counters and the recorder's, as one flat JSON object.
-std::string metrics() {
-  std::string json = read_text(&torchacc_metrics, "{}");
-  const size_t end = json.rfind('}');
-  if (end == std::string::npos) return json;
-  json.erase(end);
-  const ShapeCacheCounters shapes = shape_cache_counters();
-  const std::pair<const char*, uint64_t> counters[] = {{"immediate_runs", immediate_runs()},
-                                                       {"shape_cache_hits", shapes.hits},
-                                                       {"shape_cache_misses", shapes.misses}};
-  for (const auto& [name, value] : counters) {
-    const bool empty = json.find(':') == std::string::npos;
-    json += (empty ? "\"" : ",\"") + std::string(name) + "\":" + std::to_string(value);
-  }
-  return json + "}";
-}
-
-void metrics_reset() {
-  if (torchacc_context* existing = context_if_created()) torchacc_metrics_reset(existing);
-  reset_shape_cache_counters();
-  reset_immediate_runs();
-}
-
-std::string quoted(const std::string& text) {
-  std::string json = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') json += '\\';
-    json += c;
-  }
-  return json + "\"";
-}
-
-// The library knows sites as numbers that the locator gave out; readers want lines.
-std::string host_call_report() {
-  const std::string json = read_text(&torchacc_host_call_report, "[]");
-  const std::string field = "\"site\":";
-  std::string named;
-  size_t position = 0;
-  for (size_t at = json.find(field); at != std::string::npos; at = json.find(field, position)) {
-    size_t start = at + field.size();
-    while (start < json.size() && json[start] == ' ') ++start;
-    size_t end = start;
-    while (end < json.size() && json[end] >= '0' && json[end] <= '9') ++end;
-    named.append(json, position, start - position);
-    named += end > start ? quoted(site_line(std::stoull(json.substr(start, end - start))))
-                         : std::string();
-    position = end;
-  }
-  return named + json.substr(position);
-}
 
 c10::DeviceIndex checked_index(int64_t device) {
   TORCH_CHECK(device < kMaxDevices, "acc device ", device, " does not exist");
@@ -125,6 +60,28 @@ int64_t initial_seed(int64_t device) {
   return static_cast<int64_t>(generator.current_seed());
 }
 
+// Warnings that come up while it lives. Operators called from Python by name have nobody who turns
+// warnings into Python's.
+class Warnings : public c10::WarningHandler {
+ public:
+  Warnings() : outer_(c10::WarningUtils::get_warning_handler()) {
+    c10::WarningUtils::set_warning_handler(this);
+  }
+  ~Warnings() override { c10::WarningUtils::set_warning_handler(outer_); }
+  void process(const c10::Warning& warning) override { messages_.push_back(warning.msg()); }
+  std::vector<std::string> take() { return std::move(messages_); }
+
+ private:
+  c10::WarningHandler* outer_;
+  std::vector<std::string> messages_;
+};
+
+std::vector<std::string> warnings_of(void (*work)()) {
+  Warnings warnings;
+  work();
+  return warnings.take();
+}
+
 TORCH_LIBRARY(acc, m) {
   m.def("set_device(int device) -> ()",
         [](int64_t device) { set_current_device(checked_index(device)); });
@@ -135,12 +92,8 @@ TORCH_LIBRARY(acc, m) {
   m.def("get_rng_state(int device) -> Tensor", &get_rng_state);
   m.def("set_rng_state(int device, Tensor state) -> ()", &set_rng_state);
   m.def("initial_seed(int device) -> int", &initial_seed);
-  m.def("sync() -> ()", &synchronize);
-  m.def("cut() -> ()", &cut);
-  m.def("metrics() -> str", &metrics);
-  m.def("metrics_reset() -> ()", &metrics_reset);
-  m.def("last_program() -> str", [] { return read_text(&torchacc_last_program, ""); });
-  m.def("host_call_report() -> str", &host_call_report);
+  m.def("sync() -> str[]", [] { return warnings_of(&synchronize); });
+  m.def("cut() -> str[]", [] { return warnings_of(&cut); });
   m.def("memory_stats(int device) -> str", &memory_stats);
 }
 

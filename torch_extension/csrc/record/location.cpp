@@ -7,6 +7,10 @@
 #include <memory>
 #include <mutex>
 #include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/runtime.h"
 
 namespace torchacc {
 namespace {
@@ -48,6 +52,35 @@ class Sites {
 
 Sites& sites() {
   static auto* instance = new Sites();  // leaked: captured frames must not be released at exit
+  return *instance;
+}
+
+// Lines that sites were found to be on, for ever: there are no more than the program has. Numbered
+// apart from sites, so that a line is a site too.
+class Lines {
+ public:
+  uint64_t number(const std::string& line) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto [found, is_new] = numbers_.emplace(line, lines_.size());
+    if (is_new) lines_.push_back(line);
+    return found->second | kLine;
+  }
+  std::string text(uint64_t site) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return lines_.at(site & ~kLine);
+  }
+  static bool is_line(uint64_t site) { return (site & kLine) != 0; }
+
+ private:
+  static constexpr uint64_t kLine = uint64_t{1} << 63;
+
+  std::mutex mutex_;
+  std::unordered_map<std::string, uint64_t> numbers_;
+  std::vector<std::string> lines_;
+};
+
+Lines& lines() {
+  static auto* instance = new Lines();  // leaked, as the sites are
   return *instance;
 }
 
@@ -98,14 +131,27 @@ uint64_t capture_site(void*) {
 
 std::string site_line(uint64_t site) {
   if (site == 0) return {};
+  if (Lines::is_line(site)) return lines().text(site);
   const Site found = sites().find(site);
   const Line line = user_line(found);
   if (!line.where.empty()) return line.where;
   return found.backward.empty() ? std::string() : "backward:" + found.backward;
 }
 
+uint64_t line_of(void*, uint64_t site) {
+  if (Lines::is_line(site)) return site;
+  const std::string line = site_line(site);
+  return line.empty() ? 0 : lines().number(line);
+}
+
+void warn_about(void*, torchacc_str message, uint64_t site) {
+  const std::string line = site_line(site);
+  TORCH_WARN(line.empty() ? "torchacc" : line, ": ", to_string(message));
+}
+
 std::string describe_site(uint64_t site) {
   if (site == 0) return {};
+  if (Lines::is_line(site)) return "\n  recorded at " + lines().text(site);
   const Site found = sites().find(site);
   const Line line = user_line(found);
   std::string text;

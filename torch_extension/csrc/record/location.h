@@ -2,6 +2,8 @@
 // a place not seen before, and turned into text only when an error or a report needs it.
 #pragma once
 
+#include <torchacc.h>
+
 #include <cstdint>
 #include <string>
 
@@ -22,6 +24,12 @@ class RecordingScope {
 
 // Matches torchacc_locate_fn. May take the GIL: call without locks.
 uint64_t capture_site(void* user);
+
+// Matches torchacc_line_fn: sites on one line get one number, which stays valid. May take the GIL.
+uint64_t line_of(void* user, uint64_t site);
+
+// Matches torchacc_warn_fn: a Python warning.
+void warn_about(void* user, torchacc_str message, uint64_t site);
 
 // "file.py:12" of the user's line, or empty when it is not known any more.
 std::string site_line(uint64_t site);

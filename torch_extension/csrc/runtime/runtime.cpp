@@ -72,6 +72,7 @@ torchacc_context* create_context() {
   }
   check(torchacc_context_new(&options, &created));
   check(torchacc_context_set_locator(created, &capture_site, nullptr, nullptr));
+  check(torchacc_context_set_observer(created, &line_of, &warn_about, nullptr, nullptr));
   // Never released: tensors may outlive every static destructor.
   g_context.store(created, std::memory_order_release);
   return created;

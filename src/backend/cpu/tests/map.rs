@@ -417,6 +417,7 @@ fn in_place_results_may_overwrite_what_was_read() {
         outputs: &[y_addr, z_memory.as_mut_ptr().expose_provenance()],
         arena: 0,
         scalars: &[],
+        watch: None,
     };
     assert!(executable.run(&call).failed.is_empty());
     let result = |m: &[u64]| Array { ty: ty.clone(), bytes: bytes(m)[..4 * n as usize].to_vec() };

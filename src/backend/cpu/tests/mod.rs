@@ -207,7 +207,14 @@ impl Case {
             sources[0] = targets[0];
         }
         let (scalars, arena) = (&self.scalars, 0);
-        let call = Call { inputs: &sources, poisoned: &[], outputs: &targets, arena, scalars };
+        let call = Call {
+            inputs: &sources,
+            poisoned: &[],
+            outputs: &targets,
+            arena,
+            scalars,
+            watch: None,
+        };
         let outcome = executable.run(&call);
         if let Some(failure) = outcome.failed.into_iter().next() {
             assert_eq!(before, outputs, "a failed step leaves its results unwritten");

@@ -1,0 +1,198 @@
+//! What happened and why: counters, programs, the log of compiles, cuts and host calls, and what is too many of them.
+
+use super::constants::torchacc_strict;
+use super::context::{User, torchacc_context, torchacc_drop_fn};
+use super::error::{torchacc_error, torchacc_string};
+use super::handle::borrow;
+use super::{bad, boundary, put, quiet, torchacc_str};
+use crate::runtime::{Context, Observer};
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// # Safety
+/// As the functions below.
+unsafe fn text_of(
+    context: *mut torchacc_context,
+    out: *mut *mut torchacc_string,
+    text: impl FnOnce(&Context) -> String,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY: a live context, says the header.
+        let context = unsafe { borrow(context)? };
+        if out.is_null() {
+            return Err(bad("the output pointer is NULL"));
+        }
+        // SAFETY: writable, says the header.
+        unsafe { put(out, torchacc_string::owned(text(&context.inner))) }
+    })
+}
+
+/// Counters and times since the last reset as a flat JSON object of integers:
+///
+/// - recorded_ops, of these replayed_ops; cuts, of these read_cuts; compiles, of these recompiles (of a trace that begins
+///   like a known one); plans; cache_hits, disk_hits, disk_removed, disk_errors, kernels, host_calls, failures;
+/// - compile_ns, disk_ns, execute_ns: time spent, wherever; compile_p50_ns, compile_p90_ns, compile_p99_ns: of one compile;
+///   step_p50_ns, step_p90_ns, step_p99_ns: from one full cut to the next. Percentiles are right to an eighth;
+/// - wall_ns: time since the reset. Each moment of it is in one of: wall_key_ns, wall_compile_ns, wall_launch_ns,
+///   wall_device_ns (the launch thread looks a program up, compiles, takes memory and hands results out, runs it); while it
+///   waits, wall_record_ns (an operation is being recorded; measured at one in 61), wall_python_ns (a trace is open, but
+///   the caller is outside the library), wall_idle_ns (no trace is open);
+/// - live_buffers, live_bytes, peak_bytes, pool_bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_metrics(
+    context: *mut torchacc_context,
+    out: *mut *mut torchacc_string,
+) -> *mut torchacc_error {
+    // SAFETY: as the header says.
+    unsafe { text_of(context, out, Context::metrics) }
+}
+
+/// Sets the counters to 0 and the peak to what is live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_metrics_reset(context: *mut torchacc_context) {
+    quiet((), || {
+        // SAFETY: NULL or a live context, says the header.
+        if let Ok(context) = unsafe { borrow(context) } {
+            context.inner.reset_metrics();
+        }
+    });
+}
+
+/// Graph and plan of the last program that was compiled, as text for people; empty before the first.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_last_program(
+    context: *mut torchacc_context,
+    out: *mut *mut torchacc_string,
+) -> *mut torchacc_error {
+    // SAFETY: as the header says.
+    unsafe { text_of(context, out, Context::last_program) }
+}
+
+/// Host operators that ran since the last reset: a JSON list of objects with name, count,
+/// time_ns and site.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_host_call_report(
+    context: *mut torchacc_context,
+    out: *mut *mut torchacc_string,
+) -> *mut torchacc_error {
+    // SAFETY: as the header says.
+    unsafe { text_of(context, out, Context::host_calls) }
+}
+
+/// Compiles, host calls and cuts since the last reset, each with its reason and place. A JSON object:
+///
+/// - `compiles`, oldest first, at most 64: `number`, `at_ns` (since the library was first used), `took_ns`,
+///   `operations`, `site` (of the first operation), `why`: "first"; "new" (no known trace begins with its operator);
+///   "again" (its program was dropped from the cache); or "changed", with `change`, the first difference from the
+///   nearest known trace: `operation` (its index), `operator`, `aspect` (operator, shape, dtype, layout, alias, scalar,
+///   attribute, arguments, results, format, length, outputs or donation), `argument` (and `element`) or `result` (their
+///   index), `old`, `new`, `site`, `old_site`, and `text`, which says all that. `earlier_compiles` counts the others.
+/// - `host_calls`: as `torchacc_host_call_report`.
+/// - `cuts`: `cause` ("asked", "sync", "read" or "limit"), `count`, `site`; of a read also `value`, what was read, and
+///   `value_site`, where it was computed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_explain(
+    context: *mut torchacc_context,
+    out: *mut *mut torchacc_string,
+) -> *mut torchacc_error {
+    // SAFETY: as the header says.
+    unsafe { text_of(context, out, Context::explain) }
+}
+
+/// Gives the line of a site that the locator gave: the same number for all sites on one line, itself a site on that line.
+pub type torchacc_line_fn = Option<unsafe extern "C" fn(user: *mut c_void, site: u64) -> u64>;
+
+/// Takes a warning about the line `site`. The text is valid during the call.
+pub type torchacc_warn_fn =
+    Option<unsafe extern "C" fn(user: *mut c_void, message: torchacc_str, site: u64)>;
+
+/// Sets who says which sites are one line, so that reports merge them and recompiles are counted by line, and who takes
+/// warnings. Both are called without a lock, within cuts, reads, syncs and reports, by the thread that asked for them.
+/// Without it every site is a line of its own and nobody is warned.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_context_set_observer(
+    context: *mut torchacc_context,
+    line: torchacc_line_fn,
+    warn: torchacc_warn_fn,
+    user: *mut c_void,
+    drop: torchacc_drop_fn,
+) -> *mut torchacc_error {
+    let user = Arc::new(User { pointer: user, drop });
+    boundary(move || {
+        // SAFETY: a live context, says the header.
+        let context = unsafe { borrow(context)? };
+        let line = line.ok_or_else(|| bad("line is NULL"))?;
+        let warn = warn.ok_or_else(|| bad("warn is NULL"))?;
+        let other = user.clone();
+        context.inner.set_observer(Observer {
+            // SAFETY (here and below): called as the header says.
+            line: Box::new(move |site| unsafe {
+                let user: &User = &user;
+                line(user.pointer, site)
+            }),
+            warn: Box::new(move |message, site| unsafe {
+                let user: &User = &other;
+                warn(user.pointer, torchacc_str::of(message), site);
+            }),
+        });
+        Ok(())
+    })
+}
+
+/// Begins a timeline of what the context does: recording, compiles, runs with their kernels, host calls, memory. Until it
+/// is stopped every kernel is timed, at some cost.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_profile_start(
+    context: *mut torchacc_context,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY: a live context, says the header.
+        unsafe { borrow(context)? }.inner.start_profile();
+        Ok(())
+    })
+}
+
+/// Ends the timeline and gives it in Chrome's trace format, which Perfetto reads too: a JSON object with `traceEvents`.
+/// What is still running is missing: sync first. Sites are in `args.site`. At most 262144 events are kept;
+/// `otherData.lost_events` counts the others.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_profile_stop(
+    context: *mut torchacc_context,
+    out: *mut *mut torchacc_string,
+) -> *mut torchacc_error {
+    // SAFETY: as the header says.
+    unsafe { text_of(context, out, Context::stop_profile) }
+}
+
+/// How many recompiles one line may cause before a warning, or an error in strict mode. 8 at first, or
+/// `TORCHACC_RECOMPILE_LIMIT`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_set_recompile_limit(
+    context: *mut torchacc_context,
+    limit: u64,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY: a live context, says the header.
+        unsafe { borrow(context)? }.inner.set_recompile_limit(limit);
+        Ok(())
+    })
+}
+
+/// Which of the `TORCHACC_STRICT_*`, added up, are errors: code STRICT, from the next cut, read or sync after they
+/// happened. What the error is about has run; a value that a failed call did not give can be read again. At first what
+/// `TORCHACC_STRICT` says, else none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_set_strict(
+    context: *mut torchacc_context,
+    what: torchacc_strict,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY: a live context, says the header.
+        let context = unsafe { borrow(context)? };
+        if what > 3 {
+            return Err(bad(format!("{what} is no sum of TORCHACC_STRICT_*")));
+        }
+        context.inner.set_strict(what & 1 != 0, what & 2 != 0);
+        Ok(())
+    })
+}

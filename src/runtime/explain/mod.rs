@@ -1,0 +1,174 @@
+//! What happened and why: compiles, cuts and host calls, each with its place in the user's program.
+//!
+//! **Invariant:** everything here is bounded, and none of it is on the way of a step that comes again: a compile, a cut
+//! or a host call that was seen before is a look-up and a count. Nothing here calls the user's program; whoever does
+//! ([`super::judge`]) holds no lock.
+
+mod cuts;
+mod difference;
+mod hosts;
+mod report;
+#[cfg(test)]
+mod tests;
+
+use crate::error::Site;
+use crate::record::Output;
+use crate::trace::Tape;
+pub use cuts::{Cause, Cut, Cuts};
+pub use difference::{Change, Subject, Why, origin};
+use difference::{Known, explain};
+pub use hosts::{HostCalls, Spent};
+use parking_lot::Mutex;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Compiles that a report lists: the newest ones.
+const COMPILES: usize = 64;
+/// Traces that a new one is compared with, ...
+const KNOWN: usize = 32;
+/// ... and at most so many operations in all of them (but always one trace).
+const KNOWN_RECORDS: usize = 1 << 16;
+/// Places whose recompiles are counted; beyond, all counts start again.
+const PLACES: usize = 4096;
+
+/// One compile.
+#[derive(Clone, Debug)]
+pub struct Compile {
+    /// From 1 on, since the context was made.
+    pub number: u64,
+    /// When it began, in nanoseconds since the library was first used.
+    pub at_ns: u64,
+    pub took_ns: u64,
+    pub operations: usize,
+    /// Place of the trace's first operation.
+    pub site: Site,
+    pub why: Why,
+    /// Whether its sites are lines by now, and its recompile is counted.
+    settled: bool,
+}
+
+#[derive(Default)]
+pub struct Explain {
+    inner: Mutex<Inner>,
+    /// Whether some compile or host call is not settled yet.
+    pending: AtomicBool,
+    pub cuts: Mutex<Cuts>,
+    pub host_calls: Mutex<HostCalls>,
+}
+
+#[derive(Default)]
+struct Inner {
+    number: u64,
+    compiles: VecDeque<Compile>,
+    known: VecDeque<Known>,
+    /// How often something changed at each line.
+    changes: HashMap<Site, u64>,
+}
+
+/// A recompile whose line is known.
+pub struct Recompile {
+    pub change: Change,
+    /// How many there were at this line, this one included.
+    pub count: u64,
+}
+
+impl Explain {
+    /// Notes that a trace was compiled, and finds out why. Returns whether a known trace begins like it.
+    pub fn compiled(&self, tape: &Arc<Tape>, outputs: &[Output], at_ns: u64, took_ns: u64) -> bool {
+        let new = Known { tape: tape.clone(), outputs: outputs.to_vec() };
+        let mut inner = self.inner.lock();
+        let why = explain(inner.known.iter(), &new);
+        let changed = matches!(why, Why::Changed(_));
+        inner.number += 1;
+        let compile = Compile {
+            number: inner.number,
+            at_ns,
+            took_ns,
+            operations: tape.records.len(),
+            site: tape.records.first().map_or(0, |record| record.site),
+            why,
+            settled: false,
+        };
+        inner.compiles.push_back(compile);
+        if inner.compiles.len() > COMPILES {
+            inner.compiles.pop_front();
+        }
+        inner.keep(new);
+        self.pending.store(true, Ordering::Release);
+        changed
+    }
+
+    /// Notes a trace whose program need not be compiled, so that later ones are compared with it.
+    pub fn loaded(&self, tape: &Arc<Tape>, outputs: &[Output]) {
+        let new = Known { tape: tape.clone(), outputs: outputs.to_vec() };
+        self.inner.lock().keep(new);
+    }
+
+    /// Says that there is something to judge.
+    pub fn wake(&self) {
+        self.pending.store(true, Ordering::Release);
+    }
+
+    /// Whether something happened since this was last asked. Costs a load when not.
+    pub fn take_pending(&self) -> bool {
+        self.pending.load(Ordering::Relaxed) && self.pending.swap(false, Ordering::Acquire)
+    }
+
+    /// Sites of compiles that are not lines yet, by compile: of its first operation, and of the change, new and old.
+    pub fn unsettled(&self) -> Vec<(u64, [Site; 3])> {
+        let inner = self.inner.lock();
+        let open = inner.compiles.iter().filter(|compile| !compile.settled);
+        open.map(|compile| (compile.number, compile.sites())).collect()
+    }
+
+    /// Says which lines they are. Returns the recompile, if it was one.
+    pub fn settle(&self, number: u64, lines: [Site; 3]) -> Option<Recompile> {
+        let mut inner = self.inner.lock();
+        let at = inner.compiles.iter().position(|c| c.number == number && !c.settled)?;
+        let compile = &mut inner.compiles[at];
+        compile.settled = true;
+        compile.site = lines[0];
+        let Why::Changed(change) = &mut compile.why else { return None };
+        [change.site, change.old_site] = [lines[1], lines[2]];
+        let change = change.clone();
+        if inner.changes.len() >= PLACES {
+            inner.changes.clear();
+        }
+        let count = inner.changes.entry(change.site).or_default();
+        *count += 1;
+        Some(Recompile { count: *count, change })
+    }
+
+    /// Forgets what a report would list. What new traces are compared with stays.
+    pub fn reset(&self) {
+        let mut inner = self.inner.lock();
+        inner.compiles.clear();
+        inner.changes.clear();
+        drop(inner);
+        *self.cuts.lock() = Cuts::default();
+        *self.host_calls.lock() = HostCalls::default();
+    }
+}
+
+impl Compile {
+    fn sites(&self) -> [Site; 3] {
+        match &self.why {
+            Why::Changed(change) => [self.site, change.site, change.old_site],
+            _ => [self.site, 0, 0],
+        }
+    }
+}
+
+impl Inner {
+    fn keep(&mut self, new: Known) {
+        self.known.retain(|old| old.tape.id != new.tape.id || old.outputs != new.outputs);
+        self.known.push_back(new);
+        let total =
+            |known: &VecDeque<Known>| known.iter().map(|k| k.tape.records.len()).sum::<usize>();
+        while self.known.len() > KNOWN || self.known.len() > 1 && total(&self.known) > KNOWN_RECORDS
+        {
+            self.known.pop_front();
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The log as JSON. Sites are numbers, as the locator gave them or as lines.
+
+use super::{Change, Compile, Cut, Explain, Subject, Why};
+use crate::error::Site;
+use crate::runtime::json::{Object, list};
+use std::fmt;
+
+impl Explain {
+    /// What `torchacc_explain` gives.
+    pub fn to_json(&self) -> String {
+        let inner = self.inner.lock();
+        let compiles = list(inner.compiles.iter().map(compile));
+        let first = inner.compiles.front().map_or(inner.number, |compile| compile.number - 1);
+        drop(inner);
+        let cuts = list(self.cuts.lock().rows().iter().map(cut));
+        Object::default()
+            .raw("compiles", compiles)
+            .raw("earlier_compiles", first)
+            .raw("host_calls", self.host_calls_json())
+            .raw("cuts", cuts)
+            .end()
+    }
+
+    /// What `torchacc_host_call_report` gives.
+    pub fn host_calls_json(&self) -> String {
+        let row = |(name, site, spent): (String, Site, super::hosts::Spent)| {
+            let row = Object::default().text("name", &name).raw("count", spent.count);
+            row.raw("time_ns", spent.time_ns).raw("site", site).end()
+        };
+        list(self.host_calls.lock().rows().into_iter().map(row))
+    }
+}
+
+fn compile(compile: &Compile) -> String {
+    let row = Object::default()
+        .raw("number", compile.number)
+        .raw("at_ns", compile.at_ns)
+        .raw("took_ns", compile.took_ns)
+        .raw("operations", compile.operations)
+        .raw("site", compile.site);
+    match &compile.why {
+        Why::First => row.text("why", "first").end(),
+        Why::New => row.text("why", "new").end(),
+        Why::Again => row.text("why", "again").end(),
+        Why::Changed(it) => row.text("why", "changed").raw("change", change(it)).end(),
+    }
+}
+
+fn change(change: &Change) -> String {
+    let row = Object::default()
+        .raw("operation", change.record)
+        .text("operator", &change.operator)
+        .text("aspect", change.aspect);
+    let row = match change.subject {
+        Subject::Operation => row,
+        Subject::Argument(index) => row.raw("argument", index),
+        Subject::Element(index, element) => row.raw("argument", index).raw("element", element),
+        Subject::Result(index) => row.raw("result", index),
+    };
+    row.text("text", &change.to_string())
+        .text("old", &change.old)
+        .text("new", &change.new)
+        .raw("site", change.site)
+        .raw("old_site", change.old_site)
+        .end()
+}
+
+fn cut(cut: &Cut) -> String {
+    let row = Object::default().text("cause", cut.cause).raw("count", cut.count);
+    let row = row.raw("site", cut.site);
+    match cut.value.is_empty() {
+        true => row.end(),
+        false => row.text("value", &cut.value).raw("value_site", cut.value_site).end(),
+    }
+}
+
+/// For people, as one clause.
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Change { operator, aspect, old, new, .. } = self;
+        match (*aspect, self.subject) {
+            ("operator", _) => {
+                return write!(f, "operation {} was {new}, before {old}", self.record);
+            }
+            ("length", _) => return write!(f, "next came {new}, before {old}"),
+            (_, Subject::Operation) => write!(f, "{aspect} of {operator} were")?,
+            ("outputs" | "donation", Subject::Result(index)) => {
+                write!(f, "result {index} of {operator} was")?
+            }
+            (_, Subject::Argument(index)) => {
+                write!(f, "{aspect} of argument {index} of {operator} was")?
+            }
+            (_, Subject::Element(index, element)) => {
+                write!(f, "{aspect} of element {element} of argument {index} of {operator} was")?
+            }
+            (_, Subject::Result(index)) => {
+                write!(f, "{aspect} of result {index} of {operator} was")?
+            }
+        }
+        write!(f, " {new}, before {old}")
+    }
+}

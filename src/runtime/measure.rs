@@ -1,0 +1,132 @@
+//! What is measured on the way, and what is told of it.
+
+use super::breakdown::{Phase, SAMPLE};
+use super::clock::now;
+use super::histogram::Histogram;
+use super::json::Object;
+use super::profile::Span;
+use super::{Context, Shared};
+use crate::trace::Closed;
+use std::sync::atomic::Ordering::Relaxed;
+
+impl Context {
+    /// When recording an operation began, if it is one whose time is measured.
+    pub(super) fn begin_sample(&self) -> Option<u64> {
+        self.shared.stats.recorded_ops.get().is_multiple_of(SAMPLE).then(now)
+    }
+
+    /// The operation is recorded, as the `length`-th of its trace.
+    pub(super) fn end_sample(&self, began: Option<u64>, length: usize) {
+        if length == 1 {
+            self.shared.breakdown.begin_trace();
+        }
+        if let Some(began) = began {
+            self.shared.breakdown.sample(now() - began);
+        }
+    }
+
+    /// A trace of so many operations is about to be closed.
+    pub(super) fn end_of_trace(&self, operations: usize, full: bool) {
+        let (begin, end) = self.shared.breakdown.end_trace();
+        if full {
+            let last = self.shared.last_step.swap(end, Relaxed);
+            if last != 0 {
+                self.shared.step_times.add(end - last);
+            }
+        }
+        if self.shared.profile.is_active() {
+            let details = Object::default().raw("operations", operations).raw("full_cut", full);
+            let span = Span { name: "record", category: "trace", begin, end, site: 0, details };
+            self.shared.profile.span(span);
+        }
+    }
+
+    /// A flat JSON object of integers.
+    pub fn metrics(&self) -> String {
+        let shared = &self.shared;
+        let live_buffers = self.trace.lock().live_buffers() as u64;
+        let memory = shared.backend.pool().stats();
+        let mut all = shared.stats.counters();
+        all.extend([
+            ("live_buffers", live_buffers),
+            ("live_bytes", memory.live_bytes),
+            ("peak_bytes", memory.peak_bytes),
+            ("pool_bytes", memory.pool_bytes),
+        ]);
+        all.extend(shared.breakdown.parts());
+        let percentiles = |times: &Histogram| [50, 90, 99].map(|percent| times.percentile(percent));
+        let [p50, p90, p99] = percentiles(&shared.compile_times);
+        all.extend([("compile_p50_ns", p50), ("compile_p90_ns", p90), ("compile_p99_ns", p99)]);
+        let [p50, p90, p99] = percentiles(&shared.step_times);
+        all.extend([("step_p50_ns", p50), ("step_p90_ns", p90), ("step_p99_ns", p99)]);
+        let fields = all.into_iter();
+        fields.fold(Object::default(), |json, (name, value)| json.raw(name, value)).end()
+    }
+
+    pub fn reset_metrics(&self) {
+        let shared = &self.shared;
+        shared.stats.reset();
+        shared.explain.reset();
+        shared.breakdown.reset();
+        shared.compile_times.reset();
+        shared.step_times.reset();
+        shared.last_step.store(0, Relaxed);
+        shared.backend.pool().reset_peak();
+    }
+
+    /// Begins a timeline.
+    pub fn start_profile(&self) {
+        self.shared.profile.start();
+    }
+
+    /// Ends it: a JSON object for viewers of Chrome's trace format.
+    pub fn stop_profile(&self) -> String {
+        self.shared.profile.stop()
+    }
+}
+
+/// While it lives, the launch thread is in a phase.
+pub struct Stay<'a> {
+    shared: &'a Shared,
+    phase: Phase,
+    before: Phase,
+    begin: u64,
+}
+
+impl Shared {
+    /// For the launch thread alone.
+    pub fn stay(&self, phase: Phase) -> Stay<'_> {
+        let (before, begin) = self.breakdown.enter(phase);
+        Stay { shared: self, phase, before, begin }
+    }
+
+    /// Counts a compile of a trace, begun at `start`, and finds out why it had to be.
+    pub fn compiled(&self, closed: &Closed, start: u64, is_made: bool) {
+        let took = now() - start;
+        self.stats.compiles.add(1);
+        self.stats.plans.add(is_made as u64);
+        self.stats.compile_ns.add(took);
+        self.compile_times.add(took);
+        if self.explain.compiled(closed.trace(), &closed.outputs, start, took) {
+            self.stats.recompiles.add(1);
+        }
+    }
+}
+
+impl Drop for Stay<'_> {
+    fn drop(&mut self) {
+        let (_, end) = self.shared.breakdown.enter(self.before);
+        if self.shared.profile.is_active() {
+            let (name, begin) = (self.phase.name(), self.begin);
+            let details = Object::default();
+            self.shared.profile.span(Span {
+                name,
+                category: "phase",
+                begin,
+                end,
+                site: 0,
+                details,
+            });
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Watches the steps of a run whose times somebody wants.
+
+use super::Shared;
+use super::clock::now;
+use super::compile::{Program, name_of};
+use super::explain::Spent;
+use super::json::Object;
+use super::profile::Span;
+use crate::backend::Watch;
+use crate::op::Op;
+use crate::plan::{Kernel, Operand};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Steps run one after the other, though not on one thread.
+pub struct Steps<'a> {
+    shared: &'a Shared,
+    program: &'a Program,
+    started: AtomicU64,
+}
+
+/// `None` when nobody needs to know: then a step costs nothing.
+pub fn steps<'a>(shared: &'a Shared, program: &'a Program) -> Option<Steps<'a>> {
+    let wanted = !program.host_calls.is_empty() || shared.profile.is_active();
+    wanted.then(|| Steps { shared, program, started: AtomicU64::new(0) })
+}
+
+impl Watch for Steps<'_> {
+    fn begin(&self, _: usize) {
+        self.started.store(now(), Relaxed);
+    }
+
+    fn end(&self, index: usize) {
+        let (begin, end) = (self.started.load(Relaxed), now());
+        let step = &self.program.plan.steps[index];
+        let is_host = matches!(step.kernel, Kernel::Node { op: Op::Host, .. });
+        if !is_host && !self.shared.profile.is_active() {
+            return;
+        }
+        let name = name_of(&self.program.operators, step.record);
+        if is_host {
+            let spent = Spent { count: 1, time_ns: end - begin };
+            self.shared.stats.host_calls.add(1);
+            self.shared.explain.host_calls.lock().add(&name, step.site, spent);
+            self.shared.check_host_call(&name, step.site);
+        }
+        let bytes = |list: &[Operand]| list.iter().map(bytes).sum::<i64>();
+        let details = Object::default()
+            .text("kernel", kernel_name(&step.kernel))
+            .raw("step", index)
+            .raw("bytes_read", bytes(&step.reads))
+            .raw("bytes_written", bytes(&step.writes));
+        let category = if is_host { "host call" } else { "kernel" };
+        let span = Span { name: &name, category, begin, end, site: step.site, details };
+        self.shared.profile.span(span);
+    }
+}
+
+/// Of the elements of an operand's view, each counted once for every time it is there.
+fn bytes(operand: &Operand) -> i64 {
+    operand.layout.numel() * operand.dtype.size() as i64
+}
+
+fn kernel_name(kernel: &Kernel) -> &'static str {
+    match kernel {
+        Kernel::Map(_) => "map",
+        Kernel::Reduce { op, .. } | Kernel::Fused { op, .. } | Kernel::Node { op, .. } => op.name(),
+    }
+}

@@ -1,0 +1,299 @@
+"""`torchacc.explain` names the line and the reason of every compile, host call and cut."""
+
+import inspect
+import threading
+import warnings
+
+import pytest
+import torch
+import torchacc
+from support import DEVICE, run_python
+
+
+def here() -> str:
+    """ "file:line" of the caller's next line."""
+    frame = inspect.currentframe().f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno + 1}"
+
+
+def changes():
+    """The changes that recompiles since the last reset were due to, oldest first."""
+    torchacc.sync()
+    compiles = torchacc.explanation()["compiles"]
+    return [compile["change"] for compile in compiles if compile["why"] == "changed"]
+
+
+def planted(function, first, second):
+    """What changed when `function` ran with `second` after it had run with `first`."""
+    torchacc.sync()
+    function(first).cpu()
+    torchacc.reset_metrics()
+    function(second).cpu()
+    found = changes()
+    assert torchacc.metrics()["recompiles"] == len(found) == 1, torchacc.explain()
+    return found[0]
+
+
+def test_a_new_length():
+    line = None
+
+    def work(length):
+        nonlocal line
+        x = torch.ones(length).to(DEVICE)
+        line = here()
+        return torch.trunc(x).neg()
+
+    change = planted(work, 5, 6)
+    assert (change["aspect"], change["argument"]) == ("shape", 0)
+    assert (change["old"], change["new"]) == ("[5]", "[6]")
+    assert change["operator"] == "aten::trunc"
+    assert change["site"] == change["old_site"] == line
+    assert line in torchacc.explain()
+
+
+def test_another_dtype():
+    line = None
+
+    def work(dtype):
+        nonlocal line
+        x = torch.ones(7, dtype=dtype).to(DEVICE)
+        line = here()
+        return torch.ceil(x).abs()
+
+    change = planted(work, torch.float32, torch.float64)
+    assert (change["aspect"], change["old"], change["new"]) == ("dtype", "f32", "f64")
+    assert change["site"] == line
+
+
+def test_a_static_argument():
+    line = None
+
+    def work(dim):
+        nonlocal line
+        x = torch.ones(4, 4).to(DEVICE).floor()
+        line = here()
+        return x.cumsum(dim)
+
+    change = planted(work, 0, 1)
+    assert (change["aspect"], change["argument"]) == ("attribute", 1)
+    assert (change["old"], change["new"]) == ("0", "1")
+    assert change["site"] == line
+    assert "aten::cumsum was 1, before 0 (dim)" in torchacc.explain()
+
+
+def test_another_branch():
+    lines = {}
+
+    def work(flag):
+        x = torch.ones(3, 5).to(DEVICE).erf()
+        if flag:
+            lines[flag] = here()
+            return x.exp().neg()
+        lines[flag] = here()
+        return x.sin().neg()
+
+    change = planted(work, True, False)
+    assert change["aspect"] == "operator"
+    assert (change["old"], change["new"]) == ("aten::exp", "aten::sin")
+    assert (change["site"], change["old_site"]) == (lines[False], lines[True])
+
+
+def test_other_tensors_outlive_the_cut():
+    line, kept = None, []
+
+    def work(keep):
+        nonlocal line
+        x = torch.ones(2, 9).to(DEVICE)
+        line = here()
+        middle = x.expm1()
+        if keep:
+            kept.append(middle)
+        result = middle.neg()
+        del middle
+        return result
+
+    change = planted(work, False, True)
+    assert (change["aspect"], change["operator"]) == ("outputs", "aten::expm1")
+    assert (change["old"], change["new"]) == ("dropped before the cut", "kept")
+    assert change["site"] == line
+
+
+def test_replays_add_nothing():
+    x = torch.ones(3, 11, device=DEVICE)
+
+    def step():
+        y = (x * 2).sinh()
+        torchacc.mark_step()
+        return y.sum().item()
+
+    for _ in range(3):
+        step()
+    torchacc.sync()
+    torchacc.reset_metrics()
+    for _ in range(5):
+        line = here()
+        step()
+    data = torchacc.explanation()
+    assert data["compiles"] == []
+    counts = {row["cause"]: row["count"] for row in data["cuts"]}
+    assert counts == {"asked": 5, "read": 5}
+    (read,) = (row for row in data["cuts"] if row["cause"] == "read")
+    assert "the result of aten::sum" in read["value"]
+    assert "test_explain.py:" in read["site"]
+    assert line not in read["site"], "the read is in `step`, not where it was called"
+
+
+def test_host_calls_have_count_time_and_line():
+    torchacc.sync()
+    torchacc.reset_metrics()
+    for _ in range(3):
+        x = torch.eye(3, device=DEVICE)
+        line = here()
+        torch.linalg.det(x).cpu()
+    rows = [row for row in torchacc.explanation()["host_calls"] if row["site"] == line]
+    assert sum(row["count"] for row in rows) >= 3
+    assert all(row["time_ns"] > 0 for row in rows)
+    assert len({row["name"] for row in rows}) == len(rows), "one row for an operator on a line"
+    assert f"x {rows[0]['name']}" in torchacc.explain()
+
+
+def test_the_limit_warns_once():
+    def work(length):
+        return torch.ones(length).to(DEVICE).tan().cpu()
+
+    torchacc.sync()
+    torchacc.reset_metrics()
+    torchacc.set_recompile_limit(3)
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for length in range(20, 30):
+                work(length)
+    finally:
+        torchacc.set_recompile_limit(8)
+    texts = [str(w.message) for w in caught if "recompiles" in str(w.message)]
+    assert len(texts) == 1, texts
+    source, first = inspect.getsourcelines(work)
+    assert f"{__file__}:{first + 1}: " in texts[0]
+    assert "shape of argument 0 of aten::tan" in texts[0]
+    assert "pad or bucket" in texts[0]
+
+
+def test_cuts_warn_too():
+    def work(length):
+        x = torch.ones(length).to(DEVICE).acosh()
+        torchacc.sync()
+        return x
+
+    torchacc.sync()
+    torchacc.reset_metrics()
+    torchacc.set_recompile_limit(1)
+    try:
+        with pytest.warns(UserWarning, match="this line made the program compile again 2 times"):
+            kept = [work(length) for length in (70, 71, 72, 73)]
+    finally:
+        torchacc.set_recompile_limit(8)
+    assert len(kept) == 4
+
+
+def test_strict_raises_and_loses_nothing():
+    def work(length):
+        return torch.full((length,), 4.0).to(DEVICE).rsqrt()
+
+    torchacc.sync()
+    torchacc.reset_metrics()
+    torchacc.set_recompile_limit(2)
+    torchacc.set_strict()
+    try:
+        for length in (40, 41, 42):
+            assert work(length).cpu().eq(0.5).all()
+        for length in (43, 44):
+            y = work(length)
+            with pytest.raises(RuntimeError, match="(?s)of aten::rsqrt.*test_explain.py:"):
+                y.cpu()
+            assert y.cpu().eq(0.5).all()
+    finally:
+        torchacc.set_strict(recompiles=False)
+        torchacc.set_recompile_limit(8)
+    assert work(7).cpu().eq(0.5).all()
+
+
+def test_strict_host_calls():
+    torchacc.sync()
+    torchacc.set_strict(recompiles=False, host_calls=True)
+    try:
+        determinant = torch.linalg.det(torch.eye(3, device=DEVICE))
+        with pytest.raises(RuntimeError, match="strict mode forbids"):
+            determinant.cpu()
+        assert determinant.item() == 1
+    finally:
+        torchacc.set_strict(recompiles=False)
+    assert torch.linalg.det(torch.eye(3, device=DEVICE)).item() == 1
+
+
+def test_threads_share_one_report():
+    def work(size):
+        torch.ones(size).to(DEVICE).log2().cpu()
+
+    torchacc.sync()
+    work(60)
+    torchacc.reset_metrics()
+    threads = [threading.Thread(target=work, args=(size,)) for size in (61, 62, 63)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    # Threads that record at once may share a trace, and a cut of one closes what another began.
+    assert torchacc.metrics()["compiles"] == len(torchacc.explanation()["compiles"]) > 0
+    assert any("test_explain.py:" in change["site"] for change in changes())
+
+
+def test_the_report_is_bounded():
+    torchacc.sync()
+    torchacc.reset_metrics()
+    torchacc.set_recompile_limit(1000)
+    try:
+        for length in range(100, 190):
+            torch.ones(length).to(DEVICE).asinh().cpu()
+    finally:
+        torchacc.set_recompile_limit(8)
+    data = torchacc.explanation()
+    assert (len(data["compiles"]), data["compiles"][-1]["why"]) == (64, "changed")
+    assert f"{data['earlier_compiles'] + 64} compiles" in torchacc.explain()
+
+
+SCRIPT = """
+import sys, torch
+for length in (3, 4):
+    x = torch.ones(length).to("acc")
+    print("sum", x.sinh().sum().item() > 0, sys.argv[1:])
+"""
+
+
+def test_the_command(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    command = f"""
+import runpy, sys
+sys.argv = ["torchacc", "explain", {str(script)!r}, "an", "argument"]
+runpy.run_module("torchacc", run_name="__main__", alter_sys=True)
+"""
+    result = run_python(command)
+    assert result.returncode == 0, result.stderr
+    assert "sum True ['an', 'argument']" in result.stdout
+    assert "2 compiles" in result.stdout
+    assert f"{script}:5" in result.stdout
+    assert "shape of argument 0 of aten::sinh was [4], before [3] (self)" in result.stdout
+
+
+def test_at_exit(tmp_path):
+    script = 'import torch; print(torch.ones(3, device="acc").sum().item())'
+    result = run_python(script, TORCHACC_EXPLAIN="1")
+    assert "1 compiles" in result.stderr
+    assert result.stdout == "3.0\n"
+    assert "compiles" not in run_python(script).stderr
+
+
+def test_unused_device_has_an_empty_report():
+    result = run_python("import torchacc; print(torchacc.explain())")
+    assert result.stdout == "0 compiles\n0 host calls\n0 cuts\n", result.stderr

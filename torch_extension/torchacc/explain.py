@@ -1,0 +1,134 @@
+"""Why programs were compiled, which operators ran on the host, and what cut the traces."""
+
+import atexit
+import collections
+import functools
+import json
+import os
+import sys
+
+import torch
+
+
+def explanation() -> dict:
+    """What `explain` says, as data; `torchacc_explain` in torchacc.h documents the fields."""
+    return {"compiles": [], "earlier_compiles": 0, "host_calls": [], "cuts": []} | json.loads(
+        torch.ops.acc.explain()
+    )
+
+
+def explain() -> str:
+    """Every compile, host call and cut since the start or `reset_metrics`: why, and which line.
+
+    A compile names the first thing in which its trace differs from the nearest one known: the
+    operation, which of its arguments, what of it, old and new. Does not wait: what still runs, or
+    compiles, is missing (`torchacc.sync()` first).
+    """
+    data = explanation()
+    compiles, earlier = data["compiles"], data["earlier_compiles"]
+    lines = [f"{earlier + len(compiles)} compiles"]
+    if earlier:
+        lines.append(f"  (the first {earlier} are forgotten)")
+    alike = collections.Counter()
+    for compile in compiles:
+        kind = _kind(compile)
+        alike[kind] += 1
+        if kind is None or alike[kind] <= _SHOWN:
+            lines += _compile(compile)
+    for kind, count in alike.items():
+        if kind is not None and count > _SHOWN:
+            lines.append(f"  … and {count - _SHOWN} more like the last one at {kind[0]}")
+    calls = sum(row["count"] for row in data["host_calls"])
+    lines.append(f"{calls} host calls")
+    for row in sorted(data["host_calls"], key=lambda row: -row["time_ns"]):
+        lines.append(
+            f"  {row['count']} x {row['name']}, {_milliseconds(row['time_ns'])}{_at(row['site'])}"
+        )
+    lines.append(f"{sum(row['count'] for row in data['cuts'])} cuts")
+    lines += [_cut(row) for row in data["cuts"]]
+    return "\n".join(lines)
+
+
+def set_recompile_limit(limit: int) -> None:
+    """How many recompiles one line may cause before it is warned of, or is an error (8)."""
+    torch.ops.acc.set_recompile_limit(limit)
+
+
+def set_strict(recompiles: bool = True, host_calls: bool = False) -> None:
+    """Makes recompiles beyond the limit, and host calls, errors instead of warnings and counts.
+
+    The RuntimeError comes from the next cut, sync or read after it happened. Nothing is lost: the
+    program has run, and what a failed read did not return can be read again.
+    """
+    torch.ops.acc.set_strict(recompiles, host_calls)
+
+
+# Of recompiles that one line keeps causing.
+_SHOWN = 3
+
+
+def _kind(compile: dict) -> tuple | None:
+    """Equal for recompiles of one line that the same thing of the same operator is due to."""
+    change = compile.get("change")
+    if change is None:
+        return None
+    return tuple(change.get(name) for name in ("site", "operator", "aspect", "argument", "result"))
+
+
+def _compile(compile: dict) -> list[str]:
+    head = (
+        f"  #{compile['number']}  {_milliseconds(compile['took_ns'])},"
+        f" {compile['operations']} operations"
+    )
+    match compile["why"]:
+        case "first":
+            return [f"{head}: the first program{_at(compile['site'])}"]
+        case "new":
+            return [f"{head}: a program that begins like no other{_at(compile['site'])}"]
+        case "again":
+            return [f"{head}: compiled before, but dropped from the cache"]
+    change = compile["change"]
+    lines = [f"{head}:{_at(change['site'])}", f"      {change['text']}{_parameter(change)}"]
+    if change["old_site"] not in (change["site"], ""):
+        lines.append(f"      (before:{_at(change['old_site'])})")
+    return lines
+
+
+def _parameter(change: dict) -> str:
+    """What PyTorch calls the argument, where the operator is PyTorch's."""
+    name, _, overload = change["operator"].partition(".")
+    if "argument" not in change or not torch._C._dispatch_has_kernel(change["operator"]):
+        return ""
+    schema = torch._C._get_schema(name, overload)
+    if change["argument"] >= len(schema.arguments):
+        return ""
+    return f" ({schema.arguments[change['argument']].name})"
+
+
+_CAUSES = {
+    "asked": "the program cut (optimizer step, mark_step)",
+    "sync": "the program waited for everything",
+    "limit": "the trace had grown to its limit",
+}
+
+
+def _cut(row: dict) -> str:
+    if row["cause"] != "read":
+        return f"  {row['count']} x {_CAUSES[row['cause']]}{_at(row['site'])}"
+    made = f" of{_at(row['value_site'])}" if row.get("value_site") else ""
+    return f"  {row['count']} x the host read {row.get('value', 'a value')}{made}{_at(row['site'])}"
+
+
+def _at(site: str) -> str:
+    return f" {site}" if site else ""
+
+
+def _milliseconds(nanoseconds: int) -> str:
+    return f"{nanoseconds / 1e6:.1f} ms"
+
+
+@functools.cache
+def explain_at_exit() -> None:
+    """With TORCHACC_EXPLAIN=1 in the environment, prints the report when the process ends."""
+    if os.environ.get("TORCHACC_EXPLAIN", "0") not in ("", "0"):
+        atexit.register(lambda: print(explain(), file=sys.stderr))

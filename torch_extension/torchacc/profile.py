@@ -1,0 +1,27 @@
+"""A timeline for chrome://tracing and ui.perfetto.dev."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from torchacc.step import sync
+
+
+@contextlib.contextmanager
+def profile(path: str | os.PathLike) -> Iterator[None]:
+    """Context manager: writes what happens inside to `path`, in Chrome's trace format.
+
+    There are spans for recording (one for each trace), the launch thread's phases, the stages of
+    compiles, and every kernel and host call with its operator, Python line and bytes; and a counter
+    of the memory in use. Waits at the end for what was recorded. Every kernel is timed meanwhile;
+    at other times the profiler costs nothing. One profile at a time: a new one drops the other.
+    """
+    torch.ops.acc.profile_start()
+    try:
+        yield
+        sync()
+    finally:
+        Path(path).write_text(torch.ops.acc.profile_stop())
