@@ -9,6 +9,8 @@ import sys
 
 import torch
 
+from torchacc.metrics import metrics
+
 
 def explanation() -> dict:
     """What `explain` says, as data; `torchacc_explain` in torchacc.h documents the fields."""
@@ -26,7 +28,10 @@ def explain() -> str:
     """
     data = explanation()
     compiles, earlier = data["compiles"], data["earlier_compiles"]
+    loaded = metrics().get("disk_hits", 0)
     lines = [f"{earlier + len(compiles)} compiles"]
+    if loaded:
+        lines.append(f"  ({loaded} more programs came from disk)")
     if earlier:
         lines.append(f"  (the first {earlier} are forgotten)")
     alike = collections.Counter()

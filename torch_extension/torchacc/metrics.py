@@ -23,9 +23,10 @@ def metrics() -> dict[str, int]:
     """The runtime's counters since the start or `reset_metrics`, as a flat dict of integers.
 
     At least, all 0 before the first use: compiles, recompiles (of these: of a trace that begins
-    like a known one; `torchacc.explain` says why), plans, cache_hits, disk_hits (programs that another
-    process had compiled), host_calls (operators run by PyTorch's own CPU kernels), cuts, recorded_ops, replayed_ops (of these: known from an earlier
-    step, so only compared), live_bytes, peak_bytes.
+    like a known one; `torchacc.explain` says why), plans, cache_hits, disk_hits (programs that
+    another process had compiled), host_calls (operators run by PyTorch's own CPU kernels), cuts,
+    recorded_ops, replayed_ops (of these: known from an earlier step, so only compared), live_bytes,
+    peak_bytes.
 
     After the first use also percentiles, right to an eighth (compile_p50_ns, compile_p90_ns,
     compile_p99_ns; step_p50_ns, … of the time from one full cut to the next), and where the time
