@@ -61,7 +61,7 @@ def test_the_profile_names_kernels_and_lines(tmp_path):
         x = torch.ones(8, 123, device=DEVICE)
         y = x @ torch.ones(123, 5, device=DEVICE)
         line = f"{__file__}:{inspect.currentframe().f_lineno - 1}"
-        assert torch.linalg.det(torch.eye(3, device=DEVICE)).item() == 1
+        assert torch.linalg.det(torch.eye(5, device=DEVICE)).item() == 1
         assert y.sum().item() == 8 * 123 * 5
     events = events_of(path)
     spans = [event for event in events if event["ph"] == "X"]
