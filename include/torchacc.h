@@ -86,6 +86,11 @@ typedef struct torchacc_options {
    Bytes that the programs there may take, the least recently used go; 0 for `TORCHACC_CACHE_LIMIT`, else 1 GiB.
    */
   uint64_t cache_limit;
+  /*
+   Bytes of dropped and replaced inputs that a trace may keep before it is cut by itself; 0 for
+   `TORCHACC_TRACE_BYTES`, else 1 GiB.
+   */
+  uint64_t trace_bytes;
 } torchacc_options;
 
 /*
@@ -379,6 +384,18 @@ torchacc_error *torchacc_buffer_write(torchacc_buffer *buffer, torchacc_dtype dt
 torchacc_error *torchacc_buffer_read(torchacc_buffer *buffer, size_t offset, void *data, size_t len);
 
 /*
+ As `torchacc_buffer_read`, but cuts nothing: blocks until somebody cuts the trace that computes the value, by
+ `torchacc_buffer_request` for one, and the value is there. To be called on a thread of its own.
+ Errors: of the operation that failed to produce the value, which the next sync returns as well; INVALID_ARGUMENT.
+ */
+torchacc_error *torchacc_buffer_read_after_cut(torchacc_buffer *buffer, size_t offset, void *data, size_t len);
+
+/*
+ Sees to it that the value gets computed: cuts the trace if it is still in it, as a read does. Does not wait for it.
+ */
+torchacc_error *torchacc_buffer_request(torchacc_buffer *buffer);
+
+/*
  Whether reading would not wait; false for NULL.
  */
 bool torchacc_buffer_is_ready(const torchacc_buffer *buffer);
@@ -409,7 +426,7 @@ torchacc_error *torchacc_context_set_locator(torchacc_context *context,
                                              torchacc_drop_fn drop);
 
 /*
- Closes the trace and hands it to the launch thread. Does not wait.
+ Closes the trace and hands it to the launch thread. Waits only while several programs are queued there.
  */
 torchacc_error *torchacc_cut(torchacc_context *context);
 
@@ -502,6 +519,18 @@ torchacc_error *torchacc_buffer_write(torchacc_buffer *buffer, torchacc_dtype dt
 torchacc_error *torchacc_buffer_read(torchacc_buffer *buffer, size_t offset, void *data, size_t len);
 
 /*
+ As `torchacc_buffer_read`, but cuts nothing: blocks until somebody cuts the trace that computes the value, by
+ `torchacc_buffer_request` for one, and the value is there. To be called on a thread of its own.
+ Errors: of the operation that failed to produce the value, which the next sync returns as well; INVALID_ARGUMENT.
+ */
+torchacc_error *torchacc_buffer_read_after_cut(torchacc_buffer *buffer, size_t offset, void *data, size_t len);
+
+/*
+ Sees to it that the value gets computed: cuts the trace if it is still in it, as a read does. Does not wait for it.
+ */
+torchacc_error *torchacc_buffer_request(torchacc_buffer *buffer);
+
+/*
  Whether reading would not wait; false for NULL.
  */
 bool torchacc_buffer_is_ready(const torchacc_buffer *buffer);
@@ -532,7 +561,7 @@ torchacc_error *torchacc_context_set_locator(torchacc_context *context,
                                              torchacc_drop_fn drop);
 
 /*
- Closes the trace and hands it to the launch thread. Does not wait.
+ Closes the trace and hands it to the launch thread. Waits only while several programs are queued there.
  */
 torchacc_error *torchacc_cut(torchacc_context *context);
 
@@ -633,7 +662,7 @@ torchacc_error *torchacc_apply(torchacc_context *context,
 /*
  Counters and times since the last reset as a flat JSON object of integers:
 
- - recorded_ops, of these replayed_ops; cuts, of these read_cuts; compiles, of these recompiles (of a trace that begins
+ - recorded_ops, of these replayed_ops; cuts, of these read_cuts and limit_cuts; compiles, of these recompiles (of a trace that begins
    like a known one); plans; cache_hits, disk_hits, disk_removed, disk_errors, kernels, host_calls, failures;
  - compile_ns, disk_ns, execute_ns: time spent, wherever; compile_p50_ns, compile_p90_ns, compile_p99_ns: of one compile;
    step_p50_ns, step_p90_ns, step_p99_ns: from one full cut to the next. Percentiles are right to an eighth;
@@ -823,7 +852,7 @@ torchacc_error *torchacc_apply(torchacc_context *context,
 /*
  Counters and times since the last reset as a flat JSON object of integers:
 
- - recorded_ops, of these replayed_ops; cuts, of these read_cuts; compiles, of these recompiles (of a trace that begins
+ - recorded_ops, of these replayed_ops; cuts, of these read_cuts and limit_cuts; compiles, of these recompiles (of a trace that begins
    like a known one); plans; cache_hits, disk_hits, disk_removed, disk_errors, kernels, host_calls, failures;
  - compile_ns, disk_ns, execute_ns: time spent, wherever; compile_p50_ns, compile_p90_ns, compile_p99_ns: of one compile;
    step_p50_ns, step_p90_ns, step_p99_ns: from one full cut to the next. Percentiles are right to an eighth;

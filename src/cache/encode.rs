@@ -3,7 +3,6 @@
 
 use crate::op::host;
 use crate::record::{Arg, Format, Operator, Origin, Output, Read, Record, Value, View, Write};
-use xxhash_rust::xxh3::xxh3_128;
 
 fn int(out: &mut Vec<u8>, n: i64) {
     out.extend_from_slice(&n.to_le_bytes());
@@ -100,8 +99,7 @@ pub fn record(out: &mut Vec<u8>, r: &Record) {
         Operator::Host(id) => {
             out.push(1);
             // The number is this process's own; the key is not.
-            let key = host::get(id).map_or(0, |op| xxh3_128(op.key.as_bytes()));
-            out.extend_from_slice(&key.to_le_bytes());
+            long(out, host::get(id).map_or(String::new(), |op| op.key.clone()).as_bytes());
         }
     }
     out.extend_from_slice(&(r.args.len() as u32).to_le_bytes());
@@ -135,3 +133,7 @@ pub fn outputs(list: &[Output]) -> Vec<u8> {
 pub fn donors(list: &[Output]) -> Vec<u8> {
     list.iter().flat_map(|o| o.donor.map_or(0, |leaf| leaf + 1).to_le_bytes()).collect()
 }
+
+#[cfg(test)]
+#[path = "encode_tests.rs"]
+mod tests;

@@ -17,6 +17,12 @@ impl Key {
         Key { hash: xxh3_128(&digests), parts }
     }
 
+    /// A key with a hash of the test's choice.
+    #[cfg(test)]
+    pub fn with_hash(parts: Vec<(&'static str, Vec<u8>)>, hash: u128) -> Key {
+        Key { parts, hash }
+    }
+
     pub fn hash(&self) -> u128 {
         self.hash
     }
@@ -31,6 +37,10 @@ impl Key {
             }
         }
         out
+    }
+
+    pub fn nbytes(&self) -> usize {
+        self.parts.iter().map(|(_, bytes)| bytes.len()).sum()
     }
 
     /// Names of the parts in which two keys differ.

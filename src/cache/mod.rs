@@ -22,16 +22,26 @@ pub enum Lookup {
     Made,
 }
 
-/// Programs by key, least recently used dropped beyond `capacity`. One thread makes an entry, others wait for it.
+/// Programs by key, least recently used dropped beyond the limits. One thread makes an entry, others wait for it.
 pub struct Cache<P> {
     inner: Mutex<Inner<P>>,
     made: Condvar,
-    capacity: usize,
+    capacity: Capacity,
+    /// Bytes of host memory that a program takes, about.
+    size: fn(&P) -> usize,
+}
+
+/// What a cache may hold; but always its newest entry.
+#[derive(Clone, Copy, Debug)]
+pub struct Capacity {
+    pub entries: usize,
+    pub bytes: usize,
 }
 
 struct Inner<P> {
     entries: HashMap<u128, Vec<Entry<P>>>,
     count: usize,
+    bytes: usize,
     clock: u64,
 }
 
@@ -39,13 +49,30 @@ struct Entry<P> {
     key: Key,
     /// `None` while somebody makes it.
     program: Option<Arc<P>>,
+    /// Of the program and the key.
+    bytes: usize,
     used: u64,
 }
 
 impl<P> Cache<P> {
-    pub fn new(capacity: usize) -> Cache<P> {
-        let inner = Inner { entries: HashMap::new(), count: 0, clock: 0 };
-        Cache { inner: Mutex::new(inner), made: Condvar::new(), capacity }
+    pub fn new(capacity: Capacity, size: fn(&P) -> usize) -> Cache<P> {
+        let inner = Inner { entries: HashMap::new(), count: 0, bytes: 0, clock: 0 };
+        Cache { inner: Mutex::new(inner), made: Condvar::new(), capacity, size }
+    }
+
+    /// Of all programs and keys, about.
+    pub fn bytes(&self) -> usize {
+        self.inner.lock().bytes
+    }
+
+    /// The program of a key with this hash was used, though nobody asked for it here.
+    pub fn touch(&self, hash: u128) {
+        let mut inner = self.inner.lock();
+        inner.clock += 1;
+        let clock = inner.clock;
+        if let Some([entry]) = inner.entries.get_mut(&hash).map(Vec::as_mut_slice) {
+            entry.used = clock;
+        }
     }
 
     pub fn len(&self) -> usize {
@@ -98,8 +125,8 @@ impl<P> Inner<P> {
     fn find(&mut self, key: &Key) -> Found<P> {
         self.clock += 1;
         let clock = self.clock;
-        let bucket = self.entries.entry(key.hash()).or_default();
-        match bucket.iter_mut().find(|entry| entry.key == *key) {
+        let bucket = self.entries.get_mut(&key.hash());
+        match bucket.and_then(|bucket| bucket.iter_mut().find(|entry| entry.key == *key)) {
             Some(entry) => {
                 entry.used = clock;
                 entry.program.clone().map_or(Found::InTheMaking, Found::Program)
@@ -110,7 +137,7 @@ impl<P> Inner<P> {
 
     fn reserve(&mut self, key: Key) {
         self.clock += 1;
-        let entry = Entry { program: None, used: self.clock, key };
+        let entry = Entry { program: None, bytes: 0, used: self.clock, key };
         self.entries.entry(entry.key.hash()).or_default().push(entry);
         self.count += 1;
     }
@@ -118,7 +145,10 @@ impl<P> Inner<P> {
     fn remove(&mut self, hash: u128, keep: impl Fn(&Entry<P>) -> bool) {
         if let Some(bucket) = self.entries.get_mut(&hash) {
             let before = bucket.len();
+            let bytes = |bucket: &[Entry<P>]| bucket.iter().map(|e| e.bytes).sum::<usize>();
+            self.bytes -= bytes(bucket);
             bucket.retain(keep);
+            self.bytes += bytes(bucket);
             self.count -= before - bucket.len();
             if bucket.is_empty() {
                 self.entries.remove(&hash);
@@ -154,9 +184,13 @@ impl<P> Reservation<'_, P> {
             Some(program) => {
                 let bucket = inner.entries.entry(key.hash()).or_default();
                 if let Some(entry) = bucket.iter_mut().find(|entry| entry.key == *key) {
+                    entry.bytes = entry.key.nbytes() + (self.cache.size)(&program);
                     entry.program = Some(program);
+                    let bytes = entry.bytes;
+                    inner.bytes += bytes;
                 }
-                while inner.count > self.cache.capacity {
+                let Capacity { entries, bytes } = self.cache.capacity;
+                while inner.count > entries || inner.bytes > bytes && inner.count > 1 {
                     let before = inner.count;
                     inner.evict();
                     if inner.count == before {
@@ -186,9 +220,13 @@ mod tests {
         Key::new(vec![("records", vec![n])])
     }
 
+    fn of<P>(entries: usize) -> Cache<P> {
+        Cache::new(Capacity { entries, bytes: usize::MAX }, |_| 0)
+    }
+
     #[test]
     fn makes_once_and_forgets_failures() {
-        let cache = Cache::new(8);
+        let cache = of(8);
         assert!(cache.get_or_make(key(1), |_| internal!("no")).0.is_err());
         assert_eq!(cache.len(), 0);
         assert_eq!(cache.get_or_make(key(1), |_| Ok(7)), (Ok(Arc::new(7)), Lookup::Made));
@@ -197,7 +235,7 @@ mod tests {
 
     #[test]
     fn drops_the_least_recently_used() {
-        let cache = Cache::new(2);
+        let cache = of(2);
         for n in [1, 2, 1, 3] {
             cache.get_or_make(key(n), |_| Ok(n)).0.unwrap();
         }
@@ -207,8 +245,59 @@ mod tests {
     }
 
     #[test]
+    fn drops_what_takes_too_much() {
+        // The key takes one byte, the program what it is.
+        let cache = Cache::new(Capacity { entries: 99, bytes: 100 }, |&n: &usize| n);
+        let make = |n: u8, bytes: usize| cache.get_or_make(key(n), |_| Ok(bytes)).1;
+        for n in [1, 2, 1] {
+            make(n, 39);
+        }
+        assert_eq!((cache.len(), cache.bytes()), (2, 80));
+        make(3, 19);
+        assert_eq!((cache.len(), cache.bytes()), (3, 100));
+        make(4, 1);
+        assert_eq!((cache.get(&key(2)), cache.bytes()), (None, 62));
+        make(5, 500);
+        assert_eq!((cache.len(), cache.get(&key(5)).as_deref()), (1, Some(&500)), "it is in use");
+        make(6, 2);
+        assert_eq!((cache.len(), cache.bytes()), (1, 3));
+    }
+
+    #[test]
+    fn what_is_found_elsewhere_counts_as_used() {
+        let cache = of(2);
+        for n in [1, 2] {
+            cache.get_or_make(key(n), |_| Ok(n)).0.unwrap();
+        }
+        cache.touch(key(1).hash());
+        cache.touch(key(7).hash());
+        cache.get_or_make(key(3), |_| Ok(3)).0.unwrap();
+        assert_eq!((cache.get(&key(1)).as_deref(), cache.get(&key(2))), (Some(&1), None));
+    }
+
+    #[test]
+    fn keys_with_equal_hashes_have_programs_of_their_own() {
+        let key = |n: u8| Key::with_hash(vec![("records", vec![n])], 42);
+        let cache = of(2);
+        assert_eq!(cache.get_or_make(key(1), |_| Ok(1)), (Ok(Arc::new(1)), Lookup::Made));
+        assert!(cache.get_or_make(key(2), |_| internal!("no")).0.is_err());
+        assert_eq!(cache.get_or_make(key(2), |_| Ok(2)), (Ok(Arc::new(2)), Lookup::Made));
+        assert_eq!(cache.get_or_make(key(1), |_| Ok(9)), (Ok(Arc::new(1)), Lookup::Hit));
+        assert_eq!((cache.get(&key(2)).as_deref(), cache.get(&key(3))), (Some(&2), None));
+        // The one that was used last stays, though both are found at one place.
+        cache.get_or_make(key(3), |_| Ok(3)).0.unwrap();
+        assert_eq!(
+            (cache.len(), cache.get(&key(1)), cache.get(&key(2)).as_deref()),
+            (2, None, Some(&2))
+        );
+        let parts = [("records", vec![1]), ("donors", vec![])];
+        let other = Key::with_hash(parts.to_vec(), 42);
+        assert_eq!(cache.get(&other), None);
+    }
+
+    #[test]
     fn one_thread_makes_the_others_wait() {
-        let cache = Cache::new(8);
+        let cache = of(8);
         let made = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..8 {
@@ -227,7 +316,7 @@ mod tests {
 
     #[test]
     fn a_panicking_maker_leaves_nothing_behind() {
-        let cache: Cache<u8> = Cache::new(8);
+        let cache: Cache<u8> = of(8);
         let panics = || cache.get_or_make(key(1), |_| panic!("on purpose"));
         assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err());
         assert_eq!(cache.get_or_make(key(1), |_| Ok(1)).1, Lookup::Made);

@@ -3,9 +3,9 @@
 use crate::record::Output;
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-/// Beyond so many programs all are forgotten: the table of keys still has them.
+/// Beyond so many programs all are forgotten. The table of keys has them: it alone keeps them.
 const CAPACITY: usize = 256;
 /// One look-up out of so many is also made the long way; in debug builds every one.
 const SAMPLE: u64 = if cfg!(debug_assertions) { 1 } else { 1024 };
@@ -22,7 +22,17 @@ struct Inner<P> {
 
 struct Path<P> {
     outputs: Vec<Output>,
-    program: Arc<P>,
+    program: Weak<P>,
+    /// Of the program's key.
+    hash: u128,
+}
+
+/// What a path leads to.
+pub struct Found<P> {
+    pub program: Arc<P>,
+    pub hash: u128,
+    /// Whether to compare with what the key leads to.
+    pub check: bool,
 }
 
 impl<P> Default for Paths<P> {
@@ -32,17 +42,17 @@ impl<P> Default for Paths<P> {
 }
 
 impl<P> Paths<P> {
-    /// The program of trace `tape` with these outputs and donors; and whether to check it against its key.
-    pub fn find(&self, tape: u64, outputs: &[Output]) -> Option<(Arc<P>, bool)> {
+    /// The program of trace `tape` with these outputs and donors, if it is still there.
+    pub fn find(&self, tape: u64, outputs: &[Output]) -> Option<Found<P>> {
         let mut inner = self.0.lock();
         let path = inner.programs.get(&tape)?.iter().find(|path| path.outputs == outputs)?;
-        let program = path.program.clone();
+        let (program, hash) = (path.program.upgrade()?, path.hash);
         inner.found += 1;
-        Some((program, inner.found.is_multiple_of(SAMPLE)))
+        Some(Found { program, hash, check: inner.found.is_multiple_of(SAMPLE) })
     }
 
-    /// From now on the trace leads to `program` with these outputs.
-    pub fn add(&self, tape: u64, outputs: &[Output], program: &Arc<P>) {
+    /// From now on the trace leads to `program`, whose key has this hash, with these outputs.
+    pub fn add(&self, tape: u64, outputs: &[Output], program: &Arc<P>, hash: u128) {
         let mut inner = self.0.lock();
         if inner.count >= CAPACITY {
             inner.programs.clear();
@@ -52,7 +62,7 @@ impl<P> Paths<P> {
         let before = list.len();
         list.retain(|path| path.outputs != outputs);
         let replaced = before - list.len();
-        list.push(Path { outputs: outputs.to_vec(), program: program.clone() });
+        list.push(Path { outputs: outputs.to_vec(), program: Arc::downgrade(program), hash });
         inner.count += 1 - replaced;
     }
 }
@@ -65,23 +75,27 @@ mod tests {
     fn a_trace_leads_to_a_program_for_each_set_of_outputs() {
         let paths = Paths::default();
         let outputs = |donor| [Output { value: 3, donor }];
-        paths.add(1, &outputs(None), &Arc::new('a'));
-        paths.add(1, &outputs(Some(0)), &Arc::new('b'));
-        paths.add(2, &outputs(None), &Arc::new('d'));
-        paths.add(2, &outputs(None), &Arc::new('c'));
-        let find = |tape, outputs: &[Output]| paths.find(tape, outputs).map(|found| *found.0);
+        let [a, b, c, d] = ['a', 'b', 'c', 'd'].map(Arc::new);
+        paths.add(1, &outputs(None), &a, 0);
+        paths.add(1, &outputs(Some(0)), &b, 0);
+        paths.add(2, &outputs(None), &d, 0);
+        paths.add(2, &outputs(None), &c, 0);
+        let find = |tape, outputs: &[Output]| paths.find(tape, outputs).map(|found| *found.program);
         assert_eq!(find(1, &outputs(None)), Some('a'));
         assert_eq!(find(1, &outputs(Some(0))), Some('b'));
         assert_eq!(find(2, &outputs(None)), Some('c'));
         assert_eq!((find(2, &outputs(Some(0))), find(1, &[]), find(3, &[])), (None, None, None));
+        drop(a);
+        assert_eq!(find(1, &outputs(None)), None, "nobody keeps it");
     }
 
     #[test]
     fn the_number_of_programs_is_bounded() {
         let paths = Paths::default();
         for tape in 0..10 * CAPACITY as u64 {
-            paths.add(tape, &[], &Arc::new(tape));
-            assert_eq!(paths.find(tape, &[]).map(|found| *found.0), Some(tape));
+            let program = Arc::new(tape);
+            paths.add(tape, &[], &program, 0);
+            assert_eq!(paths.find(tape, &[]).map(|found| *found.program), Some(tape));
         }
         assert!(paths.0.lock().programs.len() <= CAPACITY);
     }

@@ -129,6 +129,19 @@ pub unsafe extern "C" fn torchacc_buffer_read(
     data: *mut c_void,
     len: usize,
 ) -> *mut torchacc_error {
+    // SAFETY: as the header says.
+    unsafe { read_with(buffer, offset, data, len, Context::read) }
+}
+
+/// # Safety
+/// As the two functions that read.
+unsafe fn read_with(
+    buffer: *mut torchacc_buffer,
+    offset: usize,
+    data: *mut c_void,
+    len: usize,
+    read: impl FnOnce(&Context, BufferId, usize, &mut [u8]) -> Result<()>,
+) -> *mut torchacc_error {
     boundary(|| {
         // SAFETY: a live buffer, says the header.
         let buffer = unsafe { borrow(buffer)? };
@@ -140,10 +153,36 @@ pub unsafe extern "C" fn torchacc_buffer_read(
             return Err(bad(format!("{len} bytes are more than any memory has")));
         }
         content.resize(len, 0);
-        buffer.context.read(buffer.id, offset, &mut content)?;
+        read(&buffer.context, buffer.id, offset, &mut content)?;
         // SAFETY: writable for `len` bytes, says the header; written only now, when nothing can fail any more.
         unsafe { std::ptr::copy_nonoverlapping(content.as_ptr(), data.cast(), len) };
         Ok(())
+    })
+}
+
+/// As `torchacc_buffer_read`, but cuts nothing: blocks until somebody cuts the trace that computes the value, by
+/// `torchacc_buffer_request` for one, and the value is there. To be called on a thread of its own.
+/// Errors: of the operation that failed to produce the value, which the next sync returns as well; INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_buffer_read_after_cut(
+    buffer: *mut torchacc_buffer,
+    offset: usize,
+    data: *mut c_void,
+    len: usize,
+) -> *mut torchacc_error {
+    // SAFETY: as the header says.
+    unsafe { read_with(buffer, offset, data, len, Context::read_after_cut) }
+}
+
+/// Sees to it that the value gets computed: cuts the trace if it is still in it, as a read does. Does not wait for it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_buffer_request(
+    buffer: *mut torchacc_buffer,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY: a live buffer, says the header.
+        let buffer = unsafe { borrow(buffer)? };
+        buffer.context.request(buffer.id)
     })
 }
 

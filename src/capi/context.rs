@@ -41,6 +41,9 @@ pub struct torchacc_options {
     pub cache_folder: torchacc_str,
     /// Bytes that the programs there may take, the least recently used go; 0 for `TORCHACC_CACHE_LIMIT`, else 1 GiB.
     pub cache_limit: u64,
+    /// Bytes of dropped and replaced inputs that a trace may keep before it is cut by itself; 0 for
+    /// `TORCHACC_TRACE_BYTES`, else 1 GiB.
+    pub trace_bytes: u64,
 }
 
 /// Reads an option struct of any age: what an old caller did not know is zero; what a newer one added must be.
@@ -93,6 +96,7 @@ pub unsafe extern "C" fn torchacc_context_new(
             backend,
             num_threads: given.num_threads as usize,
             trace_limit: given.trace_limit as usize,
+            trace_bytes: given.trace_bytes as usize,
             library_path,
             cache_folder,
             cache_limit: given.cache_limit as usize,
@@ -169,7 +173,7 @@ pub unsafe extern "C" fn torchacc_context_set_locator(
     })
 }
 
-/// Closes the trace and hands it to the launch thread. Does not wait.
+/// Closes the trace and hands it to the launch thread. Waits only while several programs are queued there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_cut(context: *mut torchacc_context) -> *mut torchacc_error {
     // SAFETY: a live context, says the header.

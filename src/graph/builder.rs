@@ -8,22 +8,72 @@ use crate::op::{Attr, Attrs, Class, Op, Ty};
 use crate::shape::Dims;
 use smallvec::{SmallVec, smallvec};
 use std::collections::HashMap;
-
-type Signature = (Op, Attrs, SmallVec<[ValueId; 4]>);
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 #[derive(Default)]
 pub struct Builder {
     graph: Graph,
-    known: HashMap<Signature, NodeId>,
+    /// By the hash of what makes nodes equal, which the node itself then decides. Of two with one hash the first is here.
+    known: HashMap<u64, NodeId, BuildHasherDefault<Mix>>,
     /// Given to every node made from now on.
     pub site: Site,
     /// As [`Node::record`].
     pub record: u32,
 }
 
+/// A quick hash that is the same in every process: every pass asks for every node.
+#[derive(Default)]
+struct Mix(u64);
+
+impl Mix {
+    fn add(&mut self, word: u64) {
+        let product = (self.0 ^ word) as u128 * 0x9E37_79B9_7F4A_7C15;
+        self.0 = (product as u64 ^ (product >> 64) as u64).wrapping_add(word);
+    }
+}
+
+impl Hasher for Mix {
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.add(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u8(&mut self, n: u8) {
+        self.add(n.into());
+    }
+
+    fn write_u32(&mut self, n: u32) {
+        self.add(n.into());
+    }
+
+    fn write_u64(&mut self, n: u64) {
+        self.add(n);
+    }
+
+    fn write_usize(&mut self, n: usize) {
+        self.add(n as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
 impl Builder {
     pub fn new() -> Builder {
         Builder::default()
+    }
+
+    /// For about so many nodes.
+    pub fn with_capacity(nodes: usize) -> Builder {
+        let mut builder = Builder::default();
+        builder.graph.nodes.reserve(nodes);
+        builder.graph.values.reserve(nodes);
+        builder.known.reserve(nodes);
+        builder
     }
 
     pub fn graph(&self) -> &Graph {
@@ -41,13 +91,18 @@ impl Builder {
 
     /// Adds a node (or finds its equal) and returns it. Errors: those of the row's `infer`.
     pub fn node(&mut self, op: Op, inputs: &[ValueId], attrs: Attrs) -> Result<NodeId> {
-        let signature = (op, attrs, SmallVec::from_slice(inputs));
-        if let Some(&id) = self.known.get(&signature) {
-            return Ok(id);
+        let mut hash = Mix::default();
+        (op, &attrs, inputs).hash(&mut hash);
+        let hash = hash.finish();
+        if let Some(&id) = self.known.get(&hash) {
+            let node = self.graph.node(id);
+            if node.op == op && node.attrs == attrs && node.inputs[..] == *inputs {
+                return Ok(id);
+            }
         }
         let outputs = {
             let types: SmallVec<[&Ty; 4]> = inputs.iter().map(|&v| self.graph.ty(v)).collect();
-            op.infer(&types, &signature.1).map_err(|e| e.at(self.site))?
+            op.infer(&types, &attrs).map_err(|e| e.at(self.site))?
         };
         let id = NodeId(self.graph.nodes.len() as u32);
         let first = ValueId(self.graph.values.len() as u32);
@@ -57,8 +112,8 @@ impl Builder {
         }
         self.graph.nodes.push(Node {
             op,
-            attrs: signature.1.clone(),
-            inputs: signature.2.clone(),
+            attrs,
+            inputs: SmallVec::from_slice(inputs),
             first,
             n_outputs,
             site: self.site,
@@ -66,7 +121,7 @@ impl Builder {
         });
         // A host call may have effects we cannot see: two equal ones stay two.
         if op.class() != Class::Host {
-            self.known.insert(signature, id);
+            self.known.entry(hash).or_insert(id);
         }
         Ok(id)
     }

@@ -22,7 +22,7 @@ pub fn rebuild(
     graph: &Graph,
     mut rule: impl FnMut(&mut Builder, &Item) -> Result<Option<Values>>,
 ) -> Result<Graph> {
-    let mut b = Builder::new();
+    let mut b = Builder::with_capacity(graph.nodes.len());
     let mut new: Vec<ValueId> = Vec::with_capacity(graph.values.len());
     for node in &graph.nodes {
         (b.site, b.record) = (node.site, node.record);

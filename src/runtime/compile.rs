@@ -25,6 +25,15 @@ pub struct Program {
     pub host_calls: Vec<(String, u64)>,
 }
 
+impl Program {
+    /// Bytes of host memory that it takes, about: what a step of its plan, with the nodes it comes from, was found to
+    /// take in training steps.
+    pub fn nbytes(&self) -> usize {
+        const STEP: usize = 5 << 10;
+        (self.plan.steps.len() + 1) * STEP
+    }
+}
+
 /// Says each recorded operation in primitives, rewrites, plans, and has the backend compile the plan.
 pub fn compile(records: &Records, backend: &dyn Backend, profile: &Profile) -> Result<Program> {
     let graph = profile.stage("graph", || graph(records, backend))?;

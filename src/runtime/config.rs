@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 const TRACE_LIMIT: usize = 20_000;
 /// Bytes of programs kept on disk.
 const CACHE_LIMIT: usize = 1 << 30;
+/// Bytes that a trace may keep from being freed before it is cut by itself.
+const TRACE_BYTES: usize = 1 << 30;
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -20,6 +22,8 @@ pub struct Options {
     pub num_threads: usize,
     /// 0: `TORCHACC_TRACE_LIMIT`, else 20000.
     pub trace_limit: usize,
+    /// 0: `TORCHACC_TRACE_BYTES`, else 1 GiB.
+    pub trace_bytes: usize,
     /// `TORCHACC_ONEDNN`: a file, or `off`; else the folders given.
     pub onednn: Search,
     /// Where programs are kept for other processes, if anywhere: `TORCHACC_CACHE_DIR`, a folder or `off`; else the
@@ -41,6 +45,7 @@ pub struct Asked<'a> {
     pub backend: &'a str,
     pub num_threads: usize,
     pub trace_limit: usize,
+    pub trace_bytes: usize,
     /// Folders with vendors' libraries, as in `PATH`.
     pub library_path: &'a str,
     /// A folder, or `off`.
@@ -82,6 +87,7 @@ impl Options {
                 }
             },
             dump: variable("TORCHACC_DUMP").map(PathBuf::from),
+            trace_bytes: number(asked.trace_bytes, "TORCHACC_TRACE_BYTES", TRACE_BYTES)?.max(1),
             onednn: match variable("TORCHACC_ONEDNN").as_deref() {
                 Some("off") => Search::Off,
                 Some(file) if Path::new(file).is_file() => Search::File(file.into()),

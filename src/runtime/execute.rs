@@ -55,15 +55,18 @@ pub fn run(shared: &Shared, mut closed: Closed, arena: &mut Arena) {
 
 fn find(shared: &Shared, closed: &Closed) -> Result<Arc<Program>> {
     let _stay = shared.stay(Phase::Key);
-    if let Some((program, check)) = shared.paths.find(closed.tape(), &closed.outputs) {
-        if !check || is_of_key(shared, closed, &program) {
+    if let Some(found) = shared.paths.find(closed.tape(), &closed.outputs) {
+        if !found.check || is_of_key(shared, closed, &found.program) {
+            shared.cache.touch(found.hash);
             shared.stats.cache_hits.add(1);
-            return Ok(program);
+            return Ok(found.program);
         }
         debug_assert!(false, "a known trace led to another program than its key");
     }
+    let key = key(shared, closed);
+    let hash = key.hash();
     let make = |key: &Key| kept::program(shared, key, closed);
-    let (program, lookup) = shared.cache.get_or_make(key(shared, closed), make);
+    let (program, lookup) = shared.cache.get_or_make(key, make);
     let program = program?;
     match lookup {
         Lookup::Hit => shared.stats.cache_hits.add(1),
@@ -72,7 +75,7 @@ fn find(shared: &Shared, closed: &Closed) -> Result<Arc<Program>> {
             *shared.last_program.lock() = Some(program.clone());
         }
     }
-    shared.paths.add(closed.tape(), &closed.outputs, &program);
+    shared.paths.add(closed.tape(), &closed.outputs, &program, hash);
     Ok(program)
 }
 
@@ -170,11 +173,12 @@ impl Shared {
         Ok(Box::new(self.backend.allocate(nbytes)?))
     }
 
-    /// Remembers a failure for the next read or sync, once.
+    /// Remembers a failure for the next read or sync, once. The first ones count: who tells nobody has many.
     fn fail(&self, error: &Error) {
+        const KEPT: usize = 16;
         self.stats.failures.add(1);
         let mut errors = self.errors.lock();
-        if !errors.contains(error) {
+        if errors.len() < KEPT && !errors.contains(error) {
             errors.push(error.clone());
         }
     }

@@ -9,6 +9,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
+/// Programs that may wait for the launch thread before those who cut wait for it.
+const QUEUED: usize = 8;
+
 pub enum Job {
     Run(Box<Closed>),
     /// Opens when everything queued before it has run.
@@ -21,9 +24,24 @@ pub struct Fence {
     opened: Condvar,
 }
 
+/// How many programs were handed over and have not run yet.
+#[derive(Default)]
+struct Queue {
+    length: Mutex<usize>,
+    shorter: Condvar,
+}
+
+impl Queue {
+    fn take_one(&self) {
+        *self.length.lock() -= 1;
+        self.shorter.notify_all();
+    }
+}
+
 pub struct Launcher {
     shared: Arc<Shared>,
     running: Mutex<Option<Running>>,
+    queue: Arc<Queue>,
 }
 
 struct Running {
@@ -35,7 +53,7 @@ struct Running {
 
 impl Launcher {
     pub fn new(shared: Arc<Shared>) -> Launcher {
-        Launcher { shared, running: Mutex::new(None) }
+        Launcher { shared, running: Mutex::new(None), queue: Arc::default() }
     }
 
     /// Error in a process forked after the device was used: the launch thread did not come along.
@@ -55,8 +73,20 @@ impl Launcher {
         if running.is_none() {
             *running = Some(self.start()?);
         }
+        if let Job::Run(_) = job {
+            *self.queue.length.lock() += 1;
+        }
         let sent = running.as_ref().is_some_and(|running| running.jobs.send(job).is_ok());
         if sent { Ok(()) } else { crate::internal!("the launch thread has ended") }
+    }
+
+    /// Waits while many programs are queued: a program that records faster than its operations run must not fill the
+    /// memory with their inputs. To be called without locks.
+    pub fn wait_for_room(&self) {
+        let mut length = self.queue.length.lock();
+        while *length > QUEUED {
+            self.queue.shorter.wait(&mut length);
+        }
     }
 
     /// Waits until everything queued so far has run.
@@ -76,12 +106,15 @@ impl Launcher {
 
     fn start(&self) -> Result<Running> {
         let (jobs, queue) = channel();
-        let shared = self.shared.clone();
+        let (shared, waiting) = (self.shared.clone(), self.queue.clone());
         let work = move || {
             let mut arena = execute::Arena::default();
             for job in queue {
                 match job {
-                    Job::Run(closed) => execute::run(&shared, *closed, &mut arena),
+                    Job::Run(closed) => {
+                        execute::run(&shared, *closed, &mut arena);
+                        waiting.take_one();
+                    }
                     Job::Fence(fence) => {
                         *fence.open.lock() = true;
                         fence.opened.notify_all();

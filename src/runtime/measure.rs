@@ -44,11 +44,17 @@ impl Context {
     /// A flat JSON object of integers.
     pub fn metrics(&self) -> String {
         let shared = &self.shared;
-        let live_buffers = self.trace.lock().live_buffers() as u64;
+        let (live_buffers, known_traces) = {
+            let trace = self.trace.lock();
+            (trace.live_buffers() as u64, trace.known_traces() as u64)
+        };
         let memory = shared.backend.pool().stats();
         let mut all = shared.stats.counters();
         all.extend([
             ("live_buffers", live_buffers),
+            ("known_traces", known_traces),
+            ("programs", shared.cache.len() as u64),
+            ("program_bytes", shared.cache.bytes() as u64),
             ("live_bytes", memory.live_bytes),
             ("peak_bytes", memory.peak_bytes),
             ("pool_bytes", memory.pool_bytes),

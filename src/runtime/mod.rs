@@ -22,9 +22,9 @@ mod watch;
 
 use crate::backend::Backend;
 use crate::buffer::Storage;
-use crate::cache::Cache;
 use crate::cache::disk::Disk;
 use crate::cache::paths::Paths;
+use crate::cache::{Cache, Capacity};
 use crate::dtype::DType;
 use crate::error::{Code, Error, Result, Site};
 use crate::op::Ty;
@@ -40,20 +40,32 @@ use judge::Limits;
 pub use judge::Observer;
 use kept::Kept;
 use launch::{Job, Launcher};
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use profile::Profile;
 use stats::Stats;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 /// Programs kept in memory by one context.
-const CACHE_CAPACITY: usize = 1024;
+const PROGRAMS: Capacity = Capacity { entries: 1024, bytes: 512 << 20 };
 
 /// Gives the place of the user's program that is recording just now.
 pub type Locator = Box<dyn Fn() -> Site + Send + Sync>;
 
+/// How a trace is closed.
+#[derive(Clone, Copy, PartialEq)]
+enum Cut {
+    /// Donates.
+    Full,
+    Partial,
+    /// As `Partial`, of a trace that has become long.
+    Long,
+}
+
 pub struct Context {
     trace: Mutex<Trace>,
+    /// Told of every cut.
+    was_cut: Condvar,
     launcher: Launcher,
     locator: RwLock<Option<Arc<Locator>>>,
     observer: RwLock<Option<Arc<Observer>>>,
@@ -81,6 +93,7 @@ pub(crate) struct Shared {
     pub step_times: Histogram,
     /// When the last full cut was; 0 before the first.
     pub last_step: AtomicU64,
+    pub trace_bytes: usize,
 }
 
 impl Context {
@@ -88,7 +101,7 @@ impl Context {
     pub fn new(options: Options) -> Result<Arc<Context>> {
         let shared = Arc::new(Shared {
             backend: config::backend(&options)?,
-            cache: Cache::new(CACHE_CAPACITY),
+            cache: Cache::new(PROGRAMS, Program::nbytes),
             paths: Paths::default(),
             kept: Kept::new(
                 options
@@ -108,9 +121,11 @@ impl Context {
             compile_times: Histogram::default(),
             step_times: Histogram::default(),
             last_step: AtomicU64::default(),
+            trace_bytes: options.trace_bytes,
         });
         Ok(Arc::new(Context {
             trace: Mutex::default(),
+            was_cut: Condvar::default(),
             launcher: Launcher::new(shared.clone()),
             locator: RwLock::default(),
             observer: RwLock::default(),
@@ -153,13 +168,7 @@ impl Context {
     /// Copies bytes `[offset, offset + len)` to the host; cuts the trace if it still computes them, and waits.
     /// Errors: that of the operation that failed to produce the value, or one that nobody was told of yet.
     pub fn read(&self, id: BufferId, offset: usize, destination: &mut [u8]) -> Result<()> {
-        let nbytes = self.nbytes(id);
-        if offset.checked_add(destination.len()).is_none_or(|end| end > nbytes) {
-            return crate::invalid!(
-                "bytes {offset}..{} read of a buffer of {nbytes} bytes",
-                offset.saturating_add(destination.len())
-            );
-        }
+        self.check_range(id, offset, destination.len())?;
         // A program recorded by another thread may take the memory over between the look and the copy.
         for _ in 0..1000 {
             match self.settled(id)? {
@@ -179,12 +188,56 @@ impl Context {
         Err(crate::trace::lost())
     }
 
+    /// As [`Context::read`], but without a cut: waits until somebody has cut the trace that computes the value, and
+    /// until it is there. Reports no failure but the value's own, which the next sync reports as well.
+    pub fn read_after_cut(
+        &self,
+        id: BufferId,
+        offset: usize,
+        destination: &mut [u8],
+    ) -> Result<()> {
+        self.check_range(id, offset, destination.len())?;
+        let mut trace = self.trace.lock();
+        loop {
+            match trace.content(id) {
+                Content::Zeros => {
+                    destination.fill(0);
+                    return Ok(());
+                }
+                Content::Traced(_) => self.was_cut.wait(&mut trace),
+                Content::Stored(storage) => {
+                    drop(trace);
+                    if storage.read(offset, destination)? {
+                        return Ok(());
+                    }
+                    // Taken over by a program that gives the buffer something newer.
+                    trace = self.trace.lock();
+                }
+            }
+        }
+    }
+
+    /// Sees to it that what a buffer holds gets computed: cuts if it is still in the trace. Does not wait for it.
+    pub fn request(&self, id: BufferId) -> Result<()> {
+        self.settled(id)?;
+        self.launcher.wait_for_room();
+        Ok(())
+    }
+
+    fn check_range(&self, id: BufferId, offset: usize, len: usize) -> Result<()> {
+        let (nbytes, end) = (self.nbytes(id), offset.saturating_add(len));
+        match end <= nbytes {
+            true => Ok(()),
+            false => crate::invalid!("bytes {offset}..{end} read of a buffer of {nbytes} bytes"),
+        }
+    }
+
     /// What a buffer holds in memory, or will; `None` for zeros. Cuts if it is still in the trace.
     fn settled(&self, id: BufferId) -> Result<Option<Arc<Storage>>> {
         let mut trace = self.trace.lock();
         if let Content::Traced(value) = trace.content(id) {
             self.shared.stats.read_cuts.add(1);
-            let tape = self.cut_locked(&mut trace, false)?;
+            let tape = self.cut_locked(&mut trace, Cut::Partial)?;
             let content = trace.content(id);
             drop(trace);
             self.note_cut(tape, Cause::Read(value));
@@ -226,7 +279,8 @@ impl Context {
 
     // ---- recording
 
-    /// Records one operation; see [`Trace::record`]. Cuts by itself when the trace has grown to its limit.
+    /// Records one operation; see [`Trace::record`]. Cuts by itself when the trace has grown to a limit; then it may
+    /// wait for the launch thread.
     pub fn record(&self, call: &Call) -> Result<()> {
         self.record_with(call, false)
     }
@@ -279,39 +333,50 @@ impl Context {
     }
 
     fn cut_at_limit(&self, mut trace: MutexGuard<Trace>) -> Result<()> {
-        if trace.len() < self.shared.trace_limit {
+        let is_long = trace.is_long(self.shared.trace_limit);
+        if !is_long && trace.held_bytes() < self.shared.trace_bytes {
             return Ok(());
         }
-        let tape = self.cut_locked(&mut trace, false)?;
+        self.shared.stats.limit_cuts.add(1);
+        let cut = if is_long { Cut::Long } else { Cut::Partial };
+        let tape = self.cut_locked(&mut trace, cut)?;
         drop(trace);
         self.note_cut(tape, Cause::Limit);
+        self.launcher.wait_for_room();
         Ok(())
     }
 
     // ---- cut and wait
 
-    /// Closes the trace and hands it to the launch thread. Does not wait.
+    /// Closes the trace and hands it to the launch thread. Waits only while many programs are queued there.
     pub fn cut(&self) -> Result<()> {
         self.cut_for(Cause::Asked)?;
         self.judge()
     }
 
     fn cut_for(&self, cause: Cause) -> Result<()> {
-        let tape = self.cut_locked(&mut self.trace.lock(), true)?;
+        let tape = self.cut_locked(&mut self.trace.lock(), Cut::Full)?;
         self.note_cut(tape, cause);
+        self.launcher.wait_for_room();
         Ok(())
     }
 
     /// The lock is held until the program is queued, so that programs run in the order of their cuts. Returns the
     /// trace that was handed over.
-    fn cut_locked(&self, trace: &mut Trace, full: bool) -> Result<Option<Arc<Tape>>> {
+    fn cut_locked(&self, trace: &mut Trace, cut: Cut) -> Result<Option<Arc<Tape>>> {
         self.launcher.check_process()?;
         if trace.is_empty() {
             return Ok(None);
         }
         self.shared.stats.cuts.add(1);
-        self.end_of_trace(trace.len(), full);
-        let Some(closed) = trace.cut(full) else { return Ok(None) };
+        self.end_of_trace(trace.len(), cut == Cut::Full);
+        let closed = match cut {
+            Cut::Full => trace.cut(true),
+            Cut::Partial => trace.cut(false),
+            Cut::Long => trace.cut_long(),
+        };
+        self.was_cut.notify_all();
+        let Some(closed) = closed else { return Ok(None) };
         let tape = closed.trace().clone();
         self.launcher.send(Job::Run(Box::new(closed)))?;
         Ok(Some(tape))
@@ -354,3 +419,6 @@ fn stored(content: Content) -> Result<Option<Arc<Storage>>> {
         Content::Traced(_) => crate::internal!("a cut left a value in the trace"),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -48,6 +48,8 @@ stats! {
     cuts,
     /// Of these, because a host read wanted a value in the middle of a trace.
     read_cuts,
+    /// Of these, because a trace had become long or kept much memory.
+    limit_cuts,
     /// Programs compiled.
     compiles,
     /// Of these, because a trace that begins like a known one differs from it later.

@@ -23,6 +23,7 @@ impl Trace {
     /// The id must not be used afterwards.
     pub fn drop_buffer(&mut self, id: BufferId) {
         self.release_value(id);
+        self.give_up(id);
         if self.buffers[id as usize].take().is_some() {
             self.free.push(id);
         }
@@ -32,6 +33,11 @@ impl Trace {
         self.buffers.len() - self.free.len()
     }
 
+    /// Traces that are expected to come again.
+    pub fn known_traces(&self) -> usize {
+        self.known.len()
+    }
+
     pub fn nbytes(&self, id: BufferId) -> usize {
         self.buffer(id).nbytes
     }
@@ -39,6 +45,7 @@ impl Trace {
     /// Replaces the content.
     pub fn store(&mut self, id: BufferId, storage: Arc<Storage>, format: Format) {
         self.release_value(id);
+        self.give_up(id);
         let buffer = self.buffer_mut(id);
         buffer.nbytes = storage.nbytes();
         buffer.held = Held::Stored { storage, format };
@@ -48,6 +55,7 @@ impl Trace {
     /// Gives a buffer another size and no content.
     pub fn clear(&mut self, id: BufferId, nbytes: usize) {
         self.release_value(id);
+        self.give_up(id);
         *self.buffer_mut(id) = Buffer { nbytes, held: Held::Zeros, before: None, leaf: None };
     }
 
@@ -71,6 +79,15 @@ impl Trace {
     pub(super) fn release_value(&mut self, id: BufferId) {
         if let Some(Buffer { held: Held::Traced(value), .. }) = self.buffers[id as usize] {
             self.holders[value as usize] = None;
+        }
+    }
+
+    /// A buffer goes, or gets other memory: what the trace has read of its own it keeps alone from now on.
+    fn give_up(&mut self, id: BufferId) {
+        if let Some(Buffer { nbytes, held, before, leaf: Some(_) }) = &self.buffers[id as usize]
+            && (before.is_some() || matches!(held, Held::Stored { .. }))
+        {
+            self.held_bytes += nbytes;
         }
     }
 

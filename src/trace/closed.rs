@@ -1,7 +1,7 @@
 //! The cut: a trace becomes a [`Closed`] one, and what it computes becomes memory that is promised.
 
 use super::tape::Tape;
-use super::{Held, Trace};
+use super::{Held, Trace, period};
 use crate::buffer::Storage;
 use crate::cache::encode;
 use crate::record::{Origin, Output, Records};
@@ -27,6 +27,7 @@ impl Trace {
     pub fn cut(&mut self, full: bool) -> Option<Closed> {
         let tape = self.finish();
         self.cuts += 1;
+        (self.held_bytes, self.period) = (0, 0);
         self.sites.resume(0);
         // The next trace is likely as large.
         let scalars = taken(&mut self.scalar_bits);
@@ -61,6 +62,29 @@ impl Trace {
             return None;
         }
         Some(Closed { tape, outputs, leaves, scalars, promised, before: befores })
+    }
+}
+
+impl Trace {
+    /// Whether the trace has about `limit` records or more: a whole number of turns if it repeats itself.
+    pub fn is_long(&self, limit: usize) -> bool {
+        match self.period {
+            0 => self.position >= limit,
+            period => self.position >= (limit / period).max(1) * period,
+        }
+    }
+
+    /// As a partial [`Trace::cut`], of a trace that has become long. If that is because the program goes round in
+    /// circles, the next ones are cut where they repeat this one.
+    pub fn cut_long(&mut self) -> Option<Closed> {
+        let period = match &self.expected {
+            Some(_) if self.period > 0 => self.period,
+            Some(tape) => period::of(&tape.records[..self.position]),
+            None => period::of(&self.tape.records),
+        };
+        let closed = self.cut(false);
+        self.period = period;
+        closed
     }
 }
 

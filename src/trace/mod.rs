@@ -9,6 +9,7 @@
 mod buffers;
 mod closed;
 mod given;
+mod period;
 mod replay;
 mod sites;
 mod tape;
@@ -82,6 +83,10 @@ pub struct Trace {
     scalar_bits: Vec<u64>,
     /// Buffers that this trace has read as they were, or written over.
     touched: Vec<BufferId>,
+    /// Bytes of memory that nothing but this trace keeps from being freed.
+    held_bytes: usize,
+    /// Operations after which the trace repeats itself, if it goes on one that was cut because of its length.
+    period: usize,
     known: Known,
     cuts: u64,
     sites: Sites,
@@ -113,6 +118,11 @@ impl Trace {
 
     pub fn len(&self) -> usize {
         self.position
+    }
+
+    /// Bytes of memory that only this trace keeps from being freed: read by it, then dropped or replaced.
+    pub fn held_bytes(&self) -> usize {
+        self.held_bytes
     }
 
     /// Records one operation. Nothing is recorded when it is refused.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 /// At most so many traces are expected, ...
 const TAPES: usize = 32;
-/// ... and at most so many records in all of them (but always one trace).
-const RECORDS: usize = 1 << 16;
+/// ... and at most so many canonical bytes in all of them (but always one trace): about 65,000 records. The records
+/// themselves take several times that.
+const BYTES: usize = 16 << 20;
 
 /// A trace as data, without what differs from run to run: which memory its leaves are, the values of its scalars, what
 /// of it lives on.
@@ -110,8 +111,8 @@ impl Known {
 
     fn keep(&mut self, tape: Arc<Tape>) -> Arc<Tape> {
         self.tapes.insert(0, tape.clone());
-        let total = |tapes: &[Arc<Tape>]| tapes.iter().map(|t| t.records.len()).sum::<usize>();
-        while self.tapes.len() > 1 && (self.tapes.len() > TAPES || total(&self.tapes) > RECORDS) {
+        let total = |tapes: &[Arc<Tape>]| tapes.iter().map(|t| t.bytes.len()).sum::<usize>();
+        while self.tapes.len() > 1 && (self.tapes.len() > TAPES || total(&self.tapes) > BYTES) {
             self.tapes.pop();
         }
         tape
@@ -133,5 +134,38 @@ impl Tape {
             tape.marks.push(Mark { values: known, bytes, chain, ..Mark::default() });
         }
         tape
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Operator;
+
+    fn tape(byte: u8) -> Tape {
+        let record = Record { op: Operator::Native(0), args: vec![], outs: vec![], site: 0 };
+        let mark = Mark { bytes: 1, chain: 42, ..Mark::default() };
+        Tape { records: vec![record], bytes: vec![byte], marks: vec![mark], ..Tape::default() }
+    }
+
+    #[test]
+    fn large_traces_are_fewer() {
+        let mut known = Known::default();
+        for n in 0..20 {
+            known.finished(Arc::new(Tape { bytes: vec![n; BYTES / 4], ..tape(0) }), 1);
+            assert!(known.len() <= 4);
+        }
+        known.finished(Arc::new(Tape { bytes: vec![0; 2 * BYTES], ..tape(0) }), 1);
+        assert_eq!(known.len(), 1);
+    }
+
+    #[test]
+    fn equal_hashes_of_different_traces_do_not_make_them_one() {
+        let mut known = Known::default();
+        let first = known.finished(Arc::new(tape(1)), 1);
+        let second = known.finished(Arc::new(tape(2)), 1);
+        assert_ne!(first.id, second.id);
+        assert_eq!(known.finished(Arc::new(tape(1)), 1).id, first.id);
+        assert_eq!(known.len(), 2);
     }
 }

@@ -13,6 +13,7 @@ import torch  # noqa: F401  (first: it may be what imports this package)
 
 from torchacc._register import load
 from torchacc.explain import explain, explanation, set_recompile_limit, set_strict
+from torchacc.future import Future, future
 from torchacc.metrics import host_calls, last_program, metrics, reset_metrics
 from torchacc.profile import profile
 from torchacc.step import cut, mark_step, sync
@@ -20,9 +21,11 @@ from torchacc.step import cut, mark_step, sync
 load()
 
 __all__ = [
+    "Future",
     "cut",
     "explain",
     "explanation",
+    "future",
     "host_calls",
     "last_program",
     "mark_step",

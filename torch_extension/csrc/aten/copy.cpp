@@ -102,29 +102,45 @@ bool same_plain_layout(const at::Tensor& source, const at::Tensor& target) {
          source.is_neg() == target.is_neg();
 }
 
-void read_bytes(const at::Tensor& tensor, int64_t first_element, void* to, size_t nbytes) {
+using Read = decltype(&torchacc_buffer_read);
+
+void read_bytes(const at::Tensor& tensor, int64_t first_element, void* to, size_t nbytes,
+                Read read = &torchacc_buffer_read) {
   const auto [buffer, byte_offset] = buffer_of(*tensor.storage().unsafeGetStorageImpl());
   const size_t start =
       static_cast<size_t>(byte_offset) + static_cast<size_t>(first_element) * tensor.itemsize();
-  check(torchacc_buffer_read(buffer->handle, start, to, nbytes));
+  check(read(buffer->handle, start, to, nbytes));
 }
 
-}  // namespace
-
-at::Tensor download(const at::Tensor& tensor) {
+at::Tensor download_with(const at::Tensor& tensor, Read read) {
   const auto options = tensor.options().device(at::kCPU);
   if (tensor.numel() == 0) return at::empty_strided(tensor.sizes(), tensor.strides(), options);
   // Strides are never negative, so the view starts at its own offset.
   const size_t nbytes =
       at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.itemsize());
   at::Tensor bytes = at::empty({static_cast<int64_t>(nbytes)}, options.dtype(at::kByte));
-  read_bytes(tensor, tensor.storage_offset(), bytes.mutable_data_ptr(), nbytes);
+  read_bytes(tensor, tensor.storage_offset(), bytes.mutable_data_ptr(), nbytes, read);
   auto cpu = at::detail::make_tensor<c10::TensorImpl>(
       c10::Storage(bytes.storage()), c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());
   cpu.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides());
   if (tensor.is_conj()) cpu._set_conj(true);
   if (tensor.is_neg()) cpu._set_neg(true);
   return cpu;
+}
+
+}  // namespace
+
+at::Tensor download(const at::Tensor& tensor) {
+  return download_with(tensor, &torchacc_buffer_read);
+}
+
+at::Tensor download_after_cut(const at::Tensor& tensor) {
+  return download_with(tensor, &torchacc_buffer_read_after_cut);
+}
+
+void request(const at::Tensor& tensor) {
+  check(
+      torchacc_buffer_request(buffer_of(*tensor.storage().unsafeGetStorageImpl()).buffer->handle));
 }
 
 at::Tensor upload(const at::Tensor& tensor, c10::DeviceIndex device) {

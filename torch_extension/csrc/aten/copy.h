@@ -12,6 +12,10 @@ at::Scalar local_scalar_dense(const at::Tensor& tensor);
 
 // A CPU tensor with the sizes and strides of a device tensor. Waits for the value.
 at::Tensor download(const at::Tensor& tensor);
+// The same, but cuts nothing: waits until somebody has. For a thread of its own.
+at::Tensor download_after_cut(const at::Tensor& tensor);
+// Sees to it that the value gets computed; does not wait for it.
+void request(const at::Tensor& tensor);
 // A new device tensor with the value of a CPU tensor.
 at::Tensor upload(const at::Tensor& tensor, c10::DeviceIndex device);
 

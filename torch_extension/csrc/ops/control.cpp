@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "aten/copy.h"
 #include "runtime/allocator.h"
 #include "runtime/generator.h"
 #include "runtime/runtime.h"
@@ -94,6 +95,8 @@ TORCH_LIBRARY(acc, m) {
   m.def("initial_seed(int device) -> int", &initial_seed);
   m.def("sync() -> str[]", [] { return warnings_of(&synchronize); });
   m.def("cut() -> str[]", [] { return warnings_of(&cut); });
+  m.def("request(Tensor self) -> ()", &request);
+  m.def("read_after_cut(Tensor self) -> Tensor", &download_after_cut);
   m.def("memory_stats(int device) -> str", &memory_stats);
 }
 

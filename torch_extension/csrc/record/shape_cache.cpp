@@ -34,7 +34,8 @@ struct Entry {
 };
 using EntryPointer = std::shared_ptr<const Entry>;
 
-// Bounded by two generations: when the young one is full it becomes the old one, and whatever is
+// Bounded by two generations: when the young one is full, in entries or in words of their keys, it
+// becomes the old one, and whatever is
 // not asked for again while the next fills up is forgotten. Lookups stay a single probe for all
 // that is in use.
 class ShapeCache {
@@ -60,16 +61,21 @@ class ShapeCache {
 
  private:
   static constexpr size_t kGeneration = 16384;
+  // Operators on long lists of tensors have long keys.
+  static constexpr size_t kWords = size_t{4} << 20;
 
   void insert(uint64_t hash, EntryPointer entry) {
-    if (young_.size() >= kGeneration) {
+    if (young_.size() >= kGeneration || words_ >= kWords) {
       old_ = std::move(young_);
       young_ = {};
+      words_ = 0;
     }
+    words_ += entry->key.size();
     young_[hash] = std::move(entry);
   }
 
   std::mutex mutex_;
+  size_t words_ = 0;
   ska::flat_hash_map<uint64_t, EntryPointer> young_;
   ska::flat_hash_map<uint64_t, EntryPointer> old_;
 };
