@@ -37,6 +37,11 @@ typedef struct torchacc_string torchacc_string;
 #define TORCHACC_ABI 1
 
 /*
+ More dimensions than any tensor library has.
+ */
+#define TORCHACC_MAX_RANK 64
+
+/*
  Type of an element: one of the `TORCHACC_*` dtypes. From C64 on they are stored, moved and passed to host operators only.
  */
 typedef uint32_t torchacc_dtype;
@@ -138,6 +143,18 @@ typedef struct torchacc_arg {
   uint32_t len;
   union torchacc_value v;
 } torchacc_arg;
+
+/*
+ Element type and sizes of a dense tensor.
+ */
+typedef struct torchacc_type {
+  torchacc_dtype dtype;
+  uint32_t rank;
+  /*
+   The first `rank` count.
+   */
+  int64_t sizes[TORCHACC_MAX_RANK];
+} torchacc_type;
 
 /*
  A dense row-major array that a host operator reads or fills. An absent optional tensor has `data` NULL and `rank` 0.
@@ -472,6 +489,18 @@ struct torchacc_str torchacc_string_view(const torchacc_string *string);
 void torchacc_string_free(torchacc_string *string);
 
 /*
+ What a native operator's results would be: its shape rule, for arguments as of `torchacc_record` (strides do not count).
+ `n_outs` must be the number of results. Records nothing. Errors: INVALID_ARGUMENT when the operator does not take such
+ arguments, UNSUPPORTED when it has no form for these dtypes.
+ */
+torchacc_error *torchacc_infer(torchacc_context *context,
+                               torchacc_op op,
+                               const struct torchacc_arg *args,
+                               size_t n_args,
+                               struct torchacc_type *outs,
+                               size_t n_outs);
+
+/*
  The ABI that this library serves. Compare with `TORCHACC_ABI` once, at start.
  */
 uint32_t torchacc_abi_version(void);
@@ -605,6 +634,18 @@ struct torchacc_str torchacc_string_view(const torchacc_string *string);
  Frees a string; NULL is fine.
  */
 void torchacc_string_free(torchacc_string *string);
+
+/*
+ What a native operator's results would be: its shape rule, for arguments as of `torchacc_record` (strides do not count).
+ `n_outs` must be the number of results. Records nothing. Errors: INVALID_ARGUMENT when the operator does not take such
+ arguments, UNSUPPORTED when it has no form for these dtypes.
+ */
+torchacc_error *torchacc_infer(torchacc_context *context,
+                               torchacc_op op,
+                               const struct torchacc_arg *args,
+                               size_t n_args,
+                               struct torchacc_type *outs,
+                               size_t n_outs);
 
 /*
  Finds a native operator: "aten::add.Tensor" (the in-place and out= forms find the same one), "torchacc::attention", or a
@@ -785,6 +826,17 @@ size_t torchacc_tensor_nbytes(const torchacc_tensor *tensor);
 torchacc_error *torchacc_tensor_read(const torchacc_tensor *tensor,
                                      void *data,
                                      size_t len);
+
+/*
+ Says that dimension `dim` of the tensor (its buffer's other tensors of that size too) will have between `least` and `most`
+ elements in programs to come, which then are planned for these sizes at once. Only advice: without it, programs are
+ planned for other sizes when a second size has come; and other sizes still work.
+ Errors: INVALID_ARGUMENT for a dimension that the tensor has not, or when its size is not between the two.
+ */
+torchacc_error *torchacc_tensor_mark_dynamic(torchacc_tensor *tensor,
+                                             uint32_t dim,
+                                             int64_t least,
+                                             int64_t most);
 
 /*
  One more owner.
@@ -975,6 +1027,17 @@ size_t torchacc_tensor_nbytes(const torchacc_tensor *tensor);
 torchacc_error *torchacc_tensor_read(const torchacc_tensor *tensor,
                                      void *data,
                                      size_t len);
+
+/*
+ Says that dimension `dim` of the tensor (its buffer's other tensors of that size too) will have between `least` and `most`
+ elements in programs to come, which then are planned for these sizes at once. Only advice: without it, programs are
+ planned for other sizes when a second size has come; and other sizes still work.
+ Errors: INVALID_ARGUMENT for a dimension that the tensor has not, or when its size is not between the two.
+ */
+torchacc_error *torchacc_tensor_mark_dynamic(torchacc_tensor *tensor,
+                                             uint32_t dim,
+                                             int64_t least,
+                                             int64_t most);
 
 /*
  One more owner.

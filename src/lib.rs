@@ -9,6 +9,8 @@ pub mod error;
 pub mod dtype;
 /// Sizes, strides, layouts.
 pub mod shape;
+/// The numbers in a piece of data.
+pub mod number;
 /// Memory that becomes ready.
 pub mod buffer;
 /// What the user's program did, as plain data.
@@ -29,6 +31,8 @@ pub mod cache;
 pub mod backend;
 /// Buffers and the recording of operations on them.
 pub mod trace;
+/// One program for all sizes.
+pub mod dynamic;
 /// Compile, execute, count.
 pub mod runtime;
 /// The exported C functions.

@@ -5,6 +5,7 @@
 
 use crate::dtype::DType;
 use crate::error::Site;
+use crate::number::{Number, Numbers};
 use crate::op::host::HostOpId;
 use crate::shape::{Dims, Layout};
 use serde::{Deserialize, Serialize};
@@ -105,6 +106,15 @@ pub struct Value {
     pub nbytes: usize,
 }
 
+/// A size of some tensor of a trace that the program says will be another one next time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Varying {
+    pub size: i64,
+    /// How small and how large it may become.
+    pub least: i64,
+    pub most: i64,
+}
+
 /// A closed trace: all that compiling it needs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Records {
@@ -115,6 +125,8 @@ pub struct Records {
     pub n_leaves: u32,
     /// The values that live on: what the program must leave behind, in order.
     pub outputs: Vec<Output>,
+    /// Advice for planning: not part of what the trace computes.
+    pub varying: Vec<Varying>,
 }
 
 /// A value that a live buffer holds when the trace is closed.
@@ -159,5 +171,42 @@ pub fn written_format(old: &Format, view: &View, nbytes: usize) -> Format {
         Some((sizes, _)) => Format { dtype: view.dtype, sizes },
         None if old.dtype == view.dtype => old.clone(),
         None => Format::flat(view.dtype, nbytes),
+    }
+}
+
+impl Numbers for Records {
+    fn numbers(&mut self, f: &mut dyn FnMut(Number)) {
+        for value in &mut self.values {
+            value.format.sizes.numbers(f);
+            let mut nbytes = value.nbytes as u64;
+            f(Number::Bytes(&mut nbytes));
+            value.nbytes = nbytes as usize;
+        }
+        for record in &mut self.records {
+            record.args.iter_mut().for_each(|arg| arg.numbers(f));
+            record.outs.iter_mut().for_each(|out| out.view.layout.numbers(f));
+        }
+    }
+}
+
+/// Floats that are attributes are not numbers here: no size is among them.
+impl Numbers for Arg {
+    fn numbers(&mut self, f: &mut dyn FnMut(Number)) {
+        match self {
+            Arg::Tensor(read) => read.view.layout.numbers(f),
+            Arg::Tensors(reads) => {
+                reads.iter_mut().flatten().for_each(|read| read.view.layout.numbers(f));
+            }
+            Arg::Int(n) => f(Number::Int(n)),
+            Arg::Ints(list) => list.numbers(f),
+            Arg::None
+            | Arg::Scalar { .. }
+            | Arg::Float(_)
+            | Arg::Bool(_)
+            | Arg::Floats(_)
+            | Arg::Bools(_)
+            | Arg::DType(_)
+            | Arg::Str(_) => {}
+        }
     }
 }

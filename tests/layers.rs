@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 /// Lowest first.
 const LAYERS: &[&[&str]] = &[
     &["error", "dtype", "shape", "dl"],
-    &["buffer"],
+    &["buffer", "number"],
     &["record", "op"],
     &["graph", "dist"],
     &["aten", "passes", "plan", "cache"],
-    &["trace", "backend"],
+    &["trace", "backend", "dynamic"],
     &["runtime"],
     &["capi"],
 ];

@@ -17,6 +17,7 @@ pub mod constants;
 mod context;
 mod error;
 mod handle;
+mod infer;
 mod op;
 mod record;
 mod report;

@@ -7,15 +7,12 @@ use super::error::torchacc_error;
 use super::handle::{self, borrow, shared};
 use super::op::{operator, torchacc_op};
 use super::tensor::torchacc_tensor;
-use super::{bad, boundary, slice};
-use crate::aten;
+use super::{bad, boundary, infer, slice};
 use crate::error::Result;
 use crate::op::Ty;
-use crate::record::{
-    Arg, Format, Operator, Origin, Read, Record, Records, ScalarKind, Value, View,
-};
+use crate::record::{Operator, ScalarKind, View};
 use crate::shape::{Dims, Layout};
-use crate::trace::{BufferId, Call, Given, Located, operator_name, settled, supported};
+use crate::trace::{BufferId, Call, Given, Located, operator_name};
 use smallvec::SmallVec;
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -52,15 +49,15 @@ pub struct torchacc_arg {
 }
 
 /// More dimensions than any tensor library has.
-const MAX_RANK: u32 = 64;
+pub const TORCHACC_MAX_RANK: u32 = 64;
 
 /// Sizes and strides of a view.
 ///
 /// # Safety
 /// `view` points at what it says, for as long as the result is used.
 unsafe fn dims<'a>(view: &torchacc_view) -> Result<(&'a [i64], &'a [i64])> {
-    if view.rank > MAX_RANK {
-        return Err(bad(format!("rank {} is more than {MAX_RANK}", view.rank)));
+    if view.rank > TORCHACC_MAX_RANK {
+        return Err(bad(format!("rank {} is more than {TORCHACC_MAX_RANK}", view.rank)));
     }
     let rank = view.rank as usize;
     // SAFETY: the caller's promise.
@@ -141,11 +138,11 @@ unsafe fn argument<'a>(context: &torchacc_context, given: &torchacc_arg) -> Resu
 }
 
 /// Arguments of most calls, without a trip to the allocator.
-type Arguments<'a> = SmallVec<[Given<'a>; 8]>;
+pub(super) type Arguments<'a> = SmallVec<[Given<'a>; 8]>;
 
 /// # Safety
 /// As [`torchacc_record`], for as long as the result is used.
-unsafe fn arguments<'a>(
+pub(super) unsafe fn arguments<'a>(
     context: &torchacc_context,
     op: Operator,
     args: *const torchacc_arg,
@@ -191,36 +188,6 @@ pub unsafe extern "C" fn torchacc_record(
     })
 }
 
-/// A trace of one operation on dense inputs: what shape inference looks at.
-fn alone(op: Operator, args: &[Given]) -> Records {
-    let mut records = Records::default();
-    let mut read = |tensor: &Located| {
-        let (dtype, sizes) = (tensor.dtype, Dims::from(tensor.sizes));
-        let nbytes = Ty::new(dtype, &sizes).nbytes();
-        let origin = Origin::Leaf(records.n_leaves);
-        records.n_leaves += 1;
-        let layout = Layout::contiguous(&sizes);
-        records.values.push(Value { origin, format: Format { dtype, sizes }, nbytes });
-        Read { value: records.values.len() as u32 - 1, view: View { dtype, layout } }
-    };
-    let mut scalars = Vec::new();
-    let args = args.iter().enumerate().map(|(index, given)| match given {
-        Given::Tensor(tensor) => Arg::Tensor(read(tensor)),
-        Given::Tensors(list) => {
-            Arg::Tensors(list.iter().map(|tensor| tensor.as_ref().map(&mut read)).collect())
-        }
-        &Given::Scalar { kind, bits } => settled(op, index, kind, bits).unwrap_or_else(|| {
-            scalars.push(kind);
-            Arg::Scalar { kind, slot: scalars.len() as u32 - 1 }
-        }),
-        attribute => attribute.attribute().unwrap_or(Arg::None),
-    });
-    let record = Record { op, args: args.collect(), outs: Vec::new(), site: 0 };
-    records.records.push(record);
-    records.scalars = scalars;
-    records
-}
-
 /// New dense tensors of these types, if `record` recorded what fills them.
 fn results(
     context: &torchacc_context,
@@ -241,12 +208,7 @@ fn inferred(
     args: &[Given],
     n_outs: usize,
 ) -> Result<Vec<torchacc_tensor>> {
-    supported(op, args.iter().flat_map(Given::tensors).map(|tensor| tensor.dtype))?;
-    let types = aten::infer(&alone(op, args)).map_err(|e| e.within(operator_name(op)))?;
-    if types.len() != n_outs {
-        let message = format!("{} gives {} results, not {n_outs}", operator_name(op), types.len());
-        return Err(bad(message));
-    }
+    let types = infer::types(op, args, n_outs)?;
     let record = |outs: &[Located]| {
         context.inner.record_inferred(&Call { op, args, outs })?;
         Ok(true)
@@ -269,9 +231,6 @@ pub unsafe extern "C" fn torchacc_apply(
         // SAFETY (here and below): as the header says.
         let context = unsafe { borrow(context)? };
         let op = operator(op)?;
-        if let Operator::Host(_) = op {
-            return Err(bad("a host operator has no shape rule; use torchacc_record"));
-        }
         let args = unsafe { arguments(context, op, args, n_args)? };
         if outs.is_null() {
             return Err(bad("outs is NULL"));
@@ -307,8 +266,8 @@ pub(super) unsafe fn tensor_of(given: &torchacc_view) -> Result<torchacc_tensor>
 /// # Safety
 /// `sizes` is readable for `rank` elements.
 pub(super) unsafe fn sizes_of(sizes: *const i64, rank: u32) -> Result<Dims> {
-    if rank > MAX_RANK {
-        return Err(bad(format!("rank {rank} is more than {MAX_RANK}")));
+    if rank > TORCHACC_MAX_RANK {
+        return Err(bad(format!("rank {rank} is more than {TORCHACC_MAX_RANK}")));
     }
     // SAFETY: the caller's promise.
     let sizes = unsafe { slice(sizes, rank as usize, "sizes")? };

@@ -183,6 +183,28 @@ pub unsafe extern "C" fn torchacc_tensor_read(
     })
 }
 
+/// Says that dimension `dim` of the tensor (its buffer's other tensors of that size too) will have between `least` and `most`
+/// elements in programs to come, which then are planned for these sizes at once. Only advice: without it, programs are
+/// planned for other sizes when a second size has come; and other sizes still work.
+/// Errors: INVALID_ARGUMENT for a dimension that the tensor has not, or when its size is not between the two.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_tensor_mark_dynamic(
+    tensor: *mut torchacc_tensor,
+    dim: u32,
+    least: i64,
+    most: i64,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY: as the header says.
+        let tensor = unsafe { borrow(tensor)? };
+        let sizes = &tensor.view.layout.sizes;
+        let size = sizes.get(dim as usize).copied().ok_or_else(|| {
+            bad(format!("dimension {dim} of a tensor with {} dimensions", sizes.len()))
+        })?;
+        tensor.buffer.context.mark_dynamic(tensor.buffer.id, size, least, most)
+    })
+}
+
 /// One more owner.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_tensor_retain(

@@ -19,6 +19,7 @@ pub mod table;
 
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::number::{Number, Numbers};
 use crate::record::Arg;
 use crate::shape::{Dims, numel};
 use array::Array;
@@ -264,6 +265,27 @@ impl std::hash::Hash for Attr {
             Attr::DType(d) => d.hash(state),
             Attr::Types(t) => t.hash(state),
             Attr::Args(a) => a.len().hash(state),
+        }
+    }
+}
+
+impl Numbers for Ty {
+    fn numbers(&mut self, f: &mut dyn FnMut(Number)) {
+        self.sizes.numbers(f);
+    }
+}
+
+impl Numbers for Attrs {
+    fn numbers(&mut self, f: &mut dyn FnMut(Number)) {
+        for attr in self {
+            match attr {
+                Attr::Int(n) => f(Number::Int(n)),
+                Attr::Float(x) => f(Number::Float(x)),
+                Attr::Ints(list) => list.numbers(f),
+                Attr::Types(types) => types.iter_mut().for_each(|ty| ty.numbers(f)),
+                Attr::Args(args) => args.iter_mut().for_each(|arg| arg.numbers(f)),
+                Attr::Bool(_) | Attr::DType(_) => {}
+            }
         }
     }
 }

@@ -35,10 +35,25 @@ struct Fuser<'g> {
     buffers: Vec<Buffer>,
     /// Host calls keep their order: they may have effects.
     next_host: Option<RegionId>,
+    choices: Choices<'g>,
 }
 
-/// Splits `graph` into regions. Dead nodes are left out, except host calls.
-pub(super) fn fuse(graph: &Graph) -> Fused {
+/// Decisions of cost in the order in which they come up: taken here, or given.
+struct Choices<'g> {
+    taken: Vec<bool>,
+    given: Option<&'g [bool]>,
+}
+
+impl Choices<'_> {
+    /// The next one, if it is given; too few are those of another program.
+    fn next(&self) -> Option<bool> {
+        self.given.map(|given| given.get(self.taken.len()).copied().unwrap_or(false))
+    }
+}
+
+/// Splits `graph` into regions. Dead nodes are left out, except host calls. Also returned: what was decided by cost, which
+/// can be given for the same program with other sizes.
+pub(super) fn fuse<'g>(graph: &'g Graph, given: Option<&'g [bool]>) -> (Fused, Vec<bool>) {
     let n = graph.values.len();
     let views = views(graph);
     let mut fuser = Fuser {
@@ -50,11 +65,13 @@ pub(super) fn fuse(graph: &Graph) -> Fused {
         home: vec![None; n],
         buffers: Vec::new(),
         next_host: None,
+        choices: Choices { taken: Vec::new(), given },
     };
     (0..graph.outputs.len()).for_each(|k| fuser.output(k));
     (0..graph.nodes.len()).rev().for_each(|n| fuser.visit(NodeId(n as u32)));
     let merged = fuser.merge_siblings();
-    fuser.finish(&merged)
+    let taken = std::mem::take(&mut fuser.choices.taken);
+    (fuser.finish(&merged), taken)
 }
 
 impl Fuser<'_> {
@@ -236,7 +253,11 @@ impl Fuser<'_> {
     /// Computes `v` wherever it is asked for, if that needs no memory for it and costs little.
     fn absorb(&mut self, v: ValueId, demands: &Demands) -> bool {
         let alone = demands.iter().all(|d| d.0 == demands[0].0);
-        let pays = if alone { self.is_part(v, demands) } else { self.is_repeated(v, demands) };
+        let pays = self.choices.next().unwrap_or_else(|| match alone {
+            true => self.is_part(v, demands),
+            false => self.is_repeated(v, demands),
+        });
+        self.choices.taken.push(pays);
         if !pays || !demands.iter().all(|&(r, s)| self.can_join(v, r, s, demands)) {
             return false;
         }

@@ -17,11 +17,9 @@ struct Block {
     last: usize,
 }
 
-/// First and last step that touch each buffer.
-type Spans = Vec<(usize, usize)>;
-
-/// Places the regions in the given order. `donors` are the offers; the plan holds those that were granted.
-pub(super) fn place(
+/// Puts the regions in the given order; blocks of the arena get numbers, not offsets. `donors` are the offers; the plan
+/// holds those that were granted.
+pub(super) fn outline(
     graph: &Graph,
     fused: &Fused,
     order: &[RegionId],
@@ -30,22 +28,15 @@ pub(super) fn place(
     donors: &[Option<u32>],
 ) -> Plan {
     let steps: Vec<&Region> = order.iter().map(|&r| &fused.regions[r]).collect();
-    let spans = spans(fused, &steps);
-    let (mut blocks, block_of) = blocks(graph, fused, &steps, &spans);
-    let n_values = blocks.len();
-    for (at, region) in steps.iter().enumerate().filter(|(_, r)| r.workspace > 0) {
-        let bytes = region.workspace.next_multiple_of(ALIGN);
-        blocks.push(Block { bytes, first: at, last: at });
-    }
-    let (offsets, arena_bytes) = pack(&blocks);
+    let (block_of, blocks) = blocks(graph, fused, &steps);
     let place_of = |b: BufferId| match fused.buffers[b].output {
         Some(k) => Place::Output(k),
-        None => Place::Arena(offsets[block_of[b]]),
+        None => Place::Arena(block_of[b]),
     };
-    let mut scratch = offsets[n_values..].iter();
+    let mut scratch = blocks..;
     let step = |region: &&Region| {
         let workspace = if region.workspace > 0 { scratch.next() } else { None };
-        step(graph, fused, region, workspace.copied(), place_of)
+        step(graph, fused, region, workspace, place_of)
     };
     Plan {
         steps: steps.iter().map(step).collect(),
@@ -53,9 +44,57 @@ pub(super) fn place(
         outputs: graph.outputs.iter().map(|&v| graph.ty(v).clone()).collect(),
         donors: grant(graph, fused, &steps, inputs, donors),
         scalars: scalars.to_vec(),
-        arena_bytes,
-        lower_bound: lower_bound(&blocks, steps.len()),
+        arena_bytes: 0,
+        lower_bound: 0,
     }
+}
+
+/// Gives the blocks of an outline their offsets.
+pub(super) fn settle(plan: &mut Plan) {
+    let blocks = lives(plan);
+    let (offsets, arena_bytes) = pack(&blocks);
+    for step in &mut plan.steps {
+        for operand in step.reads.iter_mut().chain(&mut step.writes) {
+            if let Place::Arena(block) = &mut operand.place {
+                *block = offsets[*block as usize];
+            }
+        }
+        if let Some((block, _)) = &mut step.workspace {
+            *block = offsets[*block as usize];
+        }
+    }
+    plan.arena_bytes = arena_bytes;
+    plan.lower_bound = lower_bound(&blocks, plan.steps.len());
+}
+
+/// Sizes and lives of the blocks of an outline.
+fn lives(plan: &Plan) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    let mut touch = |block: u64, at: usize, bytes: u64| {
+        let index = block as usize;
+        if index >= blocks.len() {
+            blocks.resize(index + 1, Block { bytes: 0, first: usize::MAX, last: 0 });
+        }
+        let known = &mut blocks[index];
+        known.bytes = known.bytes.max(bytes.next_multiple_of(ALIGN));
+        (known.first, known.last) = (known.first.min(at), known.last.max(at));
+    };
+    for (at, step) in plan.steps.iter().enumerate() {
+        for read in &step.reads {
+            if let Place::Arena(block) = read.place {
+                touch(block, at, 0);
+            }
+        }
+        for write in &step.writes {
+            if let Place::Arena(block) = write.place {
+                touch(block, at, (write.layout.numel() as usize * write.dtype.size()) as u64);
+            }
+        }
+        if let Some((block, bytes)) = step.workspace {
+            touch(block, at, bytes);
+        }
+    }
+    blocks
 }
 
 fn step(
@@ -86,34 +125,31 @@ fn step(
         writes: region.writes.iter().map(write).collect(),
         reads_of: region.reads.iter().map(|r| r.value).collect(),
         results_of: region.writes.iter().map(|&b| fused.buffers[b].value).collect(),
-        workspace: workspace.map(|offset| (offset, region.workspace)),
+        workspace: workspace.map(|block| (block, region.workspace)),
         site: node.site,
         record: node.record,
     }
 }
 
-fn spans(fused: &Fused, steps: &[&Region]) -> Spans {
-    let mut spans = vec![(0, 0); fused.buffers.len()];
+/// The last step that reads each buffer.
+fn last_reads(fused: &Fused, steps: &[&Region]) -> Vec<usize> {
+    let mut last = vec![0; fused.buffers.len()];
     for (at, region) in steps.iter().enumerate() {
-        region.writes.iter().for_each(|&b| spans[b] = (at, at));
         for read in &region.reads {
             if let Source::Buffer(b) = read.source {
-                spans[b].1 = at;
+                last[b] = at;
             }
         }
     }
-    spans
+    last
 }
 
-/// A block for each buffer in the arena; a result that may take the place of an operand which dies there shares it.
-fn blocks(
-    graph: &Graph,
-    fused: &Fused,
-    steps: &[&Region],
-    spans: &Spans,
-) -> (Vec<Block>, Vec<usize>) {
-    let mut blocks: Vec<Block> = Vec::new();
-    let mut block_of = vec![usize::MAX; fused.buffers.len()];
+/// The block of each buffer in the arena, and how many there are; a result that may take the place of an operand which
+/// dies there shares its block.
+fn blocks(graph: &Graph, fused: &Fused, steps: &[&Region]) -> (Vec<u64>, u64) {
+    let last_reads = last_reads(fused, steps);
+    let mut block_of = vec![u64::MAX; fused.buffers.len()];
+    let mut blocks = 0..;
     for (at, region) in steps.iter().enumerate() {
         let mut taken: Vec<BufferId> = Vec::new();
         for &write in &region.writes {
@@ -123,7 +159,7 @@ fn blocks(
             let result = fused.ty(graph, write);
             let dying = region.reads.iter().find_map(|r| match r.source {
                 Source::Buffer(b)
-                    if spans[b].1 == at
+                    if last_reads[b] == at
                         && fused.buffers[b].output.is_none()
                         && !taken.contains(&b)
                         && region.may_overwrite(
@@ -139,18 +175,13 @@ fn blocks(
             block_of[write] = match dying {
                 Some(b) => {
                     taken.push(b);
-                    blocks[block_of[b]].last = spans[write].1;
                     block_of[b]
                 }
-                None => {
-                    let bytes = (result.nbytes() as u64).next_multiple_of(ALIGN);
-                    blocks.push(Block { bytes, first: at, last: spans[write].1 });
-                    blocks.len() - 1
-                }
+                None => blocks.next().unwrap_or(u64::MAX),
             };
         }
     }
-    (blocks, block_of)
+    (block_of, blocks.start)
 }
 
 /// Which of the offered inputs each output takes over.

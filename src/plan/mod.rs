@@ -10,6 +10,7 @@ mod fuse;
 mod memory;
 mod need;
 mod order;
+mod outline;
 #[cfg(test)]
 pub mod random;
 #[cfg(test)]
@@ -27,6 +28,8 @@ use crate::graph::{Graph, ValueId};
 use crate::internal;
 use crate::op::{Attrs, Op, Ty};
 use crate::shape::{Dims, Layout};
+pub use outline::Outline;
+pub use remat::Guide;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
@@ -148,17 +151,37 @@ pub fn plan(
     donors: &[Option<u32>],
     target: &dyn Target,
 ) -> Result<Plan> {
-    validate(graph, inputs, scalars, donors)?;
-    let mut fused = fuse::fuse(graph);
-    for region in &mut fused.regions {
-        region.workspace = workspace(graph, region, target);
-    }
-    let (fused, order) = remat::remat(graph, fused, donors);
-    let plan = memory::place(graph, &fused, &order, inputs, scalars, donors);
+    let plan = outline(graph, inputs, scalars, donors, target, None)?.0.settled();
     if cfg!(debug_assertions) {
         check::check(graph, &plan)?;
     }
     Ok(plan)
+}
+
+/// As [`plan`], but for the offsets in the arena. With the guide of the same program for other sizes, this one's memory
+/// and time decide nothing any more. Errors also when a guide is not of this program.
+pub fn outline(
+    graph: &Graph,
+    inputs: &[Ty],
+    scalars: &[DType],
+    donors: &[Option<u32>],
+    target: &dyn Target,
+    guide: Option<&Guide>,
+) -> Result<(Outline, Guide)> {
+    validate(graph, inputs, scalars, donors)?;
+    let (mut fused, absorbed) = fuse::fuse(graph, guide.map(|guide| &guide.absorbed[..]));
+    for region in &mut fused.regions {
+        region.workspace = workspace(graph, region, target);
+    }
+    let (fused, guide) = match guide {
+        None => remat::remat(graph, (fused, absorbed), donors),
+        Some(guide) => match guide.applied(fused) {
+            Some(fused) => (fused, guide.clone()),
+            None => return internal!("a plan is guided by that of another program"),
+        },
+    };
+    let plan = memory::outline(graph, &fused, &guide.order, inputs, scalars, donors);
+    Ok((Outline::new(plan), guide))
 }
 
 fn validate(graph: &Graph, inputs: &[Ty], scalars: &[DType], donors: &[Option<u32>]) -> Result<()> {

@@ -15,12 +15,49 @@ const LEAST_SAVED: f64 = 0.004;
 /// Operations of arithmetic that take as long as moving a byte.
 const FLOPS_PER_BYTE: u64 = 16;
 
+/// What was decided by memory and time: where values are computed, which are computed again and for whom, and the order of
+/// everything. Holds for other sizes of the same program, as long as they give the same regions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Guide {
+    /// Of [`super::fuse`].
+    pub(super) absorbed: Vec<bool>,
+    /// Before anything was added.
+    regions: usize,
+    buffers: usize,
+    copies: Vec<Choice>,
+    pub(super) order: Vec<RegionId>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Choice {
+    of: BufferId,
+    readers: Vec<RegionId>,
+    /// The one of the readers that runs first.
+    first: RegionId,
+}
+
+impl Guide {
+    /// The regions with the additions of the guide; `None` if they are not those of the guide.
+    pub(super) fn applied(&self, mut fused: Fused) -> Option<Fused> {
+        if (fused.regions.len(), fused.buffers.len()) != (self.regions, self.buffers) {
+            return None;
+        }
+        for choice in &self.copies {
+            let writer = &fused.regions[fused.writers()[choice.of]];
+            let region = only(&fused, writer, choice.of)?;
+            fused = choice.applied(region, &fused);
+        }
+        Some(fused)
+    }
+}
+
 /// Adds kernels that compute again, as long as each lowers the peak of the order that [`order::order`] finds.
 pub(super) fn remat(
     graph: &Graph,
-    mut fused: Fused,
+    (mut fused, absorbed): (Fused, Vec<bool>),
     donors: &[Option<u32>],
-) -> (Fused, Vec<RegionId>) {
+) -> (Fused, Guide) {
+    let (regions, buffers, mut copies) = (fused.regions.len(), fused.buffers.len(), Vec::new());
     let mut order = order::order(graph, &fused, donors);
     let all: u64 = fused.regions.iter().map(|r| time(graph, &fused, r)).sum();
     let mut left = (all as f64 * MOST_TIME) as u64;
@@ -32,17 +69,19 @@ pub(super) fn remat(
         let best = candidates
             .filter_map(|b| again(graph, &fused, &lives, b))
             .filter(|copy| copy.time <= left)
-            .max_by_key(|copy| (lives.bytes[copy.of], std::cmp::Reverse(copy.of)));
-        let Some(copy) = best else { return (fused, order) };
+            .max_by_key(|copy| (lives.bytes[copy.choice.of], std::cmp::Reverse(copy.choice.of)));
+        let Some(copy) = best else { break };
         left -= copy.time;
-        let more = copy.applied(&fused);
+        let more = copy.choice.applied(copy.region, &fused);
         let new_order = order::order(graph, &more, donors);
         let peak = Lives::new(graph, &more, &new_order).peak;
         if peak + least > lives.peak {
-            return (fused, order);
+            break;
         }
         (fused, order) = (more, new_order);
+        copies.push(copy.choice);
     }
+    (fused, Guide { absorbed, regions, buffers, copies, order })
 }
 
 /// How long a region takes, in bytes that could be moved meanwhile.
@@ -69,10 +108,8 @@ fn time(graph: &Graph, fused: &Fused, region: &Region) -> u64 {
 
 /// A region to be added.
 struct Copy {
-    of: BufferId,
+    choice: Choice,
     region: Region,
-    /// Who reads the copy instead.
-    readers: Vec<RegionId>,
     time: u64,
 }
 
@@ -98,8 +135,7 @@ fn again(graph: &Graph, fused: &Fused, lives: &Lives, b: BufferId) -> Option<Cop
         return None;
     }
     let time = time(graph, fused, &region);
-    let anchor = fused.regions[first].anchor;
-    Some(Copy { of: b, region: Region { anchor, ..region }, readers, time })
+    Some(Copy { choice: Choice { of: b, readers, first }, region, time })
 }
 
 /// The part of a cheap region that writes `b`, or `None` for one that is not cheap.
@@ -165,11 +201,12 @@ fn pruned(program: &Program, result: Reg) -> (Program, Vec<usize>) {
     (program, kept)
 }
 
-impl Copy {
-    /// `fused` with the region, which writes buffers of its own.
-    fn applied(mut self, fused: &Fused) -> Fused {
+impl Choice {
+    /// `fused` with the region, which writes buffers of its own, and is read instead.
+    fn applied(&self, mut region: Region, fused: &Fused) -> Fused {
         let mut fused = Fused { regions: fused.regions.clone(), buffers: fused.buffers.clone() };
-        for write in &mut self.region.writes {
+        region.anchor = fused.regions[self.first].anchor;
+        for write in &mut region.writes {
             let value = fused.buffers[*write].value;
             fused.buffers.push(Buffer { value, output: None });
             let new = fused.buffers.len() - 1;
@@ -185,7 +222,7 @@ impl Copy {
             }
             *write = new;
         }
-        fused.regions.push(self.region);
+        fused.regions.push(region);
         fused
     }
 }
@@ -199,14 +236,14 @@ mod tests {
     #[test]
     fn a_training_step_keeps_less() {
         let (graph, donors) = training_step(6, 2, 32, 64, 128);
-        let before = fuse(&graph);
+        let (before, absorbed) = fuse(&graph, None);
         let order = order::order(&graph, &before, &donors);
         let peak = Lives::new(&graph, &before, &order).peak;
         let total =
             |fused: &Fused| -> u64 { fused.regions.iter().map(|r| time(&graph, fused, r)).sum() };
         let work = total(&before);
-        let (after, order) = remat(&graph, before, &donors);
-        let lower = Lives::new(&graph, &after, &order).peak;
+        let (after, guide) = remat(&graph, (before, absorbed), &donors);
+        let lower = Lives::new(&graph, &after, &guide.order).peak;
         assert!(lower < peak - peak / 8, "{peak} bytes became {lower}");
         assert!(total(&after) as f64 <= work as f64 * (1.0 + MOST_TIME));
     }

@@ -3,10 +3,11 @@
 use super::profile::Profile;
 use crate::backend::{Backend, Executable};
 use crate::dtype::DType;
+use crate::dynamic::{Families, Form, Instance, contradict};
 use crate::error::Result;
 use crate::graph::Graph;
 use crate::op::{Op, Ty};
-use crate::plan::{Kernel, Plan};
+use crate::plan::{Guide, Kernel, Outline, Plan};
 use crate::record::{Operator, Origin, Records, ScalarKind};
 use crate::trace::operator_name;
 use crate::{aten, passes, plan};
@@ -15,7 +16,7 @@ use std::sync::Arc;
 
 /// A compiled trace.
 pub struct Program {
-    /// `None` if it was loaded: a plan is all that is kept on disk.
+    /// `None` if only a plan was found: on disk, or for other sizes.
     pub graph: Option<Graph>,
     pub plan: Arc<Plan>,
     pub executable: Box<dyn Executable>,
@@ -34,19 +35,76 @@ impl Program {
     }
 }
 
-/// Says each recorded operation in primitives, rewrites, plans, and has the backend compile the plan.
-pub fn compile(records: &Records, backend: &dyn Backend, profile: &Profile) -> Result<Program> {
+/// Says each recorded operation in primitives, rewrites, plans, and has the backend compile the plan. When the trace's
+/// sizes vary, plans it for other sizes too, to be carried over; also returned: whether that was done.
+pub fn compile(
+    records: &Records,
+    form: Form,
+    families: &Families,
+    backend: &dyn Backend,
+    profile: &Profile,
+) -> Result<(Program, bool)> {
     let graph = profile.stage("graph", || graph(records, backend))?;
-    let (inputs, scalars, donors) = (inputs(records), scalars(records), donors(records));
-    let plan = || plan::plan(&graph, &inputs, &scalars, &donors, backend);
-    let plan = Arc::new(profile.stage("plan", plan)?);
-    let loaded = profile.stage("code", || load(records, plan, backend))?;
-    Ok(Program { graph: Some(graph), ..loaded })
+    let (outline, guide) = profile.stage("plan", || outlined(records, &graph, None, backend))?;
+    let planner = |records: &Records, guide: &Guide| {
+        Ok(outlined(records, &self::graph(records, backend)?, Some(guide), backend)?.0)
+    };
+    let learn = || families.learn(form, records, &outline, &guide, &planner);
+    let general = profile.stage("other sizes", learn);
+    let program = || assembled(records, Some(graph), outline, backend);
+    Ok((profile.stage("code", program)?, general))
+}
+
+/// The program of a trace by a plan for other sizes, if there is one.
+pub fn carry_over(
+    records: &Records,
+    form: &Form,
+    families: &Families,
+    backend: &dyn Backend,
+) -> Result<Option<Program>> {
+    let Some(Instance { outline, verify }) = families.instance(form, records) else {
+        return Ok(None);
+    };
+    let Some(guide) = verify else {
+        return assembled(records, None, outline, backend).map(Some);
+    };
+    let graph = graph(records, backend)?;
+    // These very sizes may give other regions: equal ones, powers of two. Then the plan is their own.
+    let Ok((own, _)) = outlined(records, &graph, Some(&guide), backend) else { return Ok(None) };
+    if contradict(&outline, &own) {
+        debug_assert!(false, "a plan carried over differs from the trace's own");
+        families.forget(form);
+    }
+    assembled(records, Some(graph), own, backend).map(Some)
 }
 
 /// What is planned.
 pub fn graph(records: &Records, backend: &dyn Backend) -> Result<Graph> {
     passes::optimize(aten::lower(records)?, &|op| backend.keeps(op))
+}
+
+/// All of a plan but its memory; by a guide if there is one.
+fn outlined(
+    records: &Records,
+    graph: &Graph,
+    guide: Option<&Guide>,
+    backend: &dyn Backend,
+) -> Result<(Outline, Guide)> {
+    let (inputs, scalars, donors) = (inputs(records), scalars(records), donors(records));
+    plan::outline(graph, &inputs, &scalars, &donors, backend, guide)
+}
+
+fn assembled(
+    records: &Records,
+    graph: Option<Graph>,
+    outline: Outline,
+    backend: &dyn Backend,
+) -> Result<Program> {
+    let plan = outline.settled();
+    if let Some(graph) = graph.as_ref().filter(|_| cfg!(debug_assertions)) {
+        plan::check::check(graph, &plan)?;
+    }
+    Ok(Program { graph, ..load(records, Arc::new(plan), backend)? })
 }
 
 /// The program of a finished plan of these records.
@@ -93,7 +151,7 @@ impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.graph {
             Some(graph) => writeln!(f, "# graph\n{graph}")?,
-            None => writeln!(f, "# loaded from disk, where no graphs are kept\n")?,
+            None => writeln!(f, "# of a plan found on disk or for other sizes, without a graph\n")?,
         }
         writeln!(f, "# plan\n{}", self.plan)
     }

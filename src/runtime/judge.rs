@@ -194,7 +194,8 @@ impl Context {
 fn advice(change: &Change) -> &'static str {
     match (change.aspect, change.subject) {
         ("shape" | "format" | "layout", _) => {
-            "Every new size compiles a program: pad or bucket the sizes, or keep them the same."
+            "A new size compiles a program where no plan for other sizes can be carried over: keep the number of dimensions \
+             and their order in memory, and pad or bucket the sizes."
         }
         ("attribute" | "scalar", _) => {
             "This argument is part of the program: keep it to a few values, or compute with a tensor instead."

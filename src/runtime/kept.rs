@@ -7,6 +7,7 @@ use super::compile::{self, Program};
 use crate::backend::Backend;
 use crate::cache::disk::{Claim, Disk, Entry};
 use crate::cache::key::Key;
+use crate::dynamic::Form;
 use crate::error::Result;
 use crate::plan::{Plan, check, stored};
 use crate::record::Records;
@@ -29,15 +30,29 @@ impl Kept {
     }
 }
 
-/// The program of `key`: from disk, or compiled and stored there. What goes wrong with the disk costs a warning.
+/// The program of `key`: by a plan for other sizes, or from disk, or compiled and stored there. What goes wrong with the disk
+/// costs a warning.
 pub fn program(shared: &Shared, key: &Key, closed: &Closed) -> Result<Program> {
     let (records, stats) = (closed.records(), &shared.stats);
+    let (families, backend) = (&shared.families, &*shared.backend);
+    let form = Form::of(&records);
+    let carried = {
+        let _stay = shared.stay(Phase::Compile);
+        compile::carry_over(&records, &form, families, backend)?
+    };
+    if let Some(program) = carried {
+        stats.plans.add(1);
+        stats.carried_over.add(1);
+        return Ok(program);
+    }
     let compile = || {
         let _stay = shared.stay(Phase::Compile);
         let start = now();
-        let program = compile::compile(&records, &*shared.backend, &shared.profile);
-        shared.compiled(closed, start, program.is_ok());
-        program
+        let made = compile::compile(&records, form, families, backend, &shared.profile);
+        shared.compiled(closed, start, made.is_ok());
+        let (program, general) = made?;
+        stats.templates.add(general as u64);
+        Ok(program)
     };
     let Some(disk) = &shared.kept.disk else { return compile() };
     let decode = |bytes: &[u8]| load(bytes, &records, &*shared.backend);

@@ -26,9 +26,10 @@ use crate::cache::disk::Disk;
 use crate::cache::paths::Paths;
 use crate::cache::{Cache, Capacity};
 use crate::dtype::DType;
+use crate::dynamic::Families;
 use crate::error::{Code, Error, Result, Site};
 use crate::op::Ty;
-use crate::record::{Format, Operator};
+use crate::record::{Format, Operator, Varying};
 use crate::trace::{BufferId, Call, Content, Recorded, Tape, Trace};
 use breakdown::Breakdown;
 use compile::Program;
@@ -78,6 +79,7 @@ pub(crate) struct Shared {
     pub cache: Cache<Program>,
     pub paths: Paths<Program>,
     pub kept: Kept,
+    pub families: Families,
     pub stats: Stats,
     /// Failures that no read and no sync has reported yet.
     pub errors: Mutex<Vec<Error>>,
@@ -109,6 +111,7 @@ impl Context {
                     .clone()
                     .map(|folder| Disk::new(folder, options.cache_limit as u64)),
             ),
+            families: Families::default(),
             stats: Stats::default(),
             errors: Mutex::default(),
             last_program: Mutex::default(),
@@ -275,6 +278,16 @@ impl Context {
         self.read(id, 0, &mut content[..kept])?;
         self.trace.lock().clear(id, nbytes);
         self.write(id, DType::U8, &content)
+    }
+
+    /// Says that a size of the buffer's tensors will vary between `least` and `most`: programs are then planned for these.
+    /// Errors: `InvalidArgument` when the size is not between them.
+    pub fn mark_dynamic(&self, id: BufferId, size: i64, least: i64, most: i64) -> Result<()> {
+        if !(0 <= least && least <= size && size <= most) {
+            return crate::invalid!("a size of {size} is not between {least} and {most}");
+        }
+        self.trace.lock().mark(id, Varying { size, least, most });
+        Ok(())
     }
 
     // ---- recording

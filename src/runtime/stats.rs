@@ -56,6 +56,10 @@ stats! {
     recompiles,
     /// Plans made.
     plans,
+    /// Plans that hold for other sizes too, made by compiling at some of these.
+    templates,
+    /// Programs made of a plan for other sizes, without compiling.
+    carried_over,
     /// Runs of programs that were there already.
     cache_hits,
     /// Programs loaded that another process had compiled.

@@ -2,12 +2,18 @@
 
 use super::{Buffer, BufferId, Content, Held, Trace};
 use crate::buffer::Storage;
-use crate::record::{Format, ValueIndex};
+use crate::record::{Format, ValueIndex, Varying};
 use std::sync::Arc;
+
+impl Buffer {
+    fn zeros(nbytes: usize) -> Buffer {
+        Buffer { nbytes, held: Held::Zeros, before: None, leaf: None, varying: Vec::new() }
+    }
+}
 
 impl Trace {
     pub fn new_buffer(&mut self, nbytes: usize) -> BufferId {
-        let buffer = Some(Buffer { nbytes, held: Held::Zeros, before: None, leaf: None });
+        let buffer = Some(Buffer::zeros(nbytes));
         match self.free.pop() {
             Some(id) => {
                 self.buffers[id as usize] = buffer;
@@ -56,7 +62,26 @@ impl Trace {
     pub fn clear(&mut self, id: BufferId, nbytes: usize) {
         self.release_value(id);
         self.give_up(id);
-        *self.buffer_mut(id) = Buffer { nbytes, held: Held::Zeros, before: None, leaf: None };
+        *self.buffer_mut(id) = Buffer::zeros(nbytes);
+    }
+
+    /// Says that a size of the buffer's tensors will vary: in the trace that uses it now, and in those that read it later.
+    pub fn mark(&mut self, id: BufferId, varying: Varying) {
+        let in_use = self.value_of(id).is_some();
+        let buffer = self.buffer_mut(id);
+        buffer.varying.retain(|known| known.size != varying.size);
+        buffer.varying.push(varying);
+        if in_use {
+            self.varying.push(varying);
+        }
+    }
+
+    /// A buffer's memory is read by this trace for the first time, as `value`.
+    pub(super) fn becomes_leaf(&mut self, id: BufferId, value: ValueIndex) {
+        self.touched.push(id);
+        let buffer = self.buffers[id as usize].as_mut().expect("a handle keeps its buffer alive");
+        buffer.leaf = Some(value);
+        self.varying.extend_from_slice(&buffer.varying);
     }
 
     pub fn content(&self, id: BufferId) -> Content {
@@ -84,7 +109,7 @@ impl Trace {
 
     /// A buffer goes, or gets other memory: what the trace has read of its own it keeps alone from now on.
     fn give_up(&mut self, id: BufferId) {
-        if let Some(Buffer { nbytes, held, before, leaf: Some(_) }) = &self.buffers[id as usize]
+        if let Some(Buffer { nbytes, held, before, leaf: Some(_), .. }) = &self.buffers[id as usize]
             && (before.is_some() || matches!(held, Held::Stored { .. }))
         {
             self.held_bytes += nbytes;

@@ -4,7 +4,7 @@ use super::tape::Tape;
 use super::{Held, Trace, period};
 use crate::buffer::Storage;
 use crate::cache::encode;
-use crate::record::{Origin, Output, Records};
+use crate::record::{Origin, Output, Records, Varying};
 use std::sync::Arc;
 
 /// A trace that is handed over: what to run, on what, into what.
@@ -16,6 +16,7 @@ pub struct Closed {
     pub scalars: Vec<u64>,
     /// Where each output goes.
     pub promised: Vec<Arc<Storage>>,
+    varying: Vec<Varying>,
     /// What each output's buffer held before: stays if the output cannot be computed.
     pub before: Vec<Option<Arc<Storage>>>,
 }
@@ -32,6 +33,7 @@ impl Trace {
         // The next trace is likely as large.
         let scalars = taken(&mut self.scalar_bits);
         let leaves = taken(&mut self.leaves);
+        let varying = std::mem::take(&mut self.varying);
         let mut holders = std::mem::take(&mut self.holders);
         let (mut outputs, mut promised, mut befores) = (Vec::new(), Vec::new(), Vec::new());
         // In the order of the values, which is that of the program: never that of addresses or of dropping.
@@ -61,7 +63,7 @@ impl Trace {
         if promised.is_empty() {
             return None;
         }
-        Some(Closed { tape, outputs, leaves, scalars, promised, before: befores })
+        Some(Closed { tape, outputs, leaves, scalars, promised, varying, before: befores })
     }
 }
 
@@ -114,6 +116,7 @@ impl Closed {
             scalars: self.tape.scalars.clone(),
             n_leaves: self.leaves.len() as u32,
             outputs: self.outputs.clone(),
+            varying: self.varying.clone(),
         }
     }
 

@@ -22,7 +22,7 @@ use crate::error::{Code, Error, Result, Site};
 use crate::invalid;
 use crate::op::{Ty, host};
 use crate::record::{
-    Arg, Format, Operator, Origin, Read, Record, ScalarKind, Value, ValueIndex, Write,
+    Arg, Format, Operator, Origin, Read, Record, ScalarKind, Value, ValueIndex, Varying, Write,
     written_format,
 };
 pub use closed::Closed;
@@ -55,6 +55,8 @@ struct Buffer {
     before: Option<Arc<Storage>>,
     /// The value that stands for the memory it holds, if this trace has read it.
     leaf: Option<ValueIndex>,
+    /// Sizes of its tensors that will vary.
+    varying: Vec<Varying>,
 }
 
 /// What reading a buffer needs.
@@ -87,6 +89,8 @@ pub struct Trace {
     held_bytes: usize,
     /// Operations after which the trace repeats itself, if it goes on one that was cut because of its length.
     period: usize,
+    /// Of the buffers that this trace uses.
+    varying: Vec<Varying>,
     known: Known,
     cuts: u64,
     sites: Sites,
@@ -245,8 +249,7 @@ impl Trace {
         let value = self.holders.len() as ValueIndex;
         self.tape.values.push(Value { origin, format, nbytes });
         self.holders.push(None);
-        self.buffer_mut(id).leaf = Some(value);
-        self.touched.push(id);
+        self.becomes_leaf(id, value);
         value
     }
 

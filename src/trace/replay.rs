@@ -87,6 +87,7 @@ impl Trace {
         let Some(record) = tape.records.get(self.position) else { return false };
         let (leaves, values) = (self.leaves.len(), self.holders.len());
         let (scalars, touched) = (self.scalar_bits.len(), self.touched.len());
+        let varying = self.varying.len();
         let same = record.op == call.op
             && record.args.len() == call.args.len()
             && record.outs.len() == call.outs.len()
@@ -102,6 +103,7 @@ impl Trace {
             self.leaves.truncate(leaves);
             self.holders.truncate(values);
             self.scalar_bits.truncate(scalars);
+            self.varying.truncate(varying);
             return false;
         }
         for (write, out) in record.outs.iter().zip(call.outs) {
@@ -171,9 +173,8 @@ impl Trace {
             (Held::Zeros, Origin::Zeros) => {}
             _ => return None,
         }
-        buffer.leaf = Some(value as ValueIndex);
         self.holders.push(None);
-        self.touched.push(id);
+        self.becomes_leaf(id, value as ValueIndex);
         Some(value as ValueIndex)
     }
 

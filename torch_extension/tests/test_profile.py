@@ -41,7 +41,7 @@ def test_percentiles():
         (torch.ones(size, 77, device=DEVICE) @ torch.ones(77, size, device=DEVICE)).cpu()
     run_steps(20)
     metrics = torchacc.metrics()
-    assert metrics["compiles"] == metrics["plans"] > 0
+    assert metrics["compiles"] + metrics["carried_over"] == metrics["plans"] > 0
     assert metrics["recompiles"] <= metrics["compiles"]
     for name in ("compile", "step"):
         low, middle, high = (metrics[f"{name}_p{percent}_ns"] for percent in (50, 90, 99))

@@ -12,6 +12,7 @@ other devices; the runtime starts with the first tensor on "acc".
 import torch  # noqa: F401  (first: it may be what imports this package)
 
 from torchacc._register import load
+from torchacc.dynamic import mark_dynamic
 from torchacc.explain import explain, explanation, set_recompile_limit, set_strict
 from torchacc.future import Future, future
 from torchacc.metrics import host_calls, last_program, metrics, reset_metrics
@@ -28,6 +29,7 @@ __all__ = [
     "future",
     "host_calls",
     "last_program",
+    "mark_dynamic",
     "mark_step",
     "metrics",
     "profile",

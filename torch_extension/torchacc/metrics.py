@@ -8,6 +8,7 @@ _ALWAYS_THERE = (
     "compiles",
     "recompiles",
     "plans",
+    "carried_over",
     "cache_hits",
     "disk_hits",
     "host_calls",
@@ -23,8 +24,9 @@ def metrics() -> dict[str, int]:
     """The runtime's counters since the start or `reset_metrics`, as a flat dict of integers.
 
     At least, all 0 before the first use: compiles, recompiles (of these: of a trace that begins
-    like a known one; `torchacc.explain` says why), plans, cache_hits, disk_hits (programs that
-    another process had compiled), host_calls (operators run by PyTorch's own CPU kernels), cuts,
+    like a known one; `torchacc.explain` says why), plans, carried_over (programs made
+    of a plan for other sizes, without compiling), cache_hits, disk_hits (programs that another
+    process had compiled), host_calls (operators run by PyTorch's own CPU kernels), cuts,
     recorded_ops, replayed_ops (of these: known from an earlier step, so only compared), live_bytes,
     peak_bytes.
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "aten/copy.h"
+#include "record/fallback.h"
 #include "runtime/allocator.h"
 #include "runtime/generator.h"
 #include "runtime/runtime.h"
@@ -83,6 +84,17 @@ std::vector<std::string> warnings_of(void (*work)()) {
   return warnings.take();
 }
 
+void mark_dynamic(const at::Tensor& tensor, int64_t dim, int64_t least, int64_t most) {
+  TORCH_CHECK(is_acc(tensor), "mark_dynamic takes a tensor on acc, got one on ", tensor.device());
+  const torchacc_view view = view_of(*tensor.unsafeGetTensorImpl());
+  torchacc_tensor* handle = nullptr;
+  check(torchacc_tensor_from_view(&view, &handle));
+  torchacc_error* error =
+      torchacc_tensor_mark_dynamic(handle, static_cast<uint32_t>(dim), least, most);
+  torchacc_tensor_release(handle);
+  check(error);
+}
+
 TORCH_LIBRARY(acc, m) {
   m.def("set_device(int device) -> ()",
         [](int64_t device) { set_current_device(checked_index(device)); });
@@ -97,8 +109,12 @@ TORCH_LIBRARY(acc, m) {
   m.def("cut() -> str[]", [] { return warnings_of(&cut); });
   m.def("request(Tensor self) -> ()", &request);
   m.def("read_after_cut(Tensor self) -> Tensor", &download_after_cut);
+  m.def("mark_dynamic(Tensor tensor, int dim, int least, int most) -> ()");
   m.def("memory_stats(int device) -> str", &memory_stats);
 }
+
+TORCH_LIBRARY_IMPL(acc, PrivateUse1, m) { m.impl("mark_dynamic", &mark_dynamic); }
+TORCH_LIBRARY_IMPL(acc, CPU, m) { m.impl("mark_dynamic", &mark_dynamic); }
 
 }  // namespace
 }  // namespace torchacc

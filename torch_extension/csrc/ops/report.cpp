@@ -6,6 +6,7 @@
 #include "record/immediate.h"
 #include "record/location.h"
 #include "record/shape_cache.h"
+#include "record/shape_rule.h"
 #include "runtime/runtime.h"
 
 namespace torchacc {
@@ -34,7 +35,8 @@ std::string metrics() {
   const ShapeCacheCounters shapes = shape_cache_counters();
   const std::pair<const char*, uint64_t> counters[] = {{"immediate_runs", immediate_runs()},
                                                        {"shape_cache_hits", shapes.hits},
-                                                       {"shape_cache_misses", shapes.misses}};
+                                                       {"shape_cache_misses", shapes.misses},
+                                                       {"shape_rule_uses", shape_rule_uses()}};
   for (const auto& [name, value] : counters) {
     const bool empty = json.find(':') == std::string::npos;
     json += (empty ? "\"" : ",\"") + std::string(name) + "\":" + std::to_string(value);
@@ -45,6 +47,7 @@ std::string metrics() {
 void metrics_reset() {
   if (torchacc_context* existing = context_if_created()) torchacc_metrics_reset(existing);
   reset_shape_cache_counters();
+  reset_shape_rule_uses();
   reset_immediate_runs();
 }
 
@@ -77,6 +80,7 @@ std::string with_lines(const std::string& json) {
 TORCH_LIBRARY_FRAGMENT(acc, m) {
   m.def("metrics() -> str", &metrics);
   m.def("metrics_reset() -> ()", &metrics_reset);
+  m.def("refuted_shape_rules() -> str", &refuted_shape_rules);
   m.def("last_program() -> str", [] { return read_text(&torchacc_last_program, ""); });
   m.def("host_call_report() -> str",
         [] { return with_lines(read_text(&torchacc_host_call_report, "[]")); });

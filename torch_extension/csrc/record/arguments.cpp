@@ -3,6 +3,7 @@
 #include <ATen/ops/empty_strided.h>
 #include <c10/util/flat_hash_map.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "aten/copy.h"
@@ -47,6 +48,17 @@ bool points_to_words(uint32_t kind) {
 }
 
 }  // namespace
+
+uint64_t hash_of(const KeyWords& words) {
+  constexpr uint64_t kMultiplier = 0x9E3779B97F4A7C15ull;
+  uint64_t hash = words.size();
+  for (const uint64_t word : words) {
+    const auto product = static_cast<unsigned __int128>(hash ^ word) * kMultiplier;
+    hash = static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+    hash += word;
+  }
+  return hash;
+}
 
 Call::Call(std::shared_ptr<const OperatorInfo> info, torch::jit::Stack& stack)
     : info_(std::move(info)), stack_(stack), first_(stack.size() - info_->parameters.size()) {
@@ -231,7 +243,7 @@ void Call::read_list(c10::IValue& value, const Parameter& parameter) {
       add_tensor(one.toTensor(), written);
     } else {
       key_.push_back(tag(kAbsent));
-      tensors_.push_back({nullptr, -1, false});
+      tensors_.push_back({nullptr, -1, false, 0});
     }
   }
 }
@@ -256,9 +268,9 @@ void Call::add_tensor(const at::Tensor& tensor, bool written) {
   key_.push_back(tag(kTensor, static_cast<uint64_t>(type),
                      sizes.size() << 1 | (impl->is_wrapped_number() ? 1 : 0),
                      static_cast<uint64_t>(storage)));
+  tensors_.push_back({impl, storage, written, key_.size()});
   key_.append(sizes.begin(), sizes.end());
   key_.append(strides.begin(), strides.end());
-  tensors_.push_back({impl, storage, written});
 }
 
 int32_t Call::storage_index(c10::StorageImpl* storage) {
@@ -321,14 +333,34 @@ void Call::push_bytes(uint32_t kind, const uint8_t* bytes, size_t size) {
 }
 
 c10::ArrayRef<torchacc_arg> Call::arguments(const torchacc_view* views) {
-  for (torchacc_arg& argument : arguments_) {
+  placed_ = arguments_;
+  for (torchacc_arg& argument : placed_) {
     if (argument.kind == TORCHACC_ARG_VIEW || argument.kind == TORCHACC_ARG_VIEWS) {
       argument.v.p = views + argument.v.i;
     } else if (points_to_words(argument.kind)) {
       argument.v.p = key_.data() + argument.v.i;
     }
   }
-  return arguments_;
+  return placed_;
+}
+
+std::optional<KeyWords> Call::pattern() const {
+  if (storages_.size() < tensors_.size()) return std::nullopt;
+  KeyWords words = key_;
+  for (const TensorUse& use : tensors_) {
+    if (use.tensor == nullptr || use.written) return std::nullopt;
+    const bool row_major = use.tensor->is_contiguous();
+    if (!row_major && !use.tensor->is_non_overlapping_and_dense()) return std::nullopt;
+    const auto strides = use.tensor->strides();
+    for (size_t index = 0; index < strides.size(); ++index) {
+      uint64_t& size = words[use.words + index];
+      size = std::min<uint64_t>(size, 2);
+      const auto larger = [&](int64_t other) { return other > strides[index]; };
+      words[use.words + strides.size() + index] =
+          row_major ? 0 : 1 + std::count_if(strides.begin(), strides.end(), larger);
+    }
+  }
+  return words;
 }
 
 void Call::append_scalar(int64_t value) { push(integer_argument(TORCHACC_ARG_SCALAR_INT, value)); }

@@ -17,6 +17,8 @@ namespace torchacc {
 // Key words: the attributes' payloads live here too, and arguments point into it.
 using KeyWords = c10::SmallVector<uint64_t, 96>;
 
+uint64_t hash_of(const KeyWords& words);
+
 inline torchacc_arg integer_argument(torchacc_arg_kind kind, int64_t value) {
   torchacc_arg argument{kind, 0, {}};
   argument.v.i = value;
@@ -38,6 +40,7 @@ struct TensorUse {
   c10::TensorImpl* tensor;
   int32_t storage;  // index of its storage among the call's distinct storages
   bool written;     // mutated or out=
+  size_t words;     // where its sizes begin in the key; strides follow
 };
 
 class Call {
@@ -65,6 +68,10 @@ class Call {
   // The arguments with their final pointers. `views` has one view per entry of tensors(), in order.
   // Valid while this object and `views` are.
   c10::ArrayRef<torchacc_arg> arguments(const torchacc_view* views);
+  // The key with sizes told apart only as 0, 1 and others, and strides by their order; nothing
+  // unless all tensors are dense and none is written or shares its storage with another. Scalars
+  // count by kind, attributes by value.
+  std::optional<KeyWords> pattern() const;
   void append_scalar(int64_t value);
 
  private:
@@ -92,6 +99,7 @@ class Call {
   c10::SmallVector<c10::StorageImpl*, 12> storages_;
   c10::SmallVector<uint8_t, 12> storage_uses_;
   c10::SmallVector<torchacc_arg, 16> arguments_;
+  c10::SmallVector<torchacc_arg, 16> placed_;  // with their final pointers
   std::optional<at::Generator> generator_;
   c10::DeviceIndex device_ = -1;
   bool has_tensor_device_ = false;

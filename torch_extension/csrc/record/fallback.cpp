@@ -55,14 +55,6 @@ void resize_arguments(const Call& call, const Shapes& shapes) {
   }
 }
 
-Views argument_views(const Call& call) {
-  Views views;
-  for (const TensorUse& use : call.tensors()) {
-    views.push_back(use.tensor != nullptr ? view_of(*use.tensor) : torchacc_view{});
-  }
-  return views;
-}
-
 Views output_views(const Call& call, const Shapes& shapes, const Tensors& results) {
   Views outputs;
   for (size_t index = 0; index < results.size(); ++index) {
@@ -118,6 +110,14 @@ void return_results(torch::jit::Stack& stack, const Call& call, const Shapes& sh
 }
 
 }  // namespace
+
+Views argument_views(const Call& call) {
+  Views views;
+  for (const TensorUse& use : call.tensors()) {
+    views.push_back(use.tensor != nullptr ? view_of(*use.tensor) : torchacc_view{});
+  }
+  return views;
+}
 
 torchacc_view view_of(const c10::TensorImpl& tensor) {
   const auto [buffer, byte_offset] = buffer_of(*tensor.unsafe_storage().unsafeGetStorageImpl());

@@ -6,6 +6,8 @@
 #include <c10/util/SmallVector.h>
 #include <torchacc.h>
 
+#include "record/arguments.h"
+
 namespace torchacc {
 
 // Takes the operator's arguments off the stack and leaves its results, which are recorded, not
@@ -20,6 +22,9 @@ torch::jit::Stack record(const c10::OperatorHandle& op, Arguments&&... arguments
   record_boxed(op, &stack);
   return stack;
 }
+
+// A view for each entry of the call's tensors(), in order.
+c10::SmallVector<torchacc_view, 16> argument_views(const Call& call);
 
 // A view of a device tensor for the C ABI. It points to the tensor's own sizes and strides.
 torchacc_view view_of(const c10::TensorImpl& tensor);

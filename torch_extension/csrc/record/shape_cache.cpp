@@ -7,20 +7,10 @@
 #include <mutex>
 
 #include "record/meta.h"
+#include "record/shape_rule.h"
 
 namespace torchacc {
 namespace {
-
-uint64_t hash_words(const KeyWords& words) {
-  constexpr uint64_t kMultiplier = 0x9E3779B97F4A7C15ull;
-  uint64_t hash = words.size();
-  for (const uint64_t word : words) {
-    const auto product = static_cast<unsigned __int128>(hash ^ word) * kMultiplier;
-    hash = static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
-    hash += word;
-  }
-  return hash;
-}
 
 // A call's key and what it gave. The hash only finds it; equal words decide. A collision costs a
 // miss.
@@ -104,8 +94,8 @@ bool cacheable(const Shapes& shapes) {
 
 }  // namespace
 
-std::shared_ptr<const Shapes> infer_shapes(const Call& call) {
-  const uint64_t hash = hash_words(call.key());
+std::shared_ptr<const Shapes> infer_shapes(Call& call) {
+  const uint64_t hash = hash_of(call.key());
   EntryPointer& last = recent(hash);
   if (last != nullptr && last->matches(call.key())) {
     g_hits.fetch_add(1, std::memory_order_relaxed);
@@ -117,7 +107,11 @@ std::shared_ptr<const Shapes> infer_shapes(const Call& call) {
     return last->shapes;
   }
   g_misses.fetch_add(1, std::memory_order_relaxed);
-  std::shared_ptr<const Shapes> shapes = run_meta(call);
+  std::shared_ptr<const Shapes> shapes = rule_shapes(call);
+  if (shapes == nullptr) {
+    shapes = run_meta(call);
+    if (shapes != nullptr) check_rule(call, *shapes);
+  }
   if (shapes != nullptr && cacheable(*shapes)) {
     std::vector<uint64_t> key(call.key().begin(), call.key().end());
     cache().add(hash, std::make_shared<Entry>(Entry{std::move(key), shapes}));

@@ -63,7 +63,7 @@ struct ShapeCacheCounters {
 // The shapes of this call's results, or null when PyTorch cannot tell them without running the
 // operator. Throws what the operator throws for invalid arguments. May run Python: call without
 // locks.
-std::shared_ptr<const Shapes> infer_shapes(const Call& call);
+std::shared_ptr<const Shapes> infer_shapes(Call& call);
 
 ShapeCacheCounters shape_cache_counters();
 void reset_shape_cache_counters();

@@ -1,0 +1,188 @@
+//! One program for all sizes: what was planned for some lengths is carried over to others.
+//!
+//! Traces that are equal but for sizes are a *family*. From two of them follows which sizes vary independently (the
+//! *symbols*) and how every other number of the trace depends on them ([`guess`]). The family's trace is then planned at more
+//! points, and where the plans have the same kernels in the same order, a *template* holds that plan with its numbers as
+//! polynomials in the symbols ([`template`]). For a new length the numbers are filled in, and only memory is placed anew.
+//!
+//! **Invariant:** a template is used only for a trace every number of which equals what was guessed for its symbols, and
+//! only between the sizes at which it was proved; every polynomial of a plan goes through more points than determine it. So
+//! a wrong guess finds no template, and the trace is compiled for its own sizes.
+
+mod expr;
+mod guess;
+mod poly;
+mod template;
+#[cfg(test)]
+mod tests;
+
+use crate::cache::encode;
+use crate::cache::key::Key;
+use crate::error::Result;
+use crate::number::{Number, Numbers};
+use crate::plan::{Guide, Outline};
+use crate::record::Records;
+use guess::Guess;
+use parking_lot::Mutex;
+use template::Template;
+pub use template::contradict;
+
+/// Families kept, least recently used dropped first.
+const FAMILIES: usize = 64;
+/// Traces of a family that are kept to guess from.
+const EXAMPLES: usize = 6;
+/// Templates of a family: for sizes so different that other plans are better.
+const TEMPLATES: usize = 8;
+/// How often a family is planned at other points in vain before it is left alone.
+const ATTEMPTS: usize = 4;
+
+/// One program out of so many is compared with what the whole pipeline makes; the first ones always, in debug builds all.
+const SAMPLE: u64 = if cfg!(debug_assertions) { 1 } else { 64 };
+const FIRST: u64 = 2;
+
+/// Plans a trace as a guide says.
+pub type Planner<'a> = &'a dyn Fn(&Records, &Guide) -> Result<Outline>;
+
+/// The families of a context.
+#[derive(Default)]
+pub struct Families(Mutex<Vec<Family>>);
+
+/// A trace as its structure and its numbers.
+pub struct Form {
+    structure: Key,
+    numbers: Vec<i64>,
+}
+
+/// A plan carried over.
+pub struct Instance {
+    pub outline: Outline,
+    /// What to compare it with, if it is to be: the trace's own, by this guide.
+    pub verify: Option<Guide>,
+}
+
+struct Family {
+    structure: Key,
+    /// Numbers of traces that were planned for their own sizes; the newest last.
+    examples: Vec<Vec<i64>>,
+    templates: Vec<(Guess, Template)>,
+    instances: u64,
+    /// How often learning failed since it last succeeded.
+    failures: usize,
+}
+
+impl Form {
+    /// Everything about the trace that decides its program: what its key's parts say, with the numbers apart.
+    pub fn of(records: &Records) -> Form {
+        let mut bare = records.clone();
+        let mut numbers = Vec::new();
+        bare.numbers(&mut |number| match number {
+            Number::Int(n) => numbers.push(std::mem::take(n)),
+            Number::Bytes(n) => numbers.push(std::mem::take(n) as i64),
+            Number::Float(_) => {}
+        });
+        let mut bytes = Vec::new();
+        bare.records.iter().for_each(|record| encode::record(&mut bytes, record));
+        let structure = Key::new(vec![
+            ("records", bytes),
+            ("leaves", encode::leaves(&bare.values)),
+            ("outputs", encode::outputs(&bare.outputs)),
+            ("donors", encode::donors(&bare.outputs)),
+        ]);
+        Form { structure, numbers }
+    }
+}
+
+impl Families {
+    /// The outline of a plan for the trace, from a template of its family.
+    pub fn instance(&self, form: &Form, records: &Records) -> Option<Instance> {
+        let mut families = self.0.lock();
+        let at = families.iter().position(|family| family.structure == form.structure)?;
+        families[..=at].rotate_right(1);
+        let family = &mut families[0];
+        let (mut outline, guide) = family.templates.iter().find_map(|(guess, template)| {
+            let point = guess.bind(&form.numbers)?;
+            Some((template.instance(&point)?, &template.guide))
+        })?;
+        for step in outline.steps_mut() {
+            if let Some(record) = (step.record as usize).checked_sub(1) {
+                step.site = records.records[record].site;
+            }
+        }
+        family.instances += 1;
+        let verify = family.instances <= FIRST || family.instances.is_multiple_of(SAMPLE);
+        Some(Instance { outline, verify: verify.then(|| guide.clone()) })
+    }
+
+    /// Learns from a trace that was planned for its own sizes. Plans its family at other points when there is something
+    /// to learn; whether a template was made.
+    pub fn learn(
+        &self,
+        form: Form,
+        records: &Records,
+        outline: &Outline,
+        guide: &Guide,
+        planner: Planner,
+    ) -> bool {
+        let mut families = self.0.lock();
+        match families.iter().position(|family| family.structure == form.structure) {
+            Some(at) => families[..=at].rotate_right(1),
+            None => {
+                families.truncate(FAMILIES - 1);
+                families.insert(0, Family::new(form.structure));
+            }
+        }
+        families[0].learn(form.numbers, records, outline, guide, planner)
+    }
+
+    /// Forgets a family's templates: one of them was wrong.
+    pub fn forget(&self, form: &Form) {
+        if let Some(family) = self.0.lock().iter_mut().find(|f| f.structure == form.structure) {
+            family.templates.clear();
+            family.failures = ATTEMPTS;
+        }
+    }
+}
+
+impl Family {
+    fn new(structure: Key) -> Family {
+        Family { structure, examples: Vec::new(), templates: Vec::new(), instances: 0, failures: 0 }
+    }
+
+    fn learn(
+        &mut self,
+        numbers: Vec<i64>,
+        records: &Records,
+        outline: &Outline,
+        guide: &Guide,
+        planner: Planner,
+    ) -> bool {
+        if self.examples.contains(&numbers) || self.failures >= ATTEMPTS {
+            return false;
+        }
+        if self.examples.len() == EXAMPLES {
+            // The first one stays: it is likely the farthest from the others.
+            self.examples.remove(1);
+        }
+        self.examples.push(numbers);
+        if self.examples.len() < 2 {
+            return false;
+        }
+        let template = Guess::new(&self.examples).and_then(|guess| {
+            let point = guess.bind(self.examples.last()?)?;
+            let template = Template::new(&guess, &point, records, outline, guide, planner)?;
+            Some((guess, template))
+        });
+        match template {
+            Some(template) => {
+                self.failures = 0;
+                self.templates.truncate(TEMPLATES - 1);
+                self.templates.insert(0, template);
+                true
+            }
+            None => {
+                self.failures += 1;
+                false
+            }
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Integer polynomials in the sizes that vary, found from examples.
+
+use smallvec::{SmallVec, smallvec};
+
+/// Numbers of symbols, one for each factor; empty for 1.
+type Monomial = SmallVec<[u8; 3]>;
+
+/// A sum of at most [`MOST_TERMS`] monomials of degree 3 at most, with integer coefficients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Poly(SmallVec<[(i64, Monomial); 2]>);
+
+const MOST_TERMS: usize = 3;
+const MOST_DEGREE: usize = 3;
+
+impl Poly {
+    /// The value at a point; `None` beyond 64 bits.
+    pub fn at(&self, point: &[i64]) -> Option<i64> {
+        let term = |(c, m): &(i64, Monomial)| product(m, point)?.checked_mul(*c as i128);
+        let sum = self.0.iter().try_fold(0i128, |sum, t| sum.checked_add(term(t)?))?;
+        i64::try_from(sum).ok()
+    }
+
+    /// `b·s + a` is what a program that has a size `s` makes of it: `s`, `384·(s + 1)`, `2·s + 3`, `1024 - s`. With a large `b`
+    /// that does not divide `a` it may be chance: two sizes that have nothing to do with each other.
+    pub fn is_natural(&self) -> bool {
+        match &self.0[..] {
+            [(a, one), (b, s)] if one.is_empty() && s.len() == 1 => {
+                matches!(b / gcd(*a, *b), -1 | 1..=4)
+            }
+            _ => true,
+        }
+    }
+
+    /// The symbol and the constant of `s` or `s + a`.
+    pub fn as_symbol(&self) -> Option<(usize, i64)> {
+        match &self.0[..] {
+            [(1, s)] if s.len() == 1 => Some((s[0] as usize, 0)),
+            [(a, one), (1, s)] if one.is_empty() && s.len() == 1 => Some((s[0] as usize, *a)),
+            _ => None,
+        }
+    }
+
+    fn weight(&self) -> u128 {
+        self.0.iter().map(|(c, _)| c.unsigned_abs() as u128).sum()
+    }
+}
+
+fn gcd(a: i64, b: i64) -> i64 {
+    if b == 0 { a.abs().max(1) } else { gcd(b, a % b) }
+}
+
+fn product(monomial: &[u8], point: &[i64]) -> Option<i128> {
+    monomial.iter().try_fold(1i128, |p, &s| p.checked_mul(point[s as usize] as i128))
+}
+
+/// Finds polynomials through values at given points.
+pub struct Fitter {
+    /// Each monomial with its values at the points, lower degrees first.
+    columns: Vec<(Monomial, Vec<i128>)>,
+    most_terms: usize,
+}
+
+impl Fitter {
+    /// For `points` in `symbols` variables. Every polynomial found has at least `spare` terms fewer than there are points:
+    /// so many points prove it, the others determine it.
+    pub fn new(points: &[Vec<i64>], symbols: usize, spare: usize) -> Fitter {
+        let mut monomials: Vec<Monomial> = vec![smallvec![]];
+        let mut from = 0;
+        for _ in 0..MOST_DEGREE {
+            let until = monomials.len();
+            for at in from..until {
+                let first = monomials[at].last().copied().unwrap_or(0);
+                for s in first..symbols as u8 {
+                    let mut longer = monomials[at].clone();
+                    longer.push(s);
+                    monomials.push(longer);
+                }
+            }
+            from = until;
+        }
+        let column = |m: Monomial| {
+            let values: Option<Vec<i128>> = points.iter().map(|p| product(&m, p)).collect();
+            values.map(|values| (m, values))
+        };
+        let columns = monomials.into_iter().filter_map(column).collect();
+        Fitter { columns, most_terms: points.len().saturating_sub(spare).min(MOST_TERMS) }
+    }
+
+    /// A polynomial with the fewest terms; among these the one with the smallest coefficients.
+    pub fn fit(&self, values: &[i64]) -> Option<Poly> {
+        (1..=self.most_terms).find_map(|terms| {
+            let mut found: Option<Poly> = None;
+            self.each_choice(terms, 0, &mut SmallVec::new(), &mut |chosen| {
+                if let Some(poly) = self.through(values, chosen)
+                    && found.as_ref().is_none_or(|best| poly.weight() < best.weight())
+                {
+                    found = Some(poly);
+                }
+            });
+            found
+        })
+    }
+
+    fn each_choice(
+        &self,
+        terms: usize,
+        from: usize,
+        chosen: &mut SmallVec<[usize; MOST_TERMS]>,
+        f: &mut dyn FnMut(&[usize]),
+    ) {
+        if terms == 0 {
+            return f(chosen);
+        }
+        for at in from..self.columns.len() {
+            chosen.push(at);
+            self.each_choice(terms - 1, at + 1, chosen, f);
+            chosen.pop();
+        }
+    }
+
+    /// The combination of the chosen monomials that has these values, if its coefficients are integers other than 0.
+    fn through(&self, values: &[i64], chosen: &[usize]) -> Option<Poly> {
+        let entry = |row: usize, column: usize| self.columns[chosen[column]].1[row];
+        let coefficients = solve(chosen.len(), &entry, values)?;
+        let right = |row: usize| {
+            let term = |c: usize| entry(row, c).checked_mul(coefficients[c] as i128);
+            let sum = (0..chosen.len()).try_fold(0i128, |sum, c| sum.checked_add(term(c)?));
+            sum == Some(values[row] as i128)
+        };
+        let exact = (0..values.len()).all(right);
+        let term = |(&c, &at): (&i64, &usize)| (c, self.columns[at].0.clone());
+        exact.then(|| Poly(coefficients.iter().zip(chosen).map(term).collect()))
+    }
+}
+
+/// Solves the first `n` rows that are independent, by Cramer's rule. `None` for coefficients that are 0 or no integers.
+fn solve(
+    n: usize,
+    entry: &dyn Fn(usize, usize) -> i128,
+    values: &[i64],
+) -> Option<SmallVec<[i64; MOST_TERMS]>> {
+    if n == 1 && values.iter().all(|&v| v == 0) {
+        return Some(smallvec![0]);
+    }
+    let mut rows: SmallVec<[usize; MOST_TERMS]> = SmallVec::new();
+    for row in 0..values.len() {
+        rows.push(row);
+        if rows.len() == n && determinant(n, &|r, c| Some(entry(rows[r], c)))? == 0 {
+            rows.pop();
+        }
+        if rows.len() == n {
+            break;
+        }
+    }
+    if rows.len() < n {
+        return None;
+    }
+    let whole = determinant(n, &|r, c| Some(entry(rows[r], c)))?;
+    let coefficient = |column: usize| {
+        let replaced = |r: usize, c: usize| {
+            Some(if c == column { values[rows[r]] as i128 } else { entry(rows[r], c) })
+        };
+        let part = determinant(n, &replaced)?;
+        let whole_number = part != 0 && part % whole == 0;
+        whole_number.then(|| i64::try_from(part / whole).ok()).flatten()
+    };
+    (0..n).map(coefficient).collect()
+}
+
+/// Of a matrix of 1, 2 or 3 rows; `None` beyond 128 bits.
+fn determinant(n: usize, at: &dyn Fn(usize, usize) -> Option<i128>) -> Option<i128> {
+    if n == 1 {
+        return at(0, 0);
+    }
+    let mut sum = 0i128;
+    for column in 0..n {
+        let minor = |r: usize, c: usize| at(r + 1, if c < column { c } else { c + 1 });
+        let term = at(0, column)?.checked_mul(determinant(n - 1, &minor)?)?;
+        sum = if column % 2 == 0 { sum.checked_add(term)? } else { sum.checked_sub(term)? };
+    }
+    Some(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn points(list: &[i64]) -> Vec<Vec<i64>> {
+        list.iter().map(|&s| vec![s]).collect()
+    }
+
+    #[test]
+    fn finds_what_sizes_become() {
+        let at = points(&[3, 7, 20, 31, 64, 65]);
+        let fitter = Fitter::new(&at, 1, 2);
+        let formulas: [fn(i64) -> i64; 7] = [
+            |_| 5,
+            |_| 0,
+            |s| 384 * s,
+            |s| 8 * (s + 1),
+            |s| 6 * s * s,
+            |s| (s + 1) * (s + 1),
+            |s| 1024 - s,
+        ];
+        for formula in formulas {
+            let values: Vec<i64> = at.iter().map(|p| formula(p[0])).collect();
+            let poly = fitter.fit(&values).unwrap();
+            assert_eq!(poly.at(&[1000]), Some(formula(1000)), "{poly:?}");
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_no_polynomial() {
+        let at = points(&[2, 3, 16, 33, 63, 64]);
+        let fitter = Fitter::new(&at, 1, 2);
+        let formulas: [fn(i64) -> i64; 4] =
+            [|s| s / 2, |s| s.min(40), |s| (s + 7) / 8 * 8, |s| (s == 33) as i64];
+        for formula in formulas {
+            let values: Vec<i64> = at.iter().map(|p| formula(p[0])).collect();
+            assert_eq!(fitter.fit(&values), None, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn two_sizes_multiply() {
+        let at: Vec<Vec<i64>> = [(2, 5), (3, 8), (7, 11), (4, 30), (9, 2), (5, 5)]
+            .iter()
+            .map(|&(a, b)| vec![a, b])
+            .collect();
+        let fitter = Fitter::new(&at, 2, 2);
+        let values: Vec<i64> = at.iter().map(|p| 12 * p[0] * (p[1] + 1)).collect();
+        assert_eq!(fitter.fit(&values).unwrap().at(&[100, 200]), Some(12 * 100 * 201));
+    }
+
+    #[test]
+    fn a_large_point_is_no_number() {
+        let poly = Fitter::new(&points(&[2, 3, 4]), 1, 0).fit(&[8, 27, 64]).unwrap();
+        assert_eq!((poly.at(&[5]), poly.at(&[i64::MAX])), (Some(125), None));
+    }
+}

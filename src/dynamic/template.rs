@@ -1,0 +1,320 @@
+//! A plan whose numbers are polynomials in the symbols of its family.
+
+use super::Planner;
+use super::expr::{Datum, Expr, Finder};
+use super::guess::Guess;
+use super::poly::Fitter;
+use crate::number::{Number, Numbers};
+use crate::plan::{Guide, Outline};
+use crate::record::{Arg, Read, Records, View};
+use std::collections::HashMap;
+
+/// Sizes up to so many times the largest seen are tried at first.
+const FARTHER: i64 = 8;
+/// Sizes below are programs of their own: they broadcast, or there is nothing to compute.
+pub const SMALLEST: i64 = 2;
+/// How many sizes are tried between one with the same plan and one with another.
+const HALVES: usize = 6;
+/// How often a region with other plans inside is made smaller.
+const SHRINKS: usize = 3;
+/// Where else to look when a point has a plan of its own.
+const BESIDE: [i64; 3] = [0, 1, -1];
+/// Points that must agree beyond those that determine a polynomial.
+const SPARE: usize = 2;
+/// Memory of one value beyond which no point is tried, in bytes.
+const LARGEST: i64 = 1 << 40;
+
+/// The plan of a family between two points, borders included.
+pub struct Template {
+    lowest: Vec<i64>,
+    highest: Vec<i64>,
+    outline: Outline,
+    pub guide: Guide,
+    /// Which of the outline's numbers vary.
+    varying: Vec<(usize, Expr)>,
+}
+
+impl Template {
+    /// Plans the family at points around `base`, whose plan is `outline`, by its guide; as far away as that gives the
+    /// same plan but for numbers. `None` if that is nowhere, or if the numbers are no polynomials.
+    pub fn new(
+        guess: &Guess,
+        base: &[i64],
+        records: &Records,
+        outline: &Outline,
+        guide: &Guide,
+        planner: Planner,
+    ) -> Option<Template> {
+        let mut probe = Probe::new(guess, records, outline, guide, planner, base);
+        let (mut lowest, mut highest) = probe.region(base);
+        for _ in 0..SHRINKS {
+            let points = inside(base, &lowest, &highest);
+            let agreeing: Option<Vec<Vec<i64>>> =
+                points.into_iter().map(|point| probe.agreeing(&point, &lowest, &highest)).collect();
+            if let Some(points) = agreeing {
+                return probe.template(points, lowest, highest);
+            }
+            for s in 0..base.len() {
+                lowest[s] = between(base[s], lowest[s]);
+                highest[s] = between(base[s], highest[s]);
+            }
+        }
+        None
+    }
+
+    /// The outline at a point; `None` outside the region.
+    pub fn instance(&self, point: &[i64]) -> Option<Outline> {
+        let within = |s: usize| (self.lowest[s]..=self.highest[s]).contains(&point[s]);
+        if !(0..point.len()).all(within) {
+            return None;
+        }
+        let data: Option<Vec<(usize, Datum)>> =
+            self.varying.iter().map(|(at, expr)| Some((*at, expr.at(point)?))).collect();
+        let mut data = data?.into_iter().peekable();
+        let (mut outline, mut index, mut sound) = (self.outline.clone(), 0, true);
+        outline.numbers(&mut |number| {
+            if let Some((_, datum)) = data.next_if(|(at, _)| *at == index) {
+                sound &= datum.put(number).is_some();
+            }
+            index += 1;
+        });
+        sound.then_some(outline)
+    }
+}
+
+/// Plans at chosen points, each once.
+struct Probe<'a> {
+    guess: &'a Guess,
+    records: &'a Records,
+    planner: Planner<'a>,
+    outline: &'a Outline,
+    guide: &'a Guide,
+    structure: Outline,
+    /// The numbers of the outline at a point, if it has the structure.
+    known: HashMap<Vec<i64>, Option<Vec<Datum>>>,
+}
+
+impl<'a> Probe<'a> {
+    fn new(
+        guess: &'a Guess,
+        records: &'a Records,
+        outline: &'a Outline,
+        guide: &'a Guide,
+        planner: Planner<'a>,
+        base: &[i64],
+    ) -> Probe<'a> {
+        let (structure, numbers) = taken_apart(outline.clone());
+        let known = HashMap::from([(base.to_vec(), numbers)]);
+        Probe { guess, records, planner, outline, guide, structure, known }
+    }
+
+    /// Whether the plan at a point is that of the base but for numbers.
+    fn agrees(&mut self, point: &[i64]) -> bool {
+        if !self.known.contains_key(point) {
+            let numbers = self.plan(point);
+            self.known.insert(point.to_vec(), numbers);
+        }
+        self.known[point].is_some()
+    }
+
+    /// The point, or one beside it that agrees. Single sizes have plans of their own: a power of two divides otherwise, equal
+    /// sizes may be one.
+    fn agreeing(&mut self, point: &[i64], lowest: &[i64], highest: &[i64]) -> Option<Vec<i64>> {
+        let moved = |by: &i64| -> Vec<i64> {
+            (0..point.len()).map(|s| (point[s] + by).clamp(lowest[s], highest[s])).collect()
+        };
+        BESIDE.iter().map(moved).find(|beside| self.agrees(beside))
+    }
+
+    fn plan(&self, point: &[i64]) -> Option<Vec<Datum>> {
+        let records = self.records_at(point)?;
+        let (structure, numbers) = taken_apart((self.planner)(&records, self.guide).ok()?);
+        numbers.filter(|_| structure == self.structure)
+    }
+
+    /// The trace at a point, if there can be such a one.
+    fn records_at(&self, point: &[i64]) -> Option<Records> {
+        let mut numbers = self.guess.at(point)?.into_iter();
+        let mut records = self.records.clone();
+        let mut sound = true;
+        records.numbers(&mut |number| {
+            if !matches!(number, Number::Float(_)) {
+                let datum = numbers.next().map(Datum::Int);
+                sound &= datum.and_then(|datum| datum.put(number)).is_some();
+            }
+        });
+        (sound && is_possible(&records)).then_some(records)
+    }
+
+    /// A box around the base: along each symbol alone, as far as the plan stays the same.
+    fn region(&mut self, base: &[i64]) -> (Vec<i64>, Vec<i64>) {
+        let (mut lowest, mut highest) = (base.to_vec(), base.to_vec());
+        for s in 0..base.len() {
+            let (least, most) = self.range(base, s);
+            let top = self.last_possible(base, s, most);
+            highest[s] = self.farthest(base, s, top);
+            let bottom = self.last_possible(base, s, least);
+            lowest[s] = self.farthest(base, s, bottom);
+        }
+        (lowest, highest)
+    }
+
+    /// Between which values a symbol will be: as the program says, else any size that is not very much larger.
+    fn range(&self, base: &[i64], s: usize) -> (i64, i64) {
+        let said = self.guess.at(base).and_then(|numbers| {
+            self.records.varying.iter().find_map(|varying| {
+                let (symbol, more) = self.guess.symbol_of(&numbers, varying.size)?;
+                (symbol == s).then(|| (varying.least - more, varying.most - more))
+            })
+        });
+        let (least, most) = said.unwrap_or((SMALLEST, base[s].saturating_mul(FARTHER)));
+        (least.clamp(SMALLEST, base[s]), most.max(base[s]))
+    }
+
+    /// The value of symbol `s` nearest to `limit` for which there can be such a trace.
+    fn last_possible(&self, base: &[i64], s: usize, limit: i64) -> i64 {
+        let possible = |value: i64| self.records_at(&with(base, s, value)).is_some();
+        let (mut good, mut bad) = (base[s], limit);
+        if possible(limit) {
+            return limit;
+        }
+        while good.abs_diff(bad) > 1 {
+            let middle = good + (bad - good) / 2;
+            if possible(middle) { good = middle } else { bad = middle }
+        }
+        good
+    }
+
+    /// The value of symbol `s` nearest to `limit` that was found to have the same plan.
+    fn farthest(&mut self, base: &[i64], s: usize, limit: i64) -> i64 {
+        let (mut near, mut far) = (base[s], limit);
+        let mut value = limit;
+        for _ in 0..HALVES {
+            let point = with(base, s, value);
+            match self.agreeing(
+                &point,
+                &with(base, s, near.min(far)),
+                &with(base, s, near.max(far)),
+            ) {
+                Some(point) => near = point[s],
+                None => far = value,
+            }
+            value = between(near, far);
+            if near.abs_diff(limit) <= 2 || value == near || value == far {
+                break;
+            }
+        }
+        near
+    }
+
+    fn template(
+        &self,
+        mut points: Vec<Vec<i64>>,
+        lowest: Vec<i64>,
+        highest: Vec<i64>,
+    ) -> Option<Template> {
+        points.sort();
+        points.dedup();
+        let data: Vec<&Vec<Datum>> =
+            points.iter().map(|point| self.known[point].as_ref()).collect::<Option<_>>()?;
+        let mut finder = Finder::new(Fitter::new(&points, self.guess.symbols(), SPARE));
+        let mut varying = Vec::new();
+        for at in 0..data[0].len() {
+            let values: Vec<Datum> = data.iter().map(|numbers| numbers[at]).collect();
+            if values.iter().any(|value| *value != values[0]) {
+                varying.push((at, finder.find(&values)?));
+            }
+        }
+        let (outline, guide) = (self.outline.clone(), self.guide.clone());
+        Some(Template { lowest, highest, outline, guide, varying })
+    }
+}
+
+/// The outline with zeros for its numbers, and these.
+fn taken_apart(mut outline: Outline) -> (Outline, Option<Vec<Datum>>) {
+    let mut numbers = Some(Vec::new());
+    outline.numbers(&mut |number| {
+        match (Datum::of(&number), &mut numbers) {
+            (Some(datum), Some(list)) => list.push(datum),
+            _ => numbers = None,
+        }
+        match number {
+            Number::Int(n) => *n = 0,
+            Number::Bytes(n) => *n = 0,
+            Number::Float(x) => *x = 0.0,
+        }
+    });
+    outline.steps_mut().iter_mut().for_each(|step| step.site = 0);
+    (outline, numbers)
+}
+
+/// Whether two outlines for one trace have the same kernels in the same order, with other numbers.
+pub fn contradict(a: &Outline, b: &Outline) -> bool {
+    let ((a, its), (b, others)) = (taken_apart(a.clone()), taken_apart(b.clone()));
+    a == b && its != others
+}
+
+fn with(point: &[i64], s: usize, value: i64) -> Vec<i64> {
+    let mut moved = point.to_vec();
+    moved[s] = value;
+    moved
+}
+
+/// Half of the way from `near` to `far`, by ratio.
+fn between(near: i64, far: i64) -> i64 {
+    ((near as f64 * far as f64).sqrt().round() as i64).clamp(near.min(far), near.max(far))
+}
+
+/// Points that show what a number does in a box: its corners, neighbours (for what goes by steps), and the middle.
+fn inside(base: &[i64], lowest: &[i64], highest: &[i64]) -> Vec<Vec<i64>> {
+    let middle = |s: usize| between(lowest[s], highest[s]);
+    let of = |f: &dyn Fn(usize) -> i64| (0..base.len()).map(f).collect::<Vec<i64>>();
+    let clamp = |s: usize, value: i64| value.clamp(lowest[s], highest[s]);
+    let mut points = vec![
+        base.to_vec(),
+        of(&|s| clamp(s, base[s] + 1)),
+        lowest.to_vec(),
+        highest.to_vec(),
+        of(&|s| clamp(s, lowest[s] + 1)),
+        of(&|s| clamp(s, highest[s] - 1)),
+        of(&middle),
+    ];
+    for s in 0..base.len() {
+        // Apart from one another: corners, and different ways in.
+        points.push(with(highest, s, lowest[s]));
+        points.push(with(lowest, s, highest[s]));
+        points.push(with(base, s, middle(s)));
+        points.push(with(&of(&middle), s, clamp(s, base[s] + 2)));
+    }
+    points
+}
+
+/// Whether every view of the trace is inside its memory.
+fn is_possible(records: &Records) -> bool {
+    let nbytes = |value: u32| records.values.get(value as usize).map_or(0, |v| v.nbytes as i64);
+    let fits = |view: &View, value: u32| {
+        let end = view.layout.end().saturating_mul(view.dtype.size() as i64);
+        let positive = |list: &[i64]| list.iter().all(|&n| n >= 0);
+        positive(&view.layout.sizes)
+            && positive(&view.layout.strides)
+            && view.layout.offset >= 0
+            && end <= nbytes(value)
+    };
+    let reads = |read: &Read| fits(&read.view, read.value);
+    let is_sound = |arg: &Arg| match arg {
+        Arg::Tensor(read) => reads(read),
+        Arg::Tensors(list) => list.iter().flatten().all(reads),
+        _ => true,
+    };
+    let values = records.values.iter().all(|value| {
+        let bytes = value.format.numel().saturating_mul(value.format.dtype.size() as i64);
+        value.format.sizes.iter().all(|&n| n >= 0)
+            && bytes == value.nbytes as i64
+            && bytes <= LARGEST
+    });
+    values
+        && records.records.iter().all(|record| {
+            record.args.iter().all(is_sound)
+                && record.outs.iter().all(|out| fits(&out.view, out.value))
+        })
+}

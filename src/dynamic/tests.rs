@@ -1,0 +1,218 @@
+//! Plans carried over to other sizes are the plans made for these sizes.
+
+use super::*;
+use crate::aten;
+use crate::backend::null::Null;
+use crate::dtype::DType::F32;
+use crate::op::Op;
+use crate::passes;
+use crate::plan;
+use crate::record::{Arg, Format, Operator, Origin, Output, Read, Record, Value, View, Write};
+use crate::shape::{Layout, numel};
+use std::cell::Cell;
+
+/// Writes a trace: f32 tensors, each in a buffer of its own.
+#[derive(Default)]
+struct Scribe(Records);
+
+impl Scribe {
+    fn value(&mut self, origin: Origin, sizes: &[i64]) -> u32 {
+        let nbytes = numel(sizes) as usize * 4;
+        self.0.values.push(Value {
+            origin,
+            format: Format { dtype: F32, sizes: sizes.into() },
+            nbytes,
+        });
+        self.0.values.len() as u32 - 1
+    }
+
+    fn leaf(&mut self, sizes: &[i64]) -> Read {
+        let origin = Origin::Leaf(self.0.n_leaves);
+        self.0.n_leaves += 1;
+        dense(self.value(origin, sizes), sizes)
+    }
+
+    fn op(&mut self, name: &str, args: Vec<Arg>, sizes: &[i64]) -> Read {
+        let record = self.0.records.len() as u32;
+        let value = self.value(Origin::Written { record, out: 0 }, sizes);
+        let read = dense(value, sizes);
+        let out = Write { old: None, view: read.view.clone(), value };
+        let op = Operator::Native(aten::find(name).unwrap_or_else(|| panic!("no {name}")));
+        self.0.records.push(Record { op, args, outs: vec![out], site: 7 });
+        read
+    }
+
+    fn finish(mut self, outputs: &[&Read]) -> Records {
+        self.0.outputs = outputs.iter().map(|r| Output { value: r.value, donor: None }).collect();
+        self.0
+    }
+}
+
+fn dense(value: u32, sizes: &[i64]) -> Read {
+    Read { value, view: View { dtype: F32, layout: Layout::contiguous(sizes) } }
+}
+
+fn of(read: &Read) -> Arg {
+    Arg::Tensor(read.clone())
+}
+
+fn transposed(read: &Read) -> Read {
+    let layout = read.view.layout.transpose(&[1, 0]);
+    Read { view: View { layout, ..read.view.clone() }, ..read.clone() }
+}
+
+fn ints(list: &[i64]) -> Arg {
+    Arg::Ints(list.into())
+}
+
+/// softmax(x·xᵀ)·x, its mean over everything, and a sum over the second half of its columns.
+fn attention(t: i64, width: i64) -> Records {
+    let mut s = Scribe::default();
+    let x = s.leaf(&[t, width]);
+    let scores = s.op("aten::mm", vec![of(&x), of(&transposed(&x))], &[t, t]);
+    let weights = s.op("aten::_softmax", vec![of(&scores), Arg::Int(1), Arg::Bool(false)], &[t, t]);
+    let y = s.op("aten::mm", vec![of(&weights), of(&x)], &[t, width]);
+    let all = vec![of(&y), ints(&[0, 1]), Arg::Bool(false), Arg::None];
+    let mean = s.op("aten::mean.dim", all, &[]);
+    let mut half = y.clone();
+    half.view.layout = y.view.layout.slice(&[0, width / 2], &[t, width / 2], &[1, 1]);
+    let sum = vec![of(&half), ints(&[0]), Arg::Bool(false), Arg::None];
+    let columns = s.op("aten::sum.dim_IntList", sum, &[width / 2]);
+    s.finish(&[&y, &mean, &columns])
+}
+
+fn outlined(records: &Records, guide: Option<&Guide>) -> Result<(Outline, Guide)> {
+    let graph = passes::optimize(aten::lower(records)?, &|_| true)?;
+    let types = |op: Op| {
+        let leaves = graph.nodes.iter().filter(move |n| n.op == op);
+        leaves.map(|n| graph.ty(n.first).clone()).collect::<Vec<_>>()
+    };
+    let donors = vec![None; graph.outputs.len()];
+    plan::outline(&graph, &types(Op::Input), &[], &donors, &Null::default(), guide)
+}
+
+/// Plans traces as a context would; how often the pipeline ran for other sizes.
+#[derive(Default)]
+struct Planning {
+    families: Families,
+    probes: Cell<usize>,
+}
+
+impl Planning {
+    /// The plan of a trace, and whether it was carried over.
+    fn plan(&self, records: &Records) -> (Outline, bool) {
+        let form = Form::of(records);
+        if let Some(instance) = self.families.instance(&form, records) {
+            let guide = instance.verify.expect("debug builds verify all");
+            let own = outlined(records, Some(&guide)).unwrap().0;
+            assert!(!contradict(&instance.outline, &own));
+            return (instance.outline, true);
+        }
+        let (outline, guide) = outlined(records, None).unwrap();
+        let planner = |records: &Records, guide: &Guide| {
+            self.probes.set(self.probes.get() + 1);
+            Ok(outlined(records, Some(guide))?.0)
+        };
+        self.families.learn(form, records, &outline, &guide, &planner);
+        (outline, false)
+    }
+
+    /// Whether each of these was carried over.
+    fn each(&self, traces: impl IntoIterator<Item = Records>) -> Vec<bool> {
+        traces.into_iter().map(|records| self.plan(&records).1).collect()
+    }
+}
+
+#[test]
+fn the_third_length_needs_no_compiling() {
+    let planning = Planning::default();
+    let lengths = [50, 161, 7, 64, 300, 16, 17, 1000, 8];
+    let carried = planning.each(lengths.map(|t| attention(t, 16)));
+    assert_eq!(carried, [false, false, true, true, true, true, true, true, true]);
+    assert!(planning.probes.get() < 40, "{} probes", planning.probes.get());
+}
+
+#[test]
+fn sizes_of_one_and_none_are_compiled_for_themselves() {
+    let planning = Planning::default();
+    let carried = planning.each([50, 161, 1, 0, 5].map(|t| attention(t, 16)));
+    assert_eq!(carried, [false, false, false, false, true]);
+}
+
+#[test]
+fn two_sizes_may_vary_at_once() {
+    let planning = Planning::default();
+    let sizes = [(50, 16), (161, 24), (70, 40), (33, 64), (200, 18), (12, 100)];
+    let carried = planning.each(sizes.map(|(t, width)| attention(t, width)));
+    assert_eq!(carried[4..], [true, true], "{carried:?}");
+}
+
+#[test]
+fn other_structures_are_other_families() {
+    let planning = Planning::default();
+    planning.each([50, 161].map(|t| attention(t, 16)));
+    let mut other = attention(70, 16);
+    other.outputs.pop();
+    assert_eq!(planning.each([other]), [false]);
+}
+
+#[test]
+fn a_number_out_of_line_is_compiled_for_itself() {
+    let planning = Planning::default();
+    planning.each([50, 161].map(|t| attention(t, 16)));
+    let mut odd = attention(70, 16);
+    // Another half of the columns.
+    let Some(Arg::Tensor(read)) = odd.records[4].args.first_mut() else { panic!("a sum") };
+    read.view.layout.offset -= 1;
+    assert_eq!(planning.each([odd]), [false]);
+}
+
+/// The larger half of a row of `t`: what no polynomial in `t` says.
+fn halves(t: i64) -> Records {
+    let mut s = Scribe::default();
+    let x = s.leaf(&[t, 4]);
+    let mut even = x.clone();
+    even.view.layout = x.view.layout.slice(&[0, 0], &[(t + 1) / 2, 4], &[2, 1]);
+    let y = s.op("aten::exp", vec![of(&even)], &[(t + 1) / 2, 4]);
+    s.finish(&[&y])
+}
+
+#[test]
+fn what_is_no_polynomial_is_not_carried_over_to_where_it_differs() {
+    let planning = Planning::default();
+    planning.each([20, 31, 32, 33, 50, 51, 99, 100, 4, 5].map(halves));
+}
+
+#[test]
+fn places_are_those_of_the_trace_in_hand() {
+    let planning = Planning::default();
+    planning.each([50, 161].map(|t| attention(t, 16)));
+    let mut records = attention(70, 16);
+    records.records.iter_mut().for_each(|record| record.site = 9);
+    let (outline, carried) = planning.plan(&records);
+    assert!(carried && outline.settled().steps.iter().all(|step| step.site == 9));
+}
+
+#[test]
+fn families_and_their_examples_are_bounded() {
+    let planning = Planning::default();
+    for n in 0..2 * FAMILIES as i64 {
+        let mut s = Scribe::default();
+        let mut x = s.leaf(&[3, 4]);
+        for _ in 0..n + 1 {
+            x = s.op("aten::exp", vec![of(&x)], &[3, 4]);
+        }
+        planning.plan(&s.finish(&[&x]));
+    }
+    assert!(planning.families.0.lock().len() <= FAMILIES);
+    planning.each((2..40).map(|t| attention(t * t, 16)));
+    assert!(planning.families.0.lock().iter().all(|f| f.examples.len() <= EXAMPLES));
+}
+
+#[test]
+fn a_forgotten_family_compiles() {
+    let planning = Planning::default();
+    planning.each([50, 161].map(|t| attention(t, 16)));
+    planning.families.forget(&Form::of(&attention(70, 16)));
+    assert_eq!(planning.each([70, 80, 90].map(|t| attention(t, 16))), [false; 3]);
+}

@@ -1,0 +1,169 @@
+#include "record/shape_rule.h"
+
+#include <ATen/EmptyTensor.h>
+#include <c10/util/flat_hash_map.h>
+#include <c10/util/strides.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "record/fallback.h"
+#include "runtime/runtime.h"
+
+namespace torchacc {
+namespace {
+
+// As often as this a rule must have been right, for different sizes, before it is believed.
+constexpr int kConfirmations = 2;
+constexpr size_t kMaxResults = 4;
+
+using Types = c10::SmallVector<torchacc_type, kMaxResults>;
+
+// How often the rule was right for calls of a pattern.
+struct Record {
+  std::vector<uint64_t> pattern;
+  int confirmations = 0;
+};
+
+class Ledger {
+ public:
+  bool believes(const Call& call, const KeyWords& pattern) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (refuted_.count(call.info().id) != 0) return false;
+    const auto found = records_.find(hash_of(pattern));
+    return found != records_.end() && found->second.confirmations >= kConfirmations &&
+           same(found->second.pattern, pattern);
+  }
+
+  void confirm(const KeyWords& pattern) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (records_.size() >= kCapacity) records_.clear();
+    Record& record = records_[hash_of(pattern)];
+    if (!same(record.pattern, pattern)) {
+      record = {std::vector<uint64_t>(pattern.begin(), pattern.end()), 0};
+    }
+    ++record.confirmations;
+  }
+
+  void refute(const Call& call) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    refuted_.emplace(call.info().id, call.info().name);
+  }
+
+  std::string refuted() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::string names;
+    for (const auto& [id, name] : refuted_) names += (names.empty() ? "" : " ") + name;
+    return names;
+  }
+
+ private:
+  static constexpr size_t kCapacity = 16384;
+
+  static bool same(const std::vector<uint64_t>& words, const KeyWords& other) {
+    return words.size() == other.size() && std::equal(words.begin(), words.end(), other.begin());
+  }
+
+  std::mutex mutex_;
+  ska::flat_hash_map<uint64_t, Record> records_;
+  std::map<uint64_t, std::string> refuted_;  // by the operators' ids
+};
+
+Ledger& ledger() {
+  static auto* instance = new Ledger();
+  return *instance;
+}
+
+std::atomic<uint64_t> g_uses{0};
+
+bool may_have_rule(const Call& call) {
+  const OperatorInfo& info = call.info();
+  const auto& returns = info.handle.schema().returns();
+  return info.native.has_value() && !returns.empty() && returns.size() <= kMaxResults;
+}
+
+// What the rule says; nothing if it refuses the call.
+std::optional<Types> ask(Call& call) {
+  Types types(call.info().handle.schema().returns().size());
+  const auto views = argument_views(call);
+  const auto given = call.arguments(views.data());
+  c10::SmallVector<torchacc_arg, 16> arguments(given.begin(), given.end());
+  if (call.info().seeded) {
+    // Where the seed and the offset will be.
+    arguments.append(2, integer_argument(TORCHACC_ARG_SCALAR_INT, 0));
+  }
+  torchacc_error* error = torchacc_infer(context(), *call.info().native, arguments.data(),
+                                         arguments.size(), types.data(), types.size());
+  if (error == nullptr) return types;
+  torchacc_error_free(error);
+  return std::nullopt;
+}
+
+at::IntArrayRef sizes_of(const torchacc_type& type) { return {type.sizes, type.rank}; }
+
+bool agree(const Types& types, const Shapes& shapes) {
+  const auto same = [](const torchacc_type& type, const OutputShape& output) {
+    return output.kind == OutputShape::Kind::Fresh && to_dtype(output.dtype) == type.dtype &&
+           at::IntArrayRef(output.sizes) == sizes_of(type);
+  };
+  return types.size() == shapes.outputs.size() &&
+         std::equal(types.begin(), types.end(), shapes.outputs.begin(), same);
+}
+
+// Row-major, as the rule says nothing of strides.
+bool is_plain(const Shapes& shapes) {
+  const auto plain = [](const OutputShape& output) {
+    return output.kind == OutputShape::Kind::Fresh &&
+           at::IntArrayRef(output.strides) ==
+               at::IntArrayRef(c10::contiguous_strides(output.sizes));
+  };
+  return shapes.resized.empty() && shapes.outputs.size() == shapes.returns.size() &&
+         std::all_of(shapes.outputs.begin(), shapes.outputs.end(), plain);
+}
+
+}  // namespace
+
+std::shared_ptr<const Shapes> rule_shapes(Call& call) {
+  if (!may_have_rule(call)) return nullptr;
+  const auto pattern = call.pattern();
+  if (!pattern.has_value() || !ledger().believes(call, *pattern)) return nullptr;
+  const auto types = ask(call);
+  if (!types.has_value()) return nullptr;
+  auto shapes = std::make_shared<Shapes>();
+  for (const torchacc_type& type : *types) {
+    OutputShape output;
+    output.kind = OutputShape::Kind::Fresh;
+    output.dtype = to_scalar_type(type.dtype);
+    output.sizes.assign(type.sizes, type.sizes + type.rank);
+    const auto strides = c10::contiguous_strides(output.sizes);
+    output.strides.assign(strides.begin(), strides.end());
+    output.nbytes = at::detail::computeStorageNbytes(output.sizes, output.strides,
+                                                     c10::elementSize(output.dtype));
+    shapes->outputs.push_back(std::move(output));
+    shapes->returns.push_back({});
+  }
+  shapes->fresh = shapes->outputs.size();
+  shapes->random_numel = c10::multiply_integers(shapes->outputs[0].sizes);
+  g_uses.fetch_add(1, std::memory_order_relaxed);
+  return shapes;
+}
+
+void check_rule(Call& call, const Shapes& shapes) {
+  if (!may_have_rule(call) || !is_plain(shapes)) return;
+  const auto pattern = call.pattern();
+  if (!pattern.has_value()) return;
+  const auto types = ask(call);
+  if (!types.has_value()) return;
+  if (agree(*types, shapes)) {
+    ledger().confirm(*pattern);
+  } else {
+    ledger().refute(call);
+  }
+}
+
+uint64_t shape_rule_uses() { return g_uses.load(std::memory_order_relaxed); }
+void reset_shape_rule_uses() { g_uses.store(0, std::memory_order_relaxed); }
+std::string refuted_shape_rules() { return ledger().refuted(); }
+
+}  // namespace torchacc

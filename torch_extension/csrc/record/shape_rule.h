@@ -1,0 +1,26 @@
+// The library's own shape rules, in place of Meta kernels where these have confirmed them: a new
+// length in a training loop must not cost a run of Python code for every operator.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "record/shape_cache.h"
+
+namespace torchacc {
+
+// The shapes of a call that differs only in sizes from calls for which the operator's rule gave
+// what PyTorch's Meta kernel gave; null for others, and when the rule refuses the call: then the
+// Meta kernel says why.
+std::shared_ptr<const Shapes> rule_shapes(Call& call);
+
+// Compares the rule with what the Meta kernel gave.
+void check_rule(Call& call, const Shapes& shapes);
+
+uint64_t shape_rule_uses();
+// Operators whose rule once gave something else than the Meta kernel, separated by spaces: it is
+// not used any more.
+std::string refuted_shape_rules();
+void reset_shape_rule_uses();
+
+}  // namespace torchacc

@@ -1,0 +1,179 @@
+"""New lengths: one program serves them all, and computes what the CPU computes."""
+
+import random
+
+import pytest
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+import torchacc
+from support import DEVICE, GPT, check, token_batch, twins
+
+
+def made():
+    """Programs compiled, and programs carried over from other sizes, since the last reset."""
+    torchacc.sync()
+    counters = torchacc.metrics()
+    torchacc.reset_metrics()
+    return counters["compiles"], counters["carried_over"]
+
+
+def training(model, device, autocast=False):
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+
+    def step(*batch):
+        tensors = [tensor.to(device) for tensor in batch]
+        with torch.autocast(device, dtype=torch.bfloat16, enabled=autocast):
+            loss = model(*tensors)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def test_training_with_random_lengths():
+    cpu, acc = twins(lambda: GPT(context=256))
+    on_cpu, on_acc = training(cpu, "cpu"), training(acc, DEVICE)
+    lengths = random.Random(0)
+    losses = []
+    for step in range(40):
+        if step == 2:
+            made()
+        batch = token_batch(step, context=lengths.randint(16, 256))
+        losses.append((on_cpu(*batch), on_acc(*batch)))
+    compiled, carried_over = made()
+    assert compiled <= 2
+    assert carried_over >= 34
+    for expected, actual in losses:
+        torch.testing.assert_close(actual.cpu(), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_lengths_and_batch_sizes_at_once():
+    cpu, acc = twins(lambda: GPT(context=64))
+    on_cpu, on_acc = training(cpu, "cpu"), training(acc, DEVICE)
+    sizes = random.Random(1)
+    for step in range(20):
+        if step == 8:
+            made()
+        batch = token_batch(step, batch=sizes.randint(2, 12), context=sizes.randint(8, 64))
+        expected, actual = on_cpu(*batch), on_acc(*batch)
+        torch.testing.assert_close(actual.cpu(), expected, rtol=1e-4, atol=1e-4)
+    assert made() == (0, 12)
+
+
+def test_the_last_short_batch():
+    """Every epoch ends with one: it is compiled once, another length of it not at all."""
+    cpu, acc = twins(lambda: nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)))
+
+    peers = [
+        (model, torch.optim.SGD(model.parameters(), lr=0.1), device)
+        for model, device in ((cpu, "cpu"), (acc, DEVICE))
+    ]
+    generator = torch.Generator().manual_seed(0)
+    for epoch in range(4):
+        if epoch == 2:
+            made()
+        for size in (32, 32, 32, 5 + epoch):
+            x = torch.randn(size, 8, generator=generator)
+            y = torch.randint(4, (size,), generator=generator)
+            for model, optimizer, device in peers:
+                loss = F.cross_entropy(model(x.to(device)), y.to(device))
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                torchacc.cut()
+    assert made()[0] == 0
+    for expected, actual in zip(cpu.parameters(), acc.parameters(), strict=True):
+        torch.testing.assert_close(actual.cpu(), expected)
+
+
+FUNCTIONS = {
+    "mean": lambda x: x.mean(),
+    "variance": lambda x: x.var(dim=0, correction=0) + x.std(),
+    "softmax": lambda x: torch.softmax(x, 0) @ x.t(),
+    "norm": lambda x: F.layer_norm(x, x.shape),
+    "every other": lambda x: x[::2] * 2 + x[: x.shape[0] // 2].sum(),
+    "reversed halves": lambda x: torch.cat([x[x.shape[0] // 2 :], x[: x.shape[0] // 2]]).exp(),
+    "first ten at most": lambda x: x[:10].sum(0) + x[-3:].mean(),
+    "outer": lambda x: (x[:, :1] * x[:, 1:2].t()).tril().sum(1),
+    "positions": lambda x: x + torch.arange(x.shape[0], device=x.device)[:, None] / x.shape[0],
+    "cumulative": lambda x: x.cumsum(0),
+    "largest": lambda x: x.topk(1, dim=0).values + x.sort(dim=0).values[:2],
+    "pooled": lambda x: F.avg_pool1d(x.t()[None], 2, ceil_mode=True),
+    "convolved": lambda x: F.conv1d(
+        x.t()[None], torch.ones(3, 6, 2, device=x.device), stride=2, padding=1
+    ),
+    "adaptive": lambda x: F.adaptive_avg_pool1d(x.t()[None], 4),
+    "flattened": lambda x: x.reshape(-1)[: x.shape[0] * 3].reshape(x.shape[0], 3).amax(1),
+    "padded": lambda x: F.pad(x, (0, 0, 3, x.shape[0])).roll(1, 0).sin(),
+    "gathered": lambda x: x[torch.arange(x.shape[0] - 1, -1, -1, device=x.device)],
+    "scaled": lambda x: F.scaled_dot_product_attention(x[None], x[None], x[None]),
+    "written": lambda x: x.clone().mul_(2)[1:].fill_(1) if x.shape[0] > 1 else x,
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_of_any_length(name):
+    """Lengths that show steps, limits and coincidences, in an order that first misleads."""
+    generator = torch.Generator().manual_seed(0)
+    for length in (20, 31, 40, 8, 9, 10, 11, 6, 64, 65, 3, 2, 1, 100, 33, 127, 128, 200, 12):
+        check(FUNCTIONS[name], torch.randn(length, 6, generator=generator), rtol=1e-4, atol=1e-5)
+
+
+def test_gradients_of_any_length():
+    def step(x):
+        x = x.detach().requires_grad_()
+        (F.gelu(x @ x.t()).softmax(1).mean() + x.std()).backward()
+        return x.grad
+
+    generator = torch.Generator().manual_seed(0)
+    for length in (20, 31, 40, 8, 9, 64, 65, 2, 100, 33):
+        check(step, torch.randn(length, 6, generator=generator), rtol=1e-4, atol=1e-5)
+
+
+def test_a_mark_plans_for_its_range_at_once():
+    """Far beyond what two lengths suggest; without the mark the last one would be compiled."""
+    x = torch.randn(5000, 4)
+
+    def step(length, mark):
+        part = x[:length].to(DEVICE)
+        if mark:
+            torchacc.mark_dynamic(part, 0, min=2, max=5000)
+        result = (part.softmax(0) * part).sum(1).tanh() if mark else part.softmax(0).sum(1).tanh()
+        torchacc.cut()
+        return result
+
+    for mark in (False, True):
+        step(10, mark)
+        step(14, mark)
+        made()
+        torch.testing.assert_close(step(5000, mark).cpu().shape, torch.Size([5000]))
+        assert made()[0] == (0 if mark else 1)
+
+
+def test_marks_are_checked():
+    x = torch.zeros(4, 6, device=DEVICE)
+    torchacc.mark_dynamic(x, (0, -1), min=2, max=8)
+    with pytest.raises(IndexError):
+        torchacc.mark_dynamic(x, 2)
+    with pytest.raises(RuntimeError, match="4 is not between 5 and 9"):
+        torchacc.mark_dynamic(x, 0, min=5, max=9)
+    with pytest.raises(RuntimeError, match="tensor on acc"):
+        torchacc.mark_dynamic(torch.zeros(3), 0)
+
+
+def test_shape_rules_agree_with_pytorch():
+    """New lengths ask no Python shape function; no rule of the library was ever found wrong."""
+    acc = GPT(context=128).to(DEVICE)
+    step = training(acc, DEVICE)
+    for number, length in enumerate((20, 30, 40)):
+        step(*token_batch(number, context=length))
+    made()
+    step(*token_batch(3, context=50))
+    counters = torchacc.metrics()
+    asked = counters["shape_cache_misses"] - counters["shape_rule_uses"]
+    assert counters["shape_rule_uses"] > 20
+    assert asked <= 3
+    assert torch.ops.acc.refuted_shape_rules() == ""
