@@ -165,13 +165,19 @@ impl View {
     }
 }
 
-/// The format of a buffer after `view` of it was written, given what it held before.
-pub fn written_format(old: &Format, view: &View, nbytes: usize) -> Format {
+/// The format in which memory is taken that is first read, or written in part, through `view`: what it was when it was
+/// made does not matter, so that a copied parameter is read by the program that reads an updated one.
+pub fn leaf_format(view: &View, nbytes: usize) -> Format {
     match view.covers(nbytes) {
         Some((sizes, _)) => Format { dtype: view.dtype, sizes },
-        None if old.dtype == view.dtype => old.clone(),
         None => Format::flat(view.dtype, nbytes),
     }
+}
+
+/// The format of a buffer after `view` of it was written; `old` is that of what stays of what it held before.
+pub fn written_format(old: Option<&Format>, view: &View, nbytes: usize) -> Format {
+    let stays = old.filter(|old| old.dtype == view.dtype && view.covers(nbytes).is_none());
+    stays.cloned().unwrap_or_else(|| leaf_format(view, nbytes))
 }
 
 impl Numbers for Records {

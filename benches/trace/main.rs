@@ -32,7 +32,7 @@ impl Loop {
         let view = View { dtype: DType::F32, layout: Layout::contiguous(&[4, 4]) };
         let weights: Vec<BufferId> = (0..WEIGHTS).map(|_| context.new_buffer(64)).collect();
         for &weight in &weights {
-            context.write(weight, DType::F32, &[0; 64]).expect("64 bytes");
+            context.write(weight, &[0; 64]).expect("64 bytes");
         }
         let product = Operator::Native(aten::find("aten::mul.Tensor").expect("a row"));
         Loop { context, weights, view, product }

@@ -95,7 +95,7 @@ pub unsafe extern "C" fn torchacc_tensor_from_host(
         if len != tensor.nbytes() {
             return Err(bad(format!("{len} bytes of data, {} needed", tensor.nbytes())));
         }
-        context.inner.write(tensor.buffer.id, tensor.view.dtype, data)?;
+        context.inner.write(tensor.buffer.id, data)?;
         let tensor = handle::share(tensor);
         unsafe { put(out, tensor).inspect_err(|_| handle::release(tensor)) }
     })

@@ -25,11 +25,10 @@ use crate::buffer::Storage;
 use crate::cache::disk::Disk;
 use crate::cache::paths::Paths;
 use crate::cache::{Cache, Capacity};
-use crate::dtype::DType;
 use crate::dynamic::Families;
 use crate::error::{Code, Error, Result, Site};
 use crate::op::Ty;
-use crate::record::{Format, Operator, Varying};
+use crate::record::{Operator, Varying};
 use crate::trace::{BufferId, Call, Content, Recorded, Tape, Trace};
 use breakdown::Breakdown;
 use compile::Program;
@@ -154,9 +153,9 @@ impl Context {
         self.trace.lock().nbytes(id)
     }
 
-    /// Replaces the content by a copy of `data`, elements of `dtype`. Cuts nothing, waits for nothing.
+    /// Replaces the content by a copy of `data`. Cuts nothing, waits for nothing.
     /// Errors: `InvalidArgument` when the length differs, `OutOfMemory`.
-    pub fn write(&self, id: BufferId, dtype: DType, data: &[u8]) -> Result<()> {
+    pub fn write(&self, id: BufferId, data: &[u8]) -> Result<()> {
         let nbytes = self.nbytes(id);
         if data.len() != nbytes {
             return crate::invalid!("{} bytes written to a buffer of {nbytes} bytes", data.len());
@@ -164,7 +163,7 @@ impl Context {
         let mut memory = self.shared.allocate(nbytes)?;
         memory.write(0, data);
         let storage = Arc::new(Storage::ready(memory));
-        self.trace.lock().store(id, storage, Format::flat(dtype, nbytes));
+        self.trace.lock().store(id, storage);
         Ok(())
     }
 
@@ -277,7 +276,7 @@ impl Context {
         content.resize(nbytes, 0);
         self.read(id, 0, &mut content[..kept])?;
         self.trace.lock().clear(id, nbytes);
-        self.write(id, DType::U8, &content)
+        self.write(id, &content)
     }
 
     /// Says that a size of the buffer's tensors will vary between `least` and `most`: programs are then planned for these.

@@ -2,6 +2,7 @@
 
 use super::config::{Asked, Options};
 use super::*;
+use crate::dtype::DType;
 use crate::op::host::{HostOp, register};
 use crate::record::{ScalarKind, View};
 use crate::shape::Layout;
@@ -53,7 +54,7 @@ fn floats(context: &Context, id: BufferId, n: usize) -> Vec<f32> {
 
 fn stored(context: &Context, n: usize, number: f32) -> BufferId {
     let id = context.new_buffer(4 * n);
-    context.write(id, DType::F32, &number.to_le_bytes().repeat(n)).unwrap();
+    context.write(id, &number.to_le_bytes().repeat(n)).unwrap();
     id
 }
 
@@ -165,7 +166,7 @@ fn what_is_replaced_or_overwritten_counts_once() {
     (0..50).for_each(|_| add(&context, x, batch, n as i64));
     assert_eq!(context.shared.stats.limit_cuts.get(), 0);
     for _ in 0..20 {
-        context.write(batch, DType::F32, &1f32.to_le_bytes().repeat(n)).unwrap();
+        context.write(batch, &1f32.to_le_bytes().repeat(n)).unwrap();
         add(&context, x, batch, n as i64);
     }
     assert_eq!(context.shared.stats.limit_cuts.get(), 2, "20 batches of 1 MiB");

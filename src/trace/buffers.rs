@@ -2,7 +2,7 @@
 
 use super::{Buffer, BufferId, Content, Held, Trace};
 use crate::buffer::Storage;
-use crate::record::{Format, ValueIndex, Varying};
+use crate::record::{ValueIndex, Varying};
 use std::sync::Arc;
 
 impl Buffer {
@@ -49,12 +49,12 @@ impl Trace {
     }
 
     /// Replaces the content.
-    pub fn store(&mut self, id: BufferId, storage: Arc<Storage>, format: Format) {
+    pub fn store(&mut self, id: BufferId, storage: Arc<Storage>) {
         self.release_value(id);
         self.give_up(id);
         let buffer = self.buffer_mut(id);
         buffer.nbytes = storage.nbytes();
-        buffer.held = Held::Stored { storage, format };
+        buffer.held = Held::Stored(storage);
         (buffer.before, buffer.leaf) = (None, None);
     }
 
@@ -87,7 +87,7 @@ impl Trace {
     pub fn content(&self, id: BufferId) -> Content {
         match &self.buffer(id).held {
             Held::Zeros => Content::Zeros,
-            Held::Stored { storage, .. } => Content::Stored(storage.clone()),
+            Held::Stored(storage) => Content::Stored(storage.clone()),
             Held::Traced(value) => Content::Traced(*value),
         }
     }
@@ -131,9 +131,7 @@ impl Trace {
         self.release_value(id);
         self.holders.push(Some(id));
         let buffer = self.buffer_mut(id);
-        if let Held::Stored { storage, .. } =
-            std::mem::replace(&mut buffer.held, Held::Traced(value))
-        {
+        if let Held::Stored(storage) = std::mem::replace(&mut buffer.held, Held::Traced(value)) {
             buffer.before = Some(storage);
             self.touched.push(id);
         }

@@ -48,8 +48,7 @@ impl Trace {
             // The leaf of a buffer is the memory it held first, so it is `before` exactly if both are there.
             let donor = buffer.leaf.filter(|_| full && before.is_some()).and_then(is_leaf);
             let storage = Arc::new(Storage::pending(buffer.nbytes));
-            let format = tape.values[value].format.clone();
-            buffer.held = Held::Stored { storage: storage.clone(), format };
+            buffer.held = Held::Stored(storage.clone());
             outputs.push(Output { value: value as u32, donor });
             promised.push(storage);
             befores.push(before);

@@ -22,8 +22,8 @@ use crate::error::{Code, Error, Result, Site};
 use crate::invalid;
 use crate::op::{Ty, host};
 use crate::record::{
-    Arg, Format, Operator, Origin, Read, Record, ScalarKind, Value, ValueIndex, Varying, Write,
-    written_format,
+    Arg, Format, Operator, Origin, Read, Record, ScalarKind, Value, ValueIndex, Varying, View,
+    Write, leaf_format, written_format,
 };
 pub use closed::Closed;
 pub use given::{Call, Given, Located};
@@ -41,10 +41,7 @@ pub type BufferId = u32;
 enum Held {
     /// Never written: reads as zeros.
     Zeros,
-    Stored {
-        storage: Arc<Storage>,
-        format: Format,
-    },
+    Stored(Arc<Storage>),
     Traced(ValueIndex),
 }
 
@@ -227,22 +224,22 @@ impl Trace {
     }
 
     fn read(&mut self, tensor: &Located) -> Read {
-        Read { value: self.current(tensor.buffer), view: tensor.view() }
+        let view = tensor.view();
+        Read { value: self.current(tensor.buffer, &view), view }
     }
 
-    /// The value a buffer holds, as a value of this trace.
-    fn current(&mut self, id: BufferId) -> ValueIndex {
+    /// The value a buffer holds, as a value of this trace; `view` is how it is about to be used.
+    fn current(&mut self, id: BufferId, view: &View) -> ValueIndex {
         if let Some(value) = self.value_of(id) {
             return value;
         }
         let buffer = self.buffer(id);
         let nbytes = buffer.nbytes;
         let (origin, format) = match &buffer.held {
-            Held::Stored { storage, format } => {
+            Held::Stored(storage) => {
                 let leaf = self.leaves.len() as u32;
-                let pair = (Origin::Leaf(leaf), format.clone());
                 self.leaves.push(storage.clone());
-                pair
+                (Origin::Leaf(leaf), leaf_format(view, nbytes))
             }
             _ => (Origin::Zeros, Format::flat(DType::U8, nbytes)),
         };
@@ -257,11 +254,9 @@ impl Trace {
         let (id, view) = (tensor.buffer, tensor.view());
         let nbytes = self.nbytes(id);
         let covers = view.covers(nbytes).is_some();
-        let old = (!covers).then(|| self.current(id));
-        let format = match old {
-            Some(old) => written_format(&self.tape.values[old as usize].format, &view, nbytes),
-            None => written_format(&Format::flat(view.dtype, nbytes), &view, nbytes),
-        };
+        let old = (!covers).then(|| self.current(id, &view));
+        let before = old.map(|old| &self.tape.values[old as usize].format);
+        let format = written_format(before, &view, nbytes);
         let origin = Origin::Written { record: self.position as u32, out };
         let value = self.holders.len() as ValueIndex;
         self.tape.values.push(Value { origin, format, nbytes });

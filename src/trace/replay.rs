@@ -11,8 +11,7 @@ use super::{Held, Trace, settled};
 use crate::aten;
 use crate::cache::encode;
 use crate::record::{
-    Arg, Format, Operator, Origin, Read, Record, ScalarKind, Value, ValueIndex, Write,
-    written_format,
+    Arg, Operator, Origin, Read, Record, ScalarKind, Value, ValueIndex, Write, written_format,
 };
 use std::sync::Arc;
 
@@ -167,9 +166,7 @@ impl Trace {
             return None;
         }
         match (&buffer.held, expected.origin) {
-            (Held::Stored { storage, format }, Origin::Leaf(_)) if *format == expected.format => {
-                self.leaves.push(storage.clone());
-            }
+            (Held::Stored(storage), Origin::Leaf(_)) => self.leaves.push(storage.clone()),
             (Held::Zeros, Origin::Zeros) => {}
             _ => return None,
         }
@@ -216,10 +213,8 @@ impl Trace {
                 let found = earlier.map(|i| outs[i].value).or_else(|| self.value_of(given.buffer));
                 found.unwrap_or(expected.value.wrapping_sub(1))
             });
-            let format = match old {
-                Some(old) => written_format(&tape.values[old as usize].format, &view, nbytes),
-                None => written_format(&Format::flat(view.dtype, nbytes), &view, nbytes),
-            };
+            let before = old.map(|old| &tape.values[old as usize].format);
+            let format = written_format(before, &view, nbytes);
             let origin = Origin::Written { record: self.position as u32, out: outs.len() as u32 };
             same_values &= tape.values[expected.value as usize] == Value { origin, format, nbytes };
             outs.push(Write { old, view, value: expected.value });
@@ -295,9 +290,6 @@ fn same_bits(a: &Arg, b: &Arg) -> bool {
 
 /// Whether memory or zeros that a buffer holds may stand for `value`, which is no result.
 fn fits(held: &Held, value: &Value) -> bool {
-    match (held, value.origin) {
-        (Held::Stored { format, .. }, Origin::Leaf(_)) => *format == value.format,
-        (Held::Zeros, Origin::Zeros) => true,
-        _ => false,
-    }
+    let pair = (held, value.origin);
+    matches!(pair, (Held::Stored(_), Origin::Leaf(_)) | (Held::Zeros, Origin::Zeros))
 }

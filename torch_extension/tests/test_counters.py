@@ -81,6 +81,25 @@ def test_reading_losses_later_adds_no_program():
     assert metrics["cuts"] == 4
 
 
+def test_copied_and_updated_parameters_share_a_program():
+    model = nn.Linear(3, 2).to(DEVICE)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x = torch.ones(4, 3, device=DEVICE)
+
+    def step():
+        optimizer.zero_grad()
+        model(x).sum().backward()
+        optimizer.step()
+        torchacc.sync()
+
+    torchacc.sync()
+    torchacc.reset_metrics()
+    step()
+    compiles = torchacc.metrics()["compiles"]
+    step()
+    assert torchacc.metrics()["compiles"] == compiles
+
+
 def test_a_new_shape_compiles_and_both_stay_cached():
     weight = torch.ones(4, 4, device=DEVICE)
 

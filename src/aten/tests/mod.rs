@@ -138,11 +138,8 @@ impl Trial {
 
     /// Adds an out that writes `view` of a buffer holding `old`.
     pub fn write(&mut self, old: Option<u32>, view: View, nbytes: usize) {
-        let before = match old {
-            Some(old) => self.records.values[old as usize].format.clone(),
-            None => Format::flat(view.dtype, nbytes),
-        };
-        let format = written_format(&before, &view, nbytes);
+        let before = old.map(|old| &self.records.values[old as usize].format);
+        let format = written_format(before, &view, nbytes);
         let record = &mut self.records.records[0];
         let origin = Origin::Written { record: 0, out: record.outs.len() as u32 };
         let value = self.records.values.len() as u32;

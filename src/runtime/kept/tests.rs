@@ -76,8 +76,8 @@ fn work(context: &Context, place: Site) -> (Vec<u8>, Site) {
     context.set_locator(Box::new(move || place));
     let numbers: Vec<u8> = (0..16).flat_map(|n| (n as f32 / 7.0 - 1.0).to_le_bytes()).collect();
     let [x, y] = [(); 2].map(|_| context.new_buffer(64));
-    context.write(x, DType::F32, &numbers).unwrap();
-    context.write(y, DType::F32, &numbers).unwrap();
+    context.write(x, &numbers).unwrap();
+    context.write(y, &numbers).unwrap();
     let product = apply(context, native("aten::mm"), &[x, y]);
     let positive = apply(context, native("aten::relu"), &[product]);
     let root = apply(context, native("aten::exp"), &[x]);
