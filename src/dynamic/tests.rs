@@ -2,11 +2,10 @@
 
 use super::*;
 use crate::aten;
-use crate::backend::null::Null;
 use crate::dtype::DType::F32;
-use crate::op::Op;
+use crate::op::{Attrs, Op, Ty};
 use crate::passes;
-use crate::plan;
+use crate::plan::{self, Target};
 use crate::record::{Arg, Format, Operator, Origin, Output, Read, Record, Value, View, Write};
 use crate::shape::{Layout, numel};
 use std::cell::Cell;
@@ -81,6 +80,15 @@ fn attention(t: i64, width: i64) -> Records {
     s.finish(&[&y, &mean, &columns])
 }
 
+/// A machine without scratch memory.
+struct Machine;
+
+impl Target for Machine {
+    fn workspace(&self, _: Op, _: &Attrs, _: &[Ty], _: &[Ty]) -> u64 {
+        0
+    }
+}
+
 fn outlined(records: &Records, guide: Option<&Guide>) -> Result<(Outline, Guide)> {
     let graph = passes::optimize(aten::lower(records)?, &|_| true)?;
     let types = |op: Op| {
@@ -88,7 +96,7 @@ fn outlined(records: &Records, guide: Option<&Guide>) -> Result<(Outline, Guide)
         leaves.map(|n| graph.ty(n.first).clone()).collect::<Vec<_>>()
     };
     let donors = vec![None; graph.outputs.len()];
-    plan::outline(&graph, &types(Op::Input), &[], &donors, &Null::default(), guide)
+    plan::outline(&graph, &types(Op::Input), &[], &donors, &Machine, guide)
 }
 
 /// Plans traces as a context would; how often the pipeline ran for other sizes.

@@ -74,7 +74,7 @@ def test_the_profile_names_kernels_and_lines(tmp_path):
         category: {e["name"] for e in spans if e["cat"] == category} for category in CATEGORIES
     }
     assert {"key", "compile", "launch", "device"} <= names["phase"]
-    assert names["compile"] == {"graph", "plan", "code"}
+    assert names["compile"] == {"graph", "plan", "other sizes", "code"}
     assert names["trace"] == {"record"}
     assert names["host call"]
     products = [event for event in spans if event["args"].get("kernel") == "matmul"]

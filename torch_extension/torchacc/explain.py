@@ -28,10 +28,11 @@ def explain() -> str:
     """
     data = explanation()
     compiles, earlier = data["compiles"], data["earlier_compiles"]
-    loaded = metrics().get("disk_hits", 0)
+    counters = metrics()
     lines = [f"{earlier + len(compiles)} compiles"]
-    if loaded:
-        lines.append(f"  ({loaded} more programs came from disk)")
+    for counter, origin in (("disk_hits", "came from disk"), ("carried_over", "have other sizes")):
+        if counters[counter]:
+            lines.append(f"  ({counters[counter]} more programs {origin})")
     if earlier:
         lines.append(f"  (the first {earlier} are forgotten)")
     alike = collections.Counter()
