@@ -33,15 +33,17 @@ impl Datum {
     }
 }
 
+type OfSize = fn(f64) -> f64;
+
 #[derive(Clone, Debug)]
 pub enum Expr {
     Int(Poly),
     /// A float that a size became.
-    Float(fn(f64) -> f64, Poly),
+    Float(OfSize, Poly),
 }
 
 /// What programs make of sizes: `x / n`, `x * n`, and their roots; with the way back.
-const FLOATS: [(fn(f64) -> f64, fn(f64) -> f64); 6] = [
+const FLOATS: [(OfSize, OfSize); 6] = [
     (|n| n, |x| x),
     (|n| 1.0 / n, |x| 1.0 / x),
     (|n| (1.0 / n) as f32 as f64, |x| 1.0 / x),
