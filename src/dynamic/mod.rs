@@ -25,7 +25,7 @@ use crate::record::Records;
 use guess::Guess;
 use parking_lot::Mutex;
 use template::Template;
-pub use template::contradict;
+pub use template::{Comparison, compare};
 
 /// Families kept, least recently used dropped first.
 const FAMILIES: usize = 64;

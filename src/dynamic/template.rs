@@ -8,6 +8,7 @@ use crate::number::{Number, Numbers};
 use crate::plan::{Guide, Outline};
 use crate::record::{Arg, Read, Records, View};
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Sizes up to so many times the largest seen are tried at first.
 const FARTHER: i64 = 8;
@@ -48,10 +49,13 @@ impl Template {
         let mut probe = Probe::new(guess, records, outline, guide, planner, base);
         let (mut lowest, mut highest) = probe.region(base);
         for _ in 0..SHRINKS {
+            if lowest == highest {
+                return None;
+            }
             let points = inside(base, &lowest, &highest);
             let agreeing: Option<Vec<Vec<i64>>> =
                 points.into_iter().map(|point| probe.agreeing(&point, &lowest, &highest)).collect();
-            if let Some(points) = agreeing {
+            if let Some(points) = agreeing.filter(|points| has_neighbours(base, points)) {
                 return probe.template(points, lowest, highest);
             }
             for s in 0..base.len() {
@@ -128,7 +132,9 @@ impl<'a> Probe<'a> {
 
     fn plan(&self, point: &[i64]) -> Option<Vec<Datum>> {
         let records = self.records_at(point)?;
-        let (structure, numbers) = taken_apart((self.planner)(&records, self.guide).ok()?);
+        // Sizes that nobody asked for must not fail a program that is planned already.
+        let planned = catch_unwind(AssertUnwindSafe(|| (self.planner)(&records, self.guide)));
+        let (structure, numbers) = taken_apart(planned.ok()?.ok()?);
         numbers.filter(|_| structure == self.structure)
     }
 
@@ -248,10 +254,30 @@ fn taken_apart(mut outline: Outline) -> (Outline, Option<Vec<Datum>>) {
     (outline, numbers)
 }
 
-/// Whether two outlines for one trace have the same kernels in the same order, with other numbers.
-pub fn contradict(a: &Outline, b: &Outline) -> bool {
+/// How two outlines for one trace differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    Equal,
+    /// The same kernels in the same order: one of the outlines is wrong.
+    OtherNumbers,
+    OtherKernels,
+}
+
+pub fn compare(a: &Outline, b: &Outline) -> Comparison {
     let ((a, its), (b, others)) = (taken_apart(a.clone()), taken_apart(b.clone()));
-    a == b && its != others
+    match (a == b, its == others) {
+        (true, true) => Comparison::Equal,
+        (true, false) => Comparison::OtherNumbers,
+        (false, _) => Comparison::OtherKernels,
+    }
+}
+
+/// Whether two sizes that follow each other agree, for every symbol that varies: else it may be every other one only.
+fn has_neighbours(base: &[i64], points: &[Vec<i64>]) -> bool {
+    (0..base.len()).all(|s| {
+        let all_one = points.iter().all(|p| p[s] == base[s]);
+        all_one || points.iter().any(|p| points.iter().any(|q| p[s] + 1 == q[s]))
+    })
 }
 
 fn with(point: &[i64], s: usize, value: i64) -> Vec<i64> {

@@ -3,7 +3,7 @@
 use super::profile::Profile;
 use crate::backend::{Backend, Executable};
 use crate::dtype::DType;
-use crate::dynamic::{Families, Form, Instance, contradict};
+use crate::dynamic::{Comparison, Families, Form, Instance, compare};
 use crate::error::Result;
 use crate::graph::Graph;
 use crate::op::{Op, Ty};
@@ -66,16 +66,24 @@ pub fn carry_over(
         return Ok(None);
     };
     let Some(guide) = verify else {
-        return assembled(records, None, outline, backend).map(Some);
+        let program = assembled(records, None, outline, backend);
+        // A backend that refuses what was carried over may take the trace's own plan.
+        program.as_ref().is_err().then(|| families.forget(form));
+        return Ok(program.ok());
     };
     let graph = graph(records, backend)?;
-    // These very sizes may give other regions: equal ones, powers of two. Then the plan is their own.
-    let Ok((own, _)) = outlined(records, &graph, Some(&guide), backend) else { return Ok(None) };
-    if contradict(&outline, &own) {
-        debug_assert!(false, "a plan carried over differs from the trace's own");
-        families.forget(form);
+    let guided = outlined(records, &graph, Some(&guide), backend);
+    match guided.map(|(own, _)| (compare(&outline, &own), own)) {
+        Ok((Comparison::Equal, own)) => assembled(records, Some(graph), own, backend).map(Some),
+        Ok((Comparison::OtherNumbers, _)) => {
+            debug_assert!(false, "a plan carried over differs from the trace's own");
+            families.forget(form);
+            Ok(None)
+        }
+        // These very sizes give other kernels (powers of two divide otherwise, equal sizes may be one), for which the
+        // guide says nothing.
+        Ok((Comparison::OtherKernels, _)) | Err(_) => Ok(None),
     }
-    assembled(records, Some(graph), own, backend).map(Some)
 }
 
 /// What is planned.

@@ -72,10 +72,11 @@ fn added<'a>(c: &Call<'a>, product: V<'a>) -> Outs<'a> {
     } else {
         product.cast(compute) * c.number(4, 1.0, compute)?
     };
+    // Its sizes count whatever beta is.
+    let base = c.tensor(0)?.cast(compute).broadcast(&product.sizes());
     if c.is(3, 0.0, 1.0) {
         return Ok(vec![scaled.cast(dtype)]);
     }
-    let base = c.tensor(0)?.cast(compute).broadcast(&product.sizes());
     let base = if c.is(3, 1.0, 1.0) { base } else { base * c.number(3, 1.0, compute)? };
     Ok(vec![(scaled + base).cast(dtype)])
 }

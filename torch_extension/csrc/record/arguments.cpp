@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty_strided.h>
 #include <c10/util/flat_hash_map.h>
+#include <c10/util/strides.h>
 
 #include <algorithm>
 #include <cstring>
@@ -62,7 +63,8 @@ uint64_t hash_of(const KeyWords& words) {
 
 Call::Call(std::shared_ptr<const OperatorInfo> info, torch::jit::Stack& stack)
     : info_(std::move(info)), stack_(stack), first_(stack.size() - info_->parameters.size()) {
-  key_.push_back(info_->id);
+  // The default dtype is that of results that numbers decide alone.
+  key_.push_back(info_->id << 8 | static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()));
   for (size_t index = 0; index < info_->parameters.size(); ++index)
     read(index, info_->parameters[index]);
   key_aliased_offsets();
@@ -349,9 +351,10 @@ std::optional<KeyWords> Call::pattern() const {
   KeyWords words = key_;
   for (const TensorUse& use : tensors_) {
     if (use.tensor == nullptr || use.written) return std::nullopt;
-    const bool row_major = use.tensor->is_contiguous();
-    if (!row_major && !use.tensor->is_non_overlapping_and_dense()) return std::nullopt;
     const auto strides = use.tensor->strides();
+    // Dimensions of one element count: their strides tell memory formats apart.
+    const bool row_major = strides == at::IntArrayRef(c10::contiguous_strides(use.tensor->sizes()));
+    if (!row_major && !use.tensor->is_non_overlapping_and_dense()) return std::nullopt;
     for (size_t index = 0; index < strides.size(); ++index) {
       uint64_t& size = words[use.words + index];
       size = std::min<uint64_t>(size, 2);
