@@ -75,6 +75,14 @@ impl<P> Cache<P> {
         }
     }
 
+    /// Drops the programs that are `unwanted`; who runs one already goes on.
+    pub fn drop_where(&self, unwanted: impl Fn(&P) -> bool) {
+        let mut inner = self.inner.lock();
+        let hashes: Vec<u128> = inner.entries.keys().copied().collect();
+        let keep = |entry: &Entry<P>| entry.program.as_ref().is_none_or(|p| !unwanted(p));
+        hashes.into_iter().for_each(|hash| inner.remove(hash, keep));
+    }
+
     pub fn len(&self) -> usize {
         self.inner.lock().count
     }
@@ -312,6 +320,17 @@ mod tests {
             }
         });
         assert_eq!(made.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn what_is_unwanted_goes() {
+        let cache = of(8);
+        for n in 0..5 {
+            cache.get_or_make(key(n), |_| Ok(n)).0.unwrap();
+        }
+        cache.drop_where(|n| n % 2 == 1);
+        let left: Vec<u8> = (0..5).filter_map(|n| cache.get(&key(n)).map(|n| *n)).collect();
+        assert_eq!((left, cache.len()), (vec![0, 2, 4], 3));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::record::{Arg, Read, Records, View};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Sizes up to so many times the largest seen are tried at first.
+/// Sizes up to so many times that of the trace in hand are tried.
 const FARTHER: i64 = 8;
 /// Sizes below are programs of their own: they broadcast, or there is nothing to compute.
 pub const SMALLEST: i64 = 2;
@@ -56,7 +56,7 @@ impl Template {
             let agreeing: Option<Vec<Vec<i64>>> =
                 points.into_iter().map(|point| probe.agreeing(&point, &lowest, &highest)).collect();
             if let Some(points) = agreeing.filter(|points| has_neighbours(base, points)) {
-                return probe.template(points, lowest, highest);
+                return probe.template(points);
             }
             for s in 0..base.len() {
                 lowest[s] = between(base[s], lowest[s]);
@@ -213,14 +213,16 @@ impl<'a> Probe<'a> {
         near
     }
 
-    fn template(
-        &self,
-        mut points: Vec<Vec<i64>>,
-        lowest: Vec<i64>,
-        highest: Vec<i64>,
-    ) -> Option<Template> {
+    /// The template between these points, which agree.
+    fn template(&self, mut points: Vec<Vec<i64>>) -> Option<Template> {
         points.sort();
         points.dedup();
+        let border = |of: fn(i64, i64) -> i64| -> Vec<i64> {
+            (0..points[0].len())
+                .map(|s| points.iter().map(|p| p[s]).reduce(of).unwrap_or(0))
+                .collect()
+        };
+        let (lowest, highest) = (border(i64::min), border(i64::max));
         let data: Vec<&Vec<Datum>> =
             points.iter().map(|point| self.known[point].as_ref()).collect::<Option<_>>()?;
         let mut finder = Finder::new(Fitter::new(&points, self.guess.symbols(), SPARE));

@@ -24,6 +24,16 @@ pub struct Program {
     pub operators: Vec<Operator>,
     /// Host calls that a run makes: name and site.
     pub host_calls: Vec<(String, u64)>,
+    /// Whether the plan was made for other sizes.
+    pub carried_over: bool,
+}
+
+/// What came of looking for a plan for other sizes.
+pub enum Carried {
+    Over(Program),
+    Nothing,
+    /// One was found and is wrong; those that were carried over before may be.
+    Refuted,
 }
 
 impl Program {
@@ -55,34 +65,38 @@ pub fn compile(
     Ok((profile.stage("code", program)?, general))
 }
 
-/// The program of a trace by a plan for other sizes, if there is one.
+/// The program of a trace by a plan for other sizes, if there is one. The trace's own plan has the last word.
 pub fn carry_over(
     records: &Records,
     form: &Form,
     families: &Families,
     backend: &dyn Backend,
-) -> Result<Option<Program>> {
+) -> Result<Carried> {
     let Some(Instance { outline, verify }) = families.instance(form, records) else {
-        return Ok(None);
+        return Ok(Carried::Nothing);
     };
+    let over = |program| Carried::Over(Program { carried_over: true, ..program });
     let Some(guide) = verify else {
-        let program = assembled(records, None, outline, backend);
         // A backend that refuses what was carried over may take the trace's own plan.
-        program.as_ref().is_err().then(|| families.forget(form));
-        return Ok(program.ok());
+        return Ok(assembled(records, None, outline, backend).map_or_else(
+            |_| {
+                families.forget(form);
+                Carried::Nothing
+            },
+            over,
+        ));
     };
     let graph = graph(records, backend)?;
     let guided = outlined(records, &graph, Some(&guide), backend);
     match guided.map(|(own, _)| (compare(&outline, &own), own)) {
-        Ok((Comparison::Equal, own)) => assembled(records, Some(graph), own, backend).map(Some),
+        Ok((Comparison::Equal, own)) => assembled(records, Some(graph), own, backend).map(over),
         Ok((Comparison::OtherNumbers, _)) => {
-            debug_assert!(false, "a plan carried over differs from the trace's own");
             families.forget(form);
-            Ok(None)
+            Ok(Carried::Refuted)
         }
         // These very sizes give other kernels (powers of two divide otherwise, equal sizes may be one), for which the
         // guide says nothing.
-        Ok((Comparison::OtherKernels, _)) | Err(_) => Ok(None),
+        Ok((Comparison::OtherKernels, _)) | Err(_) => Ok(Carried::Nothing),
     }
 }
 
@@ -120,7 +134,7 @@ pub fn load(records: &Records, plan: Arc<Plan>, backend: &dyn Backend) -> Result
     let executable = backend.compile(plan.clone())?;
     let operators: Vec<Operator> = records.records.iter().map(|record| record.op).collect();
     let host_calls = host_calls(&plan, &operators);
-    Ok(Program { graph: None, plan, executable, operators, host_calls })
+    Ok(Program { graph: None, plan, executable, operators, host_calls, carried_over: false })
 }
 
 /// Types of the program's inputs: the formats of the leaves.

@@ -3,7 +3,7 @@
 use super::Shared;
 use super::breakdown::Phase;
 use super::clock::now;
-use super::compile::{self, Program};
+use super::compile::{self, Carried, Program};
 use crate::backend::Backend;
 use crate::cache::disk::{Claim, Disk, Entry};
 use crate::cache::key::Key;
@@ -40,10 +40,19 @@ pub fn program(shared: &Shared, key: &Key, closed: &Closed) -> Result<Program> {
         let _stay = shared.stay(Phase::Compile);
         compile::carry_over(&records, &form, families, backend)?
     };
-    if let Some(program) = carried {
-        stats.plans.add(1);
-        stats.carried_over.add(1);
-        return Ok(program);
+    match carried {
+        Carried::Over(program) => {
+            stats.plans.add(1);
+            stats.carried_over.add(1);
+            return Ok(program);
+        }
+        Carried::Refuted => {
+            debug_assert!(false, "a plan carried over differs from the trace's own");
+            shared.cache.drop_where(|program| program.carried_over);
+            shared.warn("internal error: a program made of a plan for other sizes was wrong, so steps of new sizes \
+                         since the last sync may be; all of these programs are dropped. Please report it".into());
+        }
+        Carried::Nothing => {}
     }
     let compile = || {
         let _stay = shared.stay(Phase::Compile);

@@ -10,7 +10,7 @@ import torch
 import torch.nn as nn
 import torchacc
 from support import DEVICE, GPT, assert_same, to_device, token_batch
-from training import Training, counts, settle
+from training import Training, counts, settle, update
 
 KNOWN = (0, 0)
 
@@ -51,9 +51,7 @@ def test_a_schedule_and_a_growing_step_count(name):
         def work(model, optimizer, device):
             x = torch.randn(4, 8, generator=torch.Generator().manual_seed(training.count))
             loss = model(x.to(device)).square().mean()
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
+            update(loss, optimizer)
             return loss
 
         cpu, acc = training.each(work)
@@ -76,9 +74,7 @@ def test_numbers_that_agree_for_a_while():
         def work(model, optimizer, device):
             optimizer.param_groups[0]["lr"] = rate
             loss = model(torch.linspace(-1, 1, 32, device=device).reshape(4, 8)).square().mean()
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
+            update(loss, optimizer)
             return loss
 
         cpu, acc = training.each(work)

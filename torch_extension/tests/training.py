@@ -27,9 +27,9 @@ class Training:
                 loss = model(*(t.to(device) for t in token_batch(self.count + index, batch)))
                 if read:
                     loss.item()
-                loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
+                if index + 1 < accumulate:
+                    loss.backward()
+            update(loss, optimizer)
             return loss
 
         cpu, acc = self.each(work)
@@ -45,6 +45,12 @@ class Training:
 
         cpu, acc = self.each(work)
         assert_same(acc, cpu, rtol=1e-4, atol=1e-5)
+
+
+def update(loss, optimizer):
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
 
 
 def counts(work):

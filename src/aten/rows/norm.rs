@@ -37,19 +37,25 @@ fn split(c: &Call, sizes: &[i64], shape: usize) -> Result<(Dims, i64)> {
     }
 }
 
-/// A weight or bias as one row, in a dtype that goes with `x`.
-fn affine<'a>(c: &Call<'a>, i: usize, x: DType) -> Result<Option<V<'a>>> {
-    let flat = |w: V<'a>| {
-        w.cast(if w.dtype() == DType::F32 { w.dtype() } else { x }).reshape(&[w.numel()])
-    };
-    Ok(c.optional(i)?.map(flat))
+/// A weight or bias, which has the sizes of argument `shape`, as one row in a dtype that goes with `x`.
+fn affine<'a>(c: &Call<'a>, i: usize, shape: usize, x: DType) -> Result<Option<V<'a>>> {
+    let Some(w) = c.optional(i)? else { return Ok(None) };
+    let normalized = c.ints(shape)?.unwrap_or_default();
+    if w.sizes()[..] != normalized[..] {
+        return invalid!(
+            "Expected weight and bias to be of same shape as normalized_shape, but got shape {:?} and normalized_shape={normalized:?}",
+            w.sizes()
+        );
+    }
+    let dtype = if w.dtype() == DType::F32 { DType::F32 } else { x };
+    Ok(Some(w.cast(dtype).reshape(&[w.numel()])))
 }
 
 /// `(input, normalized_shape, weight?, bias?, eps)` → output, mean, rstd (of the sizes in front, then ones).
 fn layer_norm<'a>(c: &Call<'a>) -> Outs<'a> {
     let x = c.tensor(0)?;
     let (outer, inner) = split(c, &x.sizes(), 1)?;
-    let (weight, bias) = (affine(c, 2, x.dtype())?, affine(c, 3, x.dtype())?);
+    let (weight, bias) = (affine(c, 2, 1, x.dtype())?, affine(c, 3, 1, x.dtype())?);
     let attrs = smallvec![
         Attr::Float(c.float(4, 1e-5)?),
         Attr::Bool(weight.is_some()),
@@ -75,7 +81,7 @@ fn layer_norm_backward<'a>(c: &Call<'a>) -> Outs<'a> {
     let rows = numel(&outer);
     let matrix = |v: V<'a>| v.cast(x.dtype()).reshape(&[rows, inner]);
     let statistic = |v: V<'a>| v.cast(wide(x.dtype())).reshape(&[rows]);
-    let weight = affine(c, 5, x.dtype())?;
+    let weight = affine(c, 5, 2, x.dtype())?;
     let mut operands =
         vec![matrix(c.tensor(0)?), matrix(x), statistic(c.tensor(3)?), statistic(c.tensor(4)?)];
     operands.extend(weight);
@@ -96,7 +102,8 @@ fn rms_norm<'a>(c: &Call<'a>) -> Outs<'a> {
     let (outer, inner) = split(c, &x.sizes(), 1)?;
     let smallest = if x.dtype() == DType::F64 { f64::EPSILON } else { f32::EPSILON as f64 };
     let rows = x.reshape(&[numel(&outer), inner]);
-    let operands: Vec<V> = [Some(rows), affine(c, 2, x.dtype())?].into_iter().flatten().collect();
+    let operands: Vec<V> =
+        [Some(rows), affine(c, 2, 1, x.dtype())?].into_iter().flatten().collect();
     let eps = Attr::Float(c.float(3, smallest)?);
     let results = c.math.ops(Op::RmsNorm, &operands, smallvec![eps])?;
     let mut statistic = outer;
@@ -111,7 +118,7 @@ fn rms_norm_backward<'a>(c: &Call<'a>) -> Outs<'a> {
     let matrix = |v: V<'a>| v.cast(x.dtype()).reshape(&[numel(&outer), inner]);
     let rstd = c.tensor(3)?.cast(wide(x.dtype())).reshape(&[numel(&outer)]);
     let mut operands = vec![matrix(c.tensor(0)?), matrix(x), rstd];
-    operands.extend(affine(c, 4, x.dtype())?);
+    operands.extend(affine(c, 4, 2, x.dtype())?);
     let grads = c.math.ops(Op::RmsNormGrad, &operands, smallvec![])?;
     let normalized = c.ints(2)?.unwrap_or_default();
     asked(c, 5, [grads[0].reshape(&x.sizes()), grads[1].reshape(&normalized)])

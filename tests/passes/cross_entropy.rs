@@ -1,0 +1,80 @@
+//! `cross_entropy`.
+
+use super::{check, program};
+use expect_test::expect;
+use torchacc::passes::cross_entropy;
+
+const PICKED: &str = "\
+%2: f32[2,4] = log_softmax(%0)
+%3: i64[2,1] = reshape(%1) {sizes=[2,1]}
+%4: f32[2,1] = gather(%2, %3) {axis=1}
+%5: i64[2,4] = iota() {sizes=[2,4], dim=1, dtype=i64}
+%6: i64[2,4] = broadcast(%3) {sizes=[2,4]}
+%7: bool[2,4] = eq(%5, %6)
+%8: f32[] = const() {value=0.0, dtype=f32}
+%9: f32[2,4] = broadcast(%8) {sizes=[2,4]}
+%10: f32[] = const() {value=0.5, dtype=f32}
+%11: f32[2,4] = broadcast(%10) {sizes=[2,4]}
+%12: f32[2,4] = select(%7, %11, %9)
+%13: f32[2,4] = log_softmax_grad(%12, %2)
+";
+
+#[test]
+fn cross_entropy_stores_no_probabilities() {
+    check(
+        cross_entropy,
+        &program(&["f32[2,4]", "i64[2]"], &format!("{PICKED}return %4, %13")),
+        expect![[r#"
+            %0: f32[2,4] = input() {index=0, type=(f32[2,4])}
+            %1: i64[2] = input() {index=1, type=(i64[2])}
+            %2: f32[2,1], %3: f32[2,1] = log_sum_exp(%0)
+            %4: f32[2,4] = broadcast(%2) {sizes=[2,4]}
+            %5: f32[2,4] = sub(%0, %4)
+            %6: f32[2,4] = broadcast(%3) {sizes=[2,4]}
+            %7: f32[2,4] = sub(%5, %6)
+            %8: i64[2,1] = reshape(%1) {sizes=[2,1]}
+            %9: f32[2,1] = gather(%0, %8) {axis=1}
+            %10: f32[2,1] = sub(%9, %2)
+            %11: f32[2,1] = sub(%10, %3)
+            %12: i64[2,4] = iota() {sizes=[2,4], dim=1, dtype=i64}
+            %13: i64[2,4] = broadcast(%8) {sizes=[2,4]}
+            %14: bool[2,4] = eq(%12, %13)
+            %15: f32[] = const() {value=0.0, dtype=f32}
+            %16: f32[2,4] = broadcast(%15) {sizes=[2,4]}
+            %17: f32[] = const() {value=0.5, dtype=f32}
+            %18: f32[2,4] = broadcast(%17) {sizes=[2,4]}
+            %19: f32[2,4] = select(%14, %18, %16)
+            %20: i64[] = const_int() {value=0, dtype=i64}
+            %21: i64[2,1] = broadcast(%20) {sizes=[2,1]}
+            %22: i64[] = const_int() {value=4, dtype=i64}
+            %23: i64[2,1] = broadcast(%22) {sizes=[2,1]}
+            %24: f32[2,1] = broadcast(%17) {sizes=[2,1]}
+            %25: bool[2,1] = ge(%8, %21)
+            %26: bool[2,1] = lt(%8, %23)
+            %27: bool[2,1] = and(%25, %26)
+            %28: f32[2,1] = broadcast(%15) {sizes=[2,1]}
+            %29: f32[2,1] = select(%27, %24, %28)
+            %30: f32[2,4] = broadcast(%29) {sizes=[2,4]}
+            %31: f32[2,4] = exp(%7)
+            %32: f32[2,4] = mul(%31, %30)
+            %33: f32[2,4] = sub(%19, %32)
+            return %11, %33
+        "#]],
+    );
+}
+
+#[test]
+fn cross_entropy_leaves_probabilities_that_are_asked_for() {
+    check(
+        cross_entropy,
+        &program(&["f32[2,4]", "i64[2]"], &format!("{PICKED}return %2, %4")),
+        expect![[r#"
+            %0: f32[2,4] = input() {index=0, type=(f32[2,4])}
+            %1: i64[2] = input() {index=1, type=(i64[2])}
+            %2: f32[2,4] = log_softmax(%0)
+            %3: i64[2,1] = reshape(%1) {sizes=[2,1]}
+            %4: f32[2,1] = gather(%2, %3) {axis=1}
+            return %2, %4
+        "#]],
+    );
+}

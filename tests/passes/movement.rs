@@ -1,0 +1,120 @@
+//! `movement`.
+
+use super::{check, program};
+use expect_test::expect;
+use torchacc::passes::movement;
+
+#[test]
+fn movement_joins_and_drops() {
+    let lines = "\
+%1: f32[4,2,3] = transpose(%0) {perm=[2,0,1]}
+%2: f32[2,3,4] = transpose(%1) {perm=[1,2,0]}
+%3: f32[6,4] = reshape(%2) {sizes=[6,4]}
+%4: f32[24] = reshape(%3) {sizes=[24]}
+%5: f32[2,3,2] = slice(%0) {starts=[0,0,0], sizes=[2,3,2], steps=[1,1,2]}
+%6: f32[1,3,1] = slice(%5) {starts=[1,0,1], sizes=[1,3,1], steps=[1,1,1]}
+%7: f32[3,1,1] = transpose(%6) {perm=[1,0,2]}
+%8: f32[1,2,3,4] = reshape(%0) {sizes=[1,2,3,4]}
+%9: f32[5,2,3,4] = broadcast(%8) {sizes=[5,2,3,4]}
+%10: f32[6,5,2,3,4] = broadcast(%9) {sizes=[6,5,2,3,4]}
+return %4, %7, %10";
+    check(
+        movement,
+        &program(&["f32[2,3,4]"], lines),
+        expect![[r#"
+        %0: f32[2,3,4] = input() {index=0, type=(f32[2,3,4])}
+        %1: f32[24] = reshape(%0) {sizes=[24]}
+        %2: f32[1,3,1] = slice(%0) {starts=[1,0,2], sizes=[1,3,1], steps=[1,1,1]}
+        %3: f32[3,1,1] = reshape(%2) {sizes=[3,1,1]}
+        %4: f32[6,5,2,3,4] = broadcast(%0) {sizes=[6,5,2,3,4]}
+        return %1, %3, %4
+    "#]],
+    );
+}
+
+#[test]
+fn movement_knows_dense_views() {
+    let lines = "\
+%2: f32[4,2] = as_strided(%0) {sizes=[4,2], strides=[1,4], offset=0}
+%3: f32[4] = as_strided(%0) {sizes=[4], strides=[2], offset=0}
+%4: f32[2,4] = as_strided_scatter(%0, %1) {sizes=[4,2], strides=[1,4], offset=0}
+%5: i32[2,4] = bitcast(%0) {dtype=i32}
+%6: f32[2,4] = bitcast(%5) {dtype=f32}
+%7: f32[2,4] = concat(%6) {dim=1}
+return %2, %3, %4, %7";
+    check(
+        movement,
+        &program(&["f32[2,4]", "f32[4,2]"], lines),
+        expect![[r#"
+        %0: f32[2,4] = input() {index=0, type=(f32[2,4])}
+        %1: f32[4,2] = input() {index=1, type=(f32[4,2])}
+        %2: f32[4,2] = transpose(%0) {perm=[1,0]}
+        %3: f32[4] = as_strided(%0) {sizes=[4], strides=[2], offset=0}
+        %4: f32[2,4] = transpose(%1) {perm=[1,0]}
+        return %2, %3, %4, %0
+    "#]],
+    );
+}
+
+#[test]
+fn movement_of_a_splat_is_a_splat() {
+    let lines = "\
+%0: f32[] = const() {value=2.0, dtype=f32}
+%1: f32[1,1] = reshape(%0) {sizes=[1,1]}
+%2: f32[3,4] = broadcast(%1) {sizes=[3,4]}
+%3: f32[4,3] = transpose(%2) {perm=[1,0]}
+%4: f32[8,3] = concat(%3, %3) {dim=0}
+return %4";
+    check(
+        movement,
+        lines,
+        expect![[r#"
+        %0: f32[] = const() {value=2.0, dtype=f32}
+        %1: f32[8,3] = broadcast(%0) {sizes=[8,3]}
+        return %1
+    "#]],
+    );
+}
+
+#[test]
+fn movement_puts_together_before_it_reshapes() {
+    let lines = "\
+%2: f32[2,3,4] = transpose(%0) {perm=[1,0,2]}
+%3: f32[2,12] = reshape(%2) {sizes=[2,12]}
+%4: f32[2,2,4] = transpose(%1) {perm=[1,0,2]}
+%5: f32[2,8] = reshape(%4) {sizes=[2,8]}
+%6: f32[2,20] = concat(%3, %5) {dim=1}
+return %6";
+    check(
+        movement,
+        &program(&["f32[3,2,4]", "f32[2,2,4]"], lines),
+        expect![[r#"
+            %0: f32[3,2,4] = input() {index=0, type=(f32[3,2,4])}
+            %1: f32[2,2,4] = input() {index=1, type=(f32[2,2,4])}
+            %2: f32[2,3,4] = transpose(%0) {perm=[1,0,2]}
+            %3: f32[2,2,4] = transpose(%1) {perm=[1,0,2]}
+            %4: f32[2,5,4] = concat(%2, %3) {dim=1}
+            %5: f32[2,20] = reshape(%4) {sizes=[2,20]}
+            return %5
+        "#]],
+    );
+}
+
+#[test]
+fn bytes_never_written_are_zero_in_any_dtype() {
+    let lines = "\
+%0: u8[] = const_int() {value=0, dtype=u8}
+%1: u8[24] = broadcast(%0) {sizes=[24]}
+%2: f32[6] = bitcast(%1) {dtype=f32}
+%3: f32[2,3] = reshape(%2) {sizes=[2,3]}
+return %3";
+    check(
+        movement,
+        lines,
+        expect![[r#"
+        %0: f32[] = const() {value=0.0, dtype=f32}
+        %1: f32[2,3] = broadcast(%0) {sizes=[2,3]}
+        return %1
+    "#]],
+    );
+}

@@ -1,0 +1,96 @@
+//! `dce`, `cse` and `fold`.
+
+use super::{check, program};
+use expect_test::expect;
+use torchacc::passes::{cse, fold};
+
+#[test]
+fn dce_drops_what_nobody_uses() {
+    check(
+        |g| Ok(g.clone()),
+        &program(
+            &["f32[2]", "f32[2]"],
+            "%2: f32[2] = exp(%0)\n%3: f32[2] = neg(%1)\nreturn %3, %3",
+        ),
+        expect![[r#"
+            %0: f32[2] = input() {index=1, type=(f32[2])}
+            %1: f32[2] = neg(%0)
+            return %1, %1
+        "#]],
+    );
+}
+
+#[test]
+fn cse_sorts_operands_that_commute() {
+    let lines = "\
+%2: f32[2] = add(%0, %1)
+%3: f32[2] = add(%1, %0)
+%4: f32[2] = max(%0, %1)
+%5: f32[2] = max(%1, %0)
+%6: f32[2] = mul(%2, %3)
+%7: f32[2] = mul(%4, %5)
+return %6, %7";
+    check(
+        cse,
+        &program(&["f32[2]", "f32[2]"], lines),
+        expect![[r#"
+        %0: f32[2] = input() {index=0, type=(f32[2])}
+        %1: f32[2] = input() {index=1, type=(f32[2])}
+        %2: f32[2] = add(%0, %1)
+        %3: f32[2] = max(%0, %1)
+        %4: f32[2] = max(%1, %0)
+        %5: f32[2] = mul(%2, %2)
+        %6: f32[2] = mul(%3, %4)
+        return %5, %6
+    "#]],
+    );
+}
+
+#[test]
+fn fold_computes_splats() {
+    let lines = "\
+%0: f32[] = const() {value=2.0, dtype=f32}
+%1: f32[8] = broadcast(%0) {sizes=[8]}
+%2: f32[8] = sqrt(%1)
+%3: bf16[8] = cast(%2) {dtype=bf16}
+%4: f32[] = reduce_sum(%1) {axes=[0]}
+%5: f32[8] = cumsum(%1) {axis=0}
+return %3, %4, %5";
+    check(
+        fold,
+        lines,
+        expect![[r#"
+        %0: f32[] = const() {value=2.0, dtype=f32}
+        %1: f32[8] = broadcast(%0) {sizes=[8]}
+        %2: bf16[] = const() {value=1.4140625, dtype=bf16}
+        %3: bf16[8] = broadcast(%2) {sizes=[8]}
+        %4: f32[] = const() {value=16.0, dtype=f32}
+        %5: f32[8] = cumsum(%1) {axis=0}
+        return %3, %4, %5
+    "#]],
+    );
+}
+
+#[test]
+fn fold_leaves_what_fails_and_what_is_large() {
+    let lines = "\
+%0: i64[] = const_int() {value=0, dtype=i64}
+%1: i64[] = div(%0, %0)
+%2: i64[100000] = broadcast(%0) {sizes=[100000]}
+%3: i64[] = reduce_sum(%2) {axes=[0]}
+%4: i64[100000] = not(%2)
+return %1, %3, %4";
+    check(
+        fold,
+        lines,
+        expect![[r#"
+        %0: i64[] = const_int() {value=0, dtype=i64}
+        %1: i64[] = div(%0, %0)
+        %2: i64[100000] = broadcast(%0) {sizes=[100000]}
+        %3: i64[] = reduce_sum(%2) {axes=[0]}
+        %4: i64[] = const_int() {value=-1, dtype=i64}
+        %5: i64[100000] = broadcast(%4) {sizes=[100000]}
+        return %1, %3, %5
+    "#]],
+    );
+}
