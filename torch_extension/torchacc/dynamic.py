@@ -18,8 +18,8 @@ def mark_dynamic(
 
     Programs that use the tensor are then planned for all of these sizes as soon as a second one
     has come. Only advice: without it the device notices by itself that sizes vary, and plans for
-    up to eight times the size it then sees; sizes outside the range work too. The mark holds for the
-    tensor's storage, in the operations recorded since the last cut and in those to come.
+    up to eight times the size it then sees; sizes outside the range work too. The mark holds for
+    the tensor's storage, in the operations recorded since the last cut and in those to come.
 
     Raises IndexError for a dimension that the tensor has not, and RuntimeError when its size is
     not between the two.
