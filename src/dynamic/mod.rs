@@ -48,6 +48,7 @@ pub type Planner<'a> = &'a dyn Fn(&Records, &Guide) -> Result<Outline>;
 pub struct Families(Mutex<Vec<Family>>);
 
 /// A trace as its structure and its numbers.
+#[derive(Clone)]
 pub struct Form {
     structure: Key,
     numbers: Vec<i64>,
@@ -113,25 +114,31 @@ impl Families {
         Some(Instance { outline, verify: verify.then(|| guide.clone()) })
     }
 
-    /// Learns from a trace that was planned for its own sizes. Plans its family at other points when there is something
-    /// to learn; whether a template was made.
+    /// Notes a trace that is planned for its own sizes. Whether there is something to [`Families::learn`] from it.
+    pub fn add(&self, form: &Form) -> bool {
+        let mut families = self.0.lock();
+        match families.iter().position(|family| family.structure == form.structure) {
+            Some(at) => families[..=at].rotate_right(1),
+            None => {
+                families.truncate(FAMILIES - 1);
+                families.insert(0, Family::new(form.structure.clone()));
+            }
+        }
+        families[0].add(&form.numbers)
+    }
+
+    /// Plans the family of a trace that was added at other points, by the trace's own plan; whether a template was made.
     pub fn learn(
         &self,
-        form: Form,
+        form: &Form,
         records: &Records,
         outline: &Outline,
         guide: &Guide,
         planner: Planner,
     ) -> bool {
         let mut families = self.0.lock();
-        match families.iter().position(|family| family.structure == form.structure) {
-            Some(at) => families[..=at].rotate_right(1),
-            None => {
-                families.truncate(FAMILIES - 1);
-                families.insert(0, Family::new(form.structure));
-            }
-        }
-        families[0].learn(form.numbers, records, outline, guide, planner)
+        let family = families.iter_mut().find(|family| family.structure == form.structure);
+        family.is_some_and(|family| family.learn(records, outline, guide, planner))
     }
 
     /// Forgets a family's templates: one of them was wrong.
@@ -148,25 +155,25 @@ impl Family {
         Family { structure, examples: Vec::new(), templates: Vec::new(), instances: 0, failures: 0 }
     }
 
-    fn learn(
-        &mut self,
-        numbers: Vec<i64>,
-        records: &Records,
-        outline: &Outline,
-        guide: &Guide,
-        planner: Planner,
-    ) -> bool {
-        if self.examples.contains(&numbers) || self.failures >= ATTEMPTS {
+    fn add(&mut self, numbers: &Vec<i64>) -> bool {
+        if self.examples.contains(numbers) || self.failures >= ATTEMPTS {
             return false;
         }
         if self.examples.len() == EXAMPLES {
             // The first one stays: it is likely the farthest from the others.
             self.examples.remove(1);
         }
-        self.examples.push(numbers);
-        if self.examples.len() < 2 {
-            return false;
-        }
+        self.examples.push(numbers.clone());
+        self.examples.len() > 1
+    }
+
+    fn learn(
+        &mut self,
+        records: &Records,
+        outline: &Outline,
+        guide: &Guide,
+        planner: Planner,
+    ) -> bool {
         let template = Guess::new(&self.examples).and_then(|guess| {
             let point = guess.bind(self.examples.last()?)?;
             let template = Template::new(&guess, &point, records, outline, guide, planner)?;

@@ -19,6 +19,10 @@ use std::collections::{HashMap, HashSet};
 /// dx = log_softmax_grad(dy, y)               dx = dy - exp(x - top - log) * select(target is a column, d, 0.0)
 /// ```
 pub fn cross_entropy(graph: &Graph) -> Result<Graph> {
+    let concerns = |op| matches!(op, Op::LogSoftmax | Op::LogSoftmaxGrad);
+    if !graph.nodes.iter().any(|node| concerns(node.op)) {
+        return Ok(graph.clone());
+    }
     let unneeded = unneeded(graph);
     let mut logs: HashMap<ValueId, Logs> = HashMap::new();
     let mut id = 0;

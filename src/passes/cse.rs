@@ -1,8 +1,8 @@
 //! Common subexpressions become one.
 
-use super::rebuild::rebuild;
+use super::rebuild::{Item, Values, rebuild};
 use crate::error::Result;
-use crate::graph::Graph;
+use crate::graph::{Builder, Graph};
 use crate::op::Op;
 
 /// Operands whose order does not matter are sorted; then equal nodes are one, because that is how the builder builds.
@@ -15,14 +15,16 @@ use crate::op::Op;
 /// return %4
 /// ```
 pub fn cse(graph: &Graph) -> Result<Graph> {
-    rebuild(graph, |b, item| {
-        if !commutes(item.op) {
-            return Ok(None);
-        }
-        let mut inputs = item.inputs.clone();
-        inputs.sort_unstable();
-        b.ops(item.op, &inputs, item.attrs.clone()).map(Some)
-    })
+    rebuild(graph, rule)
+}
+
+pub(super) fn rule(b: &mut Builder, item: &Item) -> Result<Option<Values>> {
+    if !commutes(item.op) || item.inputs.is_sorted() {
+        return Ok(None);
+    }
+    let mut inputs = item.inputs.clone();
+    inputs.sort_unstable();
+    b.ops(item.op, &inputs, item.attrs.clone()).map(Some)
 }
 
 /// Whether the operands can be swapped with the same bits. `max` and `min` cannot: of 0.0 and -0.0 the first wins.

@@ -24,7 +24,10 @@ pub fn dce(graph: &Graph) -> Result<Graph> {
             }
         }
     }
-    let mut b = Builder::new();
+    if live.iter().all(|&live| live) {
+        return Ok(graph.clone());
+    }
+    let mut b = Builder::with_capacity(graph.nodes.len());
     let mut new: Vec<Option<ValueId>> = vec![None; graph.values.len()];
     let renamed = |new: &[Option<ValueId>], v: &ValueId| {
         new[v.0 as usize].expect("operands of live nodes live")

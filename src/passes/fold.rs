@@ -20,11 +20,15 @@ const MAX_ELEMENTS: i64 = 1024;
 /// return %2                                 return %1
 /// ```
 pub fn fold(graph: &Graph) -> Result<Graph> {
-    rebuild(graph, |b, item| match item.op.class() {
+    rebuild(graph, rule)
+}
+
+pub(super) fn rule(b: &mut Builder, item: &Item) -> Result<Option<Values>> {
+    match item.op.class() {
         Class::Pointwise => fold_pointwise(b, item),
         Class::Host => Ok(None),
         _ => fold_small(b, item),
-    })
+    }
 }
 
 /// The rank-0 constant that `v` repeats, if it does.

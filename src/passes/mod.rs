@@ -27,6 +27,7 @@ pub use decompose::decompose;
 pub use fold::fold;
 pub use movement::movement;
 pub use products::products;
+use rebuild::rebuild;
 pub use simplify::simplify;
 
 /// One simplification can enable another; in practice the second or third round changes nothing.
@@ -37,20 +38,30 @@ pub fn optimize(graph: Graph, keeps: &dyn Fn(Op) -> bool) -> Result<Graph> {
     let mut graph = checked("decompose", decompose(&graph, keeps)?)?;
     for _ in 0..MAX_ROUNDS {
         let before = graph;
-        graph = checked("simplify", simplify(&before)?)?;
-        graph = checked("movement", movement(&graph)?)?;
-        graph = checked("fold", fold(&graph)?)?;
+        graph = checked("simplify, movement, fold, cse", node_by_node(&before)?)?;
         if keeps(Op::LogSumExp) {
             graph = checked("cross_entropy", cross_entropy(&graph)?)?;
         }
         graph = checked("products", products(&graph)?)?;
-        graph = checked("cse", cse(&graph)?)?;
         graph = checked("dce", dce(&graph)?)?;
         if graph == before {
             break;
         }
     }
     Ok(graph)
+}
+
+/// The passes that look at one node and what it is made of, all at once: most of a pass's time is copying the graph.
+fn node_by_node(graph: &Graph) -> Result<Graph> {
+    let rules = [simplify::rule, movement::rule, fold::rule, cse::rule];
+    rebuild(graph, |b, item| {
+        for rule in rules {
+            if let Some(values) = rule(b, item)? {
+                return Ok(Some(values));
+            }
+        }
+        Ok(None)
+    })
 }
 
 /// In debug builds, proves that `pass` left a well-formed graph.

@@ -18,26 +18,28 @@ use smallvec::smallvec;
 /// return %4
 /// ```
 pub fn movement(graph: &Graph) -> Result<Graph> {
-    rebuild(graph, |b, item| {
-        if item.op.class() != Class::Movement {
-            return Ok(None);
-        }
-        let found = match moved_splat(b, item)? {
-            Some(v) => Some(v),
-            None => match item.op {
-                Op::Reshape => reshape(b, item)?,
-                Op::Transpose => transpose(b, item)?,
-                Op::Broadcast => broadcast(b, item)?,
-                Op::Slice => slice(b, item)?,
-                Op::AsStrided => as_strided(b, item)?,
-                Op::AsStridedScatter => as_strided_scatter(b, item)?,
-                Op::Concat => concat(b, item)?,
-                Op::Bitcast => bitcast(b, item)?,
-                _ => None,
-            },
-        };
-        Ok(found.map(|v| Values::from_slice(&[v])))
-    })
+    rebuild(graph, rule)
+}
+
+pub(super) fn rule(b: &mut Builder, item: &Item) -> Result<Option<Values>> {
+    if item.op.class() != Class::Movement {
+        return Ok(None);
+    }
+    let found = match moved_splat(b, item)? {
+        Some(v) => Some(v),
+        None => match item.op {
+            Op::Reshape => reshape(b, item)?,
+            Op::Transpose => transpose(b, item)?,
+            Op::Broadcast => broadcast(b, item)?,
+            Op::Slice => slice(b, item)?,
+            Op::AsStrided => as_strided(b, item)?,
+            Op::AsStridedScatter => as_strided_scatter(b, item)?,
+            Op::Concat => concat(b, item)?,
+            Op::Bitcast => bitcast(b, item)?,
+            _ => None,
+        },
+    };
+    Ok(found.map(|v| Values::from_slice(&[v])))
 }
 
 /// The node that made `v`, if it is an `op`.

@@ -17,6 +17,9 @@ use std::collections::HashMap;
 /// ```
 pub fn products(graph: &Graph) -> Result<Graph> {
     let sums = Sums::of(graph);
+    if !graph.nodes.iter().any(|node| sums.pays(graph, node.first)) {
+        return Ok(graph.clone());
+    }
     let mut factors: HashMap<ValueId, [ValueId; 2]> = HashMap::new();
     let mut id = 0;
     rebuild(graph, |b, item| {

@@ -19,19 +19,21 @@ use crate::op::{Class, Op};
 /// not(eq(x, y))              → ne(x, y)      reduce_max(x) over no axes → x
 /// ```
 pub fn simplify(graph: &Graph) -> Result<Graph> {
-    rebuild(graph, |b, item| {
-        let found = match item.op {
-            Op::Add | Op::Sub | Op::Mul | Op::Div => arithmetic(b, item)?,
-            Op::And | Op::Or | Op::Xor | Op::Max | Op::Min => lattice(b, item)?,
-            Op::Pow => power(b, item)?,
-            Op::Neg | Op::Abs | Op::Not => unary(b, item)?,
-            Op::Select => select(b, item)?,
-            Op::Cast => cast(b, item)?,
-            op if op.class() == Class::Reduction => reduction(b, item)?,
-            _ => None,
-        };
-        Ok(found.map(|v| Values::from_slice(&[v])))
-    })
+    rebuild(graph, rule)
+}
+
+pub(super) fn rule(b: &mut Builder, item: &Item) -> Result<Option<Values>> {
+    let found = match item.op {
+        Op::Add | Op::Sub | Op::Mul | Op::Div => arithmetic(b, item)?,
+        Op::And | Op::Or | Op::Xor | Op::Max | Op::Min => lattice(b, item)?,
+        Op::Pow => power(b, item)?,
+        Op::Neg | Op::Abs | Op::Not => unary(b, item)?,
+        Op::Select => select(b, item)?,
+        Op::Cast => cast(b, item)?,
+        op if op.class() == Class::Reduction => reduction(b, item)?,
+        _ => None,
+    };
+    Ok(found.map(|v| Values::from_slice(&[v])))
 }
 
 /// Whether every element of `v` is exactly this float: -0.0 is not 0.0.

@@ -45,24 +45,42 @@ impl Program {
     }
 }
 
+/// What a plan for other sizes is made of.
+pub struct Lesson {
+    records: Records,
+    form: Form,
+    outline: Outline,
+    guide: Guide,
+}
+
 /// Says each recorded operation in primitives, rewrites, plans, and has the backend compile the plan. When the trace's
-/// sizes vary, plans it for other sizes too, to be carried over; also returned: whether that was done.
+/// sizes vary, there is also something to [`learn`].
 pub fn compile(
     records: &Records,
-    form: Form,
+    form: &Form,
     families: &Families,
     backend: &dyn Backend,
     profile: &Profile,
-) -> Result<(Program, bool)> {
+) -> Result<(Program, Option<Lesson>)> {
     let graph = profile.stage("graph", || graph(records, backend))?;
     let (outline, guide) = profile.stage("plan", || outlined(records, &graph, None, backend))?;
-    let planner = |records: &Records, guide: &Guide| {
-        Ok(outlined(records, &self::graph(records, backend)?, Some(guide), backend)?.0)
-    };
-    let learn = || families.learn(form, records, &outline, &guide, &planner);
-    let general = profile.stage("other sizes", learn);
+    let lesson = families.add(form).then(|| Lesson {
+        records: records.clone(),
+        form: form.clone(),
+        outline: outline.clone(),
+        guide,
+    });
     let program = || assembled(records, Some(graph), outline, backend);
-    Ok((profile.stage("code", program)?, general))
+    Ok((profile.stage("code", program)?, lesson))
+}
+
+/// Plans a trace for other sizes, to be carried over; whether that came out.
+pub fn learn(lesson: &Lesson, families: &Families, backend: &dyn Backend) -> bool {
+    let planner = |records: &Records, guide: &Guide| {
+        Ok(outlined(records, &graph(records, backend)?, Some(guide), backend)?.0)
+    };
+    let Lesson { records, form, outline, guide } = lesson;
+    families.learn(form, records, outline, guide, &planner)
 }
 
 /// The program of a trace by a plan for other sizes, if there is one. The trace's own plan has the last word.

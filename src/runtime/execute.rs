@@ -12,6 +12,7 @@ use crate::internal;
 use crate::trace::Closed;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::thread::{Scope, scope};
 
 /// The release, and the sources: any change of theirs may change what a program should be.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " ", env!("TORCHACC_SOURCES"));
@@ -33,9 +34,26 @@ impl Arena {
 }
 
 /// Finds or compiles the program of a closed trace and runs it.
-pub fn run(shared: &Shared, mut closed: Closed, arena: &mut Arena) {
+pub fn run(shared: &Shared, closed: Closed, arena: &mut Arena) {
+    let mut waiting = None;
+    // Ends when what goes on beside the program's first run has.
+    scope(|beside| {
+        let is_new = run_beside(shared, closed, arena, beside);
+        waiting = is_new.then(|| shared.stay(Phase::Compile));
+    });
+}
+
+/// Whether the program was made for this run.
+fn run_beside<'scope>(
+    shared: &'scope Shared,
+    mut closed: Closed,
+    arena: &mut Arena,
+    beside: &'scope Scope<'scope, '_>,
+) -> bool {
+    let mut is_new = false;
     let launch = AssertUnwindSafe(|| {
-        let program = find(shared, &closed)?;
+        let (program, lookup) = find(shared, &closed, beside)?;
+        is_new = lookup == Lookup::Made;
         let _stay = shared.stay(Phase::Launch);
         launch(shared, &program, &closed, arena)
     });
@@ -50,22 +68,26 @@ pub fn run(shared: &Shared, mut closed: Closed, arena: &mut Arena) {
             }
         }
     }
-    kept::settle(shared);
+    is_new
 }
 
-fn find(shared: &Shared, closed: &Closed) -> Result<Arc<Program>> {
+fn find<'scope>(
+    shared: &'scope Shared,
+    closed: &Closed,
+    beside: &'scope Scope<'scope, '_>,
+) -> Result<(Arc<Program>, Lookup)> {
     let _stay = shared.stay(Phase::Key);
     if let Some(found) = shared.paths.find(closed.tape(), &closed.outputs) {
         if !found.check || is_of_key(shared, closed, &found.program) {
             shared.cache.touch(found.hash);
             shared.stats.cache_hits.add(1);
-            return Ok(found.program);
+            return Ok((found.program, Lookup::Hit));
         }
         debug_assert!(false, "a known trace led to another program than its key");
     }
     let key = key(shared, closed);
     let hash = key.hash();
-    let make = |key: &Key| kept::program(shared, key, closed);
+    let make = |key: &Key| kept::program(shared, key, closed, beside);
     let (program, lookup) = shared.cache.get_or_make(key, make);
     let program = program?;
     match lookup {
@@ -76,7 +98,7 @@ fn find(shared: &Shared, closed: &Closed) -> Result<Arc<Program>> {
         }
     }
     shared.paths.add(closed.tape(), &closed.outputs, &program, hash);
-    Ok(program)
+    Ok((program, lookup))
 }
 
 fn key(shared: &Shared, closed: &Closed) -> Key {

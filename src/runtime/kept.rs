@@ -1,4 +1,5 @@
-//! Programs kept on disk for other processes: looked for before compiling, stored after.
+//! Where a program comes from: a plan for other sizes, a file, or the compiler. What is done with it for later goes on beside
+//! its first run: writing it to disk, and planning it for other sizes.
 
 use super::Shared;
 use super::breakdown::Phase;
@@ -12,27 +13,19 @@ use crate::error::Result;
 use crate::plan::{Plan, check, stored};
 use crate::record::Records;
 use crate::trace::Closed;
-use parking_lot::Mutex;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread::JoinHandle;
-
-#[derive(Default)]
-pub struct Kept {
-    disk: Option<Arc<Disk>>,
-    /// Being written while the program runs for the first time.
-    writes: Mutex<Vec<JoinHandle<io::Result<()>>>>,
-}
-
-impl Kept {
-    pub fn new(disk: Option<Disk>) -> Kept {
-        Kept { disk: disk.map(Arc::new), writes: Mutex::default() }
-    }
-}
+use std::thread::{Builder, Scope};
 
 /// The program of `key`: by a plan for other sizes, or from disk, or compiled and stored there. What goes wrong with the disk
 /// costs a warning.
-pub fn program(shared: &Shared, key: &Key, closed: &Closed) -> Result<Program> {
+pub fn program<'scope>(
+    shared: &'scope Shared,
+    key: &Key,
+    closed: &Closed,
+    beside: &'scope Scope<'scope, '_>,
+) -> Result<Program> {
     let (records, stats) = (closed.records(), &shared.stats);
     let (families, backend) = (&shared.families, &*shared.backend);
     let form = Form::of(&records);
@@ -57,13 +50,20 @@ pub fn program(shared: &Shared, key: &Key, closed: &Closed) -> Result<Program> {
     let compile = || {
         let _stay = shared.stay(Phase::Compile);
         let start = now();
-        let made = compile::compile(&records, form, families, backend, &shared.profile);
+        let made = compile::compile(&records, &form, families, backend, &shared.profile);
         shared.compiled(closed, start, made.is_ok());
-        let (program, general) = made?;
-        stats.templates.add(general as u64);
+        let (program, lesson) = made?;
+        if let Some(lesson) = lesson {
+            let learn = move || {
+                let learn = || compile::learn(&lesson, families, backend);
+                stats.templates.add(shared.profile.stage("other sizes", learn) as u64);
+            };
+            // Without a thread the next length is compiled again, and tried again.
+            spawn(beside, "torchacc-sizes", learn).ok();
+        }
         Ok(program)
     };
-    let Some(disk) = &shared.kept.disk else { return compile() };
+    let Some(disk) = &shared.disk else { return compile() };
     let decode = |bytes: &[u8]| load(bytes, &records, &*shared.backend);
     let (entry, removed) = stats.disk_ns.time(|| disk.find(key, decode));
     stats.disk_removed.add(removed);
@@ -75,7 +75,7 @@ pub fn program(shared: &Shared, key: &Key, closed: &Closed) -> Result<Program> {
         }
         Entry::Absent(claim) => {
             let program = compile()?;
-            store(shared, disk.clone(), key.clone(), program.plan.clone(), claim);
+            store(shared, disk, key.clone(), program.plan.clone(), claim, beside);
             Ok(program)
         }
         Entry::Closed(error) => {
@@ -112,26 +112,33 @@ fn fits(plan: &Plan, records: &Records) -> bool {
         && plan.donors.iter().zip(&offered).all(granted)
 }
 
-/// Stores a program on a thread of its own: the step it is for is waiting.
-fn store(shared: &Shared, disk: Arc<Disk>, key: Key, plan: Arc<Plan>, claim: Claim) {
-    let write = move || match stored::encode(&plan) {
-        Some(bytes) => disk.store(&key, &bytes, claim),
-        None => Ok(()),
-    };
-    match std::thread::Builder::new().name("torchacc-store".into()).spawn(write) {
-        Ok(thread) => shared.kept.writes.lock().push(thread),
-        Err(error) => failed(shared, &error),
-    }
-}
-
-/// Waits until what was to be stored is.
-pub fn settle(shared: &Shared) {
-    for thread in std::mem::take(&mut *shared.kept.writes.lock()) {
-        let stored = thread.join().unwrap_or_else(|_| Err(io::Error::other("the writer panicked")));
+fn store<'scope>(
+    shared: &'scope Shared,
+    disk: &'scope Disk,
+    key: Key,
+    plan: Arc<Plan>,
+    claim: Claim,
+    beside: &'scope Scope<'scope, '_>,
+) {
+    let write = move || {
+        let stored = stored::encode(&plan).map_or(Ok(()), |bytes| disk.store(&key, &bytes, claim));
         if let Err(error) = stored {
             failed(shared, &error);
         }
+    };
+    if let Err(error) = spawn(beside, "torchacc-store", write) {
+        failed(shared, &error);
     }
+}
+
+/// Runs `work` beside the program, which must not suffer from a panic there.
+fn spawn<'scope>(
+    beside: &'scope Scope<'scope, '_>,
+    name: &str,
+    work: impl FnOnce() + Send + 'scope,
+) -> io::Result<()> {
+    let contained = move || drop(catch_unwind(AssertUnwindSafe(work)));
+    Builder::new().name(name.into()).spawn_scoped(beside, contained).map(drop)
 }
 
 /// Said once.

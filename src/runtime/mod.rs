@@ -38,7 +38,6 @@ use explain::{Cause, Explain};
 use histogram::Histogram;
 use judge::Limits;
 pub use judge::Observer;
-use kept::Kept;
 use launch::{Job, Launcher};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use profile::Profile;
@@ -77,7 +76,7 @@ pub(crate) struct Shared {
     pub backend: Box<dyn Backend>,
     pub cache: Cache<Program>,
     pub paths: Paths<Program>,
-    pub kept: Kept,
+    pub disk: Option<Disk>,
     pub families: Families,
     pub stats: Stats,
     /// Failures that no read and no sync has reported yet.
@@ -104,12 +103,10 @@ impl Context {
             backend: config::backend(&options)?,
             cache: Cache::new(PROGRAMS, Program::nbytes),
             paths: Paths::default(),
-            kept: Kept::new(
-                options
-                    .cache_folder
-                    .clone()
-                    .map(|folder| Disk::new(folder, options.cache_limit as u64)),
-            ),
+            disk: options
+                .cache_folder
+                .clone()
+                .map(|folder| Disk::new(folder, options.cache_limit as u64)),
             families: Families::default(),
             stats: Stats::default(),
             errors: Mutex::default(),

@@ -47,18 +47,19 @@ return %8, %7, %11";
         products,
         &program(&types, lines),
         expect![[r#"
-        %0: f32[8,1] = input() {index=0, type=(f32[8,1])}
-        %1: f32[1,9] = input() {index=1, type=(f32[1,9])}
-        %2: f32[8,1] = input() {index=2, type=(f32[8,1])}
-        %3: f32[1,9] = input() {index=3, type=(f32[1,9])}
-        %4: f32[8,5] = input() {index=4, type=(f32[8,5])}
-        %5: f32[5,9] = input() {index=5, type=(f32[5,9])}
-        %6: f32[8,9] = matmul(%0, %1)
-        %7: f32[8,9] = matmul(%2, %3)
-        %8: f32[8,9] = add(%6, %7)
-        %9: f32[8,9] = matmul(%4, %5)
-        %10: f32[8,9] = add(%9, %9)
-        return %8, %7, %10
-    "#]],
+            %0: f32[8,1] = input() {index=0, type=(f32[8,1])}
+            %1: f32[1,9] = input() {index=1, type=(f32[1,9])}
+            %2: f32[8,1] = input() {index=2, type=(f32[8,1])}
+            %3: f32[1,9] = input() {index=3, type=(f32[1,9])}
+            %4: f32[8,5] = input() {index=4, type=(f32[8,5])}
+            %5: f32[5,9] = input() {index=5, type=(f32[5,9])}
+            %6: f32[8,9] = matmul(%0, %1)
+            %7: f32[8,9] = matmul(%2, %3)
+            %8: f32[8,9] = add(%6, %7)
+            %9: f32[8,9] = matmul(%4, %5)
+            %10: f32[8,9] = matmul(%4, %5)
+            %11: f32[8,9] = add(%9, %10)
+            return %8, %7, %11
+        "#]],
     );
 }

@@ -22,8 +22,12 @@ use crate::op::{Attr, Class, Op};
 ///                                      %9: f32[2,3] = div(%5, %8)
 /// ```
 pub fn decompose(graph: &Graph, keeps: &dyn Fn(Op) -> bool) -> Result<Graph> {
+    let stays = |op: Op| op.class() != Class::Composite || keeps(op);
+    if graph.nodes.iter().all(|node| stays(node.op)) {
+        return Ok(graph.clone());
+    }
     rebuild(graph, |b, item| {
-        if item.op.class() != Class::Composite || keeps(item.op) {
+        if stays(item.op) {
             return Ok(None);
         }
         let Some(rule) = rule(item.op) else {
