@@ -70,6 +70,8 @@ pub fn program<'scope>(
     match entry {
         Entry::Found(program) => {
             stats.disk_hits.add(1);
+            // The next size that is compiled is compared with this one, and planned for others.
+            families.add(&form);
             shared.explain.loaded(closed.trace(), &closed.outputs);
             Ok(program)
         }

@@ -76,6 +76,35 @@ def test_processes_started_together_compile_each_program_once(filled, tmp_path):
     assert sum(metrics["disk_hits"] for _, metrics in results) == 7 * programs
 
 
+# A function of some lengths, one after the other; prints the counters after each.
+LENGTHS = """
+import json, os, torch, torchacc
+weight = torch.ones(8, 8, device="acc")
+torchacc.sync()
+counts = []
+for length in json.loads(os.environ["LENGTHS"]):
+    x = torch.full((length, 8), 0.5).to("acc")
+    mean = torch.softmax(x @ weight, 0).mul(length).mean()
+    torchacc.sync()
+    assert abs(mean.item() - 1) < 1e-6
+    metrics = torchacc.metrics()
+    counts.append([metrics[name] for name in ("compiles", "disk_hits", "carried_over")])
+print(json.dumps(counts))
+"""
+
+
+def test_lengths_from_disk_help_to_plan_for_others(tmp_path):
+    def counts(*lengths):
+        folder = str(tmp_path)
+        result = run_python(LENGTHS, TORCHACC_CACHE_DIR=folder, LENGTHS=json.dumps(lengths))
+        assert result.returncode == 0, result.stderr
+        return json.loads(result.stdout)
+
+    # One program is that of the weight.
+    assert counts(24, 41, 30) == [[2, 0, 0], [3, 0, 0], [3, 0, 1]]
+    assert counts(24, 50, 30, 35) == [[0, 2, 0], [1, 2, 0], [1, 2, 1], [1, 2, 2]]
+
+
 def truncate(content):
     return content[: len(content) // 2]
 
