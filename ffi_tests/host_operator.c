@@ -23,16 +23,33 @@ static torchacc_error* scale(void* user, const torchacc_arg* args, size_t n_args
   return NULL;
 }
 
+static torchacc_error* same_shape(void* user, const torchacc_arg* args, size_t n_args,
+                                  torchacc_type* outs, size_t n_outs) {
+  (void)user;
+  if (n_args != 2 || n_outs != 1 || args[0].kind != TORCHACC_ARG_VIEW)
+    return torchacc_error_new(TORCHACC_INVALID_ARGUMENT, str("one array and a factor"));
+  const torchacc_host_tensor* x = args[0].v.p;
+  outs[0].dtype = x->dtype;
+  outs[0].rank = x->rank;
+  memcpy(outs[0].sizes, x->sizes, x->rank * sizeof *x->sizes);
+  return NULL;
+}
+
 int main(void) {
   torchacc_context* context;
   OK(torchacc_context_new(NULL, &context));
   uint64_t place = 4711;
   OK(torchacc_context_set_locator(context, here, &place, NULL));
   torchacc_op op_scale, again;
-  OK(torchacc_op_register_host(str("mine::scale"), str("mine::scale/1"), scale, &drops, dropped,
-                               &op_scale));
-  OK(torchacc_op_register_host(str("mine::scale"), str("mine::scale/1"), scale, &drops, dropped,
-                               &again));
+  torchacc_host_op definition = {.struct_size = sizeof definition,
+                                 .name = str("mine::scale"),
+                                 .key = str("mine::scale/1"),
+                                 .function = scale,
+                                 .shape = same_shape,
+                                 .user = &drops,
+                                 .drop = dropped};
+  OK(torchacc_op_register_host(&definition, &op_scale));
+  OK(torchacc_op_register_host(&definition, &again));
   EXPECT(op_scale == again && drops == 1);
 
   const float data[6] = {1, 2, 3, 4, 5, 6};
@@ -56,6 +73,16 @@ int main(void) {
     for (int j = 0; j < 2; ++j) EXPECT(got[1 + 4 * i + 2 * j] == 2 * data[j * 3 + i]);
   }
   EXPECT(got[0] == 0 && got[2] == 0 && calls == 1);
+
+  /* By its shape rule it makes tensors, of new sizes too; what the rule refuses is not recorded. */
+  torchacc_arg apply_args[2] = {tensor_arg(x), scalar_arg(0.5)};
+  torchacc_tensor* halves;
+  OK(torchacc_apply(context, op_scale, apply_args, 2, &halves, 1));
+  float half[6];
+  OK(torchacc_tensor_read(halves, half, sizeof half));
+  for (int i = 0; i < 6; ++i) EXPECT(half[i] == data[i] / 2);
+  FAILS(TORCHACC_INVALID_ARGUMENT, torchacc_apply(context, op_scale, apply_args, 1, &halves, 1));
+  torchacc_tensor_release(halves);
 
   /* A failure surfaces at the read, with its place; what the buffer held stays; the context goes
    * on. */

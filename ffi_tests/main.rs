@@ -1,6 +1,8 @@
 //! The ABI as others see it: the committed header is what the sources say, the library exports just that, and C and
 //! C++ programs build against it and run.
 
+mod abi;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -64,9 +66,8 @@ fn the_committed_header_is_fresh() {
     );
 }
 
-/// Functions declared in a header: `torchacc_…(` at a place where no type is used.
-fn declared_functions() -> BTreeSet<String> {
-    let header = generated_header();
+/// Functions that a header declares: `torchacc_…(` at a place where no type is used.
+fn functions(header: &str) -> BTreeSet<String> {
     let words = header.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == '('));
     let declared = words.filter_map(|word| word.split_once('('));
     let names = declared.map(|(name, _)| name.to_string());
@@ -78,7 +79,7 @@ fn the_library_exports_what_the_header_declares() {
     let listing = run(Command::new("nm").args(["-D", "--defined-only"]).arg(library()));
     let exported: BTreeSet<String> =
         listing.lines().filter_map(|line| line.split(' ').nth(2)).map(str::to_string).collect();
-    assert_eq!(exported, declared_functions());
+    assert_eq!(exported, functions(&generated_header()));
 }
 
 #[test]
@@ -91,44 +92,60 @@ fn the_soname_carries_the_abi_number() {
     );
 }
 
+/// Whether a program is installed.
+fn has(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
 #[test]
-fn the_header_compiles_alone() {
+fn the_headers_compile_alone() {
     let dir = scratch("header");
-    let twice = "#include \"torchacc.h\"\n#include \"torchacc.h\"\nint main(void) { return 0; }\n";
-    for (compiler, file, standard) in [
-        ("cc", "alone.c", "c11"),
-        ("cc", "alone.c", "c17"),
-        ("c++", "alone.cc", "c++17"),
-        ("c++", "alone.cc", "c++20"),
-    ] {
-        let source = dir.join(file);
-        std::fs::write(&source, twice).expect("the scratch folder is writable");
-        let strict = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only"];
-        let include = root().join("include");
-        run(Command::new(compiler)
-            .arg(format!("-std={standard}"))
-            .args(strict)
-            .arg("-I")
-            .arg(include)
-            .arg(source));
+    let clang = has("clang").then_some(["clang", "clang++"]);
+    for [c, cpp] in [Some(["cc", "c++"]), clang].into_iter().flatten() {
+        for (compiler, extension, header, standard) in [
+            (c, "c", "torchacc.h", "c11"),
+            (c, "c", "torchacc.h", "c17"),
+            (cpp, "cc", "torchacc.h", "c++17"),
+            (cpp, "cc", "torchacc.h", "c++20"),
+        ] {
+            let include = format!("#include \"{header}\"\n");
+            let twice = format!("{include}{include}int main(void) {{ return 0; }}\n");
+            let source = dir.join(format!("{compiler}_{header}.{extension}"));
+            std::fs::write(&source, twice).expect("the scratch folder is writable");
+            run(Command::new(compiler)
+                .arg(format!("-std={standard}"))
+                .args(["-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only"])
+                .arg("-I")
+                .arg(root().join("include"))
+                .arg(source));
+        }
     }
 }
 
-/// Builds a C program against the library under its SONAME and runs it.
-fn run_c_program(name: &str) -> String {
-    let dir = scratch(name);
+/// Builds a C or C++ program against a header and the library under its SONAME, in a folder of its own.
+fn build(source: &str, folder: &str, include: &Path) -> PathBuf {
+    let dir = scratch(folder);
     let soname = format!("libtorchacc.so.{}", torchacc::capi::TORCHACC_ABI);
     std::fs::copy(library(), dir.join(&soname)).expect("the scratch folder is writable");
     let program = dir.join("program");
-    run(Command::new("cc")
-        .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-o"])
+    let (compiler, standard, file) = match source {
+        "cpp" => ("c++", "-std=c++17", "cpp.cpp".to_string()),
+        _ => ("cc", "-std=c11", format!("{source}.c")),
+    };
+    run(Command::new(compiler)
+        .args([standard, "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-o"])
         .arg(&program)
-        .arg(root().join("ffi_tests").join(format!("{name}.c")))
+        .arg(root().join("ffi_tests").join(file))
         .arg("-I")
-        .arg(root().join("include"))
+        .arg(include)
         .arg(dir.join(&soname))
-        .args(["-Wl,-rpath,$ORIGIN", "-lm"]));
-    run(&mut Command::new(program))
+        .args(["-Wl,-rpath,$ORIGIN", "-lm", "-ldl", "-pthread"]));
+    program
+}
+
+/// What a program prints that is built against the header and run.
+fn run_c_program(name: &str) -> String {
+    run(&mut Command::new(build(name, name, &root().join("include"))))
 }
 
 #[test]
@@ -149,4 +166,39 @@ fn a_host_operator_from_c() {
 #[test]
 fn reports_warnings_and_strict_mode_from_c() {
     assert_eq!(run_c_program("report").trim(), "ok");
+}
+
+#[test]
+fn views_writes_and_random_numbers_from_c() {
+    assert_eq!(run_c_program("views").trim(), "ok");
+}
+
+#[test]
+fn memory_crosses_without_a_copy_and_values_by_callback() {
+    assert_eq!(run_c_program("lent").trim(), "ok");
+}
+
+#[test]
+fn files_and_programs_as_text_from_c() {
+    assert_eq!(run_c_program("stored").trim(), "ok");
+}
+
+/// A second of it; `TORCHACC_FUZZ_SECONDS=3600` for the long run, from `TORCHACC_FUZZ_SEED` on.
+#[test]
+fn random_calls_are_right_or_refused() {
+    let setting = |name: &str, default: &str| std::env::var(name).unwrap_or(default.into());
+    let program = build("fuzz", "fuzz", &root().join("include"));
+    let mut fuzz = Command::new(program);
+    fuzz.arg(setting("TORCHACC_FUZZ_SECONDS", "1")).arg(setting("TORCHACC_FUZZ_SEED", "0"));
+    let output = fuzz.output().expect("the program starts");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (said, seeds) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(said.trim(), "ok", "{seeds}");
+    // The library prints nothing, not even when something is caught in it.
+    assert!(seeds.lines().all(|line| line.parse::<u64>().is_ok()), "{seeds}");
+}
+
+#[test]
+fn forked_processes_and_unloading_are_defined() {
+    assert_eq!(run_c_program("processes").trim(), "ok");
 }

@@ -20,6 +20,15 @@ static void warn(void* user, torchacc_str message, uint64_t site) {
   ++warned;
 }
 
+static int logged[3];
+
+static void take(void* user, torchacc_log_level level, torchacc_str message, uint64_t site) {
+  EXPECT(user == logged && (level == 1 || level == 2) && message.len > 0 && site > 0);
+  ++logged[level];
+}
+
+static void dropped(void* user) { ++*(int*)user; }
+
 static int contains(torchacc_string* text, const char* part) {
   torchacc_str view = torchacc_string_view(text);
   char* copy = calloc(view.len + 1, 1);
@@ -51,7 +60,9 @@ static torchacc_error* run(torchacc_context* context, torchacc_op negate, uint32
 int main(void) {
   torchacc_context* context;
   torchacc_string* text;
-  OK(torchacc_context_new(NULL, &context));
+  torchacc_options options = {.struct_size = sizeof options, .log = take, .log_user = logged};
+  options.log_drop = dropped;
+  OK(torchacc_context_new(&options, &context));
   OK(torchacc_context_set_locator(context, here, NULL, NULL));
   OK(torchacc_context_set_observer(context, line, warn, NULL, NULL));
   OK(torchacc_set_recompile_limit(context, 1));
@@ -61,7 +72,7 @@ int main(void) {
     place = 20 + rank; /* All of them on line 3. */
     OK(run(context, neg, rank));
   }
-  EXPECT(warned == 1);
+  EXPECT(warned == 1 && logged[1] == 1 && logged[2] >= 2 && logged[0] == 0);
   OK(torchacc_explain(context, &text));
   EXPECT(contains(text, "shape of argument 0 of aten::neg was [2, 2], before [2]"));
   OK(torchacc_profile_stop(context, &text));
@@ -75,6 +86,7 @@ int main(void) {
   FAILS(TORCHACC_INVALID_ARGUMENT, torchacc_set_strict(context, 99));
   OK(run(context, neg, 5));
   torchacc_context_release(context);
+  EXPECT(logged[0] == 1);
   puts("ok");
   return 0;
 }

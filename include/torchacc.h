@@ -3,7 +3,8 @@
  * Rules
  *  - A function that can fail returns an owned torchacc_error*, NULL for success. Outputs come last and are written only on
  *    success; nothing is half done. Nothing is ever printed, and the process is never ended.
- *  - Shared handles (context, buffer, tensor) have _retain and _release, owned ones (error, string) _free. Both accept NULL,
+ *  - Shared handles (context, buffer, tensor) have _retain and _release, owned ones (error, string,
+ *    archive, graph) _free. Both accept NULL,
  *    in any order: a child keeps its parent.
  *  - Every function may be called from any thread. "Blocks" says which ones wait; the others do not.
  *  - Texts are UTF-8 with a length and no terminating NUL.
@@ -26,6 +27,12 @@ typedef struct torchacc_context torchacc_context;
 typedef struct torchacc_buffer torchacc_buffer;
 /* A strided view of a buffer, immutable. Shared. */
 typedef struct torchacc_tensor torchacc_tensor;
+/* Tensors with names, read from a file. Owned. */
+typedef struct torchacc_archive torchacc_archive;
+/* A program in the IR, to run on tensors. Owned. */
+typedef struct torchacc_graph torchacc_graph;
+/* An array of another library; see dlpack.h, version 1. */
+typedef struct DLManagedTensorVersioned DLManagedTensorVersioned;
 /* Why a call failed. Owned. */
 typedef struct torchacc_error torchacc_error;
 /* A text. Owned. */
@@ -56,6 +63,22 @@ typedef struct torchacc_str {
  Type of an element: one of the `TORCHACC_*` dtypes. From C64 on they are stored, moved and passed to host operators only.
  */
 typedef uint32_t torchacc_dtype;
+
+/*
+ Called when the user pointer it came with is not needed any more.
+ */
+typedef void (*torchacc_drop_fn)(void *user);
+
+/*
+ How much a message matters.
+ */
+typedef uint32_t torchacc_log_level;
+
+/*
+ Takes a message: `level` is one of `TORCHACC_LOG_*`, `site` what it is about (0 for nothing). The text is valid during the
+ call. Called without a lock within cuts, reads and syncs, by the thread that asked for them; must not unwind.
+ */
+typedef void (*torchacc_log_fn)(void *user, torchacc_log_level level, struct torchacc_str message, uint64_t site);
 
 /*
  Options of a context. Zero everything but `struct_size` for the defaults. May grow at the end.
@@ -96,6 +119,13 @@ typedef struct torchacc_options {
    `TORCHACC_TRACE_BYTES`, else 1 GiB.
    */
   uint64_t trace_bytes;
+  /*
+   Takes messages; NULL for none. `log_user` belongs to the library from the call on, on an error too (but for a bad
+   `struct_size`).
+   */
+  torchacc_log_fn log;
+  void *log_user;
+  torchacc_drop_fn log_drop;
 } torchacc_options;
 
 /*
@@ -104,19 +134,9 @@ typedef struct torchacc_options {
 typedef uint64_t (*torchacc_locate_fn)(void *user);
 
 /*
- Called when the user pointer it came with is not needed any more.
- */
-typedef void (*torchacc_drop_fn)(void *user);
-
-/*
  What kind of error it is.
  */
 typedef uint32_t torchacc_code;
-
-/*
- An operator of this process: what `torchacc_op_find` or `torchacc_op_register_host` gave.
- */
-typedef uint32_t torchacc_op;
 
 /*
  Kind of an argument.
@@ -145,6 +165,11 @@ typedef struct torchacc_arg {
 } torchacc_arg;
 
 /*
+ An operator of this process: what `torchacc_op_find` or `torchacc_op_register_host` gave.
+ */
+typedef uint32_t torchacc_op;
+
+/*
  Element type and sizes of a dense tensor.
  */
 typedef struct torchacc_type {
@@ -155,6 +180,12 @@ typedef struct torchacc_type {
    */
   int64_t sizes[TORCHACC_MAX_RANK];
 } torchacc_type;
+
+/*
+ Takes a value: `len` bytes, elements in row-major order; or the error that there is instead (then `data` is NULL). Both
+ are the library's and valid during the call. It may call this library, but for functions that block, and must not unwind.
+ */
+typedef void (*torchacc_read_fn)(void *user, const torchacc_error *error, const void *data, size_t len);
 
 /*
  A dense row-major array that a host operator reads or fills. An absent optional tensor has `data` NULL and `rank` 0.
@@ -176,6 +207,46 @@ typedef torchacc_error *(*torchacc_host_fn)(void *user,
                                             size_t n_args,
                                             const struct torchacc_host_tensor *outs,
                                             size_t n_outs);
+
+/*
+ The shape rule of a host operator: writes the types of its `n_outs` results. `args` as of `torchacc_host_fn`, but the
+ memory of tensors must not be read. Returns NULL, or an error from `torchacc_error_new`. Runs within
+ `torchacc_apply`, `torchacc_apply_into` and `torchacc_infer`, on the thread that calls them; must not call this
+ library otherwise, and must not unwind.
+ */
+typedef torchacc_error *(*torchacc_shape_fn)(void *user,
+                                             const struct torchacc_arg *args,
+                                             size_t n_args,
+                                             struct torchacc_type *outs,
+                                             size_t n_outs);
+
+/*
+ A host operator to register. May grow at the end.
+ */
+typedef struct torchacc_host_op {
+  /*
+   `sizeof(torchacc_host_op)` of the caller.
+   */
+  size_t struct_size;
+  /*
+   For messages.
+   */
+  struct torchacc_str name;
+  /*
+   Any bytes, which identify it: equal keys must behave equally, in every process.
+   */
+  struct torchacc_str key;
+  torchacc_host_fn function;
+  /*
+   NULL for none: then only `torchacc_record`, which is told the results, takes the operator.
+   */
+  torchacc_shape_fn shape;
+  /*
+   Passed to both.
+   */
+  void *user;
+  torchacc_drop_fn drop;
+} torchacc_host_op;
 
 /*
  A strided view of a buffer. Sizes, strides and offset count elements of `dtype`. A NULL buffer stands for "no tensor".
@@ -282,6 +353,13 @@ typedef uint32_t torchacc_strict;
  */
 #define TORCHACC_STRICT_HOST_CALLS 2
 
+#define TORCHACC_LOG_WARNING 1
+
+/*
+ What was compiled again, and why.
+ */
+#define TORCHACC_LOG_INFO 2
+
 #define TORCHACC_ARG_NONE 0
 
 /*
@@ -359,6 +437,12 @@ typedef uint32_t torchacc_strict;
  */
 #define TORCHACC_ARG_STR 15
 
+/*
+ The context's generator (`torchacc_seed`): for an argument of type "generator", or after the last argument of any other
+ operator that draws random numbers. Every call gets numbers of its own.
+ */
+#define TORCHACC_ARG_RANDOM 16
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -372,6 +456,72 @@ uint32_t torchacc_abi_version(void);
  Version of the library, like "0.1.0". Valid for ever.
  */
 struct torchacc_str torchacc_version(void);
+
+/*
+ Writes tensors to a file of the safetensors format, which appears whole or not at all, in the place of what `path` (UTF-8)
+ holds. `names`: one for each tensor, no two equal; NULL for the names that the tensors have (`torchacc_tensor_set_name`).
+ `texts`: `n_texts` pairs of a key and a text to be kept beside them. Blocks: reads the tensors one by one, as
+ `torchacc_tensor_read`. Errors: INVALID_ARGUMENT; UNSUPPORTED for dtypes that the format has not (C32, C128); NOT_FOUND
+ for a folder that is not there; OPERATOR_ERROR when the system refuses; those of reading.
+ */
+torchacc_error *torchacc_save(struct torchacc_str path,
+                              const torchacc_tensor *const *tensors,
+                              const struct torchacc_str *names,
+                              size_t n_tensors,
+                              const struct torchacc_str *texts,
+                              size_t n_texts);
+
+/*
+ Reads a file of the safetensors format into new tensors, which have its names. Reads the file, but waits for no operation.
+ Errors: NOT_FOUND; INVALID_ARGUMENT when it is no whole file of the format; UNSUPPORTED for dtypes that are unknown here;
+ OUT_OF_MEMORY; OPERATOR_ERROR when the system refuses.
+ */
+torchacc_error *torchacc_load(torchacc_context *context,
+                              struct torchacc_str path,
+                              torchacc_archive **out);
+
+/*
+ How many tensors there are; 0 for NULL.
+ */
+size_t torchacc_archive_count(const torchacc_archive *archive);
+
+/*
+ The `index`-th tensor, in the order of the names, for the caller to release; NULL when there are not so many.
+ */
+torchacc_tensor *torchacc_archive_tensor(const torchacc_archive *archive, size_t index);
+
+/*
+ The tensor called `name`, for the caller to release; NULL when there is none.
+ */
+torchacc_tensor *torchacc_archive_find(const torchacc_archive *archive, struct torchacc_str name);
+
+/*
+ The text kept under `key`, valid as long as the archive; data NULL when there is none.
+ */
+struct torchacc_str torchacc_archive_text(const torchacc_archive *archive, struct torchacc_str key);
+
+/*
+ Frees the archive; NULL is fine. Tensors taken from it live on.
+ */
+void torchacc_archive_free(torchacc_archive *archive);
+
+/*
+ A tensor on the caller's memory, without a copy: `len` bytes at `data`, of which `sizes` and `strides` (in elements, not
+ negative; NULL for row-major) say where the elements are. The memory must stay as it is until `drop` is called, which
+ happens on any thread once neither a tensor nor a program uses it. The library never writes there: what is written to the
+ tensor goes to memory of its own. Memory that is not aligned to 16 bytes is copied, and `drop` called before this returns;
+ on an error too. Does not wait. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
+ */
+torchacc_error *torchacc_tensor_borrow(torchacc_context *context,
+                                       torchacc_dtype dtype,
+                                       const int64_t *sizes,
+                                       const int64_t *strides,
+                                       uint32_t rank,
+                                       const void *data,
+                                       size_t len,
+                                       void *user,
+                                       torchacc_drop_fn drop,
+                                       torchacc_tensor **out);
 
 /*
  A new buffer; its content reads as zeros. Takes no memory before something is written.
@@ -453,6 +603,13 @@ torchacc_error *torchacc_context_set_locator(torchacc_context *context,
                                              torchacc_drop_fn drop);
 
 /*
+ Seeds the generator that `TORCHACC_ARG_RANDOM` draws from: the same seed, operations and sizes give the same numbers, on
+ any number of threads. A new context begins with seed 0.
+ */
+torchacc_error *torchacc_seed(torchacc_context *context,
+                              uint64_t seed);
+
+/*
  Closes the trace and hands it to the launch thread. Waits only while several programs are queued there.
  */
 torchacc_error *torchacc_cut(torchacc_context *context);
@@ -461,6 +618,27 @@ torchacc_error *torchacc_cut(torchacc_context *context);
  Cuts, waits for everything, and returns the first failure that no read and no sync returned yet. Blocks.
  */
 torchacc_error *torchacc_sync(torchacc_context *context);
+
+/*
+ A tensor on another library's array, without a copy where it is aligned to 16 bytes. The array must stay as it is while it
+ is lent, as of `torchacc_tensor_borrow`. `managed` belongs to this library from the call on: its deleter is called, on any
+ thread, once nothing uses the array, on an error too.
+ Errors: UNSUPPORTED for another major version than 1, memory that is not the host's, and dtypes that are unknown here;
+ INVALID_ARGUMENT for negative sizes or strides.
+ */
+torchacc_error *torchacc_tensor_from_dlpack(torchacc_context *context,
+                                            DLManagedTensorVersioned *managed,
+                                            torchacc_tensor **out);
+
+/*
+ The tensor as an array for another library, which calls its deleter in the end, on any thread; the context stays alive
+ or not. Without `copy` the array shares the library's memory and must not be written to (its flag READ_ONLY is set); with
+ it, or when the tensor was never written, it is the consumer's own, dense (IS_COPIED). Blocks: cuts the trace if it still
+ computes the value, and waits. Errors: as `torchacc_tensor_read`.
+ */
+torchacc_error *torchacc_tensor_to_dlpack(const torchacc_tensor *tensor,
+                                          bool copy,
+                                          DLManagedTensorVersioned **out);
 
 /*
  The number of an error's kind (`TORCHACC_INVALID_ARGUMENT`, …); 0 for NULL.
@@ -499,7 +677,52 @@ struct torchacc_str torchacc_string_view(const torchacc_string *string);
 void torchacc_string_free(torchacc_string *string);
 
 /*
- What a native operator's results would be: its shape rule, for arguments as of `torchacc_record` (strides do not count).
+ Reads a graph from text, one primitive a line, like
+
+ - `%0: f32[2,3] = input() {index=0, type=(f32[2,3])}`
+ - `%1: f32[3,2] = transpose(%0) {perm=[1,0]}`
+ - `return %1`
+
+ Values are numbered 0, 1, 2, … in order, and say their types. Errors: INVALID_ARGUMENT, with line and column.
+ */
+torchacc_error *torchacc_graph_parse(struct torchacc_str text, torchacc_graph **out);
+
+/*
+ The graph of the program that was compiled last, after all passes. Errors: NOT_FOUND before the first, and when the last one
+ came from disk or from a plan for other sizes, which have none.
+ */
+torchacc_error *torchacc_graph_last(torchacc_context *context,
+                                    torchacc_graph **out);
+
+/*
+ The graph as text, which `torchacc_graph_parse` reads.
+ */
+torchacc_error *torchacc_graph_text(const torchacc_graph *graph, torchacc_string **out);
+
+/*
+ How many results the graph has; 0 for NULL.
+ */
+size_t torchacc_graph_outputs(const torchacc_graph *graph);
+
+/*
+ Records the graph as one operation of many: `args` are its inputs (VIEW, TENSOR), in order, and its scalars (SCALAR_*),
+ in the order of their slots; `outs` are new dense tensors, one for each result. Does not wait.
+ Errors: INVALID_ARGUMENT for other types, kinds or counts than the graph's.
+ */
+torchacc_error *torchacc_graph_apply(torchacc_context *context,
+                                     const torchacc_graph *graph,
+                                     const struct torchacc_arg *args,
+                                     size_t n_args,
+                                     torchacc_tensor **outs,
+                                     size_t n_outs);
+
+/*
+ Frees a graph; NULL is fine.
+ */
+void torchacc_graph_free(torchacc_graph *graph);
+
+/*
+ What an operator's results would be: its shape rule, for arguments as of `torchacc_record` (strides do not count).
  `n_outs` must be the number of results. Records nothing. Errors: INVALID_ARGUMENT when the operator does not take such
  arguments, UNSUPPORTED when it has no form for these dtypes.
  */
@@ -511,8 +734,21 @@ torchacc_error *torchacc_infer(torchacc_context *context,
                                size_t n_outs);
 
 /*
+ Reads a tensor without waiting: `done` is called once, on a thread of the library's own, with the value that the tensor
+ has now, whatever is written to it later. Calls come in the order of the reads of a context; the last handle of the
+ context waits for them. Cuts the trace if it still computes the value: after `torchacc_cut` that costs nothing. `user`
+ belongs to the library from the call on, on an error too. Errors: INVALID_ARGUMENT; those of the operations that
+ compute the value go to `done` (and to the next sync).
+ */
+torchacc_error *torchacc_tensor_read_async(const torchacc_tensor *tensor,
+                                           torchacc_read_fn done,
+                                           void *user,
+                                           torchacc_drop_fn drop);
+
+/*
  Finds a native operator: "aten::add.Tensor" (the in-place and out= forms find the same one), "torchacc::attention", or a
- primitive's own name. Errors: NOT_FOUND.
+ plain name: a primitive's ("add", "matmul": exact types, no defaults), else PyTorch's without namespace ("gelu", "cat").
+ Numbers hold for this process and library only. Errors: NOT_FOUND.
  */
 torchacc_error *torchacc_op_find(struct torchacc_str name,
                                  torchacc_op *out);
@@ -528,16 +764,27 @@ size_t torchacc_op_count(void);
 struct torchacc_str torchacc_op_name(torchacc_op op);
 
 /*
- Registers a host operator for the rest of the process. `name` is for messages; `key`, any bytes, identifies it: equal keys
- must behave equally, and registering a key again gives the operator that is there. `user` belongs to the library from the
- call on: it is dropped when it is not needed, on an error too.
+ What a native operator takes and gives, for programs that make bindings: a JSON object of
+
+ - `name`, `number`, and `doc` where there is more to say;
+ - `forms`, one or more, each with `overload`, `arguments` and `results`. An argument has a `name`, a `type`, and where it
+   applies `list` (several), `gaps` (elements may be absent), `optional` (NONE for absent) and `default` (NONE stands
+   for it; arguments at the end may be left out). A result has a `type`, and `list` for a list of tensors.
+
+ The types and the kinds of argument that they take: tensor (VIEW, TENSOR), scalar and float (SCALAR_*, or INT, FLOAT and
+ BOOL to have it compiled in), int (INT), bool (BOOL), dtype (DTYPE), text (STR), generator (RANDOM), unused (NONE). A list
+ takes the kind in the plural. A tensor may be a number instead where the operator is elementwise.
+ Errors: NOT_FOUND for a number that is no native operator's.
  */
-torchacc_error *torchacc_op_register_host(struct torchacc_str name,
-                                          struct torchacc_str key,
-                                          torchacc_host_fn function,
-                                          void *user,
-                                          torchacc_drop_fn drop,
-                                          torchacc_op *out);
+torchacc_error *torchacc_op_signature(torchacc_op op,
+                                      torchacc_string **out);
+
+/*
+ Registers a host operator for the rest of the process; a key again gives the operator that is there. `user` belongs to
+ the library from the call on: it is dropped when it is not needed, on an error too (but for a bad `struct_size`).
+ Errors: INVALID_ARGUMENT.
+ */
+torchacc_error *torchacc_op_register_host(const struct torchacc_host_op *op, torchacc_op *out);
 
 /*
  Records an operator. Its results are written to `outs`: first its fresh results in order (views that cover a new buffer),
@@ -564,6 +811,17 @@ torchacc_error *torchacc_apply(torchacc_context *context,
                                size_t n_outs);
 
 /*
+ As `torchacc_record`, with tensors for the results, which are written through them: `outs` may be arguments of the
+ same call (x = x + y in place), and views. A result is cast to its tensor's dtype. Does not wait.
+ */
+torchacc_error *torchacc_apply_into(torchacc_context *context,
+                                    torchacc_op op,
+                                    const struct torchacc_arg *args,
+                                    size_t n_args,
+                                    torchacc_tensor *const *outs,
+                                    size_t n_outs);
+
+/*
  Counters and times since the last reset as a flat JSON object of integers:
 
  - recorded_ops, of these replayed_ops; cuts, of these read_cuts and limit_cuts; compiles, of these recompiles (of a trace that begins
@@ -574,7 +832,8 @@ torchacc_error *torchacc_apply(torchacc_context *context,
    wall_device_ns (the launch thread looks a program up, compiles, takes memory and hands results out, runs it); while it
    waits, wall_record_ns (an operation is being recorded; measured at one in 61), wall_python_ns (a trace is open, but
    the caller is outside the library), wall_idle_ns (no trace is open);
- - live_buffers, live_bytes, peak_bytes, pool_bytes.
+ - live_buffers, live_bytes, peak_bytes, pool_bytes; known_traces, programs, program_bytes: what is kept in memory to be
+   used again.
  */
 torchacc_error *torchacc_metrics(torchacc_context *context,
                                  torchacc_string **out);
@@ -691,6 +950,12 @@ torchacc_error *torchacc_tensor_read(const torchacc_tensor *tensor,
                                      size_t len);
 
 /*
+ Replaces the elements by a copy of `len` bytes: elements in row-major order. `len` must be `torchacc_tensor_nbytes`.
+ Other views of the same buffer see it. Does not wait. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
+ */
+torchacc_error *torchacc_tensor_write(torchacc_tensor *tensor, const void *data, size_t len);
+
+/*
  Says that dimension `dim` of the tensor (its buffer's other tensors of that size too) will have between `least` and `most`
  elements in programs to come, which then are planned for these sizes at once. Only advice: without it, programs are
  planned for other sizes when a second size has come; and other sizes still work.
@@ -710,6 +975,81 @@ torchacc_tensor *torchacc_tensor_retain(torchacc_tensor *tensor);
  One owner fewer.
  */
 void torchacc_tensor_release(torchacc_tensor *tensor);
+
+/*
+ Type of the elements; for NULL `UINT32_MAX`, which is no dtype.
+ */
+torchacc_dtype torchacc_tensor_dtype(const torchacc_tensor *tensor);
+
+/*
+ Number of dimensions; 0 for NULL.
+ */
+uint32_t torchacc_tensor_rank(const torchacc_tensor *tensor);
+
+/*
+ Sizes of the dimensions, as many as the rank; valid as long as the tensor. NULL for NULL.
+ */
+const int64_t *torchacc_tensor_sizes(const torchacc_tensor *tensor);
+
+/*
+ Number of elements; 0 for NULL.
+ */
+int64_t torchacc_tensor_numel(const torchacc_tensor *tensor);
+
+/*
+ Whether reading would not wait; false for NULL.
+ */
+bool torchacc_tensor_is_ready(const torchacc_tensor *tensor);
+
+/*
+ Gives the tensor a name, which `torchacc_save` writes and `torchacc_load` gives. A tensor is named once.
+ Errors: INVALID_ARGUMENT for text that is not UTF-8, and when it has another name.
+ */
+torchacc_error *torchacc_tensor_set_name(torchacc_tensor *tensor, struct torchacc_str name);
+
+/*
+ The tensor's name, empty without one; valid as long as the tensor.
+ */
+struct torchacc_str torchacc_tensor_name(const torchacc_tensor *tensor);
+
+/*
+ The tensor with its dimensions in another order: dimension i of the view is dimension `order[i]`. `order` has as
+ many elements as the tensor has dimensions, each one once, counted from 0. The view shares the tensor's buffer:
+ what is written to one is seen in the other. Errors: INVALID_ARGUMENT.
+ */
+torchacc_error *torchacc_tensor_permute(const torchacc_tensor *tensor,
+                                        const int64_t *order,
+                                        uint32_t rank,
+                                        torchacc_tensor **out);
+
+/*
+ `count` elements of dimension `dim`, from `start` on, every `step`-th. A view as of `torchacc_tensor_permute`. All
+ are counted from 0 and within the dimension; `step` is at least 1. Errors: INVALID_ARGUMENT.
+ */
+torchacc_error *torchacc_tensor_slice(const torchacc_tensor *tensor,
+                                      uint32_t dim,
+                                      int64_t start,
+                                      int64_t count,
+                                      int64_t step,
+                                      torchacc_tensor **out);
+
+/*
+ The same elements in row-major order under other sizes. A view as of `torchacc_tensor_permute`. Errors:
+ INVALID_ARGUMENT for another number of elements, and when the elements would have to move ("aten::reshape" copies).
+ */
+torchacc_error *torchacc_tensor_reshape(const torchacc_tensor *tensor,
+                                        const int64_t *sizes,
+                                        uint32_t rank,
+                                        torchacc_tensor **out);
+
+/*
+ The tensor repeated to `sizes`: they are aligned at the end, and only dimensions of size 1 (and new ones in front)
+ repeat. A view as of `torchacc_tensor_permute`, to read from. Errors: INVALID_ARGUMENT.
+ */
+torchacc_error *torchacc_tensor_expand(const torchacc_tensor *tensor,
+                                       const int64_t *sizes,
+                                       uint32_t rank,
+                                       torchacc_tensor **out);
 
 #ifdef __cplusplus
 }  // extern "C"

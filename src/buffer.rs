@@ -5,6 +5,7 @@
 
 use crate::error::{Code, Error, Result};
 use parking_lot::{Condvar, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Device memory as the rest of the library sees it.
 pub trait Bytes: Send + Sync {
@@ -33,16 +34,33 @@ pub struct Storage {
     state: Mutex<State>,
     settled: Condvar,
     nbytes: usize,
+    /// Whether somebody outside looks at the memory: no program may overwrite it.
+    shared: AtomicBool,
 }
 
 impl Storage {
     pub fn pending(nbytes: usize) -> Storage {
-        Storage { state: Mutex::new(State::Pending), settled: Condvar::new(), nbytes }
+        Storage::of(State::Pending, nbytes)
     }
 
     pub fn ready(bytes: Box<dyn Bytes>) -> Storage {
         let nbytes = bytes.len();
-        Storage { state: Mutex::new(State::Ready(bytes)), settled: Condvar::new(), nbytes }
+        Storage::of(State::Ready(bytes), nbytes)
+    }
+
+    fn of(state: State, nbytes: usize) -> Storage {
+        let (state, settled) = (Mutex::new(state), Condvar::new());
+        Storage { state, settled, nbytes, shared: AtomicBool::new(false) }
+    }
+
+    /// From now on its memory is donated to no program. Under the lock of the trace whose buffer holds it, which is
+    /// where donors are chosen.
+    pub fn share(&self) {
+        self.shared.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_shared(&self) -> bool {
+        self.shared.load(Ordering::Relaxed)
     }
 
     pub fn nbytes(&self) -> usize {
@@ -77,6 +95,11 @@ impl Storage {
             State::Failed(error) => Err(error.clone()),
             State::Taken | State::Pending => Ok(false),
         }
+    }
+
+    /// Waits until it is filled. Error: the one that kept it from being.
+    pub fn wait(&self) -> Result<()> {
+        self.read(0, &mut []).map(|_| ())
     }
 
     /// The address, for a program that reads it. The caller keeps the storage alive and is the thread that alone

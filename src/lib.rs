@@ -13,6 +13,8 @@ pub mod shape;
 pub mod number;
 /// Memory that becomes ready.
 pub mod buffer;
+/// Named arrays in files.
+pub mod weights;
 /// What the user's program did, as plain data.
 pub mod record;
 /// What exists in the IR: one row per primitive.

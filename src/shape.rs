@@ -102,6 +102,37 @@ impl Layout {
         }
     }
 
+    /// As [`Layout::transpose`]; `None` when `order` does not name every dimension once.
+    pub fn permuted(&self, order: &[i64]) -> Option<Layout> {
+        let mut sorted: Dims = order.into();
+        sorted.sort_unstable();
+        let complete = sorted.iter().copied().eq(0..self.rank() as i64);
+        complete.then(|| self.transpose(order))
+    }
+
+    /// `count` elements of dimension `dim`, from `start` on, every `step`-th; `None` when they are not in it.
+    pub fn sliced(&self, dim: usize, start: i64, count: i64, step: i64) -> Option<Layout> {
+        let size = *self.sizes.get(dim)?;
+        let last = (count - 1).max(0).checked_mul(step)?.checked_add(start)?;
+        // No element at all may begin at the end.
+        let inside = if count == 0 { start <= size } else { last < size };
+        if start < 0 || count < 0 || step < 1 || !inside {
+            return None;
+        }
+        let mut layout = self.clone();
+        layout.sizes[dim] = count;
+        layout.strides[dim] = self.strides[dim].saturating_mul(step);
+        layout.offset += if count == 0 { 0 } else { start * self.strides[dim] };
+        Some(layout)
+    }
+
+    /// As [`Layout::broadcast`]; `None` when a size other than 1 would have to change.
+    pub fn expanded(&self, sizes: &[i64]) -> Option<Layout> {
+        let lead = sizes.len().checked_sub(self.rank())?;
+        let pairs = || self.sizes.iter().zip(&sizes[lead..]);
+        pairs().all(|(&old, &new)| old == new || old == 1).then(|| self.broadcast(sizes))
+    }
+
     /// The same elements in row-major order under other sizes, without moving them; `None` when that needs a copy.
     pub fn reshape(&self, sizes: &[i64]) -> Option<Layout> {
         if self.numel() == 0 || self.is_contiguous() {
@@ -181,6 +212,25 @@ mod tests {
         let broadcast = Layout::contiguous(&[1, 3]).broadcast(&[4, 3]);
         assert_eq!(broadcast.reshape(&[12]), None);
         assert_eq!(elements(&broadcast.reshape(&[2, 2, 3]).unwrap()), elements(&broadcast));
+    }
+
+    #[test]
+    fn views_are_checked() {
+        let base = Layout::contiguous(&[4, 6]);
+        assert_eq!(base.permuted(&[1, 0]), Some(base.transpose(&[1, 0])));
+        assert_eq!(base.permuted(&[0, 0]).or(base.permuted(&[0])).or(base.permuted(&[0, 2])), None);
+        let odd = base.sliced(1, 1, 3, 2).unwrap();
+        assert_eq!(elements(&odd), [1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23]);
+        assert_eq!(base.sliced(1, 6, 0, 1).unwrap().numel(), 0);
+        for (dim, start, count, step) in
+            [(2, 0, 1, 1), (0, -1, 1, 1), (0, 0, 5, 1), (0, 0, 3, 2), (0, 1, 2, i64::MAX)]
+        {
+            assert_eq!(base.sliced(dim, start, count, step), None);
+        }
+        assert_eq!(base.sliced(0, 0, 1, 0).or(base.sliced(0, 0, -1, 1)), None);
+        let row = base.sliced(0, 2, 1, 1).unwrap();
+        assert_eq!(row.expanded(&[2, 3, 6]).unwrap().sizes.as_slice(), [2, 3, 6]);
+        assert_eq!(row.expanded(&[3, 7]).or(row.expanded(&[6])), None);
     }
 
     #[test]

@@ -43,7 +43,12 @@ fn floats_come_back_bit_by_bit() {
 #[test]
 fn host_calls_come_back() {
     let function = Box::new(|_: &[_], _: &[_]| Err(Error::new(Code::Internal, "not called")));
-    host::register(HostOp { name: "test".into(), key: "test \"text\"\\1".into(), function });
+    host::register(HostOp {
+        name: "test".into(),
+        key: "test \"text\"\\1".into(),
+        function,
+        shape: None,
+    });
     check(
         r#"%0: f32[2] = input() {index=0, type=(f32[2])}
 %1: f64[] = scalar() {slot=3, dtype=f64}

@@ -13,6 +13,7 @@ mod primitive;
 mod promote;
 mod read;
 mod rows;
+mod signature;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -25,6 +26,7 @@ use crate::record::ScalarKind;
 use call::Call;
 pub use lower::{infer, lower};
 use math::V;
+pub use signature::signature;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
@@ -124,12 +126,19 @@ fn index() -> &'static Index {
             index.by_name.insert(primitive.name.into(), index.entries.len() as u32);
             index.entries.push((Entry::Primitive(primitive.op), primitive.name.into()));
         }
+        // Plain names that are no primitive's.
+        for number in 0..index.entries.len() as u32 {
+            let (_, name) = &index.entries[number as usize];
+            if let Some((_, plain)) = name.split_once("::") {
+                index.by_name.entry(plain.into()).or_insert(number);
+            }
+        }
         index
     })
 }
 
 /// The row that serves an operator: `aten::NAME`, `aten::NAME.OVERLOAD` (in-place and `out=` forms find the same row
-/// as the functional one), `torchacc::NAME`, or the plain name of a primitive.
+/// as the functional one), `torchacc::NAME`, or a plain name: of a primitive, else of a row without its namespace.
 pub fn find(name: &str) -> Option<u32> {
     index().by_name.get(name).copied()
 }

@@ -2,6 +2,7 @@
 //!
 //! **Invariant:** touches device memory and its own code; does not rewrite graphs and does not read the environment.
 
+pub mod borrowed;
 mod bytes;
 pub mod cpu;
 pub mod host_memory;

@@ -254,7 +254,12 @@ fn sites_and_slots_are_no_part_of_the_bytes() {
 fn host_operators_are_told_by_their_keys() {
     let host = |key: &str| {
         let function = Box::new(|_: &[host::HostArg], _: &[host::HostTensor]| Ok(()));
-        Operator::Host(register(HostOp { name: "same".into(), key: key.into(), function }))
+        Operator::Host(register(HostOp {
+            name: "same".into(),
+            key: key.into(),
+            function,
+            shape: None,
+        }))
     };
     let with = |op| bytes(&Record { op, ..sample() });
     assert_ne!(with(host("encode a")), with(host("encode b")));

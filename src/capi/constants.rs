@@ -46,6 +46,12 @@ pub const TORCHACC_STRICT_RECOMPILES: torchacc_strict = 1;
 /// Host calls.
 pub const TORCHACC_STRICT_HOST_CALLS: torchacc_strict = 2;
 
+/// How much a message matters.
+pub type torchacc_log_level = u32;
+pub const TORCHACC_LOG_WARNING: torchacc_log_level = 1;
+/// What was compiled again, and why.
+pub const TORCHACC_LOG_INFO: torchacc_log_level = 2;
+
 /// Kind of an argument.
 pub type torchacc_arg_kind = u32;
 pub const TORCHACC_ARG_NONE: torchacc_arg_kind = 0;
@@ -79,12 +85,16 @@ pub const TORCHACC_ARG_BOOLS: torchacc_arg_kind = 13;
 pub const TORCHACC_ARG_DTYPE: torchacc_arg_kind = 14;
 /// `v.p` points at `len` bytes of UTF-8.
 pub const TORCHACC_ARG_STR: torchacc_arg_kind = 15;
+/// The context's generator (`torchacc_seed`): for an argument of type "generator", or after the last argument of any other
+/// operator that draws random numbers. Every call gets numbers of its own.
+pub const TORCHACC_ARG_RANDOM: torchacc_arg_kind = 16;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::dtype::DType;
     use crate::error::Code;
+    use crate::runtime::Level;
 
     #[test]
     fn numbers_are_those_of_the_enums() {
@@ -124,6 +134,8 @@ mod tests {
             (TORCHACC_ABI_MISMATCH, Code::AbiMismatch),
             (TORCHACC_STRICT, Code::Strict),
         ];
+        let levels = [(TORCHACC_LOG_WARNING, Level::Warning), (TORCHACC_LOG_INFO, Level::Info)];
+        assert!(levels.iter().all(|&(number, level)| number == level as u32));
         assert!(codes.iter().all(|&(number, code)| number == code as u32));
     }
 }

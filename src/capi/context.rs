@@ -1,8 +1,10 @@
 //! Contexts: options, cut, wait, introspection.
 
+use super::constants::torchacc_log_level;
 use super::error::torchacc_error;
 use super::handle::{self, Handle, borrow};
-use super::{bad, boundary, put, quiet, torchacc_str};
+use super::sized::{self, Growing};
+use super::{bad, be_silent, boundary, put, quiet, torchacc_str};
 use crate::error::Result;
 use crate::runtime::Context;
 use crate::runtime::config::{Asked, Options};
@@ -44,38 +46,42 @@ pub struct torchacc_options {
     /// Bytes of dropped and replaced inputs that a trace may keep before it is cut by itself; 0 for
     /// `TORCHACC_TRACE_BYTES`, else 1 GiB.
     pub trace_bytes: u64,
+    /// Takes messages; NULL for none. `log_user` belongs to the library from the call on, on an error too (but for a bad
+    /// `struct_size`).
+    pub log: torchacc_log_fn,
+    pub log_user: *mut c_void,
+    pub log_drop: torchacc_drop_fn,
 }
 
-/// Reads an option struct of any age: what an old caller did not know is zero; what a newer one added must be.
-///
+/// Takes a message: `level` is one of `TORCHACC_LOG_*`, `site` what it is about (0 for nothing). The text is valid during the
+/// call. Called without a lock within cuts, reads and syncs, by the thread that asked for them; must not unwind.
+pub type torchacc_log_fn = Option<
+    unsafe extern "C" fn(
+        user: *mut c_void,
+        level: torchacc_log_level,
+        message: torchacc_str,
+        site: u64,
+    ),
+>;
+
+// SAFETY: plain data; NULL and zero are values of every field; the size is first.
+unsafe impl Growing for torchacc_options {
+    const NAME: &'static str = "torchacc_options";
+}
+
 /// # Safety
-/// `options` is NULL or readable for the size that it says.
-unsafe fn read_options(options: *const torchacc_options) -> Result<torchacc_options> {
-    // SAFETY: all zeros is a valid value of this plain struct.
-    let mut known: torchacc_options = unsafe { std::mem::zeroed() };
-    if options.is_null() {
-        return Ok(known);
-    }
-    // SAFETY: the size comes first and is always there.
-    let given = unsafe { options.cast::<usize>().read() };
-    let ours = size_of::<torchacc_options>();
-    if given < size_of::<usize>() || given > 1 << 16 {
-        return Err(bad(format!("struct_size is {given}, not the size of torchacc_options")));
-    }
-    // SAFETY: the caller's struct is readable for the size it says.
-    let bytes = unsafe { super::slice(options.cast::<u8>(), given, "options")? };
-    if bytes[ours.min(given)..].iter().any(|&byte| byte != 0) {
-        return Err(bad("options has fields that this version of the library does not know"));
-    }
-    // SAFETY: both are plain memory, and no more is copied than either has.
-    unsafe {
-        std::ptr::copy_nonoverlapping(
-            bytes.as_ptr(),
-            (&raw mut known).cast::<u8>(),
-            ours.min(given),
-        );
-    }
-    Ok(known)
+/// The texts are readable for as long as the result is used.
+unsafe fn asked(given: &torchacc_options) -> Result<Asked<'_>> {
+    // SAFETY (all): the caller's promise.
+    Ok(Asked {
+        backend: unsafe { given.backend.text()? },
+        num_threads: given.num_threads as usize,
+        trace_limit: given.trace_limit as usize,
+        trace_bytes: given.trace_bytes as usize,
+        library_path: unsafe { given.library_path.text()? },
+        cache_folder: unsafe { given.cache_folder.text()? },
+        cache_limit: given.cache_limit as usize,
+    })
 }
 
 /// Makes a context. Starts no thread and takes no memory before the first operation runs.
@@ -86,22 +92,17 @@ pub unsafe extern "C" fn torchacc_context_new(
     out: *mut *mut torchacc_context,
 ) -> *mut torchacc_error {
     boundary(|| {
-        // SAFETY: readable as the header says.
-        let given = unsafe { read_options(options)? };
-        // SAFETY: as above.
-        let [backend, library_path, cache_folder] = unsafe {
-            [given.backend.text()?, given.library_path.text()?, given.cache_folder.text()?]
-        };
-        let options = Options::resolve(Asked {
-            backend,
-            num_threads: given.num_threads as usize,
-            trace_limit: given.trace_limit as usize,
-            trace_bytes: given.trace_bytes as usize,
-            library_path,
-            cache_folder,
-            cache_limit: given.cache_limit as usize,
-        })?;
-        let inner = Context::new(options)?;
+        be_silent();
+        // SAFETY (here and below): readable as the header says.
+        let given = unsafe { sized::read(options)? };
+        let user = User { pointer: given.log_user, drop: given.log_drop };
+        let inner = Context::new(Options::resolve(unsafe { asked(&given)? })?)?;
+        if let Some(log) = given.log {
+            inner.set_log(Box::new(move |level, message, site| {
+                let user: &User = &user;
+                unsafe { log(user.pointer, level as u32, torchacc_str::of(message), site) }
+            }));
+        }
         let context = handle::share(torchacc_context { tag: torchacc_context::TAG, inner });
         // SAFETY: writable, says the header; on failure the new context goes again.
         unsafe { put(out, context).inspect_err(|_| handle::release(context)) }
@@ -169,6 +170,20 @@ pub unsafe extern "C" fn torchacc_context_set_locator(
             let user: &User = &user;
             locate(user.pointer)
         }));
+        Ok(())
+    })
+}
+
+/// Seeds the generator that `TORCHACC_ARG_RANDOM` draws from: the same seed, operations and sizes give the same numbers, on
+/// any number of threads. A new context begins with seed 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_seed(
+    context: *mut torchacc_context,
+    seed: u64,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY: a live context, says the header.
+        unsafe { borrow(context)? }.inner.seed(seed);
         Ok(())
     })
 }

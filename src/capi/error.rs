@@ -1,7 +1,7 @@
 //! Errors and owned strings.
 
 use super::constants::torchacc_code;
-use super::handle::{Handle, borrow};
+use super::handle::{self, Handle, borrow};
 use super::{quiet, torchacc_str};
 use crate::error::{Code, Error};
 use std::borrow::Cow;
@@ -144,7 +144,7 @@ impl Handle for torchacc_string {
 
 impl torchacc_string {
     pub(super) fn owned(text: String) -> *mut torchacc_string {
-        Box::into_raw(Box::new(torchacc_string { tag: torchacc_string::TAG, text }))
+        handle::own(torchacc_string { tag: torchacc_string::TAG, text })
     }
 }
 
@@ -161,11 +161,6 @@ pub unsafe extern "C" fn torchacc_string_view(string: *const torchacc_string) ->
 /// Frees a string; NULL is fine.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_string_free(string: *mut torchacc_string) {
-    quiet((), || {
-        // SAFETY: NULL or a live string, says the header.
-        if unsafe { borrow(string) }.is_ok() {
-            // SAFETY: it came from `Box::into_raw`.
-            drop(unsafe { Box::from_raw(string) });
-        }
-    });
+    // SAFETY: NULL or a live string that its owner gives up, says the header.
+    quiet((), || unsafe { handle::free(string) });
 }

@@ -76,3 +76,19 @@ pub unsafe fn release<T: Handle>(pointer: *mut T) {
 pub fn share<T: Handle>(value: T) -> *mut T {
     Arc::into_raw(Arc::new(value)).cast_mut()
 }
+
+/// A new owned handle.
+pub fn own<T: Handle>(value: T) -> *mut T {
+    Box::into_raw(Box::new(value))
+}
+
+/// The end of an owned handle; nothing for NULL and for a handle of another kind.
+///
+/// # Safety
+/// As [`borrow`]; the object was made by [`own`], and its owner gives it up.
+pub unsafe fn free<T: Handle>(pointer: *mut T) {
+    // SAFETY (both): the caller's promise.
+    if unsafe { borrow(pointer) }.is_ok() {
+        drop(unsafe { Box::from_raw(pointer) });
+    }
+}

@@ -1,18 +1,21 @@
 //! Shape rules: what an operation's results will be.
 
+use super::buffer::dtype;
 use super::constants::torchacc_dtype;
 use super::context::torchacc_context;
 use super::error::torchacc_error;
 use super::handle::borrow;
 use super::op::{operator, torchacc_op};
-use super::record::{TORCHACC_MAX_RANK, arguments, torchacc_arg};
+use super::record::{TORCHACC_MAX_RANK, arguments, sizes_of, torchacc_arg};
 use super::{bad, boundary};
 use crate::aten;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::op::Ty;
+use crate::op::host::{self, HostArg, HostTensor};
 use crate::record::{Arg, Format, Operator, Origin, Read, Record, Records, Value, View};
 use crate::shape::{Dims, Layout};
-use crate::trace::{Given, Located, operator_name, settled, supported};
+use crate::trace::{Call, Given, Located, operator_name, settled, supported};
 
 /// Element type and sizes of a dense tensor.
 #[repr(C)]
@@ -22,6 +25,26 @@ pub struct torchacc_type {
     pub rank: u32,
     /// The first `rank` count.
     pub sizes: [i64; TORCHACC_MAX_RANK as usize],
+}
+
+impl torchacc_type {
+    pub(super) const EMPTY: torchacc_type =
+        torchacc_type { dtype: u32::MAX, rank: 0, sizes: [0; TORCHACC_MAX_RANK as usize] };
+
+    pub(super) fn of(ty: &Ty) -> Result<torchacc_type> {
+        let mut sizes = torchacc_type::EMPTY.sizes;
+        let Some(room) = sizes.get_mut(..ty.rank()) else {
+            return Err(bad(format!("a result has more than {TORCHACC_MAX_RANK} dimensions")));
+        };
+        room.copy_from_slice(&ty.sizes);
+        Ok(torchacc_type { dtype: ty.dtype as u32, rank: ty.rank() as u32, sizes })
+    }
+
+    pub(super) fn ty(&self) -> Result<Ty> {
+        // SAFETY: the array is there, and longer than the rank that is checked.
+        let sizes = unsafe { sizes_of(self.sizes.as_ptr(), self.rank)? };
+        Ok(Ty { dtype: dtype(self.dtype)?, sizes })
+    }
 }
 
 /// A trace of one operation on dense inputs: what shape inference looks at.
@@ -54,13 +77,42 @@ fn alone(op: Operator, args: &[Given]) -> Records {
     records
 }
 
-/// Types of the `n_outs` results of a native operator. Errors: those of its shape rule, and for another number of results.
+/// The arguments as a shape rule sees them: tensors have an address that nobody reads.
+fn shapes(args: &[Given]) -> Vec<HostArg> {
+    let shape =
+        |tensor: &Located| HostTensor { data: 1, dtype: tensor.dtype, sizes: tensor.sizes.into() };
+    let absent = || HostTensor { data: 0, dtype: DType::U8, sizes: Dims::new() };
+    let arg = |given: &Given| match given {
+        Given::None => HostArg::None,
+        Given::Tensor(tensor) => HostArg::Tensor(shape(tensor)),
+        Given::Tensors(list) => {
+            let each = |tensor: &Option<Located>| tensor.as_ref().map_or_else(absent, shape);
+            HostArg::Tensors(list.iter().map(each).collect())
+        }
+        &Given::Scalar { kind, bits } => HostArg::Scalar { kind, bits },
+        Given::Int(n) => HostArg::Int(*n),
+        Given::Float(x) => HostArg::Float(*x),
+        Given::Bool(b) => HostArg::Bool(*b),
+        Given::Ints(list) => HostArg::Ints((*list).into()),
+        Given::Floats(list) => HostArg::Floats(list.to_vec()),
+        Given::Bools(list) => HostArg::Bools(list.iter().map(|&b| b != 0).collect()),
+        Given::DType(dtype) => HostArg::DType(*dtype),
+        Given::Str(text) => HostArg::Str(text.to_string()),
+    };
+    args.iter().map(arg).collect()
+}
+
+/// Types of the `n_outs` results of an operator. Errors: those of its shape rule, and for another number of results.
 pub(super) fn types(op: Operator, args: &[Given], n_outs: usize) -> Result<Vec<Ty>> {
-    if let Operator::Host(_) = op {
-        return Err(bad("a host operator has no shape rule; use torchacc_record"));
-    }
     supported(op, args.iter().flat_map(Given::tensors).map(|tensor| tensor.dtype))?;
-    let types = aten::infer(&alone(op, args)).map_err(|e| e.within(operator_name(op)))?;
+    let types = match op {
+        Operator::Native(_) => aten::infer(&alone(op, args)),
+        Operator::Host(id) => match host::get(id).as_ref().and_then(|op| op.shape.as_ref()) {
+            Some(rule) => rule(&shapes(args), n_outs),
+            None => Err(bad("it was registered without a shape rule; use torchacc_record")),
+        },
+    };
+    let types = types.map_err(|e| e.within(operator_name(op)))?;
     match types.len() == n_outs {
         true => Ok(types),
         false => {
@@ -70,7 +122,22 @@ pub(super) fn types(op: Operator, args: &[Given], n_outs: usize) -> Result<Vec<T
     }
 }
 
-/// What a native operator's results would be: its shape rule, for arguments as of `torchacc_record` (strides do not count).
+/// Refuses a call whose results have other sizes than the tensors that they are to be written to.
+pub(super) fn check(call: &Call) -> Result<()> {
+    for (index, (ty, out)) in
+        types(call.op, call.args, call.outs.len())?.iter().zip(call.outs).enumerate()
+    {
+        if ty.sizes.as_slice() != out.sizes {
+            let name = operator_name(call.op);
+            let (is, given) = (&ty.sizes, out.sizes);
+            let message = format!("{name}: result {index} has sizes {is:?}, its tensor {given:?}");
+            return Err(bad(message));
+        }
+    }
+    Ok(())
+}
+
+/// What an operator's results would be: its shape rule, for arguments as of `torchacc_record` (strides do not count).
 /// `n_outs` must be the number of results. Records nothing. Errors: INVALID_ARGUMENT when the operator does not take such
 /// arguments, UNSUPPORTED when it has no form for these dtypes.
 #[unsafe(no_mangle)]
@@ -86,20 +153,14 @@ pub unsafe extern "C" fn torchacc_infer(
         // SAFETY (here and below): as the header says.
         let context = unsafe { borrow(context)? };
         let op = operator(op)?;
-        let args = unsafe { arguments(context, op, args, n_args)? };
+        let args = unsafe { arguments(context, op, args, n_args, |_| [0; 2])? };
         if outs.is_null() {
             return Err(bad("outs is NULL"));
         }
         let types = types(op, &args, n_outs)?;
-        if types.iter().any(|ty| ty.rank() > TORCHACC_MAX_RANK as usize) {
-            return Err(bad(format!("a result has more than {TORCHACC_MAX_RANK} dimensions")));
-        }
-        for (index, ty) in types.iter().enumerate() {
-            let mut sizes = [0; TORCHACC_MAX_RANK as usize];
-            sizes[..ty.rank()].copy_from_slice(&ty.sizes);
-            let rank = ty.rank() as u32;
-            unsafe { outs.add(index).write(torchacc_type { dtype: ty.dtype as u32, rank, sizes }) };
-        }
+        let types: Vec<torchacc_type> =
+            types.iter().map(torchacc_type::of).collect::<Result<_>>()?;
+        unsafe { std::ptr::copy_nonoverlapping(types.as_ptr(), outs, types.len()) };
         Ok(())
     })
 }

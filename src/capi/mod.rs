@@ -12,20 +12,30 @@
 )]
 #![expect(non_camel_case_types, reason = "names of the C header")]
 
+mod archive;
+mod borrow;
 mod buffer;
 pub mod constants;
 mod context;
+mod dlpack;
 mod error;
+mod graph;
 mod handle;
 mod infer;
+mod later;
 mod op;
 mod record;
 mod report;
+mod sized;
 mod tensor;
+mod view;
 
 use crate::error::{Code, Error, Result};
+use buffer::torchacc_buffer;
 use error::torchacc_error;
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Once;
 
 /// Version of the ABI: raised when a program built against an older header could go wrong.
 pub const TORCHACC_ABI: u32 = 1;
@@ -86,18 +96,46 @@ unsafe fn put<T>(out: *mut T, value: T) -> Result<()> {
     Ok(())
 }
 
+thread_local! {
+    /// Whether the thread is inside of an exported function.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Sees to it that a panic that is caught here prints nothing: a library does not write to other people's terminals.
+fn be_silent() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let other = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            let thread = std::thread::current();
+            let ours = thread.name().is_some_and(|name| name.starts_with("torchacc-"));
+            if !ours && !INSIDE.get() {
+                other(panic);
+            }
+        }));
+    });
+}
+
+/// Runs `body` and catches its panic.
+fn caught<T>(body: impl FnOnce() -> T) -> Option<T> {
+    let outer = INSIDE.replace(true);
+    let result = catch_unwind(AssertUnwindSafe(body));
+    INSIDE.set(outer);
+    result.ok()
+}
+
 /// Runs the body of an exported function: an error becomes an owned object, a panic the code PANIC.
 fn boundary(body: impl FnOnce() -> Result<()>) -> *mut torchacc_error {
-    match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(Ok(())) => std::ptr::null_mut(),
-        Ok(Err(error)) => torchacc_error::owned(error),
-        Err(_) => torchacc_error::panic(),
+    match caught(body) {
+        Some(Ok(())) => std::ptr::null_mut(),
+        Some(Err(error)) => torchacc_error::owned(error),
+        None => torchacc_error::panic(),
     }
 }
 
 /// [`boundary`] for functions that cannot report: a panic gives `fallback`.
 fn quiet<T>(fallback: T, body: impl FnOnce() -> T) -> T {
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or(fallback)
+    caught(body).unwrap_or(fallback)
 }
 
 /// The ABI that this library serves. Compare with `TORCHACC_ABI` once, at start.

@@ -2,14 +2,17 @@
 
 use super::constants::*;
 use super::context::{User, torchacc_drop_fn};
-use super::error::torchacc_error;
+use super::error::{torchacc_error, torchacc_string};
+use super::infer::torchacc_type;
 use super::record::{torchacc_arg, torchacc_value};
+use super::sized::{self, Growing};
 use super::{bad, boundary, put, quiet, torchacc_str};
 use crate::aten;
 use crate::error::{Code, Error, Result};
-use crate::op::host::{self, HostArg, HostOp, HostTensor};
+use crate::op::host::{self, HostArg, HostFn, HostOp, HostTensor, ShapeFn};
 use crate::record::{Operator, ScalarKind};
 use std::ffi::c_void;
+use std::sync::Arc;
 
 /// An operator of this process: what `torchacc_op_find` or `torchacc_op_register_host` gave.
 pub type torchacc_op = u32;
@@ -33,7 +36,8 @@ pub(super) fn operator(op: torchacc_op) -> Result<Operator> {
 }
 
 /// Finds a native operator: "aten::add.Tensor" (the in-place and out= forms find the same one), "torchacc::attention", or a
-/// primitive's own name. Errors: NOT_FOUND.
+/// plain name: a primitive's ("add", "matmul": exact types, no defaults), else PyTorch's without namespace ("gelu", "cat").
+/// Numbers hold for this process and library only. Errors: NOT_FOUND.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_op_find(
     name: torchacc_str,
@@ -66,6 +70,34 @@ pub extern "C" fn torchacc_op_name(op: torchacc_op) -> torchacc_str {
     quiet(torchacc_str::of(""), || torchacc_str::of(if known { aten::name(op) } else { "" }))
 }
 
+/// What a native operator takes and gives, for programs that make bindings: a JSON object of
+///
+/// - `name`, `number`, and `doc` where there is more to say;
+/// - `forms`, one or more, each with `overload`, `arguments` and `results`. An argument has a `name`, a `type`, and where it
+///   applies `list` (several), `gaps` (elements may be absent), `optional` (NONE for absent) and `default` (NONE stands
+///   for it; arguments at the end may be left out). A result has a `type`, and `list` for a list of tensors.
+///
+/// The types and the kinds of argument that they take: tensor (VIEW, TENSOR), scalar and float (SCALAR_*, or INT, FLOAT and
+/// BOOL to have it compiled in), int (INT), bool (BOOL), dtype (DTYPE), text (STR), generator (RANDOM), unused (NONE). A list
+/// takes the kind in the plural. A tensor may be a number instead where the operator is elementwise.
+/// Errors: NOT_FOUND for a number that is no native operator's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_op_signature(
+    op: torchacc_op,
+    out: *mut *mut torchacc_string,
+) -> *mut torchacc_error {
+    boundary(|| {
+        if (op as usize) >= aten::count() {
+            return Err(Error::new(Code::NotFound, format!("{op} is not a native operator")));
+        }
+        if out.is_null() {
+            return Err(bad("the output pointer is NULL"));
+        }
+        // SAFETY: writable, says the header.
+        unsafe { put(out, torchacc_string::owned(aten::signature(op))) }
+    })
+}
+
 /// A dense row-major array that a host operator reads or fills. An absent optional tensor has `data` NULL and `rank` 0.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -89,44 +121,102 @@ pub type torchacc_host_fn = Option<
     ) -> *mut torchacc_error,
 >;
 
-/// Registers a host operator for the rest of the process. `name` is for messages; `key`, any bytes, identifies it: equal keys
-/// must behave equally, and registering a key again gives the operator that is there. `user` belongs to the library from the
-/// call on: it is dropped when it is not needed, on an error too.
+/// The shape rule of a host operator: writes the types of its `n_outs` results. `args` as of `torchacc_host_fn`, but the
+/// memory of tensors must not be read. Returns NULL, or an error from `torchacc_error_new`. Runs within
+/// `torchacc_apply`, `torchacc_apply_into` and `torchacc_infer`, on the thread that calls them; must not call this
+/// library otherwise, and must not unwind.
+pub type torchacc_shape_fn = Option<
+    unsafe extern "C" fn(
+        user: *mut c_void,
+        args: *const torchacc_arg,
+        n_args: usize,
+        outs: *mut torchacc_type,
+        n_outs: usize,
+    ) -> *mut torchacc_error,
+>;
+
+/// A host operator to register. May grow at the end.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct torchacc_host_op {
+    /// `sizeof(torchacc_host_op)` of the caller.
+    pub struct_size: usize,
+    /// For messages.
+    pub name: torchacc_str,
+    /// Any bytes, which identify it: equal keys must behave equally, in every process.
+    pub key: torchacc_str,
+    pub function: torchacc_host_fn,
+    /// NULL for none: then only `torchacc_record`, which is told the results, takes the operator.
+    pub shape: torchacc_shape_fn,
+    /// Passed to both.
+    pub user: *mut c_void,
+    pub drop: torchacc_drop_fn,
+}
+
+// SAFETY: plain data; NULL and zero are values of every field; the size is first.
+unsafe impl Growing for torchacc_host_op {
+    const NAME: &'static str = "torchacc_host_op";
+}
+
+/// Registers a host operator for the rest of the process; a key again gives the operator that is there. `user` belongs to
+/// the library from the call on: it is dropped when it is not needed, on an error too (but for a bad `struct_size`).
+/// Errors: INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_op_register_host(
-    name: torchacc_str,
-    key: torchacc_str,
-    function: torchacc_host_fn,
-    user: *mut c_void,
-    drop: torchacc_drop_fn,
+    op: *const torchacc_host_op,
     out: *mut torchacc_op,
 ) -> *mut torchacc_error {
-    let user = User { pointer: user, drop };
-    boundary(move || {
-        // SAFETY: readable, says the header.
-        let name = unsafe { name.text()? }.to_string();
+    boundary(|| {
+        // SAFETY (here and below): as the header says.
+        let op = unsafe { sized::read(op)? };
+        let user = Arc::new(User { pointer: op.user, drop: op.drop });
+        let name = unsafe { op.name.text()? }.to_string();
         // Any bytes will do for a key; as text they stay distinct and printable.
-        let key = unsafe { super::slice(key.data.cast::<u8>(), key.len, "key")? };
+        let key = unsafe { super::slice(op.key.data.cast::<u8>(), op.key.len, "key")? };
         let key = key.escape_ascii().to_string();
-        let function = function.ok_or_else(|| bad("the function is NULL"))?;
+        let function = op.function.ok_or_else(|| bad("the function is NULL"))?;
         if out.is_null() {
             return Err(bad("the output pointer is NULL"));
         }
-        let call = move |args: &[HostArg], outs: &[HostTensor]| {
-            let user: &User = &user;
-            let held: Vec<Converted> = args.iter().map(Converted::of).collect();
-            let args: Vec<torchacc_arg> = held.iter().map(|c| c.arg).collect();
-            let outs: Vec<torchacc_host_tensor> = outs.iter().map(host_tensor).collect();
-            // SAFETY: called as its type says; everything passed lives until it returns.
-            let error = unsafe {
-                function(user.pointer, args.as_ptr(), args.len(), outs.as_ptr(), outs.len())
-            };
-            // SAFETY: an owned error, says the header.
-            if error.is_null() { Ok(()) } else { Err(unsafe { torchacc_error::take(error) }) }
-        };
-        let id = host::register(HostOp { name, key, function: Box::new(call) });
-        // SAFETY: writable, says the header.
+        let shape = op.shape.map(|rule| shape_rule(rule, user.clone()));
+        let function = host_function(function, user);
+        let id = host::register(HostOp { name, key, function, shape });
         unsafe { put(out, id | HOST) }
+    })
+}
+
+/// What a callback returned.
+///
+/// # Safety
+/// NULL, or an owned error.
+unsafe fn outcome(error: *mut torchacc_error) -> Result<()> {
+    // SAFETY: the caller's promise.
+    if error.is_null() { Ok(()) } else { Err(unsafe { torchacc_error::take(error) }) }
+}
+
+type Callback<T> =
+    unsafe extern "C" fn(*mut c_void, *const torchacc_arg, usize, T, usize) -> *mut torchacc_error;
+
+fn host_function(call: Callback<*const torchacc_host_tensor>, user: Arc<User>) -> HostFn {
+    Box::new(move |args, outs| {
+        let held: Vec<Converted> = args.iter().map(Converted::of).collect();
+        let args: Vec<torchacc_arg> = held.iter().map(|c| c.arg).collect();
+        let outs: Vec<torchacc_host_tensor> = outs.iter().map(host_tensor).collect();
+        // SAFETY: called as its type says; everything passed lives until it returns.
+        unsafe { outcome(call(user.pointer, args.as_ptr(), args.len(), outs.as_ptr(), outs.len())) }
+    })
+}
+
+fn shape_rule(call: Callback<*mut torchacc_type>, user: Arc<User>) -> ShapeFn {
+    Box::new(move |args, n_outs| {
+        let held: Vec<Converted> = args.iter().map(Converted::of).collect();
+        let args: Vec<torchacc_arg> = held.iter().map(|c| c.arg).collect();
+        let mut outs = vec![torchacc_type::EMPTY; n_outs];
+        // SAFETY: called as its type says; everything passed lives until it returns.
+        unsafe {
+            outcome(call(user.pointer, args.as_ptr(), args.len(), outs.as_mut_ptr(), n_outs))?;
+        }
+        outs.iter().map(torchacc_type::ty).collect()
     })
 }
 

@@ -11,6 +11,7 @@ use super::{bad, boundary, infer, slice};
 use crate::error::Result;
 use crate::op::Ty;
 use crate::record::{Operator, ScalarKind, View};
+use crate::runtime::Context;
 use crate::shape::{Dims, Layout};
 use crate::trace::{BufferId, Call, Given, Located, operator_name};
 use smallvec::SmallVec;
@@ -96,7 +97,7 @@ unsafe fn argument<'a>(context: &torchacc_context, given: &torchacc_arg) -> Resu
     // SAFETY (here and below): the kind says which member of the union was set and what it points at.
     let (i, f, p) = unsafe { (given.v.i, given.v.f, given.v.p) };
     Ok(match given.kind {
-        TORCHACC_ARG_NONE => Given::None,
+        TORCHACC_ARG_NONE | TORCHACC_ARG_RANDOM => Given::None,
         TORCHACC_ARG_VIEW => {
             let views = unsafe { slice(p.cast::<torchacc_view>(), 1, "view")? };
             unsafe { located(context, &views[0])? }.map_or(Given::None, Given::Tensor)
@@ -140,6 +141,8 @@ unsafe fn argument<'a>(context: &torchacc_context, given: &torchacc_arg) -> Resu
 /// Arguments of most calls, without a trip to the allocator.
 pub(super) type Arguments<'a> = SmallVec<[Given<'a>; 8]>;
 
+/// The arguments; where one is random, seed and offset, which `draw` gives, stand after the last.
+///
 /// # Safety
 /// As [`torchacc_record`], for as long as the result is used.
 pub(super) unsafe fn arguments<'a>(
@@ -147,14 +150,23 @@ pub(super) unsafe fn arguments<'a>(
     op: Operator,
     args: *const torchacc_arg,
     n_args: usize,
+    draw: impl FnOnce(&Context) -> [u64; 2],
 ) -> Result<Arguments<'a>> {
     let mut given = Arguments::new();
     // SAFETY (here and below): the caller's promise.
-    for (index, arg) in unsafe { slice(args, n_args, "args")? }.iter().enumerate() {
+    let args = unsafe { slice(args, n_args, "args")? };
+    let random = |arg: &torchacc_arg| arg.kind == TORCHACC_ARG_RANDOM;
+    // At the end it stands for both numbers, elsewhere for an argument that no row looks at.
+    let positional = if args.last().is_some_and(random) { &args[..args.len() - 1] } else { args };
+    for (index, arg) in positional.iter().enumerate() {
         given.push(
             unsafe { argument(context, arg) }
                 .map_err(|e| e.within(format!("{}, argument {index}", operator_name(op))))?,
         );
+    }
+    if args.iter().any(random) {
+        let number = |bits| Given::Scalar { kind: ScalarKind::Int, bits };
+        given.extend(draw(&context.inner).map(number));
     }
     Ok(given)
 }
@@ -176,7 +188,7 @@ pub unsafe extern "C" fn torchacc_record(
         // SAFETY (here and below): as the header says.
         let context = unsafe { borrow(context)? };
         let op = operator(op)?;
-        let args = unsafe { arguments(context, op, args, n_args)? };
+        let args = unsafe { arguments(context, op, args, n_args, Context::draw)? };
         let mut written: SmallVec<[Located; 4]> = SmallVec::new();
         for given in unsafe { slice(outs, n_outs, "outs")? } {
             match unsafe { located(context, given)? } {
@@ -231,7 +243,7 @@ pub unsafe extern "C" fn torchacc_apply(
         // SAFETY (here and below): as the header says.
         let context = unsafe { borrow(context)? };
         let op = operator(op)?;
-        let args = unsafe { arguments(context, op, args, n_args)? };
+        let args = unsafe { arguments(context, op, args, n_args, Context::draw)? };
         if outs.is_null() {
             return Err(bad("outs is NULL"));
         }
@@ -247,6 +259,37 @@ pub unsafe extern "C" fn torchacc_apply(
             unsafe { outs.add(index).write(handle::share(tensor)) };
         }
         Ok(())
+    })
+}
+
+/// As `torchacc_record`, with tensors for the results, which are written through them: `outs` may be arguments of the
+/// same call (x = x + y in place), and views. A result is cast to its tensor's dtype. Does not wait.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_apply_into(
+    context: *mut torchacc_context,
+    op: torchacc_op,
+    args: *const torchacc_arg,
+    n_args: usize,
+    outs: *const *mut torchacc_tensor,
+    n_outs: usize,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY (here and below): as the header says.
+        let context = unsafe { borrow(context)? };
+        let op = operator(op)?;
+        let args = unsafe { arguments(context, op, args, n_args, Context::draw)? };
+        let mut written: SmallVec<[Located; 4]> = SmallVec::new();
+        for &out in unsafe { slice(outs, n_outs, "outs")? } {
+            let tensor = unsafe { borrow(out.cast_const())? };
+            id_in(context, &tensor.buffer)?;
+            written.push(tensor.target()?);
+        }
+        let call = Call { op, args: &args, outs: &written };
+        if context.inner.record_again(&call)? {
+            return Ok(());
+        }
+        infer::check(&call)?;
+        context.inner.record(&call)
     })
 }
 

@@ -37,7 +37,8 @@ unsafe fn text_of(
 ///   wall_device_ns (the launch thread looks a program up, compiles, takes memory and hands results out, runs it); while it
 ///   waits, wall_record_ns (an operation is being recorded; measured at one in 61), wall_python_ns (a trace is open, but
 ///   the caller is outside the library), wall_idle_ns (no trace is open);
-/// - live_buffers, live_bytes, peak_bytes, pool_bytes.
+/// - live_buffers, live_bytes, peak_bytes, pool_bytes; known_traces, programs, program_bytes: what is kept in memory to be
+///   used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_metrics(
     context: *mut torchacc_context,

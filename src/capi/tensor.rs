@@ -12,8 +12,9 @@ use crate::error::Result;
 use crate::record::View;
 use crate::runtime::Context;
 use crate::shape::{Layout, numel};
+use crate::trace::Located;
 use std::ffi::c_void;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A strided view of a buffer, which it keeps. Shared and immutable: operations make new tensors, or write through it.
 #[repr(C)]
@@ -21,6 +22,7 @@ pub struct torchacc_tensor {
     tag: u64,
     pub(super) buffer: Arc<torchacc_buffer>,
     pub(super) view: View,
+    pub(super) name: OnceLock<String>,
 }
 
 impl Handle for torchacc_tensor {
@@ -35,7 +37,7 @@ impl torchacc_tensor {
         let nbytes = nbytes.ok_or_else(|| bad(format!("sizes {sizes:?} overflow")))?;
         let buffer = Arc::new(torchacc_buffer::new(context, nbytes as usize)?);
         let view = View { dtype, layout: Layout::contiguous(sizes) };
-        Ok(torchacc_tensor { tag: torchacc_tensor::TAG, buffer, view })
+        Ok(torchacc_tensor::new(buffer, view))
     }
 
     /// A view that stays within its buffer.
@@ -47,30 +49,30 @@ impl torchacc_tensor {
         if negative || layout.offset < 0 || end > nbytes {
             return Err(bad(format!("the view needs {end} bytes of a buffer of {nbytes}")));
         }
-        Ok(torchacc_tensor { tag: torchacc_tensor::TAG, buffer, view })
+        Ok(torchacc_tensor::new(buffer, view))
+    }
+
+    pub(super) fn new(buffer: Arc<torchacc_buffer>, view: View) -> Self {
+        torchacc_tensor { tag: torchacc_tensor::TAG, buffer, view, name: OnceLock::new() }
     }
 
     /// Bytes of a dense copy.
-    fn nbytes(&self) -> usize {
+    pub(super) fn nbytes(&self) -> usize {
         self.view.layout.numel() as usize * self.view.dtype.size()
     }
 
-    /// The elements in row-major order.
-    fn read(&self) -> Result<Vec<u8>> {
-        let size = self.view.dtype.size();
+    pub(super) fn read(&self) -> Result<Vec<u8>> {
+        self.buffer.context.read_view(self.buffer.id, &self.view)
+    }
+
+    /// The tensor to write to. Error: one that repeats elements.
+    pub(super) fn target(&self) -> Result<Located<'_>> {
         let layout = &self.view.layout;
-        let start = layout.offset as usize * size;
-        let mut span = vec![0; (layout.end() as usize * size).saturating_sub(start)];
-        self.buffer.context.read(self.buffer.id, start, &mut span)?;
-        if layout.is_contiguous() {
-            span.truncate(self.nbytes());
-            return Ok(span);
+        let repeats = |(&size, &stride): (&i64, &i64)| size > 1 && stride == 0;
+        if layout.sizes.iter().zip(&layout.strides).any(repeats) {
+            return Err(bad("a tensor that repeats elements (strides of 0) cannot be written to"));
         }
-        let element = |index: i64| {
-            let at = index as usize * size - start;
-            &span[at..at + size]
-        };
-        Ok(layout.indices().flat_map(|index| element(index).iter().copied()).collect())
+        Ok(Located::new(self.buffer.id, &self.view))
     }
 }
 
@@ -180,6 +182,23 @@ pub unsafe extern "C" fn torchacc_tensor_read(
         let content = tensor.read()?;
         unsafe { std::ptr::copy_nonoverlapping(content.as_ptr(), data.cast(), needed) };
         Ok(())
+    })
+}
+
+/// Replaces the elements by a copy of `len` bytes: elements in row-major order. `len` must be `torchacc_tensor_nbytes`.
+/// Other views of the same buffer see it. Does not wait. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_tensor_write(
+    tensor: *mut torchacc_tensor,
+    data: *const c_void,
+    len: usize,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY (here and below): as the header says.
+        let tensor = unsafe { borrow(tensor)? };
+        let data = unsafe { slice(data.cast::<u8>(), len, "data")? };
+        let target = tensor.target()?;
+        tensor.buffer.context.write_view(target.buffer, &tensor.view, data)
     })
 }
 

@@ -122,7 +122,9 @@ impl Planning {
             self.probes.set(self.probes.get() + 1);
             Ok(outlined(records, Some(guide))?.0)
         };
-        self.families.add(&form) && self.families.learn(&form, records, &outline, &guide, &planner);
+        if self.families.add(&form) {
+            self.families.learn(&form, records, &outline, &guide, &planner);
+        }
         (outline, false)
     }
 

@@ -1,6 +1,7 @@
 //! Host operators: functions supplied by the program that uses the library (PyTorch's CPU kernels, custom
 //! operators). The IR holds only their number; this table, process-wide and append-only, holds the functions.
 
+use super::Ty;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::record::ScalarKind;
@@ -45,12 +46,17 @@ pub enum HostArg {
 /// Fills every `out` from `args`, which it must not write.
 pub type HostFn = Box<dyn Fn(&[HostArg], &[HostTensor]) -> Result<()> + Send + Sync>;
 
+/// Types of the results, of which there are so many, from the arguments; tensors have types, but no memory to read.
+pub type ShapeFn = Box<dyn Fn(&[HostArg], usize) -> Result<Vec<Ty>> + Send + Sync>;
+
 pub struct HostOp {
     /// For people: `aten::nonzero`.
     pub name: String,
     /// For keys: equal keys behave equally, in every process.
     pub key: String,
     pub function: HostFn,
+    /// Without one the caller says what the results are.
+    pub shape: Option<ShapeFn>,
 }
 
 #[derive(Default)]

@@ -365,6 +365,7 @@ fn host_calls_run_once_in_their_order_on_dense_memory() {
         name: "test::observe".into(),
         key: "plan test observe".into(),
         function: Box::new(|_, _| Ok(())),
+        shape: None,
     });
     check(
         r#"

@@ -22,6 +22,17 @@ pub type Line = Box<dyn Fn(Site) -> Site + Send + Sync>;
 /// Takes a message about a line.
 pub type Warn = Box<dyn Fn(&str, Site) + Send + Sync>;
 
+/// How much a message matters.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Level {
+    Warning = 1,
+    /// What was compiled again, and why.
+    Info = 2,
+}
+
+/// Takes messages about a line.
+pub type Log = Box<dyn Fn(Level, &str, Site) + Send + Sync>;
+
 /// What the user's program tells and is told of places.
 pub struct Observer {
     /// Gives the same number for all sites on one line, itself a site on that line.
@@ -79,6 +90,11 @@ impl Context {
         *self.observer.write() = Some(Arc::new(observer));
     }
 
+    /// Sets who takes messages, once.
+    pub fn set_log(&self, log: Log) {
+        self.log.set(log).ok();
+    }
+
     pub fn set_recompile_limit(&self, limit: u64) {
         self.shared.limits.recompiles.store(limit, Relaxed);
     }
@@ -127,6 +143,7 @@ impl Context {
 
     fn verdict(&self, recompile: &Recompile) -> Result<()> {
         let Recompile { change, count } = recompile;
+        self.tell(Level::Info, &format!("compiled again: {change}"), change.site);
         let limits = &self.shared.limits;
         let limit = limits.recompiles.load(Relaxed);
         if *count <= limit {
@@ -150,6 +167,13 @@ impl Context {
         let observer = self.observer.read().clone();
         if let Some(observer) = observer {
             (observer.warn)(message, site);
+        }
+        self.tell(Level::Warning, message, site);
+    }
+
+    fn tell(&self, level: Level, message: &str, site: Site) {
+        if let Some(log) = self.log.get() {
+            log(level, message, site);
         }
     }
 

@@ -8,15 +8,19 @@ mod clock;
 pub mod compile;
 pub mod config;
 mod dump;
+mod elements;
 mod execute;
 pub mod explain;
+pub mod graphs;
 mod histogram;
 mod json;
 mod judge;
 mod kept;
+pub mod later;
 mod launch;
 mod measure;
 mod profile;
+mod random;
 pub mod stats;
 mod watch;
 
@@ -27,6 +31,7 @@ use crate::cache::paths::Paths;
 use crate::cache::{Cache, Capacity};
 use crate::dynamic::Families;
 use crate::error::{Code, Error, Result, Site};
+use crate::graph::Graph;
 use crate::op::Ty;
 use crate::record::{Operator, Varying};
 use crate::trace::{BufferId, Call, Content, Recorded, Tape, Trace};
@@ -37,13 +42,15 @@ use dump::Dump;
 use explain::{Cause, Explain};
 use histogram::Histogram;
 use judge::Limits;
-pub use judge::Observer;
+pub use judge::{Level, Log, Observer};
+use later::Readers;
 use launch::{Job, Launcher};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use profile::Profile;
+use random::Generator;
 use stats::Stats;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 
 /// Programs kept in memory by one context.
 const PROGRAMS: Capacity = Capacity { entries: 1024, bytes: 512 << 20 };
@@ -66,8 +73,12 @@ pub struct Context {
     /// Told of every cut.
     was_cut: Condvar,
     launcher: Launcher,
+    /// After the launcher, whose end settles every value that they wait for.
+    readers: Readers,
+    generator: Mutex<Generator>,
     locator: RwLock<Option<Arc<Locator>>>,
     observer: RwLock<Option<Arc<Observer>>>,
+    log: OnceLock<Log>,
     shared: Arc<Shared>,
 }
 
@@ -126,8 +137,11 @@ impl Context {
             trace: Mutex::default(),
             was_cut: Condvar::default(),
             launcher: Launcher::new(shared.clone()),
+            readers: Readers::default(),
+            generator: Mutex::default(),
             locator: RwLock::default(),
             observer: RwLock::default(),
+            log: OnceLock::new(),
             shared,
         }))
     }
@@ -413,6 +427,11 @@ impl Context {
     }
 
     // ---- introspection
+
+    /// The graph of the last compiled program, if there is one.
+    pub fn last_graph(&self) -> Option<Graph> {
+        self.shared.last_program.lock().as_ref()?.graph.clone()
+    }
 
     /// The last compiled program: its graph and its plan as text.
     pub fn last_program(&self) -> String {

@@ -186,7 +186,12 @@ fn who_cuts_faster_than_programs_run_waits() {
             Ok(())
         });
     let name = "runtime tests, slow";
-    let op = Operator::Host(register(HostOp { name: name.into(), key: name.into(), function }));
+    let op = Operator::Host(register(HostOp {
+        name: name.into(),
+        key: name.into(),
+        function,
+        shape: None,
+    }));
     let (x, view) = (stored(&context, 4, 1.0), view(4));
     for _ in 0..200 {
         let args = [Given::Tensor(Located::new(x, &view))];

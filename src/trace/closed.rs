@@ -46,7 +46,8 @@ impl Trace {
                 _ => None,
             };
             // The leaf of a buffer is the memory it held first, so it is `before` exactly if both are there.
-            let donor = buffer.leaf.filter(|_| full && before.is_some()).and_then(is_leaf);
+            let ours = before.as_ref().is_some_and(|storage| !storage.is_shared());
+            let donor = buffer.leaf.filter(|_| full && ours).and_then(is_leaf);
             let storage = Arc::new(Storage::pending(buffer.nbytes));
             buffer.held = Held::Stored(storage.clone());
             outputs.push(Output { value: value as u32, donor });

@@ -13,7 +13,11 @@ use torchacc::graph::generate::Case;
 use torchacc::op::array::Array;
 use torchacc::op::{Op, Ty};
 use torchacc::plan::{plan, stored};
+use torchacc::record::{ScalarKind, View};
+use torchacc::runtime::Context;
 use torchacc::runtime::config::{Asked, Options};
+use torchacc::shape::Layout;
+use torchacc::trace::Located;
 
 /// The backends that run on the host; the CPU's with and without a vendor's library.
 pub static BACKENDS: LazyLock<[Box<dyn Backend>; 3]> = LazyLock::new(|| {
@@ -24,6 +28,50 @@ pub static BACKENDS: LazyLock<[Box<dyn Backend>; 3]> = LazyLock::new(|| {
         Box::new(Cpu::new(2, onednn)),
     ]
 });
+
+/// A context for graphs that are recorded node by node.
+static RECORDED: LazyLock<Arc<Context>> = LazyLock::new(|| {
+    let asked = Asked { backend: "cpu", num_threads: 2, cache_folder: "off", ..Asked::default() };
+    Context::new(Options::resolve(asked).unwrap()).unwrap()
+});
+
+/// The outputs of the case when its graph is recorded as calls of primitives.
+pub fn record(case: &Case) -> Result<Vec<Array>, String> {
+    let context = &*RECORDED;
+    let dense = |ty: &Ty| View { dtype: ty.dtype, layout: Layout::contiguous(&ty.sizes) };
+    let buffer = |ty: &Ty| context.new_buffer(ty.nbytes());
+    let kinds: Vec<ScalarKind> = scalar_types(case).iter().map(|dtype| kind(*dtype)).collect();
+    let numbers: Vec<_> = kinds.into_iter().zip(case.scalars.iter().copied()).collect();
+    let types: Vec<Ty> = case.graph.outputs.iter().map(|&v| case.graph.ty(v).clone()).collect();
+    let all: Vec<&Ty> = case.inputs.iter().map(|array| &array.ty).chain(&types).collect();
+    let held: Vec<(u32, View)> = all.into_iter().map(|ty| (buffer(ty), dense(ty))).collect();
+    let (inputs, outs) = held.split_at(case.inputs.len());
+    for ((id, _), array) in inputs.iter().zip(&case.inputs) {
+        context.write(*id, &array.bytes).map_err(|e| e.message)?;
+    }
+    let read = |(id, view): &(u32, View), ty: &Ty| {
+        let bytes = context.read_view(*id, view).map_err(|e| e.message)?;
+        Ok(Array { ty: ty.clone(), bytes })
+    };
+    let recorded = context.record_graph(&case.graph, &tensors(inputs), &numbers, &tensors(outs));
+    let got = recorded.map_err(|e| e.message).and_then(|()| {
+        outs.iter().zip(&types).map(|(out, ty)| read(out, ty)).collect::<Result<Vec<_>, String>>()
+    });
+    held.iter().for_each(|(id, _)| context.drop_buffer(*id));
+    got
+}
+
+fn tensors(held: &[(u32, View)]) -> Vec<Located<'_>> {
+    held.iter().map(|(id, view)| Located::new(*id, view)).collect()
+}
+
+fn kind(dtype: DType) -> ScalarKind {
+    match dtype {
+        DType::Bool => ScalarKind::Bool,
+        DType::I64 => ScalarKind::Int,
+        _ => ScalarKind::Float,
+    }
+}
 
 /// For every output the first input of as many bytes that no other output has.
 pub fn every_donor(case: &Case) -> Vec<Option<u32>> {

@@ -5,7 +5,7 @@ mod backends;
 mod shrink;
 mod tolerance;
 
-use backends::{BACKENDS, every_donor, run};
+use backends::{BACKENDS, every_donor, record, run};
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
@@ -107,6 +107,9 @@ fn properties(case: &Case) -> Result<(), String> {
     same(case, "optimize", optimize(graph.clone(), &|_| true), &expected, of_all)?;
     same(case, "optimize, nothing kept", small.clone(), &expected, &tolerances)?;
     let small = small.map_err(|e| e.message)?;
+    record(case)
+        .and_then(|got| compare(&got, &expected, &tolerances))
+        .map_err(|text| format!("recorded node by node: {text}"))?;
     for backend in BACKENDS.iter() {
         for (graph, passes) in [(graph, "as it is"), (&small, "optimized")] {
             for donors in [vec![None; graph.outputs.len()], every_donor(case)] {

@@ -348,7 +348,12 @@ fn host_calls_pair_arguments_with_operands() {
         if args.len() == 1 { crate::invalid!("as it was told") } else { Ok(()) }
     };
     let key = "op tests: host call".to_string();
-    let id = host::register(HostOp { name: key.clone(), key, function: Box::new(function) });
+    let id = host::register(HostOp {
+        name: key.clone(),
+        key,
+        function: Box::new(function),
+        shape: None,
+    });
     let read = || Read { value: 0, view: View { dtype: F32, layout: Layout::contiguous(&[]) } };
     let args = vec![
         Arg::Scalar { kind: ScalarKind::Int, slot: 7 },

@@ -55,7 +55,12 @@ fn native(name: &str) -> Operator {
 fn failing() -> Operator {
     let function = Box::new(|_: &[_], _: &[_]| crate::invalid!("on purpose"));
     let key = "kept/failing".into();
-    Operator::Host(host::register(HostOp { name: "test::failing".into(), key, function }))
+    Operator::Host(host::register(HostOp {
+        name: "test::failing".into(),
+        key,
+        function,
+        shape: None,
+    }))
 }
 
 fn count(context: &Context, name: &str) -> u64 {

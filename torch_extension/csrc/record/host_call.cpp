@@ -345,8 +345,14 @@ torchacc_op host_operator(const Call& call, const Shapes& shapes) {
   const std::string key = key_of(*host);
   torchacc_op op = 0;
   const std::string& name = call.info().name;
-  check(torchacc_op_register_host(to_str(name), to_str(key), &run_host_call, host.get(),
-                                  &drop_host_call, &op));
+  torchacc_host_op description{};
+  description.struct_size = sizeof description;
+  description.name = to_str(name);
+  description.key = to_str(key);
+  description.function = &run_host_call;
+  description.user = host.get();
+  description.drop = &drop_host_call;
+  check(torchacc_op_register_host(&description, &op));
   (void)host
       .release();  // owned by the library now, which drops it at once if it knew the key already
   return op;

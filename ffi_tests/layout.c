@@ -1,0 +1,59 @@
+/* Sizes and offsets of every struct of the header. */
+#include <stddef.h>
+#include <stdio.h>
+
+#include "torchacc.h"
+
+#define SIZE(type) printf(#type " %zu\n", sizeof(type))
+#define FIELD(type, field) printf(#type "." #field " %zu\n", offsetof(type, field))
+
+int main(void) {
+  SIZE(torchacc_str);
+  FIELD(torchacc_str, data);
+  FIELD(torchacc_str, len);
+  SIZE(torchacc_options);
+  FIELD(torchacc_options, struct_size);
+  FIELD(torchacc_options, backend);
+  FIELD(torchacc_options, num_threads);
+  FIELD(torchacc_options, trace_limit);
+  FIELD(torchacc_options, library_path);
+  FIELD(torchacc_options, cache_folder);
+  FIELD(torchacc_options, cache_limit);
+  FIELD(torchacc_options, trace_bytes);
+  FIELD(torchacc_options, log);
+  FIELD(torchacc_options, log_user);
+  FIELD(torchacc_options, log_drop);
+  SIZE(torchacc_value);
+  FIELD(torchacc_value, i);
+  FIELD(torchacc_value, f);
+  FIELD(torchacc_value, p);
+  SIZE(torchacc_arg);
+  FIELD(torchacc_arg, kind);
+  FIELD(torchacc_arg, len);
+  FIELD(torchacc_arg, v);
+  SIZE(torchacc_type);
+  FIELD(torchacc_type, dtype);
+  FIELD(torchacc_type, rank);
+  FIELD(torchacc_type, sizes);
+  SIZE(torchacc_host_tensor);
+  FIELD(torchacc_host_tensor, data);
+  FIELD(torchacc_host_tensor, sizes);
+  FIELD(torchacc_host_tensor, rank);
+  FIELD(torchacc_host_tensor, dtype);
+  SIZE(torchacc_host_op);
+  FIELD(torchacc_host_op, struct_size);
+  FIELD(torchacc_host_op, name);
+  FIELD(torchacc_host_op, key);
+  FIELD(torchacc_host_op, function);
+  FIELD(torchacc_host_op, shape);
+  FIELD(torchacc_host_op, user);
+  FIELD(torchacc_host_op, drop);
+  SIZE(torchacc_view);
+  FIELD(torchacc_view, buffer);
+  FIELD(torchacc_view, sizes);
+  FIELD(torchacc_view, strides);
+  FIELD(torchacc_view, offset);
+  FIELD(torchacc_view, rank);
+  FIELD(torchacc_view, dtype);
+  return 0;
+}

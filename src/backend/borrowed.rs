@@ -1,0 +1,49 @@
+//! Host memory that somebody else owns and lends for reading: a program's own array.
+//!
+//! **Invariant:** it is read only. Donation, which would write to memory that a program has finished with, is refused
+//! by the storage that holds it ([`crate::buffer::Storage::share`]).
+#![expect(unsafe_code, reason = "copies from an address that the lender answers for")]
+
+use crate::buffer::Bytes;
+use std::any::Any;
+
+/// Addresses that this is a multiple of serve every dtype, and every other dtype that the bytes are viewed as.
+pub const ALIGN: usize = 16;
+
+pub struct Borrowed {
+    address: usize,
+    len: usize,
+    /// Gives the memory back when dropped.
+    _owner: Box<dyn Any + Send + Sync>,
+}
+
+impl Borrowed {
+    /// # Safety
+    /// `address` is readable for `len` bytes, which nobody writes, until `owner` is dropped.
+    pub unsafe fn new(address: usize, len: usize, owner: Box<dyn Any + Send + Sync>) -> Borrowed {
+        Borrowed { address, len, _owner: owner }
+    }
+}
+
+impl Bytes for Borrowed {
+    fn address(&self) -> usize {
+        self.address
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn read(&self, offset: usize, destination: &mut [u8]) {
+        assert!(offset + destination.len() <= self.len, "a read stays within its memory");
+        // SAFETY: within the range that is readable, says `new`; nobody writes it.
+        unsafe {
+            let source = std::ptr::with_exposed_provenance::<u8>(self.address + offset);
+            std::ptr::copy_nonoverlapping(source, destination.as_mut_ptr(), destination.len());
+        }
+    }
+
+    fn write(&mut self, _: usize, _: &[u8]) {
+        unreachable!("borrowed memory is never written");
+    }
+}

@@ -1,0 +1,268 @@
+//! DLPack, version 1: arrays that cross between libraries without a copy. Only host memory.
+
+use super::borrow::{Lent, layout};
+use super::context::torchacc_context;
+use super::error::torchacc_error;
+use super::handle::{self, borrow};
+use super::tensor::torchacc_tensor;
+use super::{bad, boundary, put};
+use crate::buffer::{Bytes, Storage};
+use crate::dtype::DType;
+use crate::error::{Code, Error, Result};
+use crate::record::View;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+#[repr(C)]
+struct Version {
+    major: u32,
+    minor: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq)]
+struct DataType {
+    code: u8,
+    bits: u8,
+    lanes: u16,
+}
+
+#[repr(C)]
+struct Tensor {
+    data: *mut c_void,
+    device_type: i32,
+    device_id: i32,
+    ndim: i32,
+    dtype: DataType,
+    shape: *mut i64,
+    strides: *mut i64,
+    byte_offset: u64,
+}
+
+/// `DLManagedTensorVersioned` of dlpack.h. Everything up to `flags` is the same in every version.
+#[repr(C)]
+pub struct DLManagedTensorVersioned {
+    version: Version,
+    manager_ctx: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut DLManagedTensorVersioned)>,
+    flags: u64,
+    dl_tensor: Tensor,
+}
+
+const MAJOR: u32 = 1;
+const MINOR: u32 = 0;
+const READ_ONLY: u64 = 1;
+const IS_COPIED: u64 = 2;
+/// kDLCPU, kDLCUDAHost and kDLROCMHost: memory that the host reads.
+const HOST_DEVICES: [i32; 3] = [1, 3, 11];
+
+/// Code and bits of the dtypes, in DLPack's numbering.
+const DTYPES: [(DType, u8, u8); 21] = [
+    (DType::Bool, 6, 8),
+    (DType::U8, 1, 8),
+    (DType::I8, 0, 8),
+    (DType::I16, 0, 16),
+    (DType::I32, 0, 32),
+    (DType::I64, 0, 64),
+    (DType::F16, 2, 16),
+    (DType::BF16, 4, 16),
+    (DType::F32, 2, 32),
+    (DType::F64, 2, 64),
+    (DType::C64, 5, 64),
+    (DType::C128, 5, 128),
+    (DType::U16, 1, 16),
+    (DType::U32, 1, 32),
+    (DType::U64, 1, 64),
+    (DType::C32, 5, 32),
+    (DType::F8E4M3FN, 10, 8),
+    (DType::F8E5M2, 12, 8),
+    (DType::F8E4M3FNUZ, 11, 8),
+    (DType::F8E5M2FNUZ, 13, 8),
+    (DType::F8E8M0FNU, 14, 8),
+];
+
+fn dtype_of(given: DataType) -> Result<DType> {
+    let found =
+        DTYPES.iter().find(|row| (row.1, row.2, 1) == (given.code, given.bits, given.lanes));
+    let DataType { code, bits, lanes } = given;
+    found.map(|row| row.0).ok_or_else(|| {
+        let message = format!("no dtype here has DLPack's code {code}, {bits} bits, {lanes} lanes");
+        Error::new(Code::Unsupported, message)
+    })
+}
+
+/// A tensor that belongs to this library: its deleter is called in the end.
+struct Managed(*mut DLManagedTensorVersioned);
+
+// SAFETY: DLPack lets a consumer call the deleter on any thread; nothing else of it is touched.
+unsafe impl Send for Managed {}
+// SAFETY: as above.
+unsafe impl Sync for Managed {}
+
+impl Drop for Managed {
+    fn drop(&mut self) {
+        // SAFETY: a live managed tensor; the fields up to `flags` are there whatever its version.
+        if let Some(deleter) = unsafe { (*self.0).deleter } {
+            // SAFETY: called once, as its type says.
+            unsafe { deleter(self.0) };
+        }
+    }
+}
+
+/// A tensor on another library's array, without a copy where it is aligned to 16 bytes. The array must stay as it is while it
+/// is lent, as of `torchacc_tensor_borrow`. `managed` belongs to this library from the call on: its deleter is called, on any
+/// thread, once nothing uses the array, on an error too.
+/// Errors: UNSUPPORTED for another major version than 1, memory that is not the host's, and dtypes that are unknown here;
+/// INVALID_ARGUMENT for negative sizes or strides.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_tensor_from_dlpack(
+    context: *mut torchacc_context,
+    managed: *mut DLManagedTensorVersioned,
+    out: *mut *mut torchacc_tensor,
+) -> *mut torchacc_error {
+    if managed.is_null() {
+        return boundary(|| Err(bad("the managed tensor is NULL")));
+    }
+    let owner = Managed(managed);
+    boundary(move || {
+        // SAFETY (here and below): as the header says.
+        let context = unsafe { borrow(context)? };
+        let lent = unsafe { lent(owner)? };
+        let tensor = handle::share(unsafe { lent.tensor(context)? });
+        unsafe { put(out, tensor).inspect_err(|_| handle::release(tensor)) }
+    })
+}
+
+/// # Safety
+/// A live managed tensor.
+unsafe fn lent(owner: Managed) -> Result<Lent> {
+    let unsupported = |message: String| Err(Error::new(Code::Unsupported, message));
+    // SAFETY (here and below): the caller's promise; other fields only once the version is known.
+    let major = unsafe { (*owner.0).version.major };
+    if major != MAJOR {
+        return unsupported(format!("DLPack of version {major}, {MAJOR} is known here"));
+    }
+    let tensor = unsafe { &(*owner.0).dl_tensor };
+    if !HOST_DEVICES.contains(&tensor.device_type) {
+        let device = tensor.device_type;
+        return unsupported(format!(
+            "an array of DLPack's device type {device} is not in host memory"
+        ));
+    }
+    let rank = u32::try_from(tensor.ndim).map_err(|_| bad("a negative number of dimensions"))?;
+    let layout = unsafe { layout(tensor.shape, tensor.strides, rank)? };
+    let view = View { dtype: dtype_of(tensor.dtype)?, layout };
+    let data = tensor.data.cast::<u8>().wrapping_add(tensor.byte_offset as usize).cast();
+    // How much there is follows from the shape alone.
+    Ok(Lent { data, len: isize::MAX as usize, view, owner: Box::new(owner) })
+}
+
+/// What an array that was given out needs for as long as it is used.
+struct Given {
+    managed: DLManagedTensorVersioned,
+    view: View,
+    _memory: Memory,
+}
+
+enum Memory {
+    Shared(#[expect(dead_code, reason = "kept, not read")] Arc<Storage>),
+    Own(#[expect(dead_code, reason = "kept, not read")] Box<dyn Bytes>),
+}
+
+unsafe extern "C" fn give_back(managed: *mut DLManagedTensorVersioned) {
+    super::quiet((), || {
+        // SAFETY: DLPack's consumer gives the tensor up; `manager_ctx` is the box it came in.
+        drop(unsafe { Box::from_raw((*managed).manager_ctx.cast::<Given>()) });
+    });
+}
+
+/// The tensor as an array for another library, which calls its deleter in the end, on any thread; the context stays alive
+/// or not. Without `copy` the array shares the library's memory and must not be written to (its flag READ_ONLY is set); with
+/// it, or when the tensor was never written, it is the consumer's own, dense (IS_COPIED). Blocks: cuts the trace if it still
+/// computes the value, and waits. Errors: as `torchacc_tensor_read`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_tensor_to_dlpack(
+    tensor: *const torchacc_tensor,
+    copy: bool,
+    out: *mut *mut DLManagedTensorVersioned,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY: as the header says.
+        let tensor = unsafe { borrow(tensor)? };
+        let given = given(tensor, copy)?;
+        // SAFETY: as the header says; on failure the array goes again.
+        unsafe { put(out, given).inspect_err(|_| give_back(given)) }
+    })
+}
+
+fn given(tensor: &torchacc_tensor, copy: bool) -> Result<*mut DLManagedTensorVersioned> {
+    let (context, id) = (&tensor.buffer.context, tensor.buffer.id);
+    let shared = if copy { None } else { context.share(id)? };
+    let mut view = tensor.view.clone();
+    let (address, flags, memory) = match shared {
+        Some(storage) => {
+            storage.wait()?;
+            (storage.address()?, READ_ONLY, Memory::Shared(storage))
+        }
+        None => {
+            let own = context.copy_of(id, &view)?;
+            view.layout = crate::shape::Layout::contiguous(&view.layout.sizes);
+            (own.address(), IS_COPIED, Memory::Own(own))
+        }
+    };
+    let address = address + view.layout.offset as usize * view.dtype.size();
+    let mut given =
+        Box::new(Given { managed: described(&view, address, flags), view, _memory: memory });
+    // The lists are part of the box, whose address stays.
+    given.managed.dl_tensor.shape = given.view.layout.sizes.as_mut_ptr();
+    given.managed.dl_tensor.strides = given.view.layout.strides.as_mut_ptr();
+    let given = Box::into_raw(given);
+    // SAFETY: just made.
+    unsafe {
+        (*given).managed.manager_ctx = given.cast();
+        Ok(&raw mut (*given).managed)
+    }
+}
+
+/// All but the pointers into the box that it will lie in.
+fn described(view: &View, address: usize, flags: u64) -> DLManagedTensorVersioned {
+    let (_, code, bits) = DTYPES[view.dtype as usize];
+    DLManagedTensorVersioned {
+        version: Version { major: MAJOR, minor: MINOR },
+        manager_ctx: std::ptr::null_mut(),
+        deleter: Some(give_back),
+        flags,
+        dl_tensor: Tensor {
+            data: std::ptr::with_exposed_provenance_mut(address),
+            device_type: HOST_DEVICES[0],
+            device_id: 0,
+            ndim: view.layout.rank() as i32,
+            dtype: DataType { code, bits, lanes: 1 },
+            shape: std::ptr::null_mut(),
+            strides: std::ptr::null_mut(),
+            byte_offset: 0,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dtypes_are_in_the_order_of_the_numbers_and_come_back() {
+        for (dtype, &(row, code, bits)) in DType::all().zip(&DTYPES) {
+            assert_eq!((row, bits as usize), (dtype, dtype.size() * 8));
+            assert_eq!(dtype_of(DataType { code, bits, lanes: 1 }).unwrap(), dtype);
+        }
+        assert!(dtype_of(DataType { code: 2, bits: 32, lanes: 4 }).is_err());
+    }
+
+    #[test]
+    fn structs_are_laid_out_as_in_dlpack() {
+        use std::mem::offset_of;
+        assert_eq!(size_of::<DLManagedTensorVersioned>(), 80);
+        assert_eq!(offset_of!(DLManagedTensorVersioned, dl_tensor), 32);
+        assert_eq!((offset_of!(Tensor, shape), offset_of!(Tensor, byte_offset)), (24, 40));
+    }
+}

@@ -1,0 +1,144 @@
+//! Programs in the IR as text.
+
+use super::context::torchacc_context;
+use super::error::{torchacc_error, torchacc_string};
+use super::handle::{self, Handle, borrow};
+use super::record::{arguments, torchacc_arg};
+use super::tensor::torchacc_tensor;
+use super::{bad, boundary, put, quiet, torchacc_str};
+use crate::error::{Code, Error, Result};
+use crate::graph::{Graph, text};
+use crate::record::Operator;
+use crate::runtime::Context;
+use crate::runtime::graphs::Number;
+use crate::trace::{Given, Located};
+
+/// A program in the IR. Owned.
+#[repr(C)]
+pub struct torchacc_graph {
+    tag: u64,
+    graph: Graph,
+}
+
+impl Handle for torchacc_graph {
+    const TAG: u64 = u64::from_le_bytes(*b"taccgrph");
+    const NAME: &'static str = "torchacc_graph";
+}
+
+fn owned(graph: Graph) -> *mut torchacc_graph {
+    handle::own(torchacc_graph { tag: torchacc_graph::TAG, graph })
+}
+
+/// Reads a graph from text, one primitive a line, like
+///
+/// - `%0: f32[2,3] = input() {index=0, type=(f32[2,3])}`
+/// - `%1: f32[3,2] = transpose(%0) {perm=[1,0]}`
+/// - `return %1`
+///
+/// Values are numbered 0, 1, 2, … in order, and say their types. Errors: INVALID_ARGUMENT, with line and column.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_graph_parse(
+    text: torchacc_str,
+    out: *mut *mut torchacc_graph,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY (here and below): as the header says.
+        let graph = owned(text::parse(unsafe { text.text()? })?);
+        unsafe { put(out, graph).inspect_err(|_| handle::free(graph)) }
+    })
+}
+
+/// The graph of the program that was compiled last, after all passes. Errors: NOT_FOUND before the first, and when the last one
+/// came from disk or from a plan for other sizes, which have none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_graph_last(
+    context: *mut torchacc_context,
+    out: *mut *mut torchacc_graph,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY (here and below): as the header says.
+        let context = unsafe { borrow(context)? };
+        let missing = || Error::new(Code::NotFound, "the last program has no graph");
+        let graph = owned(context.inner.last_graph().ok_or_else(missing)?);
+        unsafe { put(out, graph).inspect_err(|_| handle::free(graph)) }
+    })
+}
+
+/// The graph as text, which `torchacc_graph_parse` reads.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_graph_text(
+    graph: *const torchacc_graph,
+    out: *mut *mut torchacc_string,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY (here and below): as the header says.
+        let text = torchacc_string::owned(unsafe { borrow(graph)? }.graph.to_string());
+        unsafe { put(out, text).inspect_err(|_| handle::free(text)) }
+    })
+}
+
+/// How many results the graph has; 0 for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_graph_outputs(graph: *const torchacc_graph) -> usize {
+    // SAFETY: NULL or a live graph, says the header.
+    quiet(0, || unsafe { borrow(graph) }.map_or(0, |g| g.graph.outputs.len()))
+}
+
+/// Records the graph as one operation of many: `args` are its inputs (VIEW, TENSOR), in order, and its scalars (SCALAR_*),
+/// in the order of their slots; `outs` are new dense tensors, one for each result. Does not wait.
+/// Errors: INVALID_ARGUMENT for other types, kinds or counts than the graph's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_graph_apply(
+    context: *mut torchacc_context,
+    graph: *const torchacc_graph,
+    args: *const torchacc_arg,
+    n_args: usize,
+    outs: *mut *mut torchacc_tensor,
+    n_outs: usize,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY (here and below): as the header says.
+        let (context, graph) = unsafe { (borrow(context)?, &borrow(graph)?.graph) };
+        // No operator's number: for messages only.
+        let nobody = Operator::Host(u32::MAX);
+        let args = unsafe { arguments(context, nobody, args, n_args, Context::draw)? };
+        if graph.outputs.len() != n_outs || (outs.is_null() && n_outs > 0) {
+            return Err(bad(format!(
+                "the graph has {} results, not {n_outs}",
+                graph.outputs.len()
+            )));
+        }
+        let types = graph.outputs.iter().map(|&value| graph.ty(value));
+        let made: Vec<torchacc_tensor> = types
+            .map(|ty| torchacc_tensor::dense(&context.inner, ty.dtype, &ty.sizes))
+            .collect::<Result<_>>()?;
+        let (inputs, numbers) = split(&args)?;
+        let targets: Vec<Located> =
+            made.iter().map(|t| Located::new(t.buffer.id, &t.view)).collect();
+        context.inner.record_graph(graph, &inputs, &numbers, &targets)?;
+        for (index, tensor) in made.into_iter().enumerate() {
+            unsafe { outs.add(index).write(handle::share(tensor)) };
+        }
+        Ok(())
+    })
+}
+
+/// Tensors and numbers.
+fn split<'a>(args: &[Given<'a>]) -> Result<(Vec<Located<'a>>, Vec<Number>)> {
+    let (mut tensors, mut numbers) = (Vec::new(), Vec::new());
+    for (index, arg) in args.iter().enumerate() {
+        match arg {
+            Given::Tensor(tensor) => tensors.push(*tensor),
+            &Given::Scalar { kind, bits } => numbers.push((kind, bits)),
+            _ => return Err(bad(format!("argument {index} is neither a tensor nor a SCALAR_*"))),
+        }
+    }
+    Ok((tensors, numbers))
+}
+
+/// Frees a graph; NULL is fine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_graph_free(graph: *mut torchacc_graph) {
+    // SAFETY: NULL or a live graph that its owner gives up, says the header.
+    quiet((), || unsafe { handle::free(graph) });
+}

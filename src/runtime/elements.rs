@@ -1,0 +1,120 @@
+//! The elements of strided views: read, written, lent and shared without a copy.
+
+use super::Context;
+use crate::aten;
+use crate::buffer::{Bytes, Storage};
+use crate::error::{Code, Error, Result};
+use crate::internal;
+use crate::record::{Operator, View};
+use crate::trace::{BufferId, Call, Content, Given, Located};
+use std::sync::Arc;
+
+/// A buffer of the runtime's own, for as long as it is needed.
+pub(super) struct Temporary<'a>(&'a Context, pub BufferId);
+
+impl Temporary<'_> {
+    pub fn new(context: &Context, nbytes: usize) -> Temporary<'_> {
+        Temporary(context, context.new_buffer(nbytes))
+    }
+}
+
+impl Drop for Temporary<'_> {
+    fn drop(&mut self) {
+        self.0.drop_buffer(self.1);
+    }
+}
+
+/// Where the elements of a view lie in its buffer: first byte, and how many from there.
+pub(super) fn span(view: &View) -> (usize, usize) {
+    let (size, layout) = (view.dtype.size(), &view.layout);
+    let start = layout.offset as usize * size;
+    (start, (layout.end() as usize * size).saturating_sub(start))
+}
+
+/// The elements in row-major order; `bytes` are those of the [`span`].
+pub(super) fn dense(view: &View, mut bytes: Vec<u8>) -> Vec<u8> {
+    let (size, layout) = (view.dtype.size(), &view.layout);
+    if layout.is_contiguous() {
+        bytes.truncate(layout.numel() as usize * size);
+        return bytes;
+    }
+    let element = |index: i64| {
+        let at = (index - layout.offset) as usize * size;
+        &bytes[at..at + size]
+    };
+    layout.indices().flat_map(|index| element(index).iter().copied()).collect()
+}
+
+impl Context {
+    /// The elements of a view in row-major order; cuts and waits as [`Context::read`].
+    pub fn read_view(&self, id: BufferId, view: &View) -> Result<Vec<u8>> {
+        let (start, len) = span(view);
+        let mut bytes = zeros(len)?;
+        self.read(id, start, &mut bytes)?;
+        Ok(dense(view, bytes))
+    }
+
+    /// Replaces the elements of a view by `data`, in row-major order. Cuts nothing, waits for nothing.
+    /// Errors: `InvalidArgument` when the length differs, `OutOfMemory`.
+    pub fn write_view(&self, id: BufferId, view: &View, data: &[u8]) -> Result<()> {
+        let nbytes = view.layout.numel() as usize * view.dtype.size();
+        if data.len() != nbytes {
+            return crate::invalid!("{} bytes of data, {nbytes} needed", data.len());
+        }
+        if view.layout.is_contiguous() && view.covers(self.nbytes(id)).is_some() {
+            return self.write(id, data);
+        }
+        let source = Temporary::new(self, nbytes);
+        self.write(source.1, data)?;
+        let layout = crate::shape::Layout::contiguous(&view.layout.sizes);
+        let whole = View { dtype: view.dtype, layout };
+        let Some(copy) = aten::find("torchacc::copy") else { return internal!("no row copies") };
+        let args = [Given::Tensor(Located::new(source.1, &whole))];
+        let outs = [Located::new(id, view)];
+        self.record(&Call { op: Operator::Native(copy), args: &args, outs: &outs })
+    }
+
+    /// Makes `bytes`, which nobody may write, the content of a buffer of their length.
+    pub fn lend(&self, id: BufferId, bytes: Box<dyn Bytes>) {
+        let storage = Arc::new(Storage::ready(bytes));
+        storage.share();
+        self.trace.lock().store(id, storage);
+    }
+
+    /// The memory that holds what the buffer holds now, and will hold just that for as long as it is kept; `None` for
+    /// zeros. Cuts the trace if it still computes the value; does not wait for it.
+    pub fn share(&self, id: BufferId) -> Result<Option<Arc<Storage>>> {
+        // Another thread may have something written to the buffer between the cut and the look.
+        for _ in 0..1000 {
+            self.settled(id)?;
+            let trace = self.trace.lock();
+            match trace.content(id) {
+                Content::Zeros => return Ok(None),
+                Content::Stored(storage) => {
+                    storage.share();
+                    return Ok(Some(storage));
+                }
+                Content::Traced(_) => {}
+            }
+        }
+        Err(crate::trace::lost())
+    }
+
+    /// A dense copy of a view in memory of its own.
+    pub fn copy_of(&self, id: BufferId, view: &View) -> Result<Box<dyn Bytes>> {
+        let elements = self.read_view(id, view)?;
+        let mut copy = self.shared.allocate(elements.len())?;
+        copy.write(0, &elements);
+        Ok(copy)
+    }
+}
+
+/// So many zeros, or `OutOfMemory`.
+pub(super) fn zeros(len: usize) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if bytes.try_reserve_exact(len).is_err() {
+        return Err(Error::new(Code::OutOfMemory, format!("no {len} bytes to read into")));
+    }
+    bytes.resize(len, 0);
+    Ok(bytes)
+}

@@ -1,0 +1,273 @@
+//! A graph as part of a trace: every node recorded as a call of its primitive. So a program that came as text is
+//! compiled, cached and joined with what is recorded around it like any other.
+
+use super::Context;
+use super::elements::Temporary;
+use crate::aten;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::graph::{Graph, Node, ValueId};
+use crate::op::{Arity, Attr, Class, Op, Ty};
+use crate::record::{Arg, Operator, ScalarKind, View};
+use crate::shape::Layout;
+use crate::trace::{Call, Given, Located};
+use crate::{internal, invalid};
+
+/// A number of the argument block.
+pub type Number = (ScalarKind, u64);
+
+/// What a value of the graph is here.
+enum Held<'a> {
+    Given(Located<'a>),
+    Made(Temporary<'a>),
+}
+
+struct Recorder<'a> {
+    context: &'a Context,
+    graph: &'a Graph,
+    /// Dense views of the values' types.
+    views: Vec<View>,
+    inputs: &'a [Located<'a>],
+    numbers: &'a [Number],
+    held: Vec<Option<Held<'a>>>,
+    /// The output that a value is written to, if it is its first.
+    outs: Vec<Option<Located<'a>>>,
+}
+
+/// Types of the graph's inputs, in order; `None` for one that it does not read.
+pub fn inputs(graph: &Graph) -> Vec<Option<Ty>> {
+    let mut types = Vec::new();
+    for node in graph.nodes.iter().filter(|node| node.op == Op::Input) {
+        if let [Attr::Int(index @ 0..=0xffff), Attr::Types(ty)] = &node.attrs[..] {
+            types.resize(types.len().max(*index as usize + 1), None);
+            types[*index as usize] = ty.first().cloned();
+        }
+    }
+    types
+}
+
+impl Context {
+    /// Records the graph on `inputs` and `numbers` (its scalars, by slot); results are written to `outs`, which have the
+    /// types of its outputs. Errors: `InvalidArgument` for other types, kinds or counts.
+    pub fn record_graph(
+        &self,
+        graph: &Graph,
+        inputs: &[Located],
+        numbers: &[Number],
+        outs: &[Located],
+    ) -> Result<()> {
+        check(graph, inputs, numbers)?;
+        let view = |ty: &Ty| View { dtype: ty.dtype, layout: Layout::contiguous(&ty.sizes) };
+        let count = graph.values.len();
+        let mut recorder = Recorder {
+            context: self,
+            graph,
+            views: graph.values.iter().map(|value| view(&value.ty)).collect(),
+            inputs,
+            numbers,
+            held: (0..count).map(|_| None).collect(),
+            outs: vec![None; count],
+        };
+        for (value, out) in graph.outputs.iter().zip(outs) {
+            if graph.maker(*value).op != Op::Input {
+                recorder.outs[value.0 as usize].get_or_insert(*out);
+            }
+        }
+        // Tensors borrow the views, which are not touched again.
+        let views = std::mem::take(&mut recorder.views);
+        for node in &graph.nodes {
+            recorder.node(node, &views)?;
+        }
+        for (value, out) in graph.outputs.iter().zip(outs) {
+            recorder.copy(*value, out, &views)?;
+        }
+        Ok(())
+    }
+}
+
+fn check(graph: &Graph, given: &[Located], numbers: &[Number]) -> Result<()> {
+    let wanted = inputs(graph);
+    if wanted.len() > given.len() {
+        return invalid!("the graph has {} inputs, {} tensors given", wanted.len(), given.len());
+    }
+    for (index, (wanted, given)) in wanted.iter().zip(given).enumerate() {
+        let given = Ty::new(given.dtype, given.sizes);
+        if let Some(wanted) = wanted.as_ref().filter(|wanted| **wanted != given) {
+            return invalid!("input {index} of the graph is {wanted}, given {given}");
+        }
+    }
+    for node in graph.nodes.iter().filter(|node| node.op == Op::Scalar) {
+        let [Attr::Int(slot), Attr::DType(dtype)] = node.attrs[..] else {
+            return internal!("a scalar has a slot and a dtype");
+        };
+        let given = usize::try_from(slot).ok().and_then(|slot| numbers.get(slot));
+        if given.is_none_or(|number| dtype_of(number.0) != dtype) {
+            return invalid!("scalar {slot} of the graph is {dtype}, which is not given");
+        }
+    }
+    Ok(())
+}
+
+fn dtype_of(kind: ScalarKind) -> DType {
+    match kind {
+        ScalarKind::Bool => DType::Bool,
+        ScalarKind::Int => DType::I64,
+        ScalarKind::Float => DType::F64,
+    }
+}
+
+impl<'a> Recorder<'a> {
+    fn located<'b>(&'b self, value: ValueId, views: &'b [View]) -> Result<Located<'b>> {
+        match &self.held[value.0 as usize] {
+            Some(Held::Given(tensor)) => Ok(*tensor),
+            Some(Held::Made(buffer)) => Ok(Located::new(buffer.1, &views[value.0 as usize])),
+            None => internal!("a value is used before it is made"),
+        }
+    }
+
+    fn node(&mut self, node: &Node, views: &[View]) -> Result<()> {
+        if let (Op::Input, Some(Attr::Int(index))) = (node.op, node.attrs.first()) {
+            self.held[node.first.0 as usize] = Some(Held::Given(self.inputs[*index as usize]));
+            return Ok(());
+        }
+        let mut bools = Vec::new();
+        let (op, args) = self.call(node, views, &mut bools)?;
+        // New buffers for what is no output of the graph.
+        let made: Vec<Held> = node
+            .outputs()
+            .map(|value| match self.outs[value.0 as usize] {
+                Some(out) => Held::Given(out),
+                None => Held::Made(Temporary::new(self.context, self.graph.ty(value).nbytes())),
+            })
+            .collect();
+        let outs: Vec<Located> = made
+            .iter()
+            .zip(node.outputs())
+            .map(|(held, value)| match held {
+                Held::Given(tensor) => *tensor,
+                Held::Made(buffer) => Located::new(buffer.1, &views[value.0 as usize]),
+            })
+            .collect();
+        self.context.record(&Call { op, args: &args, outs: &outs })?;
+        drop(args);
+        for (held, value) in made.into_iter().zip(node.outputs()) {
+            self.held[value.0 as usize] = Some(held);
+        }
+        Ok(())
+    }
+
+    /// The operator and arguments that say a node.
+    fn call<'b>(
+        &'b self,
+        node: &'b Node,
+        views: &'b [View],
+        bools: &'b mut Vec<Vec<u8>>,
+    ) -> Result<(Operator, Vec<Given<'b>>)> {
+        match (node.op, &node.attrs[..]) {
+            // A number becomes a tensor of rank 0: beside tensors it must not be promoted otherwise.
+            (Op::Scalar, &[Attr::Int(slot), Attr::DType(dtype)]) => {
+                let (kind, bits) = self.numbers[slot as usize];
+                Ok((primitive(Op::Cast)?, vec![Given::Scalar { kind, bits }, Given::DType(dtype)]))
+            }
+            (Op::Host, [Attr::Int(id), _, Attr::Args(args)]) => {
+                *bools = args.iter().map(bytes).collect();
+                let mut operands = node.inputs.iter().copied();
+                let given = args
+                    .iter()
+                    .zip(bools.iter())
+                    .map(|(arg, bools)| self.argument(arg, bools, &mut operands, views));
+                Ok((Operator::Host(*id as u32), given.collect::<Result<_>>()?))
+            }
+            (op, attrs) => {
+                let operands = node.inputs.iter().map(|&value| self.located(value, views));
+                let operands = operands.collect::<Result<Vec<_>>>()?;
+                let mut args: Vec<Given> = match op.row().arity {
+                    Arity::AtLeast(_) => {
+                        vec![Given::Tensors(operands.into_iter().map(Some).collect())]
+                    }
+                    _ => operands.into_iter().map(Given::Tensor).collect(),
+                };
+                args.extend(attrs.iter().map(attribute).collect::<Result<Vec<_>>>()?);
+                Ok((primitive(op)?, args))
+            }
+        }
+    }
+
+    /// One argument of a host call; tensors and numbers are the node's operands in order.
+    fn argument<'b>(
+        &'b self,
+        arg: &'b Arg,
+        bools: &'b [u8],
+        operands: &mut impl Iterator<Item = ValueId>,
+        views: &'b [View],
+    ) -> Result<Given<'b>> {
+        let mut next = || match operands.next() {
+            Some(value) => Ok(value),
+            None => internal!("a host call has too few operands"),
+        };
+        Ok(match arg {
+            Arg::Tensor(_) => Given::Tensor(self.located(next()?, views)?),
+            Arg::Tensors(reads) => {
+                let mut list = Vec::new();
+                for read in reads {
+                    let tensor = read.as_ref().map(|_| self.located(next()?, views));
+                    list.push(tensor.transpose()?);
+                }
+                Given::Tensors(list)
+            }
+            Arg::Scalar { .. } => {
+                let maker = self.graph.maker(next()?);
+                let (Op::Scalar, Some(Attr::Int(slot))) = (maker.op, maker.attrs.first()) else {
+                    return invalid!("a number of a host call must be a scalar of the graph");
+                };
+                let (kind, bits) = self.numbers[*slot as usize];
+                Given::Scalar { kind, bits }
+            }
+            Arg::None => Given::None,
+            Arg::Int(n) => Given::Int(*n),
+            Arg::Float(x) => Given::Float(*x),
+            Arg::Bool(b) => Given::Bool(*b),
+            Arg::Ints(list) => Given::Ints(list),
+            Arg::Floats(list) => Given::Floats(list),
+            Arg::Bools(_) => Given::Bools(bools),
+            Arg::DType(dtype) => Given::DType(*dtype),
+            Arg::Str(text) => Given::Str(text),
+        })
+    }
+
+    /// Gives an output what another place holds: an input, or an output that is there twice.
+    fn copy(&self, value: ValueId, out: &Located, views: &[View]) -> Result<()> {
+        let tensor = self.located(value, views)?;
+        if tensor.buffer == out.buffer {
+            return Ok(());
+        }
+        let Some(copy) = aten::find("torchacc::copy") else { return internal!("no row copies") };
+        let (op, args) = (Operator::Native(copy), [Given::Tensor(tensor)]);
+        self.context.record(&Call { op, args: &args, outs: &[*out] })
+    }
+}
+
+fn bytes(arg: &Arg) -> Vec<u8> {
+    match arg {
+        Arg::Bools(list) => list.iter().map(|&b| b as u8).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn primitive(op: Op) -> Result<Operator> {
+    match aten::find(op.row().name).filter(|_| op.class() != Class::Host) {
+        Some(row) => Ok(Operator::Native(row)),
+        None => internal!("{} cannot be recorded", op.row().name),
+    }
+}
+
+fn attribute(attr: &Attr) -> Result<Given<'_>> {
+    Ok(match attr {
+        Attr::Int(n) => Given::Int(*n),
+        Attr::Float(x) => Given::Float(*x),
+        Attr::Bool(b) => Given::Bool(*b),
+        Attr::Ints(list) => Given::Ints(list),
+        Attr::DType(dtype) => Given::DType(*dtype),
+        other => return internal!("{other:?} is not an attribute of a primitive"),
+    })
+}
