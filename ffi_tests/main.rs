@@ -2,6 +2,7 @@
 //! C++ programs build against it and run.
 
 mod abi;
+mod install;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -107,6 +108,8 @@ fn the_headers_compile_alone() {
             (c, "c", "torchacc.h", "c17"),
             (cpp, "cc", "torchacc.h", "c++17"),
             (cpp, "cc", "torchacc.h", "c++20"),
+            (cpp, "cc", "torchacc.hpp", "c++17"),
+            (cpp, "cc", "torchacc.hpp", "c++20"),
         ] {
             let include = format!("#include \"{header}\"\n");
             let twice = format!("{include}{include}int main(void) {{ return 0; }}\n");
@@ -181,6 +184,11 @@ fn memory_crosses_without_a_copy_and_values_by_callback() {
 #[test]
 fn files_and_programs_as_text_from_c() {
     assert_eq!(run_c_program("stored").trim(), "ok");
+}
+
+#[test]
+fn a_cpp_program_computes() {
+    assert_eq!(run_c_program("cpp").trim(), "ok");
 }
 
 /// A second of it; `TORCHACC_FUZZ_SECONDS=3600` for the long run, from `TORCHACC_FUZZ_SEED` on.

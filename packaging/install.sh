@@ -1,0 +1,22 @@
+#!/bin/sh
+# install.sh PREFIX LIBRARY: puts the headers, the library, and what pkg-config and CMake need under PREFIX.
+# Everything finds its neighbours by relative paths, so the whole tree may be moved.
+set -eu
+prefix=$1
+library=$2
+root=$(cd "$(dirname "$0")/.." && pwd)
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$root/Cargo.toml" | head -n 1)
+abi=$(sed -n 's/^#define TORCHACC_ABI //p' "$root/include/torchacc.h")
+lib=$prefix/${LIBDIR:-lib}
+
+install -d "$prefix/include" "$lib/pkgconfig" "$lib/cmake/torchacc"
+install -m 644 "$root/include/torchacc.h" "$root/include/torchacc.hpp" "$prefix/include"
+install -m 755 "$library" "$lib/libtorchacc.so.$abi.$version"
+ln -sf "libtorchacc.so.$abi.$version" "$lib/libtorchacc.so.$abi"
+ln -sf "libtorchacc.so.$abi" "$lib/libtorchacc.so"
+fill() {
+    sed -e "s/@VERSION@/$version/g" -e "s/@ABI@/$abi/g" "$root/packaging/$1" > "$2/$1"
+}
+fill torchacc.pc "$lib/pkgconfig"
+fill torchacc-config.cmake "$lib/cmake/torchacc"
+fill torchacc-config-version.cmake "$lib/cmake/torchacc"
