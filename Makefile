@@ -1,9 +1,11 @@
 # make train   a fresh clone trains a GPT on the Python standard library's own source
 #              STEPS=N length, DEVICE=cpu eager PyTorch, COMPARE=1 both, RESUME=1 go on after a stop
+# make install the library for other programs: headers, pkg-config, CMake; PREFIX=/usr/local DESTDIR=
 # make test    everything that continuous integration checks
 # make format  rewrite all sources in the project's format
 
 PYTHON ?= python3
+PREFIX ?= /usr/local
 VENV := $(CURDIR)/.venv
 BIN := $(VENV)/bin
 EXT_DIR := torch_extension/torchacc/lib
@@ -13,9 +15,9 @@ TRAIN_FLAGS := $(if $(STEPS),--steps $(STEPS)) --device $(or $(DEVICE),acc) \
 	$(if $(COMPARE),--compare) $(if $(RESUME),--resume) $(TRAIN_ARGS)
 
 .DEFAULT_GOAL := build
-.PHONY: build install extension train test test-rust test-python lint format bench-peers clean FORCE
+.PHONY: build environment install extension train test test-rust test-python lint format bench-peers clean FORCE
 
-build: install $(RUST_LIB)
+build: environment $(RUST_LIB)
 	$(MAKE) --no-print-directory --jobs=$(shell nproc) extension
 
 # The virtual environment, again whenever the pins change.
@@ -29,7 +31,10 @@ $(VENV)/.installed: torch_extension/pyproject.toml $(VENV)/.requirements
 	$(BIN)/pip install --quiet --no-build-isolation --no-deps -e torch_extension
 	touch $@
 
-install: $(VENV)/.installed
+environment: $(VENV)/.installed
+
+install: $(RUST_LIB)
+	packaging/install.sh $(DESTDIR)$(PREFIX) $(RUST_LIB)
 
 # Cargo knows what changed; it leaves the file as it is when nothing did.
 $(RUST_LIB): FORCE
