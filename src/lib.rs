@@ -21,6 +21,8 @@ pub mod record;
 pub mod op;
 /// The IR: build, print, parse, verify.
 pub mod graph;
+/// Gradients: reverse mode over a graph.
+pub mod grad;
 /// How PyTorch's operators are said in primitives: one row per operator.
 pub mod aten;
 /// Graph → Graph, one file and one function each.

@@ -10,6 +10,7 @@ const LAYERS: &[&[&str]] = &[
     &["buffer", "number", "weights"],
     &["record", "op"],
     &["graph", "dist"],
+    &["grad"],
     &["aten", "passes", "plan", "cache"],
     &["trace", "backend", "dynamic"],
     &["runtime"],

@@ -1,10 +1,11 @@
 //! One recorded operation as its row sees it: arguments by position, with PyTorch's defaults and promotion.
 
 use super::lower::Values;
-use super::math::{Math, V};
 use super::promote::{Operand, result_type};
 use crate::dtype::DType;
 use crate::error::Result;
+pub use crate::graph::math::wide;
+use crate::graph::math::{Math, V};
 use crate::invalid;
 use crate::op::Ty;
 use crate::record::{Arg, Read, Record, ScalarKind};
@@ -29,11 +30,6 @@ pub enum Rule {
     FloatFormula,
     /// In the common dtype, bool included.
     Exact,
-}
-
-/// The dtype that PyTorch computes a half dtype in.
-pub fn wide(dtype: DType) -> DType {
-    if matches!(dtype, DType::F16 | DType::BF16) { DType::F32 } else { dtype }
 }
 
 /// The operand dtype of a scalar argument.

@@ -1,9 +1,9 @@
 //! Walks the records of a trace and builds the graph: arguments in, row, results out.
 
 use super::call::{Call, scalar_dtype};
-use super::math::{Math, V};
 use super::{Entry, entry, name, primitive, read, write};
 use crate::error::Result;
+use crate::graph::math::{Math, V};
 use crate::graph::{Graph, ValueId};
 use crate::internal;
 use crate::op::host::HostOpId;

@@ -8,7 +8,6 @@
 
 mod call;
 mod lower;
-mod math;
 mod primitive;
 mod promote;
 mod read;
@@ -20,12 +19,12 @@ mod write;
 
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::graph::math::V;
 use crate::op::Op;
 use crate::op::table::TABLE;
 use crate::record::ScalarKind;
 use call::Call;
 pub use lower::{infer, lower};
-use math::V;
 pub use signature::signature;
 use std::collections::HashMap;
 use std::sync::OnceLock;

@@ -1,15 +1,15 @@
 //! Primitives called by name: operands first, then the attributes in the order of the row.
 
 use super::call::{Call, Rule};
-use super::math::{V, together};
 use crate::error::Result;
+use crate::graph::math::{V, together};
 use crate::invalid;
 use crate::op::{Arity, Attr, Attrs, Class, Op};
 use crate::record::Arg;
 
-/// Program inputs, scalars and host calls have their own ways in.
+/// Program inputs, scalars and host calls have their own ways in; marks are the lowering's own.
 pub fn callable(op: Op) -> bool {
-    !matches!(op, Op::Input | Op::Scalar | Op::Host)
+    !matches!(op, Op::Input | Op::Scalar | Op::Mark | Op::Host)
 }
 
 fn most_operands(op: Op) -> usize {

@@ -5,8 +5,8 @@
 //! slice → transpose → reshape → broadcast. Only views that overlap themselves, or that no cutting fits, become
 //! `as_strided`.
 
-use super::math::V;
 use crate::dtype::DType;
+use crate::graph::math::V;
 use crate::op::{Attr, Op};
 use crate::record::View;
 use crate::shape::{Dims, Layout, contiguous_strides, numel};

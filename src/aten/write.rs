@@ -1,8 +1,8 @@
 //! A result put into a strided view of a buffer: what the buffer holds then.
 
-use super::math::V;
 use super::read::{as_dtype, strided_attrs};
 use crate::dtype::DType;
+use crate::graph::math::V;
 use crate::op::Op;
 use crate::record::{Format, View};
 use crate::shape::Layout;

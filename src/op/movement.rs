@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::invalid;
 use crate::shape::{Dims, Layout, contiguous_strides};
 
+pub const SAME: Eval = Eval::Whole(same_bytes);
 pub const RESHAPE: Eval = Eval::Whole(same_bytes);
 pub const TRANSPOSE: Eval = Eval::Whole(transpose);
 pub const BROADCAST: Eval = Eval::Whole(broadcast);
@@ -173,6 +174,25 @@ pub fn bitcast_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
         Some(last) => *last = *last * from / to,
     }
     check::one(*dtype, &sizes)
+}
+
+pub fn mark_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
+    match attrs {
+        [Attr::Int(_)] => itself(inputs),
+        _ => check::wrong_attrs("number: int", attrs),
+    }
+}
+
+pub fn detach_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
+    check::no_attrs(attrs)?;
+    itself(inputs)
+}
+
+fn itself(inputs: &[&Ty]) -> Result<Tys> {
+    match inputs {
+        [x] => check::one(x.dtype, &x.sizes),
+        _ => check::wrong_operands("x", inputs),
+    }
 }
 
 pub fn concat_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {

@@ -124,6 +124,12 @@ table! {
     /// `(base, x)`: base with x written over the strided view of its flat elements (torch.as_strided_scatter). x has the view's sizes.
     AsStridedScatter "as_strided_scatter" Movement Exactly(2), ["sizes", "strides", "offset"], movement::scatter_type, movement::AS_STRIDED_SCATTER, p::no_flops;
 
+    /// x; equal nodes with other numbers stay two while a graph is built: a point that gradients are taken at. The first pass
+    /// removes it.
+    Mark "mark" Movement Exactly(1), ["number"], movement::mark_type, movement::SAME, p::no_flops;
+    /// x, through which no gradient flows. The first pass removes it.
+    Detach "detach" Movement Exactly(1), [], movement::detach_type, movement::SAME, p::no_flops;
+
     // ---- reductions over `axes` (sorted, dropped from the result); the empty product of axes is the identity
     Sum "reduce_sum" Reduction Exactly(1), ["axes"], reduce::number, reduce::SUM, reduce::flops, neutral 0.0;
     Prod "reduce_prod" Reduction Exactly(1), ["axes"], reduce::number, reduce::PROD, reduce::flops, neutral 1.0;

@@ -2,9 +2,9 @@
 
 use super::{BACKWARD, PLAIN};
 use crate::aten::call::{Call, Rule::FloatFormula, Rule::Number, wide};
-use crate::aten::math::V;
 use crate::aten::{Outs, Row, row};
 use crate::error::Result;
+use crate::graph::math::V;
 use crate::invalid;
 use crate::op::Op;
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, SQRT_2};

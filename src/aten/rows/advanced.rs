@@ -1,10 +1,10 @@
 //! Indexing by tensors of integers, one for each dimension or none: `x[i, :, j]`.
 
 use crate::aten::call::{Call, wide};
-use crate::aten::math::V;
 use crate::aten::{Outs, Row, row};
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::graph::math::V;
 use crate::op::{Attr, Op};
 use crate::record::Arg;
 use crate::shape::{Dims, broadcast_shapes, contiguous_strides, numel};

@@ -2,7 +2,7 @@
 
 use crate::aten::Outs;
 use crate::aten::call::Call;
-use crate::aten::math::V;
+use crate::graph::math::V;
 use crate::op::Op;
 use crate::shape::Dims;
 

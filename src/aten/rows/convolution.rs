@@ -4,9 +4,9 @@
 use super::PLAIN;
 use super::channel::{asked, channel_sum, per_channel};
 use crate::aten::call::{Call, wide};
-use crate::aten::math::V;
 use crate::aten::{Outs, Row, row};
 use crate::error::Result;
+use crate::graph::math::V;
 use crate::op::{Attr, Attrs, Op};
 use crate::shape::Dims;
 

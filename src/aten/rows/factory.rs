@@ -2,10 +2,10 @@
 
 use super::PLAIN;
 use crate::aten::call::Call;
-use crate::aten::math::V;
 use crate::aten::{Outs, Row, row};
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::graph::math::V;
 use crate::invalid;
 use crate::op::Ty;
 use crate::record::{Arg, ScalarKind};

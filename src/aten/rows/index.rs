@@ -3,11 +3,11 @@
 use super::PLAIN;
 use crate::aten::call::Call;
 use crate::aten::call::{wide, wrap_dim};
-use crate::aten::math::V;
 use crate::aten::promote::{Operand, result_type};
 use crate::aten::{Outs, Row, row};
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::graph::math::V;
 use crate::invalid;
 use crate::op::{Attr, Op};
 use crate::record::Arg;

@@ -2,9 +2,9 @@
 
 use super::PLAIN;
 use crate::aten::call::{Call, wide};
-use crate::aten::math::V;
 use crate::aten::{Outs, Row, row};
 use crate::error::Result;
+use crate::graph::math::V;
 use crate::invalid;
 
 pub const ROWS: &[Row] = &[

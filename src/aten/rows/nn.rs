@@ -2,9 +2,9 @@
 
 use super::PLAIN;
 use crate::aten::call::{Call, Rule, wide};
-use crate::aten::math::V;
 use crate::aten::{Outs, Row, row};
 use crate::dtype::DType;
+use crate::graph::math::V;
 use crate::op::Op;
 
 pub const ROWS: &[Row] = &[

@@ -2,10 +2,10 @@
 
 use super::channel::{asked, channel_sum, per_channel};
 use crate::aten::call::{Call, wide};
-use crate::aten::math::V;
 use crate::aten::{Outs, Row, row};
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::graph::math::V;
 use crate::invalid;
 use crate::op::{Attr, Op};
 use crate::shape::{Dims, numel};

@@ -2,11 +2,11 @@
 //! schema order, element by element. Only the in-place forms are served: the functional ones return copies as well.
 
 use crate::aten::call::{Call, wide};
-use crate::aten::math::V;
 use crate::aten::rows::pointwise::finite;
 use crate::aten::{Outs, Row, row};
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::graph::math::V;
 use crate::op::Op;
 use crate::shape::Dims;
 

@@ -4,10 +4,10 @@
 
 use super::{BACKWARD, PLAIN};
 use crate::aten::call::{Call, wide};
-use crate::aten::math::V;
 use crate::aten::{Outs, Row, row};
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::graph::math::V;
 use crate::invalid;
 use crate::op::{Attr, Attrs, Op};
 use crate::shape::Dims;

@@ -3,10 +3,10 @@
 
 use super::PLAIN;
 use crate::aten::call::Call;
-use crate::aten::math::V;
 use crate::aten::{Outs, Row, row};
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::graph::math::V;
 use crate::op::{Op, Ty};
 use std::f64::consts::TAU;
 

@@ -1,14 +1,19 @@
 //! Formulas: a value of the graph under construction as a number-like thing with operators. Operands of different
-//! sizes are broadcast; their dtypes must agree (promotion is [`super::promote`]'s). The first error is kept and
+//! sizes are broadcast; their dtypes must agree (promotion is `aten`'s). The first error is kept and
 //! reported once by [`Math::check`], so that a formula reads like one.
 
+use super::{Builder, Graph, ValueId};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::graph::{Builder, ValueId};
 use crate::op::{Attr, Attrs, Op, Ty};
 use crate::shape::{Dims, broadcast_shapes};
 use smallvec::{SmallVec, smallvec};
 use std::cell::RefCell;
+
+/// The dtype that PyTorch computes a half dtype in.
+pub fn wide(dtype: DType) -> DType {
+    if matches!(dtype, DType::F16 | DType::BF16) { DType::F32 } else { dtype }
+}
 
 /// A builder that can be shared, and the first error it met.
 #[derive(Default)]
@@ -70,6 +75,11 @@ impl Math {
     fn placeholder(&self) -> V<'_> {
         let zero = self.builder.borrow_mut().constant(0.0, DType::F32);
         self.wrap(zero.expect("the builder takes a constant"))
+    }
+
+    /// Looks at the graph as it is so far.
+    pub fn graph<R>(&self, look: impl FnOnce(&Graph) -> R) -> R {
+        look(self.builder.borrow().graph())
     }
 
     /// Which operation of the user's program the next nodes belong to.

@@ -1,0 +1,61 @@
+//! Rules of products and windows. All are linear in each operand, so their rules are each other.
+
+use super::{Flow, Step};
+use crate::graph::math::V;
+use crate::op::{Attr, Attrs, Op};
+use crate::shape::Dims;
+
+pub fn matmul<'m>(s: &Step<'m>) -> Flow<'m> {
+    let (a, b, dy) = (s.x[0], s.x[1], s.dy());
+    let turned = |v: V<'m>| v.swap(v.rank() - 2, v.rank() - 1);
+    let along_a = s.of(0, || dy.matmul(turned(b)));
+    let along_b = s.of(1, || turned(a).matmul(dy));
+    Ok(vec![along_a, along_b])
+}
+
+/// The attributes of a primitive that makes an array of spatial sizes `of`: these, then the others.
+fn with_sizes(of: V, rest: &[Attr]) -> Attrs {
+    let sizes = Attr::Ints(of.sizes()[2..].into());
+    [sizes].into_iter().chain(rest.iter().cloned()).collect()
+}
+
+/// What `v` has within the sizes of `like`, which may end before it.
+fn cut_to<'m>(v: V<'m>, like: V<'m>) -> V<'m> {
+    let rank = v.rank();
+    v.slice(&Dims::from_elem(0, rank), &like.sizes(), &Dims::from_elem(1, rank))
+}
+
+pub fn conv<'m>(s: &Step<'m>) -> Flow<'m> {
+    let (x, w, dy) = (s.x[0], s.x[1], s.dy());
+    let dx = || s.math.op(Op::ConvGradInput, &[dy, w], with_sizes(x, &s.attrs));
+    let dw = || s.math.op(Op::ConvGradWeight, &[dy, x], with_sizes(w, &s.attrs));
+    Ok(vec![s.of(0, dx), s.of(1, dw)])
+}
+
+/// Of `(dy, w)` → `dx`.
+pub fn conv_grad_input<'m>(s: &Step<'m>) -> Flow<'m> {
+    let (dy, w, g) = (s.x[0], s.x[1], s.dy());
+    let rest = &s.attrs[1..];
+    let along_dy = || cut_to(s.math.op(Op::Conv, &[g, w], rest.iter().cloned().collect()), dy);
+    let along_w = || s.math.op(Op::ConvGradWeight, &[dy, g], with_sizes(w, rest));
+    Ok(vec![s.of(0, along_dy), s.of(1, along_w)])
+}
+
+/// Of `(dy, x)` → `dw`.
+pub fn conv_grad_weight<'m>(s: &Step<'m>) -> Flow<'m> {
+    let (dy, x, g) = (s.x[0], s.x[1], s.dy());
+    let rest = &s.attrs[1..];
+    let along_dy = || cut_to(s.math.op(Op::Conv, &[x, g], rest.iter().cloned().collect()), dy);
+    let along_x = || s.math.op(Op::ConvGradInput, &[dy, g], with_sizes(x, rest));
+    Ok(vec![s.of(0, along_dy), s.of(1, along_x)])
+}
+
+pub fn sum_pool<'m>(s: &Step<'m>) -> Flow<'m> {
+    let attrs = with_sizes(s.x[0], &s.attrs);
+    Ok(vec![Some(s.math.op(Op::SumPoolGrad, &[s.dy()], attrs))])
+}
+
+pub fn sum_pool_grad<'m>(s: &Step<'m>) -> Flow<'m> {
+    let attrs = s.attrs[1..].iter().cloned().collect();
+    Ok(vec![Some(s.math.op(Op::SumPool, &[s.dy()], attrs))])
+}

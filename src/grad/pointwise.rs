@@ -1,0 +1,71 @@
+//! Rules of the pointwise primitives. Half types are computed in f32 and rounded once, as PyTorch's kernels do.
+
+use super::{Flow, Step};
+use crate::graph::Graph;
+use crate::graph::ValueId;
+use crate::graph::math::{V, wide};
+use crate::op::Op;
+
+/// `slope` of operand, result and cotangent: the operand's cotangent.
+pub fn unary<'m>(s: &Step<'m>, slope: impl FnOnce(V<'m>, V<'m>, V<'m>) -> V<'m>) -> Flow<'m> {
+    let dtype = s.x[0].dtype();
+    let [x, y, dy] = [s.x[0], s.y[0], s.dy()].map(|v| v.cast(wide(dtype)));
+    Ok(vec![Some(slope(x, y, dy).cast(dtype))])
+}
+
+/// As [`unary`], for two operands.
+pub fn binary<'m>(
+    s: &Step<'m>,
+    slopes: impl FnOnce([V<'m>; 2], V<'m>, V<'m>) -> [V<'m>; 2],
+) -> Flow<'m> {
+    let dtype = s.x[0].dtype();
+    let [a, b, y, dy] = [s.x[0], s.x[1], s.y[0], s.dy()].map(|v| v.cast(wide(dtype)));
+    Ok(slopes([a, b], y, dy).map(|v| Some(v.cast(dtype))).into())
+}
+
+/// An exponent of 0 has no slope, even at 0; nor has a base of 0 under an exponent that is not negative.
+pub fn pow<'m>([a, b]: [V<'m>; 2], y: V<'m>, dy: V<'m>) -> [V<'m>; 2] {
+    let none = dy * 0.0;
+    let along_base = b.eq(0.0).select(none, dy * (b * a.pow(b - 1.0)));
+    let flat = a.eq(0.0).and(b.ge(0.0));
+    [along_base, flat.select(none, dy * (y * a.log()))]
+}
+
+/// No direction has no slope.
+pub fn atan2<'m>([a, b]: [V<'m>; 2], _: V<'m>, dy: V<'m>) -> [V<'m>; 2] {
+    let square = a * a + b * b;
+    let scale = square.eq(0.0).select(dy * 0.0, dy / square);
+    [scale * b, -scale * a]
+}
+
+/// The operand that `wins` has the cotangent. Equal ones share it; but a plain number, which nobody asks for, is a bound
+/// (relu, hardtanh): what stands at it does not move.
+pub fn extreme<'m>(s: &Step<'m>, wins: Op) -> Flow<'m> {
+    let [a, b] = [s.x[0], s.x[1]];
+    let is_bound = |v: V<'m>| s.math.graph(|graph| is_number(graph, v.id));
+    let tie = if is_bound(a) || is_bound(b) { 0.0 } else { 0.5 };
+    // NaN neither wins nor loses: it passes everything on.
+    let share = |winner: V<'m>, loser: V<'m>, dy: V<'m>| {
+        let kept = loser.binary(wins, winner).not().select(dy, 0.0);
+        a.eq(b).select(dy * tie, kept)
+    };
+    binary(s, |_, _, dy| [share(a, b, dy), share(b, a, dy)])
+}
+
+/// Whether a value is one number, known or given, that repeats.
+fn is_number(graph: &Graph, v: ValueId) -> bool {
+    let node = graph.maker(v);
+    match node.op {
+        Op::Const | Op::Scalar => true,
+        Op::Broadcast | Op::Reshape | Op::Cast => is_number(graph, node.inputs[0]),
+        _ => false,
+    }
+}
+
+pub fn select<'m>(s: &Step<'m>) -> Flow<'m> {
+    let (condition, dy) = (s.x[0], s.dy());
+    let nothing = s.math.zeros(dy.dtype(), &dy.sizes());
+    let yes = s.of(1, || condition.select(dy, nothing));
+    let no = s.of(2, || condition.select(nothing, dy));
+    Ok(vec![None, yes, no])
+}
