@@ -4,21 +4,6 @@
 
 #include "check.h"
 
-static int64_t metric(torchacc_context* context, const char* name) {
-  torchacc_string* json;
-  OK(torchacc_metrics(context, &json));
-  torchacc_str text = torchacc_string_view(json);
-  char copy[4096];
-  EXPECT(text.len < sizeof copy);
-  memcpy(copy, text.data, text.len);
-  copy[text.len] = 0;
-  const char* found = strstr(copy, name);
-  EXPECT(found != NULL);
-  int64_t value = strtoll(strchr(found, ':') + 1, NULL, 10);
-  torchacc_string_free(json);
-  return value;
-}
-
 static void on(const char* backend) {
   torchacc_options options = {.struct_size = sizeof options};
   options.backend = str(backend);

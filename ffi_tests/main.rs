@@ -167,6 +167,11 @@ fn a_host_operator_from_c() {
 }
 
 #[test]
+fn a_c_program_trains() {
+    assert_eq!(run_c_program("gradients").trim(), "ok");
+}
+
+#[test]
 fn reports_warnings_and_strict_mode_from_c() {
     assert_eq!(run_c_program("report").trim(), "ok");
 }

@@ -55,6 +55,11 @@ impl<'a> Call<'a> {
         invalid!("argument {i} must be {wanted}, got {:?}", self.arg(i))
     }
 
+    /// Whether the trace takes gradients: then a row that PyTorch gives a slope of its own at a kink says it there.
+    pub fn is_differentiated(&self) -> bool {
+        self.values.are_differentiated()
+    }
+
     // ---- tensors
 
     pub fn read(&self, read: &Read) -> Result<V<'a>> {

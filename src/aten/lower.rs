@@ -1,8 +1,8 @@
 //! Walks the records of a trace and builds the graph: arguments in, row, results out.
 
 use super::call::{Call, scalar_dtype};
-use super::{Entry, entry, name, primitive, read, write};
-use crate::error::Result;
+use super::{Entry, entry, name, primitive, read, takes_gradients, write};
+use crate::error::{Code, Error, Result};
 use crate::graph::math::{Math, V};
 use crate::graph::{Graph, ValueId};
 use crate::internal;
@@ -11,16 +11,25 @@ use crate::op::{Attr, Op, Ty};
 use crate::record::{Arg, Operator, Origin, Read, Record, Records, ValueIndex, Write};
 use smallvec::smallvec;
 use std::cell::RefCell;
+use std::collections::HashSet;
 
 /// The trace's values in the graph, made when first asked for (leaves, zeros) or written by a record.
 pub struct Values<'a> {
     records: &'a Records,
     known: RefCell<Vec<Option<ValueId>>>,
+    /// Values that gradients are taken with respect to.
+    marked: HashSet<ValueIndex>,
 }
 
 impl<'a> Values<'a> {
     fn new(records: &'a Records) -> Values<'a> {
-        Values { records, known: RefCell::new(vec![None; records.values.len()]) }
+        let known = RefCell::new(vec![None; records.values.len()]);
+        Values { records, known, marked: marked(records) }
+    }
+
+    /// Whether the trace takes gradients.
+    pub fn are_differentiated(&self) -> bool {
+        !self.marked.is_empty()
     }
 
     /// The value as a dense array in its format.
@@ -41,13 +50,31 @@ impl<'a> Values<'a> {
                 return internal!("value {index} is read before record {record} writes it");
             }
         };
+        let made = self.set(index, made);
         math.check()?;
-        self.set(index, made);
         Ok(made)
     }
 
-    fn set(&self, index: ValueIndex, v: V) {
+    /// From now on `v` is the value. Equal values that gradients are taken with respect to would be one node, and their
+    /// gradients one sum; so each becomes a node of its own.
+    fn set<'m>(&self, index: ValueIndex, v: V<'m>) -> V<'m> {
+        let v = match self.marked.contains(&index) {
+            true => v.math().op(Op::Mark, &[v], smallvec![Attr::Int(index as i64)]),
+            false => v,
+        };
         self.known.borrow_mut()[index as usize] = Some(v.id);
+        v
+    }
+
+    /// All of the value that a tensor shows. Errors: `Unsupported` when it holds another type than the tensor's.
+    pub fn whole(&self, math: &'a Math, read: &Read) -> Result<V<'a>> {
+        let v = self.get(math, read.value)?;
+        let (dtype, held) = (read.view.dtype, v.dtype());
+        if dtype != held {
+            let message = format!("a tensor of {dtype} in a buffer that was used as {held} before");
+            return Err(Error::new(Code::Unsupported, message));
+        }
+        Ok(v)
     }
 
     /// The elements that a read shows, dense.
@@ -56,6 +83,19 @@ impl<'a> Values<'a> {
         math.check()?;
         Ok(v)
     }
+}
+
+/// The values that the trace takes gradients with respect to.
+fn marked(records: &Records) -> HashSet<ValueIndex> {
+    let mut marked = HashSet::new();
+    for record in &records.records {
+        if let (Operator::Native(row), [_, Arg::Tensors(reads), ..]) = (record.op, &record.args[..])
+            && takes_gradients(row)
+        {
+            marked.extend(reads.iter().flatten().map(|read| read.value));
+        }
+    }
+    marked
 }
 
 /// Says a trace in primitives. Input `n` of the graph is leaf `n`, scalar `n` slot `n` of the argument block; the graph's
@@ -102,6 +142,10 @@ fn results<'a>(math: &'a Math, values: &'a Values<'a>, record: &'a Record) -> Re
     let results = match record.op {
         Operator::Host(id) => host(&call, id)?,
         Operator::Native(row) => match entry(row) {
+            Entry::Aten(row) if row.updates && values.are_differentiated() => {
+                let detached = |v: V<'a>| math.op(Op::Detach, &[v], smallvec![]);
+                (row.lower)(&call)?.into_iter().map(detached).collect()
+            }
             Entry::Aten(row) => (row.lower)(&call)?,
             Entry::Primitive(op) => primitive::lower(&call, op)?,
         },

@@ -48,6 +48,10 @@ struct Row {
     moves: bool,
     /// Whether bool and u8 operands would be masks, which select a number of elements that nobody knows in advance.
     indexes: bool,
+    /// Whether the results are new states of what is trained: no gradient flows through a step of an optimizer.
+    updates: bool,
+    /// Whether it gives the gradients of its first argument with respect to the list that is its second.
+    differentiates: bool,
     lower: for<'a> fn(&Call<'a>) -> Outs<'a>,
 }
 
@@ -64,6 +68,8 @@ const fn row(
         essential: |_, _| false,
         moves: false,
         indexes: false,
+        updates: false,
+        differentiates: false,
         lower,
     }
 }
@@ -87,6 +93,14 @@ impl Row {
 
     const fn indexes(self) -> Row {
         Row { indexes: true, ..self }
+    }
+
+    const fn updates(self) -> Row {
+        Row { updates: true, ..self }
+    }
+
+    const fn differentiates(self) -> Row {
+        Row { differentiates: true, ..self }
     }
 
     fn full_name(&self) -> String {
@@ -151,6 +165,19 @@ pub fn count() -> usize {
 /// When there is no such row.
 pub fn name(row: u32) -> &'static str {
     &index().entries[row as usize].1
+}
+
+/// Whether a row gives gradients: its arguments are a loss and a list of tensors.
+pub fn takes_gradients(row: u32) -> bool {
+    matches!(entry(row), Entry::Aten(row) if row.differentiates)
+}
+
+/// Whether no gradient flows through a row.
+pub fn stops_gradients(row: u32) -> bool {
+    match entry(row) {
+        Entry::Aten(row) => row.updates,
+        Entry::Primitive(op) => op == Op::Detach,
+    }
 }
 
 /// Whether a number given as scalar argument `arg` must become an attribute of the record, because shapes or the

@@ -19,6 +19,7 @@ pub mod constants;
 mod context;
 mod dlpack;
 mod error;
+mod grad;
 mod graph;
 mod handle;
 mod infer;

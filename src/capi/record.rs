@@ -83,7 +83,7 @@ unsafe fn located<'a>(
 }
 
 /// Buffers of one context are not known to another.
-fn id_in(context: &torchacc_context, buffer: &torchacc_buffer) -> Result<BufferId> {
+pub(super) fn id_in(context: &torchacc_context, buffer: &torchacc_buffer) -> Result<BufferId> {
     match Arc::ptr_eq(&context.inner, &buffer.context) {
         true => Ok(buffer.id),
         false => Err(bad("a tensor belongs to another context")),
@@ -201,7 +201,7 @@ pub unsafe extern "C" fn torchacc_record(
 }
 
 /// New dense tensors of these types, if `record` recorded what fills them.
-fn results(
+pub(super) fn results(
     context: &torchacc_context,
     types: Vec<Ty>,
     record: impl FnOnce(&[Located]) -> Result<bool>,

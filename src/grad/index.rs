@@ -35,7 +35,18 @@ fn scattered(axis: &Attr, add: bool) -> Attrs {
     smallvec![axis.clone(), Attr::Bool(add)]
 }
 
+/// One element of each row (a class of each sample) by comparison: pointwise, so that it goes into one kernel with what
+/// follows.
 pub fn gather<'m>(s: &Step<'m>) -> Flow<'m> {
+    let (x, index, axis) = (s.x[0], s.x[1], s.int(0) as usize);
+    let mut column = x.sizes();
+    if let Some(size) = column.get_mut(axis) {
+        *size = 1;
+    }
+    if x.rank() > 0 && index.sizes() == column {
+        let place = s.math.iota(&x.sizes(), axis, index.dtype());
+        return Ok(vec![Some(place.eq(index).select(s.dy(), 0.0)), None]);
+    }
     let dx = summed(s, s.x[0], |zeros, dy| {
         s.math.op(Op::Scatter, &[zeros, s.x[1], dy], scattered(&s.attrs[0], true))
     });

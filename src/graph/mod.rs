@@ -6,7 +6,7 @@
 pub mod builder;
 pub mod generate;
 pub mod interpret;
-pub mod math;
+pub(crate) mod math;
 pub mod text;
 pub mod verify;
 

@@ -11,6 +11,7 @@ mod cse;
 mod dce;
 mod decompose;
 mod fold;
+mod marks;
 mod movement;
 mod products;
 mod rebuild;
@@ -25,6 +26,7 @@ pub use cse::cse;
 pub use dce::dce;
 pub use decompose::decompose;
 pub use fold::fold;
+pub use marks::marks;
 pub use movement::movement;
 pub use products::products;
 use rebuild::rebuild;
@@ -35,6 +37,7 @@ const MAX_ROUNDS: usize = 8;
 
 /// All passes in order. Composites for which `keeps` is false are said in other primitives. Errors are internal.
 pub fn optimize(graph: Graph, keeps: &dyn Fn(Op) -> bool) -> Result<Graph> {
+    let graph = checked("marks", marks(&graph)?)?;
     let mut graph = checked("decompose", decompose(&graph, keeps)?)?;
     for _ in 0..MAX_ROUNDS {
         let before = graph;

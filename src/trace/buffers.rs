@@ -1,19 +1,27 @@
 //! Buffers of a trace: made, filled, dropped.
 
-use super::{Buffer, BufferId, Content, Held, Trace};
+use super::{Buffer, BufferId, Content, ContentId, Held, Older, Trace};
 use crate::buffer::Storage;
 use crate::record::{ValueIndex, Varying};
 use std::sync::Arc;
 
 impl Buffer {
-    fn zeros(nbytes: usize) -> Buffer {
-        Buffer { nbytes, held: Held::Zeros, before: None, leaf: None, varying: Vec::new() }
+    fn zeros(nbytes: usize, content: ContentId) -> Buffer {
+        Buffer {
+            nbytes,
+            held: Held::Zeros,
+            before: None,
+            leaf: None,
+            varying: Vec::new(),
+            content,
+            older: Older::default(),
+        }
     }
 }
 
 impl Trace {
     pub fn new_buffer(&mut self, nbytes: usize) -> BufferId {
-        let buffer = Some(Buffer::zeros(nbytes));
+        let buffer = Some(Buffer::zeros(nbytes, self.next_content()));
         match self.free.pop() {
             Some(id) => {
                 self.buffers[id as usize] = buffer;
@@ -52,17 +60,20 @@ impl Trace {
     pub fn store(&mut self, id: BufferId, storage: Arc<Storage>) {
         self.release_value(id);
         self.give_up(id);
+        self.outlived(id);
+        let content = self.next_content();
         let buffer = self.buffer_mut(id);
         buffer.nbytes = storage.nbytes();
         buffer.held = Held::Stored(storage);
-        (buffer.before, buffer.leaf) = (None, None);
+        (buffer.before, buffer.leaf, buffer.content) = (None, None, content);
     }
 
     /// Gives a buffer another size and no content.
     pub fn clear(&mut self, id: BufferId, nbytes: usize) {
         self.release_value(id);
         self.give_up(id);
-        *self.buffer_mut(id) = Buffer::zeros(nbytes);
+        let content = self.next_content();
+        *self.buffer_mut(id) = Buffer::zeros(nbytes, content);
     }
 
     /// Says that a size of the buffer's tensors will vary: in the trace that uses it now, and in those that read it later.
@@ -81,6 +92,7 @@ impl Trace {
         self.touched.push(id);
         let buffer = self.buffers[id as usize].as_mut().expect("a handle keeps its buffer alive");
         buffer.leaf = Some(value);
+        self.contents.push(buffer.content);
         self.varying.extend_from_slice(&buffer.varying);
     }
 
@@ -129,7 +141,9 @@ impl Trace {
     pub(super) fn hold(&mut self, id: BufferId, value: ValueIndex) {
         debug_assert_eq!(value as usize, self.holders.len());
         self.release_value(id);
+        self.outlived(id);
         self.holders.push(Some(id));
+        self.contents.push(0);
         let buffer = self.buffer_mut(id);
         if let Held::Stored(storage) = std::mem::replace(&mut buffer.held, Held::Traced(value)) {
             buffer.before = Some(storage);

@@ -1,5 +1,6 @@
 //! The cut: a trace becomes a [`Closed`] one, and what it computes becomes memory that is promised.
 
+use super::gradient::{ContentId, Cut, Ended};
 use super::tape::Tape;
 use super::{Held, Trace, period};
 use crate::buffer::Storage;
@@ -35,6 +36,8 @@ impl Trace {
         let leaves = taken(&mut self.leaves);
         let varying = std::mem::take(&mut self.varying);
         let mut holders = std::mem::take(&mut self.holders);
+        let contents = taken(&mut self.contents);
+        let first = self.last_content + 1;
         let (mut outputs, mut promised, mut befores) = (Vec::new(), Vec::new(), Vec::new());
         // In the order of the values, which is that of the program: never that of addresses or of dropping.
         for (value, holder) in holders.drain(..).enumerate() {
@@ -50,11 +53,16 @@ impl Trace {
             let donor = buffer.leaf.filter(|_| full && ours).and_then(is_leaf);
             let storage = Arc::new(Storage::pending(buffer.nbytes));
             buffer.held = Held::Stored(storage.clone());
+            buffer.content = first + outputs.len() as ContentId;
             outputs.push(Output { value: value as u32, donor });
             promised.push(storage);
             befores.push(before);
         }
         self.holders = holders;
+        self.last_content += outputs.len() as ContentId;
+        let ended = if full { Ended::Asked } else { Ended::Read };
+        self.past
+            .push(Cut { tape: tape.clone(), contents, outputs: outputs.clone(), first }, ended);
         for id in self.touched.drain(..) {
             if let Some(buffer) = &mut self.buffers[id as usize] {
                 (buffer.leaf, buffer.before) = (None, None);
@@ -86,6 +94,7 @@ impl Trace {
         };
         let closed = self.cut(false);
         self.period = period;
+        self.past.ended = Ended::Long;
         closed
     }
 }

@@ -9,6 +9,7 @@
 mod buffers;
 mod closed;
 mod given;
+mod gradient;
 mod period;
 mod replay;
 mod sites;
@@ -22,11 +23,12 @@ use crate::error::{Code, Error, Result, Site};
 use crate::invalid;
 use crate::op::{Ty, host};
 use crate::record::{
-    Arg, Format, Operator, Origin, Read, Record, ScalarKind, Value, ValueIndex, Varying, View,
-    Write, leaf_format, written_format,
+    Arg, Operator, Origin, Read, Record, ScalarKind, Value, ValueIndex, Varying, View, Write,
+    leaf_format, written_format,
 };
 pub use closed::Closed;
 pub use given::{Call, Given, Located};
+use gradient::{ContentId, Older, Past};
 pub use sites::Sites;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -54,6 +56,9 @@ struct Buffer {
     leaf: Option<ValueIndex>,
     /// Sizes of its tensors that will vary.
     varying: Vec<Varying>,
+    /// Of what it holds in memory, or of its zeros.
+    content: ContentId,
+    older: Older,
 }
 
 /// What reading a buffer needs.
@@ -79,6 +84,11 @@ pub struct Trace {
     /// Who holds each value of the trace now, if anybody.
     holders: Vec<Option<BufferId>>,
     leaves: Vec<Arc<Storage>>,
+    /// For each value that was there before the trace what it is, 0 for results.
+    contents: Vec<ContentId>,
+    last_content: ContentId,
+    /// The last traces that were cut.
+    past: Past,
     scalar_bits: Vec<u64>,
     /// Buffers that this trace has read as they were, or written over.
     touched: Vec<BufferId>,
@@ -137,6 +147,10 @@ impl Trace {
         let tensors = || call.args.iter().flat_map(Given::tensors).chain(call.outs);
         tensors().try_for_each(|tensor| self.check(tensor, call.op))?;
         supported(call.op, tensors().map(|tensor| tensor.dtype))?;
+        let gradient = takes_gradients(call.op);
+        if gradient {
+            self.check_gradient(call)?;
+        }
         self.leave_path();
         let args = call.args.iter().enumerate();
         let args = args.map(|(index, given)| self.resolve(call.op, index, given)).collect();
@@ -155,6 +169,7 @@ impl Trace {
             bytes: self.tape.bytes.len(),
             chain,
             inferred: false,
+            gradient,
         });
         self.tape.records.push(Record { site: site.unwrap_or(0), ..record });
         let place = Place { cuts: self.cuts, position: self.position, chain };
@@ -235,14 +250,15 @@ impl Trace {
         }
         let buffer = self.buffer(id);
         let nbytes = buffer.nbytes;
-        let (origin, format) = match &buffer.held {
+        let origin = match &buffer.held {
             Held::Stored(storage) => {
                 let leaf = self.leaves.len() as u32;
                 self.leaves.push(storage.clone());
-                (Origin::Leaf(leaf), leaf_format(view, nbytes))
+                Origin::Leaf(leaf)
             }
-            _ => (Origin::Zeros, Format::flat(DType::U8, nbytes)),
+            _ => Origin::Zeros,
         };
+        let format = leaf_format(view, nbytes);
         let value = self.holders.len() as ValueIndex;
         self.tape.values.push(Value { origin, format, nbytes });
         self.holders.push(None);
@@ -286,6 +302,11 @@ pub fn supported(op: Operator, dtypes: impl Iterator<Item = DType>) -> Result<()
     Err(Error::new(Code::Unsupported, message))
 }
 
+/// Whether the operation gives gradients.
+fn takes_gradients(op: Operator) -> bool {
+    matches!(op, Operator::Native(row) if aten::takes_gradients(row))
+}
+
 /// For messages: `aten::add.Tensor`, or a host operator's name.
 pub fn operator_name(op: Operator) -> String {
     match op {
@@ -299,6 +320,8 @@ pub(crate) fn lost() -> Error {
     Error::new(Code::Internal, "a buffer's memory was taken over twice")
 }
 
+#[cfg(test)]
+mod gradient_tests;
 #[cfg(test)]
 mod replay_tests;
 #[cfg(test)]

@@ -92,6 +92,7 @@ impl Trace {
             && record.outs.len() == call.outs.len()
             && self.repeat_all(tape, record, call)
             && (0..call.outs.len()).all(|out| self.may_write(tape, record, call, out))
+            && (!tape.marks[self.position].gradient || self.gives_gradient(tape, call))
             && (!self.position_is_sampled() || self.verify(tape, record, call));
         if !same {
             for id in self.touched.drain(touched..) {
@@ -101,6 +102,7 @@ impl Trace {
             }
             self.leaves.truncate(leaves);
             self.holders.truncate(values);
+            self.contents.truncate(values);
             self.scalar_bits.truncate(scalars);
             self.varying.truncate(varying);
             return false;

@@ -34,6 +34,8 @@ pub struct Mark {
     pub chain: u64,
     /// Whether the results of the record have the types that follow from its arguments.
     pub inferred: bool,
+    /// Whether the record gives gradients.
+    pub gradient: bool,
 }
 
 impl Tape {

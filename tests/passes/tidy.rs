@@ -1,8 +1,30 @@
-//! `dce`, `cse` and `fold`.
+//! `marks`, `dce`, `cse` and `fold`.
 
 use super::{check, program};
 use expect_test::expect;
-use torchacc::passes::{cse, fold};
+use torchacc::passes::{cse, fold, marks};
+
+#[test]
+fn marks_go_and_what_they_held_apart_becomes_one() {
+    let lines = "\
+%1: f32[2] = mark(%0) {number=0}
+%2: f32[2] = mark(%0) {number=1}
+%3: f32[2] = exp(%1)
+%4: f32[2] = exp(%2)
+%5: f32[2] = detach(%4)
+%6: f32[2] = add(%3, %5)
+return %6, %1";
+    check(
+        marks,
+        &program(&["f32[2]"], lines),
+        expect![[r#"
+            %0: f32[2] = input() {index=0, type=(f32[2])}
+            %1: f32[2] = exp(%0)
+            %2: f32[2] = add(%1, %1)
+            return %2, %0
+        "#]],
+    );
+}
 
 #[test]
 fn dce_drops_what_nobody_uses() {

@@ -35,6 +35,13 @@ def given(name, **about):
     return {"name": name, **(about or TENSOR)}
 
 
+LIST = {"type": "tensor", "list": True}
+
+
+def listed(name):
+    return given(name, **LIST)
+
+
 ATTENTION = [
     given("dropout_p", type="float", default=0.0),
     given("is_causal", type="bool", default=False),
@@ -63,6 +70,38 @@ OWN = [
         "overload": "",
         "arguments": [given("self")],
         "results": [TENSOR],
+    },
+    {
+        "operator": "torchacc::grad",
+        "overload": "",
+        "arguments": [given("loss"), listed("params")],
+        "results": [LIST],
+    },
+    {
+        "operator": "torchacc::adamw",
+        "overload": "",
+        "arguments": [
+            *map(listed, ["params", "grads", "means", "squares"]),
+            given("step", type="scalar", default=1),
+            given("lr", type="scalar", default=0.001),
+            given("beta1", type="scalar", default=0.9),
+            given("beta2", type="scalar", default=0.999),
+            given("weight_decay", type="scalar", default=0.01),
+            given("eps", type="scalar", default=1e-8),
+        ],
+        "results": [LIST, LIST, LIST],
+    },
+    {
+        "operator": "torchacc::sgd",
+        "overload": "",
+        "arguments": [
+            *map(listed, ["params", "grads", "momentum_buffers"]),
+            given("lr", type="scalar", default=0.001),
+            given("momentum", type="scalar", default=0.0),
+            given("weight_decay", type="scalar", default=0.0),
+            given("nesterov", type="bool", default=False),
+        ],
+        "results": [LIST, LIST],
     },
 ]
 

@@ -6,6 +6,7 @@ mod attention;
 mod channel;
 mod convolution;
 mod factory;
+mod gradient;
 mod index;
 mod loss;
 mod matmul;
@@ -35,6 +36,7 @@ pub const FAMILIES: &[&[Row]] = &[
     factory::ROWS,
     random::ROWS,
     optim::ROWS,
+    gradient::ROWS,
 ];
 
 /// Overloads of an operator that has only one form, and its `out=`.

@@ -1,5 +1,6 @@
 //! Whole optimizer steps over lists of tensors, and the scaling of mixed precision. Results are the mutated lists in
 //! schema order, element by element. Only the in-place forms are served: the functional ones return copies as well.
+//! `torchacc::adamw` and `torchacc::sgd` are the same steps with fewer arguments, for callers without PyTorch.
 
 use crate::aten::call::{Call, wide};
 use crate::aten::rows::pointwise::finite;
@@ -11,9 +12,13 @@ use crate::op::Op;
 use crate::shape::Dims;
 
 pub const ROWS: &[Row] = &[
-    row("_fused_adam_", &["", "tensor_lr"], |c| adam(c, Decay::Gradient)).fixed(&[11, 12]),
-    row("_fused_adamw_", &["", "tensor_lr"], |c| adam(c, Decay::Weight)).fixed(&[11, 12]),
-    row("_fused_sgd_", &["", "tensor_lr"], sgd).fixed(&[7, 8, 9]),
+    row("_fused_adam_", &["", "tensor_lr"], |c| adam(c, Decay::Gradient))
+        .fixed(&[11, 12])
+        .updates(),
+    row("_fused_adamw_", &["", "tensor_lr"], |c| adam(c, Decay::Weight)).fixed(&[11, 12]).updates(),
+    row("_fused_sgd_", &["", "tensor_lr"], sgd).fixed(&[7, 8, 9]).updates(),
+    row("torchacc::adamw", &[""], plain_adamw).updates(),
+    row("torchacc::sgd", &[""], plain_sgd).fixed(&[6]).updates(),
     row("_amp_foreach_non_finite_check_and_unscale_", &[""], unscale),
     row("_amp_update_scale_", &[""], update_scale),
 ];
@@ -60,33 +65,28 @@ fn adam<'a>(c: &Call<'a>, decay: Decay) -> Outs<'a> {
     let (means, squares, tops, steps) = (c.list(2)?, c.list(3)?, c.list(4)?, c.list(5)?);
     let (amsgrad, maximize) = (c.bool(11, false)?, c.bool(12, false)?);
     let scaler = Scaler::of(c, 13, 14)?;
+    let number = |i: usize, default: f64| c.number(i, default, DType::F64);
+    let rates = Rates {
+        lr: number(6, 1e-3)?.reshape(&[]),
+        beta1: number(7, 0.9)?,
+        beta2: number(8, 0.999)?,
+        weight_decay: number(9, 0.0)?,
+        eps: number(10, 1e-8)?,
+    };
     let mut results: [Vec<V>; 5] = Default::default();
     for (i, &param) in params.iter().enumerate() {
         let compute = wide(param.dtype());
-        let rates = Rates::of(c, steps[i], compute)?;
         let grad = scaler.unscaled(grads[i], compute);
         let unscaled = if scaler.scale.is_some() { grad } else { grads[i] };
-        let mut direction = if maximize { -grad } else { grad };
-        let mut weight = param.cast(compute);
-        match decay {
-            Decay::Gradient => direction = direction + weight * rates.weight_decay,
-            Decay::Weight => weight = weight - weight * rates.decay_step,
-        }
-        let mean = means[i].cast(compute);
-        let mean = mean + (direction - mean) * rates.one_minus_beta1;
-        let square =
-            squares[i].cast(compute) * rates.beta2 + direction * direction * rates.one_minus_beta2;
-        let mut second = square;
-        if amsgrad {
-            second = tops[i].cast(compute).max(square);
-            results[4].push(scaler.commit(tops[i], second));
-        }
-        let spread = second.sqrt() * rates.scale_of_root + rates.eps;
-        weight = weight - rates.step_size * mean / spread;
-        results[0].push(scaler.commit(param, weight));
+        let direction = if maximize { -grad } else { grad };
+        let top = amsgrad.then(|| tops[i]);
+        let new = Moments { mean: means[i], square: squares[i], top }
+            .step(&rates, steps[i], param, direction, decay);
+        results[0].push(scaler.commit(param, new.weight));
         results[1].push(scaler.commit(grads[i], unscaled));
-        results[2].push(scaler.commit(means[i], mean));
-        results[3].push(scaler.commit(squares[i], square));
+        results[2].push(scaler.commit(means[i], new.moments.mean));
+        results[3].push(scaler.commit(squares[i], new.moments.square));
+        results[4].extend(new.moments.top.map(|top| scaler.commit(tops[i], top)));
     }
     if !amsgrad {
         results[4] = tops;
@@ -94,39 +94,93 @@ fn adam<'a>(c: &Call<'a>, decay: Decay) -> Outs<'a> {
     Ok(results.concat())
 }
 
-/// Numbers of an Adam step, computed in f64 (1 - beta2 ^ step cancels) and rounded once.
-struct Rates<'a> {
-    weight_decay: V<'a>,
-    /// lr * weight_decay
-    decay_step: V<'a>,
-    one_minus_beta1: V<'a>,
-    beta2: V<'a>,
-    one_minus_beta2: V<'a>,
-    eps: V<'a>,
-    /// lr / (1 - beta1 ^ step)
-    step_size: V<'a>,
-    /// 1 / sqrt(1 - beta2 ^ step): multiplying takes less time than dividing.
-    scale_of_root: V<'a>,
+/// `(params, grads, means, squares, step, lr, beta1, beta2, weight_decay, eps)` → params, means, squares.
+fn plain_adamw<'a>(c: &Call<'a>) -> Outs<'a> {
+    let (params, grads, means, squares) = (c.list(0)?, c.list(1)?, c.list(2)?, c.list(3)?);
+    of_one_length([&params, &grads, &means, &squares])?;
+    let number = |i: usize, default: f64| Ok(c.number(i, default, DType::F64)?.reshape(&[]));
+    let step = number(4, 1.0)?;
+    let rates = Rates {
+        lr: number(5, 1e-3)?,
+        beta1: number(6, 0.9)?,
+        beta2: number(7, 0.999)?,
+        weight_decay: number(8, 0.01)?,
+        eps: number(9, 1e-8)?,
+    };
+    let mut results: [Vec<V>; 3] = Default::default();
+    for (i, &param) in params.iter().enumerate() {
+        let old = Moments { mean: means[i], square: squares[i], top: None };
+        let grad = grads[i].cast(wide(param.dtype()));
+        let new = old.step(&rates, step, param, grad, Decay::Weight);
+        results[0].push(new.weight.cast(param.dtype()));
+        results[1].push(new.moments.mean.cast(means[i].dtype()));
+        results[2].push(new.moments.square.cast(squares[i].dtype()));
+    }
+    Ok(results.concat())
 }
 
-impl<'a> Rates<'a> {
-    fn of(c: &Call<'a>, step: V<'a>, compute: DType) -> Result<Rates<'a>> {
-        let number = |i: usize, default: f64| c.number(i, default, DType::F64);
-        let lr = number(6, 1e-3)?.reshape(&[]);
-        let (beta1, beta2) = (number(7, 0.9)?, number(8, 0.999)?);
-        let weight_decay = number(9, 0.0)?;
-        let step = step.cast(DType::F64).reshape(&[]);
+/// Lists that belong together element by element.
+fn of_one_length<const N: usize>(lists: [&[V]; N]) -> Result<()> {
+    match lists.iter().all(|list| list.len() == lists[0].len()) {
+        true => Ok(()),
+        false => {
+            let lengths: Vec<usize> = lists.iter().map(|list| list.len()).collect();
+            crate::invalid!("expected lists of one length, but got {lengths:?}")
+        }
+    }
+}
+
+/// Numbers of Adam, in f64: 1 - beta2 ^ step cancels. Each is rounded once.
+struct Rates<'a> {
+    lr: V<'a>,
+    beta1: V<'a>,
+    beta2: V<'a>,
+    weight_decay: V<'a>,
+    eps: V<'a>,
+}
+
+/// What Adam keeps of a parameter's gradients: running averages of them and of their squares, and the largest of these.
+struct Moments<'a> {
+    mean: V<'a>,
+    square: V<'a>,
+    top: Option<V<'a>>,
+}
+
+/// After a step, in the dtype of computation.
+struct Stepped<'a> {
+    weight: V<'a>,
+    moments: Moments<'a>,
+}
+
+impl<'a> Moments<'a> {
+    /// `direction` is the gradient in the dtype of computation.
+    fn step(
+        &self,
+        rates: &Rates<'a>,
+        step: V<'a>,
+        param: V<'a>,
+        mut direction: V<'a>,
+        decay: Decay,
+    ) -> Stepped<'a> {
+        let compute = wide(param.dtype());
         let rounded = |v: V<'a>| v.cast(compute);
-        Ok(Rates {
-            weight_decay: rounded(weight_decay),
-            decay_step: rounded(lr * weight_decay),
-            one_minus_beta1: rounded(1.0 - beta1),
-            beta2: rounded(beta2),
-            one_minus_beta2: rounded(1.0 - beta2),
-            eps: rounded(number(10, 1e-8)?),
-            step_size: rounded(lr / (1.0 - beta1.pow(step))),
-            scale_of_root: rounded(1.0 / (1.0 - beta2.pow(step)).sqrt()),
-        })
+        let Rates { lr, beta1, beta2, weight_decay, eps } = *rates;
+        let step = step.cast(DType::F64).reshape(&[]);
+        let mut weight = param.cast(compute);
+        match decay {
+            Decay::Gradient => direction = direction + weight * rounded(weight_decay),
+            Decay::Weight => weight = weight - weight * rounded(lr * weight_decay),
+        }
+        let mean = self.mean.cast(compute);
+        let mean = mean + (direction - mean) * rounded(1.0 - beta1);
+        let square = self.square.cast(compute) * rounded(beta2)
+            + direction * direction * rounded(1.0 - beta2);
+        let top = self.top.map(|top| top.cast(compute).max(square));
+        // Multiplying by the root's reciprocal takes less time than dividing.
+        let scale_of_root = rounded(1.0 / (1.0 - beta2.pow(step)).sqrt());
+        let spread = top.unwrap_or(square).sqrt() * scale_of_root + rounded(eps);
+        weight = weight - rounded(lr / (1.0 - beta1.pow(step))) * mean / spread;
+        Stepped { weight, moments: Moments { mean, square, top } }
     }
 }
 
@@ -140,21 +194,86 @@ fn sgd<'a>(c: &Call<'a>) -> Outs<'a> {
     for (i, &param) in params.iter().enumerate() {
         let compute = wide(param.dtype());
         let number = |at: usize| Ok(c.number(at, 0.0, compute)?.reshape(&[]));
-        let (decay, momentum, lr, damping) = (number(3)?, number(4)?, number(5)?, number(6)?);
         let grad = scaler.unscaled(grads[i], compute);
         let unscaled = if scaler.scale.is_some() { grad } else { grads[i] };
-        let weight = param.cast(compute);
-        let mut direction = (if maximize { -grad } else { grad }) + weight * decay;
-        if let Some(&buffer) = buffers.get(i) {
-            let old = buffer.cast(compute);
-            let new = if first { direction } else { old * momentum + direction * (1.0 - damping) };
-            direction = if nesterov { direction + new * momentum } else { new };
-            results[2].push(scaler.commit(buffer, new));
+        let slide = Slide {
+            lr: number(5)?,
+            momentum: number(4)?,
+            fresh: 1.0 - number(6)?,
+            weight_decay: number(3)?,
+            nesterov,
+        };
+        let buffer = buffers.get(i).map(|&buffer| (buffer, first));
+        let direction = if maximize { -grad } else { grad };
+        let (weight, velocity) = slide.step(param, direction, buffer);
+        if let (Some(velocity), Some(&buffer)) = (velocity, buffers.get(i)) {
+            results[2].push(scaler.commit(buffer, velocity));
         }
-        results[0].push(scaler.commit(param, weight - direction * lr));
+        results[0].push(scaler.commit(param, weight));
         results[1].push(scaler.commit(grads[i], unscaled));
     }
     Ok(results.concat())
+}
+
+/// `(params, grads, momentum_buffers, lr, momentum, weight_decay, nesterov)` → params, momentum_buffers. Without momentum
+/// the list of buffers is empty.
+fn plain_sgd<'a>(c: &Call<'a>) -> Outs<'a> {
+    let (params, grads, buffers) = (c.list(0)?, c.list(1)?, c.list(2)?);
+    of_one_length([&params, &grads])?;
+    if !buffers.is_empty() {
+        of_one_length([&params, &buffers])?;
+    }
+    let nesterov = c.bool(6, false)?;
+    let mut results: [Vec<V>; 2] = Default::default();
+    for (i, &param) in params.iter().enumerate() {
+        let compute = wide(param.dtype());
+        let number = |at: usize, default: f64| Ok(c.number(at, default, compute)?.reshape(&[]));
+        let slide = Slide {
+            lr: number(3, 1e-3)?,
+            momentum: number(4, 0.0)?,
+            fresh: c.math.constant(1.0, compute),
+            weight_decay: number(5, 0.0)?,
+            nesterov,
+        };
+        let buffer = buffers.get(i).map(|&buffer| (buffer, false));
+        let (weight, velocity) = slide.step(param, grads[i].cast(compute), buffer);
+        results[0].push(weight.cast(param.dtype()));
+        results[1].extend(velocity.zip(buffer).map(|(new, (old, _))| new.cast(old.dtype())));
+    }
+    Ok(results.concat())
+}
+
+/// Numbers of a step down the slope.
+struct Slide<'a> {
+    lr: V<'a>,
+    momentum: V<'a>,
+    /// What part of the gradient goes into the momentum.
+    fresh: V<'a>,
+    weight_decay: V<'a>,
+    nesterov: bool,
+}
+
+impl<'a> Slide<'a> {
+    /// The weight and the velocity after a step; `buffer` is the velocity before, and whether there was none yet.
+    fn step(
+        &self,
+        param: V<'a>,
+        grad: V<'a>,
+        buffer: Option<(V<'a>, bool)>,
+    ) -> (V<'a>, Option<V<'a>>) {
+        let weight = param.cast(grad.dtype());
+        let direction = grad + weight * self.weight_decay;
+        let velocity = buffer.map(|(old, first)| match first {
+            true => direction,
+            false => old.cast(grad.dtype()) * self.momentum + direction * self.fresh,
+        });
+        let way = match velocity {
+            Some(velocity) if self.nesterov => direction + velocity * self.momentum,
+            Some(velocity) => velocity,
+            None => direction,
+        };
+        (weight - way * self.lr, velocity)
+    }
 }
 
 /// `(tensors, found_inf, inv_scale)` → tensors times inv_scale, found_inf set to 1 if one was not finite.

@@ -303,11 +303,14 @@ fn clamp<'a>(c: &Call<'a>, low: Option<usize>, high: Option<usize>) -> Outs<'a> 
     let at: Vec<usize> = [Some(0), low, high].into_iter().flatten().collect();
     let (_, dtype) = c.plan(&at, Rule::Exact)?;
     let mut x = c.number(0, 0.0, dtype)?;
-    if let Some(i) = low {
-        x = x.max(c.number(i, 0.0, dtype)?);
-    }
-    if let Some(i) = high {
-        x = x.min(c.number(i, 0.0, dtype)?);
+    for (bound, op, beyond) in [(low, Op::Max, Op::Gt), (high, Op::Min, Op::Lt)] {
+        let Some(i) = bound else { continue };
+        let bound = c.number(i, 0.0, dtype)?;
+        // What stands at a bound still moves, unlike what `max` chooses.
+        x = match c.is_differentiated() {
+            true => bound.binary(beyond, x).or(bound.ne(bound)).select(bound, x),
+            false => x.binary(op, bound),
+        };
     }
     Ok(vec![x])
 }

@@ -137,7 +137,14 @@ fn extreme_and_place<'a>(c: &Call<'a>, value: Op, index: Op) -> Outs<'a> {
     let x = c.tensor(0)?;
     let (dim, keep) = (c.dim(1, 0, x.rank())?, c.bool(2, false)?);
     let axes: &[i64] = if x.rank() == 0 { &[] } else { &[dim as i64] };
-    Ok(vec![x.reduce(value, axes, keep), place(x, index, dim, keep)])
+    let place = place(x, index, dim, keep);
+    if c.is_differentiated() && x.rank() > 0 {
+        // The one that is named moves, not all that are equal.
+        let at = if keep { place } else { place.unsqueeze(dim) };
+        let chosen = c.math.op(Op::Gather, &[x, at], smallvec![Attr::Int(dim as i64)]);
+        return Ok(vec![chosen.reshape(&place.sizes()), place]);
+    }
+    Ok(vec![x.reduce(value, axes, keep), place])
 }
 
 fn place_of<'a>(c: &Call<'a>, op: Op) -> Outs<'a> {

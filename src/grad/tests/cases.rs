@@ -208,6 +208,10 @@ fn indexing() -> Vec<Case> {
             let index = indices(math, &[2, 5], 4);
             vec![math.op(Op::Gather, &[x[0], index], smallvec![Attr::Int(1)]).exp()]
         }),
+        case("gather one of each", &[any(63, &[3, 4])], |math, x| {
+            let index = indices(math, &[3, 1], 4);
+            vec![math.op(Op::Gather, &[x[0], index], smallvec![Attr::Int(1)]).exp()]
+        }),
         case("scatter", &[any(64, &[5, 2]), any(65, &[4, 2])], |math, x| {
             let added: Attrs = smallvec![Attr::Int(0), Attr::Bool(true)];
             let written: Attrs = smallvec![Attr::Int(0), Attr::Bool(false)];

@@ -1,0 +1,23 @@
+//! Gradients of what the trace has computed so far.
+
+use crate::aten::call::Call;
+use crate::aten::{Outs, Row, read, row};
+use crate::error::Result;
+use crate::grad::gradients;
+use crate::graph::math::V;
+use crate::invalid;
+use crate::record::{Arg, Read};
+
+pub const ROWS: &[Row] = &[row("torchacc::grad", &[""], gradient).differentiates()];
+
+/// `(loss, params)` → the derivatives of the loss with respect to the values that the params hold now, as each shows them.
+fn gradient<'a>(c: &Call<'a>) -> Outs<'a> {
+    let Arg::Tensors(params) = c.arg(1) else {
+        return invalid!("the second argument must be a list of tensors");
+    };
+    let reads: Vec<&Read> = params.iter().flatten().collect();
+    let whole = |read: &&Read| c.values.whole(c.math, read);
+    let values: Vec<V> = reads.iter().map(whole).collect::<Result<_>>()?;
+    let found = gradients(c.math, c.tensor(0)?, &values)?;
+    Ok(found.into_iter().zip(reads).map(|(v, param)| read::read(v, &param.view)).collect())
+}

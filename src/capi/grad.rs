@@ -1,0 +1,80 @@
+//! Gradients.
+
+use super::context::torchacc_context;
+use super::error::torchacc_error;
+use super::handle::{self, borrow};
+use super::record::{id_in, results};
+use super::tensor::torchacc_tensor;
+use super::{bad, boundary, slice};
+use crate::aten;
+use crate::error::Result;
+use crate::op::Ty;
+use crate::record::Operator;
+use crate::trace::{Call, Given, Located};
+use smallvec::SmallVec;
+use std::sync::OnceLock;
+
+/// The row that gives gradients.
+fn operator() -> Operator {
+    static ROW: OnceLock<u32> = OnceLock::new();
+    let find = || aten::find("torchacc::grad").expect("the table has a row for gradients");
+    Operator::Native(*ROW.get_or_init(find))
+}
+
+/// Records the derivatives of `loss`, one float, with respect to `count` float tensors, and gives them as new dense tensors
+/// of the tensors' types. One record; does not wait. Gradients are operations like others: they may be differentiated again.
+///
+/// A derivative is taken with respect to what a tensor holds at the call, as it shows it: a view has the gradient of its
+/// elements. It is zero for a tensor that the loss does not depend on. It flows through floats: through
+/// native operators, views, in-place writes; not through comparisons, rounding, integers, the primitive "detach", or the
+/// steps of optimizers: "torchacc::adamw" (lists params, grads, means, squares; then step, counted from 1, lr, beta1, beta2,
+/// weight_decay, eps → the new params, means, squares) and "torchacc::sgd" (lists params, grads, momentum_buffers or an
+/// empty one; then lr, momentum, weight_decay, and the attribute nesterov → the new params, momentum_buffers), which
+/// `torchacc_record` writes over the old ones. Their numbers, given as SCALAR_*, compile nothing again.
+///
+/// The loss must have been recorded since the last cut, and everything between the tensors and the loss too: what was
+/// computed before has left its history there. So record the whole step, forward, gradients and update, before anything of
+/// it is read, synced or cut. A step longer than the options `trace_limit` or `trace_bytes` is cut by itself: raise them.
+///
+/// Errors, with nothing recorded: INVALID_ARGUMENT for a loss that is not one float or not in the trace any more, a tensor
+/// that is no float, that was written since the loss was computed from it, or that the loss depends on by way of what was
+/// computed before the last cut. When the program is compiled (a read or sync returns it): UNSUPPORTED, if the loss depends on
+/// a tensor by way of an operator that has no gradient, which is named; host operators have none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_grad(
+    context: *mut torchacc_context,
+    loss: *const torchacc_tensor,
+    params: *const *mut torchacc_tensor,
+    count: usize,
+    grads: *mut *mut torchacc_tensor,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY (here and below): as the header says.
+        let context = unsafe { borrow(context)? };
+        let loss = unsafe { borrow(loss)? };
+        let handles = unsafe { slice(params, count, "params")? };
+        let params: Vec<&torchacc_tensor> = handles
+            .iter()
+            .map(|&param| unsafe { borrow(param.cast_const()) })
+            .collect::<Result<_>>()?;
+        if grads.is_null() && count > 0 {
+            return Err(bad("grads is NULL"));
+        }
+        let located = |tensor: &&'_ torchacc_tensor| id_in(context, &tensor.buffer);
+        let ids: SmallVec<[_; 8]> = params.iter().map(located).collect::<Result<_>>()?;
+        let pairs = params.iter().zip(ids);
+        let list = pairs.map(|(param, id)| Some(Located::new(id, &param.view))).collect();
+        let loss = Located::new(id_in(context, &loss.buffer)?, &loss.view);
+        let args = [Given::Tensor(loss), Given::Tensors(list)];
+        let ty = |param: &&torchacc_tensor| Ty::new(param.view.dtype, &param.view.layout.sizes);
+        let record = |outs: &[Located]| {
+            context.inner.record_inferred(&Call { op: operator(), args: &args, outs })?;
+            Ok(true)
+        };
+        let made = results(context, params.iter().map(ty).collect(), record)?;
+        for (index, tensor) in made.into_iter().flatten().enumerate() {
+            unsafe { grads.add(index).write(handle::share(tensor)) };
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,238 @@
+//! Which gradients a trace can give: those of a loss that it computes itself, from the values that the tensors hold now.
+//!
+//! A gradient sees no further than the last cut, and what it does not see it would take for a constant. So it is refused
+//! when the loss depends on a tensor by way of what was computed before the cut, or on an older value of it.
+
+use super::{BufferId, Call, Given, Held, Located, Tape, Trace, takes_gradients};
+use crate::aten;
+use crate::error::Result;
+use crate::invalid;
+use crate::record::{Arg, Operator, Origin, Output, Read, Record, Value, ValueIndex};
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// What a buffer holds outside of the trace: later contents have higher numbers, no two have the same. 0 is none.
+pub type ContentId = u64;
+
+/// How many cuts are looked back on.
+const CUTS: usize = 8;
+
+/// The values that a buffer has held in this trace before the present one.
+#[derive(Default)]
+pub struct Older {
+    /// Number of the trace.
+    cuts: u64,
+    values: SmallVec<[ValueIndex; 2]>,
+}
+
+/// A trace that was cut: what its results depend on is looked up when somebody asks.
+pub struct Cut {
+    pub tape: Arc<Tape>,
+    /// As [`Trace::contents`].
+    pub contents: Vec<ContentId>,
+    /// Output `n` became content `first + n`.
+    pub outputs: Vec<Output>,
+    pub first: ContentId,
+}
+
+/// How the last trace came to its end.
+#[derive(Clone, Copy, Default, PartialEq)]
+pub enum Ended {
+    #[default]
+    Never,
+    Asked,
+    Read,
+    Long,
+}
+
+#[derive(Default)]
+pub struct Past {
+    cuts: VecDeque<Cut>,
+    pub ended: Ended,
+}
+
+impl Past {
+    pub fn push(&mut self, cut: Cut, ended: Ended) {
+        if self.cuts.len() == CUTS {
+            self.cuts.pop_front();
+        }
+        self.cuts.push_back(cut);
+        self.ended = ended;
+    }
+
+    /// The cut that computed a content.
+    fn made(&self, content: ContentId) -> Option<&Cut> {
+        let holds =
+            |cut: &&Cut| (cut.first..cut.first + cut.outputs.len() as u64).contains(&content);
+        self.cuts.iter().find(holds)
+    }
+
+    /// Whether `content` was computed from `source`.
+    fn depends(&self, content: ContentId, source: ContentId) -> bool {
+        let Some(cut) = self.made(content).filter(|cut| cut.first > source) else {
+            return false;
+        };
+        let value = cut.outputs[(content - cut.first) as usize].value;
+        let ancestors = ancestors(&cut.tape.records, &cut.tape.values, value);
+        let mut before = contents(&cut.contents, &ancestors);
+        before.any(|content| content == source || self.depends(content, source))
+    }
+
+    /// For messages: what ended the last trace, and what to do about it.
+    fn advice(&self) -> &'static str {
+        match self.ended {
+            Ended::Never => "nothing has computed it",
+            Ended::Asked => "a cut or sync ended the trace; take the gradient before it",
+            Ended::Read => {
+                "a read (or the limit on the bytes that a trace keeps, trace_bytes) ended the trace; take the gradient \
+                 before it"
+            }
+            Ended::Long => {
+                "the trace ended by itself because of its length; raise trace_limit, or cut at the end of every step"
+            }
+        }
+    }
+}
+
+/// The contents among values.
+fn contents<'a>(
+    contents: &'a [ContentId],
+    values: &'a [bool],
+) -> impl Iterator<Item = ContentId> + 'a {
+    let held = contents.iter().zip(values).filter(|(content, held)| **held && **content != 0);
+    held.map(|(content, _)| *content)
+}
+
+/// The values that a gradient of `value` would come by.
+fn ancestors(records: &[Record], values: &[Value], value: ValueIndex) -> Vec<bool> {
+    let mut found = vec![false; values.len().max(value as usize + 1)];
+    found[value as usize] = true;
+    for at in (0..=value as usize).rev().filter(|&at| at < values.len()) {
+        let Origin::Written { record, out } = values[at].origin else { continue };
+        let Some(record) = records.get(record as usize).filter(|_| found[at]) else { continue };
+        record.outs[out as usize].old.into_iter().for_each(|old| found[old as usize] = true);
+        if matches!(record.op, Operator::Native(row) if aten::stops_gradients(row)) {
+            continue;
+        }
+        let mut read = |read: &Read| found[read.value as usize] = true;
+        for arg in &record.args {
+            match arg {
+                Arg::Tensor(one) => read(one),
+                Arg::Tensors(list) => list.iter().flatten().for_each(&mut read),
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+/// The loss and the tensors of a call.
+fn asked<'a>(call: &'a Call) -> Result<(Located<'a>, Vec<Located<'a>>)> {
+    debug_assert!(takes_gradients(call.op));
+    let [Given::Tensor(loss), Given::Tensors(params)] = call.args else {
+        return invalid!("a gradient takes a loss and a list of tensors");
+    };
+    let one = loss.sizes.iter().all(|&size| size == 1);
+    if !one || !loss.dtype.is_float() {
+        let (dtype, sizes) = (loss.dtype, loss.sizes);
+        return invalid!("the loss must be one float, but is {dtype} of sizes {sizes:?}");
+    }
+    let params: Vec<Located> = params.iter().flatten().copied().collect();
+    match params.iter().position(|param| !param.dtype.is_float()) {
+        None => Ok((*loss, params)),
+        Some(n) => invalid!("tensor {n} is {}: only floats have gradients", params[n].dtype),
+    }
+}
+
+impl Trace {
+    pub(super) fn next_content(&mut self) -> ContentId {
+        self.last_content += 1;
+        self.last_content
+    }
+
+    /// A buffer is about to get another value.
+    pub(super) fn outlived(&mut self, id: BufferId) {
+        let Some(value) = self.value_of(id) else { return };
+        let cuts = self.cuts;
+        let older = &mut self.buffer_mut(id).older;
+        if older.cuts != cuts {
+            *older = Older { cuts, ..Older::default() };
+        }
+        older.values.push(value);
+    }
+
+    /// The values that a buffer has held before in this trace.
+    fn older(&self, id: BufferId) -> &[ValueIndex] {
+        let older = &self.buffer(id).older;
+        if older.cuts == self.cuts { &older.values } else { &[] }
+    }
+
+    /// Refuses a gradient that the records so far cannot give. Errors: `InvalidArgument`.
+    pub(super) fn check_gradient(&self, call: &Call) -> Result<()> {
+        match &self.expected {
+            Some(tape) => self.check_gradient_in(tape, call),
+            None => self.check_gradient_in(&self.tape, call),
+        }
+    }
+
+    /// [`Trace::check_gradient`] of the next record of `tape`. In a step like the last it looks at leaves and tensors only.
+    pub(super) fn gives_gradient(&self, tape: &Tape, call: &Call) -> bool {
+        self.check_gradient_in(tape, call).is_ok()
+    }
+
+    fn check_gradient_in(&self, tape: &Tape, call: &Call) -> Result<()> {
+        let (loss, params) = asked(call)?;
+        let Held::Traced(loss) = self.buffer(loss.buffer).held else {
+            let advice = self.past.advice();
+            return invalid!(
+                "the loss is not among what was recorded since the last cut: {advice}"
+            );
+        };
+        let rewritten = params.iter().any(|param| !self.older(param.buffer).is_empty());
+        if !rewritten && !self.may_reach_back(&params) {
+            return Ok(());
+        }
+        let known = tape.mark(self.position);
+        let ancestors = ancestors(
+            &tape.records[..self.position],
+            &tape.values[..known.values.min(tape.values.len())],
+            loss,
+        );
+        let is_ancestor = |value: ValueIndex| ancestors.get(value as usize) == Some(&true);
+        for (n, param) in params.iter().enumerate() {
+            let depends = self.value_of(param.buffer).is_some_and(is_ancestor);
+            if !depends && self.older(param.buffer).iter().any(|&value| is_ancestor(value)) {
+                return invalid!(
+                    "tensor {n} was written since the loss was computed from it; take the gradient before that"
+                );
+            }
+            let source = self.content_of(param.buffer);
+            let mut before = contents(&self.contents, &ancestors);
+            if source.is_some_and(|source| before.any(|content| self.past.depends(content, source)))
+            {
+                let advice = self.past.advice();
+                return invalid!(
+                    "the loss depends on tensor {n} by way of what was computed before the last cut: {advice}; or use it through \"detach\" where it is meant to be a constant"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Number of what a buffer holds, unless this trace has computed it.
+    fn content_of(&self, id: BufferId) -> Option<ContentId> {
+        let buffer = self.buffer(id);
+        (!matches!(buffer.held, Held::Traced(_))).then_some(buffer.content)
+    }
+
+    /// Whether the trace has read something that an earlier one computed after one of the tensors got what it holds.
+    fn may_reach_back(&self, params: &[Located]) -> bool {
+        let oldest = params.iter().filter_map(|param| self.content_of(param.buffer)).min();
+        let Some(oldest) = oldest else { return false };
+        let newer = |&content: &ContentId| {
+            content > oldest && self.past.made(content).is_some_and(|cut| cut.first > oldest)
+        };
+        self.contents.iter().any(newer)
+    }
+}
