@@ -1,6 +1,7 @@
 # make train   a fresh clone trains a GPT on the Python standard library's own source
 #              STEPS=N length, DEVICE=cpu eager PyTorch, COMPARE=1 both, RESUME=1 go on after a stop
 # make install the library for other programs: headers, pkg-config, CMake; PREFIX=/usr/local DESTDIR=
+# make language-model FILE=a.txt   trains a small transformer in C, without PyTorch (STEPS, WIDTH)
 # make test    everything that continuous integration checks
 # make format  rewrite all sources in the project's format
 
@@ -15,7 +16,7 @@ TRAIN_FLAGS := $(if $(STEPS),--steps $(STEPS)) --device $(or $(DEVICE),acc) \
 	$(if $(COMPARE),--compare) $(if $(RESUME),--resume) $(TRAIN_ARGS)
 
 .DEFAULT_GOAL := build
-.PHONY: build environment install extension train test test-rust test-python lint format bench-peers clean FORCE
+.PHONY: build environment install extension train language-model test test-rust test-python lint format bench-peers clean FORCE
 
 build: environment $(RUST_LIB)
 	$(MAKE) --no-print-directory --jobs=$(shell nproc) extension
@@ -46,6 +47,13 @@ $(EXT_OBJECTS): | $(VENV)/.requirements
 
 train: build
 	$(BIN)/python examples/train_gpt.py $(TRAIN_FLAGS)
+
+# A program without PyTorch: STEPS and WIDTH are its own defaults where they are not given.
+FILE ?= ARCHITECTURE.md
+language-model: $(EXT_DIR)/libtorchacc.so.1
+	$(CC) -std=c11 -Wall -Wextra -pedantic -O2 -Iinclude examples/c/language_model.c $< -lm \
+		-Wl,-rpath,$(CURDIR)/$(EXT_DIR) -o target/language_model
+	target/language_model $(FILE) $(or $(STEPS),300) $(or $(WIDTH),64)
 
 test: lint test-rust test-python
 

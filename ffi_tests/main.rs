@@ -172,6 +172,21 @@ fn a_c_program_trains() {
 }
 
 #[test]
+fn the_c_language_model_learns() {
+    let (source, include) = ("../examples/c/language_model", root().join("include"));
+    let program = build(source, "language_model", &include);
+    let text = root().join("ARCHITECTURE.md");
+    let command = &mut Command::new(program);
+    let printed = run(command.arg(text).args(["100", "32"]).env("TORCHACC_CACHE_DIR", "off"));
+    let number = |line: &str| line.rsplit(' ').next().and_then(|word| word.parse::<f64>().ok());
+    let losses: Vec<f64> =
+        printed.lines().filter(|line| line.contains("loss")).filter_map(number).collect();
+    let first = losses.first().expect("it prints losses");
+    let last = losses.iter().rev().take(3).sum::<f64>() / 3.0;
+    assert!(losses.len() > 3 && last < 0.65 * first, "{printed}");
+}
+
+#[test]
 fn reports_warnings_and_strict_mode_from_c() {
     assert_eq!(run_c_program("report").trim(), "ok");
 }
