@@ -2,6 +2,7 @@
 
 mod cases;
 mod kinks;
+mod random;
 
 use super::gradients;
 use super::table::{Rule, rule};
