@@ -34,6 +34,16 @@ static void throws(torchacc_code code, F&& call) {
   EXPECT(!"an exception");
 }
 
+static void gradients(const ta::Context& context) {
+  const auto x = ta::tensor<float>(context, {1, -2, 3}, {3});
+  const auto w = ta::tensor<float>(context, {0.5f, 1, 2}, {3});
+  const auto loss = ta::Op("aten::sum")({x * x * w});
+  const auto found = ta::grad(loss, {x, w});
+  expect(found[0], {1, -4, 12});
+  expect(found[1], {1, 4, 9});
+  throws(TORCHACC_INVALID_ARGUMENT, [&] { ta::grad(loss, {x}); });
+}
+
 static void arithmetic(const ta::Context& context) {
   const auto x = ta::tensor<float>(context, {1, -2, 3, -4}, {2, 2});
   const auto y = ta::tensor<float>(context, {0.5f, 1, 2, 4}, {2, 2});
@@ -132,6 +142,7 @@ static void files_and_text(const ta::Context& context, const std::string& path) 
 int main(int, char** argv) {
   for (const char* backend : {"cpu", "reference"}) {
     const ta::Context context(backend);
+    gradients(context);
     arithmetic(context);
     in_place(context);
     random_numbers(context);

@@ -623,6 +623,21 @@ inline Tensor normal(const Context& context, const Ints& sizes, double mean = 0,
   return call("aten::normal_", {zeros(context, sizes), mean, deviation, Random{}});
 }
 
+// ---- gradients
+
+/// The derivatives of `loss`, one float, with respect to what float tensors hold now: see
+/// torchacc_grad.
+inline std::vector<Tensor> grad(const Tensor& loss, const std::vector<Tensor>& params) {
+  std::vector<torchacc_tensor*> handles, grads(params.size(), nullptr);
+  for (const Tensor& param : params) handles.push_back(param.get());
+  check(torchacc_grad(loss.context().get(), loss.get(), handles.data(), handles.size(),
+                      grads.data()));
+  std::vector<Tensor> tensors;
+  tensors.reserve(grads.size());
+  for (torchacc_tensor* found : grads) tensors.emplace_back(loss.context(), found);
+  return tensors;
+}
+
 // ---- programs as text, and files
 
 /// A program in the IR.
