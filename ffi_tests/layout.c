@@ -23,6 +23,7 @@ int main(void) {
   FIELD(torchacc_options, log);
   FIELD(torchacc_options, log_user);
   FIELD(torchacc_options, log_drop);
+  FIELD(torchacc_options, bucket_policy);
   SIZE(torchacc_value);
   FIELD(torchacc_value, i);
   FIELD(torchacc_value, f);

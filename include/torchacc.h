@@ -126,6 +126,14 @@ typedef struct torchacc_options {
   torchacc_log_fn log;
   void *log_user;
   torchacc_drop_fn log_drop;
+  /*
+   What sizes that vary are padded to, so that one program serves them: "exact" (nothing is padded),
+   "multiple:64", "geometric:1.25:64" (each bucket that ratio times the one before, rounded up to a multiple),
+   "list:128,256,512" or "learned:8" (so many, for the sizes seen). Empty for `TORCHACC_BUCKETS`, else "exact". Results
+   are those of the exact sizes but for the order of sums. What cannot be padded is compiled for its own
+   sizes; the metric padding_refused counts that.
+   */
+  struct torchacc_str bucket_policy;
 } torchacc_options;
 
 /*
@@ -852,7 +860,8 @@ torchacc_error *torchacc_apply_into(torchacc_context *context,
  Counters and times since the last reset as a flat JSON object of integers:
 
  - recorded_ops, of these replayed_ops; cuts, of these read_cuts and limit_cuts; compiles, of these recompiles (of a trace that begins
-   like a known one); plans; cache_hits, disk_hits, disk_removed, disk_errors, kernels, host_calls, failures;
+   like a known one); plans; padded_programs (of buckets), their padded_runs, padding_refused; cache_hits, disk_hits, disk_removed, disk_errors,
+   kernels, host_calls, failures;
  - compile_ns, disk_ns, execute_ns: time spent, wherever; compile_p50_ns, compile_p90_ns, compile_p99_ns: of one compile;
    step_p50_ns, step_p90_ns, step_p99_ns: from one full cut to the next. Percentiles are right to an eighth;
  - wall_ns: time since the reset. Each moment of it is in one of: wall_key_ns, wall_compile_ns, wall_launch_ns,

@@ -2,7 +2,9 @@
 //! and addresses are not part of it. Stable across processes and machines.
 
 use crate::op::host;
-use crate::record::{Arg, Format, Operator, Origin, Output, Read, Record, Value, View, Write};
+use crate::record::{
+    Arg, Format, Operator, Origin, Output, Read, Record, Records, Value, View, Write,
+};
 
 fn int(out: &mut Vec<u8>, n: i64) {
     out.extend_from_slice(&n.to_le_bytes());
@@ -132,6 +134,18 @@ pub fn outputs(list: &[Output]) -> Vec<u8> {
 /// Which leaves it may overwrite.
 pub fn donors(list: &[Output]) -> Vec<u8> {
     list.iter().flat_map(|o| o.donor.map_or(0, |leaf| leaf + 1).to_le_bytes()).collect()
+}
+
+/// The named parts of a key that a trace decides.
+pub fn parts(trace: &Records) -> Vec<(&'static str, Vec<u8>)> {
+    let mut bytes = Vec::new();
+    trace.records.iter().for_each(|r| record(&mut bytes, r));
+    vec![
+        ("records", bytes),
+        ("leaves", leaves(&trace.values)),
+        ("outputs", outputs(&trace.outputs)),
+        ("donors", donors(&trace.outputs)),
+    ]
 }
 
 #[cfg(test)]

@@ -51,6 +51,12 @@ pub struct torchacc_options {
     pub log: torchacc_log_fn,
     pub log_user: *mut c_void,
     pub log_drop: torchacc_drop_fn,
+    /// What sizes that vary are padded to, so that one program serves them: "exact" (nothing is padded),
+    /// "multiple:64", "geometric:1.25:64" (each bucket that ratio times the one before, rounded up to a multiple),
+    /// "list:128,256,512" or "learned:8" (so many, for the sizes seen). Empty for `TORCHACC_BUCKETS`, else "exact". Results
+    /// are those of the exact sizes but for the order of sums. What cannot be padded is compiled for its own
+    /// sizes; the metric padding_refused counts that.
+    pub bucket_policy: torchacc_str,
 }
 
 /// Takes a message: `level` is one of `TORCHACC_LOG_*`, `site` what it is about (0 for nothing). The text is valid during the
@@ -81,6 +87,7 @@ unsafe fn asked(given: &torchacc_options) -> Result<Asked<'_>> {
         library_path: unsafe { given.library_path.text()? },
         cache_folder: unsafe { given.cache_folder.text()? },
         cache_limit: given.cache_limit as usize,
+        bucket_policy: unsafe { given.bucket_policy.text()? },
     })
 }
 

@@ -30,7 +30,8 @@ unsafe fn text_of(
 /// Counters and times since the last reset as a flat JSON object of integers:
 ///
 /// - recorded_ops, of these replayed_ops; cuts, of these read_cuts and limit_cuts; compiles, of these recompiles (of a trace that begins
-///   like a known one); plans; cache_hits, disk_hits, disk_removed, disk_errors, kernels, host_calls, failures;
+///   like a known one); plans; padded_programs (of buckets), their padded_runs, padding_refused; cache_hits, disk_hits, disk_removed, disk_errors,
+///   kernels, host_calls, failures;
 /// - compile_ns, disk_ns, execute_ns: time spent, wherever; compile_p50_ns, compile_p90_ns, compile_p99_ns: of one compile;
 ///   step_p50_ns, step_p90_ns, step_p99_ns: from one full cut to the next. Percentiles are right to an eighth;
 /// - wall_ns: time since the reset. Each moment of it is in one of: wall_key_ns, wall_compile_ns, wall_launch_ns,

@@ -9,8 +9,12 @@
 //! only between the sizes at which it was proved; every polynomial of a plan goes through more points than determine it. So
 //! a wrong guess finds no template, and the trace is compiled for its own sizes.
 
+mod buckets;
 mod expr;
 mod guess;
+mod learned;
+pub mod pad;
+mod policy;
 mod poly;
 mod template;
 #[cfg(test)]
@@ -22,8 +26,12 @@ use crate::error::Result;
 use crate::number::{Number, Numbers};
 use crate::plan::{Guide, Outline};
 use crate::record::Records;
+use buckets::Buckets;
+pub use buckets::{InBucket, Padding};
 use guess::Guess;
+pub use learned::Seen;
 use parking_lot::Mutex;
+pub use policy::Policy;
 use template::Template;
 pub use template::{Comparison, compare};
 
@@ -69,6 +77,9 @@ struct Family {
     instances: u64,
     /// How often learning failed since it last succeeded.
     failures: usize,
+    buckets: Vec<Buckets>,
+    /// How often no buckets came of what was guessed.
+    unpadded: usize,
 }
 
 impl Form {
@@ -81,14 +92,7 @@ impl Form {
             Number::Bytes(n) => numbers.push(std::mem::take(n) as i64),
             Number::Float(_) => {}
         });
-        let mut bytes = Vec::new();
-        bare.records.iter().for_each(|record| encode::record(&mut bytes, record));
-        let structure = Key::new(vec![
-            ("records", bytes),
-            ("leaves", encode::leaves(&bare.values)),
-            ("outputs", encode::outputs(&bare.outputs)),
-            ("donors", encode::donors(&bare.outputs)),
-        ]);
+        let structure = Key::new(encode::parts(&bare));
         Form { structure, numbers }
     }
 }
@@ -141,6 +145,18 @@ impl Families {
         family.is_some_and(|family| family.learn(records, outline, guide, planner))
     }
 
+    /// The trace in a bucket of its family.
+    pub fn pad(&self, form: &Form, records: &Records, policy: &Policy) -> Padding {
+        let mut families = self.0.lock();
+        match families.iter().position(|family| family.structure == form.structure) {
+            Some(at) => {
+                families[..=at].rotate_right(1);
+                families[0].pad(&form.numbers, records, policy)
+            }
+            None => Padding::NotYet,
+        }
+    }
+
     /// Forgets a family's templates: one of them was wrong.
     pub fn forget(&self, form: &Form) {
         if let Some(family) = self.0.lock().iter_mut().find(|f| f.structure == form.structure) {
@@ -152,7 +168,50 @@ impl Families {
 
 impl Family {
     fn new(structure: Key) -> Family {
-        Family { structure, examples: Vec::new(), templates: Vec::new(), instances: 0, failures: 0 }
+        Family {
+            structure,
+            examples: Vec::new(),
+            templates: Vec::new(),
+            instances: 0,
+            failures: 0,
+            buckets: Vec::new(),
+            unpadded: 0,
+        }
+    }
+
+    fn pad(&mut self, numbers: &[i64], records: &Records, policy: &Policy) -> Padding {
+        let of = |buckets: &Buckets| buckets.guess.bind(numbers);
+        let known = self.buckets.iter().enumerate().find_map(|(at, b)| Some((at, of(b)?)));
+        let (at, point) = match known {
+            Some(known) => known,
+            None if self.examples.is_empty() => return Padding::NotYet,
+            None if self.unpadded >= ATTEMPTS => {
+                return Padding::Refused("no sizes explain the numbers of others".into());
+            }
+            None => match self.bucketed(numbers, records) {
+                Some(point) => (0, point),
+                None => {
+                    self.unpadded += 1;
+                    return Padding::Refused("no sizes explain its numbers".into());
+                }
+            },
+        };
+        match self.buckets[at].pad(&point, records, policy) {
+            Ok(made) => Padding::Done(Box::new(made)),
+            Err(why) => Padding::Refused(why),
+        }
+    }
+
+    /// Buckets for what varies between this trace and others; the point of this one.
+    fn bucketed(&mut self, numbers: &[i64], records: &Records) -> Option<Vec<i64>> {
+        let mut examples = self.examples.clone();
+        examples.push(numbers.to_vec());
+        let guess = Guess::new(&examples)?;
+        let point = guess.bind(numbers)?;
+        let buckets = Buckets::new(guess, &point, records)?;
+        self.buckets.truncate(TEMPLATES - 1);
+        self.buckets.insert(0, buckets);
+        Some(point)
     }
 
     fn add(&mut self, numbers: &Vec<i64>) -> bool {

@@ -131,25 +131,11 @@ impl<'a> Probe<'a> {
     }
 
     fn plan(&self, point: &[i64]) -> Option<Vec<Datum>> {
-        let records = self.records_at(point)?;
+        let records = at_point(self.guess, self.records, point)?;
         // Sizes that nobody asked for must not fail a program that is planned already.
         let planned = catch_unwind(AssertUnwindSafe(|| (self.planner)(&records, self.guide)));
         let (structure, numbers) = taken_apart(planned.ok()?.ok()?);
         numbers.filter(|_| structure == self.structure)
-    }
-
-    /// The trace at a point, if there can be such a one.
-    fn records_at(&self, point: &[i64]) -> Option<Records> {
-        let mut numbers = self.guess.at(point)?.into_iter();
-        let mut records = self.records.clone();
-        let mut sound = true;
-        records.numbers(&mut |number| {
-            if !matches!(number, Number::Float(_)) {
-                let datum = numbers.next().map(Datum::Int);
-                sound &= datum.and_then(|datum| datum.put(number)).is_some();
-            }
-        });
-        (sound && is_possible(&records)).then_some(records)
     }
 
     /// A box around the base: along each symbol alone, as far as the plan stays the same.
@@ -167,28 +153,15 @@ impl<'a> Probe<'a> {
 
     /// Between which values a symbol will be: as the program says, else any size that is not very much larger.
     fn range(&self, base: &[i64], s: usize) -> (i64, i64) {
-        let said = self.guess.at(base).and_then(|numbers| {
-            self.records.varying.iter().find_map(|varying| {
-                let (symbol, more) = self.guess.symbol_of(&numbers, varying.size)?;
-                (symbol == s).then(|| (varying.least - more, varying.most - more))
-            })
-        });
+        let said = said(self.guess, self.records, base, s);
         let (least, most) = said.unwrap_or((SMALLEST, base[s].saturating_mul(FARTHER)));
         (least.clamp(SMALLEST, base[s]), most.max(base[s]))
     }
 
     /// The value of symbol `s` nearest to `limit` for which there can be such a trace.
     fn last_possible(&self, base: &[i64], s: usize, limit: i64) -> i64 {
-        let possible = |value: i64| self.records_at(&with(base, s, value)).is_some();
-        let (mut good, mut bad) = (base[s], limit);
-        if possible(limit) {
-            return limit;
-        }
-        while good.abs_diff(bad) > 1 {
-            let middle = good + (bad - good) / 2;
-            if possible(middle) { good = middle } else { bad = middle }
-        }
-        good
+        let possible = |value| at_point(self.guess, self.records, &with(base, s, value)).is_some();
+        last_possible(&possible, base[s], limit)
     }
 
     /// The value of symbol `s` nearest to `limit` that was found to have the same plan.
@@ -236,6 +209,42 @@ impl<'a> Probe<'a> {
         let (outline, guide) = (self.outline.clone(), self.guide.clone());
         Some(Template { lowest, highest, outline, guide, varying })
     }
+}
+
+/// The trace at a point, if there can be such a one.
+pub fn at_point(guess: &Guess, records: &Records, point: &[i64]) -> Option<Records> {
+    let mut numbers = guess.at(point)?.into_iter();
+    let mut records = records.clone();
+    let mut sound = true;
+    records.numbers(&mut |number| {
+        if !matches!(number, Number::Float(_)) {
+            let datum = numbers.next().map(Datum::Int);
+            sound &= datum.and_then(|datum| datum.put(number)).is_some();
+        }
+    });
+    (sound && is_possible(&records)).then_some(records)
+}
+
+/// Between which values the program says that a symbol will be, if it says so.
+pub fn said(guess: &Guess, records: &Records, base: &[i64], s: usize) -> Option<(i64, i64)> {
+    let numbers = guess.at(base)?;
+    records.varying.iter().find_map(|varying| {
+        let (symbol, more) = guess.symbol_of(&numbers, varying.size)?;
+        (symbol == s).then(|| (varying.least - more, varying.most - more))
+    })
+}
+
+/// The value nearest to `limit` that is possible, as `good` is and all between them.
+pub fn last_possible(possible: &dyn Fn(i64) -> bool, good: i64, limit: i64) -> i64 {
+    if possible(limit) {
+        return limit;
+    }
+    let (mut good, mut bad) = (good, limit);
+    while good.abs_diff(bad) > 1 {
+        let middle = good + (bad - good) / 2;
+        if possible(middle) { good = middle } else { bad = middle }
+    }
+    good
 }
 
 /// The outline with zeros for its numbers, and these.

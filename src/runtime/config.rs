@@ -3,6 +3,7 @@
 use super::judge::{Limits, RECOMPILE_LIMIT};
 use crate::backend::cpu::onednn::Search;
 use crate::backend::{Backend, cpu, null, reference};
+use crate::dynamic::Policy;
 use crate::error::Result;
 use crate::invalid;
 use std::path::{Path, PathBuf};
@@ -31,6 +32,8 @@ pub struct Options {
     pub cache_folder: Option<PathBuf>,
     /// Bytes that they may take; 0: `TORCHACC_CACHE_LIMIT`, else 1 GiB.
     pub cache_limit: usize,
+    /// `TORCHACC_BUCKETS`: what sizes that vary are padded to; nothing, if none is named.
+    pub policy: Policy,
     /// `TORCHACC_RECOMPILE_LIMIT`: recompiles at one line that pass without a word (8).
     pub recompile_limit: u64,
     /// `TORCHACC_STRICT`: what is an error rather than a warning or a count, of `recompiles,host_calls`.
@@ -51,11 +54,13 @@ pub struct Asked<'a> {
     /// A folder, or `off`.
     pub cache_folder: &'a str,
     pub cache_limit: usize,
+    /// As [`Policy::parse`] reads it.
+    pub bucket_policy: &'a str,
 }
 
 impl Options {
     /// Fills what was left open from the environment, then from the defaults.
-    /// Errors: an environment variable that is not a number, or not a file, where one is wanted.
+    /// Errors: an environment variable that is not a number, not a file, or no policy, where one is wanted.
     pub fn resolve(asked: Asked) -> Result<Options> {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let number = |given: usize, name: &str, default: usize| match (given, variable(name)) {
@@ -73,6 +78,10 @@ impl Options {
                 .unwrap_or_else(|| "cpu".into()),
             num_threads: number(asked.num_threads, "TORCHACC_NUM_THREADS", 0)?,
             trace_limit: number(asked.trace_limit, "TORCHACC_TRACE_LIMIT", TRACE_LIMIT)?.max(1),
+            policy: match named(asked.bucket_policy).or(variable("TORCHACC_BUCKETS")) {
+                Some(text) => Policy::parse(&text)?,
+                None => Policy::Exact,
+            },
             recompile_limit: number(0, "TORCHACC_RECOMPILE_LIMIT", RECOMPILE_LIMIT as usize)?
                 as u64,
             strict: match variable("TORCHACC_STRICT").unwrap_or_default() {

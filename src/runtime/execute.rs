@@ -10,6 +10,7 @@ use crate::cache::key::Key;
 use crate::error::{Code, Error, Result};
 use crate::internal;
 use crate::trace::Closed;
+use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{Scope, scope};
@@ -102,7 +103,11 @@ fn find<'scope>(
 }
 
 fn key(shared: &Shared, closed: &Closed) -> Key {
-    let mut parts = closed.key_parts();
+    key_of(shared, closed.key_parts())
+}
+
+/// The key of what these parts and this library say.
+pub fn key_of(shared: &Shared, mut parts: Vec<(&'static str, Vec<u8>)>) -> Key {
     parts.push(("backend", shared.backend.fingerprint().into_bytes()));
     parts.push(("version", VERSION.into()));
     Key::new(parts)
@@ -115,7 +120,17 @@ fn is_of_key(shared: &Shared, closed: &Closed, program: &Arc<Program>) -> bool {
 
 fn launch(shared: &Shared, program: &Program, closed: &Closed, arena: &mut Arena) -> Result<()> {
     let plan = &program.plan;
-    let inputs: Vec<Result<usize>> = closed.leaves.iter().map(|leaf| leaf.address()).collect();
+    let fitting = program.fitting.as_deref();
+    // Held until the program has run.
+    let mut padded: Vec<Box<dyn Bytes>> = Vec::new();
+    let inputs: Vec<Result<usize>> = (closed.leaves.iter().enumerate())
+        .map(|(i, leaf)| {
+            let copy = fitting.and_then(|f| f.padded_input(shared, i, &plan.inputs[i], leaf));
+            let Some(copy) = copy else { return leaf.address() };
+            padded.push(copy?);
+            Ok(padded[padded.len() - 1].address())
+        })
+        .collect();
     let poisoned: Vec<(u32, Error)> = (inputs.iter().enumerate())
         .filter_map(|(i, address)| Some((i as u32, address.as_ref().err()?.clone())))
         .collect();
@@ -133,18 +148,21 @@ fn launch(shared: &Shared, program: &Program, closed: &Closed, arena: &mut Arena
     let outputs: Vec<usize> =
         memory.iter().map(|bytes| bytes.as_ref().map_or(0, |bytes| bytes.address())).collect();
     let inputs: Vec<usize> = inputs.into_iter().map(|address| address.unwrap_or(0)).collect();
+    let scalars = fitting.map(|f| Cow::Owned(f.scalars(&closed.scalars)));
+    let scalars = scalars.unwrap_or(Cow::Borrowed(&closed.scalars[..]));
     let watch = watch::steps(shared, program);
     let call = Call {
         inputs: &inputs,
         poisoned: &poisoned,
         outputs: &outputs,
         arena,
-        scalars: &closed.scalars,
+        scalars: &scalars,
         watch: watch.as_ref().map(|watch| watch as &dyn Watch),
     };
     let stay = shared.stay(Phase::Device);
     let outcome = shared.stats.execute_ns.time(|| program.executable.run(&call));
     shared.stats.kernels.add(plan.steps.len() as u64);
+    fitting.inspect(|fitting| fitting.was_run(shared));
     drop((watch, stay));
     let mut failures: Vec<Option<Error>> = vec![None; memory.len()];
     for failure in outcome.failed {
@@ -155,7 +173,10 @@ fn launch(shared: &Shared, program: &Program, closed: &Closed, arena: &mut Arena
     let settled = closed.promised.iter().zip(memory).zip(failures).enumerate();
     for (index, ((promised, bytes), failure)) in settled {
         promised.fulfil(match (failure, bytes) {
-            (None, Some(bytes)) => Ok(bytes),
+            (None, Some(bytes)) => match fitting {
+                Some(f) => f.exact_output(shared, index, &plan.outputs[index], bytes),
+                None => Ok(bytes),
+            },
             // Donated memory is written by nothing but the step that failed to run: it holds the old value.
             (Some(_), Some(bytes)) if donors[index].is_some() => Ok(bytes),
             (Some(error), _) => recover(shared, closed.before[index].as_deref(), &error),

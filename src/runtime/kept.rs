@@ -1,15 +1,16 @@
 //! Where a program comes from: a plan for other sizes, a file, or the compiler. What is done with it for later goes on beside
 //! its first run: writing it to disk, and planning it for other sizes.
 
-use super::Shared;
 use super::breakdown::Phase;
 use super::clock::now;
-use super::compile::{self, Carried, Program};
+use super::compile::{self, Carried, Interface, Program};
+use super::{Shared, fitting};
 use crate::backend::Backend;
 use crate::cache::disk::{Claim, Disk, Entry};
 use crate::cache::key::Key;
 use crate::dynamic::Form;
 use crate::error::Result;
+use crate::graph::Graph;
 use crate::plan::{Plan, check, stored};
 use crate::record::Records;
 use crate::trace::Closed;
@@ -29,6 +30,10 @@ pub fn program<'scope>(
     let (records, stats) = (closed.records(), &shared.stats);
     let (families, backend) = (&shared.families, &*shared.backend);
     let form = Form::of(&records);
+    let unpadded = match fitting::program(shared, closed, &records, &form, beside) {
+        Ok(program) => return Ok(program),
+        Err(why) => why,
+    };
     let carried = {
         let _stay = shared.stay(Phase::Compile);
         compile::carry_over(&records, &form, families, backend)?
@@ -37,7 +42,7 @@ pub fn program<'scope>(
         Carried::Over(program) => {
             stats.plans.add(1);
             stats.carried_over.add(1);
-            return Ok(program);
+            return Ok(Program { unpadded, ..*program });
         }
         Carried::Refuted => {
             debug_assert!(false, "a plan carried over differs from the trace's own");
@@ -47,11 +52,10 @@ pub fn program<'scope>(
         }
         Carried::Nothing => {}
     }
-    let compile = || {
-        let _stay = shared.stay(Phase::Compile);
-        let start = now();
+    let interface = Interface::of(&records);
+    let graph = || compile::graph(&records, backend);
+    let program = find_or(shared, key, closed, (&interface, &graph, false), beside, || {
         let made = compile::compile(&records, &form, families, backend, &shared.profile);
-        shared.compiled(closed, start, made.is_ok());
         let (program, lesson) = made?;
         if let Some(lesson) = lesson {
             let learn = move || {
@@ -62,16 +66,40 @@ pub fn program<'scope>(
             spawn(beside, "torchacc-sizes", learn).ok();
         }
         Ok(program)
+    })?;
+    // If it was on disk: the next size that is compiled is compared with this one, and planned for others.
+    families.add(&form);
+    Ok(Program { unpadded, ..program })
+}
+
+/// What a program is to be: its world, its graph, and whether it is that of a bucket.
+pub type Wanted<'a> = (&'a Interface, &'a dyn Fn() -> Result<Graph>, bool);
+
+/// The program of `key` for the trace `closed`: from disk, or compiled and stored there.
+pub fn find_or<'scope>(
+    shared: &'scope Shared,
+    key: &Key,
+    closed: &Closed,
+    (interface, graph, bucket): Wanted,
+    beside: &'scope Scope<'scope, '_>,
+    compile: impl FnOnce() -> Result<Program>,
+) -> Result<Program> {
+    let stats = &shared.stats;
+    let compile = || {
+        let _stay = shared.stay(Phase::Compile);
+        let start = now();
+        let made = compile();
+        shared.compiled(closed, start, made.is_ok(), bucket);
+        made
     };
     let Some(disk) = &shared.disk else { return compile() };
-    let decode = |bytes: &[u8]| load(bytes, &records, &*shared.backend);
+    let records = closed.records();
+    let decode = |bytes: &[u8]| load(bytes, &records, interface, graph, &*shared.backend);
     let (entry, removed) = stats.disk_ns.time(|| disk.find(key, decode));
     stats.disk_removed.add(removed);
     match entry {
         Entry::Found(program) => {
             stats.disk_hits.add(1);
-            // The next size that is compiled is compared with this one, and planned for others.
-            families.add(&form);
             shared.explain.loaded(closed.trace(), &closed.outputs);
             Ok(program)
         }
@@ -88,30 +116,36 @@ pub fn program<'scope>(
 }
 
 /// The program that `bytes` stand for, if it is one for these records.
-fn load(bytes: &[u8], records: &Records, backend: &dyn Backend) -> Option<Program> {
+fn load(
+    bytes: &[u8],
+    records: &Records,
+    interface: &Interface,
+    graph: &dyn Fn() -> Result<Graph>,
+    backend: &dyn Backend,
+) -> Option<Program> {
     let record = |number: u32| records.records.get((number as usize).checked_sub(1)?);
     let site = |number: u32| record(number).map_or(0, |record| record.site);
     let plan = stored::decode(bytes, site)?;
-    if !fits(&plan, records) {
+    if !fits(&plan, interface) {
         return None;
     }
     if cfg!(debug_assertions) {
-        let graph = compile::graph(records, backend).expect("it was compiled before");
+        let graph = graph().expect("it was compiled before");
         check::check(&graph, &plan).expect("it was checked before");
     }
     compile::load(records, Arc::new(plan), backend).ok()
 }
 
-/// Whether a plan can be run on what the records bring along.
-fn fits(plan: &Plan, records: &Records) -> bool {
-    let offered = compile::donors(records);
+/// Whether a plan can be run in this world.
+fn fits(plan: &Plan, interface: &Interface) -> bool {
+    let Interface { inputs, scalars, donors } = interface;
     let granted =
         |(granted, offered): (&Option<u32>, &Option<u32>)| granted.is_none() || granted == offered;
-    plan.inputs == compile::inputs(records)
-        && plan.scalars == compile::scalars(records)
-        && plan.outputs.len() == records.outputs.len()
-        && plan.donors.len() == offered.len()
-        && plan.donors.iter().zip(&offered).all(granted)
+    plan.inputs == *inputs
+        && plan.scalars == *scalars
+        && plan.outputs.len() == donors.len()
+        && plan.donors.len() == donors.len()
+        && plan.donors.iter().zip(donors).all(granted)
 }
 
 fn store<'scope>(

@@ -106,13 +106,17 @@ impl Shared {
         Stay { shared: self, phase, before, begin }
     }
 
-    /// Counts a compile of a trace, begun at `start`, and finds out why it had to be.
-    pub fn compiled(&self, closed: &Closed, start: u64, is_made: bool) {
+    /// Counts a compile for a trace, begun at `start`, and finds out why it had to be; not for the program of a `bucket`:
+    /// these were asked for.
+    pub fn compiled(&self, closed: &Closed, start: u64, is_made: bool, bucket: bool) {
         let took = now() - start;
         self.stats.compiles.add(1);
         self.stats.plans.add(is_made as u64);
         self.stats.compile_ns.add(took);
         self.compile_times.add(took);
+        if bucket {
+            return self.explain.loaded(closed.trace(), &closed.outputs);
+        }
         if self.explain.compiled(closed.trace(), &closed.outputs, start, took) {
             self.stats.recompiles.add(1);
         }

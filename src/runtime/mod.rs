@@ -11,6 +11,7 @@ mod dump;
 mod elements;
 mod execute;
 pub mod explain;
+mod fitting;
 pub mod graphs;
 mod histogram;
 mod json;
@@ -29,7 +30,7 @@ use crate::buffer::Storage;
 use crate::cache::disk::Disk;
 use crate::cache::paths::Paths;
 use crate::cache::{Cache, Capacity};
-use crate::dynamic::Families;
+use crate::dynamic::{Families, Policy};
 use crate::error::{Code, Error, Result, Site};
 use crate::graph::Graph;
 use crate::op::Ty;
@@ -89,6 +90,7 @@ pub(crate) struct Shared {
     pub paths: Paths<Program>,
     pub disk: Option<Disk>,
     pub families: Families,
+    pub policy: Policy,
     pub stats: Stats,
     /// Failures that no read and no sync has reported yet.
     pub errors: Mutex<Vec<Error>>,
@@ -119,6 +121,7 @@ impl Context {
                 .clone()
                 .map(|folder| Disk::new(folder, options.cache_limit as u64)),
             families: Families::default(),
+            policy: options.policy.clone(),
             stats: Stats::default(),
             errors: Mutex::default(),
             last_program: Mutex::default(),

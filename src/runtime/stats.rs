@@ -60,6 +60,12 @@ stats! {
     templates,
     /// Programs made of a plan for other sizes, without compiling.
     carried_over,
+    /// Programs of buckets, which sizes that vary are padded to; compiled, or loaded from disk.
+    padded_programs,
+    /// Their runs.
+    padded_runs,
+    /// Traces that were to be padded and were not: beyond the buckets, or what has no rule.
+    padding_refused,
     /// Runs of programs that were there already.
     cache_hits,
     /// Programs loaded that another process had compiled.

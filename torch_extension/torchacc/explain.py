@@ -30,7 +30,12 @@ def explain() -> str:
     compiles, earlier = data["compiles"], data["earlier_compiles"]
     counters = metrics()
     lines = [f"{earlier + len(compiles)} compiles"]
-    for counter, origin in (("disk_hits", "came from disk"), ("carried_over", "have other sizes")):
+    origins = {
+        "disk_hits": "came from disk",
+        "carried_over": "have other sizes",
+        "padded_programs": "are of buckets",
+    }
+    for counter, origin in origins.items():
         if counters[counter]:
             lines.append(f"  ({counters[counter]} more programs {origin})")
     if earlier:

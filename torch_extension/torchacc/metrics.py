@@ -11,6 +11,9 @@ _ALWAYS_THERE = (
     "carried_over",
     "cache_hits",
     "disk_hits",
+    "padded_programs",
+    "padded_runs",
+    "padding_refused",
     "host_calls",
     "cuts",
     "recorded_ops",
@@ -26,7 +29,9 @@ def metrics() -> dict[str, int]:
     At least, all 0 before the first use: compiles, recompiles (of these: of a trace that begins
     like a known one; `torchacc.explain` says why), plans, carried_over (programs made
     of a plan for other sizes, without compiling), cache_hits, disk_hits (programs that another
-    process had compiled), host_calls (operators run by PyTorch's own CPU kernels), cuts,
+    process had compiled), padded_programs and padded_runs (of programs of buckets, and steps that
+    they ran: `TORCHACC_BUCKETS`), padding_refused (programs that were to be padded and were not),
+    host_calls (operators run by PyTorch's own CPU kernels), cuts,
     recorded_ops, replayed_ops (of these: known from an earlier step, so only compared), live_bytes,
     peak_bytes.
 

@@ -1,0 +1,170 @@
+//! Composites: over rows whose length varies, padding takes no part; over a number of rows that varies, it adds nothing to
+//! what is summed over rows.
+
+use super::super::axes::{Axis, unify};
+use super::super::pass::{Fill, Held, Pass};
+use super::super::{Stop, refused};
+use super::{anything, fixed, fixed_attrs, leaf, only, shared, sizes_of};
+use crate::dtype::DType;
+use crate::graph::{Node, ValueId};
+use crate::op::Op;
+
+pub fn composite(pass: &mut Pass, n: usize, node: &Node) -> Result<Vec<Held>, Stop> {
+    fixed_attrs(pass, n)?;
+    match node.op {
+        Op::Softmax | Op::LogSoftmax | Op::LogSumExp => softmax(pass, node),
+        Op::SoftmaxGrad | Op::LogSoftmaxGrad => softmax_grad(pass, node),
+        Op::LayerNorm | Op::RmsNorm => norm(pass, node),
+        Op::LayerNormGrad => norm_grad(pass, node, 4),
+        Op::RmsNormGrad => norm_grad(pass, node, 3),
+        Op::Attention => attention(pass, node),
+        Op::AttentionGrad => attention_grad(pass, node),
+        _ => refused("there is no rule for it"),
+    }
+}
+
+/// The node on other operands, with results of these dimensions.
+fn results(
+    pass: &mut Pass,
+    node: &Node,
+    ids: &[ValueId],
+    axes: Vec<Vec<Axis>>,
+) -> Result<Vec<Held>, Stop> {
+    let made = pass.b.ops(node.op, ids, node.attrs.clone())?;
+    Ok(made.into_iter().zip(axes).map(|(id, axes)| anything(id, axes)).collect())
+}
+
+fn softmax(pass: &mut Pass, node: &Node) -> Result<Vec<Held>, Stop> {
+    let x = pass.held(node.inputs[0]).clone();
+    let last = x.axes.len() - 1;
+    let x = pass.clean_along(&x, &[last], Fill::Lowest)?;
+    let mut axes = x.axes.clone();
+    if node.op == Op::LogSumExp {
+        axes[last] = Axis::default();
+    }
+    results(pass, node, &[x.id], vec![axes.clone(), axes])
+}
+
+/// The sums over a row are those of dy, times y.
+fn softmax_grad(pass: &mut Pass, node: &Node) -> Result<Vec<Held>, Stop> {
+    let (dy, y) = (pass.held(node.inputs[0]).clone(), pass.held(node.inputs[1]).clone());
+    let axes = shared(&[&dy.axes, &y.axes])?;
+    let last = [axes.len() - 1];
+    let dy = pass.clean_along(&dy, &last, Fill::Zero)?;
+    let y = pass.clean_along(&y, &last, Fill::Zero)?;
+    results(pass, node, &[dy.id, y.id], vec![axes])
+}
+
+fn norm(pass: &mut Pass, node: &Node) -> Result<Vec<Held>, Stop> {
+    let operands = pass.operands(node);
+    only(&operands[0], &[0])?;
+    operands[1..].iter().try_for_each(fixed)?;
+    let axes = operands[0].axes.clone();
+    let rows = vec![axes[0].clone()];
+    let ids: Vec<ValueId> = operands.iter().map(|held| held.id).collect();
+    results(pass, node, &ids, vec![axes, rows.clone(), rows])
+}
+
+/// The first `per_row` operands are of the rows: `dy`, `x` and their statistics; the weight's gradient sums over them.
+fn norm_grad(pass: &mut Pass, node: &Node, per_row: usize) -> Result<Vec<Held>, Stop> {
+    let operands = pass.operands(node);
+    let (of_rows, weight) = operands.split_at(per_row);
+    weight.iter().try_for_each(fixed)?;
+    let mut rows = of_rows[0].axes[0].clone();
+    let mut ids = Vec::new();
+    for held in of_rows {
+        only(held, &[0])?;
+        rows = unify(&rows, &held.axes[0])?;
+        ids.push(pass.clean(held, Fill::Zero)?.id);
+    }
+    ids.extend(weight.iter().map(|held| held.id));
+    let columns = of_rows[0].axes[1].clone();
+    let axes = vec![vec![rows, columns.clone()], vec![columns.clone()], vec![columns]];
+    results(pass, node, &ids, axes)
+}
+
+/// Dimensions of attention that agree: batch, heads, queries, and those of the keys.
+struct Heads {
+    q: Held,
+    k: Held,
+    v: Held,
+    bias: Option<ValueId>,
+}
+
+/// Keys beyond the end are zeros, and seen by no query: later ones are hidden by `causal` from every query that is not
+/// padding, if there are as many; else by a mask.
+fn heads(
+    pass: &mut Pass,
+    node: &Node,
+    qkv: [&Held; 3],
+    bias: Option<&Held>,
+) -> Result<Heads, Stop> {
+    let [q, k, v] = qkv;
+    for held in qkv {
+        only(held, &[0, 2])?;
+    }
+    unify(&q.axes[0], &k.axes[0])?;
+    unify(&q.axes[0], &v.axes[0])?;
+    unify(&k.axes[2], &v.axes[2])?;
+    let (causal, dropout) = (node.attrs[1].bool(), node.attrs[2].float());
+    let mut scores = q.axes[..3].to_vec();
+    scores.push(k.axes[2].clone());
+    if dropout > 0.0 && !leaf::follows_order(&scores) {
+        return refused("dropout within attention");
+    }
+    if let Some(bias) = bias {
+        shared(&[&bias.axes, &scores])?;
+    }
+    let hidden = causal && q.axes[2] == k.axes[2] && k.axes[2].is_prefix();
+    let bias = match bias {
+        Some(bias) => {
+            let is_mask = pass.b.ty(bias.id).dtype == DType::Bool;
+            let fill = if is_mask { Fill::Zero } else { Fill::Lowest };
+            Some(pass.clean_along(bias, &[2, 3], fill)?.id)
+        }
+        None if k.axes[2].varies() && !hidden => {
+            let seen = pass.b.constant_int(1, DType::Bool)?;
+            let all = anything(seen, scores.clone());
+            let id = pass.b.broadcast(seen, &sizes_of(&all))?;
+            Some(pass.clean_along(&Held { id, ..all }, &[3], Fill::Zero)?.id)
+        }
+        None => None,
+    };
+    let k = pass.clean_along(k, &[2], Fill::Zero)?;
+    let v = pass.clean_along(v, &[2], Fill::Zero)?;
+    Ok(Heads { q: q.clone(), k, v, bias })
+}
+
+fn attention(pass: &mut Pass, node: &Node) -> Result<Vec<Held>, Stop> {
+    let operands = pass.operands(node);
+    let heads = heads(pass, node, [&operands[0], &operands[1], &operands[2]], operands.get(5))?;
+    let mut ids = vec![heads.q.id, heads.k.id, heads.v.id, operands[3].id, operands[4].id];
+    ids.extend(heads.bias);
+    let statistics = heads.q.axes[..3].to_vec();
+    let mut out = statistics.clone();
+    out.push(heads.v.axes[3].clone());
+    results(pass, node, &ids, vec![out, statistics])
+}
+
+/// What queries of padding add to the gradients of keys and values is a product with their `dout`, `q` and `out`: zeros.
+fn attention_grad(pass: &mut Pass, node: &Node) -> Result<Vec<Held>, Stop> {
+    let operands = pass.operands(node);
+    let heads = heads(pass, node, [&operands[1], &operands[2], &operands[3]], operands.get(8))?;
+    let (dout, out, lse) = (&operands[0], &operands[4], &operands[5]);
+    let mut axes = heads.q.axes[..3].to_vec();
+    shared(&[&axes, &lse.axes])?;
+    axes.push(heads.v.axes[3].clone());
+    shared(&[&axes, &dout.axes, &out.axes])?;
+    let mut ids = Vec::new();
+    for held in [dout, &heads.q] {
+        ids.push(pass.clean_along(held, &[2], Fill::Zero)?.id);
+    }
+    ids.extend([heads.k.id, heads.v.id]);
+    for held in [out, lse] {
+        ids.push(pass.clean_along(held, &[2], Fill::Zero)?.id);
+    }
+    ids.extend([operands[6].id, operands[7].id]);
+    ids.extend(heads.bias);
+    let gradients = [&heads.q, &heads.k, &heads.v].map(|held| held.axes.clone());
+    results(pass, node, &ids, gradients.to_vec())
+}

@@ -1,0 +1,57 @@
+//! Products: what is summed over is 0 in the padding, on both sides (0 times infinity is not 0).
+
+use super::super::axes::unify;
+use super::super::pass::{Fill, Held, Pass};
+use super::super::{Stop, refused};
+use super::{anything, fixed, fixed_attrs, only, shared};
+use crate::graph::Node;
+use crate::op::Op;
+
+pub fn matmul(pass: &mut Pass, node: &Node) -> Result<Held, Stop> {
+    let (a, b) = (pass.held(node.inputs[0]).clone(), pass.held(node.inputs[1]).clone());
+    let rank = a.axes.len();
+    let mut axes = shared(&[&a.axes[..rank - 2], &b.axes[..rank - 2]])?;
+    unify(&a.axes[rank - 1], &b.axes[rank - 2])?;
+    axes.extend([a.axes[rank - 2].clone(), b.axes[rank - 1].clone()]);
+    let a = pass.clean_along(&a, &[rank - 1], Fill::Zero)?;
+    let b = pass.clean_along(&b, &[rank - 2], Fill::Zero)?;
+    let id = pass.op(Op::Matmul, &[a.id, b.id], node.attrs.clone())?;
+    Ok(anything(id, axes))
+}
+
+/// Convolution and pooling of `[n, c, …]`: the number of images may vary, nothing else.
+pub fn windows(pass: &mut Pass, n: usize, node: &Node) -> Result<Vec<Held>, Stop> {
+    fixed_attrs(pass, n)?;
+    let mut operands = pass.operands(node);
+    let per_image = if node.op == Op::MaxPoolGrad { 2 } else { 1 };
+    for (i, held) in operands.iter().enumerate() {
+        if i < per_image { only(held, &[0])? } else { fixed(held)? }
+    }
+    let images = shared(&operands[..per_image].iter().map(|x| &x.axes[..1]).collect::<Vec<_>>())?;
+    if node.op == Op::MaxPoolGrad {
+        operands[1] = pass.clean(&operands[1], Fill::Zero)?;
+    }
+    let ids: Vec<_> = operands.iter().map(|held| held.id).collect();
+    let made = pass.b.ops(node.op, &ids, node.attrs.clone())?;
+    let axes = |v| {
+        let sizes = pass.points.sizes(v).into_iter().skip(1);
+        images.iter().cloned().chain(sizes.map(super::super::pass::whole)).collect()
+    };
+    Ok(made.iter().zip(node.outputs()).map(|(&id, v)| anything(id, axes(v))).collect())
+}
+
+/// The gradient of a convolution's weight sums over images.
+pub fn weight(pass: &mut Pass, n: usize, node: &Node) -> Result<Held, Stop> {
+    fixed_attrs(pass, n)?;
+    let (dy, x) = (pass.held(node.inputs[0]).clone(), pass.held(node.inputs[1]).clone());
+    only(&dy, &[0])?;
+    only(&x, &[0])?;
+    unify(&dy.axes[0], &x.axes[0])?;
+    let (dy, x) = (pass.clean(&dy, Fill::Zero)?, pass.clean(&x, Fill::Zero)?);
+    let id = pass.op(node.op, &[dy.id, x.id], node.attrs.clone())?;
+    let sizes = pass.points.sizes(node.first);
+    if sizes.iter().any(|size| size.fixed().is_none()) {
+        return refused("a kernel varies");
+    }
+    Ok(anything(id, sizes.into_iter().map(super::super::pass::whole).collect()))
+}

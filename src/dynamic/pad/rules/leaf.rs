@@ -1,0 +1,66 @@
+//! Inputs, constants, and what is computed from places alone.
+
+use super::super::Stop;
+use super::super::axes::{Axis, flattened};
+use super::super::pass::{Held, Pass, dims, whole};
+use super::anything;
+use crate::dtype::DType;
+use crate::graph::Node;
+use crate::op::{Attr, Op, Ty};
+use crate::shape::numel;
+use smallvec::smallvec;
+
+pub fn input(pass: &mut Pass, n: usize, node: &Node) -> Result<Held, Stop> {
+    let axes = pass.sources(n, &pass.points.sizes(node.first));
+    let leaf = node.attrs[0].int() as u32;
+    let dtype = pass.points.here().ty(node.first).dtype;
+    let id = pass.b.input(leaf, Ty::new(dtype, &dims(&axes)))?;
+    pass.note_input(leaf, &axes);
+    Ok(anything(id, axes))
+}
+
+/// A number that follows from the sizes, as the count of a mean does: told with every run.
+pub fn constant(pass: &mut Pass, n: usize, node: &Node) -> Result<Held, Stop> {
+    let dtype = node.attrs[1].dtype();
+    let id = match node.op {
+        Op::ConstInt => pass.size(&pass.points.int(n, 0), dtype)?,
+        _ => {
+            let told = pass.told(DType::F64, pass.points.floats(n, 0))?;
+            pass.b.cast(told, dtype)?
+        }
+    };
+    Ok(anything(id, Vec::new()))
+}
+
+pub fn iota(pass: &mut Pass, n: usize, node: &Node) -> Result<Held, Stop> {
+    let sizes = pass.points.sizes(node.first);
+    let counts = node.attrs[1].int() as usize;
+    let mut axes = pass.sources(n, &sizes);
+    // What counts cannot be cut: its elements would not be their places any more.
+    axes[counts] = whole(sizes[counts].clone());
+    let attrs = smallvec![Attr::Ints(dims(&axes)), node.attrs[1].clone(), node.attrs[2].clone()];
+    let id = pass.op(Op::Iota, &[], attrs)?;
+    Ok(anything(id, axes))
+}
+
+/// The random numbers of an array depend on the places of its elements, and these not on the padding.
+pub fn random(pass: &mut Pass, n: usize, node: &Node) -> Result<Held, Stop> {
+    let inputs: Vec<_> = node.inputs.iter().map(|v| pass.held(*v).id).collect();
+    let axes = pass.sources(n, &pass.points.sizes(node.first));
+    let sizes = dims(&axes);
+    if follows_order(&axes) {
+        let id = pass.op(Op::Random, &inputs, smallvec![Attr::Ints(sizes)])?;
+        return Ok(anything(id, axes));
+    }
+    let all = smallvec![Attr::Ints(smallvec![numel(&sizes)])];
+    let numbers = pass.op(Op::Random, &inputs, all)?;
+    let places = pass.places(&axes)?;
+    let places = pass.b.reshape(places, &sizes)?;
+    let id = pass.op(Op::Take, &[numbers, places], smallvec![Attr::Int(0)])?;
+    Ok(anything(id, axes))
+}
+
+/// Whether all padding comes after all elements: then it moves none of them.
+pub fn follows_order(axes: &[Axis]) -> bool {
+    flattened(axes).is_prefix()
+}

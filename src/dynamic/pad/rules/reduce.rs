@@ -1,0 +1,52 @@
+//! Reductions: what they read across is filled with what changes nothing.
+
+use super::super::pass::{Fill, Held, Pad, Pass};
+use super::super::{Stop, refused};
+use super::{anything, fixed_attrs};
+use crate::graph::Node;
+use crate::op::Op;
+
+pub fn reduce(pass: &mut Pass, n: usize, node: &Node) -> Result<Held, Stop> {
+    fixed_attrs(pass, n)?;
+    let fill = match node.op {
+        Op::Sum | Op::Any => Fill::Zero,
+        Op::Prod | Op::All => Fill::One,
+        Op::ReduceMax => Fill::Lowest,
+        _ => Fill::Highest,
+    };
+    let x = pass.held(node.inputs[0]).clone();
+    let reduced: Vec<usize> = node.attrs[0].ints().iter().map(|&d| d as usize).collect();
+    let reads_padding = reduced.iter().any(|&d| x.axes[d].varies());
+    let x = if reads_padding { pass.clean(&x, fill)? } else { x };
+    let kept = (0..x.axes.len()).filter(|d| !reduced.contains(d));
+    let axes = kept.map(|d| x.axes[d].clone()).collect();
+    // Reducing what changes nothing gives that again.
+    let pad = if reads_padding { x.pad } else { Pad::Any };
+    let pad = if let Pad::Uniform(_) = pad { Pad::Any } else { pad };
+    let id = pass.op(node.op, &[x.id], node.attrs.clone())?;
+    Ok(Held { id, axes, pad })
+}
+
+/// Padding loses, and comes last among equals.
+pub fn arg(pass: &mut Pass, n: usize, node: &Node) -> Result<Held, Stop> {
+    fixed_attrs(pass, n)?;
+    let fill = if node.op == Op::ArgMax { Fill::Lowest } else { Fill::Highest };
+    let along = node.attrs[0].int() as usize;
+    let x = pass.held(node.inputs[0]).clone();
+    if !x.axes[along].is_prefix() {
+        return refused("places along a merged dimension");
+    }
+    let x = pass.clean_along(&x, &[along], fill)?;
+    let mut axes = x.axes.clone();
+    axes.remove(along);
+    Ok(anything(pass.op(node.op, &[x.id], node.attrs.clone())?, axes))
+}
+
+/// Sums run over padding in the middle as if it were not there.
+pub fn cumulative(pass: &mut Pass, n: usize, node: &Node) -> Result<Held, Stop> {
+    fixed_attrs(pass, n)?;
+    let x = pass.held(node.inputs[0]).clone();
+    let x = pass.clean_along(&x, &[node.attrs[0].int() as usize], Fill::Zero)?;
+    let axes = x.axes.clone();
+    Ok(anything(pass.op(node.op, &[x.id], node.attrs.clone())?, axes))
+}

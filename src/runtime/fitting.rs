@@ -1,0 +1,180 @@
+//! A trace run by the program of its bucket: its arrays are copied into padded memory, and out of it.
+
+use super::breakdown::Phase;
+use super::compile::{Interface, Program};
+use super::{Shared, compile, execute, kept};
+use crate::buffer::{Bytes, Storage};
+use crate::cache::encode;
+use crate::cache::key::Key;
+use crate::dynamic::pad::Frame;
+use crate::dynamic::{Form, InBucket, Padding, Policy, Seen};
+use crate::error::Result;
+use crate::internal;
+use crate::op::Ty;
+use crate::passes;
+use crate::record::Records;
+use crate::trace::Closed;
+use std::fmt;
+use std::sync::Arc;
+use std::thread::Scope;
+
+/// How a trace uses the program of its bucket.
+pub struct Fitting {
+    /// Of the program's inputs and outputs, those that are padded.
+    inputs: Vec<Option<Frame>>,
+    outputs: Vec<Option<Frame>>,
+    /// What the program is told of the trace's sizes: the end of the argument block.
+    told: Vec<u64>,
+    /// Who is told of runs at the trace's sizes.
+    seen: Option<(Arc<Seen>, Vec<i64>)>,
+}
+
+impl fmt::Display for Fitting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = |frames: &[Option<Frame>]| frames.iter().flatten().count();
+        let (inputs, outputs) = (count(&self.inputs), count(&self.outputs));
+        write!(f, "padded: {inputs} inputs, {outputs} outputs, told {:?}", self.told)
+    }
+}
+
+/// The program of a trace's bucket for the trace. `Err` says why it is to be compiled for its own sizes, if that is not what
+/// was asked for.
+pub fn program<'scope>(
+    shared: &'scope Shared,
+    closed: &Closed,
+    records: &Records,
+    form: &Form,
+    beside: &'scope Scope<'scope, '_>,
+) -> std::result::Result<Program, Option<String>> {
+    if shared.policy == Policy::Exact {
+        return Err(None);
+    }
+    let padding = {
+        let _stay = shared.stay(Phase::Compile);
+        shared.families.pad(form, records, &shared.policy)
+    };
+    let made = match padding {
+        Padding::Done(made) => {
+            of_bucket(shared, closed, *made, beside).map_err(|error| error.message)
+        }
+        Padding::NotYet => return Err(None),
+        Padding::Refused(why) => Err(why),
+    };
+    made.map_err(|why| {
+        shared.stats.padding_refused.add(1);
+        Some(why)
+    })
+}
+
+fn of_bucket<'scope>(
+    shared: &'scope Shared,
+    closed: &Closed,
+    made: InBucket,
+    beside: &'scope Scope<'scope, '_>,
+) -> Result<Program> {
+    let InBucket { padded, records, seen } = made;
+    let mut interface = Interface::of(&records);
+    interface.inputs = padded.input_types(interface.inputs);
+    interface.scalars.extend(padded.told.iter().map(|told| told.0));
+    // Memory of other sizes cannot be taken over.
+    for (donor, output) in interface.donors.iter_mut().zip(&padded.outputs) {
+        let grows = |leaf: u32| padded.inputs[leaf as usize].is_some();
+        *donor = donor.filter(|&leaf| output.is_none() && !grows(leaf));
+    }
+    let text = padded.graph.to_string();
+    let parts = encode::parts(&records).into_iter().chain([("padded", text.into_bytes())]);
+    let key = execute::key_of(shared, parts.collect());
+    let graph = || passes::optimize(padded.graph.clone(), &|op| shared.backend.keeps(op));
+    let make = |key: &Key| {
+        let program =
+            kept::find_or(shared, key, closed, (&interface, &graph, true), beside, || {
+                compile::of_graph(&records, graph()?, &interface, &*shared.backend)
+            })?;
+        shared.stats.padded_programs.add(1);
+        Ok(program)
+    };
+    let (program, _) = shared.cache.get_or_make(key, make);
+    let program = program?;
+    let fitting = Fitting {
+        inputs: padded.inputs,
+        outputs: padded.outputs,
+        told: padded.told.iter().map(|told| told.1).collect(),
+        seen,
+    };
+    Ok(program.fitted(fitting))
+}
+
+impl Fitting {
+    /// Counts a run. When it is time to look at the buckets again, every trace is asked for its bucket when it comes next.
+    pub(super) fn was_run(&self, shared: &Shared) {
+        shared.stats.padded_runs.add(1);
+        let Some((seen, point)) = &self.seen else { return };
+        if seen.add(point) {
+            let of = |fitting: &Fitting| fitting.seen.as_ref().map(|(seen, _)| Arc::as_ptr(seen));
+            let ours = Some(Arc::as_ptr(seen));
+            shared.cache.drop_where(|program| program.fitting.as_deref().and_then(of) == ours);
+        }
+    }
+
+    /// The argument block of a run.
+    pub fn scalars(&self, trace: &[u64]) -> Vec<u64> {
+        trace.iter().chain(&self.told).copied().collect()
+    }
+
+    /// Input `index` in padded memory, which is of type `ty`; `None` if it is not padded.
+    pub(super) fn padded_input(
+        &self,
+        shared: &Shared,
+        index: usize,
+        ty: &Ty,
+        leaf: &Storage,
+    ) -> Option<Result<Box<dyn Bytes>>> {
+        let frame = self.inputs.get(index)?.as_ref()?;
+        Some(pad(shared, frame, ty, leaf))
+    }
+
+    /// Output `index`, without padding.
+    pub(super) fn exact_output(
+        &self,
+        shared: &Shared,
+        index: usize,
+        ty: &Ty,
+        padded: Box<dyn Bytes>,
+    ) -> Result<Box<dyn Bytes>> {
+        match &self.outputs[index] {
+            Some(frame) => unpad(shared, frame, ty, &*padded),
+            None => Ok(padded),
+        }
+    }
+}
+
+fn pad(shared: &Shared, frame: &Frame, ty: &Ty, leaf: &Storage) -> Result<Box<dyn Bytes>> {
+    let size = ty.dtype.size();
+    let mut exact = vec![0; frame.exact_len() * size];
+    if !leaf.read(0, &mut exact)? {
+        return internal!("an input was taken over before it was read");
+    }
+    let mut padded = shared.allocate(ty.nbytes())?;
+    if cfg!(debug_assertions) {
+        // Every float is NaN then, and every integer out of range.
+        padded.write(0, &vec![0xff; ty.nbytes()]);
+    }
+    for (from, to, row) in frame.rows() {
+        padded.write(to * size, &exact[from * size..(from + row) * size]);
+    }
+    Ok(padded)
+}
+
+fn unpad(shared: &Shared, frame: &Frame, ty: &Ty, padded: &dyn Bytes) -> Result<Box<dyn Bytes>> {
+    let size = ty.dtype.size();
+    let mut exact = vec![0; frame.exact_len() * size];
+    for (to, from, row) in frame.rows() {
+        padded.read(from * size, &mut exact[to * size..(to + row) * size]);
+    }
+    let mut bytes = shared.allocate(exact.len())?;
+    bytes.write(0, &exact);
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests;
