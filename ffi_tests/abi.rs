@@ -103,7 +103,16 @@ fn every_struct_of_the_header_is_looked_at() {
 fn programs_built_against_version_1_run() {
     let include = scratch("old_header");
     std::fs::write(include.join("torchacc.h"), promised("v1.h")).expect("the folder is writable");
-    for name in ["arithmetic", "bad_calls", "host_operator", "report", "views", "lent", "stored"] {
+    for name in [
+        "arithmetic",
+        "bad_calls",
+        "host_operator",
+        "report",
+        "views",
+        "lent",
+        "stored",
+        "gradients",
+    ] {
         let program = build(name, &format!("old_{name}"), &include);
         assert_eq!(run(&mut Command::new(program)).trim(), "ok", "{name}");
     }

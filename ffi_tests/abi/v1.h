@@ -126,6 +126,14 @@ typedef struct torchacc_options {
   torchacc_log_fn log;
   void *log_user;
   torchacc_drop_fn log_drop;
+  /*
+   What sizes that vary are padded to, so that one program serves them: "exact" (nothing is padded),
+   "multiple:64", "geometric:1.25:64" (each bucket that ratio times the one before, rounded up to a multiple),
+   "list:128,256,512" or "learned:8" (so many, for the sizes seen). Empty for `TORCHACC_BUCKETS`, else "exact". Results
+   are those of the exact sizes but for the order of sums. What cannot be padded is compiled for its own
+   sizes; the metric padding_refused counts that.
+   */
+  struct torchacc_str bucket_policy;
 } torchacc_options;
 
 /*
@@ -677,6 +685,33 @@ struct torchacc_str torchacc_string_view(const torchacc_string *string);
 void torchacc_string_free(torchacc_string *string);
 
 /*
+ Records the derivatives of `loss`, one float, with respect to `count` float tensors, and gives them as new dense tensors
+ of the tensors' types. One record; does not wait. Gradients are operations like others: they may be differentiated again.
+
+ A derivative is taken with respect to what a tensor holds at the call, as it shows it: a view has the gradient of its
+ elements. It is zero for a tensor that the loss does not depend on. It flows through floats: through
+ native operators, views, in-place writes; not through comparisons, rounding, integers, the primitive "detach", or the
+ steps of optimizers: "torchacc::adamw" (lists params, grads, means, squares; then step, counted from 1, lr, beta1, beta2,
+ weight_decay, eps → the new params, means, squares) and "torchacc::sgd" (lists params, grads, momentum_buffers or an
+ empty one; then lr, momentum, weight_decay, and the attribute nesterov → the new params, momentum_buffers), which
+ `torchacc_record` writes over the old ones. Their numbers, given as SCALAR_*, compile nothing again.
+
+ The loss must have been recorded since the last cut, and everything between the tensors and the loss too: what was
+ computed before has left its history there. So record the whole step, forward, gradients and update, before anything of
+ it is read, synced or cut. A step longer than the options `trace_limit` or `trace_bytes` is cut by itself: raise them.
+
+ Errors, with nothing recorded: INVALID_ARGUMENT for a loss that is not one float or not in the trace any more, a tensor
+ that is no float, that was written since the loss was computed from it, or that the loss depends on by way of what was
+ computed before the last cut. When the program is compiled (a read or sync returns it): UNSUPPORTED, if the loss depends on
+ a tensor by way of an operator that has no gradient, which is named; host operators have none.
+ */
+torchacc_error *torchacc_grad(torchacc_context *context,
+                              const torchacc_tensor *loss,
+                              torchacc_tensor *const *params,
+                              size_t count,
+                              torchacc_tensor **grads);
+
+/*
  Reads a graph from text, one primitive a line, like
 
  - `%0: f32[2,3] = input() {index=0, type=(f32[2,3])}`
@@ -825,7 +860,8 @@ torchacc_error *torchacc_apply_into(torchacc_context *context,
  Counters and times since the last reset as a flat JSON object of integers:
 
  - recorded_ops, of these replayed_ops; cuts, of these read_cuts and limit_cuts; compiles, of these recompiles (of a trace that begins
-   like a known one); plans; cache_hits, disk_hits, disk_removed, disk_errors, kernels, host_calls, failures;
+   like a known one); plans; padded_programs (of buckets), their padded_runs, padding_refused; cache_hits, disk_hits, disk_removed, disk_errors,
+   kernels, host_calls, failures;
  - compile_ns, disk_ns, execute_ns: time spent, wherever; compile_p50_ns, compile_p90_ns, compile_p99_ns: of one compile;
    step_p50_ns, step_p90_ns, step_p99_ns: from one full cut to the next. Percentiles are right to an eighth;
  - wall_ns: time since the reset. Each moment of it is in one of: wall_key_ns, wall_compile_ns, wall_launch_ns,
