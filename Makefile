@@ -1,7 +1,8 @@
 # make train   a fresh clone trains a GPT on the Python standard library's own source
 #              STEPS=N length, DEVICE=cpu eager PyTorch, COMPARE=1 both, RESUME=1 go on after a stop
 # make install the library for other programs: headers, pkg-config, CMake; PREFIX=/usr/local DESTDIR=
-# make language-model FILE=a.txt   trains a small transformer in C, without PyTorch (STEPS, WIDTH)
+# make example-c, example-cpp, example-libtorch, example-ctypes, example-node, example-luajit
+#              the same without Python or without PyTorch: examples/build.mk
 # make test    everything that continuous integration checks
 # make format  rewrite all sources in the project's format
 
@@ -16,7 +17,7 @@ TRAIN_FLAGS := $(if $(STEPS),--steps $(STEPS)) --device $(or $(DEVICE),acc) \
 	$(if $(COMPARE),--compare) $(if $(RESUME),--resume) $(TRAIN_ARGS)
 
 .DEFAULT_GOAL := build
-.PHONY: build environment install extension train language-model test test-rust test-python lint format bench-peers clean FORCE
+.PHONY: build environment install extension train test test-rust test-python lint format bench-peers clean FORCE
 
 build: environment $(RUST_LIB)
 	$(MAKE) --no-print-directory --jobs=$(shell nproc) extension
@@ -43,17 +44,12 @@ $(RUST_LIB): FORCE
 
 # Defines `extension`: the C++ side of the device, into $(EXT_DIR).
 -include torch_extension/csrc/build.mk
+# Defines `example-…`.
+include examples/build.mk
 $(EXT_OBJECTS): | $(VENV)/.requirements
 
 train: build
 	$(BIN)/python examples/train_gpt.py $(TRAIN_FLAGS)
-
-# A program without PyTorch: STEPS and WIDTH are its own defaults where they are not given.
-FILE ?= ARCHITECTURE.md
-language-model: $(EXT_DIR)/libtorchacc.so.1
-	$(CC) -std=c11 -Wall -Wextra -pedantic -O2 -Iinclude examples/c/language_model.c $< -lm \
-		-Wl,-rpath,$(CURDIR)/$(EXT_DIR) -o target/language_model
-	target/language_model $(FILE) $(or $(STEPS),300) $(or $(WIDTH),64)
 
 test: lint test-rust test-python
 

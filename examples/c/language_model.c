@@ -1,6 +1,6 @@
 /* Trains a byte-level language model on a text file: a transformer block between an embedding and a
- * projection, cross entropy, AdamW. Plain C11 against include/torchacc.h; `make language-model
- * FILE=some.txt` builds and runs it.
+ * projection, cross entropy, AdamW. Plain C11 against include/torchacc.h; `make example-c
+ * TEXT=some.txt` builds and runs it.
  *
  *     language_model FILE [steps] [width]
  *

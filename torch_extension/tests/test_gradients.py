@@ -4,10 +4,16 @@ A formula is written once, as operators by name: recorded through the C ABI on o
 PyTorch on the other.
 """
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
-from cabi import Context, Number, Tensor
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "ctypes"))
+
+from binding import Context, Number, Tensor
 
 RELU_LIKE = ["relu", "abs", "hardtanh", "hardsigmoid", "hardswish", "leaky_relu", "elu"]
 SMOOTH = ["exp", "expm1", "sin", "cos", "tanh", "sigmoid", "erf", "gelu", "silu", "mish"]
@@ -304,7 +310,7 @@ def test_writes_in_place_are_seen():
     x, w = context.tensor(np.arange(1.0, 5.0)), context.tensor(np.full(2, 3.0))
     y = context.apply("aten::mul.Tensor", x, x)
     middle = context.narrowed(y, [2], [1], 1)
-    context.record("aten::mul.Tensor", middle, w, outs=[middle])
+    context.apply_into("aten::mul.Tensor", middle, w, outs=[middle])
     found = context.grad(context.apply("aten::sum", y), [x, w])
     np.testing.assert_allclose(found[0].numpy(), [2, 12, 18, 8])
     np.testing.assert_allclose(found[1].numpy(), [4, 9])
@@ -367,12 +373,12 @@ def test_an_operator_without_a_gradient_is_named():
 def adamw(context, params, grads, means, squares, step, lr):
     numbers = [Number(float(n)) for n in (step, lr, 0.9, 0.99, 0.1, 1e-8)]
     lists = [params, grads, means, squares]
-    context.record("torchacc::adamw", *lists, *numbers, outs=params + means + squares)
+    context.apply_into("torchacc::adamw", *lists, *numbers, outs=params + means + squares)
 
 
 def sgd(context, params, grads, velocities, _squares, _step, lr):
     numbers = [Number(float(n)) for n in (lr, 0.9, 0.1)]
-    context.record(
+    context.apply_into(
         "torchacc::sgd", params, grads, velocities, *numbers, True, outs=params + velocities
     )
 

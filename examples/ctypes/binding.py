@@ -5,10 +5,10 @@ Operators are called by name with Python values.
 
 import ctypes as c
 import json
+import os
 from pathlib import Path
 
 import numpy as np
-import torchacc
 
 DTYPES = {np.dtype("bool"): 0, np.dtype("int64"): 5, np.dtype("f4"): 8, np.dtype("f8"): 9}
 
@@ -50,7 +50,8 @@ class Options(c.Structure):
 
 
 def library():
-    lib = c.CDLL(str(Path(torchacc.__file__).parent / "lib" / "libtorchacc.so.1"))
+    built = Path(__file__).parents[2] / "torch_extension" / "torchacc" / "lib" / "libtorchacc.so.1"
+    lib = c.CDLL(os.environ.get("TORCHACC_LIBRARY", str(built)))
     for name in ("torchacc_error_message", "torchacc_string_view"):
         function = getattr(lib, name)
         function.restype, function.argtypes = Text, [c.c_void_p]
@@ -179,11 +180,13 @@ class Context:
         tensors = [Tensor(c.c_void_p(pointer)) for pointer in results]
         return tensors if outs > 1 else tensors[0]
 
-    def record(self, name, *values, outs):
+    def apply_into(self, name, *values, outs):
+        """Records an operator whose results go into tensors that are there."""
         arguments, _kept = self.arguments(values)
-        views = (View * len(outs))(*(out.view() for out in outs))
+        pointers = (c.c_void_p * len(outs))(*(out.pointer for out in outs))
         n, n_outs = c.c_size_t(len(values)), c.c_size_t(len(outs))
-        call("torchacc_record", self.pointer, self.operator(name), arguments, n, views, n_outs)
+        op = self.operator(name)
+        call("torchacc_apply_into", self.pointer, op, arguments, n, pointers, n_outs)
 
     def grad(self, loss, params):
         pointers = (c.c_void_p * max(len(params), 1))(*(param.pointer for param in params))

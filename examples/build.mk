@@ -1,0 +1,47 @@
+# Examples in other languages, one command each: make example-c, example-node, … They train language models on TEXT, a file
+# (one of the Python standard library's sources where none is given), or classifiers on the UCI digits; STEPS=N steps or epochs.
+
+EXAMPLES := target/examples
+TEXT ?= $(shell $(PYTHON) -c 'import argparse; print(argparse.__file__)')
+DIGITS := $(EXAMPLES)/digits.csv
+LIBRARY := $(CURDIR)/$(EXT_DIR)/libtorchacc.so.1
+# With the library beside them.
+EXAMPLE_FLAGS := -O2 -Wall -Wextra -pedantic -Iinclude -Wl,-rpath,$(dir $(LIBRARY))
+
+.PHONY: example-c example-cpp example-libtorch example-ctypes example-node example-luajit
+
+# A transformer. WIDTH=N.
+example-c: $(LIBRARY)
+	@mkdir -p $(EXAMPLES)
+	$(CC) -std=c11 $(EXAMPLE_FLAGS) examples/c/language_model.c $< -lm -o $(EXAMPLES)/language_model
+	$(EXAMPLES)/language_model $(TEXT) $(or $(STEPS),300) $(or $(WIDTH),64)
+
+example-cpp: $(LIBRARY) $(DIGITS)
+	$(CXX) -std=c++17 $(EXAMPLE_FLAGS) examples/cpp/digits.cpp $< -o $(EXAMPLES)/digits
+	$(EXAMPLES)/digits $(DIGITS) $(STEPS)
+
+# PyTorch's C++ library on device "acc", without Python.
+example-libtorch: $(EXAMPLES)/libtorch_digits $(DIGITS)
+	$< $(DIGITS) $(or $(STEPS),10) $(CURDIR)/$(EXT_DIR)/libtorchacc_torch.so
+
+$(EXAMPLES)/libtorch_digits: examples/libtorch/digits.cpp | build
+	@mkdir -p $(@D)
+	$(CXX) -std=c++17 -O1 -Wall -Wextra -isystem $(EXT_TORCH)/include \
+		-isystem $(EXT_TORCH)/include/torch/csrc/api/include $< -o $@ \
+		-L$(EXT_TORCH)/lib -Wl,-rpath,$(EXT_TORCH)/lib -Wl,--no-as-needed -ltorch -ltorch_cpu -lc10 -ldl
+
+# Python with numpy, without PyTorch.
+example-ctypes: $(LIBRARY) $(VENV)/.requirements
+	TORCHACC_LIBRARY=$< $(BIN)/python examples/ctypes/train.py $(TEXT) $(STEPS)
+
+# Node.js 18 or newer with npm, which brings the package koffi.
+example-node: $(LIBRARY)
+	cd examples/node && npm install --silent --no-audit --no-fund --no-package-lock
+	TORCHACC_LIBRARY=$< node examples/node/train.mjs $(TEXT) $(STEPS)
+
+# LuaJIT 2.1.
+example-luajit: $(LIBRARY)
+	TORCHACC_LIBRARY=$< luajit examples/luajit/train.lua $(TEXT) $(STEPS)
+
+$(DIGITS): examples/digits.py | $(VENV)/.requirements
+	$(BIN)/python $< $@
