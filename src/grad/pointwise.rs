@@ -25,7 +25,7 @@ pub fn binary<'m>(
 
 /// An exponent of 0 has no slope, even at 0; nor has a base of 0 under an exponent that is not negative.
 pub fn pow<'m>([a, b]: [V<'m>; 2], y: V<'m>, dy: V<'m>) -> [V<'m>; 2] {
-    let none = dy * 0.0;
+    let none = dy.math().zeros(dy.dtype(), &dy.sizes());
     let along_base = b.eq(0.0).select(none, dy * (b * a.pow(b - 1.0)));
     let flat = a.eq(0.0).and(b.ge(0.0));
     [along_base, flat.select(none, dy * (y * a.log()))]
@@ -34,7 +34,8 @@ pub fn pow<'m>([a, b]: [V<'m>; 2], y: V<'m>, dy: V<'m>) -> [V<'m>; 2] {
 /// No direction has no slope.
 pub fn atan2<'m>([a, b]: [V<'m>; 2], _: V<'m>, dy: V<'m>) -> [V<'m>; 2] {
     let square = a * a + b * b;
-    let scale = square.eq(0.0).select(dy * 0.0, dy / square);
+    let none = dy.math().zeros(dy.dtype(), &dy.sizes());
+    let scale = square.eq(0.0).select(none, dy / square);
     [scale * b, -scale * a]
 }
 

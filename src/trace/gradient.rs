@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::invalid;
 use crate::record::{Arg, Operator, Origin, Output, Read, Record, Value, ValueIndex};
 use smallvec::SmallVec;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 /// What a buffer holds outside of the trace: later contents have higher numbers, no two have the same. 0 is none.
@@ -68,15 +68,24 @@ impl Past {
         self.cuts.iter().find(holds)
     }
 
-    /// Whether `content` was computed from `source`.
-    fn depends(&self, content: ContentId, source: ContentId) -> bool {
-        let Some(cut) = self.made(content).filter(|cut| cut.first > source) else {
-            return false;
-        };
-        let value = cut.outputs[(content - cut.first) as usize].value;
-        let ancestors = ancestors(&cut.tape.records, &cut.tape.values, value);
-        let mut before = contents(&cut.contents, &ancestors);
-        before.any(|content| content == source || self.depends(content, source))
+    /// Whether one of these contents was computed from `source`.
+    fn depend(&self, mut open: Vec<ContentId>, source: ContentId) -> bool {
+        // What is computed from all of what was computed from all before has ways without number.
+        let mut seen: HashSet<ContentId> = open.iter().copied().collect();
+        while let Some(content) = open.pop() {
+            let Some(cut) = self.made(content).filter(|cut| cut.first > source) else { continue };
+            let value = cut.outputs[(content - cut.first) as usize].value;
+            let ancestors = ancestors(&cut.tape.records, &cut.tape.values, value);
+            for before in contents(&cut.contents, &ancestors) {
+                if before == source {
+                    return true;
+                }
+                if seen.insert(before) {
+                    open.push(before);
+                }
+            }
+        }
+        false
     }
 
     /// For messages: what ended the last trace, and what to do about it.
@@ -208,9 +217,8 @@ impl Trace {
                 );
             }
             let source = self.content_of(param.buffer);
-            let mut before = contents(&self.contents, &ancestors);
-            if source.is_some_and(|source| before.any(|content| self.past.depends(content, source)))
-            {
+            let before = || contents(&self.contents, &ancestors).collect();
+            if source.is_some_and(|source| self.past.depend(before(), source)) {
                 let advice = self.past.advice();
                 return invalid!(
                     "the loss depends on tensor {n} by way of what was computed before the last cut: {advice}; or use it through \"detach\" where it is meant to be a constant"

@@ -117,6 +117,22 @@ fn what_lies_before_the_cut_is_not_taken_for_a_constant() {
     }
 }
 
+/// Everything computed from everything: 20^8 ways, each value looked at once.
+#[test]
+fn many_ways_back_are_gone_once() {
+    let mut d = Driver::default();
+    let p = d.stored();
+    let mut layer: Vec<BufferId> = (0..20).map(|_| d.stored()).collect();
+    for _ in 0..8 {
+        let next = layer.iter().map(|_| d.made("mixed", &layer)).collect();
+        d.trace.cut(false);
+        layer = next;
+    }
+    layer.push(p);
+    let loss = d.made("loss", &layer);
+    d.gradient(loss, &[p]).unwrap();
+}
+
 #[test]
 fn steps_of_optimizers_are_no_way_for_gradients() {
     let mut d = Driver::default();
