@@ -140,9 +140,15 @@ impl Families {
         guide: &Guide,
         planner: Planner,
     ) -> bool {
-        let mut families = self.0.lock();
-        let family = families.iter_mut().find(|family| family.structure == form.structure);
-        family.is_some_and(|family| family.learn(records, outline, guide, planner))
+        // Planning takes long: others must get at the families meanwhile.
+        let of = |family: &&mut Family| family.structure == form.structure;
+        let examples = self.0.lock().iter_mut().find(of).map(|family| family.examples.clone());
+        let template = examples.and_then(|examples| Guess::new(&examples)).and_then(|guess| {
+            let point = guess.bind(&form.numbers)?;
+            let template = Template::new(&guess, &point, records, outline, guide, planner)?;
+            Some((guess, template))
+        });
+        self.0.lock().iter_mut().find(of).is_some_and(|family| family.learnt(template))
     }
 
     /// The trace in a bucket of its family.
@@ -226,18 +232,8 @@ impl Family {
         self.examples.len() > 1
     }
 
-    fn learn(
-        &mut self,
-        records: &Records,
-        outline: &Outline,
-        guide: &Guide,
-        planner: Planner,
-    ) -> bool {
-        let template = Guess::new(&self.examples).and_then(|guess| {
-            let point = guess.bind(self.examples.last()?)?;
-            let template = Template::new(&guess, &point, records, outline, guide, planner)?;
-            Some((guess, template))
-        });
+    /// Takes what came of an attempt; whether that is a template.
+    fn learnt(&mut self, template: Option<(Guess, Template)>) -> bool {
         match template {
             Some(template) => {
                 self.failures = 0;
