@@ -5,15 +5,8 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "check.h"
 #include "torchacc.hpp"
-
-#define EXPECT(condition)                                              \
-  do {                                                                 \
-    if (!(condition)) {                                                \
-      printf("%s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
-      exit(1);                                                         \
-    }                                                                  \
-  } while (0)
 
 namespace ta = torchacc;
 

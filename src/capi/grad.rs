@@ -2,8 +2,8 @@
 
 use super::context::torchacc_context;
 use super::error::torchacc_error;
-use super::handle::{self, borrow};
-use super::record::{id_in, results};
+use super::handle::borrow;
+use super::record::{give, id_in, results};
 use super::tensor::torchacc_tensor;
 use super::{bad, boundary, slice};
 use crate::aten;
@@ -72,9 +72,7 @@ pub unsafe extern "C" fn torchacc_grad(
             Ok(true)
         };
         let made = results(context, params.iter().map(ty).collect(), record)?;
-        for (index, tensor) in made.into_iter().flatten().enumerate() {
-            unsafe { grads.add(index).write(handle::share(tensor)) };
-        }
+        unsafe { give(made.unwrap_or_default(), grads) };
         Ok(())
     })
 }

@@ -3,7 +3,7 @@
 use super::context::torchacc_context;
 use super::error::{torchacc_error, torchacc_string};
 use super::handle::{self, Handle, borrow};
-use super::record::{arguments, torchacc_arg};
+use super::record::{arguments, give, torchacc_arg};
 use super::tensor::torchacc_tensor;
 use super::{bad, boundary, put, quiet, torchacc_str};
 use crate::error::{Code, Error, Result};
@@ -116,9 +116,7 @@ pub unsafe extern "C" fn torchacc_graph_apply(
         let targets: Vec<Located> =
             made.iter().map(|t| Located::new(t.buffer.id, &t.view)).collect();
         context.inner.record_graph(graph, &inputs, &numbers, &targets)?;
-        for (index, tensor) in made.into_iter().enumerate() {
-            unsafe { outs.add(index).write(handle::share(tensor)) };
-        }
+        unsafe { give(made, outs) };
         Ok(())
     })
 }

@@ -213,6 +213,17 @@ pub(super) fn results(
     Ok(recorded.then_some(made))
 }
 
+/// Hands tensors over to a C caller.
+///
+/// # Safety
+/// `outs` has room for as many.
+pub(super) unsafe fn give(tensors: Vec<torchacc_tensor>, outs: *mut *mut torchacc_tensor) {
+    for (index, tensor) in tensors.into_iter().enumerate() {
+        // SAFETY: the caller's promise.
+        unsafe { outs.add(index).write(handle::share(tensor)) };
+    }
+}
+
 /// Records an operation whose results have the types that follow from its arguments.
 fn inferred(
     context: &torchacc_context,
@@ -255,9 +266,7 @@ pub unsafe extern "C" fn torchacc_apply(
             Some(tensors) => tensors,
             None => inferred(context, op, &args, n_outs)?,
         };
-        for (index, tensor) in tensors.into_iter().enumerate() {
-            unsafe { outs.add(index).write(handle::share(tensor)) };
-        }
+        unsafe { give(tensors, outs) };
         Ok(())
     })
 }
