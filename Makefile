@@ -12,7 +12,7 @@ VENV := $(CURDIR)/.venv
 BIN := $(VENV)/bin
 EXT_DIR := torch_extension/torchacc/lib
 RUST_LIB := target/release/libtorchacc.so
-C_SOURCES = $(shell git ls-files '*.c' '*.h' '*.cpp' '*.hpp' ':!include/torchacc.h')
+C_SOURCES = $(shell git ls-files '*.c' '*.h' '*.cpp' '*.hpp' '*.cuh' ':!include/torchacc.h')
 TRAIN_FLAGS := $(if $(STEPS),--steps $(STEPS)) --device $(or $(DEVICE),acc) \
 	$(if $(COMPARE),--compare) $(if $(RESUME),--resume) $(TRAIN_ARGS)
 

@@ -8,8 +8,9 @@ fn main() {
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libtorchacc.so.1");
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=src");
+    println!("cargo:rerun-if-changed=cuda");
     let mut hasher = DefaultHasher::new();
-    for path in files(Path::new("src")) {
+    for path in ["src", "cuda"].iter().flat_map(|folder| files(Path::new(folder))) {
         let text = std::fs::read(&path).expect("a source file is readable");
         hasher.write(path.to_string_lossy().as_bytes());
         hasher.write_usize(text.len());

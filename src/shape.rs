@@ -20,6 +20,45 @@ pub fn contiguous_strides(sizes: &[i64]) -> Dims {
     strides
 }
 
+/// Dimensions of `layouts` in the given order, merged wherever all of them are evenly spaced; never across a
+/// boundary in `fences` (positions in `order` that must stay the start of a dimension).
+pub fn collapse(
+    layouts: &[&Layout],
+    order: &[usize],
+    fences: &[usize],
+) -> (Dims, Vec<Dims>, SmallVec<[usize; 2]>) {
+    let mut sizes = Dims::new();
+    let mut strides: Vec<Dims> = vec![Dims::new(); layouts.len()];
+    // For each fence, how many merged dimensions come before it.
+    let mut before = SmallVec::new();
+    let mut joinable = false;
+    for (position, &d) in order.iter().enumerate() {
+        for _ in fences.iter().filter(|&&f| f == position) {
+            before.push(sizes.len());
+            joinable = false;
+        }
+        let size = layouts[0].sizes[d];
+        if size == 1 {
+            continue;
+        }
+        let merges = joinable
+            && layouts.iter().zip(&strides).all(|(l, s)| s.last() == Some(&(l.strides[d] * size)));
+        for (l, s) in layouts.iter().zip(&mut strides) {
+            if merges {
+                s.pop();
+            }
+            s.push(l.strides[d]);
+        }
+        match (merges, sizes.last_mut()) {
+            (true, Some(last)) => *last *= size,
+            _ => sizes.push(size),
+        }
+        joinable = true;
+    }
+    fences.iter().filter(|&&f| f >= order.len()).for_each(|_| before.push(sizes.len()));
+    (sizes, strides, before)
+}
+
 /// How the elements of an array lie in a flat run of elements.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Layout {
@@ -55,6 +94,20 @@ impl Layout {
             expected *= size;
         }
         true
+    }
+
+    /// Whether no two places are the same element, as far as that is seen at a glance.
+    pub fn is_injective(&self) -> bool {
+        let mut dims: Vec<(i64, i64)> =
+            self.strides.iter().copied().zip(self.sizes.iter().copied()).collect();
+        dims.retain(|&(_, size)| size > 1);
+        dims.sort_unstable();
+        let mut reach = 0;
+        dims.iter().all(|&(stride, size)| {
+            let apart = stride > reach;
+            reach += stride * (size - 1);
+            apart
+        })
     }
 
     /// One past the largest flat index that is read; 0 when there is no element.

@@ -13,6 +13,7 @@ const FILES: &[&str] = &[
     "backend/cpu/onednn.rs",
     "backend/cpu/tile/run.rs",
     "backend/cpu/vector/x86.rs",
+    "backend/cuda/emulated/mod.rs",
     "backend/host_memory.rs",
     "backend/memory.rs",
     "capi/mod.rs",

@@ -5,6 +5,7 @@
 pub mod borrowed;
 mod bytes;
 pub mod cpu;
+pub mod cuda;
 pub mod host_memory;
 pub mod memory;
 pub mod null;

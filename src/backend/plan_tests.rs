@@ -1,12 +1,13 @@
-//! Plans against the graphs they were made from: the reference backend runs the plan, the interpreter the graph.
+//! Plans against the graphs they were made from: a backend runs the plan, the interpreter the graph.
 
 use super::{Backend, Call, reference::Reference};
 use crate::dtype::DType;
 use crate::graph::{Graph, interpret::interpret};
 use crate::op::Ty;
 use crate::op::array::Array;
+use crate::plan::plan;
 use crate::plan::random::{Dice, random_program};
-use crate::plan::tests::plan_of;
+use crate::plan::tests::leaves;
 use crate::plan::training::training_step;
 use std::sync::Arc;
 
@@ -25,8 +26,15 @@ fn address(bytes: &mut [u8]) -> usize {
 }
 
 /// Runs the plan in memory full of garbage. `None` when the graph itself fails on these inputs.
-fn check(graph: &Graph, donors: &[Option<u32>], seed: u64, tolerance: f64) -> Option<()> {
-    let plan = plan_of(graph, donors);
+pub fn check(
+    backend: &dyn Backend,
+    graph: &Graph,
+    donors: &[Option<u32>],
+    seed: u64,
+    tolerance: f64,
+) -> Option<()> {
+    let (inputs, scalars) = leaves(graph);
+    let plan = plan(graph, &inputs, &scalars, donors, backend).unwrap();
     let mut dice = Dice(seed);
     let arrays: Vec<Array> = plan.inputs.iter().map(|ty| some_input(ty, &mut dice)).collect();
     let scalar = |d: &DType| if *d == DType::F64 { 0.37f64.to_bits() } else { 5 };
@@ -49,7 +57,7 @@ fn check(graph: &Graph, donors: &[Option<u32>], seed: u64, tolerance: f64) -> Op
         scalars: &scalars,
         watch: None,
     };
-    let outcome = Reference::default().compile(Arc::new(plan.clone())).unwrap().run(&call);
+    let outcome = backend.compile(Arc::new(plan.clone())).unwrap().run(&call);
     assert!(outcome.failed.is_empty(), "seed {seed}: {:?}", outcome.failed);
 
     for (k, wanted) in wanted.iter().enumerate() {
@@ -70,7 +78,7 @@ fn check(graph: &Graph, donors: &[Option<u32>], seed: u64, tolerance: f64) -> Op
 fn plans_of_random_programs_compute_what_the_graph_says() {
     let ran = (0..400).filter_map(|seed| {
         let (graph, donors) = random_program(seed);
-        check(&graph, &donors, seed, 1e-4)
+        check(&Reference::default(), &graph, &donors, seed, 1e-4)
     });
     assert!(ran.count() > 300);
 }
@@ -79,5 +87,5 @@ fn plans_of_random_programs_compute_what_the_graph_says() {
 fn a_planned_training_step_computes_what_the_graph_says() {
     let (graph, donors) = training_step(1, 2, 8, 16, 32);
     // Fused regions keep bf16 intermediates in f32.
-    assert!(check(&graph, &donors, 0, 0.03).is_some());
+    assert!(check(&Reference::default(), &graph, &donors, 0, 0.03).is_some());
 }

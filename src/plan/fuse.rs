@@ -36,6 +36,8 @@ struct Fuser<'g> {
     /// Host calls keep their order: they may have effects.
     next_host: Option<RegionId>,
     choices: Choices<'g>,
+    /// Whether a product may stand at the head of a region.
+    has_epilogues: bool,
 }
 
 /// Decisions of cost in the order in which they come up: taken here, or given.
@@ -53,7 +55,11 @@ impl Choices<'_> {
 
 /// Splits `graph` into regions. Dead nodes are left out, except host calls. Also returned: what was decided by cost, which
 /// can be given for the same program with other sizes.
-pub(super) fn fuse<'g>(graph: &'g Graph, given: Option<&'g [bool]>) -> (Fused, Vec<bool>) {
+pub(super) fn fuse<'g>(
+    graph: &'g Graph,
+    given: Option<&'g [bool]>,
+    has_epilogues: bool,
+) -> (Fused, Vec<bool>) {
     let n = graph.values.len();
     let views = views(graph);
     let mut fuser = Fuser {
@@ -66,6 +72,7 @@ pub(super) fn fuse<'g>(graph: &'g Graph, given: Option<&'g [bool]>) -> (Fused, V
         buffers: Vec::new(),
         next_host: None,
         choices: Choices { taken: Vec::new(), given },
+        has_epilogues,
     };
     (0..graph.outputs.len()).for_each(|k| fuser.output(k));
     (0..graph.nodes.len()).rev().for_each(|n| fuser.visit(NodeId(n as u32)));

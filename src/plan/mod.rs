@@ -38,6 +38,11 @@ pub trait Target {
     /// Bytes of scratch memory that a node kernel wants, given the types of its operands and results; or a reduction,
     /// given the type of what is reduced (after its prologue).
     fn workspace(&self, op: Op, attrs: &Attrs, inputs: &[Ty], outputs: &[Ty]) -> u64;
+
+    /// Whether it runs [`Kernel::Fused`].
+    fn has_epilogues(&self) -> bool {
+        true
+    }
 }
 
 /// Where the flat elements of an operand are.
@@ -169,7 +174,8 @@ pub fn outline(
     guide: Option<&Guide>,
 ) -> Result<(Outline, Guide)> {
     validate(graph, inputs, scalars, donors)?;
-    let (mut fused, absorbed) = fuse::fuse(graph, guide.map(|guide| &guide.absorbed[..]));
+    let (mut fused, absorbed) =
+        fuse::fuse(graph, guide.map(|guide| &guide.absorbed[..]), target.has_epilogues());
     for region in &mut fused.regions {
         region.workspace = workspace(graph, region, target);
     }

@@ -19,20 +19,6 @@ pub fn concat(attrs: &[Attr], reads: &[Bound], write: &Bound) -> Result<()> {
     Ok(())
 }
 
-/// Whether no two places of a layout are the same element, as far as that is seen at a glance.
-pub fn is_injective(layout: &Layout) -> bool {
-    let mut dims: Vec<(i64, i64)> =
-        layout.strides.iter().copied().zip(layout.sizes.iter().copied()).collect();
-    dims.retain(|&(_, size)| size > 1);
-    dims.sort_unstable();
-    let mut reach = 0;
-    dims.iter().all(|&(stride, size)| {
-        let apart = stride > reach;
-        reach += stride * (size - 1);
-        apart
-    })
-}
-
 /// The part of a result that `as_strided_scatter` overwrites.
 pub fn overwritten(attrs: &[Attr], write: &Bound) -> Layout {
     Layout {

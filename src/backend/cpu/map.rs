@@ -6,12 +6,12 @@ use super::pool::{GRAIN, parallel};
 use super::tile::code::{Code, ReadKind, StoreKind, TILE, compile};
 use super::tile::element::Lane;
 use super::tile::run::{Run, Stream, with_tiles};
-use super::tile::space::{Cut, Space, Walk, collapse, may_overlap, memory_order};
+use super::tile::space::{Cut, Space, Walk, may_overlap, memory_order};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::invalid;
 use crate::plan::{Operand, Place, Program};
-use crate::shape::{Dims, Layout};
+use crate::shape::{Dims, Layout, collapse};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A compiled `Kernel::Map`.

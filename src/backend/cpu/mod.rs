@@ -27,7 +27,7 @@ mod rows;
 mod scan;
 mod softmax;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 mod tile;
 mod vector;
 

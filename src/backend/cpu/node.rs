@@ -78,7 +78,7 @@ fn has_kernel(op: Op, attrs: &[Attr], reads: &[Bound], writes: &[Bound]) -> bool
     let nothing = |b: &Bound| b.sizes().contains(&0);
     match op {
         Op::Matmul | Op::Concat => true,
-        Op::AsStridedScatter => assemble::is_injective(&assemble::overwritten(attrs, &writes[0])),
+        Op::AsStridedScatter => assemble::overwritten(attrs, &writes[0]).is_injective(),
         Op::CumSum => reads[0].dtype == writes[0].dtype && !nothing(&writes[0]),
         Op::Softmax
         | Op::LogSoftmax

@@ -20,6 +20,7 @@ impl Fuser<'_> {
         // its operands for so long.
         let updates = draft.writes.iter().any(|&(_, b)| self.buffers[b].output.is_some());
         if updates
+            || !self.has_epilogues
             || !has_epilogue(node.op, ty)
             || !has_rows(&draft.sizes, ty)
             || !draft.has_room(0, node.inputs.len() + 1)

@@ -45,45 +45,6 @@ pub struct Position {
     rows: usize,
 }
 
-/// Dimensions of `layouts` in the given order, merged wherever all of them are evenly spaced; never across a
-/// boundary in `fences` (positions in `order` that must stay the start of a dimension).
-pub fn collapse(
-    layouts: &[&Layout],
-    order: &[usize],
-    fences: &[usize],
-) -> (Dims, Vec<Dims>, SmallVec<[usize; 2]>) {
-    let mut sizes = Dims::new();
-    let mut strides: Vec<Dims> = vec![Dims::new(); layouts.len()];
-    // For each fence, how many merged dimensions come before it.
-    let mut before = SmallVec::new();
-    let mut joinable = false;
-    for (position, &d) in order.iter().enumerate() {
-        for _ in fences.iter().filter(|&&f| f == position) {
-            before.push(sizes.len());
-            joinable = false;
-        }
-        let size = layouts[0].sizes[d];
-        if size == 1 {
-            continue;
-        }
-        let merges = joinable
-            && layouts.iter().zip(&strides).all(|(l, s)| s.last() == Some(&(l.strides[d] * size)));
-        for (l, s) in layouts.iter().zip(&mut strides) {
-            if merges {
-                s.pop();
-            }
-            s.push(l.strides[d]);
-        }
-        match (merges, sizes.last_mut()) {
-            (true, Some(last)) => *last *= size,
-            _ => sizes.push(size),
-        }
-        joinable = true;
-    }
-    fences.iter().filter(|&&f| f >= order.len()).for_each(|_| before.push(sizes.len()));
-    (sizes, strides, before)
-}
-
 /// Dimensions with the widest stride of `layout` first; those it does not move along (stride 0) keep their place
 /// relative to their neighbours as far as that is possible.
 pub fn memory_order(layout: &Layout) -> SmallVec<[usize; 6]> {
@@ -291,6 +252,7 @@ pub fn may_overlap(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shape::collapse;
 
     /// Flat indices that the tiles visit, by walk, in order of the tiles.
     fn visited(space: &Space, walk: &Walk) -> Vec<i64> {

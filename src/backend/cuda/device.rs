@@ -1,0 +1,94 @@
+//! What the backend asks of a machine that runs kernels: the driver and its libraries, or the host in their stead
+//! where tests run emitted kernels without a GPU.
+//!
+//! **Invariant:** everything asked of one device happens in the order asked for, on one queue; only `read` and
+//! `synchronize` wait for it.
+
+use super::emit::Source;
+use crate::dtype::DType;
+use crate::error::Result;
+use std::sync::Arc;
+
+pub trait Device: Send + Sync {
+    /// Architecture, and the versions of everything whose change may change code or results.
+    fn fingerprint(&self) -> String;
+
+    fn limits(&self) -> Limits;
+
+    /// Address of `nbytes` (at least 1) bytes of device memory, aligned to 256 bytes. Error: `OutOfMemory`.
+    fn allocate(&self, nbytes: usize) -> Result<usize>;
+
+    /// Gives back what `allocate` gave. What was queued before may still use it.
+    fn free(&self, address: usize);
+
+    /// Copies from device memory to the host; waits.
+    fn read(&self, address: usize, to: &mut [u8]) -> Result<()>;
+
+    /// Copies from the host to device memory; `from` may change when this returns.
+    fn write(&self, from: &[u8], address: usize) -> Result<()>;
+
+    /// Kernels ready to be launched, one for each source. Those that were asked for before cost nothing.
+    /// Errors: what the compiler says of a source.
+    fn load(&self, sources: &[Source]) -> Result<Vec<Arc<dyn Launch>>>;
+
+    /// Queues `c = a · b`. Errors: what the library says.
+    fn multiply(&self, product: &Product, a: usize, b: usize, c: usize) -> Result<()>;
+
+    /// Runs `work`, which queues things and neither reads nor waits, and keeps what it queued, to be queued again at
+    /// once: the same kernels with the same arguments. `None` where the device cannot.
+    fn capture(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Option<Box<dyn Replay>>>;
+
+    /// Waits until everything is done. Errors: of anything that was queued.
+    fn synchronize(&self) -> Result<()>;
+}
+
+/// A loaded kernel.
+pub trait Launch: Send + Sync {
+    /// Queues it. `words` are its arguments ([`Source::words`] of them).
+    fn launch(&self, shape: Shape, words: &[u64]) -> Result<()>;
+}
+
+/// What was captured.
+pub trait Replay: Send + Sync {
+    fn replay(&self) -> Result<()>;
+}
+
+/// Threads of a launch. `shared` are bytes of dynamic shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    pub grid: [u32; 3],
+    pub block: u32,
+    pub shared: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub multiprocessors: u32,
+    /// Bytes of shared memory that a block may ask for.
+    pub shared: u32,
+}
+
+/// `batch` products of row-major matrices, `c[m, n] = a[m, k] · b[k, n]`, all of one dtype (f16, bf16, f32, f64), summed
+/// in f32 (f64 for f64). Nothing is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Product {
+    pub dtype: DType,
+    pub batch: u64,
+    pub m: u64,
+    pub n: u64,
+    pub k: u64,
+    pub a: Matrix,
+    pub b: Matrix,
+    pub c: Matrix,
+}
+
+/// How a matrix lies in memory; strides in elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Matrix {
+    /// Columns instead of rows lie together.
+    pub transposed: bool,
+    /// From one row (column, if transposed) to the next: at least its length.
+    pub leading: u64,
+    /// From one matrix to the next; 0 where all are the same.
+    pub batch: u64,
+}

@@ -1,0 +1,237 @@
+//! How a kernel gets at the elements of an operand.
+
+use super::Word;
+use super::write::{Writer, held, raw, stored};
+use crate::dtype::DType;
+use crate::plan::{Operand, Place};
+use crate::shape::{Dims, numel};
+use std::fmt::Write;
+
+/// The points that a kernel goes through, in row-major order.
+pub struct Space {
+    /// At least one.
+    pub sizes: Dims,
+    /// Whether some index or offset needs 64 bits.
+    pub wide: bool,
+}
+
+/// How an operand lies over a space.
+pub struct Walk {
+    /// For every dimension of the space.
+    strides: Vec<Stride>,
+    /// Point `i` of the space is element `i`.
+    linear: bool,
+}
+
+/// One operand.
+pub struct Access {
+    /// Its element type in the text: as stored, or bits where elements are only moved.
+    pub element: &'static str,
+    pub held: &'static str,
+    place: Place,
+    /// The word of its first element's address; of the first index for `Index`.
+    base: String,
+    pub walk: Walk,
+    /// Whether `V` neighbours can be had at once.
+    packs: bool,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+enum Stride {
+    Zero,
+    One,
+    /// A word.
+    By(String),
+}
+
+impl Space {
+    pub fn new(mut sizes: Dims, operands: &[&Operand]) -> Space {
+        if sizes.is_empty() {
+            sizes.push(1);
+        }
+        let reach = |o: &&Operand| o.layout.end();
+        let largest = operands.iter().map(reach).chain([numel(&sizes)]).max().unwrap_or(0);
+        Space { sizes, wide: largest >= 1 << 31 }
+    }
+
+    pub fn numel(&self) -> i64 {
+        numel(&self.sizes)
+    }
+
+    /// The type of an index.
+    pub fn index(&self) -> &'static str {
+        if self.wide { "i64" } else { "u32" }
+    }
+
+    /// Declares the coordinates `{prefix}0…` of the point number `point`.
+    pub fn coordinates(&self, writer: &mut Writer, prefix: &str, point: &str) -> String {
+        let at = self.index();
+        let mut text = String::new();
+        let mut rest = point.to_string();
+        for (d, &size) in self.sizes.iter().enumerate().skip(1).rev() {
+            let next = format!("{prefix}q{d}");
+            let (quotient, by) = if self.wide {
+                let by = writer.number(size.max(1));
+                (format!("{rest} / (i64){by}"), by)
+            } else {
+                let word = writer.divisor(size.max(1));
+                (format!("divided({rest}, {word})"), writer.number(size))
+            };
+            let _ = writeln!(text, "    const {at} {next} = {quotient};");
+            let _ = writeln!(text, "    const {at} {prefix}{d} = {rest} - {next} * ({at}){by};");
+            rest = next;
+        }
+        let _ = writeln!(text, "    const {at} {prefix}0 = {rest};");
+        text
+    }
+}
+
+impl Walk {
+    /// By the strides over the dimensions of `space`.
+    pub fn new(writer: &mut Writer, space: &Space, strides: &[i64]) -> Walk {
+        let mut dense = 1;
+        let linear = space.sizes.iter().zip(strides).rev().all(|(&size, &stride)| {
+            let expected = dense;
+            dense *= size;
+            size == 1 || stride == expected
+        });
+        let stride = |&stride: &i64| match stride {
+            0 => Stride::Zero,
+            1 => Stride::One,
+            by if linear => Stride::By(by.to_string()),
+            by => Stride::By(writer.number(by)),
+        };
+        Walk { strides: strides.iter().map(stride).collect(), linear }
+    }
+
+    /// Every point has the same element.
+    pub fn is_constant(&self) -> bool {
+        self.strides.iter().all(|s| *s == Stride::Zero)
+    }
+
+    /// Whether offsets come from coordinates.
+    pub fn needs_coordinates(&self) -> bool {
+        !self.is_constant() && !self.linear
+    }
+
+    /// The offset of a point from the base, given the point's number and the coordinates `{prefix}0…`.
+    pub fn offset(&self, point: &str, prefix: &str, at: &str) -> String {
+        if self.is_constant() {
+            return "0".into();
+        }
+        if self.linear {
+            return point.into();
+        }
+        let term = |(d, stride): (usize, &Stride)| match stride {
+            Stride::Zero => None,
+            Stride::One => Some(format!("{prefix}{d}")),
+            Stride::By(word) => Some(format!("{prefix}{d} * ({at}){word}")),
+        };
+        self.strides.iter().enumerate().filter_map(term).collect::<Vec<_>>().join(" + ")
+    }
+
+    /// From the offset of a point to that of the `e`-th after it in the last dimension.
+    fn step(&self, at: &str) -> String {
+        match self.strides.last() {
+            Some(Stride::By(word)) if !self.linear => format!("e * ({at}){word}"),
+            Some(Stride::Zero) | None => "0".into(),
+            _ => "e".into(),
+        }
+    }
+}
+
+impl Access {
+    /// `strides` are the operand's over the dimensions of `space`; `pack` neighbours of the last are wanted at once,
+    /// from points that are also moved by `others`.
+    pub fn new(
+        writer: &mut Writer,
+        operand: &Operand,
+        space: &Space,
+        (strides, others): (&[i64], &[i64]),
+        pack: i64,
+        moves: bool,
+    ) -> Access {
+        let (dtype, offset) = (operand.dtype, operand.layout.offset);
+        let base = match operand.place {
+            Place::Index => writer.number(offset),
+            Place::Scalar(_) => writer.word(Word::At(operand.place, 0)),
+            place => writer.word(Word::At(place, offset as u64 * dtype.size() as u64)),
+        };
+        // A slot is one number everywhere, whatever the layout says.
+        let none = Dims::from_elem(0, strides.len());
+        let is_slot = matches!(operand.place, Place::Scalar(_));
+        let strides = if is_slot { &none } else { strides };
+        let outer = &strides[..strides.len().saturating_sub(1)];
+        let aligned = outer.iter().chain(others).chain([&offset]).all(|n| n % pack == 0);
+        let together = pack > 1 && strides.last() == Some(&1) && aligned;
+        Access {
+            element: if moves { raw(dtype.size()) } else { stored(dtype) },
+            held: if moves { raw(dtype.size()) } else { held(dtype) },
+            place: operand.place,
+            base,
+            walk: Walk::new(writer, space, strides),
+            packs: together && operand.place != Place::Index,
+        }
+    }
+
+    fn pointer(&self, offset: &str) -> String {
+        format!("(const {}*){} + ({offset})", self.element, self.base)
+    }
+
+    /// Declares `x`, the held elements of `V` (the text's own name) points from `offset` on: an array, or one for all if
+    /// they are.
+    pub fn load(&self, x: &str, offset: &str, at: &str) -> String {
+        let Access { held, base, element, .. } = self;
+        let one = |step: &str| match self.place {
+            Place::Index => format!("(i64){base} + (i64)({offset}) + {step}"),
+            Place::Scalar(_) => format!("slot<{element}>({base})"),
+            _ => format!("get({} + {step})", self.pointer(offset)),
+        };
+        if self.walk.is_constant() {
+            return format!("    const {held} {x} = {};\n", one("0"));
+        }
+        let load = if self.packs {
+            format!("get_all<V>({x}, {});", self.pointer(offset))
+        } else {
+            format!("UNROLL for (int e = 0; e < V; e++) {x}[e] = {};", one(&self.walk.step(at)))
+        };
+        format!("    {held} {x}[V];\n    {load}\n")
+    }
+
+    /// How lane `e` of what [`Access::load`] declared is named.
+    pub fn lane(&self, x: &str) -> String {
+        if self.walk.is_constant() { x.into() } else { format!("{x}[e]") }
+    }
+
+    /// Writes the array `y`, of `V` points from `offset` on.
+    pub fn store(&self, y: &str, offset: &str, at: &str) -> String {
+        let target = format!("({}*){} + ({offset})", self.element, self.base);
+        if self.packs {
+            return format!("    put_all<V>({target}, {y});\n");
+        }
+        let step = self.walk.step(at);
+        format!("    UNROLL for (int e = 0; e < V; e++) put({target} + {step}, {y}[e]);\n")
+    }
+}
+
+/// How many neighbours of the last dimension a thread takes: as many as make 16 bytes of the largest element, if all
+/// that lies densely divides so.
+pub fn pack(space: &Space, operands: &[&Operand], strides: &[Dims]) -> i64 {
+    let last = space.sizes.len() - 1;
+    let dense = operands.iter().zip(strides).filter(|(o, s)| {
+        !matches!(o.place, Place::Scalar(_) | Place::Index) && s.get(last) == Some(&1)
+    });
+    let sizes: Vec<usize> = dense.map(|(o, _)| o.dtype.size()).collect();
+    let Some(largest) = sizes.iter().max() else { return 1 };
+    let mut pack = (16 / largest).clamp(1, 8) as i64;
+    // In one dimension, what is left over is done one by one.
+    while last > 0 && space.sizes[last] % pack != 0 {
+        pack /= 2;
+    }
+    pack
+}
+
+/// Whether an element type is a float as it is held.
+pub fn is_integer(dtype: DType) -> bool {
+    !dtype.is_float() && dtype != DType::Bool
+}

@@ -1,0 +1,73 @@
+//! A program as statements: one for each instruction, one function of `cuda/math.cuh` for each primitive.
+
+use super::access::is_integer;
+use super::write::{held, stored};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::internal;
+use crate::op::{Attr, Class, Op};
+use crate::plan::{Instr, Program};
+use std::fmt::Write;
+
+/// The statements of a program whose reads are named by `reads` (expressions); register `n` is `r{n}` after them. `step`
+/// is the word that names the step where something may fail.
+pub fn statements(program: &Program, reads: &[String], step: &str) -> Result<String> {
+    let mut text = String::new();
+    for (n, (read, dtype)) in reads.iter().zip(&program.reads).enumerate() {
+        let _ = writeln!(text, "        const {} r{n} = {read};", held(*dtype));
+    }
+    for (k, instr) in program.instrs.iter().enumerate() {
+        if fails(instr) {
+            let divisor = instr.args[1];
+            let stop = format!("stop(status, STATUS_DIVISION, {step}, 0, 0)");
+            let _ = writeln!(text, "        if (r{divisor} == 0) {stop};");
+        }
+        let register = reads.len() + k;
+        let value = expression(instr)?;
+        let _ = writeln!(text, "        const {} r{register} = {value};", held(instr.dtype));
+    }
+    Ok(text)
+}
+
+/// Whether a program may fail.
+pub fn may_fail(program: &Program) -> bool {
+    program.instrs.iter().any(fails)
+}
+
+fn fails(instr: &Instr) -> bool {
+    matches!(instr.op, Op::Div | Op::Rem) && is_integer(instr.dtype)
+}
+
+fn expression(instr: &Instr) -> Result<String> {
+    let args: Vec<String> = instr.args.iter().map(|r| format!("r{r}")).collect();
+    let args = args.join(", ");
+    Ok(match (instr.op, instr.attrs.as_slice()) {
+        (Op::Const, [Attr::Float(value), ..]) => literal(*value, instr.dtype),
+        (Op::ConstInt, [Attr::Int(value), ..]) => integer(*value, instr.dtype),
+        (Op::Cast, _) => format!("op_cast<{}>({args})", stored(instr.dtype)),
+        (op, _) if op.class() == Class::Pointwise || op == Op::Random => {
+            format!("op_{}({args})", op.name())
+        }
+        (op, _) => return internal!("{} in a pointwise program", op.name()),
+    })
+}
+
+/// A number as a held element of a dtype, bit for bit.
+fn literal(value: f64, dtype: DType) -> String {
+    match dtype {
+        DType::F64 => format!("bits_as<f64>({:#x}ull)", value.to_bits()),
+        DType::F32 => format!("bits_as<f32>({:#x}u)", (value as f32).to_bits()),
+        DType::F16 | DType::BF16 => {
+            let f32 = format!("bits_as<f32>({:#x}u)", (value as f32).to_bits());
+            format!("op_cast<{}>({f32})", stored(dtype))
+        }
+        _ => integer(value as i64, dtype),
+    }
+}
+
+fn integer(value: i64, dtype: DType) -> String {
+    match dtype {
+        DType::Bool => (value != 0).to_string(),
+        other => format!("({})(i64){:#x}ull", held(other), value as u64),
+    }
+}

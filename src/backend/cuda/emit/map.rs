@@ -1,0 +1,147 @@
+//! Pointwise kernels: a thread computes 16 bytes' worth of neighbouring points.
+
+use super::access::{Access, Space, pack};
+use super::body::{may_fail, statements};
+use super::write::Writer;
+use super::{BLOCK, Tasks};
+use crate::error::Result;
+use crate::op::{Attr, Op};
+use crate::plan::{Instr, Operand, Program};
+use crate::shape::{Dims, Layout, collapse};
+use smallvec::smallvec;
+use std::fmt::Write;
+
+/// `Kernel::Map` as step number `step`. With `keeps`, some result is the only copy of what it overwrites, so that
+/// whether the step fails is found out by a launch of its own.
+pub fn map(
+    program: &Program,
+    reads: &[Operand],
+    writes: &[Operand],
+    step: usize,
+    keeps: bool,
+) -> Result<Tasks> {
+    let mut tasks = Tasks::default();
+    if program.sizes.contains(&0) {
+        return Ok(tasks);
+    }
+    if keeps && may_fail(program) {
+        tasks.tasks.push(kernel(program, reads, writes, step, false)?);
+    }
+    tasks.tasks.push(kernel(program, reads, writes, step, true)?);
+    Ok(tasks)
+}
+
+/// `to` becomes `from`, element by element; both have the same sizes and dtype.
+pub fn copy(from: &Operand, to: &Operand) -> Result<Tasks> {
+    let program = Program {
+        sizes: to.layout.sizes.clone(),
+        reads: vec![from.dtype],
+        instrs: Vec::new(),
+        results: vec![0],
+    };
+    map(&program, std::slice::from_ref(from), std::slice::from_ref(to), 0, false)
+}
+
+/// `to` becomes zeros.
+pub fn zeros(to: &Operand) -> Result<Tasks> {
+    let zero = Instr {
+        op: Op::ConstInt,
+        attrs: smallvec![Attr::Int(0), Attr::DType(to.dtype)],
+        dtype: to.dtype,
+        args: smallvec![],
+    };
+    let zero = match to.dtype.is_float() {
+        true => Instr {
+            op: Op::Const,
+            attrs: smallvec![Attr::Float(0.0), Attr::DType(to.dtype)],
+            ..zero
+        },
+        false => zero,
+    };
+    let sizes = to.layout.sizes.clone();
+    let program = Program { sizes, reads: vec![], instrs: vec![zero], results: vec![0] };
+    map(&program, &[], std::slice::from_ref(to), 0, false)
+}
+
+fn kernel(
+    program: &Program,
+    reads: &[Operand],
+    writes: &[Operand],
+    step: usize,
+    stores: bool,
+) -> Result<super::Task> {
+    let operands: Vec<&Operand> = reads.iter().chain(writes).collect();
+    let order: Vec<usize> = (0..program.sizes.len()).collect();
+    // A dense layout keeps the order of the points even where no operand does.
+    let points = Layout::contiguous(&program.sizes);
+    let layouts: Vec<&Layout> = operands.iter().map(|o| &o.layout).chain([&points]).collect();
+    let (sizes, mut strides, _) = collapse(&layouts, &order, &[]);
+    let space = Space::new(sizes, &operands);
+    strides.iter_mut().for_each(|s| s.resize(space.sizes.len(), 0));
+    let width = pack(&space, &operands, &strides);
+    let moves = program.instrs.is_empty()
+        && program.results.iter().zip(writes).all(|(&r, w)| reads[r as usize].dtype == w.dtype);
+    let mut writer = Writer::new();
+    let n = writer.number(space.numel());
+    let step = writer.number(step as i64);
+    let mut access = |(operand, strides): (&&Operand, &Dims)| {
+        Access::new(&mut writer, operand, &space, (strides, &[]), width, moves)
+    };
+    let all: Vec<Access> = operands.iter().zip(&strides).map(&mut access).collect();
+    let (from, to) = all.split_at(reads.len());
+    let text = points_text(program, from, to, &space, &mut writer, (&step, stores))?;
+    writer.head(&text);
+    let at = space.index();
+    writer.line(format!("i64 i = ((i64)blockIdx.x * {BLOCK} + threadIdx.x) * {width};"));
+    writer.line(format!("const i64 n = (i64){n};"));
+    writer.line(format!("if (i + {width} <= n) NAME_at<{width}>(a, status, ({at})i);"));
+    if width > 1 && space.sizes.len() == 1 {
+        writer.line(format!("else for (; i < n; i++) NAME_at<1>(a, status, ({at})i);"));
+    }
+    let threads = space.numel() as u64 / width as u64 + u64::from(space.numel() % width != 0);
+    let label = program.instrs.last().map_or("copy", |instr| instr.op.name());
+    Ok(writer.finish(label, threads.div_ceil(u64::from(BLOCK))))
+}
+
+/// The function of `V` points from point `i` on.
+fn points_text(
+    program: &Program,
+    from: &[Access],
+    to: &[Access],
+    space: &Space,
+    writer: &mut Writer,
+    (step, stores): (&str, bool),
+) -> Result<String> {
+    let at = space.index();
+    let mut text = format!(
+        "template <int V, class A>\nDEVICE void NAME_at(const A& a, u64* status, const {at} i) {{\n"
+    );
+    if from.iter().chain(to).any(|access| access.walk.needs_coordinates()) {
+        text += &space.coordinates(writer, "c", "i");
+    }
+    for (n, access) in from.iter().enumerate() {
+        text += &access.load(&format!("x{n}"), &access.walk.offset("i", "c", at), at);
+    }
+    for (k, access) in to.iter().enumerate() {
+        let _ = writeln!(text, "    {} y{k}[V];", access.held);
+    }
+    let _ = writeln!(text, "    UNROLL for (int e = 0; e < V; e++) {{");
+    let lanes: Vec<String> =
+        from.iter().enumerate().map(|(n, access)| access.lane(&format!("x{n}"))).collect();
+    if program.instrs.is_empty() {
+        for (k, &register) in program.results.iter().enumerate() {
+            let _ = writeln!(text, "        y{k}[e] = {};", lanes[register as usize]);
+        }
+    } else {
+        text += &statements(program, &lanes, step)?;
+        for (k, register) in program.results.iter().enumerate() {
+            let _ = writeln!(text, "        y{k}[e] = r{register};");
+        }
+    }
+    text += "    }\n";
+    for (k, access) in to.iter().enumerate().filter(|_| stores) {
+        text += &access.store(&format!("y{k}"), &access.walk.offset("i", "c", at), at);
+    }
+    text += "}\n\n";
+    Ok(text)
+}

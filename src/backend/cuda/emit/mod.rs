@@ -1,0 +1,67 @@
+//! Steps of a plan as CUDA C++: what is launched, with which arguments.
+//!
+//! **Invariant:** text in, text out: nothing here knows a device. Sizes and strides are arguments, so kernels of one
+//! structure are one text; what the text depends on is which strides are 0 or 1, what divides by a vector's width, and
+//! whether 32 bits hold every index.
+
+mod access;
+mod body;
+mod map;
+mod reduce;
+mod write;
+
+pub use map::{copy, map, zeros};
+pub use reduce::reduce;
+
+use super::device::Shape;
+use crate::plan::Place;
+
+/// A kernel, without the prelude that stands in front of all ([`PRELUDE`]): `extern "C"`, of one parameter, a
+/// `Words<words>`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Source {
+    /// Says what it is and, by a hash, which: equal names are equal texts.
+    pub name: String,
+    pub text: String,
+    pub words: usize,
+}
+
+/// Hand-written device code that sources use. `DEVICE` and `UNROLL` are what the compiler at hand calls them.
+pub const PRELUDE: &str = concat!(
+    include_str!("../../../../cuda/types.cuh"),
+    include_str!("../../../../cuda/math.cuh"),
+    include_str!("../../../../cuda/fold.cuh")
+);
+
+/// What stands before the prelude when NVRTC compiles it.
+pub const NVRTC: &str = include_str!("../../../../cuda/nvrtc.cuh");
+
+/// One argument: 8 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    Number(u64),
+    /// Address of a place, and bytes behind it. A `Scalar` is the address of its slot.
+    At(Place, u64),
+    /// Address of the run's status block.
+    Status,
+    /// Address of scratch memory of the program, and bytes behind it. Steps share it.
+    Scratch(u64),
+}
+
+/// A launch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Task {
+    pub source: Source,
+    pub words: Vec<Word>,
+    pub shape: Shape,
+}
+
+/// What a step is made of, and the bytes of scratch memory that it wants.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tasks {
+    pub tasks: Vec<Task>,
+    pub scratch: u64,
+}
+
+/// Threads of a block.
+const BLOCK: u32 = 256;

@@ -1,0 +1,294 @@
+//! Reductions with the program that makes what is reduced.
+//!
+//! A block's threads are lanes over the kept points times lanes over the reduced ones. *Rows*: what lies together is
+//! reduced, so neighbouring threads take neighbouring reduced points. *Columns*: what lies together is kept, so they
+//! take neighbouring kept points. Where that makes too few blocks the reduced points are split, and a second kernel
+//! joins the parts in order. So the bits depend on the shape alone.
+
+use super::access::{Access, Space, Walk, pack};
+use super::body::statements;
+use super::write::{Writer, held, stored};
+use super::{BLOCK, Task, Tasks, Word};
+use crate::error::Result;
+use crate::internal;
+use crate::op::Op;
+use crate::plan::{Operand, Place, Program};
+use crate::shape::{Dims, Layout, collapse};
+use std::fmt::Write;
+
+/// Blocks that keep a large device busy.
+const BUSY: i64 = 264;
+/// Bytes of the largest part: a number and its index.
+const LARGEST_PART: u64 = 16;
+/// Reduced points that are worth a block.
+const SHARE: i64 = 4096;
+
+/// How a reduction is laid over threads.
+struct Lanes {
+    kept: i64,
+    reduced: i64,
+    rows: bool,
+    /// Parts of the reduced points.
+    splits: i64,
+    /// Reduced points of a part: a multiple of what a thread takes at once.
+    part: i64,
+    /// Neighbours that a thread takes at once: reduced ones in rows, kept ones in columns.
+    width: i64,
+}
+
+/// `Kernel::Reduce` as step number `step`; not a running sum, whose result keeps its axis.
+pub fn reduce(
+    program: &Program,
+    op: Op,
+    axes: &[i64],
+    reads: &[Operand],
+    write: &Operand,
+    step: usize,
+) -> Result<Tasks> {
+    let rank = program.sizes.len();
+    let is_reduced = |d: &usize| axes.contains(&(*d as i64));
+    let kept: Vec<usize> = (0..rank).filter(|d| !is_reduced(d)).collect();
+    let reduced: Vec<usize> = (0..rank).filter(is_reduced).collect();
+    let operands: Vec<&Operand> = reads.iter().collect();
+    let (outer, outer_strides) = part(&program.sizes, &kept, &operands);
+    let (inner, inner_strides) = part(&program.sizes, &reduced, &operands);
+    if outer.numel() == 0 {
+        return Ok(Tasks::default());
+    }
+    let Some(result) = program.results.first() else {
+        return internal!("a reduction of nothing");
+    };
+    let dtype = match (*result as usize).checked_sub(program.reads.len()) {
+        None => program.reads[*result as usize],
+        Some(k) => program.instrs[k].dtype,
+    };
+    let rows = is_by_rows(&operands, &outer, &outer_strides, &inner_strides);
+    let (across, across_strides) =
+        if rows { (&inner, &inner_strides) } else { (&outer, &outer_strides) };
+    let mut width = pack(across, &operands, across_strides);
+    while across.numel() % width != 0 {
+        width /= 2;
+    }
+    let lanes = Lanes::new(outer.numel(), inner.numel(), rows, width);
+    let fold = Fold { op, held: held(dtype), write, splits: lanes.splits };
+    let (along, along_strides) =
+        if rows { (&outer, &outer_strides) } else { (&inner, &inner_strides) };
+    let mut writer = Writer::new();
+    let step = writer.number(step as i64);
+    let (mut near, mut far) = (Vec::new(), Vec::new());
+    for (n, read) in reads.iter().enumerate() {
+        let strides = (&across_strides[n][..], &along_strides[n][..]);
+        near.push(Access::new(&mut writer, read, across, strides, width, false));
+        far.push(Walk::new(&mut writer, along, strides.1));
+    }
+    let text = value_text(program, &near, &far, (across, along), rows, &step, &mut writer)?;
+    writer.head(&text);
+    let mut tasks = Tasks { tasks: vec![fold.kernel(writer, &lanes)], scratch: 0 };
+    if lanes.splits > 1 {
+        tasks.tasks.push(fold.join(&lanes));
+        tasks.scratch = LARGEST_PART * (lanes.splits * lanes.kept) as u64;
+    }
+    Ok(tasks)
+}
+
+/// Some dimensions of a space, merged, and the operands' strides over them.
+fn part(sizes: &[i64], dims: &[usize], operands: &[&Operand]) -> (Space, Vec<Dims>) {
+    let points = Layout::contiguous(sizes);
+    let chosen: Dims = dims.iter().map(|&d| d as i64).collect();
+    let part = Layout::contiguous(&points.transpose(&chosen).sizes);
+    let layouts: Vec<Layout> = operands.iter().map(|o| o.layout.transpose(&chosen)).collect();
+    let all: Vec<&Layout> = layouts.iter().chain([&part]).collect();
+    let order: Vec<usize> = (0..dims.len()).collect();
+    let (sizes, mut strides, _) = collapse(&all, &order, &[]);
+    let space = Space::new(sizes, operands);
+    strides.iter_mut().for_each(|s| s.resize(space.sizes.len(), 0));
+    strides.truncate(operands.len());
+    (space, strides)
+}
+
+/// Whether neighbours in the memory of the largest operand are reduced.
+fn is_by_rows(operands: &[&Operand], kept: &Space, outer: &[Dims], inner: &[Dims]) -> bool {
+    let memory = |n: &usize| !matches!(operands[*n].place, Place::Scalar(_) | Place::Index);
+    let extent = |n: &usize| operands[*n].layout.end();
+    let Some(n) = (0..operands.len()).filter(memory).max_by_key(extent) else { return true };
+    let least = |strides: &Dims| strides.iter().copied().filter(|&s| s > 0).min();
+    match (least(&inner[n]), least(&outer[n])) {
+        (Some(inner), Some(outer)) => inner < outer || kept.numel() == 1,
+        (inner, _) => inner.is_some(),
+    }
+}
+
+impl Lanes {
+    fn new(kept: i64, reduced: i64, rows: bool, width: i64) -> Lanes {
+        let mut lanes = Lanes { kept, reduced, rows, splits: 1, part: reduced, width };
+        let blocks = lanes.blocks() as i64;
+        if blocks < BUSY && reduced >= 2 * SHARE {
+            lanes.splits = (BUSY / blocks).min(reduced / SHARE).max(1);
+        }
+        lanes.part = (reduced as u64).div_ceil(lanes.splits as u64) as i64;
+        if rows {
+            lanes.part = (lanes.part as u64).next_multiple_of(width as u64) as i64;
+        }
+        lanes
+    }
+
+    /// Threads of a block along the reduced points.
+    fn deep(&self) -> i64 {
+        if !self.rows {
+            return 8;
+        }
+        let pieces = (self.reduced / self.width).clamp(1, i64::from(BLOCK)) as u64;
+        pieces.next_power_of_two() as i64
+    }
+
+    /// Threads of a block along the kept points.
+    fn broad(&self) -> i64 {
+        i64::from(BLOCK) / self.deep()
+    }
+
+    fn blocks(&self) -> u64 {
+        let each = self.broad() * if self.rows { 1 } else { self.width };
+        (self.kept as u64).div_ceil(each as u64)
+    }
+}
+
+/// The function that puts into `x[V]` what is reduced: in rows at kept point `k` and reduced points `r + e`, in columns
+/// at kept points `k + e` and reduced point `r`.
+fn value_text(
+    program: &Program,
+    near: &[Access],
+    far: &[Walk],
+    (across, along): (&Space, &Space),
+    rows: bool,
+    step: &str,
+    writer: &mut Writer,
+) -> Result<String> {
+    let at = if across.wide || along.wide { "i64" } else { "u32" };
+    let (near_point, far_point) = if rows { ("r", "k") } else { ("k", "r") };
+    let result = program.results[0];
+    let mut text = format!(
+        "template <int V, class T, class A>\nDEVICE void NAME_at(const A& a, u64* status, T (&x)[V], const {at} k, const {at} r) {{\n"
+    );
+    if near.iter().any(|access| access.walk.needs_coordinates()) {
+        text += &across.coordinates(writer, "n", near_point);
+    }
+    if far.iter().any(Walk::needs_coordinates) {
+        text += &along.coordinates(writer, "f", far_point);
+    }
+    for (n, (near, far)) in near.iter().zip(far).enumerate() {
+        let offset = format!(
+            "{} + {}",
+            near.walk.offset(near_point, "n", at),
+            far.offset(far_point, "f", at)
+        );
+        text += &near.load(&format!("x{n}"), &offset, at);
+    }
+    let _ = writeln!(text, "    UNROLL for (int e = 0; e < V; e++) {{");
+    let lanes: Vec<String> =
+        near.iter().enumerate().map(|(n, access)| access.lane(&format!("x{n}"))).collect();
+    text += &statements(program, &lanes, step)?;
+    let _ = writeln!(text, "        x[e] = r{result};\n    }}\n}}\n");
+    Ok(text)
+}
+
+/// What is folded and where it goes.
+struct Fold<'a> {
+    op: Op,
+    /// The type of what is reduced.
+    held: &'static str,
+    write: &'a Operand,
+    splits: i64,
+}
+
+impl Fold<'_> {
+    fn types(&self, writer: &mut Writer) {
+        writer.line(format!("typedef {}<{}> Fold;", self.op.name(), self.held));
+        writer.line("typedef typename Fold::type Part;");
+    }
+
+    fn output(&self, writer: &mut Writer) -> String {
+        let size = self.write.dtype.size() as u64;
+        writer.word(Word::At(self.write.place, self.write.layout.offset as u64 * size))
+    }
+
+    fn kernel(&self, mut writer: Writer, lanes: &Lanes) -> Task {
+        let (deep, broad, width) = (lanes.deep(), lanes.broad(), lanes.width);
+        let (down, side) = if lanes.rows { (width, 1) } else { (1, width) };
+        let [kept, reduced, part, splits] =
+            [lanes.kept, lanes.reduced, lanes.part, lanes.splits].map(|n| writer.number(n));
+        let to = match self.splits {
+            1 => self.output(&mut writer),
+            _ => writer.word(Word::Scratch(0)),
+        };
+        let lane = if lanes.rows {
+            format!("const int deep = threadIdx.x % {deep}, broad = threadIdx.x / {deep};")
+        } else {
+            format!("const int broad = threadIdx.x % {broad}, deep = threadIdx.x / {broad};")
+        };
+        self.types(&mut writer);
+        writer.line(lane);
+        writer.line(format!("const i64 split = blockIdx.x % (u64){splits};"));
+        writer.line(format!(
+            "const i64 k = ((i64)(blockIdx.x / (u64){splits}) * {broad} + broad) * {side};"
+        ));
+        writer.line(format!("const i64 begin = split * (i64){part};"));
+        writer.line(format!("const i64 last = begin + (i64){part};"));
+        writer.line(format!("const i64 end = last < (i64){reduced} ? last : (i64){reduced};"));
+        writer.line(format!("Part sums[{side}];"));
+        writer.line(format!("UNROLL for (int e = 0; e < {side}; e++) sums[e] = Fold::neutral();"));
+        writer.line(format!(
+            "if (k < (i64){kept}) for (i64 r = begin + (i64)deep * {down}; r < end; r += {}) {{",
+            deep * down
+        ));
+        writer.line(format!("    {} x[{width}];", self.held));
+        writer.line(format!("    NAME_at<{width}>(a, status, x, k, r);"));
+        let element = if lanes.rows { "r + e" } else { "r" };
+        let sum = if lanes.rows { "0" } else { "e" };
+        writer.line(format!(
+            "    UNROLL for (int e = 0; e < {width}; e++) sums[{sum}] = Fold::join(sums[{sum}], Fold::of(x[e], {element}));"
+        ));
+        writer.line("}");
+        writer.line(format!("__shared__ Part shared[{}];", i64::from(BLOCK) * side));
+        writer.line(format!("Part* mine = shared + (deep * {broad} + broad) * {side};"));
+        writer.line(format!("UNROLL for (int e = 0; e < {side}; e++) mine[e] = sums[e];"));
+        writer.line(format!("for (int half = {}; half > 0; half /= 2) {{", deep / 2));
+        writer.line("    __syncthreads();");
+        writer.line(format!(
+            "    if (deep < half) UNROLL for (int e = 0; e < {side}; e++) mine[e] = Fold::join(mine[e], mine[half * {} + e]);",
+            broad * side
+        ));
+        writer.line("}");
+        writer.line(format!(
+            "if (deep == 0 && k < (i64){kept}) UNROLL for (int e = 0; e < {side}; e++) {{"
+        ));
+        match self.splits {
+            1 => writer.line(format!(
+                "    put(({}*){to} + k + e, (Held<{}>)Fold::value(mine[e]));",
+                stored(self.write.dtype),
+                stored(self.write.dtype)
+            )),
+            _ => writer.line(format!("    ((Part*){to})[split * (i64){kept} + k + e] = mine[e];")),
+        }
+        writer.line("}");
+        writer.finish(self.op.name(), lanes.blocks() * lanes.splits as u64)
+    }
+
+    /// Joins the parts of every kept point in order.
+    fn join(&self, lanes: &Lanes) -> Task {
+        let mut writer = Writer::new();
+        let [kept, splits] = [lanes.kept, lanes.splits].map(|n| writer.number(n));
+        let from = writer.word(Word::Scratch(0));
+        let to = self.output(&mut writer);
+        let dtype = stored(self.write.dtype);
+        self.types(&mut writer);
+        writer.line(format!("const i64 k = (i64)blockIdx.x * {BLOCK} + threadIdx.x;"));
+        writer.line(format!("if (k >= (i64){kept}) return;"));
+        writer.line(format!("Part sum = ((const Part*){from})[k];"));
+        writer.line(format!(
+            "for (i64 s = 1; s < (i64){splits}; s++) sum = Fold::join(sum, ((const Part*){from})[s * (i64){kept} + k]);"
+        ));
+        writer.line(format!("put(({dtype}*){to} + k, (Held<{dtype}>)Fold::value(sum));"));
+        let blocks = (lanes.kept as u64).div_ceil(u64::from(BLOCK));
+        writer.finish(&format!("{}_join", self.op.name()), blocks)
+    }
+}

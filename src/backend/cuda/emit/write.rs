@@ -1,0 +1,132 @@
+//! A kernel under construction: its arguments and its text.
+
+use super::{BLOCK, Source, Task, Word};
+use crate::backend::cuda::device::Shape;
+use crate::dtype::DType;
+use std::fmt::Write;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// A kernel's arguments and text. The first word is the status block.
+pub struct Writer {
+    words: Vec<Word>,
+    /// Before the kernel: types and functions.
+    head: String,
+    body: String,
+}
+
+impl Writer {
+    pub fn new() -> Writer {
+        Writer { words: vec![Word::Status], head: String::new(), body: String::new() }
+    }
+
+    /// An argument, as the text names it: a `u64`.
+    pub fn word(&mut self, word: Word) -> String {
+        self.words.push(word);
+        format!("a.at[{}]", self.words.len() - 1)
+    }
+
+    pub fn number(&mut self, number: i64) -> String {
+        self.word(Word::Number(number as u64))
+    }
+
+    /// The word with which `divided` divides by `divisor`, which is at least 1 and below 2^31.
+    pub fn divisor(&mut self, divisor: i64) -> String {
+        self.word(Word::Number(reciprocal(divisor as u64)))
+    }
+
+    /// Text before the kernel.
+    pub fn head(&mut self, text: &str) {
+        self.head.push_str(text);
+    }
+
+    pub fn line(&mut self, text: impl AsRef<str>) {
+        self.body.push_str("    ");
+        self.body.push_str(text.as_ref());
+        self.body.push('\n');
+    }
+
+    /// A task of `blocks` blocks. `label` begins the kernel's name.
+    pub fn finish(self, label: &str, blocks: u64) -> Task {
+        let Writer { words, head, body } = self;
+        let n = words.len();
+        let parameter = format!("const __grid_constant__ Words<{n}> a");
+        let mut text = head;
+        let enter = "    u64* status = (u64*)a.at[0];\n    if (stopped(status)) return;\n";
+        let _ = write!(
+            text,
+            "extern \"C\" __global__ void __launch_bounds__({BLOCK}) NAME({parameter}) {{\n{enter}{body}}}\n"
+        );
+        let name = format!("{label}_{:016x}", xxh3_64(text.as_bytes()));
+        let text = text.replace("NAME", &name);
+        // More blocks than one dimension has are spread over two.
+        let limit = (1u64 << 31) - 1;
+        let shape = Shape { grid: [blocks.min(limit) as u32, 1, 1], block: BLOCK, shared: 0 };
+        Task { source: Source { name, text, words: n }, words, shape }
+    }
+}
+
+/// See `divided` in `cuda/types.cuh`.
+fn reciprocal(divisor: u64) -> u64 {
+    let shift = u64::from(64 - (divisor - 1).leading_zeros());
+    let magic = ((1u64 << 32) * ((1u64 << shift) - divisor)) / divisor + 1;
+    shift << 32 | (magic & 0xffff_ffff)
+}
+
+/// The type of an element as it lies in memory.
+pub fn stored(dtype: DType) -> &'static str {
+    match dtype {
+        DType::Bool => "bool_",
+        DType::I8 => "i8",
+        DType::I16 => "i16",
+        DType::I32 => "i32",
+        DType::I64 => "i64",
+        DType::U8 => "u8",
+        DType::F16 => "f16",
+        DType::BF16 => "bf16",
+        DType::F32 => "f32",
+        DType::F64 => "f64",
+        other => raw(other.size()),
+    }
+}
+
+/// The type of an element that is only moved.
+pub fn raw(size: usize) -> &'static str {
+    match size {
+        1 => "u8",
+        2 => "u16",
+        4 => "u32",
+        8 => "u64",
+        _ => "pair",
+    }
+}
+
+/// The type that a register of a program has.
+pub fn held(dtype: DType) -> &'static str {
+    match dtype {
+        DType::Bool => "bool",
+        DType::F16 | DType::BF16 => "f32",
+        other => stored(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn divisions_by_multiplication() {
+        let divided = |i: u32, word: u64| {
+            let high = (u64::from(i) * (word & 0xffff_ffff)) >> 32;
+            ((high + u64::from(i)) >> (word >> 32)) as u32
+        };
+        let limit = (1u32 << 31) - 1;
+        for divisor in (1..2000).chain([4096, 50_257, 65_535, 1 << 20, limit - 1, limit]) {
+            let word = reciprocal(u64::from(divisor));
+            for near in [0, divisor, 7 * (divisor / 8), limit / divisor * divisor, limit] {
+                for i in [near.saturating_sub(1), near, (near + 1).min(limit)] {
+                    assert_eq!(divided(i, word), i / divisor, "{i} / {divisor}");
+                }
+            }
+        }
+    }
+}

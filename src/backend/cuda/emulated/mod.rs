@@ -1,0 +1,228 @@
+//! A device made of the host: the emitted sources, compiled by the C++ compiler that builds the extension, run thread by
+//! thread. Slow, and right exactly when the sources are: indices, barriers, rounding but for the last bits of
+//! transcendental functions. So everything above the driver is tested without a GPU.
+#![expect(unsafe_code, reason = "kernels loaded as a shared library")]
+
+use super::device::{Device, Launch, Limits, Matrix, Product, Replay, Shape};
+use super::emit::{PRELUDE, Source};
+use crate::dtype::DType;
+use crate::error::{Code, Error, Result};
+use crate::op::Ty;
+use crate::op::array::Array;
+use libloading::Library;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+
+type Run = unsafe extern "C" fn(words: *const u64, shape: *const u32);
+
+struct Kernel {
+    run: Run,
+    words: usize,
+    queue: Arc<Queue>,
+    /// Keeps the code in memory.
+    _library: Arc<Library>,
+}
+
+/// What is queued while work is captured.
+enum Queued {
+    Launch(Run, Shape, Vec<u64>),
+    Multiply(Product, [usize; 3]),
+}
+
+/// One grid at a time: a library has one set of thread indices.
+static TURN: Mutex<()> = Mutex::new(());
+static LOADED: LazyLock<Mutex<HashMap<String, Loaded>>> = LazyLock::new(Mutex::default);
+
+type Loaded = (Run, Arc<Library>);
+
+/// `None`: things are done at once.
+type Queue = Mutex<Option<Vec<Queued>>>;
+
+#[derive(Default)]
+pub struct Emulated {
+    queue: Arc<Queue>,
+}
+
+fn run(run: Run, shape: Shape, words: &[u64]) {
+    let _turn = TURN.lock();
+    let shape = [shape.grid[0], shape.grid[1], shape.grid[2], shape.block];
+    // SAFETY: a kernel of `build`, with as many words as its source has; their addresses are the test's.
+    unsafe { run(words.as_ptr(), shape.as_ptr()) }
+}
+
+impl Launch for Kernel {
+    fn launch(&self, shape: Shape, words: &[u64]) -> Result<()> {
+        assert_eq!(words.len(), self.words, "a kernel gets its words");
+        match self.queue.lock().as_mut() {
+            Some(queue) => queue.push(Queued::Launch(self.run, shape, words.to_vec())),
+            None => run(self.run, shape, words),
+        }
+        Ok(())
+    }
+}
+
+struct Captured(Vec<Queued>);
+
+impl Replay for Captured {
+    fn replay(&self) -> Result<()> {
+        for queued in &self.0 {
+            match queued {
+                Queued::Launch(kernel, shape, words) => run(*kernel, *shape, words),
+                Queued::Multiply(product, [a, b, c]) => multiply(product, *a, *b, *c),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The text of one library.
+fn text(sources: &[&Source]) -> String {
+    let mut text = format!("{}\n{PRELUDE}\n", include_str!("host.hpp"));
+    for Source { name, text: kernel, words } in sources {
+        let waits = ["__sync", "__shfl"].iter().any(|word| kernel.contains(word))
+            || kernel.contains("block_");
+        text += kernel;
+        text += &format!(
+            "static void call_{name}(const void* words) {{ {name}(*(const Words<{words}>*)words); }}\n\
+             extern \"C\" void run_{name}(const u64* words, const u32* shape) {{ host::run(call_{name}, words, shape, {waits}); }}\n"
+        );
+    }
+    text
+}
+
+fn build(sources: &[&Source]) -> Result<()> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let folder = std::env::temp_dir().join(format!("torchacc-emulated-{}", std::process::id()));
+    let failed = |what: String| Error::new(Code::Internal, what);
+    std::fs::create_dir_all(&folder).map_err(|e| failed(e.to_string()))?;
+    let source: PathBuf = folder.join(format!("{number}.cpp"));
+    let library = source.with_extension("so");
+    std::fs::write(&source, text(sources)).map_err(|e| failed(e.to_string()))?;
+    let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
+    let flags = ["-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-ffp-contract=off"];
+    let output = Command::new(compiler)
+        .args(flags)
+        .args([&source, &PathBuf::from("-o"), &library])
+        .output()
+        .map_err(|e| failed(e.to_string()))?;
+    if !output.status.success() {
+        return Err(failed(format!(
+            "{}: {}",
+            source.display(),
+            String::from_utf8_lossy(&output.stderr)
+        )));
+    }
+    // SAFETY: it has no initialisers but those of empty vectors.
+    let loaded = unsafe { Library::new(&library) }.map_err(|e| failed(e.to_string()))?;
+    std::fs::remove_file(&source).and_then(|()| std::fs::remove_file(&library)).ok();
+    let loaded = Arc::new(loaded);
+    for source in sources {
+        // SAFETY: `text` gave it this type.
+        let symbol = unsafe { loaded.get::<Run>(format!("run_{}", source.name)) };
+        let run = *symbol.map_err(|e| failed(e.to_string()))?;
+        LOADED.lock().insert(source.name.clone(), (run, loaded.clone()));
+    }
+    Ok(())
+}
+
+fn slice<'a>(address: usize, len: usize) -> &'a mut [u8] {
+    // SAFETY: addresses are those of memory that the test lends; nobody else uses it while a device runs.
+    unsafe { std::slice::from_raw_parts_mut(std::ptr::with_exposed_provenance_mut(address), len) }
+}
+
+/// One element after the other.
+fn multiply(product: &Product, a: usize, b: usize, c: usize) {
+    let Product { dtype, batch, m, n, k, .. } = *product;
+    let size = dtype.size();
+    let element = |at: usize, i: u64| {
+        let mut x = Array::zeros(&Ty::new(dtype, &[1]));
+        x.set_raw(0, slice(at + i as usize * size, size));
+        x.f64(0)
+    };
+    let index = |x: Matrix, z: u64, row: u64, column: u64| match x.transposed {
+        false => z * x.batch + row * x.leading + column,
+        true => z * x.batch + column * x.leading + row,
+    };
+    let rows = (0..batch).flat_map(|z| (0..m).map(move |row| (z, row)));
+    for (z, row, column) in rows.flat_map(|(z, row)| (0..n).map(move |column| (z, row, column))) {
+        let term = |i| {
+            element(a, index(product.a, z, row, i)) * element(b, index(product.b, z, i, column))
+        };
+        let sum: f64 = (0..k).map(term).sum();
+        let mut y = Array::zeros(&Ty::new(dtype, &[1]));
+        y.set_f64(0, if dtype == DType::F64 { sum } else { f64::from(sum as f32) });
+        let to = c + index(product.c, z, row, column) as usize * size;
+        slice(to, size).copy_from_slice(y.raw(0));
+    }
+}
+
+impl Device for Emulated {
+    fn fingerprint(&self) -> String {
+        "emulated".into()
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { multiprocessors: 132, shared: 227 << 10 }
+    }
+
+    fn allocate(&self, nbytes: usize) -> Result<usize> {
+        let memory = vec![0x55u64; nbytes.div_ceil(8) + 32].leak();
+        Ok(memory.as_mut_ptr().expose_provenance().next_multiple_of(256))
+    }
+
+    fn free(&self, _: usize) {}
+
+    fn read(&self, address: usize, to: &mut [u8]) -> Result<()> {
+        to.copy_from_slice(slice(address, to.len()));
+        Ok(())
+    }
+
+    fn write(&self, from: &[u8], address: usize) -> Result<()> {
+        slice(address, from.len()).copy_from_slice(from);
+        Ok(())
+    }
+
+    fn load(&self, sources: &[Source]) -> Result<Vec<Arc<dyn Launch>>> {
+        let known = |source: &&Source| LOADED.lock().contains_key(&source.name);
+        let mut fresh: Vec<&Source> = sources.iter().filter(|source| !known(source)).collect();
+        fresh.sort_by_key(|source| &source.name);
+        fresh.dedup_by_key(|source| &source.name);
+        if !fresh.is_empty() {
+            build(&fresh)?;
+        }
+        let kernel = |source: &Source| -> Arc<dyn Launch> {
+            let (run, library) = LOADED.lock()[&source.name].clone();
+            Arc::new(Kernel {
+                run,
+                words: source.words,
+                queue: self.queue.clone(),
+                _library: library,
+            })
+        };
+        Ok(sources.iter().map(kernel).collect())
+    }
+
+    fn multiply(&self, product: &Product, a: usize, b: usize, c: usize) -> Result<()> {
+        match self.queue.lock().as_mut() {
+            Some(queue) => queue.push(Queued::Multiply(*product, [a, b, c])),
+            None => multiply(product, a, b, c),
+        }
+        Ok(())
+    }
+
+    fn capture(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Option<Box<dyn Replay>>> {
+        *self.queue.lock() = Some(Vec::new());
+        let done = work();
+        let queued = self.queue.lock().take().unwrap_or_default();
+        done.map(|()| Some(Box::new(Captured(queued)) as Box<dyn Replay>))
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        Ok(())
+    }
+}

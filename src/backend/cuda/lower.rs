@@ -1,0 +1,114 @@
+//! From the steps of a plan to what is asked of a device.
+
+use super::device::Product;
+use super::emit::{self, Task, Tasks, Word};
+use super::product::multiply;
+use crate::error::Result;
+use crate::internal;
+use crate::op::{Attr, Op};
+use crate::plan::{Kernel, Operand, Place, Plan, Step};
+use crate::shape::{Dims, Layout};
+
+/// One thing that a step asks for.
+pub enum Action {
+    Launch(Task),
+    Multiply {
+        product: Product,
+        a: Word,
+        b: Word,
+        c: Word,
+    },
+    /// The step is computed on the host: a host call, or a primitive without a kernel by its row's meaning.
+    Host,
+}
+
+/// A step's actions, and the bytes of scratch memory that they want.
+#[derive(Default)]
+pub struct Actions {
+    pub actions: Vec<Action>,
+    pub scratch: u64,
+}
+
+impl From<Tasks> for Actions {
+    fn from(tasks: Tasks) -> Actions {
+        Actions {
+            actions: tasks.tasks.into_iter().map(Action::Launch).collect(),
+            scratch: tasks.scratch,
+        }
+    }
+}
+
+/// What step number `index` of a plan asks for.
+pub fn step(plan: &Plan, index: usize) -> Result<Actions> {
+    let step = &plan.steps[index];
+    let over_donor = |write: &Operand| match write.place {
+        Place::Output(k) => plan.donors[k as usize].is_some(),
+        _ => false,
+    };
+    let keeps = step.writes.iter().any(over_donor);
+    Ok(match &step.kernel {
+        Kernel::Map(program) => emit::map(program, &step.reads, &step.writes, index, keeps)?.into(),
+        Kernel::Reduce { program, op, axes } => {
+            emit::reduce(program, *op, axes, &step.reads, &step.writes[0], index)?.into()
+        }
+        Kernel::Fused { op, .. } => {
+            return internal!("{} with an epilogue, which this backend has none of", op.name());
+        }
+        Kernel::Node { op, attrs } => match node(plan, step, *op, attrs)? {
+            Some(actions) => actions,
+            None => Actions { actions: vec![Action::Host], scratch: 0 },
+        },
+    })
+}
+
+/// `None`: there is no kernel.
+fn node(plan: &Plan, step: &Step, op: Op, attrs: &[Attr]) -> Result<Option<Actions>> {
+    let Some(write) = step.writes.first() else { return Ok(None) };
+    match op {
+        Op::Matmul if write.dtype.is_float() => multiply(&step.reads, write).map(Some),
+        Op::Concat => concat(attrs[0].int() as usize, &step.reads, write).map(Some),
+        Op::AsStridedScatter => {
+            let over = Layout {
+                sizes: attrs[0].ints().into(),
+                strides: attrs[1].ints().into(),
+                offset: write.layout.offset + attrs[2].int(),
+            };
+            if !over.is_injective() {
+                return Ok(None);
+            }
+            let part = Operand { layout: over, ..write.clone() };
+            let mut actions = Actions::default();
+            if !plan.is_in_place(step) {
+                actions.copy(&step.reads[0], write)?;
+            }
+            actions.copy(&step.reads[1], &part)?;
+            Ok(Some(actions))
+        }
+        _ => Ok(None),
+    }
+}
+
+impl Actions {
+    fn copy(&mut self, from: &Operand, to: &Operand) -> Result<()> {
+        self.extend(emit::copy(from, to)?);
+        Ok(())
+    }
+
+    /// Actions whose scratch memory is not wanted any more when these begin.
+    pub fn extend(&mut self, tasks: Tasks) {
+        self.scratch = self.scratch.max(tasks.scratch);
+        self.actions.extend(tasks.tasks.into_iter().map(Action::Launch));
+    }
+}
+
+fn concat(dim: usize, reads: &[Operand], write: &Operand) -> Result<Actions> {
+    let mut actions = Actions::default();
+    let mut starts = Dims::from_elem(0, write.layout.rank());
+    let ones = Dims::from_elem(1, write.layout.rank());
+    for read in reads {
+        let layout = write.layout.slice(&starts, &read.layout.sizes, &ones);
+        actions.copy(read, &Operand { layout, ..write.clone() })?;
+        starts[dim] += read.layout.sizes[dim];
+    }
+    Ok(actions)
+}

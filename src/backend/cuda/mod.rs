@@ -1,0 +1,70 @@
+//! The CUDA backend: fused regions as kernels written at run time, products by cuBLASLt.
+//!
+//! **Invariant:** only [`device`]'s implementations touch a device; the rest is text and plain data, and tests run it on the
+//! host (`emulated`). A step that fails fails before it writes over what an earlier program left, and what comes after it
+//! in the program does nothing.
+
+mod bounce;
+pub mod device;
+pub mod emit;
+#[cfg(test)]
+mod emulated;
+mod lower;
+mod product;
+mod program;
+#[cfg(test)]
+mod tests;
+
+use super::memory::Pool;
+use super::{Backend, Executable};
+use crate::error::Result;
+use crate::op::{Attrs, Class, Op, Ty};
+use crate::plan::{Plan, Target};
+use device::Device;
+use program::Program;
+use std::sync::Arc;
+
+pub struct Cuda {
+    device: Arc<dyn Device>,
+    pool: Arc<Pool>,
+}
+
+impl Cuda {
+    /// `pool` gives out memory of the device.
+    pub fn new(device: Arc<dyn Device>, pool: Arc<Pool>) -> Cuda {
+        Cuda { device, pool }
+    }
+}
+
+impl Target for Cuda {
+    /// Scratch memory is the program's own.
+    fn workspace(&self, _: Op, _: &Attrs, _: &[Ty], _: &[Ty]) -> u64 {
+        0
+    }
+
+    fn has_epilogues(&self) -> bool {
+        false
+    }
+}
+
+impl Backend for Cuda {
+    fn name(&self) -> &'static str {
+        "cuda"
+    }
+
+    fn fingerprint(&self) -> String {
+        format!("cuda {} {}", self.device.fingerprint(), env!("CARGO_PKG_VERSION"))
+    }
+
+    fn keeps(&self, op: Op) -> bool {
+        op.class() != Class::Composite
+    }
+
+    fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    fn compile(&self, plan: Arc<Plan>) -> Result<Box<dyn Executable>> {
+        Ok(Box::new(Program::new(plan, self.device.clone(), self.pool.clone())?))
+    }
+}

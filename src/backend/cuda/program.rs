@@ -1,0 +1,185 @@
+//! A plan on a device: launches in the order of its steps, and what is done on the host between them.
+
+use super::bounce;
+use super::device::{Device, Launch, Shape};
+use super::emit::{Source, Word};
+use super::lower::{self, Action};
+use crate::backend::memory::{Memory, Pool};
+use crate::backend::run::run_steps;
+use crate::backend::{Call, Executable, Failure, Outcome};
+use crate::error::{Code, Error, Result};
+use crate::plan::{Place, Plan};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// Bytes of the status block, before the argument block.
+const STATUS: usize = 32;
+
+pub struct Program {
+    plan: Arc<Plan>,
+    device: Arc<dyn Device>,
+    pool: Arc<Pool>,
+    steps: Vec<Vec<Ready>>,
+    scratch_bytes: u64,
+    /// The status block and the argument block behind it; scratch memory. Made when first needed.
+    memory: Mutex<Option<(Memory, Memory)>>,
+}
+
+/// An action, ready to be done.
+enum Ready {
+    Launch { kernel: Arc<dyn Launch>, words: Vec<Word>, shape: Shape },
+    Other(Action),
+}
+
+/// Where the program's own memory is.
+#[derive(Clone, Copy)]
+struct Own {
+    status: usize,
+    scratch: usize,
+}
+
+impl Program {
+    pub fn new(plan: Arc<Plan>, device: Arc<dyn Device>, pool: Arc<Pool>) -> Result<Program> {
+        let lowered = (plan.steps.iter().enumerate())
+            .map(|(index, step)| lower::step(&plan, index).map_err(|e| e.at(step.site)));
+        let lowered: Vec<lower::Actions> = lowered.collect::<Result<_>>()?;
+        let scratch_bytes = lowered.iter().map(|actions| actions.scratch).max().unwrap_or(0);
+        let sources = lowered.iter().flat_map(|actions| &actions.actions).filter_map(source);
+        let sources: Vec<Source> = sources.cloned().collect();
+        let mut kernels = device.load(&sources)?.into_iter();
+        let mut ready = |action: Action| match action {
+            Action::Launch(task) => match kernels.next() {
+                Some(kernel) => Ready::Launch { kernel, words: task.words, shape: task.shape },
+                None => Ready::Other(Action::Host),
+            },
+            other => Ready::Other(other),
+        };
+        let steps = lowered
+            .into_iter()
+            .map(|actions| actions.actions.into_iter().map(&mut ready).collect())
+            .collect();
+        Ok(Program { plan, device, pool, steps, scratch_bytes, memory: Mutex::new(None) })
+    }
+
+    /// Clears the status and hands the scalars over.
+    fn begin(&self, call: &Call) -> Result<Own> {
+        let mut memory = self.memory.lock();
+        if memory.is_none() {
+            let block = self.pool.allocate(STATUS + 8 * self.plan.scalars.len())?;
+            *memory = Some((block, self.pool.allocate(self.scratch_bytes as usize)?));
+        }
+        let Some((block, scratch)) = memory.as_ref() else {
+            return crate::internal!("memory that was just made is gone");
+        };
+        let mut bytes = vec![0u8; STATUS];
+        bytes.extend(call.scalars.iter().flat_map(|bits| bits.to_le_bytes()));
+        self.device.write(&bytes, block.addr())?;
+        Ok(Own { status: block.addr(), scratch: scratch.addr() })
+    }
+
+    fn run_step(&self, index: usize, call: &Call, own: Own) -> Result<()> {
+        for action in &self.steps[index] {
+            match action {
+                Ready::Launch { kernel, words, shape } => {
+                    let words: Vec<u64> =
+                        words.iter().map(|word| resolve(*word, call, own)).collect();
+                    kernel.launch(*shape, &words)?;
+                }
+                Ready::Other(Action::Multiply { product, a, b, c }) => {
+                    let [a, b, c] = [a, b, c].map(|word| resolve(*word, call, own) as usize);
+                    self.device.multiply(product, a, b, c)?;
+                }
+                Ready::Other(_) => {
+                    if let Some((_, error)) = self.stopped(own)? {
+                        return Err(error);
+                    }
+                    bounce::run(&*self.device, &self.plan.steps[index], call)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits. The step that stopped the run, and why.
+    fn stopped(&self, own: Own) -> Result<Option<(usize, Error)>> {
+        let mut bytes = [0u8; STATUS];
+        self.device.read(own.status, &mut bytes)?;
+        let word = |n: usize| {
+            let word: [u8; 8] = std::array::from_fn(|i| bytes[8 * n + i]);
+            u64::from_le_bytes(word)
+        };
+        if word(0) == 0 {
+            return Ok(None);
+        }
+        let step = (word(0) & 0xffff_ffff) as usize - 1;
+        let error = match word(0) >> 32 {
+            1 => Error::new(Code::IndexError, index_error(word(1) as i64, word(2) as i64)),
+            _ => Error::new(Code::InvalidArgument, "ZeroDivisionError: integer division by zero"),
+        };
+        Ok(Some((step, error.at(self.plan.steps[step].site))))
+    }
+
+    /// Every output that is made by step `first` or a later one failed.
+    fn failed_from(&self, first: usize, error: &Error, outcome: &mut Outcome) {
+        let step = Some(first as u32);
+        for write in self.plan.steps.iter().skip(first).flat_map(|step| &step.writes) {
+            let Place::Output(output) = write.place else { continue };
+            outcome.failed.retain(|failure| failure.output != output);
+            outcome.failed.push(Failure { output, step, error: error.clone() });
+        }
+    }
+}
+
+fn index_error(index: i64, size: i64) -> String {
+    format!("index {index} is out of range for a dimension of size {size}")
+}
+
+fn source(action: &Action) -> Option<&Source> {
+    match action {
+        Action::Launch(task) => Some(&task.source),
+        _ => None,
+    }
+}
+
+fn resolve(word: Word, call: &Call, own: Own) -> u64 {
+    let address = match word {
+        Word::Number(number) => return number,
+        Word::Status => own.status,
+        Word::Scratch(offset) => own.scratch + offset as usize,
+        Word::At(place, offset) => {
+            let start = match place {
+                Place::Input(n) => call.inputs[n as usize],
+                Place::Output(n) => call.outputs[n as usize],
+                Place::Arena(start) => call.arena + start as usize,
+                Place::Scalar(slot) => own.status + STATUS + 8 * slot as usize,
+                Place::Index => 0,
+            };
+            start + offset as usize
+        }
+    };
+    address as u64
+}
+
+impl Executable for Program {
+    fn run(&self, call: &Call) -> Outcome {
+        let all_failed = |error: Error| {
+            let fail = |output| Failure { output, step: None, error: error.clone() };
+            Outcome { failed: (0..self.plan.outputs.len() as u32).map(fail).collect() }
+        };
+        let own = match self.begin(call) {
+            Ok(own) => own,
+            Err(error) => return all_failed(error),
+        };
+        let mut outcome = run_steps(&self.plan, call, |index| {
+            self.run_step(index, call, own)?;
+            // Who watches wants to see each step's own time.
+            if call.watch.is_some() { self.device.synchronize() } else { Ok(()) }
+        });
+        match self.stopped(own) {
+            Ok(None) => {}
+            Ok(Some((step, error))) => self.failed_from(step, &error, &mut outcome),
+            Err(error) => return all_failed(error),
+        }
+        outcome
+    }
+}
