@@ -517,8 +517,8 @@ void torchacc_archive_free(torchacc_archive *archive);
  A tensor on the caller's memory, without a copy: `len` bytes at `data`, of which `sizes` and `strides` (in elements, not
  negative; NULL for row-major) say where the elements are. The memory must stay as it is until `drop` is called, which
  happens on any thread once neither a tensor nor a program uses it. The library never writes there: what is written to the
- tensor goes to memory of its own. Memory that is not aligned to 16 bytes is copied, and `drop` called before this returns;
- on an error too. Does not wait. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
+ tensor goes to memory of its own. Memory that is not aligned to 16 bytes is copied, as is any for a GPU, and `drop` called
+ before this returns; on an error too. Does not wait. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
  */
 torchacc_error *torchacc_tensor_borrow(torchacc_context *context,
                                        torchacc_dtype dtype,
@@ -641,7 +641,7 @@ torchacc_error *torchacc_tensor_from_dlpack(torchacc_context *context,
 /*
  The tensor as an array for another library, which calls its deleter in the end, on any thread; the context stays alive
  or not. Without `copy` the array shares the library's memory and must not be written to (its flag READ_ONLY is set); with
- it, or when the tensor was never written, it is the consumer's own, dense (IS_COPIED). Blocks: cuts the trace if it still
+ it, when the tensor was never written or lies on a GPU, it is the consumer's own, dense, on the host (IS_COPIED). Blocks: cuts the trace if it still
  computes the value, and waits. Errors: as `torchacc_tensor_read`.
  */
 torchacc_error *torchacc_tensor_to_dlpack(const torchacc_tensor *tensor,

@@ -15,10 +15,11 @@ pub trait Bytes: Send + Sync {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Copies `destination.len()` bytes from `offset` on to the host. The range is within `len`.
-    fn read(&self, offset: usize, destination: &mut [u8]);
-    /// Copies `source` from the host to `offset` on. The range is within `len`.
-    fn write(&mut self, offset: usize, source: &[u8]);
+    /// Copies `destination.len()` bytes from `offset` on to the host; waits until they are there. The range is within
+    /// `len`. Errors: a device's.
+    fn read(&self, offset: usize, destination: &mut [u8]) -> Result<()>;
+    /// Copies `source` from the host to `offset` on. The range is within `len`. Errors: a device's.
+    fn write(&mut self, offset: usize, source: &[u8]) -> Result<()>;
 }
 
 enum State {
@@ -81,17 +82,14 @@ impl Storage {
     }
 
     /// Waits, then copies bytes to the host. `Ok(false)`: the memory was taken over meanwhile, look again at what
-    /// the buffer holds. Error: the one that kept the storage from being filled.
+    /// the buffer holds. Error: the one that kept the storage from being filled, or the copy's.
     pub fn read(&self, offset: usize, destination: &mut [u8]) -> Result<bool> {
         let mut state = self.state.lock();
         while matches!(*state, State::Pending) {
             self.settled.wait(&mut state);
         }
         match &*state {
-            State::Ready(bytes) => {
-                bytes.read(offset, destination);
-                Ok(true)
-            }
+            State::Ready(bytes) => bytes.read(offset, destination).map(|()| true),
             State::Failed(error) => Err(error.clone()),
             State::Taken | State::Pending => Ok(false),
         }
@@ -133,9 +131,7 @@ impl Storage {
     /// A copy of the content, if there is one: what a failed update leaves in place.
     pub fn copy_into(&self, mut bytes: Box<dyn Bytes>) -> Option<Box<dyn Bytes>> {
         let mut content = vec![0; self.nbytes];
-        matches!(self.read(0, &mut content), Ok(true)).then(|| {
-            bytes.write(0, &content);
-            bytes
-        })
+        let copied = matches!(self.read(0, &mut content), Ok(true));
+        (copied && bytes.write(0, &content).is_ok()).then_some(bytes)
     }
 }

@@ -6,7 +6,6 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use torchacc::backend::cpu::Cpu;
-use torchacc::backend::memory::Memory;
 use torchacc::backend::{Backend, Call, Executable};
 use torchacc::buffer::Bytes;
 use torchacc::dtype::DType;
@@ -41,9 +40,9 @@ pub fn positive(dtype: DType, sizes: &[i64]) -> Input {
 struct Case {
     executable: Box<dyn Executable>,
     plan: Arc<Plan>,
-    inputs: Vec<Memory>,
-    outputs: Vec<Memory>,
-    arena: Memory,
+    inputs: Vec<Box<dyn Bytes>>,
+    outputs: Vec<Box<dyn Bytes>>,
+    arena: Box<dyn Bytes>,
 }
 
 impl Case {
@@ -65,7 +64,7 @@ impl Case {
         let executable = backend.compile(plan.clone()).unwrap();
         let memory = |ty: &Ty, positive| {
             let mut m = backend.allocate(ty.nbytes()).unwrap();
-            m.write(0, &pattern(ty, positive));
+            m.write(0, &pattern(ty, positive)).unwrap();
             m
         };
         Case {
@@ -78,16 +77,16 @@ impl Case {
     }
 
     fn run(&self) {
-        let inputs: Vec<usize> = self.inputs.iter().map(|m| m.addr()).collect();
-        let target = |(m, donor): (&Memory, &Option<u32>)| {
-            donor.map_or(m.addr(), |input| inputs[input as usize])
-        };
-        let outputs: Vec<usize> = self.outputs.iter().zip(&self.plan.donors).map(target).collect();
+        let inputs: Vec<usize> = self.inputs.iter().map(|m| m.address()).collect();
+        let own = self.outputs.iter().map(|m| m.address());
+        let target =
+            |(own, donor): (usize, &Option<u32>)| donor.map_or(own, |input| inputs[input as usize]);
+        let outputs: Vec<usize> = own.zip(&self.plan.donors).map(target).collect();
         let call = Call {
             inputs: &inputs,
             poisoned: &[],
             outputs: &outputs,
-            arena: self.arena.addr(),
+            arena: self.arena.address(),
             scalars: &[],
             watch: None,
         };

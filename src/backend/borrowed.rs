@@ -5,6 +5,7 @@
 #![expect(unsafe_code, reason = "copies from an address that the lender answers for")]
 
 use crate::buffer::Bytes;
+use crate::error::Result;
 use std::any::Any;
 
 /// Addresses that this is a multiple of serve every dtype, and every other dtype that the bytes are viewed as.
@@ -34,16 +35,17 @@ impl Bytes for Borrowed {
         self.len
     }
 
-    fn read(&self, offset: usize, destination: &mut [u8]) {
+    fn read(&self, offset: usize, destination: &mut [u8]) -> Result<()> {
         assert!(offset + destination.len() <= self.len, "a read stays within its memory");
         // SAFETY: within the range that is readable, says `new`; nobody writes it.
         unsafe {
             let source = std::ptr::with_exposed_provenance::<u8>(self.address + offset);
             std::ptr::copy_nonoverlapping(source, destination.as_mut_ptr(), destination.len());
         }
+        Ok(())
     }
 
-    fn write(&mut self, _: usize, _: &[u8]) {
+    fn write(&mut self, _: usize, _: &[u8]) -> Result<()> {
         unreachable!("borrowed memory is never written");
     }
 }

@@ -3,31 +3,37 @@
 
 use super::memory::Memory;
 use crate::buffer::Bytes;
+use crate::error::Result;
 
-impl Bytes for Memory {
+/// Memory from a pool of host memory.
+pub struct HostBytes(pub Memory);
+
+impl Bytes for HostBytes {
     fn address(&self) -> usize {
-        self.addr()
+        self.0.addr()
     }
 
     fn len(&self) -> usize {
-        self.len()
+        self.0.len()
     }
 
-    fn read(&self, offset: usize, destination: &mut [u8]) {
+    fn read(&self, offset: usize, destination: &mut [u8]) -> Result<()> {
         assert!(offset + destination.len() <= self.len(), "a read stays within its memory");
         // SAFETY: within the block, which lives as long as `self`; the destination is not device memory.
         unsafe {
-            let source = (self.addr() + offset) as *const u8;
+            let source = (self.address() + offset) as *const u8;
             std::ptr::copy_nonoverlapping(source, destination.as_mut_ptr(), destination.len());
         }
+        Ok(())
     }
 
-    fn write(&mut self, offset: usize, source: &[u8]) {
+    fn write(&mut self, offset: usize, source: &[u8]) -> Result<()> {
         assert!(offset + source.len() <= self.len(), "a write stays within its memory");
         // SAFETY: as in `read`, and `self` is borrowed mutably.
         unsafe {
-            let destination = (self.addr() + offset) as *mut u8;
+            let destination = (self.address() + offset) as *mut u8;
             std::ptr::copy_nonoverlapping(source.as_ptr(), destination, source.len());
         }
+        Ok(())
     }
 }

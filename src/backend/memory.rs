@@ -1,16 +1,16 @@
-//! Host memory that comes back: blocks are kept by size class, so that a training step that allocates what the
-//! step before it freed asks the operating system for nothing (a first touch of a page costs more than the work
-//! on it).
+//! Memory that comes back: blocks are kept by size class, so that a training step that allocates what the step before
+//! it freed asks the system or the device for nothing (a first touch of a page costs more than the work on it, and a
+//! device may have to wait).
 //!
 //! **Invariant:** a block belongs either to one [`Memory`] or to the pool's free lists, never to both; the pool
 //! keeps at most as many free bytes as were ever live at once.
-#![expect(unsafe_code, reason = "raw allocation, and handing blocks between threads")]
+#![expect(unsafe_code, reason = "raw allocation")]
 
 use crate::error::{Code, Error, Result};
 use parking_lot::Mutex;
 use std::alloc::Layout;
 use std::collections::BTreeMap;
-use std::ptr::NonNull;
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,7 +18,20 @@ const MIN_ALIGN: usize = 64;
 /// Size and alignment from which blocks are worth large pages.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// One block of host memory, contents undefined. Goes back to its pool when dropped.
+/// Where a pool's blocks come from.
+pub trait Supply: Send + Sync {
+    /// The address of `nbytes` bytes (a size class, so at least 64), contents undefined, aligned to at least 64 bytes.
+    /// Error: `OutOfMemory`.
+    fn allocate(&self, nbytes: usize) -> Result<usize>;
+
+    /// Gives back what `allocate` gave for so many bytes.
+    fn release(&self, address: usize, nbytes: usize);
+
+    /// Size classes are at most so far apart.
+    fn coarsest(&self) -> usize;
+}
+
+/// One block of memory, contents undefined. Goes back to its pool when dropped.
 pub struct Memory {
     block: Block,
     len: usize,
@@ -27,14 +40,9 @@ pub struct Memory {
 
 #[derive(Clone, Copy)]
 struct Block {
-    start: NonNull<u8>,
+    address: usize,
     class: usize,
 }
-
-// SAFETY: a block is plain memory without thread affinity, and whoever has it is its only owner.
-unsafe impl Send for Block {}
-// SAFETY: a shared block gives out an address and nothing else.
-unsafe impl Sync for Block {}
 
 /// Bytes held by a pool. `live` and `pooled` count size classes, not requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,12 +50,12 @@ pub struct Stats {
     pub live_bytes: u64,
     pub peak_bytes: u64,
     pub pool_bytes: u64,
-    /// Blocks that had to come from the operating system.
+    /// Blocks that had to come from the operating system, or from the device.
     pub fresh_blocks: u64,
 }
 
-#[derive(Default)]
 pub struct Pool {
+    supply: Box<dyn Supply>,
     /// Free blocks by size class, the last freed one on top, each with the time it was freed.
     free: Mutex<BTreeMap<usize, Vec<(Block, u64)>>>,
     clock: AtomicU64,
@@ -58,22 +66,30 @@ pub struct Pool {
 }
 
 impl Pool {
+    /// Of host memory.
     pub fn new() -> Arc<Pool> {
         Arc::default()
     }
 
-    /// Memory for `nbytes`, aligned to 64 bytes, or to 2 MiB when it is that large. Error: `OutOfMemory`.
+    pub fn of(supply: Box<dyn Supply>) -> Arc<Pool> {
+        let mut pool = Pool::default();
+        pool.supply = supply;
+        Arc::new(pool)
+    }
+
+    /// Memory for `nbytes`, aligned as the supply aligns. Error: `OutOfMemory`.
     pub fn allocate(self: &Arc<Pool>, nbytes: usize) -> Result<Memory> {
-        let class = size_class(nbytes).ok_or_else(|| out_of_memory(nbytes))?;
+        let class = size_class(nbytes, self.supply.coarsest());
+        let class = class.ok_or_else(|| out_of_memory(nbytes))?;
         let block = match self.take(class) {
             Some(block) => block,
             None => {
-                let block = Block::new(class).or_else(|| {
+                let address = self.supply.allocate(class).or_else(|_| {
                     self.trim(0);
-                    Block::new(class)
-                });
+                    self.supply.allocate(class)
+                })?;
                 self.fresh.fetch_add(1, Ordering::Relaxed);
-                block.ok_or_else(|| out_of_memory(nbytes))?
+                Block { address, class }
             }
         };
         let live = self.live.fetch_add(class as u64, Ordering::Relaxed) + class as u64;
@@ -95,7 +111,7 @@ impl Pool {
         self.peak.store(self.live.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// Gives free blocks back to the operating system, those unused for longest first, until at most `keep` bytes
+    /// Gives free blocks back to where they came from, those unused for longest first, until at most `keep` bytes
     /// are left.
     pub fn trim(&self, keep: u64) {
         let mut free = self.free.lock();
@@ -104,7 +120,7 @@ impl Pool {
             let oldest = free.iter().min_by_key(|(_, blocks)| blocks[0].1).map(|(&class, _)| class);
             let Some(class) = oldest else { return };
             let blocks = free.get_mut(&class).expect("the class was just found");
-            blocks.remove(0).0.release();
+            self.supply.release(blocks.remove(0).0.address, class);
             if blocks.is_empty() {
                 free.remove(&class);
             }
@@ -138,6 +154,20 @@ impl Pool {
     }
 }
 
+impl Default for Pool {
+    fn default() -> Pool {
+        Pool {
+            supply: Box::new(Host),
+            free: Mutex::default(),
+            clock: AtomicU64::default(),
+            live: AtomicU64::default(),
+            peak: AtomicU64::default(),
+            pooled: AtomicU64::default(),
+            fresh: AtomicU64::default(),
+        }
+    }
+}
+
 impl Drop for Pool {
     fn drop(&mut self) {
         self.trim(0);
@@ -147,7 +177,7 @@ impl Drop for Pool {
 impl Memory {
     /// Address of the first byte.
     pub fn addr(&self) -> usize {
-        self.block.start.as_ptr().expose_provenance()
+        self.block.address
     }
 
     /// Bytes asked for.
@@ -166,44 +196,55 @@ impl Drop for Memory {
     }
 }
 
-impl Block {
+/// The host's memory: aligned to 64 bytes, or to 2 MiB when it is that large.
+struct Host;
+
+impl Host {
     fn layout(class: usize) -> Option<Layout> {
         let align = if class >= HUGE_PAGE { HUGE_PAGE } else { MIN_ALIGN };
         Layout::from_size_align(class, align).ok()
     }
+}
 
-    fn new(class: usize) -> Option<Block> {
-        let layout = Block::layout(class)?;
+impl Supply for Host {
+    fn allocate(&self, nbytes: usize) -> Result<usize> {
+        let layout = Host::layout(nbytes).ok_or_else(|| out_of_memory(nbytes))?;
         // SAFETY: the layout's size is not 0: a class is at least MIN_ALIGN.
-        let start = NonNull::new(unsafe { std::alloc::alloc(layout) })?;
-        advise_huge_pages(start, class);
-        Some(Block { start, class })
+        let start = unsafe { std::alloc::alloc(layout) };
+        if start.is_null() {
+            return Err(out_of_memory(nbytes));
+        }
+        advise_huge_pages(start, nbytes);
+        Ok(start.expose_provenance())
     }
 
-    fn release(self) {
-        let layout =
-            Block::layout(self.class).expect("the class had a layout when it was allocated");
-        // SAFETY: `start` came from `alloc` with this layout, and the free list gave up its only copy.
-        unsafe { std::alloc::dealloc(self.start.as_ptr(), layout) }
+    fn release(&self, address: usize, nbytes: usize) {
+        let layout = Host::layout(nbytes).expect("the class had a layout when it was allocated");
+        // SAFETY: the address came from `alloc` with this layout, and the free list gave up its only copy.
+        unsafe { std::alloc::dealloc(ptr::with_exposed_provenance_mut(address), layout) }
+    }
+
+    fn coarsest(&self) -> usize {
+        usize::MAX
     }
 }
 
 #[cfg(target_os = "linux")]
-fn advise_huge_pages(start: NonNull<u8>, class: usize) {
+fn advise_huge_pages(start: *mut u8, class: usize) {
     if class >= HUGE_PAGE {
         // SAFETY: the whole range is ours and the advice changes no contents. It is only advice: failure is fine.
-        unsafe { libc::madvise(start.as_ptr().cast(), class, libc::MADV_HUGEPAGE) };
+        unsafe { libc::madvise(start.cast(), class, libc::MADV_HUGEPAGE) };
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn advise_huge_pages(_: NonNull<u8>, _: usize) {}
+fn advise_huge_pages(_: *mut u8, _: usize) {}
 
-/// Sizes round up to eight steps a doubling: at most an eighth is wasted.
-fn size_class(nbytes: usize) -> Option<usize> {
+/// Sizes round up to eight steps a doubling, or to the coarsest step: at most an eighth is wasted.
+fn size_class(nbytes: usize, coarsest: usize) -> Option<usize> {
     let n = nbytes.max(MIN_ALIGN);
     let step = (1usize << n.ilog2()) / 8;
-    let step = step.max(MIN_ALIGN);
+    let step = step.clamp(MIN_ALIGN, coarsest);
     n.checked_next_multiple_of(step).filter(|&class| class <= isize::MAX as usize)
 }
 
@@ -225,7 +266,7 @@ mod tests {
             let align = if nbytes >= HUGE_PAGE { HUGE_PAGE } else { MIN_ALIGN };
             assert_eq!(m.addr() % align, 0, "{nbytes}");
             assert_eq!(m.len(), nbytes);
-            let class = size_class(nbytes).unwrap();
+            let class = size_class(nbytes, usize::MAX).unwrap();
             assert!(
                 class >= nbytes && class <= nbytes + nbytes / 8 + MIN_ALIGN,
                 "{nbytes} → {class}"
@@ -270,6 +311,53 @@ mod tests {
             assert_eq!(pool.allocate(nbytes).err().map(|e| e.code), Some(Code::OutOfMemory));
         }
         assert_eq!(pool.stats().live_bytes, 0);
+    }
+
+    /// Counts what it gave, and has only so much.
+    #[derive(Default)]
+    struct Counted {
+        given: Arc<Mutex<BTreeMap<usize, usize>>>,
+    }
+
+    impl Supply for Counted {
+        fn allocate(&self, nbytes: usize) -> Result<usize> {
+            let mut given = self.given.lock();
+            if given.values().sum::<usize>() + nbytes > 100 << 20 {
+                return Err(Error::new(Code::OutOfMemory, "the device is full"));
+            }
+            let address = given.last_key_value().map_or(256, |(start, len)| start + len);
+            given.insert(address, nbytes);
+            Ok(address)
+        }
+
+        fn release(&self, address: usize, nbytes: usize) {
+            assert_eq!(self.given.lock().remove(&address), Some(nbytes));
+        }
+
+        fn coarsest(&self) -> usize {
+            2 << 20
+        }
+    }
+
+    #[test]
+    fn a_full_supply_gets_back_what_is_free_before_it_is_asked_again() {
+        let supply = Counted::default();
+        let given = supply.given.clone();
+        let pool = Pool::of(Box::new(supply));
+        drop(pool.allocate(60 << 20).unwrap());
+        let large = pool.allocate(70 << 20).unwrap();
+        assert_eq!(given.lock().len(), 1);
+        let error = pool.allocate(60 << 20).err().unwrap();
+        assert_eq!((error.code, &error.message[..]), (Code::OutOfMemory, "the device is full"));
+        drop((large, pool));
+        assert!(given.lock().is_empty());
+    }
+
+    #[test]
+    fn steps_between_classes_are_limited() {
+        assert_eq!(size_class((64 << 20) + 1, 2 << 20), Some(66 << 20));
+        assert_eq!(size_class((64 << 20) + 1, usize::MAX), Some(72 << 20));
+        assert_eq!(size_class(1000, 2 << 20), Some(1024));
     }
 
     #[test]

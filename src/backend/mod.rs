@@ -3,7 +3,7 @@
 //! **Invariant:** touches device memory and its own code; does not rewrite graphs and does not read the environment.
 
 pub mod borrowed;
-mod bytes;
+pub mod bytes;
 pub mod cpu;
 pub mod cuda;
 pub mod host_memory;
@@ -16,10 +16,12 @@ pub mod reference;
 mod reference_tests;
 pub mod run;
 
+use crate::buffer::Bytes;
 use crate::error::{Error, Result};
 use crate::op::Op;
 use crate::plan::{Plan, Target};
-use memory::{Memory, Pool};
+use bytes::HostBytes;
+use memory::Pool;
 use std::sync::Arc;
 
 pub trait Backend: Target + Send + Sync {
@@ -34,9 +36,14 @@ pub trait Backend: Target + Send + Sync {
     /// Where its memory comes from.
     fn pool(&self) -> &Arc<Pool>;
 
+    /// Whether its memory is the host's: addresses mean the same to both.
+    fn is_host(&self) -> bool {
+        true
+    }
+
     /// Memory for `nbytes`, contents undefined, aligned to at least 64 bytes. Error: `OutOfMemory`.
-    fn allocate(&self, nbytes: usize) -> Result<Memory> {
-        self.pool().allocate(nbytes)
+    fn allocate(&self, nbytes: usize) -> Result<Box<dyn Bytes>> {
+        Ok(Box::new(HostBytes(self.pool().allocate(nbytes)?)))
     }
 
     fn compile(&self, plan: Arc<Plan>) -> Result<Box<dyn Executable>>;

@@ -27,7 +27,8 @@ pub(super) struct Lent {
 }
 
 impl Lent {
-    /// A tensor on the array, which is copied (and given back at once) where its alignment does not serve.
+    /// A tensor on the array, which is copied (and given back at once) where its alignment does not serve or programs run
+    /// on a GPU.
     ///
     /// # Safety
     /// `data` is readable for `len` bytes, which nobody writes, until `owner` is dropped.
@@ -43,7 +44,7 @@ impl Lent {
         }
         // SAFETY: the caller's promise, here and below.
         let bytes = unsafe { slice(self.data.cast::<u8>(), nbytes, "data")? };
-        if self.data.addr().is_multiple_of(ALIGN) {
+        if self.data.addr().is_multiple_of(ALIGN) && context.inner.is_host() {
             let address = self.data.expose_provenance();
             let memory = unsafe { Borrowed::new(address, nbytes, self.owner) };
             context.inner.lend(buffer.id, Box::new(memory));
@@ -57,8 +58,8 @@ impl Lent {
 /// A tensor on the caller's memory, without a copy: `len` bytes at `data`, of which `sizes` and `strides` (in elements, not
 /// negative; NULL for row-major) say where the elements are. The memory must stay as it is until `drop` is called, which
 /// happens on any thread once neither a tensor nor a program uses it. The library never writes there: what is written to the
-/// tensor goes to memory of its own. Memory that is not aligned to 16 bytes is copied, and `drop` called before this returns;
-/// on an error too. Does not wait. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
+/// tensor goes to memory of its own. Memory that is not aligned to 16 bytes is copied, as is any for a GPU, and `drop` called
+/// before this returns; on an error too. Does not wait. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_tensor_borrow(
     context: *mut torchacc_context,

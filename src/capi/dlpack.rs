@@ -178,7 +178,7 @@ unsafe extern "C" fn give_back(managed: *mut DLManagedTensorVersioned) {
 
 /// The tensor as an array for another library, which calls its deleter in the end, on any thread; the context stays alive
 /// or not. Without `copy` the array shares the library's memory and must not be written to (its flag READ_ONLY is set); with
-/// it, or when the tensor was never written, it is the consumer's own, dense (IS_COPIED). Blocks: cuts the trace if it still
+/// it, when the tensor was never written or lies on a GPU, it is the consumer's own, dense, on the host (IS_COPIED). Blocks: cuts the trace if it still
 /// computes the value, and waits. Errors: as `torchacc_tensor_read`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_tensor_to_dlpack(
@@ -197,7 +197,7 @@ pub unsafe extern "C" fn torchacc_tensor_to_dlpack(
 
 fn given(tensor: &torchacc_tensor, copy: bool) -> Result<*mut DLManagedTensorVersioned> {
     let (context, id) = (&tensor.buffer.context, tensor.buffer.id);
-    let shared = if copy { None } else { context.share(id)? };
+    let shared = if copy || !context.is_host() { None } else { context.share(id)? };
     let mut view = tensor.view.clone();
     let (address, flags, memory) = match shared {
         Some(storage) => {

@@ -2,6 +2,8 @@
 
 use super::Context;
 use crate::aten;
+use crate::backend::bytes::HostBytes;
+use crate::backend::memory::Pool;
 use crate::buffer::{Bytes, Storage};
 use crate::error::{Code, Error, Result};
 use crate::internal;
@@ -100,12 +102,20 @@ impl Context {
         Err(crate::trace::lost())
     }
 
-    /// A dense copy of a view in memory of its own.
+    /// A dense copy of a view in host memory of its own.
     pub fn copy_of(&self, id: BufferId, view: &View) -> Result<Box<dyn Bytes>> {
         let elements = self.read_view(id, view)?;
-        let mut copy = self.shared.allocate(elements.len())?;
-        copy.write(0, &elements);
+        let mut copy: Box<dyn Bytes> = match self.is_host() {
+            true => self.shared.allocate(elements.len())?,
+            false => Box::new(HostBytes(Pool::new().allocate(elements.len())?)),
+        };
+        copy.write(0, &elements)?;
         Ok(copy)
+    }
+
+    /// Whether what buffers hold is memory of the host.
+    pub fn is_host(&self) -> bool {
+        self.shared.backend.is_host()
     }
 }
 

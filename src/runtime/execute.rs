@@ -213,7 +213,7 @@ fn panicked(panic: Box<dyn std::any::Any + Send>) -> Error {
 
 impl Shared {
     pub fn allocate(&self, nbytes: usize) -> Result<Box<dyn Bytes>> {
-        Ok(Box::new(self.backend.allocate(nbytes)?))
+        self.backend.allocate(nbytes)
     }
 
     /// Remembers a failure for the next read or sync, once. The first ones count: who tells nobody has many.

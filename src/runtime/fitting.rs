@@ -157,10 +157,10 @@ fn pad(shared: &Shared, frame: &Frame, ty: &Ty, leaf: &Storage) -> Result<Box<dy
     let mut padded = shared.allocate(ty.nbytes())?;
     if cfg!(debug_assertions) {
         // Every float is NaN then, and every integer out of range.
-        padded.write(0, &vec![0xff; ty.nbytes()]);
+        padded.write(0, &vec![0xff; ty.nbytes()])?;
     }
     for (from, to, row) in frame.rows() {
-        padded.write(to * size, &exact[from * size..(from + row) * size]);
+        padded.write(to * size, &exact[from * size..(from + row) * size])?;
     }
     Ok(padded)
 }
@@ -169,10 +169,10 @@ fn unpad(shared: &Shared, frame: &Frame, ty: &Ty, padded: &dyn Bytes) -> Result<
     let size = ty.dtype.size();
     let mut exact = vec![0; frame.exact_len() * size];
     for (to, from, row) in frame.rows() {
-        padded.read(from * size, &mut exact[to * size..(to + row) * size]);
+        padded.read(from * size, &mut exact[to * size..(to + row) * size])?;
     }
     let mut bytes = shared.allocate(exact.len())?;
-    bytes.write(0, &exact);
+    bytes.write(0, &exact)?;
     Ok(bytes)
 }
 

@@ -168,14 +168,14 @@ impl Context {
     }
 
     /// Replaces the content by a copy of `data`. Cuts nothing, waits for nothing.
-    /// Errors: `InvalidArgument` when the length differs, `OutOfMemory`.
+    /// Errors: `InvalidArgument` when the length differs, `OutOfMemory`, the device's.
     pub fn write(&self, id: BufferId, data: &[u8]) -> Result<()> {
         let nbytes = self.nbytes(id);
         if data.len() != nbytes {
             return crate::invalid!("{} bytes written to a buffer of {nbytes} bytes", data.len());
         }
         let mut memory = self.shared.allocate(nbytes)?;
-        memory.write(0, data);
+        memory.write(0, data)?;
         let storage = Arc::new(Storage::ready(memory));
         self.trace.lock().store(id, storage);
         Ok(())

@@ -18,11 +18,13 @@ impl Bytes for Plain {
     fn len(&self) -> usize {
         self.0.len()
     }
-    fn read(&self, offset: usize, destination: &mut [u8]) {
+    fn read(&self, offset: usize, destination: &mut [u8]) -> Result<()> {
         destination.copy_from_slice(&self.0[offset..offset + destination.len()]);
+        Ok(())
     }
-    fn write(&mut self, offset: usize, source: &[u8]) {
+    fn write(&mut self, offset: usize, source: &[u8]) -> Result<()> {
         self.0[offset..offset + source.len()].copy_from_slice(source);
+        Ok(())
     }
 }
 

@@ -3,7 +3,6 @@
 use std::sync::{Arc, LazyLock};
 use torchacc::backend::cpu::Cpu;
 use torchacc::backend::cpu::onednn::Search;
-use torchacc::backend::memory::Memory;
 use torchacc::backend::reference::Reference;
 use torchacc::backend::{Backend, Call};
 use torchacc::buffer::Bytes;
@@ -101,13 +100,17 @@ pub fn run(
     let plan = Arc::new(plan);
     let executable = backend.compile(plan.clone()).map_err(|e| e.message)?;
 
-    let mut inputs: Vec<Memory> = types.iter().map(|ty| used(backend, ty.nbytes())).collect();
-    inputs.iter_mut().zip(&case.inputs).for_each(|(memory, array)| memory.write(0, &array.bytes));
-    let own: Vec<Memory> = plan.outputs.iter().map(|ty| used(backend, ty.nbytes())).collect();
+    let mut inputs: Vec<Box<dyn Bytes>> =
+        types.iter().map(|ty| used(backend, ty.nbytes())).collect();
+    for (memory, array) in inputs.iter_mut().zip(&case.inputs) {
+        memory.write(0, &array.bytes).map_err(|e| e.message)?;
+    }
+    let own: Vec<Box<dyn Bytes>> =
+        plan.outputs.iter().map(|ty| used(backend, ty.nbytes())).collect();
     let arena = used(backend, plan.arena_bytes as usize);
     let memory_of = |k: usize| plan.donors[k].map_or(&own[k], |i| &inputs[i as usize]);
     let call = Call {
-        inputs: &inputs.iter().map(Bytes::address).collect::<Vec<_>>(),
+        inputs: &inputs.iter().map(|memory| memory.address()).collect::<Vec<_>>(),
         poisoned: &[],
         outputs: &(0..own.len()).map(|k| memory_of(k).address()).collect::<Vec<_>>(),
         arena: arena.address(),
@@ -119,11 +122,11 @@ pub fn run(
     }
     for (i, array) in case.inputs.iter().enumerate() {
         let given_away = plan.donors.contains(&Some(i as u32));
-        if !given_away && content(&inputs[i], &array.ty) != *array {
+        if !given_away && content(&*inputs[i], &array.ty) != *array {
             return Err(format!("input {i} was overwritten"));
         }
     }
-    Ok(plan.outputs.iter().enumerate().map(|(k, ty)| content(memory_of(k), ty)).collect())
+    Ok(plan.outputs.iter().enumerate().map(|(k, ty)| content(&**memory_of(k), ty)).collect())
 }
 
 fn scalar_types(case: &Case) -> Vec<DType> {
@@ -135,14 +138,14 @@ fn scalar_types(case: &Case) -> Vec<DType> {
 }
 
 /// Memory full of NaNs and large numbers, so that what is read unwritten shows.
-fn used(backend: &dyn Backend, nbytes: usize) -> Memory {
+fn used(backend: &dyn Backend, nbytes: usize) -> Box<dyn Bytes> {
     let mut memory = backend.allocate(nbytes).expect("a little memory");
-    memory.write(0, &vec![0xff; nbytes]);
+    memory.write(0, &vec![0xff; nbytes]).expect("memory of its own");
     memory
 }
 
-fn content(memory: &Memory, ty: &Ty) -> Array {
+fn content(memory: &dyn Bytes, ty: &Ty) -> Array {
     let mut array = Array::zeros(ty);
-    memory.read(0, &mut array.bytes);
+    memory.read(0, &mut array.bytes).expect("the program has run");
     array
 }
