@@ -103,7 +103,8 @@ DEVICE bool op_min(bool x, bool y) { return x && y; }
   DEVICE bool op_gt(T x, T y) { return x > y; }  \
   DEVICE bool op_ge(T x, T y) { return x >= y; }
 EACH_FLOAT(COMPARISONS)
-EACH_INT(COMPARISONS) COMPARISONS(bool)
+EACH_INT(COMPARISONS)
+COMPARISONS(bool)
 
     template <class T>
     DEVICE T op_select(bool condition, T x, T y) {

@@ -1,6 +1,7 @@
 //! Plans against the graphs they were made from: a backend runs the plan, the interpreter the graph.
 
 use super::{Backend, Call, reference::Reference};
+use crate::buffer::Bytes;
 use crate::dtype::DType;
 use crate::graph::{Graph, interpret::interpret};
 use crate::op::Ty;
@@ -21,10 +22,6 @@ fn some_input(ty: &Ty, dice: &mut Dice) -> Array {
     Array::from_f64(ty.dtype, &ty.sizes, &numbers)
 }
 
-fn address(bytes: &mut [u8]) -> usize {
-    bytes.as_mut_ptr().expose_provenance()
-}
-
 /// Runs the plan in memory full of garbage. `None` when the graph itself fails on these inputs.
 pub fn check(
     backend: &dyn Backend,
@@ -41,19 +38,21 @@ pub fn check(
     let scalars: Vec<u64> = plan.scalars.iter().map(scalar).collect();
     let wanted = interpret(graph, &arrays, &scalars).ok()?;
 
-    let mut inputs: Vec<Vec<u8>> = arrays.into_iter().map(|a| a.bytes).collect();
-    let garbage = |ty: &Ty| vec![0xEE; ty.nbytes()];
-    let mut outputs: Vec<Vec<u8>> = plan.outputs.iter().map(garbage).collect();
-    let mut arena = vec![0xEE; plan.arena_bytes as usize];
-    let input_at: Vec<usize> = inputs.iter_mut().map(|b| address(b)).collect();
-    let owned = outputs.iter_mut().map(|b| address(b)).zip(&plan.donors);
-    let output_at: Vec<usize> =
-        owned.map(|(own, donor)| donor.map_or(own, |i| input_at[i as usize])).collect();
+    let holding = |bytes: &[u8]| {
+        let mut memory = backend.allocate(bytes.len()).expect("a little memory");
+        memory.write(0, bytes).expect("memory of its own");
+        memory
+    };
+    let garbage = |nbytes: usize| holding(&vec![0xEE; nbytes]);
+    let inputs: Vec<Box<dyn Bytes>> = arrays.iter().map(|a| holding(&a.bytes)).collect();
+    let outputs: Vec<Box<dyn Bytes>> = plan.outputs.iter().map(|ty| garbage(ty.nbytes())).collect();
+    let memory_of = |k: usize| plan.donors[k].map_or(&outputs[k], |i| &inputs[i as usize]);
+    let arena = garbage(plan.arena_bytes as usize);
     let call = Call {
-        inputs: &input_at,
+        inputs: &inputs.iter().map(|bytes| bytes.address()).collect::<Vec<_>>(),
         poisoned: &[],
-        outputs: &output_at,
-        arena: address(&mut arena),
+        outputs: &(0..outputs.len()).map(|k| memory_of(k).address()).collect::<Vec<_>>(),
+        arena: arena.address(),
         scalars: &scalars,
         watch: None,
     };
@@ -61,8 +60,8 @@ pub fn check(
     assert!(outcome.failed.is_empty(), "seed {seed}: {:?}", outcome.failed);
 
     for (k, wanted) in wanted.iter().enumerate() {
-        let bytes = plan.donors[k].map_or(&outputs[k], |i| &inputs[i as usize]);
-        let got = Array { ty: wanted.ty.clone(), bytes: bytes.clone() };
+        let mut got = Array::zeros(&wanted.ty);
+        memory_of(k).read(0, &mut got.bytes).expect("the program has run");
         for (a, b) in got.to_f64s().into_iter().zip(wanted.to_f64s()) {
             let near = (a - b).abs() <= tolerance * (1.0 + b.abs());
             assert!(

@@ -66,7 +66,7 @@ fn homeless(plan: &Plan, call: &Call, step: &Step) -> Option<Error> {
 }
 
 /// Says where; and what, unless the record that the step comes from says it better.
-fn explain(step: &Step, error: Error) -> Error {
+pub fn explain(step: &Step, error: Error) -> Error {
     let error = error.at(step.site);
     match &step.kernel {
         _ if step.record != 0 => error,

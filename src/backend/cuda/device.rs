@@ -34,8 +34,8 @@ pub trait Device: Send + Sync {
     /// Queues `c = a · b`. Errors: what the library says.
     fn multiply(&self, product: &Product, a: usize, b: usize, c: usize) -> Result<()>;
 
-    /// Runs `work`, which queues things and neither reads nor waits, and keeps what it queued, to be queued again at
-    /// once: the same kernels with the same arguments. `None` where the device cannot.
+    /// Runs `work`, which queues things and neither reads nor waits, but keeps what it asks for instead of doing it: to be
+    /// queued at once, as often as wanted, the same kernels with the same arguments. `None` where the device cannot.
     fn capture(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Option<Box<dyn Replay>>>;
 
     /// Waits until everything is done. Errors: of anything that was queued.

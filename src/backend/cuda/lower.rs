@@ -1,7 +1,7 @@
 //! From the steps of a plan to what is asked of a device.
 
 use super::device::Product;
-use super::emit::{self, Task, Tasks, Word};
+use super::emit::{self, Given, Task, Tasks, Word};
 use super::product::multiply;
 use crate::error::Result;
 use crate::internal;
@@ -48,13 +48,17 @@ pub fn step(plan: &Plan, index: usize) -> Result<Actions> {
     let keeps = step.writes.iter().any(over_donor);
     Ok(match &step.kernel {
         Kernel::Map(program) => emit::map(program, &step.reads, &step.writes, index, keeps)?.into(),
+        Kernel::Reduce { program, op: Op::CumSum, axes } => {
+            let axis = axes[0] as usize;
+            emit::cumsum(program, axis, &step.reads, &step.writes[0], index)?.into()
+        }
         Kernel::Reduce { program, op, axes } => {
             emit::reduce(program, *op, axes, &step.reads, &step.writes[0], index)?.into()
         }
         Kernel::Fused { op, .. } => {
             return internal!("{} with an epilogue, which this backend has none of", op.name());
         }
-        Kernel::Node { op, attrs } => match node(plan, step, *op, attrs)? {
+        Kernel::Node { op, attrs } => match node(plan, step, *op, attrs, (index, keeps))? {
             Some(actions) => actions,
             None => Actions { actions: vec![Action::Host], scratch: 0 },
         },
@@ -62,9 +66,36 @@ pub fn step(plan: &Plan, index: usize) -> Result<Actions> {
 }
 
 /// `None`: there is no kernel.
-fn node(plan: &Plan, step: &Step, op: Op, attrs: &[Attr]) -> Result<Option<Actions>> {
+fn node(
+    plan: &Plan,
+    step: &Step,
+    op: Op,
+    attrs: &[Attr],
+    (index, keeps): (usize, bool),
+) -> Result<Option<Actions>> {
     let Some(write) = step.writes.first() else { return Ok(None) };
+    let indexed = |axis: &Attr| Given {
+        axis: axis.int() as usize,
+        reads: &step.reads,
+        write,
+        step: index,
+        keeps,
+        in_place: plan.is_in_place(step),
+    };
     match op {
+        Op::Take => Ok(Some(emit::index::take(indexed(&attrs[0]))?.into())),
+        Op::Gather => Ok(Some(emit::index::gather(indexed(&attrs[0]))?.into())),
+        Op::IndexAdd => Ok(Some(emit::index::index_add(indexed(&attrs[0]))?.into())),
+        Op::Scatter => Ok(Some(emit::index::scatter(indexed(&attrs[0]), attrs[1].bool())?.into())),
+        Op::Conv | Op::ConvGradInput | Op::ConvGradWeight if is_some_float(step) => {
+            Ok(Some(emit::window::conv(op, attrs, &step.reads, write)?.into()))
+        }
+        Op::SumPool | Op::SumPoolGrad | Op::MaxPool if is_some_float(step) => {
+            Ok(Some(emit::window::pool(op, attrs, &step.reads[0], &step.writes)?.into()))
+        }
+        Op::MaxPoolGrad if is_some_float(step) => {
+            Ok(Some(emit::window::max_pool_grad(indexed(&Attr::Int(0)))?.into()))
+        }
         Op::Matmul if write.dtype.is_float() => multiply(&step.reads, write).map(Some),
         Op::Concat => concat(attrs[0].int() as usize, &step.reads, write).map(Some),
         Op::AsStridedScatter => {
@@ -86,6 +117,11 @@ fn node(plan: &Plan, step: &Step, op: Op, attrs: &[Attr]) -> Result<Option<Actio
         }
         _ => Ok(None),
     }
+}
+
+/// Whether a step makes floats, and some.
+fn is_some_float(step: &Step) -> bool {
+    step.writes[0].dtype.is_float() && step.writes[0].layout.numel() > 0
 }
 
 impl Actions {

@@ -9,6 +9,7 @@ pub mod device;
 pub mod emit;
 #[cfg(test)]
 mod emulated;
+mod graphs;
 mod lower;
 mod product;
 mod program;
@@ -27,12 +28,13 @@ use std::sync::Arc;
 pub struct Cuda {
     device: Arc<dyn Device>,
     pool: Arc<Pool>,
+    captures: bool,
 }
 
 impl Cuda {
-    /// `pool` gives out memory of the device.
-    pub fn new(device: Arc<dyn Device>, pool: Arc<Pool>) -> Cuda {
-        Cuda { device, pool }
+    /// `pool` gives out memory of the device. With `captures`, runs that come again are queued as a whole ([`graphs`]).
+    pub fn new(device: Arc<dyn Device>, pool: Arc<Pool>, captures: bool) -> Cuda {
+        Cuda { device, pool, captures }
     }
 }
 
@@ -65,6 +67,6 @@ impl Backend for Cuda {
     }
 
     fn compile(&self, plan: Arc<Plan>) -> Result<Box<dyn Executable>> {
-        Ok(Box::new(Program::new(plan, self.device.clone(), self.pool.clone())?))
+        Ok(Box::new(Program::new(plan, self.device.clone(), self.pool.clone(), self.captures)?))
     }
 }

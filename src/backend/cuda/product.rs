@@ -1,15 +1,12 @@
 //! Matrix products as the library takes them: matrices with one stride each, batches evenly spaced.
 
 use super::device::{Matrix, Product};
-use super::emit::{self, Word};
+use super::emit::{self, SCRATCH, Word};
 use super::lower::{Action, Actions};
 use crate::error::Result;
 use crate::internal;
-use crate::plan::{Operand, Place};
+use crate::plan::Operand;
 use crate::shape::{Layout, collapse};
-
-/// A place in no plan, for a copy in scratch memory.
-const SCRATCH: Place = Place::Output(u32::MAX);
 
 /// `write = reads[0] · reads[1]`, of floats. Operands may have any strides; those that the library cannot read as they lie
 /// are copied first.
@@ -44,16 +41,11 @@ fn side(operand: &Operand, actions: &mut Actions) -> Result<(Matrix, Word)> {
         return Ok((matrix, Word::At(operand.place, operand.layout.offset as u64 * size)));
     }
     let base = actions.scratch.next_multiple_of(256);
-    let layout = Layout::contiguous(&operand.layout.sizes);
+    let mut layout = Layout::contiguous(&operand.layout.sizes);
     let Some(matrix) = matrix(&layout) else { return internal!("a dense matrix is none") };
     actions.scratch = base + layout.numel() as u64 * size;
-    let mut tasks = emit::copy(operand, &Operand { place: SCRATCH, layout, ..operand.clone() })?;
-    for word in tasks.tasks.iter_mut().flat_map(|task| &mut task.words) {
-        if let Word::At(SCRATCH, offset) = *word {
-            *word = Word::Scratch(base + offset);
-        }
-    }
-    actions.extend(tasks);
+    layout.offset = (base / size) as i64;
+    actions.extend(emit::copy(operand, &Operand { place: SCRATCH, layout, ..operand.clone() })?);
     Ok((matrix, Word::Scratch(base)))
 }
 

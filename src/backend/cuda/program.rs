@@ -3,12 +3,14 @@
 use super::bounce;
 use super::device::{Device, Launch, Shape};
 use super::emit::{Source, Word};
+use super::graphs::Graphs;
 use super::lower::{self, Action};
 use crate::backend::memory::{Memory, Pool};
-use crate::backend::run::run_steps;
+use crate::backend::run::{explain, run_steps};
 use crate::backend::{Call, Executable, Failure, Outcome};
 use crate::error::{Code, Error, Result};
-use crate::plan::{Place, Plan};
+use crate::op::Op;
+use crate::plan::{Kernel, Place, Plan};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -23,6 +25,8 @@ pub struct Program {
     scratch_bytes: u64,
     /// The status block and the argument block behind it; scratch memory. Made when first needed.
     memory: Mutex<Option<(Memory, Memory)>>,
+    /// `None` where runs are not captured: something is done on the host, or nobody wants it.
+    graphs: Option<Graphs>,
 }
 
 /// An action, ready to be done.
@@ -39,7 +43,12 @@ struct Own {
 }
 
 impl Program {
-    pub fn new(plan: Arc<Plan>, device: Arc<dyn Device>, pool: Arc<Pool>) -> Result<Program> {
+    pub fn new(
+        plan: Arc<Plan>,
+        device: Arc<dyn Device>,
+        pool: Arc<Pool>,
+        captures: bool,
+    ) -> Result<Program> {
         let lowered = (plan.steps.iter().enumerate())
             .map(|(index, step)| lower::step(&plan, index).map_err(|e| e.at(step.site)));
         let lowered: Vec<lower::Actions> = lowered.collect::<Result<_>>()?;
@@ -54,11 +63,14 @@ impl Program {
             },
             other => Ready::Other(other),
         };
+        let is_host = |action: &Action| matches!(action, Action::Host);
+        let on_host = lowered.iter().flat_map(|actions| &actions.actions).any(is_host);
+        let graphs = (captures && !on_host).then(Graphs::default);
         let steps = lowered
             .into_iter()
             .map(|actions| actions.actions.into_iter().map(&mut ready).collect())
             .collect();
-        Ok(Program { plan, device, pool, steps, scratch_bytes, memory: Mutex::new(None) })
+        Ok(Program { plan, device, pool, steps, scratch_bytes, memory: Mutex::new(None), graphs })
     }
 
     /// Clears the status and hands the scalars over.
@@ -113,10 +125,16 @@ impl Program {
         }
         let step = (word(0) & 0xffff_ffff) as usize - 1;
         let error = match word(0) >> 32 {
-            1 => Error::new(Code::IndexError, index_error(word(1) as i64, word(2) as i64)),
+            1 => index_error(&self.plan.steps[step].kernel, word(1) as i64, word(2) as i64),
             _ => Error::new(Code::InvalidArgument, "ZeroDivisionError: integer division by zero"),
         };
-        Ok(Some((step, error.at(self.plan.steps[step].site))))
+        Ok(Some((step, explain(&self.plan.steps[step], error))))
+    }
+
+    fn stopped_at(&self, step: usize, error: Error) -> Outcome {
+        let mut outcome = Outcome::default();
+        self.failed_from(step, &error, &mut outcome);
+        outcome
     }
 
     /// Every output that is made by step `first` or a later one failed.
@@ -130,8 +148,17 @@ impl Program {
     }
 }
 
-fn index_error(index: i64, size: i64) -> String {
-    format!("index {index} is out of range for a dimension of size {size}")
+/// In PyTorch's words.
+fn index_error(kernel: &Kernel, index: i64, size: i64) -> Error {
+    let text = match kernel {
+        Kernel::Node { op: Op::Gather | Op::Scatter, attrs } => {
+            let axis = attrs[0].int();
+            format!("index {index} is out of bounds for dimension {axis} with size {size}")
+        }
+        Kernel::Node { op: Op::MaxPoolGrad, .. } => "index out of range in max_pool_grad".into(),
+        _ => "index out of range in self".into(),
+    };
+    Error::new(Code::IndexError, text)
 }
 
 fn source(action: &Action) -> Option<&Source> {
@@ -170,6 +197,21 @@ impl Executable for Program {
             Ok(own) => own,
             Err(error) => return all_failed(error),
         };
+        let whole = call.poisoned.is_empty()
+            && call.watch.is_none()
+            && !call.outputs.contains(&0)
+            && (call.arena != 0 || self.plan.arena_bytes == 0);
+        if let Some(graphs) = self.graphs.as_ref().filter(|_| whole) {
+            let addresses = [call.inputs, call.outputs, &[call.arena]].concat();
+            let mut work =
+                || (0..self.steps.len()).try_for_each(|index| self.run_step(index, call, own));
+            let queued = graphs.run(&*self.device, addresses, &mut work);
+            return match queued.and_then(|()| self.stopped(own)) {
+                Ok(None) => Outcome::default(),
+                Ok(Some((step, error))) => self.stopped_at(step, error),
+                Err(error) => all_failed(error),
+            };
+        }
         let mut outcome = run_steps(&self.plan, call, |index| {
             self.run_step(index, call, own)?;
             // Who watches wants to see each step's own time.

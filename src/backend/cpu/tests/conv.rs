@@ -6,9 +6,9 @@ use crate::op::Attr;
 use smallvec::smallvec;
 
 /// Sizes of x and w; stride, padding, dilation; groups.
-type Shape = (&'static [i64], &'static [i64], [&'static [i64]; 3], i64);
+pub type Shape = (&'static [i64], &'static [i64], [&'static [i64]; 3], i64);
 
-const SHAPES: &[Shape] = &[
+pub const SHAPES: &[Shape] = &[
     (&[1, 1, 1], &[1, 1, 1], [&[1], &[0], &[1]], 1),
     (&[2, 3, 11], &[4, 3, 3], [&[2], &[1], &[1]], 1),
     (&[3, 5, 7, 9], &[6, 5, 3, 3], [&[1, 1], &[1, 1], &[1, 1]], 1),
@@ -36,7 +36,7 @@ const SHAPES: &[Shape] = &[
     (&[2, 0, 5, 5], &[4, 0, 3, 3], [&[1, 1], &[1, 1], &[1, 1]], 1),
 ];
 
-fn attrs_of(first: Option<&[i64]>, lists: [&[i64]; 3], groups: i64) -> Attrs {
+pub fn attrs_of(first: Option<&[i64]>, lists: [&[i64]; 3], groups: i64) -> Attrs {
     let lists = first.into_iter().chain(lists).map(ints);
     lists.chain([Attr::Int(groups)]).collect()
 }
@@ -91,9 +91,9 @@ fn convolution_of_integers() {
 }
 
 /// Sizes of x; kernel, stride, padding, dilation; ceil.
-type Pool = (&'static [i64], [&'static [i64]; 4], bool);
+pub type Pool = (&'static [i64], [&'static [i64]; 4], bool);
 
-const POOLS: &[Pool] = &[
+pub const POOLS: &[Pool] = &[
     (&[1, 1, 1], [&[1], &[1], &[0], &[1]], false),
     (&[2, 3, 10], [&[3], &[2], &[1], &[1]], false),
     (&[2, 3, 8, 8], [&[2, 2], &[2, 2], &[0, 0], &[1, 1]], false),

@@ -1,17 +1,18 @@
 //! Every kernel against its row's meaning (by the reference backend), with generated operands.
 
 mod chain;
-mod conv;
+pub mod conv;
 mod map;
 mod math;
-mod node;
+pub mod node;
 mod product;
-mod reduce;
+pub mod reduce;
 
 use super::Cpu;
 use super::onednn::Search;
 use crate::backend::reference::Reference;
 use crate::backend::{Backend, Call};
+use crate::buffer::Bytes;
 use crate::dtype::DType;
 use crate::error::Error;
 use crate::op::array::Array;
@@ -132,20 +133,8 @@ pub struct Case {
     pub in_place: bool,
 }
 
-/// Memory of a call: eight-byte aligned.
-pub fn memory(nbytes: usize) -> Vec<u64> {
-    vec![0x5555_5555_5555_5555; nbytes / 8 + 8]
-}
-
-fn bytes(memory: &[u64]) -> Vec<u8> {
-    memory.iter().flat_map(|w| w.to_le_bytes()).collect()
-}
-
-fn words(bytes: &[u8]) -> Vec<u64> {
-    let mut padded = bytes.to_vec();
-    padded.resize(bytes.len().next_multiple_of(8) + 64, 0);
-    padded.chunks_exact(8).map(|c| u64::from_le_bytes(c.try_into().unwrap())).collect()
-}
+/// Bytes behind every result that nobody may touch.
+const BEHIND: usize = 64;
 
 impl Case {
     pub fn node(op: Op, attrs: Attrs, reads: Vec<Array>, outs: &[Ty]) -> Case {
@@ -162,7 +151,7 @@ impl Case {
         }
     }
 
-    fn plan(&self) -> Plan {
+    pub fn plan(&self) -> Plan {
         let write = |(n, (dtype, sizes)): (usize, &(DType, Dims))| Operand {
             place: Place::Output(n as u32),
             dtype: *dtype,
@@ -189,20 +178,39 @@ impl Case {
         }
     }
 
-    /// Results on `backend`, or its error.
+    /// Results on `backend`, or its error, in which case nothing was written.
     pub fn run(&self, backend: &dyn Backend) -> Result<Vec<Array>, Error> {
+        let (results, is_untouched) = self.attempt(backend)?;
+        if results.is_err() {
+            assert!(is_untouched, "a failed step leaves its results unwritten");
+        }
+        results
+    }
+
+    /// Results on `backend`, or why the step failed; and whether their memory is as it was. Error: it does not compile.
+    pub fn attempt(
+        &self,
+        backend: &dyn Backend,
+    ) -> Result<(Result<Vec<Array>, Error>, bool), Error> {
         let plan = Arc::new(self.plan());
         let executable = backend.compile(plan.clone())?;
-        let mut inputs: Vec<Vec<u64>> = self.reads.iter().map(|(_, a)| words(&a.bytes)).collect();
-        let mut outputs: Vec<Vec<u64>> = plan.outputs.iter().map(|t| memory(t.nbytes())).collect();
-        if self.in_place {
-            outputs[0] = std::mem::take(&mut inputs[0]);
-        }
-        let before = outputs.clone();
-        let addresses = |memory: &mut [Vec<u64>]| -> Vec<usize> {
-            memory.iter_mut().map(|m| m.as_mut_ptr().expose_provenance()).collect()
+        let holding = |bytes: &[u8]| {
+            let mut memory = backend.allocate(bytes.len() + BEHIND).expect("a little memory");
+            memory.write(0, bytes).expect("memory of its own");
+            memory
         };
-        let (mut sources, targets) = (addresses(&mut inputs), addresses(&mut outputs));
+        let inputs: Vec<Box<dyn Bytes>> =
+            self.reads.iter().map(|(_, array)| holding(&array.bytes)).collect();
+        let empty = |(k, ty): (usize, &Ty)| match (self.in_place, k, self.reads.first()) {
+            (true, 0, Some((_, array))) => [&array.bytes[..], &[0x55; BEHIND]].concat(),
+            _ => vec![0x55; ty.nbytes() + BEHIND],
+        };
+        let before: Vec<Vec<u8>> = plan.outputs.iter().enumerate().map(empty).collect();
+        let outputs: Vec<Box<dyn Bytes>> = before.iter().map(|bytes| holding(bytes)).collect();
+        let addresses = |memory: &[Box<dyn Bytes>]| -> Vec<usize> {
+            memory.iter().map(|bytes| bytes.address()).collect()
+        };
+        let (mut sources, targets) = (addresses(&inputs), addresses(&outputs));
         if self.in_place {
             sources[0] = targets[0];
         }
@@ -216,19 +224,23 @@ impl Case {
             watch: None,
         };
         let outcome = executable.run(&call);
-        if let Some(failure) = outcome.failed.into_iter().next() {
-            assert_eq!(before, outputs, "a failed step leaves its results unwritten");
-            return Err(failure.error);
-        }
-        for (k, (after, ty)) in outputs.iter().zip(&plan.outputs).enumerate() {
-            let behind = |m: &[u64]| bytes(m)[ty.nbytes()..].to_vec();
-            assert!(behind(after) == behind(&before[k]), "wrote behind the result");
-        }
-        let array = |(m, ty): (&Vec<u64>, &Ty)| Array {
-            ty: ty.clone(),
-            bytes: bytes(m)[..ty.nbytes()].to_vec(),
+        let content = |(memory, before): (&Box<dyn Bytes>, &Vec<u8>)| {
+            let mut bytes = vec![0; before.len()];
+            memory.read(0, &mut bytes).expect("the program has run");
+            bytes
         };
-        Ok(outputs.iter().zip(&plan.outputs).map(array).collect())
+        let after: Vec<Vec<u8>> = outputs.iter().zip(&before).map(content).collect();
+        if let Some(failure) = outcome.failed.into_iter().next() {
+            return Ok((Err(failure.error), before == after));
+        }
+        for ((before, after), ty) in before.iter().zip(&after).zip(&plan.outputs) {
+            assert!(before[ty.nbytes()..] == after[ty.nbytes()..], "wrote behind the result");
+        }
+        let array = |(bytes, ty): (&Vec<u8>, &Ty)| Array {
+            ty: ty.clone(),
+            bytes: bytes[..ty.nbytes()].to_vec(),
+        };
+        Ok((Ok(after.iter().zip(&plan.outputs).map(array).collect()), before == after))
     }
 
     /// Runs on 1, 2 and 4 threads, demands the same bits, and returns them with those of the reference.

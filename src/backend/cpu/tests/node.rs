@@ -26,7 +26,7 @@ pub fn lay_out(case: &mut Case, n: usize, lay: Lay) {
     operand.layout = layout;
 }
 
-fn largest(a: &Array) -> f64 {
+pub fn largest(a: &Array) -> f64 {
     a.to_f64s().iter().fold(0.0, |m, v| if v.is_finite() { m.max(v.abs()) } else { m })
 }
 
@@ -225,7 +225,7 @@ fn attention_reads_heads_side_by_side() {
     check_close(&case, 300.0);
 }
 
-fn index(random: &mut Random, dtype: DType, sizes: &[i64], below: i64) -> Array {
+pub fn index(random: &mut Random, dtype: DType, sizes: &[i64], below: i64) -> Array {
     let mut a = Array::zeros(&Ty::new(dtype, sizes));
     (0..a.len()).for_each(|i| a.set_i64(i, random.below(below as usize) as i64));
     a

@@ -8,7 +8,7 @@ use smallvec::smallvec;
 const OPS: [Op; 6] = [Op::Sum, Op::Prod, Op::ReduceMax, Op::ReduceMin, Op::Any, Op::All];
 
 /// `op` over `axes` of x, or of x + x with a `prologue`.
-fn case(
+pub fn case(
     op: Op,
     dtype: DType,
     sizes: &[i64],
@@ -39,7 +39,7 @@ fn case(
 }
 
 /// Sums of absolute values: what errors are measured by.
-fn magnitudes(case: &Case) -> Vec<f64> {
+pub fn magnitudes(case: &Case) -> Vec<f64> {
     let (operand, values) = &case.reads[0];
     let dtype = values.ty.dtype;
     let absolute: Vec<f64> = values.to_f64s().iter().map(|v| v.abs()).collect();

@@ -42,6 +42,18 @@ pub fn copy(from: &Operand, to: &Operand) -> Result<Tasks> {
     map(&program, std::slice::from_ref(from), std::slice::from_ref(to), 0, false)
 }
 
+/// `to` becomes `from` as `to`'s dtype; both have the same sizes.
+pub fn cast(from: &Operand, to: &Operand) -> Result<Tasks> {
+    if from.dtype == to.dtype {
+        return copy(from, to);
+    }
+    let attrs = smallvec![Attr::DType(to.dtype)];
+    let cast = Instr { op: Op::Cast, attrs, dtype: to.dtype, args: smallvec![0] };
+    let sizes = to.layout.sizes.clone();
+    let program = Program { sizes, reads: vec![from.dtype], instrs: vec![cast], results: vec![1] };
+    map(&program, std::slice::from_ref(from), std::slice::from_ref(to), 0, false)
+}
+
 /// `to` becomes zeros.
 pub fn zeros(to: &Operand) -> Result<Tasks> {
     let zero = Instr {

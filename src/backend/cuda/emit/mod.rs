@@ -6,12 +6,17 @@
 
 mod access;
 mod body;
+pub mod index;
 mod map;
 mod reduce;
+mod scan;
+pub mod window;
 mod write;
 
-pub use map::{copy, map, zeros};
+pub use index::Given;
+pub use map::{cast, copy, map, zeros};
 pub use reduce::reduce;
+pub use scan::cumsum;
 
 use super::device::Shape;
 use crate::plan::Place;
@@ -30,7 +35,9 @@ pub struct Source {
 pub const PRELUDE: &str = concat!(
     include_str!("../../../../cuda/types.cuh"),
     include_str!("../../../../cuda/math.cuh"),
-    include_str!("../../../../cuda/fold.cuh")
+    include_str!("../../../../cuda/fold.cuh"),
+    include_str!("../../../../cuda/index.cuh"),
+    include_str!("../../../../cuda/window.cuh")
 );
 
 /// What stands before the prelude when NVRTC compiles it.
@@ -62,6 +69,9 @@ pub struct Tasks {
     pub tasks: Vec<Task>,
     pub scratch: u64,
 }
+
+/// A place in no plan: an operand of the emitter's own in scratch memory.
+pub const SCRATCH: Place = Place::Output(u32::MAX);
 
 /// Threads of a block.
 const BLOCK: u32 = 256;

@@ -9,8 +9,8 @@ use super::access::{Access, Space, Walk, pack};
 use super::body::statements;
 use super::write::{Writer, held, stored};
 use super::{BLOCK, Task, Tasks, Word};
+use crate::dtype::DType;
 use crate::error::Result;
-use crate::internal;
 use crate::op::Op;
 use crate::plan::{Operand, Place, Program};
 use crate::shape::{Dims, Layout, collapse};
@@ -20,6 +20,8 @@ use std::fmt::Write;
 const BUSY: i64 = 264;
 /// Bytes of the largest part: a number and its index.
 const LARGEST_PART: u64 = 16;
+/// Sums that a thread makes beside each other.
+const ABREAST: i64 = 4;
 /// Reduced points that are worth a block.
 const SHARE: i64 = 4096;
 
@@ -55,13 +57,6 @@ pub fn reduce(
     if outer.numel() == 0 {
         return Ok(Tasks::default());
     }
-    let Some(result) = program.results.first() else {
-        return internal!("a reduction of nothing");
-    };
-    let dtype = match (*result as usize).checked_sub(program.reads.len()) {
-        None => program.reads[*result as usize],
-        Some(k) => program.instrs[k].dtype,
-    };
     let rows = is_by_rows(&operands, &outer, &outer_strides, &inner_strides);
     let (across, across_strides) =
         if rows { (&inner, &inner_strides) } else { (&outer, &outer_strides) };
@@ -70,7 +65,7 @@ pub fn reduce(
         width /= 2;
     }
     let lanes = Lanes::new(outer.numel(), inner.numel(), rows, width);
-    let fold = Fold { op, held: held(dtype), write, splits: lanes.splits };
+    let fold = Fold { op, held: held(reduced_type(program)), write, splits: lanes.splits };
     let (along, along_strides) =
         if rows { (&outer, &outer_strides) } else { (&inner, &inner_strides) };
     let mut writer = Writer::new();
@@ -81,7 +76,8 @@ pub fn reduce(
         near.push(Access::new(&mut writer, read, across, strides, width, false));
         far.push(Walk::new(&mut writer, along, strides.1));
     }
-    let text = value_text(program, &near, &far, (across, along), rows, &step, &mut writer)?;
+    let value = Value { program, near: &near, far: &far, across, along };
+    let text = value.text(rows, &step, &mut writer)?;
     writer.head(&text);
     let mut tasks = Tasks { tasks: vec![fold.kernel(writer, &lanes)], scratch: 0 };
     if lanes.splits > 1 {
@@ -92,7 +88,7 @@ pub fn reduce(
 }
 
 /// Some dimensions of a space, merged, and the operands' strides over them.
-fn part(sizes: &[i64], dims: &[usize], operands: &[&Operand]) -> (Space, Vec<Dims>) {
+pub fn part(sizes: &[i64], dims: &[usize], operands: &[&Operand]) -> (Space, Vec<Dims>) {
     let points = Layout::contiguous(sizes);
     let chosen: Dims = dims.iter().map(|&d| d as i64).collect();
     let part = Layout::contiguous(&points.transpose(&chosen).sizes);
@@ -152,43 +148,54 @@ impl Lanes {
     }
 }
 
-/// The function that puts into `x[V]` what is reduced: in rows at kept point `k` and reduced points `r + e`, in columns
-/// at kept points `k + e` and reduced point `r`.
-fn value_text(
-    program: &Program,
-    near: &[Access],
-    far: &[Walk],
-    (across, along): (&Space, &Space),
-    rows: bool,
-    step: &str,
-    writer: &mut Writer,
-) -> Result<String> {
-    let at = if across.wide || along.wide { "i64" } else { "u32" };
-    let (near_point, far_point) = if rows { ("r", "k") } else { ("k", "r") };
-    let result = program.results[0];
-    let mut text = format!(
-        "template <int V, class T, class A>\nDEVICE void NAME_at(const A& a, u64* status, T (&x)[V], const {at} k, const {at} r) {{\n"
-    );
-    if near.iter().any(|access| access.walk.needs_coordinates()) {
-        text += &across.coordinates(writer, "n", near_point);
-    }
-    if far.iter().any(Walk::needs_coordinates) {
-        text += &along.coordinates(writer, "f", far_point);
-    }
-    for (n, (near, far)) in near.iter().zip(far).enumerate() {
-        let offset = format!(
-            "{} + {}",
-            near.walk.offset(near_point, "n", at),
-            far.offset(far_point, "f", at)
+/// What is reduced.
+pub struct Value<'a> {
+    pub program: &'a Program,
+    /// Its operands over the points that neighbouring threads take.
+    pub near: &'a [Access],
+    /// How they lie over the other points.
+    pub far: &'a [Walk],
+    pub across: &'a Space,
+    pub along: &'a Space,
+}
+
+impl Value<'_> {
+    /// The function that puts what is reduced into `x[V]`: in rows at kept point `k` and reduced points `r + e`, in
+    /// columns at kept points `k + e` and reduced point `r`.
+    pub fn text(&self, rows: bool, step: &str, writer: &mut Writer) -> Result<String> {
+        let Value { program, near, far, across, along } = self;
+        let at = if across.wide || along.wide { "i64" } else { "u32" };
+        let (near_point, far_point) = if rows { ("r", "k") } else { ("k", "r") };
+        let mut text = format!(
+            "template <int V, class T, class A>\nDEVICE void NAME_at(const A& a, u64* status, T (&x)[V], const {at} k, const {at} r) {{\n"
         );
-        text += &near.load(&format!("x{n}"), &offset, at);
+        if near.iter().any(|access| access.walk.needs_coordinates()) {
+            text += &across.coordinates(writer, "n", near_point);
+        }
+        if far.iter().any(Walk::needs_coordinates) {
+            text += &along.coordinates(writer, "f", far_point);
+        }
+        for (n, (near, far)) in near.iter().zip(far.iter()).enumerate() {
+            let near_offset = near.walk.offset(near_point, "n", at);
+            let offset = format!("{near_offset} + {}", far.offset(far_point, "f", at));
+            text += &near.load(&format!("x{n}"), &offset, at);
+        }
+        let _ = writeln!(text, "    UNROLL for (int e = 0; e < V; e++) {{");
+        let lanes: Vec<String> =
+            near.iter().enumerate().map(|(n, access)| access.lane(&format!("x{n}"))).collect();
+        text += &statements(program, &lanes, step)?;
+        let _ = writeln!(text, "        x[e] = r{};\n    }}\n}}\n", program.results[0]);
+        Ok(text)
     }
-    let _ = writeln!(text, "    UNROLL for (int e = 0; e < V; e++) {{");
-    let lanes: Vec<String> =
-        near.iter().enumerate().map(|(n, access)| access.lane(&format!("x{n}"))).collect();
-    text += &statements(program, &lanes, step)?;
-    let _ = writeln!(text, "        x[e] = r{result};\n    }}\n}}\n");
-    Ok(text)
+}
+
+/// The dtype of what a program gives to a reduction.
+pub fn reduced_type(program: &Program) -> DType {
+    let result = program.results[0] as usize;
+    match result.checked_sub(program.reads.len()) {
+        None => program.reads[result],
+        Some(k) => program.instrs[k].dtype,
+    }
 }
 
 /// What is folded and where it goes.
@@ -234,23 +241,32 @@ impl Fold<'_> {
         writer.line(format!("const i64 begin = split * (i64){part};"));
         writer.line(format!("const i64 last = begin + (i64){part};"));
         writer.line(format!("const i64 end = last < (i64){reduced} ? last : (i64){reduced};"));
-        writer.line(format!("Part sums[{side}];"));
-        writer.line(format!("UNROLL for (int e = 0; e < {side}; e++) sums[e] = Fold::neutral();"));
+        // Some sums beside each other: loads that do not wait for each other, and fewer additions in a row.
+        writer.line(format!("Part sums[{ABREAST}][{side}];"));
         writer.line(format!(
-            "if (k < (i64){kept}) for (i64 r = begin + (i64)deep * {down}; r < end; r += {}) {{",
-            deep * down
+            "UNROLL for (int e = 0; e < {ABREAST} * {side}; e++) sums[e / {side}][e % {side}] = Fold::neutral();"
         ));
-        writer.line(format!("    {} x[{width}];", self.held));
-        writer.line(format!("    NAME_at<{width}>(a, status, x, k, r);"));
+        writer.line(format!(
+            "if (k < (i64){kept}) for (i64 first = begin + (i64)deep * {down}; first < end; first += {}) {{",
+            deep * down * ABREAST
+        ));
+        writer.line(format!("    UNROLL for (int j = 0; j < {ABREAST}; j++) {{"));
+        writer.line(format!("        const i64 r = first + j * {};", deep * down));
+        writer.line("        if (r >= end) break;");
+        writer.line(format!("        {} x[{width}];", self.held));
+        writer.line(format!("        NAME_at<{width}>(a, status, x, k, r);"));
         let element = if lanes.rows { "r + e" } else { "r" };
-        let sum = if lanes.rows { "0" } else { "e" };
+        let sum = if lanes.rows { "sums[j][0]" } else { "sums[j][e]" };
         writer.line(format!(
-            "    UNROLL for (int e = 0; e < {width}; e++) sums[{sum}] = Fold::join(sums[{sum}], Fold::of(x[e], {element}));"
+            "        UNROLL for (int e = 0; e < {width}; e++) {sum} = Fold::join({sum}, Fold::of(x[e], {element}));"
         ));
+        writer.line("    }");
         writer.line("}");
         writer.line(format!("__shared__ Part shared[{}];", i64::from(BLOCK) * side));
         writer.line(format!("Part* mine = shared + (deep * {broad} + broad) * {side};"));
-        writer.line(format!("UNROLL for (int e = 0; e < {side}; e++) mine[e] = sums[e];"));
+        writer.line(format!(
+            "UNROLL for (int e = 0; e < {side}; e++) mine[e] = Fold::join(Fold::join(sums[0][e], sums[1][e]), Fold::join(sums[2][e], sums[3][e]));"
+        ));
         writer.line(format!("for (int half = {}; half > 0; half /= 2) {{", deep / 2));
         writer.line("    __syncthreads();");
         writer.line(format!(

@@ -1,5 +1,5 @@
 // What lets a C++ compiler stand in for NVRTC, and one thread for a grid: blocks run one after the
-// other; the threads of a block one after the other too where none waits for another, else as
+// other; the threads of a block one after the other too where the first waits for no other, else as
 // fibers that take turns at barriers.
 #include <setjmp.h>
 #include <ucontext.h>
@@ -65,7 +65,13 @@ static void enter() {
   _longjmp(scheduler, 1);
 }
 
+static bool alone;
+
 static inline void wait(State at) {
+  if (alone) {
+    fprintf(stderr, "thread %u of a block waits where thread 0 did not\n", threadIdx.x);
+    abort();
+  }
   fibers[current].state = at;
   if (!_setjmp(fibers[current].at)) _longjmp(scheduler, 1);
 }
@@ -95,18 +101,30 @@ static bool release(unsigned from, unsigned to, State at) {
   return any;
 }
 
+static void begin(Fiber& fiber) {
+  fiber.stack.resize(256 << 10);
+  fiber.state = FRESH;
+  getcontext(&fiber.start);
+  fiber.start.uc_stack.ss_sp = fiber.stack.data();
+  fiber.start.uc_stack.ss_size = fiber.stack.size();
+  fiber.start.uc_link = nullptr;
+  makecontext(&fiber.start, enter, 0);
+}
+
 static void run_block(unsigned threads) {
   if (fibers.size() < threads) fibers.resize(threads);
-  for (unsigned n = 0; n < threads; n++) {
-    Fiber& fiber = fibers[n];
-    fiber.stack.resize(256 << 10);
-    fiber.state = FRESH;
-    getcontext(&fiber.start);
-    fiber.start.uc_stack.ss_sp = fiber.stack.data();
-    fiber.start.uc_stack.ss_size = fiber.stack.size();
-    fiber.start.uc_link = nullptr;
-    makecontext(&fiber.start, enter, 0);
+  begin(fibers[0]);
+  resume(0);
+  if (fibers[0].state == DONE) {
+    alone = true;
+    for (unsigned n = 1; n < threads; n++) {
+      threadIdx = Index3{n, 0, 0};
+      body(argument);
+    }
+    alone = false;
+    return;
   }
+  for (unsigned n = 1; n < threads; n++) begin(fibers[n]);
   for (;;) {
     bool ran = false, left = false;
     for (unsigned n = 0; n < threads; n++)
@@ -126,7 +144,7 @@ static void run_block(unsigned threads) {
   }
 }
 
-static void run(void (*kernel)(const void*), const void* words, const unsigned* shape, bool waits) {
+static void run(void (*kernel)(const void*), const void* words, const unsigned* shape) {
   body = kernel;
   argument = words;
   gridDim = Index3{shape[0], shape[1], shape[2]};
@@ -135,14 +153,7 @@ static void run(void (*kernel)(const void*), const void* words, const unsigned* 
     for (unsigned y = 0; y < shape[1]; y++)
       for (unsigned x = 0; x < shape[0]; x++) {
         blockIdx = Index3{x, y, z};
-        if (waits) {
-          run_block(shape[3]);
-          continue;
-        }
-        for (unsigned n = 0; n < shape[3]; n++) {
-          threadIdx = Index3{n, 0, 0};
-          kernel(words);
-        }
+        run_block(shape[3]);
       }
 }
 

@@ -23,6 +23,7 @@ struct Kernel {
     run: Run,
     words: usize,
     queue: Arc<Queue>,
+    launches: Arc<AtomicU64>,
     /// Keeps the code in memory.
     _library: Arc<Library>,
 }
@@ -45,6 +46,8 @@ type Queue = Mutex<Option<Vec<Queued>>>;
 #[derive(Default)]
 pub struct Emulated {
     queue: Arc<Queue>,
+    /// Launches that were asked for, one by one.
+    pub launches: Arc<AtomicU64>,
 }
 
 fn run(run: Run, shape: Shape, words: &[u64]) {
@@ -57,6 +60,7 @@ fn run(run: Run, shape: Shape, words: &[u64]) {
 impl Launch for Kernel {
     fn launch(&self, shape: Shape, words: &[u64]) -> Result<()> {
         assert_eq!(words.len(), self.words, "a kernel gets its words");
+        self.launches.fetch_add(1, Ordering::Relaxed);
         match self.queue.lock().as_mut() {
             Some(queue) => queue.push(Queued::Launch(self.run, shape, words.to_vec())),
             None => run(self.run, shape, words),
@@ -83,12 +87,10 @@ impl Replay for Captured {
 fn text(sources: &[&Source]) -> String {
     let mut text = format!("{}\n{PRELUDE}\n", include_str!("host.hpp"));
     for Source { name, text: kernel, words } in sources {
-        let waits = ["__sync", "__shfl"].iter().any(|word| kernel.contains(word))
-            || kernel.contains("block_");
         text += kernel;
         text += &format!(
             "static void call_{name}(const void* words) {{ {name}(*(const Words<{words}>*)words); }}\n\
-             extern \"C\" void run_{name}(const u64* words, const u32* shape) {{ host::run(call_{name}, words, shape, {waits}); }}\n"
+             extern \"C\" void run_{name}(const u64* words, const u32* shape) {{ host::run(call_{name}, words, shape); }}\n"
         );
     }
     text
@@ -201,6 +203,7 @@ impl Device for Emulated {
                 run,
                 words: source.words,
                 queue: self.queue.clone(),
+                launches: self.launches.clone(),
                 _library: library,
             })
         };

@@ -1,9 +1,23 @@
 //! Every kernel against its row's meaning, on a device made of the host ([`super::emulated`]).
 
-use super::Cuda;
+mod graphs;
+mod index;
+mod map;
+mod reduce;
+mod window;
+
+use super::device::Device;
+use super::emit::Source;
 use super::emulated::Emulated;
+use super::lower::{self, Action};
+use super::{Backend, Cuda};
+use crate::backend::cpu::tests::node::largest;
+use crate::backend::cpu::tests::{Case, compute_epsilon, epsilon, tiny};
 use crate::backend::memory::Pool;
 use crate::backend::plan_tests;
+use crate::backend::reference::Reference;
+use crate::error::Error;
+use crate::op::array::Array;
 use crate::plan::random::random_program;
 use crate::plan::training::training_step;
 use std::sync::{Arc, LazyLock};
@@ -11,8 +25,53 @@ use std::sync::{Arc, LazyLock};
 /// The backend on the host.
 pub fn cuda() -> &'static Cuda {
     static BACKEND: LazyLock<Cuda> =
-        LazyLock::new(|| Cuda::new(Arc::new(Emulated::default()), Pool::new()));
+        LazyLock::new(|| Cuda::new(Arc::new(Emulated::default()), Pool::new(), true));
     &BACKEND
+}
+
+/// Compiles the kernels of all cases at once: a compiler that starts once for each takes minutes.
+pub fn prepare<'a>(cases: impl Iterator<Item = &'a Case>) {
+    let mut sources: Vec<Source> = Vec::new();
+    for plan in cases.map(Case::plan) {
+        for index in 0..plan.steps.len() {
+            let actions = lower::step(&plan, index).expect("it can be lowered").actions;
+            sources.extend(actions.into_iter().filter_map(|action| match action {
+                Action::Launch(task) => Some(task.source),
+                _ => None,
+            }));
+        }
+    }
+    Emulated::default().load(&sources).expect("the kernels compile");
+}
+
+/// Results on this backend, twice the same bits, and those of the reference.
+pub fn both(case: &Case) -> (Vec<Array>, Vec<Array>) {
+    let got = case.run(cuda()).expect("the backend computes it");
+    assert!(case.run(cuda()).unwrap() == got, "two runs give other bits: {:?}", case.kernel);
+    (got, case.run(&Reference::default()).expect("the reference computes it"))
+}
+
+/// Differences of up to so many roundings at the size of the largest number of a result.
+pub fn check_close(cases: &[(Case, f64)]) {
+    prepare(cases.iter().map(|(case, _)| case));
+    for (case, steps) in cases {
+        let (got, expected) = both(case);
+        let sizes: Vec<f64> =
+            expected.iter().map(|a| if a.ty.dtype.is_float() { largest(a) } else { 0.0 }).collect();
+        case.compare(&got, &expected, |k, i| {
+            let dtype = expected[k].ty.dtype;
+            steps * compute_epsilon(dtype) * sizes[k]
+                + 2.0 * epsilon(dtype) * expected[k].f64(i).abs()
+                + tiny(dtype)
+        });
+    }
+}
+
+/// The error of a case that fails. Where a result takes the place of an operand, nothing was overwritten.
+pub fn failure(case: &Case) -> Error {
+    let (results, is_untouched) = case.attempt(cuda()).expect("it compiles");
+    assert!(is_untouched || !case.in_place, "a failed step overwrote the only copy");
+    results.expect_err("it fails")
 }
 
 #[test]
@@ -28,4 +87,24 @@ fn plans_of_random_programs() {
 fn a_training_step() {
     let (graph, donors) = training_step(1, 2, 8, 16, 32);
     assert!(plan_tests::check(cuda(), &graph, &donors, 0, 0.03).is_some());
+}
+
+#[test]
+fn no_kernel_is_made_twice() {
+    let (graph, donors) = training_step(3, 2, 8, 16, 32);
+    let (inputs, scalars) = crate::plan::tests::leaves(&graph);
+    let plan = crate::plan::plan(&graph, &inputs, &scalars, &donors, cuda()).unwrap();
+    let mut texts: Vec<String> = Vec::new();
+    for index in 0..plan.steps.len() {
+        for action in lower::step(&plan, index).unwrap().actions {
+            if let Action::Launch(task) = action {
+                texts.push(task.source.text);
+            }
+        }
+    }
+    let launches = texts.len();
+    texts.sort();
+    texts.dedup();
+    assert!(texts.len() * 2 < launches, "{} kernels for {launches} launches", texts.len());
+    assert_eq!(cuda().name(), "cuda");
 }

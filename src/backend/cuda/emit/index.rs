@@ -1,0 +1,273 @@
+//! Primitives that read or write where indices say. Where a result is the only copy of what it overwrites, indices are
+//! checked by a launch of their own first.
+
+use super::access::{Space, Walk};
+use super::write::{Writer, raw, stored};
+use super::{BLOCK, SCRATCH, Task, Tasks, Word};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::plan::Operand;
+use crate::shape::{Layout, collapse, contiguous_strides, numel};
+
+/// What every one of these needs to know of its step.
+#[derive(Clone, Copy)]
+pub struct Given<'a> {
+    pub axis: usize,
+    pub reads: &'a [Operand],
+    pub write: &'a Operand,
+    pub step: usize,
+    /// Whether the result is the only copy of what it overwrites.
+    pub keeps: bool,
+    /// Whether the result has taken over the memory of the first operand.
+    pub in_place: bool,
+}
+
+/// Elements before, along and after an axis.
+fn around(sizes: &[i64], axis: usize) -> [i64; 3] {
+    [numel(&sizes[..axis]), sizes[axis], numel(&sizes[axis + 1..])]
+}
+
+/// The address of a dense operand's first element.
+pub fn start(operand: &Operand) -> Word {
+    Word::At(operand.place, operand.layout.offset as u64 * operand.dtype.size() as u64)
+}
+
+pub fn blocks(threads: i64) -> u64 {
+    (threads as u64).div_ceil(u64::from(BLOCK))
+}
+
+/// `(x, index)`, see `Op::Take`.
+pub fn take(given: Given) -> Result<Tasks> {
+    let [x, index] = given.reads else { return crate::internal!("take of other than two") };
+    let [outer, size, inner] = around(&x.layout.sizes, given.axis);
+    let count = index.layout.numel();
+    let mut tasks = Tasks::default();
+    if outer * count * inner == 0 {
+        return Ok(tasks);
+    }
+    if given.keeps {
+        tasks.tasks.push(check(&given, index, size));
+    }
+    // As many bytes at once as divide a line and where it begins.
+    let bytes = inner * x.dtype.size() as i64;
+    let begins = x.layout.offset * x.dtype.size() as i64;
+    let even = |n: &i64| bytes % n == 0 && begins % n == 0;
+    let unit = [16, 8, 4, 2, 1].into_iter().find(even).unwrap_or(1);
+    let inner = bytes / unit;
+    let mut writer = Writer::new();
+    let [step, outer_, size, count_, inner_] =
+        [given.step as i64, outer, size, count, inner].map(|n| writer.number(n));
+    let [x, places, out] = [x, index, given.write].map(|o| writer.word(start(o)));
+    let (element, number) = (raw(unit as usize), stored(index.dtype));
+    writer.line(format!(
+        "take(status, {step}, (const {element}*){x}, (const {number}*){places}, ({element}*){out}, {outer_}, {size}, {count_}, {inner_});"
+    ));
+    tasks.tasks.push(writer.finish("take", blocks(outer * count * inner)));
+    Ok(tasks)
+}
+
+/// Stops the run if an index is out of range.
+pub fn check(given: &Given, index: &Operand, size: i64) -> Task {
+    let mut writer = Writer::new();
+    let count = index.layout.numel();
+    let [step, count_, size] = [given.step as i64, count, size].map(|n| writer.number(n));
+    let places = writer.word(start(index));
+    let number = stored(index.dtype);
+    writer.line(format!(
+        "check_indices(status, {step}, (const {number}*){places}, {count_}, {size});"
+    ));
+    writer.finish("check_indices", blocks(count))
+}
+
+/// `(x, index)`, see `Op::Gather`.
+pub fn gather(given: Given) -> Result<Tasks> {
+    let [x, index] = given.reads else { return crate::internal!("gather of other than two") };
+    let mut tasks = Tasks::default();
+    if index.layout.numel() == 0 {
+        return Ok(tasks);
+    }
+    let size = x.layout.sizes[given.axis];
+    if given.keeps {
+        tasks.tasks.push(check(&given, index, size));
+    }
+    let mut writer = Writer::new();
+    let stride = writer.number(x.layout.strides[given.axis]);
+    let [step, size] = [given.step as i64, size].map(|n| writer.number(n));
+    let [from, places, out] = [x, index, given.write].map(|o| writer.word(start(o)));
+    let (element, number) = (raw(x.dtype.size()), stored(index.dtype));
+    let (space, walk) = beside(&mut writer, &index.layout, x, given.axis);
+    let text = space.coordinates(&mut writer, "c", "n");
+    let at = space.index();
+    let n = writer.number(space.numel());
+    writer.line(format!("const {at} n = ({at})thread_number();"));
+    writer.line(format!("if ((i64)n >= (i64){n}) return;"));
+    writer.line(text.trim());
+    writer.line(format!(
+        "const i64 at = checked(status, {step}, (const {number}*){places}, n, {size});"
+    ));
+    let offset = walk.offset("n", "c", at);
+    writer.line(format!(
+        "if (at >= 0) (({element}*){out})[n] = ((const {element}*){from})[({offset}) + at * (i64){stride}];"
+    ));
+    tasks.tasks.push(writer.finish("gather", blocks(space.numel())));
+    Ok(tasks)
+}
+
+/// The points of an index, and how an operand lies beside them, but along the axis.
+fn beside(writer: &mut Writer, index: &Layout, operand: &Operand, axis: usize) -> (Space, Walk) {
+    let points = Layout::contiguous(&index.sizes);
+    let mut strides = operand.layout.strides.clone();
+    strides[axis] = 0;
+    let still = Layout { sizes: index.sizes.clone(), strides, offset: 0 };
+    let order: Vec<usize> = (0..index.rank()).collect();
+    let (sizes, mut strides, _) = collapse(&[&still, &points], &order, &[]);
+    let space = Space::new(sizes, &[operand]);
+    strides[0].resize(space.sizes.len(), 0);
+    let walk = Walk::new(writer, &space, &strides[0]);
+    (space, walk)
+}
+
+/// `(base, index, x)`, see `Op::IndexAdd`, of a base that is in the result already.
+pub fn index_add(given: Given) -> Result<Tasks> {
+    let [base, index, x] = given.reads else {
+        return crate::internal!("index_add of other than three");
+    };
+    let [outer, size, inner] = around(&base.layout.sizes, given.axis);
+    let count = index.layout.numel();
+    let base = if given.in_place { Tasks::default() } else { super::copy(base, given.write)? };
+    if outer * count * inner == 0 {
+        return Ok(base);
+    }
+    let mut tasks = Tasks::default();
+    let number = stored(index.dtype);
+    let launch = |label: &str, blocks: u64, call: &dyn Fn(&mut Writer, &str) -> String| {
+        let mut writer = Writer::new();
+        let starts = writer.word(Word::Scratch(0));
+        let text = call(&mut writer, &format!("(i32*){starts}"));
+        writer.line(text);
+        writer.finish(label, blocks)
+    };
+    let clear = launch("lists_clear", blocks(size + 1), &|w, starts| {
+        let size = w.number(size);
+        format!("lists_clear({starts}, {size});")
+    });
+    let count_ = launch("lists_count", blocks(count), &|w, starts| {
+        let [step, count, size] = [given.step as i64, count, size].map(|n| w.number(n));
+        let places = w.word(start(index));
+        format!(
+            "lists_count(status, {step}, (const {number}*){places}, {starts}, {count}, {size});"
+        )
+    });
+    let begin = launch("lists_begin", 1, &|w, starts| {
+        let size = w.number(size);
+        format!("lists_begin({starts}, {size});")
+    });
+    let fill = launch("lists_fill", blocks(count), &|w, starts| {
+        let [count, size] = [count, size].map(|n| w.number(n));
+        let places = w.word(start(index));
+        format!("lists_fill((const {number}*){places}, {starts}, {count}, {size});")
+    });
+    let sort = launch("lists_sort", size as u64, &|w, starts| {
+        let [count, size] = [count, size].map(|n| w.number(n));
+        format!("lists_sort({starts}, {count}, {size});")
+    });
+    let element = stored(x.dtype);
+    let add = launch("add_lists", (outer * size) as u64 * blocks(inner), &|w, starts| {
+        let [outer, size, count, inner] = [outer, size, count, inner].map(|n| w.number(n));
+        let [from, to] = [x, given.write].map(|o| w.word(start(o)));
+        format!(
+            "add_lists({starts}, (const {element}*){from}, ({element}*){to}, {outer}, {size}, {count}, {inner});"
+        )
+    });
+    // Nothing is overwritten before all indices are known to be right.
+    tasks.tasks.extend([clear, count_, begin, fill, sort]);
+    tasks.tasks.extend(base.tasks);
+    tasks.tasks.push(add);
+    tasks.scratch = 4 * (2 * size + 1 + 2 * count) as u64;
+    Ok(tasks)
+}
+
+/// `(base, index, x)`, see `Op::Scatter`: a thread goes along the axis, so that of equal indices the last wins, and sums
+/// are made in order.
+pub fn scatter(given: Given, add: bool) -> Result<Tasks> {
+    let [base, index, x] = given.reads else {
+        return crate::internal!("scatter of other than three");
+    };
+    let (axis, size) = (given.axis, base.layout.sizes[given.axis]);
+    let mut tasks = Tasks::default();
+    let count = index.layout.numel();
+    if count > 0 {
+        // Nothing is overwritten before all indices are known to be right.
+        tasks.tasks.push(check(&given, index, size));
+    }
+    // Sums of half types are made in f32, beside the result.
+    let apart = add && base.dtype.is_float() && base.dtype.size() == 2 && count > 0;
+    let layout = Layout::contiguous(&base.layout.sizes);
+    let sums = match apart {
+        true => Operand { place: SCRATCH, dtype: DType::F32, layout },
+        false => given.write.clone(),
+    };
+    if apart {
+        tasks.scratch = 4 * sums.layout.numel() as u64;
+    }
+    if apart || !given.in_place {
+        tasks.tasks.extend(super::cast(base, &sums)?.tasks);
+    }
+    if count == 0 {
+        return Ok(tasks);
+    }
+    let mut writer = Writer::new();
+    let dense = contiguous_strides(&index.layout.sizes);
+    let lines = Layout {
+        sizes: index
+            .layout
+            .sizes
+            .iter()
+            .enumerate()
+            .map(|(d, &n)| if d == axis { 1 } else { n })
+            .collect(),
+        ..Layout::default()
+    };
+    let order: Vec<usize> = (0..lines.sizes.len()).collect();
+    let beside = |strides: &[i64]| Layout { strides: strides.into(), ..lines.clone() };
+    let points = Layout::contiguous(&lines.sizes);
+    let (sizes, mut strides, _) = collapse(
+        &[&beside(&dense), &beside(&contiguous_strides(&base.layout.sizes)), &points],
+        &order,
+        &[],
+    );
+    let space = Space::new(sizes, &[base, index, x]);
+    strides.iter_mut().for_each(|s| s.resize(space.sizes.len(), 0));
+    let [from, to] = [0, 1].map(|n| Walk::new(&mut writer, &space, &strides[n]));
+    let text = space.coordinates(&mut writer, "c", "n");
+    let at = space.index();
+    let [n, along] = [space.numel(), index.layout.sizes[axis]].map(|n| writer.number(n));
+    let [step, out_step] =
+        [dense[axis], contiguous_strides(&base.layout.sizes)[axis]].map(|n| writer.number(n));
+    let [places, source, out] = [index, x, &sums].map(|o| writer.word(start(o)));
+    let number = stored(index.dtype);
+    let bits = |dtype: DType| if add { stored(dtype) } else { raw(dtype.size()) };
+    let (element, sum) = (bits(x.dtype), bits(sums.dtype));
+    writer.line(format!("const {at} n = ({at})thread_number();"));
+    writer.line(format!("if ((i64)n >= (i64){n}) return;"));
+    writer.line(text.trim());
+    writer.line(format!("const i64 from = {};", from.offset("n", "c", at)));
+    writer.line(format!("const i64 to = {};", to.offset("n", "c", at)));
+    writer.line(format!("for (i64 i = 0; i < (i64){along}; i++) {{"));
+    writer.line(format!("    const i64 here = from + i * (i64){step};"));
+    writer.line(format!(
+        "    const i64 there = to + (i64)((const {number}*){places})[here] * (i64){out_step};"
+    ));
+    writer.line(format!("    const {element}* value = (const {element}*){source} + here;"));
+    writer.line(format!("    {sum}* target = ({sum}*){out} + there;"));
+    writer.line(match add {
+        true => "    put(target, op_add(get(target), get(value)));",
+        false => "    *target = *value;",
+    });
+    writer.line("}");
+    tasks.tasks.push(writer.finish("scatter", blocks(space.numel())));
+    if apart {
+        tasks.tasks.extend(super::cast(&sums, given.write)?.tasks);
+    }
+    Ok(tasks)
+}

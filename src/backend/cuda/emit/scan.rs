@@ -1,0 +1,80 @@
+//! Running sums with the program that makes what is summed: some threads for each line, each with a piece of it.
+
+use super::access::{Access, Walk};
+use super::reduce::{Value, part, reduced_type};
+use super::write::{Writer, held, stored};
+use super::{BLOCK, Tasks, Word};
+use crate::error::Result;
+use crate::plan::{Operand, Program};
+use crate::shape::numel;
+
+/// `Kernel::Reduce` of `cumsum` as step number `step`. Every line is gone through twice; sums are made in the same order
+/// whatever the device.
+pub fn cumsum(
+    program: &Program,
+    axis: usize,
+    reads: &[Operand],
+    write: &Operand,
+    step: usize,
+) -> Result<Tasks> {
+    let sizes = &program.sizes;
+    if numel(sizes) == 0 {
+        return Ok(Tasks::default());
+    }
+    let kept: Vec<usize> = (0..sizes.len()).filter(|&d| d != axis).collect();
+    let operands: Vec<&Operand> = reads.iter().collect();
+    let (along, along_strides) = part(sizes, &kept, &operands);
+    let (across, across_strides) = part(sizes, &[axis], &operands);
+    let mut writer = Writer::new();
+    let step = writer.number(step as i64);
+    let (mut near, mut far) = (Vec::new(), Vec::new());
+    for (n, read) in reads.iter().enumerate() {
+        let strides = (&across_strides[n][..], &along_strides[n][..]);
+        near.push(Access::new(&mut writer, read, &across, strides, 1, false));
+        far.push(Walk::new(&mut writer, &along, strides.1));
+    }
+    let value = Value { program, near: &near, far: &far, across: &across, along: &along };
+    let text = value.text(true, &step, &mut writer)?;
+    writer.head(&text);
+    let (lines, line, inner) = (along.numel(), sizes[axis], numel(&sizes[axis + 1..]));
+    let threads = (line as u64 / 8).clamp(1, u64::from(BLOCK)).next_power_of_two();
+    let side = u64::from(BLOCK) / threads;
+    let [lines_, line, inner, share] =
+        [lines, line, inner, (line as u64).div_ceil(threads) as i64].map(|n| writer.number(n));
+    let out = writer.word(Word::At(write.place, 0));
+    let (input, output) = (held(reduced_type(program)), stored(write.dtype));
+    writer.line(format!("typedef reduce_sum<{input}> Fold;"));
+    writer.line("typedef typename Fold::type Part;");
+    writer.line("__shared__ Part sums[256];");
+    writer.line(format!("const int t = threadIdx.x % {threads};"));
+    writer.line(format!("const i64 k = (i64)blockIdx.x * {side} + threadIdx.x / {threads};"));
+    writer.line(format!("const bool is_line = k < (i64){lines_};"));
+    writer.line(format!("const i64 from = t * (i64){share}, size = {line}, inner = {inner};"));
+    writer.line(format!(
+        "const i64 to = !is_line ? 0 : from + (i64){share} < size ? from + (i64){share} : size;"
+    ));
+    writer.line(format!("{input} x[1];"));
+    writer.line("Part sum = Fold::neutral();");
+    let next = "NAME_at<1>(a, status, x, k, r);\n        sum = Fold::join(sum, Fold::of(x[0], r));";
+    writer.line(format!("for (i64 r = from; r < to; r++) {{\n        {next}\n    }}"));
+    writer.line("sums[threadIdx.x] = sum;");
+    writer.line("__syncthreads();");
+    writer.line("if (t == 0) {");
+    writer.line("    Part before = Fold::neutral();");
+    writer.line(format!("    for (int n = 0; n < {threads}; n++) {{"));
+    writer.line("        const Part here = sums[threadIdx.x + n];");
+    writer.line("        sums[threadIdx.x + n] = before;");
+    writer.line("        before = Fold::join(before, here);");
+    writer.line("    }");
+    writer.line("}");
+    writer.line("__syncthreads();");
+    writer.line("sum = sums[threadIdx.x];");
+    writer
+        .line(format!("{output}* line = ({output}*){out} + k / inner * size * inner + k % inner;"));
+    let store = format!("put(line + r * inner, (Held<{output}>)Fold::value(sum));");
+    writer.line(format!(
+        "for (i64 r = from; r < to; r++) {{\n        {next}\n        {store}\n    }}"
+    ));
+    let blocks = (lines as u64).div_ceil(side);
+    Ok(Tasks { tasks: vec![writer.finish("cumsum", blocks)], scratch: 0 })
+}
