@@ -106,8 +106,8 @@ EACH_FLOAT(COMPARISONS)
 EACH_INT(COMPARISONS)
 COMPARISONS(bool)
 
-    template <class T>
-    DEVICE T op_select(bool condition, T x, T y) {
+template <class T>
+DEVICE T op_select(bool condition, T x, T y) {
   return condition ? x : y;
 }
 

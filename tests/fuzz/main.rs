@@ -10,6 +10,10 @@ use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 use tolerance::{Tolerance, compare, tolerances};
+#[cfg(debug_assertions)]
+use torchacc::backend::Backend;
+#[cfg(debug_assertions)]
+use torchacc::graph::Graph;
 use torchacc::graph::generate::{Case, Limits, case};
 use torchacc::graph::interpret::interpret;
 use torchacc::graph::text::parse;
@@ -39,6 +43,32 @@ fn random_programs_mean_the_same_everywhere() {
         seed += 1;
     }
     println!("{} programs", seed - first);
+}
+
+/// The same on CUDA's kernels, run on the host: as many programs as `TORCHACC_FUZZ_CUDA` says, for each takes a compiler.
+#[cfg(debug_assertions)]
+#[test]
+fn random_programs_mean_the_same_on_cuda() {
+    let backend = torchacc::backend::cuda::emulated::backend();
+    let failure = |case: &Case| {
+        let expected = interpret(&case.graph, &case.inputs, &case.scalars).ok()?;
+        let tolerances = tolerances(case, &expected);
+        let run = |graph: &Graph| {
+            let got = run(&backend, graph, case, &every_donor(case))?;
+            compare(&got, &expected, &tolerances)
+        };
+        let optimized = optimize(case.graph.clone(), &|op| backend.keeps(op));
+        optimized.map_err(|e| e.message).and_then(|graph| run(&graph)).err()
+    };
+    let first = setting("TORCHACC_FUZZ_SEED", 0);
+    for seed in first..first + setting("TORCHACC_FUZZ_CUDA", 16) {
+        let case = case(seed, LIMITS[seed as usize % LIMITS.len()]).unwrap();
+        if failure(&case).is_some() {
+            let small = shrink::shrink(case, &|case| failure(case).is_some());
+            let message = failure(&small).expect("shrinking keeps the failure");
+            panic!("seed {seed}: {message}\n{}", shrink::describe(&small));
+        }
+    }
 }
 
 #[test]

@@ -7,8 +7,8 @@
 mod bounce;
 pub mod device;
 pub mod emit;
-#[cfg(test)]
-mod emulated;
+#[cfg(debug_assertions)]
+pub mod emulated;
 mod graphs;
 mod lower;
 mod product;

@@ -224,12 +224,16 @@ impl Case {
             watch: None,
         };
         let outcome = executable.run(&call);
-        let content = |(memory, before): (&Box<dyn Bytes>, &Vec<u8>)| {
+        let content = |memory: &dyn Bytes, before: &[u8]| {
             let mut bytes = vec![0; before.len()];
             memory.read(0, &mut bytes).expect("the program has run");
             bytes
         };
-        let after: Vec<Vec<u8>> = outputs.iter().zip(&before).map(content).collect();
+        let after: Vec<Vec<u8>> = outputs
+            .iter()
+            .zip(&before)
+            .map(|(memory, before)| content(&**memory, before))
+            .collect();
         if let Some(failure) = outcome.failed.into_iter().next() {
             return Ok((Err(failure.error), before == after));
         }

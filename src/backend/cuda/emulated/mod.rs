@@ -1,10 +1,12 @@
 //! A device made of the host: the emitted sources, compiled by the C++ compiler that builds the extension, run thread by
 //! thread. Slow, and right exactly when the sources are: indices, barriers, rounding but for the last bits of
-//! transcendental functions. So everything above the driver is tested without a GPU.
+//! transcendental functions. So everything above the driver is tested without a GPU. In debug builds only.
 #![expect(unsafe_code, reason = "kernels loaded as a shared library")]
 
+use super::Cuda;
 use super::device::{Device, Launch, Limits, Matrix, Product, Replay, Shape};
 use super::emit::{PRELUDE, Source};
+use crate::backend::memory::Pool;
 use crate::dtype::DType;
 use crate::error::{Code, Error, Result};
 use crate::op::Ty;
@@ -48,6 +50,11 @@ pub struct Emulated {
     queue: Arc<Queue>,
     /// Launches that were asked for, one by one.
     pub launches: Arc<AtomicU64>,
+}
+
+/// The CUDA backend on the host.
+pub fn backend() -> Cuda {
+    Cuda::new(Arc::new(Emulated::default()), Pool::new(), true)
 }
 
 fn run(run: Run, shape: Shape, words: &[u64]) {

@@ -8,24 +8,22 @@ mod window;
 
 use super::device::Device;
 use super::emit::Source;
-use super::emulated::Emulated;
+use super::emulated::{self, Emulated};
 use super::lower::{self, Action};
 use super::{Backend, Cuda};
 use crate::backend::cpu::tests::node::largest;
 use crate::backend::cpu::tests::{Case, compute_epsilon, epsilon, tiny};
-use crate::backend::memory::Pool;
 use crate::backend::plan_tests;
 use crate::backend::reference::Reference;
 use crate::error::Error;
 use crate::op::array::Array;
 use crate::plan::random::random_program;
 use crate::plan::training::training_step;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 /// The backend on the host.
 pub fn cuda() -> &'static Cuda {
-    static BACKEND: LazyLock<Cuda> =
-        LazyLock::new(|| Cuda::new(Arc::new(Emulated::default()), Pool::new(), true));
+    static BACKEND: LazyLock<Cuda> = LazyLock::new(emulated::backend);
     &BACKEND
 }
 
