@@ -16,6 +16,8 @@ C_SOURCES = $(shell git ls-files '*.c' '*.h' '*.cpp' '*.hpp' '*.cuh' ':!include/
 TRAIN_FLAGS := $(if $(STEPS),--steps $(STEPS)) --device $(or $(DEVICE),acc) \
 	$(if $(COMPARE),--compare) $(if $(RESUME),--resume) $(TRAIN_ARGS)
 
+space := $(subst ,, )
+
 .DEFAULT_GOAL := build
 .PHONY: build environment install extension train test test-rust test-python lint format bench-peers clean FORCE
 
@@ -53,9 +55,11 @@ train: build
 
 test: lint test-rust test-python
 
-# With oneDNN where the environment has it: the tests then fail if it cannot be loaded.
+# With oneDNN where the environment has it: the tests then fail if it cannot be loaded. With NVRTC, which comes with PyTorch's
+# wheel and needs no GPU: the kernels are compiled.
 test-rust: $(VENV)/.requirements
-	TORCHACC_ONEDNN=$(wildcard $(VENV)/lib/libdnnl.so.3) cargo test
+	TORCHACC_ONEDNN=$(wildcard $(VENV)/lib/libdnnl.so.3) \
+	TORCHACC_CUDA=$(subst $(space),:,$(wildcard $(VENV)/lib/python3*/site-packages/nvidia/*/lib)) cargo test
 
 test-python: build
 	$(BIN)/python -m pytest torch_extension/tests

@@ -29,19 +29,22 @@ impl Handle for torchacc_context {
 pub struct torchacc_options {
     /// `sizeof(torchacc_options)` of the caller.
     pub struct_size: usize,
-    /// "cpu", "reference" or "null"; empty for the environment's `TORCHACC_BACKEND`, else "cpu".
+    /// "cpu", "cuda" (an NVIDIA GPU; "cuda:1" the second that the driver shows), "reference" or "null"; empty for the
+    /// environment's `TORCHACC_BACKEND`, else "cpu".
     pub backend: torchacc_str,
     /// Threads to compute with; 0 for `TORCHACC_NUM_THREADS`, else all cores.
     pub num_threads: u32,
     /// Operations after which a trace is cut by itself; 0 for `TORCHACC_TRACE_LIMIT`, else 20000.
     pub trace_limit: u64,
-    /// Folders to look for vendors' libraries in (oneDNN: `libdnnl.so.3`), separated by ':', before this library's own
-    /// folder and the system's. Empty for none. `TORCHACC_ONEDNN`, a file or "off", goes first.
+    /// Folders to look for vendors' libraries in, separated by ':'; empty for none. oneDNN (`libdnnl.so.3`): before this
+    /// library's own folder and the system's, after `TORCHACC_ONEDNN`, a file or "off". CUDA (NVRTC, cuBLASLt): before the
+    /// toolkit's folder (`CUDA_HOME`, else /usr/local/cuda) and the system's, after `TORCHACC_CUDA`, folders separated by ':'.
     pub library_path: torchacc_str,
     /// Folder to keep compiled programs in for other processes, or "off"; empty for `TORCHACC_CACHE_DIR`, else the folder
     /// torchacc in the user's cache folder (`XDG_CACHE_HOME`, else `~/.cache`).
     pub cache_folder: torchacc_str,
-    /// Bytes that the programs there may take, the least recently used go; 0 for `TORCHACC_CACHE_LIMIT`, else 1 GiB.
+    /// Bytes that the programs there may take, and as many the kernels of the backend cuda; the least recently used go. 0 for
+    /// `TORCHACC_CACHE_LIMIT`, else 1 GiB.
     pub cache_limit: u64,
     /// Bytes of dropped and replaced inputs that a trace may keep before it is cut by itself; 0 for
     /// `TORCHACC_TRACE_BYTES`, else 1 GiB.
@@ -91,8 +94,9 @@ unsafe fn asked(given: &torchacc_options) -> Result<Asked<'_>> {
     })
 }
 
-/// Makes a context. Starts no thread and takes no memory before the first operation runs.
-/// Errors: INVALID_ARGUMENT for an unknown backend or a bad option.
+/// Makes a context. Starts no thread and takes no memory before the first operation runs; the backend cuda starts the driver.
+/// Errors: INVALID_ARGUMENT for an unknown backend or a bad option, UNSUPPORTED for a GPU that cannot be used (why, and what
+/// to do).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_context_new(
     options: *const torchacc_options,

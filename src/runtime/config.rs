@@ -2,6 +2,7 @@
 
 use super::judge::{Limits, RECOMPILE_LIMIT};
 use crate::backend::cpu::onednn::Search;
+use crate::backend::cuda::{Cuda, driver, memory};
 use crate::backend::{Backend, cpu, null, reference};
 use crate::dynamic::Policy;
 use crate::error::Result;
@@ -17,7 +18,7 @@ const TRACE_BYTES: usize = 1 << 30;
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// `cpu`, `reference` or `null`; empty: `TORCHACC_BACKEND`, else `cpu`.
+    /// `cpu`, `cuda` (`cuda:N` for the GPU of that number), `reference` or `null`; empty: `TORCHACC_BACKEND`, else `cpu`.
     pub backend: String,
     /// 0: `TORCHACC_NUM_THREADS`, else all cores.
     pub num_threads: usize,
@@ -27,6 +28,13 @@ pub struct Options {
     pub trace_bytes: usize,
     /// `TORCHACC_ONEDNN`: a file, or `off`; else the folders given.
     pub onednn: Search,
+    /// Folders with CUDA's libraries: those of `TORCHACC_CUDA`, then the folders given, then the toolkit's (`CUDA_HOME`, else
+    /// the usual place).
+    pub cuda: Vec<PathBuf>,
+    /// `TORCHACC_TF32=1`: products of f32 on a GPU may round their operands to TF32.
+    pub allow_tf32: bool,
+    /// Unless `TORCHACC_CUDA_GRAPHS=0`: a program that comes again is queued on a GPU as a whole.
+    pub cuda_graphs: bool,
     /// Where programs are kept for other processes, if anywhere: `TORCHACC_CACHE_DIR`, a folder or `off`; else the
     /// user's cache folder.
     pub cache_folder: Option<PathBuf>,
@@ -105,6 +113,9 @@ impl Options {
                 }
                 None => Search::Folders(std::env::split_paths(asked.library_path).collect()),
             },
+            cuda: cuda_folders(variable, asked.library_path)?,
+            allow_tf32: number(0, "TORCHACC_TF32", 0)? != 0,
+            cuda_graphs: number(0, "TORCHACC_CUDA_GRAPHS", 1)? != 0,
             cache_folder: match named(asked.cache_folder).or(variable("TORCHACC_CACHE_DIR")) {
                 Some(off) if off == "off" => None,
                 Some(folder) => Some(folder.into()),
@@ -128,12 +139,104 @@ fn user_folder(variable: impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
     named.or_else(home).map(|folder| folder.join("torchacc"))
 }
 
-/// The backend that the options name.
+/// Errors: `TORCHACC_CUDA` names something that is no folder.
+fn cuda_folders(
+    variable: impl Fn(&str) -> Option<String>,
+    library_path: &str,
+) -> Result<Vec<PathBuf>> {
+    let named = variable("TORCHACC_CUDA").unwrap_or_default();
+    let listed = |paths: &str| -> Vec<PathBuf> {
+        std::env::split_paths(paths).filter(|path| !path.as_os_str().is_empty()).collect()
+    };
+    let mut folders = listed(&named);
+    if let Some(none) = folders.iter().find(|folder| !folder.is_dir()) {
+        return invalid!("TORCHACC_CUDA: {} is no folder", none.display());
+    }
+    folders.extend(listed(library_path));
+    let toolkit = variable("CUDA_HOME").unwrap_or_else(|| "/usr/local/cuda".into());
+    folders.push(Path::new(&toolkit).join("lib64"));
+    Ok(folders)
+}
+
+/// The backend that the options name. Errors: there is none of that name; a GPU that cannot be used.
 pub(super) fn backend(options: &Options) -> Result<Box<dyn Backend>> {
+    let gpu = match options.backend.split_once(':') {
+        Some(("cuda", ordinal)) => ordinal.parse().ok(),
+        None if options.backend == "cuda" => Some(0),
+        _ => None,
+    };
+    if let Some(ordinal) = gpu {
+        return cuda(options, ordinal);
+    }
     match options.backend.as_str() {
         "cpu" => Ok(Box::new(cpu::Cpu::new(options.num_threads, options.onednn.clone()))),
         "reference" => Ok(Box::new(reference::Reference::default())),
         "null" => Ok(Box::new(null::Null::default())),
-        other => invalid!("there is no backend \"{other}\"; there are cpu, reference and null"),
+        other => {
+            invalid!(
+                "there is no backend \"{other}\"; there are cpu, cuda, cuda:N, reference and null"
+            )
+        }
+    }
+}
+
+fn cuda(options: &Options, ordinal: u32) -> Result<Box<dyn Backend>> {
+    let limit = options.cache_limit as u64;
+    let device = driver::open(&driver::Options {
+        ordinal,
+        folders: options.cuda.clone(),
+        cache: options.cache_folder.as_ref().map(|folder| (folder.join("cuda"), limit)),
+        allow_tf32: options.allow_tf32,
+    })?;
+    Ok(Box::new(Cuda::new(device.clone(), memory::pool(device), options.cuda_graphs)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Code;
+
+    fn refused(backend: &str) -> (Code, String) {
+        let options = Options::resolve(Asked { backend, ..Asked::default() }).unwrap();
+        let error = super::backend(&options).err().unwrap();
+        (error.code, error.message)
+    }
+
+    /// Also where there are GPUs: there are not so many.
+    #[test]
+    fn a_gpu_that_cannot_be_used_is_an_error_and_never_another_backend() {
+        let (code, message) = refused("cuda:4096");
+        assert_eq!(code, Code::Unsupported, "{message}");
+        assert!(message.starts_with("CUDA cannot be used: "), "{message}");
+    }
+
+    #[test]
+    fn backends_that_there_are_not() {
+        for name in ["cudas", "cuda:", "cuda:x", "cuda:-1", "cpu:0", "Cuda"] {
+            let (code, message) = refused(name);
+            assert_eq!(code, Code::InvalidArgument);
+            assert!(message.contains(&format!("no backend \"{name}\"")), "{message}");
+        }
+    }
+
+    #[test]
+    fn folders_of_cuda_come_in_their_order() {
+        let here = std::env::temp_dir();
+        let variable = |toolkit: Option<&'static str>| {
+            let here = here.to_str().unwrap().to_string();
+            move |name: &str| match name {
+                "TORCHACC_CUDA" => Some(here.clone()),
+                "CUDA_HOME" => toolkit.map(str::to_string),
+                _ => None,
+            }
+        };
+        let folders = |given: &[&str]| given.iter().map(PathBuf::from).collect::<Vec<_>>();
+        let here = here.to_str().unwrap();
+        let found = cuda_folders(variable(Some("/opt/cuda")), "/a:/b").unwrap();
+        assert_eq!(found, folders(&[here, "/a", "/b", "/opt/cuda/lib64"]));
+        let found = cuda_folders(variable(None), "").unwrap();
+        assert_eq!(found.last().unwrap(), Path::new("/usr/local/cuda/lib64"));
+        let nowhere = |_: &str| Some("/nowhere/at/all".to_string());
+        assert!(cuda_folders(nowhere, "").unwrap_err().message.contains("/nowhere/at/all"));
     }
 }

@@ -6,11 +6,13 @@
 
 mod bounce;
 pub mod device;
+pub mod driver;
 pub mod emit;
 #[cfg(debug_assertions)]
 pub mod emulated;
 mod graphs;
 mod lower;
+pub mod memory;
 mod product;
 mod program;
 #[cfg(test)]
@@ -18,10 +20,12 @@ mod tests;
 
 use super::memory::Pool;
 use super::{Backend, Executable};
+use crate::buffer::Bytes;
 use crate::error::Result;
 use crate::op::{Attrs, Class, Op, Ty};
 use crate::plan::{Plan, Target};
 use device::Device;
+use memory::DeviceBytes;
 use program::Program;
 use std::sync::Arc;
 
@@ -64,6 +68,14 @@ impl Backend for Cuda {
 
     fn pool(&self) -> &Arc<Pool> {
         &self.pool
+    }
+
+    fn is_host(&self) -> bool {
+        false
+    }
+
+    fn allocate(&self, nbytes: usize) -> Result<Box<dyn Bytes>> {
+        Ok(Box::new(DeviceBytes::new(&self.device, &self.pool, nbytes)?))
     }
 
     fn compile(&self, plan: Arc<Plan>) -> Result<Box<dyn Executable>> {

@@ -6,12 +6,16 @@
 #include <dlfcn.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdlib>
+#include <filesystem>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <unordered_set>
+#include <vector>
 
 #include "record/location.h"
 
@@ -36,22 +40,27 @@ const bool g_fork_handler = [] {
   return true;
 }();
 
-// The folder of the Python environment's own shared libraries, seen from PyTorch's
-// (lib/python3.x/site-packages/torch/lib): wheels of C libraries install into it.
+// The folders of the Python environment's own shared libraries, as in PATH, seen from PyTorch's
+// (lib/python3.x/site-packages/torch/lib): wheels of C libraries install into lib, those of
+// NVIDIA's into site-packages/nvidia/NAME/lib.
 std::string environment_libraries() {
+  namespace fs = std::filesystem;
   Dl_info info{};
   if (dladdr(reinterpret_cast<const void*>(&c10::GetCPUAllocator), &info) == 0) {
     return {};
   }
-  std::string folder(info.dli_fname);
-  for (int up = 0; up < 5; ++up) {
-    const size_t slash = folder.rfind('/');
-    if (slash == std::string::npos) {
-      return {};
-    }
-    folder.resize(slash);
+  const fs::path packages = fs::path(info.dli_fname).parent_path().parent_path().parent_path();
+  std::string folders = packages.parent_path().parent_path();
+  std::error_code error;
+  std::vector<fs::path> wheels;
+  for (const fs::directory_entry& wheel : fs::directory_iterator(packages / "nvidia", error)) {
+    wheels.push_back(wheel.path() / "lib");
   }
-  return folder;
+  std::sort(wheels.begin(), wheels.end());
+  for (const fs::path& folder : wheels) {
+    if (fs::is_directory(folder, error)) folders += ':' + folder.string();
+  }
+  return folders;
 }
 
 torchacc_context* create_context() {
@@ -63,10 +72,10 @@ torchacc_context* create_context() {
               torchacc_abi_version(), " but the PyTorch extension was built for ABI ", TORCHACC_ABI,
               "; rebuild the extension");
   torchacc_context* created = nullptr;
-  const std::string folder = environment_libraries();
+  const std::string folders = environment_libraries();
   torchacc_options options{};
   options.struct_size = sizeof options;
-  options.library_path = {folder.data(), folder.size()};
+  options.library_path = {folders.data(), folders.size()};
   if (std::getenv("TORCHACC_NUM_THREADS") == nullptr) {
     options.num_threads = static_cast<uint32_t>(at::get_num_threads());
   }

@@ -1,0 +1,317 @@
+//! cuBLASLt's functions (<https://docs.nvidia.com/cuda/cublas/#using-the-cublaslt-api>) and its descriptions of products.
+#![expect(unsafe_code, reason = "a C library, loaded at run time")]
+
+use super::super::device::{Matrix, Product};
+use super::api::Handle;
+use super::library::{candidates, functions, open};
+use crate::dtype::DType;
+use crate::error::{Code, Error, Result};
+use crate::internal;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::path::{Path, PathBuf};
+
+const NAMES: [&str; 3] = ["libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"];
+const OLDEST: i32 = 12;
+
+/// `cublasStatus_t`; 0 is success.
+type Status = c_int;
+
+/// `cublasLtMatmulAlgo_t`: opaque, to be copied and stored.
+pub type Algorithm = [u64; 8];
+
+/// `cublasLtMatmulHeuristicResult_t`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Choice {
+    pub algorithm: Algorithm,
+    /// Bytes.
+    pub workspace: usize,
+    pub state: Status,
+    waves: f32,
+    reserved: [c_int; 4],
+}
+
+functions!(Api {
+    version "cublasLtGetVersion" () -> usize;
+    status_string "cublasLtGetStatusString" (Status) -> *const c_char;
+    create "cublasLtCreate" (*mut Handle) -> Status;
+    destroy "cublasLtDestroy" (Handle) -> Status;
+    create_product "cublasLtMatmulDescCreate" (*mut Handle, c_int, c_int) -> Status;
+    destroy_product "cublasLtMatmulDescDestroy" (Handle) -> Status;
+    set_product "cublasLtMatmulDescSetAttribute" (Handle, c_int, *const c_void, usize) -> Status;
+    create_layout "cublasLtMatrixLayoutCreate" (*mut Handle, c_int, u64, u64, i64) -> Status;
+    destroy_layout "cublasLtMatrixLayoutDestroy" (Handle) -> Status;
+    set_layout "cublasLtMatrixLayoutSetAttribute" (Handle, c_int, *const c_void, usize) -> Status;
+    create_preference "cublasLtMatmulPreferenceCreate" (*mut Handle) -> Status;
+    destroy_preference "cublasLtMatmulPreferenceDestroy" (Handle) -> Status;
+    set_preference "cublasLtMatmulPreferenceSetAttribute" (Handle, c_int, *const c_void, usize) -> Status;
+    choose "cublasLtMatmulAlgoGetHeuristic" (Handle, Handle, Handle, Handle, Handle, Handle, Handle, c_int, *mut Choice, *mut c_int) -> Status;
+    check_choice "cublasLtMatmulAlgoCheck" (Handle, Handle, Handle, Handle, Handle, Handle, *const Algorithm, *mut Choice) -> Status;
+    multiply "cublasLtMatmul" (Handle, Handle, *const c_void, u64, Handle, u64, Handle, *const c_void, u64, Handle, u64, Handle, *const Algorithm, u64, usize, Handle) -> Status;
+});
+
+/// `cublasComputeType_t`.
+const COMPUTE_32F: c_int = 68;
+const COMPUTE_64F: c_int = 70;
+const COMPUTE_32F_FAST_TF32: c_int = 77;
+/// `cublasLtMatmulDescAttributes_t`.
+const TRANSPOSE_A: c_int = 3;
+const TRANSPOSE_B: c_int = 4;
+/// `cublasLtMatrixLayoutAttribute_t`.
+const BATCH_COUNT: c_int = 5;
+const BATCH_OFFSET: c_int = 6;
+/// `cublasLtMatmulPreferenceAttributes_t`.
+const MOST_WORKSPACE: c_int = 1;
+const REDUCTION_SCHEMES: c_int = 3;
+const ALIGNMENT: [c_int; 4] = [5, 6, 7, 8];
+/// Partial sums are kept in the type that is computed in, and added in a fixed order; the other schemes round them to the
+/// result's type.
+const IN_COMPUTE_TYPE: u32 = 2;
+
+/// A loaded cuBLASLt.
+pub struct Blas {
+    pub api: Api,
+    /// Such as 130002.
+    pub version: usize,
+}
+
+impl Blas {
+    /// The first one found that `suits`. Errors: `Unsupported`, with every file and why it did not.
+    pub fn find(
+        folders: &[PathBuf],
+        suits: impl Fn(&Blas) -> std::result::Result<(), String>,
+    ) -> Result<Blas> {
+        let mut refused = Vec::new();
+        for file in candidates(folders, &NAMES) {
+            match Blas::open(&file).and_then(|blas| suits(&blas).map(|()| blas)) {
+                Ok(blas) => return Ok(blas),
+                Err(why) => refused.push(format!("{}: {why}", file.display())),
+            }
+        }
+        Err(Error::new(
+            Code::Unsupported,
+            format!(
+                "no usable cuBLASLt, which multiplies matrices. Install it (pip install nvidia-cublas for CUDA 13, \
+                 nvidia-cublas-cu12 for CUDA 12, or NVIDIA's CUDA toolkit) or name its folder by TORCHACC_CUDA. Tried {}",
+                refused.join("; ")
+            ),
+        ))
+    }
+
+    fn open(file: &Path) -> std::result::Result<Blas, String> {
+        let api = Api::load(open(file)?)?;
+        // SAFETY: as `cublasLt.h` says.
+        let blas = Blas { version: unsafe { (api.version)() }, api };
+        match blas.major() {
+            major if major < OLDEST => {
+                Err(format!("version {}, not {OLDEST} or newer", blas.version))
+            }
+            _ => Ok(blas),
+        }
+    }
+
+    pub fn major(&self) -> i32 {
+        (self.version / 10_000) as i32
+    }
+
+    pub fn check(&self, status: Status, what: impl std::fmt::Display) -> Result<()> {
+        if status == 0 {
+            return Ok(());
+        }
+        // SAFETY: it returns a static text.
+        let text = unsafe { CStr::from_ptr((self.api.status_string)(status)) }.to_string_lossy();
+        Err(Error::new(Code::Internal, format!("cuBLASLt, {what}: {text}")))
+    }
+}
+
+/// How one of the three matrices lies in memory, column by column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Columns {
+    pub rows: u64,
+    pub columns: u64,
+    pub leading: u64,
+    pub batch: u64,
+    /// Whether it is what memory holds, transposed, that is multiplied.
+    pub transposed: bool,
+}
+
+/// A product as BLAS has it: `c = first · second` of matrices stored column by column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocks {
+    /// Whether `first` is our `a`; else it is our `b`.
+    pub a_first: bool,
+    pub first: Columns,
+    pub second: Columns,
+    pub c: Columns,
+}
+
+impl Blocks {
+    /// Row by row `c = a b` is column by column `cᵀ = bᵀ aᵀ`, and what is stored row by row is its own transpose.
+    pub fn of(product: &Product) -> Blocks {
+        let &Product { m, n, k, a, b, c, .. } = product;
+        // What memory holds of a matrix of `rows` × `columns`, and whether that is its transpose's transpose.
+        let stored = |x: Matrix, rows: u64, columns: u64, wanted_transposed: bool| {
+            let (stored_rows, stored_columns) =
+                if x.transposed { (rows, columns) } else { (columns, rows) };
+            Columns {
+                rows: stored_rows,
+                columns: stored_columns,
+                leading: x.leading,
+                batch: x.batch,
+                transposed: x.transposed == wanted_transposed,
+            }
+        };
+        match c.transposed {
+            // Memory has cᵀ's columns: bᵀ and aᵀ are wanted.
+            false => Blocks {
+                a_first: false,
+                first: stored(b, k, n, true),
+                second: stored(a, m, k, true),
+                c: Columns { transposed: false, ..stored(c, m, n, true) },
+            },
+            // Memory has c's columns.
+            true => Blocks {
+                a_first: true,
+                first: stored(a, m, k, false),
+                second: stored(b, k, n, false),
+                c: Columns { transposed: false, ..stored(c, m, n, false) },
+            },
+        }
+    }
+}
+
+/// cuBLASLt's descriptors of a product; they go when this is dropped.
+pub struct Described<'a> {
+    blas: &'a Blas,
+    pub product: Handle,
+    /// Of the first and the second operand and the result.
+    pub layouts: [Handle; 3],
+}
+
+impl<'a> Described<'a> {
+    /// Errors: `Unsupported` sizes; what the library says.
+    pub fn new(blas: &'a Blas, product: &Product, allow_tf32: bool) -> Result<Described<'a>> {
+        let (data, compute, scale) = types(product.dtype, allow_tf32)?;
+        let blocks = Blocks::of(product);
+        let Ok(batch) = i32::try_from(product.batch) else {
+            let why = format!("a product of {} matrices is too many for cuBLASLt", product.batch);
+            return Err(Error::new(Code::Unsupported, why));
+        };
+        let mut described = Described { blas, product: 0, layouts: [0; 3] };
+        // SAFETY (all calls of this file): as `cublasLt.h` says; attributes have the size of their type there.
+        let status = unsafe { (blas.api.create_product)(&mut described.product, compute, scale) };
+        blas.check(status, "describing a product")?;
+        for (which, side) in [(TRANSPOSE_A, blocks.first), (TRANSPOSE_B, blocks.second)] {
+            let set = blas.api.set_product;
+            described.set(set, described.product, which, side.transposed as i32)?;
+        }
+        for (at, side) in [blocks.first, blocks.second, blocks.c].into_iter().enumerate() {
+            let (rows, columns, leading) = (side.rows, side.columns, side.leading as i64);
+            let layout = &mut described.layouts[at];
+            let status = unsafe { (blas.api.create_layout)(layout, data, rows, columns, leading) };
+            blas.check(status, format_args!("describing {side:?}"))?;
+            let layout = *layout;
+            described.set(blas.api.set_layout, layout, BATCH_COUNT, batch)?;
+            described.set(blas.api.set_layout, layout, BATCH_OFFSET, side.batch as i64)?;
+        }
+        Ok(described)
+    }
+
+    fn set<T>(
+        &self,
+        function: unsafe extern "C" fn(Handle, c_int, *const c_void, usize) -> Status,
+        of: Handle,
+        attribute: c_int,
+        value: T,
+    ) -> Result<()> {
+        let status = unsafe { function(of, attribute, (&raw const value).cast(), size_of::<T>()) };
+        self.blas.check(status, format_args!("attribute {attribute} of a product"))
+    }
+
+    /// The algorithms that the library thinks fastest, the best first, for operands (first, second, result) aligned to so
+    /// many bytes. Errors: there is none.
+    pub fn choices(
+        &self,
+        handle: Handle,
+        most_workspace: usize,
+        alignment: [u32; 3],
+        most: usize,
+    ) -> Result<Vec<Choice>> {
+        let (api, mut preference) = (&self.blas.api, 0);
+        let status = unsafe { (api.create_preference)(&mut preference) };
+        self.blas.check(status, "choosing an algorithm")?;
+        let chosen = (|| {
+            let set = api.set_preference;
+            self.set(set, preference, MOST_WORKSPACE, most_workspace as u64)?;
+            self.set(set, preference, REDUCTION_SCHEMES, IN_COMPUTE_TYPE)?;
+            let [first, second, c] = alignment;
+            for (which, bytes) in ALIGNMENT.into_iter().zip([first, second, c, c]) {
+                self.set(set, preference, which, bytes)?;
+            }
+            let mut choices = vec![Choice::default(); most];
+            let mut count = 0;
+            let [a, b, c] = self.layouts;
+            let status = unsafe {
+                let to = choices.as_mut_ptr();
+                (api.choose)(
+                    handle,
+                    self.product,
+                    a,
+                    b,
+                    c,
+                    c,
+                    preference,
+                    most as c_int,
+                    to,
+                    &mut count,
+                )
+            };
+            self.blas.check(status, "choosing an algorithm")?;
+            choices.truncate(count.max(0) as usize);
+            choices.retain(|choice| choice.state == 0 && choice.workspace <= most_workspace);
+            Ok(choices)
+        })();
+        unsafe { (api.destroy_preference)(preference) };
+        match chosen? {
+            choices if choices.is_empty() => internal!("cuBLASLt has no algorithm for a product"),
+            choices => Ok(choices),
+        }
+    }
+
+    /// The choice that a stored algorithm is here, if it still serves.
+    pub fn restored(&self, handle: Handle, algorithm: Algorithm, most: usize) -> Option<Choice> {
+        let mut choice = Choice::default();
+        let [a, b, c] = self.layouts;
+        let status = unsafe {
+            let check = self.blas.api.check_choice;
+            check(handle, self.product, a, b, c, c, &algorithm, &mut choice)
+        };
+        (status == 0 && choice.workspace <= most).then_some(Choice { algorithm, ..choice })
+    }
+}
+
+impl Drop for Described<'_> {
+    fn drop(&mut self) {
+        let api = &self.blas.api;
+        unsafe {
+            for layout in self.layouts.into_iter().filter(|&layout| layout != 0) {
+                (api.destroy_layout)(layout);
+            }
+            if self.product != 0 {
+                (api.destroy_product)(self.product);
+            }
+        }
+    }
+}
+
+/// `cudaDataType_t` of the elements, what they are computed in, and `cudaDataType_t` of alpha and beta.
+fn types(dtype: DType, allow_tf32: bool) -> Result<(c_int, c_int, c_int)> {
+    let single = if allow_tf32 { COMPUTE_32F_FAST_TF32 } else { COMPUTE_32F };
+    Ok(match dtype {
+        DType::F32 => (0, single, 0),
+        DType::F64 => (1, COMPUTE_64F, 1),
+        DType::F16 => (2, COMPUTE_32F, 0),
+        DType::BF16 => (14, COMPUTE_32F, 0),
+        other => return internal!("cuBLASLt multiplies no {other:?}"),
+    })
+}

@@ -1,0 +1,262 @@
+//! The primary context of a GPU, which all libraries of the process share (PyTorch's too), and one stream in it.
+//!
+//! **Invariant:** what is queued is queued by whoever has the [`Turn`], so that nothing of another thread falls into a
+//! capture; a thread's current context is after every call what it was before.
+#![expect(unsafe_code, reason = "calls of the driver")]
+
+use super::api::{Api, Handle, NOT_READY, OUT_OF_MEMORY, unusable};
+use crate::error::{Code, Error, Result};
+use parking_lot::{Mutex, ReentrantMutex, ReentrantMutexGuard};
+use std::cell::Cell;
+use std::ffi::{CStr, c_int};
+use std::path::PathBuf;
+
+/// `CUdevice_attribute`.
+const MULTIPROCESSORS: c_int = 16;
+const CAPABILITY_MAJOR: c_int = 75;
+const CAPABILITY_MINOR: c_int = 76;
+const SHARED_OPTIN: c_int = 97;
+
+/// A stream that does not wait for the default stream's work, nor that for its own.
+const NON_BLOCKING: u32 = 1;
+pub const NO_TIMING: u32 = 2;
+
+pub struct Context {
+    pub api: Api,
+    device: c_int,
+    context: Handle,
+    pub stream: Handle,
+    /// Whether what is queued is captured.
+    turn: ReentrantMutex<Cell<bool>>,
+    /// Events that nobody waits for just now.
+    events: Mutex<Vec<Handle>>,
+    pub name: String,
+    /// Compute capability times ten.
+    pub capability: u32,
+    pub multiprocessors: u32,
+    /// Bytes of shared memory that a block may ask for.
+    pub shared: u32,
+    /// The newest CUDA that the driver supports: major and minor.
+    pub version: (i32, i32),
+}
+
+/// The calling thread is in the context, and was in another or none.
+pub struct Entered<'a>(Option<&'a Api>);
+
+/// The calling thread is in the context, and the only one that queues.
+pub struct Turn<'a> {
+    capturing: ReentrantMutexGuard<'a, Cell<bool>>,
+    _entered: Entered<'a>,
+}
+
+impl Context {
+    /// Errors: `Unsupported`: no driver, no such device, with what to do; what the driver says.
+    pub fn open(folders: &[PathBuf], ordinal: u32) -> Result<Context> {
+        let api = Api::start(folders)?;
+        let (mut version, mut count, mut device, mut context) = (0, 0, 0, 0);
+        // SAFETY (all calls of this file): as `cuda.h` says, with room for what is asked.
+        unsafe {
+            api.check((api.version)(&mut version), "asking for the driver's version")?;
+            api.check((api.device_count)(&mut count), "counting GPUs")?;
+        }
+        if ordinal as i64 >= count as i64 {
+            return unusable(format!(
+                "there is no GPU {ordinal}, as the driver finds {count} (CUDA_VISIBLE_DEVICES may hide some). Name one from 0 \
+                 on"
+            ));
+        }
+        unsafe { api.check((api.device)(&mut device, ordinal as c_int), "opening the GPU")? };
+        let name = name_of(&api, device)?;
+        let major = attribute(&api, device, CAPABILITY_MAJOR)?;
+        let minor = attribute(&api, device, CAPABILITY_MINOR)?;
+        let multiprocessors = attribute(&api, device, MULTIPROCESSORS)?;
+        let shared = attribute(&api, device, SHARED_OPTIN)?;
+        let status = unsafe { (api.retain_context)(&mut context, device) };
+        api.check(status, &format!("opening GPU {ordinal} ({name})"))?;
+        let mut opened = Context {
+            api,
+            device,
+            context,
+            stream: 0,
+            turn: ReentrantMutex::default(),
+            events: Mutex::default(),
+            name,
+            capability: major * 10 + minor,
+            multiprocessors,
+            shared,
+            version: (version / 1000, version % 1000 / 10),
+        };
+        let mut stream = 0;
+        let entered = opened.enter()?;
+        let status = unsafe { (opened.api.create_stream)(&mut stream, NON_BLOCKING) };
+        opened.api.check(status, "making a stream")?;
+        drop(entered);
+        opened.stream = stream;
+        Ok(opened)
+    }
+
+    /// Makes the context the calling thread's current one for as long as the result lives.
+    pub fn enter(&self) -> Result<Entered<'_>> {
+        let mut current = 0;
+        self.api
+            .check(unsafe { (self.api.current_context)(&mut current) }, "asking for the context")?;
+        if current == self.context {
+            return Ok(Entered(None));
+        }
+        self.api.check(unsafe { (self.api.push_context)(self.context) }, "entering the context")?;
+        Ok(Entered(Some(&self.api)))
+    }
+
+    /// Waits for other threads that are queueing or capturing; the same thread may have more than one.
+    pub fn turn(&self) -> Result<Turn<'_>> {
+        Ok(Turn { capturing: self.turn.lock(), _entered: self.enter()? })
+    }
+
+    /// An event that can be waited for. To be given back.
+    pub fn event(&self) -> Result<Handle> {
+        if let Some(event) = self.events.lock().pop() {
+            return Ok(event);
+        }
+        self.new_event(NO_TIMING)
+    }
+
+    pub fn give_event(&self, event: Handle) {
+        self.events.lock().push(event);
+    }
+
+    /// Of the caller's own.
+    pub fn new_event(&self, flags: u32) -> Result<Handle> {
+        let mut event = 0;
+        let _entered = self.enter()?;
+        self.api.check(unsafe { (self.api.create_event)(&mut event, flags) }, "making an event")?;
+        Ok(event)
+    }
+
+    pub fn drop_event(&self, event: Handle) {
+        // Nothing is left to do about an error.
+        if let Ok(_entered) = self.enter() {
+            unsafe { (self.api.destroy_event)(event) };
+        }
+    }
+
+    /// Lets the event happen when what is queued so far is done.
+    pub fn record(&self, event: Handle, _turn: &Turn) -> Result<()> {
+        self.api.check(unsafe { (self.api.record_event)(event, self.stream) }, "recording an event")
+    }
+
+    /// Whether the event has happened since it was last recorded, or was never recorded.
+    pub fn has_happened(&self, event: Handle) -> Result<bool> {
+        let _entered = self.enter()?;
+        match unsafe { (self.api.query_event)(event) } {
+            NOT_READY => Ok(false),
+            status => self.api.check(status, "asking for an event").map(|()| true),
+        }
+    }
+
+    /// Waits for it, without keeping other threads from queueing.
+    pub fn wait(&self, event: Handle, what: &str) -> Result<()> {
+        let _entered = self.enter()?;
+        self.api.check(unsafe { (self.api.synchronize_event)(event) }, what)
+    }
+
+    /// Waits for everything that is queued.
+    pub fn synchronize(&self) -> Result<()> {
+        let event = self.event()?;
+        let recorded = self.turn().and_then(|turn| {
+            turn.must_not_capture("wait")?;
+            self.record(event, &turn)
+        });
+        let done = recorded.and_then(|()| self.wait(event, "waiting for the GPU"));
+        self.give_event(event);
+        done
+    }
+}
+
+/// Memory.
+impl Context {
+    /// See [`super::super::device::Device::allocate`]. From the driver's plain allocator: the pool above asks rarely, addresses
+    /// are good on every stream and in graphs, and what is freed is free for PyTorch.
+    pub fn allocate(&self, nbytes: usize) -> Result<usize> {
+        let (mut address, mut free, mut total) = (0, 0, 0);
+        let _entered = self.enter()?;
+        let status = unsafe { (self.api.allocate)(&mut address, nbytes) };
+        if status == OUT_OF_MEMORY && unsafe { (self.api.memory_info)(&mut free, &mut total) } == 0
+        {
+            let name = &self.name;
+            let why = format!(
+                "cannot allocate {nbytes} bytes on {name}: {free} of {total} bytes are free"
+            );
+            return Err(Error::new(Code::OutOfMemory, why));
+        }
+        self.api.check(status, &format!("allocating {nbytes} bytes on the GPU"))?;
+        Ok(address as usize)
+    }
+
+    /// Waits until nothing that was queued can use the memory, which is what the driver promises for this allocator.
+    pub fn free(&self, address: usize) {
+        // The memory of a lost context is lost with it.
+        if let Ok(_entered) = self.enter() {
+            unsafe { (self.api.free)(address as u64) };
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// Whether what this thread queues is captured.
+    pub fn is_capturing(&self) -> bool {
+        self.capturing.get()
+    }
+
+    pub fn set_capturing(&self, capturing: bool) {
+        self.capturing.set(capturing);
+    }
+
+    /// Error: what is captured must not do so.
+    pub fn must_not_capture(&self, what: &str) -> Result<()> {
+        match self.is_capturing() {
+            true => Err(Error::new(Code::Internal, format!("captured work must not {what}"))),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        if let Some(api) = self.0 {
+            let mut popped = 0;
+            unsafe { (api.pop_context)(&mut popped) };
+        }
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // At the end of the process the driver may be gone already: errors mean nothing.
+        if let Ok(_entered) = self.enter() {
+            let events = std::mem::take(&mut *self.events.lock());
+            unsafe {
+                events.into_iter().for_each(|event| {
+                    (self.api.destroy_event)(event);
+                });
+                if self.stream != 0 {
+                    (self.api.destroy_stream)(self.stream);
+                }
+            }
+        }
+        unsafe { (self.api.release_context)(self.device) };
+    }
+}
+
+fn attribute(api: &Api, device: c_int, which: c_int) -> Result<u32> {
+    let mut value = 0;
+    let status = unsafe { (api.device_attribute)(&mut value, which, device) };
+    api.check(status, "asking what the GPU is").map(|()| value.max(0) as u32)
+}
+
+fn name_of(api: &Api, device: c_int) -> Result<String> {
+    let mut name = [0; 256];
+    let status = unsafe { (api.device_name)(name.as_mut_ptr(), name.len() as c_int - 1, device) };
+    api.check(status, "asking for the GPU's name")?;
+    // The last byte is a zero that nobody wrote over.
+    Ok(unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned())
+}

@@ -1,0 +1,191 @@
+//! The device on a driver that is a small C library (`fake.c`), so that everything but the GPU is run: what is called, in
+//! which order and context, with which parameters, and what becomes of errors.
+#![expect(unsafe_code, reason = "asks the library what it has seen")]
+
+use super::super::device::{Device, Shape};
+use super::super::emit::Source;
+use super::super::memory::{DeviceBytes, pool};
+use super::library::{open as open_library, symbol};
+use super::tests::folders;
+use super::{Options, open};
+use crate::buffer::Bytes;
+use crate::error::{Code, Error, Result};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+/// A folder with a driver, which goes in the end.
+struct Driver(PathBuf);
+
+impl Driver {
+    /// One that is as `defines` say. `None`, loudly, where NVIDIA's headers or libraries are missing.
+    fn new(name: &str, defines: &[&str]) -> Option<Driver> {
+        let header = |folder: &PathBuf| {
+            folder.parent().map(|up| up.join("include")).filter(|f| f.join("cuda.h").exists())
+        };
+        let Some(include) = folders().iter().find_map(header) else {
+            eprintln!("SKIPPED: no cuda.h beside the folders of TORCHACC_CUDA");
+            return None;
+        };
+        let folder =
+            std::env::temp_dir().join(format!("torchacc-driver-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let driver = Driver(folder);
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/backend/cuda/driver/fake.c");
+        let status = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()))
+            .args(["-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"])
+            .arg(driver.file())
+            .args(defines)
+            .arg("-I")
+            .args([&include, &source])
+            .status();
+        assert!(status.unwrap().success());
+        Some(driver)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("libcuda.so.1")
+    }
+
+    fn open(&self) -> Result<Arc<dyn Device>> {
+        let folders = [vec![self.0.clone()], folders()].concat();
+        let cache = Some((self.0.join("cache"), 1 << 20));
+        open(&Options { folders, cache, ..Options::default() })
+    }
+
+    fn ask(&self, what: &str) -> i32 {
+        let library = open_library(&self.file()).unwrap();
+        // SAFETY: their type in `fake.c`; the device has loaded the library for good.
+        unsafe { symbol::<unsafe extern "C" fn() -> i32>(&library, what).unwrap()() }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+fn add_one() -> Source {
+    let text = "extern \"C\" __global__ void add_one(const __grid_constant__ Words<2> a) {\n\
+                u64* x = (u64*)a.at[0]; if (threadIdx.x < a.at[1]) x[threadIdx.x] += 1;\n}\n";
+    Source { name: "add_one".into(), text: text.into(), words: 2 }
+}
+
+/// What the driver insists on.
+const SHAPE: Shape = Shape { grid: [4, 3, 2], block: 128, shared: 0 };
+
+fn read(device: &dyn Device, address: usize) -> [u64; 2] {
+    let mut bytes = [0; 16];
+    device.read(address, &mut bytes).unwrap();
+    [&bytes[..8], &bytes[8..]].map(|b| u64::from_le_bytes(b.try_into().unwrap()))
+}
+
+#[test]
+fn memory_is_copied_in_and_out() {
+    let Some(driver) = Driver::new("memory", &[]) else { return };
+    let device = driver.open().unwrap();
+    assert_eq!((device.limits().multiprocessors, device.limits().shared), (132, 227 << 10));
+    assert!(device.fingerprint().starts_with("sm_90a x132 NVRTC 1"), "{}", device.fingerprint());
+    let pool = pool(device.clone());
+    let mut memory = DeviceBytes::new(&device, &pool, 10_000_001).unwrap();
+    let content: Vec<u8> = (0..memory.len()).map(|i| (i * 31 % 251) as u8).collect();
+    memory.write(0, &content).unwrap();
+    memory.write(5, &[]).unwrap();
+    let mut back = vec![0; memory.len() - 3];
+    std::thread::scope(|scope| scope.spawn(|| memory.read(3, &mut back)).join().unwrap()).unwrap();
+    assert!(back == content[3..]);
+    assert_eq!((driver.ask("fake_inside"), driver.ask("fake_live")), (0, 1));
+    let error = DeviceBytes::new(&device, &pool, 2 << 30).err().unwrap();
+    assert_eq!(error.code, Code::OutOfMemory);
+    assert!(error.message.contains("Fake GPU: 5 of 7 bytes are free"), "{error}");
+    drop((memory, pool, device));
+    assert_eq!(driver.ask("fake_live"), 0);
+}
+
+#[test]
+fn kernels_are_launched_captured_and_kept() {
+    let Some(driver) = Driver::new("kernels", &[]) else { return };
+    let device = driver.open().unwrap();
+    let address = device.allocate(16).unwrap();
+    device.write(&[0; 16], address).unwrap();
+    let kernels = device.load(&[add_one(), add_one()]).unwrap();
+    assert!(Arc::ptr_eq(&kernels[0], &kernels[1]));
+    assert!(Arc::ptr_eq(&kernels[0], &device.load(&[add_one()]).unwrap()[0]));
+    let (kernel, words) = (&kernels[0], [address as u64, 2]);
+    kernel.launch(SHAPE, &words).unwrap();
+    kernel.launch(Shape { shared: 100 << 10, ..SHAPE }, &words).unwrap();
+    kernel.launch(Shape { grid: [0, 1, 1], ..SHAPE }, &words).unwrap();
+    assert_eq!(read(&*device, address), [2, 2]);
+    assert_eq!(kernel.launch(SHAPE, &words[..1]).unwrap_err().code, Code::Internal);
+    let error = kernel.launch(Shape { shared: 227 << 10, ..SHAPE }, &words).unwrap_err();
+    assert!(error.message.contains("kernel add_one wants 232448 bytes"), "{error}");
+
+    let captured = device.capture(&mut || {
+        kernel.launch(SHAPE, &words)?;
+        assert!(device.read(address, &mut [0]).is_err());
+        assert!(device.write(&[0], address).is_err());
+        assert!(device.synchronize().is_err());
+        kernel.launch(SHAPE, &[address as u64, 1])
+    });
+    let graph = captured.unwrap().unwrap();
+    assert_eq!(read(&*device, address), [2, 2]);
+    graph.replay().unwrap();
+    graph.replay().unwrap();
+    assert_eq!(read(&*device, address), [6, 4]);
+    let refused = || Err(Error::new(Code::NotFound, "no"));
+    assert_eq!(device.capture(&mut { refused }).err().unwrap().code, Code::NotFound);
+    device.synchronize().unwrap();
+    assert_eq!(driver.ask("fake_inside"), 0);
+
+    drop((graph, kernels));
+    device.free(address);
+    assert_eq!(driver.ask("fake_live"), 0);
+    // One file, for the one kernel; another device finds it.
+    let files = || std::fs::read_dir(driver.0.join("cache")).unwrap().count();
+    assert_eq!(files(), 1);
+    driver.open().unwrap().load(&[add_one()]).unwrap();
+    assert_eq!(files(), 1);
+}
+
+#[test]
+fn a_lost_context_says_so() {
+    let Some(driver) = Driver::new("lost", &[]) else { return };
+    let device = driver.open().unwrap();
+    let kernel = device.load(&[add_one()]).unwrap().remove(0);
+    let error = kernel.launch(SHAPE, &[0, 1]).unwrap_err();
+    assert_eq!(error.code, Code::OperatorError);
+    for part in ["launching kernel add_one", "CUDA_ERROR_ILLEGAL_ADDRESS", "restart it"] {
+        assert!(error.message.contains(part), "{part} in {error}");
+    }
+    assert!(device.synchronize().unwrap_err().message.contains("has lost the GPU"));
+    assert_eq!(device.read(256, &mut [0]).unwrap_err().code, Code::OperatorError);
+    // Nothing hangs.
+    drop((kernel, device));
+}
+
+#[test]
+fn a_device_that_cannot_be_used_says_why() {
+    for (name, define, part) in [
+        ("none", "-DINIT=CUDA_ERROR_NO_DEVICE", "CUDA_VISIBLE_DEVICES"),
+        ("stub", "-DINIT=CUDA_ERROR_STUB_LIBRARY", "LD_LIBRARY_PATH"),
+        ("mixed", "-DINIT=CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "Restart the machine"),
+        ("unknown", "-DINIT=CUDA_ERROR_UNKNOWN", "does not start: an error (CUDA_ERROR)"),
+        ("pascal", "-DCAPABILITY=61", "Fake GPU has compute capability 6.1"),
+        (
+            "kepler",
+            "-DVERSION=11040",
+            "too new for the driver, which supports CUDA 11.4: update the driver",
+        ),
+    ] {
+        let Some(driver) = Driver::new(name, &[define]) else { return };
+        let error = driver.open().err().unwrap();
+        assert_eq!(error.code, Code::Unsupported, "{error}");
+        assert!(error.message.starts_with("CUDA cannot be used: "), "{error}");
+        assert!(error.message.contains(part), "{part} in {error}");
+        assert!(
+            error.message.ends_with("or use the backend cpu (TORCHACC_BACKEND=cpu)"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,86 @@
+//! CUDA's libraries as tables of functions, found at run time.
+//!
+//! The tables are written by hand: the bindings of the `cudarc` crate choose the file themselves, take a missing library
+//! or function for a reason to panic, and read numbers of newer libraries into enums that do not have them.
+//!
+//! **Invariant:** a library that was loaded is never unloaded: the driver keeps threads and exit handlers in it.
+#![expect(unsafe_code, reason = "functions of C libraries, loaded at run time")]
+
+use libloading::Library;
+use std::path::{Path, PathBuf};
+
+/// Every file of these names in these folders, in this order, then the names alone, which the system searches for.
+pub fn candidates(folders: &[PathBuf], names: &[&str]) -> Vec<PathBuf> {
+    let in_folder =
+        |folder: &PathBuf| names.iter().map(|name| folder.join(name)).collect::<Vec<_>>();
+    let mut files: Vec<PathBuf> = folders.iter().flat_map(in_folder).collect();
+    files.retain(|file| file.exists());
+    files.extend(names.iter().map(PathBuf::from));
+    files
+}
+
+/// Loads a library. Errors: the loader's.
+pub fn open(file: &Path) -> Result<Library, String> {
+    // SAFETY: the initialisers of CUDA's libraries only set up their own state.
+    unsafe { Library::new(file) }.map_err(|e| e.to_string())
+}
+
+/// Loads the files in the folder of `file` whose names begin so, for a library that asks the system for them by name
+/// only. What cannot be loaded will be missed by whoever needs it.
+pub fn open_beside(file: &Path, beginning: &str) {
+    let Some(entries) = file.parent().and_then(|folder| folder.read_dir().ok()) else { return };
+    for entry in entries.flatten() {
+        if entry.file_name().to_string_lossy().starts_with(beginning) {
+            open(&entry.path()).map(std::mem::forget).ok();
+        }
+    }
+}
+
+/// A function of a library. Errors: there is none of that name.
+///
+/// # Safety
+/// `T` must be its type.
+pub unsafe fn symbol<T: Copy>(library: &Library, name: &str) -> Result<T, String> {
+    // SAFETY: the caller's promise.
+    unsafe { library.get::<T>(name) }.map(|f| *f).map_err(|e| e.to_string())
+}
+
+/// A struct of C functions: the field, its name in the library, its type. `load` fills it.
+macro_rules! functions {
+    ($table:ident { $($field:ident $name:literal ($($argument:ty),*) -> $result:ty;)* }) => {
+        pub struct $table {
+            $(pub $field: unsafe extern "C" fn($($argument),*) -> $result,)*
+        }
+
+        impl $table {
+            /// Errors: a function is missing.
+            pub fn load(library: libloading::Library) -> std::result::Result<$table, String> {
+                let table = $table {
+                    // SAFETY: their types in the headers of CUDA 12 and 13.
+                    $($field: unsafe { super::library::symbol(&library, $name)? },)*
+                };
+                std::mem::forget(library);
+                Ok(table)
+            }
+        }
+    };
+}
+pub(super) use functions;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_come_in_their_order_and_the_system_last() {
+        let folder =
+            std::env::temp_dir().join(format!("torchacc-candidates-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("libb.so"), "no library").unwrap();
+        let found = candidates(&["/nowhere".into(), folder.clone()], &["liba.so", "libb.so"]);
+        assert_eq!(found, [folder.join("libb.so"), "liba.so".into(), "libb.so".into()]);
+        assert!(open(&found[0]).is_err());
+        open_beside(&found[0], "libb");
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -1,0 +1,158 @@
+//! A GPU: the driver, NVRTC and cuBLASLt behind [`Device`].
+//!
+//! **Invariant:** no library of CUDA is needed to build this or to run another backend; each is found when a device is
+//! opened, and what is missing, too old or too new is an error that says what to do.
+
+mod api;
+mod blas;
+mod context;
+#[cfg(test)]
+mod fake;
+mod graph;
+mod library;
+mod modules;
+mod multiply;
+pub mod nvrtc;
+mod staging;
+#[cfg(test)]
+mod tests;
+
+use super::device::{Device, Launch, Limits, Product, Replay};
+use super::emit::Source;
+use crate::cache::disk::Disk;
+use crate::error::{Error, Result};
+use api::unusable;
+use blas::Blas;
+use context::Context;
+use modules::Modules;
+use multiply::Products;
+use nvrtc::Nvrtc;
+use staging::Staging;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// How a GPU is opened.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Which of the GPUs that the driver shows.
+    pub ordinal: u32,
+    /// Where libraries are looked for, in this order, before where the system's are.
+    pub folders: Vec<PathBuf>,
+    /// Where machine code and choices of algorithms are kept, if anywhere, and bytes that they may take.
+    pub cache: Option<(PathBuf, u64)>,
+    /// Whether products of f32 may round their operands to TF32 (10 bits of mantissa).
+    pub allow_tf32: bool,
+}
+
+/// The oldest architecture that kernels are written for: that of the V100.
+const OLDEST: u32 = 70;
+
+/// Opens a GPU. Errors: `Unsupported` when it cannot be used, with why and what to do.
+pub fn open(options: &Options) -> Result<Arc<dyn Device>> {
+    let context = Context::open(&options.folders, options.ordinal)?;
+    let (name, capability) = (&context.name, context.capability);
+    let (major, minor) = context.version;
+    if capability < OLDEST {
+        return unusable(format!(
+            "{name} has compute capability {}.{}; {}.{} (V100) is the oldest that kernels are written for. Use another GPU",
+            capability / 10,
+            capability % 10,
+            OLDEST / 10,
+            OLDEST % 10
+        ));
+    }
+    // Machine code of a newer major runs on no older driver; of a newer minor it does.
+    let fits = |library: &str, newest: i32| match newest <= major {
+        true => Ok(()),
+        false => Err(format!(
+            "{library} {newest} is too new for the driver, which supports CUDA {major}.{minor}: update the driver, or install \
+             the library of CUDA {major}"
+        )),
+    };
+    let nvrtc = Nvrtc::find(&options.folders, |nvrtc| {
+        fits("NVRTC", nvrtc.version.0)?;
+        nvrtc.target(capability).map(|_| ()).ok_or_else(|| {
+            let (a, b) = nvrtc.version;
+            format!("version {a}.{b} does not compile for {name} (sm_{capability}): CUDA 12 was the last to support sm_70")
+        })
+    });
+    let nvrtc = nvrtc.map_err(instead)?;
+    let blas =
+        Blas::find(&options.folders, |blas| fits("cuBLASLt", blas.major())).map_err(instead)?;
+    let target = nvrtc.target(capability).unwrap_or_default();
+    let fingerprint = format!(
+        "{target} x{} NVRTC {}.{} cuBLASLt {} tf32 {}",
+        context.multiprocessors, nvrtc.version.0, nvrtc.version.1, blas.version, options.allow_tf32
+    );
+    let cache = options.cache.clone();
+    let disk = cache.map(|(folder, limit)| Arc::new(Disk::new(folder, limit)));
+    Ok(Arc::new(Gpu {
+        products: Products::new(blas, options.allow_tf32, fingerprint.clone(), disk.clone()),
+        modules: Modules::new(nvrtc, target, disk),
+        staging: Staging::default(),
+        fingerprint,
+        context: Arc::new(context),
+    }))
+}
+
+fn instead(error: Error) -> Error {
+    Error::new(error.code, format!("CUDA cannot be used: {}, {}", error.message, api::INSTEAD))
+}
+
+struct Gpu {
+    context: Arc<Context>,
+    staging: Staging,
+    modules: Modules,
+    products: Products,
+    fingerprint: String,
+}
+
+impl Device for Gpu {
+    fn fingerprint(&self) -> String {
+        self.fingerprint.clone()
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { multiprocessors: self.context.multiprocessors, shared: self.context.shared }
+    }
+
+    fn allocate(&self, nbytes: usize) -> Result<usize> {
+        self.context.allocate(nbytes)
+    }
+
+    fn free(&self, address: usize) {
+        self.context.free(address);
+    }
+
+    fn read(&self, address: usize, to: &mut [u8]) -> Result<()> {
+        self.staging.read(&self.context, address, to)
+    }
+
+    fn write(&self, from: &[u8], address: usize) -> Result<()> {
+        self.staging.write(&self.context, from, address)
+    }
+
+    fn load(&self, sources: &[Source]) -> Result<Vec<Arc<dyn Launch>>> {
+        self.modules.load(&self.context, sources)
+    }
+
+    fn multiply(&self, product: &Product, a: usize, b: usize, c: usize) -> Result<()> {
+        self.products.multiply(&self.context, product, [a, b, c])
+    }
+
+    fn capture(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Option<Box<dyn Replay>>> {
+        graph::capture(&self.context, work)
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.context.synchronize()
+    }
+}
+
+impl Drop for Gpu {
+    fn drop(&mut self) {
+        self.context.synchronize().ok();
+        self.staging.close(&self.context);
+        self.products.close(&self.context);
+    }
+}

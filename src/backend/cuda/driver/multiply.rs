@@ -1,0 +1,263 @@
+//! Products by cuBLASLt: for every product one algorithm, the fastest of those that the library thinks best.
+//!
+//! **Invariant:** what algorithm a product gets does not change while the device is open, nor, where there is a folder, from
+//! process to process: so its bits do not either.
+#![expect(unsafe_code, reason = "calls of a C library with addresses on the device")]
+
+use super::super::device::Product;
+use super::api::Handle;
+use super::blas::{Algorithm, Blas, Blocks, Choice, Described};
+use super::context::{Context, Turn};
+use crate::cache::disk::{Disk, Entry};
+use crate::cache::key::Key;
+use crate::dtype::DType;
+use crate::error::Result;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// What cuBLASLt's algorithms on Hopper are written for.
+const WORKSPACE: usize = 32 << 20;
+/// Algorithms that are measured.
+const CANDIDATES: usize = 8;
+/// Products whose algorithm is remembered in memory.
+const KNOWN: usize = 4096;
+/// A candidate is run for about so long, in milliseconds, at least once and at most so often.
+const MEASURED: f32 = 0.5;
+const MOST_RUNS: usize = 20;
+
+/// Alignments of the operands (first, second, result) in bytes, at most 256.
+type Aligned = (Product, [u32; 3]);
+
+pub struct Products {
+    blas: Blas,
+    allow_tf32: bool,
+    /// What choices from disk depend on.
+    fingerprint: String,
+    disk: Option<Arc<Disk>>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The library's handle and the address of its workspace, made for the first product.
+    opened: Option<(Handle, usize)>,
+    known: HashMap<Aligned, Choice>,
+}
+
+/// One product, ready to be queued.
+struct Job<'a> {
+    context: &'a Context,
+    blas: &'a Blas,
+    turn: &'a Turn<'a>,
+    described: Described<'a>,
+    handle: Handle,
+    workspace: usize,
+    /// 1 and 0 in the type of alpha and beta.
+    scales: &'static [Scale; 2],
+    /// Of the first and the second operand and the result.
+    addresses: [u64; 3],
+}
+
+/// Bits of a number of f32 or f64, at its address.
+#[repr(transparent)]
+struct Scale(u64);
+
+static SINGLE: [Scale; 2] = [Scale(1f32.to_bits() as u64), Scale(0)];
+static DOUBLE: [Scale; 2] = [Scale(1f64.to_bits()), Scale(0)];
+
+impl Products {
+    pub fn new(
+        blas: Blas,
+        allow_tf32: bool,
+        fingerprint: String,
+        disk: Option<Arc<Disk>>,
+    ) -> Products {
+        Products { blas, allow_tf32, fingerprint, disk, state: Mutex::default() }
+    }
+
+    /// See [`super::super::device::Device::multiply`]. The first time it measures, and waits for that.
+    pub fn multiply(
+        &self,
+        context: &Context,
+        product: &Product,
+        [a, b, c]: [usize; 3],
+    ) -> Result<()> {
+        // Before the state's lock, as whoever captures has it too.
+        let turn = context.turn()?;
+        let mut state = self.state.lock();
+        let (handle, workspace) = match state.opened {
+            Some(opened) => opened,
+            None => *state.opened.insert(self.open(context)?),
+        };
+        let (first, second) = if Blocks::of(product).a_first { (a, b) } else { (b, a) };
+        let addresses = [first, second, c];
+        let alignment = addresses.map(|address| 1 << address.trailing_zeros().min(8));
+        let job = Job {
+            context,
+            blas: &self.blas,
+            turn: &turn,
+            described: Described::new(&self.blas, product, self.allow_tf32)?,
+            handle,
+            workspace,
+            scales: if product.dtype == DType::F64 { &DOUBLE } else { &SINGLE },
+            addresses: addresses.map(|address| address as u64),
+        };
+        let key = (*product, alignment);
+        let choice = match state.known.get(&key) {
+            Some(choice) => *choice,
+            // Nothing can be measured now, and a choice that was not measured is not kept.
+            None if turn.is_capturing() => {
+                job.described.choices(handle, WORKSPACE, alignment, CANDIDATES)?[0]
+            }
+            None => {
+                let choice = self.choose(&job, &key)?;
+                if state.known.len() >= KNOWN {
+                    state.known.clear();
+                }
+                state.known.insert(key, choice);
+                choice
+            }
+        };
+        job.queue(&choice)
+    }
+
+    fn open(&self, context: &Context) -> Result<(Handle, usize)> {
+        let mut handle = 0;
+        // SAFETY: as `cublasLt.h` says; the context is entered by whoever has the turn.
+        self.blas.check(unsafe { (self.blas.api.create)(&mut handle) }, "starting")?;
+        match context.allocate(WORKSPACE) {
+            Ok(workspace) => Ok((handle, workspace)),
+            Err(error) => {
+                // SAFETY: just made.
+                unsafe { (self.blas.api.destroy)(handle) };
+                Err(error)
+            }
+        }
+    }
+
+    /// The choice from disk, else the fastest one here.
+    fn choose(&self, job: &Job, key: &Aligned) -> Result<Choice> {
+        let Some(disk) = &self.disk else { return job.fastest(key.1) };
+        let stored = Key::new(vec![
+            ("product", format!("{key:?}").into_bytes()),
+            ("device", self.fingerprint.clone().into_bytes()),
+        ]);
+        let restore = |bytes: &[u8]| job.described.restored(job.handle, decode(bytes)?, WORKSPACE);
+        match disk.find(&stored, restore).0 {
+            Entry::Found(choice) => Ok(choice),
+            Entry::Closed(_) => job.fastest(key.1),
+            Entry::Absent(claim) => {
+                let choice = job.fastest(key.1)?;
+                disk.store(&stored, &encode(&choice.algorithm), claim).ok();
+                Ok(choice)
+            }
+        }
+    }
+
+    /// Gives everything back. The context's work is done.
+    pub fn close(&self, context: &Context) {
+        if let (Some((handle, workspace)), Ok(_turn)) =
+            (self.state.lock().opened.take(), context.turn())
+        {
+            context.free(workspace);
+            // SAFETY: from `create`; nothing of it is queued any more.
+            unsafe { (self.blas.api.destroy)(handle) };
+        }
+    }
+}
+
+impl Job<'_> {
+    fn queue(&self, choice: &Choice) -> Result<()> {
+        let [first, second, c] = self.addresses;
+        let [a, b, d] = self.described.layouts;
+        let [one, zero] = self.scales;
+        let pointer = |scale: &Scale| (scale as *const Scale).cast::<c_void>();
+        // SAFETY: the caller's memory of the device is as the product says; the numbers are static.
+        let status = unsafe {
+            (self.blas.api.multiply)(
+                self.handle,
+                self.described.product,
+                pointer(one),
+                first,
+                a,
+                second,
+                b,
+                pointer(zero),
+                c,
+                d,
+                c,
+                d,
+                &choice.algorithm,
+                self.workspace as u64,
+                choice.workspace,
+                self.context.stream,
+            )
+        };
+        self.blas.check(status, "queueing a product")
+    }
+
+    /// Runs the candidates on the operands themselves: whatever runs, the result is the product.
+    fn fastest(&self, alignment: [u32; 3]) -> Result<Choice> {
+        let choices = self.described.choices(self.handle, WORKSPACE, alignment, CANDIDATES)?;
+        if let [only] = choices[..] {
+            return Ok(only);
+        }
+        let [begin, end] = [self.context.new_event(0)?, self.context.new_event(0)?];
+        let mut best: Option<(f32, Choice)> = None;
+        let mut failure = None;
+        for choice in choices {
+            match self.measure(&choice, begin, end) {
+                Ok(time) if best.is_none_or(|(other, _)| time < other) => {
+                    best = Some((time, choice))
+                }
+                Ok(_) => {}
+                Err(error) => failure = Some(error),
+            }
+        }
+        self.context.drop_event(begin);
+        self.context.drop_event(end);
+        match (best, failure) {
+            (Some((_, choice)), _) => Ok(choice),
+            (None, Some(error)) => Err(error),
+            (None, None) => crate::internal!("no algorithm of a product was measured"),
+        }
+    }
+
+    /// Milliseconds that it takes.
+    fn measure(&self, choice: &Choice, begin: Handle, end: Handle) -> Result<f32> {
+        // The first run loads code.
+        self.time(choice, 1, begin, end)?;
+        let once = self.time(choice, 1, begin, end)?;
+        let runs = (MEASURED / once.max(1e-3)) as usize;
+        match runs.min(MOST_RUNS) {
+            0 | 1 => Ok(once),
+            runs => Ok(self.time(choice, runs, begin, end)? / runs as f32),
+        }
+    }
+
+    fn time(&self, choice: &Choice, runs: usize, begin: Handle, end: Handle) -> Result<f32> {
+        let (context, mut milliseconds) = (self.context, 0.0);
+        context.record(begin, self.turn)?;
+        for _ in 0..runs {
+            self.queue(choice)?;
+        }
+        context.record(end, self.turn)?;
+        context.wait(end, "measuring a product")?;
+        // SAFETY: as `cuda.h` says; both events have happened.
+        let status = unsafe { (context.api.elapsed)(&mut milliseconds, begin, end) };
+        context.api.check(status, "measuring a product")?;
+        Ok(milliseconds)
+    }
+}
+
+fn encode(algorithm: &Algorithm) -> Vec<u8> {
+    algorithm.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+fn decode(bytes: &[u8]) -> Option<Algorithm> {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    rest.is_empty().then_some(words.try_into().ok()?)
+}

@@ -1,0 +1,71 @@
+//! Memory of a device: where a pool's blocks come from, and how the rest of the library reads and writes it.
+
+use super::device::Device;
+use crate::backend::memory::{Memory, Pool, Supply};
+use crate::buffer::Bytes;
+use crate::error::Result;
+use std::sync::Arc;
+
+/// A large block is a multiple of this, as the driver maps it: so nearly nothing is wasted.
+const LARGE: usize = 2 << 20;
+
+/// A pool of the device's memory. What is queued on the device runs in order, so a block may be given to the next owner
+/// while the last one's work is still queued.
+pub fn pool(device: Arc<dyn Device>) -> Arc<Pool> {
+    Pool::of(Box::new(Blocks(device)))
+}
+
+struct Blocks(Arc<dyn Device>);
+
+impl Supply for Blocks {
+    fn allocate(&self, nbytes: usize) -> Result<usize> {
+        self.0.allocate(nbytes)
+    }
+
+    fn release(&self, address: usize, _: usize) {
+        self.0.free(address);
+    }
+
+    fn coarsest(&self) -> usize {
+        LARGE
+    }
+}
+
+/// Memory from a [`pool`] of a device's.
+pub struct DeviceBytes {
+    memory: Memory,
+    device: Arc<dyn Device>,
+}
+
+impl DeviceBytes {
+    /// Contents undefined. Error: `OutOfMemory`.
+    pub fn new(device: &Arc<dyn Device>, pool: &Arc<Pool>, nbytes: usize) -> Result<DeviceBytes> {
+        Ok(DeviceBytes { memory: pool.allocate(nbytes)?, device: device.clone() })
+    }
+}
+
+impl Bytes for DeviceBytes {
+    fn address(&self) -> usize {
+        self.memory.addr()
+    }
+
+    fn len(&self) -> usize {
+        self.memory.len()
+    }
+
+    fn read(&self, offset: usize, destination: &mut [u8]) -> Result<()> {
+        assert!(offset + destination.len() <= self.len(), "a read stays within its memory");
+        match destination.is_empty() {
+            true => Ok(()),
+            false => self.device.read(self.address() + offset, destination),
+        }
+    }
+
+    fn write(&mut self, offset: usize, source: &[u8]) -> Result<()> {
+        assert!(offset + source.len() <= self.len(), "a write stays within its memory");
+        match source.is_empty() {
+            true => Ok(()),
+            false => self.device.write(source, self.address() + offset),
+        }
+    }
+}
