@@ -143,6 +143,7 @@ int main(int, char** argv) {
     files_and_text(context, std::string(argv[0]) + ".safetensors");
     context.sync();
     EXPECT(context.metrics().find("\"compiles\"") != std::string::npos);
+    EXPECT(context.cache_stats().misses > 0);
   }
   puts("ok");
 }

@@ -202,6 +202,14 @@ fn memory_crosses_without_a_copy_and_values_by_callback() {
 }
 
 #[test]
+fn cache_statistics_from_c() {
+    let program = build("cache", "cache", &root().join("include"));
+    let folder = scratch("cache").join("programs");
+    std::fs::remove_dir_all(&folder).ok();
+    assert_eq!(run(Command::new(program).arg(folder)).trim(), "ok");
+}
+
+#[test]
 fn files_and_programs_as_text_from_c() {
     assert_eq!(run_c_program("stored").trim(), "ok");
 }

@@ -154,6 +154,13 @@ class Context {
   void seed(std::uint64_t seed) const { check(torchacc_seed(get(), seed)); }
   /// Counters and times as JSON.
   std::string metrics() const { return text(torchacc_metrics); }
+  /// What the caches of programs hold and did.
+  torchacc_cache_stats cache_stats() const {
+    torchacc_cache_stats stats{};
+    stats.struct_size = sizeof stats;
+    check(torchacc_context_cache_stats(get(), &stats));
+    return stats;
+  }
   /// Compiles, host calls and cuts with their reasons, as JSON.
   std::string explain() const { return text(torchacc_explain); }
   std::string last_program() const { return text(torchacc_last_program); }

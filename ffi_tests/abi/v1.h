@@ -70,6 +70,67 @@ typedef uint32_t torchacc_dtype;
 typedef void (*torchacc_drop_fn)(void *user);
 
 /*
+ What the caches of programs did since the last `torchacc_metrics_reset`, and what they hold now. May grow at the end.
+ */
+typedef struct torchacc_cache_stats {
+  /*
+   `sizeof(torchacc_cache_stats)` of the caller.
+   */
+  size_t struct_size;
+  /*
+   Runs of programs that were in memory.
+   */
+  uint64_t hits;
+  /*
+   Runs of programs that were not: of these, compiled, made of a plan for other sizes, or read from disk (`disk_hits`).
+   The others failed, or were padded to a program that was there.
+   */
+  uint64_t misses;
+  /*
+   Programs compiled.
+   */
+  uint64_t compiles;
+  /*
+   Programs made of a plan for other sizes, without compiling.
+   */
+  uint64_t carried_over;
+  /*
+   Programs dropped from memory for others: the least recently used ones.
+   */
+  uint64_t evictions;
+  /*
+   Traces that are expected to come again.
+   */
+  uint64_t known_traces;
+  /*
+   Programs in memory now, and about how many bytes they and their keys take.
+   */
+  uint64_t programs;
+  uint64_t program_bytes;
+  /*
+   Programs read from the folder that another context or process had compiled.
+   */
+  uint64_t disk_hits;
+  /*
+   Programs that this context removed there, to stay within `cache_limit`.
+   */
+  uint64_t disk_evictions;
+  /*
+   Files that it removed there because they were no whole programs.
+   */
+  uint64_t disk_removed;
+  /*
+   Programs that could not be stored.
+   */
+  uint64_t disk_errors;
+  /*
+   Programs in the folder now, whoever stored them, and their bytes; 0 without a folder.
+   */
+  uint64_t disk_programs;
+  uint64_t disk_bytes;
+} torchacc_cache_stats;
+
+/*
  How much a message matters.
  */
 typedef uint32_t torchacc_log_level;
@@ -586,6 +647,14 @@ torchacc_error *torchacc_buffer_request(torchacc_buffer *buffer);
 bool torchacc_buffer_is_ready(const torchacc_buffer *buffer);
 
 /*
+ Fills in `out`, whose `struct_size` is set, as far as it goes; what an older library does not know is 0. Looks at the files
+ of the folder, and waits for no operation. A trace counts once it has been launched: sync first for whole numbers.
+ Errors: INVALID_ARGUMENT.
+ */
+torchacc_error *torchacc_context_cache_stats(torchacc_context *context,
+                                             struct torchacc_cache_stats *out);
+
+/*
  Makes a context. Starts no thread and takes no memory before the first operation runs.
  Errors: INVALID_ARGUMENT for an unknown backend or a bad option.
  */
@@ -860,8 +929,8 @@ torchacc_error *torchacc_apply_into(torchacc_context *context,
  Counters and times since the last reset as a flat JSON object of integers:
 
  - recorded_ops, of these replayed_ops; cuts, of these read_cuts and limit_cuts; compiles, of these recompiles (of a trace that begins
-   like a known one); plans; padded_programs (of buckets), their padded_runs, padding_refused; cache_hits, disk_hits, disk_removed, disk_errors,
-   kernels, host_calls, failures;
+   like a known one); plans; padded_programs (of buckets), their padded_runs, padding_refused; cache_hits, cache_misses, disk_hits, disk_removed,
+   disk_evictions, disk_errors, kernels, host_calls, failures;
  - compile_ns, disk_ns, execute_ns: time spent, wherever; compile_p50_ns, compile_p90_ns, compile_p99_ns: of one compile;
    step_p50_ns, step_p90_ns, step_p99_ns: from one full cut to the next. Percentiles are right to an eighth;
  - wall_ns: time since the reset. Each moment of it is in one of: wall_key_ns, wall_compile_ns, wall_launch_ns,
@@ -869,7 +938,7 @@ torchacc_error *torchacc_apply_into(torchacc_context *context,
    waits, wall_record_ns (an operation is being recorded; measured at one in 61), wall_python_ns (a trace is open, but
    the caller is outside the library), wall_idle_ns (no trace is open);
  - live_buffers, live_bytes, peak_bytes, pool_bytes; known_traces, programs, program_bytes: what is kept in memory to be
-   used again.
+   used again (see `torchacc_context_cache_stats`); evictions: programs dropped from there for others.
  */
 torchacc_error *torchacc_metrics(torchacc_context *context,
                                  torchacc_string **out);

@@ -101,14 +101,14 @@ impl Disk {
         (entry, removed)
     }
 
-    /// Stores a program, unless it is larger than the limit. The least recently used ones beyond the limit go.
-    pub fn store(&self, key: &Key, program: &[u8], mut claim: Claim) -> io::Result<()> {
+    /// Stores a program, unless it is larger than the limit. The least recently used ones beyond the limit go; how many.
+    pub fn store(&self, key: &Key, program: &[u8], mut claim: Claim) -> io::Result<u64> {
         let key = key.bytes();
         let body = [&(key.len() as u64).to_le_bytes()[..], &key, program].concat();
         let checksum = xxh3_128(&body).to_le_bytes();
         let bytes = [&MAGIC[..], &FORMAT.to_le_bytes(), &checksum, &body].concat();
         if bytes.len() as u64 > self.limit {
-            return Ok(());
+            return Ok(0);
         }
         claim.fill(&bytes)?;
         drop(claim);
@@ -158,8 +158,17 @@ impl Disk {
         Ok(Some(Claim { file, unfinished, finished: self.path(key, FINISHED), stored: false }))
     }
 
-    /// Removes the least recently used programs beyond the limit, and what dead processes left unfinished.
-    fn evict(&self) -> io::Result<()> {
+    /// How many programs the folder holds, whoever stored them, and their bytes; nothing where it cannot be read.
+    pub fn usage(&self) -> (u64, u64) {
+        let files = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let finished = files.map(|entry| entry.path()).filter(|path| kind(path) == Some(FINISHED));
+        let sizes = finished.filter_map(|path| Some(path.metadata().ok()?.len()));
+        sizes.fold((0, 0), |(count, bytes), size| (count + 1, bytes + size))
+    }
+
+    /// Removes the least recently used programs beyond the limit, and what dead processes left unfinished. How many
+    /// programs went.
+    fn evict(&self) -> io::Result<u64> {
         let mut programs = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
             let path = entry?.path();
@@ -173,14 +182,15 @@ impl Disk {
         }
         programs.sort();
         let mut total: u64 = programs.iter().map(|(_, bytes, _)| bytes).sum();
+        let mut removed = 0;
         for (_, bytes, path) in programs {
             if total <= self.limit {
                 break;
             }
-            fs::remove_file(path).ok();
+            removed += fs::remove_file(path).is_ok() as u64;
             total -= bytes;
         }
-        Ok(())
+        Ok(removed)
     }
 }
 

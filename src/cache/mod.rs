@@ -43,6 +43,7 @@ struct Inner<P> {
     count: usize,
     bytes: usize,
     clock: u64,
+    evicted: u64,
 }
 
 struct Entry<P> {
@@ -56,13 +57,22 @@ struct Entry<P> {
 
 impl<P> Cache<P> {
     pub fn new(capacity: Capacity, size: fn(&P) -> usize) -> Cache<P> {
-        let inner = Inner { entries: HashMap::new(), count: 0, bytes: 0, clock: 0 };
+        let inner = Inner { entries: HashMap::new(), count: 0, bytes: 0, clock: 0, evicted: 0 };
         Cache { inner: Mutex::new(inner), made: Condvar::new(), capacity, size }
     }
 
     /// Of all programs and keys, about.
     pub fn bytes(&self) -> usize {
         self.inner.lock().bytes
+    }
+
+    /// How many programs were dropped for others, since the last [`Cache::forget_evicted`].
+    pub fn evicted(&self) -> u64 {
+        self.inner.lock().evicted
+    }
+
+    pub fn forget_evicted(&self) {
+        self.inner.lock().evicted = 0;
     }
 
     /// The program of a key with this hash was used, though nobody asked for it here.
@@ -204,6 +214,7 @@ impl<P> Reservation<'_, P> {
                     if inner.count == before {
                         break;
                     }
+                    inner.evicted += (before - inner.count) as u64;
                 }
             }
             None => inner.remove(key.hash(), |entry| entry.key != *key),
@@ -269,6 +280,9 @@ mod tests {
         assert_eq!((cache.len(), cache.get(&key(5)).as_deref()), (1, Some(&500)), "it is in use");
         make(6, 2);
         assert_eq!((cache.len(), cache.bytes()), (1, 3));
+        assert_eq!(cache.evicted(), 5);
+        cache.forget_evicted();
+        assert_eq!(cache.evicted(), 0);
     }
 
     #[test]

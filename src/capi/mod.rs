@@ -15,6 +15,7 @@
 mod archive;
 mod borrow;
 mod buffer;
+mod cache;
 pub mod constants;
 mod context;
 mod dlpack;

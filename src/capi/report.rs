@@ -30,8 +30,8 @@ unsafe fn text_of(
 /// Counters and times since the last reset as a flat JSON object of integers:
 ///
 /// - recorded_ops, of these replayed_ops; cuts, of these read_cuts and limit_cuts; compiles, of these recompiles (of a trace that begins
-///   like a known one); plans; padded_programs (of buckets), their padded_runs, padding_refused; cache_hits, disk_hits, disk_removed, disk_errors,
-///   kernels, host_calls, failures;
+///   like a known one); plans; padded_programs (of buckets), their padded_runs, padding_refused; cache_hits, cache_misses, disk_hits, disk_removed,
+///   disk_evictions, disk_errors, kernels, host_calls, failures;
 /// - compile_ns, disk_ns, execute_ns: time spent, wherever; compile_p50_ns, compile_p90_ns, compile_p99_ns: of one compile;
 ///   step_p50_ns, step_p90_ns, step_p99_ns: from one full cut to the next. Percentiles are right to an eighth;
 /// - wall_ns: time since the reset. Each moment of it is in one of: wall_key_ns, wall_compile_ns, wall_launch_ns,
@@ -39,7 +39,7 @@ unsafe fn text_of(
 ///   waits, wall_record_ns (an operation is being recorded; measured at one in 61), wall_python_ns (a trace is open, but
 ///   the caller is outside the library), wall_idle_ns (no trace is open);
 /// - live_buffers, live_bytes, peak_bytes, pool_bytes; known_traces, programs, program_bytes: what is kept in memory to be
-///   used again.
+///   used again (see `torchacc_context_cache_stats`); evictions: programs dropped from there for others.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_metrics(
     context: *mut torchacc_context,

@@ -90,13 +90,14 @@ fn find<'scope>(
     let hash = key.hash();
     let make = |key: &Key| kept::program(shared, key, closed, beside);
     let (program, lookup) = shared.cache.get_or_make(key, make);
-    let program = program?;
     match lookup {
         Lookup::Hit => shared.stats.cache_hits.add(1),
-        Lookup::Made => {
-            shared.dump(&program);
-            *shared.last_program.lock() = Some(program.clone());
-        }
+        Lookup::Made => shared.stats.cache_misses.add(1),
+    }
+    let program = program?;
+    if lookup == Lookup::Made {
+        shared.dump(&program);
+        *shared.last_program.lock() = Some(program.clone());
     }
     shared.paths.add(closed.tape(), &closed.outputs, &program, hash);
     Ok((program, lookup))

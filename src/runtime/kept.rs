@@ -156,11 +156,11 @@ fn store<'scope>(
     claim: Claim,
     beside: &'scope Scope<'scope, '_>,
 ) {
-    let write = move || {
-        let stored = stored::encode(&plan).map_or(Ok(()), |bytes| disk.store(&key, &bytes, claim));
-        if let Err(error) = stored {
-            failed(shared, &error);
-        }
+    let write = move || match stored::encode(&plan)
+        .map_or(Ok(0), |bytes| disk.store(&key, &bytes, claim))
+    {
+        Ok(removed) => shared.stats.disk_evictions.add(removed),
+        Err(error) => failed(shared, &error),
     };
     if let Err(error) = spawn(beside, "torchacc-store", write) {
         failed(shared, &error);

@@ -6,8 +6,27 @@ use super::histogram::Histogram;
 use super::json::Object;
 use super::profile::Span;
 use super::{Context, Shared};
+use crate::cache::disk::Disk;
 use crate::trace::Closed;
 use std::sync::atomic::Ordering::Relaxed;
+
+/// Counts since the last reset, but for what is held now: known traces, programs and bytes.
+pub struct CacheStats {
+    pub hits: u64,
+    pub misses: u64,
+    pub compiles: u64,
+    pub carried_over: u64,
+    pub evictions: u64,
+    pub known_traces: u64,
+    pub programs: u64,
+    pub program_bytes: u64,
+    pub disk_hits: u64,
+    pub disk_evictions: u64,
+    pub disk_removed: u64,
+    pub disk_errors: u64,
+    pub disk_programs: u64,
+    pub disk_bytes: u64,
+}
 
 impl Context {
     /// When recording an operation began, if it is one whose time is measured.
@@ -55,6 +74,7 @@ impl Context {
             ("known_traces", known_traces),
             ("programs", shared.cache.len() as u64),
             ("program_bytes", shared.cache.bytes() as u64),
+            ("evictions", shared.cache.evicted()),
             ("live_bytes", memory.live_bytes),
             ("peak_bytes", memory.peak_bytes),
             ("pool_bytes", memory.pool_bytes),
@@ -69,9 +89,32 @@ impl Context {
         fields.fold(Object::default(), |json, (name, value)| json.raw(name, value)).end()
     }
 
+    /// What the caches hold, and how look-ups went since the last reset. Reads the folder on disk.
+    pub fn cache_stats(&self) -> CacheStats {
+        let Shared { stats, cache, disk, .. } = &*self.shared;
+        let (disk_programs, disk_bytes) = disk.as_ref().map_or((0, 0), Disk::usage);
+        CacheStats {
+            hits: stats.cache_hits.get(),
+            misses: stats.cache_misses.get(),
+            compiles: stats.compiles.get(),
+            carried_over: stats.carried_over.get(),
+            evictions: cache.evicted(),
+            known_traces: self.trace.lock().known_traces() as u64,
+            programs: cache.len() as u64,
+            program_bytes: cache.bytes() as u64,
+            disk_hits: stats.disk_hits.get(),
+            disk_evictions: stats.disk_evictions.get(),
+            disk_removed: stats.disk_removed.get(),
+            disk_errors: stats.disk_errors.get(),
+            disk_programs,
+            disk_bytes,
+        }
+    }
+
     pub fn reset_metrics(&self) {
         let shared = &self.shared;
         shared.stats.reset();
+        shared.cache.forget_evicted();
         shared.explain.reset();
         shared.breakdown.reset();
         shared.compile_times.reset();

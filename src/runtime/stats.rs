@@ -68,10 +68,14 @@ stats! {
     padding_refused,
     /// Runs of programs that were there already.
     cache_hits,
+    /// Runs of programs that had to be made or loaded first.
+    cache_misses,
     /// Programs loaded that another process had compiled.
     disk_hits,
     /// Files of the disk cache removed because they were no whole programs of this version.
     disk_removed,
+    /// Programs there that others took the place of.
+    disk_evictions,
     /// Programs that could not be stored.
     disk_errors,
     /// Steps of plans run.
