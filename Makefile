@@ -4,6 +4,7 @@
 # make example-c, example-cpp, example-libtorch, example-ctypes, example-node, example-luajit
 #              the same without Python or without PyTorch: examples/build.mk
 # make test    everything that continuous integration checks
+# make sanitize the library itself with the address sanitizer
 # make format  rewrite all sources in the project's format
 
 PYTHON ?= python3
@@ -19,7 +20,7 @@ TRAIN_FLAGS := $(if $(STEPS),--steps $(STEPS)) --device $(or $(DEVICE),acc) \
 space := $(subst ,, )
 
 .DEFAULT_GOAL := build
-.PHONY: build environment install extension train test test-rust test-python lint format bench-peers clean FORCE
+.PHONY: build environment install extension train test test-rust test-python sanitize lint format bench-peers clean FORCE
 
 build: environment $(RUST_LIB)
 	$(MAKE) --no-print-directory --jobs=$(shell nproc) extension
@@ -63,6 +64,15 @@ test-rust: $(VENV)/.requirements
 
 test-python: build
 	$(BIN)/python -m pytest torch_extension/tests
+
+# The library itself and the C tests with the address sanitizer: minutes. Its flag is one of unstable compilers, so a stable one
+# must be told that it is meant; its runtime is the C compiler's.
+HOST = $(shell rustc -vV | sed -n 's/^host: //p')
+sanitize:
+	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address \
+		cargo build --target-dir target/sanitize --target $(HOST)
+	TORCHACC_INSTRUMENTED=$(CURDIR)/target/sanitize/$(HOST)/debug/libtorchacc.so \
+		cargo test --test ffi the_address_sanitizer
 
 lint: $(VENV)/.requirements
 	cargo fmt --check

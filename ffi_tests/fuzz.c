@@ -3,7 +3,7 @@
  *
  * A handful of slots hold tensors: views of dense arrays, whose elements are followed here as well,
  * in plain loops. About one call in eight is wrong on purpose. `program SECONDS SEED`; a failure
- * prints the seed of its round. */
+ * prints the seed of its round. One round at least. */
 #define _POSIX_C_SOURCE 200809L
 #include <time.h>
 
@@ -300,11 +300,11 @@ int main(int count, char** arguments) {
   const time_t end = now.tv_sec + seconds;
   add = op("aten::add.Tensor");
   mul = op("aten::mul.Tensor");
-  while (now.tv_sec < end) {
+  do {
     fprintf(stderr, "%llu\n", (unsigned long long)seed);
     round_of(seed++);
     clock_gettime(CLOCK_MONOTONIC, &now);
-  }
+  } while (now.tv_sec < end);
   puts("ok");
   return 0;
 }

@@ -3,6 +3,7 @@
 
 mod abi;
 mod install;
+mod watched;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -130,7 +131,13 @@ fn build(source: &str, folder: &str, include: &Path) -> PathBuf {
     let dir = scratch(folder);
     let soname = format!("libtorchacc.so.{}", torchacc::capi::TORCHACC_ABI);
     std::fs::copy(library(), dir.join(&soname)).expect("the scratch folder is writable");
-    let program = dir.join("program");
+    compile(source, &dir, include, &dir.join(&soname), &[])
+}
+
+/// Builds a program into the folder that the library lies in.
+fn compile(source: &str, dir: &Path, include: &Path, library: &Path, flags: &[&str]) -> PathBuf {
+    let name = Path::new(source).file_name().expect("a source has a name");
+    let program = dir.join(name);
     let (compiler, standard, file) = match source {
         "cpp" => ("c++", "-std=c++17", "cpp.cpp".to_string()),
         _ => ("cc", "-std=c11", format!("{source}.c")),
@@ -141,7 +148,8 @@ fn build(source: &str, folder: &str, include: &Path) -> PathBuf {
         .arg(root().join("ffi_tests").join(file))
         .arg("-I")
         .arg(include)
-        .arg(dir.join(&soname))
+        .args(flags)
+        .arg(library)
         .args(["-Wl,-rpath,$ORIGIN", "-lm", "-ldl", "-pthread"]));
     program
 }

@@ -2,7 +2,7 @@
  *
  * Rules
  *  - A function that can fail returns an owned torchacc_error*, NULL for success. Outputs come last and are written only on
- *    success; nothing is half done. Nothing is ever printed, and the process is never ended.
+ *    success; nothing is half done. Nothing is ever printed, and the process is never ended, but for the last rule.
  *  - Shared handles (context, buffer, tensor) have _retain and _release, owned ones (error, string,
  *    archive, graph) _free. Both accept NULL,
  *    in any order: a child keeps its parent.
@@ -12,6 +12,10 @@
  *  - Compare torchacc_abi_version() with TORCHACC_ABI once at start.
  *  - Callbacks come with a user pointer and an optional drop function for it; they may run on any thread, must not unwind, and
  *    must not call this library unless their comment says so.
+ *  - Memory for tensors that the system does not give is the error OUT_OF_MEMORY, from the call or from the read or sync of
+ *    what was to be computed. Buffers keep what they held, but for one that a kernel was writing to in place when it got no
+ *    memory to work in: reading that one is the error. Without the small pieces (far below 1 MiB) that its own lists and
+ *    texts are made of, the library cannot go on: it ends the process by abort().
  */
 
 #ifndef TORCHACC_H

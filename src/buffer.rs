@@ -130,8 +130,19 @@ impl Storage {
 
     /// A copy of the content, if there is one: what a failed update leaves in place.
     pub fn copy_into(&self, mut bytes: Box<dyn Bytes>) -> Option<Box<dyn Bytes>> {
-        let mut content = vec![0; self.nbytes];
+        let mut content = zeros(self.nbytes).ok()?;
         let copied = matches!(self.read(0, &mut content), Ok(true));
         (copied && bytes.write(0, &content).is_ok()).then_some(bytes)
     }
+}
+
+/// So many zeros on the host. Error: `OutOfMemory`.
+pub fn zeros(len: usize) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if bytes.try_reserve_exact(len).is_err() {
+        let message = format!("cannot allocate {len} bytes of host memory");
+        return Err(Error::new(Code::OutOfMemory, message));
+    }
+    bytes.resize(len, 0);
+    Ok(bytes)
 }

@@ -67,7 +67,7 @@ pub fn save(
     let order = order(entries);
     let header = header(entries, &order, texts)?;
     let part = Part::new(path)?;
-    let mut file = BufWriter::with_capacity(1 << 20, &part.file);
+    let mut file = BufWriter::with_capacity(256 << 10, &part.file);
     let failed = |e| refused(path, "write", e);
     file.write_all(&(header.len() as u64).to_le_bytes()).map_err(failed)?;
     file.write_all(&header).map_err(failed)?;

@@ -87,4 +87,6 @@ pub struct Failure {
     /// The step of the plan that is to blame; `None` when it is a poisoned input.
     pub step: Option<u32>,
     pub error: Error,
+    /// Whether some of it may be written: then memory that was taken over does not hold the old value any more.
+    pub torn: bool,
 }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Calls `exec` with the index of every step whose operands are sound. A failed `exec` must have left the step's
-/// writes untouched.
+/// writes untouched, unless its error is `OutOfMemory`: what it was to write is torn then.
 pub fn run_steps(plan: &Plan, call: &Call, mut exec: impl FnMut(usize) -> Result<()>) -> Outcome {
     let mut poison = Poison::new(plan);
     for (input, error) in call.poisoned {
@@ -21,12 +21,19 @@ pub fn run_steps(plan: &Plan, call: &Call, mut exec: impl FnMut(usize) -> Result
         let blame = poison.blame(None, error.clone());
         poison.spread(Space::Input(*input), [whole], blame);
     }
+    let mut torn = Vec::new();
     let mut attempt = |index: usize, step: &Step| match homeless(plan, call, step) {
         Some(error) => Err(error),
         None => {
             call.watch.inspect(|watch| watch.begin(index));
             let result = exec(index);
             call.watch.inspect(|watch| watch.end(index));
+            if result.as_ref().is_err_and(|error| error.code == Code::OutOfMemory) {
+                torn.extend(step.writes.iter().filter_map(|write| match write.place {
+                    Place::Output(n) => Some(n),
+                    _ => None,
+                }));
+            }
             result
         }
     };
@@ -49,7 +56,7 @@ pub fn run_steps(plan: &Plan, call: &Call, mut exec: impl FnMut(usize) -> Result
             },
         }
     }
-    poison.outcome()
+    poison.outcome(&torn)
 }
 
 /// The error of a step that needs an output or an arena for which there was no memory.
@@ -191,14 +198,14 @@ impl<'a> Poison<'a> {
         }
     }
 
-    fn outcome(self) -> Outcome {
+    fn outcome(self, torn: &[u32]) -> Outcome {
         let failure = |output: u32| {
             let whole = 0..self.plan.outputs[output as usize].nbytes() as u64;
             let poisoned = self.overlapping(self.space_of_output(output), &whole);
             let blame =
                 poisoned.map(|(_, blame)| blame).or_else(|| self.empty.get(&output).copied())?;
             let (step, error) = self.errors[blame].clone();
-            Some(Failure { output, step, error })
+            Some(Failure { output, step, error, torn: torn.contains(&output) })
         };
         Outcome { failed: (0..self.plan.outputs.len() as u32).filter_map(failure).collect() }
     }
@@ -410,6 +417,29 @@ mod tests {
         assert_eq!(ran, [1]);
         let failed: Vec<_> = outcome.failed.iter().map(|f| (f.output, f.error.code)).collect();
         assert_eq!(failed, [(0, Code::OutOfMemory), (2, Code::OutOfMemory)]);
+    }
+
+    #[test]
+    fn what_a_step_without_memory_was_writing_is_torn() {
+        let steps = vec![
+            step(&[whole(Input(0))], whole(Output(0))),
+            step(&[whole(Output(0))], whole(Output(1))),
+        ];
+        let plan = plan(steps, &[Some(0), Some(1)]);
+        let call = Call {
+            inputs: &[],
+            outputs: &[64, 64],
+            arena: 64,
+            scalars: &[],
+            poisoned: &[],
+            watch: None,
+        };
+        for (code, torn) in [(Code::OutOfMemory, [true, false]), (Code::OperatorError, [false; 2])]
+        {
+            let outcome = run_steps(&plan, &call, |_| Err(Error::new(code, "no")));
+            let got: Vec<_> = outcome.failed.iter().map(|failure| failure.torn).collect();
+            assert_eq!(got, torn);
+        }
     }
 
     #[test]

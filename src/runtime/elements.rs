@@ -4,8 +4,8 @@ use super::Context;
 use crate::aten;
 use crate::backend::bytes::HostBytes;
 use crate::backend::memory::Pool;
-use crate::buffer::{Bytes, Storage};
-use crate::error::{Code, Error, Result};
+use crate::buffer::{Bytes, Storage, zeros};
+use crate::error::Result;
 use crate::internal;
 use crate::record::{Operator, View};
 use crate::trace::{BufferId, Call, Content, Given, Located};
@@ -33,18 +33,20 @@ pub(super) fn span(view: &View) -> (usize, usize) {
     (start, (layout.end() as usize * size).saturating_sub(start))
 }
 
-/// The elements in row-major order; `bytes` are those of the [`span`].
-pub(super) fn dense(view: &View, mut bytes: Vec<u8>) -> Vec<u8> {
+/// The elements in row-major order; `bytes` are those of the [`span`]. Error: `OutOfMemory`.
+pub(super) fn dense(view: &View, mut bytes: Vec<u8>) -> Result<Vec<u8>> {
     let (size, layout) = (view.dtype.size(), &view.layout);
+    let nbytes = layout.numel() as usize * size;
     if layout.is_contiguous() {
-        bytes.truncate(layout.numel() as usize * size);
-        return bytes;
+        bytes.truncate(nbytes);
+        return Ok(bytes);
     }
-    let element = |index: i64| {
+    let mut elements = zeros(nbytes)?;
+    for (index, element) in layout.indices().zip(elements.chunks_exact_mut(size)) {
         let at = (index - layout.offset) as usize * size;
-        &bytes[at..at + size]
-    };
-    layout.indices().flat_map(|index| element(index).iter().copied()).collect()
+        element.copy_from_slice(&bytes[at..at + size]);
+    }
+    Ok(elements)
 }
 
 impl Context {
@@ -53,7 +55,7 @@ impl Context {
         let (start, len) = span(view);
         let mut bytes = zeros(len)?;
         self.read(id, start, &mut bytes)?;
-        Ok(dense(view, bytes))
+        dense(view, bytes)
     }
 
     /// Replaces the elements of a view by `data`, in row-major order. Cuts nothing, waits for nothing.
@@ -117,14 +119,4 @@ impl Context {
     pub fn is_host(&self) -> bool {
         self.shared.backend.is_host()
     }
-}
-
-/// So many zeros, or `OutOfMemory`.
-pub(super) fn zeros(len: usize) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    if bytes.try_reserve_exact(len).is_err() {
-        return Err(Error::new(Code::OutOfMemory, format!("no {len} bytes to read into")));
-    }
-    bytes.resize(len, 0);
-    Ok(bytes)
 }

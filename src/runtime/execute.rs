@@ -3,7 +3,7 @@
 use super::breakdown::Phase;
 use super::compile::{Program, name_of};
 use super::{Shared, kept, watch};
-use crate::backend::{Call, Watch};
+use crate::backend::{Call, Failure, Watch};
 use crate::buffer::{Bytes, Storage};
 use crate::cache::Lookup;
 use crate::cache::key::Key;
@@ -165,22 +165,29 @@ fn launch(shared: &Shared, program: &Program, closed: &Closed, arena: &mut Arena
     shared.stats.kernels.add(plan.steps.len() as u64);
     fitting.inspect(|fitting| fitting.was_run(shared));
     drop((watch, stay));
-    let mut failures: Vec<Option<Error>> = vec![None; memory.len()];
-    for failure in outcome.failed {
-        let error = named(program, failure.step, failure.error);
-        shared.fail(&error);
-        failures[failure.output as usize] = Some(error);
+    let mut failures: Vec<Option<Failure>> = memory.iter().map(|_| None).collect();
+    for mut failure in outcome.failed {
+        failure.error = named(program, failure.step, failure.error);
+        shared.fail(&failure.error);
+        let output = failure.output as usize;
+        failures[output] = Some(failure);
     }
     let settled = closed.promised.iter().zip(memory).zip(failures).enumerate();
     for (index, ((promised, bytes), failure)) in settled {
+        let before = closed.before[index].as_deref();
         promised.fulfil(match (failure, bytes) {
             (None, Some(bytes)) => match fitting {
-                Some(f) => f.exact_output(shared, index, &plan.outputs[index], bytes),
+                Some(f) => {
+                    f.exact_output(shared, index, &plan.outputs[index], bytes).or_else(|e| {
+                        shared.fail(&e);
+                        recover(shared, before, &e)
+                    })
+                }
                 None => Ok(bytes),
             },
             // Donated memory is written by nothing but the step that failed to run: it holds the old value.
-            (Some(_), Some(bytes)) if donors[index].is_some() => Ok(bytes),
-            (Some(error), _) => recover(shared, closed.before[index].as_deref(), &error),
+            (Some(failure), Some(bytes)) if donors[index].is_some() && !failure.torn => Ok(bytes),
+            (Some(failure), _) => recover(shared, before, &failure.error),
             (None, None) => internal!("an output was computed without memory"),
         });
     }
@@ -193,6 +200,12 @@ fn launch(shared: &Shared, program: &Program, closed: &Closed, arena: &mut Arena
 /// What a buffer holds after a failed update: what it held before; an error if that was nothing.
 fn recover(shared: &Shared, before: Option<&Storage>, error: &Error) -> Result<Box<dyn Bytes>> {
     let old = before.ok_or_else(|| error.clone())?;
+    // Nobody else wants it, and for a copy there may be no memory.
+    if !old.is_shared()
+        && let Ok(bytes) = old.take()
+    {
+        return Ok(bytes);
+    }
     let copy = shared.allocate(old.nbytes()).ok().and_then(|bytes| old.copy_into(bytes));
     copy.ok_or_else(|| error.clone())
 }

@@ -3,7 +3,7 @@
 use super::breakdown::Phase;
 use super::compile::{Interface, Program};
 use super::{Shared, compile, execute, kept};
-use crate::buffer::{Bytes, Storage};
+use crate::buffer::{Bytes, Storage, zeros};
 use crate::cache::encode;
 use crate::cache::key::Key;
 use crate::dynamic::pad::Frame;
@@ -150,14 +150,16 @@ impl Fitting {
 
 fn pad(shared: &Shared, frame: &Frame, ty: &Ty, leaf: &Storage) -> Result<Box<dyn Bytes>> {
     let size = ty.dtype.size();
-    let mut exact = vec![0; frame.exact_len() * size];
+    let mut exact = zeros(frame.exact_len() * size)?;
     if !leaf.read(0, &mut exact)? {
         return internal!("an input was taken over before it was read");
     }
     let mut padded = shared.allocate(ty.nbytes())?;
     if cfg!(debug_assertions) && shared.backend.is_host() {
         // Every float is NaN then, and every integer out of range.
-        padded.write(0, &vec![0xff; ty.nbytes()])?;
+        let mut bad = zeros(ty.nbytes())?;
+        bad.fill(0xff);
+        padded.write(0, &bad)?;
     }
     if shared.backend.is_host() {
         for (from, to, row) in frame.rows() {
@@ -166,7 +168,10 @@ fn pad(shared: &Shared, frame: &Frame, ty: &Ty, leaf: &Storage) -> Result<Box<dy
         return Ok(padded);
     }
     // A copy to a device costs more than all the bytes between rows.
-    let mut whole = vec![if cfg!(debug_assertions) { 0xff } else { 0 }; ty.nbytes()];
+    let mut whole = zeros(ty.nbytes())?;
+    if cfg!(debug_assertions) {
+        whole.fill(0xff);
+    }
     for (from, to, row) in frame.rows() {
         whole[to * size..(to + row) * size]
             .copy_from_slice(&exact[from * size..(from + row) * size]);
@@ -177,13 +182,13 @@ fn pad(shared: &Shared, frame: &Frame, ty: &Ty, leaf: &Storage) -> Result<Box<dy
 
 fn unpad(shared: &Shared, frame: &Frame, ty: &Ty, padded: &dyn Bytes) -> Result<Box<dyn Bytes>> {
     let size = ty.dtype.size();
-    let mut exact = vec![0; frame.exact_len() * size];
+    let mut exact = zeros(frame.exact_len() * size)?;
     if shared.backend.is_host() {
         for (to, from, row) in frame.rows() {
             padded.read(from * size, &mut exact[to * size..(to + row) * size])?;
         }
     } else {
-        let mut whole = vec![0; ty.nbytes()];
+        let mut whole = zeros(ty.nbytes())?;
         padded.read(0, &mut whole)?;
         for (to, from, row) in frame.rows() {
             exact[to * size..(to + row) * size]

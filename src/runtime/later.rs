@@ -2,8 +2,8 @@
 //! such read.
 
 use super::Context;
-use super::elements::{dense, span, zeros};
-use crate::buffer::Storage;
+use super::elements::{dense, span};
+use crate::buffer::{Storage, zeros};
 use crate::error::{Code, Error, Result};
 use crate::record::View;
 use crate::trace::BufferId;
@@ -80,5 +80,5 @@ fn elements(storage: Option<&Storage>, view: &View) -> Result<Vec<u8>> {
     {
         return Err(crate::trace::lost());
     }
-    Ok(dense(view, bytes))
+    dense(view, bytes)
 }

@@ -154,6 +154,10 @@ fn bind(operands: &[Operand], call: &Call) -> Result<Bounds> {
 
 impl Program {
     fn run_step(&self, index: usize, call: &Call) -> Result<()> {
+        pool::contained(|| self.run_kernel(index, call))
+    }
+
+    fn run_kernel(&self, index: usize, call: &Call) -> Result<()> {
         let step = &self.plan.steps[index];
         let bind_narrow = |operands: &[Operand], wide| -> Result<Bounds> {
             operands.iter().map(|o| Bound::new(&narrowed(o, wide), call)).collect()
@@ -224,6 +228,6 @@ impl Executable for Program {
 }
 
 fn all_failed(plan: &Plan, error: &Error) -> Outcome {
-    let fail = |output| Failure { output, step: None, error: error.clone() };
+    let fail = |output| Failure { output, step: None, error: error.clone(), torn: false };
     Outcome { failed: (0..plan.outputs.len() as u32).map(fail).collect() }
 }

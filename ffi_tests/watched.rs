@@ -1,0 +1,103 @@
+//! The C tests again, watched: by valgrind, by the sanitizers of the C compiler, with many threads, and without memory.
+//!
+//! The library itself is instrumented by `make sanitize` only, which builds it once more, with an unstable flag of the
+//! compiler. But its allocations and copies go through the C library's functions, which the address sanitizer watches here.
+//! The thread sanitizer is of no use without an instrumented standard library (`-Zbuild-std`, another compiler): it sees
+//! none of its locks and calls everything a race. So many threads are held to their values, and to valgrind.
+
+use super::{compile, library, root, run, scratch};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Programs with an argument: rounds of all threads, seconds of the fuzz, which makes a thousand calls at least.
+const PROGRAMS: [(&str, Option<&str>); 10] = [
+    ("arithmetic", None),
+    ("bad_calls", None),
+    ("host_operator", None),
+    ("report", None),
+    ("views", None),
+    ("lent", None),
+    ("stored", None),
+    ("gradients", None),
+    ("threads", Some("20")),
+    ("fuzz", Some("0")),
+];
+
+/// Says even beside passing tests what was not looked at.
+fn skipped(why: &str) {
+    writeln!(std::io::stderr(), "\nSKIPPED: {why}").ok();
+}
+
+/// A folder with the library under its SONAME, without the debug information that tools would read again and again.
+fn stage(name: &str, library: &Path) -> (PathBuf, PathBuf) {
+    let dir = scratch(name);
+    let copy = dir.join(format!("libtorchacc.so.{}", torchacc::capi::TORCHACC_ABI));
+    run(Command::new("objcopy").arg("--strip-debug").arg(library).arg(&copy));
+    (dir, copy)
+}
+
+/// Runs a program that must say nothing but "ok", or the fuzz's seeds.
+fn run_silently(command: &mut Command, dir: &Path) {
+    let command = command.current_dir(dir).env("TORCHACC_CACHE_DIR", "off");
+    assert_eq!(run(command).trim(), "ok", "{command:?}");
+}
+
+#[test]
+fn valgrind_finds_nothing() {
+    if !super::has("valgrind") {
+        return skipped("valgrind is not installed: no test runs under it");
+    }
+    let (dir, library) = stage("valgrind", &library());
+    for (name, argument) in PROGRAMS {
+        let program = compile(name, &dir, &root().join("include"), &library, &["-g"]);
+        // Hash tables are found by pointers into their middle: "possibly lost" is said of all of them.
+        run_silently(
+            Command::new("valgrind")
+                .args(["-q", "--error-exitcode=9", "--leak-check=full"])
+                .args(["--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"])
+                .arg(program)
+                .args(argument),
+            &dir,
+        );
+    }
+}
+
+/// Whether the C compiler links programs with these flags.
+fn links(dir: &Path, flags: &[&str]) -> bool {
+    let source = dir.join("nothing.c");
+    std::fs::write(&source, "int main(void) { return 0; }\n").expect("the folder is writable");
+    let made =
+        Command::new("cc").args(flags).arg(source).arg("-o").arg(dir.join("nothing")).output();
+    made.is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn the_address_sanitizer_finds_nothing() {
+    // `make sanitize` names its own.
+    let instrumented = std::env::var_os("TORCHACC_INSTRUMENTED").map(PathBuf::from);
+    let (dir, library) = stage("asan", &instrumented.unwrap_or_else(library));
+    let flags = ["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+    if !links(&dir, &flags) {
+        return skipped("the C compiler has no address sanitizer: no test runs with it");
+    }
+    for (name, argument) in PROGRAMS {
+        let program = compile(name, &dir, &root().join("include"), &library, &flags);
+        run_silently(Command::new(program).args(argument), &dir);
+    }
+}
+
+#[test]
+fn many_threads_share_a_context() {
+    let (dir, library) = stage("threads", &library());
+    let program = compile("threads", &dir, &root().join("include"), &library, &[]);
+    run_silently(Command::new(program).arg("1000"), &dir);
+}
+
+#[test]
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn memory_that_is_refused_is_an_error_and_loses_nothing() {
+    let (dir, library) = stage("out_of_memory", &library());
+    let program = compile("out_of_memory", &dir, &root().join("include"), &library, &[]);
+    run_silently(Command::new(program).arg(dir.join("x.safetensors")), &dir);
+}
