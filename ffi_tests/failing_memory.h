@@ -1,5 +1,6 @@
-/* An allocator that fails on demand, for the whole program: the C library's functions, but for large pieces. Such a piece is
- * the memory of a tensor; the small ones are those of the library's own lists and texts. Needs glibc. */
+/* An allocator that fails on demand, for the whole program: the C library's functions, but for
+ * large pieces. Such a piece is the memory of a tensor; the small ones are those of the library's
+ * own lists and texts. Needs glibc. */
 #ifndef FAILING_MEMORY_H
 #define FAILING_MEMORY_H
 
@@ -38,12 +39,12 @@ static inline int stop_failing(void) {
 }
 
 /* The C library's own function of that name. */
-#define REAL(result, name, ...)                                                        \
-  static result (*real)(__VA_ARGS__);                                                  \
-  if (!__atomic_load_n(&real, __ATOMIC_ACQUIRE)) {                                     \
-    result (*found)(__VA_ARGS__);                                                      \
-    *(void**)&found = dlsym(RTLD_NEXT, name);                                          \
-    __atomic_store_n(&real, found, __ATOMIC_RELEASE);                                  \
+#define REAL(result, name, ...)                       \
+  static result (*real)(__VA_ARGS__);                 \
+  if (!__atomic_load_n(&real, __ATOMIC_ACQUIRE)) {    \
+    result (*found)(__VA_ARGS__);                     \
+    *(void**)&found = dlsym(RTLD_NEXT, name);         \
+    __atomic_store_n(&real, found, __ATOMIC_RELEASE); \
   }
 
 void* malloc(size_t size) {

@@ -1,9 +1,8 @@
-/* Memory for tensors that the system does not give: every call returns OUT_OF_MEMORY or works, what was there before is
- * there afterwards, whole, and the next try works. `program FILE`. */
+/* Memory for tensors that the system does not give: every call returns OUT_OF_MEMORY or works, what
+ * was there before is there afterwards, whole, and the next try works. `program FILE`. */
 #define _GNU_SOURCE
-#include "failing_memory.h"
-
 #include "check.h"
+#include "failing_memory.h"
 
 enum { SIDE = 768, COUNT = SIDE * SIDE, BYTES = COUNT * 4 };
 
@@ -190,8 +189,8 @@ static void settle(const char* name, long after, float p_before) {
   expect(p, host[0]);
 }
 
-/* Refuses one piece, or two (the first makes the library give back what it keeps for later), or all after the first so
- * many, for every number of them. */
+/* Refuses one piece, or two (the first makes the library give back what it keeps for later), or all
+ * after the first so many, for every number of them. */
 static void try_with_less(const char* name, torchacc_error* (*call)(void), long pieces) {
   long after = 0, failed = 0;
   for (int enough = 0; !enough; ++after) {

@@ -1,5 +1,5 @@
-/* Many threads on one context: each follows its own tensors in plain arithmetic, all of them add to a tensor that they
- * share, and others look on. `program ROUNDS`. */
+/* Many threads on one context: each follows its own tensors in plain arithmetic, all of them add to
+ * a tensor that they share, and others look on. `program ROUNDS`. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 
@@ -71,8 +71,7 @@ static void* work(void* seed) {
         torchacc_tensor_release(tensors[to]);
         tensors[to] = made;
         for (int i = 0; i < WIDTH; ++i)
-          values[to][i] =
-              times ? values[to][i] * values[from][i] : values[to][i] + values[from][i];
+          values[to][i] = times ? values[to][i] * values[from][i] : values[to][i] + values[from][i];
       } break;
       case 2:
         OK(torchacc_apply_into(context, add, args, 2, &tensors[to], 1));

@@ -1,5 +1,8 @@
 #!/bin/sh
 # install.sh PREFIX LIBRARY: puts the headers, the library, and what pkg-config and CMake need under PREFIX.
+# There is no static archive: Rust's would bring the standard library's symbols along, which clash with those of another such archive;
+# a program that also loads the PyTorch extension would have two runtimes; and vendors' libraries are looked for beside the
+# library's own file.
 # Everything finds its neighbours by relative paths, so the whole tree may be moved.
 set -eu
 prefix=$1

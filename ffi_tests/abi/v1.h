@@ -2,7 +2,7 @@
  *
  * Rules
  *  - A function that can fail returns an owned torchacc_error*, NULL for success. Outputs come last and are written only on
- *    success; nothing is half done. Nothing is ever printed, and the process is never ended.
+ *    success; nothing is half done. Nothing is ever printed, and the process is never ended, but for the last rule.
  *  - Shared handles (context, buffer, tensor) have _retain and _release, owned ones (error, string,
  *    archive, graph) _free. Both accept NULL,
  *    in any order: a child keeps its parent.
@@ -12,6 +12,10 @@
  *  - Compare torchacc_abi_version() with TORCHACC_ABI once at start.
  *  - Callbacks come with a user pointer and an optional drop function for it; they may run on any thread, must not unwind, and
  *    must not call this library unless their comment says so.
+ *  - Memory for tensors that the system does not give is the error OUT_OF_MEMORY, from the call or from the read or sync of
+ *    what was to be computed. Buffers keep what they held, but for one that a kernel was writing to in place when it got no
+ *    memory to work in: reading that one is the error. Without the small pieces (far below 1 MiB) that its own lists and
+ *    texts are made of, the library cannot go on: it ends the process by abort().
  */
 
 #ifndef TORCHACC_H
@@ -578,8 +582,8 @@ void torchacc_archive_free(torchacc_archive *archive);
  A tensor on the caller's memory, without a copy: `len` bytes at `data`, of which `sizes` and `strides` (in elements, not
  negative; NULL for row-major) say where the elements are. The memory must stay as it is until `drop` is called, which
  happens on any thread once neither a tensor nor a program uses it. The library never writes there: what is written to the
- tensor goes to memory of its own. Memory that is not aligned to 16 bytes is copied, and `drop` called before this returns;
- on an error too. Does not wait. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
+ tensor goes to memory of its own. Memory that is not aligned to 16 bytes is copied, as is any for a GPU, and `drop` called
+ before this returns; on an error too. Does not wait. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
  */
 torchacc_error *torchacc_tensor_borrow(torchacc_context *context,
                                        torchacc_dtype dtype,
@@ -710,7 +714,7 @@ torchacc_error *torchacc_tensor_from_dlpack(torchacc_context *context,
 /*
  The tensor as an array for another library, which calls its deleter in the end, on any thread; the context stays alive
  or not. Without `copy` the array shares the library's memory and must not be written to (its flag READ_ONLY is set); with
- it, or when the tensor was never written, it is the consumer's own, dense (IS_COPIED). Blocks: cuts the trace if it still
+ it, when the tensor was never written or lies on a GPU, it is the consumer's own, dense, on the host (IS_COPIED). Blocks: cuts the trace if it still
  computes the value, and waits. Errors: as `torchacc_tensor_read`.
  */
 torchacc_error *torchacc_tensor_to_dlpack(const torchacc_tensor *tensor,

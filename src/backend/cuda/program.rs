@@ -143,7 +143,7 @@ impl Program {
         for write in self.plan.steps.iter().skip(first).flat_map(|step| &step.writes) {
             let Place::Output(output) = write.place else { continue };
             outcome.failed.retain(|failure| failure.output != output);
-            outcome.failed.push(Failure { output, step, error: error.clone() });
+            outcome.failed.push(Failure { output, step, error: error.clone(), torn: false });
         }
     }
 }
@@ -190,7 +190,7 @@ fn resolve(word: Word, call: &Call, own: Own) -> u64 {
 impl Executable for Program {
     fn run(&self, call: &Call) -> Outcome {
         let all_failed = |error: Error| {
-            let fail = |output| Failure { output, step: None, error: error.clone() };
+            let fail = |output| Failure { output, step: None, error: error.clone(), torn: false };
             Outcome { failed: (0..self.plan.outputs.len() as u32).map(fail).collect() }
         };
         let own = match self.begin(call) {
