@@ -40,6 +40,18 @@ int main(void) {
   FIELD(torchacc_cache_stats, disk_errors);
   FIELD(torchacc_cache_stats, disk_programs);
   FIELD(torchacc_cache_stats, disk_bytes);
+  SIZE(torchacc_communicator);
+  FIELD(torchacc_communicator, struct_size);
+  FIELD(torchacc_communicator, name);
+  FIELD(torchacc_communicator, rank);
+  FIELD(torchacc_communicator, size);
+  FIELD(torchacc_communicator, all_reduce);
+  FIELD(torchacc_communicator, all_gather);
+  FIELD(torchacc_communicator, reduce_scatter);
+  FIELD(torchacc_communicator, broadcast);
+  FIELD(torchacc_communicator, all_to_all);
+  FIELD(torchacc_communicator, user);
+  FIELD(torchacc_communicator, drop);
   SIZE(torchacc_value);
   FIELD(torchacc_value, i);
   FIELD(torchacc_value, f);

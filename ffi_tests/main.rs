@@ -218,6 +218,11 @@ fn cache_statistics_from_c() {
 }
 
 #[test]
+fn ranks_reduce_and_exchange_by_callbacks() {
+    assert_eq!(run_c_program("collectives").trim(), "ok");
+}
+
+#[test]
 fn files_and_programs_as_text_from_c() {
     assert_eq!(run_c_program("stored").trim(), "ok");
 }

@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Programs with an argument: rounds of all threads, seconds of the fuzz, which makes a thousand calls at least.
-const PROGRAMS: [(&str, Option<&str>); 6] = [
+const PROGRAMS: [(&str, Option<&str>); 7] = [
     ("host_operator", None),
     ("views", None),
     ("lent", None),
+    ("collectives", None),
     ("stored", None),
     ("threads", Some("20")),
     ("fuzz", Some("0")),

@@ -48,6 +48,22 @@ typedef struct torchacc_string torchacc_string;
 #define TORCHACC_ABI 1
 
 /*
+ What a collective is to make of the elements of all ranks: `how` of `torchacc_collective_fn`.
+ */
+#define TORCHACC_REDUCE_SUM 0
+
+#define TORCHACC_REDUCE_PRODUCT 1
+
+#define TORCHACC_REDUCE_MIN 2
+
+#define TORCHACC_REDUCE_MAX 3
+
+/*
+ The sum, divided by the number of ranks.
+ */
+#define TORCHACC_REDUCE_AVG 4
+
+/*
  More dimensions than any tensor library has.
  */
 #define TORCHACC_MAX_RANK 64
@@ -133,6 +149,74 @@ typedef struct torchacc_cache_stats {
   uint64_t disk_programs;
   uint64_t disk_bytes;
 } torchacc_cache_stats;
+
+/*
+ A dense row-major array that a host operator reads or fills. An absent optional tensor has `data` NULL and `rank` 0.
+ */
+typedef struct torchacc_host_tensor {
+  void *data;
+  const int64_t *sizes;
+  uint32_t rank;
+  torchacc_dtype dtype;
+} torchacc_host_tensor;
+
+/*
+ Does one collective: fills `out` from `in`, whose types agree on all ranks. `how` is one of `TORCHACC_REDUCE_*` for
+ all_reduce and reduce_scatter, the root for broadcast, else 0. Called on the launch thread, in the order in which the
+ collectives of the communicator were recorded; it may wait for the other ranks, and should not do so for ever. Returns
+ NULL, or an error from `torchacc_error_new`; must not call this library otherwise, and must not unwind.
+ */
+typedef torchacc_error *(*torchacc_collective_fn)(void *user,
+                                                  int64_t how,
+                                                  const struct torchacc_host_tensor *input,
+                                                  const struct torchacc_host_tensor *output);
+
+/*
+ What a communicator does. A NULL function: collectives of that kind are the error UNSUPPORTED. May grow at the end.
+ */
+typedef struct torchacc_communicator {
+  /*
+   `sizeof(torchacc_communicator)` of the caller.
+   */
+  size_t struct_size;
+  /*
+   What operators call it.
+   */
+  struct torchacc_str name;
+  /*
+   This context's number among the ranks, from 0.
+   */
+  uint32_t rank;
+  /*
+   How many ranks there are.
+   */
+  uint32_t size;
+  /*
+   The elements of all ranks, reduced, on every rank.
+   */
+  torchacc_collective_fn all_reduce;
+  /*
+   The rows of all ranks, in their order, on every rank.
+   */
+  torchacc_collective_fn all_gather;
+  /*
+   The elements of all ranks, reduced; of the rows each rank keeps its part, in their order.
+   */
+  torchacc_collective_fn reduce_scatter;
+  /*
+   What rank `how` has.
+   */
+  torchacc_collective_fn broadcast;
+  /*
+   The n-th part of the rows goes to rank n; what comes is in the order of the ranks.
+   */
+  torchacc_collective_fn all_to_all;
+  /*
+   Passed to all of them.
+   */
+  void *user;
+  torchacc_drop_fn drop;
+} torchacc_communicator;
 
 /*
  How much a message matters.
@@ -262,16 +346,6 @@ typedef struct torchacc_type {
  are the library's and valid during the call. It may call this library, but for functions that block, and must not unwind.
  */
 typedef void (*torchacc_read_fn)(void *user, const torchacc_error *error, const void *data, size_t len);
-
-/*
- A dense row-major array that a host operator reads or fills. An absent optional tensor has `data` NULL and `rank` 0.
- */
-typedef struct torchacc_host_tensor {
-  void *data;
-  const int64_t *sizes;
-  uint32_t rank;
-  torchacc_dtype dtype;
-} torchacc_host_tensor;
 
 /*
  A host operator. `args` are as recorded, but VIEW and VIEWS point at `torchacc_host_tensor`s (to read only) and SCALAR_*
@@ -518,6 +592,12 @@ typedef uint32_t torchacc_strict;
  operator that draws random numbers. Every call gets numbers of its own.
  */
 #define TORCHACC_ARG_RANDOM 16
+
+/*
+ `v.p` points at `len` bytes of UTF-8: the name of a communicator (`torchacc_communicator_register`). The last argument of a
+ collective.
+ */
+#define TORCHACC_ARG_COMMUNICATOR 17
 
 #ifdef __cplusplus
 extern "C" {
@@ -877,7 +957,8 @@ struct torchacc_str torchacc_op_name(torchacc_op op);
    for it; arguments at the end may be left out). A result has a `type`, and `list` for a list of tensors.
 
  The types and the kinds of argument that they take: tensor (VIEW, TENSOR), scalar and float (SCALAR_*, or INT, FLOAT and
- BOOL to have it compiled in), int (INT), bool (BOOL), dtype (DTYPE), text (STR), generator (RANDOM), unused (NONE). A list
+ BOOL to have it compiled in), int (INT), bool (BOOL), dtype (DTYPE), text (STR), generator (RANDOM), communicator
+ (COMMUNICATOR), unused (NONE). A list
  takes the kind in the plural. A tensor may be a number instead where the operator is elementwise.
  Errors: NOT_FOUND for a number that is no native operator's.
  */

@@ -88,6 +88,17 @@ pub const TORCHACC_ARG_STR: torchacc_arg_kind = 15;
 /// The context's generator (`torchacc_seed`): for an argument of type "generator", or after the last argument of any other
 /// operator that draws random numbers. Every call gets numbers of its own.
 pub const TORCHACC_ARG_RANDOM: torchacc_arg_kind = 16;
+/// `v.p` points at `len` bytes of UTF-8: the name of a communicator (`torchacc_communicator_register`). The last argument of a
+/// collective.
+pub const TORCHACC_ARG_COMMUNICATOR: torchacc_arg_kind = 17;
+
+/// What a collective is to make of the elements of all ranks: `how` of `torchacc_collective_fn`.
+pub const TORCHACC_REDUCE_SUM: i64 = 0;
+pub const TORCHACC_REDUCE_PRODUCT: i64 = 1;
+pub const TORCHACC_REDUCE_MIN: i64 = 2;
+pub const TORCHACC_REDUCE_MAX: i64 = 3;
+/// The sum, divided by the number of ranks.
+pub const TORCHACC_REDUCE_AVG: i64 = 4;
 
 #[cfg(test)]
 mod tests {

@@ -71,7 +71,7 @@ pub unsafe extern "C" fn torchacc_grad(
             context.inner.record_inferred(&Call { op: operator(), args: &args, outs })?;
             Ok(true)
         };
-        let made = results(context, params.iter().map(ty).collect(), record)?;
+        let made = results(context, params.iter().map(ty).collect(), None, record)?;
         unsafe { give(made.unwrap_or_default(), grads) };
         Ok(())
     })

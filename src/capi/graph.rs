@@ -112,7 +112,7 @@ pub unsafe extern "C" fn torchacc_graph_apply(
         let made: Vec<torchacc_tensor> = types
             .map(|ty| torchacc_tensor::dense(&context.inner, ty.dtype, &ty.sizes))
             .collect::<Result<_>>()?;
-        let (inputs, numbers) = split(&args)?;
+        let (inputs, numbers) = split(&args.given)?;
         let targets: Vec<Located> =
             made.iter().map(|t| Located::new(t.buffer.id, &t.view)).collect();
         context.inner.record_graph(graph, &inputs, &numbers, &targets)?;

@@ -157,9 +157,9 @@ pub unsafe extern "C" fn torchacc_infer(
         if outs.is_null() {
             return Err(bad("outs is NULL"));
         }
-        let types = types(op, &args, n_outs)?;
+        let types = types(op, &args.given, args.results(n_outs))?;
         let types: Vec<torchacc_type> =
-            types.iter().map(torchacc_type::of).collect::<Result<_>>()?;
+            types.iter().take(n_outs).map(torchacc_type::of).collect::<Result<_>>()?;
         unsafe { std::ptr::copy_nonoverlapping(types.as_ptr(), outs, types.len()) };
         Ok(())
     })

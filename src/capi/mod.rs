@@ -16,6 +16,7 @@ mod archive;
 mod borrow;
 mod buffer;
 mod cache;
+mod communicator;
 pub mod constants;
 mod context;
 mod dlpack;

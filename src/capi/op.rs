@@ -78,7 +78,8 @@ pub extern "C" fn torchacc_op_name(op: torchacc_op) -> torchacc_str {
 ///   for it; arguments at the end may be left out). A result has a `type`, and `list` for a list of tensors.
 ///
 /// The types and the kinds of argument that they take: tensor (VIEW, TENSOR), scalar and float (SCALAR_*, or INT, FLOAT and
-/// BOOL to have it compiled in), int (INT), bool (BOOL), dtype (DTYPE), text (STR), generator (RANDOM), unused (NONE). A list
+/// BOOL to have it compiled in), int (INT), bool (BOOL), dtype (DTYPE), text (STR), generator (RANDOM), communicator
+/// (COMMUNICATOR), unused (NONE). A list
 /// takes the kind in the plural. A tensor may be a number instead where the operator is elementwise.
 /// Errors: NOT_FOUND for a number that is no native operator's.
 #[unsafe(no_mangle)]
@@ -189,7 +190,7 @@ pub unsafe extern "C" fn torchacc_op_register_host(
 ///
 /// # Safety
 /// NULL, or an owned error.
-unsafe fn outcome(error: *mut torchacc_error) -> Result<()> {
+pub(super) unsafe fn outcome(error: *mut torchacc_error) -> Result<()> {
     // SAFETY: the caller's promise.
     if error.is_null() { Ok(()) } else { Err(unsafe { torchacc_error::take(error) }) }
 }
@@ -220,7 +221,7 @@ fn shape_rule(call: Callback<*mut torchacc_type>, user: Arc<User>) -> ShapeFn {
     })
 }
 
-fn host_tensor(tensor: &HostTensor) -> torchacc_host_tensor {
+pub(super) fn host_tensor(tensor: &HostTensor) -> torchacc_host_tensor {
     torchacc_host_tensor {
         data: tensor.data as *mut c_void,
         sizes: tensor.sizes.as_ptr(),

@@ -8,10 +8,11 @@ use super::handle::{self, borrow, shared};
 use super::op::{operator, torchacc_op};
 use super::tensor::torchacc_tensor;
 use super::{bad, boundary, infer, slice};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::op::Ty;
+use crate::op::collective::TOKEN;
 use crate::record::{Operator, ScalarKind, View};
-use crate::runtime::Context;
+use crate::runtime::{Context, TOKEN_SIZES};
 use crate::shape::{Dims, Layout};
 use crate::trace::{BufferId, Call, Given, Located, operator_name};
 use smallvec::SmallVec;
@@ -129,19 +130,37 @@ unsafe fn argument<'a>(context: &torchacc_context, given: &torchacc_arg) -> Resu
         TORCHACC_ARG_FLOATS => Given::Floats(unsafe { slice(p.cast(), len, "floats")? }),
         TORCHACC_ARG_BOOLS => Given::Bools(unsafe { slice(p.cast(), len, "bools")? }),
         TORCHACC_ARG_DTYPE => Given::DType(dtype(i as u32)?),
-        TORCHACC_ARG_STR => {
-            let bytes = unsafe { slice(p.cast::<u8>(), len, "text")? };
-            let text = std::str::from_utf8(bytes).map_err(|e| bad(format!("text: {e}")))?;
-            Given::Str(text)
-        }
+        TORCHACC_ARG_STR => Given::Str(unsafe { text(given)? }),
         other => return Err(bad(format!("{other} is not a torchacc_arg_kind"))),
     })
 }
 
 /// Arguments of most calls, without a trip to the allocator.
-pub(super) type Arguments<'a> = SmallVec<[Given<'a>; 8]>;
+pub(super) struct Arguments<'a> {
+    pub given: SmallVec<[Given<'a>; 8]>,
+    /// What a collective writes beside its result.
+    token: Option<Located<'a>>,
+}
 
-/// The arguments; where one is random, seed and offset, which `draw` gives, stand after the last.
+impl<'a> Arguments<'a> {
+    /// How many results an operator has that gives the caller `n_outs`.
+    pub fn results(&self, n_outs: usize) -> usize {
+        n_outs + self.token.is_some() as usize
+    }
+
+    fn push_communicator(&mut self, context: &Context, name: &str) -> Result<()> {
+        let known = context.communicator(name)?;
+        let (sizes, dtype) = (&TOKEN_SIZES, TOKEN.0);
+        let view = || Located { buffer: known.token, dtype, sizes, strides: sizes, offset: 0 };
+        self.given.push(Given::Scalar { kind: ScalarKind::Int, bits: known.number });
+        self.given.extend([Given::Int(known.size), Given::Tensor(view())]);
+        self.token = Some(view());
+        Ok(())
+    }
+}
+
+/// The arguments; where one is random, seed and offset, which `draw` gives, stand after the last. A communicator is its
+/// number, its size and its token.
 ///
 /// # Safety
 /// As [`torchacc_record`], for as long as the result is used.
@@ -152,23 +171,38 @@ pub(super) unsafe fn arguments<'a>(
     n_args: usize,
     draw: impl FnOnce(&Context) -> [u64; 2],
 ) -> Result<Arguments<'a>> {
-    let mut given = Arguments::new();
+    let mut all = Arguments { given: SmallVec::new(), token: None };
     // SAFETY (here and below): the caller's promise.
     let args = unsafe { slice(args, n_args, "args")? };
     let random = |arg: &torchacc_arg| arg.kind == TORCHACC_ARG_RANDOM;
     // At the end it stands for both numbers, elsewhere for an argument that no row looks at.
     let positional = if args.last().is_some_and(random) { &args[..args.len() - 1] } else { args };
     for (index, arg) in positional.iter().enumerate() {
-        given.push(
-            unsafe { argument(context, arg) }
-                .map_err(|e| e.within(format!("{}, argument {index}", operator_name(op))))?,
-        );
+        let within = |e: Error| e.within(format!("{}, argument {index}", operator_name(op)));
+        if arg.kind == TORCHACC_ARG_COMMUNICATOR {
+            // SAFETY: the kind says what it points at.
+            let name = unsafe { text(arg) }.map_err(within)?;
+            all.push_communicator(&context.inner, name).map_err(within)?;
+            continue;
+        }
+        all.given.push(unsafe { argument(context, arg) }.map_err(within)?);
     }
     if args.iter().any(random) {
         let number = |bits| Given::Scalar { kind: ScalarKind::Int, bits };
-        given.extend(draw(&context.inner).map(number));
+        all.given.extend(draw(&context.inner).map(number));
     }
-    Ok(given)
+    if all.token.is_some() && matches!(op, Operator::Host(_)) {
+        return Err(bad("a host operator takes no communicator"));
+    }
+    Ok(all)
+}
+
+/// # Safety
+/// `v.p` points at `len` bytes, for as long as the result is used.
+unsafe fn text<'a>(arg: &torchacc_arg) -> Result<&'a str> {
+    // SAFETY: the caller's promise.
+    let bytes = unsafe { slice(arg.v.p.cast::<u8>(), arg.len as usize, "text")? };
+    std::str::from_utf8(bytes).map_err(|e| bad(format!("text: {e}")))
 }
 
 /// Records an operator. Its results are written to `outs`: first its fresh results in order (views that cover a new buffer),
@@ -196,20 +230,22 @@ pub unsafe extern "C" fn torchacc_record(
                 None => return Err(bad("an output view has no buffer")),
             }
         }
-        context.inner.record(&Call { op, args: &args, outs: &written })
+        written.extend(args.token);
+        context.inner.record(&Call { op, args: &args.given, outs: &written })
     })
 }
 
-/// New dense tensors of these types, if `record` recorded what fills them.
+/// New dense tensors of these types, if `record` recorded what fills them. Their places come before that of a `token`.
 pub(super) fn results(
     context: &torchacc_context,
     types: Vec<Ty>,
+    token: Option<Located>,
     record: impl FnOnce(&[Located]) -> Result<bool>,
 ) -> Result<Option<Vec<torchacc_tensor>>> {
     let make = |ty: Ty| torchacc_tensor::dense(&context.inner, ty.dtype, &ty.sizes);
     let made: Vec<torchacc_tensor> = types.into_iter().map(make).collect::<Result<_>>()?;
     let outs = made.iter().map(|tensor| Located::new(tensor.buffer.id, &tensor.view));
-    let recorded = record(&outs.collect::<SmallVec<[Located; 4]>>())?;
+    let recorded = record(&outs.chain(token).collect::<SmallVec<[Located; 4]>>())?;
     Ok(recorded.then_some(made))
 }
 
@@ -228,15 +264,16 @@ pub(super) unsafe fn give(tensors: Vec<torchacc_tensor>, outs: *mut *mut torchac
 fn inferred(
     context: &torchacc_context,
     op: Operator,
-    args: &[Given],
+    args: &Arguments,
     n_outs: usize,
 ) -> Result<Vec<torchacc_tensor>> {
-    let types = infer::types(op, args, n_outs)?;
+    let mut types = infer::types(op, &args.given, args.results(n_outs))?;
+    types.truncate(n_outs);
     let record = |outs: &[Located]| {
-        context.inner.record_inferred(&Call { op, args, outs })?;
+        context.inner.record_inferred(&Call { op, args: &args.given, outs })?;
         Ok(true)
     };
-    Ok(results(context, types, record)?.unwrap_or_default())
+    Ok(results(context, types, args.token, record)?.unwrap_or_default())
 }
 
 /// Records a native operator on tensors, and gives its results as new dense tensors, whose shapes it infers. `n_outs` must
@@ -259,9 +296,15 @@ pub unsafe extern "C" fn torchacc_apply(
             return Err(bad("outs is NULL"));
         }
         // A step that comes again: the comparison with it says that these are the types.
-        let expected = context.inner.expected_types(op).filter(|types| types.len() == n_outs);
-        let again = |outs: &[Located]| context.inner.record_again(&Call { op, args: &args, outs });
-        let again = expected.map(|types| results(context, types, again)).transpose()?.flatten();
+        let expected = context.inner.expected_types(op);
+        let expected = expected.filter(|types| types.len() == args.results(n_outs));
+        let again =
+            |outs: &[Located]| context.inner.record_again(&Call { op, args: &args.given, outs });
+        let made = expected.map(|mut types| {
+            types.truncate(n_outs);
+            results(context, types, args.token, again)
+        });
+        let again = made.transpose()?.flatten();
         let tensors = match again {
             Some(tensors) => tensors,
             None => inferred(context, op, &args, n_outs)?,
@@ -293,7 +336,8 @@ pub unsafe extern "C" fn torchacc_apply_into(
             id_in(context, &tensor.buffer)?;
             written.push(tensor.target()?);
         }
-        let call = Call { op, args: &args, outs: &written };
+        written.extend(args.token);
+        let call = Call { op, args: &args.given, outs: &written };
         if context.inner.record_again(&call)? {
             return Ok(());
         }

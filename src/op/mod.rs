@@ -6,6 +6,7 @@
 pub mod array;
 mod check;
 pub mod evaluate;
+pub mod collective;
 pub mod host;
 pub mod host_call;
 mod index;

@@ -5,6 +5,7 @@
 
 pub mod breakdown;
 mod clock;
+mod communicators;
 pub mod compile;
 pub mod config;
 mod dump;
@@ -37,6 +38,8 @@ use crate::op::Ty;
 use crate::record::{Operator, Varying};
 use crate::trace::{BufferId, Call, Content, Recorded, Tape, Trace};
 use breakdown::Breakdown;
+use communicators::Communicators;
+pub use communicators::TOKEN_SIZES;
 use compile::Program;
 use config::Options;
 use dump::Dump;
@@ -80,6 +83,7 @@ pub struct Context {
     locator: RwLock<Option<Arc<Locator>>>,
     observer: RwLock<Option<Arc<Observer>>>,
     log: OnceLock<Log>,
+    communicators: Communicators,
     shared: Arc<Shared>,
 }
 
@@ -145,6 +149,7 @@ impl Context {
             locator: RwLock::default(),
             observer: RwLock::default(),
             log: OnceLock::new(),
+            communicators: Communicators::default(),
             shared,
         }))
     }

@@ -51,6 +51,26 @@ ATTENTION = [
 ]
 QKV = [given("query"), given("key"), given("value"), given("bias", type="tensor", optional=True)]
 
+REDUCTION = given("reduction", type="text", optional=True)
+COLLECTIVES = {
+    "all_reduce": [REDUCTION],
+    "all_gather": [],
+    "reduce_scatter": [REDUCTION],
+    "broadcast": [given("root", type="int")],
+    "all_to_all": [],
+}
+
+
+def collective(name):
+    last = given("communicator", type="communicator")
+    return {
+        "operator": f"torchacc::{name}",
+        "overload": "",
+        "arguments": [given("self"), *COLLECTIVES[name], last],
+        "results": [TENSOR],
+    }
+
+
 # What PyTorch has no schema for.
 OWN = [
     {
@@ -103,6 +123,7 @@ OWN = [
         ],
         "results": [LIST, LIST],
     },
+    *map(collective, COLLECTIVES),
 ]
 
 

@@ -4,6 +4,7 @@ mod activation;
 mod advanced;
 mod attention;
 mod channel;
+mod collective;
 mod convolution;
 mod factory;
 mod gradient;
@@ -37,6 +38,7 @@ pub const FAMILIES: &[&[Row]] = &[
     random::ROWS,
     optim::ROWS,
     gradient::ROWS,
+    collective::ROWS,
 ];
 
 /// Overloads of an operator that has only one form, and its `out=`.

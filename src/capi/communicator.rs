@@ -1,0 +1,106 @@
+//! Communicators: what lets the processes of a program reduce and exchange tensors, by callbacks.
+
+use super::context::{User, torchacc_context, torchacc_drop_fn};
+use super::error::torchacc_error;
+use super::handle::borrow;
+use super::op::{host_tensor, outcome, torchacc_host_tensor};
+use super::sized::{self, Growing};
+use super::{bad, boundary, torchacc_str};
+use crate::op::collective::{Communicator, Function};
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// Does one collective: fills `out` from `in`, whose types agree on all ranks. `how` is one of `TORCHACC_REDUCE_*` for
+/// all_reduce and reduce_scatter, the root for broadcast, else 0. Called on the launch thread, in the order in which the
+/// collectives of the communicator were recorded; it may wait for the other ranks, and should not do so for ever. Returns
+/// NULL, or an error from `torchacc_error_new`; must not call this library otherwise, and must not unwind.
+pub type torchacc_collective_fn = Option<
+    unsafe extern "C" fn(
+        user: *mut c_void,
+        how: i64,
+        input: *const torchacc_host_tensor,
+        output: *const torchacc_host_tensor,
+    ) -> *mut torchacc_error,
+>;
+
+/// What a communicator does. A NULL function: collectives of that kind are the error UNSUPPORTED. May grow at the end.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct torchacc_communicator {
+    /// `sizeof(torchacc_communicator)` of the caller.
+    pub struct_size: usize,
+    /// What operators call it.
+    pub name: torchacc_str,
+    /// This context's number among the ranks, from 0.
+    pub rank: u32,
+    /// How many ranks there are.
+    pub size: u32,
+    /// The elements of all ranks, reduced, on every rank.
+    pub all_reduce: torchacc_collective_fn,
+    /// The rows of all ranks, in their order, on every rank.
+    pub all_gather: torchacc_collective_fn,
+    /// The elements of all ranks, reduced; of the rows each rank keeps its part, in their order.
+    pub reduce_scatter: torchacc_collective_fn,
+    /// What rank `how` has.
+    pub broadcast: torchacc_collective_fn,
+    /// The n-th part of the rows goes to rank n; what comes is in the order of the ranks.
+    pub all_to_all: torchacc_collective_fn,
+    /// Passed to all of them.
+    pub user: *mut c_void,
+    pub drop: torchacc_drop_fn,
+}
+
+// SAFETY: plain data; NULL and zero are values of every field; the size is first.
+unsafe impl Growing for torchacc_communicator {
+    const NAME: &'static str = "torchacc_communicator";
+}
+
+fn function(call: torchacc_collective_fn, user: &Arc<User>) -> Option<Function> {
+    let (call, user) = (call?, user.clone());
+    Some(Box::new(move |how, input, output| {
+        let (input, output) = (host_tensor(input), host_tensor(output));
+        // SAFETY: called as its type says; both live until it returns.
+        unsafe { outcome(call(user.pointer, how, &input, &output)) }
+    }))
+}
+
+/// Registers a communicator for the rest of the context's life. The operators "torchacc::all_reduce" and
+/// "torchacc::reduce_scatter" (tensor, STR "sum", "product", "min", "max" or "avg", or NONE for the sum, COMMUNICATOR),
+/// "torchacc::broadcast" (tensor, INT root, COMMUNICATOR), "torchacc::all_gather" and "torchacc::all_to_all" (tensor,
+/// COMMUNICATOR) are recorded like others, with one result. Rows are those of the first dimension, which must divide by
+/// `size` where it is split.
+///
+/// Collectives of a communicator run in the order in which they were recorded, also when nobody wants their results; so all
+/// ranks must record the same ones, and cut. When one fails, the later ones of the same trace are not called, and have its
+/// error. They run on the host whatever the backend, are counted as host calls, and have no gradients yet.
+///
+/// `user` belongs to the library from the call on: it is dropped when it is not needed, on an error too (but for a bad
+/// `struct_size`). Errors: INVALID_ARGUMENT for a name that is taken, or a rank that is not below `size`; OUT_OF_MEMORY.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_communicator_register(
+    context: *mut torchacc_context,
+    communicator: *const torchacc_communicator,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY (here and below): as the header says.
+        let given = unsafe { sized::read(communicator)? };
+        let user = Arc::new(User { pointer: given.user, drop: given.drop });
+        let context = unsafe { borrow(context)? };
+        let name = unsafe { given.name.text()? }.to_string();
+        if given.rank >= given.size {
+            return Err(bad(format!("rank {} of {} ranks", given.rank, given.size)));
+        }
+        let functions = [
+            given.all_reduce,
+            given.all_gather,
+            given.reduce_scatter,
+            given.broadcast,
+            given.all_to_all,
+        ];
+        context.inner.register_communicator(Communicator {
+            name,
+            size: given.size as i64,
+            functions: functions.map(|call| function(call, &user)),
+        })
+    })
+}

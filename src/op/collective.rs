@@ -1,0 +1,136 @@
+//! Collectives between the processes (or threads) of a program: host operators that call what the program gave for its
+//! communicator. A recorded collective says its communicator by a scalar, so that every rank runs the same program.
+//!
+//! Each takes and gives the communicator's *token*, a tensor whose bytes mean nothing: so collectives of a communicator
+//! depend on one another, in the order of recording, and run though nobody wants their results. A rank that left one out
+//! would let the others wait for ever.
+
+use super::Ty;
+use super::host::{self, HostArg, HostOp, HostOpId, HostTensor};
+use crate::dtype::DType;
+use crate::error::{Code, Error, Result};
+use crate::{internal, invalid};
+use parking_lot::RwLock;
+use std::sync::{Arc, OnceLock, Weak};
+
+/// Type of a token.
+pub const TOKEN: (DType, [i64; 1]) = (DType::I32, [1]);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    AllReduce,
+    AllGather,
+    ReduceScatter,
+    Broadcast,
+    AllToAll,
+}
+
+const KINDS: [(Kind, &str); 5] = [
+    (Kind::AllReduce, "torchacc::all_reduce"),
+    (Kind::AllGather, "torchacc::all_gather"),
+    (Kind::ReduceScatter, "torchacc::reduce_scatter"),
+    (Kind::Broadcast, "torchacc::broadcast"),
+    (Kind::AllToAll, "torchacc::all_to_all"),
+];
+
+/// How elements of several ranks become one; by their numbers in the ABI.
+pub const REDUCTIONS: [&str; 5] = ["sum", "product", "min", "max", "avg"];
+
+/// Does one kind of collective: `how` is the number of a reduction or the root. Fills the second tensor from the first.
+pub type Function = Box<dyn Fn(i64, &HostTensor, &HostTensor) -> Result<()> + Send + Sync>;
+
+pub struct Communicator {
+    /// For messages.
+    pub name: String,
+    pub size: i64,
+    /// By [`Kind`].
+    pub functions: [Option<Function>; 5],
+}
+
+static TABLE: RwLock<Vec<Weak<Communicator>>> = RwLock::new(Vec::new());
+
+/// A number for the communicator, good for as long as somebody keeps it.
+pub fn register(communicator: &Arc<Communicator>) -> u64 {
+    // Programs from disk name the operators by their keys; one makes them all.
+    operator(Kind::AllReduce);
+    let mut table = TABLE.write();
+    table.push(Arc::downgrade(communicator));
+    table.len() as u64 - 1
+}
+
+/// The host operator of a kind: `(x, how, communicator, token)` → `(y, token)`.
+pub fn operator(kind: Kind) -> HostOpId {
+    static OPERATORS: OnceLock<[HostOpId; 5]> = OnceLock::new();
+    let made = OPERATORS.get_or_init(|| {
+        KINDS.map(|(kind, name)| {
+            let function =
+                Box::new(move |args: &[HostArg], outs: &[HostTensor]| run(kind, args, outs));
+            host::register(HostOp { name: name.into(), key: name.into(), function, shape: None })
+        })
+    });
+    made[kind as usize]
+}
+
+fn run(kind: Kind, args: &[HostArg], outs: &[HostTensor]) -> Result<()> {
+    let ([HostArg::Tensor(x), HostArg::Int(how), HostArg::Scalar { bits, .. }, _], [y, _]) =
+        (args, outs)
+    else {
+        return internal!("arguments of a collective: {args:?}");
+    };
+    let known = TABLE.read().get(*bits as usize).and_then(Weak::upgrade);
+    let Some(communicator) = known else {
+        return internal!("communicator {bits} is gone");
+    };
+    match &communicator.functions[kind as usize] {
+        Some(function) => function(*how, x, y),
+        None => {
+            let message =
+                format!("communicator \"{}\" was registered without it", communicator.name);
+            Err(Error::new(Code::Unsupported, message))
+        }
+    }
+}
+
+/// What a collective of `size` ranks makes of `x`. The first dimension is what is split and put together, in the order of
+/// ranks. Errors: `InvalidArgument` for a tensor without dimensions, and one that cannot be split evenly.
+pub fn result(kind: Kind, x: &Ty, size: i64) -> Result<Ty> {
+    let mut sizes = x.sizes.clone();
+    let first = match sizes.first_mut() {
+        _ if matches!(kind, Kind::AllReduce | Kind::Broadcast) => return Ok(x.clone()),
+        Some(first) => first,
+        None => return invalid!("a tensor without dimensions cannot be split between ranks"),
+    };
+    if kind == Kind::AllGather {
+        *first = match first.checked_mul(size) {
+            Some(gathered) => gathered,
+            None => return invalid!("{first} rows of {size} ranks overflow"),
+        };
+    } else if *first % size != 0 {
+        return invalid!("{first} rows cannot be split between {size} ranks");
+    } else if kind == Kind::ReduceScatter {
+        *first /= size;
+    }
+    Ok(Ty::new(x.dtype, &sizes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_follow_from_the_number_of_ranks() {
+        let sizes = |kind, sizes: &[i64]| {
+            result(kind, &Ty::new(DType::F32, sizes), 3).map(|ty| ty.sizes.to_vec()).ok()
+        };
+        assert_eq!(sizes(Kind::AllReduce, &[]), Some(vec![]));
+        assert_eq!(sizes(Kind::Broadcast, &[2, 5]), Some(vec![2, 5]));
+        assert_eq!(sizes(Kind::AllGather, &[2, 5]), Some(vec![6, 5]));
+        assert_eq!(sizes(Kind::ReduceScatter, &[6, 5]), Some(vec![2, 5]));
+        assert_eq!(sizes(Kind::AllToAll, &[6, 5]), Some(vec![6, 5]));
+        for kind in [Kind::AllGather, Kind::ReduceScatter, Kind::AllToAll] {
+            assert_eq!(sizes(kind, &[]), None);
+        }
+        assert_eq!((sizes(Kind::ReduceScatter, &[4]), sizes(Kind::AllToAll, &[4])), (None, None));
+        assert_eq!(sizes(Kind::AllGather, &[i64::MAX / 2]), None);
+    }
+}

@@ -1,0 +1,52 @@
+//! The communicators of a context, by name.
+
+use super::Context;
+use crate::error::{Code, Error, Result};
+use crate::invalid;
+use crate::op::collective::{Communicator, TOKEN, register};
+use crate::trace::BufferId;
+use parking_lot::RwLock;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+#[derive(Default)]
+pub struct Communicators(RwLock<HashMap<String, Known>>);
+
+/// How a collective says its communicator.
+#[derive(Clone)]
+pub struct Known {
+    pub number: u64,
+    pub size: i64,
+    pub token: BufferId,
+    _kept: Arc<Communicator>,
+}
+
+impl Context {
+    /// Errors: `InvalidArgument` for a name that is taken, `OutOfMemory`.
+    pub fn register_communicator(&self, communicator: Communicator) -> Result<()> {
+        let token = self.new_buffer(size_of::<i32>());
+        let made = self.write(token, &[0; size_of::<i32>()]).and_then(|()| {
+            let mut known = self.communicators.0.write();
+            let (name, size) = (communicator.name.clone(), communicator.size);
+            if known.contains_key(&name) {
+                return invalid!("the context has a communicator \"{name}\" already");
+            }
+            let kept = Arc::new(communicator);
+            let number = register(&kept);
+            known.insert(name, Known { number, size, token, _kept: kept });
+            Ok(())
+        });
+        made.inspect_err(|_| self.drop_buffer(token))
+    }
+
+    /// Errors: `NotFound`.
+    pub fn communicator(&self, name: &str) -> Result<Known> {
+        self.communicators.0.read().get(name).cloned().ok_or_else(|| {
+            let message = format!("the context has no communicator \"{name}\"");
+            Error::new(Code::NotFound, message)
+        })
+    }
+}
+
+/// Sizes, and strides, of every token.
+pub const TOKEN_SIZES: [i64; 1] = TOKEN.1;
