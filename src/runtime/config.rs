@@ -171,6 +171,9 @@ pub(super) fn backend(options: &Options) -> Result<Box<dyn Backend>> {
     match options.backend.as_str() {
         "cpu" => Ok(Box::new(cpu::Cpu::new(options.num_threads, options.onednn.clone()))),
         "reference" => Ok(Box::new(reference::Reference::default())),
+        // CUDA's kernels on the host, for tests.
+        #[cfg(debug_assertions)]
+        "emulated" => Ok(Box::new(crate::backend::cuda::emulated::backend())),
         "null" => Ok(Box::new(null::Null::default())),
         other => {
             invalid!(

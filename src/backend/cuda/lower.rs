@@ -5,9 +5,10 @@ use super::emit::{self, Given, Task, Tasks, Word};
 use super::product::multiply;
 use crate::error::Result;
 use crate::internal;
-use crate::op::{Attr, Op};
-use crate::plan::{Kernel, Operand, Place, Plan, Step};
+use crate::op::{Attr, Class, Op};
+use crate::plan::{Kernel, Operand, Place, Plan, Program, Step};
 use crate::shape::{Dims, Layout};
+use smallvec::smallvec;
 
 /// One thing that a step asks for.
 pub enum Action {
@@ -48,13 +49,7 @@ pub fn step(plan: &Plan, index: usize) -> Result<Actions> {
     let keeps = step.writes.iter().any(over_donor);
     Ok(match &step.kernel {
         Kernel::Map(program) => emit::map(program, &step.reads, &step.writes, index, keeps)?.into(),
-        Kernel::Reduce { program, op: Op::CumSum, axes } => {
-            let axis = axes[0] as usize;
-            emit::cumsum(program, axis, &step.reads, &step.writes[0], index)?.into()
-        }
-        Kernel::Reduce { program, op, axes } => {
-            emit::reduce(program, *op, axes, &step.reads, &step.writes[0], index)?.into()
-        }
+        Kernel::Reduce { program, op, axes } => reduce(program, *op, axes, step, index)?,
         Kernel::Fused { op, .. } => {
             return internal!("{} with an epilogue, which this backend has none of", op.name());
         }
@@ -62,6 +57,14 @@ pub fn step(plan: &Plan, index: usize) -> Result<Actions> {
             Some(actions) => actions,
             None => Actions { actions: vec![Action::Host], scratch: 0 },
         },
+    })
+}
+
+fn reduce(program: &Program, op: Op, axes: &[i64], step: &Step, index: usize) -> Result<Actions> {
+    let (reads, write) = (&step.reads, &step.writes[0]);
+    Ok(match op {
+        Op::CumSum => emit::cumsum(program, axes[0] as usize, reads, write, index)?.into(),
+        _ => emit::reduce(program, op, axes, reads, write, index)?.into(),
     })
 }
 
@@ -83,6 +86,17 @@ fn node(
         in_place: plan.is_in_place(step),
     };
     match op {
+        _ if op.class() == Class::Reduction => {
+            let read = &step.reads[0];
+            let sizes = read.layout.sizes.clone();
+            let program =
+                Program { sizes, reads: vec![read.dtype], instrs: Vec::new(), results: vec![0] };
+            let axes: Dims = match &attrs[0] {
+                Attr::Int(axis) => smallvec![*axis],
+                axes => axes.ints().into(),
+            };
+            reduce(&program, op, &axes, step, index).map(Some)
+        }
         Op::Take => Ok(Some(emit::index::take(indexed(&attrs[0]))?.into())),
         Op::Gather => Ok(Some(emit::index::gather(indexed(&attrs[0]))?.into())),
         Op::IndexAdd => Ok(Some(emit::index::index_add(indexed(&attrs[0]))?.into())),

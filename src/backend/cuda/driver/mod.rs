@@ -15,7 +15,7 @@ mod multiply;
 pub mod nvrtc;
 mod staging;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use super::device::{Device, Launch, Limits, Product, Replay};
 use super::emit::Source;

@@ -4,13 +4,13 @@ mod graphs;
 mod index;
 mod map;
 mod reduce;
+mod usage;
 mod window;
 
-use super::device::Device;
 use super::emit::Source;
-use super::emulated::{self, Emulated};
+
 use super::lower::{self, Action};
-use super::{Backend, Cuda};
+use super::{Backend, Cuda, driver, emulated, memory};
 use crate::backend::cpu::tests::node::largest;
 use crate::backend::cpu::tests::{Case, compute_epsilon, epsilon, tiny};
 use crate::backend::plan_tests;
@@ -21,9 +21,16 @@ use crate::plan::random::random_program;
 use crate::plan::training::training_step;
 use std::sync::LazyLock;
 
-/// The backend on the host.
+/// The backend on the host; on a GPU if `TORCHACC_TEST_GPU` is set.
 pub fn cuda() -> &'static Cuda {
-    static BACKEND: LazyLock<Cuda> = LazyLock::new(emulated::backend);
+    static BACKEND: LazyLock<Cuda> = LazyLock::new(|| {
+        if std::env::var_os("TORCHACC_TEST_GPU").is_none() {
+            return emulated::backend();
+        }
+        let options = driver::Options { folders: driver::tests::folders(), ..Default::default() };
+        let device = driver::open(&options).expect("a GPU");
+        Cuda::new(device.clone(), memory::pool(device), true)
+    });
     &BACKEND
 }
 
@@ -39,7 +46,7 @@ pub fn prepare<'a>(cases: impl Iterator<Item = &'a Case>) {
             }));
         }
     }
-    Emulated::default().load(&sources).expect("the kernels compile");
+    cuda().device.load(&sources).expect("the kernels compile");
 }
 
 /// Results on this backend, twice the same bits, and those of the reference.
