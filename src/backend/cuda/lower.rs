@@ -129,6 +129,19 @@ fn node(
             actions.copy(&step.reads[1], &part)?;
             Ok(Some(actions))
         }
+        Op::Attention => Ok(emit::attention(attrs, &step.reads, &step.writes).map(Into::into)),
+        Op::AttentionGrad => {
+            Ok(emit::attention_grad(attrs, &step.reads, &step.writes).map(Into::into))
+        }
+        Op::Softmax
+        | Op::LogSoftmax
+        | Op::SoftmaxGrad
+        | Op::LogSoftmaxGrad
+        | Op::LogSumExp
+        | Op::LayerNorm
+        | Op::LayerNormGrad
+        | Op::RmsNorm
+        | Op::RmsNormGrad => Ok(Some(emit::rows(op, attrs, &step.reads, &step.writes)?.into())),
         _ => Ok(None),
     }
 }

@@ -141,9 +141,9 @@ fn rms_norm_and_its_gradient() {
 }
 
 /// `[b, h, g, t, s, d, e]`, causal, dropout, bias.
-type Heads = ([i64; 7], bool, f64, Option<(DType, [i64; 4])>);
+pub type Heads = ([i64; 7], bool, f64, Option<(DType, [i64; 4])>);
 
-fn attention_cases() -> Vec<Heads> {
+pub fn attention_cases() -> Vec<Heads> {
     vec![
         ([1, 1, 1, 1, 1, 1, 1], false, 0.0, None),
         ([2, 3, 3, 7, 11, 5, 6], false, 0.0, None),
@@ -159,58 +159,61 @@ fn attention_cases() -> Vec<Heads> {
     ]
 }
 
+/// Attention with such heads, and its gradient.
+pub fn attention_of(
+    random: &mut Random,
+    dtype: DType,
+    ([b, h, g, t, s, d, e], causal, dropout, bias): Heads,
+) -> [Case; 2] {
+    let q = values(random, dtype, &[b, h, t, d]);
+    let (k, v) = (values(random, dtype, &[b, g, s, d]), values(random, dtype, &[b, g, s, e]));
+    let number = |n: i64| {
+        let mut a = Array::zeros(&Ty::new(DType::I64, &[]));
+        a.set_i64(0, n);
+        a
+    };
+    let mut forward = vec![q.clone(), k.clone(), v.clone(), number(1234), number(5)];
+    forward.extend(bias.map(|(dtype, sizes)| {
+        let mut mask = values(random, dtype, &sizes);
+        // Some rows have nothing to see.
+        if dtype == DType::Bool {
+            (0..mask.len()).for_each(|i| mask.set_i64(i, (i % 3 == 1 && i > 5) as i64));
+        }
+        mask
+    }));
+    let attrs: Attrs =
+        smallvec![Attr::Float(1.0 / (d as f64).sqrt()), Attr::Bool(causal), Attr::Float(dropout)];
+    let case = node(Op::Attention, attrs.clone(), forward.clone());
+    let results = case.run(&Reference::default()).unwrap();
+    let dout = values(random, dtype, &results[0].ty.sizes);
+    let mut backward = vec![dout, q, k, v, results[0].clone(), results[1].clone()];
+    backward.extend_from_slice(&forward[3..]);
+    [case, node(Op::AttentionGrad, attrs, backward)]
+}
+
 #[test]
 fn attention_and_its_gradient() {
     let mut random = Random::new(5);
     for dtype in FLOATS {
-        for ([b, h, g, t, s, d, e], causal, dropout, bias) in attention_cases() {
-            let q = values(&mut random, dtype, &[b, h, t, d]);
-            let (k, v) = (
-                values(&mut random, dtype, &[b, g, s, d]),
-                values(&mut random, dtype, &[b, g, s, e]),
-            );
-            let number = |n: i64| {
-                let mut a = Array::zeros(&Ty::new(DType::I64, &[]));
-                a.set_i64(0, n);
-                a
-            };
-            let mut forward = vec![q.clone(), k.clone(), v.clone(), number(1234), number(5)];
-            forward.extend(bias.map(|(dtype, sizes)| {
-                let mut mask = values(&mut random, dtype, &sizes);
-                // Some rows have nothing to see.
-                if dtype == DType::Bool {
-                    (0..mask.len()).for_each(|i| mask.set_i64(i, (i % 3 == 1 && i > 5) as i64));
-                }
-                mask
-            }));
-            let attrs: Attrs = smallvec![
-                Attr::Float(1.0 / (d as f64).sqrt()),
-                Attr::Bool(causal),
-                Attr::Float(dropout)
-            ];
-            let case = node(Op::Attention, attrs.clone(), forward.clone());
-            check_close(&case, 300.0);
-            let results = case.run(&Reference::default()).unwrap();
-            let dout = values(&mut random, dtype, &results[0].ty.sizes);
-            let mut backward = vec![dout, q, k, v, results[0].clone(), results[1].clone()];
-            backward.extend_from_slice(&forward[3..]);
-            check_close(&node(Op::AttentionGrad, attrs, backward), 2000.0);
+        for heads in attention_cases() {
+            let [forward, backward] = attention_of(&mut random, dtype, heads);
+            check_close(&forward, 300.0);
+            check_close(&backward, 2000.0);
         }
     }
 }
 
-#[test]
-fn attention_reads_heads_side_by_side() {
-    // q, k, v as they lie in [b, t, 3, h, d].
+/// q, k, v as they lie in `[b, t, 3, h, d]`.
+pub fn heads_side_by_side(dtype: DType) -> Case {
     let sizes = [2i64, 9, 3, 4, 8];
     let mut random = Random::new(6);
-    let all = values(&mut random, DType::F32, &sizes);
+    let all = values(&mut random, dtype, &sizes);
     let base = Layout::contiguous(&sizes).transpose(&[0, 3, 1, 4, 2]);
     let part = |n: i64| {
         let l = base.slice(&[0, 0, 0, 0, n], &[2, 4, 9, 8, 1], &[1; 5]);
         Layout { sizes: l.sizes[..4].into(), strides: l.strides[..4].into(), offset: l.offset }
     };
-    let dense = values(&mut random, DType::F32, &[2, 4, 9, 8]);
+    let dense = values(&mut random, dtype, &[2, 4, 9, 8]);
     let number = Array::zeros(&Ty::new(DType::I64, &[]));
     let attrs = smallvec![Attr::Float(0.3), Attr::Bool(true), Attr::Float(0.0)];
     let mut case = node(
@@ -222,7 +225,12 @@ fn attention_reads_heads_side_by_side() {
         case.reads[n].0.layout = part(n as i64);
         case.reads[n].1 = all.clone();
     }
-    check_close(&case, 300.0);
+    case
+}
+
+#[test]
+fn attention_reads_heads_side_by_side() {
+    check_close(&heads_side_by_side(DType::F32), 300.0);
 }
 
 pub fn index(random: &mut Random, dtype: DType, sizes: &[i64], below: i64) -> Array {

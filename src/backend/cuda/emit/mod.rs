@@ -5,21 +5,25 @@
 //! whether 32 bits hold every index.
 
 mod access;
+mod attention;
 mod body;
 pub mod index;
 mod map;
 mod reduce;
+mod rows;
 mod scan;
 pub mod window;
 mod write;
 
+pub use attention::{attention, attention_grad};
 pub use index::Given;
 pub use map::{cast, copy, map, zeros};
 pub use reduce::reduce;
+pub use rows::rows;
 pub use scan::cumsum;
 
 use super::device::Shape;
-use crate::plan::Place;
+use crate::plan::{Operand, Place};
 
 /// A kernel, without the prelude that stands in front of all ([`PRELUDE`]): `extern "C"`, of one parameter, a
 /// `Words<words>`.
@@ -53,6 +57,17 @@ pub enum Word {
     Status,
     /// Address of scratch memory of the program, and bytes behind it. Steps share it.
     Scratch(u64),
+}
+
+impl Word {
+    /// Address of an operand's first element.
+    pub fn of(operand: &Operand) -> Word {
+        Word::At(operand.place, operand.layout.offset as u64 * operand.dtype.size() as u64)
+    }
+
+    pub fn number(number: i64) -> Word {
+        Word::Number(number as u64)
+    }
 }
 
 /// A launch.

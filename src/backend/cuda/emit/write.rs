@@ -50,6 +50,15 @@ impl Writer {
 
     /// A task of `blocks` blocks. `label` begins the kernel's name.
     pub fn finish(self, label: &str, blocks: u64) -> Task {
+        // More blocks than one dimension has are spread over two.
+        let limit = (1u64 << 31) - 1;
+        let grid = [blocks.min(limit) as u32, 1, 1];
+        self.finish_as(label, Shape { grid, block: BLOCK, shared: 0 })
+    }
+
+    /// A task of any shape.
+    pub fn finish_as(self, label: &str, shape: Shape) -> Task {
+        let block = shape.block;
         let Writer { words, head, body } = self;
         let n = words.len();
         let parameter = format!("const __grid_constant__ Words<{n}> a");
@@ -57,13 +66,10 @@ impl Writer {
         let enter = "    u64* status = (u64*)a.at[0];\n    if (stopped(status)) return;\n";
         let _ = write!(
             text,
-            "extern \"C\" __global__ void __launch_bounds__({BLOCK}) NAME({parameter}) {{\n{enter}{body}}}\n"
+            "extern \"C\" __global__ void __launch_bounds__({block}) NAME({parameter}) {{\n{enter}{body}}}\n"
         );
         let name = format!("{label}_{:016x}", xxh3_64(text.as_bytes()));
         let text = text.replace("NAME", &name);
-        // More blocks than one dimension has are spread over two.
-        let limit = (1u64 << 31) - 1;
-        let shape = Shape { grid: [blocks.min(limit) as u32, 1, 1], block: BLOCK, shared: 0 };
         Task { source: Source { name, text, words: n }, words, shape }
     }
 }

@@ -1,14 +1,15 @@
 //! Every kernel against its row's meaning, on a device made of the host ([`super::emulated`]).
 
+mod attention;
 mod graphs;
 mod index;
 mod map;
 mod reduce;
+mod rows;
 mod usage;
 mod window;
 
 use super::emit::Source;
-
 use super::lower::{self, Action};
 use super::{Backend, Cuda, driver, emulated, memory};
 use crate::backend::cpu::tests::node::largest;
@@ -70,6 +71,19 @@ pub fn check_close(cases: &[(Case, f64)]) {
                 + tiny(dtype)
         });
     }
+}
+
+/// As [`check_close`], of cases that kernels compute and not the host.
+pub fn check_kernels(cases: &[(Case, f64)]) {
+    for (case, _) in cases {
+        let actions = lower::step(&case.plan(), 0).expect("it can be lowered").actions;
+        assert!(
+            !actions.iter().any(|a| matches!(a, Action::Host)),
+            "{:?} on the host",
+            case.kernel
+        );
+    }
+    check_close(cases);
 }
 
 /// The error of a case that fails. Where a result takes the place of an operand, nothing was overwritten.

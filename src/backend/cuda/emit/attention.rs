@@ -1,0 +1,239 @@
+//! Attention and its gradient, in tiles, so that no matrix of scores exists: kernels of `cuda/attention_mma.cuh` for half
+//! types in rows that tensor cores can take, of `cuda/attention.cuh` for all others.
+
+use super::write::{Writer, held, stored};
+use super::{BLOCK, Task, Tasks, Word};
+use crate::backend::cuda::device::Shape;
+use crate::dtype::DType;
+use crate::op::Attr;
+use crate::plan::{Operand, Place};
+
+const PLAIN: &str = include_str!("../../../../cuda/attention.cuh");
+const FRAGMENTS: &str = concat!(
+    include_str!("../../../../cuda/attention.cuh"),
+    include_str!("../../../../cuda/mma.cuh"),
+    include_str!("../../../../cuda/attention_mma.cuh")
+);
+/// The widest heads that registers have room for, and that they have with tensor cores.
+const WIDEST: i64 = 256;
+const WIDEST_FRAGMENTS: i64 = 128;
+/// Rows of a block's tile with tensor cores.
+const TILE: i64 = 64;
+
+/// What forward and backward have in common: the attributes, and the sizes of q `[b, h, t, d]`, k `[b, g, s, d]` and
+/// v `[b, g, s, e]`.
+struct Problem<'a> {
+    dtype: DType,
+    batches: i64,
+    heads: i64,
+    groups: i64,
+    queries: i64,
+    keys: i64,
+    d: i64,
+    e: i64,
+    scale: f64,
+    causal: bool,
+    dropout: f64,
+    seed: &'a Operand,
+    offset: &'a Operand,
+    bias: Option<&'a Operand>,
+}
+
+/// `reads`: q, k, v, seed, offset and perhaps the bias; `writes`: out and lse. `None`: there is no kernel for this.
+pub fn attention(attrs: &[Attr], reads: &[Operand], writes: &[Operand]) -> Option<Tasks> {
+    let problem = Problem::new(&reads[..3], &reads[3..], attrs)?;
+    let mut words = problem.words();
+    reads[..3].iter().for_each(|operand| words.extend(heads(operand)));
+    words.extend([Word::of(&writes[0]), Word::of(&writes[1])]);
+    let mut tasks = Tasks::default();
+    let kernel = if problem.suits_fragments(reads[..3].iter().chain(&writes[..1])) {
+        // Masks and dropout want registers of their own.
+        let is_bare = problem.bias.is_none() && problem.dropout == 0.0;
+        let keys = if is_bare || problem.d.max(problem.e) <= 64 { 8 } else { 4 };
+        problem.fragments("attention_mma", &format!("1, {keys}"), TILE, 2 * 8 * keys)
+    } else {
+        let (tile, width) = (problem.tile(), problem.d.max(problem.e));
+        problem.plain("attention", tile * ((problem.d | 1) + (width | 1) + tile + 1))
+    };
+    problem.push(kernel, (problem.queries, problem.heads), &words, &mut tasks);
+    Some(tasks)
+}
+
+/// `reads`: dout, q, k, v, out, lse, seed, offset and perhaps the bias; `writes`: dq, dk, dv.
+pub fn attention_grad(attrs: &[Attr], reads: &[Operand], writes: &[Operand]) -> Option<Tasks> {
+    let problem = Problem::new(&reads[1..4], &reads[6..], attrs)?;
+    let mut words = problem.words();
+    reads[..5].iter().for_each(|operand| words.extend(heads(operand)));
+    words.extend([&reads[5], &writes[0], &writes[1], &writes[2]].map(Word::of));
+    let queries = problem.batches * problem.heads * problem.queries;
+    words.extend([Word::Scratch(0), Word::number(queries)]);
+    let mut tasks = Tasks { tasks: Vec::new(), scratch: 8 * queries as u64 };
+    let [dq, dkdv] = if problem.suits_fragments(reads[..4].iter().chain(writes)) {
+        [
+            problem.fragments("attention_dq_mma", "8", 2 * TILE, 2 * TILE),
+            problem.fragments("attention_dkdv_mma", "4", 2 * TILE, TILE),
+        ]
+    } else {
+        let (tile, d, e) = (problem.tile(), problem.d | 1, problem.e | 1);
+        let numbers = tile * (2 * d + 2 * e + tile + 1);
+        [
+            problem.plain("attention_dq", numbers),
+            problem.plain("attention_dkdv", numbers + tile * (tile + 1)),
+        ]
+    };
+    if queries > 0 {
+        let delta = Kernel {
+            label: "attention_delta",
+            header: PLAIN,
+            template: stored(problem.dtype).into(),
+            tile: 1,
+            threads: BLOCK,
+            shared: 0,
+        };
+        tasks.tasks.push(delta.call(&words, (queries as u64).div_ceil(8) as i64));
+    }
+    problem.push(dq, (problem.queries, problem.heads), &words, &mut tasks);
+    problem.push(dkdv, (problem.keys, problem.groups), &words, &mut tasks);
+    Some(tasks)
+}
+
+/// A kernel of the headers: its template's arguments, rows of a block's tile, threads of a block, and bytes of shared
+/// memory.
+struct Kernel {
+    label: &'static str,
+    header: &'static str,
+    template: String,
+    tile: i64,
+    threads: u32,
+    shared: i64,
+}
+
+impl Kernel {
+    fn call(&self, words: &[Word], blocks: i64) -> Task {
+        let mut writer = Writer::new();
+        writer.head(self.header);
+        words.iter().for_each(|word| drop(writer.word(*word)));
+        writer.line(format!("{}<{}>(a.at + 1);", self.label, self.template));
+        let (grid, shared) = ([blocks as u32, 1, 1], self.shared as u32);
+        writer.finish_as(self.label, Shape { grid, block: self.threads, shared })
+    }
+}
+
+impl<'a> Problem<'a> {
+    fn new(qkv: &'a [Operand], rest: &'a [Operand], attrs: &[Attr]) -> Option<Problem<'a>> {
+        let sizes = |n: usize| &qkv[n].layout.sizes;
+        let (q, k, v) = (sizes(0), sizes(1), sizes(2));
+        let problem = Problem {
+            dtype: qkv[0].dtype,
+            batches: q[0],
+            heads: q[1],
+            groups: k[1],
+            queries: q[2],
+            keys: k[2],
+            d: q[3],
+            e: v[3],
+            scale: attrs[0].float(),
+            causal: attrs[1].bool(),
+            dropout: attrs[2].float(),
+            seed: &rest[0],
+            offset: &rest[1],
+            bias: rest.get(2),
+        };
+        let memory = |o: &Operand| !matches!(o.place, Place::Scalar(_) | Place::Index);
+        let readable = qkv.iter().chain(problem.bias).all(memory);
+        (readable && problem.d.max(problem.e) <= WIDEST).then_some(problem)
+    }
+
+    /// Rows of a tile: as many as four tiles of shared memory have room for on any device.
+    fn tile(&self) -> i64 {
+        let width = self.d.max(self.e) * if self.dtype == DType::F64 { 2 } else { 1 };
+        match width {
+            0..=128 => 32,
+            129..=256 => 16,
+            _ => 8,
+        }
+    }
+
+    /// The words that all kernels begin with.
+    fn words(&self) -> Vec<Word> {
+        let mut words = [self.heads, self.groups, self.queries, self.keys, self.d, self.e]
+            .map(Word::number)
+            .to_vec();
+        let kept = 1.0 / (1.0 - self.dropout);
+        words.extend([self.scale, kept].map(|value| Word::Number(value.to_bits())));
+        // A uniform number is a multiple of 2^-24.
+        words.push(Word::number((self.dropout * f64::from(1 << 24)).ceil() as i64));
+        words.extend([Word::of(self.seed), Word::of(self.offset)]);
+        let Some(bias) = self.bias else {
+            words.extend([Word::number(0); 5]);
+            return words;
+        };
+        words.push(Word::of(bias));
+        let strides = bias.layout.sizes.iter().zip(&bias.layout.strides);
+        words.extend(
+            strides.map(|(&size, &stride)| Word::number(if size == 1 { 0 } else { stride })),
+        );
+        words
+    }
+
+    /// Whether all rows are of 16-byte pieces, which tensor cores' tiles are made of.
+    fn suits_fragments<'o>(&self, operands: impl Iterator<Item = &'o Operand>) -> bool {
+        let is_whole = |n: &i64| n % 8 == 0;
+        let lies_well =
+            |o: &Operand| is_whole(&o.layout.offset) && o.layout.strides[..3].iter().all(is_whole);
+        matches!(self.dtype, DType::F16 | DType::BF16)
+            && [self.d, self.e].iter().all(is_whole)
+            && self.d.max(self.e) <= WIDEST_FRAGMENTS
+            && self.queries.max(self.keys) < 1 << 30
+            && { operands }.all(lies_well)
+    }
+
+    /// What all templates begin with.
+    fn template(&self) -> String {
+        let bias = self.bias.map_or("void", |bias| stored(bias.dtype));
+        format!("{}, {bias}, {}, {}", stored(self.dtype), self.causal, self.dropout > 0.0)
+    }
+
+    /// With so many numbers in shared memory.
+    fn plain(&self, label: &'static str, numbers: i64) -> Kernel {
+        let (tile, columns) = (self.tile(), self.d.max(self.e).max(32) as u64);
+        let columns = columns.next_power_of_two() / 8;
+        let size = if held(self.dtype) == "f64" { 8 } else { 4 };
+        Kernel {
+            label,
+            header: PLAIN,
+            template: format!("{}, {tile}, {columns}", self.template()),
+            tile,
+            threads: 8 * tile as u32,
+            shared: size * numbers,
+        }
+    }
+
+    /// With so many rows in shared memory: those of the block's tile, and those of the tiles it goes through.
+    fn fragments(&self, label: &'static str, sizes: &str, own: i64, others: i64) -> Kernel {
+        let width = if self.d.max(self.e) <= 64 { 64 } else { WIDEST_FRAGMENTS };
+        Kernel {
+            label,
+            header: FRAGMENTS,
+            template: format!("{}, {width}, {sizes}", self.template()),
+            tile: TILE,
+            threads: 128,
+            shared: 2 * width * (own + others),
+        }
+    }
+
+    /// A block for every tile of `rows` rows of every head.
+    fn push(&self, kernel: Kernel, (rows, heads): (i64, i64), words: &[Word], tasks: &mut Tasks) {
+        let tiles = (rows as u64).div_ceil(kernel.tile as u64) as i64;
+        let blocks = tiles * heads * self.batches;
+        if blocks > 0 {
+            tasks.tasks.push(kernel.call(words, blocks));
+        }
+    }
+}
+
+/// An operand `[b, h, rows, width]` as the header has it.
+fn heads(operand: &Operand) -> [Word; 4] {
+    let stride = |d: usize| Word::number(operand.layout.strides[d]);
+    [Word::of(operand), stride(0), stride(1), stride(2)]
+}
