@@ -734,6 +734,31 @@ torchacc_error *torchacc_buffer_request(torchacc_buffer *buffer);
 bool torchacc_buffer_is_ready(const torchacc_buffer *buffer);
 
 /*
+ Fills in `out`, whose `struct_size` is set, as far as it goes; what an older library does not know is 0. Looks at the files
+ of the folder, and waits for no operation. A trace counts once it has been launched: sync first for whole numbers.
+ Errors: INVALID_ARGUMENT.
+ */
+torchacc_error *torchacc_context_cache_stats(torchacc_context *context,
+                                             struct torchacc_cache_stats *out);
+
+/*
+ Registers a communicator for the rest of the context's life. The operators "torchacc::all_reduce" and
+ "torchacc::reduce_scatter" (tensor, STR "sum", "product", "min", "max" or "avg", or NONE for the sum, COMMUNICATOR),
+ "torchacc::broadcast" (tensor, INT root, COMMUNICATOR), "torchacc::all_gather" and "torchacc::all_to_all" (tensor,
+ COMMUNICATOR) are recorded like others, with one result. Rows are those of the first dimension, which must divide by
+ `size` where it is split.
+
+ Collectives of a communicator run in the order in which they were recorded, also when nobody wants their results; so all
+ ranks must record the same ones, and cut. When one fails, the later ones of the same trace are not called, and have its
+ error. They run on the host whatever the backend, are counted as host calls, and have no gradients yet.
+
+ `user` belongs to the library from the call on: it is dropped when it is not needed, on an error too (but for a bad
+ `struct_size`). Errors: INVALID_ARGUMENT for a name that is taken, or a rank that is not below `size`; OUT_OF_MEMORY.
+ */
+torchacc_error *torchacc_communicator_register(torchacc_context *context,
+                                               const struct torchacc_communicator *communicator);
+
+/*
  Makes a context. Starts no thread and takes no memory before the first operation runs; the backend cuda starts the driver.
  Errors: INVALID_ARGUMENT for an unknown backend or a bad option, UNSUPPORTED for a GPU that cannot be used (why, and what
  to do).

@@ -66,7 +66,7 @@ class device:
 
 
 def is_available() -> bool:
-    """True: the CPU backend runs everywhere. Starts nothing."""
+    """True: the default backend, the CPU's, runs everywhere. Starts nothing."""
     return device_count() > 0
 
 

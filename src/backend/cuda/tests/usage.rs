@@ -58,8 +58,8 @@ fn kernels(graph: Graph) -> Vec<Source> {
     sources
 }
 
-/// No kernel spills; the table says how many registers and bytes of shared memory each has. A new version of NVRTC may
-/// change it: `UPDATE_EXPECT=1`.
+/// The table says how many registers and bytes of shared memory each kernel has, and what it spills: more of it is to be
+/// noticed. A new version of NVRTC may change it: `UPDATE_EXPECT=1`.
 #[test]
 fn what_kernels_use() {
     let compilers: Vec<_> =
@@ -73,10 +73,13 @@ fn what_kernels_use() {
             for (capability, nvrtc) in &compilers {
                 let target = nvrtc.target(*capability).expect("it was chosen for that");
                 let (_, usage) = nvrtc.compile(&source, &target).expect("it compiles");
-                assert_eq!(usage.spills, 0, "{}: {}", source.name, source.text);
+                let spilled = match usage.spills {
+                    0 => String::new(),
+                    bytes => format!(" {bytes} spilled"),
+                };
                 let _ = write!(
                     table,
-                    "  {target:6} {:3} registers {:5} bytes",
+                    "  {target:6} {:3} registers {:5} bytes{spilled}",
                     usage.registers, usage.shared
                 );
             }
