@@ -193,6 +193,8 @@ DEVICE void attention_dq_mma(const u64* w) {
         slope_of<DROPOUT>(scores[0][n / 2][e], slopes[0][n / 2][e], p, lse, delta, row, j);
       }
     }
+    // Fragments want the whole warp at once, which rows may have parted.
+    __syncwarp();
     multiply_sums(dq, slopes, keys);
   }
   UNROLL for (int half = 0; half < 2; half++) {
@@ -262,6 +264,7 @@ DEVICE void attention_dkdv_mma(const u64* w) {
           slope_of<DROPOUT>(scores[0][n / 2][e], slopes[0][n / 2][e], p, lse, delta, row, j);
         }
       }
+      __syncwarp();
       multiply_sums(dv, scores, douts);
       multiply_sums(dk, slopes, queries);
     }
