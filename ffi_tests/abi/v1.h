@@ -238,7 +238,8 @@ typedef struct torchacc_options {
    */
   size_t struct_size;
   /*
-   "cpu", "reference" or "null"; empty for the environment's `TORCHACC_BACKEND`, else "cpu".
+   "cpu", "cuda" (an NVIDIA GPU; "cuda:1" the second that the driver shows), "reference" or "null"; empty for the
+   environment's `TORCHACC_BACKEND`, else "cpu".
    */
   struct torchacc_str backend;
   /*
@@ -250,8 +251,9 @@ typedef struct torchacc_options {
    */
   uint64_t trace_limit;
   /*
-   Folders to look for vendors' libraries in (oneDNN: `libdnnl.so.3`), separated by ':', before this library's own
-   folder and the system's. Empty for none. `TORCHACC_ONEDNN`, a file or "off", goes first.
+   Folders to look for vendors' libraries in, separated by ':'; empty for none. oneDNN (`libdnnl.so.3`): before this
+   library's own folder and the system's, after `TORCHACC_ONEDNN`, a file or "off". CUDA (NVRTC, cuBLASLt): before the
+   toolkit's folder (`CUDA_HOME`, else /usr/local/cuda) and the system's, after `TORCHACC_CUDA`, folders separated by ':'.
    */
   struct torchacc_str library_path;
   /*
@@ -260,7 +262,8 @@ typedef struct torchacc_options {
    */
   struct torchacc_str cache_folder;
   /*
-   Bytes that the programs there may take, the least recently used go; 0 for `TORCHACC_CACHE_LIMIT`, else 1 GiB.
+   Bytes that the programs there may take, and as many the kernels of the backend cuda; the least recently used go. 0 for
+   `TORCHACC_CACHE_LIMIT`, else 1 GiB.
    */
   uint64_t cache_limit;
   /*
@@ -756,10 +759,12 @@ torchacc_error *torchacc_communicator_register(torchacc_context *context,
                                                const struct torchacc_communicator *communicator);
 
 /*
- Makes a context. Starts no thread and takes no memory before the first operation runs.
- Errors: INVALID_ARGUMENT for an unknown backend or a bad option.
+ Makes a context. Starts no thread and takes no memory before the first operation runs; the backend cuda starts the driver.
+ Errors: INVALID_ARGUMENT for an unknown backend or a bad option, UNSUPPORTED for a GPU that cannot be used (why, and what
+ to do).
  */
-torchacc_error *torchacc_context_new(const struct torchacc_options *options, torchacc_context **out);
+torchacc_error *torchacc_context_new(const struct torchacc_options *options,
+                                     torchacc_context **out);
 
 /*
  One more owner.

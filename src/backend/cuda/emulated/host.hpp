@@ -66,6 +66,8 @@ static void enter() {
 }
 
 static bool alone;
+// Every other grid begins with the last thread: what depends on who comes first then shows.
+static bool backwards;
 
 static inline void wait(State at) {
   if (alone) {
@@ -127,11 +129,13 @@ static void run_block(unsigned threads) {
   for (unsigned n = 1; n < threads; n++) begin(fibers[n]);
   for (;;) {
     bool ran = false, left = false;
-    for (unsigned n = 0; n < threads; n++)
+    for (unsigned k = 0; k < threads; k++) {
+      const unsigned n = backwards ? threads - 1 - k : k;
       if (fibers[n].state == FRESH || fibers[n].state == READY) {
         resume(n);
         ran = true;
       }
+    }
     bool released = release(0, threads, AT_BLOCK);
     for (unsigned warp = 0; warp < threads; warp += 32)
       released |= release(warp, warp + 32 < threads ? warp + 32 : threads, AT_WARP);
@@ -145,6 +149,7 @@ static void run_block(unsigned threads) {
 }
 
 static void run(void (*kernel)(const void*), const void* words, const unsigned* shape) {
+  backwards = !backwards;
   body = kernel;
   argument = words;
   gridDim = Index3{shape[0], shape[1], shape[2]};
