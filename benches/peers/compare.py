@@ -4,13 +4,14 @@
     python benches/peers/compare.py llama bert vit resnet18 mlp lstm
     python benches/peers/compare.py --kernels
     python benches/peers/compare.py --kernels softmax,adamw --dtypes f32
+    python benches/peers/compare.py gpt2 llama-1b --gpu --dtypes bf16
 
 Each runtime is a worker process that keeps its model and waits. The driver asks them one by one for
 one step, so that only one computes at a time and all meet the same noise of the machine. Reported
 are the median step, its ratio to acc, the first step (tracing and compiling), the growth of the
-process's resident memory from before the model was made to its peak, and for kernels the speed at
-the median. All must have trained on the same data; where losses differ more than rounding explains,
-a line says so.
+process's resident memory from before the model was made to its peak (on a GPU the most that
+tensors took there), and at the median the tokens or the speed of a kernel. All must have trained on
+the same data; where losses differ more than rounding explains, a line says so.
 
 Peers that need other packages than ours get their own environment under .venv-peers/, made on
 first use.
@@ -69,7 +70,7 @@ def torch_for_xla(python: Path) -> tuple[str, ...]:
 class Worker:
     """One peer's process. `step` runs one step there and waits for its end."""
 
-    def __init__(self, peer: str, work: str, dtype: str, threads: int):
+    def __init__(self, peer: str, work: str, dtype: str, threads: int, gpu: bool):
         environment = os.environ | {
             "OMP_NUM_THREADS": str(threads),
             "MKL_NUM_THREADS": str(threads),
@@ -79,6 +80,8 @@ class Worker:
             "PJRT_DEVICE": "CPU",
             "JAX_PLATFORMS": "cpu",
         }
+        if gpu:
+            environment |= {"PEERS_ON_GPU": "1", "TORCHACC_BACKEND": "cuda"}
         self.peer, self.work, self.dtype = peer, work, dtype
         self.process = subprocess.Popen(
             [interpreter(peer), HERE / PEERS[peer][0], peer, work, dtype],
@@ -125,18 +128,18 @@ class Worker:
         }
 
 
-def measure(work: str, dtype: str, peers: list[str], steps: int, warm_up: int, threads: int):
+def measure(work: str, dtype: str, args):
     """The rows of all peers that could run `work` in `dtype`."""
     workers = []
-    for peer in peers:
+    for peer in args.peers:
         try:
-            workers.append(Worker(peer, work, dtype, threads))
+            workers.append(Worker(peer, work, dtype, args.threads, args.gpu))
         except (RuntimeError, OSError, subprocess.CalledProcessError) as error:
             print(f"{work} {dtype} {peer}: left out: {error}", file=sys.stderr)
-    for turn in range(warm_up + steps):
+    for turn in range(args.warm_up + args.steps):
         for worker in workers:
             worker.last = worker.step()
-            if turn >= warm_up:
+            if turn >= args.warm_up:
                 worker.times.append(worker.last["seconds"])
         if len({worker.last["data"] for worker in workers}) > 1:
             raise RuntimeError(f"{work}: the peers did not get the same data in turn {turn}")
@@ -158,8 +161,9 @@ def compare_losses(rows: list[dict]):
 
 
 def speed(row: dict) -> str:
-    """What a kernel moves or computes each second."""
-    for unit, name in (("gigabytes", "GB/s"), ("gigaflops", "GFLOP/s")):
+    """What a kernel moves or computes each second, or tokens of a training step."""
+    units = (("gigabytes", "GB/s"), ("gigaflops", "GFLOP/s"), ("tokens", "tok/s"))
+    for unit, name in units:
         if f"{unit}_per_s" in row:
             return f"{row[f'{unit}_per_s']:.1f} {name}"
     return ""
@@ -199,6 +203,9 @@ def arguments():
     parser.add_argument("--steps", type=int, default=15, help="measured steps of each peer")
     parser.add_argument("--warm-up", type=int, default=4, help="steps before, after the first")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument(
+        "--gpu", action="store_true", help="on an NVIDIA GPU; eager and compile only"
+    )
     parser.add_argument("--without-acc", action="store_true", help="the peers alone")
     parser.add_argument("--json", type=Path, help="write the rows here")
     args = parser.parse_args()
@@ -217,7 +224,7 @@ def main():
     rows = []
     for work in args.works:
         for dtype in args.dtypes.split(","):
-            found = measure(work, dtype, args.peers, args.steps, args.warm_up, args.threads)
+            found = measure(work, dtype, args)
             table(found, title=not rows)
             rows += found
     if args.json:

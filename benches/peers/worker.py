@@ -22,8 +22,9 @@ def send(**answer):
     _pipe.flush()
 
 
-def serve(versions: dict, make):
-    """Answers until the driver says "end".
+def serve(versions: dict, make, peak=None):
+    """Answers until the driver says "end". `peak()` gives the most MB that were used; if there is
+    none, the growth of the process's resident memory is taken.
 
     `make()` builds what is measured and returns (amount, batch, step). `amount` says what one step
     costs at least, {"gigabytes"} or {"gigaflops"}, or nothing. `batch(n)` gives the data of step n
@@ -35,8 +36,8 @@ def serve(versions: dict, make):
     send(versions=versions, amount=amount)
     for number, line in enumerate(sys.stdin):
         if line.strip() == "end":
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-            send(peak_mb=peak - before)
+            resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            send(peak_mb=peak() if peak else resident - before)
             return
         data, checksum = batch(number)
         start = time.perf_counter()

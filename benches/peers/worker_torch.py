@@ -1,5 +1,6 @@
 """The works and kernels on PyTorch: `worker_torch.py acc|eager|compile|xla WORK f32|bf16`."""
 
+import os
 import sys
 
 import kernels
@@ -9,6 +10,8 @@ from models import MODELS
 from worker import serve
 
 TYPES = {"q": torch.int64, "f": torch.float32}
+# As `compare.py --gpu` says.
+ON_GPU = "PEERS_ON_GPU" in os.environ
 
 
 def training(peer, work, dtype):
@@ -39,7 +42,7 @@ def training(peer, work, dtype):
         finish()
         return loss.item
 
-    return {}, batch, step
+    return works.tokens(work), batch, step
 
 
 def kernel(peer, name, dtype):
@@ -67,7 +70,18 @@ def place(peer):
         import torch_xla
 
         return torch_xla.device(), "xla", lambda: torch_xla.sync(wait=True)
+    if ON_GPU:
+        return "cuda", "cuda", torch.cuda.synchronize
     return "cpu", "cpu", lambda: None
+
+
+def peak_on_gpu(peer):
+    """MB of the GPU's memory that tensors took at most."""
+    if peer == "acc":
+        import torchacc
+
+        return torchacc.max_memory_allocated() / 2**20
+    return torch.cuda.max_memory_allocated() / 2**20
 
 
 def versions(peer):
@@ -82,4 +96,5 @@ def versions(peer):
 if __name__ == "__main__":
     peer, work, dtype = sys.argv[1:]
     make = training if work in MODELS else kernel
-    serve(versions(peer), lambda: make(peer, work, dtype))
+    peak = (lambda: peak_on_gpu(peer)) if ON_GPU else None
+    serve(versions(peer), lambda: make(peer, work, dtype), peak)

@@ -46,6 +46,30 @@ WORKS = {
     },
 }
 
+# Those that only a GPU trains in reasonable time: GPT-2 of 124M and of 1.5B parameters, and a Llama
+# of 1.1B.
+WORKS |= {
+    "gpt2": {
+        "model": {"layers": 12, "width": 768, "heads": 12, "context": 1024, "vocabulary": 50304},
+        "data": {"kind": "text", "batch": 32, "time": 1024, "vocabulary": 50257},
+    },
+    "gpt2-xl": {
+        "model": {"layers": 48, "width": 1600, "heads": 25, "context": 1024, "vocabulary": 50304},
+        "data": {"kind": "text", "batch": 8, "time": 1024, "vocabulary": 50257},
+    },
+    "llama-1b": {
+        "model": {
+            "layers": 22,
+            "width": 2048,
+            "heads": 32,
+            "groups": 4,
+            "context": 2048,
+            "vocabulary": 32000,
+        },
+        "data": {"kind": "text", "batch": 4, "time": 2048, "vocabulary": 32000},
+    },
+}
+
 # The functions of `kernels.py`.
 KERNELS = (
     "layer_norm",
@@ -72,6 +96,12 @@ def batch(work: str, step: int) -> list[tuple[array, tuple[int, ...]]]:
     """The numbers (i64 "q", f32 "f") and sizes of the tensors that the model of `work` takes at
     `step`: small numbers are more frequent than large ones, so that there is something to learn."""
     return draw(Random(f"{work} {step}"), **WORKS[work]["data"])
+
+
+def tokens(work: str) -> dict[str, int]:
+    """{"tokens"} of a batch of text; nothing for other works."""
+    data = WORKS[work]["data"]
+    return {"tokens": data["batch"] * data["time"]} if "time" in data else {}
 
 
 def draw(random: Random, kind: str, **sizes) -> list[tuple[array, tuple[int, ...]]]:

@@ -16,4 +16,7 @@ MODELS = {
     "resnet18": ResNet,
     "mlp": Mlp,
     "lstm": Lstm,
+    "gpt2": Gpt,
+    "gpt2-xl": Gpt,
+    "llama-1b": Llama,
 }

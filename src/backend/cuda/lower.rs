@@ -110,7 +110,7 @@ fn node(
         Op::MaxPoolGrad if is_some_float(step) => {
             Ok(Some(emit::window::max_pool_grad(indexed(&Attr::Int(0)))?.into()))
         }
-        Op::Matmul if write.dtype.is_float() => multiply(&step.reads, write).map(Some),
+        Op::Matmul if write.dtype.is_float() => multiply(&step.reads, write, keeps).map(Some),
         Op::Concat => concat(attrs[0].int() as usize, &step.reads, write).map(Some),
         Op::AsStridedScatter => {
             let over = Layout {
@@ -152,7 +152,7 @@ fn is_some_float(step: &Step) -> bool {
 }
 
 impl Actions {
-    fn copy(&mut self, from: &Operand, to: &Operand) -> Result<()> {
+    pub fn copy(&mut self, from: &Operand, to: &Operand) -> Result<()> {
         self.extend(emit::copy(from, to)?);
         Ok(())
     }

@@ -9,8 +9,9 @@ use crate::plan::Operand;
 use crate::shape::{Layout, collapse};
 
 /// `write = reads[0] · reads[1]`, of floats. Operands may have any strides; those that the library cannot read as they lie
-/// are copied first.
-pub fn multiply(reads: &[Operand], write: &Operand) -> Result<Actions> {
+/// are copied first. The library does not ask whether the run was stopped: with `keeps`, a result that is the only copy of what
+/// it overwrites is copied there by a kernel that does.
+pub fn multiply(reads: &[Operand], write: &Operand, keeps: bool) -> Result<Actions> {
     let [a, b] = reads else { return internal!("a product of {} operands", reads.len()) };
     let rank = write.layout.rank();
     let (m, n, k) =
@@ -29,8 +30,16 @@ pub fn multiply(reads: &[Operand], write: &Operand) -> Result<Actions> {
     let batch = (write.layout.numel() / (m * n)) as u64;
     let [m, n, k] = [m, n, k].map(|n| n as u64);
     let product = Product { dtype: write.dtype, batch, m, n, k, a, b, c };
-    let c = Word::At(write.place, (write.layout.offset as usize * write.dtype.size()) as u64);
+    let size = write.dtype.size() as u64;
+    if !keeps {
+        let c = Word::At(write.place, write.layout.offset as u64 * size);
+        actions.actions.push(Action::Multiply { product, a: a_word, b: b_word, c });
+        return Ok(actions);
+    }
+    let (base, made) = actions.scratch_for(write);
+    let c = Word::Scratch(base);
     actions.actions.push(Action::Multiply { product, a: a_word, b: b_word, c });
+    actions.copy(&made, write)?;
     Ok(actions)
 }
 
@@ -40,13 +49,22 @@ fn side(operand: &Operand, actions: &mut Actions) -> Result<(Matrix, Word)> {
     if let Some(matrix) = matrix(&operand.layout) {
         return Ok((matrix, Word::At(operand.place, operand.layout.offset as u64 * size)));
     }
-    let base = actions.scratch.next_multiple_of(256);
-    let mut layout = Layout::contiguous(&operand.layout.sizes);
-    let Some(matrix) = matrix(&layout) else { return internal!("a dense matrix is none") };
-    actions.scratch = base + layout.numel() as u64 * size;
-    layout.offset = (base / size) as i64;
-    actions.extend(emit::copy(operand, &Operand { place: SCRATCH, layout, ..operand.clone() })?);
+    let (base, dense) = actions.scratch_for(operand);
+    let Some(matrix) = matrix(&dense.layout) else { return internal!("a dense matrix is none") };
+    actions.copy(operand, &dense)?;
     Ok((matrix, Word::Scratch(base)))
+}
+
+impl Actions {
+    /// Scratch memory for a dense copy of an operand: where it begins, and the copy.
+    fn scratch_for(&mut self, operand: &Operand) -> (u64, Operand) {
+        let size = operand.dtype.size() as u64;
+        let base = self.scratch.next_multiple_of(256);
+        let mut layout = Layout::contiguous(&operand.layout.sizes);
+        self.scratch = base + layout.numel() as u64 * size;
+        layout.offset = (base / size) as i64;
+        (base, Operand { place: SCRATCH, layout, ..operand.clone() })
+    }
 }
 
 /// `None` where rows and columns are both apart, or overlap, or matrices are not evenly spaced.

@@ -137,14 +137,24 @@ impl Program {
         outcome
     }
 
-    /// Every output that is made by step `first` or a later one failed.
+    /// Every output that is made by step `first` or a later one failed. Only a reduction may have written some of its
+    /// results before it met what stopped it.
     fn failed_from(&self, first: usize, error: &Error, outcome: &mut Outcome) {
-        let step = Some(first as u32);
-        for write in self.plan.steps.iter().skip(first).flat_map(|step| &step.writes) {
-            let Place::Output(output) = write.place else { continue };
-            outcome.failed.retain(|failure| failure.output != output);
-            outcome.failed.push(Failure { output, step, error: error.clone(), torn: false });
+        for (index, step) in self.plan.steps.iter().enumerate().skip(first) {
+            let torn = index == first && matches!(step.kernel, Kernel::Reduce { .. });
+            for write in &step.writes {
+                let Place::Output(output) = write.place else { continue };
+                outcome.failed.retain(|failure| failure.output != output);
+                let step = Some(first as u32);
+                outcome.failed.push(Failure { output, step, error: error.clone(), torn });
+            }
         }
+    }
+
+    /// With `torn`, nobody knows what was written.
+    fn all_failed(&self, error: Error, torn: bool) -> Outcome {
+        let fail = |output| Failure { output, step: None, error: error.clone(), torn };
+        Outcome { failed: (0..self.plan.outputs.len() as u32).map(fail).collect() }
     }
 }
 
@@ -189,13 +199,9 @@ fn resolve(word: Word, call: &Call, own: Own) -> u64 {
 
 impl Executable for Program {
     fn run(&self, call: &Call) -> Outcome {
-        let all_failed = |error: Error| {
-            let fail = |output| Failure { output, step: None, error: error.clone(), torn: false };
-            Outcome { failed: (0..self.plan.outputs.len() as u32).map(fail).collect() }
-        };
         let own = match self.begin(call) {
             Ok(own) => own,
-            Err(error) => return all_failed(error),
+            Err(error) => return self.all_failed(error, false),
         };
         let whole = call.poisoned.is_empty()
             && call.watch.is_none()
@@ -209,7 +215,7 @@ impl Executable for Program {
             return match queued.and_then(|()| self.stopped(own)) {
                 Ok(None) => Outcome::default(),
                 Ok(Some((step, error))) => self.stopped_at(step, error),
-                Err(error) => all_failed(error),
+                Err(error) => self.all_failed(error, true),
             };
         }
         let mut outcome = run_steps(&self.plan, call, |index| {
@@ -220,7 +226,7 @@ impl Executable for Program {
         match self.stopped(own) {
             Ok(None) => {}
             Ok(Some((step, error))) => self.failed_from(step, &error, &mut outcome),
-            Err(error) => return all_failed(error),
+            Err(error) => return self.all_failed(error, true),
         }
         outcome
     }

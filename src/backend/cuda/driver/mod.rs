@@ -6,8 +6,6 @@
 mod api;
 mod blas;
 mod context;
-#[cfg(test)]
-mod fake;
 mod graph;
 mod library;
 mod modules;

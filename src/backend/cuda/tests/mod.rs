@@ -1,6 +1,7 @@
 //! Every kernel against its row's meaning, on a device made of the host ([`super::emulated`]).
 
 mod attention;
+mod failure;
 mod graphs;
 mod index;
 mod map;

@@ -2,12 +2,12 @@
 //! which order and context, with which parameters, and what becomes of errors.
 #![expect(unsafe_code, reason = "asks the library what it has seen")]
 
-use super::super::device::{Device, Shape};
-use super::super::emit::Source;
-use super::super::memory::{DeviceBytes, pool};
-use super::library::{open as open_library, symbol};
-use super::tests::folders;
-use super::{Options, open};
+use super::super::super::device::{Device, Shape};
+use super::super::super::emit::Source;
+use super::super::super::memory::{DeviceBytes, pool};
+use super::super::library::{open as open_library, symbol};
+use super::super::{Options, open};
+use super::folders;
 use crate::buffer::Bytes;
 use crate::error::{Code, Error, Result};
 use std::path::{Path, PathBuf};
@@ -31,7 +31,8 @@ impl Driver {
             std::env::temp_dir().join(format!("torchacc-driver-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let driver = Driver(folder);
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/backend/cuda/driver/fake.c");
+        let source =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("src/backend/cuda/driver/tests/fake.c");
         let status = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()))
             .args(["-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"])
             .arg(driver.file())

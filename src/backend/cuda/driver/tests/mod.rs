@@ -1,5 +1,7 @@
 //! What can be tested without a GPU: compiling, descriptions of products, and the errors of a machine without one.
 
+mod fake;
+
 use super::super::device::{Matrix, Product};
 use super::super::emit::Source;
 use super::blas::{Blas, Blocks, Columns, Described};

@@ -1,0 +1,44 @@
+//! What is left of a run that is stopped.
+
+use super::super::emulated;
+use crate::backend::{Backend, Call};
+use crate::dtype::DType;
+use crate::graph::text::parse;
+use crate::op::Ty;
+use crate::plan::plan;
+use std::sync::Arc;
+
+/// The second output takes the place of the first input; nothing it is made of is bad, but it comes after the bad index.
+const GRAPH: &str = "\
+%0: f32[2,2] = input() {index=0, type=(f32[2,2])}
+%1: f32[2,2] = input() {index=1, type=(f32[2,2])}
+%2: i64[2] = input() {index=2, type=(i64[2])}
+%3: f32[2,2] = take(%1, %2) {axis=0}
+%4: f32[2,2] = matmul(%3, %1)
+return %3, %4";
+
+#[test]
+fn products_after_a_failure_overwrite_nothing() {
+    let backend = emulated::backend();
+    let graph = parse(GRAPH).unwrap();
+    let matrix = Ty::new(DType::F32, &[2, 2]);
+    let inputs = [matrix.clone(), matrix, Ty::new(DType::I64, &[2])];
+    let plan = Arc::new(plan(&graph, &inputs, &[], &[None, Some(0)], &backend).unwrap());
+    let program = backend.compile(plan.clone()).unwrap();
+    for (index, wanted, failed) in [(0, [7.0, 10.0, 15.0, 22.0], 0), (5, [9.0; 4], 2)] {
+        let (mut old, x, places) = ([9f32; 4], [1f32, 2.0, 3.0, 4.0], [index, 1i64]);
+        let (mut taken, mut arena) = ([0f32; 4], vec![0u64; plan.arena_bytes as usize / 8 + 8]);
+        let old_at = old.as_mut_ptr().expose_provenance();
+        let call = Call {
+            inputs: &[old_at, x.as_ptr().expose_provenance(), places.as_ptr().expose_provenance()],
+            poisoned: &[],
+            outputs: &[taken.as_mut_ptr().expose_provenance(), old_at],
+            arena: arena.as_mut_ptr().expose_provenance().next_multiple_of(64),
+            scalars: &[],
+            watch: None,
+        };
+        let outcome = program.run(&call);
+        assert_eq!((outcome.failed.len(), old), (failed, wanted));
+        assert!(outcome.failed.iter().all(|failure| !failure.torn));
+    }
+}
