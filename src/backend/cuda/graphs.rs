@@ -38,8 +38,9 @@ impl Graphs {
         runs.insert(0, run);
         runs.truncate(KEPT);
         let run = &mut runs[0];
-        run.times += 1;
-        if run.graph.is_none() && run.times > PATIENCE {
+        run.times = run.times.saturating_add(1);
+        // A device that cannot is not asked again.
+        if run.times == PATIENCE + 1 {
             run.graph = device.capture(work)?.map(Arc::from);
         }
         let graph = run.graph.clone();

@@ -99,6 +99,8 @@ fn node(
         }
         Op::Take => Ok(Some(emit::index::take(indexed(&attrs[0]))?.into())),
         Op::Gather => Ok(Some(emit::index::gather(indexed(&attrs[0]))?.into())),
+        // Lists of places are of i32.
+        Op::IndexAdd if step.reads[1].layout.numel() > i64::from(i32::MAX) => Ok(None),
         Op::IndexAdd => Ok(Some(emit::index::index_add(indexed(&attrs[0]))?.into())),
         Op::Scatter => Ok(Some(emit::index::scatter(indexed(&attrs[0]), attrs[1].bool())?.into())),
         Op::Conv | Op::ConvGradInput | Op::ConvGradWeight if is_some_float(step) => {

@@ -30,9 +30,8 @@ pub fn multiply(reads: &[Operand], write: &Operand, keeps: bool) -> Result<Actio
     let batch = (write.layout.numel() / (m * n)) as u64;
     let [m, n, k] = [m, n, k].map(|n| n as u64);
     let product = Product { dtype: write.dtype, batch, m, n, k, a, b, c };
-    let size = write.dtype.size() as u64;
     if !keeps {
-        let c = Word::At(write.place, write.layout.offset as u64 * size);
+        let c = Word::of(write);
         actions.actions.push(Action::Multiply { product, a: a_word, b: b_word, c });
         return Ok(actions);
     }
@@ -45,9 +44,8 @@ pub fn multiply(reads: &[Operand], write: &Operand, keeps: bool) -> Result<Actio
 
 /// An operand as the library sees it, and its address.
 fn side(operand: &Operand, actions: &mut Actions) -> Result<(Matrix, Word)> {
-    let size = operand.dtype.size() as u64;
     if let Some(matrix) = matrix(&operand.layout) {
-        return Ok((matrix, Word::At(operand.place, operand.layout.offset as u64 * size)));
+        return Ok((matrix, Word::of(operand)));
     }
     let (base, dense) = actions.scratch_for(operand);
     let Some(matrix) = matrix(&dense.layout) else { return internal!("a dense matrix is none") };

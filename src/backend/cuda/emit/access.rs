@@ -2,7 +2,6 @@
 
 use super::Word;
 use super::write::{Writer, held, raw, stored};
-use crate::dtype::DType;
 use crate::plan::{Operand, Place};
 use crate::shape::{Dims, numel};
 use std::fmt::Write;
@@ -155,7 +154,7 @@ impl Access {
         let base = match operand.place {
             Place::Index => writer.number(offset),
             Place::Scalar(_) => writer.word(Word::At(operand.place, 0)),
-            place => writer.word(Word::At(place, offset as u64 * dtype.size() as u64)),
+            _ => writer.word(Word::of(operand)),
         };
         // A slot is one number everywhere, whatever the layout says.
         let none = Dims::from_elem(0, strides.len());
@@ -229,9 +228,4 @@ pub fn pack(space: &Space, operands: &[&Operand], strides: &[Dims]) -> i64 {
         pack /= 2;
     }
     pack
-}
-
-/// Whether an element type is a float as it is held.
-pub fn is_integer(dtype: DType) -> bool {
-    !dtype.is_float() && dtype != DType::Bool
 }

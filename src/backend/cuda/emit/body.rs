@@ -1,6 +1,5 @@
 //! A program as statements: one for each instruction, one function of `cuda/math.cuh` for each primitive.
 
-use super::access::is_integer;
 use super::write::{held, stored};
 use crate::dtype::DType;
 use crate::error::Result;
@@ -35,7 +34,7 @@ pub fn may_fail(program: &Program) -> bool {
 }
 
 fn fails(instr: &Instr) -> bool {
-    matches!(instr.op, Op::Div | Op::Rem) && is_integer(instr.dtype)
+    matches!(instr.op, Op::Div | Op::Rem) && !instr.dtype.is_float()
 }
 
 fn expression(instr: &Instr) -> Result<String> {

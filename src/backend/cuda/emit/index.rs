@@ -27,11 +27,6 @@ fn around(sizes: &[i64], axis: usize) -> [i64; 3] {
     [numel(&sizes[..axis]), sizes[axis], numel(&sizes[axis + 1..])]
 }
 
-/// The address of a dense operand's first element.
-pub fn start(operand: &Operand) -> Word {
-    Word::At(operand.place, operand.layout.offset as u64 * operand.dtype.size() as u64)
-}
-
 pub fn blocks(threads: i64) -> u64 {
     (threads as u64).div_ceil(u64::from(BLOCK))
 }
@@ -57,7 +52,7 @@ pub fn take(given: Given) -> Result<Tasks> {
     let mut writer = Writer::new();
     let [step, outer_, size, count_, inner_] =
         [given.step as i64, outer, size, count, inner].map(|n| writer.number(n));
-    let [x, places, out] = [x, index, given.write].map(|o| writer.word(start(o)));
+    let [x, places, out] = [x, index, given.write].map(|o| writer.word(Word::of(o)));
     let (element, number) = (raw(unit as usize), stored(index.dtype));
     writer.line(format!(
         "take(status, {step}, (const {element}*){x}, (const {number}*){places}, ({element}*){out}, {outer_}, {size}, {count_}, {inner_});"
@@ -71,7 +66,7 @@ pub fn check(given: &Given, index: &Operand, size: i64) -> Task {
     let mut writer = Writer::new();
     let count = index.layout.numel();
     let [step, count_, size] = [given.step as i64, count, size].map(|n| writer.number(n));
-    let places = writer.word(start(index));
+    let places = writer.word(Word::of(index));
     let number = stored(index.dtype);
     writer.line(format!(
         "check_indices(status, {step}, (const {number}*){places}, {count_}, {size});"
@@ -93,7 +88,7 @@ pub fn gather(given: Given) -> Result<Tasks> {
     let mut writer = Writer::new();
     let stride = writer.number(x.layout.strides[given.axis]);
     let [step, size] = [given.step as i64, size].map(|n| writer.number(n));
-    let [from, places, out] = [x, index, given.write].map(|o| writer.word(start(o)));
+    let [from, places, out] = [x, index, given.write].map(|o| writer.word(Word::of(o)));
     let (element, number) = (raw(x.dtype.size()), stored(index.dtype));
     let (space, walk) = beside(&mut writer, &index.layout, x, given.axis);
     let text = space.coordinates(&mut writer, "c", "n");
@@ -153,7 +148,7 @@ pub fn index_add(given: Given) -> Result<Tasks> {
     });
     let count_ = launch("lists_count", blocks(count), &|w, starts| {
         let [step, count, size] = [given.step as i64, count, size].map(|n| w.number(n));
-        let places = w.word(start(index));
+        let places = w.word(Word::of(index));
         format!(
             "lists_count(status, {step}, (const {number}*){places}, {starts}, {count}, {size});"
         )
@@ -164,7 +159,7 @@ pub fn index_add(given: Given) -> Result<Tasks> {
     });
     let fill = launch("lists_fill", blocks(count), &|w, starts| {
         let [count, size] = [count, size].map(|n| w.number(n));
-        let places = w.word(start(index));
+        let places = w.word(Word::of(index));
         format!("lists_fill((const {number}*){places}, {starts}, {count}, {size});")
     });
     let sort = launch("lists_sort", size as u64, &|w, starts| {
@@ -174,7 +169,7 @@ pub fn index_add(given: Given) -> Result<Tasks> {
     let element = stored(x.dtype);
     let add = launch("add_lists", (outer * size) as u64 * blocks(inner), &|w, starts| {
         let [outer, size, count, inner] = [outer, size, count, inner].map(|n| w.number(n));
-        let [from, to] = [x, given.write].map(|o| w.word(start(o)));
+        let [from, to] = [x, given.write].map(|o| w.word(Word::of(o)));
         format!(
             "add_lists({starts}, (const {element}*){from}, ({element}*){to}, {outer}, {size}, {count}, {inner});"
         )
@@ -244,7 +239,7 @@ pub fn scatter(given: Given, add: bool) -> Result<Tasks> {
     let [n, along] = [space.numel(), index.layout.sizes[axis]].map(|n| writer.number(n));
     let [step, out_step] =
         [dense[axis], contiguous_strides(&base.layout.sizes)[axis]].map(|n| writer.number(n));
-    let [places, source, out] = [index, x, &sums].map(|o| writer.word(start(o)));
+    let [places, source, out] = [index, x, &sums].map(|o| writer.word(Word::of(o)));
     let number = stored(index.dtype);
     let bits = |dtype: DType| if add { stored(dtype) } else { raw(dtype.size()) };
     let (element, sum) = (bits(x.dtype), bits(sums.dtype));

@@ -88,5 +88,7 @@ pub struct Tasks {
 /// A place in no plan: an operand of the emitter's own in scratch memory.
 pub const SCRATCH: Place = Place::Output(u32::MAX);
 
+/// Blocks that keep a large device busy. A number of ours, not the device's: bits do not depend on the device then.
+const BUSY: i64 = 264;
 /// Threads of a block.
 const BLOCK: u32 = 256;

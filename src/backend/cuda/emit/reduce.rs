@@ -8,7 +8,7 @@
 use super::access::{Access, Space, Walk, pack};
 use super::body::statements;
 use super::write::{Writer, held, stored};
-use super::{BLOCK, Task, Tasks, Word};
+use super::{BLOCK, BUSY, Task, Tasks, Word};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::op::Op;
@@ -16,8 +16,6 @@ use crate::plan::{Operand, Place, Program};
 use crate::shape::{Dims, Layout, collapse};
 use std::fmt::Write;
 
-/// Blocks that keep a large device busy.
-const BUSY: i64 = 264;
 /// Bytes of the largest part: a number and its index.
 const LARGEST_PART: u64 = 16;
 /// Sums that a thread makes beside each other.
@@ -213,18 +211,13 @@ impl Fold<'_> {
         writer.line("typedef typename Fold::type Part;");
     }
 
-    fn output(&self, writer: &mut Writer) -> String {
-        let size = self.write.dtype.size() as u64;
-        writer.word(Word::At(self.write.place, self.write.layout.offset as u64 * size))
-    }
-
     fn kernel(&self, mut writer: Writer, lanes: &Lanes) -> Task {
         let (deep, broad, width) = (lanes.deep(), lanes.broad(), lanes.width);
         let (down, side) = if lanes.rows { (width, 1) } else { (1, width) };
         let [kept, reduced, part, splits] =
             [lanes.kept, lanes.reduced, lanes.part, lanes.splits].map(|n| writer.number(n));
         let to = match self.splits {
-            1 => self.output(&mut writer),
+            1 => writer.word(Word::of(self.write)),
             _ => writer.word(Word::Scratch(0)),
         };
         let lane = if lanes.rows {
@@ -294,7 +287,7 @@ impl Fold<'_> {
         let mut writer = Writer::new();
         let [kept, splits] = [lanes.kept, lanes.splits].map(|n| writer.number(n));
         let from = writer.word(Word::Scratch(0));
-        let to = self.output(&mut writer);
+        let to = writer.word(Word::of(self.write));
         let dtype = stored(self.write.dtype);
         self.types(&mut writer);
         writer.line(format!("const i64 k = (i64)blockIdx.x * {BLOCK} + threadIdx.x;"));

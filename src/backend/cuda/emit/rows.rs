@@ -1,7 +1,7 @@
 //! Softmax and its kin, normalisation and their gradients: kernels of `cuda/rows.cuh`, over the rows of dense matrices.
 
 use super::write::{Writer, held, stored};
-use super::{BLOCK, Task, Tasks, Word};
+use super::{BLOCK, BUSY, Task, Tasks, Word};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
@@ -9,8 +9,6 @@ use crate::op::{Attr, Op};
 use crate::plan::Operand;
 
 const HEADER: &str = include_str!("../../../../cuda/rows.cuh");
-/// Blocks that keep a large device busy.
-const BUSY: i64 = 264;
 const WARP: i64 = 32;
 
 /// How rows are dealt to threads; `G`, `V` and `N` of the header. No packs: rows too long to be kept.

@@ -41,7 +41,7 @@ pub fn cumsum(
     let side = u64::from(BLOCK) / threads;
     let [lines_, line, inner, share] =
         [lines, line, inner, (line as u64).div_ceil(threads) as i64].map(|n| writer.number(n));
-    let out = writer.word(Word::At(write.place, 0));
+    let out = writer.word(Word::of(write));
     let (input, output) = (held(reduced_type(program)), stored(write.dtype));
     writer.line(format!("typedef reduce_sum<{input}> Fold;"));
     writer.line("typedef typename Fold::type Part;");

@@ -1,8 +1,8 @@
 //! Pooling and convolution of floats.
 
-use super::index::{blocks, check, start};
+use super::index::{blocks, check};
 use super::write::{Writer, stored};
-use super::{Given, SCRATCH, Tasks, cast, zeros};
+use super::{Given, SCRATCH, Tasks, Word, cast, zeros};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::op::nn::window::Windows;
@@ -34,7 +34,7 @@ pub fn conv(op: Op, attrs: &[Attr], reads: &[Operand], write: &Operand) -> Resul
     for n in [conv.images, conv.groups, conv.channels, conv.filters] {
         writer.number(n as i64);
     }
-    let [a, b, to] = [a, b, write].map(|operand| writer.word(start(operand)));
+    let [a, b, to] = [a, b, write].map(|operand| writer.word(Word::of(operand)));
     let (element, name) = (stored(write.dtype), op.name());
     writer.line(format!(
         "{name}(*(const Conv*){first}, (const {element}*){a}, (const {element}*){b}, ({element}*){to});"
@@ -51,10 +51,10 @@ pub fn pool(op: Op, attrs: &[Attr], read: &Operand, writes: &[Operand]) -> Resul
     let windows = windows_of_pool(&x.layout.sizes, &y.layout.sizes, attrs);
     let first = words(&mut writer, &windows);
     let planes = writer.number(numel(&x.layout.sizes[..2]));
-    let from = writer.word(start(read));
-    let to = writer.word(start(&writes[0]));
+    let from = writer.word(Word::of(read));
+    let to = writer.word(Word::of(&writes[0]));
     let index = match writes.get(1) {
-        Some(index) => format!(", (i64*){}", writer.word(start(index))),
+        Some(index) => format!(", (i64*){}", writer.word(Word::of(index))),
         None => String::new(),
     };
     let (element, name) = (stored(read.dtype), op.name());
@@ -85,7 +85,7 @@ pub fn max_pool_grad(given: Given) -> Result<Tasks> {
     let (planes, pixels) = (numel(&dy.layout.sizes[..2]), numel(&dy.layout.sizes[2..]));
     let [step, planes_, pixels, plane] =
         [given.step as i64, planes, pixels, plane].map(|n| writer.number(n));
-    let [from, places, to] = [dy, index, &sums].map(|operand| writer.word(start(operand)));
+    let [from, places, to] = [dy, index, &sums].map(|operand| writer.word(Word::of(operand)));
     let (element, sum) = (stored(dy.dtype), stored(sums.dtype));
     writer.line(format!(
         "max_pool_grad(status, {step}, (i64){planes_}, (i64){pixels}, (i64){plane}, (const {element}*){from}, (const i64*){places}, ({sum}*){to});"

@@ -50,9 +50,8 @@ impl Writer {
 
     /// A task of `blocks` blocks. `label` begins the kernel's name.
     pub fn finish(self, label: &str, blocks: u64) -> Task {
-        // More blocks than one dimension has are spread over two.
-        let limit = (1u64 << 31) - 1;
-        let grid = [blocks.min(limit) as u32, 1, 1];
+        // More blocks than a grid has (2^31 - 1) are refused by the launch, never left out.
+        let grid = [u32::try_from(blocks).unwrap_or(u32::MAX), 1, 1];
         self.finish_as(label, Shape { grid, block: BLOCK, shared: 0 })
     }
 

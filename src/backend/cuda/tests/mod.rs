@@ -12,7 +12,7 @@ mod window;
 
 use super::emit::Source;
 use super::lower::{self, Action};
-use super::{Backend, Cuda, driver, emulated, memory};
+use super::{Cuda, driver, emulated, memory};
 use crate::backend::cpu::tests::node::largest;
 use crate::backend::cpu::tests::{Case, compute_epsilon, epsilon, tiny};
 use crate::backend::plan_tests;
@@ -58,7 +58,7 @@ pub fn both(case: &Case) -> (Vec<Array>, Vec<Array>) {
     (got, case.run(&Reference::default()).expect("the reference computes it"))
 }
 
-/// Differences of up to so many roundings at the size of the largest number of a result.
+/// Differences of up to so many roundings at the size of the largest number of a result; none at all: 0.
 pub fn check_close(cases: &[(Case, f64)]) {
     prepare(cases.iter().map(|(case, _)| case));
     for (case, steps) in cases {
@@ -67,6 +67,9 @@ pub fn check_close(cases: &[(Case, f64)]) {
             expected.iter().map(|a| if a.ty.dtype.is_float() { largest(a) } else { 0.0 }).collect();
         case.compare(&got, &expected, |k, i| {
             let dtype = expected[k].ty.dtype;
+            if *steps == 0.0 {
+                return 0.0;
+            }
             steps * compute_epsilon(dtype) * sizes[k]
                 + 2.0 * epsilon(dtype) * expected[k].f64(i).abs()
                 + tiny(dtype)
@@ -126,5 +129,4 @@ fn no_kernel_is_made_twice() {
     texts.sort();
     texts.dedup();
     assert!(texts.len() * 2 < launches, "{} kernels for {launches} launches", texts.len());
-    assert_eq!(cuda().name(), "cuda");
 }
