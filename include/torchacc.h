@@ -1036,7 +1036,8 @@ torchacc_error *torchacc_apply_into(torchacc_context *context,
  Counters and times since the last reset as a flat JSON object of integers:
 
  - recorded_ops, of these replayed_ops; cuts, of these read_cuts and limit_cuts; compiles, of these recompiles (of a trace that begins
-   like a known one); plans; padded_programs (of buckets), their padded_runs, padding_refused; cache_hits, cache_misses, disk_hits, disk_removed,
+   like a known one); plans; quick_plans (of compiled programs whose first run did not wait for the search for the plan that stays);
+   padded_programs (of buckets), their padded_runs, padding_refused; cache_hits, cache_misses, disk_hits, disk_removed,
    disk_evictions, disk_errors, kernels, host_calls, failures;
  - compile_ns, disk_ns, execute_ns: time spent, wherever; compile_p50_ns, compile_p90_ns, compile_p99_ns: of one compile;
    step_p50_ns, step_p90_ns, step_p99_ns: from one full cut to the next. Percentiles are right to an eighth;

@@ -6,10 +6,10 @@ use crate::dtype::DType;
 use crate::graph::{Graph, interpret::interpret};
 use crate::op::Ty;
 use crate::op::array::Array;
-use crate::plan::plan;
 use crate::plan::random::{Dice, random_program};
 use crate::plan::tests::leaves;
 use crate::plan::training::training_step;
+use crate::plan::{self, Effort, Plan};
 use std::sync::Arc;
 
 /// Some numbers; indices stay below 16.
@@ -30,8 +30,23 @@ pub fn check(
     seed: u64,
     tolerance: f64,
 ) -> Option<()> {
-    let (inputs, scalars) = leaves(graph);
-    let plan = plan(graph, &inputs, &scalars, donors, backend).unwrap();
+    for effort in [Effort::Search, Effort::Quick] {
+        let (inputs, scalars) = leaves(graph);
+        let outline = plan::outline(graph, &inputs, &scalars, donors, backend, effort).unwrap().0;
+        let plan = outline.settled();
+        plan::check::check(graph, &plan).unwrap();
+        check_plan(backend, graph, plan, seed, tolerance)?;
+    }
+    Some(())
+}
+
+fn check_plan(
+    backend: &dyn Backend,
+    graph: &Graph,
+    plan: Plan,
+    seed: u64,
+    tolerance: f64,
+) -> Option<()> {
     let mut dice = Dice(seed);
     let arrays: Vec<Array> = plan.inputs.iter().map(|ty| some_input(ty, &mut dice)).collect();
     let scalar = |d: &DType| if *d == DType::F64 { 0.37f64.to_bits() } else { 5 };

@@ -6,7 +6,7 @@ use crate::dtype::DType::F32;
 use crate::internal;
 use crate::op::{Attrs, Op, Ty};
 use crate::passes;
-use crate::plan::{self, Target};
+use crate::plan::{self, Effort, Target};
 use crate::record::{Arg, Format, Operator, Origin, Output, Read, Record, Value, View, Write};
 use crate::shape::{Layout, numel};
 use std::cell::Cell;
@@ -97,7 +97,8 @@ fn outlined(records: &Records, guide: Option<&Guide>) -> Result<(Outline, Guide)
         leaves.map(|n| graph.ty(n.first).clone()).collect::<Vec<_>>()
     };
     let donors = vec![None; graph.outputs.len()];
-    plan::outline(&graph, &types(Op::Input), &[], &donors, &Machine, guide)
+    let effort = guide.map_or(Effort::Search, Effort::Guided);
+    plan::outline(&graph, &types(Op::Input), &[], &donors, &Machine, effort)
 }
 
 /// Plans traces as a context would; how often the pipeline ran for other sizes.

@@ -143,6 +143,17 @@ pub struct Plan {
     pub lower_bound: u64,
 }
 
+/// How a plan is looked for.
+#[derive(Clone, Copy)]
+pub enum Effort<'a> {
+    /// What to compute again, to need less memory, is searched for.
+    Search,
+    /// It is not: all results are kept until they were read for the last time.
+    Quick,
+    /// By the decisions of the same program for other sizes: this one's memory and time decide nothing any more.
+    Guided(&'a Guide),
+}
+
 /// Alignment of everything placed in the arena, in bytes.
 pub const ALIGN: u64 = 64;
 
@@ -156,32 +167,35 @@ pub fn plan(
     donors: &[Option<u32>],
     target: &dyn Target,
 ) -> Result<Plan> {
-    let plan = outline(graph, inputs, scalars, donors, target, None)?.0.settled();
+    let plan = outline(graph, inputs, scalars, donors, target, Effort::Search)?.0.settled();
     if cfg!(debug_assertions) {
         check::check(graph, &plan)?;
     }
     Ok(plan)
 }
 
-/// As [`plan`], but for the offsets in the arena. With the guide of the same program for other sizes, this one's memory
-/// and time decide nothing any more. Errors also when a guide is not of this program.
+/// As [`plan`], but for the offsets in the arena. Errors also when a guide is not of this program.
 pub fn outline(
     graph: &Graph,
     inputs: &[Ty],
     scalars: &[DType],
     donors: &[Option<u32>],
     target: &dyn Target,
-    guide: Option<&Guide>,
+    effort: Effort,
 ) -> Result<(Outline, Guide)> {
     validate(graph, inputs, scalars, donors)?;
-    let (mut fused, absorbed) =
-        fuse::fuse(graph, guide.map(|guide| &guide.absorbed[..]), target.has_epilogues());
+    let absorbed = match effort {
+        Effort::Guided(guide) => Some(&guide.absorbed[..]),
+        Effort::Search | Effort::Quick => None,
+    };
+    let (mut fused, absorbed) = fuse::fuse(graph, absorbed, target.has_epilogues());
     for region in &mut fused.regions {
         region.workspace = workspace(graph, region, target);
     }
-    let (fused, guide) = match guide {
-        None => remat::remat(graph, (fused, absorbed), donors),
-        Some(guide) => match guide.applied(fused) {
+    let (fused, guide) = match effort {
+        Effort::Search => remat::remat(graph, (fused, absorbed), donors),
+        Effort::Quick => remat::keep(graph, (fused, absorbed), donors),
+        Effort::Guided(guide) => match guide.applied(fused) {
             Some(fused) => (fused, guide.clone()),
             None => return internal!("a plan is guided by that of another program"),
         },

@@ -84,6 +84,17 @@ pub(super) fn remat(
     (fused, Guide { absorbed, regions, buffers, copies, order })
 }
 
+/// Adds nothing.
+pub(super) fn keep(
+    graph: &Graph,
+    (fused, absorbed): (Fused, Vec<bool>),
+    donors: &[Option<u32>],
+) -> (Fused, Guide) {
+    let order = order::order(graph, &fused, donors);
+    let (regions, buffers) = (fused.regions.len(), fused.buffers.len());
+    (fused, Guide { absorbed, regions, buffers, copies: Vec::new(), order })
+}
+
 /// How long a region takes, in bytes that could be moved meanwhile.
 fn time(graph: &Graph, fused: &Fused, region: &Region) -> u64 {
     let reads =

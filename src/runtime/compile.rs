@@ -1,30 +1,34 @@
 //! From a closed trace to a program: the whole pipeline on one screen.
 
+use super::Shared;
+use super::code::{Code, Compiled};
 use super::fitting::Fitting;
-use super::profile::Profile;
-use crate::backend::{Backend, Executable};
+use crate::backend::Backend;
 use crate::dtype::DType;
 use crate::dynamic::{Comparison, Families, Form, Instance, compare};
 use crate::error::Result;
 use crate::graph::Graph;
-use crate::op::{Op, Ty};
-use crate::plan::{Guide, Kernel, Outline, Plan};
+use crate::op::Ty;
+use crate::plan::{Effort, Guide, Outline, Plan};
 use crate::record::{Operator, Origin, Records, ScalarKind, Value};
 use crate::trace::operator_name;
 use crate::{aten, passes, plan};
 use std::fmt;
 use std::sync::Arc;
 
+/// A program of so many nodes may start with a plan made quickly, if `TORCHACC_QUICK_FROM` does not say another number.
+pub const QUICK_FROM: usize = 2000;
+/// Unless that plan takes more bytes of the arena than this: up to a third of them are not needed after the search, and a
+/// step that works on so many takes much longer than that.
+const QUICK_BYTES: u64 = 256 << 20;
+
 /// A compiled trace.
 pub struct Program {
     /// `None` if only a plan was found: on disk, or for other sizes.
-    pub graph: Option<Graph>,
-    pub plan: Arc<Plan>,
-    pub executable: Arc<dyn Executable>,
+    pub graph: Option<Arc<Graph>>,
+    pub code: Arc<Code>,
     /// Operator of every record, for messages.
     pub operators: Vec<Operator>,
-    /// Host calls that a run makes: name and site.
-    pub host_calls: Vec<(String, u64)>,
     /// Whether the plan was made for other sizes.
     pub carried_over: bool,
     /// How a trace of other sizes uses the program of its bucket.
@@ -46,10 +50,8 @@ impl Program {
     pub fn fitted(&self, fitting: Fitting) -> Program {
         Program {
             graph: None,
-            plan: self.plan.clone(),
-            executable: self.executable.clone(),
+            code: self.code.clone(),
             operators: self.operators.clone(),
-            host_calls: self.host_calls.clone(),
             carried_over: false,
             fitting: Some(Box::new(fitting)),
             unpadded: None,
@@ -63,47 +65,90 @@ impl Program {
         match self.fitting {
             // The rest is the bucket's.
             Some(_) => STEP,
-            None => (self.plan.steps.len() + 1) * STEP,
+            None => (self.code.get().plan.steps.len() + 1) * STEP,
         }
     }
 }
 
-/// What a plan for other sizes is made of.
-pub struct Lesson {
-    records: Records,
-    form: Form,
-    outline: Outline,
-    guide: Guide,
+/// What is left to do for a program when it can be run.
+pub struct Rest {
+    graph: Arc<Graph>,
+    interface: Interface,
+    code: Arc<Code>,
+    /// The plan before its memory, and its guide; `None` while the program runs one that was made quickly.
+    found: Option<(Outline, Guide)>,
+    /// A trace whose sizes vary.
+    varies: Option<(Records, Form)>,
 }
 
-/// Says each recorded operation in primitives, rewrites, plans, and has the backend compile the plan. When the trace's
-/// sizes vary, there is also something to [`learn`].
-pub fn compile(
+/// Says each recorded operation in primitives, rewrites, plans, and has the backend compile the plan.
+pub(super) fn compile(shared: &Shared, records: &Records, form: &Form) -> Result<(Program, Rest)> {
+    let graph = shared.profile.stage("graph", || graph(records, &*shared.backend))?;
+    let (program, rest) = of_graph(shared, records, graph, Interface::of(records))?;
+    let varies = shared.families.add(form).then(|| (records.clone(), form.clone()));
+    Ok((program, Rest { varies, ..rest }))
+}
+
+/// The program of a graph that stands for these records.
+pub(super) fn of_graph(
+    shared: &Shared,
     records: &Records,
-    form: &Form,
-    families: &Families,
-    backend: &dyn Backend,
-    profile: &Profile,
-) -> Result<(Program, Option<Lesson>)> {
-    let graph = profile.stage("graph", || graph(records, backend))?;
-    let (outline, guide) = profile.stage("plan", || outlined(records, &graph, None, backend))?;
-    let lesson = families.add(form).then(|| Lesson {
-        records: records.clone(),
-        form: form.clone(),
-        outline: outline.clone(),
-        guide,
-    });
-    let program = || assembled(records, Some(graph), outline, backend);
-    Ok((profile.stage("code", program)?, lesson))
+    graph: Graph,
+    interface: Interface,
+) -> Result<(Program, Rest)> {
+    let backend = &*shared.backend;
+    let outlined =
+        |effort| shared.profile.stage("plan", || interface.outlined(&graph, effort, backend));
+    let quickly = || Ok(outlined(Effort::Quick)?.0.settled());
+    let quick = (graph.nodes.len() >= shared.quick_from).then(quickly).transpose()?;
+    let quick = quick.filter(|plan| plan.arena_bytes <= QUICK_BYTES);
+    let (plan, found) = match quick {
+        Some(plan) => (plan, None),
+        None => {
+            let found = outlined(Effort::Search)?;
+            (found.0.clone().settled(), Some(found))
+        }
+    };
+    let program = || assembled(records, Some(&graph), plan, backend);
+    let program = shared.profile.stage("code", program)?;
+    shared.stats.quick_plans.add(found.is_none() as u64);
+    let graph = Arc::new(graph);
+    let code = program.code.clone();
+    let program = Program { graph: Some(graph.clone()), ..program };
+    Ok((program, Rest { graph, interface, code, found, varies: None }))
 }
 
-/// Plans a trace for other sizes, to be carried over; whether that came out.
-pub fn learn(lesson: &Lesson, families: &Families, backend: &dyn Backend) -> bool {
-    let planner = |records: &Records, guide: &Guide| {
-        Ok(outlined(records, &graph(records, backend)?, Some(guide), backend)?.0)
-    };
-    let Lesson { records, form, outline, guide } = lesson;
-    families.learn(form, records, outline, guide, &planner)
+impl Rest {
+    /// Whether there is something.
+    pub fn is_some(&self) -> bool {
+        self.found.is_none() || self.varies.is_some()
+    }
+
+    /// The plan that stays. One that has to be searched for takes the place of the program's.
+    pub(super) fn plan(&mut self, shared: &Shared) -> Result<Arc<Plan>> {
+        if self.found.is_none() {
+            let (graph, backend) = (&self.graph, &*shared.backend);
+            let search = || self.interface.outlined(graph, Effort::Search, backend);
+            let found = shared.profile.stage("search", search)?;
+            self.code.replace(compiled(Some(graph), found.0.clone().settled(), backend)?);
+            self.found = Some(found);
+        }
+        Ok(self.code.get().plan.clone())
+    }
+
+    /// Plans the trace for other sizes, to be carried over, if its sizes vary; whether that came out. After [`Rest::plan`].
+    pub(super) fn learn(&self, shared: &Shared) -> bool {
+        let (Some((outline, guide)), Some((records, form))) = (&self.found, &self.varies) else {
+            return false;
+        };
+        let backend = &*shared.backend;
+        let planner = |records: &Records, guide: &Guide| {
+            let graph = graph(records, backend)?;
+            Ok(Interface::of(records).outlined(&graph, Effort::Guided(guide), backend)?.0)
+        };
+        let learn = || shared.families.learn(form, records, outline, guide, &planner);
+        shared.profile.stage("other sizes", learn)
+    }
 }
 
 /// The program of a trace by a plan for other sizes, if there is one. The trace's own plan has the last word.
@@ -119,7 +164,7 @@ pub fn carry_over(
     let over = |program| Carried::Over(Box::new(Program { carried_over: true, ..program }));
     let Some(guide) = verify else {
         // A backend that refuses what was carried over may take the trace's own plan.
-        return Ok(assembled(records, None, outline, backend).map_or_else(
+        return Ok(assembled(records, None, outline.settled(), backend).map_or_else(
             |_| {
                 families.forget(form);
                 Carried::Nothing
@@ -128,9 +173,12 @@ pub fn carry_over(
         ));
     };
     let graph = graph(records, backend)?;
-    let guided = outlined(records, &graph, Some(&guide), backend);
+    let guided = Interface::of(records).outlined(&graph, Effort::Guided(&guide), backend);
     match guided.map(|(own, _)| (compare(&outline, &own), own)) {
-        Ok((Comparison::Equal, own)) => assembled(records, Some(graph), own, backend).map(over),
+        Ok((Comparison::Equal, own)) => {
+            let program = assembled(records, Some(&graph), own.settled(), backend)?;
+            Ok(over(Program { graph: Some(Arc::new(graph)), ..program }))
+        }
         Ok((Comparison::OtherNumbers, _)) => {
             families.forget(form);
             Ok(Carried::Refuted)
@@ -148,6 +196,7 @@ pub fn graph(records: &Records, backend: &dyn Backend) -> Result<Graph> {
 
 /// What the world of a program is to be: types of its inputs and of its argument block, and for each output the leaf whose
 /// memory it may take over.
+#[derive(Clone)]
 pub struct Interface {
     pub inputs: Vec<Ty>,
     pub scalars: Vec<DType>,
@@ -169,65 +218,43 @@ impl Interface {
             donors: records.outputs.iter().map(|output| output.donor).collect(),
         }
     }
-}
 
-/// All of a plan but its memory; by a guide if there is one.
-fn outlined(
-    records: &Records,
-    graph: &Graph,
-    guide: Option<&Guide>,
-    backend: &dyn Backend,
-) -> Result<(Outline, Guide)> {
-    let Interface { inputs, scalars, donors } = Interface::of(records);
-    plan::outline(graph, &inputs, &scalars, &donors, backend, guide)
-}
-
-fn assembled(
-    records: &Records,
-    graph: Option<Graph>,
-    outline: Outline,
-    backend: &dyn Backend,
-) -> Result<Program> {
-    let plan = outline.settled();
-    if let Some(graph) = graph.as_ref().filter(|_| cfg!(debug_assertions)) {
-        plan::check::check(graph, &plan)?;
+    /// All of a plan but its memory.
+    fn outlined(
+        &self,
+        graph: &Graph,
+        effort: Effort,
+        backend: &dyn Backend,
+    ) -> Result<(Outline, Guide)> {
+        plan::outline(graph, &self.inputs, &self.scalars, &self.donors, backend, effort)
     }
-    Ok(Program { graph, ..load(records, Arc::new(plan), backend)? })
 }
 
-/// The program of a graph that stands for these records.
-pub fn of_graph(
+/// The program of a finished plan of these records; of the graph, if it is at hand, which the plan is then checked against in
+/// debug builds.
+pub fn assembled(
     records: &Records,
-    graph: Graph,
-    interface: &Interface,
+    graph: Option<&Graph>,
+    plan: Plan,
     backend: &dyn Backend,
 ) -> Result<Program> {
-    let Interface { inputs, scalars, donors } = interface;
-    let (outline, _) = plan::outline(&graph, inputs, scalars, donors, backend, None)?;
-    assembled(records, Some(graph), outline, backend)
-}
-
-/// The program of a finished plan of these records.
-pub fn load(records: &Records, plan: Arc<Plan>, backend: &dyn Backend) -> Result<Program> {
-    let executable = backend.compile(plan.clone())?.into();
-    let operators: Vec<Operator> = records.records.iter().map(|record| record.op).collect();
-    let host_calls = host_calls(&plan, &operators);
     Ok(Program {
         graph: None,
-        plan,
-        executable,
-        operators,
-        host_calls,
+        code: Arc::new(Code::new(compiled(graph, plan, backend)?)),
+        operators: records.records.iter().map(|record| record.op).collect(),
         carried_over: false,
         fitting: None,
         unpadded: None,
     })
 }
 
-fn host_calls(plan: &Plan, operators: &[Operator]) -> Vec<(String, u64)> {
-    let is_host = |kernel: &Kernel| matches!(kernel, Kernel::Node { op: Op::Host, .. });
-    let steps = plan.steps.iter().filter(|step| is_host(&step.kernel));
-    steps.map(|step| (name_of(operators, step.record), step.site)).collect()
+fn compiled(graph: Option<&Graph>, plan: Plan, backend: &dyn Backend) -> Result<Compiled> {
+    if let Some(graph) = graph.filter(|_| cfg!(debug_assertions)) {
+        plan::check::check(graph, &plan)?;
+    }
+    let plan = Arc::new(plan);
+    let executable = backend.compile(plan.clone())?;
+    Ok(Compiled::new(plan, executable))
 }
 
 /// Name of the operator that a plan's step comes from.
@@ -248,6 +275,6 @@ impl fmt::Display for Program {
             Some(graph) => writeln!(f, "# graph\n{graph}")?,
             None => writeln!(f, "# of a plan found on disk or for other sizes, without a graph\n")?,
         }
-        writeln!(f, "# plan\n{}", self.plan)
+        writeln!(f, "# plan\n{}", self.code.get().plan)
     }
 }

@@ -1,5 +1,6 @@
 //! Options, and the one place that reads the environment.
 
+use super::compile::QUICK_FROM;
 use super::judge::{Limits, RECOMPILE_LIMIT};
 use crate::backend::cpu::onednn::Search;
 use crate::backend::cuda::{Cuda, driver, memory};
@@ -35,6 +36,8 @@ pub struct Options {
     pub allow_tf32: bool,
     /// Unless `TORCHACC_CUDA_GRAPHS=0`: a program that comes again is queued on a GPU as a whole.
     pub cuda_graphs: bool,
+    /// `TORCHACC_QUICK_FROM`: nodes of a graph from which its program may start with a plan made quickly (2000).
+    pub quick_from: usize,
     /// Where programs are kept for other processes, if anywhere: `TORCHACC_CACHE_DIR`, a folder or `off`; else the
     /// user's cache folder.
     pub cache_folder: Option<PathBuf>,
@@ -116,6 +119,7 @@ impl Options {
             cuda: cuda_folders(variable, asked.library_path)?,
             allow_tf32: number(0, "TORCHACC_TF32", 0)? != 0,
             cuda_graphs: number(0, "TORCHACC_CUDA_GRAPHS", 1)? != 0,
+            quick_from: number(0, "TORCHACC_QUICK_FROM", QUICK_FROM)?,
             cache_folder: match named(asked.cache_folder).or(variable("TORCHACC_CACHE_DIR")) {
                 Some(off) if off == "off" => None,
                 Some(folder) => Some(folder.into()),

@@ -1,6 +1,7 @@
 //! Runs a closed trace on the launch thread, and settles every storage it promised, whatever happens.
 
 use super::breakdown::Phase;
+use super::code::Compiled;
 use super::compile::{Program, name_of};
 use super::{Shared, kept, watch};
 use crate::backend::{Call, Failure, Watch};
@@ -120,7 +121,8 @@ fn is_of_key(shared: &Shared, closed: &Closed, program: &Arc<Program>) -> bool {
 }
 
 fn launch(shared: &Shared, program: &Program, closed: &Closed, arena: &mut Arena) -> Result<()> {
-    let plan = &program.plan;
+    let code = program.code.get();
+    let plan = &code.plan;
     let fitting = program.fitting.as_deref();
     // Held until the program has run.
     let mut padded: Vec<Box<dyn Bytes>> = Vec::new();
@@ -151,7 +153,7 @@ fn launch(shared: &Shared, program: &Program, closed: &Closed, arena: &mut Arena
     let inputs: Vec<usize> = inputs.into_iter().map(|address| address.unwrap_or(0)).collect();
     let scalars = fitting.map(|f| Cow::Owned(f.scalars(&closed.scalars)));
     let scalars = scalars.unwrap_or(Cow::Borrowed(&closed.scalars[..]));
-    let watch = watch::steps(shared, program);
+    let watch = watch::steps(shared, program, &code);
     let call = Call {
         inputs: &inputs,
         poisoned: &poisoned,
@@ -161,13 +163,13 @@ fn launch(shared: &Shared, program: &Program, closed: &Closed, arena: &mut Arena
         watch: watch.as_ref().map(|watch| watch as &dyn Watch),
     };
     let stay = shared.stay(Phase::Device);
-    let outcome = shared.stats.execute_ns.time(|| program.executable.run(&call));
+    let outcome = shared.stats.execute_ns.time(|| code.executable.run(&call));
     shared.stats.kernels.add(plan.steps.len() as u64);
     fitting.inspect(|fitting| fitting.was_run(shared));
     drop((watch, stay));
     let mut failures: Vec<Option<Failure>> = memory.iter().map(|_| None).collect();
     for mut failure in outcome.failed {
-        failure.error = named(program, failure.step, failure.error);
+        failure.error = named(program, &code, failure.step, failure.error);
         shared.fail(&failure.error);
         let output = failure.output as usize;
         failures[output] = Some(failure);
@@ -211,8 +213,8 @@ fn recover(shared: &Shared, before: Option<&Storage>, error: &Error) -> Result<B
 }
 
 /// Puts the name of the user's operator in front.
-fn named(program: &Program, step: Option<u32>, error: Error) -> Error {
-    match step.and_then(|step| program.plan.steps.get(step as usize)) {
+fn named(program: &Program, code: &Compiled, step: Option<u32>, error: Error) -> Error {
+    match step.and_then(|step| code.plan.steps.get(step as usize)) {
         Some(step) => error.at(step.site).within(name_of(&program.operators, step.record)),
         None => error,
     }

@@ -88,7 +88,7 @@ fn of_bucket<'scope>(
     let make = |key: &Key| {
         let program =
             kept::find_or(shared, key, closed, (&interface, &graph, true), beside, || {
-                compile::of_graph(&records, graph()?, &interface, &*shared.backend)
+                compile::of_graph(shared, &records, graph()?, interface.clone())
             })?;
         shared.stats.padded_programs.add(1);
         Ok(program)

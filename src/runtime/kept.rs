@@ -3,7 +3,7 @@
 
 use super::breakdown::Phase;
 use super::clock::now;
-use super::compile::{self, Carried, Interface, Program};
+use super::compile::{self, Carried, Interface, Program, Rest};
 use super::{Shared, fitting};
 use crate::backend::Backend;
 use crate::cache::disk::{Claim, Disk, Entry};
@@ -16,7 +16,6 @@ use crate::record::Records;
 use crate::trace::Closed;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::thread::{Builder, Scope};
 
 /// The program of `key`: by a plan for other sizes, or from disk, or compiled and stored there. What goes wrong with the disk
@@ -54,19 +53,9 @@ pub fn program<'scope>(
     }
     let interface = Interface::of(&records);
     let graph = || compile::graph(&records, backend);
-    let program = find_or(shared, key, closed, (&interface, &graph, false), beside, || {
-        let made = compile::compile(&records, &form, families, backend, &shared.profile);
-        let (program, lesson) = made?;
-        if let Some(lesson) = lesson {
-            let learn = move || {
-                let learn = || compile::learn(&lesson, families, backend);
-                stats.templates.add(shared.profile.stage("other sizes", learn) as u64);
-            };
-            // Without a thread the next length is compiled again, and tried again.
-            spawn(beside, "torchacc-sizes", learn).ok();
-        }
-        Ok(program)
-    })?;
+    let compile = || compile::compile(shared, &records, &form);
+    let wanted = (&interface, &graph as &dyn Fn() -> _, false);
+    let program = find_or(shared, key, closed, wanted, beside, compile)?;
     // If it was on disk: the next size that is compiled is compared with this one, and planned for others.
     families.add(&form);
     Ok(Program { unpadded, ..program })
@@ -82,17 +71,21 @@ pub fn find_or<'scope>(
     closed: &Closed,
     (interface, graph, bucket): Wanted,
     beside: &'scope Scope<'scope, '_>,
-    compile: impl FnOnce() -> Result<Program>,
+    compile: impl FnOnce() -> Result<(Program, Rest)>,
 ) -> Result<Program> {
     let stats = &shared.stats;
-    let compile = || {
+    let compile = |file: Option<File<'scope>>| {
         let _stay = shared.stay(Phase::Compile);
         let start = now();
         let made = compile();
         shared.compiled(closed, start, made.is_ok(), bucket);
-        made
+        let (program, rest) = made?;
+        if file.is_some() || rest.is_some() {
+            later(shared, rest, file, beside);
+        }
+        Ok(program)
     };
-    let Some(disk) = &shared.disk else { return compile() };
+    let Some(disk) = &shared.disk else { return compile(None) };
     let records = closed.records();
     let decode = |bytes: &[u8]| load(bytes, &records, interface, graph, &*shared.backend);
     let (entry, removed) = stats.disk_ns.time(|| disk.find(key, decode));
@@ -103,14 +96,10 @@ pub fn find_or<'scope>(
             shared.explain.loaded(closed.trace(), &closed.outputs);
             Ok(program)
         }
-        Entry::Absent(claim) => {
-            let program = compile()?;
-            store(shared, disk, key.clone(), program.plan.clone(), claim, beside);
-            Ok(program)
-        }
+        Entry::Absent(claim) => compile(Some(File { disk, key: key.clone(), claim })),
         Entry::Closed(error) => {
             error.iter().for_each(|error| failed(shared, error));
-            compile()
+            compile(None)
         }
     }
 }
@@ -133,7 +122,7 @@ fn load(
         let graph = graph().expect("it was compiled before");
         check::check(&graph, &plan).expect("it was checked before");
     }
-    compile::load(records, Arc::new(plan), backend).ok()
+    compile::assembled(records, None, plan, backend).ok()
 }
 
 /// Whether a plan can be run in this world.
@@ -148,33 +137,46 @@ fn fits(plan: &Plan, interface: &Interface) -> bool {
         && plan.donors.iter().zip(donors).all(granted)
 }
 
-fn store<'scope>(
-    shared: &'scope Shared,
-    disk: &'scope Disk,
+/// Where a program is to be kept.
+struct File<'a> {
+    disk: &'a Disk,
     key: Key,
-    plan: Arc<Plan>,
     claim: Claim,
+}
+
+/// Does the rest for a program that is run meanwhile, and must not suffer from a panic here.
+fn later<'scope>(
+    shared: &'scope Shared,
+    mut rest: Rest,
+    file: Option<File<'scope>>,
     beside: &'scope Scope<'scope, '_>,
 ) {
-    let write = move || match stored::encode(&plan)
-        .map_or(Ok(0), |bytes| disk.store(&key, &bytes, claim))
-    {
-        Ok(removed) => shared.stats.disk_evictions.add(removed),
-        Err(error) => failed(shared, &error),
+    let to_be_kept = file.is_some();
+    let work = move || {
+        let plan = match rest.plan(shared) {
+            Ok(plan) => plan,
+            Err(error) => return shared.warn(format!("a program keeps its first plan: {error}")),
+        };
+        if let Some(file) = file {
+            store(shared, &plan, file);
+        }
+        shared.stats.templates.add(rest.learn(shared) as u64);
     };
-    if let Err(error) = spawn(beside, "torchacc-store", write) {
+    let contained = move || drop(catch_unwind(AssertUnwindSafe(work)));
+    let thread = Builder::new().name("torchacc-later".into());
+    // Without a thread the program stays as it is, and the next length is compiled again, and tried again.
+    if let Err(error) = thread.spawn_scoped(beside, contained)
+        && to_be_kept
+    {
         failed(shared, &error);
     }
 }
 
-/// Runs `work` beside the program, which must not suffer from a panic there.
-fn spawn<'scope>(
-    beside: &'scope Scope<'scope, '_>,
-    name: &str,
-    work: impl FnOnce() + Send + 'scope,
-) -> io::Result<()> {
-    let contained = move || drop(catch_unwind(AssertUnwindSafe(work)));
-    Builder::new().name(name.into()).spawn_scoped(beside, contained).map(drop)
+fn store(shared: &Shared, plan: &Plan, File { disk, key, claim }: File) {
+    match stored::encode(plan).map_or(Ok(0), |bytes| disk.store(&key, &bytes, claim)) {
+        Ok(removed) => shared.stats.disk_evictions.add(removed),
+        Err(error) => failed(shared, &error),
+    }
 }
 
 /// Said once.

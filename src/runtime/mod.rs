@@ -5,6 +5,7 @@
 
 pub mod breakdown;
 mod clock;
+mod code;
 mod communicators;
 pub mod compile;
 pub mod config;
@@ -111,6 +112,8 @@ pub(crate) struct Shared {
     /// When the last full cut was; 0 before the first.
     pub last_step: AtomicU64,
     pub trace_bytes: usize,
+    /// Nodes from which a program may start with a plan made quickly.
+    pub quick_from: usize,
 }
 
 impl Context {
@@ -139,6 +142,7 @@ impl Context {
             step_times: Histogram::default(),
             last_step: AtomicU64::default(),
             trace_bytes: options.trace_bytes,
+            quick_from: options.quick_from,
         });
         Ok(Arc::new(Context {
             trace: Mutex::default(),
@@ -438,7 +442,7 @@ impl Context {
 
     /// The graph of the last compiled program, if there is one.
     pub fn last_graph(&self) -> Option<Graph> {
-        self.shared.last_program.lock().as_ref()?.graph.clone()
+        self.shared.last_program.lock().as_ref()?.graph.as_deref().cloned()
     }
 
     /// The last compiled program: its graph and its plan as text.

@@ -56,6 +56,8 @@ stats! {
     recompiles,
     /// Plans made.
     plans,
+    /// Programs that started with a plan made quickly, which another took the place of.
+    quick_plans,
     /// Plans that hold for other sizes too, made by compiling at some of these.
     templates,
     /// Programs made of a plan for other sizes, without compiling.

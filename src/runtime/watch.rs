@@ -2,6 +2,7 @@
 
 use super::Shared;
 use super::clock::now;
+use super::code::Compiled;
 use super::compile::{Program, name_of};
 use super::explain::Spent;
 use super::json::Object;
@@ -15,13 +16,18 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub struct Steps<'a> {
     shared: &'a Shared,
     program: &'a Program,
+    code: &'a Compiled,
     started: AtomicU64,
 }
 
 /// `None` when nobody needs to know: then a step costs nothing.
-pub fn steps<'a>(shared: &'a Shared, program: &'a Program) -> Option<Steps<'a>> {
-    let wanted = !program.host_calls.is_empty() || shared.profile.is_active();
-    wanted.then(|| Steps { shared, program, started: AtomicU64::new(0) })
+pub fn steps<'a>(
+    shared: &'a Shared,
+    program: &'a Program,
+    code: &'a Compiled,
+) -> Option<Steps<'a>> {
+    let wanted = code.has_host_calls || shared.profile.is_active();
+    wanted.then(|| Steps { shared, program, code, started: AtomicU64::new(0) })
 }
 
 impl Watch for Steps<'_> {
@@ -31,7 +37,7 @@ impl Watch for Steps<'_> {
 
     fn end(&self, index: usize) {
         let (begin, end) = (self.started.load(Relaxed), now());
-        let step = &self.program.plan.steps[index];
+        let step = &self.code.plan.steps[index];
         let is_host = matches!(step.kernel, Kernel::Node { op: Op::Host, .. });
         if !is_host && !self.shared.profile.is_active() {
             return;
