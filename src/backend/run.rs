@@ -391,6 +391,8 @@ mod tests {
         check(&plan, &[], &[1], &[0], &[(1, None)]);
         // Nothing wrote the rest of output 1, which is input 1.
         check(&plan, &[1], &[1], &[0], &[(1, None)]);
+        // Nobody writes an output that is its donor.
+        check(&self::plan(vec![], &[Some(0), Some(1)]), &[], &[1], &[], &[(1, None)]);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! * reads are inside memory that holds the value they name, whole, written by an earlier step and not written over since;
 //! * writes go to outputs and the arena only, aligned and inside it; they overlap no other write or scratch memory of
 //!   the step, and no read unless the kernel goes through both in step;
-//! * an input taken over by an output is written once, by the step that makes the output;
+//! * an input taken over by an output is written once, by the step that makes the output, or never if it is the output;
 //! * each element of each result is the graph's expression: followed back element by element, for the corners of the
 //!   iteration space and some points inside it;
 //!
@@ -252,12 +252,14 @@ impl<'a> Memory<'a> {
             let place = Place::Output(k as u32);
             let (space, _) = self.locate(place)?.expect("outputs are memory");
             let ty = &self.plan.outputs[k];
-            if ty != self.graph.ty(value) || self.writes[k] != 1 {
+            let unchanged = self.plan.donors[k].map(Content::Input) == Some(self.content(value));
+            if ty != self.graph.ty(value) || self.writes[k] != 1 - unchanged as u32 {
                 return internal!("output {k} is written {} times", self.writes[k]);
             }
             let holds = |h: &&Held| h.space == space && h.bytes.start == 0;
             match self.held.iter().rev().find(holds).map(|h| h.content) {
                 Some(Content::Value(v)) if meaning::same_memory(self.graph, v, value) => {}
+                Some(held @ Content::Input(_)) if held == self.content(value) => {}
                 held => return internal!("output {k} is value {}, not {held:?}", value.0),
             }
         }

@@ -26,6 +26,8 @@ type Demands = SmallVec<[(RegionId, SlotId); 2]>;
 
 struct Fuser<'g> {
     graph: &'g Graph,
+    /// Outputs whose memory holds their value from the start.
+    unchanged: Vec<bool>,
     views: Vec<View>,
     cones: Vec<Cone>,
     drafts: Vec<Draft>,
@@ -54,9 +56,10 @@ impl Choices<'_> {
 }
 
 /// Splits `graph` into regions. Dead nodes are left out, except host calls. Also returned: what was decided by cost, which
-/// can be given for the same program with other sizes.
+/// can be given for the same program with other sizes. `donors` are the offers: the memory of an input to an output.
 pub(super) fn fuse<'g>(
     graph: &'g Graph,
+    donors: &[Option<u32>],
     given: Option<&'g [bool]>,
     has_epilogues: bool,
 ) -> (Fused, Vec<bool>) {
@@ -64,6 +67,7 @@ pub(super) fn fuse<'g>(
     let views = views(graph);
     let mut fuser = Fuser {
         graph,
+        unchanged: unchanged(graph, donors),
         cones: cost::cones(graph, &views),
         views,
         drafts: Vec::new(),
@@ -94,6 +98,9 @@ impl Fuser<'_> {
     /// Gives output `k` its own memory: that of the value itself, or of what it is a whole view of; a copy when that
     /// is an input or taken by another output.
     fn output(&mut self, k: usize) {
+        if self.unchanged[k] {
+            return;
+        }
         let v = self.graph.outputs[k];
         let view = self.views[v.0 as usize].clone();
         let root = view.root;
@@ -481,6 +488,20 @@ impl Fuser<'_> {
         };
         Fused { regions: kept.map(finish).collect(), buffers: self.buffers.clone() }
     }
+}
+
+/// For every output, whether it takes over memory that holds its value from the start. No two take over the same.
+pub(super) fn unchanged(graph: &Graph, donors: &[Option<u32>]) -> Vec<bool> {
+    let mut taken = Vec::new();
+    let is_unchanged = |(&output, donor): (&ValueId, &Option<u32>)| {
+        let maker = graph.maker(output);
+        let Some(donor) = *donor else { return false };
+        let its_own = maker.op == Op::Input && donor as i64 == maker.attrs[0].int();
+        let free = its_own && !taken.contains(&donor);
+        taken.extend(free.then_some(donor));
+        free
+    };
+    graph.outputs.iter().zip(donors).map(is_unchanged).collect()
 }
 
 /// Whether an operation finds out only when it runs that it cannot.

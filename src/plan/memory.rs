@@ -1,9 +1,10 @@
 //! Where everything lies: lifetimes, what may share memory, offsets in the arena.
 //!
-//! **Invariant:** the memory of an input that an output takes over is written by the step that makes that output and by
-//! nothing else, so if that step does not run the old bytes are intact.
+//! **Invariant:** the memory of an input that an output takes over is written by the step that makes that output, if it is
+//! another value, and by nothing else, so if that step does not run the old bytes are intact.
 
 use super::draft::{BufferId, Fused, Region, RegionId, Source};
+use super::fuse::unchanged;
 use super::{ALIGN, Kernel, Operand, Place, Plan, Step};
 use crate::dtype::DType;
 use crate::graph::Graph;
@@ -206,9 +207,15 @@ fn grant(
             }
         }
     }
+    let unchanged = unchanged(graph, donors);
     let mut given = vec![false; inputs.len()];
+    let kept = donors.iter().zip(&unchanged).filter_map(|(donor, &kept)| donor.filter(|_| kept));
+    kept.for_each(|donor| given[donor as usize] = true);
     let mut decide = |k: usize| {
         let donor = donors[k]?;
+        if unchanged[k] {
+            return Some(donor);
+        }
         let (at, buffer) = written[k]?;
         let (ty, region) = (inputs.get(donor as usize)?, steps[at]);
         let result = fused.ty(graph, buffer);

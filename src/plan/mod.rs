@@ -188,7 +188,7 @@ pub fn outline(
         Effort::Guided(guide) => Some(&guide.absorbed[..]),
         Effort::Search | Effort::Quick => None,
     };
-    let (mut fused, absorbed) = fuse::fuse(graph, absorbed, target.has_epilogues());
+    let (mut fused, absorbed) = fuse::fuse(graph, donors, absorbed, target.has_epilogues());
     for region in &mut fused.regions {
         region.workspace = workspace(graph, region, target);
     }

@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn a_training_step_keeps_less() {
         let (graph, donors) = training_step(6, 2, 32, 64, 128);
-        let (before, absorbed) = fuse(&graph, None, true);
+        let (before, absorbed) = fuse(&graph, &donors, None, true);
         let order = order::order(&graph, &before, &donors);
         let peak = Lives::new(&graph, &before, &order).peak;
         let total =

@@ -255,6 +255,28 @@ fn outputs_have_memory_of_their_own() {
 }
 
 #[test]
+fn what_takes_over_its_own_memory_is_not_written() {
+    check(
+        "
+        %0: f32[4] = input() {index=0, type=(f32[4])}
+        %1: f32[4] = input() {index=1, type=(f32[4])}
+        %2: f32[4] = neg(%0)
+        return %0, %1, %2
+        ",
+        // Only the first is where it is wanted.
+        &[Some(0), Some(0), Some(1)],
+        expect![[r#"
+            arena 0 (bound 0)
+            out0: f32[4] over in0
+            out1: f32[4]
+            out2: f32[4]
+            0: out2:f32[4] = map(in0:f32[4]) { r1 = neg r0; r1 }
+            1: out1:f32[4] = map(in1:f32[4]) { r0 }
+        "#]],
+    );
+}
+
+#[test]
 fn dropout_stores_its_mask_with_the_result() {
     check(
         "

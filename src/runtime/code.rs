@@ -3,7 +3,7 @@
 use crate::backend::Executable;
 use crate::op::Op;
 use crate::plan::{Kernel, Plan};
-use parking_lot::RwLock;
+use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// A plan that the backend has compiled.
@@ -13,20 +13,39 @@ pub struct Compiled {
     pub has_host_calls: bool,
 }
 
-/// The plan of a program, which may be replaced by a better one that computes the same bits. Who runs the old one goes on.
-pub struct Code(RwLock<Arc<Compiled>>);
+/// The plan of a program, and perhaps a better one that computes the same bits.
+pub struct Code(Mutex<Versions>);
+
+struct Versions {
+    newest: Arc<Compiled>,
+    before: Option<Arc<Compiled>>,
+}
 
 impl Code {
     pub fn new(compiled: Compiled) -> Code {
-        Code(RwLock::new(Arc::new(compiled)))
+        Code(Mutex::new(Versions { newest: Arc::new(compiled), before: None }))
     }
 
-    pub fn get(&self) -> Arc<Compiled> {
-        self.0.read().clone()
+    pub fn newest(&self) -> Arc<Compiled> {
+        self.0.lock().newest.clone()
+    }
+
+    /// What is to be run. The run that the program is made for begins while a better plan is looked for, and must not depend
+    /// on when that is found; the runs after it come when it is.
+    pub fn to_run(&self, is_first: bool) -> Arc<Compiled> {
+        let mut versions = self.0.lock();
+        match &versions.before {
+            Some(before) if is_first => before.clone(),
+            _ => {
+                versions.before = None;
+                versions.newest.clone()
+            }
+        }
     }
 
     pub fn replace(&self, better: Compiled) {
-        *self.0.write() = Arc::new(better);
+        let mut versions = self.0.lock();
+        versions.before = Some(std::mem::replace(&mut versions.newest, Arc::new(better)));
     }
 }
 

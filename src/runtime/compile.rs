@@ -65,7 +65,7 @@ impl Program {
         match self.fitting {
             // The rest is the bucket's.
             Some(_) => STEP,
-            None => (self.code.get().plan.steps.len() + 1) * STEP,
+            None => (self.code.newest().plan.steps.len() + 1) * STEP,
         }
     }
 }
@@ -133,7 +133,7 @@ impl Rest {
             self.code.replace(compiled(Some(graph), found.0.clone().settled(), backend)?);
             self.found = Some(found);
         }
-        Ok(self.code.get().plan.clone())
+        Ok(self.code.newest().plan.clone())
     }
 
     /// Plans the trace for other sizes, to be carried over, if its sizes vary; whether that came out. After [`Rest::plan`].
@@ -275,6 +275,6 @@ impl fmt::Display for Program {
             Some(graph) => writeln!(f, "# graph\n{graph}")?,
             None => writeln!(f, "# of a plan found on disk or for other sizes, without a graph\n")?,
         }
-        writeln!(f, "# plan\n{}", self.code.get().plan)
+        writeln!(f, "# plan\n{}", self.code.newest().plan)
     }
 }

@@ -57,7 +57,7 @@ fn run_beside<'scope>(
         let (program, lookup) = find(shared, &closed, beside)?;
         is_new = lookup == Lookup::Made;
         let _stay = shared.stay(Phase::Launch);
-        launch(shared, &program, &closed, arena)
+        launch(shared, &program, is_new, &closed, arena)
     });
     let result = catch_unwind(launch).unwrap_or_else(|panic| Err(panicked(panic)));
     // Readers find the values in the buffers; nothing else may keep the old ones alive.
@@ -120,8 +120,15 @@ fn is_of_key(shared: &Shared, closed: &Closed, program: &Arc<Program>) -> bool {
     shared.cache.get(&key(shared, closed)).is_none_or(|other| Arc::ptr_eq(&other, program))
 }
 
-fn launch(shared: &Shared, program: &Program, closed: &Closed, arena: &mut Arena) -> Result<()> {
-    let code = program.code.get();
+/// `is_new`: whether the program was made for this run.
+fn launch(
+    shared: &Shared,
+    program: &Program,
+    is_new: bool,
+    closed: &Closed,
+    arena: &mut Arena,
+) -> Result<()> {
+    let code = program.code.to_run(is_new);
     let plan = &code.plan;
     let fitting = program.fitting.as_deref();
     // Held until the program has run.
