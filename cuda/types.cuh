@@ -33,6 +33,15 @@ struct Words {
   u64 at[N];
 };
 
+// A dense row-major tensor, as an operator of the program's own gets it.
+template <class T>
+struct Tensor {
+  T* data;
+  const i64* sizes;
+  int rank;
+  i64 count;
+};
+
 template <class To, class From>
 DEVICE To bits_as(From from) {
   static_assert(sizeof(To) == sizeof(From), "the same bits");

@@ -85,7 +85,8 @@ fn every_struct_of_the_header_is_looked_at() {
         } else if line.starts_with('}') {
             within = None;
         } else if let Some(name) = within
-            && let Some(field) = line.strip_suffix(';')
+            // Comments are indented further.
+            && let Some(field) = line.strip_suffix(';').filter(|line| !line.starts_with("   "))
         {
             let field = field.split('[').next().unwrap_or(field);
             let field = field.rsplit([' ', '*']).next().expect("a field has a name");

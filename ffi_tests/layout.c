@@ -77,6 +77,11 @@ int main(void) {
   FIELD(torchacc_host_op, shape);
   FIELD(torchacc_host_op, user);
   FIELD(torchacc_host_op, drop);
+  FIELD(torchacc_host_op, cuda_source);
+  FIELD(torchacc_host_op, cuda_entry);
+  FIELD(torchacc_host_op, cuda_block);
+  FIELD(torchacc_host_op, cuda_elements);
+  FIELD(torchacc_host_op, cuda_blocks);
   SIZE(torchacc_view);
   FIELD(torchacc_view, buffer);
   FIELD(torchacc_view, sizes);

@@ -175,6 +175,17 @@ fn a_host_operator_from_c() {
 }
 
 #[test]
+fn an_operator_as_cuda_source_from_c() {
+    let program = build("own_kernel", "own_kernel", &root().join("include"));
+    let folder = scratch("own_kernel").join("programs");
+    std::fs::remove_dir_all(&folder).ok();
+    // Compiled, then from disk.
+    for _ in 0..2 {
+        assert_eq!(run(Command::new(&program).arg(&folder)).trim(), "ok");
+    }
+}
+
+#[test]
 fn a_c_program_trains() {
     assert_eq!(run_c_program("gradients").trim(), "ok");
 }

@@ -383,9 +383,13 @@ typedef struct torchacc_host_op {
    */
   struct torchacc_str name;
   /*
-   Any bytes, which identify it: equal keys must behave equally, in every process.
+   Any bytes, which identify it: equal keys must behave equally, in every process. What begins with `cuda_` belongs to it
+   without being said.
    */
   struct torchacc_str key;
+  /*
+   NULL only where there is a `cuda_source`: contexts on other backends then fail, with UNSUPPORTED, when it runs.
+   */
   torchacc_host_fn function;
   /*
    NULL for none: then only `torchacc_record`, which is told the results, takes the operator.
@@ -396,6 +400,38 @@ typedef struct torchacc_host_op {
    */
   void *user;
   torchacc_drop_fn drop;
+  /*
+   The operator for the backend cuda, as CUDA C++; empty for none: then `function` is called there too. Compiled by NVRTC
+   when a program with it is compiled, without headers; what the compiler says is the program's error, OPERATOR_ERROR.
+   The text stands in a namespace of its own, where there are
+
+   - `template <class T> struct Tensor { T* data; const long long* sizes; int rank; long long count; };`, dense and
+     row-major, of `count` elements;
+   - `struct f16 { unsigned short bits; };`, `float f32_of(f16);`, `f16 f16_of(float);`, and the same of `bf16`.
+   */
+  struct torchacc_str cuda_source;
+  /*
+   The `__device__` function in it, with its namespaces if it has some, which all threads of a grid of one dimension call
+   at once, and which may be a template or overloaded. It takes the arguments as recorded, a list's elements one by one,
+   without NONE and STR: VIEW as a `Tensor<const T>`, an absent one in a list as a `Tensor<const unsigned char>` of NULL;
+   SCALAR_* (with the values of this call), INT, FLOAT, BOOL and DTYPE as `long long`, `double` or `bool`. Then the
+   results, as `Tensor<T>`, in which every element must be written. `T` is `bool`, `float`, `double`, `f16`, `bf16`, a
+   signed type or `unsigned char`; elements without arithmetic come as unsigned numbers of their size. It cannot fail.
+   Not called where all results are empty.
+   */
+  struct torchacc_str cuda_entry;
+  /*
+   Threads of a block, at most 1024; 0 for 256.
+   */
+  uint32_t cuda_block;
+  /*
+   Elements of the first result that a thread is for, so that the grid has a thread for so many each; 0 for 1.
+   */
+  uint32_t cuda_elements;
+  /*
+   Blocks of the grid, at most 2^31 - 1, whatever the result; 0: as many as `cuda_elements` says.
+   */
+  uint64_t cuda_blocks;
 } torchacc_host_op;
 
 /*
@@ -993,7 +1029,7 @@ torchacc_error *torchacc_op_signature(torchacc_op op,
 /*
  Registers a host operator for the rest of the process; a key again gives the operator that is there. `user` belongs to
  the library from the call on: it is dropped when it is not needed, on an error too (but for a bad `struct_size`).
- Errors: INVALID_ARGUMENT.
+ Texts are copied. Errors: INVALID_ARGUMENT.
  */
 torchacc_error *torchacc_op_register_host(const struct torchacc_host_op *op, torchacc_op *out);
 

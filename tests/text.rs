@@ -48,6 +48,7 @@ fn host_calls_come_back() {
         key: "test \"text\"\\1".into(),
         function,
         shape: None,
+        cuda: None,
     });
     check(
         r#"%0: f32[2] = input() {index=0, type=(f32[2])}

@@ -19,7 +19,7 @@ pub mod run;
 use crate::buffer::Bytes;
 use crate::error::{Error, Result};
 use crate::op::Op;
-use crate::plan::{Plan, Target};
+use crate::plan::{Kernel, Plan, Target};
 use bytes::HostBytes;
 use memory::Pool;
 use std::sync::Arc;
@@ -39,6 +39,11 @@ pub trait Backend: Target + Send + Sync {
     /// Whether its memory is the host's: addresses mean the same to both.
     fn is_host(&self) -> bool {
         true
+    }
+
+    /// Whether it computes a step by a function of the program's.
+    fn calls_host(&self, kernel: &Kernel) -> bool {
+        matches!(kernel, Kernel::Node { op: Op::Host, .. })
     }
 
     /// Memory for `nbytes`, contents undefined, aligned to at least 64 bytes. Error: `OutOfMemory`.

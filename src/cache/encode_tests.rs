@@ -259,6 +259,7 @@ fn host_operators_are_told_by_their_keys() {
             key: key.into(),
             function,
             shape: None,
+            cuda: None,
         }))
     };
     let with = |op| bytes(&Record { op, ..sample() });

@@ -9,7 +9,7 @@ use super::sized::{self, Growing};
 use super::{bad, boundary, put, quiet, torchacc_str};
 use crate::aten;
 use crate::error::{Code, Error, Result};
-use crate::op::host::{self, HostArg, HostFn, HostOp, HostTensor, ShapeFn};
+use crate::op::host::{self, CudaForm, HostArg, HostFn, HostOp, HostTensor, ShapeFn};
 use crate::record::{Operator, ScalarKind};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -144,14 +144,38 @@ pub struct torchacc_host_op {
     pub struct_size: usize,
     /// For messages.
     pub name: torchacc_str,
-    /// Any bytes, which identify it: equal keys must behave equally, in every process.
+    /// Any bytes, which identify it: equal keys must behave equally, in every process. What begins with `cuda_` belongs to it
+    /// without being said.
     pub key: torchacc_str,
+    /// NULL only where there is a `cuda_source`: contexts on other backends then fail, with UNSUPPORTED, when it runs.
     pub function: torchacc_host_fn,
     /// NULL for none: then only `torchacc_record`, which is told the results, takes the operator.
     pub shape: torchacc_shape_fn,
     /// Passed to both.
     pub user: *mut c_void,
     pub drop: torchacc_drop_fn,
+    /// The operator for the backend cuda, as CUDA C++; empty for none: then `function` is called there too. Compiled by NVRTC
+    /// when a program with it is compiled, without headers; what the compiler says is the program's error, OPERATOR_ERROR.
+    /// The text stands in a namespace of its own, where there are
+    ///
+    /// - `template <class T> struct Tensor { T* data; const long long* sizes; int rank; long long count; };`, dense and
+    ///   row-major, of `count` elements;
+    /// - `struct f16 { unsigned short bits; };`, `float f32_of(f16);`, `f16 f16_of(float);`, and the same of `bf16`.
+    pub cuda_source: torchacc_str,
+    /// The `__device__` function in it, with its namespaces if it has some, which all threads of a grid of one dimension call
+    /// at once, and which may be a template or overloaded. It takes the arguments as recorded, a list's elements one by one,
+    /// without NONE and STR: VIEW as a `Tensor<const T>`, an absent one in a list as a `Tensor<const unsigned char>` of NULL;
+    /// SCALAR_* (with the values of this call), INT, FLOAT, BOOL and DTYPE as `long long`, `double` or `bool`. Then the
+    /// results, as `Tensor<T>`, in which every element must be written. `T` is `bool`, `float`, `double`, `f16`, `bf16`, a
+    /// signed type or `unsigned char`; elements without arithmetic come as unsigned numbers of their size. It cannot fail.
+    /// Not called where all results are empty.
+    pub cuda_entry: torchacc_str,
+    /// Threads of a block, at most 1024; 0 for 256.
+    pub cuda_block: u32,
+    /// Elements of the first result that a thread is for, so that the grid has a thread for so many each; 0 for 1.
+    pub cuda_elements: u32,
+    /// Blocks of the grid, at most 2^31 - 1, whatever the result; 0: as many as `cuda_elements` says.
+    pub cuda_blocks: u64,
 }
 
 // SAFETY: plain data; NULL and zero are values of every field; the size is first.
@@ -161,7 +185,7 @@ unsafe impl Growing for torchacc_host_op {
 
 /// Registers a host operator for the rest of the process; a key again gives the operator that is there. `user` belongs to
 /// the library from the call on: it is dropped when it is not needed, on an error too (but for a bad `struct_size`).
-/// Errors: INVALID_ARGUMENT.
+/// Texts are copied. Errors: INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_op_register_host(
     op: *const torchacc_host_op,
@@ -175,15 +199,49 @@ pub unsafe extern "C" fn torchacc_op_register_host(
         // Any bytes will do for a key; as text they stay distinct and printable.
         let key = unsafe { super::slice(op.key.data.cast::<u8>(), op.key.len, "key")? };
         let key = key.escape_ascii().to_string();
-        let function = op.function.ok_or_else(|| bad("the function is NULL"))?;
+        let cuda = unsafe { cuda_form(&op)? };
         if out.is_null() {
             return Err(bad("the output pointer is NULL"));
         }
         let shape = op.shape.map(|rule| shape_rule(rule, user.clone()));
-        let function = host_function(function, user);
-        let id = host::register(HostOp { name, key, function, shape });
+        let function = match op.function {
+            Some(function) => host_function(function, user),
+            None if cuda.is_some() => Box::new(|_: &[HostArg], _: &[HostTensor]| {
+                let message = "it has only a CUDA form, for contexts on the backend cuda: give it a function for others";
+                Err(Error::new(Code::Unsupported, message))
+            }),
+            None => return Err(bad("the function is NULL, and there is no cuda_source")),
+        };
+        let id = host::register(HostOp { name, key, function, shape, cuda });
         unsafe { put(out, id | HOST) }
     })
+}
+
+/// The operator for a GPU. Errors: `InvalidArgument`.
+///
+/// # Safety
+/// The texts of `op` are readable.
+unsafe fn cuda_form(op: &torchacc_host_op) -> Result<Option<CudaForm>> {
+    // SAFETY: the caller's promise.
+    let (source, entry) = unsafe { (op.cuda_source.text()?, op.cuda_entry.text()?) };
+    let or = |given: u32, usual: u32| if given == 0 { usual } else { given };
+    let (block, elements) = (or(op.cuda_block, 256), or(op.cuda_elements, 1));
+    if source.is_empty() {
+        return Ok(None);
+    }
+    let in_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
+    if entry.is_empty() || !entry.chars().all(in_name) {
+        return Err(bad(format!("cuda_entry \"{entry}\" is no name of a function")));
+    }
+    if source.contains('\0') {
+        return Err(bad("cuda_source has a zero byte"));
+    }
+    if block > 1024 || op.cuda_blocks > i32::MAX as u64 {
+        let blocks = op.cuda_blocks;
+        return Err(bad(format!("a grid of {blocks} blocks of {block} threads is too large")));
+    }
+    let (source, entry) = (source.to_string(), entry.to_string());
+    Ok(Some(CudaForm { source, entry, block, elements, blocks: op.cuda_blocks }))
 }
 
 /// What a callback returned.

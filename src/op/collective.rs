@@ -65,7 +65,13 @@ pub fn operator(kind: Kind) -> HostOpId {
         KINDS.map(|(kind, name)| {
             let function =
                 Box::new(move |args: &[HostArg], outs: &[HostTensor]| run(kind, args, outs));
-            host::register(HostOp { name: name.into(), key: name.into(), function, shape: None })
+            host::register(HostOp {
+                name: name.into(),
+                key: name.into(),
+                function,
+                shape: None,
+                cuda: None,
+            })
         })
     });
     made[kind as usize]

@@ -9,6 +9,7 @@ use crate::shape::Dims;
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
+use xxhash_rust::xxh3::xxh3_128;
 
 /// Index into the process-wide table.
 pub type HostOpId = u32;
@@ -57,6 +58,22 @@ pub struct HostOp {
     pub function: HostFn,
     /// Without one the caller says what the results are.
     pub shape: Option<ShapeFn>,
+    /// For a GPU. Without one the function is called there too.
+    pub cuda: Option<CudaForm>,
+}
+
+/// An operator as CUDA C++: `entry` is a device function of `source`, which every thread calls with the recorded arguments
+/// and the results (`torchacc_host_op` in the header says how).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CudaForm {
+    pub source: String,
+    pub entry: String,
+    /// Threads of a block.
+    pub block: u32,
+    /// Elements of the first result for each thread.
+    pub elements: u32,
+    /// Blocks of the grid; 0 for as many as the elements ask for.
+    pub blocks: u64,
 }
 
 #[derive(Default)]
@@ -67,8 +84,12 @@ struct Table {
 
 static TABLE: RwLock<Option<Table>> = RwLock::new(None);
 
-/// Adds a host operator; one with an equal key is returned instead if there is one (and `op` is dropped).
-pub fn register(op: HostOp) -> HostOpId {
+/// Adds a host operator; one with an equal key is returned instead if there is one (and `op` is dropped). What it is on a GPU
+/// becomes a part of the key: no program of another source is taken for one of this.
+pub fn register(mut op: HostOp) -> HostOpId {
+    if let Some(form) = &op.cuda {
+        op.key = format!("{} cuda:{:032x}", op.key, xxh3_128(format!("{form:?}").as_bytes()));
+    }
     let mut guard = TABLE.write();
     let table = guard.get_or_insert_default();
     if let Some(&id) = table.by_key.get(&op.key) {

@@ -96,7 +96,13 @@ mod tests {
     fn host_operators_go_by_key_and_sites_by_record() {
         let operator = |key: &str| {
             let function = Box::new(|_: &[_], _: &[_]| Ok(()));
-            register(HostOp { name: "test::stored".into(), key: key.into(), function, shape: None })
+            register(HostOp {
+                name: "test::stored".into(),
+                key: key.into(),
+                function,
+                shape: None,
+                cuda: None,
+            })
         };
         operator("stored/first");
         let id = operator("stored/second");

@@ -388,6 +388,7 @@ fn host_calls_run_once_in_their_order_on_dense_memory() {
         key: "plan test observe".into(),
         function: Box::new(|_, _| Ok(())),
         shape: None,
+        cuda: None,
     });
     check(
         r#"

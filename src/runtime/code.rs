@@ -1,8 +1,8 @@
 //! What a program runs. A large program starts with a plan that was made quickly, while the one that stays is searched for.
 
-use crate::backend::Executable;
-use crate::op::Op;
-use crate::plan::{Kernel, Plan};
+use crate::backend::{Backend, Executable};
+use crate::error::Result;
+use crate::plan::Plan;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -50,9 +50,10 @@ impl Code {
 }
 
 impl Compiled {
-    pub fn new(plan: Arc<Plan>, executable: Box<dyn Executable>) -> Compiled {
-        let is_host = |kernel: &Kernel| matches!(kernel, Kernel::Node { op: Op::Host, .. });
-        let has_host_calls = plan.steps.iter().any(|step| is_host(&step.kernel));
-        Compiled { plan, executable, has_host_calls }
+    /// Errors: the backend's.
+    pub fn new(plan: Arc<Plan>, backend: &dyn Backend) -> Result<Compiled> {
+        let executable = backend.compile(plan.clone())?;
+        let has_host_calls = plan.steps.iter().any(|step| backend.calls_host(&step.kernel));
+        Ok(Compiled { plan, executable, has_host_calls })
     }
 }

@@ -252,9 +252,7 @@ fn compiled(graph: Option<&Graph>, plan: Plan, backend: &dyn Backend) -> Result<
     if let Some(graph) = graph.filter(|_| cfg!(debug_assertions)) {
         plan::check::check(graph, &plan)?;
     }
-    let plan = Arc::new(plan);
-    let executable = backend.compile(plan.clone())?;
-    Ok(Compiled::new(plan, executable))
+    Compiled::new(Arc::new(plan), backend)
 }
 
 /// Name of the operator that a plan's step comes from.

@@ -191,6 +191,7 @@ fn who_cuts_faster_than_programs_run_waits() {
         key: name.into(),
         function,
         shape: None,
+        cuda: None,
     }));
     let (x, view) = (stored(&context, 4, 1.0), view(4));
     for _ in 0..200 {

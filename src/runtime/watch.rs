@@ -8,7 +8,6 @@ use super::explain::Spent;
 use super::json::Object;
 use super::profile::Span;
 use crate::backend::Watch;
-use crate::op::Op;
 use crate::plan::{Kernel, Operand};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -38,7 +37,7 @@ impl Watch for Steps<'_> {
     fn end(&self, index: usize) {
         let (begin, end) = (self.started.load(Relaxed), now());
         let step = &self.code.plan.steps[index];
-        let is_host = matches!(step.kernel, Kernel::Node { op: Op::Host, .. });
+        let is_host = self.shared.backend.calls_host(&step.kernel);
         if !is_host && !self.shared.profile.is_active() {
             return;
         }

@@ -30,7 +30,13 @@ impl Bytes for Plain {
 
 pub(super) fn operator(name: &str) -> Operator {
     let function = Box::new(|_: &[host::HostArg], _: &[host::HostTensor]| Ok(()));
-    Operator::Host(register(HostOp { name: name.into(), key: name.into(), function, shape: None }))
+    Operator::Host(register(HostOp {
+        name: name.into(),
+        key: name.into(),
+        function,
+        shape: None,
+        cuda: None,
+    }))
 }
 
 pub(super) fn given(buffer: BufferId, view: &View) -> Given<'_> {

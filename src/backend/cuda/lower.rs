@@ -1,7 +1,8 @@
 //! From the steps of a plan to what is asked of a device.
 
 use super::device::Product;
-use super::emit::{self, Given, Task, Tasks, Word};
+use super::emit::{self, Given, Source, Task, Tasks, Word};
+use super::own;
 use super::product::multiply;
 use crate::error::Result;
 use crate::internal;
@@ -131,6 +132,7 @@ fn node(
             actions.copy(&step.reads[1], &part)?;
             Ok(Some(actions))
         }
+        Op::Host => own::call(step, attrs),
         Op::Attention => Ok(emit::attention(attrs, &step.reads, &step.writes).map(Into::into)),
         Op::AttentionGrad => {
             Ok(emit::attention_grad(attrs, &step.reads, &step.writes).map(Into::into))
@@ -157,6 +159,21 @@ impl Actions {
     pub fn copy(&mut self, from: &Operand, to: &Operand) -> Result<()> {
         self.extend(emit::copy(from, to)?);
         Ok(())
+    }
+
+    /// The operand as it would be in memory of its own.
+    pub fn dense(&mut self, operand: &Operand) -> Result<Operand> {
+        let (_, dense) = self.scratch_for(operand);
+        self.copy(operand, &dense)?;
+        Ok(dense)
+    }
+
+    /// The kernels that are launched.
+    pub fn sources(&self) -> impl Iterator<Item = &Source> {
+        self.actions.iter().filter_map(|action| match action {
+            Action::Launch(task) => Some(&task.source),
+            _ => None,
+        })
     }
 
     /// Actions whose scratch memory is not wanted any more when these begin.

@@ -13,6 +13,7 @@ pub mod emulated;
 mod graphs;
 mod lower;
 pub mod memory;
+mod own;
 mod product;
 mod program;
 #[cfg(test)]
@@ -23,7 +24,7 @@ use super::{Backend, Executable};
 use crate::buffer::Bytes;
 use crate::error::Result;
 use crate::op::{Attrs, Op, Ty};
-use crate::plan::{Plan, Target};
+use crate::plan::{Kernel, Plan, Target};
 use device::Device;
 use memory::DeviceBytes;
 use program::Program;
@@ -72,6 +73,10 @@ impl Backend for Cuda {
 
     fn is_host(&self) -> bool {
         false
+    }
+
+    fn calls_host(&self, kernel: &Kernel) -> bool {
+        matches!(kernel, Kernel::Node { op: Op::Host, .. }) && own::operator_of(kernel).is_none()
     }
 
     fn allocate(&self, nbytes: usize) -> Result<Box<dyn Bytes>> {

@@ -55,7 +55,7 @@ fn side(operand: &Operand, actions: &mut Actions) -> Result<(Matrix, Word)> {
 
 impl Actions {
     /// Scratch memory for a dense copy of an operand: where it begins, and the copy.
-    fn scratch_for(&mut self, operand: &Operand) -> (u64, Operand) {
+    pub fn scratch_for(&mut self, operand: &Operand) -> (u64, Operand) {
         let size = operand.dtype.size() as u64;
         let base = self.scratch.next_multiple_of(256);
         let mut layout = Layout::contiguous(&operand.layout.sizes);

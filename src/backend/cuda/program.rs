@@ -5,6 +5,7 @@ use super::device::{Device, Launch, Shape};
 use super::emit::{Source, Word};
 use super::graphs::Graphs;
 use super::lower::{self, Action};
+use super::own;
 use crate::backend::memory::{Memory, Pool};
 use crate::backend::run::{explain, run_steps};
 use crate::backend::{Call, Executable, Failure, Outcome};
@@ -53,9 +54,11 @@ impl Program {
             .map(|(index, step)| lower::step(&plan, index).map_err(|e| e.at(step.site)));
         let lowered: Vec<lower::Actions> = lowered.collect::<Result<_>>()?;
         let scratch_bytes = lowered.iter().map(|actions| actions.scratch).max().unwrap_or(0);
-        let sources = lowered.iter().flat_map(|actions| &actions.actions).filter_map(source);
-        let sources: Vec<Source> = sources.cloned().collect();
-        let mut kernels = device.load(&sources)?.into_iter();
+        let sources: Vec<Source> =
+            lowered.iter().flat_map(lower::Actions::sources).cloned().collect();
+        let loaded = device.load(&sources);
+        let explained = |error| own::explained(&*device, &plan, &lowered, error);
+        let mut kernels = loaded.map_err(explained)?.into_iter();
         let mut ready = |action: Action| match action {
             Action::Launch(task) => match kernels.next() {
                 Some(kernel) => Ready::Launch { kernel, words: task.words, shape: task.shape },
@@ -169,13 +172,6 @@ fn index_error(kernel: &Kernel, index: i64, size: i64) -> Error {
         _ => "index out of range in self".into(),
     };
     Error::new(Code::IndexError, text)
-}
-
-fn source(action: &Action) -> Option<&Source> {
-    match action {
-        Action::Launch(task) => Some(&task.source),
-        _ => None,
-    }
 }
 
 fn resolve(word: Word, call: &Call, own: Own) -> u64 {

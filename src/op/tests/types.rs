@@ -353,6 +353,7 @@ fn host_calls_pair_arguments_with_operands() {
         key,
         function: Box::new(function),
         shape: None,
+        cuda: None,
     });
     let read = || Read { value: 0, view: View { dtype: F32, layout: Layout::contiguous(&[]) } };
     let args = vec![

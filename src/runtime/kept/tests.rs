@@ -80,6 +80,7 @@ fn failing() -> Operator {
         key,
         function,
         shape: None,
+        cuda: None,
     }))
 }
 

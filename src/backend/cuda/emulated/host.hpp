@@ -11,6 +11,8 @@
 #include <vector>
 
 #define __global__
+#define __device__ inline
+#define __forceinline__
 #define __launch_bounds__(...)
 #define __grid_constant__
 #define __shared__ static

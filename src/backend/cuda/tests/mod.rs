@@ -5,6 +5,7 @@ mod failure;
 mod graphs;
 mod index;
 mod map;
+mod own;
 mod reduce;
 mod rows;
 mod usage;
