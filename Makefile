@@ -1,7 +1,7 @@
 # make train   a fresh clone trains a GPT on the Python standard library's own source
 #              STEPS=N length, DEVICE=cpu eager PyTorch, COMPARE=1 both, RESUME=1 go on after a stop
 # make install the library for other programs: headers, pkg-config, CMake; PREFIX=/usr/local DESTDIR=
-# make example-c, example-cpp, example-libtorch, example-ctypes, example-node, example-luajit
+# make example-c, example-cpp, example-libtorch, example-ctypes, example-node, example-luajit, example-java
 #              the same without Python or without PyTorch: examples/build.mk
 # make test    everything that continuous integration checks
 # make test-gpu the tests that are worth repeating on an NVIDIA GPU

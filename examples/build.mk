@@ -8,7 +8,7 @@ LIBRARY := $(CURDIR)/$(EXT_DIR)/libtorchacc.so.1
 # With the library beside them.
 EXAMPLE_FLAGS := -O2 -Wall -Wextra -pedantic -Iinclude -Wl,-rpath,$(dir $(LIBRARY))
 
-.PHONY: example-c example-cpp example-libtorch example-ctypes example-node example-luajit
+.PHONY: example-c example-cpp example-libtorch example-ctypes example-node example-luajit example-java
 
 # A transformer. WIDTH=N.
 example-c: $(LIBRARY)
@@ -42,6 +42,23 @@ example-node: $(LIBRARY)
 # LuaJIT 2.1.
 example-luajit: $(LIBRARY)
 	TORCHACC_LIBRARY=$< luajit examples/luajit/train.lua $(TEXT) $(STEPS)
+
+# Java 17 or newer. The package JNA comes from Debian's archive, of this version and no other; where there is none, give
+# JNA=jna.jar (net.java.dev.jna:jna).
+JNA_VERSION := 5.13.0-2
+JNA_FOLDER := $(EXAMPLES)/jna
+JNA ?= $(JNA_FOLDER)/usr/share/java/jna.jar
+example-java: $(LIBRARY) $(JNA)
+	javac -Xlint -Werror -cp $(JNA) -d $(EXAMPLES)/java examples/java/*.java
+	TORCHACC_LIBRARY=$< java -Djna.nosys=false -Djava.library.path=$$(echo $(JNA_FOLDER)/usr/lib/*/jni) \
+		-cp $(JNA):$(EXAMPLES)/java Train $(TEXT) $(STEPS)
+
+$(JNA_FOLDER)/usr/share/java/jna.jar: examples/java/packages.sha256
+	rm -rf $(JNA_FOLDER) && mkdir -p $(JNA_FOLDER)
+	cd $(JNA_FOLDER) && apt-get --quiet=2 download libjna-java=$(JNA_VERSION) libjna-jni=$(JNA_VERSION)
+	cd $(JNA_FOLDER) && sha256sum --quiet --check $(CURDIR)/$<
+	for package in $(JNA_FOLDER)/*.deb; do dpkg-deb -x $$package $(JNA_FOLDER) || exit 1; done
+	touch $@
 
 $(DIGITS): examples/digits.py | $(VENV)/.requirements
 	$(BIN)/python $< $@

@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+import warnings
 from pathlib import Path
 
 import pytest
@@ -19,12 +20,25 @@ def losses(example, steps):
     return [float(loss) for loss in re.findall(r"loss (\d+\.\d+)", result.stdout)], result.stdout
 
 
+def needs(target):
+    """Skips, with what make says, where a package cannot be had."""
+    command = ["make", "--no-print-directory", target]
+    made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert "sha256sum" not in made.stderr, made.stderr
+    if made.returncode != 0:
+        warnings.warn(f"SKIPPED: there is no {target}: {made.stderr}", stacklevel=2)
+        pytest.skip(f"there is no {target} to be had here: {made.stderr}")
+
+
 @pytest.mark.parametrize(
-    ("example", "runtime"), [("ctypes", "python3"), ("node", "npm"), ("luajit", "luajit")]
+    ("example", "runtime"),
+    [("ctypes", "python3"), ("node", "npm"), ("luajit", "luajit"), ("java", "javac")],
 )
 def test_a_language_model_learns(example, runtime):
     if shutil.which(runtime) is None:
         pytest.skip(f"there is no {runtime} here")
+    if example == "java":
+        needs("target/examples/jna/usr/share/java/jna.jar")
     found, printed = losses(example, 200)
     assert len(found) == 4
     assert found == sorted(found, reverse=True)
