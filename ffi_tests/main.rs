@@ -139,7 +139,7 @@ fn compile(source: &str, dir: &Path, include: &Path, library: &Path, flags: &[&s
     let name = Path::new(source).file_name().expect("a source has a name");
     let program = dir.join(name);
     let (compiler, standard, file) = match source {
-        "cpp" => ("c++", "-std=c++17", "cpp.cpp".to_string()),
+        "cpp" | "ranks" => ("c++", "-std=c++17", format!("{source}.cpp")),
         _ => ("cc", "-std=c11", format!("{source}.c")),
     };
     run(Command::new(compiler)
@@ -231,6 +231,11 @@ fn cache_statistics_from_c() {
 #[test]
 fn ranks_reduce_and_exchange_by_callbacks() {
     assert_eq!(run_c_program("collectives").trim(), "ok");
+}
+
+#[test]
+fn gradients_by_way_of_ranks_are_those_of_one_process() {
+    assert_eq!(run_c_program("ranks").trim(), "ok");
 }
 
 #[test]

@@ -786,13 +786,25 @@ torchacc_error *torchacc_context_cache_stats(torchacc_context *context,
 
  Collectives of a communicator run in the order in which they were recorded, also when nobody wants their results; so all
  ranks must record the same ones, and cut. When one fails, the later ones of the same trace are not called, and have its
- error. They run on the host whatever the backend, are counted as host calls, and have no gradients yet.
+ error. They run on the host whatever the backend, and are counted as host calls.
+
+ Gradients flow through them, but for products, minima and maxima. They are those of the sum of the losses of all ranks,
+ and come by collectives: so all ranks must call `torchacc_grad` alike, and what a rank does with them does not matter. The way
+ back of all_gather is reduce_scatter and the other way round, that of all_reduce and of broadcast is all_reduce, that of
+ all_to_all all_to_all.
 
  `user` belongs to the library from the call on: it is dropped when it is not needed, on an error too (but for a bad
  `struct_size`). Errors: INVALID_ARGUMENT for a name that is taken, or a rank that is not below `size`; OUT_OF_MEMORY.
  */
 torchacc_error *torchacc_communicator_register(torchacc_context *context,
                                                const struct torchacc_communicator *communicator);
+
+/*
+ Waits until every rank has come here, and with it everything that it recorded before. Cuts; an all_reduce of one float. Blocks.
+ Errors: NOT_FOUND for a name that is not registered; those of what was recorded before, and of the communicator.
+ */
+torchacc_error *torchacc_barrier(torchacc_context *context,
+                                 struct torchacc_str communicator);
 
 /*
  Makes a context. Starts no thread and takes no memory before the first operation runs; the backend cuda starts the driver.

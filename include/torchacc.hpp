@@ -399,6 +399,11 @@ struct Number {
   std::int64_t value;
 };
 
+/// A communicator that was registered, by its name.
+struct Communicator {
+  std::string name;
+};
+
 /// One argument of a call. It keeps what it points at.
 class Arg {
  public:
@@ -422,6 +427,8 @@ class Arg {
   Arg(DType dtype) : kind_(TORCHACC_ARG_DTYPE) { value_.i = static_cast<std::int64_t>(dtype); }
   Arg(const Ints& ints) : kind_(TORCHACC_ARG_INTS), ints_(ints) {}
   Arg(const std::vector<double>& floats) : kind_(TORCHACC_ARG_FLOATS), floats_(floats) {}
+  Arg(const Communicator& communicator)
+      : kind_(TORCHACC_ARG_COMMUNICATOR), text_(communicator.name) {}
   Arg(const char* text) : kind_(TORCHACC_ARG_STR), text_(text) {}
   Arg(const std::string& text) : kind_(TORCHACC_ARG_STR), text_(text) {}
 
@@ -436,7 +443,8 @@ class Arg {
     if (kind_ == TORCHACC_ARG_TENSORS) points_at(handles_.data(), handles_.size());
     if (kind_ == TORCHACC_ARG_INTS) points_at(ints_.data(), ints_.size());
     if (kind_ == TORCHACC_ARG_FLOATS) points_at(floats_.data(), floats_.size());
-    if (kind_ == TORCHACC_ARG_STR) points_at(text_.data(), text_.size());
+    if (kind_ == TORCHACC_ARG_STR || kind_ == TORCHACC_ARG_COMMUNICATOR)
+      points_at(text_.data(), text_.size());
     return arg;
   }
 
@@ -643,6 +651,76 @@ inline std::vector<Tensor> grad(const Tensor& loss, const std::vector<Tensor>& p
   tensors.reserve(grads.size());
   for (torchacc_tensor* found : grads) tensors.emplace_back(loss.context(), found);
   return tensors;
+}
+
+// ---- several ranks
+
+/// What a communicator does: see torchacc_communicator. Each fills `out` from `in`, and throws when
+/// it cannot; what is left empty is not supported.
+struct Collectives {
+  using Function = std::function<void(std::int64_t how, const torchacc_host_tensor& in,
+                                      const torchacc_host_tensor& out)>;
+  Function all_reduce, all_gather, reduce_scatter, broadcast, all_to_all;
+};
+
+namespace detail {
+
+template <Collectives::Function Collectives::* function>
+torchacc_error* collective(void* user, std::int64_t how, const torchacc_host_tensor* in,
+                           const torchacc_host_tensor* out) {
+  try {
+    (static_cast<Collectives*>(user)->*function)(how, *in, *out);
+    return nullptr;
+  } catch (const Error& error) {
+    return torchacc_error_new(error.code(), to_str(error.what()));
+  } catch (const std::exception& error) {
+    return torchacc_error_new(TORCHACC_OPERATOR_ERROR, to_str(error.what()));
+  } catch (...) {
+    return torchacc_error_new(TORCHACC_OPERATOR_ERROR, to_str("a collective threw"));
+  }
+}
+
+}  // namespace detail
+
+/// Registers a communicator for the rest of the context's life: see torchacc_communicator_register.
+inline Communicator register_communicator(const Context& context, std::string name,
+                                          std::uint32_t rank, std::uint32_t size,
+                                          Collectives does) {
+  torchacc_communicator given{};
+  given.struct_size = sizeof given;
+  given.name = to_str(name);
+  given.rank = rank;
+  given.size = size;
+  if (does.all_reduce) given.all_reduce = detail::collective<&Collectives::all_reduce>;
+  if (does.all_gather) given.all_gather = detail::collective<&Collectives::all_gather>;
+  if (does.reduce_scatter) given.reduce_scatter = detail::collective<&Collectives::reduce_scatter>;
+  if (does.broadcast) given.broadcast = detail::collective<&Collectives::broadcast>;
+  if (does.all_to_all) given.all_to_all = detail::collective<&Collectives::all_to_all>;
+  given.user = new Collectives(std::move(does));
+  given.drop = detail::drop<Collectives>;
+  check(torchacc_communicator_register(context.get(), &given));
+  return Communicator{std::move(name)};
+}
+
+/// `how`: "sum", "product", "min", "max" or "avg".
+inline Tensor all_reduce(const Tensor& x, const Communicator& ranks, const char* how = "sum") {
+  return call("torchacc::all_reduce", {x, how, ranks});
+}
+inline Tensor all_gather(const Tensor& x, const Communicator& ranks) {
+  return call("torchacc::all_gather", {x, ranks});
+}
+inline Tensor reduce_scatter(const Tensor& x, const Communicator& ranks, const char* how = "sum") {
+  return call("torchacc::reduce_scatter", {x, how, ranks});
+}
+inline Tensor broadcast(const Tensor& x, std::int64_t root, const Communicator& ranks) {
+  return call("torchacc::broadcast", {x, root, ranks});
+}
+inline Tensor all_to_all(const Tensor& x, const Communicator& ranks) {
+  return call("torchacc::all_to_all", {x, ranks});
+}
+/// Waits until all ranks have come here. Blocks.
+inline void barrier(const Context& context, const Communicator& ranks) {
+  check(torchacc_barrier(context.get(), to_str(ranks.name)));
 }
 
 // ---- programs as text, and files

@@ -52,6 +52,8 @@ struct Row {
     updates: bool,
     /// Whether it gives the gradients of its first argument with respect to the list that is its second.
     differentiates: bool,
+    /// By how many arguments, from the first, a gradient may come: the rest are tokens.
+    flows_by: usize,
     lower: for<'a> fn(&Call<'a>) -> Outs<'a>,
 }
 
@@ -70,6 +72,7 @@ const fn row(
         indexes: false,
         updates: false,
         differentiates: false,
+        flows_by: usize::MAX,
         lower,
     }
 }
@@ -101,6 +104,10 @@ impl Row {
 
     const fn differentiates(self) -> Row {
         Row { differentiates: true, ..self }
+    }
+
+    const fn flows_by(self, flows_by: usize) -> Row {
+        Row { flows_by, ..self }
     }
 
     fn full_name(&self) -> String {
@@ -177,6 +184,14 @@ pub fn stops_gradients(row: u32) -> bool {
     match entry(row) {
         Entry::Aten(row) => row.updates,
         Entry::Primitive(op) => op == Op::Detach,
+    }
+}
+
+/// By how many arguments of a row, from the first, gradients may come.
+pub fn flows_by(row: u32) -> usize {
+    match entry(row) {
+        Entry::Aten(row) => row.flows_by,
+        Entry::Primitive(_) => usize::MAX,
     }
 }
 

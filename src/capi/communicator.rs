@@ -1,10 +1,15 @@
 //! Communicators: what lets the processes of a program reduce and exchange tensors, by callbacks.
 
-use super::context::{User, torchacc_context, torchacc_drop_fn};
+use super::constants::{
+    TORCHACC_ARG_COMMUNICATOR, TORCHACC_ARG_NONE, TORCHACC_ARG_TENSOR, TORCHACC_F32,
+};
+use super::context::{User, torchacc_context, torchacc_drop_fn, torchacc_sync};
 use super::error::torchacc_error;
 use super::handle::borrow;
-use super::op::{host_tensor, outcome, torchacc_host_tensor};
+use super::op::{host_tensor, outcome, torchacc_host_tensor, torchacc_op_find};
+use super::record::{torchacc_apply, torchacc_arg, torchacc_value};
 use super::sized::{self, Growing};
+use super::tensor::{torchacc_tensor_read, torchacc_tensor_release, torchacc_tensor_zeros};
 use super::{bad, boundary, torchacc_str};
 use crate::op::collective::{Communicator, Function};
 use std::ffi::c_void;
@@ -72,7 +77,12 @@ fn function(call: torchacc_collective_fn, user: &Arc<User>) -> Option<Function> 
 ///
 /// Collectives of a communicator run in the order in which they were recorded, also when nobody wants their results; so all
 /// ranks must record the same ones, and cut. When one fails, the later ones of the same trace are not called, and have its
-/// error. They run on the host whatever the backend, are counted as host calls, and have no gradients yet.
+/// error. They run on the host whatever the backend, and are counted as host calls.
+///
+/// Gradients flow through them, but for products, minima and maxima. They are those of the sum of the losses of all ranks,
+/// and come by collectives: so all ranks must call `torchacc_grad` alike, and what a rank does with them does not matter. The way
+/// back of all_gather is reduce_scatter and the other way round, that of all_reduce and of broadcast is all_reduce, that of
+/// all_to_all all_to_all.
 ///
 /// `user` belongs to the library from the call on: it is dropped when it is not needed, on an error too (but for a bad
 /// `struct_size`). Errors: INVALID_ARGUMENT for a name that is taken, or a rank that is not below `size`; OUT_OF_MEMORY.
@@ -99,8 +109,43 @@ pub unsafe extern "C" fn torchacc_communicator_register(
         ];
         context.inner.register_communicator(Communicator {
             name,
-            size: given.size as i64,
+            rank: given.rank.into(),
+            size: given.size.into(),
             functions: functions.map(|call| function(call, &user)),
         })
+    })
+}
+
+/// Waits until every rank has come here, and with it everything that it recorded before. Cuts; an all_reduce of one float. Blocks.
+/// Errors: NOT_FOUND for a name that is not registered; those of what was recorded before, and of the communicator.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_barrier(
+    context: *mut torchacc_context,
+    communicator: torchacc_str,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY (here and below): as the header says; handles are this function's own.
+        let arg = |kind, len, p| torchacc_arg { kind, len, v: torchacc_value { p } };
+        let mut op = 0;
+        let (mut here, mut all) = (std::ptr::null_mut(), std::ptr::null_mut());
+        unsafe {
+            // The others wait, whatever became of this one.
+            let before = outcome(torchacc_sync(context));
+            outcome(torchacc_op_find(torchacc_str::of("torchacc::all_reduce"), &mut op))?;
+            let one = [1i64];
+            outcome(torchacc_tensor_zeros(context, TORCHACC_F32, one.as_ptr(), 1, &mut here))?;
+            let args = [
+                arg(TORCHACC_ARG_TENSOR, 0, here.cast()),
+                arg(TORCHACC_ARG_NONE, 0, std::ptr::null()),
+                arg(TORCHACC_ARG_COMMUNICATOR, communicator.len as u32, communicator.data.cast()),
+            ];
+            let applied = outcome(torchacc_apply(context, op, args.as_ptr(), 3, &mut all, 1));
+            torchacc_tensor_release(here);
+            applied?;
+            let mut sum = 0f32;
+            let read = outcome(torchacc_tensor_read(all, (&raw mut sum).cast(), size_of::<f32>()));
+            torchacc_tensor_release(all);
+            before.and(read)
+        }
     })
 }

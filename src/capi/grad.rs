@@ -3,7 +3,7 @@
 use super::context::torchacc_context;
 use super::error::torchacc_error;
 use super::handle::borrow;
-use super::record::{give, id_in, results};
+use super::record::{give, id_in, results, token};
 use super::tensor::torchacc_tensor;
 use super::{bad, boundary, slice};
 use crate::aten;
@@ -65,13 +65,19 @@ pub unsafe extern "C" fn torchacc_grad(
         let pairs = params.iter().zip(ids);
         let list = pairs.map(|(param, id)| Some(Located::new(id, &param.view))).collect();
         let loss = Located::new(id_in(context, &loss.buffer)?, &loss.view);
-        let args = [Given::Tensor(loss), Given::Tensors(list)];
+        // Collectives on the way back take their turn after those before.
+        let tokens: SmallVec<[Located; 2]> =
+            context.inner.tokens().into_iter().map(token).collect();
+        let mut args = vec![Given::Tensor(loss), Given::Tensors(list)];
+        if !tokens.is_empty() {
+            args.push(Given::Tensors(tokens.iter().copied().map(Some).collect()));
+        }
         let ty = |param: &&torchacc_tensor| Ty::new(param.view.dtype, &param.view.layout.sizes);
         let record = |outs: &[Located]| {
             context.inner.record_inferred(&Call { op: operator(), args: &args, outs })?;
             Ok(true)
         };
-        let made = results(context, params.iter().map(ty).collect(), None, record)?;
+        let made = results(context, params.iter().map(ty).collect(), tokens, record)?;
         unsafe { give(made.unwrap_or_default(), grads) };
         Ok(())
     })

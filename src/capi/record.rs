@@ -139,7 +139,7 @@ unsafe fn argument<'a>(context: &torchacc_context, given: &torchacc_arg) -> Resu
 pub(super) struct Arguments<'a> {
     pub given: SmallVec<[Given<'a>; 8]>,
     /// What a collective writes beside its result.
-    token: Option<Located<'a>>,
+    token: Option<Located<'static>>,
 }
 
 impl<'a> Arguments<'a> {
@@ -150,17 +150,22 @@ impl<'a> Arguments<'a> {
 
     fn push_communicator(&mut self, context: &Context, name: &str) -> Result<()> {
         let known = context.communicator(name)?;
-        let (sizes, dtype) = (&TOKEN_SIZES, TOKEN.0);
-        let view = || Located { buffer: known.token, dtype, sizes, strides: sizes, offset: 0 };
-        self.given.push(Given::Scalar { kind: ScalarKind::Int, bits: known.number });
-        self.given.extend([Given::Int(known.size), Given::Tensor(view())]);
-        self.token = Some(view());
+        let scalar = |bits| Given::Scalar { kind: ScalarKind::Int, bits };
+        let token = || Given::Tensor(token(known.token));
+        let (number, rank) = (scalar(known.number), scalar(known.rank as u64));
+        self.given.extend([number, Given::Int(known.size), token(), rank]);
+        self.token = Some(self::token(known.token));
         Ok(())
     }
 }
 
+/// A communicator's token in its buffer.
+pub(super) fn token(buffer: BufferId) -> Located<'static> {
+    Located { buffer, dtype: TOKEN.0, sizes: &TOKEN_SIZES, strides: &TOKEN_SIZES, offset: 0 }
+}
+
 /// The arguments; where one is random, seed and offset, which `draw` gives, stand after the last. A communicator is its
-/// number, its size and its token.
+/// number, its size, its token and this rank.
 ///
 /// # Safety
 /// As [`torchacc_record`], for as long as the result is used.
@@ -235,17 +240,22 @@ pub unsafe extern "C" fn torchacc_record(
     })
 }
 
-/// New dense tensors of these types, if `record` recorded what fills them. Their places come before that of a `token`.
+/// New dense tensors of these types, if `record` recorded what fills them. Their places come before those of `tokens`.
 pub(super) fn results(
     context: &torchacc_context,
     types: Vec<Ty>,
-    token: Option<Located>,
+    tokens: impl IntoIterator<Item = Located<'static>>,
     record: impl FnOnce(&[Located]) -> Result<bool>,
 ) -> Result<Option<Vec<torchacc_tensor>>> {
     let make = |ty: Ty| torchacc_tensor::dense(&context.inner, ty.dtype, &ty.sizes);
     let made: Vec<torchacc_tensor> = types.into_iter().map(make).collect::<Result<_>>()?;
     let outs = made.iter().map(|tensor| Located::new(tensor.buffer.id, &tensor.view));
-    let recorded = record(&outs.chain(token).collect::<SmallVec<[Located; 4]>>())?;
+    let mut written: SmallVec<[Located; 4]> = outs.collect();
+    for token in tokens {
+        written.push(token);
+    }
+    let recorded = record(&written)?;
+    drop(written);
     Ok(recorded.then_some(made))
 }
 

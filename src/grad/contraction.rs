@@ -5,7 +5,7 @@ use crate::graph::math::V;
 use crate::op::{Attr, Attrs, Op};
 use crate::shape::Dims;
 
-pub fn matmul<'m>(s: &Step<'m>) -> Flow<'m> {
+pub fn matmul<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let (a, b, dy) = (s.x[0], s.x[1], s.dy());
     let turned = |v: V<'m>| v.swap(v.rank() - 2, v.rank() - 1);
     let along_a = s.of(0, || dy.matmul(turned(b)));
@@ -25,7 +25,7 @@ fn cut_to<'m>(v: V<'m>, like: V<'m>) -> V<'m> {
     v.slice(&Dims::from_elem(0, rank), &like.sizes(), &Dims::from_elem(1, rank))
 }
 
-pub fn conv<'m>(s: &Step<'m>) -> Flow<'m> {
+pub fn conv<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let (x, w, dy) = (s.x[0], s.x[1], s.dy());
     let dx = || s.math.op(Op::ConvGradInput, &[dy, w], with_sizes(x, &s.attrs));
     let dw = || s.math.op(Op::ConvGradWeight, &[dy, x], with_sizes(w, &s.attrs));
@@ -33,7 +33,7 @@ pub fn conv<'m>(s: &Step<'m>) -> Flow<'m> {
 }
 
 /// Of `(dy, w)` → `dx`.
-pub fn conv_grad_input<'m>(s: &Step<'m>) -> Flow<'m> {
+pub fn conv_grad_input<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let (dy, w, g) = (s.x[0], s.x[1], s.dy());
     let rest = &s.attrs[1..];
     let along_dy = || cut_to(s.math.op(Op::Conv, &[g, w], rest.iter().cloned().collect()), dy);
@@ -42,7 +42,7 @@ pub fn conv_grad_input<'m>(s: &Step<'m>) -> Flow<'m> {
 }
 
 /// Of `(dy, x)` → `dw`.
-pub fn conv_grad_weight<'m>(s: &Step<'m>) -> Flow<'m> {
+pub fn conv_grad_weight<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let (dy, x, g) = (s.x[0], s.x[1], s.dy());
     let rest = &s.attrs[1..];
     let along_dy = || cut_to(s.math.op(Op::Conv, &[x, g], rest.iter().cloned().collect()), dy);
@@ -50,12 +50,12 @@ pub fn conv_grad_weight<'m>(s: &Step<'m>) -> Flow<'m> {
     Ok(vec![s.of(0, along_dy), s.of(1, along_x)])
 }
 
-pub fn sum_pool<'m>(s: &Step<'m>) -> Flow<'m> {
+pub fn sum_pool<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let attrs = with_sizes(s.x[0], &s.attrs);
     Ok(vec![Some(s.math.op(Op::SumPoolGrad, &[s.dy()], attrs))])
 }
 
-pub fn sum_pool_grad<'m>(s: &Step<'m>) -> Flow<'m> {
+pub fn sum_pool_grad<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let attrs = s.attrs[1..].iter().cloned().collect();
     Ok(vec![Some(s.math.op(Op::SumPool, &[s.dy()], attrs))])
 }

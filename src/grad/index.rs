@@ -7,14 +7,14 @@ use crate::shape::{Dims, numel};
 use smallvec::smallvec;
 
 /// `make`s a sum onto zeros of the sizes of `x`, of the cotangent.
-fn summed<'m>(s: &Step<'m>, x: V<'m>, make: impl FnOnce(V<'m>, V<'m>) -> V<'m>) -> V<'m> {
+fn summed<'m>(s: &Step<'m, '_>, x: V<'m>, make: impl FnOnce(V<'m>, V<'m>) -> V<'m>) -> V<'m> {
     let compute = wide(x.dtype());
     let zeros = s.math.zeros(compute, &x.sizes());
     make(zeros, s.dy().cast(compute)).cast(x.dtype())
 }
 
 /// The rows of `x` along `axis`, added at a list of indices.
-pub fn take<'m>(s: &Step<'m>) -> Flow<'m> {
+pub fn take<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let (x, index, axis) = (s.x[0], s.x[1], s.int(0) as usize);
     let n = numel(&index.sizes());
     let mut sizes = x.sizes();
@@ -26,7 +26,7 @@ pub fn take<'m>(s: &Step<'m>) -> Flow<'m> {
     Ok(vec![Some(dx), None])
 }
 
-pub fn index_add<'m>(s: &Step<'m>) -> Flow<'m> {
+pub fn index_add<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let taken = s.of(2, || s.math.op(Op::Take, &[s.dy(), s.x[1]], s.attrs.clone()));
     Ok(vec![Some(s.dy()), None, taken])
 }
@@ -37,7 +37,7 @@ fn scattered(axis: &Attr, add: bool) -> Attrs {
 
 /// One element of each row (a class of each sample) by comparison: pointwise, so that it goes into one kernel with what
 /// follows.
-pub fn gather<'m>(s: &Step<'m>) -> Flow<'m> {
+pub fn gather<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let (x, index, axis) = (s.x[0], s.x[1], s.int(0) as usize);
     let mut column = x.sizes();
     if let Some(size) = column.get_mut(axis) {
@@ -54,7 +54,7 @@ pub fn gather<'m>(s: &Step<'m>) -> Flow<'m> {
 }
 
 /// What is written over has no cotangent; of several that are written to one place each has all of it, as in PyTorch.
-pub fn scatter<'m>(s: &Step<'m>) -> Flow<'m> {
+pub fn scatter<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let (index, x, dy) = (s.x[1], s.x[2], s.dy());
     let axis = &s.attrs[0];
     let base = s.of(0, || match s.attrs[1].bool() {
@@ -68,12 +68,12 @@ pub fn scatter<'m>(s: &Step<'m>) -> Flow<'m> {
     Ok(vec![base, None, read])
 }
 
-pub fn max_pool<'m>(s: &Step<'m>) -> Flow<'m> {
+pub fn max_pool<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let spatial = Attr::Ints(s.x[0].sizes()[2..].into());
     Ok(vec![Some(s.math.op(Op::MaxPoolGrad, &[s.dy(), s.y[1]], smallvec![spatial]))])
 }
 
-pub fn max_pool_grad<'m>(s: &Step<'m>) -> Flow<'m> {
+pub fn max_pool_grad<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let (dy, index, g) = (s.x[0], s.x[1], s.dy());
     let flat = |v: V<'m>| {
         let sizes = v.sizes();

@@ -6,6 +6,7 @@
 //! A *cotangent* of a value is the derivative of the loss with respect to it: same dtype, same sizes. Where a function has
 //! a kink the rules take PyTorch's side (`abs` at 0: 0; equal operands of `max`: half each; equal maxima: equal shares).
 
+mod collective;
 mod contraction;
 mod index;
 mod movement;
@@ -21,11 +22,14 @@ use crate::graph::math::{Math, V};
 use crate::graph::{Graph, NodeId, ValueId};
 use crate::invalid;
 use crate::op::{Attr, Attrs, Op, host};
+use collective::Tokens;
 use table::{Rule, rule};
 
 /// A node whose results have cotangents, and what its rule may use.
-struct Step<'m> {
+struct Step<'m, 's> {
     math: &'m Math,
+    id: NodeId,
+    tokens: &'s Tokens<'m>,
     attrs: Attrs,
     /// Operands and results.
     x: Vec<V<'m>>,
@@ -39,7 +43,7 @@ struct Step<'m> {
 /// Cotangents of a node's operands, as far as there are any.
 type Flow<'m> = Result<Vec<Option<V<'m>>>>;
 
-impl<'m> Step<'m> {
+impl<'m> Step<'m, '_> {
     /// The cotangent of result `n`.
     fn cotangent(&self, n: usize) -> V<'m> {
         let y = self.y[n];
@@ -66,12 +70,19 @@ impl<'m> Step<'m> {
 }
 
 /// The derivatives of `loss`, one float, with respect to `wrt`, floats: of the same types. Zeros for what the loss does
-/// not depend on. Two of `wrt` that are to be told apart must be two nodes ([`Op::Mark`]).
+/// not depend on. Two of `wrt` that are to be told apart must be two nodes ([`Op::Mark`]). `tokens` are those of
+/// communicators, after the last collectives; they come back as they are after the gradient's own.
 ///
 /// Errors: `InvalidArgument` for a loss or a `wrt` of another type; `Unsupported`, at the node's site, when the loss depends
 /// on one of `wrt` by way of an operation that has no gradient.
-pub fn gradients<'m>(math: &'m Math, loss: V<'m>, wrt: &[V<'m>]) -> Result<Vec<V<'m>>> {
+pub fn gradients<'m>(
+    math: &'m Math,
+    loss: V<'m>,
+    wrt: &[V<'m>],
+    tokens: Vec<V<'m>>,
+) -> Result<(Vec<V<'m>>, Vec<V<'m>>)> {
     math.check()?;
+    let tokens = Tokens::new(math, tokens);
     let ty = loss.ty();
     if ty.numel() != 1 || !ty.dtype.is_float() {
         return invalid!("the loss must be one float, but is {ty}");
@@ -89,7 +100,7 @@ pub fn gradients<'m>(math: &'m Math, loss: V<'m>, wrt: &[V<'m>]) -> Result<Vec<V
         let Some(op) = math.graph(|graph| reached(graph, id, &varies, &cotangents)) else {
             continue;
         };
-        let step = math.graph(|graph| step(math, graph, id, &varies, &cotangents));
+        let step = math.graph(|graph| step(math, graph, (id, &tokens), &varies, &cotangents));
         let found = match rule(op) {
             Rule::Flows(rule) => rule(&step)?,
             Rule::Stops => continue,
@@ -108,7 +119,7 @@ pub fn gradients<'m>(math: &'m Math, loss: V<'m>, wrt: &[V<'m>]) -> Result<Vec<V
     };
     let gradients = wrt.iter().map(gradient).collect();
     math.check()?;
-    Ok(gradients)
+    Ok((gradients, tokens.into_now()))
 }
 
 /// Of the values made up to node `last`, those that change with `wrt` in a way that a gradient knows of.
@@ -134,17 +145,19 @@ fn reached(graph: &Graph, id: NodeId, varies: &[bool], cotangents: &[Option<V>])
     (has_cotangent && is_wanted).then_some(node.op)
 }
 
-fn step<'m>(
+fn step<'m, 's>(
     math: &'m Math,
     graph: &Graph,
-    id: NodeId,
+    (id, tokens): (NodeId, &'s Tokens<'m>),
     varies: &[bool],
     cotangents: &[Option<V<'m>>],
-) -> Step<'m> {
+) -> Step<'m, 's> {
     let node = graph.node(id);
     let at = |v: ValueId| v.0 as usize;
     Step {
         math,
+        id,
+        tokens,
         attrs: node.attrs.clone(),
         x: node.inputs.iter().map(|&v| math.wrap(v)).collect(),
         y: node.outputs().map(|v| math.wrap(v)).collect(),

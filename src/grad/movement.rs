@@ -7,14 +7,14 @@ use crate::op::{Attr, Attrs, Op};
 use crate::shape::{Dims, Layout, contiguous_strides, numel};
 use smallvec::smallvec;
 
-pub fn transpose<'m>(s: &Step<'m>) -> Flow<'m> {
+pub fn transpose<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let mut back = Dims::from_elem(0, s.ints(0).len());
     s.ints(0).iter().enumerate().for_each(|(i, &p)| back[p as usize] = i as i64);
     Ok(vec![Some(s.dy().transpose(&back))])
 }
 
 /// Sums over what was repeated.
-pub fn broadcast<'m>(s: &Step<'m>) -> Flow<'m> {
+pub fn broadcast<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let from = s.x[0].sizes();
     let to = s.ints(0);
     let lead = to.len() - from.len();
@@ -24,7 +24,7 @@ pub fn broadcast<'m>(s: &Step<'m>) -> Flow<'m> {
 }
 
 /// Zeros around. Dense slices are joined with them, which costs nothing where it is read again.
-pub fn slice<'m>(s: &Step<'m>) -> Flow<'m> {
+pub fn slice<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let full = s.x[0].sizes();
     let (starts, sizes, steps) = (s.ints(0), s.ints(1), s.ints(2));
     let cut: Vec<usize> = (0..full.len()).filter(|&d| sizes[d] != full[d]).collect();
@@ -87,7 +87,7 @@ fn may_overlap(layout: &Layout) -> bool {
 }
 
 /// An element that the view shows several times adds up what it has of each.
-pub fn as_strided<'m>(s: &Step<'m>) -> Flow<'m> {
+pub fn as_strided<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let (x, dy, layout) = (s.x[0], s.dy(), layout_of(s));
     let full = x.sizes();
     if !may_overlap(&layout) || dy.numel() == 0 {
@@ -106,7 +106,7 @@ pub fn as_strided<'m>(s: &Step<'m>) -> Flow<'m> {
 }
 
 /// What was written over has no cotangent.
-pub fn as_strided_scatter<'m>(s: &Step<'m>) -> Flow<'m> {
+pub fn as_strided_scatter<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let (x, dy, layout) = (s.x[1], s.dy(), layout_of(s));
     if may_overlap(&layout) {
         return crate::invalid!("no gradient of a write to a view that overlaps itself");
@@ -116,7 +116,7 @@ pub fn as_strided_scatter<'m>(s: &Step<'m>) -> Flow<'m> {
     Ok(vec![base, x])
 }
 
-pub fn concat<'m>(s: &Step<'m>) -> Flow<'m> {
+pub fn concat<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let (dim, dy) = (s.int(0) as usize, s.dy());
     let mut start = 0;
     let part = |(n, x): (usize, &V<'m>)| {

@@ -12,7 +12,7 @@ fn along_row(v: V) -> V {
 }
 
 /// Of x → its maximum t and log(sum(exp(x - t))), of which only the sum is smooth.
-pub fn log_sum_exp<'m>(s: &Step<'m>) -> Flow<'m> {
+pub fn log_sum_exp<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let dtype = s.y[0].dtype();
     let x = s.x[0].cast(dtype);
     let (top, log) = (s.y[0], s.y[1]);
@@ -26,7 +26,7 @@ pub fn log_sum_exp<'m>(s: &Step<'m>) -> Flow<'m> {
 }
 
 /// Of `(g, y)` → (g - sum(g y)) y.
-pub fn softmax_grad<'m>(s: &Step<'m>) -> Flow<'m> {
+pub fn softmax_grad<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let dtype = s.x[0].dtype();
     let along_g = s.of(0, || s.dy().binary(Op::SoftmaxGrad, s.x[1]));
     let along_y = s.of(1, || {
@@ -37,7 +37,7 @@ pub fn softmax_grad<'m>(s: &Step<'m>) -> Flow<'m> {
 }
 
 /// Of `(g, y)` → g - exp(y) sum(g).
-pub fn log_softmax_grad<'m>(s: &Step<'m>) -> Flow<'m> {
+pub fn log_softmax_grad<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let dtype = s.x[0].dtype();
     let [g, y, c] = [s.x[0], s.x[1], s.dy()].map(|v| v.cast(wide(dtype)));
     let share = c * y.exp();
@@ -47,7 +47,7 @@ pub fn log_softmax_grad<'m>(s: &Step<'m>) -> Flow<'m> {
 }
 
 /// What a row's mean and reciprocal deviation add to the cotangent of a normalised row.
-fn through_statistics<'m>(s: &Step<'m>, mean: Option<usize>, rstd: usize) -> Option<V<'m>> {
+fn through_statistics<'m>(s: &Step<'m, '_>, mean: Option<usize>, rstd: usize) -> Option<V<'m>> {
     let x = s.x[0].cast(s.y[rstd].dtype());
     let columns = (x.sizes()[1] as f64).max(1.0);
     let column = |v: V<'m>| v.unsqueeze(1);
@@ -66,7 +66,7 @@ fn together<'m>(dx: V<'m>, more: Option<V<'m>>) -> V<'m> {
     more.map_or(dx, |more| (dx.cast(more.dtype()) + more).cast(dx.dtype()))
 }
 
-pub fn layer_norm<'m>(s: &Step<'m>) -> Flow<'m> {
+pub fn layer_norm<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let (has_weight, has_bias) = (s.attrs[1].bool(), s.attrs[2].bool());
     let mut operands = vec![s.dy(), s.x[0], s.y[1], s.y[2]];
     operands.extend(has_weight.then(|| s.x[1]));
@@ -81,7 +81,7 @@ pub fn layer_norm<'m>(s: &Step<'m>) -> Flow<'m> {
     Ok(flow)
 }
 
-pub fn rms_norm<'m>(s: &Step<'m>) -> Flow<'m> {
+pub fn rms_norm<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let weight = s.x.get(1).copied();
     let operands: Vec<V> = [s.dy(), s.x[0], s.y[1]].into_iter().chain(weight).collect();
     let found = s.math.ops(Op::RmsNormGrad, &operands, smallvec![])?;
@@ -91,7 +91,7 @@ pub fn rms_norm<'m>(s: &Step<'m>) -> Flow<'m> {
 }
 
 /// Of `(q, k, v, seed, offset, bias?)` → out, lse.
-pub fn attention<'m>(s: &Step<'m>) -> Flow<'m> {
+pub fn attention<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     if s.cotangents[1].is_some() || s.wanted.get(5).is_some_and(|&wanted| wanted) {
         let message = "attention has no gradient with respect to its mask, nor of its logsumexp; \
                        say it by matmul and softmax";

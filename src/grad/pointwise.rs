@@ -7,7 +7,7 @@ use crate::graph::math::{V, wide};
 use crate::op::Op;
 
 /// `slope` of operand, result and cotangent: the operand's cotangent.
-pub fn unary<'m>(s: &Step<'m>, slope: impl FnOnce(V<'m>, V<'m>, V<'m>) -> V<'m>) -> Flow<'m> {
+pub fn unary<'m>(s: &Step<'m, '_>, slope: impl FnOnce(V<'m>, V<'m>, V<'m>) -> V<'m>) -> Flow<'m> {
     let dtype = s.x[0].dtype();
     let [x, y, dy] = [s.x[0], s.y[0], s.dy()].map(|v| v.cast(wide(dtype)));
     Ok(vec![Some(slope(x, y, dy).cast(dtype))])
@@ -15,7 +15,7 @@ pub fn unary<'m>(s: &Step<'m>, slope: impl FnOnce(V<'m>, V<'m>, V<'m>) -> V<'m>)
 
 /// As [`unary`], for two operands.
 pub fn binary<'m>(
-    s: &Step<'m>,
+    s: &Step<'m, '_>,
     slopes: impl FnOnce([V<'m>; 2], V<'m>, V<'m>) -> [V<'m>; 2],
 ) -> Flow<'m> {
     let dtype = s.x[0].dtype();
@@ -41,7 +41,7 @@ pub fn atan2<'m>([a, b]: [V<'m>; 2], _: V<'m>, dy: V<'m>) -> [V<'m>; 2] {
 
 /// The operand that `wins` has the cotangent. Equal ones share it; but a plain number, which nobody asks for, is a bound
 /// (relu, hardtanh): what stands at it does not move.
-pub fn extreme<'m>(s: &Step<'m>, wins: Op) -> Flow<'m> {
+pub fn extreme<'m>(s: &Step<'m, '_>, wins: Op) -> Flow<'m> {
     let [a, b] = [s.x[0], s.x[1]];
     let is_bound = |v: V<'m>| s.math.graph(|graph| is_number(graph, v.id));
     let tie = if is_bound(a) || is_bound(b) { 0.0 } else { 0.5 };
@@ -63,7 +63,7 @@ fn is_number(graph: &Graph, v: ValueId) -> bool {
     }
 }
 
-pub fn select<'m>(s: &Step<'m>) -> Flow<'m> {
+pub fn select<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let (condition, dy) = (s.x[0], s.dy());
     let nothing = s.math.zeros(dy.dtype(), &dy.sizes());
     let yes = s.of(1, || condition.select(dy, nothing));

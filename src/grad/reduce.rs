@@ -7,7 +7,7 @@ use crate::shape::Dims;
 use smallvec::smallvec;
 
 /// `v`, of the sizes of the result, repeated along the axes that the reduction dropped.
-pub fn restored<'m>(s: &Step<'m>, v: V<'m>) -> V<'m> {
+pub fn restored<'m>(s: &Step<'m, '_>, v: V<'m>) -> V<'m> {
     let full = s.x[0].sizes();
     let mut kept = full.clone();
     s.ints(0).iter().for_each(|&axis| kept[axis as usize] = 1);
@@ -15,7 +15,7 @@ pub fn restored<'m>(s: &Step<'m>, v: V<'m>) -> V<'m> {
 }
 
 /// The product of the others: the whole product divided by the element; where one element is 0, its alone is not 0.
-pub fn prod<'m>(s: &Step<'m>) -> Flow<'m> {
+pub fn prod<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let dtype = s.x[0].dtype();
     let compute = wide(dtype);
     let x = s.x[0].cast(compute);
@@ -31,7 +31,7 @@ pub fn prod<'m>(s: &Step<'m>) -> Flow<'m> {
 }
 
 /// Equal maxima have equal shares.
-pub fn extreme<'m>(s: &Step<'m>) -> Flow<'m> {
+pub fn extreme<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let x = s.x[0];
     Ok(vec![Some(shares(x, restored(s, s.y[0]), s.ints(0)) * restored(s, s.dy()))])
 }
@@ -44,7 +44,7 @@ pub fn shares<'m>(x: V<'m>, y: V<'m>, axes: &[i64]) -> V<'m> {
 }
 
 /// Summed from the other end.
-pub fn cumsum<'m>(s: &Step<'m>) -> Flow<'m> {
+pub fn cumsum<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let axis = s.int(0);
     let reversed = |v: V<'m>| {
         let size = v.sizes()[axis as usize];

@@ -1,12 +1,12 @@
 //! The rule of every primitive. The match has no default: an operator cannot be forgotten.
 
-use super::{Flow, Step, contraction, index, movement, nn, pointwise, reduce};
+use super::{Flow, Step, collective, contraction, index, movement, nn, pointwise, reduce};
 use crate::op::Op;
 use std::f64::consts::FRAC_2_SQRT_PI;
 
 /// What becomes of a cotangent at a node.
 pub enum Rule {
-    Flows(for<'m> fn(&Step<'m>) -> Flow<'m>),
+    Flows(for<'m> fn(&Step<'m, '_>) -> Flow<'m>),
     /// The operands are no floats, or the result does not change with them but in steps.
     Stops,
     /// There would be a gradient, but nobody has said it.
@@ -96,6 +96,6 @@ pub fn rule(op: Op) -> Rule {
         Op::Attention => Flows(nn::attention),
         Op::LayerNormGrad | Op::RmsNormGrad | Op::AttentionGrad => Refuses,
 
-        Op::Host => Refuses,
+        Op::Host => Flows(collective::adjoint),
     }
 }

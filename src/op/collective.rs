@@ -5,12 +5,14 @@
 //! depend on one another, in the order of recording, and run though nobody wants their results. A rank that left one out
 //! would let the others wait for ever.
 
-use super::Ty;
 use super::host::{self, HostArg, HostOp, HostOpId, HostTensor};
+use super::{Attr, Attrs, Ty};
 use crate::dtype::DType;
 use crate::error::{Code, Error, Result};
+use crate::record::Arg;
 use crate::{internal, invalid};
 use parking_lot::RwLock;
+use smallvec::smallvec;
 use std::sync::{Arc, OnceLock, Weak};
 
 /// Type of a token.
@@ -42,6 +44,7 @@ pub type Function = Box<dyn Fn(i64, &HostTensor, &HostTensor) -> Result<()> + Se
 pub struct Communicator {
     /// For messages.
     pub name: String,
+    pub rank: i64,
     pub size: i64,
     /// By [`Kind`].
     pub functions: [Option<Function>; 5],
@@ -58,9 +61,38 @@ pub fn register(communicator: &Arc<Communicator>) -> u64 {
     table.len() as u64 - 1
 }
 
-/// The host operator of a kind: `(x, how, communicator, token)` → `(y, token)`.
-pub fn operator(kind: Kind) -> HostOpId {
-    static OPERATORS: OnceLock<[HostOpId; 5]> = OnceLock::new();
+static OPERATORS: OnceLock<[HostOpId; 5]> = OnceLock::new();
+
+/// The collective that a node of `Op::Host` with these attributes is, and how it is done.
+pub fn of(attrs: &[Attr]) -> Option<(Kind, i64)> {
+    let [Attr::Int(id), _, Attr::Args(args)] = attrs else { return None };
+    let at = OPERATORS.get()?.iter().position(|known| i64::from(*known) == *id)?;
+    match args.get(1) {
+        Some(Arg::Int(how)) => Some((KINDS[at].0, *how)),
+        _ => None,
+    }
+}
+
+/// Attributes of a node of `Op::Host` with the operands `x`, number, token and rank, as `args` have them.
+pub fn attrs(kind: Kind, result: Ty, args: Vec<Arg>) -> Attrs {
+    let types = vec![result, Ty::new(TOKEN.0, &TOKEN.1)];
+    smallvec![Attr::Int(operator(kind) as i64), Attr::Types(types), Attr::Args(args)]
+}
+
+/// Attributes of another collective of the same communicator.
+pub fn again(kind: Kind, how: i64, result: Ty, before: &[Attr]) -> Attrs {
+    let mut args = match before {
+        [_, _, Attr::Args(args)] => args.clone(),
+        _ => Vec::new(),
+    };
+    if let Some(arg) = args.get_mut(1) {
+        *arg = Arg::Int(how);
+    }
+    attrs(kind, result, args)
+}
+
+/// The host operator of a kind: `(x, how, communicator, token, rank)` → `(y, token)`.
+fn operator(kind: Kind) -> HostOpId {
     let made = OPERATORS.get_or_init(|| {
         KINDS.map(|(kind, name)| {
             let function =
@@ -78,7 +110,7 @@ pub fn operator(kind: Kind) -> HostOpId {
 }
 
 fn run(kind: Kind, args: &[HostArg], outs: &[HostTensor]) -> Result<()> {
-    let ([HostArg::Tensor(x), HostArg::Int(how), HostArg::Scalar { bits, .. }, _], [y, _]) =
+    let ([HostArg::Tensor(x), HostArg::Int(how), HostArg::Scalar { bits, .. }, _, _], [y, _]) =
         (args, outs)
     else {
         return internal!("arguments of a collective: {args:?}");

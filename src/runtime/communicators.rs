@@ -17,6 +17,7 @@ pub struct Communicators(RwLock<HashMap<String, Known>>);
 pub struct Known {
     pub number: u64,
     pub size: i64,
+    pub rank: i64,
     pub token: BufferId,
     _kept: Arc<Communicator>,
 }
@@ -27,16 +28,26 @@ impl Context {
         let token = self.new_buffer(size_of::<i32>());
         let made = self.write(token, &[0; size_of::<i32>()]).and_then(|()| {
             let mut known = self.communicators.0.write();
-            let (name, size) = (communicator.name.clone(), communicator.size);
+            let Communicator { rank, size, .. } = communicator;
+            let name = communicator.name.clone();
             if known.contains_key(&name) {
                 return invalid!("the context has a communicator \"{name}\" already");
             }
             let kept = Arc::new(communicator);
             let number = register(&kept);
-            known.insert(name, Known { number, size, token, _kept: kept });
+            known.insert(name, Known { number, size, rank, token, _kept: kept });
             Ok(())
         });
         made.inspect_err(|_| self.drop_buffer(token))
+    }
+
+    /// The tokens of all communicators, in the order of their registration.
+    pub fn tokens(&self) -> Vec<BufferId> {
+        let known = self.communicators.0.read();
+        let mut tokens: Vec<(u64, BufferId)> =
+            known.values().map(|known| (known.number, known.token)).collect();
+        tokens.sort_unstable();
+        tokens.into_iter().map(|(_, token)| token).collect()
     }
 
     /// Errors: `NotFound`.

@@ -121,11 +121,13 @@ fn ancestors(records: &[Record], values: &[Value], value: ValueIndex) -> Vec<boo
         let Origin::Written { record, out } = values[at].origin else { continue };
         let Some(record) = records.get(record as usize).filter(|_| found[at]) else { continue };
         record.outs[out as usize].old.into_iter().for_each(|old| found[old as usize] = true);
-        if matches!(record.op, Operator::Native(row) if aten::stops_gradients(row)) {
-            continue;
-        }
+        let flows_by = match record.op {
+            Operator::Native(row) if aten::stops_gradients(row) => 0,
+            Operator::Native(row) => aten::flows_by(row),
+            Operator::Host(_) => usize::MAX,
+        };
         let mut read = |read: &Read| found[read.value as usize] = true;
-        for arg in &record.args {
+        for arg in record.args.iter().take(flows_by) {
             match arg {
                 Arg::Tensor(one) => read(one),
                 Arg::Tensors(list) => list.iter().flatten().for_each(&mut read),
@@ -139,7 +141,7 @@ fn ancestors(records: &[Record], values: &[Value], value: ValueIndex) -> Vec<boo
 /// The loss and the tensors of a call.
 fn asked<'a>(call: &'a Call) -> Result<(Located<'a>, Vec<Located<'a>>)> {
     debug_assert!(takes_gradients(call.op));
-    let [Given::Tensor(loss), Given::Tensors(params)] = call.args else {
+    let [Given::Tensor(loss), Given::Tensors(params), ..] = call.args else {
         return invalid!("a gradient takes a loss and a list of tensors");
     };
     let one = loss.sizes.iter().all(|&size| size == 1);

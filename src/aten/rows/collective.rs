@@ -1,23 +1,25 @@
-//! Collectives: `(x, …, communicator)`, where the communicator stands for three arguments: its number, how many ranks it
-//! has, and its token, which is the last result.
+//! Collectives: `(x, …, communicator)`, where the communicator stands for four arguments: its number, how many ranks it
+//! has, its token, which is the last result, and which rank this is.
 
 use crate::aten::call::{Call, scalar_dtype};
 use crate::aten::{Outs, Row, row};
 use crate::error::Result;
 use crate::invalid;
-use crate::op::collective::{self, Kind, REDUCTIONS, TOKEN};
-use crate::op::{Attr, Op, Ty};
+use crate::op::Op;
+use crate::op::collective::{self, Kind, REDUCTIONS};
 use crate::record::Arg;
-use smallvec::smallvec;
 
 pub const ROWS: &[Row] = &[
-    row("torchacc::all_reduce", &[""], |c| collective(c, Kind::AllReduce, reduction(c)?, 2)),
-    row("torchacc::all_gather", &[""], |c| collective(c, Kind::AllGather, 0, 1)),
+    row("torchacc::all_reduce", &[""], |c| collective(c, Kind::AllReduce, reduction(c)?, 2))
+        .flows_by(1),
+    row("torchacc::all_gather", &[""], |c| collective(c, Kind::AllGather, 0, 1)).flows_by(1),
     row("torchacc::reduce_scatter", &[""], |c| {
         collective(c, Kind::ReduceScatter, reduction(c)?, 2)
-    }),
-    row("torchacc::broadcast", &[""], |c| collective(c, Kind::Broadcast, c.int(1, 0)?, 2)),
-    row("torchacc::all_to_all", &[""], |c| collective(c, Kind::AllToAll, 0, 1)),
+    })
+    .flows_by(1),
+    row("torchacc::broadcast", &[""], |c| collective(c, Kind::Broadcast, c.int(1, 0)?, 2))
+        .flows_by(1),
+    row("torchacc::all_to_all", &[""], |c| collective(c, Kind::AllToAll, 0, 1)).flows_by(1),
 ];
 
 fn reduction(c: &Call) -> Result<i64> {
@@ -30,23 +32,21 @@ fn reduction(c: &Call) -> Result<i64> {
 
 /// A call of the host operator; the communicator begins at argument `at`.
 fn collective<'a>(c: &Call<'a>, kind: Kind, how: i64, at: usize) -> Outs<'a> {
-    let (communicator, Arg::Int(size), Arg::Tensor(token)) =
-        (c.arg(at), c.arg(at + 1), c.arg(at + 2))
+    let (communicator, Arg::Int(size), Arg::Tensor(token), rank) =
+        (c.arg(at), c.arg(at + 1), c.arg(at + 2), c.arg(at + 3))
     else {
         return invalid!("argument {at} must be a communicator");
     };
     if kind == Kind::Broadcast && !(0..*size).contains(&how) {
         return invalid!("rank {how} of {size} is to broadcast");
     }
-    let Arg::Scalar { kind: scalar, slot } = communicator else {
-        return invalid!("argument {at} must be a communicator");
+    let scalar = |arg: &Arg| match arg {
+        Arg::Scalar { kind, slot } => Ok(c.math.build(|b| b.scalar(*slot, scalar_dtype(*kind)))),
+        _ => invalid!("argument {at} must be a communicator"),
     };
     let result = collective::result(kind, &c.ty(0)?, *size)?;
-    let number = c.math.build(|b| b.scalar(*slot, scalar_dtype(*scalar)));
-    let operands = [c.tensor(0)?, number, c.read(token)?];
-    let args = vec![c.arg(0).clone(), Arg::Int(how), communicator.clone(), c.arg(at + 2).clone()];
-    let types = vec![result, Ty::new(TOKEN.0, &TOKEN.1)];
-    let id = collective::operator(kind);
-    let attrs = smallvec![Attr::Int(id as i64), Attr::Types(types), Attr::Args(args)];
-    c.math.ops(Op::Host, &operands, attrs)
+    let operands = [c.tensor(0)?, scalar(communicator)?, c.read(token)?, scalar(rank)?];
+    let [x, token] = [0, at + 2].map(|n| c.arg(n).clone());
+    let args = vec![x, Arg::Int(how), communicator.clone(), token, rank.clone()];
+    c.math.ops(Op::Host, &operands, collective::attrs(kind, result, args))
 }
