@@ -5,7 +5,7 @@
 #              the same without Python or without PyTorch: examples/build.mk
 # make test    everything that continuous integration checks
 # make test-gpu the tests that are worth repeating on an NVIDIA GPU
-# make sanitize the library itself with the address sanitizer
+# make sanitize the library itself with the address and the thread sanitizer
 # make format  rewrite all sources in the project's format
 
 PYTHON ?= python3
@@ -21,7 +21,7 @@ TRAIN_FLAGS := $(if $(STEPS),--steps $(STEPS)) --device $(or $(DEVICE),acc) \
 space := $(subst ,, )
 
 .DEFAULT_GOAL := build
-.PHONY: build environment install extension train test test-gpu test-rust test-python sanitize lint format bench-peers clean FORCE
+.PHONY: build environment install extension train test test-gpu test-rust test-python sanitize sanitize-memory sanitize-threads lint format bench-peers clean FORCE
 
 build: environment $(RUST_LIB)
 	$(MAKE) --no-print-directory --jobs=$(shell nproc) extension
@@ -74,14 +74,25 @@ test-gpu: build
 		cargo test --lib cuda::tests
 	TORCHACC_BACKEND=cuda $(BIN)/python -m pytest $(addprefix torch_extension/tests/,$(GPU_TESTS))
 
-# The library itself and the C tests with the address sanitizer: minutes. Its flag is one of unstable compilers, so a stable one
-# must be told that it is meant; its runtime is the C compiler's.
+# The library itself and the C tests with the address sanitizer, then with the thread sanitizer: minutes. Their flag is one of
+# unstable compilers, so a stable one must be told that it is meant. The first one's runtime is the C compiler's. The second
+# must see the standard library's locks too, so that is built with it, from its source (rustup component add rust-src).
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
-sanitize:
+SYSROOT = $(shell rustc --print sysroot)/lib/rustlib
+sanitize: sanitize-memory sanitize-threads
+
+sanitize-memory:
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address \
 		cargo build --target-dir target/sanitize --target $(HOST)
 	TORCHACC_INSTRUMENTED=$(CURDIR)/target/sanitize/$(HOST)/debug/libtorchacc.so \
 		cargo test --test ffi the_address_sanitizer
+
+RACES = $(CURDIR)/target/sanitize-threads/$(HOST)/debug/libtorchacc.so:$(wildcard $(SYSROOT)/$(HOST)/lib/librustc*_rt.tsan.a)
+sanitize-threads:
+	@test -d $(SYSROOT)/src || { echo "Install the source of the standard library: rustup component add rust-src" >&2; exit 1; }
+	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=thread \
+		cargo build --lib -Zbuild-std --target-dir target/sanitize-threads --target $(HOST)
+	TORCHACC_RACES=$(RACES) cargo test --test ffi -- --ignored the_thread_sanitizer
 
 lint: $(VENV)/.requirements
 	cargo fmt --check
