@@ -37,8 +37,12 @@ impl torchacc_buffer {
         if nbytes > isize::MAX as usize {
             return Err(bad(format!("{nbytes} bytes are more than any memory has")));
         }
-        let id = context.new_buffer(nbytes);
-        Ok(torchacc_buffer { tag: torchacc_buffer::TAG, id, context: context.clone() })
+        Ok(torchacc_buffer::of(context, context.new_buffer(nbytes)))
+    }
+
+    /// A buffer that nobody else drops.
+    pub(super) fn of(context: &Arc<Context>, id: BufferId) -> torchacc_buffer {
+        torchacc_buffer { tag: torchacc_buffer::TAG, id, context: context.clone() }
     }
 }
 

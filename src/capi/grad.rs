@@ -74,11 +74,10 @@ pub unsafe extern "C" fn torchacc_grad(
         }
         let ty = |param: &&torchacc_tensor| Ty::new(param.view.dtype, &param.view.layout.sizes);
         let record = |outs: &[Located]| {
-            context.inner.record_inferred(&Call { op: operator(), args: &args, outs })?;
-            Ok(true)
+            context.inner.record_inferred(&Call { op: operator(), args: &args, outs })
         };
         let made = results(context, params.iter().map(ty).collect(), tokens, record)?;
-        unsafe { give(made.unwrap_or_default(), grads) };
+        unsafe { give(made, grads) };
         Ok(())
     })
 }

@@ -3,7 +3,7 @@
 use super::context::torchacc_context;
 use super::error::{torchacc_error, torchacc_string};
 use super::handle::{self, Handle, borrow};
-use super::record::{arguments, give, torchacc_arg};
+use super::record::{Arguments, give, torchacc_arg};
 use super::tensor::torchacc_tensor;
 use super::{bad, boundary, put, quiet, torchacc_str};
 use crate::error::{Code, Error, Result};
@@ -101,7 +101,9 @@ pub unsafe extern "C" fn torchacc_graph_apply(
         let (context, graph) = unsafe { (borrow(context)?, &borrow(graph)?.graph) };
         // No operator's number: for messages only.
         let nobody = Operator::Host(u32::MAX);
-        let args = unsafe { arguments(context, nobody, args, n_args, Context::draw)? };
+        let mut given = Arguments::default();
+        unsafe { given.take(context, nobody, args, n_args, Context::draw)? };
+        let args = &given;
         if graph.outputs.len() != n_outs || (outs.is_null() && n_outs > 0) {
             return Err(bad(format!(
                 "the graph has {} results, not {n_outs}",

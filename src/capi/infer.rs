@@ -6,7 +6,7 @@ use super::context::torchacc_context;
 use super::error::torchacc_error;
 use super::handle::borrow;
 use super::op::{operator, torchacc_op};
-use super::record::{TORCHACC_MAX_RANK, arguments, sizes_of, torchacc_arg};
+use super::record::{Arguments, TORCHACC_MAX_RANK, sizes_of, torchacc_arg};
 use super::{bad, boundary};
 use crate::aten;
 use crate::dtype::DType;
@@ -153,7 +153,9 @@ pub unsafe extern "C" fn torchacc_infer(
         // SAFETY (here and below): as the header says.
         let context = unsafe { borrow(context)? };
         let op = operator(op)?;
-        let args = unsafe { arguments(context, op, args, n_args, |_| [0; 2])? };
+        let mut given = Arguments::default();
+        unsafe { given.take(context, op, args, n_args, |_| [0; 2])? };
+        let args = &given;
         if outs.is_null() {
             return Err(bad("outs is NULL"));
         }

@@ -136,6 +136,7 @@ unsafe fn argument<'a>(context: &torchacc_context, given: &torchacc_arg) -> Resu
 }
 
 /// Arguments of most calls, without a trip to the allocator.
+#[derive(Default)]
 pub(super) struct Arguments<'a> {
     pub given: SmallVec<[Given<'a>; 8]>,
     /// What a collective writes beside its result.
@@ -146,6 +147,45 @@ impl<'a> Arguments<'a> {
     /// How many results an operator has that gives the caller `n_outs`.
     pub fn results(&self, n_outs: usize) -> usize {
         n_outs + self.token.is_some() as usize
+    }
+
+    /// Takes a caller's arguments, into the place where they stay: they are large. Where one is random, seed and offset, which
+    /// `draw` gives, stand after the last. A communicator is its number, its size, its token and this rank.
+    ///
+    /// # Safety
+    /// As [`torchacc_record`], for as long as `self` is used.
+    pub unsafe fn take(
+        &mut self,
+        context: &torchacc_context,
+        op: Operator,
+        args: *const torchacc_arg,
+        n_args: usize,
+        draw: impl FnOnce(&Context) -> [u64; 2],
+    ) -> Result<()> {
+        // SAFETY (here and below): the caller's promise.
+        let args = unsafe { slice(args, n_args, "args")? };
+        let random = |arg: &torchacc_arg| arg.kind == TORCHACC_ARG_RANDOM;
+        // At the end it stands for both numbers, elsewhere for an argument that no row looks at.
+        let positional =
+            if args.last().is_some_and(random) { &args[..args.len() - 1] } else { args };
+        for (index, arg) in positional.iter().enumerate() {
+            let within = |e: Error| e.within(format!("{}, argument {index}", operator_name(op)));
+            if arg.kind == TORCHACC_ARG_COMMUNICATOR {
+                // SAFETY: the kind says what it points at.
+                let name = unsafe { text(arg) }.map_err(within)?;
+                self.push_communicator(&context.inner, name).map_err(within)?;
+                continue;
+            }
+            self.given.push(unsafe { argument(context, arg) }.map_err(within)?);
+        }
+        if args.iter().any(random) {
+            let number = |bits| Given::Scalar { kind: ScalarKind::Int, bits };
+            self.given.extend(draw(&context.inner).map(number));
+        }
+        if self.token.is_some() && matches!(op, Operator::Host(_)) {
+            return Err(bad("a host operator takes no communicator"));
+        }
+        Ok(())
     }
 
     fn push_communicator(&mut self, context: &Context, name: &str) -> Result<()> {
@@ -162,44 +202,6 @@ impl<'a> Arguments<'a> {
 /// A communicator's token in its buffer.
 pub(super) fn token(buffer: BufferId) -> Located<'static> {
     Located { buffer, dtype: TOKEN.0, sizes: &TOKEN_SIZES, strides: &TOKEN_SIZES, offset: 0 }
-}
-
-/// The arguments; where one is random, seed and offset, which `draw` gives, stand after the last. A communicator is its
-/// number, its size, its token and this rank.
-///
-/// # Safety
-/// As [`torchacc_record`], for as long as the result is used.
-pub(super) unsafe fn arguments<'a>(
-    context: &torchacc_context,
-    op: Operator,
-    args: *const torchacc_arg,
-    n_args: usize,
-    draw: impl FnOnce(&Context) -> [u64; 2],
-) -> Result<Arguments<'a>> {
-    let mut all = Arguments { given: SmallVec::new(), token: None };
-    // SAFETY (here and below): the caller's promise.
-    let args = unsafe { slice(args, n_args, "args")? };
-    let random = |arg: &torchacc_arg| arg.kind == TORCHACC_ARG_RANDOM;
-    // At the end it stands for both numbers, elsewhere for an argument that no row looks at.
-    let positional = if args.last().is_some_and(random) { &args[..args.len() - 1] } else { args };
-    for (index, arg) in positional.iter().enumerate() {
-        let within = |e: Error| e.within(format!("{}, argument {index}", operator_name(op)));
-        if arg.kind == TORCHACC_ARG_COMMUNICATOR {
-            // SAFETY: the kind says what it points at.
-            let name = unsafe { text(arg) }.map_err(within)?;
-            all.push_communicator(&context.inner, name).map_err(within)?;
-            continue;
-        }
-        all.given.push(unsafe { argument(context, arg) }.map_err(within)?);
-    }
-    if args.iter().any(random) {
-        let number = |bits| Given::Scalar { kind: ScalarKind::Int, bits };
-        all.given.extend(draw(&context.inner).map(number));
-    }
-    if all.token.is_some() && matches!(op, Operator::Host(_)) {
-        return Err(bad("a host operator takes no communicator"));
-    }
-    Ok(all)
 }
 
 /// # Safety
@@ -227,7 +229,9 @@ pub unsafe extern "C" fn torchacc_record(
         // SAFETY (here and below): as the header says.
         let context = unsafe { borrow(context)? };
         let op = operator(op)?;
-        let args = unsafe { arguments(context, op, args, n_args, Context::draw)? };
+        let mut given = Arguments::default();
+        unsafe { given.take(context, op, args, n_args, Context::draw)? };
+        let args = &given;
         let mut written: SmallVec<[Located; 4]> = SmallVec::new();
         for given in unsafe { slice(outs, n_outs, "outs")? } {
             match unsafe { located(context, given)? } {
@@ -240,13 +244,13 @@ pub unsafe extern "C" fn torchacc_record(
     })
 }
 
-/// New dense tensors of these types, if `record` recorded what fills them. Their places come before those of `tokens`.
+/// New dense tensors of these types, when `record` has recorded what fills them. Their places come before those of `tokens`.
 pub(super) fn results(
     context: &torchacc_context,
     types: Vec<Ty>,
     tokens: impl IntoIterator<Item = Located<'static>>,
-    record: impl FnOnce(&[Located]) -> Result<bool>,
-) -> Result<Option<Vec<torchacc_tensor>>> {
+    record: impl FnOnce(&[Located]) -> Result<()>,
+) -> Result<Vec<torchacc_tensor>> {
     let make = |ty: Ty| torchacc_tensor::dense(&context.inner, ty.dtype, &ty.sizes);
     let made: Vec<torchacc_tensor> = types.into_iter().map(make).collect::<Result<_>>()?;
     let outs = made.iter().map(|tensor| Located::new(tensor.buffer.id, &tensor.view));
@@ -254,16 +258,19 @@ pub(super) fn results(
     for token in tokens {
         written.push(token);
     }
-    let recorded = record(&written)?;
+    record(&written)?;
     drop(written);
-    Ok(recorded.then_some(made))
+    Ok(made)
 }
 
 /// Hands tensors over to a C caller.
 ///
 /// # Safety
 /// `outs` has room for as many.
-pub(super) unsafe fn give(tensors: Vec<torchacc_tensor>, outs: *mut *mut torchacc_tensor) {
+pub(super) unsafe fn give(
+    tensors: impl IntoIterator<Item = torchacc_tensor>,
+    outs: *mut *mut torchacc_tensor,
+) {
     for (index, tensor) in tensors.into_iter().enumerate() {
         // SAFETY: the caller's promise.
         unsafe { outs.add(index).write(handle::share(tensor)) };
@@ -279,11 +286,9 @@ fn inferred(
 ) -> Result<Vec<torchacc_tensor>> {
     let mut types = infer::types(op, &args.given, args.results(n_outs))?;
     types.truncate(n_outs);
-    let record = |outs: &[Located]| {
-        context.inner.record_inferred(&Call { op, args: &args.given, outs })?;
-        Ok(true)
-    };
-    Ok(results(context, types, args.token, record)?.unwrap_or_default())
+    let record =
+        |outs: &[Located]| context.inner.record_inferred(&Call { op, args: &args.given, outs });
+    results(context, types, args.token, record)
 }
 
 /// Records a native operator on tensors, and gives its results as new dense tensors, whose shapes it infers. `n_outs` must
@@ -301,25 +306,24 @@ pub unsafe extern "C" fn torchacc_apply(
         // SAFETY (here and below): as the header says.
         let context = unsafe { borrow(context)? };
         let op = operator(op)?;
-        let args = unsafe { arguments(context, op, args, n_args, Context::draw)? };
+        let mut given = Arguments::default();
+        unsafe { given.take(context, op, args, n_args, Context::draw)? };
+        let args = &given;
         if outs.is_null() {
             return Err(bad("outs is NULL"));
         }
-        // A step that comes again: the comparison with it says that these are the types.
-        let expected = context.inner.expected_types(op);
-        let expected = expected.filter(|types| types.len() == args.results(n_outs));
-        let again =
-            |outs: &[Located]| context.inner.record_again(&Call { op, args: &args.given, outs });
-        let made = expected.map(|mut types| {
-            types.truncate(n_outs);
-            results(context, types, args.token, again)
-        });
-        let again = made.transpose()?.flatten();
-        let tensors = match again {
-            Some(tensors) => tensors,
-            None => inferred(context, op, &args, n_outs)?,
-        };
-        unsafe { give(tensors, outs) };
+        // A step that comes again: the comparison with it says what the results are.
+        let again = context.inner.record_fresh_again(op, &args.given, n_outs, args.token)?;
+        match again {
+            Some(made) => {
+                let tensor = |(id, view)| {
+                    let buffer = torchacc_buffer::of(&context.inner, id);
+                    torchacc_tensor::new(Arc::new(buffer), view)
+                };
+                unsafe { give(made.into_iter().map(tensor), outs) };
+            }
+            None => unsafe { give(inferred(context, op, args, n_outs)?, outs) },
+        }
         Ok(())
     })
 }
@@ -339,7 +343,9 @@ pub unsafe extern "C" fn torchacc_apply_into(
         // SAFETY (here and below): as the header says.
         let context = unsafe { borrow(context)? };
         let op = operator(op)?;
-        let args = unsafe { arguments(context, op, args, n_args, Context::draw)? };
+        let mut given = Arguments::default();
+        unsafe { given.take(context, op, args, n_args, Context::draw)? };
+        let args = &given;
         let mut written: SmallVec<[Located; 4]> = SmallVec::new();
         for &out in unsafe { slice(outs, n_outs, "outs")? } {
             let tensor = unsafe { borrow(out.cast_const())? };

@@ -35,9 +35,8 @@ use crate::cache::{Cache, Capacity};
 use crate::dynamic::{Families, Policy};
 use crate::error::{Code, Error, Result, Site};
 use crate::graph::Graph;
-use crate::op::Ty;
 use crate::record::{Operator, Varying};
-use crate::trace::{BufferId, Call, Content, Recorded, Tape, Trace};
+use crate::trace::{BufferId, Call, Content, Fresh, Given, Located, Recorded, Tape, Trace};
 use breakdown::Breakdown;
 use communicators::Communicators;
 pub use communicators::TOKEN_SIZES;
@@ -339,9 +338,27 @@ impl Context {
         Ok(true)
     }
 
-    /// What the results of the next operation are likely to be; see [`Trace::expected_types`].
-    pub fn expected_types(&self, op: Operator) -> Option<Vec<Ty>> {
-        self.trace.lock().expected_types(op)
+    /// The same of an operation whose results are new tensors: see [`Trace::again`].
+    pub fn record_fresh_again(
+        &self,
+        op: Operator,
+        args: &[Given],
+        n: usize,
+        rest: Option<Located>,
+    ) -> Result<Option<Fresh>> {
+        let sample = self.begin_sample();
+        let mut trace = self.trace.lock();
+        let Some(made) = trace.again(op, args, n, rest) else { return Ok(None) };
+        self.end_sample(sample, trace.len());
+        self.shared.stats.recorded_ops.add(1);
+        self.shared.stats.replayed_ops.add(1);
+        match self.cut_at_limit(trace) {
+            Ok(()) => Ok(Some(made)),
+            Err(error) => {
+                made.iter().for_each(|(id, _)| self.drop_buffer(*id));
+                Err(error)
+            }
+        }
     }
 
     fn record_with(&self, call: &Call, inferred: bool) -> Result<()> {

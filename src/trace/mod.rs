@@ -21,7 +21,7 @@ use crate::cache::encode;
 use crate::dtype::DType;
 use crate::error::{Code, Error, Result, Site};
 use crate::invalid;
-use crate::op::{Ty, host};
+use crate::op::host;
 use crate::record::{
     Arg, Operator, Origin, Read, Record, ScalarKind, Value, ValueIndex, Varying, View, Write,
     leaf_format, written_format,
@@ -114,6 +114,9 @@ pub enum Recorded {
     At(Place),
 }
 
+/// New buffers, and the views that cover them.
+pub type Fresh = SmallVec<[(BufferId, View); 1]>;
+
 /// A record whose place in the user's program nobody has said yet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Place {
@@ -184,13 +187,50 @@ impl Trace {
         }
     }
 
-    /// The types that the results of the next operation have if it is the next one of a known trace, and `op`.
-    pub fn expected_types(&self, op: Operator) -> Option<Vec<Ty>> {
-        let first = || self.known.first().filter(|_| self.position == 0);
-        let tape = self.expected.clone().or_else(first)?;
+    /// Records an operation that is the next one of a known trace, with new buffers for its first `n` results, of types that
+    /// follow from its arguments, and `rest` for the others. The buffers with the views that cover them; `None`, with nothing
+    /// recorded, for another operation.
+    pub fn again(
+        &mut self,
+        op: Operator,
+        args: &[Given],
+        n: usize,
+        rest: Option<Located>,
+    ) -> Option<Fresh> {
+        let made = match self.expected.take() {
+            Some(tape) => {
+                let made = self.fresh(&tape, op, n, rest.is_some());
+                self.expected = Some(tape);
+                made?
+            }
+            None if self.position == 0 => {
+                self.fresh(&*self.known.first()?, op, n, rest.is_some())?
+            }
+            None => return None,
+        };
+        let mut outs: SmallVec<[Located; 4]> =
+            made.iter().map(|(id, view)| Located::new(*id, view)).collect();
+        outs.extend(rest);
+        let again = self.replay(&Call { op, args, outs: &outs });
+        drop(outs);
+        if again {
+            return Some(made);
+        }
+        made.iter().for_each(|(id, _)| self.drop_buffer(*id));
+        None
+    }
+
+    /// New buffers for the first `n` results of the next record of `tape`.
+    fn fresh(&mut self, tape: &Tape, op: Operator, n: usize, has_rest: bool) -> Option<Fresh> {
         let record = tape.records.get(self.position).filter(|record| record.op == op)?;
-        let ty = |write: &Write| Ty::new(write.view.dtype, &write.view.layout.sizes);
-        tape.marks[self.position].inferred.then(|| record.outs.iter().map(ty).collect())
+        let inferred = tape.marks[self.position].inferred;
+        if !inferred || record.outs.len() != n + usize::from(has_rest) {
+            return None;
+        }
+        let make = |write: &Write| {
+            (self.new_buffer(tape.values[write.value as usize].nbytes), write.view.clone())
+        };
+        Some(record.outs[..n].iter().map(make).collect())
     }
 
     /// Says where an operation was recorded.

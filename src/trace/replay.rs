@@ -25,8 +25,8 @@ impl Trace {
             return false;
         }
         let tape = self.expected.take();
-        if let Some(tape) = tape.as_ref().filter(|tape| self.follow(tape, call)) {
-            self.expected = Some(tape.clone());
+        if tape.as_ref().is_some_and(|tape| self.follow(tape, call)) {
+            self.expected = tape;
             return true;
         }
         for index in 0..self.known.len() {
