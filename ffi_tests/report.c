@@ -61,8 +61,11 @@ int main(void) {
   torchacc_context* context;
   torchacc_string* text;
   torchacc_options options = {.struct_size = sizeof options, .log = take, .log_user = logged};
+  options.deterministic = 1;
   options.log_drop = dropped;
   OK(torchacc_context_new(&options, &context));
+  OK(torchacc_devices((torchacc_str){0}, &text));
+  EXPECT(contains(text, "[{\"backend\": \"cpu\", \"instructions\": \""));
   OK(torchacc_context_set_locator(context, here, NULL, NULL));
   OK(torchacc_context_set_observer(context, line, warn, NULL, NULL));
   OK(torchacc_set_recompile_limit(context, 1));

@@ -286,6 +286,13 @@ typedef struct torchacc_options {
    sizes; the metric padding_refused counts that.
    */
   struct torchacc_str bucket_policy;
+  /*
+   1: how results are computed depends on nothing that is measured, so their bits are the same in every process on
+   equal machines. 0: `TORCHACC_DETERMINISTIC`, else on the backend cuda the algorithm of each matrix product is the one
+   that was fastest when it was first run (and kept in the cache folder). Within a context, and on "cpu" for any number of
+   threads, equal steps give equal bits either way.
+   */
+  uint32_t deterministic;
 } torchacc_options;
 
 /*
@@ -813,6 +820,15 @@ torchacc_error *torchacc_barrier(torchacc_context *context,
  */
 torchacc_error *torchacc_context_new(const struct torchacc_options *options,
                                      torchacc_context **out);
+
+/*
+ Where contexts can compute, as a JSON list of objects. For each device `backend`, what `torchacc_options.backend` calls it;
+ of "cpu" also the vector `instructions` that it uses ("avx512"); of each NVIDIA GPU that the driver shows its `name` and compute `capability` ("9.0"); without a driver one object with the backend "cuda" and why it is `missing`.
+ `library_path` as in the options. Starts NVIDIA's driver, but no context of its own.
+ Errors: INVALID_ARGUMENT for an environment variable that is none of its values.
+ */
+torchacc_error *torchacc_devices(struct torchacc_str library_path,
+                                 torchacc_string **out);
 
 /*
  One more owner.

@@ -7,7 +7,8 @@
     python benches/peers/compare.py gpt2 llama-1b --gpu --dtypes bf16
 
 Each runtime is a worker process that keeps its model and waits. The driver asks them one by one for
-one step, so that only one computes at a time and all meet the same noise of the machine. Reported
+one step, so that only one computes at a time and all meet the same noise of the machine. Reported,
+and at the end summed up in Markdown,
 are the median step, its ratio to acc, the first step (tracing and compiling), the growth of the
 process's resident memory from before the model was made to its peak (on a GPU the most that
 tensors took there), and at the median the tokens or the speed of a kernel. All must have trained on
@@ -190,6 +191,25 @@ def table(rows: list[dict], title: bool):
         print("".join(f"{text(row):>14}" for text in columns.values()), flush=True)
 
 
+def summary(rows: list[dict]):
+    """Prints one table in Markdown, a line for each work and dtype; of kernels medians only."""
+    peers = list(dict.fromkeys(row["peer"] for row in rows))
+    found = {(row["work"], row["dtype"], row["peer"]): row for row in rows}
+    columns = [("median_ms", "ms", "{:.0f}"), ("first_step_s", "first step, s", "{:.1f}")]
+    columns.append(("peak_mb", "peak, MB", "{:.0f}"))
+    if all(row["work"] in KERNELS for row in rows):
+        columns = [("median_ms", "ms", "{:.1f}")]
+    titles = [f"{name}: {' / '.join(peers)}" for _, name, _ in columns]
+    print(f"\n| | {' | '.join(titles)} |\n|---|{'---|' * len(columns)}")
+    for work, dtype in dict.fromkeys((row["work"], row["dtype"]) for row in rows):
+
+        def cell(field, form, work=work, dtype=dtype):
+            of_peers = (found.get((work, dtype, peer)) for peer in peers)
+            return " / ".join(form.format(row[field]) if row else "-" for row in of_peers)
+
+        print(f"| {work} {dtype} | {' | '.join(cell(f, form) for f, _, form in columns)} |")
+
+
 def arguments():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -227,6 +247,7 @@ def main():
             found = measure(work, dtype, args)
             table(found, title=not rows)
             rows += found
+    summary(rows)
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1) + "\n")
 

@@ -1,13 +1,13 @@
 //! Contexts: options, cut, wait, introspection.
 
 use super::constants::torchacc_log_level;
-use super::error::torchacc_error;
+use super::error::{torchacc_error, torchacc_string};
 use super::handle::{self, Handle, borrow};
 use super::sized::{self, Growing};
 use super::{bad, be_silent, boundary, put, quiet, torchacc_str};
 use crate::error::Result;
 use crate::runtime::Context;
-use crate::runtime::config::{Asked, Options};
+use crate::runtime::config::{Asked, Options, devices};
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -60,6 +60,11 @@ pub struct torchacc_options {
     /// are those of the exact sizes but for the order of sums. What cannot be padded is compiled for its own
     /// sizes; the metric padding_refused counts that.
     pub bucket_policy: torchacc_str,
+    /// 1: how results are computed depends on nothing that is measured, so their bits are the same in every process on
+    /// equal machines. 0: `TORCHACC_DETERMINISTIC`, else on the backend cuda the algorithm of each matrix product is the one
+    /// that was fastest when it was first run (and kept in the cache folder). Within a context, and on "cpu" for any number of
+    /// threads, equal steps give equal bits either way.
+    pub deterministic: u32,
 }
 
 /// Takes a message: `level` is one of `TORCHACC_LOG_*`, `site` what it is about (0 for nothing). The text is valid during the
@@ -91,6 +96,7 @@ unsafe fn asked(given: &torchacc_options) -> Result<Asked<'_>> {
         cache_folder: unsafe { given.cache_folder.text()? },
         cache_limit: given.cache_limit as usize,
         bucket_policy: unsafe { given.bucket_policy.text()? },
+        deterministic: given.deterministic != 0,
     })
 }
 
@@ -117,6 +123,26 @@ pub unsafe extern "C" fn torchacc_context_new(
         let context = handle::share(torchacc_context { tag: torchacc_context::TAG, inner });
         // SAFETY: writable, says the header; on failure the new context goes again.
         unsafe { put(out, context).inspect_err(|_| handle::release(context)) }
+    })
+}
+
+/// Where contexts can compute, as a JSON list of objects. For each device `backend`, what `torchacc_options.backend` calls it;
+/// of "cpu" also the vector `instructions` that it uses ("avx512"); of each NVIDIA GPU that the driver shows its `name` and compute `capability` ("9.0"); without a driver one object with the backend "cuda" and why it is `missing`.
+/// `library_path` as in the options. Starts NVIDIA's driver, but no context of its own.
+/// Errors: INVALID_ARGUMENT for an environment variable that is none of its values.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_devices(
+    library_path: torchacc_str,
+    out: *mut *mut torchacc_string,
+) -> *mut torchacc_error {
+    boundary(|| {
+        be_silent();
+        if out.is_null() {
+            return Err(bad("the output pointer is NULL"));
+        }
+        // SAFETY (here and below): readable and writable, says the header.
+        let list = devices(unsafe { library_path.text()? })?;
+        unsafe { put(out, torchacc_string::owned(list)) }
     })
 }
 

@@ -1,6 +1,7 @@
 //! Options, and the one place that reads the environment.
 
 use super::compile::QUICK_FROM;
+use super::json::{Object, list};
 use super::judge::{Limits, RECOMPILE_LIMIT};
 use crate::backend::cpu::onednn::Search;
 use crate::backend::cuda::{Cuda, driver, memory};
@@ -34,6 +35,8 @@ pub struct Options {
     pub cuda: Vec<PathBuf>,
     /// `TORCHACC_TF32=1`: products of f32 on a GPU may round their operands to TF32.
     pub allow_tf32: bool,
+    /// `TORCHACC_DETERMINISTIC=1`: nothing that is measured decides how results are computed.
+    pub deterministic: bool,
     /// Unless `TORCHACC_CUDA_GRAPHS=0`: a program that comes again is queued on a GPU as a whole.
     pub cuda_graphs: bool,
     /// `TORCHACC_QUICK_FROM`: nodes of a graph from which its program may start with a plan made quickly (2000).
@@ -67,6 +70,7 @@ pub struct Asked<'a> {
     pub cache_limit: usize,
     /// As [`Policy::parse`] reads it.
     pub bucket_policy: &'a str,
+    pub deterministic: bool,
 }
 
 impl Options {
@@ -118,6 +122,7 @@ impl Options {
             },
             cuda: cuda_folders(variable, asked.library_path)?,
             allow_tf32: number(0, "TORCHACC_TF32", 0)? != 0,
+            deterministic: number(asked.deterministic as usize, "TORCHACC_DETERMINISTIC", 0)? != 0,
             cuda_graphs: number(0, "TORCHACC_CUDA_GRAPHS", 1)? != 0,
             quick_from: number(0, "TORCHACC_QUICK_FROM", QUICK_FROM)?,
             cache_folder: match named(asked.cache_folder).or(variable("TORCHACC_CACHE_DIR")) {
@@ -162,6 +167,28 @@ fn cuda_folders(
     Ok(folders)
 }
 
+/// Where contexts can compute: a JSON list. Errors: as [`Options::resolve`] for the libraries' places.
+pub fn devices(library_path: &str) -> Result<String> {
+    let asked = Asked { library_path, ..Asked::default() };
+    let options = Options::resolve(asked)?;
+    let instructions = format!("{:?}", cpu::instructions()).to_lowercase();
+    let host = Object::default().text("backend", "cpu").text("instructions", &instructions).end();
+    let gpu = |(ordinal, known): (usize, driver::Known)| {
+        Object::default()
+            .text("backend", &format!("cuda:{ordinal}"))
+            .text("name", &known.name)
+            .text("capability", &format!("{}.{}", known.capability / 10, known.capability % 10))
+            .end()
+    };
+    let gpus: Vec<String> = match driver::list(&options.cuda) {
+        Ok(gpus) => gpus.into_iter().enumerate().map(gpu).collect(),
+        Err(error) => {
+            vec![Object::default().text("backend", "cuda").text("missing", &error.message).end()]
+        }
+    };
+    Ok(list(std::iter::once(host).chain(gpus)))
+}
+
 /// The backend that the options name. Errors: there is none of that name; a GPU that cannot be used.
 pub(super) fn backend(options: &Options) -> Result<Box<dyn Backend>> {
     let gpu = match options.backend.split_once(':') {
@@ -194,6 +221,7 @@ fn cuda(options: &Options, ordinal: u32) -> Result<Box<dyn Backend>> {
         folders: options.cuda.clone(),
         cache: options.cache_folder.as_ref().map(|folder| (folder.join("cuda"), limit)),
         allow_tf32: options.allow_tf32,
+        deterministic: options.deterministic,
     })?;
     Ok(Box::new(Cuda::new(device.clone(), memory::pool(device), options.cuda_graphs)))
 }

@@ -38,7 +38,7 @@ use crate::error::{Error, Result};
 use crate::internal;
 use crate::op::{Attrs, Op, Ty};
 use crate::plan::{Kernel, Operand, Plan, Step, Target};
-pub use isa::{Isa, limit as limit_instructions};
+pub use isa::{Isa, chosen as instructions, limit as limit_instructions};
 
 use access::Bound;
 use epilogue::Epilogue;

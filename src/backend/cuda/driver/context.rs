@@ -53,22 +53,17 @@ impl Context {
     /// Errors: `Unsupported`: no driver, no such device, with what to do; what the driver says.
     pub fn open(folders: &[PathBuf], ordinal: u32) -> Result<Context> {
         let api = Api::start(folders)?;
-        let (mut version, mut count, mut device, mut context) = (0, 0, 0, 0);
+        let (mut version, mut context) = (0, 0);
         // SAFETY (all calls of this file): as `cuda.h` says, with room for what is asked.
-        unsafe {
-            api.check((api.version)(&mut version), "asking for the driver's version")?;
-            api.check((api.device_count)(&mut count), "counting GPUs")?;
-        }
-        if ordinal as i64 >= count as i64 {
+        unsafe { api.check((api.version)(&mut version), "asking for the driver's version")? };
+        let count = count(&api)?;
+        if ordinal >= count {
             return unusable(format!(
                 "there is no GPU {ordinal}, as the driver finds {count} (CUDA_VISIBLE_DEVICES may hide some). Name one from 0 \
                  on"
             ));
         }
-        unsafe { api.check((api.device)(&mut device, ordinal as c_int), "opening the GPU")? };
-        let name = name_of(&api, device)?;
-        let major = attribute(&api, device, CAPABILITY_MAJOR)?;
-        let minor = attribute(&api, device, CAPABILITY_MINOR)?;
+        let (device, Known { name, capability }) = known(&api, ordinal)?;
         let multiprocessors = attribute(&api, device, MULTIPROCESSORS)?;
         let shared = attribute(&api, device, SHARED_OPTIN)?;
         let status = unsafe { (api.retain_context)(&mut context, device) };
@@ -81,7 +76,7 @@ impl Context {
             turn: ReentrantMutex::default(),
             events: Mutex::default(),
             name,
-            capability: major * 10 + minor,
+            capability,
             multiprocessors,
             shared,
             version: (version / 1000, version % 1000 / 10),
@@ -245,6 +240,34 @@ impl Drop for Context {
         }
         unsafe { (self.api.release_context)(self.device) };
     }
+}
+
+/// What a GPU is.
+pub struct Known {
+    pub name: String,
+    /// Compute capability times ten.
+    pub capability: u32,
+}
+
+/// The GPUs that the driver shows. Errors: `Unsupported` without a driver; what the driver says.
+pub fn list(folders: &[PathBuf]) -> Result<Vec<Known>> {
+    let api = Api::start(folders)?;
+    (0..count(&api)?).map(|ordinal| Ok(known(&api, ordinal)?.1)).collect()
+}
+
+fn count(api: &Api) -> Result<u32> {
+    let mut count = 0;
+    api.check(unsafe { (api.device_count)(&mut count) }, "counting GPUs")?;
+    Ok(count.max(0) as u32)
+}
+
+/// The driver's number of a GPU that there is, and what it is.
+fn known(api: &Api, ordinal: u32) -> Result<(c_int, Known)> {
+    let mut device = 0;
+    api.check(unsafe { (api.device)(&mut device, ordinal as c_int) }, "opening the GPU")?;
+    let major = attribute(api, device, CAPABILITY_MAJOR)?;
+    let minor = attribute(api, device, CAPABILITY_MINOR)?;
+    Ok((device, Known { name: name_of(api, device)?, capability: major * 10 + minor }))
 }
 
 fn attribute(api: &Api, device: c_int, which: c_int) -> Result<u32> {

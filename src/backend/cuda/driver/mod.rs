@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 use api::unusable;
 use blas::Blas;
 use context::Context;
+pub use context::{Known, list};
 use modules::Modules;
 use multiply::Products;
 use nvrtc::Nvrtc;
@@ -40,6 +41,8 @@ pub struct Options {
     pub cache: Option<(PathBuf, u64)>,
     /// Whether products of f32 may round their operands to TF32 (10 bits of mantissa).
     pub allow_tf32: bool,
+    /// Whether the algorithms of products are those that the library thinks best, rather than those found to be fastest.
+    pub deterministic: bool,
 }
 
 /// The oldest architecture that kernels are written for: that of the V100.
@@ -78,14 +81,15 @@ pub fn open(options: &Options) -> Result<Arc<dyn Device>> {
     let blas =
         Blas::find(&options.folders, |blas| fits("cuBLASLt", blas.major())).map_err(instead)?;
     let target = nvrtc.target(capability).unwrap_or_default();
+    let (allow_tf32, deterministic) = (options.allow_tf32, options.deterministic);
     let fingerprint = format!(
-        "{target} x{} NVRTC {}.{} cuBLASLt {} tf32 {}",
-        context.multiprocessors, nvrtc.version.0, nvrtc.version.1, blas.version, options.allow_tf32
+        "{target} x{} NVRTC {}.{} cuBLASLt {} tf32 {allow_tf32} measured {}",
+        context.multiprocessors, nvrtc.version.0, nvrtc.version.1, blas.version, !deterministic
     );
     let cache = options.cache.clone();
     let disk = cache.map(|(folder, limit)| Arc::new(Disk::new(folder, limit)));
     Ok(Arc::new(Gpu {
-        products: Products::new(blas, options.allow_tf32, fingerprint.clone(), disk.clone()),
+        products: Products::new(blas, options, fingerprint.clone(), disk.clone()),
         modules: Modules::new(nvrtc, target, disk),
         staging: Staging::default(),
         fingerprint,

@@ -5,6 +5,7 @@
 #![expect(unsafe_code, reason = "calls of a C library with addresses on the device")]
 
 use super::super::device::Product;
+use super::Options;
 use super::api::Handle;
 use super::blas::{Algorithm, Blas, Blocks, Choice, Described};
 use super::context::{Context, Turn};
@@ -19,7 +20,7 @@ use std::sync::Arc;
 
 /// What cuBLASLt's algorithms on Hopper are written for.
 const WORKSPACE: usize = 32 << 20;
-/// Algorithms that are measured.
+/// Algorithms that are measured, where that is allowed.
 const CANDIDATES: usize = 8;
 /// Products whose algorithm is remembered in memory.
 const KNOWN: usize = 4096;
@@ -33,6 +34,8 @@ type Aligned = (Product, [u32; 3]);
 pub struct Products {
     blas: Blas,
     allow_tf32: bool,
+    /// Algorithms that are measured; with one nothing is.
+    candidates: usize,
     /// What choices from disk depend on.
     fingerprint: String,
     disk: Option<Arc<Disk>>,
@@ -54,6 +57,7 @@ struct Job<'a> {
     described: Described<'a>,
     handle: Handle,
     workspace: usize,
+    candidates: usize,
     /// 1 and 0 in the type of alpha and beta.
     scales: &'static [Scale; 2],
     /// Of the first and the second operand and the result.
@@ -70,11 +74,13 @@ static DOUBLE: [Scale; 2] = [Scale(1f64.to_bits()), Scale(0)];
 impl Products {
     pub fn new(
         blas: Blas,
-        allow_tf32: bool,
+        options: &Options,
         fingerprint: String,
         disk: Option<Arc<Disk>>,
     ) -> Products {
-        Products { blas, allow_tf32, fingerprint, disk, state: Mutex::default() }
+        let candidates = if options.deterministic { 1 } else { CANDIDATES };
+        let allow_tf32 = options.allow_tf32;
+        Products { blas, allow_tf32, candidates, fingerprint, disk, state: Mutex::default() }
     }
 
     /// See [`super::super::device::Device::multiply`]. The first time it measures, and waits for that.
@@ -101,6 +107,7 @@ impl Products {
             described: Described::new(&self.blas, product, self.allow_tf32)?,
             handle,
             workspace,
+            candidates: self.candidates,
             scales: if product.dtype == DType::F64 { &DOUBLE } else { &SINGLE },
             addresses: addresses.map(|address| address as u64),
         };
@@ -109,7 +116,7 @@ impl Products {
             Some(choice) => *choice,
             // Nothing can be measured now, and a choice that was not measured is not kept.
             None if turn.is_capturing() => {
-                job.described.choices(handle, WORKSPACE, alignment, CANDIDATES)?[0]
+                job.described.choices(handle, WORKSPACE, alignment, self.candidates)?[0]
             }
             None => {
                 let choice = self.choose(&job, &key)?;
@@ -200,7 +207,7 @@ impl Job<'_> {
 
     /// Runs the candidates on the operands themselves: whatever runs, the result is the product.
     fn fastest(&self, alignment: [u32; 3]) -> Result<Choice> {
-        let choices = self.described.choices(self.handle, WORKSPACE, alignment, CANDIDATES)?;
+        let choices = self.described.choices(self.handle, WORKSPACE, alignment, self.candidates)?;
         if let [only] = choices[..] {
             return Ok(only);
         }

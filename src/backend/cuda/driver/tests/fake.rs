@@ -6,7 +6,7 @@ use super::super::super::device::{Device, Shape};
 use super::super::super::emit::Source;
 use super::super::super::memory::{DeviceBytes, pool};
 use super::super::library::{open as open_library, symbol};
-use super::super::{Options, open};
+use super::super::{Options, list, open};
 use super::folders;
 use crate::buffer::Bytes;
 use crate::error::{Code, Error, Result};
@@ -80,6 +80,14 @@ fn read(device: &dyn Device, address: usize) -> [u64; 2] {
     let mut bytes = [0; 16];
     device.read(address, &mut bytes).unwrap();
     [&bytes[..8], &bytes[8..]].map(|b| u64::from_le_bytes(b.try_into().unwrap()))
+}
+
+#[test]
+fn gpus_are_listed_without_being_opened() {
+    let Some(driver) = Driver::new("list", &[]) else { return };
+    let listed = list(std::slice::from_ref(&driver.0)).unwrap();
+    let shown: Vec<_> = listed.iter().map(|gpu| (gpu.name.as_str(), gpu.capability)).collect();
+    assert_eq!(shown, [("Fake GPU", 90)]);
 }
 
 #[test]
