@@ -248,13 +248,13 @@ fn a_cpp_program_computes() {
     assert_eq!(run_c_program("cpp").trim(), "ok");
 }
 
-/// A second of it; `TORCHACC_FUZZ_SECONDS=3600` for the long run, from `TORCHACC_FUZZ_SEED` on.
+/// A minute of it; `TORCHACC_FUZZ_SECONDS=3600` for the long run, from `TORCHACC_FUZZ_SEED` on.
 #[test]
 fn random_calls_are_right_or_refused() {
     let setting = |name: &str, default: &str| std::env::var(name).unwrap_or(default.into());
     let program = build("fuzz", "fuzz", &root().join("include"));
     let mut fuzz = Command::new(program);
-    fuzz.arg(setting("TORCHACC_FUZZ_SECONDS", "1")).arg(setting("TORCHACC_FUZZ_SEED", "0"));
+    fuzz.arg(setting("TORCHACC_FUZZ_SECONDS", "60")).arg(setting("TORCHACC_FUZZ_SEED", "0"));
     let output = fuzz.output().expect("the program starts");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (said, seeds) = (text(&output.stdout), text(&output.stderr));
