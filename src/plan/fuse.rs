@@ -9,10 +9,12 @@
 //! reaches only lower ones. In particular the highest user of a value is reached by none of the others.
 
 mod epilogue;
+mod siblings;
 
 use super::Instr;
 use super::cost::{self, Cone};
 use super::draft::{Buffer, BufferId, Draft, Fused, Kind, RegionId, Slot, SlotId, Source, State};
+use super::memory::unchanged;
 use super::need::{Need, need};
 use super::views::{View, along, is_view, is_whole, moved, views};
 use crate::dtype::DType;
@@ -434,45 +436,6 @@ impl Fuser<'_> {
         }
     }
 
-    /// Merges maps that go over the same sizes, read the same memory and stand at the same height (so neither
-    /// depends on the other). Returns where each draft went.
-    fn merge_siblings(&mut self) -> Vec<RegionId> {
-        let mut went: Vec<RegionId> = (0..self.drafts.len()).collect();
-        for (v, demands) in std::mem::take(&mut self.demands).into_iter().enumerate() {
-            let numel = self.graph.values[v].ty.numel();
-            let mut readers: SmallVec<[RegionId; 4]> = SmallVec::new();
-            for (r, _) in demands {
-                let r = went[r];
-                let draft = &self.drafts[r];
-                let streams = self.loads(r, v) && draft.kind == Kind::Map;
-                if !streams || readers.contains(&r) || crate::shape::numel(&draft.sizes) != numel {
-                    continue;
-                }
-                let level = |&&other: &&RegionId| {
-                    let o = &self.drafts[other];
-                    o.height == draft.height && o.sizes == draft.sizes
-                };
-                let Some(&into) = readers.iter().find(level) else {
-                    readers.push(r);
-                    continue;
-                };
-                let draft = self.drafts[r].clone();
-                if self.drafts[into].merge(&draft) {
-                    went.iter_mut().filter(|w| **w == r).for_each(|w| *w = into);
-                } else {
-                    readers.push(r);
-                }
-            }
-        }
-        went
-    }
-
-    /// Whether region `r` reads value number `v` from memory.
-    fn loads(&self, r: RegionId, v: usize) -> bool {
-        let from = |s: &Slot| s.value.0 as usize == v && s.state == State::Memory;
-        self.drafts[r].slots.iter().any(from)
-    }
-
     fn finish(&self, went: &[RegionId]) -> Fused {
         let mut number = vec![usize::MAX; self.drafts.len()];
         let kept = (0..went.len()).filter(|&r| went[r] == r);
@@ -488,20 +451,6 @@ impl Fuser<'_> {
         };
         Fused { regions: kept.map(finish).collect(), buffers: self.buffers.clone() }
     }
-}
-
-/// For every output, whether it takes over memory that holds its value from the start. No two take over the same.
-pub(super) fn unchanged(graph: &Graph, donors: &[Option<u32>]) -> Vec<bool> {
-    let mut taken = Vec::new();
-    let is_unchanged = |(&output, donor): (&ValueId, &Option<u32>)| {
-        let maker = graph.maker(output);
-        let Some(donor) = *donor else { return false };
-        let its_own = maker.op == Op::Input && donor as i64 == maker.attrs[0].int();
-        let free = its_own && !taken.contains(&donor);
-        taken.extend(free.then_some(donor));
-        free
-    };
-    graph.outputs.iter().zip(donors).map(is_unchanged).collect()
 }
 
 /// Whether an operation finds out only when it runs that it cannot.

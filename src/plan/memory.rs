@@ -4,10 +4,9 @@
 //! another value, and by nothing else, so if that step does not run the old bytes are intact.
 
 use super::draft::{BufferId, Fused, Region, RegionId, Source};
-use super::fuse::unchanged;
 use super::{ALIGN, Kernel, Operand, Place, Plan, Step};
 use crate::dtype::DType;
-use crate::graph::Graph;
+use crate::graph::{Graph, ValueId};
 use crate::op::{Op, Ty};
 
 /// A run of arena bytes for a span of steps, both ends included.
@@ -183,6 +182,20 @@ fn blocks(graph: &Graph, fused: &Fused, steps: &[&Region]) -> (Vec<u64>, u64) {
         }
     }
     (block_of, blocks.start)
+}
+
+/// For every output, whether it takes over memory that holds its value from the start. No two take over the same.
+pub(super) fn unchanged(graph: &Graph, donors: &[Option<u32>]) -> Vec<bool> {
+    let mut taken = Vec::new();
+    let is_unchanged = |(&output, donor): (&ValueId, &Option<u32>)| {
+        let maker = graph.maker(output);
+        let Some(donor) = *donor else { return false };
+        let its_own = maker.op == Op::Input && donor as i64 == maker.attrs[0].int();
+        let free = its_own && !taken.contains(&donor);
+        taken.extend(free.then_some(donor));
+        free
+    };
+    graph.outputs.iter().zip(donors).map(is_unchanged).collect()
 }
 
 /// Which of the offered inputs each output takes over.

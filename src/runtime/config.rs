@@ -1,7 +1,6 @@
 //! Options, and the one place that reads the environment.
 
 use super::compile::QUICK_FROM;
-use super::json::{Object, list};
 use super::judge::{Limits, RECOMPILE_LIMIT};
 use crate::backend::cpu::onednn::Search;
 use crate::backend::cuda::{Cuda, driver, memory};
@@ -165,28 +164,6 @@ fn cuda_folders(
     let toolkit = variable("CUDA_HOME").unwrap_or_else(|| "/usr/local/cuda".into());
     folders.push(Path::new(&toolkit).join("lib64"));
     Ok(folders)
-}
-
-/// Where contexts can compute: a JSON list. Errors: as [`Options::resolve`] for the libraries' places.
-pub fn devices(library_path: &str) -> Result<String> {
-    let asked = Asked { library_path, ..Asked::default() };
-    let options = Options::resolve(asked)?;
-    let instructions = format!("{:?}", cpu::instructions()).to_lowercase();
-    let host = Object::default().text("backend", "cpu").text("instructions", &instructions).end();
-    let gpu = |(ordinal, known): (usize, driver::Known)| {
-        Object::default()
-            .text("backend", &format!("cuda:{ordinal}"))
-            .text("name", &known.name)
-            .text("capability", &format!("{}.{}", known.capability / 10, known.capability % 10))
-            .end()
-    };
-    let gpus: Vec<String> = match driver::list(&options.cuda) {
-        Ok(gpus) => gpus.into_iter().enumerate().map(gpu).collect(),
-        Err(error) => {
-            vec![Object::default().text("backend", "cuda").text("missing", &error.message).end()]
-        }
-    };
-    Ok(list(std::iter::once(host).chain(gpus)))
 }
 
 /// The backend that the options name. Errors: there is none of that name; a GPU that cannot be used.

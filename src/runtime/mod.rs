@@ -9,6 +9,7 @@ mod code;
 mod communicators;
 pub mod compile;
 pub mod config;
+pub mod devices;
 mod dump;
 mod elements;
 mod execute;

@@ -442,11 +442,7 @@ kernel! {
     /// several chains, so that the processor does not see by itself what memory is read next.
     pub fn run(start: Feed<'a>, links: &'a [Link<Feed<'a>>], to: Target<'a>, announce: bool) {
         let mut to = to;
-        // In a loop of its own nothing would be announced.
-        let from_memory = |feed: Feed| announce && matches!(feed, Feed::Memory(_));
         if let ([link], Target::Run(y)) = (links, &mut to)
-            && !from_memory(start)
-            && !matches!(link, Link::With(_, feed) if from_memory(*feed))
             && single::<V>(start, *link, y)
         {
             return;

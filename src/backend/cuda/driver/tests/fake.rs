@@ -90,6 +90,18 @@ fn gpus_are_listed_without_being_opened() {
     assert_eq!(shown, [("Fake GPU", 90)]);
 }
 
+/// Choices on disk are for those who choose in the same way.
+#[test]
+fn whether_algorithms_are_measured_is_in_the_fingerprint() {
+    let Some(driver) = Driver::new("deterministic", &[]) else { return };
+    for deterministic in [false, true] {
+        let folders = [vec![driver.0.clone()], folders()].concat();
+        let device = open(&Options { folders, deterministic, ..Options::default() }).unwrap();
+        let said = format!("measured {}", !deterministic);
+        assert!(device.fingerprint().contains(&said), "{}", device.fingerprint());
+    }
+}
+
 #[test]
 fn memory_is_copied_in_and_out() {
     let Some(driver) = Driver::new("memory", &[]) else { return };
