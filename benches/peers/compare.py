@@ -8,10 +8,11 @@
 
 Each runtime is a worker process that keeps its model and waits. The driver asks them one by one for
 one step, so that only one computes at a time and all meet the same noise of the machine. Reported,
-and summed up in Markdown at the end, are the median step, its ratio to acc, the first step (tracing and compiling), the growth of the
-process's resident memory from before the model was made to its peak (on a GPU the most that
-tensors took there), and at the median the tokens or the speed of a kernel. All must have trained on
-the same data; where losses differ more than rounding explains, a line says so.
+and summed up in Markdown at the end, are the median step, its ratio to acc, the first step (tracing
+and compiling), the growth of the process's resident memory from before the model was made to its
+peak (on a GPU the most that tensors took there), and at the median the tokens or the speed of a
+kernel. All must have trained on the same data; where losses differ more than rounding explains, a
+line says so.
 
 Peers that need other packages than ours get their own environment under .venv-peers/, made on
 first use.
