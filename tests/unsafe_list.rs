@@ -11,6 +11,7 @@ const FILES: &[&str] = &[
     "backend/cpu/gemm.rs",
     "backend/cpu/isa.rs",
     "backend/cpu/onednn.rs",
+    "backend/cpu/team.rs",
     "backend/cpu/tile/run.rs",
     "backend/cpu/vector/x86.rs",
     "backend/cuda/driver/api.rs",

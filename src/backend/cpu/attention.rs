@@ -6,7 +6,7 @@ use super::access::Bound;
 use super::gemm::{Block, Matrix, gemm};
 use super::math;
 use super::matmul::convert;
-use super::pool::{Scratch, with_scratch};
+use super::pool::{GRAIN, Scratch, parallel_each, with_scratch};
 use super::rows::{RowMath, RowOf};
 use super::tile::compute::random_run;
 use super::tile::element::{Brain, Half, single, store_run};
@@ -15,7 +15,6 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
 use crate::op::Attr;
-use rayon::prelude::*;
 
 /// Queries of one block.
 const QUERIES: usize = 64;
@@ -204,14 +203,15 @@ where
     let problem = Problem::new(&reads[0], &reads[1], &reads[3..], attrs);
     let [q, k, v] = [0, 1, 2].map(|n| Heads::<S>::new(&reads[n]));
     let (queries, width) = (problem.queries, v.width);
-    let out = writes[0].result::<S>().par_chunks_mut(queries * width);
-    let lse = writes[1].result::<L>().par_chunks_mut(queries);
-    out.zip(lse).enumerate().for_each(|(n, (out, lse))| {
-        let (b, h) = (n / problem.heads, n % problem.heads);
-        let blocks = out.par_chunks_mut(QUERIES * width).zip(lse.par_chunks_mut(QUERIES));
-        blocks.enumerate().for_each(|(block, (out, lse))| {
-            forward_block(&problem, [&q, &k, &v], [b, h, block * QUERIES], out, lse);
-        });
+    let out = writes[0].result::<S>().chunks_mut(queries * width);
+    let lse = writes[1].result::<L>().chunks_mut(queries);
+    let blocks = out.zip(lse).enumerate().flat_map(|(n, (out, lse))| {
+        let blocks = out.chunks_mut(QUERIES * width).zip(lse.chunks_mut(QUERIES));
+        blocks.enumerate().map(move |(block, results)| (n, block * QUERIES, results))
+    });
+    parallel_each(blocks, GRAIN, |(n, first, (out, lse))| {
+        let place = [n / problem.heads, n % problem.heads, first];
+        forward_block(&problem, [&q, &k, &v], place, out, lse);
     });
 }
 
@@ -308,10 +308,10 @@ where
     };
     let p = &task.problem;
     let share = p.heads / p.groups;
-    let dq = writes[0].result::<S>().par_chunks_mut(share * p.queries * task.q.width);
-    let dk = writes[1].result::<S>().par_chunks_mut(p.keys * task.k.width);
-    let dv = writes[2].result::<S>().par_chunks_mut(p.keys * task.v.width);
-    dq.zip(dk).zip(dv).enumerate().for_each(|(n, ((dq, dk), dv))| {
+    let dq = writes[0].result::<S>().chunks_mut(share * p.queries * task.q.width);
+    let dk = writes[1].result::<S>().chunks_mut(p.keys * task.k.width);
+    let dv = writes[2].result::<S>().chunks_mut(p.keys * task.v.width);
+    parallel_each(dq.zip(dk).zip(dv).enumerate(), GRAIN, |(n, ((dq, dk), dv))| {
         task.group(n / p.groups, n % p.groups, Slopes { dq, dk, dv });
     });
 }

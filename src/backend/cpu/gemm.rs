@@ -7,8 +7,8 @@
 
 use super::access::Plain;
 use super::onednn::{self, Raw};
+use super::pool::{GRAIN, parallel, parallel_each};
 use super::tile::element::Brain;
-use rayon::prelude::*;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
@@ -200,8 +200,7 @@ pub fn for_each_block<T: Plain>(
     if batch * m.div_ceil(height) * n.div_ceil(width) == 1 || batch * m * n * k < SMALL {
         return blocks.for_each(|(i, r, c, block)| work(i, r, c, block));
     }
-    let blocks: Vec<_> = blocks.collect();
-    blocks.into_par_iter().with_max_len(1).for_each(|(i, r, c, block)| work(i, r, c, block));
+    parallel_each(blocks, GRAIN, |(i, r, c, block)| work(i, r, c, block));
 }
 
 /// As [`for_each_block`], for `batch` matrices that are not in memory: the last argument is the size of a block.
@@ -223,7 +222,7 @@ pub fn for_each_part(
     if down * across * batch == 1 || batch * m * n * k < SMALL {
         return (0..batch * down * across).for_each(part);
     }
-    (0..batch * down * across).into_par_iter().with_max_len(1).for_each(part);
+    parallel(batch * down * across, GRAIN, part);
 }
 
 /// Multiplications that are not worth a second thread.

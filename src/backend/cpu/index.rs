@@ -3,14 +3,13 @@
 
 use super::access::{Bound, Plain};
 use super::dense::copy;
-use super::pool::{GRAIN, parallel_chunks};
+use super::pool::{GRAIN, parallel_chunks, parallel_each};
 use super::tile::element::{Brain, Half, Stored};
 use crate::dtype::DType;
 use crate::error::{Code, Error, Result};
 use crate::internal;
 use crate::op::Attr;
 use crate::shape::{contiguous_strides, numel};
-use rayon::prelude::*;
 
 /// Elements before, along and after `axis`.
 fn around(sizes: &[i64], axis: usize) -> (usize, usize, usize) {
@@ -212,28 +211,24 @@ fn add_rows<T: Addend<A>, A: Sum>(
         return;
     }
     let groups: Vec<&[usize]> = order.chunk_by(|&a, &b| rows[a] == rows[b]).collect();
-    out.par_chunks_exact_mut(size * inner).enumerate().for_each(|(outer, out)| {
-        let mut pieces = Vec::with_capacity(groups.len());
+    let mut pieces = Vec::with_capacity(groups.len());
+    for (outer, out) in out.chunks_exact_mut(size * inner).enumerate() {
         let (mut rest, mut at) = (out, 0);
         for group in &groups {
             let row = rows[group[0]];
             let (_, tail) = rest.split_at_mut((row - at) * inner);
             let (target, tail) = tail.split_at_mut(inner);
             (rest, at) = (tail, row + 1);
-            pieces.push((*group, target));
+            pieces.push((outer, *group, target));
         }
-        pieces.into_par_iter().with_min_len(GRAIN.div_ceil(16 * inner)).for_each(
-            |(group, target)| {
-                let mut sums: Vec<A> = target.iter().map(|v| v.widen()).collect();
-                for &n in group {
-                    let from = (outer * rows.len() + n) * inner;
-                    sums.iter_mut()
-                        .zip(&x[from..from + inner])
-                        .for_each(|(s, v)| *s = s.plus(v.widen()));
-                }
-                target.iter_mut().zip(sums).for_each(|(to, s)| *to = T::narrow(s));
-            },
-        );
+    }
+    parallel_each(pieces.into_iter(), 16 * inner, |(outer, group, target)| {
+        let mut sums: Vec<A> = target.iter().map(|v| v.widen()).collect();
+        for &n in group {
+            let from = (outer * rows.len() + n) * inner;
+            sums.iter_mut().zip(&x[from..from + inner]).for_each(|(s, v)| *s = s.plus(v.widen()));
+        }
+        target.iter_mut().zip(sums).for_each(|(to, s)| *to = T::narrow(s));
     });
 }
 

@@ -1,5 +1,5 @@
-//! The CPU backend: fused regions as tile programs, whole nodes by hand-written kernels, everything on one pool of
-//! threads that starts at the first run.
+//! The CPU backend: fused regions as tile programs, whole nodes by hand-written kernels, everything on the
+//! thread that runs the program and a team that starts at the first run.
 //!
 //! **Invariant:** touches the memory of the call, its own pool and its own threads; the bits of a result depend
 //! neither on the number of threads nor on timing. A step that fails fails before it writes.
@@ -26,6 +26,7 @@ mod reduce;
 mod rows;
 mod scan;
 mod softmax;
+mod team;
 #[cfg(test)]
 pub(super) mod tests;
 mod tile;
@@ -48,7 +49,6 @@ use pool::Threads;
 use reduce::Reduce;
 use smallvec::SmallVec;
 use std::sync::Arc;
-use std::sync::mpsc;
 
 pub struct Cpu {
     pool: Arc<Pool>,
@@ -61,10 +61,9 @@ impl Cpu {
         Cpu { pool: Pool::new(), threads: Arc::new(Threads::new(num_threads, onednn)) }
     }
 
-    /// Runs `body` on one of this backend's threads, so that the programs it runs change threads no more. Error when
-    /// the system gives no threads.
-    pub fn inside<R: Send>(&self, body: impl FnOnce() -> R + Send) -> Result<R> {
-        Ok(self.threads.pool()?.install(body))
+    /// Runs `body` on this thread, whose work the backend's other threads share. Error when the system gives no threads.
+    pub fn inside<R>(&self, body: impl FnOnce() -> R) -> Result<R> {
+        self.threads.lead(body)
     }
 }
 
@@ -115,7 +114,7 @@ enum Compiled {
     Reduce(Reduce),
     Fused(Box<Epilogue>),
     Node,
-    /// Runs on the thread that called, not in the pool: it may be anybody's code.
+    /// Anybody's code: it finds the thread as if nobody had computed on it.
     Host,
 }
 
@@ -172,58 +171,22 @@ impl Program {
             Compiled::Fused(epilogue) => {
                 epilogue.run(&bind(&step.reads, call)?, &bind(&step.writes, call)?)
             }
-            Compiled::Node | Compiled::Host => {
+            kind @ (Compiled::Node | Compiled::Host) => {
                 let Kernel::Node { op, attrs } = &step.kernel else {
                     return internal!("a node kernel without a node");
                 };
-                node::run(
-                    *op,
-                    attrs,
-                    &bind(&step.reads, call)?,
-                    &bind(&step.writes, call)?,
-                    &self.pool,
-                )
+                let (reads, writes) = (bind(&step.reads, call)?, bind(&step.writes, call)?);
+                let run = || node::run(*op, attrs, &reads, &writes, &self.pool);
+                if matches!(kind, Compiled::Host) { self.threads.rest(run) } else { run() }
             }
         }
-    }
-
-    /// Runs in the pool, except for host calls: these are sent to the calling thread, which waits for them.
-    fn run_with_host_calls(&self, call: &Call, threads: &rayon::ThreadPool) -> Outcome {
-        let (ask, asked) = mpsc::channel::<usize>();
-        let (answer, answered) = mpsc::channel::<Result<()>>();
-        let mut outcome = Outcome::default();
-        threads.in_place_scope(|scope| {
-            let (outcome, answer) = (&mut outcome, answer);
-            scope.spawn(move |_| {
-                *outcome = run_steps(&self.plan, call, |index| match self.steps[index] {
-                    Compiled::Host => {
-                        match ask.send(index).ok().and_then(|()| answered.recv().ok()) {
-                            Some(result) => result,
-                            None => internal!("the calling thread went away"),
-                        }
-                    }
-                    _ => self.run_step(index, call),
-                });
-            });
-            for index in asked {
-                let lost = answer.send(self.run_step(index, call)).is_err();
-                debug_assert!(!lost, "the pool waits for every answer");
-            }
-        });
-        outcome
     }
 }
 
 impl Executable for Program {
     fn run(&self, call: &Call) -> Outcome {
-        let threads = match self.threads.pool() {
-            Ok(threads) => threads,
-            Err(error) => return all_failed(&self.plan, &error),
-        };
-        if self.steps.iter().any(|s| matches!(s, Compiled::Host)) {
-            return self.run_with_host_calls(call, threads);
-        }
-        threads.install(|| run_steps(&self.plan, call, |index| self.run_step(index, call)))
+        let run = || run_steps(&self.plan, call, |index| self.run_step(index, call));
+        self.threads.lead(run).unwrap_or_else(|error| all_failed(&self.plan, &error))
     }
 }
 

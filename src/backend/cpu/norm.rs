@@ -2,7 +2,7 @@
 //! on the shape only.
 
 use super::access::Bound;
-use super::pool::with_scratch;
+use super::pool::{GRAIN, parallel_each, with_scratch};
 use super::rows::{NormGrad, RowMath, RowOf};
 use super::tile::element::{Brain, Half};
 use super::tile::run::LaneType;
@@ -10,7 +10,6 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
 use crate::op::Attr;
-use rayon::prelude::*;
 
 /// Rows of one task.
 const ROWS: usize = 16;
@@ -98,9 +97,9 @@ fn forward<S: RowOf<L>, L: RowMath + LaneType>(norm: Norm, eps: f64, x: &Bound, 
     let weight = column::<L>(norm.weight, c, 1.0);
     let bias = column::<L>(norm.bias, c, 0.0);
     let (x, y) = (x.dense::<S>(), y.result::<S>());
-    let tasks = x.par_chunks(ROWS * c).zip(y.par_chunks_mut(ROWS * c));
-    let tasks = tasks.zip(mean.par_chunks_mut(ROWS)).zip(rstd.par_chunks_mut(ROWS));
-    tasks.for_each(|(((x, y), mean), rstd)| {
+    let tasks = x.chunks(ROWS * c).zip(y.chunks_mut(ROWS * c));
+    let tasks = tasks.zip(mean.chunks_mut(ROWS)).zip(rstd.chunks_mut(ROWS));
+    parallel_each(tasks, GRAIN, |(((x, y), mean), rstd)| {
         with_scratch(2 * c, |room: &mut [L]| {
             let (room_x, room_y) = room.split_at_mut(c);
             for (i, (x, y)) in x.chunks_exact(c).zip(y.chunks_exact_mut(c)).enumerate() {
@@ -145,8 +144,8 @@ fn backward<S: RowOf<L>, L: RowMath + LaneType>(
     let (dy, x) = (dy.dense::<S>(), x.dense::<S>());
     let (mean, rstd) = (norm.mean.map(|mean| mean.dense::<L>()), norm.rstd.dense::<L>());
     let dx = writes[0].result::<S>();
-    let tasks = sums.par_chunks_mut(2 * c).zip(dx.par_chunks_mut(block * c)).enumerate();
-    tasks.for_each(|(n, (sums, dx))| {
+    let tasks = sums.chunks_mut(2 * c).zip(dx.chunks_mut(block * c)).enumerate();
+    parallel_each(tasks, GRAIN, |(n, (sums, dx))| {
         let rows = n * block..r.min((n + 1) * block);
         backward_block(
             [&dy[rows.start * c..rows.end * c], &x[rows.start * c..rows.end * c]],

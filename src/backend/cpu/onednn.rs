@@ -1,7 +1,7 @@
 //! oneDNN (<https://github.com/uxlfoundation/oneDNN>, its C API, major version 3), found at run time: the product of
 //! one block on one thread, faster than [`super::gemm`]'s portable one.
 //!
-//! **Invariant:** whether a thread uses it was decided when the thread started; oneDNN never starts a thread of its
+//! **Invariant:** whether a thread uses it was decided when the thread, or its run, started; oneDNN never starts a thread of its
 //! own, because every thread that calls it has told OpenMP that it computes alone.
 #![expect(unsafe_code, reason = "a C library, loaded at run time")]
 
@@ -9,7 +9,7 @@ use super::tile::element::Brain;
 use crate::error::Result;
 use crate::invalid;
 use libloading::Library;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char, c_int};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -66,6 +66,25 @@ const RUNTIME_OPENMP: u32 = 2;
 const ISA_BF16: u32 = 0x80;
 const ISA_AVX512: u32 = 0x1ef;
 
+/// OpenMP's `omp_get_max_threads` and `omp_set_num_threads`: how many threads parallel regions of this thread start with.
+#[derive(Clone, Copy)]
+struct OpenMp {
+    get: unsafe extern "C" fn() -> c_int,
+    set: unsafe extern "C" fn(c_int),
+}
+
+impl OpenMp {
+    fn get(self) -> c_int {
+        // SAFETY: asks for a number of this thread.
+        unsafe { (self.get)() }
+    }
+
+    fn set(self, count: c_int) {
+        // SAFETY: sets a number of this thread.
+        unsafe { (self.set)(count) }
+    }
+}
+
 /// A loaded oneDNN. It is never unloaded: OpenMP keeps state of every thread that entered it.
 #[derive(Clone)]
 pub struct OneDnn {
@@ -73,8 +92,8 @@ pub struct OneDnn {
     bf16_gemm: Option<Gemm<Brain>>,
     /// Whether that is faster than converting to f32.
     fast_bf16: bool,
-    /// OpenMP's `omp_set_num_threads`; a sequential build needs none.
-    set_num_threads: Option<unsafe extern "C" fn(c_int)>,
+    /// A sequential build needs none.
+    openmp: Option<OpenMp>,
     /// Such as `3.2.0`.
     pub version: String,
 }
@@ -135,22 +154,23 @@ fn open(path: &Path) -> std::result::Result<Arc<OneDnn>, String> {
         return Err(format!("version {}, not 3", version.major));
     }
     // SAFETY: their types in the C API of oneDNN version 3 and of OpenMP.
-    let (sgemm, bf16_gemm, set_num_threads) = unsafe {
+    let (sgemm, bf16_gemm, get, set) = unsafe {
         (
             symbol(&library, "dnnl_sgemm")?,
             symbol(&library, "dnnl_gemm_bf16bf16f32").ok(),
+            symbol(&library, "omp_get_max_threads").ok(),
             symbol(&library, "omp_set_num_threads").ok(),
         )
     };
-    let set_num_threads = match (version.cpu_runtime, set_num_threads) {
-        (RUNTIME_SEQUENTIAL, _) => None,
-        (RUNTIME_OPENMP, Some(set)) => Some(set),
+    let openmp = match (version.cpu_runtime, get, set) {
+        (RUNTIME_SEQUENTIAL, ..) => None,
+        (RUNTIME_OPENMP, Some(get), Some(set)) => Some(OpenMp { get, set }),
         _ => return Err("built for threads that it does not let its caller control".into()),
     };
     let fast_bf16 = has_fast_bf16(&library);
     std::mem::forget(library);
     let version = format!("{}.{}.{}", version.major, version.minor, version.patch);
-    Ok(Arc::new(OneDnn { sgemm, bf16_gemm, fast_bf16, set_num_threads, version }))
+    Ok(Arc::new(OneDnn { sgemm, bf16_gemm, fast_bf16, openmp, version }))
 }
 
 /// Whether products of bf16 are faster than of f32: with AMX, and with AMD's AVX-512. Intel's AVX-512 takes twice as
@@ -166,15 +186,36 @@ fn has_fast_bf16(library: &Library) -> bool {
 
 thread_local! {
     static OF_THREAD: RefCell<Option<Arc<OneDnn>>> = const { RefCell::new(None) };
+    /// OpenMP's number of threads before this one computed alone.
+    static BEFORE: Cell<Option<(OpenMp, c_int)>> = const { Cell::new(None) };
 }
 
 /// Makes this thread use `library` from now on.
 pub fn enter(library: Option<Arc<OneDnn>>) {
-    if let Some(set) = library.as_ref().and_then(|l| l.set_num_threads) {
-        // SAFETY: sets the number of threads that parallel regions of this thread start with.
-        unsafe { set(1) };
-    }
+    let openmp = library.as_ref().and_then(|l| l.openmp);
+    BEFORE.set(openmp.map(|openmp| (openmp, openmp.get())));
+    openmp.inspect(|openmp| openmp.set(1));
     OF_THREAD.set(library);
+}
+
+/// As before [`enter`]: what this thread used.
+fn leave() -> Option<Arc<OneDnn>> {
+    BEFORE.take().inspect(|(openmp, count)| openmp.set(*count));
+    OF_THREAD.take()
+}
+
+/// Runs `body` with `library` on this thread, or with none: then OpenMP has as many threads as anybody else finds.
+pub fn with<R>(library: Option<Arc<OneDnn>>, body: impl FnOnce() -> R) -> R {
+    struct Back(Option<Arc<OneDnn>>);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            leave();
+            enter(self.0.take());
+        }
+    }
+    let _back = Back(leave());
+    enter(library);
+    body()
 }
 
 /// A matrix as BLAS wants it: whether it is transposed, and from row to row of what is in memory.

@@ -1,13 +1,14 @@
-//! The threads of this backend and how work is given to them.
+//! How work is given to the threads of this backend, and the memory they work in.
 //!
 //! **Invariant:** what a task computes depends on the shapes only, never on how many threads there are or which of
 //! them runs it: results have the same bits for any number of threads.
 
 use super::onednn::{self, OneDnn, Search};
+use super::team::{self, Team, share};
 use super::tile::element::{Brain, Half};
 use crate::error::{Code, Error, Result};
 use crate::internal;
-use rayon::prelude::*;
+use parking_lot::Mutex;
 use std::any::Any;
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
@@ -17,19 +18,21 @@ use std::sync::{Arc, OnceLock};
 /// Bytes of memory traffic (or what takes as long) below which handing work to another thread costs more than it
 /// brings.
 pub const GRAIN: usize = 64 << 10;
+/// As much for waking a thread.
+const WAKE: usize = 4 * GRAIN;
 
 /// Threads that start at the first use, and the library of matrix products they use.
 pub struct Threads {
     count: usize,
     search: Search,
     onednn: OnceLock<Result<Option<Arc<OneDnn>>>>,
-    pool: OnceLock<Result<rayon::ThreadPool>>,
+    team: OnceLock<Result<Team>>,
 }
 
 impl Threads {
     /// 0 means one for every core.
     pub fn new(count: usize, search: Search) -> Threads {
-        Threads { count, search, onednn: OnceLock::new(), pool: OnceLock::new() }
+        Threads { count, search, onednn: OnceLock::new(), team: OnceLock::new() }
     }
 
     /// Loads it at the first use. Error when the file that was asked for cannot be used.
@@ -39,22 +42,30 @@ impl Threads {
 
     #[cfg(test)]
     pub fn started(&self) -> bool {
-        self.pool.get().is_some()
+        self.team.get().is_some()
     }
 
-    /// Errors: the system gives no threads; as [`Threads::onednn`].
-    pub fn pool(&self) -> Result<&rayon::ThreadPool> {
-        self.pool.get_or_init(|| self.start()).as_ref().map_err(Error::clone)
-    }
-
-    fn start(&self) -> Result<rayon::ThreadPool> {
+    /// Runs `body` on this thread, which shares its work with the others. Errors: the system gives no threads; as
+    /// [`Threads::onednn`].
+    pub fn lead<R>(&self, body: impl FnOnce() -> R) -> Result<R> {
+        let team = self.team.get_or_init(|| self.start()).as_ref().map_err(Error::clone)?;
         let library = self.onednn().map_err(Error::clone)?.cloned();
-        let builder = rayon::ThreadPoolBuilder::new()
-            .num_threads(self.count)
-            .thread_name(|i| format!("torchacc-cpu-{i}"))
-            .start_handler(move |_| onednn::enter(library.clone()));
-        match builder.build() {
-            Ok(pool) => Ok(pool),
+        Ok(onednn::with(library, || team.lead(body)))
+    }
+
+    /// Within [`Threads::lead`]: runs `body` as if this thread led nobody.
+    pub fn rest<R>(&self, body: impl FnOnce() -> R) -> R {
+        onednn::with(None, || team::rest(body))
+    }
+
+    fn start(&self) -> Result<Team> {
+        let library = self.onednn().map_err(Error::clone)?.cloned();
+        let count = match self.count {
+            0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
+            count => count,
+        };
+        match Team::new(count, move || onednn::enter(library.clone())) {
+            Ok(team) => Ok(team),
             Err(e) => internal!("cannot start threads: {e}"),
         }
     }
@@ -67,7 +78,21 @@ pub fn parallel(n: usize, cost: usize, task: impl Fn(usize) + Sync) {
     if n <= each {
         return (0..n).for_each(task);
     }
-    (0..n).into_par_iter().with_min_len(each).for_each(&task);
+    let piece = |p: usize| (p * each..n.min((p + 1) * each)).for_each(&task);
+    share(n.div_ceil(each), n.saturating_mul(cost) >= WAKE, &piece);
+}
+
+/// [`parallel`] over items, each given away once.
+pub fn parallel_each<T: Send>(
+    items: impl Iterator<Item = T>,
+    cost: usize,
+    task: impl Fn(T) + Sync,
+) {
+    let items: Vec<Mutex<Option<T>>> = items.map(|item| Mutex::new(Some(item))).collect();
+    parallel(items.len(), cost, |n| {
+        let item = items[n].lock().take();
+        item.into_iter().for_each(&task);
+    });
 }
 
 /// [`parallel`] over `chunk`-sized pieces of `out`; the last one may be shorter.
@@ -79,10 +104,10 @@ pub fn parallel_chunks<T: Send>(
 ) {
     let chunk = chunk.max(1);
     let each = GRAIN.div_ceil(cost.max(1));
-    if out.len().div_ceil(chunk) <= each {
-        return out.chunks_mut(chunk).enumerate().for_each(|(i, c)| task(i, c));
-    }
-    out.par_chunks_mut(chunk).enumerate().with_min_len(each).for_each(|(i, c)| task(i, c));
+    let several = |(n, out): (usize, &mut [T])| {
+        out.chunks_mut(chunk).enumerate().for_each(|(i, out)| task(n * each + i, out));
+    };
+    parallel_each(out.chunks_mut(chunk.saturating_mul(each)).enumerate(), each * cost, several);
 }
 
 /// Memory that starts at a page. So vectors lie in one cache line each, and what is read at some place of one of

@@ -2,7 +2,7 @@
 //! each dimension.
 
 use super::access::Bound;
-use super::pool::{parallel_chunks, with_scratch};
+use super::pool::{parallel, parallel_chunks, parallel_each, with_scratch};
 use super::rows::{RowMath, RowOf};
 use super::tile::element::{Brain, Half, Stored};
 use super::tile::run::LaneType;
@@ -12,7 +12,7 @@ use crate::internal;
 use crate::op::Attr;
 use crate::op::nn::window::Windows;
 use crate::op::nn::windows_of_pool;
-use rayon::prelude::*;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Calls a function that is generic over an element and its lane.
 macro_rules! by_float {
@@ -93,11 +93,10 @@ fn max_pool_as<S: RowOf<L>, L: RowMath + LaneType + PartialOrd>(
     x: &Bound,
     writes: &[Bound],
 ) {
-    let x = x.dense::<S>().par_chunks_exact(shape.plane);
-    let y = writes[0].result::<S>().par_chunks_exact_mut(shape.pixels);
-    let index = writes[1].result::<i64>().par_chunks_exact_mut(shape.pixels);
-    let planes = x.zip(y).zip(index).with_min_len(super::pool::GRAIN.div_ceil(shape.cost));
-    planes.for_each(|((x, y), index)| {
+    let x = x.dense::<S>().chunks_exact(shape.plane);
+    let y = writes[0].result::<S>().chunks_exact_mut(shape.pixels);
+    let index = writes[1].result::<i64>().chunks_exact_mut(shape.pixels);
+    parallel_each(x.zip(y).zip(index), shape.cost, |((x, y), index)| {
         with_scratch(shape.plane, |room: &mut [L]| {
             let lanes = S::read(x, room);
             index.fill(-1);
@@ -128,7 +127,14 @@ fn max_pool_as<S: RowOf<L>, L: RowMath + LaneType + PartialOrd>(
 pub fn max_pool_grad(reads: &[Bound], write: &Bound) -> Result<()> {
     let plane: i64 = write.sizes()[2..].iter().product();
     let index = reads[1].dense::<i64>();
-    if !index.par_iter().with_min_len(1 << 14).all(|i| (0..plane).contains(i)) {
+    let fine = AtomicBool::new(true);
+    let blocks: Vec<&[i64]> = index.chunks(1 << 14).collect();
+    parallel(blocks.len(), 8 << 14, |n| {
+        if !blocks[n].iter().all(|i| (0..plane).contains(i)) {
+            fine.store(false, Relaxed);
+        }
+    });
+    if !fine.into_inner() {
         return Err(Error::new(Code::IndexError, "index out of range in max_pool_grad"));
     }
     by_float!(write.dtype, max_pool_grad_as(&reads[0], index, plane as usize, write));

@@ -1,14 +1,13 @@
 //! Softmax, its logarithm and their gradients: rows in parallel.
 
 use super::access::Bound;
-use super::pool::{GRAIN, parallel_chunks, with_scratch};
+use super::pool::{parallel_chunks, parallel_each, with_scratch};
 use super::rows::{RowMath, RowOf};
 use super::tile::element::{Brain, Half};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
 use crate::op::Op;
-use rayon::prelude::*;
 
 /// `op` is one of the four; `reads` are its dense operands, `write` its result.
 pub fn run(op: Op, reads: &[Bound], write: &Bound) -> Result<()> {
@@ -72,8 +71,8 @@ pub fn log_sum_exp(x: &Bound, writes: &[Bound]) -> Result<()> {
 fn log_sums<S: RowOf<L>, L: RowMath>(x: &Bound, writes: &[Bound]) {
     let width = *x.sizes().last().unwrap_or(&1) as usize;
     let (rows, tops, logs) = (x.dense::<S>(), writes[0].result::<L>(), writes[1].result::<L>());
-    let results = tops.par_iter_mut().zip(logs).enumerate();
-    results.with_min_len(GRAIN.div_ceil(16 * width)).for_each(|(row, (top, log))| {
+    let results = tops.iter_mut().zip(logs).enumerate();
+    parallel_each(results, 16 * width, |(row, (top, log))| {
         with_scratch(width, |room: &mut [L]| {
             let x = S::read(&rows[row * width..(row + 1) * width], room);
             *top = L::max(x);

@@ -4,11 +4,10 @@ use super::{
     Cut, Lane, SMALL, Span, as_lanes, columns, deal, each_task, lanes, parts, start_of_plane,
 };
 use crate::backend::cpu::gemm::{Block, Matrix, gemm};
-use crate::backend::cpu::pool::with_scratch;
+use crate::backend::cpu::pool::{GRAIN, parallel_each, with_scratch};
 use crate::backend::cpu::rows::RowOf;
 use crate::backend::cpu::tile::element::store_run;
 use crate::op::nn::Conv;
-use rayon::prelude::*;
 
 /// Fewer filters than this are not given to a task of their own.
 const LEAST_FILTERS: usize = 32;
@@ -92,9 +91,9 @@ impl<S: RowOf<L>, L: Lane> Forward<'_, S, L> {
                     columns(&self.cut, self.x, (span, group), rows, room, to);
                 });
             };
-            let channels = made.par_chunks_exact_mut(taps * width).enumerate();
+            let channels = made.chunks_exact_mut(taps * width).enumerate();
             // A channel's columns are moved about as fast as they are multiplied by eight filters.
-            channels.with_min_len((SMALL / 8).div_ceil(taps * width)).for_each(of_channel);
+            parallel_each(channels, 8 * taps * width * GRAIN / SMALL, of_channel);
             products(Matrix::rows(made, width));
         });
     }

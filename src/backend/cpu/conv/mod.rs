@@ -11,6 +11,7 @@ mod forward;
 
 use super::access::{Bound, Plain};
 use super::gemm::Matrix;
+use super::pool::{GRAIN, parallel_each};
 use super::rows::{RowMath, RowOf};
 use super::tile::element::{Brain, Half, Stored, load_run};
 use super::tile::run::LaneType;
@@ -20,7 +21,6 @@ use crate::internal;
 use crate::op::nn::Conv;
 use crate::op::{Attr, Op};
 use field::Field;
-use rayon::prelude::*;
 use std::any::TypeId;
 use std::borrow::Cow;
 use std::ops::{Mul, Range};
@@ -254,7 +254,7 @@ fn each_task<T: Plain>(
     if work < SMALL {
         return tasks.into_iter().enumerate().for_each(|(n, pieces)| run(n, pieces));
     }
-    tasks.into_par_iter().enumerate().with_max_len(1).for_each(|(n, pieces)| run(n, pieces));
+    parallel_each(tasks.into_iter().enumerate(), GRAIN, |(n, pieces)| run(n, pieces));
 }
 
 /// In how many parts to cut `n` rows, when there are `others` tasks already: enough for many threads, none smaller than

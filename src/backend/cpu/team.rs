@@ -1,0 +1,356 @@
+//! The threads of this backend. A loop is shared by the thread that comes to it and by those that are awake: they look
+//! for work for some time before they sleep, because the kernels of a program follow each other within microseconds
+//! and waking a thread takes tens of them.
+//!
+//! **Invariant:** a member looks at a job only between entering and leaving it, and whoever started the job waits until
+//! all have left. One job at a time; who finds the team at work does all of its own loop.
+#![expect(unsafe_code, reason = "threads borrow a loop's body for as long as the loop runs")]
+
+use parking_lot::Mutex;
+use std::any::Any;
+use std::cell::{Cell, UnsafeCell};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::{Arc, OnceLock};
+use std::thread::{JoinHandle, Thread};
+use std::time::{Duration, Instant};
+
+/// How long a member looks for work before it sleeps: longer than most steps that have work for one thread only, and
+/// about what it takes to wake it.
+const PATIENCE: Duration = Duration::from_micros(50);
+/// How much of this it does without letting others have the processor.
+const TURNS: usize = 256;
+/// Sleepers that one thread wakes; those wake others.
+const CALLS: usize = 2;
+
+/// The body of a loop, and how often it runs.
+#[derive(Clone, Copy)]
+struct Job {
+    task: *const (dyn Fn(usize) + Sync),
+    count: usize,
+}
+
+struct Member {
+    asleep: AtomicBool,
+    thread: OnceLock<Thread>,
+}
+
+struct Shared {
+    /// Number of the job, whether it may be entered, and how many members are in it.
+    state: AtomicU64,
+    job: UnsafeCell<Job>,
+    /// The next iteration that nobody has begun.
+    next: AtomicUsize,
+    /// What a member panicked with.
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+    members: Vec<Member>,
+    sleepers: AtomicUsize,
+    dissolved: AtomicBool,
+}
+
+const INSIDE: u64 = OPEN - 1;
+const OPEN: u64 = 1 << 31;
+const JOB: u64 = 1 << 32;
+
+// SAFETY: `job` is written by the one thread that leads, while nobody is in the job, and read by members that are.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+pub struct Team {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    /// Held while there is a job.
+    busy: Mutex<()>,
+}
+
+thread_local! {
+    /// The team that this thread leads.
+    static LED: Cell<Option<NonNull<Team>>> = const { Cell::new(None) };
+}
+
+/// Sets what this thread leads until it is dropped.
+struct Leads(Option<NonNull<Team>>);
+
+impl Leads {
+    fn now(team: Option<NonNull<Team>>) -> Leads {
+        Leads(LED.replace(team))
+    }
+}
+
+impl Drop for Leads {
+    fn drop(&mut self) {
+        LED.set(self.0);
+    }
+}
+
+impl Team {
+    /// `count` threads, the one that leads included. `begin` runs first on each of the others. Error: the system gives
+    /// no threads.
+    pub fn new(count: usize, begin: impl Fn() + Send + Sync + 'static) -> std::io::Result<Team> {
+        let member = || Member { asleep: AtomicBool::new(false), thread: OnceLock::new() };
+        let nothing: &(dyn Fn(usize) + Sync) = &|_| ();
+        let shared = Arc::new(Shared {
+            state: AtomicU64::new(0),
+            job: UnsafeCell::new(Job { task: nothing, count: 0 }),
+            next: AtomicUsize::new(0),
+            panic: Mutex::new(None),
+            members: (1..count).map(|_| member()).collect(),
+            sleepers: AtomicUsize::new(0),
+            dissolved: AtomicBool::new(false),
+        });
+        let begin = Arc::new(begin);
+        // Dropped with those that did start, if one does not.
+        let mut team = Team { shared, threads: Vec::new(), busy: Mutex::new(()) };
+        for n in 1..count {
+            let (shared, begin) = (team.shared.clone(), begin.clone());
+            let body = move || {
+                begin();
+                shared.serve(n - 1);
+            };
+            let name = format!("torchacc-cpu-{n}");
+            team.threads.push(std::thread::Builder::new().name(name).spawn(body)?);
+        }
+        Ok(team)
+    }
+
+    /// Runs `body`, whose loops are shared with the team.
+    pub fn lead<R>(&self, body: impl FnOnce() -> R) -> R {
+        let _leads = Leads::now(Some(NonNull::from(self)));
+        body()
+    }
+
+    /// Runs a job that nobody else does.
+    fn run(&self, count: usize, wake: bool, task: &(dyn Fn(usize) + Sync)) {
+        let shared = &*self.shared;
+        let task: *const (dyn Fn(usize) + Sync + '_) = task;
+        // SAFETY: only the lifetime changes; nobody looks at the job once `close` has returned.
+        let task: *const (dyn Fn(usize) + Sync + 'static) = unsafe { std::mem::transmute(task) };
+        // SAFETY: the last job was closed, so nobody reads this.
+        unsafe { *shared.job.get() = Job { task, count } };
+        shared.next.store(0, Relaxed);
+        let number = shared.state.load(Relaxed) / JOB + 1;
+        shared.state.store(number * JOB | OPEN, SeqCst);
+        if wake {
+            shared.call();
+        }
+        let mine = catch_unwind(AssertUnwindSafe(|| shared.work()));
+        shared.close();
+        let theirs = shared.panic.lock().take();
+        if let Some(panic) = mine.err().or(theirs) {
+            resume_unwind(panic);
+        }
+    }
+}
+
+impl Drop for Team {
+    fn drop(&mut self) {
+        self.shared.dissolved.store(true, SeqCst);
+        // Not waited for: in a child process that was forked they are not there.
+        self.threads.drain(..).for_each(|thread| thread.thread().unpark());
+    }
+}
+
+/// Runs `body` as if this thread led nobody.
+pub fn rest<R>(body: impl FnOnce() -> R) -> R {
+    let _alone = Leads::now(None);
+    body()
+}
+
+/// Runs `task(0)` to `task(count - 1)`, with the team that this thread leads, if there is one. Within a task a loop is the task's
+/// own. `wake`: also with those who sleep. A panic of a task goes on here, when no other runs any more.
+pub fn share(count: usize, wake: bool, task: &(dyn Fn(usize) + Sync)) {
+    let led = LED.get();
+    let _alone = Leads::now(None);
+    // SAFETY: `lead` borrows the team for as long as this thread leads it.
+    let team = led.map(|team| unsafe { team.as_ref() });
+    if count > 1
+        && let Some(team) = team.filter(|team| !team.threads.is_empty())
+        && let Some(_busy) = team.busy.try_lock()
+    {
+        return team.run(count, wake, task);
+    }
+    (0..count).for_each(task);
+}
+
+impl Shared {
+    /// What a member does all its life.
+    fn serve(&self, member: usize) {
+        let member = &self.members[member];
+        let mut last = 0;
+        member.thread.get_or_init(std::thread::current);
+        while let Some(job) = self.enter(last, member) {
+            last = job;
+            if self.next.load(Relaxed) < self.job().count {
+                self.call();
+            }
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.work())) {
+                self.panic.lock().get_or_insert(panic);
+            }
+            self.state.fetch_sub(1, Release);
+        }
+    }
+
+    /// Only between entering a job and leaving it, or by who started it.
+    fn job(&self) -> Job {
+        // SAFETY: it does not change while somebody is in it.
+        unsafe { *self.job.get() }
+    }
+
+    /// Begins iterations until there are none left, or one has panicked.
+    fn work(&self) {
+        let Job { task, count } = self.job();
+        // SAFETY: who started the job waits, so its body is still there.
+        let task = unsafe { &*task };
+        let next = || Some(self.next.fetch_add(1, Relaxed)).filter(|&n| n < count);
+        while let Some(n) = next() {
+            task(n);
+        }
+    }
+
+    /// Waits until all members have left the job and lets no more in.
+    fn close(&self) {
+        let mut turns = 0;
+        let mut state = self.state.fetch_and(!OPEN, AcqRel);
+        while state & INSIDE != 0 {
+            pause(&mut turns);
+            state = self.state.load(Acquire);
+        }
+    }
+
+    /// Waits for a job that is not number `last` and enters it: its number. None when the team is dissolved.
+    fn enter(&self, last: u64, member: &Member) -> Option<u64> {
+        let is_open = |state: u64| state & OPEN != 0 && state / JOB != last;
+        let (mut turns, mut since) = (0, None::<Instant>);
+        while !self.dissolved.load(Relaxed) {
+            let state = self.state.load(Acquire);
+            if is_open(state) {
+                if self.state.compare_exchange(state, state + 1, AcqRel, Relaxed).is_ok() {
+                    return Some(state / JOB);
+                }
+                continue;
+            }
+            if since.get_or_insert_with(Instant::now).elapsed() < PATIENCE {
+                pause(&mut turns);
+                continue;
+            }
+            // Said before looking once more: who opens a job looks for sleepers after that.
+            member.asleep.store(true, SeqCst);
+            self.sleepers.fetch_add(1, SeqCst);
+            if !is_open(self.state.load(SeqCst)) && !self.dissolved.load(SeqCst) {
+                std::thread::park();
+            }
+            if member.asleep.swap(false, SeqCst) {
+                self.sleepers.fetch_sub(1, SeqCst);
+            }
+            (turns, since) = (0, None);
+        }
+        None
+    }
+
+    /// Wakes some sleepers.
+    fn call(&self) {
+        let mut calls = CALLS.min(self.sleepers.load(SeqCst));
+        for member in &self.members {
+            if calls == 0 {
+                return;
+            }
+            if member.asleep.load(Relaxed) && member.asleep.swap(false, SeqCst) {
+                self.sleepers.fetch_sub(1, SeqCst);
+                member.thread.get().inspect(|thread| thread.unpark());
+                calls -= 1;
+            }
+        }
+    }
+}
+
+/// A short wait: others get the processor if it has become a long one.
+fn pause(turns: &mut usize) {
+    *turns += 1;
+    if *turns < TURNS {
+        std::hint::spin_loop();
+    } else {
+        std::thread::yield_now();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sum(count: usize, wake: bool) -> usize {
+        let total = AtomicUsize::new(0);
+        share(count, wake, &|n| {
+            total.fetch_add(n, Relaxed);
+        });
+        total.into_inner()
+    }
+
+    #[test]
+    fn every_iteration_runs_once() {
+        for threads in [1, 2, 3, 8] {
+            let team = Team::new(threads, || ()).unwrap();
+            team.lead(|| {
+                for count in [0, 1, 2, 7, 1000] {
+                    for round in 0..200 {
+                        assert_eq!(sum(count, round % 2 == 0), count * count.saturating_sub(1) / 2);
+                    }
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn sleepers_are_woken() {
+        let team = Team::new(4, || ()).unwrap();
+        let ids = Mutex::new(std::collections::HashSet::new());
+        team.lead(|| {
+            std::thread::sleep(20 * PATIENCE);
+            // All four must come, or none could go on.
+            let barrier = std::sync::Barrier::new(4);
+            share(4, true, &|_| {
+                ids.lock().insert(std::thread::current().id());
+                barrier.wait();
+            });
+        });
+        assert_eq!(ids.into_inner().len(), 4);
+    }
+
+    #[test]
+    fn who_finds_it_busy_works_alone() {
+        let team = Team::new(3, || ()).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope
+                    .spawn(|| team.lead(|| (0..500).for_each(|_| assert_eq!(sum(50, true), 1225))));
+            }
+        });
+    }
+
+    #[test]
+    fn loops_within_loops_and_without_a_team() {
+        let team = Team::new(3, || ()).unwrap();
+        let total = AtomicUsize::new(0);
+        let inner = |n| {
+            total.fetch_add(n, Relaxed);
+        };
+        let outer = |_| share(10, true, &inner);
+        team.lead(|| share(20, true, &outer));
+        share(20, true, &outer);
+        assert_eq!(total.into_inner(), 40 * 45);
+    }
+
+    #[test]
+    fn a_panic_goes_on_where_the_loop_is_and_the_team_lives() {
+        let team = Team::new(3, || ()).unwrap();
+        team.lead(|| {
+            for bad in [0, 13, 99] {
+                let body = |n: usize| assert_ne!(n, bad, "task");
+                assert!(catch_unwind(|| share(100, true, &body)).is_err());
+                assert_eq!(sum(100, true), 4950);
+            }
+        });
+    }
+}
