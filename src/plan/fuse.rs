@@ -82,7 +82,7 @@ pub(super) fn fuse<'g>(
     };
     (0..graph.outputs.len()).for_each(|k| fuser.output(k));
     (0..graph.nodes.len()).rev().for_each(|n| fuser.visit(NodeId(n as u32)));
-    let merged = fuser.merge_siblings();
+    let merged = fuser.merge();
     let taken = std::mem::take(&mut fuser.choices.taken);
     (fuser.finish(&merged), taken)
 }

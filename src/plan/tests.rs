@@ -382,6 +382,37 @@ fn siblings_over_the_same_memory_are_one_map() {
 }
 
 #[test]
+fn numbers_that_need_only_inputs_are_one_map() {
+    // Not the quotient, which may fail, nor what waits for a sum.
+    check(
+        "
+        %0: f32[] = input() {index=0, type=(f32[])}
+        %1: f32[] = input() {index=1, type=(f32[])}
+        %2: f32[8] = input() {index=2, type=(f32[8])}
+        %3: i64[] = input() {index=3, type=(i64[])}
+        %4: f32[] = exp(%0)
+        %5: f32[] = sqrt(%1)
+        %6: i64[] = div(%3, %3)
+        %7: f32[] = reduce_sum(%2) {axes=[0]}
+        %8: f32[] = exp(%7)
+        return %4, %5, %6, %8
+        ",
+        &[None; 4],
+        expect![[r#"
+            arena 64 (bound 64)
+            out0: f32[]
+            out1: f32[]
+            out2: i64[]
+            out3: f32[]
+            0: out1:f32[], out0:f32[] = map(in1:f32[], in0:f32[]) { r2 = sqrt r0; r3 = exp r1; r2, r3 }
+            1: out2:i64[] = map(in3:i64[]) { r1 = div r0 r0; r1 }
+            2: @0:f32[] = reduce_sum[0](in2:f32[8]) { r0 }
+            3: out3:f32[] = map(@0:f32[]) { r1 = exp r0; r1 }
+        "#]],
+    );
+}
+
+#[test]
 fn host_calls_run_once_in_their_order_on_dense_memory() {
     register(HostOp {
         name: "test::observe".into(),

@@ -1,14 +1,47 @@
-//! Maps that read the same memory become one.
+//! Maps that read the same memory become one, and maps of one number each that can run first: an optimizer has some of
+//! them for every parameter. Two at the same height do not depend on each other.
 
-use super::super::draft::{Kind, RegionId, Slot, State};
-use super::Fuser;
+use super::super::draft::{Draft, Kind, RegionId, Slot, State};
+use super::{Fuser, may_fail};
 use smallvec::SmallVec;
+use std::cmp::Reverse;
 
 impl Fuser<'_> {
-    /// Merges maps that go over the same sizes, read the same memory and stand at the same height (so neither
-    /// depends on the other). Returns where each draft went.
-    pub(super) fn merge_siblings(&mut self) -> Vec<RegionId> {
+    /// Returns where each draft went.
+    pub(super) fn merge(&mut self) -> Vec<RegionId> {
         let mut went: Vec<RegionId> = (0..self.drafts.len()).collect();
+        self.merge_numbers(&mut went);
+        self.merge_siblings(&mut went);
+        went
+    }
+
+    /// Merges maps of one number at the same height that need nothing but inputs: nothing has to wait for another's
+    /// operands then.
+    fn merge_numbers(&mut self, went: &mut [RegionId]) {
+        let mut by_height: Vec<RegionId> = (0..self.drafts.len()).collect();
+        by_height.sort_by_key(|&r| Reverse(self.drafts[r].height));
+        let mut early = vec![false; self.drafts.len()];
+        let mut into: Option<RegionId> = None;
+        for r in by_height {
+            let draft = &self.drafts[r];
+            early[r] = is_number(draft) && draft.producers.iter().all(|&p| early[p]);
+            if !early[r] {
+                continue;
+            }
+            let draft = draft.clone();
+            let beside = |to: &RegionId| {
+                let to = &self.drafts[*to];
+                to.height == draft.height && to.sizes == draft.sizes
+            };
+            match into.filter(beside) {
+                Some(to) if self.drafts[to].merge(&draft) => went[r] = to,
+                _ => into = Some(r),
+            }
+        }
+    }
+
+    /// Merges maps that go over the same sizes, read the same memory and stand at the same height.
+    fn merge_siblings(&mut self, went: &mut [RegionId]) {
         for (v, demands) in std::mem::take(&mut self.demands).into_iter().enumerate() {
             let numel = self.graph.values[v].ty.numel();
             let mut readers: SmallVec<[RegionId; 4]> = SmallVec::new();
@@ -35,7 +68,6 @@ impl Fuser<'_> {
                 }
             }
         }
-        went
     }
 
     /// Whether region `r` reads value number `v` from memory.
@@ -43,4 +75,12 @@ impl Fuser<'_> {
         let from = |s: &Slot| s.value.0 as usize == v && s.state == State::Memory;
         self.drafts[r].slots.iter().any(from)
     }
+}
+
+/// Whether it is a map of one number that cannot fail: others would fail with it.
+fn is_number(draft: &Draft) -> bool {
+    let fails = |s: &Slot| matches!(&s.state, State::Instr(i) if may_fail(i.op, i.dtype));
+    draft.kind == Kind::Map
+        && crate::shape::numel(&draft.sizes) == 1
+        && !draft.slots.iter().any(fails)
 }
