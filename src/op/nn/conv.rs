@@ -132,7 +132,7 @@ pub fn conv_grad_weight_flops(inputs: &[&Ty], outs: &[Ty]) -> u64 {
 }
 
 /// What a convolution, or one of its gradients, goes over.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Conv {
     pub windows: Windows,
     pub images: usize,

@@ -84,7 +84,7 @@ pub fn lists<'a, const N: usize>(attrs: &'a [Attr], wanted: &str) -> Result<[&'a
 }
 
 /// Windows over an input, with missing spatial dimensions as leading ones.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Windows {
     pub input: [usize; 3],
     pub output: [usize; 3],

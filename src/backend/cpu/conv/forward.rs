@@ -100,15 +100,15 @@ impl<S: RowOf<L>, L: Lane> Forward<'_, S, L> {
 
     /// The columns of a span without a copy, where a window is one element and spans lie in one image.
     fn as_they_are(&self, span: &Span, group: usize) -> Option<Matrix<'_, L>> {
-        let w = &self.cut.conv.windows;
-        let same =
-            w.taps() == 1 && w.stride == [1; 3] && w.padding == [0; 3] && w.input == w.output;
-        if !same || span.images.len() > 1 {
+        if !self.cut.conv.sees_itself() || span.images.len() > 1 {
             return None;
         }
         let x = as_lanes::<S, L>(self.x)?;
         let first = start_of_plane(&self.cut.conv, [span.images.start, group, 0]);
-        Some(Matrix { data: &x[first + span.pixels.start..], strides: (w.plane(), 1) })
+        Some(Matrix {
+            data: &x[first + span.pixels.start..],
+            strides: (self.cut.conv.windows.plane(), 1),
+        })
     }
 
     /// Writes some filters' rows of `y`: pieces in the order of images, then filters.

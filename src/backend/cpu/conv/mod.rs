@@ -1,16 +1,19 @@
-//! Convolution and its gradients. What a range of pixels sees is laid out as a matrix of columns, so that each of the
-//! three is a product of matrices; depthwise convolutions, whose products would be of vectors, are summed directly.
+//! Convolution and its gradients. Where oneDNN is found and has a fast kernel, it computes blocks of f32 (`direct`). Else
+//! what a range of pixels sees is laid out as a matrix of columns, so that each of the three is a product of matrices;
+//! depthwise convolutions, whose products would be of vectors, are summed directly.
 //!
 //! **Invariant:** how columns and results are cut decides the order of sums, so it depends on the shape only, never on the
 //! number of threads.
 
 mod backward;
 mod depthwise;
+mod direct;
 mod field;
 mod forward;
 
 use super::access::{Bound, Plain};
 use super::gemm::Matrix;
+use super::onednn::{Direction, Element};
 use super::pool::{GRAIN, parallel_each};
 use super::rows::{RowMath, RowOf};
 use super::tile::element::{Brain, Half, Stored, load_run};
@@ -20,6 +23,7 @@ use crate::error::Result;
 use crate::internal;
 use crate::op::nn::Conv;
 use crate::op::{Attr, Op};
+use direct::Direct;
 use field::Field;
 use std::any::TypeId;
 use std::borrow::Cow;
@@ -42,17 +46,6 @@ const SMALL: usize = 1 << 17;
 
 /// `op` is one of the three; no operand is empty.
 pub fn run(op: Op, attrs: &[Attr], reads: &[Bound], write: &Bound) -> Result<()> {
-    match write.dtype {
-        DType::F32 => run_as::<f32, f32>(op, attrs, reads, write),
-        DType::F16 => run_as::<Half, f32>(op, attrs, reads, write),
-        DType::BF16 => run_as::<Brain, f32>(op, attrs, reads, write),
-        DType::F64 => run_as::<f64, f64>(op, attrs, reads, write),
-        other => return internal!("{} of {other}", op.name()),
-    }
-    Ok(())
-}
-
-fn run_as<S: RowOf<L>, L: Lane>(op: Op, attrs: &[Attr], reads: &[Bound], write: &Bound) {
     let (a, b) = (&reads[0], &reads[1]);
     let [y, x, w] = match op {
         Op::Conv => [write, a, b],
@@ -60,15 +53,38 @@ fn run_as<S: RowOf<L>, L: Lane>(op: Op, attrs: &[Attr], reads: &[Bound], write: 
         _ => [a, b, write],
     };
     let conv = Conv::new(y.sizes(), x.sizes(), w.sizes(), attrs);
-    let (a, b, out) = (a.dense::<S>(), b.dense::<S>(), write.result::<S>());
+    match write.dtype {
+        DType::F32 => run_in_f32::<f32>(op, &conv, reads, write),
+        DType::F16 => run_in_f32::<Half>(op, &conv, reads, write),
+        DType::BF16 => run_in_f32::<Brain>(op, &conv, reads, write),
+        DType::F64 => run_as::<f64, f64>(op, &conv, reads, write),
+        other => return internal!("{} of {other}", op.name()),
+    }
+    Ok(())
+}
+
+fn run_in_f32<S: RowOf<f32> + Element>(op: Op, conv: &Conv, reads: &[Bound], write: &Bound) {
+    let direction = match op {
+        Op::Conv => Direction::Forward,
+        Op::ConvGradInput => Direction::GradInput,
+        _ => Direction::GradWeight,
+    };
+    match Direct::new::<S>(conv, direction) {
+        Some(direct) => direct.run::<S>(reads[0].dense(), reads[1].dense(), write.result()),
+        None => run_as::<S, f32>(op, conv, reads, write),
+    }
+}
+
+fn run_as<S: RowOf<L>, L: Lane>(op: Op, conv: &Conv, reads: &[Bound], write: &Bound) {
+    let (a, b, out) = (reads[0].dense::<S>(), reads[1].dense::<S>(), write.result::<S>());
     let direct = conv.channels == 1 && conv.groups > 1;
     match (op, direct) {
-        (Op::Conv, true) => depthwise::forward::<S, L>(&conv, a, b, out),
-        (Op::Conv, false) => forward::forward::<S, L>(&conv, a, b, out),
-        (Op::ConvGradInput, true) => depthwise::grad_input::<S, L>(&conv, a, b, out),
-        (Op::ConvGradInput, false) => backward::grad_input::<S, L>(&conv, a, b, out),
-        (_, true) => depthwise::grad_weight::<S, L>(&conv, a, b, out),
-        (_, false) => backward::grad_weight::<S, L>(&conv, a, b, out),
+        (Op::Conv, true) => depthwise::forward::<S, L>(conv, a, b, out),
+        (Op::Conv, false) => forward::forward::<S, L>(conv, a, b, out),
+        (Op::ConvGradInput, true) => depthwise::grad_input::<S, L>(conv, a, b, out),
+        (Op::ConvGradInput, false) => backward::grad_input::<S, L>(conv, a, b, out),
+        (_, true) => depthwise::grad_weight::<S, L>(conv, a, b, out),
+        (_, false) => backward::grad_weight::<S, L>(conv, a, b, out),
     }
 }
 
@@ -163,6 +179,12 @@ impl Conv {
     /// Rows of the matrix of columns.
     fn depth(&self) -> usize {
         self.channels * self.windows.taps()
+    }
+
+    /// Whether every pixel sees the one element of each channel at its own place.
+    fn sees_itself(&self) -> bool {
+        let w = &self.windows;
+        w.taps() == 1 && w.stride == [1; 3] && w.padding == [0; 3] && w.input == w.output
     }
 
     fn work(&self) -> usize {

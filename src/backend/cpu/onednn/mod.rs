@@ -1,13 +1,20 @@
-//! oneDNN (<https://github.com/uxlfoundation/oneDNN>, its C API, major version 3), found at run time: the product of
-//! one block on one thread, faster than [`super::gemm`]'s portable one.
+//! oneDNN (<https://github.com/uxlfoundation/oneDNN>, its C API, major version 3), found at run time: the product or the
+//! convolution of one block on one thread, faster than [`super::gemm`]'s portable one.
 //!
 //! **Invariant:** whether a thread uses it was decided when the thread, or its run, started; oneDNN never starts a thread of its
 //! own, because every thread that calls it has told OpenMP that it computes alone.
 #![expect(unsafe_code, reason = "a C library, loaded at run time")]
 
+mod api;
+mod convolution;
+mod primitive;
+
+pub use convolution::{Convolution, Direction, Element, Problem};
+
 use super::tile::element::Brain;
 use crate::error::Result;
 use crate::invalid;
+use convolution::Convolutions;
 use libloading::Library;
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char, c_int};
@@ -94,6 +101,7 @@ pub struct OneDnn {
     fast_bf16: bool,
     /// A sequential build needs none.
     openmp: Option<OpenMp>,
+    convolutions: Option<Arc<Convolutions>>,
     /// Such as `3.2.0`.
     pub version: String,
 }
@@ -168,9 +176,12 @@ fn open(path: &Path) -> std::result::Result<Arc<OneDnn>, String> {
         _ => return Err("built for threads that it does not let its caller control".into()),
     };
     let fast_bf16 = has_fast_bf16(&library);
+    // SAFETY: it is of version 3, and forgotten next.
+    let engine = unsafe { api::Engine::new(&library) };
+    let convolutions = engine.map(|engine| Arc::new(Convolutions::new(engine)));
     std::mem::forget(library);
     let version = format!("{}.{}.{}", version.major, version.minor, version.patch);
-    Ok(Arc::new(OneDnn { sgemm, bf16_gemm, fast_bf16, openmp, version }))
+    Ok(Arc::new(OneDnn { sgemm, bf16_gemm, fast_bf16, openmp, convolutions, version }))
 }
 
 /// Whether products of bf16 are faster than of f32: with AMX, and with AMD's AVX-512. Intel's AVX-512 takes twice as
@@ -216,6 +227,12 @@ pub fn with<R>(library: Option<Arc<OneDnn>>, body: impl FnOnce() -> R) -> R {
     let _back = Back(leave());
     enter(library);
     body()
+}
+
+/// What computes `problem` on a thread that has this one's library; `None` if it has none, or that has no fast kernel.
+pub fn convolution(problem: &Problem) -> Option<Arc<Convolution>> {
+    let of_thread = |library: &Option<Arc<OneDnn>>| library.as_ref()?.convolutions.clone();
+    OF_THREAD.with_borrow(of_thread)?.find(problem)
 }
 
 /// A matrix as BLAS wants it: whether it is transposed, and from row to row of what is in memory.

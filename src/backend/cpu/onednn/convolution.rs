@@ -1,0 +1,344 @@
+//! Convolutions of a block of images on one thread, in layouts that the library chooses.
+//!
+//! Its kernels for plain layouts are slower than the products of [`super::super::conv`], those for its own layouts two
+//! to three times as fast; bringing the operands there and the result back takes a tenth of the time.
+#![expect(unsafe_code, reason = "a C library's functions")]
+
+use super::api::{self, Engine, Handle, Owned};
+use super::primitive::{Layout, Primitive, filled};
+use crate::backend::cpu::access::Plain;
+use crate::backend::cpu::tile::element::{Brain, Half};
+use crate::op::nn::Conv;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::ffi::{CStr, c_char, c_int};
+use std::ptr::null_mut;
+use std::sync::Arc;
+
+/// Larger tensors are refused: the library's kernels compute some offsets in 32 bits.
+const MOST_ELEMENTS: usize = 1 << 29;
+/// Problems that are remembered; then all are forgotten, so that changing shapes do not fill the memory.
+const MOST_KNOWN: usize = 1024;
+
+/// Element types of plain tensors, by their `dnnl_data_type_t`.
+pub trait Element: Plain {
+    const CODE: c_int;
+}
+impl Element for f32 {
+    const CODE: c_int = api::F32;
+}
+impl Element for Half {
+    const CODE: c_int = api::F16;
+}
+impl Element for Brain {
+    const CODE: c_int = api::BF16;
+}
+
+/// What is computed, of what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// `y` of `x`, `w`.
+    Forward,
+    /// `dx` of `dy`, `w`.
+    GradInput,
+    /// `dw` of `dy`, `x`.
+    GradWeight,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Problem {
+    pub direction: Direction,
+    pub conv: Conv,
+    /// Elements from one filter to the next in plain weights.
+    pub row: usize,
+    /// Of plain tensors.
+    pub element: c_int,
+}
+
+/// Primitives by what they compute; `None` where there is none worth using.
+pub struct Convolutions {
+    engine: &'static Engine,
+    known: Mutex<HashMap<Problem, Option<Arc<Convolution>>>>,
+}
+
+impl Convolutions {
+    pub fn new(engine: &'static Engine) -> Convolutions {
+        Convolutions { engine, known: Mutex::default() }
+    }
+
+    /// Takes a millisecond the first time.
+    pub fn find(&self, problem: &Problem) -> Option<Arc<Convolution>> {
+        if let Some(known) = self.known.lock().get(problem) {
+            return known.clone();
+        }
+        let made = Convolution::new(self.engine, problem).map(Arc::new);
+        let mut known = self.known.lock();
+        if known.len() >= MOST_KNOWN {
+            known.clear();
+        }
+        known.insert(*problem, made.clone());
+        made
+    }
+}
+
+/// The sizes and plain strides of a tensor.
+struct Shape {
+    sizes: Vec<i64>,
+    strides: Vec<i64>,
+}
+
+impl Problem {
+    /// Spatial dimensions without leading ones, of which the library's kernels for fewer dimensions know nothing.
+    fn spatial(&self) -> usize {
+        let w = &self.conv.windows;
+        let used =
+            |d: &usize| [w.input[*d], w.output[*d], w.kernel[*d]] != [1; 3] || w.padding[*d] > 0;
+        3 - (0..2).find(used).unwrap_or(2)
+    }
+
+    fn last(&self, list: [usize; 3]) -> Vec<i64> {
+        list[3 - self.spatial()..].iter().map(|&v| v as i64).collect()
+    }
+
+    /// Of images with so many channels in a group.
+    fn images(&self, channels: usize, plane: [usize; 3]) -> Shape {
+        let head = [self.conv.images, self.conv.groups * channels].map(|v| v as i64);
+        let sizes = [&head[..], &self.last(plane)].concat();
+        Shape { strides: dense(&sizes), sizes }
+    }
+
+    fn weights(&self) -> Shape {
+        let (conv, row) = (&self.conv, self.row as i64);
+        let head = [conv.groups, conv.filters, conv.channels].map(|v| v as i64);
+        let sizes = [&head[..], &self.last(conv.windows.kernel)].concat();
+        let mut strides = dense(&sizes);
+        (strides[0], strides[1]) = (row * conv.filters as i64, row);
+        let first = (conv.groups == 1) as usize;
+        Shape { sizes: sizes[first..].to_vec(), strides: strides[first..].to_vec() }
+    }
+
+    /// Of x, the weights, y.
+    fn shapes(&self) -> [Shape; 3] {
+        let w = &self.conv.windows;
+        let (x, y) =
+            (self.images(self.conv.channels, w.input), self.images(self.conv.filters, w.output));
+        [x, self.weights(), y]
+    }
+
+    /// Strides, dilation less one, padding before and after.
+    fn spacing(&self) -> [api::Dims; 4] {
+        let w = &self.conv.windows;
+        let after = [0, 1, 2].map(|d| {
+            let reach = (w.output[d] - 1) * w.stride[d] + (w.kernel[d] - 1) * w.dilation[d] + 1;
+            reach as i64 - (w.input[d] + w.padding[d]) as i64
+        });
+        let dilation = w.dilation.map(|v| v - 1);
+        let [stride, dilation, before] =
+            [w.stride, dilation, w.padding].map(|l| filled(&self.last(l)));
+        [stride, dilation, before, filled(&after[3 - self.spatial()..])]
+    }
+
+    /// What the library says of the fastest kernel for layouts of its own choice, `None` if it has none.
+    fn describe(&self, engine: &Engine, shapes: &[Shape; 3]) -> Option<Owned> {
+        let any = |shape: &Shape| Layout::of(engine, api::F32, &shape.sizes, None);
+        let [x, w, y] = [any(&shapes[0])?, any(&shapes[1])?, any(&shapes[2])?];
+        let (x, w, y) = (x.handle(), w.handle(), y.handle());
+        let (api, device, none) = (&engine.api, engine.handle, null_mut());
+        let [s, d, p, q] = self.spacing();
+        let [s, d, p, q] = [&s, &d, &p, &q].map(|list| list.as_ptr());
+        let (how, with) = (api::DIRECT, engine.attributes);
+        // SAFETY, here and below: layouts, lists of numbers and descriptions, where the header says that they are taken.
+        let forward = unsafe {
+            Owned::new(api.destroy_description, |out| {
+                (api.describe_forward)(
+                    out,
+                    device,
+                    api::FORWARD,
+                    how,
+                    x,
+                    w,
+                    none,
+                    y,
+                    s,
+                    d,
+                    p,
+                    q,
+                    with,
+                )
+            })?
+        };
+        let hint = forward.handle;
+        let description = match self.direction {
+            Direction::Forward => forward,
+            // SAFETY: as above.
+            Direction::GradInput => unsafe {
+                Owned::new(api.destroy_description, |out| {
+                    (api.describe_grad_input)(out, device, how, x, w, y, s, d, p, q, hint, with)
+                })?
+            },
+            // SAFETY: as above.
+            Direction::GradWeight => unsafe {
+                Owned::new(api.destroy_description, |out| {
+                    (api.describe_grad_weight)(
+                        out, device, how, x, w, none, y, s, d, p, q, hint, with,
+                    )
+                })?
+            },
+        };
+        while !is_direct(engine, &description) {
+            // SAFETY: a description, which becomes that of the next kernel, or there is none.
+            if unsafe { (engine.api.next_implementation)(description.handle) } != 0 {
+                return None;
+            }
+        }
+        Some(description)
+    }
+}
+
+/// Whether the described kernel is one of those generated for blocked layouts: faster by half than those of small
+/// matrix products ("brgconv") where these take f32, and than those of large ones ("gemm") anywhere.
+fn is_direct(engine: &Engine, description: &Owned) -> bool {
+    let mut name: *const c_char = std::ptr::null();
+    let out: *mut *const c_char = &mut name;
+    // SAFETY: room for the pointer to a string that lives as long as the description.
+    let name = unsafe {
+        if (engine.api.query)(description.handle, api::NAME, 0, out.cast()) != 0 || name.is_null() {
+            return false;
+        }
+        CStr::from_ptr(name)
+    };
+    name.to_bytes().starts_with(b"jit")
+}
+
+/// Strides of a tensor without gaps.
+fn dense(sizes: &[i64]) -> Vec<i64> {
+    let mut strides = vec![1; sizes.len()];
+    for d in (1..sizes.len()).rev() {
+        strides[d - 1] = strides[d] * sizes[d];
+    }
+    strides
+}
+
+/// An operand or result: packed as the primitive has it, in one part for each image; the weights are one part.
+pub struct Tensor {
+    element: c_int,
+    /// Elements of a packed part, and from the first to the last of a plain one.
+    pub part: usize,
+    plain: usize,
+    /// Elements packed.
+    pub len: usize,
+    reorder: Primitive,
+}
+
+impl Tensor {
+    fn new(
+        engine: &'static Engine,
+        (shape, parts): (&Shape, bool),
+        packed: &Layout,
+        element: c_int,
+        is_result: bool,
+    ) -> Option<Tensor> {
+        let part;
+        let (mut sizes, mut packed_part) = (shape.sizes.clone(), packed);
+        if parts {
+            part = packed.first_part(engine, &sizes)?;
+            (sizes[0], packed_part) = (1, &part);
+        }
+        let plain = Layout::of(engine, element, &sizes, Some(&shape.strides))?;
+        let (from, to) = if is_result { (packed_part, &plain) } else { (&plain, packed_part) };
+        let reorder = Primitive::reorder(engine, from, to)?;
+        let of_f32 = |layout: &Layout| layout.nbytes / size_of::<f32>();
+        let (part, len) = (of_f32(packed_part), of_f32(packed));
+        // The library counts what lies between rows also after the last one.
+        let last = sizes.iter().zip(&shape.strides).map(|(size, stride)| (size - 1) * stride);
+        let plain = 1 + last.sum::<i64>() as usize;
+        (len.max(plain) <= MOST_ELEMENTS).then_some(Tensor { element, part, plain, len, reorder })
+    }
+
+    fn check<T: Element>(&self, plain: usize, packed: usize, room: usize) {
+        assert!(T::CODE == self.element, "another element type");
+        assert!(plain >= self.plain && packed >= self.part, "{plain} and {packed} elements");
+        assert!(room >= self.reorder.room());
+    }
+
+    /// A part of an operand, from memory into the layout of the primitive.
+    pub fn pack<T: Element>(&self, plain: &[T], packed: &mut [f32], room: &mut [f32]) {
+        self.check::<T>(plain.len(), packed.len(), room.len());
+        let operands: [Handle; 2] = [plain.as_ptr() as Handle, packed.as_mut_ptr().cast()];
+        // SAFETY: as many elements as the layouts have; the first is only read.
+        unsafe { self.reorder.execute(&operands, room) };
+    }
+
+    /// A part of the result, from the layout of the primitive into memory.
+    pub fn unpack<T: Element>(&self, packed: &[f32], plain: &mut [T], room: &mut [f32]) {
+        self.check::<T>(plain.len(), packed.len(), room.len());
+        let operands: [Handle; 2] = [packed.as_ptr() as Handle, plain.as_mut_ptr().cast()];
+        // SAFETY: as many elements as the layouts have; the first is only read.
+        unsafe { self.reorder.execute(&operands, room) };
+    }
+}
+
+pub struct Convolution {
+    /// In the order of [`Direction`].
+    pub operands: [Tensor; 2],
+    pub result: Tensor,
+    primitive: Primitive,
+    /// Elements of scratch memory that it, packing and unpacking need.
+    pub room: usize,
+}
+
+impl Convolution {
+    fn new(engine: &'static Engine, problem: &Problem) -> Option<Convolution> {
+        use api::*;
+        let shapes = problem.shapes();
+        let description = problem.describe(engine, &shapes)?;
+        // Of the three: the places of the operands and of the result, their arguments and the layouts' names.
+        let (order, names) = match problem.direction {
+            Direction::Forward => {
+                ([0, 1, 2], [(ARG_SOURCE, SOURCE), (ARG_WEIGHTS, WEIGHTS), (ARG_RESULT, RESULT)])
+            }
+            Direction::GradInput => (
+                [2, 1, 0],
+                [
+                    (ARG_GRADIENT + ARG_RESULT, RESULT_GRADIENT),
+                    (ARG_WEIGHTS, WEIGHTS),
+                    (ARG_GRADIENT + ARG_SOURCE, SOURCE_GRADIENT),
+                ],
+            ),
+            Direction::GradWeight => (
+                [2, 0, 1],
+                [
+                    (ARG_GRADIENT + ARG_RESULT, RESULT_GRADIENT),
+                    (ARG_SOURCE, SOURCE),
+                    (ARG_GRADIENT + ARG_WEIGHTS, WEIGHTS_GRADIENT),
+                ],
+            ),
+        };
+        let primitive = Primitive::new(engine, &description, &names)?;
+        let tensor = |n: usize| {
+            let shape = (&shapes[order[n]], order[n] != 1);
+            Tensor::new(engine, shape, primitive.layout(n), problem.element, n == 2)
+        };
+        let (operands, result) = ([tensor(0)?, tensor(1)?], tensor(2)?);
+        let rooms = [&operands[0], &operands[1], &result].map(|tensor| tensor.reorder.room());
+        let room = rooms.into_iter().fold(primitive.room(), usize::max);
+        Some(Convolution { operands, result, primitive, room })
+    }
+
+    /// Whether both have the weights, or their gradient, in the same layout.
+    pub fn shares_weights(&self, other: &Convolution, direction: Direction) -> bool {
+        let at = if direction == Direction::GradWeight { 2 } else { 1 };
+        self.primitive.layout(at).is(other.primitive.layout(at), self.primitive.engine())
+    }
+
+    /// Writes the packed result of packed operands.
+    pub fn run(&self, a: &[f32], b: &[f32], result: &mut [f32], room: &mut [f32]) {
+        let lengths = [(a.len(), &self.operands[0]), (b.len(), &self.operands[1])];
+        assert!(lengths.iter().all(|(len, tensor)| *len >= tensor.len));
+        assert!(result.len() >= self.result.len);
+        let operands: [Handle; 3] =
+            [a.as_ptr() as Handle, b.as_ptr() as Handle, result.as_mut_ptr().cast()];
+        // SAFETY: as many elements as the layouts have; only the last is written.
+        unsafe { self.primitive.execute(&operands, room) };
+    }
+}
