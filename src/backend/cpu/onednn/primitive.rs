@@ -9,7 +9,7 @@ use std::ptr::null_mut;
 /// `dnnl_memory_desc_t`: where in memory the elements of a tensor are.
 pub struct Layout {
     owned: Owned,
-    /// Bytes from its first element to the end of its last one, with what lies between.
+    /// By the library's count, which ends where another row would begin.
     pub nbytes: usize,
 }
 
@@ -149,7 +149,8 @@ impl Primitive {
     /// Executes on the memory of its operands.
     ///
     /// # Safety
-    /// There must be as many as were named, of at least their layouts' bytes; what is written must be nobody else's.
+    /// There must be as many as were named, each valid memory for all elements of its layout; what is written must be
+    /// nobody else's.
     pub unsafe fn execute(&self, operands: &[Handle], room: &mut [f32]) {
         assert!(room.len() >= self.room() && operands.len() + 1 == self.operands.len());
         let api = &self.engine.api;
