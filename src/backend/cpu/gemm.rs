@@ -111,6 +111,13 @@ impl<'a, T: Plain> Block<'a, T> {
         Block { start: data.as_mut_ptr(), stride: columns, rows, columns, lifetime: PhantomData }
     }
 
+    /// `rows` by `columns` of `data`, where rows are `stride` apart.
+    pub fn within(data: &'a mut [T], stride: usize, rows: usize, columns: usize) -> Block<'a, T> {
+        let end = if rows * columns == 0 { 0 } else { (rows - 1) * stride + columns };
+        assert!(columns <= stride && end <= data.len(), "a block beyond its memory");
+        Block { start: data.as_mut_ptr(), stride, rows, columns, lifetime: PhantomData }
+    }
+
     pub fn row(&mut self, i: usize) -> &mut [T] {
         assert!(i < self.rows, "row {i} of {}", self.rows);
         // SAFETY: the row is within the block, which is borrowed exclusively.

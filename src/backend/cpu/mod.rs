@@ -29,6 +29,7 @@ mod softmax;
 mod team;
 #[cfg(test)]
 pub(super) mod tests;
+mod thin;
 mod tile;
 mod vector;
 

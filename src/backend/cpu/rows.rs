@@ -7,7 +7,7 @@ use super::isa::kernel;
 use super::math;
 use super::pool::Scratch;
 use super::tile::element::{Brain, Half, Stored, load_run, store_run};
-use super::vector::{Wide, chains, each, get, in_place, put, total};
+use super::vector::{MAX_LANES, Wide, chains, each, get, put, total};
 
 /// Rows in memory of a type that is computed as `L`.
 pub trait RowOf<L: Plain>: Stored<L> {
@@ -54,8 +54,8 @@ pub trait RowMath: Real + Scratch + From<f32> {
     fn exp_sum(x: &[Self], shift: Self, y: &mut [Self]) -> f64;
     /// The sum of `exp(x - shift)`.
     fn sum_exp(x: &[Self], shift: Self) -> f64;
-    /// `x = exp(x - shift)`; a row that is all -inf may be given any finite shift.
-    fn exp(x: &mut [Self], shift: Self);
+    /// `x = exp(x - max)` of whole vectors, but if all are -inf: max and sum.
+    fn soften(x: &mut [Self]) -> (Self, f64);
     /// `y = x * scale`.
     fn scale(y: &mut [Self], scale: Self);
     /// `y = (x - first) - second`.
@@ -132,12 +132,6 @@ macro_rules! row_math {
                 }
             }
             kernel! {
-                pub fn exp(x: &'a mut [$t], shift: $t) {
-                    let shift = $v::splat(shift);
-                    in_place!($v, x, |a| $exp(a - shift));
-                }
-            }
-            kernel! {
                 pub fn exp_to(x: &'a [$t], shift: $t, y: &'a mut [$t]) -> f64 {
                     let shift = $v::splat(shift);
                     total!($v, $t, |a in x| $exp(a - shift), to y)
@@ -147,6 +141,58 @@ macro_rules! row_math {
                 pub fn sum_exp(x: &'a [$t], shift: $t) -> f64 {
                     let shift = $v::splat(shift);
                     total!($v, $t, |a in x| $exp(a - shift))
+                }
+            }
+            kernel! {
+                pub fn soften(x: &'a mut [$t]) -> ($t, f64) {
+                    let mut tops = [$v::splat(<$t>::NEG_INFINITY); 4];
+                    let mut fours = x.chunks_exact(4 * $v::LANES);
+                    for four in &mut fours {
+                        for i in 0..4 {
+                            tops[i] = $larger(tops[i], $v::load(&four[i * $v::LANES..]));
+                        }
+                    }
+                    for one in fours.remainder().chunks_exact($v::LANES) {
+                        tops[0] = $larger(tops[0], $v::load(one));
+                    }
+                    let top = $larger($larger(tops[0], tops[1]), $larger(tops[2], tops[3]));
+                    let mut lanes: [$t; MAX_LANES] = [<$t>::NEG_INFINITY; MAX_LANES];
+                    top.store(&mut lanes);
+                    let mut half = MAX_LANES / 2;
+                    while half > 0 {
+                        for i in 0..half {
+                            let (a, b) = (lanes[i], lanes[i + half]);
+                            lanes[i] = if a > b || a.is_nan() { a } else { b };
+                        }
+                        half /= 2;
+                    }
+                    let top = lanes[0];
+                    if top == <$t>::NEG_INFINITY {
+                        return (top, 0.0);
+                    }
+                    let shift = $v::splat(top);
+                    let mut sums = [$v::splat(0.0); 4];
+                    let mut fours = x.chunks_exact_mut(4 * $v::LANES);
+                    for four in &mut fours {
+                        for i in 0..4 {
+                            let to = &mut four[i * $v::LANES..];
+                            let p: $v = $exp($v::load(to) - shift);
+                            p.store(to);
+                            sums[i] = sums[i] + p;
+                        }
+                    }
+                    for one in fours.into_remainder().chunks_exact_mut($v::LANES) {
+                        let p: $v = $exp($v::load(one) - shift);
+                        p.store(one);
+                        sums[0] = sums[0] + p;
+                    }
+                    let sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+                    let mut lanes: [$t; MAX_LANES] = [0.0; MAX_LANES];
+                    sum.store(&mut lanes);
+                    for i in 0..MAX_LANES / 2 {
+                        lanes[i] += lanes[i + MAX_LANES / 2];
+                    }
+                    (top, lanes[..MAX_LANES / 2].iter().fold(0.0f64, |sum, &p| sum + p as f64))
                 }
             }
             kernel! {
@@ -267,8 +313,8 @@ macro_rules! row_math {
             fn sum_exp(x: &[$t], shift: $t) -> f64 {
                 $module::sum_exp(x, shift)
             }
-            fn exp(x: &mut [$t], shift: $t) {
-                $module::exp(x, shift);
+            fn soften(x: &mut [$t]) -> ($t, f64) {
+                $module::soften(x)
             }
             fn scale(y: &mut [$t], scale: $t) {
                 $module::scale(y, scale);

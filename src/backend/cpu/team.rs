@@ -153,6 +153,12 @@ impl Drop for Team {
     }
 }
 
+/// How many threads share the loops of this one.
+pub fn size() -> usize {
+    // SAFETY: `lead` borrows the team for as long as this thread leads it.
+    LED.get().map_or(1, |team| unsafe { team.as_ref() }.threads.len() + 1)
+}
+
 /// Runs `body` as if this thread led nobody.
 pub fn rest<R>(body: impl FnOnce() -> R) -> R {
     let _alone = Leads::now(None);

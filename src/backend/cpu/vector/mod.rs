@@ -130,26 +130,6 @@ macro_rules! put {
 }
 pub(crate) use put;
 
-/// `x[i] = expression of x[i]`.
-macro_rules! in_place {
-    ($v:ident, $x:ident, |$a:ident| $e:expr) => {{
-        let n = $x.len();
-        let mut at = 0;
-        while at < n {
-            let whole = n - at >= $v::LANES;
-            let $a = if whole { $v::load(&$x[at..]) } else { $v::load_part(&$x[at..]) };
-            let result: $v = $e;
-            if whole {
-                result.store(&mut $x[at..])
-            } else {
-                result.store_part(&mut $x[at..])
-            }
-            at += $v::LANES;
-        }
-    }};
-}
-pub(crate) use in_place;
-
 /// Numbers in the chains of [`chains`]: several vectors of every kind, so that their latency does not count.
 pub const CHAINS: usize = 64;
 pub const MAX_LANES: usize = 16;

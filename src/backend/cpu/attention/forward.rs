@@ -1,0 +1,142 @@
+//! Attention: in parallel over groups of heads, and over blocks of queries where there are few groups.
+
+use super::super::access::Bound;
+use super::super::gemm::Matrix;
+use super::super::pool::{GRAIN, Scratch, parallel_each, with_scratch};
+use super::super::rows::{RowMath, RowOf};
+use super::super::team;
+use super::super::thin::{Only, Thin, ThinProduct, pitch, whole};
+use super::super::tile::element::{Brain, Half, store_run};
+use super::super::tile::run::LaneType;
+use super::{Heads, Problem, QUERIES, pieces};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::internal;
+use crate::op::Attr;
+
+pub fn attention(attrs: &[Attr], reads: &[Bound], writes: &[Bound]) -> Result<()> {
+    match writes[0].dtype {
+        DType::F32 => forward::<f32, f32>(attrs, reads, writes),
+        DType::F16 => forward::<Half, f32>(attrs, reads, writes),
+        DType::BF16 => forward::<Brain, f32>(attrs, reads, writes),
+        DType::F64 => forward::<f64, f64>(attrs, reads, writes),
+        other => return internal!("attention of {other}"),
+    }
+    Ok(())
+}
+
+/// Groups for each thread that keep all of them busy to the end.
+const GROUPS: usize = 4;
+
+fn forward<S, L>(attrs: &[Attr], reads: &[Bound], writes: &[Bound])
+where
+    S: RowOf<L>,
+    L: RowMath + ThinProduct + LaneType + Scratch,
+{
+    let p = &Problem::new(&reads[0], &reads[1], &reads[3..], attrs);
+    let [q, k, v] = [0, 1, 2].map(|n| Heads::<S>::new(&reads[n]));
+    let (share, width) = (p.heads / p.groups, v.width);
+    let out = writes[0].result::<S>().chunks_mut(share * p.queries * width);
+    let lse = writes[1].result::<L>().chunks_mut(share * p.queries);
+    let groups = out.zip(lse).enumerate();
+    let many = groups.len() >= GROUPS * team::size();
+    let of_group = |(n, (out, lse)): (usize, (&mut [S], &mut [L]))| {
+        let (b, g) = (n / p.groups, n % p.groups);
+        let lengths = [k.turned_len(p.keys), v.rows_len(p.keys)];
+        with_scratch(lengths.iter().sum(), |room: &mut [L]| {
+            let [keys, values] = pieces(room, lengths);
+            k.turned([b, g], p.keys, keys);
+            v.rows([b, g, 0], values);
+            let group = Group { problem: p, q: &q, width, keys, values };
+            let heads = out.chunks_mut(p.queries * width).zip(lse.chunks_mut(p.queries));
+            let blocks = heads.enumerate().flat_map(|(n, (out, lse))| {
+                let blocks = out.chunks_mut(QUERIES * width).zip(lse.chunks_mut(QUERIES));
+                let place = move |block: usize| [b, g * share + n, block * QUERIES];
+                blocks.enumerate().map(move |(block, results)| (place(block), results))
+            });
+            let run = |(place, (out, lse))| group.block(place, out, lse);
+            if many {
+                blocks.for_each(run);
+            } else {
+                parallel_each(blocks, GRAIN, run);
+            }
+        });
+    };
+    if many {
+        parallel_each(groups, GRAIN, of_group);
+    } else {
+        groups.for_each(of_group);
+    }
+}
+
+/// The queries that look at one head of keys and values.
+struct Group<'a, S: RowOf<L>, L: RowMath> {
+    problem: &'a Problem<'a>,
+    q: &'a Heads<'a, S>,
+    /// Of a value.
+    width: usize,
+    keys: &'a [L],
+    values: &'a [L],
+}
+
+impl<S, L> Group<'_, S, L>
+where
+    S: RowOf<L>,
+    L: RowMath + ThinProduct + LaneType + Scratch,
+{
+    /// Results for the queries from `place` on.
+    fn block(&self, place: [usize; 3], out: &mut [S], lse: &mut [L]) {
+        let (p, [b, h, first], count) = (self.problem, place, lse.len());
+        let (seen, width) = (p.visible(first + count), whole(self.width));
+        let pitch = pitch(seen);
+        let lengths = [count * pitch, pitch, count * width, self.q.rows_len(count), count];
+        with_scratch(lengths.iter().sum(), |room: &mut [L]| {
+            let [scores, row_room, sums, q, shares] = pieces(room, lengths);
+            self.q.rows(place, q);
+            let scale = L::from_f64(p.scale);
+            p.against_keys(scale, [q, self.keys], self.q.width, (first, seen), scores);
+            for (i, row) in scores.chunks_exact_mut(pitch).enumerate() {
+                let place = [b, h, first + i];
+                p.add_bias(place, i == 0, &mut row[..seen], row_room);
+                let end = p.seen_by(first + i, seen);
+                (lse[i], shares[i]) = self.soften(place, end, row, row_room);
+            }
+            let task = Thin {
+                a: Matrix::rows(scores, pitch),
+                b: self.values,
+                pitch: width,
+                rows: count,
+                columns: width,
+                depth: seen,
+                alpha: L::from(1.0),
+                add: false,
+                only: p.only(Only::Left, first, 0),
+            };
+            L::thin(task, sums, width);
+            let rows = sums.chunks_exact_mut(width).zip(out.chunks_exact_mut(self.width));
+            for ((sums, out), &share) in rows.zip(shares.iter()) {
+                let sums = &mut sums[..self.width];
+                L::scale(sums, share);
+                store_run::<S, L>(sums, out);
+            }
+        });
+    }
+
+    /// Makes the first `end` scores of a query its probabilities but for a factor, and the others 0. Logarithm of the
+    /// sum of their exponentials, and the factor.
+    fn soften(&self, place: [usize; 3], end: usize, row: &mut [L], room: &mut [L]) -> (L, L) {
+        let (seen, hidden) = row.split_at_mut(whole(end));
+        hidden.fill(L::from(0.0));
+        seen[end..].fill(L::from(f32::NEG_INFINITY));
+        let (top, sum) = L::soften(seen);
+        if top.to_f64() == f64::NEG_INFINITY {
+            seen.fill(L::from(0.0));
+            return (top, L::from(0.0));
+        }
+        if self.problem.dropout > 0.0 {
+            self.problem.keep(place, &mut room[..end]);
+            L::multiply(&room[..end], &mut seen[..end]);
+        }
+        (L::from_f64(top.to_f64() + sum.ln()), L::from_f64(1.0 / sum))
+    }
+}

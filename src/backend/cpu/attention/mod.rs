@@ -1,0 +1,236 @@
+//! Attention and its gradient, in blocks of queries: only the scores of one block exist at a time, and keys that a
+//! causal block cannot see are not looked at. What a group of heads has in common, its keys and values, is brought into
+//! the order that products want once for all of its blocks.
+
+mod backward;
+mod forward;
+
+pub use backward::attention_grad;
+pub use forward::attention;
+
+use super::access::Bound;
+use super::gemm::Matrix;
+use super::math;
+use super::pool::with_scratch;
+use super::rows::RowMath;
+use super::thin::{Only, PANEL, Thin, ThinProduct, pitch, whole};
+use super::tile::compute::random_run;
+use super::tile::element::{Brain, Half, Stored, Turned, load_run, load_turned, single};
+use crate::dtype::DType;
+use crate::op::Attr;
+
+/// Queries of one block.
+const QUERIES: usize = 64;
+
+/// `[b, heads, rows, width]` with dense rows.
+struct Heads<'a, S: Turned> {
+    data: &'a [S],
+    bits: &'a [S::Bits],
+    strides: [usize; 3],
+    width: usize,
+}
+
+impl<'a, S: Turned> Heads<'a, S> {
+    fn new(operand: &'a Bound) -> Heads<'a, S> {
+        let l = &operand.layout;
+        let stride = |d: usize| l.strides[d] as usize;
+        Heads {
+            data: operand.covered(),
+            bits: operand.covered(),
+            strides: [stride(0), stride(1), stride(2)],
+            width: l.sizes[3] as usize,
+        }
+    }
+
+    /// Where row `i` of a head starts.
+    fn place(&self, [b, h, i]: [usize; 3]) -> usize {
+        b * self.strides[0] + h * self.strides[1] + i * self.strides[2]
+    }
+
+    fn row(&self, place: [usize; 3]) -> &'a [S] {
+        &self.data[self.place(place)..][..self.width]
+    }
+
+    /// Elements of `n` rows as [`Heads::rows`] has them.
+    fn rows_len(&self, n: usize) -> usize {
+        n * whole(self.width)
+    }
+
+    /// Rows of a head from `place` on, `whole(width)` apart, as many as fit into `to`; 0 between them.
+    fn rows<L: Copy + Default>(&self, [b, h, first]: [usize; 3], to: &mut [L])
+    where
+        S: Stored<L>,
+    {
+        for (i, to) in to.chunks_exact_mut(whole(self.width)).enumerate() {
+            let (to, between) = to.split_at_mut(self.width);
+            load_run(self.row([b, h, first + i]), to);
+            between.fill(L::default());
+        }
+    }
+
+    /// Elements of `n` rows as [`Heads::turned`] has them.
+    fn turned_len(&self, n: usize) -> usize {
+        n.next_multiple_of(PANEL) * self.width
+    }
+
+    /// The first `n` rows of a head as columns: [`PANEL`] of them dense, then the next; 0 for what the last panel has
+    /// too many.
+    fn turned<L: Copy + Default>(&self, [b, h]: [usize; 2], n: usize, to: &mut [L])
+    where
+        S: Stored<L>,
+    {
+        let stride = self.strides[2];
+        for (panel, to) in to.chunks_exact_mut(PANEL * self.width).enumerate() {
+            let first = panel * PANEL;
+            if first + PANEL <= n {
+                load_turned::<S, L>(
+                    &self.bits[self.place([b, h, first])..],
+                    stride,
+                    self.width,
+                    to,
+                );
+                continue;
+            }
+            to.fill(L::default());
+            for i in first..n {
+                let columns = to[i - first..].iter_mut().step_by(PANEL);
+                columns.zip(self.row([b, h, i])).for_each(|(to, from)| *to = from.load());
+            }
+        }
+    }
+}
+
+/// What forward and backward have in common.
+struct Problem<'a> {
+    heads: usize,
+    groups: usize,
+    queries: usize,
+    keys: usize,
+    scale: f64,
+    causal: bool,
+    dropout: f64,
+    seed: u64,
+    offset: u64,
+    bias: Option<&'a Bound>,
+}
+
+impl<'a> Problem<'a> {
+    /// `rest`: seed, offset and perhaps the bias.
+    fn new(q: &Bound, k: &Bound, rest: &'a [Bound], attrs: &[Attr]) -> Problem<'a> {
+        let size = |b: &Bound, d: usize| b.sizes()[d] as usize;
+        Problem {
+            heads: size(q, 1),
+            groups: size(k, 1),
+            queries: size(q, 2),
+            keys: size(k, 2),
+            scale: attrs[0].float(),
+            causal: attrs[1].bool(),
+            dropout: attrs[2].float(),
+            seed: single(&rest[0]).1 as u64,
+            offset: single(&rest[1]).1 as u64,
+            bias: rest.get(2),
+        }
+    }
+
+    /// Keys that the queries before `end` may see.
+    fn visible(&self, end: usize) -> usize {
+        if self.causal { self.keys.min(end) } else { self.keys }
+    }
+
+    /// The keys that a query may see, of those before `seen`.
+    fn seen_by(&self, query: usize, seen: usize) -> usize {
+        self.visible(query + 1).min(seen)
+    }
+
+    /// As a property of products whose rows are the queries from `first` on, and whose columns are the keys from `key`
+    /// on.
+    fn only(&self, only: fn(isize) -> Only, first: usize, key: usize) -> Only {
+        if self.causal { only(first as isize + 1 - key as isize) } else { Only::All }
+    }
+
+    /// `alpha a b`, [queries, keys], where `a` are the queries from `first` on and `b` is [`Heads::turned`].
+    fn against_keys<L: ThinProduct>(
+        &self,
+        alpha: L,
+        [a, b]: [&[L]; 2],
+        width: usize,
+        (first, seen): (usize, usize),
+        c: &mut [L],
+    ) {
+        let rows = c.len() / pitch(seen);
+        for key in (0..seen).step_by(PANEL) {
+            let task = Thin {
+                a: Matrix::rows(a, whole(width)),
+                b: &b[key * width..],
+                pitch: PANEL,
+                rows,
+                columns: PANEL.min(whole(seen) - key),
+                depth: width,
+                alpha,
+                add: false,
+                only: self.only(Only::Below, first, key),
+            };
+            L::thin(task, &mut c[key..], pitch(seen));
+        }
+    }
+
+    /// Adds the bias to the scores of a query. `room` is for the bias; unless it is for the `first` query, the bias of
+    /// the one before is there.
+    fn add_bias<L: RowMath>(&self, place: [usize; 3], first: bool, row: &mut [L], room: &mut [L]) {
+        let Some(bias) = self.bias else { return };
+        let room = &mut room[..row.len()];
+        // Dropout uses the room, too.
+        if first || bias.sizes()[2] != 1 || self.dropout > 0.0 {
+            bias_row(bias, place, room);
+        }
+        L::add(room, row);
+    }
+
+    /// What dropout multiplies the probabilities of a query by.
+    fn keep<L: RowMath>(&self, [b, h, i]: [usize; 3], row: &mut [L]) {
+        let first = ((b * self.heads + h) * self.queries + i) * self.keys;
+        let kept = L::from_f64(1.0 / (1.0 - self.dropout));
+        with_scratch(2 * row.len() + 8, |room: &mut [f32]| {
+            let (uniform, words) = room.split_at_mut(row.len());
+            random_run(self.seed, self.offset, first as u64, words, uniform);
+            for (to, &u) in row.iter_mut().zip(uniform.iter()) {
+                *to = if u as f64 >= self.dropout { kept } else { L::from(0.0) };
+            }
+        });
+    }
+}
+
+/// The bias of the first keys of one query. Bool: 0 where true, else -inf.
+fn bias_row<L: RowMath>(bias: &Bound, place: [usize; 3], row: &mut [L]) {
+    let sizes = bias.sizes();
+    let l = &bias.layout;
+    let along = |d: usize| if sizes[d] == 1 { 0 } else { place[d] as i64 * l.strides[d] };
+    let start = l.offset + along(0) + along(1) + along(2);
+    let stride = if sizes[3] == 1 { 0 } else { l.strides[3] as usize };
+    let span = (row.len() - 1) * stride + 1;
+    macro_rules! fill {
+        ($t:ty, |$v:ident| $e:expr) => {{
+            let from = bias.slice::<$t>(start, span);
+            row.iter_mut().enumerate().for_each(|(j, to)| {
+                let $v = from[j * stride];
+                *to = $e;
+            });
+        }};
+    }
+    match bias.dtype {
+        DType::Bool => fill!(u8, |v| L::from(if v != 0 { 0.0 } else { f32::NEG_INFINITY })),
+        DType::F16 => fill!(Half, |v| L::from(math::f16_to_f32(v.0))),
+        DType::BF16 => fill!(Brain, |v| L::from(math::bf16_to_f32(v.0))),
+        DType::F32 => fill!(f32, |v| L::from(v)),
+        _ => fill!(f64, |v| L::from_f64(v)),
+    }
+}
+
+/// Cuts pieces of the given lengths off a buffer.
+fn pieces<T, const N: usize>(mut buffer: &mut [T], lengths: [usize; N]) -> [&mut [T]; N] {
+    lengths.map(|n| {
+        let (piece, rest) = std::mem::take(&mut buffer).split_at_mut(n);
+        buffer = rest;
+        piece
+    })
+}
