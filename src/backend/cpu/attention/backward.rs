@@ -110,17 +110,12 @@ where
         let count = dq.len() / d;
         let seen = p.visible(first + count);
         let pitch = pitch(seen);
-        let lengths = [
-            count * pitch,
-            count * pitch,
-            pitch,
-            self.q.rows_len(count),
-            self.q.rows_len(count),
-            self.dout.rows_len(count),
-            whole(e),
-        ];
+        let q_len = self.q.rows_len(count);
+        let dout_len = self.dout.rows_len(count);
+        // Scores and their slopes are read and written side by side: not at the same place of a page.
+        let lengths = [count * pitch, q_len, q_len, dout_len, pitch, whole(e), 512, count * pitch];
         with_scratch(lengths.iter().sum(), |room: &mut [L]| {
-            let [scores, dscores, row_room, dq_sums, q, dout, out_room] = pieces(room, lengths);
+            let [scores, dq_sums, q, dout, row_room, out_room, _, dscores] = pieces(room, lengths);
             self.q.rows(place, q);
             self.dout.rows(place, dout);
             let scale = L::from_f64(p.scale);

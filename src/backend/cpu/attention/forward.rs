@@ -1,7 +1,8 @@
 //! Attention: in parallel over groups of heads, and over blocks of queries where there are few groups.
 
 use super::super::access::Bound;
-use super::super::gemm::Matrix;
+use super::super::gemm::{Block, Matrix, gemm};
+use super::super::matmul::convert;
 use super::super::pool::{GRAIN, Scratch, parallel_each, with_scratch};
 use super::super::rows::{RowMath, RowOf};
 use super::super::team;
@@ -25,12 +26,42 @@ pub fn attention(attrs: &[Attr], reads: &[Bound], writes: &[Bound]) -> Result<()
     Ok(())
 }
 
+/// A matrix as numbers of type `L`: where it is, or converted into `room`.
+trait Panel<L>: Sized {
+    fn panel<'a>(
+        from: Matrix<'a, Self>,
+        rows: usize,
+        width: usize,
+        room: &'a mut [L],
+    ) -> Matrix<'a, L>;
+}
+
+macro_rules! panel {
+    ($($t:ty => $l:ty, |$from:ident, $rows:ident, $width:ident, $room:ident| $e:expr;)*) => {$(
+        impl Panel<$l> for $t {
+            fn panel<'a>($from: Matrix<'a, $t>, $rows: usize, $width: usize, $room: &'a mut [$l]) -> Matrix<'a, $l> {
+                $e
+            }
+        }
+    )*};
+}
+
+panel! {
+    f32 => f32, |from, _rows, _width, _room| from;
+    f64 => f64, |from, _rows, _width, _room| from;
+    Half => f32, |from, rows, width, room| convert(from, rows, width, room);
+    Brain => f32, |from, rows, width, room| convert(from, rows, width, room);
+}
+
+/// Queries for which it pays to bring keys and values into another order.
+const MANY: usize = 8;
+
 /// Groups for each thread that keep all of them busy to the end.
 const GROUPS: usize = 4;
 
 fn forward<S, L>(attrs: &[Attr], reads: &[Bound], writes: &[Bound])
 where
-    S: RowOf<L>,
+    S: RowOf<L> + Panel<L>,
     L: RowMath + ThinProduct + LaneType + Scratch,
 {
     let p = &Problem::new(&reads[0], &reads[1], &reads[3..], attrs);
@@ -44,10 +75,12 @@ where
         let (b, g) = (n / p.groups, n % p.groups);
         let lengths = [k.turned_len(p.keys), v.rows_len(p.keys)];
         with_scratch(lengths.iter().sum(), |room: &mut [L]| {
-            let [keys, values] = pieces(room, lengths);
-            k.turned([b, g], p.keys, keys);
-            v.rows([b, g, 0], values);
-            let group = Group { problem: p, q: &q, width, keys, values };
+            let rooms = pieces(room, lengths);
+            let memory = match share * p.queries < MANY {
+                true => Memory::as_it_is([&k, &v], [b, g], p.keys, rooms),
+                false => Memory::in_order([&k, &v], [b, g], p.keys, rooms),
+            };
+            let group = Group { problem: p, q: &q, width, memory };
             let heads = out.chunks_mut(p.queries * width).zip(lse.chunks_mut(p.queries));
             let blocks = heads.enumerate().flat_map(|(n, (out, lse))| {
                 let blocks = out.chunks_mut(QUERIES * width).zip(lse.chunks_mut(QUERIES));
@@ -69,14 +102,49 @@ where
     }
 }
 
+/// One head of keys and values.
+enum Memory<'a, L> {
+    AsItIs {
+        keys: Matrix<'a, L>,
+        values: Matrix<'a, L>,
+    },
+    /// See [`Heads::turned`] and [`Heads::rows`].
+    InOrder {
+        keys: &'a [L],
+        values: &'a [L],
+    },
+}
+
+impl<'a, L: RowMath> Memory<'a, L> {
+    fn as_it_is<S: RowOf<L> + Panel<L>>(
+        [k, v]: [&Heads<'a, S>; 2],
+        [b, g]: [usize; 2],
+        n: usize,
+        [keys, values]: [&'a mut [L]; 2],
+    ) -> Memory<'a, L> {
+        let keys = S::panel(k.matrix([b, g, 0]), n, k.width, keys);
+        Memory::AsItIs { keys, values: S::panel(v.matrix([b, g, 0]), n, v.width, values) }
+    }
+
+    fn in_order<S: RowOf<L>>(
+        [k, v]: [&Heads<'a, S>; 2],
+        [b, g]: [usize; 2],
+        n: usize,
+        [keys, values]: [&'a mut [L]; 2],
+    ) -> Memory<'a, L> {
+        k.turned([b, g], n, keys);
+        v.rows([b, g, 0], values);
+        Memory::InOrder { keys, values }
+    }
+}
+
 /// The queries that look at one head of keys and values.
 struct Group<'a, S: RowOf<L>, L: RowMath> {
     problem: &'a Problem<'a>,
     q: &'a Heads<'a, S>,
     /// Of a value.
     width: usize,
-    keys: &'a [L],
-    values: &'a [L],
+    memory: Memory<'a, L>,
 }
 
 impl<S, L> Group<'_, S, L>
@@ -93,26 +161,24 @@ where
         with_scratch(lengths.iter().sum(), |room: &mut [L]| {
             let [scores, row_room, sums, q, shares] = pieces(room, lengths);
             self.q.rows(place, q);
-            let scale = L::from_f64(p.scale);
-            p.against_keys(scale, [q, self.keys], self.q.width, (first, seen), scores);
+            let (scale, d) = (L::from_f64(p.scale), self.q.width);
+            match self.memory {
+                Memory::AsItIs { keys, .. } => {
+                    let mut scores = Block::within(scores, pitch, count, seen);
+                    let q = Matrix::rows(q, whole(d));
+                    gemm(d, scale, q, keys.transposed(), 0.0, &mut scores);
+                }
+                Memory::InOrder { keys, .. } => {
+                    p.against_keys(scale, [q, keys], d, (first, seen), scores);
+                }
+            }
             for (i, row) in scores.chunks_exact_mut(pitch).enumerate() {
                 let place = [b, h, first + i];
                 p.add_bias(place, i == 0, &mut row[..seen], row_room);
                 let end = p.seen_by(first + i, seen);
                 (lse[i], shares[i]) = self.soften(place, end, row, row_room);
             }
-            let task = Thin {
-                a: Matrix::rows(scores, pitch),
-                b: self.values,
-                pitch: width,
-                rows: count,
-                columns: width,
-                depth: seen,
-                alpha: L::from(1.0),
-                add: false,
-                only: p.only(Only::Left, first, 0),
-            };
-            L::thin(task, sums, width);
+            self.average(Matrix::rows(scores, pitch), (first, seen), sums);
             let rows = sums.chunks_exact_mut(width).zip(out.chunks_exact_mut(self.width));
             for ((sums, out), &share) in rows.zip(shares.iter()) {
                 let sums = &mut sums[..self.width];
@@ -120,6 +186,38 @@ where
                 store_run::<S, L>(sums, out);
             }
         });
+    }
+
+    /// Rows of `sums` are those of values, times the probabilities of the queries from `first` on.
+    fn average(&self, shares: Matrix<L>, (first, seen): (usize, usize), sums: &mut [L]) {
+        let width = whole(self.width);
+        let (rows, one) = (sums.len() / width, L::from(1.0));
+        match self.memory {
+            Memory::AsItIs { values, .. } => {
+                gemm(
+                    seen,
+                    one,
+                    shares,
+                    values,
+                    0.0,
+                    &mut Block::within(sums, width, rows, self.width),
+                );
+            }
+            Memory::InOrder { values, .. } => {
+                let task = Thin {
+                    a: shares,
+                    b: values,
+                    pitch: width,
+                    rows,
+                    columns: width,
+                    depth: seen,
+                    alpha: one,
+                    add: false,
+                    only: self.problem.only(Only::Left, first, 0),
+                };
+                L::thin(task, sums, width);
+            }
+        }
     }
 
     /// Makes the first `end` scores of a query its probabilities but for a factor, and the others 0. Logarithm of the

@@ -10,12 +10,14 @@ pub use forward::attention;
 
 use super::access::Bound;
 use super::gemm::Matrix;
+use super::isa::{Kernel, run};
 use super::math;
 use super::pool::with_scratch;
 use super::rows::RowMath;
 use super::thin::{Only, PANEL, Thin, ThinProduct, pitch, whole};
 use super::tile::compute::random_run;
-use super::tile::element::{Brain, Half, Stored, Turned, load_run, load_turned, single};
+use super::tile::element::{Brain, Half, Stored, Turned, load_turned, single};
+use super::vector::Vector;
 use crate::dtype::DType;
 use crate::op::Attr;
 
@@ -47,6 +49,11 @@ impl<'a, S: Turned> Heads<'a, S> {
         b * self.strides[0] + h * self.strides[1] + i * self.strides[2]
     }
 
+    /// A head from row `i` on.
+    fn matrix(&self, place: [usize; 3]) -> Matrix<'a, S> {
+        Matrix { data: &self.data[self.place(place)..], strides: (self.strides[2], 1) }
+    }
+
     fn row(&self, place: [usize; 3]) -> &'a [S] {
         &self.data[self.place(place)..][..self.width]
     }
@@ -57,15 +64,13 @@ impl<'a, S: Turned> Heads<'a, S> {
     }
 
     /// Rows of a head from `place` on, `whole(width)` apart, as many as fit into `to`; 0 between them.
-    fn rows<L: Copy + Default>(&self, [b, h, first]: [usize; 3], to: &mut [L])
+    fn rows<L: Copy + Default>(&self, place: [usize; 3], to: &mut [L])
     where
         S: Stored<L>,
     {
-        for (i, to) in to.chunks_exact_mut(whole(self.width)).enumerate() {
-            let (to, between) = to.split_at_mut(self.width);
-            load_run(self.row([b, h, first + i]), to);
-            between.fill(L::default());
-        }
+        let [_, next, stride] = self.strides;
+        let from = &self.data[self.place(place)..];
+        run(LoadRows { from, stride, width: self.width, next, to });
     }
 
     /// Elements of `n` rows as [`Heads::turned`] has them.
@@ -99,6 +104,38 @@ impl<'a, S: Turned> Heads<'a, S> {
         }
     }
 }
+
+/// See [`Heads::rows`]. The same rows of the head after this one are brought near meanwhile: they are most likely what
+/// this thread wants next, and too far apart for the processor to guess.
+struct LoadRows<'a, S, L> {
+    from: &'a [S],
+    stride: usize,
+    width: usize,
+    next: usize,
+    to: &'a mut [L],
+}
+
+impl<S: Stored<L>, L: Copy + Default> Kernel for LoadRows<'_, S, L> {
+    type Out = ();
+    #[inline(always)]
+    fn run<V: Vector, const FMA: bool>(self) {
+        let LoadRows { from, stride, width, next, to } = self;
+        for (i, to) in to.chunks_exact_mut(whole(width)).enumerate() {
+            let from = &from[i * stride..][..width];
+            for at in (0..width).step_by(LINE / size_of::<S>()) {
+                V::announce(from.as_ptr().wrapping_add(next + at));
+            }
+            let (to, between) = to.split_at_mut(width);
+            for (to, from) in to.iter_mut().zip(from) {
+                *to = from.load();
+            }
+            between.fill(L::default());
+        }
+    }
+}
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
 
 /// What forward and backward have in common.
 struct Problem<'a> {
@@ -180,7 +217,8 @@ impl<'a> Problem<'a> {
         let Some(bias) = self.bias else { return };
         let room = &mut room[..row.len()];
         // Dropout uses the room, too.
-        if first || bias.sizes()[2] != 1 || self.dropout > 0.0 {
+        let varies = bias.sizes()[2] != 1 && bias.layout.strides[2] != 0;
+        if first || varies || self.dropout > 0.0 {
             bias_row(bias, place, room);
         }
         L::add(room, row);
@@ -211,10 +249,14 @@ fn bias_row<L: RowMath>(bias: &Bound, place: [usize; 3], row: &mut [L]) {
     macro_rules! fill {
         ($t:ty, |$v:ident| $e:expr) => {{
             let from = bias.slice::<$t>(start, span);
-            row.iter_mut().enumerate().for_each(|(j, to)| {
-                let $v = from[j * stride];
-                *to = $e;
-            });
+            if stride == 1 {
+                row.iter_mut().zip(from).for_each(|(to, &$v)| *to = $e);
+            } else {
+                row.iter_mut().enumerate().for_each(|(j, to)| {
+                    let $v = from[j * stride];
+                    *to = $e;
+                });
+            }
         }};
     }
     match bias.dtype {

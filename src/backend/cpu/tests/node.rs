@@ -195,7 +195,12 @@ pub fn attention_of(
 fn attention_and_its_gradient() {
     let mut random = Random::new(5);
     for dtype in FLOATS {
-        for heads in attention_cases() {
+        let panels = [
+            ([1, 2, 1, 67, 200, 20, 36], false, 0.0, Some((DType::F32, [1, 1, 67, 200]))),
+            ([1, 1, 1, 150, 150, 64, 64], true, 0.0, None),
+            ([1, 2, 2, 70, 90, 8, 16], false, 0.0, Some((DType::Bool, [1, 1, 1, 90]))),
+        ];
+        for heads in attention_cases().into_iter().chain(panels) {
             let [forward, backward] = attention_of(&mut random, dtype, heads);
             check_close(&forward, 300.0);
             check_close(&backward, 2000.0);

@@ -1,5 +1,8 @@
 //! Matrix products, alone and with an epilogue.
 
+use super::super::gemm::Matrix;
+use super::super::isa::on_each_isa;
+use super::super::thin::{Only, Thin, ThinProduct};
 use super::node::{check_close, lay_out, node, values};
 use super::*;
 use crate::op::evaluate::evaluate;
@@ -99,6 +102,56 @@ fn a_product_goes_through_its_epilogue() {
             let writes = vec![(dtype, sizes[..].into()); 2];
             let case = Case { kernel, reads, writes, scalars: vec![], in_place: false };
             check_close(&case, 8.0 * (k as f64 + 4.0));
+        }
+    }
+}
+
+/// Of a product of thin matrices with what of the left operand is 0, and what of the result is wanted.
+#[test]
+fn thin_products_with_every_instruction_set() {
+    const SIZES: [[usize; 3]; 4] = [[1, 16, 1], [7, 48, 5], [64, 64, 300], [13, 80, 130]];
+    let onlys: [fn(isize) -> Only; 4] = [|_| Only::All, Only::Below, Only::Left, Only::Right];
+    let mut random = Random::new(19);
+    let mut numbers =
+        |n: usize| -> Vec<f32> { (0..n).map(|_| random.unit() as f32 - 0.5).collect() };
+    for ([rows, columns, depth], n) in SIZES.into_iter().zip([0, 3, -20, 17]) {
+        let (b, before) = (numbers(depth * columns), numbers(rows * columns));
+        for (only, turned) in onlys.iter().flat_map(|only| [(only(n), false), (only(n), true)]) {
+            let nothing = |i: usize, j: usize| match only {
+                Only::Left(n) => j as isize >= i as isize + n,
+                Only::Right(n) => i as isize >= j as isize + n,
+                _ => false,
+            };
+            let strides = if turned { (1, rows + 2) } else { (depth + 3, 1) };
+            let mut a = numbers(rows * (depth + 3) + depth * (rows + 2));
+            for (i, j) in (0..rows).flat_map(|i| (0..depth).map(move |j| (i, j))) {
+                if nothing(i, j) {
+                    a[i * strides.0 + j * strides.1] = 0.0;
+                }
+            }
+            on_each_isa(|isa| {
+                for add in [false, true] {
+                    let mut c = before.clone();
+                    let a = Matrix { data: &a, strides };
+                    let (pitch, alpha) = (columns, 0.7);
+                    let task = Thin { a, b: &b, pitch, rows, columns, depth, alpha, add, only };
+                    f32::thin(task, &mut c, columns);
+                    for (at, &c) in c.iter().enumerate() {
+                        let (i, j) = (at / columns, at % columns);
+                        if matches!(only, Only::Below(n) if j as isize >= i as isize + n) {
+                            continue;
+                        }
+                        let term = |l| {
+                            a.data[i * strides.0 + l * strides.1] as f64 * b[l * columns + j] as f64
+                        };
+                        let before = if add { before[at] as f64 } else { 0.0 };
+                        let want = before + 0.7 * (0..depth).map(term).sum::<f64>();
+                        let size = before.abs() + (0..depth).map(|l| term(l).abs()).sum::<f64>();
+                        let off = (c as f64 - want).abs();
+                        assert!(off <= 1e-5 * size, "{isa:?} {i} {j}: {c}, not {want}");
+                    }
+                }
+            });
         }
     }
 }

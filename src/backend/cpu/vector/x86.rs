@@ -90,6 +90,9 @@ macro_rules! common {
 
 const NO_EXCEPTIONS: i32 = _MM_FROUND_NO_EXC;
 
+/// exp of what is less is rounded to 0.
+const NO_EXP: f32 = -103.98;
+
 /// 2^(j/16).
 const POWERS: [f32; 16] = [
     1.0,
@@ -193,8 +196,10 @@ impl Vector for Avx512 {
         let power = Self(vector!(_mm512_permutexvar_ps(_mm512_castps_si512(t.0), powers.0)));
         let q = r.mul_add(Self::splat(0.166_666_67), Self::splat(0.5));
         let p = q.mul_add(r * r, r);
-        // The whole part of n counts.
-        power.mul_add(p, power).scale(n)
+        // The whole part of n counts. Not computed where it would be 0, as for masked scores: an underflow takes the
+        // processor thirty times as long.
+        let counts = vector!(_mm512_cmp_ps_mask::<_CMP_NLT_UQ>(self.0, _mm512_set1_ps(NO_EXP)));
+        Self(vector!(_mm512_maskz_scalef_ps(counts, power.mul_add(p, power).0, n.0)))
     }
     #[inline(always)]
     fn split(self) -> (Self, Self) {
@@ -312,6 +317,12 @@ impl Vector for Avx2 {
         })
     }
     #[inline(always)]
+    fn exp_within(self) -> Self {
+        // As for AVX-512.
+        let (zero, nothing) = (Self::splat(0.0), self.lt(Self::splat(NO_EXP)));
+        Self::select(nothing, zero, math::exp_within(Self::select(nothing, zero, self)))
+    }
+    #[inline(always)]
     fn split(self) -> (Self, Self) {
         let zero = Self::splat(0.0);
         let tiny = self.lt(Self::splat(f32::MIN_POSITIVE));
@@ -345,28 +356,47 @@ impl Vector for Avx2 {
     }
 }
 
+/// Four rows of eight from row `$j` on, interleaved in pairs. Macros, because a function within one that is compiled for
+/// a processor is not: each instruction would be a call.
+macro_rules! four {
+    ($row:ident, $low:ident, $high:ident, $low_pairs:ident, $high_pairs:ident, $j:expr) => {{
+        let (a, b, c, d) = ($row!($j), $row!($j + 1), $row!($j + 2), $row!($j + 3));
+        vector!({
+            let (ab, cd) = ($low(a, b), $low(c, d));
+            let (ab_high, cd_high) = ($high(a, b), $high(c, d));
+            [
+                $low_pairs(ab, cd),
+                $high_pairs(ab, cd),
+                $low_pairs(ab_high, cd_high),
+                $high_pairs(ab_high, cd_high),
+            ]
+        })
+    }};
+}
+
 /// [`super::turn`] in AVX2: neighbouring rows are interleaved element by element, then in pairs, then in halves.
 #[inline(always)]
 fn turn_32(from: &[u32], stride: usize, to: &mut Square<u32>) {
     assert!(from.len() >= (SIDE - 1) * stride + SIDE);
-    let row = |j: usize| {
-        // SAFETY: the slice has the elements; the processor the instruction: see the head of `vector`.
-        unsafe { _mm256_loadu_si256(from.as_ptr().add(j * stride).cast()) }
-    };
-    let four = |j: usize| {
-        let (a, b, c, d) = (row(j), row(j + 1), row(j + 2), row(j + 3));
-        vector!({
-            let (ab, cd) = (_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
-            let (ab_high, cd_high) = (_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d));
-            [
-                _mm256_unpacklo_epi64(ab, cd),
-                _mm256_unpackhi_epi64(ab, cd),
-                _mm256_unpacklo_epi64(ab_high, cd_high),
-                _mm256_unpackhi_epi64(ab_high, cd_high),
-            ]
-        })
-    };
-    let (low, high) = (four(0), four(4));
+    macro_rules! row {
+        ($j:expr) => {
+            // SAFETY: the slice has the elements; the processor the instruction: see the head of `vector`.
+            unsafe { _mm256_loadu_si256(from.as_ptr().add($j * stride).cast()) }
+        };
+    }
+    macro_rules! four_rows {
+        ($j:expr) => {
+            four!(
+                row,
+                _mm256_unpacklo_epi32,
+                _mm256_unpackhi_epi32,
+                _mm256_unpacklo_epi64,
+                _mm256_unpackhi_epi64,
+                $j
+            )
+        };
+    }
+    let (low, high) = (four_rows!(0), four_rows!(4));
     for i in 0..4 {
         // SAFETY: a square has eight rows of eight elements; as above.
         unsafe {
@@ -381,24 +411,25 @@ fn turn_32(from: &[u32], stride: usize, to: &mut Square<u32>) {
 #[inline(always)]
 fn turn_16(from: &[u16], stride: usize, to: &mut Square<u16>) {
     assert!(from.len() >= (SIDE - 1) * stride + SIDE);
-    let row = |j: usize| {
-        // SAFETY: as in `turn_32`.
-        unsafe { _mm_loadu_si128(from.as_ptr().add(j * stride).cast()) }
-    };
-    let four = |j: usize| {
-        let (a, b, c, d) = (row(j), row(j + 1), row(j + 2), row(j + 3));
-        vector!({
-            let (ab, cd) = (_mm_unpacklo_epi16(a, b), _mm_unpacklo_epi16(c, d));
-            let (ab_high, cd_high) = (_mm_unpackhi_epi16(a, b), _mm_unpackhi_epi16(c, d));
-            [
-                _mm_unpacklo_epi32(ab, cd),
-                _mm_unpackhi_epi32(ab, cd),
-                _mm_unpacklo_epi32(ab_high, cd_high),
-                _mm_unpackhi_epi32(ab_high, cd_high),
-            ]
-        })
-    };
-    let (low, high) = (four(0), four(4));
+    macro_rules! row {
+        ($j:expr) => {
+            // SAFETY: as in `turn_32`.
+            unsafe { _mm_loadu_si128(from.as_ptr().add($j * stride).cast()) }
+        };
+    }
+    macro_rules! four_rows {
+        ($j:expr) => {
+            four!(
+                row,
+                _mm_unpacklo_epi16,
+                _mm_unpackhi_epi16,
+                _mm_unpacklo_epi32,
+                _mm_unpackhi_epi32,
+                $j
+            )
+        };
+    }
+    let (low, high) = (four_rows!(0), four_rows!(4));
     for i in 0..4 {
         // SAFETY: as in `turn_32`.
         unsafe {
