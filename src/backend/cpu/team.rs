@@ -25,11 +25,36 @@ const TURNS: usize = 256;
 /// Sleepers that one thread wakes; those wake others.
 const CALLS: usize = 2;
 
-/// The body of a loop, and how often it runs.
-#[derive(Clone, Copy)]
-struct Job {
-    task: *const (dyn Fn(usize) + Sync),
-    count: usize,
+/// The body of a loop.
+type Task = *const (dyn Fn(usize) + Sync);
+
+/// Iterations that nobody has begun: the first of them, and from the 32nd bit on the end. Each thread begins with a part of
+/// its own, the same of every loop over the same sizes, because what it made in the last one is in its cache; then it
+/// takes from the ends of others' parts. In a cache line of its own.
+#[derive(Default)]
+#[repr(align(64))]
+struct Part(AtomicU64);
+
+impl Part {
+    fn set(&self, first: usize, end: usize) {
+        self.0.store(first as u64 | (end as u64) << 32, Relaxed);
+    }
+
+    /// The first one, or the last one.
+    fn take(&self, last: bool) -> Option<usize> {
+        let rest = |part: u64| {
+            let (first, end) = (part & u32::MAX as u64, part >> 32);
+            let left = if last { (first, end.wrapping_sub(1)) } else { (first + 1, end) };
+            (first < end).then_some(left.0 | left.1 << 32)
+        };
+        let part = self.0.fetch_update(Relaxed, Relaxed, rest).ok()?;
+        Some(if last { (part >> 32) - 1 } else { part & u32::MAX as u64 } as usize)
+    }
+
+    fn is_done(&self) -> bool {
+        let part = self.0.load(Relaxed);
+        part & u32::MAX as u64 >= part >> 32
+    }
 }
 
 struct Member {
@@ -40,9 +65,9 @@ struct Member {
 struct Shared {
     /// Number of the job, whether it may be entered, and how many members are in it.
     state: AtomicU64,
-    job: UnsafeCell<Job>,
-    /// The next iteration that nobody has begun.
-    next: AtomicUsize,
+    task: UnsafeCell<Task>,
+    /// Of who leads, and of the members.
+    parts: Vec<Part>,
     /// What a member panicked with.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     members: Vec<Member>,
@@ -54,7 +79,7 @@ const INSIDE: u64 = OPEN - 1;
 const OPEN: u64 = 1 << 31;
 const JOB: u64 = 1 << 32;
 
-// SAFETY: `job` is written by the one thread that leads, while nobody is in the job, and read by members that are.
+// SAFETY: `task` is written by the one thread that leads, while nobody is in the job, and read by members that are.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
@@ -94,8 +119,8 @@ impl Team {
         let nothing: &(dyn Fn(usize) + Sync) = &|_| ();
         let shared = Arc::new(Shared {
             state: AtomicU64::new(0),
-            job: UnsafeCell::new(Job { task: nothing, count: 0 }),
-            next: AtomicUsize::new(0),
+            task: UnsafeCell::new(nothing),
+            parts: (0..count.max(1)).map(|_| Part::default()).collect(),
             panic: Mutex::new(None),
             members: (1..count).map(|_| member()).collect(),
             sleepers: AtomicUsize::new(0),
@@ -108,7 +133,7 @@ impl Team {
             let (shared, begin) = (team.shared.clone(), begin.clone());
             let body = move || {
                 begin();
-                shared.serve(n - 1);
+                shared.serve(n);
             };
             let name = format!("torchacc-cpu-{n}");
             team.threads.push(std::thread::Builder::new().name(name).spawn(body)?);
@@ -126,17 +151,20 @@ impl Team {
     fn run(&self, count: usize, wake: bool, task: &(dyn Fn(usize) + Sync)) {
         let shared = &*self.shared;
         let task: *const (dyn Fn(usize) + Sync + '_) = task;
-        // SAFETY: only the lifetime changes; nobody looks at the job once `close` has returned.
-        let task: *const (dyn Fn(usize) + Sync + 'static) = unsafe { std::mem::transmute(task) };
+        // SAFETY: only the lifetime changes; nobody looks at it once `close` has returned.
+        let task: Task = unsafe { std::mem::transmute(task) };
         // SAFETY: the last job was closed, so nobody reads this.
-        unsafe { *shared.job.get() = Job { task, count } };
-        shared.next.store(0, Relaxed);
+        unsafe { *shared.task.get() = task };
+        let parts = shared.parts.len();
+        for (n, part) in shared.parts.iter().enumerate() {
+            part.set(count * n / parts, count * (n + 1) / parts);
+        }
         let number = shared.state.load(Relaxed) / JOB + 1;
         shared.state.store(number * JOB | OPEN, SeqCst);
         if wake {
             shared.call();
         }
-        let mine = catch_unwind(AssertUnwindSafe(|| shared.work()));
+        let mine = catch_unwind(AssertUnwindSafe(|| shared.work(0)));
         shared.close();
         let theirs = shared.panic.lock().take();
         if let Some(panic) = mine.err().or(theirs) {
@@ -172,7 +200,7 @@ pub fn share(count: usize, wake: bool, task: &(dyn Fn(usize) + Sync)) {
     let _alone = Leads::now(None);
     // SAFETY: `lead` borrows the team for as long as this thread leads it.
     let team = led.map(|team| unsafe { team.as_ref() });
-    if count > 1
+    if (2..u32::MAX as usize).contains(&count)
         && let Some(team) = team.filter(|team| !team.threads.is_empty())
         && let Some(_busy) = team.busy.try_lock()
     {
@@ -182,37 +210,36 @@ pub fn share(count: usize, wake: bool, task: &(dyn Fn(usize) + Sync)) {
 }
 
 impl Shared {
-    /// What a member does all its life.
-    fn serve(&self, member: usize) {
-        let member = &self.members[member];
+    /// What the thread with part number `part` does all its life.
+    fn serve(&self, part: usize) {
+        let member = &self.members[part - 1];
         let mut last = 0;
         member.thread.get_or_init(std::thread::current);
         while let Some(job) = self.enter(last, member) {
             last = job;
-            if self.next.load(Relaxed) < self.job().count {
+            if !self.parts[part].is_done() {
                 self.call();
             }
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.work())) {
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.work(part))) {
                 self.panic.lock().get_or_insert(panic);
             }
             self.state.fetch_sub(1, Release);
         }
     }
 
-    /// Only between entering a job and leaving it, or by who started it.
-    fn job(&self) -> Job {
-        // SAFETY: it does not change while somebody is in it.
-        unsafe { *self.job.get() }
-    }
-
-    /// Begins iterations until there are none left, or one has panicked.
-    fn work(&self) {
-        let Job { task, count } = self.job();
-        // SAFETY: who started the job waits, so its body is still there.
-        let task = unsafe { &*task };
-        let next = || Some(self.next.fetch_add(1, Relaxed)).filter(|&n| n < count);
-        while let Some(n) = next() {
+    /// Only between entering a job and leaving it, or by who started it: begins iterations until there are none left, or
+    /// one has panicked.
+    fn work(&self, part: usize) {
+        // SAFETY: it does not change while somebody is in the job; who started it waits, so the body is still there.
+        let task = unsafe { &**self.task.get() };
+        while let Some(n) = self.parts[part].take(false) {
             task(n);
+        }
+        let (before, after) = self.parts.split_at(part);
+        for other in after.iter().chain(before) {
+            while let Some(n) = other.take(true) {
+                task(n);
+            }
         }
     }
 
