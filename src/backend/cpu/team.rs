@@ -160,7 +160,7 @@ impl Team {
             part.set(count * n / parts, count * (n + 1) / parts);
         }
         let number = shared.state.load(Relaxed) / JOB + 1;
-        shared.state.store(number * JOB | OPEN, SeqCst);
+        shared.state.store((number * JOB) | OPEN, SeqCst);
         if wake {
             shared.call();
         }
