@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "a C library's functions")]
 
 use libloading::Library;
+use parking_lot::Mutex;
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::null_mut;
 
@@ -146,12 +147,15 @@ impl Drop for Owned {
 }
 
 /// The processor as the library's device, and attributes that say that callers bring scratch memory: what else would be
-/// shared by executions in several threads. Both live as long as the process.
+/// shared by executions in several threads. Both live as long as the process, one pair for each loaded library.
 pub struct Engine {
     pub api: Api,
     pub handle: Handle,
     pub attributes: Handle,
 }
+
+/// One for each library that was loaded.
+static ENGINES: Mutex<Vec<&'static Engine>> = Mutex::new(Vec::new());
 
 // SAFETY: neither is changed once it is made.
 unsafe impl Send for Engine {}
@@ -166,6 +170,11 @@ impl Engine {
     pub unsafe fn new(library: &Library) -> Option<&'static Engine> {
         // SAFETY: the caller's promise.
         let api = unsafe { Api::of(library)? };
+        let mut engines = ENGINES.lock();
+        let of_library = |e: &&&Engine| e.api.create_engine as usize == api.create_engine as usize;
+        if let Some(engine) = engines.iter().find(of_library) {
+            return Some(engine);
+        }
         let (mut handle, mut attributes) = (null_mut(), null_mut());
         // SAFETY: as the header says.
         let status = unsafe {
@@ -173,7 +182,10 @@ impl Engine {
                 | (api.create_attributes)(&mut attributes)
                 | (api.set_scratchpad)(attributes, SCRATCHPAD_OF_USER)
         };
-        (status == 0).then(|| &*Box::leak(Box::new(Engine { api, handle, attributes })))
+        (status == 0).then(|| {
+            engines.push(Box::leak(Box::new(Engine { api, handle, attributes })));
+            engines[engines.len() - 1]
+        })
     }
 
     /// A queue that runs what it is given at once, in the thread that gives it.
