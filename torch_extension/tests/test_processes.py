@@ -69,11 +69,12 @@ def test_process_ends_with_work_pending():
 
 
 COUNT_THREADS = """
-import os, torch
+import os, time, torch
 torch.set_num_threads({wanted})
 (torch.ones(8, 8, device="acc") @ torch.ones(8, 8, device="acc")).cpu()
+time.sleep(0.5)  # a thread names itself when it first runs
 tasks = [open(f"/proc/self/task/{{t}}/comm").read() for t in os.listdir("/proc/self/task")]
-print(sum(name.startswith("torchacc-cpu") for name in tasks))
+print(1 + sum(name.startswith("torchacc-cpu") for name in tasks))  # and the one that launches
 """
 
 
