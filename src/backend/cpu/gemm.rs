@@ -264,5 +264,5 @@ fn blocks() -> usize {
         (2 * processors.max(0) as usize).clamp(8, 64)
     })
 }
-/// Multiplications that are enough for a block.
-const WORK: usize = 1 << 24;
+/// Multiplications that are enough for a block: about 10 µs, in which another thread can be asked to help.
+const WORK: usize = 1 << 20;

@@ -3,7 +3,8 @@
 use super::access::Bound;
 use super::matmul::Lent;
 use super::pool::{GRAIN, parallel};
-use super::tile::code::{Code, ReadKind, StoreKind, TILE, compile};
+use super::tile::code::{Code, ReadKind, StoreKind, TILE};
+use super::tile::compile::compile;
 use super::tile::element::Lane;
 use super::tile::run::{Run, Stream, with_tiles};
 use super::tile::space::{Cut, Space, Walk, may_overlap, memory_order};
@@ -225,7 +226,7 @@ impl Map {
             Cut::Boxes { .. } => {}
         }
         let width: usize = reads.iter().chain(writes).map(|o| o.dtype.size()).sum();
-        let per_tile = length * (width + 4 * code.insts.len());
+        let per_tile = length * (width + 4 * code.work());
         let batch = GRAIN.div_ceil(2 * per_tile).max(1);
         let (reads, writes) = (walks[..reads.len()].to_vec(), walks[reads.len()..].to_vec());
         Ok(Map { space, code, reads, writes, length, batch, cost: per_tile * batch })

@@ -4,7 +4,7 @@
 //!
 //! Functions of a [`Vector`] are vector code by construction. `FMA` as in [`super::isa::Kernel`].
 
-use super::vector::{Lone, Vector};
+use super::vector::{Estimates, Lone, Vector};
 use std::f32::consts::FRAC_2_SQRT_PI;
 
 const LOG2_E: f32 = std::f32::consts::LOG2_E;
@@ -50,6 +50,34 @@ fn clamp<V: Vector>(x: V, low: f32, high: f32) -> V {
 pub fn exp_within<V: Vector>(x: V) -> V {
     let (n, r) = reduce_exp(x);
     exp_polynomial(r).scale(n)
+}
+
+/// exp of what is less is rounded to 0.
+pub const NO_EXP: f32 = -103.98;
+
+/// [`exp_within`] as 2^(n + j/16) exp r: a shorter polynomial, and the sixteen powers are one register.
+#[inline(always)]
+pub fn exp_in_sixteenths<V: Estimates>(x: V) -> V {
+    let sixteenths = V::splat(786_432.0);
+    let t = x.mul_add(V::splat(LOG2_E), sixteenths);
+    let n = t - sixteenths;
+    let r = n.mul_add(V::splat(-LN2_HIGH), x);
+    let r = n.mul_add(V::splat(-LN2_LOW), r);
+    let power = t.power_16();
+    let q = r.mul_add(V::splat(0.166_666_67), V::splat(0.5));
+    let p = q.mul_add(r * r, r);
+    // The whole part of n counts. Not computed where it would be 0, as for masked scores: an underflow takes the
+    // processor thirty times as long.
+    power.mul_add(p, power).scale_at_least(n, x, NO_EXP)
+}
+
+/// 1 / sqrt by an estimate and a step of Newton's method, which makes NaN of 0 and ∞: there the estimate is exact.
+#[inline(always)]
+pub fn rsqrt_refined<V: Estimates>(x: V) -> V {
+    let y = x.rsqrt_14();
+    let off = (-(x * y)).mul_add(y, V::splat(1.0));
+    let better = (y * V::splat(0.5)).mul_add(off, y);
+    V::select(off.is_nan(), y, better)
 }
 
 /// exp r for |r| <= ln 2 / 2.

@@ -14,6 +14,7 @@ mod fold;
 mod gemm;
 mod index;
 mod isa;
+mod machine;
 mod map;
 mod math;
 mod matmul;

@@ -10,7 +10,8 @@ use super::fold::Reducible;
 use super::map::{Map, read_kinds, streams, tile_length};
 use super::node;
 use super::pool::{GRAIN, parallel_chunks};
-use super::tile::code::{Code, TILE, compile};
+use super::tile::code::{Code, TILE};
+use super::tile::compile::compile;
 use super::tile::element::Lane;
 use super::tile::run::{Run, Stream, Tiles, with_tiles};
 use super::tile::space::{Cut, Space, Walk};
@@ -250,7 +251,7 @@ impl Folded {
 
     /// Traffic of `n` elements, with arithmetic counted in.
     fn cost(&self, n: usize) -> usize {
-        n * (4 + 4 * self.code.insts.len())
+        n * (4 + 4 * self.code.work())
     }
 
     /// `partial[row * blocks + block]`.

@@ -2,17 +2,18 @@
 
 use super::math::{SPECIAL, same, ulps};
 use crate::backend::cpu::isa::on_each_isa;
-use crate::backend::cpu::tile::chain::{self, Alone, Feed, Link, MAX_LINKS, Target, With};
+use crate::backend::cpu::tile::chain::{self, Feed, Target};
 use crate::backend::cpu::tile::element::{
     Brain, Half, Stored, Turned, load_run, load_turned, store_run,
 };
+use crate::backend::cpu::tile::link::{Alone, Link, MAX_LINKS, With};
 use half::{bf16, f16};
 
 /// Around the lengths of vectors and blocks.
-const LENGTHS: [usize; 9] = [1, 5, 16, 31, 64, 127, 128, 129, 777];
+pub const LENGTHS: [usize; 9] = [1, 5, 16, 31, 64, 127, 128, 129, 777];
 
 /// Of both signs, some of them special or beyond what reductions of arguments of sines take.
-fn numbers(len: usize, seed: usize) -> Vec<f32> {
+pub fn numbers(len: usize, seed: usize) -> Vec<f32> {
     let number = |i: usize| match (i + seed) % 5 {
         0 => SPECIAL[(i / 5 + seed) % SPECIAL.len()],
         1 => (i as f32 - 300.0) * 1234.5,
@@ -58,7 +59,7 @@ fn alone(op: Alone, x: f32) -> (f64, f64) {
     }
 }
 
-const ALONE: [Alone; 22] = [
+pub const ALONE: [Alone; 22] = [
     Alone::Neg,
     Alone::Abs,
     Alone::Sign,
@@ -100,7 +101,7 @@ fn with(op: With, a: f32, b: f32) -> f32 {
     exact as f32
 }
 
-const WITH: [With; 10] = [
+pub const WITH: [With; 10] = [
     With::Add,
     With::Sub,
     With::OtherSub,

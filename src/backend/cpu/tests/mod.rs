@@ -2,14 +2,15 @@
 
 mod chain;
 pub mod conv;
+mod machine;
 mod map;
 mod math;
 pub mod node;
 mod product;
 pub mod reduce;
 
-use super::Cpu;
 use super::onednn::Search;
+use super::{Cpu, machine as code};
 use crate::backend::reference::Reference;
 use crate::backend::{Backend, Call};
 use crate::buffer::Bytes;
@@ -257,6 +258,10 @@ impl Case {
                 "{threads} threads give other bits: {:?}",
                 self.kernel
             );
+        }
+        if let Kernel::Map(_) = self.kernel {
+            let plain = code::without(|| self.run(cpu(1))).expect("the backend computes it");
+            self.compare(&plain, &got, |_, _| 0.0);
         }
         (got, expected)
     }

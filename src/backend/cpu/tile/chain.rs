@@ -5,109 +5,7 @@ use super::super::isa::kernel;
 use super::super::math;
 use super::super::vector::{MAX_LANES, Vector, each as vectors};
 use super::element::Brain;
-use crate::dtype::DType;
-use crate::op::Op;
-
-/// An operation on the number in hand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Alone {
-    Neg,
-    Abs,
-    Sign,
-    Square,
-    Cube,
-    Sqrt,
-    Rsqrt,
-    Floor,
-    Ceil,
-    Round,
-    Trunc,
-    Exp,
-    Expm1,
-    Log,
-    Log1p,
-    Tanh,
-    Erf,
-    Sigmoid,
-    Sin,
-    Cos,
-    /// To what a half type can hold.
-    ToF16,
-    ToBF16,
-}
-
-/// An operation on the number in hand and another: the first is the number in hand, but where the name says `Other`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum With {
-    Add,
-    Sub,
-    OtherSub,
-    Mul,
-    Div,
-    OtherDiv,
-    Max,
-    OtherMax,
-    Min,
-    OtherMin,
-}
-
-/// Operations of a chain at most.
-pub const MAX_LINKS: usize = 16;
-
-/// One operation; `F` says where the other number is.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Link<F> {
-    Alone(Alone),
-    With(With, F),
-}
-
-impl Alone {
-    /// The operation that `op` is on f32; for `cast`, to `dtype`.
-    pub fn of(op: Op, dtype: DType) -> Option<Alone> {
-        Some(match (op, dtype) {
-            (Op::Neg, _) => Alone::Neg,
-            (Op::Abs, _) => Alone::Abs,
-            (Op::Sign, _) => Alone::Sign,
-            (Op::Sqrt, _) => Alone::Sqrt,
-            (Op::Rsqrt, _) => Alone::Rsqrt,
-            (Op::Floor, _) => Alone::Floor,
-            (Op::Ceil, _) => Alone::Ceil,
-            (Op::Round, _) => Alone::Round,
-            (Op::Trunc, _) => Alone::Trunc,
-            (Op::Exp, _) => Alone::Exp,
-            (Op::Expm1, _) => Alone::Expm1,
-            (Op::Log, _) => Alone::Log,
-            (Op::Log1p, _) => Alone::Log1p,
-            (Op::Tanh, _) => Alone::Tanh,
-            (Op::Erf, _) => Alone::Erf,
-            (Op::Sigmoid, _) => Alone::Sigmoid,
-            (Op::Sin, _) => Alone::Sin,
-            (Op::Cos, _) => Alone::Cos,
-            (Op::Cast, DType::F16) => Alone::ToF16,
-            (Op::Cast, DType::BF16) => Alone::ToBF16,
-            _ => return None,
-        })
-    }
-}
-
-impl With {
-    /// The operation that `op` is when its operand number `hand` is the number in hand.
-    pub fn of(op: Op, hand: usize) -> Option<With> {
-        Some(match (op, hand) {
-            (Op::Add, _) => With::Add,
-            (Op::Mul, _) => With::Mul,
-            (Op::Sub, 0) => With::Sub,
-            (Op::Sub, _) => With::OtherSub,
-            (Op::Div, 0) => With::Div,
-            (Op::Div, _) => With::OtherDiv,
-            (Op::Max, 0) => With::Max,
-            (Op::Max, _) => With::OtherMax,
-            (Op::Min, 0) => With::Min,
-            (Op::Min, _) => With::OtherMin,
-            _ => return None,
-        })
-    }
-}
+use super::link::{Alone, Link, With};
 
 /// Where numbers come from.
 #[derive(Clone, Copy, Debug)]
@@ -411,6 +309,32 @@ macro_rules! with {
             With::OtherMin => $pairs!($x, $z | a, b | math::smaller(b, a)),
         }
     };
+}
+
+/// A function of one vector.
+macro_rules! now {
+    ([$x:ident] $same:ident |$a:ident| $e:expr) => {{
+        let $a = $x;
+        $e
+    }};
+}
+
+/// A function of two.
+macro_rules! now_both {
+    ([$x:ident], [$z:ident] |$a:ident, $b:ident| $e:expr) => {{
+        let ($a, $b) = ($x, $z);
+        $e
+    }};
+}
+
+/// An operation on one vector, if it can be done in f32 for all numbers.
+pub fn of_vector<V: Vector>(op: Alone, x: V) -> Option<V> {
+    Some(alone!(op, now, now, [x], x, _ => return None))
+}
+
+/// An operation on two vectors.
+pub fn of_two<V: Vector>(op: With, x: V, z: V) -> V {
+    with!(op, now_both, [x], [z])
 }
 
 /// One operation in a loop of its own, without the jumps that every block of a chain costs. Whether there is one.

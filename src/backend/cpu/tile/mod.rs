@@ -5,8 +5,10 @@
 
 pub mod chain;
 pub mod code;
+pub mod compile;
 pub mod compute;
 pub mod element;
+pub mod link;
 pub mod run;
 pub mod space;
 pub mod spot;

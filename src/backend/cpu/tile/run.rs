@@ -2,14 +2,18 @@
 #![expect(unsafe_code, reason = "tasks on several threads write disjoint elements of one operand")]
 
 use super::super::access::{Bound, Plain, Source};
+use super::super::machine::Routine;
+use super::super::machine::trace::Element;
 use super::super::pool::Paged;
-use super::chain::{self, Alone, Feed, Link, MAX_LINKS, Target};
+use super::chain::{self, Feed, Target};
 use super::code::{Arg, Code, Fill, Inst, TILE};
 use super::compute::{self, Numbers};
 use super::element::{Brain, Half, Lane, Stored, element, load, load_index, single, store_run};
+use super::link::{Alone, Link, MAX_LINKS};
 use super::space::{Position, Space, Walk, first, pieces};
 use crate::dtype::DType;
 use crate::op::Op;
+use smallvec::SmallVec;
 use std::cell::RefCell;
 
 /// An operand of a region at run time: memory, and how it lies over the space.
@@ -181,9 +185,61 @@ impl Run<'_> {
                 Inst::Chain { start, links, to } => {
                     self.chain(*start, links, *to, position, tiles);
                 }
+                Inst::Loop { routine, streams, numbers } => {
+                    self.routine(routine, streams, numbers, position, tiles);
+                }
             }
         }
         defined
+    }
+
+    /// Runs machine code.
+    fn routine(
+        &self,
+        routine: &Routine,
+        streams: &[(Arg, Element)],
+        numbers: &[(Lane, usize)],
+        at: &Position,
+        tiles: &mut Tiles,
+    ) {
+        let address = |&(arg, element): &(Arg, Element)| match element {
+            Element::F32 => self.address::<f32>(arg, at, |t| &mut t.f32s, tiles),
+            Element::F16 | Element::BF16 => self.address::<u16>(arg, at, |_| &mut [], tiles),
+            Element::Bool => self.address::<u8>(arg, at, |t| &mut t.u8s, tiles),
+        };
+        let addresses: SmallVec<[usize; 16]> = streams.iter().map(address).collect();
+        let number = |&(lane, tile): &(Lane, usize)| match lane {
+            Lane::F32 => tiles.f32s[tile][0],
+            _ => tiles.u8s[tile][0] as f32,
+        };
+        let numbers: SmallVec<[f32; 16]> = numbers.iter().map(number).collect();
+        // SAFETY: every address is that of as many elements, in a tile of this thread or in memory, and what is written
+        // there is this tile's alone (see `store_as`), but for what the same loop reads before it overwrites it.
+        unsafe { routine.code.run(&addresses, &numbers, at.len) }
+    }
+
+    /// Where an argument's elements are.
+    fn address<T: Plain>(
+        &self,
+        arg: Arg,
+        at: &Position,
+        own: impl Fn(&mut Tiles) -> &mut [Paged<T>],
+        tiles: &mut Tiles,
+    ) -> usize {
+        match arg {
+            Arg::Tile(n) => own(tiles)[n][..at.len].as_mut_ptr() as usize,
+            Arg::Memory(read) => {
+                let Stream { bound, walk } = &self.reads[read];
+                bound.slice::<T>(walk.offset + at.start, at.len).as_ptr() as usize
+            }
+            Arg::Result(result) => {
+                let Stream { bound, walk } = &self.writes[result];
+                // SAFETY: the slice is not used.
+                let to = unsafe { bound.slice_mut::<T>(walk.offset + at.start, at.len) };
+                to.as_mut_ptr() as usize
+            }
+            Arg::Constant(_) | Arg::Own => panic!("no elements of a loop"),
+        }
     }
 
     /// An argument's elements: a tile, or memory as it stands.

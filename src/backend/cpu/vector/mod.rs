@@ -83,6 +83,36 @@ pub trait Vector:
     }
 }
 
+/// What AVX-512 has instructions for.
+pub trait Estimates: Vector {
+    /// 1 / sqrt with 14 bits.
+    fn rsqrt_14(self) -> Self;
+    /// 2^(j/16), where j is the last four bits: one of [`POWERS`].
+    fn power_16(self) -> Self;
+    /// `self * 2^n` where `of` is not less than `bound`, else 0.
+    fn scale_at_least(self, n: Self, of: Self, bound: f32) -> Self;
+}
+
+/// 2^(j/16).
+pub const POWERS: [f32; 16] = [
+    1.0,
+    1.044_273_7,
+    1.090_507_7,
+    1.138_788_6,
+    1.189_207_1,
+    1.241_857_8,
+    1.296_839_6,
+    1.354_255_6,
+    std::f32::consts::SQRT_2,
+    1.476_826_2,
+    1.542_210_8,
+    1.610_490_3,
+    1.681_792_9,
+    1.756_252_2,
+    1.834_008_1,
+    1.915_206_6,
+];
+
 /// Rows and columns of what is transposed at a time.
 pub const SIDE: usize = 8;
 pub type Square<T> = [T; SIDE * SIDE];

@@ -5,7 +5,7 @@
 )]
 
 use super::super::math;
-use super::{SIDE, Square, Vector};
+use super::{Estimates, POWERS, SIDE, Square, Vector};
 use std::arch::x86_64::*;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
@@ -90,29 +90,6 @@ macro_rules! common {
 
 const NO_EXCEPTIONS: i32 = _MM_FROUND_NO_EXC;
 
-/// exp of what is less is rounded to 0.
-const NO_EXP: f32 = -103.98;
-
-/// 2^(j/16).
-const POWERS: [f32; 16] = [
-    1.0,
-    1.044_273_7,
-    1.090_507_7,
-    1.138_788_6,
-    1.189_207_1,
-    1.241_857_8,
-    1.296_839_6,
-    1.354_255_6,
-    std::f32::consts::SQRT_2,
-    1.476_826_2,
-    1.542_210_8,
-    1.610_490_3,
-    1.681_792_9,
-    1.756_252_2,
-    1.834_008_1,
-    1.915_206_6,
-];
-
 impl Vector for Avx512 {
     type Mask = __mmask16;
     common!(
@@ -142,11 +119,7 @@ impl Vector for Avx512 {
     }
     #[inline(always)]
     fn rsqrt(self) -> Self {
-        // An estimate of 14 bits and a step of Newton's method, which makes NaN of 0 and ∞: there the estimate is exact.
-        let y = Self(vector!(_mm512_rsqrt14_ps(self.0)));
-        let off = (-(self * y)).mul_add(y, Self::splat(1.0));
-        let better = (y * Self::splat(0.5)).mul_add(off, y);
-        Self::select(off.is_nan(), y, better)
+        math::rsqrt_refined(self)
     }
     #[inline(always)]
     fn lt(self, other: Self) -> __mmask16 {
@@ -186,20 +159,7 @@ impl Vector for Avx512 {
     }
     #[inline(always)]
     fn exp_within(self) -> Self {
-        // exp x = 2^(n + j/16) exp r: a shorter polynomial, and the sixteen powers are one register.
-        let sixteenths = Self::splat(786_432.0);
-        let t = self.mul_add(Self::splat(std::f32::consts::LOG2_E), sixteenths);
-        let n = t - sixteenths;
-        let r = n.mul_add(Self::splat(-math::LN2_HIGH), self);
-        let r = n.mul_add(Self::splat(-math::LN2_LOW), r);
-        let powers = Self::load(&POWERS);
-        let power = Self(vector!(_mm512_permutexvar_ps(_mm512_castps_si512(t.0), powers.0)));
-        let q = r.mul_add(Self::splat(0.166_666_67), Self::splat(0.5));
-        let p = q.mul_add(r * r, r);
-        // The whole part of n counts. Not computed where it would be 0, as for masked scores: an underflow takes the
-        // processor thirty times as long.
-        let counts = vector!(_mm512_cmp_ps_mask::<_CMP_NLT_UQ>(self.0, _mm512_set1_ps(NO_EXP)));
-        Self(vector!(_mm512_maskz_scalef_ps(counts, power.mul_add(p, power).0, n.0)))
+        math::exp_in_sixteenths(self)
     }
     #[inline(always)]
     fn split(self) -> (Self, Self) {
@@ -220,6 +180,23 @@ impl Vector for Avx512 {
     #[inline(always)]
     fn turn_16(from: &[u16], stride: usize, to: &mut Square<u16>) {
         turn_16(from, stride, to);
+    }
+}
+
+impl Estimates for Avx512 {
+    #[inline(always)]
+    fn rsqrt_14(self) -> Self {
+        Self(vector!(_mm512_rsqrt14_ps(self.0)))
+    }
+    #[inline(always)]
+    fn power_16(self) -> Self {
+        let powers = Self::load(&POWERS);
+        Self(vector!(_mm512_permutexvar_ps(_mm512_castps_si512(self.0), powers.0)))
+    }
+    #[inline(always)]
+    fn scale_at_least(self, n: Self, of: Self, bound: f32) -> Self {
+        let counts = vector!(_mm512_cmp_ps_mask::<_CMP_NLT_UQ>(of.0, _mm512_set1_ps(bound)));
+        Self(vector!(_mm512_maskz_scalef_ps(counts, self.0, n.0)))
     }
 }
 
@@ -319,7 +296,7 @@ impl Vector for Avx2 {
     #[inline(always)]
     fn exp_within(self) -> Self {
         // As for AVX-512.
-        let (zero, nothing) = (Self::splat(0.0), self.lt(Self::splat(NO_EXP)));
+        let (zero, nothing) = (Self::splat(0.0), self.lt(Self::splat(math::NO_EXP)));
         Self::select(nothing, zero, math::exp_within(Self::select(nothing, zero, self)))
     }
     #[inline(always)]

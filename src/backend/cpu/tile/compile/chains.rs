@@ -1,7 +1,7 @@
 //! Which instructions are computed in one chain, and which casts need no instruction.
 
-use super::super::chain::{Alone, Link, MAX_LINKS, With};
 use super::super::element::Lane;
+use super::super::link::{Alone, Link, MAX_LINKS, With};
 use super::{Arg, Compiler, Inst, StoreKind};
 use crate::dtype::DType;
 use crate::error::Result;
@@ -39,7 +39,7 @@ impl Compiler<'_> {
     }
 
     /// The operation of a chain that an instruction is, with its operand number `hand` in hand.
-    fn link(&self, instr: &Instr, hand: usize) -> Option<Link<Reg>> {
+    pub(super) fn link(&self, instr: &Instr, hand: usize) -> Option<Link<Reg>> {
         let in_f32 = |dtype| Lane::of(dtype) == Lane::F32;
         if !in_f32(instr.dtype) || !instr.args.iter().all(|&a| in_f32(self.dtype(a))) {
             return None;
@@ -64,7 +64,8 @@ impl Compiler<'_> {
     pub(super) fn find_chains(&mut self) {
         let reads = self.program.reads.len();
         for (n, instr) in self.program.instrs.iter().enumerate() {
-            if self.uses[reads + n] == 0 || self.link(instr, 0).is_none() {
+            let looped = self.in_loop(n);
+            if self.uses[reads + n] == 0 || looped || self.link(instr, 0).is_none() {
                 continue;
             }
             let takes = |(k, &arg): (usize, &Reg)| {
@@ -167,7 +168,7 @@ impl Compiler<'_> {
     /// Where a chain's result goes: where it is stored, if what else asks for it can find it there.
     fn chain_target(&mut self, reg: Reg) -> Arg {
         let alone = self.uses[reg as usize] == 1;
-        let mut results = self.program.results.iter().zip(self.stores.unwrap_or_default());
+        let mut results = self.results();
         let fits = |(&r, to): (&Reg, &StoreKind)| {
             r == reg && to.chains() && (alone || to.dtype == DType::F32)
         };
