@@ -1,6 +1,7 @@
 //! Pointwise kernels: a tile program over the whole iteration space.
 
 use super::access::Bound;
+use super::machine;
 use super::matmul::Lent;
 use super::pool::{GRAIN, parallel};
 use super::tile::code::{Code, ReadKind, StoreKind, TILE};
@@ -95,14 +96,15 @@ pub fn read_kinds(
                 || matches!(read.place, Place::Scalar(_));
             let (rows, stays) =
                 (matches!(space.cut, Cut::Rows(_)), walk.strides.last() == Some(&0));
-            let dense = memory && walk.contiguous && space.cut.is_linear() && !walk.constant;
-            let exactly = exactly.filter(|_| dense);
+            let by_rows = memory && is_by_rows(space, walk);
+            let exactly = exactly.filter(|_| by_rows);
             let early = over.is_some() && exactly.is_none();
             ReadKind {
                 constant,
                 row: rows && stays && !constant,
                 counts: rows && !stays && read.place == Place::Index,
                 direct: memory && walk.contiguous && space.cut.is_linear() && !early,
+                rows: by_rows && !early,
                 early,
                 over: exactly,
             }
@@ -110,12 +112,18 @@ pub fn read_kinds(
         .collect()
 }
 
+/// Whether what an operand has for a row of a tile is dense.
+pub fn is_by_rows(space: &Space, walk: &Walk) -> bool {
+    let along_rows = !matches!(space.cut, Cut::Runs(_)) && walk.strides.last() == Some(&1);
+    !walk.constant && (along_rows || walk.contiguous && space.cut.is_linear())
+}
+
 /// A cut that suits the operands: boxes when one is transposed against the order of the space.
 fn cut(sizes: &[i64], strides: &[Dims], length: usize) -> Cut {
     let rank = sizes.len();
     // Worth the tiles that end with their row: what is one number along each.
     let stays = |s: &Dims| s[rank - 1] == 0 && s.iter().any(|&s| s != 0);
-    if sizes[rank - 1] >= ROW && strides.iter().any(stays) {
+    if sizes[rank - 1] >= least_row() && strides.iter().any(stays) {
         return Cut::Rows(length);
     }
     let crosswise = |s: &Dims| s[rank - 1].abs() > 1 && s[rank - 2] == 1;
@@ -127,8 +135,10 @@ fn cut(sizes: &[i64], strides: &[Dims], length: usize) -> Cut {
     Cut::Boxes { rows: (length / columns).min(sizes[rank - 2] as usize).min(64), columns }
 }
 
-/// Elements of a row that make a tile.
-const ROW: i64 = 512;
+/// Elements of a row that make a tile. Machine code starts sooner.
+fn least_row() -> i64 {
+    if machine::available() { 128 } else { 512 }
+}
 
 impl Map {
     pub fn new(
@@ -208,14 +218,16 @@ impl Map {
         let sizes = space.sizes.clone();
         let walks: Vec<Walk> =
             strides.into_iter().zip(&layouts).map(|(s, l)| Walk::new(&sizes, s, l)).collect();
+        let linear = space.cut.is_linear();
         let mut kinds = read_kinds(reads, &walks, writes, &space, donors);
         if let Some(read) = apart {
             kinds[read].direct = false;
+            kinds[read].rows &= !linear;
         }
-        let linear = space.cut.is_linear();
         let store = |(write, walk): (&Operand, &Walk)| StoreKind {
             dtype: write.dtype,
             direct: walk.contiguous && linear,
+            rows: is_by_rows(&space, walk),
         };
         let stores: Vec<StoreKind> = writes.iter().zip(&walks[reads.len()..]).map(store).collect();
         let code = compile(program, &kinds, Some(&stores))?;

@@ -108,6 +108,11 @@ fn a_product_goes_through_its_epilogue() {
 
 /// Of a product of thin matrices with what of the left operand is 0, and what of the result is wanted.
 #[test]
+fn epilogues_without_machine_code() {
+    code::without(a_product_goes_through_its_epilogue);
+}
+
+#[test]
 fn thin_products_with_every_instruction_set() {
     const SIZES: [[usize; 3]; 4] = [[1, 16, 1], [7, 48, 5], [64, 64, 300], [13, 80, 130]];
     let onlys: [fn(isize) -> Only; 4] = [|_| Only::All, Only::Below, Only::Left, Only::Right];

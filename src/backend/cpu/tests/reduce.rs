@@ -117,6 +117,12 @@ fn long_rows_and_tall_columns_are_cut_into_blocks() {
 }
 
 #[test]
+fn folds_without_machine_code() {
+    code::without(folds_over_any_axes_of_any_layout);
+    code::without(long_rows_and_tall_columns_are_cut_into_blocks);
+}
+
+#[test]
 fn nan_and_infinity_propagate() {
     for op in [Op::Sum, Op::Prod, Op::ReduceMax, Op::ReduceMin] {
         for dtype in FLOATS {

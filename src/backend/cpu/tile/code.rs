@@ -95,9 +95,11 @@ pub struct ReadKind {
     pub counts: bool,
     /// In memory, dense in the order of the tiles and not written by this kernel, but for `over`.
     pub direct: bool,
+    /// The same, but dense only along each row of a tile.
+    pub rows: bool,
     /// Shares memory with a write: has to be loaded before anything is stored.
     pub early: bool,
-    /// Direct, and the write that takes the place of exactly these elements.
+    /// Dense along rows, and the write that takes the place of exactly these elements.
     pub over: Option<usize>,
 }
 
@@ -107,6 +109,8 @@ pub struct StoreKind {
     pub dtype: DType,
     /// Dense in the order of the tiles.
     pub direct: bool,
+    /// Dense along each row of a tile.
+    pub rows: bool,
 }
 
 #[derive(Default)]

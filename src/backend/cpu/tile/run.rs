@@ -7,12 +7,11 @@ use super::super::machine::trace::Element;
 use super::super::pool::Paged;
 use super::chain::{self, Feed, Target};
 use super::code::{Arg, Code, Fill, Inst, TILE};
-use super::compute::{self, Numbers};
+use super::compute::Numbers;
 use super::element::{Brain, Half, Lane, Stored, element, load, load_index, single, store_run};
 use super::link::{Alone, Link, MAX_LINKS};
-use super::space::{Position, Space, Walk, first, pieces};
+use super::space::{Position, Space, Walk, first, pieces, row_start};
 use crate::dtype::DType;
-use crate::op::Op;
 use smallvec::SmallVec;
 use std::cell::RefCell;
 
@@ -105,6 +104,9 @@ macro_rules! by_lane {
         $e
     }};
 }
+
+// After the macro that it uses.
+mod plain;
 
 /// Lends this thread's tiles, with enough of them for `code`.
 pub fn with_tiles<R>(code: &Code, body: impl FnOnce(&mut Tiles) -> R) -> R {
@@ -202,40 +204,47 @@ impl Run<'_> {
         at: &Position,
         tiles: &mut Tiles,
     ) {
-        let address = |&(arg, element): &(Arg, Element)| match element {
-            Element::F32 => self.address::<f32>(arg, at, |t| &mut t.f32s, tiles),
-            Element::F16 | Element::BF16 => self.address::<u16>(arg, at, |_| &mut [], tiles),
-            Element::Bool => self.address::<u8>(arg, at, |t| &mut t.u8s, tiles),
-        };
-        let addresses: SmallVec<[usize; 16]> = streams.iter().map(address).collect();
         let number = |&(lane, tile): &(Lane, usize)| match lane {
             Lane::F32 => tiles.f32s[tile][0],
             _ => tiles.u8s[tile][0] as f32,
         };
         let numbers: SmallVec<[f32; 16]> = numbers.iter().map(number).collect();
-        // SAFETY: every address is that of as many elements, in a tile of this thread or in memory, and what is written
-        // there is this tile's alone (see `store_as`), but for what the same loop reads before it overwrites it.
-        unsafe { routine.code.run(&addresses, &numbers, at.len) }
+        for row in 0..at.rows {
+            let address = |&(arg, element): &(Arg, Element)| match element {
+                Element::F32 => self.address::<f32>(arg, at, row, |t| &mut t.f32s, tiles),
+                Element::F16 | Element::BF16 => {
+                    self.address::<u16>(arg, at, row, |_| &mut [], tiles)
+                }
+                Element::Bool => self.address::<u8>(arg, at, row, |t| &mut t.u8s, tiles),
+            };
+            let addresses: SmallVec<[usize; 16]> = streams.iter().map(address).collect();
+            // SAFETY: every address is that of a row's elements, in a tile of this thread or in memory, and what is
+            // written there is this tile's alone (see `store_as`), but for what the same loop reads before it
+            // overwrites it.
+            unsafe { routine.code.run(&addresses, &numbers, at.columns()) }
+        }
     }
 
-    /// Where an argument's elements are.
+    /// Where an argument's elements for a row of the tile are.
     fn address<T: Plain>(
         &self,
         arg: Arg,
         at: &Position,
+        row: usize,
         own: impl Fn(&mut Tiles) -> &mut [Paged<T>],
         tiles: &mut Tiles,
     ) -> usize {
+        let columns = at.columns();
         match arg {
-            Arg::Tile(n) => own(tiles)[n][..at.len].as_mut_ptr() as usize,
+            Arg::Tile(n) => own(tiles)[n][row * columns..][..columns].as_mut_ptr() as usize,
             Arg::Memory(read) => {
                 let Stream { bound, walk } = &self.reads[read];
-                bound.slice::<T>(walk.offset + at.start, at.len).as_ptr() as usize
+                bound.slice::<T>(row_start(at, walk, row), columns).as_ptr() as usize
             }
             Arg::Result(result) => {
                 let Stream { bound, walk } = &self.writes[result];
                 // SAFETY: the slice is not used.
-                let to = unsafe { bound.slice_mut::<T>(walk.offset + at.start, at.len) };
+                let to = unsafe { bound.slice_mut::<T>(row_start(at, walk, row), columns) };
                 to.as_mut_ptr() as usize
             }
             Arg::Constant(_) | Arg::Own => panic!("no elements of a loop"),
@@ -353,157 +362,6 @@ impl Run<'_> {
     fn store(&self, write: &Stream, lane: Lane, arg: Arg, at: &Position, tiles: &Tiles) {
         by_lane!(lane, T => T::store_tile(self.arg(arg, at, tiles), self.space, at, write))
     }
-
-    /// False when an integer was divided by zero.
-    #[allow(clippy::too_many_arguments, reason = "the fields of an instruction")]
-    fn compute(
-        &self,
-        op: Op,
-        lane: Lane,
-        dtype: DType,
-        args: &[Arg],
-        to: Arg,
-        at: &Position,
-        tiles: &mut Tiles,
-    ) -> bool {
-        if dtype == DType::Bool && is_comparison(op) {
-            self.into::<u8>(to, at, tiles, |t, y| self.compare(op, lane, args, at, t, y));
-            return true;
-        }
-        let mut defined = true;
-        match (op, args) {
-            (Op::Select, &[c, a, b]) => self.select(lane, c, a, b, to, at, tiles),
-            (Op::Random, &[s, o, i]) => self.into::<f32>(to, at, tiles, |t, y| {
-                compute::random(self.arg(s, at, t), self.arg(o, at, t), self.arg(i, at, t), y);
-            }),
-            (_, &[a]) => {
-                match lane {
-                    Lane::F32 => self
-                        .into(to, at, tiles, |t, y| compute::unary_f32(op, self.arg(a, at, t), y)),
-                    Lane::F64 => self
-                        .into(to, at, tiles, |t, y| compute::unary_f64(op, self.arg(a, at, t), y)),
-                    Lane::I64 => self.into(to, at, tiles, |t, y| {
-                        compute::unary_i64(op, self.arg(a, at, t), y, dtype)
-                    }),
-                    _ => self
-                        .into(to, at, tiles, |t, y| compute::unary_bool(op, self.arg(a, at, t), y)),
-                }
-            }
-            (_, &[a, b]) => match lane {
-                Lane::F32 => self.into(to, at, tiles, |t, y| {
-                    compute::binary_f32(op, self.numbers(a, at, t), self.numbers(b, at, t), y);
-                }),
-                Lane::F64 => self.into(to, at, tiles, |t, y| {
-                    compute::binary_f64(op, self.arg(a, at, t), self.arg(b, at, t), y);
-                }),
-                Lane::I64 => self.into(to, at, tiles, |t, y| {
-                    defined =
-                        compute::binary_i64(op, self.arg(a, at, t), self.arg(b, at, t), y, dtype);
-                }),
-                _ => self.into(to, at, tiles, |t, y| {
-                    compute::binary_bool(op, self.arg(a, at, t), self.arg(b, at, t), y);
-                }),
-            },
-            _ => panic!("{} with {} operands", op.name(), args.len()),
-        }
-        defined
-    }
-
-    fn compare(&self, op: Op, lane: Lane, args: &[Arg], at: &Position, t: &Tiles, y: &mut [u8]) {
-        let (a, b) = (args[0], args[1]);
-        match lane {
-            Lane::F32 => compute::compare_f32(op, self.arg(a, at, t), self.arg(b, at, t), y),
-            Lane::F64 => compute::compare_f64(op, self.arg(a, at, t), self.arg(b, at, t), y),
-            Lane::I64 => compute::compare_i64(op, self.arg(a, at, t), self.arg(b, at, t), y),
-            _ => compute::compare_u8(op, self.arg(a, at, t), self.arg(b, at, t), y),
-        }
-    }
-
-    #[allow(clippy::too_many_arguments, reason = "the fields of an instruction")]
-    fn select(
-        &self,
-        lane: Lane,
-        c: Arg,
-        a: Arg,
-        b: Arg,
-        to: Arg,
-        at: &Position,
-        tiles: &mut Tiles,
-    ) {
-        by_lane!(lane, T => self.select_as::<T>(c, a, b, to, at, tiles));
-    }
-
-    fn select_as<T: LaneType>(
-        &self,
-        c: Arg,
-        a: Arg,
-        b: Arg,
-        to: Arg,
-        at: &Position,
-        tiles: &mut Tiles,
-    ) {
-        self.into::<T>(to, at, tiles, |t, y| {
-            compute::select(self.arg(c, at, t), self.arg(a, at, t), self.arg(b, at, t), y);
-        });
-    }
-
-    fn cast(&self, from: Lane, dtype: DType, arg: Arg, to: Arg, at: &Position, tiles: &mut Tiles) {
-        let half = matches!(dtype, DType::F16 | DType::BF16);
-        match (from, Lane::of(dtype)) {
-            (Lane::F32, Lane::F32) => panic!("chains round to half types"),
-            (Lane::F32, Lane::F64) => {
-                self.into(to, at, tiles, |t, y| compute::f32_to_f64(self.arg(arg, at, t), y))
-            }
-            (Lane::F32, Lane::I64) => {
-                self.into(to, at, tiles, |t, y| compute::f32_to_i64(self.arg(arg, at, t), y, dtype))
-            }
-            (Lane::F32, _) => {
-                self.into(to, at, tiles, |t, y| compute::f32_to_u8(self.arg(arg, at, t), y))
-            }
-            (Lane::F64, Lane::F32) => {
-                self.into(to, at, tiles, |t, y| compute::f64_to_f32(self.arg(arg, at, t), y))
-            }
-            (Lane::F64, Lane::F64) => self.copy::<f64>(arg, to, at, tiles),
-            (Lane::F64, Lane::I64) => {
-                self.into(to, at, tiles, |t, y| compute::f64_to_i64(self.arg(arg, at, t), y, dtype))
-            }
-            (Lane::F64, _) => {
-                self.into(to, at, tiles, |t, y| compute::f64_to_u8(self.arg(arg, at, t), y))
-            }
-            (Lane::I64, Lane::F32) => {
-                self.into(to, at, tiles, |t, y| compute::i64_to_f32(self.arg(arg, at, t), y))
-            }
-            (Lane::I64, Lane::F64) => {
-                self.into(to, at, tiles, |t, y| compute::i64_to_f64(self.arg(arg, at, t), y))
-            }
-            (Lane::I64, Lane::I64) => {
-                self.into(to, at, tiles, |t, y| compute::i64_to_i64(self.arg(arg, at, t), y, dtype))
-            }
-            (Lane::I64, _) => {
-                self.into(to, at, tiles, |t, y| compute::i64_to_u8(self.arg(arg, at, t), y))
-            }
-            (_, Lane::F32) => {
-                self.into(to, at, tiles, |t, y| compute::u8_to_f32(self.arg(arg, at, t), y))
-            }
-            (_, Lane::F64) => {
-                self.into(to, at, tiles, |t, y| compute::u8_to_f64(self.arg(arg, at, t), y))
-            }
-            (_, Lane::I64) => {
-                self.into(to, at, tiles, |t, y| compute::u8_to_i64(self.arg(arg, at, t), y))
-            }
-            _ => self.copy::<u8>(arg, to, at, tiles),
-        }
-        if half {
-            let Arg::Tile(to) = to else { panic!("a half type is not stored as it is computed") };
-            let tile = &mut tiles.f32s[to];
-            let exact = tile.to_vec();
-            compute::round_f32(dtype, &exact, tile);
-        }
-    }
-
-    fn copy<T: LaneType>(&self, arg: Arg, to: Arg, at: &Position, tiles: &mut Tiles) {
-        self.into::<T>(to, at, tiles, |t, y| y.copy_from_slice(self.arg(arg, at, t)));
-    }
 }
 
 fn store_as<S: Stored<L>, L: LaneType>(from: &[L], space: &Space, at: &Position, write: &Stream) {
@@ -523,8 +381,4 @@ fn store_as<S: Stored<L>, L: LaneType>(from: &[L], space: &Space, at: &Position,
             }
         }
     });
-}
-
-fn is_comparison(op: Op) -> bool {
-    matches!(op, Op::Eq | Op::Ne | Op::Lt | Op::Le | Op::Gt | Op::Ge)
 }

@@ -42,7 +42,14 @@ pub struct Position {
     pub start: i64,
     pub len: usize,
     /// 1 for runs.
-    rows: usize,
+    pub rows: usize,
+}
+
+impl Position {
+    /// Elements of a row.
+    pub fn columns(&self) -> usize {
+        self.len / self.rows
+    }
 }
 
 /// Dimensions with the widest stride of `layout` first; those it does not move along (stride 0) keep their place
@@ -180,6 +187,12 @@ pub fn first(position: &Position, walk: &Walk) -> i64 {
     walk.offset + along.sum::<i64>()
 }
 
+/// Flat index of the first element of a row of a tile.
+pub fn row_start(position: &Position, walk: &Walk, row: usize) -> i64 {
+    let stride = if row == 0 { 0 } else { walk.strides[walk.strides.len() - 2] };
+    first(position, walk) + row as i64 * stride
+}
+
 /// Calls `visit` for the pieces of a tile, in order.
 #[inline]
 pub fn pieces(space: &Space, position: &Position, walk: &Walk, mut visit: impl FnMut(Piece)) {
@@ -187,8 +200,7 @@ pub fn pieces(space: &Space, position: &Position, walk: &Walk, mut visit: impl F
     let rank = space.sizes.len();
     let column_stride = walk.strides[rank - 1];
     if let Cut::Boxes { .. } = space.cut {
-        let rows = position.rows;
-        let columns = position.len / rows;
+        let (rows, columns) = (position.rows, position.columns());
         visit(Piece {
             at: 0,
             from: base,

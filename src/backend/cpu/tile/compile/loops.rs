@@ -203,7 +203,7 @@ impl Compiler<'_> {
         let mut found = false;
         for (result, (&from, to)) in self.results().enumerate() {
             // What may fail is first run without storing anything.
-            let Some(element) = element(to.dtype).filter(|_| to.direct) else { continue };
+            let Some(element) = element(to.dtype).filter(|_| to.rows) else { continue };
             if from != reg || self.code.can_fail || !value.is(element) {
                 continue;
             }
@@ -217,7 +217,7 @@ impl Compiler<'_> {
             recording.stored.push(result);
             recording.asked.push(reg);
             inside += 1;
-            if element == Element::F32 {
+            if element == Element::F32 && to.direct {
                 self.places.insert((reg, Lane::F32), Arg::Result(result));
                 found = true;
             }
@@ -244,7 +244,7 @@ impl Compiler<'_> {
         if let Some(number) = self.constant(reg).filter(|_| lane == Lane::F32) {
             return Ok(Value::Number(Traced::splat(round_to(number, dtype) as f32)));
         }
-        let is_direct = self.reads.get(reg as usize).is_some_and(|r| r.direct && !r.constant);
+        let is_direct = self.reads.get(reg as usize).is_some_and(|r| r.rows);
         let arg = match self.places.get(&(reg, lane)) {
             None if is_direct => Arg::Memory(reg as usize),
             _ => self.value(reg, lane)?,

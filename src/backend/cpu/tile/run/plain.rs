@@ -1,0 +1,174 @@
+//! Operations of one loop each: on tiles, or on memory as it stands.
+
+use super::super::code::Arg;
+use super::super::compute;
+use super::super::element::Lane;
+use super::super::space::Position;
+use super::{LaneType, Run, Tiles};
+use crate::dtype::DType;
+use crate::op::Op;
+
+impl Run<'_> {
+    /// False when an integer was divided by zero.
+    #[allow(clippy::too_many_arguments, reason = "the fields of an instruction")]
+    pub(super) fn compute(
+        &self,
+        op: Op,
+        lane: Lane,
+        dtype: DType,
+        args: &[Arg],
+        to: Arg,
+        at: &Position,
+        tiles: &mut Tiles,
+    ) -> bool {
+        if dtype == DType::Bool && is_comparison(op) {
+            self.into::<u8>(to, at, tiles, |t, y| self.compare(op, lane, args, at, t, y));
+            return true;
+        }
+        let mut defined = true;
+        match (op, args) {
+            (Op::Select, &[c, a, b]) => self.select(lane, c, a, b, to, at, tiles),
+            (Op::Random, &[s, o, i]) => self.into::<f32>(to, at, tiles, |t, y| {
+                compute::random(self.arg(s, at, t), self.arg(o, at, t), self.arg(i, at, t), y);
+            }),
+            (_, &[a]) => {
+                match lane {
+                    Lane::F32 => self
+                        .into(to, at, tiles, |t, y| compute::unary_f32(op, self.arg(a, at, t), y)),
+                    Lane::F64 => self
+                        .into(to, at, tiles, |t, y| compute::unary_f64(op, self.arg(a, at, t), y)),
+                    Lane::I64 => self.into(to, at, tiles, |t, y| {
+                        compute::unary_i64(op, self.arg(a, at, t), y, dtype)
+                    }),
+                    _ => self
+                        .into(to, at, tiles, |t, y| compute::unary_bool(op, self.arg(a, at, t), y)),
+                }
+            }
+            (_, &[a, b]) => match lane {
+                Lane::F32 => self.into(to, at, tiles, |t, y| {
+                    compute::binary_f32(op, self.numbers(a, at, t), self.numbers(b, at, t), y);
+                }),
+                Lane::F64 => self.into(to, at, tiles, |t, y| {
+                    compute::binary_f64(op, self.arg(a, at, t), self.arg(b, at, t), y);
+                }),
+                Lane::I64 => self.into(to, at, tiles, |t, y| {
+                    defined =
+                        compute::binary_i64(op, self.arg(a, at, t), self.arg(b, at, t), y, dtype);
+                }),
+                _ => self.into(to, at, tiles, |t, y| {
+                    compute::binary_bool(op, self.arg(a, at, t), self.arg(b, at, t), y);
+                }),
+            },
+            _ => panic!("{} with {} operands", op.name(), args.len()),
+        }
+        defined
+    }
+
+    fn compare(&self, op: Op, lane: Lane, args: &[Arg], at: &Position, t: &Tiles, y: &mut [u8]) {
+        let (a, b) = (args[0], args[1]);
+        match lane {
+            Lane::F32 => compute::compare_f32(op, self.arg(a, at, t), self.arg(b, at, t), y),
+            Lane::F64 => compute::compare_f64(op, self.arg(a, at, t), self.arg(b, at, t), y),
+            Lane::I64 => compute::compare_i64(op, self.arg(a, at, t), self.arg(b, at, t), y),
+            _ => compute::compare_u8(op, self.arg(a, at, t), self.arg(b, at, t), y),
+        }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the fields of an instruction")]
+    fn select(
+        &self,
+        lane: Lane,
+        c: Arg,
+        a: Arg,
+        b: Arg,
+        to: Arg,
+        at: &Position,
+        tiles: &mut Tiles,
+    ) {
+        by_lane!(lane, T => self.select_as::<T>(c, a, b, to, at, tiles));
+    }
+
+    fn select_as<T: LaneType>(
+        &self,
+        c: Arg,
+        a: Arg,
+        b: Arg,
+        to: Arg,
+        at: &Position,
+        tiles: &mut Tiles,
+    ) {
+        self.into::<T>(to, at, tiles, |t, y| {
+            compute::select(self.arg(c, at, t), self.arg(a, at, t), self.arg(b, at, t), y);
+        });
+    }
+
+    pub(super) fn cast(
+        &self,
+        from: Lane,
+        dtype: DType,
+        arg: Arg,
+        to: Arg,
+        at: &Position,
+        tiles: &mut Tiles,
+    ) {
+        let half = matches!(dtype, DType::F16 | DType::BF16);
+        match (from, Lane::of(dtype)) {
+            (Lane::F32, Lane::F32) => panic!("chains round to half types"),
+            (Lane::F32, Lane::F64) => {
+                self.into(to, at, tiles, |t, y| compute::f32_to_f64(self.arg(arg, at, t), y))
+            }
+            (Lane::F32, Lane::I64) => {
+                self.into(to, at, tiles, |t, y| compute::f32_to_i64(self.arg(arg, at, t), y, dtype))
+            }
+            (Lane::F32, _) => {
+                self.into(to, at, tiles, |t, y| compute::f32_to_u8(self.arg(arg, at, t), y))
+            }
+            (Lane::F64, Lane::F32) => {
+                self.into(to, at, tiles, |t, y| compute::f64_to_f32(self.arg(arg, at, t), y))
+            }
+            (Lane::F64, Lane::F64) => self.copy::<f64>(arg, to, at, tiles),
+            (Lane::F64, Lane::I64) => {
+                self.into(to, at, tiles, |t, y| compute::f64_to_i64(self.arg(arg, at, t), y, dtype))
+            }
+            (Lane::F64, _) => {
+                self.into(to, at, tiles, |t, y| compute::f64_to_u8(self.arg(arg, at, t), y))
+            }
+            (Lane::I64, Lane::F32) => {
+                self.into(to, at, tiles, |t, y| compute::i64_to_f32(self.arg(arg, at, t), y))
+            }
+            (Lane::I64, Lane::F64) => {
+                self.into(to, at, tiles, |t, y| compute::i64_to_f64(self.arg(arg, at, t), y))
+            }
+            (Lane::I64, Lane::I64) => {
+                self.into(to, at, tiles, |t, y| compute::i64_to_i64(self.arg(arg, at, t), y, dtype))
+            }
+            (Lane::I64, _) => {
+                self.into(to, at, tiles, |t, y| compute::i64_to_u8(self.arg(arg, at, t), y))
+            }
+            (_, Lane::F32) => {
+                self.into(to, at, tiles, |t, y| compute::u8_to_f32(self.arg(arg, at, t), y))
+            }
+            (_, Lane::F64) => {
+                self.into(to, at, tiles, |t, y| compute::u8_to_f64(self.arg(arg, at, t), y))
+            }
+            (_, Lane::I64) => {
+                self.into(to, at, tiles, |t, y| compute::u8_to_i64(self.arg(arg, at, t), y))
+            }
+            _ => self.copy::<u8>(arg, to, at, tiles),
+        }
+        if half {
+            let Arg::Tile(to) = to else { panic!("a half type is not stored as it is computed") };
+            let tile = &mut tiles.f32s[to];
+            let exact = tile.to_vec();
+            compute::round_f32(dtype, &exact, tile);
+        }
+    }
+
+    fn copy<T: LaneType>(&self, arg: Arg, to: Arg, at: &Position, tiles: &mut Tiles) {
+        self.into::<T>(to, at, tiles, |t, y| y.copy_from_slice(self.arg(arg, at, t)));
+    }
+}
+
+fn is_comparison(op: Op) -> bool {
+    matches!(op, Op::Eq | Op::Ne | Op::Lt | Op::Le | Op::Gt | Op::Ge)
+}
