@@ -5,7 +5,7 @@ use super::machine;
 use super::matmul::Lent;
 use super::pool::{GRAIN, parallel};
 use super::tile::code::{Code, ReadKind, StoreKind, TILE};
-use super::tile::compile::compile;
+use super::tile::compile;
 use super::tile::element::Lane;
 use super::tile::run::{Run, Stream, with_tiles};
 use super::tile::space::{Cut, Space, Walk, may_overlap, memory_order};
@@ -14,12 +14,13 @@ use crate::error::Result;
 use crate::invalid;
 use crate::plan::{Operand, Place, Program};
 use crate::shape::{Dims, Layout, collapse};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A compiled `Kernel::Map`.
 pub struct Map {
     space: Space,
-    code: Code,
+    code: Arc<Code>,
     reads: Vec<Walk>,
     writes: Vec<Walk>,
     /// Elements of a full tile.
@@ -230,7 +231,7 @@ impl Map {
             rows: is_by_rows(&space, walk),
         };
         let stores: Vec<StoreKind> = writes.iter().zip(&walks[reads.len()..]).map(store).collect();
-        let code = compile(program, &kinds, Some(&stores))?;
+        let code = compile::code(program, &kinds, Some(&stores))?;
         let length = tile_length(&code);
         match &mut space.cut {
             Cut::Runs(len) => *len = length,

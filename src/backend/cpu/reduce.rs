@@ -11,7 +11,7 @@ use super::map::{Map, read_kinds, streams, tile_length};
 use super::node;
 use super::pool::{GRAIN, parallel_chunks};
 use super::tile::code::{Code, TILE};
-use super::tile::compile::compile;
+use super::tile::compile;
 use super::tile::element::Lane;
 use super::tile::run::{Run, Stream, Tiles, with_tiles};
 use super::tile::space::{Cut, Space, Walk};
@@ -36,7 +36,7 @@ pub enum Reduce {
 /// See the head of this file. Everything is measured in elements.
 pub struct Folded {
     op: Op,
-    code: Code,
+    code: Arc<Code>,
     space: Space,
     reads: Vec<Walk>,
     /// The kept dimensions in their order, and how the result lies over them.
@@ -191,7 +191,7 @@ impl Folded {
             strides.into_iter().zip(reads).map(|(s, r)| Walk::new(&sizes, s, &r.layout)).collect();
         // Everything is read before anything is written, so sharing memory with the write does not matter.
         let kinds = read_kinds(reads, &walks, &[], &space, donors);
-        let code = compile(program, &kinds, None)?;
+        let code = compile::code(program, &kinds, None)?;
         let length = tile_length(&code);
         space.cut = Cut::Runs(length);
         Ok(Folded {

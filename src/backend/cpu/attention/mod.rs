@@ -12,7 +12,7 @@ use super::access::Bound;
 use super::gemm::Matrix;
 use super::isa::{Kernel, run};
 use super::math;
-use super::pool::with_scratch;
+use super::pool::{Scratch, with_scratch};
 use super::rows::RowMath;
 use super::thin::{Only, PANEL, Thin, ThinProduct, pitch, whole};
 use super::tile::compute::random_run;
@@ -80,7 +80,7 @@ impl<'a, S: Turned> Heads<'a, S> {
 
     /// The first `n` rows of a head as columns: [`PANEL`] of them dense, then the next; 0 for what the last panel has
     /// too many.
-    fn turned<L: Copy + Default>(&self, [b, h]: [usize; 2], n: usize, to: &mut [L])
+    fn turned<L: Scratch>(&self, [b, h]: [usize; 2], n: usize, to: &mut [L])
     where
         S: Stored<L>,
     {
@@ -96,11 +96,15 @@ impl<'a, S: Turned> Heads<'a, S> {
                 );
                 continue;
             }
-            to.fill(L::default());
-            for i in first..n {
-                let columns = to[i - first..].iter_mut().step_by(PANEL);
-                columns.zip(self.row([b, h, i])).for_each(|(to, from)| *to = from.load());
-            }
+            let columns = n - first;
+            with_scratch(columns * self.width, |dense: &mut [L]| {
+                let from = &self.bits[self.place([b, h, first])..];
+                load_turned::<S, L>(from, stride, self.width, dense);
+                for (to, from) in to.chunks_exact_mut(PANEL).zip(dense.chunks_exact(columns)) {
+                    to[..columns].copy_from_slice(from);
+                    to[columns..].fill(L::default());
+                }
+            });
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Machine code for loops over vectors of f32: what a fused region computes in one pass, its values in registers. It is
 //! written in microseconds while a program is compiled, without a compiler: the functions of [`super::math`] are
-//! recorded ([`trace`]) and each recorded operation is an instruction of AVX-512 ([`assemble`]). Loops that are alike
-//! are written once in a process.
+//! recorded ([`trace`]) and each recorded operation is an instruction of AVX-512 ([`assemble`]).
 //!
 //! Where there is no AVX-512, or no memory that can be run, the chains of [`super::tile`] do the same, bit for bit on a
 //! processor that has it.
@@ -15,9 +14,6 @@ use super::isa::{Isa, chosen};
 use crate::error::Result;
 use crate::internal;
 pub use memory::Executable;
-use parking_lot::Mutex;
-use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Weak};
 use trace::Node;
 
 /// A loop over streams of elements.
@@ -26,11 +22,6 @@ pub struct Routine {
     /// Operations on a vector, to judge by how long it takes.
     pub operations: usize,
 }
-
-/// Loops by what was recorded.
-type Known = HashMap<Vec<Node>, Weak<Routine>>;
-
-static KNOWN: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
 
 /// Whether loops can be written for this processor.
 pub fn available() -> bool {
@@ -57,22 +48,14 @@ pub fn without<R>(body: impl FnOnce() -> R) -> R {
 
 impl Routine {
     /// The loop that does what was recorded; `None` when it cannot be written.
-    pub fn of(nodes: Vec<Node>) -> Result<Option<Arc<Routine>>> {
-        let mut known = KNOWN.lock();
-        if let Some(routine) = known.get(&nodes).and_then(Weak::upgrade) {
-            return Ok(Some(routine));
-        }
-        let (bytes, start) = match assemble::assemble(&nodes) {
+    pub fn of(nodes: &[Node]) -> Result<Option<Routine>> {
+        let (bytes, start) = match assemble::assemble(nodes) {
             Ok(Some(assembled)) => assembled,
             Ok(None) => return Ok(None),
             Err(error) => return internal!("machine code of {nodes:?}: {error}"),
         };
-        let Some(code) = Executable::new(&bytes, start) else { return Ok(None) };
         let is_operation = |n: &&Node| !matches!(n, Node::Constant(_) | Node::Number(_));
         let operations = nodes.iter().filter(is_operation).count();
-        let routine = Arc::new(Routine { code, operations });
-        known.retain(|_, routine| routine.strong_count() > 0);
-        known.insert(nodes, Arc::downgrade(&routine));
-        Ok(Some(routine))
+        Ok(Executable::new(&bytes, start).map(|code| Routine { code, operations }))
     }
 }

@@ -8,7 +8,6 @@ use crate::dtype::DType;
 use crate::op::Op;
 use smallvec::SmallVec;
 use std::collections::HashMap;
-use std::sync::Arc;
 
 /// Where a vector operation finds an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +53,7 @@ pub enum Inst {
     },
     /// Machine code from streams to streams, whose elements are as they lie in tiles or in memory.
     Loop {
-        routine: Arc<Routine>,
+        routine: Routine,
         streams: Vec<(Arg, Element)>,
         /// Tiles of one number.
         numbers: Vec<(Lane, usize)>,
@@ -85,7 +84,7 @@ pub enum Fill {
 }
 
 /// What the compiler has to know of a read.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ReadKind {
     /// Every position is the same element.
     pub constant: bool,
@@ -104,7 +103,7 @@ pub struct ReadKind {
 }
 
 /// What the compiler has to know of a write.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StoreKind {
     pub dtype: DType,
     /// Dense in the order of the tiles.

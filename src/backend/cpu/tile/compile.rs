@@ -17,8 +17,10 @@ use crate::op::{Attr, Op};
 use crate::plan::{Instr, Program, Reg};
 use chains::{Chained, without_idle_casts};
 use loops::Unit;
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Weak};
 
 /// A value in the making: a register of the program in one lane.
 type Value = (Reg, Lane);
@@ -41,12 +43,50 @@ struct Compiler<'a> {
     chained: Vec<Chained>,
 }
 
-/// Compiles `program`; `stores` are its writes, or `None` for a reduction, which keeps its result.
-pub fn compile(
+/// What code depends on: layers of a model, and programs for other sizes, have theirs in common.
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    has_loops: bool,
+    dtypes: Vec<DType>,
+    instrs: Vec<Instr>,
+    results: Vec<Reg>,
+    reads: Vec<ReadKind>,
+    stores: Option<Vec<StoreKind>>,
+}
+
+/// The code that is in use.
+type InUse = HashMap<Key, Weak<Code>>;
+
+static IN_USE: LazyLock<Mutex<InUse>> = LazyLock::new(Mutex::default);
+
+/// The code of `program`; `stores` are its writes, or `None` for a reduction, which keeps its result.
+pub fn code(
     program: &Program,
     reads: &[ReadKind],
     stores: Option<&[StoreKind]>,
-) -> Result<Code> {
+) -> Result<Arc<Code>> {
+    let key = Key {
+        has_loops: machine::available(),
+        dtypes: program.reads.clone(),
+        instrs: program.instrs.clone(),
+        results: program.results.clone(),
+        reads: reads.to_vec(),
+        stores: stores.map(<[StoreKind]>::to_vec),
+    };
+    if let Some(code) = IN_USE.lock().get(&key).and_then(Weak::upgrade) {
+        return Ok(code);
+    }
+    let code = Arc::new(compile(program, reads, stores)?);
+    let mut in_use = IN_USE.lock();
+    // Now and then, so that it costs nothing to speak of.
+    if in_use.len().is_power_of_two() {
+        in_use.retain(|_, code| code.strong_count() > 0);
+    }
+    in_use.insert(key, Arc::downgrade(&code));
+    Ok(code)
+}
+
+fn compile(program: &Program, reads: &[ReadKind], stores: Option<&[StoreKind]>) -> Result<Code> {
     let program = &without_idle_casts(program, stores);
     let attempt = |has_loops| {
         let mut c = Compiler {

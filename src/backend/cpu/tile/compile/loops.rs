@@ -156,7 +156,7 @@ impl Compiler<'_> {
         }
         let (recording, nodes) = record(|| self.record(all));
         let Recording { streams, numbers, asked, stored, .. } = recording?;
-        let Some(routine) = Routine::of(nodes)? else { return Ok(false) };
+        let Some(routine) = Routine::of(&nodes)? else { return Ok(false) };
         for &result in &stored {
             self.save(result, &asked);
         }
