@@ -2,7 +2,8 @@
 //!
 //! The space is ordered so that memory is read as it lies: *rows* when the innermost dimension is reduced (a tile holds
 //! a part of a row or several rows), else *columns* (rows of kept elements are added up, in blocks of rows that are
-//! combined in order). Blocks depend on the shape only.
+//! combined in order). Short rows may lie within another reduced dimension, as those of a channel of images do: then each
+//! row is folded where it is, and what belongs together is combined at the end. Blocks depend on the shape only.
 
 use super::access::{Bound, Source};
 use super::dense;
@@ -42,6 +43,8 @@ pub struct Folded {
     /// The kept dimensions in their order, and how the result lies over them.
     kept: Space,
     write: Walk,
+    /// Reduced, outside of the kept dimensions; 1 but where rows are short.
+    above: usize,
     outer: usize,
     reduced: usize,
     inner: usize,
@@ -113,8 +116,8 @@ impl Apart {
     }
 }
 
-/// The order of the dimensions: kept, reduced, kept; and where the second and third part begin.
-fn order(layouts: &[&Layout], axes: &[i64]) -> (Vec<usize>, usize, usize) {
+/// The order of the dimensions: reduced above the others, kept, reduced, kept; and where the last three parts begin.
+fn order(layouts: &[&Layout], axes: &[i64]) -> (Vec<usize>, [usize; 3]) {
     let rank = layouts[0].rank();
     // The read that moves the most memory decides.
     let moved = |l: &&&Layout| {
@@ -135,8 +138,18 @@ fn order(layouts: &[&Layout], axes: &[i64]) -> (Vec<usize>, usize, usize) {
             let within = |&r: &usize| main.sizes[r] == 1 || weight(r) > weight(d);
             main.sizes[d] > 1 && reduced.iter().all(within)
         });
-    let (a, b) = (outer.len(), outer.len() + reduced.len());
-    (outer.into_iter().chain(reduced).chain(inner).collect(), a, b)
+    let size = |dims: &[usize]| dims.iter().map(|&d| main.sizes[d]).product::<i64>();
+    let is_outer = |d: &usize| outer.contains(d) && main.sizes[*d] > 1;
+    let (mut above, mut rest): (Vec<usize>, Vec<usize>) = match all.iter().position(is_outer) {
+        Some(first) => reduced.iter().partition(|d| all[..first].contains(d)),
+        None => (Vec::new(), reduced.clone()),
+    };
+    if !inner.is_empty() || size(&above) < 2 || !(2..TILE as i64).contains(&size(&rest)) {
+        (above, rest) = (Vec::new(), reduced);
+    }
+    let a = above.len() + outer.len();
+    let fences = [above.len(), a, a + rest.len()];
+    (above.into_iter().chain(outer).chain(rest).chain(inner).collect(), fences)
 }
 
 /// The write's layout over the whole space: it does not move along the axes.
@@ -163,16 +176,20 @@ impl Folded {
         if layouts.is_empty() {
             layouts.push(&target);
         }
-        let (order, a, b) = order(&layouts, axes);
+        let (order, [top, a, b]) = order(&layouts, axes);
         let mut layouts: Vec<&Layout> = reads.iter().map(|r| &r.layout).collect();
         layouts.push(&target);
-        let (mut sizes, mut strides, fences) = collapse(&layouts, &order, &[a, b]);
+        let (mut sizes, mut strides, fences) = collapse(&layouts, &order, &[top, a, b]);
         let size_of =
             |dims: &[usize]| dims.iter().map(|&d| program.sizes[d]).product::<i64>() as usize;
-        let (outer, reduced, inner) =
-            (size_of(&order[..a]), size_of(&order[a..b]), size_of(&order[b..]));
+        let (above, outer, reduced, inner) = (
+            size_of(&order[..top]),
+            size_of(&order[top..a]),
+            size_of(&order[a..b]),
+            size_of(&order[b..]),
+        );
         let kept_dims: SmallVec<[usize; 6]> =
-            (0..fences[0]).chain(fences[1]..sizes.len()).collect();
+            (fences[0]..fences[1]).chain(fences[2]..sizes.len()).collect();
         let mut kept =
             Space { sizes: kept_dims.iter().map(|&d| sizes[d]).collect(), cut: Cut::Runs(TILE) };
         let mut along: Dims = kept_dims.iter().map(|&d| strides[reads.len()][d]).collect();
@@ -201,6 +218,7 @@ impl Folded {
             reads: walks,
             kept,
             write: walk,
+            above,
             outer,
             reduced,
             inner,
@@ -225,10 +243,11 @@ impl Folded {
         if kept == 0 {
             return Ok(());
         }
+        let rows = self.above * kept;
         // Blocks of the reduced elements of one result; their partial results are combined in order.
         let block = if self.inner == 1 { 64 * self.length } else { self.rows_in_block() };
         let blocks = self.reduced.div_ceil(block).max(1);
-        let mut partial = vec![T::neutral(self.op); kept * blocks];
+        let mut partial = vec![T::neutral(self.op); rows * blocks];
         let defined = AtomicBool::new(true);
         let failed = || defined.store(false, Ordering::Relaxed);
         if self.inner == 1 && self.reduced > 0 {
@@ -239,7 +258,10 @@ impl Folded {
         if !defined.into_inner() {
             return invalid!("ZeroDivisionError: integer division by zero");
         }
-        self.store::<T>(&partial, blocks, write);
+        // Short rows are one block each.
+        let (blocks, inner) =
+            if self.above > 1 { (self.above, self.outer) } else { (blocks, self.inner) };
+        self.store::<T>(&partial, (blocks, inner), write);
         Ok(())
     }
 
@@ -366,10 +388,15 @@ impl Folded {
     }
 
     /// Combines the blocks of every result in order and writes it.
-    fn store<T: Reducible>(&self, partial: &[T::Acc], blocks: usize, write: &Bound) {
+    fn store<T: Reducible>(
+        &self,
+        partial: &[T::Acc],
+        (blocks, inner): (usize, usize),
+        write: &Bound,
+    ) {
         let total = |i: usize| {
-            let (outer, inner) = (i / self.inner, i % self.inner);
-            let at = |block: usize| partial[(outer * blocks + block) * self.inner + inner];
+            let (outer, column) = (i / inner, i % inner);
+            let at = |block: usize| partial[(outer * blocks + block) * inner + column];
             (1..blocks).fold(at(0), |sum, block| T::combine(self.op, sum, at(block)))
         };
         let stream = Stream { bound: write, walk: &self.write };

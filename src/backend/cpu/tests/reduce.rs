@@ -106,9 +106,15 @@ fn folds_over_any_axes_of_any_layout() {
 
 #[test]
 fn long_rows_and_tall_columns_are_cut_into_blocks() {
-    for (sizes, axes) in
-        [(&[2, 70_001][..], &[1][..]), (&[3001, 37], &[0]), (&[37, 1500], &[0]), (&[200_003], &[0])]
-    {
+    for (sizes, axes) in [
+        (&[2, 70_001][..], &[1][..]),
+        (&[3001, 37], &[0]),
+        (&[37, 1500], &[0]),
+        (&[200_003], &[0]),
+        (&[300, 7, 4, 4], &[0, 2, 3]),
+        (&[5, 3, 2500], &[0, 2]),
+        (&[3, 6, 2, 5, 30], &[0, 2, 4]),
+    ] {
         for dtype in [DType::F32, DType::F64, DType::I64] {
             check(Op::Sum, dtype, sizes, axes, Lay::Dense, false);
             check(Op::ReduceMax, dtype, sizes, axes, Lay::Dense, false);

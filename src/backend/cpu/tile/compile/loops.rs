@@ -140,7 +140,7 @@ impl Compiler<'_> {
         let mut units = Vec::new();
         for same in order.chunk_by(|&a, &b| levels[a] == levels[b]) {
             let needed = same.iter().copied().filter(|n| self.uses[reads + n] > 0);
-            if levels[same[0]] % 2 == 0 {
+            if levels[same[0]].is_multiple_of(2) {
                 units.extend(needed.map(Unit::One));
             } else {
                 units.push(Unit::Loop(needed.collect()));
