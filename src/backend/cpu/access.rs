@@ -145,6 +145,17 @@ impl Bound {
         unsafe { std::slice::from_raw_parts(start as *const u8, len) }
     }
 
+    /// The bytes of a dense result, to be written; as [`Bound::result`].
+    #[allow(clippy::mut_from_ref, reason = "a bound operand is a description, not the memory")]
+    pub fn result_bytes(&self) -> &mut [u8] {
+        let (start, len) = self.dense_bytes();
+        if len == 0 {
+            return &mut [];
+        }
+        // SAFETY: as in `result`.
+        unsafe { std::slice::from_raw_parts_mut(start as *mut u8, len) }
+    }
+
     /// Overwrites a dense operand with `bytes`, as many as it has.
     pub fn fill_from(&self, bytes: &[u8]) {
         let (start, len) = self.dense_bytes();

@@ -365,6 +365,13 @@ fn concat_and_strided_scatter() {
             lay_out(&mut case, 0, Lay::Reversed);
             case.check_exact();
         }
+        // Runs of bytes across the borders of tasks, and empty parts.
+        for (dim, parts) in
+            [(0, [[0i64, 70], [401, 70], [3, 70]]), (1, [[600, 80], [600, 0], [600, 41]])]
+        {
+            let reads = parts.map(|s| values(&mut random, dtype, &s));
+            node(Op::Concat, smallvec![Attr::Int(dim)], reads.to_vec()).check_exact();
+        }
         let base = values(&mut random, dtype, &[4, 5]);
         for (sizes, strides, offset) in
             [([2, 3], [5, 1], 1), ([3, 2], [1, 7], 2), ([2, 2], [0, 1], 3)]
