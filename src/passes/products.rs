@@ -2,7 +2,7 @@
 
 use super::rebuild::rebuild;
 use crate::error::Result;
-use crate::graph::{Graph, NodeId, ValueId};
+use crate::graph::{Builder, Graph, NodeId, ValueId};
 use crate::op::{Attr, Op};
 use smallvec::smallvec;
 use std::collections::HashMap;
@@ -33,13 +33,28 @@ pub fn products(graph: &Graph) -> Result<Graph> {
             Op::Add if sums.pays(graph, value) => {
                 let terms = sums.products(graph, value);
                 let side = |n: usize| terms.iter().map(|term| factors[term][n]).collect::<Vec<_>>();
-                let left = b.op(Op::Concat, &side(0), smallvec![Attr::Int(1)])?;
-                let right = b.op(Op::Concat, &side(1), smallvec![Attr::Int(0)])?;
+                let (left, right) = (joined(b, &side(0), 1)?, joined(b, &side(1), 0)?);
                 Ok(Some(smallvec![b.matmul(left, right)?]))
             }
             _ => Ok(None),
         }
     })
+}
+
+/// The matrices side by side along `dim`. Transposes, as half of them are in gradients, are joined as what they are
+/// transposes of: that lies in memory in runs, and another sum may ask for the same.
+fn joined(b: &mut Builder, matrices: &[ValueId], dim: usize) -> Result<ValueId> {
+    let turned = |&v: &ValueId| {
+        let maker = b.graph().maker(v);
+        (maker.op == Op::Transpose).then(|| maker.inputs[0])
+    };
+    match matrices.iter().map(turned).collect::<Option<Vec<ValueId>>>() {
+        Some(inner) => {
+            let whole = b.op(Op::Concat, &inner, smallvec![Attr::Int(1 - dim as i64)])?;
+            b.transpose(whole, &[1, 0])
+        }
+        None => b.op(Op::Concat, matrices, smallvec![Attr::Int(dim as i64)]),
+    }
 }
 
 /// Which values are sums of products of matrices of floats that nobody else uses.

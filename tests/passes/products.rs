@@ -63,3 +63,30 @@ return %8, %7, %11";
         "#]],
     );
 }
+
+#[test]
+fn transposes_are_joined_as_what_they_are_transposes_of() {
+    let types = ["f32[1,8]", "f32[1,9]", "f32[1,8]", "f32[1,9]"];
+    let lines = "\
+%4: f32[8,1] = transpose(%0) {perm=[1,0]}
+%5: f32[8,9] = matmul(%4, %1)
+%6: f32[8,1] = transpose(%2) {perm=[1,0]}
+%7: f32[8,9] = matmul(%6, %3)
+%8: f32[8,9] = add(%5, %7)
+return %8";
+    check(
+        products,
+        &program(&types, lines),
+        expect![[r#"
+        %0: f32[1,8] = input() {index=0, type=(f32[1,8])}
+        %1: f32[1,9] = input() {index=1, type=(f32[1,9])}
+        %2: f32[1,8] = input() {index=2, type=(f32[1,8])}
+        %3: f32[1,9] = input() {index=3, type=(f32[1,9])}
+        %4: f32[2,8] = concat(%0, %2) {dim=0}
+        %5: f32[8,2] = transpose(%4) {perm=[1,0]}
+        %6: f32[2,9] = concat(%1, %3) {dim=0}
+        %7: f32[8,9] = matmul(%5, %6)
+        return %7
+    "#]],
+    );
+}
