@@ -8,7 +8,7 @@ mod instructions;
 
 use super::super::vector::POWERS;
 use super::registers::Registers;
-use super::trace::{Element, Id, Node, Unary};
+use super::trace::{Element, Node, Unary};
 use iced_x86::{Code, Encoder, IcedError, Instruction, MemoryOperand, Register};
 
 /// Registers that hold addresses of streams; those of the others are read from the list each time.
