@@ -1,5 +1,5 @@
-//! The CPU backend: fused regions as tile programs, whole nodes by hand-written kernels, everything on the
-//! thread that runs the program and a team that starts at the first run.
+//! The CPU backend: fused regions as tile programs, of loops of machine code where there can be, whole nodes by
+//! hand-written kernels, everything on the thread that runs the program and a team that starts at the first run.
 //!
 //! **Invariant:** touches the memory of the call, its own pool and its own threads; the bits of a result depend
 //! neither on the number of threads nor on timing. A step that fails fails before it writes.

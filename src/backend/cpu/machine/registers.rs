@@ -21,7 +21,7 @@ pub struct Registers {
     /// For each value, the nodes that ask for it, the next one last.
     asked: Vec<Vec<usize>>,
     /// Constants and numbers: in memory from the start.
-    free_of_cost: Vec<bool>,
+    is_in_memory: Vec<bool>,
     register: Vec<Option<usize>>,
     slot: Vec<Option<usize>>,
     vectors: [Option<Id>; VECTORS],
@@ -41,7 +41,7 @@ impl Registers {
         let in_memory = |node: &Node| matches!(node, Node::Constant(_) | Node::Number(_));
         Registers {
             asked,
-            free_of_cost: nodes.iter().map(in_memory).collect(),
+            is_in_memory: nodes.iter().map(in_memory).collect(),
             register: vec![None; nodes.len()],
             slot: vec![None; nodes.len()],
             vectors: [None; VECTORS],
@@ -87,13 +87,13 @@ impl Registers {
             return (register, None);
         }
         let candidates = (0..VECTORS).filter(|r| !self.pinned.contains(r));
-        let last = candidates.max_by_key(|&r| self.cost_of_keeping(r));
+        let last = candidates.max_by_key(|&r| self.value_of_leaving(r));
         let register = last.expect("an instruction has fewer operands than there are registers");
         let Some(id) = self.vectors[register].take() else { return (register, None) };
         let id = id as usize;
         self.register[id] = None;
         self.pinned.push(register);
-        if self.free_of_cost[id] || self.slot[id].is_some() {
+        if self.is_in_memory[id] || self.slot[id].is_some() {
             return (register, None);
         }
         self.slot[id] = Some(self.slots);
@@ -106,11 +106,11 @@ impl Registers {
     }
 
     /// How far the next use of what a register holds is; more for what is in memory anyway.
-    fn cost_of_keeping(&self, register: usize) -> usize {
+    fn value_of_leaving(&self, register: usize) -> usize {
         const STORE: usize = 16;
         let Some(id) = self.vectors[register].map(|id| id as usize) else { return usize::MAX };
         let next = self.asked[id].last().copied().unwrap_or(usize::MAX - STORE);
-        next + if self.free_of_cost[id] || self.slot[id].is_some() { STORE } else { 0 }
+        next + if self.is_in_memory[id] || self.slot[id].is_some() { STORE } else { 0 }
     }
 
     /// A mask register for `id`; `None` when there is none left.
