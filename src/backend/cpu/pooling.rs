@@ -1,20 +1,17 @@
-//! Pooling over windows and its gradients, in parallel over planes: for one place of the windows after the other, of as
-//! many pixels as lie side by side.
+//! Pooling over windows and its gradients, in parallel over planes. Windows are cut to what they meet beforehand, once for
+//! each dimension.
 
 use super::access::Bound;
-use super::isa::{self, Kernel};
 use super::pool::{parallel, parallel_chunks, parallel_each, with_scratch};
 use super::rows::{RowMath, RowOf};
 use super::tile::element::{Brain, Half, Stored};
 use super::tile::run::LaneType;
-use super::vector::Vector;
 use crate::dtype::DType;
 use crate::error::{Code, Error, Result};
 use crate::internal;
 use crate::op::Attr;
 use crate::op::nn::window::Windows;
 use crate::op::nn::windows_of_pool;
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Calls a function that is generic over an element and its lane.
@@ -30,26 +27,10 @@ macro_rules! by_float {
     };
 }
 
-/// What one place in all windows meets along a dimension: these pixels, and the first of them element `from`.
-struct Tap {
-    pixels: Range<usize>,
-    from: usize,
-}
-
-/// One dimension.
+/// What the windows meet along one dimension: for every pixel the first element and how many, `step` apart.
 struct Along {
-    taps: Vec<Tap>,
-    pixels: usize,
-    /// Elements from pixel to pixel.
-    stride: usize,
-}
-
-impl Along {
-    /// The elements that a pixel meets.
-    fn met_by(&self, pixel: usize) -> impl Iterator<Item = usize> {
-        let taps = self.taps.iter().filter(move |tap| tap.pixels.contains(&pixel));
-        taps.map(move |tap| tap.from + (pixel - tap.pixels.start) * self.stride)
-    }
+    meets: Vec<(usize, usize)>,
+    step: usize,
 }
 
 struct Shape {
@@ -61,137 +42,43 @@ struct Shape {
     cost: usize,
 }
 
-/// Pixels side by side, and the elements that they meet at one place of their windows.
-struct Run {
-    pixels: Range<usize>,
-    from: usize,
-    /// Elements from pixel to pixel.
-    stride: usize,
-}
-
-impl Run {
-    /// Pixels with their elements, counted from the first ones. Strides that are common are known to the compiler.
-    #[inline(always)]
-    fn each(&self, mut f: impl FnMut(usize, usize)) {
-        match self.stride {
-            1 => (0..self.pixels.len()).for_each(|i| f(i, i)),
-            2 => (0..self.pixels.len()).for_each(|i| f(i, 2 * i)),
-            stride => (0..self.pixels.len()).for_each(|i| f(i, stride * i)),
-        }
-    }
-
-    /// All elements from the first to the last one that is met.
-    #[inline(always)]
-    fn elements(&self) -> Range<usize> {
-        self.from..self.from + (self.pixels.len() - 1) * self.stride + 1
-    }
-}
-
 impl Shape {
     fn new(w: &Windows) -> Shape {
         let along = [0, 1, 2].map(|d| {
-            let (stride, padding) = (w.stride[d], w.padding[d]);
-            let taps = (0..w.kernel[d]).map(|k| {
-                let shift = k * w.dilation[d];
-                let start = padding.saturating_sub(shift).div_ceil(stride);
-                let end = (w.input[d] + padding).saturating_sub(shift).div_ceil(stride);
-                let pixels = start..end.min(w.output[d]);
-                let from = (start * stride + shift).saturating_sub(padding);
-                Tap { pixels, from }
+            let step = w.dilation[d];
+            let meets = (0..w.output[d]).map(|pixel| {
+                let from = pixel * w.stride[d];
+                let skipped = w.padding[d].saturating_sub(from).div_ceil(step);
+                let first = from + skipped * step - w.padding[d];
+                let within = w.input[d].saturating_sub(first).div_ceil(step);
+                (first, within.min(w.kernel[d].saturating_sub(skipped)))
             });
-            let taps = taps.filter(|tap| !tap.pixels.is_empty()).collect();
-            Along { taps, pixels: w.output[d], stride }
+            Along { meets: meets.collect(), step }
         });
         let cost = 4 * (w.pixels() * w.taps() + w.plane());
         Shape { along, plane: w.plane(), pixels: w.pixels(), input: w.input, cost }
     }
 
-    /// Calls `f` for all runs; for each pixel in the order of its elements.
+    /// Calls `f` for the runs of elements that each pixel meets: pixel, first element, step, how many.
     #[inline(always)]
-    fn each_run(&self, mut f: impl FnMut(Run)) {
+    fn each_run(&self, mut f: impl FnMut(usize, usize, usize, usize)) {
         let [layers, lines, columns] = &self.along;
-        for layer in 0..layers.pixels {
-            for line in 0..lines.pixels {
-                let first = (layer * lines.pixels + line) * columns.pixels;
-                for i in layers.met_by(layer) {
-                    for j in lines.met_by(line) {
-                        for tap in &columns.taps {
-                            f(Run {
-                                pixels: first + tap.pixels.start..first + tap.pixels.end,
-                                from: (i * self.input[1] + j) * self.input[2] + tap.from,
-                                stride: columns.stride,
-                            });
+        let mut pixel = 0;
+        for &(layer, layer_count) in &layers.meets {
+            for &(line, line_count) in &lines.meets {
+                for &(column, count) in &columns.meets {
+                    let layer_count = if count == 0 { 0 } else { layer_count };
+                    for i in 0..layer_count {
+                        for j in 0..line_count {
+                            let at =
+                                (layer + i * layers.step) * self.input[1] + line + j * lines.step;
+                            f(pixel, at * self.input[2] + column, columns.step, count);
                         }
                     }
+                    pixel += 1;
                 }
             }
         }
-    }
-}
-
-/// The largest element that each pixel meets, and where it is; -1: nowhere.
-struct Largest<'a, L> {
-    shape: &'a Shape,
-    x: &'a [L],
-    best: &'a mut [L],
-    index: &'a mut [i64],
-}
-
-impl<L: RowMath + PartialOrd> Kernel for Largest<'_, L> {
-    type Out = ();
-    #[inline(always)]
-    fn run<V: Vector, const FMA: bool>(self) {
-        self.index.fill(-1);
-        self.shape.each_run(|run| {
-            let x = &self.x[run.elements()];
-            let (best, index) =
-                (&mut self.best[run.pixels.clone()], &mut self.index[run.pixels.clone()]);
-            run.each(|i, at| {
-                let v = x[at];
-                let is_better = v > best[i] || v.partial_cmp(&v).is_none() || index[i] < 0;
-                if is_better {
-                    (best[i], index[i]) = (v, (run.from + at) as i64);
-                }
-            });
-        });
-    }
-}
-
-/// The sum of what each pixel meets.
-struct Sums<'a, L> {
-    shape: &'a Shape,
-    x: &'a [L],
-    sums: &'a mut [L],
-}
-
-impl<L: RowMath> Kernel for Sums<'_, L> {
-    type Out = ();
-    #[inline(always)]
-    fn run<V: Vector, const FMA: bool>(self) {
-        self.sums.fill(L::from(0.0));
-        self.shape.each_run(|run| {
-            let (x, sums) = (&self.x[run.elements()], &mut self.sums[run.pixels.clone()]);
-            run.each(|i, at| sums[i] += x[at]);
-        });
-    }
-}
-
-/// The opposite: what each pixel has is added to all that it meets.
-struct SumsBack<'a, L> {
-    shape: &'a Shape,
-    dy: &'a [L],
-    sums: &'a mut [L],
-}
-
-impl<L: RowMath> Kernel for SumsBack<'_, L> {
-    type Out = ();
-    #[inline(always)]
-    fn run<V: Vector, const FMA: bool>(self) {
-        self.sums.fill(L::from(0.0));
-        self.shape.each_run(|run| {
-            let (dy, sums) = (&self.dy[run.pixels.clone()], &mut self.sums[run.elements()]);
-            run.each(|i, at| sums[at] += dy[i]);
-        });
     }
 }
 
@@ -210,9 +97,22 @@ fn max_pool_as<S: RowOf<L>, L: RowMath + LaneType + PartialOrd>(
     let y = writes[0].result::<S>().chunks_exact_mut(shape.pixels);
     let index = writes[1].result::<i64>().chunks_exact_mut(shape.pixels);
     parallel_each(x.zip(y).zip(index), shape.cost, |((x, y), index)| {
-        with_scratch(shape.plane + shape.pixels, |room: &mut [L]| {
-            let (room, best) = room.split_at_mut(shape.plane);
-            isa::run(Largest { shape, x: S::read(x, room), best, index: &mut *index });
+        with_scratch(shape.plane, |room: &mut [L]| {
+            let lanes = S::read(x, room);
+            index.fill(-1);
+            shape.each_run(|pixel, from, step, count| {
+                let (mut best, mut at) = match index[pixel] {
+                    -1 => (lanes[from], from),
+                    at => (lanes[at as usize], at as usize),
+                };
+                for i in (from..).step_by(step).take(count) {
+                    let v = lanes[i];
+                    if v > best || v.partial_cmp(&v).is_none() {
+                        (best, at) = (v, i);
+                    }
+                }
+                index[pixel] = at as i64;
+            });
             for (y, index) in y.iter_mut().zip(index) {
                 if *index < 0 {
                     (*y, *index) = (S::store(L::from(0.0)), 0);
@@ -274,7 +174,13 @@ fn sum_pool_as<S: RowOf<L>, L: RowMath + LaneType>(shape: &Shape, x: &Bound, wri
         with_scratch(shape.plane + shape.pixels, |room: &mut [L]| {
             let (room, sums) = room.split_at_mut(shape.plane);
             let x = S::read(&x[n * shape.plane..(n + 1) * shape.plane], room);
-            S::write(y, sums, |sums| isa::run(Sums { shape, x, sums }));
+            S::write(y, sums, |sums| {
+                sums.fill(L::from(0.0));
+                shape.each_run(|pixel, from, step, count| {
+                    let run = (from..).step_by(step).take(count);
+                    run.for_each(|i| sums[pixel] += x[i]);
+                });
+            });
         });
     });
 }
@@ -291,7 +197,13 @@ fn sum_pool_grad_as<S: RowOf<L>, L: RowMath + LaneType>(shape: &Shape, dy: &Boun
         with_scratch(shape.plane + shape.pixels, |room: &mut [L]| {
             let (sums, room) = room.split_at_mut(shape.plane);
             let dy = S::read(&dy[n * shape.pixels..(n + 1) * shape.pixels], room);
-            S::write(dx, sums, |sums| isa::run(SumsBack { shape, dy, sums }));
+            S::write(dx, sums, |sums| {
+                sums.fill(L::from(0.0));
+                shape.each_run(|pixel, from, step, count| {
+                    let run = (from..).step_by(step).take(count);
+                    run.for_each(|i| sums[i] += dy[pixel]);
+                });
+            });
         });
     });
 }
