@@ -1,9 +1,9 @@
 //! Machine code against the chains, against what its operations mean, and at the edges of its registers. Nothing to
 //! test on a processor without AVX-512.
 
-use super::Random;
 use super::chain::{ALONE, LENGTHS, WITH, numbers};
 use super::math::same;
+use super::{Case, Random};
 use crate::backend::cpu::machine::trace::{Compare, Element, Logic, Traced, TracedMask, record};
 use crate::backend::cpu::machine::{Routine, available, without};
 use crate::backend::cpu::tile::chain::{self, Feed, Target, of_two, of_vector};
@@ -13,7 +13,8 @@ use crate::backend::cpu::tile::link::Link;
 use crate::backend::cpu::vector::Vector;
 use crate::dtype::DType;
 use crate::op::{Attrs, Op};
-use crate::plan::{Instr, Program};
+use crate::plan::{Instr, Kernel, Operand, Place, Program};
+use crate::shape::Layout;
 use half::{bf16, f16};
 use smallvec::smallvec;
 use std::sync::Arc;
@@ -246,6 +247,44 @@ fn too_many_masks_are_refused() {
         })
     };
     assert!(with_masks(6).is_some() && with_masks(7).is_none());
+}
+
+/// What is read is overwritten by a result that other operations come after, in every cut of the space.
+#[test]
+fn what_a_loop_overwrites_is_kept_for_the_next_one() {
+    let turned = Layout::contiguous(&[90, 70]).transpose(&[1, 0]);
+    let one_a_row = Layout { sizes: smallvec![9, 700], strides: smallvec![1, 0], offset: 0 };
+    for other in [Layout::contiguous(&[70, 90]), turned, one_a_row] {
+        let sizes = other.sizes.clone();
+        let instr = |op, args: [u32; 2]| Instr {
+            op,
+            attrs: Attrs::new(),
+            dtype: DType::F32,
+            args: args[..].into(),
+        };
+        // The remainder is not computed in loops.
+        let instrs = vec![instr(Op::Add, [0, 1]), instr(Op::Rem, [2, 1]), instr(Op::Mul, [3, 0])];
+        let program = Program {
+            sizes: sizes.clone(),
+            reads: vec![DType::F32; 2],
+            instrs,
+            results: vec![2, 4],
+        };
+        let mut random = Random::new(3);
+        let mut operand = |(n, layout): (usize, Layout)| {
+            let values = super::numbers(&mut random, DType::F32, layout.end() as usize, true);
+            (Operand { place: Place::Input(n as u32), dtype: DType::F32, layout }, values)
+        };
+        let layouts = [Layout::contiguous(&sizes), other].into_iter().enumerate();
+        let case = Case {
+            kernel: Kernel::Map(program),
+            reads: layouts.map(&mut operand).collect(),
+            writes: vec![(DType::F32, sizes.clone()), (DType::F32, sizes)],
+            scalars: Vec::new(),
+            in_place: true,
+        };
+        case.check_exact();
+    }
 }
 
 /// Whether it is machine code or not.
