@@ -22,6 +22,8 @@ const FILES: &[&str] = &[
     "backend/cuda/driver/api.rs",
     "backend/cuda/driver/blas.rs",
     "backend/cuda/driver/context.rs",
+    "backend/cuda/driver/dnn/api.rs",
+    "backend/cuda/driver/dnn/descriptor.rs",
     "backend/cuda/driver/graph.rs",
     "backend/cuda/driver/library.rs",
     "backend/cuda/driver/modules.rs",

@@ -289,8 +289,9 @@ typedef struct torchacc_options {
   /*
    1: how results are computed depends on nothing that is measured, so their bits are the same in every process on
    equal machines. 0: `TORCHACC_DETERMINISTIC`, else on the backend cuda the algorithm of each matrix product is the one
-   that was fastest when it was first run (and kept in the cache folder). Within a context, and on "cpu" for any number of
-   threads, equal steps give equal bits either way.
+   that was fastest when it was first run (and kept in the cache folder), and gradients of attention in half types, which
+   cuDNN computes then, differ in their last bits from run to run. But for these, within a context, and on "cpu" for any
+   number of threads, equal steps give equal bits either way.
    */
   uint32_t deterministic;
 } torchacc_options;

@@ -30,6 +30,11 @@ pub trait Backend: Target + Send + Sync {
     /// Everything about this backend that a compiled program depends on; part of the cache key.
     fn fingerprint(&self) -> String;
 
+    /// What its user should know of it: something is missing, so that it is slower than it could be.
+    fn lacks(&self) -> Option<String> {
+        None
+    }
+
     /// Whether it computes a composite whole; the others are decomposed before planning.
     fn keeps(&self, op: Op) -> bool;
 

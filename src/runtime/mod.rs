@@ -144,6 +144,9 @@ impl Context {
             trace_bytes: options.trace_bytes,
             quick_from: options.quick_from,
         });
+        if let Some(lack) = shared.backend.lacks() {
+            shared.warn(lack);
+        }
         Ok(Arc::new(Context {
             trace: Mutex::default(),
             was_cut: Condvar::default(),

@@ -5,6 +5,7 @@
 //! `synchronize` wait for it.
 
 use super::emit::Source;
+use super::network::Network;
 use crate::dtype::DType;
 use crate::error::Result;
 use std::sync::Arc;
@@ -12,6 +13,9 @@ use std::sync::Arc;
 pub trait Device: Send + Sync {
     /// Architecture, and the versions of everything whose change may change code or results.
     fn fingerprint(&self) -> String;
+
+    /// As `Backend::lacks`.
+    fn lacks(&self) -> Option<String>;
 
     fn limits(&self) -> Limits;
 
@@ -31,6 +35,10 @@ pub trait Device: Send + Sync {
     /// Errors: what the compiler says of a source.
     fn load(&self, sources: &[Source]) -> Result<Vec<Arc<dyn Launch>>>;
 
+    /// What computes `network` in a library's way; `None` where there is no library, or it does not take this. Asked again,
+    /// it costs nothing.
+    fn prepare(&self, network: &Network) -> Result<Option<Arc<dyn Prepared>>>;
+
     /// Queues `c = a · b`. Errors: what the library says.
     fn multiply(&self, product: &Product, a: usize, b: usize, c: usize) -> Result<()>;
 
@@ -46,6 +54,15 @@ pub trait Device: Send + Sync {
 pub trait Launch: Send + Sync {
     /// Queues it. `words` are its arguments ([`Source::words`] of them).
     fn launch(&self, shape: Shape, words: &[u64]) -> Result<()>;
+}
+
+/// A network that a library is ready to compute.
+pub trait Prepared: Send + Sync {
+    /// Bytes of memory that it works in.
+    fn workspace(&self) -> u64;
+
+    /// Queues it. `addresses` are those of the network's tensors in memory, `workspace` is aligned to 256 bytes.
+    fn queue(&self, addresses: &[u64], workspace: u64) -> Result<()>;
 }
 
 /// What was captured.

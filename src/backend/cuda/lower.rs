@@ -1,7 +1,8 @@
 //! From the steps of a plan to what is asked of a device.
 
-use super::device::Product;
+use super::device::{Device, Prepared, Product};
 use super::emit::{self, Given, Source, Task, Tasks, Word};
+use super::network;
 use super::own;
 use super::product::multiply;
 use crate::error::Result;
@@ -10,6 +11,7 @@ use crate::op::{Attr, Class, Op};
 use crate::plan::{Kernel, Operand, Place, Plan, Program, Step};
 use crate::shape::{Dims, Layout};
 use smallvec::smallvec;
+use std::sync::Arc;
 
 /// One thing that a step asks for.
 pub enum Action {
@@ -19,6 +21,12 @@ pub enum Action {
         a: Word,
         b: Word,
         c: Word,
+    },
+    /// `words` are the addresses of the network's tensors in memory.
+    Network {
+        prepared: Arc<dyn Prepared>,
+        words: Vec<Word>,
+        workspace: Word,
     },
     /// The step is computed on the host: a host call, or a primitive without a kernel by its row's meaning.
     Host,
@@ -40,8 +48,8 @@ impl From<Tasks> for Actions {
     }
 }
 
-/// What step number `index` of a plan asks for.
-pub fn step(plan: &Plan, index: usize) -> Result<Actions> {
+/// What step number `index` of a plan asks of a device.
+pub fn step(plan: &Plan, index: usize, device: &dyn Device) -> Result<Actions> {
     let step = &plan.steps[index];
     let over_donor = |write: &Operand| match write.place {
         Place::Output(k) => plan.donors[k as usize].is_some(),
@@ -54,10 +62,17 @@ pub fn step(plan: &Plan, index: usize) -> Result<Actions> {
         Kernel::Fused { op, .. } => {
             return internal!("{} with an epilogue, which this backend has none of", op.name());
         }
-        Kernel::Node { op, attrs } => match node(plan, step, *op, attrs, (index, keeps))? {
-            Some(actions) => actions,
-            None => Actions { actions: vec![Action::Host], scratch: 0 },
-        },
+        Kernel::Node { op, attrs } => {
+            // A library does not ask whether the run was stopped before it overwrites what an earlier one left.
+            let request = if keeps { None } else { network::request(*op, attrs, step) };
+            if let Some(actions) = request.map_or(Ok(None), |request| request.ask(device))? {
+                return Ok(actions);
+            }
+            match node(plan, step, *op, attrs, (index, keeps))? {
+                Some(actions) => actions,
+                None => Actions { actions: vec![Action::Host], scratch: 0 },
+            }
+        }
     })
 }
 

@@ -13,6 +13,7 @@ pub mod emulated;
 mod graphs;
 mod lower;
 pub mod memory;
+mod network;
 mod own;
 mod product;
 mod program;
@@ -61,6 +62,10 @@ impl Backend for Cuda {
 
     fn fingerprint(&self) -> String {
         format!("cuda {} {}", self.device.fingerprint(), env!("CARGO_PKG_VERSION"))
+    }
+
+    fn lacks(&self) -> Option<String> {
+        self.device.lacks()
     }
 
     fn keeps(&self, _: Op) -> bool {

@@ -51,7 +51,7 @@ impl Program {
         captures: bool,
     ) -> Result<Program> {
         let lowered = (plan.steps.iter().enumerate())
-            .map(|(index, step)| lower::step(&plan, index).map_err(|e| e.at(step.site)));
+            .map(|(index, step)| lower::step(&plan, index, &*device).map_err(|e| e.at(step.site)));
         let lowered: Vec<lower::Actions> = lowered.collect::<Result<_>>()?;
         let scratch_bytes = lowered.iter().map(|actions| actions.scratch).max().unwrap_or(0);
         let sources: Vec<Source> =
@@ -103,6 +103,11 @@ impl Program {
                 Ready::Other(Action::Multiply { product, a, b, c }) => {
                     let [a, b, c] = [a, b, c].map(|word| resolve(*word, call, own) as usize);
                     self.device.multiply(product, a, b, c)?;
+                }
+                Ready::Other(Action::Network { prepared, words, workspace }) => {
+                    let addresses: Vec<u64> =
+                        words.iter().map(|word| resolve(*word, call, own)).collect();
+                    prepared.queue(&addresses, resolve(*workspace, call, own))?;
                 }
                 Ready::Other(_) => {
                     if let Some((_, error)) = self.stopped(own)? {

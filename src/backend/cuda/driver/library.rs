@@ -57,7 +57,7 @@ macro_rules! functions {
             pub fn load(library: libloading::Library) -> std::result::Result<$table, String> {
                 let table = $table {
                     // SAFETY: their types in the headers of CUDA 12 and 13.
-                    $($field: unsafe { super::library::symbol(&library, $name)? },)*
+                    $($field: unsafe { crate::backend::cuda::driver::library::symbol(&library, $name)? },)*
                 };
                 std::mem::forget(library);
                 Ok(table)

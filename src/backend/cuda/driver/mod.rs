@@ -1,4 +1,4 @@
-//! A GPU: the driver, NVRTC and cuBLASLt behind [`Device`].
+//! A GPU: the driver, NVRTC, cuBLASLt and cuDNN behind [`Device`].
 //!
 //! **Invariant:** no library of CUDA is needed to build this or to run another backend; each is found when a device is
 //! opened, and what is missing, too old or too new is an error that says what to do.
@@ -6,6 +6,7 @@
 mod api;
 mod blas;
 mod context;
+mod dnn;
 mod graph;
 mod library;
 mod modules;
@@ -15,14 +16,16 @@ mod staging;
 #[cfg(test)]
 pub(super) mod tests;
 
-use super::device::{Device, Launch, Limits, Product, Replay};
+use super::device::{Device, Launch, Limits, Prepared, Product, Replay};
 use super::emit::Source;
+use super::network::Network;
 use crate::cache::disk::Disk;
 use crate::error::{Error, Result};
 use api::unusable;
 use blas::Blas;
 use context::Context;
 pub use context::{Known, list};
+use dnn::Networks;
 use modules::Modules;
 use multiply::Products;
 use nvrtc::Nvrtc;
@@ -41,7 +44,8 @@ pub struct Options {
     pub cache: Option<(PathBuf, u64)>,
     /// Whether products of f32 may round their operands to TF32 (10 bits of mantissa).
     pub allow_tf32: bool,
-    /// Whether the algorithms of products are those that the library thinks best, rather than those found to be fastest.
+    /// Whether the algorithms of products are those that the library thinks best, rather than those found to be fastest, and
+    /// sums are never added in the order in which they come.
     pub deterministic: bool,
 }
 
@@ -89,10 +93,10 @@ pub fn open(options: &Options) -> Result<Arc<dyn Device>> {
     let cache = options.cache.clone();
     let disk = cache.map(|(folder, limit)| Arc::new(Disk::new(folder, limit)));
     Ok(Arc::new(Gpu {
-        products: Products::new(blas, options, fingerprint.clone(), disk.clone()),
+        networks: Networks::new(options, &fingerprint, disk.clone()),
+        products: Products::new(blas, options, fingerprint, disk.clone()),
         modules: Modules::new(nvrtc, target, disk),
         staging: Staging::default(),
-        fingerprint,
         context: Arc::new(context),
     }))
 }
@@ -106,12 +110,16 @@ struct Gpu {
     staging: Staging,
     modules: Modules,
     products: Products,
-    fingerprint: String,
+    networks: Networks,
 }
 
 impl Device for Gpu {
     fn fingerprint(&self) -> String {
-        self.fingerprint.clone()
+        self.networks.fingerprint().to_owned()
+    }
+
+    fn lacks(&self) -> Option<String> {
+        self.networks.lacks()
     }
 
     fn limits(&self) -> Limits {
@@ -138,6 +146,10 @@ impl Device for Gpu {
         self.modules.load(&self.context, sources)
     }
 
+    fn prepare(&self, network: &Network) -> Result<Option<Arc<dyn Prepared>>> {
+        self.networks.prepare(&self.context, network)
+    }
+
     fn multiply(&self, product: &Product, a: usize, b: usize, c: usize) -> Result<()> {
         self.products.multiply(&self.context, product, [a, b, c])
     }
@@ -156,5 +168,6 @@ impl Drop for Gpu {
         self.context.synchronize().ok();
         self.staging.close(&self.context);
         self.products.close(&self.context);
+        self.networks.close();
     }
 }

@@ -3,9 +3,12 @@
 //! transcendental functions. So everything above the driver is tested without a GPU. In debug builds only.
 #![expect(unsafe_code, reason = "kernels loaded as a shared library")]
 
+mod network;
+
 use super::Cuda;
-use super::device::{Device, Launch, Limits, Matrix, Product, Replay, Shape};
+use super::device::{Device, Launch, Limits, Matrix, Prepared, Product, Replay, Shape};
 use super::emit::{PRELUDE, Source};
+use super::network::Network;
 use crate::backend::memory::Pool;
 use crate::dtype::DType;
 use crate::error::{Code, Error, Result};
@@ -34,6 +37,7 @@ struct Kernel {
 enum Queued {
     Launch(Run, Shape, Vec<u64>),
     Multiply(Product, [usize; 3]),
+    Network(Arc<Network>, Vec<u64>),
 }
 
 /// One grid at a time: a library has one set of thread indices.
@@ -50,6 +54,15 @@ pub struct Emulated {
     queue: Arc<Queue>,
     /// Launches that were asked for, one by one.
     pub launches: Arc<AtomicU64>,
+    /// Whether there is a library that computes every network, by what it means.
+    library: bool,
+}
+
+impl Emulated {
+    /// With a library.
+    pub fn with_library() -> Emulated {
+        Emulated { library: true, ..Emulated::default() }
+    }
 }
 
 /// The CUDA backend on the host.
@@ -76,6 +89,31 @@ impl Launch for Kernel {
     }
 }
 
+/// Bytes that the library says it works in.
+const WORKSPACE: usize = 1000;
+
+/// A network, computed at once or when what was captured is run.
+struct Meant {
+    network: Arc<Network>,
+    queue: Arc<Queue>,
+}
+
+impl Prepared for Meant {
+    fn workspace(&self) -> u64 {
+        WORKSPACE as u64
+    }
+
+    fn queue(&self, addresses: &[u64], workspace: u64) -> Result<()> {
+        // Whatever it held is gone.
+        slice(workspace as usize, WORKSPACE).fill(0x77);
+        match self.queue.lock().as_mut() {
+            Some(queue) => queue.push(Queued::Network(self.network.clone(), addresses.to_vec())),
+            None => network::run(&self.network, addresses),
+        }
+        Ok(())
+    }
+}
+
 struct Captured(Vec<Queued>);
 
 impl Replay for Captured {
@@ -84,6 +122,7 @@ impl Replay for Captured {
             match queued {
                 Queued::Launch(kernel, shape, words) => run(*kernel, *shape, words),
                 Queued::Multiply(product, [a, b, c]) => multiply(product, *a, *b, *c),
+                Queued::Network(network, addresses) => network::run(network, addresses),
             }
         }
         Ok(())
@@ -175,6 +214,10 @@ impl Device for Emulated {
         "emulated".into()
     }
 
+    fn lacks(&self) -> Option<String> {
+        None
+    }
+
     fn limits(&self) -> Limits {
         Limits { multiprocessors: 132, shared: 227 << 10 }
     }
@@ -215,6 +258,11 @@ impl Device for Emulated {
             })
         };
         Ok(sources.iter().map(kernel).collect())
+    }
+
+    fn prepare(&self, network: &Network) -> Result<Option<Arc<dyn Prepared>>> {
+        let meant = || Meant { network: Arc::new(network.clone()), queue: self.queue.clone() };
+        Ok(self.library.then(|| Arc::new(meant()) as Arc<dyn Prepared>))
     }
 
     fn multiply(&self, product: &Product, a: usize, b: usize, c: usize) -> Result<()> {

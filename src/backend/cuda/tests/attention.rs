@@ -6,7 +6,7 @@ use crate::backend::cpu::tests::{FLOATS, Random, compute_epsilon, epsilon};
 use crate::dtype::DType;
 
 /// Tensor cores take probabilities and gradients of scores as half types.
-fn rounded(dtype: DType, steps: f64) -> f64 {
+pub fn rounded(dtype: DType, steps: f64) -> f64 {
     steps + 4.0 * epsilon(dtype) / compute_epsilon(dtype)
 }
 

@@ -4,6 +4,7 @@ mod attention;
 mod failure;
 mod graphs;
 mod index;
+mod library;
 mod map;
 mod own;
 mod reduce;
@@ -26,15 +27,17 @@ use std::sync::LazyLock;
 
 /// The backend on the host; on a GPU if `TORCHACC_TEST_GPU` is set.
 pub fn cuda() -> &'static Cuda {
-    static BACKEND: LazyLock<Cuda> = LazyLock::new(|| {
-        if std::env::var_os("TORCHACC_TEST_GPU").is_none() {
-            return emulated::backend();
-        }
-        let options = driver::Options { folders: driver::tests::folders(), ..Default::default() };
-        let device = driver::open(&options).expect("a GPU");
-        Cuda::new(device.clone(), memory::pool(device), true)
-    });
+    static BACKEND: LazyLock<Cuda> = LazyLock::new(|| gpu(true).unwrap_or_else(emulated::backend));
     &BACKEND
+}
+
+/// The backend on a GPU, if `TORCHACC_TEST_GPU` is set.
+fn gpu(deterministic: bool) -> Option<Cuda> {
+    std::env::var_os("TORCHACC_TEST_GPU")?;
+    let folders = driver::tests::folders();
+    let options = driver::Options { folders, deterministic, ..Default::default() };
+    let device = driver::open(&options).expect("a GPU");
+    Some(Cuda::new(device.clone(), memory::pool(device), true))
 }
 
 /// Compiles the kernels of all cases at once: a compiler that starts once for each takes minutes.
@@ -42,7 +45,8 @@ pub fn prepare<'a>(cases: impl Iterator<Item = &'a Case>) {
     let mut sources: Vec<Source> = Vec::new();
     for plan in cases.map(Case::plan) {
         for index in 0..plan.steps.len() {
-            let actions = lower::step(&plan, index).expect("it can be lowered").actions;
+            let actions =
+                lower::step(&plan, index, &*cuda().device).expect("it can be lowered").actions;
             sources.extend(actions.into_iter().filter_map(|action| match action {
                 Action::Launch(task) => Some(task.source),
                 _ => None,
@@ -81,7 +85,8 @@ pub fn check_close(cases: &[(Case, f64)]) {
 /// As [`check_close`], of cases that kernels compute and not the host.
 pub fn check_kernels(cases: &[(Case, f64)]) {
     for (case, _) in cases {
-        let actions = lower::step(&case.plan(), 0).expect("it can be lowered").actions;
+        let actions =
+            lower::step(&case.plan(), 0, &*cuda().device).expect("it can be lowered").actions;
         assert!(
             !actions.iter().any(|a| matches!(a, Action::Host)),
             "{:?} on the host",
@@ -120,7 +125,7 @@ fn no_kernel_is_made_twice() {
     let plan = crate::plan::plan(&graph, &inputs, &scalars, &donors, cuda()).unwrap();
     let mut texts: Vec<String> = Vec::new();
     for index in 0..plan.steps.len() {
-        for action in lower::step(&plan, index).unwrap().actions {
+        for action in lower::step(&plan, index, &*cuda().device).unwrap().actions {
             if let Action::Launch(task) = action {
                 texts.push(task.source.text);
             }

@@ -126,7 +126,7 @@ fn kernels_of_the_program_compute_what_they_say() {
     let cases = cases();
     prepare(cases.iter().map(|(case, _)| case));
     for (case, expected) in cases {
-        let actions = lower::step(&case.plan(), 0).unwrap().actions;
+        let actions = lower::step(&case.plan(), 0, &*cuda().device).unwrap().actions;
         assert!(!actions.iter().any(|action| matches!(action, Action::Host)));
         let got = case.run(cuda()).unwrap();
         case.compare(&got, &expected, |k, i| {
@@ -139,7 +139,8 @@ fn kernels_of_the_program_compute_what_they_say() {
 fn nothing_is_launched_for_results_without_elements() {
     let id = operator("own::scale", SCALE, "inner::NAME", [256, 1, 0]);
     let (mut case, _) = scale(&mut Random::new(1), id, DType::F32, &[0, 4], 0);
-    let launches = |case: &Case| lower::step(&case.plan(), 0).unwrap().actions.len();
+    let launches =
+        |case: &Case| lower::step(&case.plan(), 0, &*cuda().device).unwrap().actions.len();
     assert_eq!(launches(&case), 1);
     case.writes.truncate(1);
     assert_eq!(launches(&case), 0);
@@ -151,7 +152,7 @@ fn nvrtc_compiles_them() {
         let Some(nvrtc) = nvrtc_for(capability) else { continue };
         let target = nvrtc.target(capability).unwrap();
         for (case, _) in cases().into_iter().take(4) {
-            let actions = lower::step(&case.plan(), 0).unwrap();
+            let actions = lower::step(&case.plan(), 0, &*cuda().device).unwrap();
             for source in actions.sources().filter(|source| source.name.starts_with("own_")) {
                 let (cubin, _) = nvrtc.compile(source, &target).unwrap();
                 assert!(cubin.starts_with(b"\x7fELF"));

@@ -45,10 +45,11 @@ fn kernels(graph: Graph) -> Vec<Source> {
     let plan = crate::plan::plan(&graph, &inputs, &scalars, &donors, cuda()).expect("a plan");
     let mut sources: Vec<Source> = Vec::new();
     for index in 0..plan.steps.len() {
-        for action in lower::step(&plan, index).expect("it can be lowered").actions {
+        for action in lower::step(&plan, index, &*cuda().device).expect("it can be lowered").actions
+        {
             match action {
                 Action::Launch(task) => sources.push(task.source),
-                Action::Multiply { .. } => {}
+                Action::Multiply { .. } | Action::Network { .. } => {}
                 Action::Host => panic!("{:?} has no kernel", plan.steps[index].kernel),
             }
         }

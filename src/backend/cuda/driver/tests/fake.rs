@@ -103,6 +103,23 @@ fn whether_algorithms_are_measured_is_in_the_fingerprint() {
 }
 
 #[test]
+fn a_device_without_cudnn_says_what_it_lacks() {
+    let Some(driver) = Driver::new("lacks", &[]) else { return };
+    let mut folders = [vec![driver.0.clone()], folders()].concat();
+    let open = |folders: &[PathBuf]| {
+        open(&Options { folders: folders.into(), ..Options::default() }).unwrap()
+    };
+    assert_eq!(open(&folders).lacks(), None);
+    folders.retain(|folder| !folder.join("libcudnn.so.9").exists());
+    let device = open(&folders);
+    // Unless the system has one.
+    if let Some(lack) = device.lacks() {
+        assert!(lack.contains("pip install nvidia-cudnn"), "{lack}");
+        assert!(device.fingerprint().ends_with("cuDNN 0"), "{}", device.fingerprint());
+    }
+}
+
+#[test]
 fn memory_is_copied_in_and_out() {
     let Some(driver) = Driver::new("memory", &[]) else { return };
     let device = driver.open().unwrap();

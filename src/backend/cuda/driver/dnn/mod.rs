@@ -1,0 +1,202 @@
+//! cuDNN: what it computes of networks, as plans that are made once and kept on disk.
+
+mod api;
+mod describe;
+mod descriptor;
+mod plan;
+#[cfg(test)]
+mod tests;
+
+use super::super::device::Prepared;
+use super::super::network::{Held, Network};
+use super::Options;
+use super::api::Handle;
+use super::context::Context;
+use crate::cache::disk::{Disk, Entry};
+use crate::cache::key::Key;
+use crate::error::Result;
+use crate::internal;
+use api::Library;
+use describe::name_of;
+use descriptor::{Descriptor, Kind};
+use parking_lot::Mutex;
+use plan::Planner;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Networks that are remembered.
+const KNOWN: usize = 4096;
+
+/// Plans for one GPU.
+pub struct Networks {
+    library: std::result::Result<Arc<Library>, String>,
+    allow_tf32: bool,
+    deterministic: bool,
+    fingerprint: String,
+    disk: Option<Arc<Disk>>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Made when first needed; `Some(None)` where the library does not start.
+    opened: Option<Option<(Arc<Started>, Planner)>>,
+    /// `None`: the library does not take it.
+    known: HashMap<Network, Option<Arc<Plan>>>,
+}
+
+/// What work is queued with.
+struct Started {
+    context: Arc<Context>,
+    library: Arc<Library>,
+    handle: Handle,
+}
+
+struct Plan {
+    started: Arc<Started>,
+    plan: Descriptor,
+    workspace: u64,
+    /// What each tensor that is not virtual is called, and its number if it is one.
+    tensors: Vec<(i64, Option<f32>)>,
+}
+
+impl Networks {
+    /// `fingerprint` is that of the device without this.
+    pub fn new(options: &Options, fingerprint: &str, disk: Option<Arc<Disk>>) -> Networks {
+        let library = Library::find(&options.folders).map(Arc::new);
+        let (allow_tf32, deterministic) = (options.allow_tf32, options.deterministic);
+        let version = library.as_ref().map_or(0, |library| library.version);
+        let fingerprint = format!("{fingerprint} cuDNN {version}");
+        Networks { library, allow_tf32, deterministic, fingerprint, disk, state: Mutex::default() }
+    }
+
+    pub fn lacks(&self) -> Option<String> {
+        let why = self.library.as_ref().err()?;
+        Some(format!(
+            "no usable cuDNN: attention and convolutions run by kernels of torchacc's own, which are slower. Install it (pip \
+             install nvidia-cudnn-cu13 for CUDA 13, nvidia-cudnn-cu12 for CUDA 12) or name its folder by TORCHACC_CUDA. \
+             Tried {why}"
+        ))
+    }
+
+    /// The device's, with this.
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
+    /// See [`super::super::device::Device::prepare`].
+    pub fn prepare(
+        &self,
+        context: &Arc<Context>,
+        network: &Network,
+    ) -> Result<Option<Arc<dyn Prepared>>> {
+        let Ok(library) = &self.library else { return Ok(None) };
+        if self.deterministic && network.any_order {
+            return Ok(None);
+        }
+        // Before the state's lock, as whoever captures has it too.
+        let _turn = context.turn()?;
+        let State { opened, known } = &mut *self.state.lock();
+        if let Some(plan) = known.get(network) {
+            return Ok(plan.clone().map(|plan| plan as Arc<dyn Prepared>));
+        }
+        let opened = opened.get_or_insert_with(|| self.open(context, library).ok());
+        let Some((started, planner)) = opened else { return Ok(None) };
+        let plan = self.plan(planner, network).map(|plan| Plan::new(started, plan, network));
+        let plan = plan.transpose()?.map(Arc::new);
+        if known.len() >= KNOWN {
+            known.clear();
+        }
+        known.insert(network.clone(), plan.clone());
+        Ok(plan.map(|plan| plan as Arc<dyn Prepared>))
+    }
+
+    fn open(
+        &self,
+        context: &Arc<Context>,
+        library: &Arc<Library>,
+    ) -> Result<(Arc<Started>, Planner)> {
+        let handle = library.start(context.stream)?;
+        let started = Started { context: context.clone(), library: library.clone(), handle };
+        Ok((Arc::new(started), Planner::of(library, handle, self.allow_tf32)?))
+    }
+
+    /// From disk, else made. That a network is not taken is not kept on disk: another version may take it.
+    fn plan(&self, planner: &Planner, network: &Network) -> Option<Descriptor> {
+        let make = || planner.restore(&planner.plan(network)?).ok();
+        let Some(disk) = &self.disk else { return make() };
+        let key = Key::new(vec![
+            ("network", format!("{network:?}").into_bytes()),
+            ("device", self.fingerprint.clone().into_bytes()),
+        ]);
+        match disk.find(&key, |text| planner.restore(text).ok()).0 {
+            Entry::Found(plan) => Some(plan),
+            Entry::Closed(_) => make(),
+            Entry::Absent(claim) => {
+                let text = planner.plan(network)?;
+                let plan = planner.restore(&text).ok()?;
+                disk.store(&key, &text, claim).ok();
+                Some(plan)
+            }
+        }
+    }
+
+    /// Gives everything back that no plan holds. The context's work is done.
+    pub fn close(&self) {
+        *self.state.lock() = State::default();
+    }
+}
+
+impl Plan {
+    fn new(started: &Arc<Started>, plan: Descriptor, network: &Network) -> Result<Plan> {
+        let workspace = plan.int(402)?.max(0) as u64;
+        let tensors = network.tensors.iter().enumerate().filter_map(|(id, tensor)| {
+            let number = match tensor.held {
+                Held::Virtual => return None,
+                Held::Memory => None,
+                Held::Number(bits) => Some(f32::from_bits(bits)),
+            };
+            Some((name_of(id), number))
+        });
+        Ok(Plan { started: started.clone(), plan, workspace, tensors: tensors.collect() })
+    }
+}
+
+impl Prepared for Plan {
+    fn workspace(&self) -> u64 {
+        self.workspace
+    }
+
+    fn queue(&self, addresses: &[u64], workspace: u64) -> Result<()> {
+        let Started { context, library, handle } = &*self.started;
+        let mut given = addresses.iter();
+        let mut pointers = Vec::with_capacity(self.tensors.len());
+        for (_, number) in &self.tensors {
+            // Numbers are read before the call returns.
+            let pointer = match number {
+                Some(number) => Some(std::ptr::from_ref(number).expose_provenance() as u64),
+                None => given.next().copied(),
+            };
+            let Some(pointer) = pointer else { return internal!("a network lacks an address") };
+            pointers.push(pointer);
+        }
+        let names: Vec<i64> = self.tensors.iter().map(|(name, _)| *name).collect();
+        let _turn = context.turn()?;
+        let pack = Descriptor::new(library, Kind::VariantPack)?
+            .with_ints(1000, &names)?
+            .with_addresses(1001, &pointers)?
+            .with_addresses(1003, &[workspace])?
+            .finalized()?;
+        self.plan.execute(*handle, &pack)
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // If the context is lost, so is what the library has there.
+        let idle = self.context.synchronize();
+        if let (Ok(()), Ok(_entered)) = (idle, self.context.enter()) {
+            self.library.stop(self.handle);
+        }
+    }
+}
