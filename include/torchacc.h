@@ -515,6 +515,10 @@ typedef uint32_t torchacc_strict;
 
 #define TORCHACC_NOT_FOUND 2
 
+/*
+ Where a program had none, the message says how much it wants, when most, and what takes it; lines are named by their
+ sites, as `<site 12>`.
+ */
 #define TORCHACC_OUT_OF_MEMORY 3
 
 #define TORCHACC_INDEX_ERROR 4

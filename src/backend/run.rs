@@ -10,6 +10,7 @@ use crate::error::{Code, Error, Result};
 use crate::plan::{Kernel, Operand, Place, Plan, Step};
 use crate::shape::{Layout, numel};
 use std::collections::BTreeMap;
+use std::iter;
 use std::ops::Range;
 
 /// Calls `exec` with the index of every step whose operands are sound. A failed `exec` must have left the step's
@@ -139,13 +140,23 @@ impl<'a> Poison<'a> {
         }
     }
 
-    /// The bytes of an operand.
+    /// The bytes of an operand; of one in very many pieces, those between too.
     fn bytes(&self, operand: &Operand) -> Option<(Space, Vec<Range<u64>>)> {
+        let layout = &operand.layout;
+        let hull = || iter::once(first(layout)..layout.end()).collect();
+        self.shifted(operand, runs(layout).unwrap_or_else(hull))
+    }
+
+    fn shifted(
+        &self,
+        operand: &Operand,
+        runs: Vec<Range<i64>>,
+    ) -> Option<(Space, Vec<Range<u64>>)> {
         let (space, start) = self.origin(operand.place)?;
         let size = operand.dtype.size() as u64;
         let shift =
             |run: Range<i64>| start + run.start as u64 * size..start + run.end as u64 * size;
-        Some((space, runs(&operand.layout).into_iter().map(shift).collect()))
+        Some((space, runs.into_iter().map(shift).collect()))
     }
 
     fn overlapping(&self, space: Space, range: &Range<u64>) -> Option<(Range<u64>, Blame)> {
@@ -171,7 +182,9 @@ impl<'a> Poison<'a> {
     }
 
     fn heal(&mut self, write: &Operand) {
-        if let Some((space, runs)) = self.bytes(write) {
+        // What may not have been written stays poisoned.
+        let written = runs(&write.layout).and_then(|runs| self.shifted(write, runs));
+        if let Some((space, runs)) = written {
             runs.iter().for_each(|run| self.remove(space, run));
         }
     }
@@ -211,17 +224,31 @@ impl<'a> Poison<'a> {
     }
 }
 
-/// The flat elements of a layout as sorted ranges without gaps inside.
-fn runs(layout: &Layout) -> Vec<Range<i64>> {
+/// The smallest flat index.
+fn first(layout: &Layout) -> i64 {
+    let back =
+        layout.sizes.iter().zip(&layout.strides).map(|(size, stride)| (size - 1) * stride.min(&0));
+    layout.offset + back.sum::<i64>()
+}
+
+/// More ranges are not told apart.
+const MOST_RUNS: i64 = 1 << 16;
+
+/// The flat elements of a layout as sorted ranges without gaps inside; `None` for too many of them.
+fn runs(layout: &Layout) -> Option<Vec<Range<i64>>> {
     if layout.numel() == 0 {
-        return Vec::new();
+        return Some(Vec::new());
     }
-    // Repeated elements count once.
-    let mut sizes = layout.sizes.clone();
-    for (size, &stride) in sizes.iter_mut().zip(&layout.strides) {
-        *size = if stride == 0 { 1 } else { *size };
-    }
-    let dense = Layout { sizes, ..layout.clone() };
+    // Repeated elements count once, and the order of dimensions does not count.
+    let mut dims: Vec<(i64, i64)> =
+        layout.strides.iter().copied().zip(layout.sizes.iter().copied()).collect();
+    dims.retain(|&(stride, size)| stride != 0 && size != 1);
+    dims.sort_unstable_by_key(|&(stride, _)| std::cmp::Reverse(stride));
+    let dense = Layout {
+        sizes: dims.iter().map(|&(_, size)| size).collect(),
+        strides: dims.iter().map(|&(stride, _)| stride).collect(),
+        offset: layout.offset,
+    };
     let split = (0..=dense.rank()).find(|&d| {
         let inner = Layout {
             sizes: dense.sizes[d..].into(),
@@ -237,6 +264,9 @@ fn runs(layout: &Layout) -> Vec<Range<i64>> {
         strides: dense.strides[..split].into(),
         offset: dense.offset,
     };
+    if outer.numel() > MOST_RUNS {
+        return None;
+    }
     let mut starts: Vec<i64> = outer.indices().collect();
     starts.sort_unstable();
     let mut runs: Vec<Range<i64>> = Vec::new();
@@ -246,7 +276,7 @@ fn runs(layout: &Layout) -> Vec<Range<i64>> {
             _ => runs.push(start..start + length),
         }
     }
-    runs
+    Some(runs)
 }
 
 #[cfg(test)]
@@ -454,7 +484,8 @@ mod tests {
     #[test]
     fn runs_of_a_layout() {
         let check = |layout: &Layout, expected: &[(i64, i64)]| {
-            let found: Vec<_> = runs(layout).iter().map(|run| (run.start, run.end)).collect();
+            let found: Vec<_> =
+                runs(layout).unwrap().iter().map(|run| (run.start, run.end)).collect();
             assert_eq!(found, expected, "{layout:?}");
         };
         let dense = Layout::contiguous(&[3, 4]);
@@ -465,5 +496,25 @@ mod tests {
         check(&Layout::contiguous(&[1, 4]).broadcast(&[5, 4]), &[(0, 4)]);
         check(&Layout::contiguous(&[]), &[(0, 1)]);
         check(&Layout::contiguous(&[2, 0]), &[]);
+        let large = Layout::contiguous(&[1 << 20, 1 << 20]);
+        check(&large.transpose(&[1, 0]), &[(0, 1 << 40)]);
+        assert_eq!(runs(&large.slice(&[0, 0], &[1 << 20, 1], &[1, 1])), None);
+    }
+
+    /// Of what is written in too many pieces to tell them apart, all between is taken for written by nobody.
+    #[test]
+    fn very_many_pieces_are_one_and_heal_nothing() {
+        let pieces = part(Output(0), 3, 1 << 17, 2);
+        let reader = step(&[part(Output(0), 1000, 1, 1)], whole(Output(1)));
+        let other = step(&[part(Output(0), 1, 1, 1)], whole(Output(2)));
+        let mut plan = plan(vec![step(&[], pieces), reader, other], &[None; 3]);
+        plan.outputs[0] = Ty::new(DType::I16, &[1 << 19]);
+        check(&plan, &[0], &[], &[2], &[(0, Some(0)), (1, Some(0))]);
+        // Poisoned before: the second step writes every other element.
+        let again = step(&[], part(Output(0), 3, 1 << 17, 2));
+        let first = step(&[], part(Output(0), 0, 1 << 19, 1));
+        let reader = step(&[part(Output(0), 3, 1, 1)], whole(Output(1)));
+        plan.steps = vec![first, again, reader];
+        check(&plan, &[0], &[], &[1], &[(0, Some(0)), (1, Some(0))]);
     }
 }

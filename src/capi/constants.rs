@@ -28,6 +28,8 @@ pub const TORCHACC_F8E8M0FNU: torchacc_dtype = 20;
 pub type torchacc_code = u32;
 pub const TORCHACC_INVALID_ARGUMENT: torchacc_code = 1;
 pub const TORCHACC_NOT_FOUND: torchacc_code = 2;
+/// Where a program had none, the message says how much it wants, when most, and what takes it; lines are named by their
+/// sites, as `<site 12>`.
 pub const TORCHACC_OUT_OF_MEMORY: torchacc_code = 3;
 pub const TORCHACC_INDEX_ERROR: torchacc_code = 4;
 /// A kernel or a host operator failed.

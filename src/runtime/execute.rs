@@ -3,7 +3,7 @@
 use super::breakdown::Phase;
 use super::code::Compiled;
 use super::compile::{Program, name_of};
-use super::{Shared, kept, watch};
+use super::{Shared, kept, shortage, watch};
 use crate::backend::{Call, Failure, Watch};
 use crate::buffer::{Bytes, Storage};
 use crate::cache::Lookup;
@@ -145,14 +145,24 @@ fn launch(
         .filter_map(|(i, address)| Some((i as u32, address.as_ref().err()?.clone())))
         .collect();
     // Without memory for an output or the arena, the steps that need it fail; not the program.
-    let arena = arena.reserve(shared, plan.arena_bytes as usize).unwrap_or(0);
+    let mut refused = None;
+    let arena = arena.reserve(shared, plan.arena_bytes as usize);
+    let arena = arena.unwrap_or_else(|error| {
+        refused = Some(error);
+        0
+    });
     // An input that failed earlier has nothing to donate.
     let donor = |output: usize| plan.donors[output].filter(|&leaf| inputs[leaf as usize].is_ok());
     let donors: Vec<Option<u32>> = (0..plan.outputs.len()).map(donor).collect();
     let memory: Vec<Option<Box<dyn Bytes>>> = (plan.outputs.iter().zip(&donors))
         .map(|(ty, donor)| match donor {
             Some(leaf) => closed.leaves[*leaf as usize].take().ok(),
-            None => shared.allocate(ty.nbytes()).ok(),
+            None => {
+                let refuse = |error| {
+                    refused.get_or_insert(error);
+                };
+                shared.allocate(ty.nbytes()).map_err(refuse).ok()
+            }
         })
         .collect();
     let outputs: Vec<usize> =
@@ -175,8 +185,14 @@ fn launch(
     fitting.inspect(|fitting| fitting.was_run(shared));
     drop((watch, stay));
     let mut failures: Vec<Option<Failure>> = memory.iter().map(|_| None).collect();
+    let shortage = refused.map(|error| shortage::report(shared, program, &code, &error));
     for mut failure in outcome.failed {
-        failure.error = named(program, &code, failure.step, failure.error);
+        failure.error = match &shortage {
+            Some(shortage) if failure.error.code == shortage.code => {
+                Error { site: failure.error.site, ..shortage.clone() }
+            }
+            _ => named(program, &code, failure.step, failure.error),
+        };
         shared.fail(&failure.error);
         let output = failure.output as usize;
         failures[output] = Some(failure);

@@ -25,6 +25,7 @@ mod launch;
 mod measure;
 mod profile;
 mod random;
+mod shortage;
 pub mod stats;
 mod watch;
 

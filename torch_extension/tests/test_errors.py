@@ -1,6 +1,7 @@
 """Shape errors raise where the operation is written; value errors at the next read or sync."""
 
 import inspect
+import pathlib
 
 import pytest
 import torch
@@ -140,3 +141,22 @@ def test_late_error_of_a_host_call():
     singular = torch.zeros(2, 2, device=DEVICE)
     with pytest.raises(RuntimeError, match="singular"):
         torch.linalg.inv(singular).cpu()
+
+
+def test_a_program_without_memory_says_what_takes_it():
+    """What is wanted, by which lines; what does not depend on it goes on."""
+    if pathlib.Path("/proc/sys/vm/overcommit_memory").read_text().strip() == "1":
+        pytest.skip("this system promises memory that it does not have")
+    x, y = torch.ones(1 << 19, 1, device=DEVICE), torch.ones(1, 1 << 19, device=DEVICE)
+    small = x[:3] + 1
+    line = inspect.currentframe().f_lineno + 1
+    product = x @ y
+    total = torch.tanh(product).t() @ x
+    with pytest.raises(torch.OutOfMemoryError) as error:
+        total[0].item()
+    said = str(error.value)
+    assert "TiB  f32[524288,524288]: aten::mm, " in said
+    assert f"{pathlib.Path(__file__).name}:{line}" in said
+    assert "<site" not in said
+    assert "To want less" in said
+    assert small.flatten().tolist() == [2, 2, 2]

@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <unordered_set>
 #include <vector>
@@ -145,6 +146,27 @@ torchacc_context* context_if_created() noexcept {
 
 bool in_bad_fork() noexcept { return g_bad_fork.load(std::memory_order_relaxed); }
 
+namespace {
+
+// The lines of the sites that a message names as "<site 12>".
+std::string with_lines(const std::string& message) {
+  constexpr std::string_view kBegin = "<site ";
+  std::string text;
+  size_t done = 0;
+  for (size_t at = message.find(kBegin); at != std::string::npos; at = message.find(kBegin, done)) {
+    const size_t end = message.find('>', at);
+    if (end == std::string::npos) break;
+    const uint64_t site = std::strtoull(message.c_str() + at + kBegin.size(), nullptr, 10);
+    const std::string line = site_line(site);
+    text.append(message, done, at - done);
+    text += line.empty() ? "in an unknown line" : line;
+    done = end + 1;
+  }
+  return text.append(message, done);
+}
+
+}  // namespace
+
 void check(torchacc_error* error) {
   if (error == nullptr) return;
   const torchacc_code code = torchacc_error_code(error);
@@ -156,7 +178,7 @@ void check(torchacc_error* error) {
     case TORCHACC_INDEX_ERROR:
       TORCH_CHECK_INDEX(false, message);
     case TORCHACC_OUT_OF_MEMORY:
-      TORCH_CHECK_WITH(OutOfMemoryError, false, message);
+      TORCH_CHECK_WITH(OutOfMemoryError, false, with_lines(message));
     case TORCHACC_UNSUPPORTED:
       TORCH_CHECK_NOT_IMPLEMENTED(false, message);
     default:
