@@ -1,8 +1,9 @@
-// A driver that does nothing, for cuDNN to find: it asks for these when it compiles, and calls none of them.
+// A driver that does nothing, for cuDNN to find: it asks for these when it compiles, and calls none
+// of them.
 
 #define FUNCTION(name) \
-    int name(void);    \
-    int name(void) { return 3; }
+  int name(void);      \
+  int name(void) { return 3; }
 
 FUNCTION(cuCtxGetCurrent)
 FUNCTION(cuCtxGetLimit)
