@@ -4,7 +4,7 @@
 # make example-c, example-cpp, example-libtorch, example-ctypes, example-node, example-luajit, example-java
 #              the same without Python or without PyTorch: examples/build.mk
 # make test    everything that continuous integration checks
-# make test-gpu the tests that are worth repeating on an NVIDIA GPU
+# make test-gpu the tests that are worth repeating on an NVIDIA GPU; make gpu-kit and tests/gpu/run.py where nothing can be built
 # make sanitize the library itself with the address and the thread sanitizer
 # make format  rewrite all sources in the project's format
 
@@ -21,7 +21,7 @@ TRAIN_FLAGS := $(if $(STEPS),--steps $(STEPS)) --device $(or $(DEVICE),acc) \
 space := $(subst ,, )
 
 .DEFAULT_GOAL := build
-.PHONY: build environment install extension train test test-gpu test-rust test-python sanitize sanitize-memory sanitize-threads lint format bench-peers clean FORCE
+.PHONY: build environment install extension train test test-gpu gpu-kit test-rust test-python sanitize sanitize-memory sanitize-threads lint format bench-peers clean FORCE
 
 build: environment $(RUST_LIB)
 	$(MAKE) --no-print-directory --jobs=$(shell nproc) extension
@@ -66,13 +66,17 @@ test-rust: $(VENV)/.requirements
 test-python: build
 	$(BIN)/python -m pytest torch_extension/tests
 
-# The tests of the kernels on this machine's GPU, then models and operators there against PyTorch on the CPU.
-GPU_TESTS = test_device.py test_parity.py test_works.py test_optim.py test_random.py test_opinfo.py
-test-gpu: build
-	TORCHACC_TEST_GPU=1 \
-	TORCHACC_CUDA=$(subst $(space),:,$(wildcard $(VENV)/lib/python3*/site-packages/nvidia/*/lib)) \
-		cargo test --lib cuda::tests
-	TORCHACC_BACKEND=cuda $(BIN)/python -m pytest $(addprefix torch_extension/tests/,$(GPU_TESTS))
+test-gpu: gpu-kit
+	$(BIN)/python tests/gpu/run.py
+
+# What tests/gpu/run.py needs where nothing can be built: the kernels' tests and the libraries.
+GPU_KIT := target/gpu
+gpu-kit: build
+	mkdir -p $(GPU_KIT)
+	cargo test --lib --no-run --message-format=json | \
+		$(BIN)/python -c 'import json, sys; print(*filter(None, (json.loads(line).get("executable") for line in sys.stdin)))' | \
+		xargs strip -o $(GPU_KIT)/kernels
+	cp $(EXT_DIR)/*.so* $(GPU_KIT)
 
 # The library itself and the C tests with the address sanitizer, then with the thread sanitizer: minutes. Their flag is one of
 # unstable compilers, so a stable one must be told that it is meant. The first one's runtime is the C compiler's. The second
