@@ -4,7 +4,7 @@
     python benches/peers/compare.py llama bert vit resnet18 mlp lstm
     python benches/peers/compare.py --kernels
     python benches/peers/compare.py --kernels softmax,adamw --dtypes f32
-    python benches/peers/compare.py gpt2 llama-1b --gpu --dtypes bf16
+    python benches/peers/compare.py gpt2 gpt2-xl llama-1b vit-l resnet50 --gpu --dtypes bf16
 
 Each runtime is a worker process that keeps its model and waits. The driver asks them one by one for
 one step, so that only one computes at a time and all meet the same noise of the machine. Reported,
@@ -162,12 +162,17 @@ def compare_losses(rows: list[dict]):
 
 
 def speed(row: dict) -> str:
-    """What a kernel moves or computes each second, or tokens of a training step."""
-    units = (("gigabytes", "GB/s"), ("gigaflops", "GFLOP/s"), ("tokens", "tok/s"))
-    for unit, name in units:
-        if f"{unit}_per_s" in row:
-            return f"{row[f'{unit}_per_s']:.1f} {name}"
-    return ""
+    """What a kernel moves or computes each second; tokens or images of a training step and, on a
+    GPU, what its model computes (`teraflops` in worker_torch.py)."""
+    names = {
+        "gigabytes": "GB/s",
+        "gigaflops": "GFLOP/s",
+        "tokens": "tok/s",
+        "images": "images/s",
+        "teraflops": "TFLOP/s",
+    }
+    found = [(unit, name) for unit, name in names.items() if f"{unit}_per_s" in row]
+    return ", ".join(f"{row[f'{unit}_per_s']:.1f} {name}" for unit, name in found)
 
 
 def table(rows: list[dict], title: bool):
@@ -186,9 +191,9 @@ def table(rows: list[dict], title: bool):
         "speed": speed,
     }
     if title:
-        print("".join(f"{name:>14}" for name in columns))
+        print("".join(f" {name:>13}" for name in columns))
     for row in rows:
-        print("".join(f"{text(row):>14}" for text in columns.values()), flush=True)
+        print("".join(f" {text(row):>13}" for text in columns.values()), flush=True)
 
 
 def summary(rows: list[dict]):

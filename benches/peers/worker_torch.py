@@ -7,6 +7,7 @@ import kernels
 import torch
 import works
 from models import MODELS
+from torch.utils.flop_counter import FlopCounterMode
 from worker import serve
 
 TYPES = {"q": torch.int64, "f": torch.float32}
@@ -42,7 +43,23 @@ def training(peer, work, dtype):
         finish()
         return loss.item
 
-    return works.tokens(work), batch, step
+    amount = works.amount(work) | (teraflops(work) if ON_GPU else {})
+    return amount, batch, step
+
+
+def teraflops(work):
+    """{"teraflops"} that a step's products, convolutions and attention need, forward and backward,
+    as PyTorch counts them on tensors without memory. Over the time of a step and the speed of the
+    processor's tensor cores that is the model FLOPs utilisation."""
+    with torch.device("meta"):
+        model = MODELS[work](**works.WORKS[work]["model"])
+    tensors = [
+        torch.empty(sizes, dtype=TYPES[numbers.typecode], device="meta")
+        for numbers, sizes in works.batch(work, 0)
+    ]
+    with FlopCounterMode(display=False) as counter:
+        model(*tensors).backward()
+    return {"teraflops": counter.get_total_flops() / 1e12}
 
 
 def kernel(peer, name, dtype):

@@ -33,7 +33,7 @@ WORKS = {
         "data": {"kind": "images", "batch": 8, "sizes": (3, 96, 96), "classes": 100},
     },
     "resnet18": {
-        "model": {"stages": (64, 128, 256, 512), "blocks": 2, "classes": 100},
+        "model": {"stages": (64, 128, 256, 512), "blocks": (2, 2, 2, 2), "classes": 100},
         "data": {"kind": "images", "batch": 16, "sizes": (3, 64, 64), "classes": 100},
     },
     "mlp": {
@@ -46,8 +46,8 @@ WORKS = {
     },
 }
 
-# Those that only a GPU trains in reasonable time: GPT-2 of 124M and of 1.5B parameters, and a Llama
-# of 1.1B.
+# Those that only a GPU trains in reasonable time: GPT-2 of 124M and of 1.5B parameters, a Llama of
+# 1.1B, ViT-L/16 and ResNet-50.
 WORKS |= {
     "gpt2": {
         "model": {"layers": 12, "width": 768, "heads": 12, "context": 1024, "vocabulary": 50304},
@@ -68,6 +68,26 @@ WORKS |= {
         },
         "data": {"kind": "text", "batch": 4, "time": 2048, "vocabulary": 32000},
     },
+    "vit-l": {
+        "model": {
+            "layers": 24,
+            "width": 1024,
+            "heads": 16,
+            "image": 224,
+            "patch": 16,
+            "classes": 1000,
+        },
+        "data": {"kind": "images", "batch": 64, "sizes": (3, 224, 224), "classes": 1000},
+    },
+    "resnet50": {
+        "model": {
+            "stages": (64, 128, 256, 512),
+            "blocks": (3, 4, 6, 3),
+            "classes": 1000,
+            "bottleneck": True,
+        },
+        "data": {"kind": "images", "batch": 128, "sizes": (3, 224, 224), "classes": 1000},
+    },
 }
 
 # The functions of `kernels.py`.
@@ -86,6 +106,8 @@ TRAINING = {"lr": 3e-4, "betas": (0.9, 0.95), "weight_decay": 0.1}
 
 # The target that a masked language model is not asked for; PyTorch's default.
 IGNORED = -100
+# What a byte of an image stands for.
+PIXELS = [byte / 128 - 1 for byte in range(256)]
 # Stands in bert's inputs for a token to be found, and for nothing, beyond the end of a text.
 MASK, PADDING = 1, 0
 # The first token of bert's texts that is neither.
@@ -98,10 +120,12 @@ def batch(work: str, step: int) -> list[tuple[array, tuple[int, ...]]]:
     return draw(Random(f"{work} {step}"), **WORKS[work]["data"])
 
 
-def tokens(work: str) -> dict[str, int]:
-    """{"tokens"} of a batch of text; nothing for other works."""
+def amount(work: str) -> dict[str, int]:
+    """{"tokens"} of a batch of text, {"images"} of one of images."""
     data = WORKS[work]["data"]
-    return {"tokens": data["batch"] * data["time"]} if "time" in data else {}
+    if "time" in data:
+        return {"tokens": data["batch"] * data["time"]}
+    return {"images": data["batch"]}
 
 
 def draw(random: Random, kind: str, **sizes) -> list[tuple[array, tuple[int, ...]]]:
@@ -155,6 +179,6 @@ def images(random: Random, batch: int, sizes: tuple[int, ...], classes: int):
     count = batch
     for size in sizes:
         count *= size
-    pixels = array("f", [byte / 128 - 1 for byte in random.randbytes(count)])
+    pixels = array("f", map(PIXELS.__getitem__, random.randbytes(count)))
     labels = array("q", [below(random, classes) for _ in range(batch)])
     return [(pixels, (batch, *sizes)), (labels, (batch,))]

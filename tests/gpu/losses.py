@@ -1,4 +1,4 @@
-"""Losses of a small GPT in 200 steps of bf16, on device `acc` or `cuda`: JSON of hexadecimal floats."""
+"""Losses of a small GPT in 200 steps of bf16 on device `acc` or `cuda`, as JSON."""
 
 import json
 import sys

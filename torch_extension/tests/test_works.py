@@ -21,7 +21,7 @@ SMALL = {
     "llama": (TRANSFORMER | {"groups": 2, "context": 32, "vocabulary": 96}, TEXT),
     "bert": (TRANSFORMER | {"context": 24, "vocabulary": 96}, TEXT | {"kind": "masked text"}),
     "vit": (TRANSFORMER | {"image": 32, "patch": 8, "classes": 10}, IMAGES),
-    "resnet18": ({"stages": (8, 16), "blocks": 1, "classes": 10}, IMAGES),
+    "resnet18": ({"stages": (8, 16), "blocks": (1, 1), "classes": 10}, IMAGES),
     "mlp": ({"widths": (48, 64, 10)}, IMAGES | {"sizes": (48,)}),
     "lstm": ({"layers": 2, "width": 32, "vocabulary": 96}, TEXT),
 }

@@ -19,4 +19,6 @@ MODELS = {
     "gpt2": Gpt,
     "gpt2-xl": Gpt,
     "llama-1b": Llama,
+    "vit-l": Vit,
+    "resnet50": ResNet,
 }

@@ -1,4 +1,4 @@
-"""ResNet-18: convolutions with batch norm and shortcuts."""
+"""ResNet: convolutions with batch norm and shortcuts (He et al. 2015, arXiv 1512.03385)."""
 
 import torch.nn as nn
 import torch.nn.functional as F
@@ -8,35 +8,61 @@ def convolution(inputs, outputs, size, stride=1):
     return nn.Conv2d(inputs, outputs, size, stride=stride, padding=size // 2, bias=False)
 
 
-class Basic(nn.Module):
-    """Two 3×3 convolutions, [batch, inputs, h, w] to [batch, outputs, h / stride, w / stride]."""
+def shortcut(inputs, outputs, stride):
+    if stride == 1 and inputs == outputs:
+        return nn.Identity()
+    return nn.Sequential(convolution(inputs, outputs, 1, stride), nn.BatchNorm2d(outputs))
 
-    def __init__(self, inputs, outputs, stride):
+
+class Basic(nn.Module):
+    """Two 3×3 convolutions, [batch, inputs, h, w] to [batch, width, h / stride, w / stride]."""
+
+    GROWTH = 1
+
+    def __init__(self, inputs, width, stride):
         super().__init__()
-        self.conv1, self.norm1 = convolution(inputs, outputs, 3, stride), nn.BatchNorm2d(outputs)
-        self.conv2, self.norm2 = convolution(outputs, outputs, 3), nn.BatchNorm2d(outputs)
-        self.shortcut = nn.Identity()
-        if stride != 1 or inputs != outputs:
-            shrink = convolution(inputs, outputs, 1, stride)
-            self.shortcut = nn.Sequential(shrink, nn.BatchNorm2d(outputs))
+        self.conv1, self.norm1 = convolution(inputs, width, 3, stride), nn.BatchNorm2d(width)
+        self.conv2, self.norm2 = convolution(width, width, 3), nn.BatchNorm2d(width)
+        self.shortcut = shortcut(inputs, width, stride)
 
     def forward(self, x):
         y = F.relu(self.norm1(self.conv1(x)))
         return F.relu(self.norm2(self.conv2(y)) + self.shortcut(x))
 
 
-class ResNet(nn.Module):
-    """Images f32 [batch, 3, h, w] and labels int64 [batch] to the mean loss."""
+class Bottleneck(nn.Module):
+    """A 3×3 convolution between two 1×1, to [batch, 4 width, h / stride, w / stride]."""
 
-    def __init__(self, stages, blocks, classes):
+    GROWTH = 4
+
+    def __init__(self, inputs, width, stride):
         super().__init__()
+        outputs = self.GROWTH * width
+        self.conv1, self.norm1 = convolution(inputs, width, 1), nn.BatchNorm2d(width)
+        self.conv2, self.norm2 = convolution(width, width, 3, stride), nn.BatchNorm2d(width)
+        self.conv3, self.norm3 = convolution(width, outputs, 1), nn.BatchNorm2d(outputs)
+        self.shortcut = shortcut(inputs, outputs, stride)
+
+    def forward(self, x):
+        y = F.relu(self.norm1(self.conv1(x)))
+        y = F.relu(self.norm2(self.conv2(y)))
+        return F.relu(self.norm3(self.conv3(y)) + self.shortcut(x))
+
+
+class ResNet(nn.Module):
+    """Images f32 [batch, 3, h, w] and labels int64 [batch] to the mean loss. `blocks` says how many
+    each stage has."""
+
+    def __init__(self, stages, blocks, classes, bottleneck=False):
+        super().__init__()
+        Block = Bottleneck if bottleneck else Basic
         self.conv, self.norm = convolution(3, stages[0], 7, stride=2), nn.BatchNorm2d(stages[0])
         layers, width = [], stages[0]
         for number, outputs in enumerate(stages):
-            for block in range(blocks):
+            for block in range(blocks[number]):
                 stride = 2 if number > 0 and block == 0 else 1
-                layers.append(Basic(width, outputs, stride))
-                width = outputs
+                layers.append(Block(width, outputs, stride))
+                width = Block.GROWTH * outputs
         self.layers, self.head = nn.Sequential(*layers), nn.Linear(width, classes)
 
     def forward(self, images, labels):
