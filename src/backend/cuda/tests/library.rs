@@ -10,10 +10,13 @@ use crate::backend::cpu::tests::node::{
 };
 use crate::backend::cpu::tests::{Case, Random, compute_epsilon, epsilon, tiny};
 use crate::backend::memory::Pool;
+use crate::backend::plan_tests;
 use crate::backend::reference::Reference;
+use crate::backend::{Backend, Call};
 use crate::dtype::DType;
-use crate::op::Op;
-use crate::plan::Kernel;
+use crate::graph::text::parse;
+use crate::op::{Op, Ty};
+use crate::plan::{Kernel, plan};
 use std::sync::{Arc, LazyLock};
 
 /// A backend whose device has a library: of the host, or as [`super::cuda`] a GPU, whose sums may be in any order.
@@ -124,4 +127,63 @@ fn a_short_gradient_is_not_asked_for() {
     );
     let attrs = attrs_of(Some(&[8, 8]), [&[1, 1], &[0, 0], &[1, 1]], 1);
     assert!(!is_asked(&node(Op::ConvGradInput, attrs, vec![dy, w])));
+}
+
+/// y of x and w, in one program's third and later runs too, which are captured.
+#[test]
+fn a_network_is_captured_with_the_rest() {
+    let text = "\
+%0: f32[1,1,4] = input() {index=0, type=(f32[1,1,4])}
+%1: f32[1,1,2] = input() {index=1, type=(f32[1,1,2])}
+%2: f32[1,1,3] = conv(%0, %1) {stride=[1], padding=[0], dilation=[1], groups=1}
+%3: f32[1,1,3] = neg(%2)
+return %3";
+    let backend = with_library();
+    let inputs = [4, 2].map(|n| Ty::new(DType::F32, &[1, 1, n]));
+    let plan = plan(&parse(text).unwrap(), &inputs, &[], &[None], backend).unwrap();
+    let plan = Arc::new(plan);
+    let program = backend.compile(plan.clone()).unwrap();
+    let mut memory = [16, 8, 12, plan.arena_bytes as usize].map(|n| backend.allocate(n).unwrap());
+    let addresses = [0, 1, 2, 3].map(|n: usize| memory[n].address());
+    let bytes = |numbers: &[f32]| numbers.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>();
+    memory[1].write(0, &bytes(&[2.0, -1.0])).unwrap();
+    for run in 0..5u8 {
+        let first = f32::from(run);
+        memory[0].write(0, &bytes(&[first, 3.0, 5.0, 9.0])).unwrap();
+        let outcome = program.run(&Call {
+            inputs: &addresses[..2],
+            poisoned: &[],
+            outputs: &addresses[2..3],
+            arena: addresses[3],
+            scalars: &[],
+            watch: None,
+        });
+        assert!(outcome.failed.is_empty());
+        let mut y = [0; 12];
+        memory[2].read(0, &mut y).unwrap();
+        assert_eq!(y.to_vec(), bytes(&[3.0 - 2.0 * first, -1.0, -1.0]), "{run}");
+    }
+}
+
+/// Heads side by side, as one product makes them, and the way back.
+#[test]
+fn a_program_with_attention() {
+    let text = "\
+%0: bf16[2,9,3,4,8] = input() {index=0, type=(bf16[2,9,3,4,8])}
+%1: bf16[2,9,4,8] = input() {index=1, type=(bf16[2,9,4,8])}
+%2: i64[] = input() {index=2, type=(i64[])}
+%3: bf16[3,2,4,9,8] = transpose(%0) {perm=[2,0,3,1,4]}
+%4: bf16[1,2,4,9,8] = slice(%3) {starts=[0,0,0,0,0], sizes=[1,2,4,9,8], steps=[1,1,1,1,1]}
+%5: bf16[1,2,4,9,8] = slice(%3) {starts=[1,0,0,0,0], sizes=[1,2,4,9,8], steps=[1,1,1,1,1]}
+%6: bf16[1,2,4,9,8] = slice(%3) {starts=[2,0,0,0,0], sizes=[1,2,4,9,8], steps=[1,1,1,1,1]}
+%7: bf16[2,4,9,8] = reshape(%4) {sizes=[2,4,9,8]}
+%8: bf16[2,4,9,8] = reshape(%5) {sizes=[2,4,9,8]}
+%9: bf16[2,4,9,8] = reshape(%6) {sizes=[2,4,9,8]}
+%10: bf16[2,4,9,8], %11: f32[2,4,9] = attention(%7, %8, %9, %2, %2) {scale=0.35, causal=true, dropout=0.0}
+%12: bf16[2,4,9,8] = transpose(%1) {perm=[0,2,1,3]}
+%13: bf16[2,4,9,8], %14: bf16[2,4,9,8], %15: bf16[2,4,9,8] = attention_grad(%12, %7, %8, %9, %10, %11, %2, %2) {scale=0.35, causal=true, dropout=0.0}
+%16: bf16[2,9,4,8] = transpose(%10) {perm=[0,2,1,3]}
+return %16, %13, %14, %15";
+    let graph = parse(text).unwrap();
+    assert!(plan_tests::check(with_library(), &graph, &[None; 4], 3, 0.03).is_some());
 }

@@ -94,8 +94,8 @@ impl Networks {
         if self.deterministic && network.any_order {
             return Ok(None);
         }
-        // Before the state's lock, as whoever captures has it too.
-        let _turn = context.turn()?;
+        // Nothing is queued, so others may queue meanwhile: planning takes as long as compiling.
+        let _entered = context.enter()?;
         let State { opened, known } = &mut *self.state.lock();
         if let Some(plan) = known.get(network) {
             return Ok(plan.clone().map(|plan| plan as Arc<dyn Prepared>));
@@ -143,7 +143,8 @@ impl Networks {
 
     /// Gives everything back that no plan holds. The context's work is done.
     pub fn close(&self) {
-        *self.state.lock() = State::default();
+        let state = std::mem::take(&mut *self.state.lock());
+        drop(state);
     }
 }
 
