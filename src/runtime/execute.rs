@@ -14,6 +14,7 @@ use crate::trace::Closed;
 use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{Scope, scope};
 
 /// The release, and the sources: any change of theirs may change what a program should be.
@@ -98,6 +99,7 @@ fn find<'scope>(
     let program = program?;
     if lookup == Lookup::Made {
         shared.dump(&program);
+        shared.tell_lack();
         *shared.last_program.lock() = Some(program.clone());
     }
     shared.paths.add(closed.tape(), &closed.outputs, &program, hash);
@@ -253,6 +255,15 @@ fn panicked(panic: Box<dyn std::any::Any + Send>) -> Error {
 impl Shared {
     pub fn allocate(&self, nbytes: usize) -> Result<Box<dyn Bytes>> {
         self.backend.allocate(nbytes)
+    }
+
+    /// Warns once of what the backend lacks, which it may have found out when it compiled.
+    fn tell_lack(&self) {
+        if let Some(lack) = self.backend.lacks()
+            && !self.lack_is_told.swap(true, Relaxed)
+        {
+            self.warn(lack);
+        }
     }
 
     /// Remembers a failure for the next read or sync, once. The first ones count: who tells nobody has many.

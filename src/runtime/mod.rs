@@ -55,7 +55,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use profile::Profile;
 use random::Generator;
 use stats::Stats;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
 /// Programs kept in memory by one context.
@@ -115,6 +115,8 @@ pub(crate) struct Shared {
     pub trace_bytes: usize,
     /// Nodes from which a program may start with a plan made quickly.
     pub quick_from: usize,
+    /// Whether somebody was told what the backend lacks.
+    pub lack_is_told: AtomicBool,
 }
 
 impl Context {
@@ -144,10 +146,8 @@ impl Context {
             last_step: AtomicU64::default(),
             trace_bytes: options.trace_bytes,
             quick_from: options.quick_from,
+            lack_is_told: AtomicBool::default(),
         });
-        if let Some(lack) = shared.backend.lacks() {
-            shared.warn(lack);
-        }
         Ok(Arc::new(Context {
             trace: Mutex::default(),
             was_cut: Condvar::default(),

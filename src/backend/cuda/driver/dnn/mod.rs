@@ -39,8 +39,8 @@ pub struct Networks {
 
 #[derive(Default)]
 struct State {
-    /// Made when first needed; `Some(None)` where the library does not start.
-    opened: Option<Option<(Arc<Started>, Planner)>>,
+    /// Made when first needed. Errors: why the library does not start.
+    opened: Option<Result<(Arc<Started>, Planner)>>,
     /// `None`: the library does not take it.
     known: HashMap<Network, Option<Arc<Plan>>>,
 }
@@ -71,12 +71,21 @@ impl Networks {
     }
 
     pub fn lacks(&self) -> Option<String> {
-        let why = self.library.as_ref().err()?;
-        Some(format!(
-            "no usable cuDNN: attention and convolutions run by kernels of torchacc's own, which are slower. Install it (pip \
-             install nvidia-cudnn-cu13 for CUDA 13, nvidia-cudnn-cu12 for CUDA 12) or name its folder by TORCHACC_CUDA. \
-             Tried {why}"
-        ))
+        const SLOWER: &str =
+            "attention and convolutions run by kernels of torchacc's own, which are slower";
+        const INSTALL: &str =
+            "pip install nvidia-cudnn-cu13 for CUDA 13, nvidia-cudnn-cu12 for CUDA 12";
+        match &self.library {
+            Err(why) => Some(format!(
+                "no usable cuDNN: {SLOWER}. Install it ({INSTALL}) or name its folder by TORCHACC_CUDA. Tried {why}"
+            )),
+            Ok(_) => match &self.state.lock().opened {
+                Some(Err(why)) => Some(format!(
+                    "cuDNN does not start: {SLOWER}. Look whether it is made for the driver's CUDA ({INSTALL}). {why}"
+                )),
+                _ => None,
+            },
+        }
     }
 
     /// The device's, with this.
@@ -100,8 +109,8 @@ impl Networks {
         if let Some(plan) = known.get(network) {
             return Ok(plan.clone().map(|plan| plan as Arc<dyn Prepared>));
         }
-        let opened = opened.get_or_insert_with(|| self.open(context, library).ok());
-        let Some((started, planner)) = opened else { return Ok(None) };
+        let opened = opened.get_or_insert_with(|| self.open(context, library));
+        let Ok((started, planner)) = opened else { return Ok(None) };
         let plan = self.plan(planner, network).map(|plan| Plan::new(started, plan, network));
         let plan = plan.transpose()?.map(Arc::new);
         if known.len() >= KNOWN {

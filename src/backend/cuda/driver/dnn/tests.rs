@@ -137,7 +137,7 @@ fn check(planner: &Planner, networks: &[Network]) -> Vec<Vec<u8>> {
 #[test]
 fn plans() {
     let tests = Command::new(std::env::current_exe().unwrap())
-        .args(["dnn::tests::", "--ignored", "--nocapture"])
+        .args(["dnn", "--ignored", "--nocapture"])
         .output()
         .unwrap();
     let said = [tests.stdout, tests.stderr].concat();

@@ -5,6 +5,7 @@
 use super::super::super::device::{Device, Shape};
 use super::super::super::emit::Source;
 use super::super::super::memory::{DeviceBytes, pool};
+use super::super::super::network::Network;
 use super::super::library::{open as open_library, symbol};
 use super::super::{Options, list, open};
 use super::folders;
@@ -116,6 +117,20 @@ fn a_device_without_cudnn_says_what_it_lacks() {
     if let Some(lack) = device.lacks() {
         assert!(lack.contains("pip install nvidia-cudnn"), "{lack}");
         assert!(device.fingerprint().ends_with("cuDNN 0"), "{}", device.fingerprint());
+    }
+}
+
+#[test]
+#[ignore = "run by `dnn::tests::plans`"]
+fn a_cudnn_that_does_not_start_is_said() {
+    let Some(driver) = Driver::new("start", &[]) else { return };
+    let device = driver.open().unwrap();
+    assert_eq!(device.lacks(), None);
+    assert!(device.prepare(&Network::default()).unwrap().is_none());
+    // Unless there is a real driver, which it finds by itself.
+    if !Path::new("/proc/driver/nvidia").exists() {
+        let lack = device.lacks().unwrap();
+        assert!(lack.starts_with("cuDNN does not start: "), "{lack}");
     }
 }
 
