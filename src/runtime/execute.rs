@@ -190,7 +190,8 @@ fn launch(
     let shortage = refused.map(|error| shortage::report(shared, program, &code, &error));
     for mut failure in outcome.failed {
         failure.error = match &shortage {
-            Some(shortage) if failure.error.code == shortage.code => {
+            // An input that has no value for want of memory says so in its own words.
+            Some(shortage) if failure.step.is_some() && failure.error.code == shortage.code => {
                 Error { site: failure.error.site, ..shortage.clone() }
             }
             _ => named(program, &code, failure.step, failure.error),

@@ -132,6 +132,9 @@ fn tenants(plan: &Plan) -> Vec<Tenant> {
             let Place::Arena(start) = write.place else { continue };
             let ty = Ty::new(write.dtype, &write.layout.sizes);
             let nbytes = ty.nbytes() as u64;
+            if nbytes == 0 {
+                continue;
+            }
             let overlaps = |(&at, tenant): (&u64, &Tenant)| {
                 (at < start + nbytes && start < at + tenant.nbytes).then_some(at)
             };

@@ -51,7 +51,9 @@ pub fn attention(attrs: &[Attr], reads: &[Operand], writes: &[Operand]) -> Optio
 /// order. `None`: kernels of our own do it.
 pub fn attention_grad(attrs: &[Attr], reads: &[Operand], writes: &[Operand]) -> Option<Request> {
     let heads = Heads::new(attrs, &reads[1..4], reads.len() > 8)?;
-    lie_well(reads[..5].iter().chain(writes)).then_some(())?;
+    let Layout { offset, .. } = reads[5].layout;
+    let is_packed = reads[5].layout.is_contiguous() && offset % 4 == 0;
+    (is_packed && lie_well(reads[..5].iter().chain(writes))).then_some(())?;
     let (dtype, [b, h, t, s]) = (heads.dtype, heads.scores);
     let (d, e) = (reads[1].layout.sizes[3], reads[3].layout.sizes[3]);
     let mut r = Request::default();
