@@ -4,6 +4,7 @@
 use super::{Graph, Node, NodeId, Value, ValueId};
 use crate::dtype::DType;
 use crate::error::{Result, Site};
+use crate::op::array::as_integer;
 use crate::op::{Attr, Attrs, Class, Op, Ty};
 use crate::shape::Dims;
 use smallvec::{SmallVec, smallvec};
@@ -156,7 +157,7 @@ impl Builder {
         if dtype.is_float() {
             self.op(Op::Const, &[], smallvec![Attr::Float(value), Attr::DType(dtype)])
         } else {
-            self.constant_int(value as i64, dtype)
+            self.constant_int(as_integer(value, dtype), dtype)
         }
     }
 

@@ -11,6 +11,11 @@ pub struct Array {
     pub bytes: Vec<u8>,
 }
 
+/// What a number is as an integer or a bool.
+pub fn as_integer(value: f64, dtype: DType) -> i64 {
+    if dtype == DType::Bool { (value != 0.0) as i64 } else { value as i64 }
+}
+
 impl Array {
     pub fn zeros(ty: &Ty) -> Array {
         Array { ty: ty.clone(), bytes: vec![0; ty.nbytes()] }
@@ -79,8 +84,7 @@ impl Array {
             DType::BF16 => self.set_raw(i, &bf16::from_f32(v as f32).to_le_bytes()),
             DType::F32 => self.set_raw(i, &(v as f32).to_le_bytes()),
             DType::F64 => self.set_raw(i, &v.to_le_bytes()),
-            DType::Bool => self.set_raw(i, &[(v != 0.0) as u8]),
-            _ => self.set_i64(i, v as i64),
+            dtype => self.set_i64(i, as_integer(v, dtype)),
         }
     }
 

@@ -248,7 +248,8 @@ fn random_program(random: &mut Random, sizes: &[i64]) -> Case {
                 (to, smallvec![Attr::DType(to)], smallvec![a as u32])
             }
             Op::Const => {
-                (DType::F32, smallvec![Attr::Float(2.5), Attr::DType(DType::F32)], smallvec![])
+                let to = *random.pick(dtypes);
+                (to, smallvec![Attr::Float(0.5), Attr::DType(to)], smallvec![])
             }
             Op::Neg | Op::Abs => match op.infer(&[&ty], &[]) {
                 Ok(outs) => (outs[0].dtype, smallvec![], smallvec![a as u32]),

@@ -13,6 +13,7 @@ use super::spot::{Spot, spots};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
+use crate::op::array::as_integer;
 use crate::op::{Attr, Op};
 use crate::plan::{Instr, Program, Reg};
 use chains::{Chained, without_idle_casts};
@@ -295,7 +296,10 @@ impl<'a> Compiler<'a> {
         let n = (reg as usize).checked_sub(self.program.reads.len())?;
         let instr = &self.program.instrs[n];
         match (instr.op, &instr.attrs[..]) {
-            (Op::Const, [value, ..]) => Some(Fill::Float(round_to(value.float(), instr.dtype))),
+            (Op::Const, [value, ..]) if instr.dtype.is_float() => {
+                Some(Fill::Float(round_to(value.float(), instr.dtype)))
+            }
+            (Op::Const, [value, ..]) => Some(Fill::Int(as_integer(value.float(), instr.dtype))),
             (Op::ConstInt, &[Attr::Int(value), ..]) => Some(Fill::Int(wrap(value, instr.dtype))),
             _ => None,
         }

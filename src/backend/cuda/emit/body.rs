@@ -4,6 +4,7 @@ use super::write::{held, stored};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
+use crate::op::array::as_integer;
 use crate::op::{Attr, Class, Op};
 use crate::plan::{Instr, Program};
 use std::fmt::Write;
@@ -60,7 +61,7 @@ fn literal(value: f64, dtype: DType) -> String {
             let f32 = format!("bits_as<f32>({:#x}u)", (value as f32).to_bits());
             format!("op_cast<{}>({f32})", stored(dtype))
         }
-        _ => integer(value as i64, dtype),
+        _ => integer(as_integer(value, dtype), dtype),
     }
 }
 

@@ -205,15 +205,26 @@ fn scalars_indices_constants_and_random_numbers() {
             &[],
         ),
         instr(Op::Add, smallvec![], DType::I64, &[4, 5]),
+        number(0.5, DType::Bool),
+        number(-2.9, DType::I32),
     ];
     let program = Program {
         sizes: sizes[..].into(),
         reads: vec![DType::I64, DType::I64, DType::F64, DType::Bool, DType::I64, DType::I64],
         instrs,
-        results: vec![6, 7, 8, 9, 10, 2, 3],
+        results: vec![6, 7, 8, 9, 10, 11, 12, 2, 3],
     };
-    let types =
-        [DType::F32, DType::BF16, DType::F32, DType::I64, DType::I64, DType::F64, DType::Bool];
+    let types = [
+        DType::F32,
+        DType::BF16,
+        DType::F32,
+        DType::I64,
+        DType::I64,
+        DType::Bool,
+        DType::I32,
+        DType::F64,
+        DType::Bool,
+    ];
     let case = Case {
         kernel: Kernel::Map(program),
         reads,
