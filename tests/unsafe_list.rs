@@ -11,6 +11,7 @@ const FILES: &[&str] = &[
     "backend/cpu/gemm.rs",
     "backend/cpu/isa.rs",
     "backend/cpu/machine/memory.rs",
+    "backend/cpu/machine/routine.rs",
     "backend/cpu/onednn/api.rs",
     "backend/cpu/onednn/convolution.rs",
     "backend/cpu/onednn/mod.rs",

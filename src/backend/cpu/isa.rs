@@ -8,7 +8,7 @@ use super::vector::{Lone, Vector};
 use std::sync::OnceLock;
 
 /// Vector instruction sets in rising order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Isa {
     /// What every processor of the architecture has.
     Baseline,
@@ -74,14 +74,20 @@ fn detect() -> Isa {
     Isa::Baseline
 }
 
+/// The instruction set that kernels of this thread use: the chosen one, or what a test wants.
+#[inline]
+pub fn current() -> Isa {
+    #[cfg(test)]
+    if let Some(isa) = FORCED.get() {
+        return isa;
+    }
+    chosen()
+}
+
 /// Runs `kernel` with the chosen instruction set.
 #[inline]
 pub fn run<K: Kernel>(kernel: K) -> K::Out {
-    #[cfg(test)]
-    if let Some(isa) = FORCED.get() {
-        return run_with(isa, kernel);
-    }
-    run_with(chosen(), kernel)
+    run_with(current(), kernel)
 }
 
 /// Runs `kernel` with an instruction set that this processor has.

@@ -138,7 +138,7 @@ fn cut(sizes: &[i64], strides: &[Dims], length: usize) -> Cut {
 
 /// Elements of a row that make a tile. Machine code starts sooner.
 fn least_row() -> i64 {
-    if machine::available() { 128 } else { 512 }
+    if machine::target().is_some() { 128 } else { 512 }
 }
 
 impl Map {

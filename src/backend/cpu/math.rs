@@ -4,7 +4,7 @@
 //!
 //! Functions of a [`Vector`] are vector code by construction. `FMA` as in [`super::isa::Kernel`].
 
-use super::vector::{Estimates, Lone, Vector};
+use super::vector::{Bits, Estimates, Lone, Vector};
 use std::f32::consts::FRAC_2_SQRT_PI;
 
 const LOG2_E: f32 = std::f32::consts::LOG2_E;
@@ -69,6 +69,40 @@ pub fn exp_in_sixteenths<V: Estimates>(x: V) -> V {
     // The whole part of n counts. Not computed where it would be 0, as for masked scores: an underflow takes the
     // processor thirty times as long.
     power.mul_add(p, power).scale_at_least(n, x, NO_EXP)
+}
+
+/// [`exp_within`], 0 where that is less than any number: as [`exp_in_sixteenths`].
+#[inline(always)]
+pub fn exp_or_zero<V: Vector>(x: V) -> V {
+    let (zero, nothing) = (V::splat(0.0), x.lt(V::splat(NO_EXP)));
+    V::select(nothing, zero, exp_within(V::select(nothing, zero, x)))
+}
+
+/// [`Vector::scale`] by two factors, because 2^n alone may be out of range.
+#[inline(always)]
+pub fn scale_in_halves<V: Bits>(x: V, n: V) -> V {
+    let n = n.to_int();
+    let (half, bias) = (n.half_int(), V::of_bits(127));
+    let low = half.add_bits(bias).to_exponent();
+    let high = n.sub_bits(half).add_bits(bias).to_exponent();
+    x * low * high
+}
+
+/// [`Vector::split`].
+#[inline(always)]
+pub fn split_bits<V: Bits>(x: V) -> (V, V) {
+    let zero = V::splat(0.0);
+    let tiny = x.lt(V::splat(f32::MIN_POSITIVE));
+    let scaled = V::select(tiny, x * V::splat(8_388_608.0), x);
+    let low = V::splat(0.75);
+    let bits = scaled.sub_bits(low);
+    let m = bits.and_bits(V::of_bits(0x007f_ffff)).add_bits(low);
+    let e = bits.exponent_int().int_value();
+    let e = e - V::select(tiny, V::splat(23.0), zero);
+    let infinity = V::splat(f32::INFINITY);
+    let e = V::select(x.eq(infinity), infinity, e);
+    let e = V::select(x.eq(zero), -infinity, e);
+    (V::select(x.not_at_least(zero), V::splat(f32::NAN), m), e)
 }
 
 /// 1 / sqrt by an estimate and a step of Newton's method, which makes NaN of 0 and ∞: there the estimate is exact.

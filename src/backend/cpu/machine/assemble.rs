@@ -1,11 +1,15 @@
-//! From recorded operations to instructions of AVX-512 (Intel, *64 and IA-32 Architectures Software Developer's
-//! Manual*, volume 2): a loop over 16 elements at a time, in which a mask leaves out what is behind the end.
+//! From recorded operations to instructions of AVX-512 or AVX2 (Intel, *64 and IA-32 Architectures Software Developer's
+//! Manual*, volume 2): a loop over 16 elements at a time, in which a mask leaves out what is behind the end, or over 8
+//! elements at a time, of which there are whole vectors.
 //!
 //! Registers: rdi streams, rsi numbers, rdx vectors to go, rcx the element, r11 elements behind the last whole vector,
 //! rax whatever is needed at once; k1 is the mask of the elements.
 
+mod avx2;
+mod avx512;
 mod instructions;
 
+use super::super::isa::Isa;
 use super::super::vector::POWERS;
 use super::registers::Registers;
 use super::trace::{Element, Node, Unary};
@@ -25,11 +29,9 @@ const POINTERS: [Register; 8] = [
 /// Those of them (and only those) that belong to the caller.
 const SAVED: [Register; 5] =
     [Register::RBX, Register::R12, Register::R13, Register::R14, Register::R15];
-/// Bytes of a vector register.
-const WIDTH: usize = 64;
-
 struct Assembler<'a> {
     nodes: &'a [Node],
+    isa: Isa,
     registers: Registers,
     encoder: Encoder,
     /// Bytes written so far, the constants first.
@@ -38,7 +40,7 @@ struct Assembler<'a> {
     constants: Vec<(u32, u64)>,
 }
 
-/// An operand: in a register, a vector in memory, or one number in memory for all lanes.
+/// An operand: in a register, a vector in memory, or (AVX-512) one number in memory for all lanes.
 enum Operand {
     Register(Register),
     Memory(MemoryOperand),
@@ -48,16 +50,15 @@ enum Operand {
 /// Errors are instructions that do not exist.
 type Made<T> = std::result::Result<T, IcedError>;
 
-fn zmm(n: usize) -> Register {
-    Register::ZMM0 + n as u32
+/// Elements of a vector.
+pub fn lanes(isa: Isa) -> usize {
+    if isa == Isa::Avx512 { 16 } else { 8 }
 }
 
-fn mask(n: usize) -> Register {
-    Register::K0 + n as u32
-}
-
-/// The bytes of a loop over what was recorded, and where the code starts; `None`: too many masks at a time.
-pub fn assemble(nodes: &[Node]) -> Made<Option<(Vec<u8>, usize)>> {
+/// The bytes of a loop over what was recorded, in instructions of AVX-512 or AVX2, and where the code starts; `None`: too
+/// many masks at a time.
+pub fn assemble(nodes: &[Node], isa: Isa) -> Made<Option<(Vec<u8>, usize)>> {
+    let width = 4 * lanes(isa);
     let mut pool: Vec<u8> = Vec::new();
     let asks_powers = |n: &Node| matches!(n, Node::Unary(Unary::Power16, _));
     if nodes.iter().any(asks_powers) {
@@ -67,13 +68,16 @@ pub fn assemble(nodes: &[Node]) -> Made<Option<(Vec<u8>, usize)>> {
     for node in nodes {
         if let Node::Constant(bits) = *node {
             constants.push((bits, pool.len() as u64));
-            pool.extend(bits.to_le_bytes());
+            // Instructions of AVX2 want all lanes.
+            let times = if isa == Isa::Avx512 { 1 } else { lanes(isa) };
+            pool.extend(bits.to_le_bytes().repeat(times));
         }
     }
-    pool.resize(pool.len().next_multiple_of(WIDTH), 0);
+    pool.resize(pool.len().next_multiple_of(width), 0);
     let mut a = Assembler {
         nodes,
-        registers: Registers::new(nodes),
+        isa,
+        registers: Registers::new(nodes, isa),
         encoder: Encoder::new(64),
         at: pool.len() as u64,
         constants,
@@ -81,7 +85,7 @@ pub fn assemble(nodes: &[Node]) -> Made<Option<(Vec<u8>, usize)>> {
     let start = pool.len();
     let Some((frame, slots)) = a.function()? else { return Ok(None) };
     pool.extend(a.encoder.take_buffer());
-    pool[frame - 4..frame].copy_from_slice(&((slots * WIDTH) as u32).to_le_bytes());
+    pool[frame - 4..frame].copy_from_slice(&((slots * width) as u32).to_le_bytes());
     Ok(Some((pool, start)))
 }
 
@@ -89,6 +93,17 @@ impl Assembler<'_> {
     fn put(&mut self, instruction: Instruction) -> Made<()> {
         self.at += self.encoder.encode(&instruction, self.at)? as u64;
         Ok(())
+    }
+
+    /// Vector register number `n`.
+    fn vector(&self, n: usize) -> Register {
+        let first = if self.isa == Isa::Avx512 { Register::ZMM0 } else { Register::YMM0 };
+        first + n as u32
+    }
+
+    /// A vector on the stack.
+    fn slot(&self, n: usize) -> MemoryOperand {
+        MemoryOperand::with_base_displ(Register::RSP, (4 * n * lanes(self.isa)) as i64)
     }
 
     /// A jump to be aimed by [`Assembler::aim`].
@@ -115,17 +130,21 @@ impl Assembler<'_> {
         for register in SAVED {
             self.put(Instruction::with1(Code::Push_r64, register)?)?;
         }
-        self.put(Instruction::with2(Code::And_rm64_imm8, RSP, -(WIDTH as i32))?)?;
+        let lanes = lanes(self.isa) as i32;
+        self.put(Instruction::with2(Code::And_rm64_imm8, RSP, -4 * lanes)?)?;
         self.put(Instruction::with2(Code::Sub_rm64_imm32, RSP, 0)?)?;
         let frame = self.at as usize;
         for (n, pointer) in POINTERS.into_iter().enumerate().take(self.streams()) {
             self.put(Instruction::with2(Code::Mov_r64_rm64, pointer, entry(n))?)?;
         }
-        self.put(Instruction::with2(Code::Mov_r32_rm32, R11D, EDX)?)?;
-        self.put(Instruction::with2(Code::And_rm32_imm8, R11D, 15)?)?;
         self.put(Instruction::with2(Code::Xor_r32_rm32, ECX, ECX)?)?;
-        self.put(Instruction::with3(Code::VEX_Kxnorw_kr_kr_kr, K1, K1, K1)?)?;
-        self.put(Instruction::with2(Code::Shr_rm64_imm8, RDX, 4)?)?;
+        let masks_rest = self.isa == Isa::Avx512;
+        if masks_rest {
+            self.put(Instruction::with2(Code::Mov_r32_rm32, R11D, EDX)?)?;
+            self.put(Instruction::with2(Code::And_rm32_imm8, R11D, lanes - 1)?)?;
+            self.put(Instruction::with3(Code::VEX_Kxnorw_kr_kr_kr, K1, K1, K1)?)?;
+        }
+        self.put(Instruction::with2(Code::Shr_rm64_imm8, RDX, lanes.ilog2())?)?;
         let to_rest = self.jump(Code::Je_rel32_64)?;
         let body = self.at;
         for n in 0..self.nodes.len() {
@@ -133,19 +152,21 @@ impl Assembler<'_> {
                 return Ok(None);
             }
         }
-        self.put(Instruction::with2(Code::Add_rm64_imm8, RCX, 16)?)?;
+        self.put(Instruction::with2(Code::Add_rm64_imm8, RCX, lanes)?)?;
         self.put(Instruction::with1(Code::Dec_rm64, RDX)?)?;
         self.put(Instruction::with_branch(Code::Jne_rel32_64, body)?)?;
         self.aim(to_rest, start);
-        self.put(Instruction::with2(Code::Test_rm32_r32, R11D, R11D)?)?;
-        let to_end = self.jump(Code::Je_rel32_64)?;
-        self.put(Instruction::with2(Code::Mov_r32_imm32, EAX, u32::MAX)?)?;
-        self.put(Instruction::with3(Code::VEX_Bzhi_r32_rm32_r32, EAX, EAX, R11D)?)?;
-        self.put(Instruction::with2(Code::VEX_Kmovw_kr_r32, K1, EAX)?)?;
-        self.put(Instruction::with2(Code::Xor_r32_rm32, R11D, R11D)?)?;
-        self.put(Instruction::with2(Code::Mov_r32_imm32, EDX, 1)?)?;
-        self.put(Instruction::with_branch(Code::Jmp_rel32_64, body)?)?;
-        self.aim(to_end, start);
+        if masks_rest {
+            self.put(Instruction::with2(Code::Test_rm32_r32, R11D, R11D)?)?;
+            let to_end = self.jump(Code::Je_rel32_64)?;
+            self.put(Instruction::with2(Code::Mov_r32_imm32, EAX, u32::MAX)?)?;
+            self.put(Instruction::with3(Code::VEX_Bzhi_r32_rm32_r32, EAX, EAX, R11D)?)?;
+            self.put(Instruction::with2(Code::VEX_Kmovw_kr_r32, K1, EAX)?)?;
+            self.put(Instruction::with2(Code::Xor_r32_rm32, R11D, R11D)?)?;
+            self.put(Instruction::with2(Code::Mov_r32_imm32, EDX, 1)?)?;
+            self.put(Instruction::with_branch(Code::Jmp_rel32_64, body)?)?;
+            self.aim(to_end, start);
+        }
         let saved = MemoryOperand::with_base_displ(RBP, -8 * SAVED.len() as i64);
         self.put(Instruction::with2(Code::Lea_r64_m, RSP, saved)?)?;
         for register in SAVED.into_iter().rev().chain([RBP]) {
@@ -197,9 +218,4 @@ fn combined(code: Code, to: Register, first: Register, second: Operand) -> Made<
 /// The address of a stream in the list.
 fn entry(n: usize) -> MemoryOperand {
     MemoryOperand::with_base_displ(Register::RDI, 8 * n as i64)
-}
-
-/// A vector on the stack.
-fn slot(n: usize) -> MemoryOperand {
-    MemoryOperand::with_base_displ(Register::RSP, (n * WIDTH) as i64)
 }

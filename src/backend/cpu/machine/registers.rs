@@ -1,11 +1,10 @@
 //! Which values are in registers while a loop's body is written, one instruction after the other. When there is no
 //! register left, the value that is asked for last leaves its own.
 
+use super::super::isa::Isa;
 use super::trace::{Id, Node};
 
-/// Vector registers.
-const VECTORS: usize = 32;
-/// Mask registers for values: k0 cannot mask, k1 is the loop's own.
+/// Mask registers of AVX-512 for values: k0 cannot mask, k1 is the loop's own. For AVX2 masks are vectors.
 const FIRST_MASK: usize = 2;
 const MASKS: usize = 8;
 
@@ -24,7 +23,7 @@ pub struct Registers {
     is_in_memory: Vec<bool>,
     register: Vec<Option<usize>>,
     slot: Vec<Option<usize>>,
-    vectors: [Option<Id>; VECTORS],
+    vectors: Vec<Option<Id>>,
     masks: [Option<Id>; MASKS],
     /// Not to be taken by the instruction in the making.
     pinned: Vec<usize>,
@@ -33,18 +32,19 @@ pub struct Registers {
 }
 
 impl Registers {
-    pub fn new(nodes: &[Node]) -> Registers {
+    pub fn new(nodes: &[Node], isa: Isa) -> Registers {
         let mut asked = vec![Vec::new(); nodes.len()];
         for (n, node) in nodes.iter().enumerate().rev() {
             node.operands().for_each(|id| asked[id as usize].push(n));
         }
         let in_memory = |node: &Node| matches!(node, Node::Constant(_) | Node::Number(_));
+        let vectors = if isa == Isa::Avx512 { 32 } else { 16 };
         Registers {
             asked,
             is_in_memory: nodes.iter().map(in_memory).collect(),
             register: vec![None; nodes.len()],
             slot: vec![None; nodes.len()],
-            vectors: [None; VECTORS],
+            vectors: vec![None; vectors],
             masks: [None; MASKS],
             pinned: Vec::new(),
             slots: 0,
@@ -82,11 +82,11 @@ impl Registers {
 
     /// A register for the moment: until something else is put there.
     pub fn spare(&mut self) -> (usize, Option<Spill>) {
-        if let Some(register) = (0..VECTORS).find(|&r| self.is_free(r)) {
+        if let Some(register) = (0..self.vectors.len()).find(|&r| self.is_free(r)) {
             self.pinned.push(register);
             return (register, None);
         }
-        let candidates = (0..VECTORS).filter(|r| !self.pinned.contains(r));
+        let candidates = (0..self.vectors.len()).filter(|r| !self.pinned.contains(r));
         let last = candidates.max_by_key(|&r| self.value_of_leaving(r));
         let register = last.expect("an instruction has fewer operands than there are registers");
         let Some(id) = self.vectors[register].take() else { return (register, None) };

@@ -1,8 +1,9 @@
 //! Recording: vectors whose operations are written down instead of done, so that functions of [`Vector`] become
 //! machine code without being written a second time. What is recorded twice is computed once.
 
+use super::super::isa::Isa;
 use super::super::math;
-use super::super::vector::{Estimates, Vector};
+use super::super::vector::{Bits, Estimates, Vector};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::{Add, Div, Mul, Neg, Sub};
@@ -36,6 +37,7 @@ pub enum Binary {
     AndNot,
     /// Of the bits as integers.
     AddBits,
+    SubBits,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,9 +58,15 @@ pub enum Unary {
     ToF16,
     /// 2^(j/16), where j is the last four bits.
     Power16,
+    /// The methods of [`Bits`].
+    ToInt,
+    IntValue,
+    ToExponent,
+    ExponentInt,
+    HalfInt,
 }
 
-/// Comparisons; false for an unordered pair, but for `Ne`, `Unordered` and `NotLess`.
+/// Comparisons; false for an unordered pair, but for `Ne`, `Unordered` and those with `Not`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Compare {
     Eq,
@@ -69,6 +77,7 @@ pub enum Compare {
     Ge,
     Unordered,
     NotLess,
+    NotAtLeast,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -78,7 +87,7 @@ pub enum Logic {
     Xor,
 }
 
-/// One operation on a vector of 16 numbers, or on a mask.
+/// One operation on a vector of numbers, or on a mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Node {
     /// The bits of an f32.
@@ -179,10 +188,6 @@ impl Traced {
         push(Node::Store(stream as u32, element, value));
     }
 
-    fn bits(bits: u32) -> Traced {
-        Traced(push(Node::Constant(bits)))
-    }
-
     fn unary(self, op: Unary) -> Traced {
         Traced(push(Node::Unary(op, self.0)))
     }
@@ -197,7 +202,7 @@ impl Traced {
 
     /// To what bf16 can hold.
     pub fn to_bf16(self) -> Traced {
-        self.rounded_up().binary(Binary::And, Traced::bits(0xffff_0000))
+        self.rounded_up().binary(Binary::And, Traced::of_bits(0xffff_0000))
     }
 
     /// To what f16 can hold.
@@ -207,9 +212,9 @@ impl Traced {
 
     /// Bits whose high half is the bf16 nearest: see [`math::f32_to_bf16`].
     fn rounded_up(self) -> Traced {
-        let odd = self.unary(Unary::HighHalf).binary(Binary::And, Traced::bits(1));
-        let up = odd.binary(Binary::AddBits, self).binary(Binary::AddBits, Traced::bits(0x7fff));
-        let quiet = self.binary(Binary::Or, Traced::bits(0x0040_0000));
+        let odd = self.unary(Unary::HighHalf).binary(Binary::And, Traced::of_bits(1));
+        let up = odd.binary(Binary::AddBits, self).binary(Binary::AddBits, Traced::of_bits(0x7fff));
+        let quiet = self.binary(Binary::Or, Traced::of_bits(0x0040_0000));
         Traced::select(self.is_nan(), quiet, up)
     }
 }
@@ -254,10 +259,15 @@ impl Neg for Traced {
     type Output = Traced;
     fn neg(self) -> Traced {
         match node(self.0) {
-            Node::Constant(bits) => Traced::bits(bits ^ (1 << 31)),
+            Node::Constant(bits) => Traced::of_bits(bits ^ (1 << 31)),
             _ => self.binary(Binary::Xor, Traced::splat(-0.0)),
         }
     }
+}
+
+/// Whether what is recorded will be instructions of AVX-512: functions are computed as this processor's vectors do.
+fn has_estimates() -> bool {
+    super::target() == Some(Isa::Avx512)
 }
 
 impl Vector for Traced {
@@ -265,7 +275,7 @@ impl Vector for Traced {
     const LANES: usize = 16;
 
     fn splat(v: f32) -> Traced {
-        Traced::bits(v.to_bits())
+        Traced(push(Node::Constant(v.to_bits())))
     }
     fn load(_: &[f32]) -> Traced {
         panic!("what is recorded reads streams")
@@ -286,7 +296,7 @@ impl Vector for Traced {
         self.unary(Unary::Sqrt)
     }
     fn rsqrt(self) -> Traced {
-        math::rsqrt_refined(self)
+        if has_estimates() { math::rsqrt_refined(self) } else { Traced::splat(1.0) / self.sqrt() }
     }
     fn abs(self) -> Traced {
         Traced::splat(-0.0).binary(Binary::AndNot, self)
@@ -322,13 +332,18 @@ impl Vector for Traced {
         self.unary(Unary::Round)
     }
     fn scale(self, n: Traced) -> Traced {
+        if !has_estimates() {
+            return math::scale_in_halves(self, n);
+        }
         Traced(push(Node::Scale(self.0, n.0)))
     }
     fn exp_within(self) -> Traced {
-        math::exp_in_sixteenths(self)
+        if has_estimates() { math::exp_in_sixteenths(self) } else { math::exp_or_zero(self) }
     }
     fn split(self) -> (Traced, Traced) {
-        // As for AVX-512.
+        if !has_estimates() {
+            return math::split_bits(self);
+        }
         let m = self.unary(Unary::Mantissa);
         (m, self.unary(Unary::Exponent) - m.unary(Unary::Exponent))
     }
@@ -344,5 +359,35 @@ impl Estimates for Traced {
     fn scale_at_least(self, n: Traced, of: Traced, bound: f32) -> Traced {
         let counts = of.compare(Compare::NotLess, Traced::splat(bound));
         Traced(push(Node::ScaleWhere(counts.0, self.0, n.0)))
+    }
+}
+
+impl Bits for Traced {
+    fn to_int(self) -> Traced {
+        self.unary(Unary::ToInt)
+    }
+    fn int_value(self) -> Traced {
+        self.unary(Unary::IntValue)
+    }
+    fn add_bits(self, other: Traced) -> Traced {
+        self.binary(Binary::AddBits, other)
+    }
+    fn sub_bits(self, other: Traced) -> Traced {
+        self.binary(Binary::SubBits, other)
+    }
+    fn to_exponent(self) -> Traced {
+        self.unary(Unary::ToExponent)
+    }
+    fn exponent_int(self) -> Traced {
+        self.unary(Unary::ExponentInt)
+    }
+    fn half_int(self) -> Traced {
+        self.unary(Unary::HalfInt)
+    }
+    fn and_bits(self, other: Traced) -> Traced {
+        self.binary(Binary::And, other)
+    }
+    fn not_at_least(self, other: Traced) -> TracedMask {
+        self.compare(Compare::NotAtLeast, other)
     }
 }

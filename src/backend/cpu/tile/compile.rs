@@ -6,6 +6,7 @@
 mod chains;
 mod loops;
 
+use super::super::isa::Isa;
 use super::super::machine;
 use super::code::{Arg, Code, Fill, Inst, ReadKind, StoreKind, wrap};
 use super::element::Lane;
@@ -31,8 +32,8 @@ struct Compiler<'a> {
     reads: &'a [ReadKind],
     /// `None`: a reduction, whose result is kept.
     stores: Option<&'a [StoreKind]>,
-    /// Whether there is machine code.
-    has_loops: bool,
+    /// The instructions of machine code, if there is any.
+    target: Option<Isa>,
     code: Code,
     places: HashMap<Value, Arg>,
     /// Uses of a register that are still to come.
@@ -47,7 +48,7 @@ struct Compiler<'a> {
 /// What code depends on: layers of a model, and programs for other sizes, have theirs in common.
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
-    has_loops: bool,
+    target: Option<Isa>,
     dtypes: Vec<DType>,
     instrs: Vec<Instr>,
     results: Vec<Reg>,
@@ -67,7 +68,7 @@ pub fn code(
     stores: Option<&[StoreKind]>,
 ) -> Result<Arc<Code>> {
     let key = Key {
-        has_loops: machine::available(),
+        target: machine::target(),
         dtypes: program.reads.clone(),
         instrs: program.instrs.clone(),
         results: program.results.clone(),
@@ -89,12 +90,12 @@ pub fn code(
 
 fn compile(program: &Program, reads: &[ReadKind], stores: Option<&[StoreKind]>) -> Result<Code> {
     let program = &without_idle_casts(program, stores);
-    let attempt = |has_loops| {
+    let attempt = |target| {
         let mut c = Compiler {
             program,
             reads,
             stores,
-            has_loops,
+            target,
             code: Code::default(),
             places: HashMap::new(),
             uses: uses(program)?,
@@ -105,12 +106,13 @@ fn compile(program: &Program, reads: &[ReadKind], stores: Option<&[StoreKind]>) 
         };
         Ok(c.compile()?.then_some(c.code))
     };
-    if machine::available()
-        && let Some(code) = attempt(true)?
+    let target = machine::target();
+    if target.is_some()
+        && let Some(code) = attempt(target)?
     {
         return Ok(code);
     }
-    match attempt(false)? {
+    match attempt(None)? {
         Some(code) => Ok(code),
         None => internal!("a loop in a program without loops"),
     }

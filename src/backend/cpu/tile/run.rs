@@ -221,7 +221,7 @@ impl Run<'_> {
             // SAFETY: every address is that of a row's elements, in a tile of this thread or in memory, and what is
             // written there is this tile's alone (see `store_as`), but for what the same loop reads before it
             // overwrites it.
-            unsafe { routine.code.run(&addresses, &numbers, at.columns()) }
+            unsafe { routine.run(&addresses, &numbers, at.columns()) }
         }
     }
 

@@ -93,6 +93,30 @@ pub trait Estimates: Vector {
     fn scale_at_least(self, n: Self, of: Self, bound: f32) -> Self;
 }
 
+/// What is computed with the bits of numbers where there are no instructions of [`Estimates`].
+pub trait Bits: Vector {
+    /// The nearest integer.
+    fn to_int(self) -> Self;
+    /// Of an integer.
+    fn int_value(self) -> Self;
+    #[inline(always)]
+    fn of_bits(bits: u32) -> Self {
+        Self::splat(f32::from_bits(bits))
+    }
+    /// Of the bits as integers, as the next two.
+    fn add_bits(self, other: Self) -> Self;
+    fn sub_bits(self, other: Self) -> Self;
+    /// Shifted to where the exponent is.
+    fn to_exponent(self) -> Self;
+    /// Shifted from where the exponent is, with the sign.
+    fn exponent_int(self) -> Self;
+    /// Half of an integer, rounded down.
+    fn half_int(self) -> Self;
+    fn and_bits(self, other: Self) -> Self;
+    /// Whether it is not at least `other`.
+    fn not_at_least(self, other: Self) -> Self::Mask;
+}
+
 /// 2^(j/16).
 pub const POWERS: [f32; 16] = [
     1.0,

@@ -5,7 +5,7 @@
 )]
 
 use super::super::math;
-use super::{Estimates, POWERS, SIDE, Square, Vector};
+use super::{Bits, Estimates, POWERS, SIDE, Square, Vector};
 use std::arch::x86_64::*;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
@@ -283,40 +283,15 @@ impl Vector for Avx2 {
     }
     #[inline(always)]
     fn scale(self, n: Self) -> Self {
-        // In two factors, because 2^n alone may be out of range.
-        vector!({
-            let n = _mm256_cvtps_epi32(n.0);
-            let half = _mm256_srai_epi32::<1>(n);
-            let bias = _mm256_set1_epi32(127);
-            let low = _mm256_slli_epi32::<23>(_mm256_add_epi32(half, bias));
-            let high = _mm256_slli_epi32::<23>(_mm256_add_epi32(_mm256_sub_epi32(n, half), bias));
-            self * Self(_mm256_castsi256_ps(low)) * Self(_mm256_castsi256_ps(high))
-        })
+        math::scale_in_halves(self, n)
     }
     #[inline(always)]
     fn exp_within(self) -> Self {
-        // As for AVX-512.
-        let (zero, nothing) = (Self::splat(0.0), self.lt(Self::splat(math::NO_EXP)));
-        Self::select(nothing, zero, math::exp_within(Self::select(nothing, zero, self)))
+        math::exp_or_zero(self)
     }
     #[inline(always)]
     fn split(self) -> (Self, Self) {
-        let zero = Self::splat(0.0);
-        let tiny = self.lt(Self::splat(f32::MIN_POSITIVE));
-        let scaled = Self::select(tiny, self * Self::splat(8_388_608.0), self);
-        let (m, e) = vector!({
-            let low = _mm256_set1_epi32(0.75f32.to_bits() as i32);
-            let bits = _mm256_sub_epi32(_mm256_castps_si256(scaled.0), low);
-            let mantissa = _mm256_and_si256(bits, _mm256_set1_epi32(0x007f_ffff));
-            let e = _mm256_cvtepi32_ps(_mm256_srai_epi32::<23>(bits));
-            (Self(_mm256_castsi256_ps(_mm256_add_epi32(mantissa, low))), Self(e))
-        });
-        let e = e - Self::select(tiny, Self::splat(23.0), zero);
-        let infinity = Self::splat(f32::INFINITY);
-        let e = Self::select(self.eq(infinity), infinity, e);
-        let e = Self::select(self.eq(zero), -infinity, e);
-        let undefined = Self(vector!(_mm256_cmp_ps::<_CMP_NGE_UQ>(self.0, zero.0)));
-        (Self::select(undefined.0, Self::splat(f32::NAN), m), e)
+        math::split_bits(self)
     }
     #[inline(always)]
     fn announce<T>(line: *const T) {
@@ -330,6 +305,41 @@ impl Vector for Avx2 {
     #[inline(always)]
     fn turn_16(from: &[u16], stride: usize, to: &mut Square<u16>) {
         turn_16(from, stride, to);
+    }
+}
+
+/// Methods that are one instruction on integers.
+macro_rules! bits {
+    ($(fn $name:ident($($arg:ident),*) $op:expr;)*) => {
+        $(#[inline(always)]
+        fn $name(self $(, $arg: Self)*) -> Self {
+            let this = vector!(_mm256_castps_si256(self.0));
+            $(let $arg = vector!(_mm256_castps_si256($arg.0));)*
+            Self(vector!(_mm256_castsi256_ps($op(this $(, $arg)*))))
+        })*
+    };
+}
+
+impl Bits for Avx2 {
+    #[inline(always)]
+    fn to_int(self) -> Self {
+        Self(vector!(_mm256_castsi256_ps(_mm256_cvtps_epi32(self.0))))
+    }
+    #[inline(always)]
+    fn int_value(self) -> Self {
+        Self(vector!(_mm256_cvtepi32_ps(_mm256_castps_si256(self.0))))
+    }
+    bits! {
+        fn add_bits(other) _mm256_add_epi32;
+        fn sub_bits(other) _mm256_sub_epi32;
+        fn and_bits(other) _mm256_and_si256;
+        fn to_exponent() _mm256_slli_epi32::<23>;
+        fn exponent_int() _mm256_srai_epi32::<23>;
+        fn half_int() _mm256_srai_epi32::<1>;
+    }
+    #[inline(always)]
+    fn not_at_least(self, other: Self) -> __m256 {
+        vector!(_mm256_cmp_ps::<_CMP_NGE_UQ>(self.0, other.0))
     }
 }
 

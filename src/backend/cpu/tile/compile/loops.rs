@@ -102,7 +102,10 @@ impl Compiler<'_> {
     pub(super) fn in_loop(&self, n: usize) -> bool {
         let (reg, instr) = (self.program.reads.len() + n, &self.program.instrs[n]);
         let is_spot = |reg: &Reg| self.spots.contains_key(reg);
-        if !self.has_loops || is_spot(&(reg as Reg)) || instr.args.first().is_some_and(is_spot) {
+        if self.target.is_none()
+            || is_spot(&(reg as Reg))
+            || instr.args.first().is_some_and(is_spot)
+        {
             return false;
         }
         let makes_number = Lane::of(instr.dtype) == Lane::F32;
@@ -154,9 +157,10 @@ impl Compiler<'_> {
         if all.is_empty() {
             return Ok(true);
         }
+        let Some(target) = self.target else { return Ok(false) };
         let (recording, nodes) = record(|| self.record(all));
         let Recording { streams, numbers, asked, stored, .. } = recording?;
-        let Some(routine) = Routine::of(&nodes)? else { return Ok(false) };
+        let Some(routine) = Routine::of(&nodes, target)? else { return Ok(false) };
         for &result in &stored {
             self.save(result, &asked);
         }
