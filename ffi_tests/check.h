@@ -26,12 +26,22 @@
     }                                                                          \
   } while (0)
 
-/* The call must fail with this code, and say something. */
-#define FAILS(wanted, call)                                                                        \
+/* Whether the message of an error has this text in it. */
+static inline int says(const torchacc_error* error, const char* text) {
+  torchacc_str message = torchacc_error_message(error);
+  size_t len = strlen(text);
+  for (size_t at = 0; at + len <= message.len; ++at)
+    if (memcmp(message.data + at, text, len) == 0) return 1;
+  return 0;
+}
+
+/* The call must fail with this code, and say something: this. */
+#define FAILS(wanted, call) FAILS_SAYING(wanted, "", call)
+#define FAILS_SAYING(wanted, text, call)                                                           \
   do {                                                                                             \
     torchacc_error* error_ = (call);                                                               \
     if (!error_ || torchacc_error_code(error_) != (wanted) ||                                      \
-        torchacc_error_message(error_).len == 0) {                                                 \
+        torchacc_error_message(error_).len == 0 || !says(error_, text)) {                          \
       torchacc_str text_ = torchacc_error_message(error_);                                         \
       printf("%s:%d: code %u, wanted %u: %.*s\n", __FILE__, __LINE__, torchacc_error_code(error_), \
              (unsigned)(wanted), (int)text_.len, text_.data);                                      \

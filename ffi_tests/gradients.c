@@ -177,6 +177,40 @@ static void train(torchacc_context* context, int with_adamw) {
   network_free(&net);
 }
 
+static torchacc_arg dtype_arg(torchacc_dtype dtype) {
+  return (torchacc_arg){.kind = TORCHACC_ARG_DTYPE, .v.i = dtype};
+}
+
+/* What has no gradient is refused where it is asked for, and nothing else is lost. */
+static void no_gradient(torchacc_context* context) {
+  const int64_t sizes[1] = {3};
+  const float ones[3] = {1, 1, 1};
+  torchacc_tensor *x, *z, *bits, *loss, *other, *grad;
+  OK(torchacc_tensor_from_host(context, TORCHACC_F32, sizes, 1, ones, sizeof ones, &x));
+  OK(torchacc_tensor_from_host(context, TORCHACC_F32, sizes, 1, ones, sizeof ones, &z));
+  torchacc_arg args[2] = {tensor_arg(x), dtype_arg(TORCHACC_I32)};
+  OK(torchacc_apply(context, op("bitcast"), args, 2, &bits, 1));
+  args[0] = tensor_arg(bits), args[1] = dtype_arg(TORCHACC_F32);
+  torchacc_tensor* again;
+  OK(torchacc_apply(context, op("bitcast"), args, 2, &again, 1));
+  args[0] = tensor_arg(again);
+  OK(torchacc_apply(context, op("aten::sum"), args, 1, &loss, 1));
+  args[0] = args[1] = tensor_arg(z);
+  OK(torchacc_apply(context, op("aten::add.Tensor"), args, 2, &other, 1));
+  FAILS_SAYING(TORCHACC_UNSUPPORTED, "bitcast has no gradient",
+               torchacc_grad(context, loss, &x, 1, &grad));
+  /* It does not depend on z. */
+  OK(torchacc_grad(context, loss, &z, 1, &grad));
+  EXPECT(item(loss) == 3);
+  float values[3];
+  OK(torchacc_tensor_read(other, values, sizeof values));
+  EXPECT(values[0] == 2 && values[2] == 2);
+  OK(torchacc_tensor_read(grad, values, sizeof values));
+  EXPECT(values[0] == 0 && values[2] == 0);
+  torchacc_tensor* all[] = {x, z, bits, again, loss, other, grad};
+  for (int i = 0; i < 7; ++i) torchacc_tensor_release(all[i]);
+}
+
 static void refusals(torchacc_context* context) {
   network net = network_new(context);
   torchacc_tensor** params = net.params;
@@ -217,6 +251,7 @@ int main(void) {
     train(context, 1);
     train(context, 0);
     refusals(context);
+    no_gradient(context);
     EXPECT(metric(context, "\"live_buffers\"") == 0);
     torchacc_context_release(context);
   }

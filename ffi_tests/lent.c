@@ -196,12 +196,39 @@ static void later(void) {
   }
 }
 
+/* Bytes of bools other than 0 and 1 count as 1, however they come. */
+static void bools(torchacc_context* context) {
+  _Alignas(64) uint8_t bytes[4] = {2, 3, 255, 0};
+  const int64_t four[1] = {4};
+  torchacc_tensor* given[3];
+  drops = 0;
+  OK(torchacc_tensor_from_host(context, TORCHACC_BOOL, four, 1, bytes, 4, &given[0]));
+  OK(torchacc_tensor_borrow(context, TORCHACC_BOOL, four, NULL, 1, bytes, 4, &drops, dropped,
+                            &given[1]));
+  EXPECT(drops == 1);
+  OK(torchacc_tensor_zeros(context, TORCHACC_BOOL, four, 1, &given[2]));
+  OK(torchacc_tensor_write(given[2], bytes, 4));
+  for (int i = 0; i < 3; ++i) {
+    uint8_t got[4];
+    int64_t total;
+    torchacc_tensor* sum;
+    torchacc_arg args[1] = {tensor_arg(given[i])};
+    OK(torchacc_apply(context, op("aten::sum"), args, 1, &sum, 1));
+    OK(torchacc_tensor_read(sum, &total, sizeof total));
+    OK(torchacc_tensor_read(given[i], got, sizeof got));
+    EXPECT(total == 3 && got[0] == 1 && got[2] == 1 && got[3] == 0);
+    torchacc_tensor_release(sum);
+    torchacc_tensor_release(given[i]);
+  }
+}
+
 int main(void) {
   torchacc_context* context;
   OK(torchacc_context_new(NULL, &context));
   borrowed(context);
   dlpack_in(context);
   dlpack_out(context);
+  bools(context);
   later();
   puts("ok");
   return 0;

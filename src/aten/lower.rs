@@ -106,12 +106,7 @@ fn marked(records: &Records) -> HashSet<ValueIndex> {
 pub fn lower(records: &Records) -> Result<Graph> {
     let math = Math::default();
     let values = Values::new(records);
-    for (number, record) in records.records.iter().enumerate() {
-        math.set_origin(record.site, number as u32 + 1);
-        step(&math, &values, record)
-            .map_err(|e| e.within(operator_name(record.op)).at(record.site))?;
-    }
-    math.set_origin(0, 0);
+    say(&math, &values, &records.records)?;
     let mut outputs = Vec::new();
     for output in &records.outputs {
         outputs.push(values.get(&math, output.value)?.id);
@@ -119,15 +114,26 @@ pub fn lower(records: &Records) -> Result<Graph> {
     Ok(math.into_builder().finish(outputs))
 }
 
-/// Types of the results of the only record, whose `outs` are empty. Errors: those of the operator's row.
+/// Types of the results of the last record, whose `outs` are empty. Errors: as of [`lower`].
 pub fn infer(records: &Records) -> Result<Vec<Ty>> {
-    let [record] = &records.records[..] else {
-        return internal!("one record to infer, got {}", records.records.len());
+    let Some((last, before)) = records.records.split_last() else {
+        return internal!("no record to infer");
     };
     let math = Math::default();
     let values = Values::new(records);
-    let results = results(&math, &values, record)?;
+    say(&math, &values, before)?;
+    let results = results(&math, &values, last)?;
     Ok(results.into_iter().map(|v| v.ty()).collect())
+}
+
+fn say<'a>(math: &'a Math, values: &'a Values<'a>, records: &'a [Record]) -> Result<()> {
+    for (number, record) in records.iter().enumerate() {
+        math.set_origin(record.site, number as u32 + 1);
+        step(math, values, record)
+            .map_err(|e| e.within(operator_name(record.op)).at(record.site))?;
+    }
+    math.set_origin(0, 0);
+    Ok(())
 }
 
 fn operator_name(op: Operator) -> String {

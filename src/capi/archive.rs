@@ -85,7 +85,7 @@ pub unsafe extern "C" fn torchacc_load(
         let mut tensors = Vec::new();
         for (index, Entry { name, dtype, sizes }) in file.entries.clone().into_iter().enumerate() {
             let tensor = torchacc_tensor::dense(&context.inner, dtype, &sizes)?;
-            context.inner.write(tensor.buffer.id, &file.read(index)?)?;
+            context.inner.write_elements(tensor.buffer.id, dtype, &file.read(index)?)?;
             tensor.name.get_or_init(|| name);
             tensors.push(Arc::new(tensor));
         }

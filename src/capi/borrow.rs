@@ -11,6 +11,7 @@ use super::{bad, boundary, put, slice, torchacc_buffer};
 use crate::backend::borrowed::{ALIGN, Borrowed};
 use crate::error::Result;
 use crate::record::View;
+use crate::runtime::is_canonical;
 use crate::shape::{Dims, Layout, contiguous_strides};
 use std::any::Any;
 use std::ffi::c_void;
@@ -27,8 +28,8 @@ pub(super) struct Lent {
 }
 
 impl Lent {
-    /// A tensor on the array, which is copied (and given back at once) where its alignment does not serve or programs run
-    /// on a GPU.
+    /// A tensor on the array, which is copied (and given back at once) where its alignment does not serve, programs run
+    /// on a GPU, or it has bools that are other bytes than 0 and 1.
     ///
     /// # Safety
     /// `data` is readable for `len` bytes, which nobody writes, until `owner` is dropped.
@@ -44,12 +45,13 @@ impl Lent {
         }
         // SAFETY: the caller's promise, here and below.
         let bytes = unsafe { slice(self.data.cast::<u8>(), nbytes, "data")? };
-        if self.data.addr().is_multiple_of(ALIGN) && context.inner.is_host() {
+        let serves = self.data.addr().is_multiple_of(ALIGN) && context.inner.is_host();
+        if serves && is_canonical(self.view.dtype, bytes) {
             let address = self.data.expose_provenance();
             let memory = unsafe { Borrowed::new(address, nbytes, self.owner) };
             context.inner.lend(buffer.id, Box::new(memory));
         } else {
-            context.inner.write(buffer.id, bytes)?;
+            context.inner.write_elements(buffer.id, self.view.dtype, bytes)?;
         }
         torchacc_tensor::checked(buffer, self.view)
     }
@@ -58,8 +60,8 @@ impl Lent {
 /// A tensor on the caller's memory, without a copy: `len` bytes at `data`, of which `sizes` and `strides` (in elements, not
 /// negative; NULL for row-major) say where the elements are. The memory must stay as it is until `drop` is called, which
 /// happens on any thread once neither a tensor nor a program uses it. The library never writes there: what is written to the
-/// tensor goes to memory of its own. Memory that is not aligned to 16 bytes is copied, as is any for a GPU, and `drop` called
-/// before this returns; on an error too. Does not wait. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
+/// tensor goes to memory of its own. Memory that is not aligned to 16 bytes is copied, as is any for a GPU and bools that are other bytes
+/// than 0 and 1, and `drop` called before this returns; on an error too. Does not wait. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_tensor_borrow(
     context: *mut torchacc_context,

@@ -120,8 +120,7 @@ pub unsafe extern "C" fn torchacc_buffer_write(
         let buffer = unsafe { borrow(buffer)? };
         // SAFETY: readable for `len` bytes, says the header.
         let data = unsafe { super::slice(data.cast::<u8>(), len, "data")? };
-        self::dtype(dtype)?;
-        buffer.context.write(buffer.id, data)
+        buffer.context.write_elements(buffer.id, self::dtype(dtype)?, data)
     })
 }
 

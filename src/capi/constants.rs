@@ -2,6 +2,7 @@
 
 /// Type of an element: one of the `TORCHACC_*` dtypes. From C64 on they are stored, moved and passed to host operators only.
 pub type torchacc_dtype = u32;
+/// A byte, 0 or 1. Any other that is given counts as 1.
 pub const TORCHACC_BOOL: torchacc_dtype = 0;
 pub const TORCHACC_U8: torchacc_dtype = 1;
 pub const TORCHACC_I8: torchacc_dtype = 2;

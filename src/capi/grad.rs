@@ -38,8 +38,8 @@ fn operator() -> Operator {
 ///
 /// Errors, with nothing recorded: INVALID_ARGUMENT for a loss that is not one float or not in the trace any more, a tensor
 /// that is no float, that was written since the loss was computed from it, or that the loss depends on by way of what was
-/// computed before the last cut. When the program is compiled (a read or sync returns it): UNSUPPORTED, if the loss depends on
-/// a tensor by way of an operator that has no gradient, which is named; host operators have none.
+/// computed before the last cut; UNSUPPORTED if the loss depends on a tensor by way of an operator that has no gradient,
+/// which is named; host operators have none. What is wrong with an earlier record of the trace is reported here too.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_grad(
     context: *mut torchacc_context,

@@ -97,7 +97,7 @@ pub unsafe extern "C" fn torchacc_tensor_from_host(
         if len != tensor.nbytes() {
             return Err(bad(format!("{len} bytes of data, {} needed", tensor.nbytes())));
         }
-        context.inner.write(tensor.buffer.id, data)?;
+        context.inner.write_elements(tensor.buffer.id, tensor.view.dtype, data)?;
         let tensor = handle::share(tensor);
         unsafe { put(out, tensor).inspect_err(|_| handle::release(tensor)) }
     })

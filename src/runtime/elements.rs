@@ -5,10 +5,12 @@ use crate::aten;
 use crate::backend::bytes::HostBytes;
 use crate::backend::memory::Pool;
 use crate::buffer::{Bytes, Storage, zeros};
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
 use crate::record::{Operator, View};
 use crate::trace::{BufferId, Call, Content, Given, Located};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// A buffer of the runtime's own, for as long as it is needed.
@@ -49,6 +51,19 @@ pub(super) fn dense(view: &View, mut bytes: Vec<u8>) -> Result<Vec<u8>> {
     Ok(elements)
 }
 
+/// Whether the bytes are what elements of a type look like: those of bools are 0 or 1.
+pub fn is_canonical(dtype: DType, bytes: &[u8]) -> bool {
+    dtype != DType::Bool || bytes.iter().all(|&byte| byte <= 1)
+}
+
+/// What kernels may take for elements of a type.
+fn canonical(dtype: DType, bytes: &[u8]) -> Cow<'_, [u8]> {
+    if is_canonical(dtype, bytes) {
+        return Cow::Borrowed(bytes);
+    }
+    Cow::Owned(bytes.iter().map(|&byte| (byte != 0) as u8).collect())
+}
+
 impl Context {
     /// The elements of a view in row-major order; cuts and waits as [`Context::read`].
     pub fn read_view(&self, id: BufferId, view: &View) -> Result<Vec<u8>> {
@@ -56,6 +71,11 @@ impl Context {
         let mut bytes = zeros(len)?;
         self.read(id, start, &mut bytes)?;
         dense(view, bytes)
+    }
+
+    /// As [`Context::write`], of elements of a type.
+    pub fn write_elements(&self, id: BufferId, dtype: DType, data: &[u8]) -> Result<()> {
+        self.write(id, &canonical(dtype, data))
     }
 
     /// Replaces the elements of a view by `data`, in row-major order. Cuts nothing, waits for nothing.
@@ -66,10 +86,10 @@ impl Context {
             return crate::invalid!("{} bytes of data, {nbytes} needed", data.len());
         }
         if view.layout.is_contiguous() && view.covers(self.nbytes(id)).is_some() {
-            return self.write(id, data);
+            return self.write_elements(id, view.dtype, data);
         }
         let source = Temporary::new(self, nbytes);
-        self.write(source.1, data)?;
+        self.write_elements(source.1, view.dtype, data)?;
         let layout = crate::shape::Layout::contiguous(&view.layout.sizes);
         let whole = View { dtype: view.dtype, layout };
         let Some(copy) = aten::find("torchacc::copy") else { return internal!("no row copies") };

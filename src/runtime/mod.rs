@@ -45,6 +45,7 @@ pub use communicators::TOKEN_SIZES;
 use compile::Program;
 use config::Options;
 use dump::Dump;
+pub use elements::is_canonical;
 use explain::{Cause, Explain};
 use histogram::Histogram;
 use judge::Limits;

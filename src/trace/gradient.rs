@@ -7,7 +7,7 @@ use super::{BufferId, Call, Given, Held, Located, Tape, Trace, takes_gradients};
 use crate::aten;
 use crate::error::Result;
 use crate::invalid;
-use crate::record::{Arg, Operator, Origin, Output, Read, Record, Value, ValueIndex};
+use crate::record::{Arg, Operator, Origin, Output, Read, Record, Records, Value, ValueIndex};
 use smallvec::SmallVec;
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -228,6 +228,33 @@ impl Trace {
             }
         }
         Ok(())
+    }
+
+    /// Takes the gradient, so that it is refused now and not together with all of the trace: an operation on the way may
+    /// have none. All that was recorded so far is in the trace's own tape. Errors: `Unsupported`, those of the records.
+    pub(super) fn check_rules(&self, call: &Call) -> Result<()> {
+        let read = |tensor: &Located| {
+            Some(Read { value: self.value_of(tensor.buffer)?, view: tensor.view() })
+        };
+        // What the trace has not met has no part in the loss.
+        let known = |given: &Given| match given {
+            Given::Tensor(tensor) => read(tensor).map_or(Arg::None, Arg::Tensor),
+            Given::Tensors(list) => {
+                let reads = list.iter().flatten().filter_map(&read);
+                Arg::Tensors(reads.map(Some).collect())
+            }
+            _ => Arg::None,
+        };
+        let args = call.args.iter().map(known).collect();
+        let last = Record { op: call.op, args, outs: Vec::new(), site: 0 };
+        let records = Records {
+            values: self.tape.values.clone(),
+            records: self.tape.records.iter().cloned().chain([last]).collect(),
+            scalars: self.tape.scalars.clone(),
+            n_leaves: self.leaves.len() as u32,
+            ..Records::default()
+        };
+        aten::infer(&records).map(drop)
     }
 
     /// Number of what a buffer holds, unless this trace has computed it.

@@ -16,13 +16,22 @@ fn native(name: &str) -> Operator {
 }
 
 impl Driver {
-    /// `name` of some tensors, into a new one.
-    fn made(&mut self, name: &str, from: &[BufferId]) -> BufferId {
+    /// A new tensor that is computed from others.
+    fn made(&mut self, from: &[BufferId]) -> BufferId {
+        let first = self.empty();
+        self.apply("neg", &from[..1], first);
+        from[1..].iter().fold(first, |sum, &next| {
+            let out = self.empty();
+            self.apply("add", &[sum, next], out);
+            out
+        })
+    }
+
+    fn apply(&mut self, name: &str, from: &[BufferId], out: BufferId) {
         let view = whole(&SIZES);
         let args: Vec<Given> = from.iter().map(|&id| given(id, &view)).collect();
-        let out = self.empty();
-        self.write(name, &args, out, &view).unwrap();
-        out
+        let outs = [Located::new(out, &view)];
+        self.call(&Call { op: native(name), args: &args, outs: &outs }).unwrap();
     }
 
     fn gradient(&mut self, loss: BufferId, params: &[BufferId]) -> Result<Recorded> {
@@ -49,7 +58,7 @@ fn a_loss_must_be_in_the_trace() {
     let p = d.stored();
     d.refused(p, &[p], "nothing has computed it");
     for (ended, why) in [(0, "a cut or sync"), (1, "a read"), (2, "trace_limit")] {
-        let loss = d.made("loss", &[p]);
+        let loss = d.made(&[p]);
         d.gradient(loss, &[p]).unwrap();
         match ended {
             0 => d.trace.cut(true),
@@ -64,7 +73,7 @@ fn a_loss_must_be_in_the_trace() {
 fn a_loss_is_one_float_and_so_are_parameters() {
     let mut d = Driver::default();
     let p = d.stored();
-    let loss = d.made("loss", &[p]);
+    let loss = d.made(&[p]);
     let view = whole(&SIZES);
     let number = View { dtype: DType::I32, ..view.clone() };
     let mut fails = |loss: Given, param: &View, why: &str| {
@@ -83,19 +92,19 @@ fn a_loss_is_one_float_and_so_are_parameters() {
 fn what_was_written_since_is_refused() {
     let mut d = Driver::default();
     let (p, other) = (d.stored(), d.stored());
-    let loss = d.made("loss", &[p]);
+    let loss = d.made(&[p]);
     d.write("double_", &[given(p, &whole(&SIZES))], p, &whole(&SIZES)).unwrap();
     d.refused(loss, &[other, p], "tensor 1 was written since the loss");
     // Of the value that it holds now there is a loss.
-    let later = d.made("loss", &[p]);
+    let later = d.made(&[p]);
     d.gradient(later, &[p]).unwrap();
     // From outside.
-    let loss = d.made("loss", &[other]);
+    let loss = d.made(&[other]);
     d.fill(other);
     d.refused(loss, &[other], "was written since");
     // In another trace the old values do not count.
     d.trace.cut(true);
-    let loss = d.made("loss", &[p]);
+    let loss = d.made(&[p]);
     d.gradient(loss, &[p, other]).unwrap();
 }
 
@@ -103,15 +112,15 @@ fn what_was_written_since_is_refused() {
 fn what_lies_before_the_cut_is_not_taken_for_a_constant() {
     let mut d = Driver::default();
     for p in [d.stored(), d.empty()] {
-        let hidden = d.made("hidden", &[p]);
+        let hidden = d.made(&[p]);
         d.trace.cut_long();
-        let further = d.made("further", &[hidden]);
+        let further = d.made(&[hidden]);
         d.trace.cut(false);
-        let loss = d.made("loss", &[further, p]);
+        let loss = d.made(&[further, p]);
         d.refused(loss, &[p], "by way of what was computed before the last cut");
         // It has another value now, of which the hidden one is no function.
         d.fill(p);
-        let loss = d.made("loss", &[further, p]);
+        let loss = d.made(&[further, p]);
         d.gradient(loss, &[p]).unwrap();
         d.trace.cut(true);
     }
@@ -124,12 +133,12 @@ fn many_ways_back_are_gone_once() {
     let p = d.stored();
     let mut layer: Vec<BufferId> = (0..20).map(|_| d.stored()).collect();
     for _ in 0..8 {
-        let next = layer.iter().map(|_| d.made("mixed", &layer)).collect();
+        let next = layer.iter().map(|_| d.made(&layer)).collect();
         d.trace.cut(false);
         layer = next;
     }
     layer.push(p);
-    let loss = d.made("loss", &layer);
+    let loss = d.made(&layer);
     d.gradient(loss, &[p]).unwrap();
 }
 
@@ -137,13 +146,13 @@ fn many_ways_back_are_gone_once() {
 fn steps_of_optimizers_are_no_way_for_gradients() {
     let mut d = Driver::default();
     let (view, p, q) = (whole(&SIZES), d.stored(), d.stored());
-    let slope = d.made("slope", &[p, q]);
+    let slope = d.made(&[p, q]);
     let list = |id| Given::Tensors(vec![Some(Located::new(id, &view))]);
     let args = [list(q), list(slope), Given::Tensors(vec![])];
     let outs = [Located::new(q, &view)];
     d.call(&Call { op: native("torchacc::sgd"), args: &args, outs: &outs }).unwrap();
     d.trace.cut(true);
-    let loss = d.made("loss", &[p, q]);
+    let loss = d.made(&[p, q]);
     d.gradient(loss, &[p]).unwrap();
 }
 
@@ -152,7 +161,7 @@ fn a_gradient_that_comes_again_is_compared_and_still_checked() {
     let mut d = Driver::default();
     let (view, p) = (whole(&SIZES), d.stored());
     let step = |d: &mut Driver| {
-        let loss = d.made("loss", &[p]);
+        let loss = d.made(&[p]);
         let recorded = d.gradient(loss, &[p]).unwrap();
         d.write("double_", &[given(p, &view)], p, &view).unwrap();
         d.trace.cut(true);
@@ -161,9 +170,9 @@ fn a_gradient_that_comes_again_is_compared_and_still_checked() {
     assert_ne!(step(&mut d), Recorded::Again);
     assert_eq!(step(&mut d), Recorded::Again);
     // The same operations, but the loss now comes from before a cut as well.
-    let hidden = d.made("hidden", &[p]);
+    let hidden = d.made(&[p]);
     d.trace.cut(false);
     let q = hidden;
-    let loss = d.made("loss", &[q]);
+    let loss = d.made(&[q]);
     d.refused(loss, &[p], "by way of");
 }

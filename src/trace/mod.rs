@@ -155,6 +155,9 @@ impl Trace {
             self.check_gradient(call)?;
         }
         self.leave_path();
+        if gradient {
+            self.check_rules(call)?;
+        }
         let args = call.args.iter().enumerate();
         let args = args.map(|(index, given)| self.resolve(call.op, index, given)).collect();
         let outs = (call.outs.iter().enumerate())
