@@ -220,6 +220,14 @@ fn memory_crosses_without_a_copy_and_values_by_callback() {
     assert_eq!(run_c_program("lent").trim(), "ok");
 }
 
+/// The device of debug builds as well.
+#[test]
+fn memory_of_the_program_and_functions_on_a_device_from_c() {
+    let program = build("device", "device", &root().join("include"));
+    let device = cfg!(debug_assertions).then_some("emulated");
+    assert_eq!(run(Command::new(program).args(["cpu", "reference"]).args(device)).trim(), "ok");
+}
+
 #[test]
 fn cache_statistics_from_c() {
     let program = build("cache", "cache", &root().join("include"));

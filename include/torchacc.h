@@ -151,7 +151,7 @@ typedef struct torchacc_cache_stats {
 } torchacc_cache_stats;
 
 /*
- A dense row-major array that a host operator reads or fills. An absent optional tensor has `data` NULL and `rank` 0.
+ A dense row-major array that a host operator reads or fills, in host memory (a device's for a `torchacc_device_fn`). An absent optional tensor has `data` NULL and `rank` 0.
  */
 typedef struct torchacc_host_tensor {
   void *data;
@@ -302,6 +302,71 @@ typedef struct torchacc_options {
 typedef uint64_t (*torchacc_locate_fn)(void *user);
 
 /*
+ The device whose memory a context uses, in the terms of other libraries. May grow at the end.
+ */
+typedef struct torchacc_device {
+  /*
+   `sizeof(torchacc_device)` of whoever fills it in.
+   */
+  size_t struct_size;
+  /*
+   DLPack's `DLDeviceType`: 1 for host memory, 2 for an NVIDIA GPU's.
+   */
+  int32_t device_type;
+  /*
+   Which of the GPUs that the driver shows.
+   */
+  int32_t device_id;
+  /*
+   On a GPU the `cudaStream_t` on which the context queues everything; NULL where things are done at once.
+   */
+  void *stream;
+  /*
+   1 where programs run on the host: every function finds their memory where it lies.
+   */
+  uint32_t is_host;
+} torchacc_device;
+
+/*
+ Gives `nbytes` (not 0) bytes of `device`'s memory, contents undefined, aligned to 64 bytes, on a GPU to 256; NULL when there are
+ none, which is the error OUT_OF_MEMORY of what wanted them. On a GPU the memory is used in the order of `device->stream`, also
+ when it is freed before what was queued there is done.
+ */
+typedef void *(*torchacc_allocate_fn)(void *user, const struct torchacc_device *device, size_t nbytes);
+
+/*
+ Takes back what a `torchacc_allocate_fn` gave for so many bytes.
+ */
+typedef void (*torchacc_deallocate_fn)(void *user, const struct torchacc_device *device, void *memory, size_t nbytes);
+
+/*
+ Where memory comes from. May grow at the end.
+ */
+typedef struct torchacc_allocator {
+  /*
+   `sizeof(torchacc_allocator)` of the caller.
+   */
+  size_t struct_size;
+  torchacc_allocate_fn allocate;
+  torchacc_deallocate_fn free;
+  /*
+   Passed to both.
+   */
+  void *user;
+  torchacc_drop_fn drop;
+} torchacc_allocator;
+
+/*
+ Work of the program's own on `nbytes` bytes of `device`'s memory. On a GPU it is queued on `device->stream`, or on others that
+ the stream waits for and that waited for it; elsewhere it is done when this returns. Returns NULL, or an error from
+ `torchacc_error_new`; must not call this library otherwise, and must not unwind.
+ */
+typedef torchacc_error *(*torchacc_memory_fn)(void *user,
+                                              const struct torchacc_device *device,
+                                              void *memory,
+                                              size_t nbytes);
+
+/*
  What kind of error it is.
  */
 typedef uint32_t torchacc_code;
@@ -379,6 +444,19 @@ typedef torchacc_error *(*torchacc_shape_fn)(void *user,
                                              size_t n_outs);
 
 /*
+ A host operator on a device: as of `torchacc_host_fn`, with arrays in the memory of the context's `device`. What it does is
+ queued on `device->stream`, in whose order they are used before and after; on the host (`stream` NULL) it is done when this
+ returns. With the error UNSUPPORTED it says that it cannot do this: the `function` is called then, and from then on for this
+ call of the program; an operator without one has failed.
+ */
+typedef torchacc_error *(*torchacc_device_fn)(void *user,
+                                              const struct torchacc_device *device,
+                                              const struct torchacc_arg *args,
+                                              size_t n_args,
+                                              const struct torchacc_host_tensor *outs,
+                                              size_t n_outs);
+
+/*
  A host operator to register. May grow at the end.
  */
 typedef struct torchacc_host_op {
@@ -396,7 +474,8 @@ typedef struct torchacc_host_op {
    */
   struct torchacc_str key;
   /*
-   NULL only where there is a `cuda_source`: contexts on other backends then fail, with UNSUPPORTED, when it runs.
+   NULL only where there is a `cuda_source` or a `device_function`: contexts that have no use for these fail, with UNSUPPORTED,
+   when it runs.
    */
   torchacc_host_fn function;
   /*
@@ -409,7 +488,7 @@ typedef struct torchacc_host_op {
   void *user;
   torchacc_drop_fn drop;
   /*
-   The operator for the backend cuda, as CUDA C++; empty for none: then `function` is called there too. Compiled by NVRTC
+   The operator for the backend cuda, as CUDA C++; empty for none: then a function is called there too. Compiled by NVRTC
    when a program with it is compiled, without headers; what the compiler says is the program's error, OPERATOR_ERROR.
    The text stands in a namespace of its own, where there are
 
@@ -440,6 +519,11 @@ typedef struct torchacc_host_op {
    Blocks of the grid, at most 2^31 - 1, whatever the result; 0: as many as `cuda_elements` says.
    */
   uint64_t cuda_blocks;
+  /*
+   The operator for contexts whose memory is a device's (`torchacc_context_device`) and that have no other form of it: called
+   instead of `function`, which would get copies. NULL for none.
+   */
+  torchacc_device_fn device_function;
 } torchacc_host_op;
 
 /*
@@ -872,10 +956,45 @@ torchacc_error *torchacc_cut(torchacc_context *context);
 torchacc_error *torchacc_sync(torchacc_context *context);
 
 /*
- A tensor on another library's array, without a copy where it is aligned to 16 bytes. The array must stay as it is while it
- is lent, as of `torchacc_tensor_borrow`. `managed` belongs to this library from the call on: its deleter is called, on any
+ Where the context's memory is. The caller sets `out->struct_size`.
+ */
+torchacc_error *torchacc_context_device(const torchacc_context *context, struct torchacc_device *out);
+
+/*
+ Makes the program's allocator the one that all memory for values and programs of the context comes from, so that the
+ program's own tensors and the context's share it. The library then keeps no free memory: the allocator should, as each step
+ asks for the same sizes again. Called on any thread, for as long as something of the context's lives.
+
+ `user` belongs to the library from the call on: it is dropped when it is not needed, on an error too (but for a bad
+ `struct_size`). Errors: INVALID_ARGUMENT for a function that is NULL, after memory was taken, or a second time.
+ */
+torchacc_error *torchacc_context_set_allocator(torchacc_context *context,
+                                               const struct torchacc_allocator *allocator);
+
+/*
+ Replaces the content by what `fill` writes to all of `memory`, so that data comes from elsewhere in the device's memory without
+ the host's. Calls it before this returns; does not wait. Errors: OUT_OF_MEMORY, those of `fill`: the content stays as it was.
+ */
+torchacc_error *torchacc_buffer_fill(torchacc_buffer *buffer,
+                                     torchacc_memory_fn fill,
+                                     void *user);
+
+/*
+ Lets `look` read the content where it lies; it must not write, nor keep the address. `memory` is NULL where all is zeros.
+ Blocks: cuts the trace if it still computes the value, and waits for it to be queued. Errors: as `torchacc_buffer_read`, those of
+ `look`.
+ */
+torchacc_error *torchacc_buffer_look(torchacc_buffer *buffer,
+                                     torchacc_memory_fn look,
+                                     void *user);
+
+/*
+ A tensor on another library's array, without a copy where it is in the memory of the context's device
+ (`torchacc_context_device`), on the host aligned to 16 bytes. The array must stay as it is while it is lent, as of
+ `torchacc_tensor_borrow`; on a GPU its producer has seen to it that it is ready for what is queued on the device's `stream`
+ from now on. `managed` belongs to this library from the call on: its deleter is called, on any
  thread, once nothing uses the array, on an error too.
- Errors: UNSUPPORTED for another major version than 1, memory that is not the host's, and dtypes that are unknown here;
+ Errors: UNSUPPORTED for another major version than 1, memory of another device, and dtypes that are unknown here;
  INVALID_ARGUMENT for negative sizes or strides.
  */
 torchacc_error *torchacc_tensor_from_dlpack(torchacc_context *context,
@@ -884,9 +1003,9 @@ torchacc_error *torchacc_tensor_from_dlpack(torchacc_context *context,
 
 /*
  The tensor as an array for another library, which calls its deleter in the end, on any thread; the context stays alive
- or not. Without `copy` the array shares the library's memory and must not be written to (its flag READ_ONLY is set); with
- it, when the tensor was never written or lies on a GPU, it is the consumer's own, dense, on the host (IS_COPIED). Blocks: cuts the trace if it still
- computes the value, and waits. Errors: as `torchacc_tensor_read`.
+ or not. Without `copy` the array shares the memory of the context's device (`torchacc_context_device`) and must not be
+ written to (its flag READ_ONLY is set); with it, it is the consumer's own, dense, on the host (IS_COPIED). Blocks: cuts the trace if it still computes the value, and waits, on a GPU until every stream may read it.
+ The deleter, too, waits there for all that was queued. Errors: as `torchacc_tensor_read`.
  */
 torchacc_error *torchacc_tensor_to_dlpack(const torchacc_tensor *tensor,
                                           bool copy,

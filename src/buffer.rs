@@ -7,6 +7,23 @@ use crate::error::{Code, Error, Result};
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Where memory is, and on which queue things are done with it, as other libraries know both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// DLPack's `DLDeviceType`.
+    pub device_type: i32,
+    pub device_id: i32,
+    /// A GPU's stream (`cudaStream_t`); 0 where things are done at once.
+    pub stream: usize,
+    /// Whether it is the host's memory for all purposes: whoever runs there reads it where it lies.
+    pub is_host: bool,
+}
+
+impl Location {
+    /// `kDLCPU`.
+    pub const HOST: Location = Location { device_type: 1, device_id: 0, stream: 0, is_host: true };
+}
+
 /// Device memory as the rest of the library sees it.
 pub trait Bytes: Send + Sync {
     /// Of the first byte; on the host or on a device.
@@ -20,6 +37,10 @@ pub trait Bytes: Send + Sync {
     fn read(&self, offset: usize, destination: &mut [u8]) -> Result<()>;
     /// Copies `source` from the host to `offset` on. The range is within `len`. Errors: a device's.
     fn write(&mut self, offset: usize, source: &[u8]) -> Result<()>;
+    /// Waits until nothing that anybody asked of the device is left to do. Errors: the device's.
+    fn settle(&self) -> Result<()> {
+        Ok(())
+    }
 }
 
 enum State {
@@ -81,23 +102,23 @@ impl Storage {
         self.settled.notify_all();
     }
 
-    /// Waits, then copies bytes to the host. `Ok(false)`: the memory was taken over meanwhile, look again at what
-    /// the buffer holds. Error: the one that kept the storage from being filled, or the copy's.
+    /// Waits, then copies bytes to the host. As [`Storage::visit`].
     pub fn read(&self, offset: usize, destination: &mut [u8]) -> Result<bool> {
+        self.visit(|bytes| bytes.read(offset, destination))
+    }
+
+    /// Waits, then looks at the memory, which nobody takes over meanwhile. `Ok(false)`: somebody had already, look again at
+    /// what the buffer holds. Error: the one that kept the storage from being filled, or the look's.
+    pub fn visit(&self, look: impl FnOnce(&dyn Bytes) -> Result<()>) -> Result<bool> {
         let mut state = self.state.lock();
         while matches!(*state, State::Pending) {
             self.settled.wait(&mut state);
         }
         match &*state {
-            State::Ready(bytes) => bytes.read(offset, destination).map(|()| true),
+            State::Ready(bytes) => look(&**bytes).map(|()| true),
             State::Failed(error) => Err(error.clone()),
             State::Taken | State::Pending => Ok(false),
         }
-    }
-
-    /// Waits until it is filled. Error: the one that kept it from being.
-    pub fn wait(&self) -> Result<()> {
-        self.read(0, &mut []).map(|_| ())
     }
 
     /// The address, for a program that reads it. The caller keeps the storage alive and is the thread that alone

@@ -49,6 +49,7 @@ fn host_calls_come_back() {
         function,
         shape: None,
         cuda: None,
+        device_function: None,
     });
     check(
         r#"%0: f32[2] = input() {index=0, type=(f32[2])}

@@ -1,4 +1,4 @@
-//! Host memory that somebody else owns and lends for reading: a program's own array.
+//! Memory that somebody else owns and lends for reading: a program's own array. Read here where it is the host's.
 //!
 //! **Invariant:** it is read only. Donation, which would write to memory that a program has finished with, is refused
 //! by the storage that holds it ([`crate::buffer::Storage::share`]).
@@ -20,7 +20,7 @@ pub struct Borrowed {
 
 impl Borrowed {
     /// # Safety
-    /// `address` is readable for `len` bytes, which nobody writes, until `owner` is dropped.
+    /// `address` is readable, by whoever reads it, for `len` bytes, which nobody writes, until `owner` is dropped.
     pub unsafe fn new(address: usize, len: usize, owner: Box<dyn Any + Send + Sync>) -> Borrowed {
         Borrowed { address, len, _owner: owner }
     }

@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use std::alloc::Layout;
 use std::collections::BTreeMap;
 use std::ptr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 const MIN_ALIGN: usize = 64;
 /// Size and alignment from which blocks are worth large pages.
@@ -29,6 +29,11 @@ pub trait Supply: Send + Sync {
 
     /// Size classes are at most so far apart.
     fn coarsest(&self) -> usize;
+
+    /// Whether it keeps free blocks itself: then the pool keeps none.
+    fn keeps(&self) -> bool {
+        false
+    }
 }
 
 /// One block of memory, contents undefined. Goes back to its pool when dropped.
@@ -50,12 +55,14 @@ pub struct Stats {
     pub live_bytes: u64,
     pub peak_bytes: u64,
     pub pool_bytes: u64,
-    /// Blocks that had to come from the operating system, or from the device.
+    /// Blocks that were asked of the operating system, or of the device.
     pub fresh_blocks: u64,
 }
 
 pub struct Pool {
     supply: Box<dyn Supply>,
+    /// What took its place before the first block.
+    given: OnceLock<Box<dyn Supply>>,
     /// Free blocks by size class, the last freed one on top, each with the time it was freed.
     free: Mutex<BTreeMap<usize, Vec<(Block, u64)>>>,
     clock: AtomicU64,
@@ -77,18 +84,31 @@ impl Pool {
         Arc::new(pool)
     }
 
+    /// From now on blocks come from `supply`. Error: `InvalidArgument` when some came from the other already.
+    pub fn replace(&self, supply: Box<dyn Supply>) -> Result<()> {
+        let _free = self.free.lock();
+        if self.fresh.load(Ordering::Relaxed) > 0 || self.given.set(supply).is_err() {
+            return crate::invalid!("memory has been allocated already, or another allocator set");
+        }
+        Ok(())
+    }
+
+    fn supply(&self) -> &dyn Supply {
+        &**self.given.get().unwrap_or(&self.supply)
+    }
+
     /// Memory for `nbytes`, aligned as the supply aligns. Error: `OutOfMemory`.
     pub fn allocate(self: &Arc<Pool>, nbytes: usize) -> Result<Memory> {
-        let class = size_class(nbytes, self.supply.coarsest());
+        let class = size_class(nbytes, self.supply().coarsest());
         let class = class.ok_or_else(|| out_of_memory(nbytes))?;
         let block = match self.take(class) {
             Some(block) => block,
             None => {
-                let address = self.supply.allocate(class).or_else(|_| {
+                let supply = self.supply();
+                let address = supply.allocate(class).or_else(|_| {
                     self.trim(0);
-                    self.supply.allocate(class)
+                    supply.allocate(class)
                 })?;
-                self.fresh.fetch_add(1, Ordering::Relaxed);
                 Block { address, class }
             }
         };
@@ -120,7 +140,7 @@ impl Pool {
             let oldest = free.iter().min_by_key(|(_, blocks)| blocks[0].1).map(|(&class, _)| class);
             let Some(class) = oldest else { return };
             let blocks = free.get_mut(&class).expect("the class was just found");
-            self.supply.release(blocks.remove(0).0.address, class);
+            self.supply().release(blocks.remove(0).0.address, class);
             if blocks.is_empty() {
                 free.remove(&class);
             }
@@ -128,9 +148,13 @@ impl Pool {
         }
     }
 
+    /// A free block; if there is none, one is about to come from the supply.
     fn take(&self, class: usize) -> Option<Block> {
         let mut free = self.free.lock();
-        let blocks = free.get_mut(&class)?;
+        let Some(blocks) = free.get_mut(&class) else {
+            self.fresh.fetch_add(1, Ordering::Relaxed);
+            return None;
+        };
         let (block, _) = blocks.pop()?;
         if blocks.is_empty() {
             free.remove(&class);
@@ -141,6 +165,9 @@ impl Pool {
 
     fn put(&self, block: Block) {
         self.live.fetch_sub(block.class as u64, Ordering::Relaxed);
+        if self.supply().keeps() {
+            return self.supply().release(block.address, block.class);
+        }
         let now = self.clock.fetch_add(1, Ordering::Relaxed);
         let pooled = {
             let mut free = self.free.lock();
@@ -158,6 +185,7 @@ impl Default for Pool {
     fn default() -> Pool {
         Pool {
             supply: Box::new(Host),
+            given: OnceLock::new(),
             free: Mutex::default(),
             clock: AtomicU64::default(),
             live: AtomicU64::default(),
@@ -351,6 +379,44 @@ mod tests {
         assert_eq!((error.code, &error.message[..]), (Code::OutOfMemory, "the device is full"));
         drop((large, pool));
         assert!(given.lock().is_empty());
+    }
+
+    /// Gives what a [`Counted`] has, and wants every free block back.
+    struct Keeping(Counted);
+
+    impl Supply for Keeping {
+        fn allocate(&self, nbytes: usize) -> Result<usize> {
+            self.0.allocate(nbytes)
+        }
+
+        fn release(&self, address: usize, nbytes: usize) {
+            self.0.release(address, nbytes);
+        }
+
+        fn coarsest(&self) -> usize {
+            512
+        }
+
+        fn keeps(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn a_supply_that_keeps_free_blocks_takes_the_place_of_another_before_the_first() {
+        let supply = Counted::default();
+        let given = supply.given.clone();
+        let pool = Pool::new();
+        pool.replace(Box::new(Keeping(supply))).unwrap();
+        let (small, large) = (pool.allocate(1).unwrap(), pool.allocate(9000).unwrap());
+        assert_eq!(given.lock().values().copied().collect::<Vec<_>>(), [64, 9216]);
+        assert!(pool.replace(Box::new(Counted::default())).is_err());
+        drop((small, large));
+        let stats = pool.stats();
+        assert_eq!((stats.live_bytes, stats.pool_bytes, given.lock().len()), (0, 0, 0));
+        let used = Pool::new();
+        drop(used.allocate(1).unwrap());
+        assert!(used.replace(Box::new(Counted::default())).is_err());
     }
 
     #[test]

@@ -15,11 +15,13 @@ pub mod reference;
 #[cfg(test)]
 mod reference_tests;
 pub mod run;
+pub mod supplied;
 
-use crate::buffer::Bytes;
+use crate::buffer::{Bytes, Location};
 use crate::error::{Error, Result};
 use crate::op::Op;
 use crate::plan::{Kernel, Plan, Target};
+use borrowed::Borrowed;
 use bytes::HostBytes;
 use memory::Pool;
 use std::sync::Arc;
@@ -41,9 +43,14 @@ pub trait Backend: Target + Send + Sync {
     /// Where its memory comes from.
     fn pool(&self) -> &Arc<Pool>;
 
-    /// Whether its memory is the host's: addresses mean the same to both.
-    fn is_host(&self) -> bool {
-        true
+    /// Where its memory is.
+    fn location(&self) -> Location {
+        Location::HOST
+    }
+
+    /// Does `work`, which puts things on the location's queue, when nobody else does so.
+    fn queue(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        work()
     }
 
     /// Whether it computes a step by a function of the program's.
@@ -54,6 +61,11 @@ pub trait Backend: Target + Send + Sync {
     /// Memory for `nbytes`, contents undefined, aligned to at least 64 bytes. Error: `OutOfMemory`.
     fn allocate(&self, nbytes: usize) -> Result<Box<dyn Bytes>> {
         Ok(Box::new(HostBytes(self.pool().allocate(nbytes)?)))
+    }
+
+    /// Memory of the location's that somebody else lends.
+    fn borrow(&self, memory: Borrowed) -> Box<dyn Bytes> {
+        Box::new(memory)
     }
 
     fn compile(&self, plan: Arc<Plan>) -> Result<Box<dyn Executable>>;
@@ -81,6 +93,8 @@ pub struct Call<'a> {
 /// Is told of every step that runs, by the thread that runs it.
 pub trait Watch: Sync {
     fn begin(&self, step: usize);
+    /// Operands of the step that runs were copied to the host, and results back.
+    fn was_copied(&self);
     fn end(&self, step: usize);
 }
 

@@ -260,6 +260,7 @@ fn host_operators_are_told_by_their_keys() {
             function,
             shape: None,
             cuda: None,
+            device_function: None,
         }))
     };
     let with = |op| bytes(&Record { op, ..sample() });

@@ -23,17 +23,23 @@ pub(super) struct Lent {
     /// Bytes that are readable there.
     pub len: usize,
     pub view: View,
+    /// Whether it is memory of the context's device, and not the host's.
+    pub on_device: bool,
     /// Gives the array back when dropped.
     pub owner: Box<dyn Any + Send + Sync>,
 }
 
 impl Lent {
-    /// A tensor on the array, which is copied (and given back at once) where its alignment does not serve, programs run
-    /// on a GPU, or it has bools that are other bytes than 0 and 1.
+    /// A tensor on the array, which is copied (and given back at once) where it is on the host and its alignment does not
+    /// serve, programs run on a device, or it has bools that are other bytes than 0 and 1. Error: an array on a device
+    /// that is not aligned to its elements.
     ///
     /// # Safety
     /// `data` is readable for `len` bytes, which nobody writes, until `owner` is dropped.
-    pub unsafe fn tensor(self, context: &torchacc_context) -> Result<torchacc_tensor> {
+    pub unsafe fn tensor(mut self, context: &torchacc_context) -> Result<torchacc_tensor> {
+        if self.on_device {
+            self.align()?;
+        }
         let end = self.view.layout.end().saturating_mul(self.view.dtype.size() as i64);
         if end < 0 || end as u64 > self.len as u64 {
             return Err(bad(format!("{} bytes of data, {end} needed", self.len)));
@@ -43,17 +49,31 @@ impl Lent {
         if nbytes == 0 {
             return torchacc_tensor::checked(buffer, self.view);
         }
+        let is_aligned = self.data.addr().is_multiple_of(ALIGN);
+        if self.data.is_null() {
+            return Err(bad(format!("data is NULL but has {nbytes} bytes")));
+        }
         // SAFETY: the caller's promise, here and below.
-        let bytes = unsafe { slice(self.data.cast::<u8>(), nbytes, "data")? };
-        let serves = self.data.addr().is_multiple_of(ALIGN) && context.inner.is_host();
-        if serves && is_canonical(self.view.dtype, bytes) {
+        let bytes = || unsafe { slice(self.data.cast::<u8>(), nbytes, "data") };
+        let serves = is_aligned && context.inner.is_host();
+        if self.on_device || serves && is_canonical(self.view.dtype, bytes()?) {
             let address = self.data.expose_provenance();
-            let memory = unsafe { Borrowed::new(address, nbytes, self.owner) };
-            context.inner.lend(buffer.id, Box::new(memory));
+            context.inner.lend(buffer.id, unsafe { Borrowed::new(address, nbytes, self.owner) });
         } else {
-            context.inner.write_elements(buffer.id, self.view.dtype, bytes)?;
+            context.inner.write_elements(buffer.id, self.view.dtype, bytes()?)?;
         }
         torchacc_tensor::checked(buffer, self.view)
+    }
+
+    /// Has it begin at an aligned address, before its elements, as the device's memory does.
+    fn align(&mut self) -> Result<()> {
+        let (before, size) = (self.data.addr() % ALIGN, self.view.dtype.size());
+        if !before.is_multiple_of(size) {
+            return Err(bad(format!("an array of {size} bytes an element at {:p}", self.data)));
+        }
+        self.data = self.data.wrapping_byte_sub(before);
+        self.view.layout.offset += (before / size) as i64;
+        Ok(())
     }
 }
 
@@ -81,7 +101,7 @@ pub unsafe extern "C" fn torchacc_tensor_borrow(
         let context = unsafe { borrow(context)? };
         let layout = unsafe { layout(sizes, strides, rank)? };
         let view = View { dtype: self::dtype(dtype)?, layout };
-        let tensor = unsafe { Lent { data, len, view, owner }.tensor(context)? };
+        let tensor = unsafe { Lent { data, len, view, on_device: false, owner }.tensor(context)? };
         let tensor = handle::share(tensor);
         unsafe { put(out, tensor).inspect_err(|_| handle::release(tensor)) }
     })

@@ -1,4 +1,4 @@
-//! DLPack, version 1: arrays that cross between libraries without a copy. Only host memory.
+//! DLPack, version 1: arrays that cross between libraries without a copy, in host memory or the context's device's.
 
 use super::borrow::{Lent, layout};
 use super::context::torchacc_context;
@@ -6,7 +6,7 @@ use super::error::torchacc_error;
 use super::handle::{self, borrow};
 use super::tensor::torchacc_tensor;
 use super::{bad, boundary, put};
-use crate::buffer::{Bytes, Storage};
+use crate::buffer::{Bytes, Location, Storage};
 use crate::dtype::DType;
 use crate::error::{Code, Error, Result};
 use crate::record::View;
@@ -109,10 +109,12 @@ impl Drop for Managed {
     }
 }
 
-/// A tensor on another library's array, without a copy where it is aligned to 16 bytes. The array must stay as it is while it
-/// is lent, as of `torchacc_tensor_borrow`. `managed` belongs to this library from the call on: its deleter is called, on any
+/// A tensor on another library's array, without a copy where it is in the memory of the context's device
+/// (`torchacc_context_device`), on the host aligned to 16 bytes. The array must stay as it is while it is lent, as of
+/// `torchacc_tensor_borrow`; on a GPU its producer has seen to it that it is ready for what is queued on the device's `stream`
+/// from now on. `managed` belongs to this library from the call on: its deleter is called, on any
 /// thread, once nothing uses the array, on an error too.
-/// Errors: UNSUPPORTED for another major version than 1, memory that is not the host's, and dtypes that are unknown here;
+/// Errors: UNSUPPORTED for another major version than 1, memory of another device, and dtypes that are unknown here;
 /// INVALID_ARGUMENT for negative sizes or strides.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_tensor_from_dlpack(
@@ -127,7 +129,7 @@ pub unsafe extern "C" fn torchacc_tensor_from_dlpack(
     boundary(move || {
         // SAFETY (here and below): as the header says.
         let context = unsafe { borrow(context)? };
-        let lent = unsafe { lent(owner)? };
+        let lent = unsafe { lent(owner, context.inner.location())? };
         let tensor = handle::share(unsafe { lent.tensor(context)? });
         unsafe { put(out, tensor).inspect_err(|_| handle::release(tensor)) }
     })
@@ -135,7 +137,7 @@ pub unsafe extern "C" fn torchacc_tensor_from_dlpack(
 
 /// # Safety
 /// A live managed tensor.
-unsafe fn lent(owner: Managed) -> Result<Lent> {
+unsafe fn lent(owner: Managed, here: Location) -> Result<Lent> {
     let unsupported = |message: String| Err(Error::new(Code::Unsupported, message));
     // SAFETY (here and below): the caller's promise; other fields only once the version is known.
     let major = unsafe { (*owner.0).version.major };
@@ -143,10 +145,11 @@ unsafe fn lent(owner: Managed) -> Result<Lent> {
         return unsupported(format!("DLPack of version {major}, {MAJOR} is known here"));
     }
     let tensor = unsafe { &(*owner.0).dl_tensor };
-    if !HOST_DEVICES.contains(&tensor.device_type) {
-        let device = tensor.device_type;
+    let (device, number) = (tensor.device_type, tensor.device_id);
+    let on_device = !here.is_host && (device, number) == (here.device_type, here.device_id);
+    if !on_device && !HOST_DEVICES.contains(&device) {
         return unsupported(format!(
-            "an array of DLPack's device type {device} is not in host memory"
+            "an array of DLPack's device type {device}, number {number}, is neither in host memory nor in the context's"
         ));
     }
     let rank = u32::try_from(tensor.ndim).map_err(|_| bad("a negative number of dimensions"))?;
@@ -154,19 +157,29 @@ unsafe fn lent(owner: Managed) -> Result<Lent> {
     let view = View { dtype: dtype_of(tensor.dtype)?, layout };
     let data = tensor.data.cast::<u8>().wrapping_add(tensor.byte_offset as usize).cast();
     // How much there is follows from the shape alone.
-    Ok(Lent { data, len: isize::MAX as usize, view, owner: Box::new(owner) })
+    Ok(Lent { data, len: isize::MAX as usize, view, on_device, owner: Box::new(owner) })
 }
 
 /// What an array that was given out needs for as long as it is used.
 struct Given {
     managed: DLManagedTensorVersioned,
     view: View,
-    _memory: Memory,
+    memory: Memory,
 }
 
 enum Memory {
-    Shared(#[expect(dead_code, reason = "kept, not read")] Arc<Storage>),
+    Shared(Arc<Storage>),
     Own(#[expect(dead_code, reason = "kept, not read")] Box<dyn Bytes>),
+}
+
+impl Drop for Given {
+    /// What the consumer queued may still read the memory.
+    fn drop(&mut self) {
+        if let Memory::Shared(storage) = &self.memory {
+            // A device that has an error to tell does so at the next use.
+            storage.visit(|bytes| bytes.settle()).ok();
+        }
+    }
 }
 
 unsafe extern "C" fn give_back(managed: *mut DLManagedTensorVersioned) {
@@ -177,9 +190,9 @@ unsafe extern "C" fn give_back(managed: *mut DLManagedTensorVersioned) {
 }
 
 /// The tensor as an array for another library, which calls its deleter in the end, on any thread; the context stays alive
-/// or not. Without `copy` the array shares the library's memory and must not be written to (its flag READ_ONLY is set); with
-/// it, when the tensor was never written or lies on a GPU, it is the consumer's own, dense, on the host (IS_COPIED). Blocks: cuts the trace if it still
-/// computes the value, and waits. Errors: as `torchacc_tensor_read`.
+/// or not. Without `copy` the array shares the memory of the context's device (`torchacc_context_device`) and must not be
+/// written to (its flag READ_ONLY is set); with it, it is the consumer's own, dense, on the host (IS_COPIED). Blocks: cuts the trace if it still computes the value, and waits, on a GPU until every stream may read it.
+/// The deleter, too, waits there for all that was queued. Errors: as `torchacc_tensor_read`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_tensor_to_dlpack(
     tensor: *const torchacc_tensor,
@@ -197,22 +210,22 @@ pub unsafe extern "C" fn torchacc_tensor_to_dlpack(
 
 fn given(tensor: &torchacc_tensor, copy: bool) -> Result<*mut DLManagedTensorVersioned> {
     let (context, id) = (&tensor.buffer.context, tensor.buffer.id);
-    let shared = if copy || !context.is_host() { None } else { context.share(id)? };
     let mut view = tensor.view.clone();
-    let (address, flags, memory) = match shared {
-        Some(storage) => {
-            storage.wait()?;
-            (storage.address()?, READ_ONLY, Memory::Shared(storage))
-        }
-        None => {
-            let own = context.copy_of(id, &view)?;
-            view.layout = crate::shape::Layout::contiguous(&view.layout.sizes);
-            (own.address(), IS_COPIED, Memory::Own(own))
-        }
+    let (address, flags, location, memory) = if copy {
+        let own = context.copy_of(id, &view)?;
+        view.layout = crate::shape::Layout::contiguous(&view.layout.sizes);
+        (own.address(), IS_COPIED, Location::HOST, Memory::Own(own))
+    } else {
+        let (storage, mut address) = (context.share_written(id)?, 0);
+        storage.visit(|bytes| {
+            address = bytes.address();
+            bytes.settle()
+        })?;
+        (address, READ_ONLY, context.location(), Memory::Shared(storage))
     };
     let address = address + view.layout.offset as usize * view.dtype.size();
-    let mut given =
-        Box::new(Given { managed: described(&view, address, flags), view, _memory: memory });
+    let managed = described(&view, address, location, flags);
+    let mut given = Box::new(Given { managed, view, memory });
     // The lists are part of the box, whose address stays.
     given.managed.dl_tensor.shape = given.view.layout.sizes.as_mut_ptr();
     given.managed.dl_tensor.strides = given.view.layout.strides.as_mut_ptr();
@@ -225,7 +238,12 @@ fn given(tensor: &torchacc_tensor, copy: bool) -> Result<*mut DLManagedTensorVer
 }
 
 /// All but the pointers into the box that it will lie in.
-fn described(view: &View, address: usize, flags: u64) -> DLManagedTensorVersioned {
+fn described(
+    view: &View,
+    address: usize,
+    location: Location,
+    flags: u64,
+) -> DLManagedTensorVersioned {
     let (_, code, bits) = DTYPES[view.dtype as usize];
     DLManagedTensorVersioned {
         version: Version { major: MAJOR, minor: MINOR },
@@ -234,8 +252,8 @@ fn described(view: &View, address: usize, flags: u64) -> DLManagedTensorVersione
         flags,
         dl_tensor: Tensor {
             data: std::ptr::with_exposed_provenance_mut(address),
-            device_type: HOST_DEVICES[0],
-            device_id: 0,
+            device_type: location.device_type,
+            device_id: location.device_id,
             ndim: view.layout.rank() as i32,
             dtype: DataType { code, bits, lanes: 1 },
             shape: std::ptr::null_mut(),

@@ -19,6 +19,7 @@ mod cache;
 mod communicator;
 pub mod constants;
 mod context;
+mod device;
 mod dlpack;
 mod error;
 mod grad;

@@ -2,6 +2,7 @@
 
 use super::constants::*;
 use super::context::{User, torchacc_drop_fn};
+use super::device::torchacc_device;
 use super::error::{torchacc_error, torchacc_string};
 use super::infer::torchacc_type;
 use super::record::{torchacc_arg, torchacc_value};
@@ -9,7 +10,7 @@ use super::sized::{self, Growing};
 use super::{bad, boundary, put, quiet, torchacc_str};
 use crate::aten;
 use crate::error::{Code, Error, Result};
-use crate::op::host::{self, CudaForm, HostArg, HostFn, HostOp, HostTensor, ShapeFn};
+use crate::op::host::{self, CudaForm, DeviceFn, HostArg, HostFn, HostOp, HostTensor, ShapeFn};
 use crate::record::{Operator, ScalarKind};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -99,7 +100,7 @@ pub unsafe extern "C" fn torchacc_op_signature(
     })
 }
 
-/// A dense row-major array that a host operator reads or fills. An absent optional tensor has `data` NULL and `rank` 0.
+/// A dense row-major array that a host operator reads or fills, in host memory (a device's for a `torchacc_device_fn`). An absent optional tensor has `data` NULL and `rank` 0.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct torchacc_host_tensor {
@@ -115,6 +116,21 @@ pub struct torchacc_host_tensor {
 pub type torchacc_host_fn = Option<
     unsafe extern "C" fn(
         user: *mut c_void,
+        args: *const torchacc_arg,
+        n_args: usize,
+        outs: *const torchacc_host_tensor,
+        n_outs: usize,
+    ) -> *mut torchacc_error,
+>;
+
+/// A host operator on a device: as of `torchacc_host_fn`, with arrays in the memory of the context's `device`. What it does is
+/// queued on `device->stream`, in whose order they are used before and after; on the host (`stream` NULL) it is done when this
+/// returns. With the error UNSUPPORTED it says that it cannot do this: the `function` is called then, and from then on for this
+/// call of the program; an operator without one has failed.
+pub type torchacc_device_fn = Option<
+    unsafe extern "C" fn(
+        user: *mut c_void,
+        device: *const torchacc_device,
         args: *const torchacc_arg,
         n_args: usize,
         outs: *const torchacc_host_tensor,
@@ -147,14 +163,15 @@ pub struct torchacc_host_op {
     /// Any bytes, which identify it: equal keys must behave equally, in every process. What begins with `cuda_` belongs to it
     /// without being said.
     pub key: torchacc_str,
-    /// NULL only where there is a `cuda_source`: contexts on other backends then fail, with UNSUPPORTED, when it runs.
+    /// NULL only where there is a `cuda_source` or a `device_function`: contexts that have no use for these fail, with UNSUPPORTED,
+    /// when it runs.
     pub function: torchacc_host_fn,
     /// NULL for none: then only `torchacc_record`, which is told the results, takes the operator.
     pub shape: torchacc_shape_fn,
     /// Passed to both.
     pub user: *mut c_void,
     pub drop: torchacc_drop_fn,
-    /// The operator for the backend cuda, as CUDA C++; empty for none: then `function` is called there too. Compiled by NVRTC
+    /// The operator for the backend cuda, as CUDA C++; empty for none: then a function is called there too. Compiled by NVRTC
     /// when a program with it is compiled, without headers; what the compiler says is the program's error, OPERATOR_ERROR.
     /// The text stands in a namespace of its own, where there are
     ///
@@ -176,6 +193,9 @@ pub struct torchacc_host_op {
     pub cuda_elements: u32,
     /// Blocks of the grid, at most 2^31 - 1, whatever the result; 0: as many as `cuda_elements` says.
     pub cuda_blocks: u64,
+    /// The operator for contexts whose memory is a device's (`torchacc_context_device`) and that have no other form of it: called
+    /// instead of `function`, which would get copies. NULL for none.
+    pub device_function: torchacc_device_fn,
 }
 
 // SAFETY: plain data; NULL and zero are values of every field; the size is first.
@@ -204,15 +224,18 @@ pub unsafe extern "C" fn torchacc_op_register_host(
             return Err(bad("the output pointer is NULL"));
         }
         let shape = op.shape.map(|rule| shape_rule(rule, user.clone()));
+        let device_function = op.device_function.map(|f| device_function(f, user.clone()));
         let function = match op.function {
             Some(function) => host_function(function, user),
-            None if cuda.is_some() => Box::new(|_: &[HostArg], _: &[HostTensor]| {
-                let message = "it has only a CUDA form, for contexts on the backend cuda: give it a function for others";
-                Err(Error::new(Code::Unsupported, message))
-            }),
-            None => return Err(bad("the function is NULL, and there is no cuda_source")),
+            None if cuda.is_some() || device_function.is_some() => {
+                Box::new(|_: &[HostArg], _: &[HostTensor]| {
+                    let message = "it has only a form for devices: give it a function for the host";
+                    Err(Error::new(Code::Unsupported, message))
+                })
+            }
+            None => return Err(bad("the function is NULL, and there is nothing in its place")),
         };
-        let id = host::register(HostOp { name, key, function, shape, cuda });
+        let id = host::register(HostOp { name, key, function, shape, cuda, device_function });
         unsafe { put(out, id | HOST) }
     })
 }
@@ -258,12 +281,44 @@ type Callback<T> =
 
 fn host_function(call: Callback<*const torchacc_host_tensor>, user: Arc<User>) -> HostFn {
     Box::new(move |args, outs| {
-        let held: Vec<Converted> = args.iter().map(Converted::of).collect();
-        let args: Vec<torchacc_arg> = held.iter().map(|c| c.arg).collect();
-        let outs: Vec<torchacc_host_tensor> = outs.iter().map(host_tensor).collect();
-        // SAFETY: called as its type says; everything passed lives until it returns.
-        unsafe { outcome(call(user.pointer, args.as_ptr(), args.len(), outs.as_ptr(), outs.len())) }
+        with_arrays(args, outs, |args, outs| {
+            // SAFETY: called as its type says; everything passed lives until it returns.
+            unsafe { call(user.pointer, args.as_ptr(), args.len(), outs.as_ptr(), outs.len()) }
+        })
     })
+}
+
+type DeviceCallback = unsafe extern "C" fn(
+    *mut c_void,
+    *const torchacc_device,
+    *const torchacc_arg,
+    usize,
+    *const torchacc_host_tensor,
+    usize,
+) -> *mut torchacc_error;
+
+fn device_function(call: DeviceCallback, user: Arc<User>) -> DeviceFn {
+    Box::new(move |location, args, outs| {
+        let device = torchacc_device::of(location);
+        with_arrays(args, outs, |args, outs| {
+            let (given, made) = (args.as_ptr(), outs.as_ptr());
+            // SAFETY: as above.
+            unsafe { call(user.pointer, &device, given, args.len(), made, outs.len()) }
+        })
+    })
+}
+
+/// Calls a function with arguments and results in C form. Error: what it returned.
+fn with_arrays(
+    args: &[HostArg],
+    outs: &[HostTensor],
+    call: impl FnOnce(&[torchacc_arg], &[torchacc_host_tensor]) -> *mut torchacc_error,
+) -> Result<()> {
+    let held: Vec<Converted> = args.iter().map(Converted::of).collect();
+    let args: Vec<torchacc_arg> = held.iter().map(|c| c.arg).collect();
+    let outs: Vec<torchacc_host_tensor> = outs.iter().map(host_tensor).collect();
+    // SAFETY: callbacks return NULL or an owned error, says the header.
+    unsafe { outcome(call(&args, &outs)) }
 }
 
 fn shape_rule(call: Callback<*mut torchacc_type>, user: Arc<User>) -> ShapeFn {

@@ -103,6 +103,7 @@ fn operator(kind: Kind) -> HostOpId {
                 function,
                 shape: None,
                 cuda: None,
+                device_function: None,
             })
         })
     });

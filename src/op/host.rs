@@ -2,6 +2,7 @@
 //! operators). The IR holds only their number; this table, process-wide and append-only, holds the functions.
 
 use super::Ty;
+use crate::buffer::Location;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::record::ScalarKind;
@@ -14,7 +15,7 @@ use xxhash_rust::xxh3::xxh3_128;
 /// Index into the process-wide table.
 pub type HostOpId = u32;
 
-/// A dense row-major array in host memory.
+/// A dense row-major array in host memory; in a device's for a [`DeviceFn`].
 #[derive(Clone, Debug)]
 pub struct HostTensor {
     /// Address of the first element; 0 stands for an absent optional tensor.
@@ -47,6 +48,10 @@ pub enum HostArg {
 /// Fills every `out` from `args`, which it must not write.
 pub type HostFn = Box<dyn Fn(&[HostArg], &[HostTensor]) -> Result<()> + Send + Sync>;
 
+/// The same of tensors in a device's memory, where it is said to be; done on the location's queue. `Unsupported` when it
+/// cannot: then `function` is called.
+pub type DeviceFn = Box<dyn Fn(Location, &[HostArg], &[HostTensor]) -> Result<()> + Send + Sync>;
+
 /// Types of the results, of which there are so many, from the arguments; tensors have types, but no memory to read.
 pub type ShapeFn = Box<dyn Fn(&[HostArg], usize) -> Result<Vec<Ty>> + Send + Sync>;
 
@@ -58,8 +63,10 @@ pub struct HostOp {
     pub function: HostFn,
     /// Without one the caller says what the results are.
     pub shape: Option<ShapeFn>,
-    /// For a GPU. Without one the function is called there too.
+    /// For a GPU. Without one a function is called there too.
     pub cuda: Option<CudaForm>,
+    /// For backends whose memory is not the host's. Without one `function` is called, with copies.
+    pub device_function: Option<DeviceFn>,
 }
 
 /// An operator as CUDA C++: `entry` is a device function of `source`, which every thread calls with the recorded arguments

@@ -102,6 +102,7 @@ mod tests {
                 function,
                 shape: None,
                 cuda: None,
+                device_function: None,
             })
         };
         operator("stored/first");

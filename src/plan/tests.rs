@@ -420,6 +420,7 @@ fn host_calls_run_once_in_their_order_on_dense_memory() {
         function: Box::new(|_, _| Ok(())),
         shape: None,
         cuda: None,
+        device_function: None,
     });
     check(
         r#"

@@ -2,9 +2,11 @@
 
 use super::Context;
 use crate::aten;
+use crate::backend::borrowed::Borrowed;
 use crate::backend::bytes::HostBytes;
 use crate::backend::memory::Pool;
-use crate::buffer::{Bytes, Storage, zeros};
+use crate::backend::supplied::Supplied;
+use crate::buffer::{Bytes, Location, Storage, zeros};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
@@ -99,8 +101,8 @@ impl Context {
     }
 
     /// Makes `bytes`, which nobody may write, the content of a buffer of their length.
-    pub fn lend(&self, id: BufferId, bytes: Box<dyn Bytes>) {
-        let storage = Arc::new(Storage::ready(bytes));
+    pub fn lend(&self, id: BufferId, memory: Borrowed) {
+        let storage = Arc::new(Storage::ready(self.shared.backend.borrow(memory)));
         storage.share();
         self.trace.lock().store(id, storage);
     }
@@ -124,6 +126,15 @@ impl Context {
         Err(crate::trace::lost())
     }
 
+    /// As [`Context::share`]; zeros are written first. Errors: `OutOfMemory`, the device's.
+    pub fn share_written(&self, id: BufferId) -> Result<Arc<Storage>> {
+        if let Some(storage) = self.share(id)? {
+            return Ok(storage);
+        }
+        self.write(id, &zeros(self.nbytes(id))?)?;
+        self.share(id)?.ok_or_else(crate::trace::lost)
+    }
+
     /// A dense copy of a view in host memory of its own.
     pub fn copy_of(&self, id: BufferId, view: &View) -> Result<Box<dyn Bytes>> {
         let elements = self.read_view(id, view)?;
@@ -137,6 +148,34 @@ impl Context {
 
     /// Whether what buffers hold is memory of the host.
     pub fn is_host(&self) -> bool {
-        self.shared.backend.is_host()
+        self.location().is_host
+    }
+
+    /// Where what buffers hold is.
+    pub fn location(&self) -> Location {
+        self.shared.backend.location()
+    }
+
+    /// Replaces the content by what `work` writes to new memory, at the address that it is told, on the location's queue. Cuts
+    /// nothing. Errors: `OutOfMemory`, those of `work`: then the content stays.
+    pub fn fill(&self, id: BufferId, mut work: impl FnMut(usize) -> Result<()>) -> Result<()> {
+        let memory = self.shared.allocate(self.nbytes(id))?;
+        self.shared.backend.queue(&mut || work(memory.address()))?;
+        self.trace.lock().store(id, Arc::new(Storage::ready(memory)));
+        Ok(())
+    }
+
+    /// Lets `work` read what a buffer holds, at the address that it is told (0 for zeros), on the location's queue. Cuts, waits
+    /// and fails as [`Context::read`].
+    pub fn visit(&self, id: BufferId, mut work: impl FnMut(usize) -> Result<()>) -> Result<()> {
+        self.look(id, |bytes| {
+            let address = bytes.map_or(0, |bytes| bytes.address());
+            self.shared.backend.queue(&mut || work(address))
+        })
+    }
+
+    /// Takes memory from the program's allocator. Errors: `InvalidArgument` when some was taken already.
+    pub fn set_supply(&self, supply: Supplied) -> Result<()> {
+        self.shared.backend.pool().replace(Box::new(supply))
     }
 }

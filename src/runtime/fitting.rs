@@ -155,13 +155,13 @@ fn pad(shared: &Shared, frame: &Frame, ty: &Ty, leaf: &Storage) -> Result<Box<dy
         return internal!("an input was taken over before it was read");
     }
     let mut padded = shared.allocate(ty.nbytes())?;
-    if cfg!(debug_assertions) && shared.backend.is_host() {
+    if cfg!(debug_assertions) && shared.backend.location().is_host {
         // Every float is NaN then, and every integer out of range.
         let mut bad = zeros(ty.nbytes())?;
         bad.fill(0xff);
         padded.write(0, &bad)?;
     }
-    if shared.backend.is_host() {
+    if shared.backend.location().is_host {
         for (from, to, row) in frame.rows() {
             padded.write(to * size, &exact[from * size..(from + row) * size])?;
         }
@@ -183,7 +183,7 @@ fn pad(shared: &Shared, frame: &Frame, ty: &Ty, leaf: &Storage) -> Result<Box<dy
 fn unpad(shared: &Shared, frame: &Frame, ty: &Ty, padded: &dyn Bytes) -> Result<Box<dyn Bytes>> {
     let size = ty.dtype.size();
     let mut exact = zeros(frame.exact_len() * size)?;
-    if shared.backend.is_host() {
+    if shared.backend.location().is_host {
         for (to, from, row) in frame.rows() {
             padded.read(from * size, &mut exact[to * size..(to + row) * size])?;
         }

@@ -30,7 +30,7 @@ pub mod stats;
 mod watch;
 
 use crate::backend::Backend;
-use crate::buffer::Storage;
+use crate::buffer::{Bytes, Storage};
 use crate::cache::disk::Disk;
 use crate::cache::paths::Paths;
 use crate::cache::{Cache, Capacity};
@@ -199,20 +199,27 @@ impl Context {
     /// Errors: that of the operation that failed to produce the value, or one that nobody was told of yet.
     pub fn read(&self, id: BufferId, offset: usize, destination: &mut [u8]) -> Result<()> {
         self.check_range(id, offset, destination.len())?;
-        // A program recorded by another thread may take the memory over between the look and the copy.
+        self.look(id, |bytes| match bytes {
+            Some(bytes) => bytes.read(offset, destination),
+            None => {
+                destination.fill(0);
+                Ok(())
+            }
+        })
+    }
+
+    /// Looks at the memory of what a buffer holds, `None` for zeros; cuts, waits and fails as [`Context::read`].
+    fn look(
+        &self,
+        id: BufferId,
+        mut look: impl FnMut(Option<&dyn Bytes>) -> Result<()>,
+    ) -> Result<()> {
+        // A program recorded by another thread may take the memory over before the look.
         for _ in 0..1000 {
-            match self.settled(id)? {
-                None => {
-                    destination.fill(0);
-                    return Ok(());
-                }
-                Some(storage) => {
-                    let read = storage.read(offset, destination).inspect_err(|e| self.told(e));
-                    if read? {
-                        self.report()?;
-                        return self.judge();
-                    }
-                }
+            let Some(storage) = self.settled(id)? else { return look(None) };
+            if storage.visit(|bytes| look(Some(bytes))).inspect_err(|e| self.told(e))? {
+                self.report()?;
+                return self.judge();
             }
         }
         Err(crate::trace::lost())

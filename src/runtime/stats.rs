@@ -84,6 +84,8 @@ stats! {
     kernels,
     /// Host operators run.
     host_calls,
+    /// Steps whose operands were copied from a device to the host for it, and results back.
+    host_copies,
     /// Outputs that could not be computed.
     failures,
     compile_ns,

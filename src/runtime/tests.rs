@@ -192,6 +192,7 @@ fn who_cuts_faster_than_programs_run_waits() {
         function,
         shape: None,
         cuda: None,
+        device_function: None,
     }));
     let (x, view) = (stored(&context, 4, 1.0), view(4));
     for _ in 0..200 {

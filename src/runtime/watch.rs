@@ -34,6 +34,10 @@ impl Watch for Steps<'_> {
         self.started.store(now(), Relaxed);
     }
 
+    fn was_copied(&self) {
+        self.shared.stats.host_copies.add(1);
+    }
+
     fn end(&self, index: usize) {
         let (begin, end) = (self.started.load(Relaxed), now());
         let step = &self.code.plan.steps[index];

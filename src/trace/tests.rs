@@ -36,6 +36,7 @@ pub(super) fn operator(name: &str) -> Operator {
         function,
         shape: None,
         cuda: None,
+        device_function: None,
     }))
 }
 

@@ -6,6 +6,7 @@
 
 use super::emit::Source;
 use super::network::Network;
+use crate::buffer::Location;
 use crate::dtype::DType;
 use crate::error::Result;
 use std::sync::Arc;
@@ -48,6 +49,14 @@ pub trait Device: Send + Sync {
 
     /// Waits until everything is done. Errors: of anything that was queued.
     fn synchronize(&self) -> Result<()>;
+
+    fn location(&self) -> Location;
+
+    /// Does `work`, which puts things of its own on the queue.
+    fn queue(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<()>;
+
+    /// Waits until everything is done that anybody in this process asked of the device, on whatever queue.
+    fn settle(&self) -> Result<()>;
 }
 
 /// A loaded kernel.

@@ -3,7 +3,7 @@
 use super::device::{Device, Prepared, Product};
 use super::emit::{self, Given, Source, Task, Tasks, Word};
 use super::network;
-use super::own;
+use super::own::{self, OnDevice};
 use super::product::multiply;
 use crate::error::Result;
 use crate::internal;
@@ -28,8 +28,9 @@ pub enum Action {
         words: Vec<Word>,
         workspace: Word,
     },
-    /// The step is computed on the host: a host call, or a primitive without a kernel by its row's meaning.
-    Host,
+    /// The step is done by the host: a host call, on the device's own memory where its function takes that, or a primitive
+    /// without a kernel by its row's meaning.
+    Host(Option<OnDevice>),
 }
 
 /// A step's actions, and the bytes of scratch memory that they want.
@@ -70,7 +71,7 @@ pub fn step(plan: &Plan, index: usize, device: &dyn Device) -> Result<Actions> {
             }
             match node(plan, step, *op, attrs, (index, keeps))? {
                 Some(actions) => actions,
-                None => Actions { actions: vec![Action::Host], scratch: 0 },
+                None => Actions { actions: vec![Action::Host(None)], scratch: 0 },
             }
         }
     })

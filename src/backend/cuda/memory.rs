@@ -1,6 +1,7 @@
 //! Memory of a device: where a pool's blocks come from, and how the rest of the library reads and writes it.
 
 use super::device::Device;
+use crate::backend::borrowed::Borrowed;
 use crate::backend::memory::{Memory, Pool, Supply};
 use crate::buffer::Bytes;
 use crate::error::Result;
@@ -31,26 +32,42 @@ impl Supply for Blocks {
     }
 }
 
-/// Memory from a [`pool`] of a device's.
+/// Memory of a device, from its [`pool`] or lent by somebody.
 pub struct DeviceBytes {
-    memory: Memory,
+    address: usize,
+    len: usize,
     device: Arc<dyn Device>,
+    /// Gives the memory back when dropped.
+    _owner: Owner,
+}
+
+#[expect(dead_code, reason = "kept, not read")]
+enum Owner {
+    Pool(Memory),
+    Lender(Borrowed),
 }
 
 impl DeviceBytes {
     /// Contents undefined. Error: `OutOfMemory`.
     pub fn new(device: &Arc<dyn Device>, pool: &Arc<Pool>, nbytes: usize) -> Result<DeviceBytes> {
-        Ok(DeviceBytes { memory: pool.allocate(nbytes)?, device: device.clone() })
+        let memory = pool.allocate(nbytes)?;
+        let (address, len) = (memory.addr(), memory.len());
+        Ok(DeviceBytes { address, len, device: device.clone(), _owner: Owner::Pool(memory) })
+    }
+
+    pub fn lent(device: &Arc<dyn Device>, memory: Borrowed) -> DeviceBytes {
+        let (address, len) = (memory.address(), memory.len());
+        DeviceBytes { address, len, device: device.clone(), _owner: Owner::Lender(memory) }
     }
 }
 
 impl Bytes for DeviceBytes {
     fn address(&self) -> usize {
-        self.memory.addr()
+        self.address
     }
 
     fn len(&self) -> usize {
-        self.memory.len()
+        self.len
     }
 
     fn read(&self, offset: usize, destination: &mut [u8]) -> Result<()> {
@@ -67,5 +84,9 @@ impl Bytes for DeviceBytes {
             true => Ok(()),
             false => self.device.write(source, self.address() + offset),
         }
+    }
+
+    fn settle(&self) -> Result<()> {
+        self.device.settle()
     }
 }

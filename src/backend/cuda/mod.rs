@@ -20,9 +20,10 @@ mod program;
 #[cfg(test)]
 mod tests;
 
+use super::borrowed::Borrowed;
 use super::memory::Pool;
 use super::{Backend, Executable};
-use crate::buffer::Bytes;
+use crate::buffer::{Bytes, Location};
 use crate::error::Result;
 use crate::op::{Attrs, Op, Ty};
 use crate::plan::{Kernel, Plan, Target};
@@ -76,8 +77,12 @@ impl Backend for Cuda {
         &self.pool
     }
 
-    fn is_host(&self) -> bool {
-        false
+    fn location(&self) -> Location {
+        self.device.location()
+    }
+
+    fn queue(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        self.device.queue(work)
     }
 
     fn calls_host(&self, kernel: &Kernel) -> bool {
@@ -86,6 +91,10 @@ impl Backend for Cuda {
 
     fn allocate(&self, nbytes: usize) -> Result<Box<dyn Bytes>> {
         Ok(Box::new(DeviceBytes::new(&self.device, &self.pool, nbytes)?))
+    }
+
+    fn borrow(&self, memory: Borrowed) -> Box<dyn Bytes> {
+        Box::new(DeviceBytes::lent(&self.device, memory))
     }
 
     fn compile(&self, plan: Arc<Plan>) -> Result<Box<dyn Executable>> {

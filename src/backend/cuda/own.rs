@@ -1,16 +1,18 @@
-//! Operators of the program's own that have a form for a GPU.
+//! Operators of the program's own that have a form for a GPU, or a function that takes its memory.
 
 use super::device::Device;
 use super::emit::{self, Source};
 use super::lower::{Action, Actions};
+use crate::backend::Call;
 use crate::error::{Code, Error, Result};
 use crate::internal;
-use crate::op::host::HostOp;
-use crate::op::host_call::operator;
+use crate::op::host::{HostOp, HostTensor};
+use crate::op::host_call::{host_args, operator};
 use crate::op::{Attr, Op};
 use crate::plan::{Kernel, Operand, Place, Plan, Step};
 use crate::record::Arg;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// The program's operator that a kernel calls, if it has a form for a GPU.
 pub fn operator_of(kernel: &Kernel) -> Option<Arc<HostOp>> {
@@ -20,15 +22,18 @@ pub fn operator_of(kernel: &Kernel) -> Option<Arc<HostOp>> {
     }
 }
 
-/// What a call asks of the device; `None` without a form. Operands that are not dense are copied first.
+/// What a call asks of the device; `None` for one of a function on the host. Operands that are not dense are copied first.
 pub fn call(step: &Step, attrs: &[Attr]) -> Result<Option<Actions>> {
-    let Some(op) = operator_of(&step.kernel) else { return Ok(None) };
-    let Some(form) = &op.cuda else { return Ok(None) };
+    let op = operator(attrs)?;
+    if op.cuda.is_none() && op.device_function.is_none() {
+        return Ok(None);
+    }
     let Attr::Args(args) = &attrs[2] else {
         return internal!("a host call without arguments");
     };
     let mut actions = Actions::default();
-    if step.writes.iter().all(|write| write.layout.numel() == 0) {
+    let is_empty = step.writes.iter().all(|write| write.layout.numel() == 0);
+    if op.cuda.is_some() && is_empty {
         return Ok(Some(actions));
     }
     let is_scalar: Vec<bool> = args.iter().flat_map(operands).collect();
@@ -41,9 +46,66 @@ pub fn call(step: &Step, attrs: &[Attr]) -> Result<Option<Actions>> {
         };
         reads.push(if lies { read.clone() } else { actions.dense(read)? });
     }
-    let task = emit::own(&op, form, args, &reads, &step.writes);
-    actions.actions.push(Action::Launch(task));
+    actions.actions.push(match &op.cuda {
+        Some(form) => Action::Launch(emit::own(&op, form, args, &reads, &step.writes)),
+        None => Action::Host(Some(OnDevice { reads, is_refused: AtomicBool::new(false) })),
+    });
     Ok(Some(actions))
+}
+
+/// A call of a function that takes the device's memory.
+pub struct OnDevice {
+    /// The operands, those of tensors dense.
+    reads: Vec<Operand>,
+    /// Whether the function said that it cannot.
+    is_refused: AtomicBool,
+}
+
+impl OnDevice {
+    /// Calls the function; `address` is that of the first element of an operand. `false`: it cannot, and nothing was done.
+    pub fn run(
+        &self,
+        device: &dyn Device,
+        step: &Step,
+        call: &Call,
+        address: impl Fn(&Operand) -> usize,
+    ) -> Result<bool> {
+        let Kernel::Node { op: Op::Host, attrs } = &step.kernel else {
+            return internal!("a call without an operator");
+        };
+        let op = operator(attrs)?;
+        let (Attr::Args(args), Some(function)) = (&attrs[2], &op.device_function) else {
+            return internal!("a call without a function");
+        };
+        if self.is_refused.load(Relaxed) {
+            return Ok(false);
+        }
+        let tensor = |operand: &Operand| HostTensor {
+            data: address(operand),
+            dtype: operand.dtype,
+            sizes: operand.layout.sizes.clone(),
+        };
+        let numbers: Vec<u64> = (self.reads.iter().zip(args.iter().flat_map(operands)))
+            .map(|(read, is_scalar)| match read.place {
+                Place::Scalar(slot) => Ok(call.scalars[slot as usize]),
+                _ if is_scalar => {
+                    let mut word = [0; 8];
+                    device.read(address(read), &mut word[..read.dtype.size()])?;
+                    Ok(u64::from_le_bytes(word))
+                }
+                _ => Ok(0),
+            })
+            .collect::<Result<_>>()?;
+        let args = host_args(args, |n| tensor(&self.reads[n]), |n| numbers[n]);
+        let outs: Vec<HostTensor> = step.writes.iter().map(tensor).collect();
+        match device.queue(&mut || function(device.location(), &args, &outs)) {
+            Err(error) if error.code == Code::Unsupported => {
+                self.is_refused.store(true, Relaxed);
+                Ok(false)
+            }
+            done => done.map(|()| true),
+        }
+    }
 }
 
 /// The operands that an argument stands for: whether each is a scalar.

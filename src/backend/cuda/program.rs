@@ -10,8 +10,9 @@ use crate::backend::memory::{Memory, Pool};
 use crate::backend::run::{explain, run_steps};
 use crate::backend::{Call, Executable, Failure, Outcome};
 use crate::error::{Code, Error, Result};
+use crate::internal;
 use crate::op::Op;
-use crate::plan::{Kernel, Place, Plan};
+use crate::plan::{Kernel, Operand, Place, Plan};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -62,11 +63,11 @@ impl Program {
         let mut ready = |action: Action| match action {
             Action::Launch(task) => match kernels.next() {
                 Some(kernel) => Ready::Launch { kernel, words: task.words, shape: task.shape },
-                None => Ready::Other(Action::Host),
+                None => Ready::Other(Action::Host(None)),
             },
             other => Ready::Other(other),
         };
-        let is_host = |action: &Action| matches!(action, Action::Host);
+        let is_host = |action: &Action| matches!(action, Action::Host(_));
         let on_host = lowered.iter().flat_map(|actions| &actions.actions).any(is_host);
         let graphs = (captures && !on_host).then(Graphs::default);
         let steps = lowered
@@ -84,7 +85,7 @@ impl Program {
             *memory = Some((block, self.pool.allocate(self.scratch_bytes as usize)?));
         }
         let Some((block, scratch)) = memory.as_ref() else {
-            return crate::internal!("memory that was just made is gone");
+            return internal!("memory that was just made is gone");
         };
         let mut bytes = vec![0u8; STATUS];
         bytes.extend(call.scalars.iter().flat_map(|bits| bits.to_le_bytes()));
@@ -109,12 +110,23 @@ impl Program {
                         words.iter().map(|word| resolve(*word, call, own)).collect();
                     prepared.queue(&addresses, resolve(*workspace, call, own))?;
                 }
-                Ready::Other(_) => {
+                Ready::Other(Action::Host(function)) => {
                     if let Some((_, error)) = self.stopped(own)? {
                         return Err(error);
                     }
-                    bounce::run(&*self.device, &self.plan.steps[index], call)?;
+                    let (device, step) = (&*self.device, &self.plan.steps[index]);
+                    let address =
+                        |operand: &Operand| resolve(Word::of(operand), call, own) as usize;
+                    let is_done = match function {
+                        Some(function) => function.run(device, step, call, address)?,
+                        None => false,
+                    };
+                    if !is_done {
+                        call.watch.inspect(|watch| watch.was_copied());
+                        bounce::run(device, step, call)?;
+                    }
                 }
+                Ready::Other(Action::Launch(_)) => return internal!("a launch without a kernel"),
             }
         }
         Ok(())

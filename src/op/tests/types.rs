@@ -354,6 +354,7 @@ fn host_calls_pair_arguments_with_operands() {
         function: Box::new(function),
         shape: None,
         cuda: None,
+        device_function: None,
     });
     let read = || Read { value: 0, view: View { dtype: F32, layout: Layout::contiguous(&[]) } };
     let args = vec![

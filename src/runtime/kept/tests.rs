@@ -81,6 +81,7 @@ fn failing() -> Operator {
         function,
         shape: None,
         cuda: None,
+        device_function: None,
     }))
 }
 

@@ -422,6 +422,7 @@ fn host_calls_run_on_the_calling_thread() {
         }),
         shape: None,
         cuda: None,
+        device_function: None,
     });
     let ty = Ty::new(DType::F32, &[2, 3]);
     let view = View { dtype: DType::F32, layout: Layout::contiguous(&[2, 3]) };

@@ -23,6 +23,8 @@ pub const NO_TIMING: u32 = 2;
 
 pub struct Context {
     pub api: Api,
+    /// Which of the GPUs that the driver shows.
+    pub ordinal: u32,
     device: c_int,
     context: Handle,
     pub stream: Handle,
@@ -70,6 +72,7 @@ impl Context {
         api.check(status, &format!("opening GPU {ordinal} ({name})"))?;
         let mut opened = Context {
             api,
+            ordinal,
             device,
             context,
             stream: 0,
@@ -164,6 +167,13 @@ impl Context {
         let done = recorded.and_then(|()| self.wait(event, "waiting for the GPU"));
         self.give_event(event);
         done
+    }
+
+    /// Waits for all streams of the process. Nobody captures meanwhile: that would be an error.
+    pub fn settle(&self) -> Result<()> {
+        let turn = self.turn()?;
+        turn.must_not_capture("wait")?;
+        self.api.check(unsafe { (self.api.synchronize_context)() }, "waiting for the GPU")
     }
 }
 

@@ -19,6 +19,7 @@ pub(super) mod tests;
 use super::device::{Device, Launch, Limits, Prepared, Product, Replay};
 use super::emit::Source;
 use super::network::Network;
+use crate::buffer::Location;
 use crate::cache::disk::Disk;
 use crate::error::{Error, Result};
 use api::unusable;
@@ -49,6 +50,8 @@ pub struct Options {
     pub deterministic: bool,
 }
 
+/// `kDLCUDA`.
+const CUDA: i32 = 2;
 /// The oldest architecture that kernels are written for: that of the V100.
 const OLDEST: u32 = 70;
 
@@ -160,6 +163,21 @@ impl Device for Gpu {
 
     fn synchronize(&self) -> Result<()> {
         self.context.synchronize()
+    }
+
+    fn location(&self) -> Location {
+        let Context { ordinal, stream, .. } = *self.context;
+        Location { device_type: CUDA, device_id: ordinal as i32, stream, is_host: false }
+    }
+
+    fn queue(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        let turn = self.context.turn()?;
+        turn.must_not_capture("call the program")?;
+        work()
+    }
+
+    fn settle(&self) -> Result<()> {
+        self.context.settle()
     }
 }
 

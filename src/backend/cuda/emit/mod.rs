@@ -64,7 +64,11 @@ pub enum Word {
 impl Word {
     /// Address of an operand's first element.
     pub fn of(operand: &Operand) -> Word {
-        Word::At(operand.place, operand.layout.offset as u64 * operand.dtype.size() as u64)
+        let offset = operand.layout.offset as u64 * operand.dtype.size() as u64;
+        match operand.place {
+            SCRATCH => Word::Scratch(offset),
+            place => Word::At(place, offset),
+        }
     }
 
     pub fn number(number: i64) -> Word {

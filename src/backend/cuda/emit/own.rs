@@ -1,7 +1,7 @@
 //! Operators that the program gave as CUDA C++: a kernel that calls the program's function.
 
 use super::write::{raw, stored};
-use super::{SCRATCH, Source, Task, Word};
+use super::{Source, Task, Word};
 use crate::backend::cuda::device::Shape;
 use crate::dtype::DType;
 use crate::op::host::{CudaForm, HostOp};
@@ -41,10 +41,7 @@ struct Call {
 impl Call {
     /// An argument, as the text names it: a `u64`.
     fn word(&mut self, word: Word) -> String {
-        self.words.push(match word {
-            Word::At(SCRATCH, offset) => Word::Scratch(offset),
-            other => other,
-        });
+        self.words.push(word);
         format!("a.at[{}]", self.words.len() - 1)
     }
 

@@ -1,6 +1,6 @@
 //! A kernel under construction: its arguments and its text.
 
-use super::{BLOCK, SCRATCH, Source, Task, Word};
+use super::{BLOCK, Source, Task, Word};
 use crate::backend::cuda::device::Shape;
 use crate::dtype::DType;
 use std::fmt::Write;
@@ -21,10 +21,7 @@ impl Writer {
 
     /// An argument, as the text names it: a `u64`.
     pub fn word(&mut self, word: Word) -> String {
-        self.words.push(match word {
-            Word::At(SCRATCH, offset) => Word::Scratch(offset),
-            other => other,
-        });
+        self.words.push(word);
         format!("a.at[{}]", self.words.len() - 1)
     }
 

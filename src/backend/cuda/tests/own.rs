@@ -53,7 +53,14 @@ fn operator(
     let function = Box::new(|_: &[_], _: &[_]| crate::internal!("a host call of a kernel"));
     let (source, entry, blocks) = (source.into(), entry.into(), blocks.into());
     let cuda = Some(CudaForm { source, entry, block, elements, blocks });
-    register(HostOp { name: name.into(), key: name.into(), function, shape: None, cuda })
+    register(HostOp {
+        name: name.into(),
+        key: name.into(),
+        function,
+        shape: None,
+        cuda,
+        device_function: None,
+    })
 }
 
 fn read() -> Read {
@@ -127,7 +134,7 @@ fn kernels_of_the_program_compute_what_they_say() {
     prepare(cases.iter().map(|(case, _)| case));
     for (case, expected) in cases {
         let actions = lower::step(&case.plan(), 0, &*cuda().device).unwrap().actions;
-        assert!(!actions.iter().any(|action| matches!(action, Action::Host)));
+        assert!(!actions.iter().any(|action| matches!(action, Action::Host(_))));
         let got = case.run(cuda()).unwrap();
         case.compare(&got, &expected, |k, i| {
             2.0 * epsilon(expected[k].ty.dtype) * expected[k].f64(i).abs()

@@ -50,7 +50,7 @@ fn kernels(graph: Graph) -> Vec<Source> {
             match action {
                 Action::Launch(task) => sources.push(task.source),
                 Action::Multiply { .. } | Action::Network { .. } => {}
-                Action::Host => panic!("{:?} has no kernel", plan.steps[index].kernel),
+                Action::Host(_) => panic!("{:?} has no kernel", plan.steps[index].kernel),
             }
         }
     }

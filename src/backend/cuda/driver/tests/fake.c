@@ -99,6 +99,7 @@ CUresult cuCtxPopCurrent(CUcontext* context) {
   current = 0;
   return CUDA_SUCCESS;
 }
+CUresult cuCtxSynchronize(void) { return inside(); }
 CUresult cuStreamCreate(CUstream* stream, unsigned int flags) {
   *stream = (CUstream)&stream_;
   return flags == CU_STREAM_NON_BLOCKING ? inside() : CUDA_ERROR_INVALID_VALUE;

@@ -179,6 +179,8 @@ fn kernels_are_launched_captured_and_kept() {
         assert!(device.read(address, &mut [0]).is_err());
         assert!(device.write(&[0], address).is_err());
         assert!(device.synchronize().is_err());
+        assert!(device.settle().is_err());
+        assert!(device.queue(&mut || unreachable!("not in what is captured")).is_err());
         kernel.launch(SHAPE, &[address as u64, 1])
     });
     let graph = captured.unwrap().unwrap();
@@ -189,7 +191,20 @@ fn kernels_are_launched_captured_and_kept() {
     let refused = || Err(Error::new(Code::NotFound, "no"));
     assert_eq!(device.capture(&mut { refused }).err().unwrap().code, Code::NotFound);
     device.synchronize().unwrap();
+    device.settle().unwrap();
     assert_eq!(driver.ask("fake_inside"), 0);
+
+    // Work of others is done in the device's context, on the stream that it says is its own.
+    let here = device.location();
+    assert!((here.device_type, here.device_id, here.is_host) == (2, 0, false) && here.stream != 0);
+    let mut inside = 0;
+    device
+        .queue(&mut || {
+            inside = driver.ask("fake_inside");
+            kernel.launch(SHAPE, &[address as u64, 1])
+        })
+        .unwrap();
+    assert_eq!((inside, driver.ask("fake_inside"), read(&*device, address)[0]), (1, 0, 7));
 
     drop((graph, kernels));
     device.free(address);
