@@ -63,7 +63,9 @@ test-rust: $(VENV)/.requirements
 	TORCHACC_ONEDNN=$(wildcard $(VENV)/lib/libdnnl.so.3) \
 	TORCHACC_CUDA=$(subst $(space),:,$(wildcard $(VENV)/lib/python3*/site-packages/nvidia/*/lib)) cargo test
 
+# The library of debug builds too: it has a device made of the host, on which some tests run.
 test-python: build
+	cargo build --lib
 	$(BIN)/python -m pytest torch_extension/tests
 
 test-gpu: gpu-kit

@@ -12,6 +12,7 @@ other devices; the runtime starts with the first tensor on "acc".
 import torch  # noqa: F401  (first: it may be what imports this package)
 
 from torchacc._register import load
+from torchacc.dlpack import from_dlpack
 from torchacc.dynamic import mark_dynamic
 from torchacc.explain import explain, explanation, set_recompile_limit, set_strict
 from torchacc.future import Future, future
@@ -26,6 +27,7 @@ __all__ = [
     "cut",
     "explain",
     "explanation",
+    "from_dlpack",
     "future",
     "host_calls",
     "last_program",

@@ -3,7 +3,7 @@
 import torch
 from torchacc_autoload import LIBRARY
 
-from torchacc import device
+from torchacc import device, dlpack
 
 _loaded = False
 
@@ -34,4 +34,5 @@ def load() -> None:
     torch.utils.generate_methods_for_privateuse1_backend(
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
     )
+    dlpack.install()
     _loaded = True

@@ -4,6 +4,7 @@ A *device* argument is an index, a string ("acc", "acc:1"), a `torch.device`, or
 current device, which belongs to the calling thread.
 """
 
+import os
 from types import ModuleType, SimpleNamespace
 
 import torch
@@ -88,6 +89,9 @@ def _lazy_init() -> None:
             "Start the child with the 'spawn' or 'forkserver' method, or keep device tensors out "
             "of it (DataLoader workers should return CPU tensors)"
         )
+    # So that PyTorch's own numbers show what the device takes of its memory.
+    if os.environ.get("TORCHACC_BACKEND", "").startswith("cuda") and torch.cuda.is_available():
+        torch.cuda.init()
     step.install_optimizer_hook()
     explain_at_exit()
 

@@ -8,12 +8,14 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/neg.h>
+#include <c10/util/strides.h>
 
 #include "record/arguments.h"
 #include "record/dispatch.h"
 #include "record/fallback.h"
 #include "record/operator.h"
 #include "runtime/allocator.h"
+#include "runtime/native_device.h"
 #include "runtime/runtime.h"
 
 namespace torchacc {
@@ -53,7 +55,7 @@ void write_all(const at::Tensor& cpu, const at::Tensor& target) {
                               cpu.nbytes()));
 }
 
-void host_to_device(const at::Tensor& source, const at::Tensor& target);
+void move_to_device(const at::Tensor& source, const at::Tensor& target);
 
 void device_to_device(const at::Tensor& source, const at::Tensor& target) {
   static const auto native = find_native("torchacc::copy");
@@ -64,36 +66,81 @@ void device_to_device(const at::Tensor& source, const at::Tensor& target) {
     const torchacc_view from = view_of(*plain.unsafeGetTensorImpl());
     return record_native(*native, view_argument(from), view_of(*target.unsafeGetTensorImpl()));
   }
-  if (plain.device() != target.device()) return host_to_device(download(plain), target);
+  if (plain.device() != target.device()) return move_to_device(download(plain), target);
   static const auto copy = c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", "");
   // The conversion happens on what is stored: the bits already agree.
   record(copy, target, plain, false);
 }
 
-void host_to_device(const at::Tensor& source, const at::Tensor& target) {
-  const bool direct = covers_storage(target);
-  // The target's own layout when its storage is replaced as a whole, else packed.
-  const auto options = target.options().device(at::kCPU);
-  const at::Tensor packed = direct ? at::empty_strided(target.sizes(), target.strides(), options)
-                                   : at::empty(target.sizes(), options);
-  at::Tensor bits = packed;
-  if (target.is_conj() || target.is_neg()) {
-    bits = packed.alias();
-    bits._set_conj(target.is_conj());
-    bits._set_neg(target.is_neg());
+// A new tensor shows what it stores as `tensor` does.
+void set_bits_of(const at::Tensor& made, const at::Tensor& tensor) {
+  if (tensor.is_conj()) made._set_conj(true);
+  if (tensor.is_neg()) made._set_neg(true);
+}
+
+// The memory of a device tensor's storage as a tensor of the native device.
+at::Tensor seen(void* memory, const at::Tensor& tensor) {
+  const auto [buffer, byte_offset] = buffer_of(*tensor.storage().unsafeGetStorageImpl());
+  const int64_t offset =
+      tensor.storage_offset() + byte_offset / static_cast<int64_t>(tensor.itemsize());
+  const at::Tensor native =
+      native_tensor(memory, tensor.sizes(), tensor.strides(), offset, tensor.scalar_type());
+  set_bits_of(native, tensor);
+  return native;
+}
+
+struct Crossing {
+  const at::Tensor& source;
+  const at::Tensor& target;
+};
+
+torchacc_error* write_natively(void* user, const torchacc_device* device, void* memory, size_t) {
+  const auto& [source, target] = *static_cast<const Crossing*>(user);
+  return guarded("aten::copy_", [&, &source = source, &target = target] {
+    in_order(*device, [&] { seen(memory, target).copy_(source); });
+  });
+}
+
+torchacc_error* read_natively(void* user, const torchacc_device* device, void* memory, size_t) {
+  const auto& [source, target] = *static_cast<const Crossing*>(user);
+  return guarded("aten::copy_", [&, &source = source, &target = target] {
+    in_order(*device, [&] {
+      if (memory == nullptr) {
+        target.zero_();
+      } else {
+        target.copy_(seen(memory, source));
+      }
+    });
+  });
+}
+
+// Whether tensors of `device` and the context's cross without the host.
+bool is_native(c10::Device device) {
+  return native_device().has_value() && native_device()->type() == device.type();
+}
+
+// Writes all of a tensor that covers its storage.
+void write_whole(const at::Tensor& source, const at::Tensor& target) {
+  if (is_native(source.device())) {
+    Crossing crossing{source, target};
+    const auto [buffer, offset] = buffer_of(*target.storage().unsafeGetStorageImpl());
+    return check(torchacc_buffer_fill(buffer->handle, &write_natively, &crossing));
   }
-  bits.copy_(source);
-  if (direct) return write_all(packed, target);
-  const at::Tensor staged =
-      make_tensor(packed.sizes(), packed.strides(), packed.scalar_type(), target.device().index());
-  write_all(packed, staged);
-  at::Tensor plain = target;
-  if (target.is_conj() || target.is_neg()) {
-    plain = target.alias();
-    plain._set_conj(false);
-    plain._set_neg(false);
-  }
-  device_to_device(staged, plain);
+  const at::Tensor packed =
+      at::empty_strided(target.sizes(), target.strides(), target.options().device(at::kCPU));
+  set_bits_of(packed, target);
+  packed.copy_(source);
+  write_all(packed, target);
+}
+
+// From another device of PyTorch's, at once: the source may change then.
+void move_to_device(const at::Tensor& source, const at::Tensor& target) {
+  if (covers_storage(target)) return write_whole(source, target);
+  const at::Tensor staged = make_tensor(target.sizes(), c10::contiguous_strides(target.sizes()),
+                                        target.scalar_type(), target.device().index());
+  set_bits_of(staged, target);
+  write_whole(source, staged);
+  device_to_device(staged, target);
 }
 
 bool same_plain_layout(const at::Tensor& source, const at::Tensor& target) {
@@ -123,8 +170,7 @@ at::Tensor download_with(const at::Tensor& tensor, Read read) {
   auto cpu = at::detail::make_tensor<c10::TensorImpl>(
       c10::Storage(bytes.storage()), c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());
   cpu.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides());
-  if (tensor.is_conj()) cpu._set_conj(true);
-  if (tensor.is_neg()) cpu._set_neg(true);
+  set_bits_of(cpu, tensor);
   return cpu;
 }
 
@@ -161,7 +207,11 @@ at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool) {
   if (target.numel() == 0) return target;
   at::assert_no_internal_overlap(target);
   if (!is_acc(target)) {
-    if (same_plain_layout(expanded, target)) {
+    if (is_native(target.device())) {
+      Crossing crossing{expanded, target};
+      const auto [buffer, offset] = buffer_of(*source.storage().unsafeGetStorageImpl());
+      check(torchacc_buffer_look(buffer->handle, &read_natively, &crossing));
+    } else if (same_plain_layout(expanded, target)) {
       read_bytes(expanded, expanded.storage_offset(), target.mutable_data_ptr(), target.nbytes());
     } else {
       // A broadcast source is read once, before it is expanded.
@@ -170,7 +220,7 @@ at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool) {
   } else if (is_acc(source)) {
     device_to_device(expanded, target);
   } else {
-    host_to_device(expanded, target);
+    move_to_device(expanded, target);
   }
   return target;
 }

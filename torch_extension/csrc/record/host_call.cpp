@@ -9,9 +9,8 @@
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/scalar_tensor.h>
 
-#include <cstring>
-
 #include "record/dispatch.h"
+#include "runtime/native_device.h"
 #include "runtime/runtime.h"
 
 namespace torchacc {
@@ -32,13 +31,6 @@ struct HostCall {
   std::vector<OutputShape::Kind> outputs;
   size_t fresh;
 };
-
-at::Tensor wrap(const torchacc_host_tensor& tensor) {
-  const at::IntArrayRef sizes(tensor.sizes, tensor.rank);
-  const auto options = at::TensorOptions().dtype(to_scalar_type(tensor.dtype)).device(at::kCPU);
-  if (tensor.data == nullptr) return at::empty(sizes, options);
-  return at::from_blob(tensor.data, sizes, options);
-}
 
 bool is_absent(const torchacc_host_tensor& tensor) {
   return tensor.data == nullptr && tensor.rank == 0;
@@ -62,8 +54,9 @@ at::Scalar scalar_of(const torchacc_arg& argument) {
 // One run: rebuilds the operator's stack over the memory it was given.
 class Run {
  public:
-  Run(const HostCall& host, const torchacc_arg* args, const torchacc_host_tensor* outs)
-      : host_(host), args_(args), written_(outs + host.fresh), outs_(outs) {}
+  Run(const HostCall& host, c10::Device device, const torchacc_arg* args,
+      const torchacc_host_tensor* outs)
+      : host_(host), device_(device), args_(args), written_(outs + host.fresh), outs_(outs) {}
 
   void operator()(size_t n_args) {
     const CleanDispatch guard;
@@ -86,6 +79,13 @@ class Run {
   }
 
  private:
+  at::Tensor wrap(const torchacc_host_tensor& tensor) const {
+    const at::IntArrayRef sizes(tensor.sizes, tensor.rank);
+    const auto options = at::TensorOptions().dtype(to_scalar_type(tensor.dtype)).device(device_);
+    if (tensor.data == nullptr) return at::empty(sizes, options);
+    return at::for_blob(tensor.data, sizes).options(options).target_device(device_).make_tensor();
+  }
+
   // splitmix64: neighbouring seeds and offsets must not give related streams.
   static uint64_t mix(uint64_t value) {
     value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9ull;
@@ -143,7 +143,7 @@ class Run {
     const c10::Type& type = *host_.info->handle.schema().arguments()[index].real_type();
     if (type.kind() == c10::TypeKind::TensorType) return at::Tensor();
     const bool is_device = type.isSubtypeOf(*c10::OptionalType::create(c10::DeviceObjType::get()));
-    if (parameter.role == Role::Dropped && is_device) return c10::Device(at::kCPU);
+    if (parameter.role == Role::Dropped && is_device) return device_;
     return {};
   }
 
@@ -189,8 +189,7 @@ class Run {
   // A mutated argument: the kernel works on the output's memory, which starts as the old value.
   at::Tensor working_copy(const torchacc_host_tensor& old_value) {
     at::Tensor memory = wrap(*written_++);
-    if (memory.numel() != 0)
-      std::memcpy(memory.mutable_data_ptr(), old_value.data, memory.nbytes());
+    memory.copy_(wrap(old_value));
     in_place_.push_back(memory);
     return memory;
   }
@@ -258,13 +257,16 @@ class Run {
       memory.zero_();
       return;
     }
-    TORCH_CHECK(result.sizes() == memory.sizes() && result.scalar_type() == memory.scalar_type(),
-                host_.info->name, " returned ", result.scalar_type(), result.sizes(),
-                " where its Meta kernel predicted ", memory.scalar_type(), memory.sizes());
+    // Not what it was recorded as: on a native device the CPU's kernel takes over.
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        result.sizes() == memory.sizes() && result.scalar_type() == memory.scalar_type(),
+        host_.info->name, " returned ", result.scalar_type(), result.sizes(),
+        " where its Meta kernel predicted ", memory.scalar_type(), memory.sizes());
     memory.copy_(result);
   }
 
   const HostCall& host_;
+  const c10::Device device_;
   const torchacc_arg* args_;
   const torchacc_host_tensor* written_;
   const torchacc_host_tensor* outs_;
@@ -273,30 +275,19 @@ class Run {
   std::vector<at::Tensor> in_place_;
 };
 
-torchacc_error* failure(torchacc_code code, const std::string& name, const char* what) {
-  return torchacc_error_new(code, to_str(name + ": " + what));
-}
-
-// No exception may cross the C ABI.
 torchacc_error* run_host_call(void* user, const torchacc_arg* args, size_t n_args,
                               const torchacc_host_tensor* outs, size_t) {
   const auto& host = *static_cast<const HostCall*>(user);
-  try {
-    Run(host, args, outs)(n_args);
-    return nullptr;
-  } catch (const c10::IndexError& error) {
-    return failure(TORCHACC_INDEX_ERROR, host.info->name, error.what_without_backtrace());
-  } catch (const c10::OutOfMemoryError& error) {
-    return failure(TORCHACC_OUT_OF_MEMORY, host.info->name, error.what_without_backtrace());
-  } catch (const c10::NotImplementedError& error) {
-    return failure(TORCHACC_UNSUPPORTED, host.info->name, error.what_without_backtrace());
-  } catch (const c10::Error& error) {
-    return failure(TORCHACC_OPERATOR_ERROR, host.info->name, error.what_without_backtrace());
-  } catch (const std::exception& error) {
-    return failure(TORCHACC_OPERATOR_ERROR, host.info->name, error.what());
-  } catch (...) {
-    return failure(TORCHACC_OPERATOR_ERROR, host.info->name, "unknown exception");
-  }
+  return guarded(host.info->name, [&] { Run(host, at::kCPU, args, outs)(n_args); });
+}
+
+// The native device's kernel on the memory that the context computes in.
+torchacc_error* run_device_call(void* user, const torchacc_device* device, const torchacc_arg* args,
+                                size_t n_args, const torchacc_host_tensor* outs, size_t) {
+  const auto& host = *static_cast<const HostCall*>(user);
+  return guarded(host.info->name, [&] {
+    on_stream(*device, [&] { Run(host, *native_device(), args, outs)(n_args); });
+  });
 }
 
 void drop_host_call(void* user) { delete static_cast<HostCall*>(user); }
@@ -350,6 +341,10 @@ torchacc_op host_operator(const Call& call, const Shapes& shapes) {
   description.name = to_str(name);
   description.key = to_str(key);
   description.function = &run_host_call;
+  // Random numbers are the same on every backend: those of the CPU's kernels.
+  if (native_device().has_value() && !call.info().seeded) {
+    description.device_function = &run_device_call;
+  }
   description.user = host.get();
   description.drop = &drop_host_call;
   check(torchacc_op_register_host(&description, &op));

@@ -165,15 +165,30 @@ c10::Device device_of_pointer(const void* pointer) {
   return {c10::DeviceType::PrivateUse1, owner->device};
 }
 
-at::Tensor make_tensor(at::IntArrayRef sizes, at::IntArrayRef strides, c10::ScalarType dtype,
-                       size_t nbytes, c10::DeviceIndex device) {
+namespace {
+
+at::Tensor tensor_on(at::DataPtr data, size_t nbytes, c10::ScalarType dtype) {
   auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), nbytes,
-                                                       the_allocator().allocate_on(nbytes, device),
-                                                       &the_allocator(), true);
-  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
+                                                       std::move(data), &the_allocator(), true);
+  return at::detail::make_tensor<c10::TensorImpl>(
       c10::Storage(std::move(storage)), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
       c10::scalarTypeToTypeMeta(dtype));
+}
+
+}  // namespace
+
+at::Tensor make_tensor(at::IntArrayRef sizes, at::IntArrayRef strides, c10::ScalarType dtype,
+                       size_t nbytes, c10::DeviceIndex device) {
+  auto tensor = tensor_on(the_allocator().allocate_on(nbytes, device), nbytes, dtype);
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
+  return tensor;
+}
+
+at::Tensor adopt_tensor(torchacc_buffer* handle, at::IntArrayRef sizes, at::IntArrayRef strides,
+                        int64_t offset, c10::ScalarType dtype, c10::DeviceIndex device) {
+  const size_t nbytes = torchacc_buffer_nbytes(handle);
+  auto tensor = tensor_on(the_allocator().adopt(handle, nbytes, device), nbytes, dtype);
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
   return tensor;
 }
 

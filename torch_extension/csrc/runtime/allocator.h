@@ -46,6 +46,10 @@ at::Tensor make_tensor(at::IntArrayRef sizes, at::IntArrayRef strides, c10::Scal
 at::Tensor make_tensor(at::IntArrayRef sizes, at::IntArrayRef strides, c10::ScalarType dtype,
                        c10::DeviceIndex device);
 
+// A tensor on a buffer of which it takes over one reference.
+at::Tensor adopt_tensor(torchacc_buffer* handle, at::IntArrayRef sizes, at::IntArrayRef strides,
+                        int64_t offset, c10::ScalarType dtype, c10::DeviceIndex device);
+
 // Changes the size of a storage, keeping the common prefix. The address changes with it.
 void resize_storage(c10::StorageImpl& storage, size_t nbytes);
 // Makes the storage large enough for the tensor's geometry.

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "record/location.h"
+#include "runtime/native_device.h"
 
 namespace torchacc {
 namespace {
@@ -81,6 +82,7 @@ torchacc_context* create_context() {
     options.num_threads = static_cast<uint32_t>(at::get_num_threads());
   }
   check(torchacc_context_new(&options, &created));
+  open_native_device(created);
   check(torchacc_context_set_locator(created, &capture_site, nullptr, nullptr));
   check(torchacc_context_set_observer(created, &line_of, &warn_about, nullptr, nullptr));
   // Never released: tensors may outlive every static destructor.

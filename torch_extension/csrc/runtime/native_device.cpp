@@ -1,0 +1,119 @@
+#include "runtime/native_device.h"
+
+#include <ATen/Context.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+
+#include "record/dispatch.h"
+#include "runtime/runtime.h"
+
+namespace torchacc {
+namespace {
+
+std::optional<c10::Device> g_native;
+
+// PyTorch's device for what DLPack calls a device type.
+std::optional<c10::Device> torch_device(const torchacc_device& device) {
+  constexpr int32_t kHost = 1;
+  constexpr int32_t kCuda = 2;
+  if (device.is_host != 0) return std::nullopt;
+  if (device.device_type == kHost) return c10::Device(at::kCPU);
+  if (device.device_type != kCuda || !at::hasCUDA()) return std::nullopt;
+  at::globalContext().lazyInitDevice(at::kCUDA);
+  return c10::Device(at::kCUDA, static_cast<c10::DeviceIndex>(device.device_id));
+}
+
+// A stream that PyTorch did not make has its address for a number: getStreamFromExternal in
+// CUDAStream.cpp.
+c10::Stream stream_of(const torchacc_device& device) {
+  return c10::Stream(c10::Stream::UNSAFE, *g_native, reinterpret_cast<intptr_t>(device.stream));
+}
+
+void follow(const c10::Stream& later, const c10::Stream& earlier) {
+  c10::Event event(later.device_type());
+  event.record(earlier);
+  event.block(later);
+}
+
+void* allocate(void*, const torchacc_device* device, size_t nbytes) {
+  void* memory = nullptr;
+  // Out of memory or not, an exception is the same to the library: it asks what can be done
+  // without.
+  torchacc_error_free(guarded("allocate", [&] {
+    on_stream(*device, [&] { memory = c10::GetAllocator(g_native->type())->raw_allocate(nbytes); });
+  }));
+  return memory;
+}
+
+void deallocate(void*, const torchacc_device*, void* memory, size_t) {
+  torchacc_error_free(
+      guarded("free", [&] { c10::GetAllocator(g_native->type())->raw_deallocate(memory); }));
+}
+
+}  // namespace
+
+void open_native_device(torchacc_context* context) {
+  torchacc_device device{};
+  device.struct_size = sizeof device;
+  check(torchacc_context_device(context, &device));
+  g_native = torch_device(device);
+  if (!g_native.has_value()) return;
+  torchacc_allocator allocator{};
+  allocator.struct_size = sizeof allocator;
+  allocator.allocate = &allocate;
+  allocator.free = &deallocate;
+  check(torchacc_context_set_allocator(context, &allocator));
+}
+
+const std::optional<c10::Device>& native_device() { return g_native; }
+
+void on_stream(const torchacc_device& device, c10::function_ref<void()> work) {
+  if (device.stream == nullptr) return work();
+  const c10::StreamGuard guard(stream_of(device));
+  work();
+}
+
+void in_order(const torchacc_device& device, c10::function_ref<void()> work) {
+  if (device.stream == nullptr) return work();
+  const c10::Stream ours = stream_of(device);
+  const c10::Stream theirs = c10::impl::VirtualGuardImpl(ours.device_type()).getStream(*g_native);
+  follow(ours, theirs);
+  on_stream(device, work);
+  follow(theirs, ours);
+}
+
+at::Tensor native_tensor(void* memory, at::IntArrayRef sizes, at::IntArrayRef strides,
+                         int64_t offset, c10::ScalarType dtype) {
+  return at::for_blob(memory, sizes)
+      .strides(strides)
+      .storage_offset(offset)
+      .options(at::TensorOptions().dtype(dtype).device(*g_native))
+      .target_device(*g_native)
+      .make_tensor();
+}
+
+torchacc_error* guarded(std::string_view name, c10::function_ref<void()> work) noexcept {
+  const auto failure = [&](torchacc_code code, const char* what) {
+    return torchacc_error_new(code, to_str(std::string(name) + ": " + what));
+  };
+  try {
+    work();
+    return nullptr;
+  } catch (const c10::IndexError& error) {
+    return failure(TORCHACC_INDEX_ERROR, error.what_without_backtrace());
+  } catch (const c10::OutOfMemoryError& error) {
+    return failure(TORCHACC_OUT_OF_MEMORY, error.what_without_backtrace());
+  } catch (const c10::NotImplementedError& error) {
+    return failure(TORCHACC_UNSUPPORTED, error.what_without_backtrace());
+  } catch (const c10::Error& error) {
+    return failure(TORCHACC_OPERATOR_ERROR, error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    return failure(TORCHACC_OPERATOR_ERROR, error.what());
+  } catch (...) {
+    return failure(TORCHACC_OPERATOR_ERROR, "unknown exception");
+  }
+}
+
+}  // namespace torchacc
