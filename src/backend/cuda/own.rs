@@ -62,7 +62,8 @@ pub struct OnDevice {
 }
 
 impl OnDevice {
-    /// Calls the function; `address` is that of the first element of an operand. `false`: it cannot, and nothing was done.
+    /// Calls the function; `address` is that of the first element of an operand. `false`: it cannot, and the results
+    /// are still to be made.
     pub fn run(
         &self,
         device: &dyn Device,
