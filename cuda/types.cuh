@@ -33,6 +33,21 @@ struct Words {
   u64 at[N];
 };
 
+// The item of a table that a block belongs to, given the blocks' number: the last one that begins
+// there or before. Rows have `row` words, the first of which is the number of the item's first
+// block.
+DEVICE const u64* item_of(const u64* table, u64 items, u64 row, u32 block) {
+  u64 low = 0, high = items;
+  while (high - low > 1) {
+    const u64 middle = (low + high) / 2;
+    if (table[middle * row] <= block)
+      low = middle;
+    else
+      high = middle;
+  }
+  return table + low * row;
+}
+
 // A dense row-major tensor, as an operator of the program's own gets it.
 template <class T>
 struct Tensor {

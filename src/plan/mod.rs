@@ -43,6 +43,11 @@ pub trait Target {
     fn has_epilogues(&self) -> bool {
         true
     }
+
+    /// Whether it runs consecutive steps that compute alike as one, so that they should come side by side.
+    fn gathers(&self) -> bool {
+        false
+    }
 }
 
 /// Where the flat elements of an operand are.
@@ -192,7 +197,7 @@ pub fn outline(
     for region in &mut fused.regions {
         region.workspace = workspace(graph, region, target);
     }
-    let (fused, guide) = match effort {
+    let (fused, mut guide) = match effort {
         Effort::Search => remat::remat(graph, (fused, absorbed), donors),
         Effort::Quick => remat::keep(graph, (fused, absorbed), donors),
         Effort::Guided(guide) => match guide.applied(fused) {
@@ -200,6 +205,9 @@ pub fn outline(
             None => return internal!("a plan is guided by that of another program"),
         },
     };
+    if target.gathers() && !matches!(effort, Effort::Guided(_)) {
+        guide.order = order::gathered(graph, &fused, donors, guide.order);
+    }
     let plan = memory::outline(graph, &fused, &guide.order, inputs, scalars, donors);
     Ok((Outline::new(plan), guide))
 }

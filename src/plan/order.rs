@@ -3,6 +3,8 @@
 //! **Invariant:** the result is a topological order of reads and writes, and everything that reads an input runs before
 //! the region that may overwrite it, unless a dependence forbids that.
 
+mod alike;
+
 use super::ALIGN;
 use super::draft::{Fused, RegionId, Source};
 use crate::graph::Graph;
@@ -28,6 +30,18 @@ pub(super) fn order(graph: &Graph, fused: &Fused, donors: &[Option<u32>]) -> Vec
     let plain = program_order(fused, &flow);
     let frugal = frugal_order(fused, &flow);
     if peak(fused, &flow, &frugal) < peak(fused, &flow, &plain) { frugal } else { plain }
+}
+
+/// An order for a backend that runs alike regions together: those come side by side where that costs no memory.
+pub(super) fn gathered(
+    graph: &Graph,
+    fused: &Fused,
+    donors: &[Option<u32>],
+    order: Vec<RegionId>,
+) -> Vec<RegionId> {
+    let mut flow = flow(graph, fused);
+    wait_for_readers(fused, donors, &mut flow);
+    alike::gathered(fused, &flow, order)
 }
 
 fn flow(graph: &Graph, fused: &Fused) -> Flow {

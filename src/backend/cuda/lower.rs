@@ -184,12 +184,23 @@ impl Actions {
         Ok(dense)
     }
 
-    /// The kernels that are launched.
-    pub fn sources(&self) -> impl Iterator<Item = &Source> {
+    pub fn tasks(&self) -> impl Iterator<Item = &Task> {
         self.actions.iter().filter_map(|action| match action {
-            Action::Launch(task) => Some(&task.source),
+            Action::Launch(task) => Some(task),
             _ => None,
         })
+    }
+
+    pub fn tasks_mut(&mut self) -> impl Iterator<Item = &mut Task> {
+        self.actions.iter_mut().filter_map(|action| match action {
+            Action::Launch(task) => Some(task),
+            _ => None,
+        })
+    }
+
+    /// The kernels that are launched.
+    pub fn sources(&self) -> impl Iterator<Item = &Source> {
+        self.tasks().map(|task| &task.source)
     }
 
     /// Actions whose scratch memory is not wanted any more when these begin.

@@ -10,6 +10,7 @@ pub mod driver;
 pub mod emit;
 #[cfg(debug_assertions)]
 pub mod emulated;
+mod gather;
 mod graphs;
 mod lower;
 pub mod memory;
@@ -53,6 +54,10 @@ impl Target for Cuda {
 
     fn has_epilogues(&self) -> bool {
         false
+    }
+
+    fn gathers(&self) -> bool {
+        true
     }
 }
 

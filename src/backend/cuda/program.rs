@@ -2,7 +2,8 @@
 
 use super::bounce;
 use super::device::{Device, Launch, Shape};
-use super::emit::{Source, Word};
+use super::emit::{Source, Task, Word};
+use super::gather::{self, Turn};
 use super::graphs::Graphs;
 use super::lower::{self, Action};
 use super::own;
@@ -24,24 +25,46 @@ pub struct Program {
     device: Arc<dyn Device>,
     pool: Arc<Pool>,
     steps: Vec<Vec<Ready>>,
+    /// What a whole run does.
+    turns: Vec<Turn<Queued>>,
+    table: Vec<Word>,
     scratch_bytes: u64,
-    /// The status block and the argument block behind it; scratch memory. Made when first needed.
-    memory: Mutex<Option<(Memory, Memory)>>,
-    /// `None` where runs are not captured: something is done on the host, or nobody wants it.
+    /// Made when first needed.
+    memory: Mutex<Option<Held>>,
+    /// Whether some step is computed on the host.
+    on_host: bool,
+    /// `None` where nobody wants runs to be captured.
     graphs: Option<Graphs>,
 }
 
 /// An action, ready to be done.
 enum Ready {
-    Launch { kernel: Arc<dyn Launch>, words: Vec<Word>, shape: Shape },
+    Launch(Queued),
     Other(Action),
 }
 
-/// Where the program's own memory is.
+struct Queued {
+    kernel: Arc<dyn Launch>,
+    words: Vec<Word>,
+    shape: Shape,
+}
+
+/// The program's own memory.
+struct Held {
+    /// The status block and the argument block behind it.
+    block: Memory,
+    scratch: Memory,
+    table: Memory,
+    /// The addresses that the table was written for.
+    addresses: Vec<usize>,
+}
+
+/// Where it is.
 #[derive(Clone, Copy)]
 struct Own {
     status: usize,
     scratch: usize,
+    table: usize,
 }
 
 impl Program {
@@ -53,54 +76,97 @@ impl Program {
     ) -> Result<Program> {
         let lowered = (plan.steps.iter().enumerate())
             .map(|(index, step)| lower::step(&plan, index, &*device).map_err(|e| e.at(step.site)));
-        let lowered: Vec<lower::Actions> = lowered.collect::<Result<_>>()?;
+        let mut lowered: Vec<lower::Actions> = lowered.collect::<Result<_>>()?;
+        let (turns, table) = gather::gather(&plan, &mut lowered);
         let scratch_bytes = lowered.iter().map(|actions| actions.scratch).max().unwrap_or(0);
+        let together = turns.iter().flat_map(|turn| match turn {
+            Turn::Step(_) => &[][..],
+            Turn::Together(tasks) => tasks,
+        });
+        let sources = lowered.iter().flat_map(lower::Actions::sources);
         let sources: Vec<Source> =
-            lowered.iter().flat_map(lower::Actions::sources).cloned().collect();
+            sources.chain(together.map(|task| &task.source)).cloned().collect();
         let loaded = device.load(&sources);
         let explained = |error| own::explained(&*device, &plan, &lowered, error);
         let mut kernels = loaded.map_err(explained)?.into_iter();
+        let mut queued = |Task { words, shape, .. }: Task| match kernels.next() {
+            Some(kernel) => Ok(Queued { kernel, words, shape }),
+            None => internal!("a kernel was left unloaded"),
+        };
         let mut ready = |action: Action| match action {
-            Action::Launch(task) => match kernels.next() {
-                Some(kernel) => Ready::Launch { kernel, words: task.words, shape: task.shape },
-                None => Ready::Other(Action::Host(None)),
-            },
-            other => Ready::Other(other),
+            Action::Launch(task) => queued(task).map(Ready::Launch),
+            other => Ok(Ready::Other(other)),
         };
         let is_host = |action: &Action| matches!(action, Action::Host(_));
         let on_host = lowered.iter().flat_map(|actions| &actions.actions).any(is_host);
-        let graphs = (captures && !on_host).then(Graphs::default);
+        let graphs = captures.then(Graphs::default);
         let steps = lowered
             .into_iter()
             .map(|actions| actions.actions.into_iter().map(&mut ready).collect())
-            .collect();
-        Ok(Program { plan, device, pool, steps, scratch_bytes, memory: Mutex::new(None), graphs })
+            .collect::<Result<_>>()?;
+        let turn = |turn| match turn {
+            Turn::Step(index) => Ok(Turn::Step(index)),
+            Turn::Together(tasks) => {
+                tasks.into_iter().map(&mut queued).collect::<Result<_>>().map(Turn::Together)
+            }
+        };
+        let turns = turns.into_iter().map(turn).collect::<Result<_>>()?;
+        let memory = Mutex::new(None);
+        Ok(Program {
+            plan,
+            device,
+            pool,
+            steps,
+            turns,
+            table,
+            scratch_bytes,
+            memory,
+            on_host,
+            graphs,
+        })
     }
 
-    /// Clears the status and hands the scalars over.
+    /// Clears the status, and hands over the scalars and the table.
     fn begin(&self, call: &Call) -> Result<Own> {
         let mut memory = self.memory.lock();
         if memory.is_none() {
-            let block = self.pool.allocate(STATUS + 8 * self.plan.scalars.len())?;
-            *memory = Some((block, self.pool.allocate(self.scratch_bytes as usize)?));
+            *memory = Some(Held {
+                block: self.pool.allocate(STATUS + 8 * self.plan.scalars.len())?,
+                scratch: self.pool.allocate(self.scratch_bytes as usize)?,
+                table: self.pool.allocate(8 * self.table.len())?,
+                addresses: Vec::new(),
+            });
         }
-        let Some((block, scratch)) = memory.as_ref() else {
+        let Some(held) = memory.as_mut() else {
             return internal!("memory that was just made is gone");
         };
+        let [status, scratch, table] =
+            [&held.block, &held.scratch, &held.table].map(|memory| memory.addr());
+        let own = Own { status, scratch, table };
         let mut bytes = vec![0u8; STATUS];
         bytes.extend(call.scalars.iter().flat_map(|bits| bits.to_le_bytes()));
-        self.device.write(&bytes, block.addr())?;
-        Ok(Own { status: block.addr(), scratch: scratch.addr() })
+        self.device.write(&bytes, status)?;
+        let addresses = addresses(call);
+        if !self.table.is_empty() && held.addresses != addresses {
+            let words = self.table.iter().map(|word| resolve(*word, call, own));
+            let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+            self.device.write(&bytes, table)?;
+            held.addresses = addresses;
+        }
+        Ok(own)
+    }
+
+    fn run_turn(&self, turn: &Turn<Queued>, call: &Call, own: Own) -> Result<()> {
+        match turn {
+            Turn::Step(index) => self.run_step(*index, call, own),
+            Turn::Together(launches) => launches.iter().try_for_each(|l| l.queue(call, own)),
+        }
     }
 
     fn run_step(&self, index: usize, call: &Call, own: Own) -> Result<()> {
         for action in &self.steps[index] {
             match action {
-                Ready::Launch { kernel, words, shape } => {
-                    let words: Vec<u64> =
-                        words.iter().map(|word| resolve(*word, call, own)).collect();
-                    kernel.launch(*shape, &words)?;
-                }
+                Ready::Launch(launch) => launch.queue(call, own)?,
                 Ready::Other(Action::Multiply { product, a, b, c }) => {
                     let [a, b, c] = [a, b, c].map(|word| resolve(*word, call, own) as usize);
                     self.device.multiply(product, a, b, c)?;
@@ -191,11 +257,24 @@ fn index_error(kernel: &Kernel, index: i64, size: i64) -> Error {
     Error::new(Code::IndexError, text)
 }
 
+impl Queued {
+    fn queue(&self, call: &Call, own: Own) -> Result<()> {
+        let words: Vec<u64> = self.words.iter().map(|word| resolve(*word, call, own)).collect();
+        self.kernel.launch(self.shape, &words)
+    }
+}
+
+/// What decides where everything is.
+fn addresses(call: &Call) -> Vec<usize> {
+    [call.inputs, call.outputs, &[call.arena]].concat()
+}
+
 fn resolve(word: Word, call: &Call, own: Own) -> u64 {
     let address = match word {
         Word::Number(number) => return number,
         Word::Status => own.status,
         Word::Scratch(offset) => own.scratch + offset as usize,
+        Word::Table(offset) => own.table + offset as usize,
         Word::At(place, offset) => {
             let start = match place {
                 Place::Input(n) => call.inputs[n as usize],
@@ -216,15 +295,17 @@ impl Executable for Program {
             Ok(own) => own,
             Err(error) => return self.all_failed(error, false),
         };
-        let whole = call.poisoned.is_empty()
+        let whole = !self.on_host
+            && call.poisoned.is_empty()
             && call.watch.is_none()
             && !call.outputs.contains(&0)
             && (call.arena != 0 || self.plan.arena_bytes == 0);
-        if let Some(graphs) = self.graphs.as_ref().filter(|_| whole) {
-            let addresses = [call.inputs, call.outputs, &[call.arena]].concat();
-            let mut work =
-                || (0..self.steps.len()).try_for_each(|index| self.run_step(index, call, own));
-            let queued = graphs.run(&*self.device, addresses, &mut work);
+        if whole {
+            let mut work = || self.turns.iter().try_for_each(|turn| self.run_turn(turn, call, own));
+            let queued = match &self.graphs {
+                Some(graphs) => graphs.run(&*self.device, addresses(call), &mut work),
+                None => work(),
+            };
             return match queued.and_then(|()| self.stopped(own)) {
                 Ok(None) => Outcome::default(),
                 Ok(Some((step, error))) => self.stopped_at(step, error),

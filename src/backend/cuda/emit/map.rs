@@ -104,7 +104,7 @@ fn kernel(
     let text = points_text(program, from, to, &space, &mut writer, (&step, stores))?;
     writer.head(&text);
     let at = space.index();
-    writer.line(format!("i64 i = ((i64)blockIdx.x * {BLOCK} + threadIdx.x) * {width};"));
+    writer.line(format!("i64 i = ((i64)block * {BLOCK} + threadIdx.x) * {width};"));
     writer.line(format!("const i64 n = (i64){n};"));
     writer.line(format!("if (i + {width} <= n) NAME_at<{width}>(a, status, ({at})i);"));
     if width > 1 && space.sizes.len() == 1 {
@@ -112,7 +112,7 @@ fn kernel(
     }
     let threads = space.numel() as u64 / width as u64 + u64::from(space.numel() % width != 0);
     let label = program.instrs.last().map_or("copy", |instr| instr.op.name());
-    Ok(writer.finish(label, threads.div_ceil(u64::from(BLOCK))))
+    Ok(writer.finish_item(label, threads.div_ceil(u64::from(BLOCK))))
 }
 
 /// The function of `V` points from point `i` on.

@@ -16,6 +16,7 @@ mod scan;
 pub mod window;
 mod write;
 
+pub use self::body::may_fail;
 pub use attention::{attention, attention_grad};
 pub use index::Given;
 pub use map::{cast, copy, map, zeros};
@@ -59,6 +60,8 @@ pub enum Word {
     Status,
     /// Address of scratch memory of the program, and bytes behind it. Steps share it.
     Scratch(u64),
+    /// Address of the program's table of arguments, and bytes behind it.
+    Table(u64),
 }
 
 impl Word {

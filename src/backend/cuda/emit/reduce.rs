@@ -227,9 +227,9 @@ impl Fold<'_> {
         };
         self.types(&mut writer);
         writer.line(lane);
-        writer.line(format!("const i64 split = blockIdx.x % (u64){splits};"));
+        writer.line(format!("const i64 split = block % (u64){splits};"));
         writer.line(format!(
-            "const i64 k = ((i64)(blockIdx.x / (u64){splits}) * {broad} + broad) * {side};"
+            "const i64 k = ((i64)(block / (u64){splits}) * {broad} + broad) * {side};"
         ));
         writer.line(format!("const i64 begin = split * (i64){part};"));
         writer.line(format!("const i64 last = begin + (i64){part};"));
@@ -279,7 +279,7 @@ impl Fold<'_> {
             _ => writer.line(format!("    ((Part*){to})[split * (i64){kept} + k + e] = mine[e];")),
         }
         writer.line("}");
-        writer.finish(self.op.name(), lanes.blocks() * lanes.splits as u64)
+        writer.finish_item(self.op.name(), lanes.blocks() * lanes.splits as u64)
     }
 
     /// Joins the parts of every kept point in order.
@@ -290,7 +290,7 @@ impl Fold<'_> {
         let to = writer.word(Word::of(self.write));
         let dtype = stored(self.write.dtype);
         self.types(&mut writer);
-        writer.line(format!("const i64 k = (i64)blockIdx.x * {BLOCK} + threadIdx.x;"));
+        writer.line(format!("const i64 k = (i64)block * {BLOCK} + threadIdx.x;"));
         writer.line(format!("if (k >= (i64){kept}) return;"));
         writer.line(format!("Part sum = ((const Part*){from})[k];"));
         writer.line(format!(
@@ -298,6 +298,6 @@ impl Fold<'_> {
         ));
         writer.line(format!("put(({dtype}*){to} + k, (Held<{dtype}>)Fold::value(sum));"));
         let blocks = (lanes.kept as u64).div_ceil(u64::from(BLOCK));
-        writer.finish(&format!("{}_join", self.op.name()), blocks)
+        writer.finish_item(&format!("{}_join", self.op.name()), blocks)
     }
 }

@@ -52,21 +52,59 @@ impl Writer {
         self.finish_as(label, Shape { grid, block: BLOCK, shared: 0 })
     }
 
+    /// A task of `blocks` blocks, whose text calls a block's number `block`: so it may be one item of many
+    /// ([`Source::of_many`]).
+    pub fn finish_item(mut self, label: &str, blocks: u64) -> Task {
+        self.body.insert_str(0, NUMBER);
+        self.finish(label, blocks)
+    }
+
     /// A task of any shape.
     pub fn finish_as(self, label: &str, shape: Shape) -> Task {
         let block = shape.block;
         let Writer { words, head, body } = self;
         let n = words.len();
-        let parameter = format!("const __grid_constant__ Words<{n}> a");
-        let mut text = head;
-        let enter = "    u64* status = (u64*)a.at[0];\n    if (stopped(status)) return;\n";
-        let _ = write!(
-            text,
-            "extern \"C\" __global__ void __launch_bounds__({block}) NAME({parameter}) {{\n{enter}{body}}}\n"
-        );
+        let (mut text, entry) = (head, entry("NAME", n, "a"));
+        let bounds = format!("__launch_bounds__({block})");
+        let _ = writeln!(text, "extern \"C\" __global__ void {bounds} {entry}{body}}}");
         let name = format!("{label}_{:016x}", xxh3_64(text.as_bytes()));
         let text = text.replace("NAME", &name);
         Task { source: Source { name, text, words: n }, words, shape }
+    }
+}
+
+/// How a kernel begins: where a run was stopped, it ends.
+fn entry(name: &str, words: usize, parameter: &str) -> String {
+    format!(
+        "{name}(const __grid_constant__ Words<{words}> {parameter}) {{\n\
+         \x20   u64* status = (u64*){parameter}.at[0];\n    if (stopped(status)) return;\n"
+    )
+}
+
+const NUMBER: &str = "    const u32 block = blockIdx.x;\n";
+
+impl Source {
+    /// Words of a kernel [of many](Source::of_many): the status, the table's address, how many items it has, and the number
+    /// of the launch's first block among all of the items' blocks.
+    pub const OF_MANY: usize = 4;
+
+    /// The kernel that does for items of a table what this one does for its words; `None` if it was not made to be one. A
+    /// row of the table is the number of the item's first block, then its words.
+    pub fn of_many(&self) -> Option<Source> {
+        let (words, row) = (self.words, self.words + 1);
+        let start = entry(&self.name, words, "a") + NUMBER;
+        let (before, body) = self.text.split_once(&start)?;
+        let name = format!("{}_of_many", self.name);
+        let [before, body] = [before, body].map(|text| text.replace(&self.name, &name));
+        let entry = entry(&name, Source::OF_MANY, "table");
+        let text = format!(
+            "{before}{entry}\
+             \x20   const u32 number = blockIdx.x + (u32)table.at[3];\n\
+             \x20   const u64* item = item_of((const u64*)table.at[1], table.at[2], {row}, number);\n\
+             \x20   const u32 block = number - (u32)item[0];\n\
+             \x20   const Words<{words}> a = *(const Words<{words}>*)(item + 1);\n{body}"
+        );
+        Some(Source { text, name, words: Source::OF_MANY })
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod attention;
 mod failure;
+mod gather;
 mod graphs;
 mod index;
 mod library;

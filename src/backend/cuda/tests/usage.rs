@@ -2,7 +2,8 @@
 
 use super::super::driver::tests::nvrtc_for;
 use super::super::emit::Source;
-use super::super::lower::{self, Action};
+use super::super::gather::gather;
+use super::super::lower::{self, Action, Actions};
 use super::cuda;
 use crate::backend::Backend;
 use crate::graph::Graph;
@@ -43,16 +44,14 @@ fn kernels(graph: Graph) -> Vec<Source> {
     let (inputs, scalars) = leaves(&graph);
     let donors = vec![None; graph.outputs.len()];
     let plan = crate::plan::plan(&graph, &inputs, &scalars, &donors, cuda()).expect("a plan");
+    let lowered = |index| lower::step(&plan, index, &*cuda().device).expect("it can be lowered");
+    let mut steps: Vec<Actions> = (0..plan.steps.len()).map(lowered).collect();
+    gather(&plan, &mut steps);
     let mut sources: Vec<Source> = Vec::new();
-    for index in 0..plan.steps.len() {
-        for action in lower::step(&plan, index, &*cuda().device).expect("it can be lowered").actions
-        {
-            match action {
-                Action::Launch(task) => sources.push(task.source),
-                Action::Multiply { .. } | Action::Network { .. } => {}
-                Action::Host(_) => panic!("{:?} has no kernel", plan.steps[index].kernel),
-            }
-        }
+    for (step, actions) in plan.steps.iter().zip(steps) {
+        let on_host = actions.actions.iter().any(|action| matches!(action, Action::Host(_)));
+        assert!(!on_host, "{:?} has no kernel", step.kernel);
+        sources.extend(actions.sources().cloned());
     }
     sources.sort_by(|a, b| a.name.cmp(&b.name));
     sources.dedup_by(|a, b| a.name == b.name);

@@ -1,0 +1,160 @@
+//! Launches that are one: consecutive steps that do not touch each other's memory and have the same kernels. A step of an
+//! optimizer has hundreds of such, each of which takes as long as a launch takes.
+//!
+//! The blocks of one launch find their arguments in a *table* with a row for each step, in memory of the program: it is
+//! written before a run whose addresses are others. Only what cannot fail is gathered, so that no step has run when
+//! another one before it fails.
+
+use super::emit::{Task, Word, may_fail};
+use super::lower::{Action, Actions};
+use crate::plan::{Operand, Place, Plan, Step};
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// Most blocks of a launch.
+const MOST_BLOCKS: u64 = i32::MAX as u64;
+/// Alignment of a step's part of the scratch memory.
+const ALIGN: u64 = 256;
+
+/// What a run does at a time.
+pub enum Turn<T> {
+    Step(usize),
+    /// What several steps ask for, as one launch for each of their kernels.
+    Together(Vec<T>),
+}
+
+/// How the steps of a plan, which ask for `lowered`, are launched, and the words of the table. Steps of a turn can still be
+/// launched one by one: `lowered` becomes launches of the same kernels, each of one item.
+pub fn gather(plan: &Plan, lowered: &mut [Actions]) -> (Vec<Turn<Task>>, Vec<Word>) {
+    let (mut turns, mut table) = (Vec::new(), Vec::new());
+    let mut window = Window::default();
+    for (index, step) in plan.steps.iter().enumerate() {
+        let gathers = is_gathered(step, &lowered[index]);
+        if !gathers || window.waits(plan, step) {
+            window.close(lowered, &mut turns, &mut table);
+        }
+        match gathers {
+            true => window.add(plan, index),
+            false => turns.push(Turn::Step(index)),
+        }
+    }
+    window.close(lowered, &mut turns, &mut table);
+    (turns, table)
+}
+
+fn is_gathered(step: &Step, actions: &Actions) -> bool {
+    let of_many = |action: &Action| match action {
+        Action::Launch(task) => task.source.of_many().is_some(),
+        _ => false,
+    };
+    !step.kernel.program().is_some_and(may_fail) && actions.actions.iter().all(of_many)
+}
+
+/// Consecutive steps that do not touch each other's memory.
+#[derive(Default)]
+struct Window {
+    steps: Vec<usize>,
+    reads: Touched,
+    writes: Touched,
+}
+
+/// Bytes by the memory that they belong to.
+type Touched = HashMap<Place, Vec<Range<u64>>>;
+
+impl Window {
+    fn waits(&self, plan: &Plan, step: &Step) -> bool {
+        let within = |touched: &Touched, operand: &Operand| {
+            let Some((memory, bytes)) = bytes(plan, operand) else { return false };
+            let known = touched.get(&memory).map_or(&[][..], |known| known);
+            known.iter().any(|known| known.start < bytes.end && bytes.start < known.end)
+        };
+        step.reads.iter().any(|read| within(&self.writes, read))
+            || step.writes.iter().any(|w| within(&self.writes, w) || within(&self.reads, w))
+    }
+
+    fn add(&mut self, plan: &Plan, index: usize) {
+        let Step { reads, writes, .. } = &plan.steps[index];
+        for (operands, touched) in [(reads, &mut self.reads), (writes, &mut self.writes)] {
+            for (memory, bytes) in operands.iter().filter_map(|operand| bytes(plan, operand)) {
+                touched.entry(memory).or_default().push(bytes);
+            }
+        }
+        self.steps.push(index);
+    }
+
+    /// Gives the turns of its steps, in the order of the first of each, and is empty then.
+    fn close(
+        &mut self,
+        lowered: &mut [Actions],
+        turns: &mut Vec<Turn<Task>>,
+        table: &mut Vec<Word>,
+    ) {
+        let mut groups: Vec<(Vec<usize>, u64)> = Vec::new();
+        let mut known: HashMap<Vec<String>, usize> = HashMap::new();
+        for index in std::mem::take(self).steps {
+            let names = lowered[index].sources().map(|source| source.name.clone()).collect();
+            let blocks = lowered[index].tasks().map(|task| u64::from(task.shape.grid[0])).max();
+            let blocks = blocks.unwrap_or(0);
+            let at = known.entry(names).or_insert(groups.len());
+            match groups.get_mut(*at) {
+                Some((steps, all)) if *all + blocks <= MOST_BLOCKS => {
+                    steps.push(index);
+                    *all += blocks;
+                }
+                _ => {
+                    *at = groups.len();
+                    groups.push((vec![index], blocks));
+                }
+            }
+        }
+        turns.extend(groups.into_iter().map(|(steps, _)| match steps[..] {
+            [index] => Turn::Step(index),
+            _ => Turn::Together(together(&steps, lowered, table)),
+        }));
+    }
+}
+
+/// One launch for each kernel that all of `steps` ask for.
+fn together(steps: &[usize], lowered: &mut [Actions], table: &mut Vec<Word>) -> Vec<Task> {
+    let mut scratch = 0u64;
+    for &step in steps {
+        let actions = &mut lowered[step];
+        for word in actions.tasks_mut().flat_map(|task| &mut task.words) {
+            if let Word::Scratch(offset) = word {
+                *offset += scratch;
+            }
+        }
+        actions.scratch += scratch;
+        scratch = actions.scratch.next_multiple_of(ALIGN);
+    }
+    let one = |kernel: usize| {
+        let (start, items) = (8 * table.len() as u64, steps.len() as u64);
+        let mut blocks = 0u64;
+        for &step in steps {
+            let task = lowered[step].tasks_mut().nth(kernel)?;
+            table.push(Word::Number(blocks));
+            table.append(&mut task.words);
+            task.words =
+                vec![Word::Status, Word::Table(start), Word::Number(items), Word::Number(blocks)];
+            task.source = task.source.of_many()?;
+            blocks += u64::from(task.shape.grid[0]);
+        }
+        let mut all = lowered[steps[0]].tasks_mut().nth(kernel)?.clone();
+        all.shape.grid[0] = blocks as u32;
+        Some(all)
+    };
+    (0..).map_while(one).collect()
+}
+
+/// The memory that an operand is in, and the bytes there that it reaches over.
+fn bytes(plan: &Plan, operand: &Operand) -> Option<(Place, Range<u64>)> {
+    let (memory, start) = match operand.place {
+        Place::Arena(start) => (Place::Arena(0), start),
+        Place::Output(k) => (plan.donors[k as usize].map_or(operand.place, Place::Input), 0),
+        Place::Input(_) => (operand.place, 0),
+        Place::Scalar(_) | Place::Index => return None,
+    };
+    let (layout, size) = (&operand.layout, operand.dtype.size() as u64);
+    let [first, end] = [layout.offset, layout.end()].map(|element| element as u64 * size);
+    Some((memory, start + first..start + end))
+}
