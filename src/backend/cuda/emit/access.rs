@@ -177,6 +177,11 @@ impl Access {
         format!("(const {}*){} + ({offset})", self.element, self.base)
     }
 
+    /// The element at an offset.
+    pub fn element_at(&self, offset: &str) -> String {
+        format!("*({})", self.pointer(offset))
+    }
+
     /// Declares `x`, the held elements of `V` (the text's own name) points from `offset` on: an array, or one for all if
     /// they are.
     pub fn load(&self, x: &str, offset: &str, at: &str) -> String {

@@ -2,6 +2,7 @@
 
 use super::access::{Access, Space, pack};
 use super::body::{may_fail, statements};
+use super::transpose::{self, Tiling};
 use super::write::Writer;
 use super::{BLOCK, Tasks};
 use crate::error::Result;
@@ -90,20 +91,25 @@ fn kernel(
     let (sizes, mut strides, _) = collapse(&layouts, &order, &[]);
     let space = Space::new(sizes, &operands);
     strides.iter_mut().for_each(|s| s.resize(space.sizes.len(), 0));
-    let width = pack(&space, &operands, &strides);
+    let tiling = Tiling::new(&space, reads, &strides);
+    let width = if tiling.is_some() { 1 } else { pack(&space, &operands, &strides) };
     let moves = program.instrs.is_empty()
         && program.results.iter().zip(writes).all(|(&r, w)| reads[r as usize].dtype == w.dtype);
     let mut writer = Writer::new();
-    let n = writer.number(space.numel());
     let step = writer.number(step as i64);
     let mut access = |(operand, strides): (&&Operand, &Dims)| {
         Access::new(&mut writer, operand, &space, (strides, &[]), width, moves)
     };
     let all: Vec<Access> = operands.iter().zip(&strides).map(&mut access).collect();
     let (from, to) = all.split_at(reads.len());
-    let text = points_text(program, from, to, &space, &mut writer, (&step, stores))?;
+    let tiled = tiling.as_ref().map_or(&[][..], |tiling| &tiling.reads);
+    let text = points_text(program, (from, tiled), to, &space, &mut writer, (&step, stores))?;
     writer.head(&text);
-    let at = space.index();
+    let label = program.instrs.last().map_or("copy", |instr| instr.op.name());
+    if let Some(tiling) = tiling {
+        return Ok(tiling.finish(writer, &space, from, label));
+    }
+    let (at, n) = (space.index(), writer.number(space.numel()));
     writer.line(format!("i64 i = ((i64)block * {BLOCK} + threadIdx.x) * {width};"));
     writer.line(format!("const i64 n = (i64){n};"));
     writer.line(format!("if (i + {width} <= n) NAME_at<{width}>(a, status, ({at})i);"));
@@ -111,28 +117,33 @@ fn kernel(
         writer.line(format!("else for (; i < n; i++) NAME_at<1>(a, status, ({at})i);"));
     }
     let threads = space.numel() as u64 / width as u64 + u64::from(space.numel() % width != 0);
-    let label = program.instrs.last().map_or("copy", |instr| instr.op.name());
     Ok(writer.finish_item(label, threads.div_ceil(u64::from(BLOCK))))
 }
 
-/// The function of `V` points from point `i` on.
+/// The function of `V` points from point `i` on. It is given its elements of the `tiled` reads.
 fn points_text(
     program: &Program,
-    from: &[Access],
+    (from, tiled): (&[Access], &[usize]),
     to: &[Access],
     space: &Space,
     writer: &mut Writer,
     (step, stores): (&str, bool),
 ) -> Result<String> {
     let at = space.index();
+    let given: String = tiled.iter().map(|&n| transpose::parameter(n, &from[n])).collect();
     let mut text = format!(
-        "template <int V, class A>\nDEVICE void NAME_at(const A& a, u64* status, const {at} i) {{\n"
+        "template <int V, class A>\nDEVICE void NAME_at(const A& a, u64* status, const {at} i{given}) {{\n"
     );
-    if from.iter().chain(to).any(|access| access.walk.needs_coordinates()) {
+    let is_tiled = |n: &usize| tiled.contains(n);
+    let others = (0..from.len()).filter(|n| !is_tiled(n)).map(|n| &from[n]);
+    if others.chain(to).any(|access| access.walk.needs_coordinates()) {
         text += &space.coordinates(writer, "c", "i");
     }
     for (n, access) in from.iter().enumerate() {
-        text += &access.load(&format!("x{n}"), &access.walk.offset("i", "c", at), at);
+        text += &match is_tiled(&n) {
+            true => format!("    const {} x{n}[V] = {{get(&t{n})}};\n", access.held),
+            false => access.load(&format!("x{n}"), &access.walk.offset("i", "c", at), at),
+        };
     }
     for (k, access) in to.iter().enumerate() {
         let _ = writeln!(text, "    {} y{k}[V];", access.held);

@@ -13,6 +13,7 @@ mod own;
 mod reduce;
 mod rows;
 mod scan;
+mod transpose;
 pub mod window;
 mod write;
 

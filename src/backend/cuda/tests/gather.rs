@@ -27,6 +27,7 @@ struct Nobody;
 
 impl Watch for Nobody {
     fn begin(&self, _: usize) {}
+    fn was_copied(&self) {}
     fn end(&self, _: usize) {}
 }
 

@@ -10,6 +10,7 @@ mod map;
 mod own;
 mod reduce;
 mod rows;
+mod transpose;
 mod usage;
 mod window;
 

@@ -27,6 +27,17 @@ fn programs() -> Vec<(&'static str, Graph)> {
 %4: bf16[512,1000] = cumsum(%0) {axis=1}
 %5: bf16[512,4] = gather(%2, %1) {axis=1}
 return %2, %3, %4, %5")),
+        ("operands across", text("\
+%0: f32[8,300,500] = input() {index=0, type=(f32[8,300,500])}
+%1: bf16[8,500,300] = input() {index=1, type=(bf16[8,500,300])}
+%2: i8[500,300] = input() {index=2, type=(i8[500,300])}
+%3: f64[500,300] = input() {index=3, type=(f64[500,300])}
+%4: bf16[8,300,500] = transpose(%1) {perm=[0,2,1]}
+%5: f32[8,300,500] = cast(%4) {dtype=f32}
+%6: f32[8,300,500] = mul(%0, %5)
+%7: i8[300,500] = transpose(%2) {perm=[1,0]}
+%8: f64[300,500] = transpose(%3) {perm=[1,0]}
+return %6, %7, %8")),
         ("convolution and pooling", text("\
 %0: f32[8,16,32,32] = input() {index=0, type=(f32[8,16,32,32])}
 %1: f32[32,16,3,3] = input() {index=1, type=(f32[32,16,3,3])}
