@@ -143,6 +143,19 @@ template <class From>
 struct Cast<bf16, From> {
   static DEVICE f32 to(From x) { return f32_of(bf16_of((f32)x)); }
 };
+template <u32 MANTISSA, u32 BIAS, u32 END, u32 BEYOND, u32 NAN_CODE>
+struct Cast<float8<MANTISSA, BIAS, END, BEYOND, NAN_CODE>, f32> {
+  typedef float8<MANTISSA, BIAS, END, BEYOND, NAN_CODE> T;
+  static DEVICE T to(f32 x) {
+    T y;
+    encode(y, x);
+    return y;
+  }
+};
+template <u32 MANTISSA, u32 BIAS, u32 END, u32 BEYOND, u32 NAN_CODE>
+struct Cast<f32, float8<MANTISSA, BIAS, END, BEYOND, NAN_CODE>> {
+  static DEVICE f32 to(float8<MANTISSA, BIAS, END, BEYOND, NAN_CODE> x) { return f32_of(x); }
+};
 template <class T, class From>
 DEVICE Held<T> op_cast(From x) {
   return Cast<T, From>::to(x);

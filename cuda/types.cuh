@@ -100,6 +100,45 @@ DEVICE bf16 bf16_of(f32 x) {
   return y;
 }
 
+// Floats of 8 bits, held as the codes that they are: see `src/dtype/float8.rs`, whose numbers these
+// are, for what they mean.
+template <u32 MANTISSA, u32 BIAS, u32 END, u32 BEYOND, u32 NAN_CODE>
+struct float8 {
+  u8 code;
+};
+typedef float8<3, 7, 0x7f, 0x7f, 0x7f> f8e4m3fn;
+typedef float8<2, 15, 0x7c, 0x7c, 0x7f> f8e5m2;
+typedef float8<3, 8, 0x80, 0x80, 0x80> f8e4m3fnuz;
+typedef float8<2, 16, 0x80, 0x80, 0x80> f8e5m2fnuz;
+
+template <u32 MANTISSA, u32 BIAS, u32 END, u32 BEYOND, u32 NAN_CODE>
+DEVICE f32 f32_of(float8<MANTISSA, BIAS, END, BEYOND, NAN_CODE> x) {
+  u32 magnitude = x.code & 0x7f;
+  // As an f32 with the exponent of the format; the multiplication also makes denormals right.
+  f32 finite = bits_as<f32>(magnitude << (23 - MANTISSA)) * bits_as<f32>((254 - BIAS) << 23);
+  u32 special = magnitude == BEYOND && BEYOND != NAN_CODE ? 0x7f800000 : 0x7fc00000;
+  u32 bits = magnitude >= END || x.code == END ? special : bits_as<u32>(finite);
+  return bits_as<f32>(bits | (u32)(x.code & 0x80) << 24);
+}
+
+// To nearest, ties to even. What rounds to more than the largest number does not become that
+// number, as it would by the device's own instruction.
+template <u32 MANTISSA, u32 BIAS, u32 END, u32 BEYOND, u32 NAN_CODE>
+DEVICE void encode(float8<MANTISSA, BIAS, END, BEYOND, NAN_CODE>& y, f32 x) {
+  const u32 shift = 23 - MANTISSA, lift = (127 - BIAS) << 23;
+  u32 magnitude = bits_as<u32>(x) & 0x7fffffff;
+  u32 odd = magnitude >> shift & 1;
+  u32 code = (magnitude - lift + ((1u << (shift - 1)) - 1) + odd) >> shift;
+  // The addition aligns and rounds the bits as a denormal needs them.
+  const u32 aligner = (127 + 24 - BIAS - MANTISSA) << 23;
+  if (magnitude < lift + (1u << 23))
+    code = bits_as<u32>(bits_as<f32>(magnitude) + bits_as<f32>(aligner)) - aligner;
+  if (magnitude >= (END << shift) + lift) code = magnitude > 0x7f800000 ? NAN_CODE : BEYOND;
+  // A format whose codes without a sign are all numbers has one zero.
+  bool is_unsigned = END == 0x80 && (code & 0x7f) == 0;
+  y.code = (u8)(code | (is_unsigned ? 0 : bits_as<u32>(x) >> 24 & 0x80));
+}
+
 // `held`: the type that T is computed in.
 template <class T>
 struct Element {

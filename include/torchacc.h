@@ -80,7 +80,8 @@ typedef struct torchacc_str {
 } torchacc_str;
 
 /*
- Type of an element: one of the `TORCHACC_*` dtypes. From C64 on they are stored, moved and passed to host operators only.
+ Type of an element: one of the `TORCHACC_*` dtypes. From C64 on they are stored, moved and passed to host operators only, but
+ for the F8 ones up to F8E5M2FNUZ, which are cast and multiplied too.
  */
 typedef uint32_t torchacc_dtype;
 

@@ -1,7 +1,11 @@
 //! Element types. The numbers are part of the ABI (`TORCHACC_BOOL`, …): append, never renumber.
 
-/// The type of one element. Arithmetic is defined for `Bool` to `F64`; the others are stored, moved and
-/// handed to host calls.
+mod float8;
+
+pub use float8::Float8;
+
+/// The type of one element. Arithmetic is defined for `Bool` to `F64`; the others are stored, moved and handed to host
+/// calls; the [`Float8`] ones are converted and multiplied too.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum DType {

@@ -17,7 +17,7 @@ mod signature;
 mod tests;
 mod write;
 
-use crate::dtype::DType;
+use crate::dtype::{DType, Float8};
 use crate::error::Result;
 use crate::graph::math::V;
 use crate::op::Op;
@@ -46,6 +46,8 @@ struct Row {
     essential: fn(usize, f64) -> bool,
     /// Whether every dtype will do as long as all of them are the same: nothing is computed.
     moves: bool,
+    /// Whether floats of 8 bits may be among the operands and results.
+    float8: bool,
     /// Whether bool and u8 operands would be masks, which select a number of elements that nobody knows in advance.
     indexes: bool,
     /// Whether the results are new states of what is trained: no gradient flows through a step of an optimizer.
@@ -69,6 +71,7 @@ const fn row(
         special: |_, _| false,
         essential: |_, _| false,
         moves: false,
+        float8: false,
         indexes: false,
         updates: false,
         differentiates: false,
@@ -92,6 +95,10 @@ impl Row {
 
     const fn moves(self) -> Row {
         Row { moves: true, ..self }
+    }
+
+    const fn float8(self) -> Row {
+        Row { float8: true, ..self }
     }
 
     const fn indexes(self) -> Row {
@@ -229,12 +236,17 @@ pub fn may_vary(row: u32, arg: usize, kind: ScalarKind, bits: u64) -> bool {
 /// host operator.
 pub fn accepts(row: u32, dtypes: &[DType]) -> bool {
     let alike = dtypes.windows(2).all(|pair| pair[0] == pair[1]);
-    let (moves, indexes) = match entry(row) {
-        Entry::Aten(row) => (row.moves, row.indexes),
-        Entry::Primitive(op) => (op.class() == crate::op::Class::Movement, false),
+    let (moves, float8, indexes) = match entry(row) {
+        Entry::Aten(row) => (row.moves, row.float8, row.indexes),
+        Entry::Primitive(op) => {
+            let float8 = matches!(op, Op::Cast | Op::ScaledMatmul);
+            (op.class() == crate::op::Class::Movement, float8, false)
+        }
     };
-    let computes =
-        |d: &DType| d.has_arithmetic() && !(indexes && matches!(d, DType::Bool | DType::U8));
+    let computes = |d: &DType| match d {
+        DType::Bool | DType::U8 => !indexes,
+        d => d.has_arithmetic() || float8 && Float8::of(*d).is_some(),
+    };
     (moves && alike) || dtypes.iter().all(computes)
 }
 

@@ -1,6 +1,7 @@
 //! Numbers of the header. Literals, because the header generator does not evaluate Rust; a test holds them to the enums.
 
-/// Type of an element: one of the `TORCHACC_*` dtypes. From C64 on they are stored, moved and passed to host operators only.
+/// Type of an element: one of the `TORCHACC_*` dtypes. From C64 on they are stored, moved and passed to host operators only, but
+/// for the F8 ones up to F8E5M2FNUZ, which are cast and multiplied too.
 pub type torchacc_dtype = u32;
 /// A byte, 0 or 1. Any other that is given counts as 1.
 pub const TORCHACC_BOOL: torchacc_dtype = 0;

@@ -17,6 +17,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use crate::dtype::Float8;
 use crate::error::{Code, Error, Result};
 use crate::graph::math::{Math, V};
 use crate::graph::{Graph, NodeId, ValueId};
@@ -130,7 +131,9 @@ fn varying(graph: &Graph, last: NodeId, wrt: &[V]) -> Vec<bool> {
             && node.inputs.iter().any(|v| varies[v.0 as usize]);
         for v in node.outputs() {
             // A change of representation may be undone, a cast to an integer is a step function.
-            let kept = graph.ty(v).dtype.is_float() || node.op != Op::Cast;
+            let dtype = graph.ty(v).dtype;
+            let is_float = dtype.is_float() || Float8::of(dtype).is_some();
+            let kept = is_float || node.op != Op::Cast;
             varies.push(passes && kept || wrt.iter().any(|w| w.id == v));
         }
     }

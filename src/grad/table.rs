@@ -94,7 +94,7 @@ pub fn rule(op: Op) -> Rule {
         Op::LayerNorm => Flows(nn::layer_norm),
         Op::RmsNorm => Flows(nn::rms_norm),
         Op::Attention => Flows(nn::attention),
-        Op::LayerNormGrad | Op::RmsNormGrad | Op::AttentionGrad => Refuses,
+        Op::LayerNormGrad | Op::RmsNormGrad | Op::AttentionGrad | Op::ScaledMatmul => Refuses,
 
         Op::Host => Flows(collective::adjoint),
     }

@@ -2,7 +2,7 @@
 //! of the one that is there already (hash-consing, so common subexpressions never arise).
 
 use super::{Graph, Node, NodeId, Value, ValueId};
-use crate::dtype::DType;
+use crate::dtype::{DType, Float8};
 use crate::error::{Result, Site};
 use crate::op::array::as_integer;
 use crate::op::{Attr, Attrs, Class, Op, Ty};
@@ -182,11 +182,19 @@ impl Builder {
         self.op(Op::Select, &[condition, a, b], smallvec![])
     }
 
-    /// Nothing when the dtype is right already.
+    /// Nothing when the dtype is right already. From and to floats of 8 bits by way of f32, as PyTorch does.
     pub fn cast(&mut self, x: ValueId, dtype: DType) -> Result<ValueId> {
-        if self.ty(x).dtype == dtype {
+        let from = self.ty(x).dtype;
+        if from == dtype {
             return Ok(x);
         }
+        let is_float8 = |dtype| Float8::of(dtype).is_some();
+        let x = match is_float8(from) || is_float8(dtype) {
+            true if from != DType::F32 && dtype != DType::F32 => {
+                self.op(Op::Cast, &[x], smallvec![Attr::DType(DType::F32)])?
+            }
+            _ => x,
+        };
         self.op(Op::Cast, &[x], smallvec![Attr::DType(dtype)])
     }
 

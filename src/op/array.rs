@@ -1,7 +1,7 @@
 //! Dense arrays in host memory for the reference interpreter: one element at a time, no tricks.
 
 use super::Ty;
-use crate::dtype::DType;
+use crate::dtype::{DType, Float8};
 use half::{bf16, f16};
 
 /// A dense row-major array.
@@ -53,6 +53,9 @@ impl Array {
 
     /// Element `i` as f64: exact for floats; integers as if converted.
     pub fn f64(&self, i: usize) -> f64 {
+        if let Some(format) = Float8::of(self.ty.dtype) {
+            return format.decode(self.raw(i)[0]) as f64;
+        }
         match self.ty.dtype {
             DType::F16 => f16::from_le_bytes(self.chunk(i)).to_f64(),
             DType::BF16 => bf16::from_le_bytes(self.chunk(i)).to_f64(),
@@ -79,6 +82,9 @@ impl Array {
     /// Rounds `v` to the dtype (floats; half types by way of f32, which is what they are computed in), or stores it as
     /// [`Array::set_i64`] would after truncation.
     pub fn set_f64(&mut self, i: usize, v: f64) {
+        if let Some(format) = Float8::of(self.ty.dtype) {
+            return self.set_raw(i, &[format.encode(v as f32)]);
+        }
         match self.ty.dtype {
             DType::F16 => self.set_raw(i, &f16::from_f32(v as f32).to_le_bytes()),
             DType::BF16 => self.set_raw(i, &bf16::from_f32(v as f32).to_le_bytes()),

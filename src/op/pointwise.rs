@@ -2,7 +2,7 @@
 
 use super::array::Array;
 use super::{Attr, Eval, FloatFn, IntFn, Ty, Tys, check};
-use crate::dtype::DType;
+use crate::dtype::{DType, Float8};
 use crate::error::Result;
 use smallvec::SmallVec;
 
@@ -69,8 +69,13 @@ pub fn cast_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
     let [Attr::DType(dtype)] = attrs else {
         return check::wrong_attrs("dtype: dtype", attrs);
     };
-    check::arithmetic(x.dtype)?;
-    check::arithmetic(*dtype)?;
+    match (x.dtype, *dtype) {
+        (f8, DType::F32) | (DType::F32, f8) if Float8::of(f8).is_some() => {}
+        (from, to) => {
+            check::arithmetic(from)?;
+            check::arithmetic(to)?;
+        }
+    }
     check::one(*dtype, &x.sizes)
 }
 
@@ -157,7 +162,7 @@ fn not(x: &[&Array], _: &[Attr], outs: &[Ty]) -> Result<Vec<Array>> {
 fn cast(x: &[&Array], _: &[Attr], outs: &[Ty]) -> Result<Vec<Array>> {
     let mut y = Array::zeros(&outs[0]);
     for i in 0..y.len() {
-        if x[0].ty.dtype.is_float() {
+        if x[0].ty.dtype.is_float() || Float8::of(x[0].ty.dtype).is_some() {
             y.set_f64(i, x[0].f64(i));
         } else {
             y.set_i64(i, x[0].i64(i));

@@ -2,7 +2,7 @@
 
 use super::array::Array;
 use super::{Attr, Eval, Ty, Tys, check};
-use crate::dtype::DType;
+use crate::dtype::{DType, Float8};
 use crate::error::Result;
 use crate::invalid;
 use crate::shape::{Dims, Layout};
@@ -21,6 +21,7 @@ pub const ARGMIN: Eval =
     Eval::Whole(|x, a, o| arg_of(x, a, o, |new, old| new < old, |new, old| new < old));
 pub const CUMSUM: Eval = Eval::Whole(cumsum);
 pub const MATMUL: Eval = Eval::Whole(matmul);
+pub const SCALED_MATMUL: Eval = Eval::Whole(scaled_matmul);
 
 // ---- types
 
@@ -105,6 +106,10 @@ pub fn matmul_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
     check::no_attrs(attrs)?;
     check::same_dtype(a, b)?;
     check::number(a.dtype)?;
+    check::one(a.dtype, &product_sizes(a, b)?)
+}
+
+fn product_sizes(a: &Ty, b: &Ty) -> Result<Dims> {
     let ([batch @ .., m, k], [batch_b @ .., k_b, n]) = (&a.sizes[..], &b.sizes[..]) else {
         return invalid!(
             "both arguments to matmul need to be at least 2D, but they are {}D and {}D",
@@ -120,8 +125,36 @@ pub fn matmul_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
     if k != k_b {
         return invalid!("mat1 and mat2 shapes cannot be multiplied ({m}x{k} and {k_b}x{n})");
     }
-    let sizes: Dims = batch.iter().chain([m, n]).copied().collect();
-    check::one(a.dtype, &sizes)
+    Ok(batch.iter().chain([m, n]).copied().collect())
+}
+
+pub fn scaled_matmul_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
+    let [a, b, scale_a, scale_b] = inputs else {
+        return check::wrong_operands("a, b, scale_a, scale_b", inputs);
+    };
+    let [Attr::DType(dtype)] = attrs else {
+        return check::wrong_attrs("dtype: dtype", attrs);
+    };
+    for side in [a, b] {
+        check::rank(side, 2, "both operands")?;
+        if Float8::of(side.dtype).is_none() {
+            return invalid!(
+                "expected both operands to be floats of 8 bits, but got {}",
+                side.dtype
+            );
+        }
+    }
+    check::float(*dtype)?;
+    let sizes = product_sizes(a, b)?;
+    for (scale, all, what) in
+        [(scale_a, [sizes[0], 1], "scale_a"), (scale_b, [1, sizes[1]], "scale_b")]
+    {
+        check::dtype(scale, DType::F32, what)?;
+        if scale.numel() != 1 || scale.rank() != 2 {
+            check::sizes(scale, &all, what)?;
+        }
+    }
+    check::one(*dtype, &sizes)
 }
 
 // ---- cost
@@ -249,6 +282,20 @@ fn matmul(x: &[&Array], _: &[Attr], outs: &[Ty]) -> Result<Vec<Array>> {
             let product = |(p, q): (usize, usize)| a.i64(p).wrapping_mul(b.i64(q));
             y.set_i64(i, pairs.map(product).fold(0, i64::wrapping_add));
         }
+    }
+    Ok(vec![y])
+}
+
+fn scaled_matmul(x: &[&Array], _: &[Attr], outs: &[Ty]) -> Result<Vec<Array>> {
+    let product = Ty { dtype: DType::F32, sizes: outs[0].sizes.clone() };
+    let product = matmul(&x[..2], &[], &[product])?.remove(0);
+    let n = outs[0].sizes[1] as usize;
+    let mut y = Array::zeros(&outs[0]);
+    for i in 0..y.len() {
+        let scale =
+            |array: &Array, at: usize| array.f64(if array.len() == 1 { 0 } else { at }) as f32;
+        let scale = scale(x[2], i / n) * scale(x[3], i % n);
+        y.set_f64(i, f64::from(product.f64(i) as f32 * scale));
     }
     Ok(vec![y])
 }

@@ -69,7 +69,8 @@ table! {
     Trunc "trunc" Pointwise Exactly(1), [], p::same_float, p::float(|x| x[0].trunc()), p::each;
     /// Logical for bool, bitwise for integers.
     Not "not" Pointwise Exactly(1), [], p::same_bits, p::NOT, p::each;
-    /// To another dtype. Float to integer truncates; anything to bool is `!= 0`; bool to number is 0 or 1.
+    /// To another dtype. Float to integer truncates; anything to bool is `!= 0`; bool to number is 0 or 1. 8-bit floats
+    /// (but e8m0) are cast from and to f32: to nearest, what is too large to infinity or NaN.
     Cast "cast" Pointwise Exactly(1), ["dtype"], p::cast_type, p::CAST, p::each;
 
     // ---- pointwise, two inputs
@@ -205,6 +206,9 @@ table! {
     Attention "attention" Composite Between(5, 6), ["scale", "causal", "dropout"], nn::attention_type, nn::ATTENTION, nn::attention_flops;
     /// `(dout, q, k, v, out, lse, seed, offset, bias?)` → `dq, dk, dv` (as q, k, v).
     AttentionGrad "attention_grad" Composite Between(8, 9), ["scale", "causal", "dropout"], nn::attention_grad_type, nn::ATTENTION_GRAD, nn::attention_grad_flops;
+    /// `(a[m,k], b[k,n], scale_a[m or 1,1], scale_b[1,n or 1])` → `dtype[m,n]`: the product of floats of 8 bits (but e8m0), of
+    /// two formats if need be, summed in f32, times scale_a · scale_b (f32), rounded once to `dtype`, a float.
+    ScaledMatmul "scaled_matmul" Composite Exactly(4), ["dtype"], reduce::scaled_matmul_type, reduce::SCALED_MATMUL, reduce::matmul_flops;
 
     // ---- host
     /// A call of host operator `op`; `args` say how inputs and plain arguments interleave; `types` are the results'.

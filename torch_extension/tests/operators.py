@@ -30,9 +30,9 @@ nn.functional.softplus nn.functional.unfold nonzero norm normal ones_like outer 
 prod put quantile rand_like randint reciprocal remainder renorm repeat repeat_interleave reshape
 resize_ roll round rsqrt rsub scatter scatter_add scatter_reduce select select_scatter sgn sigmoid
 sign sin slice slice_scatter softmax sort split sqrt square squeeze stack std std_mean sub sum t
-take take_along_dim tan tanh tensordot tile to topk trace transpose tril triu triu_indices
-true_divide unbind unflatten unfold unique unsqueeze var var_mean view view_as_complex where xlogy
-zero_ zeros_like
+take take_along_dim tan tanh tensordot tile to topk torch._scaled_mm trace transpose tril triu
+triu_indices true_divide unbind unflatten unfold unique unsqueeze var var_mean view view_as_complex
+where xlogy zero_ zeros_like
 """.split()
 )
 

@@ -90,9 +90,11 @@ def test_operator(op):
             assert a.device.type == DEVICE
             assert (a.shape, a.dtype) == (e.shape, e.dtype)
             if op.name not in RANDOM:
-                torch.testing.assert_close(
-                    a.detach().cpu(), e.detach(), rtol=1e-4, atol=1e-4, equal_nan=True
-                )
+                a, e, rtol = a.detach().cpu(), e.detach(), 1e-4
+                if e.is_floating_point() and e.itemsize == 1:
+                    # A sum may round to the neighbour, which is up to a quarter away.
+                    a, e, rtol = a.float(), e.float(), 0.25
+                torch.testing.assert_close(a, e, rtol=rtol, atol=1e-4, equal_nan=True)
         if op.name in RANDOM:
             continue
         wanted = gradient(expected, sample.input)

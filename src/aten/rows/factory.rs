@@ -15,18 +15,21 @@ pub const ROWS: &[Row] = &[
         let x = c.tensor(0)?;
         Ok(vec![c.out(0).map_or(x, |ty| x.broadcast(&ty.sizes))])
     })
-    .moves(),
+    .moves()
+    .float8(),
     row("clone", PLAIN, |c| Ok(vec![c.tensor(0)?])).moves(),
     // `(self, src, non_blocking)`
     row("copy", PLAIN, |c| {
         let ty = c.ty(0)?;
         Ok(vec![c.tensor(1)?.cast(ty.dtype).broadcast(&ty.sizes)])
     })
-    .moves(),
+    .moves()
+    .float8(),
     row("_to_copy", PLAIN, |c| {
         let x = c.tensor(0)?;
         Ok(vec![x.cast(dtype(c, 1, x.dtype())?)])
-    }),
+    })
+    .float8(),
     row("fill", &["Scalar", "Tensor", "Scalar_out", "Tensor_out"], |c| filled(c, 1))
         .special(is_neutral),
     row("zero", PLAIN, |c| Ok(vec![like(c, 0.0)?])),

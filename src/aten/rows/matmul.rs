@@ -3,9 +3,13 @@
 use super::PLAIN;
 use crate::aten::call::{Call, wide};
 use crate::aten::{Outs, Row, row};
-use crate::error::Result;
+use crate::dtype::{DType, Float8};
+use crate::error::{Code, Error, Result};
 use crate::graph::math::V;
 use crate::invalid;
+use crate::op::{Attr, Op};
+use crate::shape::Dims;
+use smallvec::smallvec;
 
 pub const ROWS: &[Row] = &[
     row("mm", PLAIN, |c| Ok(vec![matrix(c, 0, 2)?.matmul(matrix(c, 1, 2)?)])),
@@ -22,8 +26,62 @@ pub const ROWS: &[Row] = &[
     row("addbmm", PLAIN, |c| added(c, summed(matrix(c, 1, 3)?, matrix(c, 2, 3)?)))
         .special(is_trivial)
         .essential(leaves_out),
+    // `(self, mat2, scale_a, scale_b, bias?, scale_result?, out_dtype?, use_fast_accum)`
+    row("_scaled_mm", PLAIN, |c| {
+        scaled(c, [c.tensor(2)?, c.tensor(3)?], c.optional(4)?, c.dtype(6)?, c.optional(5)?)
+    })
+    .float8(),
+    // `(self, mat2, scale_a, recipe_a, swizzle_a, scale_b, recipe_b, swizzle_b, bias?, out_dtype?, contraction_dim,
+    // use_fast_accum)`
+    row("_scaled_mm_v2", PLAIN, |c| {
+        scaled(c, [recipe(c, 2)?, recipe(c, 5)?], c.optional(8)?, c.dtype(9)?, None)
+    })
+    .float8(),
     row("addmv", PLAIN, |c| added(c, mv(c, 1, 2)?)).special(is_trivial).essential(leaves_out),
 ];
+
+/// The scale of an operand of `_scaled_mm_v2`: arguments `at` (a list), its recipe and its order in memory.
+fn recipe<'a>(c: &Call<'a>, at: usize) -> Result<V<'a>> {
+    let recipe = c.ints(at + 1)?.unwrap_or_default();
+    match (&c.list(at)?[..], &recipe[..]) {
+        // A scale for the tensor, or for each row of mat1 and column of mat2.
+        (&[scale], [0 | 1]) => Ok(scale),
+        _ => Err(Error::new(
+            Code::Unsupported,
+            format!("_scaled_mm_v2 scales tensors and rows (recipes 0 and 1) only, got {recipe:?}"),
+        )),
+    }
+}
+
+/// `mat1 · mat2 · scale_a · scale_b + bias`, rounded once. A result of 8 bits is multiplied by `scale_result` before.
+fn scaled<'a>(
+    c: &Call<'a>,
+    scales: [V<'a>; 2],
+    bias: Option<V<'a>>,
+    dtype: Option<DType>,
+    scale_result: Option<V<'a>>,
+) -> Outs<'a> {
+    let (a, b) = (matrix(c, 0, 2)?, matrix(c, 1, 2)?);
+    let dtype = dtype.unwrap_or(a.dtype());
+    let is_last = bias.is_none() && dtype.is_float();
+    let made = if is_last { dtype } else { DType::F32 };
+    let [scale_a, scale_b] = scales.map(|scale| {
+        let sizes = if scale.numel() == 1 { Dims::from_slice(&[1, 1]) } else { scale.sizes() };
+        scale.cast(DType::F32).reshape(&sizes)
+    });
+    let attrs = smallvec![Attr::DType(made)];
+    let mut y = c.math.op(Op::ScaledMatmul, &[a, b, scale_a, scale_b], attrs);
+    if let Some(bias) = bias {
+        if bias.numel() != y.sizes()[1] {
+            return invalid!("Bias must be size {} but got {}", y.sizes()[1], bias.numel());
+        }
+        y = y + bias.cast(DType::F32);
+    }
+    if let Some(scale) = scale_result.filter(|_| Float8::of(dtype).is_some()) {
+        y = y * scale.cast(DType::F32).reshape(&[1, 1]);
+    }
+    Ok(vec![y.cast(dtype)])
+}
 
 /// beta (argument 3) or alpha (argument 4) that leave something out.
 fn is_trivial(arg: usize, value: f64) -> bool {

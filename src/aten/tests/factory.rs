@@ -70,3 +70,22 @@ fn copies_cast_and_broadcast() {
     assert_eq!(out("torchacc::copy", &[back], C64, &[1, 2]).bytes, complex.bytes);
     check("to", &only("aten::_to_copy", &[(&x).into(), dtype(F16)]), F16, &[3], &x.to_f64s());
 }
+
+/// By way of f32, as in PyTorch: integers too, which may then be beyond the largest number.
+#[test]
+fn floats_of_8_bits_are_cast() {
+    let numbers = [0.0, 1.0625, -17.0, 500.0];
+    let to = |x: &Array, to: DType| only("aten::_to_copy", &[x.into(), dtype(to)]);
+    for from in [F64, F32, BF16, F16, I64] {
+        let x = Array::from_f64(from, &[4], &numbers);
+        assert_eq!(to(&x, F8E4M3FN).bytes, [0, 0x38, 0xd8, 0x7f], "{from}");
+        assert_eq!(to(&x, F8E5M2).bytes, [0, 0x3c, 0xcc, 0x60], "{from}");
+    }
+    let codes = Array { ty: Ty::new(F8E4M3FN, &[3]), bytes: vec![0x38, 0xd8, 0] };
+    for into in [F64, F32, BF16, F16, I64] {
+        check("from f8", &to(&codes, into), into, &[3], &[1.0, -16.0, 0.0]);
+    }
+    assert_eq!(to(&codes, Bool).bytes, [1, 1, 0]);
+    assert_eq!(to(&codes, F8E5M2).bytes, [0x3c, 0xcc, 0]);
+    assert_eq!(only("aten::_to_copy", &[(&codes).into(), dtype(F8E4M3FN)]), codes);
+}

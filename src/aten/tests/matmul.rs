@@ -71,3 +71,33 @@ fn sums_of_products() {
     let args = [(&start).into(), (&a).into(), (&v).into(), Int(2), Int(1)];
     check("addmv", &only("aten::addmv", &args), F32, &[3], &expected);
 }
+
+#[test]
+fn scaled_products_of_8_bits() {
+    let none = || Given::Plain(Arg::None);
+    let (a, b) = (wave(F8E4M3FN, &[3, 4], 1), wave(F8E5M2, &[4, 5], 2));
+    let plain = product(&a.to_f64s(), &b.to_f64s(), 3, 4, 5);
+    let rows = Array::from_f64(F32, &[3, 1], &[0.5, 2.0, 4.0]);
+    let columns = Array::from_f64(F32, &[1, 5], &[1.0, 0.25, 2.0, -1.0, 0.5]);
+    let (two, three) = (Array::from_f64(F32, &[], &[2.0]), Array::from_f64(F32, &[1], &[3.0]));
+    for to in [F32, BF16] {
+        let scaled = |x: &Array, y: &Array| {
+            let rest = [none(), none(), dtype(to)];
+            let args: Vec<Given> =
+                [&a, &b, x, y].into_iter().map(Given::from).chain(rest).collect();
+            only("aten::_scaled_mm", &args)
+        };
+        let expected: Vec<f64> = plain.iter().map(|p| p * 6.0).collect();
+        check("by tensor", &scaled(&two, &three), to, &[3, 5], &expected);
+        let at = |e: usize| plain[e] * rows.f64(e / 5) * columns.f64(e % 5);
+        let expected: Vec<f64> = (0..15).map(at).collect();
+        check("by row", &scaled(&rows, &columns), to, &[3, 5], &expected);
+    }
+    // The bias is added before anything is rounded, and a result of 8 bits scaled.
+    let bias = wave(BF16, &[5], 3);
+    let args = [&a, &b, &two, &three, &bias, &two].map(Given::from);
+    let got = only("aten::_scaled_mm", &args);
+    let mut expected = Array::zeros(&Ty::new(F8E4M3FN, &[3, 5]));
+    (0..15).for_each(|e| expected.set_f64(e, (plain[e] * 6.0 + bias.f64(e % 5)) * 2.0));
+    assert_eq!(got, expected);
+}

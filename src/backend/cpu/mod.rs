@@ -89,8 +89,8 @@ impl Backend for Cpu {
         format!("cpu {:?} {} oneDNN {products}", isa::chosen(), env!("CARGO_PKG_VERSION"))
     }
 
-    fn keeps(&self, _: Op) -> bool {
-        true
+    fn keeps(&self, op: Op) -> bool {
+        op != Op::ScaledMatmul
     }
 
     fn pool(&self) -> &Arc<Pool> {

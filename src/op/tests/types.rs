@@ -188,6 +188,19 @@ fn refusals_say_what_is_wrong() {
             "grad_output to have sizes [1, 4, 3], but got [1, 4, 2]",
         ),
         (Op::Softmax, vec![f(&[])], vec![], "at least one dimension"),
+        (Op::Cast, vec![ty(BF16, &[2])], vec![Attr::DType(F8E5M2)], "not implemented for 'f8e5m2'"),
+        (
+            Op::ScaledMatmul,
+            vec![f(&[2, 3]), f(&[3, 4]), f(&[1, 1]), f(&[1, 1])],
+            vec![Attr::DType(F32)],
+            "floats of 8 bits, but got f32",
+        ),
+        (
+            Op::ScaledMatmul,
+            vec![ty(F8E5M2, &[2, 3]), ty(F8E4M3FN, &[3, 4]), f(&[2, 1]), f(&[4, 1])],
+            vec![Attr::DType(F32)],
+            "scale_b to have sizes [1, 4], but got [4, 1]",
+        ),
         (Op::LogSumExp, vec![f(&[2, 0])], vec![], "reduction dim 1 to have non-zero size"),
         (
             Op::LayerNorm,

@@ -53,6 +53,7 @@ fn rule(op: Op) -> Option<Rule> {
         Op::RmsNormGrad => Some(norm::rms_norm_grad),
         Op::Attention => Some(attention::attention),
         Op::AttentionGrad => Some(attention::attention_grad),
+        Op::ScaledMatmul => Some(scaled_matmul),
         _ => None,
     }
 }
@@ -140,4 +141,18 @@ fn log_softmax_grad(b: &mut Builder, inputs: &[ValueId], _: &[Attr]) -> Result<V
     let share = with_column(b, Op::Mul, probability, sum)?;
     let dx = b.binary(Op::Sub, dy, share)?;
     Ok(Values::from_slice(&[b.cast(dx, dtype)?]))
+}
+
+/// cast(a · b · (scale_a · scale_b)); a and b are exact in f32.
+fn scaled_matmul(b: &mut Builder, inputs: &[ValueId], attrs: &[Attr]) -> Result<Values> {
+    let &[Attr::DType(dtype)] = attrs else {
+        return crate::internal!("scaled_matmul with {attrs:?}");
+    };
+    let (left, right) = (wide(b, inputs[0])?, wide(b, inputs[1])?);
+    let product = b.binary(Op::Matmul, left, right)?;
+    let sizes = b.ty(product).sizes.clone();
+    let (rows, columns) = (b.broadcast(inputs[2], &sizes)?, b.broadcast(inputs[3], &sizes)?);
+    let scale = b.binary(Op::Mul, rows, columns)?;
+    let scaled = b.binary(Op::Mul, product, scale)?;
+    Ok(Values::from_slice(&[b.cast(scaled, dtype)?]))
 }

@@ -21,8 +21,11 @@
 namespace torchacc {
 namespace {
 
-// Element types the library computes with; the others it only stores and moves.
-bool is_arithmetic(c10::ScalarType type) { return to_dtype(type) <= TORCHACC_F64; }
+// Element types the library converts; the others it only stores and moves.
+bool is_convertible(c10::ScalarType type) {
+  const auto dtype = to_dtype(type);
+  return dtype <= TORCHACC_F64 || (dtype >= TORCHACC_F8E4M3FN && dtype <= TORCHACC_F8E5M2FNUZ);
+}
 
 bool covers_storage(const at::Tensor& tensor) {
   return tensor.storage_offset() == 0 && tensor.is_non_overlapping_and_dense() &&
@@ -60,8 +63,9 @@ void move_to_device(const at::Tensor& source, const at::Tensor& target);
 void device_to_device(const at::Tensor& source, const at::Tensor& target) {
   static const auto native = find_native("torchacc::copy");
   const at::Tensor plain = with_bits_of(source, target);
-  const bool movable = plain.scalar_type() == target.scalar_type() ||
-                       (is_arithmetic(plain.scalar_type()) && is_arithmetic(target.scalar_type()));
+  const bool movable =
+      plain.scalar_type() == target.scalar_type() ||
+      (is_convertible(plain.scalar_type()) && is_convertible(target.scalar_type()));
   if (native.has_value() && movable && !host_forced("torchacc::copy")) {
     const torchacc_view from = view_of(*plain.unsafeGetTensorImpl());
     return record_native(*native, view_argument(from), view_of(*target.unsafeGetTensorImpl()));

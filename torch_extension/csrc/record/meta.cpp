@@ -157,7 +157,7 @@ bool call_meta(const Call& call, torch::jit::Stack& stack) {
     raise_as_cpu(call);
     throw;
   }
-  if (has_doubtful_types(call)) raise_as_cpu(call);
+  if (has_doubtful_operands(call)) raise_as_cpu(call);
   return true;
 }
 

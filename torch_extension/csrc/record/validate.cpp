@@ -63,13 +63,18 @@ void raise_as_cpu(const Call& call) {
   info.handle.callBoxed(&stack);
 }
 
-bool has_doubtful_types(const Call& call) {
+bool has_doubtful_operands(const Call& call) {
   static const auto* products = new std::unordered_set<std::string>{
       "aten::mm",       "aten::bmm",    "aten::addmm",   "aten::addmm_", "aten::baddbmm",
       "aten::baddbmm_", "aten::addbmm", "aten::addbmm_", "aten::mv",     "aten::addmv",
       "aten::addmv_",   "aten::dot",    "aten::vdot",
   };
-  if (products->count(call.info().handle.operator_name().name) == 0) return false;
+  const std::string& name = call.info().handle.operator_name().name;
+  if (name == "aten::_scaled_mm") {
+    const auto tensors = call.tensors();
+    return tensors[0].tensor->sizes()[1] != tensors[1].tensor->sizes()[0];
+  }
+  if (products->count(name) == 0) return false;
   for (const TensorUse& use : call.tensors()) {
     if (use.tensor->dtype() != call.tensors()[0].tensor->dtype()) return true;
   }

@@ -1,6 +1,7 @@
 //! Fused pointwise kernels.
 
 use super::*;
+use crate::dtype::Float8;
 use crate::op::Attr;
 use crate::plan::{Instr, Program};
 use smallvec::smallvec;
@@ -152,6 +153,14 @@ fn casts_and_selects() {
         for &to in &computing {
             for lays in &MIXED[..2] {
                 check_single(Op::Cast, &[from], to, smallvec![Attr::DType(to)], &[131], lays);
+            }
+        }
+    }
+    for float8 in DType::all().filter(|d| Float8::of(*d).is_some()) {
+        for (lays, sizes) in [(MIXED[0], &[131][..]), (MIXED[1], &[131]), (&LAYS[1..2], &[9, 7])] {
+            for (from, to) in [(DType::F32, float8), (float8, DType::F32)] {
+                let attrs = smallvec![Attr::DType(to)];
+                single(Op::Cast, attrs, &[from], to, sizes, lays, 5).check_exact();
             }
         }
     }

@@ -40,7 +40,7 @@ pub enum Inst {
         to: Arg,
     },
     Cast {
-        from: Lane,
+        from: DType,
         dtype: DType,
         arg: Arg,
         to: Arg,

@@ -339,7 +339,7 @@ impl<'a> Compiler<'a> {
             self.save(result, &instr.args);
         }
         self.code.insts.push(match op {
-            Op::Cast => Inst::Cast { from, dtype, arg: args[0], to },
+            Op::Cast => Inst::Cast { from: self.dtype(instr.args[0]), dtype, arg: args[0], to },
             _ => Inst::Compute { op, lane: from, dtype, args, to },
         });
         self.places.insert((reg, lane), to);

@@ -5,7 +5,7 @@ use super::super::isa::kernel;
 use super::super::math;
 use super::super::vector::Vector;
 use super::code::wrap;
-use crate::dtype::DType;
+use crate::dtype::{DType, Float8};
 use crate::op::{Eval, Op};
 
 /// The row's meaning on floats.
@@ -229,6 +229,20 @@ kernel! {
             DType::F16 => each!(y, |a in x| math::f16_to_f32(math::f32_to_f16(a))),
             _ => each!(y, |a in x| a),
         }
+    }
+}
+
+kernel! {
+    /// To codes of a format.
+    pub fn encode(format: Float8, x: &'a [f32], y: &'a mut [u8]) {
+        each!(y, |a in x| format.encode(a));
+    }
+}
+
+kernel! {
+    /// From codes of a format.
+    pub fn decode(format: Float8, x: &'a [u8], y: &'a mut [f32]) {
+        each!(y, |a in x| format.decode(a));
     }
 }
 

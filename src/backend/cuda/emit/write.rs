@@ -2,7 +2,7 @@
 
 use super::{BLOCK, Source, Task, Word};
 use crate::backend::cuda::device::Shape;
-use crate::dtype::DType;
+use crate::dtype::{DType, Float8};
 use std::fmt::Write;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -128,6 +128,7 @@ pub fn stored(dtype: DType) -> &'static str {
         DType::BF16 => "bf16",
         DType::F32 => "f32",
         DType::F64 => "f64",
+        float8 if Float8::of(float8).is_some() => float8.name(),
         other => raw(other.size()),
     }
 }

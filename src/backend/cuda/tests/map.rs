@@ -1,10 +1,10 @@
 //! Pointwise kernels: every primitive on every type, every layout.
 
-use super::{both, check_close, failure, prepare};
+use super::{both, check_close, check_kernels, failure, prepare};
 use crate::backend::cpu::tests::{
     Case, LAYS, Lay, Random, compute_epsilon, epsilon, layout, numbers, tiny,
 };
-use crate::dtype::DType;
+use crate::dtype::{DType, Float8};
 use crate::op::{Attr, Attrs, Class, Op, Ty, table};
 use crate::plan::{Instr, Kernel, Operand, Place, Program};
 use smallvec::smallvec;
@@ -257,4 +257,35 @@ fn integer_division_by_zero_fails_before_anything_is_overwritten() {
         let case = Case { kernel, reads: vec![x, y], writes, scalars: vec![], in_place };
         assert!(failure(&case).message.contains("ZeroDivisionError"));
     }
+}
+
+/// Every code, and numbers of every kind.
+#[test]
+fn floats_of_8_bits() {
+    let mut cases = Vec::new();
+    for float8 in DType::all().filter(|d| Float8::of(*d).is_some()) {
+        for (from, to) in [(DType::F32, float8), (float8, DType::F32)] {
+            for (lay, sizes) in [(Lay::Dense, &[1031][..]), (Lay::Reversed, &[33, 35])] {
+                let mut read = operand(0, from, lay, sizes, true);
+                if from == float8 {
+                    read.1.bytes.iter_mut().enumerate().for_each(|(i, code)| *code = i as u8);
+                }
+                let attrs = smallvec![Attr::DType(to)];
+                let cast = Instr { op: Op::Cast, attrs, dtype: to, args: smallvec![0] };
+                let program = Program {
+                    sizes: sizes.into(),
+                    reads: vec![from],
+                    instrs: vec![cast],
+                    results: vec![1],
+                };
+                let writes = vec![(to, sizes.into())];
+                let kernel = Kernel::Map(program);
+                cases.push((
+                    Case { kernel, reads: vec![read], writes, scalars: vec![], in_place: false },
+                    0.0,
+                ));
+            }
+        }
+    }
+    check_kernels(&cases);
 }

@@ -5,7 +5,7 @@ use super::super::compute;
 use super::super::element::Lane;
 use super::super::space::Position;
 use super::{LaneType, Run, Tiles};
-use crate::dtype::DType;
+use crate::dtype::{DType, Float8};
 use crate::op::Op;
 
 impl Run<'_> {
@@ -104,15 +104,24 @@ impl Run<'_> {
 
     pub(super) fn cast(
         &self,
-        from: Lane,
+        from: DType,
         dtype: DType,
         arg: Arg,
         to: Arg,
         at: &Position,
         tiles: &mut Tiles,
     ) {
+        // Tiles hold their codes.
+        if let Some(format) = Float8::of(dtype) {
+            return self
+                .into(to, at, tiles, |t, y| compute::encode(format, self.arg(arg, at, t), y));
+        }
+        if let Some(format) = Float8::of(from) {
+            return self
+                .into(to, at, tiles, |t, y| compute::decode(format, self.arg(arg, at, t), y));
+        }
         let half = matches!(dtype, DType::F16 | DType::BF16);
-        match (from, Lane::of(dtype)) {
+        match (Lane::of(from), Lane::of(dtype)) {
             (Lane::F32, Lane::F32) => panic!("chains round to half types"),
             (Lane::F32, Lane::F64) => {
                 self.into(to, at, tiles, |t, y| compute::f32_to_f64(self.arg(arg, at, t), y))
