@@ -113,7 +113,7 @@ pub enum Kernel {
     /// results[k]. Only nodes for which [`need::has_epilogue`] and that cannot fail, nor can the program.
     Fused { op: Op, attrs: Attrs, program: Program },
     /// One primitive, computed whole; reads and writes are the node's operands and results in order, writes dense.
-    /// Reads are dense too (at any offset), except: both operands of a matmul, all of a concat and the update of an
+    /// Reads are dense too (at any offset), except: both operands of a matmul or a scaled matmul, all of a concat and the update of an
     /// `as_strided_scatter` may have any strides (0 included); q, k, v, dout and out of attention and its gradient any
     /// with stride 1 in the last dimension. Seed and offset of attention may be `Scalar` places.
     Node { op: Op, attrs: Attrs },

@@ -40,8 +40,13 @@ pub trait Device: Send + Sync {
     /// it costs nothing.
     fn prepare(&self, network: &Network) -> Result<Option<Arc<dyn Prepared>>>;
 
-    /// Queues `c = a · b`. Errors: what the library says.
-    fn multiply(&self, product: &Product, a: usize, b: usize, c: usize) -> Result<()>;
+    /// Whether it has products of floats of 8 bits.
+    fn multiplies_float8(&self) -> bool;
+
+    /// Queues `c = a · b`, times the numbers (f32) at the addresses `scales` where there are any. Errors: what the library
+    /// says.
+    fn multiply(&self, product: &Product, at: [usize; 3], scales: Option<[usize; 2]>)
+    -> Result<()>;
 
     /// Runs `work`, which queues things and neither reads nor waits, but keeps what it asks for instead of doing it: to be
     /// queued at once, as often as wanted, the same kernels with the same arguments. `None` where the device cannot.
@@ -94,11 +99,12 @@ pub struct Limits {
     pub shared: u32,
 }
 
-/// `batch` products of row-major matrices, `c[m, n] = a[m, k] · b[k, n]`, all of one dtype (f16, bf16, f32, f64), summed
-/// in f32 (f64 for f64). Nothing is 0.
+/// `batch` products of row-major matrices, `c[m, n] = a[m, k] · b[k, n]`, summed in f32 (f64 for f64). Nothing is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Product {
-    pub dtype: DType,
+    /// Of a, b and c: all one of f16, bf16, f32 and f64; or bf16, bf16 and f32; or, with scales, two of e4m3 and e5m2,
+    /// not both e5m2, and f16, bf16 or f32.
+    pub dtypes: [DType; 3],
     pub batch: u64,
     pub m: u64,
     pub n: u64,

@@ -4,7 +4,7 @@ use super::device::{Device, Prepared, Product};
 use super::emit::{self, Given, Source, Task, Tasks, Word};
 use super::network;
 use super::own::{self, OnDevice};
-use super::product::multiply;
+use super::product::{multiply, multiply_scaled};
 use crate::error::Result;
 use crate::internal;
 use crate::op::{Attr, Class, Op};
@@ -18,9 +18,9 @@ pub enum Action {
     Launch(Task),
     Multiply {
         product: Product,
-        a: Word,
-        b: Word,
-        c: Word,
+        /// Of a, b and c.
+        at: [Word; 3],
+        scales: Option<[Word; 2]>,
     },
     /// `words` are the addresses of the network's tensors in memory.
     Network {
@@ -68,6 +68,9 @@ pub fn step(plan: &Plan, index: usize, device: &dyn Device) -> Result<Actions> {
             let request = if keeps { None } else { network::request(*op, attrs, step) };
             if let Some(actions) = request.map_or(Ok(None), |request| request.ask(device))? {
                 return Ok(actions);
+            }
+            if *op == Op::ScaledMatmul {
+                return multiply_scaled(&step.reads, &step.writes[0], keeps, device);
             }
             match node(plan, step, *op, attrs, (index, keeps))? {
                 Some(actions) => actions,

@@ -1,45 +1,126 @@
 //! Matrix products as the library takes them: matrices with one stride each, batches evenly spaced.
 
-use super::device::{Matrix, Product};
-use super::emit::{self, SCRATCH, Word};
+use super::device::{Device, Matrix, Product};
+use super::emit::{self, SCRATCH, Tasks, Word};
 use super::lower::{Action, Actions};
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
-use crate::plan::Operand;
+use crate::op::{Attr, Op};
+use crate::plan::{Instr, Operand, Program};
 use crate::shape::{Layout, collapse};
+use smallvec::smallvec;
 
 /// `write = reads[0] · reads[1]`, of floats. Operands may have any strides; those that the library cannot read as they lie
 /// are copied first. The library does not ask whether the run was stopped: with `keeps`, a result that is the only copy of what
 /// it overwrites is copied there by a kernel that does.
 pub fn multiply(reads: &[Operand], write: &Operand, keeps: bool) -> Result<Actions> {
     let [a, b] = reads else { return internal!("a product of {} operands", reads.len()) };
-    let rank = write.layout.rank();
-    let (m, n, k) =
-        (write.layout.sizes[rank - 2], write.layout.sizes[rank - 1], a.layout.sizes[rank - 1]);
     let mut actions = Actions::default();
-    if write.layout.numel() == 0 {
-        return Ok(actions);
+    if is_product(a, write, &mut actions)? {
+        let sides = [side(a, &mut actions)?, side(b, &mut actions)?];
+        actions.multiply([a, b], sides, None, write, keeps)?;
     }
-    if k == 0 {
-        actions.extend(emit::zeros(write)?);
-        return Ok(actions);
-    }
-    let (a, a_word) = side(a, &mut actions)?;
-    let (b, b_word) = side(b, &mut actions)?;
-    let c = Matrix { transposed: false, leading: n as u64, batch: (m * n) as u64 };
-    let batch = (write.layout.numel() / (m * n)) as u64;
-    let [m, n, k] = [m, n, k].map(|n| n as u64);
-    let product = Product { dtype: write.dtype, batch, m, n, k, a, b, c };
-    if !keeps {
-        let c = Word::of(write);
-        actions.actions.push(Action::Multiply { product, a: a_word, b: b_word, c });
-        return Ok(actions);
-    }
-    let (base, made) = actions.scratch_for(write);
-    let c = Word::Scratch(base);
-    actions.actions.push(Action::Multiply { product, a: a_word, b: b_word, c });
-    actions.copy(&made, write)?;
     Ok(actions)
+}
+
+/// `write = reads[0] · reads[1] · reads[2] · reads[3]`: matrices of floats of 8 bits in any strides, and their scales. The
+/// library has this product for some formats and sizes, where rows of a and columns of b lie together and there is one scale
+/// for each. Otherwise it multiplies the numbers as bf16, which are the same, and a kernel scales the result.
+pub fn multiply_scaled(
+    reads: &[Operand],
+    write: &Operand,
+    keeps: bool,
+    device: &dyn Device,
+) -> Result<Actions> {
+    let [a, b, scale_a, scale_b] = reads else {
+        return internal!("a scaled product of {} operands", reads.len());
+    };
+    let mut actions = Actions::default();
+    if !is_product(a, write, &mut actions)? {
+        return Ok(actions);
+    }
+    let whole = [scale_a, scale_b].iter().all(|scale| scale.layout.numel() == 1);
+    if whole && device.multiplies_float8() && is_for_float8([a, b], write) {
+        let sides = [float8_side(a, false, &mut actions)?, float8_side(b, true, &mut actions)?];
+        let scales = Some([scale_a, scale_b].map(Word::of));
+        actions.multiply([a, b], sides, scales, write, keeps)?;
+        return Ok(actions);
+    }
+    let [a, b] = [a, b].map(|side| Operand { dtype: DType::BF16, ..side.clone() });
+    let mut sides = Vec::new();
+    for (wide, read) in [&a, &b].into_iter().zip(reads) {
+        let (base, dense) = actions.scratch_for(wide);
+        actions.extend(emit::cast(read, &dense)?);
+        let Some(matrix) = matrix(&dense.layout) else {
+            return internal!("a dense matrix is none");
+        };
+        sides.push((matrix, Word::Scratch(base)));
+    }
+    let product = Operand { dtype: DType::F32, ..write.clone() };
+    let (_, product) = actions.scratch_for(&product);
+    actions.multiply([&a, &b], [sides[0], sides[1]], None, &product, false)?;
+    actions.extend(scaled(&product, [scale_a, scale_b], write)?);
+    Ok(actions)
+}
+
+/// Whether there is something to multiply; if not, the result is all zeros.
+fn is_product(a: &Operand, write: &Operand, actions: &mut Actions) -> Result<bool> {
+    let nothing = a.layout.sizes.last() == Some(&0);
+    if nothing && write.layout.numel() > 0 {
+        actions.extend(emit::zeros(write)?);
+    }
+    Ok(!nothing && write.layout.numel() > 0)
+}
+
+/// What cuBLASLt has products of ("FP8 data types" of `cublasLtMatmul`): matrices whose rows and columns are multiples of 16
+/// bytes, but for the rows of a.
+fn is_for_float8([a, b]: [&Operand; 2], write: &Operand) -> bool {
+    let has = |dtype| matches!(dtype, DType::F8E4M3FN | DType::F8E5M2);
+    let formats = has(a.dtype) && has(b.dtype) && [a.dtype, b.dtype] != [DType::F8E5M2; 2];
+    let results = matches!(write.dtype, DType::F16 | DType::BF16 | DType::F32);
+    formats && results && b.layout.sizes.iter().all(|size| size % 16 == 0)
+}
+
+/// A matrix as the library takes it in a product of 8 bits: rows (columns, if `transposed`) together, aligned to 16 bytes.
+fn float8_side(
+    operand: &Operand,
+    transposed: bool,
+    actions: &mut Actions,
+) -> Result<(Matrix, Word)> {
+    let aligned = |side: &Matrix| {
+        side.transposed == transposed
+            && side.leading.is_multiple_of(16)
+            && operand.layout.offset % 16 == 0
+    };
+    if let Some(matrix) = matrix(&operand.layout).filter(aligned) {
+        return Ok((matrix, Word::of(operand)));
+    }
+    let lines = match transposed {
+        true => Operand { layout: operand.layout.transpose(&[1, 0]), ..operand.clone() },
+        false => operand.clone(),
+    };
+    let (base, dense) = actions.scratch_for(&lines);
+    actions.copy(&lines, &dense)?;
+    let leading = lines.layout.sizes[1] as u64;
+    Ok((Matrix { transposed, leading, batch: 0 }, Word::Scratch(base)))
+}
+
+/// `write = product · (scales[0] · scales[1])`, of f32, as `write`'s dtype.
+fn scaled(product: &Operand, scales: [&Operand; 2], write: &Operand) -> Result<Tasks> {
+    let sizes = &product.layout.sizes;
+    let spread =
+        |scale: &Operand| Operand { layout: scale.layout.broadcast(sizes), ..scale.clone() };
+    let reads = [product.clone(), spread(scales[0]), spread(scales[1])];
+    let mul = |args| Instr { op: Op::Mul, attrs: smallvec![], dtype: DType::F32, args };
+    let mut instrs = vec![mul(smallvec![1, 2]), mul(smallvec![0, 3])];
+    if write.dtype != DType::F32 {
+        let (attrs, args) = (smallvec![Attr::DType(write.dtype)], smallvec![4]);
+        instrs.push(Instr { op: Op::Cast, attrs, dtype: write.dtype, args });
+    }
+    let results = vec![2 + instrs.len() as u32];
+    let program = Program { sizes: sizes.clone(), reads: vec![DType::F32; 3], instrs, results };
+    emit::map(&program, &reads, std::slice::from_ref(write), 0, false)
 }
 
 /// An operand as the library sees it, and its address.
@@ -54,6 +135,34 @@ fn side(operand: &Operand, actions: &mut Actions) -> Result<(Matrix, Word)> {
 }
 
 impl Actions {
+    /// `write = a · b`, times `scales`; `sides` are the operands as the library sees them.
+    fn multiply(
+        &mut self,
+        [a, b]: [&Operand; 2],
+        sides: [(Matrix, Word); 2],
+        scales: Option<[Word; 2]>,
+        write: &Operand,
+        keeps: bool,
+    ) -> Result<()> {
+        let rank = write.layout.rank();
+        let [m, n] = [write.layout.sizes[rank - 2], write.layout.sizes[rank - 1]];
+        let batch = (write.layout.numel() / (m * n)) as u64;
+        let [m, n, k] = [m, n, a.layout.sizes[rank - 1]].map(|size| size as u64);
+        let [(left, a_at), (right, b_at)] = sides;
+        let c = Matrix { transposed: false, leading: n, batch: m * n };
+        let dtypes = [a.dtype, b.dtype, write.dtype];
+        let product = Product { dtypes, batch, m, n, k, a: left, b: right, c };
+        if !keeps {
+            let at = [a_at, b_at, Word::of(write)];
+            self.actions.push(Action::Multiply { product, at, scales });
+            return Ok(());
+        }
+        let (base, made) = self.scratch_for(write);
+        let at = [a_at, b_at, Word::Scratch(base)];
+        self.actions.push(Action::Multiply { product, at, scales });
+        self.copy(&made, write)
+    }
+
     /// Scratch memory for a dense copy of an operand: where it begins, and the copy.
     pub fn scratch_for(&mut self, operand: &Operand) -> (u64, Operand) {
         let size = operand.dtype.size() as u64;

@@ -167,9 +167,10 @@ impl Program {
         for action in &self.steps[index] {
             match action {
                 Ready::Launch(launch) => launch.queue(call, own)?,
-                Ready::Other(Action::Multiply { product, a, b, c }) => {
-                    let [a, b, c] = [a, b, c].map(|word| resolve(*word, call, own) as usize);
-                    self.device.multiply(product, a, b, c)?;
+                Ready::Other(Action::Multiply { product, at, scales }) => {
+                    let address = |word| resolve(word, call, own) as usize;
+                    let scales = scales.map(|scales| scales.map(address));
+                    self.device.multiply(product, at.map(address), scales)?;
                 }
                 Ready::Other(Action::Network { prepared, words, workspace }) => {
                     let addresses: Vec<u64> =

@@ -57,6 +57,8 @@ const COMPUTE_32F_FAST_TF32: c_int = 77;
 /// `cublasLtMatmulDescAttributes_t`.
 const TRANSPOSE_A: c_int = 3;
 const TRANSPOSE_B: c_int = 4;
+const SCALE_A: c_int = 17;
+const SCALE_B: c_int = 18;
 /// `cublasLtMatrixLayoutAttribute_t`.
 const BATCH_COUNT: c_int = 5;
 const BATCH_OFFSET: c_int = 6;
@@ -189,14 +191,23 @@ pub struct Described<'a> {
 }
 
 impl<'a> Described<'a> {
-    /// Errors: `Unsupported` sizes; what the library says.
-    pub fn new(blas: &'a Blas, product: &Product, allow_tf32: bool) -> Result<Described<'a>> {
-        let (data, compute, scale) = types(product.dtype, allow_tf32)?;
+    /// `scales` are the addresses of those of the first and the second operand. Errors: `Unsupported` sizes; what the
+    /// library says.
+    pub fn new(
+        blas: &'a Blas,
+        product: &Product,
+        scales: Option<[usize; 2]>,
+        allow_tf32: bool,
+    ) -> Result<Described<'a>> {
+        let [a, b, c] = product.dtypes;
+        let (compute, scale) = computed(a, allow_tf32);
         let blocks = Blocks::of(product);
         let Ok(batch) = i32::try_from(product.batch) else {
             let why = format!("a product of {} matrices is too many for cuBLASLt", product.batch);
             return Err(Error::new(Code::Unsupported, why));
         };
+        let [first, second] = if blocks.a_first { [a, b] } else { [b, a] };
+        let types = [element(first)?, element(second)?, element(c)?];
         let mut described = Described { blas, product: 0, layouts: [0; 3] };
         // SAFETY (all calls of this file): as `cublasLt.h` says; attributes have the size of their type there.
         let status = unsafe { (blas.api.create_product)(&mut described.product, compute, scale) };
@@ -205,7 +216,11 @@ impl<'a> Described<'a> {
             let set = blas.api.set_product;
             described.set(set, described.product, which, side.transposed as i32)?;
         }
+        for (which, address) in [SCALE_A, SCALE_B].into_iter().zip(scales.into_iter().flatten()) {
+            described.set(blas.api.set_product, described.product, which, address as u64)?;
+        }
         for (at, side) in [blocks.first, blocks.second, blocks.c].into_iter().enumerate() {
+            let data = types[at];
             let (rows, columns, leading) = (side.rows, side.columns, side.leading as i64);
             let layout = &mut described.layouts[at];
             let status = unsafe { (blas.api.create_layout)(layout, data, rows, columns, leading) };
@@ -304,14 +319,24 @@ impl Drop for Described<'_> {
     }
 }
 
-/// `cudaDataType_t` of the elements, what they are computed in, and `cudaDataType_t` of alpha and beta.
-fn types(dtype: DType, allow_tf32: bool) -> Result<(c_int, c_int, c_int)> {
-    let single = if allow_tf32 { COMPUTE_32F_FAST_TF32 } else { COMPUTE_32F };
+/// `cudaDataType_t`.
+fn element(dtype: DType) -> Result<c_int> {
     Ok(match dtype {
-        DType::F32 => (0, single, 0),
-        DType::F64 => (1, COMPUTE_64F, 1),
-        DType::F16 => (2, COMPUTE_32F, 0),
-        DType::BF16 => (14, COMPUTE_32F, 0),
+        DType::F32 => 0,
+        DType::F64 => 1,
+        DType::F16 => 2,
+        DType::BF16 => 14,
+        DType::F8E4M3FN => 28,
+        DType::F8E5M2 => 29,
         other => return internal!("cuBLASLt multiplies no {other:?}"),
     })
+}
+
+/// What a product of `operand`s is computed in, and `cudaDataType_t` of alpha and beta.
+fn computed(operand: DType, allow_tf32: bool) -> (c_int, c_int) {
+    match operand {
+        DType::F64 => (COMPUTE_64F, 1),
+        DType::F32 if allow_tf32 => (COMPUTE_32F_FAST_TF32, 0),
+        _ => (COMPUTE_32F, 0),
+    }
 }

@@ -54,6 +54,8 @@ pub struct Options {
 const CUDA: i32 = 2;
 /// The oldest architecture that kernels are written for: that of the V100.
 const OLDEST: u32 = 70;
+/// The oldest that multiplies floats of 8 bits: that of the L4.
+const FLOAT8: u32 = 89;
 
 /// Opens a GPU. Errors: `Unsupported` when it cannot be used, with why and what to do.
 pub fn open(options: &Options) -> Result<Arc<dyn Device>> {
@@ -153,8 +155,17 @@ impl Device for Gpu {
         self.networks.prepare(&self.context, network)
     }
 
-    fn multiply(&self, product: &Product, a: usize, b: usize, c: usize) -> Result<()> {
-        self.products.multiply(&self.context, product, [a, b, c])
+    fn multiplies_float8(&self) -> bool {
+        self.context.capability >= FLOAT8
+    }
+
+    fn multiply(
+        &self,
+        product: &Product,
+        at: [usize; 3],
+        scales: Option<[usize; 2]>,
+    ) -> Result<()> {
+        self.products.multiply(&self.context, product, at, scales)
     }
 
     fn capture(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Option<Box<dyn Replay>>> {

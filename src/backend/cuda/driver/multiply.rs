@@ -89,6 +89,7 @@ impl Products {
         context: &Context,
         product: &Product,
         [a, b, c]: [usize; 3],
+        scales: Option<[usize; 2]>,
     ) -> Result<()> {
         // Before the state's lock, as whoever captures has it too.
         let turn = context.turn()?;
@@ -97,18 +98,20 @@ impl Products {
             Some(opened) => opened,
             None => *state.opened.insert(self.open(context)?),
         };
-        let (first, second) = if Blocks::of(product).a_first { (a, b) } else { (b, a) };
+        let ordered =
+            |[a, b]: [usize; 2]| if Blocks::of(product).a_first { [a, b] } else { [b, a] };
+        let [first, second] = ordered([a, b]);
         let addresses = [first, second, c];
         let alignment = addresses.map(|address| 1 << address.trailing_zeros().min(8));
         let job = Job {
             context,
             blas: &self.blas,
             turn: &turn,
-            described: Described::new(&self.blas, product, self.allow_tf32)?,
+            described: Described::new(&self.blas, product, scales.map(ordered), self.allow_tf32)?,
             handle,
             workspace,
             candidates: self.candidates,
-            scales: if product.dtype == DType::F64 { &DOUBLE } else { &SINGLE },
+            scales: if product.dtypes[2] == DType::F64 { &DOUBLE } else { &SINGLE },
             addresses: addresses.map(|address| address as u64),
         };
         let key = (*product, alignment);

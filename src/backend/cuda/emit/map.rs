@@ -5,6 +5,7 @@ use super::body::{may_fail, statements};
 use super::transpose::{self, Tiling};
 use super::write::Writer;
 use super::{BLOCK, Tasks};
+use crate::dtype::{DType, Float8};
 use crate::error::Result;
 use crate::op::{Attr, Op};
 use crate::plan::{Instr, Operand, Program};
@@ -43,15 +44,21 @@ pub fn copy(from: &Operand, to: &Operand) -> Result<Tasks> {
     map(&program, std::slice::from_ref(from), std::slice::from_ref(to), 0, false)
 }
 
-/// `to` becomes `from` as `to`'s dtype; both have the same sizes.
+/// `to` becomes `from` as `to`'s dtype, which has arithmetic; both have the same sizes.
 pub fn cast(from: &Operand, to: &Operand) -> Result<Tasks> {
     if from.dtype == to.dtype {
         return copy(from, to);
     }
-    let attrs = smallvec![Attr::DType(to.dtype)];
-    let cast = Instr { op: Op::Cast, attrs, dtype: to.dtype, args: smallvec![0] };
-    let sizes = to.layout.sizes.clone();
-    let program = Program { sizes, reads: vec![from.dtype], instrs: vec![cast], results: vec![1] };
+    let cast = |dtype, arg| {
+        let attrs = smallvec![Attr::DType(dtype)];
+        Instr { op: Op::Cast, attrs, dtype, args: smallvec![arg] }
+    };
+    let instrs = match Float8::of(from.dtype) {
+        Some(_) => vec![cast(DType::F32, 0), cast(to.dtype, 1)],
+        None => vec![cast(to.dtype, 0)],
+    };
+    let (sizes, results) = (to.layout.sizes.clone(), vec![instrs.len() as u32]);
+    let program = Program { sizes, reads: vec![from.dtype], instrs, results };
     map(&program, std::slice::from_ref(from), std::slice::from_ref(to), 0, false)
 }
 

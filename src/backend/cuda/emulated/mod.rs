@@ -37,7 +37,7 @@ struct Kernel {
 /// What is queued while work is captured.
 enum Queued {
     Launch(Run, Shape, Vec<u64>),
-    Multiply(Product, [usize; 3]),
+    Multiply(Product, [usize; 3], Option<[usize; 2]>),
     Network(Arc<Network>, Vec<u64>),
 }
 
@@ -122,7 +122,7 @@ impl Replay for Captured {
         for queued in &self.0 {
             match queued {
                 Queued::Launch(kernel, shape, words) => run(*kernel, *shape, words),
-                Queued::Multiply(product, [a, b, c]) => multiply(product, *a, *b, *c),
+                Queued::Multiply(product, at, scales) => multiply(product, *at, *scales),
                 Queued::Network(network, addresses) => network::run(network, addresses),
             }
         }
@@ -185,28 +185,32 @@ fn slice<'a>(address: usize, len: usize) -> &'a mut [u8] {
 }
 
 /// One element after the other.
-fn multiply(product: &Product, a: usize, b: usize, c: usize) {
-    let Product { dtype, batch, m, n, k, .. } = *product;
-    let size = dtype.size();
-    let element = |at: usize, i: u64| {
+fn multiply(product: &Product, at: [usize; 3], scales: Option<[usize; 2]>) {
+    let Product { dtypes, batch, m, n, k, .. } = *product;
+    let element = |side: usize, i: u64| {
+        let (dtype, size) = (dtypes[side], dtypes[side].size());
         let mut x = Array::zeros(&Ty::new(dtype, &[1]));
-        x.set_raw(0, slice(at + i as usize * size, size));
+        x.set_raw(0, slice(at[side] + i as usize * size, size));
         x.f64(0)
     };
     let index = |x: Matrix, z: u64, row: u64, column: u64| match x.transposed {
         false => z * x.batch + row * x.leading + column,
         true => z * x.batch + column * x.leading + row,
     };
+    let number =
+        |address: usize| f32::from_le_bytes([0, 1, 2, 3].map(|i| slice(address + i, 1)[0]));
+    let scale = scales.map_or(1.0, |[a, b]| number(a) * number(b));
     let rows = (0..batch).flat_map(|z| (0..m).map(move |row| (z, row)));
     for (z, row, column) in rows.flat_map(|(z, row)| (0..n).map(move |column| (z, row, column))) {
         let term = |i| {
-            element(a, index(product.a, z, row, i)) * element(b, index(product.b, z, i, column))
+            element(0, index(product.a, z, row, i)) * element(1, index(product.b, z, i, column))
         };
         let sum: f64 = (0..k).map(term).sum();
-        let mut y = Array::zeros(&Ty::new(dtype, &[1]));
-        y.set_f64(0, if dtype == DType::F64 { sum } else { f64::from(sum as f32) });
-        let to = c + index(product.c, z, row, column) as usize * size;
-        slice(to, size).copy_from_slice(y.raw(0));
+        let mut y = Array::zeros(&Ty::new(dtypes[2], &[1]));
+        let single = || f64::from(sum as f32 * scale);
+        y.set_f64(0, if dtypes[2] == DType::F64 { sum } else { single() });
+        let to = at[2] + index(product.c, z, row, column) as usize * dtypes[2].size();
+        slice(to, dtypes[2].size()).copy_from_slice(y.raw(0));
     }
 }
 
@@ -266,10 +270,19 @@ impl Device for Emulated {
         Ok(self.library.then(|| Arc::new(meant()) as Arc<dyn Prepared>))
     }
 
-    fn multiply(&self, product: &Product, a: usize, b: usize, c: usize) -> Result<()> {
+    fn multiplies_float8(&self) -> bool {
+        true
+    }
+
+    fn multiply(
+        &self,
+        product: &Product,
+        at: [usize; 3],
+        scales: Option<[usize; 2]>,
+    ) -> Result<()> {
         match self.queue.lock().as_mut() {
-            Some(queue) => queue.push(Queued::Multiply(*product, [a, b, c])),
-            None => multiply(product, a, b, c),
+            Some(queue) => queue.push(Queued::Multiply(*product, at, scales)),
+            None => multiply(product, at, scales),
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ mod index;
 mod library;
 mod map;
 mod own;
+mod product;
 mod reduce;
 mod rows;
 mod transpose;

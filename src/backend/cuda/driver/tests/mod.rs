@@ -99,14 +99,23 @@ fn without_a_driver_the_error_says_what_to_do() {
 const LAYOUTS: [bool; 2] = [false, true];
 
 /// The product of matrices of these sizes in which rows (columns) are longer than they need to be.
-fn product(dtype: DType, [m, n, k]: [u64; 3], transposed: [bool; 3]) -> Product {
+fn product(dtypes: [DType; 3], [m, n, k]: [u64; 3], transposed: [bool; 3]) -> Product {
     let matrix = |rows: u64, columns: u64, transposed: bool| {
         let (lines, length) = if transposed { (columns, rows) } else { (rows, columns) };
         let leading = length + 3;
         Matrix { transposed, leading, batch: lines * leading + 5 }
     };
     let [a, b, c] = transposed;
-    Product { dtype, batch: 2, m, n, k, a: matrix(m, k, a), b: matrix(k, n, b), c: matrix(m, n, c) }
+    Product {
+        dtypes,
+        batch: 2,
+        m,
+        n,
+        k,
+        a: matrix(m, k, a),
+        b: matrix(k, n, b),
+        c: matrix(m, n, c),
+    }
 }
 
 /// The element at a row and a column of a matrix as [`Matrix`] says.
@@ -125,7 +134,7 @@ fn by_columns(x: &Columns, row: u64, column: u64) -> u64 {
 #[test]
 fn products_mean_the_same_by_rows_and_by_columns() {
     for (a, b, c) in itertools(LAYOUTS) {
-        let product = product(DType::F32, [3, 4, 5], [a, b, c]);
+        let product = product([DType::F32; 3], [3, 4, 5], [a, b, c]);
         let blocks = Blocks::of(&product);
         let (of_a, of_b) = if blocks.a_first {
             (blocks.first, blocks.second)
@@ -168,12 +177,23 @@ fn cublaslt_takes_the_descriptions() {
     for dtype in [DType::F16, DType::BF16, DType::F32, DType::F64] {
         for (a, b, c) in itertools(LAYOUTS) {
             for allow_tf32 in [false, true] {
-                let product = product(dtype, [3, 4, 5], [a, b, c]);
-                Described::new(&blas, &product, allow_tf32).unwrap();
+                let product = product([dtype; 3], [3, 4, 5], [a, b, c]);
+                Described::new(&blas, &product, None, allow_tf32).unwrap();
             }
         }
     }
-    assert!(Described::new(&blas, &product(DType::I64, [1, 1, 1], [false; 3]), false).is_err());
+    // Of 8 bits: one product for every result, of columns and rows that lie together.
+    let (e4m3, e5m2) = (DType::F8E4M3FN, DType::F8E5M2);
+    for (a, b) in [(e4m3, e4m3), (e4m3, e5m2), (e5m2, e4m3)] {
+        for c in [DType::F16, DType::BF16, DType::F32] {
+            let product = product([a, b, c], [48, 32, 16], [false, true, false]);
+            Described::new(&blas, &product, Some([256, 512]), false).unwrap();
+        }
+    }
+    let wide = product([DType::BF16, DType::BF16, DType::F32], [3, 4, 5], [false; 3]);
+    Described::new(&blas, &wide, None, false).unwrap();
+    let integers = product([DType::I64; 3], [1, 1, 1], [false; 3]);
+    assert!(Described::new(&blas, &integers, None, false).is_err());
     let error = blas.check(15, "a test").unwrap_err();
     assert!(
         error.message.contains("NOT_SUPPORTED") || error.message.contains("support"),
