@@ -11,6 +11,7 @@ other devices; the runtime starts with the first tensor on "acc".
 
 import torch  # noqa: F401  (first: it may be what imports this package)
 
+from torchacc import fp8
 from torchacc._register import load
 from torchacc.dlpack import from_dlpack
 from torchacc.dynamic import mark_dynamic
@@ -27,6 +28,7 @@ __all__ = [
     "cut",
     "explain",
     "explanation",
+    "fp8",
     "from_dlpack",
     "future",
     "host_calls",
