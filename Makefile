@@ -1,6 +1,6 @@
 # make train   a fresh clone trains a GPT on the Python standard library's own source
 #              STEPS=N length, DEVICE=cpu eager PyTorch, COMPARE=1 both, RESUME=1 go on after a stop
-# make install the library for other programs: headers, pkg-config, CMake; PREFIX=/usr/local DESTDIR=
+# make install the library for other programs: headers, pkg-config, CMake; PREFIX=/usr/local LIBDIR=lib DESTDIR=
 # make example-c, example-cpp, example-libtorch, example-ctypes, example-node, example-luajit, example-java
 #              the same without Python or without PyTorch: examples/build.mk
 # make test    everything that continuous integration checks
@@ -40,7 +40,7 @@ $(VENV)/.installed: torch_extension/pyproject.toml $(VENV)/.requirements
 environment: $(VENV)/.installed
 
 install: $(RUST_LIB)
-	packaging/install.sh $(DESTDIR)$(PREFIX) $(RUST_LIB)
+	DESTDIR=$(DESTDIR) LIBDIR=$(LIBDIR) packaging/install.sh $(PREFIX) $(RUST_LIB)
 
 # Cargo knows what changed; it leaves the file as it is when nothing did.
 $(RUST_LIB): FORCE

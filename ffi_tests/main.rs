@@ -6,6 +6,7 @@ mod install;
 mod watched;
 
 use std::collections::BTreeSet;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -35,6 +36,11 @@ fn run(command: &mut Command) -> String {
         text(&output.stderr)
     );
     text(&output.stdout)
+}
+
+/// Says even beside passing tests what was not looked at.
+fn skipped(why: &str) {
+    writeln!(std::io::stderr(), "\nSKIPPED: {why}").ok();
 }
 
 /// A fresh folder for one test's files.

@@ -6,8 +6,7 @@
 //! installed: without it, as valgrind's tools for threads, it sees no lock and calls everything a race (helgrind's sister drd: 1155
 //! places in two rounds of `threads.c`). So elsewhere many threads are held to their values, and to valgrind's memory checks.
 
-use super::{compile, library, root, run, scratch};
-use std::io::Write;
+use super::{compile, library, root, run, scratch, skipped};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -25,11 +24,6 @@ const PROGRAMS: [(&str, Option<&str>); 7] = [
 /// For what costs little.
 const MORE: [(&str, Option<&str>); 4] =
     [("arithmetic", None), ("bad_calls", None), ("report", None), ("gradients", None)];
-
-/// Says even beside passing tests what was not looked at.
-fn skipped(why: &str) {
-    writeln!(std::io::stderr(), "\nSKIPPED: {why}").ok();
-}
 
 /// A folder with the library under its SONAME, without the debug information that tools would read again and again.
 fn stage(name: &str, library: &Path) -> (PathBuf, PathBuf) {

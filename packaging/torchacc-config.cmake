@@ -1,6 +1,6 @@
 # find_package(torchacc) gives the target torchacc::torchacc: headers and library, wherever this tree lies.
 get_filename_component(_torchacc_lib "${CMAKE_CURRENT_LIST_DIR}/../.." ABSOLUTE)
-get_filename_component(_torchacc_prefix "${_torchacc_lib}/.." ABSOLUTE)
+get_filename_component(_torchacc_prefix "${_torchacc_lib}/@TO_PREFIX@" ABSOLUTE)
 
 if(NOT TARGET torchacc::torchacc)
   add_library(torchacc::torchacc SHARED IMPORTED)
