@@ -1,9 +1,11 @@
 // The C++ header: results against plain loops, errors as exceptions, handles as values.
+#include <atomic>
 #include <cmath>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
+#include <set>
 
 #include "check.h"
 #include "torchacc.hpp"
@@ -132,6 +134,235 @@ static void files_and_text(const ta::Context& context, const std::string& path) 
   throws(TORCHACC_INVALID_ARGUMENT, [&] { ta::Graph("%0: f32[2] = nothing()\nreturn %0"); });
 }
 
+static bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+static void elements(const ta::Context& context) {
+  static_assert(ta::dtype_of<long long>() == ta::DType::I64);
+  static_assert(ta::dtype_of<unsigned long long>() == ta::DType::U64);
+  static_assert(ta::dtype_of<long>() == (sizeof(long) == 8 ? ta::DType::I64 : ta::DType::I32));
+  static_assert(ta::dtype_of<signed char>() == ta::DType::I8);
+  static_assert(static_cast<torchacc_dtype>(ta::DType::F8E8M0FNU) == TORCHACC_F8E8M0FNU);
+  const auto longs = ta::tensor<long long>(context, {1, -2}, {2});
+  EXPECT((longs.read<std::int64_t>() == std::vector<std::int64_t>{1, -2}));
+  const std::complex<float> i{0, 1};
+  EXPECT(ta::scalar(context, i).item<std::complex<float>>() == i);
+  // What C++ has no type for, as bytes: 1.5 and -2.
+  const std::uint16_t halves[2] = {0x3e00, 0xc000};
+  const auto half = ta::tensor(context, ta::DType::F16, halves, sizeof halves, {2});
+  expect(to(half, ta::DType::F32), {1.5f, -2});
+  std::uint16_t got[2] = {};
+  (half + half).read(got, sizeof got);
+  EXPECT(got[0] == 0x4200 && got[1] == 0xc400);
+  half.write(got, sizeof got);
+  expect(to(half, ta::DType::F32), {3, -4});
+  throws(TORCHACC_INVALID_ARGUMENT, [&] { half.read<std::uint16_t>(); });
+}
+
+static void buffers_and_views(const ta::Context& context) {
+  const auto x = ta::tensor<float>(context, {1, 2, 3, 4, 5, 6}, {2, 3});
+  const ta::View whole = x.t().view();
+  EXPECT((whole.sizes == ta::Ints{3, 2}) && (whole.strides == ta::Ints{1, 3}) &&
+         whole.dtype == ta::DType::F32 && whole.offset == 0 && whole.buffer.nbytes() == 24);
+  expect(ta::Tensor({whole.buffer, ta::DType::F32, {2}, {2}, 1}), {2, 4});
+  throws(TORCHACC_INVALID_ARGUMENT, [&] { ta::Tensor({whole.buffer, ta::DType::F32, {9}, {1}}); });
+  throws(TORCHACC_INVALID_ARGUMENT, [&] { ta::Tensor({whole.buffer, ta::DType::F32, {2}, {}}); });
+  throws(TORCHACC_INVALID_ARGUMENT, [] { ta::Tensor(ta::View{}); });
+
+  // Into a column of a new buffer; the other stays.
+  const ta::Buffer wide = ta::buffer(context, 48);
+  const ta::View column{wide, ta::DType::F32, {3, 2}, {4, 2}, 1};
+  ta::Op("aten::neg").record(context, {whole}, {column});
+  wide.request();
+  EXPECT((wide.read<float>() == std::vector<float>{0, -1, 0, -4, 0, -2, 0, -5, 0, -3, 0, -6}));
+  EXPECT(wide.is_ready() && wide && !ta::Buffer());
+  wide.resize(8);
+  float pair[2] = {};
+  context.cut();
+  wide.read_after_cut(0, pair, sizeof pair);
+  EXPECT(pair[0] == 0 && pair[1] == -1);
+  wide.write(std::vector<float>{7, 8});
+  wide.read(4, pair, 4);
+  EXPECT(pair[0] == 8);
+  throws(TORCHACC_INVALID_ARGUMENT, [&] { wide.write(std::vector<float>{7}); });
+  throws(TORCHACC_INVALID_ARGUMENT, [&] { wide.read(6, pair, 4); });
+  throws(TORCHACC_INVALID_ARGUMENT, [] { ta::Buffer().resize(4); });
+}
+
+static void memory_of_others(const ta::Context& context) {
+  alignas(64) static float data[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+  auto owner = std::make_shared<int>(1);
+  auto every_other = ta::borrow(context, ta::DType::F32, {2, 2}, {4, 2}, data, sizeof data, owner);
+  EXPECT(owner.use_count() == 2);
+  expect(every_other, {1, 3, 5, 7});
+  context.sync();
+  every_other = ta::Tensor();
+  EXPECT(owner.use_count() == 1);
+  throws(TORCHACC_INVALID_ARGUMENT,
+         [&] { ta::borrow(context, ta::DType::F32, {9}, {}, data, sizeof data, owner); });
+  throws(TORCHACC_INVALID_ARGUMENT,
+         [&] { ta::borrow(context, ta::DType::F32, {2}, {1, 1}, data, sizeof data, owner); });
+  EXPECT(owner.use_count() == 1);
+  const auto x = ta::tensor<float>(context, {1, 2, 3, 4}, {2, 2});
+  expect(ta::from_dlpack(context, x.t().to_dlpack()), {1, 3, 2, 4});
+  expect(ta::from_dlpack(ta::Context("reference"), x.to_dlpack(true)), {1, 2, 3, 4});
+  throws(TORCHACC_INVALID_ARGUMENT, [&] { ta::from_dlpack(context, nullptr); });
+}
+
+static void arguments(const ta::Context& context) {
+  const auto x = ta::tensor<float>(context, {1, 2, 3, 4}, {2, 2});
+  const auto two = ta::tensor<std::int64_t>(context, {1, 0}, {2});
+  // A list with a gap; lists of views.
+  expect(ta::call("aten::index.Tensor", {x, std::vector<ta::Tensor>{{}, two}}), {2, 1, 4, 3});
+  expect(ta::call("aten::cat", {std::vector<ta::View>{x.view(), x.t().view()}, 1}),
+         {1, 2, 1, 3, 3, 4, 2, 4});
+  // A constant is part of what is compiled, a number and a flag are not.
+  const auto compiled = [&](const ta::Arg& number) {
+    context.reset_metrics();
+    expect(ta::call("aten::mul.Scalar", {x, number}).slice(0, 0, 1), {3, 6});
+    context.sync();
+    return context.cache_stats().compiles;
+  };
+  compiled(ta::Number{3});
+  EXPECT(compiled(ta::Number{3}) == 0 && compiled(ta::Constant{3}) == 1);
+  expect(ta::call("aten::mul.Scalar", {x, ta::Flag{true}}), {1, 2, 3, 4});
+
+  EXPECT(ta::Op("aten::add.Tensor").name() == "aten::add");
+  std::set<std::string> names;
+  for (torchacc_op number = 0; number < ta::Op::count(); ++number)
+    names.insert(ta::Op(number).name());
+  EXPECT(names.size() > 300 && names.count("torchacc::adamw") == 1);
+  EXPECT(has(ta::Op("torchacc::adamw").signature(), "\"arguments\""));
+  throws(TORCHACC_NOT_FOUND, [] { ta::Op(ta::Op::count()).signature(); });
+  const auto types = ta::Op("aten::max.dim").infer(context, {x, 0, false}, 2);
+  EXPECT(types[0].dtype == ta::DType::F32 && types[1].dtype == ta::DType::I64 &&
+         (types[0].sizes == ta::Ints{2}) && types[1].sizes == types[0].sizes);
+  throws(TORCHACC_INVALID_ARGUMENT, [&] { ta::Op("aten::max.dim").infer(context, {x}, 1); });
+}
+
+static void own_operators(const ta::Context& context) {
+  ta::HostOp definition;
+  definition.name = "mine::pick";
+  definition.key = "mine::pick/1";
+  // x · number + integer, plus the elements of a list; by columns of `order`.
+  definition.function = [](const ta::Given& args, const std::vector<ta::Array>& outs) {
+    const ta::Array x = args.array(0);
+    const ta::Ints order = args.ints(3);
+    if (args.text(4) != "go") throw std::runtime_error("no \"go\"");
+    if (!args.is_none(5)) throw ta::Error(TORCHACC_UNSUPPORTED, "a sixth argument");
+    for (std::int64_t i = 0; i < x.numel(); ++i) {
+      float value =
+          x.data<float>()[order[static_cast<std::size_t>(i)]] * static_cast<float>(args.number(1)) +
+          static_cast<float>(args.integer(2));
+      for (const ta::Array& more : args.arrays(6))
+        if (more) value += more.data<float>()[i];
+      outs[0].data<float>()[i] = value;
+    }
+  };
+  definition.shape = [](const ta::Given& args) {
+    const ta::Array x = args.array(0);
+    return std::vector<ta::Type>{{x.dtype(), x.sizes()}};
+  };
+  const ta::Op pick = ta::register_op(definition);
+  EXPECT(ta::register_op(definition).number() == pick.number());
+  const auto x = ta::tensor<float>(context, {1, 2, 3}, {3});
+  const std::vector<ta::Tensor> list{x, {}};
+  const ta::Ints order{2, 0, 1};
+  context.reset_metrics();
+  expect(pick({x, 2.0, 5, order, "go", {}, list}), {12, 9, 12});
+  EXPECT(has(context.host_calls(), "mine::pick"));
+  // What it throws comes back when the result is read; what its shape rule throws, at once.
+  throws(TORCHACC_OPERATOR_ERROR,
+         [&] { pick({x, 2.0, 5, order, "stop", {}, list}).read<float>(); });
+  throws(TORCHACC_UNSUPPORTED, [&] { pick({x, 2.0, 5, order, "go", 1, list}).read<float>(); });
+  throws(TORCHACC_INVALID_ARGUMENT,
+         [&] { pick({x, "two", 5, order, "go", {}, list}).read<float>(); });
+  throws(TORCHACC_INVALID_ARGUMENT, [&] { pick({2.0, x}); });
+  throws(TORCHACC_INVALID_ARGUMENT, [&] { pick(context, {x}, 2); });
+  try {
+    context.sync();
+  } catch (const ta::Error&) {
+    // What had been read was told.
+  }
+  definition.key = "mine::pick/2";
+  definition.function = nullptr;
+  throws(TORCHACC_INVALID_ARGUMENT, [&] { ta::register_op(definition); });
+  definition.cuda_source = "__device__ void pick() {}";
+  definition.cuda_entry = "pick";
+  definition.cuda_block = 32;
+  EXPECT(ta::register_op(definition).number() != pick.number());
+}
+
+// What it did and why, and who is told.
+static void reports(const char* backend) {
+  std::atomic<int> lines{0}, warnings{0}, logged{0}, dropped{0};
+  struct Counted {
+    explicit Counted(std::atomic<int>& count) : count(&count) {}
+    ~Counted() { ++*count; }
+    std::atomic<int>* count;
+  };
+  {
+    torchacc_options options{};
+    options.backend = ta::to_str(backend);
+    const auto owner = std::make_shared<Counted>(dropped);
+    const ta::Context context(
+        options, [&, owner](torchacc_log_level level, std::string_view text, std::uint64_t) {
+          EXPECT(!text.empty());
+          if (level == TORCHACC_LOG_WARNING) ++logged;
+        });
+    std::uint64_t place = 0;
+    context.set_locator([&] { return ++place; });
+    context.set_observer(
+        [&](std::uint64_t site) {
+          ++lines;
+          return site < 100 ? std::uint64_t{7} : site;
+        },
+        [&](std::string_view text, std::uint64_t site) {
+          EXPECT(!text.empty() && site == 7);
+          ++warnings;
+        });
+    throws(TORCHACC_INVALID_ARGUMENT, [&] { context.set_observer(nullptr, nullptr); });
+    throws(TORCHACC_INVALID_ARGUMENT, [&] { context.set_locator(nullptr); });
+    context.set_recompile_limit(1);
+    context.start_profile();
+    ta::Ints sizes;
+    const auto run = [&] {
+      sizes.push_back(2);
+      return ta::call("aten::neg", {ta::zeros(context, sizes)}).read<float>();
+    };
+    for (int i = 0; i < 3; ++i) run();
+    EXPECT(warnings == 1 && logged == 1 && lines > 0);
+    EXPECT(has(context.stop_profile(), "traceEvents"));
+    EXPECT(has(context.explain(), "aten::neg") && !context.last_program().empty());
+    EXPECT(has(ta::Graph::last(context).text(), "return %"));
+    context.set_strict(TORCHACC_STRICT_RECOMPILES);
+    try {
+      run();
+      EXPECT(!"an exception");
+    } catch (const ta::Error& error) {
+      EXPECT(error.code() == TORCHACC_STRICT && error.site() == 7);
+    }
+    throws(TORCHACC_INVALID_ARGUMENT, [&] { context.set_strict(99); });
+    throws(TORCHACC_NOT_FOUND, [&] { ta::Graph::last(ta::Context(backend)); });
+    EXPECT(dropped == 0);
+  }
+  EXPECT(dropped == 1);
+  EXPECT(has(ta::devices(), "\"cpu\"") && !ta::version().empty());
+}
+
+static void archives(const ta::Context& context, const std::string& path) {
+  const auto x = ta::tensor<float>(context, {1, 2}, {2});
+  ta::save(path, {x, x * 2.0}, {{"step", "12"}, {"note", ""}}, {"b", "a"});
+  const ta::Archive archive(context, path);
+  EXPECT(archive.size() == 2 && archive[0].name() == "a" && !archive[2]);
+  expect(archive.find("b"), {1, 2});
+  EXPECT(!archive.find("c") && archive.text("step") == "12" && archive.text("note") == "" &&
+         !archive.text("nothing"));
+  EXPECT(std::remove(path.c_str()) == 0);
+  throws(TORCHACC_INVALID_ARGUMENT, [&] { ta::save(path, {x}, {}, {"b", "a"}); });
+}
+
 int main(int, char** argv) {
   for (const char* backend : {"cpu", "reference"}) {
     const ta::Context context(backend);
@@ -140,6 +371,13 @@ int main(int, char** argv) {
     in_place(context);
     random_numbers(context);
     asynchronous(context);
+    elements(context);
+    buffers_and_views(context);
+    memory_of_others(context);
+    arguments(context);
+    own_operators(context);
+    reports(backend);
+    archives(context, std::string(argv[0]) + ".archive");
     files_and_text(context, std::string(argv[0]) + ".safetensors");
     context.sync();
     EXPECT(context.metrics().find("\"compiles\"") != std::string::npos);

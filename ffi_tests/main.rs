@@ -132,6 +132,18 @@ fn the_headers_compile_alone() {
     }
 }
 
+#[test]
+fn the_cpp_header_calls_every_function() {
+    let path = root().join("include/torchacc.hpp");
+    let text = std::fs::read_to_string(path).expect("the header is there");
+    let code = text.lines().filter_map(|line| line.split("//").next());
+    let words: BTreeSet<&str> =
+        code.flat_map(|line| line.split(|c: char| !(c.is_alphanumeric() || c == '_'))).collect();
+    let missing: Vec<String> =
+        functions(&generated_header()).into_iter().filter(|f| !words.contains(&**f)).collect();
+    assert!(missing.is_empty(), "include/torchacc.hpp lacks {missing:?}");
+}
+
 /// Builds a C or C++ program against a header and the library under its SONAME, in a folder of its own.
 fn build(source: &str, folder: &str, include: &Path) -> PathBuf {
     let dir = scratch(folder);

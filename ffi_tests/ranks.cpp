@@ -15,51 +15,44 @@ namespace ta = torchacc;
 enum { RANKS = 3, ROWS = 6, COLUMNS = 2, COUNT = ROWS * COLUMNS };
 
 static pthread_barrier_t meeting;
-static const torchacc_host_tensor* inputs[RANKS];
-
-static std::int64_t count_of(const torchacc_host_tensor& tensor) {
-  std::int64_t count = 1;
-  for (std::uint32_t d = 0; d < tensor.rank; ++d) count *= tensor.sizes[d];
-  return count;
-}
+static const ta::Array* inputs[RANKS];
 
 // Every element of `out` is `of(rank's elements, index)`, while the other ranks' operands are
 // there.
 template <class F>
-static void together(int rank, const torchacc_host_tensor& in, const torchacc_host_tensor& out,
-                     F&& of) {
+static void together(int rank, const ta::Array& in, const ta::Array& out, F&& of) {
   inputs[rank] = &in;
   pthread_barrier_wait(&meeting);
-  const auto at = [](int r, std::int64_t i) { return static_cast<float*>(inputs[r]->data)[i]; };
-  for (std::int64_t i = 0; i < count_of(out); ++i) static_cast<float*>(out.data)[i] = of(at, i);
+  const auto at = [](int r, std::int64_t i) { return inputs[r]->data<float>()[i]; };
+  for (std::int64_t i = 0; i < out.numel(); ++i) out.data<float>()[i] = of(at, i);
   pthread_barrier_wait(&meeting);
 }
 
 static ta::Collectives threads(int rank) {
-  using Tensor = torchacc_host_tensor;
+  using ta::Array;
   const auto reduced = [](std::int64_t how, const auto& at, std::int64_t i) {
     if (how == TORCHACC_REDUCE_MAX) return std::fmax(at(0, i), std::fmax(at(1, i), at(2, i)));
     const float sum = at(0, i) + at(1, i) + at(2, i);
     return how == TORCHACC_REDUCE_AVG ? sum / RANKS : sum;
   };
   ta::Collectives does;
-  does.all_reduce = [=](std::int64_t how, const Tensor& in, const Tensor& out) {
-    if (in.dtype != TORCHACC_F32) throw std::runtime_error("floats only");
+  does.all_reduce = [=](std::int64_t how, const Array& in, const Array& out) {
+    if (in.dtype() != ta::DType::F32) throw std::runtime_error("floats only");
     together(rank, in, out, [&](auto& at, std::int64_t i) { return reduced(how, at, i); });
   };
-  does.all_gather = [=](std::int64_t, const Tensor& in, const Tensor& out) {
-    const std::int64_t each = count_of(in);
+  does.all_gather = [=](std::int64_t, const Array& in, const Array& out) {
+    const std::int64_t each = in.numel();
     together(rank, in, out, [&](auto& at, std::int64_t i) { return at(int(i / each), i % each); });
   };
-  does.reduce_scatter = [=](std::int64_t how, const Tensor& in, const Tensor& out) {
-    const std::int64_t from = rank * count_of(out);
+  does.reduce_scatter = [=](std::int64_t how, const Array& in, const Array& out) {
+    const std::int64_t from = rank * out.numel();
     together(rank, in, out, [&](auto& at, std::int64_t i) { return reduced(how, at, from + i); });
   };
-  does.broadcast = [=](std::int64_t root, const Tensor& in, const Tensor& out) {
+  does.broadcast = [=](std::int64_t root, const Array& in, const Array& out) {
     together(rank, in, out, [&](auto& at, std::int64_t i) { return at(int(root), i); });
   };
-  does.all_to_all = [=](std::int64_t, const Tensor& in, const Tensor& out) {
-    const std::int64_t part = count_of(in) / RANKS;
+  does.all_to_all = [=](std::int64_t, const Array& in, const Array& out) {
+    const std::int64_t part = in.numel() / RANKS;
     together(rank, in, out,
              [&](auto& at, std::int64_t i) { return at(int(i / part), rank * part + i % part); });
   };

@@ -22,8 +22,13 @@ const PROGRAMS: [(&str, Option<&str>); 7] = [
 ];
 
 /// For what costs little.
-const MORE: [(&str, Option<&str>); 4] =
-    [("arithmetic", None), ("bad_calls", None), ("report", None), ("gradients", None)];
+const MORE: [(&str, Option<&str>); 5] = [
+    ("arithmetic", None),
+    ("bad_calls", None),
+    ("report", None),
+    ("gradients", None),
+    ("cpp", None),
+];
 
 /// A folder with the library under its SONAME, without the debug information that tools would read again and again.
 fn stage(name: &str, library: &Path) -> (PathBuf, PathBuf) {

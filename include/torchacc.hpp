@@ -12,14 +12,24 @@
 // Every operator can be called by name, with its arguments in the order of torchacc_op_signature:
 //
 //   auto z = torchacc::call("aten::native_layer_norm", {x, torchacc::Ints{2}, {}, {}, 1e-5}, 3)[0];
+//
+// Functions given to the library may be called on any thread. Where an error can be passed on, they
+// may throw (operators, collectives); the others may not (log, locator, observer, read_async), or
+// the process ends.
+//
+// Sections: elements and errors; contexts; buffers; tensors; arguments; operators by name;
+// operators of the program's own; operators, as PyTorch's; gradients; several ranks; programs as
+// text; files.
 #ifndef TORCHACC_HPP
 #define TORCHACC_HPP
 
-#include <array>
+#include <algorithm>
+#include <complex>
 #include <cstring>
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -31,6 +41,8 @@
 #include "torchacc.h"
 
 namespace torchacc {
+
+// ---- elements and errors
 
 using Ints = std::vector<std::int64_t>;
 
@@ -51,29 +63,60 @@ enum class DType : torchacc_dtype {
   U16 = TORCHACC_U16,
   U32 = TORCHACC_U32,
   U64 = TORCHACC_U64,
+  C32 = TORCHACC_C32,
+  F8E4M3FN = TORCHACC_F8E4M3FN,
+  F8E5M2 = TORCHACC_F8E5M2,
+  F8E4M3FNUZ = TORCHACC_F8E4M3FNUZ,
+  F8E5M2FNUZ = TORCHACC_F8E5M2FNUZ,
+  F8E8M0FNU = TORCHACC_F8E8M0FNU,
 };
 
-/// The dtype of a C++ type.
+/// The dtype of a C++ type. The others' elements go in and out as bytes.
 template <class T>
 constexpr DType dtype_of() {
-  if constexpr (std::is_same_v<T, bool>) return DType::Bool;
-  if constexpr (std::is_same_v<T, std::uint8_t>) return DType::U8;
-  if constexpr (std::is_same_v<T, std::int8_t>) return DType::I8;
-  if constexpr (std::is_same_v<T, std::int16_t>) return DType::I16;
-  if constexpr (std::is_same_v<T, std::int32_t>) return DType::I32;
-  if constexpr (std::is_same_v<T, std::int64_t>) return DType::I64;
-  if constexpr (std::is_same_v<T, std::uint16_t>) return DType::U16;
-  if constexpr (std::is_same_v<T, std::uint32_t>) return DType::U32;
-  if constexpr (std::is_same_v<T, std::uint64_t>) return DType::U64;
-  if constexpr (std::is_same_v<T, float>) return DType::F32;
-  if constexpr (std::is_same_v<T, double>) return DType::F64;
+  constexpr bool has_sign = std::is_signed_v<T>;
+  if constexpr (std::is_same_v<T, bool>) {
+    return DType::Bool;
+  } else if constexpr (std::is_integral_v<T> && sizeof(T) == 1) {
+    return has_sign ? DType::I8 : DType::U8;
+  } else if constexpr (std::is_integral_v<T> && sizeof(T) == 2) {
+    return has_sign ? DType::I16 : DType::U16;
+  } else if constexpr (std::is_integral_v<T> && sizeof(T) == 4) {
+    return has_sign ? DType::I32 : DType::U32;
+  } else if constexpr (std::is_integral_v<T> && sizeof(T) == 8) {
+    return has_sign ? DType::I64 : DType::U64;
+  } else if constexpr (std::is_same_v<T, float>) {
+    return DType::F32;
+  } else if constexpr (std::is_same_v<T, double>) {
+    return DType::F64;
+  } else if constexpr (std::is_same_v<T, std::complex<float>>) {
+    return DType::C64;
+  } else if constexpr (std::is_same_v<T, std::complex<double>>) {
+    return DType::C128;
+  } else {
+    static_assert(sizeof(T) == 0, "this C++ type is no dtype's: give bytes and a torchacc::DType");
+  }
 }
+
+/// Element type and sizes of a dense tensor.
+struct Type {
+  DType dtype = DType::F32;
+  Ints sizes;
+};
+
+inline std::string to_string(torchacc_str text) { return std::string(text.data, text.len); }
+
+inline torchacc_str to_str(std::string_view text) { return {text.data(), text.size()}; }
 
 /// What a call failed with.
 class Error : public std::runtime_error {
  public:
   Error(torchacc_code code, const std::string& message, std::uint64_t site = 0)
       : std::runtime_error(message), code_(code), site_(site) {}
+  /// What the library said, which stays the caller's.
+  explicit Error(const torchacc_error* error)
+      : Error(torchacc_error_code(error), to_string(torchacc_error_message(error)),
+              torchacc_error_site(error)) {}
   /// One of the codes of torchacc.h.
   torchacc_code code() const noexcept { return code_; }
   /// The place that recorded the operation that failed, as the locator named it; 0 when unknown.
@@ -84,17 +127,12 @@ class Error : public std::runtime_error {
   std::uint64_t site_;
 };
 
-inline std::string to_string(torchacc_str text) { return std::string(text.data, text.len); }
-
-inline torchacc_str to_str(std::string_view text) { return {text.data(), text.size()}; }
-
 /// Throws what a function of torchacc.h returned.
 inline void check(torchacc_error* error) {
   if (error == nullptr) return;
   const std::unique_ptr<torchacc_error, void (*)(torchacc_error*)> owned(error,
                                                                          torchacc_error_free);
-  throw Error(torchacc_error_code(error), to_string(torchacc_error_message(error)),
-              torchacc_error_site(error));
+  throw Error(error);
 }
 
 /// An owned text as a std::string.
@@ -126,34 +164,82 @@ class Shared {
   T* handle_ = nullptr;
 };
 
+/// Frees what a function of the library was given as its user pointer.
 template <class F>
 void drop(void* user) {
   delete static_cast<F*>(user);
 }
 
+/// What `call` throws, as an error for the library.
+template <class F>
+torchacc_error* caught(F&& call) noexcept {
+  try {
+    call();
+    return nullptr;
+  } catch (const Error& error) {
+    return torchacc_error_new(error.code(), to_str(error.what()));
+  } catch (const std::exception& error) {
+    return torchacc_error_new(TORCHACC_OPERATOR_ERROR, to_str(error.what()));
+  } catch (...) {
+    return torchacc_error_new(TORCHACC_OPERATOR_ERROR, to_str("something was thrown"));
+  }
+}
+
+inline std::uint32_t rank_of(const Ints& list) { return static_cast<std::uint32_t>(list.size()); }
+
 }  // namespace detail
+
+// ---- contexts
+
+/// Version of the library, like "0.1.0".
+inline std::string version() { return to_string(torchacc_version()); }
+
+/// Where contexts can compute, as JSON: see torchacc_devices.
+inline std::string devices(std::string_view library_path = {}) {
+  torchacc_string* list = nullptr;
+  check(torchacc_devices(to_str(library_path), &list));
+  return take(list);
+}
 
 /// A trace, a cache of programs, a launch thread and a backend. Copies share it.
 class Context {
  public:
+  using Log =
+      std::function<void(torchacc_log_level level, std::string_view message, std::uint64_t site)>;
+  using Locate = std::function<std::uint64_t()>;
+  using Line = std::function<std::uint64_t(std::uint64_t site)>;
+  using Warn = std::function<void(std::string_view message, std::uint64_t site)>;
+
   Context() : Context(torchacc_options{}) {}
-  /// `struct_size` is filled in here.
-  explicit Context(torchacc_options options) {
+  /// `struct_size` is filled in here, and where there is a `log`, its three fields.
+  explicit Context(torchacc_options options, Log log = nullptr) {
     if (torchacc_abi_version() != TORCHACC_ABI)
       throw Error(TORCHACC_ABI_MISMATCH, "libtorchacc serves another ABI than torchacc.h");
     options.struct_size = sizeof options;
+    if (log) {
+      options.log = [](void* user, torchacc_log_level level, torchacc_str message,
+                       std::uint64_t site) noexcept {
+        (*static_cast<Log*>(user))(level, {message.data, message.len}, site);
+      };
+      options.log_user = new Log(std::move(log));
+      options.log_drop = detail::drop<Log>;
+    }
     torchacc_context* made = nullptr;
     check(torchacc_context_new(&options, &made));
     handle_ = Handle(made);
   }
   explicit Context(std::string_view backend) : Context(named(backend)) {}
+  /// Takes over the caller's reference; NULL for none.
+  explicit Context(torchacc_context* owned) noexcept : handle_(owned) {}
 
   torchacc_context* get() const noexcept { return handle_.get(); }
   void cut() const { check(torchacc_cut(get())); }
   void sync() const { check(torchacc_sync(get())); }
   void seed(std::uint64_t seed) const { check(torchacc_seed(get(), seed)); }
+
   /// Counters and times as JSON.
   std::string metrics() const { return text(torchacc_metrics); }
+  void reset_metrics() const { torchacc_metrics_reset(get()); }
   /// What the caches of programs hold and did.
   torchacc_cache_stats cache_stats() const {
     torchacc_cache_stats stats{};
@@ -163,7 +249,41 @@ class Context {
   }
   /// Compiles, host calls and cuts with their reasons, as JSON.
   std::string explain() const { return text(torchacc_explain); }
+  /// Host operators that ran, as JSON.
+  std::string host_calls() const { return text(torchacc_host_call_report); }
   std::string last_program() const { return text(torchacc_last_program); }
+  void start_profile() const { check(torchacc_profile_start(get())); }
+  /// The timeline since then in Chrome's trace format.
+  std::string stop_profile() const { return text(torchacc_profile_stop); }
+
+  /// Who says where an operation is recorded: torchacc_context_set_locator.
+  void set_locator(Locate locate) const {
+    torchacc_locate_fn call = nullptr;
+    if (locate) call = [](void* user) noexcept { return (*static_cast<Locate*>(user))(); };
+    check(torchacc_context_set_locator(get(), call, new Locate(std::move(locate)),
+                                       detail::drop<Locate>));
+  }
+  /// Who says which sites are one line, and who takes warnings: torchacc_context_set_observer.
+  void set_observer(Line line, Warn warn) const {
+    using Both = std::pair<Line, Warn>;
+    torchacc_line_fn ask = nullptr;
+    torchacc_warn_fn tell = nullptr;
+    if (line)
+      ask = [](void* user, std::uint64_t site) noexcept {
+        return static_cast<Both*>(user)->first(site);
+      };
+    if (warn)
+      tell = [](void* user, torchacc_str message, std::uint64_t site) noexcept {
+        static_cast<Both*>(user)->second({message.data, message.len}, site);
+      };
+    check(torchacc_context_set_observer(
+        get(), ask, tell, new Both(std::move(line), std::move(warn)), detail::drop<Both>));
+  }
+  void set_recompile_limit(std::uint64_t limit) const {
+    check(torchacc_set_recompile_limit(get(), limit));
+  }
+  /// A sum of TORCHACC_STRICT_*.
+  void set_strict(torchacc_strict what) const { check(torchacc_set_strict(get(), what)); }
 
  private:
   using Handle =
@@ -181,16 +301,101 @@ class Context {
   Handle handle_;
 };
 
+// ---- buffers
+
+/// Bytes with an identity, which hold a value that operations replace. Copies share it.
+class Buffer {
+ public:
+  Buffer() = default;
+  /// Takes over the caller's reference.
+  Buffer(Context context, torchacc_buffer* owned) noexcept
+      : context_(std::move(context)), handle_(owned) {}
+
+  torchacc_buffer* get() const noexcept { return handle_.get(); }
+  const Context& context() const noexcept { return context_; }
+  explicit operator bool() const noexcept { return get() != nullptr; }
+
+  std::size_t nbytes() const { return torchacc_buffer_nbytes(get()); }
+  bool is_ready() const { return torchacc_buffer_is_ready(get()); }
+  /// Blocks when there are bytes to keep.
+  void resize(std::size_t nbytes) const { check(torchacc_buffer_resize(get(), nbytes)); }
+  /// Sees to it that the value gets computed.
+  void request() const { check(torchacc_buffer_request(get())); }
+  /// Replaces the content by a copy of `len` bytes, all there are.
+  void write(DType dtype, const void* data, std::size_t len) const {
+    check(torchacc_buffer_write(get(), static_cast<torchacc_dtype>(dtype), data, len));
+  }
+  template <class T>
+  void write(const std::vector<T>& values) const {
+    write(dtype_of<T>(), values.data(), values.size() * sizeof(T));
+  }
+  /// Copies bytes [offset, offset + len). Blocks.
+  void read(std::size_t offset, void* data, std::size_t len) const {
+    check(torchacc_buffer_read(get(), offset, data, len));
+  }
+  /// The same without a cut: somebody else sees to that.
+  void read_after_cut(std::size_t offset, void* data, std::size_t len) const {
+    check(torchacc_buffer_read_after_cut(get(), offset, data, len));
+  }
+  /// All of it. Blocks.
+  template <class T>
+  std::vector<T> read() const {
+    std::vector<T> values(nbytes() / sizeof(T));
+    read(0, values.data(), values.size() * sizeof(T));
+    return values;
+  }
+
+ private:
+  using Handle = detail::Shared<torchacc_buffer, torchacc_buffer_retain, torchacc_buffer_release>;
+  Context context_{nullptr};
+  Handle handle_;
+};
+
+/// A new buffer, of zeros.
+inline Buffer buffer(const Context& context, std::size_t nbytes) {
+  torchacc_buffer* out = nullptr;
+  check(torchacc_buffer_new(context.get(), nbytes, &out));
+  return Buffer(context, out);
+}
+
+/// Where elements lie in a buffer, all counted in elements; without a buffer, no tensor.
+struct View {
+  Buffer buffer;
+  DType dtype = DType::F32;
+  Ints sizes;
+  Ints strides;
+  std::int64_t offset = 0;
+
+  /// As torchacc.h wants it; valid as long as this view is as it is.
+  torchacc_view get() const {
+    if (sizes.size() != strides.size())
+      throw Error(TORCHACC_INVALID_ARGUMENT, "a view has as many strides as sizes");
+    return {buffer.get(), sizes.data(),           strides.data(),
+            offset,       detail::rank_of(sizes), static_cast<torchacc_dtype>(dtype)};
+  }
+};
+
+// ---- tensors
+
 /// A strided view of a buffer. Copies share it; operations make new ones.
 class Tensor {
  public:
   Tensor() = default;
   /// Takes over the caller's reference.
-  Tensor(Context context, torchacc_tensor* owned)
-      : context_(Maybe(std::move(context))), handle_(owned) {}
+  Tensor(Context context, torchacc_tensor* owned) : context_(std::move(context)), handle_(owned) {}
+  /// Shares the view's buffer.
+  explicit Tensor(const View& view) : context_(view.buffer.context()) {
+    const torchacc_view given = view.get();
+    torchacc_tensor* out = nullptr;
+    check(torchacc_tensor_from_view(&given, &out));
+    handle_ = Handle(out);
+  }
 
   torchacc_tensor* get() const noexcept { return handle_.get(); }
-  const Context& context() const { return context_.value(); }
+  const Context& context() const {
+    if (!*this) throw Error(TORCHACC_INVALID_ARGUMENT, "this torchacc::Tensor is none");
+    return context_;
+  }
   explicit operator bool() const noexcept { return get() != nullptr; }
 
   DType dtype() const { return static_cast<DType>(torchacc_tensor_dtype(get())); }
@@ -209,6 +414,16 @@ class Tensor {
     check(torchacc_tensor_set_name(get(), to_str(name)));
     return *this;
   }
+  /// How it views its buffer.
+  View view() const {
+    torchacc_view view{};
+    check(torchacc_tensor_view(get(), &view));
+    return {Buffer(context_, torchacc_buffer_retain(view.buffer)),
+            static_cast<DType>(view.dtype),
+            {view.sizes, view.sizes + view.rank},
+            {view.strides, view.strides + view.rank},
+            view.offset};
+  }
   void mark_dynamic(std::int64_t dim, std::int64_t least, std::int64_t most) const {
     check(torchacc_tensor_mark_dynamic(get(), wrapped(dim), least, most));
   }
@@ -222,6 +437,8 @@ class Tensor {
     check(torchacc_tensor_read(get(), values.data(), values.size() * sizeof(T)));
     return values;
   }
+  /// The same as bytes, `len` at most. Blocks.
+  void read(void* data, std::size_t len) const { check(torchacc_tensor_read(get(), data, len)); }
   /// The only element. Blocks.
   template <class T>
   T item() const {
@@ -239,11 +456,10 @@ class Tensor {
     using Both = std::pair<Done, Failed>;
     auto both = std::make_unique<Both>(std::move(done), std::move(failed));
     const auto tell = [](void* user, const torchacc_error* error, const void* data,
-                         std::size_t len) {
+                         std::size_t len) noexcept {
       auto& both = *static_cast<Both*>(user);
       if (error != nullptr) {
-        both.second(Error(torchacc_error_code(error), to_string(torchacc_error_message(error)),
-                          torchacc_error_site(error)));
+        both.second(Error(error));
         return;
       }
       std::vector<T> values(len / sizeof(T));
@@ -256,14 +472,25 @@ class Tensor {
   template <class T>
   void write(const std::vector<T>& values) const {
     expect<T>();
-    check(torchacc_tensor_write(get(), values.data(), values.size() * sizeof(T)));
+    write(values.data(), values.size() * sizeof(T));
+  }
+  /// The same, as bytes.
+  void write(const void* data, std::size_t len) const {
+    check(torchacc_tensor_write(get(), data, len));
+  }
+  /// An array for another library, which calls its deleter in the end: torchacc_tensor_to_dlpack.
+  /// Blocks.
+  DLManagedTensorVersioned* to_dlpack(bool copy = false) const {
+    DLManagedTensorVersioned* out = nullptr;
+    check(torchacc_tensor_to_dlpack(get(), copy, &out));
+    return out;
   }
 
   // Views: they share the elements.
 
   Tensor permute(const Ints& order) const {
     return made([&](torchacc_tensor** out) {
-      return torchacc_tensor_permute(get(), order.data(), rank_of(order), out);
+      return torchacc_tensor_permute(get(), order.data(), detail::rank_of(order), out);
     });
   }
   Tensor transpose(std::int64_t a, std::int64_t b) const {
@@ -282,12 +509,12 @@ class Tensor {
   }
   Tensor reshape(const Ints& sizes) const {
     return made([&](torchacc_tensor** out) {
-      return torchacc_tensor_reshape(get(), sizes.data(), rank_of(sizes), out);
+      return torchacc_tensor_reshape(get(), sizes.data(), detail::rank_of(sizes), out);
     });
   }
   Tensor expand(const Ints& sizes) const {
     return made([&](torchacc_tensor** out) {
-      return torchacc_tensor_expand(get(), sizes.data(), rank_of(sizes), out);
+      return torchacc_tensor_expand(get(), sizes.data(), detail::rank_of(sizes), out);
     });
   }
 
@@ -305,21 +532,6 @@ class Tensor {
  private:
   using Handle = detail::Shared<torchacc_tensor, torchacc_tensor_retain, torchacc_tensor_release>;
 
-  /// A context, or none for a tensor that is none.
-  class Maybe {
-   public:
-    Maybe() = default;
-    explicit Maybe(Context context) : context_(std::make_shared<Context>(std::move(context))) {}
-    const Context& value() const {
-      if (!context_) throw Error(TORCHACC_INVALID_ARGUMENT, "this torchacc::Tensor is none");
-      return *context_;
-    }
-
-   private:
-    std::shared_ptr<const Context> context_;
-  };
-
-  static std::uint32_t rank_of(const Ints& list) { return static_cast<std::uint32_t>(list.size()); }
   std::uint32_t wrapped(std::int64_t dim) const {
     const auto dims = static_cast<std::int64_t>(rank());
     if (dim < -dims || dim >= dims)
@@ -338,24 +550,26 @@ class Tensor {
   Tensor made(F&& make) const {
     torchacc_tensor* out = nullptr;
     check(make(&out));
-    Tensor tensor;
-    tensor.context_ = context_;
-    tensor.handle_ = Handle(out);
-    return tensor;
+    return Tensor(context_, out);
   }
 
-  Maybe context_;
+  Context context_{nullptr};
   Handle handle_;
 };
+
+/// A tensor with a copy of `len` bytes: elements in row-major order.
+inline Tensor tensor(const Context& context, DType dtype, const void* data, std::size_t len,
+                     const Ints& sizes) {
+  torchacc_tensor* out = nullptr;
+  check(torchacc_tensor_from_host(context.get(), static_cast<torchacc_dtype>(dtype), sizes.data(),
+                                  detail::rank_of(sizes), data, len, &out));
+  return Tensor(context, out);
+}
 
 /// A tensor with a copy of `values`, in row-major order.
 template <class T>
 Tensor tensor(const Context& context, const std::vector<T>& values, const Ints& sizes) {
-  torchacc_tensor* out = nullptr;
-  check(torchacc_tensor_from_host(context.get(), static_cast<torchacc_dtype>(dtype_of<T>()),
-                                  sizes.data(), static_cast<std::uint32_t>(sizes.size()),
-                                  values.data(), values.size() * sizeof(T), &out));
-  return Tensor(context, out);
+  return tensor(context, dtype_of<T>(), values.data(), values.size() * sizeof(T), sizes);
 }
 
 template <class T>
@@ -369,26 +583,45 @@ Tensor scalar(const Context& context, T value) {
   return tensor<T>(context, std::vector<T>{value}, {});
 }
 
-/// A tensor on the elements of `values`, which it keeps: no copy where they are aligned to 16
-/// bytes.
+/// A tensor on `len` bytes at `data`, without a copy where they are aligned to 16 bytes. They must
+/// stay as they are until `owner` is destroyed, which happens on any thread. Without strides:
+/// row-major.
+template <class Owner>
+Tensor borrow(const Context& context, DType dtype, const Ints& sizes, const Ints& strides,
+              const void* data, std::size_t len, Owner owner) {
+  if (!strides.empty() && strides.size() != sizes.size())
+    throw Error(TORCHACC_INVALID_ARGUMENT, "a tensor has as many strides as sizes");
+  torchacc_tensor* out = nullptr;
+  check(torchacc_tensor_borrow(context.get(), static_cast<torchacc_dtype>(dtype), sizes.data(),
+                               strides.empty() ? nullptr : strides.data(), detail::rank_of(sizes),
+                               data, len, new Owner(std::move(owner)), detail::drop<Owner>, &out));
+  return Tensor(context, out);
+}
+
+/// A tensor on the elements of `values`, which it keeps.
 template <class T>
 Tensor lend(const Context& context, std::vector<T> values, const Ints& sizes) {
-  auto owner = std::make_unique<std::vector<T>>(std::move(values));
-  const void* data = owner->data();
-  const std::size_t len = owner->size() * sizeof(T);
+  const void* data = values.data();
+  const std::size_t len = values.size() * sizeof(T);
+  return borrow(context, dtype_of<T>(), sizes, {}, data, len, std::move(values));
+}
+
+/// A tensor on another library's array, which belongs to this one from the call on, on an error
+/// too: torchacc_tensor_from_dlpack.
+inline Tensor from_dlpack(const Context& context, DLManagedTensorVersioned* managed) {
   torchacc_tensor* out = nullptr;
-  check(torchacc_tensor_borrow(context.get(), static_cast<torchacc_dtype>(dtype_of<T>()),
-                               sizes.data(), nullptr, static_cast<std::uint32_t>(sizes.size()),
-                               data, len, owner.release(), detail::drop<std::vector<T>>, &out));
+  check(torchacc_tensor_from_dlpack(context.get(), managed, &out));
   return Tensor(context, out);
 }
 
 inline Tensor zeros(const Context& context, const Ints& sizes, DType dtype = DType::F32) {
   torchacc_tensor* out = nullptr;
   check(torchacc_tensor_zeros(context.get(), static_cast<torchacc_dtype>(dtype), sizes.data(),
-                              static_cast<std::uint32_t>(sizes.size()), &out));
+                              detail::rank_of(sizes), &out));
   return Tensor(context, out);
 }
+
+// ---- arguments
 
 /// Numbers from the context's generator, for an operator that draws some.
 struct Random {};
@@ -399,10 +632,35 @@ struct Number {
   std::int64_t value;
 };
 
+/// Likewise a truth. (A bool is part of what is compiled.)
+struct Flag {
+  bool value;
+};
+
+/// A number to compute with that is part of what is compiled.
+struct Constant {
+  double value;
+};
+
 /// A communicator that was registered, by its name.
 struct Communicator {
   std::string name;
 };
+
+namespace detail {
+
+/// Views, and the same as torchacc.h wants them.
+struct Views {
+  explicit Views(std::vector<View> list) : views(std::move(list)) {
+    plain.reserve(views.size());
+    for (const View& view : views) plain.push_back(view.get());
+  }
+  Views(const Views&) = delete;
+  std::vector<View> views;
+  std::vector<torchacc_view> plain;
+};
+
+}  // namespace detail
 
 /// One argument of a call. It keeps what it points at.
 class Arg {
@@ -413,9 +671,19 @@ class Arg {
   Arg(const Tensor& tensor) : tensors_{tensor} {
     kind_ = tensor ? TORCHACC_ARG_TENSOR : TORCHACC_ARG_NONE;
   }
+  /// A tensor that is none stands for an absent element.
   Arg(const std::vector<Tensor>& tensors) : kind_(TORCHACC_ARG_TENSORS), tensors_(tensors) {
     for (const Tensor& tensor : tensors_) handles_.push_back(tensor.get());
+    if (std::find(handles_.begin(), handles_.end(), nullptr) == handles_.end()) return;
+    std::vector<View> views;
+    for (const Tensor& tensor : tensors_) views.push_back(tensor ? tensor.view() : View{});
+    kind_ = TORCHACC_ARG_VIEWS;
+    views_ = std::make_shared<detail::Views>(std::move(views));
   }
+  Arg(const View& view)
+      : kind_(TORCHACC_ARG_VIEW), views_(std::make_shared<detail::Views>(std::vector{view})) {}
+  Arg(const std::vector<View>& views)
+      : kind_(TORCHACC_ARG_VIEWS), views_(std::make_shared<detail::Views>(views)) {}
   Arg(bool value) : kind_(TORCHACC_ARG_BOOL) { value_.i = value ? 1 : 0; }
   template <class T, std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool>, int> = 0>
   Arg(T value) : kind_(TORCHACC_ARG_INT) {
@@ -423,10 +691,14 @@ class Arg {
   }
   Arg(double value) : kind_(TORCHACC_ARG_SCALAR_FLOAT) { value_.f = value; }
   Arg(Number number) : kind_(TORCHACC_ARG_SCALAR_INT) { value_.i = number.value; }
+  Arg(Flag flag) : kind_(TORCHACC_ARG_SCALAR_BOOL) { value_.i = flag.value ? 1 : 0; }
+  Arg(Constant number) : kind_(TORCHACC_ARG_FLOAT) { value_.f = number.value; }
   Arg(Random) : kind_(TORCHACC_ARG_RANDOM) {}
   Arg(DType dtype) : kind_(TORCHACC_ARG_DTYPE) { value_.i = static_cast<std::int64_t>(dtype); }
   Arg(const Ints& ints) : kind_(TORCHACC_ARG_INTS), ints_(ints) {}
   Arg(const std::vector<double>& floats) : kind_(TORCHACC_ARG_FLOATS), floats_(floats) {}
+  Arg(const std::vector<bool>& bools)
+      : kind_(TORCHACC_ARG_BOOLS), text_(bools.begin(), bools.end()) {}
   Arg(const Communicator& communicator)
       : kind_(TORCHACC_ARG_COMMUNICATOR), text_(communicator.name) {}
   Arg(const char* text) : kind_(TORCHACC_ARG_STR), text_(text) {}
@@ -443,30 +715,57 @@ class Arg {
     if (kind_ == TORCHACC_ARG_TENSORS) points_at(handles_.data(), handles_.size());
     if (kind_ == TORCHACC_ARG_INTS) points_at(ints_.data(), ints_.size());
     if (kind_ == TORCHACC_ARG_FLOATS) points_at(floats_.data(), floats_.size());
-    if (kind_ == TORCHACC_ARG_STR || kind_ == TORCHACC_ARG_COMMUNICATOR)
+    if (kind_ == TORCHACC_ARG_VIEW) arg.v.p = views_->plain.data();
+    if (kind_ == TORCHACC_ARG_VIEWS) points_at(views_->plain.data(), views_->plain.size());
+    if (kind_ == TORCHACC_ARG_BOOLS || kind_ == TORCHACC_ARG_STR ||
+        kind_ == TORCHACC_ARG_COMMUNICATOR)
       points_at(text_.data(), text_.size());
     return arg;
   }
 
-  /// Its first tensor, if it has one.
-  const Tensor* tensor() const { return tensors_.empty() || !tensors_[0] ? nullptr : &tensors_[0]; }
+  /// The context of its first tensor, if it has one.
+  const Context* context() const {
+    for (const Tensor& tensor : tensors_)
+      if (tensor) return &tensor.context();
+    if (!views_) return nullptr;
+    for (const View& view : views_->views)
+      if (view.buffer) return &view.buffer.context();
+    return nullptr;
+  }
 
  private:
   torchacc_arg_kind kind_ = TORCHACC_ARG_NONE;
   torchacc_value value_{};
   std::vector<Tensor> tensors_;
   std::vector<torchacc_tensor*> handles_;
+  std::shared_ptr<const detail::Views> views_;
   Ints ints_;
   std::vector<double> floats_;
+  /// Or bytes, 0 or not.
   std::string text_;
 };
 
 using Args = std::vector<Arg>;
 
+// ---- operators by name
+
 /// An operator by name, looked up once.
 class Op {
  public:
   explicit Op(std::string_view name) { check(torchacc_op_find(to_str(name), &number_)); }
+  /// One that is known by its number. The native ones count from 0 to count().
+  explicit Op(torchacc_op number) : number_(number) {}
+  static torchacc_op count() { return static_cast<torchacc_op>(torchacc_op_count()); }
+
+  torchacc_op number() const noexcept { return number_; }
+  /// Of a native operator; empty for others.
+  std::string name() const { return to_string(torchacc_op_name(number_)); }
+  /// What a native operator takes and gives, as JSON: see torchacc_op_signature.
+  std::string signature() const {
+    torchacc_string* text = nullptr;
+    check(torchacc_op_signature(number_, &text));
+    return take(text);
+  }
 
   /// Records it on `context`; gives its `count` results.
   std::vector<Tensor> operator()(const Context& context, const Args& args,
@@ -490,7 +789,23 @@ class Op {
     check(torchacc_apply_into(context.get(), number_, given.data(), given.size(), handles.data(),
                               handles.size()));
   }
-  torchacc_op number() const noexcept { return number_; }
+  /// Writes the results through views: see torchacc_record.
+  void record(const Context& context, const Args& args, const std::vector<View>& outs) const {
+    const std::vector<torchacc_arg> given = plain(args);
+    const detail::Views views(outs);
+    check(torchacc_record(context.get(), number_, given.data(), given.size(), views.plain.data(),
+                          views.plain.size()));
+  }
+  /// What its `count` results would be; records nothing.
+  std::vector<Type> infer(const Context& context, const Args& args, std::size_t count) const {
+    const std::vector<torchacc_arg> given = plain(args);
+    std::vector<torchacc_type> outs(count);
+    check(torchacc_infer(context.get(), number_, given.data(), given.size(), outs.data(), count));
+    std::vector<Type> types;
+    for (const torchacc_type& out : outs)
+      types.push_back({static_cast<DType>(out.dtype), {out.sizes, out.sizes + out.rank}});
+    return types;
+  }
 
   static std::vector<torchacc_arg> plain(const Args& args) {
     std::vector<torchacc_arg> given;
@@ -500,7 +815,7 @@ class Op {
   }
   static const Context& context_of(const Args& args) {
     for (const Arg& arg : args)
-      if (arg.tensor() != nullptr) return arg.tensor()->context();
+      if (const Context* context = arg.context()) return *context;
     throw Error(TORCHACC_INVALID_ARGUMENT, "a call without tensors needs a context");
   }
 
@@ -526,6 +841,155 @@ inline std::vector<Tensor> call(const std::string& name, const Args& args, std::
 /// Calls an operator that takes no tensor.
 inline Tensor call(const Context& context, const std::string& name, const Args& args) {
   return op(name)(context, args, 1)[0];
+}
+
+// ---- operators of the program's own
+
+/// An array that a function given to the library reads or fills: dense, row-major, valid during
+/// the call.
+class Array {
+ public:
+  explicit Array(const torchacc_host_tensor& array) : array_(array) {}
+  /// False for an absent one.
+  explicit operator bool() const noexcept { return array_.data != nullptr || array_.rank != 0; }
+  DType dtype() const { return static_cast<DType>(array_.dtype); }
+  Ints sizes() const { return Ints(array_.sizes, array_.sizes + array_.rank); }
+  std::int64_t numel() const {
+    std::int64_t count = 1;
+    for (std::uint32_t dim = 0; dim < array_.rank; ++dim) count *= array_.sizes[dim];
+    return count;
+  }
+  template <class T>
+  T* data() const {
+    if (dtype() != dtype_of<T>())
+      throw Error(TORCHACC_INVALID_ARGUMENT, "the array's elements are of another type");
+    return static_cast<T*>(array_.data);
+  }
+  /// As it was given, for elements without a C++ type.
+  const torchacc_host_tensor& get() const noexcept { return array_; }
+
+ private:
+  torchacc_host_tensor array_;
+};
+
+/// The arguments that an operator of the program's own is called with: see torchacc_host_fn. What
+/// is asked for and is not there, or of another kind, throws.
+class Given {
+ public:
+  Given(const torchacc_arg* args, std::size_t count) : args_(args), count_(count) {}
+  std::size_t size() const noexcept { return count_; }
+  const torchacc_arg& operator[](std::size_t index) const {
+    if (index >= count_)
+      throw Error(TORCHACC_INVALID_ARGUMENT, "there is no argument " + std::to_string(index));
+    return args_[index];
+  }
+  bool is_none(std::size_t index) const { return (*this)[index].kind == TORCHACC_ARG_NONE; }
+  Array array(std::size_t index) const {
+    return Array(*static_cast<const torchacc_host_tensor*>(of(index, {TORCHACC_ARG_VIEW}).v.p));
+  }
+  std::vector<Array> arrays(std::size_t index) const {
+    const torchacc_arg& arg = of(index, {TORCHACC_ARG_VIEWS});
+    const auto* first = static_cast<const torchacc_host_tensor*>(arg.v.p);
+    std::vector<Array> list;
+    for (std::uint32_t i = 0; i < arg.len; ++i) list.emplace_back(first[i]);
+    return list;
+  }
+  double number(std::size_t index) const {
+    const torchacc_arg& arg = (*this)[index];
+    if (arg.kind == TORCHACC_ARG_FLOAT || arg.kind == TORCHACC_ARG_SCALAR_FLOAT) return arg.v.f;
+    return static_cast<double>(integer(index));
+  }
+  /// Or a truth.
+  std::int64_t integer(std::size_t index) const {
+    return of(index, {TORCHACC_ARG_INT, TORCHACC_ARG_SCALAR_INT, TORCHACC_ARG_BOOL,
+                      TORCHACC_ARG_SCALAR_BOOL})
+        .v.i;
+  }
+  Ints ints(std::size_t index) const {
+    const torchacc_arg& arg = of(index, {TORCHACC_ARG_INTS});
+    const auto* first = static_cast<const std::int64_t*>(arg.v.p);
+    return Ints(first, first + arg.len);
+  }
+  std::string_view text(std::size_t index) const {
+    const torchacc_arg& arg = of(index, {TORCHACC_ARG_STR});
+    return {static_cast<const char*>(arg.v.p), arg.len};
+  }
+
+ private:
+  const torchacc_arg& of(std::size_t index, std::initializer_list<torchacc_arg_kind> kinds) const {
+    const torchacc_arg& arg = (*this)[index];
+    if (std::find(kinds.begin(), kinds.end(), arg.kind) == kinds.end())
+      throw Error(TORCHACC_INVALID_ARGUMENT,
+                  "argument " + std::to_string(index) + " is of another kind");
+    return arg;
+  }
+  const torchacc_arg* args_;
+  std::size_t count_;
+};
+
+/// An operator of the program's own, for the host, as CUDA C++, or both: torchacc_host_op says what
+/// the fields are.
+struct HostOp {
+  std::string name, key;
+  /// Fills every array of `outs`.
+  std::function<void(const Given& args, const std::vector<Array>& outs)> function;
+  /// The types of its results.
+  std::function<std::vector<Type>(const Given& args)> shape;
+  std::string cuda_source, cuda_entry;
+  std::uint32_t cuda_block = 0, cuda_elements = 0;
+  std::uint64_t cuda_blocks = 0;
+};
+
+namespace detail {
+
+inline torchacc_error* call_host(void* user, const torchacc_arg* args, std::size_t n_args,
+                                 const torchacc_host_tensor* outs, std::size_t n_outs) noexcept {
+  return caught([&] {
+    std::vector<Array> arrays;
+    for (std::size_t i = 0; i < n_outs; ++i) arrays.emplace_back(outs[i]);
+    static_cast<HostOp*>(user)->function(Given(args, n_args), arrays);
+  });
+}
+
+inline torchacc_error* call_shape(void* user, const torchacc_arg* args, std::size_t n_args,
+                                  torchacc_type* outs, std::size_t n_outs) noexcept {
+  return caught([&] {
+    const std::vector<Type> types = static_cast<HostOp*>(user)->shape(Given(args, n_args));
+    if (types.size() != n_outs)
+      throw Error(TORCHACC_INVALID_ARGUMENT, "the shape rule gives " +
+                                                 std::to_string(types.size()) + " results, not " +
+                                                 std::to_string(n_outs));
+    for (std::size_t i = 0; i < n_outs; ++i) {
+      if (types[i].sizes.size() > TORCHACC_MAX_RANK)
+        throw Error(TORCHACC_INVALID_ARGUMENT, "the shape rule gives too many dimensions");
+      outs[i].dtype = static_cast<torchacc_dtype>(types[i].dtype);
+      outs[i].rank = rank_of(types[i].sizes);
+      std::copy(types[i].sizes.begin(), types[i].sizes.end(), outs[i].sizes);
+    }
+  });
+}
+
+}  // namespace detail
+
+/// Registers an operator for the rest of the process; a key again gives the operator that is there.
+inline Op register_op(HostOp op) {
+  auto* kept = new HostOp(std::move(op));
+  torchacc_host_op given{};
+  given.struct_size = sizeof given;
+  given.name = to_str(kept->name);
+  given.key = to_str(kept->key);
+  if (kept->function) given.function = detail::call_host;
+  if (kept->shape) given.shape = detail::call_shape;
+  given.user = kept;
+  given.drop = detail::drop<HostOp>;
+  given.cuda_source = to_str(kept->cuda_source);
+  given.cuda_entry = to_str(kept->cuda_entry);
+  given.cuda_block = kept->cuda_block;
+  given.cuda_elements = kept->cuda_elements;
+  given.cuda_blocks = kept->cuda_blocks;
+  torchacc_op number = 0;
+  check(torchacc_op_register_host(&given, &number));
+  return Op(number);
 }
 
 // ---- operators, as PyTorch's
@@ -658,8 +1122,7 @@ inline std::vector<Tensor> grad(const Tensor& loss, const std::vector<Tensor>& p
 /// What a communicator does: see torchacc_communicator. Each fills `out` from `in`, and throws when
 /// it cannot; what is left empty is not supported.
 struct Collectives {
-  using Function = std::function<void(std::int64_t how, const torchacc_host_tensor& in,
-                                      const torchacc_host_tensor& out)>;
+  using Function = std::function<void(std::int64_t how, const Array& in, const Array& out)>;
   Function all_reduce, all_gather, reduce_scatter, broadcast, all_to_all;
 };
 
@@ -667,17 +1130,9 @@ namespace detail {
 
 template <Collectives::Function Collectives::* function>
 torchacc_error* collective(void* user, std::int64_t how, const torchacc_host_tensor* in,
-                           const torchacc_host_tensor* out) {
-  try {
-    (static_cast<Collectives*>(user)->*function)(how, *in, *out);
-    return nullptr;
-  } catch (const Error& error) {
-    return torchacc_error_new(error.code(), to_str(error.what()));
-  } catch (const std::exception& error) {
-    return torchacc_error_new(TORCHACC_OPERATOR_ERROR, to_str(error.what()));
-  } catch (...) {
-    return torchacc_error_new(TORCHACC_OPERATOR_ERROR, to_str("a collective threw"));
-  }
+                           const torchacc_host_tensor* out) noexcept {
+  return caught(
+      [&] { (static_cast<Collectives*>(user)->*function)(how, Array(*in), Array(*out)); });
 }
 
 }  // namespace detail
@@ -723,7 +1178,7 @@ inline void barrier(const Context& context, const Communicator& ranks) {
   check(torchacc_barrier(context.get(), to_str(ranks.name)));
 }
 
-// ---- programs as text, and files
+// ---- programs as text
 
 /// A program in the IR.
 class Graph {
@@ -732,6 +1187,12 @@ class Graph {
     torchacc_graph* graph = nullptr;
     check(torchacc_graph_parse(to_str(text), &graph));
     graph_.reset(graph, torchacc_graph_free);
+  }
+  /// Of the program that was compiled last.
+  static Graph last(const Context& context) {
+    torchacc_graph* graph = nullptr;
+    check(torchacc_graph_last(context.get(), &graph));
+    return Graph(graph);
   }
   std::string text() const {
     torchacc_string* text = nullptr;
@@ -750,28 +1211,70 @@ class Graph {
   }
 
  private:
+  explicit Graph(torchacc_graph* owned) : graph_(owned, torchacc_graph_free) {}
   std::shared_ptr<torchacc_graph> graph_;
 };
 
-/// Writes tensors, which have names, to a file of the safetensors format. Blocks.
-inline void save(const std::string& path, const std::vector<Tensor>& tensors) {
+// ---- files
+
+/// Keys with their texts.
+using Texts = std::vector<std::pair<std::string, std::string>>;
+
+/// Writes tensors to a file of the safetensors format, under `names`, one for each, or their own
+/// where none are given. Blocks.
+inline void save(const std::string& path, const std::vector<Tensor>& tensors,
+                 const Texts& texts = {}, const std::vector<std::string>& names = {}) {
+  if (!names.empty() && names.size() != tensors.size())
+    throw Error(TORCHACC_INVALID_ARGUMENT, "there are not as many names as tensors");
   std::vector<const torchacc_tensor*> handles;
   for (const Tensor& tensor : tensors) handles.push_back(tensor.get());
-  check(torchacc_save(to_str(path), handles.data(), nullptr, handles.size(), nullptr, 0));
+  std::vector<torchacc_str> plain_names, plain_texts;
+  for (const std::string& name : names) plain_names.push_back(to_str(name));
+  for (const auto& [key, text] : texts) {
+    plain_texts.push_back(to_str(key));
+    plain_texts.push_back(to_str(text));
+  }
+  check(torchacc_save(to_str(path), handles.data(), names.empty() ? nullptr : plain_names.data(),
+                      handles.size(), plain_texts.data(), texts.size()));
 }
+
+/// What such a file holds. Copies share it.
+class Archive {
+ public:
+  Archive(Context context, const std::string& path) : context_(std::move(context)) {
+    torchacc_archive* archive = nullptr;
+    check(torchacc_load(context_.get(), to_str(path), &archive));
+    archive_.reset(archive, torchacc_archive_free);
+  }
+  std::size_t size() const { return torchacc_archive_count(archive_.get()); }
+  /// In the order of the names; none beyond the last.
+  Tensor operator[](std::size_t index) const {
+    return Tensor(context_, torchacc_archive_tensor(archive_.get(), index));
+  }
+  /// None when there is none of this name.
+  Tensor find(std::string_view name) const {
+    return Tensor(context_, torchacc_archive_find(archive_.get(), to_str(name)));
+  }
+  /// The text kept under `key`.
+  std::optional<std::string> text(std::string_view key) const {
+    const torchacc_str text = torchacc_archive_text(archive_.get(), to_str(key));
+    if (text.data == nullptr) return std::nullopt;
+    return to_string(text);
+  }
+
+ private:
+  Context context_;
+  std::shared_ptr<torchacc_archive> archive_;
+};
 
 /// The tensors of such a file, by name.
 inline std::unordered_map<std::string, Tensor> load(const Context& context,
                                                     const std::string& path) {
-  torchacc_archive* archive = nullptr;
-  check(torchacc_load(context.get(), to_str(path), &archive));
-  const std::unique_ptr<torchacc_archive, void (*)(torchacc_archive*)> owned(archive,
-                                                                             torchacc_archive_free);
+  const Archive archive(context, path);
   std::unordered_map<std::string, Tensor> tensors;
-  for (std::size_t i = 0; i < torchacc_archive_count(archive); ++i) {
-    Tensor tensor(context, torchacc_archive_tensor(archive, i));
-    const std::string name = tensor.name();
-    tensors.emplace(name, std::move(tensor));
+  for (std::size_t i = 0; i < archive.size(); ++i) {
+    const Tensor tensor = archive[i];
+    tensors.emplace(tensor.name(), tensor);
   }
   return tensors;
 }
