@@ -52,6 +52,7 @@ pub(super) fn dtype(number: u32) -> Result<DType> {
 }
 
 /// A new buffer; its content reads as zeros. Takes no memory before something is written.
+/// Errors: INVALID_ARGUMENT for more bytes than an address space has.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_buffer_new(
     context: *mut torchacc_context,
@@ -90,7 +91,8 @@ pub unsafe extern "C" fn torchacc_buffer_nbytes(buffer: *const torchacc_buffer) 
     quiet(0, || unsafe { borrow(buffer) }.map_or(0, |b| b.context.nbytes(b.id)))
 }
 
-/// Another size. The common prefix keeps its bytes, new bytes are zero. Waits for the value when there is one to keep.
+/// Another size. The common prefix keeps its bytes, new bytes are zero. Blocks when there is a value to keep.
+/// Errors: as `torchacc_buffer_read`; OUT_OF_MEMORY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_buffer_resize(
     buffer: *mut torchacc_buffer,
@@ -178,7 +180,8 @@ pub unsafe extern "C" fn torchacc_buffer_read_after_cut(
     unsafe { read_with(buffer, offset, data, len, Context::read_after_cut) }
 }
 
-/// Sees to it that the value gets computed: cuts the trace if it is still in it, as a read does. Does not wait for it.
+/// Sees to it that the value gets computed: cuts the trace if it is still in it, as a read does. Does not
+/// wait for it. Errors of the operations that compute it come with the read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_buffer_request(
     buffer: *mut torchacc_buffer,

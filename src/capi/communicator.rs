@@ -15,7 +15,7 @@ use crate::op::collective::{Communicator, Function};
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// Does one collective: fills `out` from `in`, whose types agree on all ranks. `how` is one of `TORCHACC_REDUCE_*` for
+/// Does one collective: fills `output` from `input`, whose types agree on all ranks. `how` is one of `TORCHACC_REDUCE_*` for
 /// all_reduce and reduce_scatter, the root for broadcast, else 0. Called on the launch thread, in the order in which the
 /// collectives of the communicator were recorded; it may wait for the other ranks, and should not do so for ever. Returns
 /// NULL, or an error from `torchacc_error_new`; must not call this library otherwise, and must not unwind.
@@ -116,7 +116,8 @@ pub unsafe extern "C" fn torchacc_communicator_register(
     })
 }
 
-/// Waits until every rank has come here, and with it everything that it recorded before. Cuts; an all_reduce of one float. Blocks.
+/// Waits until every rank has come here, and with it everything that it recorded before. Cuts, and reduces one float by the
+/// communicator's all_reduce. Blocks.
 /// Errors: NOT_FOUND for a name that is not registered; those of what was recorded before, and of the communicator.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_barrier(

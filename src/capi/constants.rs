@@ -28,17 +28,27 @@ pub const TORCHACC_F8E8M0FNU: torchacc_dtype = 20;
 
 /// What kind of error it is.
 pub type torchacc_code = u32;
+/// The call was wrong, and has done nothing; the message says how.
 pub const TORCHACC_INVALID_ARGUMENT: torchacc_code = 1;
+/// There is no such operator, file, communicator or program.
 pub const TORCHACC_NOT_FOUND: torchacc_code = 2;
-/// Where a program had none, the message says how much it wants, when most, and what takes it; lines are named by their
-/// sites, as `<site 12>`.
+/// The system gave no memory: release something, or compute in smaller pieces. Where a program had none, the message says
+/// how much it wants, when most, and what takes it; lines are named by their sites, as `<site 12>`.
 pub const TORCHACC_OUT_OF_MEMORY: torchacc_code = 3;
+/// An index in a tensor of indices lies outside of what it picks from: found when the operator runs.
 pub const TORCHACC_INDEX_ERROR: torchacc_code = 4;
-/// A kernel or a host operator failed.
+/// A kernel or a host operator failed, or the system refused a file.
 pub const TORCHACC_OPERATOR_ERROR: torchacc_code = 5;
+/// This library contradicts itself. What the call was for has not happened, the rest is as it was; please report it.
 pub const TORCHACC_INTERNAL: torchacc_code = 6;
+/// A defect of this library was caught in the act. As INTERNAL; what the call was changing may be half changed, so save
+/// what can be read, and start again with a new context.
 pub const TORCHACC_PANIC: torchacc_code = 7;
+/// The call is right, but there is nothing here that does it: for these dtypes, on this backend or this machine, or in a
+/// process forked since. The message says what is missing.
 pub const TORCHACC_UNSUPPORTED: torchacc_code = 8;
+/// For bindings to report that `torchacc_abi_version` is not the number they were made for: install the library and the header
+/// of one version.
 pub const TORCHACC_ABI_MISMATCH: torchacc_code = 9;
 /// Something that strict mode forbids (`torchacc_set_strict`). It has run all the same.
 pub const TORCHACC_STRICT: torchacc_code = 10;

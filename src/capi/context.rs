@@ -129,8 +129,9 @@ pub unsafe extern "C" fn torchacc_context_new(
 }
 
 /// Where contexts can compute, as a JSON list of objects. For each device `backend`, what `torchacc_options.backend` calls it;
-/// of "cpu" also the vector `instructions` that it uses ("avx512"); of each NVIDIA GPU that the driver shows its `name` and compute `capability` ("9.0"); without a driver one object with the backend "cuda" and why it is `missing`.
-/// `library_path` as in the options. Starts NVIDIA's driver, but no context of its own.
+/// of "cpu" also the vector `instructions` that it uses ("avx512"); of each NVIDIA GPU that the driver shows its `name` and
+/// compute `capability` ("9.0"); without a driver one object with the backend "cuda" and why it is `missing`. `library_path`
+/// as in the options. Starts NVIDIA's driver, but no context of its own.
 /// Errors: INVALID_ARGUMENT for an environment variable that is none of its values.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_devices(
@@ -157,7 +158,7 @@ pub unsafe extern "C" fn torchacc_context_retain(
     quiet(std::ptr::null_mut(), || unsafe { handle::retain(context) })
 }
 
-/// One owner fewer. The last one waits for what was cut; buffers keep their context alive.
+/// One owner fewer. Buffers keep their context alive. Blocks when it is the last one, until what was cut has run.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_context_release(context: *mut torchacc_context) {
     // SAFETY: NULL or a live context whose owner gives it up, says the header.
@@ -191,7 +192,8 @@ impl Drop for User {
 }
 
 /// Sets the function that is asked where an operation is recorded: on the recording thread, without a lock, and only
-/// in places not seen before. Errors carry what it returned (`torchacc_error_site`).
+/// in places not seen before. Another call sets another one, and drops the first. Errors carry what it returned
+/// (`torchacc_error_site`).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_context_set_locator(
     context: *mut torchacc_context,
@@ -227,14 +229,16 @@ pub unsafe extern "C" fn torchacc_seed(
     })
 }
 
-/// Closes the trace and hands it to the launch thread. Waits only while several programs are queued there.
+/// Closes the trace and hands it to the launch thread. Blocks only while several programs are queued there.
+/// Errors: STRICT; those of the operations come with a read or sync.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_cut(context: *mut torchacc_context) -> *mut torchacc_error {
     // SAFETY: a live context, says the header.
     boundary(|| unsafe { borrow(context)? }.inner.cut())
 }
 
-/// Cuts, waits for everything, and returns the first failure that no read and no sync returned yet. Blocks.
+/// Cuts, waits for everything, and returns the first failure that no read and no sync returned yet; the others are
+/// dropped. Blocks. Errors: those of all operations; STRICT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_sync(context: *mut torchacc_context) -> *mut torchacc_error {
     // SAFETY: a live context, says the header.

@@ -191,8 +191,9 @@ unsafe extern "C" fn give_back(managed: *mut DLManagedTensorVersioned) {
 
 /// The tensor as an array for another library, which calls its deleter in the end, on any thread; the context stays alive
 /// or not. Without `copy` the array shares the memory of the context's device (`torchacc_context_device`) and must not be
-/// written to (its flag READ_ONLY is set); with it, it is the consumer's own, dense, on the host (IS_COPIED). Blocks: cuts the trace if it still computes the value, and waits, on a GPU until every stream may read it.
-/// The deleter, too, waits there for all that was queued. Errors: as `torchacc_tensor_read`.
+/// written to (its flag READ_ONLY is set); with it, it is the consumer's own, dense, on the host (IS_COPIED). Blocks: cuts
+/// the trace if it still computes the value, and waits, on a GPU until every stream may read it. The deleter, too, waits
+/// there for all that was queued. Errors: as `torchacc_tensor_read`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_tensor_to_dlpack(
     tensor: *const torchacc_tensor,

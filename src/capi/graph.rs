@@ -33,9 +33,13 @@ fn owned(graph: Graph) -> *mut torchacc_graph {
 ///
 /// - `%0: f32[2,3] = input() {index=0, type=(f32[2,3])}`
 /// - `%1: f32[3,2] = transpose(%0) {perm=[1,0]}`
+/// - `%2: f64[] = scalar() {slot=0, dtype=f64}`
 /// - `return %1`
 ///
-/// Values are numbered 0, 1, 2, … in order, and say their types. Errors: INVALID_ARGUMENT, with line and column.
+/// Values are numbered 0, 1, 2, … in order, and say their types. Inputs have an index, scalars (f64, i64 or bool) a slot, from
+/// 0. Primitives are the operators without a namespace (`torchacc_op_name`), whose signatures name their attributes. Attributes
+/// are written `3`, `3.0`, `1e-5`, `inf`, `nan`, `true`, `[1,2]`, `f32`, or types in parentheses: `(f32[2], i64[])`.
+/// Errors: INVALID_ARGUMENT, with line and column.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_graph_parse(
     text: torchacc_str,

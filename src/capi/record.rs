@@ -330,6 +330,7 @@ pub unsafe extern "C" fn torchacc_apply(
 
 /// As `torchacc_record`, with tensors for the results, which are written through them: `outs` may be arguments of the
 /// same call (x = x + y in place), and views. A result is cast to its tensor's dtype. Does not wait.
+/// Errors as `torchacc_apply`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_apply_into(
     context: *mut torchacc_context,

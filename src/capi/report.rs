@@ -29,10 +29,11 @@ unsafe fn text_of(
 
 /// Counters and times since the last reset as a flat JSON object of integers:
 ///
-/// - recorded_ops, of these replayed_ops; cuts, of these read_cuts and limit_cuts; compiles, of these recompiles (of a trace that begins
-///   like a known one); plans; quick_plans (of compiled programs whose first run did not wait for the search for the plan that stays);
-///   padded_programs (of buckets), their padded_runs, padding_refused; cache_hits, cache_misses, disk_hits, disk_removed,
-///   disk_evictions, disk_errors, kernels, host_calls, failures;
+/// - recorded_ops, of these replayed_ops; cuts, of these read_cuts and limit_cuts; compiles, of these recompiles (of a trace
+///   that begins like a known one); plans; templates (plans that hold for other sizes too), carried_over (programs made of
+///   these, without compiling); quick_plans (of compiled programs whose first run did not wait for the search for the plan
+///   that stays); padded_programs (of buckets), their padded_runs, padding_refused; cache_hits, cache_misses, disk_hits,
+///   disk_removed, disk_evictions, disk_errors, kernels, host_calls, failures;
 /// - compile_ns, disk_ns, execute_ns: time spent, wherever; compile_p50_ns, compile_p90_ns, compile_p99_ns: of one compile;
 ///   step_p50_ns, step_p90_ns, step_p99_ns: from one full cut to the next. Percentiles are right to an eighth;
 /// - wall_ns: time since the reset. Each moment of it is in one of: wall_key_ns, wall_compile_ns, wall_launch_ns,
@@ -111,7 +112,8 @@ pub type torchacc_warn_fn =
 
 /// Sets who says which sites are one line, so that reports merge them and recompiles are counted by line, and who takes
 /// warnings. Both are called without a lock, within cuts, reads, syncs and reports, by the thread that asked for them.
-/// Without it every site is a line of its own and nobody is warned.
+/// Without it every site is a line of its own and nobody is warned; `options.log` is told the same warnings, as messages of the
+/// level WARNING, with or without it. Another call sets others. Neither may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_context_set_observer(
     context: *mut torchacc_context,
@@ -157,7 +159,7 @@ pub unsafe extern "C" fn torchacc_profile_start(
 
 /// Ends the timeline and gives it in Chrome's trace format, which Perfetto reads too: a JSON object with `traceEvents`.
 /// What is still running is missing: sync first. Sites are in `args.site`. At most 262144 events are kept;
-/// `otherData.lost_events` counts the others.
+/// `otherData.lost_events` counts the others. Without `torchacc_profile_start` before it the list is empty.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_profile_stop(
     context: *mut torchacc_context,

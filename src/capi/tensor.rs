@@ -103,7 +103,8 @@ pub unsafe extern "C" fn torchacc_tensor_from_host(
     })
 }
 
-/// A new dense tensor of zeros.
+/// A new dense tensor of zeros. Takes no memory before something is written. Errors: INVALID_ARGUMENT for sizes that are
+/// negative or beyond any memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_tensor_zeros(
     context: *mut torchacc_context,
@@ -165,7 +166,8 @@ pub unsafe extern "C" fn torchacc_tensor_nbytes(tensor: *const torchacc_tensor) 
     quiet(0, || unsafe { borrow(tensor) }.map_or(0, |t| t.nbytes()))
 }
 
-/// Copies the elements in row-major order; `len` must be at least `torchacc_tensor_nbytes`. Blocks, as `torchacc_buffer_read`.
+/// Copies the elements in row-major order; `len` must be at least `torchacc_tensor_nbytes`. Blocks,
+/// and fails, as `torchacc_buffer_read`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_tensor_read(
     tensor: *const torchacc_tensor,
