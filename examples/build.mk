@@ -4,11 +4,16 @@
 EXAMPLES := target/examples
 TEXT ?= $(shell $(PYTHON) -c 'import argparse; print(argparse.__file__)')
 DIGITS := $(EXAMPLES)/digits.csv
-LIBRARY := $(CURDIR)/$(EXT_DIR)/libtorchacc.so.1
+PACKAGES := $(EXAMPLES)/packages
+LIBRARY := $(EXT_DIR)/libtorchacc.so.1
 # With the library beside them.
-EXAMPLE_FLAGS := -O2 -Wall -Wextra -pedantic -Iinclude -Wl,-rpath,$(dir $(LIBRARY))
+EXAMPLE_FLAGS := -O2 -Wall -Wextra -pedantic -Iinclude -Wl,-rpath,$(dir $(abspath $(LIBRARY)))
 
 .PHONY: example-c example-cpp example-libtorch example-ctypes example-node example-luajit example-java
+
+# The environment's oneDNN, for programs that know nothing of Python's packages.
+example-c example-cpp example-ctypes example-node example-luajit example-java: \
+	export TORCHACC_ONEDNN ?= $(wildcard $(VENV)/lib/libdnnl.so.3)
 
 # A transformer. WIDTH=N.
 example-c: $(LIBRARY)
@@ -32,32 +37,35 @@ $(EXAMPLES)/libtorch_digits: examples/libtorch/digits.cpp | build
 
 # Python with numpy, without PyTorch.
 example-ctypes: $(LIBRARY) $(VENV)/.requirements
-	TORCHACC_LIBRARY=$< $(BIN)/python examples/ctypes/train.py $(TEXT) $(STEPS)
+	TORCHACC_LIBRARY=$(abspath $<) $(BIN)/python examples/ctypes/train.py $(TEXT) $(STEPS)
 
 # Node.js 18 or newer with npm, which brings the package koffi.
 example-node: $(LIBRARY)
 	cd examples/node && npm install --silent --no-audit --no-fund --no-package-lock
-	TORCHACC_LIBRARY=$< node examples/node/train.mjs $(TEXT) $(STEPS)
+	TORCHACC_LIBRARY=$(abspath $<) node examples/node/train.mjs $(TEXT) $(STEPS)
 
-# LuaJIT 2.1.
-example-luajit: $(LIBRARY)
-	TORCHACC_LIBRARY=$< luajit examples/luajit/train.lua $(TEXT) $(STEPS)
+# LuaJIT 2.1. Where there is none on the PATH it comes from Debian's archive; or give LUAJIT=/path/to/luajit.
+LUAJIT ?= $(or $(shell command -v luajit),$(PACKAGES)/luajit/usr/bin/luajit)
+example-luajit: $(LIBRARY) $(LUAJIT)
+	TORCHACC_LIBRARY=$(abspath $<) LD_LIBRARY_PATH=$$(echo $(PACKAGES)/luajit/usr/lib/*) \
+		$(LUAJIT) examples/luajit/train.lua $(TEXT) $(STEPS)
 
-# Java 17 or newer. The package JNA comes from Debian's archive, of this version and no other; where there is none, give
-# JNA=jna.jar (net.java.dev.jna:jna).
-JNA_VERSION := 5.13.0-2
-JNA_FOLDER := $(EXAMPLES)/jna
-JNA ?= $(JNA_FOLDER)/usr/share/java/jna.jar
+# Java 17 or newer. The package JNA comes from Debian's archive; where there is none, give JNA=jna.jar (net.java.dev.jna:jna).
+JNA ?= $(PACKAGES)/java/usr/share/java/jna.jar
 example-java: $(LIBRARY) $(JNA)
 	javac -Xlint -Werror -cp $(JNA) -d $(EXAMPLES)/java examples/java/*.java
-	TORCHACC_LIBRARY=$< java -Djna.nosys=false -Djava.library.path=$$(echo $(JNA_FOLDER)/usr/lib/*/jni) \
+	TORCHACC_LIBRARY=$(abspath $<) java -Djna.nosys=false -Djava.library.path=$$(echo $(PACKAGES)/java/usr/lib/*/jni) \
 		-cp $(JNA):$(EXAMPLES)/java Train $(TEXT) $(STEPS)
 
-$(JNA_FOLDER)/usr/share/java/jna.jar: examples/java/packages.sha256
-	rm -rf $(JNA_FOLDER) && mkdir -p $(JNA_FOLDER)
-	cd $(JNA_FOLDER) && apt-get --quiet=2 download libjna-java=$(JNA_VERSION) libjna-jni=$(JNA_VERSION)
-	cd $(JNA_FOLDER) && sha256sum --quiet --check $(CURDIR)/$<
-	for package in $(JNA_FOLDER)/*.deb; do dpkg-deb -x $$package $(JNA_FOLDER) || exit 1; done
+$(PACKAGES)/luajit/usr/bin/luajit: $(PACKAGES)/luajit/unpacked
+$(PACKAGES)/java/usr/share/java/jna.jar: $(PACKAGES)/java/unpacked
+
+# Debian's packages of the names and versions in the list, and no others, unpacked beside each other.
+$(PACKAGES)/%/unpacked: examples/%/packages.sha256
+	rm -rf $(@D) && mkdir -p $(@D)
+	cd $(@D) && apt-get --quiet=2 download $$(sed 's/^[^ ]*  //; s/_/=/; s/_.*//' $(CURDIR)/$<)
+	cd $(@D) && sha256sum --quiet --check $(CURDIR)/$<
+	for package in $(@D)/*.deb; do dpkg-deb -x $$package $(@D) || exit 1; done
 	touch $@
 
 $(DIGITS): examples/digits.py | $(VENV)/.requirements

@@ -35,10 +35,12 @@ def needs(target):
     [("ctypes", "python3"), ("node", "npm"), ("luajit", "luajit"), ("java", "javac")],
 )
 def test_a_language_model_learns(example, runtime):
-    if shutil.which(runtime) is None:
+    if example == "luajit" and shutil.which(runtime) is None:
+        needs("target/examples/packages/luajit/unpacked")
+    elif shutil.which(runtime) is None:
         pytest.skip(f"there is no {runtime} here")
     if example == "java":
-        needs("target/examples/jna/usr/share/java/jna.jar")
+        needs("target/examples/packages/java/unpacked")
     found, printed = losses(example, 200)
     assert len(found) == 4
     assert found == sorted(found, reverse=True)
@@ -47,6 +49,12 @@ def test_a_language_model_learns(example, runtime):
     (compiled, known, recorded) = map(int, re.search(COUNTED, printed).groups())
     assert compiled <= 3
     assert known > 0.95 * recorded
+
+
+def test_a_transformer_learns_from_c():
+    found, printed = losses("c", 60)
+    assert len(found) > 2
+    assert found[-1] < 0.75 * found[0], printed
 
 
 @pytest.mark.parametrize("example", ["cpp", "libtorch"])
