@@ -1,11 +1,12 @@
-//! Gives the shared library its SONAME, which Cargo has no setting for (the number is `TORCHACC_ABI` in `src/capi`), and
-//! the sources a number of their own: programs kept on disk are those of the sources that made them.
+//! Gives the shared library what Cargo has no setting for: its SONAME (the number is `TORCHACC_ABI` in `src/capi`), and that it
+//! stays when a program unloads it, since its threads may run. Gives the sources a number of their own: programs kept on disk are those of the sources that made them.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::path::{Path, PathBuf};
 
 fn main() {
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libtorchacc.so.1");
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=src");
     println!("cargo:rerun-if-changed=cuda");

@@ -1,5 +1,5 @@
-/* A forked process is told that it cannot use what its parent used; the library can be unloaded,
- * and loaded again. Nothing is ever printed. */
+/* A forked process is told that it cannot use what its parent used; the library can be closed while
+ * it works, and loaded again. Nothing is ever printed. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <sys/wait.h>
@@ -12,6 +12,10 @@ static torchacc_tensor* doubled(torchacc_context* context, torchacc_tensor* x) {
   torchacc_arg args[2] = {tensor_arg(x), tensor_arg(x)};
   OK(torchacc_apply(context, op("add"), args, 2, &y, 1));
   return y;
+}
+
+static void unread(void* user, const torchacc_error* error, const void* data, size_t len) {
+  (void)user, (void)error, (void)data, (void)len;
 }
 
 static void forked(void) {
@@ -52,6 +56,62 @@ static void forked(void) {
   torchacc_context_release(context);
 }
 
+/* Forks while work is queued, at some moment or other: the child is told, whatever it asks. */
+static void forked_at_work(int turn) {
+  enum { SIDE = 400 };
+  torchacc_context* context;
+  torchacc_options options = {.struct_size = sizeof options, .num_threads = 2};
+  options.cache_folder = str("off");
+  OK(torchacc_context_new(&options, &context));
+  const int64_t sizes[2] = {SIDE, SIDE};
+  static float got[SIDE * SIDE];
+  torchacc_tensor *x, *y = NULL, *traced;
+  OK(torchacc_tensor_zeros(context, TORCHACC_F32, sizes, 2, &x));
+  for (int i = 0; i < 4; ++i) {
+    torchacc_arg args[2] = {tensor_arg(x), tensor_arg(x)};
+    torchacc_tensor_release(y);
+    OK(torchacc_apply(context, op("matmul"), args, 2, &y, 1));
+    OK(torchacc_cut(context));
+  }
+  traced = doubled(context, x);
+  usleep(200 * (unsigned)turn);
+  const pid_t child = fork();
+  EXPECT(child >= 0);
+  if (child == 0) {
+    alarm(60);
+    torchacc_view view;
+    OK(torchacc_tensor_view(y, &view));
+    torchacc_error* calls[7] = {
+        torchacc_tensor_read(y, got, sizeof got),
+        torchacc_buffer_read_after_cut(view.buffer, 0, got, sizeof got),
+        torchacc_tensor_read_async(y, unread, NULL, NULL),
+        torchacc_tensor_read(traced, got, sizeof got),
+        torchacc_buffer_request(view.buffer),
+        torchacc_cut(context),
+        torchacc_sync(context),
+    };
+    for (int i = 0; i < 7; ++i) {
+      /* What had been computed is there; nothing can be queued. */
+      const int may_work = i < 3 || i == 4, works = calls[i] == NULL;
+      EXPECT(works ? may_work : torchacc_error_code(calls[i]) == TORCHACC_UNSUPPORTED);
+      torchacc_error_free(calls[i]);
+    }
+    torchacc_tensor_release(traced);
+    torchacc_tensor_release(x);
+    torchacc_tensor_release(y);
+    torchacc_context_release(context);
+    _exit(0);
+  }
+  int status;
+  EXPECT(waitpid(child, &status, 0) == child);
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) printf("turn %d: %x\n", turn, status);
+  EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  torchacc_tensor_release(traced);
+  torchacc_tensor_release(x);
+  torchacc_tensor_release(y);
+  torchacc_context_release(context);
+}
+
 typedef torchacc_error* (*New)(const torchacc_options*, torchacc_context**);
 typedef torchacc_error* (*Zeros)(torchacc_context*, torchacc_dtype, const int64_t*, uint32_t,
                                  torchacc_tensor**);
@@ -59,6 +119,7 @@ typedef torchacc_error* (*Find)(torchacc_str, torchacc_op*);
 typedef torchacc_error* (*Apply)(torchacc_context*, torchacc_op, const torchacc_arg*, size_t,
                                  torchacc_tensor**, size_t);
 typedef torchacc_error* (*Read)(const torchacc_tensor*, void*, size_t);
+typedef torchacc_error* (*Cut)(torchacc_context*);
 typedef void (*Release)(void*);
 
 static void* symbol(void* library, const char* name) {
@@ -78,12 +139,14 @@ static void unloaded(const char* path) {
     Find find;
     Apply apply;
     Read read_tensor;
+    Cut cut;
     Release release, release_context;
     *(void**)&new_context = symbol(library, "torchacc_context_new");
     *(void**)&zeros = symbol(library, "torchacc_tensor_zeros");
     *(void**)&find = symbol(library, "torchacc_op_find");
     *(void**)&apply = symbol(library, "torchacc_apply");
     *(void**)&read_tensor = symbol(library, "torchacc_tensor_read");
+    *(void**)&cut = symbol(library, "torchacc_cut");
     *(void**)&release = symbol(library, "torchacc_tensor_release");
     *(void**)&release_context = symbol(library, "torchacc_context_release");
     torchacc_context* context;
@@ -96,6 +159,14 @@ static void unloaded(const char* path) {
     OK(find(str("cos"), &cosine));
     torchacc_arg arg = tensor_arg(x);
     OK(apply(context, cosine, &arg, 1, &y, 1));
+    if (turn == 2) {
+      /* What is queued is computed by threads of the library, which so must stay. */
+      OK(cut(context));
+      EXPECT(dlclose(library) == 0);
+      usleep(100000);
+      free(got);
+      continue;
+    }
     OK(read_tensor(y, got, 300 * 300 * sizeof *got));
     EXPECT(got[0] == 1 && got[300 * 300 - 1] == 1);
     free(got);
@@ -113,6 +184,7 @@ int main(int count, char** arguments) {
   EXPECT(name != NULL);
   snprintf(path, sizeof path, "%.*s/libtorchacc.so.%d", (int)(name - arguments[0]), arguments[0],
            TORCHACC_ABI);
+  for (int turn = 0; turn < 40; ++turn) forked_at_work(turn);
   forked();
   unloaded(path);
   puts("ok");

@@ -67,7 +67,7 @@ impl Context {
     /// sync as well.
     pub fn read_later(&self, id: BufferId, view: View, done: Reader) -> Result<()> {
         let storage = self.share(id)?;
-        self.launcher.wait_for_room();
+        self.launcher.wait_for_room()?;
         self.readers.send(Box::new(move || done(elements(storage.as_deref(), &view))))
     }
 }

@@ -81,12 +81,14 @@ impl Launcher {
     }
 
     /// Waits while many programs are queued: a program that records faster than its operations run must not fill the
-    /// memory with their inputs. To be called without locks.
-    pub fn wait_for_room(&self) {
+    /// memory with their inputs. To be called without locks. Error: as of [`Launcher::check_process`], where it would wait.
+    pub fn wait_for_room(&self) -> Result<()> {
         let mut length = self.queue.length.lock();
         while *length > QUEUED {
+            self.check_process()?;
             self.queue.shorter.wait(&mut length);
         }
+        Ok(())
     }
 
     /// Waits until everything queued so far has run.

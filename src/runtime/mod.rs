@@ -241,9 +241,13 @@ impl Context {
                     destination.fill(0);
                     return Ok(());
                 }
-                Content::Traced(_) => self.was_cut.wait(&mut trace),
+                Content::Traced(_) => {
+                    self.launcher.check_process()?;
+                    self.was_cut.wait(&mut trace);
+                }
                 Content::Stored(storage) => {
                     drop(trace);
+                    self.will_be_there(&storage)?;
                     if storage.read(offset, destination)? {
                         return Ok(());
                     }
@@ -257,8 +261,7 @@ impl Context {
     /// Sees to it that what a buffer holds gets computed: cuts if it is still in the trace. Does not wait for it.
     pub fn request(&self, id: BufferId) -> Result<()> {
         self.settled(id)?;
-        self.launcher.wait_for_room();
-        Ok(())
+        self.launcher.wait_for_room()
     }
 
     fn check_range(&self, id: BufferId, offset: usize, len: usize) -> Result<()> {
@@ -272,15 +275,26 @@ impl Context {
     /// What a buffer holds in memory, or will; `None` for zeros. Cuts if it is still in the trace.
     fn settled(&self, id: BufferId) -> Result<Option<Arc<Storage>>> {
         let mut trace = self.trace.lock();
-        if let Content::Traced(value) = trace.content(id) {
+        let mut content = trace.content(id);
+        if let Content::Traced(value) = content {
             self.shared.stats.read_cuts.add(1);
             let tape = self.cut_locked(&mut trace, Cut::Partial)?;
-            let content = trace.content(id);
+            content = trace.content(id);
             drop(trace);
             self.note_cut(tape, Cause::Read(value));
-            return stored(content);
+        } else {
+            drop(trace);
         }
-        stored(trace.content(id))
+        match content {
+            Content::Zeros => Ok(None),
+            Content::Stored(storage) => self.will_be_there(&storage).map(|()| Some(storage)),
+            Content::Traced(_) => crate::internal!("a cut left a value in the trace"),
+        }
+    }
+
+    /// Error: nobody in this process will fill the storage.
+    fn will_be_there(&self, storage: &Storage) -> Result<()> {
+        if storage.is_settled() { Ok(()) } else { self.launcher.check_process() }
     }
 
     /// Whether reading would not wait.
@@ -407,8 +421,7 @@ impl Context {
         let tape = self.cut_locked(&mut trace, cut)?;
         drop(trace);
         self.note_cut(tape, Cause::Limit);
-        self.launcher.wait_for_room();
-        Ok(())
+        self.launcher.wait_for_room()
     }
 
     // ---- cut and wait
@@ -422,8 +435,7 @@ impl Context {
     fn cut_for(&self, cause: Cause) -> Result<()> {
         let tape = self.cut_locked(&mut self.trace.lock(), Cut::Full)?;
         self.note_cut(tape, cause);
-        self.launcher.wait_for_room();
-        Ok(())
+        self.launcher.wait_for_room()
     }
 
     /// The lock is held until the program is queued, so that programs run in the order of their cuts. Returns the
@@ -478,15 +490,6 @@ impl Context {
     /// The last compiled program: its graph and its plan as text.
     pub fn last_program(&self) -> String {
         self.shared.last_program.lock().as_ref().map_or_else(String::new, |p| p.to_string())
-    }
-}
-
-/// What a buffer holds after a cut.
-fn stored(content: Content) -> Result<Option<Arc<Storage>>> {
-    match content {
-        Content::Zeros => Ok(None),
-        Content::Stored(storage) => Ok(Some(storage)),
-        Content::Traced(_) => crate::internal!("a cut left a value in the trace"),
     }
 }
 
