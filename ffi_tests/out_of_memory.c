@@ -10,7 +10,7 @@ enum { SIDE = 768, COUNT = SIDE * SIDE, BYTES = COUNT * 4 };
 static torchacc_context* context;
 static torchacc_tensor *x, *p;
 static float x_now;
-static const char* path;
+static const char *path, *backend;
 static float* host;
 
 static torchacc_tensor* filled(float value) {
@@ -175,6 +175,20 @@ static torchacc_error* host_operator(void) {
   return error;
 }
 
+/* Elements one by one: what every backend can do in a moment. */
+static torchacc_error* pointwise(void) {
+  torchacc_tensor *sum, *cosine;
+  torchacc_error* error = apply("add", x, x, &sum);
+  if (error) return error;
+  torchacc_arg arg = tensor_arg(sum);
+  error = torchacc_apply(context, op("cos"), &arg, 1, &cosine, 1);
+  torchacc_tensor_release(sum);
+  if (error) return error;
+  error = torchacc_tensor_read(cosine, host, BYTES);
+  torchacc_tensor_release(cosine);
+  return error;
+}
+
 /* Whatever failed, later calls are not told of it a second time, and nothing is torn or lost. */
 static void settle(const char* name, long after, float p_before) {
   for (torchacc_error* error; (error = torchacc_sync(context)); torchacc_error_free(error))
@@ -197,6 +211,7 @@ static void try_with_less(const char* name, torchacc_error* (*call)(void), long 
     EXPECT(after < 100);
     torchacc_options options = {.struct_size = sizeof options, .num_threads = 2};
     options.cache_folder = str("off");
+    options.backend = str(backend);
     OK(torchacc_context_new(&options, &context));
     x_now = 2;
     x = filled(x_now);
@@ -237,6 +252,13 @@ int main(int count, char** arguments) {
   try_with_less(#call, call, 1); \
   try_with_less(#call, call, 2); \
   try_with_less(#call, call, 1000000)
+  const char* others[2] = {"reference", "null"};
+  for (int i = 0; i < 2; ++i) {
+    backend = others[i];
+    TRY(pointwise);
+  }
+  backend = "cpu";
+  TRY(pointwise);
   TRY(data_in);
   TRY(compute);
   TRY(update);

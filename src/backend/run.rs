@@ -12,6 +12,7 @@ use crate::shape::{Layout, numel};
 use std::collections::BTreeMap;
 use std::iter;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Calls `exec` with the index of every step whose operands are sound. A failed `exec` must have left the step's
 /// writes untouched, unless its error is `OutOfMemory`: what it was to write is torn then.
@@ -27,7 +28,7 @@ pub fn run_steps(plan: &Plan, call: &Call, mut exec: impl FnMut(usize) -> Result
         Some(error) => Err(error),
         None => {
             call.watch.inspect(|watch| watch.begin(index));
-            let result = exec(index);
+            let result = contained(|| exec(index));
             call.watch.inspect(|watch| watch.end(index));
             if result.as_ref().is_err_and(|error| error.code == Code::OutOfMemory) {
                 torn.extend(step.writes.iter().filter_map(|write| match write.place {
@@ -58,6 +59,15 @@ pub fn run_steps(plan: &Plan, call: &Call, mut exec: impl FnMut(usize) -> Result
         }
     }
     poison.outcome(&torn)
+}
+
+/// Runs a kernel. Error: also the one that it panicked with, for want of another way out; some of its results may be written
+/// then.
+fn contained(kernel: impl FnOnce() -> Result<()>) -> Result<()> {
+    catch_unwind(AssertUnwindSafe(kernel)).unwrap_or_else(|panic| match panic.downcast() {
+        Ok(error) => Err(*error),
+        Err(panic) => resume_unwind(panic),
+    })
 }
 
 /// The error of a step that needs an output or an arena for which there was no memory.

@@ -2,10 +2,24 @@
 
 use super::Ty;
 use crate::dtype::{DType, Float8};
+use crate::error::{Code, Error};
 use half::{bf16, f16};
+use std::panic::panic_any;
+
+/// `count` times the value. Panics with the error `OutOfMemory` where the system gives no memory: evaluations have no other way
+/// out, and whoever runs one on a program's sizes catches it.
+pub fn filled<T: Clone>(value: T, count: usize) -> Vec<T> {
+    let mut list = Vec::new();
+    if list.try_reserve_exact(count).is_err() {
+        let nbytes = count.saturating_mul(size_of::<T>());
+        panic_any(Error::new(Code::OutOfMemory, format!("cannot allocate {nbytes} bytes")));
+    }
+    list.resize(count, value);
+    list
+}
 
 /// A dense row-major array.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub struct Array {
     pub ty: Ty,
     pub bytes: Vec<u8>,
@@ -16,9 +30,18 @@ pub fn as_integer(value: f64, dtype: DType) -> i64 {
     if dtype == DType::Bool { (value != 0.0) as i64 } else { value as i64 }
 }
 
+impl Clone for Array {
+    fn clone(&self) -> Array {
+        let mut bytes = filled(0, self.bytes.len());
+        bytes.copy_from_slice(&self.bytes);
+        Array { ty: self.ty.clone(), bytes }
+    }
+}
+
 impl Array {
+    /// Panics as [`filled`].
     pub fn zeros(ty: &Ty) -> Array {
-        Array { ty: ty.clone(), bytes: vec![0; ty.nbytes()] }
+        Array { ty: ty.clone(), bytes: filled(0, ty.nbytes()) }
     }
 
     pub fn from_f64(dtype: DType, sizes: &[i64], values: &[f64]) -> Array {

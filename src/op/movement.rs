@@ -240,7 +240,7 @@ fn write(y: &mut Array, layout: &Layout, x: &Array) {
 }
 
 fn same_bytes(x: &[&Array], _: &[Attr], outs: &[Ty]) -> Result<Vec<Array>> {
-    Ok(vec![Array { ty: outs[0].clone(), bytes: x[0].bytes.clone() }])
+    Ok(vec![Array { ty: outs[0].clone(), ..x[0].clone() }])
 }
 
 fn transpose(x: &[&Array], attrs: &[Attr], outs: &[Ty]) -> Result<Vec<Array>> {

@@ -10,6 +10,8 @@ use crate::error::Result;
 use crate::invalid;
 use std::path::{Path, PathBuf};
 
+/// More are a mistake.
+const MOST_THREADS: usize = 4096;
 /// Records after which a trace is cut by itself.
 const TRACE_LIMIT: usize = 20_000;
 /// Bytes of programs kept on disk.
@@ -90,7 +92,12 @@ impl Options {
             backend: named(asked.backend)
                 .or(variable("TORCHACC_BACKEND"))
                 .unwrap_or_else(|| "cpu".into()),
-            num_threads: number(asked.num_threads, "TORCHACC_NUM_THREADS", 0)?,
+            num_threads: match number(asked.num_threads, "TORCHACC_NUM_THREADS", 0)? {
+                count if count > MOST_THREADS => {
+                    return invalid!("{count} threads are more than {MOST_THREADS}");
+                }
+                count => count,
+            },
             trace_limit: number(asked.trace_limit, "TORCHACC_TRACE_LIMIT", TRACE_LIMIT)?.max(1),
             policy: match named(asked.bucket_policy).or(variable("TORCHACC_BUCKETS")) {
                 Some(text) => Policy::parse(&text)?,

@@ -247,6 +247,10 @@ fn named(program: &Program, code: &Compiled, step: Option<u32>, error: Error) ->
 }
 
 fn panicked(panic: Box<dyn std::any::Any + Send>) -> Error {
+    // What had no other way out.
+    if let Some(error) = panic.downcast_ref::<Error>() {
+        return error.clone();
+    }
     let text = panic.downcast_ref::<String>().cloned();
     let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()));
     let text = text.unwrap_or_else(|| "no message".into());

@@ -155,10 +155,6 @@ fn bind(operands: &[Operand], call: &Call) -> Result<Bounds> {
 
 impl Program {
     fn run_step(&self, index: usize, call: &Call) -> Result<()> {
-        pool::contained(|| self.run_kernel(index, call))
-    }
-
-    fn run_kernel(&self, index: usize, call: &Call) -> Result<()> {
         let step = &self.plan.steps[index];
         let bind_narrow = |operands: &[Operand], wide| -> Result<Bounds> {
             operands.iter().map(|o| Bound::new(&narrowed(o, wide), call)).collect()

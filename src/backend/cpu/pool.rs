@@ -7,12 +7,10 @@ use super::onednn::{self, OneDnn, Search};
 use super::team::{self, Team, share};
 use super::tile::element::{Brain, Half};
 use crate::error::{Code, Error, Result};
-use crate::internal;
 use parking_lot::Mutex;
-use std::any::Any;
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
-use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
+use std::panic::panic_any;
 use std::sync::{Arc, OnceLock};
 
 /// Bytes of memory traffic (or what takes as long) below which handing work to another thread costs more than it
@@ -66,7 +64,7 @@ impl Threads {
         };
         match Team::new(count, move || onednn::enter(library.clone())) {
             Ok(team) => Ok(team),
-            Err(e) => internal!("cannot start threads: {e}"),
+            Err(e) => Err(Error::new(Code::OutOfMemory, format!("cannot start threads: {e}"))),
         }
     }
 }
@@ -122,28 +120,15 @@ pub struct Paged<T> {
 
 const PAGE: usize = 4096;
 
-/// What a kernel panics with that gets no memory to work in.
-struct NoScratch(usize);
-
-/// Runs a kernel. Error: `OutOfMemory` when it got no memory to work in, for which kernels have no other way out; some of
-/// its results may be written then.
-pub fn contained(kernel: impl FnOnce() -> Result<()>) -> Result<()> {
-    let no_scratch = |panic: Box<dyn Any + Send>| match panic.downcast_ref::<NoScratch>() {
-        Some(NoScratch(nbytes)) => {
-            let message = format!("cannot allocate {nbytes} bytes for a kernel to work in");
-            Err(Error::new(Code::OutOfMemory, message))
-        }
-        None => resume_unwind(panic),
-    };
-    catch_unwind(AssertUnwindSafe(kernel)).unwrap_or_else(no_scratch)
-}
-
 impl<T: Copy + Default> Paged<T> {
+    /// Panics with the error `OutOfMemory`, which its step gives back.
     pub fn new(len: usize) -> Paged<T> {
         let room = len + PAGE / size_of::<T>();
         let mut memory = Vec::new();
         if memory.try_reserve_exact(room).is_err() {
-            panic_any(NoScratch(room * size_of::<T>()));
+            let nbytes = room * size_of::<T>();
+            let message = format!("cannot allocate {nbytes} bytes for a kernel to work in");
+            panic_any(Error::new(Code::OutOfMemory, message));
         }
         memory.resize(room, T::default());
         let start = memory.as_ptr().align_offset(PAGE).min(PAGE / size_of::<T>());

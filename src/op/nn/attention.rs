@@ -4,7 +4,7 @@ use super::{maximum, statistic};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::invalid;
-use crate::op::array::Array;
+use crate::op::array::{Array, filled};
 use crate::op::{Attr, Eval, Ty, Tys, check, leaf, philox};
 use smallvec::smallvec;
 
@@ -239,8 +239,8 @@ fn attention_grad(x: &[&Array], attrs: &[Attr], outs: &[Ty]) -> Result<Vec<Array
     let view = View::new(&x[1..4], &x[6..], attrs);
     let (dout, out, lse) = (x[0], x[4], x[5]);
     let (d, e) = (view.width, view.value_width);
-    let mut dq = vec![0.0; view.q.len()];
-    let (mut dk, mut dv) = (vec![0.0; view.k.len()], vec![0.0; view.v.len()]);
+    let mut dq = filled(0.0, view.q.len());
+    let (mut dk, mut dv) = (filled(0.0, view.k.len()), filled(0.0, view.v.len()));
     for query in view.all_queries() {
         let row = view.row(query);
         let delta: f64 = (0..e).map(|c| dout.f64(row * e + c) * out.f64(row * e + c)).sum();

@@ -4,7 +4,7 @@
 use super::window::{Spacing, Windows, lists};
 use crate::error::Result;
 use crate::invalid;
-use crate::op::array::Array;
+use crate::op::array::{Array, filled};
 use crate::op::{Attr, Eval, Ty, Tys, check};
 use crate::shape::{Dims, numel};
 use smallvec::smallvec;
@@ -189,14 +189,14 @@ impl Conv {
     ) -> Vec<Array> {
         let mut out = Array::zeros(ty);
         if ty.dtype.is_float() {
-            let mut sums = vec![0.0; out.len()];
+            let mut sums = filled(0.0, out.len());
             self.each(|y, x, w| {
                 let [to, i, j] = pick(y, x, w);
                 sums[to] += a.f64(i) * b.f64(j);
             });
             sums.iter().enumerate().for_each(|(i, &v)| out.set_f64(i, v));
         } else {
-            let mut sums = vec![0i64; out.len()];
+            let mut sums = filled(0i64, out.len());
             self.each(|y, x, w| {
                 let [to, i, j] = pick(y, x, w);
                 sums[to] = sums[to].wrapping_add(a.i64(i).wrapping_mul(b.i64(j)));

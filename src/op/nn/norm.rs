@@ -4,7 +4,7 @@ use super::statistic;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::invalid;
-use crate::op::array::Array;
+use crate::op::array::{Array, filled};
 use crate::op::{Attr, Eval, Ty, Tys, check};
 use smallvec::smallvec;
 
@@ -127,7 +127,7 @@ fn layer_norm_grad(x: &[&Array], _: &[Attr], outs: &[Ty]) -> Result<Vec<Array>> 
     let (dy, x, mean, rstd) = (x[0], x[1], x[2], x[3]);
     let (r, c) = shape(x);
     let mut dx = Array::zeros(&outs[0]);
-    let (mut dweight, mut dbias) = (vec![0.0; c], vec![0.0; c]);
+    let (mut dweight, mut dbias) = (filled(0.0, c), filled(0.0, c));
     for row in 0..r {
         let normed = |i: usize| (x.f64(row * c + i) - mean.f64(row)) * rstd.f64(row);
         let scaled = |i: usize| dy.f64(row * c + i) * weight.map_or(1.0, |w| w.f64(i));
@@ -164,7 +164,7 @@ fn rms_norm_grad(x: &[&Array], _: &[Attr], outs: &[Ty]) -> Result<Vec<Array>> {
     let (dy, x, rstd) = (x[0], x[1], x[2]);
     let (r, c) = shape(x);
     let mut dx = Array::zeros(&outs[0]);
-    let mut dweight = vec![0.0; c];
+    let mut dweight = filled(0.0, c);
     for row in 0..r {
         let normed = |i: usize| x.f64(row * c + i) * rstd.f64(row);
         let scaled = |i: usize| dy.f64(row * c + i) * weight.map_or(1.0, |w| w.f64(i));

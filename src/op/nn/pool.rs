@@ -4,7 +4,7 @@ use super::window::{Spacing, Windows, lists};
 use crate::dtype::DType;
 use crate::error::{Code, Error, Result};
 use crate::invalid;
-use crate::op::array::Array;
+use crate::op::array::{Array, filled};
 use crate::op::{Attr, Eval, Ty, Tys, check};
 use crate::shape::{Dims, numel};
 use smallvec::smallvec;
@@ -136,7 +136,7 @@ fn max_pool(operands: &[&Array], attrs: &[Attr], outs: &[Ty]) -> Result<Vec<Arra
     };
     for plane in 0..planes(&x.ty) {
         let (from, to) = (plane * windows.plane(), plane * windows.pixels());
-        let mut best: Vec<Option<usize>> = vec![None; windows.pixels()];
+        let mut best: Vec<Option<usize>> = filled(None, windows.pixels());
         windows.each(|pixel, _, i| {
             let beats = |old: usize| above(from + i, from + old) || is_nan(from + i);
             if best[pixel].is_none_or(beats) {
@@ -157,11 +157,11 @@ fn max_pool(operands: &[&Array], attrs: &[Attr], outs: &[Ty]) -> Result<Vec<Arra
 fn added(ty: &Ty, from: &Array, each: impl Fn(&mut dyn FnMut(usize, usize))) -> Array {
     let mut out = Array::zeros(ty);
     if ty.dtype.is_float() {
-        let mut sums = vec![0.0; out.len()];
+        let mut sums = filled(0.0, out.len());
         each(&mut |i, j| sums[i] += from.f64(j));
         sums.iter().enumerate().for_each(|(i, &v)| out.set_f64(i, v));
     } else {
-        let mut sums = vec![0i64; out.len()];
+        let mut sums = filled(0i64, out.len());
         each(&mut |i, j| sums[i] = sums[i].wrapping_add(from.i64(j)));
         sums.iter().enumerate().for_each(|(i, &v)| out.set_i64(i, v));
     }
