@@ -34,18 +34,6 @@ struct Recorder<'a> {
     outs: Vec<Option<Located<'a>>>,
 }
 
-/// Types of the graph's inputs, in order; `None` for one that it does not read.
-pub fn inputs(graph: &Graph) -> Vec<Option<Ty>> {
-    let mut types = Vec::new();
-    for node in graph.nodes.iter().filter(|node| node.op == Op::Input) {
-        if let [Attr::Int(index @ 0..=0xffff), Attr::Types(ty)] = &node.attrs[..] {
-            types.resize(types.len().max(*index as usize + 1), None);
-            types[*index as usize] = ty.first().cloned();
-        }
-    }
-    types
-}
-
 impl Context {
     /// Records the graph on `inputs` and `numbers` (its scalars, by slot); results are written to `outs`, which have the
     /// types of its outputs. Errors: `InvalidArgument` for other types, kinds or counts.
@@ -86,13 +74,16 @@ impl Context {
 }
 
 fn check(graph: &Graph, given: &[Located], numbers: &[Number]) -> Result<()> {
-    let wanted = inputs(graph);
-    if wanted.len() > given.len() {
-        return invalid!("the graph has {} inputs, {} tensors given", wanted.len(), given.len());
-    }
-    for (index, (wanted, given)) in wanted.iter().zip(given).enumerate() {
-        let given = Ty::new(given.dtype, given.sizes);
-        if let Some(wanted) = wanted.as_ref().filter(|wanted| **wanted != given) {
+    for node in graph.nodes.iter().filter(|node| node.op == Op::Input) {
+        let [Attr::Int(index), Attr::Types(types)] = &node.attrs[..] else {
+            return internal!("an input has an index and a type");
+        };
+        let tensor = usize::try_from(*index).ok().and_then(|index| given.get(index));
+        let Some(tensor) = tensor else {
+            return invalid!("the graph has an input {index}, {} tensors given", given.len());
+        };
+        let (wanted, given) = (&types[0], Ty::new(tensor.dtype, tensor.sizes));
+        if *wanted != given {
             return invalid!("input {index} of the graph is {wanted}, given {given}");
         }
     }

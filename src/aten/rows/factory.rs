@@ -127,6 +127,9 @@ fn arange<'a>(
 /// `(start, end, steps)`, from both ends so that both are exact.
 fn linspace<'a>(c: &Call<'a>) -> Outs<'a> {
     let n = c.int(2, 100)?;
+    if n < 0 {
+        return invalid!("number of steps must be non-negative, but got {n}");
+    }
     let dtype = dtype(c, 3, DType::F32)?;
     let (start, end) = (c.number(0, 0.0, DType::F64)?, c.number(1, 0.0, DType::F64)?);
     let index = c.math.iota(&[n], 0, DType::F64);

@@ -86,7 +86,7 @@ fn repeat<'a>(c: &Call<'a>) -> Outs<'a> {
     let size = |d: usize| if d < lead { 1 } else { sizes[d - lead] };
     let apart: Dims = (0..times.len()).flat_map(|d| [1, size(d)]).collect();
     let spread: Dims = (0..times.len()).flat_map(|d| [times[d], size(d)]).collect();
-    let joined: Dims = (0..times.len()).map(|d| times[d] * size(d)).collect();
+    let joined: Dims = (0..times.len()).map(|d| times[d].saturating_mul(size(d))).collect();
     Ok(vec![x.reshape(&apart).broadcast(&spread).reshape(&joined)])
 }
 

@@ -127,7 +127,10 @@ fn rms_norm_backward<'a>(c: &Call<'a>) -> Outs<'a> {
 /// The input (argument `i`) as [N, groups, the rest of the group]; `shape` is the position of N, C, HxW, groups.
 fn grouped(c: &Call, shape: usize) -> Result<[i64; 3]> {
     let (n, groups) = (c.int(shape, 1)?, c.int(shape + 3, 1)?);
-    let inner = c.int(shape + 1, 1)? * c.int(shape + 2, 1)?;
+    let inner = c.int(shape + 1, 1)?.checked_mul(c.int(shape + 2, 1)?);
+    let (Some(inner), Some(_)) = (inner, n.checked_mul(groups)) else {
+        return invalid!("Expected the sizes of the input, but got larger ones");
+    };
     if groups <= 0 || inner % groups != 0 {
         return invalid!(
             "Expected number of channels in input to be divisible by num_groups, but got {groups} groups"

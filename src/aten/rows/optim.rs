@@ -64,6 +64,10 @@ fn adam<'a>(c: &Call<'a>, decay: Decay) -> Outs<'a> {
     let (params, grads) = (c.list(0)?, c.list(1)?);
     let (means, squares, tops, steps) = (c.list(2)?, c.list(3)?, c.list(4)?, c.list(5)?);
     let (amsgrad, maximize) = (c.bool(11, false)?, c.bool(12, false)?);
+    of_one_length([&params, &grads, &means, &squares, &steps])?;
+    if amsgrad {
+        of_one_length([&params, &tops])?;
+    }
     let scaler = Scaler::of(c, 13, 14)?;
     let number = |i: usize, default: f64| c.number(i, default, DType::F64);
     let rates = Rates {
@@ -130,6 +134,14 @@ fn of_one_length<const N: usize>(lists: [&[V]; N]) -> Result<()> {
     }
 }
 
+/// As [`of_one_length`]; without momentum there are no buffers.
+fn with_momentum(params: &[V], grads: &[V], buffers: &[V]) -> Result<()> {
+    match buffers {
+        [] => of_one_length([params, grads]),
+        _ => of_one_length([params, grads, buffers]),
+    }
+}
+
 /// Numbers of Adam, in f64: 1 - beta2 ^ step cancels. Each is rounded once.
 struct Rates<'a> {
     lr: V<'a>,
@@ -189,6 +201,7 @@ impl<'a> Moments<'a> {
 fn sgd<'a>(c: &Call<'a>) -> Outs<'a> {
     let (params, grads, buffers) = (c.list(0)?, c.list(1)?, c.list(2)?);
     let (nesterov, maximize, first) = (c.bool(7, false)?, c.bool(8, false)?, c.bool(9, false)?);
+    with_momentum(&params, &grads, &buffers)?;
     let scaler = Scaler::of(c, 10, 11)?;
     let mut results: [Vec<V>; 3] = Default::default();
     for (i, &param) in params.iter().enumerate() {
@@ -219,10 +232,7 @@ fn sgd<'a>(c: &Call<'a>) -> Outs<'a> {
 /// the list of buffers is empty.
 fn plain_sgd<'a>(c: &Call<'a>) -> Outs<'a> {
     let (params, grads, buffers) = (c.list(0)?, c.list(1)?, c.list(2)?);
-    of_one_length([&params, &grads])?;
-    if !buffers.is_empty() {
-        of_one_length([&params, &buffers])?;
-    }
+    with_momentum(&params, &grads, &buffers)?;
     let nesterov = c.bool(6, false)?;
     let mut results: [Vec<V>; 2] = Default::default();
     for (i, &param) in params.iter().enumerate() {

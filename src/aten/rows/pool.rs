@@ -31,7 +31,11 @@ pub const ROWS: &[Row] = &[
 /// `kernel, stride (or as the kernel), padding, …`: the lists that are there, one number for every dimension.
 fn list(c: &Call, i: usize, n: usize, default: &[i64]) -> Result<Dims> {
     let given = c.ints(i)?.filter(|list| !list.is_empty()).unwrap_or_else(|| default.into());
-    Ok(if given.len() == 1 { Dims::from_elem(given[0], n) } else { given })
+    match given.len() {
+        1 => Ok(Dims::from_elem(given[0], n)),
+        len if len == n => Ok(given),
+        _ => invalid!("argument {i} must be {n} numbers or one, got {given:?}"),
+    }
 }
 
 /// `[n, c, s…]` of a tensor that may have no batch.
@@ -144,9 +148,13 @@ fn avg_pool_backward<'a>(c: &Call<'a>, n: usize) -> Outs<'a> {
     let (dy, x) = (c.tensor(0)?, c.ty(1)?);
     let (dtype, average) = (dy.dtype(), Average::new(c, 2, n)?);
     let spatial: Dims = x.sizes[x.rank().saturating_sub(n)..].into();
-    let shares = average.divided(batched(dy, n)?.cast(wide(dtype)), &spatial);
-    let attrs = [Attr::Ints(spatial)].into_iter().chain(average.attrs.clone()).collect();
-    let dx = c.math.op(Op::SumPoolGrad, &[shares], attrs);
+    let wide_dy = batched(dy, n)?.cast(wide(dtype));
+    c.math.check()?;
+    let attrs: Attrs =
+        [Attr::Ints(spatial.clone())].into_iter().chain(average.attrs.clone()).collect();
+    // What is divided must be what such windows give.
+    Op::SumPoolGrad.infer(&[&wide_dy.ty()], &attrs)?;
+    let dx = c.math.op(Op::SumPoolGrad, &[average.divided(wide_dy, &spatial)], attrs);
     c.math.check()?;
     Ok(vec![unbatched(dx.cast(dtype), dy)])
 }
@@ -165,32 +173,38 @@ fn tiled(outer: &[i64], inputs: &[i64], outputs: &[i64]) -> (Dims, Dims) {
 }
 
 /// The part that every output takes of every input: `[outputs, inputs]`, 1/window within its window, else 0.
-fn shares<'a>(v: V<'a>, inputs: i64, outputs: i64) -> V<'a> {
+fn shares<'a>(v: V<'a>, inputs: i64, outputs: i64) -> Result<V<'a>> {
     let sizes = [outputs, inputs];
     let [row, column] = [0, 1].map(|d| v.math().iota(&sizes, d, DType::I64));
     let (i, o) = (inputs as f64, outputs as f64);
     let start = row * i / o;
     let end = ((row + 1.0) * i + (o - 1.0)) / o;
     let within = column.ge(start).and(column.lt(end));
-    within.select(1.0 / (end - start).cast(v.dtype()), 0.0)
+    let shares = within.select(1.0 / (end - start).cast(v.dtype()), 0.0);
+    v.math().check().map(|()| shares)
 }
 
 /// `v` with dimension `d` multiplied by `matrix[rows, columns]`: rows become columns.
-fn along<'a>(v: V<'a>, d: usize, matrix: V<'a>) -> V<'a> {
+fn along<'a>(v: V<'a>, d: usize, matrix: V<'a>) -> Result<V<'a>> {
     let turned = v.swap(d, v.rank() - 1);
     let mut sizes = turned.sizes();
     let [rows, columns] = [matrix.sizes()[0], matrix.sizes()[1]];
     let others: i64 = sizes[..sizes.len() - 1].iter().product();
     let product = turned.reshape(&[others, rows]).matmul(matrix);
     *sizes.last_mut().expect("a pooled tensor has dimensions") = columns;
-    product.reshape(&sizes).swap(d, v.rank() - 1)
+    let turned_back = product.reshape(&sizes).swap(d, v.rank() - 1);
+    v.math().check().map(|()| turned_back)
 }
 
 /// `(self, output_size)`
 fn adaptive<'a>(c: &Call<'a>, n: usize) -> Outs<'a> {
     let x = c.tensor(0)?;
     let outputs = list(c, 1, n, &[1])?;
+    if outputs.iter().any(|&size| size < 0) {
+        return invalid!("expected an output size of no negative numbers, but got {outputs:?}");
+    }
     let mut v = batched(x, n)?.cast(wide(x.dtype()));
+    c.math.check()?;
     let sizes = v.sizes();
     let (outer, inputs) = sizes.split_at(2);
     if tiles(inputs, &outputs) {
@@ -199,19 +213,25 @@ fn adaptive<'a>(c: &Call<'a>, n: usize) -> Outs<'a> {
         v = v.reshape(&split).reduce(Op::Sum, &axes, false) / count as f64;
     } else {
         for (d, &size) in inputs.iter().enumerate() {
-            v = along(v, d + 2, shares(v, size, outputs[d]).swap(0, 1));
+            v = along(v, d + 2, shares(v, size, outputs[d])?.swap(0, 1))?;
         }
     }
+    c.math.check()?;
     Ok(vec![unbatched(v.cast(x.dtype()), x)])
 }
 
 /// `(grad_output, self)`
 fn adaptive_backward<'a>(c: &Call<'a>, n: usize) -> Outs<'a> {
     let (dy, x) = (c.tensor(0)?, c.ty(1)?);
+    if x.rank() != dy.rank() {
+        let (x, dy) = (&x.sizes, dy.sizes());
+        return invalid!("expected an input of sizes like {dy:?}, but got sizes {x:?}");
+    }
     let mut v = batched(dy, n)?.cast(wide(dy.dtype()));
+    c.math.check()?;
     let sizes = v.sizes();
     let (outer, outputs) = sizes.split_at(2);
-    let inputs = &x.sizes[x.rank().saturating_sub(n)..];
+    let inputs = &x.sizes[x.rank() - n..];
     if tiles(inputs, outputs) {
         let (split, axes) = tiled(outer, inputs, outputs);
         let count: i64 = axes.iter().map(|&a| split[a as usize]).product();
@@ -221,8 +241,9 @@ fn adaptive_backward<'a>(c: &Call<'a>, n: usize) -> Outs<'a> {
         v = (v / count as f64).reshape(&single).broadcast(&split).reshape(&full);
     } else {
         for (d, &size) in inputs.iter().enumerate() {
-            v = along(v, d + 2, shares(v, size, outputs[d]));
+            v = along(v, d + 2, shares(v, size, outputs[d])?)?;
         }
     }
+    c.math.check()?;
     Ok(vec![unbatched(v.cast(dy.dtype()), dy)])
 }
