@@ -2,27 +2,22 @@
 
 use super::context::torchacc_context;
 use super::error::torchacc_error;
-use super::handle::{self, Handle, borrow};
+use super::handle::{self, Owned, borrow};
 use super::tensor::torchacc_tensor;
 use super::{bad, boundary, put, quiet, slice, torchacc_str};
 use crate::error::Result;
 use crate::weights::{self, Entry};
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
 
 /// What a file held: tensors with names, and texts. Owned.
 #[repr(C)]
 pub struct torchacc_archive {
-    tag: u64,
-    tensors: Vec<Arc<torchacc_tensor>>,
+    tensors: Vec<Owned<torchacc_tensor>>,
     texts: HashMap<String, String>,
 }
 
-impl Handle for torchacc_archive {
-    const TAG: u64 = u64::from_le_bytes(*b"taccarch");
-    const NAME: &'static str = "torchacc_archive";
-}
+handle::kind!(torchacc_archive, b"ar");
 
 /// Writes tensors to a file of the safetensors format, which appears whole or not at all, in the place of what `path` (UTF-8)
 /// holds. `names`: one for each tensor, no two equal; NULL for the names that the tensors have (`torchacc_tensor_set_name`).
@@ -87,10 +82,10 @@ pub unsafe extern "C" fn torchacc_load(
             let tensor = torchacc_tensor::dense(&context.inner, dtype, &sizes)?;
             context.inner.write_elements(tensor.buffer.id, dtype, &file.read(index)?)?;
             tensor.name.get_or_init(|| name);
-            tensors.push(Arc::new(tensor));
+            tensors.push(Owned::new(tensor));
         }
-        let archive = torchacc_archive { tag: torchacc_archive::TAG, tensors, texts: file.texts };
-        unsafe { put(out, handle::own(archive)) }
+        let archive = torchacc_archive { tensors, texts: file.texts };
+        unsafe { put(out, handle::give(archive)) }
     })
 }
 
@@ -124,13 +119,14 @@ pub unsafe extern "C" fn torchacc_archive_find(
         let (Ok(archive), Ok(name)) = (unsafe { borrow(archive) }, unsafe { name.text() }) else {
             return std::ptr::null_mut();
         };
-        let called = |tensor: &&Arc<torchacc_tensor>| tensor.name.get().is_some_and(|n| n == name);
+        let called =
+            |tensor: &&Owned<torchacc_tensor>| tensor.name.get().is_some_and(|n| n == name);
         owned(archive.tensors.iter().find(called))
     })
 }
 
-fn owned(tensor: Option<&Arc<torchacc_tensor>>) -> *mut torchacc_tensor {
-    tensor.map_or(std::ptr::null_mut(), |tensor| Arc::into_raw(tensor.clone()).cast_mut())
+fn owned(tensor: Option<&Owned<torchacc_tensor>>) -> *mut torchacc_tensor {
+    tensor.map_or(std::ptr::null_mut(), |tensor| tensor.clone().give())
 }
 
 /// The text kept under `key`, valid as long as the archive; data NULL when there is none.
@@ -153,5 +149,5 @@ pub unsafe extern "C" fn torchacc_archive_text(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_archive_free(archive: *mut torchacc_archive) {
     // SAFETY: NULL or a live archive that its owner gives up, says the header.
-    quiet((), || unsafe { handle::free(archive) });
+    quiet((), || unsafe { handle::release(archive) });
 }

@@ -4,7 +4,7 @@ use super::buffer::dtype;
 use super::constants::torchacc_dtype;
 use super::context::{User, torchacc_context, torchacc_drop_fn};
 use super::error::torchacc_error;
-use super::handle::{self, borrow};
+use super::handle::{self, Owned, borrow};
 use super::record::sizes_of;
 use super::tensor::torchacc_tensor;
 use super::{bad, boundary, put, slice, torchacc_buffer};
@@ -15,7 +15,6 @@ use crate::runtime::is_canonical;
 use crate::shape::{Dims, Layout, contiguous_strides};
 use std::any::Any;
 use std::ffi::c_void;
-use std::sync::Arc;
 
 /// Somebody else's array.
 pub(super) struct Lent {
@@ -45,7 +44,7 @@ impl Lent {
             return Err(bad(format!("{} bytes of data, {end} needed", self.len)));
         }
         let nbytes = end as usize;
-        let buffer = Arc::new(torchacc_buffer::new(&context.inner, nbytes)?);
+        let buffer = Owned::new(torchacc_buffer::new(&context.inner, nbytes)?);
         if nbytes == 0 {
             return torchacc_tensor::checked(buffer, self.view);
         }
@@ -102,7 +101,7 @@ pub unsafe extern "C" fn torchacc_tensor_borrow(
         let layout = unsafe { layout(sizes, strides, rank)? };
         let view = View { dtype: self::dtype(dtype)?, layout };
         let tensor = unsafe { Lent { data, len, view, on_device: false, owner }.tensor(context)? };
-        let tensor = handle::share(tensor);
+        let tensor = handle::give(tensor);
         unsafe { put(out, tensor).inspect_err(|_| handle::release(tensor)) }
     })
 }

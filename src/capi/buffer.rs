@@ -3,7 +3,7 @@
 use super::constants::torchacc_dtype;
 use super::context::torchacc_context;
 use super::error::torchacc_error;
-use super::handle::{self, Handle, borrow};
+use super::handle::{self, borrow};
 use super::{bad, boundary, put, quiet};
 use crate::dtype::DType;
 use crate::error::Result;
@@ -15,15 +15,11 @@ use std::sync::Arc;
 /// Bytes with an identity: what a tensor's storage is. Holds a value, which operations replace. Shared; keeps its context.
 #[repr(C)]
 pub struct torchacc_buffer {
-    tag: u64,
     pub(super) id: BufferId,
     pub(super) context: Arc<Context>,
 }
 
-impl Handle for torchacc_buffer {
-    const TAG: u64 = u64::from_le_bytes(*b"taccbuff");
-    const NAME: &'static str = "torchacc_buffer";
-}
+handle::kind!(torchacc_buffer, b"bu");
 
 impl Drop for torchacc_buffer {
     fn drop(&mut self) {
@@ -42,7 +38,7 @@ impl torchacc_buffer {
 
     /// A buffer that nobody else drops.
     pub(super) fn of(context: &Arc<Context>, id: BufferId) -> torchacc_buffer {
-        torchacc_buffer { tag: torchacc_buffer::TAG, id, context: context.clone() }
+        torchacc_buffer { id, context: context.clone() }
     }
 }
 
@@ -62,7 +58,7 @@ pub unsafe extern "C" fn torchacc_buffer_new(
     boundary(|| {
         // SAFETY: a live context, says the header.
         let context = unsafe { borrow(context)? };
-        let buffer = handle::share(torchacc_buffer::new(&context.inner, nbytes)?);
+        let buffer = handle::give(torchacc_buffer::new(&context.inner, nbytes)?);
         // SAFETY: writable, says the header; on failure the new buffer goes again.
         unsafe { put(out, buffer).inspect_err(|_| handle::release(buffer)) }
     })

@@ -2,7 +2,7 @@
 
 use super::constants::torchacc_log_level;
 use super::error::{torchacc_error, torchacc_string};
-use super::handle::{self, Handle, borrow};
+use super::handle::{self, borrow};
 use super::sized::{self, Growing};
 use super::{bad, be_silent, boundary, put, quiet, torchacc_str};
 use crate::error::Result;
@@ -15,14 +15,10 @@ use std::sync::Arc;
 /// A trace, a cache, a launch thread and a backend. Shared. Every function that takes one may be called from any thread.
 #[repr(C)]
 pub struct torchacc_context {
-    tag: u64,
     pub(super) inner: Arc<Context>,
 }
 
-impl Handle for torchacc_context {
-    const TAG: u64 = u64::from_le_bytes(*b"tacctext");
-    const NAME: &'static str = "torchacc_context";
-}
+handle::kind!(torchacc_context, b"ct");
 
 /// Options of a context. Zero everything but `struct_size` for the defaults. May grow at the end.
 #[repr(C)]
@@ -33,7 +29,7 @@ pub struct torchacc_options {
     /// "cpu", "cuda" (an NVIDIA GPU; "cuda:1" the second that the driver shows), "reference" or "null"; empty for the
     /// environment's `TORCHACC_BACKEND`, else "cpu".
     pub backend: torchacc_str,
-    /// Threads to compute with; 0 for `TORCHACC_NUM_THREADS`, else all cores.
+    /// Threads to compute with, at most 4096; 0 for `TORCHACC_NUM_THREADS`, else all cores.
     pub num_threads: u32,
     /// Operations after which a trace is cut by itself; 0 for `TORCHACC_TRACE_LIMIT`, else 20000.
     pub trace_limit: u64,
@@ -122,7 +118,7 @@ pub unsafe extern "C" fn torchacc_context_new(
                 unsafe { log(user.pointer, level as u32, torchacc_str::of(message), site) }
             }));
         }
-        let context = handle::share(torchacc_context { tag: torchacc_context::TAG, inner });
+        let context = handle::give(torchacc_context { inner });
         // SAFETY: writable, says the header; on failure the new context goes again.
         unsafe { put(out, context).inspect_err(|_| handle::release(context)) }
     })

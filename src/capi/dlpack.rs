@@ -130,7 +130,7 @@ pub unsafe extern "C" fn torchacc_tensor_from_dlpack(
         // SAFETY (here and below): as the header says.
         let context = unsafe { borrow(context)? };
         let lent = unsafe { lent(owner, context.inner.location())? };
-        let tensor = handle::share(unsafe { lent.tensor(context)? });
+        let tensor = handle::give(unsafe { lent.tensor(context)? });
         unsafe { put(out, tensor).inspect_err(|_| handle::release(tensor)) }
     })
 }

@@ -1,7 +1,7 @@
 //! Errors and owned strings.
 
 use super::constants::torchacc_code;
-use super::handle::{self, Handle, borrow};
+use super::handle::{self, Cell, borrow};
 use super::{quiet, torchacc_str};
 use crate::error::{Code, Error};
 use std::borrow::Cow;
@@ -9,37 +9,31 @@ use std::borrow::Cow;
 /// Why a call failed. Owned by the caller.
 #[repr(C)]
 pub struct torchacc_error {
-    tag: u64,
     code: u32,
     site: u64,
     message: Cow<'static, str>,
 }
 
-impl Handle for torchacc_error {
-    const TAG: u64 = u64::from_le_bytes(*b"taccerrr");
-    const NAME: &'static str = "torchacc_error";
-}
+handle::kind!(torchacc_error, b"er");
 
 /// Given out when there is nothing to allocate a message with, or no trust left to do it; never freed.
-static PANIC: torchacc_error = torchacc_error {
-    tag: torchacc_error::TAG,
+static PANIC: Cell<torchacc_error> = Cell::immortal(torchacc_error {
     code: Code::Panic as u32,
     site: 0,
     message: Cow::Borrowed("internal error: a panic was caught at the boundary of the library"),
-};
+});
 
 impl torchacc_error {
     pub(super) fn owned(error: Error) -> *mut torchacc_error {
-        Box::into_raw(Box::new(torchacc_error {
-            tag: torchacc_error::TAG,
+        handle::give(torchacc_error {
             code: error.code as u32,
             site: error.site,
             message: Cow::Owned(error.message),
-        }))
+        })
     }
 
     pub(super) fn panic() -> *mut torchacc_error {
-        (&raw const PANIC).cast_mut()
+        PANIC.handle()
     }
 
     /// What a host operator returned, as an error of this library; takes the object.
@@ -120,31 +114,21 @@ pub unsafe extern "C" fn torchacc_error_new(
 /// Frees an error; NULL is fine.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_error_free(error: *mut torchacc_error) {
-    quiet((), || {
-        // SAFETY: NULL or a live error, says the header.
-        let is_ours = unsafe { borrow(error) }.is_ok();
-        if is_ours && !std::ptr::eq(error, &raw const PANIC) {
-            // SAFETY: it came from `Box::into_raw`.
-            drop(unsafe { Box::from_raw(error) });
-        }
-    });
+    // SAFETY: NULL or a live error that its owner gives up, says the header.
+    quiet((), || unsafe { handle::release(error) });
 }
 
 /// A text owned by the caller.
 #[repr(C)]
 pub struct torchacc_string {
-    tag: u64,
     text: String,
 }
 
-impl Handle for torchacc_string {
-    const TAG: u64 = u64::from_le_bytes(*b"taccstrg");
-    const NAME: &'static str = "torchacc_string";
-}
+handle::kind!(torchacc_string, b"st");
 
 impl torchacc_string {
     pub(super) fn owned(text: String) -> *mut torchacc_string {
-        handle::own(torchacc_string { tag: torchacc_string::TAG, text })
+        handle::give(torchacc_string { text })
     }
 }
 
@@ -162,5 +146,5 @@ pub unsafe extern "C" fn torchacc_string_view(string: *const torchacc_string) ->
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_string_free(string: *mut torchacc_string) {
     // SAFETY: NULL or a live string that its owner gives up, says the header.
-    quiet((), || unsafe { handle::free(string) });
+    quiet((), || unsafe { handle::release(string) });
 }

@@ -2,7 +2,7 @@
 
 use super::context::torchacc_context;
 use super::error::{torchacc_error, torchacc_string};
-use super::handle::{self, Handle, borrow};
+use super::handle::{self, borrow};
 use super::record::{Arguments, give, torchacc_arg};
 use super::tensor::torchacc_tensor;
 use super::{bad, boundary, put, quiet, torchacc_str};
@@ -16,17 +16,13 @@ use crate::trace::{Given, Located};
 /// A program in the IR. Owned.
 #[repr(C)]
 pub struct torchacc_graph {
-    tag: u64,
     graph: Graph,
 }
 
-impl Handle for torchacc_graph {
-    const TAG: u64 = u64::from_le_bytes(*b"taccgrph");
-    const NAME: &'static str = "torchacc_graph";
-}
+handle::kind!(torchacc_graph, b"gr");
 
 fn owned(graph: Graph) -> *mut torchacc_graph {
-    handle::own(torchacc_graph { tag: torchacc_graph::TAG, graph })
+    handle::give(torchacc_graph { graph })
 }
 
 /// Reads a graph from text, one primitive a line, like
@@ -48,7 +44,7 @@ pub unsafe extern "C" fn torchacc_graph_parse(
     boundary(|| {
         // SAFETY (here and below): as the header says.
         let graph = owned(text::parse(unsafe { text.text()? })?);
-        unsafe { put(out, graph).inspect_err(|_| handle::free(graph)) }
+        unsafe { put(out, graph).inspect_err(|_| handle::release(graph)) }
     })
 }
 
@@ -64,7 +60,7 @@ pub unsafe extern "C" fn torchacc_graph_last(
         let context = unsafe { borrow(context)? };
         let missing = || Error::new(Code::NotFound, "the last program has no graph");
         let graph = owned(context.inner.last_graph().ok_or_else(missing)?);
-        unsafe { put(out, graph).inspect_err(|_| handle::free(graph)) }
+        unsafe { put(out, graph).inspect_err(|_| handle::release(graph)) }
     })
 }
 
@@ -77,7 +73,7 @@ pub unsafe extern "C" fn torchacc_graph_text(
     boundary(|| {
         // SAFETY (here and below): as the header says.
         let text = torchacc_string::owned(unsafe { borrow(graph)? }.graph.to_string());
-        unsafe { put(out, text).inspect_err(|_| handle::free(text)) }
+        unsafe { put(out, text).inspect_err(|_| handle::release(text)) }
     })
 }
 
@@ -144,5 +140,5 @@ fn split<'a>(args: &[Given<'a>]) -> Result<(Vec<Located<'a>>, Vec<Number>)> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_graph_free(graph: *mut torchacc_graph) {
     // SAFETY: NULL or a live graph that its owner gives up, says the header.
-    quiet((), || unsafe { handle::free(graph) });
+    quiet((), || unsafe { handle::release(graph) });
 }

@@ -1,94 +1,305 @@
-//! Handles: what an opaque pointer points at, and how it is told from a pointer to something else.
+//! Handles: what an opaque pointer stands for, and how it is told from one that was released or is of another kind.
+//!
+//! An object lives in a cell, which others use after it, but which never goes back to the allocator. A handle is the cell's address,
+//! with the number of the object's life there in the low bits. So a handle that was released leads to a cell that says so, whoever
+//! lives there now. Numbers come again after 128 lives, and a thread uses the cell that is free for longest: thousands of
+//! objects come and go before a handle is taken for another.
 
 use super::bad;
-use crate::error::Result;
-use std::sync::Arc;
+use crate::error::{Error, Result};
+use parking_lot::Mutex;
+use std::cell::{RefCell, UnsafeCell};
+use std::collections::VecDeque;
+use std::mem::{MaybeUninit, forget};
+use std::ops::Deref;
+use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The first word of every handle object names its type, so that a handle of the wrong kind is an error and not a crash.
-pub trait Handle: Sized {
-    const TAG: u64;
+/// What cells are aligned to: as many lives have numbers.
+const LIVES: u64 = 128;
+/// In the state of a cell: the number of its life, its kind, and in the rest the owners.
+const LIFE: u32 = 48;
+const KIND: u32 = 32;
+const OWNERS: u64 = (1 << KIND) - 1;
+
+/// A kind of objects that C programs hold.
+pub trait Handle: Send + Sync + Sized + 'static {
+    /// A number of 16 bits that no other kind has, so that a handle of another kind is an error and not a crash.
+    const TAG: u16;
     const NAME: &'static str;
+    /// Where all of them live.
+    fn cells() -> &'static Cells<Self>;
+    /// Calls `body` with this thread's cells; with none for a thread that is about to end.
+    fn spare<R>(body: impl Fn(&Spare<Self>) -> R) -> R;
 }
 
-/// Borrows a handle.
-///
-/// # Safety
-/// `pointer` is NULL or points at a live handle object of this library, of any kind.
-pub unsafe fn borrow<'a, T: Handle>(pointer: *const T) -> Result<&'a T> {
-    if pointer.is_null() {
-        return Err(bad(format!("{} is NULL", T::NAME)));
-    }
-    if !pointer.is_aligned() {
-        return Err(bad(format!("{} is not a handle", T::NAME)));
-    }
-    // SAFETY: every handle object starts with its tag, a u64 (`repr(C)`), and is 8-byte aligned.
-    let tag = unsafe { pointer.cast::<u64>().read() };
-    if tag != T::TAG {
-        return Err(bad(format!("this handle is not a {}", T::NAME)));
-    }
-    // SAFETY: the tag says that it is a `T`.
-    Ok(unsafe { &*pointer })
-}
+/// Makes a type such a kind. The tag is two bytes that no other kind has.
+macro_rules! kind {
+    ($kind:ident, $tag:literal) => {
+        impl $crate::capi::handle::Handle for $kind {
+            const TAG: u16 = u16::from_le_bytes(*$tag);
+            const NAME: &'static str = stringify!($kind);
 
-/// One more owner of a shared handle; NULL for NULL and for a handle of another kind.
-///
-/// # Safety
-/// As [`borrow`]; the object was made by [`share`].
-pub unsafe fn retain<T: Handle>(pointer: *const T) -> *mut T {
-    // SAFETY: the caller's promise.
-    match unsafe { borrow(pointer) } {
-        Ok(handle) => {
-            // SAFETY: shared handles come from `Arc::into_raw`.
-            unsafe { Arc::increment_strong_count(handle) };
-            pointer.cast_mut()
+            fn cells() -> &'static $crate::capi::handle::Cells<$kind> {
+                static CELLS: $crate::capi::handle::Cells<$kind> =
+                    $crate::capi::handle::Cells::new();
+                &CELLS
+            }
+
+            fn spare<R>(body: impl Fn(&$crate::capi::handle::Spare<$kind>) -> R) -> R {
+                use $crate::capi::handle::Spare;
+                thread_local! {
+                    static SPARE: Spare<$kind> = const { Spare::new() };
+                }
+                SPARE.try_with(&body).unwrap_or_else(|_| body(&Spare::new()))
+            }
         }
-        Err(_) => std::ptr::null_mut(),
+    };
+}
+pub(super) use kind;
+
+#[repr(C, align(128))]
+pub struct Cell<T> {
+    state: AtomicU64,
+    /// There while it has owners.
+    value: UnsafeCell<MaybeUninit<T>>,
+}
+
+// SAFETY: the value is reached by its owners, as `&T`; who made the last of them go, or has made the first, has it alone.
+unsafe impl<T: Send + Sync> Sync for Cell<T> {}
+
+impl<T: Handle> Cell<T> {
+    fn empty() -> Cell<T> {
+        let value = UnsafeCell::new(MaybeUninit::uninit());
+        Cell { state: AtomicU64::new(identity::<T>(0)), value }
+    }
+
+    /// With more owners than ever give it up.
+    pub const fn immortal(value: T) -> Cell<T> {
+        let value = UnsafeCell::new(MaybeUninit::new(value));
+        Cell { state: AtomicU64::new(identity::<T>(0) + OWNERS / 2), value }
+    }
+
+    /// The life that is, without owners.
+    fn life(&self) -> u64 {
+        self.state.load(Ordering::Relaxed) & !OWNERS
+    }
+
+    pub fn handle(&'static self) -> *mut T {
+        let number = (self.life() >> LIFE) as usize;
+        ptr::from_ref(self).map_addr(|address| address | number).cast::<T>().cast_mut()
+    }
+
+    /// # Safety
+    /// The cell has an owner for as long as the result is used.
+    unsafe fn value<'a>(&'static self) -> &'a T {
+        // SAFETY: what has an owner is there, and nobody has it alone.
+        unsafe { (*self.value.get()).assume_init_ref() }
+    }
+
+    /// Changes the number of a life's owners from what it is, which is not 0; `None` when that life is over.
+    fn count(&self, life: u64, change: impl Fn(u64) -> u64) -> Option<u64> {
+        let changed = |state| has_owners(state, life).then(|| change(state));
+        self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, changed).ok()
+    }
+
+    /// One owner fewer; nothing if the life is over. After the last one there is room for another.
+    fn leave(&'static self, life: u64) {
+        let last = |state: u64| state & OWNERS == 1;
+        let fewer = |state: u64| match last(state) {
+            true => identity::<T>((life >> LIFE) + 1),
+            false => state - 1,
+        };
+        if self.count(life, fewer).is_some_and(last) {
+            // SAFETY: it was there until now, and whoever ends the life has it alone.
+            unsafe { (*self.value.get()).assume_init_drop() };
+            T::spare(|spare| spare.push(self));
+        }
     }
 }
 
-/// Another owner, as an `Arc`.
-///
-/// # Safety
-/// As [`retain`].
-pub unsafe fn shared<T: Handle>(pointer: *const T) -> Result<Arc<T>> {
-    // SAFETY: the caller's promise.
-    let handle = unsafe { borrow(pointer)? };
-    // SAFETY: shared handles come from `Arc::into_raw`; the count goes up before the new owner exists.
-    unsafe {
-        Arc::increment_strong_count(handle);
-        Ok(Arc::from_raw(handle))
+/// The state of a cell in the life that a handle names, without owners.
+const fn identity<T: Handle>(handle: u64) -> u64 {
+    (handle % LIVES) << LIFE | (T::TAG as u64) << KIND
+}
+
+fn has_owners(state: u64, life: u64) -> bool {
+    (1..=OWNERS).contains(&state.wrapping_sub(life))
+}
+
+/// Cells of a kind for everybody.
+pub struct Cells<T: 'static>(Mutex<Lists<T>>);
+
+struct Lists<T: 'static> {
+    free: Vec<&'static Cell<T>>,
+    /// Where leak checkers find them.
+    all: Vec<&'static [Cell<T>]>,
+}
+
+/// Free cells of one thread, which gets and leaves most without asking the others. The first is free for longest.
+pub struct Spare<T: Handle>(RefCell<VecDeque<&'static Cell<T>>>);
+
+/// How many cells go from a thread to all or the other way. A thread that uses any keeps once to twice as many.
+const BATCH: usize = 64;
+
+impl<T: Handle> Cells<T> {
+    pub const fn new() -> Cells<T> {
+        Cells(Mutex::new(Lists { free: Vec::new(), all: Vec::new() }))
+    }
+
+    fn take(&self, to: &mut VecDeque<&'static Cell<T>>) {
+        let mut lists = self.0.lock();
+        if lists.free.is_empty() {
+            let more: Vec<Cell<T>> = (0..BATCH).map(|_| Cell::empty()).collect();
+            let more: &'static [Cell<T>] = more.leak();
+            lists.all.push(more);
+            lists.free.extend(more);
+        }
+        let rest = lists.free.len().saturating_sub(BATCH);
+        to.extend(lists.free.drain(rest..));
     }
 }
 
-/// One owner fewer; nothing for NULL and for a handle of another kind.
-///
-/// # Safety
-/// As [`retain`]; the caller owned one reference.
-pub unsafe fn release<T: Handle>(pointer: *mut T) {
-    // SAFETY: the caller's promise.
-    if let Ok(handle) = unsafe { borrow(pointer) } {
-        // SAFETY: shared handles come from `Arc::into_raw`, and this ends one of them.
-        drop(unsafe { Arc::from_raw(handle as *const T) });
+impl<T: Handle> Spare<T> {
+    pub const fn new() -> Spare<T> {
+        Spare(RefCell::new(VecDeque::new()))
+    }
+
+    fn pop(&self) -> &'static Cell<T> {
+        let mut free = self.0.borrow_mut();
+        while free.len() < BATCH {
+            T::cells().take(&mut free);
+        }
+        free.pop_front().expect("there are some")
+    }
+
+    fn push(&self, cell: &'static Cell<T>) {
+        let mut free = self.0.borrow_mut();
+        if free.len() >= 2 * BATCH {
+            T::cells().0.lock().free.extend(free.drain(..BATCH));
+        }
+        free.push_back(cell);
     }
 }
 
-/// A new shared handle with one owner: the caller.
-pub fn share<T: Handle>(value: T) -> *mut T {
-    Arc::into_raw(Arc::new(value)).cast_mut()
+impl<T: Handle> Drop for Spare<T> {
+    fn drop(&mut self) {
+        T::cells().0.lock().free.extend(self.0.get_mut().drain(..));
+    }
 }
 
-/// A new owned handle.
-pub fn own<T: Handle>(value: T) -> *mut T {
-    Box::into_raw(Box::new(value))
+/// One owner of an object.
+pub struct Owned<T: Handle>(&'static Cell<T>);
+
+impl<T: Handle> Owned<T> {
+    pub fn new(value: T) -> Owned<T> {
+        let cell = T::spare(Spare::pop);
+        // SAFETY: a cell that was taken is nobody else's.
+        unsafe { (*cell.value.get()).write(value) };
+        cell.state.store(cell.life() + 1, Ordering::Release);
+        Owned(cell)
+    }
+
+    pub fn handle(&self) -> *mut T {
+        self.0.handle()
+    }
+
+    /// Hands the ownership over to a C caller.
+    pub fn give(self) -> *mut T {
+        let handle = self.handle();
+        forget(self);
+        handle
+    }
 }
 
-/// The end of an owned handle; nothing for NULL and for a handle of another kind.
+impl<T: Handle> Deref for Owned<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: this is an owner.
+        unsafe { self.0.value() }
+    }
+}
+
+impl<T: Handle> Clone for Owned<T> {
+    fn clone(&self) -> Owned<T> {
+        self.0.state.fetch_add(1, Ordering::Relaxed);
+        Owned(self.0)
+    }
+}
+
+impl<T: Handle> Drop for Owned<T> {
+    fn drop(&mut self) {
+        self.0.leave(self.0.life());
+    }
+}
+
+/// The cell that a handle leads to, if the object that it was made for lives.
 ///
 /// # Safety
-/// As [`borrow`]; the object was made by [`own`], and its owner gives it up.
-pub unsafe fn free<T: Handle>(pointer: *mut T) {
+/// `handle` is NULL or was made by this library, for an object of any kind, which may be gone.
+unsafe fn cell_of<T: Handle>(handle: *const T) -> Result<&'static Cell<T>> {
+    let cell = handle.map_addr(|bits| bits & !(LIVES as usize - 1)).cast::<Cell<T>>();
+    if cell.is_null() {
+        return Err(refused::<T>("is NULL"));
+    }
+    // SAFETY: every cell starts with its state (`repr(C)`), and is never gone.
+    let state = unsafe { &*cell.cast::<AtomicU64>() }.load(Ordering::Acquire);
+    let life = identity::<T>(handle.addr() as u64);
+    match has_owners(state, life) {
+        // SAFETY: the state says that it is a cell of this kind.
+        true => Ok(unsafe { &*cell }),
+        false if (state >> KIND) as u16 == T::TAG => Err(refused::<T>("was released before")),
+        false => Err(refused::<T>("is wanted, not a handle of another kind")),
+    }
+}
+
+#[cold]
+fn refused<T: Handle>(why: &str) -> Error {
+    bad(format!("{} {why}", T::NAME))
+}
+
+/// Borrows the object of a handle.
+///
+/// # Safety
+/// As [`cell_of`]; if the object lives, it does so as long as the result is used.
+pub unsafe fn borrow<'a, T: Handle>(handle: *const T) -> Result<&'a T> {
     // SAFETY (both): the caller's promise.
-    if unsafe { borrow(pointer) }.is_ok() {
-        drop(unsafe { Box::from_raw(pointer) });
+    Ok(unsafe { cell_of(handle)?.value() })
+}
+
+/// One more owner; NULL for what [`borrow`] refuses.
+///
+/// # Safety
+/// As [`cell_of`].
+pub unsafe fn retain<T: Handle>(handle: *const T) -> *mut T {
+    // SAFETY: the caller's promise.
+    unsafe { owner(handle) }.map_or(ptr::null_mut(), Owned::give)
+}
+
+/// Another owner. Errors: as of [`borrow`].
+///
+/// # Safety
+/// As [`cell_of`].
+pub unsafe fn owner<T: Handle>(handle: *const T) -> Result<Owned<T>> {
+    // SAFETY: the caller's promise.
+    let cell = unsafe { cell_of(handle)? };
+    let more = cell.count(identity::<T>(handle.addr() as u64), |state| state + 1);
+    more.map(|_| Owned(cell)).ok_or_else(|| refused::<T>("was released before"))
+}
+
+/// One owner fewer; nothing for what [`borrow`] refuses.
+///
+/// # Safety
+/// As [`cell_of`]; the caller owned one reference, unless all are gone.
+pub unsafe fn release<T: Handle>(handle: *mut T) {
+    // SAFETY: the caller's promise.
+    if let Ok(cell) = unsafe { cell_of(handle) } {
+        cell.leave(identity::<T>(handle.addr() as u64));
     }
+}
+
+/// A new object with one owner: the C caller.
+pub fn give<T: Handle>(value: T) -> *mut T {
+    Owned::new(value).give()
 }

@@ -4,7 +4,7 @@ use super::buffer::{dtype, torchacc_buffer};
 use super::constants::*;
 use super::context::torchacc_context;
 use super::error::torchacc_error;
-use super::handle::{self, borrow, shared};
+use super::handle::{self, Owned, borrow, owner};
 use super::op::{operator, torchacc_op};
 use super::tensor::torchacc_tensor;
 use super::{bad, boundary, infer, slice};
@@ -273,7 +273,7 @@ pub(super) unsafe fn give(
 ) {
     for (index, tensor) in tensors.into_iter().enumerate() {
         // SAFETY: the caller's promise.
-        unsafe { outs.add(index).write(handle::share(tensor)) };
+        unsafe { outs.add(index).write(handle::give(tensor)) };
     }
 }
 
@@ -318,7 +318,7 @@ pub unsafe extern "C" fn torchacc_apply(
             Some(made) => {
                 let tensor = |(id, view)| {
                     let buffer = torchacc_buffer::of(&context.inner, id);
-                    torchacc_tensor::new(Arc::new(buffer), view)
+                    torchacc_tensor::new(Owned::new(buffer), view)
                 };
                 unsafe { give(made.into_iter().map(tensor), outs) };
             }
@@ -369,7 +369,7 @@ pub unsafe extern "C" fn torchacc_apply_into(
 /// `given` points at what it says.
 pub(super) unsafe fn tensor_of(given: &torchacc_view) -> Result<torchacc_tensor> {
     // SAFETY: the caller's promise.
-    let (buffer, (sizes, strides)) = unsafe { (shared(given.buffer)?, dims(given)?) };
+    let (buffer, (sizes, strides)) = unsafe { (owner(given.buffer)?, dims(given)?) };
     let layout = Layout { sizes: sizes.into(), strides: strides.into(), offset: given.offset };
     torchacc_tensor::checked(buffer, View { dtype: dtype(given.dtype)?, layout })
 }

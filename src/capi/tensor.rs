@@ -4,7 +4,7 @@ use super::buffer::{dtype, torchacc_buffer};
 use super::constants::torchacc_dtype;
 use super::context::torchacc_context;
 use super::error::torchacc_error;
-use super::handle::{self, Handle, borrow};
+use super::handle::{self, Owned, borrow};
 use super::record::{sizes_of, tensor_of, torchacc_view};
 use super::{bad, boundary, put, quiet, slice};
 use crate::dtype::DType;
@@ -19,29 +19,25 @@ use std::sync::{Arc, OnceLock};
 /// A strided view of a buffer, which it keeps. Shared and immutable: operations make new tensors, or write through it.
 #[repr(C)]
 pub struct torchacc_tensor {
-    tag: u64,
-    pub(super) buffer: Arc<torchacc_buffer>,
+    pub(super) buffer: Owned<torchacc_buffer>,
     pub(super) view: View,
     pub(super) name: OnceLock<String>,
 }
 
-impl Handle for torchacc_tensor {
-    const TAG: u64 = u64::from_le_bytes(*b"tacctens");
-    const NAME: &'static str = "torchacc_tensor";
-}
+handle::kind!(torchacc_tensor, b"te");
 
 impl torchacc_tensor {
     /// A new dense tensor in a buffer of its own.
     pub(super) fn dense(context: &Arc<Context>, dtype: DType, sizes: &[i64]) -> Result<Self> {
         let nbytes = numel(sizes).checked_mul(dtype.size() as i64);
         let nbytes = nbytes.ok_or_else(|| bad(format!("sizes {sizes:?} overflow")))?;
-        let buffer = Arc::new(torchacc_buffer::new(context, nbytes as usize)?);
+        let buffer = Owned::new(torchacc_buffer::new(context, nbytes as usize)?);
         let view = View { dtype, layout: Layout::contiguous(sizes) };
         Ok(torchacc_tensor::new(buffer, view))
     }
 
     /// A view that stays within its buffer.
-    pub(super) fn checked(buffer: Arc<torchacc_buffer>, view: View) -> Result<Self> {
+    pub(super) fn checked(buffer: Owned<torchacc_buffer>, view: View) -> Result<Self> {
         let layout = &view.layout;
         let negative = layout.sizes.iter().chain(&layout.strides).any(|&n| n < 0);
         let end = layout.end().saturating_mul(view.dtype.size() as i64);
@@ -52,8 +48,8 @@ impl torchacc_tensor {
         Ok(torchacc_tensor::new(buffer, view))
     }
 
-    pub(super) fn new(buffer: Arc<torchacc_buffer>, view: View) -> Self {
-        torchacc_tensor { tag: torchacc_tensor::TAG, buffer, view, name: OnceLock::new() }
+    pub(super) fn new(buffer: Owned<torchacc_buffer>, view: View) -> Self {
+        torchacc_tensor { buffer, view, name: OnceLock::new() }
     }
 
     /// Bytes of a dense copy.
@@ -98,7 +94,7 @@ pub unsafe extern "C" fn torchacc_tensor_from_host(
             return Err(bad(format!("{len} bytes of data, {} needed", tensor.nbytes())));
         }
         context.inner.write_elements(tensor.buffer.id, tensor.view.dtype, data)?;
-        let tensor = handle::share(tensor);
+        let tensor = handle::give(tensor);
         unsafe { put(out, tensor).inspect_err(|_| handle::release(tensor)) }
     })
 }
@@ -118,7 +114,7 @@ pub unsafe extern "C" fn torchacc_tensor_zeros(
         let context = unsafe { borrow(context)? };
         let sizes = unsafe { sizes_of(sizes, rank)? };
         let tensor = torchacc_tensor::dense(&context.inner, self::dtype(dtype)?, &sizes)?;
-        let tensor = handle::share(tensor);
+        let tensor = handle::give(tensor);
         unsafe { put(out, tensor).inspect_err(|_| handle::release(tensor)) }
     })
 }
@@ -132,7 +128,7 @@ pub unsafe extern "C" fn torchacc_tensor_from_view(
     boundary(|| {
         // SAFETY (here and below): as the header says.
         let view = unsafe { slice(view, 1, "view")? };
-        let tensor = handle::share(unsafe { tensor_of(&view[0])? });
+        let tensor = handle::give(unsafe { tensor_of(&view[0])? });
         unsafe { put(out, tensor).inspect_err(|_| handle::release(tensor)) }
     })
 }
@@ -148,7 +144,7 @@ pub unsafe extern "C" fn torchacc_tensor_view(
         let tensor = unsafe { borrow(tensor)? };
         let layout = &tensor.view.layout;
         let view = torchacc_view {
-            buffer: Arc::as_ptr(&tensor.buffer).cast_mut(),
+            buffer: tensor.buffer.handle(),
             sizes: layout.sizes.as_ptr(),
             strides: layout.strides.as_ptr(),
             offset: layout.offset,

@@ -86,7 +86,7 @@ unsafe fn viewed(
         // SAFETY (here and below): as the header says.
         let tensor = unsafe { borrow(tensor)? };
         let view = View { dtype: tensor.view.dtype, layout: layout(&tensor.view.layout)? };
-        let view = handle::share(torchacc_tensor::new(tensor.buffer.clone(), view));
+        let view = handle::give(torchacc_tensor::new(tensor.buffer.clone(), view));
         unsafe { put(out, view).inspect_err(|_| handle::release(view)) }
     })
 }

@@ -18,16 +18,16 @@ pub fn filled<T: Clone>(value: T, count: usize) -> Vec<T> {
     list
 }
 
+/// What a number is as an integer or a bool.
+pub fn as_integer(value: f64, dtype: DType) -> i64 {
+    if dtype == DType::Bool { (value != 0.0) as i64 } else { value as i64 }
+}
+
 /// A dense row-major array.
 #[derive(Debug, PartialEq)]
 pub struct Array {
     pub ty: Ty,
     pub bytes: Vec<u8>,
-}
-
-/// What a number is as an integer or a bool.
-pub fn as_integer(value: f64, dtype: DType) -> i64 {
-    if dtype == DType::Bool { (value != 0.0) as i64 } else { value as i64 }
 }
 
 impl Clone for Array {
