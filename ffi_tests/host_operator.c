@@ -35,6 +35,45 @@ static torchacc_error* same_shape(void* user, const torchacc_arg* args, size_t n
   return NULL;
 }
 
+/* Calls the library, which it must not: no call waits for the thread that it runs on. */
+static torchacc_context* own_context;
+
+static torchacc_error* calls_back(void* user, const torchacc_arg* args, size_t n_args,
+                                  const torchacc_host_tensor* outs, size_t n_outs) {
+  (void)user, (void)args, (void)n_args, (void)n_outs;
+  FAILS(TORCHACC_INVALID_ARGUMENT, torchacc_sync(own_context));
+  FAILS(TORCHACC_INVALID_ARGUMENT, torchacc_cut(own_context));
+  memset(outs[0].data, 0, 4);
+  return torchacc_sync(own_context);
+}
+
+static torchacc_error* shape_that_calls_back(void* user, const torchacc_arg* args, size_t n_args,
+                                             torchacc_type* outs, size_t n_outs) {
+  (void)user, (void)args, (void)n_args, (void)n_outs;
+  FAILS(TORCHACC_INVALID_ARGUMENT, torchacc_sync(own_context));
+  outs[0].dtype = TORCHACC_F32;
+  outs[0].rank = 0;
+  return NULL;
+}
+
+static void callbacks_that_call_the_library(torchacc_context* context) {
+  own_context = context;
+  torchacc_host_op definition = {.struct_size = sizeof definition,
+                                 .name = str("mine::calls_back"),
+                                 .key = str("mine::calls_back"),
+                                 .function = calls_back,
+                                 .shape = shape_that_calls_back};
+  torchacc_op number;
+  OK(torchacc_op_register_host(&definition, &number));
+  const torchacc_arg nothing = {TORCHACC_ARG_NONE, 0, {0}};
+  torchacc_tensor* made;
+  OK(torchacc_apply(context, number, &nothing, 1, &made, 1));
+  float got;
+  FAILS(TORCHACC_INVALID_ARGUMENT, torchacc_tensor_read(made, &got, sizeof got));
+  torchacc_tensor_release(made);
+  OK(torchacc_sync(context));
+}
+
 int main(void) {
   torchacc_context* context;
   OK(torchacc_context_new(NULL, &context));
@@ -101,6 +140,7 @@ int main(void) {
   EXPECT(memcmp(after, got, sizeof got) == 0);
   OK(torchacc_sync(context));
 
+  callbacks_that_call_the_library(context);
   torchacc_buffer_release(result);
   torchacc_tensor_release(x);
   torchacc_context_release(context);

@@ -10,7 +10,7 @@ use super::op::{host_tensor, outcome, torchacc_host_tensor, torchacc_op_find};
 use super::record::{torchacc_apply, torchacc_arg, torchacc_value};
 use super::sized::{self, Growing};
 use super::tensor::{torchacc_tensor_read, torchacc_tensor_release, torchacc_tensor_zeros};
-use super::{bad, boundary, torchacc_str};
+use super::{bad, boundary, calling, torchacc_str};
 use crate::op::collective::{Communicator, Function};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// Does one collective: fills `output` from `input`, whose types agree on all ranks. `how` is one of `TORCHACC_REDUCE_*` for
 /// all_reduce and reduce_scatter, the root for broadcast, else 0. Called on the launch thread, in the order in which the
 /// collectives of the communicator were recorded; it may wait for the other ranks, and should not do so for ever. Returns
-/// NULL, or an error from `torchacc_error_new`; must not call this library otherwise, and must not unwind.
+/// NULL, or an error from `torchacc_error_new`; must not call this library otherwise, as of `torchacc_host_fn`, and must not unwind.
 pub type torchacc_collective_fn = Option<
     unsafe extern "C" fn(
         user: *mut c_void,
@@ -65,7 +65,9 @@ fn function(call: torchacc_collective_fn, user: &Arc<User>) -> Option<Function> 
     Some(Box::new(move |how, input, output| {
         let (input, output) = (host_tensor(input), host_tensor(output));
         // SAFETY: called as its type says; both live until it returns.
-        unsafe { outcome(call(user.pointer, how, &input, &output)) }
+        let made = calling(|| unsafe { call(user.pointer, how, &input, &output) });
+        // SAFETY: the callback's error is ours.
+        unsafe { outcome(made) }
     }))
 }
 

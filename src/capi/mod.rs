@@ -100,9 +100,32 @@ unsafe fn put<T>(out: *mut T, value: T) -> Result<()> {
     Ok(())
 }
 
+/// Where a thread is, seen from the library.
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    Outside,
+    /// In an exported function.
+    Inside,
+    /// In a callback that must not call the library.
+    Callback,
+}
+
 thread_local! {
-    /// Whether the thread is inside of an exported function.
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
+    static PLACE: Cell<Place> = const { Cell::new(Place::Outside) };
+}
+
+/// Runs a body with the thread in `place`.
+fn within<T>(place: Place, body: impl FnOnce() -> T) -> T {
+    let outer = PLACE.replace(place);
+    let result = body();
+    PLACE.set(outer);
+    result
+}
+
+/// Calls a callback during which functions that can fail do: it is called by what they would wait for, or it is asked for what
+/// they would change.
+fn calling<T>(callback: impl FnOnce() -> T) -> T {
+    within(Place::Callback, callback)
 }
 
 /// Sees to it that a panic that is caught here prints nothing: a library does not write to other people's terminals.
@@ -113,7 +136,7 @@ fn be_silent() {
         std::panic::set_hook(Box::new(move |panic| {
             let thread = std::thread::current();
             let ours = thread.name().is_some_and(|name| name.starts_with("torchacc-"));
-            if !ours && !INSIDE.get() {
+            if !ours && PLACE.get() == Place::Outside {
                 other(panic);
             }
         }));
@@ -122,14 +145,14 @@ fn be_silent() {
 
 /// Runs `body` and catches its panic.
 fn caught<T>(body: impl FnOnce() -> T) -> Option<T> {
-    let outer = INSIDE.replace(true);
-    let result = catch_unwind(AssertUnwindSafe(body));
-    INSIDE.set(outer);
-    result.ok()
+    within(Place::Inside, || catch_unwind(AssertUnwindSafe(body)).ok())
 }
 
 /// Runs the body of an exported function: an error becomes an owned object, a panic the code PANIC.
 fn boundary(body: impl FnOnce() -> Result<()>) -> *mut torchacc_error {
+    if PLACE.get() == Place::Callback {
+        return torchacc_error::owned(bad("a callback called the library, which it must not"));
+    }
     match caught(body) {
         Some(Ok(())) => std::ptr::null_mut(),
         Some(Err(error)) => torchacc_error::owned(error),

@@ -7,7 +7,7 @@ use super::error::{torchacc_error, torchacc_string};
 use super::infer::torchacc_type;
 use super::record::{torchacc_arg, torchacc_value};
 use super::sized::{self, Growing};
-use super::{bad, boundary, put, quiet, torchacc_str};
+use super::{bad, boundary, calling, put, quiet, torchacc_str};
 use crate::aten;
 use crate::error::{Code, Error, Result};
 use crate::op::host::{self, CudaForm, DeviceFn, HostArg, HostFn, HostOp, HostTensor, ShapeFn};
@@ -112,7 +112,8 @@ pub struct torchacc_host_tensor {
 
 /// A host operator. `args` are as recorded, but VIEW and VIEWS point at `torchacc_host_tensor`s (to read only) and SCALAR_*
 /// carry the values of this call. Fills every array of `outs`. Returns NULL, or an error from `torchacc_error_new`. Runs on the
-/// launch thread; must not call this library otherwise, and must not unwind.
+/// launch thread; must not call this library otherwise (functions that can fail return INVALID_ARGUMENT there), and must not
+/// unwind.
 pub type torchacc_host_fn = Option<
     unsafe extern "C" fn(
         user: *mut c_void,
@@ -141,7 +142,7 @@ pub type torchacc_device_fn = Option<
 /// The shape rule of a host operator: writes the types of its `n_outs` results. `args` as of `torchacc_host_fn`, but the
 /// memory of tensors must not be read. Returns NULL, or an error from `torchacc_error_new`. Runs within
 /// `torchacc_apply`, `torchacc_apply_into` and `torchacc_infer`, on the thread that calls them; must not call this
-/// library otherwise, and must not unwind.
+/// library otherwise, as of `torchacc_host_fn`, and must not unwind.
 pub type torchacc_shape_fn = Option<
     unsafe extern "C" fn(
         user: *mut c_void,
@@ -317,8 +318,9 @@ fn with_arrays(
     let held: Vec<Converted> = args.iter().map(Converted::of).collect();
     let args: Vec<torchacc_arg> = held.iter().map(|c| c.arg).collect();
     let outs: Vec<torchacc_host_tensor> = outs.iter().map(host_tensor).collect();
-    // SAFETY: callbacks return NULL or an owned error, says the header.
-    unsafe { outcome(call(&args, &outs)) }
+    let made = calling(|| call(&args, &outs));
+    // SAFETY: the callback's error is ours.
+    unsafe { outcome(made) }
 }
 
 fn shape_rule(call: Callback<*mut torchacc_type>, user: Arc<User>) -> ShapeFn {
@@ -327,9 +329,11 @@ fn shape_rule(call: Callback<*mut torchacc_type>, user: Arc<User>) -> ShapeFn {
         let args: Vec<torchacc_arg> = held.iter().map(|c| c.arg).collect();
         let mut outs = vec![torchacc_type::EMPTY; n_outs];
         // SAFETY: called as its type says; everything passed lives until it returns.
-        unsafe {
-            outcome(call(user.pointer, args.as_ptr(), args.len(), outs.as_mut_ptr(), n_outs))?;
-        }
+        let made = calling(|| unsafe {
+            call(user.pointer, args.as_ptr(), args.len(), outs.as_mut_ptr(), n_outs)
+        });
+        // SAFETY: the callback's error is ours.
+        unsafe { outcome(made)? };
         outs.iter().map(torchacc_type::ty).collect()
     })
 }
