@@ -36,6 +36,10 @@ int main(void) {
   newer.unknown[31] = 0;
   OK(torchacc_context_new(&newer.known, &other));
   torchacc_context_release(other);
+  options.struct_size = sizeof options;
+  options.num_threads = 4000000000u;
+  FAILS(TORCHACC_INVALID_ARGUMENT, torchacc_context_new(&options, &other));
+  options.num_threads = 0;
   options.struct_size = sizeof(size_t);
   OK(torchacc_context_new(&options, &other));
 
@@ -88,6 +92,19 @@ int main(void) {
   FAILS(TORCHACC_INVALID_ARGUMENT, torchacc_buffer_read(buffer, 20, small, 8));
   FAILS(TORCHACC_INVALID_ARGUMENT, torchacc_buffer_read(buffer, SIZE_MAX, small, 8));
   EXPECT(strcmp(small, "kept") == 0);
+
+  /* Programs as text: inputs far beyond those that are given. */
+  const char* numbers[3] = {"1", "65536", "4294967295"};
+  for (int i = 0; i < 3; ++i) {
+    char text[128];
+    torchacc_graph* graph;
+    snprintf(text, sizeof text, "%%0: f32[2,3] = input() {index=%s, type=(f32[2,3])}\nreturn %%0\n",
+             numbers[i]);
+    OK(torchacc_graph_parse(str(text), &graph));
+    FAILS(TORCHACC_INVALID_ARGUMENT, torchacc_graph_apply(context, graph, args, 1, &out, 1));
+    torchacc_graph_free(graph);
+  }
+  EXPECT(out == untouched);
 
   /* After all that the context still computes. */
   args[1] = tensor_arg(a);

@@ -7,79 +7,8 @@
 #define _POSIX_C_SOURCE 200809L
 #include <time.h>
 
-#include "check.h"
-
-enum { SLOTS = 12, LARGEST = 12, CALLS = 1000, CONTEXTS = 2 };
-
-/* What a buffer holds, by our own count. */
-typedef struct {
-  float values[LARGEST];
-  int users;
-} Shadow;
-
-typedef struct {
-  torchacc_tensor* tensor;
-  Shadow* shadow;
-  int context;
-  int64_t start, count, step;
-} Slot;
-
-static uint64_t state;
-
-static uint32_t draw(uint32_t below) {
-  state += 0x9E3779B97F4A7C15u;
-  uint64_t x = state;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-  return (uint32_t)((x ^ (x >> 31)) % below);
-}
-
-static torchacc_context* contexts[CONTEXTS];
-static Slot slots[SLOTS];
-static torchacc_op add, mul;
-static uint64_t lent;
-
-static void given_back(void* user) {
-  free(user);
-  __atomic_sub_fetch(&lent, 1, __ATOMIC_ACQ_REL);
-}
-
-static float* at(const Slot* slot, int64_t index) {
-  return &slot->shadow->values[slot->start + index * slot->step];
-}
-
-static void clear(Slot* slot) {
-  torchacc_tensor_release(slot->tensor);
-  if (slot->shadow && --slot->shadow->users == 0) free(slot->shadow);
-  memset(slot, 0, sizeof *slot);
-}
-
-static Slot* any(int filled) {
-  for (int tries = 0; tries < 4 * SLOTS; ++tries) {
-    Slot* slot = &slots[draw(SLOTS)];
-    if ((slot->tensor != NULL) == filled) return slot;
-  }
-  return NULL;
-}
-
-/* A slot for something new: an empty one, or one that is given up. */
-static Slot* room(void) {
-  Slot* slot = any(0);
-  if (!slot) clear(slot = &slots[draw(SLOTS)]);
-  return slot;
-}
-
-/* Small whole numbers: sums and products of a few are exact. */
-static float number(void) { return (float)draw(7) - 3; }
-
-static void fill(Slot* slot, torchacc_tensor* tensor, int context, int64_t count,
-                 const float* data) {
-  Slot made = {tensor, calloc(1, sizeof(Shadow)), context, 0, count, 1};
-  EXPECT(made.shadow && torchacc_tensor_numel(tensor) == count);
-  made.shadow->users = 1;
-  memcpy(made.shadow->values, data, (size_t)count * sizeof *data);
-  *slot = made;
-}
+#include "slots.h"
+#include "steps.h"
 
 static void make(void) {
   const int context = (int)draw(CONTEXTS);
@@ -115,11 +44,8 @@ static void view(void) {
                    count,  base.step * step};
 }
 
-static void check_values(const Slot* slot) {
-  float got[LARGEST];
-  OK(torchacc_tensor_read(slot->tensor, got, sizeof got));
-  for (int64_t i = 0; i < slot->count; ++i) EXPECT(got[i] == *at(slot, i));
-}
+/* Elements that are several at once cannot be written to. */
+static int repeats(const Slot* slot) { return slot->step == 0 && slot->count > 1; }
 
 /* Of two tensors into a new one or into the first; an error exactly if contexts or sizes do not
  * fit. */
@@ -129,7 +55,8 @@ static void compute(void) {
   const Slot a = *first, b = *second;
   const int multiply = (int)draw(2), in_place = (int)draw(2);
   torchacc_arg args[2] = {tensor_arg(a.tensor), tensor_arg(b.tensor)};
-  const int fits = a.context == b.context && (a.count == b.count || b.count == 1);
+  const int fits =
+      a.context == b.context && (a.count == b.count || b.count == 1) && !(in_place && repeats(&a));
   float data[LARGEST];
   for (int64_t i = 0; fits && i < a.count; ++i) {
     const float y = *at(&b, b.count == 1 ? 0 : i);
@@ -158,14 +85,20 @@ static void compute(void) {
 static void overwrite(void) {
   const Slot* slot = any(1);
   if (!slot) return;
-  float data[LARGEST];
+  float data[LARGEST] = {0};
+  if (repeats(slot)) {
+    FAILS(TORCHACC_INVALID_ARGUMENT,
+          torchacc_tensor_write(slot->tensor, data, (size_t)slot->count * sizeof *data));
+    return;
+  }
   for (int64_t i = 0; i < slot->count; ++i) *at(slot, i) = data[i] = number();
   OK(torchacc_tensor_write(slot->tensor, data, (size_t)slot->count * sizeof *data));
 }
 
 static void told(void* user, const torchacc_error* error, const void* data, size_t len) {
-  float* wanted = user;
-  EXPECT(!error && memcmp(data, wanted, len) == 0);
+  const float *wanted = user, *got = data;
+  EXPECT(!error);
+  for (size_t i = 0; i < len / sizeof *got; ++i) EXPECT(same(got[i], wanted[i]));
 }
 
 static void read_later(void) {
@@ -176,6 +109,8 @@ static void read_later(void) {
   for (int64_t i = 0; i < slot->count; ++i) wanted[i] = *at(slot, i);
   OK(torchacc_tensor_read_async(slot->tensor, told, wanted, given_back));
 }
+
+enum { CALLS = 1000 };
 
 static void wrong(void) {
   torchacc_context* context = contexts[draw(CONTEXTS)];
@@ -231,7 +166,15 @@ static void wrong(void) {
 }
 
 static void step(void) {
-  switch (draw(16)) {
+  static void (*const others[])(void) = {stale,   gradient,  program,  stored,      seen_otherwise,
+                                         drawn,   exchanged, recorded, of_the_host, reports,
+                                         handled, stale,     gradient, stale};
+  const uint32_t kind = draw(16 + sizeof others / sizeof *others);
+  if (kind >= 16) {
+    others[kind - 16]();
+    return;
+  }
+  switch (kind) {
     case 0:
     case 1:
     case 2:
@@ -257,9 +200,10 @@ static void step(void) {
     case 11:
       read_later();
       break;
-    case 12:
-      OK(torchacc_cut(contexts[draw(CONTEXTS)]));
-      break;
+    case 12: {
+      torchacc_context* context = contexts[draw(CONTEXTS)];
+      OK(draw(3) ? torchacc_cut(context) : torchacc_sync(context));
+    } break;
     case 13:
       clear(&slots[draw(SLOTS)]);
       break;
@@ -268,14 +212,24 @@ static void step(void) {
   }
 }
 
+/* The end of its user tells that the context ended. */
+static void no_log(void* user, torchacc_log_level level, torchacc_str message, uint64_t site) {
+  (void)user, (void)level, (void)message, (void)site;
+}
+
 /* One round: every handle is released in the end, contexts first or last. */
 static void round_of(uint64_t seed) {
   state = seed;
+  memset(dead, 0, sizeof dead);
   for (int i = 0; i < CONTEXTS; ++i) {
     torchacc_options options = {.struct_size = sizeof options, .num_threads = 1 + draw(2)};
     options.backend = str(draw(4) ? "cpu" : "reference");
     options.cache_folder = str("off");
     if (draw(4) == 0) options.trace_limit = 1 + draw(40);
+    options.log = no_log;
+    options.log_user = malloc(1);
+    options.log_drop = given_back;
+    __atomic_add_fetch(&lent, 1, __ATOMIC_ACQ_REL);
     OK(torchacc_context_new(&options, &contexts[i]));
   }
   for (int call = 0; call < CALLS; ++call) step();
@@ -284,7 +238,12 @@ static void round_of(uint64_t seed) {
   const int first = (int)draw(2);
   for (int turn = 0; turn < 2; ++turn) {
     if (turn == first) {
-      for (int i = 0; i < CONTEXTS; ++i) torchacc_context_release(contexts[i]);
+      for (int i = 0; i < CONTEXTS; ++i) {
+        if (turn == 1) EXPECT(metric(contexts[i], "\"live_buffers\"") == 0);
+        torchacc_context_release(contexts[i]);
+        torchacc_context_release(contexts[i]);
+        FAILS(TORCHACC_INVALID_ARGUMENT, torchacc_sync(contexts[i]));
+      }
     } else {
       for (int i = 0; i < SLOTS; ++i) clear(&slots[i]);
     }
@@ -298,13 +257,13 @@ int main(int count, char** arguments) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   const time_t end = now.tv_sec + seconds;
-  add = op("aten::add.Tensor");
-  mul = op("aten::mul.Tensor");
+  prepare(arguments[0]);
   do {
     fprintf(stderr, "%llu\n", (unsigned long long)seed);
     round_of(seed++);
     clock_gettime(CLOCK_MONOTONIC, &now);
   } while (now.tv_sec < end);
+  EXPECT(gradients > 0);
   puts("ok");
   return 0;
 }

@@ -186,6 +186,11 @@ fn bad_calls_from_c_are_errors_and_leave_outputs_alone() {
 }
 
 #[test]
+fn handles_that_were_released_are_refused() {
+    assert_eq!(run_c_program("stale").trim(), "ok");
+}
+
+#[test]
 fn a_host_operator_from_c() {
     assert_eq!(run_c_program("host_operator").trim(), "ok");
 }
@@ -285,6 +290,16 @@ fn random_calls_are_right_or_refused() {
     assert_eq!(said.trim(), "ok", "{seeds}");
     // The library prints nothing, not even when something is caught in it.
     assert!(seeds.lines().all(|line| line.parse::<u64>().is_ok()), "{seeds}");
+}
+
+/// As long, and with the same settings: every operator with wrong arguments.
+#[test]
+fn operators_refuse_what_they_cannot_take() {
+    let setting = |name: &str, default: &str| std::env::var(name).unwrap_or(default.into());
+    let program = build("operators", "operators", &root().join("include"));
+    let mut fuzz = Command::new(program);
+    fuzz.arg(setting("TORCHACC_FUZZ_SECONDS", "60")).arg(setting("TORCHACC_FUZZ_SEED", "0"));
+    assert_eq!(run(&mut fuzz).trim(), "ok");
 }
 
 #[test]

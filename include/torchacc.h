@@ -5,8 +5,13 @@
  *    success; nothing is half done. Nothing is ever printed, and the process is never ended, but for the last rule.
  *  - Shared handles (context, buffer, tensor) have _retain and _release, owned ones (error, string,
  *    archive, graph) _free. Both accept NULL,
- *    in any order: a child keeps its parent.
+ *    in any order: a child keeps its parent. A handle that was released, or is of another kind, is the error
+ *    INVALID_ARGUMENT where a function can fail, is taken for NULL elsewhere, and is not released again. But the last owner
+ *    must not release a handle while another thread's call uses it.
  *  - Every function may be called from any thread. "Blocks" says which ones wait; the others do not.
+ *  - After a fork the child may use contexts of its own. Of one that its parent used it can read values that were there, and
+ *    release everything; what would wait for the parent's threads, or queue work for them, returns UNSUPPORTED. dlclose does
+ *    not unload the library, whose threads may run.
  *  - Texts are UTF-8 with a length and no terminating NUL.
  *  - A struct passed in that may grow begins with struct_size: set it to sizeof, and the rest to zero for defaults.
  *  - Compare torchacc_abi_version() with TORCHACC_ABI once at start.
@@ -171,7 +176,7 @@ typedef struct torchacc_host_tensor {
  Does one collective: fills `output` from `input`, whose types agree on all ranks. `how` is one of `TORCHACC_REDUCE_*` for
  all_reduce and reduce_scatter, the root for broadcast, else 0. Called on the launch thread, in the order in which the
  collectives of the communicator were recorded; it may wait for the other ranks, and should not do so for ever. Returns
- NULL, or an error from `torchacc_error_new`; must not call this library otherwise, and must not unwind.
+ NULL, or an error from `torchacc_error_new`; must not call this library otherwise, as of `torchacc_host_fn`, and must not unwind.
  */
 typedef torchacc_error *(*torchacc_collective_fn)(void *user,
                                                   int64_t how,
@@ -250,7 +255,7 @@ typedef struct torchacc_options {
    */
   struct torchacc_str backend;
   /*
-   Threads to compute with; 0 for `TORCHACC_NUM_THREADS`, else all cores.
+   Threads to compute with, at most 4096; 0 for `TORCHACC_NUM_THREADS`, else all cores.
    */
   uint32_t num_threads;
   /*
@@ -430,7 +435,8 @@ typedef void (*torchacc_read_fn)(void *user, const torchacc_error *error, const 
 /*
  A host operator. `args` are as recorded, but VIEW and VIEWS point at `torchacc_host_tensor`s (to read only) and SCALAR_*
  carry the values of this call. Fills every array of `outs`. Returns NULL, or an error from `torchacc_error_new`. Runs on the
- launch thread; must not call this library otherwise, and must not unwind.
+ launch thread; must not call this library otherwise (functions that can fail return INVALID_ARGUMENT there), and must not
+ unwind.
  */
 typedef torchacc_error *(*torchacc_host_fn)(void *user,
                                             const struct torchacc_arg *args,
@@ -442,7 +448,7 @@ typedef torchacc_error *(*torchacc_host_fn)(void *user,
  The shape rule of a host operator: writes the types of its `n_outs` results. `args` as of `torchacc_host_fn`, but the
  memory of tensors must not be read. Returns NULL, or an error from `torchacc_error_new`. Runs within
  `torchacc_apply`, `torchacc_apply_into` and `torchacc_infer`, on the thread that calls them; must not call this
- library otherwise, and must not unwind.
+ library otherwise, as of `torchacc_host_fn`, and must not unwind.
  */
 typedef torchacc_error *(*torchacc_shape_fn)(void *user,
                                              const struct torchacc_arg *args,
