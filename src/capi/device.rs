@@ -5,7 +5,7 @@ use super::error::torchacc_error;
 use super::handle::borrow;
 use super::op::outcome;
 use super::sized::{self, Growing};
-use super::{bad, boundary, torchacc_buffer};
+use super::{bad, boundary, calling, torchacc_buffer};
 use crate::backend::supplied::Supplied;
 use crate::buffer::Location;
 use crate::error::Result;
@@ -123,11 +123,13 @@ pub unsafe extern "C" fn torchacc_context_set_allocator(
             location,
             allocate: Box::new(move |nbytes| {
                 let device = torchacc_device::of(location);
-                unsafe { allocate(user.pointer, &device, nbytes) }.expose_provenance()
+                let given = calling(|| unsafe { allocate(user.pointer, &device, nbytes) });
+                given.expose_provenance()
             }),
             release: Box::new(move |address, nbytes| {
                 let memory = std::ptr::with_exposed_provenance_mut(address);
-                unsafe { free(owner.pointer, &torchacc_device::of(location), memory, nbytes) }
+                let device = torchacc_device::of(location);
+                calling(|| unsafe { free(owner.pointer, &device, memory, nbytes) });
             }),
         })
     })
@@ -185,6 +187,7 @@ unsafe fn work_on(
     let (device, nbytes) = (torchacc_device::of(context.location()), context.nbytes(id));
     run(context, id, &mut |address| {
         let memory = std::ptr::with_exposed_provenance_mut(address);
-        unsafe { outcome(work(user, &device, memory, nbytes)) }
+        let made = calling(|| unsafe { work(user, &device, memory, nbytes) });
+        unsafe { outcome(made) }
     })
 }
