@@ -230,8 +230,12 @@ static void arguments(const ta::Context& context) {
 
   EXPECT(ta::Op("aten::add.Tensor").name() == "aten::add");
   std::set<std::string> names;
-  for (torchacc_op number = 0; number < ta::Op::count(); ++number)
-    names.insert(ta::Op(number).name());
+  for (torchacc_op number = 0; number < ta::Op::count(); ++number) {
+    const ta::Op op(number);
+    names.insert(op.name());
+    // PyTorch's are described there.
+    EXPECT(has(op.signature(), "\"doc\": \"") || op.name().find("aten::") == 0);
+  }
   EXPECT(names.size() > 300 && names.count("torchacc::adamw") == 1);
   EXPECT(has(ta::Op("torchacc::adamw").signature(), "\"arguments\""));
   throws(TORCHACC_NOT_FOUND, [] { ta::Op(ta::Op::count()).signature(); });

@@ -18,6 +18,51 @@ const RESULTS: [(Op, usize); 8] = [
     (Op::AttentionGrad, 3),
 ];
 
+/// What the operators do that PyTorch has not.
+const DOCS: [(&str, &str); 11] = [
+    (
+        "attention",
+        "softmax(scale * query key^T + bias) value, of query [b,h,t,d], key [b,g,s,d] and value [b,g,s,e], where h is a \
+         multiple of g; and the logarithm of each row's sum of exponentials [b,h,t], for the gradient. bias [b,h,t,s] is \
+         added, or as bool says what is seen. is_causal: row i sees columns 0 to i. Of the probabilities dropout_p are \
+         dropped, by random numbers of seed and offset.",
+    ),
+    (
+        "attention_backward",
+        "The gradients of attention with respect to query, key and value, from that of its first result and both results.",
+    ),
+    ("copy", "The tensor, broadcast and cast to the result that it is written to."),
+    (
+        "adamw",
+        "One step of AdamW for lists of equal length: the new params, means and squares, to be written over the old ones. \
+         step counts from 1; weight_decay times lr times a parameter is subtracted from it first. Given as SCALAR_*, the \
+         numbers compile nothing again.",
+    ),
+    (
+        "sgd",
+        "One step of gradient descent: the new params and momentum_buffers, to be written over the old ones. Without \
+         momentum the list of buffers is empty. weight_decay times a parameter is added to its gradient.",
+    ),
+    (
+        "grad",
+        "The derivatives of loss, one float, with respect to what params hold now: torchacc_grad records it.",
+    ),
+    (
+        "all_reduce",
+        "The elements of all ranks, reduced, on every rank. reduction: sum, product, min, max or avg; none for the sum.",
+    ),
+    ("all_gather", "The rows of all ranks, in their order, on every rank."),
+    (
+        "reduce_scatter",
+        "The elements of all ranks, reduced; of the rows each rank keeps its part, in their order. reduction: as of all_reduce.",
+    ),
+    ("broadcast", "What rank root has, on every rank."),
+    (
+        "all_to_all",
+        "The n-th part of the rows goes to rank n; what comes is in the order of the ranks.",
+    ),
+];
+
 /// The signature of a row: `{"name", "number", "doc", "forms": [{"operator", "overload", "arguments", "results"}]}`.
 ///
 /// # Panics
@@ -25,15 +70,21 @@ const RESULTS: [(Op, usize); 8] = [
 pub fn signature(row: u32) -> String {
     let name = name(row);
     let (doc, forms) = match entry(row) {
-        Entry::Aten(_) => (String::new(), forms(row).collect()),
-        Entry::Primitive(op) => {
-            let doc = op.row().doc.replace('\\', "\\\\").replace('"', "\\\"");
-            let lines: Vec<&str> = doc.lines().map(str::trim).collect();
-            (format!("\"doc\": \"{}\", ", lines.join(" ").trim()), vec![primitive(op)])
-        }
+        Entry::Aten(_) => (described(name), forms(row).collect::<Vec<_>>()),
+        Entry::Primitive(op) => (Some(op.row().doc), vec![primitive(op)]),
     };
+    let doc = doc.map_or(String::new(), |doc| {
+        let doc = doc.replace('\\', "\\\\").replace('"', "\\\"");
+        let lines: Vec<&str> = doc.lines().map(str::trim).collect();
+        format!("\"doc\": \"{}\", ", lines.join(" ").trim())
+    });
     let forms = forms.join(", ");
     format!("{{\"name\": \"{name}\", \"number\": {row}, {doc}\"forms\": [{forms}]}}")
+}
+
+fn described(name: &str) -> Option<&'static str> {
+    let own = name.strip_prefix("torchacc::")?;
+    DOCS.iter().find(|known| known.0 == own).map(|known| known.1)
 }
 
 fn forms(row: u32) -> impl Iterator<Item = String> {
