@@ -21,7 +21,7 @@ TRAIN_FLAGS := $(if $(STEPS),--steps $(STEPS)) --device $(or $(DEVICE),acc) \
 space := $(subst ,, )
 
 .DEFAULT_GOAL := build
-.PHONY: build environment install extension train test test-gpu gpu-kit test-rust test-python sanitize sanitize-memory sanitize-threads lint format bench-peers clean FORCE
+.PHONY: build environment install extension train test test-gpu gpu-kit test-rust test-python sanitize sanitize-memory sanitize-threads lint format bench-calls bench-peers clean FORCE
 
 build: environment $(RUST_LIB)
 	$(MAKE) --no-print-directory --jobs=$(shell nproc) extension
@@ -112,6 +112,12 @@ format: $(VENV)/.requirements
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(if $(C_SOURCES),$(BIN)/clang-format -i $(C_SOURCES))
+
+# What a call costs through the C ABI.
+bench-calls: $(LIBRARY)
+	@mkdir -p $(EXAMPLES)
+	$(CC) -std=c11 $(EXAMPLE_FLAGS) benches/calls/calls.c $< -o $(EXAMPLES)/calls
+	$(EXAMPLES)/calls
 
 # The same work on other runtimes; needs the network for their packages the first time.
 bench-peers: build
