@@ -107,15 +107,15 @@ struct Span {
     });
   }
 
-  // The row of `to` becomes what `f` makes of the operands' elements.
-  template <class T, class F, class... Operands>
-  DEVICE void write(T* to, F f, const Operands&... operands) const {
+  // Gives `to` what `f` makes of the operands' elements, and their place in the matrix.
+  template <class To, class F, class... Operands>
+  DEVICE void write(const To& to, F f, const Operands&... operands) const {
     each([&](auto width, int p, i64 c) {
       constexpr int W = decltype(width)::value;
       const auto all = [&](auto... x) {
-        Held<T> y[W];
+        decltype(f(x.at[0]...)) y[W];
         UNROLL for (int e = 0; e < W; e++) y[e] = f(x.at[e]...);
-        put_all<W>(to + row * n + c, y);
+        to(row * n + c, y);
       };
       all(operands.get(width, p, c)...);
     });
@@ -174,6 +174,35 @@ struct Every {
   }
 };
 
+// A number of a result as it would be read from memory: rounded, and not joined with what follows.
+template <class T>
+DEVICE Held<T> as_stored(Held<T> x) {
+  return Element<T>::get(Element<T>::put(x));
+}
+#ifdef __CUDA_ARCH__
+template <>
+DEVICE f32 as_stored<f32>(f32 x) {
+  asm("" : "+f"(x));
+  return x;
+}
+template <>
+DEVICE f64 as_stored<f64>(f64 x) {
+  asm("" : "+d"(x));
+  return x;
+}
+#endif
+
+// Where a result goes that nothing is done to: memory.
+template <class T>
+struct Stored {
+  T* to;
+  DEVICE Stored(u64 to) : to((T*)to) {}
+  template <int W>
+  DEVICE void operator()(i64 at, const Held<T> (&y)[W]) const {
+    put_all<W>(to + at, y);
+  }
+};
+
 template <int G>
 DEVICE i64 first_row() {
   return (i64)blockIdx.x * (ROW_THREADS / G) + threadIdx.x / G;
@@ -206,26 +235,26 @@ DEVICE Exponentials<Held<T>> exponentials(const Span<G, V, N>& span, const Row<T
   return Exponentials<A>{top, of_team<G>(sum).at[0]};
 }
 
-template <class T, int G, int V, int N>
-DEVICE void softmax(u64 from, u64 to, i64 rows, i64 n) {
+template <class T, int G, int V, int N, class To>
+DEVICE void softmax(const To& to, u64 from, i64 rows, i64 n) {
   typedef Held<T> A;
   const Span<G, V, N> span(first_row<G>(), n);
   if (span.row >= rows) return;
   const Row<T, G, V, N> x(span, (const T*)from);
   const Exponentials<A> all = exponentials(span, x);
   const A scale = 1 / all.sum();
-  span.write((T*)to, [=](A x) { return op_exp(x - all.top) * scale; }, x);
+  span.write(to, [=](A x) { return op_exp(x - all.top) * scale; }, x);
 }
 
-template <class T, int G, int V, int N>
-DEVICE void log_softmax(u64 from, u64 to, i64 rows, i64 n) {
+template <class T, int G, int V, int N, class To>
+DEVICE void log_softmax(const To& to, u64 from, i64 rows, i64 n) {
   typedef Held<T> A;
   const Span<G, V, N> span(first_row<G>(), n);
   if (span.row >= rows) return;
   const Row<T, G, V, N> x(span, (const T*)from);
   const Exponentials<A> all = exponentials(span, x);
   const A log = op_log(all.sum());
-  span.write((T*)to, [=](A x) { return (x - all.top) - log; }, x);
+  span.write(to, [=](A x) { return (x - all.top) - log; }, x);
 }
 
 template <class T, int G, int V, int N>
@@ -240,35 +269,37 @@ DEVICE void log_sum_exp(u64 from, u64 tops, u64 logs, i64 rows, i64 n) {
   ((A*)logs)[span.row] = op_log(all.sum());
 }
 
-template <class T, int G, int V, int N>
-DEVICE void softmax_grad(u64 from_dy, u64 from_y, u64 to, i64 rows, i64 n) {
-  typedef Held<T> A;
+template <class DY, class Y, int G, int V, int N, class To>
+DEVICE void softmax_grad(const To& to, u64 from_dy, u64 from_y, i64 rows, i64 n) {
+  typedef Held<DY> A;
   const Span<G, V, N> span(first_row<G>(), n);
   if (span.row >= rows) return;
-  const Row<T, G, V, N> dy(span, (const T*)from_dy), y(span, (const T*)from_y);
+  const Row<DY, G, V, N> dy(span, (const DY*)from_dy);
+  const Row<Y, G, V, N> y(span, (const Y*)from_y);
   Sums<A, 1> mine = {};
   span.visit([&](A dy, A y) { mine.at[0] += dy * y; }, dy, y);
   const A dot = of_team<G>(mine).at[0];
-  span.write((T*)to, [=](A dy, A y) { return (dy - dot) * y; }, dy, y);
+  span.write(to, [=](A dy, A y) { return (dy - dot) * y; }, dy, y);
 }
 
-template <class T, int G, int V, int N>
-DEVICE void log_softmax_grad(u64 from_dy, u64 from_y, u64 to, i64 rows, i64 n) {
-  typedef Held<T> A;
+template <class DY, class Y, int G, int V, int N, class To>
+DEVICE void log_softmax_grad(const To& to, u64 from_dy, u64 from_y, i64 rows, i64 n) {
+  typedef Held<DY> A;
   const Span<G, V, N> span(first_row<G>(), n);
   if (span.row >= rows) return;
-  const Row<T, G, V, N> dy(span, (const T*)from_dy), y(span, (const T*)from_y);
+  const Row<DY, G, V, N> dy(span, (const DY*)from_dy);
+  const Row<Y, G, V, N> y(span, (const Y*)from_y);
   Sums<A, 1> mine = {};
   span.visit([&](A dy) { mine.at[0] += dy; }, dy);
   const A sum = of_team<G>(mine).at[0];
-  span.write((T*)to, [=](A dy, A y) { return dy - op_exp(y) * sum; }, dy, y);
+  span.write(to, [=](A dy, A y) { return dy - op_exp(y) * sum; }, dy, y);
 }
 
 // ---- normalisation: of layers, and by the root of the mean square, which has no MEAN
 
-template <class T, class Weight, class Bias, bool MEAN, int G, int V, int N>
-DEVICE void norm(u64 from, u64 weight, u64 bias, u64 to, u64 means, u64 rstds, i64 rows, i64 n,
-                 u64 eps) {
+template <class T, class Weight, class Bias, bool MEAN, int G, int V, int N, class To>
+DEVICE void norm(const To& to, u64 from, u64 weight, u64 bias, u64 means, u64 rstds, i64 rows,
+                 i64 n, u64 eps) {
   typedef Held<T> A;
   const Span<G, V, N> span(first_row<G>(), n);
   if (span.row >= rows) return;
@@ -291,8 +322,9 @@ DEVICE void norm(u64 from, u64 weight, u64 bias, u64 to, u64 means, u64 rstds, i
   if (MEAN) off = sums.at[MEAN] / (A)n;
   const A variance = op_max(sums.at[0] / (A)n - off * off, (A)0);
   const A rstd = 1 / op_sqrt(variance + (A)bits_as<f64>(eps));
-  span.write((T*)to, [=](A x, A w, A b) { return ((x - near) - off) * rstd * w + b; }, x,
-             Weight(weight), Bias(bias));
+  span.write(
+      to, [=](A x, A w, A b) { return ((x - near) - off) * rstd * w + b; }, x, Weight(weight),
+      Bias(bias));
   if (threadIdx.x % G != 0) return;
   if (MEAN) ((A*)means)[span.row] = near + off;
   ((A*)rstds)[span.row] = rstd;
@@ -306,10 +338,10 @@ struct Slope {
   DEVICE A dx(A dy, A x, A w) const { return rstd * (dy * w - average - normed(x) * along); }
 };
 
-template <bool MEAN, class T, class Weight, int G, int V, int N>
-DEVICE Slope<Held<T>> slope(const Span<G, V, N>& span, const Row<T, G, V, N>& dy,
-                            const Row<T, G, V, N>& x, const Weight& weight, u64 means, u64 rstds) {
-  typedef Held<T> A;
+template <bool MEAN, class DY, class X, class Weight, int G, int V, int N>
+DEVICE Slope<Held<X>> slope(const Span<G, V, N>& span, const Row<DY, G, V, N>& dy,
+                            const Row<X, G, V, N>& x, const Weight& weight, u64 means, u64 rstds) {
+  typedef Held<X> A;
   Slope<A> s = {MEAN ? ((const A*)means)[span.row] : 0, ((const A*)rstds)[span.row], 0, 0};
   Sums<A, MEAN ? 2 : 1> mine = {};
   span.visit(
@@ -325,16 +357,17 @@ DEVICE Slope<Held<T>> slope(const Span<G, V, N>& span, const Row<T, G, V, N>& dy
 }
 
 // dx of long rows.
-template <class T, class Weight, bool MEAN, int G, int V>
-DEVICE void norm_dx(u64 from_dy, u64 from_x, u64 means, u64 rstds, u64 weights, u64 to, i64 rows,
-                    i64 n) {
-  typedef Held<T> A;
+template <class DY, class X, class Weight, bool MEAN, int G, int V, class To>
+DEVICE void norm_dx(const To& to, u64 from_dy, u64 from_x, u64 means, u64 rstds, u64 weights,
+                    i64 rows, i64 n) {
+  typedef Held<X> A;
   const Span<G, V, 0> span(first_row<G>(), n);
   if (span.row >= rows) return;
-  const Row<T, G, V, 0> dy(span, (const T*)from_dy), x(span, (const T*)from_x);
+  const Row<DY, G, V, 0> dy(span, (const DY*)from_dy);
+  const Row<X, G, V, 0> x(span, (const X*)from_x);
   const Weight weight(weights);
   const Slope<A> s = slope<MEAN>(span, dy, x, weight, means, rstds);
-  span.write((T*)to, [=](A dy, A x, A w) { return s.dx(dy, x, w); }, dy, x, weight);
+  span.write(to, [=](A dy, A x, A w) { return s.dx(dy, x, w); }, dy, x, weight);
 }
 
 // Sums over the rows of a block: of dweight and, with a MEAN, of dbias behind it.
@@ -369,17 +402,18 @@ struct Slopes {
 };
 
 // dx of kept rows, and every block's sums over its rows.
-template <class T, class Weight, bool MEAN, int G, int V, int N>
-DEVICE void norm_grad(u64 from_dy, u64 from_x, u64 means, u64 rstds, u64 weights, u64 to, u64 parts,
-                      i64 rows, i64 n) {
-  typedef Held<T> A;
+template <class DY, class X, class Weight, bool MEAN, int G, int V, int N, class To>
+DEVICE void norm_grad(const To& to, u64 from_dy, u64 from_x, u64 means, u64 rstds, u64 weights,
+                      u64 parts, i64 rows, i64 n) {
+  typedef Held<X> A;
   Slopes<A, MEAN, V, N> slopes = {};
   const Weight weight(weights);
   for (i64 row = first_row<G>(); row < rows; row += (i64)gridDim.x * (ROW_THREADS / G)) {
     const Span<G, V, N> span(row, n);
-    const Row<T, G, V, N> dy(span, (const T*)from_dy), x(span, (const T*)from_x);
+    const Row<DY, G, V, N> dy(span, (const DY*)from_dy);
+    const Row<X, G, V, N> x(span, (const X*)from_x);
     const Slope<A> s = slope<MEAN>(span, dy, x, weight, means, rstds);
-    span.write((T*)to, [=](A dy, A x, A w) { return s.dx(dy, x, w); }, dy, x, weight);
+    span.write(to, [=](A dy, A x, A w) { return s.dx(dy, x, w); }, dy, x, weight);
     span.each([&](auto width, int p, i64 c) {
       const auto dys = dy.get(width, p, c), xs = x.get(width, p, c);
       UNROLL for (int e = 0; e < V; e++) {
@@ -395,10 +429,10 @@ DEVICE void norm_grad(u64 from_dy, u64 from_x, u64 means, u64 rstds, u64 weights
 enum { DEEP = ROW_THREADS / 32 };
 
 // Sums over one of `splits` shares of long rows, for 32 packs of columns.
-template <class T, bool MEAN, int V>
+template <class DY, class X, bool MEAN, int V>
 DEVICE void norm_columns(u64 from_dy, u64 from_x, u64 means, u64 rstds, u64 parts, i64 rows, i64 n,
                          i64 splits) {
-  typedef Held<T> A;
+  typedef Held<X> A;
   __shared__ A sums[2][DEEP][32 * V];
   const int lane = threadIdx.x % 32, deep = threadIdx.x / 32;
   const i64 split = blockIdx.x % splits, first = (i64)(blockIdx.x / splits) * 32 * V;
@@ -407,8 +441,8 @@ DEVICE void norm_columns(u64 from_dy, u64 from_x, u64 means, u64 rstds, u64 part
   for (i64 row = split * DEEP + deep; c < n && row < rows; row += splits * DEEP) {
     const Slope<A> s = {MEAN ? ((const A*)means)[row] : 0, ((const A*)rstds)[row], 0, 0};
     A dy[V], x[V];
-    get_all<V>(dy, (const T*)from_dy + row * n + c);
-    get_all<V>(x, (const T*)from_x + row * n + c);
+    get_all<V>(dy, (const DY*)from_dy + row * n + c);
+    get_all<V>(x, (const X*)from_x + row * n + c);
     UNROLL for (int e = 0; e < V; e++) weight[e] += dy[e] * s.normed(x[e]), bias[e] += dy[e];
   }
   UNROLL for (int e = 0; e < V; e++) {

@@ -3,13 +3,14 @@
 use super::{Backend, Call, reference::Reference};
 use crate::buffer::Bytes;
 use crate::dtype::DType;
-use crate::graph::{Graph, interpret::interpret};
-use crate::op::Ty;
+use crate::graph::{Graph, ValueId, interpret::interpret};
 use crate::op::array::Array;
+use crate::op::{Attr, Attrs, Op, Ty};
 use crate::plan::random::{Dice, random_program};
 use crate::plan::tests::leaves;
-use crate::plan::training::training_step;
-use crate::plan::{self, Effort, Plan};
+use crate::plan::training::{Make, training_step};
+use crate::plan::{self, Effort, Kernel, Plan, Step, Target};
+use smallvec::smallvec;
 use std::sync::Arc;
 
 /// Some numbers; indices stay below 16.
@@ -47,12 +48,31 @@ fn check_plan(
     seed: u64,
     tolerance: f64,
 ) -> Option<()> {
-    let mut dice = Dice(seed);
-    let arrays: Vec<Array> = plan.inputs.iter().map(|ty| some_input(ty, &mut dice)).collect();
-    let scalar = |d: &DType| if *d == DType::F64 { 0.37f64.to_bits() } else { 5 };
-    let scalars: Vec<u64> = plan.scalars.iter().map(scalar).collect();
+    let (arrays, scalars) = some_inputs(&plan, seed);
     let wanted = interpret(graph, &arrays, &scalars).ok()?;
+    let found = run(backend, &plan, &arrays, &scalars);
+    for (k, (got, wanted)) in found.iter().zip(&wanted).enumerate() {
+        for (a, b) in got.to_f64s().into_iter().zip(wanted.to_f64s()) {
+            let near = (a - b).abs() <= tolerance * (1.0 + b.abs());
+            assert!(
+                near || a == b || a.is_nan() && b.is_nan(),
+                "seed {seed}, {k}: {a} {b}\n{plan}"
+            );
+        }
+    }
+    Some(())
+}
 
+/// Inputs and scalars.
+fn some_inputs(plan: &Plan, seed: u64) -> (Vec<Array>, Vec<u64>) {
+    let mut dice = Dice(seed);
+    let arrays = plan.inputs.iter().map(|ty| some_input(ty, &mut dice)).collect();
+    let scalar = |d: &DType| if *d == DType::F64 { 0.37f64.to_bits() } else { 5 };
+    (arrays, plan.scalars.iter().map(scalar).collect())
+}
+
+/// The outputs of a plan that runs in memory full of garbage.
+fn run(backend: &dyn Backend, plan: &Plan, arrays: &[Array], scalars: &[u64]) -> Vec<Array> {
     let holding = |bytes: &[u8]| {
         let mut memory = backend.allocate(bytes.len()).expect("a little memory");
         memory.write(0, bytes).expect("memory of its own");
@@ -68,24 +88,119 @@ fn check_plan(
         poisoned: &[],
         outputs: &(0..outputs.len()).map(|k| memory_of(k).address()).collect::<Vec<_>>(),
         arena: arena.address(),
-        scalars: &scalars,
+        scalars,
         watch: None,
     };
     let outcome = backend.compile(Arc::new(plan.clone())).unwrap().run(&call);
-    assert!(outcome.failed.is_empty(), "seed {seed}: {:?}", outcome.failed);
+    assert!(outcome.failed.is_empty(), "{:?}\n{plan}", outcome.failed);
+    let read = |(k, ty): (usize, &Ty)| {
+        let mut array = Array::zeros(ty);
+        memory_of(k).read(0, &mut array.bytes).expect("the program has run");
+        array
+    };
+    plan.outputs.iter().enumerate().map(read).collect()
+}
 
-    for (k, wanted) in wanted.iter().enumerate() {
-        let mut got = Array::zeros(&wanted.ty);
-        memory_of(k).read(0, &mut got.bytes).expect("the program has run");
-        for (a, b) in got.to_f64s().into_iter().zip(wanted.to_f64s()) {
-            let near = (a - b).abs() <= tolerance * (1.0 + b.abs());
-            assert!(
-                near || a == b || a.is_nan() && b.is_nan(),
-                "seed {seed}, {k}: {a} {b}\n{plan}"
-            );
+/// A backend whose kernels of nodes go on with nothing.
+struct Apart<'a>(&'a dyn Backend);
+
+impl Target for Apart<'_> {
+    fn workspace(&self, op: Op, attrs: &Attrs, inputs: &[Ty], outputs: &[Ty]) -> u64 {
+        self.0.workspace(op, attrs, inputs, outputs)
+    }
+
+    fn has_epilogue(&self, _: Op) -> bool {
+        false
+    }
+}
+
+/// A kernel over rows between casts of its operands and what is done to its first result: one number a row scales it, and
+/// another tensor is added. With `stored`, the casts are outputs.
+fn between_maps(op: Op, half: DType, rows: [i64; 2], stored: bool) -> Graph {
+    let mut m = Make::default();
+    let [r, c] = rows;
+    let halves = [0, 1].map(|i| m.input(i, half, &[r, c]));
+    let columns = [2, 3].map(|i| m.input(i, DType::F32, &[c]));
+    let [rstd, mean] = [4, 5].map(|i| m.input(i, DType::F32, &[r]));
+    // In f16 it lies across the rows' parts of three.
+    let residual =
+        m.input(6, half, &if half == DType::F16 { [r, 3, c / 3] } else { [r, c / 3, 3] });
+    let residual = if half == DType::F16 { m.transpose(residual, &[0, 2, 1]) } else { residual };
+    let scale = m.input(7, DType::F32, &[r, 1, 1]);
+    let [dy, x] = halves.map(|x| m.cast(x, DType::F32));
+    let eps = Attr::Float(1e-5);
+    let (inputs, attrs): (Vec<ValueId>, Attrs) = match op {
+        Op::LayerNorm => {
+            (vec![x, columns[0], columns[1]], smallvec![eps, Attr::Bool(true), Attr::Bool(true)])
+        }
+        Op::RmsNorm => (vec![x, columns[0]], smallvec![eps]),
+        Op::LayerNormGrad => (vec![dy, x, mean, rstd, columns[0]], smallvec![]),
+        Op::RmsNormGrad => (vec![dy, x, rstd, columns[0]], smallvec![]),
+        Op::SoftmaxGrad | Op::LogSoftmaxGrad => (vec![dy, x], smallvec![]),
+        _ => (vec![x], smallvec![]),
+    };
+    let results = m.ops(op, &inputs, attrs);
+    let first = m.reshape(results[0], &[r, c / 3, 3]);
+    let scaled = m.binary(Op::Mul, first, scale);
+    let residual = m.cast(residual, DType::F32);
+    let sum = m.binary(Op::Add, scaled, residual);
+    let rounded = m.cast(sum, half);
+    // Results that nothing else could store.
+    let twice = [sum, rounded].map(|v| m.ops(Op::Concat, &[v, v], smallvec![Attr::Int(0)])[0]);
+    let mut outputs = [&twice[..], &results[1..]].concat();
+    if stored {
+        outputs.extend(inputs.iter().filter(|v| [dy, x].contains(v)));
+    }
+    m.0.finish(outputs)
+}
+
+/// Kernels over rows read operands of half types and go on through a program: with the bits that they have when every
+/// value is stored, and near to what the graph says.
+pub fn rows_between_maps(backend: &dyn Backend) {
+    let ops = [
+        Op::LayerNorm,
+        Op::LayerNormGrad,
+        Op::RmsNorm,
+        Op::RmsNormGrad,
+        Op::Softmax,
+        Op::SoftmaxGrad,
+        Op::LogSoftmax,
+        Op::LogSoftmaxGrad,
+    ];
+    for (seed, op) in ops.into_iter().enumerate() {
+        for (half, rows) in
+            [(DType::BF16, [37, 48]), (DType::F16, [3, 12]), (DType::BF16, [2, 9012])]
+        {
+            let graph = between_maps(op, half, rows, false);
+            let plan = plan_for(&graph, backend);
+            let fused =
+                |step: &&Step| matches!(&step.kernel, Kernel::Fused { op: o, .. } if *o == op);
+            let step = plan.steps.iter().find(fused).expect("the program follows the rows");
+            assert_eq!(step.reads[0].dtype, half, "{plan}");
+            let (arrays, scalars) = some_inputs(&plan, seed as u64);
+            let found = run(backend, &plan, &arrays, &scalars);
+            let stored = plan_for(&between_maps(op, half, rows, true), &Apart(backend));
+            assert!(!stored.steps.iter().any(|step| fused(&step)), "{stored}");
+            let expected = run(backend, &stored, &arrays, &scalars);
+            assert!(found == expected[..found.len()], "other bits:\n{plan}\n{stored}");
+            // Half types are rounded at the end.
+            check_plan(backend, &graph, plan, seed as u64, 0.01)
+                .expect("the graph can be computed");
         }
     }
-    Some(())
+}
+
+fn plan_for(graph: &Graph, target: &dyn Target) -> Plan {
+    let (inputs, scalars) = leaves(graph);
+    let donors = vec![None; graph.outputs.len()];
+    let plan = plan::plan(graph, &inputs, &scalars, &donors, target).unwrap();
+    plan::check::check(graph, &plan).unwrap();
+    plan
+}
+
+#[test]
+fn rows_on_the_reference() {
+    rows_between_maps(&Reference::default());
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::op::array::Array;
 use crate::op::evaluate::evaluate;
 use crate::op::{Attr, Attrs, Op, Ty, philox};
-use crate::plan::{Instr, Kernel, Operand, Plan, Program, Step, Target};
+use crate::plan::{Instr, Kernel, Operand, Plan, Program, Step, Target, is_half_of, widens};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 
@@ -72,11 +72,17 @@ fn run_step(step: &Step, call: &Call) -> Result<()> {
         Kernel::Fused { op, attrs, program } => {
             let mut operands = reads;
             let others = operands.split_off(step.kernel.operands(operands.len()));
-            let mut result = run_node(*op, attrs, &operands)?.remove(0);
-            result.ty.sizes = program.sizes.clone();
-            run_program(program, std::iter::once(result).chain(others).collect())?
+            let operands = widened(*op, operands, program.reads[0])?;
+            let mut results = run_node(*op, attrs, &operands)?;
+            let mut first = results.remove(0);
+            first.ty.sizes = program.sizes.clone();
+            let reads = std::iter::once(first).chain(others).collect();
+            [run_program(program, reads)?, results].concat()
         }
-        Kernel::Node { op, attrs } => compute_node(*op, attrs, &reads, &step.writes)?,
+        Kernel::Node { op, attrs } => {
+            let dtype = step.writes.first().map_or(DType::F32, |write| write.dtype);
+            compute_node(*op, attrs, &widened(*op, reads, dtype)?, &step.writes)?
+        }
     };
     for (operand, result) in step.writes.iter().zip(&results) {
         write_operand(call, operand, &to_dtype(result, operand.dtype)?);
@@ -88,6 +94,15 @@ fn run_node(op: Op, attrs: &Attrs, inputs: &[Array]) -> Result<Vec<Array>> {
     let types: SmallVec<[&Ty; 4]> = inputs.iter().map(|a| &a.ty).collect();
     let outs = op.infer(&types, attrs)?;
     evaluate(op, &inputs.iter().collect::<Vec<_>>(), attrs, &outs)
+}
+
+/// The operands of a node whose first result has type `dtype`, as the types that they should have.
+fn widened(op: Op, operands: Vec<Array>, dtype: DType) -> Result<Vec<Array>> {
+    let widen = |(i, operand): (usize, Array)| {
+        let half = widens(op, i) && is_half_of(operand.ty.dtype, dtype);
+        if half { to_dtype(&operand, dtype) } else { Ok(operand) }
+    };
+    operands.into_iter().enumerate().map(widen).collect()
 }
 
 /// A node kernel's results are what the plan says they are.

@@ -129,9 +129,9 @@ impl<'a> Memory<'a> {
             self.read(read, value)?;
         }
         let mut written: Vec<(Space, Range<u64>)> = Vec::new();
-        for (write, &value) in step.writes.iter().zip(&step.results_of) {
+        for (k, (write, &value)) in step.writes.iter().zip(&step.results_of).enumerate() {
             let target = self.write(write, value)?;
-            self.hazards(step, write, &target)?;
+            self.hazards(step, k, &target)?;
             written.push(target);
         }
         if let Some((offset, bytes)) = step.workspace {
@@ -215,13 +215,9 @@ impl<'a> Memory<'a> {
         })
     }
 
-    /// A write may lie over a read only if both are gone through in step.
-    fn hazards(
-        &self,
-        step: &Step,
-        write: &Operand,
-        (space, range): &(Space, Range<u64>),
-    ) -> Result<()> {
+    /// Write `k` may lie over a read only if both are gone through in step.
+    fn hazards(&self, step: &Step, k: usize, (space, range): &(Space, Range<u64>)) -> Result<()> {
+        let write = &step.writes[k];
         for (i, read) in self.reads_over(step, *space, range) {
             let starts = self.locate(read.place)?.map(|l| l.1) == Some(range.start);
             let same = starts
@@ -233,6 +229,7 @@ impl<'a> Memory<'a> {
                 Kernel::Map(_) => read.layout.sizes == write.layout.sizes,
                 Kernel::Fused { program, .. } => {
                     let point_by_point = i + program.reads.len() > step.reads.len();
+                    let point_by_point = point_by_point && k < program.results.len();
                     point_by_point && read.layout.sizes == write.layout.sizes
                 }
                 Kernel::Node { op: Op::AsStridedScatter | Op::IndexAdd | Op::Scatter, .. } => {

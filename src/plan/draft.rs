@@ -73,9 +73,10 @@ impl Fused {
 
 impl Region {
     /// Layout of write `k`.
-    pub fn written(&self, ty: &Ty) -> Layout {
+    pub fn written(&self, k: usize, ty: &Ty) -> Layout {
         match &self.kernel {
-            Kernel::Map(program) | Kernel::Fused { program, .. } => {
+            Kernel::Map(program) => Layout::contiguous(&program.sizes),
+            Kernel::Fused { program, .. } if k < program.results.len() => {
                 Layout::contiguous(&program.sizes)
             }
             _ => Layout::contiguous(&ty.sizes),
@@ -84,7 +85,13 @@ impl Region {
 
     /// Whether write `k` may lie over the memory that only the reads chosen by `of` see: every one of them must be
     /// gone through in step with the write, or be the base that a scatter updates.
-    pub fn may_overwrite(&self, of: impl Fn(&Read) -> bool, base: &Ty, result: &Ty) -> bool {
+    pub fn may_overwrite(
+        &self,
+        k: usize,
+        of: impl Fn(&Read) -> bool,
+        base: &Ty,
+        result: &Ty,
+    ) -> bool {
         if base.nbytes() != result.nbytes() {
             return false;
         }
@@ -96,7 +103,7 @@ impl Region {
         match &self.kernel {
             Kernel::Map(_) => self.reads.iter().filter(|r| of(r)).all(same),
             // Parts of the result are written while the operands are still read for others.
-            Kernel::Fused { .. } => {
+            Kernel::Fused { program, .. } if k < program.results.len() => {
                 let (operands, others) =
                     self.reads.split_at(self.kernel.operands(self.reads.len()));
                 !operands.iter().any(&of) && others.iter().filter(|r| of(r)).all(same)
@@ -180,6 +187,8 @@ pub(super) struct Draft {
     /// Slots computed from other slots: each stands before its arguments.
     pub joined: Vec<SlotId>,
     pub writes: Vec<(SlotId, BufferId)>,
+    /// Results of the region's node that are stored as they are, behind the writes.
+    pub added: Vec<BufferId>,
     /// Larger than that of every region that depends on this one.
     pub height: u32,
     /// Known regions that this one depends on.
@@ -201,6 +210,7 @@ impl Draft {
             slots: Vec::new(),
             joined: Vec::new(),
             writes: Vec::new(),
+            added: Vec::new(),
             height: 0,
             producers: Vec::new(),
             after: Vec::new(),
@@ -220,7 +230,7 @@ impl Draft {
     /// Whether that many more instructions and operands fit.
     pub fn has_room(&self, instrs: usize, operands: usize) -> bool {
         let computed = self.slots.iter().filter(|s| matches!(s.state, State::Instr(_))).count();
-        let touched = self.slots.len() - computed + self.writes.len();
+        let touched = self.slots.len() - computed + self.writes.len() + self.added.len();
         computed + instrs <= MAX_INSTRS && touched + operands <= MAX_OPERANDS
     }
 
@@ -301,7 +311,7 @@ impl Draft {
                 (self.kernel(graph, program), operands.chain(others).map(read).collect())
             }
         };
-        let writes = self.writes.iter().map(|w| w.1).collect();
+        let writes = self.writes.iter().map(|w| w.1).chain(self.added.iter().copied()).collect();
         let after = self.after.clone();
         Region { kernel, reads, writes, after, anchor: self.anchor, workspace: 0 }
     }

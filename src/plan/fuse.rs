@@ -3,19 +3,19 @@
 //! Nodes are visited from the last to the first, so that everything that uses a value is known when its turn comes:
 //! * all users in one region, or the value cheap to compute again: it is computed there and never stored;
 //! * else, if the region among the users that runs first goes over the same elements, that region also stores it;
-//! * else it gets a region of its own; but a product may stand at the head of a region that uses it ([`epilogue`]).
+//! * else it gets a region of its own; but some nodes may stand at the head of a region that uses them ([`epilogue`]).
 //!
 //! **Invariant:** `height` falls strictly along every dependence between regions, so there are no cycles: a region
 //! reaches only lower ones. In particular the highest user of a value is reached by none of the others.
 
 mod epilogue;
+mod operands;
 mod siblings;
 
 use super::Instr;
 use super::cost::{self, Cone};
 use super::draft::{Buffer, BufferId, Draft, Fused, Kind, RegionId, Slot, SlotId, Source, State};
 use super::memory::unchanged;
-use super::need::{Need, need};
 use super::views::{View, along, is_view, is_whole, moved, views};
 use crate::dtype::DType;
 use crate::graph::{Graph, Node, NodeId, ValueId};
@@ -40,8 +40,8 @@ struct Fuser<'g> {
     /// Host calls keep their order: they may have effects.
     next_host: Option<RegionId>,
     choices: Choices<'g>,
-    /// Whether a product may stand at the head of a region.
-    has_epilogues: bool,
+    /// Whether nodes of an operation may stand at the head of a region.
+    has_epilogue: &'g dyn Fn(Op) -> bool,
 }
 
 /// Decisions of cost in the order in which they come up: taken here, or given.
@@ -63,7 +63,7 @@ pub(super) fn fuse<'g>(
     graph: &'g Graph,
     donors: &[Option<u32>],
     given: Option<&'g [bool]>,
-    has_epilogues: bool,
+    has_epilogue: &'g dyn Fn(Op) -> bool,
 ) -> (Fused, Vec<bool>) {
     let n = graph.values.len();
     let views = views(graph);
@@ -78,7 +78,7 @@ pub(super) fn fuse<'g>(
         buffers: Vec::new(),
         next_host: None,
         choices: Choices { taken: Vec::new(), given },
-        has_epilogues,
+        has_epilogue,
     };
     (0..graph.outputs.len()).for_each(|k| fuser.output(k));
     (0..graph.nodes.len()).rev().for_each(|n| fuser.visit(NodeId(n as u32)));
@@ -209,37 +209,13 @@ impl Fuser<'_> {
         }
     }
 
-    /// Slots of `region` for what its node reads.
-    fn operands_of(&mut self, id: NodeId, region: RegionId) {
-        let graph = self.graph;
-        let node = graph.node(id);
-        for (i, &v) in node.inputs.iter().enumerate() {
-            let view = self.views[v.0 as usize].clone();
-            let root = graph.maker(view.root);
-            let need = need(node.op, i);
-            let view = if need == Need::Number && root.op == Op::Scalar && view.dtype == DType::I64
-            {
-                let slot = root.attrs[0].int() as u32;
-                self.drafts[region].push(Slot::new(view, State::Scalar(slot)));
-                continue;
-            } else if need.accepts(&view.layout) {
-                view
-            } else {
-                View::itself(graph, v)
-            };
-            let root = view.root;
-            let slot = self.drafts[region].push(Slot::new(view, State::Operand));
-            self.demands[root.0 as usize].push((region, slot));
-        }
-    }
-
     /// A node that is a kernel of its own.
     fn whole(&mut self, id: NodeId) {
         let node = self.graph.node(id);
         self.drafts.push(Draft::new(Kind::Node(id), &[], id));
         let region = self.drafts.len() - 1;
         self.operands_of(id, region);
-        node.outputs().for_each(|v| self.keep(region, 0, v));
+        node.outputs().for_each(|v| self.add(region, v));
         if node.op == Op::Host
             && let Some(next) = self.next_host.replace(region)
         {
@@ -351,6 +327,9 @@ impl Fuser<'_> {
     fn can_join(&self, v: ValueId, r: RegionId, s: SlotId, demands: &Demands) -> bool {
         let slot = self.slot(r, s);
         let node = self.node_of(v);
+        if slot.state == State::Operand {
+            return self.can_widen(v, r, s);
+        }
         let computes = node.op.class() == Class::Pointwise || node.op == Op::Random;
         let here = demands.iter().filter(|d| d.0 == r).count();
         let args = node.inputs.len() + (node.op == Op::Random) as usize;
@@ -388,6 +367,10 @@ impl Fuser<'_> {
         let node = graph.maker(v);
         let slot = self.slot(r, s).clone();
         let operands = self.operands(node, &slot).expect("asked before joining");
+        if slot.state == State::Operand {
+            operands.into_iter().for_each(|view| self.widen(r, s, view));
+            return;
+        }
         let mut args: SmallVec<[SlotId; 3]> =
             operands.into_iter().map(|view| self.ask(r, view)).collect();
         let draft = &mut self.drafts[r];
@@ -400,18 +383,30 @@ impl Fuser<'_> {
         draft.joined.push(s);
     }
 
+    /// Region `region` stores a result of its node.
+    fn add(&mut self, region: RegionId, v: ValueId) {
+        let buffer = self.settle(region, v);
+        self.drafts[region].added.push(buffer);
+    }
+
     /// Region `region` stores its slot as `v`; everything else that asks for `v` reads it from there.
     fn keep(&mut self, region: RegionId, slot: SlotId, v: ValueId) {
+        let buffer = self.settle(region, v);
+        self.drafts[region].writes.push((slot, buffer));
+    }
+
+    /// Where `region` stores `v`, which everything else that asks for it reads.
+    fn settle(&mut self, region: RegionId, v: ValueId) -> BufferId {
         let home = self.home[v.0 as usize];
         let buffer = home.unwrap_or_else(|| self.store(v, None));
         self.home[v.0 as usize] = Some(buffer);
-        self.drafts[region].writes.push((slot, buffer));
         for (r, s) in self.demands[v.0 as usize].clone() {
             if r != region {
                 self.read(r, s);
                 self.depends(region, r);
             }
         }
+        buffer
     }
 
     fn read(&mut self, r: RegionId, s: SlotId) {

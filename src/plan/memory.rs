@@ -115,14 +115,14 @@ fn step(
         dtype: r.dtype,
         layout: r.layout.clone(),
     };
-    let write = |&b: &BufferId| {
+    let write = |(k, &b): (usize, &BufferId)| {
         let ty = fused.ty(graph, b);
-        Operand { place: place_of(b), dtype: ty.dtype, layout: region.written(ty) }
+        Operand { place: place_of(b), dtype: ty.dtype, layout: region.written(k, ty) }
     };
     Step {
         kernel: region.kernel.clone(),
         reads: region.reads.iter().map(read).collect(),
-        writes: region.writes.iter().map(write).collect(),
+        writes: region.writes.iter().enumerate().map(write).collect(),
         reads_of: region.reads.iter().map(|r| r.value).collect(),
         results_of: region.writes.iter().map(|&b| fused.buffers[b].value).collect(),
         workspace: workspace.map(|block| (block, region.workspace)),
@@ -152,7 +152,7 @@ fn blocks(graph: &Graph, fused: &Fused, steps: &[&Region]) -> (Vec<u64>, u64) {
     let mut blocks = 0..;
     for (at, region) in steps.iter().enumerate() {
         let mut taken: Vec<BufferId> = Vec::new();
-        for &write in &region.writes {
+        for (k, &write) in region.writes.iter().enumerate() {
             if fused.buffers[write].output.is_some() {
                 continue;
             }
@@ -163,6 +163,7 @@ fn blocks(graph: &Graph, fused: &Fused, steps: &[&Region]) -> (Vec<u64>, u64) {
                         && fused.buffers[b].output.is_none()
                         && !taken.contains(&b)
                         && region.may_overwrite(
+                            k,
                             |r| r.source == Source::Buffer(b),
                             fused.ty(graph, b),
                             result,
@@ -214,9 +215,9 @@ fn grant(
                 last_read[i as usize] = Some(at);
             }
         }
-        for &b in &region.writes {
+        for (n, &b) in region.writes.iter().enumerate() {
             if let Some(k) = fused.buffers[b].output {
-                written[k as usize] = Some((at, b));
+                written[k as usize] = Some((at, n));
             }
         }
     }
@@ -229,13 +230,13 @@ fn grant(
         if unchanged[k] {
             return Some(donor);
         }
-        let (at, buffer) = written[k]?;
+        let (at, n) = written[k]?;
         let (ty, region) = (inputs.get(donor as usize)?, steps[at]);
-        let result = fused.ty(graph, buffer);
+        let result = fused.ty(graph, region.writes[n]);
         let host = matches!(region.kernel, Kernel::Node { op: Op::Host, .. });
         let free = match last_read[donor as usize] {
             Some(read) if read == at => {
-                region.may_overwrite(|r| r.source == Source::Input(donor), ty, result)
+                region.may_overwrite(n, |r| r.source == Source::Input(donor), ty, result)
             }
             last => last < Some(at),
         };

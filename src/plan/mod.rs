@@ -28,6 +28,7 @@ use crate::graph::{Graph, ValueId};
 use crate::internal;
 use crate::op::{Attrs, Op, Ty};
 use crate::shape::{Dims, Layout};
+pub use need::{is_half_of, widens};
 pub use outline::Outline;
 pub use remat::Guide;
 use serde::{Deserialize, Serialize};
@@ -39,8 +40,8 @@ pub trait Target {
     /// given the type of what is reduced (after its prologue).
     fn workspace(&self, op: Op, attrs: &Attrs, inputs: &[Ty], outputs: &[Ty]) -> u64;
 
-    /// Whether it runs [`Kernel::Fused`].
-    fn has_epilogues(&self) -> bool {
+    /// Whether it runs [`Kernel::Fused`] of `op`.
+    fn has_epilogue(&self, _op: Op) -> bool {
         true
     }
 
@@ -108,14 +109,16 @@ pub enum Kernel {
     /// writes[0] = `op` (a reduction over `axes`) of register results[0]; the write's layout lacks the axes.
     Reduce { program: Program, op: Op, axes: Dims },
     /// What a node computes goes on through a program while it is at hand. The first reads are the node's operands, as
-    /// for `Node`; register 0 of the program is the node's only result, as its dtype (read 0 of the program, not of
+    /// for `Node`; register 0 of the program is the node's first result, as its dtype (read 0 of the program, not of
     /// the step), in the order of the program's sizes, the last of which are its last one or factors of it; then come the program's other reads. writes[k] = register
-    /// results[k]. Only nodes for which [`need::has_epilogue`] and that cannot fail, nor can the program.
+    /// results[k]; then come the node's other results. Only nodes for which [`need::has_epilogue`] and that cannot fail,
+    /// nor can the program.
     Fused { op: Op, attrs: Attrs, program: Program },
     /// One primitive, computed whole; reads and writes are the node's operands and results in order, writes dense.
     /// Reads are dense too (at any offset), except: both operands of a matmul or a scaled matmul, all of a concat and the update of an
     /// `as_strided_scatter` may have any strides (0 included); q, k, v, dout and out of attention and its gradient any
-    /// with stride 1 in the last dimension. Seed and offset of attention may be `Scalar` places.
+    /// with stride 1 in the last dimension. What [`widens`] names may lie in memory of a half type where the primitive has
+    /// f32: it is what a cast would make of that. Seed and offset of attention may be `Scalar` places.
     Node { op: Op, attrs: Attrs },
 }
 
@@ -193,7 +196,7 @@ pub fn outline(
         Effort::Guided(guide) => Some(&guide.absorbed[..]),
         Effort::Search | Effort::Quick => None,
     };
-    let (mut fused, absorbed) = fuse::fuse(graph, donors, absorbed, target.has_epilogues());
+    let (mut fused, absorbed) = fuse::fuse(graph, donors, absorbed, &|op| target.has_epilogue(op));
     for region in &mut fused.regions {
         region.workspace = workspace(graph, region, target);
     }

@@ -1,6 +1,7 @@
 //! Which layouts the kernels of whole nodes read without a copy, and which of them go on with a program. Part of the
 //! contract with backends.
 
+use crate::dtype::DType;
 use crate::op::{Op, Ty};
 use crate::shape::Layout;
 
@@ -41,7 +42,34 @@ pub(super) fn need(op: Op, operand: usize) -> Need {
     }
 }
 
-/// Whether a kernel of `op` with such a result puts each part of it through a program when it has computed it.
+/// Whether kernels of `op` read their `operand`-th operand, if it should be f32, from memory of a half type too.
+pub fn widens(op: Op, operand: usize) -> bool {
+    use Op::*;
+    match op {
+        Softmax | LogSoftmax | LayerNorm | RmsNorm => operand == 0,
+        SoftmaxGrad | LogSoftmaxGrad | LayerNormGrad | RmsNormGrad => operand < 2,
+        _ => false,
+    }
+}
+
+/// Whether numbers of type `from` are all numbers of type `to`, of which `from` is a half.
+pub fn is_half_of(from: DType, to: DType) -> bool {
+    to == DType::F32 && matches!(from, DType::F16 | DType::BF16)
+}
+
+/// Whether a kernel of `op` with such a first result puts each part of it through a program when it has computed it.
 pub(super) fn has_epilogue(op: Op, ty: &Ty) -> bool {
-    op == Op::Matmul && ty.dtype.is_float() && ty.numel() > 0
+    let parts = matches!(
+        op,
+        Op::Matmul
+            | Op::Softmax
+            | Op::LogSoftmax
+            | Op::SoftmaxGrad
+            | Op::LogSoftmaxGrad
+            | Op::LayerNorm
+            | Op::LayerNormGrad
+            | Op::RmsNorm
+            | Op::RmsNormGrad
+    );
+    parts && ty.dtype.is_float() && ty.numel() > 0
 }

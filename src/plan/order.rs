@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn both_orders_are_topological_and_the_lower_peak_wins() {
         let (graph, donors) = training_step(3, 2, 8, 16, 32);
-        let fused = fuse(&graph, &donors, None, true).0;
+        let fused = fuse(&graph, &donors, None, &|_| true).0;
         let mut flow = flow(&graph, &fused);
         wait_for_readers(&fused, &donors, &mut flow);
         let orders = [program_order(&fused, &flow), frugal_order(&fused, &flow)];

@@ -103,7 +103,11 @@ fn time(graph: &Graph, fused: &Fused, region: &Region) -> u64 {
     let written: u64 = region.writes.iter().map(|&b| fused.ty(graph, b).nbytes() as u64).sum();
     let node = match &region.kernel {
         Kernel::Node { .. } => region.writes.first().map(|&b| graph.maker(fused.buffers[b].value)),
-        Kernel::Fused { .. } => Some(graph.node(region.anchor)),
+        // What is computed again is named after its reader.
+        Kernel::Fused { program, .. } => Some(match region.writes.get(program.results.len()) {
+            Some(&added) => graph.maker(fused.buffers[added].value),
+            None => graph.node(region.anchor),
+        }),
         Kernel::Map(_) | Kernel::Reduce { .. } => None,
     };
     let whole = node.map_or(0, |node| {
@@ -149,27 +153,37 @@ fn again(graph: &Graph, fused: &Fused, lives: &Lives, b: BufferId) -> Option<Cop
     Some(Copy { choice: Choice { of: b, readers, first }, region, time })
 }
 
+/// Whether a node's results may be computed again.
+fn is_cheap(op: Op) -> bool {
+    matches!(op, Op::LayerNorm | Op::RmsNorm)
+}
+
 /// The part of a cheap region that writes `b`, or `None` for one that is not cheap.
 fn only(fused: &Fused, region: &Region, b: BufferId) -> Option<Region> {
-    let reads = match &region.kernel {
-        Kernel::Map(_) => region.reads.clone(),
-        Kernel::Fused { program, .. } => {
-            let result = stored_result(fused, region, program, b)?;
-            let operands = region.kernel.operands(region.reads.len());
-            std::iter::once(result).chain(region.reads[operands..].iter().cloned()).collect()
-        }
-        Kernel::Node { op: Op::LayerNorm | Op::RmsNorm, .. } => return Some(region.clone()),
-        _ => return None,
+    let whole = match &region.kernel {
+        Kernel::Map(program) | Kernel::Fused { program, .. } => program,
+        Kernel::Node { op, .. } => return is_cheap(*op).then(|| region.clone()),
+        Kernel::Reduce { .. } => return None,
     };
-    let program = region.kernel.program()?;
     let k = region.writes.iter().position(|&w| w == b)?;
-    let (program, kept) = pruned(program, program.results[k]);
-    Some(Region {
-        kernel: Kernel::Map(program),
-        reads: kept.iter().map(|&r| reads[r].clone()).collect(),
-        writes: vec![b],
-        ..region.clone()
-    })
+    let (program, kept) = pruned(whole, *whole.results.get(k)?);
+    let before = region.reads.len() - whole.reads.len();
+    let read = |&r: &usize| region.reads[before + r].clone();
+    let part = |kernel, reads, writes| Some(Region { kernel, reads, writes, ..region.clone() });
+    match &region.kernel {
+        Kernel::Fused { op, attrs, .. } if kept.first() == Some(&0) => {
+            let others = kept[1..].iter().map(read);
+            if let Some(result) = stored_result(fused, region, whole, b) {
+                let reads = std::iter::once(result).chain(others).collect();
+                return part(Kernel::Map(program), reads, vec![b]);
+            }
+            let reads = region.reads[..=before].iter().cloned().chain(others).collect();
+            let writes = [&[b], &region.writes[whole.results.len()..]].concat();
+            let kernel = Kernel::Fused { op: *op, attrs: attrs.clone(), program };
+            if is_cheap(*op) { part(kernel, reads, writes) } else { None }
+        }
+        _ => part(Kernel::Map(program), kept.iter().map(read).collect(), vec![b]),
+    }
 }
 
 /// The result of the node of a fused region as a read from memory, where the region stores it other than in `b`.
@@ -247,7 +261,7 @@ mod tests {
     #[test]
     fn a_training_step_keeps_less() {
         let (graph, donors) = training_step(6, 2, 32, 64, 128);
-        let (before, absorbed) = fuse(&graph, &donors, None, true);
+        let (before, absorbed) = fuse(&graph, &donors, None, &|_| true);
         let order = order::order(&graph, &before, &donors);
         let peak = Lives::new(&graph, &before, &order).peak;
         let total =

@@ -1,47 +1,107 @@
-//! Matrix products that go on through a pointwise program: each block of the product is put through it while it is in
-//! the second-level cache, and is stored only if it is a result itself.
+//! Nodes that go on through a pointwise program: each block of the result is put through it while it is in the
+//! second-level cache, and is stored only if it is a result itself.
 
-use super::access::{Bound, Source};
+use super::access::{Bound, Plain, Source};
 use super::map::Map;
-use super::matmul::each_block;
+use super::matmul::{Lent, each_block};
+use super::node::by_rows;
+use super::pool::{Scratch, with_scratch};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
+use crate::op::{Attrs, Op};
 use crate::plan::{Operand, Place, Program, Step};
 use crate::shape::Layout;
 
 /// A compiled `Kernel::Fused`.
 pub struct Epilogue {
+    op: Op,
+    attrs: Attrs,
     map: Map,
-    /// Reads of the step that belong to the product.
+    /// Reads of the step that belong to the node.
     operands: usize,
-    /// Of the product.
+    /// Writes of the step that belong to the program.
+    results: usize,
+    /// Of the node's first result.
     dtype: DType,
     layout: Layout,
 }
 
 impl Epilogue {
-    pub fn new(program: &Program, step: &Step, donors: &[Option<u32>]) -> Result<Epilogue> {
+    pub fn new(
+        (op, attrs): (Op, &Attrs),
+        program: &Program,
+        step: &Step,
+        donors: &[Option<u32>],
+    ) -> Result<Epilogue> {
         let (dtype, layout) = (program.reads[0], Layout::contiguous(&program.sizes));
         let operands = step.kernel.operands(step.reads.len());
+        let results = program.results.len();
         // Memory of its own: no place of the plan.
         let place = Place::Input(u32::MAX);
         let mut reads = vec![Operand { place, dtype, layout: layout.clone() }];
         reads.extend_from_slice(&step.reads[operands..]);
-        let Some(&width) = step.reads[1].layout.sizes.last() else {
-            return internal!("a product without columns");
+        let columns = &step.reads[if op == Op::Matmul { 1 } else { 0 }];
+        let Some(&width) = columns.layout.sizes.last() else {
+            return internal!("{} without columns", op.name());
         };
-        let map = Map::in_blocks(program, &reads, &step.writes, donors, width)?;
-        Ok(Epilogue { map, operands, dtype, layout })
+        let map = Map::in_blocks(program, &reads, &step.writes[..results], donors, width)?;
+        Ok(Epilogue { op, attrs: attrs.clone(), map, operands, results, dtype, layout })
     }
 
     pub fn run(&self, reads: &[Bound], writes: &[Bound]) -> Result<()> {
         let (operands, others) = reads.split_at(self.operands);
-        each_block(&operands[0], &operands[1], self.dtype, |block| {
+        let (results, added) = writes.split_at(self.results);
+        let visit = |block: Lent| {
             let memory = Source::Memory(block.address);
             let result = Bound::at(memory, self.dtype, self.layout.clone());
             let result = result.expect("scratch memory suits every type");
-            self.map.run_block(&block, &result, others, writes);
-        })
+            self.map.run_block(&block, &result, others, results);
+        };
+        match self.op {
+            Op::Matmul => each_block(&operands[0], &operands[1], self.dtype, visit),
+            op => by_rows(op, &self.attrs, operands, &Sink::Lent(self.dtype, &visit), added),
+        }
+    }
+}
+
+/// What becomes of the rows that a kernel computes.
+pub enum Sink<'a> {
+    Memory(&'a Bound),
+    /// They are lent in blocks, as elements of that type.
+    Lent(DType, &'a (dyn Fn(Lent) + Sync)),
+}
+
+impl Sink<'_> {
+    pub fn dtype(&self) -> DType {
+        match self {
+            Sink::Memory(result) => result.dtype,
+            Sink::Lent(dtype, _) => *dtype,
+        }
+    }
+
+    /// Where `n` elements at a time of the `total` are stored, if they are.
+    pub fn pieces<S: Plain>(&self, total: usize, n: usize) -> Vec<Option<&mut [S]>> {
+        match self {
+            Sink::Memory(result) => result.result::<S>().chunks_mut(n).map(Some).collect(),
+            Sink::Lent(..) => (0..total.div_ceil(n)).map(|_| None).collect(),
+        }
+    }
+
+    /// Lets `fill` compute `rows` rows of `columns` elements from row `row` on, where they are stored or to be lent.
+    pub fn fill<S: Scratch>(
+        &self,
+        piece: Option<&mut [S]>,
+        (row, rows, columns): (usize, usize, usize),
+        fill: impl FnOnce(&mut [S]),
+    ) {
+        match (self, piece) {
+            (Sink::Lent(_, visit), _) => with_scratch(rows * columns, |block: &mut [S]| {
+                fill(block);
+                let address = block.as_mut_ptr().expose_provenance();
+                visit(Lent { address, row, column: 0, rows, columns, pitch: columns });
+            }),
+            (Sink::Memory(_), piece) => fill(piece.expect("a result in memory")),
+        }
     }
 }

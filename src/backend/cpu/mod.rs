@@ -138,8 +138,8 @@ impl Compiled {
             Kernel::Reduce { program, op, axes } => {
                 Compiled::Reduce(Reduce::new(program, *op, axes, step, &plan.donors)?)
             }
-            Kernel::Fused { program, .. } => {
-                Compiled::Fused(Box::new(Epilogue::new(program, step, &plan.donors)?))
+            Kernel::Fused { op, attrs, program } => {
+                Compiled::Fused(Box::new(Epilogue::new((*op, attrs), program, step, &plan.donors)?))
             }
             Kernel::Node { op: Op::Host, .. } => Compiled::Host,
             Kernel::Node { .. } => Compiled::Node,

@@ -2,6 +2,7 @@
 
 use super::access::{Bound, Source};
 use super::dense::{Dense, as_it_is, dense};
+use super::epilogue::Sink;
 use super::{assemble, attention, conv, index, matmul, norm, pooling, scan, softmax};
 use crate::backend::memory::Pool;
 use crate::dtype::DType;
@@ -46,14 +47,7 @@ pub fn run(
         .collect::<Result<_>>()?;
     let reads: Vec<Bound> = dense.iter().map(|d| (**d).clone()).collect();
     match op {
-        Op::Softmax | Op::LogSoftmax | Op::SoftmaxGrad | Op::LogSoftmaxGrad => {
-            softmax::run(op, &reads, &writes[0])
-        }
         Op::LogSumExp => softmax::log_sum_exp(&reads[0], writes),
-        Op::LayerNorm => norm::layer_norm(attrs, &reads, writes),
-        Op::LayerNormGrad => norm::layer_norm_grad(&reads, writes),
-        Op::RmsNorm => norm::rms_norm(attrs, &reads, writes),
-        Op::RmsNormGrad => norm::rms_norm_grad(&reads, writes),
         Op::Attention => attention::attention(attrs, &reads, writes),
         Op::AttentionGrad => attention::attention_grad(attrs, &reads, writes),
         Op::Take => index::take(attrs, &reads, writes),
@@ -69,6 +63,26 @@ pub fn run(
         Op::MaxPoolGrad => pooling::max_pool_grad(&reads, &writes[0]),
         Op::SumPool => pooling::sum_pool(attrs, &reads[0], &writes[0]),
         Op::SumPoolGrad => pooling::sum_pool_grad(attrs, &reads[0], &writes[0]),
+        _ => by_rows(op, attrs, &reads, &Sink::Memory(&writes[0]), &writes[1..]),
+    }
+}
+
+/// Computes a primitive over dense rows: where its first result goes, and the others.
+pub fn by_rows(
+    op: Op,
+    attrs: &[Attr],
+    reads: &[Bound],
+    first: &Sink,
+    others: &[Bound],
+) -> Result<()> {
+    match op {
+        Op::Softmax | Op::LogSoftmax | Op::SoftmaxGrad | Op::LogSoftmaxGrad => {
+            softmax::run(op, reads, first)
+        }
+        Op::LayerNorm => norm::layer_norm(attrs, reads, first, others),
+        Op::LayerNormGrad => norm::layer_norm_grad(reads, first, others),
+        Op::RmsNorm => norm::rms_norm(attrs, reads, first, others),
+        Op::RmsNormGrad => norm::rms_norm_grad(reads, first, others),
         other => internal!("no kernel for {}", other.name()),
     }
 }

@@ -2,14 +2,16 @@
 //! on the shape only.
 
 use super::access::Bound;
-use super::pool::{GRAIN, parallel_each, with_scratch};
-use super::rows::{NormGrad, RowMath, RowOf};
+use super::epilogue::Sink;
+use super::pool::{GRAIN, Scratch, parallel_each, with_scratch};
+use super::rows::{NormGrad, RowMath, RowOf, Rows};
 use super::tile::element::{Brain, Half};
 use super::tile::run::LaneType;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
 use crate::op::Attr;
+use std::ops::Range;
 
 /// Rows of one task.
 const ROWS: usize = 16;
@@ -61,30 +63,35 @@ macro_rules! by_dtype {
             DType::F16 => $f::<Half, f32>($($argument),*),
             DType::BF16 => $f::<Brain, f32>($($argument),*),
             DType::F64 => $f::<f64, f64>($($argument),*),
-            other => return internal!("normalisation of {other}"),
+            other => internal!("normalisation of {other}"),
         }
     };
 }
 
-pub fn layer_norm(attrs: &[Attr], reads: &[Bound], writes: &[Bound]) -> Result<()> {
+/// `others`: mean and rstd.
+pub fn layer_norm(attrs: &[Attr], reads: &[Bound], y: &Sink, others: &[Bound]) -> Result<()> {
     let (eps, has_weight, has_bias) = (attrs[0].float(), attrs[1].bool(), attrs[2].bool());
     let norm = Norm {
         weight: reads.get(1).filter(|_| has_weight),
         bias: reads.last().filter(|_| has_bias),
-        mean: Some(&writes[1]),
-        rstd: &writes[2],
+        mean: Some(&others[0]),
+        rstd: &others[1],
     };
-    by_dtype!(writes[0].dtype, forward(norm, eps, &reads[0], &writes[0]));
-    Ok(())
+    by_dtype!(y.dtype(), forward(norm, eps, &reads[0], y))
 }
 
-pub fn rms_norm(attrs: &[Attr], reads: &[Bound], writes: &[Bound]) -> Result<()> {
-    let norm = Norm { weight: reads.get(1), bias: None, mean: None, rstd: &writes[1] };
-    by_dtype!(writes[0].dtype, forward(norm, attrs[0].float(), &reads[0], &writes[0]));
-    Ok(())
+/// `others`: rstd.
+pub fn rms_norm(attrs: &[Attr], reads: &[Bound], y: &Sink, others: &[Bound]) -> Result<()> {
+    let norm = Norm { weight: reads.get(1), bias: None, mean: None, rstd: &others[0] };
+    by_dtype!(y.dtype(), forward(norm, attrs[0].float(), &reads[0], y))
 }
 
-fn forward<S: RowOf<L>, L: RowMath + LaneType>(norm: Norm, eps: f64, x: &Bound, y: &Bound) {
+fn forward<S: RowOf<L> + Scratch, L: RowMath + LaneType>(
+    norm: Norm,
+    eps: f64,
+    x: &Bound,
+    to: &Sink,
+) -> Result<()> {
     let (r, c) = (x.sizes()[0] as usize, x.sizes()[1] as usize);
     let mut zeros = vec![L::from(0.0); if norm.mean.is_some() { 0 } else { r }];
     let mean = norm.mean.map_or(&mut zeros[..], |mean| mean.result::<L>());
@@ -92,107 +99,110 @@ fn forward<S: RowOf<L>, L: RowMath + LaneType>(norm: Norm, eps: f64, x: &Bound, 
     if c == 0 {
         mean.fill(L::from(f32::NAN));
         rstd.fill(L::from(f32::NAN));
-        return;
+        return Ok(());
     }
     let weight = column::<L>(norm.weight, c, 1.0);
     let bias = column::<L>(norm.bias, c, 0.0);
-    let (x, y) = (x.dense::<S>(), y.result::<S>());
-    let tasks = x.chunks(ROWS * c).zip(y.chunks_mut(ROWS * c));
-    let tasks = tasks.zip(mean.chunks_mut(ROWS)).zip(rstd.chunks_mut(ROWS));
-    parallel_each(tasks, GRAIN, |(((x, y), mean), rstd)| {
-        with_scratch(2 * c, |room: &mut [L]| {
-            let (room_x, room_y) = room.split_at_mut(c);
-            for (i, (x, y)) in x.chunks_exact(c).zip(y.chunks_exact_mut(c)).enumerate() {
-                let x = S::read(x, room_x);
-                if norm.mean.is_some() {
-                    mean[i] = L::from_f64(L::sum(x) / c as f64);
+    let x = L::rows(x)?;
+    let tasks = to.pieces::<S>(r * c, ROWS * c).into_iter();
+    let tasks = tasks.zip(mean.chunks_mut(ROWS)).zip(rstd.chunks_mut(ROWS)).enumerate();
+    parallel_each(tasks, GRAIN, |(n, ((piece, mean), rstd))| {
+        let first = n * ROWS;
+        to.fill(piece, (first, rstd.len(), c), |y| {
+            with_scratch(2 * c, |room: &mut [L]| {
+                let (room_x, room_y) = room.split_at_mut(c);
+                for (i, y) in y.chunks_exact_mut(c).enumerate() {
+                    let x = x.read((first + i) * c..(first + i + 1) * c, room_x);
+                    if norm.mean.is_some() {
+                        mean[i] = L::from_f64(L::sum(x) / c as f64);
+                    }
+                    let variance = L::squares(x, mean[i]) / c as f64;
+                    rstd[i] = L::from_f64(1.0 / (variance + eps).sqrt());
+                    S::write(y, room_y, |y| L::normalise(x, mean[i], rstd[i], &weight, &bias, y));
                 }
-                let variance = L::squares(x, mean[i]) / c as f64;
-                rstd[i] = L::from_f64(1.0 / (variance + eps).sqrt());
-                S::write(y, room_y, |y| L::normalise(x, mean[i], rstd[i], &weight, &bias, y));
-            }
+            });
         });
     });
+    Ok(())
 }
 
-pub fn layer_norm_grad(reads: &[Bound], writes: &[Bound]) -> Result<()> {
+/// `others`: dweight and dbias.
+pub fn layer_norm_grad(reads: &[Bound], dx: &Sink, others: &[Bound]) -> Result<()> {
     let norm = Norm { weight: reads.get(4), bias: None, mean: Some(&reads[2]), rstd: &reads[3] };
-    by_dtype!(writes[0].dtype, backward(norm, [&reads[0], &reads[1]], writes));
-    Ok(())
+    by_dtype!(dx.dtype(), backward(norm, [&reads[0], &reads[1]], dx, others))
 }
 
-pub fn rms_norm_grad(reads: &[Bound], writes: &[Bound]) -> Result<()> {
+/// `others`: dweight.
+pub fn rms_norm_grad(reads: &[Bound], dx: &Sink, others: &[Bound]) -> Result<()> {
     let norm = Norm { weight: reads.get(3), bias: None, mean: None, rstd: &reads[2] };
-    by_dtype!(writes[0].dtype, backward(norm, [&reads[0], &reads[1]], writes));
-    Ok(())
+    by_dtype!(dx.dtype(), backward(norm, [&reads[0], &reads[1]], dx, others))
 }
 
-/// `writes`: dx, dweight and, with a mean, dbias.
-fn backward<S: RowOf<L>, L: RowMath + LaneType>(
+/// `others`: dweight and, with a mean, dbias.
+fn backward<S: RowOf<L> + Scratch, L: RowMath + LaneType>(
     norm: Norm,
     [dy, x]: [&Bound; 2],
-    writes: &[Bound],
-) {
+    to: &Sink,
+    others: &[Bound],
+) -> Result<()> {
     let (r, c) = (x.sizes()[0] as usize, x.sizes()[1] as usize);
     if c == 0 {
-        return;
+        return Ok(());
     }
     let weight = column::<L>(norm.weight, c, 1.0);
     // At most 64 blocks of rows; each leaves its sums of dweight and dbias.
     let block = r.div_ceil(64).max(ROWS);
     let mut sums = vec![0.0f64; 2 * c * r.div_ceil(block)];
-    let (dy, x) = (dy.dense::<S>(), x.dense::<S>());
+    let (dy, x) = (L::rows(dy)?, L::rows(x)?);
     let (mean, rstd) = (norm.mean.map(|mean| mean.dense::<L>()), norm.rstd.dense::<L>());
-    let dx = writes[0].result::<S>();
-    let tasks = sums.chunks_mut(2 * c).zip(dx.chunks_mut(block * c)).enumerate();
-    parallel_each(tasks, GRAIN, |(n, (sums, dx))| {
+    let tasks = sums.chunks_mut(2 * c).zip(to.pieces::<S>(r * c, block * c)).enumerate();
+    parallel_each(tasks, GRAIN, |(n, (sums, piece))| {
         let rows = n * block..r.min((n + 1) * block);
-        backward_block(
-            [&dy[rows.start * c..rows.end * c], &x[rows.start * c..rows.end * c]],
-            (mean.map(|mean| &mean[rows.clone()]), &rstd[rows]),
-            &weight,
-            dx,
-            sums,
-        );
+        let mut pieces = piece.map(|piece| piece.chunks_mut(ROWS * c));
+        for first in rows.clone().step_by(ROWS) {
+            let rows = first..rows.end.min(first + ROWS);
+            let piece = pieces.as_mut().and_then(Iterator::next);
+            to.fill(piece, (first, rows.len(), c), |dx| {
+                backward_rows([&*dy, &*x], (mean, rstd), rows, &weight, (dx, sums));
+            });
+        }
     });
     let mut total = vec![0.0; 2 * c];
     for sums in sums.chunks_exact(2 * c) {
         total.iter_mut().zip(sums).for_each(|(t, s)| *t += s);
     }
-    for (write, total) in writes[1..].iter().zip(total.chunks_exact(c)) {
+    for (write, total) in others.iter().zip(total.chunks_exact(c)) {
         write_column::<L>(total, write);
     }
+    Ok(())
 }
 
-fn backward_block<S: RowOf<L>, L: RowMath>(
-    [dy, x]: [&[S]; 2],
+/// Of at most [`ROWS`] rows, whose sums are made in `L` and added to those of all of them in f64.
+fn backward_rows<S: RowOf<L>, L: RowMath>(
+    [dy, x]: [&dyn Rows<L>; 2],
     (mean, rstd): (Option<&[L]>, &[L]),
+    rows: Range<usize>,
     weight: &[L],
-    dx: &mut [S],
-    sums: &mut [f64],
+    (dx, sums): (&mut [S], &mut [f64]),
 ) {
     let c = weight.len();
     with_scratch(5 * c, |room: &mut [L]| {
         let (room_dy, rest) = room.split_at_mut(c);
         let (room_x, rest) = rest.split_at_mut(c);
         let (room_dx, short) = rest.split_at_mut(c);
-        for (group, dx) in dx.chunks_mut(ROWS * c).enumerate() {
-            // Few rows are summed in L, then all of them in f64.
-            short.fill(L::from(0.0));
-            let (dweight, dbias) = short.split_at_mut(c);
-            for (i, dx) in dx.chunks_exact_mut(c).enumerate() {
-                let row = group * ROWS + i;
-                let at = row * c..(row + 1) * c;
-                let (dy, x) = (S::read(&dy[at.clone()], room_dy), S::read(&x[at], room_x));
-                let (at_mean, rstd) = (mean.map_or(L::from(0.0), |mean| mean[row]), rstd[row]);
-                let (average, along) = L::norm_sums(dy, x, at_mean, rstd, weight);
-                // A mean that is not there has no gradient to take away.
-                let average = L::from_f64(mean.map_or(0.0, |_| average / c as f64));
-                let along = L::from_f64(along / c as f64);
-                let terms = NormGrad { dy, x, weight, mean: at_mean, rstd, average, along };
-                S::write(dx, room_dx, |dx| L::norm_grad(terms, dx, dweight, dbias));
-            }
-            L::add_to_wide(short, sums);
+        short.fill(L::from(0.0));
+        let (dweight, dbias) = short.split_at_mut(c);
+        for (row, dx) in rows.zip(dx.chunks_exact_mut(c)) {
+            let at = row * c..(row + 1) * c;
+            let (dy, x) = (dy.read(at.clone(), room_dy), x.read(at, room_x));
+            let (at_mean, rstd) = (mean.map_or(L::from(0.0), |mean| mean[row]), rstd[row]);
+            let (average, along) = L::norm_sums(dy, x, at_mean, rstd, weight);
+            // A mean that is not there has no gradient to take away.
+            let average = L::from_f64(mean.map_or(0.0, |_| average / c as f64));
+            let along = L::from_f64(along / c as f64);
+            let terms = NormGrad { dy, x, weight, mean: at_mean, rstd, average, along };
+            S::write(dx, room_dx, |dx| L::norm_grad(terms, dx, dweight, dbias));
         }
+        L::add_to_wide(short, sums);
     });
 }

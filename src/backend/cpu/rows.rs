@@ -1,13 +1,17 @@
 //! Arithmetic on rows of floats: what softmax and normalisations are made of. f32 (half types are converted to it)
 //! with vector code, f64 by the same source with the standard library's functions.
 
-use super::access::Plain;
+use super::access::{Bound, Plain};
 use super::gemm::Real;
 use super::isa::kernel;
 use super::math;
 use super::pool::Scratch;
 use super::tile::element::{Brain, Half, Stored, load_run, store_run};
 use super::vector::{MAX_LANES, Wide, chains, each, get, put, total};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::internal;
+use std::ops::Range;
 
 /// Rows in memory of a type that is computed as `L`.
 pub trait RowOf<L: Plain>: Stored<L> {
@@ -42,8 +46,22 @@ macro_rules! row_of {
 row_of!(itself f32, f64);
 row_of!(converted Half, Brain);
 
+/// The elements of a dense operand that are computed as `L`, whatever type they have in memory.
+pub trait Rows<L>: Sync {
+    /// Those `at`: themselves, or converted into `room`.
+    fn read<'a>(&'a self, at: Range<usize>, room: &'a mut [L]) -> &'a [L];
+}
+
+impl<L: Plain, S: RowOf<L>> Rows<L> for &[S] {
+    fn read<'a>(&'a self, at: Range<usize>, room: &'a mut [L]) -> &'a [L] {
+        S::read(&self[at], room)
+    }
+}
+
 /// What is computed on rows.
 pub trait RowMath: Real + Scratch + From<f32> {
+    /// Error for an operand of a type that is not computed as this.
+    fn rows(operand: &Bound) -> Result<Box<dyn Rows<Self> + '_>>;
     fn from_f64(v: f64) -> Self;
     fn to_f64(self) -> f64;
     /// The largest number; NaN if there is one.
@@ -103,7 +121,7 @@ pub struct NormGrad<'a, T> {
 
 /// Declares the kernels for numbers of type `$t` in vectors of `$v` and implements [`RowMath`] by them.
 macro_rules! row_math {
-    ($module:ident, $t:ty, $v:ident, $larger:path, $exp:path) => {
+    ($module:ident, $t:ty, $v:ident, $larger:path, $exp:path, $($dtype:ident as $stored:ty),*) => {
         mod $module {
             use super::*;
             kernel! {
@@ -292,6 +310,12 @@ macro_rules! row_math {
         }
 
         impl RowMath for $t {
+            fn rows(operand: &Bound) -> Result<Box<dyn Rows<$t> + '_>> {
+                Ok(match operand.dtype {
+                    $(DType::$dtype => Box::new(operand.dense::<$stored>()),)*
+                    other => return internal!("rows of {other} as {}", stringify!($t)),
+                })
+            }
             fn from_f64(v: f64) -> $t {
                 v as $t
             }
@@ -356,5 +380,5 @@ macro_rules! row_math {
     };
 }
 
-row_math!(in_f32, f32, V, math::larger, math::exp);
-row_math!(in_f64, f64, Wide, Wide::larger, Wide::exp);
+row_math!(in_f32, f32, V, math::larger, math::exp, F32 as f32, F16 as Half, BF16 as Brain);
+row_math!(in_f64, f64, Wide, Wide::larger, Wide::exp, F64 as f64);

@@ -1,59 +1,78 @@
 //! Softmax, its logarithm and their gradients: rows in parallel.
 
 use super::access::Bound;
-use super::pool::{parallel_chunks, parallel_each, with_scratch};
-use super::rows::{RowMath, RowOf};
+use super::epilogue::Sink;
+use super::pool::{Scratch, parallel_each, with_scratch};
+use super::rows::{RowMath, RowOf, Rows};
 use super::tile::element::{Brain, Half};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
 use crate::op::Op;
+use std::ops::Range;
 
-/// `op` is one of the four; `reads` are its dense operands, `write` its result.
-pub fn run(op: Op, reads: &[Bound], write: &Bound) -> Result<()> {
-    match write.dtype {
-        DType::F32 => run_as::<f32, f32>(op, reads, write),
-        DType::F16 => run_as::<Half, f32>(op, reads, write),
-        DType::BF16 => run_as::<Brain, f32>(op, reads, write),
-        DType::F64 => run_as::<f64, f64>(op, reads, write),
-        other => return internal!("{} of {other}", op.name()),
+/// Elements of a row or some rows that are computed together.
+const BLOCK: usize = 8192;
+
+/// `op` is one of the four; `reads` are its dense operands, `y` its result.
+pub fn run(op: Op, reads: &[Bound], y: &Sink) -> Result<()> {
+    match y.dtype() {
+        DType::F32 => run_as::<f32, f32>(op, reads, y),
+        DType::F16 => run_as::<Half, f32>(op, reads, y),
+        DType::BF16 => run_as::<Brain, f32>(op, reads, y),
+        DType::F64 => run_as::<f64, f64>(op, reads, y),
+        other => internal!("{} of {other}", op.name()),
     }
+}
+
+fn run_as<S: RowOf<L> + Scratch, L: RowMath>(op: Op, reads: &[Bound], y: &Sink) -> Result<()> {
+    let width = *reads[0].sizes().last().unwrap_or(&1) as usize;
+    if width == 0 {
+        return Ok(());
+    }
+    let first = L::rows(&reads[0])?;
+    let second = L::rows(reads.last().unwrap_or(&reads[0]))?;
+    let together = (BLOCK / width).max(1);
+    let total = reads[0].numel();
+    let pieces = y.pieces::<S>(total, together * width).into_iter().enumerate();
+    // Exponentials take about as long as streaming four times as much.
+    parallel_each(pieces, 16 * width * together, |(n, piece)| {
+        let row = n * together;
+        let rows = together.min(total / width - row);
+        y.fill(piece, (row, rows, width), |out| {
+            with_scratch(3 * width, |room: &mut [L]| {
+                for (i, out) in out.chunks_exact_mut(width).enumerate() {
+                    let at = (row + i) * width..(row + i + 1) * width;
+                    one_row(op, [&*first, &*second], at, out, room);
+                }
+            });
+        });
+    });
     Ok(())
 }
 
-fn run_as<S: RowOf<L>, L: RowMath>(op: Op, reads: &[Bound], write: &Bound) {
-    let width = *write.sizes().last().unwrap_or(&1) as usize;
-    if width == 0 {
-        return;
+fn one_row<S: RowOf<L>, L: RowMath>(
+    op: Op,
+    [a, b]: [&dyn Rows<L>; 2],
+    at: Range<usize>,
+    out: &mut [S],
+    room: &mut [L],
+) {
+    let (room_a, rest) = room.split_at_mut(out.len());
+    let (room_b, room_out) = rest.split_at_mut(out.len());
+    let a = a.read(at.clone(), room_a);
+    match op {
+        Op::Softmax => S::write(out, room_out, |y| softmax(a, y)),
+        Op::LogSoftmax => S::write(out, room_out, |y| log_softmax(a, y)),
+        Op::SoftmaxGrad => {
+            let y = b.read(at, room_b);
+            S::write(out, room_out, |dx| L::softmax_grad(a, y, L::from_f64(L::dot(a, y)), dx));
+        }
+        _ => {
+            let y = b.read(at, room_b);
+            S::write(out, room_out, |dx| L::log_softmax_grad(a, y, L::from_f64(L::sum(a)), dx));
+        }
     }
-    let first = reads[0].dense::<S>();
-    let second = reads.last().unwrap_or(&reads[0]).dense::<S>();
-    // Exponentials take about as long as streaming four times as much.
-    let cost = 16 * width;
-    parallel_chunks(write.result::<S>(), width, cost, |row, out| {
-        let at = row * width..(row + 1) * width;
-        with_scratch(3 * width, |room: &mut [L]| {
-            let (room_a, rest) = room.split_at_mut(width);
-            let (room_b, room_out) = rest.split_at_mut(width);
-            let a = S::read(&first[at.clone()], room_a);
-            match op {
-                Op::Softmax => S::write(out, room_out, |y| softmax(a, y)),
-                Op::LogSoftmax => S::write(out, room_out, |y| log_softmax(a, y)),
-                Op::SoftmaxGrad => {
-                    let y = S::read(&second[at], room_b);
-                    S::write(out, room_out, |dx| {
-                        L::softmax_grad(a, y, L::from_f64(L::dot(a, y)), dx)
-                    });
-                }
-                _ => {
-                    let y = S::read(&second[at], room_b);
-                    S::write(out, room_out, |dx| {
-                        L::log_softmax_grad(a, y, L::from_f64(L::sum(a)), dx)
-                    });
-                }
-            }
-        });
-    });
 }
 
 /// `x`'s rows are dense; `writes` are their maxima and the logarithms of their sums.

@@ -6,7 +6,6 @@ use super::network;
 use super::own::{self, OnDevice};
 use super::product::{multiply, multiply_scaled};
 use crate::error::Result;
-use crate::internal;
 use crate::op::{Attr, Class, Op};
 use crate::plan::{Kernel, Operand, Place, Plan, Program, Step};
 use crate::shape::{Dims, Layout};
@@ -60,8 +59,11 @@ pub fn step(plan: &Plan, index: usize, device: &dyn Device) -> Result<Actions> {
     Ok(match &step.kernel {
         Kernel::Map(program) => emit::map(program, &step.reads, &step.writes, index, keeps)?.into(),
         Kernel::Reduce { program, op, axes } => reduce(program, *op, axes, step, index)?,
-        Kernel::Fused { op, .. } => {
-            return internal!("{} with an epilogue, which this backend has none of", op.name());
+        Kernel::Fused { op, attrs, program } => {
+            let (operands, reads) = step.reads.split_at(step.kernel.operands(step.reads.len()));
+            let (writes, others) = step.writes.split_at(program.results.len());
+            let to = emit::To::Epilogue(emit::Epilogue { program, reads, writes });
+            emit::rows(*op, attrs, operands, to, others)?.into()
         }
         Kernel::Node { op, attrs } => {
             // A library does not ask whether the run was stopped before it overwrites what an earlier one left.
@@ -156,15 +158,18 @@ fn node(
         Op::AttentionGrad => {
             Ok(emit::attention_grad(attrs, &step.reads, &step.writes).map(Into::into))
         }
+        Op::LogSumExp => Ok(Some(emit::log_sum_exp(&step.reads[0], &step.writes)?.into())),
         Op::Softmax
         | Op::LogSoftmax
         | Op::SoftmaxGrad
         | Op::LogSoftmaxGrad
-        | Op::LogSumExp
         | Op::LayerNorm
         | Op::LayerNormGrad
         | Op::RmsNorm
-        | Op::RmsNormGrad => Ok(Some(emit::rows(op, attrs, &step.reads, &step.writes)?.into())),
+        | Op::RmsNormGrad => {
+            let (to, others) = (emit::To::Memory(write), &step.writes[1..]);
+            Ok(Some(emit::rows(op, attrs, &step.reads, to, others)?.into()))
+        }
         _ => Ok(None),
     }
 }

@@ -52,8 +52,9 @@ impl Target for Cuda {
         0
     }
 
-    fn has_epilogues(&self) -> bool {
-        false
+    /// The library's products are faster alone.
+    fn has_epilogue(&self, op: Op) -> bool {
+        op != Op::Matmul
     }
 
     fn gathers(&self) -> bool {

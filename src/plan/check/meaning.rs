@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::graph::{Graph, Node, ValueId};
 use crate::internal;
 use crate::op::{Op, Ty};
-use crate::plan::{Kernel, Operand, Place, Program, Reg, Step};
+use crate::plan::{Kernel, Operand, Place, Program, Reg, Step, is_half_of, widens};
 use crate::shape::{contiguous_strides, numel};
 
 /// `host` is the node that a host call has to be.
@@ -39,15 +39,21 @@ pub(super) fn check(graph: &Graph, step: &Step, host: Option<&Node>) -> Result<(
             equal(graph, step, program, &[node.inputs[0]])
         }
         Kernel::Fused { program, .. } => {
-            let results: Vec<ValueId> = step.results_of.clone();
             let operands = step.kernel.operands(step.reads.len());
             let shaped = |w: &Operand| w.layout.sizes == program.sizes;
+            let computed = program.results.len();
             let fits = operands <= step.reads.len()
+                && computed <= step.writes.len()
                 && types.skip(operands).eq(program.reads[1..].iter().copied());
-            if !fits || !step.writes.iter().all(shaped) {
+            if !fits || !step.writes[..computed].iter().all(shaped) {
                 return internal!("operands do not fit the program");
             }
-            equal(graph, step, program, &results)
+            let (results, others) = step.results_of.split_at(computed);
+            let heads = |&v: &ValueId| is_head(graph, step, program, graph.maker(v));
+            if !others.iter().all(heads) {
+                return internal!("not the other results of the node");
+            }
+            equal(graph, step, program, results)
         }
         Kernel::Node { op, attrs } => {
             let Some(node) = host.or(step.results_of.first().map(|&v| graph.maker(v))) else {
@@ -84,11 +90,18 @@ fn operands(graph: &Graph, step: &Step, count: usize, node: &Node) -> Result<()>
     }
     for (i, &v) in node.inputs.iter().enumerate() {
         let (read, ty) = (&step.reads[i], graph.ty(v));
-        if read.layout.sizes != ty.sizes || read.dtype != ty.dtype {
+        let narrow = widens(node.op, i) && is_half_of(read.dtype, ty.dtype);
+        if read.layout.sizes != ty.sizes || read.dtype != ty.dtype && !narrow {
             return internal!("operand {i} is not {ty:?}");
         }
         for point in points(&ty.sizes) {
-            let element = Element::at(graph, v, ravel(&ty.sizes, &point));
+            let mut element = Element::at(graph, v, ravel(&ty.sizes, &point));
+            if narrow {
+                let Some(before) = element.before_cast(graph) else {
+                    return internal!("operand {i} is not {ty:?}");
+                };
+                element = before;
+            }
             let found = match read.place {
                 Place::Scalar(_) => is_slot_type(ty.dtype) && is_leaf(graph, read, element, &point),
                 Place::Index => false,
@@ -192,6 +205,13 @@ impl Element {
         Some(self.byte)
     }
 
+    /// What a cast makes the element of.
+    fn before_cast(self, graph: &Graph) -> Option<Element> {
+        let cast = self.computed(graph);
+        let node = graph.maker(cast.value);
+        (node.op == Op::Cast).then(|| Element::at(graph, node.inputs[0], cast.flat(graph)))
+    }
+
     /// The element that is computed, behind all movements except bitcasts to another dtype and not back again.
     fn computed(self, graph: &Graph) -> Element {
         let dtype = |element: Element| graph.ty(element.value).dtype;
@@ -247,17 +267,11 @@ impl Match<'_> {
 
     /// Whether register 0 of a fused kernel, the node's result in order, is the element.
     fn result(&self, element: Element) -> bool {
-        let Kernel::Fused { op, attrs, .. } = &self.step.kernel else { return false };
         let element = element.computed(self.graph);
         let node = self.graph.maker(element.value);
-        let count = self.step.kernel.operands(self.step.reads.len());
-        node.op == *op
-            && node.attrs == *attrs
-            && node.n_outputs == 1
-            && self.graph.ty(element.value).dtype == self.program.reads[0]
-            && self.graph.ty(element.value).numel() == numel(&self.program.sizes)
+        element.value == node.first
             && element.flat(self.graph) == ravel(&self.program.sizes, self.point)
-            && operands(self.graph, self.step, count, node).is_ok()
+            && is_head(self.graph, self.step, self.program, node)
     }
 
     fn read(&self, i: usize, element: Element) -> bool {
@@ -335,6 +349,19 @@ fn is_leaf(graph: &Graph, read: &Operand, element: Element, point: &[i64]) -> bo
 /// The number that an iota has at a flat index.
 fn counted(iota: &Node, ty: &Ty, flat: i64) -> i64 {
     unravel(&ty.sizes, flat)[iota.attrs[1].int() as usize]
+}
+
+/// Whether a fused kernel computes the node: the first result for the program, all others to be stored.
+fn is_head(graph: &Graph, step: &Step, program: &Program, node: &Node) -> bool {
+    let Kernel::Fused { op, attrs, .. } = &step.kernel else { return false };
+    let count = step.kernel.operands(step.reads.len());
+    let ty = graph.ty(node.first);
+    node.op == *op
+        && node.attrs == *attrs
+        && ty.dtype == program.reads[0]
+        && ty.numel() == numel(&program.sizes)
+        && node.outputs().skip(1).eq(step.results_of[program.results.len()..].iter().copied())
+        && operands(graph, step, count, node).is_ok()
 }
 
 /// Two inputs of the same number are the same memory.

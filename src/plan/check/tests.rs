@@ -2,7 +2,7 @@
 //! step, and each spoiled plan must be refused. Random programs then show that good plans are accepted.
 
 use super::check;
-use crate::dtype::DType::F32;
+use crate::dtype::DType::{BF16, F32};
 use crate::op::Op;
 use crate::plan::random::random_program;
 use crate::plan::tests::plan_of;
@@ -13,7 +13,7 @@ use smallvec::smallvec;
 /// Spoils step `at` (and maybe a later one) or says that it has nothing to spoil there.
 type Spoil = fn(plan: &mut Plan, at: usize) -> Option<()>;
 
-const SPOILS: [(&str, Spoil); 17] = [
+const SPOILS: [(&str, Spoil); 19] = [
     ("drop a step", |plan, at| {
         plan.steps.remove(at);
         Some(())
@@ -114,6 +114,16 @@ const SPOILS: [(&str, Spoil); 17] = [
         let dtype = program.reads[0];
         program.reads.push(dtype);
         Some(())
+    }),
+    ("exchange other results of a node", |plan, at| {
+        let step = &mut plan.steps[at];
+        let Kernel::Fused { program, .. } = &step.kernel else { return None };
+        let others = &mut step.results_of[program.results.len()..];
+        (others.len() > 1).then(|| others.swap(0, 1))
+    }),
+    ("read half of a number", |plan, at| {
+        let read = arena_read(plan, at)?;
+        (read.dtype == F32).then(|| read.dtype = BF16)
     }),
     ("scratch memory over an operand", |plan, at| {
         let Place::Arena(offset) = arena_read(plan, at)?.place else { return None };

@@ -1,6 +1,7 @@
 //! Whole primitives.
 
 use super::*;
+use crate::backend::plan_tests;
 use crate::op::Attr;
 use crate::op::host::{self, HostArg, HostOp};
 use crate::record::{Arg, Read, View};
@@ -431,4 +432,10 @@ fn host_calls_run_on_the_calling_thread() {
     let case =
         Case::node(Op::Host, attrs, vec![values(&mut Random::new(12), DType::F32, &[2, 3])], &[ty]);
     assert!(case.run(cpu(2)).unwrap_err().message.contains("the host says no"));
+}
+
+#[test]
+fn rows_between_maps() {
+    plan_tests::rows_between_maps(portable());
+    code::without(|| plan_tests::rows_between_maps(portable()));
 }

@@ -3,7 +3,7 @@
 use super::access::{Access, Space, pack};
 use super::body::{may_fail, statements};
 use super::transpose::{self, Tiling};
-use super::write::Writer;
+use super::write::{Writer, held, stored};
 use super::{BLOCK, Tasks};
 use crate::dtype::{DType, Float8};
 use crate::error::Result;
@@ -83,6 +83,18 @@ pub fn zeros(to: &Operand) -> Result<Tasks> {
     map(&program, &[], std::slice::from_ref(to), 0, false)
 }
 
+/// The points of `sizes` in as few dimensions as the operands allow, and the operands' strides in them.
+fn space_of(sizes: &[i64], operands: &[&Operand]) -> (Space, Vec<Dims>) {
+    let order: Vec<usize> = (0..sizes.len()).collect();
+    // A dense layout keeps the order of the points even where no operand does.
+    let points = Layout::contiguous(sizes);
+    let layouts: Vec<&Layout> = operands.iter().map(|o| &o.layout).chain([&points]).collect();
+    let (sizes, mut strides, _) = collapse(&layouts, &order, &[]);
+    let space = Space::new(sizes, operands);
+    strides.iter_mut().for_each(|s| s.resize(space.sizes.len(), 0));
+    (space, strides)
+}
+
 fn kernel(
     program: &Program,
     reads: &[Operand],
@@ -91,13 +103,7 @@ fn kernel(
     stores: bool,
 ) -> Result<super::Task> {
     let operands: Vec<&Operand> = reads.iter().chain(writes).collect();
-    let order: Vec<usize> = (0..program.sizes.len()).collect();
-    // A dense layout keeps the order of the points even where no operand does.
-    let points = Layout::contiguous(&program.sizes);
-    let layouts: Vec<&Layout> = operands.iter().map(|o| &o.layout).chain([&points]).collect();
-    let (sizes, mut strides, _) = collapse(&layouts, &order, &[]);
-    let space = Space::new(sizes, &operands);
-    strides.iter_mut().for_each(|s| s.resize(space.sizes.len(), 0));
+    let (space, strides) = space_of(&program.sizes, &operands);
     let tiling = Tiling::new(&space, reads, &strides);
     let width = if tiling.is_some() { 1 } else { pack(&space, &operands, &strides) };
     let moves = program.instrs.is_empty()
@@ -110,7 +116,8 @@ fn kernel(
     let all: Vec<Access> = operands.iter().zip(&strides).map(&mut access).collect();
     let (from, to) = all.split_at(reads.len());
     let tiled = tiling.as_ref().map_or(&[][..], |tiling| &tiling.reads);
-    let text = points_text(program, (from, tiled), to, &space, &mut writer, (&step, stores))?;
+    let given = Given { result: None, tiled };
+    let text = points_text(program, (from, given), to, &space, &mut writer, (&step, stores))?;
     writer.head(&text);
     let label = program.instrs.last().map_or("copy", |instr| instr.op.name());
     if let Some(tiling) = tiling {
@@ -127,21 +134,70 @@ fn kernel(
     Ok(writer.finish_item(label, threads.div_ceil(u64::from(BLOCK))))
 }
 
-/// The function of `V` points from point `i` on. It is given its elements of the `tiled` reads.
+/// What a kernel's result, read 0 of a program, goes through before it is stored. `reads` are the program's others.
+#[derive(Clone, Copy)]
+pub struct Epilogue<'a> {
+    pub program: &'a Program,
+    pub reads: &'a [Operand],
+    pub writes: &'a [Operand],
+}
+
+impl Epilogue<'_> {
+    /// Before a kernel over rows of `n`: the program as a function. Returned is what calls it, with a place and up to `width`
+    /// neighbours of the result, which begin where their number divides the place.
+    pub fn write(&self, writer: &mut Writer, width: i64, n: i64) -> Result<String> {
+        let operands: Vec<&Operand> = self.reads.iter().chain(self.writes).collect();
+        let (space, strides) = space_of(&self.program.sizes, &operands);
+        let last = space.sizes[space.sizes.len() - 1];
+        let whole = last % n == 0 || last % width == 0;
+        let pack = if whole { width } else { 1 };
+        let mut access = |(operand, strides): (&&Operand, &Dims)| {
+            Access::new(writer, operand, &space, (strides, &[]), pack, false)
+        };
+        let all: Vec<Access> = operands.iter().zip(&strides).map(&mut access).collect();
+        let (from, to) = all.split_at(self.reads.len());
+        let result = self.program.reads[0];
+        let given = Given { result: Some(result), tiled: &[] };
+        let text = points_text(self.program, (from, given), to, &space, writer, ("0", true))?;
+        writer.head(&text);
+        let at = space.index();
+        let call = match whole {
+            true => format!("NAME_at(a, status, ({at})at, x);"),
+            false => {
+                let one = format!("const {} one[1] = {{x[e]}};", held(result));
+                let call = format!("NAME_at(a, status, ({at})(at + e), one);");
+                format!("UNROLL for (int e = 0; e < sizeof x / sizeof *x; e++) {{ {one} {call} }}")
+            }
+        };
+        Ok(format!("[&](i64 at, const auto& x) {{ {call} }}"))
+    }
+}
+
+/// What the function of a point is given: the `result` of something, of that dtype, for read 0 of the program; its elements
+/// of the `tiled` among the others.
+#[derive(Clone, Copy)]
+struct Given<'a> {
+    result: Option<DType>,
+    tiled: &'a [usize],
+}
+
+/// The function of `V` points from point `i` on.
 fn points_text(
     program: &Program,
-    (from, tiled): (&[Access], &[usize]),
+    (from, given): (&[Access], Given),
     to: &[Access],
     space: &Space,
     writer: &mut Writer,
     (step, stores): (&str, bool),
 ) -> Result<String> {
     let at = space.index();
-    let given: String = tiled.iter().map(|&n| transpose::parameter(n, &from[n])).collect();
+    let result = given.result.map(|dtype| format!(", const {} (&x)[V]", held(dtype)));
+    let elements = given.tiled.iter().map(|&n| transpose::parameter(n, &from[n]));
+    let parameters: String = result.into_iter().chain(elements).collect();
     let mut text = format!(
-        "template <int V, class A>\nDEVICE void NAME_at(const A& a, u64* status, const {at} i{given}) {{\n"
+        "template <int V, class A>\nDEVICE void NAME_at(const A& a, u64* status, const {at} i{parameters}) {{\n"
     );
-    let is_tiled = |n: &usize| tiled.contains(n);
+    let is_tiled = |n: &usize| given.tiled.contains(n);
     let others = (0..from.len()).filter(|n| !is_tiled(n)).map(|n| &from[n]);
     if others.chain(to).any(|access| access.walk.needs_coordinates()) {
         text += &space.coordinates(writer, "c", "i");
@@ -156,8 +212,9 @@ fn points_text(
         let _ = writeln!(text, "    {} y{k}[V];", access.held);
     }
     let _ = writeln!(text, "    UNROLL for (int e = 0; e < V; e++) {{");
-    let lanes: Vec<String> =
-        from.iter().enumerate().map(|(n, access)| access.lane(&format!("x{n}"))).collect();
+    let first = given.result.map(|dtype| format!("as_stored<{}>(x[e])", stored(dtype)));
+    let others = from.iter().enumerate().map(|(n, access)| access.lane(&format!("x{n}")));
+    let lanes: Vec<String> = first.into_iter().chain(others).collect();
     if program.instrs.is_empty() {
         for (k, &register) in program.results.iter().enumerate() {
             let _ = writeln!(text, "        y{k}[e] = {};", lanes[register as usize]);

@@ -20,10 +20,10 @@ mod write;
 pub use self::body::may_fail;
 pub use attention::{attention, attention_grad};
 pub use index::Given;
-pub use map::{cast, copy, map, zeros};
+pub use map::{Epilogue, cast, copy, map, zeros};
 pub use own::own;
 pub use reduce::reduce;
-pub use rows::rows;
+pub use rows::{To, log_sum_exp, rows};
 pub use scan::cumsum;
 
 use super::device::Shape;

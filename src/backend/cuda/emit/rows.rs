@@ -1,5 +1,7 @@
 //! Softmax and its kin, normalisation and their gradients: kernels of `cuda/rows.cuh`, over the rows of dense matrices.
+//! An operand may be of a half type where the others are f32.
 
+use super::map::Epilogue;
 use super::write::{Writer, held, stored};
 use super::{BLOCK, BUSY, Task, Tasks, Word};
 use crate::dtype::DType;
@@ -21,49 +23,80 @@ struct Deal {
     packs: i64,
 }
 
-/// `op` over the last axis of `reads[0]`; one of those named in the header's words.
-pub fn rows(op: Op, attrs: &[Attr], reads: &[Operand], writes: &[Operand]) -> Result<Tasks> {
+/// Where the rows of a result go.
+#[derive(Clone, Copy)]
+pub enum To<'a> {
+    Memory(&'a Operand),
+    Epilogue(Epilogue<'a>),
+}
+
+/// `op` over the last axis of `reads[0]`; one of those named in the header's words. Its first result goes `to`, `others`
+/// are the others.
+pub fn rows(
+    op: Op,
+    attrs: &[Attr],
+    reads: &[Operand],
+    to: To,
+    others: &[Operand],
+) -> Result<Tasks> {
     match op {
         Op::LayerNorm => {
             let [has_weight, has_bias] = [attrs[1].bool(), attrs[2].bool()];
             let weight = reads.get(1).filter(|_| has_weight);
-            norm(attrs[0].float(), &reads[0], weight, reads.last().filter(|_| has_bias), writes)
+            let bias = reads.last().filter(|_| has_bias);
+            norm(attrs[0].float(), &reads[0], [weight, bias], to, others)
         }
-        Op::RmsNorm => norm(attrs[0].float(), &reads[0], reads.get(1), None, writes),
-        Op::LayerNormGrad => norm_grad([&reads[2], &reads[3]], reads, reads.get(4), writes),
-        Op::RmsNormGrad => norm_grad([&reads[2], &reads[2]], reads, reads.get(3), writes),
-        Op::Softmax | Op::LogSoftmax | Op::LogSumExp | Op::SoftmaxGrad | Op::LogSoftmaxGrad => {
-            softmax(op, reads, writes)
+        Op::RmsNorm => norm(attrs[0].float(), &reads[0], [reads.get(1), None], to, others),
+        Op::LayerNormGrad => norm_grad([&reads[2], &reads[3]], reads, reads.get(4), to, others),
+        Op::RmsNormGrad => norm_grad([&reads[2], &reads[2]], reads, reads.get(3), to, others),
+        Op::Softmax | Op::LogSoftmax | Op::SoftmaxGrad | Op::LogSoftmaxGrad => {
+            softmax(op, reads, to)
         }
         other => internal!("{} by rows", other.name()),
     }
 }
 
+impl To<'_> {
+    fn dtype(&self) -> DType {
+        match self {
+            To::Memory(result) => result.dtype,
+            To::Epilogue(epilogue) => epilogue.program.reads[0],
+        }
+    }
+}
+
 impl Deal {
-    /// `operands` are those that are read or written in packs; with `columns`, some of them have one row for all.
-    fn new(x: &Operand, operands: &[&Operand], columns: bool) -> Deal {
-        let n = x.layout.sizes.last().copied().unwrap_or(1);
-        let rows = x.layout.sizes.iter().rev().skip(1).product();
-        let whole = 16 / x.dtype.size() as i64;
-        let begin = |width: &i64| operands.iter().all(|o| o.layout.offset % width == 0);
+    /// For what is computed as rows of `dtype`, whatever half type some of the `matrices` have: so the sums do not depend on
+    /// that. `columns` are those of which norms have one row for all (`Some`, though there be none).
+    fn new(dtype: DType, matrices: &[&Operand], columns: Option<&[&Operand]>) -> Deal {
+        let sizes = &matrices[0].layout.sizes;
+        let n = sizes.last().copied().unwrap_or(1);
+        let rows = sizes.iter().rev().skip(1).product();
+        let whole = 16 / dtype.size() as i64;
+        let operands = || matrices.iter().chain(columns.unwrap_or_default());
+        let begin = |width: &i64| operands().all(|o| o.layout.offset % width == 0);
         let divides = |width: &i64| n % width == 0 && begin(width);
         let widths = || [8, 4, 2, 1].into_iter().filter(|&width| width <= whole);
         let width = widths().find(divides).unwrap_or(1);
         let count = (n as u64).div_ceil(width as u64) as i64;
         // Registers are 4 bytes wide; elements of f64 take two as they are and two more where they are summed.
-        let most = if x.dtype == DType::F64 { 16 } else { 32 } / width;
+        let most = if dtype == DType::F64 { 16 } else { 32 } / width;
         for team in [WARP, i64::from(BLOCK)] {
             let packs = few((count as u64).div_ceil(team as u64).max(1));
             if packs <= most {
                 return Deal { rows, n, team, width, packs };
             }
         }
-        let width = if columns { width } else { widths().find(begin).unwrap_or(1) };
+        let width = if columns.is_some() { width } else { widths().find(begin).unwrap_or(1) };
         Deal { rows, n, team: i64::from(BLOCK), width, packs: 0 }
     }
 
     fn blocks(&self) -> i64 {
         (self.rows as u64).div_ceil((i64::from(BLOCK) / self.team) as u64) as i64
+    }
+
+    fn sizes(&self) -> [Word; 2] {
+        [Word::number(self.rows), Word::number(self.n)]
     }
 
     /// Arguments of a template after its own ones.
@@ -79,25 +112,56 @@ fn few(count: u64) -> i64 {
     (if count <= power / 4 * 3 { power / 4 * 3 } else { power }) as i64
 }
 
-/// A kernel of one call.
-fn call(label: &str, template: &str, words: &[Word], blocks: i64) -> Task {
+/// A kernel of one call, whose rows go `to` somewhere, if it has some.
+fn call(
+    label: &str,
+    template: &str,
+    (to, deal): (Option<To>, &Deal),
+    words: &[Word],
+    blocks: i64,
+) -> Result<Task> {
     let mut writer = Writer::new();
     writer.head(HEADER);
-    let arguments: Vec<String> = words.iter().map(|word| writer.word(*word)).collect();
+    let to = match to {
+        None => None,
+        Some(To::Memory(o)) => {
+            Some(format!("Stored<{}>({})", stored(o.dtype), writer.word(Word::of(o))))
+        }
+        Some(To::Epilogue(epilogue)) => Some(epilogue.write(&mut writer, deal.width, deal.n)?),
+    };
+    let words = words.iter().map(|word| writer.word(*word)).collect::<Vec<_>>();
+    let arguments: Vec<String> = to.into_iter().chain(words).collect();
     writer.line(format!("{label}<{template}>({});", arguments.join(", ")));
-    writer.finish(label, blocks as u64)
+    Ok(writer.finish(label, blocks as u64))
 }
 
-fn softmax(op: Op, reads: &[Operand], writes: &[Operand]) -> Result<Tasks> {
-    let packed = reads.iter().chain(writes.iter().filter(|_| op != Op::LogSumExp));
-    let deal = Deal::new(&reads[0], &packed.collect::<Vec<_>>(), false);
+/// The types of operands as the header has them.
+fn types(operands: &[Operand]) -> String {
+    operands.iter().map(|o| stored(o.dtype)).collect::<Vec<_>>().join(", ")
+}
+
+fn softmax(op: Op, reads: &[Operand], to: To) -> Result<Tasks> {
+    let deal = Deal::new(to.dtype(), &reads.iter().collect::<Vec<_>>(), None);
     if deal.rows == 0 || deal.n == 0 {
         return Ok(Tasks::default());
     }
-    let mut words: Vec<Word> = reads.iter().chain(writes).map(Word::of).collect();
-    words.extend([Word::number(deal.rows), Word::number(deal.n)]);
-    let template = format!("{}, {}", stored(reads[0].dtype), deal.template());
-    Ok(Tasks { tasks: vec![call(op.name(), &template, &words, deal.blocks())], scratch: 0 })
+    let words: Vec<Word> = reads.iter().map(Word::of).chain(deal.sizes()).collect();
+    let template = format!("{}, {}", types(reads), deal.template());
+    let task = call(op.name(), &template, (Some(to), &deal), &words, deal.blocks())?;
+    Ok(Tasks { tasks: vec![task], scratch: 0 })
+}
+
+/// `writes`: the maxima of x's rows and the logarithms of their sums.
+pub fn log_sum_exp(x: &Operand, writes: &[Operand]) -> Result<Tasks> {
+    let deal = Deal::new(x.dtype, &[x], None);
+    if deal.rows == 0 || deal.n == 0 {
+        return Ok(Tasks::default());
+    }
+    let words: Vec<Word> =
+        [x].into_iter().chain(writes).map(Word::of).chain(deal.sizes()).collect();
+    let template = format!("{}, {}", stored(x.dtype), deal.template());
+    let task = call("log_sum_exp", &template, (None, &deal), &words, deal.blocks())?;
+    Ok(Tasks { tasks: vec![task], scratch: 0 })
 }
 
 /// A weight or bias as the header has them, and its word.
@@ -108,84 +172,73 @@ fn column(operand: Option<&Operand>, x: DType, otherwise: i64) -> (String, Word)
     }
 }
 
-/// `writes`: y, with three of them the means, and the reciprocal deviations.
+/// `others`: the means, if there are two, and the reciprocal deviations.
 fn norm(
     eps: f64,
     x: &Operand,
-    weight: Option<&Operand>,
-    bias: Option<&Operand>,
-    writes: &[Operand],
+    [weight, bias]: [Option<&Operand>; 2],
+    to: To,
+    others: &[Operand],
 ) -> Result<Tasks> {
-    let packed: Vec<&Operand> = [x, &writes[0]].into_iter().chain(weight).chain(bias).collect();
-    let deal = Deal::new(x, &packed, true);
+    let columns: Vec<&Operand> = weight.into_iter().chain(bias).collect();
+    let deal = Deal::new(to.dtype(), &[x], Some(&columns));
     if deal.rows == 0 {
         return Ok(Tasks::default());
     }
-    let (mean, rstd) = (writes.len() == 3, &writes[writes.len() - 1]);
+    let (mean, rstd) = (others.len() == 2, &others[others.len() - 1]);
     let ((scale, weight), (shift, bias)) = (column(weight, x.dtype, 1), column(bias, x.dtype, 0));
     let template = format!("{}, {scale}, {shift}, {mean}, {}", stored(x.dtype), deal.template());
-    let mut words =
-        vec![Word::of(x), weight, bias, Word::of(&writes[0]), Word::of(&writes[1]), Word::of(rstd)];
-    words.extend([Word::number(deal.rows), Word::number(deal.n), Word::Number(eps.to_bits())]);
-    let task = call("norm", &template, &words, deal.blocks());
+    let mut words = vec![Word::of(x), weight, bias, Word::of(&others[0]), Word::of(rstd)];
+    words.extend(deal.sizes());
+    words.push(Word::Number(eps.to_bits()));
+    let task = call("norm", &template, (Some(to), &deal), &words, deal.blocks())?;
     Ok(Tasks { tasks: vec![task], scratch: 0 })
 }
 
-/// `reads`: dy, x and what comes after them; `writes`: dx, dweight and, with three of them, dbias. The sums over rows are
+/// `reads`: dy, x and what comes after them; `others`: dweight and, with two of them, dbias. The sums over rows are
 /// left by each block in scratch memory, and joined by a second kernel.
 fn norm_grad(
     [mean, rstd]: [&Operand; 2],
     reads: &[Operand],
     weight: Option<&Operand>,
-    writes: &[Operand],
+    to: To,
+    others: &[Operand],
 ) -> Result<Tasks> {
-    let (dy, x, dx) = (&reads[0], &reads[1], &writes[0]);
-    let packed: Vec<&Operand> = [dy, x, dx].into_iter().chain(weight).collect();
-    let deal = Deal::new(x, &packed, true);
+    let (dy, x) = (&reads[0], &reads[1]);
+    let deal = Deal::new(to.dtype(), &[x, dy], Some(weight.as_slice()));
     if deal.n == 0 {
         return Ok(Tasks::default());
     }
-    let has_mean = writes.len() == 3;
+    let has_mean = others.len() == 2;
     let (scale, weight) = column(weight, x.dtype, 1);
     let parts = deal.blocks().clamp(1, BUSY);
-    let sizes = [Word::number(deal.rows), Word::number(deal.n)];
-    let statistics = [Word::of(mean), Word::of(rstd)];
-    let given = [[Word::of(dy), Word::of(x)], statistics].concat();
-    let dtype = stored(x.dtype);
+    let given = [dy, x, mean, rstd].map(Word::of);
+    let dtypes = types(&reads[..2]);
     let mut tasks = Vec::new();
     if deal.packs > 0 {
-        let template = format!("{dtype}, {scale}, {has_mean}, {}", deal.template());
-        let words = [&given[..], &[weight, Word::of(dx), Word::Scratch(0)], &sizes].concat();
-        tasks.push(call("norm_grad", &template, &words, parts));
+        let template = format!("{dtypes}, {scale}, {has_mean}, {}", deal.template());
+        let words = [&given[..], &[weight, Word::Scratch(0)], &deal.sizes()].concat();
+        tasks.push(call("norm_grad", &template, (Some(to), &deal), &words, parts)?);
     } else {
         let Deal { team, width, .. } = deal;
-        let template = format!("{dtype}, {scale}, {has_mean}, {team}, {width}");
-        let words = [&given[..], &[weight, Word::of(dx)], &sizes].concat();
+        let template = format!("{dtypes}, {scale}, {has_mean}, {team}, {width}");
+        let words = [&given[..], &[weight], &deal.sizes()].concat();
         if deal.rows > 0 {
-            tasks.push(call("norm_dx", &template, &words, deal.blocks()));
+            tasks.push(call("norm_dx", &template, (Some(to), &deal), &words, deal.blocks())?);
         }
-        let template = format!("{dtype}, {has_mean}, {width}");
-        let words = [&given[..], &[Word::Scratch(0)], &sizes, &[Word::number(parts)]].concat();
+        let template = format!("{dtypes}, {has_mean}, {width}");
+        let words =
+            [&given[..], &[Word::Scratch(0)], &deal.sizes(), &[Word::number(parts)]].concat();
         let across = (deal.n as u64).div_ceil((WARP * width) as u64) as i64;
-        tasks.push(call("norm_columns", &template, &words, across * parts));
+        tasks.push(call("norm_columns", &template, (None, &deal), &words, across * parts)?);
     }
-    let columns = deal.n * (writes.len() as i64 - 1);
-    let dbias = &writes[writes.len() - 1];
-    let words = [
-        Word::Scratch(0),
-        Word::of(&writes[1]),
-        Word::of(dbias),
-        Word::number(parts),
-        Word::number(deal.n),
-    ];
-    let template = format!("{}, {}", held(x.dtype), stored(writes[1].dtype));
+    let columns = deal.n * others.len() as i64;
+    let (dweight, dbias) = (&others[0], &others[others.len() - 1]);
+    let numbers = [parts, deal.n, columns].map(Word::number);
+    let words = [&[Word::Scratch(0), Word::of(dweight), Word::of(dbias)], &numbers[..]].concat();
+    let template = format!("{}, {}", held(x.dtype), stored(dweight.dtype));
     let blocks = (columns as u64).div_ceil(WARP as u64) as i64;
-    tasks.push(call(
-        "join_columns",
-        &template,
-        &[&words[..], &[Word::number(columns)]].concat(),
-        blocks,
-    ));
+    tasks.push(call("join_columns", &template, (None, &deal), &words, blocks)?);
     Ok(Tasks { tasks, scratch: (parts * columns * 8) as u64 })
 }
 
@@ -198,7 +251,7 @@ mod tests {
     fn deal(dtype: DType, n: i64, offset: i64, columns: bool) -> (i64, i64, i64) {
         let layout = Layout { offset, ..Layout::contiguous(&[7, n]) };
         let x = Operand { place: Place::Input(0), dtype, layout };
-        let Deal { team, width, packs, .. } = Deal::new(&x, &[&x], columns);
+        let Deal { team, width, packs, .. } = Deal::new(dtype, &[&x], columns.then_some(&[]));
         (team, width, packs)
     }
 

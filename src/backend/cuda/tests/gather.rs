@@ -284,8 +284,8 @@ impl Target for AsTheyCome {
         0
     }
 
-    fn has_epilogues(&self) -> bool {
-        false
+    fn has_epilogue(&self, op: Op) -> bool {
+        emulated::backend().has_epilogue(op)
     }
 }
 

@@ -116,6 +116,11 @@ fn plans_of_random_programs() {
 }
 
 #[test]
+fn rows_between_maps() {
+    plan_tests::rows_between_maps(cuda());
+}
+
+#[test]
 fn a_training_step() {
     let (graph, donors) = training_step(1, 2, 8, 16, 32);
     assert!(plan_tests::check(cuda(), &graph, &donors, 0, 0.03).is_some());

@@ -1,0 +1,57 @@
+//! What the kernels of nodes read, and where.
+
+use super::super::draft::{Kind, RegionId, Slot, SlotId, State};
+use super::super::need::{Need, is_half_of, need, widens};
+use super::super::views::View;
+use super::Fuser;
+use crate::dtype::DType;
+use crate::graph::{NodeId, ValueId};
+use crate::op::Op;
+
+impl Fuser<'_> {
+    /// Slots of `region` for what its node reads.
+    pub(super) fn operands_of(&mut self, id: NodeId, region: RegionId) {
+        let graph = self.graph;
+        let node = graph.node(id);
+        for (i, &v) in node.inputs.iter().enumerate() {
+            let view = self.views[v.0 as usize].clone();
+            let root = graph.maker(view.root);
+            let need = need(node.op, i);
+            let view = if need == Need::Number && root.op == Op::Scalar && view.dtype == DType::I64
+            {
+                let slot = root.attrs[0].int() as u32;
+                self.drafts[region].push(Slot::new(view, State::Scalar(slot)));
+                continue;
+            } else if need.accepts(&view.layout) {
+                view
+            } else {
+                View::itself(graph, v)
+            };
+            let root = view.root;
+            let slot = self.drafts[region].push(Slot::new(view, State::Operand));
+            self.demands[root.0 as usize].push((region, slot));
+        }
+    }
+
+    /// Whether the kernel of region `r` reads its operand in slot `s` as it is before the cast `v`.
+    pub(super) fn can_widen(&self, v: ValueId, r: RegionId, s: SlotId) -> bool {
+        let (Kind::Node(id) | Kind::Fused(id)) = self.drafts[r].kind else { return false };
+        let (op, node, slot) = (self.graph.node(id).op, self.node_of(v), self.slot(r, s));
+        let before = self.drafts[r].slots[..s as usize].iter();
+        let operand = before.filter(|s| s.state == State::Operand).count();
+        let half = |from: &ValueId| is_half_of(self.graph.ty(*from).dtype, slot.dtype);
+        node.op == Op::Cast
+            && widens(op, operand)
+            && slot.dtype == self.graph.ty(v).dtype
+            && node.inputs.iter().all(half)
+            && self.operands(node, slot).is_some_and(|views| {
+                views.iter().all(|view| need(op, operand).accepts(&view.layout))
+            })
+    }
+
+    /// The kernel of region `r` reads `view` in slot `s`, from before a cast.
+    pub(super) fn widen(&mut self, r: RegionId, s: SlotId, view: View) {
+        self.demands[view.root.0 as usize].push((r, s));
+        self.drafts[r].slots[s as usize] = Slot::new(view, State::Operand);
+    }
+}
