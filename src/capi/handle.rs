@@ -2,8 +2,8 @@
 //!
 //! An object lives in a cell, which others use after it, but which never goes back to the allocator. A handle is the cell's address,
 //! with the number of the object's life there in the low bits. So a handle that was released leads to a cell that says so, whoever
-//! lives there now. Numbers come again after 128 lives, and a thread uses the cell that is free for longest: thousands of
-//! objects come and go before a handle is taken for another.
+//! lives there now. Numbers come again after 128 lives, and a thread uses the cell that is free for longest: two thousand
+//! objects come and go before a handle can be taken for another.
 
 use super::bad;
 use crate::error::{Error, Result};
@@ -139,8 +139,9 @@ struct Lists<T: 'static> {
 /// Free cells of one thread, which gets and leaves most without asking the others. The first is free for longest.
 pub struct Spare<T: Handle>(RefCell<VecDeque<&'static Cell<T>>>);
 
-/// How many cells go from a thread to all or the other way. A thread that uses any keeps once to twice as many.
-const BATCH: usize = 64;
+/// How many cells go from a thread to all or the other way. A thread that uses any keeps once to twice as many,
+/// which stay in its cache.
+const BATCH: usize = 16;
 
 impl<T: Handle> Cells<T> {
     pub const fn new() -> Cells<T> {
