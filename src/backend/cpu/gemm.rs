@@ -179,7 +179,9 @@ pub fn gemm<T: Real + From<f32>>(
 /// processors; else nothing has happened.
 pub fn bf16_gemm(k: usize, a: Matrix<Brain>, b: Matrix<Brain>, c: &mut Block<f32>) -> bool {
     let (m, n) = (c.rows, c.columns);
-    if m == 0 || n == 0 || k == 0 {
+    // Terms are multiplied in pairs. What an odd number of them is filled up with is 0 in one operand only, so NaN comes
+    // of what is infinite.
+    if m == 0 || n == 0 || k == 0 || !k.is_multiple_of(2) {
         return false;
     }
     assert!(a.holds(m, k) && b.holds(k, n), "operands of a product are too small");

@@ -331,7 +331,7 @@ mod tests {
         let Some(library) = load(&onednn()).unwrap() else { return };
         enter(Some(Arc::new(OneDnn { fast_bf16: true, ..(*library).clone() })));
         let mut random = Random::new(3);
-        for (m, k, n) in [(1, 1, 1), (3, 5, 7), (33, 70, 65), (64, 200, 16)] {
+        for (m, k, n) in [(1, 2, 1), (3, 5, 7), (3, 6, 7), (33, 70, 65), (64, 200, 16)] {
             let mut numbers = |count: usize| -> Vec<Brain> {
                 (0..count).map(|_| Brain(half::bf16::from_f64(random.unit()).to_bits())).collect()
             };
@@ -351,7 +351,11 @@ mod tests {
                 let a = turned(&a[..], m, k, layouts & 1 != 0);
                 let b = turned(&b[..], k, n, layouts & 2 != 0);
                 let mut c = vec![f32::NAN; m * n];
-                assert!(bf16_gemm(k, a, b, &mut Block::new(&mut c, n)));
+                let done = bf16_gemm(k, a, b, &mut Block::new(&mut c, n));
+                assert_eq!(done, k % 2 == 0);
+                if !done {
+                    continue;
+                }
                 let at = |x: &Matrix<Brain>, i: usize, j: usize| {
                     let bits = x.data[i * x.strides.0 + j * x.strides.1].0;
                     half::bf16::from_bits(bits).to_f64()

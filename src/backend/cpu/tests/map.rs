@@ -173,6 +173,29 @@ fn casts_and_selects() {
 }
 
 #[test]
+fn casts_by_way_of_half_types_round() {
+    for from in DType::all().filter(|d| d.has_arithmetic()) {
+        for half in [DType::BF16, DType::F16] {
+            for sizes in [&[][..], &[131], &[40, 70]] {
+                let mut case =
+                    single(Op::Cast, smallvec![Attr::DType(half)], &[from], half, sizes, &LAYS, 3);
+                let Kernel::Map(program) = &mut case.kernel else { unreachable!("it is a map") };
+                let attrs = smallvec![Attr::DType(DType::F32)];
+                program.instrs.push(Instr {
+                    op: Op::Cast,
+                    attrs,
+                    dtype: DType::F32,
+                    args: smallvec![1],
+                });
+                program.results = vec![2];
+                case.writes = vec![(DType::F32, sizes.into())];
+                case.check_exact();
+            }
+        }
+    }
+}
+
+#[test]
 fn copies_move_bytes_of_any_dtype_from_any_layout() {
     for dtype in DType::all() {
         for lay in LAYS {

@@ -166,10 +166,10 @@ impl Run<'_> {
             _ => self.copy::<u8>(arg, to, at, tiles),
         }
         if half {
-            let Arg::Tile(to) = to else { panic!("a half type is not stored as it is computed") };
-            let tile = &mut tiles.f32s[to];
-            let exact = tile.to_vec();
-            compute::round_f32(dtype, &exact, tile);
+            self.into(to, at, tiles, |_, y: &mut [f32]| {
+                let exact = y.to_vec();
+                compute::round_f32(dtype, &exact, y);
+            });
         }
     }
 
