@@ -566,6 +566,9 @@ typedef void (*torchacc_warn_fn)(void *user, struct torchacc_str message, uint64
  */
 typedef uint32_t torchacc_strict;
 
+/*
+ A byte, 0 or 1. Any other that is given counts as 1.
+ */
 #define TORCHACC_BOOL 0
 
 #define TORCHACC_U8 1
@@ -834,8 +837,8 @@ void torchacc_archive_free(torchacc_archive *archive);
  A tensor on the caller's memory, without a copy: `len` bytes at `data`, of which `sizes` and `strides` (in elements, not
  negative; NULL for row-major) say where the elements are. The memory must stay as it is until `drop` is called, which
  happens on any thread once neither a tensor nor a program uses it. The library never writes there: what is written to the
- tensor goes to memory of its own. Memory that is not aligned to 16 bytes is copied, as is any for a GPU, and `drop` called
- before this returns; on an error too. Does not wait. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
+ tensor goes to memory of its own. Memory that is not aligned to 16 bytes is copied, as is any for a GPU and bools that are other bytes
+ than 0 and 1, and `drop` called before this returns; on an error too. Does not wait. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
  */
 torchacc_error *torchacc_tensor_borrow(torchacc_context *context,
                                        torchacc_dtype dtype,
@@ -1049,12 +1052,11 @@ torchacc_error *torchacc_tensor_from_dlpack(torchacc_context *context,
 /*
  The tensor as an array for another library, which calls its deleter in the end, on any thread; the context stays alive
  or not. Without `copy` the array shares the memory of the context's device (`torchacc_context_device`) and must not be
- written to (its flag READ_ONLY is set); with it, it is the consumer's own, dense, on the host (IS_COPIED). Blocks: cuts the trace if it still computes the value, and waits, on a GPU until every stream may read it.
- The deleter, too, waits there for all that was queued. Errors: as `torchacc_tensor_read`.
+ written to (its flag READ_ONLY is set); with it, it is the consumer's own, dense, on the host (IS_COPIED). Blocks: cuts
+ the trace if it still computes the value, and waits, on a GPU until every stream may read it. The deleter, too, waits
+ there for all that was queued. Errors: as `torchacc_tensor_read`.
  */
-torchacc_error *torchacc_tensor_to_dlpack(const torchacc_tensor *tensor,
-                                          bool copy,
-                                          DLManagedTensorVersioned **out);
+torchacc_error *torchacc_tensor_to_dlpack(const torchacc_tensor *tensor, bool copy, DLManagedTensorVersioned **out);
 
 /*
  The number of an error's kind (`TORCHACC_INVALID_ARGUMENT`, …); 0 for NULL.
@@ -1110,8 +1112,8 @@ void torchacc_string_free(torchacc_string *string);
 
  Errors, with nothing recorded: INVALID_ARGUMENT for a loss that is not one float or not in the trace any more, a tensor
  that is no float, that was written since the loss was computed from it, or that the loss depends on by way of what was
- computed before the last cut. When the program is compiled (a read or sync returns it): UNSUPPORTED, if the loss depends on
- a tensor by way of an operator that has no gradient, which is named; host operators have none.
+ computed before the last cut; UNSUPPORTED if the loss depends on a tensor by way of an operator that has no gradient,
+ which is named; host operators have none. What is wrong with an earlier record of the trace is reported here too.
  */
 torchacc_error *torchacc_grad(torchacc_context *context,
                               const torchacc_tensor *loss,

@@ -5,11 +5,22 @@
  *    success; nothing is half done. Nothing is ever printed, and the process is never ended, but for the last rule.
  *  - Shared handles (context, buffer, tensor) have _retain and _release, owned ones (error, string,
  *    archive, graph) _free. Both accept NULL,
- *    in any order: a child keeps its parent.
+ *    in any order: a child keeps its parent. A handle that was released, or is of another kind, is the error
+ *    INVALID_ARGUMENT where a function can fail, is taken for NULL elsewhere, and is not released again. But the last owner
+ *    must not release a handle while another thread's call uses it.
  *  - Every function may be called from any thread. "Blocks" says which ones wait; the others do not.
+ *  - After a fork the child may use contexts of its own. Of one that its parent used it can read values that were there, and
+ *    release everything; what would wait for the parent's threads, or queue work for them, returns UNSUPPORTED. dlclose does
+ *    not unload the library, whose threads may run.
  *  - Texts are UTF-8 with a length and no terminating NUL.
  *  - A struct passed in that may grow begins with struct_size: set it to sizeof, and the rest to zero for defaults.
  *  - Compare torchacc_abi_version() with TORCHACC_ABI once at start.
+ *  - Calls may come at the same time, on the same handles too. Threads that record on one context take turns, operation by
+ *    operation: each one's operations stay in its order, and all of them are in one trace. Random numbers, and what is
+ *    written to shared buffers, then depend on the turns: give each thread a context of its own where that matters.
+ *  - INVALID_ARGUMENT is the error of every function for NULL where nothing is said of it, for handles of another kind or of
+ *    another context, for numbers that are no dtype, kind or operator, and for text that is not UTF-8. INTERNAL and PANIC may
+ *    come from any of them. "Errors" says what else there is.
  *  - Callbacks come with a user pointer and an optional drop function for it; they may run on any thread, must not unwind, and
  *    must not call this library unless their comment says so.
  *  - Memory for tensors that the system does not give is the error OUT_OF_MEMORY, from the call or from the read or sync of
@@ -162,10 +173,10 @@ typedef struct torchacc_host_tensor {
 } torchacc_host_tensor;
 
 /*
- Does one collective: fills `out` from `in`, whose types agree on all ranks. `how` is one of `TORCHACC_REDUCE_*` for
+ Does one collective: fills `output` from `input`, whose types agree on all ranks. `how` is one of `TORCHACC_REDUCE_*` for
  all_reduce and reduce_scatter, the root for broadcast, else 0. Called on the launch thread, in the order in which the
  collectives of the communicator were recorded; it may wait for the other ranks, and should not do so for ever. Returns
- NULL, or an error from `torchacc_error_new`; must not call this library otherwise, and must not unwind.
+ NULL, or an error from `torchacc_error_new`; must not call this library otherwise, as of `torchacc_host_fn`, and must not unwind.
  */
 typedef torchacc_error *(*torchacc_collective_fn)(void *user,
                                                   int64_t how,
@@ -244,7 +255,7 @@ typedef struct torchacc_options {
    */
   struct torchacc_str backend;
   /*
-   Threads to compute with; 0 for `TORCHACC_NUM_THREADS`, else all cores.
+   Threads to compute with, at most 4096; 0 for `TORCHACC_NUM_THREADS`, else all cores.
    */
   uint32_t num_threads;
   /*
@@ -424,7 +435,8 @@ typedef void (*torchacc_read_fn)(void *user, const torchacc_error *error, const 
 /*
  A host operator. `args` are as recorded, but VIEW and VIEWS point at `torchacc_host_tensor`s (to read only) and SCALAR_*
  carry the values of this call. Fills every array of `outs`. Returns NULL, or an error from `torchacc_error_new`. Runs on the
- launch thread; must not call this library otherwise, and must not unwind.
+ launch thread; must not call this library otherwise (functions that can fail return INVALID_ARGUMENT there), and must not
+ unwind.
  */
 typedef torchacc_error *(*torchacc_host_fn)(void *user,
                                             const struct torchacc_arg *args,
@@ -436,7 +448,7 @@ typedef torchacc_error *(*torchacc_host_fn)(void *user,
  The shape rule of a host operator: writes the types of its `n_outs` results. `args` as of `torchacc_host_fn`, but the
  memory of tensors must not be read. Returns NULL, or an error from `torchacc_error_new`. Runs within
  `torchacc_apply`, `torchacc_apply_into` and `torchacc_infer`, on the thread that calls them; must not call this
- library otherwise, and must not unwind.
+ library otherwise, as of `torchacc_host_fn`, and must not unwind.
  */
 typedef torchacc_error *(*torchacc_shape_fn)(void *user,
                                              const struct torchacc_arg *args,
@@ -554,6 +566,9 @@ typedef void (*torchacc_warn_fn)(void *user, struct torchacc_str message, uint64
  */
 typedef uint32_t torchacc_strict;
 
+/*
+ A byte, 0 or 1. Any other that is given counts as 1.
+ */
 #define TORCHACC_BOOL 0
 
 #define TORCHACC_U8 1
@@ -596,29 +611,53 @@ typedef uint32_t torchacc_strict;
 
 #define TORCHACC_F8E8M0FNU 20
 
+/*
+ The call was wrong, and has done nothing; the message says how.
+ */
 #define TORCHACC_INVALID_ARGUMENT 1
 
+/*
+ There is no such operator, file, communicator or program.
+ */
 #define TORCHACC_NOT_FOUND 2
 
 /*
- Where a program had none, the message says how much it wants, when most, and what takes it; lines are named by their
- sites, as `<site 12>`.
+ The system gave no memory: release something, or compute in smaller pieces. Where a program had none, the message says
+ how much it wants, when most, and what takes it; lines are named by their sites, as `<site 12>`.
  */
 #define TORCHACC_OUT_OF_MEMORY 3
 
+/*
+ An index in a tensor of indices lies outside of what it picks from: found when the operator runs.
+ */
 #define TORCHACC_INDEX_ERROR 4
 
 /*
- A kernel or a host operator failed.
+ A kernel or a host operator failed, or the system refused a file.
  */
 #define TORCHACC_OPERATOR_ERROR 5
 
+/*
+ This library contradicts itself. What the call was for has not happened, the rest is as it was; please report it.
+ */
 #define TORCHACC_INTERNAL 6
 
+/*
+ A defect of this library was caught in the act. As INTERNAL; what the call was changing may be half changed, so save
+ what can be read, and start again with a new context.
+ */
 #define TORCHACC_PANIC 7
 
+/*
+ The call is right, but there is nothing here that does it: for these dtypes, on this backend or this machine, or in a
+ process forked since. The message says what is missing.
+ */
 #define TORCHACC_UNSUPPORTED 8
 
+/*
+ For bindings to report that `torchacc_abi_version` is not the number they were made for: install the library and the header
+ of one version.
+ */
 #define TORCHACC_ABI_MISMATCH 9
 
 /*
@@ -798,8 +837,8 @@ void torchacc_archive_free(torchacc_archive *archive);
  A tensor on the caller's memory, without a copy: `len` bytes at `data`, of which `sizes` and `strides` (in elements, not
  negative; NULL for row-major) say where the elements are. The memory must stay as it is until `drop` is called, which
  happens on any thread once neither a tensor nor a program uses it. The library never writes there: what is written to the
- tensor goes to memory of its own. Memory that is not aligned to 16 bytes is copied, as is any for a GPU, and `drop` called
- before this returns; on an error too. Does not wait. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
+ tensor goes to memory of its own. Memory that is not aligned to 16 bytes is copied, as is any for a GPU and bools that are other bytes
+ than 0 and 1, and `drop` called before this returns; on an error too. Does not wait. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
  */
 torchacc_error *torchacc_tensor_borrow(torchacc_context *context,
                                        torchacc_dtype dtype,
@@ -814,6 +853,7 @@ torchacc_error *torchacc_tensor_borrow(torchacc_context *context,
 
 /*
  A new buffer; its content reads as zeros. Takes no memory before something is written.
+ Errors: INVALID_ARGUMENT for more bytes than an address space has.
  */
 torchacc_error *torchacc_buffer_new(torchacc_context *context, size_t nbytes, torchacc_buffer **out);
 
@@ -833,7 +873,8 @@ void torchacc_buffer_release(torchacc_buffer *buffer);
 size_t torchacc_buffer_nbytes(const torchacc_buffer *buffer);
 
 /*
- Another size. The common prefix keeps its bytes, new bytes are zero. Waits for the value when there is one to keep.
+ Another size. The common prefix keeps its bytes, new bytes are zero. Blocks when there is a value to keep.
+ Errors: as `torchacc_buffer_read`; OUT_OF_MEMORY.
  */
 torchacc_error *torchacc_buffer_resize(torchacc_buffer *buffer, size_t nbytes);
 
@@ -857,7 +898,8 @@ torchacc_error *torchacc_buffer_read(torchacc_buffer *buffer, size_t offset, voi
 torchacc_error *torchacc_buffer_read_after_cut(torchacc_buffer *buffer, size_t offset, void *data, size_t len);
 
 /*
- Sees to it that the value gets computed: cuts the trace if it is still in it, as a read does. Does not wait for it.
+ Sees to it that the value gets computed: cuts the trace if it is still in it, as a read does. Does not
+ wait for it. Errors of the operations that compute it come with the read.
  */
 torchacc_error *torchacc_buffer_request(torchacc_buffer *buffer);
 
@@ -897,7 +939,8 @@ torchacc_error *torchacc_communicator_register(torchacc_context *context,
                                                const struct torchacc_communicator *communicator);
 
 /*
- Waits until every rank has come here, and with it everything that it recorded before. Cuts; an all_reduce of one float. Blocks.
+ Waits until every rank has come here, and with it everything that it recorded before. Cuts, and reduces one float by the
+ communicator's all_reduce. Blocks.
  Errors: NOT_FOUND for a name that is not registered; those of what was recorded before, and of the communicator.
  */
 torchacc_error *torchacc_barrier(torchacc_context *context,
@@ -913,8 +956,9 @@ torchacc_error *torchacc_context_new(const struct torchacc_options *options,
 
 /*
  Where contexts can compute, as a JSON list of objects. For each device `backend`, what `torchacc_options.backend` calls it;
- of "cpu" also the vector `instructions` that it uses ("avx512"); of each NVIDIA GPU that the driver shows its `name` and compute `capability` ("9.0"); without a driver one object with the backend "cuda" and why it is `missing`.
- `library_path` as in the options. Starts NVIDIA's driver, but no context of its own.
+ of "cpu" also the vector `instructions` that it uses ("avx512"); of each NVIDIA GPU that the driver shows its `name` and
+ compute `capability` ("9.0"); without a driver one object with the backend "cuda" and why it is `missing`. `library_path`
+ as in the options. Starts NVIDIA's driver, but no context of its own.
  Errors: INVALID_ARGUMENT for an environment variable that is none of its values.
  */
 torchacc_error *torchacc_devices(struct torchacc_str library_path,
@@ -926,13 +970,14 @@ torchacc_error *torchacc_devices(struct torchacc_str library_path,
 torchacc_context *torchacc_context_retain(torchacc_context *context);
 
 /*
- One owner fewer. The last one waits for what was cut; buffers keep their context alive.
+ One owner fewer. Buffers keep their context alive. Blocks when it is the last one, until what was cut has run.
  */
 void torchacc_context_release(torchacc_context *context);
 
 /*
  Sets the function that is asked where an operation is recorded: on the recording thread, without a lock, and only
- in places not seen before. Errors carry what it returned (`torchacc_error_site`).
+ in places not seen before. Another call sets another one, and drops the first. Errors carry what it returned
+ (`torchacc_error_site`).
  */
 torchacc_error *torchacc_context_set_locator(torchacc_context *context,
                                              torchacc_locate_fn locate,
@@ -947,12 +992,14 @@ torchacc_error *torchacc_seed(torchacc_context *context,
                               uint64_t seed);
 
 /*
- Closes the trace and hands it to the launch thread. Waits only while several programs are queued there.
+ Closes the trace and hands it to the launch thread. Blocks only while several programs are queued there.
+ Errors: STRICT; those of the operations come with a read or sync.
  */
 torchacc_error *torchacc_cut(torchacc_context *context);
 
 /*
- Cuts, waits for everything, and returns the first failure that no read and no sync returned yet. Blocks.
+ Cuts, waits for everything, and returns the first failure that no read and no sync returned yet; the others are
+ dropped. Blocks. Errors: those of all operations; STRICT.
  */
 torchacc_error *torchacc_sync(torchacc_context *context);
 
@@ -1005,12 +1052,11 @@ torchacc_error *torchacc_tensor_from_dlpack(torchacc_context *context,
 /*
  The tensor as an array for another library, which calls its deleter in the end, on any thread; the context stays alive
  or not. Without `copy` the array shares the memory of the context's device (`torchacc_context_device`) and must not be
- written to (its flag READ_ONLY is set); with it, it is the consumer's own, dense, on the host (IS_COPIED). Blocks: cuts the trace if it still computes the value, and waits, on a GPU until every stream may read it.
- The deleter, too, waits there for all that was queued. Errors: as `torchacc_tensor_read`.
+ written to (its flag READ_ONLY is set); with it, it is the consumer's own, dense, on the host (IS_COPIED). Blocks: cuts
+ the trace if it still computes the value, and waits, on a GPU until every stream may read it. The deleter, too, waits
+ there for all that was queued. Errors: as `torchacc_tensor_read`.
  */
-torchacc_error *torchacc_tensor_to_dlpack(const torchacc_tensor *tensor,
-                                          bool copy,
-                                          DLManagedTensorVersioned **out);
+torchacc_error *torchacc_tensor_to_dlpack(const torchacc_tensor *tensor, bool copy, DLManagedTensorVersioned **out);
 
 /*
  The number of an error's kind (`TORCHACC_INVALID_ARGUMENT`, …); 0 for NULL.
@@ -1066,8 +1112,8 @@ void torchacc_string_free(torchacc_string *string);
 
  Errors, with nothing recorded: INVALID_ARGUMENT for a loss that is not one float or not in the trace any more, a tensor
  that is no float, that was written since the loss was computed from it, or that the loss depends on by way of what was
- computed before the last cut. When the program is compiled (a read or sync returns it): UNSUPPORTED, if the loss depends on
- a tensor by way of an operator that has no gradient, which is named; host operators have none.
+ computed before the last cut; UNSUPPORTED if the loss depends on a tensor by way of an operator that has no gradient,
+ which is named; host operators have none. What is wrong with an earlier record of the trace is reported here too.
  */
 torchacc_error *torchacc_grad(torchacc_context *context,
                               const torchacc_tensor *loss,
@@ -1080,11 +1126,16 @@ torchacc_error *torchacc_grad(torchacc_context *context,
 
  - `%0: f32[2,3] = input() {index=0, type=(f32[2,3])}`
  - `%1: f32[3,2] = transpose(%0) {perm=[1,0]}`
+ - `%2: f64[] = scalar() {slot=0, dtype=f64}`
  - `return %1`
 
- Values are numbered 0, 1, 2, … in order, and say their types. Errors: INVALID_ARGUMENT, with line and column.
+ Values are numbered 0, 1, 2, … in order, and say their types. Inputs have an index, scalars (f64, i64 or bool) a slot, from
+ 0. Primitives are the operators without a namespace (`torchacc_op_name`), whose signatures name their attributes. Attributes
+ are written `3`, `3.0`, `1e-5`, `inf`, `nan`, `true`, `[1,2]`, `f32`, or types in parentheses: `(f32[2], i64[])`.
+ Errors: INVALID_ARGUMENT, with line and column.
  */
-torchacc_error *torchacc_graph_parse(struct torchacc_str text, torchacc_graph **out);
+torchacc_error *torchacc_graph_parse(struct torchacc_str text,
+                                     torchacc_graph **out);
 
 /*
  The graph of the program that was compiled last, after all passes. Errors: NOT_FOUND before the first, and when the last one
@@ -1213,6 +1264,7 @@ torchacc_error *torchacc_apply(torchacc_context *context,
 /*
  As `torchacc_record`, with tensors for the results, which are written through them: `outs` may be arguments of the
  same call (x = x + y in place), and views. A result is cast to its tensor's dtype. Does not wait.
+ Errors as `torchacc_apply`.
  */
 torchacc_error *torchacc_apply_into(torchacc_context *context,
                                     torchacc_op op,
@@ -1224,10 +1276,11 @@ torchacc_error *torchacc_apply_into(torchacc_context *context,
 /*
  Counters and times since the last reset as a flat JSON object of integers:
 
- - recorded_ops, of these replayed_ops; cuts, of these read_cuts and limit_cuts; compiles, of these recompiles (of a trace that begins
-   like a known one); plans; quick_plans (of compiled programs whose first run did not wait for the search for the plan that stays);
-   padded_programs (of buckets), their padded_runs, padding_refused; cache_hits, cache_misses, disk_hits, disk_removed,
-   disk_evictions, disk_errors, kernels, host_calls, failures;
+ - recorded_ops, of these replayed_ops; cuts, of these read_cuts and limit_cuts; compiles, of these recompiles (of a trace
+   that begins like a known one); plans; templates (plans that hold for other sizes too), carried_over (programs made of
+   these, without compiling); quick_plans (of compiled programs whose first run did not wait for the search for the plan
+   that stays); padded_programs (of buckets), their padded_runs, padding_refused; cache_hits, cache_misses, disk_hits,
+   disk_removed, disk_evictions, disk_errors, kernels, host_calls, failures;
  - compile_ns, disk_ns, execute_ns: time spent, wherever; compile_p50_ns, compile_p90_ns, compile_p99_ns: of one compile;
    step_p50_ns, step_p90_ns, step_p99_ns: from one full cut to the next. Percentiles are right to an eighth;
  - wall_ns: time since the reset. Each moment of it is in one of: wall_key_ns, wall_compile_ns, wall_launch_ns,
@@ -1274,7 +1327,8 @@ torchacc_error *torchacc_explain(torchacc_context *context, torchacc_string **ou
 /*
  Sets who says which sites are one line, so that reports merge them and recompiles are counted by line, and who takes
  warnings. Both are called without a lock, within cuts, reads, syncs and reports, by the thread that asked for them.
- Without it every site is a line of its own and nobody is warned.
+ Without it every site is a line of its own and nobody is warned; `options.log` is told the same warnings, as messages of the
+ level WARNING, with or without it. Another call sets others. Neither may be NULL.
  */
 torchacc_error *torchacc_context_set_observer(torchacc_context *context,
                                               torchacc_line_fn line,
@@ -1291,7 +1345,7 @@ torchacc_error *torchacc_profile_start(torchacc_context *context);
 /*
  Ends the timeline and gives it in Chrome's trace format, which Perfetto reads too: a JSON object with `traceEvents`.
  What is still running is missing: sync first. Sites are in `args.site`. At most 262144 events are kept;
- `otherData.lost_events` counts the others.
+ `otherData.lost_events` counts the others. Without `torchacc_profile_start` before it the list is empty.
  */
 torchacc_error *torchacc_profile_stop(torchacc_context *context, torchacc_string **out);
 
@@ -1321,7 +1375,8 @@ torchacc_error *torchacc_tensor_from_host(torchacc_context *context,
                                           torchacc_tensor **out);
 
 /*
- A new dense tensor of zeros.
+ A new dense tensor of zeros. Takes no memory before something is written. Errors: INVALID_ARGUMENT for sizes that are
+ negative or beyond any memory.
  */
 torchacc_error *torchacc_tensor_zeros(torchacc_context *context,
                                       torchacc_dtype dtype,
@@ -1345,11 +1400,10 @@ torchacc_error *torchacc_tensor_view(const torchacc_tensor *tensor, struct torch
 size_t torchacc_tensor_nbytes(const torchacc_tensor *tensor);
 
 /*
- Copies the elements in row-major order; `len` must be at least `torchacc_tensor_nbytes`. Blocks, as `torchacc_buffer_read`.
+ Copies the elements in row-major order; `len` must be at least `torchacc_tensor_nbytes`. Blocks,
+ and fails, as `torchacc_buffer_read`.
  */
-torchacc_error *torchacc_tensor_read(const torchacc_tensor *tensor,
-                                     void *data,
-                                     size_t len);
+torchacc_error *torchacc_tensor_read(const torchacc_tensor *tensor, void *data, size_t len);
 
 /*
  Replaces the elements by a copy of `len` bytes: elements in row-major order. `len` must be `torchacc_tensor_nbytes`.
