@@ -179,8 +179,8 @@ fn every_kind_of_change_is_found() {
             vec!["torchacc_new"],
         ),
         (
-            "  uint64_t cuda_blocks;\n",
-            "  uint64_t cuda_blocks;\n  void *more[2];\n",
+            "  torchacc_device_fn device_function;\n",
+            "  torchacc_device_fn device_function;\n  void *more[2];\n",
             vec!["torchacc_host_op.more"],
         ),
         (

@@ -367,6 +367,43 @@ static void archives(const ta::Context& context, const std::string& path) {
   throws(TORCHACC_INVALID_ARGUMENT, [&] { ta::save(path, {x}, {}, {"b", "a"}); });
 }
 
+static void device_memory(const char* backend) {
+  int live = 0, freed = 0;
+  {
+    const ta::Context context(backend);
+    EXPECT(context.device().device_type == 1 && context.device().is_host);
+    context.set_allocator(
+        [&](const torchacc_device&, std::size_t nbytes) {
+          ++live;
+          return std::aligned_alloc(64, (nbytes + 63) / 64 * 64);
+        },
+        [&](const torchacc_device&, void* memory, std::size_t) {
+          --live, ++freed;
+          std::free(memory);
+        });
+    throws(TORCHACC_INVALID_ARGUMENT, [&] { context.set_allocator(nullptr, nullptr); });
+    const auto x = ta::tensor<float>(context, {1, 2}, {2});
+    EXPECT(live > 0);
+    const ta::Buffer buffer = x.view().buffer;
+    buffer.fill([](const torchacc_device&, void* memory, std::size_t nbytes) {
+      EXPECT(nbytes == 8);
+      static_cast<float*>(memory)[0] = static_cast<float*>(memory)[1] = 5;
+    });
+    expect(x + 1.0, {6, 6});
+    float seen = 0;
+    buffer.look([&](const torchacc_device&, void* memory, std::size_t) {
+      seen = static_cast<float*>(memory)[1];
+    });
+    EXPECT(seen == 5);
+    throws(TORCHACC_OPERATOR_ERROR, [&] {
+      buffer.look(
+          [](const torchacc_device&, void*, std::size_t) { throw std::runtime_error("no"); });
+    });
+    context.sync();
+  }
+  EXPECT(live == 0 && freed > 0);
+}
+
 int main(int, char** argv) {
   for (const char* backend : {"cpu", "reference"}) {
     const ta::Context context(backend);
@@ -381,6 +418,7 @@ int main(int, char** argv) {
     arguments(context);
     own_operators(context);
     reports(backend);
+    device_memory(backend);
     archives(context, std::string(argv[0]) + ".archive");
     files_and_text(context, std::string(argv[0]) + ".safetensors");
     context.sync();

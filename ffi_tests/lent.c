@@ -206,9 +206,9 @@ int main(void) {
   torchacc_context* context;
   OK(torchacc_context_new(NULL, &context));
   borrowed(context);
+  bools(context);
   dlpack_in(context);
   dlpack_out(context);
-  bools(context);
   later();
   puts("ok");
   return 0;

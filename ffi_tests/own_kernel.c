@@ -125,7 +125,7 @@ int main(int count, char** arguments) {
   float y[2000], z[2000];
   computed(cpu, op_both, 3, 5, 0.5, y);
   EXPECT(calls == 1);
-  fails(cpu, op_kernel, TORCHACC_UNSUPPORTED, "mine::kernel", "only a CUDA form");
+  fails(cpu, op_kernel, TORCHACC_UNSUPPORTED, "mine::kernel", "only a form for devices");
   torchacc_context_release(cpu);
 
   torchacc_options options = {.struct_size = sizeof options, .backend = str("emulated")};

@@ -19,7 +19,7 @@ static void expect(const torchacc_tensor* tensor, float first) {
 }
 
 /* The message names the kind and says what happened to it. */
-static void says(torchacc_error* error, const char* kind, const char* what) {
+static void refused(torchacc_error* error, const char* kind, const char* what) {
   EXPECT(torchacc_error_code(error) == TORCHACC_INVALID_ARGUMENT);
   torchacc_str text = torchacc_error_message(error);
   char copy[256] = {0};
@@ -45,14 +45,15 @@ static void tensors(void) {
     if (i % 2) torchacc_tensor_release(made[i]);
   }
   float got[2] = {7, 7};
-  says(torchacc_tensor_read(dead, got, sizeof got), "torchacc_tensor", "released");
+  refused(torchacc_tensor_read(dead, got, sizeof got), "torchacc_tensor", "released");
   EXPECT(got[0] == 7);
-  says(torchacc_tensor_write(dead, got, sizeof got), "torchacc_tensor", "released");
-  says(torchacc_tensor_set_name(dead, str("x")), "torchacc_tensor", "released");
+  refused(torchacc_tensor_write(dead, got, sizeof got), "torchacc_tensor", "released");
+  refused(torchacc_tensor_set_name(dead, str("x")), "torchacc_tensor", "released");
   torchacc_arg args[2] = {tensor_arg(made[0]), tensor_arg(dead)};
-  says(torchacc_apply(context, op("add"), args, 2, &sum, 1), "torchacc_tensor", "released");
-  says(torchacc_apply_into(context, op("add"), args, 1, &dead, 1), "torchacc_tensor", "released");
-  says(torchacc_grad(context, dead, &made[0], 1, &sum), "torchacc_tensor", "released");
+  refused(torchacc_apply(context, op("add"), args, 2, &sum, 1), "torchacc_tensor", "released");
+  refused(torchacc_apply_into(context, op("add"), args, 1, &dead, 1), "torchacc_tensor",
+          "released");
+  refused(torchacc_grad(context, dead, &made[0], 1, &sum), "torchacc_tensor", "released");
   EXPECT(sum == NULL && torchacc_tensor_retain(dead) == NULL);
   EXPECT(torchacc_tensor_numel(dead) == 0 && torchacc_tensor_sizes(dead) == NULL);
   for (int i = 0; i < COUNT; i += 2) {
@@ -72,10 +73,10 @@ static void buffers(void) {
   torchacc_buffer_release(buffer);
   EXPECT(torchacc_buffer_nbytes(buffer) == 0 && torchacc_buffer_retain(buffer) == NULL);
   char byte;
-  says(torchacc_buffer_read(buffer, 0, &byte, 1), "torchacc_buffer", "released");
+  refused(torchacc_buffer_read(buffer, 0, &byte, 1), "torchacc_buffer", "released");
   const int64_t one[1] = {1};
   view = (torchacc_view){buffer, one, one, 0, 1, TORCHACC_U8};
-  says(torchacc_tensor_from_view(&view, &tensor), "torchacc_buffer", "released");
+  refused(torchacc_tensor_from_view(&view, &tensor), "torchacc_buffer", "released");
 }
 
 static void owned(void) {
@@ -102,10 +103,11 @@ static void owned(void) {
     torchacc_graph_free(graph);
     torchacc_graph_free(graph);
     EXPECT(torchacc_graph_outputs(graph) == 0);
-    says(torchacc_graph_text(graph, &string), "torchacc_graph", "released");
+    refused(torchacc_graph_text(graph, &string), "torchacc_graph", "released");
   }
   torchacc_tensor* tensor = pair(1);
-  says(torchacc_tensor_read((torchacc_tensor*)context, NULL, 0), "torchacc_tensor", "another kind");
+  refused(torchacc_tensor_read((torchacc_tensor*)context, NULL, 0), "torchacc_tensor",
+          "another kind");
   torchacc_buffer_release((torchacc_buffer*)tensor);
   expect(tensor, 1);
   torchacc_tensor_release(tensor);
@@ -117,7 +119,7 @@ static void contexts(void) {
   torchacc_context_release(dead);
   OK(torchacc_context_new(NULL, &next));
   torchacc_context_release(dead);
-  says(torchacc_sync(dead), "torchacc_context", "released");
+  refused(torchacc_sync(dead), "torchacc_context", "released");
   OK(torchacc_sync(next));
   torchacc_context_release(next);
 }

@@ -279,6 +279,33 @@ class Context {
     check(torchacc_context_set_observer(
         get(), ask, tell, new Both(std::move(line), std::move(warn)), detail::drop<Both>));
   }
+  /// Where the context's memory is.
+  torchacc_device device() const {
+    torchacc_device device{};
+    device.struct_size = sizeof device;
+    check(torchacc_context_device(get(), &device));
+    return device;
+  }
+  using Allocate = std::function<void*(const torchacc_device& device, std::size_t nbytes)>;
+  using Free = std::function<void(const torchacc_device& device, void* memory, std::size_t nbytes)>;
+  /// Where its memory comes from from now on: torchacc_context_set_allocator. Neither may throw.
+  void set_allocator(Allocate allocate, Free free) const {
+    using Both = std::pair<Allocate, Free>;
+    torchacc_allocator given{};
+    given.struct_size = sizeof given;
+    if (allocate)
+      given.allocate = [](void* user, const torchacc_device* device, std::size_t nbytes) noexcept {
+        return static_cast<Both*>(user)->first(*device, nbytes);
+      };
+    if (free)
+      given.free = [](void* user, const torchacc_device* device, void* memory,
+                      std::size_t nbytes) noexcept {
+        static_cast<Both*>(user)->second(*device, memory, nbytes);
+      };
+    given.user = new Both(std::move(allocate), std::move(free));
+    given.drop = detail::drop<Both>;
+    check(torchacc_context_set_allocator(get(), &given));
+  }
   void set_recompile_limit(std::uint64_t limit) const {
     check(torchacc_set_recompile_limit(get(), limit));
   }
@@ -337,6 +364,11 @@ class Buffer {
   void read_after_cut(std::size_t offset, void* data, std::size_t len) const {
     check(torchacc_buffer_read_after_cut(get(), offset, data, len));
   }
+  using Work = std::function<void(const torchacc_device& device, void* memory, std::size_t nbytes)>;
+  /// Replaces the content by what `work` writes to the device's memory: torchacc_buffer_fill.
+  void fill(Work work) const { check(torchacc_buffer_fill(get(), call_work, &work)); }
+  /// Lets `work` read it there; memory is NULL where all is zeros. Blocks: torchacc_buffer_look.
+  void look(Work work) const { check(torchacc_buffer_look(get(), call_work, &work)); }
   /// All of it. Blocks.
   template <class T>
   std::vector<T> read() const {
@@ -346,6 +378,10 @@ class Buffer {
   }
 
  private:
+  static torchacc_error* call_work(void* user, const torchacc_device* device, void* memory,
+                                   std::size_t nbytes) noexcept {
+    return detail::caught([&] { (*static_cast<Work*>(user))(*device, memory, nbytes); });
+  }
   using Handle = detail::Shared<torchacc_buffer, torchacc_buffer_retain, torchacc_buffer_release>;
   Context context_{nullptr};
   Handle handle_;
@@ -938,6 +974,10 @@ struct HostOp {
   std::string cuda_source, cuda_entry;
   std::uint32_t cuda_block = 0, cuda_elements = 0;
   std::uint64_t cuda_blocks = 0;
+  /// As `function`, with arrays in the device's memory: torchacc_device_fn.
+  std::function<void(const torchacc_device& device, const Given& args,
+                     const std::vector<Array>& outs)>
+      device_function;
 };
 
 namespace detail {
@@ -948,6 +988,16 @@ inline torchacc_error* call_host(void* user, const torchacc_arg* args, std::size
     std::vector<Array> arrays;
     for (std::size_t i = 0; i < n_outs; ++i) arrays.emplace_back(outs[i]);
     static_cast<HostOp*>(user)->function(Given(args, n_args), arrays);
+  });
+}
+
+inline torchacc_error* call_device(void* user, const torchacc_device* device,
+                                   const torchacc_arg* args, std::size_t n_args,
+                                   const torchacc_host_tensor* outs, std::size_t n_outs) noexcept {
+  return caught([&] {
+    std::vector<Array> arrays;
+    for (std::size_t i = 0; i < n_outs; ++i) arrays.emplace_back(outs[i]);
+    static_cast<HostOp*>(user)->device_function(*device, Given(args, n_args), arrays);
   });
 }
 
@@ -987,6 +1037,7 @@ inline Op register_op(HostOp op) {
   given.cuda_block = kept->cuda_block;
   given.cuda_elements = kept->cuda_elements;
   given.cuda_blocks = kept->cuda_blocks;
+  if (kept->device_function) given.device_function = detail::call_device;
   torchacc_op number = 0;
   check(torchacc_op_register_host(&given, &number));
   return Op(number);

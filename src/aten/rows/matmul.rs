@@ -71,6 +71,7 @@ fn scaled<'a>(
     });
     let attrs = smallvec![Attr::DType(made)];
     let mut y = c.math.op(Op::ScaledMatmul, &[a, b, scale_a, scale_b], attrs);
+    c.math.check()?;
     if let Some(bias) = bias {
         if bias.numel() != y.sizes()[1] {
             return invalid!("Bias must be size {} but got {}", y.sizes()[1], bias.numel());
