@@ -83,9 +83,13 @@ impl Launcher {
     /// Waits while many programs are queued: a program that records faster than its operations run must not fill the
     /// memory with their inputs. To be called without locks. Error: as of [`Launcher::check_process`], where it would wait.
     pub fn wait_for_room(&self) -> Result<()> {
+        let is_full = *self.queue.length.lock() > QUEUED;
+        if is_full {
+            // Without the queue's lock, which `send` takes while it holds the one for this.
+            self.check_process()?;
+        }
         let mut length = self.queue.length.lock();
         while *length > QUEUED {
-            self.check_process()?;
             self.queue.shorter.wait(&mut length);
         }
         Ok(())
