@@ -67,6 +67,17 @@ static inline torchacc_arg scalar_arg(double value) {
   return arg;
 }
 
+/* What a host operator of the tests does: its first argument times its second. */
+static inline torchacc_error* times(const torchacc_arg* args, const torchacc_host_tensor* outs) {
+  const torchacc_host_tensor* x = (const torchacc_host_tensor*)args[0].v.p;
+  if (args[1].v.f < 0) return torchacc_error_new(TORCHACC_OPERATOR_ERROR, str("a negative factor"));
+  int64_t count = 1;
+  for (uint32_t d = 0; d < x->rank; ++d) count *= x->sizes[d];
+  for (int64_t i = 0; i < count; ++i)
+    ((float*)outs[0].data)[i] = ((const float*)x->data)[i] * (float)args[1].v.f;
+  return NULL;
+}
+
 static inline torchacc_op op(const char* name) {
   torchacc_op found;
   OK(torchacc_op_find(str(name), &found));

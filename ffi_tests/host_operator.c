@@ -14,13 +14,7 @@ static torchacc_error* scale(void* user, const torchacc_arg* args, size_t n_args
   ++calls;
   if (n_args != 2 || n_outs != 1)
     return torchacc_error_new(TORCHACC_OPERATOR_ERROR, str("arguments"));
-  const torchacc_host_tensor* x = args[0].v.p;
-  if (args[1].v.f < 0) return torchacc_error_new(TORCHACC_OPERATOR_ERROR, str("a negative factor"));
-  int64_t count = 1;
-  for (uint32_t d = 0; d < x->rank; ++d) count *= x->sizes[d];
-  for (int64_t i = 0; i < count; ++i)
-    ((float*)outs[0].data)[i] = ((const float*)x->data)[i] * (float)args[1].v.f;
-  return NULL;
+  return times(args, outs);
 }
 
 static torchacc_error* same_shape(void* user, const torchacc_arg* args, size_t n_args,

@@ -59,17 +59,6 @@ pub fn is_half_of(from: DType, to: DType) -> bool {
 
 /// Whether a kernel of `op` with such a first result puts each part of it through a program when it has computed it.
 pub(super) fn has_epilogue(op: Op, ty: &Ty) -> bool {
-    let parts = matches!(
-        op,
-        Op::Matmul
-            | Op::Softmax
-            | Op::LogSoftmax
-            | Op::SoftmaxGrad
-            | Op::LogSoftmaxGrad
-            | Op::LayerNorm
-            | Op::LayerNormGrad
-            | Op::RmsNorm
-            | Op::RmsNormGrad
-    );
-    parts && ty.dtype.is_float() && ty.numel() > 0
+    // The kernels over rows are those that widen what they read.
+    (op == Op::Matmul || widens(op, 0)) && ty.dtype.is_float() && ty.numel() > 0
 }

@@ -1,5 +1,6 @@
 //! Every kernel against its row's meaning (by the reference backend), with generated operands.
 
+mod cast;
 mod chain;
 pub mod conv;
 mod machine;
