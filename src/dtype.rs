@@ -87,6 +87,11 @@ impl DType {
         matches!(self, F16 | BF16 | F32 | F64)
     }
 
+    /// Whether this is one of the two half types and `wide` is `F32`, which all its numbers are numbers of.
+    pub fn is_half_of(self, wide: DType) -> bool {
+        wide == F32 && matches!(self, F16 | BF16)
+    }
+
     /// A signed or unsigned integer of up to 64 bits with arithmetic; `Bool` is not one.
     pub fn is_int(self) -> bool {
         matches!(self, U8 | I8 | I16 | I32 | I64)

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::op::array::Array;
 use crate::op::evaluate::evaluate;
 use crate::op::{Attr, Attrs, Op, Ty, philox};
-use crate::plan::{Instr, Kernel, Operand, Plan, Program, Step, Target, is_half_of, widens};
+use crate::plan::{Instr, Kernel, Operand, Plan, Program, Step, Target, widens};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 
@@ -99,7 +99,7 @@ fn run_node(op: Op, attrs: &Attrs, inputs: &[Array]) -> Result<Vec<Array>> {
 /// The operands of a node whose first result has type `dtype`, as the types that they should have.
 fn widened(op: Op, operands: Vec<Array>, dtype: DType) -> Result<Vec<Array>> {
     let widen = |(i, operand): (usize, Array)| {
-        let half = widens(op, i) && is_half_of(operand.ty.dtype, dtype);
+        let half = widens(op, i) && operand.ty.dtype.is_half_of(dtype);
         if half { to_dtype(&operand, dtype) } else { Ok(operand) }
     };
     operands.into_iter().enumerate().map(widen).collect()

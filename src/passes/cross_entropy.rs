@@ -30,9 +30,10 @@ pub fn cross_entropy(graph: &Graph) -> Result<Graph> {
         id += 1;
         match item.op {
             Op::LogSoftmax if unneeded.contains(&NodeId(id - 1)) => {
-                let found = b.ops(Op::LogSumExp, &item.inputs, smallvec![])?;
-                let parts = Logs { x: item.inputs[0], top: found[0], log: found[1] };
-                let y = parts.subtracted_from(b, parts.x)?;
+                let x = before_widening(b.graph(), item.inputs[0]);
+                let found = b.ops(Op::LogSumExp, &[x], smallvec![])?;
+                let parts = Logs { x, top: found[0], log: found[1] };
+                let y = parts.subtracted_from(b, item.inputs[0])?;
                 logs.insert(y, parts);
                 Ok(Some(smallvec![y]))
             }
@@ -40,6 +41,7 @@ pub fn cross_entropy(graph: &Graph) -> Result<Graph> {
                 Some(parts) if picks_one_a_row(b.graph(), &item.inputs, item.attrs) => {
                     let picked =
                         b.op(Op::Gather, &[parts.x, item.inputs[1]], item.attrs.clone())?;
+                    let picked = b.cast(picked, b.ty(parts.top).dtype)?;
                     Ok(Some(smallvec![parts.subtracted_from(b, picked)?]))
                 }
                 _ => Ok(None),
@@ -52,6 +54,7 @@ pub fn cross_entropy(graph: &Graph) -> Result<Graph> {
 
 /// What stands for `log_softmax(x)`.
 struct Logs {
+    /// The logits, as small as they are in memory.
     x: ValueId,
     /// As `log_sum_exp` gives them.
     top: ValueId,
@@ -66,6 +69,18 @@ impl Logs {
         let below = b.binary(Op::Sub, from, top)?;
         let log = b.broadcast(self.log, &sizes)?;
         b.binary(Op::Sub, below, log)
+    }
+}
+
+/// `x`, or the numbers of a half type that it is made of: where autocast asks for f32, the logits need not be stored
+/// twice as large.
+fn before_widening(graph: &Graph, x: ValueId) -> ValueId {
+    let maker = graph.maker(x);
+    match maker.inputs[..] {
+        [from] if maker.op == Op::Cast && graph.ty(from).dtype.is_half_of(graph.ty(x).dtype) => {
+            from
+        }
+        _ => x,
     }
 }
 

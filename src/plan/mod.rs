@@ -28,7 +28,7 @@ use crate::graph::{Graph, ValueId};
 use crate::internal;
 use crate::op::{Attrs, Op, Ty};
 use crate::shape::{Dims, Layout};
-pub use need::{is_half_of, widens};
+pub use need::widens;
 pub use outline::Outline;
 pub use remat::Guide;
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,6 @@
 //! Which layouts the kernels of whole nodes read without a copy, and which of them go on with a program. Part of the
 //! contract with backends.
 
-use crate::dtype::DType;
 use crate::op::{Op, Ty};
 use crate::shape::Layout;
 
@@ -50,11 +49,6 @@ pub fn widens(op: Op, operand: usize) -> bool {
         SoftmaxGrad | LogSoftmaxGrad | LayerNormGrad | RmsNormGrad => operand < 2,
         _ => false,
     }
-}
-
-/// Whether numbers of type `from` are all numbers of type `to`, of which `from` is a half.
-pub fn is_half_of(from: DType, to: DType) -> bool {
-    to == DType::F32 && matches!(from, DType::F16 | DType::BF16)
 }
 
 /// Whether a kernel of `op` with such a first result puts each part of it through a program when it has computed it.

@@ -78,3 +78,27 @@ fn cross_entropy_leaves_probabilities_that_are_asked_for() {
         "#]],
     );
 }
+
+#[test]
+fn cross_entropy_reads_half_logits_as_they_are() {
+    check(
+        cross_entropy,
+        &program(
+            &["bf16[2,4]", "i64[2,1]"],
+            "%2: f32[2,4] = cast(%0) {dtype=f32}\n\
+             %3: f32[2,4] = log_softmax(%2)\n\
+             %4: f32[2,1] = gather(%3, %1) {axis=1}\n\
+             return %4",
+        ),
+        expect![[r#"
+            %0: bf16[2,4] = input() {index=0, type=(bf16[2,4])}
+            %1: i64[2,1] = input() {index=1, type=(i64[2,1])}
+            %2: f32[2,1], %3: f32[2,1] = log_sum_exp(%0)
+            %4: bf16[2,1] = gather(%0, %1) {axis=1}
+            %5: f32[2,1] = cast(%4) {dtype=f32}
+            %6: f32[2,1] = sub(%5, %2)
+            %7: f32[2,1] = sub(%6, %3)
+            return %7
+        "#]],
+    );
+}

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::graph::{Graph, Node, ValueId};
 use crate::internal;
 use crate::op::{Op, Ty};
-use crate::plan::{Kernel, Operand, Place, Program, Reg, Step, is_half_of, widens};
+use crate::plan::{Kernel, Operand, Place, Program, Reg, Step, widens};
 use crate::shape::{contiguous_strides, numel};
 
 /// `host` is the node that a host call has to be.
@@ -90,7 +90,7 @@ fn operands(graph: &Graph, step: &Step, count: usize, node: &Node) -> Result<()>
     }
     for (i, &v) in node.inputs.iter().enumerate() {
         let (read, ty) = (&step.reads[i], graph.ty(v));
-        let narrow = widens(node.op, i) && is_half_of(read.dtype, ty.dtype);
+        let narrow = widens(node.op, i) && read.dtype.is_half_of(ty.dtype);
         if read.layout.sizes != ty.sizes || read.dtype != ty.dtype && !narrow {
             return internal!("operand {i} is not {ty:?}");
         }

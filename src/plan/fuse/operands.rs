@@ -1,7 +1,7 @@
 //! What the kernels of nodes read, and where.
 
 use super::super::draft::{Kind, RegionId, Slot, SlotId, State};
-use super::super::need::{Need, is_half_of, need, widens};
+use super::super::need::{Need, need, widens};
 use super::super::views::View;
 use super::Fuser;
 use crate::dtype::DType;
@@ -39,7 +39,7 @@ impl Fuser<'_> {
         let (op, node, slot) = (self.graph.node(id).op, self.node_of(v), self.slot(r, s));
         let before = self.drafts[r].slots[..s as usize].iter();
         let operand = before.filter(|s| s.state == State::Operand).count();
-        let half = |from: &ValueId| is_half_of(self.graph.ty(*from).dtype, slot.dtype);
+        let half = |from: &ValueId| self.graph.ty(*from).dtype.is_half_of(slot.dtype);
         node.op == Op::Cast
             && widens(op, operand)
             && slot.dtype == self.graph.ty(v).dtype
