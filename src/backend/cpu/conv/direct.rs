@@ -2,10 +2,11 @@
 //! packed into the layout that a kernel wants, convolved, and unpacked, each by one task.
 
 use super::{CACHED, TASKS, deal, each_task};
-use crate::backend::cpu::onednn::{Convolution, Direction, Element, Problem, convolution};
+use crate::backend::cpu::onednn::{self, Convolution, Direction, Element, Problem, convolution};
 use crate::backend::cpu::pool::{GRAIN, parallel_each, with_scratch};
 use crate::backend::cpu::rows::RowMath;
 use crate::op::nn::Conv;
+use std::ffi::c_int;
 use std::sync::Arc;
 
 /// Multiplications that are worth a task.
@@ -131,13 +132,21 @@ impl Direct {
         if tasks < LEAST_TASKS.min(conv.work() / TASK) {
             return None;
         }
-        Direct::cut::<S>(conv, direction, cut)
+        let packed = onednn::packed(S::CODE);
+        let other = || Direct::cut::<S>(conv, direction, cut, f32::CODE);
+        Direct::cut::<S>(conv, direction, cut, packed).or_else(other)
     }
 
-    fn cut<S: Element>(conv: &Conv, direction: Direction, cut: Cut) -> Option<Direct> {
+    /// `packed`: as [`Problem`] has it.
+    fn cut<S: Element>(
+        conv: &Conv,
+        direction: Direction,
+        cut: Cut,
+        packed: c_int,
+    ) -> Option<Direct> {
         let find = |images| {
-            let part = cut.part(conv, direction, images);
-            convolution(&Problem { direction, conv: part, row: conv.depth(), element: S::CODE })
+            let (conv, row) = (cut.part(conv, direction, images), conv.depth());
+            convolution(&Problem { direction, conv, row, element: S::CODE, packed })
         };
         let block = find(cut.images)?;
         let rest = match conv.images % cut.images {
@@ -301,7 +310,7 @@ fn suits(conv: &Conv, direction: Direction) -> bool {
         return false;
     }
     match direction {
-        Direction::Forward => groups * conv.filters >= LEAST_LANES && weights / 8 <= images,
+        Direction::Forward => groups * conv.filters >= LEAST_LANES && weights / 64 <= images,
         Direction::GradInput => groups * conv.channels >= LEAST_LANES,
         Direction::GradWeight => groups * conv.filters >= LEAST_LANES && weights <= images,
     }
@@ -312,6 +321,7 @@ mod tests {
     use super::super::{backward, forward};
     use super::*;
     use crate::backend::cpu::tests::{Random, cpu};
+    use crate::backend::cpu::tile::element::Brain;
     use crate::op::nn::window::Windows;
 
     /// Blocks that the images do not fill, one for all, more than there are partial sums; slices of groups too.
@@ -331,9 +341,12 @@ mod tests {
         for conv in [alone, grouped] {
             let planes = conv.images * conv.groups * windows.plane();
             let lengths = [planes * conv.channels, planes * conv.filters];
-            let [x, y] = lengths.map(|n| (0..n).map(|_| random.unit()).collect::<Vec<f64>>());
-            let n = conv.groups * conv.filters * conv.depth();
-            let w: Vec<f64> = (0..n).map(|_| random.unit()).collect();
+            // Of a half type, too.
+            let mut numbers = |n: usize| -> Vec<f64> {
+                (0..n).map(|_| half::bf16::from_f64(random.unit()).to_f64()).collect()
+            };
+            let [x, y] = lengths.map(&mut numbers);
+            let w = numbers(conv.groups * conv.filters * conv.depth());
             for direction in [Direction::Forward, Direction::GradInput, Direction::GradWeight] {
                 let (a, b, n) = match direction {
                     Direction::Forward => (&x, &w, y.len()),
@@ -350,26 +363,43 @@ mod tests {
                         backward::grad_weight::<f64, f64>(&conv, a, b, &mut wanted)
                     }
                 }
-                let [a, b] =
-                    [a, b].map(|list| list.iter().map(|&v| v as f32).collect::<Vec<f32>>());
+                let alike = |got: f64, wanted: f64, relative: f64| {
+                    let near = (got - wanted).abs() <= 1e-3 + relative * wanted.abs();
+                    assert!(near, "{direction:?}: {got} {wanted}");
+                };
                 for (images, slices) in [(35, 1), (35, 4), (1, 1), (4, 2), (8, 4)] {
-                    let mut got = vec![f32::NAN; n];
-                    let run = || {
-                        let direct = Direct::cut::<f32>(&conv, direction, Cut { images, slices });
-                        direct.map(|direct| direct.run(&a, &b, &mut got)).is_some()
-                    };
-                    // Without the library, or on a processor that it has no such kernel for.
-                    if !cpu(2).inside(run).unwrap() {
-                        continue;
-                    }
-                    for (got, wanted) in got.iter().zip(&wanted) {
-                        assert!(
-                            (*got as f64 - wanted).abs() < 1e-3,
-                            "{direction:?}: {got} {wanted}"
-                        );
+                    let cut = Cut { images, slices };
+                    let single = |v: &f64| *v as f32;
+                    let got = run(&conv, direction, cut, f32::CODE, [a, b], n, single);
+                    got.iter().zip(&wanted).for_each(|(got, &v)| alike(*got as f64, v, 0.0));
+                    let brain = |v: &f64| Brain(half::bf16::from_f64(*v).to_bits());
+                    for packed in [f32::CODE, Brain::CODE] {
+                        let got = run(&conv, direction, cut, packed, [a, b], n, brain);
+                        got.iter().zip(&wanted).for_each(|(got, &v)| {
+                            alike(half::bf16::from_bits(got.0).to_f64(), v, 1.0 / 256.0)
+                        });
                     }
                 }
             }
         }
+    }
+
+    /// `n` results; none without the library, or on a processor that it has no such kernel for.
+    fn run<S: Element>(
+        conv: &Conv,
+        direction: Direction,
+        cut: Cut,
+        packed: c_int,
+        operands: [&Vec<f64>; 2],
+        n: usize,
+        element: impl Fn(&f64) -> S,
+    ) -> Vec<S> {
+        let [a, b] = operands.map(|list| list.iter().map(&element).collect::<Vec<S>>());
+        let mut got = vec![element(&f64::NAN); n];
+        let run = || {
+            let direct = Direct::cut::<S>(conv, direction, cut, packed);
+            direct.map(|direct| direct.run(&a, &b, &mut got)).is_some()
+        };
+        if cpu(2).inside(run).unwrap() { got } else { Vec::new() }
     }
 }

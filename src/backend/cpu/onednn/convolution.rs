@@ -53,6 +53,8 @@ pub struct Problem {
     pub row: usize,
     /// Of plain tensors.
     pub element: c_int,
+    /// Of packed ones; but gradients of weights, of which there are several to be added, are f32.
+    pub packed: c_int,
 }
 
 /// Primitives by what they compute; `None` where there is none worth using.
@@ -140,9 +142,10 @@ impl Problem {
 
     /// What the library says of the fastest kernel for layouts of its own choice, `None` if it has none.
     fn describe(&self, engine: &Engine, shapes: &[Shape; 3]) -> Option<Owned> {
-        let any = |shape: &Shape| Layout::of(engine, api::F32, &shape.sizes, None);
-        let [x, w, y] = [any(&shapes[0])?, any(&shapes[1])?, any(&shapes[2])?];
-        let (x, w, y) = (x.handle(), w.handle(), y.handle());
+        let any = |n: usize, element| Layout::of(engine, element, &shapes[n].sizes, None);
+        let [x, w, y] = [any(0, self.packed)?, any(1, self.packed)?, any(2, self.packed)?];
+        let dw = any(1, api::F32)?;
+        let [x, w, y, dw] = [&x, &w, &y, &dw].map(Layout::handle);
         let (api, device, none) = (&engine.api, engine.handle, null_mut());
         let [s, d, p, q] = self.spacing();
         let [s, d, p, q] = [&s, &d, &p, &q].map(|list| list.as_ptr());
@@ -180,7 +183,7 @@ impl Problem {
             Direction::GradWeight => unsafe {
                 Owned::new(api.destroy_description, |out| {
                     (api.describe_grad_weight)(
-                        out, device, how, x, w, none, y, s, d, p, q, hint, with,
+                        out, device, how, x, dw, none, y, s, d, p, q, hint, with,
                     )
                 })?
             },
@@ -222,10 +225,11 @@ fn dense(sizes: &[i64]) -> Vec<i64> {
 /// An operand or result: packed as the primitive has it, in one part for each image; the weights are one part.
 pub struct Tensor {
     element: c_int,
-    /// Elements of a packed part, and from the first to the last of a plain one.
+    /// How much of f32 memory a packed part takes.
     pub part: usize,
+    /// Elements from the first to the last of a plain part.
     plain: usize,
-    /// Elements packed.
+    /// How much of f32 memory all parts take packed.
     pub len: usize,
     reorder: Primitive,
 }
@@ -249,6 +253,9 @@ impl Tensor {
         let reorder = Primitive::reorder(engine, from, to)?;
         let of_f32 = |layout: &Layout| layout.nbytes / size_of::<f32>();
         let (part, len) = (of_f32(packed_part), of_f32(packed));
+        if !packed_part.nbytes.is_multiple_of(size_of::<f32>()) {
+            return None;
+        }
         // The library counts what lies between rows also after the last one.
         let last = sizes.iter().zip(&shape.strides).map(|(size, stride)| (size - 1) * stride);
         let plain = 1 + last.sum::<i64>() as usize;

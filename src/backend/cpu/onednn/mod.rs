@@ -229,6 +229,12 @@ pub fn with<R>(library: Option<Arc<OneDnn>>, body: impl FnOnce() -> R) -> R {
     body()
 }
 
+/// The type of packed elements with which this thread's library convolves those of type `element` fastest.
+pub fn packed(element: c_int) -> c_int {
+    let fast = |library: &Option<Arc<OneDnn>>| library.as_ref().is_some_and(|l| l.fast_bf16);
+    if element == api::BF16 && OF_THREAD.with_borrow(fast) { api::BF16 } else { api::F32 }
+}
+
 /// What computes `problem` on a thread that has this one's library; `None` if it has none, or that has no fast kernel.
 pub fn convolution(problem: &Problem) -> Option<Arc<Convolution>> {
     let of_thread = |library: &Option<Arc<OneDnn>>| library.as_ref()?.convolutions.clone();

@@ -28,7 +28,7 @@ impl Layout {
         }
     }
 
-    /// Elements of type `element` of such sizes, so many apart; of f32 in any layout if that is not said.
+    /// Elements of type `element` of such sizes, so many apart; in any layout if that is not said.
     pub fn of(
         engine: &Engine,
         element: c_int,
@@ -44,7 +44,7 @@ impl Layout {
                 Some(strides) => {
                     (api.create_strided)(out, count, sizes.as_ptr(), element, strides.as_ptr())
                 }
-                None => (api.create_layout)(out, count, sizes.as_ptr(), api::F32, api::ANY),
+                None => (api.create_layout)(out, count, sizes.as_ptr(), element, api::ANY),
             })
         }
     }

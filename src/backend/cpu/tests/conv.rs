@@ -70,6 +70,47 @@ fn convolution_and_its_gradients() {
     }
 }
 
+/// Kernels that compute several terms at once must not make NaN of an infinite one and what they are filled up with. (Where
+/// a window meets padding, an infinite factor is multiplied by 0 or left out.)
+#[test]
+fn infinite_elements_stay_infinite() {
+    for dtype in FLOATS {
+        for (channels, filters) in [(1, 8), (3, 16), (8, 8), (16, 16), (17, 33)] {
+            for (kernel, padding) in [(1, 0), (3, 1), (3, 0)] {
+                let lists: [&[i64]; 3] = [&[1, 1], &[padding, padding], &[1, 1]];
+                let shorter = kernel - 1 - 2 * padding;
+                let x = [2, channels, 7, 9];
+                let w = [filters, channels, kernel, kernel];
+                let y = [2, filters, 7 - shorter, 9 - shorter];
+                let cases = [
+                    (Op::Conv, None, x, w),
+                    (Op::ConvGradInput, Some(&x[2..]), y, w),
+                    (Op::ConvGradWeight, Some(&w[2..]), y, x),
+                ];
+                for (op, sizes, a, b) in cases {
+                    for operand in 0..2 {
+                        let of_weight = op != Op::ConvGradWeight && operand == 1;
+                        if of_weight && (padding > 0 || op == Op::ConvGradInput && kernel > 1) {
+                            continue;
+                        }
+                        // Sums of ones are exact.
+                        let ones = |sizes: [i64; 4]| {
+                            let count = sizes.iter().product::<i64>() as usize;
+                            Array::from_f64(dtype, &sizes, &vec![1.0; count])
+                        };
+                        let mut operands = vec![ones(a), ones(b)];
+                        let [_, _, height, width] = if operand == 0 { a } else { b };
+                        let plane = (height * width) as usize;
+                        let middle = operands[operand].len() - plane + plane / 2;
+                        operands[operand].set_f64(middle, f64::INFINITY);
+                        node(op, attrs_of(sizes, lists, 1), operands).check_exact();
+                    }
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn gradients_of_an_output_that_stops_short() {
     let mut random = Random::new(21);
