@@ -3,6 +3,7 @@
 use super::rebuild::{Item, Values, rebuild};
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::graph::math::wide;
 use crate::graph::{Builder, Graph, Node, NodeId, ValueId};
 use crate::op::{Attrs, Class, Op};
 use smallvec::smallvec;
@@ -13,11 +14,13 @@ use std::collections::{HashMap, HashSet};
 /// forward, and backward is one kernel over them.
 ///
 /// ```text
-/// y = log_softmax(x)                         top, log = log_sum_exp(x)
+/// y = log_softmax(x)                         top, log = log_sum_exp(x)         y = x - top - log
 /// p = gather(y, target)                      p = gather(x, target) - top - log
 /// dy = select(column == target, d, 0.0)   →  dy = select(column == target, d, 0.0)
-/// dx = log_softmax_grad(dy, y)               dx = dy - exp(x - top - log) * select(target is a column, d, 0.0)
+/// dx = log_softmax_grad(dy, y)               dx = dy - exp(y) * select(target is a column, d, 0.0)
 /// ```
+///
+/// Half types are computed with in f32; y, p and dx are rounded to them, as PyTorch's are.
 pub fn cross_entropy(graph: &Graph) -> Result<Graph> {
     let concerns = |op| matches!(op, Op::LogSoftmax | Op::LogSoftmaxGrad);
     if !graph.nodes.iter().any(|node| concerns(node.op)) {
@@ -30,10 +33,11 @@ pub fn cross_entropy(graph: &Graph) -> Result<Graph> {
         id += 1;
         match item.op {
             Op::LogSoftmax if unneeded.contains(&NodeId(id - 1)) => {
+                let dtype = b.ty(item.inputs[0]).dtype;
                 let x = before_widening(b.graph(), item.inputs[0]);
                 let found = b.ops(Op::LogSumExp, &[x], smallvec![])?;
-                let parts = Logs { x, top: found[0], log: found[1] };
-                let y = parts.subtracted_from(b, item.inputs[0])?;
+                let parts = Logs { dtype, x, top: found[0], log: found[1] };
+                let y = parts.subtracted_from(b, x)?;
                 logs.insert(y, parts);
                 Ok(Some(smallvec![y]))
             }
@@ -41,7 +45,6 @@ pub fn cross_entropy(graph: &Graph) -> Result<Graph> {
                 Some(parts) if picks_one_a_row(b.graph(), &item.inputs, item.attrs) => {
                     let picked =
                         b.op(Op::Gather, &[parts.x, item.inputs[1]], item.attrs.clone())?;
-                    let picked = b.cast(picked, b.ty(parts.top).dtype)?;
                     Ok(Some(smallvec![parts.subtracted_from(b, picked)?]))
                 }
                 _ => Ok(None),
@@ -54,6 +57,7 @@ pub fn cross_entropy(graph: &Graph) -> Result<Graph> {
 
 /// What stands for `log_softmax(x)`.
 struct Logs {
+    dtype: DType,
     /// The logits, as small as they are in memory.
     x: ValueId,
     /// As `log_sum_exp` gives them.
@@ -62,13 +66,15 @@ struct Logs {
 }
 
 impl Logs {
-    /// `from - top - log`.
+    /// `from - top - log`, where `from` is of x.
     fn subtracted_from(&self, b: &mut Builder, from: ValueId) -> Result<ValueId> {
         let sizes = b.ty(from).sizes.clone();
+        let from = b.cast(from, b.ty(self.top).dtype)?;
         let top = b.broadcast(self.top, &sizes)?;
         let below = b.binary(Op::Sub, from, top)?;
         let log = b.broadcast(self.log, &sizes)?;
-        b.binary(Op::Sub, below, log)
+        let y = b.binary(Op::Sub, below, log)?;
+        b.cast(y, self.dtype)
     }
 }
 
@@ -88,6 +94,10 @@ fn before_widening(graph: &Graph, x: ValueId) -> ValueId {
 fn gradient(b: &mut Builder, item: &Item) -> Result<Option<Values>> {
     let (dy, y) = (item.inputs[0], item.inputs[1]);
     let Some(OneHot { target, d }) = one_hot(b.graph(), dy) else { return Ok(None) };
+    let own = b.ty(dy).dtype;
+    let d = b.cast(d, own)?;
+    let [dy, y, d] = [dy, y, d].map(|v| b.cast(v, wide(own)));
+    let (dy, y, d) = (dy?, y?, d?);
     let mut sizes = b.ty(dy).sizes.clone();
     let columns = sizes.pop().unwrap_or(0);
     sizes.push(1);
@@ -106,17 +116,15 @@ fn gradient(b: &mut Builder, item: &Item) -> Result<Option<Values>> {
     let sum = b.broadcast(sum, &b.ty(dy).sizes.clone())?;
     let probability = b.unary(Op::Exp, y)?;
     let share = b.binary(Op::Mul, probability, sum)?;
-    Ok(Some(smallvec![b.binary(Op::Sub, dy, share)?]))
+    let dx = b.binary(Op::Sub, dy, share)?;
+    Ok(Some(smallvec![b.cast(dx, own)?]))
 }
 
-/// The log-softmax nodes, computed in a dtype of their own, whose result is only picked or computed with.
+/// The log-softmax nodes whose result is only picked or computed with.
 fn unneeded(graph: &Graph) -> HashSet<NodeId> {
-    let plain = |v: ValueId| {
-        let ty = graph.ty(v);
-        matches!(ty.dtype, DType::F32 | DType::F64) && ty.numel() > 0
-    };
+    let some = |&id: &NodeId| graph.ty(graph.node(id).first).numel() > 0;
     let candidates = graph.node_ids().filter(|&id| graph.node(id).op == Op::LogSoftmax);
-    let mut found: HashSet<NodeId> = candidates.filter(|&id| plain(graph.node(id).first)).collect();
+    let mut found: HashSet<NodeId> = candidates.filter(some).collect();
     let mut keep = |v: ValueId| found.remove(&graph.value(v).node);
     for node in &graph.nodes {
         for (i, &v) in node.inputs.iter().enumerate() {
@@ -150,12 +158,14 @@ fn picks_one_a_row(graph: &Graph, inputs: &[ValueId], attrs: &Attrs) -> bool {
 /// Rows that are 0 but for one element, if their target is a column; both have one column or none.
 struct OneHot {
     target: ValueId,
+    /// Before it was cast to the rows' dtype.
     d: ValueId,
 }
 
-/// Recognises `select(column == target, d, 0.0)`, where target and d are the same in every column.
+/// Recognises `select(column == target, d, 0.0)`, where target and d are the same in every column, or a cast of that.
 fn one_hot(graph: &Graph, v: ValueId) -> Option<OneHot> {
-    let choice = graph.maker(v);
+    let maker = graph.maker(v);
+    let choice = if maker.op == Op::Cast { graph.maker(maker.inputs[0]) } else { maker };
     let [hit, d, zero] = choice.inputs[..] else { return None };
     let equal = graph.maker(hit);
     if choice.op != Op::Select || equal.op != Op::Eq || !is_zero(graph, zero) {
