@@ -3,6 +3,7 @@
 mod cast;
 mod chain;
 pub mod conv;
+mod large;
 mod machine;
 mod map;
 mod math;

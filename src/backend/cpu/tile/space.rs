@@ -268,21 +268,47 @@ mod tests {
 
     /// Flat indices that the tiles visit, by walk, in order of the tiles.
     fn visited(space: &Space, walk: &Walk) -> Vec<i64> {
-        let mut all = Vec::new();
-        for t in 0..space.tiles() {
-            let position = space.tile(t);
-            let mut tile = vec![-1; position.len];
-            pieces(space, &position, walk, |p| {
-                for r in 0..p.rows {
-                    for c in 0..p.columns {
-                        tile[p.at + r * p.columns + c] =
-                            p.from + r as i64 * p.row_stride + c as i64 * p.column_stride;
-                    }
+        (0..space.tiles()).flat_map(|t| visited_by(space, walk, t)).collect()
+    }
+
+    /// Those that tile `t` visits.
+    fn visited_by(space: &Space, walk: &Walk, t: usize) -> Vec<i64> {
+        let position = space.tile(t);
+        let mut tile = vec![-1; position.len];
+        pieces(space, &position, walk, |p| {
+            for r in 0..p.rows {
+                for c in 0..p.columns {
+                    tile[p.at + r * p.columns + c] =
+                        p.from + r as i64 * p.row_stride + c as i64 * p.column_stride;
                 }
-            });
-            all.extend(tile);
+            }
+        });
+        tile
+    }
+
+    #[test]
+    fn tiles_beyond_32_bits_are_where_they_should_be() {
+        let (rows, columns) = (1 << 20, 1031);
+        let dense = Layout::contiguous(&[3, rows, columns]);
+        let across = Layout::contiguous(&[3, columns, rows]).transpose(&[0, 2, 1]);
+        let sizes = dense.sizes.clone();
+        let walk = |layout: &Layout| Walk::new(&sizes, layout.strides.clone(), layout);
+        let (dense, across) = (walk(&dense), walk(&across));
+        for cut in [Cut::Runs(2048), Cut::Rows(515), Cut::Boxes { rows: 64, columns: 32 }] {
+            let space = Space { sizes: sizes.clone(), cut };
+            let tiles = space.tiles();
+            assert!(space.numel() > 1 << 31);
+            for t in [0, tiles / 2, tiles - 1] {
+                let (x, y) = (visited_by(&space, &dense, t), visited_by(&space, &across, t));
+                assert_eq!(x.len(), y.len());
+                for (x, y) in x.iter().zip(y) {
+                    let (n, row, column) = (x / (rows * columns), x / columns % rows, x % columns);
+                    assert_eq!(y, (n * columns + column) * rows + row, "{cut:?}, tile {t}");
+                }
+            }
+            let last = visited_by(&space, &dense, tiles - 1);
+            assert_eq!(last.last(), Some(&(space.numel() as i64 - 1)));
         }
-        all
     }
 
     #[test]
