@@ -117,11 +117,13 @@ impl Buckets {
 
 /// The trace in primitives, and in those for which padding has rules.
 fn lowered(records: &Records) -> Result<Graph> {
-    let graph = passes::marks(&aten::lower(records)?)?;
+    let graph = aten::lower(records)?;
+    let graph = passes::marks(&graph)?;
     let is_attention = |op: Op| matches!(op, Op::Attention | Op::AttentionGrad);
     // Which elements are dropped depends on their places, which padding moves.
     let drops = graph.nodes.iter().any(|n| is_attention(n.op) && n.attrs[2].float() > 0.0);
-    if drops { passes::decompose(&graph, &|op| !is_attention(op)) } else { Ok(graph) }
+    let graph = if drops { passes::decompose(&graph, &|op| !is_attention(op))? } else { graph };
+    Ok(graph.into_owned())
 }
 
 /// Points to learn from, the given one first: near and far, each size in its own way.

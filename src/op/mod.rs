@@ -83,7 +83,7 @@ pub enum Attr {
 }
 
 /// Attributes of a node, in the order of the row's `attrs` names.
-pub type Attrs = SmallVec<[Attr; 2]>;
+pub type Attrs = SmallVec<[Attr; 1]>;
 
 /// What family a primitive belongs to; passes and planners decide by class, not by op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

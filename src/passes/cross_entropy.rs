@@ -7,6 +7,7 @@ use crate::graph::math::wide;
 use crate::graph::{Builder, Graph, Node, NodeId, ValueId};
 use crate::op::{Attrs, Class, Op};
 use smallvec::smallvec;
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 /// A gradient that is not 0 in one column only needs no sum over its row; and where log probabilities are only picked
@@ -21,10 +22,10 @@ use std::collections::{HashMap, HashSet};
 /// ```
 ///
 /// Half types are computed with in f32; y, p and dx are rounded to them, as PyTorch's are.
-pub fn cross_entropy(graph: &Graph) -> Result<Graph> {
+pub fn cross_entropy(graph: &Graph) -> Result<Cow<'_, Graph>> {
     let concerns = |op| matches!(op, Op::LogSoftmax | Op::LogSoftmaxGrad);
     if !graph.nodes.iter().any(|node| concerns(node.op)) {
-        return Ok(graph.clone());
+        return Ok(Cow::Borrowed(graph));
     }
     let unneeded = unneeded(graph);
     let mut logs: HashMap<ValueId, Logs> = HashMap::new();
@@ -98,6 +99,8 @@ fn gradient(b: &mut Builder, item: &Item) -> Result<Option<Values>> {
     let d = b.cast(d, own)?;
     let [dy, y, d] = [dy, y, d].map(|v| b.cast(v, wide(own)));
     let (dy, y, d) = (dy?, y?, d?);
+    // Before the sum: operands in order leave the next round of passes nothing to do.
+    let probability = b.unary(Op::Exp, y)?;
     let mut sizes = b.ty(dy).sizes.clone();
     let columns = sizes.pop().unwrap_or(0);
     sizes.push(1);
@@ -114,7 +117,6 @@ fn gradient(b: &mut Builder, item: &Item) -> Result<Option<Values>> {
     let zero = b.broadcast(zero, &sizes)?;
     let sum = b.select(hits, d, zero)?;
     let sum = b.broadcast(sum, &b.ty(dy).sizes.clone())?;
-    let probability = b.unary(Op::Exp, y)?;
     let share = b.binary(Op::Mul, probability, sum)?;
     let dx = b.binary(Op::Sub, dy, share)?;
     Ok(Some(smallvec![b.cast(dx, own)?]))

@@ -4,6 +4,7 @@ use super::rebuild::{Item, Values, rebuild};
 use crate::error::Result;
 use crate::graph::{Builder, Graph};
 use crate::op::Op;
+use std::borrow::Cow;
 
 /// Operands whose order does not matter are sorted; then equal nodes are one, because that is how the builder builds.
 /// Host calls stay apart: two equal ones may draw two random numbers.
@@ -14,7 +15,7 @@ use crate::op::Op;
 /// %4: f32[2] = mul(%2, %3)            return %3
 /// return %4
 /// ```
-pub fn cse(graph: &Graph) -> Result<Graph> {
+pub fn cse(graph: &Graph) -> Result<Cow<'_, Graph>> {
     rebuild(graph, rule)
 }
 

@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::graph::{Builder, Graph, ValueId};
+use std::borrow::Cow;
 
 /// Keeps the nodes that an output of the program depends on. Host calls are functions of their operands and go like
 /// everything else; unused inputs and scalars go too.
@@ -12,7 +13,7 @@ use crate::graph::{Builder, Graph, ValueId};
 /// %2: f32[2] = neg(%0)                return %1
 /// return %2
 /// ```
-pub fn dce(graph: &Graph) -> Result<Graph> {
+pub fn dce(graph: &Graph) -> Result<Cow<'_, Graph>> {
     let mut live = vec![false; graph.nodes.len()];
     for &v in &graph.outputs {
         live[graph.value(v).node.0 as usize] = true;
@@ -25,7 +26,7 @@ pub fn dce(graph: &Graph) -> Result<Graph> {
         }
     }
     if live.iter().all(|&live| live) {
-        return Ok(graph.clone());
+        return Ok(Cow::Borrowed(graph));
     }
     let mut b = Builder::with_capacity(graph.nodes.len());
     let mut new: Vec<Option<ValueId>> = vec![None; graph.values.len()];
@@ -40,5 +41,5 @@ pub fn dce(graph: &Graph) -> Result<Graph> {
         node.outputs().zip(values).for_each(|(v, to)| new[v.0 as usize] = Some(to));
     }
     let outputs = graph.outputs.iter().map(|v| renamed(&new, v)).collect();
-    Ok(b.finish(outputs))
+    Ok(Cow::Owned(b.finish(outputs)))
 }

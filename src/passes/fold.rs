@@ -6,6 +6,7 @@ use crate::graph::{Builder, Graph, ValueId};
 use crate::op::array::Array;
 use crate::op::evaluate::evaluate;
 use crate::op::{Class, Eval, Op, Ty, Tys};
+use std::borrow::Cow;
 
 /// Nodes that are not pointwise are computed up to this many elements, operands and results together.
 const MAX_ELEMENTS: i64 = 1024;
@@ -19,7 +20,7 @@ const MAX_ELEMENTS: i64 = 1024;
 /// %2: f32[8] = sqrt(%1)                     %1: f32[8] = broadcast(%0) {sizes=[8]}
 /// return %2                                 return %1
 /// ```
-pub fn fold(graph: &Graph) -> Result<Graph> {
+pub fn fold(graph: &Graph) -> Result<Cow<'_, Graph>> {
     rebuild(graph, rule)
 }
 

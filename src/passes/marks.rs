@@ -4,6 +4,7 @@ use super::rebuild::{Values, rebuild};
 use crate::error::Result;
 use crate::graph::Graph;
 use crate::op::Op;
+use std::borrow::Cow;
 
 /// First of all passes, so that no other one need know of them.
 ///
@@ -12,11 +13,11 @@ use crate::op::Op;
 /// %2: f32[2] = exp(%1)                       return %1
 /// return %2
 /// ```
-pub fn marks(graph: &Graph) -> Result<Graph> {
+pub fn marks(graph: &Graph) -> Result<Cow<'_, Graph>> {
     let goes = |op| matches!(op, Op::Mark | Op::Detach);
     // Most graphs have none.
     if !graph.nodes.iter().any(|node| goes(node.op)) {
-        return Ok(graph.clone());
+        return Ok(Cow::Borrowed(graph));
     }
     rebuild(graph, |_, item| Ok(goes(item.op).then(|| Values::from_slice(&item.inputs))))
 }

@@ -1,4 +1,4 @@
-//! Graph → Graph: one file and one function each.
+//! Graph → Graph: one file and one function each, which gives back the very graph that it was given if it leaves it as it is.
 //!
 //! **Invariant:** touches the graph and the context given; no clock, environment, randomness or IO, and nothing that
 //! depends on the order of a hash map. Every pass keeps what the program computes: bit by bit, NaN, -0.0 and
@@ -31,31 +31,46 @@ pub use movement::movement;
 pub use products::products;
 use rebuild::rebuild;
 pub use simplify::simplify;
+use std::borrow::Cow;
 
 /// One simplification can enable another; in practice the second or third round changes nothing.
 const MAX_ROUNDS: usize = 8;
 
 /// All passes in order. Composites for which `keeps` is false are said in other primitives. Errors are internal.
-pub fn optimize(graph: Graph, keeps: &dyn Fn(Op) -> bool) -> Result<Graph> {
-    let graph = checked("marks", marks(&graph)?)?;
-    let mut graph = checked("decompose", decompose(&graph, keeps)?)?;
+pub fn optimize(mut graph: Graph, keeps: &dyn Fn(Op) -> bool) -> Result<Graph> {
+    improve(&mut graph, "marks", marks)?;
+    improve(&mut graph, "decompose", |graph| decompose(graph, keeps))?;
     for _ in 0..MAX_ROUNDS {
-        let before = graph;
-        graph = checked("simplify, movement, fold, cse", node_by_node(&before)?)?;
+        let mut goes_on = improve(&mut graph, "simplify, movement, fold, cse", node_by_node)?;
         if keeps(Op::LogSumExp) {
-            graph = checked("cross_entropy", cross_entropy(&graph)?)?;
+            goes_on |= improve(&mut graph, "cross_entropy", cross_entropy)?;
         }
-        graph = checked("products", products(&graph)?)?;
-        graph = checked("dce", dce(&graph)?)?;
-        if graph == before {
+        goes_on |= improve(&mut graph, "products", products)?;
+        goes_on |= improve(&mut graph, "dce", dce)?;
+        if !goes_on {
             break;
         }
     }
     Ok(graph)
 }
 
+/// Puts what `pass` makes of the graph in its place; whether that is another one. In debug builds, proves that it is
+/// well-formed.
+fn improve(
+    graph: &mut Graph,
+    name: &str,
+    pass: impl Fn(&Graph) -> Result<Cow<'_, Graph>>,
+) -> Result<bool> {
+    let Cow::Owned(better) = pass(graph)? else { return Ok(false) };
+    *graph = better;
+    if cfg!(debug_assertions) {
+        verify(graph).map_err(|e| e.within(format!("after pass {name}")))?;
+    }
+    Ok(true)
+}
+
 /// The passes that look at one node and what it is made of, all at once: most of a pass's time is copying the graph.
-fn node_by_node(graph: &Graph) -> Result<Graph> {
+fn node_by_node(graph: &Graph) -> Result<Cow<'_, Graph>> {
     let rules = [simplify::rule, movement::rule, fold::rule, cse::rule];
     rebuild(graph, |b, item| {
         for rule in rules {
@@ -65,12 +80,4 @@ fn node_by_node(graph: &Graph) -> Result<Graph> {
         }
         Ok(None)
     })
-}
-
-/// In debug builds, proves that `pass` left a well-formed graph.
-fn checked(pass: &str, graph: Graph) -> Result<Graph> {
-    if cfg!(debug_assertions) {
-        verify(&graph).map_err(|e| e.within(format!("after pass {pass}")))?;
-    }
-    Ok(graph)
 }

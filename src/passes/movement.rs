@@ -9,6 +9,7 @@ use crate::op::{Attr, Class, Op, Ty};
 use crate::record::View;
 use crate::shape::{Dims, Layout};
 use smallvec::smallvec;
+use std::borrow::Cow;
 
 /// ```text
 /// %1: f32[3,2] = transpose(%0) {perm=[1,0]}
@@ -17,7 +18,7 @@ use smallvec::smallvec;
 /// %4: f32[2,2] = reshape(%3) {sizes=[2,2]}
 /// return %4
 /// ```
-pub fn movement(graph: &Graph) -> Result<Graph> {
+pub fn movement(graph: &Graph) -> Result<Cow<'_, Graph>> {
     rebuild(graph, rule)
 }
 

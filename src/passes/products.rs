@@ -5,6 +5,7 @@ use crate::error::Result;
 use crate::graph::{Builder, Graph, NodeId, ValueId};
 use crate::op::{Attr, Op};
 use smallvec::smallvec;
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// Many thin products with one sum, as the gradient of a weight that every step of a recurrent network uses, become one
@@ -15,10 +16,10 @@ use std::collections::HashMap;
 /// y = matmul(c, d)              →   right = concat(b, d, …) {dim=0}
 /// s = add(add(x, y), …)             s = matmul(left, right)
 /// ```
-pub fn products(graph: &Graph) -> Result<Graph> {
+pub fn products(graph: &Graph) -> Result<Cow<'_, Graph>> {
     let sums = Sums::of(graph);
     if !graph.nodes.iter().any(|node| sums.pays(graph, node.first)) {
-        return Ok(graph.clone());
+        return Ok(Cow::Borrowed(graph));
     }
     let mut factors: HashMap<ValueId, [ValueId; 2]> = HashMap::new();
     let mut id = 0;

@@ -6,6 +6,7 @@ use crate::graph::{Builder, Graph, ValueId};
 use crate::internal;
 use crate::op::{Attrs, Op};
 use smallvec::SmallVec;
+use std::borrow::Cow;
 
 pub type Values = SmallVec<[ValueId; 4]>;
 
@@ -17,27 +18,35 @@ pub struct Item<'a> {
 }
 
 /// Copies `graph`, except that a node for which `rule` returns values is replaced by them. They must have the types
-/// of the node's outputs. What the rule builds gets the site and record of the node.
+/// of the node's outputs. What the rule builds gets the site and record of the node. Borrowed if the copy is the same.
 pub fn rebuild(
     graph: &Graph,
     mut rule: impl FnMut(&mut Builder, &Item) -> Result<Option<Values>>,
-) -> Result<Graph> {
+) -> Result<Cow<'_, Graph>> {
     let mut b = Builder::with_capacity(graph.nodes.len());
     let mut new: Vec<ValueId> = Vec::with_capacity(graph.values.len());
-    for node in &graph.nodes {
+    let mut is_same = true;
+    for (id, node) in graph.nodes.iter().enumerate() {
         (b.site, b.record) = (node.site, node.record);
         let inputs = node.inputs.iter().map(|v| new[v.0 as usize]).collect();
         let item = Item { op: node.op, attrs: &node.attrs, inputs };
         let values = match rule(&mut b, &item)? {
-            Some(values) => values,
+            Some(values) => {
+                is_same = is_same && b.graph().nodes.get(id) == Some(node);
+                values
+            }
             None => b.ops(item.op, &item.inputs, item.attrs.clone())?,
         };
         let same = |(old, new): (ValueId, &ValueId)| graph.ty(old) == b.ty(*new);
         if values.len() != node.n_outputs as usize || !node.outputs().zip(&values).all(same) {
             return internal!("{} was replaced by values of other types", node.op.name());
         }
+        is_same = is_same && node.outputs().eq(values.iter().copied());
         new.extend(values);
     }
+    if is_same && b.graph().nodes.len() == graph.nodes.len() {
+        return Ok(Cow::Borrowed(graph));
+    }
     let outputs = graph.outputs.iter().map(|v| new[v.0 as usize]).collect();
-    Ok(b.finish(outputs))
+    Ok(Cow::Owned(b.finish(outputs)))
 }

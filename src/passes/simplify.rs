@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::graph::{Builder, Graph, ValueId};
 use crate::op::array::Array;
 use crate::op::{Class, Op};
+use std::borrow::Cow;
 
 /// One rule of each kind:
 ///
@@ -18,7 +19,7 @@ use crate::op::{Class, Op};
 /// pow(x, 2.0)                → mul(x, x)     cast(cast(x: bf16): f32)   → cast(x)
 /// not(eq(x, y))              → ne(x, y)      reduce_max(x) over no axes → x
 /// ```
-pub fn simplify(graph: &Graph) -> Result<Graph> {
+pub fn simplify(graph: &Graph) -> Result<Cow<'_, Graph>> {
     rebuild(graph, rule)
 }
 

@@ -245,36 +245,30 @@ impl Draft {
         if self.slots.iter().any(|a| other.slots.iter().any(|b| twisted(a, b))) {
             return false;
         }
-        let mut merged = self.clone();
+        let own = self.slots.len();
         let mut place = vec![SlotId::MAX; other.slots.len()];
-        let (mut instrs, mut operands) = (0, other.writes.len());
         let mut fresh = Vec::new();
         for id in other.in_order() {
             let mut slot = other.slots[id as usize].clone();
             if let State::Instr(instr) = &mut slot.state {
                 instr.args.iter_mut().for_each(|a| *a = place[*a as usize]);
             }
-            let found = merged.find(&slot);
-            place[id as usize] = found.unwrap_or_else(|| {
-                match slot.state {
-                    State::Instr(_) => instrs += 1,
-                    _ => operands += 1,
-                }
-                let new = merged.push(slot);
+            place[id as usize] = self.find(&slot).unwrap_or_else(|| {
+                let new = self.push(slot);
                 if other.joined.contains(&id) {
                     fresh.push(new);
                 }
                 new
             });
         }
-        if !self.has_room(instrs, operands) {
+        if !self.has_room(0, other.writes.len()) {
+            self.slots.truncate(own);
             return false;
         }
         fresh.reverse();
-        fresh.append(&mut merged.joined);
-        merged.joined = fresh;
-        merged.writes.extend(other.writes.iter().map(|&(s, b)| (place[s as usize], b)));
-        *self = merged;
+        fresh.append(&mut self.joined);
+        self.joined = fresh;
+        self.writes.extend(other.writes.iter().map(|&(s, b)| (place[s as usize], b)));
         true
     }
 

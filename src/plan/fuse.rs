@@ -349,14 +349,17 @@ impl Fuser<'_> {
     /// What the slot's region has to see of the operands of the node in order to compute the slot.
     fn operands(&self, node: &Node, slot: &Slot) -> Option<SmallVec<[View; 3]>> {
         let operand = |v: &ValueId| {
-            let mut view = self.views[v.0 as usize].clone();
-            if node.op == Op::Random {
-                view.layout = moved(node, &view.layout)?;
-                view.path.push(self.graph.value(node.first).node);
-            }
-            view.layout = along(self.graph, &slot.path, &view.layout)?;
-            view.path.extend_from_slice(&slot.path);
-            Some(view)
+            let View { root, dtype, layout, path } = &self.views[v.0 as usize];
+            let mut path = path.clone();
+            let layout = match node.op {
+                Op::Random => {
+                    path.push(self.graph.value(node.first).node);
+                    along(self.graph, &slot.path, &moved(node, layout)?)?
+                }
+                _ => along(self.graph, &slot.path, layout)?,
+            };
+            path.extend_from_slice(&slot.path);
+            Some(View { root: *root, dtype: *dtype, layout, path })
         };
         node.inputs.iter().map(operand).collect()
     }

@@ -44,19 +44,19 @@ fn cross_entropy_stores_no_probabilities() {
             %17: f32[] = const() {value=0.5, dtype=f32}
             %18: f32[2,4] = broadcast(%17) {sizes=[2,4]}
             %19: f32[2,4] = select(%14, %18, %16)
-            %20: i64[] = const_int() {value=0, dtype=i64}
-            %21: i64[2,1] = broadcast(%20) {sizes=[2,1]}
-            %22: i64[] = const_int() {value=4, dtype=i64}
-            %23: i64[2,1] = broadcast(%22) {sizes=[2,1]}
-            %24: f32[2,1] = broadcast(%17) {sizes=[2,1]}
-            %25: bool[2,1] = ge(%8, %21)
-            %26: bool[2,1] = lt(%8, %23)
-            %27: bool[2,1] = and(%25, %26)
-            %28: f32[2,1] = broadcast(%15) {sizes=[2,1]}
-            %29: f32[2,1] = select(%27, %24, %28)
-            %30: f32[2,4] = broadcast(%29) {sizes=[2,4]}
-            %31: f32[2,4] = exp(%7)
-            %32: f32[2,4] = mul(%31, %30)
+            %20: f32[2,4] = exp(%7)
+            %21: i64[] = const_int() {value=0, dtype=i64}
+            %22: i64[2,1] = broadcast(%21) {sizes=[2,1]}
+            %23: i64[] = const_int() {value=4, dtype=i64}
+            %24: i64[2,1] = broadcast(%23) {sizes=[2,1]}
+            %25: f32[2,1] = broadcast(%17) {sizes=[2,1]}
+            %26: bool[2,1] = ge(%8, %22)
+            %27: bool[2,1] = lt(%8, %24)
+            %28: bool[2,1] = and(%26, %27)
+            %29: f32[2,1] = broadcast(%15) {sizes=[2,1]}
+            %30: f32[2,1] = select(%28, %25, %29)
+            %31: f32[2,4] = broadcast(%30) {sizes=[2,4]}
+            %32: f32[2,4] = mul(%20, %31)
             %33: f32[2,4] = sub(%19, %32)
             return %11, %33
         "#]],
@@ -127,19 +127,19 @@ fn cross_entropy_rounds_to_half_types() {
             %25: f32[2,4] = cast(%23) {dtype=f32}
             %26: f32[2,4] = cast(%9) {dtype=f32}
             %27: f32[] = cast(%24) {dtype=f32}
-            %28: i64[] = const_int() {value=0, dtype=i64}
-            %29: i64[2,1] = broadcast(%28) {sizes=[2,1]}
-            %30: i64[] = const_int() {value=4, dtype=i64}
-            %31: i64[2,1] = broadcast(%30) {sizes=[2,1]}
-            %32: f32[2,1] = broadcast(%27) {sizes=[2,1]}
-            %33: bool[2,1] = ge(%1, %29)
-            %34: bool[2,1] = lt(%1, %31)
-            %35: bool[2,1] = and(%33, %34)
-            %36: f32[2,1] = broadcast(%18) {sizes=[2,1]}
-            %37: f32[2,1] = select(%35, %32, %36)
-            %38: f32[2,4] = broadcast(%37) {sizes=[2,4]}
-            %39: f32[2,4] = exp(%26)
-            %40: f32[2,4] = mul(%39, %38)
+            %28: f32[2,4] = exp(%26)
+            %29: i64[] = const_int() {value=0, dtype=i64}
+            %30: i64[2,1] = broadcast(%29) {sizes=[2,1]}
+            %31: i64[] = const_int() {value=4, dtype=i64}
+            %32: i64[2,1] = broadcast(%31) {sizes=[2,1]}
+            %33: f32[2,1] = broadcast(%27) {sizes=[2,1]}
+            %34: bool[2,1] = ge(%1, %30)
+            %35: bool[2,1] = lt(%1, %32)
+            %36: bool[2,1] = and(%34, %35)
+            %37: f32[2,1] = broadcast(%18) {sizes=[2,1]}
+            %38: f32[2,1] = select(%36, %33, %37)
+            %39: f32[2,4] = broadcast(%38) {sizes=[2,4]}
+            %40: f32[2,4] = mul(%28, %39)
             %41: f32[2,4] = sub(%25, %40)
             %42: bf16[2,4] = cast(%41) {dtype=bf16}
             return %14, %42

@@ -2,16 +2,13 @@
 
 use super::{check, program};
 use expect_test::expect;
-use torchacc::graph::Graph;
 use torchacc::passes::decompose;
 
 #[test]
 fn decompose_what_is_not_kept() {
-    let none = |g: &Graph| decompose(g, &|_| false);
-    let all = |g: &Graph| decompose(g, &|_| true);
     let softmax = program(&["bf16[2,3]"], "%1: bf16[2,3] = softmax(%0)\nreturn %1");
     check(
-        none,
+        |g| decompose(g, &|_| false),
         &softmax,
         expect![[r#"
         %0: bf16[2,3] = input() {index=0, type=(bf16[2,3])}
@@ -30,7 +27,7 @@ fn decompose_what_is_not_kept() {
     "#]],
     );
     check(
-        all,
+        |g| decompose(g, &|_| true),
         &softmax,
         expect![[r#"
         %0: bf16[2,3] = input() {index=0, type=(bf16[2,3])}
@@ -43,7 +40,7 @@ fn decompose_what_is_not_kept() {
 return %5, %6";
     let types = ["f32[1,4,2,8]", "f32[1,2,3,8]", "f32[1,2,3,8]", "i64[]", "i64[]"];
     check(
-        none,
+        |g| decompose(g, &|_| false),
         &program(&types, lines),
         expect![[r#"
         %0: f32[1,4,2,8] = input() {index=0, type=(f32[1,4,2,8])}

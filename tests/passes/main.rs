@@ -9,6 +9,7 @@ mod simplify;
 mod tidy;
 
 use expect_test::Expect;
+use std::borrow::Cow;
 use torchacc::error::Result;
 use torchacc::graph::Graph;
 use torchacc::graph::text::parse;
@@ -16,9 +17,10 @@ use torchacc::graph::verify::verify;
 use torchacc::passes::dce;
 
 /// What `pass`, and then `dce` so that only the point is left, makes of the graph in `text`.
-fn check(pass: impl Fn(&Graph) -> Result<Graph>, text: &str, expected: Expect) {
+fn check(pass: impl Fn(&Graph) -> Result<Cow<'_, Graph>>, text: &str, expected: Expect) {
     let graph = parse(text).unwrap();
-    let result = dce(&pass(&graph).unwrap()).unwrap();
+    let passed = pass(&graph).unwrap();
+    let result = dce(&passed).unwrap();
     verify(&result).unwrap();
     expected.assert_eq(&result.to_string());
 }

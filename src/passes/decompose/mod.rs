@@ -9,6 +9,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::{Builder, Graph, ValueId};
 use crate::op::{Attr, Class, Op};
+use std::borrow::Cow;
 
 /// ```text
 /// %1: f32[2,3] = softmax(%0)     →     %1: f32[2] = reduce_max(%0) {axes=[1]}
@@ -21,10 +22,10 @@ use crate::op::{Attr, Class, Op};
 ///                                      %8: f32[2,3] = broadcast(%7) {sizes=[2,3]}
 ///                                      %9: f32[2,3] = div(%5, %8)
 /// ```
-pub fn decompose(graph: &Graph, keeps: &dyn Fn(Op) -> bool) -> Result<Graph> {
+pub fn decompose<'a>(graph: &'a Graph, keeps: &dyn Fn(Op) -> bool) -> Result<Cow<'a, Graph>> {
     let stays = |op: Op| op.class() != Class::Composite || keeps(op);
     if graph.nodes.iter().all(|node| stays(node.op)) {
-        return Ok(graph.clone());
+        return Ok(Cow::Borrowed(graph));
     }
     rebuild(graph, |b, item| {
         if stays(item.op) {
