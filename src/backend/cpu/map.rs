@@ -13,7 +13,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::invalid;
 use crate::plan::{Operand, Place, Program};
-use crate::shape::{Dims, Layout, collapse};
+use crate::shape::{Dims, Layout, collapse, contiguous_strides};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -122,9 +122,19 @@ pub fn is_by_rows(space: &Space, walk: &Walk) -> bool {
 /// A cut that suits the operands: boxes when one is transposed against the order of the space.
 fn cut(sizes: &[i64], strides: &[Dims], length: usize) -> Cut {
     let rank = sizes.len();
-    // Worth the tiles that end with their row: what is one number along each.
-    let stays = |s: &Dims| s[rank - 1] == 0 && s.iter().any(|&s| s != 0);
-    if sizes[rank - 1] >= least_row() && strides.iter().any(stays) {
+    // Worth the tiles that end with their row: what is one number along each, and what is read or written where it is
+    // then instead of by way of a tile. What comes from a cache again and again, as a bias, is soon in a tile.
+    let dense = contiguous_strides(sizes);
+    let (row, outer) = (sizes[rank - 1], rank - 1);
+    let ends = |s: &Dims| {
+        let again = s[..outer].iter().all(|&s| s == 0);
+        match s[outer] {
+            0 => !again && row >= least_row(),
+            1 => *s != dense && row >= if again { 1024 } else { least_row().max(256) },
+            _ => false,
+        }
+    };
+    if strides.iter().any(ends) {
         return Cut::Rows(length);
     }
     let crosswise = |s: &Dims| s[rank - 1].abs() > 1 && s[rank - 2] == 1;

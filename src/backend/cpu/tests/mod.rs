@@ -10,6 +10,7 @@ mod math;
 pub mod node;
 mod product;
 pub mod reduce;
+mod rows;
 
 use super::onednn::Search;
 use super::{Cpu, machine as code};
