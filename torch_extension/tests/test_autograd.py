@@ -221,6 +221,32 @@ def test_double_backward():
     assert (first.item(), second.item()) == (12, 12)
 
 
+@pytest.mark.parametrize("of", [torch.linalg.det, lambda x: torch.linalg.slogdet(x)[1]])
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x,
+        lambda x: x.mT,
+        lambda x: x.transpose(0, 2),
+        lambda x: torch.cat([x, x], 2)[..., :3],
+        lambda x: x[0, 1:2, 1:2].mT,
+    ],
+)
+def test_determinants_of_any_layout(view, of):
+    """Their gradients use factors that depend on how the matrix lies in memory."""
+    torch.manual_seed(0)
+    values = torch.randn(3, 3, 3)
+
+    def gradients(device):
+        x = values.clone().to(device).requires_grad_()
+        (plain,) = torch.autograd.grad(of(view(x)).sum(), x)
+        (first,) = torch.autograd.grad(of(view(x)).sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad((first * values.to(device)).sum(), x)
+        return plain, first, second
+
+    assert_same(gradients(DEVICE), gradients("cpu"), rtol=1e-4, atol=1e-4)
+
+
 def test_in_place_write_after_save_is_refused():
     x = torch.ones(2, device=DEVICE, requires_grad=True)
     y = x.exp()

@@ -19,6 +19,23 @@ IMMEDIATE = {
         torch.ones(2, 3, device=d), torch.ones(4, 5, device=d)
     ),
     "in-place result type": lambda d: torch.ones(2, dtype=torch.int64, device=d).add_(1.5),
+    "in-place product of integers and a float": lambda d: (
+        torch.ones(2, 3, device=d).long().mul_(2.5)
+    ),
+    "in-place quotient of integers": lambda d: torch.ones(2, 3, device=d).int().div_(2),
+    "in-place product of bools and integers": lambda d: torch.ones(2, device=d).bool().mul_(2),
+    "in-place product of bools and floats": lambda d: (
+        torch.ones(2, 3, device=d).bool().mul_(torch.ones(3, device=d))
+    ),
+    "in-place product of floats and a complex number": lambda d: torch.ones(2, device=d).mul_(1j),
+    "in-place sum with a float step": lambda d: (
+        torch.ones(2, 3, device=d).long().add_(1, alpha=1.5)
+    ),
+    "index_add_ of floats": lambda d: (
+        torch.ones(2, device=d)
+        .long()
+        .index_add_(0, torch.zeros(1, dtype=torch.int64, device=d), torch.ones(1, device=d))
+    ),
     "index": lambda d: torch.ones(2, device=d)[3],
     "layer_norm": lambda d: nn.functional.layer_norm(torch.ones(2, 3, device=d), (4,)),
     "cross_entropy": lambda d: nn.functional.cross_entropy(

@@ -30,7 +30,14 @@ struct HostCall {
   std::vector<ReturnShape> returns;
   std::vector<OutputShape::Kind> outputs;
   size_t fresh;
+  bool by_columns;  // matrices are handed over column by column
 };
+
+// Which factors these kernels return depends on how the matrix lies in memory, and their gradients
+// ask the matrix that was recorded: a copy by rows would have others.
+bool depends_on_layout(const std::string& name) {
+  return name == "aten::_linalg_det" || name == "aten::_linalg_slogdet";
+}
 
 bool is_absent(const torchacc_host_tensor& tensor) {
   return tensor.data == nullptr && tensor.rank == 0;
@@ -104,7 +111,9 @@ class Run {
         return kept_.emplace_back(absent(parameter, index)), void();
       case TORCHACC_ARG_VIEW: {
         const auto& tensor = *static_cast<const torchacc_host_tensor*>(argument.v.p);
-        return kept_.emplace_back(parameter.written ? working_copy(tensor) : wrap(tensor)), void();
+        if (parameter.written) return kept_.emplace_back(working_copy(tensor)), void();
+        const at::Tensor value = wrap(tensor);
+        return kept_.emplace_back(host_.by_columns ? value.mT().contiguous().mT() : value), void();
       }
       case TORCHACC_ARG_VIEWS:
         return add_list(parameter, argument);
@@ -310,6 +319,7 @@ std::string key_of(const HostCall& host) {
     append(key, result.count);
   }
   for (const OutputShape::Kind kind : host.outputs) append(key, kind);
+  append(key, host.by_columns);
   return key;
 }
 
@@ -317,8 +327,10 @@ std::string key_of(const HostCall& host) {
 
 torchacc_op host_operator(const Call& call, const Shapes& shapes) {
   auto host = std::make_unique<HostCall>(
-      HostCall{call.shared_info(), {}, {}, shapes.returns, {}, shapes.fresh});
+      HostCall{call.shared_info(), {}, {}, shapes.returns, {}, shapes.fresh, false});
   const auto inputs = call.inputs();
+  host->by_columns =
+      depends_on_layout(call.info().name) && !call.tensors()[0].tensor->is_contiguous();
   for (size_t index = 0; index < inputs.size(); ++index) {
     const Parameter& parameter = call.info().parameters[index];
     const bool tensor = parameter.role == Role::Tensor && inputs[index].isTensor();

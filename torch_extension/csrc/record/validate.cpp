@@ -4,6 +4,7 @@
 #include <ATen/core/List.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <unordered_set>
 
 #include "record/dispatch.h"
@@ -41,6 +42,39 @@ c10::IValue rehearse(const c10::IValue& value, Role role) {
   return value;
 }
 
+// Bool and integers, floats, complex numbers: an in-place result may not fall back to an earlier
+// one.
+int category(at::ScalarType type) {
+  return at::isComplexType(type) ? 2 : at::isFloatingType(type) ? 1 : 0;
+}
+
+int category(const c10::IValue& value) {
+  if (value.isTensor()) {
+    return value.toTensor().defined() ? category(value.toTensor().scalar_type()) : 0;
+  }
+  return value.isComplexDouble() ? 2 : value.isDouble() ? 1 : 0;
+}
+
+// Whether an in-place operator meets numbers of a higher category than those it writes over. What a
+// list or an out= tensor holds is left to the Meta kernel.
+bool falls_back(const Call& call) {
+  const auto tensors = call.tensors();
+  const auto inputs = call.inputs();
+  if (inputs.empty() || !inputs[0].isTensor() || tensors.empty() || !tensors[0].written) {
+    return false;
+  }
+  const auto type = inputs[0].toTensor().scalar_type();
+  // The results of these are of another category by themselves.
+  const c10::OperatorName& name = call.info().handle.operator_name();
+  if (name.name == "aten::mul_" && type == at::kBool) return true;
+  const bool divides =
+      name.name == "aten::div_" && name.overload_name.find("mode") == std::string::npos;
+  if (divides && category(type) == 0) return true;
+  const int own = category(type);
+  return std::any_of(inputs.begin() + 1, inputs.end(),
+                     [own](const c10::IValue& value) { return category(value) > own; });
+}
+
 }  // namespace
 
 void raise_as_cpu(const Call& call) {
@@ -74,6 +108,7 @@ bool has_doubtful_operands(const Call& call) {
     const auto tensors = call.tensors();
     return tensors[0].tensor->sizes()[1] != tensors[1].tensor->sizes()[0];
   }
+  if (falls_back(call)) return true;
   if (products->count(name) == 0) return false;
   for (const TensorUse& use : call.tensors()) {
     if (use.tensor->dtype() != call.tensors()[0].tensor->dtype()) return true;
