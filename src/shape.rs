@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-/// Sizes, strides, axes: a short list of integers. Graphs are copied again and again: up to four lie in place, as few as serve most tensors.
+/// Sizes, strides, axes: a short list of integers. Graphs are copied again and again, so only four lie in place, which
+/// serve most tensors.
 pub type Dims = SmallVec<[i64; 4]>;
 
 /// Number of elements; 1 for a scalar. Saturates, so that an absurd shape is "too large", never small.

@@ -60,7 +60,8 @@ int category(const c10::IValue& value) {
 bool falls_back(const Call& call) {
   const auto tensors = call.tensors();
   const auto inputs = call.inputs();
-  if (inputs.empty() || !inputs[0].isTensor() || tensors.empty() || !tensors[0].written) {
+  if (inputs.empty() || !inputs[0].isTensor() || tensors.empty() || !tensors[0].written ||
+      inputs[0].toTensor().unsafeGetTensorImpl() != tensors[0].tensor) {
     return false;
   }
   const auto type = inputs[0].toTensor().scalar_type();
