@@ -16,9 +16,11 @@ def profile(path: str | os.PathLike) -> Iterator[None]:
 
     There are spans for recording (one for each trace), the launch thread's phases, the stages of
     compiles, and every kernel and host call with its operator, Python line and bytes; and a counter
-    of the memory in use. Waits at the end for what was recorded. Every kernel is timed meanwhile;
-    at other times the profiler costs nothing. One profile at a time: a new one drops the other.
+    of the memory in use. Waits first for what was recorded before, and at the end for what was
+    recorded inside. Every kernel is timed meanwhile; at other times the profiler costs nothing. One
+    profile at a time: a new one drops the other.
     """
+    sync()
     torch.ops.acc.profile_start()
     try:
         yield
