@@ -5,6 +5,8 @@
 
 use crate::error::{Code, Error, Result};
 use parking_lot::{Condvar, Mutex};
+use std::any::Any;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Where memory is, and on which queue things are done with it, as other libraries know both.
@@ -43,6 +45,27 @@ pub trait Bytes: Send + Sync {
     }
 }
 
+/// What a backend made of some memory's content and keeps beside it, for as long as that stays as it is.
+#[derive(Default)]
+pub struct Beside(Mutex<Option<Arc<dyn Any + Send + Sync>>>);
+
+impl Beside {
+    /// The backend's own thing; a new one if there is none.
+    pub fn get<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
+        let mut kept = self.0.lock();
+        if let Some(thing) = kept.clone().and_then(|thing| thing.downcast().ok()) {
+            return thing;
+        }
+        let thing = Arc::<T>::default();
+        *kept = Some(thing.clone());
+        thing
+    }
+
+    fn clear(&self) {
+        *self.0.lock() = None;
+    }
+}
+
 enum State {
     Pending,
     Ready(Box<dyn Bytes>),
@@ -58,6 +81,7 @@ pub struct Storage {
     nbytes: usize,
     /// Whether somebody outside looks at the memory: no program may overwrite it.
     shared: AtomicBool,
+    beside: Beside,
 }
 
 impl Storage {
@@ -72,7 +96,8 @@ impl Storage {
 
     fn of(state: State, nbytes: usize) -> Storage {
         let (state, settled) = (Mutex::new(state), Condvar::new());
-        Storage { state, settled, nbytes, shared: AtomicBool::new(false) }
+        let (shared, beside) = (AtomicBool::new(false), Beside::default());
+        Storage { state, settled, nbytes, shared, beside }
     }
 
     /// From now on its memory is donated to no program. Under the lock of the trace whose buffer holds it, which is
@@ -83,6 +108,11 @@ impl Storage {
 
     pub fn is_shared(&self) -> bool {
         self.shared.load(Ordering::Relaxed)
+    }
+
+    /// What is kept beside the memory; `None` when somebody outside, who may write to it, has its address.
+    pub fn beside(&self) -> Option<&Beside> {
+        (!self.is_shared()).then_some(&self.beside)
     }
 
     pub fn nbytes(&self) -> usize {
@@ -136,6 +166,7 @@ impl Storage {
     /// Takes the memory away, for a program that overwrites it. Waits for readers that are copying.
     pub fn take(&self) -> Result<Box<dyn Bytes>> {
         let mut state = self.state.lock();
+        self.beside.clear();
         match std::mem::replace(&mut *state, State::Taken) {
             State::Ready(bytes) => Ok(bytes),
             other => {

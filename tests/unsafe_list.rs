@@ -16,6 +16,7 @@ const FILES: &[&str] = &[
     "backend/cpu/onednn/convolution.rs",
     "backend/cpu/onednn/mod.rs",
     "backend/cpu/onednn/primitive.rs",
+    "backend/cpu/onednn/product.rs",
     "backend/cpu/team.rs",
     "backend/cpu/tests/machine.rs",
     "backend/cpu/tile/run.rs",

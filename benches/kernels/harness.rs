@@ -85,6 +85,7 @@ impl Case {
         let call = Call {
             inputs: &inputs,
             poisoned: &[],
+            beside: &[],
             outputs: &outputs,
             arena: self.arena.address(),
             scalars: &[],

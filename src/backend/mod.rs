@@ -17,7 +17,7 @@ mod reference_tests;
 pub mod run;
 pub mod supplied;
 
-use crate::buffer::{Bytes, Location};
+use crate::buffer::{Beside, Bytes, Location};
 use crate::error::{Error, Result};
 use crate::op::Op;
 use crate::plan::{Kernel, Plan, Target};
@@ -81,6 +81,8 @@ pub struct Call<'a> {
     pub inputs: &'a [usize],
     /// Inputs that have no value because an earlier program failed to make it: as if a step had failed to write them.
     pub poisoned: &'a [(u32, Error)],
+    /// What is kept beside every input whose memory stays as it is until somebody takes it over; may be empty.
+    pub beside: &'a [Option<&'a Beside>],
     /// 0 where there was no memory: steps that need it fail.
     pub outputs: &'a [usize],
     /// Likewise.

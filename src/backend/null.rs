@@ -80,6 +80,7 @@ mod tests {
         let call = Call {
             inputs: &[input.as_ptr().expose_provenance()],
             poisoned: &[],
+            beside: &[],
             outputs: &[output.as_mut_ptr().expose_provenance()],
             arena: 0,
             scalars: &[],

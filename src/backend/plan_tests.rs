@@ -86,6 +86,7 @@ fn run(backend: &dyn Backend, plan: &Plan, arrays: &[Array], scalars: &[u64]) ->
     let call = Call {
         inputs: &inputs.iter().map(|bytes| bytes.address()).collect::<Vec<_>>(),
         poisoned: &[],
+        beside: &[],
         outputs: &(0..outputs.len()).map(|k| memory_of(k).address()).collect::<Vec<_>>(),
         arena: arena.address(),
         scalars,

@@ -49,8 +49,15 @@ fn run(step: Step, inputs: &[Array], outputs: &[Ty], scalars: &[u64]) -> (Vec<Ar
     let written: Vec<usize> =
         results.iter_mut().map(|a| a.bytes.as_mut_ptr().expose_provenance()).collect();
     let read: Vec<usize> = inputs.iter().map(|a| a.bytes.as_ptr().expose_provenance()).collect();
-    let call =
-        Call { inputs: &read, poisoned: &[], outputs: &written, arena: 0, scalars, watch: None };
+    let call = Call {
+        inputs: &read,
+        poisoned: &[],
+        beside: &[],
+        outputs: &written,
+        arena: 0,
+        scalars,
+        watch: None,
+    };
     let outcome = Reference::default().compile(Arc::new(plan)).unwrap().run(&call);
     (results, outcome)
 }

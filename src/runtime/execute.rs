@@ -5,7 +5,7 @@ use super::code::Compiled;
 use super::compile::{Program, name_of};
 use super::{Shared, kept, shortage, watch};
 use crate::backend::{Call, Failure, Watch};
-use crate::buffer::{Bytes, Storage};
+use crate::buffer::{Beside, Bytes, Storage};
 use crate::cache::Lookup;
 use crate::cache::key::Key;
 use crate::error::{Code, Error, Result};
@@ -135,11 +135,13 @@ fn launch(
     let fitting = program.fitting.as_deref();
     // Held until the program has run.
     let mut padded: Vec<Box<dyn Bytes>> = Vec::new();
+    let mut is_padded = vec![false; closed.leaves.len()];
     let inputs: Vec<Result<usize>> = (closed.leaves.iter().enumerate())
         .map(|(i, leaf)| {
             let copy = fitting.and_then(|f| f.padded_input(shared, i, &plan.inputs[i], leaf));
             let Some(copy) = copy else { return leaf.address() };
             padded.push(copy?);
+            is_padded[i] = true;
             Ok(padded[padded.len() - 1].address())
         })
         .collect();
@@ -172,10 +174,14 @@ fn launch(
     let inputs: Vec<usize> = inputs.into_iter().map(|address| address.unwrap_or(0)).collect();
     let scalars = fitting.map(|f| Cow::Owned(f.scalars(&closed.scalars)));
     let scalars = scalars.unwrap_or(Cow::Borrowed(&closed.scalars[..]));
+    let beside: Vec<Option<&Beside>> = (closed.leaves.iter().zip(is_padded))
+        .map(|(leaf, is_padded)| if is_padded { None } else { leaf.beside() })
+        .collect();
     let watch = watch::steps(shared, program, &code);
     let call = Call {
         inputs: &inputs,
         poisoned: &poisoned,
+        beside: &beside,
         outputs: &outputs,
         arena,
         scalars: &scalars,

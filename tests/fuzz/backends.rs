@@ -112,6 +112,7 @@ pub fn run(
     let call = Call {
         inputs: &inputs.iter().map(|memory| memory.address()).collect::<Vec<_>>(),
         poisoned: &[],
+        beside: &[],
         outputs: &(0..own.len()).map(|k| memory_of(k).address()).collect::<Vec<_>>(),
         arena: arena.address(),
         scalars: &case.scalars,

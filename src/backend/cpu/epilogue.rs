@@ -3,7 +3,7 @@
 
 use super::access::{Bound, Plain, Source};
 use super::map::Map;
-use super::matmul::{Lent, each_block};
+use super::matmul::{Keep, Lent, each_block};
 use super::node::by_rows;
 use super::pool::{Scratch, with_scratch};
 use crate::dtype::DType;
@@ -49,7 +49,12 @@ impl Epilogue {
         Ok(Epilogue { op, attrs: attrs.clone(), map, operands, results, dtype, layout })
     }
 
-    pub fn run(&self, reads: &[Bound], writes: &[Bound]) -> Result<()> {
+    pub fn is_product(&self) -> bool {
+        self.op == Op::Matmul
+    }
+
+    /// `keep`: as [`each_block`] has it.
+    pub fn run(&self, reads: &[Bound], writes: &[Bound], keep: Keep) -> Result<()> {
         let (operands, others) = reads.split_at(self.operands);
         let (results, added) = writes.split_at(self.results);
         let visit = |block: Lent| {
@@ -59,7 +64,7 @@ impl Epilogue {
             self.map.run_block(&block, &result, others, results);
         };
         match self.op {
-            Op::Matmul => each_block(&operands[0], &operands[1], self.dtype, visit),
+            Op::Matmul => each_block(&operands[0], &operands[1], self.dtype, keep, visit),
             op => by_rows(op, &self.attrs, operands, &Sink::Lent(self.dtype, &visit), added),
         }
     }

@@ -6,8 +6,8 @@
 #![expect(unsafe_code, reason = "products of pointers; blocks of one result in parallel")]
 
 use super::access::Plain;
-use super::onednn::{self, Raw};
-use super::pool::{GRAIN, parallel, parallel_each};
+use super::onednn::{self, Element, Packing, Product, Raw};
+use super::pool::{GRAIN, Scratch, parallel, parallel_each, with_scratch};
 use super::tile::element::Brain;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
@@ -124,6 +124,21 @@ impl<'a, T: Plain> Block<'a, T> {
         unsafe { std::slice::from_raw_parts_mut(self.start.add(i * self.stride), self.columns) }
     }
 
+    /// `rows` rows from row `row` on.
+    pub fn part(&mut self, row: usize, rows: usize) -> Block<'_, T> {
+        assert!(row + rows <= self.rows, "{rows} rows from {row} of {}", self.rows);
+        // SAFETY: the rows are within the block, which is borrowed exclusively.
+        let start = unsafe { self.start.add(row * self.stride) };
+        Block { start, rows, ..*self }
+    }
+
+    /// All elements, of a block without gaps.
+    fn dense(&mut self) -> &mut [T] {
+        assert!(self.stride == self.columns, "a block with gaps");
+        // SAFETY: the rows follow each other within the block, which is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.rows * self.columns) }
+    }
+
     /// Cuts into blocks of at most `height` by `width`: (first row, first column, block).
     fn cut(
         self,
@@ -189,18 +204,49 @@ pub fn bf16_gemm(k: usize, a: Matrix<Brain>, b: Matrix<Brain>, c: &mut Block<f32
     unsafe { onednn::bf16_gemm([m, k, n], a.raw(), b.raw(), (c.start, c.stride as isize)) }
 }
 
-/// Cuts each of the `out.len() / (m * n)` matrices in `out` into blocks and calls `work` for all of them, in parallel:
-/// number of the matrix, first row and column, block. `k` says how much work an element is.
+/// Brings `b` into the layout of `packing`, on this thread.
+pub fn pack<T: Element>(packing: &Packing, b: Matrix<T>, packed: &mut [f32], room: &mut [f32]) {
+    let plain = &packing.plain;
+    assert!(b.strides == plain.strides && b.holds(plain.rows, plain.columns));
+    // SAFETY: the operand holds these elements.
+    unsafe { packing.pack(b.data.as_ptr(), packed, room) };
+}
+
+/// `c = a b`, where b is `packed` as `packing` says, on this thread.
+pub fn packed_gemm<T: Element + Scratch>(
+    (product, packing): (&Product, &Packing),
+    a: Matrix<T>,
+    packed: &[f32],
+    c: &mut Block<T>,
+    room: &mut [f32],
+) {
+    assert!(product.rows() == c.rows && packing.plain.columns == c.columns);
+    assert!(a.holds(c.rows, packing.plain.rows), "an operand of a product is too small");
+    // SAFETY: the operand holds these elements.
+    let mut run = |c: &mut [T]| unsafe { product.run(packing, a.raw(), packed, c, room) };
+    if c.stride == c.columns {
+        return run(c.dense());
+    }
+    with_scratch(c.rows * c.columns, |dense| {
+        run(dense);
+        for (r, row) in dense.chunks_exact(c.columns).enumerate() {
+            c.row(r).copy_from_slice(row);
+        }
+    });
+}
+
+/// Cuts each of the `out.len() / (m * n)` matrices in `out` into blocks of at most `height` by `width` and calls `work`
+/// for all of them, in parallel: number of the matrix, first row and column, block. `k` says how much work an element is.
 pub fn for_each_block<T: Plain>(
     out: &mut [T],
     (m, n, k): (usize, usize, usize),
+    (height, width): (usize, usize),
     work: impl Fn(usize, usize, usize, Block<T>) + Sync,
 ) {
     if m * n == 0 || out.is_empty() {
         return;
     }
     let batch = out.len() / (m * n);
-    let (height, width) = block_size(batch, m, n, k);
     let matrices = out.chunks_exact_mut(m * n).enumerate();
     let blocks = matrices.flat_map(|(i, matrix)| {
         let blocks = Block::new(matrix, n).cut(height, width);
@@ -216,12 +262,12 @@ pub fn for_each_block<T: Plain>(
 pub fn for_each_part(
     batch: usize,
     (m, n, k): (usize, usize, usize),
+    (height, width): (usize, usize),
     work: impl Fn(usize, usize, usize, (usize, usize)) + Sync,
 ) {
     if batch * m * n == 0 {
         return;
     }
-    let (height, width) = block_size(batch, m, n, k);
     let (down, across) = (m.div_ceil(height), n.div_ceil(width));
     let part = |index: usize| {
         let (i, row, column) =
@@ -238,12 +284,12 @@ pub fn for_each_part(
 const SMALL: usize = 1 << 17;
 
 /// Blocks that are large, because large ones re-use what they pack, but leave work for many threads.
-fn block_size(batch: usize, m: usize, n: usize, k: usize) -> (usize, usize) {
+pub fn block_size(batch: usize, (m, n, k): (usize, usize, usize)) -> (usize, usize) {
     let (mut height, mut width) = (m, n);
-    let enough = |height: usize, width: usize| {
-        batch * m.div_ceil(height) * n.div_ceil(width) >= blocks() || height * width * k <= WORK
-    };
-    while height * width > AREA || !enough(height, width) {
+    if m * n == 0 {
+        return (m, n);
+    }
+    while height * width > AREA || !are_enough(batch, (m, n, k), (height, width)) {
         if height >= width {
             height = height.div_ceil(2).next_multiple_of(16);
         } else {
@@ -251,6 +297,15 @@ fn block_size(batch: usize, m: usize, n: usize, k: usize) -> (usize, usize) {
         }
     }
     (height, width)
+}
+
+/// Whether blocks of `height` by `width` keep all threads busy, or are small enough.
+pub fn are_enough(
+    batch: usize,
+    (m, n, k): (usize, usize, usize),
+    (height, width): (usize, usize),
+) -> bool {
+    batch * m.div_ceil(height) * n.div_ceil(width) >= blocks() || height * width * k <= WORK
 }
 
 /// Elements of the largest block.

@@ -3,19 +3,24 @@
 //! are multiplied by a plain loop.
 
 use super::access::Bound;
-use super::gemm::{Block, Matrix, bf16_gemm, for_each_block, for_each_part, gemm};
+use super::gemm::{Block, Matrix, bf16_gemm, block_size, for_each_block, for_each_part, gemm};
+use super::keep::Slabs;
+use super::onednn::Element;
+use super::packed::Packed;
 use super::pool::{Scratch, parallel_chunks, with_scratch};
 use super::tile::element::{Brain, Half, Stored, load_run, store_run};
+use crate::backend::memory::Pool;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
 use crate::shape::Layout;
+use std::sync::Arc;
 
 /// An operand: the elements it covers, where each matrix of the batch starts, and the strides within one.
-struct Side<'a, T> {
+pub struct Side<'a, T> {
     data: &'a [T],
-    starts: Vec<usize>,
-    strides: (usize, usize),
+    pub starts: Vec<usize>,
+    pub strides: (usize, usize),
 }
 
 impl<'a, T: super::access::Plain> Side<'a, T> {
@@ -45,14 +50,17 @@ fn shape(a: &Bound, b: &Bound) -> (usize, usize, usize) {
     (last(a, 2), last(b, 1), last(a, 1))
 }
 
+/// What the right operand is packed into, if it is, and where memory for that comes from.
+pub type Keep<'a> = (Option<&'a Slabs>, &'a Arc<Pool>);
+
 /// `reads` are a and b, `writes[0]` is dense.
-pub fn matmul(reads: &[Bound], writes: &[Bound]) -> Result<()> {
+pub fn matmul(reads: &[Bound], writes: &[Bound], keep: Keep) -> Result<()> {
     let (a, b, c) = (&reads[0], &reads[1], &writes[0]);
     match c.dtype {
-        DType::F32 => floats::<f32>(a, b, c),
-        DType::F64 => floats::<f64>(a, b, c),
-        DType::F16 => floats::<Half>(a, b, c),
-        DType::BF16 => floats::<Brain>(a, b, c),
+        DType::F32 => floats::<f32>(a, b, c, keep),
+        DType::F64 => floats::<f64>(a, b, c, keep),
+        DType::F16 => floats::<Half>(a, b, c, keep),
+        DType::BF16 => floats::<Brain>(a, b, c, keep),
         DType::U8 => integers::<u8>(a, b, c),
         DType::I8 => integers::<i8>(a, b, c),
         DType::I16 => integers::<i16>(a, b, c),
@@ -76,40 +84,66 @@ pub struct Lent {
 }
 
 /// Computes the product of a and b, rounded to the float type `dtype`, and lends each block to `visit`, in parallel.
-pub fn each_block(a: &Bound, b: &Bound, dtype: DType, visit: impl Fn(Lent) + Sync) -> Result<()> {
+pub fn each_block(
+    a: &Bound,
+    b: &Bound,
+    dtype: DType,
+    keep: Keep,
+    visit: impl Fn(Lent) + Sync,
+) -> Result<()> {
     match dtype {
-        DType::F32 => lend::<f32>(a, b, visit),
-        DType::F64 => lend::<f64>(a, b, visit),
-        DType::F16 => lend::<Half>(a, b, visit),
-        DType::BF16 => lend::<Brain>(a, b, visit),
+        DType::F32 => lend::<f32>(a, b, keep, visit),
+        DType::F64 => lend::<f64>(a, b, keep, visit),
+        DType::F16 => lend::<Half>(a, b, keep, visit),
+        DType::BF16 => lend::<Brain>(a, b, keep, visit),
         other => return internal!("matmul of {other} with an epilogue"),
     }
     Ok(())
 }
 
-fn floats<S: Factor>(a: &Bound, b: &Bound, c: &Bound) {
+fn floats<S: Factor + Scratch>(a: &Bound, b: &Bound, c: &Bound, keep: Keep) {
     let (m, n, k) = shape(a, b);
     let (left, right) = (Side::<S>::new(a), Side::<S>::new(b));
-    for_each_block(c.result::<S>(), (m, n, k), |i, row, column, mut block| {
-        S::block(k, left.matrix(i).from(row, 0), right.matrix(i).from(0, column), &mut block);
-    });
-}
-
-fn lend<S: Factor + Scratch>(a: &Bound, b: &Bound, visit: impl Fn(Lent) + Sync) {
-    let (m, n, k) = shape(a, b);
-    let (left, right) = (Side::<S>::new(a), Side::<S>::new(b));
-    for_each_part(left.starts.len(), (m, n, k), |i, row, column, (rows, columns)| {
-        with_scratch(rows * columns, |block: &mut [S]| {
-            let (a, b) = (left.matrix(i).from(row, 0), right.matrix(i).from(0, column));
-            S::block(k, a, b, &mut Block::new(block, columns));
-            let address = block.as_mut_ptr().expose_provenance();
-            visit(Lent { address, row: i * m + row, column, rows, columns, pitch: n });
+    let packed = Packed::new(&left, &right, (m, n, k), keep);
+    let size = size(&packed, left.starts.len(), (m, n, k));
+    for_each_block(c.result::<S>(), (m, n, k), size, |i, row, column, mut block| {
+        let (a, b) = (left.matrix(i).from(row, 0), right.matrix(i).from(0, column));
+        let Some(packed) = &packed else { return S::block(k, a, b, &mut block) };
+        packed.pieces(a, b, column, (block.rows, block.columns), |row, rows, multiply| {
+            multiply(&mut block.part(row, rows));
         });
     });
 }
 
+fn lend<S: Factor + Scratch>(a: &Bound, b: &Bound, keep: Keep, visit: impl Fn(Lent) + Sync) {
+    let (m, n, k) = shape(a, b);
+    let (left, right) = (Side::<S>::new(a), Side::<S>::new(b));
+    let packed = Packed::new(&left, &right, (m, n, k), keep);
+    let size = size(&packed, left.starts.len(), (m, n, k));
+    for_each_part(left.starts.len(), (m, n, k), size, |i, row, column, (rows, columns)| {
+        let (a, b) = (left.matrix(i).from(row, 0), right.matrix(i).from(0, column));
+        let lend = |first: usize, rows: usize, multiply: &mut dyn FnMut(&mut Block<S>)| {
+            with_scratch(rows * columns, |block: &mut [S]| {
+                multiply(&mut Block::new(block, columns));
+                let address = block.as_mut_ptr().expose_provenance();
+                let row = i * m + row + first;
+                visit(Lent { address, row, column, rows, columns, pitch: n });
+            });
+        };
+        match &packed {
+            Some(packed) => packed.pieces(a, b, column, (rows, columns), lend),
+            None => lend(0, rows, &mut |block| S::block(k, a, b, block)),
+        }
+    });
+}
+
+/// Of the blocks that a product is cut into: rows, columns.
+fn size(packed: &Option<Packed>, batch: usize, shape: (usize, usize, usize)) -> (usize, usize) {
+    packed.as_ref().map_or_else(|| block_size(batch, shape), |packed| packed.size)
+}
+
 /// Floats as they are in memory: how a block of a product is computed.
-trait Factor: super::access::Plain {
+pub trait Factor: Element {
     /// `c = a b`, where sums have `k` terms.
     fn block(k: usize, a: Matrix<Self>, b: Matrix<Self>, c: &mut Block<Self>);
 }

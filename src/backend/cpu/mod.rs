@@ -14,6 +14,7 @@ mod fold;
 mod gemm;
 mod index;
 mod isa;
+mod keep;
 mod machine;
 mod map;
 mod math;
@@ -21,6 +22,7 @@ mod matmul;
 mod node;
 mod norm;
 pub mod onednn;
+mod packed;
 mod pool;
 mod pooling;
 mod reduce;
@@ -45,22 +47,27 @@ pub use isa::{Isa, chosen as instructions, limit as limit_instructions};
 
 use access::Bound;
 use epilogue::Epilogue;
+use keep::{Keeps, Slabs};
 use map::{Map, moves_pairs, narrowed};
 use onednn::Search;
 use pool::Threads;
 use reduce::Reduce;
 use smallvec::SmallVec;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 pub struct Cpu {
     pool: Arc<Pool>,
     threads: Arc<Threads>,
+    /// Bytes of packed operands that are kept from run to run.
+    kept: Arc<AtomicU64>,
 }
 
 impl Cpu {
     /// `num_threads` 0 means one for every core. No thread starts and no library is loaded before the first run.
     pub fn new(num_threads: usize, onednn: Search) -> Cpu {
-        Cpu { pool: Pool::new(), threads: Arc::new(Threads::new(num_threads, onednn)) }
+        let threads = Arc::new(Threads::new(num_threads, onednn));
+        Cpu { pool: Pool::new(), threads, kept: Arc::default() }
     }
 
     /// Runs `body` on this thread, whose work the backend's other threads share. Error when the system gives no threads.
@@ -102,6 +109,7 @@ impl Backend for Cpu {
         let steps: Vec<Compiled> = steps.collect::<Result<_>>()?;
         Ok(Box::new(Program {
             steps,
+            keeps: Keeps::new(&plan, &self.kept),
             plan,
             pool: self.pool.clone(),
             threads: self.threads.clone(),
@@ -115,6 +123,7 @@ enum Compiled {
     Map(Box<Map>, bool),
     Reduce(Reduce),
     Fused(Box<Epilogue>),
+    Product,
     Node,
     /// Anybody's code: it finds the thread as if nobody had computed on it.
     Host,
@@ -122,6 +131,7 @@ enum Compiled {
 
 struct Program {
     steps: Vec<Compiled>,
+    keeps: Keeps,
     plan: Arc<Plan>,
     pool: Arc<Pool>,
     threads: Arc<Threads>,
@@ -142,6 +152,7 @@ impl Compiled {
                 Compiled::Fused(Box::new(Epilogue::new((*op, attrs), program, step, &plan.donors)?))
             }
             Kernel::Node { op: Op::Host, .. } => Compiled::Host,
+            Kernel::Node { op: Op::Matmul, .. } => Compiled::Product,
             Kernel::Node { .. } => Compiled::Node,
         })
     }
@@ -154,11 +165,12 @@ fn bind(operands: &[Operand], call: &Call) -> Result<Bounds> {
 }
 
 impl Program {
-    fn run_step(&self, index: usize, call: &Call) -> Result<()> {
+    fn run_step(&self, index: usize, call: &Call, of_run: &[Arc<Slabs>]) -> Result<()> {
         let step = &self.plan.steps[index];
         let bind_narrow = |operands: &[Operand], wide| -> Result<Bounds> {
             operands.iter().map(|o| Bound::new(&narrowed(o, wide), call)).collect()
         };
+        let slabs = || self.keeps.slabs(index, &step.reads[1], call, of_run);
         match &self.steps[index] {
             Compiled::Map(map, wide) => {
                 map.run(&bind_narrow(&step.reads, *wide)?, &bind_narrow(&step.writes, *wide)?)
@@ -167,7 +179,13 @@ impl Program {
                 reduce.run(&bind(&step.reads, call)?, &bind(&step.writes, call)?, &self.pool)
             }
             Compiled::Fused(epilogue) => {
-                epilogue.run(&bind(&step.reads, call)?, &bind(&step.writes, call)?)
+                let slabs = epilogue.is_product().then(slabs).flatten();
+                let (reads, writes) = (bind(&step.reads, call)?, bind(&step.writes, call)?);
+                epilogue.run(&reads, &writes, (slabs.as_deref(), &self.pool))
+            }
+            Compiled::Product => {
+                let (reads, writes) = (bind(&step.reads, call)?, bind(&step.writes, call)?);
+                matmul::matmul(&reads, &writes, (slabs().as_deref(), &self.pool))
             }
             kind @ (Compiled::Node | Compiled::Host) => {
                 let Kernel::Node { op, attrs } = &step.kernel else {
@@ -183,7 +201,8 @@ impl Program {
 
 impl Executable for Program {
     fn run(&self, call: &Call) -> Outcome {
-        let run = || run_steps(&self.plan, call, |index| self.run_step(index, call));
+        let of_run = self.keeps.of_run();
+        let run = || run_steps(&self.plan, call, |index| self.run_step(index, call, &of_run));
         self.threads.lead(run).unwrap_or_else(|error| all_failed(&self.plan, &error))
     }
 }

@@ -3,7 +3,7 @@
 use super::access::{Bound, Source};
 use super::dense::{Dense, as_it_is, dense};
 use super::epilogue::Sink;
-use super::{assemble, attention, conv, index, matmul, norm, pooling, scan, softmax};
+use super::{assemble, attention, conv, index, norm, pooling, scan, softmax};
 use crate::backend::memory::Pool;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -30,7 +30,6 @@ pub fn run(
         return by_meaning(op, attrs, reads, writes, pool);
     }
     match op {
-        Op::Matmul => return matmul::matmul(reads, writes),
         Op::Concat => return assemble::concat(attrs, reads, &writes[0]),
         Op::AsStridedScatter => return assemble::as_strided_scatter(attrs, reads, &writes[0]),
         _ => {}
@@ -91,7 +90,7 @@ pub fn by_rows(
 fn has_kernel(op: Op, attrs: &[Attr], reads: &[Bound], writes: &[Bound]) -> bool {
     let nothing = |b: &Bound| b.sizes().contains(&0);
     match op {
-        Op::Matmul | Op::Concat => true,
+        Op::Concat => true,
         Op::AsStridedScatter => assemble::overwritten(attrs, &writes[0]).is_injective(),
         Op::CumSum => reads[0].dtype == writes[0].dtype && !nothing(&writes[0]),
         Op::Softmax

@@ -63,6 +63,7 @@ fn check(
         arena: 64,
         scalars: &[],
         poisoned: &poisoned,
+        beside: &[],
         watch: None,
     };
     let mut seen = Vec::new();
@@ -158,6 +159,7 @@ fn an_output_without_memory_is_the_failure_of_its_step() {
         arena: 0,
         scalars: &[],
         poisoned: &[],
+        beside: &[],
         watch: None,
     };
     let mut ran = Vec::new();
@@ -183,6 +185,7 @@ fn what_a_step_without_memory_was_writing_is_torn() {
         arena: 64,
         scalars: &[],
         poisoned: &[],
+        beside: &[],
         watch: None,
     };
     for (code, torn) in [(Code::OutOfMemory, [true, false]), (Code::OperatorError, [false; 2])] {

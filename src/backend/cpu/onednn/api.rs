@@ -3,8 +3,8 @@
 
 use libloading::Library;
 use parking_lot::Mutex;
-use std::ffi::{c_int, c_uint, c_void};
-use std::ptr::null_mut;
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ptr::{null, null_mut};
 
 /// An object of the library, or null.
 pub type Handle = *mut c_void;
@@ -28,9 +28,10 @@ pub const ANY: c_int = 1;
 pub const F16: c_int = 1;
 pub const BF16: c_int = 2;
 pub const F32: c_int = 3;
+pub const F64: c_int = 7;
 
 /// `dnnl_query_t`: the name of an implementation, descriptors of operands, strides of a descriptor.
-pub const NAME: c_int = 8;
+const NAME: c_int = 8;
 pub const SOURCE: c_int = 129;
 pub const SOURCE_GRADIENT: c_int = 130;
 pub const WEIGHTS: c_int = 131;
@@ -103,6 +104,8 @@ functions! {
     describe_grad_weight = "dnnl_convolution_backward_weights_primitive_desc_create":
         fn(*mut Handle, Handle, c_int, Handle, Handle, Handle, Handle,
            *const i64, *const i64, *const i64, *const i64, Handle, Handle) -> Status;
+    describe_product = "dnnl_matmul_primitive_desc_create":
+        fn(*mut Handle, Handle, Handle, Handle, Handle, Handle, Handle) -> Status;
     next_implementation = "dnnl_primitive_desc_next_impl": fn(Handle) -> Status;
     query = "dnnl_primitive_desc_query": fn(Handle, c_int, c_int, *mut c_void) -> Status;
     query_layout = "dnnl_primitive_desc_query_md": fn(Handle, c_int, c_int) -> Handle;
@@ -186,6 +189,17 @@ impl Engine {
             engines.push(Box::leak(Box::new(Engine { api, handle, attributes })));
             engines[engines.len() - 1]
         })
+    }
+
+    /// Of the implementation that is described.
+    pub fn name(&self, description: &Owned) -> Option<&'static CStr> {
+        let mut name: *const c_char = null();
+        let out: *mut *const c_char = &mut name;
+        // SAFETY: room for the pointer to a string that the library, which is never unloaded, keeps.
+        unsafe {
+            let status = (self.api.query)(description.handle, NAME, 0, out.cast());
+            (status == 0 && !name.is_null()).then(|| CStr::from_ptr(name))
+        }
     }
 
     /// A queue that runs what it is given at once, in the thread that gives it.

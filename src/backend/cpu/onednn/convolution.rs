@@ -4,36 +4,15 @@
 //! GFLOP/s), those for its own layouts twice as fast; bringing operands there and the result back takes about a tenth of the time.
 #![expect(unsafe_code, reason = "a C library's functions")]
 
+use super::Element;
 use super::api::{self, Engine, Handle, Owned};
 use super::primitive::{Layout, Primitive, filled};
-use crate::backend::cpu::access::Plain;
-use crate::backend::cpu::tile::element::{Brain, Half};
 use crate::op::nn::Conv;
-use parking_lot::Mutex;
-use std::collections::HashMap;
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::c_int;
 use std::ptr::null_mut;
-use std::sync::Arc;
 
 /// Larger tensors are refused: the library's kernels compute some offsets in 32 bits.
 const MOST_ELEMENTS: usize = 1 << 29;
-/// Problems that are remembered; then all are forgotten, so that changing shapes do not fill the memory.
-const MOST_KNOWN: usize = 1024;
-
-/// Element types of plain tensors, by their `dnnl_data_type_t`.
-pub trait Element: Plain {
-    const CODE: c_int;
-}
-impl Element for f32 {
-    const CODE: c_int = api::F32;
-}
-impl Element for Half {
-    const CODE: c_int = api::F16;
-}
-impl Element for Brain {
-    const CODE: c_int = api::BF16;
-}
-
 /// What is computed, of what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
@@ -55,32 +34,6 @@ pub struct Problem {
     pub element: c_int,
     /// Of packed ones; but gradients of weights, of which there are several to be added, are f32.
     pub packed: c_int,
-}
-
-/// Primitives by what they compute; `None` where there is none worth using.
-pub struct Convolutions {
-    engine: &'static Engine,
-    known: Mutex<HashMap<Problem, Option<Arc<Convolution>>>>,
-}
-
-impl Convolutions {
-    pub fn new(engine: &'static Engine) -> Convolutions {
-        Convolutions { engine, known: Mutex::default() }
-    }
-
-    /// Takes a millisecond the first time.
-    pub fn find(&self, problem: &Problem) -> Option<Arc<Convolution>> {
-        if let Some(known) = self.known.lock().get(problem) {
-            return known.clone();
-        }
-        let made = Convolution::new(self.engine, problem).map(Arc::new);
-        let mut known = self.known.lock();
-        if known.len() >= MOST_KNOWN {
-            known.clear();
-        }
-        known.insert(*problem, made.clone());
-        made
-    }
 }
 
 /// The sizes and plain strides of a tensor.
@@ -201,16 +154,7 @@ impl Problem {
 /// Whether the described kernel is one of those generated for blocked layouts: of f32 up to twice as fast
 /// as those of small matrix products ("brgconv") on small planes, and as those of large ones ("gemm") on all.
 fn is_direct(engine: &Engine, description: &Owned) -> bool {
-    let mut name: *const c_char = std::ptr::null();
-    let out: *mut *const c_char = &mut name;
-    // SAFETY: room for the pointer to a string that lives as long as the description.
-    let name = unsafe {
-        if (engine.api.query)(description.handle, api::NAME, 0, out.cast()) != 0 || name.is_null() {
-            return false;
-        }
-        CStr::from_ptr(name)
-    };
-    name.to_bytes().starts_with(b"jit")
+    engine.name(description).is_some_and(|name| name.to_bytes().starts_with(b"jit"))
 }
 
 /// Strides of a tensor without gaps.
@@ -295,7 +239,8 @@ pub struct Convolution {
 }
 
 impl Convolution {
-    fn new(engine: &'static Engine, problem: &Problem) -> Option<Convolution> {
+    /// `None` where there is no kernel worth using.
+    pub fn new(engine: &'static Engine, problem: &Problem) -> Option<Convolution> {
         use api::*;
         let shapes = problem.shapes();
         let description = problem.describe(engine, &shapes)?;

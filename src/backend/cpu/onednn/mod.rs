@@ -7,14 +7,18 @@
 
 mod api;
 mod convolution;
+mod known;
 mod primitive;
+mod product;
 
-pub use convolution::{Convolution, Direction, Element, Problem};
+pub use convolution::{Convolution, Direction, Problem};
+pub use product::{Packing, Plain, Product};
 
-use super::tile::element::Brain;
+use super::access;
+use super::tile::element::{Brain, Half};
 use crate::error::Result;
 use crate::invalid;
-use convolution::Convolutions;
+use known::Known;
 use libloading::Library;
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char, c_int};
@@ -92,6 +96,30 @@ impl OpenMp {
     }
 }
 
+/// Element types of plain tensors, by their `dnnl_data_type_t`.
+pub trait Element: access::Plain {
+    const CODE: c_int;
+}
+impl Element for f32 {
+    const CODE: c_int = api::F32;
+}
+impl Element for f64 {
+    const CODE: c_int = api::F64;
+}
+impl Element for Half {
+    const CODE: c_int = api::F16;
+}
+impl Element for Brain {
+    const CODE: c_int = api::BF16;
+}
+
+/// What is made of the library's primitives.
+struct Primitives {
+    engine: &'static api::Engine,
+    convolutions: Known<Problem, Convolution>,
+    products: product::Products,
+}
+
 /// A loaded oneDNN. It is never unloaded: OpenMP keeps state of every thread that entered it.
 #[derive(Clone)]
 pub struct OneDnn {
@@ -101,7 +129,7 @@ pub struct OneDnn {
     fast_bf16: bool,
     /// A sequential build needs none.
     openmp: Option<OpenMp>,
-    convolutions: Option<Arc<Convolutions>>,
+    primitives: Option<Arc<Primitives>>,
     /// Such as `3.2.0`.
     pub version: String,
 }
@@ -178,10 +206,13 @@ fn open(path: &Path) -> std::result::Result<Arc<OneDnn>, String> {
     let fast_bf16 = has_fast_bf16(&library);
     // SAFETY: it is of version 3, and forgotten next.
     let engine = unsafe { api::Engine::new(&library) };
-    let convolutions = engine.map(|engine| Arc::new(Convolutions::new(engine)));
+    let primitives = engine.map(|engine| {
+        let (convolutions, products) = (Known::default(), product::Products::new(engine));
+        Arc::new(Primitives { engine, convolutions, products })
+    });
     std::mem::forget(library);
     let version = format!("{}.{}.{}", version.major, version.minor, version.patch);
-    Ok(Arc::new(OneDnn { sgemm, bf16_gemm, fast_bf16, openmp, convolutions, version }))
+    Ok(Arc::new(OneDnn { sgemm, bf16_gemm, fast_bf16, openmp, primitives, version }))
 }
 
 /// Whether products of bf16 are faster than of f32: with AMX, and with AMD's AVX-512. Intel's AVX-512 takes twice as
@@ -237,8 +268,27 @@ pub fn packed(element: c_int) -> c_int {
 
 /// What computes `problem` on a thread that has this one's library; `None` if it has none, or that has no fast kernel.
 pub fn convolution(problem: &Problem) -> Option<Arc<Convolution>> {
-    let of_thread = |library: &Option<Arc<OneDnn>>| library.as_ref()?.convolutions.clone();
-    OF_THREAD.with_borrow(of_thread)?.find(problem)
+    let primitives = primitives()?;
+    primitives.convolutions.find(*problem, || Convolution::new(primitives.engine, problem))
+}
+
+/// How this thread's library packs `plain`; `None` if it has none, or that gains nothing by it.
+pub fn packing(plain: Plain) -> Option<Arc<Packing>> {
+    let suits =
+        plain.element == api::F32 || plain.element == api::BF16 && packed(api::BF16) == api::BF16;
+    if !suits {
+        return None;
+    }
+    primitives()?.products.packing(plain)
+}
+
+/// What multiplies `rows` rows by an operand of that packing. As [`packing`].
+pub fn product(packing: &Packing, rows: usize, pitch: usize) -> Option<Arc<Product>> {
+    primitives()?.products.product(packing, rows, pitch)
+}
+
+fn primitives() -> Option<Arc<Primitives>> {
+    OF_THREAD.with_borrow(|library: &Option<Arc<OneDnn>>| library.as_ref()?.primitives.clone())
 }
 
 /// A matrix as BLAS wants it: whether it is transposed, and from row to row of what is in memory.

@@ -405,6 +405,7 @@ fn in_place_results_may_overwrite_what_was_read() {
     let call = Call {
         inputs: &[x.as_ptr().expose_provenance(), y_addr],
         poisoned: &[],
+        beside: &[],
         outputs: &[y_addr, difference.as_mut_ptr().expose_provenance()],
         arena: 0,
         scalars: &[],

@@ -3,6 +3,7 @@
 mod cast;
 mod chain;
 pub mod conv;
+mod keep;
 mod large;
 mod machine;
 mod map;
@@ -15,7 +16,7 @@ mod rows;
 use super::onednn::Search;
 use super::{Cpu, machine as code};
 use crate::backend::reference::Reference;
-use crate::backend::{Backend, Call};
+use crate::backend::{Backend, Call, Executable};
 use crate::buffer::Bytes;
 use crate::dtype::DType;
 use crate::error::Error;
@@ -222,6 +223,7 @@ impl Case {
         let call = Call {
             inputs: &sources,
             poisoned: &[],
+            beside: &[],
             outputs: &targets,
             arena,
             scalars,

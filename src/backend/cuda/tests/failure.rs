@@ -32,6 +32,7 @@ fn products_after_a_failure_overwrite_nothing() {
         let call = Call {
             inputs: &[old_at, x.as_ptr().expose_provenance(), places.as_ptr().expose_provenance()],
             poisoned: &[],
+            beside: &[],
             outputs: &[taken.as_mut_ptr().expose_provenance(), old_at],
             arena: arena.as_mut_ptr().expose_provenance().next_multiple_of(64),
             scalars: &[],

@@ -69,6 +69,7 @@ fn run(
         let call = Call {
             inputs: &inputs.iter().map(|bytes| bytes.address()).collect::<Vec<_>>(),
             poisoned: way.poisoned,
+            beside: &[],
             outputs: &(0..donors.len()).map(|k| memory_of(k).address()).collect::<Vec<_>>(),
             arena: arena.address(),
             scalars: &[0.1f64, 0.7, 0.9].map(f64::to_bits)[..scalars.len()],

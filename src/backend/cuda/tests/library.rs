@@ -153,6 +153,7 @@ return %3";
         let outcome = program.run(&Call {
             inputs: &addresses[..2],
             poisoned: &[],
+            beside: &[],
             outputs: &addresses[2..3],
             arena: addresses[3],
             scalars: &[],

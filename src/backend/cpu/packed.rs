@@ -1,0 +1,108 @@
+//! Matrix products whose right operand is brought into the layout of oneDNN's kernels for such operands before rows meet
+//! it, a slab of columns at a time.
+//!
+//! **Invariant:** whether a product is computed so, and in which pieces, depends on its sizes, its layouts and the machine
+//! only: so do the bits.
+
+use super::gemm::{Block, Matrix, are_enough, pack, packed_gemm};
+use super::keep::Room;
+use super::matmul::{Factor, Keep, Side};
+use super::onednn::{self, Element, Plain};
+use super::pool::{Scratch, with_scratch};
+
+/// Fewer columns or terms do not pay for packing.
+const LEAST: usize = 64;
+/// Columns of a slab: whole blocks of the kernels'.
+const BLOCK: usize = 64;
+const WIDEST: usize = 256;
+/// Rows of a block at least.
+const LOWEST: usize = 64;
+
+/// How one product is cut.
+pub struct Packed<'a> {
+    /// Of a block: rows, columns. A slab has as many columns, whatever the number of rows.
+    pub size: (usize, usize),
+    slabs: &'a Room,
+    /// Length of the sums.
+    depth: usize,
+}
+
+/// What computes rows of a product.
+type Multiply<'a, S> = &'a mut dyn FnMut(&mut Block<S>);
+
+impl<'a> Packed<'a> {
+    /// `None` where it is not to be packed, or there is no kernel for it.
+    pub fn new<S: Factor>(
+        a: &Side<S>,
+        b: &Side<S>,
+        (m, n, k): (usize, usize, usize),
+        keep: Keep<'a>,
+    ) -> Option<Packed<'a>> {
+        let (slabs, pool) = (keep.0?, keep.1);
+        let by_rows = a.strides.1 == 1 && a.strides.0 >= k;
+        // Terms of bf16 are multiplied in pairs; see `bf16_gemm`.
+        let whole = S::CODE == f32::CODE || k.is_multiple_of(2);
+        if a.starts.len() != 1 || !by_rows || !whole || n < LEAST || k < LEAST {
+            return None;
+        }
+        let width = n.div_ceil(8).next_multiple_of(BLOCK).min(WIDEST);
+        let mut height = m;
+        while height > LOWEST && !are_enough(1, (m, n, k), (height, width)) {
+            height = height.div_ceil(2).next_multiple_of(LOWEST);
+        }
+        let packing = onednn::packing(plain::<S>(k, width.min(n), b.strides))?;
+        let (_, first) = in_pieces(height.min(m)).next()?;
+        onednn::product(&packing, first, a.strides.0)?;
+        let slabs = slabs.room(pool, n.div_ceil(width), packing.len)?;
+        Some(Packed { size: (height, width), slabs, depth: k })
+    }
+
+    /// Calls `each` for pieces of the first `rows` rows of a, which meet the first `columns` columns of b, those from
+    /// `column` on of the whole: the first row, how many, and what multiplies them.
+    pub fn pieces<S: Factor + Scratch>(
+        &self,
+        a: Matrix<S>,
+        b: Matrix<S>,
+        column: usize,
+        (rows, columns): (usize, usize),
+        mut each: impl FnMut(usize, usize, Multiply<S>),
+    ) {
+        let k = self.depth;
+        let Some(packing) = onednn::packing(plain::<S>(k, columns, b.strides)) else {
+            return each(0, rows, &mut |block| S::block(k, a, b, block));
+        };
+        with_scratch(packing.room, |room| {
+            let pack = |packed: &mut [f32]| pack(&packing, b, packed, room);
+            let packed = self.slabs.slab(column / self.size.1, pack);
+            for (row, count) in in_pieces(rows) {
+                let a = a.from(row, 0);
+                each(
+                    row,
+                    count,
+                    &mut |block| match onednn::product(&packing, count, a.strides.0) {
+                        Some(product) => {
+                            packed_gemm((&product, &packing), a, packed, block, room);
+                        }
+                        None => S::block(k, a, b, block),
+                    },
+                );
+            }
+        });
+    }
+}
+
+fn plain<S: Factor>(rows: usize, columns: usize, strides: (usize, usize)) -> Plain {
+    Plain { rows, columns, strides, element: S::CODE }
+}
+
+/// Cuts rows into pieces: first row, count. There are few different counts, because a kernel is made for each.
+fn in_pieces(rows: usize) -> impl Iterator<Item = (usize, usize)> {
+    let mut row = 0;
+    std::iter::from_fn(move || {
+        let left = rows - row;
+        // The largest power of two, but what is less than a small one is not cut any more.
+        let count = if left < 16 { left } else { 1 << left.ilog2() };
+        row += count;
+        (count > 0).then_some((row - count, count))
+    })
+}
