@@ -18,6 +18,13 @@ pub trait Reducible: LaneType {
     /// Adds rows of `acc.len()` elements to `acc`.
     fn fold_rows(op: Op, rows: &[Self], acc: &mut [Self::Acc]);
     fn combine(op: Op, a: Self::Acc, b: Self::Acc) -> Self::Acc;
+    /// Partial results of floats.
+    ///
+    /// # Panics
+    /// When they are integers.
+    fn in_f64(_: &mut [Self::Acc]) -> &mut [f64] {
+        unreachable!("integers are not added up as floats")
+    }
     fn finish(acc: Self::Acc) -> Self;
 }
 
@@ -127,6 +134,10 @@ impl Reducible for f32 {
 
     fn fold_rows(op: Op, rows: &[f32], acc: &mut [f64]) {
         rows_f32(op, rows, acc);
+    }
+
+    fn in_f64(acc: &mut [f64]) -> &mut [f64] {
+        acc
     }
 
     fn combine(op: Op, a: f64, b: f64) -> f64 {

@@ -7,6 +7,7 @@
 mod access;
 mod assemble;
 mod attention;
+mod columns;
 mod conv;
 mod dense;
 mod epilogue;

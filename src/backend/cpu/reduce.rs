@@ -6,6 +6,7 @@
 //! row is folded where it is, and what belongs together is combined at the end. Blocks depend on the shape only.
 
 use super::access::{Bound, Source};
+use super::columns;
 use super::dense;
 use super::fold::Reducible;
 use super::map::{Map, read_kinds, streams, tile_length};
@@ -50,6 +51,8 @@ pub struct Folded {
     inner: usize,
     /// Longest tile.
     length: usize,
+    /// Whether columns are added up as they lie in memory.
+    as_it_lies: bool,
 }
 
 pub struct Apart {
@@ -211,6 +214,8 @@ impl Folded {
         let code = compile::code(program, &kinds, None)?;
         let length = tile_length(&code);
         space.cut = Cut::Runs(length);
+        let of_rows = space.sizes[..] == [reduced as i64, inner as i64];
+        let as_it_lies = of_rows && columns::suits(op, program, reads, &walks);
         Ok(Folded {
             op,
             code,
@@ -223,6 +228,7 @@ impl Folded {
             reduced,
             inner,
             length,
+            as_it_lies,
         })
     }
 
@@ -261,7 +267,7 @@ impl Folded {
         // Short rows are one block each.
         let (blocks, inner) =
             if self.above > 1 { (self.above, self.outer) } else { (blocks, self.inner) };
-        self.store::<T>(&partial, (blocks, inner), write);
+        self.store::<T>(&mut partial, (blocks, inner), write);
         Ok(())
     }
 
@@ -366,6 +372,7 @@ impl Folded {
     ) {
         // Whole rows of columns when several fit into a tile, else pieces of one row.
         let (rows, width) = match self.length / self.inner {
+            _ if self.as_it_lies => (1, self.inner.min(columns::WIDEST)),
             0 => (1, self.length),
             rows => (rows, self.inner),
         };
@@ -374,6 +381,10 @@ impl Folded {
             let (outer, first) = (task / blocks, task % blocks * block);
             let last = self.reduced.min(first + block);
             parallel_chunks(sums, width, cost * width / self.inner, |piece, sums| {
+                if self.as_it_lies {
+                    let (read, start) = (&run.reads[0], (first, piece * width));
+                    return columns::sum(read, start, last - first, T::in_f64(sums));
+                }
                 with_tiles(&self.code, |tiles| {
                     run.fill(tiles);
                     for row in (first..last).step_by(rows) {
@@ -390,15 +401,18 @@ impl Folded {
     /// Combines the blocks of every result in order and writes it.
     fn store<T: Reducible>(
         &self,
-        partial: &[T::Acc],
+        partial: &mut [T::Acc],
         (blocks, inner): (usize, usize),
         write: &Bound,
     ) {
-        let total = |i: usize| {
-            let (outer, column) = (i / inner, i % inner);
-            let at = |block: usize| partial[(outer * blocks + block) * inner + column];
-            (1..blocks).fold(at(0), |sum, block| T::combine(self.op, sum, at(block)))
-        };
+        for partial in partial.chunks_exact_mut(blocks * inner) {
+            let (total, others) = partial.split_at_mut(inner);
+            for block in others.chunks_exact(inner) {
+                let pairs = total.iter_mut().zip(block);
+                pairs.for_each(|(sum, &more)| *sum = T::combine(self.op, *sum, more));
+            }
+        }
+        let total = |i: usize| partial[i / inner * blocks * inner + i % inner];
         let stream = Stream { bound: write, walk: &self.write };
         for n in 0..self.kept.tiles() {
             let position = self.kept.tile(n);

@@ -122,6 +122,29 @@ fn long_rows_and_tall_columns_are_cut_into_blocks() {
     }
 }
 
+/// Also after a cast, and of columns of a part of the rows.
+#[test]
+fn sums_of_columns_as_they_lie() {
+    for sizes in [[1, 5000], [17, 1025], [3000, 130], [75, 4100]] {
+        for dtype in [DType::F32, DType::BF16, DType::F16] {
+            check(Op::Sum, dtype, &sizes, &[0], Lay::Dense, false);
+            let mut case = case(Op::Sum, dtype, &sizes, &[0], Lay::Dense, false, false);
+            let Kernel::Reduce { program, .. } = &mut case.kernel else { unreachable!() };
+            let attrs = smallvec![Attr::DType(DType::F32)];
+            let args = smallvec![0];
+            program.instrs.push(Instr { op: Op::Cast, attrs, dtype: DType::F32, args });
+            program.results = vec![1];
+            program.sizes[1] -= 3;
+            let layout = case.reads[0].0.layout.slice(&[0, 2], &program.sizes, &[1, 1]);
+            case.reads[0].0.layout = layout;
+            case.writes = vec![(DType::F32, program.sizes[1..].into())];
+            let (got, expected) = case.both();
+            let bound = 40.0 * 4.0 * sizes[0] as f64 * compute_epsilon(DType::F32);
+            case.compare(&got, &expected, |_, _| bound);
+        }
+    }
+}
+
 #[test]
 fn folds_without_machine_code() {
     code::without(folds_over_any_axes_of_any_layout);
