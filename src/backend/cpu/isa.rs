@@ -1,6 +1,9 @@
 //! Which vector instructions this processor has, and how a kernel is compiled for each of them: the same source,
 //! inlined into functions with different target features, chosen at run time.
-#![expect(unsafe_code, reason = "calling functions compiled for features just detected")]
+#![cfg_attr(
+    target_arch = "x86_64",
+    expect(unsafe_code, reason = "calling functions compiled for features just detected")
+)]
 
 #[cfg(target_arch = "x86_64")]
 use super::vector::{Avx2, Avx512};
