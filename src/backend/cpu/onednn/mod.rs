@@ -216,8 +216,12 @@ fn open(path: &Path) -> std::result::Result<Arc<OneDnn>, String> {
 }
 
 /// Whether products of bf16 are faster than of f32: with AMX, and with AMD's AVX-512. Intel's AVX-512 takes twice as
-/// long for a bf16 dot product as for the multiply-adds in f32 that it replaces (85 to 170 GFLOP/s).
+/// long for a bf16 dot product as for the multiply-adds in f32 that it replaces (85 to 170 GFLOP/s). On other
+/// architectures the library's numbers mean something else, and nobody has measured.
 fn has_fast_bf16(library: &Library) -> bool {
+    if !cfg!(target_arch = "x86_64") {
+        return false;
+    }
     // SAFETY: its type in oneDNN's C API.
     let isa = unsafe {
         symbol::<unsafe extern "C" fn() -> u32>(library, "dnnl_get_effective_cpu_isa")
