@@ -19,6 +19,10 @@
 #define DEVICE inline
 #define UNROLL
 #define DYNAMIC_SHARED(T, name) T* name = (T*)host::dynamic_shared
+#ifdef __aarch64__
+// GCC has _Float16 there from version 13 on; before that the same format has this name alone.
+#define _Float16 __fp16
+#endif
 
 struct Index3 {
   unsigned x, y, z;
