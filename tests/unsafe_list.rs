@@ -20,6 +20,7 @@ const FILES: &[&str] = &[
     "backend/cpu/team.rs",
     "backend/cpu/tests/machine.rs",
     "backend/cpu/tile/run.rs",
+    "backend/cpu/vector/neon.rs",
     "backend/cpu/vector/x86.rs",
     "backend/cuda/driver/api.rs",
     "backend/cuda/driver/blas.rs",

@@ -5,6 +5,8 @@
     expect(unsafe_code, reason = "calling functions compiled for features just detected")
 )]
 
+#[cfg(target_arch = "aarch64")]
+use super::vector::Neon;
 #[cfg(target_arch = "x86_64")]
 use super::vector::{Avx2, Avx512};
 use super::vector::{Lone, Vector};
@@ -13,8 +15,10 @@ use std::sync::OnceLock;
 /// Vector instruction sets in rising order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Isa {
-    /// What every processor of the architecture has.
+    /// One number at a time, and what the compiler makes of loops over them.
     Baseline,
+    #[cfg(target_arch = "aarch64")]
+    Neon,
     Avx2,
     Avx512,
 }
@@ -72,7 +76,13 @@ pub fn is_amd() -> bool {
     false
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+/// Every processor of the architecture has them.
+#[cfg(target_arch = "aarch64")]
+fn detect() -> Isa {
+    Isa::Neon
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn detect() -> Isa {
     Isa::Baseline
 }
@@ -94,30 +104,32 @@ pub fn run<K: Kernel>(kernel: K) -> K::Out {
 }
 
 /// Runs `kernel` with an instruction set that this processor has.
-#[cfg(target_arch = "x86_64")]
 #[inline]
 fn run_with<K: Kernel>(isa: Isa, kernel: K) -> K::Out {
     match isa {
         // SAFETY: the processor was found to have these features.
+        #[cfg(target_arch = "x86_64")]
         Isa::Avx512 => unsafe { avx512(kernel) },
         // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => unsafe { avx2(kernel) },
-        Isa::Baseline => kernel.run::<Lone<false>, false>(),
+        #[cfg(target_arch = "aarch64")]
+        Isa::Neon => kernel.run::<Neon, true>(),
+        _ => kernel.run::<Lone<false>, false>(),
     }
-}
-
-/// Runs `kernel` with the instructions every processor of the architecture has; on AArch64 these include NEON.
-#[cfg(not(target_arch = "x86_64"))]
-#[inline]
-fn run_with<K: Kernel>(_: Isa, kernel: K) -> K::Out {
-    const FMA: bool = cfg!(target_arch = "aarch64");
-    kernel.run::<Lone<FMA>, FMA>()
 }
 
 /// The instruction sets that this processor has.
 #[cfg(test)]
 fn all() -> impl Iterator<Item = Isa> {
-    [Isa::Baseline, Isa::Avx2, Isa::Avx512].into_iter().filter(|&isa| isa <= detect())
+    let known = [
+        Isa::Baseline,
+        #[cfg(target_arch = "aarch64")]
+        Isa::Neon,
+        Isa::Avx2,
+        Isa::Avx512,
+    ];
+    known.into_iter().filter(|&isa| isa <= detect())
 }
 
 /// Runs `kernel` with every instruction set that this processor has.

@@ -100,7 +100,7 @@ const ROWS: usize = 6;
 /// Vectors of a row of what is computed in registers: with those of `b` these are almost all registers.
 #[inline(always)]
 const fn width<V: Vector>() -> usize {
-    if V::LANES == MAX_LANES { 4 } else { 2 }
+    if V::REGISTERS == 32 { 4 } else { 2 }
 }
 
 /// The part of the result at (row, column), sums from term `start` on.
@@ -141,7 +141,7 @@ fn part<V: Vector>(
             }
         };
     }
-    if V::LANES == MAX_LANES {
+    if V::REGISTERS == 32 {
         sizes!(
             6 by 4, 5 by 4, 4 by 4, 3 by 4, 2 by 4, 1 by 4, 6 by 3, 5 by 3, 4 by 3, 3 by 3, 2 by 3, 1 by 3,
             6 by 2, 5 by 2, 4 by 2, 3 by 2, 2 by 2, 1 by 2, 6 by 1, 5 by 1, 4 by 1, 3 by 1, 2 by 1, 1 by 1

@@ -21,7 +21,7 @@ pub fn target() -> Option<Isa> {
     if !WANTED.get() {
         return None;
     }
-    Some(isa::current()).filter(|&isa| isa != Isa::Baseline)
+    Some(isa::current()).filter(|&isa| isa >= Isa::Avx2)
 }
 
 #[cfg(test)]

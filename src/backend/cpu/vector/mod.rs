@@ -5,11 +5,15 @@
 //! Only code that [`super::isa::run`] has chosen for a processor may use the type of that processor.
 
 mod lone;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod wide;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 pub use lone::Lone;
+#[cfg(target_arch = "aarch64")]
+pub use neon::Neon;
 pub use wide::Wide;
 #[cfg(target_arch = "x86_64")]
 pub use x86::{Avx2, Avx512};
@@ -28,6 +32,8 @@ pub trait Vector:
 {
     type Mask: Copy;
     const LANES: usize;
+    /// How many vectors the processor's registers hold.
+    const REGISTERS: usize = 32;
 
     fn splat(v: f32) -> Self;
     /// The first `LANES` numbers of a slice that has so many.

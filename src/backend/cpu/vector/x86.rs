@@ -220,6 +220,7 @@ impl Avx2 {
 
 impl Vector for Avx2 {
     type Mask = __m256;
+    const REGISTERS: usize = 16;
     common!(
         8,
         _mm256_loadu_ps,
