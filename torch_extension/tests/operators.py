@@ -11,8 +11,8 @@ cholesky chunk clamp clamp_min clone complex conj constant_pad_nd contiguous cop
 cumsum diag diagonal diagonal_scatter diff div dot einsum eq erf exp expand expm1 eye fft.rfft fill
 flatten flip float floor floor_divide fmod full_like gather ge gradient gt hstack imag index_add
 index_copy index_fill index_put index_reduce index_select inner isclose isfinite isnan kthvalue le
-lerp linalg.cross linalg.det linalg.eigh linalg.inv linalg.norm linalg.qr linalg.solve linalg.svd
-linalg.vector_norm linspace log log1p log2 log_softmax logaddexp logcumsumexp logical_and
+ldexp lerp linalg.cross linalg.det linalg.eigh linalg.inv linalg.norm linalg.qr linalg.solve
+linalg.svd linalg.vector_norm linspace log log1p log2 log_softmax logaddexp logcumsumexp logical_and
 logical_not logit logsumexp long lt masked_fill masked_scatter masked_select matmul max maximum mean
 median meshgrid min minimum mm movedim mul multinomial mv narrow native_layer_norm ne neg new_zeros
 nn.functional.adaptive_avg_pool2d nn.functional.avg_pool2d nn.functional.batch_norm

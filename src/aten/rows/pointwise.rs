@@ -98,6 +98,7 @@ pub const ROWS: &[Row] = &[
             a.eq(b).and(finite(a).not()).select(a, a.max(b) + apart)
         })
     }),
+    row("ldexp", &["Tensor", "out", ""], ldexp),
     row(
         "xlogy",
         &[
@@ -294,6 +295,24 @@ fn compare<'a>(c: &Call<'a>, op: Op) -> Outs<'a> {
     let (_, compute) = c.plan(&[0, 1], Rule::Exact)?;
     let [a, b] = c.numbers([0, 1], compute)?;
     Ok(vec![a.binary(op, b)])
+}
+
+/// `x * 2 ** n`, as long as the result is a number of the type: integers go in steps whose powers are such numbers.
+fn ldexp<'a>(c: &Call<'a>) -> Outs<'a> {
+    let whole = !c.ty(1)?.dtype.is_float();
+    c.elementwise([0, 1], Rule::FloatFormula, |[x, n]| {
+        let two = x.math().constant(2.0, x.dtype());
+        if !whole {
+            return x * two.pow(n);
+        }
+        let longest = if x.dtype() == DType::F64 { 1022.0 } else { 126.0 };
+        let (mut y, mut rest) = (x, n);
+        for _ in 0..3 {
+            let step = rest.max(-longest).min(longest);
+            (y, rest) = (y * two.pow(step), rest - step);
+        }
+        y
+    })
 }
 
 /// NaN passes through; where the bounds cross, the upper one wins.

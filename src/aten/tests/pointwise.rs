@@ -443,3 +443,19 @@ fn activations_of_other_forms() {
         &products,
     );
 }
+
+#[test]
+fn a_number_times_a_power_of_two_is_exact_where_the_result_is_in_range() {
+    let x = Array::from_f64(F32, &[6], &[1.5, 2e-30, 0.0, -1e30, 1.0, f64::INFINITY]);
+    let n = Array::from_f64(I64, &[6], &[3.0, 140.0, 5000.0, -140.0, -150.0, -5000.0]);
+    let y = only("aten::ldexp.Tensor", &[(&x).into(), (&n).into()]);
+    let pairs = x.to_f64s().into_iter().zip(n.to_f64s());
+    let exact = |(x, n): (f64, f64)| if x == 0.0 { 0.0 } else { (x * n.exp2()) as f32 as f64 };
+    let expected: Vec<f64> = pairs.take(5).map(exact).chain([f64::INFINITY]).collect();
+    assert_eq!(y.to_f64s(), expected);
+    let half = Array::from_f64(F32, &[1], &[0.5]);
+    let root = only("aten::ldexp.Tensor", &[(&half).into(), (&half).into()]);
+    check("ldexp", &root, F32, &[1], &[0.5f64.sqrt()]);
+    let eight = only("aten::ldexp.Tensor", &[(&n).into(), (&n).into()]);
+    assert_eq!((eight.ty.dtype, eight.to_f64s()[0]), (F32, 24.0));
+}

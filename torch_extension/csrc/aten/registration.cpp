@@ -69,9 +69,10 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_thnn_fused_gru_cell", &gru_cell);
   m.impl("lstm.input", &lstm);
 
-  // Kept whole instead of PyTorch's decomposition for unknown devices.
-  for (const char* name :
-       {"embedding", "logsumexp", "native_layer_norm", "native_group_norm", "mish_backward"}) {
+  // Kept whole instead of PyTorch's decomposition for unknown devices, which may not even know
+  // them.
+  for (const char* name : {"embedding", "logsumexp", "native_layer_norm", "native_group_norm",
+                           "mish_backward", "ldexp.Tensor", "ldexp.out", "ldexp_"}) {
     m.impl(name, recorder());
   }
   // PyTorch's CPU has no kernel for the gradient: what shall run on the host stays a composition.
