@@ -4,6 +4,38 @@ import pytest
 import torch
 from support import DEVICE, check
 
+NAN = float("nan")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    "bounds", [(NAN,), (None, NAN), (0.0, NAN), (NAN, 2.0), (1.5,), (None, 1.5), (3.0, 1.0)]
+)
+def test_clamp_between_numbers(dtype, bounds):
+    x = torch.tensor([-1.0, 1.0, 2.0, NAN]).to(dtype)
+    check(lambda x: (x.clamp(*bounds), x.clone().clamp_(*bounds)), x)
+
+
+@pytest.mark.parametrize("bound", [NAN, 1.5, 1])
+def test_clamp_at_one_number(bound):
+    x = torch.tensor([-1.0, 1.0, 2.0, NAN])
+    check(lambda x: (x.clamp_min(bound), x.clamp_max(bound), x.clone().clamp_min_(bound)), x)
+    n = torch.tensor([-1, 1, 2])
+    check(lambda n: (n.clamp(min=bound), n.clamp(max=bound), n.clamp(min=bound, max=2)), n)
+
+
+def test_clamp_bounds_that_become_nan():
+    x = torch.tensor([-1.0, 1.0, NAN])
+    for bound in (0.0, NAN, 0.5, NAN):
+        check(lambda x, bound=bound: x.clamp(min=bound), x)
+
+
+def test_clamp_at_a_tensor_of_nan():
+    x = torch.tensor([-1.0, 1.0, 2.0])
+    check(lambda x, low: x.clamp(low), x, torch.tensor(NAN))
+    assert x.to(DEVICE).clamp(torch.tensor(NAN)).isnan().all()
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.int32])
 def test_ldexp(dtype):
     x = torch.tensor([1, 3, 0, 5]).to(dtype)

@@ -6,6 +6,7 @@ use crate::aten::{Outs, Row, row};
 use crate::dtype::DType;
 use crate::graph::math::V;
 use crate::op::Op;
+use crate::record::Arg;
 use std::f64::consts::{LN_2, LN_10};
 
 const BINARY: &[&str] = &["Tensor", "Scalar", "out", "Scalar_out"];
@@ -139,7 +140,8 @@ pub const ROWS: &[Row] = &[
         let x = c.tensor(0)?;
         Ok(vec![truth(c, 1)?.select(c.number(2, 0.0, x.dtype())?, x)])
     }),
-    row("clamp", CLAMP, |c| clamp(c, Some(1), Some(2))),
+    row("clamp", PLAIN, clamp_by_numbers).special(is_nan).essential(is_nan),
+    row("clamp", &["Tensor", "Tensor_out"], |c| clamp(c, Some(1), Some(2))),
     row("clamp_min", CLAMP, |c| clamp(c, Some(1), None)),
     row("clamp_max", CLAMP, |c| clamp(c, None, Some(1))),
     row("addcmul", PLAIN, |c| {
@@ -169,6 +171,10 @@ const EXPONENTS: [f64; 8] = [0.0, 1.0, 2.0, 3.0, 0.5, -0.5, -1.0, -2.0];
 
 fn alpha_is_one(arg: usize, value: f64) -> bool {
     arg == 2 && value == 1.0
+}
+
+fn is_nan(_: usize, value: f64) -> bool {
+    value.is_nan()
 }
 
 /// Argument `i` as bool: not zero.
@@ -313,6 +319,17 @@ fn ldexp<'a>(c: &Call<'a>) -> Outs<'a> {
         }
         y
     })
+}
+
+/// PyTorch compares with a number that is the only bound, and nothing is beyond NaN.
+fn clamp_by_numbers<'a>(c: &Call<'a>) -> Outs<'a> {
+    let alone = if c.has(1) { 1 } else { 2 };
+    let both = c.has(1) && c.has(2);
+    if !both && matches!(c.arg(alone), Arg::Float(x) if x.is_nan()) {
+        let (result, _) = c.plan(&[0, alone], Rule::Exact)?;
+        return Ok(vec![c.number(0, 0.0, result)?]);
+    }
+    clamp(c, Some(1), Some(2))
 }
 
 /// NaN passes through; where the bounds cross, the upper one wins.

@@ -311,6 +311,10 @@ fn choices_and_bounds() {
     let nan = Array::from_f64(F32, &[1], &[f64::NAN]);
     let kept = only("aten::clamp_min", &[(&nan).into(), Float(0.0)]);
     check("clamp nan", &kept, F32, &[1], &[f64::NAN]);
+    let lone = only("aten::clamp", &[(&x).into(), Float(f64::NAN)]);
+    check("clamp to nan", &lone, F32, &[2, 6], &x.to_f64s());
+    let beside = only("aten::clamp", &[(&x).into(), Float(0.0), Float(f64::NAN)]);
+    check("clamp between 0 and nan", &beside, F32, &[2, 6], &[f64::NAN; 12]);
     for weight in [0.0, 0.25, 0.75, 1.0] {
         let got = only("aten::lerp.Scalar", &[(&x).into(), (&y).into(), Float(weight)]);
         let pairs = x.to_f64s().into_iter().zip(spread(&y, &[2, 6]));
