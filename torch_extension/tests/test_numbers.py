@@ -36,6 +36,29 @@ def test_clamp_at_a_tensor_of_nan():
     assert x.to(DEVICE).clamp(torch.tensor(NAN)).isnan().all()
 
 
+FILLS = {
+    "masked_fill": lambda x, mask, number: x.masked_fill(mask, number),
+    "masked_fill_": lambda x, mask, number: x.clone().masked_fill_(mask, number),
+    "where": lambda x, mask, number: torch.where(mask, x, number),
+    "fill_": lambda x, mask, number: x.clone().fill_(number),
+    "index_fill": lambda x, mask, number: x.index_fill(0, mask.long(), number),
+    "assignment": lambda x, mask, number: x.clone().__setitem__(mask, number),
+    "lerp": lambda x, mask, number: x.double().lerp(x.double() + 1, number.double()),
+}
+
+
+@pytest.mark.parametrize("name", FILLS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_a_number_in_a_cpu_tensor(name, dtype):
+    x, mask = torch.tensor([1, 2]).to(dtype), torch.tensor([True, False])
+    for number in (3, 4):
+        check(lambda x, mask, n=number: FILLS[name](x, mask, torch.tensor(n).to(dtype)), x, mask)
+
+
+def test_a_complex_number_for_a_bool():
+    check(lambda x, mask: x.masked_fill(mask, 1j), torch.zeros(2).bool(), torch.ones(2).bool())
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.int32])
 def test_ldexp(dtype):
     x = torch.tensor([1, 3, 0, 5]).to(dtype)

@@ -164,11 +164,7 @@ void Call::read_number(const at::Tensor& number, const Parameter& parameter, siz
   const bool wrapped = number.unsafeGetTensorImpl()->is_wrapped_number();
   key_.push_back(tag(kNumber, static_cast<uint64_t>(type), wrapped));
   const at::Scalar scalar = number.item();
-  if (scalar.isComplex()) {
-    const auto complex = scalar.toComplexDouble();
-    return push_words(TORCHACC_ARG_FLOATS, c10::SmallVector<uint64_t, 2>{bits_of(complex.real()),
-                                                                         bits_of(complex.imag())});
-  }
+  if (scalar.isComplex()) return push_complex(scalar.toComplexDouble());
   if (scalar.isFloatingPoint()) {
     push(float_argument(TORCHACC_ARG_SCALAR_FLOAT, scalar.toDouble()));
   } else if (scalar.isBoolean()) {
@@ -179,13 +175,7 @@ void Call::read_number(const at::Tensor& number, const Parameter& parameter, siz
 }
 
 void Call::read_scalar(const c10::IValue& value, const Parameter& parameter) {
-  if (value.isComplexDouble()) {
-    // No arithmetic on complex numbers behind the ABI: a constant that only a host operator can
-    // read.
-    const auto complex = value.toComplexDouble();
-    const c10::SmallVector<uint64_t, 2> parts{bits_of(complex.real()), bits_of(complex.imag())};
-    return push_words(TORCHACC_ARG_FLOATS, parts);
-  }
+  if (value.isComplexDouble()) return push_complex(value.toComplexDouble());
   torchacc_arg argument;
   if (value.isBool()) {
     argument = integer_argument(TORCHACC_ARG_SCALAR_BOOL, value.toBool());
@@ -198,6 +188,13 @@ void Call::read_scalar(const c10::IValue& value, const Parameter& parameter) {
   // The kind decides the result's type; the value decides nothing about its shape.
   key_.push_back(tag(kScalar, argument.kind));
   push(argument);
+}
+
+// A constant that only a host operator can read.
+void Call::push_complex(c10::complex<double> number) {
+  has_complex_number_ = true;
+  const c10::SmallVector<uint64_t, 2> parts{bits_of(number.real()), bits_of(number.imag())};
+  push_words(TORCHACC_ARG_FLOATS, parts);
 }
 
 void Call::read_list(c10::IValue& value, const Parameter& parameter) {

@@ -64,6 +64,8 @@ class Call {
   c10::DeviceIndex device() const;
   const std::optional<at::Generator>& generator() const { return generator_; }
   bool has_mask() const { return has_mask_; }
+  // Whether a number is complex: behind the ABI there is no arithmetic on those.
+  bool has_complex_number() const { return has_complex_number_; }
 
   // The arguments with their final pointers. `views` has one view per entry of tensors(), in order.
   // Valid while this object and `views` are.
@@ -80,6 +82,7 @@ class Call {
   void read_list(c10::IValue& value, const Parameter& parameter);
   void read_scalar(const c10::IValue& value, const Parameter& parameter);
   void read_number(const at::Tensor& number, const Parameter& parameter, size_t index);
+  void push_complex(c10::complex<double> number);
   void add_tensor(const at::Tensor& tensor, bool written);
   int32_t storage_index(c10::StorageImpl* storage);
   void key_aliased_offsets();
@@ -104,6 +107,7 @@ class Call {
   c10::DeviceIndex device_ = -1;
   bool has_tensor_device_ = false;
   bool has_mask_ = false;
+  bool has_complex_number_ = false;
 };
 
 }  // namespace torchacc

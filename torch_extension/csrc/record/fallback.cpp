@@ -79,7 +79,8 @@ torchacc_op host_operator_of(const Call& call, const Shapes& shapes) {
 
 void submit(const Call& call, const Shapes& shapes, c10::ArrayRef<torchacc_arg> arguments,
             const Views& outputs) {
-  if (call.info().native.has_value() && !shapes.use_host.load(std::memory_order_relaxed)) {
+  if (call.info().native.has_value() && !call.has_complex_number() &&
+      !shapes.use_host.load(std::memory_order_relaxed)) {
     torchacc_error* error = torchacc_record(context(), *call.info().native, arguments.data(),
                                             arguments.size(), outputs.data(), outputs.size());
     if (error == nullptr) return advance_position();

@@ -15,6 +15,11 @@
 namespace torchacc {
 namespace {
 
+// What stands in for a device tensor: see Call::read_number.
+bool is_number(const c10::IValue& value) {
+  return value.isTensor() && value.toTensor().defined() && value.toTensor().is_cpu();
+}
+
 // Mirrors of the call's tensors on the Meta device. Tensors that share a storage share one here
 // too, so that an output can be traced back to an argument or a storage by identity, whatever the
 // schema claims.
@@ -31,13 +36,14 @@ class Mirror {
       tensors_.push_back(use.tensor != nullptr ? mirror(use) : at::Tensor());
   }
 
-  // The call's stack with mirrors in place of its device tensors.
-  torch::jit::Stack inputs() {
+  // The call's stack with mirrors in place of its device tensors and, where `numbers` says so, of
+  // numbers in CPU tensors.
+  torch::jit::Stack inputs(bool numbers) {
     torch::jit::Stack stack;
     size_t next = 0;
     const auto values = call_.inputs();
     for (size_t index = 0; index < values.size(); ++index) {
-      stack.push_back(convert(values[index], call_.info().parameters[index].role, next));
+      stack.push_back(convert(values[index], call_.info().parameters[index].role, numbers, next));
     }
     return stack;
   }
@@ -98,9 +104,10 @@ class Mirror {
     return tensor;
   }
 
-  c10::IValue convert(const c10::IValue& value, Role role, size_t& next) {
+  c10::IValue convert(const c10::IValue& value, Role role, bool numbers, size_t& next) {
     if (role == Role::Tensor && value.isTensor() && is_acc(value.toTensor()))
       return tensors_[next++];
+    if (numbers && is_number(value)) return value.toTensor().to(at::kMeta);
     if (role == Role::TensorList && !value.isNone()) {
       c10::List<at::Tensor> list;
       for (size_t count = value.toListRef().size(); count > 0; --count)
@@ -150,14 +157,11 @@ bool call_meta(const Call& call, torch::jit::Stack& stack) {
   } catch (const c10::NotImplementedError&) {
     return false;
   } catch (const c10::Error&) {
-    raise_as_cpu(call);
     throw;
   } catch (const std::exception& error) {
     if (means_no_meta(error.what())) return false;
-    raise_as_cpu(call);
     throw;
   }
-  if (has_doubtful_operands(call)) raise_as_cpu(call);
   return true;
 }
 
@@ -195,9 +199,26 @@ std::shared_ptr<const Shapes> run_meta(const Call& call) {
   check_written_tensors(call);
   if (changes_in_place_only(call.info())) return std::make_shared<Shapes>();
   Mirror mirror(call);
-  const torch::jit::Stack inputs = mirror.inputs();  // kept alive: kernels return references
-  torch::jit::Stack stack = inputs;
-  if (!call_meta(call, stack)) return nullptr;
+  torch::jit::Stack inputs;  // kept alive: kernels return references
+  torch::jit::Stack stack;
+  const auto infer = [&](bool numbers) {
+    inputs = mirror.inputs(numbers);
+    stack = inputs;
+    return call_meta(call, stack);
+  };
+  bool known = false;
+  try {
+    known = infer(false);
+  } catch (const std::exception&) {
+    raise_as_cpu(call);
+    // Some Meta kernels want numbers in tensors to lie where the other tensors do; others read
+    // them.
+    const auto values = call.inputs();
+    if (std::none_of(values.begin(), values.end(), is_number)) throw;
+    known = infer(true);
+  }
+  if (!known) return nullptr;
+  if (has_doubtful_operands(call)) raise_as_cpu(call);
   auto shapes = std::make_shared<Shapes>();
   for (const c10::IValue& value : stack) {
     if (value.isTensorList()) {
