@@ -197,7 +197,10 @@ void check_written_tensors(const Call& call) {
 
 std::shared_ptr<const Shapes> run_meta(const Call& call) {
   check_written_tensors(call);
-  if (changes_in_place_only(call.info())) return std::make_shared<Shapes>();
+  if (changes_in_place_only(call.info())) {
+    check_types(call);
+    return std::make_shared<Shapes>();
+  }
   Mirror mirror(call);
   torch::jit::Stack inputs;  // kept alive: kernels return references
   torch::jit::Stack stack;
@@ -218,7 +221,7 @@ std::shared_ptr<const Shapes> run_meta(const Call& call) {
     known = infer(true);
   }
   if (!known) return nullptr;
-  if (has_doubtful_operands(call)) raise_as_cpu(call);
+  check_types(call);
   auto shapes = std::make_shared<Shapes>();
   for (const c10::IValue& value : stack) {
     if (value.isTensorList()) {

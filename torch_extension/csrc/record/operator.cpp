@@ -157,6 +157,24 @@ Immediate immediate_mode(const c10::OperatorHandle& handle, const OperatorInfo& 
   return has_python_kernel(handle) ? Immediate::Always : Immediate::Never;
 }
 
+// Attributes that hold for tensors of any size; other lists and integers may count elements.
+bool fits_any_size(const std::string& name) {
+  return name == "dim" || name == "reduction" || name == "ignore_index" || name == "from" ||
+         name == "to";
+}
+
+// Not the kernels that believe what stands in their operands: LAPACK's go where pivots say.
+bool is_rehearsable(const c10::OperatorHandle& handle, const OperatorInfo& info) {
+  if (!info.native.has_value() && !info.seeded && !handle.hasTag(at::Tag::pointwise)) return false;
+  const auto& arguments = handle.schema().arguments();
+  for (size_t index = 0; index < arguments.size(); ++index) {
+    const Role role = info.parameters[index].role;
+    const bool counts = role == Role::Int || role == Role::IntList;
+    if (counts && !fits_any_size(arguments[index].name())) return false;
+  }
+  return handle.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
+}
+
 std::shared_ptr<const OperatorInfo> describe(const c10::OperatorHandle& handle) {
   static std::atomic<uint64_t> next_id{1};
   auto info = std::make_shared<OperatorInfo>(
@@ -178,6 +196,7 @@ std::shared_ptr<const OperatorInfo> describe(const c10::OperatorHandle& handle) 
   info->seeded = info->generator >= 0 || handle.hasTag(at::Tag::nondeterministic_seeded);
   if (!host_forced(info->name)) info->native = find_native(info->name);
   info->immediate = immediate_mode(handle, *info);
+  info->rehearsable = is_rehearsable(handle, *info);
   return info;
 }
 

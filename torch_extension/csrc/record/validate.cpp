@@ -2,7 +2,8 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/List.h>
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/full.h>
+#include <c10/util/FunctionRef.h>
 
 #include <algorithm>
 #include <unordered_set>
@@ -15,31 +16,112 @@ namespace {
 // Beyond this an error message is not worth the memory.
 constexpr size_t kLargestRehearsal = size_t{1} << 30;
 
-at::Tensor zeros_like(const c10::TensorImpl& tensor) {
-  const auto type = c10::typeMetaToScalarType(tensor.dtype());
-  return at::zeros(tensor.sizes(), at::TensorOptions().dtype(type).device(at::kCPU));
+// What lies on the CPU in place of a device tensor.
+using StandIn = c10::function_ref<at::Tensor(const c10::TensorImpl&)>;
+
+at::ScalarType type_of(const c10::TensorImpl& tensor) {
+  return c10::typeMetaToScalarType(tensor.dtype());
 }
 
-c10::IValue rehearse(const c10::IValue& value, Role role) {
-  const auto stand_in = [](const at::Tensor& tensor) {
-    return is_acc(tensor) ? zeros_like(*tensor.unsafeGetTensorImpl()) : tensor;
+at::Tensor filled(at::IntArrayRef sizes, at::ScalarType type, int64_t value) {
+  return at::full(sizes, value, at::TensorOptions().dtype(type).device(at::kCPU));
+}
+
+c10::IValue rehearsed(const c10::IValue& value, Role role, StandIn stand_in) {
+  const auto replace = [&](const at::Tensor& tensor) {
+    return is_acc(tensor) ? stand_in(*tensor.unsafeGetTensorImpl()) : tensor;
   };
-  if (value.isTensor()) return stand_in(value.toTensor());
+  if (value.isTensor()) return replace(value.toTensor());
   if (role == Role::TensorList && !value.isNone()) {
     c10::List<at::Tensor> list;
-    for (const c10::IValue& one : value.toListRef()) list.push_back(stand_in(one.toTensor()));
+    for (const c10::IValue& one : value.toListRef()) list.push_back(replace(one.toTensor()));
     return list;
   }
   if (role == Role::OptionalList && !value.isNone()) {
     c10::List<std::optional<at::Tensor>> list;
     for (const c10::IValue& one : value.toListRef()) {
       const bool present = one.isTensor() && one.toTensor().defined();
-      list.push_back(present ? std::optional(stand_in(one.toTensor())) : std::nullopt);
+      list.push_back(present ? std::optional(replace(one.toTensor())) : std::nullopt);
     }
     return list;
   }
   if (value.isDevice()) return c10::Device(at::kCPU);
   return value;
+}
+
+class Silence final : public c10::WarningHandler {
+  void process(const c10::Warning&) override {}
+};
+
+// Runs the call's CPU kernel on other tensors.
+void rehearse(const Call& call, StandIn stand_in) {
+  const OperatorInfo& info = call.info();
+  const CleanDispatch guard;
+  Silence silence;
+  const c10::WarningUtils::WarningHandlerGuard quiet(&silence);
+  torch::jit::Stack inputs;  // keeps the arguments alive: kernels return references to them
+  for (size_t index = 0; index < info.parameters.size(); ++index) {
+    inputs.push_back(rehearsed(call.inputs()[index], info.parameters[index].role, stand_in));
+  }
+  // A throwaway generator: a rehearsal must not take numbers from the program's.
+  if (info.generator >= 0) {
+    inputs[static_cast<size_t>(info.generator)] = at::make_generator<at::CPUGeneratorImpl>();
+  }
+  torch::jit::Stack stack = inputs;
+  info.handle.callBoxed(&stack);
+}
+
+// No dimension longer than this tells sizes apart as far as broadcasting does.
+at::Tensor sketch(const c10::TensorImpl& tensor, at::ScalarType type, int64_t value) {
+  c10::SmallVector<int64_t, 8> sizes(tensor.sizes().begin(), tensor.sizes().end());
+  for (int64_t& size : sizes) size = std::min<int64_t>(size, 2);
+  return filled(sizes, type, value);
+}
+
+bool is_half(at::ScalarType type) { return type == at::kHalf || type == at::kBFloat16; }
+
+template <class Test>
+bool any_type(const Call& call, Test test) {
+  const auto tensors = call.tensors();
+  return std::any_of(tensors.begin(), tensors.end(), [&](const TensorUse& use) {
+    return use.tensor != nullptr && test(type_of(*use.tensor));
+  });
+}
+
+bool refuses_filled(const Call& call, int64_t value) {
+  try {
+    rehearse(call, [value](const c10::TensorImpl& tensor) {
+      const auto type = type_of(tensor);
+      return sketch(tensor, is_half(type) ? at::kFloat : type, value);
+    });
+  } catch (const std::exception&) {
+    return true;
+  }
+  return false;
+}
+
+// Whether the CPU's kernel takes these types for no values: not 0, which divides nothing, and not
+// 1, which is no index everywhere.
+bool refuses_types(const Call& call) {
+  const OperatorInfo& info = call.info();
+  if (!info.rehearsable || info.seeded) return false;
+  if (any_type(call, at::isFloat8Type)) return false;
+  // What a CPU lacks for half types a device may have, so f32 stands for them; where an attribute
+  // could name one, nothing can be said.
+  const auto& parameters = info.parameters;
+  const bool names_types =
+      std::any_of(parameters.begin(), parameters.end(), [](const Parameter& parameter) {
+        return parameter.role == Role::Bool || parameter.role == Role::Dtype;
+      });
+  if (names_types && any_type(call, is_half)) return false;
+  const auto inputs = call.inputs();
+  const auto names_half = [](const c10::IValue& value) {
+    return value.isInt() && is_half(static_cast<at::ScalarType>(value.toInt()));
+  };
+  for (size_t index = 0; index < inputs.size(); ++index) {
+    if (parameters[index].role == Role::Dtype && names_half(inputs[index])) return false;
+  }
+  return refuses_filled(call, 0) && refuses_filled(call, 1);
 }
 
 // Bool and integers, floats, complex numbers: an in-place result may not fall back to an earlier
@@ -76,6 +158,32 @@ bool falls_back(const Call& call) {
                      [own](const c10::IValue& value) { return category(value) > own; });
 }
 
+// Whether an operator that wants floats of one type got several.
+bool mixes_floats(const Call& call) {
+  static const auto* names = new std::unordered_set<std::string>{
+      "aten::index_put",  "aten::index_put_",  "aten::_index_put_impl_",
+      "aten::index_copy", "aten::index_copy_", "aten::mm",
+      "aten::bmm",        "aten::addmm",       "aten::addmm_",
+      "aten::baddbmm",    "aten::baddbmm_",    "aten::addbmm",
+      "aten::addbmm_",    "aten::mv",          "aten::addmv",
+      "aten::addmv_",     "aten::dot",         "aten::vdot",
+  };
+  if (names->count(call.info().handle.operator_name().name) == 0) return false;
+  std::optional<at::ScalarType> first;
+  return any_type(call, [&first](at::ScalarType type) {
+    if (!at::isFloatingType(type)) return false;
+    if (!first.has_value()) first = type;
+    return type != *first;
+  });
+}
+
+// What the library's product leaves to its run.
+bool has_unequal_terms(const Call& call) {
+  if (call.info().handle.operator_name().name != "aten::_scaled_mm") return false;
+  const auto tensors = call.tensors();
+  return tensors[0].tensor->sizes()[1] != tensors[1].tensor->sizes()[0];
+}
+
 }  // namespace
 
 void raise_as_cpu(const Call& call) {
@@ -84,37 +192,15 @@ void raise_as_cpu(const Call& call) {
     if (use.tensor != nullptr) nbytes += use.tensor->numel() * use.tensor->itemsize();
   }
   if (nbytes > kLargestRehearsal) return;
-  const OperatorInfo& info = call.info();
-  const CleanDispatch guard;
-  torch::jit::Stack inputs;  // keeps the arguments alive: kernels return references to them
-  for (size_t index = 0; index < info.parameters.size(); ++index) {
-    inputs.push_back(rehearse(call.inputs()[index], info.parameters[index].role));
-  }
-  // A throwaway generator: a rehearsal must not take numbers from the program's.
-  if (info.generator >= 0) {
-    inputs[static_cast<size_t>(info.generator)] = at::make_generator<at::CPUGeneratorImpl>();
-  }
-  torch::jit::Stack stack = inputs;
-  info.handle.callBoxed(&stack);
+  rehearse(call, [](const c10::TensorImpl& tensor) {
+    return filled(tensor.sizes(), type_of(tensor), 0);
+  });
 }
 
-bool has_doubtful_operands(const Call& call) {
-  static const auto* products = new std::unordered_set<std::string>{
-      "aten::mm",       "aten::bmm",    "aten::addmm",   "aten::addmm_", "aten::baddbmm",
-      "aten::baddbmm_", "aten::addbmm", "aten::addbmm_", "aten::mv",     "aten::addmv",
-      "aten::addmv_",   "aten::dot",    "aten::vdot",
-  };
-  const std::string& name = call.info().handle.operator_name().name;
-  if (name == "aten::_scaled_mm") {
-    const auto tensors = call.tensors();
-    return tensors[0].tensor->sizes()[1] != tensors[1].tensor->sizes()[0];
+void check_types(const Call& call) {
+  if (falls_back(call) || mixes_floats(call) || has_unequal_terms(call) || refuses_types(call)) {
+    raise_as_cpu(call);
   }
-  if (falls_back(call)) return true;
-  if (products->count(name) == 0) return false;
-  for (const TensorUse& use : call.tensors()) {
-    if (use.tensor->dtype() != call.tensors()[0].tensor->dtype()) return true;
-  }
-  return false;
 }
 
 }  // namespace torchacc

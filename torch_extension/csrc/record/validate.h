@@ -10,7 +10,7 @@ namespace torchacc {
 // accepts them.
 void raise_as_cpu(const Call& call);
 
-// Whether the Meta kernel is known to accept element types or sizes that the operator refuses.
-bool has_doubtful_operands(const Call& call);
+// Throws for element types that the operator refuses though its Meta kernel may accept them.
+void check_types(const Call& call);
 
 }  // namespace torchacc

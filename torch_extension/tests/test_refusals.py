@@ -1,0 +1,79 @@
+"""What PyTorch's CPU refuses whatever the values is refused where it is written, in its words."""
+
+import pytest
+import torch
+from support import DEVICE
+
+
+def floats(d):
+    return torch.arange(6.0, device=d)
+
+
+def whole(d):
+    return torch.arange(6, device=d)
+
+
+def flags(d):
+    return torch.tensor([True, False] * 3, device=d)
+
+
+TYPES = {
+    "a float less a bool": lambda d: floats(d) - flags(d),
+    "a bool less a number": lambda d: flags(d) - 1,
+    "a number less a bool": lambda d: 1 - flags(d),
+    "an integer less True": lambda d: whole(d) - True,
+    "a bool from a float in place": lambda d: floats(d).sub_(flags(d)),
+    "rsub of a bool": lambda d: torch.rsub(floats(d), flags(d)),
+    "a half less a bool": lambda d: floats(d).half() - flags(d),
+    "a bool alpha": lambda d: torch.add(floats(d), floats(d), alpha=True),
+    "lerp of integers": lambda d: torch.lerp(whole(d), whole(d), 0.5),
+    "lerp of integers by integers": lambda d: torch.lerp(whole(d), whole(d), whole(d)),
+    "lerp of integers in place": lambda d: whole(d).lerp_(whole(d), 1),
+    "logaddexp of integers": lambda d: torch.logaddexp(whole(d), whole(d)),
+    "logaddexp2 of integers": lambda d: torch.logaddexp2(whole(d), whole(d)),
+    "relu of bools": lambda d: torch.relu(flags(d)),
+    "softmax of integers": lambda d: torch.softmax(whole(d), 0),
+    "a matrix product of bools": lambda d: flags(d).view(2, 3) @ flags(d).view(3, 2),
+    "index_put of doubles": lambda d: floats(d).index_put((whole(d)[:1],), floats(d)[:1].double()),
+    "index_put of halves": lambda d: floats(d).index_put_((whole(d)[:1],), floats(d)[:1].half()),
+    "index_put of integers": lambda d: floats(d).__setitem__(whole(d)[:2], whole(d)[:2]),
+    "index_add of doubles": lambda d: floats(d).index_add(0, whole(d), floats(d).double()),
+    "index_copy of doubles": lambda d: floats(d).index_copy(0, whole(d), floats(d).double()),
+    "masked_fill by integers": lambda d: floats(d).masked_fill(whole(d), 1.0),
+}
+
+
+def raised(function, device):
+    try:
+        return None, function(device)
+    except Exception as error:
+        return (type(error), str(error).splitlines()[0]), None
+
+
+@pytest.mark.parametrize(
+    "call",
+    [pytest.param(call, id=name) for name, call in TYPES.items()],
+)
+def test_refused_at_the_call(call):
+    expected, _ = raised(call, "cpu")
+    for _ in range(2):
+        actual, _ = raised(call, DEVICE)
+        assert actual == expected
+    assert (torch.ones(2, device=DEVICE) + 1).tolist() == [2, 2]
+
+
+ACCEPTED = {
+    "integers by themselves": lambda d: (whole(d) + 1) // (whole(d) + 1),
+    "integers and a float": lambda d: whole(d) * 2.5,
+    "a half and a float": lambda d: floats(d).half() * floats(d),
+    "half to float": lambda d: torch.softmax(floats(d).half(), 0, dtype=torch.float32),
+    "a bool sum": lambda d: flags(d).sum(0),
+    "a bool product": lambda d: floats(d) * flags(d),
+}
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_accepted(name):
+    expected = ACCEPTED[name]("cpu")
+    actual = ACCEPTED[name](DEVICE)
+    torch.testing.assert_close(actual.cpu(), expected)
