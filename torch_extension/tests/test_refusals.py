@@ -2,7 +2,10 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 from support import DEVICE
+
+NAN = float("nan")
 
 
 def floats(d):
@@ -42,6 +45,28 @@ TYPES = {
     "masked_fill by integers": lambda d: floats(d).masked_fill(whole(d), 1.0),
 }
 
+NUMBERS = {
+    "uniform_ from above to below": lambda d: floats(d).uniform_(2, 1),
+    "uniform_ without an end": lambda d: floats(d).uniform_(0, float("inf")),
+    "uniform_ beyond a half": lambda d: floats(d).half().uniform_(0, 1e6),
+    "normal_ of a negative deviation": lambda d: floats(d).normal_(0, -1),
+    "bernoulli_ of more than certainty": lambda d: floats(d).bernoulli_(1.5),
+    "bernoulli_ of NaN": lambda d: floats(d).bernoulli_(NAN),
+    "bernoulli of less than nothing": lambda d: torch.bernoulli(floats(d), -0.5),
+    "bernoulli of integers": lambda d: torch.bernoulli(whole(d)),
+    "exponential_ of nothing": lambda d: floats(d).exponential_(0),
+    "exponential_ of integers": lambda d: whole(d).exponential_(),
+    "random_ of nothing": lambda d: floats(d).random_(0),
+    "random_ from above to below": lambda d: floats(d).random_(5, 3),
+    "random_ beyond the type": lambda d: whole(d).to(torch.uint8).random_(0, 1000),
+    "randint of nothing": lambda d: torch.randint(3, 3, (2,), device=d),
+    "geometric_ of certainty": lambda d: floats(d).geometric_(1),
+    "cauchy_ of a negative width": lambda d: floats(d).cauchy_(0, -1),
+    "log_normal_ of no deviation": lambda d: floats(d).log_normal_(0, 0),
+    "dropout": lambda d: F.dropout(floats(d), 1.5),
+    "native_dropout": lambda d: torch.native_dropout(floats(d), 1.5, True),
+}
+
 
 def raised(function, device):
     try:
@@ -52,7 +77,7 @@ def raised(function, device):
 
 @pytest.mark.parametrize(
     "call",
-    [pytest.param(call, id=name) for name, call in TYPES.items()],
+    [pytest.param(call, id=name) for calls in (TYPES, NUMBERS) for name, call in calls.items()],
 )
 def test_refused_at_the_call(call):
     expected, _ = raised(call, "cpu")
@@ -60,6 +85,15 @@ def test_refused_at_the_call(call):
         actual, _ = raised(call, DEVICE)
         assert actual == expected
     assert (torch.ones(2, device=DEVICE) + 1).tolist() == [2, 2]
+
+
+def test_numbers_are_judged_anew_each_call():
+    x = floats(DEVICE)
+    for low, high in [(0, 1), (0, 1), (1, 2)]:
+        x.uniform_(low, high)
+    with pytest.raises(RuntimeError, match="found from=2 > to=1"):
+        x.uniform_(2, 1)
+    x.uniform_(0, 1)
 
 
 ACCEPTED = {

@@ -331,6 +331,19 @@ void Call::push_bytes(uint32_t kind, const uint8_t* bytes, size_t size) {
   if (size != 0) std::memcpy(key_.end() - words, bytes, size);
 }
 
+KeyWords Call::key_with_numbers() const {
+  KeyWords words = key_;
+  for (const torchacc_arg& argument : arguments_) {
+    if (argument.kind == TORCHACC_ARG_SCALAR_FLOAT) {
+      words.push_back(bits_of(argument.v.f));
+    } else if (argument.kind == TORCHACC_ARG_SCALAR_INT ||
+               argument.kind == TORCHACC_ARG_SCALAR_BOOL) {
+      words.push_back(static_cast<uint64_t>(argument.v.i));
+    }
+  }
+  return words;
+}
+
 c10::ArrayRef<torchacc_arg> Call::arguments(const torchacc_view* views) {
   placed_ = arguments_;
   for (torchacc_arg& argument : placed_) {

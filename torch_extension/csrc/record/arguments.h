@@ -58,6 +58,8 @@ class Call {
   torch::jit::Stack& stack() const { return stack_; }
 
   const KeyWords& key() const { return key_; }
+  // The key and the numbers of which it has the kinds only.
+  KeyWords key_with_numbers() const;
   c10::ArrayRef<TensorUse> tensors() const { return tensors_; }
   c10::ArrayRef<c10::StorageImpl*> storages() const { return storages_; }
   // Device of the call's tensors, else of its device argument, else the current one.

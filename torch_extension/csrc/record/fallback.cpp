@@ -4,6 +4,7 @@
 #include "record/immediate.h"
 #include "record/location.h"
 #include "record/shape_cache.h"
+#include "record/validate.h"
 #include "runtime/generator.h"
 #include "runtime/progress.h"
 #include "runtime/runtime.h"
@@ -146,6 +147,7 @@ void record_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   Call call(info, *stack);
   if (info->immediate == Immediate::WithMask && call.has_mask())
     return run_immediately(*info, *stack);
+  if (info->seeded) check_numbers(call);
   const auto shapes = infer_shapes(call);
   if (shapes == nullptr) return run_immediately(*info, *stack);
 
