@@ -20,6 +20,10 @@ def flags(d):
     return torch.tensor([True, False] * 3, device=d)
 
 
+def row(d):
+    return torch.ones(1, device=d).expand(3)
+
+
 TYPES = {
     "a float less a bool": lambda d: floats(d) - flags(d),
     "a bool less a number": lambda d: flags(d) - 1,
@@ -67,6 +71,23 @@ NUMBERS = {
     "native_dropout": lambda d: torch.native_dropout(floats(d), 1.5, True),
 }
 
+OVERLAPS = {
+    "its transpose": lambda d: floats(d)[:4].view(2, 2).add_(floats(d)[:4].view(2, 2).t()),
+    "one element": lambda d: (x := floats(d)).mul_(x[1]),
+    "a comparison": lambda d: (x := floats(d))[:4].eq_(x[1:5]),
+    "three operands": lambda d: (x := floats(d))[:4].addcmul_(x[1:5], x[:4]),
+    "an out argument": lambda d: torch.exp((x := floats(d))[:-1], out=x[1:]),
+    "a list of tensors": lambda d: torch._foreach_add_([(x := floats(d))[:3]], [x[1:4]]),
+    "another type": lambda d: (x := floats(d))[:2].add_(x.view(torch.int32)[1:3]),
+    "a copy": lambda d: (x := floats(d))[1:].copy_(x[:-1]),
+    "an assignment": lambda d: (x := floats(d)).__setitem__(slice(1, None), x[:-1]),
+    "a scatter": lambda d: (x := floats(d)).scatter_(0, whole(d)[:2], x[1:3]),
+    "index_put_": lambda d: (x := floats(d)).index_put_((whole(d)[:2],), x[1:3]),
+    "an expanded sum": lambda d: row(d).add_(1),
+    "an expanded copy": lambda d: row(d).copy_(floats(d)[:3]),
+    "an expanded draw": lambda d: row(d).uniform_(),
+}
+
 
 def raised(function, device):
     try:
@@ -77,7 +98,11 @@ def raised(function, device):
 
 @pytest.mark.parametrize(
     "call",
-    [pytest.param(call, id=name) for calls in (TYPES, NUMBERS) for name, call in calls.items()],
+    [
+        pytest.param(call, id=name)
+        for calls in (TYPES, NUMBERS, OVERLAPS)
+        for name, call in calls.items()
+    ],
 )
 def test_refused_at_the_call(call):
     expected, _ = raised(call, "cpu")
@@ -97,6 +122,11 @@ def test_numbers_are_judged_anew_each_call():
 
 
 ACCEPTED = {
+    "apart": lambda d: (x := floats(d))[:3].add_(x[3:]),
+    "side by side": lambda d: (x := floats(d))[::2].add_(x[1::2]),
+    "exactly itself": lambda d: (x := floats(d)).mul_(x),
+    "a row of itself": lambda d: (x := floats(d).view(2, 3)).sub_(x.max(0, keepdim=True)[0]),
+    "an expanded mask": lambda d: row(d).masked_fill_(flags(d)[:3], 2.0),
     "integers by themselves": lambda d: (whole(d) + 1) // (whole(d) + 1),
     "integers and a float": lambda d: whole(d) * 2.5,
     "a half and a float": lambda d: floats(d).half() * floats(d),

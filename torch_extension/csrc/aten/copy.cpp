@@ -210,6 +210,7 @@ at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool) {
       source.sizes() == target.sizes() ? source : source.expand(target.sizes());
   if (target.numel() == 0) return target;
   at::assert_no_internal_overlap(target);
+  if (is_acc(source) && is_acc(target)) at::assert_no_partial_overlap(target, source);
   if (!is_acc(target)) {
     if (is_native(target.device())) {
       Crossing crossing{expanded, target};

@@ -2,7 +2,6 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/ExpandUtils.h>
-#include <ATen/MemoryOverlap.h>
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
@@ -185,18 +184,10 @@ int64_t random_numel(const Call& call, const Shapes& shapes) {
   return 0;
 }
 
-// The Meta kernels written in Python leave this check to the real kernels.
-void check_written_tensors(const Call& call) {
-  if (call.info().overlap_allowed) return;
-  for (const TensorUse& use : call.tensors()) {
-    if (use.written) at::assert_no_internal_overlap(use.tensor);
-  }
-}
-
 }  // namespace
 
 std::shared_ptr<const Shapes> run_meta(const Call& call) {
-  check_written_tensors(call);
+  check_overlaps(call);
   if (changes_in_place_only(call.info())) {
     check_types(call);
     return std::make_shared<Shapes>();

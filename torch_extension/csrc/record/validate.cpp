@@ -1,12 +1,15 @@
 #include "record/validate.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/EmptyTensor.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/List.h>
 #include <ATen/ops/full.h>
 #include <c10/util/FunctionRef.h>
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <unordered_set>
 
 #include "record/dispatch.h"
@@ -125,6 +128,61 @@ bool refuses_types(const Call& call) {
   return refuses_filled(call, 0) && refuses_filled(call, 1);
 }
 
+// The call's tensors on the CPU as they lie on the device, in storages of their own.
+class Layout {
+ public:
+  explicit Layout(const Call& call) : call_(call), extents_(call.storages().size()) {
+    for (const TensorUse& use : call.tensors()) {
+      if (use.tensor == nullptr) continue;
+      int64_t& extent = extents_[use.storage];
+      extent = std::max<int64_t>(extent, at::detail::computeStorageNbytes(
+                                             use.tensor->sizes(), use.tensor->strides(),
+                                             use.tensor->itemsize(), use.tensor->storage_offset()));
+    }
+  }
+
+  size_t nbytes() const { return std::accumulate(extents_.begin(), extents_.end(), size_t{0}); }
+
+  at::Tensor operator()(const c10::TensorImpl& tensor) {
+    if (storages_.empty()) {
+      for (const int64_t extent : extents_)
+        storages_.push_back(filled({extent}, at::kByte, 0).storage());
+    }
+    const auto uses = call_.tensors();
+    const auto use = std::find_if(uses.begin(), uses.end(), [&tensor](const TensorUse& other) {
+      return other.tensor == &tensor;
+    });
+    TORCH_INTERNAL_ASSERT(use != uses.end());
+    auto placed = at::detail::make_tensor<c10::TensorImpl>(
+        c10::Storage(storages_[use->storage]), c10::DispatchKeySet(c10::DispatchKey::CPU),
+        tensor.dtype());
+    placed.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(),
+                                                        tensor.storage_offset());
+    return placed;
+  }
+
+ private:
+  const Call& call_;
+  std::vector<int64_t> extents_;
+  std::vector<c10::Storage> storages_;
+};
+
+bool overlap_partly(const TensorUse& written, const TensorUse& other) {
+  return other.tensor != nullptr && other.storage == written.storage &&
+         at::get_overlap_status(written.tensor, other.tensor) == at::MemOverlapStatus::Partial;
+}
+
+bool writes_over_operands(const Call& call) {
+  const auto tensors = call.tensors();
+  if (call.storages().size() == tensors.size()) return false;
+  return std::any_of(tensors.begin(), tensors.end(), [&tensors](const TensorUse& written) {
+    return written.written &&
+           std::any_of(tensors.begin(), tensors.end(), [&written](const TensorUse& other) {
+             return overlap_partly(written, other);
+           });
+  });
+}
+
 // Bool and integers, floats, complex numbers: an in-place result may not fall back to an earlier
 // one.
 int category(at::ScalarType type) {
@@ -202,6 +260,17 @@ void check_types(const Call& call) {
   if (falls_back(call) || mixes_floats(call) || has_unequal_terms(call) || refuses_types(call)) {
     raise_as_cpu(call);
   }
+}
+
+void check_overlaps(const Call& call) {
+  if (!call.info().overlap_allowed) {
+    for (const TensorUse& use : call.tensors()) {
+      if (use.written) at::assert_no_internal_overlap(use.tensor);
+    }
+  }
+  if (!writes_over_operands(call)) return;
+  Layout layout(call);
+  if (layout.nbytes() <= kLargestRehearsal) rehearse(call, layout);
 }
 
 void check_numbers(const Call& call) {

@@ -13,6 +13,9 @@ void raise_as_cpu(const Call& call);
 // Throws for element types that the operator refuses though its Meta kernel may accept them.
 void check_types(const Call& call);
 
+// Throws where the operator would write over what it reads, or one element several times.
+void check_overlaps(const Call& call);
+
 // Throws for numbers that are no parameters of the operator's distribution. They are not in the
 // call's key: to be asked for every call.
 void check_numbers(const Call& call);
