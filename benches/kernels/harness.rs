@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use torchacc::backend::cpu::Cpu;
 use torchacc::backend::{Backend, Call, Executable};
-use torchacc::buffer::Bytes;
+use torchacc::buffer::{Beside, Bytes};
 use torchacc::dtype::DType;
 use torchacc::graph::{Builder, ValueId};
 use torchacc::op::Ty;
@@ -41,6 +41,7 @@ struct Case {
     executable: Box<dyn Executable>,
     plan: Arc<Plan>,
     inputs: Vec<Box<dyn Bytes>>,
+    beside: Vec<Beside>,
     outputs: Vec<Box<dyn Bytes>>,
     arena: Box<dyn Bytes>,
 }
@@ -70,6 +71,7 @@ impl Case {
         Case {
             executable,
             inputs: types.iter().zip(inputs).map(|(ty, i)| memory(ty, i.2)).collect(),
+            beside: types.iter().map(|_| Beside::default()).collect(),
             outputs: plan.outputs.iter().map(|ty| memory(ty, false)).collect(),
             arena: backend.allocate(plan.arena_bytes as usize).unwrap(),
             plan,
@@ -78,6 +80,7 @@ impl Case {
 
     fn run(&self) {
         let inputs: Vec<usize> = self.inputs.iter().map(|m| m.address()).collect();
+        let beside: Vec<Option<&Beside>> = self.beside.iter().map(Some).collect();
         let own = self.outputs.iter().map(|m| m.address());
         let target =
             |(own, donor): (usize, &Option<u32>)| donor.map_or(own, |input| inputs[input as usize]);
@@ -85,7 +88,7 @@ impl Case {
         let call = Call {
             inputs: &inputs,
             poisoned: &[],
-            beside: &[],
+            beside: &beside,
             outputs: &outputs,
             arena: self.arena.address(),
             scalars: &[],

@@ -16,6 +16,18 @@ pub fn run(bench: &Bench, c: &mut Criterion) {
             });
         }
     }
+    // Few rows, and weights that stay as they are.
+    for (m, k, n) in [(32, 4096, 1024), (64, 1024, 4096), (256, 4096, 1024)] {
+        let work = || Work::Flops(2.0 * (m * k * n) as f64);
+        for dtype in [F32, BF16] {
+            let name = format!("{dtype}_kept_{m}x{k}x{n}");
+            let operands = [input(dtype, &[m, k]), input(dtype, &[n, k])];
+            bench.run(&mut group, &name, &operands, &[], work(), |b, v| {
+                let t = b.transpose(v[1], &[1, 0]).unwrap();
+                vec![b.matmul(v[0], t).unwrap()]
+            });
+        }
+    }
     let operands = [input(F32, &[2048, 1536]), input(F32, &[384, 1536])];
     let work = Work::Flops(2.0 * 2048.0 * 1536.0 * 384.0);
     bench.run(&mut group, "f32_transposed_2048x1536x384", &operands, &[], work, |b, v| {
