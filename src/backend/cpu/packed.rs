@@ -40,9 +40,16 @@ impl<'a> Packed<'a> {
     ) -> Option<Packed<'a>> {
         let (slabs, pool) = (keep.0?, keep.1);
         let by_rows = a.strides.1 == 1 && a.strides.0 >= k;
+        // The library is asked for nothing unusual: neither repeated nor overlapping rows.
+        let usual = match b.strides {
+            (row, 1) => row >= n,
+            (1, column) => column >= k,
+            _ => false,
+        };
         // Terms of bf16 are multiplied in pairs; see `bf16_gemm`.
         let whole = S::CODE == f32::CODE || k.is_multiple_of(2);
-        if a.starts.len() != 1 || !by_rows || !whole || n < LEAST || k < LEAST {
+        let suits = a.starts.len() == 1 && by_rows && usual && whole;
+        if !suits || n < LEAST || k < LEAST {
             return None;
         }
         let width = n.div_ceil(8).next_multiple_of(BLOCK).min(WIDEST);

@@ -18,7 +18,11 @@ fn packed_products_of_any_size() {
             let (x, y) = (values(&mut random, dtype, &[m, k]), values(&mut random, dtype, &[k, n]));
             let mut case = node(Op::Matmul, smallvec![], vec![x, y]);
             check_close(&case, 4.0 * (k as f64 + 2.0));
-            lay_out(&mut case, 1, Lay::Reversed);
+            for lay in LAYS {
+                lay_out(&mut case, 1, lay);
+                check_close(&case, 4.0 * (k as f64 + 2.0));
+            }
+            lay_out(&mut case, 0, Lay::Spaced);
             check_close(&case, 4.0 * (k as f64 + 2.0));
         }
     }
