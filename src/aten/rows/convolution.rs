@@ -65,13 +65,23 @@ impl Spec {
         dy.math().op(Op::ConvGradWeight, &[dy, x], self.attrs_of_gradient(kernel))
     }
 
-    /// Spatial sizes of the transposed convolution.
-    fn transposed_sizes(&self, x: &[i64], kernel: &[i64]) -> Dims {
+    /// Spatial sizes of the transposed convolution. Error: they are no numbers of elements.
+    fn transposed_sizes(&self, x: &[i64], kernel: &[i64]) -> Result<Dims> {
         let along = |d: usize| {
-            (x[d] - 1) * self.stride[d] - 2 * self.padding[d]
-                + self.dilation[d] * (kernel[d] - 1)
-                + self.output_padding[d]
-                + 1
+            let [x, stride, padding, dilation, kernel, more] = [
+                x[d],
+                self.stride[d],
+                self.padding[d],
+                self.dilation[d],
+                kernel[d],
+                self.output_padding[d],
+            ]
+            .map(i128::from);
+            let size = (x - 1) * stride - 2 * padding + dilation * (kernel - 1) + more + 1;
+            match i64::try_from(size) {
+                Ok(size) => Ok(size),
+                Err(_) => crate::invalid!("the result of a convolution would be {size} long"),
+            }
         };
         (0..x.len()).map(along).collect()
     }
@@ -98,7 +108,7 @@ fn convolution<'a>(c: &Call<'a>) -> Outs<'a> {
         return crate::invalid!("expected {n} numbers of stride, padding and dilation");
     }
     let mut y = if spec.transposed {
-        spec.grad_input(x, w, &spec.transposed_sizes(&x.sizes()[2..], &w.sizes()[2..]))
+        spec.grad_input(x, w, &spec.transposed_sizes(&x.sizes()[2..], &w.sizes()[2..])?)
     } else {
         spec.conv(x, w)
     };

@@ -75,6 +75,8 @@ fn half_types_and_single_numbers() {
     let flat = wave(BF16, &[2, 3], 1);
     assert!(convolve(&flat, &w, NONE, &tail([&[1], &[0], &[1]], false, &[0], 1)).is_err());
     assert!(convolve(&x, &w, NONE, &tail([&[1, 1], &[0], &[1]], false, &[0], 1)).is_err());
+    let far = tail([&[i64::MAX], &[i64::MIN], &[i64::MAX]], true, &[i64::MAX], 1);
+    assert!(convolve(&x, &w, NONE, &far).is_err());
 }
 
 #[test]
