@@ -2,9 +2,8 @@
 //! second-level cache, and is stored only if it is a result itself.
 
 use super::access::{Bound, Plain, Source};
-use super::keep::Keep;
 use super::map::Map;
-use super::matmul::{Lent, each_block};
+use super::matmul::{Keep, Lent, each_block};
 use super::node::by_rows;
 use super::pool::{Scratch, with_scratch};
 use crate::dtype::DType;
@@ -48,6 +47,10 @@ impl Epilogue {
         };
         let map = Map::in_blocks(program, &reads, &step.writes[..results], donors, width)?;
         Ok(Epilogue { op, attrs: attrs.clone(), map, operands, results, dtype, layout })
+    }
+
+    pub fn is_product(&self) -> bool {
+        self.op == Op::Matmul
     }
 
     /// `keep`: as [`each_block`] has it.

@@ -1,4 +1,4 @@
-//! Packed operands of products and convolutions that are used again: within a run by several steps, or from run to run.
+//! Packed operands of products that are used again: within a run by several steps, or from run to run.
 //!
 //! **Invariant:** a step computes the same whether its operand was packed by it, by another step or by an earlier run.
 
@@ -7,9 +7,9 @@ use crate::backend::Call;
 use crate::backend::memory::{Memory, Pool};
 use crate::dtype::DType;
 use crate::graph::ValueId;
-use crate::op::{Attrs, Op};
-use crate::plan::{Kernel, Operand, Place, Plan, Step};
-use crate::shape::{Dims, Layout};
+use crate::op::Op;
+use crate::plan::{Kernel, Operand, Place, Plan};
+use crate::shape::Layout;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -24,9 +24,6 @@ const LEAST_ROWS_OF_ALL: i64 = 64;
 const MOST_KEPT: u64 = 1 << 30;
 /// Forms in which an input is kept.
 const MOST_FORMS: usize = 4;
-
-/// What a right operand or weights are packed into, if they are kept, and where memory for that comes from.
-pub type Keep<'a> = (Option<&'a Slabs>, &'a Arc<Pool>);
 
 /// A packed operand: slabs of columns, each packed by whoever needs it first.
 #[derive(Default)]
@@ -87,44 +84,26 @@ impl Drop for Share {
 #[derive(Default)]
 struct Forms(Mutex<Vec<Form>>);
 
+/// Of an input that lies so.
 struct Form {
-    way: Way,
+    layout: Layout,
+    dtype: DType,
     slabs: Option<Arc<Slabs>>,
 }
 
-/// What decides how an operand is packed: how it lies, and of a convolution everything.
-#[derive(PartialEq)]
-struct Way {
-    layout: Layout,
-    dtype: DType,
-    of: Option<(Op, Attrs, Dims, Dims)>,
-}
-
-impl Way {
-    fn of(step: &Step) -> Way {
-        let Operand { layout, dtype, .. } = step.reads[1].clone();
-        let sizes = |operand: &Operand| operand.layout.sizes.clone();
-        let of = match &step.kernel {
-            Kernel::Node { op, attrs } if *op != Op::Matmul => {
-                Some((*op, attrs.clone(), sizes(&step.reads[0]), sizes(&step.writes[0])))
-            }
-            _ => None,
-        };
-        Way { layout, dtype, of }
-    }
-}
-
 impl Forms {
-    fn get(&self, way: Way, kept: &Arc<AtomicU64>) -> Option<Arc<Slabs>> {
+    fn get(&self, operand: &Operand, kept: &Arc<AtomicU64>) -> Option<Arc<Slabs>> {
         let mut forms = self.0.lock();
-        let Some(form) = forms.iter_mut().find(|form| form.way == way) else {
+        let is_it = |form: &&mut Form| form.layout == operand.layout && form.dtype == operand.dtype;
+        let Some(form) = forms.iter_mut().find(is_it) else {
             if forms.len() < MOST_FORMS {
-                forms.push(Form { way, slabs: None });
+                let (layout, dtype) = (operand.layout.clone(), operand.dtype);
+                forms.push(Form { layout, dtype, slabs: None });
             }
             return None;
         };
         if form.slabs.is_none() {
-            let nbytes = way.layout.numel() as u64 * way.dtype.size() as u64;
+            let nbytes = operand.layout.numel() as u64 * operand.dtype.size() as u64;
             let share = Share { kept: kept.clone(), nbytes };
             // Given back with the share, where it was too much.
             if kept.fetch_add(nbytes, Relaxed) + nbytes <= MOST_KEPT {
@@ -138,16 +117,16 @@ impl Forms {
 
 /// Where a step finds its packed operand.
 #[derive(Clone, Copy)]
-enum Home {
+enum Keep {
     /// Among those of the run.
     Run(usize),
     /// Beside the input.
     Input(u32),
 }
 
-/// The steps of a plan that read an operand that is packed.
+/// The steps of a plan that multiply by an operand that is packed.
 pub struct Keeps {
-    steps: HashMap<usize, Home>,
+    steps: HashMap<usize, Keep>,
     /// Operands that several steps of a run read.
     several: usize,
     /// Bytes kept beside inputs.
@@ -161,7 +140,13 @@ impl Keeps {
         let mut steps = HashMap::new();
         let mut of_operand: HashMap<Read, (Vec<usize>, i64)> = HashMap::new();
         for (index, step) in plan.steps.iter().enumerate() {
-            let Some(rows) = rows(step) else { continue };
+            let (Kernel::Node { op, .. } | Kernel::Fused { op, .. }) = &step.kernel else {
+                continue;
+            };
+            if *op != Op::Matmul {
+                continue;
+            }
+            let rows: i64 = step.reads[0].layout.sizes.iter().rev().skip(1).product();
             if (LEAST_ROWS..=MOST_ROWS).contains(&rows) {
                 let operand = &step.reads[1];
                 let value = match operand.place {
@@ -176,10 +161,10 @@ impl Keeps {
         let mut several = 0;
         for ((_, operand), (users, rows)) in of_operand {
             let keep = match operand.place {
-                Place::Input(n) if !plan.donors.contains(&Some(n)) => Home::Input(n),
+                Place::Input(n) if !plan.donors.contains(&Some(n)) => Keep::Input(n),
                 _ if users.len() > 1 && rows >= LEAST_ROWS_OF_ALL => {
                     several += 1;
-                    Home::Run(several - 1)
+                    Keep::Run(several - 1)
                 }
                 _ => continue,
             };
@@ -196,35 +181,18 @@ impl Keeps {
     /// What a step's right operand is packed into; `None` if it is read as it is.
     pub fn slabs(
         &self,
-        index: usize,
-        step: &Step,
+        step: usize,
+        operand: &Operand,
         call: &Call,
         of_run: &[Arc<Slabs>],
     ) -> Option<Arc<Slabs>> {
-        Some(match *self.steps.get(&index)? {
-            Home::Run(n) => of_run[n].clone(),
-            Home::Input(n) => {
+        Some(match *self.steps.get(&step)? {
+            Keep::Run(n) => of_run[n].clone(),
+            Keep::Input(n) => {
                 let beside = call.beside.get(n as usize).copied().flatten();
-                let kept = beside.and_then(|b| b.get::<Forms>().get(Way::of(step), &self.kept));
+                let kept = beside.and_then(|b| b.get::<Forms>().get(operand, &self.kept));
                 kept.unwrap_or_default()
             }
         })
     }
-}
-
-/// How many rows, or pixels of all images, meet a step's right operand or weights.
-fn rows(step: &Step) -> Option<i64> {
-    let (Kernel::Node { op, .. } | Kernel::Fused { op, .. }) = &step.kernel else { return None };
-    let sizes = &step.reads.first()?.layout.sizes;
-    match op {
-        Op::Matmul => Some(sizes.iter().rev().skip(1).product()),
-        Op::Conv => Some(pixels(&step.writes[0].layout.sizes)),
-        Op::ConvGradInput => Some(pixels(sizes)),
-        _ => None,
-    }
-}
-
-/// Of images with channels.
-fn pixels(sizes: &[i64]) -> i64 {
-    sizes[0] * sizes[2..].iter().product::<i64>()
 }

@@ -48,7 +48,7 @@ pub use isa::{Isa, chosen as instructions, limit as limit_instructions};
 
 use access::Bound;
 use epilogue::Epilogue;
-use keep::{Keep, Keeps, Slabs};
+use keep::{Keeps, Slabs};
 use map::{Map, moves_pairs, narrowed};
 use onednn::Search;
 use pool::Threads;
@@ -124,6 +124,7 @@ enum Compiled {
     Map(Box<Map>, bool),
     Reduce(Reduce),
     Fused(Box<Epilogue>),
+    Product,
     Node,
     /// Anybody's code: it finds the thread as if nobody had computed on it.
     Host,
@@ -152,6 +153,7 @@ impl Compiled {
                 Compiled::Fused(Box::new(Epilogue::new((*op, attrs), program, step, &plan.donors)?))
             }
             Kernel::Node { op: Op::Host, .. } => Compiled::Host,
+            Kernel::Node { op: Op::Matmul, .. } => Compiled::Product,
             Kernel::Node { .. } => Compiled::Node,
         })
     }
@@ -169,8 +171,7 @@ impl Program {
         let bind_narrow = |operands: &[Operand], wide| -> Result<Bounds> {
             operands.iter().map(|o| Bound::new(&narrowed(o, wide), call)).collect()
         };
-        let slabs = self.keeps.slabs(index, step, call, of_run);
-        let keep: Keep = (slabs.as_deref(), &self.pool);
+        let slabs = || self.keeps.slabs(index, &step.reads[1], call, of_run);
         match &self.steps[index] {
             Compiled::Map(map, wide) => {
                 map.run(&bind_narrow(&step.reads, *wide)?, &bind_narrow(&step.writes, *wide)?)
@@ -179,14 +180,20 @@ impl Program {
                 reduce.run(&bind(&step.reads, call)?, &bind(&step.writes, call)?, &self.pool)
             }
             Compiled::Fused(epilogue) => {
-                epilogue.run(&bind(&step.reads, call)?, &bind(&step.writes, call)?, keep)
+                let slabs = epilogue.is_product().then(slabs).flatten();
+                let (reads, writes) = (bind(&step.reads, call)?, bind(&step.writes, call)?);
+                epilogue.run(&reads, &writes, (slabs.as_deref(), &self.pool))
+            }
+            Compiled::Product => {
+                let (reads, writes) = (bind(&step.reads, call)?, bind(&step.writes, call)?);
+                matmul::matmul(&reads, &writes, (slabs().as_deref(), &self.pool))
             }
             kind @ (Compiled::Node | Compiled::Host) => {
                 let Kernel::Node { op, attrs } = &step.kernel else {
                     return internal!("a node kernel without a node");
                 };
                 let (reads, writes) = (bind(&step.reads, call)?, bind(&step.writes, call)?);
-                let run = || node::run(*op, attrs, &reads, &writes, keep);
+                let run = || node::run(*op, attrs, &reads, &writes, &self.pool);
                 if matches!(kind, Compiled::Host) { self.threads.rest(run) } else { run() }
             }
         }

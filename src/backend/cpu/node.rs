@@ -3,8 +3,7 @@
 use super::access::{Bound, Source};
 use super::dense::{Dense, as_it_is, dense};
 use super::epilogue::Sink;
-use super::keep::Keep;
-use super::{assemble, attention, conv, index, matmul, norm, pooling, scan, softmax};
+use super::{assemble, attention, conv, index, norm, pooling, scan, softmax};
 use crate::backend::memory::Pool;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -17,8 +16,13 @@ use crate::op::{Attr, Attrs, Op, Ty};
 use std::sync::Arc;
 
 /// Computes one primitive: `reads` are its operands, `writes` its dense results.
-pub fn run(op: Op, attrs: &Attrs, reads: &[Bound], writes: &[Bound], keep: Keep) -> Result<()> {
-    let pool = keep.1;
+pub fn run(
+    op: Op,
+    attrs: &Attrs,
+    reads: &[Bound],
+    writes: &[Bound],
+    pool: &Arc<Pool>,
+) -> Result<()> {
     if op == Op::Host {
         return host(attrs, reads, writes, pool);
     }
@@ -26,7 +30,6 @@ pub fn run(op: Op, attrs: &Attrs, reads: &[Bound], writes: &[Bound], keep: Keep)
         return by_meaning(op, attrs, reads, writes, pool);
     }
     match op {
-        Op::Matmul => return matmul::matmul(reads, writes, keep),
         Op::Concat => return assemble::concat(attrs, reads, &writes[0]),
         Op::AsStridedScatter => return assemble::as_strided_scatter(attrs, reads, &writes[0]),
         _ => {}
@@ -53,7 +56,7 @@ pub fn run(op: Op, attrs: &Attrs, reads: &[Bound], writes: &[Bound], keep: Keep)
         Op::ArgMax | Op::ArgMin => scan::arg(op, attrs, &reads, &writes[0]),
         Op::CumSum => scan::cumsum(attrs, &reads, &writes[0]),
         Op::Conv | Op::ConvGradInput | Op::ConvGradWeight => {
-            conv::run(op, attrs, &reads, &writes[0], keep)
+            conv::run(op, attrs, &reads, &writes[0])
         }
         Op::MaxPool => pooling::max_pool(attrs, &reads[0], writes),
         Op::MaxPoolGrad => pooling::max_pool_grad(&reads, &writes[0]),
@@ -87,7 +90,7 @@ pub fn by_rows(
 fn has_kernel(op: Op, attrs: &[Attr], reads: &[Bound], writes: &[Bound]) -> bool {
     let nothing = |b: &Bound| b.sizes().contains(&0);
     match op {
-        Op::Matmul | Op::Concat => true,
+        Op::Concat => true,
         Op::AsStridedScatter => assemble::overwritten(attrs, &writes[0]).is_injective(),
         Op::CumSum => reads[0].dtype == writes[0].dtype && !nothing(&writes[0]),
         Op::Softmax

@@ -5,8 +5,8 @@
 //! only: so do the bits.
 
 use super::gemm::{Block, Matrix, are_enough, pack, packed_gemm};
-use super::keep::{Keep, Room};
-use super::matmul::{Factor, Side};
+use super::keep::Room;
+use super::matmul::{Factor, Keep, Side};
 use super::onednn::{self, Element, Plain};
 use super::pool::{Scratch, with_scratch};
 

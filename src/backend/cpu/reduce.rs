@@ -114,13 +114,7 @@ impl Apart {
         let scratch = [Bound::at(Source::Memory(memory.addr()), self.dtype, layout)?];
         self.map.run(reads, &scratch)?;
         let result = dense::to_write(&writes[0], pool)?;
-        node::run(
-            self.op,
-            &smallvec![Attr::Int(self.axis)],
-            &scratch,
-            &[(*result).clone()],
-            (None, pool),
-        )?;
+        node::run(self.op, &smallvec![Attr::Int(self.axis)], &scratch, &[(*result).clone()], pool)?;
         result.copy_back(&writes[0])
     }
 }

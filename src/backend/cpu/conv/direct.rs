@@ -2,7 +2,6 @@
 //! packed into the layout that a kernel wants, convolved, and unpacked, each by one task.
 
 use super::{CACHED, TASKS, deal, each_task};
-use crate::backend::cpu::keep::Keep;
 use crate::backend::cpu::onednn::{self, Convolution, Direction, Element, Problem, convolution};
 use crate::backend::cpu::pool::{GRAIN, parallel_each, with_scratch};
 use crate::backend::cpu::rows::RowMath;
@@ -159,10 +158,10 @@ impl Direct {
     }
 
     /// The result of operands in the order of [`Direction`].
-    pub fn run<S: Element>(&self, a: &[S], b: &[S], out: &mut [S], keep: Keep) {
+    pub fn run<S: Element>(&self, a: &[S], b: &[S], out: &mut [S]) {
         match self.direction {
             Direction::GradWeight => self.grad_weight(a, b, out),
-            _ => self.images(a, b, out, keep),
+            _ => self.images(a, b, out),
         }
     }
 
@@ -182,7 +181,7 @@ impl Direct {
     }
 
     /// y of x and w, or dx of dy and w.
-    fn images<S: Element>(&self, a: &[S], w: &[S], out: &mut [S], keep: Keep) {
+    fn images<S: Element>(&self, a: &[S], w: &[S], out: &mut [S]) {
         let Cut { images, slices } = self.cut;
         let weights = &self.block.operands[1];
         let slice_of = |slice: usize| match self.direction {
@@ -197,22 +196,17 @@ impl Direct {
             image / images * slices + slice
         });
         let each = aligned(weights.len);
-        let kept = keep.0.and_then(|slabs| slabs.room(keep.1, slices, each));
         // A single block's weights are packed by its tasks, and are in cache when they are used.
-        let shared = if blocks > 1 && kept.is_none() { slices * each } else { 0 };
+        let shared = if blocks > 1 { slices * each } else { 0 };
         with_scratch(shared, |packed: &mut [f32]| {
             let parts = packed.chunks_exact_mut(each).enumerate();
-            let pack = |slice: usize, packed: &mut [f32]| {
+            parallel_each(parts, GRAIN, |(slice, packed)| {
                 with_scratch(self.block.room, |room| weights.pack(slice_of(slice), packed, room));
-            };
-            parallel_each(parts, GRAIN, |(slice, packed)| pack(slice, packed));
+            });
             let packed = &*packed;
             each_task(tasks, self.conv.work(), |task, planes| {
                 let (first, slice) = (task / slices * images, task % slices);
-                let packed = match kept {
-                    Some(kept) => Ok(kept.slab(slice, |packed| pack(slice, packed))),
-                    None => packed.chunks_exact(each).nth(slice).ok_or(slice_of(slice)),
-                };
+                let packed = packed.chunks_exact(each).nth(slice).ok_or(slice_of(slice));
                 self.block(a, packed, (first, slice), planes);
             });
         });
@@ -326,10 +320,8 @@ fn suits(conv: &Conv, direction: Direction) -> bool {
 mod tests {
     use super::super::{backward, forward};
     use super::*;
-    use crate::backend::cpu::keep::Slabs;
     use crate::backend::cpu::tests::{Random, cpu};
     use crate::backend::cpu::tile::element::Brain;
-    use crate::backend::memory::Pool;
     use crate::op::nn::window::Windows;
 
     /// Blocks that the images do not fill, one for all, more than there are partial sums; slices of groups too.
@@ -392,9 +384,8 @@ mod tests {
         }
     }
 
-    /// `n` results, the same with weights that are kept; none without the library, or on a processor that it has no such
-    /// kernel for.
-    fn run<S: Element + PartialEq>(
+    /// `n` results; none without the library, or on a processor that it has no such kernel for.
+    fn run<S: Element>(
         conv: &Conv,
         direction: Direction,
         cut: Cut,
@@ -404,17 +395,11 @@ mod tests {
         element: impl Fn(&f64) -> S,
     ) -> Vec<S> {
         let [a, b] = operands.map(|list| list.iter().map(&element).collect::<Vec<S>>());
-        let (slabs, pool) = (Slabs::default(), Pool::new());
-        let all = [None, Some(&slabs), Some(&slabs)].map(|slabs| {
-            let mut got = vec![element(&f64::NAN); n];
-            let run = || {
-                let direct = Direct::cut::<S>(conv, direction, cut, packed);
-                direct.map(|direct| direct.run(&a, &b, &mut got, (slabs, &pool))).is_some()
-            };
-            if cpu(2).inside(run).unwrap() { got } else { Vec::new() }
-        });
-        assert!(all.windows(2).all(|pair| pair[0] == pair[1]), "{direction:?} of kept weights");
-        let [got, ..] = all;
-        got
+        let mut got = vec![element(&f64::NAN); n];
+        let run = || {
+            let direct = Direct::cut::<S>(conv, direction, cut, packed);
+            direct.map(|direct| direct.run(&a, &b, &mut got)).is_some()
+        };
+        if cpu(2).inside(run).unwrap() { got } else { Vec::new() }
     }
 }

@@ -13,7 +13,6 @@ mod forward;
 
 use super::access::{Bound, Plain};
 use super::gemm::Matrix;
-use super::keep::Keep;
 use super::onednn::{Direction, Element};
 use super::pool::{GRAIN, parallel_each};
 use super::rows::{RowMath, RowOf};
@@ -45,8 +44,8 @@ const TASKS: usize = 16;
 /// Multiplications that are not worth a second thread.
 const SMALL: usize = 1 << 17;
 
-/// `op` is one of the three; no operand is empty. `keep`: of weights.
-pub fn run(op: Op, attrs: &[Attr], reads: &[Bound], write: &Bound, keep: Keep) -> Result<()> {
+/// `op` is one of the three; no operand is empty.
+pub fn run(op: Op, attrs: &[Attr], reads: &[Bound], write: &Bound) -> Result<()> {
     let (a, b) = (&reads[0], &reads[1]);
     let [y, x, w] = match op {
         Op::Conv => [write, a, b],
@@ -55,29 +54,23 @@ pub fn run(op: Op, attrs: &[Attr], reads: &[Bound], write: &Bound, keep: Keep) -
     };
     let conv = Conv::new(y.sizes(), x.sizes(), w.sizes(), attrs);
     match write.dtype {
-        DType::F32 => run_in_f32::<f32>(op, &conv, reads, write, keep),
-        DType::F16 => run_in_f32::<Half>(op, &conv, reads, write, keep),
-        DType::BF16 => run_in_f32::<Brain>(op, &conv, reads, write, keep),
+        DType::F32 => run_in_f32::<f32>(op, &conv, reads, write),
+        DType::F16 => run_in_f32::<Half>(op, &conv, reads, write),
+        DType::BF16 => run_in_f32::<Brain>(op, &conv, reads, write),
         DType::F64 => run_as::<f64, f64>(op, &conv, reads, write),
         other => return internal!("{} of {other}", op.name()),
     }
     Ok(())
 }
 
-fn run_in_f32<S: RowOf<f32> + Element>(
-    op: Op,
-    conv: &Conv,
-    reads: &[Bound],
-    write: &Bound,
-    keep: Keep,
-) {
+fn run_in_f32<S: RowOf<f32> + Element>(op: Op, conv: &Conv, reads: &[Bound], write: &Bound) {
     let direction = match op {
         Op::Conv => Direction::Forward,
         Op::ConvGradInput => Direction::GradInput,
         _ => Direction::GradWeight,
     };
     match Direct::new::<S>(conv, direction) {
-        Some(direct) => direct.run::<S>(reads[0].dense(), reads[1].dense(), write.result(), keep),
+        Some(direct) => direct.run::<S>(reads[0].dense(), reads[1].dense(), write.result()),
         None => run_as::<S, f32>(op, conv, reads, write),
     }
 }

@@ -53,31 +53,27 @@ fn several_steps_with_one_operand() {
     }
 }
 
-/// A product or convolution of ones and weights, compiled once.
-struct Once {
+/// `x @ w`, compiled once.
+struct Product {
     program: Box<dyn Executable>,
     x: Vec<f32>,
-    /// Elements of the result.
-    n: usize,
+    sizes: [usize; 3],
 }
 
-impl Once {
-    fn new(op: Op, attrs: Attrs, x: &[i64], w: &[i64]) -> Once {
-        let array = |sizes: &[i64]| Array::zeros(&Ty::new(DType::F32, sizes));
-        let case = node(op, attrs, vec![array(x), array(w)]);
-        let n = case.writes[0].1.iter().product::<i64>() as usize;
-        let program = cpu(2).compile(Arc::new(case.plan())).unwrap();
-        Once { program, x: vec![1.0; x.iter().product::<i64>() as usize], n }
+impl Product {
+    fn new([m, k, n]: [usize; 3]) -> Product {
+        let array = |rows: usize, columns: usize| {
+            Array::zeros(&Ty::new(DType::F32, &[rows as i64, columns as i64]))
+        };
+        let plan = node(Op::Matmul, smallvec![], vec![array(m, k), array(k, n)]).plan();
+        let program = cpu(2).compile(Arc::new(plan)).unwrap();
+        Product { program, x: vec![1.0; m * k], sizes: [m, k, n] }
     }
 
-    fn product([m, k, n]: [usize; 3]) -> Once {
-        let [m, k, n] = [m, k, n].map(|v| v as i64);
-        Once::new(Op::Matmul, smallvec![], &[m, k], &[k, n])
-    }
-
-    /// Its last result.
+    /// One of the results, which are all the sum of a column of `w`.
     fn run(&self, w: &[f32], beside: Option<&Beside>) -> f32 {
-        let out = vec![0f32; self.n];
+        let [m, _, n] = self.sizes;
+        let out = vec![0f32; m * n];
         let address = |memory: &[f32]| memory.as_ptr().expose_provenance();
         let call = Call {
             inputs: &[address(&self.x), address(w)],
@@ -89,7 +85,7 @@ impl Once {
             watch: None,
         };
         assert!(self.program.run(&call).failed.is_empty());
-        std::hint::black_box(&out)[self.n - 1]
+        std::hint::black_box(&out)[m * n - 1]
     }
 }
 
@@ -103,7 +99,7 @@ fn packs([_, rows, columns]: [usize; 3]) -> bool {
 #[test]
 fn what_a_second_run_packed_is_kept_until_the_memory_is_taken() {
     const SIZES: [usize; 3] = [32, 64, 64];
-    let product = Once::product(SIZES);
+    let product = Product::new(SIZES);
     let numbers = |each: f32| vec![each; SIZES[1] * SIZES[2]];
     let bytes = cpu(1).allocate(4 * SIZES[1] * SIZES[2]).unwrap();
     let storage = Storage::ready(bytes);
@@ -113,39 +109,11 @@ fn what_a_second_run_packed_is_kept_until_the_memory_is_taken() {
     let kept = if packs(SIZES) { 128.0 } else { 192.0 };
     assert_eq!(product.run(&numbers(3.0), beside()), kept);
     // Another program with the same numbers of rows of weights finds it, too.
-    assert_eq!(Once::product([16, 64, 64]).run(&numbers(3.0), beside()), kept);
+    assert_eq!(Product::new([16, 64, 64]).run(&numbers(3.0), beside()), kept);
     assert_eq!(product.run(&numbers(4.0), None), 256.0);
     storage.take().unwrap();
     assert_eq!(product.run(&numbers(5.0), beside()), 320.0);
     assert_eq!(product.run(&numbers(6.0), beside()), 384.0);
     storage.share();
     assert!(beside().is_none());
-}
-
-/// Those of another batch are packed for it.
-#[test]
-fn weights_of_convolutions_are_kept_for_a_batch() {
-    let weights = |each: f32| vec![each; 64 * 64 * 9];
-    let of_batch = |images: i64| {
-        let lists: [&[i64]; 3] = [&[1, 1], &[1, 1], &[1, 1]];
-        Once::new(
-            Op::Conv,
-            super::conv::attrs_of(None, lists, 1),
-            &[images, 64, 6, 6],
-            &[64, 64, 3, 3],
-        )
-    };
-    // The last pixel sees four taps of 64 channels.
-    let sum = |each: f32| 4.0 * 64.0 * each;
-    let (beside, few, many) = (Beside::default(), of_batch(2), of_batch(5));
-    assert_eq!(few.run(&weights(1.0), Some(&beside)), sum(1.0));
-    assert_eq!(few.run(&weights(2.0), Some(&beside)), sum(2.0));
-    let third = few.run(&weights(3.0), Some(&beside));
-    assert!(third == sum(2.0) || third == sum(3.0) && !packs([32, 64, 64]));
-    assert_eq!(many.run(&weights(4.0), Some(&beside)), sum(4.0));
-    assert_eq!(many.run(&weights(5.0), Some(&beside)), sum(5.0));
-    assert_eq!(
-        few.run(&weights(6.0), Some(&beside)),
-        if third == sum(2.0) { third } else { sum(6.0) }
-    );
 }

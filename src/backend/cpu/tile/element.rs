@@ -67,7 +67,7 @@ impl Lane {
 pub struct Half(pub u16);
 
 /// `bf16` in memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(transparent)]
 pub struct Brain(pub u16);
 
