@@ -1,8 +1,8 @@
 //! Matrix products whose right operand is brought into the layout of oneDNN's kernels for such operands before rows meet
 //! it, a slab of columns at a time.
 //!
-//! **Invariant:** whether a product is computed so, and in which pieces, depends on its sizes, its layouts and the machine
-//! only: so do the bits.
+//! **Invariant:** whether a product is computed so, and in which pieces, depends on the plan (its sizes and layouts, and who
+//! else reads the operand) and on the machine only: so do the bits. It is computed as others are where there is no memory to pack into.
 
 use super::gemm::{Block, Matrix, are_enough, pack, packed_gemm};
 use super::keep::Room;
