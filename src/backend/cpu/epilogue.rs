@@ -2,8 +2,9 @@
 //! second-level cache, and is stored only if it is a result itself.
 
 use super::access::{Bound, Plain, Source};
+use super::keep::Keep;
 use super::map::Map;
-use super::matmul::{Keep, Lent, each_block};
+use super::matmul::{Lent, each_block};
 use super::node::by_rows;
 use super::pool::{Scratch, with_scratch};
 use crate::dtype::DType;

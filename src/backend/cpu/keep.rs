@@ -17,13 +17,16 @@ use std::sync::{Arc, OnceLock};
 
 /// Rows of a product for which packing costs little beside multiplying.
 const MOST_ROWS: i64 = 256;
-/// Fewer rows, in all products with an operand, do not pay for packing it.
+/// A product of fewer rows does not pay for packing; nor do all products of a run together that have fewer, where the next run packs again.
 const LEAST_ROWS: i64 = 16;
 const LEAST_ROWS_OF_ALL: i64 = 64;
 /// Bytes of packed inputs that are kept from run to run, of all programs of a backend.
 const MOST_KEPT: u64 = 1 << 30;
 /// Forms in which an input is kept.
 const MOST_FORMS: usize = 4;
+
+/// What the right operand of a product is packed into, if it is, and where memory for that comes from.
+pub type Keep<'a> = (Option<&'a Slabs>, &'a Arc<Pool>);
 
 /// A packed operand: slabs of columns, each packed by whoever needs it first.
 #[derive(Default)]
@@ -117,7 +120,7 @@ impl Forms {
 
 /// Where a step finds its packed operand.
 #[derive(Clone, Copy)]
-enum Keep {
+enum Home {
     /// Among those of the run.
     Run(usize),
     /// Beside the input.
@@ -126,7 +129,7 @@ enum Keep {
 
 /// The steps of a plan that multiply by an operand that is packed.
 pub struct Keeps {
-    steps: HashMap<usize, Keep>,
+    steps: HashMap<usize, Home>,
     /// Operands that several steps of a run read.
     several: usize,
     /// Bytes kept beside inputs.
@@ -161,10 +164,10 @@ impl Keeps {
         let mut several = 0;
         for ((_, operand), (users, rows)) in of_operand {
             let keep = match operand.place {
-                Place::Input(n) if !plan.donors.contains(&Some(n)) => Keep::Input(n),
+                Place::Input(n) if !plan.donors.contains(&Some(n)) => Home::Input(n),
                 _ if users.len() > 1 && rows >= LEAST_ROWS_OF_ALL => {
                     several += 1;
-                    Keep::Run(several - 1)
+                    Home::Run(several - 1)
                 }
                 _ => continue,
             };
@@ -187,8 +190,8 @@ impl Keeps {
         of_run: &[Arc<Slabs>],
     ) -> Option<Arc<Slabs>> {
         Some(match *self.steps.get(&step)? {
-            Keep::Run(n) => of_run[n].clone(),
-            Keep::Input(n) => {
+            Home::Run(n) => of_run[n].clone(),
+            Home::Input(n) => {
                 let beside = call.beside.get(n as usize).copied().flatten();
                 let kept = beside.and_then(|b| b.get::<Forms>().get(operand, &self.kept));
                 kept.unwrap_or_default()

@@ -4,17 +4,15 @@
 
 use super::access::Bound;
 use super::gemm::{Block, Matrix, bf16_gemm, block_size, for_each_block, for_each_part, gemm};
-use super::keep::Slabs;
+use super::keep::Keep;
 use super::onednn::Element;
 use super::packed::Packed;
 use super::pool::{Scratch, parallel_chunks, with_scratch};
 use super::tile::element::{Brain, Half, Stored, load_run, store_run};
-use crate::backend::memory::Pool;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
 use crate::shape::Layout;
-use std::sync::Arc;
 
 /// An operand: the elements it covers, where each matrix of the batch starts, and the strides within one.
 pub struct Side<'a, T> {
@@ -49,9 +47,6 @@ fn shape(a: &Bound, b: &Bound) -> (usize, usize, usize) {
     let last = |b: &Bound, d: usize| b.sizes()[b.layout.rank() - d] as usize;
     (last(a, 2), last(b, 1), last(a, 1))
 }
-
-/// What the right operand is packed into, if it is, and where memory for that comes from.
-pub type Keep<'a> = (Option<&'a Slabs>, &'a Arc<Pool>);
 
 /// `reads` are a and b, `writes[0]` is dense.
 pub fn matmul(reads: &[Bound], writes: &[Bound], keep: Keep) -> Result<()> {

@@ -5,8 +5,8 @@
 //! else reads the operand) and on the machine only: so do the bits. It is computed as others are where there is no memory to pack into.
 
 use super::gemm::{Block, Matrix, are_enough, pack, packed_gemm};
-use super::keep::Room;
-use super::matmul::{Factor, Keep, Side};
+use super::keep::{Keep, Room};
+use super::matmul::{Factor, Side};
 use super::onednn::{self, Element, Plain};
 use super::pool::{Scratch, with_scratch};
 

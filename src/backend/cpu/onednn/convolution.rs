@@ -13,6 +13,7 @@ use std::ptr::null_mut;
 
 /// Larger tensors are refused: the library's kernels compute some offsets in 32 bits.
 const MOST_ELEMENTS: usize = 1 << 29;
+
 /// What is computed, of what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
