@@ -266,6 +266,25 @@ impl Kernel {
 }
 
 impl Plan {
+    /// One step: the elements that lie in an input as `from` says come to lie in an output as `to` says.
+    pub fn of_copy(dtype: DType, from: Layout, to: Layout) -> Plan {
+        let flat = |layout: &Layout| vec![Ty::new(dtype, &[layout.end()])];
+        let operand = |place, layout| vec![Operand { place, dtype, layout }];
+        let (inputs, outputs, sizes) = (flat(&from), flat(&to), from.sizes.clone());
+        let copy = Program { sizes, reads: vec![dtype], instrs: Vec::new(), results: vec![0] };
+        let step = Step {
+            kernel: Kernel::Map(copy),
+            reads: operand(Place::Input(0), from),
+            writes: operand(Place::Output(0), to),
+            reads_of: vec![ValueId(0)],
+            results_of: vec![ValueId(1)],
+            workspace: None,
+            site: Site::default(),
+            record: 0,
+        };
+        Plan { steps: vec![step], inputs, outputs, donors: vec![None], ..Plan::default() }
+    }
+
     /// Whether two places start at the same memory.
     pub fn is_same_memory(&self, a: Place, b: Place) -> bool {
         let owner = |place: Place| match place {

@@ -3,35 +3,46 @@
 use super::breakdown::Phase;
 use super::compile::{Interface, Program};
 use super::{Shared, compile, execute, kept};
+use crate::backend::{Call, Executable};
 use crate::buffer::{Bytes, Storage, zeros};
 use crate::cache::encode;
 use crate::cache::key::Key;
+use crate::dtype::DType;
 use crate::dynamic::pad::Frame;
 use crate::dynamic::{Form, InBucket, Padding, Policy, Seen};
 use crate::error::Result;
 use crate::internal;
 use crate::op::Ty;
 use crate::passes;
+use crate::plan::Plan;
 use crate::record::Records;
+use crate::shape::Layout;
 use crate::trace::Closed;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::Scope;
 
 /// How a trace uses the program of its bucket.
 pub struct Fitting {
     /// Of the program's inputs and outputs, those that are padded.
-    inputs: Vec<Option<Frame>>,
-    outputs: Vec<Option<Frame>>,
+    inputs: Vec<Option<Framed>>,
+    outputs: Vec<Option<Framed>>,
     /// What the program is told of the trace's sizes: the end of the argument block.
     told: Vec<u64>,
     /// Who is told of runs at the trace's sizes.
     seen: Option<(Arc<Seen>, Vec<i64>)>,
 }
 
+/// An array that is padded.
+struct Framed {
+    frame: Frame,
+    /// Copies it into padded memory of a device, or out of it; made when first needed.
+    copy: OnceLock<Box<dyn Executable>>,
+}
+
 impl fmt::Display for Fitting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count = |frames: &[Option<Frame>]| frames.iter().flatten().count();
+        let count = |frames: &[Option<Framed>]| frames.iter().flatten().count();
         let (inputs, outputs) = (count(&self.inputs), count(&self.outputs));
         write!(f, "padded: {inputs} inputs, {outputs} outputs, told {:?}", self.told)
     }
@@ -95,9 +106,13 @@ fn of_bucket<'scope>(
     };
     let (program, _) = shared.cache.get_or_make(key, make);
     let program = program?;
+    let framed = |frames: Vec<Option<Frame>>| {
+        let of = |frame| Framed { frame, copy: OnceLock::new() };
+        frames.into_iter().map(|frame| frame.map(of)).collect()
+    };
     let fitting = Fitting {
-        inputs: padded.inputs,
-        outputs: padded.outputs,
+        inputs: framed(padded.inputs),
+        outputs: framed(padded.outputs),
         told: padded.told.iter().map(|told| told.1).collect(),
         seen,
     };
@@ -129,8 +144,8 @@ impl Fitting {
         ty: &Ty,
         leaf: &Storage,
     ) -> Option<Result<Box<dyn Bytes>>> {
-        let frame = self.inputs.get(index)?.as_ref()?;
-        Some(pad(shared, frame, ty, leaf))
+        let framed = self.inputs.get(index)?.as_ref()?;
+        Some(framed.pad(shared, ty, leaf))
     }
 
     /// Output `index`, without padding.
@@ -142,62 +157,80 @@ impl Fitting {
         padded: Box<dyn Bytes>,
     ) -> Result<Box<dyn Bytes>> {
         match &self.outputs[index] {
-            Some(frame) => unpad(shared, frame, ty, &*padded),
+            Some(framed) => framed.unpad(shared, ty, &*padded),
             None => Ok(padded),
         }
     }
 }
 
-fn pad(shared: &Shared, frame: &Frame, ty: &Ty, leaf: &Storage) -> Result<Box<dyn Bytes>> {
-    let size = ty.dtype.size();
-    let mut exact = zeros(frame.exact_len() * size)?;
-    if !leaf.read(0, &mut exact)? {
-        return internal!("an input was taken over before it was read");
-    }
-    let mut padded = shared.allocate(ty.nbytes())?;
-    if cfg!(debug_assertions) && shared.backend.location().is_host {
-        // Every float is NaN then, and every integer out of range.
-        let mut bad = zeros(ty.nbytes())?;
-        bad.fill(0xff);
-        padded.write(0, &bad)?;
-    }
-    if shared.backend.location().is_host {
-        for (from, to, row) in frame.rows() {
+impl Framed {
+    fn pad(&self, shared: &Shared, ty: &Ty, leaf: &Storage) -> Result<Box<dyn Bytes>> {
+        let mut padded = shared.allocate(ty.nbytes())?;
+        if cfg!(debug_assertions) {
+            // Every float is NaN then, and every integer out of range.
+            padded.write(0, &vec![0xff; ty.nbytes()])?;
+        }
+        if !shared.backend.location().is_host {
+            let [exact, within] = self.frame.layouts();
+            let at = [leaf.address()?, padded.address()];
+            return self.copy(shared, ty.dtype, [exact, within], at).map(|()| padded);
+        }
+        let size = ty.dtype.size();
+        let mut exact = zeros(self.frame.exact_len() * size)?;
+        if !leaf.read(0, &mut exact)? {
+            return internal!("an input was taken over before it was read");
+        }
+        for (from, to, row) in self.frame.rows() {
             padded.write(to * size, &exact[from * size..(from + row) * size])?;
         }
-        return Ok(padded);
+        Ok(padded)
     }
-    // A copy to a device costs more than all the bytes between rows.
-    let mut whole = zeros(ty.nbytes())?;
-    if cfg!(debug_assertions) {
-        whole.fill(0xff);
-    }
-    for (from, to, row) in frame.rows() {
-        whole[to * size..(to + row) * size]
-            .copy_from_slice(&exact[from * size..(from + row) * size]);
-    }
-    padded.write(0, &whole)?;
-    Ok(padded)
-}
 
-fn unpad(shared: &Shared, frame: &Frame, ty: &Ty, padded: &dyn Bytes) -> Result<Box<dyn Bytes>> {
-    let size = ty.dtype.size();
-    let mut exact = zeros(frame.exact_len() * size)?;
-    if shared.backend.location().is_host {
-        for (to, from, row) in frame.rows() {
+    fn unpad(&self, shared: &Shared, ty: &Ty, padded: &dyn Bytes) -> Result<Box<dyn Bytes>> {
+        let size = ty.dtype.size();
+        let mut bytes = shared.allocate(self.frame.exact_len() * size)?;
+        if !shared.backend.location().is_host {
+            let [exact, within] = self.frame.layouts();
+            let at = [padded.address(), bytes.address()];
+            return self.copy(shared, ty.dtype, [within, exact], at).map(|()| bytes);
+        }
+        let mut exact = zeros(bytes.len())?;
+        for (to, from, row) in self.frame.rows() {
             padded.read(from * size, &mut exact[to * size..(to + row) * size])?;
         }
-    } else {
-        let mut whole = zeros(ty.nbytes())?;
-        padded.read(0, &mut whole)?;
-        for (to, from, row) in frame.rows() {
-            exact[to * size..(to + row) * size]
-                .copy_from_slice(&whole[from * size..(from + row) * size]);
+        bytes.write(0, &exact)?;
+        Ok(bytes)
+    }
+
+    /// Copies between memory of a device, at these addresses.
+    fn copy(
+        &self,
+        shared: &Shared,
+        dtype: DType,
+        [from, to]: [Layout; 2],
+        [input, output]: [usize; 2],
+    ) -> Result<()> {
+        let program = match self.copy.get() {
+            Some(program) => program,
+            None => {
+                let made = shared.backend.compile(Arc::new(Plan::of_copy(dtype, from, to)))?;
+                self.copy.get_or_init(|| made)
+            }
+        };
+        let call = Call {
+            inputs: &[input],
+            poisoned: &[],
+            beside: &[],
+            outputs: &[output],
+            arena: 0,
+            scalars: &[],
+            watch: None,
+        };
+        match program.run(&call).failed.pop() {
+            Some(failure) => Err(failure.error),
+            None => Ok(()),
         }
     }
-    let mut bytes = shared.allocate(exact.len())?;
-    bytes.write(0, &exact)?;
-    Ok(bytes)
 }
 
 #[cfg(test)]

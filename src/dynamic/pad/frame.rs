@@ -30,6 +30,13 @@ impl Frame {
         numel(&self.padded) as usize
     }
 
+    /// Where the elements are without padding, and with it.
+    pub fn layouts(&self) -> [Layout; 2] {
+        let strides = contiguous_strides(&self.padded);
+        let padded = Layout { sizes: self.exact.clone(), strides, offset: 0 };
+        [Layout::contiguous(&self.exact), padded]
+    }
+
     /// Every run of elements that stays together: where it is without padding, where with it, and its length.
     pub fn rows(&self) -> impl Iterator<Item = (usize, usize, usize)> {
         // From the innermost part that is padded on, rows are whole.
@@ -56,6 +63,8 @@ mod tests {
             |exact: &[i64], padded: &[i64]| Frame { exact: exact.into(), padded: padded.into() };
         let rows = |frame: Frame| frame.rows().collect::<Vec<_>>();
         let three = frame(&[2, 3, 4], &[2, 5, 4]);
+        let [exact, padded] = three.layouts();
+        assert_eq!((exact.end(), padded.end(), padded.strides[0]), (24, 32, 20));
         assert_eq!((three.exact_len(), three.padded_len()), (24, 40));
         assert_eq!(rows(three), [(0, 0, 12), (12, 20, 12)]);
         assert_eq!(rows(frame(&[3, 4], &[8, 4])), [(0, 0, 12)]);

@@ -9,6 +9,7 @@
 //! could differ by much.
 
 mod nodes;
+mod products;
 mod rng;
 mod windows;
 

@@ -1,6 +1,6 @@
 //! One function for each family of primitives: picks operands that could fit and proposes a node.
 
-use super::{DTYPES, Generator, windows};
+use super::{DTYPES, Generator, products, windows};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::ValueId;
@@ -25,7 +25,8 @@ const FAMILIES: &[(usize, Family)] = &[
     (1, bitcast),
     (3, concat),
     (6, reduction),
-    (5, matmul),
+    (5, products::matmul),
+    (2, products::float8),
     (2, take),
     (2, index_add),
     (2, gather),
@@ -52,7 +53,7 @@ pub fn propose(g: &mut Generator) -> Result<()> {
 }
 
 /// A value of at least `min_rank` dimensions.
-fn any(g: &mut Generator, min_rank: usize, accepts: fn(DType) -> bool) -> Result<ValueId> {
+pub fn any(g: &mut Generator, min_rank: usize, accepts: fn(DType) -> bool) -> Result<ValueId> {
     match g.pick(|ty| accepts(ty.dtype) && ty.rank() >= min_rank) {
         Some(v) if !g.rng.chance(0.1) => Ok(v),
         _ => {
@@ -307,28 +308,6 @@ fn reduction(g: &mut Generator) -> Result<()> {
         _ => Attr::Ints((0..rank as i64).filter(|_| g.rng.chance(0.5)).collect()),
     };
     g.node(row.op, &[x], smallvec![attr])?;
-    Ok(())
-}
-
-fn matmul(g: &mut Generator) -> Result<()> {
-    let a = any(g, 2, |d| d.is_float())?;
-    let mut ty = g.builder.ty(a).clone();
-    let rank = ty.rank();
-    ty.sizes[rank - 2] = ty.sizes[rank - 1];
-    ty.sizes[rank - 1] = g.size();
-    // Often a transpose of something, as in real programs.
-    let b = if g.rng.chance(0.5) {
-        ty.sizes.swap(rank - 2, rank - 1);
-        let b = g.of_type(&ty)?;
-        let mut perm: Dims = (0..rank as i64).collect();
-        perm.swap(rank - 2, rank - 1);
-        g.node(Op::Transpose, &[b], smallvec![Attr::Ints(perm)])?.map(|v| v[0])
-    } else {
-        Some(g.of_type(&ty)?)
-    };
-    if let Some(b) = b {
-        g.node(Op::Matmul, &[a, b], smallvec![])?;
-    }
     Ok(())
 }
 

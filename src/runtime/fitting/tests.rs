@@ -125,6 +125,24 @@ fn the_same_by_the_reference() {
     assert_eq!(count(&padded, "padded_runs"), 19);
 }
 
+/// What is padded does not go by way of the host.
+#[cfg(debug_assertions)]
+#[test]
+fn a_device_copies_into_padding_and_out_of_it() {
+    let run = |context: &Context| -> Vec<Vec<Vec<f32>>> {
+        let tanh = |t: i64| {
+            let x = Tensor::new(context, &[2, t, 3], |i| (i % 7) as f32 * 0.25 - 0.5);
+            let y = apply(context, "aten::tanh", &[&x], vec![], &[2, t, 3]);
+            context.cut().unwrap();
+            vec![y.read(context)]
+        };
+        [10, 30, 50].map(tanh).into()
+    };
+    let padded = context("multiple:64", "emulated", "off");
+    assert_near(&run(&padded), &run(&context("exact", "cpu", "off")));
+    assert_eq!(count(&padded, "padded_runs"), 2);
+}
+
 #[test]
 fn what_is_beyond_the_list_is_exact_and_counted() {
     let padded = context("list:64,128", "cpu", "off");

@@ -4,8 +4,10 @@ use super::super::axes::unify;
 use super::super::pass::{Fill, Held, Pass};
 use super::super::{Stop, refused};
 use super::{anything, fixed, fixed_attrs, only, shared};
-use crate::graph::Node;
-use crate::op::Op;
+use crate::dtype::DType;
+use crate::graph::{Node, ValueId};
+use crate::op::{Attr, Op};
+use smallvec::smallvec;
 
 pub fn matmul(pass: &mut Pass, node: &Node) -> Result<Held, Stop> {
     let (a, b) = (pass.held(node.inputs[0]).clone(), pass.held(node.inputs[1]).clone());
@@ -17,6 +19,36 @@ pub fn matmul(pass: &mut Pass, node: &Node) -> Result<Held, Stop> {
     let b = pass.clean_along(&b, &[rank - 2], Fill::Zero)?;
     let id = pass.op(Op::Matmul, &[a.id, b.id], node.attrs.clone())?;
     Ok(anything(id, axes))
+}
+
+/// A product of floats of 8 bits, with a scale each, or one for every row of `a` and column of `b`.
+pub fn scaled(pass: &mut Pass, node: &Node) -> Result<Held, Stop> {
+    let operands = pass.operands(node);
+    let [a, b, scale_a, scale_b] = &operands[..] else { return refused("no product") };
+    unify(&a.axes[1], &b.axes[0])?;
+    for (scale, side, d) in [(scale_a, a, 0), (scale_b, b, 1)] {
+        if scale.axes[d].varies() {
+            unify(&scale.axes[d], &side.axes[d])?;
+        }
+    }
+    let axes = vec![a.axes[0].clone(), b.axes[1].clone()];
+    let (a, b) = (without_bytes(pass, a, 1)?, without_bytes(pass, b, 0)?);
+    let id = pass.op(node.op, &[a, b, scale_a.id, scale_b.id], node.attrs.clone())?;
+    Ok(anything(id, axes))
+}
+
+/// The value with zeros beyond the end of dimension `d`: bytes of zeros, as the dtype has no arithmetic.
+fn without_bytes(pass: &mut Pass, held: &Held, d: usize) -> Result<ValueId, Stop> {
+    if !held.axes[d].varies() {
+        return Ok(held.id);
+    }
+    let seen_as =
+        |pass: &mut Pass, id, dtype| pass.op(Op::Bitcast, &[id], smallvec![Attr::DType(dtype)]);
+    let dtype = pass.b.ty(held.id).dtype;
+    let bytes = seen_as(pass, held.id, DType::U8)?;
+    let bytes = anything(bytes, held.axes.clone());
+    let clean = pass.clean_along(&bytes, &[d], Fill::Zero)?;
+    seen_as(pass, clean.id, dtype)
 }
 
 /// Convolution and pooling of `[n, c, …]`: the number of images may vary, nothing else.

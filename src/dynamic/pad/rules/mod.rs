@@ -38,6 +38,7 @@ pub fn rule(pass: &mut Pass, n: usize, node: &Node) -> Result<Vec<Held>, Stop> {
         Op::ArgMax | Op::ArgMin => reduce::arg(pass, n, node),
         Op::CumSum => reduce::cumulative(pass, n, node),
         Op::Matmul => contraction::matmul(pass, node),
+        Op::ScaledMatmul => contraction::scaled(pass, node),
         Op::Conv
         | Op::ConvGradInput
         | Op::SumPool

@@ -1,7 +1,7 @@
 //! Every rule by itself.
 
 use super::*;
-use crate::dtype::DType::{Bool, F32, F64, I32, I64};
+use crate::dtype::DType::{Bool, F8E4M3FN, F8E5M2, F32, F64, I32, I64};
 use crate::op::{Attr, Attrs};
 use crate::shape::Dims;
 use smallvec::smallvec;
@@ -121,6 +121,28 @@ fn matrix_products_over_each_of_their_sizes() {
             let x = input(b, 0, F32, &[sizes[0], sizes[1], sizes[2]])?;
             let y = input(b, 1, F32, &[sizes[0], sizes[2], sizes[3]])?;
             Ok(vec![b.matmul(x, y)?])
+        });
+    }
+}
+
+#[test]
+fn products_of_8_bits_over_each_of_their_sizes() {
+    for (which, by_row) in (0..3).flat_map(|which| [(which, false), (which, true)]) {
+        each_length(&|b, s| {
+            let mut sizes = [3, 4, 5];
+            sizes[which] = s[0];
+            let [m, k, n] = sizes;
+            let x = input(b, 0, F32, &[m, k])?;
+            let y = input(b, 1, F32, &[k, n])?;
+            let (rows, columns) = if by_row { (m, n) } else { (1, 1) };
+            let scale_x = input(b, 2, F32, &[rows, 1])?;
+            let scale_y = input(b, 3, F32, &[1, columns])?;
+            let (x, y) = (b.cast(x, F8E4M3FN)?, b.cast(y, F8E5M2)?);
+            Ok(vec![b.op(
+                Op::ScaledMatmul,
+                &[x, y, scale_x, scale_y],
+                attrs([Attr::DType(F32)]),
+            )?])
         });
     }
 }
