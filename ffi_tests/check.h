@@ -67,6 +67,12 @@ static inline torchacc_arg scalar_arg(double value) {
   return arg;
 }
 
+static inline torchacc_arg text_arg(torchacc_arg_kind kind, const char* text) {
+  torchacc_arg arg = {kind, (uint32_t)strlen(text), {0}};
+  arg.v.p = text;
+  return arg;
+}
+
 /* What a host operator of the tests does: its first argument times its second. */
 static inline torchacc_error* times(const torchacc_arg* args, const torchacc_host_tensor* outs) {
   const torchacc_host_tensor* x = (const torchacc_host_tensor*)args[0].v.p;

@@ -91,12 +91,6 @@ static void dropped(void* user) { ++((Rank*)user)->drops; }
 
 static uint64_t here(void* user) { return ((Rank*)user)->place; }
 
-static torchacc_arg text_arg(torchacc_arg_kind kind, const char* text) {
-  torchacc_arg arg = {kind, (uint32_t)strlen(text), {0}};
-  arg.v.p = text;
-  return arg;
-}
-
 static torchacc_arg world(void) { return text_arg(TORCHACC_ARG_COMMUNICATOR, "world"); }
 
 static torchacc_tensor* collective(const Rank* rank, const char* name, const torchacc_tensor* x,

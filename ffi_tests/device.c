@@ -317,12 +317,77 @@ static void crosses(const char* backend) {
   torchacc_context_release(context);
 }
 
+static torchacc_error* tripled(const torchacc_host_tensor* input,
+                               const torchacc_host_tensor* output) {
+  EXPECT(input->rank == 2 && input->sizes[0] == 2 && output->sizes[1] == 3);
+  for (int i = 0; i < 6; ++i) ((float*)output->data)[i] = 3 * ((const float*)input->data)[i];
+  return NULL;
+}
+
+static torchacc_error* reduces_on_host(void* user, int64_t how, const torchacc_host_tensor* input,
+                                       const torchacc_host_tensor* output) {
+  EXPECT(how == TORCHACC_REDUCE_SUM);
+  ++((Calls*)user)->on_host;
+  return tripled(input, output);
+}
+
+static torchacc_error* reduces_on_device(void* user, const torchacc_device* device, int64_t how,
+                                         const torchacc_host_tensor* input,
+                                         const torchacc_host_tensor* output) {
+  EXPECT(how == TORCHACC_REDUCE_SUM && device->struct_size == sizeof *device && !device->is_host);
+  Calls* calls = user;
+  ++calls->on_device;
+  if (calls->refuses) return torchacc_error_new(TORCHACC_OPERATOR_ERROR, str("a rank is gone"));
+  return tripled(input, output);
+}
+
+/* A sum of three ranks, two of which are imagined, on the host's memory or the device's. */
+static void exchanges(const char* backend, bool both) {
+  Calls calls = {0};
+  torchacc_context* context = opened(backend);
+  const bool on_device = both && !device_of(context).is_host;
+  torchacc_communicator communicator = {.struct_size = sizeof communicator,
+                                        .name = str("world"),
+                                        .size = 3,
+                                        .all_reduce = reduces_on_host,
+                                        .user = &calls};
+  if (both) communicator.device_all_reduce = reduces_on_device;
+  OK(torchacc_communicator_register(context, &communicator));
+  const float data[6] = {1, 2, 3, 4, 5, 6};
+  torchacc_tensor* x = floats(context, data, 2, 3);
+  for (int turn = 1; turn <= 4; ++turn) {
+    torchacc_tensor *twice = applied(context, "add", x, x), *sum;
+    torchacc_arg args[3] = {tensor_arg(twice),
+                            {TORCHACC_ARG_NONE, 0, {0}},
+                            text_arg(TORCHACC_ARG_COMMUNICATOR, "world")};
+    OK(torchacc_apply(context, op("torchacc::all_reduce"), args, 3, &sum, 1));
+    torchacc_tensor* y = applied(context, "add", sum, x);
+    float got[6];
+    calls.refuses = turn == 4;
+    if (turn == 4 && on_device) {
+      FAILS(TORCHACC_OPERATOR_ERROR, torchacc_tensor_read(y, got, sizeof got));
+    } else {
+      OK(torchacc_tensor_read(y, got, sizeof got));
+      for (int i = 0; i < 6; ++i) EXPECT(got[i] == 7 * data[i]);
+    }
+    torchacc_tensor_release(y);
+    torchacc_tensor_release(sum);
+    torchacc_tensor_release(twice);
+  }
+  EXPECT(calls.on_device == (on_device ? 4 : 0) && calls.on_host == (on_device ? 0 : 4));
+  EXPECT(metric(context, "\"host_calls\"") == 4);
+  torchacc_tensor_release(x);
+  torchacc_context_release(context);
+}
+
 int main(int n_args, char** args) {
   for (int i = 1; i < n_args; ++i) {
     allocates(args[i]);
     calls(args[i], args[i]);
     moves(args[i]);
     crosses(args[i]);
+    exchanges(args[i], false);
+    exchanges(args[i], true);
   }
   puts("ok");
   return 0;

@@ -53,6 +53,11 @@ int main(void) {
   FIELD(torchacc_communicator, all_to_all);
   FIELD(torchacc_communicator, user);
   FIELD(torchacc_communicator, drop);
+  FIELD(torchacc_communicator, device_all_reduce);
+  FIELD(torchacc_communicator, device_all_gather);
+  FIELD(torchacc_communicator, device_reduce_scatter);
+  FIELD(torchacc_communicator, device_broadcast);
+  FIELD(torchacc_communicator, device_all_to_all);
   SIZE(torchacc_value);
   FIELD(torchacc_value, i);
   FIELD(torchacc_value, f);

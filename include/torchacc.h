@@ -184,6 +184,43 @@ typedef torchacc_error *(*torchacc_collective_fn)(void *user,
                                                   const struct torchacc_host_tensor *output);
 
 /*
+ The device whose memory a context uses, in the terms of other libraries. May grow at the end.
+ */
+typedef struct torchacc_device {
+  /*
+   `sizeof(torchacc_device)` of whoever fills it in.
+   */
+  size_t struct_size;
+  /*
+   DLPack's `DLDeviceType`: 1 for host memory, 2 for an NVIDIA GPU's.
+   */
+  int32_t device_type;
+  /*
+   Which of the GPUs that the driver shows.
+   */
+  int32_t device_id;
+  /*
+   On a GPU the `cudaStream_t` on which the context queues its programs; NULL where things are done at once.
+   */
+  void *stream;
+  /*
+   1 where programs run on the host: every function finds their memory where it lies.
+   */
+  uint32_t is_host;
+} torchacc_device;
+
+/*
+ Does one collective on tensors in the memory of the context's `device`, as of `torchacc_collective_fn`, but puts it on
+ `device->stream`, a stream for collectives, and does not wait: what the program computes meanwhile goes beside it. On every
+ rank or on none.
+ */
+typedef torchacc_error *(*torchacc_device_collective_fn)(void *user,
+                                                         const struct torchacc_device *device,
+                                                         int64_t how,
+                                                         const struct torchacc_host_tensor *input,
+                                                         const struct torchacc_host_tensor *output);
+
+/*
  What a communicator does. A NULL function: collectives of that kind are the error UNSUPPORTED. May grow at the end.
  */
 typedef struct torchacc_communicator {
@@ -228,6 +265,15 @@ typedef struct torchacc_communicator {
    */
   void *user;
   torchacc_drop_fn drop;
+  /*
+   Instead of `all_reduce` where the context's memory is a GPU's, and likewise the others. NULL: there, tensors are copied to the
+   host and back.
+   */
+  torchacc_device_collective_fn device_all_reduce;
+  torchacc_device_collective_fn device_all_gather;
+  torchacc_device_collective_fn device_reduce_scatter;
+  torchacc_device_collective_fn device_broadcast;
+  torchacc_device_collective_fn device_all_to_all;
 } torchacc_communicator;
 
 /*
@@ -312,32 +358,6 @@ typedef struct torchacc_options {
  Gives the place in the program that is recording: any number but 0. It must not call this library.
  */
 typedef uint64_t (*torchacc_locate_fn)(void *user);
-
-/*
- The device whose memory a context uses, in the terms of other libraries. May grow at the end.
- */
-typedef struct torchacc_device {
-  /*
-   `sizeof(torchacc_device)` of whoever fills it in.
-   */
-  size_t struct_size;
-  /*
-   DLPack's `DLDeviceType`: 1 for host memory, 2 for an NVIDIA GPU's.
-   */
-  int32_t device_type;
-  /*
-   Which of the GPUs that the driver shows.
-   */
-  int32_t device_id;
-  /*
-   On a GPU the `cudaStream_t` on which the context queues everything; NULL where things are done at once.
-   */
-  void *stream;
-  /*
-   1 where programs run on the host: every function finds their memory where it lies.
-   */
-  uint32_t is_host;
-} torchacc_device;
 
 /*
  Gives `nbytes` (not 0) bytes of `device`'s memory, contents undefined, aligned to 64 bytes, on a GPU to 256; NULL when there are
@@ -925,7 +945,7 @@ torchacc_error *torchacc_context_cache_stats(torchacc_context *context,
 
  Collectives of a communicator run in the order in which they were recorded, also when nobody wants their results; so all
  ranks must record the same ones, and cut. When one fails, the later ones of the same trace are not called, and have its
- error. They run on the host whatever the backend, and are counted as host calls.
+ error. They run on the host, whatever the backend, unless there is a function for a device's memory, and are counted as host calls.
 
  Gradients flow through them, but for products, minima and maxima. They are those of the sum of the losses of all ranks,
  and come by collectives: so all ranks must call `torchacc_grad` alike, and what a rank does with them does not matter. The way

@@ -4,15 +4,18 @@
     python benches/peers/compare.py llama bert vit resnet18 mlp lstm
     python benches/peers/compare.py --kernels
     python benches/peers/compare.py --kernels softmax,adamw --dtypes f32
-    python benches/peers/compare.py gpt2 gpt2-xl llama-1b vit-l resnet50 --gpu --dtypes bf16
+    python benches/peers/compare.py gpt2 gpt2-xl llama-1b vit-l resnet50 --gpu --dtypes bf16 \
+        --peers eager,compile,max-autotune
 
 Each runtime is a worker process that keeps its model and waits. The driver asks them one by one for
 one step, so that only one computes at a time and all meet the same noise of the machine. Reported,
 and summed up in Markdown at the end, are the median step, its ratio to acc, the first step (tracing
 and compiling), the growth of the process's resident memory from before the model was made to its
-peak (on a GPU the most that tensors took there), and at the median the tokens or the speed of a
-kernel. All must have trained on the same data; where losses differ more than rounding explains, a
-line says so.
+peak (on a GPU the most that tensors took there), the median time until the step's call returned
+("host ms"), and at the median the tokens or the speed of a kernel. On a GPU that is also what the
+model's products, convolutions and attention compute, and the model FLOPs utilisation: its share of
+the tensor cores' dense peak in bf16 (`PEAK`). All must have trained on the same data; where losses
+differ more than rounding explains, a line says so.
 
 Peers that need other packages than ours get their own environment under .venv-peers/, made on
 first use.
@@ -26,7 +29,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from works import KERNELS, WORKS
+from works import CEILINGS, KERNELS, WORKS
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -36,8 +39,20 @@ PEERS = {
     "acc": ("worker_torch.py", ()),
     "eager": ("worker_torch.py", ()),
     "compile": ("worker_torch.py", ()),
+    "max-autotune": ("worker_torch.py", ()),
     "xla": ("worker_torch.py", ("torch_xla", "numpy")),
     "jax": ("worker_jax.py", ("jax[cpu]",)),
+}
+# Dense TFLOP/s of bf16 on tensor cores (f16 on a V100) by a part of the GPU's name, as in NVIDIA's
+# data sheets.
+PEAK = {
+    "H200": 989,
+    "H100 PCIe": 756,
+    "H100": 989,
+    "H800": 989,
+    "A100": 312,
+    "A800": 312,
+    "V100": 125,
 }
 # How much the last losses of peers may differ from acc's. JAX starts from other weights.
 TOLERANCE = {"f32": 1e-3, "bf16": 2e-2}
@@ -93,7 +108,7 @@ class Worker:
         )
         self.about = self.receive()
         self.first = self.last = self.step()
-        self.times = []
+        self.times, self.host_times = [], []
 
     def receive(self) -> dict:
         line = self.process.stdout.readline()
@@ -102,7 +117,7 @@ class Worker:
         return json.loads(line)
 
     def step(self) -> dict:
-        """{"seconds", "loss", "data"} of one step."""
+        """{"seconds", "host", "loss", "data"} of one step."""
         self.process.stdin.write("step\n")
         self.process.stdin.flush()
         return self.receive()
@@ -120,6 +135,7 @@ class Worker:
             "peer": self.peer,
             "median_ms": round(1000 * median, 2),
             "best_ms": round(1000 * min(self.times), 2),
+            "host_ms": round(1000 * statistics.median(self.host_times), 2),
             "first_step_s": round(self.first["seconds"], 3),
             "peak_mb": round(peak, 1),
             "first_loss": self.first["loss"],
@@ -142,6 +158,7 @@ def measure(work: str, dtype: str, args):
             worker.last = worker.step()
             if turn >= args.warm_up:
                 worker.times.append(worker.last["seconds"])
+                worker.host_times.append(worker.last["host"])
         if len({worker.last["data"] for worker in workers}) > 1:
             raise RuntimeError(f"{work}: the peers did not get the same data in turn {turn}")
     rows = [worker.finish() for worker in workers]
@@ -172,7 +189,12 @@ def speed(row: dict) -> str:
         "teraflops": "TFLOP/s",
     }
     found = [(unit, name) for unit, name in names.items() if f"{unit}_per_s" in row]
-    return ", ".join(f"{row[f'{unit}_per_s']:.1f} {name}" for unit, name in found)
+    said = [f"{row[f'{unit}_per_s']:.1f} {name}" for unit, name in found]
+    gpu = row["versions"].get("gpu", "")
+    peak = next((peak for name, peak in PEAK.items() if name in gpu), None)
+    if peak and row["dtype"] == "bf16" and "teraflops_per_s" in row:
+        said.append(f"MFU {row['teraflops_per_s'] / peak:.1%}")
+    return ", ".join(said)
 
 
 def table(rows: list[dict], title: bool):
@@ -184,6 +206,7 @@ def table(rows: list[dict], title: bool):
         "peer": lambda row: row["peer"],
         "median ms": lambda row: f"{row['median_ms']:.1f}",
         "best ms": lambda row: f"{row['best_ms']:.1f}",
+        "host ms": lambda row: f"{row['host_ms']:.1f}",
         "/ acc": lambda row: f"{row['median_ms'] / base:.2f}",
         "first step s": lambda row: f"{row['first_step_s']:.2f}",
         "peak MB": lambda row: f"{row['peak_mb']:.0f}",
@@ -202,7 +225,7 @@ def summary(rows: list[dict]):
     found = {(row["work"], row["dtype"], row["peer"]): row for row in rows}
     columns = [("median_ms", "ms", "{:.0f}"), ("first_step_s", "first step, s", "{:.1f}")]
     columns.append(("peak_mb", "peak, MB", "{:.0f}"))
-    if all(row["work"] in KERNELS for row in rows):
+    if all(row["work"] in KERNELS + CEILINGS for row in rows):
         columns = [("median_ms", "ms", "{:.1f}")]
     titles = [f"{name}: {' / '.join(peers)}" for _, name, _ in columns]
     print(f"\n| | {' | '.join(titles)} |\n|---|{'---|' * len(columns)}")
@@ -221,7 +244,10 @@ def arguments():
     )
     parser.add_argument("works", nargs="*", metavar="WORK", help=f"of {', '.join(WORKS)}")
     parser.add_argument(
-        "--kernels", nargs="?", const=",".join(KERNELS), help=f"all, or of {', '.join(KERNELS)}"
+        "--kernels",
+        nargs="?",
+        const="all",
+        help=f"all, or of {', '.join(KERNELS + CEILINGS)}; the last two are what bounds the others",
     )
     parser.add_argument("--peers", default="eager,compile", help=f"of {', '.join(PEERS)}")
     parser.add_argument("--dtypes", default="f32,bf16")
@@ -234,11 +260,16 @@ def arguments():
     parser.add_argument("--without-acc", action="store_true", help="the peers alone")
     parser.add_argument("--json", type=Path, help="write the rows here")
     args = parser.parse_args()
-    args.works += args.kernels.split(",") if args.kernels else []
+    if args.kernels == "all":
+        args.works += CEILINGS + KERNELS if args.gpu else KERNELS
+    else:
+        args.works += args.kernels.split(",") if args.kernels else []
     args.peers = [peer for peer in args.peers.split(",") if peer != "acc"]
     if not args.without_acc:
         args.peers.insert(0, "acc")
-    unknown = (set(args.peers) - PEERS.keys()) | (set(args.works) - WORKS.keys() - set(KERNELS))
+    unknown = (set(args.peers) - PEERS.keys()) | (
+        set(args.works) - WORKS.keys() - {*KERNELS, *CEILINGS}
+    )
     if unknown or not args.works:
         parser.error(f"no such peer or work: {', '.join(sorted(unknown))}")
     return args

@@ -7,13 +7,18 @@ or {"gigaflops"}.
 """
 
 import math
+import os
 
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+# As `compare.py --gpu` says.
+ON_GPU = "PEERS_ON_GPU" in os.environ
+# How much more than a processor a GPU is given, so that a step takes it as long.
+SCALE = 32 if ON_GPU else 1
 # Of the input of a kernel that is bound by memory.
-INPUT_BYTES = 64 * 2**20
+INPUT_BYTES = SCALE * 64 * 2**20
 
 
 def gradients(function, inputs, slope, device, compiled):
@@ -37,6 +42,20 @@ def over_rows(function, width, passes, device, dtype, compiled, parameters=()):
     x, slope = (torch.randn(rows, width, dtype=dtype) for _ in range(2))
     run = gradients(function, (x, *parameters), slope, device, compiled)
     return run, {"gigabytes": passes * INPUT_BYTES / 1e9}
+
+
+def negate(device, dtype, compiled):
+    """What reads and writes as fast as the machine can."""
+    x = torch.randn(INPUT_BYTES // dtype.itemsize, dtype=dtype).to(device)
+    function = torch.compile(torch.neg) if compiled else torch.neg
+    return lambda: [function(x)], {"gigabytes": 2 * INPUT_BYTES / 1e9}
+
+
+def matmul(device, dtype, compiled, size=8192):
+    """What multiplies as fast as the machine can; forward only."""
+    a, b = (torch.randn(size, size, dtype=dtype).to(device) for _ in range(2))
+    function = torch.compile(torch.matmul) if compiled else torch.matmul
+    return lambda: [function(a, b)], {"gigaflops": 2 * size**3 / 1e9}
 
 
 def layer_norm(device, dtype, compiled, width=1024):
@@ -73,7 +92,7 @@ def cross_entropy(device, dtype, compiled, vocabulary=32768):
     return run, {"gigabytes": 3 * INPUT_BYTES / 1e9}
 
 
-def gelu_mlp(device, dtype, compiled, rows=2048, width=512, hidden=2048):
+def gelu_mlp(device, dtype, compiled, rows=2048 * SCALE, width=512, hidden=2048):
     """Two linear layers with GELU between them."""
     x, slope = (torch.randn(rows, width, dtype=dtype) for _ in range(2))
     up = torch.randn(hidden, width, dtype=dtype) / math.sqrt(width)
@@ -87,7 +106,7 @@ def gelu_mlp(device, dtype, compiled, rows=2048, width=512, hidden=2048):
     return run, {"gigaflops": 3 * 2 * 2 * rows * width * hidden / 1e9}
 
 
-def attention(device, dtype, compiled, batch=4, heads=8, time=1024, width=64):
+def attention(device, dtype, compiled, batch=4 * SCALE, heads=8, time=1024, width=64):
     """Causal; half of the scores are never needed."""
     q, k, v, slope = (torch.randn(batch, heads, time, width, dtype=dtype) for _ in range(4))
 
@@ -99,8 +118,8 @@ def attention(device, dtype, compiled, batch=4, heads=8, time=1024, width=64):
     return run, {"gigaflops": 7 * 2 * batch * heads * time * time * width / 2 / 1e9}
 
 
-def adamw(device, dtype, compiled, tensors=16, size=640 * 1024):
-    """One step over 10.5 M parameters in `tensors` tensors."""
+def adamw(device, dtype, compiled, tensors=16, size=640 * 1024 * SCALE):
+    """One step over `tensors` tensors: 10.5 M parameters, 336 M on a GPU."""
     parameters = [nn.Parameter(torch.randn(size, dtype=dtype).to(device)) for _ in range(tensors)]
     for parameter in parameters:
         parameter.grad = torch.randn(size, dtype=dtype).to(device)

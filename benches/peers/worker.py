@@ -26,13 +26,13 @@ def serve(versions: dict, make, peak=None):
     """Answers until the driver says "end". `peak()` gives the most MB that were used; if there is
     none, the growth of the process's resident memory is taken.
 
-    `make()` builds what is measured and returns (amount, batch, step). `amount` says what one step
-    costs at least, {"gigabytes"} or {"gigaflops"}, or nothing. `batch(n)` gives the data of step n
-    and its checksum; this is not timed. `step(data)` runs one whole step, waits for it and returns
-    a function that gives its loss as a float.
+    `make()` builds what is measured and returns (amount, batch, step, finish). `amount` says what
+    one step costs at least, {"gigabytes"} or {"gigaflops"}, or nothing. `batch(n)` gives the data
+    of step n and its checksum; this is not timed. `step(data)` runs one whole step and returns a
+    function that gives its loss as a float; `finish()` waits for its end.
     """
     before = resident_mb()
-    amount, batch, step = make()
+    amount, batch, step, finish = make()
     send(versions=versions, amount=amount)
     for number, line in enumerate(sys.stdin):
         if line.strip() == "end":
@@ -42,5 +42,7 @@ def serve(versions: dict, make, peak=None):
         data, checksum = batch(number)
         start = time.perf_counter()
         loss = step(data)
+        host = time.perf_counter() - start
+        finish()
         seconds = time.perf_counter() - start
-        send(seconds=seconds, loss=loss(), data=checksum)
+        send(seconds=seconds, host=host, loss=loss(), data=checksum)

@@ -1,6 +1,6 @@
-"""The works and kernels on PyTorch: `worker_torch.py acc|eager|compile|xla WORK f32|bf16`."""
+"""The works and kernels on PyTorch: `worker_torch.py PEER WORK f32|bf16`, where the peer is acc,
+eager, compile, max-autotune or xla."""
 
-import os
 import sys
 
 import kernels
@@ -11,8 +11,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from worker import serve
 
 TYPES = {"q": torch.int64, "f": torch.float32}
-# As `compare.py --gpu` says.
-ON_GPU = "PEERS_ON_GPU" in os.environ
+# Modes of torch.compile, by peer.
+MODES = {"compile": None, "max-autotune": "max-autotune"}
 
 
 def training(peer, work, dtype):
@@ -23,7 +23,7 @@ def training(peer, work, dtype):
     # torch_xla has no fused kernel; foreach is what its users run.
     options = works.TRAINING | {"fused": peer != "xla"}
     optimizer = torch.optim.AdamW(model.parameters(), **options)
-    forward = torch.compile(model) if peer == "compile" else model
+    forward = torch.compile(model, mode=MODES[peer]) if peer in MODES else model
 
     def batch(number):
         drawn = works.batch(work, number)
@@ -40,11 +40,10 @@ def training(peer, work, dtype):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        finish()
         return loss.item
 
-    amount = works.amount(work) | (teraflops(work) if ON_GPU else {})
-    return amount, batch, step
+    amount = works.amount(work) | (teraflops(work) if kernels.ON_GPU else {})
+    return amount, batch, step, finish
 
 
 def teraflops(work):
@@ -67,14 +66,13 @@ def kernel(peer, name, dtype):
     torch.manual_seed(0)
     device, _, finish = place(peer)
     kind = {"f32": torch.float32, "bf16": torch.bfloat16}[dtype]
-    run, amount = getattr(kernels, name)(device, kind, peer == "compile")
+    run, amount = getattr(kernels, name)(device, kind, peer in MODES)
 
     def step(_):
         results = run()
-        finish()
         return lambda: sum(result.float().abs().mean().item() for result in results)
 
-    return amount, lambda number: (None, 0), step
+    return amount, lambda number: (None, 0), step, finish
 
 
 def place(peer):
@@ -87,7 +85,7 @@ def place(peer):
         import torch_xla
 
         return torch_xla.device(), "xla", lambda: torch_xla.sync(wait=True)
-    if ON_GPU:
+    if kernels.ON_GPU:
         return "cuda", "cuda", torch.cuda.synchronize
     return "cpu", "cpu", lambda: None
 
@@ -103,6 +101,8 @@ def peak_on_gpu(peer):
 
 def versions(peer):
     found = {"torch": torch.__version__}
+    if kernels.ON_GPU:
+        found["gpu"] = torch.cuda.get_device_name()
     if peer == "xla":
         import torch_xla
 
@@ -113,5 +113,5 @@ def versions(peer):
 if __name__ == "__main__":
     peer, work, dtype = sys.argv[1:]
     make = training if work in MODELS else kernel
-    peak = (lambda: peak_on_gpu(peer)) if ON_GPU else None
+    peak = (lambda: peak_on_gpu(peer)) if kernels.ON_GPU else None
     serve(versions(peer), lambda: make(peer, work, dtype), peak)

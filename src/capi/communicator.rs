@@ -4,6 +4,7 @@ use super::constants::{
     TORCHACC_ARG_COMMUNICATOR, TORCHACC_ARG_NONE, TORCHACC_ARG_TENSOR, TORCHACC_F32,
 };
 use super::context::{User, torchacc_context, torchacc_drop_fn, torchacc_sync};
+use super::device::torchacc_device;
 use super::error::torchacc_error;
 use super::handle::borrow;
 use super::op::{host_tensor, outcome, torchacc_host_tensor, torchacc_op_find};
@@ -11,7 +12,7 @@ use super::record::{torchacc_apply, torchacc_arg, torchacc_value};
 use super::sized::{self, Growing};
 use super::tensor::{torchacc_tensor_read, torchacc_tensor_release, torchacc_tensor_zeros};
 use super::{bad, boundary, calling, torchacc_str};
-use crate::op::collective::{Communicator, Function};
+use crate::op::collective::{Communicator, DeviceFunction, Function};
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -22,6 +23,19 @@ use std::sync::Arc;
 pub type torchacc_collective_fn = Option<
     unsafe extern "C" fn(
         user: *mut c_void,
+        how: i64,
+        input: *const torchacc_host_tensor,
+        output: *const torchacc_host_tensor,
+    ) -> *mut torchacc_error,
+>;
+
+/// Does one collective on tensors in the memory of the context's `device`, as of `torchacc_collective_fn`, but puts it on
+/// `device->stream`, a stream for collectives, and does not wait: what the program computes meanwhile goes beside it. On every
+/// rank or on none.
+pub type torchacc_device_collective_fn = Option<
+    unsafe extern "C" fn(
+        user: *mut c_void,
+        device: *const torchacc_device,
         how: i64,
         input: *const torchacc_host_tensor,
         output: *const torchacc_host_tensor,
@@ -53,6 +67,13 @@ pub struct torchacc_communicator {
     /// Passed to all of them.
     pub user: *mut c_void,
     pub drop: torchacc_drop_fn,
+    /// Instead of `all_reduce` where the context's memory is a GPU's, and likewise the others. NULL: there, tensors are copied to the
+    /// host and back.
+    pub device_all_reduce: torchacc_device_collective_fn,
+    pub device_all_gather: torchacc_device_collective_fn,
+    pub device_reduce_scatter: torchacc_device_collective_fn,
+    pub device_broadcast: torchacc_device_collective_fn,
+    pub device_all_to_all: torchacc_device_collective_fn,
 }
 
 // SAFETY: plain data; NULL and zero are values of every field; the size is first.
@@ -71,6 +92,21 @@ fn function(call: torchacc_collective_fn, user: &Arc<User>) -> Option<Function> 
     }))
 }
 
+fn device_function(
+    call: torchacc_device_collective_fn,
+    user: &Arc<User>,
+) -> Option<DeviceFunction> {
+    let (call, user) = (call?, user.clone());
+    Some(Box::new(move |location, how, input, output| {
+        let device = torchacc_device::of(location);
+        let (input, output) = (host_tensor(input), host_tensor(output));
+        // SAFETY: as above.
+        let made = calling(|| unsafe { call(user.pointer, &device, how, &input, &output) });
+        // SAFETY: the callback's error is ours.
+        unsafe { outcome(made) }
+    }))
+}
+
 /// Registers a communicator for the rest of the context's life. The operators "torchacc::all_reduce" and
 /// "torchacc::reduce_scatter" (tensor, STR "sum", "product", "min", "max" or "avg", or NONE for the sum, COMMUNICATOR),
 /// "torchacc::broadcast" (tensor, INT root, COMMUNICATOR), "torchacc::all_gather" and "torchacc::all_to_all" (tensor,
@@ -79,7 +115,7 @@ fn function(call: torchacc_collective_fn, user: &Arc<User>) -> Option<Function> 
 ///
 /// Collectives of a communicator run in the order in which they were recorded, also when nobody wants their results; so all
 /// ranks must record the same ones, and cut. When one fails, the later ones of the same trace are not called, and have its
-/// error. They run on the host whatever the backend, and are counted as host calls.
+/// error. They run on the host, whatever the backend, unless there is a function for a device's memory, and are counted as host calls.
 ///
 /// Gradients flow through them, but for products, minima and maxima. They are those of the sum of the losses of all ranks,
 /// and come by collectives: so all ranks must call `torchacc_grad` alike, and what a rank does with them does not matter. The way
@@ -109,11 +145,19 @@ pub unsafe extern "C" fn torchacc_communicator_register(
             given.broadcast,
             given.all_to_all,
         ];
+        let device_functions = [
+            given.device_all_reduce,
+            given.device_all_gather,
+            given.device_reduce_scatter,
+            given.device_broadcast,
+            given.device_all_to_all,
+        ];
         context.inner.register_communicator(Communicator {
             name,
             rank: given.rank.into(),
             size: given.size.into(),
             functions: functions.map(|call| function(call, &user)),
+            device_functions: device_functions.map(|call| device_function(call, &user)),
         })
     })
 }

@@ -24,7 +24,7 @@ pub struct torchacc_device {
     pub device_type: i32,
     /// Which of the GPUs that the driver shows.
     pub device_id: i32,
-    /// On a GPU the `cudaStream_t` on which the context queues everything; NULL where things are done at once.
+    /// On a GPU the `cudaStream_t` on which the context queues its programs; NULL where things are done at once.
     pub stream: *mut c_void,
     /// 1 where programs run on the host: every function finds their memory where it lies.
     pub is_host: u32,

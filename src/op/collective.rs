@@ -7,6 +7,7 @@
 
 use super::host::{self, HostArg, HostOp, HostOpId, HostTensor};
 use super::{Attr, Attrs, Ty};
+use crate::buffer::Location;
 use crate::dtype::DType;
 use crate::error::{Code, Error, Result};
 use crate::record::Arg;
@@ -41,6 +42,10 @@ pub const REDUCTIONS: [&str; 5] = ["sum", "product", "min", "max", "avg"];
 /// Does one kind of collective: `how` is the number of a reduction or the root. Fills the second tensor from the first.
 pub type Function = Box<dyn Fn(i64, &HostTensor, &HostTensor) -> Result<()> + Send + Sync>;
 
+/// As [`Function`], of tensors in a device's memory: put on the location's queue.
+pub type DeviceFunction =
+    Box<dyn Fn(Location, i64, &HostTensor, &HostTensor) -> Result<()> + Send + Sync>;
+
 pub struct Communicator {
     /// For messages.
     pub name: String,
@@ -48,6 +53,8 @@ pub struct Communicator {
     pub size: i64,
     /// By [`Kind`].
     pub functions: [Option<Function>; 5],
+    /// Likewise. Without one the function is called, with copies.
+    pub device_functions: [Option<DeviceFunction>; 5],
 }
 
 static TABLE: RwLock<Vec<Weak<Communicator>>> = RwLock::new(Vec::new());
@@ -96,33 +103,53 @@ fn operator(kind: Kind) -> HostOpId {
     let made = OPERATORS.get_or_init(|| {
         KINDS.map(|(kind, name)| {
             let function =
-                Box::new(move |args: &[HostArg], outs: &[HostTensor]| run(kind, args, outs));
+                Box::new(move |args: &[HostArg], outs: &[HostTensor]| run(kind, None, args, outs));
+            let on_device = move |location: Location, args: &[HostArg], outs: &[HostTensor]| {
+                run(kind, Some(location), args, outs)
+            };
             host::register(HostOp {
                 name: name.into(),
                 key: name.into(),
                 function,
                 shape: None,
                 cuda: None,
-                device_function: None,
+                device_function: Some(Box::new(on_device)),
             })
         })
     });
     made[kind as usize]
 }
 
-fn run(kind: Kind, args: &[HostArg], outs: &[HostTensor]) -> Result<()> {
+/// Whether a communicator does it on a device's memory.
+pub fn is_on_device(kind: Kind, communicator: u64) -> bool {
+    known(communicator).is_some_and(|known| known.device_functions[kind as usize].is_some())
+}
+
+fn known(communicator: u64) -> Option<Arc<Communicator>> {
+    TABLE.read().get(communicator as usize).and_then(Weak::upgrade)
+}
+
+/// `location`: of the tensors, if that is not the host.
+fn run(
+    kind: Kind,
+    location: Option<Location>,
+    args: &[HostArg],
+    outs: &[HostTensor],
+) -> Result<()> {
     let ([HostArg::Tensor(x), HostArg::Int(how), HostArg::Scalar { bits, .. }, _, _], [y, _]) =
         (args, outs)
     else {
         return internal!("arguments of a collective: {args:?}");
     };
-    let known = TABLE.read().get(*bits as usize).and_then(Weak::upgrade);
-    let Some(communicator) = known else {
+    let Some(communicator) = known(*bits) else {
         return internal!("communicator {bits} is gone");
     };
-    match &communicator.functions[kind as usize] {
-        Some(function) => function(*how, x, y),
-        None => {
+    let (function, on_device) =
+        (&communicator.functions[kind as usize], &communicator.device_functions[kind as usize]);
+    match (location, function, on_device) {
+        (None, Some(function), _) => function(*how, x, y),
+        (Some(location), _, Some(function)) => function(location, *how, x, y),
+        _ => {
             let message =
                 format!("communicator \"{}\" was registered without it", communicator.name);
             Err(Error::new(Code::Unsupported, message))

@@ -50,6 +50,16 @@ pub fn host_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
     types.iter().map(|t| check::ty(t.dtype, &t.sizes)).collect()
 }
 
+/// For every operand that the arguments stand for, whether it is a scalar.
+pub fn scalar_operands(args: &[Arg]) -> impl Iterator<Item = bool> {
+    args.iter().flat_map(|arg| match arg {
+        Arg::Tensor(_) => vec![false],
+        Arg::Tensors(list) => list.iter().flatten().map(|_| false).collect(),
+        Arg::Scalar { .. } => vec![true],
+        _ => Vec::new(),
+    })
+}
+
 /// The arguments as a host function sees them. `tensor(n)` gives the memory of operand `n`, `scalar(n)` the eight
 /// bytes of a scalar operand.
 pub fn host_args(

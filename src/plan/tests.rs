@@ -432,8 +432,10 @@ fn host_calls_run_once_in_their_order_on_dense_memory() {
         %4: f32[] = const() {value=2.0, dtype=f32}
         = host(%4) {op="plan test observe", types=(), args=<tensor>}
         %5: f32[4] = host() {op="plan test observe", types=(f32[4]), args=<>}
-        %6: f32[4] = add(%5, %3)
-        return %6
+        %6: i64[] = scalar() {slot=0, dtype=i64}
+        = host(%6, %6) {op="plan test observe", types=(), args=<tensor, scalar(int,0)>}
+        %7: f32[4] = add(%5, %3)
+        return %7
         "#,
         &[None],
         expect![[r#"
@@ -446,6 +448,8 @@ fn host_calls_run_once_in_their_order_on_dense_memory() {
             4: host<"plan test observe", (), <tensor>>(@0:f32[])
             5: @0:f32[4] = host<"plan test observe", (f32[4]), <>>()
             6: out0:f32[4] = map(@0:f32[4], @64:f32[4]) { r2 = add r0 r1; r2 }
+            7: @0:i64[] = map(s0:i64[]) { r0 }
+            8: host<"plan test observe", (), <tensor, scalar(int,0)>>(@0:i64[], s0:i64[])
         "#]],
     );
 }

@@ -40,6 +40,8 @@ pub struct Options {
     pub deterministic: bool,
     /// Unless `TORCHACC_CUDA_GRAPHS=0`: a program that comes again is queued on a GPU as a whole.
     pub cuda_graphs: bool,
+    /// Unless `TORCHACC_CUDA_STREAMS=0`: copies to a GPU and from it go beside programs.
+    pub cuda_streams: bool,
     /// `TORCHACC_QUICK_FROM`: nodes of a graph from which its program may start with a plan made quickly (2000).
     pub quick_from: usize,
     /// Where programs are kept for other processes, if anywhere: `TORCHACC_CACHE_DIR`, a folder or `off`; else the
@@ -130,6 +132,7 @@ impl Options {
             allow_tf32: number(0, "TORCHACC_TF32", 0)? != 0,
             deterministic: number(asked.deterministic as usize, "TORCHACC_DETERMINISTIC", 0)? != 0,
             cuda_graphs: number(0, "TORCHACC_CUDA_GRAPHS", 1)? != 0,
+            cuda_streams: number(0, "TORCHACC_CUDA_STREAMS", 1)? != 0,
             quick_from: number(0, "TORCHACC_QUICK_FROM", QUICK_FROM)?,
             cache_folder: match named(asked.cache_folder).or(variable("TORCHACC_CACHE_DIR")) {
                 Some(off) if off == "off" => None,
@@ -206,6 +209,7 @@ fn cuda(options: &Options, ordinal: u32) -> Result<Box<dyn Backend>> {
         cache: options.cache_folder.as_ref().map(|folder| (folder.join("cuda"), limit)),
         allow_tf32: options.allow_tf32,
         deterministic: options.deterministic,
+        one_stream: !options.cuda_streams,
     })?;
     Ok(Box::new(Cuda::new(device.clone(), memory::pool(device), options.cuda_graphs)))
 }

@@ -5,7 +5,7 @@
 
 Neither a network nor a compiler is needed there. It runs every kernel against its row's meaning,
 PyTorch's operators, views, optimizers and random numbers against PyTorch on the CPU, training with
-and without CUDA graphs (equal bits) and against eager PyTorch on the same GPU, and
+and without CUDA graphs and streams (equal bits) and against eager PyTorch on the same GPU, and
 compute-sanitizer, where there is one, on some kernels. Exit status 1 if anything failed.
 `--rehearse` does all that it can without a GPU.
 """
@@ -86,13 +86,14 @@ class Checks:
         return [float.fromhex(loss) for loss in json.loads(said.splitlines()[-1])]
 
     def graphs(self):
-        """Training has the same bits with and without CUDA graphs, and twice."""
+        """Training has the same bits with and without CUDA graphs and streams, and twice."""
         exact = {"TORCHACC_DETERMINISTIC": "1"}
         with_graphs = self.losses("acc", **exact)
         if self.losses("acc", **exact) != with_graphs:
             raise Failed("two runs have other bits")
-        if self.losses("acc", **exact, TORCHACC_CUDA_GRAPHS="0") != with_graphs:
-            raise Failed("without graphs the bits are others")
+        for without in ("TORCHACC_CUDA_GRAPHS", "TORCHACC_CUDA_STREAMS"):
+            if self.losses("acc", **exact, **{without: "0"}) != with_graphs:
+                raise Failed(f"with {without}=0 the bits are others")
         return f"{len(with_graphs)} losses, the last {with_graphs[-1]:.4f}"
 
     def eager(self):

@@ -1,8 +1,8 @@
 //! What the backend asks of a machine that runs kernels: the driver and its libraries, or the host in their stead
 //! where tests run emitted kernels without a GPU.
 //!
-//! **Invariant:** everything asked of one device happens in the order asked for, on one queue; only `read` and
-//! `synchronize` wait for it.
+//! **Invariant:** everything asked of one device happens in the order asked for, on one queue, but for what may happen
+//! beside it ([`Device::upload`], [`Device::download`], [`Device::beside`]); only reads and `synchronize` wait for it.
 
 use super::emit::Source;
 use super::network::Network;
@@ -26,11 +26,28 @@ pub trait Device: Send + Sync {
     /// Gives back what `allocate` gave. What was queued before may still use it.
     fn free(&self, address: usize);
 
-    /// Copies from device memory to the host; waits.
+    /// Copies from device memory to the host, in a program; waits.
     fn read(&self, address: usize, to: &mut [u8]) -> Result<()>;
 
-    /// Copies from the host to device memory; `from` may change when this returns.
+    /// Copies from the host to device memory, in a program; `from` may change when this returns.
     fn write(&self, from: &[u8], address: usize) -> Result<()>;
+
+    /// As `write`, to memory that no program under way touches: not in the order of the queue, but before what is queued after
+    /// the next [`Device::begin`] or in the next [`Device::queue`].
+    fn upload(&self, from: &[u8], address: usize) -> Result<()> {
+        self.write(from, address)
+    }
+
+    /// As `read`, of memory that no program under way writes: not in the order of the queue, but after all that was uploaded, and
+    /// queued by [`Device::queue`].
+    fn download(&self, address: usize, to: &mut [u8]) -> Result<()> {
+        self.read(address, to)
+    }
+
+    /// A program begins: what is queued from now on comes after all that was uploaded.
+    fn begin(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// Kernels ready to be launched, one for each source. Those that were asked for before cost nothing.
     /// Errors: what the compiler says of a source.
@@ -59,6 +76,14 @@ pub trait Device: Send + Sync {
 
     /// Does `work`, which puts things of its own on the queue.
     fn queue(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<()>;
+
+    /// Does `work`, which puts things of its own on a queue beside the others, that of the location which it is told. They happen
+    /// after all that is queued so far. The number is for one [`Device::join`], which has to come. After an error all that
+    /// comes waits for what had begun.
+    fn beside(&self, work: &mut dyn FnMut(Location) -> Result<()>) -> Result<usize>;
+
+    /// What is queued from now on comes after what was put beside, by its number.
+    fn join(&self, number: usize) -> Result<()>;
 
     /// Waits until everything is done that anybody in this process asked of the device, on whatever queue.
     fn settle(&self) -> Result<()>;

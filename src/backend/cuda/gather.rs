@@ -20,7 +20,16 @@ const ALIGN: u64 = 256;
 pub enum Turn<T> {
     Step(usize),
     /// What several steps ask for, as one launch for each of their kernels.
-    Together(Vec<T>),
+    Together(Vec<usize>, Vec<T>),
+}
+
+impl<T> Turn<T> {
+    pub fn steps(&self) -> &[usize] {
+        match self {
+            Turn::Step(step) => std::slice::from_ref(step),
+            Turn::Together(steps, _) => steps,
+        }
+    }
 }
 
 /// How the steps of a plan, which ask for `lowered`, are launched, and the words of the table. Steps of a turn can still be
@@ -50,9 +59,9 @@ fn is_gathered(step: &Step, actions: &Actions) -> bool {
     !step.kernel.program().is_some_and(may_fail) && actions.actions.iter().all(of_many)
 }
 
-/// Consecutive steps that do not touch each other's memory.
+/// Steps that do not touch each other's memory.
 #[derive(Default)]
-struct Window {
+pub struct Window {
     steps: Vec<usize>,
     reads: Touched,
     writes: Touched,
@@ -62,7 +71,8 @@ struct Window {
 type Touched = HashMap<Place, Vec<Range<u64>>>;
 
 impl Window {
-    fn waits(&self, plan: &Plan, step: &Step) -> bool {
+    /// Whether a step has to wait for one of these.
+    pub fn waits(&self, plan: &Plan, step: &Step) -> bool {
         let within = |touched: &Touched, operand: &Operand| {
             let Some((memory, bytes)) = bytes(plan, operand) else { return false };
             let known = touched.get(&memory).map_or(&[][..], |known| known);
@@ -74,12 +84,17 @@ impl Window {
 
     fn add(&mut self, plan: &Plan, index: usize) {
         let Step { reads, writes, .. } = &plan.steps[index];
+        self.touch(plan, reads, writes);
+        self.steps.push(index);
+    }
+
+    /// Adds what a step reads and writes.
+    pub fn touch(&mut self, plan: &Plan, reads: &[Operand], writes: &[Operand]) {
         for (operands, touched) in [(reads, &mut self.reads), (writes, &mut self.writes)] {
             for (memory, bytes) in operands.iter().filter_map(|operand| bytes(plan, operand)) {
                 touched.entry(memory).or_default().push(bytes);
             }
         }
-        self.steps.push(index);
     }
 
     /// Gives the turns of its steps, in the order of the first of each, and is empty then.
@@ -109,7 +124,10 @@ impl Window {
         }
         turns.extend(groups.into_iter().map(|(steps, _)| match steps[..] {
             [index] => Turn::Step(index),
-            _ => Turn::Together(together(&steps, lowered, table)),
+            _ => {
+                let launches = together(&steps, lowered, table);
+                Turn::Together(steps, launches)
+            }
         }));
     }
 }

@@ -30,6 +30,12 @@ pub enum Action {
     /// The step is done by the host: a host call, on the device's own memory where its function takes that, or a primitive
     /// without a kernel by its row's meaning.
     Host(Option<OnDevice>),
+    /// A collective: beside the steps where its communicator has a function for the device's memory, else as `Host`. With `keeps`,
+    /// its result is the only copy of what it overwrites.
+    Exchange {
+        call: OnDevice,
+        keeps: bool,
+    },
 }
 
 /// A step's actions, and the bytes of scratch memory that they want.
@@ -153,7 +159,7 @@ fn node(
             actions.copy(&step.reads[1], &part)?;
             Ok(Some(actions))
         }
-        Op::Host => own::call(step, attrs),
+        Op::Host => own::call(step, attrs, keeps),
         Op::Attention => Ok(emit::attention(attrs, &step.reads, &step.writes).map(Into::into)),
         Op::AttentionGrad => {
             Ok(emit::attention_grad(attrs, &step.reads, &step.writes).map(Into::into))

@@ -10,8 +10,8 @@ use std::sync::Arc;
 /// A large block is a multiple of this, as the driver maps it: so nearly nothing is wasted.
 const LARGE: usize = 2 << 20;
 
-/// A pool of the device's memory. What is queued on the device runs in order, so a block may be given to the next owner
-/// while the last one's work is still queued.
+/// A pool of the device's memory. What was asked of the device comes before what the next owner of a block asks, so it may have
+/// the block while the last one's work is still queued.
 pub fn pool(device: Arc<dyn Device>) -> Arc<Pool> {
     Pool::of(Box::new(Blocks(device)))
 }
@@ -74,7 +74,7 @@ impl Bytes for DeviceBytes {
         assert!(offset + destination.len() <= self.len(), "a read stays within its memory");
         match destination.is_empty() {
             true => Ok(()),
-            false => self.device.read(self.address() + offset, destination),
+            false => self.device.download(self.address() + offset, destination),
         }
     }
 
@@ -82,7 +82,7 @@ impl Bytes for DeviceBytes {
         assert!(offset + source.len() <= self.len(), "a write stays within its memory");
         match source.is_empty() {
             true => Ok(()),
-            false => self.device.write(source, self.address() + offset),
+            false => self.device.upload(source, self.address() + offset),
         }
     }
 

@@ -10,6 +10,7 @@ pub mod driver;
 pub mod emit;
 #[cfg(debug_assertions)]
 pub mod emulated;
+mod exchange;
 mod gather;
 mod graphs;
 mod lower;
@@ -100,6 +101,8 @@ impl Backend for Cuda {
     }
 
     fn borrow(&self, memory: Borrowed) -> Box<dyn Bytes> {
+        // The lender's work on it comes before the queue's: before copies beside it, too. A device that cannot is lost.
+        self.device.queue(&mut || Ok(())).ok();
         Box::new(DeviceBytes::lent(&self.device, memory))
     }
 

@@ -4,13 +4,14 @@ use super::device::Device;
 use super::emit::{self, Source};
 use super::lower::{Action, Actions};
 use crate::backend::Call;
+use crate::buffer::Location;
 use crate::error::{Code, Error, Result};
 use crate::internal;
+use crate::op::collective;
 use crate::op::host::{HostOp, HostTensor};
-use crate::op::host_call::{host_args, operator};
+use crate::op::host_call::{host_args, operator, scalar_operands};
 use crate::op::{Attr, Op};
 use crate::plan::{Kernel, Operand, Place, Plan, Step};
-use crate::record::Arg;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -23,7 +24,8 @@ pub fn operator_of(kernel: &Kernel) -> Option<Arc<HostOp>> {
 }
 
 /// What a call asks of the device; `None` for one of a function on the host. Operands that are not dense are copied first.
-pub fn call(step: &Step, attrs: &[Attr]) -> Result<Option<Actions>> {
+/// With `keeps`, some result is the only copy of what it overwrites.
+pub fn call(step: &Step, attrs: &[Attr], keeps: bool) -> Result<Option<Actions>> {
     let op = operator(attrs)?;
     if op.cuda.is_none() && op.device_function.is_none() {
         return Ok(None);
@@ -36,7 +38,7 @@ pub fn call(step: &Step, attrs: &[Attr]) -> Result<Option<Actions>> {
     if op.cuda.is_some() && is_empty {
         return Ok(Some(actions));
     }
-    let is_scalar: Vec<bool> = args.iter().flat_map(operands).collect();
+    let is_scalar: Vec<bool> = scalar_operands(args).collect();
     let mut reads: Vec<Operand> = Vec::new();
     for (read, is_scalar) in step.reads.iter().zip(is_scalar) {
         let lies = match read.place {
@@ -46,12 +48,18 @@ pub fn call(step: &Step, attrs: &[Attr]) -> Result<Option<Actions>> {
         };
         reads.push(if lies { read.clone() } else { actions.dense(read)? });
     }
+    // Copies are gone when the step is done.
+    let is_exchange = collective::of(attrs).is_some() && actions.actions.is_empty();
     actions.actions.push(match &op.cuda {
         Some(form) => Action::Launch(emit::own(&op, form, args, &reads, &step.writes)),
-        None => Action::Host(Some(OnDevice { reads, is_refused: AtomicBool::new(false) })),
+        None if is_exchange => Action::Exchange { call: OnDevice::new(reads), keeps },
+        None => Action::Host(Some(OnDevice::new(reads))),
     });
     Ok(Some(actions))
 }
+
+/// What puts something on the queue of a location.
+type Work<'a> = dyn FnMut(Location) -> Result<()> + 'a;
 
 /// A call of a function that takes the device's memory.
 pub struct OnDevice {
@@ -62,6 +70,10 @@ pub struct OnDevice {
 }
 
 impl OnDevice {
+    fn new(reads: Vec<Operand>) -> OnDevice {
+        OnDevice { reads, is_refused: AtomicBool::new(false) }
+    }
+
     /// Calls the function; `address` is that of the first element of an operand. `false`: it cannot, and the results
     /// are still to be made.
     pub fn run(
@@ -71,6 +83,28 @@ impl OnDevice {
         call: &Call,
         address: impl Fn(&Operand) -> usize,
     ) -> Result<bool> {
+        if self.is_refused.load(Relaxed) {
+            return Ok(false);
+        }
+        let queue = |work: &mut Work| device.queue(&mut || work(device.location())).map(|()| true);
+        match self.call(device, step, call, address, queue) {
+            Err(error) if error.code == Code::Unsupported => {
+                self.is_refused.store(true, Relaxed);
+                Ok(false)
+            }
+            done => done,
+        }
+    }
+
+    /// Calls the function where `queue` lets it put what it does.
+    pub fn call<T>(
+        &self,
+        device: &dyn Device,
+        step: &Step,
+        call: &Call,
+        address: impl Fn(&Operand) -> usize,
+        queue: impl FnOnce(&mut Work) -> Result<T>,
+    ) -> Result<T> {
         let Kernel::Node { op: Op::Host, attrs } = &step.kernel else {
             return internal!("a call without an operator");
         };
@@ -78,15 +112,12 @@ impl OnDevice {
         let (Attr::Args(args), Some(function)) = (&attrs[2], &op.device_function) else {
             return internal!("a call without a function");
         };
-        if self.is_refused.load(Relaxed) {
-            return Ok(false);
-        }
         let tensor = |operand: &Operand| HostTensor {
             data: address(operand),
             dtype: operand.dtype,
             sizes: operand.layout.sizes.clone(),
         };
-        let numbers: Vec<u64> = (self.reads.iter().zip(args.iter().flat_map(operands)))
+        let numbers: Vec<u64> = (self.reads.iter().zip(scalar_operands(args)))
             .map(|(read, is_scalar)| match read.place {
                 Place::Scalar(slot) => Ok(call.scalars[slot as usize]),
                 _ if is_scalar => {
@@ -99,23 +130,7 @@ impl OnDevice {
             .collect::<Result<_>>()?;
         let args = host_args(args, |n| tensor(&self.reads[n]), |n| numbers[n]);
         let outs: Vec<HostTensor> = step.writes.iter().map(tensor).collect();
-        match device.queue(&mut || function(device.location(), &args, &outs)) {
-            Err(error) if error.code == Code::Unsupported => {
-                self.is_refused.store(true, Relaxed);
-                Ok(false)
-            }
-            done => done.map(|()| true),
-        }
-    }
-}
-
-/// The operands that an argument stands for: whether each is a scalar.
-fn operands(arg: &Arg) -> Vec<bool> {
-    match arg {
-        Arg::Tensor(_) => vec![false],
-        Arg::Tensors(list) => list.iter().flatten().map(|_| false).collect(),
-        Arg::Scalar { .. } => vec![true],
-        _ => Vec::new(),
+        queue(&mut |location| function(location, &args, &outs))
     }
 }
 

@@ -3,10 +3,11 @@
 use super::bounce;
 use super::device::{Device, Launch, Shape};
 use super::emit::{Source, Task, Word};
+use super::exchange::{Exchanges, Run};
 use super::gather::{self, Turn};
 use super::graphs::Graphs;
 use super::lower::{self, Action};
-use super::own;
+use super::own::{self, OnDevice};
 use crate::backend::memory::{Memory, Pool};
 use crate::backend::run::{explain, run_steps};
 use crate::backend::{Call, Executable, Failure, Outcome};
@@ -33,7 +34,8 @@ pub struct Program {
     memory: Mutex<Option<Held>>,
     /// Whether some step is computed on the host.
     on_host: bool,
-    /// `None` where nobody wants runs to be captured.
+    exchanges: Exchanges,
+    /// `None` where nobody wants runs to be captured, or they cannot be.
     graphs: Option<Graphs>,
 }
 
@@ -65,6 +67,8 @@ struct Own {
     status: usize,
     scratch: usize,
     table: usize,
+    /// Whether collectives are on the device's memory.
+    exchanges: bool,
 }
 
 impl Program {
@@ -81,7 +85,7 @@ impl Program {
         let scratch_bytes = lowered.iter().map(|actions| actions.scratch).max().unwrap_or(0);
         let together = turns.iter().flat_map(|turn| match turn {
             Turn::Step(_) => &[][..],
-            Turn::Together(tasks) => tasks,
+            Turn::Together(_, tasks) => tasks,
         });
         let sources = lowered.iter().flat_map(lower::Actions::sources);
         let sources: Vec<Source> =
@@ -99,18 +103,21 @@ impl Program {
         };
         let is_host = |action: &Action| matches!(action, Action::Host(_));
         let on_host = lowered.iter().flat_map(|actions| &actions.actions).any(is_host);
-        let graphs = captures.then(Graphs::default);
         let steps = lowered
             .into_iter()
             .map(|actions| actions.actions.into_iter().map(&mut ready).collect())
             .collect::<Result<_>>()?;
         let turn = |turn| match turn {
             Turn::Step(index) => Ok(Turn::Step(index)),
-            Turn::Together(tasks) => {
-                tasks.into_iter().map(&mut queued).collect::<Result<_>>().map(Turn::Together)
+            Turn::Together(steps, tasks) => {
+                let launches = tasks.into_iter().map(&mut queued).collect::<Result<_>>()?;
+                Ok(Turn::Together(steps, launches))
             }
         };
-        let turns = turns.into_iter().map(turn).collect::<Result<_>>()?;
+        let turns: Vec<_> = turns.into_iter().map(turn).collect::<Result<_>>()?;
+        let exchanges = Exchanges::new(&plan, &turns);
+        // What a communicator does cannot be kept.
+        let graphs = (captures && exchanges.is_empty()).then(Graphs::default);
         let memory = Mutex::new(None);
         Ok(Program {
             plan,
@@ -122,12 +129,14 @@ impl Program {
             scratch_bytes,
             memory,
             on_host,
+            exchanges,
             graphs,
         })
     }
 
     /// Clears the status, and hands over the scalars and the table.
     fn begin(&self, call: &Call) -> Result<Own> {
+        self.device.begin()?;
         let mut memory = self.memory.lock();
         if memory.is_none() {
             *memory = Some(Held {
@@ -142,7 +151,8 @@ impl Program {
         };
         let [status, scratch, table] =
             [&held.block, &held.scratch, &held.table].map(|memory| memory.addr());
-        let own = Own { status, scratch, table };
+        let exchanges = self.exchanges.are_on_device(call);
+        let own = Own { status, scratch, table, exchanges };
         let mut bytes = vec![0u8; STATUS];
         bytes.extend(call.scalars.iter().flat_map(|bits| bits.to_le_bytes()));
         self.device.write(&bytes, status)?;
@@ -156,14 +166,32 @@ impl Program {
         Ok(own)
     }
 
-    fn run_turn(&self, turn: &Turn<Queued>, call: &Call, own: Own) -> Result<()> {
-        match turn {
-            Turn::Step(index) => self.run_step(*index, call, own),
-            Turn::Together(launches) => launches.iter().try_for_each(|l| l.queue(call, own)),
+    /// All steps, with the collectives beside them. The collective that failed, after which there is nothing.
+    fn run_turns(&self, call: &Call, own: Own, run: &mut Run) -> Result<Option<(usize, Error)>> {
+        for (n, turn) in self.turns.iter().enumerate() {
+            run.join(self.exchanges.before(n))?;
+            match turn {
+                Turn::Step(index) => match self.run_step(*index, call, own, run) {
+                    Err(error) if self.is_exchange(*index) => {
+                        let error = explain(&self.plan.steps[*index], error);
+                        return run.join_all().map(|()| Some((*index, error)));
+                    }
+                    done => done?,
+                },
+                Turn::Together(_, launches) => {
+                    launches.iter().try_for_each(|l| l.queue(call, own))?;
+                }
+            }
         }
+        run.join_all().map(|()| None)
     }
 
-    fn run_step(&self, index: usize, call: &Call, own: Own) -> Result<()> {
+    fn is_exchange(&self, step: usize) -> bool {
+        let is_exchange = |ready: &Ready| matches!(ready, Ready::Other(Action::Exchange { .. }));
+        self.steps[step].iter().any(is_exchange)
+    }
+
+    fn run_step(&self, index: usize, call: &Call, own: Own, run: &mut Run) -> Result<()> {
         for action in &self.steps[index] {
             match action {
                 Ready::Launch(launch) => launch.queue(call, own)?,
@@ -177,24 +205,47 @@ impl Program {
                         words.iter().map(|word| resolve(*word, call, own)).collect();
                     prepared.queue(&addresses, resolve(*workspace, call, own))?;
                 }
-                Ready::Other(Action::Host(function)) => {
-                    if let Some((_, error)) = self.stopped(own)? {
+                Ready::Other(Action::Exchange { call: exchange, keeps }) if own.exchanges => {
+                    if *keeps && let Some((_, error)) = self.stopped(own)? {
                         return Err(error);
                     }
                     let (device, step) = (&*self.device, &self.plan.steps[index]);
                     let address =
                         |operand: &Operand| resolve(Word::of(operand), call, own) as usize;
-                    let is_done = match function {
-                        Some(function) => function.run(device, step, call, address)?,
-                        None => false,
-                    };
-                    if !is_done {
-                        call.watch.inspect(|watch| watch.was_copied());
-                        bounce::run(device, step, call)?;
-                    }
+                    let number =
+                        exchange.call(device, step, call, address, |work| device.beside(work))?;
+                    run.put(index, number);
+                }
+                Ready::Other(Action::Exchange { .. }) => self.call_host(None, index, call, own)?,
+                Ready::Other(Action::Host(function)) => {
+                    self.call_host(function.as_ref(), index, call, own)?;
                 }
                 Ready::Other(Action::Launch(_)) => return internal!("a launch without a kernel"),
             }
+        }
+        Ok(())
+    }
+
+    /// Computes a step on the host, when all before it is done.
+    fn call_host(
+        &self,
+        function: Option<&OnDevice>,
+        index: usize,
+        call: &Call,
+        own: Own,
+    ) -> Result<()> {
+        if let Some((_, error)) = self.stopped(own)? {
+            return Err(error);
+        }
+        let (device, step) = (&*self.device, &self.plan.steps[index]);
+        let address = |operand: &Operand| resolve(Word::of(operand), call, own) as usize;
+        let is_done = match function {
+            Some(function) => function.run(device, step, call, address)?,
+            None => false,
+        };
+        if !is_done {
+            call.watch.inspect(|watch| watch.was_copied());
+            bounce::run(device, step, call)?;
         }
         Ok(())
     }
@@ -218,17 +269,12 @@ impl Program {
         Ok(Some((step, explain(&self.plan.steps[step], error))))
     }
 
-    fn stopped_at(&self, step: usize, error: Error) -> Outcome {
-        let mut outcome = Outcome::default();
-        self.failed_from(step, &error, &mut outcome);
-        outcome
-    }
-
-    /// Every output that is made by step `first` or a later one failed. Only a reduction may have written some of its
-    /// results before it met what stopped it.
+    /// Every output that is made by step `first` or a later one failed. Only a reduction or a collective may have written some of
+    /// its results before it met what stopped it.
     fn failed_from(&self, first: usize, error: &Error, outcome: &mut Outcome) {
         for (index, step) in self.plan.steps.iter().enumerate().skip(first) {
-            let torn = index == first && matches!(step.kernel, Kernel::Reduce { .. });
+            let torn = index == first
+                && (matches!(step.kernel, Kernel::Reduce { .. }) || self.is_exchange(index));
             for write in &step.writes {
                 let Place::Output(output) = write.place else { continue };
                 outcome.failed.retain(|failure| failure.output != output);
@@ -292,33 +338,45 @@ fn resolve(word: Word, call: &Call, own: Own) -> u64 {
 
 impl Executable for Program {
     fn run(&self, call: &Call) -> Outcome {
+        let mut run = Run::new(&*self.device);
         let own = match self.begin(call) {
             Ok(own) => own,
             Err(error) => return self.all_failed(error, false),
         };
         let whole = !self.on_host
+            && (own.exchanges || self.exchanges.is_empty())
             && call.poisoned.is_empty()
             && call.watch.is_none()
             && !call.outputs.contains(&0)
             && (call.arena != 0 || self.plan.arena_bytes == 0);
+        let mut outcome = Outcome::default();
         if whole {
-            let mut work = || self.turns.iter().try_for_each(|turn| self.run_turn(turn, call, own));
+            let mut failed = None;
+            let mut work = || {
+                failed = self.run_turns(call, own, &mut run)?;
+                Ok(())
+            };
             let queued = match &self.graphs {
                 Some(graphs) => graphs.run(&*self.device, addresses(call), &mut work),
                 None => work(),
             };
-            return match queued.and_then(|()| self.stopped(own)) {
-                Ok(None) => Outcome::default(),
-                Ok(Some((step, error))) => self.stopped_at(step, error),
-                Err(error) => self.all_failed(error, true),
-            };
+            if let Err(error) = queued {
+                return self.all_failed(error, true);
+            }
+            if let Some((step, error)) = failed {
+                self.failed_from(step, &error, &mut outcome);
+            }
+        } else {
+            outcome = run_steps(&self.plan, call, |index| {
+                self.run_step(index, call, own, &mut run)?;
+                run.join_all()?;
+                // Who watches wants to see each step's own time.
+                if call.watch.is_some() { self.device.synchronize() } else { Ok(()) }
+            });
         }
-        let mut outcome = run_steps(&self.plan, call, |index| {
-            self.run_step(index, call, own)?;
-            // Who watches wants to see each step's own time.
-            if call.watch.is_some() { self.device.synchronize() } else { Ok(()) }
-        });
-        match self.stopped(own) {
+        let stopped = self.stopped(own);
+        run.is_done = stopped.is_ok();
+        match stopped {
             Ok(None) => {}
             Ok(Some((step, error))) => self.failed_from(step, &error, &mut outcome),
             Err(error) => return self.all_failed(error, true),

@@ -4,21 +4,27 @@ use super::super::draft::{Kind, RegionId, Slot, SlotId, State};
 use super::super::need::{Need, need, widens};
 use super::super::views::View;
 use super::Fuser;
-use crate::dtype::DType;
 use crate::graph::{NodeId, ValueId};
-use crate::op::Op;
+use crate::op::host_call::scalar_operands;
+use crate::op::{Attr, Op};
 
 impl Fuser<'_> {
     /// Slots of `region` for what its node reads.
     pub(super) fn operands_of(&mut self, id: NodeId, region: RegionId) {
         let graph = self.graph;
         let node = graph.node(id);
+        let numbers: Vec<usize> = match &node.attrs[..] {
+            [_, _, Attr::Args(args)] if node.op == Op::Host => {
+                scalar_operands(args).enumerate().filter(|(_, is)| *is).map(|(i, _)| i).collect()
+            }
+            _ => Vec::new(),
+        };
         for (i, &v) in node.inputs.iter().enumerate() {
             let view = self.views[v.0 as usize].clone();
             let root = graph.maker(view.root);
-            let need = need(node.op, i);
-            let view = if need == Need::Number && root.op == Op::Scalar && view.dtype == DType::I64
-            {
+            let need = if numbers.contains(&i) { Need::Number } else { need(node.op, i) };
+            let is_slot = root.op == Op::Scalar && view.dtype == graph.ty(view.root).dtype;
+            let view = if need == Need::Number && is_slot {
                 let slot = root.attrs[0].int() as u32;
                 self.drafts[region].push(Slot::new(view, State::Scalar(slot)));
                 continue;

@@ -42,6 +42,7 @@ functions!(Api {
     record_event "cuEventRecord" (Handle, Handle) -> Status;
     query_event "cuEventQuery" (Handle) -> Status;
     synchronize_event "cuEventSynchronize" (Handle) -> Status;
+    wait_event "cuStreamWaitEvent" (Handle, Handle, c_uint) -> Status;
     elapsed "cuEventElapsedTime" (*mut f32, Handle, Handle) -> Status;
     memory_info "cuMemGetInfo_v2" (*mut usize, *mut usize) -> Status;
     allocate "cuMemAlloc_v2" (*mut u64, usize) -> Status;

@@ -1,4 +1,4 @@
-//! The primary context of a GPU, which all libraries of the process share (PyTorch's too), and one stream in it.
+//! The primary context of a GPU, which all libraries of the process share (PyTorch's too), and the stream of programs in it.
 //!
 //! **Invariant:** what is queued is queued by whoever has the [`Turn`], so that nothing of another thread falls into a
 //! capture; a thread's current context is after every call what it was before.
@@ -27,6 +27,7 @@ pub struct Context {
     pub ordinal: u32,
     device: c_int,
     context: Handle,
+    /// That of programs.
     pub stream: Handle,
     /// Whether what is queued is captured.
     turn: ReentrantMutex<Cell<bool>>,
@@ -84,12 +85,7 @@ impl Context {
             shared,
             version: (version / 1000, version % 1000 / 10),
         };
-        let mut stream = 0;
-        let entered = opened.enter()?;
-        let status = unsafe { (opened.api.create_stream)(&mut stream, NON_BLOCKING) };
-        opened.api.check(status, "making a stream")?;
-        drop(entered);
-        opened.stream = stream;
+        opened.stream = opened.new_stream()?;
         Ok(opened)
     }
 
@@ -108,6 +104,21 @@ impl Context {
     /// Waits for other threads that are queueing or capturing; the same thread may have more than one.
     pub fn turn(&self) -> Result<Turn<'_>> {
         Ok(Turn { capturing: self.turn.lock(), _entered: self.enter()? })
+    }
+
+    /// Of the caller's own.
+    pub fn new_stream(&self) -> Result<Handle> {
+        let mut stream = 0;
+        let _entered = self.enter()?;
+        let status = unsafe { (self.api.create_stream)(&mut stream, NON_BLOCKING) };
+        self.api.check(status, "making a stream").map(|()| stream)
+    }
+
+    pub fn drop_stream(&self, stream: Handle) {
+        // Nothing is left to do about an error.
+        if let Ok(_entered) = self.enter() {
+            unsafe { (self.api.destroy_stream)(stream) };
+        }
     }
 
     /// An event that can be waited for. To be given back.
@@ -137,9 +148,15 @@ impl Context {
         }
     }
 
-    /// Lets the event happen when what is queued so far is done.
-    pub fn record(&self, event: Handle, _turn: &Turn) -> Result<()> {
-        self.api.check(unsafe { (self.api.record_event)(event, self.stream) }, "recording an event")
+    /// Lets the event happen when what is on the stream so far is done.
+    pub fn record(&self, event: Handle, stream: Handle, _turn: &Turn) -> Result<()> {
+        self.api.check(unsafe { (self.api.record_event)(event, stream) }, "recording an event")
+    }
+
+    /// What is put on the stream from now on comes after the event as it was last recorded; after nothing, if it never was.
+    pub fn follow(&self, stream: Handle, event: Handle, _turn: &Turn) -> Result<()> {
+        let status = unsafe { (self.api.wait_event)(stream, event, 0) };
+        self.api.check(status, "letting a stream wait")
     }
 
     /// Whether the event has happened since it was last recorded, or was never recorded.
@@ -157,12 +174,12 @@ impl Context {
         self.api.check(unsafe { (self.api.synchronize_event)(event) }, what)
     }
 
-    /// Waits for everything that is queued.
+    /// Waits for everything that is on the stream of programs.
     pub fn synchronize(&self) -> Result<()> {
         let event = self.event()?;
         let recorded = self.turn().and_then(|turn| {
             turn.must_not_capture("wait")?;
-            self.record(event, &turn)
+            self.record(event, self.stream, &turn)
         });
         let done = recorded.and_then(|()| self.wait(event, "waiting for the GPU"));
         self.give_event(event);
@@ -237,16 +254,10 @@ impl Drop for Entered<'_> {
 impl Drop for Context {
     fn drop(&mut self) {
         // At the end of the process the driver may be gone already: errors mean nothing.
-        if let Ok(_entered) = self.enter() {
-            let events = std::mem::take(&mut *self.events.lock());
-            unsafe {
-                events.into_iter().for_each(|event| {
-                    (self.api.destroy_event)(event);
-                });
-                if self.stream != 0 {
-                    (self.api.destroy_stream)(self.stream);
-                }
-            }
+        let events = std::mem::take(&mut *self.events.lock());
+        events.into_iter().for_each(|event| self.drop_event(event));
+        if self.stream != 0 {
+            self.drop_stream(self.stream);
         }
         unsafe { (self.api.release_context)(self.device) };
     }

@@ -8,6 +8,7 @@ mod blas;
 mod context;
 mod dnn;
 mod graph;
+mod lanes;
 mod library;
 mod modules;
 mod multiply;
@@ -27,10 +28,10 @@ use blas::Blas;
 use context::Context;
 pub use context::{Known, list};
 use dnn::Networks;
+use lanes::Lanes;
 use modules::Modules;
 use multiply::Products;
 use nvrtc::Nvrtc;
-use staging::Staging;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -48,6 +49,8 @@ pub struct Options {
     /// Whether the algorithms of products are those that the library thinks best, rather than those found to be fastest, and
     /// sums are never added in the order in which they come.
     pub deterministic: bool,
+    /// Whether everything is on one stream, in the order in which it was asked for.
+    pub one_stream: bool,
 }
 
 /// `kDLCUDA`.
@@ -101,7 +104,7 @@ pub fn open(options: &Options) -> Result<Arc<dyn Device>> {
         networks: Networks::new(options, &fingerprint, disk.clone()),
         products: Products::new(blas, options, fingerprint, disk.clone()),
         modules: Modules::new(nvrtc, target, disk),
-        staging: Staging::default(),
+        lanes: Lanes::new(&context, !options.one_stream)?,
         context: Arc::new(context),
     }))
 }
@@ -112,7 +115,7 @@ fn instead(error: Error) -> Error {
 
 struct Gpu {
     context: Arc<Context>,
-    staging: Staging,
+    lanes: Lanes,
     modules: Modules,
     products: Products,
     networks: Networks,
@@ -140,11 +143,23 @@ impl Device for Gpu {
     }
 
     fn read(&self, address: usize, to: &mut [u8]) -> Result<()> {
-        self.staging.read(&self.context, address, to)
+        self.lanes.read(&self.context, address, to)
     }
 
     fn write(&self, from: &[u8], address: usize) -> Result<()> {
-        self.staging.write(&self.context, from, address)
+        self.lanes.write(&self.context, from, address)
+    }
+
+    fn upload(&self, from: &[u8], address: usize) -> Result<()> {
+        self.lanes.upload(&self.context, from, address)
+    }
+
+    fn download(&self, address: usize, to: &mut [u8]) -> Result<()> {
+        self.lanes.download(&self.context, address, to)
+    }
+
+    fn begin(&self) -> Result<()> {
+        self.lanes.follow_uploads(&self.context, &self.context.turn()?)
     }
 
     fn load(&self, sources: &[Source]) -> Result<Vec<Arc<dyn Launch>>> {
@@ -182,9 +197,15 @@ impl Device for Gpu {
     }
 
     fn queue(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<()> {
-        let turn = self.context.turn()?;
-        turn.must_not_capture("call the program")?;
-        work()
+        self.lanes.queue(&self.context, work)
+    }
+
+    fn beside(&self, work: &mut dyn FnMut(Location) -> Result<()>) -> Result<usize> {
+        self.lanes.beside(&self.context, self.location(), work)
+    }
+
+    fn join(&self, number: usize) -> Result<()> {
+        self.lanes.join(&self.context, number)
     }
 
     fn settle(&self) -> Result<()> {
@@ -194,8 +215,8 @@ impl Device for Gpu {
 
 impl Drop for Gpu {
     fn drop(&mut self) {
-        self.context.synchronize().ok();
-        self.staging.close(&self.context);
+        self.context.settle().ok();
+        self.lanes.close(&self.context);
         self.products.close(&self.context);
         self.networks.close();
     }

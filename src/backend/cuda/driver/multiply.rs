@@ -249,11 +249,11 @@ impl Job<'_> {
 
     fn time(&self, choice: &Choice, runs: usize, begin: Handle, end: Handle) -> Result<f32> {
         let (context, mut milliseconds) = (self.context, 0.0);
-        context.record(begin, self.turn)?;
+        context.record(begin, context.stream, self.turn)?;
         for _ in 0..runs {
             self.queue(choice)?;
         }
-        context.record(end, self.turn)?;
+        context.record(end, context.stream, self.turn)?;
         context.wait(end, "measuring a product")?;
         // SAFETY: as `cuda.h` says; both events have happened.
         let status = unsafe { (context.api.elapsed)(&mut milliseconds, begin, end) };

@@ -5,7 +5,7 @@
 #![expect(unsafe_code, reason = "pinned memory of the driver's")]
 
 use super::api::Handle;
-use super::context::{Context, NO_TIMING};
+use super::context::{Context, NO_TIMING, Turn};
 use crate::error::Result;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -17,10 +17,30 @@ const CHUNK: usize = 4 << 20;
 /// So many copies may be under way before a write waits.
 const CHUNKS: usize = 8;
 
+/// Where a copy has its turn.
+pub struct Place<'a> {
+    pub stream: Handle,
+    /// Events that come before it.
+    pub after: &'a [Handle],
+    /// An event that happens when it is done.
+    pub done: Option<Handle>,
+}
+
 /// Pinned memory, and the event that its last copy is done.
 struct Chunk {
     start: usize,
     done: Handle,
+}
+
+impl Place<'_> {
+    fn begin(&self, context: &Context, turn: &Turn) -> Result<()> {
+        self.after.iter().try_for_each(|event| context.follow(self.stream, *event, turn))
+    }
+
+    fn end(&self, context: &Context, chunk: &Chunk, turn: &Turn) -> Result<()> {
+        let events = [chunk.done].into_iter().chain(self.done);
+        events.into_iter().try_for_each(|event| context.record(event, self.stream, turn))
+    }
 }
 
 #[derive(Default)]
@@ -32,7 +52,13 @@ pub struct Staging {
 
 impl Staging {
     /// Queues a copy of `from` to the device; `from` may change then.
-    pub fn write(&self, context: &Context, from: &[u8], address: usize) -> Result<()> {
+    pub fn write(
+        &self,
+        context: &Context,
+        place: &Place,
+        from: &[u8],
+        address: usize,
+    ) -> Result<()> {
         for (part, offset) in from.chunks(CHUNK).zip((0..).step_by(CHUNK)) {
             self.with(context, |chunk| {
                 // SAFETY: a chunk is as large, its last copy is done, and nobody else has it.
@@ -42,31 +68,38 @@ impl Staging {
                 }
                 let turn = context.turn()?;
                 turn.must_not_capture("write from the host")?;
+                place.begin(context, &turn)?;
                 let start = ptr::with_exposed_provenance::<c_void>(chunk.start);
                 let to = (address + offset) as u64;
                 // SAFETY: the caller's memory of the device; the chunk stays until `done`.
-                let status =
-                    unsafe { (context.api.copy_in)(to, start, part.len(), context.stream) };
+                let status = unsafe { (context.api.copy_in)(to, start, part.len(), place.stream) };
                 context.api.check(status, "copying to the GPU")?;
-                context.record(chunk.done, &turn)
+                place.end(context, chunk, &turn)
             })?;
         }
         Ok(())
     }
 
     /// Copies from the device, and waits for it.
-    pub fn read(&self, context: &Context, address: usize, to: &mut [u8]) -> Result<()> {
+    pub fn read(
+        &self,
+        context: &Context,
+        place: &Place,
+        address: usize,
+        to: &mut [u8],
+    ) -> Result<()> {
         for (part, offset) in to.chunks_mut(CHUNK).zip((0..).step_by(CHUNK)) {
             self.with(context, |chunk| {
                 let turn = context.turn()?;
                 turn.must_not_capture("read to the host")?;
+                place.begin(context, &turn)?;
                 let start = ptr::with_exposed_provenance_mut::<c_void>(chunk.start);
                 let from = (address + offset) as u64;
                 // SAFETY: as in `write`, the other way round.
                 let status =
-                    unsafe { (context.api.copy_out)(start, from, part.len(), context.stream) };
+                    unsafe { (context.api.copy_out)(start, from, part.len(), place.stream) };
                 context.api.check(status, "copying from the GPU")?;
-                context.record(chunk.done, &turn)?;
+                place.end(context, chunk, &turn)?;
                 drop(turn);
                 context.wait(chunk.done, "copying from the GPU")?;
                 // SAFETY: as large, and written whole.

@@ -17,7 +17,7 @@ use crate::op::Ty;
 use crate::op::array::Array;
 use libloading::Library;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,12 +57,27 @@ pub struct Emulated {
     pub launches: Arc<AtomicU64>,
     /// Whether there is a library that computes every network, by what it means.
     library: bool,
+    /// What was put beside: done as late as can be, when somebody joins it.
+    late: Mutex<Late>,
+}
+
+#[derive(Default)]
+struct Late {
+    asked: usize,
+    waiting: VecDeque<Box<dyn FnOnce() + Send>>,
 }
 
 impl Emulated {
     /// With a library.
     pub fn with_library() -> Emulated {
         Emulated { library: true, ..Emulated::default() }
+    }
+
+    /// Puts `work` beside, in [`Device::beside`].
+    pub fn later(&self, work: Box<dyn FnOnce() + Send>) {
+        let mut late = self.late.lock();
+        late.asked += 1;
+        late.waiting.push_back(work);
     }
 }
 
@@ -179,7 +194,7 @@ fn build(sources: &[&Source]) -> Result<()> {
     Ok(())
 }
 
-fn slice<'a>(address: usize, len: usize) -> &'a mut [u8] {
+pub fn slice<'a>(address: usize, len: usize) -> &'a mut [u8] {
     // SAFETY: addresses are those of memory that the test lends; nobody else uses it while a device runs.
     unsafe { std::slice::from_raw_parts_mut(std::ptr::with_exposed_provenance_mut(address), len) }
 }
@@ -304,6 +319,21 @@ impl Device for Emulated {
 
     fn queue(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<()> {
         work()
+    }
+
+    fn beside(&self, work: &mut dyn FnMut(Location) -> Result<()>) -> Result<usize> {
+        work(self.location())?;
+        Ok(self.late.lock().asked)
+    }
+
+    fn join(&self, number: usize) -> Result<()> {
+        let next = || {
+            let mut late = self.late.lock();
+            let done = late.asked - late.waiting.len();
+            if done < number { late.waiting.pop_front() } else { None }
+        };
+        std::iter::from_fn(next).for_each(|work| work());
+        Ok(())
     }
 
     fn settle(&self) -> Result<()> {

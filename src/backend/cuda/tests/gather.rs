@@ -272,7 +272,7 @@ fn launches(target: &dyn Target) -> (usize, usize, Plan) {
     let turns = gather(&plan, &mut steps).0;
     let together = turns.iter().map(|turn| match turn {
         Turn::Step(index) => of(*index, &steps),
-        Turn::Together(tasks) => tasks.len(),
+        Turn::Together(_, tasks) => tasks.len(),
     });
     (apart, together.sum(), plan)
 }

@@ -1,6 +1,7 @@
 //! Every kernel against its row's meaning, on a device made of the host ([`super::emulated`]).
 
 mod attention;
+mod exchange;
 mod failure;
 mod gather;
 mod graphs;

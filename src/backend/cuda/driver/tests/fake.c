@@ -1,7 +1,9 @@
-// A driver without a GPU, for tests: device memory is the host's, what is queued is done at once,
-// and the kernel `add_one` (words: an address of u64s, their number) adds one to each. NVIDIA's
-// header checks the types of all functions.
+// A driver without a GPU, for tests: device memory is the host's, and the kernel `add_one` (words:
+// an address of u64s, their number) adds one to each. What is on a stream is done as late as can
+// be: when somebody waits for it, or for what comes after it, so that work that should have been
+// waited for and was not is found undone. NVIDIA's header checks the types of all functions.
 #include <cuda.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,23 +14,83 @@
 #ifndef CAPABILITY
 #define CAPABILITY 90
 #endif
+// The stream that is not late.
+#ifndef EAGER
+#define EAGER STREAMS
+#endif
 #ifndef INIT
 #define INIT CUDA_SUCCESS
 #endif
 
-enum { MOST = 64 };
+typedef unsigned long long word;
+enum { MOST = 64, STREAMS = 16, QUEUED = 1 << 12 };
 static _Thread_local CUcontext current;
-static int capturing, lost, live, captured_count, shared_limit = 48 << 10;
-static unsigned long long captured[MOST][2];
-static char context_, stream_, event_, module_, function_;
+static CUstream capturing;
+static int lost, live, kernels, captured_count, shared_limit = 48 << 10;
+static word captured[MOST][2];
+static char context_, module_, function_;
+
+// A stream: what was put on it, of which the first `done` are done.
+struct work {
+  enum { COPY, KERNEL, WAIT } kind;
+  word at[3];
+};
+static struct stream {
+  struct work work[QUEUED];
+  word count, done;
+} streams[STREAMS];
+static int stream_count;
+// What an event waits for: that so much of a stream is done.
+struct event {
+  struct stream* stream;
+  word count;
+};
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static void run(const word* words) {
+  for (word i = 0; i < words[1]; ++i) ++((word*)words[0])[i];
+  ++kernels;
+}
+static void advance(struct stream* stream, word count) {
+  while (stream->done < count) {
+    const struct work* work = &stream->work[stream->done++ % QUEUED];
+    switch (work->kind) {
+      case COPY:
+        memcpy((void*)work->at[0], (const void*)work->at[1], work->at[2]);
+        break;
+      case KERNEL:
+        run(work->at);
+        break;
+      case WAIT:
+        advance((struct stream*)work->at[0], work->at[1]);
+        break;
+    }
+  }
+}
+static void put(CUstream stream_, int kind, word a, word b, word c) {
+  struct stream* stream = (struct stream*)stream_;
+  pthread_mutex_lock(&mutex);
+  if (stream->count - stream->done == QUEUED) advance(stream, stream->count);
+  stream->work[stream->count++ % QUEUED] = (struct work){kind, {a, b, c}};
+  if (stream - streams == EAGER) advance(stream, stream->count);
+  pthread_mutex_unlock(&mutex);
+}
+static void advance_all(void) {
+  pthread_mutex_lock(&mutex);
+  for (int i = 0; i < stream_count; ++i) advance(&streams[i], streams[i].count);
+  pthread_mutex_unlock(&mutex);
+}
 
 static CUresult state(void) { return lost ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS; }
 static CUresult inside(void) {
   return current == (CUcontext)&context_ ? state() : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-// For the tests: addresses that are allocated, and whether a context is current.
+// For the tests: addresses that are allocated, kernels done, and whether a context is current.
 int fake_live(void) { return live; }
+int fake_kernels(void) { return kernels; }
+// Puts a kernel on a stream.
+void fake_add(word stream, word address) { put((CUstream)stream, KERNEL, address, 2, 0); }
 int fake_inside(void) { return current != 0; }
 
 CUresult cuInit(unsigned int flags) { return flags == 0 ? INIT : CUDA_ERROR_INVALID_VALUE; }
@@ -99,26 +161,34 @@ CUresult cuCtxPopCurrent(CUcontext* context) {
   current = 0;
   return CUDA_SUCCESS;
 }
-CUresult cuCtxSynchronize(void) { return inside(); }
+CUresult cuCtxSynchronize(void) {
+  advance_all();
+  return inside();
+}
 CUresult cuStreamCreate(CUstream* stream, unsigned int flags) {
-  *stream = (CUstream)&stream_;
+  if (stream_count == STREAMS) return CUDA_ERROR_OUT_OF_MEMORY;
+  *stream = (CUstream)&streams[stream_count++];
   return flags == CU_STREAM_NON_BLOCKING ? inside() : CUDA_ERROR_INVALID_VALUE;
 }
 CUresult cuStreamDestroy(CUstream stream) {
-  return stream == (CUstream)&stream_ ? inside() : CUDA_ERROR_INVALID_HANDLE;
+  return stream != 0 ? inside() : CUDA_ERROR_INVALID_HANDLE;
+}
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event_, unsigned int flags) {
+  const struct event* event = (const struct event*)event_;
+  if (capturing != 0 && stream == capturing) return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+  if (event->stream != 0) put(stream, WAIT, (word)event->stream, event->count, 0);
+  return flags == 0 ? inside() : CUDA_ERROR_INVALID_VALUE;
 }
 CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode) {
-  if (capturing || stream != (CUstream)&stream_ || mode != CU_STREAM_CAPTURE_MODE_RELAXED)
-    return CUDA_ERROR_INVALID_VALUE;
-  capturing = 1;
+  if (capturing != 0 || mode != CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_INVALID_VALUE;
+  capturing = stream;
   captured_count = 0;
   return inside();
 }
 CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
-  (void)stream;
-  if (!capturing) return CUDA_ERROR_ILLEGAL_STATE;
+  if (capturing != stream) return CUDA_ERROR_ILLEGAL_STATE;
   capturing = 0;
-  unsigned long long* copy = malloc(sizeof captured + sizeof *copy);
+  word* copy = malloc(sizeof captured + sizeof *copy);
   copy[0] = captured_count;
   memcpy(copy + 1, captured, sizeof captured);
   *graph = (CUgraph)copy;
@@ -127,7 +197,7 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
 // The graph itself is what is launched.
 CUresult cuGraphInstantiateWithFlags(CUgraphExec* executable, CUgraph graph,
                                      unsigned long long flags) {
-  unsigned long long* copy = malloc(sizeof captured + sizeof *copy);
+  word* copy = malloc(sizeof captured + sizeof *copy);
   memcpy(copy, graph, sizeof captured + sizeof *copy);
   *executable = (CUgraphExec)copy;
   return flags == 0 ? inside() : CUDA_ERROR_INVALID_VALUE;
@@ -140,35 +210,36 @@ CUresult cuGraphExecDestroy(CUgraphExec executable) {
   free(executable);
   return CUDA_SUCCESS;
 }
-static void run(const unsigned long long* words) {
-  for (unsigned long long i = 0; i < words[1]; ++i) ++((unsigned long long*)words[0])[i];
-}
 CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
-  (void)stream;
-  const unsigned long long* copy = (const unsigned long long*)executable;
-  for (unsigned long long i = 0; i < copy[0]; ++i) run(copy + 1 + 2 * i);
+  const word* copy = (const word*)executable;
+  for (word i = 0; i < copy[0]; ++i) put(stream, KERNEL, copy[1 + 2 * i], copy[2 + 2 * i], 0);
   return inside();
 }
 CUresult cuEventCreate(CUevent* event, unsigned int flags) {
   (void)flags;
-  *event = (CUevent)&event_;
+  *event = calloc(1, sizeof(struct event));
   return inside();
 }
 CUresult cuEventDestroy(CUevent event) {
-  (void)event;
+  free(event);
   return inside();
 }
 CUresult cuEventRecord(CUevent event, CUstream stream) {
-  (void)event;
-  return stream == (CUstream)&stream_ ? inside() : CUDA_ERROR_INVALID_HANDLE;
-}
-CUresult cuEventQuery(CUevent event) {
-  (void)event;
+  *(struct event*)event = (struct event){(struct stream*)stream, ((struct stream*)stream)->count};
   return inside();
 }
-CUresult cuEventSynchronize(CUevent event) {
-  (void)event;
-  return capturing ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : inside();
+CUresult cuEventQuery(CUevent event_) {
+  const struct event* event = (const struct event*)event_;
+  const int done = event->stream == 0 || event->stream->done >= event->count;
+  return done ? inside() : CUDA_ERROR_NOT_READY;
+}
+CUresult cuEventSynchronize(CUevent event_) {
+  const struct event* event = (const struct event*)event_;
+  if (capturing) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  pthread_mutex_lock(&mutex);
+  if (event->stream != 0) advance(event->stream, event->count);
+  pthread_mutex_unlock(&mutex);
+  return inside();
 }
 #undef cuEventElapsedTime
 CUresult cuEventElapsedTime(float* milliseconds, CUevent start, CUevent end) {
@@ -188,6 +259,7 @@ CUresult cuMemAlloc(CUdeviceptr* address, size_t nbytes) {
   return inside();
 }
 CUresult cuMemFree(CUdeviceptr address) {
+  advance_all();
   free((void*)address);
   --live;
   return inside();
@@ -197,17 +269,16 @@ CUresult cuMemHostAlloc(void** address, size_t nbytes, unsigned int flags) {
   return flags == 0 ? inside() : CUDA_ERROR_INVALID_VALUE;
 }
 CUresult cuMemFreeHost(void* address) {
+  advance_all();
   free(address);
   return inside();
 }
 CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, size_t nbytes, CUstream stream) {
-  (void)stream;
-  memcpy((void*)to, from, nbytes);
+  put(stream, COPY, to, (word)from, nbytes);
   return inside();
 }
 CUresult cuMemcpyDtoHAsync(void* to, CUdeviceptr from, size_t nbytes, CUstream stream) {
-  (void)stream;
-  memcpy(to, (const void*)from, nbytes);
+  put(stream, COPY, (word)to, from, nbytes);
   return inside();
 }
 CUresult cuModuleLoadData(CUmodule* module, const void* image) {
@@ -243,17 +314,17 @@ CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute which, int
 CUresult cuLaunchKernel(CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz,
                         unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared,
                         CUstream stream, void** parameters, void** extra) {
-  if (function != (CUfunction)&function_ || stream != (CUstream)&stream_ || extra != 0)
+  if (function != (CUfunction)&function_ || stream == 0 || extra != 0)
     return CUDA_ERROR_INVALID_HANDLE;
   if (gx != 4 || gy != 3 || gz != 2 || bx != 128 || by != 1 || bz != 1)
     return CUDA_ERROR_INVALID_VALUE;
   if ((int)shared > shared_limit - 1024) return CUDA_ERROR_INVALID_VALUE;
-  const unsigned long long* words = parameters[0];
+  const word* words = parameters[0];
   if (words[0] == 0) lost = 1;
   if (lost) return state();
-  if (capturing)
+  if (stream == capturing)
     memcpy(captured[captured_count++], words, sizeof captured[0]);
   else
-    run(words);
+    put(stream, KERNEL, words[0], words[1], 0);
   return inside();
 }

@@ -9,8 +9,9 @@ use super::super::super::network::Network;
 use super::super::library::{open as open_library, symbol};
 use super::super::{Options, list, open};
 use super::folders;
-use crate::buffer::Bytes;
+use crate::buffer::{Bytes, Location};
 use crate::error::{Code, Error, Result};
+use crate::graph::generate::Rng;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -50,15 +51,33 @@ impl Driver {
     }
 
     fn open(&self) -> Result<Arc<dyn Device>> {
+        self.open_with(false)
+    }
+
+    fn open_with(&self, one_stream: bool) -> Result<Arc<dyn Device>> {
         let folders = [vec![self.0.clone()], folders()].concat();
         let cache = Some((self.0.join("cache"), 1 << 20));
-        open(&Options { folders, cache, ..Options::default() })
+        open(&Options { folders, cache, one_stream, ..Options::default() })
     }
 
     fn ask(&self, what: &str) -> i32 {
         let library = open_library(&self.file()).unwrap();
         // SAFETY: their type in `fake.c`; the device has loaded the library for good.
         unsafe { symbol::<unsafe extern "C" fn() -> i32>(&library, what).unwrap()() }
+    }
+}
+
+impl Driver {
+    /// What a communicator would put on a stream: both numbers at the address are one more.
+    fn add(&self, stream: usize, address: usize) {
+        let library = open_library(&self.file()).unwrap();
+        // SAFETY: as above.
+        unsafe {
+            symbol::<unsafe extern "C" fn(u64, u64)>(&library, "fake_add").unwrap()(
+                stream as u64,
+                address as u64,
+            );
+        }
     }
 }
 
@@ -77,10 +96,14 @@ fn add_one() -> Source {
 /// What the driver insists on.
 const SHAPE: Shape = Shape { grid: [4, 3, 2], block: 128, shared: 0 };
 
+fn words(bytes: &[u8; 16]) -> [u64; 2] {
+    [&bytes[..8], &bytes[8..]].map(|b| u64::from_le_bytes(b.try_into().unwrap()))
+}
+
 fn read(device: &dyn Device, address: usize) -> [u64; 2] {
     let mut bytes = [0; 16];
     device.read(address, &mut bytes).unwrap();
-    [&bytes[..8], &bytes[8..]].map(|b| u64::from_le_bytes(b.try_into().unwrap()))
+    words(&bytes)
 }
 
 #[test]
@@ -214,6 +237,100 @@ fn kernels_are_launched_captured_and_kept() {
     assert_eq!(files(), 1);
     driver.open().unwrap().load(&[add_one()]).unwrap();
     assert_eq!(files(), 1);
+}
+
+/// What one device is asked for at random, in the order of a program that knows nothing of streams: every value is what it
+/// would be if each thing happened at once.
+#[test]
+fn streams_change_no_value() {
+    // Which stream is ahead of the others: none, that of programs, to the device, from it, that of collectives.
+    for eager in ["-DEAGER=9", "-DEAGER=0", "-DEAGER=1", "-DEAGER=2", "-DEAGER=3"] {
+        let Some(driver) = Driver::new(&format!("streams{eager}"), &[eager]) else { return };
+        let device = driver.open().unwrap();
+        let kernel = device.load(&[add_one()]).unwrap().remove(0);
+        let places: Vec<usize> = (0..4).map(|_| device.allocate(16).unwrap()).collect();
+        let mut expected = [[0u64; 2]; 4];
+        places.iter().for_each(|address| device.upload(&[0; 16], *address).unwrap());
+        let mut random = Rng::new(7);
+        for _ in 0..2000 {
+            let which = random.below(4);
+            let (address, value) = (places[which], &mut expected[which]);
+            let mut add = || {
+                value[0] += 1;
+                value[1] += 1;
+                kernel.launch(SHAPE, &[address as u64, 2])
+            };
+            match random.below(6) {
+                4 => {
+                    device.begin().unwrap();
+                    add().unwrap();
+                    let mut collective = |here: Location| {
+                        assert_ne!(here.stream, device.location().stream);
+                        driver.add(here.stream, address);
+                        Ok(())
+                    };
+                    let number = device.beside(&mut collective).unwrap();
+                    let other = (which + 1) % 4;
+                    kernel.launch(SHAPE, &[places[other] as u64, 2]).unwrap();
+                    device.join(number).unwrap();
+                    kernel.launch(SHAPE, &[address as u64, 2]).unwrap();
+                    let after = [read(&*device, address), read(&*device, places[other])];
+                    expected[which] = expected[which].map(|number| number + 2);
+                    expected[other] = expected[other].map(|number| number + 1);
+                    assert_eq!(after, [expected[which], expected[other]]);
+                }
+                0 => {
+                    let bytes: [u8; 16] = std::array::from_fn(|_| random.below(256) as u8);
+                    device.upload(&bytes, address).unwrap();
+                    *value = words(&bytes);
+                }
+                1 => {
+                    let mut bytes = [0; 16];
+                    device.download(address, &mut bytes).unwrap();
+                    assert_eq!(words(&bytes), *value);
+                }
+                2 => device.queue(&mut add).unwrap(),
+                3 => {
+                    device.begin().unwrap();
+                    add().unwrap();
+                    add().unwrap();
+                    assert_eq!(read(&*device, address), *value);
+                }
+                _ if random.below(20) == 0 => device.settle().unwrap(),
+                _ => {}
+            }
+        }
+        drop(kernel);
+        places.iter().for_each(|address| device.free(*address));
+    }
+}
+
+/// A batch comes and a loss goes while a program runs.
+#[test]
+fn copies_do_not_wait_for_programs() {
+    let Some(driver) = Driver::new("beside", &[]) else { return };
+    for one_stream in [false, true] {
+        let device = driver.open_with(one_stream).unwrap();
+        let kernel = device.load(&[add_one()]).unwrap().remove(0);
+        let [batch, parameter] = [16, 16].map(|nbytes| device.allocate(nbytes).unwrap());
+        device.upload(&[0; 16], parameter).unwrap();
+        device.begin().unwrap();
+        let before = driver.ask("fake_kernels");
+        kernel.launch(SHAPE, &[parameter as u64, 2]).unwrap();
+        let content = vec![3; 2 * (4 << 20) + 1];
+        let large = device.allocate(content.len()).unwrap();
+        device.upload(&content, large).unwrap();
+        device.upload(&[5; 16], batch).unwrap();
+        let mut back = vec![0; content.len()];
+        device.download(large, &mut back).unwrap();
+        assert!(back == content);
+        assert_eq!(driver.ask("fake_kernels") - before, i32::from(one_stream));
+        assert_eq!(read(&*device, parameter), [1, 1]);
+        assert_eq!(driver.ask("fake_kernels") - before, 1);
+        assert_eq!(read(&*device, batch), words(&[5; 16]));
+        drop(kernel);
+        [batch, parameter, large].iter().for_each(|address| device.free(*address));
+    }
 }
 
 #[test]
