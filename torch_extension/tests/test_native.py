@@ -101,6 +101,44 @@ def test_host_calls_run_on_the_devices_own_memory():
     assert (calls, copies) == (6, 0)
 
 
+def test_lengths_that_depend_on_values_are_found_on_the_device():
+    torch.manual_seed(1)
+    x = torch.randn(6, 5)
+    x[2] = x[4]
+
+    def work(x):
+        mask = x > 0
+        y = x.t() * 2
+        rows, which, counts = torch.unique(x, dim=0, return_inverse=True, return_counts=True)
+        runs = torch.unique_consecutive(mask.flatten())
+        out = torch.empty(0, dtype=torch.int64, device=x.device)
+        torch.nonzero(mask.t(), out=out)
+        return (
+            mask.nonzero(),
+            y[mask.t()],
+            x[mask[:, 0]],
+            torch.masked_select(y, y < 1),
+            torch.unique(y),
+            *(rows, which, counts, runs, out),
+            x[mask[:, 0], :][:, 1:],
+        )
+
+    torchacc.reset_metrics()
+    check(work, x)
+    metrics = torchacc.metrics()
+    on_device = "TORCHACC_BACKEND" in os.environ
+    assert metrics["immediate_runs"] == 9
+    assert (metrics["immediate_copies"] == 0) == on_device
+    # A bad index is found on the CPU: on a GPU it would end the process's use of that.
+    mask, far = (
+        torch.tensor([True, False, True], device=DEVICE),
+        torch.tensor([0, 9], device=DEVICE),
+    )
+    with pytest.raises(IndexError):
+        torch.zeros(3, 4, device=DEVICE)[mask, far]
+    assert torchacc.metrics()["immediate_copies"] > 0
+
+
 def test_a_host_call_that_fails_leaves_its_target():
     target = torch.full((3, 3), 3.0, device=DEVICE)
     fine = torch.zeros(3, device=DEVICE)

@@ -34,6 +34,7 @@ std::string metrics() {
   json.erase(end);
   const ShapeCacheCounters shapes = shape_cache_counters();
   const std::pair<const char*, uint64_t> counters[] = {{"immediate_runs", immediate_runs()},
+                                                       {"immediate_copies", immediate_copies()},
                                                        {"shape_cache_hits", shapes.hits},
                                                        {"shape_cache_misses", shapes.misses},
                                                        {"shape_rule_uses", shape_rule_uses()}};

@@ -2,53 +2,92 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/List.h>
+#include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <atomic>
-#include <mutex>
+#include <string_view>
+#include <unordered_set>
 
 #include "aten/copy.h"
 #include "record/dispatch.h"
 #include "runtime/allocator.h"
 #include "runtime/generator.h"
+#include "runtime/native_device.h"
 #include "runtime/runtime.h"
 
 namespace torchacc {
 namespace {
 
 std::atomic<uint64_t> g_runs{0};
+std::atomic<uint64_t> g_copies{0};
 
-// The CPU stand-ins of a call's device tensors.
+// Which of these operators run where the tensors' memory is, if PyTorch has that device. Not
+// others: a GPU's kernels that find a bad value end the process's use of the GPU.
+const std::unordered_set<std::string_view> kSafeAnywhere = {"aten::nonzero",
+                                                            "aten::masked_select",
+                                                            "aten::_unique",
+                                                            "aten::_unique2",
+                                                            "aten::unique_dim",
+                                                            "aten::unique_consecutive",
+                                                            "aten::unique_dim_consecutive"};
+
+bool is_mask(const c10::IValue& index) {
+  if (!index.isTensor() || !index.toTensor().defined()) return true;
+  const c10::ScalarType type = index.toTensor().scalar_type();
+  return type == at::kBool || type == at::kByte;
+}
+
+// Where a call's kernel runs, if not on copies of the CPU.
+std::optional<c10::Device> place_of(const OperatorInfo& info, const torch::jit::Stack& stack) {
+  bool is_safe = kSafeAnywhere.count(info.handle.operator_name().name) != 0;
+  if (info.name == "aten::index.Tensor") {
+    const auto indices = stack.back().toListRef();
+    is_safe = std::all_of(indices.begin(), indices.end(), is_mask);
+  }
+  return is_safe ? native_device() : std::nullopt;
+}
+
+// What stands in, where the kernel runs, for a call's device tensors.
 class Copies {
  public:
-  at::Tensor to_cpu(const at::Tensor& tensor, const Parameter& parameter) {
+  explicit Copies(std::optional<c10::Device> native) : native_(native) {}
+
+  at::Tensor to_place(const at::Tensor& tensor, const Parameter& parameter) {
     if (!is_acc(tensor)) return tensor;
     device_ = tensor.device().index();
     for (const Pair& pair : pairs_) {
-      if (pair.device.is_same(tensor)) return pair.cpu;
+      if (pair.device.is_same(tensor)) return pair.there;
     }
-    pairs_.push_back({tensor, download(tensor), parameter.written || parameter.out});
-    return pairs_.back().cpu;
+    pairs_.push_back({tensor, copied(tensor), parameter.written || parameter.out});
+    return pairs_.back().there;
   }
 
   at::Tensor to_device(const at::Tensor& tensor) {
     if (!tensor.defined()) return tensor;
     for (const Pair& pair : pairs_) {
-      if (pair.cpu.is_same(tensor)) return pair.device;
+      if (pair.there.is_same(tensor)) return pair.device;
     }
-    return upload(tensor, device());
+    if (!native_.has_value()) return upload(tensor, device());
+    const CleanDispatch guard;
+    const c10::Device acc(c10::DeviceType::PrivateUse1, device());
+    return at::empty(tensor.sizes(), tensor.options().device(acc)).copy_(tensor);
   }
 
   void write_back() {
     for (const Pair& pair : pairs_) {
       if (!pair.written) continue;
       c10::TensorImpl& tensor = *pair.device.unsafeGetTensorImpl();
-      if (tensor.sizes() != pair.cpu.sizes()) {
-        tensor.set_sizes_and_strides(pair.cpu.sizes(), pair.cpu.strides(), tensor.storage_offset());
+      if (tensor.sizes() != pair.there.sizes()) {
+        tensor.set_sizes_and_strides(pair.there.sizes(), pair.there.strides(),
+                                     tensor.storage_offset());
         grow_storage(tensor);
       }
-      copy_from(pair.cpu, pair.device, false);
+      copy_from(pair.there, pair.device, false);
     }
   }
+
+  c10::Device place() const { return native_.value_or(c10::Device(at::kCPU)); }
 
   void use_device(c10::DeviceIndex index) {
     if (device_ < 0) device_ = normalize_device(index);
@@ -58,34 +97,45 @@ class Copies {
  private:
   struct Pair {
     at::Tensor device;
-    at::Tensor cpu;
+    at::Tensor there;
     bool written;
   };
+
+  at::Tensor copied(const at::Tensor& tensor) const {
+    if (native_.has_value()) {
+      const CleanDispatch guard;
+      return at::empty(tensor.sizes(), tensor.options().device(*native_)).copy_(tensor);
+    }
+    g_copies.fetch_add(1, std::memory_order_relaxed);
+    return download(tensor);
+  }
+
+  std::optional<c10::Device> native_;
   std::vector<Pair> pairs_;
   c10::DeviceIndex device_ = -1;
 };
 
-c10::IValue to_cpu(const c10::IValue& value, const Parameter& parameter, Copies& copies) {
+c10::IValue to_place(const c10::IValue& value, const Parameter& parameter, Copies& copies) {
   if (value.isTensor() && value.toTensor().defined())
-    return copies.to_cpu(value.toTensor(), parameter);
+    return copies.to_place(value.toTensor(), parameter);
   if (parameter.role == Role::TensorList && !value.isNone()) {
     c10::List<at::Tensor> list;
     for (const c10::IValue& one : value.toListRef())
-      list.push_back(copies.to_cpu(one.toTensor(), parameter));
+      list.push_back(copies.to_place(one.toTensor(), parameter));
     return list;
   }
   if (parameter.role == Role::OptionalList && !value.isNone()) {
     c10::List<std::optional<at::Tensor>> list;
     for (const c10::IValue& one : value.toListRef()) {
       const bool present = one.isTensor() && one.toTensor().defined();
-      list.push_back(present ? std::optional(copies.to_cpu(one.toTensor(), parameter))
+      list.push_back(present ? std::optional(copies.to_place(one.toTensor(), parameter))
                              : std::nullopt);
     }
     return list;
   }
   if (value.isDevice() && value.toDevice().type() == c10::DeviceType::PrivateUse1) {
     copies.use_device(value.toDevice().index());
-    return c10::Device(at::kCPU);
+    return copies.place();
   }
   return value;
 }
@@ -101,7 +151,7 @@ c10::IValue to_device(const c10::IValue& value, Copies& copies) {
   return value;
 }
 
-void call_on_cpu(const OperatorInfo& info, torch::jit::Stack& stack,
+void call_kernel(const OperatorInfo& info, torch::jit::Stack& stack,
                  const std::optional<at::Generator>& given, c10::DeviceIndex device) {
   const CleanDispatch guard;
   if (!info.seeded) return info.handle.callBoxed(&stack);
@@ -131,22 +181,26 @@ void run_immediately(const OperatorInfo& info, torch::jit::Stack& stack) {
   g_runs.fetch_add(1, std::memory_order_relaxed);
   const size_t count = info.parameters.size();
   const size_t first = stack.size() - count;
-  Copies copies;
+  Copies copies(place_of(info, stack));
   std::optional<at::Generator> generator;
   torch::jit::Stack inputs;  // keeps the arguments alive: kernels return references to them
   for (size_t index = 0; index < count; ++index) {
     const c10::IValue& value = stack[first + index];
     if (value.isGenerator()) generator = value.toGenerator();
-    inputs.push_back(to_cpu(value, info.parameters[index], copies));
+    inputs.push_back(to_place(value, info.parameters[index], copies));
   }
-  torch::jit::Stack cpu_stack = inputs;
-  call_on_cpu(info, cpu_stack, generator, copies.device());
+  torch::jit::Stack call = inputs;
+  call_kernel(info, call, generator, copies.device());
   copies.write_back();
   torch::jit::drop(stack, count);
-  for (const c10::IValue& result : cpu_stack) stack.push_back(to_device(result, copies));
+  for (const c10::IValue& result : call) stack.push_back(to_device(result, copies));
 }
 
 uint64_t immediate_runs() { return g_runs.load(std::memory_order_relaxed); }
-void reset_immediate_runs() { g_runs.store(0, std::memory_order_relaxed); }
+uint64_t immediate_copies() { return g_copies.load(std::memory_order_relaxed); }
+void reset_immediate_runs() {
+  g_runs.store(0, std::memory_order_relaxed);
+  g_copies.store(0, std::memory_order_relaxed);
+}
 
 }  // namespace torchacc
