@@ -11,7 +11,7 @@ use crate::internal;
 use crate::op::array::Array;
 use crate::op::evaluate::evaluate;
 use crate::op::host::HostTensor;
-use crate::op::host_call::{host_args, operator};
+use crate::op::host_call::{host_args, operator, scalar_operands};
 use crate::op::{Attr, Attrs, Op, Ty};
 use std::sync::Arc;
 
@@ -149,11 +149,17 @@ fn host(attrs: &Attrs, reads: &[Bound], writes: &[Bound], pool: &Arc<Pool>) -> R
     let Attr::Args(args) = &attrs[2] else {
         return internal!("a host call without arguments");
     };
-    let reads: Vec<Dense> = reads.iter().map(|r| dense(r, pool)).collect::<Result<_>>()?;
+    let reads: Vec<Dense> = (reads.iter().zip(scalar_operands(args)))
+        .map(|(read, is_scalar)| match read.source {
+            Source::Slot(_) if is_scalar => Ok(as_it_is(read)),
+            _ => dense(read, pool),
+        })
+        .collect::<Result<_>>()?;
     let tensor =
         |b: &Bound| HostTensor { data: address(b), dtype: b.dtype, sizes: b.sizes().into() };
-    let bits = |n: usize| match reads[n].dtype {
-        DType::Bool => reads[n].slice::<u8>(reads[n].layout.offset, 1)[0] as u64,
+    let bits = |n: usize| match (reads[n].source, reads[n].dtype) {
+        (Source::Slot(bits), _) => bits,
+        (_, DType::Bool) => reads[n].slice::<u8>(reads[n].layout.offset, 1)[0] as u64,
         _ => reads[n].slice::<u64>(reads[n].layout.offset, 1)[0],
     };
     let args = host_args(args, |n| tensor(&reads[n]), bits);

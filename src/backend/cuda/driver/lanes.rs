@@ -10,7 +10,7 @@
 
 use super::api::Handle;
 use super::context::{Context, NO_TIMING, Turn};
-use super::staging::{Place, Staging};
+use super::staging::{Order, Staging};
 use crate::buffer::Location;
 use crate::error::Result;
 
@@ -44,25 +44,25 @@ impl Lanes {
     /// See [`super::super::device::Device::upload`].
     pub fn upload(&self, context: &Context, from: &[u8], address: usize) -> Result<()> {
         let (after, done) = (&[self.others][..], Some(self.uploaded));
-        self.staging.write(context, &Place { stream: self.up, after, done }, from, address)
+        self.staging.write(context, &Order { stream: self.up, after, done }, from, address)
     }
 
     /// See [`super::super::device::Device::download`].
     pub fn download(&self, context: &Context, address: usize, to: &mut [u8]) -> Result<()> {
         let after = &[self.others, self.uploaded][..];
-        self.staging.read(context, &Place { stream: self.down, after, done: None }, address, to)
+        self.staging.read(context, &Order { stream: self.down, after, done: None }, address, to)
     }
 
     /// In the order of programs.
     pub fn write(&self, context: &Context, from: &[u8], address: usize) -> Result<()> {
-        let place = Place { stream: context.stream, after: &[], done: None };
-        self.staging.write(context, &place, from, address)
+        let order = Order { stream: context.stream, after: &[], done: None };
+        self.staging.write(context, &order, from, address)
     }
 
     /// Likewise.
     pub fn read(&self, context: &Context, address: usize, to: &mut [u8]) -> Result<()> {
-        let place = Place { stream: context.stream, after: &[], done: None };
-        self.staging.read(context, &place, address, to)
+        let order = Order { stream: context.stream, after: &[], done: None };
+        self.staging.read(context, &order, address, to)
     }
 
     /// Lets what is put on the programs' stream come after all copies to the device so far.

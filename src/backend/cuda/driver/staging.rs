@@ -17,8 +17,8 @@ const CHUNK: usize = 4 << 20;
 /// So many copies may be under way before a write waits.
 const CHUNKS: usize = 8;
 
-/// Where a copy has its turn.
-pub struct Place<'a> {
+/// When a copy has its turn.
+pub struct Order<'a> {
     pub stream: Handle,
     /// Events that come before it.
     pub after: &'a [Handle],
@@ -32,7 +32,7 @@ struct Chunk {
     done: Handle,
 }
 
-impl Place<'_> {
+impl Order<'_> {
     fn begin(&self, context: &Context, turn: &Turn) -> Result<()> {
         self.after.iter().try_for_each(|event| context.follow(self.stream, *event, turn))
     }
@@ -55,7 +55,7 @@ impl Staging {
     pub fn write(
         &self,
         context: &Context,
-        place: &Place,
+        order: &Order,
         from: &[u8],
         address: usize,
     ) -> Result<()> {
@@ -68,13 +68,13 @@ impl Staging {
                 }
                 let turn = context.turn()?;
                 turn.must_not_capture("write from the host")?;
-                place.begin(context, &turn)?;
+                order.begin(context, &turn)?;
                 let start = ptr::with_exposed_provenance::<c_void>(chunk.start);
                 let to = (address + offset) as u64;
                 // SAFETY: the caller's memory of the device; the chunk stays until `done`.
-                let status = unsafe { (context.api.copy_in)(to, start, part.len(), place.stream) };
+                let status = unsafe { (context.api.copy_in)(to, start, part.len(), order.stream) };
                 context.api.check(status, "copying to the GPU")?;
-                place.end(context, chunk, &turn)
+                order.end(context, chunk, &turn)
             })?;
         }
         Ok(())
@@ -84,7 +84,7 @@ impl Staging {
     pub fn read(
         &self,
         context: &Context,
-        place: &Place,
+        order: &Order,
         address: usize,
         to: &mut [u8],
     ) -> Result<()> {
@@ -92,14 +92,14 @@ impl Staging {
             self.with(context, |chunk| {
                 let turn = context.turn()?;
                 turn.must_not_capture("read to the host")?;
-                place.begin(context, &turn)?;
+                order.begin(context, &turn)?;
                 let start = ptr::with_exposed_provenance_mut::<c_void>(chunk.start);
                 let from = (address + offset) as u64;
                 // SAFETY: as in `write`, the other way round.
                 let status =
-                    unsafe { (context.api.copy_out)(start, from, part.len(), place.stream) };
+                    unsafe { (context.api.copy_out)(start, from, part.len(), order.stream) };
                 context.api.check(status, "copying from the GPU")?;
-                place.end(context, chunk, &turn)?;
+                order.end(context, chunk, &turn)?;
                 drop(turn);
                 context.wait(chunk.done, "copying from the GPU")?;
                 // SAFETY: as large, and written whole.
