@@ -14,7 +14,7 @@ mod rng;
 mod windows;
 
 use super::{Builder, Graph, Node, ValueId};
-use crate::dtype::DType;
+use crate::dtype::{DType, Float8};
 use crate::error::Result;
 use crate::op::array::Array;
 use crate::op::evaluate::evaluate;
@@ -277,7 +277,9 @@ impl Generator {
 
     /// A value for which `accepts` holds; sooner a late one than an early one.
     fn pick(&mut self, accepts: impl Fn(&Ty) -> bool) -> Option<ValueId> {
-        let fits = |v: &ValueId| accepts(self.builder.ty(*v));
+        // Nothing but casts and products is recorded of floats of 8 bits.
+        let is_wide = |ty: &Ty| Float8::of(ty.dtype).is_none();
+        let fits = |v: &ValueId| is_wide(self.builder.ty(*v)) && accepts(self.builder.ty(*v));
         let all: Vec<ValueId> = (0..self.values.len() as u32).map(ValueId).filter(fits).collect();
         if all.is_empty() {
             return None;
