@@ -77,7 +77,7 @@ fn communicator(way: Way, device: &Arc<Emulated>) -> (Arc<Communicator>, Arc<Ato
     (Arc::new(communicator), between)
 }
 
-/// Of input 0: two sums over the ranks, with work between them and their users, which takes their operands' memory.
+/// Sums over the ranks of what is made of input 0, with work between them and their users, which takes their operands' memory.
 fn graph() -> Graph {
     let mut m = Make::default();
     let x = m.input(0, F32, &[N as i64]);
