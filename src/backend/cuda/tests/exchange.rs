@@ -23,6 +23,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Elements, of which sums are sums of parts.
 const N: usize = 20_000;
+/// More than it takes for a run without collectives to be captured.
+const RUNS: u64 = 4;
 /// Of sums: so many ranks have what this one has.
 const RANKS: f32 = 3.0;
 
@@ -43,10 +45,18 @@ fn sum(x: usize, y: usize, nbytes: usize) {
     }
 }
 
-/// The communicator, and launches that came between what it was asked for and what it did.
-fn communicator(way: Way, device: &Arc<Emulated>) -> (Arc<Communicator>, Arc<AtomicU64>) {
-    let (between, calls) = (Arc::new(AtomicU64::new(0)), AtomicU64::new(0));
-    let (device, counted) = (device.clone(), between.clone());
+/// What a communicator has seen.
+#[derive(Default)]
+struct Seen {
+    /// How often it was asked, of the device's memory.
+    asked: AtomicU64,
+    /// Launches that came between what it was asked for and what it did.
+    between: AtomicU64,
+}
+
+fn communicator(way: Way, device: &Arc<Emulated>) -> (Arc<Communicator>, Arc<Seen>) {
+    let seen = Arc::new(Seen::default());
+    let (device, counted) = (device.clone(), seen.clone());
     let on_host: Function = Box::new(|_, x, y| {
         sum(x.data, y.data, 4 * N);
         Ok(())
@@ -55,12 +65,14 @@ fn communicator(way: Way, device: &Arc<Emulated>) -> (Arc<Communicator>, Arc<Ato
         let (x, y, counted) = (x.data, y.data, counted.clone());
         let launches = device.launches.clone();
         let before = launches.load(Ordering::Relaxed);
+        let asked = counted.asked.fetch_add(1, Ordering::Relaxed);
         match way {
-            Way::Failing if calls.fetch_add(1, Ordering::Relaxed) % 2 == 1 => {
+            Way::Failing if asked % 2 == 1 => {
                 return Err(Error::new(Code::OperatorError, "a rank is gone"));
             }
             Way::Late => device.later(Box::new(move || {
-                counted.fetch_add(launches.load(Ordering::Relaxed) - before, Ordering::Relaxed);
+                let between = launches.load(Ordering::Relaxed) - before;
+                counted.between.fetch_add(between, Ordering::Relaxed);
                 sum(x, y, 4 * N);
             })),
             _ => sum(x, y, 4 * N),
@@ -74,7 +86,7 @@ fn communicator(way: Way, device: &Arc<Emulated>) -> (Arc<Communicator>, Arc<Ato
         functions: [Some(on_host), None, None, None, None],
         device_functions: [Some(on_device).filter(|_| way != Way::OnHost), None, None, None, None],
     };
-    (Arc::new(communicator), between)
+    (Arc::new(communicator), seen)
 }
 
 /// Sums over the ranks of what is made of input 0, with work between them and their users, which takes their operands' memory.
@@ -117,13 +129,14 @@ fn graph() -> Graph {
 struct Ran {
     outputs: Vec<Vec<f32>>,
     outcome: Outcome,
+    asked: u64,
     between: u64,
     launches: u64,
 }
 
 fn run(way: Way, poisoned: &[(u32, Error)]) -> Ran {
     let device = Arc::new(Emulated::default());
-    let (communicator, between) = communicator(way, &device);
+    let (communicator, seen) = communicator(way, &device);
     let number = register(&communicator);
     let backend = Cuda::new(device.clone(), Pool::new(), true);
     let graph = graph();
@@ -148,9 +161,8 @@ fn run(way: Way, poisoned: &[(u32, Error)]) -> Ran {
         scalars: &[number, 0],
         watch: None,
     };
-    // More often than it takes for a run without collectives to be captured.
     let mut outcome = Outcome::default();
-    for _ in 0..4 {
+    for _ in 0..RUNS {
         outcome = program.run(&call);
     }
     let number = |bytes: &[u8]| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
@@ -158,7 +170,8 @@ fn run(way: Way, poisoned: &[(u32, Error)]) -> Ran {
     Ran {
         outputs: outputs[..3].iter().map(|&at| floats(at, N)).collect(),
         outcome,
-        between: between.load(Ordering::Relaxed),
+        asked: seen.asked.load(Ordering::Relaxed),
+        between: seen.between.load(Ordering::Relaxed),
         launches: device.launches.load(Ordering::Relaxed),
     }
 }
@@ -174,6 +187,7 @@ fn when_a_collective_is_done_does_not_matter() {
     let squares: f32 = (0..N).map(|i| ((i % 17) as f32 * 0.25 - 1.0).powi(2)).sum();
     let total: f32 = (0..N).map(|i| (i % 17) as f32 * 0.25 - 1.0).sum::<f32>() / squares;
     assert!((first - (RANKS * 0.5 * x + total)).abs() < 1e-4, "{first}");
+    assert_eq!([on_host.asked, early.asked, late.asked], [0, 4 * RUNS, 4 * RUNS]);
     // Kernels ran beside them.
     assert!(late.between > 0 && early.launches == late.launches);
 }
@@ -193,5 +207,7 @@ fn a_collective_is_not_asked_for_what_has_no_value() {
     let (ran, on_host) = (run(Way::Late, &[(0, nothing)]), run(Way::OnHost, &[]));
     let failed: Vec<u32> = ran.outcome.failed.iter().map(|failure| failure.output).collect();
     assert_eq!(failed, [0, 1, 3]);
-    assert_eq!(ran.outputs[2][2], on_host.outputs[2][2]);
+    // The places have nothing to do with it.
+    assert!(ran.outputs[2] == on_host.outputs[2]);
+    assert_eq!(ran.asked, RUNS);
 }

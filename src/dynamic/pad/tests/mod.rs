@@ -93,8 +93,17 @@ fn scalars(graph: &Graph) -> Vec<u64> {
     (0..count as u64).collect()
 }
 
-/// Runs a padded program with every kind of garbage: the results must be the same bits, and about `want`.
-fn compare(padding: &Padded, inputs: &[Array], scalars: &[u64], want: &[Array]) {
+/// What a program gives as it is, and what with its composites written out: where numbers cancel, the rest is the rounding of
+/// one or of the other. `None` if it fails.
+fn forms(graph: &Graph, inputs: &[Array], scalars: &[u64]) -> Option<[Vec<Array>; 2]> {
+    let apart = passes::optimize(graph.clone(), &|_| false).unwrap();
+    let run = |graph| interpret(graph, inputs, scalars).ok();
+    Some([run(graph)?, run(&apart)?])
+}
+
+/// Runs a padded program with every kind of garbage: the results must be the same bits, and about those of one of the forms.
+fn compare(padding: &Padded, inputs: &[Array], scalars: &[u64], forms: &[Vec<Array>; 2]) {
+    let want = &forms[0];
     let mut scalars = scalars.to_vec();
     scalars.extend(padding.told.iter().map(|told| told.1));
     let types = padding.input_types(inputs.iter().map(|a| a.ty.clone()).collect());
@@ -121,23 +130,26 @@ fn compare(padding: &Padded, inputs: &[Array], scalars: &[u64], want: &[Array]) 
                 None => first = Some(got),
             }
         }
-        for (got, want) in first.unwrap().iter().zip(want) {
-            assert_eq!(got.ty, want.ty);
-            assert_near(got, want);
+        for (n, got) in first.unwrap().iter().enumerate() {
+            assert_eq!(got.ty, want[n].ty);
+            assert_near(got, [&forms[0][n], &forms[1][n]]);
         }
     }
 }
 
-fn assert_near(got: &Array, want: &Array) {
-    let bound = match want.ty.dtype {
+/// Every element is near that of one of the arrays.
+fn assert_near(got: &Array, wants: [&Array; 2]) {
+    let bound = match got.ty.dtype {
         DType::F64 => 1e-12,
         DType::F16 | DType::BF16 => 2e-2,
-        // What cancels leaves the rounding of larger numbers.
-        _ => 1e-4,
+        _ => 1e-5,
     };
-    for (i, (x, y)) in got.to_f64s().into_iter().zip(want.to_f64s()).enumerate() {
-        let near = x == y || x.is_nan() && y.is_nan() || (x - y).abs() <= bound * (1.0 + y.abs());
-        assert!(near, "element {i}: {x} is not {y}");
+    let wants = wants.map(Array::to_f64s);
+    for (i, x) in got.to_f64s().into_iter().enumerate() {
+        let near =
+            |y: f64| x == y || x.is_nan() && y.is_nan() || (x - y).abs() <= bound * (1.0 + y.abs());
+        let [one, other] = [0, 1].map(|form| wants[form][i]);
+        assert!(near(one) || near(other), "element {i}: {x} is neither {one} nor {other}");
     }
 }
 
@@ -150,7 +162,7 @@ fn check(build: Build, bucket: &[i64], lengths: &[&[i64]]) {
         let here = graph(build, sizes);
         let (inputs, scalars) = (inputs(&here, &mut rng), scalars(&here));
         let padding = Padded::new(&sampled, &here, bucket, inputs.len(), scalars.len()).unwrap();
-        let want = interpret(&here, &inputs, &scalars).unwrap();
+        let want = forms(&here, &inputs, &scalars).unwrap();
         compare(&padding, &inputs, &scalars, &want);
         // One program for the bucket.
         let text = padding.graph.to_string();

@@ -2,13 +2,17 @@
 //! which order and context, with which parameters, and what becomes of errors.
 #![expect(unsafe_code, reason = "asks the library what it has seen")]
 
+use super::super::super::Cuda;
 use super::super::super::device::{Device, Shape};
 use super::super::super::emit::Source;
+use super::super::super::exchange::Run;
 use super::super::super::memory::{DeviceBytes, pool};
 use super::super::super::network::Network;
 use super::super::library::{open as open_library, symbol};
 use super::super::{Options, list, open};
 use super::folders;
+use crate::backend::Backend;
+use crate::backend::borrowed::Borrowed;
 use crate::buffer::{Bytes, Location};
 use crate::error::{Code, Error, Result};
 use crate::graph::generate::Rng;
@@ -302,6 +306,52 @@ fn streams_change_no_value() {
         }
         drop(kernel);
         places.iter().for_each(|address| device.free(*address));
+    }
+}
+
+/// Numbers of a device's memory that starts with these.
+fn held(device: &dyn Device, numbers: [u64; 2]) -> usize {
+    let address = device.allocate(16).unwrap();
+    device.upload(&numbers.map(u64::to_le_bytes).concat(), address).unwrap();
+    address
+}
+
+/// Whoever lends memory has let the programs' stream wait for what makes its values: copies beside it wait, too.
+#[test]
+fn what_is_lent_is_read_when_it_is_there() {
+    let Some(driver) = Driver::new("lent", &[]) else { return };
+    let device = driver.open().unwrap();
+    let address = held(&*device, [4, 7]);
+    device.begin().unwrap();
+    driver.add(device.location().stream, address);
+    let backend = Cuda::new(device.clone(), pool(device.clone()), true);
+    // SAFETY: `held` gave it, for as long as the test runs.
+    let lent = backend.borrow(unsafe { Borrowed::new(address, 16, Box::new(())) });
+    let mut bytes = [0; 16];
+    lent.read(0, &mut bytes).unwrap();
+    assert_eq!(words(&bytes), [5, 8]);
+}
+
+/// What a run leaves behind when it ends early is done before its memory is another's.
+#[test]
+fn a_run_that_ends_early_is_waited_for() {
+    for eager in ["-DEAGER=9", "-DEAGER=1"] {
+        let Some(driver) = Driver::new(&format!("early{eager}"), &[eager]) else { return };
+        let device = driver.open().unwrap();
+        let kernel = device.load(&[add_one()]).unwrap().remove(0);
+        let [address, other] = [0, 1].map(|_| held(&*device, [4, 7]));
+        let mut run = Run::new(&*device);
+        device.begin().unwrap();
+        kernel.launch(SHAPE, &[address as u64, 2]).unwrap();
+        let mut collective = |here: Location| {
+            driver.add(here.stream, other);
+            Ok(())
+        };
+        run.put(3, device.beside(&mut collective).unwrap());
+        drop(run);
+        [address, other].iter().for_each(|to| device.upload(&[0; 16], *to).unwrap());
+        device.settle().unwrap();
+        assert_eq!([read(&*device, address), read(&*device, other)], [[0; 2]; 2]);
     }
 }
 
