@@ -1,9 +1,9 @@
 """Single operations, forward and backward, on enough data that a step's overhead does not matter.
 
-Each function named in `works.KERNELS` takes the device, the dtype and whether to compile. It
-returns a function that runs the kernel once and gives its results, and what this costs at least:
-{"gigabytes"} to be read and written when every tensor is touched once forward and once backward,
-or {"gigaflops"}.
+Each function named in `works.KERNELS` takes the device, the dtype and what compiles a function, if
+anything does. It returns a function that runs the kernel once and gives its results, and what this
+costs at least: {"gigabytes"} to be read and written when every tensor is touched once forward and
+once backward, or {"gigaflops"}.
 """
 
 import math
@@ -21,12 +21,12 @@ SCALE = 32 if ON_GPU else 1
 INPUT_BYTES = SCALE * 64 * 2**20
 
 
-def gradients(function, inputs, slope, device, compiled):
+def gradients(function, inputs, slope, device, compiler):
     """A function that gives `function(*inputs)` and its gradients, where the result's gradient is
     `slope`. Inputs and slope are moved to the device."""
     inputs = [x.to(device).requires_grad_() for x in inputs]
     slope = slope.to(device)
-    function = torch.compile(function) if compiled else function
+    function = compiler(function) if compiler else function
 
     def run():
         y = function(*inputs)
@@ -35,52 +35,52 @@ def gradients(function, inputs, slope, device, compiled):
     return run
 
 
-def over_rows(function, width, passes, device, dtype, compiled, parameters=()):
+def over_rows(function, width, passes, device, dtype, compiler, parameters=()):
     """`function(x, *parameters)` over x and its result of INPUT_BYTES, [rows, width]; forward and
     backward together go over `passes` such tensors."""
     rows = INPUT_BYTES // (width * dtype.itemsize)
     x, slope = (torch.randn(rows, width, dtype=dtype) for _ in range(2))
-    run = gradients(function, (x, *parameters), slope, device, compiled)
+    run = gradients(function, (x, *parameters), slope, device, compiler)
     return run, {"gigabytes": passes * INPUT_BYTES / 1e9}
 
 
-def negate(device, dtype, compiled):
+def negate(device, dtype, compiler):
     """What reads and writes as fast as the machine can."""
     x = torch.randn(INPUT_BYTES // dtype.itemsize, dtype=dtype).to(device)
-    function = torch.compile(torch.neg) if compiled else torch.neg
+    function = compiler(torch.neg) if compiler else torch.neg
     return lambda: [function(x)], {"gigabytes": 2 * INPUT_BYTES / 1e9}
 
 
-def matmul(device, dtype, compiled, size=8192):
+def matmul(device, dtype, compiler, size=8192):
     """What multiplies as fast as the machine can; forward only."""
     a, b = (torch.randn(size, size, dtype=dtype).to(device) for _ in range(2))
-    function = torch.compile(torch.matmul) if compiled else torch.matmul
+    function = compiler(torch.matmul) if compiler else torch.matmul
     return lambda: [function(a, b)], {"gigaflops": 2 * size**3 / 1e9}
 
 
-def layer_norm(device, dtype, compiled, width=1024):
+def layer_norm(device, dtype, compiler, width=1024):
     weight, bias = torch.ones(width, dtype=dtype), torch.zeros(width, dtype=dtype)
 
     def function(x, weight, bias):
         return F.layer_norm(x, (width,), weight, bias)
 
-    return over_rows(function, width, 5, device, dtype, compiled, (weight, bias))
+    return over_rows(function, width, 5, device, dtype, compiler, (weight, bias))
 
 
-def rms_norm(device, dtype, compiled, width=1024):
+def rms_norm(device, dtype, compiler, width=1024):
     weight = torch.ones(width, dtype=dtype)
 
     def function(x, weight):
         return F.rms_norm(x, (width,), weight)
 
-    return over_rows(function, width, 5, device, dtype, compiled, (weight,))
+    return over_rows(function, width, 5, device, dtype, compiler, (weight,))
 
 
-def softmax(device, dtype, compiled, width=1024):
-    return over_rows(lambda x: x.softmax(-1), width, 5, device, dtype, compiled)
+def softmax(device, dtype, compiler, width=1024):
+    return over_rows(lambda x: x.softmax(-1), width, 5, device, dtype, compiler)
 
 
-def cross_entropy(device, dtype, compiled, vocabulary=32768):
+def cross_entropy(device, dtype, compiler, vocabulary=32768):
     rows = INPUT_BYTES // (vocabulary * dtype.itemsize)
     logits = torch.randn(rows, vocabulary, dtype=dtype)
     targets = torch.randint(vocabulary, (rows,)).to(device)
@@ -88,11 +88,11 @@ def cross_entropy(device, dtype, compiled, vocabulary=32768):
     def function(logits):
         return F.cross_entropy(logits, targets)
 
-    run = gradients(function, (logits,), torch.ones((), dtype=dtype), device, compiled)
+    run = gradients(function, (logits,), torch.ones((), dtype=dtype), device, compiler)
     return run, {"gigabytes": 3 * INPUT_BYTES / 1e9}
 
 
-def gelu_mlp(device, dtype, compiled, rows=2048 * SCALE, width=512, hidden=2048):
+def gelu_mlp(device, dtype, compiler, rows=2048 * SCALE, width=512, hidden=2048):
     """Two linear layers with GELU between them."""
     x, slope = (torch.randn(rows, width, dtype=dtype) for _ in range(2))
     up = torch.randn(hidden, width, dtype=dtype) / math.sqrt(width)
@@ -102,30 +102,30 @@ def gelu_mlp(device, dtype, compiled, rows=2048 * SCALE, width=512, hidden=2048)
     def function(x, up, down, up_bias, down_bias):
         return F.linear(F.gelu(F.linear(x, up, up_bias)), down, down_bias)
 
-    run = gradients(function, (x, up, down, *biases), slope, device, compiled)
+    run = gradients(function, (x, up, down, *biases), slope, device, compiler)
     return run, {"gigaflops": 3 * 2 * 2 * rows * width * hidden / 1e9}
 
 
-def attention(device, dtype, compiled, batch=4 * SCALE, heads=8, time=1024, width=64):
+def attention(device, dtype, compiler, batch=4 * SCALE, heads=8, time=1024, width=64):
     """Causal; half of the scores are never needed."""
     q, k, v, slope = (torch.randn(batch, heads, time, width, dtype=dtype) for _ in range(4))
 
     def function(q, k, v):
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
-    run = gradients(function, (q, k, v), slope, device, compiled)
+    run = gradients(function, (q, k, v), slope, device, compiler)
     # Two products forward, five backward.
     return run, {"gigaflops": 7 * 2 * batch * heads * time * time * width / 2 / 1e9}
 
 
-def adamw(device, dtype, compiled, tensors=16, size=640 * 1024 * SCALE):
+def adamw(device, dtype, compiler, tensors=16, size=640 * 1024 * SCALE):
     """One step over `tensors` tensors: 10.5 M parameters, 336 M on a GPU."""
     parameters = [nn.Parameter(torch.randn(size, dtype=dtype).to(device)) for _ in range(tensors)]
     for parameter in parameters:
         parameter.grad = torch.randn(size, dtype=dtype).to(device)
     # torch.compile makes its own kernel of the loop; it cannot look into the fused one.
-    optimizer = torch.optim.AdamW(parameters, lr=1e-4, fused=not compiled)
-    step = torch.compile(optimizer.step) if compiled else optimizer.step
+    optimizer = torch.optim.AdamW(parameters, lr=1e-4, fused=compiler is None)
+    step = compiler(optimizer.step) if compiler else optimizer.step
 
     def run():
         step()

@@ -2,6 +2,7 @@
 eager, compile, max-autotune or xla."""
 
 import sys
+from functools import partial
 
 import kernels
 import torch
@@ -11,8 +12,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from worker import serve
 
 TYPES = {"q": torch.int64, "f": torch.float32}
-# Modes of torch.compile, by peer.
-MODES = {"compile": None, "max-autotune": "max-autotune"}
+# How peers compile a function.
+COMPILERS = {"compile": torch.compile, "max-autotune": partial(torch.compile, mode="max-autotune")}
 
 
 def training(peer, work, dtype):
@@ -23,7 +24,7 @@ def training(peer, work, dtype):
     # torch_xla has no fused kernel; foreach is what its users run.
     options = works.TRAINING | {"fused": peer != "xla"}
     optimizer = torch.optim.AdamW(model.parameters(), **options)
-    forward = torch.compile(model, mode=MODES[peer]) if peer in MODES else model
+    forward = COMPILERS[peer](model) if peer in COMPILERS else model
 
     def batch(number):
         drawn = works.batch(work, number)
@@ -66,7 +67,7 @@ def kernel(peer, name, dtype):
     torch.manual_seed(0)
     device, _, finish = place(peer)
     kind = {"f32": torch.float32, "bf16": torch.bfloat16}[dtype]
-    run, amount = getattr(kernels, name)(device, kind, peer in MODES)
+    run, amount = getattr(kernels, name)(device, kind, COMPILERS.get(peer))
 
     def step(_):
         results = run()

@@ -129,6 +129,11 @@ def test_lengths_that_depend_on_values_are_found_on_the_device():
     on_device = "TORCHACC_BACKEND" in os.environ
     assert metrics["immediate_runs"] == 9
     assert (metrics["immediate_copies"] == 0) == on_device
+    # What the device has no kernel for is asked of the CPU.
+    with pytest.raises(NotImplementedError, match="unique"):
+        torch.unique(torch.zeros(3, dtype=torch.complex64, device=DEVICE))
+    copies = torchacc.metrics()["immediate_copies"]
+    assert copies > metrics["immediate_copies"]
     # A bad index is found on the CPU: on a GPU it would end the process's use of that.
     mask, far = (
         torch.tensor([True, False, True], device=DEVICE),
@@ -136,7 +141,7 @@ def test_lengths_that_depend_on_values_are_found_on_the_device():
     )
     with pytest.raises(IndexError):
         torch.zeros(3, 4, device=DEVICE)[mask, far]
-    assert torchacc.metrics()["immediate_copies"] > 0
+    assert torchacc.metrics()["immediate_copies"] > copies
 
 
 def test_a_host_call_that_fails_leaves_its_target():

@@ -175,13 +175,10 @@ void call_kernel(const OperatorInfo& info, torch::jit::Stack& stack,
   info.handle.callBoxed(&stack);
 }
 
-}  // namespace
-
-void run_immediately(const OperatorInfo& info, torch::jit::Stack& stack) {
-  g_runs.fetch_add(1, std::memory_order_relaxed);
+void run_at(std::optional<c10::Device> native, const OperatorInfo& info, torch::jit::Stack& stack) {
   const size_t count = info.parameters.size();
   const size_t first = stack.size() - count;
-  Copies copies(place_of(info, stack));
+  Copies copies(native);
   std::optional<at::Generator> generator;
   torch::jit::Stack inputs;  // keeps the arguments alive: kernels return references to them
   for (size_t index = 0; index < count; ++index) {
@@ -190,10 +187,23 @@ void run_immediately(const OperatorInfo& info, torch::jit::Stack& stack) {
     inputs.push_back(to_place(value, info.parameters[index], copies));
   }
   torch::jit::Stack call = inputs;
-  call_kernel(info, call, generator, copies.device());
+  try {
+    call_kernel(info, call, generator, copies.device());
+  } catch (const c10::NotImplementedError&) {
+    // The CPU's kernels take types that others do not.
+    if (!native.has_value()) throw;
+    return run_at(std::nullopt, info, stack);
+  }
   copies.write_back();
   torch::jit::drop(stack, count);
   for (const c10::IValue& result : call) stack.push_back(to_device(result, copies));
+}
+
+}  // namespace
+
+void run_immediately(const OperatorInfo& info, torch::jit::Stack& stack) {
+  g_runs.fetch_add(1, std::memory_order_relaxed);
+  run_at(place_of(info, stack), info, stack);
 }
 
 uint64_t immediate_runs() { return g_runs.load(std::memory_order_relaxed); }
