@@ -54,6 +54,13 @@ struct Bias {
   }
   DEVICE A get(i64 j) const { return number(::get(row + j * stride)); }
 };
+// How many keys are seen.
+template <class A>
+struct Bias<A, i32> {
+  i64 end;
+  DEVICE Bias(const u64* w, i64 b, i64, i64) : end(((const i32*)w[0])[b * (i64)w[1]]) {}
+  DEVICE A get(i64 j) const { return j < end ? 0 : lowest<A>(); }
+};
 template <class A>
 struct Bias<A, void> {
   DEVICE Bias(const u64*, i64, i64, i64) {}

@@ -4,6 +4,8 @@ use crate::aten::call::Call;
 use crate::aten::{Outs, Row, row};
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::graph::math::V;
+use crate::invalid;
 use crate::op::{Attr, Attrs, Op};
 use smallvec::smallvec;
 
@@ -21,12 +23,23 @@ fn attrs(c: &Call, first: usize) -> Result<Attrs> {
     ])
 }
 
+/// Numbers of keys, which the primitive takes in its place, are for programs that are padded.
+fn bias<'a>(c: &Call<'a>, at: usize) -> Result<Option<V<'a>>> {
+    let bias = c.optional(at)?;
+    match bias.map(|bias| bias.dtype()) {
+        Some(dtype) if dtype.is_int() => {
+            invalid!("Expected attn_mask dtype to be bool or float, but got {dtype}")
+        }
+        _ => Ok(bias),
+    }
+}
+
 /// `(q, k, v, bias?, dropout_p, is_causal, scale, seed, offset)` → out, logsumexp
 fn forward<'a>(c: &Call<'a>) -> Outs<'a> {
     let mut operands = vec![c.tensor(0)?, c.tensor(1)?, c.tensor(2)?];
     operands.push(c.number(7, 0.0, DType::I64)?);
     operands.push(c.number(8, 0.0, DType::I64)?);
-    operands.extend(c.optional(3)?);
+    operands.extend(bias(c, 3)?);
     c.math.ops(Op::Attention, &operands, attrs(c, 4)?)
 }
 
@@ -39,6 +52,6 @@ fn backward<'a>(c: &Call<'a>) -> Outs<'a> {
     operands.push(c.tensor(6)?.cast(statistic));
     operands.push(c.number(10, 0.0, DType::I64)?);
     operands.push(c.number(11, 0.0, DType::I64)?);
-    operands.extend(c.optional(4)?);
+    operands.extend(bias(c, 4)?);
     c.math.ops(Op::AttentionGrad, &operands, attrs(c, 7)?)
 }

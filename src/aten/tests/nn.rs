@@ -189,10 +189,12 @@ fn attention_takes_the_extension_s_arguments() {
     let (q, k, v) = (array(&[1, 2, 3, 4], 1), array(&[1, 1, 5, 4], 2), array(&[1, 1, 5, 6], 3));
     let bias = Array::from_f64(Bool, &[1, 2, 3, 5], &[1.0; 30]);
     let rest = [Plain(Arg::Float(0.0)), flag(false), Plain(Arg::Float(0.5)), Int(1), Int(2)];
-    let call = |bias: Given| {
-        let args = [&[(&q).into(), (&k).into(), (&v).into(), bias], &rest[..]].concat();
-        apply("torchacc::attention", &args).unwrap()
-    };
+    let arguments =
+        |bias: Given| [&[(&q).into(), (&k).into(), (&v).into(), bias], &rest[..]].concat();
+    let call = |bias: Given| apply("torchacc::attention", &arguments(bias)).unwrap();
+    let of_ints = Array::zeros(&Ty::new(I32, &[1; 4]));
+    let refused = apply("torchacc::attention", &arguments((&of_ints).into())).unwrap_err();
+    assert!(refused.message.contains("bool or float, but got i32"), "{refused}");
     let (with, without) = (call((&bias).into()), call(NONE));
     assert_eq!(with, without);
     assert_eq!(&with[0].ty.sizes[..], [1, 2, 3, 6]);

@@ -274,20 +274,26 @@ fn norms() -> Vec<Case> {
 
 fn attention() -> Vec<Case> {
     let qkv = [any(80, &[1, 4, 3, 2]), any(81, &[1, 2, 5, 2]), any(82, &[1, 2, 5, 3])];
-    let attend = |math: &Math, x: &[V<'_>], causal: bool, dropout: f64, masked: bool| {
+    let attend = |math: &Math, x: &[V<'_>], causal: bool, dropout: f64, masked: Option<DType>| {
         let seed = math.constant_int(7, DType::I64);
         let mut operands = vec![x[0].id, x[1].id, x[2].id, seed.id, seed.id];
-        operands.extend(masked.then(|| math.iota(&[1, 1, 3, 5], 3, DType::F64).lt(4.0).id));
+        operands.extend(masked.map(|dtype| match dtype {
+            DType::I32 => math.constant_int(4, dtype).reshape(&[1; 4]).id,
+            _ => math.iota(&[1, 1, 3, 5], 3, DType::F64).lt(4.0).id,
+        }));
         let attrs = smallvec![Attr::Float(0.6), Attr::Bool(causal), Attr::Float(dropout)];
         let operands: Vec<V> = operands.into_iter().map(|id| math.wrap(id)).collect();
         node(math, Op::Attention, &operands, attrs)[0].id
     };
     vec![
         once("attention", &qkv, move |math, x| {
-            vec![math.wrap(attend(math, x, false, 0.0, true)).exp()]
+            vec![math.wrap(attend(math, x, false, 0.0, Some(DType::Bool))).exp()]
+        }),
+        once("attention to some keys", &qkv, move |math, x| {
+            vec![math.wrap(attend(math, x, false, 0.0, Some(DType::I32))).exp()]
         }),
         once("causal attention with dropout", &qkv, move |math, x| {
-            vec![math.wrap(attend(math, x, true, 0.3, false)).exp()]
+            vec![math.wrap(attend(math, x, true, 0.3, None)).exp()]
         }),
     ]
 }

@@ -4,6 +4,7 @@ use super::{DTYPES, Generator, products, windows};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::ValueId;
+use crate::op::array::Array;
 use crate::op::table::TABLE;
 use crate::op::{Arity, Attr, Attrs, Class, Op, Row, Ty};
 use crate::shape::{Dims, Layout, numel};
@@ -459,9 +460,20 @@ fn attention(g: &mut Generator) -> Result<()> {
     let seed = [g.scalar(DType::I64)?, g.scalar(DType::I64)?];
     let mut inputs = vec![q, k, v, seed[0], seed[1]];
     if g.rng.chance(0.5) {
-        let of_bias = *g.rng.pick(&[DType::Bool, dtype]);
-        let sizes = [batch, heads, queries, keys].map(|s| if g.rng.chance(0.3) { 1 } else { s });
-        inputs.push(g.of_type(&Ty::new(of_bias, &sizes))?);
+        let of_bias = *g.rng.pick(&[DType::Bool, DType::I32, dtype]);
+        let full = match of_bias {
+            DType::I32 => [batch, 1, 1, 1],
+            _ => [batch, heads, queries, keys],
+        };
+        let sizes = full.map(|s| if g.rng.chance(0.3) { 1 } else { s });
+        inputs.push(match of_bias {
+            DType::I32 => {
+                let mut ends = Array::zeros(&Ty::new(of_bias, &sizes));
+                (0..ends.len()).for_each(|i| ends.set_i64(i, 1 + g.rng.below(5) as i64));
+                g.input(ends)?
+            }
+            _ => g.of_type(&Ty::new(of_bias, &sizes))?,
+        });
     }
     let dropout = if g.rng.chance(0.3) { 0.3 } else { 0.0 };
     let attrs: Attrs =

@@ -1,4 +1,6 @@
 //! Scaled dot product attention and its gradient. Query head `h` reads key and value head `h / (heads / groups)`.
+//! A bias is added to the scores if it is of floats; where it is of bools, queries see what is true; and one i32 a batch,
+//! or one for all, says how many keys they see, at least one.
 
 use super::{maximum, statistic};
 use crate::dtype::DType;
@@ -46,10 +48,12 @@ fn check_heads(q: &Ty, k: &Ty, v: &Ty, bias: Option<&&Ty>) -> Result<()> {
     if bias.sizes.iter().zip(full).any(|(&b, f)| b != f && b != 1) {
         return invalid!("attn_mask of sizes {:?} cannot be broadcast to {full:?}", bias.sizes);
     }
-    if bias.dtype != DType::Bool && !bias.dtype.is_float() {
-        return invalid!("Expected attn_mask dtype to be bool or float, but got {}", bias.dtype);
+    match bias.dtype {
+        DType::I32 => check::sizes(bias, &[bias.sizes[0], 1, 1, 1], "the number of keys"),
+        DType::Bool => Ok(()),
+        dtype if dtype.is_float() => Ok(()),
+        other => invalid!("Expected attn_mask dtype to be bool or float, but got {other}"),
     }
-    Ok(())
 }
 
 pub fn attention_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
@@ -176,7 +180,8 @@ impl<'a> View<'a> {
             .fold(0, |flat, (&at, &size)| flat * size as usize + if size == 1 { 0 } else { at });
         match bias.ty.dtype {
             DType::Bool if bias.i64(place) != 0 => 0.0,
-            DType::Bool => f64::NEG_INFINITY,
+            DType::I32 if (j as i64) < bias.i64(place) => 0.0,
+            DType::Bool | DType::I32 => f64::NEG_INFINITY,
             _ => bias.f64(place),
         }
     }

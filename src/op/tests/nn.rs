@@ -221,12 +221,11 @@ fn by_parts(x: &[Array], causal: bool, dropout: f64, scale: f64) -> (Array, Arra
             let clipped: Vec<i64> =
                 at.iter().zip(&b.ty.sizes).map(|(&i, &s)| i.min(s - 1)).collect();
             let v = b.f64(flat(&b.ty.sizes, &clipped));
-            if b.ty.dtype != Bool {
-                v
-            } else if v != 0.0 {
-                0.0
-            } else {
-                f64::NEG_INFINITY
+            match b.ty.dtype {
+                Bool if v != 0.0 => 0.0,
+                I32 if (at[3] as f64) < v => 0.0,
+                Bool | I32 => f64::NEG_INFINITY,
+                _ => v,
             }
         });
         let hidden = if causal && at[3] > at[2] { f64::NEG_INFINITY } else { 0.0 };
@@ -249,7 +248,10 @@ fn biases() -> Vec<Option<Array>> {
     // A query that sees nothing at all.
     (0..6).for_each(|j| mask.set_i64(j, 0));
     let row = numbers.indices(Bool, &[1, 1, 1, 6], 2);
-    vec![None, Some(numbers.floats(F64, &[1, 4, 3, 6])), Some(mask), Some(row)]
+    let lengths = Array::from_f64(I32, &[2, 1, 1, 1], &[4.0, 0.0]);
+    let length = Array::from_f64(I32, &[1, 1, 1, 1], &[9.0]);
+    let bias = numbers.floats(F64, &[1, 4, 3, 6]);
+    vec![None, Some(bias), Some(mask), Some(row), Some(lengths), Some(length)]
 }
 
 #[test]

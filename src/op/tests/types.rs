@@ -259,6 +259,8 @@ fn attention_refuses_heads_and_masks_that_do_not_fit() {
     refused(infer([q, k, &[1, 2, 4, 3]], None, &attrs), "value to have sizes [1, 2, 5, 3]");
     refused(infer([q, k, k], Some(ty(Bool, &[2, 5])), &attrs), "attn_mask to be a 4D tensor");
     refused(infer([q, k, k], Some(ty(Bool, &[1, 1, 5, 2])), &attrs), "cannot be broadcast");
+    assert!(infer([q, k, k], Some(ty(I32, &[1, 1, 1, 1])), &attrs).is_ok());
+    refused(infer([q, k, k], Some(ty(I32, &[1, 1, 1, 5])), &attrs), "the number of keys to have");
     refused(infer([q, k, k], Some(ty(I64, &[1, 1, 2, 5])), &attrs), "bool or float, but got i64");
     let dropout = [Attr::Float(1.0), Attr::Bool(false), Attr::Float(1.5)];
     refused(infer([q, k, k], None, &dropout), "between 0 and 1, but got 1.5");

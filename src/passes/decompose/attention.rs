@@ -67,26 +67,32 @@ impl Heads {
         let hidden = number(b, f64::NEG_INFINITY, scores)?;
         if let Some(bias) = bias {
             let bias = b.broadcast(bias, &self.sizes)?;
-            if b.ty(bias).dtype == DType::Bool {
-                scores = b.select(bias, scores, hidden)?;
-            } else {
-                let bias = b.cast(bias, b.ty(scores).dtype)?;
-                scores = b.binary(Op::Add, scores, bias)?;
-            }
+            scores = match b.ty(bias).dtype {
+                DType::Bool => b.select(bias, scores, hidden)?,
+                DType::I32 => {
+                    let key = self.places(b, 3)?;
+                    let seen = b.binary(Op::Lt, key, bias)?;
+                    b.select(seen, scores, hidden)?
+                }
+                _ => {
+                    let bias = b.cast(bias, b.ty(scores).dtype)?;
+                    b.binary(Op::Add, scores, bias)?
+                }
+            };
         }
         if causal {
-            let [i, j] = [2, 3].map(|dim| {
-                let attrs = smallvec![
-                    Attr::Ints(self.sizes.clone()),
-                    Attr::Int(dim),
-                    Attr::DType(DType::I32)
-                ];
-                b.op(Op::Iota, &[], attrs)
-            });
-            let seen = b.binary(Op::Le, j?, i?)?;
+            let (query, key) = (self.places(b, 2)?, self.places(b, 3)?);
+            let seen = b.binary(Op::Le, key, query)?;
             scores = b.select(seen, scores, hidden)?;
         }
         Ok(scores)
+    }
+
+    /// Where a score is along a dimension. `[b,h,t,s]`
+    fn places(&self, b: &mut Builder, dim: i64) -> Result<ValueId> {
+        let attrs =
+            smallvec![Attr::Ints(self.sizes.clone()), Attr::Int(dim), Attr::DType(DType::I32)];
+        b.op(Op::Iota, &[], attrs)
     }
 
     fn drop_out(&self, b: &mut Builder, x: ValueId) -> Result<ValueId> {

@@ -242,7 +242,7 @@ impl<'a> Problem<'a> {
     }
 }
 
-/// The bias of the first keys of one query. Bool: 0 where true, else -inf.
+/// The bias of the first keys of one query: 0 where it sees one, else -inf, unless it is a number.
 fn bias_row<L: RowMath>(bias: &Bound, place: [usize; 3], row: &mut [L]) {
     let sizes = bias.sizes();
     let l = &bias.layout;
@@ -264,6 +264,12 @@ fn bias_row<L: RowMath>(bias: &Bound, place: [usize; 3], row: &mut [L]) {
         }};
     }
     match bias.dtype {
+        DType::I32 => {
+            let end = bias.slice::<i32>(start, 1)[0].max(0) as usize;
+            let (seen, hidden) = row.split_at_mut(end.min(row.len()));
+            seen.fill(L::from(0.0));
+            hidden.fill(L::from(f32::NEG_INFINITY));
+        }
         DType::Bool => fill!(u8, |v| L::from(if v != 0 { 0.0 } else { f32::NEG_INFINITY })),
         DType::F16 => fill!(Half, |v| L::from(math::f16_to_f32(v.0))),
         DType::BF16 => fill!(Brain, |v| L::from(math::bf16_to_f32(v.0))),

@@ -155,6 +155,9 @@ pub fn attention_cases() -> Vec<Heads> {
         ([2, 2, 2, 66, 40, 4, 4], true, 0.25, Some((DType::Bool, [1, 2, 1, 40]))),
         ([1, 2, 2, 5, 6, 4, 4], false, 0.0, Some((DType::Bool, [1, 1, 5, 6]))),
         ([1, 2, 2, 5, 6, 4, 4], false, 0.0, Some((DType::BF16, [1, 2, 5, 1]))),
+        ([3, 2, 1, 5, 6, 4, 4], false, 0.0, Some((DType::I32, [3, 1, 1, 1]))),
+        ([2, 2, 2, 66, 40, 4, 4], true, 0.25, Some((DType::I32, [2, 1, 1, 1]))),
+        ([2, 2, 2, 5, 6, 4, 4], false, 0.0, Some((DType::I32, [1, 1, 1, 1]))),
         ([1, 2, 2, 0, 6, 4, 4], false, 0.0, None),
         ([1, 2, 2, 5, 0, 4, 4], false, 0.0, None),
     ]
@@ -177,9 +180,12 @@ pub fn attention_of(
     forward.extend(bias.map(|(dtype, sizes)| {
         let mut mask = values(random, dtype, &sizes);
         // Some rows have nothing to see.
-        if dtype == DType::Bool {
-            (0..mask.len()).for_each(|i| mask.set_i64(i, (i % 3 == 1 && i > 5) as i64));
-        }
+        let seen = |i: usize| match dtype {
+            DType::Bool => Some((i % 3 == 1 && i > 5) as i64),
+            DType::I32 => Some([s / 2 + 1, s + 3, 0][i % 3]),
+            _ => None,
+        };
+        (0..mask.len()).for_each(|i| seen(i).into_iter().for_each(|n| mask.set_i64(i, n)));
         mask
     }));
     let attrs: Attrs =

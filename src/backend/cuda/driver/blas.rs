@@ -66,6 +66,8 @@ const BATCH_OFFSET: c_int = 6;
 const MOST_WORKSPACE: c_int = 1;
 const REDUCTION_SCHEMES: c_int = 3;
 const ALIGNMENT: [c_int; 4] = [5, 6, 7, 8];
+/// Matrices of one product: not all algorithms have a larger grid.
+pub const MOST_BATCH: u64 = 65535;
 /// Partial sums are kept in the type that is computed in, and added in a fixed order; the other schemes round them to the
 /// result's type.
 const IN_COMPUTE_TYPE: u32 = 2;
@@ -191,8 +193,8 @@ pub struct Described<'a> {
 }
 
 impl<'a> Described<'a> {
-    /// `scales` are the addresses of those of the first and the second operand. Errors: `Unsupported` sizes; what the
-    /// library says.
+    /// Of at most [`MOST_BATCH`] matrices. `scales` are the addresses of those of the first and the second operand. Errors:
+    /// what the library says.
     pub fn new(
         blas: &'a Blas,
         product: &Product,
@@ -202,10 +204,7 @@ impl<'a> Described<'a> {
         let [a, b, c] = product.dtypes;
         let (compute, scale) = computed(a, allow_tf32);
         let blocks = Blocks::of(product);
-        let Ok(batch) = i32::try_from(product.batch) else {
-            let why = format!("a product of {} matrices is too many for cuBLASLt", product.batch);
-            return Err(Error::new(Code::Unsupported, why));
-        };
+        let batch = product.batch as i32;
         let [first, second] = if blocks.a_first { [a, b] } else { [b, a] };
         let types = [element(first)?, element(second)?, element(c)?];
         let mut described = Described { blas, product: 0, layouts: [0; 3] };

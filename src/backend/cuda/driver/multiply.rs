@@ -7,7 +7,7 @@
 use super::super::device::Product;
 use super::Options;
 use super::api::Handle;
-use super::blas::{Algorithm, Blas, Blocks, Choice, Described};
+use super::blas::{Algorithm, Blas, Blocks, Choice, Described, MOST_BATCH};
 use super::context::{Context, Turn};
 use crate::cache::disk::{Disk, Entry};
 use crate::cache::key::Key;
@@ -88,12 +88,24 @@ impl Products {
         &self,
         context: &Context,
         product: &Product,
-        [a, b, c]: [usize; 3],
+        at: [usize; 3],
         scales: Option<[usize; 2]>,
     ) -> Result<()> {
         // Before the state's lock, as whoever captures has it too.
         let turn = context.turn()?;
         let mut state = self.state.lock();
+        pieces(product, at)
+            .try_for_each(|(part, at)| self.piece(context, &turn, &mut state, (&part, at), scales))
+    }
+
+    fn piece(
+        &self,
+        context: &Context,
+        turn: &Turn,
+        state: &mut State,
+        (product, [a, b, c]): (&Product, [usize; 3]),
+        scales: Option<[usize; 2]>,
+    ) -> Result<()> {
         let (handle, workspace) = match state.opened {
             Some(opened) => opened,
             None => *state.opened.insert(self.open(context)?),
@@ -106,7 +118,7 @@ impl Products {
         let job = Job {
             context,
             blas: &self.blas,
-            turn: &turn,
+            turn,
             described: Described::new(&self.blas, product, scales.map(ordered), self.allow_tf32)?,
             handle,
             workspace,
@@ -176,6 +188,17 @@ impl Products {
             unsafe { (self.blas.api.destroy)(handle) };
         }
     }
+}
+
+/// Products of no more matrices than one can have, and where their operands are.
+fn pieces(product: &Product, at: [usize; 3]) -> impl Iterator<Item = (Product, [usize; 3])> {
+    let (whole, sides) = (*product, [product.a, product.b, product.c]);
+    (0..whole.batch.div_ceil(MOST_BATCH)).map(move |piece| {
+        let first = piece * MOST_BATCH;
+        let part = Product { batch: MOST_BATCH.min(whole.batch - first), ..whole };
+        let moved = |n: usize| first * sides[n].batch * whole.dtypes[n].size() as u64;
+        (part, [0, 1, 2].map(|n| at[n] + moved(n) as usize))
+    })
 }
 
 impl Job<'_> {
@@ -270,4 +293,24 @@ fn decode(bytes: &[u8]) -> Option<Algorithm> {
     let (words, rest) = bytes.as_chunks::<8>();
     let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
     rest.is_empty().then_some(words.try_into().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::device::Matrix;
+    use super::*;
+
+    #[test]
+    fn a_large_batch_is_several_products() {
+        let side = |batch| Matrix { transposed: false, leading: 4, batch };
+        let dtypes = [DType::BF16, DType::BF16, DType::F32];
+        let (a, b, c) = (side(32), side(0), side(16));
+        let product = Product { dtypes, batch: 2 * MOST_BATCH + 7, m: 4, n: 4, k: 8, a, b, c };
+        let found: Vec<_> =
+            pieces(&product, [1000, 2000, 3000]).map(|(part, at)| (part.batch, at)).collect();
+        let n = MOST_BATCH as usize;
+        let at = |piece: usize| [1000 + piece * n * 64, 2000, 3000 + piece * n * 64];
+        assert_eq!(found, [(MOST_BATCH, at(0)), (MOST_BATCH, at(1)), (7, at(2))]);
+        assert_eq!(pieces(&Product { batch: 1, ..product }, [0; 3]).count(), 1);
+    }
 }

@@ -93,6 +93,7 @@ fn compute(node: &Node, network: &Network, values: &[Vec<f64>]) -> (Id, Vec<f64>
                     Mode::Exp => x(0).exp(),
                     Mode::Log => x(0).ln(),
                     Mode::AtLeast => f64::from(u8::from(x(0) >= x(1))),
+                    Mode::Below => f64::from(u8::from(x(0) < x(1))),
                     Mode::Select if x(2) != 0.0 => x(0),
                     Mode::Select => x(1),
                 }

@@ -44,6 +44,8 @@ fn tiles_of_tensor_cores() {
     for (dtype, heads) in [
         (DType::BF16, ([1, 2, 1, 70, 130, 64, 64], true, 0.0, None)),
         (DType::F16, ([2, 1, 1, 130, 70, 40, 56], true, 0.3, some(DType::Bool, [2, 1, 1, 70]))),
+        (DType::BF16, ([3, 2, 2, 70, 130, 64, 64], false, 0.0, some(DType::I32, [3, 1, 1, 1]))),
+        (DType::F16, ([2, 2, 1, 70, 70, 128, 128], true, 0.0, some(DType::I32, [1, 1, 1, 1]))),
         (DType::BF16, ([1, 1, 1, 70, 40, 128, 120], false, 0.2, some(DType::F32, [1, 1, 70, 40]))),
     ] {
         let [forward, backward] = attention_of(&mut random, dtype, heads);

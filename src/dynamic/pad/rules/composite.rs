@@ -92,7 +92,7 @@ struct Heads {
 }
 
 /// Keys beyond the end are zeros, and seen by no query: later ones are hidden by `causal` from every query that is not
-/// padding, if there are as many; else by a mask.
+/// padding, if there are as many; else by the number of keys, or by a mask.
 fn heads(
     pass: &mut Pass,
     node: &Node,
@@ -122,17 +122,28 @@ fn heads(
             let fill = if is_mask { Fill::Zero } else { Fill::Lowest };
             Some(pass.clean_along(bias, &[2, 3], fill)?.id)
         }
-        None if k.axes[2].varies() && !hidden => {
-            let seen = pass.b.constant_int(1, DType::Bool)?;
-            let all = anything(seen, scores.clone());
-            let id = pass.b.broadcast(seen, &sizes_of(&all))?;
-            Some(pass.clean_along(&Held { id, ..all }, &[3], Fill::Zero)?.id)
-        }
+        None if k.axes[2].varies() && !hidden => Some(unseen(pass, &scores)?),
         None => None,
     };
     let k = pass.clean_along(k, &[2], Fill::Zero)?;
     let v = pass.clean_along(v, &[2], Fill::Zero)?;
     Ok(Heads { q: q.clone(), k, v, bias })
+}
+
+/// What hides the keys beyond the end from all queries: how many there are, for every batch, or where they are.
+fn unseen(pass: &mut Pass, scores: &[Axis]) -> Result<ValueId, Stop> {
+    let (keys, batch) = (&scores[3], scores[0].bucket());
+    let count = keys.size(&pass.points.one());
+    if keys.is_prefix() && count.here() > 0 {
+        let count = pass.size(&count, DType::I32)?;
+        return Ok(pass.b.broadcast(count, &[batch, 1, 1, 1])?);
+    }
+    let seen = pass.b.constant_int(1, DType::Bool)?;
+    let mut axes = vec![Axis::default(); 3];
+    axes.push(keys.clone());
+    let all = anything(seen, axes);
+    let id = pass.b.broadcast(seen, &sizes_of(&all))?;
+    Ok(pass.clean_along(&Held { id, ..all }, &[3], Fill::Zero)?.id)
 }
 
 fn attention(pass: &mut Pass, node: &Node) -> Result<Vec<Held>, Stop> {

@@ -366,6 +366,28 @@ fn attention_over_what_varies() {
     }
 }
 
+/// Where they are side by side a number says how many keys there are, else a mask where, in one row for all queries.
+#[test]
+fn attention_knows_its_keys() {
+    let whole = |b: &mut Builder, s: &[i64]| attention(b, [2, s[0], s[0]], false, None);
+    let parts = |b: &mut Builder, s: &[i64]| -> Made {
+        let q = input(b, 0, F32, &[2, 2, 5, 4])?;
+        let k = input(b, 1, F32, &[2, 2, 3, s[0], 4])?;
+        let k = b.reshape(k, &[2, 2, 3 * s[0], 4])?;
+        let number = b.scalar(0, I64)?;
+        let how = attrs([Attr::Float(0.5), Attr::Bool(false), Attr::Float(0.0)]);
+        Ok(b.ops(Op::Attention, &[q, k, k, number, number], how)?.to_vec())
+    };
+    each_length(&parts);
+    let hidden = |build: Build, leaves: usize| {
+        let made = Padded::new(&sampled(build, 1), &graph(build, &[20]), &[32], leaves, 2).unwrap();
+        let node = made.graph.nodes.iter().find(|node| node.op == Op::Attention).unwrap();
+        made.graph.ty(node.inputs[5]).clone()
+    };
+    assert_eq!(hidden(&whole, 4), Ty::new(I32, &[2, 1, 1, 1]));
+    assert_eq!(hidden(&parts, 2), Ty::new(Bool, &[1, 1, 1, 96]));
+}
+
 #[test]
 fn images_are_counted() {
     each_length(&|b, s| {
