@@ -71,7 +71,8 @@ test-python: build
 test-gpu: gpu-kit
 	$(BIN)/python tests/gpu/run.py
 
-# What tests/gpu/run.py needs where nothing can be built: the kernels' tests and the libraries.
+# What tests/gpu/run.py needs where nothing can be built: the kernels' tests, the libraries, and what PyTorch's table of
+# operators imports.
 GPU_KIT := target/gpu
 gpu-kit: build
 	mkdir -p $(GPU_KIT)
@@ -79,6 +80,7 @@ gpu-kit: build
 		$(BIN)/python -c 'import json, sys; print(*filter(None, (json.loads(line).get("executable") for line in sys.stdin)))' | \
 		xargs strip -o $(GPU_KIT)/kernels
 	cp $(EXT_DIR)/*.so* $(GPU_KIT)
+	cp -r $(VENV)/lib/python3*/site-packages/expecttest $(GPU_KIT)
 
 # The library itself and the C tests with the address sanitizer, then with the thread sanitizer: minutes. Their flag is one of
 # unstable compilers, so a stable one must be told that it is meant. The first one's runtime is the C compiler's. The second

@@ -17,22 +17,32 @@ model's products, convolutions and attention compute, and the model FLOPs utilis
 the tensor cores' dense peak in bf16 (`PEAK`). All must have trained on the same data; where losses
 differ more than rounding explains, a line says so.
 
+A peer that fails, or takes too long, is left out and the others go on. On a GPU all is over within
+`--limit` seconds and a few more. There a work runs on one peer after the other if its memory is not
+enough for all at once. Where nothing can be built, `make gpu-kit` elsewhere makes what acc needs.
+
 Peers that need other packages than ours get their own environment under .venv-peers/, made on
 first use.
 """
 
 import argparse
 import json
+import math
 import os
+import select
+import signal
 import statistics
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "gpu"))
+import kit
 from works import CEILINGS, KERNELS, WORKS
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
 
 # peer: the worker's file, the packages of its own environment (none: ours).
 PEERS = {
@@ -56,6 +66,14 @@ PEAK = {
 }
 # How much the last losses of peers may differ from acc's. JAX starts from other weights.
 TOLERANCE = {"f32": 1e-3, "bf16": 2e-2}
+# Seconds that one answer of a worker may take; the first one's includes compiling.
+PATIENCE = 900
+# Seconds that an answer may take although time is up, and without which no work is begun.
+LEAST = 10
+# The part of a GPU's memory that workers may be thought to need.
+USABLE = 0.85
+# What may become of a worker.
+FAILURES = (OSError, RuntimeError, ValueError, subprocess.SubprocessError)
 
 
 def interpreter(peer: str) -> str:
@@ -63,7 +81,7 @@ def interpreter(peer: str) -> str:
     packages = PEERS[peer][1]
     if not packages:
         return sys.executable
-    folder = ROOT / ".venv-peers" / peer
+    folder = kit.ROOT / ".venv-peers" / peer
     python, stamp = folder / "bin" / "python", folder / ".ready"
     if not stamp.exists():
         print(f"making {folder} for {', '.join(packages)}", file=sys.stderr)
@@ -83,56 +101,107 @@ def torch_for_xla(python: Path) -> tuple[str, ...]:
     return (f"torch=={'.'.join(version.split('.')[:2])}.*",)
 
 
-class Worker:
-    """One peer's process. `step` runs one step there and waits for its end."""
+def environment(peer: str, args) -> dict[str, str]:
+    """The variables that a worker runs with."""
+    found = os.environ | {
+        "OMP_NUM_THREADS": str(args.threads),
+        "MKL_NUM_THREADS": str(args.threads),
+        "TORCHACC_NUM_THREADS": str(args.threads),
+        # The first step includes compiling.
+        "TORCHACC_CACHE_DIR": "off",
+        "PJRT_DEVICE": "CPU",
+        "JAX_PLATFORMS": "cpu",
+    }
+    if args.gpu:
+        found |= {"PEERS_ON_GPU": "1", "TORCHACC_BACKEND": "cuda"}
+        found |= kit.environment() if peer == "acc" else {}
+    return found
 
-    def __init__(self, peer: str, work: str, dtype: str, threads: int, gpu: bool):
-        environment = os.environ | {
-            "OMP_NUM_THREADS": str(threads),
-            "MKL_NUM_THREADS": str(threads),
-            "TORCHACC_NUM_THREADS": str(threads),
-            # The first step includes compiling.
-            "TORCHACC_CACHE_DIR": "off",
-            "PJRT_DEVICE": "CPU",
-            "JAX_PLATFORMS": "cpu",
-        }
-        if gpu:
-            environment |= {"PEERS_ON_GPU": "1", "TORCHACC_BACKEND": "cuda"}
-        self.peer, self.work, self.dtype = peer, work, dtype
+
+def gpu_bytes(args) -> int:
+    """The GPU's memory. Ends the program if acc, which is what is measured, cannot use it."""
+    code = "import torch; print(torch.cuda.get_device_properties(0).total_memory)"
+    if not args.without_acc:
+        kit.unpack()
+        code += "; import torchacc; torch.ones(1, device='acc').item()"
+    command, variables = [sys.executable, "-c", code], environment("acc", args)
+    try:
+        # PyTorch may take a minute to be read for the first time.
+        return int(subprocess.check_output(command, env=variables, text=True, timeout=200))
+    except FAILURES as error:
+        sys.exit(f"nothing can be measured on this machine's GPU: {error}")
+
+
+class Worker:
+    """One peer's process. Methods raise one of FAILURES if it does not do what they say, or not
+    until `by` (`time.monotonic`)."""
+
+    def __init__(self, peer: str, work: str, dtype: str, data: dict[int, int]):
+        """`data`: of all peers, the checksum of each step's data as soon as one has had it."""
+        self.peer, self.work, self.dtype, self.data = peer, work, dtype, data
+        self.process, self.done = None, 0
+        self.times, self.host_times = [], []
+
+    def start(self, args):
         self.process = subprocess.Popen(
-            [interpreter(peer), HERE / PEERS[peer][0], peer, work, dtype],
+            [interpreter(self.peer), HERE / PEERS[self.peer][0], self.peer, self.work, self.dtype],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=environment,
+            env=environment(self.peer, args),
+            start_new_session=True,
         )
-        self.about = self.receive()
-        self.first = self.last = self.step()
-        self.times, self.host_times = [], []
 
-    def receive(self) -> dict:
+    def make(self, by: float):
+        """Waits until it has built what is measured."""
+        self.about = self.receive(by)
+
+    def first_step(self, by: float):
+        self.first = self.step(by)
+
+    def measured_step(self, by: float):
+        answer = self.step(by)
+        self.times.append(answer["seconds"])
+        self.host_times.append(answer["host"])
+
+    def step(self, by: float) -> dict:
+        """{"seconds", "host", "loss", "data"} of one step."""
+        self.ask("step")
+        self.last = self.receive(by)
+        if self.data.setdefault(self.done, self.last["data"]) != self.last["data"]:
+            raise RuntimeError(f"it did not get the others' data in step {self.done}")
+        self.done += 1
+        return self.last
+
+    def ask(self, what: str):
+        self.process.stdin.write(what + "\n")
+        self.process.stdin.flush()
+
+    def receive(self, by: float) -> dict:
+        seconds = min(max(by - time.monotonic(), 0), PATIENCE)
+        # It has no more than this answer to give, so none is waiting in the pipe's buffer.
+        if not select.select([self.process.stdout], [], [], seconds)[0]:
+            raise RuntimeError(f"no answer in {seconds:.0f} s")
         line = self.process.stdout.readline()
         if not line:
-            raise RuntimeError(f"its worker ended with {self.process.wait()}")
-        return json.loads(line)
+            raise RuntimeError(f"its worker ended with {self.process.wait(10)}")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        return answer
 
-    def step(self) -> dict:
-        """{"seconds", "host", "loss", "data"} of one step."""
-        self.process.stdin.write("step\n")
-        self.process.stdin.flush()
-        return self.receive()
-
-    def finish(self) -> dict:
+    def finish(self, by: float) -> dict:
         """Ends the process; the peer's row of the result."""
-        self.process.stdin.write("end\n")
-        self.process.stdin.flush()
-        peak = self.receive()["peak_mb"]
-        self.process.wait()
+        self.ask("end")
+        peak = self.receive(by)["peak_mb"]
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(20)
         median = statistics.median(self.times)
         return {
             "work": self.work,
             "dtype": self.dtype,
             "peer": self.peer,
+            "steps": len(self.times),
             "median_ms": round(1000 * median, 2),
             "best_ms": round(1000 * min(self.times), 2),
             "host_ms": round(1000 * statistics.median(self.host_times), 2),
@@ -144,33 +213,76 @@ class Worker:
             "versions": self.about["versions"],
         }
 
+    def end(self):
+        """Ends the process, if it is still there, and what it started."""
+        if self.process is None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        with suppress(OSError):
+            self.process.stdin.close()
+        self.process.wait()
 
-def measure(work: str, dtype: str, args):
-    """The rows of all peers that could run `work` in `dtype`."""
-    workers = []
-    for peer in args.peers:
+
+def of_each(workers: list[Worker], act, end: float) -> list[Worker]:
+    """Those of `workers` with which `act(worker, by)` went well; all of them have until `end`. The
+    others are ended; it says why."""
+    well = []
+    for number, worker in enumerate(workers):
+        by = max(kit.share(end, len(workers) - number), time.monotonic() + LEAST)
         try:
-            workers.append(Worker(peer, work, dtype, args.threads, args.gpu))
-        except (RuntimeError, OSError, subprocess.CalledProcessError) as error:
-            print(f"{work} {dtype} {peer}: left out: {error}", file=sys.stderr)
-    for turn in range(args.warm_up + args.steps):
-        for worker in workers:
-            worker.last = worker.step()
-            if turn >= args.warm_up:
-                worker.times.append(worker.last["seconds"])
-                worker.host_times.append(worker.last["host"])
-        if len({worker.last["data"] for worker in workers}) > 1:
-            raise RuntimeError(f"{work}: the peers did not get the same data in turn {turn}")
-    rows = [worker.finish() for worker in workers]
+            act(worker, by)
+            well.append(worker)
+        except FAILURES as error:
+            name = f"{worker.work} {worker.dtype} {worker.peer}"
+            print(f"{name}: left out: {error}", file=sys.stderr, flush=True)
+            worker.end()
+    return well
+
+
+def measure(work: str, dtype: str, args, end: float):
+    """The rows of all peers that could run `work` in `dtype` until `end`."""
+    needed = WORKS.get(work, {}).get("gigabytes", 0) * 1e9 * len(args.peers)
+    turns = [args.peers]
+    if args.gpu and needed > USABLE * args.gpu_bytes:
+        print(f"{work} {dtype}: the peers need too much memory to take turns", file=sys.stderr)
+        turns = [[peer] for peer in args.peers]
+    rows, data = [], {}
+    for number, peers in enumerate(turns):
+        workers = [Worker(peer, work, dtype, data) for peer in peers]
+        rows += together(workers, args, kit.share(end, len(turns) - number))
     compare_losses(rows)
     return rows
 
 
+def together(workers: list[Worker], args, end: float):
+    """The rows of workers that take turns, with fewer steps if `end` comes first."""
+    rows, everyone = [], workers
+    # The last quarter is for the steps that are measured.
+    begun = time.monotonic() + 0.75 * (end - time.monotonic())
+    try:
+        # All build their models at once, then compile in turn.
+        workers = of_each(workers, lambda worker, _: worker.start(args), begun)
+        workers = of_each(workers, Worker.make, begun)
+        workers = of_each(workers, Worker.first_step, begun)
+        for turn in range(args.warm_up + args.steps):
+            if turn > args.warm_up and time.monotonic() > end:
+                break
+            step = Worker.measured_step if turn >= args.warm_up else Worker.step
+            workers = of_each(workers, step, end)
+        of_each(workers, lambda worker, by: rows.append(worker.finish(by)), end)
+    finally:
+        for worker in everyone:
+            worker.end()
+    return rows
+
+
 def compare_losses(rows: list[dict]):
-    """Says which peers ended with another loss than the first."""
+    """Says which peers ended with another loss than the first, after as many steps."""
     for row in rows[1:]:
         expected, found = rows[0]["last_loss"], row["last_loss"]
-        if row["peer"] != "jax" and abs(found - expected) > TOLERANCE[row["dtype"]] * expected:
+        is_close = abs(found - expected) <= TOLERANCE[row["dtype"]] * expected
+        if row["peer"] != "jax" and row["steps"] == rows[0]["steps"] and not is_close:
             print(
                 f"{row['work']} {row['dtype']}: the losses of {rows[0]['peer']} and {row['peer']}"
                 f" differ: {expected} and {found}",
@@ -258,8 +370,10 @@ def arguments():
         "--gpu", action="store_true", help="on an NVIDIA GPU; eager and compile only"
     )
     parser.add_argument("--without-acc", action="store_true", help="the peers alone")
+    parser.add_argument("--limit", type=float, help="seconds that all may take; on a GPU 510")
     parser.add_argument("--json", type=Path, help="write the rows here")
     args = parser.parse_args()
+    args.limit = args.limit or (510 if args.gpu else math.inf)
     if args.kernels == "all":
         args.works += CEILINGS + KERNELS if args.gpu else KERNELS
     else:
@@ -277,15 +391,21 @@ def arguments():
 
 def main():
     args = arguments()
-    rows = []
-    for work in args.works:
-        for dtype in args.dtypes.split(","):
-            found = measure(work, dtype, args)
+    end, rows = time.monotonic() + args.limit, []
+    if args.gpu:
+        args.gpu_bytes = gpu_bytes(args)
+    asked = [(work, dtype) for work in args.works for dtype in args.dtypes.split(",")]
+    for number, (work, dtype) in enumerate(asked):
+        if time.monotonic() > end - LEAST:
+            print(f"{work} {dtype}: left out: no time is left", file=sys.stderr)
+            continue
+        found = measure(work, dtype, args, kit.share(end, len(asked) - number))
+        if found:
             table(found, title=not rows)
-            rows += found
+        rows += found
+        if args.json:
+            args.json.write_text(json.dumps(rows, indent=1) + "\n")
     summary(rows)
-    if args.json:
-        args.json.write_text(json.dumps(rows, indent=1) + "\n")
 
 
 if __name__ == "__main__":

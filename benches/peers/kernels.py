@@ -19,6 +19,17 @@ ON_GPU = "PEERS_ON_GPU" in os.environ
 SCALE = 32 if ON_GPU else 1
 # Of the input of a kernel that is bound by memory.
 INPUT_BYTES = SCALE * 64 * 2**20
+# Numbers that are drawn for a GPU's tensors, and repeated; it divides the sizes of larger ones.
+PIECE = 2**22
+
+
+def drawn(*sizes, dtype, device):
+    """Normal numbers, the same for all peers."""
+    count = math.prod(sizes)
+    if not ON_GPU or count <= PIECE:
+        return torch.randn(*sizes, dtype=dtype).to(device)
+    # A CPU takes minutes to draw what fills a GPU.
+    return torch.randn(PIECE).to(dtype).to(device).repeat(count // PIECE).view(sizes)
 
 
 def gradients(function, inputs, slope, device, compiler):
@@ -39,21 +50,21 @@ def over_rows(function, width, passes, device, dtype, compiler, parameters=()):
     """`function(x, *parameters)` over x and its result of INPUT_BYTES, [rows, width]; forward and
     backward together go over `passes` such tensors."""
     rows = INPUT_BYTES // (width * dtype.itemsize)
-    x, slope = (torch.randn(rows, width, dtype=dtype) for _ in range(2))
+    x, slope = (drawn(rows, width, dtype=dtype, device=device) for _ in range(2))
     run = gradients(function, (x, *parameters), slope, device, compiler)
     return run, {"gigabytes": passes * INPUT_BYTES / 1e9}
 
 
 def negate(device, dtype, compiler):
     """What reads and writes as fast as the machine can."""
-    x = torch.randn(INPUT_BYTES // dtype.itemsize, dtype=dtype).to(device)
+    x = drawn(INPUT_BYTES // dtype.itemsize, dtype=dtype, device=device)
     function = compiler(torch.neg) if compiler else torch.neg
     return lambda: [function(x)], {"gigabytes": 2 * INPUT_BYTES / 1e9}
 
 
 def matmul(device, dtype, compiler, size=8192):
     """What multiplies as fast as the machine can; forward only."""
-    a, b = (torch.randn(size, size, dtype=dtype).to(device) for _ in range(2))
+    a, b = (drawn(size, size, dtype=dtype, device=device) for _ in range(2))
     function = compiler(torch.matmul) if compiler else torch.matmul
     return lambda: [function(a, b)], {"gigaflops": 2 * size**3 / 1e9}
 
@@ -82,7 +93,7 @@ def softmax(device, dtype, compiler, width=1024):
 
 def cross_entropy(device, dtype, compiler, vocabulary=32768):
     rows = INPUT_BYTES // (vocabulary * dtype.itemsize)
-    logits = torch.randn(rows, vocabulary, dtype=dtype)
+    logits = drawn(rows, vocabulary, dtype=dtype, device=device)
     targets = torch.randint(vocabulary, (rows,)).to(device)
 
     def function(logits):
@@ -94,7 +105,7 @@ def cross_entropy(device, dtype, compiler, vocabulary=32768):
 
 def gelu_mlp(device, dtype, compiler, rows=2048 * SCALE, width=512, hidden=2048):
     """Two linear layers with GELU between them."""
-    x, slope = (torch.randn(rows, width, dtype=dtype) for _ in range(2))
+    x, slope = (drawn(rows, width, dtype=dtype, device=device) for _ in range(2))
     up = torch.randn(hidden, width, dtype=dtype) / math.sqrt(width)
     down = torch.randn(width, hidden, dtype=dtype) / math.sqrt(hidden)
     biases = torch.zeros(hidden, dtype=dtype), torch.zeros(width, dtype=dtype)
@@ -108,7 +119,8 @@ def gelu_mlp(device, dtype, compiler, rows=2048 * SCALE, width=512, hidden=2048)
 
 def attention(device, dtype, compiler, batch=4 * SCALE, heads=8, time=1024, width=64):
     """Causal; half of the scores are never needed."""
-    q, k, v, slope = (torch.randn(batch, heads, time, width, dtype=dtype) for _ in range(4))
+    sizes = batch, heads, time, width
+    q, k, v, slope = (drawn(*sizes, dtype=dtype, device=device) for _ in range(4))
 
     def function(q, k, v):
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
@@ -120,9 +132,13 @@ def attention(device, dtype, compiler, batch=4 * SCALE, heads=8, time=1024, widt
 
 def adamw(device, dtype, compiler, tensors=16, size=640 * 1024 * SCALE):
     """One step over `tensors` tensors: 10.5 M parameters, 336 M on a GPU."""
-    parameters = [nn.Parameter(torch.randn(size, dtype=dtype).to(device)) for _ in range(tensors)]
+
+    def new():
+        return drawn(size, dtype=dtype, device=device)
+
+    parameters = [nn.Parameter(new()) for _ in range(tensors)]
     for parameter in parameters:
-        parameter.grad = torch.randn(size, dtype=dtype).to(device)
+        parameter.grad = new()
     # torch.compile makes its own kernel of the loop; it cannot look into the fused one.
     optimizer = torch.optim.AdamW(parameters, lr=1e-4, fused=compiler is None)
     step = compiler(optimizer.step) if compiler else optimizer.step

@@ -20,7 +20,7 @@ def training(peer, work, dtype):
     """What `serve` wants for a training step of `work`: forward, backward, AdamW."""
     torch.manual_seed(0)
     device, autocast_device, finish = place(peer)
-    model = MODELS[work](**works.WORKS[work]["model"]).to(device)
+    model = new_model(work, device)
     # torch_xla has no fused kernel; foreach is what its users run.
     options = works.TRAINING | {"fused": peer != "xla"}
     optimizer = torch.optim.AdamW(model.parameters(), **options)
@@ -32,6 +32,9 @@ def training(peer, work, dtype):
             torch.frombuffer(numbers, dtype=TYPES[numbers.typecode]).view(sizes)
             for numbers, sizes in drawn
         ]
+        if kernels.ON_GPU:
+            # Larger than a processor's; a program that trains would upload them beside a step.
+            tensors = [tensor.to(device) for tensor in tensors]
         return tensors, works.checksum(drawn)
 
     def step(tensors):
@@ -43,20 +46,37 @@ def training(peer, work, dtype):
         optimizer.step()
         return loss.item
 
-    amount = works.amount(work) | (teraflops(work) if kernels.ON_GPU else {})
-    return amount, batch, step, finish
+    made = [batch(number) for number in range(works.WORKS[work].get("batches", 0))]
+
+    def next_batch(number):
+        return made[number % len(made)] if made else batch(number)
+
+    amount = works.amount(work)
+    if kernels.ON_GPU:
+        amount |= teraflops(work, next_batch(0)[0])
+    return amount, next_batch, step, finish
 
 
-def teraflops(work):
-    """{"teraflops"} that a step's products, convolutions and attention need, forward and backward,
-    as PyTorch counts them on tensors without memory. Over the time of a step and the speed of the
-    processor's tensor cores that is the model FLOPs utilisation."""
+def new_model(work, device):
+    """The model of `work`, with the same weights for all peers."""
+    if not kernels.ON_GPU:
+        return MODELS[work](**works.WORKS[work]["model"]).to(device)
+    # Drawn by PyTorch on the GPU: a CPU takes a minute for the weights of the largest.
+    with torch.device("cuda"):
+        model = MODELS[work](**works.WORKS[work]["model"])
+    if device == "acc":
+        model = model.cpu().to(device)
+        torch.cuda.empty_cache()
+    return model
+
+
+def teraflops(work, tensors):
+    """{"teraflops"} that a step's products, convolutions and attention need on `tensors`, forward
+    and backward, as PyTorch counts them on tensors without memory. Over the time of a step and the
+    speed of the processor's tensor cores that is the model FLOPs utilisation."""
     with torch.device("meta"):
         model = MODELS[work](**works.WORKS[work]["model"])
-    tensors = [
-        torch.empty(sizes, dtype=TYPES[numbers.typecode], device="meta")
-        for numbers, sizes in works.batch(work, 0)
-    ]
+    tensors = [torch.empty_like(tensor, device="meta") for tensor in tensors]
     with FlopCounterMode(display=False) as counter:
         model(*tensors).backward()
     return {"teraflops": counter.get_total_flops() / 1e12}
@@ -91,15 +111,6 @@ def place(peer):
     return "cpu", "cpu", lambda: None
 
 
-def peak_on_gpu(peer):
-    """MB of the GPU's memory that tensors took at most."""
-    if peer == "acc":
-        import torchacc
-
-        return torchacc.max_memory_allocated() / 2**20
-    return torch.cuda.max_memory_allocated() / 2**20
-
-
 def versions(peer):
     found = {"torch": torch.__version__}
     if kernels.ON_GPU:
@@ -114,5 +125,5 @@ def versions(peer):
 if __name__ == "__main__":
     peer, work, dtype = sys.argv[1:]
     make = training if work in MODELS else kernel
-    peak = (lambda: peak_on_gpu(peer)) if kernels.ON_GPU else None
-    serve(versions(peer), lambda: make(peer, work, dtype), peak)
+    memory = (lambda: torch.acc if peer == "acc" else torch.cuda) if kernels.ON_GPU else None
+    serve(versions(peer), lambda: make(peer, work, dtype), memory)

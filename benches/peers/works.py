@@ -47,15 +47,19 @@ WORKS = {
 }
 
 # Those that only a GPU trains in reasonable time: GPT-2 of 124M and of 1.5B parameters, a Llama of
-# 1.1B, ViT-L/16 and ResNet-50.
+# 1.1B, ViT-L/16 and ResNet-50. "gigabytes" is about what eager takes at most, in bf16: 16 bytes for
+# each parameter, what is saved for the way back, and the scores. Images take longer to draw than to
+# train on, so that so many "batches" come again and again.
 WORKS |= {
     "gpt2": {
         "model": {"layers": 12, "width": 768, "heads": 12, "context": 1024, "vocabulary": 50304},
-        "data": {"kind": "text", "batch": 32, "time": 1024, "vocabulary": 50257},
+        "data": {"kind": "text", "batch": 16, "time": 1024, "vocabulary": 50257},
+        "gigabytes": 16,
     },
     "gpt2-xl": {
         "model": {"layers": 48, "width": 1600, "heads": 25, "context": 1024, "vocabulary": 50304},
         "data": {"kind": "text", "batch": 8, "time": 1024, "vocabulary": 50257},
+        "gigabytes": 56,
     },
     "llama-1b": {
         "model": {
@@ -67,6 +71,7 @@ WORKS |= {
             "vocabulary": 32000,
         },
         "data": {"kind": "text", "batch": 4, "time": 2048, "vocabulary": 32000},
+        "gigabytes": 38,
     },
     "vit-l": {
         "model": {
@@ -78,6 +83,8 @@ WORKS |= {
             "classes": 1000,
         },
         "data": {"kind": "images", "batch": 64, "sizes": (3, 224, 224), "classes": 1000},
+        "batches": 4,
+        "gigabytes": 18,
     },
     "resnet50": {
         "model": {
@@ -87,6 +94,8 @@ WORKS |= {
             "bottleneck": True,
         },
         "data": {"kind": "images", "batch": 128, "sizes": (3, 224, 224), "classes": 1000},
+        "batches": 4,
+        "gigabytes": 8,
     },
 }
 

@@ -1,4 +1,4 @@
-"""Checks of the CUDA backend on a machine with an NVIDIA GPU: one command, one summary.
+"""Checks of the CUDA backend on a machine with an NVIDIA GPU: one command, a line for each check.
 
     make gpu-kit             # anywhere: what is to be run, into target/gpu
     python3 tests/gpu/run.py # there: a checkout, target/gpu, and a Python with PyTorch and pytest
@@ -6,8 +6,10 @@
 Neither a network nor a compiler is needed there. It runs every kernel against its row's meaning,
 PyTorch's operators, views, optimizers and random numbers against PyTorch on the CPU, training with
 and without CUDA graphs and streams (equal bits) and against eager PyTorch on the same GPU, and
-compute-sanitizer, where there is one, on some kernels. Exit status 1 if anything failed.
-`--rehearse` does all that it can without a GPU.
+compute-sanitizer, where there is one, on some kernels. It is over within `--limit` seconds and a
+few more; a check that would take longer fails with what it said so far. If $OUT names a folder,
+what each check printed is left there. Exit status 1 if anything failed. `--rehearse` does all that
+it can without a GPU.
 """
 
 import argparse
@@ -16,15 +18,21 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-KIT = ROOT / "target" / "gpu"
-PACKAGE = ROOT / "torch_extension"
+from kit import KIT, PACKAGE, ROOT, environment, share, unpack
+
 PYTHON_TESTS = ["device", "parity", "works", "optim", "random", "opinfo", "views"]
+# Registers are counted by the compiler, not the GPU.
+SKIPPED = ["cuda::tests::usage"]
+# Of the device that a C++ compiler makes of the host, whatever GPU there is.
+EMULATED = [f"cuda::tests::{name}" for name in ("exchange", "failure", "gather", "graphs")]
 # Kernels of each kind, few enough for a tool that is a hundred times slower.
 SANITIZED = ["cuda::tests::reduce", "cuda::tests::index", "cuda::tests::attention::heads_that"]
 # Largest relative difference of two losses in bf16, one in PyTorch's own arithmetic.
@@ -36,39 +44,50 @@ class Failed(Exception):
 
 
 class Checks:
-    def __init__(self, options):
-        self.rehearse, self.limit = options.rehearse, options.limit
-        self.backend = "cpu" if options.rehearse else "cuda"
-        self.environment = dict(
-            os.environ,
-            PYTHONPATH=os.pathsep.join([str(PACKAGE), str(PACKAGE / "tests")]),
-            TORCHACC_CACHE_DIR="off",
-            TORCHACC_CUDA=os.pathsep.join(map(str, cuda_folders())),
-        )
+    def __init__(self, rehearse):
+        self.rehearse, self.backend = rehearse, "cpu" if rehearse else "cuda"
+        self.environment = os.environ | environment(PACKAGE / "tests")
+        # Of the check that runs: where its commands write, and when it must be over.
+        self.log, self.end = Path(), 0.0
 
-    def run(self, command, **environment):
-        """The output of a command. Its failure, and running out of time, fail the check."""
-        environment = self.environment | environment
-        try:
-            done = subprocess.run(
+    def run(self, command, parsed=False, **variables):
+        """What a command printed; if that is to be parsed, without its stderr. Its failure, and
+        running out of time, fail the check."""
+        seconds, late = max(self.end - time.monotonic(), 0), False
+        with self.log.open("ab") as log:
+            begun = log.tell()
+            process = subprocess.Popen(
                 list(map(str, command)),
-                env=environment,
+                env=self.environment | variables,
                 cwd=ROOT,
-                text=True,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                timeout=self.limit,
+                stdout=subprocess.PIPE if parsed else log,
+                stderr=log,
+                start_new_session=True,
             )
-        except subprocess.TimeoutExpired as late:
-            raise Failed(f"not done after {self.limit} s\n{tail(late.output)}") from None
-        if done.returncode != 0:
-            raise Failed(f"exit status {done.returncode}\n{tail(done.stdout)}")
-        return done.stdout
+            try:
+                result = process.communicate(timeout=seconds)[0] or b""
+                log.write(result)
+            except subprocess.TimeoutExpired:
+                late = True
+                # pytest then says what it found so far.
+                process.send_signal(signal.SIGINT)
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(10)
+            finally:
+                # What the command started, too.
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        said = self.log.read_bytes()[begun:].decode(errors="replace")
+        if late or process.returncode != 0:
+            why = f"not done in {seconds:.0f} s" if late else f"exit status {process.returncode}"
+            raise Failed(f"{why}: {tail(said, 1)}\n{tail(said)}")
+        return result.decode(errors="replace") if parsed else said
 
     def kernels(self):
         """Each kernel against its row's meaning; what cuDNN computes, too."""
-        # Registers are counted by the compiler, not the GPU.
-        command = [KIT / "kernels", "cuda::tests", "--skip", "usage"]
+        skipped = SKIPPED if self.rehearse else SKIPPED + EMULATED
+        command = [KIT / "kernels", "cuda::tests", *(f"--skip={name}" for name in skipped)]
         test_gpu = {} if self.rehearse else {"TORCHACC_TEST_GPU": "1"}
         return last(r"test result: ok\. (.*?);", self.run(command, **test_gpu))
 
@@ -76,13 +95,15 @@ class Checks:
         """PyTorch's operators and what is built of them, against PyTorch on the CPU."""
         files = [PACKAGE / "tests" / f"test_{name}.py" for name in PYTHON_TESTS]
         # Most of the time is the compiler's, one kernel after the other in a process.
-        several = ["-n", "8"] if importlib.util.find_spec("xdist") else []
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *several, *files]
+        several = min(os.cpu_count(), 16)
+        options = ["-n", several] if importlib.util.find_spec("xdist") else []
+        options += ["-p", "no:cacheprovider", "--continue-on-collection-errors"]
+        command = [sys.executable, "-m", "pytest", *options, *files]
         return last(r"(\d+ passed.*) in ", self.run(command, TORCHACC_BACKEND=self.backend))
 
-    def losses(self, device, **environment):
+    def losses(self, device, **variables):
         command = [sys.executable, ROOT / "tests" / "gpu" / "losses.py", device]
-        said = self.run(command, TORCHACC_BACKEND=self.backend, **environment)
+        said = self.run(command, parsed=True, TORCHACC_BACKEND=self.backend, **variables)
         return [float.fromhex(loss) for loss in json.loads(said.splitlines()[-1])]
 
     def graphs(self):
@@ -116,12 +137,6 @@ class Checks:
         return "memcheck and racecheck clean"
 
 
-def cuda_folders():
-    """Where the Python environment has NVIDIA's libraries."""
-    folders = [Path(path) / "nvidia" for path in sys.path]
-    return [library for folder in folders for library in sorted(folder.glob("*/lib"))]
-
-
 def last(pattern, text):
     found = re.findall(pattern, text)
     if not found:
@@ -130,15 +145,15 @@ def last(pattern, text):
 
 
 def tail(text, lines=40):
-    text = text.decode(errors="replace") if isinstance(text, bytes) else text or ""
-    return "\n".join(text.splitlines()[-lines:])
+    return "\n".join(text.strip().splitlines()[-lines:])
 
 
 def machine():
     query = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
     try:
-        return subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError) as error:
+        said = subprocess.run(query, capture_output=True, text=True, check=True, timeout=60)
+        return said.stdout.strip()
+    except (OSError, subprocess.SubprocessError) as error:
         return f"no GPU: {error}"
 
 
@@ -146,32 +161,36 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     names = ["kernels", "operators", "graphs", "eager", "sanitizer"]
     parser.add_argument("checks", nargs="*", default=names, help=f"some of {', '.join(names)}")
-    parser.add_argument("--limit", type=int, default=240, help="seconds that a command may take")
+    parser.add_argument("--limit", type=float, default=450, help="seconds that all may take")
     parser.add_argument("--rehearse", action="store_true", help="on a machine without a GPU")
     options = parser.parse_args()
     if unknown := set(options.checks) - set(names):
         parser.error(f"no check is called {', '.join(sorted(unknown))}")
     if not (KIT / "kernels").exists():
         parser.error(f"{KIT} is not there: make gpu-kit")
-    library = PACKAGE / "torchacc" / "lib"
-    library.mkdir(exist_ok=True)
-    for file in KIT.glob("*.so*"):
-        shutil.copy2(file, library)
-    checks, results = Checks(options), []
+    end, failed = time.monotonic() + options.limit, []
+    unpack()
+    checks = Checks(options.rehearse)
     print(f"{machine()}; Python {sys.version.split()[0]}", flush=True)
-    for name in options.checks:
-        begun = time.monotonic()
-        try:
-            outcome, said = "ok", getattr(checks, name)()
-        except Failed as failed:
-            outcome, said = "FAILED", str(failed)
-        seconds = time.monotonic() - begun
-        results.append((name, outcome, seconds, said.splitlines()[0]))
-        if outcome != "ok":
-            print(f"---- {name}\n{said}\n", flush=True)
-    for name, outcome, seconds, said in results:
-        print(f"{name:10} {outcome:6} {seconds:6.0f} s  {said}")
-    sys.exit(any(outcome != "ok" for _, outcome, *_ in results))
+    with tempfile.TemporaryDirectory() as folder:
+        for number, name in enumerate(options.checks):
+            begun = time.monotonic()
+            checks.end = share(end, len(options.checks) - number)
+            checks.log = Path(os.environ.get("OUT") or folder) / f"{name}.log"
+            checks.log.write_bytes(b"")
+            try:
+                outcome, said = "ok", getattr(checks, name)()
+            # Whatever it is, the other checks go on.
+            except Exception as error:
+                kind = "" if isinstance(error, Failed) else f"{type(error).__name__}: "
+                outcome, said = "FAILED", f"{kind}{error}"
+                failed.append(name)
+            first, *more = said.splitlines()
+            print(f"{name:10} {outcome:6} {time.monotonic() - begun:6.0f} s  {first}", flush=True)
+            if more:
+                print("\n".join(["----", *more, "----"]), flush=True)
+    print(f"failed: {', '.join(failed)}" if failed else "nothing failed")
+    sys.exit(bool(failed))
 
 
 if __name__ == "__main__":
