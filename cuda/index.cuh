@@ -29,6 +29,32 @@ DEVICE void take(u64* status, u64 step, const T* x, const I* index, T* out, i64 
   if (at >= 0) out[n] = x[(line / count * size + at) * inner + n % inner];
 }
 
+// Calls `change(i, at(i))` for the places of a line, in their order where the `at` are equal: a
+// block for each line, whose threads take neighbouring places. Of those whose `at` have the same
+// slot the first goes first, and the others once more.
+template <class At, class Change>
+DEVICE void in_order(i64 places, const At& at, const Change& change) {
+  enum { SLOTS = 1024 };
+  __shared__ i32 first[SLOTS];
+  const i32 mine = threadIdx.x;
+  for (i64 tile = 0; tile < places; tile += blockDim.x) {
+    const i64 i = tile + mine;
+    bool waits = i < places;
+    const i64 to = waits ? at(i) : 0;
+    i32* const slot = first + to % SLOTS;
+    do {
+      if (waits) *slot = blockDim.x;
+      __syncthreads();
+      if (waits) atomicMin(slot, mine);
+      __syncthreads();
+      if (waits && *slot == mine) {
+        change(i, to);
+        waits = false;
+      }
+    } while (__syncthreads_or(waits));
+  }
+}
+
 // Lists the places of each index, in scratch memory: `starts` (size + 1), `cursors` (size), then
 // `places` and `sorted` (count). First of four: no list has begun.
 DEVICE void lists_clear(i32* starts, i64 size) {
@@ -82,12 +108,39 @@ DEVICE void lists_fill(const I* index, i32* starts, i64 count, i64 size) {
   places[atomicAdd(&cursors[index[i]], 1)] = (i32)i;
 }
 
+enum { SHORT = 256 };
+
+// Batcher's bitonic sort, whose exchanges all are upwards: what is missing to a power of two would
+// be above all, and stays where it is.
+DEVICE void sort_long(i32* list, const i32* from, i32 count) {
+  for (i32 i = threadIdx.x; i < count; i += blockDim.x) list[i] = from[i];
+  const auto exchange = [&](i64 low, i64 high) {
+    if (high >= count || list[low] <= list[high]) return;
+    const i32 larger = list[low];
+    list[low] = list[high];
+    list[high] = larger;
+  };
+  i64 whole = SHORT;
+  while (whole < count) whole *= 2;
+  for (i64 run = 2; run <= whole; run *= 2) {
+    for (i64 step = run / 2; step > 0; step /= 2) {
+      __syncthreads();
+      for (i64 pair = threadIdx.x; pair < whole / 2; pair += blockDim.x) {
+        const i64 low = pair / step * step * 2 + pair % step;
+        // The first step of a run meets its mirror.
+        exchange(low, step == run / 2 ? low + 2 * (step - pair % step) - 1 : low + step);
+      }
+    }
+  }
+}
+
 // Sorts each list: a block for each index. So what is added up is added in the order of the places.
 DEVICE void lists_sort(i32* starts, i64 count, i64 size) {
   const i64 at = blockIdx.x;
   const i32 from = starts[at], to = starts[at + 1];
   const i32* places = starts + 2 * size + 1;
   i32* sorted = starts + 2 * size + 1 + count;
+  if (to - from > SHORT) return sort_long(sorted + from, places + from, to - from);
   for (i32 i = from + threadIdx.x; i < to; i += blockDim.x) {
     const i32 mine = places[i];
     i32 rank = 0;
@@ -96,23 +149,28 @@ DEVICE void lists_sort(i32* starts, i64 count, i64 size) {
   }
 }
 
-// out[o, at, i] += Σ x[o, m, i] over the places m of each index `at`; a block for 256 columns of
-// one row.
+// out[o, at, i] += Σ x[o, m, i] over the places m of each index `at`.
 template <class T>
 DEVICE void add_lists(const i32* starts, const T* x, T* out, i64 outer, i64 size, i64 count,
                       i64 inner) {
-  const i64 tiles = (inner + 255) / 256;
-  const i64 column = blockIdx.x % tiles * 256 + threadIdx.x, row = blockIdx.x / tiles;
-  const i64 at = row % size, o = row / size;
+  const i64 n = thread_number();
+  if (n >= outer * size * inner) return;
+  const i64 column = n % inner, row = n / inner, at = row % size, o = row / size;
   const i32 from = starts[at], to = starts[at + 1];
-  if (from == to || column >= inner) return;
+  if (from == to) return;
   const i32* sorted = starts + 2 * size + 1 + count;
-  T* target = out + row * inner + column;
+  T* target = out + n;
   typedef reduce_sum<Held<T>> Fold;
   typename Fold::type sum = Fold::of(get(target), 0);
-  for (i32 i = from; i < to; i++) {
-    const T* source = x + (o * count + sorted[i]) * inner + column;
-    sum = Fold::join(sum, Fold::of(get(source), 0));
+  x += o * count * inner + column;
+  i32 i = from;
+  // Some are on their way while others are added.
+  enum { AHEAD = 8 };
+  for (; i + AHEAD <= to; i += AHEAD) {
+    Held<T> next[AHEAD];
+    UNROLL for (int n = 0; n < AHEAD; n++) next[n] = get(x + sorted[i + n] * inner);
+    UNROLL for (int n = 0; n < AHEAD; n++) sum = Fold::join(sum, Fold::of(next[n], 0));
   }
+  for (; i < to; i++) sum = Fold::join(sum, Fold::of(get(x + sorted[i] * inner), 0));
   put(target, (Held<T>)sum);
 }

@@ -326,7 +326,8 @@ DEVICE void norm(const To& to, u64 from, u64 weight, u64 bias, u64 means, u64 rs
       to, [=](A x, A w, A b) { return ((x - near) - off) * rstd * w + b; }, x, Weight(weight),
       Bias(bias));
   if (threadIdx.x % G != 0) return;
-  if (MEAN) ((A*)means)[span.row] = near + off;
+  // What is infinitely far from all others is their mean.
+  if (MEAN) ((A*)means)[span.row] = off == off ? near + off : near;
   ((A*)rstds)[span.row] = rstd;
 }
 

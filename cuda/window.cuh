@@ -163,16 +163,14 @@ DEVICE void max_pool(const Windows& w, i64 planes, const T* x, T* y, i64* index)
   index[i] = where < 0 ? 0 : where;
 }
 
-// Adds dy where the indices say, in order: a thread for each plane. dx is 0 before.
+// Adds dy where the indices, which are right, say, in order: a block for each plane. dx is 0
+// before.
 template <class T, class S>
-DEVICE void max_pool_grad(u64* status, u64 step, i64 planes, i64 pixels, i64 plane, const T* dy,
-                          const i64* index, S* dx) {
-  const i64 i = thread_number();
-  if (i >= planes) return;
-  for (i64 pixel = i * pixels; pixel < (i + 1) * pixels; pixel++) {
-    const i64 at = checked(status, step, index, pixel, plane);
-    if (at < 0) return;
-    S* to = dx + i * plane + at;
-    put(to, get(to) + get(dy + pixel));
-  }
+DEVICE void max_pool_grad(i64 pixels, i64 plane, const T* dy, const i64* index, S* dx) {
+  dy += (i64)blockIdx.x * pixels;
+  index += (i64)blockIdx.x * pixels;
+  dx += (i64)blockIdx.x * plane;
+  in_order(
+      pixels, [&](i64 pixel) { return index[pixel]; },
+      [&](i64 pixel, i64 at) { put(dx + at, get(dx + at) + get(dy + pixel)); });
 }

@@ -128,6 +128,7 @@ fn between_maps(op: Op, half: DType, rows: [i64; 2], stored: bool) -> Graph {
         m.input(6, half, &if half == DType::F16 { [r, 3, c / 3] } else { [r, c / 3, 3] });
     let residual = if half == DType::F16 { m.transpose(residual, &[0, 2, 1]) } else { residual };
     let scale = m.input(7, DType::F32, &[r, 1, 1]);
+    let along = m.input(8, DType::F32, &[1, c / 3, 3]);
     let [dy, x] = halves.map(|x| m.cast(x, DType::F32));
     let eps = Attr::Float(1e-5);
     let (inputs, attrs): (Vec<ValueId>, Attrs) = match op {
@@ -143,6 +144,7 @@ fn between_maps(op: Op, half: DType, rows: [i64; 2], stored: bool) -> Graph {
     let results = m.ops(op, &inputs, attrs);
     let first = m.reshape(results[0], &[r, c / 3, 3]);
     let scaled = m.binary(Op::Mul, first, scale);
+    let scaled = m.binary(Op::Mul, scaled, along);
     let residual = m.cast(residual, DType::F32);
     let sum = m.binary(Op::Add, scaled, residual);
     let rounded = m.cast(sum, half);
@@ -169,9 +171,12 @@ pub fn rows_between_maps(backend: &dyn Backend) {
         Op::LogSoftmaxGrad,
     ];
     for (seed, op) in ops.into_iter().enumerate() {
-        for (half, rows) in
-            [(DType::BF16, [37, 48]), (DType::F16, [3, 12]), (DType::BF16, [2, 9012])]
-        {
+        for (half, rows) in [
+            (DType::BF16, [37, 48]),
+            (DType::F16, [3, 12]),
+            (DType::BF16, [2, 9012]),
+            (DType::BF16, [2, 9003]),
+        ] {
             let graph = between_maps(op, half, rows, false);
             let plan = plan_for(&graph, backend);
             let fused =

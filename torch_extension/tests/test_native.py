@@ -158,6 +158,16 @@ def test_a_host_call_that_fails_leaves_its_target():
     assert target.cpu().flatten()[[0, 1, 7]].tolist() == [1.0, 3.0, 1.0]
 
 
+def test_indices_are_judged_by_the_cpu():
+    x, index = torch.zeros(4, 3, device=DEVICE), torch.tensor([[1, 2, 0]], device=DEVICE)
+    ones = torch.ones(1, 3, device=DEVICE)
+    y, calls, copies = counted(lambda: x.scatter_reduce(0, index, ones, "prod"))
+    assert (calls, copies) == (1, "TORCHACC_BACKEND" in os.environ)
+    assert y.cpu().tolist() == torch.zeros(4, 3).tolist()
+    with pytest.raises((IndexError, RuntimeError), match="4"):
+        x.scatter_reduce(0, index + 3, ones, "prod").cpu()
+
+
 def test_random_numbers_are_those_of_the_cpus_kernels():
     weights = torch.full((4, 50), 0.02, device=DEVICE)
     drawn, calls, copies = counted(lambda: torch.multinomial(weights, 10))

@@ -6,8 +6,8 @@ use crate::error::Result;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// Runs at the same addresses before one is captured: those that happen once are not worth it.
-const PATIENCE: u32 = 2;
+/// The run at the same addresses that is captured first: those that happen once are not worth it.
+const FIRST: u32 = 3;
 /// Sets of addresses that are remembered. Steps alternate between few.
 const KEPT: usize = 8;
 
@@ -19,6 +19,8 @@ pub struct Graphs(Mutex<Vec<Run>>);
 struct Run {
     addresses: Vec<usize>,
     times: u32,
+    /// The run that is captured.
+    wanted: u32,
     graph: Option<Arc<dyn Replay>>,
 }
 
@@ -33,15 +35,16 @@ impl Graphs {
         let mut runs = self.0.lock();
         let run = match runs.iter().position(|run| run.addresses == addresses) {
             Some(found) => runs.remove(found),
-            None => Run { addresses, times: 0, graph: None },
+            None => Run { addresses, times: 0, wanted: FIRST, graph: None },
         };
         runs.insert(0, run);
         runs.truncate(KEPT);
         let run = &mut runs[0];
         run.times = run.times.saturating_add(1);
-        // A device that cannot is not asked again.
-        if run.times == PATIENCE + 1 {
+        if run.times == run.wanted {
             run.graph = device.capture(work)?.map(Arc::from);
+            // A device that cannot is asked ever less often.
+            run.wanted = run.wanted.saturating_mul(FIRST);
         }
         let graph = run.graph.clone();
         drop(runs);

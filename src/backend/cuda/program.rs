@@ -22,6 +22,8 @@ use std::sync::Arc;
 const STATUS: usize = 32;
 
 pub struct Program {
+    /// `None` where nobody wants runs to be captured, or they cannot be. They go before the kernels in them.
+    graphs: Option<Graphs>,
     plan: Arc<Plan>,
     device: Arc<dyn Device>,
     pool: Arc<Pool>,
@@ -35,8 +37,6 @@ pub struct Program {
     /// Whether some step is computed on the host.
     on_host: bool,
     exchanges: Exchanges,
-    /// `None` where nobody wants runs to be captured, or they cannot be.
-    graphs: Option<Graphs>,
 }
 
 /// An action, ready to be done.
@@ -120,6 +120,7 @@ impl Program {
         let graphs = (captures && exchanges.is_empty()).then(Graphs::default);
         let memory = Mutex::new(None);
         Ok(Program {
+            graphs,
             plan,
             device,
             pool,
@@ -130,13 +131,11 @@ impl Program {
             memory,
             on_host,
             exchanges,
-            graphs,
         })
     }
 
     /// Clears the status, and hands over the scalars and the table.
     fn begin(&self, call: &Call) -> Result<Own> {
-        self.device.begin()?;
         let mut memory = self.memory.lock();
         if memory.is_none() {
             *memory = Some(Held {
@@ -149,6 +148,8 @@ impl Program {
         let Some(held) = memory.as_mut() else {
             return internal!("memory that was just made is gone");
         };
+        // Now: what was uploaded to this memory while it was another's comes before.
+        self.device.begin()?;
         let [status, scratch, table] =
             [&held.block, &held.scratch, &held.table].map(|memory| memory.addr());
         let exchanges = self.exchanges.are_on_device(call);

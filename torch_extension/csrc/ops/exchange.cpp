@@ -37,17 +37,23 @@ int64_t to_dlpack(const at::Tensor& tensor) {
   return reinterpret_cast<intptr_t>(managed);
 }
 
+// What makes the values of borrowed memory comes before what reads them.
+torchacc_error* follow_lender(void*, const torchacc_device* device, void*, size_t) {
+  return guarded("acc::borrow", [&] { follow_caller(*device); });
+}
+
 // A tensor on the memory of one of PyTorch's other devices, where that is the context's; else on a
 // copy. The memory must stay as it is.
 at::Tensor borrow(const at::Tensor& tensor) {
   torchacc_context* owner = context();
   DLManagedTensorVersioned* managed = at::toDLPackVersioned(tensor);
-  // What makes its values comes before what reads them.
-  if (native_device() == tensor.device()) in_order(opened_device(), [] {});
   torchacc_tensor* handle = nullptr;
   check(torchacc_tensor_from_dlpack(owner, managed, &handle));
   torchacc_view view{};
   torchacc_error* error = torchacc_tensor_view(handle, &view);
+  if (error == nullptr && native_device() == tensor.device()) {
+    error = torchacc_buffer_look(view.buffer, &follow_lender, nullptr);
+  }
   at::Tensor made;
   if (error == nullptr) {
     made = adopt_tensor(torchacc_buffer_retain(view.buffer), {view.sizes, view.rank},

@@ -51,6 +51,13 @@ bool allows_overlap(const std::string& name) {
          name == "aten::_index_put_impl_";
 }
 
+// Tensors whose values may be wrong: a GPU's kernel that meets one ends the process's use of it.
+bool is_judged(const std::string& parameter) {
+  static const auto* names =
+      new std::unordered_set<std::string>{"index", "indices", "target", "targets", "mask"};
+  return names->count(parameter) != 0;
+}
+
 bool is_tensor_list(const c10::Type& type) {
   return type.kind() == TypeKind::ListType &&
          type.expectRef<c10::ListType>().getElementType()->kind() == TypeKind::TensorType;
@@ -187,6 +194,7 @@ std::shared_ptr<const OperatorInfo> describe(const c10::OperatorHandle& handle) 
       type = type->expectRef<c10::OptionalType>().getElementType().get();
     if (type->kind() == TypeKind::GeneratorType) info->generator = static_cast<int>(index);
     if (arguments[index].name() == "indices") info->lists_from_cpu = true;
+    if (is_judged(arguments[index].name())) info->judges_values = true;
     // The schema of native_batch_norm does not say that it updates them.
     if (info->name == "aten::native_batch_norm" &&
         arguments[index].name().rfind("running_", 0) == 0)

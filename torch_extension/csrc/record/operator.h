@@ -53,6 +53,7 @@ struct OperatorInfo {
   bool seeded = false;           // takes numbers from the generator
   bool lists_from_cpu = false;   // its index lists may lie on the CPU
   bool overlap_allowed = false;  // may write one element several times
+  bool judges_values = false;    // indices and the like, which a GPU's kernel only asserts
   bool rehearsable = false;      // its CPU kernel says as much of small tensors as of large ones
   Immediate immediate = Immediate::Never;
   std::optional<torchacc_op> native = std::nullopt;

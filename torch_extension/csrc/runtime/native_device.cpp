@@ -31,6 +31,10 @@ c10::Stream stream_of(const torchacc_device& device) {
   return c10::Stream(c10::Stream::UNSAFE, *g_native, reinterpret_cast<intptr_t>(device.stream));
 }
 
+c10::Stream callers_stream() {
+  return c10::impl::VirtualGuardImpl(g_native->type()).getStream(*g_native);
+}
+
 void follow(const c10::Stream& later, const c10::Stream& earlier) {
   c10::Event event(later.device_type());
   event.record(earlier);
@@ -79,12 +83,13 @@ void on_stream(const torchacc_device& device, c10::function_ref<void()> work) {
 }
 
 void in_order(const torchacc_device& device, c10::function_ref<void()> work) {
-  if (device.stream == nullptr) return work();
-  const c10::Stream ours = stream_of(device);
-  const c10::Stream theirs = c10::impl::VirtualGuardImpl(ours.device_type()).getStream(*g_native);
-  follow(ours, theirs);
+  follow_caller(device);
   on_stream(device, work);
-  follow(theirs, ours);
+  if (device.stream != nullptr) follow(callers_stream(), stream_of(device));
+}
+
+void follow_caller(const torchacc_device& device) {
+  if (device.stream != nullptr) follow(stream_of(device), callers_stream());
 }
 
 at::Tensor native_tensor(void* memory, at::IntArrayRef sizes, at::IntArrayRef strides,

@@ -25,6 +25,10 @@ void on_stream(const torchacc_device& device, c10::function_ref<void()> work);
 // The same, after what was queued on the caller's current stream and before what will be.
 void in_order(const torchacc_device& device, c10::function_ref<void()> work);
 
+// What is queued on the context's stream from now on comes after what was queued on the caller's
+// current one.
+void follow_caller(const torchacc_device& device);
+
 // A tensor of the native device on memory of the context's.
 at::Tensor native_tensor(void* memory, at::IntArrayRef sizes, at::IntArrayRef strides,
                          int64_t offset, c10::ScalarType dtype);

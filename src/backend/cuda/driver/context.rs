@@ -214,7 +214,7 @@ impl Context {
         Ok(address as usize)
     }
 
-    /// Waits until nothing that was queued can use the memory, which is what the driver promises for this allocator.
+    /// Waits until nothing that was queued can use the memory, as drivers do for what this allocator gave.
     pub fn free(&self, address: usize) {
         // The memory of a lost context is lost with it.
         if let Ok(_entered) = self.enter() {

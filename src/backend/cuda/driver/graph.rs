@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "graphs of the driver's")]
 
 use super::super::device::Replay;
-use super::api::{Handle, OF_CAPTURE, OUT_OF_MEMORY};
+use super::api::{Handle, OF_CAPTURE};
 use super::context::{Context, Turn};
 use crate::error::Result;
 use std::ffi::c_int;
@@ -33,29 +33,20 @@ pub fn capture(
     turn.set_capturing(true);
     let capture = Capture { context, turn: &turn };
     let worked = work();
-    let (status, graph) = capture.end();
-    // Whatever happened, nothing was run.
+    let graph = capture.end();
+    // Nothing was run: what failed because others in the process ended the capture, which they do by waiting for the GPU or for
+    // this stream, still can be; and what fails by itself does so again where it counts.
     if graph == 0 {
-        worked?;
-        let of_capture = OF_CAPTURE.contains(&status) || status == 0;
-        return if of_capture {
-            Ok(None)
-        } else {
-            context.api.check(status, "capturing").map(|()| None)
-        };
+        return Ok(None);
     }
     let mut executable = 0;
-    let made =
-        worked.map(|()| unsafe { (context.api.instantiate_graph)(&mut executable, graph, 0) });
+    let made = worked.is_ok()
+        && unsafe { (context.api.instantiate_graph)(&mut executable, graph, 0) } == 0;
     unsafe { (context.api.destroy_graph)(graph) };
-    match made? {
-        // The same kernels one by one need less.
-        OUT_OF_MEMORY => Ok(None),
-        status => {
-            context.api.check(status, "making a graph")?;
-            Ok(Some(Box::new(Graph { context: context.clone(), executable })))
-        }
-    }
+    Ok(match made {
+        true => Some(Box::new(Graph { context: context.clone(), executable })),
+        false => None,
+    })
 }
 
 /// A capture under way, which ends even if the work panics.
@@ -65,24 +56,26 @@ struct Capture<'a> {
 }
 
 impl Capture<'_> {
-    /// The driver's word, and the graph, 0 if there is none.
-    fn end(self) -> (c_int, Handle) {
-        let result = self.stop();
+    /// The graph, 0 if there is none.
+    fn end(self) -> Handle {
+        let graph = self.stop();
         std::mem::forget(self);
-        result
+        graph
     }
 
-    fn stop(&self) -> (c_int, Handle) {
+    fn stop(&self) -> Handle {
         let mut graph = 0;
         self.turn.set_capturing(false);
-        let status = unsafe { (self.context.api.end_capture)(self.context.stream, &mut graph) };
-        (status, graph)
+        match unsafe { (self.context.api.end_capture)(self.context.stream, &mut graph) } {
+            0 => graph,
+            _ => 0,
+        }
     }
 }
 
 impl Drop for Capture<'_> {
     fn drop(&mut self) {
-        let (_, graph) = self.stop();
+        let graph = self.stop();
         if graph != 0 {
             unsafe { (self.context.api.destroy_graph)(graph) };
         }

@@ -229,9 +229,9 @@ impl Launch for Kernel {
 
 impl Drop for Kernel {
     fn drop(&mut self) {
-        // What is queued may still run it. If the context is lost, so is the module.
-        let idle = self.context.synchronize();
-        if let (Ok(()), Ok(_entered)) = (idle, self.context.enter()) {
+        // What is queued may still run it, and nobody captures meanwhile. If the context is lost, so is the module.
+        let Ok(_turn) = self.context.turn() else { return };
+        if self.context.synchronize().is_ok() {
             // SAFETY: nothing uses it any more.
             unsafe { (self.context.api.unload_module)(self.module) };
         }

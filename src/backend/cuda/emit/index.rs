@@ -167,7 +167,7 @@ pub fn index_add(given: Given) -> Result<Tasks> {
         format!("lists_sort({starts}, {count}, {size});")
     });
     let element = stored(x.dtype);
-    let add = launch("add_lists", (outer * size) as u64 * blocks(inner), &|w, starts| {
+    let add = launch("add_lists", blocks(outer * size * inner), &|w, starts| {
         let [outer, size, count, inner] = [outer, size, count, inner].map(|n| w.number(n));
         let [from, to] = [x, given.write].map(|o| w.word(Word::of(o)));
         format!(
@@ -182,8 +182,12 @@ pub fn index_add(given: Given) -> Result<Tasks> {
     Ok(tasks)
 }
 
-/// `(base, index, x)`, see `Op::Scatter`: a thread goes along the axis, so that of equal indices the last wins, and sums
-/// are made in order.
+/// Lines that keep a device busy with a thread for each, and places of a line that are worth a block.
+const MANY_LINES: i64 = 1 << 17;
+const LONG_LINE: i64 = 64;
+
+/// `(base, index, x)`, see `Op::Scatter`: along the axis everything happens in order, so that of equal indices the last wins,
+/// and sums are always the same. A thread goes along, or a block.
 pub fn scatter(given: Given, add: bool) -> Result<Tasks> {
     let [base, index, x] = given.reads else {
         return crate::internal!("scatter of other than three");
@@ -236,31 +240,40 @@ pub fn scatter(given: Given, add: bool) -> Result<Tasks> {
     let [from, to] = [0, 1].map(|n| Walk::new(&mut writer, &space, &strides[n]));
     let text = space.coordinates(&mut writer, "c", "n");
     let at = space.index();
-    let [n, along] = [space.numel(), index.layout.sizes[axis]].map(|n| writer.number(n));
+    let (lines, along) = (space.numel(), index.layout.sizes[axis]);
+    let by_blocks = lines < MANY_LINES && along >= LONG_LINE;
+    let [n, along] = [lines, along].map(|n| writer.number(n));
     let [step, out_step] =
         [dense[axis], contiguous_strides(&base.layout.sizes)[axis]].map(|n| writer.number(n));
     let [places, source, out] = [index, x, &sums].map(|o| writer.word(Word::of(o)));
     let number = stored(index.dtype);
     let bits = |dtype: DType| if add { stored(dtype) } else { raw(dtype.size()) };
     let (element, sum) = (bits(x.dtype), bits(sums.dtype));
-    writer.line(format!("const {at} n = ({at})thread_number();"));
+    let line = if by_blocks { "blockIdx.x" } else { "thread_number()" };
+    writer.line(format!("const {at} n = ({at}){line};"));
     writer.line(format!("if ((i64)n >= (i64){n}) return;"));
     writer.line(text.trim());
     writer.line(format!("const i64 from = {};", from.offset("n", "c", at)));
     writer.line(format!("const i64 to = {};", to.offset("n", "c", at)));
-    writer.line(format!("for (i64 i = 0; i < (i64){along}; i++) {{"));
-    writer.line(format!("    const i64 here = from + i * (i64){step};"));
+    writer.line("const auto at = [&](i64 i) {");
+    writer.line(format!("    return (i64)((const {number}*){places})[from + i * (i64){step}];"));
+    writer.line("};");
+    writer.line("const auto change = [&](i64 i, i64 at) {");
     writer.line(format!(
-        "    const i64 there = to + (i64)((const {number}*){places})[here] * (i64){out_step};"
+        "    const {element}* value = (const {element}*){source} + from + i * (i64){step};"
     ));
-    writer.line(format!("    const {element}* value = (const {element}*){source} + here;"));
-    writer.line(format!("    {sum}* target = ({sum}*){out} + there;"));
+    writer.line(format!("    {sum}* target = ({sum}*){out} + to + at * (i64){out_step};"));
     writer.line(match add {
         true => "    put(target, op_add(get(target), get(value)));",
         false => "    *target = *value;",
     });
-    writer.line("}");
-    tasks.tasks.push(writer.finish("scatter", blocks(space.numel())));
+    writer.line("};");
+    writer.line(match by_blocks {
+        true => format!("in_order((i64){along}, at, change);"),
+        false => format!("for (i64 i = 0; i < (i64){along}; i++) change(i, at(i));"),
+    });
+    let blocks = if by_blocks { lines as u64 } else { blocks(lines) };
+    tasks.tasks.push(writer.finish("scatter", blocks));
     if apart {
         tasks.tasks.extend(super::cast(&sums, given.write)?.tasks);
     }

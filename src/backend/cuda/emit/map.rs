@@ -150,7 +150,8 @@ impl Epilogue<'_> {
         let (space, strides) = space_of(&self.program.sizes, &operands);
         let last = space.sizes[space.sizes.len() - 1];
         let whole = last % n == 0 || last % width == 0;
-        let pack = if whole { width } else { 1 };
+        // Else neighbours begin between two places of a row where they could be had at once.
+        let pack = if space.sizes.len() == 1 || last % width == 0 { width } else { 1 };
         let mut access = |(operand, strides): (&&Operand, &Dims)| {
             Access::new(writer, operand, &space, (strides, &[]), pack, false)
         };

@@ -83,14 +83,13 @@ pub fn max_pool_grad(given: Given) -> Result<Tasks> {
     tasks.tasks.extend(zeros(&sums)?.tasks);
     let mut writer = Writer::new();
     let (planes, pixels) = (numel(&dy.layout.sizes[..2]), numel(&dy.layout.sizes[2..]));
-    let [step, planes_, pixels, plane] =
-        [given.step as i64, planes, pixels, plane].map(|n| writer.number(n));
+    let [pixels, plane] = [pixels, plane].map(|n| writer.number(n));
     let [from, places, to] = [dy, index, &sums].map(|operand| writer.word(Word::of(operand)));
     let (element, sum) = (stored(dy.dtype), stored(sums.dtype));
     writer.line(format!(
-        "max_pool_grad(status, {step}, (i64){planes_}, (i64){pixels}, (i64){plane}, (const {element}*){from}, (const i64*){places}, ({sum}*){to});"
+        "max_pool_grad((i64){pixels}, (i64){plane}, (const {element}*){from}, (const i64*){places}, ({sum}*){to});"
     ));
-    tasks.tasks.push(writer.finish("max_pool_grad", blocks(planes)));
+    tasks.tasks.push(writer.finish("max_pool_grad", planes as u64));
     if apart {
         tasks.scratch = 4 * sums.layout.numel() as u64;
         tasks.tasks.extend(cast(&sums, write)?.tasks);

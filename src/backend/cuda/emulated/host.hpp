@@ -46,6 +46,12 @@ static inline T atomicAdd(T* at, T more) {
   *at += more;
   return old;
 }
+template <class T>
+static inline T atomicMin(T* at, T other) {
+  T old = *at;
+  if (other < old) *at = other;
+  return old;
+}
 static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 
 namespace host {
@@ -184,6 +190,16 @@ static inline T exchange(T x, From from) {
 }  // namespace host
 
 static inline void __syncthreads() { host::wait(host::AT_BLOCK); }
+static inline int __syncthreads_or(int x) {
+  static int any = 0;
+  any |= x;
+  __syncthreads();
+  const int all = any;
+  __syncthreads();
+  any = 0;
+  __syncthreads();
+  return all;
+}
 static inline void __syncwarp(unsigned = ~0u) { host::wait(host::AT_WARP); }
 template <class T>
 static inline T __shfl_xor_sync(unsigned, T x, int mask) {

@@ -168,9 +168,12 @@ fn build(sources: &[&Source]) -> Result<()> {
     let library = source.with_extension("so");
     std::fs::write(&source, text(sources)).map_err(|e| failed(e.to_string()))?;
     let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
+    // A GPU has no vectors at odd addresses.
+    let aligned = ["-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"];
     let flags = ["-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-ffp-contract=off"];
     let output = Command::new(compiler)
         .args(flags)
+        .args(aligned)
         .args([&source, &PathBuf::from("-o"), &library])
         .output()
         .map_err(|e| failed(e.to_string()))?;

@@ -37,7 +37,9 @@ fn index_add_and_scatter() {
     let mut random = Random::new(8);
     let mut cases: Vec<(Case, f64)> = Vec::new();
     for dtype in FLOATS.into_iter().chain([DType::U8, DType::I64]) {
-        for (sizes, n) in [(&[5][..], 9), (&[3, 4, 5], 11), (&[50, 300], 200), (&[3, 2], 0)] {
+        for (sizes, n) in
+            [(&[5][..], 9), (&[3, 4, 5], 11), (&[50, 300], 200), (&[2, 5], 700), (&[3, 2], 0)]
+        {
             for axis in 0..sizes.len() {
                 let base = values(&mut random, dtype, sizes);
                 let mut along = sizes.to_vec();

@@ -121,6 +121,16 @@ fn rows_far_from_zero() {
     check_kernels(&cases);
 }
 
+/// Their mean is infinite, too, and what they are normed to is no number.
+#[test]
+fn rows_with_infinities() {
+    let (low, high) = (f64::NEG_INFINITY, f64::INFINITY);
+    let rows = [[1.0, high, 2.0], [low, -1.0, 3.0], [high, low, 0.0], [f64::NAN, 1.0, 2.0]];
+    let x = Array::from_f64(DType::F32, &[4, 3], rows.as_flattened());
+    let attrs = smallvec![Attr::Float(1e-5), Attr::Bool(false), Attr::Bool(false)];
+    check_kernels(&[(node(Op::LayerNorm, attrs, vec![x]), 64.0)]);
+}
+
 #[test]
 fn gradients_of_normalisation() {
     let (mut random, mut cases) = (Random::new(4), Vec::new());

@@ -26,7 +26,7 @@ typedef unsigned long long word;
 enum { MOST = 64, STREAMS = 16, QUEUED = 1 << 12 };
 static _Thread_local CUcontext current;
 static CUstream capturing;
-static int lost, live, kernels, captured_count, shared_limit = 48 << 10;
+static int disturbed, lost, live, kernels, captured_count, shared_limit = 48 << 10;
 static word captured[MOST][2];
 static char context_, module_, function_;
 
@@ -92,6 +92,8 @@ int fake_kernels(void) { return kernels; }
 // Puts a kernel on a stream.
 void fake_add(word stream, word address) { put((CUstream)stream, KERNEL, address, 2, 0); }
 int fake_inside(void) { return current != 0; }
+// What another thread does to a capture when it waits for the device.
+int fake_disturb(void) { return disturbed = 1; }
 
 CUresult cuInit(unsigned int flags) { return flags == 0 ? INIT : CUDA_ERROR_INVALID_VALUE; }
 CUresult cuDriverGetVersion(int* version) {
@@ -188,6 +190,8 @@ CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode) {
 CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
   if (capturing != stream) return CUDA_ERROR_ILLEGAL_STATE;
   capturing = 0;
+  *graph = 0;
+  if (disturbed) return disturbed = 0, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   word* copy = malloc(sizeof captured + sizeof *copy);
   copy[0] = captured_count;
   memcpy(copy + 1, captured, sizeof captured);
@@ -322,6 +326,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned int gx, unsigned int gy, u
   const word* words = parameters[0];
   if (words[0] == 0) lost = 1;
   if (lost) return state();
+  if (stream == capturing && disturbed) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   if (stream == capturing)
     memcpy(captured[captured_count++], words, sizeof captured[0]);
   else
