@@ -5,6 +5,7 @@ import threading
 import pytest
 import torch
 import torch.nn as nn
+import torchacc
 from support import DEVICE
 
 
@@ -109,6 +110,25 @@ def test_memory_counters_follow_tensors():
     assert torch.acc.memory_allocated() - before < 4 << 20
     free, total = torch.acc.mem_get_info()
     assert 0 < free <= total
+
+
+def test_on_a_gpu_its_memory_and_name_are_told(monkeypatch):
+    asked = []
+
+    def said(what):
+        return lambda device: asked.append(str(device)) or what
+
+    assert torchacc.memory.native_device() is None
+    for module in (torchacc.memory, torchacc.device):
+        monkeypatch.setattr(module, "native_device", lambda: torch.device("cuda", 1))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", said((3, 5)))
+    monkeypatch.setattr(torch.cuda, "get_device_name", said("a GPU"))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", said((9, 0)))
+    properties = torch.acc.get_device_properties()
+    assert (properties.name, properties.total_memory) == ("a GPU", 5)
+    assert torch.acc.mem_get_info() == (3, 5)
+    assert torch.acc.get_device_capability() == (9, 0)
+    assert asked == ["cuda:1"] * 4
 
 
 def test_printing_shows_values():

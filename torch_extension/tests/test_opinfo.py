@@ -85,7 +85,10 @@ def test_operator(op):
     for sample, expected in samples(op):
         source, arguments, keywords = move((sample.input, sample.args, sample.kwargs))
         actual = op(source, *arguments, **keywords)
-        pairs = zip(tree_leaves(actual), tree_leaves(expected), strict=True)
+        # Of eigenvectors and the like that is what does not depend on their signs, which libraries
+        # choose.
+        defined = sample.output_process_fn_grad if op.name.startswith("linalg.") else tree_leaves
+        pairs = zip(tree_leaves(defined(actual)), tree_leaves(defined(expected)), strict=True)
         for a, e in ((a, e) for a, e in pairs if comparable(e)):
             assert a.device.type == DEVICE
             assert (a.shape, a.dtype) == (e.shape, e.dtype)

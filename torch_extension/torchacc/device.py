@@ -20,6 +20,7 @@ from torchacc.memory import (
     memory_allocated,
     memory_reserved,
     memory_stats,
+    native_device,
     reset_peak_memory_stats,
 )
 from torchacc.random import (
@@ -121,8 +122,9 @@ def can_device_access_peer(device, peer_device) -> bool:
 
 
 def get_device_name(device=None) -> str:
-    """A name for people."""
-    return "torchacc cpu"
+    """A name for people: the GPU's, or "torchacc cpu"."""
+    native = native_device()
+    return torch.cuda.get_device_name(native) if native else "torchacc cpu"
 
 
 def get_device_properties(device=None) -> SimpleNamespace:
@@ -131,8 +133,9 @@ def get_device_properties(device=None) -> SimpleNamespace:
 
 
 def get_device_capability(device=None) -> tuple[int, int]:
-    """(0, 0): the device has no numbered capabilities."""
-    return (0, 0)
+    """The GPU's compute capability; (0, 0) where there is none."""
+    native = native_device()
+    return torch.cuda.get_device_capability(native) if native else (0, 0)
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:

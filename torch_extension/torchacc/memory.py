@@ -49,8 +49,18 @@ def empty_cache() -> None:
     torch.accelerator.empty_cache()
 
 
+def native_device() -> torch.device | None:
+    """The device of PyTorch's own that acc computes on: "cuda:0" and so on; None for the host."""
+    kind, number = torch.ops.acc.dlpack_device()
+    return torch.device("cuda", number) if kind == torch.utils.dlpack.DLDeviceType.kDLCUDA else None
+
+
 def mem_get_info(device=None) -> tuple[int, int]:
-    """(free, total) bytes of the host memory the device uses."""
+    """(free, total) bytes of the memory that the device uses: the GPU's or the host's. Raises what
+    `torch.cuda.mem_get_info` does where PyTorch cannot use the GPU."""
+    device_index(device)
+    if native := native_device():
+        return torch.cuda.mem_get_info(native)
     page = os.sysconf("SC_PAGE_SIZE")
     return os.sysconf("SC_AVPHYS_PAGES") * page, os.sysconf("SC_PHYS_PAGES") * page
 
@@ -63,5 +73,6 @@ __all__ = [
     "memory_allocated",
     "memory_reserved",
     "memory_stats",
+    "native_device",
     "reset_peak_memory_stats",
 ]
