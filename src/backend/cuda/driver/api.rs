@@ -28,6 +28,7 @@ functions!(Api {
     current_context "cuCtxGetCurrent" (*mut Handle) -> Status;
     push_context "cuCtxPushCurrent_v2" (Handle) -> Status;
     pop_context "cuCtxPopCurrent_v2" (*mut Handle) -> Status;
+    exchange_capture_mode "cuThreadExchangeStreamCaptureMode" (*mut c_int) -> Status;
     synchronize_context "cuCtxSynchronize" () -> Status;
     create_stream "cuStreamCreate" (*mut Handle, c_uint) -> Status;
     destroy_stream "cuStreamDestroy_v2" (Handle) -> Status;

@@ -1,7 +1,7 @@
 //! The primary context of a GPU, which all libraries of the process share (PyTorch's too), and the stream of programs in it.
 //!
 //! **Invariant:** what is queued is queued by whoever has the [`Turn`], so that nothing of another thread falls into a
-//! capture; a thread's current context is after every call what it was before.
+//! capture; a thread's current context, and its mode towards captures, are after every call what they were before.
 #![expect(unsafe_code, reason = "calls of the driver")]
 
 use super::api::{Api, Handle, NOT_READY, OUT_OF_MEMORY, unusable};
@@ -43,8 +43,19 @@ pub struct Context {
     pub version: (i32, i32),
 }
 
-/// The calling thread is in the context, and was in another or none.
-pub struct Entered<'a>(Option<&'a Api>);
+/// `CU_STREAM_CAPTURE_MODE_RELAXED`: threads may call what they like while a stream is captured, but not
+/// wait for it.
+pub const RELAXED: c_int = 2;
+
+/// The calling thread is in the context, and what it calls ends nobody's capture: PyTorch's forbid all threads in the mode
+/// that they begin in to allocate memory, load kernels or look at events.
+pub struct Entered<'a> {
+    api: &'a Api,
+    /// Whether the thread was in another context, or none.
+    pushed: bool,
+    /// The thread's mode towards captures.
+    mode: c_int,
+}
 
 /// The calling thread is in the context, and the only one that queues.
 pub struct Turn<'a> {
@@ -91,14 +102,16 @@ impl Context {
 
     /// Makes the context the calling thread's current one for as long as the result lives.
     pub fn enter(&self) -> Result<Entered<'_>> {
-        let mut current = 0;
-        self.api
-            .check(unsafe { (self.api.current_context)(&mut current) }, "asking for the context")?;
-        if current == self.context {
-            return Ok(Entered(None));
+        let (api, mut current, mut mode) = (&self.api, 0, RELAXED);
+        api.check(unsafe { (api.current_context)(&mut current) }, "asking for the context")?;
+        let pushed = current != self.context;
+        if pushed {
+            api.check(unsafe { (api.push_context)(self.context) }, "entering the context")?;
         }
-        self.api.check(unsafe { (self.api.push_context)(self.context) }, "entering the context")?;
-        Ok(Entered(Some(&self.api)))
+        let mut entered = Entered { api, pushed, mode };
+        api.check(unsafe { (api.exchange_capture_mode)(&mut mode) }, "entering the context")?;
+        entered.mode = mode;
+        Ok(entered)
     }
 
     /// Waits for other threads that are queueing or capturing; the same thread may have more than one.
@@ -244,9 +257,10 @@ impl Turn<'_> {
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        if let Some(api) = self.0 {
-            let mut popped = 0;
-            unsafe { (api.pop_context)(&mut popped) };
+        let mut popped = 0;
+        unsafe { (self.api.exchange_capture_mode)(&mut self.mode) };
+        if self.pushed {
+            unsafe { (self.api.pop_context)(&mut popped) };
         }
     }
 }

@@ -3,14 +3,9 @@
 
 use super::super::device::Replay;
 use super::api::{Handle, OF_CAPTURE};
-use super::context::{Context, Turn};
+use super::context::{Context, RELAXED, Turn};
 use crate::error::Result;
-use std::ffi::c_int;
 use std::sync::Arc;
-
-/// `CU_STREAM_CAPTURE_MODE_RELAXED`: this and other threads may call what they like meanwhile, on other streams; on this
-/// one it is this thread's turn.
-const RELAXED: c_int = 2;
 
 struct Graph {
     context: Arc<Context>,
@@ -24,6 +19,7 @@ pub fn capture(
 ) -> Result<Option<Box<dyn Replay>>> {
     let turn = context.turn()?;
     turn.must_not_capture("capture")?;
+    // Other threads may use other streams meanwhile; on this one it is this thread's turn.
     // SAFETY (all calls of this file): as `cuda.h` says.
     let status = unsafe { (context.api.begin_capture)(context.stream, RELAXED) };
     if OF_CAPTURE.contains(&status) {

@@ -25,6 +25,7 @@
 typedef unsigned long long word;
 enum { MOST = 64, STREAMS = 16, QUEUED = 1 << 12 };
 static _Thread_local CUcontext current;
+static _Thread_local CUstreamCaptureMode mode;
 static CUstream capturing;
 static int disturbed, lost, live, kernels, captured_count, shared_limit = 48 << 10;
 static word captured[MOST][2];
@@ -82,16 +83,19 @@ static void advance_all(void) {
 }
 
 static CUresult state(void) { return lost ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS; }
+// As if somebody always captured in a mode that hinders threads.
 static CUresult inside(void) {
+  if (mode != CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   return current == (CUcontext)&context_ ? state() : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-// For the tests: addresses that are allocated, kernels done, and whether a context is current.
+// For the tests: addresses that are allocated, kernels done, and whether the thread's context or
+// mode are not what they were.
 int fake_live(void) { return live; }
 int fake_kernels(void) { return kernels; }
 // Puts a kernel on a stream.
 void fake_add(word stream, word address) { put((CUstream)stream, KERNEL, address, 2, 0); }
-int fake_inside(void) { return current != 0; }
+int fake_inside(void) { return current != 0 || mode != CU_STREAM_CAPTURE_MODE_GLOBAL; }
 // What another thread does to a capture when it waits for the device.
 int fake_disturb(void) { return disturbed = 1; }
 
@@ -162,6 +166,12 @@ CUresult cuCtxPopCurrent(CUcontext* context) {
   *context = current;
   current = 0;
   return CUDA_SUCCESS;
+}
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* given) {
+  const CUstreamCaptureMode before = mode;
+  mode = *given;
+  *given = before;
+  return state();
 }
 CUresult cuCtxSynchronize(void) {
   advance_all();
