@@ -353,10 +353,7 @@ torchacc_op host_operator(const Call& call, const Shapes& shapes) {
   description.name = to_str(name);
   description.key = to_str(key);
   description.function = &run_host_call;
-  // Random numbers are the same on every backend: those of the CPU's kernels, which say what is
-  // wrong with a value, too.
-  const bool is_the_cpus = call.info().seeded || call.info().judges_values;
-  if (native_device().has_value() && !is_the_cpus) {
+  if (native_device().has_value() && !call.info().by_cpu) {
     description.device_function = &run_device_call;
   }
   description.user = host.get();

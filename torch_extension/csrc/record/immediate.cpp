@@ -22,8 +22,8 @@ namespace {
 std::atomic<uint64_t> g_runs{0};
 std::atomic<uint64_t> g_copies{0};
 
-// Which of these operators run where the tensors' memory is, if PyTorch has that device. Not
-// others: a GPU's kernels that find a bad value end the process's use of the GPU.
+// Which of PyTorch's own operators run where the tensors' memory is, if PyTorch has that device.
+// Not others: a GPU's kernels that find a bad value end the process's use of the GPU.
 const std::unordered_set<std::string_view> kSafeAnywhere = {"aten::nonzero",
                                                             "aten::masked_select",
                                                             "aten::_unique",
@@ -38,8 +38,15 @@ bool is_mask(const c10::IValue& index) {
   return type == at::kBool || type == at::kByte;
 }
 
-// Where a call's kernel runs, if not on copies of the CPU.
+// Where a call's kernel runs, if not on copies of the CPU. A user's own goes there if it
+// can: what launches Triton's kernels reads no memory of the CPU's.
 std::optional<c10::Device> place_of(const OperatorInfo& info, const torch::jit::Stack& stack) {
+  if (info.users) {
+    const auto key = native_key();
+    const bool has_one =
+        key.has_value() && info.generator < 0 && info.handle.hasComputedKernelForDispatchKey(*key);
+    return has_one ? native_device() : std::nullopt;
+  }
   bool is_safe = kSafeAnywhere.count(info.handle.operator_name().name) != 0;
   if (info.name == "aten::index.Tensor") {
     const auto indices = stack.back().toListRef();
@@ -152,9 +159,13 @@ c10::IValue to_device(const c10::IValue& value, Copies& copies) {
 }
 
 void call_kernel(const OperatorInfo& info, torch::jit::Stack& stack,
-                 const std::optional<at::Generator>& given, c10::DeviceIndex device) {
+                 const std::optional<at::Generator>& given, c10::DeviceIndex device,
+                 const std::optional<c10::Device>& native) {
   const CleanDispatch guard;
-  if (!info.seeded) return info.handle.callBoxed(&stack);
+  // Kernels written in Python start on the device that is current.
+  const c10::OptionalDeviceGuard current(native);
+  // What draws on another device does so from its generator.
+  if (!info.seeded || native.has_value()) return info.handle.callBoxed(&stack);
   const RandomState state = draw(given, device, 4);
   at::Generator generator =
       at::make_generator<at::CPUGeneratorImpl>(state.seed * 0x9E3779B97F4A7C15ull + state.offset);
@@ -188,7 +199,7 @@ void run_at(std::optional<c10::Device> native, const OperatorInfo& info, torch::
   }
   torch::jit::Stack call = inputs;
   try {
-    call_kernel(info, call, generator, copies.device());
+    call_kernel(info, call, generator, copies.device(), native);
   } catch (const c10::NotImplementedError&) {
     // The CPU's kernels take types that others do not.
     if (!native.has_value()) throw;

@@ -3,10 +3,12 @@
 #include <ATen/core/jit_type.h>
 #include <c10/util/flat_hash_map.h>
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <unordered_set>
 
+#include "runtime/native_device.h"
 #include "runtime/runtime.h"
 
 namespace torchacc {
@@ -133,11 +135,16 @@ Parameter parameter_of(const c10::Argument& argument) {
 
 // Kernels written in Python need the GIL, which the launch thread must never take. PyTorch names
 // the file that registered a kernel; only compiled ones come from C++ or CUDA sources.
-bool has_python_kernel(const c10::OperatorHandle& handle) {
-  if (!handle.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU)) return false;
-  const std::string origin = handle.getComputedKernelForDispatchKey(c10::DispatchKey::CPU).debug();
+bool has_python_kernel(const c10::OperatorHandle& handle, c10::DispatchKey key) {
+  if (!handle.hasComputedKernelForDispatchKey(key)) return false;
+  const std::string origin = handle.getComputedKernelForDispatchKey(key).debug();
   return origin.find(".cpp") == std::string::npos && origin.find(".cu") == std::string::npos &&
          origin.find(".cc") == std::string::npos && origin.find(".h:") == std::string::npos;
+}
+
+bool has_native_python_kernel(const c10::OperatorHandle& handle) {
+  const auto key = native_key();
+  return key.has_value() && has_python_kernel(handle, *key);
 }
 
 Immediate immediate_mode(const c10::OperatorHandle& handle, const OperatorInfo& info) {
@@ -161,7 +168,21 @@ Immediate immediate_mode(const c10::OperatorHandle& handle, const OperatorInfo& 
       info.name != "aten::native_dropout") {
     return Immediate::Always;
   }
-  return has_python_kernel(handle) ? Immediate::Always : Immediate::Never;
+  const bool in_python = has_python_kernel(handle, c10::DispatchKey::CPU) ||
+                         (info.users && has_native_python_kernel(handle));
+  return in_python ? Immediate::Always : Immediate::Never;
+}
+
+// Random numbers are the same on every backend: those of the CPU's kernels, which say what is wrong
+// with a value, too.
+bool is_the_cpus(const c10::OperatorHandle& handle, const OperatorInfo& info) {
+  if (!handle.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU)) return false;
+  if (info.seeded) return true;
+  if (info.users) return false;
+  const auto& arguments = handle.schema().arguments();
+  return has_native_python_kernel(handle) ||
+         std::any_of(arguments.begin(), arguments.end(),
+                     [](const c10::Argument& argument) { return is_judged(argument.name()); });
 }
 
 // Attributes that hold for tensors of any size; other lists and integers may count elements.
@@ -194,15 +215,16 @@ std::shared_ptr<const OperatorInfo> describe(const c10::OperatorHandle& handle) 
       type = type->expectRef<c10::OptionalType>().getElementType().get();
     if (type->kind() == TypeKind::GeneratorType) info->generator = static_cast<int>(index);
     if (arguments[index].name() == "indices") info->lists_from_cpu = true;
-    if (is_judged(arguments[index].name())) info->judges_values = true;
     // The schema of native_batch_norm does not say that it updates them.
     if (info->name == "aten::native_batch_norm" &&
         arguments[index].name().rfind("running_", 0) == 0)
       info->parameters.back().written = true;
   }
+  info->users = handle.operator_name().getNamespace() != "aten";
   info->overlap_allowed = allows_overlap(handle.operator_name().name);
   info->seeded = info->generator >= 0 || handle.hasTag(at::Tag::nondeterministic_seeded);
   if (!host_forced(info->name)) info->native = find_native(info->name);
+  info->by_cpu = is_the_cpus(handle, *info);
   info->immediate = immediate_mode(handle, *info);
   info->rehearsable = is_rehearsable(handle, *info);
   return info;

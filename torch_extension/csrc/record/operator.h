@@ -53,7 +53,8 @@ struct OperatorInfo {
   bool seeded = false;           // takes numbers from the generator
   bool lists_from_cpu = false;   // its index lists may lie on the CPU
   bool overlap_allowed = false;  // may write one element several times
-  bool judges_values = false;    // indices and the like, which a GPU's kernel only asserts
+  bool users = false;            // not one of PyTorch's own
+  bool by_cpu = false;           // by the CPU's kernel wherever its operands lie
   bool rehearsable = false;      // its CPU kernel says as much of small tensors as of large ones
   Immediate immediate = Immediate::Never;
   std::optional<torchacc_op> native = std::nullopt;

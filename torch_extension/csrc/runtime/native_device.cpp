@@ -5,6 +5,7 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
+#include <c10/core/TensorOptions.h>
 
 #include "record/dispatch.h"
 #include "runtime/runtime.h"
@@ -75,6 +76,11 @@ void open_native_device(torchacc_context* context) {
 }
 
 const std::optional<c10::Device>& native_device() { return g_native; }
+
+std::optional<c10::DispatchKey> native_key() {
+  if (!g_native.has_value()) return std::nullopt;
+  return c10::computeDispatchKey(std::nullopt, at::kStrided, *g_native);
+}
 
 void on_stream(const torchacc_device& device, c10::function_ref<void()> work) {
   if (device.stream == nullptr) return work();

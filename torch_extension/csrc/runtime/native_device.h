@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
+#include <c10/core/DispatchKey.h>
 #include <c10/util/FunctionRef.h>
 #include <torchacc.h>
 
@@ -18,6 +19,9 @@ void open_native_device(torchacc_context* context);
 // Nothing for contexts that compute on the host, whose memory needs no neighbour, and where this
 // PyTorch does not know the context's device.
 const std::optional<c10::Device>& native_device();
+
+// What its kernels are registered for.
+std::optional<c10::DispatchKey> native_key();
 
 // Runs `work` with the context's stream as the native device's current one.
 void on_stream(const torchacc_device& device, c10::function_ref<void()> work);
