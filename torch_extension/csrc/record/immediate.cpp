@@ -1,6 +1,7 @@
 #include "record/immediate.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 #include <ATen/core/List.h>
 #include <ATen/ops/empty.h>
 
@@ -38,8 +39,8 @@ bool is_mask(const c10::IValue& index) {
   return type == at::kBool || type == at::kByte;
 }
 
-// Where a call's kernel runs, if not on copies of the CPU. A user's own goes there if it
-// can: what launches Triton's kernels reads no memory of the CPU's.
+// Where a call's kernel runs, if not on copies of the CPU. A user's own goes there if it can:
+// what launches Triton's kernels reads no memory of the CPU's.
 std::optional<c10::Device> place_of(const OperatorInfo& info, const torch::jit::Stack& stack) {
   if (info.users) {
     const auto key = native_key();
@@ -164,25 +165,24 @@ void call_kernel(const OperatorInfo& info, torch::jit::Stack& stack,
   const CleanDispatch guard;
   // Kernels written in Python start on the device that is current.
   const c10::OptionalDeviceGuard current(native);
-  // What draws on another device does so from its generator.
-  if (!info.seeded || native.has_value()) return info.handle.callBoxed(&stack);
+  if (!info.seeded) return info.handle.callBoxed(&stack);
   const RandomState state = draw(given, device, 4);
-  at::Generator generator =
-      at::make_generator<at::CPUGeneratorImpl>(state.seed * 0x9E3779B97F4A7C15ull + state.offset);
+  const uint64_t seed = state.seed * 0x9E3779B97F4A7C15ull + state.offset;
   if (info.generator >= 0) {
-    stack[static_cast<size_t>(info.generator)] = generator;
+    stack[static_cast<size_t>(info.generator)] = at::make_generator<at::CPUGeneratorImpl>(seed);
     return info.handle.callBoxed(&stack);
   }
-  // The kernel draws from PyTorch's CPU generator: lend it our state, so that the device's seed
-  // decides.
-  at::Generator shared = at::detail::getDefaultCPUGenerator();
+  // The kernel draws from PyTorch's generator of where it runs: lend it a seed of ours, so that the
+  // device's decides.
+  at::Generator shared =
+      at::globalContext().defaultGenerator(native.value_or(c10::Device(at::kCPU)));
   const at::Tensor saved = shared.get_state();
   struct Restore {
     at::Generator& generator;
     const at::Tensor& state;
     ~Restore() { generator.set_state(state); }
   } restore{shared, saved};
-  shared.set_state(generator.get_state());
+  shared.set_current_seed(seed);
   info.handle.callBoxed(&stack);
 }
 

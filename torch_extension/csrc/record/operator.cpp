@@ -174,7 +174,8 @@ Immediate immediate_mode(const c10::OperatorHandle& handle, const OperatorInfo& 
 }
 
 // Random numbers are the same on every backend: those of the CPU's kernels, which say what is wrong
-// with a value, too.
+// with a value, too. And they stand in for PyTorch's own of a GPU that are written in Python, which
+// could not be recorded.
 bool is_the_cpus(const c10::OperatorHandle& handle, const OperatorInfo& info) {
   if (!handle.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU)) return false;
   if (info.seeded) return true;

@@ -43,8 +43,8 @@ pub struct Context {
     pub version: (i32, i32),
 }
 
-/// `CU_STREAM_CAPTURE_MODE_RELAXED`: threads may call what they like while a stream is captured, but not
-/// wait for it.
+/// `CU_STREAM_CAPTURE_MODE_RELAXED`: threads may call what they like while a stream is captured, but not wait
+/// for it.
 pub const RELAXED: c_int = 2;
 
 /// The calling thread is in the context, and what it calls ends nobody's capture: PyTorch's forbid all threads in the mode
