@@ -298,15 +298,17 @@ def run(args, device: str) -> Trainer:
 
 
 def compare(args):
-    """The same run on acc and on eager PyTorch."""
-    logs = {device: run(args, device).log for device in ("acc", "cpu")}
-    acc, cpu = logs["acc"], logs["cpu"]
-    print(f"{'step':>6} {'acc':>10} {'cpu':>10} {'relative difference':>20}")
+    """The same run on acc and on eager PyTorch, on the GPU if that is what acc computes on."""
+    native = torch.acc.memory.native_device()
+    other = native.type if native else "cpu"
+    logs = {device: run(args, device).log for device in ("acc", other)}
+    acc, eager = logs["acc"], logs[other]
+    print(f"{'step':>6} {'acc':>10} {other:>10} {'relative difference':>20}")
     for step in range(0, len(acc.losses), max(1, len(acc.losses) // 20)):
-        a, c = acc.losses[step], cpu.losses[step]
-        print(f"{step + 1:6} {a:10.5f} {c:10.5f} {abs(a - c) / c:20.1e}")
-    if acc.timed_steps and cpu.timed_steps:
-        ratio = (cpu.seconds / cpu.timed_steps) / (acc.seconds / acc.timed_steps)
+        a, e = acc.losses[step], eager.losses[step]
+        print(f"{step + 1:6} {a:10.5f} {e:10.5f} {abs(a - e) / e:20.1e}")
+    if acc.timed_steps and eager.timed_steps:
+        ratio = (eager.seconds / eager.timed_steps) / (acc.seconds / acc.timed_steps)
         print(f"acc runs a step {ratio:.2f} times as fast as eager PyTorch")
     picture(logs, Path(args.out) / "compare.png")
 
@@ -319,7 +321,9 @@ def arguments():
     parser.add_argument("--steps", type=int, default=160, help="length of the learning schedule")
     parser.add_argument("--stop-at", type=int, help="stop early, with a checkpoint")
     parser.add_argument("--resume", action="store_true")
-    parser.add_argument("--compare", action="store_true", help="acc and cpu; without dropout")
+    parser.add_argument(
+        "--compare", action="store_true", help="acc and eager PyTorch; without dropout"
+    )
     parser.add_argument("--dtype", choices=("f32", "bf16"), default="f32")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--context", type=int, default=256)

@@ -297,7 +297,8 @@ typedef struct torchacc_options {
   size_t struct_size;
   /*
    "cpu", "cuda" (an NVIDIA GPU; "cuda:1" the second that the driver shows), "reference" or "null"; empty for the
-   environment's `TORCHACC_BACKEND`, else "cpu".
+   environment's `TORCHACC_BACKEND`, else "cuda" if there is a GPU that can be used, else "cpu". A GPU that cannot be used
+   is then a warning; of one that was named it is an error.
    */
   struct torchacc_str backend;
   /*
@@ -967,7 +968,8 @@ torchacc_error *torchacc_barrier(torchacc_context *context,
                                  struct torchacc_str communicator);
 
 /*
- Makes a context. Starts no thread and takes no memory before the first operation runs; the backend cuda starts the driver.
+ Makes a context. Starts no thread and takes no memory before the first operation runs; the backend cuda, and the search for
+ a GPU where none is named, start the driver.
  Errors: INVALID_ARGUMENT for an unknown backend or a bad option, UNSUPPORTED for a GPU that cannot be used (why, and what
  to do).
  */

@@ -28,7 +28,6 @@ const FILES: &[&str] = &[
     "backend/cuda/driver/dnn/api.rs",
     "backend/cuda/driver/dnn/descriptor.rs",
     "backend/cuda/driver/graph.rs",
-    "backend/cuda/driver/library.rs",
     "backend/cuda/driver/modules.rs",
     "backend/cuda/driver/multiply.rs",
     "backend/cuda/driver/nvrtc.rs",
@@ -36,6 +35,7 @@ const FILES: &[&str] = &[
     "backend/cuda/driver/tests/fake.rs",
     "backend/cuda/emulated/mod.rs",
     "backend/host_memory.rs",
+    "backend/library.rs",
     "backend/memory.rs",
     "capi/mod.rs",
 ];

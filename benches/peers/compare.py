@@ -109,6 +109,7 @@ def environment(peer: str, args) -> dict[str, str]:
         "TORCHACC_NUM_THREADS": str(args.threads),
         # The first step includes compiling.
         "TORCHACC_CACHE_DIR": "off",
+        "TORCHACC_BACKEND": "cpu",
         "PJRT_DEVICE": "CPU",
         "JAX_PLATFORMS": "cpu",
     }

@@ -7,6 +7,7 @@ pub mod bytes;
 pub mod cpu;
 pub mod cuda;
 pub mod host_memory;
+mod library;
 pub mod memory;
 pub mod null;
 #[cfg(test)]

@@ -27,7 +27,8 @@ pub struct torchacc_options {
     /// `sizeof(torchacc_options)` of the caller.
     pub struct_size: usize,
     /// "cpu", "cuda" (an NVIDIA GPU; "cuda:1" the second that the driver shows), "reference" or "null"; empty for the
-    /// environment's `TORCHACC_BACKEND`, else "cpu".
+    /// environment's `TORCHACC_BACKEND`, else "cuda" if there is a GPU that can be used, else "cpu". A GPU that cannot be used
+    /// is then a warning; of one that was named it is an error.
     pub backend: torchacc_str,
     /// Threads to compute with, at most 4096; 0 for `TORCHACC_NUM_THREADS`, else all cores.
     pub num_threads: u32,
@@ -98,7 +99,8 @@ unsafe fn asked(given: &torchacc_options) -> Result<Asked<'_>> {
     })
 }
 
-/// Makes a context. Starts no thread and takes no memory before the first operation runs; the backend cuda starts the driver.
+/// Makes a context. Starts no thread and takes no memory before the first operation runs; the backend cuda, and the search for
+/// a GPU where none is named, start the driver.
 /// Errors: INVALID_ARGUMENT for an unknown backend or a bad option, UNSUPPORTED for a GPU that cannot be used (why, and what
 /// to do).
 #[unsafe(no_mangle)]

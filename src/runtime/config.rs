@@ -6,7 +6,7 @@ use crate::backend::cpu::onednn::Search;
 use crate::backend::cuda::{Cuda, driver, memory};
 use crate::backend::{Backend, cpu, null, reference};
 use crate::dynamic::Policy;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::invalid;
 use std::path::{Path, PathBuf};
 
@@ -21,8 +21,9 @@ const TRACE_BYTES: usize = 1 << 30;
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// `cpu`, `cuda` (`cuda:N` for the GPU of that number), `reference` or `null`; empty: `TORCHACC_BACKEND`, else `cpu`.
-    pub backend: String,
+    /// `cpu`, `cuda` (`cuda:N` for the GPU of that number), `reference` or `null`: what is asked for, else
+    /// `TORCHACC_BACKEND`. `None`: `cuda` if it can be used, else `cpu`.
+    pub backend: Option<String>,
     /// 0: `TORCHACC_NUM_THREADS`, else all cores.
     pub num_threads: usize,
     /// 0: `TORCHACC_TRACE_LIMIT`, else 20000.
@@ -91,9 +92,7 @@ impl Options {
         };
         let named = |name: &str| Some(name.to_string()).filter(|name| !name.is_empty());
         Ok(Options {
-            backend: named(asked.backend)
-                .or(variable("TORCHACC_BACKEND"))
-                .unwrap_or_else(|| "cpu".into()),
+            backend: named(asked.backend).or(variable("TORCHACC_BACKEND")),
             num_threads: match number(asked.num_threads, "TORCHACC_NUM_THREADS", 0)? {
                 count if count > MOST_THREADS => {
                     return invalid!("{count} threads are more than {MOST_THREADS}");
@@ -176,18 +175,36 @@ fn cuda_folders(
     Ok(folders)
 }
 
-/// The backend that the options name. Errors: there is none of that name; a GPU that cannot be used.
-pub(super) fn backend(options: &Options) -> Result<Box<dyn Backend>> {
-    let gpu = match options.backend.split_once(':') {
+/// The backend, and what to say of a GPU that it does not use although nobody chose so. Errors: see [`named`].
+pub(super) fn backend(options: &Options) -> Result<(Box<dyn Backend>, Option<String>)> {
+    if let Some(name) = &options.backend {
+        return Ok((named(name, options)?, None));
+    }
+    if !driver::is_expected(&options.cuda) {
+        return Ok((cpu(options), None));
+    }
+    Ok(match cuda(options, 0) {
+        Ok(gpu) => (gpu, None),
+        Err(Error { message, .. }) => {
+            let unused =
+                format!("no backend is named, and the CPU computes, not the GPU. {message}");
+            (cpu(options), Some(unused))
+        }
+    })
+}
+
+/// The backend of that name, never another. Errors: there is none of that name; a GPU that cannot be used.
+fn named(name: &str, options: &Options) -> Result<Box<dyn Backend>> {
+    let gpu = match name.split_once(':') {
         Some(("cuda", ordinal)) => ordinal.parse().ok(),
-        None if options.backend == "cuda" => Some(0),
+        None if name == "cuda" => Some(0),
         _ => None,
     };
     if let Some(ordinal) = gpu {
         return cuda(options, ordinal);
     }
-    match options.backend.as_str() {
-        "cpu" => Ok(Box::new(cpu::Cpu::new(options.num_threads, options.onednn.clone()))),
+    match name {
+        "cpu" => Ok(cpu(options)),
         "reference" => Ok(Box::new(reference::Reference::default())),
         // CUDA's kernels on the host, for tests.
         #[cfg(debug_assertions)]
@@ -199,6 +216,10 @@ pub(super) fn backend(options: &Options) -> Result<Box<dyn Backend>> {
             )
         }
     }
+}
+
+fn cpu(options: &Options) -> Box<dyn Backend> {
+    Box::new(cpu::Cpu::new(options.num_threads, options.onednn.clone()))
 }
 
 fn cuda(options: &Options, ordinal: u32) -> Result<Box<dyn Backend>> {
@@ -217,6 +238,7 @@ fn cuda(options: &Options, ordinal: u32) -> Result<Box<dyn Backend>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::cuda::driver::tests::fake::Driver;
     use crate::error::Code;
 
     fn refused(backend: &str) -> (Code, String) {
@@ -231,6 +253,45 @@ mod tests {
         let (code, message) = refused("cuda:4096");
         assert_eq!(code, Code::Unsupported, "{message}");
         assert!(message.starts_with("CUDA cannot be used: "), "{message}");
+    }
+
+    /// What there is with this driver where no backend is named: its name, and what is said.
+    fn unnamed(driver: &Driver) -> (&'static str, Option<String>) {
+        let resolved = Options::resolve(Asked { cache_folder: "off", ..Asked::default() }).unwrap();
+        let cuda = [vec![driver.folder().to_path_buf()], resolved.cuda.clone()].concat();
+        let options = Options { backend: None, cuda, ..resolved };
+        let (backend, unused) = super::backend(&options).unwrap();
+        (backend.name(), unused)
+    }
+
+    #[test]
+    fn a_gpu_that_can_be_used_is_the_default() {
+        let Some(driver) = Driver::new("default", &[]) else { return };
+        assert_eq!(unnamed(&driver), ("cuda", None));
+    }
+
+    #[test]
+    fn nothing_is_said_where_there_is_no_gpu() {
+        let Some(driver) = Driver::new("no-gpu", &["-DINIT=CUDA_ERROR_NO_DEVICE"]) else { return };
+        assert_eq!(unnamed(&driver), ("cpu", None));
+    }
+
+    #[test]
+    fn a_gpu_that_cannot_be_used_leaves_the_cpu_and_says_why() {
+        for (name, define, why) in [
+            ("mismatch", "-DINIT=CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "Restart the machine"),
+            ("ancient", "-DcuLaunchKernel=none", "cuLaunchKernel"),
+            ("old", "-DCAPABILITY=61", "compute capability 6.1"),
+            ("behind", "-DVERSION=11040", "update the driver"),
+            ("occupied", "-DRETAIN=CUDA_ERROR_OUT_OF_MEMORY", "(Fake GPU) does not open"),
+        ] {
+            let Some(driver) = Driver::new(name, &[define]) else { return };
+            let (backend, unused) = unnamed(&driver);
+            let unused = unused.unwrap();
+            assert_eq!(backend, "cpu", "{unused}");
+            assert!(unused.contains("the CPU computes, not the GPU. "), "{unused}");
+            assert!(unused.contains(why), "{why} in {unused}");
+        }
     }
 
     #[test]

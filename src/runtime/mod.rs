@@ -123,8 +123,9 @@ pub(crate) struct Shared {
 impl Context {
     /// Starts no thread and takes no device memory.
     pub fn new(options: Options) -> Result<Arc<Context>> {
+        let (backend, unused) = config::backend(&options)?;
         let shared = Arc::new(Shared {
-            backend: config::backend(&options)?,
+            backend,
             cache: Cache::new(PROGRAMS, Program::nbytes),
             paths: Paths::default(),
             disk: options
@@ -149,6 +150,7 @@ impl Context {
             quick_from: options.quick_from,
             lack_is_told: AtomicBool::default(),
         });
+        unused.into_iter().for_each(|unused| shared.warn(unused));
         Ok(Arc::new(Context {
             trace: Mutex::default(),
             was_cut: Condvar::default(),

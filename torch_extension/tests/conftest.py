@@ -5,8 +5,10 @@ import os
 import pytest
 import torchacc
 
-# Tests count what is compiled, and leave the user's programs alone. Read when the device starts.
+# Tests count what is compiled, leave the user's programs alone, and are of the CPU unless they are
+# told of another backend. Read when the device starts.
 os.environ["TORCHACC_CACHE_DIR"] = "off"
+os.environ.setdefault("TORCHACC_BACKEND", "cpu")
 
 
 def pytest_addoption(parser):

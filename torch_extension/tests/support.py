@@ -11,6 +11,8 @@ import torch.nn.functional as F
 from torch.utils._pytree import tree_leaves, tree_map
 
 DEVICE = "acc"
+# Whether tensors are not in the host's memory, or are as if they were not.
+ON_DEVICE = os.environ.get("TORCHACC_BACKEND", "cpu") != "cpu"
 VOCABULARY = 97
 
 

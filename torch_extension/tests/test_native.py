@@ -14,7 +14,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 import torchacc
-from support import DEVICE, check, run_python
+from support import DEVICE, ON_DEVICE, check, run_python
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -126,9 +126,8 @@ def test_lengths_that_depend_on_values_are_found_on_the_device():
     torchacc.reset_metrics()
     check(work, x)
     metrics = torchacc.metrics()
-    on_device = "TORCHACC_BACKEND" in os.environ
     assert metrics["immediate_runs"] == 9
-    assert (metrics["immediate_copies"] == 0) == on_device
+    assert (metrics["immediate_copies"] == 0) == ON_DEVICE
     # What the device has no kernel for is asked of the CPU.
     with pytest.raises(NotImplementedError, match="unique"):
         torch.unique(torch.zeros(3, dtype=torch.complex64, device=DEVICE))
@@ -162,7 +161,7 @@ def test_indices_are_judged_by_the_cpu():
     x, index = torch.zeros(4, 3, device=DEVICE), torch.tensor([[1, 2, 0]], device=DEVICE)
     ones = torch.ones(1, 3, device=DEVICE)
     y, calls, copies = counted(lambda: x.scatter_reduce(0, index, ones, "prod"))
-    assert (calls, copies) == (1, "TORCHACC_BACKEND" in os.environ)
+    assert (calls, copies) == (1, ON_DEVICE)
     assert y.cpu().tolist() == torch.zeros(4, 3).tolist()
     with pytest.raises((IndexError, RuntimeError), match="4"):
         x.scatter_reduce(0, index + 3, ones, "prod").cpu()
@@ -171,7 +170,7 @@ def test_indices_are_judged_by_the_cpu():
 def test_random_numbers_are_those_of_the_cpus_kernels():
     weights = torch.full((4, 50), 0.02, device=DEVICE)
     drawn, calls, copies = counted(lambda: torch.multinomial(weights, 10))
-    assert (calls, copies) == (1, "TORCHACC_BACKEND" in os.environ)
+    assert (calls, copies) == (1, ON_DEVICE)
     assert F.one_hot(drawn.cpu(), 50).sum(0).max() <= 4
 
 
@@ -230,7 +229,7 @@ def test_arrays_of_others_are_read_where_they_lie():
     assert pointer(y) == pointer(x)
 
 
-@pytest.mark.skipif("TORCHACC_BACKEND" in os.environ, reason="it is what runs these on a device")
+@pytest.mark.skipif(ON_DEVICE, reason="it is what runs these on a device")
 def test_the_same_on_a_device():
     files = [__file__, str(Path(__file__).with_name("test_user_operators.py"))]
     done = subprocess.run(
@@ -243,7 +242,7 @@ def test_the_same_on_a_device():
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
 
 
-@pytest.mark.skipif("TORCHACC_BACKEND" in os.environ, reason="as above")
+@pytest.mark.skipif(ON_DEVICE, reason="as above")
 def test_memory_comes_from_pytorchs_allocator():
     code = """
 import torch

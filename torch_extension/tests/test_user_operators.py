@@ -4,14 +4,11 @@ Each test holds on the CPU backend; test_native.py runs them on the CUDA backend
 too, where a user's kernel for the device that PyTorch shares the memory with is what has to run.
 """
 
-import os
-
 import pytest
 import torch
 import torchacc
-from support import DEVICE, check
+from support import DEVICE, ON_DEVICE, check
 
-ON_DEVICE = "TORCHACC_BACKEND" in os.environ
 LIBRARY = torch.library.Library("test_user", "DEF")
 #: The types of the devices that the kernels were called with.
 seen = []

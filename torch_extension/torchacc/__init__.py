@@ -13,6 +13,7 @@ import torch  # noqa: F401  (first: it may be what imports this package)
 
 from torchacc import fp8
 from torchacc._register import load
+from torchacc.backend import set_backend
 from torchacc.dlpack import from_dlpack
 from torchacc.dynamic import mark_dynamic
 from torchacc.explain import explain, explanation, set_recompile_limit, set_strict
@@ -38,6 +39,7 @@ __all__ = [
     "metrics",
     "profile",
     "reset_metrics",
+    "set_backend",
     "set_recompile_limit",
     "set_strict",
     "sync",

@@ -4,7 +4,6 @@ A *device* argument is an index, a string ("acc", "acc:1"), a `torch.device`, or
 current device, which belongs to the calling thread.
 """
 
-import os
 from types import ModuleType, SimpleNamespace
 
 import torch
@@ -68,7 +67,7 @@ class device:
 
 
 def is_available() -> bool:
-    """True: the default backend, the CPU's, runs everywhere. Starts nothing."""
+    """True: the CPU computes where there is no GPU. Starts nothing."""
     return device_count() > 0
 
 
@@ -91,7 +90,7 @@ def _lazy_init() -> None:
             "of it (DataLoader workers should return CPU tensors)"
         )
     # So that PyTorch's own numbers show what the device takes of its memory.
-    if os.environ.get("TORCHACC_BACKEND", "").startswith("cuda") and torch.cuda.is_available():
+    if native_device() and torch.cuda.is_available():
         torch.cuda.init()
     step.install_optimizer_hook()
     explain_at_exit()

@@ -101,6 +101,7 @@ TORCH_LIBRARY(acc, m) {
   m.def("get_device() -> int", []() -> int64_t { return current_device(); });
   m.def("device_count() -> int", []() -> int64_t { return device_count(); });
   m.def("bad_fork() -> bool", [] { return in_bad_fork(); });
+  m.def("set_backend(str name) -> ()", [](std::string name) { set_backend(name); });
   m.def("manual_seed(int device, int seed) -> ()", &manual_seed);
   m.def("get_rng_state(int device) -> Tensor", &get_rng_state);
   m.def("set_rng_state(int device, Tensor state) -> ()", &set_rng_state);

@@ -21,7 +21,13 @@ std::optional<c10::Device> torch_device(const torchacc_device& device) {
   constexpr int32_t kCuda = 2;
   if (device.is_host != 0) return std::nullopt;
   if (device.device_type == kHost) return c10::Device(at::kCPU);
-  if (device.device_type != kCuda || !at::hasCUDA()) return std::nullopt;
+  if (device.device_type != kCuda) return std::nullopt;
+  if (!at::hasCUDA()) {
+    TORCH_WARN(
+        "acc computes on a GPU that PyTorch cannot use: operators without a form of acc's own run "
+        "on the CPU");
+    return std::nullopt;
+  }
   at::globalContext().lazyInitDevice(at::kCUDA);
   return c10::Device(at::kCUDA, static_cast<c10::DeviceIndex>(device.device_id));
 }

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -65,9 +66,13 @@ std::string environment_libraries() {
   return folders;
 }
 
-torchacc_context* create_context() {
+// The context, created on first use: on `backend`, or on what the environment says and there is.
+torchacc_context* create_context(std::optional<std::string_view> backend) {
+  static std::string chosen;
   std::lock_guard<std::mutex> lock(g_context_mutex);
   if (torchacc_context* existing = g_context.load(std::memory_order_relaxed)) {
+    TORCH_CHECK(!backend.has_value() || *backend == chosen, "the backend cannot become \"",
+                *backend, "\", as the device acc is in use: choose before its first tensor");
     return existing;
   }
   TORCH_CHECK(torchacc_abi_version() == TORCHACC_ABI, "libtorchacc has ABI ",
@@ -77,7 +82,8 @@ torchacc_context* create_context() {
   const std::string folders = environment_libraries();
   torchacc_options options{};
   options.struct_size = sizeof options;
-  options.library_path = {folders.data(), folders.size()};
+  options.library_path = to_str(folders);
+  options.backend = to_str(backend.value_or(""));
   if (std::getenv("TORCHACC_NUM_THREADS") == nullptr) {
     options.num_threads = static_cast<uint32_t>(at::get_num_threads());
   }
@@ -87,6 +93,7 @@ torchacc_context* create_context() {
   check(torchacc_context_set_observer(created, &line_of, &warn_about, nullptr, nullptr));
   // Never released: tensors may outlive every static destructor.
   g_context.store(created, std::memory_order_release);
+  chosen = backend.value_or("");
   return created;
 }
 
@@ -139,8 +146,10 @@ torchacc_context* context() {
       "parent. "
       "Use the 'spawn' start method of multiprocessing, or touch the device only after forking.");
   torchacc_context* existing = g_context.load(std::memory_order_acquire);
-  return existing != nullptr ? existing : create_context();
+  return existing != nullptr ? existing : create_context(std::nullopt);
 }
+
+void set_backend(std::string_view name) { create_context(name); }
 
 torchacc_context* context_if_created() noexcept {
   return g_context.load(std::memory_order_acquire);

@@ -21,6 +21,10 @@ inline std::string to_string(torchacc_str text) { return {text.data, text.len}; 
 // ever.
 torchacc_context* context();
 
+// Creates the context on this backend (`torchacc_options.backend`). Throws if it is in use already
+// and was not created so.
+void set_backend(std::string_view name);
+
 // Null while the device is unused; lets queries and synchronization stay free of side effects.
 torchacc_context* context_if_created() noexcept;
 

@@ -16,6 +16,7 @@ pub use product::{Packing, Plain, Product};
 
 use super::access;
 use super::tile::element::{Brain, Half};
+use crate::backend::library::{open, symbol};
 use crate::error::Result;
 use crate::invalid;
 use known::Known;
@@ -139,7 +140,7 @@ pub struct OneDnn {
 pub fn load(search: &Search) -> Result<Option<Arc<OneDnn>>> {
     let folders: &[PathBuf] = match search {
         Search::Off => return Ok(None),
-        Search::File(path) => match open(path) {
+        Search::File(path) => match at(path) {
             Ok(library) => return Ok(Some(library)),
             Err(why) => return invalid!("oneDNN at {}: {why}", path.display()),
         },
@@ -150,7 +151,7 @@ pub fn load(search: &Search) -> Result<Option<Arc<OneDnn>>> {
     files.retain(|file| file.exists());
     // A bare name is searched for as the system does.
     files.push(NAME.into());
-    Ok(files.iter().find_map(|file| open(file).ok()))
+    Ok(files.iter().find_map(|file| at(file).ok()))
 }
 
 /// The folder this library itself was loaded from.
@@ -169,18 +170,8 @@ fn own_folder() -> Option<PathBuf> {
     Path::new(file.to_str().ok()?).parent().map(Path::to_path_buf)
 }
 
-/// A function of the library. Errors: there is none of that name.
-///
-/// # Safety
-/// `T` must be its type.
-unsafe fn symbol<T: Copy>(library: &Library, name: &str) -> std::result::Result<T, String> {
-    // SAFETY: the caller's promise.
-    unsafe { library.get::<T>(name) }.map(|f| *f).map_err(|e| e.to_string())
-}
-
-fn open(path: &Path) -> std::result::Result<Arc<OneDnn>, String> {
-    // SAFETY: the initialisers of oneDNN and of its OpenMP only set up their own state.
-    let library = unsafe { Library::new(path) }.map_err(|e| e.to_string())?;
+fn at(path: &Path) -> std::result::Result<Arc<OneDnn>, String> {
+    let library = open(path)?;
     // SAFETY: its type in oneDNN's C API.
     let version: unsafe extern "C" fn() -> *const Version =
         unsafe { symbol(&library, "dnnl_version")? };

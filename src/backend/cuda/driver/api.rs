@@ -3,7 +3,8 @@
 //! Of functions that changed, the variants of CUDA 12, which newer drivers keep under the same names.
 #![expect(unsafe_code, reason = "a C library, loaded at run time")]
 
-use super::library::{candidates, functions, open};
+use super::library::{candidates, functions};
+use crate::backend::library::open;
 use crate::error::{Code, Error, Result};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::path::PathBuf;
@@ -73,58 +74,78 @@ pub const OF_CAPTURE: std::ops::RangeInclusive<Status> = 900..=908;
 const LOST: [Status; 14] = [214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721];
 
 /// What ends the messages of a device that cannot be used.
-pub const INSTEAD: &str = "or use the backend cpu (TORCHACC_BACKEND=cpu)";
+const INSTEAD: &str = "or use the backend cpu (TORCHACC_BACKEND=cpu)";
+
+/// Why no driver can be called, and what to do.
+pub enum Refused {
+    /// There is none, or it finds no GPU.
+    Absent(String),
+    Broken(String),
+}
+
+impl Refused {
+    /// That of a device that is asked for all the same.
+    pub fn error(self) -> Error {
+        let (Refused::Absent(why) | Refused::Broken(why)) = self;
+        unusable(why)
+    }
+}
 
 impl Api {
-    /// Loads and starts the driver. Errors: `Unsupported`, with what to do.
-    pub fn start(folders: &[PathBuf]) -> Result<Api> {
+    /// Loads and starts the driver.
+    pub fn start(folders: &[PathBuf]) -> std::result::Result<Api, Refused> {
         const NAME: &str = "libcuda.so.1";
-        let mut refused = Vec::new();
+        let (mut refused, mut old) = (Vec::new(), None);
         let mut files = candidates(folders, &[NAME]);
         // Where WSL has it, which not every system is told.
         files.push("/usr/lib/wsl/lib/libcuda.so.1".into());
         let mut loaded = None;
         for file in files {
-            match open(&file).and_then(Api::load) {
-                Ok(api) => {
+            match open(&file).map(Api::load) {
+                Ok(Ok(api)) => {
                     loaded = Some(api);
                     break;
                 }
+                Ok(Err(why)) => old = Some(why),
                 Err(why) => refused.push(why),
             }
         }
-        let Some(api) = loaded else {
-            return unusable(format!(
-                "no NVIDIA driver: {}. Install the driver (in a container, start it with the GPU, as docker run --gpus \
-                 all does)",
-                refused.join("; ")
-            ));
+        let api = match (loaded, old) {
+            (Some(api), _) => api,
+            (None, Some(why)) => {
+                return Err(Refused::Broken(format!("the driver is too old: {why}. Update it")));
+            }
+            (None, None) => {
+                return Err(Refused::Absent(format!(
+                    "no NVIDIA driver: {}. Install the driver (in a container, start it with the GPU, as docker run \
+                     --gpus all does)",
+                    refused.join("; ")
+                )));
+            }
         };
         // SAFETY: as `cuda.h` says.
-        match unsafe { (api.init)(0) } {
-            0 => Ok(api),
-            STUB_LIBRARY => unusable(
-                "the libcuda.so.1 found is the toolkit's stub, not a driver. Remove its folder from LD_LIBRARY_PATH".into(),
-            ),
-            NO_DEVICE => unusable(
-                "the driver finds no GPU. Look at nvidia-smi and at CUDA_VISIBLE_DEVICES, and in a container at what it was \
-                 started with"
-                    .into(),
-            ),
-            MISMATCH => unusable(
+        let why = match unsafe { (api.init)(0) } {
+            0 => return Ok(api),
+            NO_DEVICE => {
+                let why = "the driver finds no GPU. Look at nvidia-smi and at CUDA_VISIBLE_DEVICES, and in a container at \
+                           what it was started with";
+                return Err(Refused::Absent(why.into()));
+            }
+            STUB_LIBRARY => {
+                "the libcuda.so.1 found is the toolkit's stub, not a driver. Remove its folder from LD_LIBRARY_PATH".into()
+            }
+            MISMATCH => {
                 "the driver's library and its kernel module are of different versions. Restart the machine (or reload the \
                  module nvidia)"
-                    .into(),
-            ),
-            NOT_READY_SYSTEM => unusable(
+                    .into()
+            }
+            NOT_READY_SYSTEM => {
                 "the GPUs of this system are not ready. Start NVIDIA's fabric manager (systemctl start nvidia-fabricmanager)"
-                    .into(),
-            ),
-            status => unusable(format!(
-                "the driver does not start: {}. Look at nvidia-smi",
-                api.text(status)
-            )),
-        }
+                    .into()
+            }
+            status => format!("the driver does not start: {}. Look at nvidia-smi", api.text(status)),
+        };
+        Err(Refused::Broken(why))
     }
 
     /// Error of a call that did `what`.
@@ -147,7 +168,7 @@ impl Api {
     }
 
     /// What the driver calls an error.
-    fn text(&self, status: Status) -> String {
+    pub fn text(&self, status: Status) -> String {
         let ask = |function: unsafe extern "C" fn(Status, *mut *const c_char) -> Status| {
             let mut text = ptr::null();
             // SAFETY: as `cuda.h` says; the texts are static.
@@ -162,6 +183,6 @@ impl Api {
 }
 
 /// The error of a device that cannot be used.
-pub fn unusable<T>(why: String) -> Result<T> {
-    Err(Error::new(Code::Unsupported, format!("CUDA cannot be used: {why}, {INSTEAD}")))
+pub fn unusable(why: String) -> Error {
+    Error::new(Code::Unsupported, format!("CUDA cannot be used: {why}, {INSTEAD}"))
 }

@@ -3,7 +3,8 @@
 
 use super::super::device::{Matrix, Product};
 use super::api::Handle;
-use super::library::{candidates, functions, open};
+use super::library::{candidates, functions};
+use crate::backend::library::open;
 use crate::dtype::DType;
 use crate::error::{Code, Error, Result};
 use crate::internal;

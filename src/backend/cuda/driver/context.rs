@@ -4,7 +4,7 @@
 //! capture; a thread's current context, and its mode towards captures, are after every call what they were before.
 #![expect(unsafe_code, reason = "calls of the driver")]
 
-use super::api::{Api, Handle, NOT_READY, OUT_OF_MEMORY, unusable};
+use super::api::{Api, Handle, NOT_READY, OUT_OF_MEMORY, Refused, unusable};
 use crate::error::{Code, Error, Result};
 use parking_lot::{Mutex, ReentrantMutex, ReentrantMutexGuard};
 use std::cell::Cell;
@@ -66,22 +66,27 @@ pub struct Turn<'a> {
 impl Context {
     /// Errors: `Unsupported`: no driver, no such device, with what to do; what the driver says.
     pub fn open(folders: &[PathBuf], ordinal: u32) -> Result<Context> {
-        let api = Api::start(folders)?;
+        let api = Api::start(folders).map_err(Refused::error)?;
         let (mut version, mut context) = (0, 0);
         // SAFETY (all calls of this file): as `cuda.h` says, with room for what is asked.
         unsafe { api.check((api.version)(&mut version), "asking for the driver's version")? };
         let count = count(&api)?;
         if ordinal >= count {
-            return unusable(format!(
+            return Err(unusable(format!(
                 "there is no GPU {ordinal}, as the driver finds {count} (CUDA_VISIBLE_DEVICES may hide some). Name one from 0 \
                  on"
-            ));
+            )));
         }
         let (device, Known { name, capability }) = known(&api, ordinal)?;
         let multiprocessors = attribute(&api, device, MULTIPROCESSORS)?;
         let shared = attribute(&api, device, SHARED_OPTIN)?;
         let status = unsafe { (api.retain_context)(&mut context, device) };
-        api.check(status, &format!("opening GPU {ordinal} ({name})"))?;
+        if status != 0 {
+            let why = api.text(status);
+            return Err(unusable(format!(
+                "GPU {ordinal} ({name}) does not open: {why}. Look at nvidia-smi for who uses it or its memory"
+            )));
+        }
         let mut opened = Context {
             api,
             ordinal,
@@ -286,7 +291,7 @@ pub struct Known {
 
 /// The GPUs that the driver shows. Errors: `Unsupported` without a driver; what the driver says.
 pub fn list(folders: &[PathBuf]) -> Result<Vec<Known>> {
-    let api = Api::start(folders)?;
+    let api = Api::start(folders).map_err(Refused::error)?;
     (0..count(&api)?).map(|ordinal| Ok(known(&api, ordinal)?.1)).collect()
 }
 

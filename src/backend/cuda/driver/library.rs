@@ -4,9 +4,8 @@
 //! or function for a reason to panic, and read numbers of newer libraries into enums that do not have them.
 //!
 //! **Invariant:** a library that was loaded is never unloaded: the driver keeps threads and exit handlers in it.
-#![expect(unsafe_code, reason = "functions of C libraries, loaded at run time")]
 
-use libloading::Library;
+use crate::backend::library::open;
 use std::path::{Path, PathBuf};
 
 /// Every file of these names in these folders, in this order, then the names alone, which the system searches for.
@@ -19,12 +18,6 @@ pub fn candidates(folders: &[PathBuf], names: &[&str]) -> Vec<PathBuf> {
     files
 }
 
-/// Loads a library. Errors: the loader's.
-pub fn open(file: &Path) -> Result<Library, String> {
-    // SAFETY: the initialisers of CUDA's libraries only set up their own state.
-    unsafe { Library::new(file) }.map_err(|e| e.to_string())
-}
-
 /// Loads the files in the folder of `file` whose names begin so, for a library that asks the system for them by name
 /// only. What cannot be loaded will be missed by whoever needs it.
 pub fn open_beside(file: &Path, beginning: &str) {
@@ -34,15 +27,6 @@ pub fn open_beside(file: &Path, beginning: &str) {
             open(&entry.path()).map(std::mem::forget).ok();
         }
     }
-}
-
-/// A function of a library. Errors: there is none of that name.
-///
-/// # Safety
-/// `T` must be its type.
-pub unsafe fn symbol<T: Copy>(library: &Library, name: &str) -> Result<T, String> {
-    // SAFETY: the caller's promise.
-    unsafe { library.get::<T>(name) }.map(|f| *f).map_err(|e| e.to_string())
 }
 
 /// A struct of C functions: the field, its name in the library, its type. `load` fills it.
@@ -57,7 +41,7 @@ macro_rules! functions {
             pub fn load(library: libloading::Library) -> std::result::Result<$table, String> {
                 let table = $table {
                     // SAFETY: their types in the headers of CUDA 12 and 13.
-                    $($field: unsafe { crate::backend::cuda::driver::library::symbol(&library, $name)? },)*
+                    $($field: unsafe { crate::backend::library::symbol(&library, $name)? },)*
                 };
                 std::mem::forget(library);
                 Ok(table)

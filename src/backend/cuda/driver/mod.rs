@@ -15,7 +15,7 @@ mod multiply;
 pub mod nvrtc;
 mod staging;
 #[cfg(test)]
-pub(super) mod tests;
+pub(crate) mod tests;
 
 use super::device::{Device, Launch, Limits, Prepared, Product, Replay};
 use super::emit::Source;
@@ -23,7 +23,7 @@ use super::network::Network;
 use crate::buffer::Location;
 use crate::cache::disk::Disk;
 use crate::error::{Error, Result};
-use api::unusable;
+use api::{Api, Refused, unusable};
 use blas::Blas;
 use context::Context;
 pub use context::{Known, list};
@@ -66,13 +66,13 @@ pub fn open(options: &Options) -> Result<Arc<dyn Device>> {
     let (name, capability) = (&context.name, context.capability);
     let (major, minor) = context.version;
     if capability < OLDEST {
-        return unusable(format!(
+        return Err(unusable(format!(
             "{name} has compute capability {}.{}; {}.{} (V100) is the oldest that kernels are written for. Use another GPU",
             capability / 10,
             capability % 10,
             OLDEST / 10,
             OLDEST % 10
-        ));
+        )));
     }
     // Machine code of a newer major runs on no older driver; of a newer minor it does.
     let fits = |library: &str, newest: i32| match newest <= major {
@@ -110,7 +110,12 @@ pub fn open(options: &Options) -> Result<Arc<dyn Device>> {
 }
 
 fn instead(error: Error) -> Error {
-    Error::new(error.code, format!("CUDA cannot be used: {}, {}", error.message, api::INSTEAD))
+    unusable(error.message)
+}
+
+/// Whether who names no backend expects a GPU: not where there is no driver, or none that finds one.
+pub fn is_expected(folders: &[PathBuf]) -> bool {
+    !matches!(Api::start(folders), Err(Refused::Absent(_)))
 }
 
 struct Gpu {

@@ -4,7 +4,8 @@
 #![expect(unsafe_code, reason = "a C library, loaded at run time")]
 
 use super::super::emit::{NVRTC, PRELUDE, Source};
-use super::library::{candidates, functions, open, open_beside};
+use super::library::{candidates, functions, open_beside};
+use crate::backend::library::open;
 use crate::error::{Code, Error, Result};
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::{Path, PathBuf};

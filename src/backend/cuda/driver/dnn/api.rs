@@ -2,7 +2,8 @@
 #![expect(unsafe_code, reason = "a C library, loaded at run time")]
 
 use super::super::api::Handle;
-use super::super::library::{candidates, functions, open};
+use super::super::library::{candidates, functions};
+use crate::backend::library::open;
 use crate::error::{Code, Error, Result};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};

@@ -3,10 +3,10 @@
 
 use super::super::super::emulated;
 use super::super::super::network::{Network, request};
-use super::super::library::open;
 use super::super::tests::{folders, nvrtc_for};
 use super::api::Library;
 use super::plan::Planner;
+use crate::backend::library::open;
 use crate::graph::text::parse;
 use crate::plan::tests::leaves;
 use crate::plan::{Kernel, plan};

@@ -21,6 +21,9 @@
 #ifndef INIT
 #define INIT CUDA_SUCCESS
 #endif
+#ifndef RETAIN
+#define RETAIN CUDA_SUCCESS
+#endif
 
 typedef unsigned long long word;
 enum { MOST = 64, STREAMS = 16, QUEUED = 1 << 12 };
@@ -148,7 +151,7 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice dev
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   (void)device;
   *context = (CUcontext)&context_;
-  return CUDA_SUCCESS;
+  return RETAIN;
 }
 CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
   (void)device;

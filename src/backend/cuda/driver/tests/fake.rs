@@ -8,11 +8,11 @@ use super::super::super::emit::Source;
 use super::super::super::exchange::Run;
 use super::super::super::memory::{DeviceBytes, pool};
 use super::super::super::network::Network;
-use super::super::library::{open as open_library, symbol};
 use super::super::{Options, list, open};
 use super::folders;
 use crate::backend::Backend;
 use crate::backend::borrowed::Borrowed;
+use crate::backend::library::{open as open_library, symbol};
 use crate::buffer::{Bytes, Location};
 use crate::error::{Code, Error, Result};
 use crate::graph::generate::Rng;
@@ -21,11 +21,11 @@ use std::process::Command;
 use std::sync::Arc;
 
 /// A folder with a driver, which goes in the end.
-struct Driver(PathBuf);
+pub struct Driver(PathBuf);
 
 impl Driver {
     /// One that is as `defines` say. `None`, loudly, where NVIDIA's headers or libraries are missing.
-    fn new(name: &str, defines: &[&str]) -> Option<Driver> {
+    pub fn new(name: &str, defines: &[&str]) -> Option<Driver> {
         let header = |folder: &PathBuf| {
             folder.parent().map(|up| up.join("include")).filter(|f| f.join("cuda.h").exists())
         };
@@ -48,6 +48,10 @@ impl Driver {
             .status();
         assert!(status.unwrap().success());
         Some(driver)
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.0
     }
 
     fn file(&self) -> PathBuf {
@@ -413,6 +417,8 @@ fn a_device_that_cannot_be_used_says_why() {
         ("stub", "-DINIT=CUDA_ERROR_STUB_LIBRARY", "LD_LIBRARY_PATH"),
         ("mixed", "-DINIT=CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "Restart the machine"),
         ("unknown", "-DINIT=CUDA_ERROR_UNKNOWN", "does not start: an error (CUDA_ERROR)"),
+        ("full", "-DRETAIN=CUDA_ERROR_OUT_OF_MEMORY", "GPU 0 (Fake GPU) does not open: "),
+        ("older", "-DcuLaunchKernel=none", "the driver is too old: "),
         ("pascal", "-DCAPABILITY=61", "Fake GPU has compute capability 6.1"),
         (
             "kepler",

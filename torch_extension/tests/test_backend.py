@@ -1,0 +1,99 @@
+"""Which backend acc computes on: what is asked for, else a GPU that can be used, else the CPU."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+import torchacc
+from support import run_python
+
+ROOT = Path(__file__).resolve().parents[2]
+SHOW = """
+import warnings
+import torch, torchacc
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    x = torch.ones(2, device="acc")
+    kind = int(torch.ops.acc.dlpack_device()[0])
+    if kind == 1:
+        print((x + 1).tolist())
+        torchacc.sync()
+print(kind, *(str(one.message) for one in said))
+"""
+
+
+@pytest.fixture
+def with_driver(tmp_path):
+    """Runs code where NVIDIA's driver is one made of the host's memory, as its defines say."""
+    # A GPU that there is would be PyTorch's, too.
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    header = next((Path(torch.__file__).parents[1] / "nvidia").glob("*/include/cuda.h"))
+    source = ROOT / "src" / "backend" / "cuda" / "driver" / "tests" / "fake.c"
+
+    def run(code, *defines, backend=""):
+        library = tmp_path / "libcuda.so.1"
+        command = ["cc", "-shared", "-fPIC", *defines, "-I", header.parent, source, "-o", library]
+        subprocess.run(command, check=True)
+        return run_python(code, TORCHACC_BACKEND=backend, TORCHACC_CUDA=str(tmp_path))
+
+    return run
+
+
+def lines(result):
+    assert result.returncode == 0, result.stderr
+    return result.stdout.splitlines()
+
+
+def test_a_gpu_that_can_be_used_is_the_default(with_driver):
+    (said,) = lines(with_driver(SHOW))
+    assert said.startswith("2 acc computes on a GPU that PyTorch cannot use")
+
+
+def test_a_gpu_that_cannot_be_used_leaves_the_cpu_and_says_why(with_driver):
+    value, said = lines(with_driver(SHOW, "-DCAPABILITY=61"))
+    assert value == "[2.0, 2.0]"
+    assert said.startswith("1 torchacc: no backend is named, and the CPU computes, not the GPU. ")
+    assert "compute capability 6.1" in said
+    assert "TORCHACC_BACKEND=cpu" in said
+
+
+@pytest.mark.parametrize("backend, defines", [("", ["-DINIT=CUDA_ERROR_NO_DEVICE"]), ("cpu", [])])
+def test_nothing_is_said_where_there_is_no_gpu_or_the_cpu_is_named(with_driver, backend, defines):
+    assert lines(with_driver(SHOW, *defines, backend=backend)) == ["[2.0, 2.0]", "1"]
+
+
+def test_a_gpu_that_is_named_is_never_another_backend(with_driver):
+    result = with_driver(SHOW, "-DCAPABILITY=61", backend="cuda")
+    assert result.returncode != 0
+    assert "CUDA cannot be used: Fake GPU has compute capability 6.1" in result.stderr
+
+
+def test_a_program_may_choose():
+    code = """
+import torch, torchacc
+for name in ["gpu", "cuda:4096"]:
+    try:
+        torchacc.set_backend(name)
+    except RuntimeError as error:
+        print(error)
+torchacc.set_backend("reference")
+torchacc.set_backend("reference")
+print(torch.ones(2, device="acc").sum().item())
+try:
+    torchacc.set_backend("cpu")
+except RuntimeError as error:
+    print(error)
+"""
+    unknown, absent, value, late = lines(run_python(code, TORCHACC_BACKEND="null"))
+    assert 'no backend "gpu"' in unknown
+    assert absent.startswith("CUDA cannot be used: ")
+    assert value == "2.0"
+    assert 'the backend cannot become "cpu"' in late
+
+
+def test_it_is_too_late_after_the_first_tensor():
+    torch.ones(1, device="acc")
+    with pytest.raises(RuntimeError, match="before its first tensor"):
+        torchacc.set_backend("reference")
