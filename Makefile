@@ -1,5 +1,5 @@
 # make train   a fresh clone trains a GPT on the Python standard library's own source
-#              STEPS=N length, DEVICE=cpu eager PyTorch, COMPARE=1 both, RESUME=1 go on after a stop
+#              STEPS=N length, DEVICE=cpu eager PyTorch, COMPARE=1 acc and eager, RESUME=1 go on after a stop
 # make install the library for other programs: headers, pkg-config, CMake; PREFIX=/usr/local LIBDIR=lib DESTDIR=
 # make example-c, example-cpp, example-libtorch, example-ctypes, example-node, example-luajit, example-java
 #              the same without Python or without PyTorch: examples/build.mk
@@ -19,6 +19,8 @@ TRAIN_FLAGS := $(if $(STEPS),--steps $(STEPS)) --device $(or $(DEVICE),acc) \
 	$(if $(COMPARE),--compare) $(if $(RESUME),--resume) $(TRAIN_ARGS)
 
 space := $(subst ,, )
+# Where PyTorch's wheel brings CUDA's libraries.
+CUDA_FOLDERS = $(subst $(space),:,$(wildcard $(VENV)/lib/python3*/site-packages/nvidia/*/lib))
 
 .DEFAULT_GOAL := build
 .PHONY: build environment install extension train test test-gpu gpu-kit test-rust test-python sanitize sanitize-memory sanitize-threads lint format bench-calls bench-peers clean FORCE
@@ -61,7 +63,7 @@ test: lint test-rust test-python
 # wheel and needs no GPU: the kernels are compiled.
 test-rust: $(VENV)/.requirements
 	TORCHACC_ONEDNN=$(wildcard $(VENV)/lib/libdnnl.so.3) \
-	TORCHACC_CUDA=$(subst $(space),:,$(wildcard $(VENV)/lib/python3*/site-packages/nvidia/*/lib)) cargo test
+	TORCHACC_CUDA=$(CUDA_FOLDERS) cargo test
 
 # The library of debug builds too: it has a device made of the host, on which some tests run.
 test-python: build

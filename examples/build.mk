@@ -11,9 +11,11 @@ EXAMPLE_FLAGS := -O2 -Wall -Wextra -pedantic -Iinclude -Wl,-rpath,$(dir $(abspat
 
 .PHONY: example-c example-cpp example-libtorch example-ctypes example-node example-luajit example-java
 
-# The environment's oneDNN, for programs that know nothing of Python's packages.
+# The environment's oneDNN and CUDA, for programs that know nothing of Python's packages.
 example-c example-cpp example-ctypes example-node example-luajit example-java: \
 	export TORCHACC_ONEDNN ?= $(wildcard $(VENV)/lib/libdnnl.so.3)
+example-c example-cpp example-ctypes example-node example-luajit example-java: \
+	export TORCHACC_CUDA ?= $(CUDA_FOLDERS)
 
 # A transformer. WIDTH=N.
 example-c: $(LIBRARY)

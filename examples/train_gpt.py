@@ -2,7 +2,7 @@
 
     python examples/train_gpt.py                    on the device acc
     python examples/train_gpt.py --device cpu       the same on eager PyTorch
-    python examples/train_gpt.py --compare          both: losses side by side, and their speed
+    python examples/train_gpt.py --compare          acc and eager: losses, and their speed
     python examples/train_gpt.py --resume           go on from the last checkpoint
 
 Nothing here is written for acc except the habit that pays on every asynchronous device: the loop
@@ -299,8 +299,10 @@ def run(args, device: str) -> Trainer:
 
 def compare(args):
     """The same run on acc and on eager PyTorch, on the GPU if that is what acc computes on."""
-    native = torch.acc.memory.native_device()
-    other = native.type if native else "cpu"
+    native, other = torch.acc.memory.native_device(), "cpu"
+    if native and torch.cuda.is_available():
+        torch.cuda.set_device(native)
+        other = "cuda"
     logs = {device: run(args, device).log for device in ("acc", other)}
     acc, eager = logs["acc"], logs[other]
     print(f"{'step':>6} {'acc':>10} {other:>10} {'relative difference':>20}")

@@ -10,8 +10,9 @@
  *    must not release a handle while another thread's call uses it.
  *  - Every function may be called from any thread. "Blocks" says which ones wait; the others do not.
  *  - After a fork the child may use contexts of its own. Of one that its parent used it can read values that were there, and
- *    release everything; what would wait for the parent's threads, or queue work for them, returns UNSUPPORTED. dlclose does
- *    not unload the library, whose threads may run.
+ *    release everything; what would wait for the parent's threads, or queue work for them, returns UNSUPPORTED. CUDA does not
+ *    survive a fork: the child of a process that opened a GPU, or looked for one, can neither open one nor read from it.
+ *    dlclose does not unload the library, whose threads may run.
  *  - Texts are UTF-8 with a length and no terminating NUL.
  *  - A struct passed in that may grow begins with struct_size: set it to sizeof, and the rest to zero for defaults.
  *  - Compare torchacc_abi_version() with TORCHACC_ABI once at start.
@@ -298,7 +299,7 @@ typedef struct torchacc_options {
   /*
    "cpu", "cuda" (an NVIDIA GPU; "cuda:1" the second that the driver shows), "reference" or "null"; empty for the
    environment's `TORCHACC_BACKEND`, else "cuda" if there is a GPU that can be used, else "cpu". A GPU that cannot be used
-   is then a warning; of one that was named it is an error.
+   is then a warning (to `log`, or `torchacc_context_set_observer`), but an error if it was named.
    */
   struct torchacc_str backend;
   /*

@@ -41,6 +41,7 @@ class Acc:
     def __init__(self):
         import torchacc
 
+        torchacc.set_backend("cpu")
         self.cut, self.sync, self.metrics = torchacc.cut, torchacc.sync, torchacc.metrics
 
 

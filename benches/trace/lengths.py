@@ -52,6 +52,7 @@ class Trainer:
 
 
 def main(steps):
+    torchacc.set_backend("cpu")
     draw = random.Random(0)
     lengths = [draw.randint(SHORTEST, LONGEST) for _ in range(steps)]
     acc, eager = Trainer("acc"), Trainer("cpu")

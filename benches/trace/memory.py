@@ -24,6 +24,7 @@ def resident() -> float:
 
 
 def main(steps: int) -> None:
+    torchacc.set_backend("cpu")
     torch.manual_seed(0)
     lengths = random.Random(0)
     model = nn.Sequential(

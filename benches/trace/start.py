@@ -49,7 +49,7 @@ def run(device: str) -> None:
 
 def process(device: str, folder: str) -> list[float]:
     command = [sys.executable, __file__, "--device", device]
-    environment = os.environ | {"TORCHACC_CACHE_DIR": folder}
+    environment = os.environ | {"TORCHACC_CACHE_DIR": folder, "TORCHACC_BACKEND": "cpu"}
     return json.loads(subprocess.check_output(command, env=environment))
 
 

@@ -28,7 +28,7 @@ pub struct torchacc_options {
     pub struct_size: usize,
     /// "cpu", "cuda" (an NVIDIA GPU; "cuda:1" the second that the driver shows), "reference" or "null"; empty for the
     /// environment's `TORCHACC_BACKEND`, else "cuda" if there is a GPU that can be used, else "cpu". A GPU that cannot be used
-    /// is then a warning; of one that was named it is an error.
+    /// is then a warning (to `log`, or `torchacc_context_set_observer`), but an error if it was named.
     pub backend: torchacc_str,
     /// Threads to compute with, at most 4096; 0 for `TORCHACC_NUM_THREADS`, else all cores.
     pub num_threads: u32,

@@ -3,12 +3,15 @@
 use super::compile::QUICK_FROM;
 use super::judge::{Limits, RECOMPILE_LIMIT};
 use crate::backend::cpu::onednn::Search;
-use crate::backend::cuda::{Cuda, driver, memory};
+use crate::backend::cuda::device::Device;
+use crate::backend::cuda::driver::{self, Refused};
+use crate::backend::cuda::{Cuda, memory};
 use crate::backend::{Backend, cpu, null, reference};
 use crate::dynamic::Policy;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::invalid;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// More are a mistake.
 const MOST_THREADS: usize = 4096;
@@ -175,20 +178,18 @@ fn cuda_folders(
     Ok(folders)
 }
 
-/// The backend, and what to say of a GPU that it does not use although nobody chose so. Errors: see [`named`].
+/// The backend, and a warning of a GPU that it does not use although nobody chose so. Errors: see [`named`].
 pub(super) fn backend(options: &Options) -> Result<(Box<dyn Backend>, Option<String>)> {
     if let Some(name) = &options.backend {
         return Ok((named(name, options)?, None));
     }
-    if !driver::is_expected(&options.cuda) {
-        return Ok((cpu(options), None));
-    }
-    Ok(match cuda(options, 0) {
-        Ok(gpu) => (gpu, None),
-        Err(Error { message, .. }) => {
-            let unused =
-                format!("no backend is named, and the CPU computes, not the GPU. {message}");
-            (cpu(options), Some(unused))
+    Ok(match driver::find(&driver_options(options, 0)) {
+        Ok(device) => (cuda(options, device), None),
+        Err(Refused::Absent(_)) => (cpu(options), None),
+        Err(refused) => {
+            let why = refused.error().message;
+            let warning = format!("no backend is named, and the CPU computes, not a GPU. {why}");
+            (cpu(options), Some(warning))
         }
     })
 }
@@ -201,7 +202,7 @@ fn named(name: &str, options: &Options) -> Result<Box<dyn Backend>> {
         _ => None,
     };
     if let Some(ordinal) = gpu {
-        return cuda(options, ordinal);
+        return Ok(cuda(options, driver::open(&driver_options(options, ordinal))?));
     }
     match name {
         "cpu" => Ok(cpu(options)),
@@ -222,17 +223,20 @@ fn cpu(options: &Options) -> Box<dyn Backend> {
     Box::new(cpu::Cpu::new(options.num_threads, options.onednn.clone()))
 }
 
-fn cuda(options: &Options, ordinal: u32) -> Result<Box<dyn Backend>> {
+fn cuda(options: &Options, device: Arc<dyn Device>) -> Box<dyn Backend> {
+    Box::new(Cuda::new(device.clone(), memory::pool(device), options.cuda_graphs))
+}
+
+fn driver_options(options: &Options, ordinal: u32) -> driver::Options {
     let limit = options.cache_limit as u64;
-    let device = driver::open(&driver::Options {
+    driver::Options {
         ordinal,
         folders: options.cuda.clone(),
         cache: options.cache_folder.as_ref().map(|folder| (folder.join("cuda"), limit)),
         allow_tf32: options.allow_tf32,
         deterministic: options.deterministic,
         one_stream: !options.cuda_streams,
-    })?;
-    Ok(Box::new(Cuda::new(device.clone(), memory::pool(device), options.cuda_graphs)))
+    }
 }
 
 #[cfg(test)]
@@ -260,8 +264,8 @@ mod tests {
         let resolved = Options::resolve(Asked { cache_folder: "off", ..Asked::default() }).unwrap();
         let cuda = [vec![driver.folder().to_path_buf()], resolved.cuda.clone()].concat();
         let options = Options { backend: None, cuda, ..resolved };
-        let (backend, unused) = super::backend(&options).unwrap();
-        (backend.name(), unused)
+        let (backend, warning) = super::backend(&options).unwrap();
+        (backend.name(), warning)
     }
 
     #[test]
@@ -283,14 +287,17 @@ mod tests {
             ("ancient", "-DcuLaunchKernel=none", "cuLaunchKernel"),
             ("old", "-DCAPABILITY=61", "compute capability 6.1"),
             ("behind", "-DVERSION=11040", "update the driver"),
+            ("forked", "-DINIT=CUDA_ERROR_NOT_INITIALIZED", "forkserver"),
+            ("streams", "-DSTREAM=CUDA_ERROR_OUT_OF_MEMORY", "TORCHACC_BACKEND=cpu"),
             ("occupied", "-DRETAIN=CUDA_ERROR_OUT_OF_MEMORY", "(Fake GPU) does not open"),
         ] {
-            let Some(driver) = Driver::new(name, &[define]) else { return };
-            let (backend, unused) = unnamed(&driver);
-            let unused = unused.unwrap();
-            assert_eq!(backend, "cpu", "{unused}");
-            assert!(unused.contains("the CPU computes, not the GPU. "), "{unused}");
-            assert!(unused.contains(why), "{why} in {unused}");
+            let name = format!("unnamed-{name}");
+            let Some(driver) = Driver::new(&name, &[define]) else { return };
+            let (backend, warning) = unnamed(&driver);
+            let warning = warning.unwrap();
+            assert_eq!(backend, "cpu", "{warning}");
+            assert!(warning.contains("the CPU computes, not a GPU. "), "{warning}");
+            assert!(warning.contains(why), "{why} in {warning}");
         }
     }
 

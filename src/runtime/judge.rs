@@ -88,11 +88,14 @@ impl Shared {
 impl Context {
     pub fn set_observer(&self, observer: Observer) {
         *self.observer.write() = Some(Arc::new(observer));
+        // Of what there was nobody to tell.
+        self.shared.explain.wake();
     }
 
     /// Sets who takes messages, once.
     pub fn set_log(&self, log: Log) {
         self.log.set(log).ok();
+        self.shared.explain.wake();
     }
 
     pub fn set_recompile_limit(&self, limit: u64) {
@@ -123,7 +126,10 @@ impl Context {
         if !self.shared.explain.take_pending() {
             return Ok(());
         }
-        let warnings = std::mem::take(&mut *self.shared.limits.warnings.lock());
+        let has_taker = self.log.get().is_some() || self.observer.read().is_some();
+        let mut kept = self.shared.limits.warnings.lock();
+        let warnings = if has_taker { std::mem::take(&mut *kept) } else { Vec::new() };
+        drop(kept);
         warnings.iter().for_each(|message| self.warn(message, 0));
         let mut first = self.shared.limits.host_call.lock().take().map(|(name, site)| {
             let message = format!(

@@ -121,9 +121,9 @@ pub(crate) struct Shared {
 }
 
 impl Context {
-    /// Starts no thread and takes no device memory.
+    /// Starts no thread and takes no memory for tensors.
     pub fn new(options: Options) -> Result<Arc<Context>> {
-        let (backend, unused) = config::backend(&options)?;
+        let (backend, warning) = config::backend(&options)?;
         let shared = Arc::new(Shared {
             backend,
             cache: Cache::new(PROGRAMS, Program::nbytes),
@@ -150,7 +150,7 @@ impl Context {
             quick_from: options.quick_from,
             lack_is_told: AtomicBool::default(),
         });
-        unused.into_iter().for_each(|unused| shared.warn(unused));
+        warning.into_iter().for_each(|warning| shared.warn(warning));
         Ok(Arc::new(Context {
             trace: Mutex::default(),
             was_cut: Condvar::default(),

@@ -229,3 +229,18 @@ fn a_value_is_waited_for_without_a_cut() {
     assert!(context.read_after_cut(y, 15, &mut [0; 2]).is_err());
     assert_eq!(floats(&context, x, 4), [1.5; 4]);
 }
+
+/// Who first asks what to tell may come after the first cut.
+#[test]
+fn a_warning_waits_until_there_is_somebody_to_tell() {
+    let context = context("reference", 0, 0);
+    context.shared.warn("something is missing".into());
+    context.sync().unwrap();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let ours = told.clone();
+    context.set_log(Box::new(move |_, message, _| ours.lock().push(message.to_string())));
+    for _ in 0..2 {
+        context.sync().unwrap();
+        assert_eq!(*told.lock(), ["something is missing"]);
+    }
+}

@@ -3,7 +3,8 @@
     make gpu-kit             # anywhere: what is to be run, into target/gpu
     python3 tests/gpu/run.py # there: a checkout, target/gpu, and a Python with PyTorch and pytest
 
-Neither a network nor a compiler is needed there. It runs every kernel against its row's meaning,
+Neither a network nor a compiler is needed there. It looks whether the GPU is what computes where
+no backend is named, runs every kernel against its row's meaning,
 PyTorch's operators, views, optimizers and random numbers against PyTorch on the CPU, training with
 and without CUDA graphs and streams (equal bits) and against eager PyTorch on the same GPU, and
 compute-sanitizer, where there is one, on some kernels. It is over within `--limit` seconds and a
@@ -84,6 +85,17 @@ class Checks:
             raise Failed(f"{why}: {tail(said, 1)}\n{tail(said)}")
         return result.decode(errors="replace") if parsed else said
 
+    def default(self):
+        """Where no backend is named the GPU computes."""
+        code = (
+            "import torch; x = torch.ones(2, device='acc') + 1; "
+            "print(x.tolist(), torch.acc.memory.native_device())"
+        )
+        said = self.run([sys.executable, "-c", code], parsed=True, TORCHACC_BACKEND="").strip()
+        if said != f"[2.0, 2.0] {None if self.rehearse else 'cuda:0'}":
+            raise Failed(f"it prints {said}")
+        return said
+
     def kernels(self):
         """Each kernel against its row's meaning; what cuDNN computes, too."""
         skipped = SKIPPED if self.rehearse else SKIPPED + EMULATED
@@ -159,7 +171,7 @@ def machine():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    names = ["kernels", "operators", "graphs", "eager", "sanitizer"]
+    names = ["default", "kernels", "operators", "graphs", "eager", "sanitizer"]
     parser.add_argument("checks", nargs="*", default=names, help=f"some of {', '.join(names)}")
     parser.add_argument("--limit", type=float, default=450, help="seconds that all may take")
     parser.add_argument("--rehearse", action="store_true", help="on a machine without a GPU")

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 DEVICE = "acc"
 # Whether tensors are not in the host's memory, or are as if they were not.
-ON_DEVICE = os.environ.get("TORCHACC_BACKEND", "cpu") != "cpu"
+ON_DEVICE = (os.environ.get("TORCHACC_BACKEND") or "cpu") != "cpu"
 VOCABULARY = 97
 
 

@@ -121,6 +121,7 @@ def test_on_a_gpu_its_memory_and_name_are_told(monkeypatch):
     assert torchacc.memory.native_device() is None
     for module in (torchacc.memory, torchacc.device):
         monkeypatch.setattr(module, "native_device", lambda: torch.device("cuda", 1))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "mem_get_info", said((3, 5)))
     monkeypatch.setattr(torch.cuda, "get_device_name", said("a GPU"))
     monkeypatch.setattr(torch.cuda, "get_device_capability", said((9, 0)))

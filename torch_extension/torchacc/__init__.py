@@ -6,7 +6,7 @@ where the program says so. This module has what PyTorch has no name for: cuts an
 `torch.acc` has the rest (devices, seeds, streams, memory), in the manner of `torch.cuda`.
 
 Importing or installing this package starts no thread, reads no setting and changes no behaviour of
-other devices; the runtime starts with the first tensor on "acc".
+other devices; the runtime starts when "acc" is first used.
 """
 
 import torch  # noqa: F401  (first: it may be what imports this package)

@@ -2,16 +2,19 @@
 
 import torch
 
+from torchacc.step import emit_warnings
+
 
 def set_backend(name: str) -> None:
     """Makes acc compute on `name` in this process, and starts it there.
 
     "cpu", "cuda" (an NVIDIA GPU), "cuda:1" (the second one that the driver shows), "reference" or
-    "null". To be called before the first tensor on acc; it goes before the variable
-    `TORCHACC_BACKEND`. Without either, acc computes on the first GPU if it can be used, and on the
-    CPU, with a warning that says why, if not.
+    "null". To be called before anything else of acc; it goes before the variable
+    `TORCHACC_BACKEND`. Without either, acc computes on the first GPU if it can be used, else on the
+    CPU, with a warning if there is a GPU. All processes choose alike: one of several that train
+    together says `set_backend(f"cuda:{local_rank}")`.
 
     Raises RuntimeError for a GPU that cannot be used, when there is no such backend, and when acc
     is in use on what was chosen otherwise.
     """
-    torch.ops.acc.set_backend(name)
+    emit_warnings(torch.ops.acc.set_backend(name))

@@ -116,25 +116,29 @@ def set_device(device) -> None:
 
 
 def can_device_access_peer(device, peer_device) -> bool:
-    """True: all devices of one process share the host's memory."""
+    """True: all devices of one process share one memory, the GPU's or the host's."""
     return True
 
 
 def get_device_name(device=None) -> str:
-    """A name for people: the GPU's, or "torchacc cpu"."""
+    """A name for people: the GPU's as PyTorch knows it, else "torchacc cpu", "torchacc cuda:0"."""
     native = native_device()
-    return torch.cuda.get_device_name(native) if native else "torchacc cpu"
+    if native and torch.cuda.is_available():
+        return torch.cuda.get_device_name(native)
+    return f"torchacc {native or 'cpu'}"
 
 
 def get_device_properties(device=None) -> SimpleNamespace:
-    """`name` and `total_memory` in bytes."""
+    """`name` and `total_memory` in bytes. Raises what `mem_get_info` does."""
     return SimpleNamespace(name=get_device_name(device), total_memory=mem_get_info(device)[1])
 
 
 def get_device_capability(device=None) -> tuple[int, int]:
-    """The GPU's compute capability; (0, 0) where there is none."""
+    """The GPU's compute capability; (0, 0) where there is none that PyTorch can use."""
     native = native_device()
-    return torch.cuda.get_device_capability(native) if native else (0, 0)
+    if native and torch.cuda.is_available():
+        return torch.cuda.get_device_capability(native)
+    return (0, 0)
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:

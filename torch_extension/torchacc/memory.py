@@ -50,7 +50,8 @@ def empty_cache() -> None:
 
 
 def native_device() -> torch.device | None:
-    """The device of PyTorch's own that acc computes on: "cuda:0" and so on; None for the host."""
+    """The device of PyTorch's own that acc computes on: "cuda:0" and so on, also where this PyTorch
+    cannot use it; None for the host."""
     kind, number = torch.ops.acc.dlpack_device()
     return torch.device("cuda", number) if kind == torch.utils.dlpack.DLDeviceType.kDLCUDA else None
 

@@ -13,7 +13,7 @@ _hook = None
 
 def cut() -> None:
     """Hands what was recorded so far over to be compiled and run. Returns at once."""
-    _warn(torch.ops.acc.cut())
+    emit_warnings(torch.ops.acc.cut())
 
 
 mark_step = cut
@@ -25,10 +25,10 @@ def sync() -> None:
     Raises the first error of a recorded operation that no read has reported yet; the message names
     the operator and the Python line that recorded it.
     """
-    _warn(torch.ops.acc.sync())
+    emit_warnings(torch.ops.acc.sync())
 
 
-def _warn(messages: list[str]) -> None:
+def emit_warnings(messages: list[str]) -> None:
     for message in messages:
         warnings.warn(message, UserWarning, stacklevel=3)
 

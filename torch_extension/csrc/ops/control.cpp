@@ -1,6 +1,7 @@
 // torch.ops.acc.*: what the Python package needs from C++. Operators instead of bindings, so that
 // one library serves every CPython.
 #include <c10/util/Exception.h>
+#include <c10/util/FunctionRef.h>
 #include <torch/library.h>
 
 #include <mutex>
@@ -78,7 +79,7 @@ class Warnings : public c10::WarningHandler {
   std::vector<std::string> messages_;
 };
 
-std::vector<std::string> warnings_of(void (*work)()) {
+std::vector<std::string> warnings_of(c10::function_ref<void()> work) {
   Warnings warnings;
   work();
   return warnings.take();
@@ -101,7 +102,8 @@ TORCH_LIBRARY(acc, m) {
   m.def("get_device() -> int", []() -> int64_t { return current_device(); });
   m.def("device_count() -> int", []() -> int64_t { return device_count(); });
   m.def("bad_fork() -> bool", [] { return in_bad_fork(); });
-  m.def("set_backend(str name) -> ()", [](std::string name) { set_backend(name); });
+  m.def("set_backend(str name) -> str[]",
+        [](std::string name) { return warnings_of([&] { set_backend(name); }); });
   m.def("manual_seed(int device, int seed) -> ()", &manual_seed);
   m.def("get_rng_state(int device) -> Tensor", &get_rng_state);
   m.def("set_rng_state(int device, Tensor state) -> ()", &set_rng_state);

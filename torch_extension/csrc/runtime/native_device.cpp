@@ -25,7 +25,7 @@ std::optional<c10::Device> torch_device(const torchacc_device& device) {
   if (!at::hasCUDA()) {
     TORCH_WARN(
         "acc computes on a GPU that PyTorch cannot use: operators without a form of acc's own run "
-        "on the CPU");
+        "on the CPU. Install PyTorch with CUDA, or use the backend cpu (TORCHACC_BACKEND=cpu)");
     return std::nullopt;
   }
   at::globalContext().lazyInitDevice(at::kCUDA);

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -26,6 +27,8 @@ namespace torchacc {
 namespace {
 
 std::atomic<torchacc_context*> g_context{nullptr};
+// From the moment on that the context is being made.
+std::atomic<bool> g_started{false};
 std::atomic<bool> g_bad_fork{false};
 std::mutex g_context_mutex;
 thread_local c10::DeviceIndex t_device = 0;
@@ -33,7 +36,7 @@ thread_local c10::DeviceIndex t_device = 0;
 // Runs in every forked child. Only a child of a process whose launch thread may exist is unusable:
 // a DataLoader worker forked before the device was touched can still use it.
 void after_fork_in_child() {
-  if (g_context.load(std::memory_order_relaxed) != nullptr) {
+  if (g_started.load(std::memory_order_relaxed)) {
     g_bad_fork.store(true, std::memory_order_relaxed);
   }
 }
@@ -66,19 +69,43 @@ std::string environment_libraries() {
   return folders;
 }
 
+// A child forked by another thread meanwhile would find what is half made, and locked.
+class Starting {
+ public:
+  Starting() { g_started.store(true, std::memory_order_relaxed); }
+  ~Starting() { g_started.store(g_context.load() != nullptr, std::memory_order_relaxed); }
+};
+
+struct Release {
+  void operator()(torchacc_context* context) const { torchacc_context_release(context); }
+};
+
+std::string_view variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+void check_fork() {
+  TORCH_CHECK(
+      !in_bad_fork(),
+      "Cannot use the acc device in a forked subprocess: its runtime threads exist only in the "
+      "parent. "
+      "Use the 'spawn' start method of multiprocessing, or touch the device only after forking.");
+}
+
 // The context, created on first use: on `backend`, or on what the environment says and there is.
 torchacc_context* create_context(std::optional<std::string_view> backend) {
   static std::string chosen;
   std::lock_guard<std::mutex> lock(g_context_mutex);
   if (torchacc_context* existing = g_context.load(std::memory_order_relaxed)) {
     TORCH_CHECK(!backend.has_value() || *backend == chosen, "the backend cannot become \"",
-                *backend, "\", as the device acc is in use: choose before its first tensor");
+                *backend, "\", as the device acc is in use: choose before anything else of acc");
     return existing;
   }
+  const Starting starting;
   TORCH_CHECK(torchacc_abi_version() == TORCHACC_ABI, "libtorchacc has ABI ",
               torchacc_abi_version(), " but the PyTorch extension was built for ABI ", TORCHACC_ABI,
               "; rebuild the extension");
-  torchacc_context* created = nullptr;
   const std::string folders = environment_libraries();
   torchacc_options options{};
   options.struct_size = sizeof options;
@@ -87,14 +114,16 @@ torchacc_context* create_context(std::optional<std::string_view> backend) {
   if (std::getenv("TORCHACC_NUM_THREADS") == nullptr) {
     options.num_threads = static_cast<uint32_t>(at::get_num_threads());
   }
-  check(torchacc_context_new(&options, &created));
-  open_native_device(created);
-  check(torchacc_context_set_locator(created, &capture_site, nullptr, nullptr));
-  check(torchacc_context_set_observer(created, &line_of, &warn_about, nullptr, nullptr));
-  // Never released: tensors may outlive every static destructor.
-  g_context.store(created, std::memory_order_release);
-  chosen = backend.value_or("");
-  return created;
+  torchacc_context* made = nullptr;
+  check(torchacc_context_new(&options, &made));
+  std::unique_ptr<torchacc_context, Release> owned(made);
+  open_native_device(made);
+  check(torchacc_context_set_locator(made, &capture_site, nullptr, nullptr));
+  check(torchacc_context_set_observer(made, &line_of, &warn_about, nullptr, nullptr));
+  chosen = backend.value_or(variable("TORCHACC_BACKEND"));
+  // Never released from here on: tensors may outlive every static destructor.
+  g_context.store(owned.release(), std::memory_order_release);
+  return made;
 }
 
 struct DtypePair {
@@ -140,16 +169,17 @@ constexpr auto kDtypeByScalarType = [] {
 }  // namespace
 
 torchacc_context* context() {
-  TORCH_CHECK(
-      !in_bad_fork(),
-      "Cannot use the acc device in a forked subprocess: its runtime threads exist only in the "
-      "parent. "
-      "Use the 'spawn' start method of multiprocessing, or touch the device only after forking.");
+  check_fork();
   torchacc_context* existing = g_context.load(std::memory_order_acquire);
   return existing != nullptr ? existing : create_context(std::nullopt);
 }
 
-void set_backend(std::string_view name) { create_context(name); }
+void set_backend(std::string_view name) {
+  TORCH_CHECK_VALUE(!name.empty(),
+                    "set_backend wants the name of a backend: cpu, cuda, cuda:1, ...");
+  check_fork();
+  create_context(name);
+}
 
 torchacc_context* context_if_created() noexcept {
   return g_context.load(std::memory_order_acquire);

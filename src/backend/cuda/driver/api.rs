@@ -63,6 +63,8 @@ functions!(Api {
 
 pub const OUT_OF_MEMORY: Status = 2;
 pub const NOT_READY: Status = 600;
+/// Of the very call that initialises: in a forked child.
+const NOT_INITIALIZED: Status = 3;
 const STUB_LIBRARY: Status = 34;
 const NO_DEVICE: Status = 100;
 const MISMATCH: Status = 803;
@@ -76,18 +78,25 @@ const LOST: [Status; 14] = [214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 71
 /// What ends the messages of a device that cannot be used.
 const INSTEAD: &str = "or use the backend cpu (TORCHACC_BACKEND=cpu)";
 
-/// Why no driver can be called, and what to do.
+/// Why no GPU can be used, and what to do.
 pub enum Refused {
-    /// There is none, or it finds no GPU.
+    /// There is no driver, or it finds no GPU: who names no backend expects none.
     Absent(String),
+    /// Something is wrong with what there is.
     Broken(String),
 }
 
+/// What the driver says.
+impl From<Error> for Refused {
+    fn from(error: Error) -> Refused {
+        Refused::Broken(format!("{error}. Look at nvidia-smi"))
+    }
+}
+
 impl Refused {
-    /// That of a device that is asked for all the same.
     pub fn error(self) -> Error {
         let (Refused::Absent(why) | Refused::Broken(why)) = self;
-        unusable(why)
+        Error::new(Code::Unsupported, format!("CUDA cannot be used: {why}, {INSTEAD}"))
     }
 }
 
@@ -130,6 +139,11 @@ impl Api {
                 let why = "the driver finds no GPU. Look at nvidia-smi and at CUDA_VISIBLE_DEVICES, and in a container at \
                            what it was started with";
                 return Err(Refused::Absent(why.into()));
+            }
+            NOT_INITIALIZED => {
+                "the process is the fork of one that had started CUDA, which does not survive that. Start it in another way \
+                 (multiprocessing's \"spawn\" or \"forkserver\")"
+                    .into()
             }
             STUB_LIBRARY => {
                 "the libcuda.so.1 found is the toolkit's stub, not a driver. Remove its folder from LD_LIBRARY_PATH".into()
@@ -180,9 +194,4 @@ impl Api {
             _ => format!("error {status} of the driver"),
         }
     }
-}
-
-/// The error of a device that cannot be used.
-pub fn unusable(why: String) -> Error {
-    Error::new(Code::Unsupported, format!("CUDA cannot be used: {why}, {INSTEAD}"))
 }

@@ -4,7 +4,7 @@
 //! capture; a thread's current context, and its mode towards captures, are after every call what they were before.
 #![expect(unsafe_code, reason = "calls of the driver")]
 
-use super::api::{Api, Handle, NOT_READY, OUT_OF_MEMORY, Refused, unusable};
+use super::api::{Api, Handle, NOT_READY, OUT_OF_MEMORY, Refused};
 use crate::error::{Code, Error, Result};
 use parking_lot::{Mutex, ReentrantMutex, ReentrantMutexGuard};
 use std::cell::Cell;
@@ -64,18 +64,18 @@ pub struct Turn<'a> {
 }
 
 impl Context {
-    /// Errors: `Unsupported`: no driver, no such device, with what to do; what the driver says.
-    pub fn open(folders: &[PathBuf], ordinal: u32) -> Result<Context> {
-        let api = Api::start(folders).map_err(Refused::error)?;
+    pub fn open(folders: &[PathBuf], ordinal: u32) -> std::result::Result<Context, Refused> {
+        let api = Api::start(folders)?;
         let (mut version, mut context) = (0, 0);
         // SAFETY (all calls of this file): as `cuda.h` says, with room for what is asked.
         unsafe { api.check((api.version)(&mut version), "asking for the driver's version")? };
         let count = count(&api)?;
         if ordinal >= count {
-            return Err(unusable(format!(
+            let why = format!(
                 "there is no GPU {ordinal}, as the driver finds {count} (CUDA_VISIBLE_DEVICES may hide some). Name one from 0 \
                  on"
-            )));
+            );
+            return Err(if count == 0 { Refused::Absent(why) } else { Refused::Broken(why) });
         }
         let (device, Known { name, capability }) = known(&api, ordinal)?;
         let multiprocessors = attribute(&api, device, MULTIPROCESSORS)?;
@@ -83,7 +83,7 @@ impl Context {
         let status = unsafe { (api.retain_context)(&mut context, device) };
         if status != 0 {
             let why = api.text(status);
-            return Err(unusable(format!(
+            return Err(Refused::Broken(format!(
                 "GPU {ordinal} ({name}) does not open: {why}. Look at nvidia-smi for who uses it or its memory"
             )));
         }

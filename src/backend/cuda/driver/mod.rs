@@ -23,7 +23,7 @@ use super::network::Network;
 use crate::buffer::Location;
 use crate::cache::disk::Disk;
 use crate::error::{Error, Result};
-use api::{Api, Refused, unusable};
+pub use api::Refused;
 use blas::Blas;
 use context::Context;
 pub use context::{Known, list};
@@ -62,11 +62,16 @@ const FLOAT8: u32 = 89;
 
 /// Opens a GPU. Errors: `Unsupported` when it cannot be used, with why and what to do.
 pub fn open(options: &Options) -> Result<Arc<dyn Device>> {
+    find(options).map_err(Refused::error)
+}
+
+/// As [`open`], for who can do without.
+pub fn find(options: &Options) -> std::result::Result<Arc<dyn Device>, Refused> {
     let context = Context::open(&options.folders, options.ordinal)?;
     let (name, capability) = (&context.name, context.capability);
     let (major, minor) = context.version;
     if capability < OLDEST {
-        return Err(unusable(format!(
+        return Err(Refused::Broken(format!(
             "{name} has compute capability {}.{}; {}.{} (V100) is the oldest that kernels are written for. Use another GPU",
             capability / 10,
             capability % 10,
@@ -89,9 +94,9 @@ pub fn open(options: &Options) -> Result<Arc<dyn Device>> {
             format!("version {a}.{b} does not compile for {name} (sm_{capability}): CUDA 12 was the last to support sm_70")
         })
     });
-    let nvrtc = nvrtc.map_err(instead)?;
-    let blas =
-        Blas::find(&options.folders, |blas| fits("cuBLASLt", blas.major())).map_err(instead)?;
+    let blas = Blas::find(&options.folders, |blas| fits("cuBLASLt", blas.major()));
+    let missing = |error: Error| Refused::Broken(error.message);
+    let (nvrtc, blas) = (nvrtc.map_err(missing)?, blas.map_err(missing)?);
     let target = nvrtc.target(capability).unwrap_or_default();
     let (allow_tf32, deterministic) = (options.allow_tf32, options.deterministic);
     let fingerprint = format!(
@@ -107,15 +112,6 @@ pub fn open(options: &Options) -> Result<Arc<dyn Device>> {
         lanes: Lanes::new(&context, !options.one_stream)?,
         context: Arc::new(context),
     }))
-}
-
-fn instead(error: Error) -> Error {
-    unusable(error.message)
-}
-
-/// Whether who names no backend expects a GPU: not where there is no driver, or none that finds one.
-pub fn is_expected(folders: &[PathBuf]) -> bool {
-    !matches!(Api::start(folders), Err(Refused::Absent(_)))
 }
 
 struct Gpu {

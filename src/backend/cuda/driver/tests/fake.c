@@ -24,6 +24,9 @@
 #ifndef RETAIN
 #define RETAIN CUDA_SUCCESS
 #endif
+#ifndef STREAM
+#define STREAM CUDA_SUCCESS
+#endif
 
 typedef unsigned long long word;
 enum { MOST = 64, STREAMS = 16, QUEUED = 1 << 12 };
@@ -182,6 +185,7 @@ CUresult cuCtxSynchronize(void) {
 }
 CUresult cuStreamCreate(CUstream* stream, unsigned int flags) {
   if (stream_count == STREAMS) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (STREAM != CUDA_SUCCESS) return STREAM;
   *stream = (CUstream)&streams[stream_count++];
   return flags == CU_STREAM_NON_BLOCKING ? inside() : CUDA_ERROR_INVALID_VALUE;
 }

@@ -414,6 +414,8 @@ fn a_lost_context_says_so() {
 fn a_device_that_cannot_be_used_says_why() {
     for (name, define, part) in [
         ("none", "-DINIT=CUDA_ERROR_NO_DEVICE", "CUDA_VISIBLE_DEVICES"),
+        ("forked", "-DINIT=CUDA_ERROR_NOT_INITIALIZED", "\"spawn\""),
+        ("streams", "-DSTREAM=CUDA_ERROR_OUT_OF_MEMORY", "making a stream: "),
         ("stub", "-DINIT=CUDA_ERROR_STUB_LIBRARY", "LD_LIBRARY_PATH"),
         ("mixed", "-DINIT=CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "Restart the machine"),
         ("unknown", "-DINIT=CUDA_ERROR_UNKNOWN", "does not start: an error (CUDA_ERROR)"),
