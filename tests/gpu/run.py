@@ -110,6 +110,7 @@ class Checks:
         several = min(os.cpu_count(), 16)
         options = ["-n", several] if importlib.util.find_spec("xdist") else []
         options += ["-p", "no:cacheprovider", "--continue-on-collection-errors"]
+        options += ["--sample-operators"]
         command = [sys.executable, "-m", "pytest", *options, *files]
         return last(r"(\d+ passed.*) in ", self.run(command, TORCHACC_BACKEND=self.backend))
 

@@ -13,7 +13,7 @@ os.environ["TORCHACC_BACKEND"] = os.environ.get("TORCHACC_BACKEND") or "cpu"
 
 def pytest_addoption(parser):
     parser.addoption(
-        "--all-operators", action="store_true", help="all of PyTorch's operator table, not a sample"
+        "--sample-operators", action="store_true", help="a sample of PyTorch's operator table only"
     )
 
 

@@ -135,12 +135,10 @@ fn elu_backward<'a>(c: &Call<'a>) -> Outs<'a> {
     })
 }
 
-/// `(self)` → log(sigmoid(self)), and a buffer that only PyTorch's own kernels look at.
+/// `(self)` → log(sigmoid(self)), and a buffer of the same sizes that only PyTorch's own kernels look at.
 fn log_sigmoid<'a>(c: &Call<'a>) -> Outs<'a> {
     let mut results = c.elementwise([0], FloatFormula, |[x]| -softplus(-x))?;
-    let buffer = c.out(1).map_or(Default::default(), |ty| ty.sizes);
-    let sizes = if c.out(1).is_some() { &buffer[..] } else { &[0] };
-    results.push(c.math.zeros(results[0].dtype(), sizes));
+    results.push(c.math.zeros(results[0].dtype(), &results[0].sizes()));
     Ok(results)
 }
 

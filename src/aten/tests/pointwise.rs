@@ -400,6 +400,7 @@ fn activations_of_other_forms() {
     let (x, dy) = (wave(F64, &[2, 4], 1), wave(F64, &[2, 2], 5));
     let logistic = apply("aten::log_sigmoid_forward", &[(&x).into()]).unwrap();
     check("log_sigmoid", &logistic[0], F64, &[2, 4], &mapped(&x, |x| -softplus(-x)));
+    assert_eq!(logistic[1].ty.sizes[..], [2, 4]);
     let gated = |v: &[f64]| -> Vec<f64> {
         (0..4).map(|i| v[i / 2 * 4 + i % 2] * sigmoid(v[i / 2 * 4 + i % 2 + 2])).collect()
     };
