@@ -97,6 +97,40 @@ def test_a_fork_of_a_process_that_has_started_cuda_is_told_so(with_driver):
     assert "the fork of one that had started CUDA" in result.stderr
 
 
+def test_a_child_forked_while_the_device_starts_does_not_wait_for_it(with_driver):
+    code = """
+import os, signal, threading, time
+import torch, torchacc
+
+def start():
+    try:
+        torchacc.set_backend("cuda")
+    except RuntimeError as error:
+        print("parent:", error, flush=True)
+
+starting = threading.Thread(target=start)
+starting.start()
+time.sleep(1)
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    try:
+        torch.ones(1, device="acc")
+    except RuntimeError as error:
+        print("child:", error, flush=True)
+    os._exit(0)
+print("child's status:", os.waitpid(child, 0)[1], flush=True)
+starting.join()
+"""
+    # A driver that takes its time, and finds nothing in the end.
+    slow = ["-include", "unistd.h", "-DINIT=(sleep(4), CUDA_ERROR_NO_DEVICE)"]
+    child, status, parent = lines(with_driver(code, *slow))
+    assert child.startswith("child: ")
+    assert "fork" in child
+    assert status == "child's status: 0"
+    assert "the driver finds no GPU" in parent
+
+
 def test_a_gpu_that_is_named_is_never_another_backend(with_driver):
     result = with_driver(SHOW, "-DCAPABILITY=61", backend="cuda")
     assert result.returncode != 0

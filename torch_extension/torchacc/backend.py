@@ -14,7 +14,7 @@ def set_backend(name: str) -> None:
     CPU, with a warning if there is a GPU. All processes choose alike: one of several that train
     together says `set_backend(f"cuda:{local_rank}")`.
 
-    Raises RuntimeError for a GPU that cannot be used, when there is no such backend, and when acc
-    is in use on what was chosen otherwise.
+    Raises ValueError for no name, and RuntimeError for a GPU that cannot be used, when there is no
+    such backend, and when acc is in use on what was chosen otherwise.
     """
     emit_warnings(torch.ops.acc.set_backend(name))
