@@ -1,5 +1,6 @@
 //! Regions while they grow, and what they become.
 
+use super::rounding;
 use super::views::{Path, View, is_whole};
 use super::{Instr, Kernel, Program, Reg};
 use crate::dtype::DType;
@@ -298,7 +299,7 @@ impl Draft {
                 (Kernel::Node { op, attrs }, self.slots.iter().map(read).collect())
             }
             _ => {
-                let (program, reads) = self.program();
+                let (program, reads) = self.program(graph);
                 let operands = self.slots.iter().filter(|s| s.state == State::Operand);
                 let others = reads.iter().map(|&s| &self.slots[s]);
                 let others = others.filter(|s| s.state != State::Result);
@@ -326,7 +327,7 @@ impl Draft {
 
     /// The program that computes what is written, and the slots it reads: the result of the node, if there is one,
     /// then the others in order of their first use.
-    fn program(&self) -> (Program, Vec<usize>) {
+    fn program(&self, graph: &Graph) -> (Program, Vec<usize>) {
         let results = || self.writes.iter().map(|w| w.0);
         let computed = |s: &SlotId| matches!(self.slots[*s as usize].state, State::Instr(_));
         let order: Vec<SlotId> = self.in_order().filter(computed).collect();
@@ -360,6 +361,12 @@ impl Draft {
             instrs: order.iter().filter_map(instr).collect(),
             results: results().map(|s| register[s as usize]).collect(),
         };
-        (program, reads)
+        let record = |s: &SlotId| graph.maker(self.slots[*s as usize].value).record;
+        let records: Vec<u32> = order.iter().map(record).collect();
+        let reduction = match self.kind {
+            Kind::Reduce(id) => Some(graph.node(id).record),
+            _ => None,
+        };
+        (rounding::rounded(program, &records, reduction), reads)
     }
 }

@@ -19,6 +19,7 @@ mod text;
 #[cfg(test)]
 pub mod training;
 mod remat;
+mod rounding;
 pub mod stored;
 mod views;
 
@@ -84,7 +85,8 @@ pub type Reg = u32;
 pub struct Instr {
     pub op: Op,
     pub attrs: Attrs,
-    /// Of the result. Half-precision intermediates are held in f32 and rounded only by `cast` and when written.
+    /// Of the result. Half-precision intermediates are held in f32 and rounded only by `cast`, also to the dtype that the
+    /// operand has already, and when written.
     pub dtype: DType,
     pub args: SmallVec<[Reg; 3]>,
 }

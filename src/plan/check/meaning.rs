@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::graph::{Graph, Node, ValueId};
 use crate::internal;
 use crate::op::{Op, Ty};
-use crate::plan::{Kernel, Operand, Place, Program, Reg, Step, widens};
+use crate::plan::{Instr, Kernel, Operand, Place, Program, Reg, Step, widens};
 use crate::shape::{contiguous_strides, numel};
 
 /// `host` is the node that a host call has to be.
@@ -274,6 +274,16 @@ impl Match<'_> {
             && is_head(self.graph, self.step, self.program, node)
     }
 
+    /// Whether an instruction gives its operand the precision of the operand's own dtype.
+    fn is_rounding(&self, instr: &Instr) -> bool {
+        let reads = self.program.reads.len();
+        instr.op == Op::Cast
+            && instr.args.iter().all(|&a| {
+                let maker = (a as usize).checked_sub(reads).map(|n| &self.program.instrs[n]);
+                maker.is_some_and(|maker| maker.dtype == instr.dtype)
+            })
+    }
+
     fn read(&self, i: usize, element: Element) -> bool {
         let Some(i) = self.read_of(i) else { return self.result(element) };
         let (read, of) = (&self.step.reads[i], self.step.reads_of[i]);
@@ -299,6 +309,9 @@ impl Match<'_> {
         };
         if node.op == Op::Iota && instr.op == Op::Cast && instr.args.len() == 1 {
             return index(instr.args[0]) == Some(counted(node, ty, element.flat(graph)));
+        }
+        if self.is_rounding(instr) {
+            return self.register(instr.args[0], element);
         }
         if instr.op != node.op || instr.attrs != node.attrs {
             return false;

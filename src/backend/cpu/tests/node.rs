@@ -441,6 +441,12 @@ fn host_calls_run_on_the_calling_thread() {
 }
 
 #[test]
+fn halves_are_rounded_for_their_readers() {
+    plan_tests::halves_are_rounded_for_their_readers(portable());
+    code::without(|| plan_tests::halves_are_rounded_for_their_readers(portable()));
+}
+
+#[test]
 fn rows_between_maps() {
     plan_tests::rows_between_maps(portable());
     code::without(|| plan_tests::rows_between_maps(portable()));

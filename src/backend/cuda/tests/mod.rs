@@ -117,6 +117,11 @@ fn plans_of_random_programs() {
 }
 
 #[test]
+fn halves_are_rounded_for_their_readers() {
+    plan_tests::halves_are_rounded_for_their_readers(cuda());
+}
+
+#[test]
 fn rows_between_maps() {
     plan_tests::rows_between_maps(cuda());
 }

@@ -1,0 +1,121 @@
+//! Where a region rounds half types. They are computed in f32, within an operation of the user's as PyTorch's kernels do it,
+//! and from one to the next where nobody can tell. But a tensor has one value: what is written to memory or read as
+//! another type is rounded for every operation that reads it, so nothing depends on what is computed in one region.
+
+use super::{Instr, Program, Reg};
+use crate::dtype::DType;
+use crate::op::{Attr, Op};
+use smallvec::smallvec;
+
+/// The program with a cast of a half-precision intermediate to its own dtype wherever another operation reads it and
+/// somebody observes it: it is a result, or read as another dtype. `records` are the operations that the instructions
+/// belong to, `reduction` that which sums up the result, if one does: in f32, so that is an observer.
+pub(super) fn rounded(program: Program, records: &[u32], reduction: Option<u32>) -> Program {
+    if !program.instrs.iter().any(|instr| is_half(instr.dtype)) {
+        return program;
+    }
+    let mut rounding = Rounding::new(&program, records);
+    for (instr, &record) in program.instrs.into_iter().zip(records) {
+        rounding.push(instr, record);
+    }
+    let mut results = program.results;
+    for result in &mut results {
+        *result = match reduction {
+            Some(record) => rounding.read_by(*result, record),
+            // Rounded when it is written.
+            None => rounding.registers[*result as usize].reg,
+        };
+    }
+    Program { instrs: rounding.instrs, results, ..program }
+}
+
+/// A register of the old program.
+#[derive(Clone, Copy)]
+struct Register {
+    /// Where it is in the new one.
+    reg: Reg,
+    /// The same rounded, once somebody has asked.
+    rounded: Option<Reg>,
+    /// The operation it belongs to; 0 for reads.
+    record: u32,
+    is_observed: bool,
+}
+
+struct Rounding {
+    instrs: Vec<Instr>,
+    /// For each register of the new program, whether it holds a number of its dtype.
+    is_exact: Vec<bool>,
+    /// By number in the old program.
+    registers: Vec<Register>,
+    /// The register of the old program that comes next.
+    next: usize,
+}
+
+impl Rounding {
+    fn new(program: &Program, records: &[u32]) -> Rounding {
+        let count = program.reads.len();
+        let unread = |reg| Register { reg, rounded: None, record: 0, is_observed: false };
+        let mut registers: Vec<Register> =
+            (0..(count + records.len()) as Reg).map(unread).collect();
+        for (register, &record) in registers[count..].iter_mut().zip(records) {
+            register.record = record;
+        }
+        for &result in &program.results {
+            registers[result as usize].is_observed = true;
+        }
+        for (instr, &record) in program.instrs.iter().zip(records) {
+            for &arg in &instr.args {
+                let Some(maker) = (arg as usize).checked_sub(count) else { continue };
+                let differs =
+                    program.instrs[maker].dtype != instr.dtype && records[maker] != record;
+                registers[arg as usize].is_observed |= differs;
+            }
+        }
+        Rounding { instrs: Vec::new(), is_exact: vec![true; count], registers, next: count }
+    }
+
+    fn add(&mut self, instr: Instr, is_exact: bool) -> Reg {
+        self.instrs.push(instr);
+        self.is_exact.push(is_exact);
+        self.is_exact.len() as Reg - 1
+    }
+
+    fn push(&mut self, mut instr: Instr, record: u32) {
+        for arg in &mut instr.args {
+            *arg = self.read_by(*arg, record);
+        }
+        let is_exact = match instr.op {
+            Op::Cast | Op::Const | Op::ConstInt => true,
+            op if selects(op) => instr.args.iter().all(|&a| self.is_exact[a as usize]),
+            _ => !is_half(instr.dtype),
+        };
+        self.registers[self.next].reg = self.add(instr, is_exact);
+        self.next += 1;
+    }
+
+    /// The register that an operation of `record` reads for one of the old program.
+    fn read_by(&mut self, old: Reg, record: u32) -> Reg {
+        let Register { reg, rounded, record: own, is_observed } = self.registers[old as usize];
+        if own == record || !is_observed || self.is_exact[reg as usize] {
+            return reg;
+        }
+        rounded.unwrap_or_else(|| {
+            let reads = self.is_exact.len() - self.instrs.len();
+            let dtype = self.instrs[reg as usize - reads].dtype;
+            let attrs = smallvec![Attr::DType(dtype)];
+            let cast = Instr { op: Op::Cast, attrs, dtype, args: smallvec![reg] };
+            let rounded = self.add(cast, true);
+            self.registers[old as usize].rounded = Some(rounded);
+            rounded
+        })
+    }
+}
+
+fn is_half(dtype: DType) -> bool {
+    matches!(dtype, DType::F16 | DType::BF16)
+}
+
+/// Operations whose result is an operand, or one with another sign: nothing to round.
+fn selects(op: Op) -> bool {
+    matches!(op, Op::Select | Op::Max | Op::Min | Op::Neg | Op::Abs)
+}
