@@ -18,9 +18,23 @@ pub fn filled<T: Clone>(value: T, count: usize) -> Vec<T> {
     list
 }
 
-/// What a number is as an integer or a bool.
+/// What a number is as a bool or, towards zero, as an integer, whose low bits a narrower dtype keeps. Numbers that no integer is
+/// are what this machine's conversion makes of them, since PyTorch's kernels are C++, which says nothing of them: of 32 bits for
+/// narrower signed integers, too, else of 64.
+#[inline(always)]
 pub fn as_integer(value: f64, dtype: DType) -> i64 {
-    if dtype == DType::Bool { (value != 0.0) as i64 } else { value as i64 }
+    let is_x86 = cfg!(any(target_arch = "x86_64", target_arch = "x86"));
+    match dtype {
+        DType::Bool => (value != 0.0) as i64,
+        DType::I8 | DType::I16 | DType::I32 => {
+            let fits = value > -2147483649.0 && value < 2147483648.0;
+            if is_x86 && !fits { i32::MIN as i64 } else { value as i32 as i64 }
+        }
+        _ => {
+            let fits = (-9223372036854775808.0..9223372036854775808.0).contains(&value);
+            if is_x86 && !fits { i64::MIN } else { value as i64 }
+        }
+    }
 }
 
 /// A dense row-major array.

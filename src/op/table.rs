@@ -69,7 +69,7 @@ table! {
     Trunc "trunc" Pointwise Exactly(1), [], p::same_float, p::float(|x| x[0].trunc()), p::each;
     /// Logical for bool, bitwise for integers.
     Not "not" Pointwise Exactly(1), [], p::same_bits, p::NOT, p::each;
-    /// To another dtype. Float to integer truncates; anything to bool is `!= 0`; bool to number is 0 or 1. 8-bit floats
+    /// To another dtype. Float to integer truncates (see `array::as_integer`); anything to bool is `!= 0`; bool to number is 0 or 1. 8-bit floats
     /// (but e8m0) are cast from and to f32: to nearest, what is too large to infinity or NaN.
     Cast "cast" Pointwise Exactly(1), ["dtype"], p::cast_type, p::CAST, p::each;
 

@@ -59,7 +59,7 @@ def test_what_reads_a_kept_tensor_reads_it_rounded(dtype):
         y = x.to(device) * x.to(device)
         return (y / y).cpu(), (y * 3).cpu(), y.cpu()
 
-    for ours, expected in zip(run("acc"), run("cpu")):
+    for ours, expected in zip(run("acc"), run("cpu"), strict=True):
         torch.testing.assert_close(ours, expected, rtol=0, atol=0, equal_nan=True)
 
 
@@ -70,7 +70,9 @@ def test_a_value_does_not_change_when_it_is_read():
     wide = y.float()
     y.cpu()
     after = torch.isinf(y)
-    assert before.item() and after.item() and wide.item() == float("inf")
+    assert before.item()
+    assert after.item()
+    assert wide.item() == float("inf")
 
 
 @pytest.mark.parametrize("dtype", HALF_TYPES)
@@ -107,5 +109,5 @@ def test_bits_do_not_depend_on_when_results_are_read(dtype):
         loss.backward()
         return [y.detach().cpu() for y in steps] + [x.grad.cpu()]
 
-    for at_the_end, at_once in zip(run(False), run(True)):
+    for at_the_end, at_once in zip(run(False), run(True), strict=True):
         assert torch.equal(at_the_end, at_once)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from support import DEVICE, check
+from support import DEVICE, ON_DEVICE, check
 
 NAN = float("nan")
 
@@ -79,3 +79,15 @@ def test_gradient_of_ldexp():
     x = torch.tensor([1.0, 2.0], device=DEVICE, requires_grad=True)
     torch.ldexp(x, torch.tensor([3, 1], device=DEVICE)).sum().backward()
     assert x.grad.tolist() == [8, 2]
+
+
+@pytest.mark.skipif(ON_DEVICE, reason="other processors convert otherwise")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    "to", [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.bool]
+)
+def test_numbers_that_no_integer_is(dtype, to):
+    limits = [127, 255, 32767, 65535, 2.0**31, 2.0**32, 2.0**63, 2.0**64, 1e10, 1e20, 1e38]
+    numbers = [NAN, float("inf"), -0.5, 0.75, 300.7, *limits, *(limit + 1 for limit in limits)]
+    x = torch.tensor([*numbers, *(-n for n in numbers)] * 5, dtype=torch.float64).to(dtype)
+    check(lambda x: (x.to(to), (x * 1).to(to), x.expand(2, -1).t().to(to)), x)

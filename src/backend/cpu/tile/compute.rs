@@ -6,6 +6,7 @@ use super::super::math;
 use super::super::vector::Vector;
 use super::code::wrap;
 use crate::dtype::{DType, Float8};
+use crate::op::array::as_integer;
 use crate::op::{Eval, Op};
 
 /// The row's meaning on floats.
@@ -270,14 +271,14 @@ conversion! {
     i64_to_u8: i64 => u8, |a| (a != 0) as u8;
 }
 
-/// Truncates, saturates at the limits of i64, then wraps to `dtype`.
+/// See [`as_integer`].
 pub fn f32_to_i64(x: &[f32], y: &mut [i64], dtype: DType) {
-    each!(y, |a in x| wrap(a as i64, dtype));
+    each!(y, |a in x| wrap(as_integer(a as f64, dtype), dtype));
 }
 
-/// As [`f32_to_i64`].
+/// See [`as_integer`].
 pub fn f64_to_i64(x: &[f64], y: &mut [i64], dtype: DType) {
-    each!(y, |a in x| wrap(a as i64, dtype));
+    each!(y, |a in x| wrap(as_integer(a, dtype), dtype));
 }
 
 pub fn i64_to_i64(x: &[i64], y: &mut [i64], dtype: DType) {

@@ -242,20 +242,34 @@ macro_rules! chains {
 }
 pub(crate) use chains;
 
-/// [`chains`] of a sum, added up: pairs of halves, in vectors, down to eight numbers, and these in f64.
+/// Terms that are summed in their own type: rounding errors grow with their number.
+pub const SUMMANDS: usize = 1 << 14;
+
+/// [`chains`] of a sum, added up: pairs of halves, in vectors, down to eight numbers, and these in f64, as are the sums of
+/// every [`SUMMANDS`] terms.
 macro_rules! total {
     ($v:ident, $t:ty, |$($a:ident in $x:ident),+| $value:expr $(, to $y:ident)?) => {{
-        let mut sums = $crate::backend::cpu::vector::chains!(
-            $v, $t, 0.0, |$($a in $x),+| $value, |sum, item| sum + item $(, to $y)?
-        );
-        let mut half = sums.len() / 2;
-        while half >= 8 {
-            for i in 0..half {
-                sums[i] += sums[i + half];
+        use $crate::backend::cpu::vector::SUMMANDS;
+        let n = [$($x.len()),+][0];
+        let (mut total, mut first) = (0.0f64, 0);
+        while first < n {
+            let end = n.min(first + SUMMANDS);
+            $(let $x = &$x[first..end];)+
+            $(let $y = &mut $y[first..end];)?
+            let mut sums = $crate::backend::cpu::vector::chains!(
+                $v, $t, 0.0, |$($a in $x),+| $value, |sum, item| sum + item $(, to $y)?
+            );
+            let mut half = sums.len() / 2;
+            while half >= 8 {
+                for i in 0..half {
+                    sums[i] += sums[i + half];
+                }
+                half /= 2;
             }
-            half /= 2;
+            total = sums[..8].iter().fold(total, |sum, &s| sum + s as f64);
+            first = end;
         }
-        sums[..8].iter().fold(0.0f64, |sum, &s| sum + s as f64)
+        total
     }};
 }
 pub(crate) use total;
