@@ -286,7 +286,9 @@ impl<'a> Call<'a> {
         formula: impl FnOnce([V<'a>; N], [V<'a>; M]) -> V<'a>,
     ) -> Result<Vec<V<'a>>> {
         let (result, compute) = self.plan(&at, rule)?;
-        let parameters = self.parameters(numbers, compute)?;
+        // Bools are computed as other numbers, but a parameter of theirs is a bool.
+        let parameter = if result == DType::Bool { result } else { compute };
+        let parameters = self.parameters(numbers, parameter)?.map(|number| number.cast(compute));
         Ok(vec![formula(self.numbers(at, compute)?, parameters).cast(result)])
     }
 

@@ -91,3 +91,48 @@ def test_numbers_that_no_integer_is(dtype, to):
     numbers = [NAN, float("inf"), -0.5, 0.75, 300.7, *limits, *(limit + 1 for limit in limits)]
     x = torch.tensor([*numbers, *(-n for n in numbers)] * 5, dtype=torch.float64).to(dtype)
     check(lambda x: (x.to(to), (x * 1).to(to), x.expand(2, -1).t().to(to)), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.float64])
+def test_lerp_promotes_its_weight(dtype):
+    x = torch.tensor([0, 1, 7]).to(dtype)
+    check(lambda x, weight: torch.lerp(x, x.flip(0), weight), x, torch.tensor(0.66))
+
+
+@pytest.mark.parametrize("alpha", [-1, 0, 2, True, False])
+def test_alpha_of_bools_is_a_bool(alpha):
+    x = torch.tensor([True, True, False, False])
+    y = torch.tensor([True, False, True, False])
+    check(lambda x, y: (torch.add(x, y, alpha=alpha), x.clone().add_(y, alpha=alpha)), x, y)
+
+
+def test_sums_are_of_the_type_of_out():
+    x = torch.tensor([[1.0, -1.0], [0.0, 0.0], [0.5, 0.25]])
+
+    def run(x):
+        outs = [torch.empty(3, dtype=t, device=x.device) for t in (torch.bool, torch.int64)]
+        return [torch.sum(x, 1, out=out) for out in outs] + [torch.prod(x, 1, out=outs[0].clone())]
+
+    check(run, x)
+
+
+def test_sinh_and_cosh_of_large_numbers():
+    x = torch.linspace(-89.3, 89.3, 4001)
+    for function in (torch.sinh, torch.cosh):
+        exact = function(x.double())
+        error = (function(x.to(DEVICE)).cpu().double() - exact).abs() / exact.abs().clamp(min=1e-30)
+        assert error[exact.abs() < 3.4e38].nan_to_num().max() < 4e-7
+
+
+@pytest.mark.parametrize("number", [NAN, float("inf"), -float("inf")])
+def test_adaptive_windows_keep_other_windows_numbers(number):
+    x = torch.randn(2, 3, 7, 5, generator=torch.Generator().manual_seed(2))
+    x[0, 0, 3, 1] = number
+
+    def run(x):
+        x = x.requires_grad_()
+        y = torch.nn.functional.adaptive_avg_pool2d(x, (3, 4))
+        y.backward(torch.where(y.detach() > 0.4, number, y.detach()))
+        return y, x.grad
+
+    check(run, x)

@@ -1,6 +1,6 @@
 //! Pooling: maxima with indices, averages over windows and adaptive averages. An average is a sum of what a window meets,
-//! divided; an adaptive one whose windows do not overlap is a mean of a reshaped input, any other a product with a matrix
-//! of shares for every dimension.
+//! divided; an adaptive one whose windows do not overlap is a mean of a reshaped input, any other a mean of what is taken
+//! for its windows, one dimension after the other.
 
 use super::{BACKWARD, PLAIN};
 use crate::aten::call::{Call, wide};
@@ -172,28 +172,35 @@ fn tiled(outer: &[i64], inputs: &[i64], outputs: &[i64]) -> (Dims, Dims) {
     (sizes, axes)
 }
 
-/// The part that every output takes of every input: `[outputs, inputs]`, 1/window within its window, else 0.
-fn shares<'a>(v: V<'a>, inputs: i64, outputs: i64) -> Result<V<'a>> {
-    let sizes = [outputs, inputs];
-    let [row, column] = [0, 1].map(|d| v.math().iota(&sizes, d, DType::I64));
-    let (i, o) = (inputs as f64, outputs as f64);
-    let start = row * i / o;
-    let end = ((row + 1.0) * i + (o - 1.0)) / o;
-    let within = column.ge(start).and(column.lt(end));
-    let shares = within.select(1.0 / (end - start).cast(v.dtype()), 0.0);
-    v.math().check().map(|()| shares)
+/// Where window `q` of `to` over `from` elements ends; it begins at `q * from / to`, rounded down.
+fn end<'a>(q: V<'a>, from: i64, to: i64) -> V<'a> {
+    ((q + 1.0) * from as f64 + (to - 1) as f64) / to as f64
 }
 
-/// `v` with dimension `d` multiplied by `matrix[rows, columns]`: rows become columns.
-fn along<'a>(v: V<'a>, d: usize, matrix: V<'a>) -> Result<V<'a>> {
-    let turned = v.swap(d, v.rank() - 1);
-    let mut sizes = turned.sizes();
-    let [rows, columns] = [matrix.sizes()[0], matrix.sizes()[1]];
-    let others: i64 = sizes[..sizes.len() - 1].iter().product();
-    let product = turned.reshape(&[others, rows]).matmul(matrix);
-    *sizes.last_mut().expect("a pooled tensor has dimensions") = columns;
-    let turned_back = product.reshape(&sizes).swap(d, v.rank() - 1);
-    v.math().check().map(|()| turned_back)
+/// Sums over dimension `d` of `v`, in `to` windows that may overlap. Which elements a window has is no factor of them: 0 times
+/// infinity would be NaN.
+fn window_sums<'a>(v: V<'a>, d: usize, to: i64) -> Result<V<'a>> {
+    let from = v.sizes()[d];
+    let length = |q| ((q + 1) * from + to - 1) / to - q * from / to;
+    let longest = (0..to).map(length).max().unwrap_or(0);
+    let [q, j] = [0, 1].map(|dim| v.math().iota(&[to, longest], dim, DType::I64));
+    let at = q * from as f64 / to as f64 + j;
+    let last = (from - 1) as f64;
+    let elements = v.math().op(Op::Take, &[v, at.min(last)], smallvec![Attr::Int(d as i64)]);
+    let mut sizes: Dims = smallvec![1; v.rank() + 1];
+    (sizes[d], sizes[d + 1]) = (to, longest);
+    let within = at.lt(end(q, from, to)).reshape(&sizes);
+    let sums = within.select(elements, 0.0).reduce(Op::Sum, &[d as i64 + 1], false);
+    v.math().check().map(|()| sums)
+}
+
+/// `v` with what stands for each window over `from` elements of dimension `d` divided by how many elements that has.
+fn averaged<'a>(v: V<'a>, d: usize, from: i64) -> V<'a> {
+    let mut sizes: Dims = smallvec![1; v.rank()];
+    sizes[d] = v.sizes()[d];
+    let q = v.math().iota(&sizes, d, DType::I64);
+    let start = q * from as f64 / sizes[d] as f64;
+    v / (end(q, from, sizes[d]) - start).cast(v.dtype())
 }
 
 /// `(self, output_size)`
@@ -213,7 +220,7 @@ fn adaptive<'a>(c: &Call<'a>, n: usize) -> Outs<'a> {
         v = v.reshape(&split).reduce(Op::Sum, &axes, false) / count as f64;
     } else {
         for (d, &size) in inputs.iter().enumerate() {
-            v = along(v, d + 2, shares(v, size, outputs[d])?.swap(0, 1))?;
+            v = averaged(window_sums(v, d + 2, outputs[d])?, d + 2, size);
         }
     }
     c.math.check()?;
@@ -241,7 +248,8 @@ fn adaptive_backward<'a>(c: &Call<'a>, n: usize) -> Outs<'a> {
         v = (v / count as f64).reshape(&single).broadcast(&split).reshape(&full);
     } else {
         for (d, &size) in inputs.iter().enumerate() {
-            v = along(v, d + 2, shares(v, size, outputs[d])?)?;
+            // An element is in the windows that it would have over them.
+            v = window_sums(averaged(v, d + 2, size), d + 2, size)?;
         }
     }
     c.math.check()?;

@@ -84,7 +84,7 @@ fn count(x: V, axes: &[i64]) -> f64 {
 /// Integers and bool are added up in i64, unless the caller names a dtype or an `out=` of one.
 fn sum_dtype(c: &Call, x: DType, asked: Option<DType>) -> DType {
     let natural = if x.is_float() { x } else { DType::I64 };
-    let given = c.out(0).map(|ty| ty.dtype).filter(|&d| d != DType::Bool);
+    let given = c.out(0).map(|ty| ty.dtype);
     asked.or(given).unwrap_or(natural)
 }
 
