@@ -3,6 +3,7 @@
 use crate::error::Result;
 use crate::invalid;
 use crate::shape::Dims;
+use std::ops::RangeInclusive;
 
 /// The sizes that a size is padded to: the smallest of them that is not below it.
 #[derive(Clone, Debug, PartialEq, Default)]
@@ -25,6 +26,8 @@ const DEFAULT_MULTIPLE: i64 = 64;
 const DEFAULT_BUCKETS: usize = 8;
 /// Sizes are below.
 const LARGEST: i64 = 1 << 40;
+/// Below the first there would be as many buckets as sizes.
+const RATIOS: RangeInclusive<f64> = 1.01..=1024.0;
 
 impl Policy {
     /// `exact`, `multiple:64`, `geometric:1.25:64`, `list:128,256,512` or `learned:8`; numbers that are left out are these.
@@ -46,7 +49,7 @@ impl Policy {
             "multiple" => size(words.next(), DEFAULT_MULTIPLE).map(Policy::Multiple),
             "geometric" => {
                 let ratio = words.next().map_or(Ok(DEFAULT_RATIO), str::parse);
-                let ratio = ratio.ok().filter(|r: &f64| *r > 1.0 && r.is_finite());
+                let ratio = ratio.ok().filter(|ratio| RATIOS.contains(ratio));
                 let multiple = size(words.next(), DEFAULT_MULTIPLE);
                 ratio.zip(multiple).map(|(ratio, multiple)| Policy::Geometric { ratio, multiple })
             }
@@ -132,6 +135,34 @@ mod tests {
     }
 
     #[test]
+    fn every_size_has_a_bucket_that_is_its_own() {
+        let policies = [
+            "multiple:1",
+            "multiple:1099511627775",
+            "geometric:1.01:1",
+            "geometric:1.01:1099511627775",
+            "geometric:1024:1",
+            "geometric:1024:1099511627775",
+            "geometric",
+            "learned",
+        ];
+        for text in policies {
+            let policy = Policy::parse(text).unwrap();
+            let mut last = 0;
+            for size in
+                (0..3000).chain((12..40).flat_map(|bits| [-1, 0, 1].map(|d| (1 << bits) + d)))
+            {
+                let bucket = policy.bucket(size).unwrap();
+                assert!(bucket >= size.max(last), "{text}: {size} to {bucket}");
+                // Sizes are below a limit; buckets may be above.
+                assert!([None, Some(bucket)].contains(&policy.bucket(bucket)), "{text}: {size}");
+                last = bucket;
+            }
+            assert_eq!((policy.bucket(-1), policy.bucket(LARGEST)), (None, None));
+        }
+    }
+
+    #[test]
     fn other_texts_are_refused() {
         let wrong = [
             "",
@@ -142,6 +173,8 @@ mod tests {
             "multiple:x",
             "geometric:1.0:64",
             "geometric:nan",
+            "geometric:1.0000001:1",
+            "geometric:1e300",
             "geometric:1.5:64:2",
             "list",
             "list:",

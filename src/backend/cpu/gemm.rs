@@ -284,30 +284,49 @@ pub fn for_each_part(
 const SMALL: usize = 1 << 17;
 
 /// Blocks that are large, because large ones re-use what they pack, but leave work for many threads.
-pub fn block_size(batch: usize, (m, n, k): (usize, usize, usize)) -> (usize, usize) {
-    let (mut height, mut width) = (m, n);
+pub fn block_size(batch: usize, shape: (usize, usize, usize)) -> (usize, usize) {
+    size_for(blocks(), batch, shape)
+}
+
+/// [`block_size`] where so many blocks keep all threads busy.
+fn size_for(blocks: usize, batch: usize, (m, n, k): (usize, usize, usize)) -> (usize, usize) {
+    let mut size = (m, n);
     if m * n == 0 {
-        return (m, n);
+        return size;
     }
-    while height * width > AREA || !are_enough(batch, (m, n, k), (height, width)) {
-        if height >= width {
-            height = height.div_ceil(2).next_multiple_of(16);
-        } else {
-            width = width.div_ceil(2).next_multiple_of(16);
-        }
+    while size.0 * size.1 > AREA || !suffice(blocks, batch, (m, n, k), size) {
+        let Some(smaller) = smaller(size) else { break };
+        size = smaller;
     }
-    (height, width)
+    size
+}
+
+/// About half the block, in whole [`STEP`]s; `None` for one that is not to be cut any more.
+fn smaller((height, width): (usize, usize)) -> Option<(usize, usize)> {
+    let half = |side: usize| side.div_ceil(2).next_multiple_of(STEP);
+    match height >= width {
+        _ if height.max(width) <= STEP => None,
+        true => Some((half(height), width)),
+        false => Some((height, half(width))),
+    }
 }
 
 /// Whether blocks of `height` by `width` keep all threads busy, or are small enough.
-pub fn are_enough(
+pub fn are_enough(batch: usize, shape: (usize, usize, usize), size: (usize, usize)) -> bool {
+    suffice(blocks(), batch, shape, size)
+}
+
+fn suffice(
+    blocks: usize,
     batch: usize,
     (m, n, k): (usize, usize, usize),
     (height, width): (usize, usize),
 ) -> bool {
-    batch * m.div_ceil(height) * n.div_ceil(width) >= blocks() || height * width * k <= WORK
+    batch * m.div_ceil(height) * n.div_ceil(width) >= blocks || height * width * k <= WORK
 }
 
+/// Rows and columns that kernels compute at once.
+const STEP: usize = 16;
 /// Elements of the largest block.
 const AREA: usize = 512 * 512;
 /// Blocks that keep all threads busy to the end. More would pack the same operands more often, which costs 3 % already
@@ -318,8 +337,67 @@ fn blocks() -> usize {
     *BLOCKS.get_or_init(|| {
         // SAFETY: asks for a number.
         let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
-        (2 * processors.max(0) as usize).clamp(8, 64)
+        blocks_for(processors.max(0) as usize)
     })
 }
+
+fn blocks_for(processors: usize) -> usize {
+    (2 * processors).clamp(8, 64)
+}
+
 /// Multiplications that are enough for a block: about 10 µs, in which another thread can be asked to help.
 const WORK: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::cpu::tests::Random;
+
+    #[test]
+    fn a_block_gets_smaller_until_it_is_not_cut_any_more() {
+        let sides = || (1..=130).chain([1000, 4097, 1 << 20, (1 << 40) + 1]);
+        for size in sides().flat_map(|height| sides().map(move |width| (height, width))) {
+            match smaller(size) {
+                Some(next) => assert!(
+                    next != size && next.0 <= size.0 && next.1 <= size.1,
+                    "{size:?} to {next:?}"
+                ),
+                None => assert!(size.0.max(size.1) <= STEP, "{size:?} is still large"),
+            }
+        }
+    }
+
+    /// The numbers of the product that a linear layer's gradient is, which had no end: 32 by 32, of 8,192 terms.
+    #[test]
+    fn a_long_sum_for_a_small_result_is_cut_into_the_smallest_blocks() {
+        assert_eq!(size_for(blocks_for(2), 1, (32, 32, 8192)), (16, 16));
+        assert_eq!(size_for(blocks_for(2), 1, (3, 5, 1 << 30)), (3, 5));
+    }
+
+    #[test]
+    fn blocks_have_a_size_for_every_product_and_cover_it_once() {
+        let check = |processors: usize, batch: usize, (m, n, k): (usize, usize, usize)| {
+            let (height, width) = size_for(blocks_for(processors), batch, (m, n, k));
+            assert!(0 < height && height <= m && 0 < width && width <= n, "{m} {n} {k}");
+            assert!(height * width <= AREA.max(STEP * STEP));
+            if m * n > 1 << 12 {
+                return;
+            }
+            let mut out = vec![0u8; m * n];
+            for (_, _, mut block) in Block::new(&mut out, n).cut(height, width) {
+                (0..block.rows).for_each(|r| block.row(r).iter_mut().for_each(|x| *x += 1));
+            }
+            assert!(out.iter().all(|&times| times == 1), "{m} {n} {k}: {height} by {width}");
+        };
+        let mut random = Random::new(1);
+        for processors in 1..=256 {
+            for _ in 0..200 {
+                let sides = (random.size(16), random.size(16), random.size(32));
+                check(processors, random.size(8), sides);
+            }
+        }
+        for (m, n) in (1..=40).flat_map(|m| (1..=40).map(move |n| (m, n))) {
+            [1, 100, 1 << 13, 1 << 20].into_iter().for_each(|k| check(2, 1, (m, n, k)));
+        }
+    }
+}

@@ -332,7 +332,7 @@ fn add_dimension(sizes: &mut Dims, strides: &mut [Dims], at: usize) {
 
 /// The length of tiles, at most `length`, that cut `row` elements into parts of about the same length.
 fn even(row: usize, length: usize) -> usize {
-    row.div_ceil(row.div_ceil(length)).next_multiple_of(64)
+    row.div_ceil(row.div_ceil(length).max(1)).next_multiple_of(64)
 }
 
 pub fn streams<'a>(bounds: &'a [Bound], walks: &'a [Walk]) -> Vec<Stream<'a>> {
@@ -369,4 +369,20 @@ fn crosswise_order(order: &[usize], layouts: &[&Layout]) -> Vec<usize> {
         order.insert(order.len() - 1, across);
     }
     order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_cut_into_parts_that_fit_a_tile() {
+        for length in [64, 128, 256, 1024, 4096] {
+            for row in (0..10_000).chain([(1 << 20) + 1, 1 << 40]) {
+                let part = even(row, length);
+                assert!(part <= length && part * row.div_ceil(length) >= row, "{row} by {length}");
+                assert!(part > 0 || row == 0);
+            }
+        }
+    }
 }

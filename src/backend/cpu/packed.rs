@@ -52,11 +52,7 @@ impl<'a> Packed<'a> {
         if !suits || n < LEAST || k < LEAST {
             return None;
         }
-        let width = n.div_ceil(8).next_multiple_of(BLOCK).min(WIDEST);
-        let mut height = m;
-        while height > LOWEST && !are_enough(1, (m, n, k), (height, width)) {
-            height = height.div_ceil(2).next_multiple_of(LOWEST);
-        }
+        let (height, width) = size_for(m, n, |size| are_enough(1, (m, n, k), size));
         let packing = onednn::packing(plain::<S>(k, width.min(n), b.strides))?;
         let (_, first) = in_pieces(height.min(m)).next()?;
         onednn::product(&packing, first, a.strides.0)?;
@@ -98,6 +94,16 @@ impl<'a> Packed<'a> {
     }
 }
 
+/// Rows and columns of a block: as many rows as leave blocks enough.
+fn size_for(m: usize, n: usize, are_enough: impl Fn((usize, usize)) -> bool) -> (usize, usize) {
+    let width = n.div_ceil(8).next_multiple_of(BLOCK).min(WIDEST);
+    let mut height = m;
+    while height > LOWEST && !are_enough((height, width)) {
+        height = height.div_ceil(2).next_multiple_of(LOWEST);
+    }
+    (height, width)
+}
+
 fn plain<S: Factor>(rows: usize, columns: usize, strides: (usize, usize)) -> Plain {
     Plain { rows, columns, strides, element: S::CODE }
 }
@@ -112,4 +118,37 @@ fn in_pieces(rows: usize) -> impl Iterator<Item = (usize, usize)> {
         row += count;
         (count > 0).then_some((row - count, count))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::cpu::tests::Random;
+
+    #[test]
+    fn blocks_have_a_size_however_many_are_enough() {
+        let mut random = Random::new(2);
+        let large = (0..2000).map(|_| (random.size(40), random.size(40)));
+        let sizes: Vec<_> = (1..600).map(|m| (m, 64 + m)).chain(large).collect();
+        for (m, n) in sizes {
+            let (height, width) = size_for(m, n, |_| false);
+            assert!(height <= LOWEST && 0 < width && width <= WIDEST);
+            assert!(width.is_multiple_of(BLOCK), "{n}: {width}");
+            assert_eq!(size_for(m, n, |_| true).0, m);
+        }
+    }
+
+    #[test]
+    fn pieces_cover_all_rows_once() {
+        let mut random = Random::new(3);
+        let large: Vec<usize> = (0..1000).map(|_| random.size(50)).collect();
+        for rows in (0..5000).chain(large) {
+            let mut end = 0;
+            for (row, count) in in_pieces(rows) {
+                assert!(row == end && count > 0);
+                end += count;
+            }
+            assert_eq!(end, rows);
+        }
+    }
 }

@@ -188,3 +188,37 @@ pub fn with_scratch<T: Scratch, R>(len: usize, body: impl FnOnce(&mut [T]) -> R)
     T::stack(|free| free.push(buffer));
     result
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    const COSTS: [usize; 6] = [0, 1, 700, GRAIN, WAKE, 1 << 40];
+
+    fn every_loop_is_covered(threads: usize) {
+        let threads = Threads::new(threads, Search::Off);
+        let all = || {
+            for (n, cost) in (0..70).chain([1000, 70_000]).flat_map(|n| COSTS.map(|c| (n, c))) {
+                let done = AtomicUsize::new(0);
+                parallel(n, cost, |i| {
+                    done.fetch_add(i + 1, Relaxed);
+                });
+                assert_eq!(done.into_inner(), n * (n + 1) / 2, "{n} tasks of {cost}");
+                for chunk in [0, 1, 2, 63, n / 3, n, usize::MAX] {
+                    let mut out = vec![0; n];
+                    parallel_chunks(&mut out, chunk, cost, |task, out| {
+                        out.iter_mut().enumerate().for_each(|(i, x)| *x += task * chunk.max(1) + i);
+                    });
+                    assert!(out.iter().enumerate().all(|(i, &x)| i == x), "{n} {chunk} {cost}");
+                }
+            }
+        };
+        threads.lead(all).unwrap();
+    }
+
+    #[test]
+    fn chunks_cover_a_list_once_and_know_where_they_are() {
+        [1, 2, 5].into_iter().for_each(every_loop_is_covered);
+    }
+}

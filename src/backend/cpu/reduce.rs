@@ -273,8 +273,7 @@ impl Folded {
 
     /// Rows of a column reduction that one task adds up.
     fn rows_in_block(&self) -> usize {
-        let enough = (4 * GRAIN / 4).div_ceil(self.inner.min(self.length));
-        enough.clamp(16, 1 << 16).max(self.reduced.div_ceil(64))
+        rows_for(self.inner.min(self.length), self.reduced)
     }
 
     /// Traffic of `n` elements, with arithmetic counted in.
@@ -420,6 +419,27 @@ impl Folded {
             let values: Vec<T> =
                 (first..first + position.len).map(|i| T::finish(total(i))).collect();
             T::store_tile(&values, &self.kept, &position, &stream);
+        }
+    }
+}
+
+/// Rows of `width` elements that one task adds up, of so many.
+fn rows_for(width: usize, rows: usize) -> usize {
+    let enough = (4 * GRAIN / 4).div_ceil(width);
+    enough.clamp(16, 1 << 16).max(rows.div_ceil(64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_added_up_in_few_blocks() {
+        for width in [1, 2, 3, 63, 64, 1000, 4096, 1 << 20] {
+            for rows in (1..3000).chain([65_537, 1 << 30, (1 << 40) + 1]) {
+                let block = rows_for(width, rows);
+                assert!(block > 0 && rows.div_ceil(block) <= 64, "{rows} rows of {width}");
+            }
         }
     }
 }

@@ -9,6 +9,7 @@
 use parking_lot::Mutex;
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
@@ -157,7 +158,8 @@ impl Team {
         unsafe { *shared.task.get() = task };
         let parts = shared.parts.len();
         for (n, part) in shared.parts.iter().enumerate() {
-            part.set(count * n / parts, count * (n + 1) / parts);
+            let Range { start, end } = begins_with(n, parts, count);
+            part.set(start, end);
         }
         let number = shared.state.load(Relaxed) / JOB + 1;
         shared.state.store((number * JOB) | OPEN, SeqCst);
@@ -179,6 +181,12 @@ impl Drop for Team {
         // Not waited for: in a child process that was forked they are not there.
         self.threads.drain(..).for_each(|thread| thread.thread().unpark());
     }
+}
+
+/// The iterations that thread `n` of so many begins with.
+fn begins_with(n: usize, threads: usize, count: usize) -> Range<usize> {
+    let first = |n: usize| (count as u64 * n as u64 / threads as u64) as usize;
+    first(n)..first(n + 1)
 }
 
 /// How many threads share the loops of this one.
@@ -319,6 +327,21 @@ mod tests {
             total.fetch_add(n, Relaxed);
         });
         total.into_inner()
+    }
+
+    #[test]
+    fn what_threads_begin_with_covers_all_once() {
+        for threads in 1..=256 {
+            let few = 0..2 * threads + 3;
+            for count in few.chain([1000, 65_537, u32::MAX as usize - 1]) {
+                let parts = (0..threads).map(|n| begins_with(n, threads, count));
+                let end = parts.fold(0, |end, part| {
+                    assert!(part.start == end && part.end >= end, "{threads} {count}");
+                    part.end
+                });
+                assert_eq!(end, count, "{threads} threads");
+            }
+        }
     }
 
     #[test]

@@ -384,6 +384,31 @@ mod tests {
         }
     }
 
+    #[test]
+    fn cuts_are_whole_slices_and_blocks_that_hold_images() {
+        let mut random = Random::new(26);
+        for _ in 0..5000 {
+            let output = [1, random.size(8), random.size(8)];
+            let windows = Windows {
+                input: output,
+                output,
+                kernel: [1, 1, random.size(3)],
+                stride: [1; 3],
+                padding: [0; 3],
+                dilation: [1; 3],
+            };
+            let (images, groups) = (random.size(12), random.size(5));
+            let (channels, filters) = (random.size(10), random.size(10));
+            let conv = Conv { windows, images, groups, channels, filters };
+            for direction in [Direction::Forward, Direction::GradInput, Direction::GradWeight] {
+                let cut = Cut::new(&conv, direction);
+                let (n, _) = sliced(&conv, direction);
+                assert!((1..=images).contains(&cut.images) && n.is_multiple_of(cut.slices));
+                assert!(cut.slices <= TASKS);
+            }
+        }
+    }
+
     /// `n` results; none without the library, or on a processor that it has no such kernel for.
     fn run<S: Element>(
         conv: &Conv,

@@ -285,3 +285,51 @@ fn parts(n: usize, others: usize, least: usize) -> usize {
     let wanted = TASKS.div_ceil(others.max(1));
     wanted.min(n / least.max(1)).max(1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::cpu::tests::Random;
+    use crate::op::nn::window::Windows;
+
+    #[test]
+    fn spans_cover_every_pixel_of_every_image_once() {
+        let mut random = Random::new(4);
+        for _ in 0..2000 {
+            let output = [1, random.size(6), random.size(6)];
+            let windows = Windows {
+                input: output,
+                output,
+                kernel: [1; 3],
+                stride: [1; 3],
+                padding: [0; 3],
+                dilation: [1; 3],
+            };
+            let (images, groups) = (random.size(7), random.size(3));
+            let (channels, filters) = (random.size(14), random.size(14));
+            let cut = Cut::new(&Conv { windows, images, groups, channels, filters });
+            let pixels = windows.pixels();
+            let mut seen = vec![0u8; images * pixels];
+            for span in (0..cut.len()).map(|n| cut.span(n)) {
+                assert!(span.columns() <= cut.columns());
+                for image in span.images.clone() {
+                    let part = &mut seen[image * pixels..][span.pixels.clone()];
+                    part.iter_mut().for_each(|times| *times += 1);
+                }
+            }
+            assert!(seen.iter().all(|&times| times == 1));
+        }
+    }
+
+    #[test]
+    fn there_are_parts_for_all_and_none_is_too_small() {
+        let mut random = Random::new(5);
+        let small = (1..300).map(|n| (n, n % 7, n % 13));
+        let large: Vec<_> =
+            (0..5000).map(|_| (random.size(50), random.size(50), random.size(40))).collect();
+        for (n, others, least) in small.chain(large) {
+            let parts = parts(n, others, least);
+            assert!((1..=TASKS).contains(&parts) && parts <= (n / least.max(1)).max(1));
+        }
+    }
+}

@@ -45,6 +45,11 @@ impl Random {
         (self.bits() >> 33) as usize % n
     }
 
+    /// At least 1, of at most so many bits: small ones as likely as large ones.
+    pub fn size(&mut self, bits: usize) -> usize {
+        1 + (self.bits() >> (63 - self.below(bits))) as usize
+    }
+
     /// In [-1, 1).
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 52) as f64 - 1.0

@@ -331,6 +331,36 @@ mod tests {
     }
 
     #[test]
+    fn tiles_of_every_size_cover_a_space_once() {
+        for (n, r, c) in
+            (1..4).flat_map(|n| (1..20).flat_map(move |r| (1..9).map(move |c| (n, r, c))))
+        {
+            let layout = Layout::contiguous(&[n, r, c]);
+            let walk = Walk::new(&layout.sizes, layout.strides.clone(), &layout);
+            let cut =
+                |by: usize| [Cut::Runs(by), Cut::Rows(by), Cut::Boxes { rows: by, columns: 3 }];
+            for cut in [1, 2, 5, 64].into_iter().flat_map(cut) {
+                let space = Space { sizes: layout.sizes.clone(), cut };
+                let mut seen = visited(&space, &walk);
+                seen.sort_unstable();
+                assert_eq!(seen, (0..n * r * c).collect::<Vec<_>>(), "{cut:?} of {n} {r} {c}");
+            }
+        }
+    }
+
+    #[test]
+    fn boxes_of_a_grid_come_once_each() {
+        for (r, c) in (1..40).flat_map(|r| (1..40).map(move |c| (r, c))) {
+            let mut seen = vec![0; r * c];
+            for (row, column) in (0..r * c).map(|index| in_groups(index, r, c)) {
+                assert!(row < r && column < c, "{r} by {c}");
+                seen[row * c + column] += 1;
+            }
+            assert!(seen.iter().all(|&times| times == 1), "{r} by {c}");
+        }
+    }
+
+    #[test]
     fn boxes_visit_every_element_once() {
         let layout = Layout::contiguous(&[2, 9, 5]).transpose(&[0, 2, 1]);
         let (sizes, strides, _) =

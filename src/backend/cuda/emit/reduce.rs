@@ -301,3 +301,26 @@ impl Fold<'_> {
         writer.finish_item(&format!("{}_join", self.op.name()), blocks)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_cover_every_point_with_whole_blocks() {
+        let sizes = || (1..70).chain([255, 256, 257, 8192, 100_003, (1 << 31) + 8, 1 << 40]);
+        for (kept, reduced) in sizes().flat_map(|kept| sizes().map(move |reduced| (kept, reduced)))
+        {
+            for (rows, width) in [1, 2, 4, 8].into_iter().flat_map(|w| [(true, w), (false, w)]) {
+                let lanes = Lanes::new(kept, reduced, rows, width);
+                assert_eq!(lanes.deep() * lanes.broad(), i64::from(BLOCK));
+                assert!(lanes.splits >= 1 && lanes.part >= 1);
+                assert!(lanes.splits * lanes.part >= reduced, "{kept} {reduced} {rows} {width}");
+                // None but the last part may be empty.
+                assert!((lanes.splits - 1) * lanes.part <= reduced, "{kept} {reduced} {width}");
+                let each = lanes.broad() * if rows { 1 } else { width };
+                assert!(lanes.blocks() as i64 * each >= kept);
+            }
+        }
+    }
+}

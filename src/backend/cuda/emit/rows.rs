@@ -256,6 +256,20 @@ mod tests {
     }
 
     #[test]
+    fn packs_hold_a_row_of_any_length() {
+        for n in (0..20_000).chain([1 << 20, (1 << 31) - 1]) {
+            for dtype in [DType::F64, DType::F32, DType::BF16] {
+                for (offset, columns) in [(0, true), (1, false)] {
+                    let (team, width, packs) = deal(dtype, n, offset, columns);
+                    assert!(team > 0 && width > 0 && i64::from(BLOCK) % team == 0);
+                    assert!(packs == 0 || packs * team * width >= n, "{n} of {dtype}");
+                    assert!(packs == 0 || n % width == 0, "{n} of {dtype}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn rows_are_dealt_by_their_length() {
         assert_eq!(deal(DType::BF16, 768, 0, true), (32, 8, 3));
         assert_eq!(deal(DType::BF16, 768, 4, true), (32, 4, 6));
