@@ -4,6 +4,7 @@
 #include <string>
 
 #include "record/immediate.h"
+#include "record/layout.h"
 #include "record/location.h"
 #include "record/shape_cache.h"
 #include "record/shape_rule.h"
@@ -82,6 +83,7 @@ TORCH_LIBRARY_FRAGMENT(acc, m) {
   m.def("metrics() -> str", &metrics);
   m.def("metrics_reset() -> ()", &metrics_reset);
   m.def("refuted_shape_rules() -> str", &refuted_shape_rules);
+  m.def("wrong_shapes() -> str", &wrong_shapes);
   m.def("last_program() -> str", [] { return read_text(&torchacc_last_program, ""); });
   m.def("host_call_report() -> str",
         [] { return with_lines(read_text(&torchacc_host_call_report, "[]")); });

@@ -5,7 +5,10 @@
 #include <c10/util/strides.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "aten/copy.h"
 #include "runtime/runtime.h"
@@ -33,6 +36,37 @@ uint64_t bits_of(double value) {
   uint64_t bits;
   std::memcpy(&bits, &value, sizeof bits);
   return bits;
+}
+
+// Tells numbers apart as far as an operator's checks may: by sign, as 0, 1, 2, NaN and infinity, by
+// the types that hold them, and as whole or not. A learning rate or a step's number that moves on
+// stays of a kind.
+uint64_t kind_of(double number) {
+  static constexpr std::array<double, 12> kBounds{1,
+                                                  2,
+                                                  127,
+                                                  128,
+                                                  255,
+                                                  32767,
+                                                  32768,
+                                                  65504,
+                                                  2147483647,
+                                                  2147483648,
+                                                  9223372036854775808.0,
+                                                  std::numeric_limits<float>::max()};
+  if (std::isnan(number)) return 1;
+  const double size = std::abs(number);
+  if (size == 0) return 2;
+  uint64_t kind = 4;
+  if (std::isinf(number)) {
+    kind = 3;
+  } else {
+    for (const double bound : kBounds) {
+      if (size < bound) break;
+      kind += size == bound ? 1 : 2;
+    }
+  }
+  return kind << 2 | uint64_t{number < 0} << 1 | uint64_t{size >= 1 && size != std::trunc(size)};
 }
 
 // An argument whose payload is a run of key words; the pointer is set once the key has stopped
@@ -152,7 +186,7 @@ void Call::read_tensor(c10::IValue& value, const Parameter& parameter, size_t in
     // The position among the call's tensors, until arguments() knows where the views are.
     push(integer_argument(TORCHACC_ARG_VIEW, static_cast<int64_t>(tensors_.size())));
   }
-  add_tensor(value.toTensor(), written);
+  add_tensor(value.toTensor(), parameter);
 }
 
 // PyTorch lets a one-element CPU tensor without dimensions stand in for a device tensor. Its value
@@ -166,11 +200,11 @@ void Call::read_number(const at::Tensor& number, const Parameter& parameter, siz
   const at::Scalar scalar = number.item();
   if (scalar.isComplex()) return push_complex(scalar.toComplexDouble());
   if (scalar.isFloatingPoint()) {
-    push(float_argument(TORCHACC_ARG_SCALAR_FLOAT, scalar.toDouble()));
+    push_scalar(float_argument(TORCHACC_ARG_SCALAR_FLOAT, scalar.toDouble()));
   } else if (scalar.isBoolean()) {
-    push(integer_argument(TORCHACC_ARG_SCALAR_BOOL, scalar.toBool()));
+    push_scalar(integer_argument(TORCHACC_ARG_SCALAR_BOOL, scalar.toBool()));
   } else {
-    push(integer_argument(TORCHACC_ARG_SCALAR_INT, scalar.toLong()));
+    push_scalar(integer_argument(TORCHACC_ARG_SCALAR_INT, scalar.toLong()));
   }
 }
 
@@ -185,8 +219,17 @@ void Call::read_scalar(const c10::IValue& value, const Parameter& parameter) {
     const double number = value.isInt() ? static_cast<double>(value.toInt()) : value.toDouble();
     argument = float_argument(TORCHACC_ARG_SCALAR_FLOAT, number);
   }
-  // The kind decides the result's type; the value decides nothing about its shape.
-  key_.push_back(tag(kScalar, argument.kind));
+  push_scalar(argument);
+}
+
+// The type decides the result's; the value decides nothing about its shape, but the operator may
+// refuse it, or one of two in the wrong order.
+void Call::push_scalar(torchacc_arg argument) {
+  const bool is_float = argument.kind == TORCHACC_ARG_SCALAR_FLOAT;
+  const double number = is_float ? argument.v.f : static_cast<double>(argument.v.i);
+  const uint64_t order = number < last_number_ ? 1 : number == last_number_ ? 2 : 3;
+  last_number_ = number;
+  key_.push_back(tag(kScalar, argument.kind, order, kind_of(number)));
   push(argument);
 }
 
@@ -239,15 +282,15 @@ void Call::read_list(c10::IValue& value, const Parameter& parameter) {
   }
   for (const c10::IValue& one : elements) {
     if (one.isTensor() && one.toTensor().defined()) {
-      add_tensor(one.toTensor(), written);
+      add_tensor(one.toTensor(), parameter);
     } else {
       key_.push_back(tag(kAbsent));
-      tensors_.push_back({nullptr, -1, false, 0});
+      tensors_.push_back({nullptr, -1, false, false, 0});
     }
   }
 }
 
-void Call::add_tensor(const at::Tensor& tensor, bool written) {
+void Call::add_tensor(const at::Tensor& tensor, const Parameter& parameter) {
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   const c10::DeviceIndex device = impl->device().index();
   if (!has_tensor_device_) {
@@ -261,13 +304,15 @@ void Call::add_tensor(const at::Tensor& tensor, bool written) {
       " got a tensor without strided storage, which the acc device does not support");
   const c10::ScalarType type = c10::typeMetaToScalarType(impl->dtype());
   has_mask_ |= type == c10::ScalarType::Bool || type == c10::ScalarType::Byte;
+  has_names_ |= impl->has_named_tensor_meta();
   const int32_t storage = storage_index(impl->unsafe_storage().unsafeGetStorageImpl());
   const auto sizes = impl->sizes();
   const auto strides = impl->strides();
   key_.push_back(tag(kTensor, static_cast<uint64_t>(type),
                      sizes.size() << 1 | (impl->is_wrapped_number() ? 1 : 0),
                      static_cast<uint64_t>(storage)));
-  tensors_.push_back({impl, storage, written, key_.size()});
+  tensors_.push_back(
+      {impl, storage, parameter.written || parameter.out, parameter.out, key_.size()});
   key_.append(sizes.begin(), sizes.end());
   key_.append(strides.begin(), strides.end());
 }
@@ -302,13 +347,7 @@ void Call::key_aliased_offsets() {
 }
 
 void Call::fail_device(const at::Tensor& tensor, size_t index) const {
-  const auto& arguments = info_->handle.schema().arguments();
-  const c10::Device expected(c10::DeviceType::PrivateUse1, device());
-  const std::string which =
-      index < arguments.size() ? " (argument '" + arguments[index].name() + "')" : "";
-  TORCH_CHECK(false,
-              "Expected all tensors to be on the same device, but found at least two devices, ",
-              expected, " and ", tensor.device(), "! In ", info_->name, which);
+  fail_devices(*info_, index, {c10::DeviceType::PrivateUse1, device()}, tensor.device());
 }
 
 void Call::push_none(uint64_t key_tag) {

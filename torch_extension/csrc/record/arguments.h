@@ -40,7 +40,8 @@ struct TensorUse {
   c10::TensorImpl* tensor;
   int32_t storage;  // index of its storage among the call's distinct storages
   bool written;     // mutated or out=
-  size_t words;     // where its sizes begin in the key; strides follow
+  bool out;
+  size_t words;  // where its sizes begin in the key; strides follow
 };
 
 class Call {
@@ -58,7 +59,7 @@ class Call {
   torch::jit::Stack& stack() const { return stack_; }
 
   const KeyWords& key() const { return key_; }
-  // The key and the numbers of which it has the kinds only.
+  // The key, which has the kinds of numbers only, and the numbers.
   KeyWords key_with_numbers() const;
   c10::ArrayRef<TensorUse> tensors() const { return tensors_; }
   c10::ArrayRef<c10::StorageImpl*> storages() const { return storages_; }
@@ -66,6 +67,7 @@ class Call {
   c10::DeviceIndex device() const;
   const std::optional<at::Generator>& generator() const { return generator_; }
   bool has_mask() const { return has_mask_; }
+  bool has_names() const { return has_names_; }
   // Whether a number is complex: behind the ABI there is no arithmetic on those.
   bool has_complex_number() const { return has_complex_number_; }
 
@@ -84,8 +86,9 @@ class Call {
   void read_list(c10::IValue& value, const Parameter& parameter);
   void read_scalar(const c10::IValue& value, const Parameter& parameter);
   void read_number(const at::Tensor& number, const Parameter& parameter, size_t index);
+  void push_scalar(torchacc_arg argument);
   void push_complex(c10::complex<double> number);
-  void add_tensor(const at::Tensor& tensor, bool written);
+  void add_tensor(const at::Tensor& tensor, const Parameter& parameter);
   int32_t storage_index(c10::StorageImpl* storage);
   void key_aliased_offsets();
   [[noreturn]] void fail_device(const at::Tensor& tensor, size_t index) const;
@@ -109,7 +112,9 @@ class Call {
   c10::DeviceIndex device_ = -1;
   bool has_tensor_device_ = false;
   bool has_mask_ = false;
+  bool has_names_ = false;
   bool has_complex_number_ = false;
+  double last_number_ = 0;
 };
 
 }  // namespace torchacc

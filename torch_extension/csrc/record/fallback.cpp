@@ -1,8 +1,11 @@
 #include "record/fallback.h"
 
+#include <ATen/NamedTensorUtils.h>
+
 #include "record/host_call.h"
 #include "record/immediate.h"
 #include "record/location.h"
+#include "record/rehearsal.h"
 #include "record/shape_cache.h"
 #include "record/validate.h"
 #include "runtime/generator.h"
@@ -12,7 +15,6 @@
 namespace torchacc {
 namespace {
 
-using Tensors = c10::SmallVector<at::Tensor, 4>;
 using Views = c10::SmallVector<torchacc_view, 16>;
 
 at::Tensor view_of_storage(c10::StorageImpl* storage, const OutputShape& output) {
@@ -94,6 +96,21 @@ void submit(const Call& call, const Shapes& shapes, c10::ArrayRef<torchacc_arg> 
   record_native(host_operator_of(call, shapes), arguments, outputs);
 }
 
+// Tensors that have the results' names: the CPU's kernels know them, Meta kernels do not.
+Tensors rehearsed_names(const Call& call) {
+  raise_as_cpu(call);
+  auto named = rehearsed_in_full(call);
+  TORCH_CHECK_NOT_IMPLEMENTED(named.has_value(), call.info().name,
+                              " does not say the names of its results on the acc device. Drop "
+                              "the operands' names before with tensor.rename(None).");
+  return *named;
+}
+
+void take_names(at::Tensor& result, const at::Tensor& named) {
+  if (!result.defined() || !named.defined()) return;
+  at::namedinference::propagate_names(result, named);
+}
+
 void return_results(torch::jit::Stack& stack, const Call& call, const Shapes& shapes,
                     Tensors& results) {
   torch::jit::drop(stack, call.info().parameters.size());
@@ -147,10 +164,12 @@ void record_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   Call call(info, *stack);
   if (info->immediate == Immediate::WithMask && call.has_mask())
     return run_immediately(*info, *stack);
+  if (writes_elements_twice(call)) return run_immediately(*info, *stack);
   if (info->seeded) check_numbers(call);
   const auto shapes = infer_shapes(call);
   if (shapes == nullptr) return run_immediately(*info, *stack);
 
+  const auto names = call.has_names() ? rehearsed_names(call) : Tensors();
   const RecordingScope scope(info->name);
   resize_arguments(call, *shapes);
   Tensors results = make_results(call, *shapes);
@@ -161,6 +180,7 @@ void record_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   }
   const Views views = argument_views(call);
   submit(call, *shapes, call.arguments(views.data()), output_views(call, *shapes, results));
+  for (size_t index = 0; index < names.size(); ++index) take_names(results[index], names[index]);
   return_results(*stack, call, *shapes, results);
 }
 

@@ -2,6 +2,8 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
+#include <ATen/EmptyTensor.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/List.h>
 #include <ATen/ops/empty.h>
 
@@ -56,6 +58,47 @@ std::optional<c10::Device> place_of(const OperatorInfo& info, const torch::jit::
   return is_safe ? native_device() : std::nullopt;
 }
 
+// The memory that a tensor shows, each element once.
+at::Tensor elements_of(const at::Tensor& tensor) {
+  const auto extent = static_cast<int64_t>(
+      at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), /*itemsize=*/1));
+  return tensor.as_strided({extent}, {1});
+}
+
+// Tensors that PyTorch's kernels for other devices want on the CPU: they are sizes.
+bool may_be_elsewhere(const OperatorInfo& info, size_t index) {
+  const std::string& name = info.handle.schema().arguments()[index].name();
+  constexpr std::string_view kSuffix = "lengths";
+  const bool is_size = name.size() >= kSuffix.size() &&
+                       name.compare(name.size() - kSuffix.size(), kSuffix.size(), kSuffix) == 0;
+  return info.users || is_size || info.parameters[index].role == Role::OptionalList;
+}
+
+template <class Visit>
+void for_each_tensor(const c10::IValue& value, Visit visit) {
+  if (value.isTensor() && value.toTensor().defined()) return visit(value.toTensor());
+  if (!value.isTensorList()) return;
+  for (const c10::IValue& one : value.toListRef()) visit(one.toTensor());
+}
+
+// Throws PyTorch's error where tensors of other devices stand among those of this one.
+void check_devices(const OperatorInfo& info, c10::ArrayRef<c10::IValue> inputs) {
+  std::optional<c10::Device> device;
+  for (const c10::IValue& value : inputs) {
+    for_each_tensor(value, [&](const at::Tensor& tensor) {
+      if (!device.has_value() && is_acc(tensor)) device = tensor.device();
+    });
+  }
+  if (!device.has_value()) return;
+  for (size_t index = 0; index < inputs.size(); ++index) {
+    if (may_be_elsewhere(info, index)) continue;
+    for_each_tensor(inputs[index], [&](const at::Tensor& tensor) {
+      if (tensor.device() == *device || (tensor.is_cpu() && tensor.dim() == 0)) return;
+      fail_devices(info, index, *device, tensor.device());
+    });
+  }
+}
+
 // What stands in, where the kernel runs, for a call's device tensors.
 class Copies {
  public:
@@ -91,7 +134,11 @@ class Copies {
                                      tensor.storage_offset());
         grow_storage(tensor);
       }
-      copy_from(pair.there, pair.device, false);
+      if (at::has_internal_overlap(pair.device) == at::MemOverlap::Yes) {
+        copy_from(elements_of(pair.there), elements_of(pair.device), false);
+      } else {
+        copy_from(pair.there, pair.device, false);
+      }
     }
   }
 
@@ -214,6 +261,8 @@ void run_at(std::optional<c10::Device> native, const OperatorInfo& info, torch::
 
 void run_immediately(const OperatorInfo& info, torch::jit::Stack& stack) {
   g_runs.fetch_add(1, std::memory_order_relaxed);
+  const size_t count = info.parameters.size();
+  check_devices(info, c10::ArrayRef<c10::IValue>(stack.data() + stack.size() - count, count));
   run_at(place_of(info, stack), info, stack);
 }
 

@@ -9,6 +9,8 @@
 #include <string_view>
 
 #include "record/dispatch.h"
+#include "record/layout.h"
+#include "record/rehearsal.h"
 #include "record/validate.h"
 
 namespace torchacc {
@@ -17,6 +19,16 @@ namespace {
 // What stands in for a device tensor: see Call::read_number.
 bool is_number(const c10::IValue& value) {
   return value.isTensor() && value.toTensor().defined() && value.toTensor().is_cpu();
+}
+
+OutputShape fresh(const at::Tensor& result) {
+  OutputShape output;
+  output.kind = OutputShape::Kind::Fresh;
+  output.dtype = result.scalar_type();
+  output.sizes.assign(result.sizes().begin(), result.sizes().end());
+  output.strides.assign(result.strides().begin(), result.strides().end());
+  output.nbytes = at::detail::computeStorageNbytes(output.sizes, output.strides, result.itemsize());
+  return output;
 }
 
 // Mirrors of the call's tensors on the Meta device. Tensors that share a storage share one here
@@ -57,21 +69,16 @@ class Mirror {
         return output;
       }
     }
-    output.kind = OutputShape::Kind::Fresh;
-    output.dtype = result.scalar_type();
-    output.sizes.assign(result.sizes().begin(), result.sizes().end());
-    output.strides.assign(result.strides().begin(), result.strides().end());
     for (size_t index = 0; index < storages_.size(); ++index) {
       if (storages_[index].unsafeGetStorageImpl() == result.storage().unsafeGetStorageImpl()) {
+        output = fresh(result);
         output.kind = OutputShape::Kind::View;
         output.index = static_cast<int32_t>(index);
         output.offset = result.storage_offset();
         return output;
       }
     }
-    output.nbytes =
-        at::detail::computeStorageNbytes(output.sizes, output.strides, result.itemsize());
-    return output;
+    return fresh(result);
   }
 
   std::vector<ResizedArgument> resized() const {
@@ -184,6 +191,42 @@ int64_t random_numel(const Call& call, const Shapes& shapes) {
   return 0;
 }
 
+bool writes(const Call& call) {
+  const auto tensors = call.tensors();
+  return std::any_of(tensors.begin(), tensors.end(),
+                     [](const TensorUse& use) { return use.written; });
+}
+
+// Whether all that the operator returns is new.
+bool returns_fresh(const Call& call) {
+  const auto& returns = call.info().handle.schema().returns();
+  return !writes(call) &&
+         std::all_of(returns.begin(), returns.end(), [](const c10::Argument& result) {
+           return result.type()->kind() == c10::TypeKind::TensorType &&
+                  result.alias_info() == nullptr;
+         });
+}
+
+std::shared_ptr<const Shapes> shapes_of(const Call& call, const Tensors& results) {
+  auto shapes = std::make_shared<Shapes>();
+  for (const at::Tensor& result : results) {
+    shapes->outputs.push_back(result.defined() ? fresh(result) : OutputShape{});
+    shapes->returns.push_back({});
+    shapes->fresh += result.defined();
+  }
+  shapes->random_numel = random_numel(call, *shapes);
+  return shapes;
+}
+
+// Whether an out= tensor that has elements would get other sizes.
+bool gives_another_geometry(const Call& call, const Shapes& shapes) {
+  return std::any_of(shapes.resized.begin(), shapes.resized.end(),
+                     [&call](const ResizedArgument& resized) {
+                       const TensorUse& use = call.tensors()[resized.use];
+                       return use.out && use.tensor->numel() != 0;
+                     });
+}
+
 }  // namespace
 
 std::shared_ptr<const Shapes> run_meta(const Call& call) {
@@ -205,6 +248,10 @@ std::shared_ptr<const Shapes> run_meta(const Call& call) {
     known = infer(false);
   } catch (const std::exception&) {
     raise_as_cpu(call);
+    // The Meta kernel refuses what the CPU's accepts.
+    if (const auto results = rehearsed_in_full(call)) {
+      return returns_fresh(call) ? shapes_of(call, *results) : nullptr;
+    }
     // Some Meta kernels want numbers in tensors to lie where the other tensors do; others read
     // them.
     const auto values = call.inputs();
@@ -228,6 +275,9 @@ std::shared_ptr<const Shapes> run_meta(const Call& call) {
   for (const OutputShape& output : shapes->outputs)
     shapes->fresh += output.kind == OutputShape::Kind::Fresh;
   shapes->resized = mirror.resized();
+  // PyTorch's CPU leaves some of these as they are where a Meta kernel makes them its own way.
+  if (gives_another_geometry(call, *shapes)) return nullptr;
+  correct_strides(call, *shapes);
   shapes->random_numel = random_numel(call, *shapes);
   return shapes;
 }

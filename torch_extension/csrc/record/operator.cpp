@@ -39,18 +39,10 @@ const std::unordered_set<std::string>& value_dependent_operators() {
       "aten::_to_sparse",
       "aten::_pack_padded_sequence",
       "aten::_pack_padded_sequence_backward",
-      "aten::_nested_tensor_from_mask_left_aligned",
       "aten::_embedding_bag",
       "aten::_embedding_bag_forward_only",
   };
   return *names;
-}
-
-// In-place operators that PyTorch lets write to expanded tensors, where one element is written
-// several times.
-bool allows_overlap(const std::string& name) {
-  return name == "aten::fill_" || name == "aten::zero_" || name == "aten::masked_fill_" ||
-         name == "aten::_index_put_impl_";
 }
 
 // Tensors whose values may be wrong: a GPU's kernel that meets one ends the process's use of it.
@@ -188,8 +180,8 @@ bool is_the_cpus(const c10::OperatorHandle& handle, const OperatorInfo& info) {
 
 // Attributes that hold for tensors of any size; other lists and integers may count elements.
 bool fits_any_size(const std::string& name) {
-  return name == "dim" || name == "reduction" || name == "ignore_index" || name == "from" ||
-         name == "to";
+  return name == "dim" || name == "reduction" || name == "ignore_index" || name == "padding_idx" ||
+         name == "from" || name == "to";
 }
 
 // Not the kernels that believe what stands in their operands: LAPACK's go where pivots say.
@@ -222,7 +214,6 @@ std::shared_ptr<const OperatorInfo> describe(const c10::OperatorHandle& handle) 
       info->parameters.back().written = true;
   }
   info->users = handle.operator_name().getNamespace() != "aten";
-  info->overlap_allowed = allows_overlap(handle.operator_name().name);
   info->seeded = info->generator >= 0 || handle.hasTag(at::Tag::nondeterministic_seeded);
   if (!host_forced(info->name)) info->native = find_native(info->name);
   info->by_cpu = is_the_cpus(handle, *info);
@@ -290,6 +281,15 @@ std::shared_ptr<const OperatorInfo> operator_info(const c10::OperatorHandle& han
   const void* identity = &handle.schema();
   if (auto found = seen.infos.find(identity); found != seen.infos.end()) return found->second;
   return seen.infos.emplace(identity, all.find(handle)).first->second;
+}
+
+void fail_devices(const OperatorInfo& info, size_t index, c10::Device expected, c10::Device found) {
+  const auto& arguments = info.handle.schema().arguments();
+  const std::string which =
+      index < arguments.size() ? " (argument '" + arguments[index].name() + "')" : "";
+  TORCH_CHECK(false,
+              "Expected all tensors to be on the same device, but found at least two devices, ",
+              expected, " and ", found, "! In ", info.name, which);
 }
 
 std::optional<torchacc_op> find_native(std::string_view name) {

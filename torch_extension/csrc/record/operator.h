@@ -49,18 +49,22 @@ struct OperatorInfo {
   std::string name;  // "aten::add.Tensor"
   uint64_t id;  // never reused, unlike addresses of operators that Python removes and defines again
   std::vector<Parameter> parameters = {};
-  int generator = -1;            // index of the generator parameter
-  bool seeded = false;           // takes numbers from the generator
-  bool lists_from_cpu = false;   // its index lists may lie on the CPU
-  bool overlap_allowed = false;  // may write one element several times
-  bool users = false;            // not one of PyTorch's own
-  bool by_cpu = false;           // by the CPU's kernel wherever its operands lie
-  bool rehearsable = false;      // its CPU kernel says as much of small tensors as of large ones
+  int generator = -1;           // index of the generator parameter
+  bool seeded = false;          // takes numbers from the generator
+  bool lists_from_cpu = false;  // its index lists may lie on the CPU
+  bool users = false;           // not one of PyTorch's own
+  bool by_cpu = false;          // by the CPU's kernel wherever its operands lie
+  bool rehearsable = false;     // its CPU kernel says as much of small tensors as of large ones
   Immediate immediate = Immediate::Never;
   std::optional<torchacc_op> native = std::nullopt;
 };
 
 std::shared_ptr<const OperatorInfo> operator_info(const c10::OperatorHandle& handle);
+
+// Throws PyTorch's error for tensors of different devices; `index` is that of the parameter in
+// question, or past the last.
+[[noreturn]] void fail_devices(const OperatorInfo& info, size_t index, c10::Device expected,
+                               c10::Device found);
 
 // The library's operator of that name, or nothing.
 std::optional<torchacc_op> find_native(std::string_view name);

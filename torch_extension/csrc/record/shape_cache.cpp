@@ -6,6 +6,7 @@
 #include <array>
 #include <mutex>
 
+#include "record/layout.h"
 #include "record/meta.h"
 #include "record/shape_rule.h"
 
@@ -112,6 +113,7 @@ std::shared_ptr<const Shapes> infer_shapes(Call& call) {
     shapes = run_meta(call);
     if (shapes != nullptr) check_rule(call, *shapes);
   }
+  if (shapes != nullptr) verify_shapes(call, *shapes);
   if (shapes != nullptr && cacheable(*shapes)) {
     std::vector<uint64_t> key(call.key().begin(), call.key().end());
     cache().add(hash, std::make_shared<Entry>(Entry{std::move(key), shapes}));

@@ -1,88 +1,36 @@
 #include "record/validate.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/MemoryOverlap.h>
-#include <ATen/core/List.h>
 #include <ATen/ops/full.h>
-#include <c10/util/FunctionRef.h>
 
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <numeric>
 #include <unordered_set>
 
-#include "record/dispatch.h"
+#include "record/rehearsal.h"
 
 namespace torchacc {
 namespace {
 
-// Beyond this an error message is not worth the memory.
-constexpr size_t kLargestRehearsal = size_t{1} << 30;
-
-// What lies on the CPU in place of a device tensor.
-using StandIn = c10::function_ref<at::Tensor(const c10::TensorImpl&)>;
-
-at::ScalarType type_of(const c10::TensorImpl& tensor) {
-  return c10::typeMetaToScalarType(tensor.dtype());
-}
-
-at::Tensor filled(at::IntArrayRef sizes, at::ScalarType type, int64_t value) {
-  return at::full(sizes, value, at::TensorOptions().dtype(type).device(at::kCPU));
-}
-
-c10::IValue rehearsed(const c10::IValue& value, Role role, StandIn stand_in) {
-  const auto replace = [&](const at::Tensor& tensor) {
-    return is_acc(tensor) ? stand_in(*tensor.unsafeGetTensorImpl()) : tensor;
-  };
-  if (value.isTensor()) return replace(value.toTensor());
-  if (role == Role::TensorList && !value.isNone()) {
-    c10::List<at::Tensor> list;
-    for (const c10::IValue& one : value.toListRef()) list.push_back(replace(one.toTensor()));
-    return list;
-  }
-  if (role == Role::OptionalList && !value.isNone()) {
-    c10::List<std::optional<at::Tensor>> list;
-    for (const c10::IValue& one : value.toListRef()) {
-      const bool present = one.isTensor() && one.toTensor().defined();
-      list.push_back(present ? std::optional(replace(one.toTensor())) : std::nullopt);
-    }
-    return list;
-  }
-  if (value.isDevice()) return c10::Device(at::kCPU);
-  return value;
-}
-
-class Silence final : public c10::WarningHandler {
-  void process(const c10::Warning&) override {}
+// What the call's kernel says to stand-ins.
+struct Refusal {
+  std::exception_ptr error;
+  std::string words;
 };
 
-// Runs the call's CPU kernel on other tensors.
-void rehearse(const Call& call, StandIn stand_in) {
-  const OperatorInfo& info = call.info();
-  const CleanDispatch guard;
-  Silence silence;
-  const c10::WarningUtils::WarningHandlerGuard quiet(&silence);
-  torch::jit::Stack inputs;  // keeps the arguments alive: kernels return references to them
-  for (size_t index = 0; index < info.parameters.size(); ++index) {
-    inputs.push_back(rehearsed(call.inputs()[index], info.parameters[index].role, stand_in));
+std::optional<Refusal> refusal_of(const Call& call, StandIn stand_in) {
+  try {
+    rehearse(call, stand_in);
+  } catch (const c10::Error& error) {
+    return Refusal{std::current_exception(), error.what_without_backtrace()};
+  } catch (const std::exception& error) {
+    return Refusal{std::current_exception(), error.what()};
   }
-  // A throwaway generator: a rehearsal must not take numbers from the program's.
-  if (info.generator >= 0) {
-    inputs[static_cast<size_t>(info.generator)] = at::make_generator<at::CPUGeneratorImpl>();
-  }
-  torch::jit::Stack stack = inputs;
-  info.handle.callBoxed(&stack);
+  return std::nullopt;
 }
-
-// No dimension longer than this tells sizes apart as far as broadcasting does.
-at::Tensor sketch(const c10::TensorImpl& tensor, at::ScalarType type, int64_t value) {
-  c10::SmallVector<int64_t, 8> sizes(tensor.sizes().begin(), tensor.sizes().end());
-  for (int64_t& size : sizes) size = std::min<int64_t>(size, 2);
-  return filled(sizes, type, value);
-}
-
-bool is_half(at::ScalarType type) { return type == at::kHalf || type == at::kBFloat16; }
 
 template <class Test>
 bool any_type(const Call& call, Test test) {
@@ -92,16 +40,22 @@ bool any_type(const Call& call, Test test) {
   });
 }
 
+// Throws what is said to zeros and to ones alike: what is refused for its values is refused in
+// other words for others, or not at all.
+template <class Ask>
+void raise_if_certain(Ask refusal_of_filled) {
+  const std::optional<Refusal> zeros = refusal_of_filled(0);
+  if (!zeros.has_value()) return;
+  const std::optional<Refusal> ones = refusal_of_filled(1);
+  if (ones.has_value() && ones->words == zeros->words) std::rethrow_exception(zeros->error);
+}
+
 bool refuses_filled(const Call& call, int64_t value) {
-  try {
-    rehearse(call, [value](const c10::TensorImpl& tensor) {
-      const auto type = type_of(tensor);
-      return sketch(tensor, is_half(type) ? at::kFloat : type, value);
-    });
-  } catch (const std::exception&) {
-    return true;
-  }
-  return false;
+  const auto stand_in = [value](const c10::TensorImpl& tensor) {
+    const auto type = type_of(tensor);
+    return sketch(tensor, is_half(type) ? at::kFloat : type, value);
+  };
+  return refusal_of(call, stand_in).has_value();
 }
 
 // Whether the CPU's kernel takes these types for no values: not 0, which divides nothing, and not
@@ -131,7 +85,8 @@ bool refuses_types(const Call& call) {
 // The call's tensors on the CPU as they lie on the device, in storages of their own.
 class Layout {
  public:
-  explicit Layout(const Call& call) : call_(call), extents_(call.storages().size()) {
+  Layout(const Call& call, int64_t value)
+      : call_(call), value_(value), extents_(call.storages().size()) {
     for (const TensorUse& use : call.tensors()) {
       if (use.tensor == nullptr) continue;
       int64_t& extent = extents_[use.storage];
@@ -146,7 +101,7 @@ class Layout {
   at::Tensor operator()(const c10::TensorImpl& tensor) {
     if (storages_.empty()) {
       for (const int64_t extent : extents_)
-        storages_.push_back(filled({extent}, at::kByte, 0).storage());
+        storages_.push_back(at::full({extent}, value_, at::kByte).storage());
     }
     const auto uses = call_.tensors();
     const auto use = std::find_if(uses.begin(), uses.end(), [&tensor](const TensorUse& other) {
@@ -163,13 +118,18 @@ class Layout {
 
  private:
   const Call& call_;
+  int64_t value_;
   std::vector<int64_t> extents_;
   std::vector<c10::Storage> storages_;
 };
 
-bool overlap_partly(const TensorUse& written, const TensorUse& other) {
-  return other.tensor != nullptr && other.storage == written.storage &&
-         at::get_overlap_status(written.tensor, other.tensor) == at::MemOverlapStatus::Partial;
+// Most operators may write over an operand that lies exactly there, but not all as out=.
+bool is_in_question(const TensorUse& written, const TensorUse& other) {
+  if (other.tensor == nullptr || other.storage != written.storage || &other == &written)
+    return false;
+  const auto status = at::get_overlap_status(written.tensor, other.tensor);
+  return status == at::MemOverlapStatus::Partial ||
+         (written.out && status == at::MemOverlapStatus::Full);
 }
 
 bool writes_over_operands(const Call& call) {
@@ -178,7 +138,7 @@ bool writes_over_operands(const Call& call) {
   return std::any_of(tensors.begin(), tensors.end(), [&tensors](const TensorUse& written) {
     return written.written &&
            std::any_of(tensors.begin(), tensors.end(), [&written](const TensorUse& other) {
-             return overlap_partly(written, other);
+             return is_in_question(written, other);
            });
   });
 }
@@ -236,6 +196,21 @@ bool mixes_floats(const Call& call) {
   });
 }
 
+// Whether results go to out= tensors of another type than an operand's: most operators convert, and
+// Meta kernels do not know which do not.
+bool converts_results(const Call& call) {
+  if (trusts_operands(call)) return false;
+  const auto tensors = call.tensors();
+  for (const TensorUse& out : tensors) {
+    if (!out.out) continue;
+    const auto differs = [&out](const TensorUse& use) {
+      return use.tensor != nullptr && !use.out && use.tensor->dtype() != out.tensor->dtype();
+    };
+    if (std::any_of(tensors.begin(), tensors.end(), differs)) return true;
+  }
+  return false;
+}
+
 // What the library's product leaves to its run.
 bool has_unequal_terms(const Call& call) {
   if (call.info().handle.operator_name().name != "aten::_scaled_mm") return false;
@@ -246,31 +221,35 @@ bool has_unequal_terms(const Call& call) {
 }  // namespace
 
 void raise_as_cpu(const Call& call) {
-  size_t nbytes = 0;
-  for (const TensorUse& use : call.tensors()) {
-    if (use.tensor != nullptr) nbytes += use.tensor->numel() * use.tensor->itemsize();
-  }
-  if (nbytes > kLargestRehearsal) return;
-  rehearse(call, [](const c10::TensorImpl& tensor) {
-    return filled(tensor.sizes(), type_of(tensor), 0);
+  if (nbytes_of(call) > kLargestRehearsal) return;
+  raise_if_certain([&call](int64_t value) {
+    return refusal_of(call, [value](const c10::TensorImpl& tensor) {
+      return in_full(tensor, type_of(tensor), value);
+    });
   });
 }
 
 void check_types(const Call& call) {
-  if (falls_back(call) || mixes_floats(call) || has_unequal_terms(call) || refuses_types(call)) {
+  if (falls_back(call) || mixes_floats(call) || has_unequal_terms(call) || converts_results(call) ||
+      refuses_types(call)) {
     raise_as_cpu(call);
   }
 }
 
 void check_overlaps(const Call& call) {
-  if (!call.info().overlap_allowed) {
-    for (const TensorUse& use : call.tensors()) {
-      if (use.written) at::assert_no_internal_overlap(use.tensor);
-    }
-  }
   if (!writes_over_operands(call)) return;
-  Layout layout(call);
-  if (layout.nbytes() <= kLargestRehearsal) rehearse(call, layout);
+  if (Layout(call, 0).nbytes() > kLargestRehearsal) return;
+  raise_if_certain([&call](int64_t value) {
+    Layout layout(call, value);
+    return refusal_of(call, layout);
+  });
+}
+
+bool writes_elements_twice(const Call& call) {
+  const auto tensors = call.tensors();
+  return std::any_of(tensors.begin(), tensors.end(), [](const TensorUse& use) {
+    return use.written && at::has_internal_overlap(use.tensor) == at::MemOverlap::Yes;
+  });
 }
 
 void check_numbers(const Call& call) {
@@ -281,12 +260,15 @@ void check_numbers(const Call& call) {
   KeyWords words = call.key_with_numbers();
   KeyWords& place = accepted[hash_of(words) % kRecent];
   if (place == words) return;
-  try {
-    rehearse(call,
-             [](const c10::TensorImpl& tensor) { return sketch(tensor, type_of(tensor), 0); });
-  } catch (const c10::NotImplementedError&) {
-    // A device may have what a CPU lacks for half types.
-    if (!any_type(call, is_half)) throw;
+  const auto refusal = refusal_of(
+      call, [](const c10::TensorImpl& tensor) { return sketch(tensor, type_of(tensor), 0); });
+  if (refusal.has_value()) {
+    try {
+      raise_as_cpu(call);
+    } catch (const c10::NotImplementedError&) {
+      // A device may have what a CPU lacks for half types.
+      if (!any_type(call, is_half)) throw;
+    }
   }
   place = std::move(words);
 }

@@ -6,15 +6,19 @@
 
 namespace torchacc {
 
-// Runs the call's CPU kernel on zeros of the same shapes and throws what it throws; returns if it
-// accepts them.
+// Throws what the call's CPU kernel says to tensors of the same shapes if it says so whatever their
+// values are; returns if it may accept them.
 void raise_as_cpu(const Call& call);
 
 // Throws for element types that the operator refuses though its Meta kernel may accept them.
 void check_types(const Call& call);
 
-// Throws where the operator would write over what it reads, or one element several times.
+// Throws where the operator would write over what it reads.
 void check_overlaps(const Call& call);
+
+// Whether a tensor that is written to shows one element in several places, such as an expanded one:
+// which of several writes stays is the CPU's kernel's affair, and whether it allows any.
+bool writes_elements_twice(const Call& call);
 
 // Throws for numbers that are no parameters of the operator's distribution. They are not in the
 // call's key: to be asked for every call.

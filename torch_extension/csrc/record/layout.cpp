@@ -1,0 +1,161 @@
+#include "record/layout.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/TensorGeometry.h>
+#include <c10/util/strides.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <mutex>
+#include <sstream>
+#include <utility>
+
+#include "record/rehearsal.h"
+
+namespace torchacc {
+namespace {
+
+bool is_row_major(at::IntArrayRef sizes, at::IntArrayRef strides) {
+  return at::geometry_is_contiguous(sizes, strides);
+}
+
+// Whether every element has a place of its own.
+bool is_sound(const OutputShape& output) {
+  c10::SmallVector<std::pair<int64_t, int64_t>, 6> dims;  // stride and size
+  for (size_t index = 0; index < output.sizes.size(); ++index) {
+    if (output.sizes[index] == 0) return true;
+    if (output.sizes[index] != 1) dims.emplace_back(output.strides[index], output.sizes[index]);
+  }
+  std::sort(dims.begin(), dims.end());
+  int64_t extent = 1;
+  for (const auto& [stride, size] : dims) {
+    if (stride < extent) return false;
+    extent = stride * size;
+  }
+  return true;
+}
+
+// Rows after rows of nothing but rows give rows, whatever computes them.
+bool is_plain(const Call& call, const Shapes& shapes) {
+  const auto tensors = call.tensors();
+  const auto& outputs = shapes.outputs;
+  return std::all_of(tensors.begin(), tensors.end(),
+                     [](const TensorUse& use) {
+                       return use.tensor == nullptr ||
+                              is_row_major(use.tensor->sizes(), use.tensor->strides());
+                     }) &&
+         std::all_of(outputs.begin(), outputs.end(), [](const OutputShape& output) {
+           return output.kind != OutputShape::Kind::Fresh ||
+                  is_row_major(output.sizes, output.strides);
+         });
+}
+
+// Whether a result's strides stand in the order of those of all calls of the pattern: dimensions of
+// one element have no place in it.
+bool tells_strides(const at::Tensor& result, const OutputShape& output) {
+  if (!result.defined() || result.sizes().size() != output.sizes.size()) return false;
+  for (size_t dim = 0; dim < output.sizes.size(); ++dim) {
+    const int64_t size = result.sizes()[dim];
+    if (size == 0 || (size == 1) != (output.sizes[dim] == 1)) return false;
+  }
+  return true;
+}
+
+void set_strides(OutputShape& output, at::IntArrayRef strides) {
+  output.strides.assign(strides.begin(), strides.end());
+  output.nbytes = at::detail::computeStorageNbytes(output.sizes, output.strides,
+                                                   c10::elementSize(output.dtype));
+}
+
+bool verifying() {
+  static const bool wanted = [] {
+    const char* value = std::getenv("TORCHACC_VERIFY_SHAPES");
+    return value != nullptr && std::string_view(value) == "1";
+  }();
+  return wanted;
+}
+
+std::mutex g_mutex;
+std::string g_wrong;
+
+// The strides of dimensions of one element say nothing.
+bool same_strides(const OutputShape& output, const at::Tensor& result) {
+  if (result.numel() == 0) return true;
+  for (int64_t dim = 0; dim < result.dim(); ++dim) {
+    if (result.size(dim) > 1 && result.stride(dim) != output.strides[dim]) return false;
+  }
+  return true;
+}
+
+bool same(const OutputShape& output, const at::Tensor& result) {
+  if (output.kind == OutputShape::Kind::Undefined) return !result.defined();
+  if (output.kind != OutputShape::Kind::Fresh) return true;
+  return result.defined() && result.scalar_type() == output.dtype &&
+         result.sizes() == at::IntArrayRef(output.sizes) && same_strides(output, result);
+}
+
+}  // namespace
+
+void correct_strides(const Call& call, Shapes& shapes) {
+  if (shapes.fresh == 0 || is_plain(call, shapes)) return;
+  const size_t count = shapes.outputs.size();
+  c10::SmallVector<bool, 4> known(count);
+  const auto learn = [&](const std::optional<Tensors>& results) {
+    if (!results.has_value() || results->size() != count) return;
+    for (size_t index = 0; index < count; ++index) {
+      OutputShape& output = shapes.outputs[index];
+      const at::Tensor& result = (*results)[index];
+      if (known[index] || !tells_strides(result, output)) continue;
+      set_strides(output, strides_in_order(output.sizes, result.strides()));
+      known[index] = true;
+    }
+  };
+  for (size_t index = 0; index < count; ++index)
+    known[index] = shapes.outputs[index].kind != OutputShape::Kind::Fresh;
+  const auto all_known = [&known] {
+    return std::all_of(known.begin(), known.end(), [](bool one) { return one; });
+  };
+  learn(rehearsed_sketch(call));
+  if (!all_known() && !trusts_operands(call) && !call.info().seeded) learn(rehearsed_in_full(call));
+  for (size_t index = 0; index < count; ++index) {
+    OutputShape& output = shapes.outputs[index];
+    if (!known[index] && !is_sound(output)) {
+      set_strides(output, c10::contiguous_strides(output.sizes));
+    }
+  }
+}
+
+void verify_shapes(const Call& call, const Shapes& shapes) {
+  if (!verifying() || shapes.fresh == 0 || call.info().seeded) return;
+  if (trusts_operands(call) && !call.info().rehearsable) return;
+  const auto results = rehearsed_in_full(call);
+  if (!results.has_value()) return;
+  std::ostringstream text;
+  if (results->size() != shapes.outputs.size()) {
+    text << call.info().name << " returned " << results->size() << " tensors where "
+         << shapes.outputs.size() << " were predicted\n";
+  } else {
+    for (size_t index = 0; index < results->size(); ++index) {
+      const OutputShape& output = shapes.outputs[index];
+      const at::Tensor& result = (*results)[index];
+      if (same(output, result)) continue;
+      text << call.info().name << " result " << index << ": predicted " << output.dtype
+           << at::IntArrayRef(output.sizes) << " by " << at::IntArrayRef(output.strides)
+           << ", got ";
+      if (result.defined()) {
+        text << result.scalar_type() << result.sizes() << " by " << result.strides() << "\n";
+      } else {
+        text << "nothing\n";
+      }
+    }
+  }
+  std::lock_guard<std::mutex> lock(g_mutex);
+  g_wrong += text.str();
+}
+
+std::string wrong_shapes() {
+  std::lock_guard<std::mutex> lock(g_mutex);
+  return std::exchange(g_wrong, {});
+}
+
+}  // namespace torchacc

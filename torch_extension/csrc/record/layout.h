@@ -1,0 +1,19 @@
+// How fresh results lie in memory.
+#pragma once
+
+#include "record/shape_cache.h"
+
+namespace torchacc {
+
+// Gives fresh results the strides that the CPU's kernel gives them, where they may differ from the
+// rows that Meta kernels say: these are formulas of their own, some of them wrong.
+void correct_strides(const Call& call, Shapes& shapes);
+
+// Notes where a kernel of the CPU returns something else for the call than `shapes`. Only where the
+// environment says TORCHACC_VERIFY_SHAPES=1: each distinct call runs a kernel for it.
+void verify_shapes(const Call& call, const Shapes& shapes);
+
+// What verify_shapes has noted since it was asked last, a line each.
+std::string wrong_shapes();
+
+}  // namespace torchacc

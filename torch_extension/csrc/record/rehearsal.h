@@ -1,0 +1,44 @@
+// Runs of a call's CPU kernel on stand-ins for its device tensors: what the kernel refuses, and
+// what it returns.
+#pragma once
+
+#include <c10/util/FunctionRef.h>
+
+#include "record/arguments.h"
+
+namespace torchacc {
+
+// What lies on the CPU in place of a device tensor.
+using StandIn = c10::function_ref<at::Tensor(const c10::TensorImpl&)>;
+
+using Tensors = c10::SmallVector<at::Tensor, 4>;
+
+// The kernel's results, lists flattened; throws what the kernel throws. Warnings are not shown, and
+// no numbers are taken from the program's generators.
+Tensors rehearse(const Call& call, StandIn stand_in);
+
+// The kernel's results for zeros of the call's sizes, and for its sketch, in which f32 stands for
+// half types; nothing if it refuses them or there are too many.
+std::optional<Tensors> rehearsed_in_full(const Call& call);
+std::optional<Tensors> rehearsed_sketch(const Call& call);
+// Whether the kernel may go where its operands say: they hold integers, which may be indices.
+bool trusts_operands(const Call& call);
+
+// Beyond this an answer is not worth the memory.
+constexpr size_t kLargestRehearsal = size_t{1} << 30;
+// What stand-ins of all the call's tensors take.
+size_t nbytes_of(const Call& call);
+
+at::ScalarType type_of(const c10::TensorImpl& tensor);
+inline bool is_half(at::ScalarType type) { return type == at::kHalf || type == at::kBFloat16; }
+
+// A tensor of the same geometry, and one whose dimensions are no longer than 2: that tells sizes
+// apart as far as broadcasting does. Its strides are in the same order.
+at::Tensor in_full(const c10::TensorImpl& tensor, at::ScalarType type, int64_t value);
+at::Tensor sketch(const c10::TensorImpl& tensor, at::ScalarType type, int64_t value);
+
+// Dense strides for `sizes` that lie in the order of `strides`; dimensions that repeat themselves
+// stay so.
+c10::SmallVector<int64_t, 8> strides_in_order(at::IntArrayRef sizes, at::IntArrayRef strides);
+
+}  // namespace torchacc

@@ -1,0 +1,151 @@
+"""Masks of every rank, alone and among other indices: reading, writing, adding, differentiating."""
+
+import itertools
+
+import pytest
+import torch
+import torch.nn.functional as F
+from support import DEVICE, check
+
+SHAPE = (3, 4, 5)
+
+
+def mask_of(shape, dtype, device, some=True):
+    count = torch.Size(shape).numel()
+    bits = torch.arange(count) % 3 == 0 if some else torch.zeros(count, dtype=torch.bool)
+    return bits.view(shape).to(dtype).to(device)
+
+
+def source(device, dtype=torch.float32):
+    return torch.arange(60, dtype=dtype, device=device).view(SHAPE)
+
+
+def whole(device, *numbers):
+    return torch.tensor(numbers, device=device)
+
+
+# Indices of a tensor of SHAPE, given the masks' type and the device.
+INDICES = {
+    "rank 0": lambda t, d: (mask_of((), t, d),),
+    "rank 0 that is false": lambda t, d: (mask_of((), t, d, some=False),),
+    "rank 1": lambda t, d: (mask_of((3,), t, d),),
+    "rank 2": lambda t, d: (mask_of((3, 4), t, d),),
+    "rank 3": lambda t, d: (mask_of((3, 4, 5), t, d),),
+    "none true": lambda t, d: (mask_of((3, 4, 5), t, d, some=False),),
+    "rank 1, behind": lambda t, d: (slice(None), mask_of((4,), t, d)),
+    "rank 2, behind": lambda t, d: (slice(None), mask_of((4, 5), t, d)),
+    "rank 1 in the last": lambda t, d: (..., mask_of((5,), t, d)),
+    "rank 2 and a number": lambda t, d: (mask_of((3, 4), t, d), 2),
+    "a number and rank 2": lambda t, d: (1, mask_of((4, 5), t, d)),
+    "rank 2 and an index": lambda t, d: (mask_of((3, 4), t, d), whole(d, 4)),
+    "rank 1 and indices": lambda t, d: (mask_of((4,), t, d).new_ones(3), whole(d, 0, 2, 3)),
+    "an index and rank 2": lambda t, d: (whole(d, 1), mask_of((4, 5), t, d)),
+    "two of rank 1": lambda t, d: (mask_of((3,), t, d), slice(None), mask_of((5,), t, d)),
+}
+
+CASES = [
+    pytest.param(build, dtype, id=f"{name}, {dtype}")
+    for (name, build), dtype in itertools.product(INDICES.items(), (torch.bool, torch.uint8))
+]
+pytestmark = pytest.mark.filterwarnings("ignore:indexing with dtype torch.uint8")
+
+
+@pytest.mark.parametrize(("build", "dtype"), CASES)
+def test_reading_and_its_gradient(build, dtype):
+    def read(x):
+        x = x.clone().requires_grad_()
+        found = x[build(dtype, x.device)]
+        (found * torch.arange(found.numel(), device=x.device).view(found.shape)).sum().backward()
+        return found, x.grad
+
+    check(read, source("cpu"))
+
+
+@pytest.mark.parametrize(("build", "dtype"), CASES)
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_writing_and_its_gradient(build, dtype, accumulate):
+    def write(x):
+        index = build(dtype, x.device)
+        x = x.clone().requires_grad_()
+        values = torch.arange(1.0, 1 + x[index].numel(), device=x.device).view(x[index].shape)
+        values.requires_grad_()
+        y = x * 2
+        if accumulate:
+            y[index] += values
+        else:
+            y[index] = values
+        (y * y).sum().backward()
+        return y, x.grad, values.grad
+
+    check(write, source("cpu"))
+
+
+# A number written where a byte says is what PyTorch refuses.
+@pytest.mark.parametrize("build", INDICES.values(), ids=INDICES)
+def test_writing_one_number(build):
+    def write(x):
+        x = x.clone()
+        x[build(torch.bool, x.device)] = -1
+        x[build(torch.bool, x.device)] += 5
+        return x
+
+    check(write, source("cpu"))
+    check(write, source("cpu", torch.int64))
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_index_put(rank):
+    def put(x, accumulate, out_of_place):
+        m = mask_of(SHAPE[:rank], torch.bool, x.device)
+        v = x[m] * 10
+        call = torch.index_put if out_of_place else torch.Tensor.index_put_
+        return call(x.clone(), (m,), v, accumulate=accumulate)
+
+    for accumulate, out_of_place in itertools.product((False, True), repeat=2):
+        check(lambda x, a=accumulate, o=out_of_place: put(x, a, o), source("cpu"))
+
+
+def test_a_number_of_elements_that_differs_from_step_to_step():
+    for step in range(4):
+
+        def lost(x, step=step):
+            x = x.clone().requires_grad_()
+            loss = x[x % (step + 2) == 0].square().sum()
+            loss.backward()
+            return loss, x.grad
+
+        check(lost, source("cpu"))
+
+
+def test_a_loss_of_the_masked_places():
+    def lost(logits, targets):
+        logits = logits.clone().requires_grad_()
+        mask = targets > 1
+        loss = F.cross_entropy(logits[mask], targets[mask])
+        loss.backward()
+        return loss, logits.grad
+
+    check(lost, torch.linspace(-1, 1, 60).view(SHAPE), torch.arange(12).view(3, 4) % 5)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_masked_fill_select_and_scatter(rank):
+    def all_of_them(x):
+        m = mask_of(SHAPE[3 - rank :], torch.bool, x.device)
+        x = x.clone().requires_grad_()
+        y = x.masked_fill(m, 7.0) + x.masked_scatter(m, x.detach().flip(0))
+        z = x.masked_select(m)
+        (y.square().sum() + z.square().sum()).backward()
+        return y, z, x.grad
+
+    check(all_of_them, source("cpu"))
+
+
+def test_a_value_of_the_wrong_shape_is_still_refused():
+    def write(x):
+        x[mask_of(SHAPE, torch.bool, x.device)] = torch.ones(3, device=x.device)
+        return x.cpu()
+
+    for device in ("cpu", DEVICE):
+        with pytest.raises(RuntimeError, match="shape mismatch"):
+            write(source(device))
