@@ -1,5 +1,6 @@
 // Operators that PyTorch routes to names of their own for devices like this one.
 #include <ATen/ops/add.h>
+#include <ATen/ops/addr_native.h>
 #include <ATen/ops/chunk.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/sigmoid.h>
@@ -16,11 +17,40 @@ c10::OperatorHandle find(const char* name) {
   return c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
 }
 
+void check_factor(const at::Scalar& factor, const char* name, const at::Tensor& self,
+                  const at::Tensor& vec1, const at::Tensor& vec2) {
+  const auto type = c10::promoteTypes(c10::promoteTypes(vec1.scalar_type(), vec2.scalar_type()),
+                                      self.scalar_type());
+  TORCH_CHECK(!factor.isBoolean() || type == at::kBool, "Boolean ", name,
+              " only supported for Boolean results.");
+  TORCH_CHECK(at::isFloatingType(type) || at::isComplexType(type) || factor.isIntegral(true),
+              "For integral input tensors, argument ", name,
+              " must not be a floating point number.");
+}
+
 at::Tensor biased(const at::Tensor& gates, const std::optional<at::Tensor>& bias) {
   return bias.has_value() && bias->defined() ? at::add(gates, *bias) : gates;
 }
 
 }  // namespace
+
+// A composition, whose parts do not know what the CPU's kernel refuses.
+at::Tensor addr(const at::Tensor& self, const at::Tensor& vec1, const at::Tensor& vec2,
+                const at::Scalar& beta, const at::Scalar& alpha) {
+  check_factor(beta, "beta", self, vec1, vec2);
+  check_factor(alpha, "alpha", self, vec1, vec2);
+  return at::native::math_addr(self, vec1, vec2, beta, alpha);
+}
+
+at::Tensor& addr_out(const at::Tensor& self, const at::Tensor& vec1, const at::Tensor& vec2,
+                     const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& out) {
+  check_factor(beta, "beta", self, vec1, vec2);
+  check_factor(alpha, "alpha", self, vec1, vec2);
+  return at::native::math_addr_out(self, vec1, vec2, beta, alpha, out);
+}
+
+// There are no nested tensors on the device, and PyTorch's encoder makes one of what is aligned.
+bool is_left_aligned(const at::Tensor&, const at::Tensor&) { return false; }
 
 void convolution_overrideable(const c10::OperatorHandle&, torch::jit::Stack* stack) {
   static const auto op = find("aten::convolution");

@@ -1,6 +1,7 @@
 // New tensors.
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/RangeUtils.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/DeviceGuard.h>
 
@@ -23,6 +24,24 @@ c10::Device device_for(std::optional<at::ScalarType> dtype, std::optional<at::La
   to_dtype(c10::dtype_or_default(dtype));
   const c10::DeviceIndex index = device.has_value() ? device->index() : c10::DeviceIndex{-1};
   return {c10::DeviceType::PrivateUse1, normalize_device(index)};
+}
+
+// Lets `fill` write `size` numbers into `out`, which keeps its shape if it has as many elements, as
+// on the CPU.
+template <class Fill>
+at::Tensor& fill_in_order(at::Tensor& out, int64_t size, Fill fill) {
+  if (out.numel() != size) out.resize_({size});
+  if (out.dim() == 1) {
+    fill(out);
+  } else if (out.is_contiguous()) {
+    at::Tensor flat = out.view({size});
+    fill(flat);
+  } else {
+    at::Tensor flat = at::empty({size}, out.options());
+    fill(flat);
+    out.copy_(flat.view(out.sizes()));
+  }
+  return out;
 }
 
 }  // namespace
@@ -61,11 +80,31 @@ at::Tensor& arange_out(const at::Scalar& start, const at::Scalar& end, const at:
   } else {
     size = at::native::compute_arange_size<double>(start, end, step);
   }
-  if (out.numel() != size) out.resize_({size});
+  if (out.numel() != size && out.numel() > 0) {
+    TORCH_WARN("The number of elements in the out tensor of shape ", out.sizes(), " is ",
+               out.numel(), " which does not match the computed number of elements ", size,
+               ". Note that this may occur as a result of rounding error. "
+               "The out tensor will be resized to a tensor of shape (",
+               size, ",).");
+  }
   static const auto op =
       c10::Dispatcher::singleton().findSchemaOrThrow("aten::arange", "start_out");
-  record(op, start, end, step, out);
-  return out;
+  return fill_in_order(out, size, [&](at::Tensor& flat) { record(op, start, end, step, flat); });
+}
+
+at::Tensor& linspace_out(const at::Scalar& start, const at::Scalar& end, int64_t steps,
+                         at::Tensor& out) {
+  TORCH_CHECK(steps >= 0, "number of steps must be non-negative");
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::linspace", "out");
+  return fill_in_order(out, steps, [&](at::Tensor& flat) { record(op, start, end, steps, flat); });
+}
+
+at::Tensor& logspace_out(const at::Scalar& start, const at::Scalar& end, int64_t steps, double base,
+                         at::Tensor& out) {
+  TORCH_CHECK(steps >= 0, "number of steps must be non-negative");
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::logspace", "out");
+  return fill_in_order(out, steps,
+                       [&](at::Tensor& flat) { record(op, start, end, steps, base, flat); });
 }
 
 }  // namespace torchacc

@@ -24,6 +24,10 @@ at::Tensor efficient_zero_tensor(at::IntArrayRef size, std::optional<at::ScalarT
                                  std::optional<bool> pin_memory);
 at::Tensor& arange_out(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step,
                        at::Tensor& out);
+at::Tensor& linspace_out(const at::Scalar& start, const at::Scalar& end, int64_t steps,
+                         at::Tensor& out);
+at::Tensor& logspace_out(const at::Scalar& start, const at::Scalar& end, int64_t steps, double base,
+                         at::Tensor& out);
 
 // view.cpp
 at::Tensor as_strided(const at::Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride,
@@ -64,6 +68,11 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
     std::optional<double> scale);
 
 // composite.cpp
+at::Tensor addr(const at::Tensor& self, const at::Tensor& vec1, const at::Tensor& vec2,
+                const at::Scalar& beta, const at::Scalar& alpha);
+at::Tensor& addr_out(const at::Tensor& self, const at::Tensor& vec1, const at::Tensor& vec2,
+                     const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& out);
+bool is_left_aligned(const at::Tensor& tensor, const at::Tensor& mask);
 void convolution_overrideable(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 void convolution_backward_overrideable(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell(

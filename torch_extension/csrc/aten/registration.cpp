@@ -11,20 +11,35 @@ namespace {
 
 torch::CppFunction recorder() { return torch::CppFunction::makeFromBoxedFunction<&record_boxed>(); }
 
+bool is_structured(const c10::OperatorHandle& op) {
+  return op.hasKernelForDispatchKey(c10::DispatchKey::CPU) &&
+         op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional);
+}
+
+// Pointwise operators that are written as a call of their out= form on a tensor without elements,
+// which would be inferred anew each time.
+bool is_pointwise_by_out(const c10::OperatorHandle& op) {
+  const c10::OperatorName& name = op.operator_name();
+  if (!name.overload_name.empty() || !op.hasTag(at::Tag::pointwise) ||
+      op.hasKernelForDispatchKey(c10::DispatchKey::CPU) ||
+      !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd)) {
+    return false;
+  }
+  const auto out = c10::Dispatcher::singleton().findOp({name.name, "out"});
+  return out.has_value() && out->hasKernelForDispatchKey(c10::DispatchKey::CPU);
+}
+
 // For structured operators PyTorch has a default for every backend: infer shapes, allocate, call
 // the out= form. Through it each call would have its shapes inferred twice, so the functional and
 // in-place forms go to the recorder directly. Operators that have such a default but no CPU kernel
 // are compositions (views and copies), which are better recorded as what they are made of.
-void record_structured_operators(torch::Library& library) {
+void record_whole_operators(torch::Library& library) {
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
     constexpr std::string_view kNamespace = "aten::";
     if (name.name.compare(0, kNamespace.size(), kNamespace) != 0) continue;
     const auto op = dispatcher.findOp(name);
-    if (!op || !op->hasKernelForDispatchKey(c10::DispatchKey::CPU)) continue;
-    if (!op->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional)) {
-      continue;
-    }
+    if (!op || !(is_structured(*op) || is_pointwise_by_out(*op))) continue;
     const std::string local = c10::toString(name).substr(kNamespace.size());
     library.impl(local.c_str(), recorder());
   }
@@ -37,6 +52,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("empty_strided", &empty_strided);
   m.impl("_efficientzerotensor", &efficient_zero_tensor);
   m.impl("arange.start_out", &arange_out);
+  m.impl("linspace.out", &linspace_out);
+  m.impl("logspace.out", &logspace_out);
 
   m.impl("as_strided", &as_strided);
   m.impl("view", &view);
@@ -68,16 +85,20 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_thnn_fused_lstm_cell", &lstm_cell);
   m.impl("_thnn_fused_gru_cell", &gru_cell);
   m.impl("lstm.input", &lstm);
+  m.impl("addr", &addr);
+  m.impl("addr.out", &addr_out);
+  m.impl("_nested_tensor_from_mask_left_aligned", &is_left_aligned);
 
   // Kept whole instead of PyTorch's decomposition for unknown devices, which may not even know
   // them.
-  for (const char* name : {"embedding", "logsumexp", "native_layer_norm", "native_group_norm",
-                           "mish_backward", "ldexp.Tensor", "ldexp.out", "ldexp_"}) {
+  for (const char* name :
+       {"embedding", "logsumexp", "native_layer_norm", "native_group_norm", "mish_backward",
+        "complex", "polar", "ldexp.Tensor", "ldexp.out", "ldexp_"}) {
     m.impl(name, recorder());
   }
   // PyTorch's CPU has no kernel for the gradient: what shall run on the host stays a composition.
   if (!host_forced("aten::_fused_rms_norm")) m.impl("_fused_rms_norm", recorder());
-  record_structured_operators(m);
+  record_whole_operators(m);
 }
 
 // These are composites of differentiable operators, or ask about the tensors themselves: autograd
