@@ -688,6 +688,21 @@ typedef uint32_t torchacc_strict;
 #define TORCHACC_STRICT 10
 
 /*
+ A host operator refused a value.
+ */
+#define TORCHACC_VALUE_ERROR 11
+
+/*
+ A host operator refused a type.
+ */
+#define TORCHACC_TYPE_ERROR 12
+
+/*
+ A host operator of linear algebra cannot do it with this matrix: it is singular, or has no factors.
+ */
+#define TORCHACC_LINALG_ERROR 13
+
+/*
  Recompiles of one line beyond the limit.
  */
 #define TORCHACC_STRICT_RECOMPILES 1
@@ -908,9 +923,13 @@ torchacc_error *torchacc_buffer_write(torchacc_buffer *buffer, torchacc_dtype dt
 
 /*
  Copies bytes `[offset, offset + len)` to `data`. Blocks: cuts the trace if it still computes the value, and waits.
- Errors: of the operation that failed to produce the value, or one that was not reported yet; INVALID_ARGUMENT.
+ Errors: of the operation that failed to produce the value; of one that failed to update it, or something that it was computed
+ from, which is reported once; of a host operator without results, which no other read could report; INVALID_ARGUMENT.
  */
-torchacc_error *torchacc_buffer_read(torchacc_buffer *buffer, size_t offset, void *data, size_t len);
+torchacc_error *torchacc_buffer_read(torchacc_buffer *buffer,
+                                     size_t offset,
+                                     void *data,
+                                     size_t len);
 
 /*
  As `torchacc_buffer_read`, but cuts nothing: blocks until somebody cuts the trace that computes the value, by
@@ -1021,8 +1040,9 @@ torchacc_error *torchacc_seed(torchacc_context *context,
 torchacc_error *torchacc_cut(torchacc_context *context);
 
 /*
- Cuts, waits for everything, and returns the first failure that no read and no sync returned yet; the others are
- dropped. Blocks. Errors: those of all operations; STRICT.
+ Cuts, waits for everything, and returns every failure that no read and no sync returned yet, those of results that were
+ released before they were read too: as one error, the first, which is the cause as far as anybody knows, with a message that
+ has them all. Blocks. Errors: those of all operations; STRICT.
  */
 torchacc_error *torchacc_sync(torchacc_context *context);
 

@@ -19,6 +19,12 @@ pub enum Code {
     AbiMismatch = 9,
     /// Something that strict mode forbids. It has run all the same.
     Strict = 10,
+    /// A host call refused a value, ...
+    ValueError = 11,
+    /// ... a type, ...
+    TypeError = 12,
+    /// ... or a matrix.
+    LinAlgError = 13,
 }
 
 /// An opaque, caller-chosen name for the place in the user's program that recorded an operation; 0 is unknown.

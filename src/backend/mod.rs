@@ -106,6 +106,8 @@ pub trait Watch: Sync {
 pub struct Outcome {
     /// Every output that could not be computed.
     pub failed: Vec<Failure>,
+    /// Failures that no output shows, with the step.
+    pub unseen: Vec<(Option<u32>, Error)>,
 }
 
 #[derive(Debug)]

@@ -61,6 +61,23 @@ pub fn run_steps(plan: &Plan, call: &Call, mut exec: impl FnMut(usize) -> Result
     poison.outcome(&torn)
 }
 
+/// The outputs that are computed from some of these inputs.
+pub fn reached(plan: &Plan, inputs: &[u32]) -> Vec<u32> {
+    let mut reach = Poison::new(plan);
+    let blame = reach.blame(None, Error::new(Code::Internal, ""));
+    for &input in inputs {
+        let whole = 0..plan.inputs[input as usize].nbytes() as u64;
+        reach.spread(Space::Input(input), [whole], blame);
+    }
+    for step in &plan.steps {
+        match step.reads.iter().any(|read| reach.touches(read).is_some()) {
+            true => reach.spread_step(step, blame),
+            false => step.writes.iter().for_each(|write| reach.heal(write)),
+        }
+    }
+    reach.outcome(&[]).failed.iter().map(|failure| failure.output).collect()
+}
+
 /// Runs a kernel. Error: also the one that it panicked with, for want of another way out; some of its results may be written
 /// then.
 fn contained(kernel: impl FnOnce() -> Result<()>) -> Result<()> {
@@ -221,16 +238,22 @@ impl<'a> Poison<'a> {
         }
     }
 
-    fn outcome(self, torn: &[u32]) -> Outcome {
-        let failure = |output: u32| {
+    fn outcome(mut self, torn: &[u32]) -> Outcome {
+        let mut seen = vec![false; self.errors.len()];
+        let mut failure = |output: u32| {
             let whole = 0..self.plan.outputs[output as usize].nbytes() as u64;
             let poisoned = self.overlapping(self.space_of_output(output), &whole);
             let blame =
                 poisoned.map(|(_, blame)| blame).or_else(|| self.empty.get(&output).copied())?;
+            seen[blame] = true;
             let (step, error) = self.errors[blame].clone();
             Some(Failure { output, step, error, torn: torn.contains(&output) })
         };
-        Outcome { failed: (0..self.plan.outputs.len() as u32).filter_map(failure).collect() }
+        let failed = (0..self.plan.outputs.len() as u32).filter_map(&mut failure).collect();
+        // Of an input that has no value whoever reads that is told.
+        let unseen = std::mem::take(&mut self.errors).into_iter().zip(seen);
+        let unseen = unseen.filter(|((step, _), seen)| step.is_some() && !seen);
+        Outcome { failed, unseen: unseen.map(|(error, _)| error).collect() }
     }
 }
 

@@ -123,7 +123,8 @@ pub unsafe extern "C" fn torchacc_buffer_write(
 }
 
 /// Copies bytes `[offset, offset + len)` to `data`. Blocks: cuts the trace if it still computes the value, and waits.
-/// Errors: of the operation that failed to produce the value, or one that was not reported yet; INVALID_ARGUMENT.
+/// Errors: of the operation that failed to produce the value; of one that failed to update it, or something that it was computed
+/// from, which is reported once; of a host operator without results, which no other read could report; INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_buffer_read(
     buffer: *mut torchacc_buffer,

@@ -52,6 +52,12 @@ pub const TORCHACC_UNSUPPORTED: torchacc_code = 8;
 pub const TORCHACC_ABI_MISMATCH: torchacc_code = 9;
 /// Something that strict mode forbids (`torchacc_set_strict`). It has run all the same.
 pub const TORCHACC_STRICT: torchacc_code = 10;
+/// A host operator refused a value.
+pub const TORCHACC_VALUE_ERROR: torchacc_code = 11;
+/// A host operator refused a type.
+pub const TORCHACC_TYPE_ERROR: torchacc_code = 12;
+/// A host operator of linear algebra cannot do it with this matrix: it is singular, or has no factors.
+pub const TORCHACC_LINALG_ERROR: torchacc_code = 13;
 
 /// What is an error in strict mode: a sum.
 pub type torchacc_strict = u32;
@@ -158,6 +164,9 @@ mod tests {
             (TORCHACC_UNSUPPORTED, Code::Unsupported),
             (TORCHACC_ABI_MISMATCH, Code::AbiMismatch),
             (TORCHACC_STRICT, Code::Strict),
+            (TORCHACC_VALUE_ERROR, Code::ValueError),
+            (TORCHACC_TYPE_ERROR, Code::TypeError),
+            (TORCHACC_LINALG_ERROR, Code::LinAlgError),
         ];
         let levels = [(TORCHACC_LOG_WARNING, Level::Warning), (TORCHACC_LOG_INFO, Level::Info)];
         assert!(levels.iter().all(|&(number, level)| number == level as u32));

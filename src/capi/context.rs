@@ -235,8 +235,9 @@ pub unsafe extern "C" fn torchacc_cut(context: *mut torchacc_context) -> *mut to
     boundary(|| unsafe { borrow(context)? }.inner.cut())
 }
 
-/// Cuts, waits for everything, and returns the first failure that no read and no sync returned yet; the others are
-/// dropped. Blocks. Errors: those of all operations; STRICT.
+/// Cuts, waits for everything, and returns every failure that no read and no sync returned yet, those of results that were
+/// released before they were read too: as one error, the first, which is the cause as far as anybody knows, with a message that
+/// has them all. Blocks. Errors: those of all operations; STRICT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_sync(context: *mut torchacc_context) -> *mut torchacc_error {
     // SAFETY: a live context, says the header.

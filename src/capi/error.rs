@@ -69,6 +69,9 @@ fn code_of(number: u32) -> Code {
         Unsupported,
         AbiMismatch,
         Strict,
+        ValueError,
+        TypeError,
+        LinAlgError,
     ];
     codes.into_iter().find(|&code| code as u32 == number).unwrap_or(OperatorError)
 }

@@ -2,10 +2,11 @@
 
 use crate::error::Result;
 use crate::graph::{Builder, Graph, ValueId};
+use crate::op::Class;
 use std::borrow::Cow;
 
-/// Keeps the nodes that an output of the program depends on. Host calls are functions of their operands and go like
-/// everything else; unused inputs and scalars go too.
+/// Keeps the nodes that an output of the program depends on, and every host call with what it depends on: it may have
+/// effects, and may fail. Unused inputs and scalars go too.
 ///
 /// ```text
 /// %0: f32[2] = input() {…}            %0: f32[2] = input() {…}
@@ -14,7 +15,8 @@ use std::borrow::Cow;
 /// return %2
 /// ```
 pub fn dce(graph: &Graph) -> Result<Cow<'_, Graph>> {
-    let mut live = vec![false; graph.nodes.len()];
+    let mut live: Vec<bool> =
+        graph.nodes.iter().map(|node| node.op.class() == Class::Host).collect();
     for &v in &graph.outputs {
         live[graph.value(v).node.0 as usize] = true;
     }

@@ -18,7 +18,7 @@ use std::collections::HashMap;
 /// ```
 pub fn products(graph: &Graph) -> Result<Cow<'_, Graph>> {
     let sums = Sums::of(graph);
-    if !graph.nodes.iter().any(|node| sums.pays(graph, node.first)) {
+    if !graph.nodes.iter().any(|node| node.op == Op::Add && sums.pays(graph, node.first)) {
         return Ok(Cow::Borrowed(graph));
     }
     let mut factors: HashMap<ValueId, [ValueId; 2]> = HashMap::new();

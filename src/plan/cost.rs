@@ -43,7 +43,7 @@ pub(super) fn cones(graph: &Graph, views: &[View]) -> Vec<Cone> {
     let bytes = |roots: &[ValueId]| roots.iter().map(|&r| graph.ty(r).nbytes()).sum();
     for node in &graph.nodes {
         let itself = |v| Cone { work: 0, roots: SmallVec::from_slice(&[v]) };
-        if node.n_outputs > 1 || !is_computed(node.op) {
+        if node.n_outputs != 1 || !is_computed(node.op) {
             cones.extend(node.outputs().map(itself));
             continue;
         }

@@ -204,6 +204,7 @@ impl Fuser<'_> {
                 let slot = self.ask(region, self.views[node.inputs[0].0 as usize].clone());
                 self.keep(region, slot, node.first);
             }
+            (Class::Host, _) => self.whole(id),
             _ if self.precede(id) => {}
             _ => self.whole(id),
         }

@@ -3,15 +3,19 @@
 use super::breakdown::Phase;
 use super::code::Compiled;
 use super::compile::{Program, name_of};
+use super::failures::Concerns;
 use super::{Shared, kept, shortage, watch};
-use crate::backend::{Call, Failure, Watch};
+use crate::backend::run::reached;
+use crate::backend::{Call, Failure, Outcome, Watch};
 use crate::buffer::{Beside, Bytes, Storage};
 use crate::cache::Lookup;
 use crate::cache::key::Key;
 use crate::error::{Code, Error, Result};
 use crate::internal;
+use crate::plan::Plan;
 use crate::trace::Closed;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -64,11 +68,13 @@ fn run_beside<'scope>(
     // Readers find the values in the buffers; nothing else may keep the old ones alive.
     closed.leaves.clear();
     if let Err(error) = result {
-        shared.fail(&error);
-        for (promised, before) in closed.promised.iter().zip(&closed.before) {
-            if !promised.is_settled() {
-                promised.fulfil(recover(shared, before.as_deref(), &error));
-            }
+        let left: Vec<usize> =
+            (0..closed.promised.len()).filter(|&n| !closed.promised[n].is_settled()).collect();
+        let tensors = left.iter().map(|&n| Arc::downgrade(&closed.promised[n])).collect();
+        let nobody = closed.promised.is_empty();
+        shared.fail(&error, if nobody { Concerns::Everybody } else { Concerns::Tensors(tensors) });
+        for n in left {
+            closed.promised[n].fulfil(recover(shared, closed.before[n].as_deref(), &error));
         }
     }
     is_new
@@ -192,20 +198,16 @@ fn launch(
     shared.stats.kernels.add(plan.steps.len() as u64);
     fitting.inspect(|fitting| fitting.was_run(shared));
     drop((watch, stay));
-    let mut failures: Vec<Option<Failure>> = memory.iter().map(|_| None).collect();
+    shared.failures.spread(&closed.leaves, &closed.promised, |inputs| reached(plan, inputs));
     let shortage = refused.map(|error| shortage::report(shared, program, &code, &error));
-    for mut failure in outcome.failed {
-        failure.error = match &shortage {
-            // An input that has no value for want of memory says so in its own words.
-            Some(shortage) if failure.step.is_some() && failure.error.code == shortage.code => {
-                Error { site: failure.error.site, ..shortage.clone() }
-            }
-            _ => named(program, &code, failure.step, failure.error),
-        };
-        shared.fail(&failure.error);
-        let output = failure.output as usize;
-        failures[output] = Some(failure);
-    }
+    let error = |step: Option<u32>, error: Error| match &shortage {
+        // An input that has no value for want of memory says so in its own words.
+        Some(shortage) if step.is_some() && error.code == shortage.code => {
+            Error { site: error.site, ..shortage.clone() }
+        }
+        _ => named(program, &code, step, error),
+    };
+    let failures = note(shared, plan, closed, &poisoned, outcome, error);
     let settled = closed.promised.iter().zip(memory).zip(failures).enumerate();
     for (index, ((promised, bytes), failure)) in settled {
         let before = closed.before[index].as_deref();
@@ -213,7 +215,7 @@ fn launch(
             (None, Some(bytes)) => match fitting {
                 Some(f) => {
                     f.exact_output(shared, index, &plan.outputs[index], bytes).or_else(|e| {
-                        shared.fail(&e);
+                        shared.fail(&e, Concerns::tensor(promised));
                         recover(shared, before, &e)
                     })
                 }
@@ -229,6 +231,44 @@ fn launch(
         shared.profile.counter("live memory", shared.backend.pool().stats().live_bytes);
     }
     Ok(())
+}
+
+/// Remembers what failed, for who is to be told; the failure of each output. `error` says an error in the user's terms.
+fn note(
+    shared: &Shared,
+    plan: &Plan,
+    closed: &Closed,
+    poisoned: &[(u32, Error)],
+    outcome: Outcome,
+    error: impl Fn(Option<u32>, Error) -> Error,
+) -> Vec<Option<Failure>> {
+    let mut failures: Vec<Option<Failure>> = plan.outputs.iter().map(|_| None).collect();
+    // In the order of the steps; what fails at one step is one failure of all its outputs.
+    let mut noted: BTreeMap<Option<u32>, (Error, Concerns)> = BTreeMap::new();
+    for (step, found) in outcome.unseen {
+        let writes = step.map_or(0, |step| plan.steps[step as usize].writes.len());
+        let concerns = if writes == 0 { Concerns::Everybody } else { Concerns::none() };
+        shared.stats.failures.add(1);
+        noted.insert(step, (error(step, found), concerns));
+    }
+    for mut failure in outcome.failed {
+        // What failed to make an input was noted then.
+        let is_known =
+            failure.step.is_none() && poisoned.iter().any(|(_, error)| *error == failure.error);
+        failure.error = error(failure.step, failure.error);
+        shared.stats.failures.add(1);
+        let output = failure.output as usize;
+        if !is_known {
+            let known = noted.entry(failure.step);
+            let known = known.or_insert_with(|| (failure.error.clone(), Concerns::none()));
+            known.1.add(Concerns::tensor(&closed.promised[output]));
+        }
+        failures[output] = Some(failure);
+    }
+    for (error, concerns) in noted.into_values() {
+        shared.failures.add(&error, concerns);
+    }
+    failures
 }
 
 /// What a buffer holds after a failed update: what it held before; an error if that was nothing.
@@ -277,13 +317,9 @@ impl Shared {
         }
     }
 
-    /// Remembers a failure for the next read or sync, once. The first ones count: who tells nobody has many.
-    fn fail(&self, error: &Error) {
-        const KEPT: usize = 16;
+    /// Remembers a failure for who is to be told.
+    fn fail(&self, error: &Error, concerns: Concerns) {
         self.stats.failures.add(1);
-        let mut errors = self.errors.lock();
-        if errors.len() < KEPT && !errors.contains(error) {
-            errors.push(error.clone());
-        }
+        self.failures.add(error, concerns);
     }
 }

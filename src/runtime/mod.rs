@@ -14,6 +14,7 @@ mod dump;
 mod elements;
 mod execute;
 pub mod explain;
+mod failures;
 mod fitting;
 pub mod graphs;
 mod histogram;
@@ -47,6 +48,7 @@ use config::Options;
 use dump::Dump;
 pub use elements::is_canonical;
 use explain::{Cause, Explain};
+use failures::Failures;
 use histogram::Histogram;
 use judge::Limits;
 pub use judge::{Level, Log, Observer};
@@ -99,8 +101,7 @@ pub(crate) struct Shared {
     pub families: Families,
     pub policy: Policy,
     pub stats: Stats,
-    /// Failures that no read and no sync has reported yet.
-    pub errors: Mutex<Vec<Error>>,
+    pub failures: Failures,
     pub last_program: Mutex<Option<Arc<Program>>>,
     pub trace_limit: usize,
     pub explain: Explain,
@@ -135,7 +136,7 @@ impl Context {
             families: Families::default(),
             policy: options.policy.clone(),
             stats: Stats::default(),
-            errors: Mutex::default(),
+            failures: Failures::default(),
             last_program: Mutex::default(),
             trace_limit: options.trace_limit,
             explain: Explain::default(),
@@ -198,7 +199,7 @@ impl Context {
     }
 
     /// Copies bytes `[offset, offset + len)` to the host; cuts the trace if it still computes them, and waits.
-    /// Errors: that of the operation that failed to produce the value, or one that nobody was told of yet.
+    /// Errors: that of the operation that failed to produce the value, and what else [`failures`] has for it.
     pub fn read(&self, id: BufferId, offset: usize, destination: &mut [u8]) -> Result<()> {
         self.check_range(id, offset, destination.len())?;
         self.look(id, |bytes| match bytes {
@@ -219,16 +220,19 @@ impl Context {
         // A program recorded by another thread may take the memory over before the look.
         for _ in 0..1000 {
             let Some(storage) = self.settled(id)? else { return look(None) };
-            if storage.visit(|bytes| look(Some(bytes))).inspect_err(|e| self.told(e))? {
-                self.report()?;
-                return self.judge();
+            match storage.visit(|bytes| look(Some(bytes))) {
+                Ok(false) => {}
+                outcome => {
+                    self.shared.failures.of(&storage, outcome)?;
+                    return self.judge();
+                }
             }
         }
         Err(crate::trace::lost())
     }
 
     /// As [`Context::read`], but without a cut: waits until somebody has cut the trace that computes the value, and
-    /// until it is there. Reports no failure but the value's own, which the next sync reports as well.
+    /// until it is there. What it reports the next read or sync reports as well.
     pub fn read_after_cut(
         &self,
         id: BufferId,
@@ -251,7 +255,7 @@ impl Context {
                     drop(trace);
                     self.will_be_there(&storage)?;
                     if storage.read(offset, destination)? {
-                        return Ok(());
+                        return self.shared.failures.peek(&storage);
                     }
                     // Taken over by a program that gives the buffer something newer.
                     trace = self.trace.lock();
@@ -461,27 +465,6 @@ impl Context {
         Ok(Some(tape))
     }
 
-    /// Cuts, waits for everything, and reports the first failure that was not reported yet.
-    pub fn sync(&self) -> Result<()> {
-        self.cut_for(Cause::Sync)?;
-        self.launcher.wait()?;
-        self.report()?;
-        self.judge()
-    }
-
-    /// The first failure nobody was told of, if any; the others of the same moment are forgotten with it.
-    fn report(&self) -> Result<()> {
-        match self.shared.errors.lock().drain(..).next() {
-            Some(error) => Err(error),
-            None => Ok(()),
-        }
-    }
-
-    /// A read is about to report this error.
-    fn told(&self, error: &Error) {
-        self.shared.errors.lock().retain(|known| known != error);
-    }
-
     // ---- introspection
 
     /// The graph of the last compiled program, if there is one.
@@ -495,5 +478,7 @@ impl Context {
     }
 }
 
+#[cfg(test)]
+mod failures_tests;
 #[cfg(test)]
 mod tests;

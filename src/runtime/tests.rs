@@ -9,7 +9,7 @@ use crate::shape::Layout;
 use crate::trace::{Given, Located};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-fn context(backend: &str, trace_limit: usize, trace_bytes: usize) -> Arc<Context> {
+pub fn context(backend: &str, trace_limit: usize, trace_bytes: usize) -> Arc<Context> {
     let asked = Asked {
         backend,
         num_threads: 1,
@@ -21,12 +21,12 @@ fn context(backend: &str, trace_limit: usize, trace_bytes: usize) -> Arc<Context
     Context::new(Options::resolve(asked).unwrap()).unwrap()
 }
 
-fn view(n: i64) -> View {
+pub fn view(n: i64) -> View {
     View { dtype: DType::F32, layout: Layout::contiguous(&[n]) }
 }
 
 /// `out = x * factor`, of `n` elements each.
-fn scale(context: &Context, x: BufferId, factor: f64, out: BufferId, n: i64) {
+pub fn scale(context: &Context, x: BufferId, factor: f64, out: BufferId, n: i64) {
     let op = Operator::Native(crate::aten::find("aten::mul.Scalar").unwrap());
     let view = view(n);
     let scalar = Given::Scalar { kind: ScalarKind::Float, bits: factor.to_bits() };
@@ -46,13 +46,13 @@ fn add(context: &Context, x: BufferId, y: BufferId, n: i64) {
         .unwrap();
 }
 
-fn floats(context: &Context, id: BufferId, n: usize) -> Vec<f32> {
+pub fn floats(context: &Context, id: BufferId, n: usize) -> Vec<f32> {
     let mut bytes = vec![0; 4 * n];
     context.read(id, 0, &mut bytes).unwrap();
     bytes.chunks(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
 }
 
-fn stored(context: &Context, n: usize, number: f32) -> BufferId {
+pub fn stored(context: &Context, n: usize, number: f32) -> BufferId {
     let id = context.new_buffer(4 * n);
     context.write(id, &number.to_le_bytes().repeat(n)).unwrap();
     id

@@ -25,7 +25,7 @@ pub struct Closed {
 impl Trace {
     /// Closes the trace. A `full` cut donates: an output may take over the memory that its buffer held before. A
     /// partial one (a read in the middle of a step) does not, so that it leaves no mark on the next program.
-    /// `None` when nothing of it lives on. Its cost grows with what goes in and out, hardly with what is between.
+    /// `None` when nothing of it lives on, and nothing in it has effects. Its cost grows with what goes in and out, hardly with what is between.
     pub fn cut(&mut self, full: bool) -> Option<Closed> {
         let tape = self.finish();
         self.cuts += 1;
@@ -68,7 +68,7 @@ impl Trace {
                 (buffer.leaf, buffer.before) = (None, None);
             }
         }
-        if promised.is_empty() {
+        if promised.is_empty() && !tape.has_effects() {
             return None;
         }
         Some(Closed { tape, outputs, leaves, scalars, promised, varying, before: befores })

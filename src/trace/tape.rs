@@ -1,6 +1,6 @@
 //! Finished traces, kept to be expected again.
 
-use crate::record::{Record, ScalarKind, Value};
+use crate::record::{Operator, Record, ScalarKind, Value};
 use std::sync::Arc;
 
 /// At most so many traces are expected, ...
@@ -39,6 +39,11 @@ pub struct Mark {
 }
 
 impl Tape {
+    /// Whether some of it has to run though nobody wants a result: host calls may fail, or do more than they return.
+    pub fn has_effects(&self) -> bool {
+        self.records.iter().any(|record| matches!(record.op, Operator::Host(_)))
+    }
+
     /// What there was before record `position`.
     pub fn mark(&self, position: usize) -> Mark {
         position.checked_sub(1).map_or_else(Mark::default, |last| self.marks[last])

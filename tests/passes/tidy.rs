@@ -3,6 +3,7 @@
 use super::{check, program};
 use expect_test::expect;
 use std::borrow::Cow;
+use torchacc::op::host::{HostOp, register};
 use torchacc::passes::{cse, fold, marks};
 
 #[test]
@@ -39,6 +40,31 @@ fn dce_drops_what_nobody_uses() {
             %0: f32[2] = input() {index=1, type=(f32[2])}
             %1: f32[2] = neg(%0)
             return %1, %1
+        "#]],
+    );
+}
+
+#[test]
+fn dce_keeps_calls_of_the_host() {
+    register(HostOp {
+        name: "effect".into(),
+        key: "tidy".into(),
+        function: Box::new(|_, _| Ok(())),
+        shape: None,
+        cuda: None,
+        device_function: None,
+    });
+    check(
+        |g| Ok(Cow::Borrowed(g)),
+        &program(
+            &["f32[2]", "f32[2]"],
+            "%2: f32[2] = exp(%0)\n%3: f32[2] = neg(%1)\n= host(%2) {op=\"tidy\", types=(), args=<tensor>}\nreturn",
+        ),
+        expect![[r#"
+            %0: f32[2] = input() {index=0, type=(f32[2])}
+            %1: f32[2] = exp(%0)
+            = host(%1) {op="tidy", types=(), args=<tensor>}
+            return
         "#]],
     );
 }

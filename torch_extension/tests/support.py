@@ -8,6 +8,7 @@ import sys
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+import torch.utils.cpp_extension
 from torch.utils._pytree import tree_leaves, tree_map
 
 DEVICE = "acc"
@@ -65,6 +66,17 @@ def run_python(code: str, **environment: str) -> subprocess.CompletedProcess:
         text=True,
         timeout=120,
     )
+
+
+def build_operators(source, path):
+    """Compiles operators in C++ to a library beside `path`, whose name says what it is, and loads it."""
+    path.write_text(source)
+    library = path.with_suffix(".so")
+    flags = ["-std=c++17", "-O0", "-fPIC", "-shared", "-x", "c++", str(path), "-o", str(library)]
+    includes = [f"-I{folder}" for folder in torch.utils.cpp_extension.include_paths()]
+    libraries = [f"-L{folder}" for folder in torch.utils.cpp_extension.library_paths()]
+    subprocess.run(["c++", *flags, *includes, *libraries, "-ltorch_cpu", "-lc10"], check=True)
+    torch.ops.load_library(str(library))
 
 
 class Attention(nn.Module):

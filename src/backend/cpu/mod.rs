@@ -210,5 +210,7 @@ impl Executable for Program {
 
 fn all_failed(plan: &Plan, error: &Error) -> Outcome {
     let fail = |output| Failure { output, step: None, error: error.clone(), torn: false };
-    Outcome { failed: (0..plan.outputs.len() as u32).map(fail).collect() }
+    let failed: Vec<Failure> = (0..plan.outputs.len() as u32).map(fail).collect();
+    let unseen = if failed.is_empty() { vec![(None, error.clone())] } else { Vec::new() };
+    Outcome { failed, unseen }
 }

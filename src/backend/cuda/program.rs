@@ -283,12 +283,17 @@ impl Program {
                 outcome.failed.push(Failure { output, step, error: error.clone(), torn });
             }
         }
+        if outcome.failed.is_empty() {
+            outcome.unseen.push((Some(first as u32), error.clone()));
+        }
     }
 
     /// With `torn`, nobody knows what was written.
     fn all_failed(&self, error: Error, torn: bool) -> Outcome {
         let fail = |output| Failure { output, step: None, error: error.clone(), torn };
-        Outcome { failed: (0..self.plan.outputs.len() as u32).map(fail).collect() }
+        let failed: Vec<Failure> = (0..self.plan.outputs.len() as u32).map(fail).collect();
+        let unseen = if failed.is_empty() { vec![(None, error.clone())] } else { Vec::new() };
+        Outcome { failed, unseen }
     }
 }
 

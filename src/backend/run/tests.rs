@@ -106,6 +106,42 @@ fn what_does_not_depend_on_a_failure_runs() {
 }
 
 #[test]
+fn what_no_output_shows_is_told_apart_and_inputs_reach_what_is_computed_from_them() {
+    let alone = |reads: &[Operand]| Step { writes: vec![], ..step(reads, whole(Arena(0))) };
+    let steps = vec![
+        step(&[whole(Input(0))], whole(Arena(0))),
+        alone(&[whole(Arena(0))]),
+        step(&[whole(Input(1))], whole(Output(0))),
+        step(&[whole(Arena(0))], whole(Arena(16))),
+        step(&[whole(Output(0))], whole(Output(1))),
+    ];
+    let plan = plan(steps, &[None, None]);
+    let outputs = [64, 64];
+    let call = Call {
+        inputs: &[],
+        outputs: &outputs,
+        arena: 64,
+        scalars: &[],
+        poisoned: &[],
+        beside: &[],
+        watch: None,
+    };
+    let unseen = |bad: &[usize]| {
+        let fails = |index| Err(Error::new(Code::OperatorError, format!("step {index}")));
+        let outcome =
+            run_steps(
+                &plan,
+                &call,
+                |index| if bad.contains(&index) { fails(index) } else { Ok(()) },
+            );
+        outcome.unseen.iter().map(|(step, _)| step.unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!((unseen(&[]), unseen(&[0]), unseen(&[1, 3])), (vec![], vec![0], vec![1, 3]));
+    assert_eq!((unseen(&[2]), unseen(&[4]), unseen(&[1, 4])), (vec![], vec![], vec![1]));
+    assert_eq!((reached(&plan, &[0]), reached(&plan, &[1])), (vec![], vec![0, 1]));
+}
+
+#[test]
 fn memory_that_is_used_again_heals() {
     let steps = vec![
         step(&[], whole(Arena(64))),

@@ -287,16 +287,15 @@ class Run {
 torchacc_error* run_host_call(void* user, const torchacc_arg* args, size_t n_args,
                               const torchacc_host_tensor* outs, size_t) {
   const auto& host = *static_cast<const HostCall*>(user);
-  return guarded(host.info->name, [&] { Run(host, at::kCPU, args, outs)(n_args); });
+  return guarded({}, [&] { Run(host, at::kCPU, args, outs)(n_args); });
 }
 
 // The native device's kernel on the memory that the context computes in.
 torchacc_error* run_device_call(void* user, const torchacc_device* device, const torchacc_arg* args,
                                 size_t n_args, const torchacc_host_tensor* outs, size_t) {
   const auto& host = *static_cast<const HostCall*>(user);
-  return guarded(host.info->name, [&] {
-    on_stream(*device, [&] { Run(host, *native_device(), args, outs)(n_args); });
-  });
+  return guarded(
+      {}, [&] { on_stream(*device, [&] { Run(host, *native_device(), args, outs)(n_args); }); });
 }
 
 void drop_host_call(void* user) { delete static_cast<HostCall*>(user); }

@@ -257,9 +257,18 @@ void run_at(std::optional<c10::Device> native, const OperatorInfo& info, torch::
   for (const c10::IValue& result : call) stack.push_back(to_device(result, copies));
 }
 
+// What returns and writes nothing is there for what else it does, which comes after all that was
+// recorded before, and not if that has failed.
+bool is_effect(const OperatorInfo& info) {
+  return info.handle.schema().returns().empty() &&
+         std::none_of(info.parameters.begin(), info.parameters.end(),
+                      [](const Parameter& parameter) { return parameter.written; });
+}
+
 }  // namespace
 
 void run_immediately(const OperatorInfo& info, torch::jit::Stack& stack) {
+  if (is_effect(info)) synchronize();
   g_runs.fetch_add(1, std::memory_order_relaxed);
   const size_t count = info.parameters.size();
   check_devices(info, c10::ArrayRef<c10::IValue>(stack.data() + stack.size() - count, count));

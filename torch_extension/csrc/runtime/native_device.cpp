@@ -114,25 +114,47 @@ at::Tensor native_tensor(void* memory, at::IntArrayRef sizes, at::IntArrayRef st
       .make_tensor();
 }
 
-torchacc_error* guarded(std::string_view name, c10::function_ref<void()> work) noexcept {
-  const auto failure = [&](torchacc_code code, const char* what) {
-    return torchacc_error_new(code, to_str(std::string(name) + ": " + what));
-  };
+namespace {
+
+torchacc_error* failure(torchacc_code code, std::string_view where, const char* what) {
+  return torchacc_error_new(code, to_str(where.empty() ? what : std::string(where) + ": " + what));
+}
+
+torchacc_error* attempt(std::string_view where, c10::function_ref<void()> work) {
   try {
     work();
     return nullptr;
   } catch (const c10::IndexError& error) {
-    return failure(TORCHACC_INDEX_ERROR, error.what_without_backtrace());
+    return failure(TORCHACC_INDEX_ERROR, where, error.what_without_backtrace());
+  } catch (const c10::ValueError& error) {
+    return failure(TORCHACC_VALUE_ERROR, where, error.what_without_backtrace());
+  } catch (const c10::TypeError& error) {
+    return failure(TORCHACC_TYPE_ERROR, where, error.what_without_backtrace());
+  } catch (const c10::LinAlgError& error) {
+    return failure(TORCHACC_LINALG_ERROR, where, error.what_without_backtrace());
   } catch (const c10::OutOfMemoryError& error) {
-    return failure(TORCHACC_OUT_OF_MEMORY, error.what_without_backtrace());
+    return failure(TORCHACC_OUT_OF_MEMORY, where, error.what_without_backtrace());
   } catch (const c10::NotImplementedError& error) {
-    return failure(TORCHACC_UNSUPPORTED, error.what_without_backtrace());
+    return failure(TORCHACC_UNSUPPORTED, where, error.what_without_backtrace());
   } catch (const c10::Error& error) {
-    return failure(TORCHACC_OPERATOR_ERROR, error.what_without_backtrace());
+    return failure(TORCHACC_OPERATOR_ERROR, where, error.what_without_backtrace());
+  } catch (const std::bad_alloc& error) {
+    return failure(TORCHACC_OUT_OF_MEMORY, where, error.what());
   } catch (const std::exception& error) {
-    return failure(TORCHACC_OPERATOR_ERROR, error.what());
+    return failure(TORCHACC_OPERATOR_ERROR, where, error.what());
   } catch (...) {
-    return failure(TORCHACC_OPERATOR_ERROR, "unknown exception");
+    return failure(TORCHACC_OPERATOR_ERROR, where, "unknown exception");
+  }
+}
+
+}  // namespace
+
+torchacc_error* guarded(std::string_view where, c10::function_ref<void()> work) noexcept {
+  try {
+    return attempt(where, work);
+  } catch (...) {
+    // There was no memory to say what went wrong.
+    return torchacc_error_new(TORCHACC_OUT_OF_MEMORY, to_str("no memory for a message"));
   }
 }
 

@@ -37,7 +37,7 @@ void follow_caller(const torchacc_device& device);
 at::Tensor native_tensor(void* memory, at::IntArrayRef sizes, at::IntArrayRef strides,
                          int64_t offset, c10::ScalarType dtype);
 
-// Calls `work`, whose exceptions it gives as errors that have `name` in front.
-torchacc_error* guarded(std::string_view name, c10::function_ref<void()> work) noexcept;
+// Calls `work`, whose exceptions it gives as errors that have `where`, if not empty, in front.
+torchacc_error* guarded(std::string_view where, c10::function_ref<void()> work) noexcept;
 
 }  // namespace torchacc

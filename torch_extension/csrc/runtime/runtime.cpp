@@ -214,12 +214,21 @@ void check(torchacc_error* error) {
   std::string message = to_string(torchacc_error_message(error));
   const uint64_t site = torchacc_error_site(error);
   torchacc_error_free(error);
-  message += describe_site(site);
+  // One message of several errors says for each where it was recorded.
+  const bool says_where = message.find("<site " + std::to_string(site) + ">") != std::string::npos;
+  message = with_lines(message);
+  if (!says_where) message += describe_site(site);
   switch (code) {
     case TORCHACC_INDEX_ERROR:
       TORCH_CHECK_INDEX(false, message);
+    case TORCHACC_VALUE_ERROR:
+      TORCH_CHECK_VALUE(false, message);
+    case TORCHACC_TYPE_ERROR:
+      TORCH_CHECK_TYPE(false, message);
+    case TORCHACC_LINALG_ERROR:
+      TORCH_CHECK_LINALG(false, message);
     case TORCHACC_OUT_OF_MEMORY:
-      TORCH_CHECK_WITH(OutOfMemoryError, false, with_lines(message));
+      TORCH_CHECK_WITH(OutOfMemoryError, false, message);
     case TORCHACC_UNSUPPORTED:
       TORCH_CHECK_NOT_IMPLEMENTED(false, message);
     default:

@@ -1,0 +1,217 @@
+"""Operators without results, and results that nobody keeps: what they do is done, in order, and
+their errors are raised once, to whom they concern."""
+
+import pytest
+import torch
+import torchacc
+from support import DEVICE, build_operators, run_python
+
+BACKENDS = ["cpu", "reference"]
+
+# Prints of the kernel, in the order in which it ran.
+NOTES = """
+#include <torch/library.h>
+#include <vector>
+
+static std::vector<double> noted;
+
+static void note(const at::Tensor& x, double factor) {
+  noted.push_back(x.item<double>() * factor);
+}
+static std::vector<double> take() { return std::exchange(noted, {}); }
+static void add_to(at::Tensor& x, const at::Tensor& y) { x.add_(y); }
+
+TORCH_LIBRARY(test_effects, m) {
+  m.def("note(Tensor x, float factor) -> ()");
+  m.def("add_to(Tensor(a!) x, Tensor y) -> ()");
+  m.def("take() -> float[]");
+  m.impl("take", take);
+}
+TORCH_LIBRARY_IMPL(test_effects, CPU, m) {
+  m.impl("note", note);
+  m.impl("add_to", add_to);
+}
+TORCH_LIBRARY_IMPL(test_effects, Meta, m) {
+  m.impl("note", [](const at::Tensor&, double) {});
+  m.impl("add_to", [](at::Tensor&, const at::Tensor&) {});
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def notes(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("effects")
+    build_operators(NOTES, folder / "notes.cpp")
+    return torch.ops.test_effects
+
+
+def fails():
+    return pytest.raises(RuntimeError, match="Expected Tensor with single nonzero value")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_asserts_among_other_work(backend):
+    code = """
+import torch
+x = torch.arange(4.0, device="acc")
+for limit in (5, -5, 5):
+    y = x + 1
+    torch._assert_async(x[0] < limit)
+    try:
+        print(y.tolist())
+    except RuntimeError as error:
+        print(str(error).splitlines()[0])
+torch._assert_async(x[0] < -1)
+try:
+    torch.acc.synchronize()
+except RuntimeError as error:
+    print(str(error).splitlines()[0])
+torch.acc.synchronize()
+"""
+    done = run_python(code, TORCHACC_BACKEND=backend)
+    failed = "aten::_assert_async: Expected Tensor with single nonzero value, but got zero"
+    right = "[1.0, 2.0, 3.0, 4.0]"
+    assert done.stdout.splitlines() == [right, failed, right, failed], done.stderr
+
+
+def test_an_assert_is_raised_in_its_step_of_a_loop():
+    w = torch.ones(3, device=DEVICE)
+    raised = []
+    for step in range(12):
+        w.mul_(1.5)
+        loss = w.sum()
+        torch._assert_async(loss < 200, "the loss is too large")
+        try:
+            loss.item()
+        except RuntimeError as error:
+            assert "the loss is too large" in str(error)
+            raised.append(step)
+    assert raised == [10, 11]
+    assert torchacc.metrics()["replayed_ops"] > 0
+
+
+def test_an_assert_after_a_cut_waits_for_nobody_and_is_raised_by_the_next_sync():
+    x = torch.zeros(2, device=DEVICE)
+    for _ in range(3):
+        torch._assert_async(x[0] > 1)
+        torchacc.cut()
+    with fails() as error:
+        torch.acc.synchronize()
+    assert "test_effects.py:" in str(error.value)
+    torch.acc.synchronize()
+
+
+def test_effects_run_in_order_also_alone_and_when_replayed(notes):
+    x = torch.ones(2, device=DEVICE)
+    for step in range(4):
+        notes.note(x.sum(), 1.0)
+        y = x * 2
+        notes.note(y[0], 10.0)
+        notes.note(x[0], 100.0)
+        if step == 2:
+            assert y.tolist() == [2, 2]
+        torch.acc.synchronize()
+        assert notes.take() == [2, 20, 100]
+    notes.note(x[1], 3.0)
+    assert notes.take() == []
+    torchacc.cut()
+    torch.acc.synchronize()
+    assert notes.take() == [3]
+
+
+def test_effects_of_equal_operands_are_all_run(notes):
+    x = torch.ones(1, device=DEVICE)
+    for _ in range(3):
+        notes.note(x[0], 2.0)
+    torch.acc.synchronize()
+    assert notes.take() == [2, 2, 2]
+
+
+def test_operators_that_write_an_argument_and_return_nothing(notes):
+    x, y = torch.ones(3, device=DEVICE), torch.full((3,), 2.0, device=DEVICE)
+    for _ in range(2):
+        notes.add_to(x, y)
+        notes.note(x[0], 1.0)
+    assert x.tolist() == [5, 5, 5]
+    assert notes.take() == [3, 5]
+
+
+def test_effects_of_kernels_in_python_come_after_what_was_recorded(notes):
+    library = torch.library.Library("test_effects_python", "DEF")
+    library.define("note(Tensor x) -> ()")
+    library.impl("note", lambda x: notes.note(x, -1.0), "CPU")
+    library.impl("note", lambda x: None, "Meta")
+    x, done = torch.ones(1, device=DEVICE), torch.full((), 7.0, device=DEVICE)
+    torch.acc.synchronize()
+    notes.note(x[0], 1.0)
+    torch.ops.test_effects_python.note(done)
+    notes.note(x[0], 2.0)
+    torch.acc.synchronize()
+    assert notes.take() == [1, -7, 2]
+
+
+NAN = float("nan")
+
+
+def test_errors_of_results_that_nobody_kept_are_raised_by_the_next_sync():
+    kept = torch.ones(2, device=DEVICE)
+    torch.linalg.eig(torch.full((3, 3), NAN, device=DEVICE))
+    assert (kept + 1).tolist() == [2, 2]  # not here: no result of it is read
+    torch.linalg.svdvals(torch.full((2, 2), NAN, device=DEVICE))
+    with pytest.raises(RuntimeError) as error:
+        torch.acc.synchronize()
+    text = str(error.value)
+    assert "linalg_eig" in text.splitlines()[0]
+    assert text.index("infs or NaNs") < text.index("and later:") < text.index("svd")
+    assert text.count("test_effects.py:") == 2
+    torch.acc.synchronize()
+
+
+def test_a_read_raises_the_errors_of_its_own_tensor_only():
+    table = torch.ones(4, 2, device=DEVICE)
+    bad = torch.nn.functional.embedding(torch.tensor([7], device=DEVICE), table)
+    further = bad * 2
+    other = table + 1
+    torchacc.cut()
+    assert other.sum().item() == 16
+    with pytest.raises(IndexError):
+        further.sum().item()
+    torch.acc.synchronize()  # it was reported
+    with pytest.raises(IndexError):
+        bad.cpu()
+    torch.acc.synchronize()
+
+
+def test_a_failed_update_is_raised_by_the_next_read_of_it_or_of_what_follows_from_it():
+    index = torch.tensor([9], device=DEVICE)
+    for read in (lambda x, y: x, lambda x, y: y):
+        x, other = torch.ones(3, device=DEVICE), torch.ones(3, device=DEVICE)
+        torch.acc.synchronize()
+        x.index_add_(0, index, torch.ones(1, device=DEVICE))
+        torchacc.cut()
+        y, z = x * 2, other * 2
+        torchacc.cut()
+        assert z.tolist() == [2, 2, 2]
+        with pytest.raises((IndexError, RuntimeError), match="index_add_"):
+            read(x, y).cpu()
+        # Reported once: then it is as if the call had raised.
+        assert (x.tolist(), y.tolist()) == ([1, 1, 1], [2, 2, 2])
+        torch.acc.synchronize()
+
+
+def kinds():
+    return {
+        "linear algebra": lambda d: torch._linalg_svd(torch.full((2, 2), NAN, device=d)),
+        "index": lambda d: torch.take(torch.ones(2, device=d), torch.tensor([5], device=d)),
+    }
+
+
+@pytest.mark.parametrize("name", kinds())
+def test_a_fallback_raises_pytorchs_exceptions(name):
+    with pytest.raises(Exception) as expected:  # noqa: PT011
+        kinds()[name]("cpu")
+    for use in (lambda result: torch.acc.synchronize(), lambda result: result.cpu()):
+        result = kinds()[name](DEVICE)
+        with pytest.raises(expected.type):
+            use(result[0])
+    del result
