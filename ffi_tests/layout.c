@@ -101,6 +101,12 @@ int main(void) {
   FIELD(torchacc_allocator, free);
   FIELD(torchacc_allocator, user);
   FIELD(torchacc_allocator, drop);
+  SIZE(torchacc_memory_stats);
+  FIELD(torchacc_memory_stats, struct_size);
+  FIELD(torchacc_memory_stats, allocated_bytes);
+  FIELD(torchacc_memory_stats, peak_allocated_bytes);
+  FIELD(torchacc_memory_stats, reserved_bytes);
+  FIELD(torchacc_memory_stats, peak_reserved_bytes);
   SIZE(torchacc_view);
   FIELD(torchacc_view, buffer);
   FIELD(torchacc_view, sizes);

@@ -241,6 +241,11 @@ fn memory_crosses_without_a_copy_and_values_by_callback() {
     assert_eq!(run_c_program("lent").trim(), "ok");
 }
 
+#[test]
+fn memory_is_counted_and_given_back_from_c() {
+    assert_eq!(run_c_program("memory").trim(), "ok");
+}
+
 /// The device of debug builds as well.
 #[test]
 fn memory_of_the_program_and_functions_on_a_device_from_c() {

@@ -243,6 +243,21 @@ static void try_with_less(const char* name, torchacc_error* (*call)(void), long 
   }
 }
 
+/* Straight into the caller's: dense values and buffers. */
+static void read_without_memory(void) {
+  torchacc_view view;
+  OK(torchacc_context_new(NULL, &context));
+  x = filled(3);
+  OK(torchacc_tensor_view(x, &view));
+  OK(torchacc_sync(context));
+  fail_after(0, LONG_MAX / 2);
+  OK(torchacc_tensor_read(x, host, BYTES));
+  OK(torchacc_buffer_read(view.buffer, 0, host, BYTES));
+  EXPECT(!stop_failing() && host[0] == 3 && host[COUNT - 1] == 3);
+  torchacc_tensor_release(x);
+  torchacc_context_release(context);
+}
+
 int main(int count, char** arguments) {
   EXPECT(count == 2);
   path = arguments[1];
@@ -270,6 +285,7 @@ int main(int count, char** arguments) {
   TRY(store);
   TRY(loss_and_gradient);
   TRY(host_operator);
+  read_without_memory();
   free(host);
   puts("ok");
   return 0;

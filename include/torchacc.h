@@ -455,6 +455,26 @@ typedef struct torchacc_type {
 typedef void (*torchacc_read_fn)(void *user, const torchacc_error *error, const void *data, size_t len);
 
 /*
+ Bytes of the context's device's memory. May grow at the end.
+ */
+typedef struct torchacc_memory_stats {
+  /*
+   `sizeof(torchacc_memory_stats)` of the caller.
+   */
+  size_t struct_size;
+  /*
+   In use: by values, by programs for what is between inputs and outputs, and by weights that were packed.
+   */
+  uint64_t allocated_bytes;
+  uint64_t peak_allocated_bytes;
+  /*
+   The same with what is free and kept to be used again. With an allocator of the program's own nothing is kept.
+   */
+  uint64_t reserved_bytes;
+  uint64_t peak_reserved_bytes;
+} torchacc_memory_stats;
+
+/*
  A host operator. `args` are as recorded, but VIEW and VIEWS point at `torchacc_host_tensor`s (to read only) and SCALAR_*
  carry the values of this call. Fills every array of `outs`. Returns NULL, or an error from `torchacc_error_new`. Runs on the
  launch thread; must not call this library otherwise (functions that can fail return INVALID_ARGUMENT there), and must not
@@ -922,7 +942,8 @@ torchacc_error *torchacc_buffer_resize(torchacc_buffer *buffer, size_t nbytes);
 torchacc_error *torchacc_buffer_write(torchacc_buffer *buffer, torchacc_dtype dtype, const void *data, size_t len);
 
 /*
- Copies bytes `[offset, offset + len)` to `data`. Blocks: cuts the trace if it still computes the value, and waits.
+ Copies bytes `[offset, offset + len)` to `data`. Blocks: cuts the trace if it still computes the value, and waits. After an error
+ nothing is said of what `data` holds.
  Errors: of the operation that failed to produce the value; of one that failed to update it, or something that it was computed
  from, which is reported once; of a host operator without results, which no other read could report; INVALID_ARGUMENT.
  */
@@ -1237,6 +1258,26 @@ torchacc_error *torchacc_tensor_read_async(const torchacc_tensor *tensor,
                                            torchacc_read_fn done,
                                            void *user,
                                            torchacc_drop_fn drop);
+
+/*
+ Fills in `out`, whose `struct_size` is set, as far as it goes; what an older library does not know is 0. Waits for nothing: sync
+ first for what was recorded. Errors: INVALID_ARGUMENT.
+ */
+torchacc_error *torchacc_context_memory_stats(torchacc_context *context,
+                                              struct torchacc_memory_stats *out);
+
+/*
+ Sets both peaks to what there is now.
+ */
+void torchacc_context_reset_peak_memory(torchacc_context *context);
+
+/*
+ Gives back to the system, or to the device, the memory that is kept to be used again: free blocks, the memory that programs
+ have for what is between inputs and outputs, and packed weights. What needs it takes it anew, so this costs time, and helps
+ other users of the memory alone. Blocks until everything that was cut has run; cuts nothing. Errors: UNSUPPORTED in a process
+ that was forked after the context was used.
+ */
+torchacc_error *torchacc_context_trim(torchacc_context *context);
 
 /*
  Finds a native operator: "aten::add.Tensor" (the in-place and out= forms find the same one), "torchacc::attention", or a

@@ -6,6 +6,7 @@
 use crate::error::{Code, Error, Result};
 use parking_lot::{Condvar, Mutex};
 use std::any::Any;
+use std::mem::replace;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -61,14 +62,18 @@ impl Beside {
         thing
     }
 
+    /// Forgets it.
     fn clear(&self) {
-        *self.0.lock() = None;
+        let kept = self.0.lock().take();
+        // Memory may go with it, to an allocator that is not ours.
+        drop(kept);
     }
 }
 
 enum State {
     Pending,
-    Ready(Box<dyn Bytes>),
+    /// Owned by those, too, who are reading it, without the lock.
+    Ready(Arc<Box<dyn Bytes>>),
     /// The operation that should have filled it failed.
     Failed(Error),
     /// A later program took the memory over; the buffer holds something newer.
@@ -91,7 +96,7 @@ impl Storage {
 
     pub fn ready(bytes: Box<dyn Bytes>) -> Storage {
         let nbytes = bytes.len();
-        Storage::of(State::Ready(bytes), nbytes)
+        Storage::of(State::Ready(Arc::new(bytes)), nbytes)
     }
 
     fn of(state: State, nbytes: usize) -> Storage {
@@ -126,7 +131,7 @@ impl Storage {
 
     pub fn fulfil(&self, result: Result<Box<dyn Bytes>>) {
         *self.state.lock() = match result {
-            Ok(bytes) => State::Ready(bytes),
+            Ok(bytes) => State::Ready(Arc::new(bytes)),
             Err(error) => State::Failed(error),
         };
         self.settled.notify_all();
@@ -137,18 +142,21 @@ impl Storage {
         self.visit(|bytes| bytes.read(offset, destination))
     }
 
-    /// Waits, then looks at the memory, which nobody takes over meanwhile. `Ok(false)`: somebody had already, look again at
-    /// what the buffer holds. Error: the one that kept the storage from being filled, or the look's.
+    /// Waits, then looks at the memory, without a lock; nobody writes to it or frees it meanwhile. `Ok(false)`: somebody had taken
+    /// it already, look again at what the buffer holds. Error: the one that kept the storage from being filled, or the look's.
     pub fn visit(&self, look: impl FnOnce(&dyn Bytes) -> Result<()>) -> Result<bool> {
-        let mut state = self.state.lock();
-        while matches!(*state, State::Pending) {
-            self.settled.wait(&mut state);
-        }
-        match &*state {
-            State::Ready(bytes) => look(&**bytes).map(|()| true),
-            State::Failed(error) => Err(error.clone()),
-            State::Taken | State::Pending => Ok(false),
-        }
+        let bytes = {
+            let mut state = self.state.lock();
+            while matches!(*state, State::Pending) {
+                self.settled.wait(&mut state);
+            }
+            match &*state {
+                State::Ready(bytes) => bytes.clone(),
+                State::Failed(error) => return Err(error.clone()),
+                State::Taken | State::Pending => return Ok(false),
+            }
+        };
+        look(&**bytes).map(|()| true)
     }
 
     /// The address, for a program that reads it. The caller keeps the storage alive and is the thread that alone
@@ -163,29 +171,72 @@ impl Storage {
         }
     }
 
-    /// Takes the memory away, for a program that overwrites it. Waits for readers that are copying.
-    pub fn take(&self) -> Result<Box<dyn Bytes>> {
+    /// Takes the memory away, for a program that overwrites it. Waits for nobody: memory that is being read stays with
+    /// those who read it, and what is taken is a copy, in memory of `allocate`'s. Errors: there is nothing to take; of the
+    /// copy: then the storage keeps what it has.
+    pub fn take(
+        &self,
+        allocate: impl FnOnce(usize) -> Result<Box<dyn Bytes>>,
+    ) -> Result<Box<dyn Bytes>> {
         let mut state = self.state.lock();
-        self.beside.clear();
-        match std::mem::replace(&mut *state, State::Taken) {
-            State::Ready(bytes) => Ok(bytes),
+        let bytes = match replace(&mut *state, State::Taken) {
+            State::Ready(bytes) => bytes,
             other => {
                 let error = match &other {
                     State::Failed(error) => error.clone(),
                     _ => Error::new(Code::Internal, "a donated input has no memory"),
                 };
                 *state = other;
-                Err(error)
+                return Err(error);
             }
-        }
+        };
+        let taken = match Arc::try_unwrap(bytes) {
+            Ok(bytes) => {
+                drop(state);
+                bytes
+            }
+            Err(read) => {
+                *state = State::Ready(read.clone());
+                drop(state);
+                let copy = copy_of(&**read, allocate)?;
+                let old = replace(&mut *self.state.lock(), State::Taken);
+                // The reader may have ended: without the lock, as below.
+                drop(old);
+                copy
+            }
+        };
+        self.beside.clear();
+        Ok(taken)
     }
 
-    /// A copy of the content, if there is one: what a failed update leaves in place.
-    pub fn copy_into(&self, mut bytes: Box<dyn Bytes>) -> Option<Box<dyn Bytes>> {
-        let mut content = zeros(self.nbytes).ok()?;
-        let copied = matches!(self.read(0, &mut content), Ok(true));
-        (copied && bytes.write(0, &content).is_ok()).then_some(bytes)
+    /// A copy of the content in memory of `allocate`'s. Errors: there is none; those of the copy.
+    pub fn copy(
+        &self,
+        allocate: impl FnOnce(usize) -> Result<Box<dyn Bytes>>,
+    ) -> Result<Box<dyn Bytes>> {
+        let mut copy = None;
+        self.visit(|bytes| {
+            copy = Some(copy_of(bytes, allocate)?);
+            Ok(())
+        })?;
+        copy.ok_or_else(|| Error::new(Code::Internal, "what is to be copied has no memory"))
     }
+
+    /// Forgets what is kept beside the memory, which can be made again.
+    pub fn trim(&self) {
+        self.beside.clear();
+    }
+}
+
+fn copy_of(
+    bytes: &dyn Bytes,
+    allocate: impl FnOnce(usize) -> Result<Box<dyn Bytes>>,
+) -> Result<Box<dyn Bytes>> {
+    let mut content = zeros(bytes.len())?;
+    let mut copy = allocate(bytes.len())?;
+    bytes.read(0, &mut content)?;
+    copy.write(0, &content)?;
+    Ok(copy)
 }
 
 /// So many zeros on the host. Error: `OutOfMemory`.

@@ -1,6 +1,7 @@
 //! The one error type. It crosses the C ABI as an owned object, so it carries a number, a text and, when an
 //! operation of the user's program is to blame, the *site* that recorded it.
 
+use std::any::Any;
 use std::fmt;
 
 /// What kind of thing went wrong. The numbers are part of the ABI: never reuse one.
@@ -57,6 +58,13 @@ impl Error {
         self.message = format!("{context}: {}", self.message);
         self
     }
+}
+
+/// What a panic said.
+pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let error = || panic.downcast_ref::<Error>().map(|error| &error.message[..]);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).or_else(error).unwrap_or("no message")
 }
 
 impl fmt::Display for Error {

@@ -9,6 +9,8 @@ pub mod error;
 pub mod dtype;
 /// Sizes, strides, layouts.
 pub mod shape;
+/// Threads of the library's own.
+pub mod thread;
 /// The numbers in a piece of data.
 pub mod number;
 /// Memory that becomes ready.

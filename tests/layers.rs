@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Lowest first.
 const LAYERS: &[&[&str]] = &[
     &["error", "dtype", "shape", "dl"],
-    &["buffer", "number", "weights"],
+    &["buffer", "thread", "number", "weights"],
     &["record", "op"],
     &["graph", "dist"],
     &["grad"],

@@ -38,6 +38,7 @@ const FILES: &[&str] = &[
     "backend/library.rs",
     "backend/memory.rs",
     "capi/mod.rs",
+    "runtime/tests/foreign.rs",
 ];
 
 fn sources(folder: &Path) -> Vec<PathBuf> {

@@ -55,6 +55,8 @@ pub struct Stats {
     pub live_bytes: u64,
     pub peak_bytes: u64,
     pub pool_bytes: u64,
+    /// The most of both at once.
+    pub peak_reserved_bytes: u64,
     /// Blocks that were asked of the operating system, or of the device.
     pub fresh_blocks: u64,
 }
@@ -68,6 +70,7 @@ pub struct Pool {
     clock: AtomicU64,
     live: AtomicU64,
     peak: AtomicU64,
+    peak_reserved: AtomicU64,
     pooled: AtomicU64,
     fresh: AtomicU64,
 }
@@ -86,11 +89,19 @@ impl Pool {
 
     /// From now on blocks come from `supply`. Error: `InvalidArgument` when some came from the other already.
     pub fn replace(&self, supply: Box<dyn Supply>) -> Result<()> {
-        let _free = self.free.lock();
-        if self.fresh.load(Ordering::Relaxed) > 0 || self.given.set(supply).is_err() {
-            return crate::invalid!("memory has been allocated already, or another allocator set");
+        let refused = {
+            let _free = self.free.lock();
+            match self.fresh.load(Ordering::Relaxed) {
+                0 => self.given.set(supply).err(),
+                _ => Some(supply),
+            }
+        };
+        match refused {
+            None => Ok(()),
+            Some(_) => {
+                crate::invalid!("memory has been allocated already, or another allocator set")
+            }
         }
-        Ok(())
     }
 
     fn supply(&self) -> &dyn Supply {
@@ -114,6 +125,8 @@ impl Pool {
         };
         let live = self.live.fetch_add(class as u64, Ordering::Relaxed) + class as u64;
         self.peak.fetch_max(live, Ordering::Relaxed);
+        let reserved = live + self.pooled.load(Ordering::Relaxed);
+        self.peak_reserved.fetch_max(reserved, Ordering::Relaxed);
         Ok(Memory { block, len: nbytes, pool: self.clone() })
     }
 
@@ -122,30 +135,43 @@ impl Pool {
             live_bytes: self.live.load(Ordering::Relaxed),
             peak_bytes: self.peak.load(Ordering::Relaxed),
             pool_bytes: self.pooled.load(Ordering::Relaxed),
+            peak_reserved_bytes: self.peak_reserved.load(Ordering::Relaxed),
             fresh_blocks: self.fresh.load(Ordering::Relaxed),
         }
     }
 
     /// Starts measuring the peak again from what is live now.
     pub fn reset_peak(&self) {
-        self.peak.store(self.live.load(Ordering::Relaxed), Ordering::Relaxed);
+        let live = self.live.load(Ordering::Relaxed);
+        self.peak.store(live, Ordering::Relaxed);
+        self.peak_reserved.store(live + self.pooled.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
     /// Gives free blocks back to where they came from, those unused for longest first, until at most `keep` bytes
     /// are left.
     pub fn trim(&self, keep: u64) {
-        let mut free = self.free.lock();
-        while self.pooled.load(Ordering::Relaxed) > keep {
-            // The bottom of each stack is the oldest of its class.
-            let oldest = free.iter().min_by_key(|(_, blocks)| blocks[0].1).map(|(&class, _)| class);
-            let Some(class) = oldest else { return };
-            let blocks = free.get_mut(&class).expect("the class was just found");
-            self.supply().release(blocks.remove(0).0.address, class);
-            if blocks.is_empty() {
-                free.remove(&class);
-            }
-            self.pooled.fetch_sub(class as u64, Ordering::Relaxed);
+        // A device may have to wait before it takes a block back, and others want the lock.
+        while let Some(Block { address, class }) = self.oldest_beyond(keep) {
+            self.supply().release(address, class);
         }
+    }
+
+    /// The free block unused for longest, taken out, if there are more bytes than `keep`.
+    fn oldest_beyond(&self, keep: u64) -> Option<Block> {
+        let mut free = self.free.lock();
+        if self.pooled.load(Ordering::Relaxed) <= keep {
+            return None;
+        }
+        // The bottom of each stack is the oldest of its class.
+        let oldest = free.iter().min_by_key(|(_, blocks)| blocks[0].1).map(|(&class, _)| class);
+        let class = oldest?;
+        let blocks = free.get_mut(&class).expect("the class was just found");
+        let (block, _) = blocks.remove(0);
+        if blocks.is_empty() {
+            free.remove(&class);
+        }
+        self.pooled.fetch_sub(class as u64, Ordering::Relaxed);
+        Some(block)
     }
 
     /// A free block; if there is none, one is about to come from the supply.
@@ -190,6 +216,7 @@ impl Default for Pool {
             clock: AtomicU64::default(),
             live: AtomicU64::default(),
             peak: AtomicU64::default(),
+            peak_reserved: AtomicU64::default(),
             pooled: AtomicU64::default(),
             fresh: AtomicU64::default(),
         }
@@ -328,8 +355,11 @@ mod tests {
             let s = pool.stats();
             assert!(s.pool_bytes <= s.peak_bytes, "{s:?}");
         }
+        let before = pool.stats();
+        assert!(before.peak_reserved_bytes >= before.peak_bytes.max(before.pool_bytes));
         pool.reset_peak();
-        assert_eq!(pool.stats().peak_bytes, 0);
+        let after = pool.stats();
+        assert_eq!((after.peak_bytes, after.peak_reserved_bytes), (0, before.pool_bytes));
     }
 
     #[test]

@@ -57,7 +57,7 @@ impl Lent {
         let serves = is_aligned && context.inner.is_host();
         if self.on_device || serves && is_canonical(self.view.dtype, bytes()?) {
             let address = self.data.expose_provenance();
-            context.inner.lend(buffer.id, unsafe { Borrowed::new(address, nbytes, self.owner) });
+            context.inner.lend(buffer.id, unsafe { Borrowed::new(address, nbytes, self.owner) })?;
         } else {
             context.inner.write_elements(buffer.id, self.view.dtype, bytes()?)?;
         }

@@ -4,7 +4,7 @@ use super::constants::torchacc_dtype;
 use super::context::torchacc_context;
 use super::error::torchacc_error;
 use super::handle::{self, borrow};
-use super::{bad, boundary, put, quiet};
+use super::{bad, boundary, put, quiet, slice_mut};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::runtime::Context;
@@ -29,6 +29,7 @@ impl Drop for torchacc_buffer {
 
 impl torchacc_buffer {
     pub(super) fn new(context: &Arc<Context>, nbytes: usize) -> Result<torchacc_buffer> {
+        context.check()?;
         // The largest object that pointers can span; anything above is a mistake in arithmetic.
         if nbytes > isize::MAX as usize {
             return Err(bad(format!("{nbytes} bytes are more than any memory has")));
@@ -122,7 +123,8 @@ pub unsafe extern "C" fn torchacc_buffer_write(
     })
 }
 
-/// Copies bytes `[offset, offset + len)` to `data`. Blocks: cuts the trace if it still computes the value, and waits.
+/// Copies bytes `[offset, offset + len)` to `data`. Blocks: cuts the trace if it still computes the value, and waits. After an error
+/// nothing is said of what `data` holds.
 /// Errors: of the operation that failed to produce the value; of one that failed to update it, or something that it was computed
 /// from, which is reported once; of a host operator without results, which no other read could report; INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
@@ -148,18 +150,9 @@ unsafe fn read_with(
     boundary(|| {
         // SAFETY: a live buffer, says the header.
         let buffer = unsafe { borrow(buffer)? };
-        if data.is_null() && len > 0 {
-            return Err(bad("data is NULL"));
-        }
-        let mut content = Vec::new();
-        if content.try_reserve_exact(len).is_err() {
-            return Err(bad(format!("{len} bytes are more than any memory has")));
-        }
-        content.resize(len, 0);
-        read(&buffer.context, buffer.id, offset, &mut content)?;
-        // SAFETY: writable for `len` bytes, says the header; written only now, when nothing can fail any more.
-        unsafe { std::ptr::copy_nonoverlapping(content.as_ptr(), data.cast(), len) };
-        Ok(())
+        // SAFETY: writable for `len` bytes, says the header.
+        let data = unsafe { slice_mut(data.cast::<u8>(), len, "data")? };
+        read(&buffer.context, buffer.id, offset, data)
     })
 }
 

@@ -3,6 +3,7 @@
 use super::constants::torchacc_log_level;
 use super::error::{torchacc_error, torchacc_string};
 use super::handle::{self, borrow};
+use super::release::release;
 use super::sized::{self, Growing};
 use super::{bad, be_silent, boundary, put, quiet, torchacc_str};
 use crate::error::Result;
@@ -182,7 +183,16 @@ unsafe impl Sync for User {}
 
 impl Drop for User {
     fn drop(&mut self) {
-        if let Some(drop) = self.drop {
+        if self.drop.is_some() {
+            let given = User { pointer: self.pointer, drop: self.drop.take() };
+            release(move || given.give_back());
+        }
+    }
+}
+
+impl User {
+    fn give_back(mut self) {
+        if let Some(drop) = self.drop.take() {
             // SAFETY: the caller supplied both for this purpose; it is called once.
             unsafe { drop(self.pointer) };
         }

@@ -4,6 +4,7 @@ use super::borrow::{Lent, layout};
 use super::context::torchacc_context;
 use super::error::torchacc_error;
 use super::handle::{self, borrow};
+use super::release::release;
 use super::tensor::torchacc_tensor;
 use super::{bad, boundary, put};
 use crate::buffer::{Bytes, Location, Storage};
@@ -101,10 +102,20 @@ unsafe impl Sync for Managed {}
 
 impl Drop for Managed {
     fn drop(&mut self) {
+        if !self.0.is_null() {
+            let given = Managed(std::mem::replace(&mut self.0, std::ptr::null_mut()));
+            release(move || given.give_back());
+        }
+    }
+}
+
+impl Managed {
+    fn give_back(mut self) {
+        let managed = std::mem::replace(&mut self.0, std::ptr::null_mut());
         // SAFETY: a live managed tensor; the fields up to `flags` are there whatever its version.
-        if let Some(deleter) = unsafe { (*self.0).deleter } {
+        if let Some(deleter) = unsafe { (*managed).deleter } {
             // SAFETY: called once, as its type says.
-            unsafe { deleter(self.0) };
+            unsafe { deleter(managed) };
         }
     }
 }

@@ -27,14 +27,17 @@ mod graph;
 mod handle;
 mod infer;
 mod later;
+mod memory;
 mod op;
 mod record;
+mod release;
 mod report;
 mod sized;
 mod tensor;
 mod view;
 
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Error, Result, panic_text};
+use crate::runtime::lock::panicked;
 use buffer::torchacc_buffer;
 use error::torchacc_error;
 use std::cell::Cell;
@@ -85,6 +88,20 @@ unsafe fn slice<'a, T>(data: *const T, len: usize, what: &str) -> Result<&'a [T]
     }
     // SAFETY: not NULL, and the caller's promise.
     Ok(unsafe { std::slice::from_raw_parts(data, len) })
+}
+
+/// A C array to be written; as [`slice`].
+///
+/// # Safety
+/// `data` is writable for `len` elements for as long as the result is used, by nobody else.
+unsafe fn slice_mut<'a, T>(data: *mut T, len: usize, what: &str) -> Result<&'a mut [T]> {
+    // SAFETY: the caller's promise.
+    unsafe { slice(data, len, what)? };
+    match len {
+        0 => Ok(&mut []),
+        // SAFETY: not NULL, and the caller's promise.
+        _ => Ok(unsafe { std::slice::from_raw_parts_mut(data, len) }),
+    }
 }
 
 /// Writes an output, which is last in the parameter list and must not be NULL.
@@ -143,9 +160,10 @@ fn be_silent() {
     });
 }
 
-/// Runs `body` and catches its panic.
+/// Runs `body` and catches its panic; contexts that it leaves half changed say from now on what it was.
 fn caught<T>(body: impl FnOnce() -> T) -> Option<T> {
-    within(Place::Inside, || catch_unwind(AssertUnwindSafe(body)).ok())
+    let result = within(Place::Inside, || catch_unwind(AssertUnwindSafe(body)));
+    result.inspect_err(|panic| panicked(panic_text(&**panic))).ok()
 }
 
 /// Runs the body of an exported function: an error becomes an owned object, a panic the code PANIC.

@@ -6,7 +6,7 @@ use super::context::torchacc_context;
 use super::error::torchacc_error;
 use super::handle::{self, Owned, borrow};
 use super::record::{sizes_of, tensor_of, torchacc_view};
-use super::{bad, boundary, put, quiet, slice};
+use super::{bad, boundary, put, quiet, slice, slice_mut};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::record::View;
@@ -174,12 +174,11 @@ pub unsafe extern "C" fn torchacc_tensor_read(
         // SAFETY (here and below): as the header says.
         let tensor = unsafe { borrow(tensor)? };
         let needed = tensor.nbytes();
-        if len < needed || (data.is_null() && needed > 0) {
+        if len < needed {
             return Err(bad(format!("room for {len} bytes, {needed} needed")));
         }
-        let content = tensor.read()?;
-        unsafe { std::ptr::copy_nonoverlapping(content.as_ptr(), data.cast(), needed) };
-        Ok(())
+        let data = unsafe { slice_mut(data.cast::<u8>(), needed, "data")? };
+        tensor.buffer.context.read_view_into(tensor.buffer.id, &tensor.view, data)
     })
 }
 

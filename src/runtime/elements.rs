@@ -75,6 +75,15 @@ impl Context {
         dense(view, bytes)
     }
 
+    /// As [`Context::read_view`], into memory of the caller's, of just that size.
+    pub fn read_view_into(&self, id: BufferId, view: &View, elements: &mut [u8]) -> Result<()> {
+        if view.layout.is_contiguous() {
+            return self.read(id, span(view).0, elements);
+        }
+        elements.copy_from_slice(&self.read_view(id, view)?);
+        Ok(())
+    }
+
     /// As [`Context::write`], of elements of a type.
     pub fn write_elements(&self, id: BufferId, dtype: DType, data: &[u8]) -> Result<()> {
         self.write(id, &canonical(dtype, data))
@@ -101,10 +110,11 @@ impl Context {
     }
 
     /// Makes `bytes`, which nobody may write, the content of a buffer of their length.
-    pub fn lend(&self, id: BufferId, memory: Borrowed) {
+    pub fn lend(&self, id: BufferId, memory: Borrowed) -> Result<()> {
         let storage = Arc::new(Storage::ready(self.shared.backend.borrow(memory)));
         storage.share();
-        self.trace.lock().store(id, storage);
+        self.trace.lock()?.store(id, storage);
+        Ok(())
     }
 
     /// The memory that holds what the buffer holds now, and will hold just that for as long as it is kept; `None` for
@@ -113,7 +123,7 @@ impl Context {
         // Another thread may have something written to the buffer between the cut and the look.
         for _ in 0..1000 {
             self.settled(id)?;
-            let trace = self.trace.lock();
+            let trace = self.trace.lock()?;
             match trace.content(id) {
                 Content::Zeros => return Ok(None),
                 Content::Stored(storage) => {
@@ -161,7 +171,7 @@ impl Context {
     pub fn fill(&self, id: BufferId, mut work: impl FnMut(usize) -> Result<()>) -> Result<()> {
         let memory = self.shared.allocate(self.nbytes(id))?;
         self.shared.backend.queue(&mut || work(memory.address()))?;
-        self.trace.lock().store(id, Arc::new(Storage::ready(memory)));
+        self.trace.lock()?.store(id, Arc::new(Storage::ready(memory)));
         Ok(())
     }
 

@@ -10,10 +10,11 @@ use crate::backend::{Call, Failure, Outcome, Watch};
 use crate::buffer::{Beside, Bytes, Storage};
 use crate::cache::Lookup;
 use crate::cache::key::Key;
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Error, Result, panic_text};
 use crate::internal;
 use crate::plan::Plan;
 use crate::trace::Closed;
+use std::any::Any;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -64,7 +65,7 @@ fn run_beside<'scope>(
         let _stay = shared.stay(Phase::Launch);
         launch(shared, &program, is_new, &closed, arena)
     });
-    let result = catch_unwind(launch).unwrap_or_else(|panic| Err(panicked(panic)));
+    let result = catch_unwind(launch).unwrap_or_else(|panic| Err(panicked(&*panic)));
     // Readers find the values in the buffers; nothing else may keep the old ones alive.
     closed.leaves.clear();
     if let Err(error) = result {
@@ -142,7 +143,7 @@ fn launch(
     // Held until the program has run.
     let mut padded: Vec<Box<dyn Bytes>> = Vec::new();
     let mut is_padded = vec![false; closed.leaves.len()];
-    let inputs: Vec<Result<usize>> = (closed.leaves.iter().enumerate())
+    let mut inputs: Vec<Result<usize>> = (closed.leaves.iter().enumerate())
         .map(|(i, leaf)| {
             let copy = fitting.and_then(|f| f.padded_input(shared, i, &plan.inputs[i], leaf));
             let Some(copy) = copy else { return leaf.address() };
@@ -166,15 +167,24 @@ fn launch(
     let donors: Vec<Option<u32>> = (0..plan.outputs.len()).map(donor).collect();
     let memory: Vec<Option<Box<dyn Bytes>>> = (plan.outputs.iter().zip(&donors))
         .map(|(ty, donor)| match donor {
-            Some(leaf) => closed.leaves[*leaf as usize].take().ok(),
-            None => {
-                let refuse = |error| {
-                    refused.get_or_insert(error);
-                };
-                shared.allocate(ty.nbytes()).map_err(refuse).ok()
-            }
+            Some(leaf) => closed.leaves[*leaf as usize].take(|nbytes| shared.allocate(nbytes)),
+            None => shared.allocate(ty.nbytes()),
+        })
+        .map(|memory| {
+            let refuse = |error| {
+                refused.get_or_insert(error);
+            };
+            memory.map_err(refuse).ok()
         })
         .collect();
+    // Somebody is reading what was to be donated: the program has a copy.
+    for (memory, donor) in memory.iter().zip(&donors) {
+        if let (Some(memory), Some(leaf)) = (memory, donor)
+            && !is_padded[*leaf as usize]
+        {
+            inputs[*leaf as usize] = Ok(memory.address());
+        }
+    }
     let outputs: Vec<usize> =
         memory.iter().map(|bytes| bytes.as_ref().map_or(0, |bytes| bytes.address())).collect();
     let inputs: Vec<usize> = inputs.into_iter().map(|address| address.unwrap_or(0)).collect();
@@ -275,13 +285,9 @@ fn note(
 fn recover(shared: &Shared, before: Option<&Storage>, error: &Error) -> Result<Box<dyn Bytes>> {
     let old = before.ok_or_else(|| error.clone())?;
     // Nobody else wants it, and for a copy there may be no memory.
-    if !old.is_shared()
-        && let Ok(bytes) = old.take()
-    {
-        return Ok(bytes);
-    }
-    let copy = shared.allocate(old.nbytes()).ok().and_then(|bytes| old.copy_into(bytes));
-    copy.ok_or_else(|| error.clone())
+    let allocate = |nbytes| shared.allocate(nbytes);
+    let kept = if old.is_shared() { old.copy(allocate) } else { old.take(allocate) };
+    kept.map_err(|_| error.clone())
 }
 
 /// Puts the name of the user's operator in front.
@@ -292,14 +298,12 @@ fn named(program: &Program, code: &Compiled, step: Option<u32>, error: Error) ->
     }
 }
 
-fn panicked(panic: Box<dyn std::any::Any + Send>) -> Error {
+pub fn panicked(panic: &(dyn Any + Send)) -> Error {
     // What had no other way out.
     if let Some(error) = panic.downcast_ref::<Error>() {
         return error.clone();
     }
-    let text = panic.downcast_ref::<String>().cloned();
-    let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()));
-    let text = text.unwrap_or_else(|| "no message".into());
+    let text = panic_text(panic);
     Error::new(Code::Panic, format!("internal error while a program was compiled or run: {text}"))
 }
 
@@ -318,7 +322,7 @@ impl Shared {
     }
 
     /// Remembers a failure for who is to be told.
-    fn fail(&self, error: &Error, concerns: Concerns) {
+    pub fn fail(&self, error: &Error, concerns: Concerns) {
         self.stats.failures.add(1);
         self.failures.add(error, concerns);
     }

@@ -4,7 +4,6 @@
 //! written or that was computed from such a one, or by the next synchronisation. So an error never comes up where its
 //! tensor is not read, and a value that is there only because its update failed is never read without a word.
 
-use super::Context;
 use crate::buffer::Storage;
 use crate::error::{Error, Result};
 use parking_lot::Mutex;
@@ -108,7 +107,8 @@ impl Failures {
         combined(concerning.map(|known| known.error.clone())).map_or(Ok(()), Err)
     }
 
-    fn all(&self) -> Result<()> {
+    /// All of them, as one error. They are forgotten then.
+    pub fn all(&self) -> Result<()> {
         let failures = std::mem::take(&mut *self.0.lock());
         combined(failures.into_iter().map(|known| known.error)).map_or(Ok(()), Err)
     }
@@ -135,14 +135,4 @@ fn combined(errors: impl Iterator<Item = Error>) -> Option<Error> {
             Error { message, ..first }
         }
     })
-}
-
-impl Context {
-    /// Cuts, waits for everything, and reports all failures that were not reported yet.
-    pub fn sync(&self) -> Result<()> {
-        self.cut_for(super::Cause::Sync)?;
-        self.launcher.wait()?;
-        self.shared.failures.all()?;
-        self.judge()
-    }
 }

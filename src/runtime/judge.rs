@@ -87,7 +87,9 @@ impl Shared {
 
 impl Context {
     pub fn set_observer(&self, observer: Observer) {
-        *self.observer.write() = Some(Arc::new(observer));
+        let old = self.observer.write().replace(Arc::new(observer));
+        // Which may call the program.
+        drop(old);
         // Of what there was nobody to tell.
         self.shared.explain.wake();
     }

@@ -4,8 +4,9 @@
 use super::Context;
 use super::elements::{dense, span};
 use crate::buffer::{Storage, zeros};
-use crate::error::{Code, Error, Result};
+use crate::error::Result;
 use crate::record::View;
+use crate::thread;
 use crate::trace::BufferId;
 use parking_lot::Mutex;
 use std::sync::mpsc::{Sender, channel};
@@ -39,11 +40,7 @@ impl Readers {
 
 fn start() -> Result<Running> {
     let (jobs, queue) = channel::<Job>();
-    let thread = std::thread::Builder::new().name("torchacc-read".into());
-    let thread = thread.spawn(move || queue.into_iter().for_each(|job| job()));
-    let thread = thread.map_err(|e| {
-        Error::new(Code::OutOfMemory, format!("the reading thread did not start: {e}"))
-    })?;
+    let thread = thread::start("read", move || queue.into_iter().for_each(|job| job()))?;
     Ok(Running { jobs, thread, process: std::process::id() })
 }
 

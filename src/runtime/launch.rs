@@ -1,10 +1,13 @@
 //! The launch thread: takes closed traces in order, finds or makes their programs, runs them. Started by the first
 //! cut, so that importing the library starts nothing.
 
+use super::failures::Concerns;
 use super::{Shared, execute};
 use crate::error::{Code, Error, Result};
+use crate::thread;
 use crate::trace::Closed;
 use parking_lot::{Condvar, Mutex};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
@@ -12,10 +15,12 @@ use std::thread::JoinHandle;
 /// Programs that may wait for the launch thread before those who cut wait for it.
 const QUEUED: usize = 8;
 
-pub enum Job {
+enum Job {
     Run(Box<Closed>),
     /// Opens when everything queued before it has run.
     Fence(Arc<Fence>),
+    /// Gives back the memory for intermediates.
+    Trim,
 }
 
 #[derive(Default)]
@@ -68,16 +73,34 @@ impl Launcher {
         }
     }
 
-    pub fn send(&self, job: Job) -> Result<()> {
+    /// Sees to it that there is a thread to run what is about to be promised. Errors: as of [`Launcher::check_process`];
+    /// `OutOfMemory` when the system starts none: the next call tries again.
+    pub fn be_ready(&self) -> Result<()> {
+        self.check_process()?;
         let mut running = self.running.lock();
         if running.is_none() {
             *running = Some(self.start()?);
         }
-        if let Job::Run(_) = job {
-            *self.queue.length.lock() += 1;
+        Ok(())
+    }
+
+    /// Queues a program. Gives it back if there is nobody to run it.
+    pub fn run(&self, closed: Box<Closed>) -> std::result::Result<(), Box<Closed>> {
+        *self.queue.length.lock() += 1;
+        self.send(Job::Run(closed)).map_err(|job| {
+            self.queue.take_one();
+            match job {
+                Job::Run(closed) => closed,
+                _ => unreachable!("the job that was sent comes back"),
+            }
+        })
+    }
+
+    fn send(&self, job: Job) -> std::result::Result<(), Job> {
+        match &*self.running.lock() {
+            Some(running) => running.jobs.send(job).map_err(|unsent| unsent.0),
+            None => Err(job),
         }
-        let sent = running.as_ref().is_some_and(|running| running.jobs.send(job).is_ok());
-        if sent { Ok(()) } else { crate::internal!("the launch thread has ended") }
     }
 
     /// Waits while many programs are queued: a program that records faster than its operations run must not fill the
@@ -102,12 +125,21 @@ impl Launcher {
             return Ok(());
         }
         let fence = Arc::new(Fence::default());
-        self.send(Job::Fence(fence.clone()))?;
+        if self.send(Job::Fence(fence.clone())).is_err() {
+            return crate::internal!("the launch thread has ended");
+        }
         let mut open = fence.open.lock();
         while !*open {
             fence.opened.wait(&mut open);
         }
         Ok(())
+    }
+
+    /// Gives the memory for intermediates back to the pool, after everything queued so far has run.
+    pub fn trim(&self) -> Result<()> {
+        self.check_process()?;
+        self.send(Job::Trim).ok();
+        self.wait()
     }
 
     fn start(&self) -> Result<Running> {
@@ -118,9 +150,13 @@ impl Launcher {
             for job in queue {
                 match job {
                     Job::Run(closed) => {
-                        execute::run(&shared, *closed, &mut arena);
+                        let run = || execute::run(&shared, *closed, &mut arena);
+                        if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
+                            shared.fail(&execute::panicked(&*panic), Concerns::Everybody);
+                        }
                         waiting.take_one();
                     }
+                    Job::Trim => arena = execute::Arena::default(),
                     Job::Fence(fence) => {
                         *fence.open.lock() = true;
                         fence.opened.notify_all();
@@ -128,10 +164,7 @@ impl Launcher {
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("torchacc-launch".into()).spawn(work);
-        let thread = thread.map_err(|e| {
-            Error::new(Code::OutOfMemory, format!("the launch thread did not start: {e}"))
-        })?;
+        let thread = thread::start("launch", work)?;
         Ok(Running { jobs, thread, process: std::process::id() })
     }
 }

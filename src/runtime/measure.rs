@@ -6,7 +6,9 @@ use super::histogram::Histogram;
 use super::json::Object;
 use super::profile::Span;
 use super::{Context, Shared};
+use crate::backend::memory;
 use crate::cache::disk::Disk;
+use crate::error::Result;
 use crate::trace::Closed;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -64,7 +66,7 @@ impl Context {
     pub fn metrics(&self) -> String {
         let shared = &self.shared;
         let (live_buffers, known_traces) = {
-            let trace = self.trace.lock();
+            let trace = self.trace.lock_to_release();
             (trace.live_buffers() as u64, trace.known_traces() as u64)
         };
         let memory = shared.backend.pool().stats();
@@ -89,6 +91,27 @@ impl Context {
         fields.fold(Object::default(), |json, (name, value)| json.raw(name, value)).end()
     }
 
+    /// Bytes of memory for values and programs. What a backend does not take from its pool is not among them.
+    pub fn memory(&self) -> memory::Stats {
+        self.shared.backend.pool().stats()
+    }
+
+    /// Starts measuring the peaks again.
+    pub fn reset_peak_memory(&self) {
+        self.shared.backend.pool().reset_peak();
+    }
+
+    /// Gives back to the system, or the device, what is kept to be used again: free blocks, the memory for intermediates, and
+    /// what backends have packed. Waits for what was cut; cuts nothing. Errors: as a cut in a forked process.
+    pub fn trim(&self) -> Result<()> {
+        let storages = self.trace.lock()?.storages();
+        self.launcher.trim()?;
+        storages.iter().for_each(|storage| storage.trim());
+        drop(storages);
+        self.shared.backend.pool().trim(0);
+        Ok(())
+    }
+
     /// What the caches hold, and how look-ups went since the last reset. Reads the folder on disk.
     pub fn cache_stats(&self) -> CacheStats {
         let Shared { stats, cache, disk, .. } = &*self.shared;
@@ -99,7 +122,7 @@ impl Context {
             compiles: stats.compiles.get(),
             carried_over: stats.carried_over.get(),
             evictions: cache.evicted(),
-            known_traces: self.trace.lock().known_traces() as u64,
+            known_traces: self.trace.lock_to_release().known_traces() as u64,
             programs: cache.len() as u64,
             program_bytes: cache.bytes() as u64,
             disk_hits: stats.disk_hits.get(),

@@ -9,6 +9,7 @@ mod code;
 mod communicators;
 pub mod compile;
 pub mod config;
+mod cut;
 pub mod devices;
 mod dump;
 mod elements;
@@ -23,6 +24,7 @@ mod judge;
 mod kept;
 pub mod later;
 mod launch;
+pub mod lock;
 mod measure;
 mod profile;
 mod random;
@@ -31,20 +33,21 @@ pub mod stats;
 mod watch;
 
 use crate::backend::Backend;
-use crate::buffer::{Bytes, Storage};
+use crate::buffer::{Bytes, Storage, zeros};
 use crate::cache::disk::Disk;
 use crate::cache::paths::Paths;
 use crate::cache::{Cache, Capacity};
 use crate::dynamic::{Families, Policy};
-use crate::error::{Code, Error, Result, Site};
+use crate::error::{Result, Site};
 use crate::graph::Graph;
 use crate::record::{Operator, Varying};
-use crate::trace::{BufferId, Call, Content, Fresh, Given, Located, Recorded, Tape, Trace};
+use crate::trace::{BufferId, Call, Content, Fresh, Given, Located, Recorded};
 use breakdown::Breakdown;
 use communicators::Communicators;
 pub use communicators::TOKEN_SIZES;
 use compile::Program;
 use config::Options;
+use cut::Cut;
 use dump::Dump;
 pub use elements::is_canonical;
 use explain::{Cause, Explain};
@@ -53,8 +56,9 @@ use histogram::Histogram;
 use judge::Limits;
 pub use judge::{Level, Log, Observer};
 use later::Readers;
-use launch::{Job, Launcher};
-use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
+use launch::Launcher;
+use lock::TraceLock;
+use parking_lot::{Mutex, RwLock};
 use profile::Profile;
 use random::Generator;
 use stats::Stats;
@@ -67,20 +71,8 @@ const PROGRAMS: Capacity = Capacity { entries: 1024, bytes: 512 << 20 };
 /// Gives the place of the user's program that is recording just now.
 pub type Locator = Box<dyn Fn() -> Site + Send + Sync>;
 
-/// How a trace is closed.
-#[derive(Clone, Copy, PartialEq)]
-enum Cut {
-    /// Donates.
-    Full,
-    Partial,
-    /// As `Partial`, of a trace that has become long.
-    Long,
-}
-
 pub struct Context {
-    trace: Mutex<Trace>,
-    /// Told of every cut.
-    was_cut: Condvar,
+    trace: TraceLock,
     launcher: Launcher,
     /// After the launcher, whose end settles every value that they wait for.
     readers: Readers,
@@ -153,8 +145,7 @@ impl Context {
         });
         warning.into_iter().for_each(|warning| shared.warn(warning));
         Ok(Arc::new(Context {
-            trace: Mutex::default(),
-            was_cut: Condvar::default(),
+            trace: TraceLock::default(),
             launcher: Launcher::new(shared.clone()),
             readers: Readers::default(),
             generator: Mutex::default(),
@@ -167,21 +158,28 @@ impl Context {
     }
 
     pub fn set_locator(&self, locator: Locator) {
-        *self.locator.write() = Some(Arc::new(locator));
+        let old = self.locator.write().replace(Arc::new(locator));
+        // Which may call the program.
+        drop(old);
+    }
+
+    /// Error: a panic left the context half changed.
+    pub fn check(&self) -> Result<()> {
+        self.trace.check()
     }
 
     // ---- buffers
 
     pub fn new_buffer(&self, nbytes: usize) -> BufferId {
-        self.trace.lock().new_buffer(nbytes)
+        self.trace.lock_to_release().new_buffer(nbytes)
     }
 
     pub fn drop_buffer(&self, id: BufferId) {
-        self.trace.lock().drop_buffer(id);
+        self.trace.lock_to_release().drop_buffer(id);
     }
 
     pub fn nbytes(&self, id: BufferId) -> usize {
-        self.trace.lock().nbytes(id)
+        self.trace.lock_to_release().nbytes(id)
     }
 
     /// Replaces the content by a copy of `data`. Cuts nothing, waits for nothing.
@@ -194,7 +192,7 @@ impl Context {
         let mut memory = self.shared.allocate(nbytes)?;
         memory.write(0, data)?;
         let storage = Arc::new(Storage::ready(memory));
-        self.trace.lock().store(id, storage);
+        self.trace.lock()?.store(id, storage);
         Ok(())
     }
 
@@ -240,7 +238,7 @@ impl Context {
         destination: &mut [u8],
     ) -> Result<()> {
         self.check_range(id, offset, destination.len())?;
-        let mut trace = self.trace.lock();
+        let mut trace = self.trace.lock()?;
         loop {
             match trace.content(id) {
                 Content::Zeros => {
@@ -249,7 +247,7 @@ impl Context {
                 }
                 Content::Traced(_) => {
                     self.launcher.check_process()?;
-                    self.was_cut.wait(&mut trace);
+                    trace.wait_for_cut(&self.trace);
                 }
                 Content::Stored(storage) => {
                     drop(trace);
@@ -258,7 +256,7 @@ impl Context {
                         return self.shared.failures.peek(&storage);
                     }
                     // Taken over by a program that gives the buffer something newer.
-                    trace = self.trace.lock();
+                    trace = self.trace.lock()?;
                 }
             }
         }
@@ -280,7 +278,7 @@ impl Context {
 
     /// What a buffer holds in memory, or will; `None` for zeros. Cuts if it is still in the trace.
     fn settled(&self, id: BufferId) -> Result<Option<Arc<Storage>>> {
-        let mut trace = self.trace.lock();
+        let mut trace = self.trace.lock()?;
         let mut content = trace.content(id);
         if let Content::Traced(value) = content {
             self.shared.stats.read_cuts.add(1);
@@ -305,33 +303,35 @@ impl Context {
 
     /// Whether reading would not wait.
     pub fn is_ready(&self, id: BufferId) -> bool {
-        match self.trace.lock().content(id) {
+        match self.trace.lock_to_release().content(id) {
             Content::Zeros => true,
             Content::Stored(storage) => storage.is_settled(),
             Content::Traced(_) => false,
         }
     }
 
-    /// Another size; the common prefix stays, new bytes are zero.
+    /// Another size; the common prefix stays, new bytes are zero. Errors: `OutOfMemory`, those of [`Context::read`]: then the
+    /// buffer stays as it is.
     pub fn resize(&self, id: BufferId, nbytes: usize) -> Result<()> {
         let old = self.nbytes(id);
         if old == nbytes {
             return Ok(());
         }
         let kept = old.min(nbytes);
-        let zeros = matches!(self.trace.lock().content(id), Content::Zeros);
-        if kept == 0 || zeros {
-            self.trace.lock().clear(id, nbytes);
+        let is_zeros = matches!(self.trace.lock()?.content(id), Content::Zeros);
+        if kept == 0 || is_zeros {
+            self.trace.lock()?.clear(id, nbytes);
             return Ok(());
         }
-        let mut content = Vec::new();
-        if content.try_reserve_exact(nbytes).is_err() {
-            return Err(Error::new(Code::OutOfMemory, format!("no {nbytes} bytes to resize")));
-        }
-        content.resize(nbytes, 0);
+        // What it holds stays until there is memory for what it is to hold.
+        let mut memory = self.shared.allocate(nbytes)?;
+        let mut content = zeros(nbytes)?;
         self.read(id, 0, &mut content[..kept])?;
-        self.trace.lock().clear(id, nbytes);
-        self.write(id, &content)
+        memory.write(0, &content)?;
+        let mut trace = self.trace.lock()?;
+        trace.clear(id, nbytes);
+        trace.store(id, Arc::new(Storage::ready(memory)));
+        Ok(())
     }
 
     /// Says that a size of the buffer's tensors will vary between `least` and `most`: programs are then planned for these.
@@ -340,7 +340,7 @@ impl Context {
         if !(0 <= least && least <= size && size <= most) {
             return crate::invalid!("a size of {size} is not between {least} and {most}");
         }
-        self.trace.lock().mark(id, Varying { size, least, most });
+        self.trace.lock()?.mark(id, Varying { size, least, most });
         Ok(())
     }
 
@@ -360,7 +360,7 @@ impl Context {
     /// As [`Context::record`] if the operation is what a known trace has here, else nothing. Returns which.
     pub fn record_again(&self, call: &Call) -> Result<bool> {
         let sample = self.begin_sample();
-        let mut trace = self.trace.lock();
+        let mut trace = self.trace.lock()?;
         if !trace.replay(call) {
             return Ok(false);
         }
@@ -380,7 +380,7 @@ impl Context {
         rest: Option<Located>,
     ) -> Result<Option<Fresh>> {
         let sample = self.begin_sample();
-        let mut trace = self.trace.lock();
+        let mut trace = self.trace.lock()?;
         let Some(made) = trace.again(op, args, n, rest) else { return Ok(None) };
         self.end_sample(sample, trace.len());
         self.shared.stats.recorded_ops.add(1);
@@ -396,7 +396,7 @@ impl Context {
 
     fn record_with(&self, call: &Call, inferred: bool) -> Result<()> {
         let sample = self.begin_sample();
-        let mut trace = self.trace.lock();
+        let mut trace = self.trace.lock()?;
         let recorded = trace.record(call)?;
         self.end_sample(sample, trace.len());
         self.shared.stats.recorded_ops.add(1);
@@ -411,58 +411,10 @@ impl Context {
             // Not under the lock: it may want the lock of an interpreter that another recording thread holds.
             drop(trace);
             let site = locate();
-            trace = self.trace.lock();
+            trace = self.trace.lock()?;
             trace.locate(place, site);
         }
         self.cut_at_limit(trace)
-    }
-
-    fn cut_at_limit(&self, mut trace: MutexGuard<Trace>) -> Result<()> {
-        let is_long = trace.is_long(self.shared.trace_limit);
-        if !is_long && trace.held_bytes() < self.shared.trace_bytes {
-            return Ok(());
-        }
-        self.shared.stats.limit_cuts.add(1);
-        let cut = if is_long { Cut::Long } else { Cut::Partial };
-        let tape = self.cut_locked(&mut trace, cut)?;
-        drop(trace);
-        self.note_cut(tape, Cause::Limit);
-        self.launcher.wait_for_room()
-    }
-
-    // ---- cut and wait
-
-    /// Closes the trace and hands it to the launch thread. Waits only while many programs are queued there.
-    pub fn cut(&self) -> Result<()> {
-        self.cut_for(Cause::Asked)?;
-        self.judge()
-    }
-
-    fn cut_for(&self, cause: Cause) -> Result<()> {
-        let tape = self.cut_locked(&mut self.trace.lock(), Cut::Full)?;
-        self.note_cut(tape, cause);
-        self.launcher.wait_for_room()
-    }
-
-    /// The lock is held until the program is queued, so that programs run in the order of their cuts. Returns the
-    /// trace that was handed over.
-    fn cut_locked(&self, trace: &mut Trace, cut: Cut) -> Result<Option<Arc<Tape>>> {
-        self.launcher.check_process()?;
-        if trace.is_empty() {
-            return Ok(None);
-        }
-        self.shared.stats.cuts.add(1);
-        self.end_of_trace(trace.len(), cut == Cut::Full);
-        let closed = match cut {
-            Cut::Full => trace.cut(true),
-            Cut::Partial => trace.cut(false),
-            Cut::Long => trace.cut_long(),
-        };
-        self.was_cut.notify_all();
-        let Some(closed) = closed else { return Ok(None) };
-        let tape = closed.trace().clone();
-        self.launcher.send(Job::Run(Box::new(closed)))?;
-        Ok(Some(tape))
     }
 
     // ---- introspection

@@ -9,6 +9,9 @@ use crate::shape::Layout;
 use crate::trace::{Given, Located};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
+mod foreign;
+mod promises;
+
 pub fn context(backend: &str, trace_limit: usize, trace_bytes: usize) -> Arc<Context> {
     let asked = Asked {
         backend,
@@ -73,7 +76,7 @@ fn many_different_programs_leave_a_bounded_number_behind() {
     let shared = &context.shared;
     assert_eq!(shared.stats.compiles.get(), 20_000);
     assert!(shared.cache.len() <= PROGRAMS.entries && shared.cache.bytes() <= PROGRAMS.bytes);
-    let trace = context.trace.lock();
+    let trace = context.trace.lock().unwrap();
     assert!(trace.known_traces() <= 32);
     assert_eq!(trace.live_buffers(), 0);
     let memory = shared.backend.pool().stats();
@@ -94,7 +97,7 @@ fn a_step_that_comes_again_leaves_nothing_behind() {
         context.cut().unwrap();
         if step % 1000 == 10 {
             context.sync().unwrap();
-            let trace = context.trace.lock();
+            let trace = context.trace.lock().unwrap();
             let memory = context.shared.backend.pool().stats();
             let cache = &context.shared.cache;
             let held = [trace.live_buffers(), trace.known_traces(), cache.len(), cache.bytes()];

@@ -1,8 +1,9 @@
 //! Buffers of a trace: made, filled, dropped.
 
-use super::{Buffer, BufferId, Content, ContentId, Held, Older, Trace};
+use super::{Buffer, BufferId, Content, ContentId, Held, Older, Retired, Trace};
 use crate::buffer::Storage;
 use crate::record::{ValueIndex, Varying};
+use std::mem::{replace, take};
 use std::sync::Arc;
 
 impl Buffer {
@@ -38,9 +39,31 @@ impl Trace {
     pub fn drop_buffer(&mut self, id: BufferId) {
         self.release_value(id);
         self.give_up(id);
-        if self.buffers[id as usize].take().is_some() {
+        if let Some(buffer) = self.buffers[id as usize].take() {
+            self.retire(buffer);
             self.free.push(id);
         }
+    }
+
+    fn retire(&mut self, buffer: Buffer) {
+        if let Held::Stored(storage) = buffer.held {
+            self.retired.push(storage);
+        }
+        self.retired.extend(buffer.before);
+    }
+
+    /// Memory that the trace has given up, to be dropped without a lock.
+    pub fn retired(&mut self) -> Retired {
+        take(&mut self.retired)
+    }
+
+    /// The memory that buffers hold or will.
+    pub fn storages(&self) -> Vec<Arc<Storage>> {
+        let held = self.buffers.iter().flatten().filter_map(|buffer| match &buffer.held {
+            Held::Stored(storage) => Some(storage.clone()),
+            _ => None,
+        });
+        held.collect()
     }
 
     pub fn live_buffers(&self) -> usize {
@@ -62,10 +85,17 @@ impl Trace {
         self.give_up(id);
         self.outlived(id);
         let content = self.next_content();
+        let nbytes = storage.nbytes();
         let buffer = self.buffer_mut(id);
-        buffer.nbytes = storage.nbytes();
-        buffer.held = Held::Stored(storage);
-        (buffer.before, buffer.leaf, buffer.content) = (None, None, content);
+        let (varying, older) = (take(&mut buffer.varying), take(&mut buffer.older));
+        let new = Buffer {
+            held: Held::Stored(storage),
+            varying,
+            older,
+            ..Buffer::zeros(nbytes, content)
+        };
+        let old = replace(buffer, new);
+        self.retire(old);
     }
 
     /// Gives a buffer another size and no content.
@@ -73,7 +103,8 @@ impl Trace {
         self.release_value(id);
         self.give_up(id);
         let content = self.next_content();
-        *self.buffer_mut(id) = Buffer::zeros(nbytes, content);
+        let old = replace(self.buffer_mut(id), Buffer::zeros(nbytes, content));
+        self.retire(old);
     }
 
     /// Says that a size of the buffer's tensors will vary: in the trace that uses it now, and in those that read it later.

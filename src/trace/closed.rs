@@ -5,6 +5,7 @@ use super::tape::Tape;
 use super::{Held, Trace, period};
 use crate::buffer::Storage;
 use crate::cache::encode;
+use crate::error::{Code, Error};
 use crate::record::{Origin, Output, Records, Varying};
 use std::sync::Arc;
 
@@ -65,10 +66,12 @@ impl Trace {
             .push(Cut { tape: tape.clone(), contents, outputs: outputs.clone(), first }, ended);
         for id in self.touched.drain(..) {
             if let Some(buffer) = &mut self.buffers[id as usize] {
-                (buffer.leaf, buffer.before) = (None, None);
+                buffer.leaf = None;
+                self.retired.extend(buffer.before.take());
             }
         }
         if promised.is_empty() && !tape.has_effects() {
+            self.retired.extend(leaves);
             return None;
         }
         Some(Closed { tape, outputs, leaves, scalars, promised, varying, before: befores })
@@ -82,6 +85,12 @@ impl Trace {
             0 => self.position >= limit,
             period => self.position >= (limit / period).max(1) * period,
         }
+    }
+
+    /// Takes back what a program that nobody runs reads.
+    pub fn give_up_program(&mut self, closed: &mut Closed) {
+        self.retired.extend(closed.leaves.drain(..));
+        self.retired.extend(closed.before.drain(..).flatten());
     }
 
     /// As a partial [`Trace::cut`], of a trace that has become long. If that is because the program goes round in
@@ -103,6 +112,16 @@ impl Trace {
 fn taken<T>(list: &mut Vec<T>) -> Vec<T> {
     let room = list.len();
     std::mem::replace(list, Vec::with_capacity(room))
+}
+
+impl Drop for Closed {
+    /// Nobody waits for ever for what was promised, whatever became of the program.
+    fn drop(&mut self) {
+        for promised in self.promised.iter().filter(|promised| !promised.is_settled()) {
+            promised
+                .fulfil(Err(Error::new(Code::Internal, "a program was given up before it ran")));
+        }
+    }
 }
 
 impl Closed {

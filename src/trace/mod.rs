@@ -101,7 +101,12 @@ pub struct Trace {
     known: Known,
     cuts: u64,
     sites: Sites,
+    /// Memory that buffers held. Whoever holds the lock of the trace drops it later: that may call the program.
+    retired: Retired,
 }
+
+/// Memory that is given up.
+pub type Retired = SmallVec<[Arc<Storage>; 4]>;
 
 /// How an operation was recorded.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -310,3 +310,15 @@ fn whether_an_input_may_be_overwritten_changes_the_key() {
     };
     assert_eq!(cut(true).difference(&cut(false)), ["donors"]);
 }
+
+#[test]
+fn what_was_promised_fails_where_nobody_runs_the_program() {
+    let mut d = Driver::default();
+    let (x, y) = (d.stored(), d.empty());
+    d.run("f", &[x], y);
+    let closed = d.cut();
+    let promised = closed.promised[0].clone();
+    drop(closed);
+    assert!(promised.is_settled());
+    assert_eq!(promised.address().unwrap_err().code, crate::error::Code::Internal);
+}

@@ -24,13 +24,16 @@ pub struct Threads {
     count: usize,
     search: Search,
     onednn: OnceLock<Result<Option<Arc<OneDnn>>>>,
-    team: OnceLock<Result<Team>>,
+    team: OnceLock<Team>,
+    /// Held while they start.
+    starting: Mutex<()>,
 }
 
 impl Threads {
     /// 0 means one for every core.
     pub fn new(count: usize, search: Search) -> Threads {
-        Threads { count, search, onednn: OnceLock::new(), team: OnceLock::new() }
+        let (onednn, team) = (OnceLock::new(), OnceLock::new());
+        Threads { count, search, onednn, team, starting: Mutex::default() }
     }
 
     /// Loads it at the first use. Error when the file that was asked for cannot be used.
@@ -46,7 +49,7 @@ impl Threads {
     /// Runs `body` on this thread, which shares its work with the others. Errors: the system gives no threads; as
     /// [`Threads::onednn`].
     pub fn lead<R>(&self, body: impl FnOnce() -> R) -> Result<R> {
-        let team = self.team.get_or_init(|| self.start()).as_ref().map_err(Error::clone)?;
+        let team = self.team()?;
         let library = self.onednn().map_err(Error::clone)?.cloned();
         Ok(onednn::with(library, || team.lead(body)))
     }
@@ -56,16 +59,26 @@ impl Threads {
         onednn::with(None, || team::rest(body))
     }
 
+    /// Started at the first use. Where the system has no threads for it now, the next use tries again.
+    fn team(&self) -> Result<&Team> {
+        if let Some(team) = self.team.get() {
+            return Ok(team);
+        }
+        let _starting = self.starting.lock();
+        if let Some(team) = self.team.get() {
+            return Ok(team);
+        }
+        let team = self.start()?;
+        Ok(self.team.get_or_init(|| team))
+    }
+
     fn start(&self) -> Result<Team> {
         let library = self.onednn().map_err(Error::clone)?.cloned();
         let count = match self.count {
             0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
             count => count,
         };
-        match Team::new(count, move || onednn::enter(library.clone())) {
-            Ok(team) => Ok(team),
-            Err(e) => Err(Error::new(Code::OutOfMemory, format!("cannot start threads: {e}"))),
-        }
+        Team::new(count, move || onednn::enter(library.clone()))
     }
 }
 
@@ -215,6 +228,14 @@ mod tests {
             }
         };
         threads.lead(all).unwrap();
+    }
+
+    #[test]
+    fn threads_that_did_not_start_are_asked_for_again() {
+        let threads = Threads::new(3, Search::Off);
+        let refused = crate::thread::refusing(|| threads.lead(|| ()));
+        assert_eq!(refused.unwrap_err().code, Code::OutOfMemory);
+        assert_eq!(threads.lead(team::size).unwrap(), 3);
     }
 
     #[test]

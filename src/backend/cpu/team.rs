@@ -6,6 +6,8 @@
 //! all have left. One job at a time; who finds the team at work does all of its own loop.
 #![expect(unsafe_code, reason = "threads borrow a loop's body for as long as the loop runs")]
 
+use crate::error::Result;
+use crate::thread;
 use parking_lot::Mutex;
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
@@ -115,7 +117,7 @@ impl Drop for Leads {
 impl Team {
     /// `count` threads, the one that leads included. `begin` runs first on each of the others. Error: the system gives
     /// no threads.
-    pub fn new(count: usize, begin: impl Fn() + Send + Sync + 'static) -> std::io::Result<Team> {
+    pub fn new(count: usize, begin: impl Fn() + Send + Sync + 'static) -> Result<Team> {
         let member = || Member { asleep: AtomicBool::new(false), thread: OnceLock::new() };
         let nothing: &(dyn Fn(usize) + Sync) = &|_| ();
         let shared = Arc::new(Shared {
@@ -136,8 +138,7 @@ impl Team {
                 begin();
                 shared.serve(n);
             };
-            let name = format!("torchacc-cpu-{n}");
-            team.threads.push(std::thread::Builder::new().name(name).spawn(body)?);
+            team.threads.push(thread::start(&format!("cpu-{n}"), body)?);
         }
         Ok(team)
     }

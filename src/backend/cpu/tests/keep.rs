@@ -111,7 +111,7 @@ fn what_a_second_run_packed_is_kept_until_the_memory_is_taken() {
     // Another program with the same numbers of rows of weights finds it, too.
     assert_eq!(Product::new([16, 64, 64]).run(&numbers(3.0), beside()), kept);
     assert_eq!(product.run(&numbers(4.0), None), 256.0);
-    storage.take().unwrap();
+    storage.take(|_| unreachable!("nobody reads it")).unwrap();
     assert_eq!(product.run(&numbers(5.0), beside()), 320.0);
     assert_eq!(product.run(&numbers(6.0), beside()), 384.0);
     storage.share();

@@ -1,0 +1,109 @@
+//! The lock of a context's trace.
+//!
+//! **Invariant:** memory that the trace gives up is dropped without the lock, because that may call the program. A trace that
+//! a panic left half changed is not used any more.
+
+use crate::error::{Code, Error, Result};
+use crate::trace::Trace;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::thread::panicking;
+
+#[derive(Default)]
+pub struct TraceLock {
+    trace: Mutex<Trace>,
+    /// Told of every cut.
+    pub was_cut: Condvar,
+    poison: Arc<Poison>,
+}
+
+/// Whether a panic left the trace half changed, and what it said.
+#[derive(Default)]
+struct Poison {
+    is_set: AtomicBool,
+    cause: OnceLock<String>,
+}
+
+thread_local! {
+    /// Of the traces that the panic on its way through this thread has left so.
+    static POISONED: RefCell<Vec<Arc<Poison>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Says what the panic was that this thread has caught.
+pub fn panicked(cause: &str) {
+    for poison in POISONED.take() {
+        poison.cause.get_or_init(|| cause.to_string());
+    }
+}
+
+impl TraceLock {
+    /// Error: a panic left the trace half changed.
+    pub fn lock(&self) -> Result<Held<'_>> {
+        let held = self.lock_to_release();
+        self.check().map(|()| held)
+    }
+
+    /// As [`TraceLock::lock`], without the lock.
+    pub fn check(&self) -> Result<()> {
+        if !self.poison.is_set.load(Relaxed) {
+            return Ok(());
+        }
+        let cause = self.poison.cause.get().map_or("unknown", |cause| cause);
+        let text = format!(
+            "an internal error left the context half changed, so that it cannot be used any more: {cause}; report it, and go on \
+             with a new context, or in a new process"
+        );
+        Err(Error::new(Code::Panic, text))
+    }
+
+    /// For what is right in any state: giving buffers back, and counting.
+    pub fn lock_to_release(&self) -> Held<'_> {
+        Held { trace: Some(self.trace.lock()), poison: &self.poison, was_panicking: panicking() }
+    }
+}
+
+/// The trace, for one thread.
+pub struct Held<'a> {
+    /// There until it is dropped.
+    trace: Option<MutexGuard<'a, Trace>>,
+    poison: &'a Arc<Poison>,
+    was_panicking: bool,
+}
+
+impl Held<'_> {
+    /// Gives the trace to others until somebody has cut it.
+    pub fn wait_for_cut(&mut self, lock: &TraceLock) {
+        if let Some(trace) = &mut self.trace {
+            lock.was_cut.wait(trace);
+        }
+    }
+}
+
+impl Deref for Held<'_> {
+    type Target = Trace;
+
+    fn deref(&self) -> &Trace {
+        self.trace.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl DerefMut for Held<'_> {
+    fn deref_mut(&mut self) -> &mut Trace {
+        self.trace.as_mut().expect("it is there until it is dropped")
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if panicking() && !self.was_panicking {
+            self.poison.is_set.store(true, Relaxed);
+            POISONED.with_borrow_mut(|list| list.push(self.poison.clone()));
+        }
+        let retired = self.retired();
+        self.trace = None;
+        drop(retired);
+    }
+}

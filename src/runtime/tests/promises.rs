@@ -1,0 +1,119 @@
+//! What was promised is kept or fails, and what there was is not lost.
+
+use super::*;
+use crate::backend::supplied::Supplied;
+use crate::buffer::Location;
+use crate::error::Code;
+use crate::thread::refusing;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+#[test]
+fn without_a_launch_thread_nothing_is_promised_and_the_next_try_works() {
+    let context = context("cpu", 0, 0);
+    let (n, y) = (10, context.new_buffer(40));
+    let x = stored(&context, n, 3.0);
+    scale(&context, x, 2.0, y, n as i64);
+    let code = |result: Result<()>| result.unwrap_err().code;
+    refusing(|| {
+        assert_eq!(code(context.cut()), Code::OutOfMemory);
+        assert_eq!(code(context.sync()), Code::OutOfMemory);
+        assert_eq!(code(context.request(y)), Code::OutOfMemory);
+        assert_eq!(code(context.read(y, 0, &mut [0; 40])), Code::OutOfMemory);
+        assert_eq!(floats(&context, x, n), [3.0; 10]);
+    });
+    assert!(!context.is_ready(y));
+    assert_eq!(floats(&context, y, n), [6.0; 10]);
+    context.sync().unwrap();
+}
+
+#[test]
+fn a_reading_thread_that_did_not_start_is_asked_for_again() {
+    let context = context("cpu", 0, 0);
+    let x = stored(&context, 2, 3.0);
+    let refused = refusing(|| context.read_later(x, view(2), Box::new(|_| unreachable!())));
+    assert_eq!(refused.unwrap_err().code, Code::OutOfMemory);
+    let (tell, told) = std::sync::mpsc::channel();
+    context.read_later(x, view(2), Box::new(move |read| tell.send(read).unwrap())).unwrap();
+    assert_eq!(told.recv().unwrap().unwrap(), 3f32.to_le_bytes().repeat(2));
+}
+
+#[test]
+fn a_buffer_that_cannot_grow_keeps_what_it_holds() {
+    let context = context("cpu", 0, 0);
+    let allocate = |nbytes: usize| match nbytes {
+        ..1000 => {
+            let memory = Box::leak(vec![0u8; nbytes + 64].into_boxed_slice());
+            memory.as_ptr().expose_provenance().next_multiple_of(64)
+        }
+        _ => 0,
+    };
+    let (allocate, release) = (Box::new(allocate), Box::new(|_, _| ()));
+    context.set_supply(Supplied { location: Location::HOST, allocate, release }).unwrap();
+    let x = stored(&context, 4, 5.0);
+    assert_eq!(context.resize(x, 4000).unwrap_err().code, Code::OutOfMemory);
+    assert_eq!((context.nbytes(x), floats(&context, x, 4)), (16, vec![5.0; 4]));
+    context.resize(x, 32).unwrap();
+    assert_eq!(floats(&context, x, 8), [5.0, 5.0, 5.0, 5.0, 0.0, 0.0, 0.0, 0.0]);
+    context.resize(x, 8).unwrap();
+    assert_eq!((context.nbytes(x), floats(&context, x, 2)), (8, vec![5.0; 2]));
+}
+
+#[test]
+fn a_context_that_a_panic_left_half_changed_refuses_and_says_why() {
+    let (context, other) = (context("cpu", 0, 0), context("cpu", 0, 0));
+    let (x, kept) = (stored(&context, 2, 1.0), stored(&other, 2, 4.0));
+    let nobodys = 1000;
+    let panic = catch_unwind(AssertUnwindSafe(|| context.mark_dynamic(nobodys, 1, 1, 1)));
+    lock::panicked(crate::error::panic_text(&*panic.unwrap_err()));
+    let refused = [
+        context.write(x, &[0; 8]),
+        context.read(x, 0, &mut [0; 8]),
+        context.resize(x, 16),
+        context.cut(),
+        context.sync(),
+        context.check(),
+        context.trim(),
+    ];
+    for result in refused {
+        let error = result.unwrap_err();
+        assert_eq!(error.code, Code::Panic);
+        assert!(error.message.contains("index out of bounds"), "{error}");
+    }
+    // The first cause stays.
+    lock::panicked("another");
+    assert!(!context.cut().unwrap_err().message.contains("another"));
+    assert_eq!(context.nbytes(x), 8);
+    context.drop_buffer(x);
+    assert_eq!(floats(&other, kept, 2), [4.0; 2]);
+    other.sync().unwrap();
+}
+
+#[test]
+fn trimming_gives_back_what_is_kept_and_the_next_step_takes_it_anew() {
+    let context = context("cpu", 0, 0);
+    let n = 1 << 16;
+    let (x, y) = (stored(&context, n, 1.0), context.new_buffer(4 * n));
+    let step = || {
+        // What is between them is in the arena.
+        scale(&context, x, 2.0, y, n as i64);
+        let sum = Operator::Native(crate::aten::find("aten::cumsum").unwrap());
+        let view = view(n as i64);
+        for _ in 0..2 {
+            let args = [Given::Tensor(Located::new(y, &view)), Given::Int(0), Given::None];
+            let outs = [Located::new(y, &view)];
+            context.record(&crate::trace::Call { op: sum, args: &args, outs: &outs }).unwrap();
+        }
+        context.sync().unwrap();
+        floats(&context, y, n)[n - 1]
+    };
+    let first = step();
+    context.drop_buffer(context.new_buffer(8));
+    let used = context.memory();
+    context.trim().unwrap();
+    let trimmed = context.memory();
+    assert!(trimmed.live_bytes < used.live_bytes, "{used:?} {trimmed:?}");
+    assert_eq!(trimmed.pool_bytes, 0);
+    assert_eq!(trimmed.live_bytes, 2 * 4 * n as u64);
+    assert_eq!(step(), first);
+    assert_eq!(context.memory().live_bytes, used.live_bytes);
+}
