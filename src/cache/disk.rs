@@ -6,14 +6,17 @@
 //!
 //! The unfinished file is also the lock of its key: who holds it locked makes the program, others wait and find it
 //! finished. The system releases the lock of a process that died; the next one writes over what it left.
+//!
+//! A store costs the same however many files there are: the bytes that all take are a number in a file of its own, and only when that
+//! is beyond the limit, or is not there, are all files looked at and counted anew. Then so many go that it is long until the next time.
 
 use super::key::Key;
 use std::fs::{self, DirBuilder, File, FileTimes, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
-use xxhash_rust::xxh3::xxh3_128;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 const MAGIC: &[u8; 8] = b"torchacc";
 /// Raised when the header changes.
@@ -21,6 +24,10 @@ const FORMAT: u32 = 1;
 
 const FINISHED: &str = "program";
 const UNFINISHED: &str = "part";
+/// Has the bytes that all programs take, and their checksum.
+const USAGE: &str = "usage";
+/// The part of the limit that is made free at once.
+const FREED: u64 = 8;
 
 /// How long to wait for another process that makes the same program.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -50,6 +57,15 @@ pub struct Claim {
     unfinished: PathBuf,
     finished: PathBuf,
     stored: bool,
+}
+
+/// What a store did to other programs.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Evicted {
+    /// Programs that went.
+    pub programs: u64,
+    /// Files that were looked at.
+    pub looked_at: u64,
 }
 
 enum Stored {
@@ -101,18 +117,36 @@ impl Disk {
         (entry, removed)
     }
 
-    /// Stores a program, unless it is larger than the limit. The least recently used ones beyond the limit go; how many.
-    pub fn store(&self, key: &Key, program: &[u8], mut claim: Claim) -> io::Result<u64> {
+    /// Stores a program, unless it is larger than the limit. The least recently used ones beyond the limit go.
+    pub fn store(&self, key: &Key, program: &[u8], mut claim: Claim) -> io::Result<Evicted> {
         let key = key.bytes();
         let body = [&(key.len() as u64).to_le_bytes()[..], &key, program].concat();
         let checksum = xxh3_128(&body).to_le_bytes();
         let bytes = [&MAGIC[..], &FORMAT.to_le_bytes(), &checksum, &body].concat();
         if bytes.len() as u64 > self.limit {
-            return Ok(0);
+            return Ok(Evicted::default());
         }
         claim.fill(&bytes)?;
         drop(claim);
-        self.evict()
+        self.make_room(bytes.len() as u64)
+    }
+
+    /// Counts bytes that were stored, and keeps the folder within its limit. What went otherwise is still counted, so that it is
+    /// looked at too early rather than too late.
+    fn make_room(&self, stored: u64) -> io::Result<Evicted> {
+        let mut options = OpenOptions::new();
+        let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let file = options.open(self.folder.join(USAGE))?;
+        // One process after the other. The system releases it with the file.
+        file.lock()?;
+        let total = usage_in(&file).map(|before| before.saturating_add(stored));
+        let (total, evicted) = match total {
+            Some(total) if total <= self.limit => (total, Evicted::default()),
+            _ => self.evict()?,
+        };
+        let number = total.to_le_bytes();
+        file.write_all_at(&[number, xxh3_64(&number).to_le_bytes()].concat(), 0)?;
+        Ok(evicted)
     }
 
     fn path(&self, key: &Key, extension: &str) -> PathBuf {
@@ -166,12 +200,14 @@ impl Disk {
         sizes.fold((0, 0), |(count, bytes), size| (count + 1, bytes + size))
     }
 
-    /// Removes the least recently used programs beyond the limit, and what dead processes left unfinished. How many
-    /// programs went.
-    fn evict(&self) -> io::Result<u64> {
+    /// Looks at all files. Where programs are beyond the limit the least recently used ones go, and an eighth of it is free then; so
+    /// does what dead processes left unfinished. Also returned: the bytes of those that stay.
+    fn evict(&self) -> io::Result<(u64, Evicted)> {
         let mut programs = Vec::new();
+        let mut evicted = Evicted::default();
         for entry in fs::read_dir(&self.folder)? {
             let path = entry?.path();
+            evicted.looked_at += 1;
             // Others may remove files at any time.
             let Ok(about) = path.metadata() else { continue };
             match kind(&path) {
@@ -180,18 +216,27 @@ impl Disk {
                 _ => {}
             }
         }
-        programs.sort();
         let mut total: u64 = programs.iter().map(|(_, bytes, _)| bytes).sum();
-        let mut removed = 0;
-        for (_, bytes, path) in programs {
-            if total <= self.limit {
-                break;
+        if total > self.limit {
+            programs.sort();
+            for (_, bytes, path) in programs {
+                if total <= self.limit - self.limit / FREED {
+                    break;
+                }
+                evicted.programs += fs::remove_file(path).is_ok() as u64;
+                total -= bytes;
             }
-            removed += fs::remove_file(path).is_ok() as u64;
-            total -= bytes;
         }
-        Ok(removed)
+        Ok((total, evicted))
     }
+}
+
+/// What a file says of the folder's usage, if it is whole.
+fn usage_in(file: &File) -> Option<u64> {
+    let mut bytes = [0; 16];
+    file.read_exact_at(&mut bytes, 0).ok()?;
+    let (number, checksum) = bytes.split_first_chunk()?;
+    (xxh3_64(number).to_le_bytes() == checksum).then(|| u64::from_le_bytes(*number))
 }
 
 impl Claim {

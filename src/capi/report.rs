@@ -33,7 +33,7 @@ unsafe fn text_of(
 ///   that begins like a known one); plans; templates (plans that hold for other sizes too), carried_over (programs made of
 ///   these, without compiling); quick_plans (of compiled programs whose first run did not wait for the search for the plan
 ///   that stays); padded_programs (of buckets), their padded_runs, padding_refused; cache_hits, cache_misses, disk_hits,
-///   disk_removed, disk_evictions, disk_errors, kernels, host_calls, failures;
+///   disk_removed, disk_evictions, disk_scanned (files looked at for these), disk_errors, kernels, host_calls, failures;
 /// - compile_ns, disk_ns, execute_ns: time spent, wherever; compile_p50_ns, compile_p90_ns, compile_p99_ns: of one compile;
 ///   step_p50_ns, step_p90_ns, step_p99_ns: from one full cut to the next. Percentiles are right to an eighth;
 /// - wall_ns: time since the reset. Each moment of it is in one of: wall_key_ns, wall_compile_ns, wall_launch_ns,

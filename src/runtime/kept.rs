@@ -173,8 +173,12 @@ fn later<'scope>(
 }
 
 fn store(shared: &Shared, plan: &Plan, File { disk, key, claim }: File) {
-    match stored::encode(plan).map_or(Ok(0), |bytes| disk.store(&key, &bytes, claim)) {
-        Ok(removed) => shared.stats.disk_evictions.add(removed),
+    let Some(bytes) = stored::encode(plan) else { return };
+    match disk.store(&key, &bytes, claim) {
+        Ok(evicted) => {
+            shared.stats.disk_evictions.add(evicted.programs);
+            shared.stats.disk_scanned.add(evicted.looked_at);
+        }
         Err(error) => failed(shared, &error),
     }
 }

@@ -78,6 +78,8 @@ stats! {
     disk_removed,
     /// Programs there that others took the place of.
     disk_evictions,
+    /// Files looked at for that.
+    disk_scanned,
     /// Programs that could not be stored.
     disk_errors,
     /// Steps of plans run.

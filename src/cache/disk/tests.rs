@@ -17,10 +17,11 @@ impl Scratch {
         Disk::new(self.0.clone(), 1 << 20)
     }
 
+    /// Of all files but the one that has the usage.
     fn names(&self) -> BTreeSet<String> {
         let name = |entry: io::Result<fs::DirEntry>| entry.unwrap().file_name();
         let names = fs::read_dir(&self.0).unwrap().map(name);
-        names.map(|name| name.into_string().unwrap()).collect()
+        names.map(|name| name.into_string().unwrap()).filter(|name| name != USAGE).collect()
     }
 }
 
@@ -50,8 +51,8 @@ fn claim(disk: &Disk, key: &Key) -> Claim {
     }
 }
 
-fn put(disk: &Disk, n: u32) {
-    disk.store(&key(n), &program(n), claim(disk, &key(n))).unwrap();
+fn put(disk: &Disk, n: u32) -> Evicted {
+    disk.store(&key(n), &program(n), claim(disk, &key(n))).unwrap()
 }
 
 /// Whether it is there, and how many files were removed on the way.
@@ -161,6 +162,88 @@ fn the_least_recently_used_go_and_strangers_stay() {
     assert!(matches!(find(&disk, &large).0, Entry::Absent(_)));
     assert_eq!([1001, 1003, 1004].map(|n| has(&disk, n).0), [true; 3]);
     assert!(scratch.0.join("letter.txt").exists());
+}
+
+/// So many programs of `size` bytes that nobody has counted.
+fn found(scratch: &Scratch, count: u128, size: usize) {
+    fs::create_dir_all(&scratch.0).unwrap();
+    for n in 0..count {
+        fs::write(scratch.0.join(format!("{n:032x}.{FINISHED}")), vec![0; size]).unwrap();
+    }
+}
+
+#[test]
+fn a_store_looks_at_as_many_files_in_a_large_folder_as_in_a_small_one() {
+    for count in [100, 50_000] {
+        let scratch = Scratch::new(&format!("files-{count}"));
+        found(&scratch, count, 1);
+        let disk = Disk::new(scratch.0.clone(), 1 << 30);
+        // Once for all processes: the folder is as an older version left it. The file with the usage is there by then.
+        assert_eq!(put(&disk, 1), Evicted { programs: 0, looked_at: count as u64 + 2 });
+        for n in 2..40 {
+            // Each as a process of its own.
+            let disk = Disk::new(scratch.0.clone(), 1 << 30);
+            assert_eq!(put(&disk, n), Evicted::default(), "{count} files");
+        }
+        assert_eq!(disk.usage().0, count as u64 + 39);
+    }
+}
+
+#[test]
+fn what_goes_at_the_limit_goes_in_many_at_once() {
+    let scratch = Scratch::new("many");
+    let limit = 1_000_000;
+    let (mut looked_at, mut went) = (0, 0);
+    for n in 1000..2000 {
+        let disk = Disk::new(scratch.0.clone(), limit);
+        let evicted = put(&disk, n);
+        (looked_at, went) = (looked_at + evicted.looked_at, went + evicted.programs);
+        assert!(disk.usage().1 <= limit);
+    }
+    let (kept, _) = scratch.disk().usage();
+    assert!(kept + went == 1000 && kept > 100, "{kept} kept, {went} went");
+    // A scan for every eighth of the limit.
+    assert!(looked_at < 20 * 1000, "{looked_at}");
+}
+
+#[test]
+fn a_wrong_number_is_found_out() {
+    let scratch = Scratch::new("usage");
+    let (path, limit) = (scratch.0.join(USAGE), 40_000);
+    let disk = Disk::new(scratch.0.clone(), limit);
+    (1001..1006).for_each(|n| assert_eq!(put(&disk, n).programs, 0));
+    let whole = fs::read(&path).unwrap();
+    for damaged in [&whole[..7], &whole[..15], b"", &[7; 16], &[&whole[1..], b"x"].concat()] {
+        fs::write(&path, damaged).unwrap();
+        assert!(put(&disk, 1500).looked_at > 5);
+        assert_eq!(fs::read(&path).unwrap().len(), 16);
+        disk.remove(&key(1500));
+    }
+    // Somebody has removed programs: looked at too early, once.
+    (1001..1006).for_each(|n| assert_eq!(disk.remove(&key(n)), 1));
+    let stores: Vec<Evicted> = (1100..1108).map(|n| put(&disk, n)).collect();
+    assert!(stores.iter().all(|evicted| evicted.programs == 0));
+    assert_eq!(stores.iter().filter(|evicted| evicted.looked_at > 0).count(), 1);
+    assert!(disk.usage().1 <= limit);
+}
+
+#[test]
+fn many_processes_stay_within_the_limit_together() {
+    let scratch = Scratch::new("together");
+    let limit = 100_000;
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let folder = scratch.0.clone();
+            scope.spawn(move || {
+                let first = 1000 + 100 * thread;
+                for n in first..first + 50 {
+                    put(&Disk::new(folder.clone(), limit), n);
+                }
+            });
+        }
+    });
+    let (programs, bytes) = scratch.disk().usage();
+    assert!(bytes <= limit && programs > 10, "{programs} of {bytes} bytes");
 }
 
 #[test]
