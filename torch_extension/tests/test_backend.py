@@ -165,3 +165,13 @@ def test_it_is_too_late_after_the_first_tensor():
     torch.ones(1, device="acc")
     with pytest.raises(RuntimeError, match="before anything else of acc"):
         torchacc.set_backend("reference")
+
+
+def test_the_default_may_be_chosen_by_its_name():
+    code = """
+import torch, torchacc
+torch.ones(1, device="acc")
+torchacc.set_backend("cpu" if torch.ops.acc.dlpack_device()[0] == 1 else "cuda")
+print(torch.ones(2, device="acc").sum().item())
+"""
+    assert lines(run_python(code, TORCHACC_BACKEND=""))[-1] == "2.0"

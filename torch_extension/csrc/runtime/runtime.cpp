@@ -1,6 +1,7 @@
 #include "runtime/runtime.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/dlpack.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/Exception.h>
 #include <dlfcn.h>
@@ -93,6 +94,14 @@ void check_fork() {
       "Use the 'spawn' start method of multiprocessing, or touch the device only after forking.");
 }
 
+// The name of what a context computes on that was told nothing.
+std::string default_backend(torchacc_context* context) {
+  torchacc_device device{};
+  device.struct_size = sizeof device;
+  check(torchacc_context_device(context, &device));
+  return device.device_type == kDLCPU ? "cpu" : "cuda";
+}
+
 // The context, created on first use: on `backend`, or on what the environment says and there is.
 torchacc_context* create_context(std::optional<std::string_view> backend) {
   static std::string chosen;
@@ -121,6 +130,7 @@ torchacc_context* create_context(std::optional<std::string_view> backend) {
   check(torchacc_context_set_locator(made, &capture_site, nullptr, nullptr));
   check(torchacc_context_set_observer(made, &line_of, &warn_about, nullptr, nullptr));
   chosen = backend.value_or(variable("TORCHACC_BACKEND"));
+  if (chosen.empty()) chosen = default_backend(made);
   // Never released from here on: tensors may outlive every static destructor.
   g_context.store(owned.release(), std::memory_order_release);
   return made;
