@@ -15,6 +15,11 @@ def pytest_addoption(parser):
     parser.addoption(
         "--sample-operators", action="store_true", help="a sample of PyTorch's operator table only"
     )
+    parser.addoption(
+        "--all-variants",
+        action="store_true",
+        help="all of that table with other layouts and numbers",
+    )
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,14 @@
-"""A sample of the rows of PyTorch's operator table (op_db), and what is known of rows.
+"""PyTorch's operator table (op_db): calls of its rows, a sample of them, and what is known of rows.
 
 A name stands for all its variants.
 """
+
+import itertools
+
+import pytest
+import torch
+from support import DEVICE, to_device
+from torch.utils._pytree import tree_map
 
 SAMPLE = set(
     """
@@ -77,3 +84,46 @@ EXPECTED_FAILURES = {
     "tensor_split": "PyTorch wants the tensor of sections on the CPU, whatever the device",
     "to_sparse": "no sparse layout on acc",
 }
+
+MAX_SAMPLES = 3
+
+
+def name_of(op):
+    return f"{op.name}:{op.variant_test_name}" if op.variant_test_name else op.name
+
+
+def dtype_of(op):
+    supported = op.supported_dtypes("cpu")
+    return torch.float32 if torch.float32 in supported else sorted(supported, key=str)[0]
+
+
+def samples(op):
+    """A few of the row's sample inputs, spread over the first dozen, that the CPU accepts."""
+    dtype = dtype_of(op)
+    differentiable = op.supports_autograd and dtype.is_floating_point
+    generated = op.sample_inputs("cpu", dtype, requires_grad=differentiable)
+    accepted = 0
+    for sample in itertools.islice(generated, 0, 12, 12 // MAX_SAMPLES):
+        torch.manual_seed(0)
+        try:
+            expected = op(sample.input, *sample.args, **sample.kwargs)
+        except Exception:
+            continue
+        accepted += 1
+        yield sample, expected
+    if not accepted:
+        pytest.skip("no sample that the CPU accepts")
+
+
+def move(tree):
+    """`tree` on acc, the names of devices in it too."""
+
+    def rename(leaf):
+        is_cpu = isinstance(leaf, str | torch.device) and str(leaf) == "cpu"
+        return torch.device(DEVICE) if is_cpu else leaf
+
+    return tree_map(rename, to_device(tree))
+
+
+def comparable(leaf):
+    return isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided

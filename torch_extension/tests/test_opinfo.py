@@ -3,57 +3,12 @@
 `pytest --sample-operators` runs the rows named in operators.py only.
 """
 
-import itertools
-
 import pytest
 import torch
-from operators import EXPECTED_FAILURES, RANDOM, SAMPLE
-from support import DEVICE, to_device
+from operators import EXPECTED_FAILURES, RANDOM, SAMPLE, comparable, move, name_of, samples
+from support import DEVICE
 from torch.testing._internal.common_methods_invocations import op_db
-from torch.utils._pytree import tree_leaves, tree_map
-
-MAX_SAMPLES = 3
-
-
-def name_of(op):
-    return f"{op.name}:{op.variant_test_name}" if op.variant_test_name else op.name
-
-
-def dtype_of(op):
-    supported = op.supported_dtypes("cpu")
-    return torch.float32 if torch.float32 in supported else sorted(supported, key=str)[0]
-
-
-def samples(op):
-    """A few of the row's sample inputs, spread over the first dozen, that the CPU accepts."""
-    dtype = dtype_of(op)
-    differentiable = op.supports_autograd and dtype.is_floating_point
-    generated = op.sample_inputs("cpu", dtype, requires_grad=differentiable)
-    accepted = 0
-    for sample in itertools.islice(generated, 0, 12, 12 // MAX_SAMPLES):
-        torch.manual_seed(0)
-        try:
-            expected = op(sample.input, *sample.args, **sample.kwargs)
-        except Exception:
-            continue
-        accepted += 1
-        yield sample, expected
-    if not accepted:
-        pytest.skip("no sample that the CPU accepts")
-
-
-def move(tree):
-    """`tree` on acc, the names of devices in it too."""
-
-    def rename(leaf):
-        is_cpu = isinstance(leaf, str | torch.device) and str(leaf) == "cpu"
-        return torch.device(DEVICE) if is_cpu else leaf
-
-    return tree_map(rename, to_device(tree))
-
-
-def comparable(leaf):
-    return isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided
+from torch.utils._pytree import tree_leaves
 
 
 def gradient(output, source):

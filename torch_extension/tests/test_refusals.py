@@ -86,6 +86,8 @@ OVERLAPS = {
     "an expanded sum": lambda d: row(d).add_(1),
     "an expanded copy": lambda d: row(d).copy_(floats(d)[:3]),
     "an expanded draw": lambda d: row(d).uniform_(),
+    "cat of its out argument": lambda d: torch.cat([x := floats(d)], out=x),
+    "cat of parts of its out argument": lambda d: torch.cat([(x := floats(d))[:3], x[3:]], out=x),
 }
 
 
@@ -119,6 +121,90 @@ def test_numbers_are_judged_anew_each_call():
     with pytest.raises(RuntimeError, match="found from=2 > to=1"):
         x.uniform_(2, 1)
     x.uniform_(0, 1)
+
+
+def leaky(d, slope):
+    x = torch.ones(3, device=d, requires_grad=True)
+    F.leaky_relu_(x * 1, slope).sum().backward()
+
+
+# A call that is right, and with a number that is not, once the shapes are known.
+THE_SECOND_TIME = {
+    "huber_loss": lambda d, ok: F.huber_loss(floats(d), floats(d), delta=1.0 if ok else -1.0),
+    "smooth_l1_loss": lambda d, ok: F.smooth_l1_loss(
+        floats(d), floats(d), beta=1.0 if ok else -1.0
+    ),
+    "fill_ of bytes": lambda d, ok: flags(d).byte().fill_(3 if ok else 300),
+    "fill_ of signed bytes": lambda d, ok: flags(d).char().fill_(-128 if ok else -129),
+    "a norm of nothing": lambda d, ok: torch.linalg.vector_norm(
+        floats(d)[:0], 2.0 if ok else float("inf")
+    ),
+    "leaky_relu_": lambda d, ok: leaky(d, 0.1 if ok else -0.1),
+    "addr of integers": lambda d, ok: torch.addr(
+        whole(d).expand(6, 6), whole(d), whole(d), alpha=1 if ok else 1.5
+    ),
+    "bernoulli": lambda d, ok: torch.bernoulli(floats(d), 0.5 if ok else 2.0),
+    "bernoulli of a tensor": lambda d, ok: torch.bernoulli(floats(d) / (5 if ok else 1)).cpu(),
+    "bernoulli_ of a tensor": lambda d, ok: (x := floats(d)).bernoulli_(x / (5 if ok else 1)).cpu(),
+    "normal": lambda d, ok: torch.normal(floats(d), 1.0 if ok else -1.0),
+    "normal of a number": lambda d, ok: torch.normal(0.0, floats(d) - (0 if ok else 1)).cpu(),
+    "normal of tensors": lambda d, ok: torch.normal(floats(d), floats(d) - (0 if ok else 1)).cpu(),
+    "an integer to a power": lambda d, ok: whole(d) ** (2 if ok else -2),
+    "renorm": lambda d, ok: floats(d).view(2, 3).renorm(1.0 if ok else -1.0, 0, 1.0),
+}
+
+
+@pytest.mark.parametrize("name", THE_SECOND_TIME)
+def test_a_number_is_judged_though_the_shapes_are_known(name):
+    call = THE_SECOND_TIME[name]
+    expected, _ = raised(lambda d: call(d, False), "cpu")
+    assert expected is not None
+    for _ in range(2):
+        assert (
+            raised(lambda d: call(d, True), DEVICE)[0] == raised(lambda d: call(d, True), "cpu")[0]
+        )
+        kind, words = raised(lambda d: call(d, False), DEVICE)[0]
+        assert kind is expected[0]
+        # What is found out when it runs names the operator before.
+        assert words.endswith(expected[1])
+
+
+def test_a_rehearsal_draws_nothing_from_the_cpus_generator():
+    torch.manual_seed(0)
+    expected = torch.rand(3)
+    torch.manual_seed(0)
+    F.dropout(torch.ones(4, device=DEVICE), 0.3125)
+    assert torch.equal(torch.rand(3), expected)
+
+
+MIXED = {
+    "equal": torch.equal,
+    "bincount": lambda a, b: torch.bincount(a.long(), b),
+    "masked_select": lambda a, b: torch.masked_select(a, b > 0),
+    "lstsq": lambda a, b: torch.linalg.lstsq(a.view(2, 2), b.view(2, 2)),
+    "histogram": lambda a, b: torch.histogram(a, 3, weight=b),
+    "histogram of bins": lambda a, b: torch.histogram(a, b),
+    "embedding_bag": lambda a, b: F.embedding_bag(b.long(), a.view(2, 2), torch.tensor([0, 2])),
+    "a product": lambda a, b: a.view(2, 2) @ b.view(2, 2),
+    "where": lambda a, b: torch.where(a > 0, a, b),
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_tensors_of_two_devices(name):
+    a, b = torch.arange(4.0), torch.arange(4.0).clamp(max=1)
+    for one, other in ((a.to(DEVICE), b), (a, b.to(DEVICE))):
+        with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+            MIXED[name](one, other)
+
+
+def test_what_may_be_on_the_cpu():
+    x = floats(DEVICE)
+    assert (x + torch.tensor(1.0)).tolist() == [1, 2, 3, 4, 5, 6]
+    assert x[torch.tensor([True, False] * 3)].tolist() == [0, 2, 4]
+    packed = torch.nn.utils.rnn.pack_padded_sequence(x.view(3, 2), torch.tensor([3, 2]))
+    assert packed.data.tolist() == [0, 1, 2, 3, 4]
+    assert torch.masked_select(x, torch.tensor(True)).tolist() == x.tolist()
 
 
 ACCEPTED = {

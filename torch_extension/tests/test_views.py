@@ -240,3 +240,45 @@ def test_shapes_that_depend_on_values():
         ]
 
     check(read, torch.tensor([0.0, 1, 0, 2, 2]))
+
+
+def shown_twice(x):
+    return x[:1].expand(3, 3)
+
+
+# What one element gets that is written in several places.
+WRITTEN_TWICE = {
+    "index_put_": lambda x: x.index_put_((x.new_tensor([0, 2]).long(),), x.new_tensor([5, 6, 7])),
+    "adding": lambda x: x.index_put_(
+        (x.new_tensor([0, 1]).long(), x.new_tensor([1, 1]).long()), x.new_ones(2), accumulate=True
+    ),
+    "a mask": lambda x: x.__setitem__(x.new_tensor([1, 0, 0]).bool(), x.new_tensor([5, 6, 7])),
+    "masked_fill_": lambda x: x.masked_fill_(x.new_tensor([[1], [0], [0]]).bool(), 9),
+    "fill_": lambda x: x.fill_(4),
+    "zero_": lambda x: x.zero_(),
+    "index_fill_": lambda x: x.index_fill_(0, x.new_tensor([1]).long(), 3),
+    "tril_": lambda x: x.tril_(),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Use of")
+@pytest.mark.parametrize("name", WRITTEN_TWICE)
+def test_writes_to_elements_that_are_shown_twice(name):
+    def write(x):
+        WRITTEN_TWICE[name](shown_twice(x))
+        return x * 1
+
+    check(write, torch.arange(1.0, 10.0).view(3, 3))
+
+
+def test_ranges_into_views_of_other_shapes():
+    fills = [
+        lambda out: torch.arange(0, 4, out=out),
+        lambda out: torch.linspace(0, 4, 4, out=out),
+        lambda out: torch.logspace(0, 3, 4, out=out),
+    ]
+    for fill in fills:
+        check(lambda x, fill=fill: (fill(x.narrow(1, 1, 2)), x * 1), torch.zeros(2, 4))
+        check(lambda x, fill=fill: (fill(x), x * 1), torch.zeros(2, 2))
+        check(lambda x, fill=fill: (fill(x), x * 1), torch.zeros(0))
+        check(lambda x, fill=fill: (fill(x[::2]), x * 1), torch.zeros(8))

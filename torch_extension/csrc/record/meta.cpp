@@ -218,6 +218,19 @@ std::shared_ptr<const Shapes> shapes_of(const Call& call, const Tensors& results
   return shapes;
 }
 
+// Whether results have no elements though operands have: what some kernels refuse, and nothing is
+// ever read that could be an error then.
+bool gives_nothing(const Call& call, const Shapes& shapes) {
+  const auto tensors = call.tensors();
+  const bool has_elements = std::any_of(tensors.begin(), tensors.end(), [](const TensorUse& use) {
+    return use.tensor != nullptr && use.tensor->numel() != 0;
+  });
+  return has_elements && !trusts_operands(call) &&
+         std::any_of(shapes.outputs.begin(), shapes.outputs.end(), [](const OutputShape& output) {
+           return output.kind == OutputShape::Kind::Fresh && numel_of(output.sizes) == 0;
+         });
+}
+
 // Whether an out= tensor that has elements would get other sizes.
 bool gives_another_geometry(const Call& call, const Shapes& shapes) {
   return std::any_of(shapes.resized.begin(), shapes.resized.end(),
@@ -277,6 +290,7 @@ std::shared_ptr<const Shapes> run_meta(const Call& call) {
   shapes->resized = mirror.resized();
   // PyTorch's CPU leaves some of these as they are where a Meta kernel makes them its own way.
   if (gives_another_geometry(call, *shapes)) return nullptr;
+  if (gives_nothing(call, *shapes)) raise_as_cpu(call);
   correct_strides(call, *shapes);
   shapes->random_numel = random_numel(call, *shapes);
   return shapes;
