@@ -1,6 +1,7 @@
 """`torch.acc.memory`: bytes in use, in the names of `torch.cuda.memory`. All sizes are bytes.
 
-The runtime reserves nothing ahead: what is allocated is what is reserved.
+Allocated is what values have, what programs need between their inputs and outputs, and weights that
+were packed. Reserved is that with what is free and kept for the next step, until `empty_cache`.
 """
 
 import json
@@ -12,15 +13,13 @@ from torchacc._index import device_index
 
 
 def memory_stats(device=None) -> dict[str, int]:
-    """The runtime's memory counters, flat, with PyTorch's names for the two it shares."""
-    stats = json.loads(torch.ops.acc.memory_stats(device_index(device)))
-    stats["allocated_bytes.all.current"] = stats.get("live_bytes", 0)
-    stats["allocated_bytes.all.peak"] = stats.get("peak_bytes", 0)
-    return stats
+    """The memory counters, flat, by PyTorch's names. `requested_bytes` is what storages would take,
+    of which many are never in memory; `allocation` counts them."""
+    return json.loads(torch.ops.acc.memory_stats(device_index(device)))
 
 
 def memory_allocated(device=None) -> int:
-    """Bytes that live tensors and running programs hold now."""
+    """Bytes that tensors and programs have now. What was recorded has none until it is computed."""
     return memory_stats(device)["allocated_bytes.all.current"]
 
 
@@ -30,13 +29,13 @@ def max_memory_allocated(device=None) -> int:
 
 
 def memory_reserved(device=None) -> int:
-    """Same as `memory_allocated`."""
-    return memory_allocated(device)
+    """Bytes taken from the system or the GPU: allocated ones, and those kept for the next step."""
+    return memory_stats(device)["reserved_bytes.all.current"]
 
 
 def max_memory_reserved(device=None) -> int:
-    """Same as `max_memory_allocated`."""
-    return max_memory_allocated(device)
+    """The most bytes reserved at once since the start or `reset_peak_memory_stats`."""
+    return memory_stats(device)["reserved_bytes.all.peak"]
 
 
 def reset_peak_memory_stats(device=None) -> None:
@@ -45,7 +44,8 @@ def reset_peak_memory_stats(device=None) -> None:
 
 
 def empty_cache() -> None:
-    """Gives unused memory back to the system."""
+    """Gives the memory that is kept for the next step back to the system or GPU: free memory, what
+    programs have for intermediates, and packed weights. Waits for what was cut."""
     torch.accelerator.empty_cache()
 
 

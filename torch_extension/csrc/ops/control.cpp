@@ -26,11 +26,20 @@ c10::DeviceIndex checked_index(int64_t device) {
 std::string memory_stats(int64_t device) {
   const auto stats = allocator().getDeviceStats(checked_index(device));
   const auto& bytes = stats.allocated_bytes[0];
+  const auto& reserved = stats.reserved_bytes[0];
+  const auto& requested = stats.requested_bytes[0];
   const auto& count = stats.allocation[0];
   const std::pair<const char*, int64_t> values[] = {
-      {"live_bytes", bytes.current},        {"peak_bytes", bytes.peak},
-      {"allocated_bytes", bytes.allocated}, {"freed_bytes", bytes.freed},
-      {"live_storages", count.current},     {"peak_storages", count.peak},
+      {"allocated_bytes.all.current", bytes.current},
+      {"allocated_bytes.all.peak", bytes.peak},
+      {"reserved_bytes.all.current", reserved.current},
+      {"reserved_bytes.all.peak", reserved.peak},
+      {"requested_bytes.all.current", requested.current},
+      {"requested_bytes.all.peak", requested.peak},
+      {"requested_bytes.all.allocated", requested.allocated},
+      {"requested_bytes.all.freed", requested.freed},
+      {"allocation.all.current", count.current},
+      {"allocation.all.peak", count.peak},
   };
   std::string json = "{";
   for (const auto& [name, value] : values) {

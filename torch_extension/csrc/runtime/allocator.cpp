@@ -72,14 +72,29 @@ class Allocator final : public c10::DeviceAllocator {
     return addresses_.owner_of(reinterpret_cast<uintptr_t>(pointer));
   }
 
-  // Memory is planned inside libtorchacc; nothing is cached on this side.
+  // Memory is planned, and kept to be used again, inside libtorchacc.
   bool initialized() override { return context_if_created() != nullptr; }
-  void emptyCache(c10::MempoolId_t) override {}
+  void emptyCache(c10::MempoolId_t) override {
+    if (torchacc_context* used = context_if_created()) check(torchacc_context_trim(used));
+  }
   void recordStream(const c10::DataPtr&, c10::Stream) override {}
 
   DeviceStats getDeviceStats(c10::DeviceIndex device) override {
-    std::lock_guard<std::mutex> lock(mutex_);
-    return stats_[normalize_device(device)];
+    DeviceStats stats = storages(device);
+    torchacc_memory_stats memory{};
+    memory.struct_size = sizeof memory;
+    if (torchacc_context* used = context_if_created())
+      check(torchacc_context_memory_stats(used, &memory));
+    constexpr auto kAll = static_cast<size_t>(StatType::AGGREGATE);
+    const auto set = [](c10::CachingAllocator::Stat& stat, uint64_t current, uint64_t peak) {
+      stat.current = static_cast<int64_t>(current);
+      stat.peak = static_cast<int64_t>(peak);
+    };
+    // What storages ask for is `requested_bytes`; they have no memory before something is computed.
+    set(stats.allocated_bytes[kAll], memory.allocated_bytes, memory.peak_allocated_bytes);
+    stats.active_bytes[kAll] = stats.allocated_bytes[kAll];
+    set(stats.reserved_bytes[kAll], memory.reserved_bytes, memory.peak_reserved_bytes);
+    return stats;
   }
 
   void resetAccumulatedStats(c10::DeviceIndex device) override {
@@ -98,6 +113,7 @@ class Allocator final : public c10::DeviceAllocator {
             number.reset_peak();
             bytes.reset_peak();
           });
+    torchacc_context_reset_peak_memory(context_if_created());
   }
 
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex) override {
@@ -115,6 +131,12 @@ class Allocator final : public c10::DeviceAllocator {
   }
 
  private:
+  // The device's storages and what they ask for.
+  DeviceStats storages(c10::DeviceIndex device) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return stats_[normalize_device(device)];
+  }
+
   template <class Change>
   void count(c10::DeviceIndex device, Change change) {
     DeviceStats& stats = stats_[device];
