@@ -221,7 +221,8 @@ bool has_unequal_terms(const Call& call) {
 }  // namespace
 
 void raise_as_cpu(const Call& call) {
-  if (nbytes_of(call) > kLargestRehearsal) return;
+  const bool has_kernel = call.info().handle.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
+  if (!has_kernel || nbytes_of(call) > kLargestRehearsal) return;
   raise_if_certain([&call](int64_t value) {
     return refusal_of(call, [value](const c10::TensorImpl& tensor) {
       return in_full(tensor, type_of(tensor), value);
