@@ -11,10 +11,8 @@ use crate::op::{Op, Ty};
 use std::f64::consts::TAU;
 
 pub const ROWS: &[Row] = &[
-    row("bernoulli", PLAIN, |c| bernoulli(c, c.tensor(0)?)),
-    row("bernoulli", &["p", "float", "Tensor", "float_out", "Tensor_out"], |c| {
-        bernoulli(c, c.number(1, 0.5, DType::F32)?)
-    }),
+    // Not of probabilities in a tensor: the host's kernel looks whether each is one.
+    row("bernoulli", &["p", "float", "float_out"], |c| bernoulli(c, c.number(1, 0.5, DType::F32)?)),
     row("uniform", PLAIN, |c| {
         shaped(c, uniform, [(1, 0.0), (2, 1.0)], |u, [low, high]| u * (high - low) + low)
     }),

@@ -209,7 +209,10 @@ fn norm<'a>(c: &Call<'a>, order: f64, dtype: Option<DType>) -> Outs<'a> {
     let x = x.cast(dtype).cast(wide(dtype));
     let (axes, keep) = (axes(c, Some(2), x.rank())?, c.bool(3, false)?);
     let total = |terms: V<'a>| terms.reduce(Op::Sum, &axes, keep);
-    let y = if order == 2.0 {
+    // The norm of one number is its size, though its power may be no number of the type.
+    let y = if order != 0.0 && count(x, &axes) == 1.0 {
+        total(x.abs())
+    } else if order == 2.0 {
         total(x * x).sqrt()
     } else if order == 1.0 {
         total(x.abs())

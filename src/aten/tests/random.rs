@@ -36,14 +36,6 @@ fn distributions() {
         check_moments("exponential", &waits, 0.5, 0.5);
         assert!(waits.to_f64s().iter().all(|&x| x > 0.0), "{dtype}");
     }
-    let p = Array::from_f64(F32, &[2], &[0.0, 1.0]);
-    check(
-        "bernoulli",
-        &only("aten::bernoulli", &seeded(&[(&p).into()], 5)),
-        F32,
-        &[2],
-        &[0.0, 1.0],
-    );
 }
 
 #[test]

@@ -179,6 +179,12 @@ fn spread_and_norms() {
     let wide =
         only("aten::linalg_vector_norm", &[(&x).into(), Float(2.0), NONE, flag(false), dtype(F64)]);
     assert_eq!((wide.ty.dtype, wide.ty.rank()), (F64, 0));
+    // Of one number, whose square is none.
+    let huge = Array::from_f64(F32, &[2, 1], &[-1e30, 8.5]);
+    for order in [2.0, 300.0] {
+        let args = [(&huge).into(), Float(order), ints(&[1]), flag(false), NONE];
+        check("norm", &only("aten::linalg_vector_norm", &args), F32, &[2], &[1e30, 8.5]);
+    }
 }
 
 #[test]
