@@ -5,6 +5,7 @@
 #              the same without Python or without PyTorch: examples/build.mk
 # make test    everything that continuous integration checks
 # make test-gpu the tests that are worth repeating on an NVIDIA GPU; make gpu-kit and tests/gpu/run.py where nothing can be built
+# make test-random an hour of random programs on acc against the CPU; SECONDS=N how long, SEED=N which, BACKEND=reference on what
 # make sanitize the library itself with the address and the thread sanitizer
 # make format  rewrite all sources in the project's format
 
@@ -23,7 +24,7 @@ space := $(subst ,, )
 CUDA_FOLDERS = $(subst $(space),:,$(wildcard $(VENV)/lib/python3*/site-packages/nvidia/*/lib))
 
 .DEFAULT_GOAL := build
-.PHONY: build environment install extension train test test-gpu gpu-kit test-rust test-python sanitize sanitize-memory sanitize-threads lint format bench-calls bench-peers clean FORCE
+.PHONY: build environment install extension train test test-gpu gpu-kit test-rust test-python test-random sanitize sanitize-memory sanitize-threads lint format bench-calls bench-peers clean FORCE
 
 build: environment $(RUST_LIB)
 	$(MAKE) --no-print-directory --jobs=$(shell nproc) extension
@@ -69,6 +70,11 @@ test-rust: $(VENV)/.requirements
 test-python: build
 	cargo build --lib
 	$(BIN)/python -m pytest torch_extension/tests
+
+# Ends at the first failure, which it prints as a script; the seed is the first line.
+test-random: build
+	TORCHACC_BACKEND=$(or $(BACKEND),cpu) PYTHONPATH=torch_extension/tests $(BIN)/python -m random_programs \
+		--seconds $(or $(SECONDS),3600) $(if $(SEED),--seed $(SEED))
 
 test-gpu: gpu-kit
 	$(BIN)/python tests/gpu/run.py

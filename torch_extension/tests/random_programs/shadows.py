@@ -1,0 +1,195 @@
+"""A program on the CPU in several precisions at once: what its arithmetic decides."""
+
+import re
+import warnings
+from dataclasses import dataclass
+
+import torch
+
+from .known import known
+from .run import Outcome, environment, gradient, kind_of, overlaps, perform, results, variables
+
+# An error that only says what the CPU has no kernel for, or what a value is.
+UNIMPLEMENTED = ("not implemented for", "not supported", "unsupported", "does not support")
+OF_VALUES = (
+    "out of bounds",
+    "out of range",
+    "out of DATA bounds",
+    "ZeroDivision",
+    "division by zero",
+    "is not in",
+    "shape mismatch: indexing",
+)
+# Operators that round inside and subtract what they rounded.
+CANCELS = re.compile(
+    r"grad|norm|softm|cosine|loss|entropy|std|var|logsumexp|\bo\d+\.|attention|addmm|linear|backward"
+)
+
+
+class Diverged(Exception):
+    """From `place` on the arithmetic does not say what a correct run gives."""
+
+    def __init__(self, place, reason):
+        super().__init__(reason)
+        self.place = place
+
+
+class Shadows:
+    """A program on the CPU as it is, in f64, and in f64 with what rounds off by a few roundings.
+
+    The two runs that are disturbed are off in opposite directions, so that what hangs on a tie is
+    decided differently in one of them.
+    """
+
+    def __init__(self):
+        self.eager = environment("cpu")
+        self.wide, self.up, self.down = (environment("cpu", wide=True) for _ in range(3))
+        self.others = (self.wide, self.up, self.down)
+        self.seen = {}
+        self.noise = torch.Generator().manual_seed(0)
+        self.errors = {}
+
+    def step(self, place, line):
+        error = perform(line, self.eager)
+        torch.set_default_dtype(torch.float64)
+        try:
+            kinds = [kind_of(perform(line, names)) for names in self.others]
+        finally:
+            torch.set_default_dtype(torch.float32)
+        if error:
+            if isinstance(error, NameError):
+                raise Diverged(place, "a name is missing")
+            message = str(error)
+            if any(text in message for text in UNIMPLEMENTED):
+                raise Diverged(place, "the CPU has no kernel")
+            if known("value errors") and any(text in message for text in OF_VALUES):
+                raise Diverged(place, "an error that depends on values")
+            self.errors[place] = error
+        if any(kind != kind_of(error) for kind in kinds):
+            raise Diverged(place, "an error hangs on the precision")
+        cancels = bool(CANCELS.search(line))
+        for name, value in variables(self.eager).items():
+            others = [names.get(name) for names in self.others]
+            self.settle(place, name, value, others, cancels)
+            if isinstance(value, torch.Tensor) and gradient(value) is not None:
+                grads = [gradient(other) for other in others]
+                self.settle(place, f"{name}.grad", gradient(value), grads, cancels)
+
+    def settle(self, place, name, value, others, cancels):
+        if not isinstance(value, torch.Tensor):
+            if not all(alike(value, other) for other in others):
+                raise Diverged(place, "a value hangs on the precision")
+            return
+        seen = (id(value), value._version, value.shape, value.data_ptr())
+        if self.seen.get(name) == seen:
+            return
+        self.seen[name] = seen
+        if overlaps_in_part(value):
+            raise Diverged(place, "what is written to overlapping elements depends on the order")
+        if any(value.shape != other.shape for other in others):
+            raise Diverged(place, "a shape hangs on the precision")
+        value = value.detach()
+        if not value.is_floating_point():
+            if not all(torch.equal(value, other) for other in others):
+                raise Diverged(place, "a value hangs on the precision")
+            return
+        wide, up, down = (other.data for other in others)
+        self.follow(place, value, wide, up, down)
+        self.disturb(value, wide, up, down, cancels)
+
+    def follow(self, place, eager, wide, up, down):
+        """Where the CPU's values left their type's range, the others do too."""
+        exact = eager.double()
+        overflown = ~exact.isfinite() & wide.isfinite()
+        if overflown.any():
+            if known("half overflow") and eager.itemsize == 2:
+                raise Diverged(place, "a half value overflows")
+            if (wide.abs() < torch.finfo(eager.dtype).max)[overflown].any():
+                raise Diverged(place, "an overflow hangs on the precision")
+        for other in (wide, up, down):
+            if overflown.any() and not overlaps(other):
+                other.copy_(torch.where(overflown, exact, other))
+            if not torch.equal(other.isnan(), exact.isnan()):
+                raise Diverged(place, "a NaN hangs on the precision")
+            if not torch.equal(other.isinf(), exact.isinf()):
+                raise Diverged(place, "an infinity hangs on the precision")
+
+    def disturb(self, eager, wide, up, down, cancels):
+        eps = torch.finfo(eager.dtype).eps
+        exact = eager.double()
+        # The sign of a zero is nobody's promise.
+        for other, zero in ((up, 0.0), (down, -0.0)):
+            if not overlaps(other):
+                other.masked_fill_(other == 0, zero)
+        # Nothing has more bits than f64: there, what has many is taken to have been rounded.
+        rounded = exact != wide if eager.dtype != torch.float64 else (wide * 2**40).frac() != 0
+        rounded &= wide.isfinite()
+        if cancels:
+            # Even what comes out exact may not elsewhere.
+            off = self.random(wide.shape) * eps * (1 + largest(wide)) * wide.isfinite()
+            for other, sign in ((up, 1), (down, -1)):
+                if not overlaps(other):
+                    other.add_(sign * off)
+        elif rounded.any():
+            off = self.random(wide.shape) * rounded * eps
+            for other, factor in ((up, 1 + off), (down, 1 - off)):
+                if not overlaps(other):
+                    other.mul_(factor)
+            # What is next to nothing may as well be nothing: a test for 0 hangs on that.
+            tiny = rounded & (down.abs() <= 16 * eps * largest(down))
+            if tiny.any() and not overlaps(down):
+                down.masked_fill_(tiny, 0)
+
+    def random(self, shape):
+        """Numbers from two to four, of either sign."""
+        size = torch.rand(shape, generator=self.noise, dtype=torch.float64) * 2 + 2
+        return size * (torch.randint(2, shape, generator=self.noise) * 2 - 1)
+
+
+def largest(tensor):
+    """The largest finite magnitude."""
+    finite = tensor.abs().nan_to_num(0, 0, 0)
+    return finite.amax() if finite.numel() else finite.sum()
+
+
+def alike(value, other):
+    """Whether two things that were read can be compared: of lists, the shape."""
+    if isinstance(value, list):
+        same = isinstance(other, list) and len(value) == len(other)
+        return same and all(map(alike, value, other))
+    return isinstance(value, float) or type(value) not in (bool, int) or value == other
+
+
+def overlaps_in_part(tensor):
+    """Whether elements overlap otherwise than by a stride of 0."""
+    reach = 1
+    for stride, n in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if n > 1 and stride:
+            if stride < reach:
+                return True
+            reach += stride * (n - 1)
+    return False
+
+
+@dataclass
+class Expected:
+    """What the CPU gave, in its own precision and in the three others."""
+
+    eager: Outcome
+    others: tuple
+
+
+def on_host(program):
+    """As much of the program as its arithmetic decides, and what it gives."""
+    while True:
+        shadows = Shadows()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                for place, line in program.steps():
+                    shadows.step(place, line)
+        except Diverged as diverged:
+            program = program.before(diverged.place)
+            continue
+        eager, *others = (results(names) for names in (shadows.eager, *shadows.others))
+        return program, Expected(Outcome(eager, shadows.errors), tuple(others))
