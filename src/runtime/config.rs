@@ -19,6 +19,8 @@ const MOST_THREADS: usize = 4096;
 const TRACE_LIMIT: usize = 20_000;
 /// Bytes of programs kept on disk.
 const CACHE_LIMIT: usize = 1 << 30;
+/// Operations from which a program is kept there: less is compiled as fast as it is found.
+const CACHE_FROM: usize = 16;
 /// Bytes that a trace may keep from being freed before it is cut by itself.
 const TRACE_BYTES: usize = 1 << 30;
 
@@ -53,6 +55,8 @@ pub struct Options {
     pub cache_folder: Option<PathBuf>,
     /// Bytes that they may take; 0: `TORCHACC_CACHE_LIMIT`, else 1 GiB.
     pub cache_limit: usize,
+    /// `TORCHACC_CACHE_FROM`: operations of a trace from which its program is kept there (16).
+    pub cache_from: usize,
     /// `TORCHACC_BUCKETS`: what sizes that vary are padded to; nothing, if none is named.
     pub policy: Policy,
     /// `TORCHACC_RECOMPILE_LIMIT`: recompiles at one line that pass without a word (8).
@@ -142,6 +146,7 @@ impl Options {
                 None => user_folder(variable),
             },
             cache_limit: number(asked.cache_limit, "TORCHACC_CACHE_LIMIT", CACHE_LIMIT)?,
+            cache_from: number(0, "TORCHACC_CACHE_FROM", CACHE_FROM)?,
         })
     }
 

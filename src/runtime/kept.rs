@@ -85,7 +85,8 @@ pub fn find_or<'scope>(
         }
         Ok(program)
     };
-    let Some(disk) = &shared.disk else { return compile(None) };
+    let pays = closed.trace().records.len() >= shared.disk_from;
+    let Some(disk) = shared.disk.as_ref().filter(|_| pays) else { return compile(None) };
     let records = closed.records();
     let decode = |bytes: &[u8]| load(bytes, &records, interface, graph, &*shared.backend);
     let (entry, removed) = stats.disk_ns.time(|| disk.find(key, decode));

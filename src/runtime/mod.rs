@@ -90,6 +90,8 @@ pub(crate) struct Shared {
     pub cache: Cache<Program>,
     pub paths: Paths<Program>,
     pub disk: Option<Disk>,
+    /// Operations from which programs go there.
+    pub disk_from: usize,
     pub families: Families,
     pub policy: Policy,
     pub stats: Stats,
@@ -125,6 +127,7 @@ impl Context {
                 .cache_folder
                 .clone()
                 .map(|folder| Disk::new(folder, options.cache_limit as u64)),
+            disk_from: options.cache_from,
             families: Families::default(),
             policy: options.policy.clone(),
             stats: Stats::default(),

@@ -8,6 +8,7 @@ import torchacc
 # Tests count what is compiled, leave the user's programs alone, and are of the CPU unless they are
 # told of another backend. Read when the device starts.
 os.environ["TORCHACC_CACHE_DIR"] = "off"
+os.environ["TORCHACC_CACHE_FROM"] = "0"
 os.environ["TORCHACC_BACKEND"] = os.environ.get("TORCHACC_BACKEND") or "cpu"
 
 

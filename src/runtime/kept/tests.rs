@@ -214,3 +214,21 @@ fn a_plan_made_quickly_gives_way_to_one_that_was_searched_for() {
         assert_eq!(count(&third, "kernels"), count(&searched, "kernels"));
     }
 }
+
+/// What is compiled as fast as it is found is not kept.
+#[test]
+fn a_small_program_stays_in_memory() {
+    let folder = Folder::new("small");
+    let context = Context::new(Options { cache_from: 3, ..folder.options("cpu") }).unwrap();
+    let x = context.new_buffer(64);
+    let run = |operations: usize| {
+        let mut last = x;
+        for _ in 0..operations {
+            last = apply(&context, native("aten::exp"), &[last]);
+        }
+        context.read(last, 0, &mut [0; 64]).unwrap();
+        context.sync().unwrap();
+        context.shared.disk.as_ref().unwrap().usage().0
+    };
+    assert_eq!((run(2), run(3), run(2)), (0, 1, 1));
+}
