@@ -2,10 +2,11 @@
 
 It is outside the package because it must be able to decide not to import it: a package that cannot
 work must not break `import torch` for programs that do not use it. A library that was never built
-is passed over in silence (the build itself imports torch), one that does not fit is a warning.
+is passed over in silence (the build itself imports torch), every other failure is a warning.
 `import torchacc` raises in both cases.
 """
 
+import sys
 import warnings
 from pathlib import Path
 
@@ -19,5 +20,13 @@ def autoload() -> None:
     try:
         # Does nothing when `import torchacc` is what imports torch: it goes on by itself.
         import torchacc  # noqa: F401
-    except ImportError as error:
-        warnings.warn(f"the device acc is not available: {error}", stacklevel=2)
+    except Exception as error:  # noqa: BLE001
+        warn(f"the device acc is not available; `import torchacc` raises why: {error}")
+
+
+def warn(message: str) -> None:
+    """A warning also where warnings are errors."""
+    try:
+        warnings.warn(message, stacklevel=3)
+    except Warning:
+        print(message, file=sys.stderr)

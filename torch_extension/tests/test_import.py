@@ -85,6 +85,56 @@ except ImportError as error:
     assert output(code).split() == ["False", "True"]
 
 
+@pytest.mark.parametrize("warnings", ["default", "error"])
+def test_a_device_of_another_package_leaves_torch_alone(warnings):
+    # PyTorch loads the entry points of all packages in the order in which it finds them.
+    code = """
+import importlib.metadata
+import sys
+import types
+
+other = types.ModuleType("other_device")
+def autoload():
+    import torch
+    torch.utils.rename_privateuse1_backend("other")
+other.autoload = autoload
+sys.modules["other_device"] = other
+entry_points = importlib.metadata.entry_points
+first = importlib.metadata.EntryPoint("other", "other_device:autoload", "torch.backends")
+def both(**named):
+    found = entry_points(**named)
+    return [first, *found] if named.get("group") == first.group else found
+importlib.metadata.entry_points = both
+import torch
+print(torch._C._get_privateuse1_backend_name(), (torch.ones(2) + 1).tolist())
+try:
+    import torchacc
+except ImportError as error:
+    print("uninstall" in str(error))
+"""
+    result = run_python(code, PYTHONWARNINGS=warnings)
+    assert result.stdout.splitlines() == ["other [2.0, 2.0]", "True"], result.stderr
+    assert result.stderr.count("the device acc is not available") == 1
+    assert "another package has registered its device" in result.stderr
+
+
+def test_no_failure_of_the_package_breaks_torch():
+    code = """
+import sys
+import torchacc_autoload
+class Broken:
+    def find_spec(self, name, path=None, target=None):
+        if name == "torchacc":
+            raise AttributeError("something of ours is broken")
+sys.meta_path.insert(0, Broken())
+import torch
+print((torch.ones(2) + 1).tolist())
+"""
+    result = run_python(code)
+    assert result.stdout.split() == ["[2.0,", "2.0]"], result.stderr
+    assert "something of ours is broken" in result.stderr
+
+
 @pytest.mark.parametrize("path", sorted(LIBRARY.parent.glob("*.so*")), ids=lambda p: p.name)
 def test_libraries_are_small(path):
     assert path.stat().st_size <= 15 * 2**20

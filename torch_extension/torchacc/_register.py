@@ -15,14 +15,22 @@ def load() -> None:
     library before the module, whose functions call its operators; the module before the generated
     methods (`Tensor.acc()`, `Module.acc()`, `is_acc`), which look it up.
 
-    Raises ImportError when the library was not built, or was built for another PyTorch.
+    Raises ImportError when the library was not built, or was built for another PyTorch, and when
+    another package's device is there.
     """
     global _loaded
     if _loaded:
         return
     if not LIBRARY.exists():
         raise ImportError(f"{LIBRARY} is missing: build it with `make build`")
-    torch.utils.rename_privateuse1_backend("acc")
+    try:
+        torch.utils.rename_privateuse1_backend("acc")
+    except RuntimeError as error:
+        raise ImportError(
+            "another package has registered its device with PyTorch, which has room for one: "
+            "uninstall it, or keep it from being loaded with TORCH_DEVICE_BACKEND_AUTOLOAD=0 and "
+            f"import torchacc first ({error})"
+        ) from error
     try:
         torch.ops.load_library(LIBRARY)
     except OSError as error:
