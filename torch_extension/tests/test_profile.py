@@ -104,6 +104,13 @@ def test_a_profile_that_fails_is_written(tmp_path):
     assert any(event.get("cat") == "kernel" for event in events_of(path))
 
 
+def test_a_path_that_cannot_be_written_is_refused_before_anything_runs(tmp_path):
+    ran = []
+    with pytest.raises(FileNotFoundError), torchacc.profile(tmp_path / "nowhere" / "timeline.json"):
+        ran.append(1)
+    assert ran == []
+
+
 def test_only_what_happens_inside_is_kept(tmp_path):
     run_steps(2)
     x = torch.ones(1500, 1500, device=DEVICE)

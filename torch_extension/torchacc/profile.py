@@ -19,11 +19,14 @@ def profile(path: str | os.PathLike) -> Iterator[None]:
     of the memory in use. Waits first for what was recorded before, and at the end for what was
     recorded inside. Every kernel is timed meanwhile; at other times the profiler costs nothing. One
     profile at a time: a new one drops the other.
+
+    Raises OSError, before anything inside runs, where `path` cannot be written.
     """
-    sync()
-    torch.ops.acc.profile_start()
-    try:
-        yield
+    with Path(path).open("w") as file:
         sync()
-    finally:
-        Path(path).write_text(torch.ops.acc.profile_stop())
+        torch.ops.acc.profile_start()
+        try:
+            yield
+            sync()
+        finally:
+            file.write(torch.ops.acc.profile_stop())
