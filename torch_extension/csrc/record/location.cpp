@@ -1,5 +1,6 @@
 #include "record/location.h"
 
+#include <c10/util/FunctionRef.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/profiler/combined_traceback.h>
 
@@ -121,13 +122,30 @@ Line user_line(const Site& site) {
 RecordingScope::RecordingScope(const std::string& name) : outer_(t_operator) { t_operator = &name; }
 RecordingScope::~RecordingScope() { t_operator = outer_; }
 
-uint64_t capture_site(void*) {
+namespace {
+
+// What the library calls must not throw: its frames know no exceptions. A place that cannot be said
+// (no memory, a warning that is an error) is none.
+template <class Result>
+Result or_nothing(c10::function_ref<Result()> work) noexcept {
+  try {
+    return work();
+  } catch (...) {
+    return Result();
+  }
+}
+
+uint64_t new_site() {
   Site site;
   if (t_operator != nullptr) site.recorded = *t_operator;
   site.stack = torch::CapturedTraceback::gather(/*python=*/true, /*script=*/false, /*cpp=*/false);
   if (const auto node = torch::autograd::get_current_node()) site.backward = node->name();
   return sites().add(site);
 }
+
+}  // namespace
+
+uint64_t capture_site(void*) { return or_nothing<uint64_t>(&new_site); }
 
 std::string site_line(uint64_t site) {
   if (site == 0) return {};
@@ -139,14 +157,18 @@ std::string site_line(uint64_t site) {
 }
 
 uint64_t line_of(void*, uint64_t site) {
-  if (Lines::is_line(site)) return site;
-  const std::string line = site_line(site);
-  return line.empty() ? 0 : lines().number(line);
+  return or_nothing<uint64_t>([&]() -> uint64_t {
+    if (Lines::is_line(site)) return site;
+    const std::string line = site_line(site);
+    return line.empty() ? 0 : lines().number(line);
+  });
 }
 
 void warn_about(void*, torchacc_str message, uint64_t site) {
-  const std::string line = site_line(site);
-  TORCH_WARN(line.empty() ? "torchacc" : line, ": ", to_string(message));
+  or_nothing<void>([&] {
+    const std::string line = site_line(site);
+    TORCH_WARN(line.empty() ? "torchacc" : line, ": ", to_string(message));
+  });
 }
 
 std::string describe_site(uint64_t site) {

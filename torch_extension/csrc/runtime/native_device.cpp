@@ -61,7 +61,7 @@ void* allocate(void*, const torchacc_device* device, size_t nbytes) {
 void deallocate(void*, const torchacc_device*, void* memory, size_t) {
   try {
     c10::GetAllocator(g_native->type())->raw_deallocate(memory);
-  } catch (const std::exception&) {
+  } catch (...) {
     // A device that is lost takes its memory with it.
   }
 }
