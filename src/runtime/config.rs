@@ -4,7 +4,7 @@ use super::compile::QUICK_FROM;
 use super::judge::{Limits, RECOMPILE_LIMIT};
 use crate::backend::cpu::onednn::Search;
 use crate::backend::cuda::device::Device;
-use crate::backend::cuda::driver::{self, Refused};
+use crate::backend::cuda::driver;
 use crate::backend::cuda::{Cuda, memory};
 use crate::backend::{Backend, cpu, null, reference};
 use crate::dynamic::Policy;
@@ -27,7 +27,7 @@ const TRACE_BYTES: usize = 1 << 30;
 #[derive(Clone, Debug)]
 pub struct Options {
     /// `cpu`, `cuda` (`cuda:N` for the GPU of that number), `reference` or `null`: what is asked for, else
-    /// `TORCHACC_BACKEND`. `None`: `cuda` if it can be used, else `cpu`.
+    /// `TORCHACC_BACKEND`. `None`: `cpu`.
     pub backend: Option<String>,
     /// 0: `TORCHACC_NUM_THREADS`, else all cores.
     pub num_threads: usize,
@@ -184,19 +184,22 @@ fn cuda_folders(
 }
 
 /// The backend, and a warning of a GPU that it does not use although nobody chose so. Errors: see [`named`].
+///
+/// A GPU is used by those who name it, until `tests/gpu/run.py` has passed on a real one: then the default is the first
+/// that [`driver::open`] opens.
 pub(super) fn backend(options: &Options) -> Result<(Box<dyn Backend>, Option<String>)> {
     if let Some(name) = &options.backend {
         return Ok((named(name, options)?, None));
     }
-    Ok(match driver::find(&driver_options(options, 0)) {
-        Ok(device) => (cuda(options, device), None),
-        Err(Refused::Absent(_)) => (cpu(options), None),
-        Err(refused) => {
-            let why = refused.error().message;
-            let warning = format!("no backend is named, and the CPU computes, not a GPU. {why}");
-            (cpu(options), Some(warning))
-        }
-    })
+    let warning = driver::usable(&options.cuda).map(|gpu| {
+        format!(
+            "no backend is named, and the CPU computes, not {}: the backend cuda has not been tried on a real GPU yet. \
+             TORCHACC_BACKEND=cuda or torchacc.set_backend(\"cuda\") tries it, TORCHACC_BACKEND=cpu stays with the CPU \
+             without this warning",
+            gpu.name
+        )
+    });
+    Ok((cpu(options), warning))
 }
 
 /// The backend of that name, never another. Errors: there is none of that name; a GPU that cannot be used.
@@ -274,19 +277,32 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_that_can_be_used_is_the_default() {
+    fn a_gpu_that_could_be_used_is_not_the_default_and_the_warning_says_how_to_try_it() {
         let Some(driver) = Driver::new("default", &[]) else { return };
-        assert_eq!(unnamed(&driver), ("cuda", None));
+        let (backend, warning) = unnamed(&driver);
+        let warning = warning.unwrap();
+        assert_eq!(backend, "cpu");
+        for said in
+            ["the CPU computes, not Fake GPU", "TORCHACC_BACKEND=cuda", "set_backend(\"cuda\")"]
+        {
+            assert!(warning.contains(said), "{said} in {warning}");
+        }
     }
 
     #[test]
-    fn nothing_is_said_where_there_is_no_gpu() {
-        let Some(driver) = Driver::new("no-gpu", &["-DINIT=CUDA_ERROR_NO_DEVICE"]) else { return };
-        assert_eq!(unnamed(&driver), ("cpu", None));
+    fn nothing_is_said_where_there_is_no_gpu_or_none_that_could_be_used() {
+        for (name, define) in [
+            ("no-gpu", "-DINIT=CUDA_ERROR_NO_DEVICE"),
+            ("mismatch", "-DINIT=CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"),
+            ("old", "-DCAPABILITY=61"),
+        ] {
+            let Some(driver) = Driver::new(&format!("unnamed-{name}"), &[define]) else { return };
+            assert_eq!(unnamed(&driver), ("cpu", None), "{name}");
+        }
     }
 
     #[test]
-    fn a_gpu_that_cannot_be_used_leaves_the_cpu_and_says_why() {
+    fn a_gpu_that_cannot_be_used_says_why_when_it_is_named() {
         for (name, define, why) in [
             ("mismatch", "-DINIT=CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "Restart the machine"),
             ("ancient", "-DcuLaunchKernel=none", "cuLaunchKernel"),
@@ -296,13 +312,13 @@ mod tests {
             ("streams", "-DSTREAM=CUDA_ERROR_OUT_OF_MEMORY", "TORCHACC_BACKEND=cpu"),
             ("occupied", "-DRETAIN=CUDA_ERROR_OUT_OF_MEMORY", "(Fake GPU) does not open"),
         ] {
-            let name = format!("unnamed-{name}");
-            let Some(driver) = Driver::new(&name, &[define]) else { return };
-            let (backend, warning) = unnamed(&driver);
-            let warning = warning.unwrap();
-            assert_eq!(backend, "cpu", "{warning}");
-            assert!(warning.contains("the CPU computes, not a GPU. "), "{warning}");
-            assert!(warning.contains(why), "{why} in {warning}");
+            let Some(driver) = Driver::new(&format!("named-{name}"), &[define]) else { return };
+            let asked = Asked { cache_folder: "off", ..Asked::default() };
+            let resolved = Options::resolve(asked).unwrap();
+            let cuda = [vec![driver.folder().to_path_buf()], resolved.cuda.clone()].concat();
+            let options = Options { backend: Some("cuda".into()), cuda, ..resolved };
+            let error = super::backend(&options).err().unwrap().message;
+            assert!(error.contains(why), "{why} in {error}");
         }
     }
 

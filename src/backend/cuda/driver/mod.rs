@@ -60,6 +60,11 @@ const OLDEST: u32 = 70;
 /// The oldest that multiplies floats of 8 bits: that of the L4.
 const FLOAT8: u32 = 89;
 
+/// The first GPU that kernels are written for, if the driver shows one. Opens none.
+pub fn usable(folders: &[PathBuf]) -> Option<Known> {
+    list(folders).ok()?.into_iter().find(|gpu| gpu.capability >= OLDEST)
+}
+
 /// Opens a GPU. Errors: `Unsupported` when it cannot be used, with why and what to do.
 pub fn open(options: &Options) -> Result<Arc<dyn Device>> {
     find(options).map_err(Refused::error)
