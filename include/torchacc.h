@@ -1010,7 +1010,9 @@ torchacc_error *torchacc_barrier(torchacc_context *context,
 
 /*
  Makes a context. Starts no thread and takes no memory before the first operation runs; the backend cuda, and the search for
- a GPU where none is named, start the driver.
+ a GPU where none is named, start the driver. With `TORCHACC_WATCHDOG=60` a thread says, on the error stream and to `log`, what
+ runs and where all threads are when nothing of a program has ended for 60 seconds, and all goes on; with `60,abort` the process
+ ends then.
  Errors: INVALID_ARGUMENT for an unknown backend or a bad option, UNSUPPORTED for a GPU that cannot be used (why, and what
  to do).
  */

@@ -2,6 +2,7 @@
 
 use super::compile::QUICK_FROM;
 use super::judge::{Limits, RECOMPILE_LIMIT};
+use super::watchdog::Patience;
 use crate::backend::cpu::onednn::Search;
 use crate::backend::cuda::device::Device;
 use crate::backend::cuda::driver;
@@ -63,6 +64,8 @@ pub struct Options {
     pub recompile_limit: u64,
     /// `TORCHACC_STRICT`: what is an error rather than a warning or a count, of `recompiles,host_calls`.
     pub strict: String,
+    /// `TORCHACC_WATCHDOG`: see [`super::watchdog`].
+    pub watchdog: Option<Patience>,
     /// `TORCHACC_DUMP`: a folder that every compiled program is written to.
     pub dump: Option<PathBuf>,
 }
@@ -124,6 +127,9 @@ impl Options {
                     return invalid!("TORCHACC_STRICT={list}: there are recompiles and host_calls");
                 }
             },
+            watchdog: variable("TORCHACC_WATCHDOG")
+                .map(|text| Patience::parse(&text))
+                .transpose()?,
             dump: variable("TORCHACC_DUMP").map(PathBuf::from),
             trace_bytes: number(asked.trace_bytes, "TORCHACC_TRACE_BYTES", TRACE_BYTES)?.max(1),
             onednn: match variable("TORCHACC_ONEDNN").as_deref() {

@@ -4,6 +4,7 @@ use super::breakdown::Phase;
 use super::code::Compiled;
 use super::compile::{Program, name_of};
 use super::failures::Concerns;
+use super::watchdog::Watchdog;
 use super::{Shared, kept, shortage, watch};
 use crate::backend::run::reached;
 use crate::backend::{Call, Failure, Outcome, Watch};
@@ -59,6 +60,7 @@ fn run_beside<'scope>(
     beside: &'scope Scope<'scope, '_>,
 ) -> bool {
     let mut is_new = false;
+    let _at_work = shared.watchdog.as_ref().map(Watchdog::compiles);
     let launch = AssertUnwindSafe(|| {
         let (program, lookup) = find(shared, &closed, beside)?;
         is_new = lookup == Lookup::Made;
@@ -132,13 +134,14 @@ fn is_of_key(shared: &Shared, closed: &Closed, program: &Arc<Program>) -> bool {
 /// `is_new`: whether the program was made for this run.
 fn launch(
     shared: &Shared,
-    program: &Program,
+    program: &Arc<Program>,
     is_new: bool,
     closed: &Closed,
     arena: &mut Arena,
 ) -> Result<()> {
     let code = program.code.to_run(is_new);
     let plan = &code.plan;
+    shared.watchdog.as_ref().inspect(|dog| dog.runs(program, &code));
     let fitting = program.fitting.as_deref();
     // Held until the program has run.
     let mut padded: Vec<Box<dyn Bytes>> = Vec::new();

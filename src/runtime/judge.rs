@@ -171,7 +171,7 @@ impl Context {
         Ok(())
     }
 
-    fn warn(&self, message: &str, site: Site) {
+    pub(super) fn warn(&self, message: &str, site: Site) {
         let observer = self.observer.read().clone();
         if let Some(observer) = observer {
             (observer.warn)(message, site);

@@ -31,6 +31,7 @@ mod random;
 mod shortage;
 pub mod stats;
 mod watch;
+pub mod watchdog;
 
 use crate::backend::Backend;
 use crate::buffer::{Bytes, Storage, zeros};
@@ -64,6 +65,7 @@ use random::Generator;
 use stats::Stats;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
+use watchdog::Watchdog;
 
 /// Programs kept in memory by one context.
 const PROGRAMS: Capacity = Capacity { entries: 1024, bytes: 512 << 20 };
@@ -113,6 +115,7 @@ pub(crate) struct Shared {
     pub quick_from: usize,
     /// Whether somebody was told what the backend lacks.
     pub lack_is_told: AtomicBool,
+    pub watchdog: Option<Arc<Watchdog>>,
 }
 
 impl Context {
@@ -145,9 +148,10 @@ impl Context {
             trace_bytes: options.trace_bytes,
             quick_from: options.quick_from,
             lack_is_told: AtomicBool::default(),
+            watchdog: options.watchdog.map(Watchdog::new).map(Arc::new),
         });
         warning.into_iter().for_each(|warning| shared.warn(warning));
-        Ok(Arc::new(Context {
+        let context = Arc::new(Context {
             trace: TraceLock::default(),
             launcher: Launcher::new(shared.clone()),
             readers: Readers::default(),
@@ -157,7 +161,9 @@ impl Context {
             log: OnceLock::new(),
             communicators: Communicators::default(),
             shared,
-        }))
+        });
+        context.shared.watchdog.as_ref().inspect(|dog| dog.belongs_to(&context));
+        Ok(context)
     }
 
     pub fn set_locator(&self, locator: Locator) {

@@ -25,12 +25,14 @@ pub fn steps<'a>(
     program: &'a Program,
     code: &'a Compiled,
 ) -> Option<Steps<'a>> {
-    let wanted = code.has_host_calls || shared.profile.is_active();
+    let is_watched = shared.watchdog.is_some() && shared.backend.location().is_host;
+    let wanted = code.has_host_calls || shared.profile.is_active() || is_watched;
     wanted.then(|| Steps { shared, program, code, started: AtomicU64::new(0) })
 }
 
 impl Watch for Steps<'_> {
-    fn begin(&self, _: usize) {
+    fn begin(&self, index: usize) {
+        self.shared.watchdog.as_ref().inspect(|dog| dog.begins(index));
         self.started.store(now(), Relaxed);
     }
 

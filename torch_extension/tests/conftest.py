@@ -1,15 +1,53 @@
-"""Every test ends with a sync, so that a late error fails the test that caused it."""
+"""Every test ends with a sync, so that a late error fails the test that caused it. What hangs ends
+the run, with a report of what it is."""
 
+import faulthandler
 import os
+import threading
+from pathlib import Path
 
 import pytest
 import torchacc
+from support import build_operators
+
+LIMIT = 120
 
 # Tests count what is compiled, leave the user's programs alone, and are of the CPU unless they are
 # told of another backend. Read when the device starts.
 os.environ["TORCHACC_CACHE_DIR"] = "off"
 os.environ["TORCHACC_CACHE_FROM"] = "0"
 os.environ["TORCHACC_BACKEND"] = os.environ.get("TORCHACC_BACKEND") or "cpu"
+# A step that hangs is reported, with its operator and line and all stacks; SIGABRT then makes
+# pytest's fault handler show those of Python.
+os.environ.setdefault("TORCHACC_WATCHDOG", f"{LIMIT},abort")
+
+_test_ended = threading.Event()
+
+
+def pytest_configure(config):
+    # Output is not captured here, but will be.
+    _watch(os.dup(2))
+
+
+def _watch(stderr):
+    """Ends the run when for twice the limit neither a test nor a process of a test has ended.
+
+    What hangs while it holds the interpreter keeps the thread from putting that off.
+    """
+
+    def watch():
+        while True:
+            faulthandler.dump_traceback_later(2 * LIMIT, exit=True, file=stderr)
+            while not _test_ended.wait(LIMIT / 4) and not _has_children():
+                pass
+            _test_ended.clear()
+
+    threading.Thread(target=watch, daemon=True, name="watchdog").start()
+
+
+def _has_children():
+    tasks = Path("/proc/self/task").glob("*/children")
+    return any(task.read_text().strip() for task in tasks)
 
 
 def pytest_addoption(parser):
@@ -26,4 +64,12 @@ def pytest_addoption(parser):
 @pytest.fixture(autouse=True)
 def _nothing_left_over():
     yield
+    _test_ended.set()
     torchacc.sync()
+
+
+@pytest.fixture(scope="session")
+def compiled_operators(tmp_path_factory):
+    """The library of `operators.cxx`, loaded."""
+    source = Path(__file__).with_name("operators.cxx")
+    return build_operators(source, tmp_path_factory.mktemp("operators"))

@@ -68,15 +68,15 @@ def run_python(code: str, **environment: str) -> subprocess.CompletedProcess:
     )
 
 
-def build_operators(source, path):
-    """Compiles operators in C++ to a library beside `path`, whose name says what it is, and loads it."""
-    path.write_text(source)
-    library = path.with_suffix(".so")
-    flags = ["-std=c++17", "-O0", "-fPIC", "-shared", "-x", "c++", str(path), "-o", str(library)]
+def build_operators(source, folder):
+    """Compiles operators in C++ and loads them; the library."""
+    library = folder / "operators.so"
+    flags = ["-std=c++17", "-O0", "-fPIC", "-shared", str(source), "-o", str(library)]
     includes = [f"-I{folder}" for folder in torch.utils.cpp_extension.include_paths()]
     libraries = [f"-L{folder}" for folder in torch.utils.cpp_extension.library_paths()]
     subprocess.run(["c++", *flags, *includes, *libraries, "-ltorch_cpu", "-lc10"], check=True)
     torch.ops.load_library(str(library))
+    return library
 
 
 class Attention(nn.Module):

@@ -4,44 +4,13 @@ their errors are raised once, to whom they concern."""
 import pytest
 import torch
 import torchacc
-from support import DEVICE, build_operators, run_python
+from support import DEVICE, run_python
 
 BACKENDS = ["cpu", "reference"]
 
-# Prints of the kernel, in the order in which it ran.
-NOTES = """
-#include <torch/library.h>
-#include <vector>
-
-static std::vector<double> noted;
-
-static void note(const at::Tensor& x, double factor) {
-  noted.push_back(x.item<double>() * factor);
-}
-static std::vector<double> take() { return std::exchange(noted, {}); }
-static void add_to(at::Tensor& x, const at::Tensor& y) { x.add_(y); }
-
-TORCH_LIBRARY(test_effects, m) {
-  m.def("note(Tensor x, float factor) -> ()");
-  m.def("add_to(Tensor(a!) x, Tensor y) -> ()");
-  m.def("take() -> float[]");
-  m.impl("take", take);
-}
-TORCH_LIBRARY_IMPL(test_effects, CPU, m) {
-  m.impl("note", note);
-  m.impl("add_to", add_to);
-}
-TORCH_LIBRARY_IMPL(test_effects, Meta, m) {
-  m.impl("note", [](const at::Tensor&, double) {});
-  m.impl("add_to", [](at::Tensor&, const at::Tensor&) {});
-}
-"""
-
 
 @pytest.fixture(scope="module")
-def notes(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("effects")
-    build_operators(NOTES, folder / "notes.cpp")
+def notes(compiled_operators):
     return torch.ops.test_effects
 
 
@@ -76,17 +45,18 @@ torch.acc.synchronize()
 
 def test_an_assert_is_raised_in_its_step_of_a_loop():
     w = torch.ones(3, device=DEVICE)
-    raised = []
-    for step in range(12):
+
+    def step():
         w.mul_(1.5)
         loss = w.sum()
         torch._assert_async(loss < 200, "the loss is too large")
-        try:
-            loss.item()
-        except RuntimeError as error:
-            assert "the loss is too large" in str(error)
-            raised.append(step)
-    assert raised == [10, 11]
+        loss.item()
+
+    for _ in range(10):
+        step()
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="the loss is too large"):
+            step()
     assert torchacc.metrics()["replayed_ops"] > 0
 
 
