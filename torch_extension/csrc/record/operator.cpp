@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <sstream>
 #include <unordered_set>
 
 #include "runtime/native_device.h"
@@ -125,13 +126,18 @@ Parameter parameter_of(const c10::Argument& argument) {
   return parameter;
 }
 
-// Kernels written in Python need the GIL, which the launch thread must never take. PyTorch names
-// the file that registered a kernel; only compiled ones come from C++ or CUDA sources.
+// Kernels written in Python need the GIL, which the launch thread must never take. They have no
+// signature in C++, as compiled ones do. PyTorch says so of each registration, with the place that
+// it was made at. One that it does not list may be anything.
 bool has_python_kernel(const c10::OperatorHandle& handle, c10::DispatchKey key) {
   if (!handle.hasComputedKernelForDispatchKey(key)) return false;
-  const std::string origin = handle.getComputedKernelForDispatchKey(key).debug();
-  return origin.find(".cpp") == std::string::npos && origin.find(".cu") == std::string::npos &&
-         origin.find(".cc") == std::string::npos && origin.find(".h:") == std::string::npos;
+  const std::string place = handle.getComputedKernelForDispatchKey(key).debug() + " :: (";
+  std::istringstream registrations(handle.dumpState());
+  for (std::string line; std::getline(registrations, line);) {
+    const size_t at = line.find(place);
+    if (at != std::string::npos && line.compare(at + place.size(), 5, "none)") != 0) return false;
+  }
+  return true;
 }
 
 bool has_native_python_kernel(const c10::OperatorHandle& handle) {
