@@ -1070,6 +1070,20 @@ torchacc_error *torchacc_cut(torchacc_context *context);
 torchacc_error *torchacc_sync(torchacc_context *context);
 
 /*
+ This moment: a number for `torchacc_is_done`. Records nothing, cuts nothing.
+ */
+torchacc_error *torchacc_mark(torchacc_context *context, uint64_t *out);
+
+/*
+ Whether everything that was recorded before a moment has run, whether or not it failed. Blocks for nothing: cuts if some of
+ it is still in the trace, so that who asks again and again is told so in the end. Errors: UNSUPPORTED in a process forked
+ after the context was used.
+ */
+torchacc_error *torchacc_is_done(torchacc_context *context,
+                                 uint64_t mark,
+                                 bool *out);
+
+/*
  Where the context's memory is. The caller sets `out->struct_size`.
  */
 torchacc_error *torchacc_context_device(const torchacc_context *context, struct torchacc_device *out);

@@ -255,3 +255,34 @@ pub unsafe extern "C" fn torchacc_sync(context: *mut torchacc_context) -> *mut t
     // SAFETY: a live context, says the header.
     boundary(|| unsafe { borrow(context)? }.inner.sync())
 }
+
+/// This moment: a number for `torchacc_is_done`. Records nothing, cuts nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_mark(
+    context: *mut torchacc_context,
+    out: *mut u64,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY: a live context, says the header.
+        let mark = unsafe { borrow(context)? }.inner.mark()?;
+        // SAFETY: writable, says the header.
+        unsafe { super::put(out, mark) }
+    })
+}
+
+/// Whether everything that was recorded before a moment has run, whether or not it failed. Blocks for nothing: cuts if some of
+/// it is still in the trace, so that who asks again and again is told so in the end. Errors: UNSUPPORTED in a process forked
+/// after the context was used.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_is_done(
+    context: *mut torchacc_context,
+    mark: u64,
+    out: *mut bool,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY: a live context, says the header.
+        let done = unsafe { borrow(context)? }.inner.is_done(mark)?;
+        // SAFETY: writable, says the header.
+        unsafe { super::put(out, done) }
+    })
+}

@@ -9,6 +9,7 @@ use crate::trace::Closed;
 use parking_lot::{Condvar, Mutex};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
@@ -33,6 +34,8 @@ pub struct Fence {
 #[derive(Default)]
 struct Queue {
     length: Mutex<usize>,
+    /// Programs handed over since the beginning; counted after `length`.
+    sent: AtomicU64,
     shorter: Condvar,
 }
 
@@ -87,6 +90,7 @@ impl Launcher {
     /// Queues a program. Gives it back if there is nobody to run it.
     pub fn run(&self, closed: Box<Closed>) -> std::result::Result<(), Box<Closed>> {
         *self.queue.length.lock() += 1;
+        self.queue.sent.fetch_add(1, Relaxed);
         self.send(Job::Run(closed)).map_err(|job| {
             self.queue.take_one();
             match job {
@@ -101,6 +105,17 @@ impl Launcher {
             Some(running) => running.jobs.send(job).map_err(|unsent| unsent.0),
             None => Err(job),
         }
+    }
+
+    /// Programs handed over since the beginning.
+    pub fn sent(&self) -> u64 {
+        self.queue.sent.load(Relaxed)
+    }
+
+    /// How many of them have run; perhaps some less.
+    pub fn done(&self) -> u64 {
+        let sent = self.sent();
+        sent - (*self.queue.length.lock() as u64).min(sent)
     }
 
     /// Waits while many programs are queued: a program that records faster than its operations run must not fill the

@@ -25,6 +25,7 @@ mod kept;
 pub mod later;
 mod launch;
 pub mod lock;
+mod marks;
 mod measure;
 mod profile;
 mod random;

@@ -188,3 +188,30 @@ def test_a_fallback_raises_pytorchs_exceptions(name):
         with pytest.raises(expected.type):
             use(result[0])
     del result
+
+
+def test_an_event_answers_without_waiting_and_gets_there(compiled_operators, notes):
+    x = torch.zeros(1, device=DEVICE)
+    event, stream = torch.Event(DEVICE), torch.acc.current_stream()
+    event.record()
+    torch.acc.synchronize()
+    assert event.query()
+    assert stream.query()
+    event.record()
+    assert event.query()  # nothing was recorded before it
+    notes.nap(x, 0.5)
+    event.record()
+    y = x + 1  # after it
+    cuts = torchacc.metrics()["cuts"]
+    assert not event.query()
+    assert not stream.query()
+    assert torchacc.metrics()["cuts"] == cuts + 1
+    while not event.query():
+        pass
+    assert torchacc.metrics()["cuts"] == cuts + 1
+    assert y.item() == 1
+    # Of what was dropped nothing runs.
+    _ = x * 3
+    del _
+    event.record()
+    assert event.query()

@@ -22,8 +22,9 @@ mark_step = cut
 def sync() -> None:
     """Cuts and waits until everything has run.
 
-    Raises the first error of a recorded operation that no read has reported yet; the message names
-    the operator and the Python line that recorded it.
+    Raises the errors of recorded operations that no read has reported yet, those of results that
+    were never read too: as one, of the first's type, whose message names each one's operator and
+    the Python line that recorded it.
     """
     emit_warnings(torch.ops.acc.sync())
 

@@ -37,7 +37,7 @@ def stream(stream: torch.Stream | None):
 
 
 def synchronize(device=None) -> None:
-    """Cuts, waits for everything recorded so far, and raises the first error not yet reported."""
+    """Cuts, waits for everything recorded so far, and raises what was not reported yet."""
     torch.accelerator.synchronize(device_index(device))
 
 

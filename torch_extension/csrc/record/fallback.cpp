@@ -9,7 +9,6 @@
 #include "record/shape_cache.h"
 #include "record/validate.h"
 #include "runtime/generator.h"
-#include "runtime/progress.h"
 #include "runtime/runtime.h"
 
 namespace torchacc {
@@ -86,7 +85,7 @@ void submit(const Call& call, const Shapes& shapes, c10::ArrayRef<torchacc_arg> 
       !shapes.use_host.load(std::memory_order_relaxed)) {
     torchacc_error* error = torchacc_record(context(), *call.info().native, arguments.data(),
                                             arguments.size(), outputs.data(), outputs.size());
-    if (error == nullptr) return advance_position();
+    if (error == nullptr) return;
     if (torchacc_error_code(error) != TORCHACC_UNSUPPORTED) check(error);
     // There is a native operator, but not for these types: PyTorch accepted the call, so run
     // PyTorch's kernel.
@@ -155,7 +154,6 @@ void record_native(torchacc_op op, c10::ArrayRef<torchacc_arg> arguments,
                    c10::ArrayRef<torchacc_view> outputs) {
   check(torchacc_record(context(), op, arguments.data(), arguments.size(), outputs.data(),
                         outputs.size()));
-  advance_position();
 }
 
 void record_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {

@@ -64,7 +64,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   void* getStreamNativeHandle(const c10::Stream stream) const override {
     return reinterpret_cast<void*>(static_cast<intptr_t>(stream.id()));
   }
-  bool queryStream(const c10::Stream&) const override { return wait_for(recorded_position()); }
+  bool queryStream(const c10::Stream&) const override { return has_reached(recorded_position()); }
   void synchronizeStream(const c10::Stream&) const override { synchronize(); }
   void synchronizeDevice(const c10::DeviceIndex) const override { synchronize(); }
 
@@ -81,7 +81,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   }
   void block(void*, const c10::Stream&) const override {}
   bool queryEvent(void* event) const override {
-    return event == nullptr || wait_for(static_cast<Event*>(event)->position);
+    return event == nullptr || has_reached(static_cast<Event*>(event)->position);
   }
   void synchronizeEvent(void* event) const override {
     if (event != nullptr) wait_for(static_cast<Event*>(event)->position);

@@ -1,17 +1,18 @@
-// Positions in the stream of recorded operations, for events.
+// Moments in the stream of recorded operations, for events.
 #pragma once
 
 #include <cstdint>
 
 namespace torchacc {
 
-// Counts one recorded operation.
-void advance_position() noexcept;
-uint64_t recorded_position() noexcept;
+// This moment; 0 while the device is unused.
+uint64_t recorded_position();
 
-// Waits until everything recorded before `position` is done; returns true. Work that nobody has cut
-// would never finish by itself, so a query has to hand it over and wait rather than answer "not
-// yet" for ever.
-bool wait_for(uint64_t position);
+// Whether everything recorded before `position` is done. Does not wait, but sees to it that it gets
+// done.
+bool has_reached(uint64_t position);
+
+// Waits until it is; raises the errors that nobody was told of.
+void wait_for(uint64_t position);
 
 }  // namespace torchacc

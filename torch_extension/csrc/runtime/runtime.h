@@ -47,8 +47,7 @@ void set_current_device(c10::DeviceIndex index);
 // `index`, or the current device where PyTorch leaves it open with -1.
 c10::DeviceIndex normalize_device(c10::DeviceIndex index);
 
-// Hands everything recorded to the device and waits for it; raises the first failure not yet
-// reported.
+// Hands everything recorded to the device and waits for it; raises all failures not yet reported.
 void synchronize();
 void cut();
 
