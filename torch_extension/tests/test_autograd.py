@@ -5,7 +5,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 import torchacc
-from support import DEVICE, GPT, assert_same, run_python, to_device, token_batch, twins
+from support import DEVICE, GPT, assert_same, check, run_python, to_device, token_batch, twins
 
 
 class Recurrent(nn.Module):
@@ -97,6 +97,17 @@ def test_attention(shape, causal):
     for tensors in (inputs, moved):
         F.scaled_dot_product_attention(*tensors, is_causal=causal).square().sum().backward()
     assert_same([t.grad for t in moved], [t.grad for t in inputs], 1e-3, 1e-4)
+
+
+def test_attention_in_double_precision():
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(1, 2, 5, 4, dtype=torch.float64, requires_grad=True) for _ in range(3))
+
+    def gradients(*tensors):
+        loss = F.scaled_dot_product_attention(*tensors).square().sum()
+        return torch.autograd.grad(loss, tensors)
+
+    check(gradients, q, k, v, rtol=1e-12, atol=1e-12)
 
 
 def test_attention_with_a_mask():

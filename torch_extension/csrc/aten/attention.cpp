@@ -128,8 +128,9 @@ attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& valu
   const c10::SmallVector<int64_t, 4> sizes{batch, heads, length, width};
   const at::Tensor out = make_tensor(sizes, at::infer_dense_strides(sizes, query.strides()),
                                      query.scalar_type(), query.device().index());
+  const c10::ScalarType statistic = query.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const at::Tensor logsumexp = make_tensor({batch, heads, length}, {heads * length, length, 1},
-                                           at::kFloat, query.device().index());
+                                           statistic, query.device().index());
   RandomState random{0, 0};
   at::Tensor seed, offset;
   if (dropout_p > 0) {
