@@ -235,6 +235,25 @@ class Context {
   torchacc_context* get() const noexcept { return handle_.get(); }
   void cut() const { check(torchacc_cut(get())); }
   void sync() const { check(torchacc_sync(get())); }
+  // This moment of recording, and whether the device has come so far; waits for nothing.
+  std::uint64_t mark() const {
+    std::uint64_t mark = 0;
+    check(torchacc_mark(get(), &mark));
+    return mark;
+  }
+  bool is_done(std::uint64_t mark) const {
+    bool done = false;
+    check(torchacc_is_done(get(), mark, &done));
+    return done;
+  }
+  torchacc_memory_stats memory_stats() const {
+    torchacc_memory_stats stats{};
+    stats.struct_size = sizeof stats;
+    check(torchacc_context_memory_stats(get(), &stats));
+    return stats;
+  }
+  void reset_peak_memory() const { torchacc_context_reset_peak_memory(get()); }
+  void trim() const { check(torchacc_context_trim(get())); }
   void seed(std::uint64_t seed) const { check(torchacc_seed(get(), seed)); }
 
   /// Counters and times as JSON.

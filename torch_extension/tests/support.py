@@ -1,5 +1,6 @@
 """What several test files share: the device's name, a small GPT, comparison with the CPU."""
 
+import contextlib
 import copy
 import os
 import subprocess
@@ -48,6 +49,12 @@ def check(function, *arguments, rtol=1e-5, atol=1e-6):
     expected, actual = function(*arguments), function(*on_device)
     assert_same(actual, expected, rtol, atol)
     assert_same(on_device, arguments, rtol, atol)
+
+
+def forget_errors():
+    """Those that a refused call left for the next synchronisation."""
+    with contextlib.suppress(Exception):
+        torch.acc.synchronize()
 
 
 def twins(build):

@@ -10,7 +10,7 @@ import math
 import pytest
 import torch
 from operators import EXPECTED_FAILURES, RANDOM, SAMPLE, comparable, dtype_of, move, name_of
-from support import DEVICE
+from support import DEVICE, forget_errors
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -64,6 +64,7 @@ def attempt(op, arguments, **more):
             if comparable(leaf) and leaf.device.type == DEVICE:
                 leaf.cpu()
     except Exception as error:
+        forget_errors()
         return None, type(error)
     return result, None
 
@@ -200,6 +201,8 @@ def with_other_numbers(arguments):
 
 
 def test_numbers_that_change_when_the_shapes_are_known(op):
+    if op.name == "nn.functional.interpolate":
+        return  # its numbers are sizes
     for first in calls(op, step=2, count=8):
         attempt(op, move(first))
         for number, arguments in with_other_numbers(first):

@@ -76,3 +76,12 @@ def test_results_lie_as_on_the_cpu(name):
         expected, actual = LAID_OUT[name](x), LAID_OUT[name](x.to(DEVICE))
         assert actual.stride() == expected.stride()
         torch.testing.assert_close(actual.cpu(), expected)
+
+
+@pytest.mark.parametrize("dim", [-1, [-1], 1, 0, -2])
+@pytest.mark.parametrize("keepdim", [False, True])
+def test_norms_over_one_number(dim, keepdim):
+    # PyTorch's Meta kernel keeps a dimension of size 1 that is counted from the end.
+    for shape in ((3, 1), (0, 1), (1, 1)):
+        x = torch.ones(shape)
+        check(lambda x: torch.linalg.vector_norm(x, 2, dim, keepdim), x)

@@ -177,12 +177,22 @@ fn end<'a>(q: V<'a>, from: i64, to: i64) -> V<'a> {
     ((q + 1.0) * from as f64 + (to - 1) as f64) / to as f64
 }
 
+/// How many elements the longest of `to` windows over `from` has: where it begins, as much of an element as can be is left out.
+fn longest_window(from: i64, to: i64) -> i64 {
+    let (mut divisor, mut rest) = (to, from);
+    while rest != 0 {
+        (divisor, rest) = (rest, divisor % rest);
+    }
+    let left_out = (to - divisor) as i128;
+    let to = to.max(1) as i128;
+    ((left_out + from as i128 + to - 1) / to) as i64
+}
+
 /// Sums over dimension `d` of `v`, in `to` windows that may overlap. Which elements a window has is no factor of them: 0 times
 /// infinity would be NaN.
 fn window_sums<'a>(v: V<'a>, d: usize, to: i64) -> Result<V<'a>> {
     let from = v.sizes()[d];
-    let length = |q| ((q + 1) * from + to - 1) / to - q * from / to;
-    let longest = (0..to).map(length).max().unwrap_or(0);
+    let longest = longest_window(from, to);
     let [q, j] = [0, 1].map(|dim| v.math().iota(&[to, longest], dim, DType::I64));
     let at = q * from as f64 / to as f64 + j;
     let last = (from - 1) as f64;

@@ -232,9 +232,11 @@ fn cumsum<'a>(c: &Call<'a>) -> Outs<'a> {
     let x = c.tensor(0)?;
     let dtype = sum_dtype(c, x.dtype(), c.dtype(2)?);
     let dim = c.dim(1, 0, x.rank())?;
-    let x1 = at_least_1d(x).cast(dtype);
-    let y = c.math.op(Op::CumSum, &[x1], smallvec![Attr::Int(dim as i64)]);
-    Ok(vec![y.reshape(&x.sizes())])
+    let terms = at_least_1d(x).cast(dtype);
+    // Whether any so far is true: that they are some, as a number.
+    let terms = if dtype == DType::Bool { terms.cast(DType::I64) } else { terms };
+    let y = c.math.op(Op::CumSum, &[terms], smallvec![Attr::Int(dim as i64)]);
+    Ok(vec![y.reshape(&x.sizes()).cast(dtype)])
 }
 
 /// log(sum(exp(x))), shifted by the maximum where that is finite.

@@ -278,6 +278,7 @@ impl Match<'_> {
     fn is_rounding(&self, instr: &Instr) -> bool {
         let reads = self.program.reads.len();
         instr.op == Op::Cast
+            && matches!(instr.dtype, DType::F16 | DType::BF16)
             && instr.args.iter().all(|&a| {
                 let maker = (a as usize).checked_sub(reads).map(|n| &self.program.instrs[n]);
                 maker.is_some_and(|maker| maker.dtype == instr.dtype)
@@ -302,6 +303,9 @@ impl Match<'_> {
         if instr.dtype != ty.dtype {
             return false;
         }
+        if self.is_rounding(instr) && self.register(instr.args[0], element) {
+            return true;
+        }
         let index = |reg: Reg| {
             let read = self.step.reads.get(self.read_of(reg as usize)?)?;
             (read.place == Place::Index && read.dtype == DType::I64)
@@ -309,9 +313,6 @@ impl Match<'_> {
         };
         if node.op == Op::Iota && instr.op == Op::Cast && instr.args.len() == 1 {
             return index(instr.args[0]) == Some(counted(node, ty, element.flat(graph)));
-        }
-        if self.is_rounding(instr) {
-            return self.register(instr.args[0], element);
         }
         if instr.op != node.op || instr.attrs != node.attrs {
             return false;

@@ -296,4 +296,10 @@ std::shared_ptr<const Shapes> run_meta(const Call& call) {
   return shapes;
 }
 
+std::shared_ptr<const Shapes> shapes_of_cpu(const Call& call) {
+  if (!returns_fresh(call) || trusts_operands(call)) return nullptr;
+  const auto results = rehearsed_in_full(call);
+  return results.has_value() ? shapes_of(call, *results) : nullptr;
+}
+
 }  // namespace torchacc

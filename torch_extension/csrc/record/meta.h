@@ -11,4 +11,8 @@ namespace torchacc {
 // values.
 std::shared_ptr<const Shapes> run_meta(const Call& call);
 
+// What the CPU's kernel returns, where that can be found out: null for calls that write, and where
+// a kernel might go where its operands say.
+std::shared_ptr<const Shapes> shapes_of_cpu(const Call& call);
+
 }  // namespace torchacc

@@ -111,7 +111,9 @@ std::shared_ptr<const Shapes> infer_shapes(Call& call) {
   std::shared_ptr<const Shapes> shapes = rule_shapes(call);
   if (shapes == nullptr) {
     shapes = run_meta(call);
-    if (shapes != nullptr) check_rule(call, *shapes);
+    if (shapes != nullptr) {
+      if (auto corrected = check_rule(call, *shapes)) shapes = std::move(corrected);
+    }
   }
   if (shapes != nullptr) verify_shapes(call, *shapes);
   if (shapes != nullptr && cacheable(*shapes)) {

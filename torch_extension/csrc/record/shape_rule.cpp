@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "record/fallback.h"
+#include "record/meta.h"
 #include "runtime/runtime.h"
 
 namespace torchacc {
@@ -149,17 +150,19 @@ std::shared_ptr<const Shapes> rule_shapes(Call& call) {
   return shapes;
 }
 
-void check_rule(Call& call, const Shapes& shapes) {
-  if (!may_have_rule(call) || !is_plain(shapes)) return;
+std::shared_ptr<const Shapes> check_rule(Call& call, const Shapes& shapes) {
+  if (!may_have_rule(call) || !is_plain(shapes)) return nullptr;
   const auto pattern = call.pattern();
-  if (!pattern.has_value()) return;
+  if (!pattern.has_value()) return nullptr;
   const auto types = ask(call);
-  if (!types.has_value()) return;
+  if (!types.has_value()) return nullptr;
   if (agree(*types, shapes)) {
     ledger().confirm(*pattern);
-  } else {
-    ledger().refute(call);
+    return nullptr;
   }
+  auto found = shapes_of_cpu(call);
+  if (found == nullptr || !agree(*types, *found)) ledger().refute(call);
+  return found;
 }
 
 uint64_t shape_rule_uses() { return g_uses.load(std::memory_order_relaxed); }

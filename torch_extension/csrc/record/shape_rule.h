@@ -14,8 +14,9 @@ namespace torchacc {
 // Meta kernel says why.
 std::shared_ptr<const Shapes> rule_shapes(Call& call);
 
-// Compares the rule with what the Meta kernel gave.
-void check_rule(Call& call, const Shapes& shapes);
+// Compares the rule with what the Meta kernel gave. Where they differ the CPU's kernel is asked:
+// returns what that gives, where it can be found out, else null.
+std::shared_ptr<const Shapes> check_rule(Call& call, const Shapes& shapes);
 
 uint64_t shape_rule_uses();
 // Operators whose rule once gave something else than the Meta kernel, separated by spaces: it is

@@ -69,7 +69,8 @@ def _value(name, got, eager, others):
     if not isinstance(eager, tuple):
         return _read(name, got, eager, others)
     for what, a, e in zip(LAYOUT, got[0], eager[0], strict=True):
-        if a != e and not (what == "strides" and known("memory format")):
+        ordered = what in ("strides", "storage offset")
+        if a != e and not (ordered and known("memory format")):
             return Failure(what, f"{name}: {what} is {a}, not {e}")
     failure = _elements(name, got[1], eager[1], [other[1] for other in others])
     if failure:

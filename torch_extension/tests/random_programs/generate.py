@@ -8,7 +8,7 @@ import torch
 # Statements register themselves.
 from . import host, indexing, shapes  # noqa: F401
 from .arithmetic import binary
-from .draw import FLOATS, MOST_ELEMENTS, STATEMENTS, Draw, is_integral
+from .draw import FLOATS, MOST_ELEMENTS, STATEMENTS, Draw
 from .known import drawn, known
 from .program import VARIABLE, Program
 from .run import perform, tensors
@@ -63,7 +63,7 @@ def _extend(d, count):
             continue
         if " = " in line and d.chance(REUSED):
             line = f"{d.choice(d.where())} = {line.split(' = ', 1)[1]}" if line[0] == "t" else line
-        if _casts_out_of_range(d, line) or _reads_what_it_writes(d, line) or not drawn(line):
+        if _reads_what_it_writes(d, line) or not drawn(line):
             continue
         error = perform(line, d.names)
         if error is None or _worth_keeping(d, error):
@@ -81,15 +81,6 @@ def _drop_unused_data(d, before, line):
         else:
             d.names.pop(data.split(" = ")[0], None)
     d.lines[before:] = kept
-
-
-def _casts_out_of_range(d, line):
-    """Whether a write may put floats into a tensor of integers that do not fit."""
-    if not known("float to integer") or not re.search(r"copy_|\] = |\.set_|\.put_", line):
-        return False
-    found = [d.names[name] for name in VARIABLE.findall(line) if name in d.names]
-    found = [t for t in found if isinstance(t, torch.Tensor)]
-    return any(map(is_integral, found)) and any(t.is_floating_point() for t in found)
 
 
 def _reads_what_it_writes(d, line):

@@ -1,8 +1,6 @@
 """Statements that read and write by indices and masks."""
 
 from .draw import NAMES, statement
-from .known import known
-from .run import overlaps
 
 
 def _index(d, t, unique=False):
@@ -31,10 +29,10 @@ def _index(d, t, unique=False):
     return ", ".join(parts)
 
 
-def _mask(d, x, several=True):
+def _mask(d, x):
     """A mask of some leading dimensions of x."""
     t = d.of(x)
-    many = d.rng.randint(1, t.dim()) if several else 1
+    many = d.rng.randint(1, t.dim())
     if many == t.dim() and d.chance(0.4):
         return f"{x} > {d.choice((0, 1, -1))}"
     return d.fresh(t.shape[:many], "b1")
@@ -53,12 +51,11 @@ def read(d):
         return None
     shape = [min(2, n) for n in t.shape]
     across = d.indices(shape, size) or some
-    several = not (known("mask of several dimensions") and t.requires_grad)
     among = (
         f"{x}[{_index(d, t)}]",
         f"{x}[{_index(d, t)}]",
         f"{x}[{_index(d, t)}]",
-        f"{x}[{_mask(d, x, several)}]",
+        f"{x}[{_mask(d, x)}]",
         f"torch.masked_select({x}, {x} > 0)",
         f"{x}.index_select({dim}, {some})",
         f"{x}.gather({dim}, {across})",
@@ -100,7 +97,6 @@ def write(d):
     values = d.fresh(shape, dtype)
     sliced = f"{x}[{d.rng.randrange(size)}:]"
     index = _index(d, t, unique=True)
-    several = not known("mask of several dimensions")
     among = (
         f"{x}[{index}] = {n}",
         f"{x}[{_index(d, t)}] = {n}",
@@ -111,7 +107,7 @@ def write(d):
         f"{sliced} = {d.fresh(t.shape[1:], dtype)}",
         f"{sliced} = {sliced}.flip(0)",
         f"{x}[..., 0] = {x}[..., -1]",
-        f"{x}[{_mask(d, x, several)}] = {n}",
+        f"{x}[{_mask(d, x)}] = {n}",
         f"{x}.index_fill_({dim}, {often}, {n})",
         f"{x}.index_copy_({dim}, {once}, {source})",
         f"{x}.index_add_({dim}, {often}, {added})",
@@ -129,6 +125,4 @@ def write(d):
         f"{d.new()} = torch.slice_scatter({x}, {source}, {dim}, 0, {d.of(once).numel()})",
     )
     line = d.choice(among)
-    if known("expanded writes") and overlaps(t):
-        return None
     return f"with torch.no_grad(): {line}" if t.requires_grad and d.chance(0.5) else line

@@ -1,5 +1,6 @@
 """A program on the CPU in several precisions at once: what its arithmetic decides."""
 
+import math
 import re
 import warnings
 from dataclasses import dataclass
@@ -107,7 +108,7 @@ class Shadows:
             if (wide.abs() < torch.finfo(eager.dtype).max)[overflown].any():
                 raise Diverged(place, "an overflow hangs on the precision")
         for other in (wide, up, down):
-            if overflown.any() and not overlaps(other):
+            if overflown.any() and is_writable(other):
                 other.copy_(torch.where(overflown, exact, other))
             if not torch.equal(other.isnan(), exact.isnan()):
                 raise Diverged(place, "a NaN hangs on the precision")
@@ -117,28 +118,31 @@ class Shadows:
     def disturb(self, eager, wide, up, down, cancels):
         eps = torch.finfo(eager.dtype).eps
         exact = eager.double()
-        # The sign of a zero is nobody's promise.
-        for other, zero in ((up, 0.0), (down, -0.0)):
-            if not overlaps(other):
-                other.masked_fill_(other == 0, zero)
+        # The sign of a zero is nobody's promise, nor that of a NaN.
+        for other, sign in ((up, 1.0), (down, -1.0)):
+            if is_writable(other):
+                other.masked_fill_(other == 0, math.copysign(0.0, sign))
+                other.masked_fill_(other.isnan(), math.copysign(math.nan, sign))
         # Nothing has more bits than f64: there, what has many is taken to have been rounded.
         rounded = exact != wide if eager.dtype != torch.float64 else (wide * 2**40).frac() != 0
         rounded &= wide.isfinite()
         if cancels:
-            # Even what comes out exact may not elsewhere.
-            off = self.random(wide.shape) * eps * (1 + largest(wide)) * wide.isfinite()
+            # Even what comes out exact may not elsewhere. What halves cancel is mostly held in f32.
+            inside = 4 * eps if eager.itemsize > 2 else eps
+            off = self.random(wide.shape) * inside * (1 + largest(wide)) * wide.isfinite()
             for other, sign in ((up, 1), (down, -1)):
-                if not overlaps(other):
+                if is_writable(other):
                     other.add_(sign * off)
         elif rounded.any():
             off = self.random(wide.shape) * rounded * eps
             for other, factor in ((up, 1 + off), (down, 1 - off)):
-                if not overlaps(other):
+                if is_writable(other):
                     other.mul_(factor)
-            # What is next to nothing may as well be nothing: a test for 0 hangs on that.
-            tiny = rounded & (down.abs() <= 16 * eps * largest(down))
-            if tiny.any() and not overlaps(down):
-                down.masked_fill_(tiny, 0)
+        # What is next to nothing may as well be nothing: a test for 0 hangs on that.
+        small = down.abs() <= 16 * eps * largest(down)
+        tiny = small & (wide.isfinite() if cancels else rounded)
+        if tiny.any() and is_writable(down):
+            down.masked_fill_(tiny, 0)
 
     def random(self, shape):
         """Numbers from two to four, of either sign."""
@@ -158,6 +162,10 @@ def alike(value, other):
         same = isinstance(other, list) and len(value) == len(other)
         return same and all(map(alike, value, other))
     return isinstance(value, float) or type(value) not in (bool, int) or value == other
+
+
+def is_writable(tensor):
+    return not overlaps(tensor) and not tensor._is_zerotensor()
 
 
 def overlaps_in_part(tensor):

@@ -6,7 +6,8 @@ from .run import gradient, is_parameter
 
 @statement(4)
 def layer(d):
-    x = d.floating(lambda t: t.dim())
+    # Of one or two numbers a normalisation leaves signs, and its gradient is rounding alone.
+    x = d.floating(lambda t: t.dim() and t.shape[-1] > 2)
     if not x:
         return None
     t = d.of(x)
@@ -23,9 +24,7 @@ def layer(d):
         f"F.layer_norm({x}, ({last},))",
         f"F.layer_norm({x}, {tuple(t.shape[-2:])})",
         f"F.rms_norm({x}, ({last},), {w})",
-        f"F.normalize({x}, dim={dim})",
         f"F.glu({x}, {dim})",
-        f"F.cosine_similarity({x}, {x} * 2, {dim})",
         f"F.group_norm({x}, {channels})",
         f"F.batch_norm({x}, None, None, {scale}, None, True)",
         f"F.instance_norm({x})",
@@ -36,6 +35,9 @@ def layer(d):
         f"F.adaptive_avg_pool1d({x}, 2)",
         f"F.local_response_norm({x}, 2)",
     ]
+    if t.itemsize > 2:
+        # What they subtract is next to nothing, in halves no more than rounding.
+        among += [f"F.normalize({x}, dim={dim})", f"F.cosine_similarity({x}, {x} * 2, {dim})"]
     if t.dim() in (3, 4) and t.numel():
         k = d.choice((1, 2))
         kernel = d.fresh((3, channels, *[k] * (t.dim() - 2)), dtype, "normal")
@@ -87,7 +89,8 @@ def leaf(d):
 
 
 def _sources(d):
-    return d.where(is_parameter)
+    """Leaves by one name each: what is given to an optimizer twice is nobody's promise."""
+    return list({id(d.of(name)): name for name in d.where(is_parameter)}.values())
 
 
 @statement(5)

@@ -34,7 +34,8 @@ fn operand(
     (Operand { place: Place::Input(n as u32), dtype, layout }, values)
 }
 
-/// Every pointwise primitive that is defined on operands of a type, in one kernel: reads x, y and a condition.
+/// Every pointwise primitive that is defined on operands of a type, in one kernel: reads x, y, a condition
+/// and small numbers.
 fn everything(dtype: DType) -> (Case, Vec<Op>) {
     let sizes = [7, 9];
     let ty = |dtype| Ty::new(dtype, &sizes);
@@ -59,16 +60,19 @@ fn everything(dtype: DType) -> (Case, Vec<Op>) {
         }
     }
     for to in TYPES {
-        push(Op::Cast, smallvec![Attr::DType(to)], &[0], to);
+        // Numbers that no integer is become what the device makes of them.
+        let from = if dtype.is_float() && to.is_int() { 3 } else { 0 };
+        push(Op::Cast, smallvec![Attr::DType(to)], &[from], to);
     }
     push(Op::Select, smallvec![], &[2, 0, 1], dtype);
     let reads = vec![
         operand(0, dtype, Lay::Dense, &sizes, true),
         operand(1, dtype, Lay::Reversed, &sizes, true),
         operand(2, DType::Bool, Lay::Dense, &sizes, false),
+        operand(3, dtype, Lay::Dense, &sizes, false),
     ];
-    let results = (0..instrs.len() as u32).map(|n| 3 + n).collect();
-    let types = vec![dtype, dtype, DType::Bool];
+    let results = (0..instrs.len() as u32).map(|n| 4 + n).collect();
+    let types = vec![dtype, dtype, DType::Bool, dtype];
     let program = Program { sizes: sizes[..].into(), reads: types, instrs, results };
     (Case { kernel: Kernel::Map(program), reads, writes, scalars: vec![], in_place: false }, ops)
 }
