@@ -136,3 +136,15 @@ def test_adaptive_windows_keep_other_windows_numbers(number):
         return y, x.grad
 
     check(run, x)
+
+
+@pytest.mark.parametrize("wide", [torch.float32, torch.float64, torch.int64])
+def test_numbers_on_the_cpu_promote_with_those_on_the_device(wide):
+    for narrow in (torch.float16, torch.bfloat16, torch.float32, torch.int8, torch.bool):
+        x = torch.tensor(1).to(narrow)
+        number = torch.tensor(300.66135).to(wide)
+
+        def run(x, number=number):
+            return x * number, number + x, torch.where(x > 0, number, x), x.maximum(number)
+
+        check(run, x, rtol=0, atol=0)

@@ -177,6 +177,7 @@ void Call::read_tensor(c10::IValue& value, const Parameter& parameter, size_t in
   if (!value.toTensor().defined()) {
     return parameter.out ? void(key_.push_back(tag(kAbsent))) : push_none(tag(kAbsent));
   }
+  if (decides_type(value.toTensor(), parameter)) value = upload(value.toTensor(), device());
   if (!is_acc(value.toTensor())) return read_number(value.toTensor(), parameter, index);
   const bool written = parameter.written || parameter.out;
   if (!written && (value.toTensor().is_conj() || value.toTensor().is_neg())) {
@@ -187,6 +188,22 @@ void Call::read_tensor(c10::IValue& value, const Parameter& parameter, size_t in
     push(integer_argument(TORCHACC_ARG_VIEW, static_cast<int64_t>(tensors_.size())));
   }
   add_tensor(value.toTensor(), parameter);
+}
+
+// Whether a CPU tensor without dimensions takes part in type promotion as no number does: beside
+// tensors that have none either.
+bool Call::decides_type(const at::Tensor& tensor, const Parameter& parameter) const {
+  if (!tensor.is_cpu() || tensor.dim() != 0 || parameter.written || parameter.out ||
+      tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+    return false;
+  }
+  bool differs = false;
+  for (const c10::IValue& value : inputs()) {
+    if (!value.isTensor() || !value.toTensor().defined() || !is_acc(value.toTensor())) continue;
+    if (value.toTensor().dim() != 0) return false;
+    differs |= value.toTensor().scalar_type() != tensor.scalar_type();
+  }
+  return differs;
 }
 
 // PyTorch lets a one-element CPU tensor without dimensions stand in for a device tensor. Its value

@@ -85,6 +85,7 @@ class Call {
   void read_tensor(c10::IValue& value, const Parameter& parameter, size_t index);
   void read_list(c10::IValue& value, const Parameter& parameter);
   void read_scalar(const c10::IValue& value, const Parameter& parameter);
+  bool decides_type(const at::Tensor& tensor, const Parameter& parameter) const;
   void read_number(const at::Tensor& number, const Parameter& parameter, size_t index);
   void push_scalar(torchacc_arg argument);
   void push_complex(c10::complex<double> number);
