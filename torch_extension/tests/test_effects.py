@@ -7,6 +7,9 @@ import torchacc
 from support import DEVICE, run_python
 
 BACKENDS = ["cpu", "reference"]
+# For as long as the process: PyTorch looks for the operators of every library that there was.
+LIBRARY = torch.library.Library("test_effects_python", "DEF")
+LIBRARY.define("note(Tensor x) -> ()")
 
 
 @pytest.fixture(scope="module")
@@ -110,10 +113,8 @@ def test_operators_that_write_an_argument_and_return_nothing(notes):
 
 
 def test_effects_of_kernels_in_python_come_after_what_was_recorded(notes):
-    library = torch.library.Library("test_effects_python", "DEF")
-    library.define("note(Tensor x) -> ()")
-    library.impl("note", lambda x: notes.note(x, -1.0), "CPU")
-    library.impl("note", lambda x: None, "Meta")
+    LIBRARY.impl("note", lambda x: notes.note(x, -1.0), "CPU")
+    LIBRARY.impl("note", lambda x: None, "Meta")
     x, done = torch.ones(1, device=DEVICE), torch.full((), 7.0, device=DEVICE)
     torch.acc.synchronize()
     notes.note(x[0], 1.0)

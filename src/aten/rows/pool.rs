@@ -191,6 +191,7 @@ fn longest_window(from: i64, to: i64) -> i64 {
 /// Sums over dimension `d` of `v`, in `to` windows that may overlap. Which elements a window has is no factor of them: 0 times
 /// infinity would be NaN.
 fn window_sums<'a>(v: V<'a>, d: usize, to: i64) -> Result<V<'a>> {
+    v.math().check()?;
     let from = v.sizes()[d];
     let longest = longest_window(from, to);
     let [q, j] = [0, 1].map(|dim| v.math().iota(&[to, longest], dim, DType::I64));
