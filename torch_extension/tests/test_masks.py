@@ -149,3 +149,15 @@ def test_a_value_of_the_wrong_shape_is_still_refused():
     for device in ("cpu", DEVICE):
         with pytest.raises(RuntimeError, match="shape mismatch"):
             write(source(device))
+
+
+def test_an_encoder_in_evaluation_with_padding():
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+    model = torch.nn.TransformerEncoder(layer, 2).eval()
+    x, padding = torch.randn(3, 5, 16), torch.arange(5) >= torch.tensor([[5], [3], [2]])
+    with torch.no_grad():
+        expected = model(x, src_key_padding_mask=padding)
+        actual = model.to(DEVICE)(x.to(DEVICE), src_key_padding_mask=padding.to(DEVICE)).cpu()
+    # At padded positions the CPU, which packs the others, gives zeros.
+    torch.testing.assert_close(actual[~padding], expected[~padding], rtol=1e-4, atol=1e-5)
