@@ -124,6 +124,37 @@ def test_sinh_and_cosh_of_large_numbers():
         assert error[exact.abs() < 3.4e38].nan_to_num().max() < 4e-7
 
 
+def test_sinh_of_doubles():
+    x = torch.linspace(-30, 30, 601, dtype=torch.float64)
+    check(torch.sinh, x, rtol=1e-14, atol=0)
+
+
+def test_what_is_nothing_of_logsigmoid_is_positive():
+    x = torch.full((3,), 200.0)
+    check(lambda x: 1 / torch.nn.functional.logsigmoid(x), x)
+
+
+def test_powers_of_integers_to_tensors_of_negative_ones():
+    check(lambda n, by: n**by, torch.arange(-2, 3)[[0, 1, 3, 4]], torch.tensor(-1))
+    check(lambda n: n ** torch.tensor(-1), torch.tensor([1, 2, -1, -3]))
+
+
+def test_what_alpha_scales_may_leave_the_range_of_halves():
+    x = torch.full((2, 2), 300.0, dtype=torch.float16)
+    check(lambda x: torch.addmm(x, x, x, alpha=0.125), x)
+    check(lambda x: torch.addmv(x[0], x, x[0], alpha=0.125), x)
+    check(lambda x: torch.baddbmm(x[None], x[None], x[None], beta=0, alpha=-0.25), x)
+
+
+def test_products_of_no_bools():
+    check(lambda a, b: a @ b, torch.ones(0, 3).bool(), torch.ones(3, 2).bool())
+
+
+@pytest.mark.parametrize("name", ["logical_and", "logical_or", "logical_xor", "eq", "mul"])
+def test_a_number_of_the_cpu_comes_first(name):
+    check(lambda x: getattr(torch, name)(torch.tensor(2.0), x), torch.tensor([0.0, 2.0]))
+
+
 @pytest.mark.parametrize("number", [NAN, float("inf"), -float("inf")])
 def test_adaptive_windows_keep_other_windows_numbers(number):
     x = torch.randn(2, 3, 7, 5, generator=torch.Generator().manual_seed(2))

@@ -6,6 +6,7 @@ What acc makes of a call is what the CPU makes of it: values, strides, and wheth
 
 import itertools
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -115,6 +116,60 @@ def test_every_order_in_memory(op):
             assert refused is None
             if not is_decomposition(op):
                 assert_equal(actual, expected, strides=op.name not in OWN_STRIDES)
+
+
+def gradient(op, source, *rest, **keywords):
+    """That of a weighted sum of the results; None where there is none."""
+    source = source.detach().requires_grad_()
+    leaves = tree_leaves(op(source, *rest, **keywords))
+    terms = [leaf for leaf in leaves if comparable(leaf) and leaf.requires_grad]
+    if not terms or any(term.is_complex() for term in terms):
+        return None
+    weights = (torch.arange(1.0, t.numel() + 1).cos().view(t.shape).to(t) for t in terms)
+    total = sum((term * weight).sum() for term, weight in zip(terms, weights, strict=True))
+    return torch.autograd.grad(total, source, allow_unused=True)[0]
+
+
+def test_gradients_in_every_order_in_memory(op):
+    if not op.supports_autograd or dtype_of(op) != torch.float32 or is_decomposition(op):
+        return
+    for source, *rest in calls(op, step=6):
+        if not isinstance(source, torch.Tensor) or source.layout != torch.strided:
+            continue
+        for laid in itertools.islice(orders(source.detach()), 3):
+            expected, refused = attempt(partial(gradient, op), (laid, *rest))
+            if refused is not None or expected is None:
+                continue
+            actual, refused = attempt(partial(gradient, op), move((laid, *rest)))
+            assert refused is None
+            assert_equal(actual, expected, strides=False)
+
+
+def test_halves_have_one_value(op):
+    """Whoever reads a result before the program runs sees what is read from it after."""
+    if torch.float16 not in op.supported_dtypes("cpu") or is_decomposition(op):
+        return
+    for sample in itertools.islice(op.sample_inputs("cpu", torch.float16), 0, 12, 4):
+        arguments = sample.input, sample.args, sample.kwargs
+        if not isinstance(sample.input, torch.Tensor) or attempt(op, arguments)[1] is not None:
+            continue
+        source, rest, keywords = move(arguments)
+        large = source * 1000.0
+        halves = [
+            leaf
+            for leaf in (large, *tree_leaves(op(large, *rest, **keywords)))
+            if comparable(leaf) and leaf.dtype == torch.float16
+        ]
+        seen = [(half.float(), half.isinf(), half * 0 == 0) for half in halves]
+        for half, (wide, infinite, finite) in zip(halves, seen, strict=True):
+            value = half.detach().cpu()
+            assert_exact(wide.detach().cpu(), value.float())
+            assert_exact(infinite.cpu(), value.isinf())
+            assert_exact(finite.cpu(), value.isfinite())
+
+
+def assert_exact(actual, expected):
+    torch.testing.assert_close(actual, expected, rtol=0, atol=0, equal_nan=True)
 
 
 def with_other_dims(arguments):

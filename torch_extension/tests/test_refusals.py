@@ -43,10 +43,32 @@ TYPES = {
     "a matrix product of bools": lambda d: flags(d).view(2, 3) @ flags(d).view(3, 2),
     "index_put of doubles": lambda d: floats(d).index_put((whole(d)[:1],), floats(d)[:1].double()),
     "index_put of halves": lambda d: floats(d).index_put_((whole(d)[:1],), floats(d)[:1].half()),
+    "index_put of floats to halves": lambda d: (
+        floats(d).half().index_put_((whole(d)[:1],), floats(d)[:1])
+    ),
+    "a largest element for a wider out": lambda d: torch.amax(
+        floats(d).half().view(2, 3), 1, out=torch.zeros(2, device=d)
+    ),
+    "the least of no halves": lambda d: floats(d).view(2, 3)[:0].bfloat16().min(0),
+    "the gradient of a loss of two types": lambda d: F.mse_loss(
+        floats(d).half().requires_grad_(), floats(d)
+    ).backward(),
+    "the gradient of Huber's loss of two types": lambda d: F.huber_loss(
+        floats(d).requires_grad_(), floats(d).double()
+    ).backward(),
+    "distances of halves": lambda d: torch.cdist(
+        floats(d).half().view(2, 3), floats(d).half().view(2, 3)
+    ),
     "index_put of integers": lambda d: floats(d).__setitem__(whole(d)[:2], whole(d)[:2]),
     "index_add of doubles": lambda d: floats(d).index_add(0, whole(d), floats(d).double()),
     "index_copy of doubles": lambda d: floats(d).index_copy(0, whole(d), floats(d).double()),
     "masked_fill by integers": lambda d: floats(d).masked_fill(whole(d), 1.0),
+    "index_add of other sizes": lambda d: torch.zeros(5, 4, device=d).index_add_(
+        0, whole(d)[:3], torch.ones(3, 5, device=d)
+    ),
+    "index_add of more rows": lambda d: torch.zeros(5, 4, device=d).index_add_(
+        0, whole(d)[:3], torch.ones(4, 4, device=d)
+    ),
 }
 
 NUMBERS = {
@@ -208,6 +230,20 @@ def test_what_may_be_on_the_cpu():
 
 
 ACCEPTED = {
+    "a mask beside an index": lambda d: torch.zeros(3, 4, device=d).index_put_(
+        (flags(d)[:3] & flags(d)[3:].logical_not(), whole(d)[:1]), floats(d)[1]
+    ),
+    "a normalisation of halves": lambda d: torch.autograd.grad(
+        F.batch_norm(
+            x := floats(d).bfloat16().view(3, 2).requires_grad_(),
+            None,
+            None,
+            x.new_ones(2),
+            None,
+            True,
+        ).sum(),
+        x,
+    )[0],
     "apart": lambda d: (x := floats(d))[:3].add_(x[3:]),
     "side by side": lambda d: (x := floats(d))[::2].add_(x[1::2]),
     "exactly itself": lambda d: (x := floats(d)).mul_(x),

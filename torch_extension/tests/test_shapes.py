@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torchacc
 from support import DEVICE, check, run_python
 
 # Calls of the operator table, with gradients, each judged by a run of the CPU's kernel.
@@ -64,6 +65,7 @@ LAID_OUT = {
     "a convolution": lambda x: torch.conv2d(x, x.new_ones(2, x.shape[1], 1, 1)),
     "reflected edges": lambda x: torch.nn.functional.pad(x, (1, 1, 1, 1), "reflect"),
     "pixel_shuffle": lambda x: torch.pixel_shuffle(x, 2),
+    "isin": lambda x: torch.isin(x, torch.tensor([1, 7], device=x.device)),
 }
 
 
@@ -85,3 +87,42 @@ def test_norms_over_one_number(dim, keepdim):
     for shape in ((3, 1), (0, 1), (1, 1)):
         x = torch.ones(shape)
         check(lambda x: torch.linalg.vector_norm(x, 2, dim, keepdim), x)
+
+
+def test_gradients_of_attention_lie_as_on_the_cpu():
+    def run(device):
+        q, k, v = (torch.ones(2, 3, n, 8, device=device, requires_grad=True) for n in (4, 5, 5))
+        out = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+        return [x.stride() for x in (out, *torch.autograd.grad(out.sum(), (q, k, v)))]
+
+    assert run(DEVICE) == run("cpu")
+
+
+LOSSES = [
+    torch.nn.functional.huber_loss,
+    torch.nn.functional.smooth_l1_loss,
+    torch.nn.functional.l1_loss,
+]
+
+
+# The gradient of Huber's is refused.
+@pytest.mark.parametrize("loss", LOSSES[1:])
+@pytest.mark.parametrize("types", [("half", "float"), ("float", "half"), ("float", "double")])
+def test_losses_of_two_types(loss, types):
+    def run(x, y):
+        x = getattr(x, types[0])().detach().requires_grad_()
+        value = loss(x, getattr(y, types[1])())
+        return value, torch.autograd.grad(value, x)[0]
+
+    x, y = torch.tensor([2.0, 0.5, -3.0]), torch.tensor([0.0, 1.0, 0.0])
+    check(run, x, y, rtol=1e-3)
+
+
+def test_no_loss_leaves_the_trace():
+    torchacc.sync()
+    before = torchacc.metrics()["host_calls"]
+    for loss in LOSSES:
+        x = torch.ones(3, device=DEVICE, requires_grad=True)
+        loss(x, x.detach() * 2).backward()
+        torchacc.sync()
+    assert torchacc.metrics()["host_calls"] == before

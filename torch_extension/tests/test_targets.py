@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from support import DEVICE, forget_errors
+from support import DEVICE, check, forget_errors
 
 TYPES = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
 
@@ -45,3 +45,10 @@ def test_every_integer_type(name, dtype):
     assert refused_there == refused
     if refused is None:
         torch.testing.assert_close(actual, expected)
+
+
+def test_one_sample_without_a_batch_may_have_its_target_in_a_list():
+    scores = torch.tensor([1.0, 2.0, 0.5])
+    for target in (torch.tensor(1), torch.tensor([1])):
+        for reduction in ("mean", "sum", "none"):
+            check(lambda x, y, how=reduction: F.cross_entropy(x, y, reduction=how), scores, target)

@@ -204,6 +204,52 @@ def test_out_resizes():
     assert out.sum().item() == 12
 
 
+LAID = {
+    "add": lambda x, out: torch.add(x, 1, out=out),
+    "cat": lambda x, out: torch.cat([x, x], 1, out=out),
+    "sort": lambda x, out: torch.sort(x, 1, out=(out, x.new_empty(0, dtype=torch.long)))[0],
+    "cumsum": lambda x, out: torch.cumsum(x, 1, out=out),
+}
+
+
+@pytest.mark.parametrize("name", LAID)
+def test_an_out_without_elements_is_laid_out_as_on_the_cpu(name):
+    base = torch.arange(120.0).view(2, 3, 4, 5)
+    for order in ((0, 2, 3, 1), (3, 1, 0, 2), (1, 0, 2, 3)):
+
+        def run(device, order=order):
+            out = torch.empty(0, device=device)
+            x = base.to(device).permute(order)
+            assert LAID[name](x, out) is out
+            return out
+
+        ours, expected = run(DEVICE), run("cpu")
+        assert ours.stride() == expected.stride()
+        assert torch.equal(ours.cpu(), expected)
+
+
+def test_an_out_that_is_the_operand_and_gets_other_sizes():
+    def run(device):
+        x = torch.arange(9.0, device=device).view(3, 3)
+        return torch.amax(x, 0, out=x), x
+
+    result, x = run(DEVICE)
+    assert result is x
+    assert x.shape == run("cpu")[1].shape
+
+
+def test_a_meta_kernel_that_leaves_out_without_elements():
+    # Of two types, smooth_l1_loss_backward's says that.
+    def run(device):
+        half = torch.tensor([2.0, 1.0, 0.5], dtype=torch.float16, device=device)
+        out = half.new_empty(0)
+        return torch.ops.aten.smooth_l1_loss_backward.grad_input(
+            half.new_ones((), dtype=torch.float32), half, half.float() * 0, 1, 1.0, grad_input=out
+        )
+
+    assert torch.equal(run(DEVICE).cpu(), run("cpu"))
+
+
 def test_data_is_exchangeable():
     x = torch.ones(3, device=DEVICE)
     x.data = torch.zeros(2, device=DEVICE)

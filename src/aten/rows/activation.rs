@@ -137,7 +137,9 @@ fn elu_backward<'a>(c: &Call<'a>) -> Outs<'a> {
 
 /// `(self)` → log(sigmoid(self)), and a buffer of the same sizes that only PyTorch's own kernels look at.
 fn log_sigmoid<'a>(c: &Call<'a>) -> Outs<'a> {
-    let mut results = c.elementwise([0], FloatFormula, |[x]| -softplus(-x))?;
+    // As a difference, so that what is 0 is +0.
+    let mut results =
+        c.elementwise([0], FloatFormula, |[x]| x.min(0.0) - (-x.abs()).exp().unary(Op::Log1p))?;
     results.push(c.math.zeros(results[0].dtype(), &results[0].sizes()));
     Ok(results)
 }

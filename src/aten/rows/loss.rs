@@ -123,8 +123,12 @@ impl<'a> Targets<'a> {
         compute: DType,
     ) -> Result<Targets<'a>> {
         let dim = (sizes.len() > 1) as usize;
-        let target = target.cast(DType::I64);
+        let mut target = target.cast(DType::I64);
         let mut expected: Dims = sizes.into();
+        // Without a batch there is one target, in a list of one too.
+        if sizes.len() == 1 && target.sizes()[..] == [1] {
+            target = target.reshape(&[]);
+        }
         if sizes.is_empty() || (expected.remove(dim), target.sizes() != expected).1 {
             return invalid!(
                 "scores of sizes {sizes:?} do not go with targets of sizes {:?}",

@@ -12,18 +12,18 @@ use crate::shape::Dims;
 use smallvec::smallvec;
 
 pub const ROWS: &[Row] = &[
-    row("mm", PLAIN, |c| Ok(vec![matrix(c, 0, 2)?.matmul(matrix(c, 1, 2)?)])),
-    row("bmm", PLAIN, |c| Ok(vec![matrix(c, 0, 3)?.matmul(matrix(c, 1, 3)?)])),
-    row("mv", PLAIN, |c| Ok(vec![mv(c, 0, 1)?])),
+    row("mm", PLAIN, |c| Ok(vec![product(matrix(c, 0, 2)?, matrix(c, 1, 2)?)])),
+    row("bmm", PLAIN, |c| Ok(vec![product(matrix(c, 0, 3)?, matrix(c, 1, 3)?)])),
+    row("mv", PLAIN, |c| Ok(vec![mv(matrix(c, 0, 2)?, matrix(c, 1, 1)?)])),
     row("dot", PLAIN, dot),
     row("vdot", PLAIN, dot),
-    row("addmm", PLAIN, |c| added(c, matrix(c, 1, 2)?.matmul(matrix(c, 2, 2)?)))
+    row("addmm", PLAIN, |c| added(c, matrix(c, 1, 2)?, matrix(c, 2, 2)?, product))
         .special(is_trivial)
         .essential(leaves_out),
-    row("baddbmm", PLAIN, |c| added(c, matrix(c, 1, 3)?.matmul(matrix(c, 2, 3)?)))
+    row("baddbmm", PLAIN, |c| added(c, matrix(c, 1, 3)?, matrix(c, 2, 3)?, product))
         .special(is_trivial)
         .essential(leaves_out),
-    row("addbmm", PLAIN, |c| added(c, summed(matrix(c, 1, 3)?, matrix(c, 2, 3)?)))
+    row("addbmm", PLAIN, |c| added(c, matrix(c, 1, 3)?, matrix(c, 2, 3)?, summed))
         .special(is_trivial)
         .essential(leaves_out),
     // `(self, mat2, scale_a, scale_b, bias?, scale_result?, out_dtype?, use_fast_accum)`
@@ -37,7 +37,9 @@ pub const ROWS: &[Row] = &[
         scaled(c, [recipe(c, 2)?, recipe(c, 5)?], c.optional(8)?, c.dtype(9)?, None)
     })
     .float8(),
-    row("addmv", PLAIN, |c| added(c, mv(c, 1, 2)?)).special(is_trivial).essential(leaves_out),
+    row("addmv", PLAIN, |c| added(c, matrix(c, 1, 2)?, matrix(c, 2, 1)?, mv))
+        .special(is_trivial)
+        .essential(leaves_out),
 ];
 
 /// The scale of an operand of `_scaled_mm_v2`: arguments `at` (a list), its recipe and its order in memory.
@@ -105,34 +107,53 @@ fn matrix<'a>(c: &Call<'a>, i: usize, rank: usize) -> Result<V<'a>> {
     Ok(x)
 }
 
-fn mv<'a>(c: &Call<'a>, a: usize, x: usize) -> Result<V<'a>> {
-    let (a, x) = (matrix(c, a, 2)?, matrix(c, x, 1)?);
+/// Of bools it is whether any pair is true, though PyTorch refuses them where there is a pair.
+fn product<'a>(a: V<'a>, b: V<'a>) -> V<'a> {
+    if a.dtype() != DType::Bool {
+        return a.matmul(b);
+    }
+    a.cast(DType::I32).matmul(b.cast(DType::I32)).ne(0.0)
+}
+
+fn mv<'a>(a: V<'a>, x: V<'a>) -> V<'a> {
     let rows = a.sizes()[0];
-    Ok(a.matmul(x.unsqueeze(1)).reshape(&[rows]))
+    product(a, x.unsqueeze(1)).reshape(&[rows])
 }
 
 /// The sum of the batch's products: one product, so that it is rounded once.
 fn summed<'a>(a: V<'a>, b: V<'a>) -> V<'a> {
     let rows = a.swap(0, 1).reshape(&[a.sizes()[1], a.sizes()[0] * a.sizes()[2]]);
-    rows.matmul(b.reshape(&[b.sizes()[0] * b.sizes()[1], b.sizes()[2]]))
+    product(rows, b.reshape(&[b.sizes()[0] * b.sizes()[1], b.sizes()[2]]))
 }
 
 fn dot<'a>(c: &Call<'a>) -> Outs<'a> {
     let (a, b) = (matrix(c, 0, 1)?, matrix(c, 1, 1)?);
-    Ok(vec![a.unsqueeze(0).matmul(b.unsqueeze(1)).reshape(&[])])
+    Ok(vec![product(a.unsqueeze(0), b.unsqueeze(1)).reshape(&[])])
 }
 
-/// `beta * self + alpha * product`; self is argument 0. With beta 0 self is not looked at, not even for NaN.
-fn added<'a>(c: &Call<'a>, product: V<'a>) -> Outs<'a> {
-    let dtype = product.dtype();
+/// `beta * self + alpha * multiply(a, b)`; self is argument 0. With beta 0 self is not looked at, not even for NaN.
+/// What alpha scales is a product in f32: that of halves might leave their range first.
+fn added<'a>(
+    c: &Call<'a>,
+    a: V<'a>,
+    b: V<'a>,
+    multiply: fn(V<'a>, V<'a>) -> V<'a>,
+) -> Outs<'a> {
+    let dtype = a.dtype();
+    if b.dtype() != dtype {
+        return invalid!(
+            "mat1 and mat2 must have the same dtype, but got {dtype} and {}",
+            b.dtype()
+        );
+    }
     let compute = wide(dtype);
     let scaled = if c.is(4, 1.0, 1.0) {
-        product.cast(compute)
+        multiply(a, b).cast(compute)
     } else {
-        product.cast(compute) * c.number(4, 1.0, compute)?
+        multiply(a.cast(compute), b.cast(compute)) * c.number(4, 1.0, compute)?
     };
     // Its sizes count whatever beta is.
-    let base = c.tensor(0)?.cast(compute).broadcast(&product.sizes());
+    let base = c.tensor(0)?.cast(compute).broadcast(&scaled.sizes());
     if c.is(3, 0.0, 1.0) {
         return Ok(vec![scaled.cast(dtype)]);
     }

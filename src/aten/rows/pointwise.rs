@@ -48,7 +48,7 @@ pub const ROWS: &[Row] = &[
         c.elementwise([0], Rule::FloatFormula, |[x]| {
             // (u + u / (u + 1)) / 2 with u = exp(x) - 1: exact near 0.
             let u = x.abs().unary(Op::Expm1);
-            u.lt(1e4).select((u + u / (u + 1.0)) * 0.5, half_exp(x)) * x.unary(Op::Sign)
+            u.lt(1e10).select((u + u / (u + 1.0)) * 0.5, half_exp(x)) * x.unary(Op::Sign)
         })
     }),
     row("cosh", PLAIN, |c| {
@@ -84,10 +84,17 @@ pub const ROWS: &[Row] = &[
     }),
     row("remainder", EITHER, |c| c.elementwise([0, 1], Rule::Formula, |[a, b]| remainder(a, b))),
     row("fmod", COMPARE, |c| c.elementwise([0, 1], Rule::Number, |[a, b]| a.rem(b))),
-    // Integers to negative powers are refused.
-    row("pow", POW, power)
-        .special(|arg, value| arg == 1 && EXPONENTS.contains(&value))
-        .essential(|_, value| value < 0.0),
+    // Integers to negative powers are refused, if the exponent is a number and no tensor.
+    row("pow", &["Tensor_Scalar", "Scalar", "Tensor_Scalar_out", "Scalar_out"], |c| {
+        if !c.common(&[0, 1])?.is_float() && c.float(1, 0.0).is_ok_and(|exponent| exponent < 0.0) {
+            return crate::invalid!("Integers to negative integer powers are not allowed.");
+        }
+        power(c)
+    })
+    .special(|arg, value| arg == 1 && EXPONENTS.contains(&value))
+    .essential(|_, value| value < 0.0),
+    row("pow", &["Tensor_Tensor", "Tensor", "Tensor_Tensor_out"], power)
+        .special(|arg, value| arg == 1 && EXPONENTS.contains(&value)),
     row("maximum", PLAIN, |c| c.elementwise([0, 1], Rule::Exact, |[a, b]| a.max(b))),
     row("minimum", PLAIN, |c| c.elementwise([0, 1], Rule::Exact, |[a, b]| a.min(b))),
     row("atan2", PLAIN, |c| c.elementwise([0, 1], Rule::Float, |[a, b]| a.binary(Op::Atan2, b))),
@@ -158,16 +165,6 @@ pub const ROWS: &[Row] = &[
 ];
 
 const CLAMP: &[&str] = &["", "Tensor", "out", "Tensor_out"];
-const POW: &[&str] = &[
-    "Tensor_Tensor",
-    "Tensor_Scalar",
-    "Scalar",
-    "Tensor",
-    "Tensor_Tensor_out",
-    "Tensor_Scalar_out",
-    "Scalar_out",
-];
-
 /// Exponents that are said without `pow`.
 const EXPONENTS: [f64; 8] = [0.0, 1.0, 2.0, 3.0, 0.5, -0.5, -1.0, -2.0];
 
@@ -284,14 +281,13 @@ fn floor_divide<'a>(a: V<'a>, b: V<'a>) -> V<'a> {
 }
 
 fn power<'a>(c: &Call<'a>) -> Outs<'a> {
-    let Some(&known) = EXPONENTS.iter().find(|&&e| c.is(1, e, f64::NAN)) else {
+    let is_whole = !c.common(&[0, 1])?.is_float();
+    let Some(&known) = EXPONENTS.iter().find(|&&e| c.is(1, e, f64::NAN) && !(is_whole && e < 0.0))
+    else {
         return c.elementwise([0, 1], Rule::Number, |[a, b]| a.pow(b));
     };
     let (result, compute) = c.plan(&[0, 1], Rule::Number)?;
     let x = c.number(0, 0.0, compute)?;
-    if !compute.is_float() && known < 0.0 {
-        return crate::invalid!("Integers to negative integer powers are not allowed.");
-    }
     let y = match known {
         0.0 => c.math.full(1.0, compute, &x.sizes()),
         1.0 => x,

@@ -160,8 +160,11 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
       !grad_input_mask[3],
       "acc: fused attention has no gradient for its mask; use the math backend of attention");
   const DispatchBelowAutograd guard;
-  const std::array<at::Tensor, 3> gradients{at::empty_like(query), at::empty_like(key),
-                                            at::empty_like(value)};
+  // As PyTorch's CPU lays them out, so that the heads' widths merge back by a view.
+  const auto by_heads = [](const at::Tensor& tensor) {
+    return at::empty_like(tensor.transpose(1, 2), at::MemoryFormat::Contiguous).transpose(1, 2);
+  };
+  const std::array<at::Tensor, 3> gradients{by_heads(query), by_heads(key), by_heads(value)};
   RandomState random{0, 0};
   if (dropout_p > 0) {
     random = {static_cast<uint64_t>(*philox_seed.const_data_ptr<int64_t>()),

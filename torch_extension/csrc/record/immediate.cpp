@@ -107,10 +107,13 @@ class Copies {
   at::Tensor to_place(const at::Tensor& tensor, const Parameter& parameter) {
     if (!is_acc(tensor)) return tensor;
     device_ = tensor.device().index();
-    for (const Pair& pair : pairs_) {
-      if (pair.device.is_same(tensor)) return pair.there;
+    const bool written = parameter.written || parameter.out;
+    for (Pair& pair : pairs_) {
+      if (!pair.device.is_same(tensor)) continue;
+      pair.written |= written;
+      return pair.there;
     }
-    pairs_.push_back({tensor, copied(tensor), parameter.written || parameter.out});
+    pairs_.push_back({tensor, copied(tensor), written});
     return pairs_.back().there;
   }
 

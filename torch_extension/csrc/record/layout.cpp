@@ -19,12 +19,35 @@ bool is_row_major(at::IntArrayRef sizes, at::IntArrayRef strides) {
   return at::geometry_is_contiguous(sizes, strides);
 }
 
+// A result whose geometry is to be found out: a fresh one, or an out= tensor that gets elements.
+struct Geometry {
+  const Dims& sizes;
+  Dims& strides;
+  OutputShape* fresh;
+};
+
+std::optional<Geometry> geometry_of(Shapes& shapes, size_t index) {
+  OutputShape& output = shapes.outputs[index];
+  if (output.kind == OutputShape::Kind::Fresh) {
+    return Geometry{output.sizes, output.strides, &output};
+  }
+  if (output.kind != OutputShape::Kind::Argument) return std::nullopt;
+  for (ResizedArgument& resized : shapes.resized) {
+    if (resized.use == static_cast<size_t>(output.index)) {
+      return Geometry{resized.sizes, resized.strides, nullptr};
+    }
+  }
+  return std::nullopt;
+}
+
 // Whether every element has a place of its own.
-bool is_sound(const OutputShape& output) {
+bool is_sound(const Geometry& geometry) {
   c10::SmallVector<std::pair<int64_t, int64_t>, 6> dims;  // stride and size
-  for (size_t index = 0; index < output.sizes.size(); ++index) {
-    if (output.sizes[index] == 0) return true;
-    if (output.sizes[index] != 1) dims.emplace_back(output.strides[index], output.sizes[index]);
+  for (size_t index = 0; index < geometry.sizes.size(); ++index) {
+    if (geometry.sizes[index] == 0) return true;
+    if (geometry.sizes[index] != 1) {
+      dims.emplace_back(geometry.strides[index], geometry.sizes[index]);
+    }
   }
   std::sort(dims.begin(), dims.end());
   int64_t extent = 1;
@@ -52,19 +75,33 @@ bool is_plain(const Call& call, const Shapes& shapes) {
 
 // Whether a result's strides stand in the order of those of all calls of the pattern: dimensions of
 // one element have no place in it.
-bool tells_strides(const at::Tensor& result, const OutputShape& output) {
-  if (!result.defined() || result.sizes().size() != output.sizes.size()) return false;
-  for (size_t dim = 0; dim < output.sizes.size(); ++dim) {
+bool tells_strides(const at::Tensor& result, const Dims& sizes) {
+  if (!result.defined() || result.sizes().size() != sizes.size()) return false;
+  for (size_t dim = 0; dim < sizes.size(); ++dim) {
     const int64_t size = result.sizes()[dim];
-    if (size == 0 || (size == 1) != (output.sizes[dim] == 1)) return false;
+    if (size == 0 || (size == 1) != (sizes[dim] == 1)) return false;
   }
   return true;
 }
 
-void set_strides(OutputShape& output, at::IntArrayRef strides) {
-  output.strides.assign(strides.begin(), strides.end());
+void set_nbytes(OutputShape& output) {
   output.nbytes = at::detail::computeStorageNbytes(output.sizes, output.strides,
                                                    c10::elementSize(output.dtype));
+}
+
+void set_strides(const Geometry& geometry, at::IntArrayRef strides) {
+  geometry.strides.assign(strides.begin(), strides.end());
+  if (geometry.fresh != nullptr) set_nbytes(*geometry.fresh);
+}
+
+bool mixes_floats(const Call& call) {
+  std::optional<at::ScalarType> first;
+  for (const TensorUse& use : call.tensors()) {
+    if (use.tensor == nullptr || !at::isFloatingType(type_of(*use.tensor))) continue;
+    if (!first.has_value()) first = type_of(*use.tensor);
+    if (type_of(*use.tensor) != *first) return true;
+  }
+  return false;
 }
 
 bool verifying() {
@@ -96,31 +133,41 @@ bool same(const OutputShape& output, const at::Tensor& result) {
 
 }  // namespace
 
+void correct_types(const Call& call, Shapes& shapes) {
+  if (shapes.fresh == 0 || !mixes_floats(call)) return;
+  auto results = rehearsed_sketch(call, /*halves=*/true);
+  if (!results.has_value() && !trusts_operands(call)) results = rehearsed_in_full(call);
+  if (!results.has_value() || results->size() != shapes.outputs.size()) return;
+  for (size_t index = 0; index < results->size(); ++index) {
+    OutputShape& output = shapes.outputs[index];
+    const at::Tensor& result = (*results)[index];
+    if (output.kind != OutputShape::Kind::Fresh || !result.defined()) continue;
+    output.dtype = result.scalar_type();
+    set_nbytes(output);
+  }
+}
+
 void correct_strides(const Call& call, Shapes& shapes) {
-  if (shapes.fresh == 0 || is_plain(call, shapes)) return;
+  if ((shapes.fresh == 0 && shapes.resized.empty()) || is_plain(call, shapes)) return;
   const size_t count = shapes.outputs.size();
-  c10::SmallVector<bool, 4> known(count);
+  c10::SmallVector<std::optional<Geometry>, 4> unknown;
+  for (size_t index = 0; index < count; ++index) unknown.push_back(geometry_of(shapes, index));
   const auto learn = [&](const std::optional<Tensors>& results) {
     if (!results.has_value() || results->size() != count) return;
     for (size_t index = 0; index < count; ++index) {
-      OutputShape& output = shapes.outputs[index];
       const at::Tensor& result = (*results)[index];
-      if (known[index] || !tells_strides(result, output)) continue;
-      set_strides(output, strides_in_order(output.sizes, result.strides()));
-      known[index] = true;
+      if (!unknown[index] || !tells_strides(result, unknown[index]->sizes)) continue;
+      set_strides(*unknown[index], strides_in_order(unknown[index]->sizes, result.strides()));
+      unknown[index].reset();
     }
   };
-  for (size_t index = 0; index < count; ++index)
-    known[index] = shapes.outputs[index].kind != OutputShape::Kind::Fresh;
-  const auto all_known = [&known] {
-    return std::all_of(known.begin(), known.end(), [](bool one) { return one; });
-  };
-  learn(rehearsed_sketch(call));
-  if (!all_known() && !trusts_operands(call) && !call.info().seeded) learn(rehearsed_in_full(call));
-  for (size_t index = 0; index < count; ++index) {
-    OutputShape& output = shapes.outputs[index];
-    if (!known[index] && !is_sound(output)) {
-      set_strides(output, c10::contiguous_strides(output.sizes));
+  learn(rehearsed_sketch(call, /*halves=*/false));
+  const bool any_unknown =
+      std::any_of(unknown.begin(), unknown.end(), [](const auto& one) { return one.has_value(); });
+  if (any_unknown && !trusts_operands(call) && !call.info().seeded) learn(rehearsed_in_full(call));
+  for (const auto& geometry : unknown) {
+    if (geometry.has_value() && !is_sound(*geometry)) {
+      set_strides(*geometry, c10::contiguous_strides(geometry->sizes));
     }
   }
 }

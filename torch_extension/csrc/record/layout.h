@@ -1,12 +1,17 @@
-// How fresh results lie in memory.
+// What Meta kernels say of results, corrected by the CPU's kernels.
 #pragma once
 
 #include "record/shape_cache.h"
 
 namespace torchacc {
 
-// Gives fresh results the strides that the CPU's kernel gives them, where they may differ from the
-// rows that Meta kernels say: these are formulas of their own, some of them wrong.
+// Gives fresh results the types that the CPU's kernel gives them, where operands are floats of
+// several types: Meta kernels promote these as their formulas do, some kernels do not.
+void correct_types(const Call& call, Shapes& shapes);
+
+// Gives fresh results, and out= tensors that get elements, the strides that the CPU's kernel gives
+// them, where they may differ from the rows that Meta kernels say: these are formulas of their own,
+// some of them wrong.
 void correct_strides(const Call& call, Shapes& shapes);
 
 // Notes where a kernel of the CPU returns something else for the call than `shapes`. Only where the

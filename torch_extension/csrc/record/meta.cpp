@@ -231,6 +231,29 @@ bool gives_nothing(const Call& call, const Shapes& shapes) {
          });
 }
 
+// Whether a Meta kernel says what its operator cannot mean: a new tensor where the schema has an
+// argument, or an out= tensor without elements that gets none of an operand's.
+bool misses_out(const Call& call, const Shapes& shapes) {
+  const auto& returns = call.info().handle.schema().returns();
+  if (returns.size() == shapes.outputs.size()) {
+    for (size_t index = 0; index < returns.size(); ++index) {
+      const bool fresh = shapes.outputs[index].kind == OutputShape::Kind::Fresh;
+      if (fresh && returns[index].alias_info() != nullptr) return true;
+    }
+  }
+  const auto tensors = call.tensors();
+  const bool has_elements = std::any_of(tensors.begin(), tensors.end(), [](const TensorUse& use) {
+    return use.tensor != nullptr && !use.out && use.tensor->numel() != 0;
+  });
+  const auto stays_empty = [&shapes, &tensors](const TensorUse& use) {
+    const auto index = static_cast<size_t>(&use - tensors.begin());
+    return use.out && use.tensor->numel() == 0 &&
+           std::none_of(shapes.resized.begin(), shapes.resized.end(),
+                        [index](const ResizedArgument& one) { return one.use == index; });
+  };
+  return has_elements && std::any_of(tensors.begin(), tensors.end(), stays_empty);
+}
+
 // Whether an out= tensor that has elements would get other sizes.
 bool gives_another_geometry(const Call& call, const Shapes& shapes) {
   return std::any_of(shapes.resized.begin(), shapes.resized.end(),
@@ -289,8 +312,9 @@ std::shared_ptr<const Shapes> run_meta(const Call& call) {
     shapes->fresh += output.kind == OutputShape::Kind::Fresh;
   shapes->resized = mirror.resized();
   // PyTorch's CPU leaves some of these as they are where a Meta kernel makes them its own way.
-  if (gives_another_geometry(call, *shapes)) return nullptr;
+  if (misses_out(call, *shapes) || gives_another_geometry(call, *shapes)) return nullptr;
   if (gives_nothing(call, *shapes)) raise_as_cpu(call);
+  correct_types(call, *shapes);
   correct_strides(call, *shapes);
   shapes->random_numel = random_numel(call, *shapes);
   return shapes;

@@ -192,7 +192,10 @@ bool fits_any_size(const std::string& name) {
 
 // Not the kernels that believe what stands in their operands: LAPACK's go where pivots say.
 bool is_rehearsable(const c10::OperatorHandle& handle, const OperatorInfo& info) {
-  if (!info.native.has_value() && !info.seeded && !handle.hasTag(at::Tag::pointwise)) return false;
+  const bool compares = handle.operator_name().name == "aten::isin";
+  if (!info.native.has_value() && !info.seeded && !compares && !handle.hasTag(at::Tag::pointwise)) {
+    return false;
+  }
   const auto& arguments = handle.schema().arguments();
   for (size_t index = 0; index < arguments.size(); ++index) {
     const Role role = info.parameters[index].role;

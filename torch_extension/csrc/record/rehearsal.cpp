@@ -119,12 +119,9 @@ std::optional<Tensors> rehearsed_in_full(const Call& call) {
                  [](const c10::TensorImpl& tensor) { return in_full(tensor, type_of(tensor), 0); });
 }
 
-std::optional<Tensors> rehearsed_sketch(const Call& call) {
+std::optional<Tensors> rehearsed_sketch(const Call& call, bool halves) {
   if (!call.info().rehearsable) return std::nullopt;
-  return attempt(call, [](const c10::TensorImpl& tensor) {
-    const auto type = type_of(tensor);
-    return sketch(tensor, is_half(type) ? at::kFloat : type, 0);
-  });
+  return attempt(call, Sketch(call, 0, halves));
 }
 
 bool trusts_operands(const Call& call) {
@@ -152,10 +149,44 @@ at::Tensor in_full(const c10::TensorImpl& tensor, at::ScalarType type, int64_t v
   return filled(tensor.sizes(), strides, tensor, type, value);
 }
 
-at::Tensor sketch(const c10::TensorImpl& tensor, at::ScalarType type, int64_t value) {
+Sketch::Sketch(const Call& call, int64_t value, bool halves) : value_(value), halves_(halves) {
+  for (const TensorUse& use : call.tensors()) {
+    if (use.tensor == nullptr) continue;
+    for (const int64_t size : use.tensor->sizes()) {
+      if (size > 2) sizes_.emplace_back(size, 0);
+    }
+  }
+  std::sort(sizes_.begin(), sizes_.end());
+  sizes_.erase(std::unique(sizes_.begin(), sizes_.end()), sizes_.end());
+  int64_t last = 2;
+  for (auto& [size, stand_in] : sizes_) {
+    last += (last + size) % 2 == 0 ? 2 : 1;
+    stand_in = last;
+  }
+  // Many different sizes are many elements: then only broadcasting counts.
+  constexpr int64_t kLargest = int64_t{1} << 14;
+  int64_t numel = 0;
+  for (const TensorUse& use : call.tensors()) {
+    if (use.tensor != nullptr) numel += c10::multiply_integers(sizes_of(*use.tensor));
+  }
+  if (numel > kLargest) sizes_.clear();
+}
+
+c10::SmallVector<int64_t, 8> Sketch::sizes_of(const c10::TensorImpl& tensor) const {
   c10::SmallVector<int64_t, 8> sizes(tensor.sizes().begin(), tensor.sizes().end());
-  for (int64_t& size : sizes) size = std::min<int64_t>(size, 2);
-  return filled(sizes, strides_in_order(sizes, tensor.strides()), tensor, type, value);
+  for (int64_t& size : sizes) {
+    const auto found = std::lower_bound(sizes_.begin(), sizes_.end(), std::pair(size, int64_t{0}));
+    size =
+        found != sizes_.end() && found->first == size ? found->second : std::min<int64_t>(size, 2);
+  }
+  return sizes;
+}
+
+at::Tensor Sketch::operator()(const c10::TensorImpl& tensor) const {
+  const auto type = type_of(tensor);
+  const auto sizes = sizes_of(tensor);
+  return filled(sizes, strides_in_order(sizes, tensor.strides()), tensor,
+                is_half(type) && !halves_ ? at::kFloat : type, value_);
 }
 
 c10::SmallVector<int64_t, 8> strides_in_order(at::IntArrayRef sizes, at::IntArrayRef strides) {

@@ -17,10 +17,10 @@ using Tensors = c10::SmallVector<at::Tensor, 4>;
 // no numbers are taken from the program's generators.
 Tensors rehearse(const Call& call, StandIn stand_in);
 
-// The kernel's results for zeros of the call's sizes, and for its sketch, in which f32 stands for
-// half types; nothing if it refuses them or there are too many.
+// The kernel's results for zeros of the call's sizes, and for its sketch; nothing if it refuses
+// them or there are too many.
 std::optional<Tensors> rehearsed_in_full(const Call& call);
-std::optional<Tensors> rehearsed_sketch(const Call& call);
+std::optional<Tensors> rehearsed_sketch(const Call& call, bool halves);
 // Whether the kernel may go where its operands say: they hold integers, which may be indices.
 bool trusts_operands(const Call& call);
 
@@ -32,10 +32,25 @@ size_t nbytes_of(const Call& call);
 at::ScalarType type_of(const c10::TensorImpl& tensor);
 inline bool is_half(at::ScalarType type) { return type == at::kHalf || type == at::kBFloat16; }
 
-// A tensor of the same geometry, and one whose dimensions are no longer than 2: that tells sizes
-// apart as far as broadcasting does. Its strides are in the same order.
+// A tensor of the same geometry, its strides in the same order.
 at::Tensor in_full(const c10::TensorImpl& tensor, at::ScalarType type, int64_t value);
-at::Tensor sketch(const c10::TensorImpl& tensor, at::ScalarType type, int64_t value);
+
+// Small stand-ins for a call's tensors, filled with one value. Sizes that are equal stay so, those
+// that differ differ, the even ones are even, and 0, 1 and 2 are what they are. Strides are in the
+// same order. Without `halves` f32 stands for half types.
+class Sketch {
+ public:
+  Sketch(const Call& call, int64_t value, bool halves);
+  at::Tensor operator()(const c10::TensorImpl& tensor) const;
+
+ private:
+  c10::SmallVector<int64_t, 8> sizes_of(const c10::TensorImpl& tensor) const;
+
+  int64_t value_;
+  bool halves_;
+  // The call's sizes beyond 2, in order, and what stands for them.
+  c10::SmallVector<std::pair<int64_t, int64_t>, 8> sizes_;
+};
 
 // Dense strides for `sizes` that lie in the order of `strides`; dimensions that repeat themselves
 // stay so.

@@ -9,6 +9,7 @@
 #include "record/layout.h"
 #include "record/meta.h"
 #include "record/shape_rule.h"
+#include "record/validate.h"
 
 namespace torchacc {
 namespace {
@@ -115,7 +116,10 @@ std::shared_ptr<const Shapes> infer_shapes(Call& call) {
       if (auto corrected = check_rule(call, *shapes)) shapes = std::move(corrected);
     }
   }
-  if (shapes != nullptr) verify_shapes(call, *shapes);
+  if (shapes != nullptr) {
+    if (!call.info().native.has_value()) check_kernel(call);
+    verify_shapes(call, *shapes);
+  }
   if (shapes != nullptr && cacheable(*shapes)) {
     std::vector<uint64_t> key(call.key().begin(), call.key().end());
     cache().add(hash, std::make_shared<Entry>(Entry{std::move(key), shapes}));

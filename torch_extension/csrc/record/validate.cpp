@@ -11,6 +11,7 @@
 #include <unordered_set>
 
 #include "record/rehearsal.h"
+#include "runtime/native_device.h"
 
 namespace torchacc {
 namespace {
@@ -50,36 +51,57 @@ void raise_if_certain(Ask refusal_of_filled) {
   if (ones.has_value() && ones->words == zeros->words) std::rethrow_exception(zeros->error);
 }
 
-bool refuses_filled(const Call& call, int64_t value) {
-  const auto stand_in = [value](const c10::TensorImpl& tensor) {
-    const auto type = type_of(tensor);
-    return sketch(tensor, is_half(type) ? at::kFloat : type, value);
-  };
-  return refusal_of(call, stand_in).has_value();
+// What the CPU lacks a kernel for it says in such words; not all of its errors have the type.
+bool lacks_kernel(const Refusal& refusal) {
+  return refusal.words.find("not implemented for") != std::string::npos;
+}
+
+// Whether the CPU's kernel takes no elements of these types, or lacks a kernel for them.
+enum class Verdict : uint8_t { Accepted, Refused, Unknown };
+
+Verdict verdict_on_types(const Call& call, int64_t value, bool halves) {
+  const Sketch sketch(call, value, halves);
+  const auto refusal = refusal_of(call, sketch);
+  if (!refusal.has_value()) return Verdict::Accepted;
+  return lacks_kernel(*refusal) ? Verdict::Unknown : Verdict::Refused;
+}
+
+bool names_half(const Call& call) {
+  const auto inputs = call.inputs();
+  for (size_t index = 0; index < inputs.size(); ++index) {
+    if (call.info().parameters[index].role == Role::Dtype && inputs[index].isInt() &&
+        is_half(static_cast<at::ScalarType>(inputs[index].toInt()))) {
+      return true;
+    }
+  }
+  return false;
 }
 
 // Whether the CPU's kernel takes these types for no values: not 0, which divides nothing, and not
-// 1, which is no index everywhere.
+// 1, which is no index everywhere. What it lacks for half types a device may have, so f32 stands
+// for them then, unless an attribute could name one.
 bool refuses_types(const Call& call) {
   const OperatorInfo& info = call.info();
-  if (!info.rehearsable || info.seeded) return false;
-  if (any_type(call, at::isFloat8Type)) return false;
-  // What a CPU lacks for half types a device may have, so f32 stands for them; where an attribute
-  // could name one, nothing can be said.
+  if (!info.rehearsable || info.seeded || any_type(call, at::isFloat8Type)) return false;
+  // Saved statistics of halves are f32 here, as on CUDA; the CPU's kernel wants its own back.
+  if (info.name == "aten::native_batch_norm_backward" && any_type(call, is_half)) return false;
+  const auto refuses = [&call](bool halves) {
+    for (const int64_t value : {0, 1}) {
+      const Verdict verdict = verdict_on_types(call, value, halves);
+      if (verdict != Verdict::Refused) return verdict;
+    }
+    return Verdict::Refused;
+  };
+  const Verdict verdict = refuses(/*halves=*/true);
+  if (verdict != Verdict::Unknown) return verdict == Verdict::Refused;
+  if (names_half(call)) return false;
+  if (!any_type(call, is_half)) return true;
   const auto& parameters = info.parameters;
-  const bool names_types =
+  const bool may_name =
       std::any_of(parameters.begin(), parameters.end(), [](const Parameter& parameter) {
         return parameter.role == Role::Bool || parameter.role == Role::Dtype;
       });
-  if (names_types && any_type(call, is_half)) return false;
-  const auto inputs = call.inputs();
-  const auto names_half = [](const c10::IValue& value) {
-    return value.isInt() && is_half(static_cast<at::ScalarType>(value.toInt()));
-  };
-  for (size_t index = 0; index < inputs.size(); ++index) {
-    if (parameters[index].role == Role::Dtype && names_half(inputs[index])) return false;
-  }
-  return refuses_filled(call, 0) && refuses_filled(call, 1);
+  return !may_name && refuses(/*halves=*/false) == Verdict::Refused;
 }
 
 // The call's tensors on the CPU as they lie on the device, in storages of their own.
@@ -237,6 +259,20 @@ void check_types(const Call& call) {
   }
 }
 
+void check_kernel(const Call& call) {
+  const OperatorInfo& info = call.info();
+  const bool on_cpu = info.by_cpu || !native_device().has_value();
+  const auto is_rare = [](at::ScalarType type) {
+    return type != at::kFloat && type != at::kDouble;
+  };
+  if (!on_cpu || info.users || trusts_operands(call) || !any_type(call, is_rare)) return;
+  // Only types count: what is too large is left to its run.
+  if (nbytes_of(call) > kLargestRehearsal >> 6) return;
+  const auto refusal = refusal_of(
+      call, [](const c10::TensorImpl& tensor) { return in_full(tensor, type_of(tensor), 0); });
+  if (refusal.has_value() && lacks_kernel(*refusal)) std::rethrow_exception(refusal->error);
+}
+
 void check_overlaps(const Call& call) {
   if (!writes_over_operands(call)) return;
   if (Layout(call, 0).nbytes() > kLargestRehearsal) return;
@@ -261,8 +297,7 @@ void check_numbers(const Call& call) {
   KeyWords words = call.key_with_numbers();
   KeyWords& place = accepted[hash_of(words) % kRecent];
   if (place == words) return;
-  const auto refusal = refusal_of(
-      call, [](const c10::TensorImpl& tensor) { return sketch(tensor, type_of(tensor), 0); });
+  const auto refusal = refusal_of(call, Sketch(call, 0, /*halves=*/true));
   if (refusal.has_value()) {
     try {
       raise_as_cpu(call);

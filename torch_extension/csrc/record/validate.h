@@ -13,6 +13,10 @@ void raise_as_cpu(const Call& call);
 // Throws for element types that the operator refuses though its Meta kernel may accept them.
 void check_types(const Call& call);
 
+// Throws where the call's kernel is the CPU's and there is none for these types, so that the line
+// of the call is told and not a later one.
+void check_kernel(const Call& call);
+
 // Throws where the operator would write over what it reads.
 void check_overlaps(const Call& call);
 

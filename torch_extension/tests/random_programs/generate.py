@@ -66,7 +66,11 @@ def _extend(d, count):
         if _reads_what_it_writes(d, line) or not drawn(line):
             continue
         error = perform(line, d.names)
-        if error is None or _worth_keeping(d, error):
+        if error is None:
+            d.lines.append(line)
+        elif "out=" in line:
+            break  # PyTorch resizes or writes some out= tensors before it refuses the call
+        elif _worth_keeping(d, error):
             d.lines.append(line)
         _forget_what_is_large(d)
 

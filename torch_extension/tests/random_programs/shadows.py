@@ -142,7 +142,7 @@ class Shadows:
         small = down.abs() <= 16 * eps * largest(down)
         tiny = small & (wide.isfinite() if cancels else rounded)
         if tiny.any() and is_writable(down):
-            down.masked_fill_(tiny, 0)
+            down.masked_fill_(tiny, -0.0)
 
     def random(self, shape):
         """Numbers from two to four, of either sign."""
