@@ -63,6 +63,8 @@ fn valgrind_finds_nothing() {
         // Hash tables are found by pointers into their middle: "possibly lost" is said of all of them.
         run_silently(
             Command::new("valgrind")
+                // It takes fifty times as long.
+                .env("TORCHACC_WATCHDOG", "600,abort")
                 .args(["-q", "--error-exitcode=9", "--leak-check=full"])
                 .args(["--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"])
                 .arg(program)

@@ -7,15 +7,18 @@ import threading
 from pathlib import Path
 
 import pytest
+import torch
 import torchacc
-from support import build_operators
+from support import OWN_PREDICTIONS, build_operators
 
-LIMIT = 120
+LIMIT = 60
 
 # Tests count what is compiled, leave the user's programs alone, and are of the CPU unless they are
 # told of another backend. Read when the device starts.
 os.environ["TORCHACC_CACHE_DIR"] = "off"
 os.environ["TORCHACC_CACHE_FROM"] = "0"
+# What is predicted of every distinct call's results is compared with the CPU's kernel.
+os.environ["TORCHACC_VERIFY_SHAPES"] = "1"
 os.environ["TORCHACC_BACKEND"] = os.environ.get("TORCHACC_BACKEND") or "cpu"
 # A step that hangs is reported, with its operator and line and all stacks; SIGABRT then makes
 # pytest's fault handler show those of Python.
@@ -59,6 +62,15 @@ def pytest_addoption(parser):
         action="store_true",
         help="all of that table with other layouts and numbers",
     )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session, exitstatus):
+    wrong = torch.ops.acc.wrong_shapes().splitlines()
+    wrong = [line for line in wrong if not OWN_PREDICTIONS.match(line)]
+    if wrong:
+        print("\npredicted wrongly (TORCHACC_VERIFY_SHAPES):", *wrong, sep="\n")
+        session.exitstatus = exitstatus or pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.fixture(autouse=True)
