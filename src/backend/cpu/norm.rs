@@ -150,8 +150,8 @@ fn backward<S: RowOf<L> + Scratch, L: RowMath + LaneType>(
         return Ok(());
     }
     let weight = column::<L>(norm.weight, c, 1.0);
-    // At most 64 blocks of rows; each leaves its sums of dweight and dbias.
-    let block = r.div_ceil(64).max(ROWS);
+    // Each leaves its sums of dweight and dbias.
+    let block = rows_of_block(r);
     let mut sums = vec![0.0f64; 2 * c * r.div_ceil(block)];
     let (dy, x) = (L::rows(dy)?, L::rows(x)?);
     let (mean, rstd) = (norm.mean.map(|mean| mean.dense::<L>()), norm.rstd.dense::<L>());
@@ -175,6 +175,11 @@ fn backward<S: RowOf<L> + Scratch, L: RowMath + LaneType>(
         write_column::<L>(total, write);
     }
     Ok(())
+}
+
+/// At most 64 blocks of rows, whatever the number of threads.
+fn rows_of_block(rows: usize) -> usize {
+    rows.div_ceil(64).max(ROWS)
 }
 
 /// Of at most [`ROWS`] rows, whose sums are made in `L` and added to those of all of them in f64.
@@ -205,4 +210,17 @@ fn backward_rows<S: RowOf<L>, L: RowMath>(
         }
         L::add_to_wide(short, sums);
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_in_few_blocks_however_many_there_are() {
+        for rows in (0..20_000).chain([1 << 31, (1 << 40) + 1]) {
+            let block = rows_of_block(rows);
+            assert!(block >= ROWS && rows.div_ceil(block) <= 64, "{rows}");
+        }
+    }
 }

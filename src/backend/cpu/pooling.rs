@@ -207,3 +207,37 @@ fn sum_pool_grad_as<S: RowOf<L>, L: RowMath + LaneType>(shape: &Shape, dy: &Boun
         });
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::cpu::tests::Random;
+
+    /// The elements of a line that a window along it meets, one after the other.
+    fn met(w: &Windows, d: usize, pixel: usize) -> Vec<usize> {
+        let at = |tap: usize| (pixel * w.stride[d] + tap * w.dilation[d]).checked_sub(w.padding[d]);
+        (0..w.kernel[d]).filter_map(at).filter(|&at| at < w.input[d]).collect()
+    }
+
+    #[test]
+    fn windows_are_cut_to_the_elements_that_they_meet() {
+        let mut random = Random::new(31);
+        let mut three = |bits: usize, least: usize| [0; 3].map(|_| random.size(bits) + least - 1);
+        for _ in 0..20_000 {
+            let w = Windows {
+                input: three(5, 1),
+                output: three(4, 1),
+                kernel: three(4, 1),
+                stride: three(3, 1),
+                padding: three(4, 0),
+                dilation: three(3, 1),
+            };
+            for (d, along) in Shape::new(&w).along.iter().enumerate() {
+                for (pixel, &(first, count)) in along.meets.iter().enumerate() {
+                    let found: Vec<usize> = (0..count).map(|i| first + i * along.step).collect();
+                    assert_eq!(found, met(&w, d, pixel), "{w:?}");
+                }
+            }
+        }
+    }
+}

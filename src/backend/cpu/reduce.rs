@@ -290,8 +290,9 @@ impl Folded {
         partial: &mut [T::Acc],
         failed: &(dyn Fn() + Sync),
     ) {
-        let per_tile = if blocks > 1 { 1 } else { (self.length / self.reduced).max(1) };
+        let per_tile = if blocks > 1 { 1 } else { rows_of_tile(self.length, self.reduced) };
         let cost = self.cost(per_tile * block.min(self.reduced));
+        // Tiles of a task are whole: only the last one of all may have fewer rows.
         let batch = GRAIN.div_ceil(2 * cost.max(1)) * per_tile;
         parallel_chunks(partial, batch, cost * batch / per_tile, |task, out| {
             with_tiles(&self.code, |tiles| {
@@ -369,11 +370,9 @@ impl Folded {
         partial: &mut [T::Acc],
         failed: &(dyn Fn() + Sync),
     ) {
-        // Whole rows of columns when several fit into a tile, else pieces of one row.
-        let (rows, width) = match self.length / self.inner {
-            _ if self.as_it_lies => (1, self.inner.min(columns::WIDEST)),
-            0 => (1, self.length),
-            rows => (rows, self.inner),
+        let (rows, width) = match self.as_it_lies {
+            true => (1, self.inner.min(columns::WIDEST)),
+            false => tile_of_columns(self.length, self.inner),
         };
         let cost = self.cost(block.min(self.reduced) * self.inner);
         parallel_chunks(partial, self.inner, cost, |task, sums| {
@@ -423,6 +422,16 @@ impl Folded {
     }
 }
 
+/// Rows of `width` elements that one tile of so many holds, or 1 where not even one fits.
+fn rows_of_tile(length: usize, width: usize) -> usize {
+    (length / width).max(1)
+}
+
+/// Rows and columns of a tile of a column reduction: whole rows when several fit, else pieces of one.
+fn tile_of_columns(length: usize, width: usize) -> (usize, usize) {
+    if width <= length { (length / width, width) } else { (1, length) }
+}
+
 /// Rows of `width` elements that one task adds up, of so many.
 fn rows_for(width: usize, rows: usize) -> usize {
     let enough = (4 * GRAIN / 4).div_ceil(width);
@@ -432,6 +441,19 @@ fn rows_for(width: usize, rows: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tiles_hold_whole_rows_or_pieces_of_one() {
+        for length in [1, 256, 1024, 4096] {
+            for width in (1..10_000).chain([65_537, 1 << 31, (1 << 40) + 1]) {
+                let rows = rows_of_tile(length, width);
+                assert!(rows == 1 || rows * width <= length, "{width} in {length}");
+                let (rows, columns) = tile_of_columns(length, width);
+                assert!(rows > 0 && columns > 0 && rows * columns <= length, "{width} in {length}");
+                assert!(columns == width || rows == 1 && columns < width, "{width} in {length}");
+            }
+        }
+    }
 
     #[test]
     fn rows_are_added_up_in_few_blocks() {

@@ -346,6 +346,23 @@ mod tests {
     }
 
     #[test]
+    fn a_part_is_taken_from_both_ends_until_all_of_it_was_taken_once() {
+        let most = u32::MAX as usize - 1;
+        let ranges = (0..40).flat_map(|first| (0..40).map(move |len| (first, first + len)));
+        for (first, end) in ranges.chain([(most - 70, most)]) {
+            for turns in [0, 1, 2, 3, 7] {
+                let part = Part::default();
+                part.set(first, end);
+                let mut taken: Vec<usize> = (0..=end - first)
+                    .filter_map(|n| part.take(turns > 0 && n % turns == 0))
+                    .collect();
+                taken.sort_unstable();
+                assert!(part.is_done() && taken.into_iter().eq(first..end), "{first} to {end}");
+            }
+        }
+    }
+
+    #[test]
     fn every_iteration_runs_once() {
         for threads in [1, 2, 3, 8] {
             let team = Team::new(threads, || ()).unwrap();

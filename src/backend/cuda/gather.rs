@@ -9,6 +9,7 @@ use super::emit::{Task, Word, may_fail};
 use super::lower::{Action, Actions};
 use crate::plan::{Operand, Place, Plan, Step};
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::ops::Range;
 
 /// Most blocks of a launch.
@@ -104,25 +105,12 @@ impl Window {
         turns: &mut Vec<Turn<Task>>,
         table: &mut Vec<Word>,
     ) {
-        let mut groups: Vec<(Vec<usize>, u64)> = Vec::new();
-        let mut known: HashMap<Vec<String>, usize> = HashMap::new();
-        for index in std::mem::take(self).steps {
-            let names = lowered[index].sources().map(|source| source.name.clone()).collect();
+        let steps = std::mem::take(self).steps.into_iter().map(|index| {
+            let names: Vec<_> = lowered[index].sources().map(|source| &source.name).collect();
             let blocks = lowered[index].tasks().map(|task| u64::from(task.shape.grid[0])).max();
-            let blocks = blocks.unwrap_or(0);
-            let at = known.entry(names).or_insert(groups.len());
-            match groups.get_mut(*at) {
-                Some((steps, all)) if *all + blocks <= MOST_BLOCKS => {
-                    steps.push(index);
-                    *all += blocks;
-                }
-                _ => {
-                    *at = groups.len();
-                    groups.push((vec![index], blocks));
-                }
-            }
-        }
-        turns.extend(groups.into_iter().map(|(steps, _)| match steps[..] {
+            (index, names, blocks.unwrap_or(0))
+        });
+        turns.extend(groups(steps).into_iter().map(|steps| match steps[..] {
             [index] => Turn::Step(index),
             _ => {
                 let launches = together(&steps, lowered, table);
@@ -130,6 +118,27 @@ impl Window {
             }
         }));
     }
+}
+
+/// Those of `steps` (number, kernels, blocks) that can be one launch: with the same kernels, and no more blocks than it can
+/// have. In the order of the first of each.
+fn groups<K: Eq + Hash>(steps: impl Iterator<Item = (usize, K, u64)>) -> Vec<Vec<usize>> {
+    let mut groups: Vec<(Vec<usize>, u64)> = Vec::new();
+    let mut known: HashMap<K, usize> = HashMap::new();
+    for (index, kernels, blocks) in steps {
+        let at = known.entry(kernels).or_insert(groups.len());
+        match groups.get_mut(*at) {
+            Some((steps, all)) if *all + blocks <= MOST_BLOCKS => {
+                steps.push(index);
+                *all += blocks;
+            }
+            _ => {
+                *at = groups.len();
+                groups.push((vec![index], blocks));
+            }
+        }
+    }
+    groups.into_iter().map(|(steps, _)| steps).collect()
 }
 
 /// One launch for each kernel that all of `steps` ask for.
@@ -175,4 +184,33 @@ fn bytes(plan: &Plan, operand: &Operand) -> Option<(Place, Range<u64>)> {
     let (layout, size) = (&operand.layout, operand.dtype.size() as u64);
     let [first, end] = [layout.offset, layout.end()].map(|element| element as u64 * size);
     Some((memory, start + first..start + end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::cpu::tests::Random;
+
+    #[test]
+    fn every_step_is_in_one_launch_that_has_room_for_it() {
+        let mut random = Random::new(27);
+        for _ in 0..3000 {
+            // Some have nearly as many blocks as there can be.
+            let steps: Vec<(usize, usize, u64)> = (0..random.size(6))
+                .map(|index| (index, random.below(3), random.size(32) as u64 - 1))
+                .collect();
+            let groups = groups(steps.iter().copied());
+            let mut all: Vec<usize> = groups.iter().flatten().copied().collect();
+            all.sort_unstable();
+            assert_eq!(all, (0..steps.len()).collect::<Vec<_>>());
+            assert!(groups.windows(2).all(|two| two[0][0] < two[1][0]), "{groups:?}");
+            for group in groups {
+                assert!(
+                    group.is_sorted() && group.iter().all(|&n| steps[n].1 == steps[group[0]].1)
+                );
+                let blocks: u64 = group.iter().map(|&n| steps[n].2).sum();
+                assert!(group.len() == 1 || blocks <= MOST_BLOCKS, "{blocks} blocks");
+            }
+        }
+    }
 }

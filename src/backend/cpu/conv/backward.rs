@@ -22,9 +22,7 @@ pub fn grad_input<S: RowOf<L>, L: Lane>(conv: &Conv, dy: &[S], w: &[S], dx: &mut
     let (cut, weight) = (Cut::of_whole_planes(conv), lanes::<S, L>(w));
     let (groups, taps) = (conv.groups, conv.windows.taps());
     let batches = conv.images.div_ceil(cut.images);
-    let most = conv.channels.div_ceil(ROWS.div_ceil(taps));
-    let least = parts(conv.channels, batches * groups, LEAST_ROWS.div_ceil(taps));
-    let channels = conv.channels.div_ceil(most.max(least));
+    let channels = channels_of_task(conv.channels, taps, batches * groups);
     let blocks = conv.channels.div_ceil(channels);
     let (images, per_image, plane) = (cut.images, groups * conv.channels, conv.windows.plane());
     let tasks = deal(dx, (plane, plane), batches * groups * blocks, |row, _| {
@@ -35,6 +33,12 @@ pub fn grad_input<S: RowOf<L>, L: Lane>(conv: &Conv, dy: &[S], w: &[S], dx: &mut
     each_task(tasks, conv.work(), |n, planes| {
         this.block(n / blocks / groups, n / blocks % groups, n % blocks, planes);
     });
+}
+
+/// Channels of one task, which have `taps` rows of columns each; there are `others` tasks already.
+fn channels_of_task(channels: usize, taps: usize, others: usize) -> usize {
+    let most = channels.div_ceil(ROWS.div_ceil(taps));
+    channels.div_ceil(most.max(parts(channels, others, LEAST_ROWS.div_ceil(taps))))
 }
 
 struct GradInput<'a, S, L> {
@@ -95,9 +99,7 @@ impl<S: RowOf<L>, L: Lane> GradInput<'_, S, L> {
 /// `dw[groups·filters, channels·taps]` of `dy[images, groups·filters, pixels]` and `x[images, groups·channels, plane]`.
 pub fn grad_weight<S: RowOf<L>, L: Lane>(conv: &Conv, dy: &[S], x: &[S], dw: &mut [S]) {
     let cut = Cut::new(conv);
-    // A small result has its sum cut, so that there is something to do for many threads.
-    let sums = if dw.len() <= SUMMED { cut.len().min(MOST_SUMS) } else { 1 };
-    let spans = cut.len().div_ceil(sums);
+    let spans = spans_of_sum(cut.len(), dw.len());
     let this = GradWeight { cut, dy, x, spans };
     let sums = this.cut.len().div_ceil(spans);
     if sums == 1 {
@@ -109,6 +111,13 @@ pub fn grad_weight<S: RowOf<L>, L: Lane>(conv: &Conv, dy: &[S], x: &[S], dw: &mu
         others.chunks_exact(dw.len()).for_each(|part| L::add(part, total));
         store_run(total, dw);
     });
+}
+
+/// Spans that are added up in one partial sum of so many elements: a small result has its sum cut, so that there is
+/// something to do for many threads.
+fn spans_of_sum(spans: usize, elements: usize) -> usize {
+    let sums = if elements <= SUMMED { spans.min(MOST_SUMS) } else { 1 };
+    spans.div_ceil(sums)
 }
 
 struct GradWeight<'a, S> {
@@ -127,6 +136,14 @@ struct Part {
     rows: std::ops::Range<usize>,
 }
 
+/// Filters and rows of what one task computes of a matrix `[filters, depth]`, of which there are so many.
+fn block_of_sum(filters: usize, depth: usize, matrices: usize) -> [usize; 2] {
+    let most = depth.div_ceil(ROWS);
+    let rows = depth.div_ceil(most.max(parts(depth, matrices, LEAST_ROWS)));
+    let others = matrices * depth.div_ceil(rows);
+    [filters.div_ceil(parts(filters, others, LEAST_ROWS)), rows]
+}
+
 impl<S> GradWeight<'_, S> {
     /// Writes `n` partial sums, one after the other.
     fn sums<T: Stored<L>, L: Lane>(&self, out: &mut [T], n: usize)
@@ -135,11 +152,8 @@ impl<S> GradWeight<'_, S> {
     {
         let conv = &self.cut.conv;
         let (depth, filters) = (conv.depth(), conv.filters);
-        let most = depth.div_ceil(ROWS);
-        let rows = depth.div_ceil(most.max(parts(depth, n * conv.groups, LEAST_ROWS)));
-        let of_rows = depth.div_ceil(rows);
-        let height = filters.div_ceil(parts(filters, n * conv.groups * of_rows, LEAST_ROWS));
-        let of_filters = filters.div_ceil(height);
+        let [height, rows] = block_of_sum(filters, depth, n * conv.groups);
+        let (of_rows, of_filters) = (depth.div_ceil(rows), filters.div_ceil(height));
         let each = of_rows * of_filters;
         let tasks = deal(out, (depth, rows), n * conv.groups * each, |row, part| {
             row / filters * each + row % filters / height * of_rows + part
@@ -182,5 +196,47 @@ impl<S> GradWeight<'_, S> {
                 store_run(sums, piece);
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::cpu::tests::Random;
+
+    /// Small ones in every combination, and random ones up to so many bits.
+    fn triples(seed: u64, bits: [usize; 3]) -> impl Iterator<Item = [usize; 3]> {
+        let mut random = Random::new(seed);
+        let small =
+            (1..20).flat_map(|a| (1..20).flat_map(move |b| [1, 2, 9, 49, 100].map(|c| [a, b, c])));
+        small.chain((0..20_000).map(move |_| bits.map(|bits| random.size(bits))))
+    }
+
+    #[test]
+    fn tasks_have_channels_and_no_more_rows_than_a_product_should() {
+        for [channels, others, taps] in triples(28, [20, 20, 12]) {
+            let each = channels_of_task(channels, taps, others);
+            assert!((1..=channels).contains(&each), "{channels} {taps} {others}");
+            assert!(each == 1 || each * taps < ROWS + taps, "{channels} {taps} {others}");
+        }
+    }
+
+    #[test]
+    fn partial_sums_have_spans_and_are_few() {
+        for [spans, elements, _] in triples(29, [24, 30, 1]) {
+            let each = spans_of_sum(spans, elements);
+            assert!((1..=spans).contains(&each), "{spans} {elements}");
+            let most = if elements <= SUMMED { MOST_SUMS } else { 1 };
+            assert!(spans.div_ceil(each) <= most, "{spans} {elements}");
+        }
+    }
+
+    #[test]
+    fn blocks_of_a_gradient_are_within_it_and_no_deeper_than_a_product_should_be() {
+        for [filters, depth, matrices] in triples(30, [20, 24, 16]) {
+            let [height, rows] = block_of_sum(filters, depth, matrices);
+            assert!((1..=filters).contains(&height), "{filters} {depth} {matrices}");
+            assert!((1..=depth.min(ROWS)).contains(&rows), "{filters} {depth} {matrices}");
+        }
     }
 }

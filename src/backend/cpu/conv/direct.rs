@@ -103,6 +103,11 @@ impl Cut {
     }
 }
 
+/// Blocks that are added up in one partial sum of a weight's gradient.
+fn blocks_of_sum(blocks: usize) -> usize {
+    blocks.div_ceil(blocks.min(MOST_SUMS))
+}
+
 /// Splits scratch memory into pieces, each of which starts at a cache line.
 fn pieces<const N: usize>(mut room: &mut [f32], lengths: [usize; N]) -> [&mut [f32]; N] {
     lengths.map(|len| {
@@ -245,7 +250,7 @@ impl Direct {
     fn grad_weight<S: Element>(&self, dy: &[S], x: &[S], dw: &mut [S]) {
         let slices = self.cut.slices;
         let blocks = self.conv.images.div_ceil(self.cut.images);
-        let run = blocks.div_ceil(blocks.min(MOST_SUMS));
+        let run = blocks_of_sum(blocks);
         let sums = blocks.div_ceil(run);
         let (weights, grouped) = (&self.block.result, self.conv.groups > 1);
         let each = aligned(weights.len);
@@ -406,6 +411,14 @@ mod tests {
                 assert!((1..=images).contains(&cut.images) && n.is_multiple_of(cut.slices));
                 assert!(cut.slices <= TASKS);
             }
+        }
+    }
+
+    #[test]
+    fn partial_sums_have_blocks_and_are_few() {
+        for blocks in (1..5000).chain([1 << 20, (1 << 40) + 1]) {
+            let each = blocks_of_sum(blocks);
+            assert!((1..=blocks).contains(&each) && blocks.div_ceil(each) <= MOST_SUMS, "{blocks}");
         }
     }
 

@@ -28,8 +28,7 @@ pub fn forward<S: RowOf<L>, L: Lane>(conv: &Conv, x: &[S], w: &[S], y: &mut [S])
     let spans = cut.len();
     // With few spans, threads share the columns of each; else every task makes its own.
     let shared = spans * conv.groups < FEW;
-    let blocks = if shared { parts(conv.filters, 1, LEAST_FILTERS) } else { 1 };
-    let filters = conv.filters.div_ceil(blocks);
+    let filters = filters_of_task(conv.filters, shared);
     let blocks = conv.filters.div_ceil(filters);
     let (images, parts_of_image) = (cut.images, cut.fields.len());
     let per_image = conv.groups * conv.filters;
@@ -54,6 +53,11 @@ pub fn forward<S: RowOf<L>, L: Lane>(conv: &Conv, x: &[S], w: &[S], y: &mut [S])
         let tasks = tasks.split_off(n * blocks);
         this.together(&this.cut.span(n / conv.groups), n % conv.groups, tasks);
     }
+}
+
+/// Filters of one task: all, unless threads share the columns.
+fn filters_of_task(filters: usize, shared: bool) -> usize {
+    filters.div_ceil(if shared { parts(filters, 1, LEAST_FILTERS) } else { 1 })
 }
 
 impl<S: RowOf<L>, L: Lane> Forward<'_, S, L> {
@@ -131,5 +135,19 @@ impl<S: RowOf<L>, L: Lane> Forward<'_, S, L> {
                 store_run(&sums[at..at + pixels], piece);
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_have_filters() {
+        for filters in (1..5000).chain([1 << 20, (1 << 31) + 1]) {
+            assert_eq!(filters_of_task(filters, false), filters);
+            let each = filters_of_task(filters, true);
+            assert!((LEAST_FILTERS.min(filters)..=filters).contains(&each), "{filters}");
+        }
     }
 }

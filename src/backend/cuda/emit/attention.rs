@@ -1,7 +1,7 @@
 //! Attention and its gradient, in tiles, so that no matrix of scores exists: kernels of `cuda/attention_mma.cuh` for half
 //! types in rows that tensor cores can take, of `cuda/attention.cuh` for all others.
 
-use super::write::{Writer, held, stored};
+use super::write::{Writer, grid, held, stored};
 use super::{BLOCK, Task, Tasks, Word};
 use crate::backend::cuda::device::Shape;
 use crate::dtype::DType;
@@ -90,7 +90,7 @@ pub fn attention_grad(attrs: &[Attr], reads: &[Operand], writes: &[Operand]) -> 
             threads: BLOCK,
             shared: 0,
         };
-        tasks.tasks.push(delta.call(&words, (queries as u64).div_ceil(8) as i64));
+        tasks.tasks.push(delta.call(&words, (queries as u64).div_ceil(8)));
     }
     problem.push(dq, (problem.queries, problem.heads), &words, &mut tasks);
     problem.push(dkdv, (problem.keys, problem.groups), &words, &mut tasks);
@@ -109,12 +109,12 @@ struct Kernel {
 }
 
 impl Kernel {
-    fn call(&self, words: &[Word], blocks: i64) -> Task {
+    fn call(&self, words: &[Word], blocks: u64) -> Task {
         let mut writer = Writer::new();
         writer.head(self.header);
         words.iter().for_each(|word| drop(writer.word(*word)));
         writer.line(format!("{}<{}>(a.at + 1);", self.label, self.template));
-        let (grid, shared) = ([blocks as u32, 1, 1], self.shared as u32);
+        let (grid, shared) = (grid(blocks), self.shared as u32);
         writer.finish_as(self.label, Shape { grid, block: self.threads, shared })
     }
 }
@@ -224,8 +224,8 @@ impl<'a> Problem<'a> {
 
     /// A block for every tile of `rows` rows of every head.
     fn push(&self, kernel: Kernel, (rows, heads): (i64, i64), words: &[Word], tasks: &mut Tasks) {
-        let tiles = (rows as u64).div_ceil(kernel.tile as u64) as i64;
-        let blocks = tiles * heads * self.batches;
+        let tiles = (rows as u64).div_ceil(kernel.tile as u64);
+        let blocks = tiles * (heads * self.batches) as u64;
         if blocks > 0 {
             tasks.tasks.push(kernel.call(words, blocks));
         }
@@ -236,4 +236,67 @@ impl<'a> Problem<'a> {
 fn heads(operand: &Operand) -> [Word; 4] {
     let stride = |d: usize| Word::number(operand.layout.strides[d]);
     [Word::of(operand), stride(0), stride(1), stride(2)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shape::Layout;
+
+    fn operand(dtype: DType, sizes: &[i64]) -> Operand {
+        Operand { place: Place::Input(0), dtype, layout: Layout::contiguous(sizes) }
+    }
+
+    fn launches(dtype: DType, [b, h, t, s, d]: [i64; 5], grad: bool) -> Vec<Task> {
+        let (q, k) = (operand(dtype, &[b, h, t, d]), operand(dtype, &[b, h, s, d]));
+        let (lse, one) = (operand(DType::F32, &[b, h, t]), operand(DType::I64, &[]));
+        let attrs = [Attr::Float(1.0), Attr::Bool(true), Attr::Float(0.0)];
+        let of = |list: &[&Operand]| list.iter().map(|&o| o.clone()).collect::<Vec<_>>();
+        let tasks = match grad {
+            false => attention(&attrs, &of(&[&q, &k, &k, &one, &one]), &of(&[&q, &lse])),
+            true => {
+                let reads = of(&[&q, &q, &k, &k, &q, &lse, &one, &one]);
+                attention_grad(&attrs, &reads, &of(&[&q, &k, &k]))
+            }
+        };
+        tasks.unwrap().tasks
+    }
+
+    #[test]
+    fn tiles_cover_all_rows_and_fit_shared_memory() {
+        let widths = || (1..=WIDEST).step_by(3).chain([8, 64, 128, WIDEST]);
+        let lengths = [1, 7, 8, 9, 63, 64, 65, 1000, (1 << 20) + 1];
+        for (dtype, grad) in [DType::F32, DType::F64, DType::BF16]
+            .into_iter()
+            .flat_map(|dtype| [(dtype, false), (dtype, true)])
+        {
+            for (d, n) in widths().flat_map(|d| lengths.map(|n| (d, n))) {
+                for task in launches(dtype, [2, 3, n, n, d], grad) {
+                    let Shape { grid, block, shared } = task.shape;
+                    let named = &task.source.name;
+                    // With tensor cores a warp has 16 rows, else each row has 8 threads.
+                    let rows = match named.contains("mma") {
+                        true => i64::from(block) / 2,
+                        false => i64::from(block) / 8,
+                    };
+                    let (heads, rows) = match named.contains("delta") {
+                        true => (1, [6 * n, 8]),
+                        false => (6, [n, rows]),
+                    };
+                    let tiles = i64::from(grid[0]) / heads;
+                    assert_eq!(tiles * heads, i64::from(grid[0]), "{named}");
+                    let [n, each] = rows;
+                    assert!(tiles * each >= n && (tiles - 1) * each < n, "{named}: {n} by {d}");
+                    // What every device but those of Turing (64 KiB) can be asked for; there the launch is refused.
+                    assert!(shared <= 96 << 10, "{named}: {n} by {d}: {shared}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn more_blocks_than_there_can_be_are_refused_and_not_left_out() {
+        let [task] = &launches(DType::F32, [1 << 33, 1, 1, 1, 1], false)[..] else { panic!() };
+        assert_eq!(task.shape.grid, [u32::MAX, 1, 1]);
+    }
 }

@@ -27,6 +27,7 @@ fn around(sizes: &[i64], axis: usize) -> [i64; 3] {
     [numel(&sizes[..axis]), sizes[axis], numel(&sizes[axis + 1..])]
 }
 
+/// Blocks of so many threads, the last of which may have some to spare.
 pub fn blocks(threads: i64) -> u64 {
     (threads as u64).div_ceil(u64::from(BLOCK))
 }
@@ -278,4 +279,17 @@ pub fn scatter(given: Given, add: bool) -> Result<Tasks> {
         tasks.tasks.extend(super::cast(&sums, given.write)?.tasks);
     }
     Ok(tasks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_hold_all_threads_and_none_is_empty() {
+        for threads in (0..100_000).chain([(1 << 31) - 1, 1 << 31, (1 << 40) + 1, i64::MAX]) {
+            let room = u128::from(blocks(threads)) * u128::from(BLOCK);
+            assert!(room >= threads as u128 && room < threads as u128 + u128::from(BLOCK));
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::access::{Access, Space, pack};
 use super::body::{may_fail, statements};
+use super::index::blocks;
 use super::transpose::{self, Tiling};
 use super::write::{Writer, held, stored};
 use super::{BLOCK, Tasks};
@@ -130,8 +131,7 @@ fn kernel(
     if width > 1 && space.sizes.len() == 1 {
         writer.line(format!("else for (; i < n; i++) NAME_at<1>(a, status, ({at})i);"));
     }
-    let threads = space.numel() as u64 / width as u64 + u64::from(space.numel() % width != 0);
-    Ok(writer.finish_item(label, threads.div_ceil(u64::from(BLOCK))))
+    Ok(writer.finish_item(label, blocks((space.numel() as u64).div_ceil(width as u64) as i64)))
 }
 
 /// What a kernel's result, read 0 of a program, goes through before it is stored. `reads` are the program's others.

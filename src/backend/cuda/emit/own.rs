@@ -1,6 +1,6 @@
 //! Operators that the program gave as CUDA C++: a kernel that calls the program's function.
 
-use super::write::{raw, stored};
+use super::write::{grid, raw, stored};
 use super::{Source, Task, Word};
 use crate::backend::cuda::device::Shape;
 use crate::dtype::DType;
@@ -26,10 +26,12 @@ pub fn own(
     let elements = writes.first().map_or(0, |write| numel(&write.layout.sizes)) as u64;
     let threads = u64::from(form.block) * u64::from(form.elements);
     let blocks = if form.blocks > 0 { form.blocks } else { elements.div_ceil(threads).max(1) };
-    // As `Writer::finish`.
-    let grid = [u32::try_from(blocks).unwrap_or(u32::MAX), 1, 1];
     let source = source(op, form, &call);
-    Task { source, words: call.words, shape: Shape { grid, block: form.block, shared: 0 } }
+    Task {
+        source,
+        words: call.words,
+        shape: Shape { grid: grid(blocks), block: form.block, shared: 0 },
+    }
 }
 
 /// Arguments of a kernel, and of the function that it calls.

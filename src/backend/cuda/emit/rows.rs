@@ -95,6 +95,11 @@ impl Deal {
         (self.rows as u64).div_ceil((i64::from(BLOCK) / self.team) as u64) as i64
     }
 
+    /// Blocks that leave sums of their own of each column.
+    fn parts(&self) -> i64 {
+        self.blocks().clamp(1, BUSY)
+    }
+
     fn sizes(&self) -> [Word; 2] {
         [Word::number(self.rows), Word::number(self.n)]
     }
@@ -211,7 +216,7 @@ fn norm_grad(
     }
     let has_mean = others.len() == 2;
     let (scale, weight) = column(weight, x.dtype, 1);
-    let parts = deal.blocks().clamp(1, BUSY);
+    let parts = deal.parts();
     let given = [dy, x, mean, rstd].map(Word::of);
     let dtypes = types(&reads[..2]);
     let mut tasks = Vec::new();
@@ -280,5 +285,19 @@ mod tests {
         assert_eq!(deal(DType::BF16, 50_257, 0, false), (256, 8, 0));
         assert_eq!(deal(DType::BF16, 50_257, 2, false), (256, 2, 0));
         assert_eq!(deal(DType::BF16, 50_257, 0, true), (256, 1, 0));
+    }
+
+    #[test]
+    fn blocks_have_all_rows_and_parts_of_sums_are_few() {
+        for rows in (0..3000).chain([(1 << 31) + 1, 1 << 40]) {
+            for team in [WARP, i64::from(BLOCK)] {
+                let deal = Deal { rows, n: 1, team, width: 1, packs: 1 };
+                let each = i64::from(BLOCK) / team;
+                let blocks = deal.blocks();
+                assert!(blocks * each >= rows && (blocks - 1) * each < rows.max(1), "{rows}");
+                assert!((1..=BUSY.max(1)).contains(&deal.parts()), "{rows}");
+                assert!(rows == 0 || deal.parts() <= blocks, "{rows}");
+            }
+        }
     }
 }

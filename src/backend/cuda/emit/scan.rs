@@ -37,10 +37,9 @@ pub fn cumsum(
     let text = value.text(true, &step, &mut writer)?;
     writer.head(&text);
     let (lines, line, inner) = (along.numel(), sizes[axis], numel(&sizes[axis + 1..]));
-    let threads = (line as u64 / 8).clamp(1, u64::from(BLOCK)).next_power_of_two();
+    let [threads, share] = deal(line as u64);
     let side = u64::from(BLOCK) / threads;
-    let [lines_, line, inner, share] =
-        [lines, line, inner, (line as u64).div_ceil(threads) as i64].map(|n| writer.number(n));
+    let [lines_, line, inner, share] = [lines, line, inner, share as i64].map(|n| writer.number(n));
     let out = writer.word(Word::of(write));
     let (input, output) = (held(reduced_type(program)), stored(write.dtype));
     writer.line(format!("typedef reduce_sum<{input}> Fold;"));
@@ -77,4 +76,25 @@ pub fn cumsum(
     ));
     let blocks = (lines as u64).div_ceil(side);
     Ok(Tasks { tasks: vec![writer.finish("cumsum", blocks)], scratch: 0 })
+}
+
+/// How many threads of a block a line has, and how many elements each of them.
+fn deal(line: u64) -> [u64; 2] {
+    let threads = (line / 8).clamp(1, u64::from(BLOCK)).next_power_of_two();
+    [threads, line.div_ceil(threads)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_cover_a_line_of_any_length() {
+        for line in (1..20_000).chain([(1 << 31) - 1, (1 << 40) + 1]) {
+            let [threads, share] = deal(line);
+            assert!(u64::from(BLOCK).is_multiple_of(threads), "{line}");
+            // The last ones may have nothing to do, but no more than that.
+            assert!(threads * share >= line && threads * (share - 1) < line, "{line}");
+        }
+    }
 }

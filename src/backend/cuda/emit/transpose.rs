@@ -50,10 +50,7 @@ impl Tiling {
     /// The kernel that calls the function of a point.
     pub fn finish(&self, mut writer: Writer, space: &Space, from: &[Access], label: &str) -> Task {
         let (across, last, at) = (self.across, space.sizes.len() - 1, space.index());
-        let mut tiles = Space { sizes: space.sizes.clone(), wide: space.wide };
-        for d in [across, last] {
-            tiles.sizes[d] = (tiles.sizes[d] as u64).div_ceil(SIDE as u64) as i64;
-        }
+        let tiles = Space { sizes: tiles(&space.sizes, across), wide: space.wide };
         let sizes: Vec<String> = space.sizes.iter().map(|&size| writer.number(size)).collect();
         // Point (t…) of the tile: `lane` goes along one of its dimensions, rows along the other.
         let point = |lane: usize, row: usize| {
@@ -97,7 +94,34 @@ impl Tiling {
     }
 }
 
+/// How many tiles there are along each dimension: they are squares of the last one and `across`.
+fn tiles(sizes: &[i64], across: usize) -> Dims {
+    let along = |(d, &size): (usize, &i64)| match d == across || d == sizes.len() - 1 {
+        true => (size as u64).div_ceil(SIDE as u64) as i64,
+        false => size,
+    };
+    sizes.iter().enumerate().map(along).collect()
+}
+
 /// By which the function of a point is given its element of read `n`.
 pub fn parameter(n: usize, access: &Access) -> String {
     format!(", const {} t{n}", access.element)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiles_cover_a_space_once() {
+        assert!(SIDE % ROWS == 0 && ROWS * SIDE == i64::from(BLOCK));
+        let sides = || (1..100).chain([1023, 1024, 1025, (1 << 31) + 1]);
+        for (rows, columns) in sides().flat_map(|r| sides().map(move |c| (r, c))) {
+            let tiles = tiles(&[rows, 3, columns], 0);
+            assert_eq!(tiles[1], 3);
+            for (n, size) in [(tiles[0], rows), (tiles[2], columns)] {
+                assert!(n * SIDE >= size && (n - 1) * SIDE < size, "{rows} by {columns}");
+            }
+        }
+    }
 }

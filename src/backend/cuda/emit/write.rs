@@ -47,9 +47,7 @@ impl Writer {
 
     /// A task of `blocks` blocks. `label` begins the kernel's name.
     pub fn finish(self, label: &str, blocks: u64) -> Task {
-        // More blocks than a grid has (2^31 - 1) are refused by the launch, never left out.
-        let grid = [u32::try_from(blocks).unwrap_or(u32::MAX), 1, 1];
-        self.finish_as(label, Shape { grid, block: BLOCK, shared: 0 })
+        self.finish_as(label, Shape { grid: grid(blocks), block: BLOCK, shared: 0 })
     }
 
     /// A task of `blocks` blocks, whose text calls a block's number `block`: so it may be one item of many
@@ -151,6 +149,11 @@ pub fn held(dtype: DType) -> &'static str {
         DType::F16 | DType::BF16 => "f32",
         other => stored(other),
     }
+}
+
+/// A grid of so many blocks. More than it can have (2^31 - 1) are refused by the launch, never left out.
+pub fn grid(blocks: u64) -> [u32; 3] {
+    [u32::try_from(blocks).unwrap_or(u32::MAX), 1, 1]
 }
 
 #[cfg(test)]
