@@ -98,14 +98,16 @@ struct Crossing {
   const at::Tensor& target;
 };
 
-torchacc_error* write_natively(void* user, const torchacc_device* device, void* memory, size_t) {
+torchacc_error* write_natively(void* user, const torchacc_device* device, void* memory,
+                               size_t) noexcept {
   const auto& [source, target] = *static_cast<const Crossing*>(user);
   return guarded("aten::copy_", [&, &source = source, &target = target] {
     in_order(*device, [&] { seen(memory, target).copy_(source); });
   });
 }
 
-torchacc_error* read_natively(void* user, const torchacc_device* device, void* memory, size_t) {
+torchacc_error* read_natively(void* user, const torchacc_device* device, void* memory,
+                              size_t) noexcept {
   const auto& [source, target] = *static_cast<const Crossing*>(user);
   return guarded("aten::copy_", [&, &source = source, &target = target] {
     in_order(*device, [&] {
@@ -128,7 +130,7 @@ void write_whole(const at::Tensor& source, const at::Tensor& target) {
   if (is_native(source.device())) {
     Crossing crossing{source, target};
     const auto [buffer, offset] = buffer_of(*target.storage().unsafeGetStorageImpl());
-    return check(torchacc_buffer_fill(buffer->handle, &write_natively, &crossing));
+    return check(torchacc_buffer_fill(buffer->handle, callback(&write_natively), &crossing));
   }
   const at::Tensor packed =
       at::empty_strided(target.sizes(), target.strides(), target.options().device(at::kCPU));
@@ -215,7 +217,7 @@ at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool) {
     if (is_native(target.device())) {
       Crossing crossing{expanded, target};
       const auto [buffer, offset] = buffer_of(*source.storage().unsafeGetStorageImpl());
-      check(torchacc_buffer_look(buffer->handle, &read_natively, &crossing));
+      check(torchacc_buffer_look(buffer->handle, callback(&read_natively), &crossing));
     } else if (same_plain_layout(expanded, target)) {
       read_bytes(expanded, expanded.storage_offset(), target.mutable_data_ptr(), target.nbytes());
     } else {

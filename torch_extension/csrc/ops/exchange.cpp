@@ -38,7 +38,7 @@ int64_t to_dlpack(const at::Tensor& tensor) {
 }
 
 // What makes the values of borrowed memory comes before what reads them.
-torchacc_error* follow_lender(void*, const torchacc_device* device, void*, size_t) {
+torchacc_error* follow_lender(void*, const torchacc_device* device, void*, size_t) noexcept {
   return guarded("acc::borrow", [&] { follow_caller(*device); });
 }
 
@@ -52,7 +52,7 @@ at::Tensor borrow(const at::Tensor& tensor) {
   torchacc_view view{};
   torchacc_error* error = torchacc_tensor_view(handle, &view);
   if (error == nullptr && native_device() == tensor.device()) {
-    error = torchacc_buffer_look(view.buffer, &follow_lender, nullptr);
+    error = torchacc_buffer_look(view.buffer, callback(&follow_lender), nullptr);
   }
   at::Tensor made;
   if (error == nullptr) {

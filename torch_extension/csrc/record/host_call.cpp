@@ -285,20 +285,20 @@ class Run {
 };
 
 torchacc_error* run_host_call(void* user, const torchacc_arg* args, size_t n_args,
-                              const torchacc_host_tensor* outs, size_t) {
+                              const torchacc_host_tensor* outs, size_t) noexcept {
   const auto& host = *static_cast<const HostCall*>(user);
   return guarded({}, [&] { Run(host, at::kCPU, args, outs)(n_args); });
 }
 
 // The native device's kernel on the memory that the context computes in.
 torchacc_error* run_device_call(void* user, const torchacc_device* device, const torchacc_arg* args,
-                                size_t n_args, const torchacc_host_tensor* outs, size_t) {
+                                size_t n_args, const torchacc_host_tensor* outs, size_t) noexcept {
   const auto& host = *static_cast<const HostCall*>(user);
   return guarded(
       {}, [&] { on_stream(*device, [&] { Run(host, *native_device(), args, outs)(n_args); }); });
 }
 
-void drop_host_call(void* user) { delete static_cast<HostCall*>(user); }
+void drop_host_call(void* user) noexcept { delete static_cast<HostCall*>(user); }
 
 template <class T>
 void append(std::string& key, const T& value) {
@@ -351,12 +351,12 @@ torchacc_op host_operator(const Call& call, const Shapes& shapes) {
   description.struct_size = sizeof description;
   description.name = to_str(name);
   description.key = to_str(key);
-  description.function = &run_host_call;
+  description.function = callback(&run_host_call);
   if (native_device().has_value() && !call.info().by_cpu) {
-    description.device_function = &run_device_call;
+    description.device_function = callback(&run_device_call);
   }
   description.user = host.get();
-  description.drop = &drop_host_call;
+  description.drop = callback(&drop_host_call);
   check(torchacc_op_register_host(&description, &op));
   (void)host
       .release();  // owned by the library now, which drops it at once if it knew the key already

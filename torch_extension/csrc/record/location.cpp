@@ -145,7 +145,7 @@ uint64_t new_site() {
 
 }  // namespace
 
-uint64_t capture_site(void*) { return or_nothing<uint64_t>(&new_site); }
+uint64_t capture_site(void*) noexcept { return or_nothing<uint64_t>(&new_site); }
 
 std::string site_line(uint64_t site) {
   if (site == 0) return {};
@@ -156,7 +156,7 @@ std::string site_line(uint64_t site) {
   return found.backward.empty() ? std::string() : "backward:" + found.backward;
 }
 
-uint64_t line_of(void*, uint64_t site) {
+uint64_t line_of(void*, uint64_t site) noexcept {
   return or_nothing<uint64_t>([&]() -> uint64_t {
     if (Lines::is_line(site)) return site;
     const std::string line = site_line(site);
@@ -164,7 +164,7 @@ uint64_t line_of(void*, uint64_t site) {
   });
 }
 
-void warn_about(void*, torchacc_str message, uint64_t site) {
+void warn_about(void*, torchacc_str message, uint64_t site) noexcept {
   or_nothing<void>([&] {
     const std::string line = site_line(site);
     TORCH_WARN(line.empty() ? "torchacc" : line, ": ", to_string(message));

@@ -23,13 +23,13 @@ class RecordingScope {
 };
 
 // Matches torchacc_locate_fn. May take the GIL: call without locks.
-uint64_t capture_site(void* user);
+uint64_t capture_site(void* user) noexcept;
 
 // Matches torchacc_line_fn: sites on one line get one number, which stays valid. May take the GIL.
-uint64_t line_of(void* user, uint64_t site);
+uint64_t line_of(void* user, uint64_t site) noexcept;
 
 // Matches torchacc_warn_fn: a Python warning.
-void warn_about(void* user, torchacc_str message, uint64_t site);
+void warn_about(void* user, torchacc_str message, uint64_t site) noexcept;
 
 // "file.py:12" of the user's line, or empty when it is not known any more.
 std::string site_line(uint64_t site);

@@ -49,16 +49,16 @@ void follow(const c10::Stream& later, const c10::Stream& earlier) {
 }
 
 // The library says itself what it had no memory for.
-void* allocate(void*, const torchacc_device* device, size_t nbytes) {
+void* allocate(void*, const torchacc_device* device, size_t nbytes) noexcept {
   void* memory = nullptr;
   try {
     on_stream(*device, [&] { memory = c10::GetAllocator(g_native->type())->raw_allocate(nbytes); });
-  } catch (const std::exception&) {
+  } catch (...) {
   }
   return memory;
 }
 
-void deallocate(void*, const torchacc_device*, void* memory, size_t) {
+void deallocate(void*, const torchacc_device*, void* memory, size_t) noexcept {
   try {
     c10::GetAllocator(g_native->type())->raw_deallocate(memory);
   } catch (...) {
@@ -76,8 +76,8 @@ void open_native_device(torchacc_context* context) {
   if (!g_native.has_value()) return;
   torchacc_allocator allocator{};
   allocator.struct_size = sizeof allocator;
-  allocator.allocate = &allocate;
-  allocator.free = &deallocate;
+  allocator.allocate = callback(&allocate);
+  allocator.free = callback(&deallocate);
   check(torchacc_context_set_allocator(context, &allocator));
 }
 

@@ -127,8 +127,9 @@ torchacc_context* create_context(std::optional<std::string_view> backend) {
   check(torchacc_context_new(&options, &made));
   std::unique_ptr<torchacc_context, Release> owned(made);
   open_native_device(made);
-  check(torchacc_context_set_locator(made, &capture_site, nullptr, nullptr));
-  check(torchacc_context_set_observer(made, &line_of, &warn_about, nullptr, nullptr));
+  check(torchacc_context_set_locator(made, callback(&capture_site), nullptr, nullptr));
+  check(torchacc_context_set_observer(made, callback(&line_of), callback(&warn_about), nullptr,
+                                      nullptr));
   chosen = backend.value_or(variable("TORCHACC_BACKEND"));
   if (chosen.empty()) chosen = default_backend(made);
   // Never released from here on: tensors may outlive every static destructor.

@@ -16,6 +16,13 @@ namespace torchacc {
 inline torchacc_str to_str(std::string_view text) { return {text.data(), text.size()}; }
 inline std::string to_string(torchacc_str text) { return {text.data, text.len}; }
 
+// A function for the library to call. Its frames know no exceptions, so one that may throw does not
+// compile.
+template <class Result, class... Arguments>
+constexpr auto callback(Result (*function)(Arguments...) noexcept) {
+  return static_cast<Result (*)(Arguments...)>(function);
+}
+
 // The context, created on first use. Throws in a child that forked after its parent had used the
 // device: the launch thread did not survive the fork, so anything recorded there would wait for
 // ever.
