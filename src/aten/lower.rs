@@ -1,7 +1,7 @@
 //! Walks the records of a trace and builds the graph: arguments in, row, results out.
 
 use super::call::{Call, scalar_dtype};
-use super::{Entry, entry, name, primitive, read, takes_gradients, write};
+use super::{Entry, checks, entry, name, primitive, read, takes_gradients, write};
 use crate::error::{Code, Error, Result};
 use crate::graph::math::{Math, V};
 use crate::graph::{Graph, ValueId};
@@ -111,6 +111,7 @@ pub fn lower(records: &Records) -> Result<Graph> {
     for output in &records.outputs {
         outputs.push(values.get(&math, output.value)?.id);
     }
+    checks::add(&math, &records.records, &outputs)?;
     Ok(math.into_builder().finish(outputs))
 }
 

@@ -7,6 +7,7 @@
 //! the results in terms of [`math`], and [`write`] puts them into the buffers that the operator wrote.
 
 mod call;
+mod checks;
 mod lower;
 mod primitive;
 mod promote;
@@ -24,6 +25,7 @@ use crate::op::Op;
 use crate::op::table::TABLE;
 use crate::record::ScalarKind;
 use call::Call;
+pub use checks::may_be_refused;
 pub use lower::{infer, lower};
 pub use signature::signature;
 use std::collections::HashMap;
@@ -54,6 +56,8 @@ struct Row {
     updates: bool,
     /// Whether it gives the gradients of its first argument with respect to the list that is its second.
     differentiates: bool,
+    /// Whether it refuses some numbers (indices out of range, a division by zero) where its first result is of a dtype.
+    refuses: fn(DType) -> bool,
     /// By how many arguments, from the first, a gradient may come: the rest are tokens.
     flows_by: usize,
     lower: for<'a> fn(&Call<'a>) -> Outs<'a>,
@@ -75,6 +79,7 @@ const fn row(
         indexes: false,
         updates: false,
         differentiates: false,
+        refuses: |_| false,
         flows_by: usize::MAX,
         lower,
     }
@@ -111,6 +116,10 @@ impl Row {
 
     const fn differentiates(self) -> Row {
         Row { differentiates: true, ..self }
+    }
+
+    const fn refuses(self, refuses: fn(DType) -> bool) -> Row {
+        Row { refuses, ..self }
     }
 
     const fn flows_by(self, flows_by: usize) -> Row {
@@ -191,6 +200,15 @@ pub fn stops_gradients(row: u32) -> bool {
     match entry(row) {
         Entry::Aten(row) => row.updates,
         Entry::Primitive(op) => op == Op::Detach,
+    }
+}
+
+/// Whether what a row records may be refused when it runs, for the numbers in its arguments; its first result is of
+/// `dtype`. As in PyTorch, that is an error though nobody wants the results.
+fn refuses(row: u32, dtype: DType) -> bool {
+    match entry(row) {
+        Entry::Aten(row) => (row.refuses)(dtype),
+        Entry::Primitive(op) => op.refuses(dtype),
     }
 }
 

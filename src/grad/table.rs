@@ -97,5 +97,6 @@ pub fn rule(op: Op) -> Rule {
         Op::LayerNormGrad | Op::RmsNormGrad | Op::AttentionGrad | Op::ScaledMatmul => Refuses,
 
         Op::Host => Flows(collective::adjoint),
+        Op::Check => Stops,
     }
 }

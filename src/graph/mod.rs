@@ -11,7 +11,7 @@ pub mod text;
 pub mod verify;
 
 use crate::error::Site;
-use crate::op::{Attrs, Op, Ty};
+use crate::op::{Attrs, Class, Op, Ty};
 pub use builder::Builder;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -74,6 +74,18 @@ impl Graph {
 
     pub fn node_ids(&self) -> impl Iterator<Item = NodeId> + use<> {
         (0..self.nodes.len() as u32).map(NodeId)
+    }
+
+    /// Which nodes are needed for `outputs`, and for what has effects.
+    pub fn live(&self, outputs: &[ValueId]) -> Vec<bool> {
+        let mut live: Vec<bool> = self.nodes.iter().map(|n| n.op.class() == Class::Host).collect();
+        outputs.iter().for_each(|&v| live[self.value(v).node.0 as usize] = true);
+        for (id, node) in self.nodes.iter().enumerate().rev() {
+            if live[id] {
+                node.inputs.iter().for_each(|&v| live[self.value(v).node.0 as usize] = true);
+            }
+        }
+        live
     }
 
     /// How often each value is used: as an operand or as an output of the program.

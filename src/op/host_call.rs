@@ -9,6 +9,7 @@ use crate::invalid;
 use crate::record::{Arg, ScalarKind};
 
 pub const HOST: Eval = Eval::Whole(call);
+pub const CHECK: Eval = Eval::Whole(|_, _, _| Ok(Vec::new()));
 
 /// Dtype of the operand that stands for a scalar argument.
 fn scalar_dtype(kind: ScalarKind) -> DType {
@@ -31,6 +32,14 @@ fn operands(args: &[Arg]) -> Vec<Option<ScalarKind>> {
         }
     }
     found
+}
+
+pub fn check_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
+    match (inputs, attrs) {
+        ([_], []) => Ok(Tys::new()),
+        ([_], _) => check::wrong_attrs("none", attrs),
+        _ => check::wrong_operands("x", inputs),
+    }
 }
 
 pub fn host_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {

@@ -100,6 +100,7 @@ pub enum Class {
     Indexing,
     /// Could be said in other primitives (see `passes::decompose`), kept whole because backends do it better.
     Composite,
+    /// Has effects: it runs, in the order of its kind, whether or not somebody wants a result.
     Host,
 }
 
@@ -183,6 +184,15 @@ impl Op {
 
     pub fn class(self) -> Class {
         self.row().class
+    }
+
+    /// Whether it refuses some numbers where its result is of `dtype`: an index out of range, an integer divided by zero.
+    pub fn refuses(self, dtype: DType) -> bool {
+        match self {
+            Op::Div | Op::Rem => !dtype.is_float(),
+            Op::Take | Op::Gather | Op::IndexAdd | Op::Scatter => true,
+            _ => false,
+        }
     }
 
     pub fn from_name(name: &str) -> Option<Op> {

@@ -213,6 +213,8 @@ table! {
     // ---- host
     /// A call of host operator `op`; `args` say how inputs and plain arguments interleave; `types` are the results'.
     Host "host" Host AtLeast(0), ["op", "types", "args"], host_call::host_type, host_call::HOST, p::no_flops;
+    /// No result. Its operand, which nobody may read, is computed because what computes it refuses some numbers.
+    Check "check" Host Exactly(1), [], host_call::check_type, host_call::CHECK, p::no_flops;
 }
 
 #[cfg(test)]

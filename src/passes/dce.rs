@@ -2,11 +2,10 @@
 
 use crate::error::Result;
 use crate::graph::{Builder, Graph, ValueId};
-use crate::op::Class;
 use std::borrow::Cow;
 
-/// Keeps the nodes that an output of the program depends on, and every host call with what it depends on: it may have
-/// effects, and may fail. Unused inputs and scalars go too.
+/// Keeps the nodes that an output of the program depends on, and every host call and check with what it depends on: they
+/// may have effects, and may fail. Unused inputs and scalars go too.
 ///
 /// ```text
 /// %0: f32[2] = input() {…}            %0: f32[2] = input() {…}
@@ -15,18 +14,7 @@ use std::borrow::Cow;
 /// return %2
 /// ```
 pub fn dce(graph: &Graph) -> Result<Cow<'_, Graph>> {
-    let mut live: Vec<bool> =
-        graph.nodes.iter().map(|node| node.op.class() == Class::Host).collect();
-    for &v in &graph.outputs {
-        live[graph.value(v).node.0 as usize] = true;
-    }
-    for id in (0..graph.nodes.len()).rev() {
-        if live[id] {
-            for &v in &graph.nodes[id].inputs {
-                live[graph.value(v).node.0 as usize] = true;
-            }
-        }
-    }
+    let live = graph.live(&graph.outputs);
     if live.iter().all(|&live| live) {
         return Ok(Cow::Borrowed(graph));
     }

@@ -22,22 +22,22 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::{Graph, ValueId};
 use crate::internal;
-use crate::op::{Op, Ty};
+use crate::op::{Class, Op, Ty};
 use crate::shape::contiguous_strides;
 use std::ops::Range;
 
 /// `Internal` with the step and the reason when the plan does not do what the graph says.
 pub fn check(graph: &Graph, plan: &Plan) -> Result<()> {
     let mut memory = Memory::new(graph, plan)?;
-    let mut hosts = graph.nodes.iter().filter(|n| n.op == Op::Host);
+    let mut hosts = graph.nodes.iter().filter(|n| n.op.class() == Class::Host);
     for (index, step) in plan.steps.iter().enumerate() {
-        let calls = matches!(step.kernel, Kernel::Node { op: Op::Host, .. });
+        let calls = matches!(&step.kernel, Kernel::Node { op, .. } if op.class() == Class::Host);
         let host = if calls { hosts.next() } else { None };
         let checked = memory.run(step).and_then(|()| meaning::check(graph, step, host));
         checked.map_err(|e| e.within(format!("step {index}: {step}")))?;
     }
     if hosts.next().is_some() {
-        return internal!("a host call is missing");
+        return internal!("a host call or check is missing");
     }
     memory.finish()
 }

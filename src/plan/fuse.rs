@@ -183,7 +183,7 @@ impl Fuser<'_> {
         let wanted = |v: ValueId| {
             self.home[v.0 as usize].is_some() || !self.demands[v.0 as usize].is_empty()
         };
-        if node.op != Op::Host && !node.outputs().any(wanted) {
+        if node.op.class() != Class::Host && !node.outputs().any(wanted) {
             return;
         }
         match (node.op.class(), node.op) {
@@ -217,7 +217,7 @@ impl Fuser<'_> {
         let region = self.drafts.len() - 1;
         self.operands_of(id, region);
         node.outputs().for_each(|v| self.add(region, v));
-        if node.op == Op::Host
+        if node.op.class() == Class::Host
             && let Some(next) = self.next_host.replace(region)
         {
             self.drafts[next].after.push(region);

@@ -33,7 +33,7 @@ impl Need {
 /// What `op` needs its `operand`-th operand to be.
 pub(super) fn need(op: Op, operand: usize) -> Need {
     match (op, operand) {
-        (Op::Matmul | Op::Concat, _) | (Op::AsStridedScatter, 1) => Need::Strided,
+        (Op::Matmul | Op::Concat | Op::Check, _) | (Op::AsStridedScatter, 1) => Need::Strided,
         (Op::ScaledMatmul, 0 | 1) => Need::Strided,
         (Op::Attention, 0..=2) | (Op::AttentionGrad, 0..=4) => Need::Rows,
         (Op::Attention, 3 | 4) | (Op::AttentionGrad, 6 | 7) => Need::Number,

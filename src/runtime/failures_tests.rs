@@ -2,9 +2,11 @@
 
 use super::tests::{context, floats, scale, stored, view};
 use super::{BufferId, Context};
+use crate::dtype::DType;
 use crate::error::{Code, Error};
 use crate::op::host::{HostArg, HostOp, HostTensor, register};
-use crate::record::{Operator, ScalarKind};
+use crate::record::{Operator, ScalarKind, View};
+use crate::shape::Layout;
 use crate::trace::{Call, Given, Located};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -151,4 +153,123 @@ fn one_message_has_all_errors_and_more_of_them_than_are_kept_concern_everybody_t
     );
     assert_eq!(all.lines().count(), 16);
     assert_eq!(said(context.sync()), "nothing");
+}
+
+fn line(dtype: DType, n: i64) -> View {
+    View { dtype, layout: Layout::contiguous(&[n]) }
+}
+
+/// A buffer of numbers of i64.
+fn integers(context: &Context, numbers: &[i64]) -> BufferId {
+    let id = context.new_buffer(8 * numbers.len());
+    let bytes: Vec<u8> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
+    context.write(id, &bytes).unwrap();
+    id
+}
+
+/// `name(x[4], 0, index[2])`, or with the first two of x as a source too; the result of `n` numbers.
+fn indexed(context: &Context, name: &str, x: BufferId, index: BufferId, n: i64) -> BufferId {
+    let op = Operator::Native(crate::aten::find(name).unwrap());
+    let (of_x, of_index, of_out, half) = (view(4), line(DType::I64, 2), view(n), view(2));
+    let source = (n == 4).then(|| Given::Tensor(Located::new(x, &half)));
+    let tensors = [Located::new(x, &of_x), Located::new(index, &of_index)].map(Given::Tensor);
+    let [x, index] = tensors;
+    let args: Vec<Given> = [x, Given::Int(0), index].into_iter().chain(source).collect();
+    let out = context.new_buffer(4 * n as usize);
+    context.record(&Call { op, args: &args, outs: &[Located::new(out, &of_out)] }).unwrap();
+    out
+}
+
+/// The same, whose result nobody keeps.
+fn drop_indexed(context: &Context, name: &str, x: BufferId, index: BufferId, n: i64) {
+    let out = indexed(context, name, x, index, n);
+    context.drop_buffer(out);
+}
+
+const IN_SELF: &str = "index out of range in self";
+const IN_DIMENSION: &str = "index 4 is out of bounds for dimension 0 with size 4";
+
+#[test]
+fn numbers_are_refused_though_nobody_wants_what_comes_of_them() {
+    for backend in BACKENDS {
+        let context = context(backend, 0, 0);
+        let x = stored(&context, 4, 2.0);
+        let (good, bad) = (integers(&context, &[3, 0]), integers(&context, &[3, 4]));
+        let cases = [
+            ("aten::index_select", 2, IN_SELF),
+            ("aten::gather", 2, IN_DIMENSION),
+            ("aten::scatter.src", 4, IN_DIMENSION),
+            ("aten::index_add", 4, IN_SELF),
+        ];
+        for (name, n, words) in cases {
+            // Of a trace that is nothing else, and when it comes again.
+            for _ in 0..2 {
+                drop_indexed(&context, name, x, good, n);
+                assert_eq!(said(context.sync()), "nothing", "{name}");
+                drop_indexed(&context, name, x, bad, n);
+                let error = context.sync().unwrap_err();
+                assert_eq!(error.code, Code::IndexError);
+                let plain = name.split('.').next().unwrap();
+                assert_eq!(error.message, format!("{plain}: {words}"));
+                assert_eq!(said(context.sync()), "nothing", "{name}");
+            }
+            // Beside what somebody wants, which is there.
+            let y = context.new_buffer(16);
+            drop_indexed(&context, name, x, bad, n);
+            scale(&context, x, 2.0, y, 4);
+            assert_eq!(floats(&context, y, 4), [4.0; 4]);
+            assert_eq!(context.sync().unwrap_err().code, Code::IndexError);
+        }
+    }
+}
+
+/// `name(a[2], b[2])`, whose result nobody keeps.
+fn drop_divided(context: &Context, name: &str, a: BufferId, divisor: Given) {
+    let op = Operator::Native(crate::aten::find(name).unwrap());
+    let (view, out) = (line(DType::I64, 2), context.new_buffer(16));
+    let args = [Given::Tensor(Located::new(a, &view)), divisor];
+    context.record(&Call { op, args: &args, outs: &[Located::new(out, &view)] }).unwrap();
+    context.drop_buffer(out);
+}
+
+#[test]
+fn a_division_by_zero_is_refused_though_nobody_wants_the_quotient() {
+    for backend in BACKENDS {
+        let context = context(backend, 0, 0);
+        let (a, zero) = (integers(&context, &[7, 8]), integers(&context, &[1, 0]));
+        let of_zero = line(DType::I64, 2);
+        let number = |n: u64| Given::Scalar { kind: ScalarKind::Int, bits: n };
+        for name in ["floor_divide", "remainder", "fmod"] {
+            let (by_tensor, by_number) =
+                (format!("aten::{name}.Tensor"), format!("aten::{name}.Scalar"));
+            drop_divided(&context, &by_number, a, number(2));
+            assert_eq!(said(context.sync()), "nothing", "{name}");
+            let words = format!("aten::{name}: ZeroDivisionError: integer division by zero");
+            drop_divided(&context, &by_number, a, number(0));
+            assert_eq!(said(context.sync()), words);
+            drop_divided(&context, &by_tensor, a, Given::Tensor(Located::new(zero, &of_zero)));
+            assert_eq!(said(context.sync()), words);
+        }
+    }
+}
+
+/// A check costs nothing where results are wanted, and little where they are not.
+#[test]
+fn checks_are_made_only_of_what_is_dropped() {
+    let context = context("cpu", 0, 0);
+    let x = stored(&context, 4, 2.0);
+    let index = integers(&context, &[3, 0]);
+    let (stats, of_x) = (&context.shared.stats, view(4));
+    let kept = indexed(&context, "aten::index_select", x, index, 2);
+    assert_eq!(floats(&context, kept, 2), [2.0; 2]);
+    assert_eq!(stats.kernels.get(), 1);
+    // Nothing that cannot fail runs for nobody, though there are indices in it.
+    let gone = context.new_buffer(16);
+    scale(&context, x, 2.0, gone, 4);
+    let flip = Operator::Native(crate::aten::find("aten::flip").unwrap());
+    let args = [Given::Tensor(Located::new(gone, &of_x)), Given::Ints(&[0])];
+    context.record(&Call { op: flip, args: &args, outs: &[Located::new(gone, &of_x)] }).unwrap();
+    context.drop_buffer(gone);
+    context.sync().unwrap();
+    assert_eq!((stats.kernels.get(), stats.compiles.get()), (1, 1));
 }

@@ -1,5 +1,6 @@
 //! Finished traces, kept to be expected again.
 
+use crate::aten::may_be_refused;
 use crate::record::{Operator, Record, ScalarKind, Value};
 use std::sync::Arc;
 
@@ -39,9 +40,12 @@ pub struct Mark {
 }
 
 impl Tape {
-    /// Whether some of it has to run though nobody wants a result: host calls may fail, or do more than they return.
+    /// Whether some of it has to run though nobody wants a result: host calls may fail, or do more than they return, and
+    /// other operators may refuse the numbers that they meet.
     pub fn has_effects(&self) -> bool {
-        self.records.iter().any(|record| matches!(record.op, Operator::Host(_)))
+        let has =
+            |record: &Record| matches!(record.op, Operator::Host(_)) || may_be_refused(record);
+        self.records.iter().any(has)
     }
 
     /// What there was before record `position`.

@@ -1,5 +1,6 @@
 //! Indexing by tensors of integers, one for each dimension or none: `x[i, :, j]`.
 
+use super::always;
 use crate::aten::call::{Call, wide};
 use crate::aten::{Outs, Row, row};
 use crate::dtype::DType;
@@ -18,9 +19,10 @@ pub const ROWS: &[Row] = &[
         let picked = c.math.op(Op::Take, &[places.rows(x), places.index], axis_0());
         Ok(vec![places.to_result(picked)])
     })
-    .indexes(),
-    row("index_put", &[""], index_put).indexes(),
-    row("_index_put_impl", &[""], index_put).indexes(),
+    .indexes()
+    .refuses(always),
+    row("index_put", &[""], index_put).indexes().refuses(always),
+    row("_index_put_impl", &[""], index_put).indexes().refuses(always),
 ];
 
 fn axis_0() -> crate::op::Attrs {

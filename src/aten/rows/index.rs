@@ -1,6 +1,6 @@
 //! Joining, picking and scattering.
 
-use super::PLAIN;
+use super::{PLAIN, always};
 use crate::aten::call::Call;
 use crate::aten::call::{wide, wrap_dim};
 use crate::aten::promote::{Operand, result_type};
@@ -22,13 +22,14 @@ pub const ROWS: &[Row] = &[
     row("roll", PLAIN, roll).moves(),
     row("tril", PLAIN, |c| triangle(c, Op::Le)),
     row("triu", PLAIN, |c| triangle(c, Op::Ge)),
-    row("index_select", PLAIN, index_select),
-    row("embedding", PLAIN, |c| Ok(vec![take(c.tensor(0)?, c.tensor(1)?, 0)])),
-    row("embedding_dense_backward", PLAIN, embedding_backward),
-    row("gather", PLAIN, gather),
-    row("scatter", &["src", "value", "src_out", "value_out"], |c| scatter(c, false)),
-    row("scatter_add", PLAIN, |c| scatter(c, true)),
-    row("index_add", PLAIN, index_add),
+    row("index_select", PLAIN, index_select).refuses(always),
+    row("embedding", PLAIN, |c| Ok(vec![take(c.tensor(0)?, c.tensor(1)?, 0)])).refuses(always),
+    row("embedding_dense_backward", PLAIN, embedding_backward).refuses(always),
+    row("gather", PLAIN, gather).refuses(always),
+    row("scatter", &["src", "value", "src_out", "value_out"], |c| scatter(c, false))
+        .refuses(always),
+    row("scatter_add", PLAIN, |c| scatter(c, true)).refuses(always),
+    row("index_add", PLAIN, index_add).refuses(always),
 ];
 
 fn at_least_1d(x: V) -> V {

@@ -1,6 +1,6 @@
 //! Loss functions and their gradients. `reduction` is 0 for none, 1 for mean, 2 for sum.
 
-use super::{BACKWARD, PLAIN};
+use super::{BACKWARD, PLAIN, always};
 use crate::aten::call::{Call, Rule, wide};
 use crate::aten::{Outs, Row, row};
 use crate::dtype::DType;
@@ -12,9 +12,9 @@ use crate::shape::Dims;
 use smallvec::smallvec;
 
 pub const ROWS: &[Row] = &[
-    row("nll_loss_forward", &["", "output"], nll_forward),
+    row("nll_loss_forward", &["", "output"], nll_forward).refuses(always),
     row("nll_loss_backward", BACKWARD, nll_backward),
-    row("nll_loss2d_forward", &["", "output"], nll_forward),
+    row("nll_loss2d_forward", &["", "output"], nll_forward).refuses(always),
     row("nll_loss2d_backward", BACKWARD, nll_backward),
     row("mse_loss", PLAIN, |c| loss(c, 2, &[], |away, _| away * away)),
     row("mse_loss_backward", BACKWARD, |c| slope(c, 3, &[], |away, _| away * 2.0)),

@@ -78,12 +78,16 @@ pub const ROWS: &[Row] = &[
     row("rsub", COMPARE, |c| scaled(c, [1, 0], |a, b| a - b)).special(alpha_is_one),
     row("mul", BINARY, |c| c.elementwise([0, 1], Rule::Number, |[a, b]| a * b)),
     row("div", BINARY, |c| c.elementwise([0, 1], Rule::Float, |[a, b]| a / b)),
-    row("div", &["Tensor_mode", "Scalar_mode", "out_mode", "Scalar_mode_out"], divide),
+    row("div", &["Tensor_mode", "Scalar_mode", "out_mode", "Scalar_mode_out"], divide)
+        .refuses(integers),
     row("floor_divide", &["", "Tensor", "Scalar", "out", "Scalar_out"], |c| {
         c.elementwise([0, 1], Rule::Formula, |[a, b]| floor_divide(a, b))
-    }),
-    row("remainder", EITHER, |c| c.elementwise([0, 1], Rule::Formula, |[a, b]| remainder(a, b))),
-    row("fmod", COMPARE, |c| c.elementwise([0, 1], Rule::Number, |[a, b]| a.rem(b))),
+    })
+    .refuses(integers),
+    row("remainder", EITHER, |c| c.elementwise([0, 1], Rule::Formula, |[a, b]| remainder(a, b)))
+        .refuses(integers),
+    row("fmod", COMPARE, |c| c.elementwise([0, 1], Rule::Number, |[a, b]| a.rem(b)))
+        .refuses(integers),
     // Integers to negative powers are refused, if the exponent is a number and no tensor.
     row("pow", &["Tensor_Scalar", "Scalar", "Tensor_Scalar_out", "Scalar_out"], |c| {
         if !c.common(&[0, 1])?.is_float() && c.float(1, 0.0).is_ok_and(|exponent| exponent < 0.0) {
@@ -238,6 +242,11 @@ fn scaled<'a>(c: &Call<'a>, at: [usize; 2], join: fn(V<'a>, V<'a>) -> V<'a>) -> 
         return c.elementwise(at, Rule::Number, |[a, b]| join(a, b));
     }
     c.parametric(at, [(2, 1.0)], Rule::Formula, |[a, b], [alpha]| join(a, b * alpha))
+}
+
+/// Where a division by zero is an error.
+fn integers(dtype: DType) -> bool {
+    !dtype.is_float()
 }
 
 fn divide<'a>(c: &Call<'a>) -> Outs<'a> {

@@ -104,6 +104,9 @@ fn node(
     attrs: &[Attr],
     (index, keeps): (usize, bool),
 ) -> Result<Option<Actions>> {
+    if op == Op::Check {
+        return Ok(Some(Actions::default()));
+    }
     let Some(write) = step.writes.first() else { return Ok(None) };
     let indexed = |axis: &Attr| Given {
         axis: axis.int() as usize,

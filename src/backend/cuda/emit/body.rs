@@ -35,7 +35,7 @@ pub fn may_fail(program: &Program) -> bool {
 }
 
 fn fails(instr: &Instr) -> bool {
-    matches!(instr.op, Op::Div | Op::Rem) && !instr.dtype.is_float()
+    instr.op.refuses(instr.dtype)
 }
 
 fn expression(instr: &Instr) -> Result<String> {

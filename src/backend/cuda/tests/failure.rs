@@ -3,6 +3,7 @@
 use super::super::emulated;
 use crate::backend::{Backend, Call};
 use crate::dtype::DType;
+use crate::error::Code;
 use crate::graph::text::parse;
 use crate::op::Ty;
 use crate::plan::plan;
@@ -41,5 +42,39 @@ fn products_after_a_failure_overwrite_nothing() {
         let outcome = program.run(&call);
         assert_eq!((outcome.failed.len(), old), (failed, wanted));
         assert!(outcome.failed.iter().all(|failure| !failure.torn));
+    }
+}
+
+const CHECKED: &str = "\
+%0: f32[2,2] = input() {index=0, type=(f32[2,2])}
+%1: i64[2] = input() {index=1, type=(i64[2])}
+%2: f32[2,2] = take(%0, %1) {axis=0}
+%3: f32[2,2] = exp(%0)
+= check(%2)
+return %3";
+
+#[test]
+fn what_is_only_checked_is_refused_as_well() {
+    let backend = emulated::backend();
+    let graph = parse(CHECKED).unwrap();
+    let inputs = [Ty::new(DType::F32, &[2, 2]), Ty::new(DType::I64, &[2])];
+    let plan = Arc::new(plan(&graph, &inputs, &[], &[None], &backend).unwrap());
+    let program = backend.compile(plan.clone()).unwrap();
+    for (index, wanted) in [(0, 0), (5, 1)] {
+        let (x, places, mut result) = ([0f32; 4], [index, 1i64], [0f32; 4]);
+        let mut arena = vec![0u64; plan.arena_bytes as usize / 8 + 8];
+        let outcome = program.run(&Call {
+            inputs: &[x.as_ptr().expose_provenance(), places.as_ptr().expose_provenance()],
+            poisoned: &[],
+            beside: &[],
+            outputs: &[result.as_mut_ptr().expose_provenance()],
+            arena: arena.as_mut_ptr().expose_provenance().next_multiple_of(64),
+            scalars: &[],
+            watch: None,
+        });
+        let of_outputs = outcome.failed.into_iter().map(|failure| failure.error);
+        let errors: Vec<_> = of_outputs.chain(outcome.unseen.into_iter().map(|e| e.1)).collect();
+        assert!(errors.len() == wanted && errors.iter().all(|e| e.code == Code::IndexError));
+        assert!(wanted > 0 || result == [1.0; 4]);
     }
 }

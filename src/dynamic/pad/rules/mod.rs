@@ -50,6 +50,11 @@ pub fn rule(pass: &mut Pass, n: usize, node: &Node) -> Result<Vec<Held>, Stop> {
         Op::Gather => index::gather(pass, n, node),
         Op::IndexAdd => index::index_add(pass, n, node),
         Op::Scatter => index::scatter(pass, n, node),
+        Op::Check => {
+            let checked = pass.held(node.inputs[0]).id;
+            pass.b.ops(Op::Check, &[checked], node.attrs.clone())?;
+            return Ok(Vec::new());
+        }
         op if op.class() == Class::Composite => return composite::composite(pass, n, node),
         _ => refused("there is no rule for it"),
     };

@@ -244,6 +244,7 @@ fn tables_are_read_and_added_to() {
         let flat = b.reshape(index, &[2 * s[0]])?;
         let updates = b.reshape(rows, &[2 * s[0], 3])?;
         let sums = b.op(Op::IndexAdd, &[table, flat, updates], attrs([Attr::Int(0)]))?;
+        b.ops(Op::Check, &[rows], attrs([]))?;
         Ok(vec![rows, sums])
     });
 }
@@ -268,7 +269,9 @@ fn an_index_into_padding_is_out_of_range() {
     let build = |b: &mut Builder, s: &[i64]| -> Made {
         let x = input(b, 0, F32, &[s[0], 2])?;
         let index = input(b, 1, I64, &[1])?;
-        Ok(vec![b.op(Op::Take, &[x, index], attrs([Attr::Int(0)]))?])
+        let taken = b.op(Op::Take, &[x, index], attrs([Attr::Int(0)]))?;
+        b.ops(Op::Check, &[taken], attrs([]))?;
+        Ok(vec![x])
     };
     let made = Padded::new(&sampled(&build, 1), &graph(&build, &[20]), &[32], 2, 0).unwrap();
     let x = Array::from_f64(F32, &[32, 2], &[1.0; 64]);

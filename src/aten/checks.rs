@@ -1,0 +1,86 @@
+//! What an operator refuses when it runs is an error though nobody wants its results: PyTorch would have run it.
+
+use super::refuses;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::graph::math::{Math, V};
+use crate::graph::{Graph, Node, ValueId};
+use crate::op::{Attr, Op};
+use crate::record::{Operator, Record};
+use crate::shape::Dims;
+use smallvec::smallvec;
+
+/// Adds a check for every node that refuses some numbers and is dropped, since no output depends on it. Of indices and
+/// divisors only: what the node would compute of them is not computed. Where everything is wanted, nothing is added.
+pub fn add(math: &Math, records: &[Record], outputs: &[ValueId]) -> Result<()> {
+    let dropped = math.graph(|graph| dropped(graph, records, outputs));
+    for node in dropped {
+        math.set_origin(node.site, node.record);
+        if let Some(checked) = checked(math, &node) {
+            math.ops(Op::Check, &[checked], smallvec![])?;
+        }
+    }
+    math.set_origin(0, 0);
+    Ok(())
+}
+
+/// Nodes of which nothing is computed, but whose numbers are to be looked at.
+fn dropped(graph: &Graph, records: &[Record], outputs: &[ValueId]) -> Vec<Node> {
+    let looks = |node: &Node| {
+        let record = (node.record as usize).checked_sub(1).and_then(|n| records.get(n));
+        let refuses = node.outputs().any(|v| node.op.refuses(graph.ty(v).dtype));
+        refuses && record.is_some_and(may_be_refused)
+    };
+    let candidates: Vec<&Node> = graph.nodes.iter().filter(|node| looks(node)).collect();
+    if candidates.is_empty() {
+        return Vec::new();
+    }
+    let live = graph.live(outputs);
+    let is_dropped = |node: &&Node| !live[graph.value(node.first).node.0 as usize];
+    candidates.into_iter().filter(is_dropped).cloned().collect()
+}
+
+/// Whether numbers decide if a record fails.
+pub fn may_be_refused(record: &Record) -> bool {
+    let Operator::Native(row) = record.op else { return false };
+    record.outs.first().is_some_and(|out| refuses(row, out.view.dtype))
+}
+
+/// Something small that fails exactly if the node would, in the same words. `None`: it never fails.
+fn checked<'a>(math: &'a Math, node: &Node) -> Option<V<'a>> {
+    let operand = |n: usize| math.wrap(node.inputs[n]);
+    if matches!(node.op, Op::Div | Op::Rem) {
+        let is_nothing = math.graph(|graph| graph.ty(node.first).numel() == 0);
+        let divisor = math.graph(|graph| before_broadcast(graph, node.inputs[1]));
+        return (!is_nothing).then(|| math.wrap(divisor).binary(node.op, math.wrap(divisor)));
+    }
+    let (axis, index) = (node.attrs[0].int() as usize, operand(1));
+    let size = operand(0).sizes()[axis];
+    Some(match node.op {
+        // These name the index and the dimension.
+        Op::Gather | Op::Scatter => {
+            let along = |n: i64| {
+                let mut sizes = Dims::from_elem(1, axis);
+                sizes.push(n);
+                sizes
+            };
+            let places = index.reshape(&along(index.numel()));
+            let x = math.zeros(DType::Bool, &along(size));
+            math.op(Op::Gather, &[x, places], smallvec![Attr::Int(axis as i64)])
+        }
+        _ => {
+            let end = math.constant_int(size, index.dtype()).broadcast(&index.sizes());
+            let outside = index.lt(0.0).or(index.ge(end)).cast(DType::I64);
+            let x = math.zeros(DType::Bool, &[1]);
+            math.op(Op::Take, &[x, outside], smallvec![Attr::Int(0)])
+        }
+    })
+}
+
+/// The numbers that a value repeats, or itself.
+fn before_broadcast(graph: &Graph, mut v: ValueId) -> ValueId {
+    while matches!(graph.maker(v).op, Op::Broadcast | Op::Reshape) {
+        v = graph.maker(v).inputs[0];
+    }
+    v
+}
