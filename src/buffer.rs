@@ -38,6 +38,10 @@ pub trait Bytes: Send + Sync {
     /// Copies `destination.len()` bytes from `offset` on to the host; waits until they are there. The range is within
     /// `len`. Errors: a device's.
     fn read(&self, offset: usize, destination: &mut [u8]) -> Result<()>;
+    /// All of it, where it is the host's memory.
+    fn on_host(&self) -> Option<&[u8]> {
+        None
+    }
     /// Copies `source` from the host to `offset` on. The range is within `len`. Errors: a device's.
     fn write(&mut self, offset: usize, source: &[u8]) -> Result<()>;
     /// Waits until nothing that anybody asked of the device is left to do. Errors: the device's.

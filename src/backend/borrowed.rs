@@ -45,6 +45,12 @@ impl Bytes for Borrowed {
         Ok(())
     }
 
+    fn on_host(&self) -> Option<&[u8]> {
+        let start = std::ptr::with_exposed_provenance::<u8>(self.address);
+        // SAFETY: as in `read`.
+        (!self.is_empty()).then(|| unsafe { std::slice::from_raw_parts(start, self.len) })
+    }
+
     fn write(&mut self, _: usize, _: &[u8]) -> Result<()> {
         unreachable!("borrowed memory is never written");
     }

@@ -27,6 +27,12 @@ impl Bytes for HostBytes {
         Ok(())
     }
 
+    fn on_host(&self) -> Option<&[u8]> {
+        // SAFETY: the block lives as long as `self`, and nobody writes to it while somebody looks at it.
+        (!self.is_empty())
+            .then(|| unsafe { std::slice::from_raw_parts(self.address() as *const u8, self.len()) })
+    }
+
     fn write(&mut self, offset: usize, source: &[u8]) -> Result<()> {
         assert!(offset + source.len() <= self.len(), "a write stays within its memory");
         // SAFETY: as in `read`, and `self` is borrowed mutably.

@@ -11,6 +11,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
 use crate::record::{Operator, View};
+use crate::shape::{Layout, numel};
 use crate::trace::{BufferId, Call, Content, Given, Located};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -37,20 +38,46 @@ pub(super) fn span(view: &View) -> (usize, usize) {
     (start, (layout.end() as usize * size).saturating_sub(start))
 }
 
-/// The elements in row-major order; `bytes` are those of the [`span`]. Error: `OutOfMemory`.
-pub(super) fn dense(view: &View, mut bytes: Vec<u8>) -> Result<Vec<u8>> {
+/// Copies the elements of a view to `elements`, in row-major order: from where they lie, if that is the host's memory.
+/// Errors: a device's, `OutOfMemory`.
+pub(super) fn read_elements(bytes: &dyn Bytes, view: &View, elements: &mut [u8]) -> Result<()> {
+    let (start, len) = span(view);
+    if view.layout.is_contiguous() {
+        return bytes.read(start, elements);
+    }
+    if let Some(memory) = bytes.on_host() {
+        gather(view, &memory[start..start + len], elements);
+        return Ok(());
+    }
+    let mut copy = zeros(len)?;
+    bytes.read(start, &mut copy)?;
+    gather(view, &copy, elements);
+    Ok(())
+}
+
+/// The same, of the bytes of the [`span`].
+fn gather(view: &View, bytes: &[u8], elements: &mut [u8]) {
     let (size, layout) = (view.dtype.size(), &view.layout);
-    let nbytes = layout.numel() as usize * size;
-    if layout.is_contiguous() {
-        bytes.truncate(nbytes);
-        return Ok(bytes);
+    // The dimensions from `split` on lie without a gap.
+    let inner = |d: usize| Layout {
+        sizes: layout.sizes[d..].into(),
+        strides: layout.strides[d..].into(),
+        offset: 0,
+    };
+    let split = (0..layout.rank()).find(|&d| inner(d).is_contiguous()).unwrap_or(layout.rank());
+    let run = numel(&layout.sizes[split..]) as usize * size;
+    let outer = Layout {
+        sizes: layout.sizes[..split].into(),
+        strides: layout.strides[..split].into(),
+        offset: 0,
+    };
+    if elements.is_empty() {
+        return;
     }
-    let mut elements = zeros(nbytes)?;
-    for (index, element) in layout.indices().zip(elements.chunks_exact_mut(size)) {
-        let at = (index - layout.offset) as usize * size;
-        element.copy_from_slice(&bytes[at..at + size]);
+    for (index, elements) in outer.indices().zip(elements.chunks_exact_mut(run)) {
+        let at = index as usize * size;
+        elements.copy_from_slice(&bytes[at..at + run]);
     }
-    Ok(elements)
 }
 
 /// Whether the bytes are what elements of a type look like: those of bools are 0 or 1.
@@ -69,19 +96,22 @@ fn canonical(dtype: DType, bytes: &[u8]) -> Cow<'_, [u8]> {
 impl Context {
     /// The elements of a view in row-major order; cuts and waits as [`Context::read`].
     pub fn read_view(&self, id: BufferId, view: &View) -> Result<Vec<u8>> {
-        let (start, len) = span(view);
-        let mut bytes = zeros(len)?;
-        self.read(id, start, &mut bytes)?;
-        dense(view, bytes)
+        let mut elements = zeros(view.layout.numel() as usize * view.dtype.size())?;
+        self.read_view_into(id, view, &mut elements)?;
+        Ok(elements)
     }
 
     /// As [`Context::read_view`], into memory of the caller's, of just that size.
     pub fn read_view_into(&self, id: BufferId, view: &View, elements: &mut [u8]) -> Result<()> {
-        if view.layout.is_contiguous() {
-            return self.read(id, span(view).0, elements);
-        }
-        elements.copy_from_slice(&self.read_view(id, view)?);
-        Ok(())
+        let (start, len) = span(view);
+        self.check_range(id, start, len)?;
+        self.look(id, |bytes| match bytes {
+            Some(bytes) => read_elements(bytes, view, elements),
+            None => {
+                elements.fill(0);
+                Ok(())
+            }
+        })
     }
 
     /// As [`Context::write`], of elements of a type.
@@ -101,7 +131,7 @@ impl Context {
         }
         let source = Temporary::new(self, nbytes);
         self.write_elements(source.1, view.dtype, data)?;
-        let layout = crate::shape::Layout::contiguous(&view.layout.sizes);
+        let layout = Layout::contiguous(&view.layout.sizes);
         let whole = View { dtype: view.dtype, layout };
         let Some(copy) = aten::find("torchacc::copy") else { return internal!("no row copies") };
         let args = [Given::Tensor(Located::new(source.1, &whole))];
@@ -187,5 +217,74 @@ impl Context {
     /// Takes memory from the program's allocator. Errors: `InvalidArgument` when some was taken already.
     pub fn set_supply(&self, supply: Supplied) -> Result<()> {
         self.shared.backend.pool().replace(Box::new(supply))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::sync::Mutex;
+
+    /// Counts what is copied from it. `Err`: on a device.
+    struct Counted(std::result::Result<Vec<u8>, Vec<u8>>, Mutex<Cell<usize>>);
+
+    impl Bytes for Counted {
+        fn address(&self) -> usize {
+            unreachable!("nobody asks where it is")
+        }
+        fn len(&self) -> usize {
+            self.0.as_ref().unwrap_or_else(|device| device).len()
+        }
+        fn read(&self, offset: usize, destination: &mut [u8]) -> Result<()> {
+            let copied = self.1.lock().unwrap();
+            copied.set(copied.get() + destination.len());
+            let bytes = self.0.as_ref().unwrap_or_else(|device| device);
+            destination.copy_from_slice(&bytes[offset..offset + destination.len()]);
+            Ok(())
+        }
+        fn on_host(&self) -> Option<&[u8]> {
+            self.0.as_deref().ok()
+        }
+        fn write(&mut self, _: usize, _: &[u8]) -> Result<()> {
+            unreachable!("it is read only")
+        }
+    }
+
+    /// The elements, and the bytes that were copied to elsewhere before.
+    fn read(bytes: &Counted, layout: &Layout) -> (Vec<i16>, usize) {
+        let view = View { dtype: DType::I16, layout: layout.clone() };
+        let mut elements = vec![0xff; 2 * layout.numel() as usize];
+        bytes.1.lock().unwrap().set(0);
+        read_elements(bytes, &view, &mut elements).unwrap();
+        let found = elements.chunks(2).map(|two| i16::from_le_bytes([two[0], two[1]])).collect();
+        (found, bytes.1.lock().unwrap().get())
+    }
+
+    #[test]
+    fn elements_are_copied_once_from_the_hosts_memory_and_in_order() {
+        let numbers: Vec<u8> = (0..120i16).flat_map(i16::to_le_bytes).collect();
+        let count = || Mutex::new(Cell::new(0));
+        let (host, device) =
+            (Counted(Ok(numbers.clone()), count()), Counted(Err(numbers), count()));
+        let dense = Layout::contiguous(&[4, 5, 6]);
+        let row =
+            Layout { sizes: [6].as_slice().into(), strides: [1].as_slice().into(), offset: 7 };
+        let layouts = [
+            dense.transpose(&[2, 0, 1]),
+            dense.transpose(&[1, 0, 2]),
+            dense.slice(&[1, 2, 3], &[2, 2, 1], &[2, 2, 1]),
+            dense.slice(&[1, 1, 0], &[3, 2, 6], &[1, 1, 1]),
+            dense.slice(&[0, 0, 5], &[4, 5, 0], &[1, 1, 1]),
+            row.broadcast(&[3, 6]),
+        ];
+        for layout in layouts {
+            let wanted: Vec<i16> = layout.indices().map(|n| n as i16).collect();
+            assert_eq!(read(&host, &layout), (wanted.clone(), 0), "{layout:?}");
+            let view = View { dtype: DType::I16, layout: layout.clone() };
+            assert_eq!(read(&device, &layout), (wanted, span(&view).1), "{layout:?}");
+        }
+        // What has no gaps goes the usual way.
+        assert_eq!(read(&host, &dense), ((0..120).collect(), 240));
     }
 }

@@ -2,7 +2,7 @@
 //! such read.
 
 use super::Context;
-use super::elements::{dense, span};
+use super::elements::read_elements;
 use crate::buffer::{Storage, zeros};
 use crate::error::Result;
 use crate::record::View;
@@ -70,12 +70,11 @@ impl Context {
 }
 
 fn elements(storage: Option<&Storage>, view: &View) -> Result<Vec<u8>> {
-    let (start, len) = span(view);
-    let mut bytes = zeros(len)?;
+    let mut elements = zeros(view.layout.numel() as usize * view.dtype.size())?;
     if let Some(storage) = storage
-        && !storage.read(start, &mut bytes)?
+        && !storage.visit(|bytes| read_elements(bytes, view, &mut elements))?
     {
         return Err(crate::trace::lost());
     }
-    dense(view, bytes)
+    Ok(elements)
 }
