@@ -189,7 +189,7 @@ static void told(void* user, const torchacc_error* error, const void* data, size
   to->failed = error != NULL;
   EXPECT(error ? data == NULL : len == sizeof(float));
   if (!error) memcpy(&to->value, data, sizeof(float));
-  ++to->calls;
+  __atomic_add_fetch(&to->calls, 1, __ATOMIC_ACQ_REL);
 }
 
 static void later(void) {
@@ -210,7 +210,9 @@ static void later(void) {
   FAILS(TORCHACC_INVALID_ARGUMENT, torchacc_tensor_read_async(x, NULL, &drops, dropped));
   EXPECT(drops == 1);
   torchacc_tensor_release(x);
-  torchacc_context_release(context); /* Waits for them. */
+  torchacc_context_release(context); /* Waits for none of them. */
+  for (int i = 0; i < 60000 && __atomic_load_n(&values[7].calls, __ATOMIC_ACQUIRE) < 2; ++i)
+    usleep(1000);
   for (int turn = 0; turn < 8; ++turn) {
     EXPECT(!values[turn].failed && values[turn].value == (float)(2 << turn));
     EXPECT(values[turn].calls == (turn == 7 ? 2 : 1));

@@ -20,10 +20,11 @@ pub type torchacc_read_fn = Option<
 >;
 
 /// Reads a tensor without waiting: `done` is called once, on a thread of the library's own, with the value that the tensor
-/// has now, whatever is written to it later. Calls come in the order of the reads of a context; the last handle of the
-/// context waits for them. Cuts the trace if it still computes the value: after `torchacc_cut` that costs nothing. `user`
-/// belongs to the library from the call on, on an error too. Errors: INVALID_ARGUMENT; those of the operations that
-/// compute the value go to `done` (and to the next sync).
+/// has now, whatever is written to it later. Calls come in the order of the reads of a context. The last handle of the
+/// context waits for none of them, so whoever releases it may hold a lock that `done` wants; they come all the same. Cuts
+/// the trace if it still computes the value: after `torchacc_cut` that costs nothing. `user` belongs to the library from
+/// the call on, on an error too. Errors: INVALID_ARGUMENT; those of the operations that compute the value go to `done`
+/// (and to the next sync).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_tensor_read_async(
     tensor: *const torchacc_tensor,

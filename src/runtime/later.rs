@@ -1,5 +1,6 @@
 //! Values read by a thread of the library's own, which tells the caller when they are there. Started by the first
-//! such read.
+//! such read; ends by itself when there are no more to come. Nobody waits for it: whoever did, while it holds what a callback
+//! wants (an interpreter's lock), would wait for ever.
 
 use super::Context;
 use super::elements::read_elements;
@@ -10,7 +11,6 @@ use crate::thread;
 use crate::trace::BufferId;
 use parking_lot::Mutex;
 use std::sync::mpsc::{Sender, channel};
-use std::thread::JoinHandle;
 
 /// Told the elements of a view in row-major order, or why there are none.
 pub type Reader = Box<dyn FnOnce(Result<Vec<u8>>) + Send>;
@@ -21,8 +21,8 @@ type Job = Box<dyn FnOnce() + Send>;
 pub struct Readers(Mutex<Option<Running>>);
 
 struct Running {
+    /// All that keeps the thread: it goes on with what was asked for when this is gone.
     jobs: Sender<Job>,
-    thread: JoinHandle<()>,
     /// As of the launch thread: in a forked process it is not there.
     process: u32,
 }
@@ -40,22 +40,8 @@ impl Readers {
 
 fn start() -> Result<Running> {
     let (jobs, queue) = channel::<Job>();
-    let thread = thread::start("read", move || queue.into_iter().for_each(|job| job()))?;
-    Ok(Running { jobs, thread, process: std::process::id() })
-}
-
-impl Drop for Readers {
-    /// Everything asked for is told. From the reading thread itself (a callback dropped the last handle) there is
-    /// nothing to wait for.
-    fn drop(&mut self) {
-        if let Some(Running { jobs, thread, process }) = self.0.lock().take() {
-            drop(jobs);
-            let here = std::thread::current().id() == thread.thread().id();
-            if !here && process == std::process::id() {
-                thread.join().ok();
-            }
-        }
-    }
+    thread::start("read", move || queue.into_iter().for_each(|job| job()))?;
+    Ok(Running { jobs, process: std::process::id() })
 }
 
 impl Context {

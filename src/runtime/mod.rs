@@ -77,7 +77,6 @@ pub type Locator = Box<dyn Fn() -> Site + Send + Sync>;
 pub struct Context {
     trace: TraceLock,
     launcher: Launcher,
-    /// After the launcher, whose end settles every value that they wait for.
     readers: Readers,
     generator: Mutex<Generator>,
     locator: RwLock<Option<Arc<Locator>>>,

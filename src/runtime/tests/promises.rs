@@ -37,6 +37,35 @@ fn a_reading_thread_that_did_not_start_is_asked_for_again() {
     assert_eq!(told.recv().unwrap().unwrap(), 3f32.to_le_bytes().repeat(2));
 }
 
+/// As an interpreter's lock is: whoever drops the last handle holds what a callback waits for.
+#[test]
+fn nobody_waits_for_callbacks_and_all_of_them_come() {
+    let context = context("cpu", 0, 0);
+    let (x, y) = (stored(&context, 2, 3.0), context.new_buffer(8));
+    scale(&context, x, 2.0, y, 2);
+    let interpreter = Arc::new(Mutex::new(()));
+    let held = interpreter.lock();
+    let (tell, told) = std::sync::mpsc::channel();
+    for id in [x, y] {
+        let (interpreter, tell) = (interpreter.clone(), tell.clone());
+        let done = move |read| {
+            let _held = interpreter.lock();
+            tell.send(read).unwrap();
+        };
+        context.read_later(id, view(2), Box::new(done)).unwrap();
+    }
+    let shared = Arc::downgrade(&context.shared);
+    drop(context);
+    assert!(shared.upgrade().is_none());
+    drop(held);
+    for wanted in [3f32, 6.0] {
+        assert_eq!(told.recv().unwrap().unwrap(), wanted.to_le_bytes().repeat(2));
+    }
+    drop(tell);
+    // The thread gave up its part: it has nothing left to do.
+    assert!(told.recv().is_err());
+}
+
 #[test]
 fn a_buffer_that_cannot_grow_keeps_what_it_holds() {
     let context = context("cpu", 0, 0);
