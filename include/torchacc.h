@@ -1149,7 +1149,8 @@ torchacc_code torchacc_error_code(const torchacc_error *error);
 struct torchacc_str torchacc_error_message(const torchacc_error *error);
 
 /*
- The place that recorded the operation that failed, as the locator named it; 0 when unknown.
+ The place that recorded the operation that failed, as the locator named it; 0 when unknown. Where the same was recorded before,
+ it is the place of the first time, and the message says so.
  */
 uint64_t torchacc_error_site(const torchacc_error *error);
 

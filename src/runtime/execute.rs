@@ -70,7 +70,7 @@ fn run_beside<'scope>(
     let result = catch_unwind(launch).unwrap_or_else(|panic| Err(panicked(&*panic)));
     // Readers find the values in the buffers; nothing else may keep the old ones alive.
     closed.leaves.clear();
-    if let Err(error) = result {
+    if let Err(error) = result.map_err(|error| closed.placed(error)) {
         let left: Vec<usize> =
             (0..closed.promised.len()).filter(|&n| !closed.promised[n].is_settled()).collect();
         let tensors = left.iter().map(|&n| Arc::downgrade(&closed.promised[n])).collect();
@@ -216,9 +216,11 @@ fn launch(
     let error = |step: Option<u32>, error: Error| match &shortage {
         // An input that has no value for want of memory says so in its own words.
         Some(shortage) if step.is_some() && error.code == shortage.code => {
-            Error { site: error.site, ..shortage.clone() }
+            closed.placed(Error { site: error.site, ..shortage.clone() })
         }
-        _ => named(program, &code, step, error),
+        // Nor has it failed here.
+        _ if step.is_none() => error,
+        _ => closed.placed(named(program, &code, step, error)),
     };
     let failures = note(shared, plan, closed, &poisoned, outcome, error);
     let settled = closed.promised.iter().zip(memory).zip(failures).enumerate();

@@ -273,3 +273,33 @@ fn checks_are_made_only_of_what_is_dropped() {
     context.sync().unwrap();
     assert_eq!((stats.kernels.get(), stats.compiles.get()), (1, 1));
 }
+
+/// A trace that comes again asks for no places.
+#[test]
+fn an_error_says_whether_its_place_is_that_of_an_earlier_trace() {
+    use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+    for backend in BACKENDS {
+        let context = context(backend, 0, 0);
+        let places = AtomicU64::new(0);
+        context.set_locator(Box::new(move || places.fetch_add(1, SeqCst) + 1));
+        let (op, _) = noting(&format!("places {backend}"));
+        let x = stored(&context, 4, 2.0);
+        let failed = |numbers: &[f64]| {
+            numbers.iter().for_each(|&number| note(&context, op, x, number, &[]));
+            let error = context.sync().unwrap_err();
+            (error.site, error.message)
+        };
+        let words = |number: i64| format!("tests::note: {number} is negative");
+        let earlier =
+            "\n  (an earlier step recorded the same; the place is that of its first time)";
+        let (first, message) = failed(&[1.0, -1.0]);
+        assert_eq!((first, message), (2, words(-1)));
+        assert_eq!(failed(&[1.0, -1.0]), (first, words(-1) + earlier));
+        // One that goes on has places of its own, from there on only.
+        let (own, message) = failed(&[1.0, 2.0, -3.0]);
+        assert!(own > first);
+        assert_eq!(message, words(-3));
+        assert_eq!(failed(&[1.0, -2.0, 3.0]), (first, words(-2) + earlier));
+        assert_eq!(failed(&[1.0, 2.0, -3.0]), (own, words(-3) + earlier));
+    }
+}

@@ -9,9 +9,15 @@ use crate::error::{Code, Error};
 use crate::record::{Origin, Output, Records, Varying};
 use std::sync::Arc;
 
+/// Ends the message of an error whose place was learned earlier.
+const REPEATED: &str =
+    "\n  (an earlier step recorded the same; the place is that of its first time)";
+
 /// A trace that is handed over: what to run, on what, into what.
 pub struct Closed {
     tape: Arc<Tape>,
+    /// From here on the records' places are those of this very trace.
+    placed_from: usize,
     /// The values that live on: what the program must leave behind, in order.
     pub outputs: Vec<Output>,
     pub leaves: Vec<Arc<Storage>>,
@@ -28,7 +34,7 @@ impl Trace {
     /// partial one (a read in the middle of a step) does not, so that it leaves no mark on the next program.
     /// `None` when nothing of it lives on, and nothing in it has effects. Its cost grows with what goes in and out, hardly with what is between.
     pub fn cut(&mut self, full: bool) -> Option<Closed> {
-        let tape = self.finish();
+        let (tape, placed_from) = self.finish();
         self.cuts += 1;
         (self.held_bytes, self.period) = (0, 0);
         self.sites.resume(0);
@@ -74,7 +80,16 @@ impl Trace {
             self.retired.extend(leaves);
             return None;
         }
-        Some(Closed { tape, outputs, leaves, scalars, promised, varying, before: befores })
+        Some(Closed {
+            tape,
+            placed_from,
+            outputs,
+            leaves,
+            scalars,
+            promised,
+            varying,
+            before: befores,
+        })
     }
 }
 
@@ -131,7 +146,17 @@ impl Closed {
         self.tape.id
     }
 
-    /// The same, for whoever wants to look.
+    /// Says of an error of this trace whether its place is one that this trace was asked for, or that of an equal one before:
+    /// a trace that comes again is not asked where it is.
+    pub fn placed(&self, mut error: Error) -> Error {
+        let own = &self.tape.records[self.placed_from..];
+        if error.site != 0 && own.iter().all(|record| record.site != error.site) {
+            error.message += REPEATED;
+        }
+        error
+    }
+
+    /// [`Closed::tape`], for whoever wants to look.
     pub fn trace(&self) -> &Arc<Tape> {
         &self.tape
     }

@@ -101,6 +101,8 @@ pub struct Trace {
     known: Known,
     cuts: u64,
     sites: Sites,
+    /// The first record since the last cut whose place was not known, if there is one: later ones' were not, either.
+    unknown_from: Option<usize>,
     /// Memory that buffers held. Whoever holds the lock of the trace drops it later: that may call the program.
     retired: Retired,
 }
@@ -185,7 +187,11 @@ impl Trace {
         self.tape.records.push(Record { site: site.unwrap_or(0), ..record });
         let place = Place { cuts: self.cuts, position: self.position, chain };
         self.position += 1;
-        Ok(if site.is_some() { Recorded::New } else { Recorded::At(place) })
+        if site.is_some() {
+            return Ok(Recorded::New);
+        }
+        self.unknown_from.get_or_insert(place.position);
+        Ok(Recorded::At(place))
     }
 
     /// Says that the last operation, recorded in full, wrote results of the types that follow from its arguments.

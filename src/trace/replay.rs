@@ -249,15 +249,20 @@ impl Trace {
         }
     }
 
-    /// The trace that is finished now, whichever way it was recorded; the next one may be any known trace.
-    pub(super) fn finish(&mut self) -> Arc<Tape> {
+    /// The trace that is finished now, whichever way it was recorded; the next one may be any known trace. Also, from which
+    /// record on its places are its own: those before are where an equal trace was recorded.
+    pub(super) fn finish(&mut self) -> (Arc<Tape>, usize) {
         let recorded = match self.expected.take() {
             Some(tape) => tape,
             None => Arc::new(std::mem::take(&mut self.tape)),
         };
         let length = std::mem::take(&mut self.position);
         self.left = None;
-        self.known.finished(recorded, length)
+        let unknown_from = self.unknown_from.take();
+        let newest = self.known.newest();
+        let tape = self.known.finished(recorded, length);
+        let is_new = self.known.newest() != newest;
+        (tape, unknown_from.filter(|_| is_new).unwrap_or(length))
     }
 }
 

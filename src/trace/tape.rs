@@ -91,6 +91,11 @@ impl Known {
         self.tapes.len()
     }
 
+    /// Number of the trace that was added last.
+    pub fn newest(&self) -> u64 {
+        self.last_id
+    }
+
     pub fn first(&self) -> Option<Arc<Tape>> {
         self.tapes.first().cloned()
     }
