@@ -188,11 +188,8 @@ def test_shape_rules_hide_no_error():
     with pytest.raises(RuntimeError, match="normalized_shape"):
         F.layer_norm(torch.ones(7, 4, 6, **on), (4, 6), torch.ones(6, 4, **on))
     # PyTorch's own shape function lets this one pass; the CPU does not.
-    wrong = torch.addmm(
-        torch.ones(8, 5, **on), torch.ones(7, 3, **on), torch.ones(3, 5, **on), beta=0
-    )
     with pytest.raises(RuntimeError, match="expanded size"):
-        wrong.cpu()
+        torch.addmm(torch.ones(8, 5, **on), torch.ones(7, 3, **on), torch.ones(3, 5, **on), beta=0)
 
 
 def test_shape_rules_know_the_default_dtype():

@@ -216,3 +216,33 @@ def test_an_event_answers_without_waiting_and_gets_there(compiled_operators, not
     del _
     event.record()
     assert event.query()
+
+
+def indices(*numbers):
+    return torch.tensor(numbers, device=DEVICE)
+
+
+DROPPED = {
+    "an index": lambda x, n: x[indices(0, n)],
+    "index_select": lambda x, n: x.index_select(0, indices(n)),
+    "gather": lambda x, n: x.gather(0, indices(n)),
+    "embedding": lambda x, n: torch.nn.functional.embedding(indices(n), x.view(3, 1)),
+    "nll_loss": lambda x, n: torch.nn.functional.nll_loss(x.view(1, 3), indices(n)),
+    "scatter_add": lambda x, n: x.scatter_add(0, indices(n), x),
+    "index_add": lambda x, n: x.index_add(0, indices(n), x[:1]),
+    "index_put": lambda x, n: x.index_put((indices(n),), x[0]),
+    "floor division": lambda x, n: indices(7) // indices(3 - n),
+    "remainder": lambda x, n: indices(7) % indices(3 - n),
+}
+
+
+@pytest.mark.parametrize("name", DROPPED)
+def test_bad_numbers_are_refused_though_the_result_is_dropped(name):
+    x = torch.ones(3, device=DEVICE)
+    for _ in range(2):
+        DROPPED[name](x, 0)
+        torch.acc.synchronize()
+        DROPPED[name](x, 3)
+        with pytest.raises((IndexError, RuntimeError, ZeroDivisionError)):
+            torch.acc.synchronize()
+        torch.acc.synchronize()

@@ -190,7 +190,7 @@ at::Tensor Sketch::operator()(const c10::TensorImpl& tensor) const {
 }
 
 c10::SmallVector<int64_t, 8> strides_in_order(at::IntArrayRef sizes, at::IntArrayRef strides) {
-  c10::SmallVector<size_t, 8> order(sizes.size());
+  c10::SmallVector<size_t, 8> order(sizes.size(), 0);
   std::iota(order.begin(), order.end(), size_t{0});
   std::sort(order.begin(), order.end(),
             [&](size_t a, size_t b) { return strides[a] < strides[b]; });
