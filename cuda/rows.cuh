@@ -1,13 +1,13 @@
 #ifndef ROWS_CUH
 #define ROWS_CUH
-// Kernels over the rows of dense matrices. A row is shared by a *team* of G threads: a warp, of
-// which a block has several, or the whole block. Its columns are dealt to the team in packs of V
+// Kernels over the rows of dense matrices. A row is shared by a *group* of G threads: a warp, of
+// which a block has several, or the whole block. Its columns are dealt to the group in packs of V
 // neighbours. A short row is read once and kept in registers as it is stored, N packs a thread; of
 // a long one (N = 0) every pass reads anew, in packs that begin where V divides their place.
 
 enum { ROW_THREADS = 256 };
 
-// ---- what a team finds out about its row: parts that are joined. The same bits for the same row.
+// ---- what a group finds out about its row: parts that are joined. The same bits for the same row.
 
 template <class A, int K>
 struct Sums {
@@ -42,7 +42,7 @@ struct Exponentials {
   DEVICE A sum() const { return top == lowest<A>() ? top - top : total; }
 };
 
-// Every thread of the team gets what all of them together found.
+// Every thread of the group gets what all of them together found.
 template <int G, class Part>
 DEVICE Part of_team(Part mine) {
   UNROLL for (int mask = 16; mask > 0; mask /= 2) mine = mine.join(mine.of_lane(mask));
@@ -376,7 +376,7 @@ template <class A, bool MEAN, int V, int N>
 struct Slopes {
   A weight[N][V], bias[N][V];
 
-  // Adds those of the block's teams in their order and leaves them in `part`.
+  // Adds those of the block's groups in their order and leaves them in `part`.
   template <int G>
   DEVICE void leave(A* part, i64 n) const {
     __shared__ A sums[G == 32 ? 2 : 1][G == 32 ? 32 * V * N : 1];

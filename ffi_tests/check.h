@@ -1,4 +1,4 @@
-/* What the C tests share: stop with the place and the message when a call fails. */
+/* What the C tests share: stop with the line and the message when a call fails. */
 #ifndef CHECK_H
 #define CHECK_H
 

@@ -89,7 +89,7 @@ static void allocates(const char* backend) {
   torchacc_tensor_release(twice);
   OK(torchacc_sync(context));
 
-  /* Nothing is left: the report of every shortage, in whose words; then all goes on. */
+  /* Nothing is left: the OOM report of every time, in whose words; then all goes on. */
   arena.limit = arena.live;
   twice = applied(context, "add", x, x);
   torchacc_error* error = torchacc_tensor_read(twice, data, sizeof data);

@@ -1,5 +1,5 @@
 /* An operator written in C: it sees dense arrays and this call's numbers, and its errors come back
- * with the place that recorded it. */
+ * with the call site that recorded it. */
 #include "check.h"
 
 static int drops = 0, calls = 0;
@@ -117,8 +117,8 @@ int main(void) {
   FAILS(TORCHACC_INVALID_ARGUMENT, torchacc_apply(context, op_scale, apply_args, 1, &halves, 1));
   torchacc_tensor_release(halves);
 
-  /* A failure surfaces at the read, with its place; what the buffer held stays; the context goes
-   * on. */
+  /* A failure surfaces at the read, with its call site; what the buffer held stays; the context
+   * goes on. */
   args[1] = scalar_arg(-1);
   OK(torchacc_record(context, op_scale, args, 2, &target, 1));
   torchacc_error* error = torchacc_sync(context);

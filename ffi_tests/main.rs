@@ -38,7 +38,7 @@ fn run(command: &mut Command) -> String {
     text(&output.stdout)
 }
 
-/// Says even beside passing tests what was not looked at.
+/// Says even where tests pass what was not looked at.
 fn skipped(why: &str) {
     writeln!(std::io::stderr(), "\nSKIPPED: {why}").ok();
 }

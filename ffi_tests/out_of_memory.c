@@ -91,7 +91,7 @@ static torchacc_error* overwrite_part(void) {
 
 static void no_drop(void* user) { ++*(int*)user; }
 
-/* Not aligned, so it is copied; its owner is told in any case. */
+/* Not aligned, so it is copied; its owner is notified in any case. */
 static torchacc_error* borrow(void) {
   int drops = 0;
   torchacc_tensor* made;
@@ -182,7 +182,7 @@ static torchacc_error* pointwise(void) {
   return error;
 }
 
-/* Whatever failed, later calls are not told of it a second time, and nothing is torn or lost. */
+/* Whatever failed is not reported by later calls a second time, and nothing is torn or lost. */
 static void settle(const char* name, long after, float p_before) {
   for (torchacc_error* error; (error = torchacc_sync(context)); torchacc_error_free(error))
     EXPECT(torchacc_error_code(error) == TORCHACC_OUT_OF_MEMORY);

@@ -212,7 +212,7 @@ typedef struct torchacc_device {
 
 /*
  Does one collective on tensors in the memory of the context's `device`, as of `torchacc_collective_fn`, but puts it on
- `device->stream`, a stream for collectives, and does not wait: what the program computes meanwhile goes beside it. On every
+ `device->stream`, a stream for collectives, and does not wait: what the program computes meanwhile overlaps it. On every
  rank or on none.
  */
 typedef torchacc_error *(*torchacc_device_collective_fn)(void *user,
@@ -357,7 +357,7 @@ typedef struct torchacc_options {
 } torchacc_options;
 
 /*
- Gives the place in the program that is recording: any number but 0. It must not call this library.
+ Gives the call site in the program that is recording: any number but 0. It must not call this library.
  */
 typedef uint64_t (*torchacc_locate_fn)(void *user);
 
@@ -534,7 +534,7 @@ typedef struct torchacc_host_op {
    */
   torchacc_host_fn function;
   /*
-   NULL for none: then only `torchacc_record`, which is told the results, takes the operator.
+   NULL for none: then only `torchacc_record`, which is passed the results, takes the operator.
    */
   torchacc_shape_fn shape;
   /*
@@ -728,7 +728,7 @@ typedef uint32_t torchacc_strict;
 #define TORCHACC_STRICT_RECOMPILES 1
 
 /*
- Host calls.
+ CPU fallbacks.
  */
 #define TORCHACC_STRICT_HOST_CALLS 2
 
@@ -987,7 +987,8 @@ torchacc_error *torchacc_context_cache_stats(torchacc_context *context,
 
  Collectives of a communicator run in the order in which they were recorded, also when nobody wants their results; so all
  ranks must record the same ones, and cut. When one fails, the later ones of the same trace are not called, and have its
- error. They run on the host, whatever the backend, unless there is a function for a device's memory, and are counted as host calls.
+ error. They run on the host, whatever the backend, unless there is a function for a device's memory, and are counted as CPU
+ fallbacks.
 
  Gradients flow through them, but for products, minima and maxima. They are those of the sum of the losses of all ranks,
  and come by collectives: so all ranks must call `torchacc_grad` alike, and what a rank does with them does not matter. The way
@@ -1041,7 +1042,7 @@ void torchacc_context_release(torchacc_context *context);
 
 /*
  Sets the function that is asked where an operation is recorded: on the recording thread, without a lock, and only
- in places not seen before. Another call sets another one, and drops the first. Errors carry what it returned
+ at call sites not seen before. Another call sets another one, and drops the first. Errors carry what it returned
  (`torchacc_error_site`).
  */
 torchacc_error *torchacc_context_set_locator(torchacc_context *context,
@@ -1149,8 +1150,8 @@ torchacc_code torchacc_error_code(const torchacc_error *error);
 struct torchacc_str torchacc_error_message(const torchacc_error *error);
 
 /*
- The place that recorded the operation that failed, as the locator named it; 0 when unknown. Where the same was recorded before,
- it is the place of the first time, and the message says so.
+ The call site that recorded the operation that failed, as the locator named it; 0 when unknown. Where the same was recorded
+ before, it is the place of the first time, and the message says so.
  */
 uint64_t torchacc_error_site(const torchacc_error *error);
 
@@ -1412,7 +1413,7 @@ torchacc_error *torchacc_last_program(torchacc_context *context, torchacc_string
 torchacc_error *torchacc_host_call_report(torchacc_context *context, torchacc_string **out);
 
 /*
- Compiles, host calls and cuts since the last reset, each with its reason and place. A JSON object:
+ Compiles, CPU fallbacks and cuts since the last reset, each with its reason and call site. A JSON object:
 
  - `compiles`, oldest first, at most 64: `number`, `at_ns` (since the library was first used), `took_ns`,
    `operations`, `site` (of the first operation), `why`: "first"; "new" (no known trace begins with its operator);
@@ -1429,8 +1430,8 @@ torchacc_error *torchacc_explain(torchacc_context *context, torchacc_string **ou
 /*
  Sets who says which sites are one line, so that reports merge them and recompiles are counted by line, and who takes
  warnings. Both are called without a lock, within cuts, reads, syncs and reports, by the thread that asked for them.
- Without it every site is a line of its own and nobody is warned; `options.log` is told the same warnings, as messages of the
- level WARNING, with or without it. Another call sets others. Neither may be NULL.
+ Without it every site is a line of its own and nobody is warned; `options.log` receives the same warnings, as messages of
+ the level WARNING, with or without it. Another call sets others. Neither may be NULL.
  */
 torchacc_error *torchacc_context_set_observer(torchacc_context *context,
                                               torchacc_line_fn line,
@@ -1439,7 +1440,7 @@ torchacc_error *torchacc_context_set_observer(torchacc_context *context,
                                               torchacc_drop_fn drop);
 
 /*
- Begins a timeline of what the context does: recording, compiles, runs with their kernels, host calls, memory. Until it
+ Begins a timeline of what the context does: recording, compiles, runs with their kernels, CPU fallbacks, memory. Until it
  is stopped every kernel is timed, at some cost.
  */
 torchacc_error *torchacc_profile_start(torchacc_context *context);

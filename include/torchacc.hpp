@@ -119,7 +119,8 @@ class Error : public std::runtime_error {
               torchacc_error_site(error)) {}
   /// One of the codes of torchacc.h.
   torchacc_code code() const noexcept { return code_; }
-  /// The place that recorded the operation that failed, as the locator named it; 0 when unknown.
+  /// The call site that recorded the operation that failed, as the locator named it; 0 when
+  /// unknown.
   std::uint64_t site() const noexcept { return site_; }
 
  private:
@@ -266,7 +267,7 @@ class Context {
     check(torchacc_context_cache_stats(get(), &stats));
     return stats;
   }
-  /// Compiles, host calls and cuts with their reasons, as JSON.
+  /// Compiles, CPU fallbacks and cuts with their reasons, as JSON.
   std::string explain() const { return text(torchacc_explain); }
   /// Host operators that ran, as JSON.
   std::string host_calls() const { return text(torchacc_host_call_report); }

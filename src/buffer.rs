@@ -50,11 +50,12 @@ pub trait Bytes: Send + Sync {
     }
 }
 
-/// What a backend made of some memory's content and keeps beside it, for as long as that stays as it is.
+/// What a backend derived from some memory's content, such as packed weights: cached with the memory for as long as that stays
+/// as it is.
 #[derive(Default)]
-pub struct Beside(Mutex<Option<Arc<dyn Any + Send + Sync>>>);
+pub struct DerivedCache(Mutex<Option<Arc<dyn Any + Send + Sync>>>);
 
-impl Beside {
+impl DerivedCache {
     /// The backend's own thing; a new one if there is none.
     pub fn get<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
         let mut kept = self.0.lock();
@@ -80,7 +81,7 @@ enum State {
     Ready(Arc<Box<dyn Bytes>>),
     /// The operation that should have filled it failed.
     Failed(Error),
-    /// A later program took the memory over; the buffer holds something newer.
+    /// The memory was donated to a later program; the buffer holds something newer.
     Taken,
 }
 
@@ -90,7 +91,7 @@ pub struct Storage {
     nbytes: usize,
     /// Whether somebody outside looks at the memory: no program may overwrite it.
     shared: AtomicBool,
-    beside: Beside,
+    derived: DerivedCache,
 }
 
 impl Storage {
@@ -105,8 +106,8 @@ impl Storage {
 
     fn of(state: State, nbytes: usize) -> Storage {
         let (state, settled) = (Mutex::new(state), Condvar::new());
-        let (shared, beside) = (AtomicBool::new(false), Beside::default());
-        Storage { state, settled, nbytes, shared, beside }
+        let (shared, derived) = (AtomicBool::new(false), DerivedCache::default());
+        Storage { state, settled, nbytes, shared, derived }
     }
 
     /// From now on its memory is donated to no program. Under the lock of the trace whose buffer holds it, which is
@@ -119,9 +120,9 @@ impl Storage {
         self.shared.load(Ordering::Relaxed)
     }
 
-    /// What is kept beside the memory; `None` when somebody outside, who may write to it, has its address.
-    pub fn beside(&self) -> Option<&Beside> {
-        (!self.is_shared()).then_some(&self.beside)
+    /// What is cached with the memory; `None` when somebody outside, who may write to it, has its address.
+    pub fn derived(&self) -> Option<&DerivedCache> {
+        (!self.is_shared()).then_some(&self.derived)
     }
 
     pub fn nbytes(&self) -> usize {
@@ -209,7 +210,7 @@ impl Storage {
                 copy
             }
         };
-        self.beside.clear();
+        self.derived.clear();
         Ok(taken)
     }
 
@@ -226,9 +227,9 @@ impl Storage {
         copy.ok_or_else(|| Error::new(Code::Internal, "what is to be copied has no memory"))
     }
 
-    /// Forgets what is kept beside the memory, which can be made again.
+    /// Drops what is cached with the memory, which can be derived again.
     pub fn trim(&self) {
-        self.beside.clear();
+        self.derived.clear();
     }
 }
 

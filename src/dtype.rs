@@ -4,8 +4,8 @@ mod float8;
 
 pub use float8::Float8;
 
-/// The type of one element. Arithmetic is defined for `Bool` to `F64`; the others are stored, moved and handed to host
-/// calls; the [`Float8`] ones are converted and multiplied too.
+/// The type of one element. Arithmetic is defined for `Bool` to `F64`; the others are stored, moved and handed to CPU
+/// fallbacks; the [`Float8`] ones are converted and multiplied too.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum DType {
@@ -97,7 +97,7 @@ impl DType {
         matches!(self, U8 | I8 | I16 | I32 | I64)
     }
 
-    /// Whether primitives compute on it; the rest is only stored, moved and passed to host calls.
+    /// Whether primitives compute on it; the rest is only stored, moved and passed to CPU fallbacks.
     pub fn has_arithmetic(self) -> bool {
         self.is_float() || self.is_int() || self == Bool
     }

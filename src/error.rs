@@ -12,7 +12,7 @@ pub enum Code {
     NotFound = 2,
     OutOfMemory = 3,
     IndexError = 4,
-    /// A host call or a kernel failed.
+    /// A CPU fallback or a kernel failed.
     OperatorError = 5,
     Internal = 6,
     Panic = 7,
@@ -20,7 +20,7 @@ pub enum Code {
     AbiMismatch = 9,
     /// Something that strict mode forbids. It has run all the same.
     Strict = 10,
-    /// A host call refused a value, ...
+    /// A CPU fallback refused a value, ...
     ValueError = 11,
     /// ... a type, ...
     TypeError = 12,
@@ -28,7 +28,7 @@ pub enum Code {
     LinAlgError = 13,
 }
 
-/// An opaque, caller-chosen name for the place in the user's program that recorded an operation; 0 is unknown.
+/// An opaque, caller-chosen name for the call site in the user's program that recorded an operation; 0 is unknown.
 pub type Site = u64;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Error {
         Error { code, message: message.into(), site: 0 }
     }
 
-    /// Says where, unless a place nearer to the failure said so already.
+    /// Says where, unless a call site nearer to the failure said so already.
     pub fn at(mut self, site: Site) -> Self {
         if self.site == 0 {
             self.site = site;

@@ -3,7 +3,7 @@
 //!
 //! The modules in reading order; `ARCHITECTURE.md` is the map, [`runtime::compile`] the pipeline on one screen.
 
-/// One error type: a code, a text, a place.
+/// One error type: a code, a text, a call site.
 pub mod error;
 /// Element types.
 pub mod dtype;
@@ -25,7 +25,7 @@ pub mod op;
 pub mod graph;
 /// Gradients: reverse mode over a graph.
 pub mod grad;
-/// How PyTorch's operators are said in primitives: one row per operator.
+/// How PyTorch's operators are lowered to primitives: one row per operator.
 pub mod aten;
 /// Graph → Graph, one file and one function each.
 pub mod passes;

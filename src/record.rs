@@ -1,5 +1,5 @@
 //! What the user's program did, as plain data: operations on *values*, where a value is what a buffer held at
-//! one moment. Written by `trace`, hashed by `cache`, said in primitives by `aten`.
+//! one moment. Written by `trace`, hashed by `cache`, lowered to primitives by `aten`.
 //!
 //! **Invariant:** a record never points at memory or at a buffer; leaves are numbered by first use.
 

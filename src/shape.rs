@@ -97,7 +97,7 @@ impl Layout {
         true
     }
 
-    /// Whether no two places are the same element, as far as that is seen at a glance.
+    /// Whether no two indices are the same element, as far as that is seen at a glance.
     pub fn is_injective(&self) -> bool {
         let mut dims: Vec<(i64, i64)> =
             self.strides.iter().copied().zip(self.sizes.iter().copied()).collect();

@@ -1,8 +1,8 @@
 //! Named arrays in files of the safetensors format: the header that the `safetensors` crate knows, then the bytes, one
 //! array after the other, so that no more than one of them is in memory twice.
 //!
-//! **Invariant:** touches files and plain bytes only. A file appears whole or not at all: it is written beside its place
-//! and renamed.
+//! **Invariant:** touches files and plain bytes only. A file appears whole or not at all: it is written next to its
+//! path and renamed.
 
 use crate::dtype::DType;
 use crate::error::{Code, Error, Result};

@@ -1,4 +1,4 @@
-//! Who may import whom: downward only. `crate::room` in a file of `src/` must name a room of a lower layer or the
+//! Who may import whom: downward only. `crate::module` in a file of `src/` must name a module of a lower layer or the
 //! file's own.
 
 use std::fs;
@@ -17,14 +17,14 @@ const LAYERS: &[&[&str]] = &[
     &["capi"],
 ];
 
-/// The two rooms of one layer that know each other.
+/// The two modules of one layer that know each other.
 const FRIENDS: [&str; 2] = ["record", "op"];
 
-fn layer(room: &str) -> usize {
+fn layer(module: &str) -> usize {
     LAYERS
         .iter()
-        .position(|rooms| rooms.contains(&room))
-        .unwrap_or_else(|| panic!("src/{room} is in no layer: give it one in tests/layers.rs"))
+        .position(|modules| modules.contains(&module))
+        .unwrap_or_else(|| panic!("src/{module} is in no layer: give it one in tests/layers.rs"))
 }
 
 fn may_import(from: &str, to: &str) -> bool {
@@ -39,12 +39,12 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// `graph` of `src/graph/text.rs`, `shape` of `src/shape.rs`.
-fn room_of(source: &Path, root: &Path) -> String {
+fn module_of(source: &Path, root: &Path) -> String {
     let first = source.strip_prefix(root).unwrap().iter().next().unwrap().to_str().unwrap();
     first.trim_end_matches(".rs").to_string()
 }
 
-/// Rooms named after `crate::`, with the line number: `crate::op::Op`, `crate::{op::Op, shape}`.
+/// Modules named after `crate::`, with the line number: `crate::op::Op`, `crate::{op::Op, shape}`.
 fn imports(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (number, line) in text.lines().enumerate() {
@@ -65,15 +65,15 @@ fn imports(text: &str) -> Vec<(usize, String)> {
 }
 
 #[test]
-fn rooms_import_downward_only() {
+fn modules_import_downward_only() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut wrong = Vec::new();
     for source in sources(&root).iter().filter(|s| !s.ends_with("lib.rs")) {
-        let from = room_of(source, &root);
+        let from = module_of(source, &root);
         for (line, to) in imports(&fs::read_to_string(source).unwrap()) {
             // The rest are macros: `crate::invalid!`.
-            let is_room = LAYERS.iter().any(|rooms| rooms.contains(&to.as_str()));
-            if is_room && !may_import(&from, &to) {
+            let is_module = LAYERS.iter().any(|modules| modules.contains(&to.as_str()));
+            if is_module && !may_import(&from, &to) {
                 wrong.push(format!("{}:{line}: {from} imports {to}", source.display()));
             }
         }

@@ -41,7 +41,7 @@ fn floats_come_back_bit_by_bit() {
 }
 
 #[test]
-fn host_calls_come_back() {
+fn cpu_fallbacks_come_back() {
     let function = Box::new(|_: &[_], _: &[_]| Err(Error::new(Code::Internal, "not called")));
     host::register(HostOp {
         name: "test".into(),

@@ -1,4 +1,4 @@
-//! Formulas, as PyTorch's operators are said in primitives.
+//! Formulas, as PyTorch's operators are lowered to primitives.
 
 use torchacc::dtype::DType;
 use torchacc::graph::{Builder, ValueId};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use torchacc::backend::cpu::Cpu;
 use torchacc::backend::{Backend, Call, Executable};
-use torchacc::buffer::{Beside, Bytes};
+use torchacc::buffer::{Bytes, DerivedCache};
 use torchacc::dtype::DType;
 use torchacc::graph::{Builder, ValueId};
 use torchacc::op::Ty;
@@ -41,13 +41,13 @@ struct Case {
     executable: Box<dyn Executable>,
     plan: Arc<Plan>,
     inputs: Vec<Box<dyn Bytes>>,
-    beside: Vec<Beside>,
+    derived: Vec<DerivedCache>,
     outputs: Vec<Box<dyn Bytes>>,
     arena: Box<dyn Bytes>,
 }
 
 impl Case {
-    /// Output `k` takes over the memory of input `donors[k]`.
+    /// The memory of input `donors[k]` is donated to output `k`.
     fn new(
         backend: &Cpu,
         inputs: &[Input],
@@ -59,7 +59,7 @@ impl Case {
         let leaf = |(i, ty): (usize, &Ty)| b.input(i as u32, ty.clone()).unwrap();
         let values: Vec<ValueId> = types.iter().enumerate().map(leaf).collect();
         let outputs = build(&mut b, &values);
-        let graph = optimize(b.finish(outputs), &|op| backend.keeps(op)).unwrap();
+        let graph = optimize(b.finish(outputs), &|op| backend.supports(op)).unwrap();
         let donors: Vec<_> = (0..graph.outputs.len()).map(|k| donors.get(k).copied()).collect();
         let plan = Arc::new(plan(&graph, &types, &[], &donors, backend).unwrap());
         let executable = backend.compile(plan.clone()).unwrap();
@@ -71,7 +71,7 @@ impl Case {
         Case {
             executable,
             inputs: types.iter().zip(inputs).map(|(ty, i)| memory(ty, i.2)).collect(),
-            beside: types.iter().map(|_| Beside::default()).collect(),
+            derived: types.iter().map(|_| DerivedCache::default()).collect(),
             outputs: plan.outputs.iter().map(|ty| memory(ty, false)).collect(),
             arena: backend.allocate(plan.arena_bytes as usize).unwrap(),
             plan,
@@ -80,7 +80,7 @@ impl Case {
 
     fn run(&self) {
         let inputs: Vec<usize> = self.inputs.iter().map(|m| m.address()).collect();
-        let beside: Vec<Option<&Beside>> = self.beside.iter().map(Some).collect();
+        let derived: Vec<Option<&DerivedCache>> = self.derived.iter().map(Some).collect();
         let own = self.outputs.iter().map(|m| m.address());
         let target =
             |(own, donor): (usize, &Option<u32>)| donor.map_or(own, |input| inputs[input as usize]);
@@ -88,7 +88,7 @@ impl Case {
         let call = Call {
             inputs: &inputs,
             poisoned: &[],
-            beside: &beside,
+            derived: &derived,
             outputs: &outputs,
             arena: self.arena.address(),
             scalars: &[],

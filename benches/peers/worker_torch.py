@@ -33,7 +33,7 @@ def training(peer, work, dtype):
             for numbers, sizes in drawn
         ]
         if kernels.ON_GPU:
-            # Larger than a processor's; a program that trains would upload them beside a step.
+            # Larger than a processor's; a program that trains would upload them during a step.
             tensors = [tensor.to(device) for tensor in tensors]
         return tensors, works.checksum(drawn)
 

@@ -74,7 +74,7 @@ def main(steps):
         tokens += BATCH * sum(block)
     counters = torchacc.metrics()
     print(f"{steps} lengths in {SHORTEST}..{LONGEST}, after the first two:")
-    print(f"  {counters['compiles']} compiled, {counters['carried_over']} carried over")
+    print(f"  {counters['compiles']} compiled, {counters['carried_over']} instantiated")
     print(f"  losses of {compared} steps within {apart:.1e} of eager's")
     middle = BATCH * (SHORTEST + LONGEST) // 2 * (steps - compared)
     print(f"tokens a second: new lengths {tokens / new:.0f}, known ones {tokens / known:.0f},")

@@ -11,7 +11,7 @@ use torchacc::record::{Operator, View};
 use torchacc::runtime::Context;
 use torchacc::runtime::config::{Asked, Options};
 use torchacc::shape::Layout;
-use torchacc::trace::{BufferId, Call, Given, Located};
+use torchacc::trace::{ArgRef, BufferId, Call, TensorRef};
 
 const OPERATIONS: usize = 2000;
 const WEIGHTS: usize = 100;
@@ -39,8 +39,8 @@ impl Loop {
     }
 
     fn multiply(&self, a: BufferId, b: BufferId, out: BufferId) {
-        let given = |buffer| Given::Tensor(Located::new(buffer, &self.view));
-        let outs = [Located::new(out, &self.view)];
+        let given = |buffer| ArgRef::Tensor(TensorRef::new(buffer, &self.view));
+        let outs = [TensorRef::new(out, &self.view)];
         let call = Call { op: self.product, args: &[given(a), given(b)], outs: &outs };
         self.context.record(&call).expect("two matrices");
     }

@@ -54,7 +54,7 @@ def main(steps: int) -> None:
         if step == 1000 or step % max(steps // LINES, 1) == 0:
             counts = torchacc.metrics()
             compiled, carried = counts["compiles"], counts["carried_over"]
-            print(f"{step}: {resident():.1f} MB, {compiled} compiled, {carried} carried over")
+            print(f"{step}: {resident():.1f} MB, {compiled} compiled, {carried} instantiated")
 
 
 if __name__ == "__main__":

@@ -256,7 +256,7 @@ impl<'a> Call<'a> {
             Rule::Float | Rule::FloatFormula => self.floating(common),
             _ => common,
         };
-        // A number keeps its digits beside a half tensor: PyTorch computes such a pair in f32.
+        // A number keeps its precision next to a half tensor: PyTorch computes such a pair in f32.
         let numbers = at.iter().any(|&i| matches!(self.operand(i), Ok(Some(Operand::Number(_)))));
         let compute = match rule {
             Rule::Exact => result,

@@ -69,9 +69,10 @@ impl<'a> Values<'a> {
     /// All of the value that a tensor shows. Errors: `Unsupported` when it holds another type than the tensor's.
     pub fn whole(&self, math: &'a Math, read: &Read) -> Result<V<'a>> {
         let v = self.get(math, read.value)?;
-        let (dtype, held) = (read.view.dtype, v.dtype());
-        if dtype != held {
-            let message = format!("a tensor of {dtype} in a buffer that was used as {held} before");
+        let (dtype, current) = (read.view.dtype, v.dtype());
+        if dtype != current {
+            let message =
+                format!("a tensor of {dtype} in a buffer that was used as {current} before");
             return Err(Error::new(Code::Unsupported, message));
         }
         Ok(v)
@@ -98,7 +99,7 @@ fn marked(records: &Records) -> HashSet<ValueIndex> {
     marked
 }
 
-/// Says a trace in primitives. Input `n` of the graph is leaf `n`, scalar `n` slot `n` of the argument block; the graph's
+/// Lowers a trace to primitives. Input `n` of the graph is leaf `n`, scalar `n` slot `n` of the argument block; the graph's
 /// outputs are the trace's, in order, each dense in the format of its value.
 ///
 /// Errors: those of the operators' rows, with the site of the record; `Internal` when a result has not the sizes that
@@ -106,7 +107,7 @@ fn marked(records: &Records) -> HashSet<ValueIndex> {
 pub fn lower(records: &Records) -> Result<Graph> {
     let math = Math::default();
     let values = Values::new(records);
-    say(&math, &values, &records.records)?;
+    lower_records(&math, &values, &records.records)?;
     let mut outputs = Vec::new();
     for output in &records.outputs {
         outputs.push(values.get(&math, output.value)?.id);
@@ -122,12 +123,12 @@ pub fn infer(records: &Records) -> Result<Vec<Ty>> {
     };
     let math = Math::default();
     let values = Values::new(records);
-    say(&math, &values, before)?;
+    lower_records(&math, &values, before)?;
     let results = results(&math, &values, last)?;
     Ok(results.into_iter().map(|v| v.ty()).collect())
 }
 
-fn say<'a>(math: &'a Math, values: &'a Values<'a>, records: &'a [Record]) -> Result<()> {
+fn lower_records<'a>(math: &'a Math, values: &'a Values<'a>, records: &'a [Record]) -> Result<()> {
     for (number, record) in records.iter().enumerate() {
         math.set_origin(record.site, number as u32 + 1);
         step(math, values, record)

@@ -1,4 +1,4 @@
-//! How PyTorch's operators are said in primitives: one row per operator, in [`rows`].
+//! How PyTorch's operators are lowered to primitives: one row per operator, in [`rows`].
 //!
 //! **Invariant:** touches builder calls and attributes only, never tensor data or the state of a trace. A row serves
 //! every legal call of the overloads it lists: functional, in-place and `out=` forms alike, all dtypes with arithmetic.

@@ -7,7 +7,7 @@ use crate::invalid;
 use crate::op::{Arity, Attr, Attrs, Class, Op};
 use crate::record::Arg;
 
-/// Program inputs, scalars and host calls have their own ways in; marks and checks are the lowering's own.
+/// Program inputs, scalars and CPU fallbacks have their own ways in; marks and checks are the lowering's own.
 pub fn callable(op: Op) -> bool {
     !matches!(op, Op::Input | Op::Scalar | Op::Mark | Op::Host | Op::Check)
 }

@@ -1,4 +1,4 @@
-//! A strided view of a dense value, said in movement primitives.
+//! A strided view of a dense value, expressed in movement primitives.
 //!
 //! A dense array may be cut into any sizes by a reshape. So the view is reached by cutting the flat elements into
 //! dimensions such that each dimension of the view is a (stepped) run in one of them, then
@@ -76,8 +76,8 @@ fn dense<'m>(base: V<'m>, run: &[Dim], offset: i64) -> Option<V<'m>> {
     }
     let n = base.numel();
     for hints in [&base.sizes()[..], &[n]] {
-        if let Some(cut) = Cut::find(run, hints, offset) {
-            return Some(cut.apply(base));
+        if let Some(split) = Split::find(run, hints, offset) {
+            return Some(split.apply(base));
         }
     }
     // The view starts in the middle of a row of its own: flat elements in front are left out, so that its rows fit
@@ -85,8 +85,8 @@ fn dense<'m>(base: V<'m>, run: &[Dim], offset: i64) -> Option<V<'m>> {
     let &(size, stride) = run.first()?;
     let used = size.checked_mul(stride).filter(|&used| 0 < used && used <= n)?;
     let start = offset.min(n - used);
-    let cut = Cut::find(run, &[used], offset - start)?;
-    Some(cut.apply(base.reshape(&[n]).narrow(0, start, used)))
+    let split = Split::find(run, &[used], offset - start)?;
+    Some(split.apply(base.reshape(&[n]).narrow(0, start, used)))
 }
 
 /// From the moving dimensions in memory order to the view's sizes.
@@ -104,31 +104,31 @@ fn arrange<'m>(dense: V<'m>, dims: &[Dim], order: &[usize], layout: &Layout) -> 
 
 /// A way to cut the first `product(sizes)` flat elements into dimensions, and what to take of each.
 #[derive(Default)]
-struct Cut {
+struct Split {
     sizes: Dims,
     starts: Dims,
     taken: Dims,
     steps: Dims,
 }
 
-impl Cut {
+impl Split {
     /// Cuts a dense array of sizes `hints` for dimensions with falling strides.
-    fn find(run: &[Dim], hints: &[i64], offset: i64) -> Option<Cut> {
+    fn find(run: &[Dim], hints: &[i64], offset: i64) -> Option<Split> {
         let n = numel(hints);
         let mut units = Vec::new();
         if !choose(run, hints, n, offset, &mut units) {
             return None;
         }
-        let mut cut = Cut::default();
+        let mut split = Split::default();
         let (mut block, mut rest) = (n, offset);
         for (&(size, stride), &unit) in run.iter().zip(&units) {
-            cut.push(block / unit, rest / unit, size, stride / unit);
+            split.push(block / unit, rest / unit, size, stride / unit);
             (block, rest) = (unit, rest % unit);
         }
         if block != 1 || run.is_empty() {
-            cut.push(block, rest, 1, 1);
+            split.push(block, rest, 1, 1);
         }
-        Some(cut)
+        Some(split)
     }
 
     fn push(&mut self, size: i64, start: i64, taken: i64, step: i64) {

@@ -7,16 +7,16 @@
 use super::Call;
 use crate::op::Ty;
 use crate::op::array::Array;
-use crate::plan::{Operand, Place};
+use crate::plan::{MemRef, Operand};
 use std::ptr;
 
 /// Address of flat element 0 of an operand; `None` when it has no memory of its own (scalars, indices).
-pub fn address(call: &Call, place: Place) -> Option<usize> {
-    match place {
-        Place::Input(n) => Some(call.inputs[n as usize]),
-        Place::Output(n) => Some(call.outputs[n as usize]),
-        Place::Arena(offset) => Some(call.arena + offset as usize),
-        Place::Scalar(_) | Place::Index => None,
+pub fn address(call: &Call, mem: MemRef) -> Option<usize> {
+    match mem {
+        MemRef::Input(n) => Some(call.inputs[n as usize]),
+        MemRef::Output(n) => Some(call.outputs[n as usize]),
+        MemRef::Arena(offset) => Some(call.arena + offset as usize),
+        MemRef::Scalar(_) | MemRef::Index => None,
     }
 }
 
@@ -33,12 +33,12 @@ pub fn read_operand(call: &Call, operand: &Operand) -> Array {
     let mut array = Array::zeros(&Ty::new(operand.dtype, &operand.layout.sizes));
     let size = operand.dtype.size();
     for (to, from) in operand.layout.indices().enumerate() {
-        match operand.place {
-            Place::Index => array.set_i64(to, from),
-            Place::Scalar(slot) => array.set_scalar(to, call.scalars[slot as usize]),
-            place => {
+        match operand.mem {
+            MemRef::Index => array.set_i64(to, from),
+            MemRef::Scalar(slot) => array.set_scalar(to, call.scalars[slot as usize]),
+            mem => {
                 let start =
-                    address(call, place).expect("other places have memory") + from as usize * size;
+                    address(call, mem).expect("other places have memory") + from as usize * size;
                 // SAFETY: the plan's layouts stay inside the memory that the caller of `run` lends us for reading.
                 unsafe {
                     let source = ptr::with_exposed_provenance::<u8>(start);
@@ -54,7 +54,7 @@ pub fn read_operand(call: &Call, operand: &Operand) -> Array {
 pub fn write_operand(call: &Call, operand: &Operand, array: &Array) {
     assert_eq!(operand.dtype, array.ty.dtype, "an operand takes its own dtype");
     assert_eq!(operand.layout.sizes, array.ty.sizes, "an operand takes its own sizes");
-    let base = address(call, operand.place).expect("only memory is written");
+    let base = address(call, operand.mem).expect("only memory is written");
     let size = operand.dtype.size();
     for (from, to) in operand.layout.indices().enumerate() {
         // SAFETY: the plan's layouts stay inside the memory that the caller of `run` lends us for writing.

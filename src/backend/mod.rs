@@ -18,7 +18,7 @@ mod reference_tests;
 pub mod run;
 pub mod supplied;
 
-use crate::buffer::{Beside, Bytes, Location};
+use crate::buffer::{Bytes, DerivedCache, Location};
 use crate::error::{Error, Result};
 use crate::op::Op;
 use crate::plan::{Kernel, Plan, Target};
@@ -34,12 +34,12 @@ pub trait Backend: Target + Send + Sync {
     fn fingerprint(&self) -> String;
 
     /// What its user should know of it: something is missing, so that it is slower than it could be.
-    fn lacks(&self) -> Option<String> {
+    fn missing_features(&self) -> Option<String> {
         None
     }
 
     /// Whether it computes a composite whole; the others are decomposed before planning.
-    fn keeps(&self, op: Op) -> bool;
+    fn supports(&self, op: Op) -> bool;
 
     /// Where its memory comes from.
     fn pool(&self) -> &Arc<Pool>;
@@ -82,8 +82,8 @@ pub struct Call<'a> {
     pub inputs: &'a [usize],
     /// Inputs that have no value because an earlier program failed to make it: as if a step had failed to write them.
     pub poisoned: &'a [(u32, Error)],
-    /// What is kept beside every input whose memory stays as it is until somebody takes it over; may be empty.
-    pub beside: &'a [Option<&'a Beside>],
+    /// The derived cache of every input whose memory stays as it is until it is donated; may be empty.
+    pub derived: &'a [Option<&'a DerivedCache>],
     /// 0 where there was no memory: steps that need it fail.
     pub outputs: &'a [usize],
     /// Likewise.
@@ -93,7 +93,7 @@ pub struct Call<'a> {
     pub watch: Option<&'a dyn Watch>,
 }
 
-/// Is told of every step that runs, by the thread that runs it.
+/// Is notified of every step that runs, by the thread that runs it.
 pub trait Watch: Sync {
     fn begin(&self, step: usize);
     /// Operands of the step that runs were copied to the host, and results back.
@@ -116,6 +116,6 @@ pub struct Failure {
     /// The step of the plan that is to blame; `None` when it is a poisoned input.
     pub step: Option<u32>,
     pub error: Error,
-    /// Whether some of it may be written: then memory that was taken over does not hold the old value any more.
+    /// Whether some of it may be written: then donated memory does not hold the old value any more.
     pub torn: bool,
 }

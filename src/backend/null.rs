@@ -30,7 +30,7 @@ impl Backend for Null {
         "null".into()
     }
 
-    fn keeps(&self, _: Op) -> bool {
+    fn supports(&self, _: Op) -> bool {
         true
     }
 
@@ -80,7 +80,7 @@ mod tests {
         let call = Call {
             inputs: &[input.as_ptr().expose_provenance()],
             poisoned: &[],
-            beside: &[],
+            derived: &[],
             outputs: &[output.as_mut_ptr().expose_provenance()],
             arena: 0,
             scalars: &[],

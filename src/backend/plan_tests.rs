@@ -9,7 +9,7 @@ use crate::op::{Attr, Attrs, Op, Ty};
 use crate::plan::random::{Dice, random_program};
 use crate::plan::tests::leaves;
 use crate::plan::training::{Make, training_step};
-use crate::plan::{self, Effort, Kernel, Plan, Step, Target};
+use crate::plan::{self, Kernel, Plan, PlanMode, Step, Target};
 use smallvec::smallvec;
 use std::sync::Arc;
 
@@ -31,10 +31,11 @@ pub fn check(
     seed: u64,
     tolerance: f64,
 ) -> Option<()> {
-    for effort in [Effort::Search, Effort::Quick] {
+    for mode in [PlanMode::Search, PlanMode::Quick] {
         let (inputs, scalars) = leaves(graph);
-        let outline = plan::outline(graph, &inputs, &scalars, donors, backend, effort).unwrap().0;
-        let plan = outline.settled();
+        let unplaced =
+            plan::plan_unplaced(graph, &inputs, &scalars, donors, backend, mode).unwrap().0;
+        let plan = unplaced.placed();
         plan::check::check(graph, &plan).unwrap();
         check_plan(backend, graph, plan, seed, tolerance)?;
     }
@@ -86,7 +87,7 @@ fn run(backend: &dyn Backend, plan: &Plan, arrays: &[Array], scalars: &[u64]) ->
     let call = Call {
         inputs: &inputs.iter().map(|bytes| bytes.address()).collect::<Vec<_>>(),
         poisoned: &[],
-        beside: &[],
+        derived: &[],
         outputs: &(0..outputs.len()).map(|k| memory_of(k).address()).collect::<Vec<_>>(),
         arena: arena.address(),
         scalars,

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::op::array::Array;
 use crate::op::evaluate::evaluate;
 use crate::op::{Attr, Attrs, Op, Ty, philox};
-use crate::plan::{Instr, Kernel, Operand, Plan, Program, Step, Target, widens};
+use crate::plan::{Instr, Kernel, LoopBody, Operand, Plan, Step, Target, accepts_half_input};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ impl Backend for Reference {
         "reference".into()
     }
 
-    fn keeps(&self, _: Op) -> bool {
+    fn supports(&self, _: Op) -> bool {
         true
     }
 
@@ -61,23 +61,23 @@ impl Executable for Interpreter {
 fn run_step(step: &Step, call: &Call) -> Result<()> {
     let reads: Vec<Array> = step.reads.iter().map(|operand| read_operand(call, operand)).collect();
     let results = match &step.kernel {
-        Kernel::Map(program) => run_program(program, reads)?,
-        Kernel::Reduce { program, op, axes } => {
+        Kernel::Map(body) => run_program(body, reads)?,
+        Kernel::Reduce { body, op, axes } => {
             let attrs = match op.row().attrs {
                 ["axis"] => smallvec![Attr::Int(axes[0])],
                 _ => smallvec![Attr::Ints(axes.clone())],
             };
-            run_node(*op, &attrs, &run_program(program, reads)?)?
+            run_node(*op, &attrs, &run_program(body, reads)?)?
         }
-        Kernel::Fused { op, attrs, program } => {
+        Kernel::Fused { op, attrs, body } => {
             let mut operands = reads;
             let others = operands.split_off(step.kernel.operands(operands.len()));
-            let operands = widened(*op, operands, program.reads[0])?;
+            let operands = widened(*op, operands, body.reads[0])?;
             let mut results = run_node(*op, attrs, &operands)?;
             let mut first = results.remove(0);
-            first.ty.sizes = program.sizes.clone();
+            first.ty.sizes = body.sizes.clone();
             let reads = std::iter::once(first).chain(others).collect();
-            [run_program(program, reads)?, results].concat()
+            [run_program(body, reads)?, results].concat()
         }
         Kernel::Node { op, attrs } => {
             let dtype = step.writes.first().map_or(DType::F32, |write| write.dtype);
@@ -99,7 +99,7 @@ fn run_node(op: Op, attrs: &Attrs, inputs: &[Array]) -> Result<Vec<Array>> {
 /// The operands of a node whose first result has type `dtype`, as the types that they should have.
 fn widened(op: Op, operands: Vec<Array>, dtype: DType) -> Result<Vec<Array>> {
     let widen = |(i, operand): (usize, Array)| {
-        let half = widens(op, i) && operand.ty.dtype.is_half_of(dtype);
+        let half = accepts_half_input(op, i) && operand.ty.dtype.is_half_of(dtype);
         if half { to_dtype(&operand, dtype) } else { Ok(operand) }
     };
     operands.into_iter().enumerate().map(widen).collect()
@@ -120,46 +120,46 @@ fn to_dtype(array: &Array, dtype: DType) -> Result<Array> {
 }
 
 /// The dtype of a register: half types are held in f32.
-fn held(dtype: DType) -> DType {
+fn compute_dtype(dtype: DType) -> DType {
     match dtype {
         DType::F16 | DType::BF16 => DType::F32,
         other => other,
     }
 }
 
-fn run_program(program: &Program, reads: Vec<Array>) -> Result<Vec<Array>> {
-    let mut registers = Vec::with_capacity(reads.len() + program.instrs.len());
+fn run_program(body: &LoopBody, reads: Vec<Array>) -> Result<Vec<Array>> {
+    let mut registers = Vec::with_capacity(reads.len() + body.instrs.len());
     for read in reads {
-        registers.push(to_dtype(&read, held(read.ty.dtype))?);
+        registers.push(to_dtype(&read, compute_dtype(read.ty.dtype))?);
     }
-    for instr in &program.instrs {
+    for instr in &body.instrs {
         let args: Vec<&Array> = instr.args.iter().map(|&r| &registers[r as usize]).collect();
-        let result = run_instr(instr, &args, program)?;
-        registers.push(to_dtype(&result, held(instr.dtype))?);
+        let result = run_instr(instr, &args, body)?;
+        registers.push(to_dtype(&result, compute_dtype(instr.dtype))?);
     }
-    Ok(program.results.iter().map(|&r| registers[r as usize].clone()).collect())
+    Ok(body.results.iter().map(|&r| registers[r as usize].clone()).collect())
 }
 
-fn run_instr(instr: &Instr, args: &[&Array], program: &Program) -> Result<Array> {
+fn run_instr(instr: &Instr, args: &[&Array], body: &LoopBody) -> Result<Array> {
     let mut result = match instr.op {
         Op::Const | Op::ConstInt => {
             let number = evaluate(instr.op, &[], &instr.attrs, &[Ty::new(instr.dtype, &[])])?;
-            let everywhere = smallvec![Attr::Ints(program.sizes.clone())];
+            let everywhere = smallvec![Attr::Ints(body.sizes.clone())];
             run_node(Op::Broadcast, &everywhere, &number)?
         }
-        Op::Random => vec![random(args, program)],
+        Op::Random => vec![random(args, body)],
         // `cast` to a half type rounds; whatever else has a half type stays in f32.
-        Op::Cast => {
-            evaluate(Op::Cast, args, &instr.attrs, &[Ty::new(instr.dtype, &program.sizes)])?
+        Op::Cast => evaluate(Op::Cast, args, &instr.attrs, &[Ty::new(instr.dtype, &body.sizes)])?,
+        op => {
+            evaluate(op, args, &instr.attrs, &[Ty::new(compute_dtype(instr.dtype), &body.sizes)])?
         }
-        op => evaluate(op, args, &instr.attrs, &[Ty::new(held(instr.dtype), &program.sizes)])?,
     };
     Ok(result.remove(0))
 }
 
 /// `(seed, offset, linear index)`, each for every point.
-fn random(args: &[&Array], program: &Program) -> Array {
-    let mut y = Array::zeros(&Ty::new(DType::F32, &program.sizes));
+fn random(args: &[&Array], body: &LoopBody) -> Array {
+    let mut y = Array::zeros(&Ty::new(DType::F32, &body.sizes));
     for i in 0..y.len() {
         let [seed, offset, index] = [0, 1, 2].map(|n: usize| args[n].i64(i) as u64);
         y.set_f64(i, philox::uniform(seed, offset, index) as f64);

@@ -5,22 +5,22 @@ use super::{Backend, Call, Outcome};
 use crate::dtype::DType::{self, *};
 use crate::op::array::Array;
 use crate::op::{Attr, Attrs, Op, Ty, philox};
-use crate::plan::{Instr, Kernel, Operand, Place, Plan, Program, Reg, Step};
+use crate::plan::{Instr, Kernel, LoopBody, MemRef, Operand, Plan, Reg, Step};
 use crate::shape::{Dims, Layout};
 use smallvec::smallvec;
 use std::sync::Arc;
 
-fn dense(place: Place, dtype: DType, sizes: &[i64]) -> Operand {
-    Operand { place, dtype, layout: Layout::contiguous(sizes) }
+fn dense(mem: MemRef, dtype: DType, sizes: &[i64]) -> Operand {
+    Operand { mem, dtype, layout: Layout::contiguous(sizes) }
 }
 
 fn instr(op: Op, attrs: Attrs, dtype: DType, args: &[Reg]) -> Instr {
     Instr { op, attrs, dtype, args: args.into() }
 }
 
-fn map(sizes: &[i64], reads: &[Operand], instrs: Vec<Instr>, results: &[Reg]) -> Program {
+fn map(sizes: &[i64], reads: &[Operand], instrs: Vec<Instr>, results: &[Reg]) -> LoopBody {
     let reads = reads.iter().map(|r| r.dtype).collect();
-    Program { sizes: sizes.into(), reads, instrs, results: results.into() }
+    LoopBody { sizes: sizes.into(), reads, instrs, results: results.into() }
 }
 
 fn step(kernel: Kernel, reads: Vec<Operand>, writes: Vec<Operand>) -> Step {
@@ -52,7 +52,7 @@ fn run(step: Step, inputs: &[Array], outputs: &[Ty], scalars: &[u64]) -> (Vec<Ar
     let call = Call {
         inputs: &read,
         poisoned: &[],
-        beside: &[],
+        derived: &[],
         outputs: &written,
         arena: 0,
         scalars,
@@ -74,18 +74,18 @@ fn half_intermediates_are_kept_in_f32() {
     // 256 + 1 is no bf16, but 256 + 1 - 256 is.
     let x = Array::from_f64(BF16, &[2], &[256.0, 1.0]);
     let y = Array::from_f64(BF16, &[2], &[1.0, 2.0]);
-    let reads = vec![dense(Place::Input(0), BF16, &[2]), dense(Place::Input(1), BF16, &[2])];
-    let write = || vec![dense(Place::Output(0), BF16, &[2])];
+    let reads = vec![dense(MemRef::Input(0), BF16, &[2]), dense(MemRef::Input(1), BF16, &[2])];
+    let write = || vec![dense(MemRef::Output(0), BF16, &[2])];
     let add = instr(Op::Add, smallvec![], BF16, &[0, 1]);
     let kept = vec![add.clone(), instr(Op::Sub, smallvec![], BF16, &[2, 0])];
-    let program = Kernel::Map(map(&[2], &reads, kept, &[3]));
+    let body = Kernel::Map(map(&[2], &reads, kept, &[3]));
     let inputs = [x.clone(), y.clone()];
-    check(step(program, reads.clone(), write()), &inputs, &[y], &[]);
+    check(step(body, reads.clone(), write()), &inputs, &[y], &[]);
     let round = instr(Op::Cast, smallvec![Attr::DType(BF16)], BF16, &[2]);
     let rounded = vec![add, round, instr(Op::Sub, smallvec![], BF16, &[3, 0])];
-    let program = Kernel::Map(map(&[2], &reads, rounded, &[4]));
+    let body = Kernel::Map(map(&[2], &reads, rounded, &[4]));
     let want = Array::from_f64(BF16, &[2], &[0.0, 2.0]);
-    check(step(program, reads, write()), &inputs, &[want], &[]);
+    check(step(body, reads, write()), &inputs, &[want], &[]);
 }
 
 #[test]
@@ -94,11 +94,11 @@ fn layouts_scalars_indices_and_constants() {
     let x = Array::from_f64(F32, &[3, 2], &[1.0, -1.0, 2.0, -1.0, 3.0, -1.0]);
     let column = Layout::contiguous(&[3, 2]).slice(&[0, 0], &[3, 1], &[1, 1]);
     let sizes = [2, 3];
-    let at = |place, dtype, layout| Operand { place, dtype, layout };
+    let at = |mem, dtype, layout| Operand { mem, dtype, layout };
     let reads = vec![
-        at(Place::Input(0), F32, column.transpose(&[1, 0]).broadcast(&sizes)),
-        at(Place::Scalar(1), F32, Layout::contiguous(&[]).broadcast(&sizes)),
-        at(Place::Index, I64, Layout { offset: 10, ..Layout::contiguous(&sizes) }),
+        at(MemRef::Input(0), F32, column.transpose(&[1, 0]).broadcast(&sizes)),
+        at(MemRef::Scalar(1), F32, Layout::contiguous(&[]).broadcast(&sizes)),
+        at(MemRef::Index, I64, Layout { offset: 10, ..Layout::contiguous(&sizes) }),
     ];
     let instrs = vec![
         instr(Op::Mul, smallvec![], F32, &[0, 1]),
@@ -109,33 +109,34 @@ fn layouts_scalars_indices_and_constants() {
         instr(Op::ConstInt, smallvec![Attr::Int(12), Attr::DType(I64)], I64, &[]),
         instr(Op::Ge, smallvec![], Bool, &[2, 8]),
     ];
-    let program = Kernel::Map(map(&sizes, &reads, instrs, &[7, 9]));
+    let body = Kernel::Map(map(&sizes, &reads, instrs, &[7, 9]));
     let transposed = Layout::contiguous(&[3, 2]).transpose(&[1, 0]);
-    let writes = vec![at(Place::Output(0), F32, transposed), dense(Place::Output(1), Bool, &sizes)];
+    let writes =
+        vec![at(MemRef::Output(0), F32, transposed), dense(MemRef::Output(1), Bool, &sizes)];
     let want = [
         Array::from_f64(F32, &[3, 2], &[11.5, 14.5, 14.5, 17.5, 17.5, 20.5]),
         Array::from_f64(Bool, &sizes, &[0.0, 0.0, 1.0, 1.0, 1.0, 1.0]),
     ];
-    check(step(program, reads, writes), &[x], &want, &[7, 2.0f64.to_bits()]);
+    check(step(body, reads, writes), &[x], &want, &[7, 2.0f64.to_bits()]);
 }
 
 #[test]
 fn random_by_index() {
     let sizes = [5];
     let everywhere =
-        |place| Operand { place, dtype: I64, layout: Layout::contiguous(&[]).broadcast(&sizes) };
+        |mem| Operand { mem, dtype: I64, layout: Layout::contiguous(&[]).broadcast(&sizes) };
     let index = Operand {
-        place: Place::Index,
+        mem: MemRef::Index,
         dtype: I64,
         layout: Layout { offset: 3, ..Layout::contiguous(&sizes) },
     };
-    let reads = vec![everywhere(Place::Scalar(0)), everywhere(Place::Scalar(1)), index];
+    let reads = vec![everywhere(MemRef::Scalar(0)), everywhere(MemRef::Scalar(1)), index];
     let attrs = smallvec![Attr::Ints(sizes[..].into())];
-    let program = map(&sizes, &reads, vec![instr(Op::Random, attrs, F32, &[0, 1, 2])], &[3]);
+    let body = map(&sizes, &reads, vec![instr(Op::Random, attrs, F32, &[0, 1, 2])], &[3]);
     let values: Vec<f64> = (3..8).map(|i| philox::uniform(77, 9, i) as f64).collect();
-    let writes = vec![dense(Place::Output(0), F32, &sizes)];
+    let writes = vec![dense(MemRef::Output(0), F32, &sizes)];
     check(
-        step(Kernel::Map(program), reads, writes),
+        step(Kernel::Map(body), reads, writes),
         &[],
         &[Array::from_f64(F32, &sizes, &values)],
         &[77, 9],
@@ -145,15 +146,15 @@ fn random_by_index() {
 #[test]
 fn reductions_and_nodes() {
     let x = Array::from_f64(F16, &[2, 2], &[1.0, 2.0, 3.0, 4.0]);
-    let reads = vec![dense(Place::Input(0), F16, &[2, 2])];
+    let reads = vec![dense(MemRef::Input(0), F16, &[2, 2])];
     let square = || map(&[2, 2], &reads, vec![instr(Op::Mul, smallvec![], F16, &[0, 0])], &[1]);
     for (op, dtype, want) in [
         (Op::Sum, F16, [10.0, 20.0]),
         (Op::ReduceMax, F16, [9.0, 16.0]),
         (Op::ArgMax, I64, [1.0, 1.0]),
     ] {
-        let kernel = Kernel::Reduce { program: square(), op, axes: Dims::from_slice(&[0]) };
-        let writes = vec![dense(Place::Output(0), dtype, &[2])];
+        let kernel = Kernel::Reduce { body: square(), op, axes: Dims::from_slice(&[0]) };
+        let writes = vec![dense(MemRef::Output(0), dtype, &[2])];
         let want = Array::from_f64(dtype, &[2], &want);
         check(step(kernel, reads.clone(), writes), std::slice::from_ref(&x), &[want], &[]);
     }
@@ -163,7 +164,7 @@ fn reductions_and_nodes() {
         Operand { layout: reads[0].layout.transpose(&[1, 0]), ..reads[0].clone() },
     ];
     let want = Array::from_f64(F16, &[2, 2], &[5.0, 11.0, 11.0, 25.0]);
-    check(step(kernel, twice, vec![dense(Place::Output(0), F16, &[2, 2])]), &[x], &[want], &[]);
+    check(step(kernel, twice, vec![dense(MemRef::Output(0), F16, &[2, 2])]), &[x], &[want], &[]);
 }
 
 #[test]
@@ -171,8 +172,8 @@ fn a_failed_step_leaves_its_output_as_it_was() {
     let x = Array::from_f64(F32, &[2], &[1.0, 2.0]);
     let index = Array::from_f64(I64, &[2], &[0.0, 2.0]);
     let kernel = Kernel::Node { op: Op::Take, attrs: smallvec![Attr::Int(0)] };
-    let reads = vec![dense(Place::Input(0), F32, &[2]), dense(Place::Input(1), I64, &[2])];
-    let writes = vec![dense(Place::Output(0), F32, &[2])];
+    let reads = vec![dense(MemRef::Input(0), F32, &[2]), dense(MemRef::Input(1), I64, &[2])];
+    let writes = vec![dense(MemRef::Output(0), F32, &[2])];
     let ty = Ty::new(F32, &[2]);
     let (results, outcome) =
         run(step(kernel, reads, writes), &[x, index], std::slice::from_ref(&ty), &[]);

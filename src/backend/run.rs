@@ -7,7 +7,7 @@
 
 use super::{Call, Failure, Outcome};
 use crate::error::{Code, Error, Result};
-use crate::plan::{Kernel, Operand, Place, Plan, Step};
+use crate::plan::{Kernel, MemRef, Operand, Plan, Step};
 use crate::shape::{Layout, numel};
 use std::collections::BTreeMap;
 use std::iter;
@@ -31,8 +31,8 @@ pub fn run_steps(plan: &Plan, call: &Call, mut exec: impl FnMut(usize) -> Result
             let result = contained(|| exec(index));
             call.watch.inspect(|watch| watch.end(index));
             if result.as_ref().is_err_and(|error| error.code == Code::OutOfMemory) {
-                torn.extend(step.writes.iter().filter_map(|write| match write.place {
-                    Place::Output(n) => Some(n),
+                torn.extend(step.writes.iter().filter_map(|write| match write.mem {
+                    MemRef::Output(n) => Some(n),
                     _ => None,
                 }));
             }
@@ -89,9 +89,9 @@ fn contained(kernel: impl FnOnce() -> Result<()>) -> Result<()> {
 
 /// The error of a step that needs an output or an arena for which there was no memory.
 fn homeless(plan: &Plan, call: &Call, step: &Step) -> Option<Error> {
-    let nbytes = |operand: &Operand| match operand.place {
-        Place::Output(n) if call.outputs[n as usize] == 0 => plan.outputs[n as usize].nbytes(),
-        Place::Arena(_) if call.arena == 0 => plan.arena_bytes as usize,
+    let nbytes = |operand: &Operand| match operand.mem {
+        MemRef::Output(n) if call.outputs[n as usize] == 0 => plan.outputs[n as usize].nbytes(),
+        MemRef::Arena(_) if call.arena == 0 => plan.arena_bytes as usize,
         _ => 0,
     };
     let operands = step.reads.iter().chain(&step.writes).map(nbytes);
@@ -105,7 +105,7 @@ pub fn explain(step: &Step, error: Error) -> Error {
     let error = error.at(step.site);
     match &step.kernel {
         _ if step.record != 0 => error,
-        Kernel::Map(program) => match program.instrs.last() {
+        Kernel::Map(body) => match body.instrs.last() {
             Some(last) => error.within(last.op.name()),
             None => error.within("copy"),
         },
@@ -158,12 +158,12 @@ impl<'a> Poison<'a> {
     }
 
     /// The space of an operand and the byte at which its flat elements start; `None` without memory.
-    fn origin(&self, place: Place) -> Option<(Space, u64)> {
-        match place {
-            Place::Input(n) => Some((Space::Input(n), 0)),
-            Place::Output(n) => Some((self.space_of_output(n), 0)),
-            Place::Arena(offset) => Some((Space::Arena, offset)),
-            Place::Scalar(_) | Place::Index => None,
+    fn origin(&self, mem: MemRef) -> Option<(Space, u64)> {
+        match mem {
+            MemRef::Input(n) => Some((Space::Input(n), 0)),
+            MemRef::Output(n) => Some((self.space_of_output(n), 0)),
+            MemRef::Arena(offset) => Some((Space::Arena, offset)),
+            MemRef::Scalar(_) | MemRef::Index => None,
         }
     }
 
@@ -179,7 +179,7 @@ impl<'a> Poison<'a> {
         operand: &Operand,
         runs: Vec<Range<i64>>,
     ) -> Option<(Space, Vec<Range<u64>>)> {
-        let (space, start) = self.origin(operand.place)?;
+        let (space, start) = self.origin(operand.mem)?;
         let size = operand.dtype.size() as u64;
         let shift =
             |run: Range<i64>| start + run.start as u64 * size..start + run.end as u64 * size;
@@ -225,8 +225,8 @@ impl<'a> Poison<'a> {
 
     fn spread_step(&mut self, step: &Step, blame: Blame) {
         for write in &step.writes {
-            match write.place {
-                Place::Output(n) if self.plan.outputs[n as usize].nbytes() == 0 => {
+            match write.mem {
+                MemRef::Output(n) if self.plan.outputs[n as usize].nbytes() == 0 => {
                     self.empty.insert(n, blame);
                 }
                 _ => {
@@ -250,7 +250,7 @@ impl<'a> Poison<'a> {
             Some(Failure { output, step, error, torn: torn.contains(&output) })
         };
         let failed = (0..self.plan.outputs.len() as u32).filter_map(&mut failure).collect();
-        // Of an input that has no value whoever reads that is told.
+        // An input that has no value is reported to whoever reads it.
         let unseen = std::mem::take(&mut self.errors).into_iter().zip(seen);
         let unseen = unseen.filter(|((step, _), seen)| step.is_some() && !seen);
         Outcome { failed, unseen: unseen.map(|(error, _)| error).collect() }
@@ -264,7 +264,7 @@ fn first(layout: &Layout) -> i64 {
     layout.offset + back.sum::<i64>()
 }
 
-/// More ranges are not told apart.
+/// More ranges are not distinguished.
 const MOST_RUNS: i64 = 1 << 16;
 
 /// The flat elements of a layout as sorted ranges without gaps inside; `None` for too many of them.

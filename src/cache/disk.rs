@@ -1,7 +1,7 @@
 //! Programs as files in one folder, shared by processes and by versions of the library.
 //!
 //! One file a key, named by the key's hash: magic, format, checksum of the rest, the key's bytes, the program's bytes.
-//! A file is written beside its place and renamed into it, so a reader finds a whole one or none. What a crash, a full
+//! A file is written next to its path and renamed to it, so a reader finds a whole one or none. What a crash, a full
 //! disk or another program left at that place fails the checksum, is removed, and counts as a miss.
 //!
 //! The unfinished file is also the lock of its key: who holds it locked makes the program, others wait and find it

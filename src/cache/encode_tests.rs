@@ -279,7 +279,7 @@ fn bytes_are_the_same_in_every_process() {
 }
 
 #[test]
-fn what_is_found_left_and_overwritten_is_told_apart() {
+fn what_is_found_left_and_overwritten_is_distinguished() {
     let value = |origin, sizes: &[i64], dtype| Value {
         origin,
         format: Format { dtype, sizes: sizes.into() },

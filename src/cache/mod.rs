@@ -104,7 +104,7 @@ impl<P> Cache<P> {
     /// The program of `key` if it is there.
     pub fn get(&self, key: &Key) -> Option<Arc<P>> {
         match self.inner.lock().find(key) {
-            Found::Program(program) => Some(program),
+            Found::Ready(program) => Some(program),
             Found::InTheMaking | Found::Nothing => None,
         }
     }
@@ -118,7 +118,7 @@ impl<P> Cache<P> {
         let mut inner = self.inner.lock();
         loop {
             match inner.find(&key) {
-                Found::Program(program) => return (Ok(program), Lookup::Hit),
+                Found::Ready(program) => return (Ok(program), Lookup::Hit),
                 Found::InTheMaking => self.made.wait(&mut inner),
                 Found::Nothing => break,
             }
@@ -134,7 +134,7 @@ impl<P> Cache<P> {
 }
 
 enum Found<P> {
-    Program(Arc<P>),
+    Ready(Arc<P>),
     InTheMaking,
     Nothing,
 }
@@ -147,7 +147,7 @@ impl<P> Inner<P> {
         match bucket.and_then(|bucket| bucket.iter_mut().find(|entry| entry.key == *key)) {
             Some(entry) => {
                 entry.used = clock;
-                entry.program.clone().map_or(Found::InTheMaking, Found::Program)
+                entry.program.clone().map_or(Found::InTheMaking, Found::Ready)
             }
             None => Found::Nothing,
         }

@@ -42,23 +42,23 @@ impl<P> Default for Paths<P> {
 }
 
 impl<P> Paths<P> {
-    /// The program of trace `tape` with these outputs and donors, if it is still there.
-    pub fn find(&self, tape: u64, outputs: &[Output]) -> Option<Found<P>> {
+    /// The program of trace `trace_id` with these outputs and donors, if it is still there.
+    pub fn find(&self, trace_id: u64, outputs: &[Output]) -> Option<Found<P>> {
         let mut inner = self.0.lock();
-        let path = inner.programs.get(&tape)?.iter().find(|path| path.outputs == outputs)?;
+        let path = inner.programs.get(&trace_id)?.iter().find(|path| path.outputs == outputs)?;
         let (program, hash) = (path.program.upgrade()?, path.hash);
         inner.found += 1;
         Some(Found { program, hash, check: inner.found.is_multiple_of(SAMPLE) })
     }
 
     /// From now on the trace leads to `program`, whose key has this hash, with these outputs.
-    pub fn add(&self, tape: u64, outputs: &[Output], program: &Arc<P>, hash: u128) {
+    pub fn add(&self, trace_id: u64, outputs: &[Output], program: &Arc<P>, hash: u128) {
         let mut inner = self.0.lock();
         if inner.count >= CAPACITY {
             inner.programs.clear();
             inner.count = 0;
         }
-        let list = inner.programs.entry(tape).or_default();
+        let list = inner.programs.entry(trace_id).or_default();
         let before = list.len();
         list.retain(|path| path.outputs != outputs);
         let replaced = before - list.len();
@@ -80,7 +80,9 @@ mod tests {
         paths.add(1, &outputs(Some(0)), &b, 0);
         paths.add(2, &outputs(None), &d, 0);
         paths.add(2, &outputs(None), &c, 0);
-        let find = |tape, outputs: &[Output]| paths.find(tape, outputs).map(|found| *found.program);
+        let find = |trace_id, outputs: &[Output]| {
+            paths.find(trace_id, outputs).map(|found| *found.program)
+        };
         assert_eq!(find(1, &outputs(None)), Some('a'));
         assert_eq!(find(1, &outputs(Some(0))), Some('b'));
         assert_eq!(find(2, &outputs(None)), Some('c'));
@@ -92,10 +94,10 @@ mod tests {
     #[test]
     fn the_number_of_programs_is_bounded() {
         let paths = Paths::default();
-        for tape in 0..10 * CAPACITY as u64 {
-            let program = Arc::new(tape);
-            paths.add(tape, &[], &program, 0);
-            assert_eq!(paths.find(tape, &[]).map(|found| *found.program), Some(tape));
+        for trace_id in 0..10 * CAPACITY as u64 {
+            let program = Arc::new(trace_id);
+            paths.add(trace_id, &[], &program, 0);
+            assert_eq!(paths.find(trace_id, &[]).map(|found| *found.program), Some(trace_id));
         }
         assert!(paths.0.lock().programs.len() <= CAPACITY);
     }

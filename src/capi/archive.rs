@@ -42,8 +42,8 @@ pub unsafe extern "C" fn torchacc_save(
         let n_names = if names.is_null() { 0 } else { n_tensors };
         let names = unsafe { slice(names, n_names, "names")? };
         let entry = |(index, tensor): (usize, &&torchacc_tensor)| {
-            let given = names.get(index).map(|name| unsafe { name.text() }).transpose()?;
-            entry(tensor, given)
+            let explicit = names.get(index).map(|name| unsafe { name.text() }).transpose()?;
+            entry(tensor, explicit)
         };
         let entries: Vec<Entry> = tensors.iter().enumerate().map(entry).collect::<Result<_>>()?;
         let texts = unsafe { slice(texts, n_texts.saturating_mul(2), "texts")? };
@@ -55,8 +55,8 @@ pub unsafe extern "C" fn torchacc_save(
     })
 }
 
-fn entry(tensor: &torchacc_tensor, given: Option<&str>) -> Result<Entry> {
-    let name = given.or(tensor.name.get().map(String::as_str));
+fn entry(tensor: &torchacc_tensor, explicit: Option<&str>) -> Result<Entry> {
+    let name = explicit.or(tensor.name.get().map(String::as_str));
     let name = name.ok_or_else(|| bad("a tensor has no name"))?.to_string();
     Ok(Entry { name, dtype: tensor.view.dtype, sizes: tensor.view.layout.sizes.clone() })
 }

@@ -30,7 +30,7 @@ pub type torchacc_collective_fn = Option<
 >;
 
 /// Does one collective on tensors in the memory of the context's `device`, as of `torchacc_collective_fn`, but puts it on
-/// `device->stream`, a stream for collectives, and does not wait: what the program computes meanwhile goes beside it. On every
+/// `device->stream`, a stream for collectives, and does not wait: what the program computes meanwhile overlaps it. On every
 /// rank or on none.
 pub type torchacc_device_collective_fn = Option<
     unsafe extern "C" fn(
@@ -115,7 +115,8 @@ fn device_function(
 ///
 /// Collectives of a communicator run in the order in which they were recorded, also when nobody wants their results; so all
 /// ranks must record the same ones, and cut. When one fails, the later ones of the same trace are not called, and have its
-/// error. They run on the host, whatever the backend, unless there is a function for a device's memory, and are counted as host calls.
+/// error. They run on the host, whatever the backend, unless there is a function for a device's memory, and are counted as CPU
+/// fallbacks.
 ///
 /// Gradients flow through them, but for products, minima and maxima. They are those of the sum of the losses of all ranks,
 /// and come by collectives: so all ranks must call `torchacc_grad` alike, and what a rank does with them does not matter. The way
@@ -131,31 +132,26 @@ pub unsafe extern "C" fn torchacc_communicator_register(
 ) -> *mut torchacc_error {
     boundary(|| {
         // SAFETY (here and below): as the header says.
-        let given = unsafe { sized::read(communicator)? };
-        let user = Arc::new(User { pointer: given.user, drop: given.drop });
+        let raw = unsafe { sized::read(communicator)? };
+        let user = Arc::new(User { pointer: raw.user, drop: raw.drop });
         let context = unsafe { borrow(context)? };
-        let name = unsafe { given.name.text()? }.to_string();
-        if given.rank >= given.size {
-            return Err(bad(format!("rank {} of {} ranks", given.rank, given.size)));
+        let name = unsafe { raw.name.text()? }.to_string();
+        if raw.rank >= raw.size {
+            return Err(bad(format!("rank {} of {} ranks", raw.rank, raw.size)));
         }
-        let functions = [
-            given.all_reduce,
-            given.all_gather,
-            given.reduce_scatter,
-            given.broadcast,
-            given.all_to_all,
-        ];
+        let functions =
+            [raw.all_reduce, raw.all_gather, raw.reduce_scatter, raw.broadcast, raw.all_to_all];
         let device_functions = [
-            given.device_all_reduce,
-            given.device_all_gather,
-            given.device_reduce_scatter,
-            given.device_broadcast,
-            given.device_all_to_all,
+            raw.device_all_reduce,
+            raw.device_all_gather,
+            raw.device_reduce_scatter,
+            raw.device_broadcast,
+            raw.device_all_to_all,
         ];
         context.inner.register_communicator(Communicator {
             name,
-            rank: given.rank.into(),
-            size: given.size.into(),
+            rank: raw.rank.into(),
+            size: raw.size.into(),
             functions: functions.map(|call| function(call, &user)),
             device_functions: device_functions.map(|call| device_function(call, &user)),
         })

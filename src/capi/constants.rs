@@ -63,7 +63,7 @@ pub const TORCHACC_LINALG_ERROR: torchacc_code = 13;
 pub type torchacc_strict = u32;
 /// Recompiles of one line beyond the limit.
 pub const TORCHACC_STRICT_RECOMPILES: torchacc_strict = 1;
-/// Host calls.
+/// CPU fallbacks.
 pub const TORCHACC_STRICT_HOST_CALLS: torchacc_strict = 2;
 
 /// How much a message matters.

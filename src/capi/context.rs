@@ -85,18 +85,18 @@ unsafe impl Growing for torchacc_options {
 
 /// # Safety
 /// The texts are readable for as long as the result is used.
-unsafe fn asked(given: &torchacc_options) -> Result<Asked<'_>> {
+unsafe fn asked(raw: &torchacc_options) -> Result<Asked<'_>> {
     // SAFETY (all): the caller's promise.
     Ok(Asked {
-        backend: unsafe { given.backend.text()? },
-        num_threads: given.num_threads as usize,
-        trace_limit: given.trace_limit as usize,
-        trace_bytes: given.trace_bytes as usize,
-        library_path: unsafe { given.library_path.text()? },
-        cache_folder: unsafe { given.cache_folder.text()? },
-        cache_limit: given.cache_limit as usize,
-        bucket_policy: unsafe { given.bucket_policy.text()? },
-        deterministic: given.deterministic != 0,
+        backend: unsafe { raw.backend.text()? },
+        num_threads: raw.num_threads as usize,
+        trace_limit: raw.trace_limit as usize,
+        trace_bytes: raw.trace_bytes as usize,
+        library_path: unsafe { raw.library_path.text()? },
+        cache_folder: unsafe { raw.cache_folder.text()? },
+        cache_limit: raw.cache_limit as usize,
+        bucket_policy: unsafe { raw.bucket_policy.text()? },
+        deterministic: raw.deterministic != 0,
     })
 }
 
@@ -114,10 +114,10 @@ pub unsafe extern "C" fn torchacc_context_new(
     boundary(|| {
         be_silent();
         // SAFETY (here and below): readable as the header says.
-        let given = unsafe { sized::read(options)? };
-        let user = User { pointer: given.log_user, drop: given.log_drop };
-        let inner = Context::new(Options::resolve(unsafe { asked(&given)? })?)?;
-        if let Some(log) = given.log {
+        let raw = unsafe { sized::read(options)? };
+        let user = User { pointer: raw.log_user, drop: raw.log_drop };
+        let inner = Context::new(Options::resolve(unsafe { asked(&raw)? })?)?;
+        if let Some(log) = raw.log {
             inner.set_log(Box::new(move |level, message, site| {
                 let user: &User = &user;
                 unsafe { log(user.pointer, level as u32, torchacc_str::of(message), site) }
@@ -166,7 +166,7 @@ pub unsafe extern "C" fn torchacc_context_release(context: *mut torchacc_context
     quiet((), || unsafe { handle::release(context) });
 }
 
-/// Gives the place in the program that is recording: any number but 0. It must not call this library.
+/// Gives the call site in the program that is recording: any number but 0. It must not call this library.
 pub type torchacc_locate_fn = Option<unsafe extern "C" fn(user: *mut c_void) -> u64>;
 
 /// Called when the user pointer it came with is not needed any more.
@@ -186,8 +186,8 @@ unsafe impl Sync for User {}
 impl Drop for User {
     fn drop(&mut self) {
         if self.drop.is_some() {
-            let given = User { pointer: self.pointer, drop: self.drop.take() };
-            release(move || given.give_back());
+            let raw = User { pointer: self.pointer, drop: self.drop.take() };
+            release(move || raw.give_back());
         }
     }
 }
@@ -202,7 +202,7 @@ impl User {
 }
 
 /// Sets the function that is asked where an operation is recorded: on the recording thread, without a lock, and only
-/// in places not seen before. Another call sets another one, and drops the first. Errors carry what it returned
+/// at call sites not seen before. Another call sets another one, and drops the first. Errors carry what it returned
 /// (`torchacc_error_site`).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_context_set_locator(

@@ -112,10 +112,10 @@ pub unsafe extern "C" fn torchacc_context_set_allocator(
 ) -> *mut torchacc_error {
     boundary(|| {
         // SAFETY (here and below): as the header says.
-        let given = unsafe { sized::read(allocator)? };
-        let user = Arc::new(User { pointer: given.user, drop: given.drop });
+        let raw = unsafe { sized::read(allocator)? };
+        let user = Arc::new(User { pointer: raw.user, drop: raw.drop });
         let context = unsafe { borrow(context)? };
-        let (Some(allocate), Some(free)) = (given.allocate, given.free) else {
+        let (Some(allocate), Some(free)) = (raw.allocate, raw.free) else {
             return Err(bad("allocate or free is NULL"));
         };
         let (location, owner) = (context.inner.location(), user.clone());
@@ -123,8 +123,8 @@ pub unsafe extern "C" fn torchacc_context_set_allocator(
             location,
             allocate: Box::new(move |nbytes| {
                 let device = torchacc_device::of(location);
-                let given = calling(|| unsafe { allocate(user.pointer, &device, nbytes) });
-                given.expose_provenance()
+                let raw = calling(|| unsafe { allocate(user.pointer, &device, nbytes) });
+                raw.expose_provenance()
             }),
             release: Box::new(move |address, nbytes| {
                 let memory = std::ptr::with_exposed_provenance_mut(address);

@@ -82,10 +82,9 @@ const DTYPES: [(DType, u8, u8); 21] = [
     (DType::F8E8M0FNU, 14, 8),
 ];
 
-fn dtype_of(given: DataType) -> Result<DType> {
-    let found =
-        DTYPES.iter().find(|row| (row.1, row.2, 1) == (given.code, given.bits, given.lanes));
-    let DataType { code, bits, lanes } = given;
+fn dtype_of(raw: DataType) -> Result<DType> {
+    let found = DTYPES.iter().find(|row| (row.1, row.2, 1) == (raw.code, raw.bits, raw.lanes));
+    let DataType { code, bits, lanes } = raw;
     found.map(|row| row.0).ok_or_else(|| {
         let message = format!("no dtype here has DLPack's code {code}, {bits} bits, {lanes} lanes");
         Error::new(Code::Unsupported, message)
@@ -103,8 +102,8 @@ unsafe impl Sync for Managed {}
 impl Drop for Managed {
     fn drop(&mut self) {
         if !self.0.is_null() {
-            let given = Managed(std::mem::replace(&mut self.0, std::ptr::null_mut()));
-            release(move || given.give_back());
+            let raw = Managed(std::mem::replace(&mut self.0, std::ptr::null_mut()));
+            release(move || raw.give_back());
         }
     }
 }
@@ -172,7 +171,7 @@ unsafe fn lent(owner: Managed, here: Location) -> Result<Lent> {
 }
 
 /// What an array that was given out needs for as long as it is used.
-struct Given {
+struct ExportedArray {
     managed: DLManagedTensorVersioned,
     view: View,
     memory: Memory,
@@ -183,7 +182,7 @@ enum Memory {
     Own(#[expect(dead_code, reason = "kept, not read")] Box<dyn Bytes>),
 }
 
-impl Drop for Given {
+impl Drop for ExportedArray {
     /// What the consumer queued may still read the memory.
     fn drop(&mut self) {
         if let Memory::Shared(storage) = &self.memory {
@@ -196,7 +195,7 @@ impl Drop for Given {
 unsafe extern "C" fn give_back(managed: *mut DLManagedTensorVersioned) {
     super::quiet((), || {
         // SAFETY: DLPack's consumer gives the tensor up; `manager_ctx` is the box it came in.
-        drop(unsafe { Box::from_raw((*managed).manager_ctx.cast::<Given>()) });
+        drop(unsafe { Box::from_raw((*managed).manager_ctx.cast::<ExportedArray>()) });
     });
 }
 
@@ -214,13 +213,13 @@ pub unsafe extern "C" fn torchacc_tensor_to_dlpack(
     boundary(|| {
         // SAFETY: as the header says.
         let tensor = unsafe { borrow(tensor)? };
-        let given = given(tensor, copy)?;
+        let exported = exported(tensor, copy)?;
         // SAFETY: as the header says; on failure the array goes again.
-        unsafe { put(out, given).inspect_err(|_| give_back(given)) }
+        unsafe { put(out, exported).inspect_err(|_| give_back(exported)) }
     })
 }
 
-fn given(tensor: &torchacc_tensor, copy: bool) -> Result<*mut DLManagedTensorVersioned> {
+fn exported(tensor: &torchacc_tensor, copy: bool) -> Result<*mut DLManagedTensorVersioned> {
     let (context, id) = (&tensor.buffer.context, tensor.buffer.id);
     let mut view = tensor.view.clone();
     let (address, flags, location, memory) = if copy {
@@ -237,15 +236,15 @@ fn given(tensor: &torchacc_tensor, copy: bool) -> Result<*mut DLManagedTensorVer
     };
     let address = address + view.layout.offset as usize * view.dtype.size();
     let managed = described(&view, address, location, flags);
-    let mut given = Box::new(Given { managed, view, memory });
+    let mut exported = Box::new(ExportedArray { managed, view, memory });
     // The lists are part of the box, whose address stays.
-    given.managed.dl_tensor.shape = given.view.layout.sizes.as_mut_ptr();
-    given.managed.dl_tensor.strides = given.view.layout.strides.as_mut_ptr();
-    let given = Box::into_raw(given);
+    exported.managed.dl_tensor.shape = exported.view.layout.sizes.as_mut_ptr();
+    exported.managed.dl_tensor.strides = exported.view.layout.strides.as_mut_ptr();
+    let exported = Box::into_raw(exported);
     // SAFETY: just made.
     unsafe {
-        (*given).managed.manager_ctx = given.cast();
-        Ok(&raw mut (*given).managed)
+        (*exported).managed.manager_ctx = exported.cast();
+        Ok(&raw mut (*exported).managed)
     }
 }
 

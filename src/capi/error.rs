@@ -93,8 +93,8 @@ pub unsafe extern "C" fn torchacc_error_message(error: *const torchacc_error) ->
     })
 }
 
-/// The place that recorded the operation that failed, as the locator named it; 0 when unknown. Where the same was recorded before,
-/// it is the place of the first time, and the message says so.
+/// The call site that recorded the operation that failed, as the locator named it; 0 when unknown. Where the same was recorded
+/// before, it is the place of the first time, and the message says so.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_error_site(error: *const torchacc_error) -> u64 {
     // SAFETY: NULL or a live error, says the header.

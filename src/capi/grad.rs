@@ -10,7 +10,7 @@ use crate::aten;
 use crate::error::Result;
 use crate::op::Ty;
 use crate::record::Operator;
-use crate::trace::{Call, Given, Located};
+use crate::trace::{ArgRef, Call, TensorRef};
 use smallvec::SmallVec;
 use std::sync::OnceLock;
 
@@ -63,17 +63,17 @@ pub unsafe extern "C" fn torchacc_grad(
         let located = |tensor: &&'_ torchacc_tensor| id_in(context, &tensor.buffer);
         let ids: SmallVec<[_; 8]> = params.iter().map(located).collect::<Result<_>>()?;
         let pairs = params.iter().zip(ids);
-        let list = pairs.map(|(param, id)| Some(Located::new(id, &param.view))).collect();
-        let loss = Located::new(id_in(context, &loss.buffer)?, &loss.view);
+        let list = pairs.map(|(param, id)| Some(TensorRef::new(id, &param.view))).collect();
+        let loss = TensorRef::new(id_in(context, &loss.buffer)?, &loss.view);
         // Collectives on the way back take their turn after those before.
-        let tokens: SmallVec<[Located; 2]> =
+        let tokens: SmallVec<[TensorRef; 2]> =
             context.inner.tokens().into_iter().map(token).collect();
-        let mut args = vec![Given::Tensor(loss), Given::Tensors(list)];
+        let mut args = vec![ArgRef::Tensor(loss), ArgRef::Tensors(list)];
         if !tokens.is_empty() {
-            args.push(Given::Tensors(tokens.iter().copied().map(Some).collect()));
+            args.push(ArgRef::Tensors(tokens.iter().copied().map(Some).collect()));
         }
         let ty = |param: &&torchacc_tensor| Ty::new(param.view.dtype, &param.view.layout.sizes);
-        let record = |outs: &[Located]| {
+        let record = |outs: &[TensorRef]| {
             context.inner.record_inferred(&Call { op: operator(), args: &args, outs })
         };
         let made = results(context, params.iter().map(ty).collect(), tokens, record)?;

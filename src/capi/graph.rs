@@ -11,7 +11,7 @@ use crate::graph::{Graph, text};
 use crate::record::Operator;
 use crate::runtime::Context;
 use crate::runtime::graphs::Number;
-use crate::trace::{Given, Located};
+use crate::trace::{ArgRef, TensorRef};
 
 /// A program in the IR. Owned.
 #[repr(C)]
@@ -101,9 +101,9 @@ pub unsafe extern "C" fn torchacc_graph_apply(
         let (context, graph) = unsafe { (borrow(context)?, &borrow(graph)?.graph) };
         // No operator's number: for messages only.
         let nobody = Operator::Host(u32::MAX);
-        let mut given = Arguments::default();
-        unsafe { given.take(context, nobody, args, n_args, Context::draw)? };
-        let args = &given;
+        let mut arguments = Arguments::default();
+        unsafe { arguments.take(context, nobody, args, n_args, Context::draw)? };
+        let args = &arguments;
         if graph.outputs.len() != n_outs || (outs.is_null() && n_outs > 0) {
             return Err(bad(format!(
                 "the graph has {} results, not {n_outs}",
@@ -114,9 +114,9 @@ pub unsafe extern "C" fn torchacc_graph_apply(
         let made: Vec<torchacc_tensor> = types
             .map(|ty| torchacc_tensor::dense(&context.inner, ty.dtype, &ty.sizes))
             .collect::<Result<_>>()?;
-        let (inputs, numbers) = split(&args.given)?;
-        let targets: Vec<Located> =
-            made.iter().map(|t| Located::new(t.buffer.id, &t.view)).collect();
+        let (inputs, numbers) = split(&args.refs)?;
+        let targets: Vec<TensorRef> =
+            made.iter().map(|t| TensorRef::new(t.buffer.id, &t.view)).collect();
         context.inner.record_graph(graph, &inputs, &numbers, &targets)?;
         unsafe { give(made, outs) };
         Ok(())
@@ -124,12 +124,12 @@ pub unsafe extern "C" fn torchacc_graph_apply(
 }
 
 /// Tensors and numbers.
-fn split<'a>(args: &[Given<'a>]) -> Result<(Vec<Located<'a>>, Vec<Number>)> {
+fn split<'a>(args: &[ArgRef<'a>]) -> Result<(Vec<TensorRef<'a>>, Vec<Number>)> {
     let (mut tensors, mut numbers) = (Vec::new(), Vec::new());
     for (index, arg) in args.iter().enumerate() {
         match arg {
-            Given::Tensor(tensor) => tensors.push(*tensor),
-            &Given::Scalar { kind, bits } => numbers.push((kind, bits)),
+            ArgRef::Tensor(tensor) => tensors.push(*tensor),
+            &ArgRef::Scalar { kind, bits } => numbers.push((kind, bits)),
             _ => return Err(bad(format!("argument {index} is neither a tensor nor a SCALAR_*"))),
         }
     }

@@ -1,4 +1,4 @@
-//! Handles: what an opaque pointer stands for, and how it is told from one that was released or is of another kind.
+//! Handles: what an opaque pointer stands for, and how it is distinguished from one that was released or is of another kind.
 //!
 //! An object lives in a cell, which others use after it, but which never goes back to the allocator. A handle is the cell's address,
 //! with the number of the object's life there in the low bits. So a handle that was released leads to a cell that says so, whoever

@@ -15,7 +15,7 @@ use crate::op::Ty;
 use crate::op::host::{self, HostArg, HostTensor};
 use crate::record::{Arg, Format, Operator, Origin, Read, Record, Records, Value, View};
 use crate::shape::{Dims, Layout};
-use crate::trace::{Call, Given, Located, operator_name, settled, supported};
+use crate::trace::{ArgRef, Call, TensorRef, operator_name, settled, supported};
 
 /// Element type and sizes of a dense tensor.
 #[repr(C)]
@@ -48,9 +48,9 @@ impl torchacc_type {
 }
 
 /// A trace of one operation on dense inputs: what shape inference looks at.
-fn alone(op: Operator, args: &[Given]) -> Records {
+fn alone(op: Operator, args: &[ArgRef]) -> Records {
     let mut records = Records::default();
-    let mut read = |tensor: &Located| {
+    let mut read = |tensor: &TensorRef| {
         let (dtype, sizes) = (tensor.dtype, Dims::from(tensor.sizes));
         let nbytes = Ty::new(dtype, &sizes).nbytes();
         let origin = Origin::Leaf(records.n_leaves);
@@ -60,12 +60,12 @@ fn alone(op: Operator, args: &[Given]) -> Records {
         Read { value: records.values.len() as u32 - 1, view: View { dtype, layout } }
     };
     let mut scalars = Vec::new();
-    let args = args.iter().enumerate().map(|(index, given)| match given {
-        Given::Tensor(tensor) => Arg::Tensor(read(tensor)),
-        Given::Tensors(list) => {
+    let args = args.iter().enumerate().map(|(index, arg_ref)| match arg_ref {
+        ArgRef::Tensor(tensor) => Arg::Tensor(read(tensor)),
+        ArgRef::Tensors(list) => {
             Arg::Tensors(list.iter().map(|tensor| tensor.as_ref().map(&mut read)).collect())
         }
-        &Given::Scalar { kind, bits } => settled(op, index, kind, bits).unwrap_or_else(|| {
+        &ArgRef::Scalar { kind, bits } => settled(op, index, kind, bits).unwrap_or_else(|| {
             scalars.push(kind);
             Arg::Scalar { kind, slot: scalars.len() as u32 - 1 }
         }),
@@ -78,33 +78,36 @@ fn alone(op: Operator, args: &[Given]) -> Records {
 }
 
 /// The arguments as a shape rule sees them: tensors have an address that nobody reads.
-fn shapes(args: &[Given]) -> Vec<HostArg> {
-    let shape =
-        |tensor: &Located| HostTensor { data: 1, dtype: tensor.dtype, sizes: tensor.sizes.into() };
+fn shapes(args: &[ArgRef]) -> Vec<HostArg> {
+    let shape = |tensor: &TensorRef| HostTensor {
+        data: 1,
+        dtype: tensor.dtype,
+        sizes: tensor.sizes.into(),
+    };
     let absent = || HostTensor { data: 0, dtype: DType::U8, sizes: Dims::new() };
-    let arg = |given: &Given| match given {
-        Given::None => HostArg::None,
-        Given::Tensor(tensor) => HostArg::Tensor(shape(tensor)),
-        Given::Tensors(list) => {
-            let each = |tensor: &Option<Located>| tensor.as_ref().map_or_else(absent, shape);
+    let arg = |arg_ref: &ArgRef| match arg_ref {
+        ArgRef::None => HostArg::None,
+        ArgRef::Tensor(tensor) => HostArg::Tensor(shape(tensor)),
+        ArgRef::Tensors(list) => {
+            let each = |tensor: &Option<TensorRef>| tensor.as_ref().map_or_else(absent, shape);
             HostArg::Tensors(list.iter().map(each).collect())
         }
-        &Given::Scalar { kind, bits } => HostArg::Scalar { kind, bits },
-        Given::Int(n) => HostArg::Int(*n),
-        Given::Float(x) => HostArg::Float(*x),
-        Given::Bool(b) => HostArg::Bool(*b),
-        Given::Ints(list) => HostArg::Ints((*list).into()),
-        Given::Floats(list) => HostArg::Floats(list.to_vec()),
-        Given::Bools(list) => HostArg::Bools(list.iter().map(|&b| b != 0).collect()),
-        Given::DType(dtype) => HostArg::DType(*dtype),
-        Given::Str(text) => HostArg::Str(text.to_string()),
+        &ArgRef::Scalar { kind, bits } => HostArg::Scalar { kind, bits },
+        ArgRef::Int(n) => HostArg::Int(*n),
+        ArgRef::Float(x) => HostArg::Float(*x),
+        ArgRef::Bool(b) => HostArg::Bool(*b),
+        ArgRef::Ints(list) => HostArg::Ints((*list).into()),
+        ArgRef::Floats(list) => HostArg::Floats(list.to_vec()),
+        ArgRef::Bools(list) => HostArg::Bools(list.iter().map(|&b| b != 0).collect()),
+        ArgRef::DType(dtype) => HostArg::DType(*dtype),
+        ArgRef::Str(text) => HostArg::Str(text.to_string()),
     };
     args.iter().map(arg).collect()
 }
 
 /// Types of the `n_outs` results of an operator. Errors: those of its shape rule, and for another number of results.
-pub(super) fn types(op: Operator, args: &[Given], n_outs: usize) -> Result<Vec<Ty>> {
-    supported(op, args.iter().flat_map(Given::tensors).map(|tensor| tensor.dtype))?;
+pub(super) fn types(op: Operator, args: &[ArgRef], n_outs: usize) -> Result<Vec<Ty>> {
+    supported(op, args.iter().flat_map(ArgRef::tensors).map(|tensor| tensor.dtype))?;
     let types = match op {
         Operator::Native(_) => aten::infer(&alone(op, args)),
         Operator::Host(id) => match host::get(id).as_ref().and_then(|op| op.shape.as_ref()) {
@@ -129,8 +132,8 @@ pub(super) fn check(call: &Call) -> Result<()> {
     {
         if ty.sizes.as_slice() != out.sizes {
             let name = operator_name(call.op);
-            let (is, given) = (&ty.sizes, out.sizes);
-            let message = format!("{name}: result {index} has sizes {is:?}, its tensor {given:?}");
+            let (is, passed) = (&ty.sizes, out.sizes);
+            let message = format!("{name}: result {index} has sizes {is:?}, its tensor {passed:?}");
             return Err(bad(message));
         }
     }
@@ -153,13 +156,13 @@ pub unsafe extern "C" fn torchacc_infer(
         // SAFETY (here and below): as the header says.
         let context = unsafe { borrow(context)? };
         let op = operator(op)?;
-        let mut given = Arguments::default();
-        unsafe { given.take(context, op, args, n_args, |_| [0; 2])? };
-        let args = &given;
+        let mut arguments = Arguments::default();
+        unsafe { arguments.take(context, op, args, n_args, |_| [0; 2])? };
+        let args = &arguments;
         if outs.is_null() {
             return Err(bad("outs is NULL"));
         }
-        let types = types(op, &args.given, args.results(n_outs))?;
+        let types = types(op, &args.refs, args.results(n_outs))?;
         let types: Vec<torchacc_type> =
             types.iter().take(n_outs).map(torchacc_type::of).collect::<Result<_>>()?;
         unsafe { std::ptr::copy_nonoverlapping(types.as_ptr(), outs, types.len()) };

@@ -26,7 +26,7 @@ mod grad;
 mod graph;
 mod handle;
 mod infer;
-mod later;
+mod async_read;
 mod memory;
 mod op;
 mod record;
@@ -119,7 +119,7 @@ unsafe fn put<T>(out: *mut T, value: T) -> Result<()> {
 
 /// Where a thread is, seen from the library.
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+enum CallState {
     Outside,
     /// In an exported function.
     Inside,
@@ -128,21 +128,21 @@ enum Place {
 }
 
 thread_local! {
-    static PLACE: Cell<Place> = const { Cell::new(Place::Outside) };
+    static CALL_STATE: Cell<CallState> = const { Cell::new(CallState::Outside) };
 }
 
-/// Runs a body with the thread in `place`.
-fn within<T>(place: Place, body: impl FnOnce() -> T) -> T {
-    let outer = PLACE.replace(place);
+/// Runs a body with the thread in `state`.
+fn within<T>(state: CallState, body: impl FnOnce() -> T) -> T {
+    let outer = CALL_STATE.replace(state);
     let result = body();
-    PLACE.set(outer);
+    CALL_STATE.set(outer);
     result
 }
 
 /// Calls a callback during which functions that can fail do: it is called by what they would wait for, or it is asked for what
 /// they would change.
 fn calling<T>(callback: impl FnOnce() -> T) -> T {
-    within(Place::Callback, callback)
+    within(CallState::Callback, callback)
 }
 
 /// Sees to it that a panic that is caught here prints nothing: a library does not write to other people's terminals.
@@ -153,7 +153,7 @@ fn be_silent() {
         std::panic::set_hook(Box::new(move |panic| {
             let thread = std::thread::current();
             let ours = thread.name().is_some_and(|name| name.starts_with("torchacc-"));
-            if !ours && PLACE.get() == Place::Outside {
+            if !ours && CALL_STATE.get() == CallState::Outside {
                 other(panic);
             }
         }));
@@ -162,13 +162,13 @@ fn be_silent() {
 
 /// Runs `body` and catches its panic; contexts that it leaves half changed say from now on what it was.
 fn caught<T>(body: impl FnOnce() -> T) -> Option<T> {
-    let result = within(Place::Inside, || catch_unwind(AssertUnwindSafe(body)));
+    let result = within(CallState::Inside, || catch_unwind(AssertUnwindSafe(body)));
     result.inspect_err(|panic| panicked(panic_text(&**panic))).ok()
 }
 
 /// Runs the body of an exported function: an error becomes an owned object, a panic the code PANIC.
 fn boundary(body: impl FnOnce() -> Result<()>) -> *mut torchacc_error {
-    if PLACE.get() == Place::Callback {
+    if CALL_STATE.get() == CallState::Callback {
         return torchacc_error::owned(bad("a callback called the library, which it must not"));
     }
     match caught(body) {

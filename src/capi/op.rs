@@ -167,7 +167,7 @@ pub struct torchacc_host_op {
     /// NULL only where there is a `cuda_source` or a `device_function`: contexts that have no use for these fail, with UNSUPPORTED,
     /// when it runs.
     pub function: torchacc_host_fn,
-    /// NULL for none: then only `torchacc_record`, which is told the results, takes the operator.
+    /// NULL for none: then only `torchacc_record`, which is passed the results, takes the operator.
     pub shape: torchacc_shape_fn,
     /// Passed to both.
     pub user: *mut c_void,
@@ -248,7 +248,7 @@ pub unsafe extern "C" fn torchacc_op_register_host(
 unsafe fn cuda_form(op: &torchacc_host_op) -> Result<Option<CudaForm>> {
     // SAFETY: the caller's promise.
     let (source, entry) = unsafe { (op.cuda_source.text()?, op.cuda_entry.text()?) };
-    let or = |given: u32, usual: u32| if given == 0 { usual } else { given };
+    let or = |raw: u32, usual: u32| if raw == 0 { usual } else { raw };
     let (block, elements) = (or(op.cuda_block, 256), or(op.cuda_elements, 1));
     if source.is_empty() {
         return Ok(None);
@@ -302,9 +302,9 @@ fn device_function(call: DeviceCallback, user: Arc<User>) -> DeviceFn {
     Box::new(move |location, args, outs| {
         let device = torchacc_device::of(location);
         with_arrays(args, outs, |args, outs| {
-            let (given, made) = (args.as_ptr(), outs.as_ptr());
+            let (raw, made) = (args.as_ptr(), outs.as_ptr());
             // SAFETY: as above.
-            unsafe { call(user.pointer, &device, given, args.len(), made, outs.len()) }
+            unsafe { call(user.pointer, &device, raw, args.len(), made, outs.len()) }
         })
     })
 }
@@ -315,8 +315,8 @@ fn with_arrays(
     outs: &[HostTensor],
     call: impl FnOnce(&[torchacc_arg], &[torchacc_host_tensor]) -> *mut torchacc_error,
 ) -> Result<()> {
-    let held: Vec<Converted> = args.iter().map(Converted::of).collect();
-    let args: Vec<torchacc_arg> = held.iter().map(|c| c.arg).collect();
+    let converted: Vec<Converted> = args.iter().map(Converted::of).collect();
+    let args: Vec<torchacc_arg> = converted.iter().map(|c| c.arg).collect();
     let outs: Vec<torchacc_host_tensor> = outs.iter().map(host_tensor).collect();
     let made = calling(|| call(&args, &outs));
     // SAFETY: the callback's error is ours.
@@ -325,8 +325,8 @@ fn with_arrays(
 
 fn shape_rule(call: Callback<*mut torchacc_type>, user: Arc<User>) -> ShapeFn {
     Box::new(move |args, n_outs| {
-        let held: Vec<Converted> = args.iter().map(Converted::of).collect();
-        let args: Vec<torchacc_arg> = held.iter().map(|c| c.arg).collect();
+        let converted: Vec<Converted> = args.iter().map(Converted::of).collect();
+        let args: Vec<torchacc_arg> = converted.iter().map(|c| c.arg).collect();
         let mut outs = vec![torchacc_type::EMPTY; n_outs];
         // SAFETY: called as its type says; everything passed lives until it returns.
         let made = calling(|| unsafe {

@@ -14,7 +14,7 @@ use crate::op::collective::TOKEN;
 use crate::record::{Operator, ScalarKind, View};
 use crate::runtime::{Context, TOKEN_SIZES};
 use crate::shape::{Dims, Layout};
-use crate::trace::{BufferId, Call, Given, Located, operator_name};
+use crate::trace::{ArgRef, BufferId, Call, TensorRef, operator_name};
 use smallvec::SmallVec;
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -69,18 +69,18 @@ unsafe fn dims<'a>(view: &torchacc_view) -> Result<(&'a [i64], &'a [i64])> {
 /// A view in a buffer of the context; `None` for "no tensor".
 ///
 /// # Safety
-/// `given` points at what it says, for as long as the result is used.
+/// `raw` points at what it says, for as long as the result is used.
 unsafe fn located<'a>(
     context: &torchacc_context,
-    given: &torchacc_view,
-) -> Result<Option<Located<'a>>> {
-    if given.buffer.is_null() {
+    raw: &torchacc_view,
+) -> Result<Option<TensorRef<'a>>> {
+    if raw.buffer.is_null() {
         return Ok(None);
     }
     // SAFETY: the caller's promise.
-    let (buffer, (sizes, strides)) = unsafe { (borrow(given.buffer)?, dims(given)?) };
-    let (buffer, dtype) = (id_in(context, buffer)?, dtype(given.dtype)?);
-    Ok(Some(Located { buffer, dtype, sizes, strides, offset: given.offset }))
+    let (buffer, (sizes, strides)) = unsafe { (borrow(raw.buffer)?, dims(raw)?) };
+    let (buffer, dtype) = (id_in(context, buffer)?, dtype(raw.dtype)?);
+    Ok(Some(TensorRef { buffer, dtype, sizes, strides, offset: raw.offset }))
 }
 
 /// Buffers of one context are not known to another.
@@ -92,45 +92,47 @@ pub(super) fn id_in(context: &torchacc_context, buffer: &torchacc_buffer) -> Res
 }
 
 /// # Safety
-/// `given` points at what its kind says, for as long as the result is used.
-unsafe fn argument<'a>(context: &torchacc_context, given: &torchacc_arg) -> Result<Given<'a>> {
-    let len = given.len as usize;
+/// `raw` points at what its kind says, for as long as the result is used.
+unsafe fn argument<'a>(context: &torchacc_context, raw: &torchacc_arg) -> Result<ArgRef<'a>> {
+    let len = raw.len as usize;
     // SAFETY (here and below): the kind says which member of the union was set and what it points at.
-    let (i, f, p) = unsafe { (given.v.i, given.v.f, given.v.p) };
-    Ok(match given.kind {
-        TORCHACC_ARG_NONE | TORCHACC_ARG_RANDOM => Given::None,
+    let (i, f, p) = unsafe { (raw.v.i, raw.v.f, raw.v.p) };
+    Ok(match raw.kind {
+        TORCHACC_ARG_NONE | TORCHACC_ARG_RANDOM => ArgRef::None,
         TORCHACC_ARG_VIEW => {
             let views = unsafe { slice(p.cast::<torchacc_view>(), 1, "view")? };
-            unsafe { located(context, &views[0])? }.map_or(Given::None, Given::Tensor)
+            unsafe { located(context, &views[0])? }.map_or(ArgRef::None, ArgRef::Tensor)
         }
         TORCHACC_ARG_VIEWS => {
             let views = unsafe { slice(p.cast::<torchacc_view>(), len, "views")? };
             let each = |view: &torchacc_view| unsafe { located(context, view) };
-            Given::Tensors(views.iter().map(each).collect::<Result<_>>()?)
+            ArgRef::Tensors(views.iter().map(each).collect::<Result<_>>()?)
         }
         TORCHACC_ARG_TENSOR => {
             let handle = unsafe { borrow(p.cast::<torchacc_tensor>())? };
-            Given::Tensor(Located::new(id_in(context, &handle.buffer)?, &handle.view))
+            ArgRef::Tensor(TensorRef::new(id_in(context, &handle.buffer)?, &handle.view))
         }
         TORCHACC_ARG_TENSORS => {
             let handles = unsafe { slice(p.cast::<*const torchacc_tensor>(), len, "tensors")? };
             let each = |&handle: &*const torchacc_tensor| {
                 let handle = unsafe { borrow(handle)? };
-                Ok(Some(Located::new(id_in(context, &handle.buffer)?, &handle.view)))
+                Ok(Some(TensorRef::new(id_in(context, &handle.buffer)?, &handle.view)))
             };
-            Given::Tensors(handles.iter().map(each).collect::<Result<_>>()?)
+            ArgRef::Tensors(handles.iter().map(each).collect::<Result<_>>()?)
         }
-        TORCHACC_ARG_INT => Given::Int(i),
-        TORCHACC_ARG_FLOAT => Given::Float(f),
-        TORCHACC_ARG_BOOL => Given::Bool(i != 0),
-        TORCHACC_ARG_SCALAR_INT => Given::Scalar { kind: ScalarKind::Int, bits: i as u64 },
-        TORCHACC_ARG_SCALAR_FLOAT => Given::Scalar { kind: ScalarKind::Float, bits: i as u64 },
-        TORCHACC_ARG_SCALAR_BOOL => Given::Scalar { kind: ScalarKind::Bool, bits: (i != 0) as u64 },
-        TORCHACC_ARG_INTS => Given::Ints(unsafe { slice(p.cast(), len, "ints")? }),
-        TORCHACC_ARG_FLOATS => Given::Floats(unsafe { slice(p.cast(), len, "floats")? }),
-        TORCHACC_ARG_BOOLS => Given::Bools(unsafe { slice(p.cast(), len, "bools")? }),
-        TORCHACC_ARG_DTYPE => Given::DType(dtype(i as u32)?),
-        TORCHACC_ARG_STR => Given::Str(unsafe { text(given)? }),
+        TORCHACC_ARG_INT => ArgRef::Int(i),
+        TORCHACC_ARG_FLOAT => ArgRef::Float(f),
+        TORCHACC_ARG_BOOL => ArgRef::Bool(i != 0),
+        TORCHACC_ARG_SCALAR_INT => ArgRef::Scalar { kind: ScalarKind::Int, bits: i as u64 },
+        TORCHACC_ARG_SCALAR_FLOAT => ArgRef::Scalar { kind: ScalarKind::Float, bits: i as u64 },
+        TORCHACC_ARG_SCALAR_BOOL => {
+            ArgRef::Scalar { kind: ScalarKind::Bool, bits: (i != 0) as u64 }
+        }
+        TORCHACC_ARG_INTS => ArgRef::Ints(unsafe { slice(p.cast(), len, "ints")? }),
+        TORCHACC_ARG_FLOATS => ArgRef::Floats(unsafe { slice(p.cast(), len, "floats")? }),
+        TORCHACC_ARG_BOOLS => ArgRef::Bools(unsafe { slice(p.cast(), len, "bools")? }),
+        TORCHACC_ARG_DTYPE => ArgRef::DType(dtype(i as u32)?),
+        TORCHACC_ARG_STR => ArgRef::Str(unsafe { text(raw)? }),
         other => return Err(bad(format!("{other} is not a torchacc_arg_kind"))),
     })
 }
@@ -138,9 +140,9 @@ unsafe fn argument<'a>(context: &torchacc_context, given: &torchacc_arg) -> Resu
 /// Arguments of most calls, without a trip to the allocator.
 #[derive(Default)]
 pub(super) struct Arguments<'a> {
-    pub given: SmallVec<[Given<'a>; 8]>,
-    /// What a collective writes beside its result.
-    token: Option<Located<'static>>,
+    pub refs: SmallVec<[ArgRef<'a>; 8]>,
+    /// What a collective writes in addition to its result.
+    token: Option<TensorRef<'static>>,
 }
 
 impl<'a> Arguments<'a> {
@@ -176,11 +178,11 @@ impl<'a> Arguments<'a> {
                 self.push_communicator(&context.inner, name).map_err(within)?;
                 continue;
             }
-            self.given.push(unsafe { argument(context, arg) }.map_err(within)?);
+            self.refs.push(unsafe { argument(context, arg) }.map_err(within)?);
         }
         if args.iter().any(random) {
-            let number = |bits| Given::Scalar { kind: ScalarKind::Int, bits };
-            self.given.extend(draw(&context.inner).map(number));
+            let number = |bits| ArgRef::Scalar { kind: ScalarKind::Int, bits };
+            self.refs.extend(draw(&context.inner).map(number));
         }
         if self.token.is_some() && matches!(op, Operator::Host(_)) {
             return Err(bad("a host operator takes no communicator"));
@@ -190,18 +192,18 @@ impl<'a> Arguments<'a> {
 
     fn push_communicator(&mut self, context: &Context, name: &str) -> Result<()> {
         let known = context.communicator(name)?;
-        let scalar = |bits| Given::Scalar { kind: ScalarKind::Int, bits };
-        let token = || Given::Tensor(token(known.token));
+        let scalar = |bits| ArgRef::Scalar { kind: ScalarKind::Int, bits };
+        let token = || ArgRef::Tensor(token(known.token));
         let (number, rank) = (scalar(known.number), scalar(known.rank as u64));
-        self.given.extend([number, Given::Int(known.size), token(), rank]);
+        self.refs.extend([number, ArgRef::Int(known.size), token(), rank]);
         self.token = Some(self::token(known.token));
         Ok(())
     }
 }
 
 /// A communicator's token in its buffer.
-pub(super) fn token(buffer: BufferId) -> Located<'static> {
-    Located { buffer, dtype: TOKEN.0, sizes: &TOKEN_SIZES, strides: &TOKEN_SIZES, offset: 0 }
+pub(super) fn token(buffer: BufferId) -> TensorRef<'static> {
+    TensorRef { buffer, dtype: TOKEN.0, sizes: &TOKEN_SIZES, strides: &TOKEN_SIZES, offset: 0 }
 }
 
 /// # Safety
@@ -229,18 +231,18 @@ pub unsafe extern "C" fn torchacc_record(
         // SAFETY (here and below): as the header says.
         let context = unsafe { borrow(context)? };
         let op = operator(op)?;
-        let mut given = Arguments::default();
-        unsafe { given.take(context, op, args, n_args, Context::draw)? };
-        let args = &given;
-        let mut written: SmallVec<[Located; 4]> = SmallVec::new();
-        for given in unsafe { slice(outs, n_outs, "outs")? } {
-            match unsafe { located(context, given)? } {
+        let mut arguments = Arguments::default();
+        unsafe { arguments.take(context, op, args, n_args, Context::draw)? };
+        let args = &arguments;
+        let mut written: SmallVec<[TensorRef; 4]> = SmallVec::new();
+        for raw in unsafe { slice(outs, n_outs, "outs")? } {
+            match unsafe { located(context, raw)? } {
                 Some(tensor) => written.push(tensor),
                 None => return Err(bad("an output view has no buffer")),
             }
         }
         written.extend(args.token);
-        context.inner.record(&Call { op, args: &args.given, outs: &written })
+        context.inner.record(&Call { op, args: &args.refs, outs: &written })
     })
 }
 
@@ -248,13 +250,13 @@ pub unsafe extern "C" fn torchacc_record(
 pub(super) fn results(
     context: &torchacc_context,
     types: Vec<Ty>,
-    tokens: impl IntoIterator<Item = Located<'static>>,
-    record: impl FnOnce(&[Located]) -> Result<()>,
+    tokens: impl IntoIterator<Item = TensorRef<'static>>,
+    record: impl FnOnce(&[TensorRef]) -> Result<()>,
 ) -> Result<Vec<torchacc_tensor>> {
     let make = |ty: Ty| torchacc_tensor::dense(&context.inner, ty.dtype, &ty.sizes);
     let made: Vec<torchacc_tensor> = types.into_iter().map(make).collect::<Result<_>>()?;
-    let outs = made.iter().map(|tensor| Located::new(tensor.buffer.id, &tensor.view));
-    let mut written: SmallVec<[Located; 4]> = outs.collect();
+    let outs = made.iter().map(|tensor| TensorRef::new(tensor.buffer.id, &tensor.view));
+    let mut written: SmallVec<[TensorRef; 4]> = outs.collect();
     for token in tokens {
         written.push(token);
     }
@@ -284,10 +286,10 @@ fn inferred(
     args: &Arguments,
     n_outs: usize,
 ) -> Result<Vec<torchacc_tensor>> {
-    let mut types = infer::types(op, &args.given, args.results(n_outs))?;
+    let mut types = infer::types(op, &args.refs, args.results(n_outs))?;
     types.truncate(n_outs);
     let record =
-        |outs: &[Located]| context.inner.record_inferred(&Call { op, args: &args.given, outs });
+        |outs: &[TensorRef]| context.inner.record_inferred(&Call { op, args: &args.refs, outs });
     results(context, types, args.token, record)
 }
 
@@ -306,14 +308,14 @@ pub unsafe extern "C" fn torchacc_apply(
         // SAFETY (here and below): as the header says.
         let context = unsafe { borrow(context)? };
         let op = operator(op)?;
-        let mut given = Arguments::default();
-        unsafe { given.take(context, op, args, n_args, Context::draw)? };
-        let args = &given;
+        let mut arguments = Arguments::default();
+        unsafe { arguments.take(context, op, args, n_args, Context::draw)? };
+        let args = &arguments;
         if outs.is_null() {
             return Err(bad("outs is NULL"));
         }
         // A step that comes again: the comparison with it says what the results are.
-        let again = context.inner.record_fresh_again(op, &args.given, n_outs, args.token)?;
+        let again = context.inner.record_fresh_again(op, &args.refs, n_outs, args.token)?;
         match again {
             Some(made) => {
                 let tensor = |(id, view)| {
@@ -344,17 +346,17 @@ pub unsafe extern "C" fn torchacc_apply_into(
         // SAFETY (here and below): as the header says.
         let context = unsafe { borrow(context)? };
         let op = operator(op)?;
-        let mut given = Arguments::default();
-        unsafe { given.take(context, op, args, n_args, Context::draw)? };
-        let args = &given;
-        let mut written: SmallVec<[Located; 4]> = SmallVec::new();
+        let mut arguments = Arguments::default();
+        unsafe { arguments.take(context, op, args, n_args, Context::draw)? };
+        let args = &arguments;
+        let mut written: SmallVec<[TensorRef; 4]> = SmallVec::new();
         for &out in unsafe { slice(outs, n_outs, "outs")? } {
             let tensor = unsafe { borrow(out.cast_const())? };
             id_in(context, &tensor.buffer)?;
             written.push(tensor.target()?);
         }
         written.extend(args.token);
-        let call = Call { op, args: &args.given, outs: &written };
+        let call = Call { op, args: &args.refs, outs: &written };
         if context.inner.record_again(&call)? {
             return Ok(());
         }
@@ -366,12 +368,12 @@ pub unsafe extern "C" fn torchacc_apply_into(
 /// A tensor that views a buffer.
 ///
 /// # Safety
-/// `given` points at what it says.
-pub(super) unsafe fn tensor_of(given: &torchacc_view) -> Result<torchacc_tensor> {
+/// `raw` points at what it says.
+pub(super) unsafe fn tensor_of(raw: &torchacc_view) -> Result<torchacc_tensor> {
     // SAFETY: the caller's promise.
-    let (buffer, (sizes, strides)) = unsafe { (owner(given.buffer)?, dims(given)?) };
-    let layout = Layout { sizes: sizes.into(), strides: strides.into(), offset: given.offset };
-    torchacc_tensor::checked(buffer, View { dtype: dtype(given.dtype)?, layout })
+    let (buffer, (sizes, strides)) = unsafe { (owner(raw.buffer)?, dims(raw)?) };
+    let layout = Layout { sizes: sizes.into(), strides: strides.into(), offset: raw.offset };
+    torchacc_tensor::checked(buffer, View { dtype: dtype(raw.dtype)?, layout })
 }
 
 /// Sizes given by a C caller.

@@ -54,13 +54,13 @@ mod tests {
 
     #[test]
     fn a_job_runs_at_once_but_for_the_threads_of_the_library() {
-        let (tell, told) = channel();
+        let (tell, notified) = channel();
         let note = |tell: &std::sync::mpsc::Sender<_>| {
             let tell = tell.clone();
             move || tell.send(std::thread::current().id()).unwrap()
         };
         release(note(&tell));
-        assert_eq!(told.try_recv(), Ok(std::thread::current().id()));
+        assert_eq!(notified.try_recv(), Ok(std::thread::current().id()));
         let (first, then) = (note(&tell), note(&tell));
         let own = thread::start("test", move || {
             // One that ends badly keeps no other from running.
@@ -71,14 +71,14 @@ mod tests {
         let own = own.unwrap();
         let id = own.thread().id();
         own.join().unwrap();
-        for ran in [told.recv().unwrap(), told.recv().unwrap()] {
+        for ran in [notified.recv().unwrap(), notified.recv().unwrap()] {
             assert!(ran != id && ran != std::thread::current().id());
         }
     }
 
     #[test]
     fn what_cannot_run_yet_runs_when_a_thread_starts() {
-        let (tell, told) = channel();
+        let (tell, notified) = channel();
         let own = thread::start("test", move || {
             QUEUE.lock().process = 0;
             let other = tell.clone();
@@ -86,7 +86,7 @@ mod tests {
             release(move || tell.send(2).unwrap());
         });
         own.unwrap().join().unwrap();
-        let mut ran = [told.recv().unwrap(), told.recv().unwrap()];
+        let mut ran = [notified.recv().unwrap(), notified.recv().unwrap()];
         ran.sort_unstable();
         assert_eq!(ran, [1, 2]);
     }

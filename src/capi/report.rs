@@ -1,4 +1,4 @@
-//! What happened and why: counters, programs, the log of compiles, cuts and host calls, and what is too many of them.
+//! What happened and why: counters, programs, the log of compiles, cuts and CPU fallbacks, and what is too many of them.
 
 use super::constants::torchacc_strict;
 use super::context::{User, torchacc_context, torchacc_drop_fn};
@@ -80,10 +80,10 @@ pub unsafe extern "C" fn torchacc_host_call_report(
     out: *mut *mut torchacc_string,
 ) -> *mut torchacc_error {
     // SAFETY: as the header says.
-    unsafe { text_of(context, out, Context::host_calls) }
+    unsafe { text_of(context, out, Context::fallbacks) }
 }
 
-/// Compiles, host calls and cuts since the last reset, each with its reason and place. A JSON object:
+/// Compiles, CPU fallbacks and cuts since the last reset, each with its reason and call site. A JSON object:
 ///
 /// - `compiles`, oldest first, at most 64: `number`, `at_ns` (since the library was first used), `took_ns`,
 ///   `operations`, `site` (of the first operation), `why`: "first"; "new" (no known trace begins with its operator);
@@ -112,8 +112,8 @@ pub type torchacc_warn_fn =
 
 /// Sets who says which sites are one line, so that reports merge them and recompiles are counted by line, and who takes
 /// warnings. Both are called without a lock, within cuts, reads, syncs and reports, by the thread that asked for them.
-/// Without it every site is a line of its own and nobody is warned; `options.log` is told the same warnings, as messages of the
-/// level WARNING, with or without it. Another call sets others. Neither may be NULL.
+/// Without it every site is a line of its own and nobody is warned; `options.log` receives the same warnings, as messages of
+/// the level WARNING, with or without it. Another call sets others. Neither may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_context_set_observer(
     context: *mut torchacc_context,
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn torchacc_context_set_observer(
     })
 }
 
-/// Begins a timeline of what the context does: recording, compiles, runs with their kernels, host calls, memory. Until it
+/// Begins a timeline of what the context does: recording, compiles, runs with their kernels, CPU fallbacks, memory. Until it
 /// is stopped every kernel is timed, at some cost.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_profile_start(

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::record::View;
 use crate::runtime::Context;
 use crate::shape::{Layout, numel};
-use crate::trace::Located;
+use crate::trace::TensorRef;
 use std::ffi::c_void;
 use std::sync::{Arc, OnceLock};
 
@@ -62,13 +62,13 @@ impl torchacc_tensor {
     }
 
     /// The tensor to write to. Error: one that repeats elements.
-    pub(super) fn target(&self) -> Result<Located<'_>> {
+    pub(super) fn target(&self) -> Result<TensorRef<'_>> {
         let layout = &self.view.layout;
         let repeats = |(&size, &stride): (&i64, &i64)| size > 1 && stride == 0;
         if layout.sizes.iter().zip(&layout.strides).any(repeats) {
             return Err(bad("a tensor that repeats elements (strides of 0) cannot be written to"));
         }
-        Ok(Located::new(self.buffer.id, &self.view))
+        Ok(TensorRef::new(self.buffer.id, &self.view))
     }
 }
 

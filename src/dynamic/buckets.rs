@@ -1,9 +1,9 @@
 //! A family's programs for buckets.
 
-use super::guess::Guess;
 use super::learned::{Learned, Seen};
 use super::pad::{OrWhy, Padded, Sampled};
 use super::policy::Policy;
+use super::symbol_map::SymbolMap;
 use super::template::{SMALLEST, at_point, last_possible, said};
 use crate::error::Result;
 use crate::graph::Graph;
@@ -23,7 +23,7 @@ pub struct InBucket {
     pub padded: Padded,
     /// The trace at the bucket's sizes.
     pub records: Records,
-    /// To be told of every run at this point, where buckets are learned.
+    /// To be notified of every run at this point, where buckets are learned.
     pub seen: Option<(Arc<Seen>, Vec<i64>)>,
 }
 
@@ -37,7 +37,7 @@ pub enum Padding {
 }
 
 pub(super) struct Buckets {
-    pub guess: Guess,
+    pub symbol_map: SymbolMap,
     sampled: Sampled,
     /// The points that traces were padded to.
     known: Vec<Vec<i64>>,
@@ -46,22 +46,22 @@ pub(super) struct Buckets {
 
 impl Buckets {
     /// Learns what the numbers of a family's graphs are, from points around that of a trace.
-    pub fn new(guess: Guess, point: &[i64], records: &Records) -> Option<Buckets> {
+    pub fn new(symbol_map: SymbolMap, point: &[i64], records: &Records) -> Option<Buckets> {
         let mut graphs: Vec<(Vec<i64>, Graph)> = Vec::new();
         for point in around(point) {
             if graphs.len() == SAMPLES {
                 break;
             }
-            let Some(records) = at_point(&guess, records, &point) else { continue };
+            let Some(records) = at_point(&symbol_map, records, &point) else { continue };
             // Sizes that nobody asked for must not fail a trace.
             let lowered = catch_unwind(AssertUnwindSafe(|| lowered(&records)));
             if let Ok(Ok(graph)) = lowered {
                 graphs.push((point, graph));
             }
         }
-        let sampled = Sampled::new(graphs, guess.symbols())?;
-        let learned = Learned::new(guess.symbols());
-        Some(Buckets { guess, sampled, known: Vec::new(), learned })
+        let sampled = Sampled::new(graphs, symbol_map.symbols())?;
+        let learned = Learned::new(symbol_map.symbols());
+        Some(Buckets { symbol_map, sampled, known: Vec::new(), learned })
     }
 
     /// Pads a trace at a point. Errors: why not.
@@ -76,7 +76,7 @@ impl Buckets {
         if !self.known.contains(&bucket) && self.known.len() == MOST_BUCKETS {
             return Err(format!("there are programs for {MOST_BUCKETS} buckets"));
         }
-        let Some(at_bucket) = at_point(&self.guess, records, &bucket) else {
+        let Some(at_bucket) = at_point(&self.symbol_map, records, &bucket) else {
             return Err("there is no such trace of the bucket's sizes".into());
         };
         let here = lowered(records).map_err(|error| error.message)?;
@@ -101,13 +101,13 @@ impl Buckets {
             let Some(mut edge) = learned.or_else(|| policy.bucket(point[s])) else {
                 return Err(format!("there is no bucket for a size of {}", point[s]));
             };
-            if let Some((_, most)) = said(&self.guess, records, point, s) {
+            if let Some((_, most)) = said(&self.symbol_map, records, point, s) {
                 edge = edge.min(most.max(point[s]));
             }
             let possible = |value: i64| {
                 let mut tried = bucket.clone();
                 tried[s] = value;
-                at_point(&self.guess, records, &tried).is_some()
+                at_point(&self.symbol_map, records, &tried).is_some()
             };
             bucket[s] = last_possible(&possible, point[s], edge);
         }

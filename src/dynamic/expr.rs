@@ -4,7 +4,7 @@ use super::poly::{Fitter, Poly};
 use crate::number::Number;
 use std::collections::HashMap;
 
-/// A number by value. Floats are told apart by their bits.
+/// A number by value. Floats are distinguished by their bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Datum {
     Int(i64),

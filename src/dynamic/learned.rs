@@ -105,7 +105,7 @@ fn fitted(sizes: &[(i64, u64)], count: usize) -> Vec<i64> {
     let run = |from: usize, to: usize| (before[to] - before[from]) as f64 * sizes[to - 1].0 as f64;
     // best[to]: of the first `to` sizes; cuts[k][to]: where the last of k + 1 runs begins.
     let mut best: Vec<f64> = (0..=n).map(|to| if to == 0 { 0.0 } else { run(0, to) }).collect();
-    let mut cuts: Vec<Vec<usize>> = vec![vec![0; n + 1]];
+    let mut splits: Vec<Vec<usize>> = vec![vec![0; n + 1]];
     for _ in 1..count.min(n) {
         let (mut better, mut cut) = (best.clone(), vec![0; n + 1]);
         for to in 1..=n {
@@ -117,15 +117,15 @@ fn fitted(sizes: &[(i64, u64)], count: usize) -> Vec<i64> {
             }
         }
         best = better;
-        cuts.push(cut);
+        splits.push(cut);
     }
     let (mut edges, mut to) = (Vec::new(), n);
-    for cut in cuts.iter().rev() {
+    for cut in splits.iter().rev() {
         if to == 0 {
             break;
         }
         // A cut at 0: fewer runs are as good.
-        if cut[to] != 0 || std::ptr::eq(cut, &cuts[0]) {
+        if cut[to] != 0 || std::ptr::eq(cut, &splits[0]) {
             edges.push(sizes[to - 1].0);
             to = cut[to];
         }

@@ -1,17 +1,17 @@
-//! One program for all sizes: what was planned for some lengths is carried over to others.
+//! One program for all sizes: a plan made for some lengths is a template that is instantiated at others.
 //!
 //! Traces that are equal but for sizes are a *family*. From two of them follows which sizes vary independently (the
-//! *symbols*) and how every other number of the trace depends on them ([`guess`]). The family's trace is then planned at more
-//! points, and where the plans have the same kernels in the same order, a *template* holds that plan with its numbers as
+//! *symbols*) and how every other number of the trace depends on them ([`symbol_map`]). The family's trace is then planned at
+//! more points, and where the plans have the same kernels in the same order, a *template* holds that plan with its numbers as
 //! polynomials in the symbols ([`template`]). For a new length the numbers are filled in, and only memory is placed anew.
 //!
-//! **Invariant:** a template is used only for a trace every number of which equals what was guessed for its symbols, and
+//! **Invariant:** a template is used only for a trace every number of which equals what follows from its symbols, and
 //! only between the sizes at which it was proved; every polynomial of a plan goes through more points than determine it. So
-//! a wrong guess finds no template, and the trace is compiled for its own sizes.
+//! a wrong symbol map finds no template, and the trace is compiled for its own sizes.
 
 mod buckets;
 mod expr;
-mod guess;
+mod symbol_map;
 mod learned;
 pub mod pad;
 mod policy;
@@ -24,20 +24,20 @@ use crate::cache::encode;
 use crate::cache::key::Key;
 use crate::error::Result;
 use crate::number::{Number, Numbers};
-use crate::plan::{Guide, Outline};
+use crate::plan::{PlanDecisions, UnplacedPlan};
 use crate::record::Records;
 use buckets::Buckets;
 pub use buckets::{InBucket, Padding};
-use guess::Guess;
 pub use learned::Seen;
 use parking_lot::Mutex;
 pub use policy::Policy;
+use symbol_map::SymbolMap;
 use template::Template;
 pub use template::{Comparison, compare};
 
 /// Families kept, least recently used dropped first.
 const FAMILIES: usize = 64;
-/// Traces of a family that are kept to guess from.
+/// Traces of a family that are kept to fit polynomials to.
 const EXAMPLES: usize = 6;
 /// Templates of a family: for sizes so different that other plans are better.
 const TEMPLATES: usize = 8;
@@ -48,8 +48,8 @@ const ATTEMPTS: usize = 4;
 const SAMPLE: u64 = if cfg!(debug_assertions) { 1 } else { 64 };
 const FIRST: u64 = 2;
 
-/// Plans a trace as a guide says.
-pub type Planner<'a> = &'a dyn Fn(&Records, &Guide) -> Result<Outline>;
+/// Plans a trace by given decisions.
+pub type Planner<'a> = &'a dyn Fn(&Records, &PlanDecisions) -> Result<UnplacedPlan>;
 
 /// The families of a context.
 #[derive(Default)]
@@ -57,34 +57,34 @@ pub struct Families(Mutex<Vec<Family>>);
 
 /// A trace as its structure and its numbers.
 #[derive(Clone)]
-pub struct Form {
+pub struct ShapeErasedTrace {
     structure: Key,
     numbers: Vec<i64>,
 }
 
-/// A plan carried over.
+/// An instantiated template.
 pub struct Instance {
-    pub outline: Outline,
-    /// What to compare it with, if it is to be: the trace's own, by this guide.
-    pub verify: Option<Guide>,
+    pub unplaced: UnplacedPlan,
+    /// What to compare it with, if it is to be: the trace's own, by these decisions.
+    pub verify: Option<PlanDecisions>,
 }
 
 struct Family {
     structure: Key,
     /// Numbers of traces that were planned for their own sizes; the newest last.
     examples: Vec<Vec<i64>>,
-    templates: Vec<(Guess, Template)>,
+    templates: Vec<(SymbolMap, Template)>,
     instances: u64,
     /// How often learning failed since it last succeeded.
     failures: usize,
     buckets: Vec<Buckets>,
-    /// How often no buckets came of what was guessed.
+    /// How often no buckets came of the symbol maps.
     unpadded: usize,
 }
 
-impl Form {
+impl ShapeErasedTrace {
     /// Everything about the trace that decides its program: what its key's parts say, with the numbers apart.
-    pub fn of(records: &Records) -> Form {
+    pub fn of(records: &Records) -> ShapeErasedTrace {
         let mut bare = records.clone();
         let mut numbers = Vec::new();
         bare.numbers(&mut |number| match number {
@@ -93,79 +93,82 @@ impl Form {
             Number::Float(_) => {}
         });
         let structure = Key::new(encode::parts(&bare));
-        Form { structure, numbers }
+        ShapeErasedTrace { structure, numbers }
     }
 }
 
 impl Families {
-    /// The outline of a plan for the trace, from a template of its family.
-    pub fn instance(&self, form: &Form, records: &Records) -> Option<Instance> {
+    /// The unplaced plan for the trace, from a template of its family.
+    pub fn instance(&self, erased: &ShapeErasedTrace, records: &Records) -> Option<Instance> {
         let mut families = self.0.lock();
-        let at = families.iter().position(|family| family.structure == form.structure)?;
+        let at = families.iter().position(|family| family.structure == erased.structure)?;
         families[..=at].rotate_right(1);
         let family = &mut families[0];
-        let (mut outline, guide) = family.templates.iter().find_map(|(guess, template)| {
-            let point = guess.bind(&form.numbers)?;
-            Some((template.instance(&point)?, &template.guide))
-        })?;
-        for step in outline.steps_mut() {
+        let (mut unplaced, decisions) =
+            family.templates.iter().find_map(|(symbol_map, template)| {
+                let point = symbol_map.bind(&erased.numbers)?;
+                Some((template.instance(&point)?, &template.decisions))
+            })?;
+        for step in unplaced.steps_mut() {
             if let Some(record) = (step.record as usize).checked_sub(1) {
                 step.site = records.records[record].site;
             }
         }
         family.instances += 1;
         let verify = family.instances <= FIRST || family.instances.is_multiple_of(SAMPLE);
-        Some(Instance { outline, verify: verify.then(|| guide.clone()) })
+        Some(Instance { unplaced, verify: verify.then(|| decisions.clone()) })
     }
 
     /// Notes a trace that is planned for its own sizes. Whether there is something to [`Families::learn`] from it.
-    pub fn add(&self, form: &Form) -> bool {
+    pub fn add(&self, erased: &ShapeErasedTrace) -> bool {
         let mut families = self.0.lock();
-        match families.iter().position(|family| family.structure == form.structure) {
+        match families.iter().position(|family| family.structure == erased.structure) {
             Some(at) => families[..=at].rotate_right(1),
             None => {
                 families.truncate(FAMILIES - 1);
-                families.insert(0, Family::new(form.structure.clone()));
+                families.insert(0, Family::new(erased.structure.clone()));
             }
         }
-        families[0].add(&form.numbers)
+        families[0].add(&erased.numbers)
     }
 
     /// Plans the family of a trace that was added at other points, by the trace's own plan; whether a template was made.
     pub fn learn(
         &self,
-        form: &Form,
+        erased: &ShapeErasedTrace,
         records: &Records,
-        outline: &Outline,
-        guide: &Guide,
+        unplaced: &UnplacedPlan,
+        decisions: &PlanDecisions,
         planner: Planner,
     ) -> bool {
         // Planning takes long: others must get at the families meanwhile.
-        let of = |family: &&mut Family| family.structure == form.structure;
+        let of = |family: &&mut Family| family.structure == erased.structure;
         let examples = self.0.lock().iter_mut().find(of).map(|family| family.examples.clone());
-        let template = examples.and_then(|examples| Guess::new(&examples)).and_then(|guess| {
-            let point = guess.bind(&form.numbers)?;
-            let template = Template::new(&guess, &point, records, outline, guide, planner)?;
-            Some((guess, template))
-        });
+        let template =
+            examples.and_then(|examples| SymbolMap::new(&examples)).and_then(|symbol_map| {
+                let point = symbol_map.bind(&erased.numbers)?;
+                let template =
+                    Template::new(&symbol_map, &point, records, unplaced, decisions, planner)?;
+                Some((symbol_map, template))
+            });
         self.0.lock().iter_mut().find(of).is_some_and(|family| family.learnt(template))
     }
 
     /// The trace in a bucket of its family.
-    pub fn pad(&self, form: &Form, records: &Records, policy: &Policy) -> Padding {
+    pub fn pad(&self, erased: &ShapeErasedTrace, records: &Records, policy: &Policy) -> Padding {
         let mut families = self.0.lock();
-        match families.iter().position(|family| family.structure == form.structure) {
+        match families.iter().position(|family| family.structure == erased.structure) {
             Some(at) => {
                 families[..=at].rotate_right(1);
-                families[0].pad(&form.numbers, records, policy)
+                families[0].pad(&erased.numbers, records, policy)
             }
             None => Padding::NotYet,
         }
     }
 
     /// Forgets a family's templates: one of them was wrong.
-    pub fn forget(&self, form: &Form) {
-        if let Some(family) = self.0.lock().iter_mut().find(|f| f.structure == form.structure) {
+    pub fn forget(&self, erased: &ShapeErasedTrace) {
+        if let Some(family) = self.0.lock().iter_mut().find(|f| f.structure == erased.structure) {
             family.templates.clear();
             family.failures = ATTEMPTS;
         }
@@ -186,7 +189,7 @@ impl Family {
     }
 
     fn pad(&mut self, numbers: &[i64], records: &Records, policy: &Policy) -> Padding {
-        let of = |buckets: &Buckets| buckets.guess.bind(numbers);
+        let of = |buckets: &Buckets| buckets.symbol_map.bind(numbers);
         let known = self.buckets.iter().enumerate().find_map(|(at, b)| Some((at, of(b)?)));
         let (at, point) = match known {
             Some(known) => known,
@@ -212,9 +215,9 @@ impl Family {
     fn bucketed(&mut self, numbers: &[i64], records: &Records) -> Option<Vec<i64>> {
         let mut examples = self.examples.clone();
         examples.push(numbers.to_vec());
-        let guess = Guess::new(&examples)?;
-        let point = guess.bind(numbers)?;
-        let buckets = Buckets::new(guess, &point, records)?;
+        let symbol_map = SymbolMap::new(&examples)?;
+        let point = symbol_map.bind(numbers)?;
+        let buckets = Buckets::new(symbol_map, &point, records)?;
         self.buckets.truncate(TEMPLATES - 1);
         self.buckets.insert(0, buckets);
         Some(point)
@@ -233,7 +236,7 @@ impl Family {
     }
 
     /// Takes what came of an attempt; whether that is a template.
-    fn learnt(&mut self, template: Option<(Guess, Template)>) -> bool {
+    fn learnt(&mut self, template: Option<(SymbolMap, Template)>) -> bool {
         match template {
             Some(template) => {
                 self.failures = 0;

@@ -2,10 +2,10 @@
 
 use super::Planner;
 use super::expr::{Datum, Expr, Finder};
-use super::guess::Guess;
 use super::poly::Fitter;
+use super::symbol_map::SymbolMap;
 use crate::number::{Number, Numbers};
-use crate::plan::{Guide, Outline};
+use crate::plan::{PlanDecisions, UnplacedPlan};
 use crate::record::{Arg, Read, Records, View};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,7 +19,7 @@ const HALVES: usize = 6;
 /// How often a region with other plans inside is made smaller.
 const SHRINKS: usize = 3;
 /// Where else to look when a point has a plan of its own.
-const BESIDE: [i64; 3] = [0, 1, -1];
+const NEIGHBOURS: [i64; 3] = [0, 1, -1];
 /// Points that must agree beyond those that determine a polynomial.
 const SPARE: usize = 2;
 /// Memory of one value beyond which no point is tried, in bytes.
@@ -29,24 +29,24 @@ const LARGEST: i64 = 1 << 40;
 pub struct Template {
     lowest: Vec<i64>,
     highest: Vec<i64>,
-    outline: Outline,
-    pub guide: Guide,
-    /// Which of the outline's numbers vary.
+    unplaced: UnplacedPlan,
+    pub decisions: PlanDecisions,
+    /// Which of the plan's numbers vary.
     varying: Vec<(usize, Expr)>,
 }
 
 impl Template {
-    /// Plans the family at points around `base`, whose plan is `outline`, by its guide; as far away as that gives the
+    /// Plans the family at points around `base`, whose plan is `unplaced`, by its decisions; as far away as that gives the
     /// same plan but for numbers. `None` if that is nowhere, or if the numbers are no polynomials.
     pub fn new(
-        guess: &Guess,
+        symbol_map: &SymbolMap,
         base: &[i64],
         records: &Records,
-        outline: &Outline,
-        guide: &Guide,
+        unplaced: &UnplacedPlan,
+        decisions: &PlanDecisions,
         planner: Planner,
     ) -> Option<Template> {
-        let mut probe = Probe::new(guess, records, outline, guide, planner, base);
+        let mut probe = Probe::new(symbol_map, records, unplaced, decisions, planner, base);
         let (mut lowest, mut highest) = probe.region(base);
         for _ in 0..SHRINKS {
             if lowest == highest {
@@ -66,8 +66,8 @@ impl Template {
         None
     }
 
-    /// The outline at a point; `None` outside the region.
-    pub fn instance(&self, point: &[i64]) -> Option<Outline> {
+    /// The unplaced plan at a point; `None` outside the region.
+    pub fn instance(&self, point: &[i64]) -> Option<UnplacedPlan> {
         let within = |s: usize| (self.lowest[s]..=self.highest[s]).contains(&point[s]);
         if !(0..point.len()).all(within) {
             return None;
@@ -75,41 +75,41 @@ impl Template {
         let data: Option<Vec<(usize, Datum)>> =
             self.varying.iter().map(|(at, expr)| Some((*at, expr.at(point)?))).collect();
         let mut data = data?.into_iter().peekable();
-        let (mut outline, mut index, mut sound) = (self.outline.clone(), 0, true);
-        outline.numbers(&mut |number| {
+        let (mut unplaced, mut index, mut sound) = (self.unplaced.clone(), 0, true);
+        unplaced.numbers(&mut |number| {
             if let Some((_, datum)) = data.next_if(|(at, _)| *at == index) {
                 sound &= datum.put(number).is_some();
             }
             index += 1;
         });
-        sound.then_some(outline)
+        sound.then_some(unplaced)
     }
 }
 
 /// Plans at chosen points, each once.
 struct Probe<'a> {
-    guess: &'a Guess,
+    symbol_map: &'a SymbolMap,
     records: &'a Records,
     planner: Planner<'a>,
-    outline: &'a Outline,
-    guide: &'a Guide,
-    structure: Outline,
-    /// The numbers of the outline at a point, if it has the structure.
+    unplaced: &'a UnplacedPlan,
+    decisions: &'a PlanDecisions,
+    structure: UnplacedPlan,
+    /// The numbers of the plan at a point, if it has the structure.
     known: HashMap<Vec<i64>, Option<Vec<Datum>>>,
 }
 
 impl<'a> Probe<'a> {
     fn new(
-        guess: &'a Guess,
+        symbol_map: &'a SymbolMap,
         records: &'a Records,
-        outline: &'a Outline,
-        guide: &'a Guide,
+        unplaced: &'a UnplacedPlan,
+        decisions: &'a PlanDecisions,
         planner: Planner<'a>,
         base: &[i64],
     ) -> Probe<'a> {
-        let (structure, numbers) = taken_apart(outline.clone());
+        let (structure, numbers) = taken_apart(unplaced.clone());
         let known = HashMap::from([(base.to_vec(), numbers)]);
-        Probe { guess, records, planner, outline, guide, structure, known }
+        Probe { symbol_map, records, planner, unplaced, decisions, structure, known }
     }
 
     /// Whether the plan at a point is that of the base but for numbers.
@@ -121,19 +121,19 @@ impl<'a> Probe<'a> {
         self.known[point].is_some()
     }
 
-    /// The point, or one beside it that agrees. Single sizes have plans of their own: a power of two divides otherwise, equal
+    /// The point, or a neighbour that agrees. Single sizes have plans of their own: a power of two divides otherwise, equal
     /// sizes may be one.
     fn agreeing(&mut self, point: &[i64], lowest: &[i64], highest: &[i64]) -> Option<Vec<i64>> {
         let moved = |by: &i64| -> Vec<i64> {
             (0..point.len()).map(|s| (point[s] + by).clamp(lowest[s], highest[s])).collect()
         };
-        BESIDE.iter().map(moved).find(|beside| self.agrees(beside))
+        NEIGHBOURS.iter().map(moved).find(|point| self.agrees(point))
     }
 
     fn plan(&self, point: &[i64]) -> Option<Vec<Datum>> {
-        let records = at_point(self.guess, self.records, point)?;
+        let records = at_point(self.symbol_map, self.records, point)?;
         // Sizes that nobody asked for must not fail a program that is planned already.
-        let planned = catch_unwind(AssertUnwindSafe(|| (self.planner)(&records, self.guide)));
+        let planned = catch_unwind(AssertUnwindSafe(|| (self.planner)(&records, self.decisions)));
         let (structure, numbers) = taken_apart(planned.ok()?.ok()?);
         numbers.filter(|_| structure == self.structure)
     }
@@ -153,14 +153,15 @@ impl<'a> Probe<'a> {
 
     /// Between which values a symbol will be: as the program says, else any size that is not very much larger.
     fn range(&self, base: &[i64], s: usize) -> (i64, i64) {
-        let said = said(self.guess, self.records, base, s);
+        let said = said(self.symbol_map, self.records, base, s);
         let (least, most) = said.unwrap_or((SMALLEST, base[s].saturating_mul(FARTHER)));
         (least.clamp(SMALLEST, base[s]), most.max(base[s]))
     }
 
     /// The value of symbol `s` nearest to `limit` for which there can be such a trace.
     fn last_possible(&self, base: &[i64], s: usize, limit: i64) -> i64 {
-        let possible = |value| at_point(self.guess, self.records, &with(base, s, value)).is_some();
+        let possible =
+            |value| at_point(self.symbol_map, self.records, &with(base, s, value)).is_some();
         last_possible(&possible, base[s], limit)
     }
 
@@ -198,7 +199,7 @@ impl<'a> Probe<'a> {
         let (lowest, highest) = (border(i64::min), border(i64::max));
         let data: Vec<&Vec<Datum>> =
             points.iter().map(|point| self.known[point].as_ref()).collect::<Option<_>>()?;
-        let mut finder = Finder::new(Fitter::new(&points, self.guess.symbols(), SPARE));
+        let mut finder = Finder::new(Fitter::new(&points, self.symbol_map.symbols(), SPARE));
         let mut varying = Vec::new();
         for at in 0..data[0].len() {
             let values: Vec<Datum> = data.iter().map(|numbers| numbers[at]).collect();
@@ -206,14 +207,14 @@ impl<'a> Probe<'a> {
                 varying.push((at, finder.find(&values)?));
             }
         }
-        let (outline, guide) = (self.outline.clone(), self.guide.clone());
-        Some(Template { lowest, highest, outline, guide, varying })
+        let (unplaced, decisions) = (self.unplaced.clone(), self.decisions.clone());
+        Some(Template { lowest, highest, unplaced, decisions, varying })
     }
 }
 
 /// The trace at a point, if there can be such a one.
-pub fn at_point(guess: &Guess, records: &Records, point: &[i64]) -> Option<Records> {
-    let mut numbers = guess.at(point)?.into_iter();
+pub fn at_point(symbol_map: &SymbolMap, records: &Records, point: &[i64]) -> Option<Records> {
+    let mut numbers = symbol_map.at(point)?.into_iter();
     let mut records = records.clone();
     let mut sound = true;
     records.numbers(&mut |number| {
@@ -226,10 +227,15 @@ pub fn at_point(guess: &Guess, records: &Records, point: &[i64]) -> Option<Recor
 }
 
 /// Between which values the program says that a symbol will be, if it says so.
-pub fn said(guess: &Guess, records: &Records, base: &[i64], s: usize) -> Option<(i64, i64)> {
-    let numbers = guess.at(base)?;
+pub fn said(
+    symbol_map: &SymbolMap,
+    records: &Records,
+    base: &[i64],
+    s: usize,
+) -> Option<(i64, i64)> {
+    let numbers = symbol_map.at(base)?;
     records.varying.iter().find_map(|varying| {
-        let (symbol, more) = guess.symbol_of(&numbers, varying.size)?;
+        let (symbol, more) = symbol_map.symbol_of(&numbers, varying.size)?;
         (symbol == s).then(|| (varying.least - more, varying.most - more))
     })
 }
@@ -247,10 +253,10 @@ pub fn last_possible(possible: &dyn Fn(i64) -> bool, good: i64, limit: i64) -> i
     good
 }
 
-/// The outline with zeros for its numbers, and these.
-fn taken_apart(mut outline: Outline) -> (Outline, Option<Vec<Datum>>) {
+/// The plan with zeros for its numbers, and these.
+fn taken_apart(mut unplaced: UnplacedPlan) -> (UnplacedPlan, Option<Vec<Datum>>) {
     let mut numbers = Some(Vec::new());
-    outline.numbers(&mut |number| {
+    unplaced.numbers(&mut |number| {
         match (Datum::of(&number), &mut numbers) {
             (Some(datum), Some(list)) => list.push(datum),
             _ => numbers = None,
@@ -261,20 +267,20 @@ fn taken_apart(mut outline: Outline) -> (Outline, Option<Vec<Datum>>) {
             Number::Float(x) => *x = 0.0,
         }
     });
-    outline.steps_mut().iter_mut().for_each(|step| step.site = 0);
-    (outline, numbers)
+    unplaced.steps_mut().iter_mut().for_each(|step| step.site = 0);
+    (unplaced, numbers)
 }
 
-/// How two outlines for one trace differ.
+/// How two unplaced plans for one trace differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     Equal,
-    /// The same kernels in the same order: one of the outlines is wrong.
+    /// The same kernels in the same order: one of the plans is wrong.
     OtherNumbers,
     OtherKernels,
 }
 
-pub fn compare(a: &Outline, b: &Outline) -> Comparison {
+pub fn compare(a: &UnplacedPlan, b: &UnplacedPlan) -> Comparison {
     let ((a, its), (b, others)) = (taken_apart(a.clone()), taken_apart(b.clone()));
     match (a == b, its == others) {
         (true, true) => Comparison::Equal,

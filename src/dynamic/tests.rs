@@ -1,4 +1,4 @@
-//! Plans carried over to other sizes are the plans made for these sizes.
+//! Plans instantiated at other sizes are the plans made for these sizes.
 
 use super::*;
 use crate::aten;
@@ -6,7 +6,7 @@ use crate::dtype::DType::F32;
 use crate::internal;
 use crate::op::{Attrs, Op, Ty};
 use crate::passes;
-use crate::plan::{self, Effort, Target};
+use crate::plan::{self, PlanMode, Target};
 use crate::record::{Arg, Format, Operator, Origin, Output, Read, Record, Value, View, Write};
 use crate::shape::{Layout, numel};
 use std::cell::Cell;
@@ -90,15 +90,18 @@ impl Target for Machine {
     }
 }
 
-fn outlined(records: &Records, guide: Option<&Guide>) -> Result<(Outline, Guide)> {
+fn planned(
+    records: &Records,
+    decisions: Option<&PlanDecisions>,
+) -> Result<(UnplacedPlan, PlanDecisions)> {
     let graph = passes::optimize(aten::lower(records)?, &|_| true)?;
     let types = |op: Op| {
         let leaves = graph.nodes.iter().filter(move |n| n.op == op);
         leaves.map(|n| graph.ty(n.first).clone()).collect::<Vec<_>>()
     };
     let donors = vec![None; graph.outputs.len()];
-    let effort = guide.map_or(Effort::Search, Effort::Guided);
-    plan::outline(&graph, &types(Op::Input), &[], &donors, &Machine, effort)
+    let mode = decisions.map_or(PlanMode::Search, PlanMode::Guided);
+    plan::plan_unplaced(&graph, &types(Op::Input), &[], &donors, &Machine, mode)
 }
 
 /// Plans traces as a context would; how often the pipeline ran for other sizes.
@@ -109,27 +112,27 @@ struct Planning {
 }
 
 impl Planning {
-    /// The plan of a trace, and whether it was carried over.
-    fn plan(&self, records: &Records) -> (Outline, bool) {
-        let form = Form::of(records);
-        if let Some(instance) = self.families.instance(&form, records) {
-            let guide = instance.verify.expect("debug builds verify all");
-            let own = outlined(records, Some(&guide)).unwrap().0;
-            assert_ne!(compare(&instance.outline, &own), Comparison::OtherNumbers);
-            return (instance.outline, true);
+    /// The plan of a trace, and whether it was instantiated.
+    fn plan(&self, records: &Records) -> (UnplacedPlan, bool) {
+        let erased = ShapeErasedTrace::of(records);
+        if let Some(instance) = self.families.instance(&erased, records) {
+            let decisions = instance.verify.expect("debug builds verify all");
+            let own = planned(records, Some(&decisions)).unwrap().0;
+            assert_ne!(compare(&instance.unplaced, &own), Comparison::OtherNumbers);
+            return (instance.unplaced, true);
         }
-        let (outline, guide) = outlined(records, None).unwrap();
-        let planner = |records: &Records, guide: &Guide| {
+        let (unplaced, decisions) = planned(records, None).unwrap();
+        let planner = |records: &Records, decisions: &PlanDecisions| {
             self.probes.set(self.probes.get() + 1);
-            Ok(outlined(records, Some(guide))?.0)
+            Ok(planned(records, Some(decisions))?.0)
         };
-        if self.families.add(&form) {
-            self.families.learn(&form, records, &outline, &guide, &planner);
+        if self.families.add(&erased) {
+            self.families.learn(&erased, records, &unplaced, &decisions, &planner);
         }
-        (outline, false)
+        (unplaced, false)
     }
 
-    /// Whether each of these was carried over.
+    /// Whether each of these was instantiated.
     fn each(&self, traces: impl IntoIterator<Item = Records>) -> Vec<bool> {
         traces.into_iter().map(|records| self.plan(&records).1).collect()
     }
@@ -139,24 +142,24 @@ impl Planning {
 fn the_third_length_needs_no_compiling() {
     let planning = Planning::default();
     let lengths = [50, 161, 7, 64, 300, 16, 17, 1000, 8];
-    let carried = planning.each(lengths.map(|t| attention(t, 16)));
-    assert_eq!(carried, [false, false, true, true, true, true, true, true, true]);
+    let instantiated = planning.each(lengths.map(|t| attention(t, 16)));
+    assert_eq!(instantiated, [false, false, true, true, true, true, true, true, true]);
     assert!(planning.probes.get() < 40, "{} probes", planning.probes.get());
 }
 
 #[test]
 fn sizes_of_one_and_none_are_compiled_for_themselves() {
     let planning = Planning::default();
-    let carried = planning.each([50, 161, 1, 0, 5].map(|t| attention(t, 16)));
-    assert_eq!(carried, [false, false, false, false, true]);
+    let instantiated = planning.each([50, 161, 1, 0, 5].map(|t| attention(t, 16)));
+    assert_eq!(instantiated, [false, false, false, false, true]);
 }
 
 #[test]
 fn two_sizes_may_vary_at_once() {
     let planning = Planning::default();
     let sizes = [(50, 16), (161, 24), (70, 40), (33, 64), (200, 18), (12, 100)];
-    let carried = planning.each(sizes.map(|(t, width)| attention(t, width)));
-    assert_eq!(carried[4..], [true, true], "{carried:?}");
+    let instantiated = planning.each(sizes.map(|(t, width)| attention(t, width)));
+    assert_eq!(instantiated[4..], [true, true], "{instantiated:?}");
 }
 
 #[test]
@@ -181,18 +184,18 @@ fn a_number_out_of_line_is_compiled_for_itself() {
 
 /// Every second length has an operation more.
 #[test]
-fn what_holds_for_every_other_length_is_not_carried_over_to_the_others() {
+fn what_holds_for_every_other_length_is_not_instantiated_at_the_others() {
     let planning = Planning::default();
-    let planner = |records: &Records, guide: &Guide| {
+    let planner = |records: &Records, decisions: &PlanDecisions| {
         let odd = records.values[0].format.sizes[0] % 2 == 1;
-        if odd { internal!("another plan") } else { Ok(outlined(records, Some(guide))?.0) }
+        if odd { internal!("another plan") } else { Ok(planned(records, Some(decisions))?.0) }
     };
     for t in [50, 160] {
         let records = attention(t, 16);
-        let (outline, guide) = outlined(&records, None).unwrap();
-        let (form, families) = (Form::of(&records), &planning.families);
-        let learnt =
-            families.add(&form) && families.learn(&form, &records, &outline, &guide, &planner);
+        let (unplaced, decisions) = planned(&records, None).unwrap();
+        let (erased, families) = (ShapeErasedTrace::of(&records), &planning.families);
+        let learnt = families.add(&erased)
+            && families.learn(&erased, &records, &unplaced, &decisions, &planner);
         assert!(!learnt);
     }
 }
@@ -208,7 +211,7 @@ fn halves(t: i64) -> Records {
 }
 
 #[test]
-fn what_is_no_polynomial_is_not_carried_over_to_where_it_differs() {
+fn what_is_no_polynomial_is_not_instantiated_where_it_differs() {
     let planning = Planning::default();
     planning.each([20, 31, 32, 33, 50, 51, 99, 100, 4, 5].map(halves));
 }
@@ -219,8 +222,8 @@ fn places_are_those_of_the_trace_in_hand() {
     planning.each([50, 161].map(|t| attention(t, 16)));
     let mut records = attention(70, 16);
     records.records.iter_mut().for_each(|record| record.site = 9);
-    let (outline, carried) = planning.plan(&records);
-    assert!(carried && outline.settled().steps.iter().all(|step| step.site == 9));
+    let (unplaced, instantiated) = planning.plan(&records);
+    assert!(instantiated && unplaced.placed().steps.iter().all(|step| step.site == 9));
 }
 
 #[test]
@@ -243,6 +246,6 @@ fn families_and_their_examples_are_bounded() {
 fn a_forgotten_family_compiles() {
     let planning = Planning::default();
     planning.each([50, 161].map(|t| attention(t, 16)));
-    planning.families.forget(&Form::of(&attention(70, 16)));
+    planning.families.forget(&ShapeErasedTrace::of(&attention(70, 16)));
     assert_eq!(planning.each([70, 80, 90].map(|t| attention(t, 16))), [false; 3]);
 }

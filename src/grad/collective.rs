@@ -60,7 +60,7 @@ fn run<'m>(s: &Step<'m, '_>, kind: Kind, how: &str, x: V<'m>, result: Ty) -> Res
     Ok(made[0])
 }
 
-/// Of `Op::Host`: a collective is linear but for products and extremes; other host calls have no gradient.
+/// Of `Op::Host`: a collective is linear but for products and extremes; other CPU fallbacks have no gradient.
 pub fn adjoint<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let mut found = vec![None; s.x.len()];
     let Some((kind, how)) = collective::of(&s.attrs) else {

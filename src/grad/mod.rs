@@ -1,7 +1,7 @@
 //! Gradients: reverse mode over the graph under construction, one rule per primitive.
 //!
 //! **Invariant:** touches builder calls only. Every [`Op`] has a rule in [`table`], or is said to let no gradient through,
-//! or to have none; a rule says the gradient in primitives, so gradients have gradients.
+//! or to have none; a rule expresses the gradient in primitives, so gradients have gradients.
 //!
 //! A *cotangent* of a value is the derivative of the loss with respect to it: same dtype, same sizes. Where a function has
 //! a kink the rules take PyTorch's side (`abs` at 0: 0; equal operands of `max`: half each; equal maxima: equal shares).
@@ -71,7 +71,7 @@ impl<'m> Step<'m, '_> {
 }
 
 /// The derivatives of `loss`, one float, with respect to `wrt`, floats: of the same types. Zeros for what the loss does
-/// not depend on. Two of `wrt` that are to be told apart must be two nodes ([`Op::Mark`]). `tokens` are those of
+/// not depend on. Two of `wrt` that are to be distinguished must be two nodes ([`Op::Mark`]). `tokens` are those of
 /// communicators, after the last collectives; they come back as they are after the gradient's own.
 ///
 /// Errors: `InvalidArgument` for a loss or a `wrt` of another type; `Unsupported`, at the node's site, when the loss depends

@@ -120,7 +120,7 @@ impl Builder {
             site: self.site,
             record: self.record,
         });
-        // A host call may have effects we cannot see: two equal ones stay two.
+        // A CPU fallback may have effects we cannot see: two equal ones stay two.
         if op.class() != Class::Host {
             self.known.entry(hash).or_insert(id);
         }

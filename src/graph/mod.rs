@@ -32,7 +32,7 @@ pub struct Node {
     /// First of the node's outputs; the others follow.
     pub first: ValueId,
     pub n_outputs: u32,
-    /// The place in the user's program that this node comes from; not part of what it computes.
+    /// The call site in the user's program that this node comes from; not part of what it computes.
     pub site: Site,
     /// Index of the record this node came from, plus one; 0 when unknown. For error messages.
     pub record: u32,

@@ -7,10 +7,10 @@
 //! ```
 //!
 //! **Invariant:** `parse(print(g))` is `g`, except for what is not printed: sites, records, and the `Read`s inside
-//! the arguments of host calls (nobody looks at them). Floats come back bit by bit.
+//! the arguments of CPU fallbacks (nobody looks at them). Floats come back bit by bit.
 //!
 //! Attributes tell their kind by their form: `3` int, `3.0` `1e-5` `-inf` `nan` float, `true` bool, `[1,2]` ints,
-//! `f32` dtype, `(f32[2], i64[])` types, `<tensor, scalar(float,0), "sum", …>` arguments of a host call. The host
+//! `f32` dtype, `(f32[2], i64[])` types, `<tensor, scalar(float,0), "sum", …>` arguments of a CPU fallback. The host
 //! operator itself is printed as its key in quotes, which means the same in every process; its number does not.
 
 use super::verify::verify;

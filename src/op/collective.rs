@@ -1,5 +1,5 @@
 //! Collectives between the processes (or threads) of a program: host operators that call what the program gave for its
-//! communicator. A recorded collective says its communicator by a scalar, so that every rank runs the same program.
+//! communicator. A recorded collective names its communicator by a scalar, so that every rank runs the same program.
 //!
 //! Each takes and gives the communicator's *token*, a tensor whose bytes mean nothing: so collectives of a communicator
 //! depend on one another, in the order of recording, and run though nobody wants their results. A rank that left one out

@@ -10,6 +10,6 @@ pub fn evaluate(op: Op, inputs: &[&Array], attrs: &[Attr], outs: &[Ty]) -> Resul
     match op.row().eval {
         Eval::Pointwise { float, int } => Ok(vec![pointwise::apply(float, int, inputs, &outs[0])?]),
         Eval::Whole(f) => f(inputs, attrs, outs),
-        Eval::Given => crate::internal!("{} is supplied by the interpreter", op.name()),
+        Eval::External => crate::internal!("{} is supplied by the interpreter", op.name()),
     }
 }

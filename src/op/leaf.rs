@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::invalid;
 use crate::shape::contiguous_strides;
 
-pub const GIVEN: Eval = Eval::Given;
+pub const EXTERNAL: Eval = Eval::External;
 pub const CONST: Eval = Eval::Whole(constant);
 pub const CONST_INT: Eval = Eval::Whole(constant_int);
 pub const IOTA: Eval = Eval::Whole(iota);

@@ -8,7 +8,7 @@ mod check;
 pub mod evaluate;
 pub mod collective;
 pub mod host;
-pub mod host_call;
+pub mod fallback;
 mod index;
 mod leaf;
 mod movement;
@@ -75,9 +75,9 @@ pub enum Attr {
     Bool(bool),
     Ints(Dims),
     DType(DType),
-    /// Result types of a host call.
+    /// Result types of a CPU fallback.
     Types(Vec<Ty>),
-    /// Arguments of a host call; tensors and scalars stand for the node's inputs in order (their `Read`s and slots are
+    /// Arguments of a CPU fallback; tensors and scalars stand for the node's inputs in order (their `Read`s and slots are
     /// not looked at).
     Args(Vec<Arg>),
 }
@@ -98,7 +98,7 @@ pub enum Class {
     Reduction,
     Contraction,
     Indexing,
-    /// Could be said in other primitives (see `passes::decompose`), kept whole because backends do it better.
+    /// Could be expressed in other primitives (see `passes::decompose`), kept whole because backends do it better.
     Composite,
     /// Has effects: it runs, in the order of its kind, whether or not somebody wants a result.
     Host,
@@ -137,7 +137,7 @@ pub enum Eval {
     /// The whole node: inputs, attributes and the inferred output types in, outputs out.
     Whole(WholeFn),
     /// The interpreter supplies the value (program inputs and scalars).
-    Given,
+    External,
 }
 
 /// Everything that is known of a primitive.

@@ -6,7 +6,7 @@
 
 use super::Arity::{AtLeast, Between, Exactly};
 use super::Class::*;
-use super::{Row, host_call, index, leaf, movement, nn, pointwise as p, reduce};
+use super::{Row, fallback, index, leaf, movement, nn, pointwise as p, reduce};
 use serde::{Deserialize, Serialize};
 
 /// Declares [`Op`] and [`TABLE`] from the same rows, so that they cannot disagree.
@@ -35,9 +35,9 @@ macro_rules! table {
 table! {
     // ---- leaves
     /// The `index`-th input of the program.
-    Input "input" Leaf Exactly(0), ["index", "type"], leaf::declared, leaf::GIVEN, p::no_flops;
+    Input "input" Leaf Exactly(0), ["index", "type"], leaf::declared, leaf::EXTERNAL, p::no_flops;
     /// The `slot`-th number of the argument block: `f64`, `i64` or `bool`, rank 0.
-    Scalar "scalar" Leaf Exactly(0), ["slot", "dtype"], leaf::scalar_type, leaf::GIVEN, p::no_flops;
+    Scalar "scalar" Leaf Exactly(0), ["slot", "dtype"], leaf::scalar_type, leaf::EXTERNAL, p::no_flops;
     /// One number of a dtype, rank 0. `value` is an f64; integers beyond 2^53 use `ConstInt`.
     Const "const" Leaf Exactly(0), ["value", "dtype"], leaf::const_type, leaf::CONST, p::no_flops;
     /// One integer or bool, rank 0.
@@ -212,9 +212,9 @@ table! {
 
     // ---- host
     /// A call of host operator `op`; `args` say how inputs and plain arguments interleave; `types` are the results'.
-    Host "host" Host AtLeast(0), ["op", "types", "args"], host_call::host_type, host_call::HOST, p::no_flops;
+    Host "host" Host AtLeast(0), ["op", "types", "args"], fallback::host_type, fallback::HOST, p::no_flops;
     /// No result. Its operand, which nobody may read, is computed because what computes it refuses some numbers.
-    Check "check" Host Exactly(1), [], host_call::check_type, host_call::CHECK, p::no_flops;
+    Check "check" Host Exactly(1), [], fallback::check_type, fallback::CHECK, p::no_flops;
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::op::Op;
 use std::borrow::Cow;
 
 /// Operands whose order does not matter are sorted; then equal nodes are one, because that is how the builder builds.
-/// Host calls stay apart: two equal ones may draw two random numbers.
+/// CPU fallbacks stay apart: two equal ones may draw two random numbers.
 ///
 /// ```text
 /// %2: f32[2] = add(%0, %1)            %2: f32[2] = add(%0, %1)

@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::graph::{Builder, Graph, ValueId};
 use std::borrow::Cow;
 
-/// Keeps the nodes that an output of the program depends on, and every host call and check with what it depends on: they
+/// Keeps the nodes that an output of the program depends on, and every CPU fallback and check with what it depends on: they
 /// may have effects, and may fail. Unused inputs and scalars go too.
 ///
 /// ```text

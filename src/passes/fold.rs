@@ -80,7 +80,7 @@ fn fold_pointwise(b: &mut Builder, item: &Item) -> Result<Option<Values>> {
 /// All elements are computed; folded if they are alike.
 fn fold_small(b: &mut Builder, item: &Item) -> Result<Option<Values>> {
     if matches!(item.op, Op::Const | Op::ConstInt | Op::Broadcast)
-        || matches!(item.op.row().eval, Eval::Given)
+        || matches!(item.op.row().eval, Eval::External)
         || !item.inputs.iter().all(|&v| splat(b, v).is_some())
     {
         return Ok(None);

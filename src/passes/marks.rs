@@ -1,4 +1,4 @@
-//! Marks and detached values have told gradients what to do and go.
+//! Removes marks and detached values, which only gradients need.
 
 use super::rebuild::{Values, rebuild};
 use crate::error::Result;

@@ -36,13 +36,13 @@ use std::borrow::Cow;
 /// One simplification can enable another; in practice the second or third round changes nothing.
 const MAX_ROUNDS: usize = 8;
 
-/// All passes in order. Composites for which `keeps` is false are said in other primitives. Errors are internal.
-pub fn optimize(mut graph: Graph, keeps: &dyn Fn(Op) -> bool) -> Result<Graph> {
+/// All passes in order. Composites for which `supports` is false are decomposed into other primitives. Errors are internal.
+pub fn optimize(mut graph: Graph, supports: &dyn Fn(Op) -> bool) -> Result<Graph> {
     improve(&mut graph, "marks", marks)?;
-    improve(&mut graph, "decompose", |graph| decompose(graph, keeps))?;
+    improve(&mut graph, "decompose", |graph| decompose(graph, supports))?;
     for _ in 0..MAX_ROUNDS {
         let mut goes_on = improve(&mut graph, "simplify, movement, fold, cse", node_by_node)?;
-        if keeps(Op::LogSumExp) {
+        if supports(Op::LogSumExp) {
             goes_on |= improve(&mut graph, "cross_entropy", cross_entropy)?;
         }
         goes_on |= improve(&mut graph, "products", products)?;

@@ -5,11 +5,11 @@
 //! * reads are inside memory that holds the value they name, whole, written by an earlier step and not written over since;
 //! * writes go to outputs and the arena only, aligned and inside it; they overlap no other write or scratch memory of
 //!   the step, and no read unless the kernel goes through both in step;
-//! * an input taken over by an output is written once, by the step that makes the output, or never if it is the output;
+//! * an input donated to an output is written once, by the step that makes the output, or never if it is the output;
 //! * each element of each result is the graph's expression: followed back element by element, for the corners of the
 //!   iteration space and some points inside it;
 //!
-//! and of the whole: every output is there, and host calls run once each in the order of the graph.
+//! and of the whole: every output is there, and CPU fallbacks run once each in the order of the graph.
 //!
 //! **Invariant:** shares nothing with the planners but the data types.
 
@@ -17,7 +17,7 @@ mod meaning;
 #[cfg(test)]
 mod tests;
 
-use super::{ALIGN, Kernel, Operand, Place, Plan, Step};
+use super::{ALIGN, Kernel, MemRef, Operand, Plan, Step};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::{Graph, ValueId};
@@ -37,7 +37,7 @@ pub fn check(graph: &Graph, plan: &Plan) -> Result<()> {
         checked.map_err(|e| e.within(format!("step {index}: {step}")))?;
     }
     if hosts.next().is_some() {
-        return internal!("a host call or check is missing");
+        return internal!("a CPU fallback or check is missing");
     }
     memory.finish()
 }
@@ -57,7 +57,7 @@ enum Content {
 }
 
 #[derive(Clone, Debug)]
-struct Held {
+struct LiveValue {
     space: Space,
     bytes: Range<u64>,
     content: Content,
@@ -66,7 +66,7 @@ struct Held {
 struct Memory<'a> {
     graph: &'a Graph,
     plan: &'a Plan,
-    held: Vec<Held>,
+    live: Vec<LiveValue>,
     /// How often each output was written.
     writes: Vec<u32>,
 }
@@ -88,28 +88,28 @@ impl<'a> Memory<'a> {
                 return internal!("input {i} cannot become output {k}");
             }
         }
-        let input = |(i, ty): (usize, &Ty)| Held {
+        let input = |(i, ty): (usize, &Ty)| LiveValue {
             space: Space::Input(i as u32),
             bytes: 0..ty.nbytes() as u64,
             content: Content::Input(i as u32),
         };
-        let held = plan.inputs.iter().enumerate().map(input).collect();
-        Ok(Memory { graph, plan, held, writes: vec![0; plan.outputs.len()] })
+        let live = plan.inputs.iter().enumerate().map(input).collect();
+        Ok(Memory { graph, plan, live, writes: vec![0; plan.outputs.len()] })
     }
 
-    /// Space and first byte of a place; `None` without memory.
-    fn locate(&self, place: Place) -> Result<Option<(Space, u64)>> {
-        Ok(match place {
-            Place::Input(i) if (i as usize) < self.plan.inputs.len() => Some((Space::Input(i), 0)),
-            Place::Output(k) => match self.plan.donors.get(k as usize) {
+    /// Space and first byte of a reference; `None` without memory.
+    fn locate(&self, mem: MemRef) -> Result<Option<(Space, u64)>> {
+        Ok(match mem {
+            MemRef::Input(i) if (i as usize) < self.plan.inputs.len() => Some((Space::Input(i), 0)),
+            MemRef::Output(k) => match self.plan.donors.get(k as usize) {
                 Some(Some(i)) => Some((Space::Input(*i), 0)),
                 Some(None) => Some((Space::Output(k), 0)),
                 None => return internal!("there is no output {k}"),
             },
-            Place::Arena(offset) => Some((Space::Arena, offset)),
-            Place::Scalar(slot) if (slot as usize) < self.plan.scalars.len() => None,
-            Place::Index => None,
-            _ => return internal!("there is no {place}"),
+            MemRef::Arena(offset) => Some((Space::Arena, offset)),
+            MemRef::Scalar(slot) if (slot as usize) < self.plan.scalars.len() => None,
+            MemRef::Index => None,
+            _ => return internal!("there is no {mem}"),
         })
     }
 
@@ -146,10 +146,10 @@ impl<'a> Memory<'a> {
             if written[..i].iter().any(|(s, r)| s == space && overlap(r, range)) {
                 return internal!("two results or scratch memory overlap at {range:?}");
             }
-            self.held.retain(|h| h.space != *space || !overlap(&h.bytes, range));
+            self.live.retain(|h| h.space != *space || !overlap(&h.bytes, range));
         }
         for ((space, bytes), &value) in written.into_iter().zip(&step.results_of) {
-            self.held.push(Held { space, bytes, content: Content::Value(value) });
+            self.live.push(LiveValue { space, bytes, content: Content::Value(value) });
         }
         Ok(())
     }
@@ -161,11 +161,12 @@ impl<'a> Memory<'a> {
         if !shaped || (!forward && !layout.sizes.contains(&0)) {
             return internal!("the layout of {read} points before its memory");
         }
-        let Some((space, start)) = self.locate(read.place)? else { return Ok(()) };
+        let Some((space, start)) = self.locate(read.mem)? else { return Ok(()) };
         let end = start + furthest(read);
         let wanted = self.content(value);
-        let holds = |h: &&Held| h.space == space && h.bytes.start == start && h.content == wanted;
-        match self.held.iter().find(holds) {
+        let holds =
+            |h: &&LiveValue| h.space == space && h.bytes.start == start && h.content == wanted;
+        match self.live.iter().find(holds) {
             Some(h) if end <= h.bytes.end => Ok(()),
             Some(_) => internal!("{read} reaches beyond value {}", value.0),
             None if end == start => Ok(()),
@@ -181,17 +182,17 @@ impl<'a> Memory<'a> {
             return internal!("{write} is not all of value {}", value.0);
         }
         let nbytes = ty.nbytes() as u64;
-        match write.place {
-            Place::Output(k) if (k as usize) < self.plan.outputs.len() => {
+        match write.mem {
+            MemRef::Output(k) if (k as usize) < self.plan.outputs.len() => {
                 self.writes[k as usize] += 1;
                 if nbytes != self.plan.outputs[k as usize].nbytes() as u64 {
                     return internal!("{write} is not as large as output {k}");
                 }
             }
-            Place::Arena(offset) => self.in_arena(&(offset..offset + nbytes))?,
+            MemRef::Arena(offset) => self.in_arena(&(offset..offset + nbytes))?,
             _ => return internal!("{write} must not be written"),
         }
-        let (space, start) = self.locate(write.place)?.expect("outputs and the arena are memory");
+        let (space, start) = self.locate(write.mem)?.expect("outputs and the arena are memory");
         Ok((space, start..start + nbytes))
     }
 
@@ -209,7 +210,7 @@ impl<'a> Memory<'a> {
         space: Space,
         range: &'s Range<u64>,
     ) -> impl Iterator<Item = (usize, &'s Operand)> {
-        step.reads.iter().enumerate().filter(move |(_, read)| match self.locate(read.place) {
+        step.reads.iter().enumerate().filter(move |(_, read)| match self.locate(read.mem) {
             Ok(Some((s, start))) => s == space && overlap(&(start..start + furthest(read)), range),
             _ => false,
         })
@@ -219,7 +220,7 @@ impl<'a> Memory<'a> {
     fn hazards(&self, step: &Step, k: usize, (space, range): &(Space, Range<u64>)) -> Result<()> {
         let write = &step.writes[k];
         for (i, read) in self.reads_over(step, *space, range) {
-            let starts = self.locate(read.place)?.map(|l| l.1) == Some(range.start);
+            let starts = self.locate(read.mem)?.map(|l| l.1) == Some(range.start);
             let same = starts
                 && read.layout.offset == 0
                 && read.dtype.size() == write.dtype.size()
@@ -227,9 +228,9 @@ impl<'a> Memory<'a> {
                 && read.layout.numel() == write.layout.numel();
             let in_step = match &step.kernel {
                 Kernel::Map(_) => read.layout.sizes == write.layout.sizes,
-                Kernel::Fused { program, .. } => {
-                    let point_by_point = i + program.reads.len() > step.reads.len();
-                    let point_by_point = point_by_point && k < program.results.len();
+                Kernel::Fused { body, .. } => {
+                    let point_by_point = i + body.reads.len() > step.reads.len();
+                    let point_by_point = point_by_point && k < body.results.len();
                     point_by_point && read.layout.sizes == write.layout.sizes
                 }
                 Kernel::Node { op: Op::AsStridedScatter | Op::IndexAdd | Op::Scatter, .. } => {
@@ -246,18 +247,18 @@ impl<'a> Memory<'a> {
 
     fn finish(&self) -> Result<()> {
         for (k, &value) in self.graph.outputs.iter().enumerate() {
-            let place = Place::Output(k as u32);
-            let (space, _) = self.locate(place)?.expect("outputs are memory");
+            let mem = MemRef::Output(k as u32);
+            let (space, _) = self.locate(mem)?.expect("outputs are memory");
             let ty = &self.plan.outputs[k];
             let unchanged = self.plan.donors[k].map(Content::Input) == Some(self.content(value));
             if ty != self.graph.ty(value) || self.writes[k] != 1 - unchanged as u32 {
                 return internal!("output {k} is written {} times", self.writes[k]);
             }
-            let holds = |h: &&Held| h.space == space && h.bytes.start == 0;
-            match self.held.iter().rev().find(holds).map(|h| h.content) {
+            let holds = |h: &&LiveValue| h.space == space && h.bytes.start == 0;
+            match self.live.iter().rev().find(holds).map(|h| h.content) {
                 Some(Content::Value(v)) if meaning::same_memory(self.graph, v, value) => {}
-                Some(held @ Content::Input(_)) if held == self.content(value) => {}
-                held => return internal!("output {k} is value {}, not {held:?}", value.0),
+                Some(found @ Content::Input(_)) if found == self.content(value) => {}
+                found => return internal!("output {k} is value {}, not {found:?}", value.0),
             }
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use super::rounding;
 use super::views::{Path, View, is_whole};
-use super::{Instr, Kernel, Program, Reg};
+use super::{Instr, Kernel, LoopBody, Reg};
 use crate::dtype::DType;
 use crate::graph::{Graph, Node, NodeId, ValueId};
 use crate::op::{Op, Ty};
@@ -76,10 +76,8 @@ impl Region {
     /// Layout of write `k`.
     pub fn written(&self, k: usize, ty: &Ty) -> Layout {
         match &self.kernel {
-            Kernel::Map(program) => Layout::contiguous(&program.sizes),
-            Kernel::Fused { program, .. } if k < program.results.len() => {
-                Layout::contiguous(&program.sizes)
-            }
+            Kernel::Map(body) => Layout::contiguous(&body.sizes),
+            Kernel::Fused { body, .. } if k < body.results.len() => Layout::contiguous(&body.sizes),
             _ => Layout::contiguous(&ty.sizes),
         }
     }
@@ -104,7 +102,7 @@ impl Region {
         match &self.kernel {
             Kernel::Map(_) => self.reads.iter().filter(|r| of(r)).all(same),
             // Parts of the result are written while the operands are still read for others.
-            Kernel::Fused { program, .. } if k < program.results.len() => {
+            Kernel::Fused { body, .. } if k < body.results.len() => {
                 let (operands, others) =
                     self.reads.split_at(self.kernel.operands(self.reads.len()));
                 !operands.iter().any(&of) && others.iter().filter(|r| of(r)).all(same)
@@ -247,14 +245,14 @@ impl Draft {
             return false;
         }
         let own = self.slots.len();
-        let mut place = vec![SlotId::MAX; other.slots.len()];
+        let mut slots = vec![SlotId::MAX; other.slots.len()];
         let mut fresh = Vec::new();
         for id in other.in_order() {
             let mut slot = other.slots[id as usize].clone();
             if let State::Instr(instr) = &mut slot.state {
-                instr.args.iter_mut().for_each(|a| *a = place[*a as usize]);
+                instr.args.iter_mut().for_each(|a| *a = slots[*a as usize]);
             }
-            place[id as usize] = self.find(&slot).unwrap_or_else(|| {
+            slots[id as usize] = self.find(&slot).unwrap_or_else(|| {
                 let new = self.push(slot);
                 if other.joined.contains(&id) {
                     fresh.push(new);
@@ -269,7 +267,7 @@ impl Draft {
         fresh.reverse();
         fresh.append(&mut self.joined);
         self.joined = fresh;
-        self.writes.extend(other.writes.iter().map(|&(s, b)| (place[s as usize], b)));
+        self.writes.extend(other.writes.iter().map(|&(s, b)| (slots[s as usize], b)));
         true
     }
 
@@ -299,11 +297,11 @@ impl Draft {
                 (Kernel::Node { op, attrs }, self.slots.iter().map(read).collect())
             }
             _ => {
-                let (program, reads) = self.program(graph);
+                let (body, reads) = self.body(graph);
                 let operands = self.slots.iter().filter(|s| s.state == State::Operand);
                 let others = reads.iter().map(|&s| &self.slots[s]);
                 let others = others.filter(|s| s.state != State::Result);
-                (self.kernel(graph, program), operands.chain(others).map(read).collect())
+                (self.kernel(graph, body), operands.chain(others).map(read).collect())
             }
         };
         let writes = self.writes.iter().map(|w| w.1).chain(self.added.iter().copied()).collect();
@@ -311,23 +309,23 @@ impl Draft {
         Region { kernel, reads, writes, after, anchor: self.anchor, workspace: 0 }
     }
 
-    fn kernel(&self, graph: &Graph, program: Program) -> Kernel {
+    fn kernel(&self, graph: &Graph, body: LoopBody) -> Kernel {
         match self.kind {
             Kind::Reduce(id) => {
                 let node = graph.node(id);
-                Kernel::Reduce { program, op: node.op, axes: node.attrs[0].ints().into() }
+                Kernel::Reduce { body, op: node.op, axes: node.attrs[0].ints().into() }
             }
             Kind::Fused(id) => {
                 let Node { op, attrs, .. } = graph.node(id).clone();
-                Kernel::Fused { op, attrs, program }
+                Kernel::Fused { op, attrs, body }
             }
-            _ => Kernel::Map(program),
+            _ => Kernel::Map(body),
         }
     }
 
-    /// The program that computes what is written, and the slots it reads: the result of the node, if there is one,
+    /// The loop body that computes what is written, and the slots it reads: the result of the node, if there is one,
     /// then the others in order of their first use.
-    fn program(&self, graph: &Graph) -> (Program, Vec<usize>) {
+    fn body(&self, graph: &Graph) -> (LoopBody, Vec<usize>) {
         let results = || self.writes.iter().map(|w| w.0);
         let computed = |s: &SlotId| matches!(self.slots[*s as usize].state, State::Instr(_));
         let order: Vec<SlotId> = self.in_order().filter(computed).collect();
@@ -355,7 +353,7 @@ impl Draft {
             }
             _ => None,
         };
-        let program = Program {
+        let body = LoopBody {
             sizes: self.sizes.clone(),
             reads: reads.iter().map(|&s| self.slots[s].dtype).collect(),
             instrs: order.iter().filter_map(instr).collect(),
@@ -367,6 +365,6 @@ impl Draft {
             Kind::Reduce(id) => Some(graph.node(id).record),
             _ => None,
         };
-        (rounding::rounded(program, &records, reduction), reads)
+        (rounding::rounded(body, &records, reduction), reads)
     }
 }

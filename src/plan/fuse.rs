@@ -37,7 +37,7 @@ struct Fuser<'g> {
     /// For every value that is stored, where.
     home: Vec<Option<BufferId>>,
     buffers: Vec<Buffer>,
-    /// Host calls keep their order: they may have effects.
+    /// CPU fallbacks keep their order: they may have effects.
     next_host: Option<RegionId>,
     choices: Choices<'g>,
     /// Whether nodes of an operation may stand at the head of a region.
@@ -47,22 +47,22 @@ struct Fuser<'g> {
 /// Decisions of cost in the order in which they come up: taken here, or given.
 struct Choices<'g> {
     taken: Vec<bool>,
-    given: Option<&'g [bool]>,
+    prescribed: Option<&'g [bool]>,
 }
 
 impl Choices<'_> {
     /// The next one, if it is given; too few are those of another program.
     fn next(&self) -> Option<bool> {
-        self.given.map(|given| given.get(self.taken.len()).copied().unwrap_or(false))
+        self.prescribed.map(|prescribed| prescribed.get(self.taken.len()).copied().unwrap_or(false))
     }
 }
 
-/// Splits `graph` into regions. Dead nodes are left out, except host calls. Also returned: what was decided by cost, which
+/// Splits `graph` into regions. Dead nodes are left out, except CPU fallbacks. Also returned: what was decided by cost, which
 /// can be given for the same program with other sizes. `donors` are the offers: the memory of an input to an output.
 pub(super) fn fuse<'g>(
     graph: &'g Graph,
     donors: &[Option<u32>],
-    given: Option<&'g [bool]>,
+    prescribed: Option<&'g [bool]>,
     has_epilogue: &'g dyn Fn(Op) -> bool,
 ) -> (Fused, Vec<bool>) {
     let n = graph.values.len();
@@ -77,7 +77,7 @@ pub(super) fn fuse<'g>(
         home: vec![None; n],
         buffers: Vec::new(),
         next_host: None,
-        choices: Choices { taken: Vec::new(), given },
+        choices: Choices { taken: Vec::new(), prescribed },
         has_epilogue,
     };
     (0..graph.outputs.len()).for_each(|k| fuser.output(k));

@@ -1,10 +1,10 @@
 //! Where everything lies: lifetimes, what may share memory, offsets in the arena.
 //!
-//! **Invariant:** the memory of an input that an output takes over is written by the step that makes that output, if it is
+//! **Invariant:** the memory of an input that is donated to an output is written by the step that makes that output, if it is
 //! another value, and by nothing else, so if that step does not run the old bytes are intact.
 
 use super::draft::{BufferId, Fused, Region, RegionId, Source};
-use super::{ALIGN, Kernel, Operand, Place, Plan, Step};
+use super::{ALIGN, Kernel, MemRef, Operand, Plan, Step};
 use crate::dtype::DType;
 use crate::graph::{Graph, ValueId};
 use crate::op::{Op, Ty};
@@ -19,7 +19,7 @@ struct Block {
 
 /// Puts the regions in the given order; blocks of the arena get numbers, not offsets. `donors` are the offers; the plan
 /// holds those that were granted.
-pub(super) fn outline(
+pub(super) fn unplaced(
     graph: &Graph,
     fused: &Fused,
     order: &[RegionId],
@@ -30,8 +30,8 @@ pub(super) fn outline(
     let steps: Vec<&Region> = order.iter().map(|&r| &fused.regions[r]).collect();
     let (block_of, blocks) = blocks(graph, fused, &steps);
     let place_of = |b: BufferId| match fused.buffers[b].output {
-        Some(k) => Place::Output(k),
-        None => Place::Arena(block_of[b]),
+        Some(k) => MemRef::Output(k),
+        None => MemRef::Arena(block_of[b]),
     };
     let mut scratch = blocks..;
     let step = |region: &&Region| {
@@ -49,13 +49,13 @@ pub(super) fn outline(
     }
 }
 
-/// Gives the blocks of an outline their offsets.
+/// Gives the blocks of an unplaced plan their offsets.
 pub(super) fn settle(plan: &mut Plan) {
-    let blocks = lives(plan);
+    let blocks = liveness(plan);
     let (offsets, arena_bytes) = pack(&blocks);
     for step in &mut plan.steps {
         for operand in step.reads.iter_mut().chain(&mut step.writes) {
-            if let Place::Arena(block) = &mut operand.place {
+            if let MemRef::Arena(block) = &mut operand.mem {
                 *block = offsets[*block as usize];
             }
         }
@@ -68,7 +68,7 @@ pub(super) fn settle(plan: &mut Plan) {
 }
 
 /// Sizes and lives of the blocks of an outline.
-fn lives(plan: &Plan) -> Vec<Block> {
+fn liveness(plan: &Plan) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     let mut touch = |block: u64, at: usize, bytes: u64| {
         let index = block as usize;
@@ -81,12 +81,12 @@ fn lives(plan: &Plan) -> Vec<Block> {
     };
     for (at, step) in plan.steps.iter().enumerate() {
         for read in &step.reads {
-            if let Place::Arena(block) = read.place {
+            if let MemRef::Arena(block) = read.mem {
                 touch(block, at, 0);
             }
         }
         for write in &step.writes {
-            if let Place::Arena(block) = write.place {
+            if let MemRef::Arena(block) = write.mem {
                 touch(block, at, (write.layout.numel() as usize * write.dtype.size()) as u64);
             }
         }
@@ -102,22 +102,22 @@ fn step(
     fused: &Fused,
     region: &Region,
     workspace: Option<u64>,
-    place_of: impl Fn(BufferId) -> Place,
+    place_of: impl Fn(BufferId) -> MemRef,
 ) -> Step {
     let node = graph.node(region.anchor);
     let read = |r: &super::draft::Read| Operand {
-        place: match r.source {
-            Source::Input(i) => Place::Input(i),
+        mem: match r.source {
+            Source::Input(i) => MemRef::Input(i),
             Source::Buffer(b) => place_of(b),
-            Source::Scalar(slot) => Place::Scalar(slot),
-            Source::Index => Place::Index,
+            Source::Scalar(slot) => MemRef::Scalar(slot),
+            Source::Index => MemRef::Index,
         },
         dtype: r.dtype,
         layout: r.layout.clone(),
     };
     let write = |(k, &b): (usize, &BufferId)| {
         let ty = fused.ty(graph, b);
-        Operand { place: place_of(b), dtype: ty.dtype, layout: region.written(k, ty) }
+        Operand { mem: place_of(b), dtype: ty.dtype, layout: region.written(k, ty) }
     };
     Step {
         kernel: region.kernel.clone(),
@@ -185,7 +185,7 @@ fn blocks(graph: &Graph, fused: &Fused, steps: &[&Region]) -> (Vec<u64>, u64) {
     (block_of, blocks.start)
 }
 
-/// For every output, whether it takes over memory that holds its value from the start. No two take over the same.
+/// For every output, whether the memory donated to it holds its value from the start. No input donates twice.
 pub(super) fn unchanged(graph: &Graph, donors: &[Option<u32>]) -> Vec<bool> {
     let mut taken = Vec::new();
     let is_unchanged = |(&output, donor): (&ValueId, &Option<u32>)| {
@@ -199,7 +199,7 @@ pub(super) fn unchanged(graph: &Graph, donors: &[Option<u32>]) -> Vec<bool> {
     graph.outputs.iter().zip(donors).map(is_unchanged).collect()
 }
 
-/// Which of the offered inputs each output takes over.
+/// Which of the offered inputs is donated to each output.
 fn grant(
     graph: &Graph,
     fused: &Fused,
@@ -222,9 +222,9 @@ fn grant(
         }
     }
     let unchanged = unchanged(graph, donors);
-    let mut given = vec![false; inputs.len()];
+    let mut prescribed = vec![false; inputs.len()];
     let kept = donors.iter().zip(&unchanged).filter_map(|(donor, &kept)| donor.filter(|_| kept));
-    kept.for_each(|donor| given[donor as usize] = true);
+    kept.for_each(|donor| prescribed[donor as usize] = true);
     let mut decide = |k: usize| {
         let donor = donors[k]?;
         if unchanged[k] {
@@ -240,9 +240,9 @@ fn grant(
             }
             last => last < Some(at),
         };
-        let fits = ty.nbytes() == result.nbytes() && !host && !given[donor as usize];
+        let fits = ty.nbytes() == result.nbytes() && !host && !prescribed[donor as usize];
         (free && fits).then(|| {
-            given[donor as usize] = true;
+            prescribed[donor as usize] = true;
             donor
         })
     };

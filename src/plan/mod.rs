@@ -8,9 +8,9 @@ mod cost;
 mod draft;
 mod fuse;
 mod memory;
-mod need;
+mod layout_requirement;
 mod order;
-mod outline;
+mod unplaced;
 #[cfg(test)]
 pub mod random;
 #[cfg(test)]
@@ -29,11 +29,11 @@ use crate::graph::{Graph, ValueId};
 use crate::internal;
 use crate::op::{Attrs, Op, Ty};
 use crate::shape::{Dims, Layout};
-pub use need::widens;
-pub use outline::Outline;
-pub use remat::Guide;
+pub use layout_requirement::accepts_half_input;
+pub use remat::PlanDecisions;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
+pub use unplaced::UnplacedPlan;
 
 /// What planning must know of the backend, as data in and numbers out.
 pub trait Target {
@@ -47,14 +47,14 @@ pub trait Target {
     }
 
     /// Whether it runs consecutive steps that compute alike as one, so that they should come side by side.
-    fn gathers(&self) -> bool {
+    fn fuses_horizontally(&self) -> bool {
         false
     }
 }
 
-/// Where the flat elements of an operand are.
+/// A memory reference: where the flat elements of an operand are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Place {
+pub enum MemRef {
     /// Memory of a program input. Never written.
     Input(u32),
     /// Memory of a program output; with a donor ([`Plan::donors`]) the same memory as that input. A scatter whose base
@@ -68,16 +68,16 @@ pub enum Place {
     Index,
 }
 
-/// A strided view of flat elements, as a kernel reads or writes it; no stride is negative. A `Scalar` place is read as the dtype given here
-/// from its 8-byte slot (f64 for floats, i64 for integers and bool).
+/// A strided view of flat elements, as a kernel reads or writes it; no stride is negative. A `Scalar` operand is read as the
+/// dtype given here from its 8-byte slot (f64 for floats, i64 for integers and bool).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Operand {
-    pub place: Place,
+    pub mem: MemRef,
     pub dtype: DType,
     pub layout: Layout,
 }
 
-/// Register of a [`Program`]: first the reads, then one per instruction.
+/// Register of a [`LoopBody`]: first the reads, then one per instruction.
 pub type Reg = u32;
 
 /// One pointwise operation. `Random` takes a third operand here: the linear index (i64).
@@ -91,9 +91,9 @@ pub struct Instr {
     pub args: SmallVec<[Reg; 3]>,
 }
 
-/// A fused pointwise region: for every point of `sizes`, registers are computed in order.
+/// The loop body of a fused pointwise region: for every point of `sizes`, registers are computed in order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Program {
+pub struct LoopBody {
     /// Iteration space; every read's layout has these sizes.
     pub sizes: Dims,
     /// Dtypes of the reads.
@@ -106,21 +106,21 @@ pub struct Program {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Kernel {
-    /// writes[k] = register results[k]; writes' layouts have the program's sizes. A plain copy is a program without instructions.
-    Map(Program),
+    /// writes[k] = register results[k]; writes' layouts have the body's sizes. A plain copy is a body without instructions.
+    Map(LoopBody),
     /// writes[0] = `op` (a reduction over `axes`) of register results[0]; the write's layout lacks the axes.
-    Reduce { program: Program, op: Op, axes: Dims },
-    /// What a node computes goes on through a program while it is at hand. The first reads are the node's operands, as
-    /// for `Node`; register 0 of the program is the node's first result, as its dtype (read 0 of the program, not of
-    /// the step), in the order of the program's sizes, the last of which are its last one or factors of it; then come the program's other reads. writes[k] = register
-    /// results[k]; then come the node's other results. Only nodes for which [`need::has_epilogue`] and that cannot fail,
-    /// nor can the program.
-    Fused { op: Op, attrs: Attrs, program: Program },
+    Reduce { body: LoopBody, op: Op, axes: Dims },
+    /// What a node computes goes on through a loop body while it is at hand. The first reads are the node's operands, as
+    /// for `Node`; register 0 of the body is the node's first result, as its dtype (read 0 of the body, not of
+    /// the step), in the order of the body's sizes, the last of which are its last one or factors of it; then come the body's other
+    /// reads. writes[k] = register results[k]; then come the node's other results. Only nodes for which
+    /// [`layout_requirement::has_epilogue`] and that cannot fail, nor can the body.
+    Fused { op: Op, attrs: Attrs, body: LoopBody },
     /// One primitive, computed whole; reads and writes are the node's operands and results in order, writes dense.
     /// Reads are dense too (at any offset), except: both operands of a matmul or a scaled matmul, all of a concat and the update of an
     /// `as_strided_scatter` may have any strides (0 included); q, k, v, dout and out of attention and its gradient any
-    /// with stride 1 in the last dimension. What [`widens`] names may lie in memory of a half type where the primitive has
-    /// f32: it is what a cast would make of that. Seed and offset of attention may be `Scalar` places.
+    /// with stride 1 in the last dimension. What [`accepts_half_input`] names may lie in memory of a half type where the primitive
+    /// has f32: it is what a cast would make of that. Seed and offset of attention may be `Scalar` operands.
     Node { op: Op, attrs: Attrs },
 }
 
@@ -145,7 +145,7 @@ pub struct Plan {
     pub steps: Vec<Step>,
     pub inputs: Vec<Ty>,
     pub outputs: Vec<Ty>,
-    /// For every output, the input whose memory it takes over. Granted donations only: subset of what was offered.
+    /// For every output, the input that donates its memory to it. Granted donations only: subset of what was offered.
     pub donors: Vec<Option<u32>>,
     pub scalars: Vec<DType>,
     pub arena_bytes: u64,
@@ -155,13 +155,13 @@ pub struct Plan {
 
 /// How a plan is looked for.
 #[derive(Clone, Copy)]
-pub enum Effort<'a> {
-    /// What to compute again, to need less memory, is searched for.
+pub enum PlanMode<'a> {
+    /// What to rematerialize, to need less memory, is searched for.
     Search,
     /// It is not: all results are kept until they were read for the last time.
     Quick,
     /// By the decisions of the same program for other sizes: this one's memory and time decide nothing any more.
-    Guided(&'a Guide),
+    Guided(&'a PlanDecisions),
 }
 
 /// Alignment of everything placed in the arena, in bytes.
@@ -177,44 +177,44 @@ pub fn plan(
     donors: &[Option<u32>],
     target: &dyn Target,
 ) -> Result<Plan> {
-    let plan = outline(graph, inputs, scalars, donors, target, Effort::Search)?.0.settled();
+    let plan = plan_unplaced(graph, inputs, scalars, donors, target, PlanMode::Search)?.0.placed();
     if cfg!(debug_assertions) {
         check::check(graph, &plan)?;
     }
     Ok(plan)
 }
 
-/// As [`plan`], but for the offsets in the arena. Errors also when a guide is not of this program.
-pub fn outline(
+/// As [`plan`], but for the offsets in the arena. Errors also when decisions are not of this program.
+pub fn plan_unplaced(
     graph: &Graph,
     inputs: &[Ty],
     scalars: &[DType],
     donors: &[Option<u32>],
     target: &dyn Target,
-    effort: Effort,
-) -> Result<(Outline, Guide)> {
+    mode: PlanMode,
+) -> Result<(UnplacedPlan, PlanDecisions)> {
     validate(graph, inputs, scalars, donors)?;
-    let absorbed = match effort {
-        Effort::Guided(guide) => Some(&guide.absorbed[..]),
-        Effort::Search | Effort::Quick => None,
+    let absorbed = match mode {
+        PlanMode::Guided(decisions) => Some(&decisions.absorbed[..]),
+        PlanMode::Search | PlanMode::Quick => None,
     };
     let (mut fused, absorbed) = fuse::fuse(graph, donors, absorbed, &|op| target.has_epilogue(op));
     for region in &mut fused.regions {
         region.workspace = workspace(graph, region, target);
     }
-    let (fused, mut guide) = match effort {
-        Effort::Search => remat::remat(graph, (fused, absorbed), donors),
-        Effort::Quick => remat::keep(graph, (fused, absorbed), donors),
-        Effort::Guided(guide) => match guide.applied(fused) {
-            Some(fused) => (fused, guide.clone()),
+    let (fused, mut decisions) = match mode {
+        PlanMode::Search => remat::remat(graph, (fused, absorbed), donors),
+        PlanMode::Quick => remat::keep(graph, (fused, absorbed), donors),
+        PlanMode::Guided(decisions) => match decisions.applied(fused) {
+            Some(fused) => (fused, decisions.clone()),
             None => return internal!("a plan is guided by that of another program"),
         },
     };
-    if target.gathers() && !matches!(effort, Effort::Guided(_)) {
-        guide.order = order::gathered(graph, &fused, donors, guide.order);
+    if target.fuses_horizontally() && !matches!(mode, PlanMode::Guided(_)) {
+        decisions.order = order::gathered(graph, &fused, donors, decisions.order);
     }
-    let plan = memory::outline(graph, &fused, &guide.order, inputs, scalars, donors);
-    Ok((Outline::new(plan), guide))
+    let plan = memory::unplaced(graph, &fused, &decisions.order, inputs, scalars, donors);
+    Ok((UnplacedPlan::new(plan), decisions))
 }
 
 fn validate(graph: &Graph, inputs: &[Ty], scalars: &[DType], donors: &[Option<u32>]) -> Result<()> {
@@ -223,12 +223,12 @@ fn validate(graph: &Graph, inputs: &[Ty], scalars: &[DType], donors: &[Option<u3
     }
     for node in &graph.nodes {
         let declared = || graph.ty(node.first);
-        let given = match node.op {
+        let prescribed = match node.op {
             Op::Input => inputs.get(node.attrs[0].int() as usize) == Some(declared()),
             Op::Scalar => scalars.get(node.attrs[0].int() as usize) == Some(&declared().dtype),
             _ => continue,
         };
-        if !given {
+        if !prescribed {
             return internal!("{} {} is not {}", node.op.name(), node.attrs[0].int(), declared());
         }
     }
@@ -247,12 +247,12 @@ fn workspace(graph: &Graph, region: &draft::Region, target: &dyn Target) -> u64 
 }
 
 impl Kernel {
-    /// The program of a kernel that has one.
-    pub fn program(&self) -> Option<&Program> {
+    /// The loop body of a kernel that has one.
+    pub fn body(&self) -> Option<&LoopBody> {
         match self {
-            Kernel::Map(program)
-            | Kernel::Reduce { program, .. }
-            | Kernel::Fused { program, .. } => Some(program),
+            Kernel::Map(body) | Kernel::Reduce { body, .. } | Kernel::Fused { body, .. } => {
+                Some(body)
+            }
             Kernel::Node { .. } => None,
         }
     }
@@ -261,7 +261,7 @@ impl Kernel {
     pub fn operands(&self, reads: usize) -> usize {
         match self {
             Kernel::Map(_) | Kernel::Reduce { .. } => 0,
-            Kernel::Fused { program, .. } => (reads + 1).saturating_sub(program.reads.len()),
+            Kernel::Fused { body, .. } => (reads + 1).saturating_sub(body.reads.len()),
             Kernel::Node { .. } => reads,
         }
     }
@@ -271,13 +271,13 @@ impl Plan {
     /// One step: the elements that lie in an input as `from` says come to lie in an output as `to` says.
     pub fn of_copy(dtype: DType, from: Layout, to: Layout) -> Plan {
         let flat = |layout: &Layout| vec![Ty::new(dtype, &[layout.end()])];
-        let operand = |place, layout| vec![Operand { place, dtype, layout }];
+        let operand = |mem, layout| vec![Operand { mem, dtype, layout }];
         let (inputs, outputs, sizes) = (flat(&from), flat(&to), from.sizes.clone());
-        let copy = Program { sizes, reads: vec![dtype], instrs: Vec::new(), results: vec![0] };
+        let copy = LoopBody { sizes, reads: vec![dtype], instrs: Vec::new(), results: vec![0] };
         let step = Step {
             kernel: Kernel::Map(copy),
-            reads: operand(Place::Input(0), from),
-            writes: operand(Place::Output(0), to),
+            reads: operand(MemRef::Input(0), from),
+            writes: operand(MemRef::Output(0), to),
             reads_of: vec![ValueId(0)],
             results_of: vec![ValueId(1)],
             workspace: None,
@@ -287,11 +287,11 @@ impl Plan {
         Plan { steps: vec![step], inputs, outputs, donors: vec![None], ..Plan::default() }
     }
 
-    /// Whether two places start at the same memory.
-    pub fn is_same_memory(&self, a: Place, b: Place) -> bool {
-        let owner = |place: Place| match place {
-            Place::Output(k) => self.donors[k as usize].map_or(place, Place::Input),
-            _ => place,
+    /// Whether two references start at the same memory.
+    pub fn is_same_memory(&self, a: MemRef, b: MemRef) -> bool {
+        let owner = |mem: MemRef| match mem {
+            MemRef::Output(k) => self.donors[k as usize].map_or(mem, MemRef::Input),
+            _ => mem,
         };
         owner(a) == owner(b)
     }
@@ -299,7 +299,7 @@ impl Plan {
     /// Whether a step writes its first result over its first operand.
     pub fn is_in_place(&self, step: &Step) -> bool {
         match (step.reads.first(), step.writes.first()) {
-            (Some(read), Some(write)) => self.is_same_memory(read.place, write.place),
+            (Some(read), Some(write)) => self.is_same_memory(read.mem, write.mem),
             _ => false,
         }
     }

@@ -213,7 +213,7 @@ fn live_bytes(fused: &Fused, flow: &Flow, order: &[RegionId], mut note: impl FnM
 }
 
 /// When each buffer is live in an order.
-pub(super) struct Lives {
+pub(super) struct Liveness {
     /// Position of each region.
     pub at: Vec<usize>,
     pub writer: Vec<RegionId>,
@@ -227,8 +227,8 @@ pub(super) struct Lives {
     pub peak_at: usize,
 }
 
-impl Lives {
-    pub fn new(graph: &Graph, fused: &Fused, order: &[RegionId]) -> Lives {
+impl Liveness {
+    pub fn new(graph: &Graph, fused: &Fused, order: &[RegionId]) -> Liveness {
         let flow = flow(graph, fused);
         let mut at = vec![usize::MAX; order.len()];
         order.iter().enumerate().for_each(|(i, &r)| at[r] = i);
@@ -244,7 +244,7 @@ impl Lives {
                 (peak, peak_at) = (live, position);
             }
         });
-        Lives { at, writer, readers: flow.readers, last, bytes: flow.bytes, peak, peak_at }
+        Liveness { at, writer, readers: flow.readers, last, bytes: flow.bytes, peak, peak_at }
     }
 }
 

@@ -2,8 +2,8 @@
 //! made of waits as well, is made a second time for those who read it after.
 
 use super::draft::{Buffer, BufferId, Fused, Read, Region, RegionId, Source};
-use super::order::{self, Lives};
-use super::{Kernel, Program, Reg};
+use super::order::{self, Liveness};
+use super::{Kernel, LoopBody, Reg};
 use crate::graph::Graph;
 use crate::op::Op;
 use crate::shape::Layout;
@@ -18,7 +18,7 @@ const FLOPS_PER_BYTE: u64 = 16;
 /// What was decided by memory and time: where values are computed, which are computed again and for whom, and the order of
 /// everything. Holds for other sizes of the same program, as long as they give the same regions.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Guide {
+pub struct PlanDecisions {
     /// Of [`super::fuse`].
     pub(super) absorbed: Vec<bool>,
     /// Before anything was added.
@@ -36,7 +36,7 @@ struct Choice {
     first: RegionId,
 }
 
-impl Guide {
+impl PlanDecisions {
     /// The regions with the additions of the guide; `None` if they are not those of the guide.
     pub(super) fn applied(&self, mut fused: Fused) -> Option<Fused> {
         if (fused.regions.len(), fused.buffers.len()) != (self.regions, self.buffers) {
@@ -56,32 +56,32 @@ pub(super) fn remat(
     graph: &Graph,
     (mut fused, absorbed): (Fused, Vec<bool>),
     donors: &[Option<u32>],
-) -> (Fused, Guide) {
+) -> (Fused, PlanDecisions) {
     let (regions, buffers, mut copies) = (fused.regions.len(), fused.buffers.len(), Vec::new());
     let mut order = order::order(graph, &fused, donors);
     let all: u64 = fused.regions.iter().map(|r| time(graph, &fused, r)).sum();
     let mut left = (all as f64 * MOST_TIME) as u64;
     loop {
-        let lives = Lives::new(graph, &fused, &order);
+        let liveness = Liveness::new(graph, &fused, &order);
         // At least one byte, or copies that save nothing would never end.
-        let least = ((lives.peak as f64 * LEAST_SAVED) as u64).max(1);
-        let candidates = (0..fused.buffers.len()).filter(|&b| lives.bytes[b] > least);
+        let least = ((liveness.peak as f64 * LEAST_SAVED) as u64).max(1);
+        let candidates = (0..fused.buffers.len()).filter(|&b| liveness.bytes[b] > least);
         let best = candidates
-            .filter_map(|b| again(graph, &fused, &lives, b))
+            .filter_map(|b| again(graph, &fused, &liveness, b))
             .filter(|copy| copy.time <= left)
-            .max_by_key(|copy| (lives.bytes[copy.choice.of], std::cmp::Reverse(copy.choice.of)));
+            .max_by_key(|copy| (liveness.bytes[copy.choice.of], std::cmp::Reverse(copy.choice.of)));
         let Some(copy) = best else { break };
         left -= copy.time;
         let more = copy.choice.applied(copy.region, &fused);
         let new_order = order::order(graph, &more, donors);
-        let peak = Lives::new(graph, &more, &new_order).peak;
-        if peak + least > lives.peak {
+        let peak = Liveness::new(graph, &more, &new_order).peak;
+        if peak + least > liveness.peak {
             break;
         }
         (fused, order) = (more, new_order);
         copies.push(copy.choice);
     }
-    (fused, Guide { absorbed, regions, buffers, copies, order })
+    (fused, PlanDecisions { absorbed, regions, buffers, copies, order })
 }
 
 /// Adds nothing.
@@ -89,10 +89,10 @@ pub(super) fn keep(
     graph: &Graph,
     (fused, absorbed): (Fused, Vec<bool>),
     donors: &[Option<u32>],
-) -> (Fused, Guide) {
+) -> (Fused, PlanDecisions) {
     let order = order::order(graph, &fused, donors);
     let (regions, buffers) = (fused.regions.len(), fused.buffers.len());
-    (fused, Guide { absorbed, regions, buffers, copies: Vec::new(), order })
+    (fused, PlanDecisions { absorbed, regions, buffers, copies: Vec::new(), order })
 }
 
 /// How long a region takes, in bytes that could be moved meanwhile.
@@ -103,8 +103,8 @@ fn time(graph: &Graph, fused: &Fused, region: &Region) -> u64 {
     let written: u64 = region.writes.iter().map(|&b| fused.ty(graph, b).nbytes() as u64).sum();
     let node = match &region.kernel {
         Kernel::Node { .. } => region.writes.first().map(|&b| graph.maker(fused.buffers[b].value)),
-        // What is computed again is named after its reader.
-        Kernel::Fused { program, .. } => Some(match region.writes.get(program.results.len()) {
+        // What is rematerialized is named after its reader.
+        Kernel::Fused { body, .. } => Some(match region.writes.get(body.results.len()) {
             Some(&added) => graph.maker(fused.buffers[added].value),
             None => graph.node(region.anchor),
         }),
@@ -115,9 +115,10 @@ fn time(graph: &Graph, fused: &Fused, region: &Region) -> u64 {
         let outputs: Vec<_> = node.outputs().map(|v| graph.ty(v).clone()).collect();
         (node.op.row().flops)(&inputs, &outputs)
     });
-    let pointwise = region.kernel.program().map_or(0, |program| {
-        program.instrs.len() as u64 * crate::shape::numel(&program.sizes) as u64
-    });
+    let pointwise = region
+        .kernel
+        .body()
+        .map_or(0, |body| body.instrs.len() as u64 * crate::shape::numel(&body.sizes) as u64);
     read + written + (whole + pointwise) / FLOPS_PER_BYTE
 }
 
@@ -129,21 +130,21 @@ struct Copy {
 }
 
 /// How buffer `b` can be computed again after the peak without keeping anything longer for it.
-fn again(graph: &Graph, fused: &Fused, lives: &Lives, b: BufferId) -> Option<Copy> {
-    let (writer, peak) = (lives.writer[b], lives.peak_at);
-    let written = lives.at[writer];
+fn again(graph: &Graph, fused: &Fused, liveness: &Liveness, b: BufferId) -> Option<Copy> {
+    let (writer, peak) = (liveness.writer[b], liveness.peak_at);
+    let written = liveness.at[writer];
     if fused.buffers[b].output.is_some() || written >= peak {
         return None;
     }
-    let mut readers = lives.readers[b].clone();
-    if readers.iter().any(|&r| lives.at[r] == peak) {
+    let mut readers = liveness.readers[b].clone();
+    if readers.iter().any(|&r| liveness.at[r] == peak) {
         return None;
     }
-    readers.retain(|&r| lives.at[r] > peak);
-    let first = *readers.iter().min_by_key(|&&r| lives.at[r])?;
+    readers.retain(|&r| liveness.at[r] > peak);
+    let first = *readers.iter().min_by_key(|&&r| liveness.at[r])?;
     let region = only(fused, &fused.regions[writer], b)?;
     let stays = |read: &Read| match read.source {
-        Source::Buffer(x) => lives.last[x] >= lives.at[first],
+        Source::Buffer(x) => liveness.last[x] >= liveness.at[first],
         Source::Input(_) | Source::Scalar(_) | Source::Index => true,
     };
     if !region.reads.iter().all(stays) {
@@ -161,12 +162,12 @@ fn is_cheap(op: Op) -> bool {
 /// The part of a cheap region that writes `b`, or `None` for one that is not cheap.
 fn only(fused: &Fused, region: &Region, b: BufferId) -> Option<Region> {
     let whole = match &region.kernel {
-        Kernel::Map(program) | Kernel::Fused { program, .. } => program,
+        Kernel::Map(body) | Kernel::Fused { body, .. } => body,
         Kernel::Node { op, .. } => return is_cheap(*op).then(|| region.clone()),
         Kernel::Reduce { .. } => return None,
     };
     let k = region.writes.iter().position(|&w| w == b)?;
-    let (program, kept) = pruned(whole, *whole.results.get(k)?);
+    let (body, kept) = pruned(whole, *whole.results.get(k)?);
     let before = region.reads.len() - whole.reads.len();
     let read = |&r: &usize| region.reads[before + r].clone();
     let part = |kernel, reads, writes| Some(Region { kernel, reads, writes, ..region.clone() });
@@ -175,35 +176,35 @@ fn only(fused: &Fused, region: &Region, b: BufferId) -> Option<Region> {
             let others = kept[1..].iter().map(read);
             if let Some(result) = stored_result(fused, region, whole, b) {
                 let reads = std::iter::once(result).chain(others).collect();
-                return part(Kernel::Map(program), reads, vec![b]);
+                return part(Kernel::Map(body), reads, vec![b]);
             }
             let reads = region.reads[..=before].iter().cloned().chain(others).collect();
             let writes = [&[b], &region.writes[whole.results.len()..]].concat();
-            let kernel = Kernel::Fused { op: *op, attrs: attrs.clone(), program };
+            let kernel = Kernel::Fused { op: *op, attrs: attrs.clone(), body };
             if is_cheap(*op) { part(kernel, reads, writes) } else { None }
         }
-        _ => part(Kernel::Map(program), kept.iter().map(read).collect(), vec![b]),
+        _ => part(Kernel::Map(body), kept.iter().map(read).collect(), vec![b]),
     }
 }
 
 /// The result of the node of a fused region as a read from memory, where the region stores it other than in `b`.
-fn stored_result(fused: &Fused, region: &Region, program: &Program, b: BufferId) -> Option<Read> {
-    let mut stored = region.writes.iter().zip(&program.results);
+fn stored_result(fused: &Fused, region: &Region, body: &LoopBody, b: BufferId) -> Option<Read> {
+    let mut stored = region.writes.iter().zip(&body.results);
     let (&at, _) = stored.find(|&(&w, &reg)| reg == 0 && w != b)?;
     Some(Read {
         source: Source::Buffer(at),
         value: fused.buffers[at].value,
-        dtype: program.reads[0],
-        layout: Layout::contiguous(&program.sizes),
+        dtype: body.reads[0],
+        layout: Layout::contiguous(&body.sizes),
     })
 }
 
-/// The program that computes one register only, and which reads that leaves.
-fn pruned(program: &Program, result: Reg) -> (Program, Vec<usize>) {
-    let reads = program.reads.len();
-    let mut needed = vec![false; reads + program.instrs.len()];
+/// The loop body that computes one register only, and which reads that leaves.
+fn pruned(body: &LoopBody, result: Reg) -> (LoopBody, Vec<usize>) {
+    let reads = body.reads.len();
+    let mut needed = vec![false; reads + body.instrs.len()];
     needed[result as usize] = true;
-    for (n, instr) in program.instrs.iter().enumerate().rev() {
+    for (n, instr) in body.instrs.iter().enumerate().rev() {
         if needed[reads + n] {
             instr.args.iter().for_each(|&a| needed[a as usize] = true);
         }
@@ -211,19 +212,19 @@ fn pruned(program: &Program, result: Reg) -> (Program, Vec<usize>) {
     let kept: Vec<usize> = (0..reads).filter(|&r| needed[r]).collect();
     let mut number = vec![Reg::MAX; needed.len()];
     (0..needed.len()).filter(|&r| needed[r]).enumerate().for_each(|(n, r)| number[r] = n as Reg);
-    let instrs = program.instrs.iter().enumerate().filter(|(n, _)| needed[reads + n]);
+    let instrs = body.instrs.iter().enumerate().filter(|(n, _)| needed[reads + n]);
     let instrs = instrs.map(|(_, instr)| {
         let mut instr = instr.clone();
         instr.args.iter_mut().for_each(|a| *a = number[*a as usize]);
         instr
     });
-    let program = Program {
-        sizes: program.sizes.clone(),
-        reads: kept.iter().map(|&r| program.reads[r]).collect(),
+    let body = LoopBody {
+        sizes: body.sizes.clone(),
+        reads: kept.iter().map(|&r| body.reads[r]).collect(),
         instrs: instrs.collect(),
         results: vec![number[result as usize]],
     };
-    (program, kept)
+    (body, kept)
 }
 
 impl Choice {
@@ -263,12 +264,12 @@ mod tests {
         let (graph, donors) = training_step(6, 2, 32, 64, 128);
         let (before, absorbed) = fuse(&graph, &donors, None, &|_| true);
         let order = order::order(&graph, &before, &donors);
-        let peak = Lives::new(&graph, &before, &order).peak;
+        let peak = Liveness::new(&graph, &before, &order).peak;
         let total =
             |fused: &Fused| -> u64 { fused.regions.iter().map(|r| time(&graph, fused, r)).sum() };
         let work = total(&before);
-        let (after, guide) = remat(&graph, (before, absorbed), &donors);
-        let lower = Lives::new(&graph, &after, &guide.order).peak;
+        let (after, decisions) = remat(&graph, (before, absorbed), &donors);
+        let lower = Liveness::new(&graph, &after, &decisions.order).peak;
         assert!(lower < peak - peak / 8, "{peak} bytes became {lower}");
         assert!(total(&after) as f64 <= work as f64 * (1.0 + MOST_TIME));
     }

@@ -2,23 +2,23 @@
 //! and from one to the next where nobody can tell. But a tensor has one value: what is written to memory or read as
 //! another type is rounded for every operation that reads it, so nothing depends on what is computed in one region.
 
-use super::{Instr, Program, Reg};
+use super::{Instr, LoopBody, Reg};
 use crate::dtype::DType;
 use crate::op::{Attr, Op};
 use smallvec::smallvec;
 
-/// The program with a cast of a half-precision intermediate to its own dtype wherever another operation reads it and
+/// The body with a cast of a half-precision intermediate to its own dtype wherever another operation reads it and
 /// somebody observes it: it is a result, or read as another dtype. `records` are the operations that the instructions
 /// belong to, `reduction` that which sums up the result, if one does: in f32, so that is an observer.
-pub(super) fn rounded(program: Program, records: &[u32], reduction: Option<u32>) -> Program {
-    if !program.instrs.iter().any(|instr| is_half(instr.dtype)) {
-        return program;
+pub(super) fn rounded(body: LoopBody, records: &[u32], reduction: Option<u32>) -> LoopBody {
+    if !body.instrs.iter().any(|instr| is_half(instr.dtype)) {
+        return body;
     }
-    let mut rounding = Rounding::new(&program, records);
-    for (instr, &record) in program.instrs.into_iter().zip(records) {
+    let mut rounding = Rounding::new(&body, records);
+    for (instr, &record) in body.instrs.into_iter().zip(records) {
         rounding.push(instr, record);
     }
-    let mut results = program.results;
+    let mut results = body.results;
     for result in &mut results {
         *result = match reduction {
             Some(record) => rounding.read_by(*result, record),
@@ -26,10 +26,10 @@ pub(super) fn rounded(program: Program, records: &[u32], reduction: Option<u32>)
             None => rounding.registers[*result as usize].reg,
         };
     }
-    Program { instrs: rounding.instrs, results, ..program }
+    LoopBody { instrs: rounding.instrs, results, ..body }
 }
 
-/// A register of the old program.
+/// A register of the old body.
 #[derive(Clone, Copy)]
 struct Register {
     /// Where it is in the new one.
@@ -43,31 +43,30 @@ struct Register {
 
 struct Rounding {
     instrs: Vec<Instr>,
-    /// For each register of the new program, whether it holds a number of its dtype.
+    /// For each register of the new body, whether it holds a number of its dtype.
     is_exact: Vec<bool>,
-    /// By number in the old program.
+    /// By number in the old body.
     registers: Vec<Register>,
-    /// The register of the old program that comes next.
+    /// The register of the old body that comes next.
     next: usize,
 }
 
 impl Rounding {
-    fn new(program: &Program, records: &[u32]) -> Rounding {
-        let count = program.reads.len();
+    fn new(body: &LoopBody, records: &[u32]) -> Rounding {
+        let count = body.reads.len();
         let unread = |reg| Register { reg, rounded: None, record: 0, is_observed: false };
         let mut registers: Vec<Register> =
             (0..(count + records.len()) as Reg).map(unread).collect();
         for (register, &record) in registers[count..].iter_mut().zip(records) {
             register.record = record;
         }
-        for &result in &program.results {
+        for &result in &body.results {
             registers[result as usize].is_observed = true;
         }
-        for (instr, &record) in program.instrs.iter().zip(records) {
+        for (instr, &record) in body.instrs.iter().zip(records) {
             for &arg in &instr.args {
                 let Some(maker) = (arg as usize).checked_sub(count) else { continue };
-                let differs =
-                    program.instrs[maker].dtype != instr.dtype && records[maker] != record;
+                let differs = body.instrs[maker].dtype != instr.dtype && records[maker] != record;
                 registers[arg as usize].is_observed |= differs;
             }
         }
@@ -93,7 +92,7 @@ impl Rounding {
         self.next += 1;
     }
 
-    /// The register that an operation of `record` reads for one of the old program.
+    /// The register that an operation of `record` reads for one of the old body.
     fn read_by(&mut self, old: Reg, record: u32) -> Reg {
         let Register { reg, rounded, record: own, is_observed } = self.registers[old as usize];
         if own == record || !is_observed || self.is_exact[reg as usize] {

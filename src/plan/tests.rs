@@ -413,7 +413,7 @@ fn numbers_that_need_only_inputs_are_one_map() {
 }
 
 #[test]
-fn host_calls_run_once_in_their_order_on_dense_memory() {
+fn cpu_fallbacks_run_once_in_their_order_on_dense_memory() {
     register(HostOp {
         name: "test::observe".into(),
         key: "plan test observe".into(),

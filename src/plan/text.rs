@@ -1,7 +1,7 @@
 //! A plan for people: one line a step. `in0`, `out0` are inputs and outputs, `@64` is an arena offset, `s0` a scalar,
 //! `#` the index itself; `{…}` are strides and `+` an offset, left out where the layout is dense.
 
-use super::{Instr, Kernel, Operand, Place, Plan, Program, Step};
+use super::{Instr, Kernel, LoopBody, MemRef, Operand, Plan, Step};
 use crate::graph::text::{attr_text, ints_text};
 use crate::op::{Attr, Op};
 use std::fmt::{self, Display, Formatter};
@@ -33,8 +33,8 @@ impl Display for Step {
             }
         }
         write!(f, "({})", joined(&self.reads, ", "))?;
-        if let Some(program) = self.kernel.program() {
-            write!(f, " {program}")?;
+        if let Some(body) = self.kernel.body() {
+            write!(f, " {body}")?;
         }
         match self.workspace {
             Some((offset, bytes)) => write!(f, " workspace @{offset}+{bytes}"),
@@ -43,7 +43,7 @@ impl Display for Step {
     }
 }
 
-impl Display for Program {
+impl Display for LoopBody {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{{")?;
         for (i, instr) in self.instrs.iter().enumerate() {
@@ -63,7 +63,7 @@ impl Display for Instr {
 
 impl Display for Operand {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}{}", self.place, self.dtype, ints_text(&self.layout.sizes))?;
+        write!(f, "{}:{}{}", self.mem, self.dtype, ints_text(&self.layout.sizes))?;
         if !self.layout.is_contiguous() {
             write!(f, "{{{}}}", ints_text(&self.layout.strides).trim_matches(['[', ']']))?;
         }
@@ -74,14 +74,14 @@ impl Display for Operand {
     }
 }
 
-impl Display for Place {
+impl Display for MemRef {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Input(i) => write!(f, "in{i}"),
-            Place::Output(k) => write!(f, "out{k}"),
-            Place::Arena(offset) => write!(f, "@{offset}"),
-            Place::Scalar(slot) => write!(f, "s{slot}"),
-            Place::Index => write!(f, "#"),
+            MemRef::Input(i) => write!(f, "in{i}"),
+            MemRef::Output(k) => write!(f, "out{k}"),
+            MemRef::Arena(offset) => write!(f, "@{offset}"),
+            MemRef::Scalar(slot) => write!(f, "s{slot}"),
+            MemRef::Index => write!(f, "#"),
         }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub struct Compiled {
     pub plan: Arc<Plan>,
     pub executable: Box<dyn Executable>,
-    pub has_host_calls: bool,
+    pub has_fallbacks: bool,
 }
 
 /// The plan of a program, and perhaps a better one that computes the same bits.
@@ -53,7 +53,7 @@ impl Compiled {
     /// Errors: the backend's.
     pub fn new(plan: Arc<Plan>, backend: &dyn Backend) -> Result<Compiled> {
         let executable = backend.compile(plan.clone())?;
-        let has_host_calls = plan.steps.iter().any(|step| backend.calls_host(&step.kernel));
-        Ok(Compiled { plan, executable, has_host_calls })
+        let has_fallbacks = plan.steps.iter().any(|step| backend.calls_host(&step.kernel));
+        Ok(Compiled { plan, executable, has_fallbacks })
     }
 }

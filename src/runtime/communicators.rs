@@ -10,11 +10,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 #[derive(Default)]
-pub struct Communicators(RwLock<HashMap<String, Known>>);
+pub struct Communicators(RwLock<HashMap<String, RegisteredCommunicator>>);
 
-/// How a collective says its communicator.
+/// How a collective names its communicator.
 #[derive(Clone)]
-pub struct Known {
+pub struct RegisteredCommunicator {
     pub number: u64,
     pub size: i64,
     pub rank: i64,
@@ -35,7 +35,7 @@ impl Context {
             }
             let kept = Arc::new(communicator);
             let number = register(&kept);
-            known.insert(name, Known { number, size, rank, token, _kept: kept });
+            known.insert(name, RegisteredCommunicator { number, size, rank, token, _kept: kept });
             Ok(())
         });
         made.inspect_err(|_| self.drop_buffer(token))
@@ -51,7 +51,7 @@ impl Context {
     }
 
     /// Errors: `NotFound`.
-    pub fn communicator(&self, name: &str) -> Result<Known> {
+    pub fn communicator(&self, name: &str) -> Result<RegisteredCommunicator> {
         self.communicators.0.read().get(name).cloned().ok_or_else(|| {
             let message = format!("the context has no communicator \"{name}\"");
             Error::new(Code::NotFound, message)

@@ -2,14 +2,14 @@
 
 use super::Shared;
 use super::code::{Code, Compiled};
-use super::fitting::Fitting;
+use super::padding::PaddedBinding;
 use crate::backend::Backend;
 use crate::dtype::DType;
-use crate::dynamic::{Comparison, Families, Form, Instance, compare};
+use crate::dynamic::{Comparison, Families, Instance, ShapeErasedTrace, compare};
 use crate::error::Result;
 use crate::graph::Graph;
 use crate::op::Ty;
-use crate::plan::{Effort, Guide, Outline, Plan};
+use crate::plan::{Plan, PlanDecisions, PlanMode, UnplacedPlan};
 use crate::record::{Operator, Origin, Records, ScalarKind, Value};
 use crate::trace::operator_name;
 use crate::{aten, passes, plan};
@@ -23,37 +23,37 @@ pub const QUICK_FROM: usize = 2000;
 const QUICK_BYTES: u64 = 256 << 20;
 
 /// A compiled trace.
-pub struct Program {
+pub struct CompiledTrace {
     /// `None` if only a plan was found: on disk, or for other sizes.
     pub graph: Option<Arc<Graph>>,
     pub code: Arc<Code>,
     /// Operator of every record, for messages.
     pub operators: Vec<Operator>,
     /// Whether the plan was made for other sizes.
-    pub carried_over: bool,
+    pub from_template: bool,
     /// How a trace of other sizes uses the program of its bucket.
-    pub fitting: Option<Box<Fitting>>,
+    pub binding: Option<Box<PaddedBinding>>,
     /// Why it is not the program of a bucket, where it was to be.
     pub unpadded: Option<String>,
 }
 
 /// What came of looking for a plan for other sizes.
-pub enum Carried {
-    Over(Box<Program>),
+pub enum Instantiation {
+    Done(Box<CompiledTrace>),
     Nothing,
-    /// One was found and is wrong; those that were carried over before may be.
+    /// One was found and is wrong; those that were instantiated before may be.
     Refuted,
 }
 
-impl Program {
+impl CompiledTrace {
     /// The same for a trace of other sizes.
-    pub fn fitted(&self, fitting: Fitting) -> Program {
-        Program {
+    pub fn bound(&self, binding: PaddedBinding) -> CompiledTrace {
+        CompiledTrace {
             graph: None,
             code: self.code.clone(),
             operators: self.operators.clone(),
-            carried_over: false,
-            fitting: Some(Box::new(fitting)),
+            from_template: false,
+            binding: Some(Box::new(binding)),
             unpadded: None,
         }
     }
@@ -62,7 +62,7 @@ impl Program {
     /// take in training steps.
     pub fn nbytes(&self) -> usize {
         const STEP: usize = 5 << 10;
-        match self.fitting {
+        match self.binding {
             // The rest is the bucket's.
             Some(_) => STEP,
             None => (self.code.newest().plan.steps.len() + 1) * STEP,
@@ -70,23 +70,27 @@ impl Program {
     }
 }
 
-/// What is left to do for a program when it can be run.
-pub struct Rest {
+/// What is left to do for a program when it can be run, in the background.
+pub struct BackgroundWork {
     graph: Arc<Graph>,
     interface: Interface,
     code: Arc<Code>,
-    /// The plan before its memory, and its guide; `None` while the program runs one that was made quickly.
-    found: Option<(Outline, Guide)>,
+    /// The plan before its memory, and its decisions; `None` while the program runs one that was made quickly.
+    found: Option<(UnplacedPlan, PlanDecisions)>,
     /// A trace whose sizes vary.
-    varies: Option<(Records, Form)>,
+    varies: Option<(Records, ShapeErasedTrace)>,
 }
 
-/// Says each recorded operation in primitives, rewrites, plans, and has the backend compile the plan.
-pub(super) fn compile(shared: &Shared, records: &Records, form: &Form) -> Result<(Program, Rest)> {
+/// Lowers each recorded operation to primitives, rewrites, plans, and has the backend compile the plan.
+pub(super) fn compile(
+    shared: &Shared,
+    records: &Records,
+    erased: &ShapeErasedTrace,
+) -> Result<(CompiledTrace, BackgroundWork)> {
     let graph = shared.profile.stage("graph", || graph(records, &*shared.backend))?;
-    let (program, rest) = of_graph(shared, records, graph, Interface::of(records))?;
-    let varies = shared.families.add(form).then(|| (records.clone(), form.clone()));
-    Ok((program, Rest { varies, ..rest }))
+    let (program, background) = of_graph(shared, records, graph, Interface::of(records))?;
+    let varies = shared.families.add(erased).then(|| (records.clone(), erased.clone()));
+    Ok((program, BackgroundWork { varies, ..background }))
 }
 
 /// The program of a graph that stands for these records.
@@ -95,18 +99,18 @@ pub(super) fn of_graph(
     records: &Records,
     graph: Graph,
     interface: Interface,
-) -> Result<(Program, Rest)> {
+) -> Result<(CompiledTrace, BackgroundWork)> {
     let backend = &*shared.backend;
-    let outlined =
-        |effort| shared.profile.stage("plan", || interface.outlined(&graph, effort, backend));
-    let quickly = || Ok(outlined(Effort::Quick)?.0.settled());
+    let planned =
+        |mode| shared.profile.stage("plan", || interface.plan_unplaced(&graph, mode, backend));
+    let quickly = || Ok(planned(PlanMode::Quick)?.0.placed());
     let quick = (graph.nodes.len() >= shared.quick_from).then(quickly).transpose()?;
     let quick = quick.filter(|plan| plan.arena_bytes <= QUICK_BYTES);
     let (plan, found) = match quick {
         Some(plan) => (plan, None),
         None => {
-            let found = outlined(Effort::Search)?;
-            (found.0.clone().settled(), Some(found))
+            let found = planned(PlanMode::Search)?;
+            (found.0.clone().placed(), Some(found))
         }
     };
     let program = || assembled(records, Some(&graph), plan, backend);
@@ -114,11 +118,11 @@ pub(super) fn of_graph(
     shared.stats.quick_plans.add(found.is_none() as u64);
     let graph = Arc::new(graph);
     let code = program.code.clone();
-    let program = Program { graph: Some(graph.clone()), ..program };
-    Ok((program, Rest { graph, interface, code, found, varies: None }))
+    let program = CompiledTrace { graph: Some(graph.clone()), ..program };
+    Ok((program, BackgroundWork { graph, interface, code, found, varies: None }))
 }
 
-impl Rest {
+impl BackgroundWork {
     /// Whether there is something.
     pub fn is_some(&self) -> bool {
         self.found.is_none() || self.varies.is_some()
@@ -128,74 +132,79 @@ impl Rest {
     pub(super) fn plan(&mut self, shared: &Shared) -> Result<Arc<Plan>> {
         if self.found.is_none() {
             let (graph, backend) = (&self.graph, &*shared.backend);
-            let search = || self.interface.outlined(graph, Effort::Search, backend);
+            let search = || self.interface.plan_unplaced(graph, PlanMode::Search, backend);
             let found = shared.profile.stage("search", search)?;
-            self.code.replace(compiled(Some(graph), found.0.clone().settled(), backend)?);
+            self.code.replace(compiled(Some(graph), found.0.clone().placed(), backend)?);
             self.found = Some(found);
         }
         Ok(self.code.newest().plan.clone())
     }
 
-    /// Plans the trace for other sizes, to be carried over, if its sizes vary; whether that came out. After [`Rest::plan`].
+    /// Plans the trace for other sizes, as a template, if its sizes vary; whether that came out. After [`BackgroundWork::plan`].
     pub(super) fn learn(&self, shared: &Shared) -> bool {
-        let (Some((outline, guide)), Some((records, form))) = (&self.found, &self.varies) else {
+        let (Some((unplaced, decisions)), Some((records, erased))) = (&self.found, &self.varies)
+        else {
             return false;
         };
         let backend = &*shared.backend;
-        let planner = |records: &Records, guide: &Guide| {
+        let planner = |records: &Records, decisions: &PlanDecisions| {
             let graph = graph(records, backend)?;
-            Ok(Interface::of(records).outlined(&graph, Effort::Guided(guide), backend)?.0)
+            Ok(Interface::of(records)
+                .plan_unplaced(&graph, PlanMode::Guided(decisions), backend)?
+                .0)
         };
-        let learn = || shared.families.learn(form, records, outline, guide, &planner);
+        let learn = || shared.families.learn(erased, records, unplaced, decisions, &planner);
         shared.profile.stage("other sizes", learn)
     }
 }
 
 /// The program of a trace by a plan for other sizes, if there is one. The trace's own plan has the last word.
-pub fn carry_over(
+pub fn instantiate(
     records: &Records,
-    form: &Form,
+    erased: &ShapeErasedTrace,
     families: &Families,
     backend: &dyn Backend,
-) -> Result<Carried> {
-    let Some(Instance { outline, verify }) = families.instance(form, records) else {
-        return Ok(Carried::Nothing);
+) -> Result<Instantiation> {
+    let Some(Instance { unplaced, verify }) = families.instance(erased, records) else {
+        return Ok(Instantiation::Nothing);
     };
-    let over = |program| Carried::Over(Box::new(Program { carried_over: true, ..program }));
-    let Some(guide) = verify else {
-        // A backend that refuses what was carried over may take the trace's own plan.
-        return Ok(assembled(records, None, outline.settled(), backend).map_or_else(
+    let done =
+        |program| Instantiation::Done(Box::new(CompiledTrace { from_template: true, ..program }));
+    let Some(decisions) = verify else {
+        // A backend that refuses what was instantiated may take the trace's own plan.
+        return Ok(assembled(records, None, unplaced.placed(), backend).map_or_else(
             |_| {
-                families.forget(form);
-                Carried::Nothing
+                families.forget(erased);
+                Instantiation::Nothing
             },
-            over,
+            done,
         ));
     };
     let graph = graph(records, backend)?;
-    let guided = Interface::of(records).outlined(&graph, Effort::Guided(&guide), backend);
-    match guided.map(|(own, _)| (compare(&outline, &own), own)) {
+    let guided =
+        Interface::of(records).plan_unplaced(&graph, PlanMode::Guided(&decisions), backend);
+    match guided.map(|(own, _)| (compare(&unplaced, &own), own)) {
         Ok((Comparison::Equal, own)) => {
-            let program = assembled(records, Some(&graph), own.settled(), backend)?;
-            Ok(over(Program { graph: Some(Arc::new(graph)), ..program }))
+            let program = assembled(records, Some(&graph), own.placed(), backend)?;
+            Ok(done(CompiledTrace { graph: Some(Arc::new(graph)), ..program }))
         }
         Ok((Comparison::OtherNumbers, _)) => {
-            families.forget(form);
-            Ok(Carried::Refuted)
+            families.forget(erased);
+            Ok(Instantiation::Refuted)
         }
         // These very sizes give other kernels (powers of two divide otherwise, equal sizes may be one), for which the
-        // guide says nothing.
-        Ok((Comparison::OtherKernels, _)) | Err(_) => Ok(Carried::Nothing),
+        // decisions say nothing.
+        Ok((Comparison::OtherKernels, _)) | Err(_) => Ok(Instantiation::Nothing),
     }
 }
 
 /// What is planned.
 pub fn graph(records: &Records, backend: &dyn Backend) -> Result<Graph> {
-    passes::optimize(aten::lower(records)?, &|op| backend.keeps(op))
+    passes::optimize(aten::lower(records)?, &|op| backend.supports(op))
 }
 
-/// What the world of a program is to be: types of its inputs and of its argument block, and for each output the leaf whose
-/// memory it may take over.
+/// What the world of a program is to be: types of its inputs and of its argument block, and for each output the leaf that
+/// may donate its memory to it.
 #[derive(Clone)]
 pub struct Interface {
     pub inputs: Vec<Ty>,
@@ -220,13 +229,13 @@ impl Interface {
     }
 
     /// All of a plan but its memory.
-    fn outlined(
+    fn plan_unplaced(
         &self,
         graph: &Graph,
-        effort: Effort,
+        mode: PlanMode,
         backend: &dyn Backend,
-    ) -> Result<(Outline, Guide)> {
-        plan::outline(graph, &self.inputs, &self.scalars, &self.donors, backend, effort)
+    ) -> Result<(UnplacedPlan, PlanDecisions)> {
+        plan::plan_unplaced(graph, &self.inputs, &self.scalars, &self.donors, backend, mode)
     }
 }
 
@@ -237,13 +246,13 @@ pub fn assembled(
     graph: Option<&Graph>,
     plan: Plan,
     backend: &dyn Backend,
-) -> Result<Program> {
-    Ok(Program {
+) -> Result<CompiledTrace> {
+    Ok(CompiledTrace {
         graph: None,
         code: Arc::new(Code::new(compiled(graph, plan, backend)?)),
         operators: records.records.iter().map(|record| record.op).collect(),
-        carried_over: false,
-        fitting: None,
+        from_template: false,
+        binding: None,
         unpadded: None,
     })
 }
@@ -261,10 +270,10 @@ pub fn name_of(operators: &[Operator], record: u32) -> String {
     operator.map_or_else(|| "an operation".into(), |&op| operator_name(op))
 }
 
-impl fmt::Display for Program {
+impl fmt::Display for CompiledTrace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(fitting) = &self.fitting {
-            writeln!(f, "# {fitting}\n")?;
+        if let Some(binding) = &self.binding {
+            writeln!(f, "# {binding}\n")?;
         }
         if let Some(why) = &self.unpadded {
             writeln!(f, "# not padded: {why}\n")?;

@@ -1,7 +1,7 @@
 //! Options, and the one place that reads the environment.
 
 use super::compile::QUICK_FROM;
-use super::judge::{Limits, RECOMPILE_LIMIT};
+use super::diagnostics::{Limits, RECOMPILE_LIMIT};
 use super::watchdog::Patience;
 use crate::backend::cpu::onednn::Search;
 use crate::backend::cuda::device::Device;
@@ -47,7 +47,7 @@ pub struct Options {
     pub deterministic: bool,
     /// Unless `TORCHACC_CUDA_GRAPHS=0`: a program that comes again is queued on a GPU as a whole.
     pub cuda_graphs: bool,
-    /// Unless `TORCHACC_CUDA_STREAMS=0`: copies to a GPU and from it go beside programs.
+    /// Unless `TORCHACC_CUDA_STREAMS=0`: copies to a GPU and from it overlap programs.
     pub cuda_streams: bool,
     /// `TORCHACC_QUICK_FROM`: nodes of a graph from which its program may start with a plan made quickly (2000).
     pub quick_from: usize,

@@ -2,10 +2,10 @@
 
 use super::Context;
 use super::explain::Cause;
-use super::lock::Held;
+use super::lock::TraceGuard;
 use crate::error::Result;
 use crate::internal;
-use crate::trace::{Tape, Trace};
+use crate::trace::{RecordedTrace, Trace};
 use std::sync::Arc;
 
 /// How a trace is closed.
@@ -22,18 +22,22 @@ impl Context {
     /// Closes the trace and hands it to the launch thread. Waits only while many programs are queued there.
     pub fn cut(&self) -> Result<()> {
         self.cut_for(Cause::Asked)?;
-        self.judge()
+        self.raise_diagnostics()
     }
 
     fn cut_for(&self, cause: Cause) -> Result<()> {
-        let tape = self.cut_locked(&mut *self.trace.lock()?, Cut::Full)?;
-        self.note_cut(tape, cause);
+        let recorded = self.cut_locked(&mut *self.trace.lock()?, Cut::Full)?;
+        self.note_cut(recorded, cause);
         self.launcher.wait_for_room()
     }
 
     /// The lock is held until the program is queued, so that programs run in the order of their cuts. Returns the
     /// trace that was handed over.
-    pub(super) fn cut_locked(&self, trace: &mut Trace, cut: Cut) -> Result<Option<Arc<Tape>>> {
+    pub(super) fn cut_locked(
+        &self,
+        trace: &mut Trace,
+        cut: Cut,
+    ) -> Result<Option<Arc<RecordedTrace>>> {
         self.launcher.check_process()?;
         if trace.is_empty() {
             return Ok(None);
@@ -49,9 +53,9 @@ impl Context {
         };
         self.trace.was_cut.notify_all();
         let Some(closed) = closed else { return Ok(None) };
-        let tape = closed.trace().clone();
+        let recorded = closed.trace().clone();
         match self.launcher.run(Box::new(closed)) {
-            Ok(()) => Ok(Some(tape)),
+            Ok(()) => Ok(Some(recorded)),
             Err(mut closed) => {
                 trace.give_up_program(&mut closed);
                 internal!("the launch thread has ended")
@@ -64,19 +68,19 @@ impl Context {
         self.cut_for(Cause::Sync)?;
         self.launcher.wait()?;
         self.shared.failures.all()?;
-        self.judge()
+        self.raise_diagnostics()
     }
 
-    pub(super) fn cut_at_limit(&self, mut trace: Held) -> Result<()> {
+    pub(super) fn cut_at_limit(&self, mut trace: TraceGuard) -> Result<()> {
         let is_long = trace.is_long(self.shared.trace_limit);
         if !is_long && trace.held_bytes() < self.shared.trace_bytes {
             return Ok(());
         }
         self.shared.stats.limit_cuts.add(1);
         let cut = if is_long { Cut::Long } else { Cut::Partial };
-        let tape = self.cut_locked(&mut trace, cut)?;
+        let recorded = self.cut_locked(&mut trace, cut)?;
         drop(trace);
-        self.note_cut(tape, Cause::Limit);
+        self.note_cut(recorded, Cause::Limit);
         self.launcher.wait_for_room()
     }
 }

@@ -6,13 +6,13 @@ use crate::backend::cpu;
 use crate::backend::cuda::driver;
 use crate::error::Result;
 
-/// Where contexts can compute: a JSON list. Errors: as [`Options::resolve`] for the libraries' places.
+/// Where contexts can compute: a JSON list. Errors: as [`Options::resolve`] for the libraries' paths.
 pub fn devices(library_path: &str) -> Result<String> {
     let asked = Asked { library_path, ..Asked::default() };
     let options = Options::resolve(asked)?;
     let instructions = format!("{:?}", cpu::instructions()).to_lowercase();
     let host = Object::default().text("backend", "cpu").text("instructions", &instructions).end();
-    let gpu = |(ordinal, known): (usize, driver::Known)| {
+    let gpu = |(ordinal, known): (usize, driver::GpuInfo)| {
         Object::default()
             .text("backend", &format!("cuda:{ordinal}"))
             .text("name", &known.name)

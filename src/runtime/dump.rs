@@ -1,7 +1,7 @@
 //! Programs as files, for people who want to read them.
 
 use super::Shared;
-use super::compile::Program;
+use super::compile::CompiledTrace;
 use crate::error::Result;
 use crate::invalid;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ impl Dump {
     }
 
     /// Writes `PROCESS-NUMBER.txt`: graph and plan. Error when the folder does not take it any more.
-    pub fn write(&self, program: &Program) -> Result<()> {
+    pub fn write(&self, program: &CompiledTrace) -> Result<()> {
         let number = self.count.fetch_add(1, Relaxed) + 1;
         let path = self.folder.join(format!("{}-{number:04}.txt", std::process::id()));
         match std::fs::write(&path, program.to_string()) {
@@ -35,7 +35,7 @@ impl Dump {
 
 impl Shared {
     /// Writes a program where they are wanted. That this failed is a warning.
-    pub fn dump(&self, program: &Program) {
+    pub fn dump(&self, program: &CompiledTrace) {
         if let Some(dump) = &self.dump
             && let Err(error) = dump.write(program)
         {

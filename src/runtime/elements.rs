@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::internal;
 use crate::record::{Operator, View};
 use crate::shape::{Layout, numel};
-use crate::trace::{BufferId, Call, Content, Given, Located};
+use crate::trace::{ArgRef, BufferId, Call, Content, TensorRef};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -134,8 +134,8 @@ impl Context {
         let layout = Layout::contiguous(&view.layout.sizes);
         let whole = View { dtype: view.dtype, layout };
         let Some(copy) = aten::find("torchacc::copy") else { return internal!("no row copies") };
-        let args = [Given::Tensor(Located::new(source.1, &whole))];
-        let outs = [Located::new(id, view)];
+        let args = [ArgRef::Tensor(TensorRef::new(source.1, &whole))];
+        let outs = [TensorRef::new(id, view)];
         self.record(&Call { op: Operator::Native(copy), args: &args, outs: &outs })
     }
 
@@ -196,7 +196,7 @@ impl Context {
         self.shared.backend.location()
     }
 
-    /// Replaces the content by what `work` writes to new memory, at the address that it is told, on the location's queue. Cuts
+    /// Replaces the content by what `work` writes to new memory, at the address that it is passed, on the location's queue. Cuts
     /// nothing. Errors: `OutOfMemory`, those of `work`: then the content stays.
     pub fn fill(&self, id: BufferId, mut work: impl FnMut(usize) -> Result<()>) -> Result<()> {
         let memory = self.shared.allocate(self.nbytes(id))?;
@@ -205,7 +205,7 @@ impl Context {
         Ok(())
     }
 
-    /// Lets `work` read what a buffer holds, at the address that it is told (0 for zeros), on the location's queue. Cuts, waits
+    /// Lets `work` read what a buffer holds, at the address that it is passed (0 for zeros), on the location's queue. Cuts, waits
     /// and fails as [`Context::read`].
     pub fn visit(&self, id: BufferId, mut work: impl FnMut(usize) -> Result<()>) -> Result<()> {
         self.look(id, |bytes| {

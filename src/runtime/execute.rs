@@ -2,13 +2,13 @@
 
 use super::breakdown::Phase;
 use super::code::Compiled;
-use super::compile::{Program, name_of};
+use super::compile::{CompiledTrace, name_of};
 use super::failures::Concerns;
 use super::watchdog::Watchdog;
-use super::{Shared, kept, shortage, watch};
+use super::{Shared, oom_report, program_store, watch};
 use crate::backend::run::reached;
 use crate::backend::{Call, Failure, Outcome, Watch};
-use crate::buffer::{Beside, Bytes, Storage};
+use crate::buffer::{Bytes, DerivedCache, Storage};
 use crate::cache::Lookup;
 use crate::cache::key::Key;
 use crate::error::{Code, Error, Result, panic_text};
@@ -45,24 +45,24 @@ impl Arena {
 /// Finds or compiles the program of a closed trace and runs it.
 pub fn run(shared: &Shared, closed: Closed, arena: &mut Arena) {
     let mut waiting = None;
-    // Ends when what goes on beside the program's first run has.
-    scope(|beside| {
-        let is_new = run_beside(shared, closed, arena, beside);
+    // Ends when the background work of the program's first run has.
+    scope(|scope| {
+        let is_new = run_with_background(shared, closed, arena, scope);
         waiting = is_new.then(|| shared.stay(Phase::Compile));
     });
 }
 
 /// Whether the program was made for this run.
-fn run_beside<'scope>(
+fn run_with_background<'scope>(
     shared: &'scope Shared,
     mut closed: Closed,
     arena: &mut Arena,
-    beside: &'scope Scope<'scope, '_>,
+    scope: &'scope Scope<'scope, '_>,
 ) -> bool {
     let mut is_new = false;
     let _at_work = shared.watchdog.as_ref().map(Watchdog::compiles);
     let launch = AssertUnwindSafe(|| {
-        let (program, lookup) = find(shared, &closed, beside)?;
+        let (program, lookup) = find(shared, &closed, scope)?;
         is_new = lookup == Lookup::Made;
         let _stay = shared.stay(Phase::Launch);
         launch(shared, &program, is_new, &closed, arena)
@@ -86,10 +86,10 @@ fn run_beside<'scope>(
 fn find<'scope>(
     shared: &'scope Shared,
     closed: &Closed,
-    beside: &'scope Scope<'scope, '_>,
-) -> Result<(Arc<Program>, Lookup)> {
+    scope: &'scope Scope<'scope, '_>,
+) -> Result<(Arc<CompiledTrace>, Lookup)> {
     let _stay = shared.stay(Phase::Key);
-    if let Some(found) = shared.paths.find(closed.tape(), &closed.outputs) {
+    if let Some(found) = shared.paths.find(closed.trace_id(), &closed.outputs) {
         if !found.check || is_of_key(shared, closed, &found.program) {
             shared.cache.touch(found.hash);
             shared.stats.cache_hits.add(1);
@@ -99,7 +99,7 @@ fn find<'scope>(
     }
     let key = key(shared, closed);
     let hash = key.hash();
-    let make = |key: &Key| kept::program(shared, key, closed, beside);
+    let make = |key: &Key| program_store::program(shared, key, closed, scope);
     let (program, lookup) = shared.cache.get_or_make(key, make);
     match lookup {
         Lookup::Hit => shared.stats.cache_hits.add(1),
@@ -108,10 +108,10 @@ fn find<'scope>(
     let program = program?;
     if lookup == Lookup::Made {
         shared.dump(&program);
-        shared.tell_lack();
+        shared.report_lack();
         *shared.last_program.lock() = Some(program.clone());
     }
-    shared.paths.add(closed.tape(), &closed.outputs, &program, hash);
+    shared.paths.add(closed.trace_id(), &closed.outputs, &program, hash);
     Ok((program, lookup))
 }
 
@@ -127,14 +127,14 @@ pub fn key_of(shared: &Shared, mut parts: Vec<(&'static str, Vec<u8>)>) -> Key {
 }
 
 /// Whether the full key leads to the same program, or to none any more.
-fn is_of_key(shared: &Shared, closed: &Closed, program: &Arc<Program>) -> bool {
+fn is_of_key(shared: &Shared, closed: &Closed, program: &Arc<CompiledTrace>) -> bool {
     shared.cache.get(&key(shared, closed)).is_none_or(|other| Arc::ptr_eq(&other, program))
 }
 
 /// `is_new`: whether the program was made for this run.
 fn launch(
     shared: &Shared,
-    program: &Arc<Program>,
+    program: &Arc<CompiledTrace>,
     is_new: bool,
     closed: &Closed,
     arena: &mut Arena,
@@ -142,13 +142,13 @@ fn launch(
     let code = program.code.to_run(is_new);
     let plan = &code.plan;
     shared.watchdog.as_ref().inspect(|dog| dog.runs(program, &code));
-    let fitting = program.fitting.as_deref();
+    let binding = program.binding.as_deref();
     // Held until the program has run.
     let mut padded: Vec<Box<dyn Bytes>> = Vec::new();
     let mut is_padded = vec![false; closed.leaves.len()];
     let mut inputs: Vec<Result<usize>> = (closed.leaves.iter().enumerate())
         .map(|(i, leaf)| {
-            let copy = fitting.and_then(|f| f.padded_input(shared, i, &plan.inputs[i], leaf));
+            let copy = binding.and_then(|f| f.padded_input(shared, i, &plan.inputs[i], leaf));
             let Some(copy) = copy else { return leaf.address() };
             padded.push(copy?);
             is_padded[i] = true;
@@ -191,16 +191,16 @@ fn launch(
     let outputs: Vec<usize> =
         memory.iter().map(|bytes| bytes.as_ref().map_or(0, |bytes| bytes.address())).collect();
     let inputs: Vec<usize> = inputs.into_iter().map(|address| address.unwrap_or(0)).collect();
-    let scalars = fitting.map(|f| Cow::Owned(f.scalars(&closed.scalars)));
+    let scalars = binding.map(|f| Cow::Owned(f.scalars(&closed.scalars)));
     let scalars = scalars.unwrap_or(Cow::Borrowed(&closed.scalars[..]));
-    let beside: Vec<Option<&Beside>> = (closed.leaves.iter().zip(is_padded))
-        .map(|(leaf, is_padded)| if is_padded { None } else { leaf.beside() })
+    let derived: Vec<Option<&DerivedCache>> = (closed.leaves.iter().zip(is_padded))
+        .map(|(leaf, is_padded)| if is_padded { None } else { leaf.derived() })
         .collect();
     let watch = watch::steps(shared, program, &code);
     let call = Call {
         inputs: &inputs,
         poisoned: &poisoned,
-        beside: &beside,
+        derived: &derived,
         outputs: &outputs,
         arena,
         scalars: &scalars,
@@ -209,14 +209,14 @@ fn launch(
     let stay = shared.stay(Phase::Device);
     let outcome = shared.stats.execute_ns.time(|| code.executable.run(&call));
     shared.stats.kernels.add(plan.steps.len() as u64);
-    fitting.inspect(|fitting| fitting.was_run(shared));
+    binding.inspect(|binding| binding.was_run(shared));
     drop((watch, stay));
     shared.failures.spread(&closed.leaves, &closed.promised, |inputs| reached(plan, inputs));
-    let shortage = refused.map(|error| shortage::report(shared, program, &code, &error));
-    let error = |step: Option<u32>, error: Error| match &shortage {
+    let report = refused.map(|error| oom_report::report(shared, program, &code, &error));
+    let error = |step: Option<u32>, error: Error| match &report {
         // An input that has no value for want of memory says so in its own words.
-        Some(shortage) if step.is_some() && error.code == shortage.code => {
-            closed.placed(Error { site: error.site, ..shortage.clone() })
+        Some(report) if step.is_some() && error.code == report.code => {
+            closed.placed(Error { site: error.site, ..report.clone() })
         }
         // Nor has it failed here.
         _ if step.is_none() => error,
@@ -227,7 +227,7 @@ fn launch(
     for (index, ((promised, bytes), failure)) in settled {
         let before = closed.before[index].as_deref();
         promised.fulfil(match (failure, bytes) {
-            (None, Some(bytes)) => match fitting {
+            (None, Some(bytes)) => match binding {
                 Some(f) => {
                     f.exact_output(shared, index, &plan.outputs[index], bytes).or_else(|e| {
                         shared.fail(&e, Concerns::tensor(promised));
@@ -248,7 +248,7 @@ fn launch(
     Ok(())
 }
 
-/// Remembers what failed, for who is to be told; the failure of each output. `error` says an error in the user's terms.
+/// Remembers what failed, for who is to be notified; the failure of each output. `error` says an error in the user's terms.
 fn note(
     shared: &Shared,
     plan: &Plan,
@@ -296,7 +296,7 @@ fn recover(shared: &Shared, before: Option<&Storage>, error: &Error) -> Result<B
 }
 
 /// Puts the name of the user's operator in front.
-fn named(program: &Program, code: &Compiled, step: Option<u32>, error: Error) -> Error {
+fn named(program: &CompiledTrace, code: &Compiled, step: Option<u32>, error: Error) -> Error {
     match step.and_then(|step| code.plan.steps.get(step as usize)) {
         Some(step) => error.at(step.site).within(name_of(&program.operators, step.record)),
         None => error,
@@ -318,15 +318,15 @@ impl Shared {
     }
 
     /// Warns once of what the backend lacks, which it may have found out when it compiled.
-    fn tell_lack(&self) {
-        if let Some(lack) = self.backend.lacks()
-            && !self.lack_is_told.swap(true, Relaxed)
+    fn report_lack(&self) {
+        if let Some(lack) = self.backend.missing_features()
+            && !self.lack_is_reported.swap(true, Relaxed)
         {
             self.warn(lack);
         }
     }
 
-    /// Remembers a failure for who is to be told.
+    /// Remembers a failure for who is to be notified.
     pub fn fail(&self, error: &Error, concerns: Concerns) {
         self.stats.failures.add(1);
         self.failures.add(error, concerns);

@@ -1,4 +1,4 @@
-//! Failures that nobody was told of, and whom to tell.
+//! Failures that were not reported yet, and whom they concern.
 //!
 //! The error of a step is reported once: by a read of a tensor that it concerns, which is one that the step should have
 //! written or that was computed from such a one, or by the next synchronisation. So an error never comes up where its

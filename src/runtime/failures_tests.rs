@@ -1,4 +1,4 @@
-//! Effects run, in order, whether or not somebody wants a result; their errors are told once, to whom they concern.
+//! Effects run, in order, whether or not somebody wants a result; their errors are reported once, to whom they concern.
 
 use super::tests::{context, floats, scale, stored, view};
 use super::{BufferId, Context};
@@ -7,7 +7,7 @@ use crate::error::{Code, Error};
 use crate::op::host::{HostArg, HostOp, HostTensor, register};
 use crate::record::{Operator, ScalarKind, View};
 use crate::shape::Layout;
-use crate::trace::{Call, Given, Located};
+use crate::trace::{ArgRef, Call, TensorRef};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -39,9 +39,9 @@ fn noting(key: &str) -> (Operator, Arc<Mutex<Vec<f64>>>) {
 
 fn note(context: &Context, op: Operator, x: BufferId, number: f64, outs: &[BufferId]) {
     let view = view(4);
-    let outs: Vec<Located> = outs.iter().map(|&out| Located::new(out, &view)).collect();
-    let scalar = Given::Scalar { kind: ScalarKind::Float, bits: number.to_bits() };
-    let args = [Given::Tensor(Located::new(x, &view)), scalar];
+    let outs: Vec<TensorRef> = outs.iter().map(|&out| TensorRef::new(out, &view)).collect();
+    let scalar = ArgRef::Scalar { kind: ScalarKind::Float, bits: number.to_bits() };
+    let args = [ArgRef::Tensor(TensorRef::new(x, &view)), scalar];
     context.record(&Call { op, args: &args, outs: &outs }).unwrap();
 }
 
@@ -143,7 +143,7 @@ fn one_message_has_all_errors_and_more_of_them_than_are_kept_concern_everybody_t
         context.cut().unwrap();
     }
     context.launcher.wait().unwrap();
-    // The last ones have no place of their own, but their old values are not read without a word.
+    // The last ones have no call site of their own, but their old values are not read without a word.
     let error = said(context.read(tensors[19], 0, &mut [0; 16]));
     assert_eq!(error, "tests::note: -16 is negative");
     let all = said(context.sync());
@@ -171,12 +171,12 @@ fn integers(context: &Context, numbers: &[i64]) -> BufferId {
 fn indexed(context: &Context, name: &str, x: BufferId, index: BufferId, n: i64) -> BufferId {
     let op = Operator::Native(crate::aten::find(name).unwrap());
     let (of_x, of_index, of_out, half) = (view(4), line(DType::I64, 2), view(n), view(2));
-    let source = (n == 4).then(|| Given::Tensor(Located::new(x, &half)));
-    let tensors = [Located::new(x, &of_x), Located::new(index, &of_index)].map(Given::Tensor);
+    let source = (n == 4).then(|| ArgRef::Tensor(TensorRef::new(x, &half)));
+    let tensors = [TensorRef::new(x, &of_x), TensorRef::new(index, &of_index)].map(ArgRef::Tensor);
     let [x, index] = tensors;
-    let args: Vec<Given> = [x, Given::Int(0), index].into_iter().chain(source).collect();
+    let args: Vec<ArgRef> = [x, ArgRef::Int(0), index].into_iter().chain(source).collect();
     let out = context.new_buffer(4 * n as usize);
-    context.record(&Call { op, args: &args, outs: &[Located::new(out, &of_out)] }).unwrap();
+    context.record(&Call { op, args: &args, outs: &[TensorRef::new(out, &of_out)] }).unwrap();
     out
 }
 
@@ -224,11 +224,11 @@ fn numbers_are_refused_though_nobody_wants_what_comes_of_them() {
 }
 
 /// `name(a[2], b[2])`, whose result nobody keeps.
-fn drop_divided(context: &Context, name: &str, a: BufferId, divisor: Given) {
+fn drop_divided(context: &Context, name: &str, a: BufferId, divisor: ArgRef) {
     let op = Operator::Native(crate::aten::find(name).unwrap());
     let (view, out) = (line(DType::I64, 2), context.new_buffer(16));
-    let args = [Given::Tensor(Located::new(a, &view)), divisor];
-    context.record(&Call { op, args: &args, outs: &[Located::new(out, &view)] }).unwrap();
+    let args = [ArgRef::Tensor(TensorRef::new(a, &view)), divisor];
+    context.record(&Call { op, args: &args, outs: &[TensorRef::new(out, &view)] }).unwrap();
     context.drop_buffer(out);
 }
 
@@ -238,7 +238,7 @@ fn a_division_by_zero_is_refused_though_nobody_wants_the_quotient() {
         let context = context(backend, 0, 0);
         let (a, zero) = (integers(&context, &[7, 8]), integers(&context, &[1, 0]));
         let of_zero = line(DType::I64, 2);
-        let number = |n: u64| Given::Scalar { kind: ScalarKind::Int, bits: n };
+        let number = |n: u64| ArgRef::Scalar { kind: ScalarKind::Int, bits: n };
         for name in ["floor_divide", "remainder", "fmod"] {
             let (by_tensor, by_number) =
                 (format!("aten::{name}.Tensor"), format!("aten::{name}.Scalar"));
@@ -247,7 +247,7 @@ fn a_division_by_zero_is_refused_though_nobody_wants_the_quotient() {
             let words = format!("aten::{name}: ZeroDivisionError: integer division by zero");
             drop_divided(&context, &by_number, a, number(0));
             assert_eq!(said(context.sync()), words);
-            drop_divided(&context, &by_tensor, a, Given::Tensor(Located::new(zero, &of_zero)));
+            drop_divided(&context, &by_tensor, a, ArgRef::Tensor(TensorRef::new(zero, &of_zero)));
             assert_eq!(said(context.sync()), words);
         }
     }
@@ -267,8 +267,8 @@ fn checks_are_made_only_of_what_is_dropped() {
     let gone = context.new_buffer(16);
     scale(&context, x, 2.0, gone, 4);
     let flip = Operator::Native(crate::aten::find("aten::flip").unwrap());
-    let args = [Given::Tensor(Located::new(gone, &of_x)), Given::Ints(&[0])];
-    context.record(&Call { op: flip, args: &args, outs: &[Located::new(gone, &of_x)] }).unwrap();
+    let args = [ArgRef::Tensor(TensorRef::new(gone, &of_x)), ArgRef::Ints(&[0])];
+    context.record(&Call { op: flip, args: &args, outs: &[TensorRef::new(gone, &of_x)] }).unwrap();
     context.drop_buffer(gone);
     context.sync().unwrap();
     assert_eq!((stats.kernels.get(), stats.compiles.get()), (1, 1));

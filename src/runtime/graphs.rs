@@ -10,15 +10,15 @@ use crate::graph::{Graph, Node, ValueId};
 use crate::op::{Arity, Attr, Class, Op, Ty};
 use crate::record::{Arg, Operator, ScalarKind, View};
 use crate::shape::Layout;
-use crate::trace::{Call, Given, Located};
+use crate::trace::{ArgRef, Call, TensorRef};
 use crate::{internal, invalid};
 
 /// A number of the argument block.
 pub type Number = (ScalarKind, u64);
 
 /// What a value of the graph is here.
-enum Held<'a> {
-    Given(Located<'a>),
+enum GraphValue<'a> {
+    Input(TensorRef<'a>),
     Made(Temporary<'a>),
 }
 
@@ -27,11 +27,11 @@ struct Recorder<'a> {
     graph: &'a Graph,
     /// Dense views of the values' types.
     views: Vec<View>,
-    inputs: &'a [Located<'a>],
+    inputs: &'a [TensorRef<'a>],
     numbers: &'a [Number],
-    held: Vec<Option<Held<'a>>>,
+    made: Vec<Option<GraphValue<'a>>>,
     /// The output that a value is written to, if it is its first.
-    outs: Vec<Option<Located<'a>>>,
+    outs: Vec<Option<TensorRef<'a>>>,
 }
 
 impl Context {
@@ -40,9 +40,9 @@ impl Context {
     pub fn record_graph(
         &self,
         graph: &Graph,
-        inputs: &[Located],
+        inputs: &[TensorRef],
         numbers: &[Number],
-        outs: &[Located],
+        outs: &[TensorRef],
     ) -> Result<()> {
         check(graph, inputs, numbers)?;
         let view = |ty: &Ty| View { dtype: ty.dtype, layout: Layout::contiguous(&ty.sizes) };
@@ -53,7 +53,7 @@ impl Context {
             views: graph.values.iter().map(|value| view(&value.ty)).collect(),
             inputs,
             numbers,
-            held: (0..count).map(|_| None).collect(),
+            made: (0..count).map(|_| None).collect(),
             outs: vec![None; count],
         };
         for (value, out) in graph.outputs.iter().zip(outs) {
@@ -73,7 +73,7 @@ impl Context {
     }
 }
 
-fn check(graph: &Graph, given: &[Located], numbers: &[Number]) -> Result<()> {
+fn check(graph: &Graph, given: &[TensorRef], numbers: &[Number]) -> Result<()> {
     for node in graph.nodes.iter().filter(|node| node.op == Op::Input) {
         let [Attr::Int(index), Attr::Types(types)] = &node.attrs[..] else {
             return internal!("an input has an index and a type");
@@ -108,41 +108,46 @@ fn dtype_of(kind: ScalarKind) -> DType {
 }
 
 impl<'a> Recorder<'a> {
-    fn located<'b>(&'b self, value: ValueId, views: &'b [View]) -> Result<Located<'b>> {
-        match &self.held[value.0 as usize] {
-            Some(Held::Given(tensor)) => Ok(*tensor),
-            Some(Held::Made(buffer)) => Ok(Located::new(buffer.1, &views[value.0 as usize])),
+    fn located<'b>(&'b self, value: ValueId, views: &'b [View]) -> Result<TensorRef<'b>> {
+        match &self.made[value.0 as usize] {
+            Some(GraphValue::Input(tensor)) => Ok(*tensor),
+            Some(GraphValue::Made(buffer)) => {
+                Ok(TensorRef::new(buffer.1, &views[value.0 as usize]))
+            }
             None => internal!("a value is used before it is made"),
         }
     }
 
     fn node(&mut self, node: &Node, views: &[View]) -> Result<()> {
         if let (Op::Input, Some(Attr::Int(index))) = (node.op, node.attrs.first()) {
-            self.held[node.first.0 as usize] = Some(Held::Given(self.inputs[*index as usize]));
+            self.made[node.first.0 as usize] =
+                Some(GraphValue::Input(self.inputs[*index as usize]));
             return Ok(());
         }
         let mut bools = Vec::new();
         let (op, args) = self.call(node, views, &mut bools)?;
         // New buffers for what is no output of the graph.
-        let made: Vec<Held> = node
+        let made: Vec<GraphValue> = node
             .outputs()
             .map(|value| match self.outs[value.0 as usize] {
-                Some(out) => Held::Given(out),
-                None => Held::Made(Temporary::new(self.context, self.graph.ty(value).nbytes())),
+                Some(out) => GraphValue::Input(out),
+                None => {
+                    GraphValue::Made(Temporary::new(self.context, self.graph.ty(value).nbytes()))
+                }
             })
             .collect();
-        let outs: Vec<Located> = made
+        let outs: Vec<TensorRef> = made
             .iter()
             .zip(node.outputs())
-            .map(|(held, value)| match held {
-                Held::Given(tensor) => *tensor,
-                Held::Made(buffer) => Located::new(buffer.1, &views[value.0 as usize]),
+            .map(|(result, value)| match result {
+                GraphValue::Input(tensor) => *tensor,
+                GraphValue::Made(buffer) => TensorRef::new(buffer.1, &views[value.0 as usize]),
             })
             .collect();
         self.context.record(&Call { op, args: &args, outs: &outs })?;
         drop(args);
-        for (held, value) in made.into_iter().zip(node.outputs()) {
-            self.held[value.0 as usize] = Some(held);
+        for (result, value) in made.into_iter().zip(node.outputs()) {
+            self.made[value.0 as usize] = Some(result);
         }
         Ok(())
     }
@@ -153,12 +158,15 @@ impl<'a> Recorder<'a> {
         node: &'b Node,
         views: &'b [View],
         bools: &'b mut Vec<Vec<u8>>,
-    ) -> Result<(Operator, Vec<Given<'b>>)> {
+    ) -> Result<(Operator, Vec<ArgRef<'b>>)> {
         match (node.op, &node.attrs[..]) {
-            // A number becomes a tensor of rank 0: beside tensors it must not be promoted otherwise.
+            // A number becomes a tensor of rank 0: next to tensors it must not be promoted otherwise.
             (Op::Scalar, &[Attr::Int(slot), Attr::DType(dtype)]) => {
                 let (kind, bits) = self.numbers[slot as usize];
-                Ok((primitive(Op::Cast)?, vec![Given::Scalar { kind, bits }, Given::DType(dtype)]))
+                Ok((
+                    primitive(Op::Cast)?,
+                    vec![ArgRef::Scalar { kind, bits }, ArgRef::DType(dtype)],
+                ))
             }
             (Op::Host, [Attr::Int(id), _, Attr::Args(args)]) => {
                 *bools = args.iter().map(bytes).collect();
@@ -172,11 +180,11 @@ impl<'a> Recorder<'a> {
             (op, attrs) => {
                 let operands = node.inputs.iter().map(|&value| self.located(value, views));
                 let operands = operands.collect::<Result<Vec<_>>>()?;
-                let mut args: Vec<Given> = match op.row().arity {
+                let mut args: Vec<ArgRef> = match op.row().arity {
                     Arity::AtLeast(_) => {
-                        vec![Given::Tensors(operands.into_iter().map(Some).collect())]
+                        vec![ArgRef::Tensors(operands.into_iter().map(Some).collect())]
                     }
-                    _ => operands.into_iter().map(Given::Tensor).collect(),
+                    _ => operands.into_iter().map(ArgRef::Tensor).collect(),
                 };
                 args.extend(attrs.iter().map(attribute).collect::<Result<Vec<_>>>()?);
                 Ok((primitive(op)?, args))
@@ -184,56 +192,56 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// One argument of a host call; tensors and numbers are the node's operands in order.
+    /// One argument of a CPU fallback; tensors and numbers are the node's operands in order.
     fn argument<'b>(
         &'b self,
         arg: &'b Arg,
         bools: &'b [u8],
         operands: &mut impl Iterator<Item = ValueId>,
         views: &'b [View],
-    ) -> Result<Given<'b>> {
+    ) -> Result<ArgRef<'b>> {
         let mut next = || match operands.next() {
             Some(value) => Ok(value),
-            None => internal!("a host call has too few operands"),
+            None => internal!("a CPU fallback has too few operands"),
         };
         Ok(match arg {
-            Arg::Tensor(_) => Given::Tensor(self.located(next()?, views)?),
+            Arg::Tensor(_) => ArgRef::Tensor(self.located(next()?, views)?),
             Arg::Tensors(reads) => {
                 let mut list = Vec::new();
                 for read in reads {
                     let tensor = read.as_ref().map(|_| self.located(next()?, views));
                     list.push(tensor.transpose()?);
                 }
-                Given::Tensors(list)
+                ArgRef::Tensors(list)
             }
             Arg::Scalar { .. } => {
                 let maker = self.graph.maker(next()?);
                 let (Op::Scalar, Some(Attr::Int(slot))) = (maker.op, maker.attrs.first()) else {
-                    return invalid!("a number of a host call must be a scalar of the graph");
+                    return invalid!("a number of a CPU fallback must be a scalar of the graph");
                 };
                 let (kind, bits) = self.numbers[*slot as usize];
-                Given::Scalar { kind, bits }
+                ArgRef::Scalar { kind, bits }
             }
-            Arg::None => Given::None,
-            Arg::Int(n) => Given::Int(*n),
-            Arg::Float(x) => Given::Float(*x),
-            Arg::Bool(b) => Given::Bool(*b),
-            Arg::Ints(list) => Given::Ints(list),
-            Arg::Floats(list) => Given::Floats(list),
-            Arg::Bools(_) => Given::Bools(bools),
-            Arg::DType(dtype) => Given::DType(*dtype),
-            Arg::Str(text) => Given::Str(text),
+            Arg::None => ArgRef::None,
+            Arg::Int(n) => ArgRef::Int(*n),
+            Arg::Float(x) => ArgRef::Float(*x),
+            Arg::Bool(b) => ArgRef::Bool(*b),
+            Arg::Ints(list) => ArgRef::Ints(list),
+            Arg::Floats(list) => ArgRef::Floats(list),
+            Arg::Bools(_) => ArgRef::Bools(bools),
+            Arg::DType(dtype) => ArgRef::DType(*dtype),
+            Arg::Str(text) => ArgRef::Str(text),
         })
     }
 
-    /// Gives an output what another place holds: an input, or an output that is there twice.
-    fn copy(&self, value: ValueId, out: &Located, views: &[View]) -> Result<()> {
+    /// Gives an output what another value holds: an input, or an output that is there twice.
+    fn copy(&self, value: ValueId, out: &TensorRef, views: &[View]) -> Result<()> {
         let tensor = self.located(value, views)?;
         if tensor.buffer == out.buffer {
             return Ok(());
         }
         let Some(copy) = aten::find("torchacc::copy") else { return internal!("no row copies") };
-        let (op, args) = (Operator::Native(copy), [Given::Tensor(tensor)]);
+        let (op, args) = (Operator::Native(copy), [ArgRef::Tensor(tensor)]);
         self.context.record(&Call { op, args: &args, outs: &[*out] })
     }
 }
@@ -252,13 +260,13 @@ fn primitive(op: Op) -> Result<Operator> {
     }
 }
 
-fn attribute(attr: &Attr) -> Result<Given<'_>> {
+fn attribute(attr: &Attr) -> Result<ArgRef<'_>> {
     Ok(match attr {
-        Attr::Int(n) => Given::Int(*n),
-        Attr::Float(x) => Given::Float(*x),
-        Attr::Bool(b) => Given::Bool(*b),
-        Attr::Ints(list) => Given::Ints(list),
-        Attr::DType(dtype) => Given::DType(*dtype),
+        Attr::Int(n) => ArgRef::Int(*n),
+        Attr::Float(x) => ArgRef::Float(*x),
+        Attr::Bool(b) => ArgRef::Bool(*b),
+        Attr::Ints(list) => ArgRef::Ints(list),
+        Attr::DType(dtype) => ArgRef::DType(*dtype),
         other => return internal!("{other:?} is not an attribute of a primitive"),
     })
 }

@@ -15,7 +15,7 @@ use std::thread::panicking;
 #[derive(Default)]
 pub struct TraceLock {
     trace: Mutex<Trace>,
-    /// Told of every cut.
+    /// Notified of every cut.
     pub was_cut: Condvar,
     poison: Arc<Poison>,
 }
@@ -41,7 +41,7 @@ pub fn panicked(cause: &str) {
 
 impl TraceLock {
     /// Error: a panic left the trace half changed.
-    pub fn lock(&self) -> Result<Held<'_>> {
+    pub fn lock(&self) -> Result<TraceGuard<'_>> {
         let held = self.lock_to_release();
         self.check().map(|()| held)
     }
@@ -60,20 +60,24 @@ impl TraceLock {
     }
 
     /// For what is right in any state: giving buffers back, and counting.
-    pub fn lock_to_release(&self) -> Held<'_> {
-        Held { trace: Some(self.trace.lock()), poison: &self.poison, was_panicking: panicking() }
+    pub fn lock_to_release(&self) -> TraceGuard<'_> {
+        TraceGuard {
+            trace: Some(self.trace.lock()),
+            poison: &self.poison,
+            was_panicking: panicking(),
+        }
     }
 }
 
 /// The trace, for one thread.
-pub struct Held<'a> {
+pub struct TraceGuard<'a> {
     /// There until it is dropped.
     trace: Option<MutexGuard<'a, Trace>>,
     poison: &'a Arc<Poison>,
     was_panicking: bool,
 }
 
-impl Held<'_> {
+impl TraceGuard<'_> {
     /// Gives the trace to others until somebody has cut it.
     pub fn wait_for_cut(&mut self, lock: &TraceLock) {
         if let Some(trace) = &mut self.trace {
@@ -82,7 +86,7 @@ impl Held<'_> {
     }
 }
 
-impl Deref for Held<'_> {
+impl Deref for TraceGuard<'_> {
     type Target = Trace;
 
     fn deref(&self) -> &Trace {
@@ -90,13 +94,13 @@ impl Deref for Held<'_> {
     }
 }
 
-impl DerefMut for Held<'_> {
+impl DerefMut for TraceGuard<'_> {
     fn deref_mut(&mut self) -> &mut Trace {
         self.trace.as_mut().expect("it is there until it is dropped")
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for TraceGuard<'_> {
     fn drop(&mut self) {
         if panicking() && !self.was_panicking {
             self.poison.is_set.store(true, Relaxed);

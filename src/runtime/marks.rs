@@ -20,11 +20,12 @@ impl Context {
         }
         let mut trace = self.trace.lock()?;
         let before = self.launcher.sent();
-        let tape = if before < mark { self.cut_locked(&mut trace, Cut::Partial)? } else { None };
+        let recorded =
+            if before < mark { self.cut_locked(&mut trace, Cut::Partial)? } else { None };
         // Of a trace of which nothing lives on nothing runs.
         let sent = self.launcher.sent();
         drop(trace);
-        self.note_cut(tape, Cause::Asked);
+        self.note_cut(recorded, Cause::Asked);
         Ok(self.launcher.done() >= mark.min(sent))
     }
 }

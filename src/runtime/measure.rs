@@ -1,4 +1,4 @@
-//! What is measured on the way, and what is told of it.
+//! What is measured on the way, and what is reported of it.
 
 use super::breakdown::{Phase, SAMPLE};
 use super::clock::now;

@@ -16,20 +16,20 @@ mod elements;
 mod execute;
 pub mod explain;
 mod failures;
-mod fitting;
+mod padding;
 pub mod graphs;
 mod histogram;
 mod json;
-mod judge;
-mod kept;
-pub mod later;
+mod diagnostics;
+mod program_store;
+pub mod async_read;
 mod launch;
 pub mod lock;
 mod marks;
 mod measure;
 mod profile;
 mod random;
-mod shortage;
+mod oom_report;
 pub mod stats;
 mod watch;
 pub mod watchdog;
@@ -43,21 +43,21 @@ use crate::dynamic::{Families, Policy};
 use crate::error::{Result, Site};
 use crate::graph::Graph;
 use crate::record::{Operator, Varying};
-use crate::trace::{BufferId, Call, Content, Fresh, Given, Located, Recorded};
+use crate::trace::{ArgRef, BufferId, Call, Content, Fresh, Recorded, TensorRef};
+use async_read::Readers;
 use breakdown::Breakdown;
 use communicators::Communicators;
 pub use communicators::TOKEN_SIZES;
-use compile::Program;
+use compile::CompiledTrace;
 use config::Options;
 use cut::Cut;
+use diagnostics::Limits;
+pub use diagnostics::{Level, Log, Observer};
 use dump::Dump;
 pub use elements::is_canonical;
 use explain::{Cause, Explain};
 use failures::Failures;
 use histogram::Histogram;
-use judge::Limits;
-pub use judge::{Level, Log, Observer};
-use later::Readers;
 use launch::Launcher;
 use lock::TraceLock;
 use parking_lot::{Mutex, RwLock};
@@ -71,7 +71,7 @@ use watchdog::Watchdog;
 /// Programs kept in memory by one context.
 const PROGRAMS: Capacity = Capacity { entries: 1024, bytes: 512 << 20 };
 
-/// Gives the place of the user's program that is recording just now.
+/// Gives the call site of the user's program that is recording just now.
 pub type Locator = Box<dyn Fn() -> Site + Send + Sync>;
 
 pub struct Context {
@@ -89,8 +89,8 @@ pub struct Context {
 /// What the launch thread and the recording threads have in common.
 pub(crate) struct Shared {
     pub backend: Box<dyn Backend>,
-    pub cache: Cache<Program>,
-    pub paths: Paths<Program>,
+    pub cache: Cache<CompiledTrace>,
+    pub paths: Paths<CompiledTrace>,
     pub disk: Option<Disk>,
     /// Operations from which programs go there.
     pub disk_from: usize,
@@ -98,7 +98,7 @@ pub(crate) struct Shared {
     pub policy: Policy,
     pub stats: Stats,
     pub failures: Failures,
-    pub last_program: Mutex<Option<Arc<Program>>>,
+    pub last_program: Mutex<Option<Arc<CompiledTrace>>>,
     pub trace_limit: usize,
     pub explain: Explain,
     pub limits: Limits,
@@ -113,8 +113,8 @@ pub(crate) struct Shared {
     pub trace_bytes: usize,
     /// Nodes from which a program may start with a plan made quickly.
     pub quick_from: usize,
-    /// Whether somebody was told what the backend lacks.
-    pub lack_is_told: AtomicBool,
+    /// Whether the backend's missing features were reported.
+    pub lack_is_reported: AtomicBool,
     pub watchdog: Option<Arc<Watchdog>>,
 }
 
@@ -124,7 +124,7 @@ impl Context {
         let (backend, warning) = config::backend(&options)?;
         let shared = Arc::new(Shared {
             backend,
-            cache: Cache::new(PROGRAMS, Program::nbytes),
+            cache: Cache::new(PROGRAMS, CompiledTrace::nbytes),
             paths: Paths::default(),
             disk: options
                 .cache_folder
@@ -147,7 +147,7 @@ impl Context {
             last_step: AtomicU64::default(),
             trace_bytes: options.trace_bytes,
             quick_from: options.quick_from,
-            lack_is_told: AtomicBool::default(),
+            lack_is_reported: AtomicBool::default(),
             watchdog: options.watchdog.map(Watchdog::new).map(Arc::new),
         });
         warning.into_iter().for_each(|warning| shared.warn(warning));
@@ -231,7 +231,7 @@ impl Context {
                 Ok(false) => {}
                 outcome => {
                     self.shared.failures.of(&storage, outcome)?;
-                    return self.judge();
+                    return self.raise_diagnostics();
                 }
             }
         }
@@ -264,7 +264,7 @@ impl Context {
                     if storage.read(offset, destination)? {
                         return self.shared.failures.peek(&storage);
                     }
-                    // Taken over by a program that gives the buffer something newer.
+                    // Donated to a program that gives the buffer something newer.
                     trace = self.trace.lock()?;
                 }
             }
@@ -291,10 +291,10 @@ impl Context {
         let mut content = trace.content(id);
         if let Content::Traced(value) = content {
             self.shared.stats.read_cuts.add(1);
-            let tape = self.cut_locked(&mut trace, Cut::Partial)?;
+            let recorded = self.cut_locked(&mut trace, Cut::Partial)?;
             content = trace.content(id);
             drop(trace);
-            self.note_cut(tape, Cause::Read(value));
+            self.note_cut(recorded, Cause::Read(value));
         } else {
             drop(trace);
         }
@@ -384,9 +384,9 @@ impl Context {
     pub fn record_fresh_again(
         &self,
         op: Operator,
-        args: &[Given],
+        args: &[ArgRef],
         n: usize,
-        rest: Option<Located>,
+        rest: Option<TensorRef>,
     ) -> Result<Option<Fresh>> {
         let sample = self.begin_sample();
         let mut trace = self.trace.lock()?;

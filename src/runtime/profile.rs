@@ -32,7 +32,7 @@ struct Inner {
 /// Something that took time.
 pub struct Span<'a> {
     pub name: &'a str,
-    /// trace, phase, compile, kernel or host call.
+    /// trace, phase, compile, kernel or CPU fallback.
     pub category: &'static str,
     pub begin: u64,
     pub end: u64,

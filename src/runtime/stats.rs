@@ -42,7 +42,7 @@ macro_rules! stats {
 stats! {
     /// Operations recorded.
     recorded_ops,
-    /// Of these, because a known trace has them at the same place: nothing was written down.
+    /// Of these, because a known trace has them at the same position: nothing was written down.
     replayed_ops,
     /// Traces closed, for whatever reason.
     cuts,

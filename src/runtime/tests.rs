@@ -6,7 +6,7 @@ use crate::dtype::DType;
 use crate::op::host::{HostOp, register};
 use crate::record::{ScalarKind, View};
 use crate::shape::Layout;
-use crate::trace::{Given, Located};
+use crate::trace::{ArgRef, TensorRef};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 mod foreign;
@@ -32,20 +32,21 @@ pub fn view(n: i64) -> View {
 pub fn scale(context: &Context, x: BufferId, factor: f64, out: BufferId, n: i64) {
     let op = Operator::Native(crate::aten::find("aten::mul.Scalar").unwrap());
     let view = view(n);
-    let scalar = Given::Scalar { kind: ScalarKind::Float, bits: factor.to_bits() };
-    let args = [Given::Tensor(Located::new(x, &view)), scalar];
+    let scalar = ArgRef::Scalar { kind: ScalarKind::Float, bits: factor.to_bits() };
+    let args = [ArgRef::Tensor(TensorRef::new(x, &view)), scalar];
     context
-        .record(&crate::trace::Call { op, args: &args, outs: &[Located::new(out, &view)] })
+        .record(&crate::trace::Call { op, args: &args, outs: &[TensorRef::new(out, &view)] })
         .unwrap();
 }
 
 fn add(context: &Context, x: BufferId, y: BufferId, n: i64) {
     let op = Operator::Native(crate::aten::find("aten::add.Tensor").unwrap());
     let view = view(n);
-    let one = Given::Scalar { kind: ScalarKind::Int, bits: 1 };
-    let args = [Given::Tensor(Located::new(x, &view)), Given::Tensor(Located::new(y, &view)), one];
+    let one = ArgRef::Scalar { kind: ScalarKind::Int, bits: 1 };
+    let args =
+        [ArgRef::Tensor(TensorRef::new(x, &view)), ArgRef::Tensor(TensorRef::new(y, &view)), one];
     context
-        .record(&crate::trace::Call { op, args: &args, outs: &[Located::new(x, &view)] })
+        .record(&crate::trace::Call { op, args: &args, outs: &[TensorRef::new(x, &view)] })
         .unwrap();
 }
 
@@ -110,11 +111,11 @@ fn a_step_that_comes_again_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_loop_without_a_cut_is_cut_at_whole_turns() {
+fn a_loop_without_a_cut_is_cut_at_whole_iterations() {
     let context = context("cpu", 100, 0);
     let x = stored(&context, 4, 1.0);
     let before = stored(&context, 4, 1.0);
-    // Something else first, so that the first cut comes in the middle of a turn.
+    // Something else first, so that the first cut comes in the middle of an iteration.
     (0..5).for_each(|_| add(&context, before, before, 4));
     let mut expected = 1.0;
     for turn in 0..1000 {
@@ -199,8 +200,8 @@ fn who_cuts_faster_than_programs_run_waits() {
     }));
     let (x, view) = (stored(&context, 4, 1.0), view(4));
     for _ in 0..200 {
-        let args = [Given::Tensor(Located::new(x, &view))];
-        let out = [Located::new(x, &view)];
+        let args = [ArgRef::Tensor(TensorRef::new(x, &view))];
+        let out = [TensorRef::new(x, &view)];
         context.record(&crate::trace::Call { op, args: &args, outs: &out }).unwrap();
         cuts.fetch_add(1, SeqCst);
         context.cut().unwrap();
@@ -239,11 +240,11 @@ fn a_warning_waits_until_there_is_somebody_to_tell() {
     let context = context("reference", 0, 0);
     context.shared.warn("something is missing".into());
     context.sync().unwrap();
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let ours = told.clone();
+    let notified = Arc::new(Mutex::new(Vec::new()));
+    let ours = notified.clone();
     context.set_log(Box::new(move |_, message, _| ours.lock().push(message.to_string())));
     for _ in 0..2 {
         context.sync().unwrap();
-        assert_eq!(*told.lock(), ["something is missing"]);
+        assert_eq!(*notified.lock(), ["something is missing"]);
     }
 }

@@ -3,7 +3,7 @@
 use super::Shared;
 use super::clock::now;
 use super::code::Compiled;
-use super::compile::{Program, name_of};
+use super::compile::{CompiledTrace, name_of};
 use super::explain::Spent;
 use super::json::Object;
 use super::profile::Span;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Steps run one after the other, though not on one thread.
 pub struct Steps<'a> {
     shared: &'a Shared,
-    program: &'a Program,
+    program: &'a CompiledTrace,
     code: &'a Compiled,
     started: AtomicU64,
 }
@@ -22,11 +22,11 @@ pub struct Steps<'a> {
 /// `None` when nobody needs to know: then a step costs nothing.
 pub fn steps<'a>(
     shared: &'a Shared,
-    program: &'a Program,
+    program: &'a CompiledTrace,
     code: &'a Compiled,
 ) -> Option<Steps<'a>> {
     let is_watched = shared.watchdog.is_some() && shared.backend.location().is_host;
-    let wanted = code.has_host_calls || shared.profile.is_active() || is_watched;
+    let wanted = code.has_fallbacks || shared.profile.is_active() || is_watched;
     wanted.then(|| Steps { shared, program, code, started: AtomicU64::new(0) })
 }
 
@@ -51,8 +51,8 @@ impl Watch for Steps<'_> {
         if is_host {
             let spent = Spent { count: 1, time_ns: end - begin };
             self.shared.stats.host_calls.add(1);
-            self.shared.explain.host_calls.lock().add(&name, step.site, spent);
-            self.shared.check_host_call(&name, step.site);
+            self.shared.explain.fallbacks.lock().add(&name, step.site, spent);
+            self.shared.check_fallback(&name, step.site);
         }
         let bytes = |list: &[Operand]| list.iter().map(bytes).sum::<i64>();
         let details = Object::default()
@@ -60,7 +60,7 @@ impl Watch for Steps<'_> {
             .raw("step", index)
             .raw("bytes_read", bytes(&step.reads))
             .raw("bytes_written", bytes(&step.writes));
-        let category = if is_host { "host call" } else { "kernel" };
+        let category = if is_host { "CPU fallback" } else { "kernel" };
         let span = Span { name: &name, category, begin, end, site: step.site, details };
         self.shared.profile.span(span);
     }

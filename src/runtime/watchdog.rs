@@ -8,7 +8,7 @@
 use super::Context;
 use super::clock::now;
 use super::code::Compiled;
-use super::compile::{Program, name_of};
+use super::compile::{CompiledTrace, name_of};
 use crate::error::{Result, Site};
 use crate::invalid;
 use parking_lot::Mutex;
@@ -58,7 +58,7 @@ pub struct Watchdog {
 #[derive(Clone)]
 enum Work {
     Compile,
-    Run { program: Arc<Program>, code: Arc<Compiled>, step: Option<usize> },
+    Run { program: Arc<CompiledTrace>, code: Arc<Compiled>, step: Option<usize> },
 }
 
 /// For as long as the launch thread is at a program.
@@ -98,7 +98,7 @@ impl Watchdog {
         AtWork(self)
     }
 
-    pub fn runs(&self, program: &Arc<Program>, code: &Arc<Compiled>) {
+    pub fn runs(&self, program: &Arc<CompiledTrace>, code: &Arc<Compiled>) {
         self.is_at(Some(Work::Run { program: program.clone(), code: code.clone(), step: None }));
     }
 
@@ -139,7 +139,7 @@ impl Watchdog {
 
 fn watch(watched: &Weak<Watchdog>) {
     let mut seen = (u64::MAX, now());
-    let mut is_told = false;
+    let mut is_notified = false;
     loop {
         let Some(dog) = watched.upgrade() else { return };
         let limit = dog.patience.limit;
@@ -147,12 +147,12 @@ fn watch(watched: &Weak<Watchdog>) {
         let work = dog.work.lock().clone();
         match work {
             Some(work) if progress == seen.0 => {
-                if !is_told && Duration::from_nanos(now() - seen.1) >= limit {
-                    is_told = true;
+                if !is_notified && Duration::from_nanos(now() - seen.1) >= limit {
+                    is_notified = true;
                     dog.report(&work);
                 }
             }
-            _ => (seen, is_told) = ((progress, now()), false),
+            _ => (seen, is_notified) = ((progress, now()), false),
         }
         drop(dog);
         thread::sleep((limit / 4).min(Duration::from_secs(1)));
@@ -228,7 +228,7 @@ mod tests {
     use crate::record::Operator;
     use crate::runtime::config::{Asked, Options};
     use crate::runtime::tests::view;
-    use crate::trace::{Call, Given, Located};
+    use crate::trace::{ArgRef, Call, TensorRef};
 
     #[test]
     fn patience_is_seconds_and_perhaps_the_end() {
@@ -245,10 +245,10 @@ mod tests {
     /// The operator goes on when the report is there, so it comes while the operator runs, and once.
     #[test]
     fn a_step_that_does_not_end_is_reported_once_and_goes_on() {
-        let (told, is_told) = channel();
-        let (told, is_told) = (Mutex::new(told), Mutex::new(is_told));
+        let (notified, is_notified) = channel();
+        let (notified, is_notified) = (Mutex::new(notified), Mutex::new(is_notified));
         let function = move |_: &[HostArg], _: &[HostTensor]| {
-            is_told.lock().recv().ok();
+            is_notified.lock().recv().ok();
             Ok(())
         };
         let op = Operator::Host(register(HostOp {
@@ -268,12 +268,12 @@ mod tests {
         let ours = messages.clone();
         context.set_log(Box::new(move |_, message, _| {
             ours.lock().push(message.to_string());
-            told.lock().send(()).ok();
+            notified.lock().send(()).ok();
         }));
         for turn in 1..3 {
             let x = context.new_buffer(16);
             let view = view(4);
-            let args = [Given::Tensor(Located::new(x, &view))];
+            let args = [ArgRef::Tensor(TensorRef::new(x, &view))];
             context.record(&Call { op, args: &args, outs: &[] }).unwrap();
             context.sync().unwrap();
             let messages = messages.lock();

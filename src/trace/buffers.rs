@@ -1,6 +1,6 @@
 //! Buffers of a trace: made, filled, dropped.
 
-use super::{Buffer, BufferId, Content, ContentId, Held, Older, Retired, Trace};
+use super::{Buffer, BufferId, BufferState, Content, ContentId, Older, Retired, Trace};
 use crate::buffer::Storage;
 use crate::record::{ValueIndex, Varying};
 use std::mem::{replace, take};
@@ -10,7 +10,7 @@ impl Buffer {
     fn zeros(nbytes: usize, content: ContentId) -> Buffer {
         Buffer {
             nbytes,
-            held: Held::Zeros,
+            state: BufferState::Zeros,
             before: None,
             leaf: None,
             varying: Vec::new(),
@@ -46,7 +46,7 @@ impl Trace {
     }
 
     fn retire(&mut self, buffer: Buffer) {
-        if let Held::Stored(storage) = buffer.held {
+        if let BufferState::Stored(storage) = buffer.state {
             self.retired.push(storage);
         }
         self.retired.extend(buffer.before);
@@ -59,11 +59,11 @@ impl Trace {
 
     /// The memory that buffers hold or will.
     pub fn storages(&self) -> Vec<Arc<Storage>> {
-        let held = self.buffers.iter().flatten().filter_map(|buffer| match &buffer.held {
-            Held::Stored(storage) => Some(storage.clone()),
+        let storages = self.buffers.iter().flatten().filter_map(|buffer| match &buffer.state {
+            BufferState::Stored(storage) => Some(storage.clone()),
             _ => None,
         });
-        held.collect()
+        storages.collect()
     }
 
     pub fn live_buffers(&self) -> usize {
@@ -72,7 +72,7 @@ impl Trace {
 
     /// Traces that are expected to come again.
     pub fn known_traces(&self) -> usize {
-        self.known.len()
+        self.history.len()
     }
 
     pub fn nbytes(&self, id: BufferId) -> usize {
@@ -89,7 +89,7 @@ impl Trace {
         let buffer = self.buffer_mut(id);
         let (varying, older) = (take(&mut buffer.varying), take(&mut buffer.older));
         let new = Buffer {
-            held: Held::Stored(storage),
+            state: BufferState::Stored(storage),
             varying,
             older,
             ..Buffer::zeros(nbytes, content)
@@ -128,10 +128,10 @@ impl Trace {
     }
 
     pub fn content(&self, id: BufferId) -> Content {
-        match &self.buffer(id).held {
-            Held::Zeros => Content::Zeros,
-            Held::Stored(storage) => Content::Stored(storage.clone()),
-            Held::Traced(value) => Content::Traced(*value),
+        match &self.buffer(id).state {
+            BufferState::Zeros => Content::Zeros,
+            BufferState::Stored(storage) => Content::Stored(storage.clone()),
+            BufferState::Traced(value) => Content::Traced(*value),
         }
     }
 
@@ -145,15 +145,16 @@ impl Trace {
 
     /// The value a buffer holds loses its holder.
     pub(super) fn release_value(&mut self, id: BufferId) {
-        if let Some(Buffer { held: Held::Traced(value), .. }) = self.buffers[id as usize] {
+        if let Some(Buffer { state: BufferState::Traced(value), .. }) = self.buffers[id as usize] {
             self.holders[value as usize] = None;
         }
     }
 
     /// A buffer goes, or gets other memory: what the trace has read of its own it keeps alone from now on.
     fn give_up(&mut self, id: BufferId) {
-        if let Some(Buffer { nbytes, held, before, leaf: Some(_), .. }) = &self.buffers[id as usize]
-            && (before.is_some() || matches!(held, Held::Stored { .. }))
+        if let Some(Buffer { nbytes, state, before, leaf: Some(_), .. }) =
+            &self.buffers[id as usize]
+            && (before.is_some() || matches!(state, BufferState::Stored { .. }))
         {
             self.held_bytes += nbytes;
         }
@@ -162,8 +163,8 @@ impl Trace {
     /// The value of this trace that a buffer holds, if it has one already.
     pub(super) fn value_of(&self, id: BufferId) -> Option<ValueIndex> {
         let buffer = self.buffer(id);
-        match buffer.held {
-            Held::Traced(value) => Some(value),
+        match buffer.state {
+            BufferState::Traced(value) => Some(value),
             _ => buffer.leaf,
         }
     }
@@ -176,7 +177,9 @@ impl Trace {
         self.holders.push(Some(id));
         self.contents.push(0);
         let buffer = self.buffer_mut(id);
-        if let Held::Stored(storage) = std::mem::replace(&mut buffer.held, Held::Traced(value)) {
+        if let BufferState::Stored(storage) =
+            std::mem::replace(&mut buffer.state, BufferState::Traced(value))
+        {
             buffer.before = Some(storage);
             self.touched.push(id);
         }

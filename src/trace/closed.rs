@@ -1,8 +1,8 @@
 //! The cut: a trace becomes a [`Closed`] one, and what it computes becomes memory that is promised.
 
 use super::gradient::{ContentId, Cut, Ended};
-use super::tape::Tape;
-use super::{Held, Trace, period};
+use super::recorded::RecordedTrace;
+use super::{BufferState, Trace, loop_detection};
 use crate::buffer::Storage;
 use crate::cache::encode;
 use crate::error::{Code, Error};
@@ -15,7 +15,7 @@ const REPEATED: &str =
 
 /// A trace that is handed over: what to run, on what, into what.
 pub struct Closed {
-    tape: Arc<Tape>,
+    trace: Arc<RecordedTrace>,
     /// From here on the records' places are those of this very trace.
     placed_from: usize,
     /// The values that live on: what the program must leave behind, in order.
@@ -30,11 +30,11 @@ pub struct Closed {
 }
 
 impl Trace {
-    /// Closes the trace. A `full` cut donates: an output may take over the memory that its buffer held before. A
+    /// Closes the trace. A `full` cut donates: an output may reuse the memory that its buffer held before, its donor. A
     /// partial one (a read in the middle of a step) does not, so that it leaves no mark on the next program.
     /// `None` when nothing of it lives on, and nothing in it has effects. Its cost grows with what goes in and out, hardly with what is between.
     pub fn cut(&mut self, full: bool) -> Option<Closed> {
-        let (tape, placed_from) = self.finish();
+        let (trace, placed_from) = self.finish();
         self.cuts += 1;
         (self.held_bytes, self.period) = (0, 0);
         self.sites.resume(0);
@@ -51,7 +51,7 @@ impl Trace {
             let Some(id) = holder else { continue };
             let buffer = self.buffer_mut(id);
             let before = buffer.before.take();
-            let is_leaf = |value: u32| match tape.values[value as usize].origin {
+            let is_leaf = |value: u32| match trace.values[value as usize].origin {
                 Origin::Leaf(leaf) => Some(leaf),
                 _ => None,
             };
@@ -59,7 +59,7 @@ impl Trace {
             let ours = before.as_ref().is_some_and(|storage| !storage.is_shared());
             let donor = buffer.leaf.filter(|_| full && ours).and_then(is_leaf);
             let storage = Arc::new(Storage::pending(buffer.nbytes));
-            buffer.held = Held::Stored(storage.clone());
+            buffer.state = BufferState::Stored(storage.clone());
             buffer.content = first + outputs.len() as ContentId;
             outputs.push(Output { value: value as u32, donor });
             promised.push(storage);
@@ -69,19 +69,19 @@ impl Trace {
         self.last_content += outputs.len() as ContentId;
         let ended = if full { Ended::Asked } else { Ended::Read };
         self.past
-            .push(Cut { tape: tape.clone(), contents, outputs: outputs.clone(), first }, ended);
+            .push(Cut { trace: trace.clone(), contents, outputs: outputs.clone(), first }, ended);
         for id in self.touched.drain(..) {
             if let Some(buffer) = &mut self.buffers[id as usize] {
                 buffer.leaf = None;
                 self.retired.extend(buffer.before.take());
             }
         }
-        if promised.is_empty() && !tape.has_effects() {
+        if promised.is_empty() && !trace.has_effects() {
             self.retired.extend(leaves);
             return None;
         }
         Some(Closed {
-            tape,
+            trace,
             placed_from,
             outputs,
             leaves,
@@ -94,7 +94,7 @@ impl Trace {
 }
 
 impl Trace {
-    /// Whether the trace has about `limit` records or more: a whole number of turns if it repeats itself.
+    /// Whether the trace has about `limit` records or more: a whole number of iterations if it repeats itself.
     pub fn is_long(&self, limit: usize) -> bool {
         match self.period {
             0 => self.position >= limit,
@@ -108,13 +108,13 @@ impl Trace {
         self.retired.extend(closed.before.drain(..).flatten());
     }
 
-    /// As a partial [`Trace::cut`], of a trace that has become long. If that is because the program goes round in
-    /// circles, the next ones are cut where they repeat this one.
+    /// As a partial [`Trace::cut`], of a trace that has become long. If that is because the program
+    /// loops, the next ones are cut where they repeat this one.
     pub fn cut_long(&mut self) -> Option<Closed> {
         let period = match &self.expected {
             Some(_) if self.period > 0 => self.period,
-            Some(tape) => period::of(&tape.records[..self.position]),
-            None => period::of(&self.tape.records),
+            Some(trace) => loop_detection::period_of(&trace.records[..self.position]),
+            None => loop_detection::period_of(&self.recording.records),
         };
         let closed = self.cut(false);
         self.period = period;
@@ -142,31 +142,31 @@ impl Drop for Closed {
 impl Closed {
     /// The trace without its memory: traces with equal numbers are the same records. Together with `outputs` it says
     /// what [`Closed::key_parts`] says.
-    pub fn tape(&self) -> u64 {
-        self.tape.id
+    pub fn trace_id(&self) -> u64 {
+        self.trace.id
     }
 
     /// Says of an error of this trace whether its place is one that this trace was asked for, or that of an equal one before:
     /// a trace that comes again is not asked where it is.
     pub fn placed(&self, mut error: Error) -> Error {
-        let own = &self.tape.records[self.placed_from..];
+        let own = &self.trace.records[self.placed_from..];
         if error.site != 0 && own.iter().all(|record| record.site != error.site) {
             error.message += REPEATED;
         }
         error
     }
 
-    /// [`Closed::tape`], for whoever wants to look.
-    pub fn trace(&self) -> &Arc<Tape> {
-        &self.tape
+    /// [`Closed::trace`], for whoever wants to look.
+    pub fn trace(&self) -> &Arc<RecordedTrace> {
+        &self.trace
     }
 
     /// All that compiling needs.
     pub fn records(&self) -> Records {
         Records {
-            values: self.tape.values.clone(),
-            records: self.tape.records.clone(),
-            scalars: self.tape.scalars.clone(),
+            values: self.trace.values.clone(),
+            records: self.trace.records.clone(),
+            scalars: self.trace.scalars.clone(),
             n_leaves: self.leaves.len() as u32,
             outputs: self.outputs.clone(),
             varying: self.varying.clone(),
@@ -176,8 +176,8 @@ impl Closed {
     /// The named parts of the key that the trace decides.
     pub fn key_parts(&self) -> Vec<(&'static str, Vec<u8>)> {
         vec![
-            ("records", self.tape.bytes.clone()),
-            ("leaves", encode::leaves(&self.tape.values)),
+            ("records", self.trace.bytes.clone()),
+            ("leaves", encode::leaves(&self.trace.values)),
             ("outputs", encode::outputs(&self.outputs)),
             ("donors", encode::donors(&self.outputs)),
         ]

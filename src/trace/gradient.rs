@@ -3,7 +3,9 @@
 //! A gradient sees no further than the last cut, and what it does not see it would take for a constant. So it is refused
 //! when the loss depends on a tensor by way of what was computed before the cut, or on an older value of it.
 
-use super::{BufferId, Call, Given, Held, Located, Tape, Trace, takes_gradients};
+use super::{
+    ArgRef, BufferId, BufferState, Call, RecordedTrace, TensorRef, Trace, takes_gradients,
+};
 use crate::aten;
 use crate::error::Result;
 use crate::invalid;
@@ -28,7 +30,7 @@ pub struct Older {
 
 /// A trace that was cut: what its results depend on is looked up when somebody asks.
 pub struct Cut {
-    pub tape: Arc<Tape>,
+    pub trace: Arc<RecordedTrace>,
     /// As [`Trace::contents`].
     pub contents: Vec<ContentId>,
     /// Output `n` became content `first + n`.
@@ -75,7 +77,7 @@ impl Past {
         while let Some(content) = open.pop() {
             let Some(cut) = self.made(content).filter(|cut| cut.first > source) else { continue };
             let value = cut.outputs[(content - cut.first) as usize].value;
-            let ancestors = ancestors(&cut.tape.records, &cut.tape.values, value);
+            let ancestors = ancestors(&cut.trace.records, &cut.trace.values, value);
             for before in contents(&cut.contents, &ancestors) {
                 if before == source {
                     return true;
@@ -109,8 +111,8 @@ fn contents<'a>(
     contents: &'a [ContentId],
     values: &'a [bool],
 ) -> impl Iterator<Item = ContentId> + 'a {
-    let held = contents.iter().zip(values).filter(|(content, held)| **held && **content != 0);
-    held.map(|(content, _)| *content)
+    let kept = contents.iter().zip(values).filter(|(content, kept)| **kept && **content != 0);
+    kept.map(|(content, _)| *content)
 }
 
 /// The values that a gradient of `value` would come by.
@@ -139,9 +141,9 @@ fn ancestors(records: &[Record], values: &[Value], value: ValueIndex) -> Vec<boo
 }
 
 /// The loss and the tensors of a call.
-fn asked<'a>(call: &'a Call) -> Result<(Located<'a>, Vec<Located<'a>>)> {
+fn asked<'a>(call: &'a Call) -> Result<(TensorRef<'a>, Vec<TensorRef<'a>>)> {
     debug_assert!(takes_gradients(call.op));
-    let [Given::Tensor(loss), Given::Tensors(params), ..] = call.args else {
+    let [ArgRef::Tensor(loss), ArgRef::Tensors(params), ..] = call.args else {
         return invalid!("a gradient takes a loss and a list of tensors");
     };
     let one = loss.sizes.iter().all(|&size| size == 1);
@@ -149,7 +151,7 @@ fn asked<'a>(call: &'a Call) -> Result<(Located<'a>, Vec<Located<'a>>)> {
         let (dtype, sizes) = (loss.dtype, loss.sizes);
         return invalid!("the loss must be one float, but is {dtype} of sizes {sizes:?}");
     }
-    let params: Vec<Located> = params.iter().flatten().copied().collect();
+    let params: Vec<TensorRef> = params.iter().flatten().copied().collect();
     match params.iter().position(|param| !param.dtype.is_float()) {
         None => Ok((*loss, params)),
         Some(n) => invalid!("tensor {n} is {}: only floats have gradients", params[n].dtype),
@@ -182,19 +184,19 @@ impl Trace {
     /// Refuses a gradient that the records so far cannot give. Errors: `InvalidArgument`.
     pub(super) fn check_gradient(&self, call: &Call) -> Result<()> {
         match &self.expected {
-            Some(tape) => self.check_gradient_in(tape, call),
-            None => self.check_gradient_in(&self.tape, call),
+            Some(trace) => self.check_gradient_in(trace, call),
+            None => self.check_gradient_in(&self.recording, call),
         }
     }
 
-    /// [`Trace::check_gradient`] of the next record of `tape`. In a step like the last it looks at leaves and tensors only.
-    pub(super) fn gives_gradient(&self, tape: &Tape, call: &Call) -> bool {
-        self.check_gradient_in(tape, call).is_ok()
+    /// [`Trace::check_gradient`] of the next record of `trace`. In a step like the last it looks at leaves and tensors only.
+    pub(super) fn gives_gradient(&self, trace: &RecordedTrace, call: &Call) -> bool {
+        self.check_gradient_in(trace, call).is_ok()
     }
 
-    fn check_gradient_in(&self, tape: &Tape, call: &Call) -> Result<()> {
+    fn check_gradient_in(&self, trace: &RecordedTrace, call: &Call) -> Result<()> {
         let (loss, params) = asked(call)?;
-        let Held::Traced(loss) = self.buffer(loss.buffer).held else {
+        let BufferState::Traced(loss) = self.buffer(loss.buffer).state else {
             let advice = self.past.advice();
             return invalid!(
                 "the loss is not among what was recorded since the last cut: {advice}"
@@ -204,10 +206,10 @@ impl Trace {
         if !rewritten && !self.may_reach_back(&params) {
             return Ok(());
         }
-        let known = tape.mark(self.position);
+        let known = trace.mark(self.position);
         let ancestors = ancestors(
-            &tape.records[..self.position],
-            &tape.values[..known.values.min(tape.values.len())],
+            &trace.records[..self.position],
+            &trace.values[..known.values.min(trace.values.len())],
             loss,
         );
         let is_ancestor = |value: ValueIndex| ancestors.get(value as usize) == Some(&true);
@@ -231,15 +233,15 @@ impl Trace {
     }
 
     /// Takes the gradient, so that it is refused now and not together with all of the trace: an operation on the way may
-    /// have none. All that was recorded so far is in the trace's own tape. Errors: `Unsupported`, those of the records.
+    /// have none. All that was recorded so far is in the trace's own recording. Errors: `Unsupported`, those of the records.
     pub(super) fn check_rules(&self, call: &Call) -> Result<()> {
-        let read = |tensor: &Located| {
+        let read = |tensor: &TensorRef| {
             Some(Read { value: self.value_of(tensor.buffer)?, view: tensor.view() })
         };
         // What the trace has not met has no part in the loss.
-        let known = |given: &Given| match given {
-            Given::Tensor(tensor) => read(tensor).map_or(Arg::None, Arg::Tensor),
-            Given::Tensors(list) => {
+        let known = |arg_ref: &ArgRef| match arg_ref {
+            ArgRef::Tensor(tensor) => read(tensor).map_or(Arg::None, Arg::Tensor),
+            ArgRef::Tensors(list) => {
                 let reads = list.iter().flatten().filter_map(&read);
                 Arg::Tensors(reads.map(Some).collect())
             }
@@ -248,9 +250,9 @@ impl Trace {
         let args = call.args.iter().map(known).collect();
         let last = Record { op: call.op, args, outs: Vec::new(), site: 0 };
         let records = Records {
-            values: self.tape.values.clone(),
-            records: self.tape.records.iter().cloned().chain([last]).collect(),
-            scalars: self.tape.scalars.clone(),
+            values: self.recording.values.clone(),
+            records: self.recording.records.iter().cloned().chain([last]).collect(),
+            scalars: self.recording.scalars.clone(),
             n_leaves: self.leaves.len() as u32,
             ..Records::default()
         };
@@ -260,11 +262,11 @@ impl Trace {
     /// Number of what a buffer holds, unless this trace has computed it.
     fn content_of(&self, id: BufferId) -> Option<ContentId> {
         let buffer = self.buffer(id);
-        (!matches!(buffer.held, Held::Traced(_))).then_some(buffer.content)
+        (!matches!(buffer.state, BufferState::Traced(_))).then_some(buffer.content)
     }
 
     /// Whether the trace has read something that an earlier one computed after one of the tensors got what it holds.
-    fn may_reach_back(&self, params: &[Located]) -> bool {
+    fn may_reach_back(&self, params: &[TensorRef]) -> bool {
         let oldest = params.iter().filter_map(|param| self.content_of(param.buffer)).min();
         let Some(oldest) = oldest else { return false };
         let newer = |&content: &ContentId| {

@@ -1,6 +1,6 @@
 //! Which gradients are refused, and that those that come again are not looked at twice.
 
-use super::tests::{Driver, given, whole};
+use super::tests::{Driver, arg, whole};
 use super::*;
 use crate::shape::Layout;
 
@@ -29,18 +29,18 @@ impl Driver {
 
     fn apply(&mut self, name: &str, from: &[BufferId], out: BufferId) {
         let view = whole(&SIZES);
-        let args: Vec<Given> = from.iter().map(|&id| given(id, &view)).collect();
-        let outs = [Located::new(out, &view)];
+        let args: Vec<ArgRef> = from.iter().map(|&id| arg(id, &view)).collect();
+        let outs = [TensorRef::new(out, &view)];
         self.call(&Call { op: native(name), args: &args, outs: &outs }).unwrap();
     }
 
     fn gradient(&mut self, loss: BufferId, params: &[BufferId]) -> Result<Recorded> {
         let (one, view) = (first(), whole(&SIZES));
-        let params: Vec<Option<Located>> =
-            params.iter().map(|&id| Some(Located::new(id, &view))).collect();
+        let params: Vec<Option<TensorRef>> =
+            params.iter().map(|&id| Some(TensorRef::new(id, &view))).collect();
         let outs: Vec<BufferId> = params.iter().map(|_| self.empty()).collect();
-        let outs: Vec<Located> = outs.iter().map(|&id| Located::new(id, &view)).collect();
-        let args = [given(loss, &one), Given::Tensors(params)];
+        let outs: Vec<TensorRef> = outs.iter().map(|&id| TensorRef::new(id, &view)).collect();
+        let args = [arg(loss, &one), ArgRef::Tensors(params)];
         self.call(&Call { op: native("torchacc::grad"), args: &args, outs: &outs })
     }
 
@@ -76,16 +76,16 @@ fn a_loss_is_one_float_and_so_are_parameters() {
     let loss = d.made(&[p]);
     let view = whole(&SIZES);
     let number = View { dtype: DType::I32, ..view.clone() };
-    let mut fails = |loss: Given, param: &View, why: &str| {
-        let args = [loss, Given::Tensors(vec![Some(Located::new(p, param))])];
+    let mut fails = |loss: ArgRef, param: &View, why: &str| {
+        let args = [loss, ArgRef::Tensors(vec![Some(TensorRef::new(p, param))])];
         let call = Call { op: native("torchacc::grad"), args: &args, outs: &[] };
         let error = d.call(&call).unwrap_err();
         assert!(error.message.contains(why), "{error}");
     };
-    fails(given(loss, &view), &view, "one float, but is f32 of sizes [2, 3]");
+    fails(arg(loss, &view), &view, "one float, but is f32 of sizes [2, 3]");
     let integer = View { dtype: DType::I32, ..first() };
-    fails(given(loss, &integer), &view, "one float, but is i32");
-    fails(given(loss, &first()), &number, "tensor 0 is i32");
+    fails(arg(loss, &integer), &view, "one float, but is i32");
+    fails(arg(loss, &first()), &number, "tensor 0 is i32");
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn what_was_written_since_is_refused() {
     let mut d = Driver::default();
     let (p, other) = (d.stored(), d.stored());
     let loss = d.made(&[p]);
-    d.write("double_", &[given(p, &whole(&SIZES))], p, &whole(&SIZES)).unwrap();
+    d.write("double_", &[arg(p, &whole(&SIZES))], p, &whole(&SIZES)).unwrap();
     d.refused(loss, &[other, p], "tensor 1 was written since the loss");
     // Of the value that it holds now there is a loss.
     let later = d.made(&[p]);
@@ -147,9 +147,9 @@ fn steps_of_optimizers_are_no_way_for_gradients() {
     let mut d = Driver::default();
     let (view, p, q) = (whole(&SIZES), d.stored(), d.stored());
     let slope = d.made(&[p, q]);
-    let list = |id| Given::Tensors(vec![Some(Located::new(id, &view))]);
-    let args = [list(q), list(slope), Given::Tensors(vec![])];
-    let outs = [Located::new(q, &view)];
+    let list = |id| ArgRef::Tensors(vec![Some(TensorRef::new(id, &view))]);
+    let args = [list(q), list(slope), ArgRef::Tensors(vec![])];
+    let outs = [TensorRef::new(q, &view)];
     d.call(&Call { op: native("torchacc::sgd"), args: &args, outs: &outs }).unwrap();
     d.trace.cut(true);
     let loss = d.made(&[p, q]);
@@ -163,7 +163,7 @@ fn a_gradient_that_comes_again_is_compared_and_still_checked() {
     let step = |d: &mut Driver| {
         let loss = d.made(&[p]);
         let recorded = d.gradient(loss, &[p]).unwrap();
-        d.write("double_", &[given(p, &view)], p, &view).unwrap();
+        d.write("double_", &[arg(p, &view)], p, &view).unwrap();
         d.trace.cut(true);
         recorded
     };

@@ -8,12 +8,12 @@
 
 mod buffers;
 mod closed;
-mod given;
+mod arg_ref;
 mod gradient;
-mod period;
+mod loop_detection;
 mod replay;
 mod sites;
-mod tape;
+mod recorded;
 
 use crate::aten;
 use crate::buffer::Storage;
@@ -26,21 +26,21 @@ use crate::record::{
     Arg, Operator, Origin, Read, Record, ScalarKind, Value, ValueIndex, Varying, View, Write,
     leaf_format, written_format,
 };
+pub use arg_ref::{ArgRef, Call, TensorRef};
 pub use closed::Closed;
-pub use given::{Call, Given, Located};
 use gradient::{ContentId, Older, Past};
+pub use recorded::RecordedTrace;
+use recorded::{Mark, TraceHistory};
 pub use sites::Sites;
 use smallvec::SmallVec;
 use std::sync::Arc;
-pub use tape::Tape;
-use tape::{Known, Mark};
 
 /// Index of a buffer; free numbers are used again.
 pub type BufferId = u32;
 
-/// What a buffer holds.
+/// What a buffer's current value is.
 #[derive(Clone)]
-enum Held {
+enum BufferState {
     /// Never written: reads as zeros.
     Zeros,
     Stored(Arc<Storage>),
@@ -49,7 +49,7 @@ enum Held {
 
 struct Buffer {
     nbytes: usize,
-    held: Held,
+    state: BufferState,
     /// What it held in memory before this trace first wrote to it: may be donated, and comes back if the write fails.
     before: Option<Arc<Storage>>,
     /// The value that stands for the memory it holds, if this trace has read it.
@@ -76,11 +76,11 @@ pub struct Trace {
     /// Records since the last cut.
     position: usize,
     /// The known trace that begins with them, ...
-    expected: Option<Arc<Tape>>,
+    expected: Option<Arc<RecordedTrace>>,
     /// ... or else they themselves, ...
-    tape: Tape,
+    recording: RecordedTrace,
     /// ... and the known trace that they are but for numbers.
-    left: Option<Arc<Tape>>,
+    left: Option<Arc<RecordedTrace>>,
     /// Who holds each value of the trace now, if anybody.
     holders: Vec<Option<BufferId>>,
     leaves: Vec<Arc<Storage>>,
@@ -98,7 +98,7 @@ pub struct Trace {
     period: usize,
     /// Of the buffers that this trace uses.
     varying: Vec<Varying>,
-    known: Known,
+    history: TraceHistory,
     cuts: u64,
     sites: Sites,
     /// The first record since the last cut whose place was not known, if there is one: later ones' were not, either.
@@ -115,18 +115,18 @@ pub type Retired = SmallVec<[Arc<Storage>; 4]>;
 pub enum Recorded {
     /// It is what a known trace has here.
     Again,
-    /// In full, at a place that is known.
+    /// In full, at a call site that is known.
     New,
     /// In full. The caller should say where that is: [`Trace::locate`].
-    At(Place),
+    At(PendingSite),
 }
 
 /// New buffers, and the views that cover them.
 pub type Fresh = SmallVec<[(BufferId, View); 1]>;
 
-/// A record whose place in the user's program nobody has said yet.
+/// A record whose call site in the user's program is not known yet.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Place {
+pub struct PendingSite {
     cuts: u64,
     position: usize,
     chain: u64,
@@ -154,7 +154,7 @@ impl Trace {
         if self.replay(call) {
             return Ok(Recorded::Again);
         }
-        let tensors = || call.args.iter().flat_map(Given::tensors).chain(call.outs);
+        let tensors = || call.args.iter().flat_map(ArgRef::tensors).chain(call.outs);
         tensors().try_for_each(|tensor| self.check(tensor, call.op))?;
         supported(call.op, tensors().map(|tensor| tensor.dtype))?;
         let gradient = takes_gradients(call.op);
@@ -166,37 +166,37 @@ impl Trace {
             self.check_rules(call)?;
         }
         let args = call.args.iter().enumerate();
-        let args = args.map(|(index, given)| self.resolve(call.op, index, given)).collect();
+        let args = args.map(|(index, arg_ref)| self.resolve(call.op, index, arg_ref)).collect();
         let outs = (call.outs.iter().enumerate())
             .map(|(out, tensor)| self.write(tensor, out as u32))
             .collect();
         let record = Record { op: call.op, args, outs, site: 0 };
         self.compare_left(&record);
-        let start = self.tape.bytes.len();
-        encode::record(&mut self.tape.bytes, &record);
-        let site = self.sites.next(&self.tape.bytes[start..]);
+        let start = self.recording.bytes.len();
+        encode::record(&mut self.recording.bytes, &record);
+        let site = self.sites.next(&self.recording.bytes[start..]);
         let chain = self.sites.chain();
-        self.tape.marks.push(Mark {
-            values: self.tape.values.len(),
-            scalars: self.tape.scalars.len(),
-            bytes: self.tape.bytes.len(),
+        self.recording.marks.push(Mark {
+            values: self.recording.values.len(),
+            scalars: self.recording.scalars.len(),
+            bytes: self.recording.bytes.len(),
             chain,
             inferred: false,
             gradient,
         });
-        self.tape.records.push(Record { site: site.unwrap_or(0), ..record });
-        let place = Place { cuts: self.cuts, position: self.position, chain };
+        self.recording.records.push(Record { site: site.unwrap_or(0), ..record });
+        let pending = PendingSite { cuts: self.cuts, position: self.position, chain };
         self.position += 1;
         if site.is_some() {
             return Ok(Recorded::New);
         }
-        self.unknown_from.get_or_insert(place.position);
-        Ok(Recorded::At(place))
+        self.unknown_from.get_or_insert(pending.position);
+        Ok(Recorded::At(pending))
     }
 
     /// Says that the last operation, recorded in full, wrote results of the types that follow from its arguments.
     pub fn was_inferred(&mut self) {
-        if let Some(mark) = self.tape.marks.last_mut() {
+        if let Some(mark) = self.recording.marks.last_mut() {
             mark.inferred = true;
         }
     }
@@ -207,23 +207,23 @@ impl Trace {
     pub fn again(
         &mut self,
         op: Operator,
-        args: &[Given],
+        args: &[ArgRef],
         n: usize,
-        rest: Option<Located>,
+        rest: Option<TensorRef>,
     ) -> Option<Fresh> {
         let made = match self.expected.take() {
-            Some(tape) => {
-                let made = self.fresh(&tape, op, n, rest.is_some());
-                self.expected = Some(tape);
+            Some(trace) => {
+                let made = self.fresh(&trace, op, n, rest.is_some());
+                self.expected = Some(trace);
                 made?
             }
             None if self.position == 0 => {
-                self.fresh(&*self.known.first()?, op, n, rest.is_some())?
+                self.fresh(&*self.history.first()?, op, n, rest.is_some())?
             }
             None => return None,
         };
-        let mut outs: SmallVec<[Located; 4]> =
-            made.iter().map(|(id, view)| Located::new(*id, view)).collect();
+        let mut outs: SmallVec<[TensorRef; 4]> =
+            made.iter().map(|(id, view)| TensorRef::new(*id, view)).collect();
         outs.extend(rest);
         let again = self.replay(&Call { op, args, outs: &outs });
         drop(outs);
@@ -234,31 +234,37 @@ impl Trace {
         None
     }
 
-    /// New buffers for the first `n` results of the next record of `tape`.
-    fn fresh(&mut self, tape: &Tape, op: Operator, n: usize, has_rest: bool) -> Option<Fresh> {
-        let record = tape.records.get(self.position).filter(|record| record.op == op)?;
-        let inferred = tape.marks[self.position].inferred;
+    /// New buffers for the first `n` results of the next record of `trace`.
+    fn fresh(
+        &mut self,
+        trace: &RecordedTrace,
+        op: Operator,
+        n: usize,
+        has_rest: bool,
+    ) -> Option<Fresh> {
+        let record = trace.records.get(self.position).filter(|record| record.op == op)?;
+        let inferred = trace.marks[self.position].inferred;
         if !inferred || record.outs.len() != n + usize::from(has_rest) {
             return None;
         }
         let make = |write: &Write| {
-            (self.new_buffer(tape.values[write.value as usize].nbytes), write.view.clone())
+            (self.new_buffer(trace.values[write.value as usize].nbytes), write.view.clone())
         };
         Some(record.outs[..n].iter().map(make).collect())
     }
 
     /// Says where an operation was recorded.
-    pub fn locate(&mut self, place: Place, site: Site) {
-        self.sites.learn(place.chain, site);
-        if let Some(record) = self.tape.records.get_mut(place.position)
-            && place.cuts == self.cuts
+    pub fn locate(&mut self, pending: PendingSite, site: Site) {
+        self.sites.learn(pending.chain, site);
+        if let Some(record) = self.recording.records.get_mut(pending.position)
+            && pending.cuts == self.cuts
         {
             record.site = site;
         }
     }
 
-    fn check(&self, tensor: &Located, op: Operator) -> Result<()> {
-        let Located { sizes, strides, offset, dtype, .. } = *tensor;
+    fn check(&self, tensor: &TensorRef, op: Operator) -> Result<()> {
+        let TensorRef { sizes, strides, offset, dtype, .. } = *tensor;
         let nbytes = self.nbytes(tensor.buffer);
         let bytes = tensor.view().layout.end().saturating_mul(dtype.size() as i64);
         let negative = |list: &[i64]| list.iter().any(|&n| n < 0);
@@ -271,13 +277,13 @@ impl Trace {
         Ok(())
     }
 
-    fn resolve(&mut self, op: Operator, index: usize, given: &Given) -> Arg {
-        match given {
-            Given::Tensor(tensor) => Arg::Tensor(self.read(tensor)),
-            Given::Tensors(list) => {
+    fn resolve(&mut self, op: Operator, index: usize, arg_ref: &ArgRef) -> Arg {
+        match arg_ref {
+            ArgRef::Tensor(tensor) => Arg::Tensor(self.read(tensor)),
+            ArgRef::Tensors(list) => {
                 Arg::Tensors(list.iter().map(|t| t.as_ref().map(|t| self.read(t))).collect())
             }
-            &Given::Scalar { kind, bits } => {
+            &ArgRef::Scalar { kind, bits } => {
                 if let Some(fixed) = settled(op, index, kind, bits)
                     && !self.varies(op, index, kind, bits, &fixed)
                 {
@@ -285,14 +291,14 @@ impl Trace {
                 }
                 let slot = self.scalar_bits.len() as u32;
                 self.scalar_bits.push(bits);
-                self.tape.scalars.push(kind);
+                self.recording.scalars.push(kind);
                 Arg::Scalar { kind, slot }
             }
             other => other.attribute().unwrap_or(Arg::None),
         }
     }
 
-    fn read(&mut self, tensor: &Located) -> Read {
+    fn read(&mut self, tensor: &TensorRef) -> Read {
         let view = tensor.view();
         Read { value: self.current(tensor.buffer, &view), view }
     }
@@ -304,8 +310,8 @@ impl Trace {
         }
         let buffer = self.buffer(id);
         let nbytes = buffer.nbytes;
-        let origin = match &buffer.held {
-            Held::Stored(storage) => {
+        let origin = match &buffer.state {
+            BufferState::Stored(storage) => {
                 let leaf = self.leaves.len() as u32;
                 self.leaves.push(storage.clone());
                 Origin::Leaf(leaf)
@@ -314,22 +320,22 @@ impl Trace {
         };
         let format = leaf_format(view, nbytes);
         let value = self.holders.len() as ValueIndex;
-        self.tape.values.push(Value { origin, format, nbytes });
+        self.recording.values.push(Value { origin, format, nbytes });
         self.holders.push(None);
         self.becomes_leaf(id, value);
         value
     }
 
-    fn write(&mut self, tensor: &Located, out: u32) -> Write {
+    fn write(&mut self, tensor: &TensorRef, out: u32) -> Write {
         let (id, view) = (tensor.buffer, tensor.view());
         let nbytes = self.nbytes(id);
         let covers = view.covers(nbytes).is_some();
         let old = (!covers).then(|| self.current(id, &view));
-        let before = old.map(|old| &self.tape.values[old as usize].format);
+        let before = old.map(|old| &self.recording.values[old as usize].format);
         let format = written_format(before, &view, nbytes);
         let origin = Origin::Written { record: self.position as u32, out };
         let value = self.holders.len() as ValueIndex;
-        self.tape.values.push(Value { origin, format, nbytes });
+        self.recording.values.push(Value { origin, format, nbytes });
         self.hold(id, value);
         Write { old, view, value }
     }
@@ -371,7 +377,7 @@ pub fn operator_name(op: Operator) -> String {
 
 /// The error for a buffer that no longer has what was promised.
 pub(crate) fn lost() -> Error {
-    Error::new(Code::Internal, "a buffer's memory was taken over twice")
+    Error::new(Code::Internal, "a buffer's memory was donated twice")
 }
 
 #[cfg(test)]

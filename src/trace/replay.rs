@@ -5,9 +5,9 @@
 //! the whole beginning on: nothing is hashed, inferred or copied. On the first difference another known trace with the
 //! same beginning takes over, or the beginning is copied and the rest recorded in full.
 
-use super::given::{Call, Given, Located};
-use super::tape::Tape;
-use super::{Held, Trace, settled};
+use super::arg_ref::{ArgRef, Call, TensorRef};
+use super::recorded::RecordedTrace;
+use super::{BufferState, Trace, settled};
 use crate::aten;
 use crate::cache::encode;
 use crate::record::{
@@ -24,37 +24,37 @@ impl Trace {
         if self.position > 0 && self.expected.is_none() {
             return false;
         }
-        let tape = self.expected.take();
-        if tape.as_ref().is_some_and(|tape| self.follow(tape, call)) {
-            self.expected = tape;
+        let trace = self.expected.take();
+        if trace.as_ref().is_some_and(|trace| self.follow(trace, call)) {
+            self.expected = trace;
             return true;
         }
-        for index in 0..self.known.len() {
-            let branch = self.known.branch(index, tape.as_deref(), self.position);
+        for index in 0..self.history.len() {
+            let branch = self.history.branch(index, trace.as_deref(), self.position);
             let branch = branch.filter(|branch| self.follow(branch, call));
             if branch.is_some() {
                 self.expected = branch;
                 return true;
             }
         }
-        self.expected = tape;
+        self.expected = trace;
         false
     }
 
     /// From here on records are written.
     pub(super) fn leave_path(&mut self) {
-        if let Some(tape) = self.expected.take() {
-            self.tape = tape.prefix(self.position);
-            self.sites.resume(self.tape.mark(self.position).chain);
-            self.left = Some(tape);
+        if let Some(trace) = self.expected.take() {
+            self.recording = trace.prefix(self.position);
+            self.sites.resume(self.recording.mark(self.position).chain);
+            self.left = Some(trace);
         } else if self.position == 0 {
-            self.left = self.known.first();
+            self.left = self.history.first();
         }
     }
 
     /// After a record was written: whether it still is what the trace that was left has here, but for numbers.
     pub(super) fn compare_left(&mut self, record: &Record) {
-        let before = self.left.as_ref().and_then(|tape| tape.records.get(self.position));
+        let before = self.left.as_ref().and_then(|trace| trace.records.get(self.position));
         if !before.is_some_and(|before| alike(before, record)) {
             self.left = None;
         }
@@ -71,7 +71,7 @@ impl Trace {
         fixed: &Arg,
     ) -> bool {
         let Operator::Native(row) = op else { return false };
-        let record = self.left.as_ref().and_then(|tape| tape.records.get(self.position));
+        let record = self.left.as_ref().and_then(|trace| trace.records.get(self.position));
         let before = record.filter(|record| record.op == op).and_then(|r| r.args.get(index));
         let differs = match (before, fixed) {
             (Some(Arg::Scalar { .. }), _) => true,
@@ -81,19 +81,19 @@ impl Trace {
         differs && aten::may_vary(row, index, kind, bits)
     }
 
-    /// Records the call if it is record `position` of `tape`; else leaves everything as it was.
-    fn follow(&mut self, tape: &Tape, call: &Call) -> bool {
-        let Some(record) = tape.records.get(self.position) else { return false };
+    /// Records the call if it is record `position` of `trace`; else leaves everything as it was.
+    fn follow(&mut self, trace: &RecordedTrace, call: &Call) -> bool {
+        let Some(record) = trace.records.get(self.position) else { return false };
         let (leaves, values) = (self.leaves.len(), self.holders.len());
         let (scalars, touched) = (self.scalar_bits.len(), self.touched.len());
         let varying = self.varying.len();
         let same = record.op == call.op
             && record.args.len() == call.args.len()
             && record.outs.len() == call.outs.len()
-            && self.repeat_all(tape, record, call)
-            && (0..call.outs.len()).all(|out| self.may_write(tape, record, call, out))
-            && (!tape.marks[self.position].gradient || self.gives_gradient(tape, call))
-            && (!self.position_is_sampled() || self.verify(tape, record, call));
+            && self.repeat_all(trace, record, call)
+            && (0..call.outs.len()).all(|out| self.may_write(trace, record, call, out))
+            && (!trace.marks[self.position].gradient || self.gives_gradient(trace, call))
+            && (!self.position_is_sampled() || self.verify(trace, record, call));
         if !same {
             for id in self.touched.drain(touched..) {
                 if let Some(buffer) = &mut self.buffers[id as usize] {
@@ -109,7 +109,7 @@ impl Trace {
         }
         for (write, out) in record.outs.iter().zip(call.outs) {
             if write.old.is_some() {
-                self.find(tape, out.buffer);
+                self.find(trace, out.buffer);
             }
             self.hold(out.buffer, write.value);
         }
@@ -117,59 +117,59 @@ impl Trace {
         true
     }
 
-    fn repeat_all(&mut self, tape: &Tape, record: &Record, call: &Call) -> bool {
+    fn repeat_all(&mut self, trace: &RecordedTrace, record: &Record, call: &Call) -> bool {
         let mut pairs = record.args.iter().zip(call.args).enumerate();
-        pairs.all(|(index, (arg, given))| self.repeats(tape, call.op, index, arg, given))
+        pairs.all(|(index, (arg, arg_ref))| self.repeats(trace, call.op, index, arg, arg_ref))
     }
 
-    /// Whether a given argument is `arg` again.
+    /// Whether an argument is `arg` again.
     fn repeats(
         &mut self,
-        tape: &Tape,
+        trace: &RecordedTrace,
         op: Operator,
         index: usize,
         arg: &Arg,
-        given: &Given,
+        arg_ref: &ArgRef,
     ) -> bool {
-        match (arg, given) {
-            (Arg::Tensor(read), Given::Tensor(tensor)) => self.reads(tape, read, tensor),
-            (Arg::Tensors(reads), Given::Tensors(list)) => {
+        match (arg, arg_ref) {
+            (Arg::Tensor(read), ArgRef::Tensor(tensor)) => self.reads(trace, read, tensor),
+            (Arg::Tensors(reads), ArgRef::Tensors(list)) => {
                 reads.len() == list.len()
                     && reads.iter().zip(list).all(|pair| match pair {
-                        (Some(read), Some(tensor)) => self.reads(tape, read, tensor),
+                        (Some(read), Some(tensor)) => self.reads(trace, read, tensor),
                         (None, None) => true,
                         _ => false,
                     })
             }
-            (Arg::Scalar { kind: expected, .. }, &Given::Scalar { kind, bits }) => {
+            (Arg::Scalar { kind: expected, .. }, &ArgRef::Scalar { kind, bits }) => {
                 self.scalar_bits.push(bits);
                 *expected == kind && may_be_input(op, index, kind, bits)
             }
-            (arg, &Given::Scalar { kind, bits }) => {
+            (arg, &ArgRef::Scalar { kind, bits }) => {
                 settled(op, index, kind, bits).is_some_and(|fixed| same_bits(&fixed, arg))
             }
-            (arg, given) => given.is_attribute(arg),
+            (arg, arg_ref) => arg_ref.is_attribute(arg),
         }
     }
 
-    fn reads(&mut self, tape: &Tape, read: &Read, tensor: &Located) -> bool {
-        tensor.is(&read.view) && self.find(tape, tensor.buffer) == Some(read.value)
+    fn reads(&mut self, trace: &RecordedTrace, read: &Read, tensor: &TensorRef) -> bool {
+        tensor.is(&read.view) && self.find(trace, tensor.buffer) == Some(read.value)
     }
 
     /// The value that a buffer holds; if it is a new one, it must be the next of the expected trace.
-    fn find(&mut self, tape: &Tape, id: super::BufferId) -> Option<ValueIndex> {
+    fn find(&mut self, trace: &RecordedTrace, id: super::BufferId) -> Option<ValueIndex> {
         if let Some(value) = self.value_of(id) {
             return Some(value);
         }
         let value = self.holders.len();
-        let expected = tape.values.get(value)?;
+        let expected = trace.values.get(value)?;
         let buffer = self.buffers[id as usize].as_mut().expect("a handle keeps its buffer alive");
         if buffer.nbytes != expected.nbytes {
             return None;
         }
-        match (&buffer.held, expected.origin) {
-            (Held::Stored(storage), Origin::Leaf(_)) => self.leaves.push(storage.clone()),
-            (Held::Zeros, Origin::Zeros) => {}
+        match (&buffer.state, expected.origin) {
+            (BufferState::Stored(storage), Origin::Leaf(_)) => self.leaves.push(storage.clone()),
+            (BufferState::Zeros, Origin::Zeros) => {}
             _ => return None,
         }
         self.holders.push(None);
@@ -178,20 +178,20 @@ impl Trace {
     }
 
     /// Whether result `out` goes where it went. Changes nothing.
-    fn may_write(&self, tape: &Tape, record: &Record, call: &Call, out: usize) -> bool {
-        let (write, given) = (&record.outs[out], &call.outs[out]);
-        let buffer = self.buffer(given.buffer);
-        let expected = &tape.values[write.value as usize];
+    fn may_write(&self, trace: &RecordedTrace, record: &Record, call: &Call, out: usize) -> bool {
+        let (write, arg_ref) = (&record.outs[out], &call.outs[out]);
+        let buffer = self.buffer(arg_ref.buffer);
+        let expected = &trace.values[write.value as usize];
         // Equal views of equally large buffers cover both or neither.
-        if !given.is(&write.view) || buffer.nbytes != expected.nbytes {
+        if !arg_ref.is(&write.view) || buffer.nbytes != expected.nbytes {
             return false;
         }
         let Some(old) = write.old else { return true };
-        let earlier = call.outs[..out].iter().rposition(|other| other.buffer == given.buffer);
-        match earlier.map(|i| record.outs[i].value).or_else(|| self.value_of(given.buffer)) {
+        let earlier = call.outs[..out].iter().rposition(|other| other.buffer == arg_ref.buffer);
+        match earlier.map(|i| record.outs[i].value).or_else(|| self.value_of(arg_ref.buffer)) {
             Some(value) => value == old,
             // Read for the first time by this write: the value just before its own.
-            None => old + 1 == write.value && fits(&buffer.held, &tape.values[old as usize]),
+            None => old + 1 == write.value && fits(&buffer.state, &trace.values[old as usize]),
         }
     }
 
@@ -201,45 +201,47 @@ impl Trace {
         self.cuts.is_multiple_of(SAMPLE)
     }
 
-    /// The long way: says the call as a record and compares its canonical bytes, and what its results would be. The
+    /// The long way: encodes the call as a record and compares its canonical bytes, and what its results would be. The
     /// arguments have been found already.
-    fn verify(&self, tape: &Tape, record: &Record, call: &Call) -> bool {
+    fn verify(&self, trace: &RecordedTrace, record: &Record, call: &Call) -> bool {
         let pairs = record.args.iter().zip(call.args);
-        let args = pairs.map(|(arg, given)| self.said(arg, given)).collect();
+        let args = pairs.map(|(arg, arg_ref)| self.to_arg(arg, arg_ref)).collect();
         let mut outs: Vec<Write> = Vec::new();
         let mut same_values = true;
-        for (given, expected) in call.outs.iter().zip(&record.outs) {
-            let (nbytes, view) = (self.nbytes(given.buffer), given.view());
-            let earlier = call.outs[..outs.len()].iter().rposition(|o| o.buffer == given.buffer);
+        for (arg_ref, expected) in call.outs.iter().zip(&record.outs) {
+            let (nbytes, view) = (self.nbytes(arg_ref.buffer), arg_ref.view());
+            let earlier = call.outs[..outs.len()].iter().rposition(|o| o.buffer == arg_ref.buffer);
             let old = (view.covers(nbytes).is_none()).then(|| {
-                let found = earlier.map(|i| outs[i].value).or_else(|| self.value_of(given.buffer));
+                let found =
+                    earlier.map(|i| outs[i].value).or_else(|| self.value_of(arg_ref.buffer));
                 found.unwrap_or(expected.value.wrapping_sub(1))
             });
-            let before = old.map(|old| &tape.values[old as usize].format);
+            let before = old.map(|old| &trace.values[old as usize].format);
             let format = written_format(before, &view, nbytes);
             let origin = Origin::Written { record: self.position as u32, out: outs.len() as u32 };
-            same_values &= tape.values[expected.value as usize] == Value { origin, format, nbytes };
+            same_values &=
+                trace.values[expected.value as usize] == Value { origin, format, nbytes };
             outs.push(Write { old, view, value: expected.value });
         }
         let mut bytes = Vec::new();
         encode::record(&mut bytes, &Record { op: call.op, args, outs, site: 0 });
-        let (start, end) = (tape.mark(self.position).bytes, tape.mark(self.position + 1).bytes);
-        let same = same_values && bytes == tape.bytes[start..end];
+        let (start, end) = (trace.mark(self.position).bytes, trace.mark(self.position + 1).bytes);
+        let same = same_values && bytes == trace.bytes[start..end];
         debug_assert!(same, "an operation was taken for another one");
         same
     }
 
-    fn said(&self, arg: &Arg, given: &Given) -> Arg {
-        let read = |tensor: &Located| Read {
+    fn to_arg(&self, arg: &Arg, arg_ref: &ArgRef) -> Arg {
+        let read = |tensor: &TensorRef| Read {
             value: self.value_of(tensor.buffer).unwrap_or(ValueIndex::MAX),
             view: tensor.view(),
         };
-        match given {
-            Given::Tensor(tensor) => Arg::Tensor(read(tensor)),
-            Given::Tensors(list) => {
+        match arg_ref {
+            ArgRef::Tensor(tensor) => Arg::Tensor(read(tensor)),
+            ArgRef::Tensors(list) => {
                 Arg::Tensors(list.iter().map(|tensor| tensor.as_ref().map(read)).collect())
             }
-            Given::Scalar { kind, bits } => match (arg, kind) {
+            ArgRef::Scalar { kind, bits } => match (arg, kind) {
                 (Arg::Scalar { .. }, _) => Arg::Scalar { kind: *kind, slot: 0 },
                 (_, ScalarKind::Bool) => Arg::Bool(*bits != 0),
                 (_, ScalarKind::Int) => Arg::Int(*bits as i64),
@@ -251,18 +253,18 @@ impl Trace {
 
     /// The trace that is finished now, whichever way it was recorded; the next one may be any known trace. Also, from which
     /// record on its places are its own: those before are where an equal trace was recorded.
-    pub(super) fn finish(&mut self) -> (Arc<Tape>, usize) {
+    pub(super) fn finish(&mut self) -> (Arc<RecordedTrace>, usize) {
         let recorded = match self.expected.take() {
-            Some(tape) => tape,
-            None => Arc::new(std::mem::take(&mut self.tape)),
+            Some(trace) => trace,
+            None => Arc::new(std::mem::take(&mut self.recording)),
         };
         let length = std::mem::take(&mut self.position);
         self.left = None;
         let unknown_from = self.unknown_from.take();
-        let newest = self.known.newest();
-        let tape = self.known.finished(recorded, length);
-        let is_new = self.known.newest() != newest;
-        (tape, unknown_from.filter(|_| is_new).unwrap_or(length))
+        let newest = self.history.newest();
+        let trace = self.history.finished(recorded, length);
+        let is_new = self.history.newest() != newest;
+        (trace, unknown_from.filter(|_| is_new).unwrap_or(length))
     }
 }
 
@@ -296,7 +298,7 @@ fn same_bits(a: &Arg, b: &Arg) -> bool {
 }
 
 /// Whether memory or zeros that a buffer holds may stand for `value`, which is no result.
-fn fits(held: &Held, value: &Value) -> bool {
-    let pair = (held, value.origin);
-    matches!(pair, (Held::Stored(_), Origin::Leaf(_)) | (Held::Zeros, Origin::Zeros))
+fn fits(state: &BufferState, value: &Value) -> bool {
+    let pair = (state, value.origin);
+    matches!(pair, (BufferState::Stored(_), Origin::Leaf(_)) | (BufferState::Zeros, Origin::Zeros))
 }

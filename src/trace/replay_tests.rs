@@ -1,6 +1,6 @@
 //! A step that comes again is compared and not recorded; whatever is different is noticed.
 
-use super::tests::{Driver, SIZES, given, key, operator, whole};
+use super::tests::{Driver, SIZES, arg, key, operator, whole};
 use super::*;
 use crate::record::{Output, View};
 use crate::shape::Layout;
@@ -121,7 +121,7 @@ fn attributes_are_compared_bit_by_bit() {
         move |d: &mut Driver| {
             let (x, y) = (d.stored(), d.empty());
             let view = whole(&SIZES);
-            let args = [given(x, &view), Given::Float(number)];
+            let args = [arg(x, &view), ArgRef::Float(number)];
             d.write("a", &args, y, &view).unwrap();
         }
     };
@@ -148,7 +148,7 @@ fn shapes_and_strides_are_compared() {
         move |d: &mut Driver| {
             let (x, y) = (d.stored(), d.stored());
             let view = View { dtype: DType::F32, layout: layout.clone() };
-            d.write("a", &[given(x, &view)], y, &view).unwrap();
+            d.write("a", &[arg(x, &view)], y, &view).unwrap();
         }
     };
     let base = Layout::contiguous(&SIZES);
@@ -170,12 +170,12 @@ fn one_operation_may_write_a_buffer_piece_by_piece() {
     let step = |d: &mut Driver| {
         let (x, y, z) = (d.stored(), d.stored(), d.empty());
         let outs = [
-            Located::new(y, &first),
-            Located::new(z, &second),
-            Located::new(y, &second),
-            Located::new(z, &first),
+            TensorRef::new(y, &first),
+            TensorRef::new(z, &second),
+            TensorRef::new(y, &second),
+            TensorRef::new(z, &first),
         ];
-        d.call(&Call { op: operator("pieces"), args: &[given(x, &first)], outs: &outs }).unwrap();
+        d.call(&Call { op: operator("pieces"), args: &[arg(x, &first)], outs: &outs }).unwrap();
         d.run("a", &[y], x);
     };
     assert_eq!(in_full(&[&step, &step, &step]), [2, 0, 0]);
@@ -209,7 +209,7 @@ fn a_refused_operation_does_not_lead_off_the_path() {
         let before = d.in_full;
         let (x, y) = (d.stored(), d.empty());
         d.run("a", &[x], y);
-        assert!(d.write("b", &[given(x, &whole(&[7]))], y, &whole(&SIZES)).is_err());
+        assert!(d.write("b", &[arg(x, &whole(&[7]))], y, &whole(&SIZES)).is_err());
         d.run("c", &[y], x);
         let records = d.cut().records();
         assert_eq!((records.records.len(), records.values.len()), (2, 3));
@@ -276,7 +276,7 @@ fn results_are_made_again_where_they_were_inferred() {
     let mut d = Driver::default();
     let mut step = |inferred: bool, name: &str| {
         let (x, view) = (d.stored(), whole(&SIZES));
-        let (args, live) = ([given(x, &view)], d.trace.live_buffers());
+        let (args, live) = ([arg(x, &view)], d.trace.live_buffers());
         let made = d.trace.again(operator(name), &args, 1, None);
         assert_eq!(d.trace.live_buffers(), live + made.iter().len());
         let y = d.empty();
@@ -300,7 +300,7 @@ fn the_number_of_known_traces_is_bounded() {
         d.run(&format!("operator {name}"), &[x], y);
         d.cut();
     }
-    assert!(d.trace.known.len() <= 32);
+    assert!(d.trace.history.len() <= 32);
     let before = d.in_full;
     d.run("operator 199", &[x], y);
     assert_eq!(d.in_full, before);
@@ -315,15 +315,15 @@ fn scalar_step(name: &'static str, number: f64) -> impl Fn(&mut Driver) -> bool 
         let view = whole(&SIZES);
         let (x, y) = (d.stored(), d.empty());
         let op = Operator::Native(aten::find(name).unwrap());
-        let scalar = Given::Scalar { kind: ScalarKind::Float, bits: number.to_bits() };
+        let scalar = ArgRef::Scalar { kind: ScalarKind::Float, bits: number.to_bits() };
         let args = match name {
             "aten::addmm" => {
-                let beta = Given::Scalar { kind: ScalarKind::Float, bits: 1f64.to_bits() };
-                vec![given(x, &view), given(x, &view), given(x, &view), scalar, beta]
+                let beta = ArgRef::Scalar { kind: ScalarKind::Float, bits: 1f64.to_bits() };
+                vec![arg(x, &view), arg(x, &view), arg(x, &view), scalar, beta]
             }
-            _ => vec![given(x, &view), scalar],
+            _ => vec![arg(x, &view), scalar],
         };
-        d.call(&Call { op, args: &args, outs: &[Located::new(y, &view)] }).unwrap();
+        d.call(&Call { op, args: &args, outs: &[TensorRef::new(y, &view)] }).unwrap();
         let closed = d.cut();
         !closed.scalars.is_empty()
     }

@@ -1,14 +1,14 @@
-//! Which place of the user's program recorded which operation, learned once.
+//! Which call site of the user's program recorded which operation, learned once.
 //!
 //! Asking for a stack costs more than recording, and a training loop records the same operations in the same order
-//! again and again. So a place is known by the chain of everything recorded before it since the last cut: a step
+//! again and again. So a call site is identified by the chain of everything recorded before it since the last cut: a step
 //! that repeats asks nothing.
 
 use crate::error::Site;
 use std::collections::HashMap;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Beyond this many places all are forgotten and asked for again.
+/// Beyond this many call sites all are forgotten and asked for again.
 const CAPACITY: usize = 1 << 18;
 
 #[derive(Default)]

@@ -40,8 +40,8 @@ pub(super) fn operator(name: &str) -> Operator {
     }))
 }
 
-pub(super) fn given(buffer: BufferId, view: &View) -> Given<'_> {
-    Given::Tensor(Located::new(buffer, view))
+pub(super) fn arg(buffer: BufferId, view: &View) -> ArgRef<'_> {
+    ArgRef::Tensor(TensorRef::new(buffer, view))
 }
 
 pub(super) fn whole(sizes: &[i64]) -> View {
@@ -74,15 +74,15 @@ impl Driver {
         self.trace.store(id, storage);
     }
 
-    /// Writes a view; whether the place is new.
+    /// Writes a view; whether the call site is new.
     pub fn write(
         &mut self,
         name: &str,
-        args: &[Given],
+        args: &[ArgRef],
         out: BufferId,
         view: &View,
     ) -> Result<Recorded> {
-        let outs = [Located::new(out, view)];
+        let outs = [TensorRef::new(out, view)];
         self.call(&Call { op: operator(name), args, outs: &outs })
     }
 
@@ -94,14 +94,14 @@ impl Driver {
 
     pub fn run(&mut self, name: &str, inputs: &[BufferId], out: BufferId) -> Recorded {
         let view = whole(&SIZES);
-        let args: Vec<Given> = inputs.iter().map(|&buffer| given(buffer, &view)).collect();
+        let args: Vec<ArgRef> = inputs.iter().map(|&buffer| arg(buffer, &view)).collect();
         self.write(name, &args, out, &view).unwrap()
     }
 
     pub fn scaled(&mut self, factor: f64, x: BufferId, out: BufferId) -> Recorded {
         let view = whole(&SIZES);
-        let scalar = Given::Scalar { kind: ScalarKind::Float, bits: factor.to_bits() };
-        self.write("scale", &[given(x, &view), scalar], out, &view).unwrap()
+        let scalar = ArgRef::Scalar { kind: ScalarKind::Float, bits: factor.to_bits() };
+        self.write("scale", &[arg(x, &view), scalar], out, &view).unwrap()
     }
 
     pub fn cut(&mut self) -> Closed {
@@ -176,7 +176,7 @@ fn a_partial_write_reads_the_rest() {
     let (x, y) = (d.stored(), d.stored());
     let column =
         View { dtype: F32, layout: Layout::contiguous(&SIZES).slice(&[0, 1], &[2, 1], &[1, 1]) };
-    d.write("column", &[given(x, &column)], y, &column).unwrap();
+    d.write("column", &[arg(x, &column)], y, &column).unwrap();
     let records = d.cut().records();
     assert_eq!(records.records[0].outs[0].old, Some(1));
     assert_eq!(records.values[1].origin, Origin::Leaf(1));
@@ -190,7 +190,7 @@ fn a_view_that_leaves_its_buffer_is_refused_and_nothing_is_recorded() {
         whole(&[7]),
         View { dtype: F32, layout: Layout { offset: 1, ..Layout::contiguous(&SIZES) } },
     ] {
-        let error = d.write("a", &[given(x, &bad)], y, &whole(&SIZES)).unwrap_err();
+        let error = d.write("a", &[arg(x, &bad)], y, &whole(&SIZES)).unwrap_err();
         assert_eq!(error.code, Code::InvalidArgument);
         assert!(d.write("a", &[], y, &bad).is_err());
     }
@@ -198,14 +198,14 @@ fn a_view_that_leaves_its_buffer_is_refused_and_nothing_is_recorded() {
 }
 
 #[test]
-fn a_place_is_asked_for_once() {
+fn a_call_site_is_looked_up_once() {
     let mut d = Driver::default();
     let (x, y) = (d.stored(), d.empty());
     let mut step = |last: &str| {
         let mut asked = 0;
         for name in ["a", "b", "a", last] {
-            if let Recorded::At(place) = d.run(name, &[x], y) {
-                d.trace.locate(place, 7);
+            if let Recorded::At(pending) = d.run(name, &[x], y) {
+                d.trace.locate(pending, 7);
                 asked += 1;
             }
         }
@@ -220,16 +220,16 @@ fn a_place_is_asked_for_once() {
 }
 
 #[test]
-fn a_place_that_is_said_late_belongs_to_its_record() {
+fn a_call_site_that_is_located_late_belongs_to_its_record() {
     let mut d = Driver::default();
     let (x, y) = (d.stored(), d.empty());
-    let Recorded::At(place) = d.run("a", &[x], y) else { panic!("never recorded before") };
+    let Recorded::At(pending) = d.run("a", &[x], y) else { panic!("never recorded before") };
     d.run("b", &[x], y);
-    d.trace.locate(place, 7);
+    d.trace.locate(pending, 7);
     let sites: Vec<Site> = d.cut().records().records.iter().map(|record| record.site).collect();
     assert_eq!(sites, [7, 0]);
     d.run("c", &[x], y);
-    d.trace.locate(place, 8);
+    d.trace.locate(pending, 8);
     assert_eq!(d.cut().records().records[0].site, 0, "that trace is closed");
 }
 

@@ -16,7 +16,7 @@ use torchacc::record::{ScalarKind, View};
 use torchacc::runtime::Context;
 use torchacc::runtime::config::{Asked, Options};
 use torchacc::shape::Layout;
-use torchacc::trace::Located;
+use torchacc::trace::TensorRef;
 
 /// The backends that run on the host; the CPU's with and without a vendor's library.
 pub static BACKENDS: LazyLock<[Box<dyn Backend>; 3]> = LazyLock::new(|| {
@@ -60,8 +60,8 @@ pub fn record(case: &Case) -> Result<Vec<Array>, String> {
     got
 }
 
-fn tensors(held: &[(u32, View)]) -> Vec<Located<'_>> {
-    held.iter().map(|(id, view)| Located::new(*id, view)).collect()
+fn tensors(held: &[(u32, View)]) -> Vec<TensorRef<'_>> {
+    held.iter().map(|(id, view)| TensorRef::new(*id, view)).collect()
 }
 
 fn kind(dtype: DType) -> ScalarKind {
@@ -112,7 +112,7 @@ pub fn run(
     let call = Call {
         inputs: &inputs.iter().map(|memory| memory.address()).collect::<Vec<_>>(),
         poisoned: &[],
-        beside: &[],
+        derived: &[],
         outputs: &(0..own.len()).map(|k| memory_of(k).address()).collect::<Vec<_>>(),
         arena: arena.address(),
         scalars: &case.scalars,

@@ -58,7 +58,7 @@ fn random_programs_mean_the_same_on_cuda() {
             let got = run(&backend, graph, case, &every_donor(case))?;
             compare(&got, &expected, &tolerances)
         };
-        let optimized = optimize(case.graph.clone(), &|op| backend.keeps(op));
+        let optimized = optimize(case.graph.clone(), &|op| backend.supports(op));
         optimized.map_err(|e| e.message).and_then(|graph| run(&graph)).err()
     };
     let first = setting("TORCHACC_FUZZ_SEED", 0);
@@ -81,7 +81,7 @@ fn every_primitive_is_drawn() {
     }
     let missing: Vec<&str> =
         TABLE.iter().filter(|row| !drawn.contains(&row.op)).map(|row| row.name).collect();
-    // Marks do not outlive the first pass, host calls need functions, and checks stand for what is dropped.
+    // Marks do not outlive the first pass, CPU fallbacks need functions, and checks stand for what is dropped.
     assert_eq!(missing, ["mark", "detach", "host", "check"]);
 }
 

@@ -9,7 +9,7 @@ PyTorch's operators, views, optimizers and random numbers against PyTorch on the
 and without CUDA graphs and streams (equal bits) and against eager PyTorch on the same GPU, and
 compute-sanitizer, where there is one, on some kernels. It is over within `--limit` seconds and a
 few more; a check that would take longer fails with what it said so far. If $OUT names a folder,
-what each check printed is left there. Exit status 1 if anything failed. `--rehearse` does all that
+what each check printed is left there. Exit status 1 if anything failed. `--dry-run` does all that
 it can without a GPU.
 """
 
@@ -45,8 +45,8 @@ class Failed(Exception):
 
 
 class Checks:
-    def __init__(self, rehearse):
-        self.rehearse, self.backend = rehearse, "cpu" if rehearse else "cuda"
+    def __init__(self, dry_run):
+        self.dry_run, self.backend = dry_run, "cpu" if dry_run else "cuda"
         self.environment = os.environ | environment(PACKAGE / "tests")
         # Of the check that runs: where its commands write, and when it must be over.
         self.log, self.end = Path(), 0.0
@@ -98,9 +98,9 @@ class Checks:
 
     def kernels(self):
         """Each kernel against its row's meaning; what cuDNN computes, too."""
-        skipped = SKIPPED if self.rehearse else SKIPPED + EMULATED
+        skipped = SKIPPED if self.dry_run else SKIPPED + EMULATED
         command = [KIT / "kernels", "cuda::tests", *(f"--skip={name}" for name in skipped)]
-        test_gpu = {} if self.rehearse else {"TORCHACC_TEST_GPU": "1"}
+        test_gpu = {} if self.dry_run else {"TORCHACC_TEST_GPU": "1"}
         return last(r"test result: ok\. (.*?);", self.run(command, **test_gpu))
 
     def operators(self):
@@ -132,7 +132,7 @@ class Checks:
 
     def eager(self):
         """Losses are those of eager PyTorch on the same GPU."""
-        ours, eager = self.losses("acc"), self.losses("cpu" if self.rehearse else "cuda")
+        ours, eager = self.losses("acc"), self.losses("cpu" if self.dry_run else "cuda")
         largest = max(abs(a - b) / b for a, b in zip(ours, eager, strict=True))
         said = f"largest relative difference of {len(ours)} losses {largest:.1e}"
         if largest > BF16_BOUND or ours[-1] > ours[0] - 1:
@@ -142,7 +142,7 @@ class Checks:
     def sanitizer(self):
         """No kernel of these touches what is not its own, or races."""
         tool = shutil.which("compute-sanitizer")
-        if tool is None or self.rehearse:
+        if tool is None or self.dry_run:
             return "not run: no compute-sanitizer"
         for kind in ("memcheck", "racecheck"):
             command = [tool, "--tool", kind, "--error-exitcode", "9", KIT / "kernels"]
@@ -175,7 +175,7 @@ def main():
     names = ["default", "kernels", "operators", "graphs", "eager", "sanitizer"]
     parser.add_argument("checks", nargs="*", default=names, help=f"some of {', '.join(names)}")
     parser.add_argument("--limit", type=float, default=450, help="seconds that all may take")
-    parser.add_argument("--rehearse", action="store_true", help="on a machine without a GPU")
+    parser.add_argument("--dry-run", action="store_true", help="on a machine without a GPU")
     options = parser.parse_args()
     if unknown := set(options.checks) - set(names):
         parser.error(f"no check is called {', '.join(sorted(unknown))}")
@@ -183,7 +183,7 @@ def main():
         parser.error(f"{KIT} is not there: make gpu-kit")
     end, failed = time.monotonic() + options.limit, []
     unpack()
-    checks = Checks(options.rehearse)
+    checks = Checks(options.dry_run)
     print(f"{machine()}; Python {sys.version.split()[0]}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         for number, name in enumerate(options.checks):

@@ -1,4 +1,4 @@
-"""Convolution, pooling and batch norm as on the CPU, without host calls; a small ResNet trains."""
+"""Convolution, pooling and batch norm as on the CPU, without fallbacks; a small ResNet trains."""
 
 import pytest
 import torch

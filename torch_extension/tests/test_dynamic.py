@@ -11,7 +11,7 @@ from support import DEVICE, GPT, check, token_batch, twins
 
 
 def made():
-    """Programs compiled, and programs carried over from other sizes, since the last reset."""
+    """Programs compiled, and programs instantiated from templates, since the last reset."""
     torchacc.sync()
     counters = torchacc.metrics()
     torchacc.reset_metrics()

@@ -68,7 +68,7 @@ def test_devices_do_not_mix():
 
 
 def lookup_out_of_range():
-    """A lookup whose index only the run can see is wrong, and the place it was written at."""
+    """A lookup whose index only the run can see is wrong, and the line it was written at."""
     table = torch.ones(4, 2, device=DEVICE)
     index = torch.tensor([7], device=DEVICE)
     line = inspect.currentframe().f_lineno + 1
@@ -154,7 +154,7 @@ def test_allocation_failure_is_late_and_alone():
     torchacc.sync()
 
 
-def test_late_error_of_a_host_call():
+def test_late_error_of_a_cpu_fallback():
     singular = torch.zeros(2, 2, device=DEVICE)
     with pytest.raises(RuntimeError, match="singular"):
         torch.linalg.inv(singular).cpu()

@@ -1,4 +1,4 @@
-"""`torchacc.explain` names the line and the reason of every compile, host call and cut."""
+"""`torchacc.explain` names the line and the reason of every compile, CPU fallback and cut."""
 
 import inspect
 import threading
@@ -218,7 +218,7 @@ def test_strict_raises_and_loses_nothing():
     assert work(6).cpu().eq(0.5).all()
 
 
-def test_strict_host_calls():
+def test_strict_cpu_fallbacks():
     torchacc.sync()
     torchacc.set_strict(recompiles=False, host_calls=True)
     try:
@@ -299,4 +299,4 @@ def test_at_exit(tmp_path):
 
 def test_unused_device_has_an_empty_report():
     result = run_python("import torchacc; print(torchacc.explain())")
-    assert result.stdout == "0 compiles\n0 host calls\n0 cuts\n", result.stderr
+    assert result.stdout == "0 compiles\n0 CPU fallbacks\n0 cuts\n", result.stderr

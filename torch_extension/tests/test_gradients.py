@@ -271,7 +271,7 @@ def test_a_gradient_has_gradients():
         np.testing.assert_allclose(found.numpy(), correct.numpy(), 1e-9, 1e-11)
 
 
-def test_equal_parameters_are_told_apart():
+def test_equal_parameters_are_distinguished():
     """Zeros, copies of one another, and results of equal operations."""
     for make in ("zeros", "computed"):
         context = Context()

@@ -1,4 +1,4 @@
-"""What crosses between acc and PyTorch's own device with the same memory; host calls there.
+"""What crosses between acc and PyTorch's own device with the same memory; CPU fallbacks there.
 
 Each test holds on the CPU backend, and once more on the CUDA backend of debug builds, whose device
 is made of the host: what is "cuda" to a GPU is "cpu" to it. There it goes the way of a GPU.
@@ -31,7 +31,7 @@ def pointer(tensor):
 
 
 def counted(work):
-    """What host calls and copies for them `work` cost."""
+    """What CPU fallbacks and copies for them `work` cost."""
     torchacc.sync()
     torchacc.reset_metrics()
     result = work()

@@ -76,7 +76,7 @@ def test_the_profile_names_kernels_and_lines(tmp_path):
     assert {"key", "compile", "launch", "device"} <= names["phase"]
     assert names["compile"] == {"graph", "plan", "other sizes", "code"}
     assert names["trace"] == {"record"}
-    assert names["host call"]
+    assert names["CPU fallback"]
     products = [event for event in spans if event["args"].get("kernel") == "matmul"]
     assert [event["args"]["site"] for event in products] == [line]
     assert products[0]["args"]["bytes_read"] == 4 * (8 * 123 + 123 * 5)
@@ -88,7 +88,7 @@ def test_the_profile_names_kernels_and_lines(tmp_path):
     assert min(memory) > 0
 
 
-CATEGORIES = ("trace", "phase", "compile", "kernel", "host call")
+CATEGORIES = ("trace", "phase", "compile", "kernel", "CPU fallback")
 
 
 def test_a_profile_that_fails_is_written(tmp_path):

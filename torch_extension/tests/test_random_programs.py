@@ -1,6 +1,6 @@
 """Random short programs on acc against the CPU: a fixed set, and a minute of others.
 
-The minute begins with the same program every time, so that a change is judged by itself.
+The minute begins with the same program every time, so that a change is measured by itself.
 `make test-random` looks for an hour, at programs that nobody has seen. TORCHACC_RANDOM_SEED and
 TORCHACC_RANDOM_SECONDS say which programs, and how long.
 """

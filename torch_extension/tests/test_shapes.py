@@ -5,7 +5,7 @@ import torch
 import torchacc
 from support import DEVICE, OWN_PREDICTIONS, check, run_python
 
-# Calls of the operator table, with gradients, each judged by a run of the CPU's kernel.
+# Calls of the operator table, with gradients, each checked by a run of the CPU's kernel.
 VERIFY = """
 import sys, itertools, torch, torchacc
 sys.path.insert(0, "torch_extension/tests")

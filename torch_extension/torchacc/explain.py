@@ -20,7 +20,7 @@ def explanation() -> dict:
 
 
 def explain() -> str:
-    """Every compile, host call and cut since the start or `reset_metrics`: why, and which line.
+    """Every compile, CPU fallback and cut since the start or `reset_metrics`: why, and which line.
 
     A compile names the first thing in which its trace differs from the nearest one known: the
     operation, which of its arguments, what of it, old and new. Does not wait: what still runs, or
@@ -50,7 +50,7 @@ def explain() -> str:
         if kind is not None and count > _SHOWN:
             lines.append(f"  … and {count - _SHOWN} more like the last one at {kind[0]}")
     calls = sum(row["count"] for row in data["host_calls"])
-    lines.append(f"{calls} host calls")
+    lines.append(f"{calls} CPU fallbacks")
     for row in sorted(data["host_calls"], key=lambda row: -row["time_ns"]):
         lines.append(
             f"  {row['count']} x {row['name']}, {_milliseconds(row['time_ns'])}{_at(row['site'])}"
@@ -66,7 +66,7 @@ def set_recompile_limit(limit: int) -> None:
 
 
 def set_strict(recompiles: bool = True, host_calls: bool = False) -> None:
-    """Makes recompiles beyond the limit, and host calls, errors instead of warnings and counts.
+    """Makes recompiles beyond the limit, and CPU fallbacks, errors instead of warnings and counts.
 
     The RuntimeError comes from the next cut, sync or read after it happened. Nothing is lost: the
     program has run, and what a failed read did not return can be read again.

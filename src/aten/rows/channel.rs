@@ -12,7 +12,7 @@ pub fn asked<'a, const N: usize>(c: &Call<'a>, i: usize, grads: [V<'a>; N]) -> O
     Ok(grads.into_iter().zip(mask).filter_map(|(v, wanted)| wanted.then_some(v)).collect())
 }
 
-/// A vector with one number per channel, beside a tensor with `rank` dimensions of which 1 is the channels.
+/// A vector with one number per channel, for a tensor with `rank` dimensions of which 1 is the channels.
 pub fn per_channel<'a>(v: V<'a>, rank: usize) -> V<'a> {
     let mut sizes = Dims::from_elem(1, rank.max(2) - 1);
     sizes[0] = v.numel();

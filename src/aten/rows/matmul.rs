@@ -133,12 +133,7 @@ fn dot<'a>(c: &Call<'a>) -> Outs<'a> {
 
 /// `beta * self + alpha * multiply(a, b)`; self is argument 0. With beta 0 self is not looked at, not even for NaN.
 /// What alpha scales is a product in f32: that of halves might leave their range first.
-fn added<'a>(
-    c: &Call<'a>,
-    a: V<'a>,
-    b: V<'a>,
-    multiply: fn(V<'a>, V<'a>) -> V<'a>,
-) -> Outs<'a> {
+fn added<'a>(c: &Call<'a>, a: V<'a>, b: V<'a>, multiply: fn(V<'a>, V<'a>) -> V<'a>) -> Outs<'a> {
     let dtype = a.dtype();
     if b.dtype() != dtype {
         return invalid!(

@@ -14,17 +14,22 @@ fn check_adjoint(what: &str, [dy, y]: [&Array; 2], [dx, x]: [&Array; 2]) {
     assert!((left - right).abs() < 1e-9 * (1.0 + left.abs()), "{what}: {left} {right}");
 }
 
-fn tail(lists: [&[i64]; 3], transposed: bool, output_padding: &[i64], groups: i64) -> Vec<Given> {
+fn tail(
+    lists: [&[i64]; 3],
+    transposed: bool,
+    output_padding: &[i64],
+    groups: i64,
+) -> Vec<TrialArg> {
     let [stride, padding, dilation] = lists.map(ints);
     vec![stride, padding, dilation, flag(transposed), ints(output_padding), at(groups)]
 }
 
-fn convolve(x: &Array, w: &Array, bias: Given, tail: &[Given]) -> Result<Array> {
+fn convolve(x: &Array, w: &Array, bias: TrialArg, tail: &[TrialArg]) -> Result<Array> {
     let args = [&[x.into(), w.into(), bias], tail].concat();
     apply("aten::convolution", &args).map(|mut y| y.remove(0))
 }
 
-fn gradients(dy: &Array, x: &Array, w: &Array, tail: &[Given], mask: [bool; 3]) -> Vec<Array> {
+fn gradients(dy: &Array, x: &Array, w: &Array, tail: &[TrialArg], mask: [bool; 3]) -> Vec<Array> {
     let operands = [dy.into(), x.into(), w.into(), NONE];
     let args = [&operands[..], tail, &[Plain(Arg::Bools(mask.into()))]].concat();
     apply("aten::convolution_backward", &args).unwrap()
@@ -94,7 +99,7 @@ fn max_pool_and_its_gradient() {
     check("dx", &dx, F32, &[1, 3, 3], &[0.0, 2.0, 0.0, 1.0, 0.0, 0.0, 3.0, 4.0, 0.0]);
 }
 
-fn average(x: &Array, args: &[Given]) -> Array {
+fn average(x: &Array, args: &[TrialArg]) -> Array {
     only("aten::avg_pool2d", &[&[x.into()], args].concat())
 }
 

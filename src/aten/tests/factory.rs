@@ -4,7 +4,7 @@ use super::*;
 use DType::*;
 
 /// `name` with an `out=` of the given type.
-fn out(name: &str, args: &[Given], dtype: DType, sizes: &[i64]) -> Array {
+fn out(name: &str, args: &[TrialArg], dtype: DType, sizes: &[i64]) -> Array {
     Trial::new(name, args).fresh(&[Ty::new(dtype, sizes)]).run().unwrap().remove(0)
 }
 
@@ -41,7 +41,8 @@ fn filling() {
         check("fill", &got, BF16, &[2, 2], &[value; 4]);
     }
     let one = Array::from_f64(F32, &[], &[2.5]);
-    let view = Given::View(x.clone(), Layout::contiguous(&[2, 2]).slice(&[0, 1], &[2, 1], &[1, 1]));
+    let view =
+        TrialArg::View(x.clone(), Layout::contiguous(&[2, 2]).slice(&[0, 1], &[2, 1], &[1, 1]));
     let got = in_place("aten::fill_.Tensor", &[view, (&one).into()]).unwrap();
     check("fill_", &got, BF16, &[2, 2], &[x.f64(0), 2.5, x.f64(2), 2.5]);
     check("zero", &only("aten::zero", &[(&x).into()]), BF16, &[2, 2], &[0.0; 4]);
@@ -59,14 +60,14 @@ fn filling() {
 #[test]
 fn copies_cast_and_broadcast() {
     let x = wave(F32, &[3], 1);
-    let row = Given::View(x.clone(), Layout::contiguous(&[1, 3]).broadcast(&[2, 3]));
+    let row = TrialArg::View(x.clone(), Layout::contiguous(&[1, 3]).broadcast(&[2, 3]));
     let got = out("torchacc::copy", &[row], I32, &[2, 3]);
     let expected: Vec<f64> = spread(&x, &[2, 3]).iter().map(|x| x.trunc()).collect();
     check("copy", &got, I32, &[2, 3], &expected);
-    let row = Given::from(&x);
+    let row = TrialArg::from(&x);
     check("copy", &out("torchacc::copy", &[row], F32, &[2, 3]), F32, &[2, 3], &spread(&x, &[2, 3]));
     let complex = Array { ty: Ty::new(C64, &[2]), bytes: (0..16).collect() };
-    let back = Given::View(complex.clone(), Layout::contiguous(&[2, 1]).transpose(&[1, 0]));
+    let back = TrialArg::View(complex.clone(), Layout::contiguous(&[2, 1]).transpose(&[1, 0]));
     assert_eq!(out("torchacc::copy", &[back], C64, &[1, 2]).bytes, complex.bytes);
     check("to", &only("aten::_to_copy", &[(&x).into(), dtype(F16)]), F16, &[3], &x.to_f64s());
 }

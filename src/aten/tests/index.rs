@@ -14,13 +14,13 @@ fn picked(x: &Array, at: &[usize]) -> Vec<f64> {
 #[test]
 fn joining() {
     let (a, b) = (wave(F32, &[2, 2], 1), wave(I64, &[2, 1], 2));
-    let got = only("aten::cat", &[Given::List(vec![a.clone(), b.clone()]), at(-1)]);
+    let got = only("aten::cat", &[TrialArg::List(vec![a.clone(), b.clone()]), at(-1)]);
     let expected = [a.f64(0), a.f64(1), b.f64(0), a.f64(2), a.f64(3), b.f64(1)];
     check("cat", &got, F32, &[2, 3], &expected);
     let nothing = wave(F32, &[0], 1);
-    let got = only("aten::cat", &[Given::List(vec![nothing, b.clone()]), at(0)]);
+    let got = only("aten::cat", &[TrialArg::List(vec![nothing, b.clone()]), at(0)]);
     check("cat with nothing", &got, F32, &[2, 1], &b.to_f64s());
-    let got = only("aten::stack", &[Given::List(vec![b.clone(), b.clone()]), at(-1)]);
+    let got = only("aten::stack", &[TrialArg::List(vec![b.clone(), b.clone()]), at(-1)]);
     check("stack", &got, I64, &[2, 1, 2], &picked(&b, &[0, 0, 1, 1]));
     let got = only("aten::repeat", &[(&b).into(), ints(&[2, 1, 2])]);
     check("repeat", &got, I64, &[2, 2, 2], &picked(&b, &[0, 0, 1, 1, 0, 0, 1, 1]));
@@ -114,7 +114,7 @@ fn scattering() {
             added[target] += src.f64(i * 5 + j);
         }
     }
-    let args = |last: Given| [(&x).into(), at(0), (&to).into(), last];
+    let args = |last: TrialArg| [(&x).into(), at(0), (&to).into(), last];
     check("scatter", &only("aten::scatter.src", &args((&src).into())), F32, &[3, 4], &set);
     check("scatter", &only("aten::scatter.value", &args(Float(7.5))), F32, &[3, 4], &valued);
     check("scatter_add", &only("aten::scatter_add", &args((&src).into())), F32, &[3, 4], &added);
@@ -161,12 +161,12 @@ fn indices_in_several_dimensions() {
         (vec![None, Some(j)], &[3, 3, 1, 2], middle),
     ];
     for (indices, sizes, expected) in cases {
-        let given = Given::Gaps(indices);
-        let got = only("aten::index.Tensor", &[(&x).into(), given.clone()]);
+        let trial_arg = TrialArg::Gaps(indices);
+        let got = only("aten::index.Tensor", &[(&x).into(), trial_arg.clone()]);
         check("index", &got, F32, sizes, &picked(&x, &expected));
         for accumulate in [false, true] {
             let values = wave(F32, sizes, 4);
-            let args = [(&x).into(), given.clone(), (&values).into(), flag(accumulate)];
+            let args = [(&x).into(), trial_arg.clone(), (&values).into(), flag(accumulate)];
             let mut put = x.to_f64s();
             for (n, &to) in expected.iter().enumerate() {
                 put[to] = values.f64(n) + if accumulate { put[to] } else { 0.0 };
@@ -174,7 +174,7 @@ fn indices_in_several_dimensions() {
             check("index_put", &only("aten::index_put", &args), F32, &[3, 4, 2], &put);
         }
     }
-    let outside = Given::Gaps(vec![Some(i), Some(index(&[1], &[4.0]))]);
+    let outside = TrialArg::Gaps(vec![Some(i), Some(index(&[1], &[4.0]))]);
     let error = apply("aten::index.Tensor", &[(&x).into(), outside]).unwrap_err();
     assert_eq!(error.code, crate::error::Code::IndexError);
     let row = find("aten::index.Tensor").unwrap();

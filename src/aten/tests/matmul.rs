@@ -39,7 +39,7 @@ fn sums_of_products() {
     for sizes in [&[3, 5][..], &[5], &[3, 1], &[]] {
         let base = wave(F32, sizes, 3);
         for (beta, alpha) in &numbers {
-            let value = |g: &Given| match g {
+            let value = |g: &TrialArg| match g {
                 Float(x) => *x,
                 Int(n) => *n as f64,
                 _ => unreachable!(),
@@ -74,7 +74,7 @@ fn sums_of_products() {
 
 #[test]
 fn scaled_products_of_8_bits() {
-    let none = || Given::Plain(Arg::None);
+    let none = || TrialArg::Plain(Arg::None);
     let (a, b) = (wave(F8E4M3FN, &[3, 4], 1), wave(F8E5M2, &[4, 5], 2));
     let plain = product(&a.to_f64s(), &b.to_f64s(), 3, 4, 5);
     let rows = Array::from_f64(F32, &[3, 1], &[0.5, 2.0, 4.0]);
@@ -83,8 +83,8 @@ fn scaled_products_of_8_bits() {
     for to in [F32, BF16] {
         let scaled = |x: &Array, y: &Array| {
             let rest = [none(), none(), dtype(to)];
-            let args: Vec<Given> =
-                [&a, &b, x, y].into_iter().map(Given::from).chain(rest).collect();
+            let args: Vec<TrialArg> =
+                [&a, &b, x, y].into_iter().map(TrialArg::from).chain(rest).collect();
             only("aten::_scaled_mm", &args)
         };
         let expected: Vec<f64> = plain.iter().map(|p| p * 6.0).collect();
@@ -95,7 +95,7 @@ fn scaled_products_of_8_bits() {
     }
     // The bias is added before anything is rounded, and a result of 8 bits scaled.
     let bias = wave(BF16, &[5], 3);
-    let args = [&a, &b, &two, &three, &bias, &two].map(Given::from);
+    let args = [&a, &b, &two, &three, &bias, &two].map(TrialArg::from);
     let got = only("aten::_scaled_mm", &args);
     let mut expected = Array::zeros(&Ty::new(F8E4M3FN, &[3, 5]));
     (0..15).for_each(|e| expected.set_f64(e, (plain[e] * 6.0 + bias.f64(e % 5)) * 2.0));

@@ -27,7 +27,7 @@ use crate::shape::{Dims, Layout, numel};
 
 /// An argument as a caller of the library gives it.
 #[derive(Clone)]
-pub enum Given {
+pub enum TrialArg {
     Tensor(Array),
     /// A view of a buffer that holds the array.
     View(Array, Layout),
@@ -40,34 +40,34 @@ pub enum Given {
     Plain(Arg),
 }
 
-use Given::{Float, Int, Plain};
+use TrialArg::{Float, Int, Plain};
 
-pub const NONE: Given = Plain(Arg::None);
+pub const NONE: TrialArg = Plain(Arg::None);
 
-impl From<&Array> for Given {
-    fn from(array: &Array) -> Given {
-        Given::Tensor(array.clone())
+impl From<&Array> for TrialArg {
+    fn from(array: &Array) -> TrialArg {
+        TrialArg::Tensor(array.clone())
     }
 }
 
-pub fn ints(list: &[i64]) -> Given {
+pub fn ints(list: &[i64]) -> TrialArg {
     Plain(Arg::Ints(list.into()))
 }
 
-pub fn flag(b: bool) -> Given {
+pub fn flag(b: bool) -> TrialArg {
     Plain(Arg::Bool(b))
 }
 
 /// An attribute.
-pub fn at(n: i64) -> Given {
+pub fn at(n: i64) -> TrialArg {
     Plain(Arg::Int(n))
 }
 
-pub fn text(s: &str) -> Given {
+pub fn text(s: &str) -> TrialArg {
     Plain(Arg::Str(s.into()))
 }
 
-pub fn dtype(d: DType) -> Given {
+pub fn dtype(d: DType) -> TrialArg {
     Plain(Arg::DType(d))
 }
 
@@ -111,12 +111,14 @@ impl Trial {
         }
     }
 
-    fn argument(&mut self, row: u32, position: usize, given: &Given) -> Arg {
-        match given {
-            Given::Tensor(array) => Arg::Tensor(self.dense(array)),
-            Given::View(array, layout) => Arg::Tensor(self.read(array, layout.clone())),
-            Given::List(list) => Arg::Tensors(list.iter().map(|a| Some(self.dense(a))).collect()),
-            Given::Gaps(list) => {
+    fn argument(&mut self, row: u32, position: usize, trial_arg: &TrialArg) -> Arg {
+        match trial_arg {
+            TrialArg::Tensor(array) => Arg::Tensor(self.dense(array)),
+            TrialArg::View(array, layout) => Arg::Tensor(self.read(array, layout.clone())),
+            TrialArg::List(list) => {
+                Arg::Tensors(list.iter().map(|a| Some(self.dense(a))).collect())
+            }
+            TrialArg::Gaps(list) => {
                 let reads = list.iter().map(|a| a.as_ref().map(|a| self.dense(a)));
                 Arg::Tensors(reads.collect())
             }
@@ -127,7 +129,7 @@ impl Trial {
     }
 
     /// Records `name` with no outs.
-    pub fn new(name: &str, args: &[Given]) -> Trial {
+    pub fn new(name: &str, args: &[TrialArg]) -> Trial {
         let mut trial = Trial::default();
         let row = find(name).unwrap_or_else(|| panic!("no row serves {name}"));
         let args = args.iter().enumerate().map(|(i, a)| trial.argument(row, i, a)).collect();
@@ -164,7 +166,7 @@ impl Trial {
 }
 
 /// The results of `name` as a C caller gets them: types inferred.
-pub fn apply(name: &str, args: &[Given]) -> Result<Vec<Array>> {
+pub fn apply(name: &str, args: &[TrialArg]) -> Result<Vec<Array>> {
     let trial = Trial::new(name, args);
     let types = infer(&trial.records)?;
     let dtypes: Vec<DType> = types.iter().map(|t| t.dtype).collect();
@@ -173,15 +175,15 @@ pub fn apply(name: &str, args: &[Given]) -> Result<Vec<Array>> {
 }
 
 /// The only result of `name`.
-pub fn only(name: &str, args: &[Given]) -> Array {
+pub fn only(name: &str, args: &[TrialArg]) -> Array {
     let mut results = apply(name, args).unwrap_or_else(|e| panic!("{name}: {e}"));
     assert_eq!(results.len(), 1, "{name}");
     results.pop().unwrap()
 }
 
 /// The buffer of argument 0, a view, after `name` wrote its only result into it.
-pub fn in_place(name: &str, args: &[Given]) -> Result<Array> {
-    let Given::View(array, layout) = &args[0] else { panic!("{name}: argument 0 is no view") };
+pub fn in_place(name: &str, args: &[TrialArg]) -> Result<Array> {
+    let TrialArg::View(array, layout) = &args[0] else { panic!("{name}: argument 0 is no view") };
     let mut trial = Trial::new(name, args);
     let view = View { dtype: array.ty.dtype, layout: layout.clone() };
     trial.write(Some(0), view, array.bytes.len());

@@ -92,7 +92,7 @@ fn negative_log_likelihood() {
     let weights = Array::from_f64(F32, &[3], &[0.5, 1.0, 2.0]);
     let dy = Array::from_f64(F32, &[], &[1.5]);
     for weight in [None, Some(&weights)] {
-        let given = weight.map_or(NONE, Given::from);
+        let trial_arg = weight.map_or(NONE, TrialArg::from);
         let (losses, each) = nll(&x, &labels, weight);
         let (sum, total) = (losses.iter().sum::<f64>(), each.iter().sum::<f64>());
         for (reduction, sizes, loss, recorded) in [
@@ -100,7 +100,7 @@ fn negative_log_likelihood() {
             (1, &[], vec![sum / total], total),
             (2, &[], vec![sum], total),
         ] {
-            let rest = [given.clone(), at(reduction), at(-100)];
+            let rest = [trial_arg.clone(), at(reduction), at(-100)];
             let args = [&[(&x).into(), (&target).into()], &rest[..]].concat();
             let got = apply("aten::nll_loss_forward", &args).unwrap();
             check("loss", &got[0], F32, sizes, &loss);
@@ -135,7 +135,7 @@ fn negative_log_likelihood() {
 }
 
 /// Checks a loss against its formula, and its gradient against symmetric differences, for every reduction.
-fn check_loss(name: &str, parameters: &[Given], f: fn(f64, f64) -> f64) {
+fn check_loss(name: &str, parameters: &[TrialArg], f: fn(f64, f64) -> f64) {
     // Inside (0, 1), so that it is a probability, and at no kink.
     let inside = |x: &Array| x.to_f64s().iter().map(|x| 0.5 + x / 7.0).collect::<Vec<_>>();
     let x = Array::from_f64(F64, &[2, 3], &inside(&wave(F64, &[2, 3], 1)));
@@ -190,8 +190,8 @@ fn attention_takes_the_extension_s_arguments() {
     let bias = Array::from_f64(Bool, &[1, 2, 3, 5], &[1.0; 30]);
     let rest = [Plain(Arg::Float(0.0)), flag(false), Plain(Arg::Float(0.5)), Int(1), Int(2)];
     let arguments =
-        |bias: Given| [&[(&q).into(), (&k).into(), (&v).into(), bias], &rest[..]].concat();
-    let call = |bias: Given| apply("torchacc::attention", &arguments(bias)).unwrap();
+        |bias: TrialArg| [&[(&q).into(), (&k).into(), (&v).into(), bias], &rest[..]].concat();
+    let call = |bias: TrialArg| apply("torchacc::attention", &arguments(bias)).unwrap();
     let of_ints = Array::zeros(&Ty::new(I32, &[1; 4]));
     let refused = apply("torchacc::attention", &arguments((&of_ints).into())).unwrap_err();
     assert!(refused.message.contains("bool or float, but got i32"), "{refused}");
@@ -210,7 +210,7 @@ fn attention_takes_the_extension_s_arguments() {
         .collect();
     check("out", &with[0], F32, &[1, 2, 3, 6], &expected);
     let dy = array(&[1, 2, 3, 6], 4);
-    let given: [Given; 7] = [
+    let trial_arg: [TrialArg; 7] = [
         (&dy).into(),
         (&q).into(),
         (&k).into(),
@@ -219,7 +219,7 @@ fn attention_takes_the_extension_s_arguments() {
         (&with[0]).into(),
         (&with[1]).into(),
     ];
-    let grads = apply("torchacc::attention_backward", &[&given, &rest[..]].concat()).unwrap();
+    let grads = apply("torchacc::attention_backward", &[&trial_arg, &rest[..]].concat()).unwrap();
     let types: Vec<_> = grads.iter().map(|g| g.ty.clone()).collect();
     assert_eq!(types, [q.ty, k.ty, v.ty]);
 }

@@ -161,10 +161,10 @@ fn check_gradients(grads: &[Array], dy: &Array, [x, weight, bias]: [&Array; 3], 
         a
     };
     let h = 1e-5;
-    for (which, given) in [x, weight, bias].into_iter().enumerate() {
-        for i in 0..given.len() {
+    for (which, trial_arg) in [x, weight, bias].into_iter().enumerate() {
+        for i in 0..trial_arg.len() {
             let at = |by: f64| {
-                let changed = moved(given, i, by);
+                let changed = moved(trial_arg, i, by);
                 let mut all = [x, weight, bias];
                 all[which] = &changed;
                 total(all[0], all[1], all[2])
@@ -194,10 +194,11 @@ fn group_norm_and_its_gradient() {
     let got = apply("aten::native_group_norm", &args).unwrap();
     check("y", &got[0], F64, &SIZES, &f(&x.to_f64s(), &weight, &bias));
     assert_eq!(&got[1].ty.sizes[..], [2, 2]);
-    let given: [Given; 5] =
+    let trial_arg: [TrialArg; 5] =
         [(&dy).into(), (&x).into(), (&got[1]).into(), (&got[2]).into(), (&weight).into()];
     let mask = Plain(Arg::Bools(vec![true; 3]));
-    let grads = apply("aten::native_group_norm_backward", &[&given[..], &shape, &[mask]].concat());
+    let grads =
+        apply("aten::native_group_norm_backward", &[&trial_arg[..], &shape, &[mask]].concat());
     check_gradients(&grads.unwrap(), &dy, [&x, &weight, &bias], &f);
 }
 
@@ -206,17 +207,17 @@ fn batch_norm_and_its_gradient() {
     let [x, weight, bias, dy] = parameters();
     let (running_mean, running_var) =
         (wave(F64, &[4], 6), Array::from_f64(F64, &[4], &[0.5, 1.0, 1.5, 2.0]));
-    let running = [Given::from(&running_mean), Given::from(&running_var)];
+    let running = [TrialArg::from(&running_mean), TrialArg::from(&running_var)];
     let tail = |training| [flag(training), Float(0.1), Float(1e-5)];
-    let head: [Given; 3] = [(&x).into(), (&weight).into(), (&bias).into()];
+    let head: [TrialArg; 3] = [(&x).into(), (&weight).into(), (&bias).into()];
     let call = |training| {
         apply("aten::native_batch_norm", &[&head[..], &running, &tail(training)].concat()).unwrap()
     };
     let mask = Plain(Arg::Bools(vec![true; 3]));
     let gradients = |training, saved: [&Array; 2]| {
-        let given = [&[(&dy).into(), (&x).into(), (&weight).into()], &running[..]].concat();
+        let trial_arg = [&[(&dy).into(), (&x).into(), (&weight).into()], &running[..]].concat();
         let rest = [saved[0].into(), saved[1].into(), flag(training), Float(1e-5), mask.clone()];
-        apply("aten::native_batch_norm_backward", &[&given[..], &rest].concat()).unwrap()
+        apply("aten::native_batch_norm_backward", &[&trial_arg[..], &rest].concat()).unwrap()
     };
     let trained = call(true);
     let f = |x: &[f64], w: &Array, b: &Array| normalize(x, channel, w, b);

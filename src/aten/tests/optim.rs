@@ -58,8 +58,8 @@ fn adam() {
         let tops = if rule.amsgrad { vec![top.clone()] } else { vec![] };
         let scale = Array::from_f64(F32, &[1], &[4.0]);
         let name = if rule.decoupled { "aten::_fused_adamw_" } else { "aten::_fused_adam_" };
-        let one = |x: &Array| Given::List(vec![x.clone()]);
-        let call = |found_inf: Given| {
+        let one = |x: &Array| TrialArg::List(vec![x.clone()]);
+        let call = |found_inf: TrialArg| {
             apply(
                 name,
                 &[
@@ -67,7 +67,7 @@ fn adam() {
                     one(g),
                     one(m),
                     one(&v),
-                    Given::List(tops.clone()),
+                    TrialArg::List(tops.clone()),
                     one(&Array::from_f64(F32, &[], &[rule.step])),
                     Float(rule.lr),
                     Float(rule.betas[0]),
@@ -82,7 +82,7 @@ fn adam() {
             )
             .unwrap()
         };
-        let flagged = |x: f64| Given::from(&Array::from_f64(F32, &[], &[x]));
+        let flagged = |x: f64| TrialArg::from(&Array::from_f64(F32, &[], &[x]));
         let got = call(if scaled { flagged(0.0) } else { NONE });
         assert_eq!(got.len(), 4 + tops.len(), "params, grads, means, squares, largest squares");
         let gradient = |i: usize| g.f64(i) / if scaled { 4.0 } else { 1.0 };
@@ -105,10 +105,10 @@ fn adam() {
 
 #[test]
 fn adam_of_half_weights_with_a_tensor_rate() {
-    let x = |seed| Given::List(vec![wave(BF16, &[3], seed)]);
+    let x = |seed| TrialArg::List(vec![wave(BF16, &[3], seed)]);
     let rate = Array::from_f64(F32, &[], &[0.5]);
-    let steps = Given::List(vec![Array::from_f64(F32, &[], &[1.0])]);
-    let args = [x(1), x(2), x(0), x(0), Given::List(vec![]), steps];
+    let steps = TrialArg::List(vec![Array::from_f64(F32, &[], &[1.0])]);
+    let args = [x(1), x(2), x(0), x(0), TrialArg::List(vec![]), steps];
     let rest = [
         (&rate).into(),
         Float(0.9),
@@ -134,9 +134,9 @@ fn sgd() {
         let got = apply(
             "aten::_fused_sgd_",
             &[
-                Given::List(vec![w.clone()]),
-                Given::List(vec![g.clone()]),
-                Given::List(buffers),
+                TrialArg::List(vec![w.clone()]),
+                TrialArg::List(vec![g.clone()]),
+                TrialArg::List(buffers),
                 Float(decay),
                 Float(mu),
                 Float(lr),
@@ -171,7 +171,7 @@ fn scaling_of_mixed_precision() {
     let bad = Array::from_f64(F32, &[2], &[1.0, f64::INFINITY]);
     let number = |x: f64| Array::from_f64(F32, &[1], &[x]);
     let call = |list: Vec<Array>, found: f64| {
-        let args = [Given::List(list), (&number(found)).into(), (&number(0.5)).into()];
+        let args = [TrialArg::List(list), (&number(found)).into(), (&number(0.5)).into()];
         apply("aten::_amp_foreach_non_finite_check_and_unscale_", &args).unwrap()
     };
     let got = call(vec![a.clone(), half], 0.0);

@@ -179,7 +179,7 @@ fn quotients() {
             let b = Array::from_f64(dtype, &[5], &values);
             let pairs = a.to_f64s().into_iter().zip(spread(&b, &[5, 5]));
             let expected: Vec<f64> = pairs.map(|(a, b)| f(a, b)).collect();
-            let mut args = vec![Given::from(&a), Given::from(&b)];
+            let mut args = vec![TrialArg::from(&a), TrialArg::from(&b)];
             args.extend((!mode.is_empty()).then(|| text(mode)));
             let true_division = name == "aten::div.Tensor";
             let result = if true_division && !dtype.is_float() { F32 } else { dtype };
@@ -203,7 +203,7 @@ fn numbers_beside_tensors() {
     let x = wave(BF16, &[6], 1);
     let n = wave(I32, &[6], 1);
     let mask = Array::from_f64(Bool, &[3], &[1.0, 0.0, 1.0]);
-    let cases: &[(&str, &Array, Given, Vec<f64>, DType)] = &[
+    let cases: &[(&str, &Array, TrialArg, Vec<f64>, DType)] = &[
         ("aten::mul.Tensor", &x, Float(0.1), mapped(&x, |x| x * 0.1), BF16),
         ("aten::add.Scalar", &x, Int(3), mapped(&x, |x| x + 3.0), BF16),
         ("aten::div.Scalar", &n, Int(4), mapped(&n, |x| x / 4.0), F32),
@@ -337,8 +337,8 @@ fn gradients_are_slopes() {
     let values: Vec<f64> = wave(F64, &[23], 1).to_f64s().iter().map(|x| x * 1.5 + 0.1).collect();
     let x = Array::from_f64(F64, &[23], &values);
     let dy = wave(F64, &[23], 5);
-    let check_slope = |name: &str, given: &Array, rest: &[Given], f: &dyn Fn(f64) -> f64| {
-        let mut args = vec![(&dy).into(), given.into()];
+    let check_slope = |name: &str, trial_arg: &Array, rest: &[TrialArg], f: &dyn Fn(f64) -> f64| {
+        let mut args = vec![(&dy).into(), trial_arg.into()];
         args.extend_from_slice(rest);
         let got = only(name, &args);
         assert_eq!(got.ty.dtype, F64);
@@ -378,15 +378,15 @@ fn results_go_into_views() {
         .enumerate()
         .map(|(i, x)| if inside(i) { x + 1.0 } else { *x })
         .collect();
-    let view = Given::View(base.clone(), columns);
+    let view = TrialArg::View(base.clone(), columns);
     let got = in_place("aten::add_.Scalar", &[view.clone(), Int(1)]).unwrap();
     check("x[:, 1::3] += 1", &got, F32, &[4, 6], &expected);
     // The result is cast to what it is written into.
     let n = wave(I64, &[6], 1);
-    let whole = Given::View(n.clone(), Layout::contiguous(&[6]));
+    let whole = TrialArg::View(n.clone(), Layout::contiguous(&[6]));
     let got = in_place("aten::ge_.Scalar", &[whole, Int(2)]).unwrap();
     check("ge_", &got, I64, &[6], &mapped(&n, |x| truth(x >= 2.0)));
-    let transposed = Given::View(base.clone(), Layout::contiguous(&[4, 6]).transpose(&[1, 0]));
+    let transposed = TrialArg::View(base.clone(), Layout::contiguous(&[4, 6]).transpose(&[1, 0]));
     let got = in_place("aten::mul_.Tensor", &[transposed, Float(2.0)]).unwrap();
     check("x.t().mul_(2)", &got, F32, &[4, 6], &mapped(&base, |x| 2.0 * x));
     let got = in_place("aten::zero_", &[view]).unwrap();
@@ -421,8 +421,8 @@ fn activations_of_other_forms() {
     let steep = |x: f64| if x > 0.0 { 1.5 } else { 1.5 * (2.0 * x).exp() };
     let expected: Vec<f64> = (0..8).map(|i| dy.f64(i) * steep(x.f64(i))).collect();
     let result = Array::from_f64(F64, &[2, 4], &mapped(&x, elu));
-    for (is_result, given) in [(false, &x), (true, &result)] {
-        let args = [&[(&dy).into()], &numbers[..], &[flag(is_result), given.into()]].concat();
+    for (is_result, trial_arg) in [(false, &x), (true, &result)] {
+        let args = [&[(&dy).into()], &numbers[..], &[flag(is_result), trial_arg.into()]].concat();
         check("elu_backward", &only("aten::elu_backward", &args), F64, &[2, 4], &expected);
     }
     let weight = Array::from_f64(F64, &[1, 4], &[0.1, 0.2, 0.3, 0.4]);

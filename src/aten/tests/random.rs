@@ -4,7 +4,7 @@ use super::*;
 use DType::*;
 
 /// The tail of a random operator's arguments: no generator, then seed and offset.
-fn seeded(args: &[Given], seed: i64) -> Vec<Given> {
+fn seeded(args: &[TrialArg], seed: i64) -> Vec<TrialArg> {
     [args, &[NONE, Int(seed), Int(4)]].concat()
 }
 
@@ -51,7 +51,7 @@ fn the_seed_decides() {
 fn dropout_and_its_gradient() {
     let x = Array::from_f64(F32, &[4000], &[2.0; 4000]);
     let tail = [Int(1), Int(0)];
-    let call = |p: f64, train: Given| {
+    let call = |p: f64, train: TrialArg| {
         apply("aten::native_dropout", &[&[(&x).into(), Float(p), train], &tail[..]].concat())
             .unwrap()
     };

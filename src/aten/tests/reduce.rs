@@ -35,7 +35,7 @@ fn check_over(
     name: &str,
     dtype: DType,
     result: DType,
-    args: &dyn Fn(Given, Given, bool) -> Vec<Given>,
+    args: &dyn Fn(TrialArg, TrialArg, bool) -> Vec<TrialArg>,
     f: &dyn Fn(&[f64]) -> f64,
 ) {
     let x = wave(dtype, &[2, 3, 4], 1);
@@ -193,7 +193,7 @@ fn running_sums() {
     let v = x.to_f64s();
     let expected = [v[0], v[0] + v[1], v[0] + v[1] + v[2], v[3], v[3] + v[4], v[3] + v[4] + v[5]];
     check("cumsum", &only("aten::cumsum", &[(&x).into(), at(-1), NONE]), I64, &[2, 3], &expected);
-    let view = Given::View(x.clone(), Layout::contiguous(&[2, 3]));
+    let view = TrialArg::View(x.clone(), Layout::contiguous(&[2, 3]));
     check("cumsum_", &in_place("aten::cumsum_", &[view, at(1)]).unwrap(), I32, &[2, 3], &expected);
     let low = Array::from_f64(F32, &[2], &[f64::NEG_INFINITY; 2]);
     let got = only("aten::logsumexp", &[(&low).into(), ints(&[0]), flag(false)]);

@@ -80,7 +80,7 @@ fn primitives_are_called_by_name() {
     check("mul", &only("mul", &[(&a).into(), Float(0.5)]), DType::F32, &[2, 3], &halved);
     let turned = only("transpose", &[(&a).into(), ints(&[1, 0])]);
     assert_eq!(&turned.ty.sizes[..], [3, 2]);
-    let joined = only("concat", &[Given::List(vec![a.clone(), a.clone()]), at(0)]);
+    let joined = only("concat", &[TrialArg::List(vec![a.clone(), a.clone()]), at(0)]);
     assert_eq!(&joined.ty.sizes[..], [4, 3]);
     assert!(apply("transpose", &[(&a).into()]).is_err());
     assert!(apply("matmul", &[(&a).into(), (&a).into()]).is_err());
@@ -99,14 +99,14 @@ fn a_result_of_other_sizes_than_recorded_is_an_error() {
 fn bad_calls_are_errors() {
     let a = wave(DType::F32, &[2, 3], 1);
     let v = wave(DType::F32, &[5], 1);
-    let bad: &[(&str, &[Given])] = &[
+    let bad: &[(&str, &[TrialArg])] = &[
         ("aten::add.Tensor", &[(&a).into(), (&v).into()]),
         ("aten::mm", &[(&a).into(), (&v).into()]),
         ("aten::mm", &[(&a).into(), (&a).into()]),
         ("aten::sum.dim_IntList", &[(&a).into(), ints(&[2])]),
         ("aten::sum.dim_IntList", &[(&a).into(), ints(&[0, -2])]),
-        ("aten::cat", &[Given::List(vec![]), at(0)]),
-        ("aten::cat", &[Given::List(vec![a.clone(), v.clone()]), at(0)]),
+        ("aten::cat", &[TrialArg::List(vec![]), at(0)]),
+        ("aten::cat", &[TrialArg::List(vec![a.clone(), v.clone()]), at(0)]),
         ("aten::native_layer_norm", &[(&a).into(), ints(&[2]), NONE, NONE, Float(1e-5)]),
         ("aten::nll_loss_forward", &[(&a).into(), (&v).into(), NONE, at(1), at(-100)]),
         ("aten::tril", &[(&v).into(), at(0)]),

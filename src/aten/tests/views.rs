@@ -173,7 +173,7 @@ fn chains_that_users_write_are_movements() {
 /// What the buffer of `base` holds after a counted array of `dtype` was written over `layout`.
 fn check_write(base: Option<&Array>, nbytes: usize, dtype: DType, layout: &Layout) {
     let x = counted(dtype, &layout.sizes);
-    let mut trial = Trial::new("torchacc::copy", &[Given::from(&x)]);
+    let mut trial = Trial::new("torchacc::copy", &[TrialArg::from(&x)]);
     let old = match base {
         Some(base) => trial.leaf(base),
         None => {

@@ -9,7 +9,7 @@ use crate::backend::Call;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
-use crate::plan::{Operand, Place};
+use crate::plan::{MemRef, Operand};
 use crate::shape::Layout;
 
 /// Types that any bytes of their size are a value of.
@@ -49,12 +49,12 @@ pub struct Bound {
 
 impl Bound {
     pub fn new(operand: &Operand, call: &Call) -> Result<Bound> {
-        let source = match operand.place {
-            Place::Input(i) => Source::Memory(call.inputs[i as usize]),
-            Place::Output(i) => Source::Memory(call.outputs[i as usize]),
-            Place::Arena(offset) => Source::Memory(call.arena + offset as usize),
-            Place::Scalar(slot) => Source::Slot(call.scalars[slot as usize]),
-            Place::Index => Source::Index,
+        let source = match operand.mem {
+            MemRef::Input(i) => Source::Memory(call.inputs[i as usize]),
+            MemRef::Output(i) => Source::Memory(call.outputs[i as usize]),
+            MemRef::Arena(offset) => Source::Memory(call.arena + offset as usize),
+            MemRef::Scalar(slot) => Source::Slot(call.scalars[slot as usize]),
+            MemRef::Index => Source::Index,
         };
         Bound::at(source, operand.dtype, operand.layout.clone())
     }

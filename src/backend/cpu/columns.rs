@@ -3,13 +3,13 @@
 
 use super::access::Plain;
 use super::isa::{self, Kernel};
-use super::tile::element::{Brain, Half, Stored};
+use super::tile::element::{Bf16, F16, Stored};
 use super::tile::run::Stream;
 use super::tile::space::Walk;
 use super::vector::Vector;
 use crate::dtype::DType;
 use crate::op::Op;
-use crate::plan::{Operand, Place, Program};
+use crate::plan::{LoopBody, MemRef, Operand};
 
 /// Rows whose sum is taken in f32.
 const GROUP: usize = 16;
@@ -19,13 +19,13 @@ const WIDTH: usize = 1024;
 pub const WIDEST: usize = 4 * WIDTH;
 
 /// Whether `op` over the first of two dimensions only adds up rows in memory.
-pub fn suits(op: Op, program: &Program, reads: &[Operand], walks: &[Walk]) -> bool {
+pub fn suits(op: Op, body: &LoopBody, reads: &[Operand], walks: &[Walk]) -> bool {
     let [read] = reads else { return false };
-    let is_memory = !matches!(read.place, Place::Scalar(_) | Place::Index);
+    let is_memory = !matches!(read.mem, MemRef::Scalar(_) | MemRef::Index);
     let in_f32 = matches!(read.dtype, DType::F32 | DType::F16 | DType::BF16);
     // What is held in f32 anyway.
-    let as_it_is = program.instrs.is_empty()
-        || matches!(&program.instrs[..], [cast] if cast.op == Op::Cast && cast.dtype == DType::F32);
+    let as_it_is = body.instrs.is_empty()
+        || matches!(&body.instrs[..], [cast] if cast.op == Op::Cast && cast.dtype == DType::F32);
     let along_rows = walks[0].strides[1] == 1 && walks[0].strides[0] >= 0;
     op == Op::Sum && is_memory && in_f32 && as_it_is && along_rows
 }
@@ -33,8 +33,8 @@ pub fn suits(op: Op, program: &Program, reads: &[Operand], walks: &[Walk]) -> bo
 /// Adds elements (row, column) for `rows` rows and `sums.len()` columns, from `start` on, to `sums`.
 pub fn sum(from: &Stream, start: (usize, usize), rows: usize, sums: &mut [f64]) {
     match from.bound.dtype {
-        DType::F16 => sum_as::<Half>(from, start, rows, sums),
-        DType::BF16 => sum_as::<Brain>(from, start, rows, sums),
+        DType::F16 => sum_as::<F16>(from, start, rows, sums),
+        DType::BF16 => sum_as::<Bf16>(from, start, rows, sums),
         _ => sum_as::<f32>(from, start, rows, sums),
     }
 }

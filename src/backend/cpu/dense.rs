@@ -4,7 +4,7 @@ use super::access::{Bound, Source};
 use super::map::Map;
 use crate::backend::memory::{Memory, Pool};
 use crate::error::Result;
-use crate::plan::{Operand, Place, Program};
+use crate::plan::{LoopBody, MemRef, Operand};
 use crate::shape::Layout;
 use smallvec::smallvec;
 use std::sync::Arc;
@@ -62,22 +62,21 @@ impl Dense {
 
 /// Copies the elements of `from` to `to`, of equal sizes and dtype.
 pub fn copy(from: &Bound, to: &Bound) -> Result<()> {
-    let place = match from.source {
-        Source::Memory(_) => Place::Input(0),
-        Source::Slot(_) => Place::Scalar(0),
-        Source::Index => Place::Index,
+    let mem = match from.source {
+        Source::Memory(_) => MemRef::Input(0),
+        Source::Slot(_) => MemRef::Scalar(0),
+        Source::Index => MemRef::Index,
     };
     let wide = from.dtype.size() == 16;
-    let operand = |place, b: &Bound| Operand { place, dtype: b.dtype, layout: b.layout.clone() };
-    let (read, write) = (operand(place, from), operand(Place::Output(0), to));
-    let program = Program {
+    let operand = |mem, b: &Bound| Operand { mem, dtype: b.dtype, layout: b.layout.clone() };
+    let (read, write) = (operand(mem, from), operand(MemRef::Output(0), to));
+    let body = LoopBody {
         sizes: from.sizes().into(),
         reads: vec![from.dtype],
         instrs: Vec::new(),
         results: vec![0],
     };
-    let map =
-        Map::new(&program, std::slice::from_ref(&read), std::slice::from_ref(&write), &[None])?;
+    let map = Map::new(&body, std::slice::from_ref(&read), std::slice::from_ref(&write), &[None])?;
     let narrow = |o: &Operand, b: &Bound| {
         let o = super::map::narrowed(o, wide);
         Bound::at(b.source, o.dtype, o.layout)

@@ -1,17 +1,17 @@
-//! Nodes that go on through a pointwise program: each block of the result is put through it while it is in the
+//! Nodes that go on through a pointwise loop body: each block of the result is put through it while it is in the
 //! second-level cache, and is stored only if it is a result itself.
 
 use super::access::{Bound, Plain, Source};
-use super::keep::Keep;
 use super::map::Map;
 use super::matmul::{Lent, each_block};
 use super::node::by_rows;
+use super::packed_weights::PackTarget;
 use super::pool::{Scratch, with_scratch};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
 use crate::op::{Attrs, Op};
-use crate::plan::{Operand, Place, Program, Step};
+use crate::plan::{LoopBody, MemRef, Operand, Step};
 use crate::shape::Layout;
 
 /// A compiled `Kernel::Fused`.
@@ -21,7 +21,7 @@ pub struct Epilogue {
     map: Map,
     /// Reads of the step that belong to the node.
     operands: usize,
-    /// Writes of the step that belong to the program.
+    /// Writes of the step that belong to the loop body.
     results: usize,
     /// Of the node's first result.
     dtype: DType,
@@ -31,22 +31,22 @@ pub struct Epilogue {
 impl Epilogue {
     pub fn new(
         (op, attrs): (Op, &Attrs),
-        program: &Program,
+        body: &LoopBody,
         step: &Step,
         donors: &[Option<u32>],
     ) -> Result<Epilogue> {
-        let (dtype, layout) = (program.reads[0], Layout::contiguous(&program.sizes));
+        let (dtype, layout) = (body.reads[0], Layout::contiguous(&body.sizes));
         let operands = step.kernel.operands(step.reads.len());
-        let results = program.results.len();
-        // Memory of its own: no place of the plan.
-        let place = Place::Input(u32::MAX);
-        let mut reads = vec![Operand { place, dtype, layout: layout.clone() }];
+        let results = body.results.len();
+        // Memory of its own, which is in no plan.
+        let mem = MemRef::Input(u32::MAX);
+        let mut reads = vec![Operand { mem, dtype, layout: layout.clone() }];
         reads.extend_from_slice(&step.reads[operands..]);
         let columns = &step.reads[if op == Op::Matmul { 1 } else { 0 }];
         let Some(&width) = columns.layout.sizes.last() else {
             return internal!("{} without columns", op.name());
         };
-        let map = Map::in_blocks(program, &reads, &step.writes[..results], donors, width)?;
+        let map = Map::in_blocks(body, &reads, &step.writes[..results], donors, width)?;
         Ok(Epilogue { op, attrs: attrs.clone(), map, operands, results, dtype, layout })
     }
 
@@ -54,8 +54,8 @@ impl Epilogue {
         self.op == Op::Matmul
     }
 
-    /// `keep`: as [`each_block`] has it.
-    pub fn run(&self, reads: &[Bound], writes: &[Bound], keep: Keep) -> Result<()> {
+    /// `pack_target`: as [`each_block`] has it.
+    pub fn run(&self, reads: &[Bound], writes: &[Bound], pack_target: PackTarget) -> Result<()> {
         let (operands, others) = reads.split_at(self.operands);
         let (results, added) = writes.split_at(self.results);
         let visit = |block: Lent| {
@@ -65,7 +65,7 @@ impl Epilogue {
             self.map.run_block(&block, &result, others, results);
         };
         match self.op {
-            Op::Matmul => each_block(&operands[0], &operands[1], self.dtype, keep, visit),
+            Op::Matmul => each_block(&operands[0], &operands[1], self.dtype, pack_target, visit),
             op => by_rows(op, &self.attrs, operands, &Sink::Lent(self.dtype, &visit), added),
         }
     }

@@ -3,12 +3,12 @@
 
 use super::isa::kernel;
 use super::math;
-use super::tile::run::LaneType;
+use super::tile::run::TileElement;
 use super::vector::{Wide, chains, total};
 use crate::op::Op;
 
 /// A lane that can be reduced.
-pub trait Reducible: LaneType {
+pub trait Reducible: TileElement {
     /// What partial results are.
     type Acc: Copy + Send + Sync;
 

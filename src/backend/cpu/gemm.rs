@@ -8,7 +8,7 @@
 use super::access::Plain;
 use super::onednn::{self, Element, Packing, Product, Raw};
 use super::pool::{GRAIN, Scratch, parallel, parallel_each, with_scratch};
-use super::tile::element::Brain;
+use super::tile::element::Bf16;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
@@ -192,7 +192,7 @@ pub fn gemm<T: Real + From<f32>>(
 
 /// `c = a b` of bf16, on this thread: true if it was done without converting the operands, as is faster on some
 /// processors; else nothing has happened.
-pub fn bf16_gemm(k: usize, a: Matrix<Brain>, b: Matrix<Brain>, c: &mut Block<f32>) -> bool {
+pub fn bf16_gemm(k: usize, a: Matrix<Bf16>, b: Matrix<Bf16>, c: &mut Block<f32>) -> bool {
     let (m, n) = (c.rows, c.columns);
     // Terms are multiplied in pairs. What an odd number of them is filled up with is 0 in one operand only, so NaN comes
     // of what is infinite.

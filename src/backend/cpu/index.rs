@@ -4,7 +4,7 @@
 use super::access::{Bound, Plain};
 use super::dense::copy;
 use super::pool::{GRAIN, parallel_chunks, parallel_each};
-use super::tile::element::{Brain, Half, Stored};
+use super::tile::element::{Bf16, F16, Stored};
 use crate::dtype::DType;
 use crate::error::{Code, Error, Result};
 use crate::internal;
@@ -157,8 +157,8 @@ macro_rules! addend {
 addend! {
     f32 => f64, |w| w as f64, |n| n as f32;
     f64 => f64, |w| w, |n| n;
-    Half => f64, |w| Stored::<f32>::load(w) as f64, |n| <Half as Stored<f32>>::store(n as f32);
-    Brain => f64, |w| Stored::<f32>::load(w) as f64, |n| <Brain as Stored<f32>>::store(n as f32);
+    F16 => f64, |w| Stored::<f32>::load(w) as f64, |n| <F16 as Stored<f32>>::store(n as f32);
+    Bf16 => f64, |w| Stored::<f32>::load(w) as f64, |n| <Bf16 as Stored<f32>>::store(n as f32);
     u8 => i64, |w| w as i64, |n| n as u8;
     i8 => i64, |w| w as i64, |n| n as i8;
     i16 => i64, |w| w as i64, |n| n as i16;
@@ -172,8 +172,8 @@ macro_rules! by_addend {
         match $dtype {
             DType::F32 => $f::<f32, f64>($($arg),*),
             DType::F64 => $f::<f64, f64>($($arg),*),
-            DType::F16 => $f::<Half, f64>($($arg),*),
-            DType::BF16 => $f::<Brain, f64>($($arg),*),
+            DType::F16 => $f::<F16, f64>($($arg),*),
+            DType::BF16 => $f::<Bf16, f64>($($arg),*),
             DType::U8 => $f::<u8, i64>($($arg),*),
             DType::I8 => $f::<i8, i64>($($arg),*),
             DType::I16 => $f::<i16, i64>($($arg),*),

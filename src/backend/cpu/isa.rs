@@ -9,7 +9,7 @@
 use super::vector::Neon;
 #[cfg(target_arch = "x86_64")]
 use super::vector::{Avx2, Avx512};
-use super::vector::{Lone, Vector};
+use super::vector::{ScalarVec, Vector};
 use std::sync::OnceLock;
 
 /// Vector instruction sets in rising order.
@@ -115,7 +115,7 @@ fn run_with<K: Kernel>(isa: Isa, kernel: K) -> K::Out {
         Isa::Avx2 => unsafe { avx2(kernel) },
         #[cfg(target_arch = "aarch64")]
         Isa::Neon => kernel.run::<Neon, true>(),
-        _ => kernel.run::<Lone<false>, false>(),
+        _ => kernel.run::<ScalarVec<false>, false>(),
     }
 }
 

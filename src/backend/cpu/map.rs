@@ -1,18 +1,18 @@
-//! Pointwise kernels: a tile program over the whole iteration space.
+//! Pointwise kernels: a loop body over the whole iteration space.
 
 use super::access::Bound;
-use super::machine;
+use super::jit;
 use super::matmul::Lent;
 use super::pool::{GRAIN, parallel};
 use super::tile::code::{Code, ReadKind, StoreKind, TILE};
 use super::tile::compile;
-use super::tile::element::Lane;
+use super::tile::element::TileType;
 use super::tile::run::{Run, Stream, with_tiles};
-use super::tile::space::{Cut, Space, Walk, may_overlap, memory_order};
+use super::tile::space::{Space, Tiling, Walk, may_overlap, memory_order};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::invalid;
-use crate::plan::{Operand, Place, Program};
+use crate::plan::{LoopBody, MemRef, Operand};
 use crate::shape::{Dims, Layout, collapse, contiguous_strides};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,17 +42,17 @@ fn as_pairs(operand: &Operand) -> Operand {
     }
     layout.strides.push(wide as i64);
     let dtype = if wide { DType::I64 } else { operand.dtype };
-    Operand { place: operand.place, dtype, layout }
+    Operand { mem: operand.mem, dtype, layout }
 }
 
 /// [`as_pairs`] for a whole kernel.
-fn split_pairs(program: &Program, operands: &[Operand]) -> (Program, Vec<Operand>) {
+fn split_pairs(body: &LoopBody, operands: &[Operand]) -> (LoopBody, Vec<Operand>) {
     let narrow = |d: &DType| if d.size() == 16 { DType::I64 } else { *d };
-    let mut program = program.clone();
-    program.sizes.push(2);
-    program.reads = program.reads.iter().map(narrow).collect();
-    program.instrs.iter_mut().for_each(|i| i.dtype = narrow(&i.dtype));
-    (program, operands.iter().map(as_pairs).collect())
+    let mut body = body.clone();
+    body.sizes.push(2);
+    body.reads = body.reads.iter().map(narrow).collect();
+    body.instrs.iter_mut().for_each(|i| i.dtype = narrow(&i.dtype));
+    (body, operands.iter().map(as_pairs).collect())
 }
 
 /// The operands of a kernel that moves 16-byte elements, as the compiled kernel sees them.
@@ -72,39 +72,39 @@ pub fn read_kinds(
     space: &Space,
     donors: &[Option<u32>],
 ) -> Vec<ReadKind> {
-    let spot = |o: &'_ Operand| (o.place, o.dtype.size(), o.layout.clone());
+    let span = |o: &'_ Operand| (o.mem, o.dtype.size(), o.layout.clone());
     reads
         .iter()
         .zip(walks)
         .map(|(read, walk)| {
-            let (place, size, layout) = spot(read);
+            let (mem, size, layout) = span(read);
             let overlaps = |w: &Operand| {
-                let (w_place, w_size, w_layout) = spot(w);
-                may_overlap((&place, size, &layout), (&w_place, w_size, &w_layout), donors)
+                let (w_mem, w_size, w_layout) = span(w);
+                may_overlap((&mem, size, &layout), (&w_mem, w_size, &w_layout), donors)
             };
             let mut shared = (0..writes.len()).filter(|&w| overlaps(&writes[w]));
             let over = shared.next();
             let same = |w: usize| {
                 let write = &writes[w];
-                let there = read.place == write.place
-                    || matches!((read.place, write.place), (Place::Input(i), Place::Output(o))
+                let there = read.mem == write.mem
+                    || matches!((read.mem, write.mem), (MemRef::Input(i), MemRef::Output(o))
                         if donors.get(o as usize) == Some(&Some(i)));
                 there && read.dtype == write.dtype && read.layout == write.layout
             };
             let exactly = over.filter(|&w| same(w) && shared.next().is_none());
-            let memory = !matches!(read.place, Place::Scalar(_) | Place::Index);
-            let constant = walk.constant && read.place != Place::Index
-                || matches!(read.place, Place::Scalar(_));
+            let memory = !matches!(read.mem, MemRef::Scalar(_) | MemRef::Index);
+            let constant =
+                walk.constant && read.mem != MemRef::Index || matches!(read.mem, MemRef::Scalar(_));
             let (rows, stays) =
-                (matches!(space.cut, Cut::Rows(_)), walk.strides.last() == Some(&0));
+                (matches!(space.tiling, Tiling::Rows(_)), walk.strides.last() == Some(&0));
             let by_rows = memory && is_by_rows(space, walk);
             let exactly = exactly.filter(|_| by_rows);
             let early = over.is_some() && exactly.is_none();
             ReadKind {
                 constant,
                 row: rows && stays && !constant,
-                counts: rows && !stays && read.place == Place::Index,
-                direct: memory && walk.contiguous && space.cut.is_linear() && !early,
+                counts: rows && !stays && read.mem == MemRef::Index,
+                direct: memory && walk.contiguous && space.tiling.is_linear() && !early,
                 rows: by_rows && !early,
                 early,
                 over: exactly,
@@ -115,12 +115,12 @@ pub fn read_kinds(
 
 /// Whether what an operand has for a row of a tile is dense.
 pub fn is_by_rows(space: &Space, walk: &Walk) -> bool {
-    let along_rows = !matches!(space.cut, Cut::Runs(_)) && walk.strides.last() == Some(&1);
-    !walk.constant && (along_rows || walk.contiguous && space.cut.is_linear())
+    let along_rows = !matches!(space.tiling, Tiling::Runs(_)) && walk.strides.last() == Some(&1);
+    !walk.constant && (along_rows || walk.contiguous && space.tiling.is_linear())
 }
 
 /// A cut that suits the operands: boxes when one is transposed against the order of the space.
-fn cut(sizes: &[i64], strides: &[Dims], length: usize) -> Cut {
+fn tiling(sizes: &[i64], strides: &[Dims], length: usize) -> Tiling {
     let rank = sizes.len();
     // Worth the tiles that end with their row: what is one number along each, and what is read or written where it is
     // then instead of by way of a tile. What comes from a cache again and again, as a bias, is soon in a tile.
@@ -135,40 +135,40 @@ fn cut(sizes: &[i64], strides: &[Dims], length: usize) -> Cut {
         }
     };
     if strides.iter().any(ends) {
-        return Cut::Rows(length);
+        return Tiling::Rows(length);
     }
     let crosswise = |s: &Dims| s[rank - 1].abs() > 1 && s[rank - 2] == 1;
     if rank < 2 || sizes[rank - 1] < 8 || sizes[rank - 2] < 8 || !strides.iter().any(crosswise) {
-        return Cut::Runs(length);
+        return Tiling::Runs(length);
     }
     // What is read crosswise is read in longer runs than it is written in: stores can wait, loads cannot.
     let columns = 32.min(sizes[rank - 1] as usize);
-    Cut::Boxes { rows: (length / columns).min(sizes[rank - 2] as usize).min(64), columns }
+    Tiling::Boxes { rows: (length / columns).min(sizes[rank - 2] as usize).min(64), columns }
 }
 
 /// Elements of a row that make a tile. Machine code starts sooner.
 fn least_row() -> i64 {
-    if machine::target().is_some() { 128 } else { 512 }
+    if jit::target().is_some() { 128 } else { 512 }
 }
 
 impl Map {
     pub fn new(
-        program: &Program,
+        body: &LoopBody,
         reads: &[Operand],
         writes: &[Operand],
         donors: &[Option<u32>],
     ) -> Result<Map> {
         let operands: Vec<Operand> = reads.iter().chain(writes).cloned().collect();
         if moves_pairs(&operands) {
-            let (program, operands) = split_pairs(program, &operands);
+            let (body, operands) = split_pairs(body, &operands);
             let (reads, writes) = operands.split_at(reads.len());
-            return Map::compile(&program, reads, writes, donors);
+            return Map::compile(&body, reads, writes, donors);
         }
-        Map::compile(program, reads, writes, donors)
+        Map::compile(body, reads, writes, donors)
     }
 
     fn compile(
-        program: &Program,
+        body: &LoopBody,
         reads: &[Operand],
         writes: &[Operand],
         donors: &[Option<u32>],
@@ -182,23 +182,23 @@ impl Map {
         if sizes.is_empty() {
             add_dimension(&mut sizes, &mut strides, 0);
         }
-        let space = Space { cut: cut(&sizes, &strides, TILE), sizes };
-        Map::over(program, reads, writes, donors, (space, strides), None)
+        let space = Space { tiling: tiling(&sizes, &strides, TILE), sizes };
+        Map::over(body, reads, writes, donors, (space, strides), None)
     }
 
     /// A kernel for [`Map::run_block`], which sees the space as rows of `width` points, and read 0 only there.
     pub fn in_blocks(
-        program: &Program,
+        body: &LoopBody,
         reads: &[Operand],
         writes: &[Operand],
         donors: &[Option<u32>],
         width: i64,
     ) -> Result<Map> {
         let layouts: Vec<&Layout> = reads.iter().chain(writes).map(|o| &o.layout).collect();
-        let rank = program.sizes.len();
-        let starts = |d: &usize| program.sizes[*d..].iter().product::<i64>() == width;
+        let rank = body.sizes.len();
+        let starts = |d: &usize| body.sizes[*d..].iter().product::<i64>() == width;
         let Some(start) = (0..=rank).rev().find(starts) else {
-            return crate::internal!("rows of {width} in {:?}", program.sizes);
+            return crate::internal!("rows of {width} in {:?}", body.sizes);
         };
         let order: Vec<usize> = (0..rank).collect();
         let (mut sizes, mut strides, before) = collapse(&layouts, &order, &[start]);
@@ -209,16 +209,16 @@ impl Map {
         if rows == 0 {
             add_dimension(&mut sizes, &mut strides, 0);
         }
-        let cut = match sizes.len() - rows.max(1) {
-            1 => Cut::Boxes { rows: 1, columns: TILE },
-            _ => Cut::Runs(TILE),
+        let tiling = match sizes.len() - rows.max(1) {
+            1 => Tiling::Boxes { rows: 1, columns: TILE },
+            _ => Tiling::Runs(TILE),
         };
-        Map::over(program, reads, writes, donors, (Space { cut, sizes }, strides), Some(0))
+        Map::over(body, reads, writes, donors, (Space { tiling, sizes }, strides), Some(0))
     }
 
     /// `apart`: a read that is not in the memory that its layout says.
     fn over(
-        program: &Program,
+        body: &LoopBody,
         reads: &[Operand],
         writes: &[Operand],
         donors: &[Option<u32>],
@@ -229,7 +229,7 @@ impl Map {
         let sizes = space.sizes.clone();
         let walks: Vec<Walk> =
             strides.into_iter().zip(&layouts).map(|(s, l)| Walk::new(&sizes, s, l)).collect();
-        let linear = space.cut.is_linear();
+        let linear = space.tiling.is_linear();
         let mut kinds = read_kinds(reads, &walks, writes, &space, donors);
         if let Some(read) = apart {
             kinds[read].direct = false;
@@ -241,12 +241,12 @@ impl Map {
             rows: is_by_rows(&space, walk),
         };
         let stores: Vec<StoreKind> = writes.iter().zip(&walks[reads.len()..]).map(store).collect();
-        let code = compile::code(program, &kinds, Some(&stores))?;
+        let code = compile::code(body, &kinds, Some(&stores))?;
         let length = tile_length(&code);
-        match &mut space.cut {
-            Cut::Runs(len) => *len = length,
-            Cut::Rows(len) => *len = even(sizes[sizes.len() - 1] as usize, length),
-            Cut::Boxes { .. } => {}
+        match &mut space.tiling {
+            Tiling::Runs(len) => *len = length,
+            Tiling::Rows(len) => *len = even(sizes[sizes.len() - 1] as usize, length),
+            Tiling::Boxes { .. } => {}
         }
         let width: usize = reads.iter().chain(writes).map(|o| o.dtype.size()).sum();
         let per_tile = length * (width + 4 * code.work());
@@ -285,7 +285,7 @@ impl Map {
         let writes = self::streams(writes, &self.writes);
         let run = Run { code: &self.code, space: &self.space, reads: &streams, writes: &writes };
         let length = self.length.min(TILE);
-        let boxes = !self.space.cut.is_linear();
+        let boxes = !self.space.tiling.is_linear();
         let inner = if boxes { self.space.sizes[rank - 2] as usize } else { 1 };
         let most = if boxes { (length / block.columns).max(1) } else { 1 };
         with_tiles(&self.code, |memory| {
@@ -341,12 +341,12 @@ pub fn streams<'a>(bounds: &'a [Bound], walks: &'a [Walk]) -> Vec<Stream<'a>> {
 
 /// Fewer elements a tile when there are many tiles, so that most of them stay in the first-level cache.
 pub fn tile_length(code: &Code) -> usize {
-    let changing = |(lane, n): (&Lane, &usize)| {
-        let constant = code.fills.iter().filter(|(l, ..)| l == lane).count();
-        let of_rows = code.row_fills.iter().filter(|(l, ..)| l == lane).count();
-        lane.size() * (n - constant - of_rows)
+    let changing = |(tile_type, n): (&TileType, &usize)| {
+        let constant = code.fills.iter().filter(|(l, ..)| l == tile_type).count();
+        let of_rows = code.row_fills.iter().filter(|(l, ..)| l == tile_type).count();
+        tile_type.size() * (n - constant - of_rows)
     };
-    let spread: usize = code.spread.iter().map(|(lane, _)| lane.size()).sum();
+    let spread: usize = code.spread.iter().map(|(tile_type, _)| tile_type.size()).sum();
     let bytes: usize = code.tiles.iter().map(changing).sum::<usize>() + spread;
     match bytes * TILE {
         // From memory to memory: only the cost of starting counts.

@@ -4,7 +4,7 @@
 //!
 //! Functions of a [`Vector`] are vector code by construction. `FMA` as in [`super::isa::Kernel`].
 
-use super::vector::{Bits, Estimates, Lone, Vector};
+use super::vector::{Bits, Estimates, ScalarVec, Vector};
 use std::f32::consts::FRAC_2_SQRT_PI;
 
 const LOG2_E: f32 = std::f32::consts::LOG2_E;
@@ -42,7 +42,7 @@ fn reduce_exp<V: Vector>(x: V) -> (V, V) {
 /// Clamps without losing NaN.
 #[inline(always)]
 fn clamp<V: Vector>(x: V, low: f32, high: f32) -> V {
-    x.at_least(V::splat(low)).at_most(V::splat(high))
+    x.max(V::splat(low)).min(V::splat(high))
 }
 
 /// See [`Vector::exp_within`].
@@ -131,7 +131,7 @@ pub fn exp<V: Vector>(x: V) -> V {
 /// [`exp`] of what is not positive.
 #[inline(always)]
 pub fn exp_down<V: Vector>(x: V) -> V {
-    x.at_least(V::splat(-104.0)).exp_within()
+    x.max(V::splat(-104.0)).exp_within()
 }
 
 /// ≤ 2 ulp.
@@ -242,13 +242,13 @@ pub fn sign<V: Vector>(x: V) -> V {
 /// The larger one; NaN if either is.
 #[inline(always)]
 pub fn larger<V: Vector>(a: V, b: V) -> V {
-    V::select(a.is_nan(), a, b.at_least(a))
+    V::select(a.is_nan(), a, b.max(a))
 }
 
 /// The smaller one; NaN if either is.
 #[inline(always)]
 pub fn smaller<V: Vector>(a: V, b: V) -> V {
-    V::select(a.is_nan(), a, b.at_most(a))
+    V::select(a.is_nan(), a, b.min(a))
 }
 
 /// Rounds to the nearest integer by being added and subtracted, for |x| < 2^51.
@@ -258,7 +258,7 @@ const ROUND64: f64 = 6_755_399_441_055_744.0;
 #[inline(always)]
 pub fn pow<const FMA: bool>(a: f32, b: f32) -> f32 {
     let x = a.abs();
-    let (Lone(m), Lone(e)) = Lone::<FMA>(x).split();
+    let (ScalarVec(m), ScalarVec(e)) = ScalarVec::<FMA>(x).split();
     // log2 in f64, because the exponent multiplies its error: ln m = 2 artanh s.
     let f = m as f64 - 1.0;
     let s = f / (f + 2.0);
@@ -269,12 +269,12 @@ pub fn pow<const FMA: bool>(a: f32, b: f32) -> f32 {
     let power = if power < -151.0 { -151.0 } else { power };
     let power = if power > 129.0 { 129.0 } else { power };
     let n = (power + ROUND64) - ROUND64;
-    let r = Lone::<FMA>(((power - n) * std::f64::consts::LN_2) as f32);
-    let p = exp_polynomial(r).scale(Lone(n as f32)).0;
+    let r = ScalarVec::<FMA>(((power - n) * std::f64::consts::LN_2) as f32);
+    let p = exp_polynomial(r).scale(ScalarVec(n as f32)).0;
     // The sign of an odd power of a negative number; no other powers of them are real.
-    let whole = Lone::<FMA>(b).trunc().0 == b;
+    let whole = ScalarVec::<FMA>(b).trunc().0 == b;
     let half = 0.5 * b;
-    let odd = whole && Lone::<FMA>(half).trunc().0 != half;
+    let odd = whole && ScalarVec::<FMA>(half).trunc().0 != half;
     let negative = a.is_sign_negative();
     let p = if negative && odd { -p } else { p };
     let p = if a < 0.0 && !whole && x < f32::INFINITY { f32::NAN } else { p };

@@ -4,11 +4,11 @@
 
 use super::access::Bound;
 use super::gemm::{Block, Matrix, bf16_gemm, block_size, for_each_block, for_each_part, gemm};
-use super::keep::Keep;
 use super::onednn::Element;
 use super::packed::Packed;
+use super::packed_weights::PackTarget;
 use super::pool::{Scratch, parallel_chunks, with_scratch};
-use super::tile::element::{Brain, Half, Stored, load_run, store_run};
+use super::tile::element::{Bf16, F16, Stored, load_run, store_run};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
@@ -49,13 +49,13 @@ fn shape(a: &Bound, b: &Bound) -> (usize, usize, usize) {
 }
 
 /// `reads` are a and b, `writes[0]` is dense.
-pub fn matmul(reads: &[Bound], writes: &[Bound], keep: Keep) -> Result<()> {
+pub fn matmul(reads: &[Bound], writes: &[Bound], pack_target: PackTarget) -> Result<()> {
     let (a, b, c) = (&reads[0], &reads[1], &writes[0]);
     match c.dtype {
-        DType::F32 => floats::<f32>(a, b, c, keep),
-        DType::F64 => floats::<f64>(a, b, c, keep),
-        DType::F16 => floats::<Half>(a, b, c, keep),
-        DType::BF16 => floats::<Brain>(a, b, c, keep),
+        DType::F32 => floats::<f32>(a, b, c, pack_target),
+        DType::F64 => floats::<f64>(a, b, c, pack_target),
+        DType::F16 => floats::<F16>(a, b, c, pack_target),
+        DType::BF16 => floats::<Bf16>(a, b, c, pack_target),
         DType::U8 => integers::<u8>(a, b, c),
         DType::I8 => integers::<i8>(a, b, c),
         DType::I16 => integers::<i16>(a, b, c),
@@ -83,23 +83,23 @@ pub fn each_block(
     a: &Bound,
     b: &Bound,
     dtype: DType,
-    keep: Keep,
+    pack_target: PackTarget,
     visit: impl Fn(Lent) + Sync,
 ) -> Result<()> {
     match dtype {
-        DType::F32 => lend::<f32>(a, b, keep, visit),
-        DType::F64 => lend::<f64>(a, b, keep, visit),
-        DType::F16 => lend::<Half>(a, b, keep, visit),
-        DType::BF16 => lend::<Brain>(a, b, keep, visit),
+        DType::F32 => lend::<f32>(a, b, pack_target, visit),
+        DType::F64 => lend::<f64>(a, b, pack_target, visit),
+        DType::F16 => lend::<F16>(a, b, pack_target, visit),
+        DType::BF16 => lend::<Bf16>(a, b, pack_target, visit),
         other => return internal!("matmul of {other} with an epilogue"),
     }
     Ok(())
 }
 
-fn floats<S: Factor + Scratch>(a: &Bound, b: &Bound, c: &Bound, keep: Keep) {
+fn floats<S: Factor + Scratch>(a: &Bound, b: &Bound, c: &Bound, pack_target: PackTarget) {
     let (m, n, k) = shape(a, b);
     let (left, right) = (Side::<S>::new(a), Side::<S>::new(b));
-    let packed = Packed::new(&left, &right, (m, n, k), keep);
+    let packed = Packed::new(&left, &right, (m, n, k), pack_target);
     let size = size(&packed, left.starts.len(), (m, n, k));
     for_each_block(c.result::<S>(), (m, n, k), size, |i, row, column, mut block| {
         let (a, b) = (left.matrix(i).from(row, 0), right.matrix(i).from(0, column));
@@ -110,10 +110,15 @@ fn floats<S: Factor + Scratch>(a: &Bound, b: &Bound, c: &Bound, keep: Keep) {
     });
 }
 
-fn lend<S: Factor + Scratch>(a: &Bound, b: &Bound, keep: Keep, visit: impl Fn(Lent) + Sync) {
+fn lend<S: Factor + Scratch>(
+    a: &Bound,
+    b: &Bound,
+    pack_target: PackTarget,
+    visit: impl Fn(Lent) + Sync,
+) {
     let (m, n, k) = shape(a, b);
     let (left, right) = (Side::<S>::new(a), Side::<S>::new(b));
-    let packed = Packed::new(&left, &right, (m, n, k), keep);
+    let packed = Packed::new(&left, &right, (m, n, k), pack_target);
     let size = size(&packed, left.starts.len(), (m, n, k));
     for_each_part(left.starts.len(), (m, n, k), size, |i, row, column, (rows, columns)| {
         let (a, b) = (left.matrix(i).from(row, 0), right.matrix(i).from(0, column));
@@ -158,14 +163,14 @@ impl Factor for f32 {
     }
 }
 
-impl Factor for Half {
-    fn block(k: usize, a: Matrix<Half>, b: Matrix<Half>, c: &mut Block<Half>) {
+impl Factor for F16 {
+    fn block(k: usize, a: Matrix<F16>, b: Matrix<F16>, c: &mut Block<F16>) {
         half(k, a, b, |_| false, c);
     }
 }
 
-impl Factor for Brain {
-    fn block(k: usize, a: Matrix<Brain>, b: Matrix<Brain>, c: &mut Block<Brain>) {
+impl Factor for Bf16 {
+    fn block(k: usize, a: Matrix<Bf16>, b: Matrix<Bf16>, c: &mut Block<Bf16>) {
         half(k, a, b, |sums| bf16_gemm(k, a, b, sums), c);
     }
 }

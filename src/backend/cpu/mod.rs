@@ -1,5 +1,5 @@
 //! The CPU backend: fused regions as tile programs, of loops of machine code where there can be, whole nodes by
-//! hand-written kernels, everything on the thread that runs the program and a team that starts at the first run.
+//! hand-written kernels, everything on the thread that runs the program and a thread pool that starts at the first run.
 //!
 //! **Invariant:** touches the memory of the call, its own pool and its own threads; the bits of a result depend
 //! neither on the number of threads nor on timing. A step that fails fails before it writes.
@@ -15,8 +15,8 @@ mod fold;
 mod gemm;
 mod index;
 mod isa;
-mod keep;
-mod machine;
+mod packed_weights;
+mod jit;
 mod map;
 mod math;
 mod matmul;
@@ -30,10 +30,10 @@ mod reduce;
 mod rows;
 mod scan;
 mod softmax;
-mod team;
+mod thread_pool;
 #[cfg(test)]
 pub(super) mod tests;
-mod thin;
+mod small_gemm;
 mod tile;
 mod vector;
 
@@ -48,9 +48,9 @@ pub use isa::{Isa, chosen as instructions, limit as limit_instructions};
 
 use access::Bound;
 use epilogue::Epilogue;
-use keep::{Keeps, Slabs};
 use map::{Map, moves_pairs, narrowed};
 use onednn::Search;
+use packed_weights::{PackedOperands, Slabs};
 use pool::Threads;
 use reduce::Reduce;
 use smallvec::SmallVec;
@@ -73,7 +73,7 @@ impl Cpu {
 
     /// Runs `body` on this thread, whose work the backend's other threads share. Error when the system gives no threads.
     pub fn inside<R>(&self, body: impl FnOnce() -> R) -> Result<R> {
-        self.threads.lead(body)
+        self.threads.install(body)
     }
 }
 
@@ -97,7 +97,7 @@ impl Backend for Cpu {
         format!("cpu {:?} {} oneDNN {products}", isa::chosen(), env!("CARGO_PKG_VERSION"))
     }
 
-    fn keeps(&self, op: Op) -> bool {
+    fn supports(&self, op: Op) -> bool {
         op != Op::ScaledMatmul
     }
 
@@ -108,9 +108,9 @@ impl Backend for Cpu {
     fn compile(&self, plan: Arc<Plan>) -> Result<Box<dyn Executable>> {
         let steps = plan.steps.iter().map(|s| Compiled::new(s, &plan).map_err(|e| e.at(s.site)));
         let steps: Vec<Compiled> = steps.collect::<Result<_>>()?;
-        Ok(Box::new(Program {
+        Ok(Box::new(CpuExecutable {
             steps,
-            keeps: Keeps::new(&plan, &self.kept),
+            packed_operands: PackedOperands::new(&plan, &self.kept),
             plan,
             pool: self.pool.clone(),
             threads: self.threads.clone(),
@@ -130,9 +130,9 @@ enum Compiled {
     Host,
 }
 
-struct Program {
+struct CpuExecutable {
     steps: Vec<Compiled>,
-    keeps: Keeps,
+    packed_operands: PackedOperands,
     plan: Arc<Plan>,
     pool: Arc<Pool>,
     threads: Arc<Threads>,
@@ -141,16 +141,16 @@ struct Program {
 impl Compiled {
     fn new(step: &Step, plan: &Plan) -> Result<Compiled> {
         Ok(match &step.kernel {
-            Kernel::Map(program) => {
+            Kernel::Map(body) => {
                 let wide = moves_pairs(&step.reads) || moves_pairs(&step.writes);
-                let map = Map::new(program, &step.reads, &step.writes, &plan.donors)?;
+                let map = Map::new(body, &step.reads, &step.writes, &plan.donors)?;
                 Compiled::Map(Box::new(map), wide)
             }
-            Kernel::Reduce { program, op, axes } => {
-                Compiled::Reduce(Reduce::new(program, *op, axes, step, &plan.donors)?)
+            Kernel::Reduce { body, op, axes } => {
+                Compiled::Reduce(Reduce::new(body, *op, axes, step, &plan.donors)?)
             }
-            Kernel::Fused { op, attrs, program } => {
-                Compiled::Fused(Box::new(Epilogue::new((*op, attrs), program, step, &plan.donors)?))
+            Kernel::Fused { op, attrs, body } => {
+                Compiled::Fused(Box::new(Epilogue::new((*op, attrs), body, step, &plan.donors)?))
             }
             Kernel::Node { op: Op::Host, .. } => Compiled::Host,
             Kernel::Node { op: Op::Matmul, .. } => Compiled::Product,
@@ -165,13 +165,13 @@ fn bind(operands: &[Operand], call: &Call) -> Result<Bounds> {
     operands.iter().map(|o| Bound::new(o, call)).collect()
 }
 
-impl Program {
+impl CpuExecutable {
     fn run_step(&self, index: usize, call: &Call, of_run: &[Arc<Slabs>]) -> Result<()> {
         let step = &self.plan.steps[index];
         let bind_narrow = |operands: &[Operand], wide| -> Result<Bounds> {
             operands.iter().map(|o| Bound::new(&narrowed(o, wide), call)).collect()
         };
-        let slabs = || self.keeps.slabs(index, &step.reads[1], call, of_run);
+        let slabs = || self.packed_operands.slabs(index, &step.reads[1], call, of_run);
         match &self.steps[index] {
             Compiled::Map(map, wide) => {
                 map.run(&bind_narrow(&step.reads, *wide)?, &bind_narrow(&step.writes, *wide)?)
@@ -194,17 +194,17 @@ impl Program {
                 };
                 let (reads, writes) = (bind(&step.reads, call)?, bind(&step.writes, call)?);
                 let run = || node::run(*op, attrs, &reads, &writes, &self.pool);
-                if matches!(kind, Compiled::Host) { self.threads.rest(run) } else { run() }
+                if matches!(kind, Compiled::Host) { self.threads.serial(run) } else { run() }
             }
         }
     }
 }
 
-impl Executable for Program {
+impl Executable for CpuExecutable {
     fn run(&self, call: &Call) -> Outcome {
-        let of_run = self.keeps.of_run();
+        let of_run = self.packed_operands.of_run();
         let run = || run_steps(&self.plan, call, |index| self.run_step(index, call, &of_run));
-        self.threads.lead(run).unwrap_or_else(|error| all_failed(&self.plan, &error))
+        self.threads.install(run).unwrap_or_else(|error| all_failed(&self.plan, &error))
     }
 }
 

@@ -10,8 +10,8 @@ use crate::error::Result;
 use crate::internal;
 use crate::op::array::Array;
 use crate::op::evaluate::evaluate;
+use crate::op::fallback::{host_args, operator, scalar_operands};
 use crate::op::host::HostTensor;
-use crate::op::host_call::{host_args, operator, scalar_operands};
 use crate::op::{Attr, Attrs, Op, Ty};
 use std::sync::Arc;
 
@@ -150,7 +150,7 @@ fn to_array(operand: &Bound) -> Array {
 /// Calls a host operator on the operands' memory.
 fn host(attrs: &Attrs, reads: &[Bound], writes: &[Bound], pool: &Arc<Pool>) -> Result<()> {
     let Attr::Args(args) = &attrs[2] else {
-        return internal!("a host call without arguments");
+        return internal!("a CPU fallback without arguments");
     };
     let reads: Vec<Dense> = (reads.iter().zip(scalar_operands(args)))
         .map(|(read, is_scalar)| match read.source {

@@ -5,8 +5,8 @@ use super::access::Bound;
 use super::epilogue::Sink;
 use super::pool::{GRAIN, Scratch, parallel_each, with_scratch};
 use super::rows::{NormGrad, RowMath, RowOf, Rows};
-use super::tile::element::{Brain, Half};
-use super::tile::run::LaneType;
+use super::tile::element::{Bf16, F16};
+use super::tile::run::TileElement;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
@@ -21,10 +21,10 @@ fn column<L: RowMath>(operand: Option<&Bound>, n: usize, value: f32) -> Vec<L> {
     let Some(b) = operand else { return vec![L::from(value); n] };
     match b.dtype {
         DType::F16 => {
-            b.dense::<Half>().iter().map(|&h| L::from(super::math::f16_to_f32(h.0))).collect()
+            b.dense::<F16>().iter().map(|&h| L::from(super::math::f16_to_f32(h.0))).collect()
         }
         DType::BF16 => {
-            b.dense::<Brain>().iter().map(|&h| L::from(super::math::bf16_to_f32(h.0))).collect()
+            b.dense::<Bf16>().iter().map(|&h| L::from(super::math::bf16_to_f32(h.0))).collect()
         }
         DType::F32 => b.dense::<f32>().iter().map(|&v| L::from(v)).collect(),
         _ => b.dense::<f64>().iter().map(|&v| L::from_f64(v)).collect(),
@@ -34,10 +34,8 @@ fn column<L: RowMath>(operand: Option<&Bound>, n: usize, value: f32) -> Vec<L> {
 /// Writes sums as the dtype of a result.
 fn write_column<L: RowMath>(sums: &[f64], to: &Bound) {
     match to.dtype {
-        DType::F16 => put(to.result::<Half>(), sums, |v| Half(super::math::f32_to_f16(v as f32))),
-        DType::BF16 => {
-            put(to.result::<Brain>(), sums, |v| Brain(super::math::f32_to_bf16(v as f32)))
-        }
+        DType::F16 => put(to.result::<F16>(), sums, |v| F16(super::math::f32_to_f16(v as f32))),
+        DType::BF16 => put(to.result::<Bf16>(), sums, |v| Bf16(super::math::f32_to_bf16(v as f32))),
         DType::F32 => put(to.result::<f32>(), sums, |v| v as f32),
         _ => put(to.result::<f64>(), sums, |v| v),
     }
@@ -47,7 +45,7 @@ fn put<S>(to: &mut [S], sums: &[f64], round: impl Fn(f64) -> S) {
     to.iter_mut().zip(sums).for_each(|(to, &v)| *to = round(v));
 }
 
-/// What stands beside x. Without a mean it is RMS normalisation: that of layers with a mean of 0.
+/// What x is multiplied by. Without a mean it is RMS normalisation: that of layers with a mean of 0.
 struct Norm<'a> {
     weight: Option<&'a Bound>,
     bias: Option<&'a Bound>,
@@ -60,8 +58,8 @@ macro_rules! by_dtype {
     ($dtype:expr, $f:ident($($argument:expr),*)) => {
         match $dtype {
             DType::F32 => $f::<f32, f32>($($argument),*),
-            DType::F16 => $f::<Half, f32>($($argument),*),
-            DType::BF16 => $f::<Brain, f32>($($argument),*),
+            DType::F16 => $f::<F16, f32>($($argument),*),
+            DType::BF16 => $f::<Bf16, f32>($($argument),*),
             DType::F64 => $f::<f64, f64>($($argument),*),
             other => internal!("normalisation of {other}"),
         }
@@ -86,7 +84,7 @@ pub fn rms_norm(attrs: &[Attr], reads: &[Bound], y: &Sink, others: &[Bound]) -> 
     by_dtype!(y.dtype(), forward(norm, attrs[0].float(), &reads[0], y))
 }
 
-fn forward<S: RowOf<L> + Scratch, L: RowMath + LaneType>(
+fn forward<S: RowOf<L> + Scratch, L: RowMath + TileElement>(
     norm: Norm,
     eps: f64,
     x: &Bound,
@@ -139,7 +137,7 @@ pub fn rms_norm_grad(reads: &[Bound], dx: &Sink, others: &[Bound]) -> Result<()>
 }
 
 /// `others`: dweight and, with a mean, dbias.
-fn backward<S: RowOf<L> + Scratch, L: RowMath + LaneType>(
+fn backward<S: RowOf<L> + Scratch, L: RowMath + TileElement>(
     norm: Norm,
     [dy, x]: [&Bound; 2],
     to: &Sink,

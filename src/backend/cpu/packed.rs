@@ -5,9 +5,9 @@
 //! else reads the operand) and on the machine only: so do the bits. It is computed as others are where there is no memory to pack into.
 
 use super::gemm::{Block, Matrix, are_enough, pack, packed_gemm};
-use super::keep::{Keep, Room};
 use super::matmul::{Factor, Side};
 use super::onednn::{self, Element, Plain};
+use super::packed_weights::{PackTarget, Room};
 use super::pool::{Scratch, with_scratch};
 
 /// Fewer columns or terms do not pay for packing.
@@ -36,9 +36,9 @@ impl<'a> Packed<'a> {
         a: &Side<S>,
         b: &Side<S>,
         (m, n, k): (usize, usize, usize),
-        keep: Keep<'a>,
+        pack_target: PackTarget<'a>,
     ) -> Option<Packed<'a>> {
-        let (slabs, pool) = (keep.0?, keep.1);
+        let (slabs, pool) = (pack_target.0?, pack_target.1);
         let by_rows = a.strides.1 == 1 && a.strides.0 >= k;
         // The library is asked for nothing unusual: neither repeated nor overlapping rows.
         let usual = match b.strides {

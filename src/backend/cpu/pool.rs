@@ -4,8 +4,8 @@
 //! them runs it: results have the same bits for any number of threads.
 
 use super::onednn::{self, OneDnn, Search};
-use super::team::{self, Team, share};
-use super::tile::element::{Brain, Half};
+use super::thread_pool::{self, ThreadPool, parallel_for};
+use super::tile::element::{Bf16, F16};
 use crate::error::{Code, Error, Result};
 use parking_lot::Mutex;
 use std::cell::RefCell;
@@ -24,7 +24,7 @@ pub struct Threads {
     count: usize,
     search: Search,
     onednn: OnceLock<Result<Option<Arc<OneDnn>>>>,
-    team: OnceLock<Team>,
+    thread_pool: OnceLock<ThreadPool>,
     /// Held while they start.
     starting: Mutex<()>,
 }
@@ -32,8 +32,8 @@ pub struct Threads {
 impl Threads {
     /// 0 means one for every core.
     pub fn new(count: usize, search: Search) -> Threads {
-        let (onednn, team) = (OnceLock::new(), OnceLock::new());
-        Threads { count, search, onednn, team, starting: Mutex::default() }
+        let (onednn, thread_pool) = (OnceLock::new(), OnceLock::new());
+        Threads { count, search, onednn, thread_pool, starting: Mutex::default() }
     }
 
     /// Loads it at the first use. Error when the file that was asked for cannot be used.
@@ -43,42 +43,42 @@ impl Threads {
 
     #[cfg(test)]
     pub fn started(&self) -> bool {
-        self.team.get().is_some()
+        self.thread_pool.get().is_some()
     }
 
     /// Runs `body` on this thread, which shares its work with the others. Errors: the system gives no threads; as
     /// [`Threads::onednn`].
-    pub fn lead<R>(&self, body: impl FnOnce() -> R) -> Result<R> {
-        let team = self.team()?;
+    pub fn install<R>(&self, body: impl FnOnce() -> R) -> Result<R> {
+        let thread_pool = self.thread_pool()?;
         let library = self.onednn().map_err(Error::clone)?.cloned();
-        Ok(onednn::with(library, || team.lead(body)))
+        Ok(onednn::with(library, || thread_pool.install(body)))
     }
 
-    /// Within [`Threads::lead`]: runs `body` as if this thread led nobody.
-    pub fn rest<R>(&self, body: impl FnOnce() -> R) -> R {
-        onednn::with(None, || team::rest(body))
+    /// Within [`Threads::install`]: runs `body` serially, as if no pool were installed.
+    pub fn serial<R>(&self, body: impl FnOnce() -> R) -> R {
+        onednn::with(None, || thread_pool::serial(body))
     }
 
     /// Started at the first use. Where the system has no threads for it now, the next use tries again.
-    fn team(&self) -> Result<&Team> {
-        if let Some(team) = self.team.get() {
-            return Ok(team);
+    fn thread_pool(&self) -> Result<&ThreadPool> {
+        if let Some(thread_pool) = self.thread_pool.get() {
+            return Ok(thread_pool);
         }
         let _starting = self.starting.lock();
-        if let Some(team) = self.team.get() {
-            return Ok(team);
+        if let Some(thread_pool) = self.thread_pool.get() {
+            return Ok(thread_pool);
         }
-        let team = self.start()?;
-        Ok(self.team.get_or_init(|| team))
+        let thread_pool = self.start()?;
+        Ok(self.thread_pool.get_or_init(|| thread_pool))
     }
 
-    fn start(&self) -> Result<Team> {
+    fn start(&self) -> Result<ThreadPool> {
         let library = self.onednn().map_err(Error::clone)?.cloned();
         let count = match self.count {
             0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
             count => count,
         };
-        Team::new(count, move || onednn::enter(library.clone()))
+        ThreadPool::new(count, move || onednn::enter(library.clone()))
     }
 }
 
@@ -90,7 +90,7 @@ pub fn parallel(n: usize, cost: usize, task: impl Fn(usize) + Sync) {
         return (0..n).for_each(task);
     }
     let piece = |p: usize| (p * each..n.min((p + 1) * each)).for_each(&task);
-    share(n.div_ceil(each), n.saturating_mul(cost) >= WAKE, &piece);
+    parallel_for(n.div_ceil(each), n.saturating_mul(cost) >= WAKE, &piece);
 }
 
 /// [`parallel`] over items, each given away once.
@@ -187,8 +187,8 @@ macro_rules! scratch {
 }
 scratch!(f32, SCRATCH_F32);
 scratch!(f64, SCRATCH_F64);
-scratch!(Half, SCRATCH_F16);
-scratch!(Brain, SCRATCH_BF16);
+scratch!(F16, SCRATCH_F16);
+scratch!(Bf16, SCRATCH_BF16);
 
 /// A buffer of `len` numbers of unspecified value that this thread keeps for the next time.
 pub fn with_scratch<T: Scratch, R>(len: usize, body: impl FnOnce(&mut [T]) -> R) -> R {
@@ -227,15 +227,15 @@ mod tests {
                 }
             }
         };
-        threads.lead(all).unwrap();
+        threads.install(all).unwrap();
     }
 
     #[test]
     fn threads_that_did_not_start_are_asked_for_again() {
         let threads = Threads::new(3, Search::Off);
-        let refused = crate::thread::refusing(|| threads.lead(|| ()));
+        let refused = crate::thread::refusing(|| threads.install(|| ()));
         assert_eq!(refused.unwrap_err().code, Code::OutOfMemory);
-        assert_eq!(threads.lead(team::size).unwrap(), 3);
+        assert_eq!(threads.install(thread_pool::size).unwrap(), 3);
     }
 
     #[test]

@@ -4,8 +4,8 @@
 use super::access::Bound;
 use super::pool::{parallel, parallel_chunks, parallel_each, with_scratch};
 use super::rows::{RowMath, RowOf};
-use super::tile::element::{Brain, Half, Stored};
-use super::tile::run::LaneType;
+use super::tile::element::{Bf16, F16, Stored};
+use super::tile::run::TileElement;
 use crate::dtype::DType;
 use crate::error::{Code, Error, Result};
 use crate::internal;
@@ -20,8 +20,8 @@ macro_rules! by_float {
         match $dtype {
             DType::F32 => $f::<f32, f32>($($arg),*),
             DType::F64 => $f::<f64, f64>($($arg),*),
-            DType::F16 => $f::<Half, f32>($($arg),*),
-            DType::BF16 => $f::<Brain, f32>($($arg),*),
+            DType::F16 => $f::<F16, f32>($($arg),*),
+            DType::BF16 => $f::<Bf16, f32>($($arg),*),
             other => return internal!("pooling of {other}"),
         }
     };
@@ -88,7 +88,7 @@ pub fn max_pool(attrs: &[Attr], x: &Bound, writes: &[Bound]) -> Result<()> {
     Ok(())
 }
 
-fn max_pool_as<S: RowOf<L>, L: RowMath + LaneType + PartialOrd>(
+fn max_pool_as<S: RowOf<L>, L: RowMath + TileElement + PartialOrd>(
     shape: &Shape,
     x: &Bound,
     writes: &[Bound],
@@ -141,7 +141,7 @@ pub fn max_pool_grad(reads: &[Bound], write: &Bound) -> Result<()> {
     Ok(())
 }
 
-fn max_pool_grad_as<S: RowOf<L>, L: RowMath + LaneType>(
+fn max_pool_grad_as<S: RowOf<L>, L: RowMath + TileElement>(
     dy: &Bound,
     index: &[i64],
     plane: usize,
@@ -168,7 +168,7 @@ pub fn sum_pool(attrs: &[Attr], x: &Bound, write: &Bound) -> Result<()> {
     Ok(())
 }
 
-fn sum_pool_as<S: RowOf<L>, L: RowMath + LaneType>(shape: &Shape, x: &Bound, write: &Bound) {
+fn sum_pool_as<S: RowOf<L>, L: RowMath + TileElement>(shape: &Shape, x: &Bound, write: &Bound) {
     let x = x.dense::<S>();
     parallel_chunks(write.result::<S>(), shape.pixels, shape.cost, |n, y| {
         with_scratch(shape.plane + shape.pixels, |room: &mut [L]| {
@@ -191,7 +191,11 @@ pub fn sum_pool_grad(attrs: &[Attr], dy: &Bound, write: &Bound) -> Result<()> {
     Ok(())
 }
 
-fn sum_pool_grad_as<S: RowOf<L>, L: RowMath + LaneType>(shape: &Shape, dy: &Bound, write: &Bound) {
+fn sum_pool_grad_as<S: RowOf<L>, L: RowMath + TileElement>(
+    shape: &Shape,
+    dy: &Bound,
+    write: &Bound,
+) {
     let dy = dy.dense::<S>();
     parallel_chunks(write.result::<S>(), shape.plane, shape.cost, |n, dx| {
         with_scratch(shape.plane + shape.pixels, |room: &mut [L]| {

@@ -1,4 +1,4 @@
-//! Reductions with a fused prologue: the prologue is a tile program, its tiles are folded as they come.
+//! Reductions with a fused prologue: the prologue is a loop body, its tiles are folded as they come.
 //!
 //! The space is ordered so that memory is read as it lies: *rows* when the innermost dimension is reduced (a tile holds
 //! a part of a row or several rows), else *columns* (rows of kept elements are added up, in blocks of rows that are
@@ -14,14 +14,14 @@ use super::node;
 use super::pool::{GRAIN, parallel_chunks};
 use super::tile::code::{Code, TILE};
 use super::tile::compile;
-use super::tile::element::Lane;
+use super::tile::element::TileType;
 use super::tile::run::{Run, Stream, Tiles, with_tiles};
-use super::tile::space::{Cut, Space, Walk};
+use super::tile::space::{Space, Tiling, Walk};
 use crate::backend::memory::Pool;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::op::{Attr, Op};
-use crate::plan::{Operand, Place, Program, Step};
+use crate::plan::{LoopBody, MemRef, Operand, Step};
 use crate::shape::{Dims, Layout, collapse, numel};
 use crate::{internal, invalid};
 use smallvec::{SmallVec, smallvec};
@@ -65,7 +65,7 @@ pub struct Apart {
 
 impl Reduce {
     pub fn new(
-        program: &Program,
+        body: &LoopBody,
         op: Op,
         axes: &[i64],
         step: &Step,
@@ -75,25 +75,25 @@ impl Reduce {
             return internal!("a reduction that writes nothing");
         };
         if matches!(op, Op::Sum | Op::Prod | Op::ReduceMax | Op::ReduceMin | Op::Any | Op::All) {
-            let folded = Folded::new(program, op, axes, &step.reads, write, donors)?;
+            let folded = Folded::new(body, op, axes, &step.reads, write, donors)?;
             return Ok(Reduce::Folded(Box::new(folded)));
         }
-        let result = program.results[0] as usize;
-        let dtype = match result.checked_sub(program.reads.len()) {
-            None => program.reads[result],
-            Some(n) => program.instrs[n].dtype,
+        let result = body.results[0] as usize;
+        let dtype = match result.checked_sub(body.reads.len()) {
+            None => body.reads[result],
+            Some(n) => body.instrs[n].dtype,
         };
         // Half types are held in f32.
-        let dtype = if Lane::of(dtype) == Lane::F32 { DType::F32 } else { dtype };
-        // A place that is in no plan: the prologue's result shares memory with nothing.
-        let layout = Layout::contiguous(&program.sizes);
-        let scratch = Operand { place: Place::Output(u32::MAX), dtype, layout };
-        let map = Map::new(program, &step.reads, &[scratch], donors)?;
+        let dtype = if TileType::of(dtype) == TileType::F32 { DType::F32 } else { dtype };
+        // A reference that is in no plan: the prologue's result shares memory with nothing.
+        let layout = Layout::contiguous(&body.sizes);
+        let scratch = Operand { mem: MemRef::Output(u32::MAX), dtype, layout };
+        let map = Map::new(body, &step.reads, &[scratch], donors)?;
         Ok(Reduce::Apart(Box::new(Apart {
             op,
             axis: axes[0],
             map,
-            sizes: program.sizes.clone(),
+            sizes: body.sizes.clone(),
             dtype,
         })))
     }
@@ -166,15 +166,15 @@ fn spread(write: &Layout, rank: usize, axes: &[i64], sizes: &[i64]) -> Layout {
 
 impl Folded {
     fn new(
-        program: &Program,
+        body: &LoopBody,
         op: Op,
         axes: &[i64],
         reads: &[Operand],
         write: &Operand,
         donors: &[Option<u32>],
     ) -> Result<Folded> {
-        let rank = program.sizes.len();
-        let target = spread(&write.layout, rank, axes, &program.sizes);
+        let rank = body.sizes.len();
+        let target = spread(&write.layout, rank, axes, &body.sizes);
         let mut layouts: Vec<&Layout> = reads.iter().map(|r| &r.layout).collect();
         if layouts.is_empty() {
             layouts.push(&target);
@@ -184,7 +184,7 @@ impl Folded {
         layouts.push(&target);
         let (mut sizes, mut strides, fences) = collapse(&layouts, &order, &[top, a, b]);
         let size_of =
-            |dims: &[usize]| dims.iter().map(|&d| program.sizes[d]).product::<i64>() as usize;
+            |dims: &[usize]| dims.iter().map(|&d| body.sizes[d]).product::<i64>() as usize;
         let (above, outer, reduced, inner) = (
             size_of(&order[..top]),
             size_of(&order[top..a]),
@@ -193,8 +193,10 @@ impl Folded {
         );
         let kept_dims: SmallVec<[usize; 6]> =
             (fences[0]..fences[1]).chain(fences[2]..sizes.len()).collect();
-        let mut kept =
-            Space { sizes: kept_dims.iter().map(|&d| sizes[d]).collect(), cut: Cut::Runs(TILE) };
+        let mut kept = Space {
+            sizes: kept_dims.iter().map(|&d| sizes[d]).collect(),
+            tiling: Tiling::Runs(TILE),
+        };
         let mut along: Dims = kept_dims.iter().map(|&d| strides[reads.len()][d]).collect();
         if kept.sizes.is_empty() {
             kept.sizes.push(1);
@@ -205,17 +207,17 @@ impl Folded {
             strides.iter_mut().for_each(|s| s.push(0));
         }
         let walk = Walk::new(&kept.sizes, along, &write.layout);
-        let mut space = Space { sizes: sizes.clone(), cut: Cut::Runs(TILE) };
+        let mut space = Space { sizes: sizes.clone(), tiling: Tiling::Runs(TILE) };
         strides.pop();
         let walks: Vec<Walk> =
             strides.into_iter().zip(reads).map(|(s, r)| Walk::new(&sizes, s, &r.layout)).collect();
         // Everything is read before anything is written, so sharing memory with the write does not matter.
         let kinds = read_kinds(reads, &walks, &[], &space, donors);
-        let code = compile::code(program, &kinds, None)?;
+        let code = compile::code(body, &kinds, None)?;
         let length = tile_length(&code);
-        space.cut = Cut::Runs(length);
+        space.tiling = Tiling::Runs(length);
         let of_rows = space.sizes[..] == [reduced as i64, inner as i64];
-        let as_it_lies = of_rows && columns::suits(op, program, reads, &walks);
+        let as_it_lies = of_rows && columns::suits(op, body, reads, &walks);
         Ok(Folded {
             op,
             code,
@@ -233,12 +235,12 @@ impl Folded {
     }
 
     fn run(&self, reads: &[Bound], write: &Bound) -> Result<()> {
-        match self.code.kept.map(|(lane, _)| lane) {
-            Some(Lane::F32) => self.run_as::<f32>(reads, write),
-            Some(Lane::F64) => self.run_as::<f64>(reads, write),
-            Some(Lane::I64) => self.run_as::<i64>(reads, write),
-            Some(Lane::U8) => self.run_as::<u8>(reads, write),
-            other => internal!("reduction of lane {other:?}"),
+        match self.code.kept.map(|(tile_type, _)| tile_type) {
+            Some(TileType::F32) => self.run_as::<f32>(reads, write),
+            Some(TileType::F64) => self.run_as::<f64>(reads, write),
+            Some(TileType::I64) => self.run_as::<i64>(reads, write),
+            Some(TileType::U8) => self.run_as::<u8>(reads, write),
+            other => internal!("reduction of tile type {other:?}"),
         }
     }
 

@@ -6,7 +6,7 @@ use super::gemm::Real;
 use super::isa::kernel;
 use super::math;
 use super::pool::Scratch;
-use super::tile::element::{Brain, Half, Stored, load_run, store_run};
+use super::tile::element::{Bf16, F16, Stored, load_run, store_run};
 use super::vector::{MAX_LANES, Wide, chains, each, get, put, total};
 use crate::dtype::DType;
 use crate::error::Result;
@@ -44,7 +44,7 @@ macro_rules! row_of {
     )*};
 }
 row_of!(itself f32, f64);
-row_of!(converted Half, Brain);
+row_of!(converted F16, Bf16);
 
 /// The elements of a dense operand that are computed as `L`, whatever type they have in memory.
 pub trait Rows<L>: Sync {
@@ -380,5 +380,5 @@ macro_rules! row_math {
     };
 }
 
-row_math!(in_f32, f32, V, math::larger, math::exp, F32 as f32, F16 as Half, BF16 as Brain);
+row_math!(in_f32, f32, V, math::larger, math::exp, F32 as f32, F16 as F16, BF16 as Bf16);
 row_math!(in_f64, f64, Wide, Wide::larger, Wide::exp, F64 as f64);

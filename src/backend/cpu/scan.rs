@@ -2,7 +2,7 @@
 
 use super::access::Bound;
 use super::pool::parallel_chunks;
-use super::tile::element::{Brain, Half, Stored, store_run};
+use super::tile::element::{Bf16, F16, Stored, store_run};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
@@ -18,8 +18,8 @@ macro_rules! by_lane {
         match $dtype {
             DType::F32 => $f::<f32, f32>($($arg),*),
             DType::F64 => $f::<f64, f64>($($arg),*),
-            DType::F16 => $f::<Half, f32>($($arg),*),
-            DType::BF16 => $f::<Brain, f32>($($arg),*),
+            DType::F16 => $f::<F16, f32>($($arg),*),
+            DType::BF16 => $f::<Bf16, f32>($($arg),*),
             DType::U8 => $f::<u8, i64>($($arg),*),
             DType::I8 => $f::<i8, i64>($($arg),*),
             DType::I16 => $f::<i16, i64>($($arg),*),

@@ -4,7 +4,7 @@ use super::access::Bound;
 use super::epilogue::Sink;
 use super::pool::{Scratch, parallel_each, with_scratch};
 use super::rows::{RowMath, RowOf, Rows};
-use super::tile::element::{Brain, Half};
+use super::tile::element::{Bf16, F16};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
@@ -18,8 +18,8 @@ const BLOCK: usize = 8192;
 pub fn run(op: Op, reads: &[Bound], y: &Sink) -> Result<()> {
     match y.dtype() {
         DType::F32 => run_as::<f32, f32>(op, reads, y),
-        DType::F16 => run_as::<Half, f32>(op, reads, y),
-        DType::BF16 => run_as::<Brain, f32>(op, reads, y),
+        DType::F16 => run_as::<F16, f32>(op, reads, y),
+        DType::BF16 => run_as::<Bf16, f32>(op, reads, y),
         DType::F64 => run_as::<f64, f64>(op, reads, y),
         other => internal!("{} of {other}", op.name()),
     }
@@ -79,8 +79,8 @@ fn one_row<S: RowOf<L>, L: RowMath>(
 pub fn log_sum_exp(x: &Bound, writes: &[Bound]) -> Result<()> {
     match x.dtype {
         DType::F32 => log_sums::<f32, f32>(x, writes),
-        DType::F16 => log_sums::<Half, f32>(x, writes),
-        DType::BF16 => log_sums::<Brain, f32>(x, writes),
+        DType::F16 => log_sums::<F16, f32>(x, writes),
+        DType::BF16 => log_sums::<Bf16, f32>(x, writes),
         DType::F64 => log_sums::<f64, f64>(x, writes),
         other => return internal!("log_sum_exp of {other}"),
     }

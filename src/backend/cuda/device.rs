@@ -1,11 +1,11 @@
 //! What the backend asks of a machine that runs kernels: the driver and its libraries, or the host in their stead
 //! where tests run emitted kernels without a GPU.
 //!
-//! **Invariant:** everything asked of one device happens in the order asked for, on one queue, but for what may happen
-//! beside it ([`Device::upload`], [`Device::download`], [`Device::beside`]); only reads and `synchronize` wait for it.
+//! **Invariant:** everything asked of one device happens in the order asked for, on one stream, but for what may overlap
+//! it ([`Device::upload`], [`Device::download`], [`Device::on_side_stream`]); only reads and `synchronize` wait for it.
 
+use super::cudnn_graph::CudnnGraph;
 use super::emit::Source;
-use super::network::Network;
 use crate::buffer::Location;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -15,8 +15,8 @@ pub trait Device: Send + Sync {
     /// Architecture, and the versions of everything whose change may change code or results.
     fn fingerprint(&self) -> String;
 
-    /// As `Backend::lacks`.
-    fn lacks(&self) -> Option<String>;
+    /// As `Backend::missing_features`.
+    fn missing_features(&self) -> Option<String>;
 
     fn limits(&self) -> Limits;
 
@@ -53,9 +53,9 @@ pub trait Device: Send + Sync {
     /// Errors: what the compiler says of a source.
     fn load(&self, sources: &[Source]) -> Result<Vec<Arc<dyn Launch>>>;
 
-    /// What computes `network` in a library's way; `None` where there is no library, or it does not take this. Asked again,
+    /// What computes `cudnn_graph` in a library's way; `None` where there is no library, or it does not take this. Asked again,
     /// it costs nothing.
-    fn prepare(&self, network: &Network) -> Result<Option<Arc<dyn Prepared>>>;
+    fn prepare(&self, cudnn_graph: &CudnnGraph) -> Result<Option<Arc<dyn Prepared>>>;
 
     /// Whether it has products of floats of 8 bits.
     fn multiplies_float8(&self) -> bool;
@@ -77,12 +77,12 @@ pub trait Device: Send + Sync {
     /// Does `work`, which puts things of its own on the queue.
     fn queue(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<()>;
 
-    /// Does `work`, which puts things of its own on a queue beside the others, that of the location which it is told. They happen
+    /// Does `work`, which enqueues things of its own on the side stream, that of the location which it is passed. They happen
     /// after all that is queued so far. The number is for one [`Device::join`], which has to come. After an error all that
     /// comes waits for what had begun.
-    fn beside(&self, work: &mut dyn FnMut(Location) -> Result<()>) -> Result<usize>;
+    fn on_side_stream(&self, work: &mut dyn FnMut(Location) -> Result<()>) -> Result<usize>;
 
-    /// What is queued from now on comes after what was put beside, by its number.
+    /// What is queued from now on comes after what was put on the side stream, by its number.
     fn join(&self, number: usize) -> Result<()>;
 
     /// Waits until everything is done that anybody in this process asked of the device, on whatever queue.
@@ -91,16 +91,16 @@ pub trait Device: Send + Sync {
 
 /// A loaded kernel.
 pub trait Launch: Send + Sync {
-    /// Queues it. `words` are its arguments ([`Source::words`] of them).
-    fn launch(&self, shape: Shape, words: &[u64]) -> Result<()>;
+    /// Queues it. `kernel_args` are its arguments ([`Source::kernel_args`] of them).
+    fn launch(&self, shape: Shape, kernel_args: &[u64]) -> Result<()>;
 }
 
-/// A network that a library is ready to compute.
+/// A graph that a library is ready to compute.
 pub trait Prepared: Send + Sync {
     /// Bytes of memory that it works in.
     fn workspace(&self) -> u64;
 
-    /// Queues it. `addresses` are those of the network's tensors in memory, `workspace` is aligned to 256 bytes.
+    /// Queues it. `addresses` are those of the graph's tensors in memory, `workspace` is aligned to 256 bytes.
     fn queue(&self, addresses: &[u64], workspace: u64) -> Result<()>;
 }
 

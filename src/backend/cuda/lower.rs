@@ -1,13 +1,13 @@
 //! From the steps of a plan to what is asked of a device.
 
+use super::cudnn_graph;
+use super::custom_op::{self, OnDevice};
 use super::device::{Device, Prepared, Product};
-use super::emit::{self, Given, Source, Task, Tasks, Word};
-use super::network;
-use super::own::{self, OnDevice};
+use super::emit::{self, IndexedStep, KernelArg, Source, Task, Tasks};
 use super::product::{multiply, multiply_scaled};
 use crate::error::Result;
 use crate::op::{Attr, Class, Op};
-use crate::plan::{Kernel, Operand, Place, Plan, Program, Step};
+use crate::plan::{Kernel, LoopBody, MemRef, Operand, Plan, Step};
 use crate::shape::{Dims, Layout};
 use smallvec::smallvec;
 use std::sync::Arc;
@@ -18,23 +18,23 @@ pub enum Action {
     Multiply {
         product: Product,
         /// Of a, b and c.
-        at: [Word; 3],
-        scales: Option<[Word; 2]>,
+        at: [KernelArg; 3],
+        scales: Option<[KernelArg; 2]>,
     },
-    /// `words` are the addresses of the network's tensors in memory.
-    Network {
+    /// `kernel_args` are the addresses of the graph's tensors in memory.
+    CudnnGraph {
         prepared: Arc<dyn Prepared>,
-        words: Vec<Word>,
-        workspace: Word,
+        kernel_args: Vec<KernelArg>,
+        workspace: KernelArg,
     },
-    /// The step is done by the host: a host call, on the device's own memory where its function takes that, or a primitive
+    /// The step is done by the host: a CPU fallback, on the device's own memory where its function takes that, or a primitive
     /// without a kernel by its row's meaning.
     Host(Option<OnDevice>),
-    /// A collective: beside the steps where its communicator has a function for the device's memory, else as `Host`. With `keeps`,
-    /// its result is the only copy of what it overwrites.
-    Exchange {
+    /// A collective: on the side stream where its communicator has a function for the device's memory, else as `Host`. With
+    /// `overwrites_donor`, its result is the only copy of what it overwrites.
+    Collective {
         call: OnDevice,
-        keeps: bool,
+        overwrites_donor: bool,
     },
 }
 
@@ -57,30 +57,33 @@ impl From<Tasks> for Actions {
 /// What step number `index` of a plan asks of a device.
 pub fn step(plan: &Plan, index: usize, device: &dyn Device) -> Result<Actions> {
     let step = &plan.steps[index];
-    let over_donor = |write: &Operand| match write.place {
-        Place::Output(k) => plan.donors[k as usize].is_some(),
+    let over_donor = |write: &Operand| match write.mem {
+        MemRef::Output(k) => plan.donors[k as usize].is_some(),
         _ => false,
     };
-    let keeps = step.writes.iter().any(over_donor);
+    let overwrites_donor = step.writes.iter().any(over_donor);
     Ok(match &step.kernel {
-        Kernel::Map(program) => emit::map(program, &step.reads, &step.writes, index, keeps)?.into(),
-        Kernel::Reduce { program, op, axes } => reduce(program, *op, axes, step, index)?,
-        Kernel::Fused { op, attrs, program } => {
+        Kernel::Map(body) => {
+            emit::map(body, &step.reads, &step.writes, index, overwrites_donor)?.into()
+        }
+        Kernel::Reduce { body, op, axes } => reduce(body, *op, axes, step, index)?,
+        Kernel::Fused { op, attrs, body } => {
             let (operands, reads) = step.reads.split_at(step.kernel.operands(step.reads.len()));
-            let (writes, others) = step.writes.split_at(program.results.len());
-            let to = emit::To::Epilogue(emit::Epilogue { program, reads, writes });
+            let (writes, others) = step.writes.split_at(body.results.len());
+            let to = emit::To::Epilogue(emit::Epilogue { body, reads, writes });
             emit::rows(*op, attrs, operands, to, others)?.into()
         }
         Kernel::Node { op, attrs } => {
             // A library does not ask whether the run was stopped before it overwrites what an earlier one left.
-            let request = if keeps { None } else { network::request(*op, attrs, step) };
+            let request =
+                if overwrites_donor { None } else { cudnn_graph::request(*op, attrs, step) };
             if let Some(actions) = request.map_or(Ok(None), |request| request.ask(device))? {
                 return Ok(actions);
             }
             if *op == Op::ScaledMatmul {
-                return multiply_scaled(&step.reads, &step.writes[0], keeps, device);
+                return multiply_scaled(&step.reads, &step.writes[0], overwrites_donor, device);
             }
-            match node(plan, step, *op, attrs, (index, keeps))? {
+            match node(plan, step, *op, attrs, (index, overwrites_donor))? {
                 Some(actions) => actions,
                 None => Actions { actions: vec![Action::Host(None)], scratch: 0 },
             }
@@ -88,11 +91,11 @@ pub fn step(plan: &Plan, index: usize, device: &dyn Device) -> Result<Actions> {
     })
 }
 
-fn reduce(program: &Program, op: Op, axes: &[i64], step: &Step, index: usize) -> Result<Actions> {
+fn reduce(body: &LoopBody, op: Op, axes: &[i64], step: &Step, index: usize) -> Result<Actions> {
     let (reads, write) = (&step.reads, &step.writes[0]);
     Ok(match op {
-        Op::CumSum => emit::cumsum(program, axes[0] as usize, reads, write, index)?.into(),
-        _ => emit::reduce(program, op, axes, reads, write, index)?.into(),
+        Op::CumSum => emit::cumsum(body, axes[0] as usize, reads, write, index)?.into(),
+        _ => emit::reduce(body, op, axes, reads, write, index)?.into(),
     })
 }
 
@@ -102,31 +105,31 @@ fn node(
     step: &Step,
     op: Op,
     attrs: &[Attr],
-    (index, keeps): (usize, bool),
+    (index, overwrites_donor): (usize, bool),
 ) -> Result<Option<Actions>> {
     if op == Op::Check {
         return Ok(Some(Actions::default()));
     }
     let Some(write) = step.writes.first() else { return Ok(None) };
-    let indexed = |axis: &Attr| Given {
+    let indexed = |axis: &Attr| IndexedStep {
         axis: axis.int() as usize,
         reads: &step.reads,
         write,
         step: index,
-        keeps,
+        overwrites_donor,
         in_place: plan.is_in_place(step),
     };
     match op {
         _ if op.class() == Class::Reduction => {
             let read = &step.reads[0];
             let sizes = read.layout.sizes.clone();
-            let program =
-                Program { sizes, reads: vec![read.dtype], instrs: Vec::new(), results: vec![0] };
+            let body =
+                LoopBody { sizes, reads: vec![read.dtype], instrs: Vec::new(), results: vec![0] };
             let axes: Dims = match &attrs[0] {
                 Attr::Int(axis) => smallvec![*axis],
                 axes => axes.ints().into(),
             };
-            reduce(&program, op, &axes, step, index).map(Some)
+            reduce(&body, op, &axes, step, index).map(Some)
         }
         Op::Take => Ok(Some(emit::index::take(indexed(&attrs[0]))?.into())),
         Op::Gather => Ok(Some(emit::index::gather(indexed(&attrs[0]))?.into())),
@@ -143,7 +146,9 @@ fn node(
         Op::MaxPoolGrad if is_some_float(step) => {
             Ok(Some(emit::window::max_pool_grad(indexed(&Attr::Int(0)))?.into()))
         }
-        Op::Matmul if write.dtype.is_float() => multiply(&step.reads, write, keeps).map(Some),
+        Op::Matmul if write.dtype.is_float() => {
+            multiply(&step.reads, write, overwrites_donor).map(Some)
+        }
         Op::Concat => concat(attrs[0].int() as usize, &step.reads, write).map(Some),
         Op::AsStridedScatter => {
             let over = Layout {
@@ -162,7 +167,7 @@ fn node(
             actions.copy(&step.reads[1], &part)?;
             Ok(Some(actions))
         }
-        Op::Host => own::call(step, attrs, keeps),
+        Op::Host => custom_op::call(step, attrs, overwrites_donor),
         Op::Attention => Ok(emit::attention(attrs, &step.reads, &step.writes).map(Into::into)),
         Op::AttentionGrad => {
             Ok(emit::attention_grad(attrs, &step.reads, &step.writes).map(Into::into))

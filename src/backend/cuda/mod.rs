@@ -4,21 +4,21 @@
 //! host (`emulated`). A step that fails fails before it writes over what an earlier program left, and what comes after it
 //! in the program does nothing.
 
-mod bounce;
+mod host_fallback;
 pub mod device;
 pub mod driver;
 pub mod emit;
 #[cfg(debug_assertions)]
 pub mod emulated;
-mod exchange;
-mod gather;
+mod collectives;
+mod horizontal_fusion;
 mod graphs;
 mod lower;
 pub mod memory;
-mod network;
-mod own;
+mod cudnn_graph;
+mod custom_op;
 mod product;
-mod program;
+mod executable;
 #[cfg(test)]
 mod tests;
 
@@ -30,8 +30,8 @@ use crate::error::Result;
 use crate::op::{Attrs, Op, Ty};
 use crate::plan::{Kernel, Plan, Target};
 use device::Device;
+use executable::CudaExecutable;
 use memory::DeviceBytes;
-use program::Program;
 use std::sync::Arc;
 
 pub struct Cuda {
@@ -58,7 +58,7 @@ impl Target for Cuda {
         op != Op::Matmul
     }
 
-    fn gathers(&self) -> bool {
+    fn fuses_horizontally(&self) -> bool {
         true
     }
 }
@@ -72,11 +72,11 @@ impl Backend for Cuda {
         format!("cuda {} {}", self.device.fingerprint(), env!("CARGO_PKG_VERSION"))
     }
 
-    fn lacks(&self) -> Option<String> {
-        self.device.lacks()
+    fn missing_features(&self) -> Option<String> {
+        self.device.missing_features()
     }
 
-    fn keeps(&self, _: Op) -> bool {
+    fn supports(&self, _: Op) -> bool {
         true
     }
 
@@ -93,7 +93,8 @@ impl Backend for Cuda {
     }
 
     fn calls_host(&self, kernel: &Kernel) -> bool {
-        matches!(kernel, Kernel::Node { op: Op::Host, .. }) && own::operator_of(kernel).is_none()
+        matches!(kernel, Kernel::Node { op: Op::Host, .. })
+            && custom_op::operator_of(kernel).is_none()
     }
 
     fn allocate(&self, nbytes: usize) -> Result<Box<dyn Bytes>> {
@@ -101,12 +102,17 @@ impl Backend for Cuda {
     }
 
     fn borrow(&self, memory: Borrowed) -> Box<dyn Bytes> {
-        // The lender's work on it comes before the queue's: before copies beside it, too. A device that cannot is lost.
+        // The lender's work on it comes before the queue's: before copies on other streams, too. A device that cannot is lost.
         self.device.queue(&mut || Ok(())).ok();
         Box::new(DeviceBytes::lent(&self.device, memory))
     }
 
     fn compile(&self, plan: Arc<Plan>) -> Result<Box<dyn Executable>> {
-        Ok(Box::new(Program::new(plan, self.device.clone(), self.pool.clone(), self.captures)?))
+        Ok(Box::new(CudaExecutable::new(
+            plan,
+            self.device.clone(),
+            self.pool.clone(),
+            self.captures,
+        )?))
     }
 }

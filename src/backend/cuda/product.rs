@@ -1,25 +1,25 @@
 //! Matrix products as the library takes them: matrices with one stride each, batches evenly spaced.
 
 use super::device::{Device, Matrix, Product};
-use super::emit::{self, SCRATCH, Tasks, Word};
+use super::emit::{self, KernelArg, SCRATCH, Tasks};
 use super::lower::{Action, Actions};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
 use crate::op::{Attr, Op};
-use crate::plan::{Instr, Operand, Program};
+use crate::plan::{Instr, LoopBody, Operand};
 use crate::shape::{Layout, collapse};
 use smallvec::smallvec;
 
 /// `write = reads[0] · reads[1]`, of floats. Operands may have any strides; those that the library cannot read as they lie
-/// are copied first. The library does not ask whether the run was stopped: with `keeps`, a result that is the only copy of what
-/// it overwrites is copied there by a kernel that does.
-pub fn multiply(reads: &[Operand], write: &Operand, keeps: bool) -> Result<Actions> {
+/// are copied first. The library does not ask whether the run was stopped: with `overwrites_donor`, a result that is the only
+/// copy of what it overwrites is copied there by a kernel that does.
+pub fn multiply(reads: &[Operand], write: &Operand, overwrites_donor: bool) -> Result<Actions> {
     let [a, b] = reads else { return internal!("a product of {} operands", reads.len()) };
     let mut actions = Actions::default();
     if is_product(a, write, &mut actions)? {
         let sides = [side(a, &mut actions)?, side(b, &mut actions)?];
-        actions.multiply([a, b], sides, None, write, keeps)?;
+        actions.multiply([a, b], sides, None, write, overwrites_donor)?;
     }
     Ok(actions)
 }
@@ -30,7 +30,7 @@ pub fn multiply(reads: &[Operand], write: &Operand, keeps: bool) -> Result<Actio
 pub fn multiply_scaled(
     reads: &[Operand],
     write: &Operand,
-    keeps: bool,
+    overwrites_donor: bool,
     device: &dyn Device,
 ) -> Result<Actions> {
     let [a, b, scale_a, scale_b] = reads else {
@@ -43,8 +43,8 @@ pub fn multiply_scaled(
     let whole = [scale_a, scale_b].iter().all(|scale| scale.layout.numel() == 1);
     if whole && device.multiplies_float8() && is_for_float8([a, b], write) {
         let sides = [float8_side(a, false, &mut actions)?, float8_side(b, true, &mut actions)?];
-        let scales = Some([scale_a, scale_b].map(Word::of));
-        actions.multiply([a, b], sides, scales, write, keeps)?;
+        let scales = Some([scale_a, scale_b].map(KernelArg::of));
+        actions.multiply([a, b], sides, scales, write, overwrites_donor)?;
         return Ok(actions);
     }
     let [a, b] = [a, b].map(|side| Operand { dtype: DType::BF16, ..side.clone() });
@@ -55,7 +55,7 @@ pub fn multiply_scaled(
         let Some(matrix) = matrix(&dense.layout) else {
             return internal!("a dense matrix is none");
         };
-        sides.push((matrix, Word::Scratch(base)));
+        sides.push((matrix, KernelArg::Scratch(base)));
     }
     let product = Operand { dtype: DType::F32, ..write.clone() };
     let (_, product) = actions.scratch_for(&product);
@@ -87,14 +87,14 @@ fn float8_side(
     operand: &Operand,
     transposed: bool,
     actions: &mut Actions,
-) -> Result<(Matrix, Word)> {
+) -> Result<(Matrix, KernelArg)> {
     let aligned = |side: &Matrix| {
         side.transposed == transposed
             && side.leading.is_multiple_of(16)
             && operand.layout.offset % 16 == 0
     };
     if let Some(matrix) = matrix(&operand.layout).filter(aligned) {
-        return Ok((matrix, Word::of(operand)));
+        return Ok((matrix, KernelArg::of(operand)));
     }
     let lines = match transposed {
         true => Operand { layout: operand.layout.transpose(&[1, 0]), ..operand.clone() },
@@ -103,7 +103,7 @@ fn float8_side(
     let (base, dense) = actions.scratch_for(&lines);
     actions.copy(&lines, &dense)?;
     let leading = lines.layout.sizes[1] as u64;
-    Ok((Matrix { transposed, leading, batch: 0 }, Word::Scratch(base)))
+    Ok((Matrix { transposed, leading, batch: 0 }, KernelArg::Scratch(base)))
 }
 
 /// `write = product · (scales[0] · scales[1])`, of f32, as `write`'s dtype.
@@ -119,19 +119,19 @@ fn scaled(product: &Operand, scales: [&Operand; 2], write: &Operand) -> Result<T
         instrs.push(Instr { op: Op::Cast, attrs, dtype: write.dtype, args });
     }
     let results = vec![2 + instrs.len() as u32];
-    let program = Program { sizes: sizes.clone(), reads: vec![DType::F32; 3], instrs, results };
-    emit::map(&program, &reads, std::slice::from_ref(write), 0, false)
+    let body = LoopBody { sizes: sizes.clone(), reads: vec![DType::F32; 3], instrs, results };
+    emit::map(&body, &reads, std::slice::from_ref(write), 0, false)
 }
 
 /// An operand as the library sees it, and its address.
-fn side(operand: &Operand, actions: &mut Actions) -> Result<(Matrix, Word)> {
+fn side(operand: &Operand, actions: &mut Actions) -> Result<(Matrix, KernelArg)> {
     if let Some(matrix) = matrix(&operand.layout) {
-        return Ok((matrix, Word::of(operand)));
+        return Ok((matrix, KernelArg::of(operand)));
     }
     let (base, dense) = actions.scratch_for(operand);
     let Some(matrix) = matrix(&dense.layout) else { return internal!("a dense matrix is none") };
     actions.copy(operand, &dense)?;
-    Ok((matrix, Word::Scratch(base)))
+    Ok((matrix, KernelArg::Scratch(base)))
 }
 
 impl Actions {
@@ -139,10 +139,10 @@ impl Actions {
     fn multiply(
         &mut self,
         [a, b]: [&Operand; 2],
-        sides: [(Matrix, Word); 2],
-        scales: Option<[Word; 2]>,
+        sides: [(Matrix, KernelArg); 2],
+        scales: Option<[KernelArg; 2]>,
         write: &Operand,
-        keeps: bool,
+        overwrites_donor: bool,
     ) -> Result<()> {
         let rank = write.layout.rank();
         let [m, n] = [write.layout.sizes[rank - 2], write.layout.sizes[rank - 1]];
@@ -152,13 +152,13 @@ impl Actions {
         let c = Matrix { transposed: false, leading: n, batch: m * n };
         let dtypes = [a.dtype, b.dtype, write.dtype];
         let product = Product { dtypes, batch, m, n, k, a: left, b: right, c };
-        if !keeps {
-            let at = [a_at, b_at, Word::of(write)];
+        if !overwrites_donor {
+            let at = [a_at, b_at, KernelArg::of(write)];
             self.actions.push(Action::Multiply { product, at, scales });
             return Ok(());
         }
         let (base, made) = self.scratch_for(write);
-        let at = [a_at, b_at, Word::Scratch(base)];
+        let at = [a_at, b_at, KernelArg::Scratch(base)];
         self.actions.push(Action::Multiply { product, at, scales });
         self.copy(&made, write)
     }
@@ -170,7 +170,7 @@ impl Actions {
         let mut layout = Layout::contiguous(&operand.layout.sizes);
         self.scratch = base + layout.numel() as u64 * size;
         layout.offset = (base / size) as i64;
-        (base, Operand { place: SCRATCH, layout, ..operand.clone() })
+        (base, Operand { mem: SCRATCH, layout, ..operand.clone() })
     }
 }
 

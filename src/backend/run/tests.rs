@@ -1,24 +1,24 @@
-//! The run loop: what is skipped, what fails with what, and which pieces of memory are told apart.
+//! The run loop: what is skipped, what fails with what, and which pieces of memory are distinguished.
 
 use super::*;
 use crate::dtype::DType;
 use crate::op::Ty;
-use crate::plan::Program;
-use Place::{Arena, Input, Output};
+use crate::plan::LoopBody;
+use MemRef::{Arena, Input, Output};
 
 /// `size` numbers from `offset`, every `stride`-th, of i16.
-fn part(place: Place, offset: i64, size: i64, stride: i64) -> Operand {
+fn part(mem: MemRef, offset: i64, size: i64, stride: i64) -> Operand {
     let layout = Layout { sizes: [size][..].into(), strides: [stride][..].into(), offset };
-    Operand { place, dtype: DType::I16, layout }
+    Operand { mem, dtype: DType::I16, layout }
 }
 
-fn whole(place: Place) -> Operand {
-    part(place, 0, 8, 1)
+fn whole(mem: MemRef) -> Operand {
+    part(mem, 0, 8, 1)
 }
 
 fn step(reads: &[Operand], write: Operand) -> Step {
     Step {
-        kernel: Kernel::Map(Program {
+        kernel: Kernel::Map(LoopBody {
             sizes: [8][..].into(),
             reads: vec![],
             instrs: vec![],
@@ -63,7 +63,7 @@ fn check(
         arena: 64,
         scalars: &[],
         poisoned: &poisoned,
-        beside: &[],
+        derived: &[],
         watch: None,
     };
     let mut seen = Vec::new();
@@ -106,7 +106,7 @@ fn what_does_not_depend_on_a_failure_runs() {
 }
 
 #[test]
-fn what_no_output_shows_is_told_apart_and_inputs_reach_what_is_computed_from_them() {
+fn what_no_output_shows_is_distinguished_and_inputs_reach_what_is_computed_from_them() {
     let alone = |reads: &[Operand]| Step { writes: vec![], ..step(reads, whole(Arena(0))) };
     let steps = vec![
         step(&[whole(Input(0))], whole(Arena(0))),
@@ -123,7 +123,7 @@ fn what_no_output_shows_is_told_apart_and_inputs_reach_what_is_computed_from_the
         arena: 64,
         scalars: &[],
         poisoned: &[],
-        beside: &[],
+        derived: &[],
         watch: None,
     };
     let unseen = |bad: &[usize]| {
@@ -195,7 +195,7 @@ fn an_output_without_memory_is_the_failure_of_its_step() {
         arena: 0,
         scalars: &[],
         poisoned: &[],
-        beside: &[],
+        derived: &[],
         watch: None,
     };
     let mut ran = Vec::new();
@@ -221,7 +221,7 @@ fn what_a_step_without_memory_was_writing_is_torn() {
         arena: 64,
         scalars: &[],
         poisoned: &[],
-        beside: &[],
+        derived: &[],
         watch: None,
     };
     for (code, torn) in [(Code::OutOfMemory, [true, false]), (Code::OperatorError, [false; 2])] {

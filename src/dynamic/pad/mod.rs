@@ -22,7 +22,7 @@ use crate::graph::Graph;
 use crate::op::{Op, Ty};
 use axes::{Origin, Size};
 pub use frame::Frame;
-use pass::{Cuts, Made};
+use pass::{Made, Splits};
 use points::Points;
 pub use points::Sampled;
 
@@ -72,8 +72,8 @@ pub struct Padded {
     /// For every leaf of the trace and for every output, how it lies in padded memory; `None` for what is not padded.
     pub inputs: Vec<Option<Frame>>,
     pub outputs: Vec<Option<Frame>>,
-    /// What the program is told beyond the trace's scalars: dtypes, and the numbers of the trace in hand.
-    pub told: Vec<(DType, u64)>,
+    /// The program's size arguments, beyond the trace's scalars: dtypes, and the numbers of the trace in hand.
+    pub size_args: Vec<(DType, u64)>,
 }
 
 impl Padded {
@@ -91,12 +91,12 @@ impl Padded {
         }
         let Some(bucket) = sampled.at(bucket) else { return Err("the bucket is too large".into()) };
         let points = Points::new(sampled, here, &bucket);
-        let mut cuts = Cuts::new();
+        let mut splits = Splits::new();
         for _ in 0..MOST_CUTS {
-            match pass::pad(&points, &cuts, scalars as u32) {
+            match pass::pad(&points, &splits, scalars as u32) {
                 Ok(made) => return Ok(Padded::of(made, leaves)),
                 Err(Stop::Refused(why)) => return Err(why),
-                Err(Stop::Cut { origin, outer }) => cut(&mut cuts, &points, origin, outer)?,
+                Err(Stop::Cut { origin, outer }) => cut(&mut splits, &points, origin, outer)?,
             }
         }
         Err("memory would have to be cut into rows too often".into())
@@ -110,7 +110,7 @@ impl Padded {
         Padded {
             outputs: made.outputs.iter().map(|axes| Frame::of(axes)).collect(),
             inputs,
-            told: made.told.iter().map(|told| (told.dtype, told.bits)).collect(),
+            size_args: made.size_args.iter().map(|arg| (arg.dtype, arg.bits)).collect(),
             graph: made.graph,
         }
     }
@@ -127,11 +127,11 @@ impl Padded {
 }
 
 /// Notes that a part of a dimension is to be made as `outer` times what is left.
-fn cut(cuts: &mut Cuts, points: &Points, origin: Origin, outer: Size) -> OrWhy<()> {
+fn cut(splits: &mut Splits, points: &Points, origin: Origin, outer: Size) -> OrWhy<()> {
     let Origin { node, dim, part } = origin;
     let first = points.here().nodes[node as usize].first;
     let whole = || vec![points.sizes(first).swap_remove(dim as usize)];
-    let parts = cuts.entry((node, dim)).or_insert_with(whole);
+    let parts = splits.entry((node, dim)).or_insert_with(whole);
     let Some(inner) = parts.get(part as usize).and_then(|size| size.over(&outer)) else {
         return Err("a dimension cannot be cut into rows".into());
     };

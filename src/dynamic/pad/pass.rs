@@ -12,7 +12,7 @@ use smallvec::smallvec;
 use std::collections::{BTreeMap, HashMap};
 
 /// A dimension of a node, and the sizes of the parts that it is to be made of.
-pub type Cuts = HashMap<(u32, u32), Vec<Size>>;
+pub type Splits = HashMap<(u32, u32), Vec<Size>>;
 
 /// What is in the padding of a value. It takes no "finite": one product with a parameter ends that.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,13 +27,13 @@ pub enum Pad {
 
 /// A value of the padded graph: element `i` of the value it stands for is where the parts of its dimensions say.
 #[derive(Clone, Debug)]
-pub struct Held {
+pub struct PaddedValue {
     pub id: ValueId,
     pub axes: Vec<Axis>,
     pub pad: Pad,
 }
 
-impl Held {
+impl PaddedValue {
     pub fn varies(&self) -> bool {
         self.axes.iter().any(Axis::varies)
     }
@@ -68,9 +68,9 @@ impl Fill {
     }
 }
 
-/// A number that the padded graph is told with every run: an i64 or f64 slot of the argument block.
+/// A size argument: a number that the padded graph is passed with every run, an i64 or f64 slot of the argument block.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Told {
+pub struct SizeArg {
     pub dtype: DType,
     /// What it is in the trace in hand.
     pub bits: u64,
@@ -84,66 +84,67 @@ pub struct Made {
     /// The dimensions of every leaf that the graph reads.
     pub inputs: BTreeMap<u32, Vec<Axis>>,
     pub outputs: Vec<Vec<Axis>>,
-    pub told: Vec<Told>,
+    pub size_args: Vec<SizeArg>,
 }
 
 pub struct Pass<'a> {
     pub points: &'a Points<'a>,
     pub b: Builder,
-    held: Vec<Held>,
-    cuts: &'a Cuts,
+    values: Vec<PaddedValue>,
+    splits: &'a Splits,
     first_slot: u32,
-    told: Vec<Told>,
+    size_args: Vec<SizeArg>,
     inputs: BTreeMap<u32, Vec<Axis>>,
 }
 
-/// Pads the graph; numbers that its masks need are told in slots from `first_slot` on.
-pub fn pad(points: &Points, cuts: &Cuts, first_slot: u32) -> Result<Made, Stop> {
+/// Pads the graph; numbers that its masks need are passed in slots from `first_slot` on.
+pub fn pad(points: &Points, splits: &Splits, first_slot: u32) -> Result<Made, Stop> {
     let graph = points.here();
     let mut pass = Pass {
         points,
         b: Builder::with_capacity(graph.nodes.len()),
-        held: Vec::with_capacity(graph.values.len()),
-        cuts,
+        values: Vec::with_capacity(graph.values.len()),
+        splits,
         first_slot,
-        told: Vec::new(),
+        size_args: Vec::new(),
         inputs: BTreeMap::new(),
     };
     for (n, node) in graph.nodes.iter().enumerate() {
         (pass.b.site, pass.b.record) = (node.site, node.record);
         let results = pass.node(n, node).map_err(|stop| stop.within(node.op))?;
         pass.check(node, &results)?;
-        pass.held.extend(results);
+        pass.values.extend(results);
     }
-    let outputs: Vec<&Held> = graph.outputs.iter().map(|v| &pass.held[v.0 as usize]).collect();
-    let axes = outputs.iter().map(|held| held.axes.clone()).collect();
-    let ids = outputs.iter().map(|held| held.id).collect();
-    let Pass { b, inputs, told, .. } = pass;
-    Ok(Made { graph: b.finish(ids), inputs, outputs: axes, told })
+    let outputs: Vec<&PaddedValue> =
+        graph.outputs.iter().map(|v| &pass.values[v.0 as usize]).collect();
+    let axes = outputs.iter().map(|padded_value| padded_value.axes.clone()).collect();
+    let ids = outputs.iter().map(|padded_value| padded_value.id).collect();
+    let Pass { b, inputs, size_args, .. } = pass;
+    Ok(Made { graph: b.finish(ids), inputs, outputs: axes, size_args })
 }
 
 impl<'a> Pass<'a> {
-    fn node(&mut self, n: usize, node: &Node) -> Result<Vec<Held>, Stop> {
-        let fixed = !node.inputs.iter().any(|v| self.held(*v).varies())
+    fn node(&mut self, n: usize, node: &Node) -> Result<Vec<PaddedValue>, Stop> {
+        let fixed = !node.inputs.iter().any(|v| self.value(*v).varies())
             && node.outputs().all(|v| self.points.has_fixed_sizes(v))
             && self.points.has_fixed_attrs(n);
         if !fixed || node.op == Op::Input {
             return rules::rule(self, n, node);
         }
         let pad = self.uniform(node)?;
-        let inputs: Vec<ValueId> = node.inputs.iter().map(|v| self.held(*v).id).collect();
+        let inputs: Vec<ValueId> = node.inputs.iter().map(|v| self.value(*v).id).collect();
         let ids = self.b.ops(node.op, &inputs, node.attrs.clone())?;
-        let held = |(id, v): (&ValueId, ValueId)| Held {
+        let padded_value = |(id, v): (&ValueId, ValueId)| PaddedValue {
             id: *id,
             axes: self.points.sizes(v).into_iter().map(whole).collect(),
             pad: pad.clone(),
         };
-        Ok(ids.iter().zip(node.outputs()).map(held).collect())
+        Ok(ids.iter().zip(node.outputs()).map(padded_value).collect())
     }
 
     /// Whether a node of fixed sizes gives one number everywhere.
     fn uniform(&self, node: &Node) -> Result<Pad, Stop> {
-        let of = |i: usize| self.held(node.inputs[i]).pad.clone();
+        let of = |i: usize| self.value(node.inputs[i]).pad.clone();
         Ok(match node.op {
             Op::Const | Op::ConstInt => {
                 let ty = self.points.here().ty(node.first).clone();
@@ -156,27 +157,31 @@ impl<'a> Pass<'a> {
     }
 
     /// What a rule made must be of the sizes that the trace has, in hand and padded.
-    fn check(&self, node: &Node, results: &[Held]) -> Result<(), Stop> {
+    fn check(&self, node: &Node, results: &[PaddedValue]) -> Result<(), Stop> {
         let one = self.points.one();
-        for (held, v) in results.iter().zip(node.outputs()) {
+        for (padded_value, v) in results.iter().zip(node.outputs()) {
             let sizes = self.points.sizes(v);
-            let equal = held.axes.len() == sizes.len()
-                && held.axes.iter().zip(&sizes).all(|(axis, size)| axis.size(&one) == *size);
-            let padded = *self.b.ty(held.id).sizes == *dims(&held.axes);
+            let equal = padded_value.axes.len() == sizes.len()
+                && padded_value
+                    .axes
+                    .iter()
+                    .zip(&sizes)
+                    .all(|(axis, size)| axis.size(&one) == *size);
+            let padded = *self.b.ty(padded_value.id).sizes == *dims(&padded_value.axes);
             let grows = |part: &Part| part.size.here() <= part.size.bucket();
-            if !equal || !padded || !held.axes.iter().all(|axis| axis.0.iter().all(grows)) {
+            if !equal || !padded || !padded_value.axes.iter().all(|axis| axis.0.iter().all(grows)) {
                 return refused(format!("{}: sizes that do not grow together", node.op.name()));
             }
         }
         Ok(())
     }
 
-    pub fn held(&self, v: ValueId) -> &Held {
-        &self.held[v.0 as usize]
+    pub fn value(&self, v: ValueId) -> &PaddedValue {
+        &self.values[v.0 as usize]
     }
 
-    pub fn operands(&self, node: &Node) -> Vec<Held> {
-        node.inputs.iter().map(|v| self.held(*v).clone()).collect()
+    pub fn operands(&self, node: &Node) -> Vec<PaddedValue> {
+        node.inputs.iter().map(|v| self.value(*v).clone()).collect()
     }
 
     // ---- dimensions
@@ -184,7 +189,7 @@ impl<'a> Pass<'a> {
     /// A dimension that node `n` makes of nothing: it may be cut as others need it.
     pub fn source(&self, n: usize, dim: usize, size: &Size) -> Axis {
         let mut axis = Axis::default();
-        let cut = self.cuts.get(&(n as u32, dim as u32));
+        let cut = self.splits.get(&(n as u32, dim as u32));
         let sizes = cut.map_or(std::slice::from_ref(size), Vec::as_slice);
         for (part, size) in sizes.iter().enumerate() {
             let origin = Origin { node: n as u32, dim: dim as u32, part: part as u32 };
@@ -222,17 +227,18 @@ impl<'a> Pass<'a> {
             return Ok(self.b.constant_int(n, dtype)?);
         }
         let known = &size.values()[..size.values().len() - 1];
-        let told = self.told(DType::I64, known.iter().map(|&n| n as u64).collect())?;
-        Ok(self.b.cast(told, dtype)?)
+        let size_arg = self.size_arg(DType::I64, known.iter().map(|&n| n as u64).collect())?;
+        Ok(self.b.cast(size_arg, dtype)?)
     }
 
-    /// A number that is told with every run: its bits at every point but the bucket.
-    pub fn told(&mut self, dtype: DType, values: Vec<u64>) -> Result<ValueId, Stop> {
-        let told = Told { dtype, bits: values[values.len() - 1], values };
-        let slot = self.told.iter().position(|known| *known == told).unwrap_or_else(|| {
-            self.told.push(told);
-            self.told.len() - 1
-        });
+    /// A number that is passed with every run: its bits at every point but the bucket.
+    pub fn size_arg(&mut self, dtype: DType, values: Vec<u64>) -> Result<ValueId, Stop> {
+        let size_arg = SizeArg { dtype, bits: values[values.len() - 1], values };
+        let slot =
+            self.size_args.iter().position(|known| *known == size_arg).unwrap_or_else(|| {
+                self.size_args.push(size_arg);
+                self.size_args.len() - 1
+            });
         Ok(self.b.scalar(self.first_slot + slot as u32, dtype)?)
     }
 
@@ -273,34 +279,41 @@ impl<'a> Pass<'a> {
     }
 
     /// The value with its padding filled.
-    pub fn clean(&mut self, held: &Held, fill: Fill) -> Result<Held, Stop> {
-        let all: Vec<usize> = (0..held.axes.len()).collect();
-        self.clean_along(held, &all, fill)
+    pub fn clean(&mut self, padded_value: &PaddedValue, fill: Fill) -> Result<PaddedValue, Stop> {
+        let all: Vec<usize> = (0..padded_value.axes.len()).collect();
+        self.clean_along(padded_value, &all, fill)
     }
 
     /// As [`Pass::clean`], but only what is beyond the end of these dimensions.
-    pub fn clean_along(&mut self, held: &Held, along: &[usize], fill: Fill) -> Result<Held, Stop> {
-        let number = fill.number(self.b.ty(held.id).dtype);
+    pub fn clean_along(
+        &mut self,
+        padded_value: &PaddedValue,
+        along: &[usize],
+        fill: Fill,
+    ) -> Result<PaddedValue, Stop> {
+        let number = fill.number(self.b.ty(padded_value.id).dtype);
         let is_clean = |pad: &Pad| matches!(pad, Pad::Const(n) | Pad::Uniform(n) if *n == number);
-        if !along.iter().any(|&d| held.axes[d].varies()) || is_clean(&held.pad) {
-            return Ok(held.clone());
+        if !along.iter().any(|&d| padded_value.axes[d].varies()) || is_clean(&padded_value.pad) {
+            return Ok(padded_value.clone());
         }
         let filling = self.number(&number)?;
-        let id = self.choose(held, along, |pass, dims| Ok(pass.b.broadcast(filling, dims)?))?;
-        let all = (0..held.axes.len()).all(|d| along.contains(&d) || !held.axes[d].varies());
+        let id =
+            self.choose(padded_value, along, |pass, dims| Ok(pass.b.broadcast(filling, dims)?))?;
+        let all = (0..padded_value.axes.len())
+            .all(|d| along.contains(&d) || !padded_value.axes[d].varies());
         let pad = if all { Pad::Const(number) } else { Pad::Any };
-        Ok(Held { id, pad, ..held.clone() })
+        Ok(PaddedValue { id, pad, ..padded_value.clone() })
     }
 
     /// The value where it is no padding along some dimensions, elsewhere what `other` gives, of the sizes given to it.
     pub fn choose(
         &mut self,
-        held: &Held,
+        padded_value: &PaddedValue,
         along: &[usize],
         other: impl FnOnce(&mut Pass, &[i64]) -> Result<ValueId, Stop>,
     ) -> Result<ValueId, Stop> {
         let (mut parts, mut masked) = (Axis::default(), Axis::default());
-        for (d, axis) in held.axes.iter().enumerate() {
+        for (d, axis) in padded_value.axes.iter().enumerate() {
             for part in &axis.0 {
                 let size = match along.contains(&d) {
                     true => part.size.clone(),
@@ -312,11 +325,11 @@ impl<'a> Pass<'a> {
             }
         }
         let sizes = part_dims(&parts);
-        let Some(valid) = self.valid(&masked)? else { return Ok(held.id) };
-        let cut = self.b.reshape(held.id, &sizes)?;
+        let Some(valid) = self.valid(&masked)? else { return Ok(padded_value.id) };
+        let cut = self.b.reshape(padded_value.id, &sizes)?;
         let other = other(self, &sizes)?;
         let chosen = self.b.select(valid, cut, other)?;
-        Ok(self.b.reshape(chosen, &dims(&held.axes))?)
+        Ok(self.b.reshape(chosen, &dims(&padded_value.axes))?)
     }
 
     /// The place of every element among the elements of the value that it stands for; i64, one dimension for each part.

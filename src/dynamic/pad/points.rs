@@ -72,7 +72,7 @@ impl Sampled {
     }
 }
 
-/// The graph with zeros for its numbers, and these. Places in the program are left out.
+/// The graph with zeros for its numbers, and these. Call sites are left out.
 fn taken_apart(mut graph: Graph) -> (Graph, Vec<Datum>) {
     let mut numbers = Vec::new();
     each_number(&mut graph, &mut |number| {

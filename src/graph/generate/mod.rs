@@ -2,7 +2,7 @@
 //!
 //! Every node is inferred and evaluated before it is added: what a row refuses, what fails (an index out of range, a
 //! division by zero) and what explodes never enters. So the graph is well-formed, and its values stay in a range in
-//! which rounding errors can be told from wrong numbers.
+//! which rounding errors can be distinguished from wrong numbers.
 //!
 //! **Invariant:** what depends on a comparison, a truncation or anything else that jumps, jumps on *exact* values only
 //! ([`exact_values`]): on numbers that every correct backend computes with the same bits. Otherwise two correct backends

@@ -1,4 +1,4 @@
-//! What `infer` refuses and how it says so; that no operands and attributes whatever make a row panic; host calls.
+//! What `infer` refuses and how it says so; that no operands and attributes whatever make a row panic; CPU fallbacks.
 
 use super::*;
 use crate::error::Code;
@@ -286,7 +286,7 @@ fn no_row_panics() {
         assert!((row.infer)(&types, &attrs).is_ok());
         (row.flops)(&types, &outs);
         let small = outs.iter().all(|t| t.numel() < 10_000);
-        if small && !matches!(row.eval, crate::op::Eval::Given) {
+        if small && !matches!(row.eval, crate::op::Eval::External) {
             accepted += evaluate(row.op, &operands, &attrs, &outs).is_ok() as usize;
         }
     }
@@ -343,7 +343,7 @@ fn some_attr(numbers: &mut Numbers, name: Option<&&'static str>) -> Attr {
 }
 
 #[test]
-fn host_calls_pair_arguments_with_operands() {
+fn cpu_fallbacks_pair_arguments_with_operands() {
     // Writes one number for each argument, so that the test sees what arrived.
     fn describe(arg: &HostArg) -> f64 {
         match arg {
@@ -362,7 +362,7 @@ fn host_calls_pair_arguments_with_operands() {
         log.lock().extend(args.iter().map(describe).chain(outs.iter().map(|o| o.sizes[0] as f64)));
         if args.len() == 1 { crate::invalid!("as it was told") } else { Ok(()) }
     };
-    let key = "op tests: host call".to_string();
+    let key = "op tests: CPU fallback".to_string();
     let id = host::register(HostOp {
         name: key.clone(),
         key,

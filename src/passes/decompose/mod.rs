@@ -1,4 +1,4 @@
-//! Composites said in other primitives, for backends that do not compute them whole. Half types are computed in f32
+//! Composites expressed in other primitives, for backends that do not compute them whole. Half types are computed in f32
 //! throughout and rounded at the end, as a kernel that computes them whole does.
 
 mod attention;
@@ -22,8 +22,8 @@ use std::borrow::Cow;
 ///                                      %8: f32[2,3] = broadcast(%7) {sizes=[2,3]}
 ///                                      %9: f32[2,3] = div(%5, %8)
 /// ```
-pub fn decompose<'a>(graph: &'a Graph, keeps: &dyn Fn(Op) -> bool) -> Result<Cow<'a, Graph>> {
-    let stays = |op: Op| op.class() != Class::Composite || keeps(op);
+pub fn decompose<'a>(graph: &'a Graph, supports: &dyn Fn(Op) -> bool) -> Result<Cow<'a, Graph>> {
+    let stays = |op: Op| op.class() != Class::Composite || supports(op);
     if graph.nodes.iter().all(|node| stays(node.op)) {
         return Ok(Cow::Borrowed(graph));
     }

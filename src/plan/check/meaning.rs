@@ -8,52 +8,52 @@ use crate::error::Result;
 use crate::graph::{Graph, Node, ValueId};
 use crate::internal;
 use crate::op::{Op, Ty};
-use crate::plan::{Instr, Kernel, Operand, Place, Program, Reg, Step, widens};
+use crate::plan::{Instr, Kernel, LoopBody, MemRef, Operand, Reg, Step, accepts_half_input};
 use crate::shape::{contiguous_strides, numel};
 
-/// `host` is the node that a host call has to be.
+/// `host` is the node that a CPU fallback has to be.
 pub(super) fn check(graph: &Graph, step: &Step, host: Option<&Node>) -> Result<()> {
     let types = step.reads.iter().map(|r| r.dtype);
     let of = |v: ValueId| graph.ty(v);
     match &step.kernel {
-        Kernel::Map(program) => {
+        Kernel::Map(body) => {
             let results: Vec<ValueId> = step.results_of.clone();
-            let shaped = |w: &Operand| w.layout.sizes == program.sizes;
-            if !types.eq(program.reads.iter().copied()) || !step.writes.iter().all(shaped) {
+            let shaped = |w: &Operand| w.layout.sizes == body.sizes;
+            if !types.eq(body.reads.iter().copied()) || !step.writes.iter().all(shaped) {
                 return internal!("operands do not fit the program");
             }
-            equal(graph, step, program, &results)
+            equal(graph, step, body, &results)
         }
-        Kernel::Reduce { program, op, axes } => {
+        Kernel::Reduce { body, op, axes } => {
             let &[result] = &step.results_of[..] else { return internal!("one result is reduced") };
             let node = graph.maker(result);
             let axes_differ = node.attrs.first().map(|a| a.ints()) != Some(axes.as_slice());
-            if node.op != *op || axes_differ || program.sizes != of(node.inputs[0]).sizes {
+            if node.op != *op || axes_differ || body.sizes != of(node.inputs[0]).sizes {
                 return internal!("not the reduction of value {}", result.0);
             }
-            if !types.eq(program.reads.iter().copied())
+            if !types.eq(body.reads.iter().copied())
                 || step.writes[0].layout.sizes != of(result).sizes
             {
                 return internal!("operands do not fit the program");
             }
-            equal(graph, step, program, &[node.inputs[0]])
+            equal(graph, step, body, &[node.inputs[0]])
         }
-        Kernel::Fused { program, .. } => {
+        Kernel::Fused { body, .. } => {
             let operands = step.kernel.operands(step.reads.len());
-            let shaped = |w: &Operand| w.layout.sizes == program.sizes;
-            let computed = program.results.len();
+            let shaped = |w: &Operand| w.layout.sizes == body.sizes;
+            let computed = body.results.len();
             let fits = operands <= step.reads.len()
                 && computed <= step.writes.len()
-                && types.skip(operands).eq(program.reads[1..].iter().copied());
+                && types.skip(operands).eq(body.reads[1..].iter().copied());
             if !fits || !step.writes[..computed].iter().all(shaped) {
                 return internal!("operands do not fit the program");
             }
             let (results, others) = step.results_of.split_at(computed);
-            let heads = |&v: &ValueId| is_head(graph, step, program, graph.maker(v));
+            let heads = |&v: &ValueId| is_head(graph, step, body, graph.maker(v));
             if !others.iter().all(heads) {
                 return internal!("not the other results of the node");
             }
-            equal(graph, step, program, results)
+            equal(graph, step, body, results)
         }
         Kernel::Node { op, attrs } => {
             let Some(node) = host.or(step.results_of.first().map(|&v| graph.maker(v))) else {
@@ -90,7 +90,7 @@ fn operands(graph: &Graph, step: &Step, count: usize, node: &Node) -> Result<()>
     }
     for (i, &v) in node.inputs.iter().enumerate() {
         let (read, ty) = (&step.reads[i], graph.ty(v));
-        let narrow = widens(node.op, i) && read.dtype.is_half_of(ty.dtype);
+        let narrow = accepts_half_input(node.op, i) && read.dtype.is_half_of(ty.dtype);
         if read.layout.sizes != ty.sizes || read.dtype != ty.dtype && !narrow {
             return internal!("operand {i} is not {ty:?}");
         }
@@ -102,9 +102,11 @@ fn operands(graph: &Graph, step: &Step, count: usize, node: &Node) -> Result<()>
                 };
                 element = before;
             }
-            let found = match read.place {
-                Place::Scalar(_) => is_slot_type(ty.dtype) && is_leaf(graph, read, element, &point),
-                Place::Index => false,
+            let found = match read.mem {
+                MemRef::Scalar(_) => {
+                    is_slot_type(ty.dtype) && is_leaf(graph, read, element, &point)
+                }
+                MemRef::Index => false,
                 _ => is_memory(graph, read, step.reads_of[i], element, &point),
             };
             if !found {
@@ -115,29 +117,29 @@ fn operands(graph: &Graph, step: &Step, count: usize, node: &Node) -> Result<()>
     Ok(())
 }
 
-/// The registers that a program ends with.
-fn equal(graph: &Graph, step: &Step, program: &Program, results: &[ValueId]) -> Result<()> {
-    let n = program.reads.len() as Reg;
-    for (i, instr) in program.instrs.iter().enumerate() {
+/// The registers that a loop body ends with.
+fn equal(graph: &Graph, step: &Step, body: &LoopBody, results: &[ValueId]) -> Result<()> {
+    let n = body.reads.len() as Reg;
+    for (i, instr) in body.instrs.iter().enumerate() {
         if instr.args.iter().any(|&a| a >= n + i as Reg) {
             return internal!("register {} is used before it is set", n + i as Reg);
         }
     }
-    let fits = |v: &ValueId| graph.ty(*v).numel() == numel(&program.sizes);
-    let set = |r: &Reg| *r < n + program.instrs.len() as Reg;
-    if results.len() != program.results.len()
+    let fits = |v: &ValueId| graph.ty(*v).numel() == numel(&body.sizes);
+    let set = |r: &Reg| *r < n + body.instrs.len() as Reg;
+    if results.len() != body.results.len()
         || !results.iter().all(fits)
-        || !program.results.iter().all(set)
+        || !body.results.iter().all(set)
         || step.reads[step.kernel.operands(step.reads.len())..]
             .iter()
-            .any(|r| r.layout.sizes != program.sizes)
+            .any(|r| r.layout.sizes != body.sizes)
     {
         return internal!("results or operands do not fit the program");
     }
-    for point in points(&program.sizes) {
-        let flat = ravel(&program.sizes, &point);
-        let mut match_ = Match { graph, step, program, point: &point, known: Vec::new() };
-        for (&reg, &v) in program.results.iter().zip(results) {
+    for point in points(&body.sizes) {
+        let flat = ravel(&body.sizes, &point);
+        let mut match_ = Match { graph, step, body, point: &point, known: Vec::new() };
+        for (&reg, &v) in body.results.iter().zip(results) {
             if !match_.register(reg, Element::at(graph, v, flat)) {
                 return internal!("r{reg} is not value {} at {point:?}", v.0);
             }
@@ -228,11 +230,11 @@ impl Element {
     }
 }
 
-/// One point of a program's iteration space.
+/// One point of a loop body's iteration space.
 struct Match<'a> {
     graph: &'a Graph,
     step: &'a Step,
-    program: &'a Program,
+    body: &'a LoopBody,
     point: &'a [i64],
     /// What was found equal already.
     known: Vec<(Reg, Element)>,
@@ -244,7 +246,7 @@ impl Match<'_> {
         if self.known.contains(&(reg, element)) {
             return true;
         }
-        let reads = self.program.reads.len();
+        let reads = self.body.reads.len();
         let equal = match (reg as usize).checked_sub(reads) {
             Some(i) => self.instr(i, element),
             None => self.read(reg as usize, element),
@@ -270,17 +272,17 @@ impl Match<'_> {
         let element = element.computed(self.graph);
         let node = self.graph.maker(element.value);
         element.value == node.first
-            && element.flat(self.graph) == ravel(&self.program.sizes, self.point)
-            && is_head(self.graph, self.step, self.program, node)
+            && element.flat(self.graph) == ravel(&self.body.sizes, self.point)
+            && is_head(self.graph, self.step, self.body, node)
     }
 
     /// Whether an instruction gives its operand the precision of the operand's own dtype.
     fn is_rounding(&self, instr: &Instr) -> bool {
-        let reads = self.program.reads.len();
+        let reads = self.body.reads.len();
         instr.op == Op::Cast
             && matches!(instr.dtype, DType::F16 | DType::BF16)
             && instr.args.iter().all(|&a| {
-                let maker = (a as usize).checked_sub(reads).map(|n| &self.program.instrs[n]);
+                let maker = (a as usize).checked_sub(reads).map(|n| &self.body.instrs[n]);
                 maker.is_some_and(|maker| maker.dtype == instr.dtype)
             })
     }
@@ -288,15 +290,15 @@ impl Match<'_> {
     fn read(&self, i: usize, element: Element) -> bool {
         let Some(i) = self.read_of(i) else { return self.result(element) };
         let (read, of) = (&self.step.reads[i], self.step.reads_of[i]);
-        match read.place {
-            Place::Scalar(_) | Place::Index => is_leaf(self.graph, read, element, self.point),
+        match read.mem {
+            MemRef::Scalar(_) | MemRef::Index => is_leaf(self.graph, read, element, self.point),
             _ => is_memory(self.graph, read, of, element, self.point),
         }
     }
 
     fn instr(&mut self, i: usize, element: Element) -> bool {
         let graph = self.graph;
-        let instr = &self.program.instrs[i];
+        let instr = &self.body.instrs[i];
         let element = element.computed(graph);
         let node = graph.maker(element.value);
         let ty = graph.ty(element.value);
@@ -308,7 +310,7 @@ impl Match<'_> {
         }
         let index = |reg: Reg| {
             let read = self.step.reads.get(self.read_of(reg as usize)?)?;
-            (read.place == Place::Index && read.dtype == DType::I64)
+            (read.mem == MemRef::Index && read.dtype == DType::I64)
                 .then(|| flat_of(read, self.point))
         };
         if node.op == Op::Iota && instr.op == Op::Cast && instr.args.len() == 1 {
@@ -352,9 +354,9 @@ fn is_leaf(graph: &Graph, read: &Operand, element: Element, point: &[i64]) -> bo
     let element = element.computed(graph);
     let node = graph.maker(element.value);
     let ty = graph.ty(element.value);
-    let found = match (read.place, node.op) {
-        (Place::Scalar(slot), Op::Scalar) => node.attrs[0].int() == slot as i64,
-        (Place::Index, Op::Iota) => flat_of(read, point) == counted(node, ty, element.flat(graph)),
+    let found = match (read.mem, node.op) {
+        (MemRef::Scalar(slot), Op::Scalar) => node.attrs[0].int() == slot as i64,
+        (MemRef::Index, Op::Iota) => flat_of(read, point) == counted(node, ty, element.flat(graph)),
         _ => false,
     };
     found && ty.dtype == read.dtype
@@ -365,16 +367,16 @@ fn counted(iota: &Node, ty: &Ty, flat: i64) -> i64 {
     unravel(&ty.sizes, flat)[iota.attrs[1].int() as usize]
 }
 
-/// Whether a fused kernel computes the node: the first result for the program, all others to be stored.
-fn is_head(graph: &Graph, step: &Step, program: &Program, node: &Node) -> bool {
+/// Whether a fused kernel computes the node: the first result for the loop body, all others to be stored.
+fn is_head(graph: &Graph, step: &Step, body: &LoopBody, node: &Node) -> bool {
     let Kernel::Fused { op, attrs, .. } = &step.kernel else { return false };
     let count = step.kernel.operands(step.reads.len());
     let ty = graph.ty(node.first);
     node.op == *op
         && node.attrs == *attrs
-        && ty.dtype == program.reads[0]
-        && ty.numel() == numel(&program.sizes)
-        && node.outputs().skip(1).eq(step.results_of[program.results.len()..].iter().copied())
+        && ty.dtype == body.reads[0]
+        && ty.numel() == numel(&body.sizes)
+        && node.outputs().skip(1).eq(step.results_of[body.results.len()..].iter().copied())
         && operands(graph, step, count, node).is_ok()
 }
 

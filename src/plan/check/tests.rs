@@ -7,7 +7,7 @@ use crate::op::Op;
 use crate::plan::random::random_program;
 use crate::plan::tests::plan_of;
 use crate::plan::training::{Make, training_step};
-use crate::plan::{ALIGN, Kernel, Operand, Place, Plan, Program};
+use crate::plan::{ALIGN, Kernel, LoopBody, MemRef, Operand, Plan};
 use smallvec::smallvec;
 
 /// Spoils step `at` (and maybe a later one) or says that it has nothing to spoil there.
@@ -20,28 +20,28 @@ const SPOILS: [(&str, Spoil); 19] = [
     }),
     ("swap with the next user", |plan, at| {
         let writes = places(&plan.steps[at].writes);
-        let uses = |r: &Operand| writes.contains(&r.place);
+        let uses = |r: &Operand| writes.contains(&r.mem);
         let user = (at + 1..plan.steps.len()).find(|&i| plan.steps[i].reads.iter().any(uses))?;
         plan.steps.swap(at, user);
         Some(())
     }),
     ("shift a result", |plan, at| {
         let write = plan.steps[at].writes.first_mut()?;
-        let Place::Arena(offset) = write.place else { return None };
-        write.place = Place::Arena(offset + ALIGN);
+        let MemRef::Arena(offset) = write.mem else { return None };
+        write.mem = MemRef::Arena(offset + ALIGN);
         plan.arena_bytes += ALIGN;
         Some(())
     }),
     ("shift a read", |plan, at| {
         let read = arena_read(plan, at)?;
-        let Place::Arena(offset) = read.place else { return None };
-        read.place = Place::Arena(offset + ALIGN);
+        let MemRef::Arena(offset) = read.mem else { return None };
+        read.mem = MemRef::Arena(offset + ALIGN);
         Some(())
     }),
     ("misalign a result", |plan, at| {
         let write = plan.steps[at].writes.first_mut()?;
-        let Place::Arena(offset) = write.place else { return None };
-        write.place = Place::Arena(offset + 8);
+        let MemRef::Arena(offset) = write.mem else { return None };
+        write.mem = MemRef::Arena(offset + 8);
         plan.arena_bytes += ALIGN;
         Some(())
     }),
@@ -51,13 +51,13 @@ const SPOILS: [(&str, Spoil); 19] = [
     }),
     ("write results over one another", |plan, at| {
         let [first, second, ..] = &mut plan.steps[at].writes[..] else { return None };
-        second.place = first.place;
+        second.mem = first.mem;
         Some(())
     }),
     ("write over something that is still needed", |plan, at| {
-        let later = plan.steps[at + 1..].iter().flat_map(|s| &s.reads).map(|r| r.place);
-        let before = plan.steps[..at].iter().flat_map(|s| &s.writes).map(|w| w.place);
-        let before: Vec<Place> = before.filter(|p| matches!(p, Place::Arena(_))).collect();
+        let later = plan.steps[at + 1..].iter().flat_map(|s| &s.reads).map(|r| r.mem);
+        let before = plan.steps[..at].iter().flat_map(|s| &s.writes).map(|w| w.mem);
+        let before: Vec<MemRef> = before.filter(|p| matches!(p, MemRef::Arena(_))).collect();
         let live = later.filter(|p| before.contains(p)).find(|&p| {
             // Read as what was written there before, not as what a step in between writes.
             let users = plan.steps[at..].iter();
@@ -67,11 +67,11 @@ const SPOILS: [(&str, Spoil); 19] = [
         })?;
         let write = plan.steps[at].writes.first_mut()?;
         plan.arena_bytes += u64::MAX / 4;
-        write.place = live;
+        write.mem = live;
         Some(())
     }),
     ("write to an input", |plan, at| {
-        plan.steps[at].writes.first_mut()?.place = Place::Input(0);
+        plan.steps[at].writes.first_mut()?.mem = MemRef::Input(0);
         Some(())
     }),
     ("extend a read", |plan, at| {
@@ -92,14 +92,14 @@ const SPOILS: [(&str, Spoil); 19] = [
         (uneven && a > 1 && b > 1).then(|| read.layout.strides.swap(n - 2, n - 1))
     }),
     ("exchange an instruction", |plan, at| {
-        let program = program(plan, at)?;
-        let instr = program.instrs.last_mut()?;
+        let body = body(plan, at)?;
+        let instr = body.instrs.last_mut()?;
         instr.op = if instr.op == Op::Add { Op::Sub } else { Op::Add };
         Some(())
     }),
     ("exchange results", |plan, at| {
-        let program = program(plan, at)?;
-        let result = program.results.first_mut()?;
+        let body = body(plan, at)?;
+        let result = body.results.first_mut()?;
         (*result > 0).then(|| *result -= 1)
     }),
     ("exchange operands", |plan, at| {
@@ -110,15 +110,15 @@ const SPOILS: [(&str, Spoil); 19] = [
     }),
     ("read an operand as the program's", |plan, at| {
         let step = &mut plan.steps[at];
-        let Kernel::Fused { program, .. } = &mut step.kernel else { return None };
-        let dtype = program.reads[0];
-        program.reads.push(dtype);
+        let Kernel::Fused { body, .. } = &mut step.kernel else { return None };
+        let dtype = body.reads[0];
+        body.reads.push(dtype);
         Some(())
     }),
     ("exchange other results of a node", |plan, at| {
         let step = &mut plan.steps[at];
-        let Kernel::Fused { program, .. } = &step.kernel else { return None };
-        let others = &mut step.results_of[program.results.len()..];
+        let Kernel::Fused { body, .. } = &step.kernel else { return None };
+        let others = &mut step.results_of[body.results.len()..];
         (others.len() > 1).then(|| others.swap(0, 1))
     }),
     ("read half of a number", |plan, at| {
@@ -126,27 +126,25 @@ const SPOILS: [(&str, Spoil); 19] = [
         (read.dtype == F32).then(|| read.dtype = BF16)
     }),
     ("scratch memory over an operand", |plan, at| {
-        let Place::Arena(offset) = arena_read(plan, at)?.place else { return None };
+        let MemRef::Arena(offset) = arena_read(plan, at)?.mem else { return None };
         plan.steps[at].workspace = Some((offset, ALIGN));
         Some(())
     }),
 ];
 
-fn places(operands: &[Operand]) -> Vec<Place> {
-    operands.iter().map(|o| o.place).collect()
+fn places(operands: &[Operand]) -> Vec<MemRef> {
+    operands.iter().map(|o| o.mem).collect()
 }
 
-fn program(plan: &mut Plan, at: usize) -> Option<&mut Program> {
+fn body(plan: &mut Plan, at: usize) -> Option<&mut LoopBody> {
     match &mut plan.steps[at].kernel {
-        Kernel::Map(program) | Kernel::Reduce { program, .. } | Kernel::Fused { program, .. } => {
-            Some(program)
-        }
+        Kernel::Map(body) | Kernel::Reduce { body, .. } | Kernel::Fused { body, .. } => Some(body),
         Kernel::Node { .. } => None,
     }
 }
 
 fn arena_read(plan: &mut Plan, at: usize) -> Option<&mut Operand> {
-    plan.steps[at].reads.iter_mut().find(|r| matches!(r.place, Place::Arena(_)))
+    plan.steps[at].reads.iter_mut().find(|r| matches!(r.mem, MemRef::Arena(_)))
 }
 
 #[test]

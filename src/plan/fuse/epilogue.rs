@@ -1,7 +1,7 @@
 //! Nodes whose kernels go on with the pointwise region that uses their result.
 
 use super::super::draft::{Kind, RegionId, Slot, SlotId, State};
-use super::super::need::has_epilogue;
+use super::super::layout_requirement::has_epilogue;
 use super::{Fuser, may_fail};
 use crate::graph::NodeId;
 use crate::op::Ty;

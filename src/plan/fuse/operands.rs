@@ -1,11 +1,11 @@
 //! What the kernels of nodes read, and where.
 
 use super::super::draft::{Kind, RegionId, Slot, SlotId, State};
-use super::super::need::{Need, need, widens};
+use super::super::layout_requirement::{LayoutRequirement, accepts_half_input, layout_requirement};
 use super::super::views::View;
 use super::Fuser;
 use crate::graph::{NodeId, ValueId};
-use crate::op::host_call::scalar_operands;
+use crate::op::fallback::scalar_operands;
 use crate::op::{Attr, Op};
 
 impl Fuser<'_> {
@@ -22,9 +22,13 @@ impl Fuser<'_> {
         for (i, &v) in node.inputs.iter().enumerate() {
             let view = self.views[v.0 as usize].clone();
             let root = graph.maker(view.root);
-            let need = if numbers.contains(&i) { Need::Number } else { need(node.op, i) };
+            let need = if numbers.contains(&i) {
+                LayoutRequirement::Number
+            } else {
+                layout_requirement(node.op, i)
+            };
             let is_slot = root.op == Op::Scalar && view.dtype == graph.ty(view.root).dtype;
-            let view = if need == Need::Number && is_slot {
+            let view = if need == LayoutRequirement::Number && is_slot {
                 let slot = root.attrs[0].int() as u32;
                 self.drafts[region].push(Slot::new(view, State::Scalar(slot)));
                 continue;
@@ -47,11 +51,11 @@ impl Fuser<'_> {
         let operand = before.filter(|s| s.state == State::Operand).count();
         let half = |from: &ValueId| self.graph.ty(*from).dtype.is_half_of(slot.dtype);
         node.op == Op::Cast
-            && widens(op, operand)
+            && accepts_half_input(op, operand)
             && slot.dtype == self.graph.ty(v).dtype
             && node.inputs.iter().all(half)
             && self.operands(node, slot).is_some_and(|views| {
-                views.iter().all(|view| need(op, operand).accepts(&view.layout))
+                views.iter().all(|view| layout_requirement(op, operand).accepts(&view.layout))
             })
     }
 

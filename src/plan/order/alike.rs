@@ -15,12 +15,12 @@ const MOST_KEPT: u64 = 256 << 10;
 type Kind<'a> = (Option<Op>, &'a [DType], &'a [Instr], &'a [Reg]);
 
 fn kind(region: &Region) -> Option<Kind<'_>> {
-    let (op, program) = match &region.kernel {
-        Kernel::Map(program) => (None, program),
-        Kernel::Reduce { program, op, .. } => (Some(*op), program),
+    let (op, body) = match &region.kernel {
+        Kernel::Map(body) => (None, body),
+        Kernel::Reduce { body, op, .. } => (Some(*op), body),
         Kernel::Fused { .. } | Kernel::Node { .. } => return None,
     };
-    Some((op, &program.reads, &program.instrs, &program.results))
+    Some((op, &body.reads, &body.instrs, &body.results))
 }
 
 /// `order`, in which regions wait for others that compute alike as long as that keeps little memory, until one that

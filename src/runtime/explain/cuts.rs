@@ -51,9 +51,9 @@ pub struct Cuts {
 }
 
 impl Cuts {
-    /// Counts a cut of trace `tape` if it came before; else its line is wanted: [`Cuts::add`].
-    pub fn again(&mut self, tape: u64, cause: Cause) -> bool {
-        let row = self.seen.get(&(tape, cause)).copied();
+    /// Counts a cut of trace `trace_id` if it came before; else its line is wanted: [`Cuts::add`].
+    pub fn again(&mut self, trace_id: u64, cause: Cause) -> bool {
+        let row = self.seen.get(&(trace_id, cause)).copied();
         if let Some(row) = row {
             self.rows[row].count += 1;
         }
@@ -61,7 +61,7 @@ impl Cuts {
     }
 
     /// Counts the first cut of a trace for a cause.
-    pub fn add(&mut self, tape: u64, cause: Cause, mut cut: Cut) {
+    pub fn add(&mut self, trace_id: u64, cause: Cause, mut cut: Cut) {
         let same = |row: &Cut| {
             (row.cause, row.site, &row.value, row.value_site)
                 == (cut.cause, cut.site, &cut.value, cut.value_site)
@@ -80,7 +80,7 @@ impl Cuts {
         if self.seen.len() >= SEEN {
             self.seen.clear();
         }
-        self.seen.insert((tape, cause), row);
+        self.seen.insert((trace_id, cause), row);
     }
 
     pub fn rows(&self) -> &[Cut] {

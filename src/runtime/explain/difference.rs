@@ -4,13 +4,13 @@ use crate::cache::encode;
 use crate::error::Site;
 use crate::record::{Arg, Format, Origin, Output, Read, Record, ScalarKind, View, Write};
 use crate::shape::Dims;
-use crate::trace::{Tape, operator_name};
+use crate::trace::{RecordedTrace, operator_name};
 use std::sync::Arc;
 
 /// A compiled trace: its records, and what of it lived on.
 #[derive(Clone)]
-pub struct Known {
-    pub tape: Arc<Tape>,
+pub struct PriorCompile {
+    pub trace: Arc<RecordedTrace>,
     pub outputs: Vec<Output>,
 }
 
@@ -55,9 +55,9 @@ pub enum Why {
 
 /// Compares `new` with the nearest of `known` (the most recent one last): the one that has the same operators for the
 /// longest time, then the one that is equal for the longest time.
-pub fn explain<'a>(known: impl Iterator<Item = &'a Known>, new: &Known) -> Why {
-    let nearness = |old: &&Known| {
-        let (a, b) = (&old.tape, &new.tape);
+pub fn explain<'a>(known: impl Iterator<Item = &'a PriorCompile>, new: &PriorCompile) -> Why {
+    let nearness = |old: &&PriorCompile| {
+        let (a, b) = (&old.trace, &new.trace);
         let same_length = a.records.len() == b.records.len();
         (shared_operators(a, b), shared_records(a, b), same_length, old.outputs == new.outputs)
     };
@@ -66,35 +66,35 @@ pub fn explain<'a>(known: impl Iterator<Item = &'a Known>, new: &Known) -> Why {
         return Why::First;
     }
     match known.max_by_key(nearness) {
-        Some(old) if shared_operators(&old.tape, &new.tape) > 0 => {
+        Some(old) if shared_operators(&old.trace, &new.trace) > 0 => {
             first_change(old, new).map_or(Why::Again, Why::Changed)
         }
         _ => Why::New,
     }
 }
 
-fn shared_operators(a: &Tape, b: &Tape) -> usize {
+fn shared_operators(a: &RecordedTrace, b: &RecordedTrace) -> usize {
     a.records.iter().zip(&b.records).take_while(|(a, b)| a.op == b.op).count()
 }
 
-fn shared_records(a: &Tape, b: &Tape) -> usize {
+fn shared_records(a: &RecordedTrace, b: &RecordedTrace) -> usize {
     a.marks.iter().zip(&b.marks).take_while(|(a, b)| a.chain == b.chain).count()
 }
 
-fn first_change(old: &Known, new: &Known) -> Option<Change> {
-    let shared = shared_records(&old.tape, &new.tape);
+fn first_change(old: &PriorCompile, new: &PriorCompile) -> Option<Change> {
+    let shared = shared_records(&old.trace, &new.trace);
     format_change(old, new, shared)
-        .or_else(|| record_change(&old.tape, &new.tape, shared))
+        .or_else(|| record_change(&old.trace, &new.trace, shared))
         .or_else(|| output_change(old, new))
 }
 
 /// A difference in what lies in memory, before the records themselves differ.
-fn format_change(old: &Known, new: &Known, shared: usize) -> Option<Change> {
-    let limit = new.tape.mark(shared).values;
-    let pairs = old.tape.values.iter().zip(&new.tape.values[..limit]);
+fn format_change(old: &PriorCompile, new: &PriorCompile, shared: usize) -> Option<Change> {
+    let limit = new.trace.mark(shared).values;
+    let pairs = old.trace.values.iter().zip(&new.trace.values[..limit]);
     let (value, (a, b)) = pairs.enumerate().find(|(_, (a, b))| encode_leaf(a) != encode_leaf(b))?;
-    let record = new.tape.marks.iter().position(|mark| mark.values > value)?;
-    let reader = &new.tape.records[record];
+    let record = new.trace.marks.iter().position(|mark| mark.values > value)?;
+    let reader = &new.trace.records[record];
     let reads = |arg: &Arg| matches!(arg, Arg::Tensor(read) if read.value as usize == value);
     let argument = reader.args.iter().position(reads);
     Some(Change {
@@ -102,10 +102,10 @@ fn format_change(old: &Known, new: &Known, shared: usize) -> Option<Change> {
         operator: operator_name(reader.op),
         subject: argument.map_or(Subject::Operation, Subject::Argument),
         aspect: "format",
-        old: origin(&old.tape, value as u32, a.format.clone()),
-        new: origin(&new.tape, value as u32, b.format.clone()),
+        old: origin(&old.trace, value as u32, a.format.clone()),
+        new: origin(&new.trace, value as u32, b.format.clone()),
         site: reader.site,
-        old_site: old.tape.records[record].site,
+        old_site: old.trace.records[record].site,
     })
 }
 
@@ -113,11 +113,12 @@ fn encode_leaf(value: &crate::record::Value) -> Vec<u8> {
     encode::leaves(std::slice::from_ref(value))
 }
 
-fn record_change(old: &Tape, new: &Tape, at: usize) -> Option<Change> {
+fn record_change(old: &RecordedTrace, new: &RecordedTrace, at: usize) -> Option<Change> {
     let change = |subject, aspect, (old_text, new_text): (String, String)| {
         // Where one of them has ended, its last operation says where.
-        let near =
-            |tape: &Tape| tape.records.get(at).or(tape.records.last()).map(|r| (r.op, r.site));
+        let near = |trace: &RecordedTrace| {
+            trace.records.get(at).or(trace.records.last()).map(|r| (r.op, r.site))
+        };
         let (op, site) = near(new)?;
         Some(Change {
             record: at,
@@ -130,7 +131,8 @@ fn record_change(old: &Tape, new: &Tape, at: usize) -> Option<Change> {
             old_site: near(old)?.1,
         })
     };
-    let ended = |tape: &Tape| format!("the trace ends after {} operations", tape.records.len());
+    let ended =
+        |trace: &RecordedTrace| format!("the trace ends after {} operations", trace.records.len());
     match (old.records.get(at), new.records.get(at)) {
         (None, None) => None,
         (Some(a), None) => change(Subject::Operation, "length", (operator_name(a.op), ended(new))),
@@ -150,8 +152,8 @@ type Difference = (&'static str, (String, String));
 
 /// The first argument or result in which two records of one operator differ.
 fn operand_change(
-    (old, a): (&Tape, &Record),
-    (new, b): (&Tape, &Record),
+    (old, a): (&RecordedTrace, &Record),
+    (new, b): (&RecordedTrace, &Record),
 ) -> Option<(Subject, &'static str, (String, String))> {
     for (index, (x, y)) in a.args.iter().zip(&b.args).enumerate() {
         if let Some((element, (aspect, texts))) = argument_change((old, x), (new, y)) {
@@ -177,8 +179,8 @@ fn operand_change(
 
 /// In which element of a list, if it is one, and how two arguments differ.
 fn argument_change(
-    (old, x): (&Tape, &Arg),
-    (new, y): (&Tape, &Arg),
+    (old, x): (&RecordedTrace, &Arg),
+    (new, y): (&RecordedTrace, &Arg),
 ) -> Option<(Option<usize>, Difference)> {
     let texts = || (argument(old, x), argument(new, y));
     match (x, y) {
@@ -220,10 +222,13 @@ fn same_attribute(x: &Arg, y: &Arg) -> bool {
     }
 }
 
-fn read_change((old, a): (&Tape, &Read), (new, b): (&Tape, &Read)) -> Option<Difference> {
+fn read_change(
+    (old, a): (&RecordedTrace, &Read),
+    (new, b): (&RecordedTrace, &Read),
+) -> Option<Difference> {
     view_change(&a.view, &b.view).or_else(|| {
-        let of = |tape: &Tape, read: &Read| {
-            origin(tape, read.value, tape.values[read.value as usize].format.clone())
+        let of = |trace: &RecordedTrace, read: &Read| {
+            origin(trace, read.value, trace.values[read.value as usize].format.clone())
         };
         (a.value != b.value).then(|| ("alias", (of(old, a), of(new, b))))
     })
@@ -256,8 +261,8 @@ fn result_change(a: &Write, b: &Write) -> Option<Difference> {
 }
 
 /// A difference in what is left behind by equal records.
-fn output_change(old: &Known, new: &Known) -> Option<Change> {
-    let kept = |known: &Known, value: u32| known.outputs.iter().any(|o| o.value == value);
+fn output_change(old: &PriorCompile, new: &PriorCompile) -> Option<Change> {
+    let kept = |known: &PriorCompile, value: u32| known.outputs.iter().any(|o| o.value == value);
     let (a, b) = (&old.outputs, &new.outputs);
     let candidates = a.iter().chain(b).map(|output| output.value);
     let dropped = candidates.filter(|&value| kept(old, value) != kept(new, value)).min();
@@ -276,10 +281,10 @@ fn output_change(old: &Known, new: &Known) -> Option<Change> {
             (x.value, "donation", text(x.donor), text(y.donor))
         }
     };
-    let Origin::Written { record, out } = new.tape.values[value as usize].origin else {
+    let Origin::Written { record, out } = new.trace.values[value as usize].origin else {
         return None;
     };
-    let writer = &new.tape.records[record as usize];
+    let writer = &new.trace.records[record as usize];
     Some(Change {
         record: record as usize,
         operator: operator_name(writer.op),
@@ -288,20 +293,20 @@ fn output_change(old: &Known, new: &Known) -> Option<Change> {
         old: old_text.into(),
         new: new_text.into(),
         site: writer.site,
-        old_site: old.tape.records[record as usize].site,
+        old_site: old.trace.records[record as usize].site,
     })
 }
 
 // ---- texts
 
 /// Where a value comes from and how it lies in memory: "input 2, f32[8, 3]".
-pub fn origin(tape: &Tape, value: u32, format: Format) -> String {
+pub fn origin(trace: &RecordedTrace, value: u32, format: Format) -> String {
     let ty = format!("{}{:?}", format.dtype, format.sizes);
-    match tape.values[value as usize].origin {
+    match trace.values[value as usize].origin {
         Origin::Leaf(leaf) => format!("input {leaf}, {ty}"),
         Origin::Zeros => format!("a buffer never written, {} bytes", format.numel()),
         Origin::Written { record, .. } => {
-            let operator = operator_name(tape.records[record as usize].op);
+            let operator = operator_name(trace.records[record as usize].op);
             format!("the result of {operator} (operation {record}), {ty}")
         }
     }
@@ -311,11 +316,11 @@ fn tensor(view: &View) -> String {
     format!("{}{:?}", view.dtype, view.layout.sizes)
 }
 
-fn argument(tape: &Tape, arg: &Arg) -> String {
+fn argument(trace: &RecordedTrace, arg: &Arg) -> String {
     match arg {
         Arg::None => "none".into(),
         Arg::Tensor(read) => origin(
-            tape,
+            trace,
             read.value,
             Format { dtype: read.view.dtype, sizes: read.view.layout.sizes.clone() },
         ),

@@ -1,23 +1,23 @@
-//! What happened and why: compiles, cuts and host calls, each with its place in the user's program.
+//! What happened and why: compiles, cuts and CPU fallbacks, each with its call site in the user's program.
 //!
 //! **Invariant:** everything here is bounded, and none of it is on the way of a step that comes again: a compile, a cut
-//! or a host call that was seen before is a look-up and a count. Nothing here calls the user's program; whoever does
-//! ([`super::judge`]) holds no lock.
+//! or a CPU fallback that was seen before is a look-up and a count. Nothing here calls the user's program; whoever does
+//! ([`super::diagnostics`]) holds no lock.
 
 mod cuts;
 mod difference;
-mod hosts;
+mod fallbacks;
 mod report;
 #[cfg(test)]
 mod tests;
 
 use crate::error::Site;
 use crate::record::Output;
-use crate::trace::Tape;
+use crate::trace::RecordedTrace;
 pub use cuts::{Cause, Cut, Cuts};
 pub use difference::{Change, Subject, Why, origin};
-use difference::{Known, explain};
-pub use hosts::{HostCalls, Spent};
+use difference::{PriorCompile, explain};
+pub use fallbacks::{Fallbacks, Spent};
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -29,8 +29,8 @@ const COMPILES: usize = 64;
 const KNOWN: usize = 32;
 /// ... and at most so many operations in all of them (but always one trace).
 const KNOWN_RECORDS: usize = 1 << 16;
-/// Places whose recompiles are counted; beyond, all counts start again.
-const PLACES: usize = 4096;
+/// Call sites whose recompiles are counted; beyond, all counts start again.
+const SITES: usize = 4096;
 
 /// One compile.
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ pub struct Compile {
     pub at_ns: u64,
     pub took_ns: u64,
     pub operations: usize,
-    /// Place of the trace's first operation.
+    /// Call site of the trace's first operation.
     pub site: Site,
     pub why: Why,
     /// Whether its sites are lines by now, and its recompile is counted.
@@ -51,17 +51,17 @@ pub struct Compile {
 #[derive(Default)]
 pub struct Explain {
     inner: Mutex<Inner>,
-    /// Whether some compile or host call is not settled yet.
+    /// Whether some compile or CPU fallback is not settled yet.
     pending: AtomicBool,
     pub cuts: Mutex<Cuts>,
-    pub host_calls: Mutex<HostCalls>,
+    pub fallbacks: Mutex<Fallbacks>,
 }
 
 #[derive(Default)]
 struct Inner {
     number: u64,
     compiles: VecDeque<Compile>,
-    known: VecDeque<Known>,
+    prior: VecDeque<PriorCompile>,
     /// How often something changed at each line.
     changes: HashMap<Site, u64>,
 }
@@ -75,18 +75,24 @@ pub struct Recompile {
 
 impl Explain {
     /// Notes that a trace was compiled, and finds out why. Returns whether a known trace begins like it.
-    pub fn compiled(&self, tape: &Arc<Tape>, outputs: &[Output], at_ns: u64, took_ns: u64) -> bool {
-        let new = Known { tape: tape.clone(), outputs: outputs.to_vec() };
+    pub fn compiled(
+        &self,
+        trace: &Arc<RecordedTrace>,
+        outputs: &[Output],
+        at_ns: u64,
+        took_ns: u64,
+    ) -> bool {
+        let new = PriorCompile { trace: trace.clone(), outputs: outputs.to_vec() };
         let mut inner = self.inner.lock();
-        let why = explain(inner.known.iter(), &new);
+        let why = explain(inner.prior.iter(), &new);
         let changed = matches!(why, Why::Changed(_));
         inner.number += 1;
         let compile = Compile {
             number: inner.number,
             at_ns,
             took_ns,
-            operations: tape.records.len(),
-            site: tape.records.first().map_or(0, |record| record.site),
+            operations: trace.records.len(),
+            site: trace.records.first().map_or(0, |record| record.site),
             why,
             settled: false,
         };
@@ -100,12 +106,12 @@ impl Explain {
     }
 
     /// Notes a trace whose program need not be compiled, so that later ones are compared with it.
-    pub fn loaded(&self, tape: &Arc<Tape>, outputs: &[Output]) {
-        let new = Known { tape: tape.clone(), outputs: outputs.to_vec() };
+    pub fn loaded(&self, trace: &Arc<RecordedTrace>, outputs: &[Output]) {
+        let new = PriorCompile { trace: trace.clone(), outputs: outputs.to_vec() };
         self.inner.lock().keep(new);
     }
 
-    /// Says that there is something to judge.
+    /// Says that there is a diagnostic to raise.
     pub fn wake(&self) {
         self.pending.store(true, Ordering::Release);
     }
@@ -132,7 +138,7 @@ impl Explain {
         let Why::Changed(change) = &mut compile.why else { return None };
         [change.site, change.old_site] = [lines[1], lines[2]];
         let change = change.clone();
-        if inner.changes.len() >= PLACES {
+        if inner.changes.len() >= SITES {
             inner.changes.clear();
         }
         let count = inner.changes.entry(change.site).or_default();
@@ -147,7 +153,7 @@ impl Explain {
         inner.changes.clear();
         drop(inner);
         *self.cuts.lock() = Cuts::default();
-        *self.host_calls.lock() = HostCalls::default();
+        *self.fallbacks.lock() = Fallbacks::default();
     }
 }
 
@@ -161,14 +167,15 @@ impl Compile {
 }
 
 impl Inner {
-    fn keep(&mut self, new: Known) {
-        self.known.retain(|old| old.tape.id != new.tape.id || old.outputs != new.outputs);
-        self.known.push_back(new);
-        let total =
-            |known: &VecDeque<Known>| known.iter().map(|k| k.tape.records.len()).sum::<usize>();
-        while self.known.len() > KNOWN || self.known.len() > 1 && total(&self.known) > KNOWN_RECORDS
+    fn keep(&mut self, new: PriorCompile) {
+        self.prior.retain(|old| old.trace.id != new.trace.id || old.outputs != new.outputs);
+        self.prior.push_back(new);
+        let total = |known: &VecDeque<PriorCompile>| {
+            known.iter().map(|k| k.trace.records.len()).sum::<usize>()
+        };
+        while self.prior.len() > KNOWN || self.prior.len() > 1 && total(&self.prior) > KNOWN_RECORDS
         {
-            self.known.pop_front();
+            self.prior.pop_front();
         }
     }
 }

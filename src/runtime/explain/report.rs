@@ -16,18 +16,18 @@ impl Explain {
         Object::default()
             .raw("compiles", compiles)
             .raw("earlier_compiles", first)
-            .raw("host_calls", self.host_calls_json())
+            .raw("host_calls", self.fallbacks_json())
             .raw("cuts", cuts)
             .end()
     }
 
     /// What `torchacc_host_call_report` gives.
-    pub fn host_calls_json(&self) -> String {
-        let row = |(name, site, spent): (String, Site, super::hosts::Spent)| {
+    pub fn fallbacks_json(&self) -> String {
+        let row = |(name, site, spent): (String, Site, super::fallbacks::Spent)| {
             let row = Object::default().text("name", &name).raw("count", spent.count);
             row.raw("time_ns", spent.time_ns).raw("site", site).end()
         };
-        list(self.host_calls.lock().rows().into_iter().map(row))
+        list(self.fallbacks.lock().rows().into_iter().map(row))
     }
 }
 

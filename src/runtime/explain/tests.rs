@@ -7,7 +7,7 @@ use crate::shape::{Dims, Layout};
 
 const SINE: u32 = 0;
 
-static TAPES: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+static IDS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
 
 fn whole(dtype: crate::dtype::DType, sizes: &[i64]) -> View {
     View { dtype, layout: Layout::contiguous(sizes) }
@@ -18,7 +18,7 @@ fn chain(
     operators: &[u32],
     sizes: &[i64],
     change: impl Fn(&mut Vec<Record>, &mut Vec<Value>),
-) -> Known {
+) -> PriorCompile {
     let format = Format { dtype: F32, sizes: sizes.into() };
     let nbytes = 4 * sizes.iter().product::<i64>() as usize;
     let mut values = vec![Value { origin: Origin::Leaf(0), format: format.clone(), nbytes }];
@@ -38,17 +38,17 @@ fn chain(
     change(&mut records, &mut values);
     let last = operators.len() as u32;
     let outputs = vec![Output { value: last, donor: None }];
-    Known {
-        tape: Arc::new(Tape::of(TAPES.fetch_add(1, Ordering::Relaxed), values, records)),
+    PriorCompile {
+        trace: Arc::new(RecordedTrace::of(IDS.fetch_add(1, Ordering::Relaxed), values, records)),
         outputs,
     }
 }
 
-fn plain(operators: &[u32]) -> Known {
+fn plain(operators: &[u32]) -> PriorCompile {
     chain(operators, &[2, 3], |_, _| ())
 }
 
-fn change(old: &Known, new: &Known) -> Change {
+fn change(old: &PriorCompile, new: &PriorCompile) -> Change {
     match explain([old].into_iter(), new) {
         Why::Changed(change) => change,
         other => panic!("{other:?}"),
@@ -120,7 +120,8 @@ fn ends_outputs_donations_and_formats() {
     assert_eq!((found.aspect, found.record, found.site), ("length", 3, 103));
     let found = change(&longer, &old);
     assert_eq!((found.aspect, found.site, found.old_site), ("length", 102, 103));
-    let keeps = |value, donor| Known { outputs: vec![Output { value, donor }], ..old.clone() };
+    let keeps =
+        |value, donor| PriorCompile { outputs: vec![Output { value, donor }], ..old.clone() };
     let found = change(&old, &keeps(2, None));
     assert_eq!((found.aspect, found.new.as_str(), found.site), ("outputs", "kept", 101));
     let found = change(&old, &keeps(3, Some(0)));
@@ -149,29 +150,29 @@ fn the_nearest_trace_has_the_same_operators() {
 #[test]
 fn everything_is_bounded() {
     let log = Explain::default();
-    for n in 0..3 * PLACES as i64 {
+    for n in 0..3 * SITES as i64 {
         let known = chain(&[SINE, 1], &[n + 1, 3], |_, _| ());
-        log.compiled(&known.tape, &known.outputs, 0, 1);
+        log.compiled(&known.trace, &known.outputs, 0, 1);
         log.cuts.lock().add(
             n as u64,
             Cause::Asked,
             Cut { cause: "asked", site: n as u64 + 1, ..Cut::default() },
         );
-        log.host_calls.lock().add("f", n as u64 + 1, Spent { count: 1, time_ns: 2 });
+        log.fallbacks.lock().add("f", n as u64 + 1, Spent { count: 1, time_ns: 2 });
         for (number, _) in log.unsettled() {
             log.settle(number, [n as u64 + 1; 3]);
         }
     }
     let inner = log.inner.lock();
-    assert_eq!((inner.compiles.len(), inner.known.len()), (COMPILES, KNOWN));
-    assert!(inner.changes.len() <= PLACES);
+    assert_eq!((inner.compiles.len(), inner.prior.len()), (COMPILES, KNOWN));
+    assert!(inner.changes.len() <= SITES);
     drop(inner);
     let cuts = log.cuts.lock().rows().to_vec();
     assert!(cuts.len() <= 513, "{}", cuts.len());
-    assert_eq!(cuts.iter().map(|cut| cut.count).sum::<u64>(), 3 * PLACES as u64);
-    let calls = log.host_calls.lock().rows();
-    assert!(calls.len() <= PLACES + 1);
-    assert_eq!(calls.iter().map(|call| call.2.time_ns).sum::<u64>(), 6 * PLACES as u64);
+    assert_eq!(cuts.iter().map(|cut| cut.count).sum::<u64>(), 3 * SITES as u64);
+    let calls = log.fallbacks.lock().rows();
+    assert!(calls.len() <= SITES + 1);
+    assert_eq!(calls.iter().map(|call| call.2.time_ns).sum::<u64>(), 6 * SITES as u64);
 }
 
 #[test]
@@ -180,7 +181,7 @@ fn a_line_counts_its_recompiles() {
     let mut counts = Vec::new();
     for n in 1..5 {
         let known = chain(&[SINE, 1], &[n, 3], |_, _| ());
-        assert_eq!(log.compiled(&known.tape, &known.outputs, 0, 1), n > 1);
+        assert_eq!(log.compiled(&known.trace, &known.outputs, 0, 1), n > 1);
         assert!(log.take_pending() && !log.take_pending());
         for (number, sites) in log.unsettled() {
             counts.extend(log.settle(number, sites.map(|_| 9)).map(|recompile| recompile.count));

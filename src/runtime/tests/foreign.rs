@@ -13,14 +13,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Lets another thread use the context, and waits for it: whether it came through.
 fn others_get_on(context: &Arc<Context>) -> bool {
-    let (context, (tell, told)) = (context.clone(), channel());
+    let (context, (tell, notified)) = (context.clone(), channel());
     spawn(move || {
         let x = stored(&context, 3, 1.0);
         scale(&context, x, 2.0, x, 3);
         context.drop_buffer(x);
         tell.send(()).ok();
     });
-    told.recv_timeout(PATIENCE).is_ok()
+    notified.recv_timeout(PATIENCE).is_ok()
 }
 
 /// Owner of lent memory that does not go before others have got on.
@@ -39,7 +39,7 @@ impl Drop for Owner {
 /// A buffer on lent memory, and what tells when that is given back.
 #[expect(unsafe_code, reason = "memory that its owner holds")]
 fn lent(context: &Arc<Context>) -> (BufferId, Receiver<bool>) {
-    let (tell, told) = channel();
+    let (tell, notified) = channel();
     let data = Box::new([1.0f32; 4]);
     let address = data.as_ptr().expose_provenance();
     let owner = Owner { context: context.clone(), tell, _data: data };
@@ -47,7 +47,7 @@ fn lent(context: &Arc<Context>) -> (BufferId, Receiver<bool>) {
     let memory = unsafe { Borrowed::new(address, 16, Box::new(owner)) };
     let id = context.new_buffer(16);
     context.lend(id, memory).unwrap();
-    (id, told)
+    (id, notified)
 }
 
 #[test]
@@ -62,10 +62,10 @@ fn lent_memory_is_given_back_without_a_lock_whatever_made_it_go() {
         ("resized", &|id| context.resize(id, 64).unwrap()),
         ("resized to nothing", &|id| context.resize(id, 0).unwrap()),
         ("lent again", &|id| {
-            let (other, told) = lent(&context);
+            let (other, notified) = lent(&context);
             context.drop_buffer(id);
             context.drop_buffer(other);
-            assert!(told.recv_timeout(PATIENCE).unwrap());
+            assert!(notified.recv_timeout(PATIENCE).unwrap());
         }),
         ("overwritten, with a release of the result", &|id| {
             scale(&context, nothing, 2.0, id, 4);
@@ -81,33 +81,33 @@ fn lent_memory_is_given_back_without_a_lock_whatever_made_it_go() {
         }),
     ];
     for (name, way) in ways {
-        let (id, told) = lent(&context);
+        let (id, notified) = lent(&context);
         way(id);
-        assert_eq!(told.recv_timeout(2 * PATIENCE), Ok(true), "{name}");
+        assert_eq!(notified.recv_timeout(2 * PATIENCE), Ok(true), "{name}");
     }
 }
 
 #[test]
 fn the_functions_for_places_and_messages_go_without_a_lock() {
-    struct Told(Arc<Context>, Sender<bool>);
-    impl Drop for Told {
+    struct Notifies(Arc<Context>, Sender<bool>);
+    impl Drop for Notifies {
         fn drop(&mut self) {
             self.0.set_locator(Box::new(|| 0));
             self.1.send(others_get_on(&self.0)).ok();
         }
     }
     let context = context("cpu", 0, 0);
-    let (tell, told) = channel();
-    let kept = Told(context.clone(), tell.clone());
+    let (tell, notified) = channel();
+    let kept = Notifies(context.clone(), tell.clone());
     context.set_locator(Box::new(move || kept.0.nbytes(0) as Site));
     context.set_locator(Box::new(|| 0));
-    assert_eq!(told.recv_timeout(2 * PATIENCE), Ok(true));
-    let kept = Told(context.clone(), tell);
+    assert_eq!(notified.recv_timeout(2 * PATIENCE), Ok(true));
+    let kept = Notifies(context.clone(), tell);
     let line = Box::new(move |site| site + kept.0.nbytes(0) as Site);
     context.set_observer(Observer { line, warn: Box::new(|_, _| ()) });
     let line = Box::new(|site| site);
     context.set_observer(Observer { line, warn: Box::new(|_, _| ()) });
-    assert_eq!(told.recv_timeout(2 * PATIENCE), Ok(true));
+    assert_eq!(notified.recv_timeout(2 * PATIENCE), Ok(true));
 }
 
 /// An allocator that lets others get on before it takes memory back.
@@ -132,7 +132,7 @@ fn supply(context: &Arc<Context>, tell: Sender<bool>) -> Supplied {
 #[test]
 fn the_programs_allocator_is_called_without_a_lock() {
     let context = context("cpu", 0, 0);
-    let (tell, told) = channel();
+    let (tell, notified) = channel();
     context.set_supply(supply(&context, tell)).unwrap();
     let n = 100;
     type Way<'a> = (&'a str, &'a dyn Fn(BufferId));
@@ -143,7 +143,7 @@ fn the_programs_allocator_is_called_without_a_lock() {
     ];
     for (name, way) in ways {
         way(stored(&context, n, 1.0));
-        assert_eq!(told.recv_timeout(2 * PATIENCE), Ok(true), "{name}");
+        assert_eq!(notified.recv_timeout(2 * PATIENCE), Ok(true), "{name}");
     }
 }
 
@@ -156,13 +156,13 @@ fn an_allocator_that_is_refused_goes_without_a_lock() {
         }
     }
     let context = context("cpu", 0, 0);
-    let (tell, told) = channel();
+    let (tell, notified) = channel();
     context.set_supply(supply(&context, tell.clone())).unwrap();
     let kept = Refused(context.clone(), tell.clone());
     let allocate = Box::new(move |_| kept.0.nbytes(0));
     let other = Supplied { allocate, ..supply(&context, tell) };
     assert!(context.set_supply(other).is_err());
-    assert_eq!(told.recv_timeout(2 * PATIENCE), Ok(true));
+    assert_eq!(notified.recv_timeout(2 * PATIENCE), Ok(true));
 }
 
 /// Reads a buffer for as long as it takes until `meanwhile` has ended; what was read, as floats.

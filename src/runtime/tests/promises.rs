@@ -32,9 +32,9 @@ fn a_reading_thread_that_did_not_start_is_asked_for_again() {
     let x = stored(&context, 2, 3.0);
     let refused = refusing(|| context.read_later(x, view(2), Box::new(|_| unreachable!())));
     assert_eq!(refused.unwrap_err().code, Code::OutOfMemory);
-    let (tell, told) = std::sync::mpsc::channel();
+    let (tell, notified) = std::sync::mpsc::channel();
     context.read_later(x, view(2), Box::new(move |read| tell.send(read).unwrap())).unwrap();
-    assert_eq!(told.recv().unwrap().unwrap(), 3f32.to_le_bytes().repeat(2));
+    assert_eq!(notified.recv().unwrap().unwrap(), 3f32.to_le_bytes().repeat(2));
 }
 
 /// As an interpreter's lock is: whoever drops the last handle holds what a callback waits for.
@@ -45,7 +45,7 @@ fn nobody_waits_for_callbacks_and_all_of_them_come() {
     scale(&context, x, 2.0, y, 2);
     let interpreter = Arc::new(Mutex::new(()));
     let held = interpreter.lock();
-    let (tell, told) = std::sync::mpsc::channel();
+    let (tell, notified) = std::sync::mpsc::channel();
     for id in [x, y] {
         let (interpreter, tell) = (interpreter.clone(), tell.clone());
         let done = move |read| {
@@ -59,11 +59,11 @@ fn nobody_waits_for_callbacks_and_all_of_them_come() {
     assert!(shared.upgrade().is_none());
     drop(held);
     for wanted in [3f32, 6.0] {
-        assert_eq!(told.recv().unwrap().unwrap(), wanted.to_le_bytes().repeat(2));
+        assert_eq!(notified.recv().unwrap().unwrap(), wanted.to_le_bytes().repeat(2));
     }
     drop(tell);
     // The thread gave up its part: it has nothing left to do.
-    assert!(told.recv().is_err());
+    assert!(notified.recv().is_err());
 }
 
 #[test]
@@ -128,8 +128,8 @@ fn trimming_gives_back_what_is_kept_and_the_next_step_takes_it_anew() {
         let sum = Operator::Native(crate::aten::find("aten::cumsum").unwrap());
         let view = view(n as i64);
         for _ in 0..2 {
-            let args = [Given::Tensor(Located::new(y, &view)), Given::Int(0), Given::None];
-            let outs = [Located::new(y, &view)];
+            let args = [ArgRef::Tensor(TensorRef::new(y, &view)), ArgRef::Int(0), ArgRef::None];
+            let outs = [TensorRef::new(y, &view)];
             context.record(&crate::trace::Call { op: sum, args: &args, outs: &outs }).unwrap();
         }
         context.sync().unwrap();

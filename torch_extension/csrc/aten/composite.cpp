@@ -8,7 +8,7 @@
 #include <ATen/ops/tanh.h>
 
 #include "aten/kernels.h"
-#include "record/fallback.h"
+#include "record/recorder.h"
 
 namespace torchacc {
 namespace {

@@ -12,8 +12,8 @@
 
 #include "record/arguments.h"
 #include "record/dispatch.h"
-#include "record/fallback.h"
 #include "record/operator.h"
+#include "record/recorder.h"
 #include "runtime/allocator.h"
 #include "runtime/native_device.h"
 #include "runtime/runtime.h"

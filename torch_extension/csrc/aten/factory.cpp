@@ -6,7 +6,7 @@
 #include <c10/core/DeviceGuard.h>
 
 #include "aten/kernels.h"
-#include "record/fallback.h"
+#include "record/recorder.h"
 #include "runtime/allocator.h"
 #include "runtime/runtime.h"
 

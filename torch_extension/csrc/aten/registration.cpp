@@ -3,7 +3,7 @@
 
 #include "aten/copy.h"
 #include "aten/kernels.h"
-#include "record/fallback.h"
+#include "record/recorder.h"
 #include "runtime/runtime.h"
 
 namespace torchacc {

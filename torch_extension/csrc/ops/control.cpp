@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "aten/copy.h"
-#include "record/fallback.h"
+#include "record/recorder.h"
 #include "runtime/allocator.h"
 #include "runtime/generator.h"
 #include "runtime/runtime.h"

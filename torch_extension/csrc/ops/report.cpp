@@ -1,4 +1,4 @@
-// torch.ops.acc.*: what the runtime did and why, as JSON with Python lines in the place of sites.
+// torch.ops.acc.*: what the runtime did and why, as JSON with Python lines instead of sites.
 #include <torch/library.h>
 
 #include <string>

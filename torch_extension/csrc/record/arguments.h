@@ -74,7 +74,7 @@ class Call {
   // The arguments with their final pointers. `views` has one view per entry of tensors(), in order.
   // Valid while this object and `views` are.
   c10::ArrayRef<torchacc_arg> arguments(const torchacc_view* views);
-  // The key with sizes told apart only as 0, 1 and others, and strides by their order; nothing
+  // The key with sizes distinguished only as 0, 1 and others, and strides by their order; nothing
   // unless all tensors are dense and none is written or shares its storage with another. Scalars
   // count by kind, attributes by value.
   std::optional<KeyWords> pattern() const;

@@ -10,7 +10,7 @@
 #include <sstream>
 #include <utility>
 
-#include "record/rehearsal.h"
+#include "record/dry_run.h"
 
 namespace torchacc {
 namespace {
@@ -40,8 +40,8 @@ std::optional<Geometry> geometry_of(Shapes& shapes, size_t index) {
   return std::nullopt;
 }
 
-// Whether every element has a place of its own.
-bool is_sound(const Geometry& geometry) {
+// Whether the layout is injective: every element has an address of its own.
+bool is_injective(const Geometry& geometry) {
   c10::SmallVector<std::pair<int64_t, int64_t>, 6> dims;  // stride and size
   for (size_t index = 0; index < geometry.sizes.size(); ++index) {
     if (geometry.sizes[index] == 0) return true;
@@ -135,8 +135,8 @@ bool same(const OutputShape& output, const at::Tensor& result) {
 
 void correct_types(const Call& call, Shapes& shapes) {
   if (shapes.fresh == 0 || !mixes_floats(call)) return;
-  auto results = rehearsed_sketch(call, /*halves=*/true);
-  if (!results.has_value() && !trusts_operands(call)) results = rehearsed_in_full(call);
+  auto results = dry_run_sketch(call, /*halves=*/true);
+  if (!results.has_value() && !trusts_operands(call)) results = dry_run_in_full(call);
   if (!results.has_value() || results->size() != shapes.outputs.size()) return;
   for (size_t index = 0; index < results->size(); ++index) {
     OutputShape& output = shapes.outputs[index];
@@ -161,12 +161,12 @@ void correct_strides(const Call& call, Shapes& shapes) {
       unknown[index].reset();
     }
   };
-  learn(rehearsed_sketch(call, /*halves=*/false));
+  learn(dry_run_sketch(call, /*halves=*/false));
   const bool any_unknown =
       std::any_of(unknown.begin(), unknown.end(), [](const auto& one) { return one.has_value(); });
-  if (any_unknown && !trusts_operands(call) && !call.info().seeded) learn(rehearsed_in_full(call));
+  if (any_unknown && !trusts_operands(call) && !call.info().seeded) learn(dry_run_in_full(call));
   for (const auto& geometry : unknown) {
-    if (geometry.has_value() && !is_sound(*geometry)) {
+    if (geometry.has_value() && !is_injective(*geometry)) {
       set_strides(*geometry, c10::contiguous_strides(geometry->sizes));
     }
   }
@@ -174,8 +174,8 @@ void correct_strides(const Call& call, Shapes& shapes) {
 
 void verify_shapes(const Call& call, const Shapes& shapes) {
   if (!verifying() || shapes.fresh == 0 || call.info().seeded) return;
-  if (trusts_operands(call) && !call.info().rehearsable) return;
-  const auto results = rehearsed_in_full(call);
+  if (trusts_operands(call) && !call.info().dry_runnable) return;
+  const auto results = dry_run_in_full(call);
   if (!results.has_value()) return;
   std::ostringstream text;
   if (results->size() != shapes.outputs.size()) {

@@ -25,8 +25,8 @@ struct Site {
   std::string backward;  // name of the autograd node, when the backward pass recorded the operation
 };
 
-// A ring: a program has few places, and losing the line of one recorded long ago only shortens a
-// message.
+// A ring: a program has few call sites, and losing the line of one recorded long ago only shortens
+// a message.
 class Sites {
  public:
   // By reference, so that an evicted stack is released by the caller, outside the lock.
@@ -124,8 +124,8 @@ RecordingScope::~RecordingScope() { t_operator = outer_; }
 
 namespace {
 
-// What the library calls must not throw: its frames know no exceptions. A place that cannot be said
-// (no memory, a warning that is an error) is none.
+// What the library calls must not throw: its frames know no exceptions. A call site that cannot be
+// named (no memory, a warning that is an error) is none.
 template <class Result>
 Result or_nothing(c10::function_ref<Result()> work) noexcept {
   try {

@@ -1,5 +1,5 @@
-// Which Python line recorded an operation. Stacks are captured raw when an operation is recorded in
-// a place not seen before, and turned into text only when an error or a report needs it.
+// Which Python line recorded an operation. Stacks are captured raw when an operation is recorded at
+// a call site not seen before, and turned into text only when an error or a report needs it.
 #pragma once
 
 #include <torchacc.h>

@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "record/dispatch.h"
+#include "record/dry_run.h"
 #include "record/layout.h"
-#include "record/rehearsal.h"
 #include "record/validate.h"
 
 namespace torchacc {
@@ -285,7 +285,7 @@ std::shared_ptr<const Shapes> run_meta(const Call& call) {
   } catch (const std::exception&) {
     raise_as_cpu(call);
     // The Meta kernel refuses what the CPU's accepts.
-    if (const auto results = rehearsed_in_full(call)) {
+    if (const auto results = dry_run_in_full(call)) {
       return returns_fresh(call) ? shapes_of(call, *results) : nullptr;
     }
     // Some Meta kernels want numbers in tensors to lie where the other tensors do; others read
@@ -322,7 +322,7 @@ std::shared_ptr<const Shapes> run_meta(const Call& call) {
 
 std::shared_ptr<const Shapes> shapes_of_cpu(const Call& call) {
   if (!returns_fresh(call) || trusts_operands(call)) return nullptr;
-  const auto results = rehearsed_in_full(call);
+  const auto results = dry_run_in_full(call);
   return results.has_value() ? shapes_of(call, *results) : nullptr;
 }
 

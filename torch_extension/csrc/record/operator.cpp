@@ -127,8 +127,8 @@ Parameter parameter_of(const c10::Argument& argument) {
 }
 
 // Kernels written in Python need the GIL, which the launch thread must never take. They have no
-// signature in C++, as compiled ones do. PyTorch says so of each registration, with the place that
-// it was made at. One that it does not list may be anything.
+// signature in C++, as compiled ones do. PyTorch says so of each registration, with the source
+// location that it was made at. One that it does not list may be anything.
 bool has_python_kernel(const c10::OperatorHandle& handle, c10::DispatchKey key) {
   if (!handle.hasComputedKernelForDispatchKey(key)) return false;
   const std::string place = handle.getComputedKernelForDispatchKey(key).debug() + " :: (";
@@ -191,7 +191,7 @@ bool fits_any_size(const std::string& name) {
 }
 
 // Not the kernels that believe what stands in their operands: LAPACK's go where pivots say.
-bool is_rehearsable(const c10::OperatorHandle& handle, const OperatorInfo& info) {
+bool is_dry_runnable(const c10::OperatorHandle& handle, const OperatorInfo& info) {
   const bool compares = handle.operator_name().name == "aten::isin";
   if (!info.native.has_value() && !info.seeded && !compares && !handle.hasTag(at::Tag::pointwise)) {
     return false;
@@ -227,7 +227,7 @@ std::shared_ptr<const OperatorInfo> describe(const c10::OperatorHandle& handle) 
   if (!host_forced(info->name)) info->native = find_native(info->name);
   info->by_cpu = is_the_cpus(handle, *info);
   info->immediate = immediate_mode(handle, *info);
-  info->rehearsable = is_rehearsable(handle, *info);
+  info->dry_runnable = is_dry_runnable(handle, *info);
   return info;
 }
 

@@ -8,8 +8,8 @@
 #include <map>
 #include <mutex>
 
-#include "record/fallback.h"
 #include "record/meta.h"
+#include "record/recorder.h"
 #include "runtime/runtime.h"
 
 namespace torchacc {

@@ -10,7 +10,7 @@
 #include <numeric>
 #include <unordered_set>
 
-#include "record/rehearsal.h"
+#include "record/dry_run.h"
 #include "runtime/native_device.h"
 
 namespace torchacc {
@@ -24,7 +24,7 @@ struct Refusal {
 
 std::optional<Refusal> refusal_of(const Call& call, StandIn stand_in) {
   try {
-    rehearse(call, stand_in);
+    dry_run(call, stand_in);
   } catch (const c10::Error& error) {
     return Refusal{std::current_exception(), error.what_without_backtrace()};
   } catch (const std::exception& error) {
@@ -82,7 +82,7 @@ bool names_half(const Call& call) {
 // for them then, unless an attribute could name one.
 bool refuses_types(const Call& call) {
   const OperatorInfo& info = call.info();
-  if (!info.rehearsable || info.seeded || any_type(call, at::isFloat8Type)) return false;
+  if (!info.dry_runnable || info.seeded || any_type(call, at::isFloat8Type)) return false;
   // Saved statistics of halves are f32 here, as on CUDA; the CPU's kernel wants its own back.
   if (info.name == "aten::native_batch_norm_backward" && any_type(call, is_half)) return false;
   const auto refuses = [&call](bool halves) {
@@ -244,7 +244,7 @@ bool has_unequal_terms(const Call& call) {
 
 void raise_as_cpu(const Call& call) {
   const bool has_kernel = call.info().handle.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
-  if (!has_kernel || nbytes_of(call) > kLargestRehearsal) return;
+  if (!has_kernel || nbytes_of(call) > kLargestDryRun) return;
   raise_if_certain([&call](int64_t value) {
     return refusal_of(call, [value](const c10::TensorImpl& tensor) {
       return in_full(tensor, type_of(tensor), value);
@@ -267,7 +267,7 @@ void check_kernel(const Call& call) {
   };
   if (!on_cpu || info.users || trusts_operands(call) || !any_type(call, is_rare)) return;
   // Only types count: what is too large is left to its run.
-  if (nbytes_of(call) > kLargestRehearsal >> 6) return;
+  if (nbytes_of(call) > kLargestDryRun >> 6) return;
   const auto refusal = refusal_of(
       call, [](const c10::TensorImpl& tensor) { return in_full(tensor, type_of(tensor), 0); });
   if (refusal.has_value() && lacks_kernel(*refusal)) std::rethrow_exception(refusal->error);
@@ -275,7 +275,7 @@ void check_kernel(const Call& call) {
 
 void check_overlaps(const Call& call) {
   if (!writes_over_operands(call)) return;
-  if (Layout(call, 0).nbytes() > kLargestRehearsal) return;
+  if (Layout(call, 0).nbytes() > kLargestDryRun) return;
   raise_if_certain([&call](int64_t value) {
     Layout layout(call, value);
     return refusal_of(call, layout);
@@ -290,7 +290,7 @@ bool writes_elements_twice(const Call& call) {
 }
 
 void check_numbers(const Call& call) {
-  if (!call.info().rehearsable) return;
+  if (!call.info().dry_runnable) return;
   // What this thread has found right lately, at the places that the hashes say.
   constexpr size_t kRecent = 16;
   static thread_local std::array<KeyWords, kRecent> accepted;

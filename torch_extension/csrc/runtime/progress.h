@@ -12,7 +12,7 @@ uint64_t recorded_position();
 // done.
 bool has_reached(uint64_t position);
 
-// Waits until it is; raises the errors that nobody was told of.
+// Waits until it is; raises the errors that were not reported yet.
 void wait_for(uint64_t position);
 
 }  // namespace torchacc

@@ -94,7 +94,7 @@ void check_fork() {
       "Use the 'spawn' start method of multiprocessing, or touch the device only after forking.");
 }
 
-// The name of what a context computes on that was told nothing.
+// The name of what a context computes on that was configured with nothing.
 std::string default_backend(torchacc_context* context) {
   torchacc_device device{};
   device.struct_size = sizeof device;

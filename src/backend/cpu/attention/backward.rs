@@ -4,9 +4,9 @@ use super::super::access::Bound;
 use super::super::gemm::Matrix;
 use super::super::pool::{GRAIN, Scratch, parallel_each, with_scratch};
 use super::super::rows::{RowMath, RowOf};
-use super::super::thin::{Only, Thin, ThinProduct, pitch, whole};
-use super::super::tile::element::{Brain, Half, store_run};
-use super::super::tile::run::LaneType;
+use super::super::small_gemm::{Only, SmallGemm, SmallGemmElement, pitch, whole};
+use super::super::tile::element::{Bf16, F16, store_run};
+use super::super::tile::run::TileElement;
 use super::{Heads, Problem, QUERIES, pieces};
 use crate::dtype::DType;
 use crate::error::Result;
@@ -16,8 +16,8 @@ use crate::op::Attr;
 pub fn attention_grad(attrs: &[Attr], reads: &[Bound], writes: &[Bound]) -> Result<()> {
     match writes[0].dtype {
         DType::F32 => backward::<f32, f32>(attrs, reads, writes),
-        DType::F16 => backward::<Half, f32>(attrs, reads, writes),
-        DType::BF16 => backward::<Brain, f32>(attrs, reads, writes),
+        DType::F16 => backward::<F16, f32>(attrs, reads, writes),
+        DType::BF16 => backward::<Bf16, f32>(attrs, reads, writes),
         DType::F64 => backward::<f64, f64>(attrs, reads, writes),
         other => return internal!("attention_grad of {other}"),
     }
@@ -53,7 +53,7 @@ struct Group<'a, L> {
 fn backward<S, L>(attrs: &[Attr], reads: &[Bound], writes: &[Bound])
 where
     S: RowOf<L>,
-    L: RowMath + ThinProduct + LaneType + Scratch,
+    L: RowMath + SmallGemmElement + TileElement + Scratch,
 {
     let task = Backward {
         problem: Problem::new(&reads[1], &reads[2], &reads[6..], attrs),
@@ -77,7 +77,7 @@ where
 impl<S, L> Backward<'_, S, L>
 where
     S: RowOf<L>,
-    L: RowMath + ThinProduct + LaneType + Scratch,
+    L: RowMath + SmallGemmElement + TileElement + Scratch,
 {
     fn group(&self, b: usize, g: usize, slopes: Slopes<S>) {
         let (p, k, v) = (&self.problem, &self.k, &self.v);
@@ -89,13 +89,13 @@ where
             dk.fill(L::from(0.0));
             dv.fill(L::from(0.0));
             k.rows([b, g, 0], keys);
-            k.turned([b, g], p.keys, keys_turned);
-            v.turned([b, g], p.keys, values_turned);
+            k.transposed([b, g], p.keys, keys_turned);
+            v.transposed([b, g], p.keys, values_turned);
             let group = Group { keys, keys_turned, values_turned };
             for (n, dq) in slopes.dq.chunks_exact_mut(p.queries * k.width).enumerate() {
                 for (block, dq) in dq.chunks_mut(QUERIES * k.width).enumerate() {
-                    let place = [b, g * share + n, block * QUERIES];
-                    self.block(place, group, dq, [&mut *dk, &mut *dv]);
+                    let position = [b, g * share + n, block * QUERIES];
+                    self.block(position, group, dq, [&mut *dk, &mut *dv]);
                 }
             }
             store_rows(dk, k.width, slopes.dk);
@@ -104,8 +104,8 @@ where
     }
 
     /// Writes `dq` of one block of queries and adds to `dk` and `dv`.
-    fn block(&self, place: [usize; 3], group: Group<L>, dq: &mut [S], [dk, dv]: [&mut [L]; 2]) {
-        let (p, [_, _, first], one) = (&self.problem, place, L::from(1.0));
+    fn block(&self, position: [usize; 3], group: Group<L>, dq: &mut [S], [dk, dv]: [&mut [L]; 2]) {
+        let (p, [_, _, first], one) = (&self.problem, position, L::from(1.0));
         let (d, e) = (self.q.width, self.v.width);
         let count = dq.len() / d;
         let seen = p.visible(first + count);
@@ -116,13 +116,13 @@ where
         let lengths = [count * pitch, q_len, q_len, dout_len, pitch, whole(e), 512, count * pitch];
         with_scratch(lengths.iter().sum(), |room: &mut [L]| {
             let [scores, dq_sums, q, dout, row_room, out_room, _, dscores] = pieces(room, lengths);
-            self.q.rows(place, q);
-            self.dout.rows(place, dout);
+            self.q.rows(position, q);
+            self.dout.rows(position, dout);
             let scale = L::from_f64(p.scale);
             p.against_keys(scale, [q, group.keys_turned], d, (first, seen), scores);
             p.against_keys(one, [dout, group.values_turned], e, (first, seen), dscores);
-            self.slopes(place, [scores, dscores], dout, [row_room, out_room]);
-            let of_keys = |a, b, width: usize| Thin {
+            self.slopes(position, [scores, dscores], dout, [row_room, out_room]);
+            let of_keys = |a, b, width: usize| SmallGemm {
                 a: Matrix { data: a, strides: (1, pitch) },
                 b,
                 pitch: whole(width),
@@ -133,9 +133,9 @@ where
                 add: true,
                 only: p.only(Only::Right, first, 0),
             };
-            L::thin(of_keys(scores, dout, e), dv, whole(e));
-            L::thin(of_keys(dscores, q, d), dk, whole(d));
-            let of_queries = Thin {
+            L::small_gemm(of_keys(scores, dout, e), dv, whole(e));
+            L::small_gemm(of_keys(dscores, q, d), dk, whole(d));
+            let of_queries = SmallGemm {
                 a: Matrix::rows(dscores, pitch),
                 b: group.keys,
                 pitch: whole(d),
@@ -146,7 +146,7 @@ where
                 add: false,
                 only: p.only(Only::Left, first, 0),
             };
-            L::thin(of_queries, dq_sums, whole(d));
+            L::small_gemm(of_queries, dq_sums, whole(d));
             store_rows(dq_sums, d, dq);
         });
     }
@@ -165,9 +165,9 @@ where
         let seen = p.visible(first + count);
         let rows = scores.chunks_exact_mut(pitch).zip(dscores.chunks_exact_mut(pitch));
         for (i, (row, drow)) in rows.enumerate() {
-            let place = [b, h, first + i];
+            let position = [b, h, first + i];
             let lse = self.lse[(b * p.heads + h) * p.queries + first + i];
-            p.add_bias(place, i == 0, &mut row[..seen], room);
+            p.add_bias(position, i == 0, &mut row[..seen], room);
             let end = p.seen_by(first + i, seen);
             let (row, hidden) = row.split_at_mut(end);
             let (drow, dhidden) = drow.split_at_mut(end);
@@ -178,10 +178,10 @@ where
                 drow.fill(zero);
                 continue;
             }
-            let out = S::read(self.out.row(place), out_room);
+            let out = S::read(self.out.row(position), out_room);
             let delta = L::from_f64(L::dot(&dout[i * whole(out.len())..][..out.len()], out));
             if p.dropout > 0.0 {
-                p.keep(place, &mut room[..end]);
+                p.keep(position, &mut room[..end]);
                 L::multiply(&room[..end], drow);
                 L::score_grad(row, drow, lse, delta, scale);
                 L::multiply(&room[..end], row);

@@ -5,10 +5,10 @@ use super::super::gemm::{Block, Matrix, gemm};
 use super::super::matmul::convert;
 use super::super::pool::{GRAIN, Scratch, parallel_each, with_scratch};
 use super::super::rows::{RowMath, RowOf};
-use super::super::team;
-use super::super::thin::{Only, Thin, ThinProduct, pitch, whole};
-use super::super::tile::element::{Brain, Half, store_run};
-use super::super::tile::run::LaneType;
+use super::super::small_gemm::{Only, SmallGemm, SmallGemmElement, pitch, whole};
+use super::super::thread_pool;
+use super::super::tile::element::{Bf16, F16, store_run};
+use super::super::tile::run::TileElement;
 use super::{Heads, Problem, QUERIES, pieces};
 use crate::dtype::DType;
 use crate::error::Result;
@@ -18,8 +18,8 @@ use crate::op::Attr;
 pub fn attention(attrs: &[Attr], reads: &[Bound], writes: &[Bound]) -> Result<()> {
     match writes[0].dtype {
         DType::F32 => forward::<f32, f32>(attrs, reads, writes),
-        DType::F16 => forward::<Half, f32>(attrs, reads, writes),
-        DType::BF16 => forward::<Brain, f32>(attrs, reads, writes),
+        DType::F16 => forward::<F16, f32>(attrs, reads, writes),
+        DType::BF16 => forward::<Bf16, f32>(attrs, reads, writes),
         DType::F64 => forward::<f64, f64>(attrs, reads, writes),
         other => return internal!("attention of {other}"),
     }
@@ -49,8 +49,8 @@ macro_rules! panel {
 panel! {
     f32 => f32, |from, _rows, _width, _room| from;
     f64 => f64, |from, _rows, _width, _room| from;
-    Half => f32, |from, rows, width, room| convert(from, rows, width, room);
-    Brain => f32, |from, rows, width, room| convert(from, rows, width, room);
+    F16 => f32, |from, rows, width, room| convert(from, rows, width, room);
+    Bf16 => f32, |from, rows, width, room| convert(from, rows, width, room);
 }
 
 /// Queries for which it pays to bring keys and values into another order.
@@ -62,7 +62,7 @@ const GROUPS: usize = 4;
 fn forward<S, L>(attrs: &[Attr], reads: &[Bound], writes: &[Bound])
 where
     S: RowOf<L> + Panel<L>,
-    L: RowMath + ThinProduct + LaneType + Scratch,
+    L: RowMath + SmallGemmElement + TileElement + Scratch,
 {
     let p = &Problem::new(&reads[0], &reads[1], &reads[3..], attrs);
     let [q, k, v] = [0, 1, 2].map(|n| Heads::<S>::new(&reads[n]));
@@ -70,7 +70,7 @@ where
     let out = writes[0].result::<S>().chunks_mut(share * p.queries * width);
     let lse = writes[1].result::<L>().chunks_mut(share * p.queries);
     let groups = out.zip(lse).enumerate();
-    let many = groups.len() >= GROUPS * team::size();
+    let many = groups.len() >= GROUPS * thread_pool::size();
     let of_group = |(n, (out, lse)): (usize, (&mut [S], &mut [L]))| {
         let (b, g) = (n / p.groups, n % p.groups);
         let lengths = [k.turned_len(p.keys), v.rows_len(p.keys)];
@@ -84,10 +84,10 @@ where
             let heads = out.chunks_mut(p.queries * width).zip(lse.chunks_mut(p.queries));
             let blocks = heads.enumerate().flat_map(|(n, (out, lse))| {
                 let blocks = out.chunks_mut(QUERIES * width).zip(lse.chunks_mut(QUERIES));
-                let place = move |block: usize| [b, g * share + n, block * QUERIES];
-                blocks.enumerate().map(move |(block, results)| (place(block), results))
+                let position = move |block: usize| [b, g * share + n, block * QUERIES];
+                blocks.enumerate().map(move |(block, results)| (position(block), results))
             });
-            let run = |(place, (out, lse))| group.block(place, out, lse);
+            let run = |(position, (out, lse))| group.block(position, out, lse);
             if many {
                 blocks.for_each(run);
             } else {
@@ -108,7 +108,7 @@ enum Memory<'a, L> {
         keys: Matrix<'a, L>,
         values: Matrix<'a, L>,
     },
-    /// See [`Heads::turned`] and [`Heads::rows`].
+    /// See [`Heads::transposed`] and [`Heads::rows`].
     InOrder {
         keys: &'a [L],
         values: &'a [L],
@@ -132,7 +132,7 @@ impl<'a, L: RowMath> Memory<'a, L> {
         n: usize,
         [keys, values]: [&'a mut [L]; 2],
     ) -> Memory<'a, L> {
-        k.turned([b, g], n, keys);
+        k.transposed([b, g], n, keys);
         v.rows([b, g, 0], values);
         Memory::InOrder { keys, values }
     }
@@ -150,17 +150,17 @@ struct Group<'a, S: RowOf<L>, L: RowMath> {
 impl<S, L> Group<'_, S, L>
 where
     S: RowOf<L>,
-    L: RowMath + ThinProduct + LaneType + Scratch,
+    L: RowMath + SmallGemmElement + TileElement + Scratch,
 {
-    /// Results for the queries from `place` on.
-    fn block(&self, place: [usize; 3], out: &mut [S], lse: &mut [L]) {
-        let (p, [b, h, first], count) = (self.problem, place, lse.len());
+    /// Results for the queries from `position` on.
+    fn block(&self, position: [usize; 3], out: &mut [S], lse: &mut [L]) {
+        let (p, [b, h, first], count) = (self.problem, position, lse.len());
         let (seen, width) = (p.visible(first + count), whole(self.width));
         let pitch = pitch(seen);
         let lengths = [count * pitch, pitch, count * width, self.q.rows_len(count), count];
         with_scratch(lengths.iter().sum(), |room: &mut [L]| {
             let [scores, row_room, sums, q, shares] = pieces(room, lengths);
-            self.q.rows(place, q);
+            self.q.rows(position, q);
             let (scale, d) = (L::from_f64(p.scale), self.q.width);
             match self.memory {
                 Memory::AsItIs { keys, .. } => {
@@ -173,10 +173,10 @@ where
                 }
             }
             for (i, row) in scores.chunks_exact_mut(pitch).enumerate() {
-                let place = [b, h, first + i];
-                p.add_bias(place, i == 0, &mut row[..seen], row_room);
+                let position = [b, h, first + i];
+                p.add_bias(position, i == 0, &mut row[..seen], row_room);
                 let end = p.seen_by(first + i, seen);
-                (lse[i], shares[i]) = self.soften(place, end, row, row_room);
+                (lse[i], shares[i]) = self.soften(position, end, row, row_room);
             }
             self.average(Matrix::rows(scores, pitch), (first, seen), sums);
             let rows = sums.chunks_exact_mut(width).zip(out.chunks_exact_mut(self.width));
@@ -204,7 +204,7 @@ where
                 );
             }
             Memory::InOrder { values, .. } => {
-                let task = Thin {
+                let task = SmallGemm {
                     a: shares,
                     b: values,
                     pitch: width,
@@ -215,14 +215,14 @@ where
                     add: false,
                     only: self.problem.only(Only::Left, first, 0),
                 };
-                L::thin(task, sums, width);
+                L::small_gemm(task, sums, width);
             }
         }
     }
 
     /// Makes the first `end` scores of a query its probabilities but for a factor, and the others 0. Logarithm of the
     /// sum of their exponentials, and the factor.
-    fn soften(&self, place: [usize; 3], end: usize, row: &mut [L], room: &mut [L]) -> (L, L) {
+    fn soften(&self, position: [usize; 3], end: usize, row: &mut [L], room: &mut [L]) -> (L, L) {
         let (seen, hidden) = row.split_at_mut(whole(end));
         hidden.fill(L::from(0.0));
         seen[end..].fill(L::from(f32::NEG_INFINITY));
@@ -232,7 +232,7 @@ where
             return (top, L::from(0.0));
         }
         if self.problem.dropout > 0.0 {
-            self.problem.keep(place, &mut room[..end]);
+            self.problem.keep(position, &mut room[..end]);
             L::multiply(&room[..end], &mut seen[..end]);
         }
         (L::from_f64(top.to_f64() + sum.ln()), L::from_f64(1.0 / sum))

@@ -14,9 +14,9 @@ use super::isa::{Kernel, run};
 use super::math;
 use super::pool::{Scratch, with_scratch};
 use super::rows::RowMath;
-use super::thin::{Only, PANEL, Thin, ThinProduct, pitch, whole};
+use super::small_gemm::{Only, PANEL, SmallGemm, SmallGemmElement, pitch, whole};
 use super::tile::compute::random_run;
-use super::tile::element::{Brain, Half, Stored, Turned, load_turned, single};
+use super::tile::element::{Bf16, F16, Stored, Transposable, load_turned, single};
 use super::vector::Vector;
 use crate::dtype::DType;
 use crate::op::Attr;
@@ -25,14 +25,14 @@ use crate::op::Attr;
 const QUERIES: usize = 64;
 
 /// `[b, heads, rows, width]` with dense rows.
-struct Heads<'a, S: Turned> {
+struct Heads<'a, S: Transposable> {
     data: &'a [S],
     bits: &'a [S::Bits],
     strides: [usize; 3],
     width: usize,
 }
 
-impl<'a, S: Turned> Heads<'a, S> {
+impl<'a, S: Transposable> Heads<'a, S> {
     fn new(operand: &'a Bound) -> Heads<'a, S> {
         let l = &operand.layout;
         let stride = |d: usize| l.strides[d] as usize;
@@ -45,17 +45,17 @@ impl<'a, S: Turned> Heads<'a, S> {
     }
 
     /// Where row `i` of a head starts.
-    fn place(&self, [b, h, i]: [usize; 3]) -> usize {
+    fn position(&self, [b, h, i]: [usize; 3]) -> usize {
         b * self.strides[0] + h * self.strides[1] + i * self.strides[2]
     }
 
     /// A head from row `i` on.
-    fn matrix(&self, place: [usize; 3]) -> Matrix<'a, S> {
-        Matrix { data: &self.data[self.place(place)..], strides: (self.strides[2], 1) }
+    fn matrix(&self, position: [usize; 3]) -> Matrix<'a, S> {
+        Matrix { data: &self.data[self.position(position)..], strides: (self.strides[2], 1) }
     }
 
-    fn row(&self, place: [usize; 3]) -> &'a [S] {
-        &self.data[self.place(place)..][..self.width]
+    fn row(&self, position: [usize; 3]) -> &'a [S] {
+        &self.data[self.position(position)..][..self.width]
     }
 
     /// Elements of `n` rows as [`Heads::rows`] has them.
@@ -63,24 +63,24 @@ impl<'a, S: Turned> Heads<'a, S> {
         n * whole(self.width)
     }
 
-    /// Rows of a head from `place` on, `whole(width)` apart, as many as fit into `to`; 0 between them.
-    fn rows<L: Copy + Default>(&self, place: [usize; 3], to: &mut [L])
+    /// Rows of a head from `position` on, `whole(width)` apart, as many as fit into `to`; 0 between them.
+    fn rows<L: Copy + Default>(&self, position: [usize; 3], to: &mut [L])
     where
         S: Stored<L>,
     {
         let [_, next, stride] = self.strides;
-        let from = &self.data[self.place(place)..];
+        let from = &self.data[self.position(position)..];
         run(LoadRows { from, stride, width: self.width, next, to });
     }
 
-    /// Elements of `n` rows as [`Heads::turned`] has them.
+    /// Elements of `n` rows as [`Heads::transposed`] has them.
     fn turned_len(&self, n: usize) -> usize {
         n.next_multiple_of(PANEL) * self.width
     }
 
     /// The first `n` rows of a head as columns: [`PANEL`] of them dense, then the next; 0 for what the last panel has
     /// too many.
-    fn turned<L: Scratch>(&self, [b, h]: [usize; 2], n: usize, to: &mut [L])
+    fn transposed<L: Scratch>(&self, [b, h]: [usize; 2], n: usize, to: &mut [L])
     where
         S: Stored<L>,
     {
@@ -89,7 +89,7 @@ impl<'a, S: Turned> Heads<'a, S> {
             let first = panel * PANEL;
             if first + PANEL <= n {
                 load_turned::<S, L>(
-                    &self.bits[self.place([b, h, first])..],
+                    &self.bits[self.position([b, h, first])..],
                     stride,
                     self.width,
                     to,
@@ -98,7 +98,7 @@ impl<'a, S: Turned> Heads<'a, S> {
             }
             let columns = n - first;
             with_scratch(columns * self.width, |dense: &mut [L]| {
-                let from = &self.bits[self.place([b, h, first])..];
+                let from = &self.bits[self.position([b, h, first])..];
                 load_turned::<S, L>(from, stride, self.width, dense);
                 for (to, from) in to.chunks_exact_mut(PANEL).zip(dense.chunks_exact(columns)) {
                     to[..columns].copy_from_slice(from);
@@ -127,7 +127,7 @@ impl<S: Stored<L>, L: Copy + Default> Kernel for LoadRows<'_, S, L> {
         for (i, to) in to.chunks_exact_mut(whole(width)).enumerate() {
             let from = &from[i * stride..][..width];
             for at in (0..width).step_by(LINE / size_of::<S>()) {
-                V::announce(from.as_ptr().wrapping_add(next + at));
+                V::prefetch(from.as_ptr().wrapping_add(next + at));
             }
             let (to, between) = to.split_at_mut(width);
             for (to, from) in to.iter_mut().zip(from) {
@@ -189,8 +189,8 @@ impl<'a> Problem<'a> {
         if self.causal { only(first as isize + 1 - key as isize) } else { Only::All }
     }
 
-    /// `alpha a b`, [queries, keys], where `a` are the queries from `first` on and `b` is [`Heads::turned`].
-    fn against_keys<L: ThinProduct>(
+    /// `alpha a b`, [queries, keys], where `a` are the queries from `first` on and `b` is [`Heads::transposed`].
+    fn against_keys<L: SmallGemmElement>(
         &self,
         alpha: L,
         [a, b]: [&[L]; 2],
@@ -200,7 +200,7 @@ impl<'a> Problem<'a> {
     ) {
         let rows = c.len() / pitch(seen);
         for key in (0..seen).step_by(PANEL) {
-            let task = Thin {
+            let task = SmallGemm {
                 a: Matrix::rows(a, whole(width)),
                 b: &b[key * width..],
                 pitch: PANEL,
@@ -211,19 +211,25 @@ impl<'a> Problem<'a> {
                 add: false,
                 only: self.only(Only::Below, first, key),
             };
-            L::thin(task, &mut c[key..], pitch(seen));
+            L::small_gemm(task, &mut c[key..], pitch(seen));
         }
     }
 
     /// Adds the bias to the scores of a query. `room` is for the bias; unless it is for the `first` query, the bias of
     /// the one before is there.
-    fn add_bias<L: RowMath>(&self, place: [usize; 3], first: bool, row: &mut [L], room: &mut [L]) {
+    fn add_bias<L: RowMath>(
+        &self,
+        position: [usize; 3],
+        first: bool,
+        row: &mut [L],
+        room: &mut [L],
+    ) {
         let Some(bias) = self.bias else { return };
         let room = &mut room[..row.len()];
         // Dropout uses the room, too.
         let varies = bias.sizes()[2] != 1 && bias.layout.strides[2] != 0;
         if first || varies || self.dropout > 0.0 {
-            bias_row(bias, place, room);
+            bias_row(bias, position, room);
         }
         L::add(room, row);
     }
@@ -243,10 +249,10 @@ impl<'a> Problem<'a> {
 }
 
 /// The bias of the first keys of one query: 0 where it sees one, else -inf, unless it is a number.
-fn bias_row<L: RowMath>(bias: &Bound, place: [usize; 3], row: &mut [L]) {
+fn bias_row<L: RowMath>(bias: &Bound, position: [usize; 3], row: &mut [L]) {
     let sizes = bias.sizes();
     let l = &bias.layout;
-    let along = |d: usize| if sizes[d] == 1 { 0 } else { place[d] as i64 * l.strides[d] };
+    let along = |d: usize| if sizes[d] == 1 { 0 } else { position[d] as i64 * l.strides[d] };
     let start = l.offset + along(0) + along(1) + along(2);
     let stride = if sizes[3] == 1 { 0 } else { l.strides[3] as usize };
     let span = (row.len() - 1) * stride + 1;
@@ -271,8 +277,8 @@ fn bias_row<L: RowMath>(bias: &Bound, place: [usize; 3], row: &mut [L]) {
             hidden.fill(L::from(f32::NEG_INFINITY));
         }
         DType::Bool => fill!(u8, |v| L::from(if v != 0 { 0.0 } else { f32::NEG_INFINITY })),
-        DType::F16 => fill!(Half, |v| L::from(math::f16_to_f32(v.0))),
-        DType::BF16 => fill!(Brain, |v| L::from(math::bf16_to_f32(v.0))),
+        DType::F16 => fill!(F16, |v| L::from(math::f16_to_f32(v.0))),
+        DType::BF16 => fill!(Bf16, |v| L::from(math::bf16_to_f32(v.0))),
         DType::F32 => fill!(f32, |v| L::from(v)),
         _ => fill!(f64, |v| L::from_f64(v)),
     }

@@ -2,7 +2,7 @@
 //! columns, which are added to where they came from. With regard to the weight: the gradient of the output times columns,
 //! transposed.
 
-use super::{Cut, Lane, columns, deal, each_task, lanes, outputs, parts};
+use super::{ConvElement, Tiling, columns, deal, each_task, lanes, outputs, parts};
 use crate::backend::cpu::gemm::{Block, Matrix, gemm};
 use crate::backend::cpu::pool::with_scratch;
 use crate::backend::cpu::rows::RowOf;
@@ -18,18 +18,18 @@ const MOST_SUMS: usize = 16;
 const SUMMED: usize = 1 << 16;
 
 /// `dx[images, groups·channels, plane]` of `dy[images, groups·filters, pixels]` and `w[groups·filters, channels·taps]`.
-pub fn grad_input<S: RowOf<L>, L: Lane>(conv: &Conv, dy: &[S], w: &[S], dx: &mut [S]) {
-    let (cut, weight) = (Cut::of_whole_planes(conv), lanes::<S, L>(w));
+pub fn grad_input<S: RowOf<L>, L: ConvElement>(conv: &Conv, dy: &[S], w: &[S], dx: &mut [S]) {
+    let (tiling, weight) = (Tiling::of_whole_planes(conv), lanes::<S, L>(w));
     let (groups, taps) = (conv.groups, conv.windows.taps());
-    let batches = conv.images.div_ceil(cut.images);
+    let batches = conv.images.div_ceil(tiling.images);
     let channels = channels_of_task(conv.channels, taps, batches * groups);
     let blocks = conv.channels.div_ceil(channels);
-    let (images, per_image, plane) = (cut.images, groups * conv.channels, conv.windows.plane());
+    let (images, per_image, plane) = (tiling.images, groups * conv.channels, conv.windows.plane());
     let tasks = deal(dx, (plane, plane), batches * groups * blocks, |row, _| {
         let (batch, group) = (row / per_image / images, row % per_image / conv.channels);
         (batch * groups + group) * blocks + row % conv.channels / channels
     });
-    let this = GradInput { cut, dy, weight: &weight, channels };
+    let this = GradInput { tiling, dy, weight: &weight, channels };
     each_task(tasks, conv.work(), |n, planes| {
         this.block(n / blocks / groups, n / blocks % groups, n % blocks, planes);
     });
@@ -42,32 +42,33 @@ fn channels_of_task(channels: usize, taps: usize, others: usize) -> usize {
 }
 
 struct GradInput<'a, S, L> {
-    cut: Cut,
+    tiling: Tiling,
     dy: &'a [S],
     weight: &'a [L],
     /// Channels of one task.
     channels: usize,
 }
 
-impl<S: RowOf<L>, L: Lane> GradInput<'_, S, L> {
+impl<S: RowOf<L>, L: ConvElement> GradInput<'_, S, L> {
     /// Writes planes in the order of images, then channels.
     fn block(&self, batch: usize, group: usize, block: usize, mut planes: Vec<&mut [S]>) {
-        let (cut, conv) = (&self.cut, &self.cut.conv);
-        let (depth, taps, size) = (conv.depth(), conv.windows.taps(), cut.room());
-        let first = cut.span(batch * cut.fields.len());
+        let (tiling, conv) = (&self.tiling, &self.tiling.conv);
+        let (depth, taps, size) = (conv.depth(), conv.windows.taps(), tiling.room());
+        let first = tiling.span(batch * tiling.fields.len());
         let channels = planes.len() / first.images.len();
         let from = Matrix::rows(&self.weight[group * conv.filters * depth..], depth);
         let filters = from.from(0, block * self.channels * taps).transposed();
         let rows = channels * taps;
-        let lengths = [planes.len() * size, rows * cut.columns(), conv.filters * cut.columns()];
+        let lengths =
+            [planes.len() * size, rows * tiling.columns(), conv.filters * tiling.columns()];
         with_scratch(lengths.iter().sum(), |room: &mut [L]| {
             let (fields, room) = room.split_at_mut(lengths[0]);
             let (products, room) = room.split_at_mut(lengths[1]);
             fields.fill(L::from(0.0));
-            for part in 0..cut.fields.len() {
-                let span = cut.span(batch * cut.fields.len() + part);
+            for part in 0..tiling.fields.len() {
+                let span = tiling.span(batch * tiling.fields.len() + part);
                 let (width, pixels) = (span.columns(), span.pixels.len());
-                let dy = outputs(cut, self.dy, (&span, group), 0..conv.filters, room);
+                let dy = outputs(tiling, self.dy, (&span, group), 0..conv.filters, room);
                 let products = &mut products[..rows * width];
                 gemm(
                     conv.filters,
@@ -80,7 +81,7 @@ impl<S: RowOf<L>, L: Lane> GradInput<'_, S, L> {
                 for (n, field) in fields.chunks_exact_mut(size).enumerate() {
                     for tap in 0..taps {
                         let at = (n % channels * taps + tap) * width + n / channels * pixels;
-                        cut.fields[part].scatter(
+                        tiling.fields[part].scatter(
                             L::from(1.0),
                             &products[at..at + pixels],
                             tap,
@@ -90,18 +91,18 @@ impl<S: RowOf<L>, L: Lane> GradInput<'_, S, L> {
                 }
             }
             for (field, plane) in fields.chunks_exact(size).zip(&mut planes) {
-                cut.fields[0].store(field, plane);
+                tiling.fields[0].store(field, plane);
             }
         });
     }
 }
 
 /// `dw[groups·filters, channels·taps]` of `dy[images, groups·filters, pixels]` and `x[images, groups·channels, plane]`.
-pub fn grad_weight<S: RowOf<L>, L: Lane>(conv: &Conv, dy: &[S], x: &[S], dw: &mut [S]) {
-    let cut = Cut::new(conv);
-    let spans = spans_of_sum(cut.len(), dw.len());
-    let this = GradWeight { cut, dy, x, spans };
-    let sums = this.cut.len().div_ceil(spans);
+pub fn grad_weight<S: RowOf<L>, L: ConvElement>(conv: &Conv, dy: &[S], x: &[S], dw: &mut [S]) {
+    let tiling = Tiling::new(conv);
+    let spans = spans_of_sum(tiling.len(), dw.len());
+    let this = GradWeight { tiling, dy, x, spans };
+    let sums = this.tiling.len().div_ceil(spans);
     if sums == 1 {
         return this.sums(dw, 1);
     }
@@ -121,7 +122,7 @@ fn spans_of_sum(spans: usize, elements: usize) -> usize {
 }
 
 struct GradWeight<'a, S> {
-    cut: Cut,
+    tiling: Tiling,
     dy: &'a [S],
     x: &'a [S],
     /// Spans of one partial sum.
@@ -146,11 +147,11 @@ fn block_of_sum(filters: usize, depth: usize, matrices: usize) -> [usize; 2] {
 
 impl<S> GradWeight<'_, S> {
     /// Writes `n` partial sums, one after the other.
-    fn sums<T: Stored<L>, L: Lane>(&self, out: &mut [T], n: usize)
+    fn sums<T: Stored<L>, L: ConvElement>(&self, out: &mut [T], n: usize)
     where
         S: RowOf<L>,
     {
-        let conv = &self.cut.conv;
+        let conv = &self.tiling.conv;
         let (depth, filters) = (conv.depth(), conv.filters);
         let [height, rows] = block_of_sum(filters, depth, n * conv.groups);
         let (of_rows, of_filters) = (depth.div_ceil(rows), filters.div_ceil(height));
@@ -171,23 +172,23 @@ impl<S> GradWeight<'_, S> {
         });
     }
 
-    fn part<T: Stored<L>, L: Lane>(&self, part: Part, pieces: Vec<&mut [T]>)
+    fn part<T: Stored<L>, L: ConvElement>(&self, part: Part, pieces: Vec<&mut [T]>)
     where
         S: RowOf<L>,
     {
-        let (cut, widest) = (&self.cut, self.cut.columns());
+        let (tiling, widest) = (&self.tiling, self.tiling.columns());
         let (rows, filters) = (part.rows.len(), part.filters.len());
         let lengths = [rows * filters, rows * widest, filters * widest];
-        with_scratch(lengths.iter().sum::<usize>() + cut.room(), |room: &mut [L]| {
+        with_scratch(lengths.iter().sum::<usize>() + tiling.room(), |room: &mut [L]| {
             let (sums, room) = room.split_at_mut(lengths[0]);
             let (made, room) = room.split_at_mut(lengths[1]);
             let (of_dy, room) = room.split_at_mut(lengths[2]);
             let first = part.sum * self.spans;
-            for n in first..cut.len().min(first + self.spans) {
-                let span = cut.span(n);
+            for n in first..tiling.len().min(first + self.spans) {
+                let span = tiling.span(n);
                 let width = span.columns();
-                columns(cut, self.x, (&span, part.group), part.rows.clone(), room, made);
-                let dy = outputs(cut, self.dy, (&span, part.group), part.filters.clone(), of_dy);
+                columns(tiling, self.x, (&span, part.group), part.rows.clone(), room, made);
+                let dy = outputs(tiling, self.dy, (&span, part.group), part.filters.clone(), of_dy);
                 let seen = Matrix::rows(&made[..rows * width], width).transposed();
                 let beta = if n == first { 0.0 } else { 1.0 };
                 gemm(width, L::from(1.0), dy, seen, beta, &mut Block::new(sums, rows));

@@ -1,6 +1,6 @@
 //! Convolutions with one channel to a group: every plane by itself, one tap after the other.
 
-use super::{Lane, SMALL, lanes, plane};
+use super::{ConvElement, SMALL, lanes, plane};
 use crate::backend::cpu::conv::field::Field;
 use crate::backend::cpu::pool::{parallel_chunks, with_scratch};
 use crate::backend::cpu::rows::RowOf;
@@ -15,7 +15,7 @@ fn whole(conv: &Conv) -> (Field, usize) {
 }
 
 /// As [`super::forward::forward`].
-pub fn forward<S: RowOf<L>, L: Lane>(conv: &Conv, x: &[S], w: &[S], y: &mut [S]) {
+pub fn forward<S: RowOf<L>, L: ConvElement>(conv: &Conv, x: &[S], w: &[S], y: &mut [S]) {
     let ((field, cost), w) = (whole(conv), lanes::<S, L>(w));
     let (pixels, taps) = (conv.windows.pixels(), conv.windows.taps());
     parallel_chunks(y, pixels, cost, |n, y| {
@@ -34,7 +34,7 @@ pub fn forward<S: RowOf<L>, L: Lane>(conv: &Conv, x: &[S], w: &[S], y: &mut [S])
 }
 
 /// As [`super::backward::grad_input`].
-pub fn grad_input<S: RowOf<L>, L: Lane>(conv: &Conv, dy: &[S], w: &[S], dx: &mut [S]) {
+pub fn grad_input<S: RowOf<L>, L: ConvElement>(conv: &Conv, dy: &[S], w: &[S], dx: &mut [S]) {
     let ((field, cost), w) = (whole(conv), lanes::<S, L>(w));
     let (pixels, taps) = (conv.windows.pixels(), conv.windows.taps());
     parallel_chunks(dx, conv.windows.plane(), cost * conv.filters, |n, dx| {
@@ -55,7 +55,7 @@ pub fn grad_input<S: RowOf<L>, L: Lane>(conv: &Conv, dy: &[S], w: &[S], dx: &mut
 }
 
 /// As [`super::backward::grad_weight`].
-pub fn grad_weight<S: RowOf<L>, L: Lane>(conv: &Conv, dy: &[S], x: &[S], dw: &mut [S]) {
+pub fn grad_weight<S: RowOf<L>, L: ConvElement>(conv: &Conv, dy: &[S], x: &[S], dw: &mut [S]) {
     let (field, cost) = whole(conv);
     let (pixels, taps) = (conv.windows.pixels(), conv.windows.taps());
     let all = conv.groups * conv.filters;

@@ -25,7 +25,7 @@ const MOST_SUMS: usize = 16;
 
 /// How a convolution is cut: into blocks of images, and slices of what is not summed over.
 #[derive(Clone, Copy)]
-struct Cut {
+struct Tiling {
     images: usize,
     slices: usize,
 }
@@ -34,7 +34,7 @@ struct Cut {
 pub struct Direct {
     conv: Conv,
     direction: Direction,
-    cut: Cut,
+    tiling: Tiling,
     block: Arc<Convolution>,
     /// For the images that do not fill a block.
     rest: Option<Arc<Convolution>>,
@@ -53,9 +53,9 @@ fn sliced(conv: &Conv, direction: Direction) -> (usize, usize) {
     }
 }
 
-impl Cut {
+impl Tiling {
     /// With tasks for all threads and least memory traffic: every slice reads all images, every block all weights.
-    fn new(conv: &Conv, direction: Direction) -> Cut {
+    fn new(conv: &Conv, direction: Direction) -> Tiling {
         let (n, least) = sliced(conv, direction);
         let x = conv.groups * conv.channels * conv.windows.plane();
         let y = conv.groups * conv.filters * conv.windows.pixels();
@@ -67,7 +67,7 @@ impl Cut {
             _ => x,
         };
         let wanted = (conv.work() / TASK).clamp(1, TASKS);
-        let cut = |slices: usize| {
+        let tiling = |slices: usize| {
             let image = whole + (x + y - whole) / slices;
             let fitting = conv.images.div_ceil((CACHED / image).max(1));
             let least = if slices < ENOUGH { wanted.div_ceil(slices) } else { 1 };
@@ -82,23 +82,25 @@ impl Cut {
             };
             let traffic = conv.images * whole * slices + weights * of_weights;
             let missing = wanted.min(ENOUGH).saturating_sub(blocks * slices);
-            ((missing, traffic), Cut { images, slices })
+            ((missing, traffic), Tiling { images, slices })
         };
         let possible =
             (1..=n).filter(|&s| s == 1 || n.is_multiple_of(s) && (n / s).is_multiple_of(least));
-        let cuts = possible.take_while(|&s| s <= TASKS).map(cut);
-        cuts.min_by_key(|(cost, _)| *cost).map_or(Cut { images: 1, slices: 1 }, |(_, cut)| cut)
+        let tilings = possible.take_while(|&s| s <= TASKS).map(tiling);
+        tilings
+            .min_by_key(|(cost, _)| *cost)
+            .map_or(Tiling { images: 1, slices: 1 }, |(_, tiling)| tiling)
     }
 
     /// What one task computes of so many images.
     fn part(&self, conv: &Conv, direction: Direction, images: usize) -> Conv {
         let mut part = Conv { images, ..*conv };
-        let cut = match direction {
+        let tiling = match direction {
             _ if conv.groups > 1 => &mut part.groups,
             Direction::GradInput => &mut part.channels,
             _ => &mut part.filters,
         };
-        *cut /= self.slices;
+        *tiling /= self.slices;
         part
     }
 }
@@ -132,34 +134,34 @@ impl Direct {
         if !suits(conv, direction) {
             return None;
         }
-        let cut = Cut::new(conv, direction);
-        let tasks = conv.images.div_ceil(cut.images) * cut.slices;
+        let tiling = Tiling::new(conv, direction);
+        let tasks = conv.images.div_ceil(tiling.images) * tiling.slices;
         if tasks < LEAST_TASKS.min(conv.work() / TASK) {
             return None;
         }
         let packed = onednn::packed(S::CODE);
-        let other = || Direct::cut::<S>(conv, direction, cut, f32::CODE);
-        Direct::cut::<S>(conv, direction, cut, packed).or_else(other)
+        let other = || Direct::tiling::<S>(conv, direction, tiling, f32::CODE);
+        Direct::tiling::<S>(conv, direction, tiling, packed).or_else(other)
     }
 
     /// `packed`: as [`Problem`] has it.
-    fn cut<S: Element>(
+    fn tiling<S: Element>(
         conv: &Conv,
         direction: Direction,
-        cut: Cut,
+        tiling: Tiling,
         packed: c_int,
     ) -> Option<Direct> {
         let find = |images| {
-            let (conv, row) = (cut.part(conv, direction, images), conv.depth());
+            let (conv, row) = (tiling.part(conv, direction, images), conv.depth());
             convolution(&Problem { direction, conv, row, element: S::CODE, packed })
         };
-        let block = find(cut.images)?;
-        let rest = match conv.images % cut.images {
+        let block = find(tiling.images)?;
+        let rest = match conv.images % tiling.images {
             0 => None,
             images => Some(find(images)?),
         };
         let alike = rest.as_ref().is_none_or(|rest| rest.shares_weights(&block, direction));
-        alike.then_some(Direct { conv: *conv, direction, cut, block, rest })
+        alike.then_some(Direct { conv: *conv, direction, tiling, block, rest })
     }
 
     /// The result of operands in the order of [`Direction`].
@@ -172,7 +174,7 @@ impl Direct {
 
     fn kernel(&self, images: usize) -> &Convolution {
         match &self.rest {
-            Some(rest) if images < self.cut.images => rest,
+            Some(rest) if images < self.tiling.images => rest,
             _ => &self.block,
         }
     }
@@ -181,13 +183,13 @@ impl Direct {
     fn of_image<'a, S>(&self, x: &'a [S], image: usize, slice: usize, sliced: bool) -> &'a [S] {
         let all = x.len() / self.conv.images;
         let x = &x[image * all..][..all];
-        let len = if sliced { all / self.cut.slices } else { all };
+        let len = if sliced { all / self.tiling.slices } else { all };
         &x[if sliced { slice * len } else { 0 }..][..len]
     }
 
     /// y of x and w, or dx of dy and w.
     fn images<S: Element>(&self, a: &[S], w: &[S], out: &mut [S]) {
-        let Cut { images, slices } = self.cut;
+        let Tiling { images, slices } = self.tiling;
         let weights = &self.block.operands[1];
         let slice_of = |slice: usize| match self.direction {
             Direction::GradInput if self.conv.groups == 1 => {
@@ -248,8 +250,8 @@ impl Direct {
 
     /// dw of dy and x.
     fn grad_weight<S: Element>(&self, dy: &[S], x: &[S], dw: &mut [S]) {
-        let slices = self.cut.slices;
-        let blocks = self.conv.images.div_ceil(self.cut.images);
+        let slices = self.tiling.slices;
+        let blocks = self.conv.images.div_ceil(self.tiling.images);
         let run = blocks_of_sum(blocks);
         let sums = blocks.div_ceil(run);
         let (weights, grouped) = (&self.block.result, self.conv.groups > 1);
@@ -281,8 +283,8 @@ impl Direct {
         is_first: bool,
         sum: &mut [f32],
     ) {
-        let first = block * self.cut.images;
-        let images = self.cut.images.min(self.conv.images - first);
+        let first = block * self.tiling.images;
+        let images = self.tiling.images.min(self.conv.images - first);
         let kernel = self.kernel(images);
         let [of_y, of_x] = &kernel.operands;
         let extra = if is_first { 0 } else { kernel.result.len };
@@ -326,7 +328,7 @@ mod tests {
     use super::super::{backward, forward};
     use super::*;
     use crate::backend::cpu::tests::{Random, cpu};
-    use crate::backend::cpu::tile::element::Brain;
+    use crate::backend::cpu::tile::element::Bf16;
     use crate::op::nn::window::Windows;
 
     /// Blocks that the images do not fill, one for all, more than there are partial sums; slices of groups too.
@@ -373,13 +375,13 @@ mod tests {
                     assert!(near, "{direction:?}: {got} {wanted}");
                 };
                 for (images, slices) in [(35, 1), (35, 4), (1, 1), (4, 2), (8, 4)] {
-                    let cut = Cut { images, slices };
+                    let tiling = Tiling { images, slices };
                     let single = |v: &f64| *v as f32;
-                    let got = run(&conv, direction, cut, f32::CODE, [a, b], n, single);
+                    let got = run(&conv, direction, tiling, f32::CODE, [a, b], n, single);
                     got.iter().zip(&wanted).for_each(|(got, &v)| alike(*got as f64, v, 0.0));
-                    let brain = |v: &f64| Brain(half::bf16::from_f64(*v).to_bits());
-                    for packed in [f32::CODE, Brain::CODE] {
-                        let got = run(&conv, direction, cut, packed, [a, b], n, brain);
+                    let bf16 = |v: &f64| Bf16(half::bf16::from_f64(*v).to_bits());
+                    for packed in [f32::CODE, Bf16::CODE] {
+                        let got = run(&conv, direction, tiling, packed, [a, b], n, bf16);
                         got.iter().zip(&wanted).for_each(|(got, &v)| {
                             alike(half::bf16::from_bits(got.0).to_f64(), v, 1.0 / 256.0)
                         });
@@ -406,10 +408,10 @@ mod tests {
             let (channels, filters) = (random.size(10), random.size(10));
             let conv = Conv { windows, images, groups, channels, filters };
             for direction in [Direction::Forward, Direction::GradInput, Direction::GradWeight] {
-                let cut = Cut::new(&conv, direction);
+                let tiling = Tiling::new(&conv, direction);
                 let (n, _) = sliced(&conv, direction);
-                assert!((1..=images).contains(&cut.images) && n.is_multiple_of(cut.slices));
-                assert!(cut.slices <= TASKS);
+                assert!((1..=images).contains(&tiling.images) && n.is_multiple_of(tiling.slices));
+                assert!(tiling.slices <= TASKS);
             }
         }
     }
@@ -426,7 +428,7 @@ mod tests {
     fn run<S: Element>(
         conv: &Conv,
         direction: Direction,
-        cut: Cut,
+        tiling: Tiling,
         packed: c_int,
         operands: [&Vec<f64>; 2],
         n: usize,
@@ -435,7 +437,7 @@ mod tests {
         let [a, b] = operands.map(|list| list.iter().map(&element).collect::<Vec<S>>());
         let mut got = vec![element(&f64::NAN); n];
         let run = || {
-            let direct = Direct::cut::<S>(conv, direction, cut, packed);
+            let direct = Direct::tiling::<S>(conv, direction, tiling, packed);
             direct.map(|direct| direct.run(&a, &b, &mut got)).is_some()
         };
         if cpu(2).inside(run).unwrap() { got } else { Vec::new() }

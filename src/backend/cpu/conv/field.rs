@@ -1,7 +1,7 @@
 //! Windows over one plane, said as offsets: the plane is copied with its padding (and converted) into a "field", in
 //! which every tap of every window exists.
 
-use super::Lane;
+use super::ConvElement;
 use crate::backend::cpu::isa::{self, Kernel};
 use crate::backend::cpu::rows::RowOf;
 use crate::backend::cpu::tile::element::{load_run, store_run};
@@ -37,17 +37,17 @@ impl Field {
             (ranges[d].1 - ranges[d].0) * w.stride[d] + w.dilation[d] * (w.kernel[d] - 1) + 1
         };
         let sizes = [0, 1, 2].map(size);
-        let place = |at: [usize; 3]| (at[0] * sizes[1] + at[1]) * sizes[2] + at[2];
+        let position = |at: [usize; 3]| (at[0] * sizes[1] + at[1]) * sizes[2] + at[2];
         let taps = (0..w.taps()).map(|tap| {
             let of = split(tap, w.kernel);
-            place([0, 1, 2].map(|d| of[d] * w.dilation[d]))
+            position([0, 1, 2].map(|d| of[d] * w.dilation[d]))
         });
         let taps = taps.collect();
         let mut runs: Vec<(usize, usize)> = Vec::new();
         let joins = w.stride[2] == 1 && w.output[2] >= SHORT;
         for pixel in seen {
             let of = split(pixel, w.output);
-            let at = place([0, 1, 2].map(|d| of[d] * w.stride[d] - start[d]));
+            let at = position([0, 1, 2].map(|d| of[d] * w.stride[d] - start[d]));
             match runs.last_mut() {
                 Some((first, n)) if joins && *first + *n == at => *n += 1,
                 _ => runs.push((at, 1)),
@@ -93,7 +93,11 @@ impl Field {
     }
 
     /// The field of `plane`: in `room`, unless it is the plane itself.
-    pub fn load<'a, S: RowOf<L>, L: Lane>(&self, plane: &'a [S], room: &'a mut [L]) -> &'a [L] {
+    pub fn load<'a, S: RowOf<L>, L: ConvElement>(
+        &self,
+        plane: &'a [S],
+        room: &'a mut [L],
+    ) -> &'a [L] {
         if self.is_plane() {
             return S::read(plane, room);
         }
@@ -104,7 +108,7 @@ impl Field {
     }
 
     /// The plane of a field: what is in the padding is dropped, what no window looks at is 0.
-    pub fn store<S: RowOf<L>, L: Lane>(&self, field: &[L], plane: &mut [S]) {
+    pub fn store<S: RowOf<L>, L: ConvElement>(&self, field: &[L], plane: &mut [S]) {
         if !self.is_plane() {
             plane.fill(S::store(L::from(0.0)));
         }
@@ -126,17 +130,17 @@ impl Field {
     }
 
     /// `field += scale * from` where `tap` meets each pixel.
-    pub fn scatter<L: Lane>(&self, scale: L, from: &[L], tap: usize, field: &mut [L]) {
+    pub fn scatter<L: ConvElement>(&self, scale: L, from: &[L], tap: usize, field: &mut [L]) {
         isa::run(Scatter { runs: &self.runs, scale, from, to: &mut field[self.taps[tap]..] });
     }
 
     /// The sum of `with` times what `tap` meets at each pixel.
-    pub fn dot<L: Lane>(&self, field: &[L], tap: usize, with: &[L]) -> f64 {
+    pub fn dot<L: ConvElement>(&self, field: &[L], tap: usize, with: &[L]) -> f64 {
         isa::run(Dot { runs: &self.runs, field: &field[self.taps[tap]..], with })
     }
 
     /// `to += scale * what tap meets at each pixel`.
-    pub fn add_tap<L: Lane>(&self, scale: L, field: &[L], tap: usize, to: &mut [L]) {
+    pub fn add_tap<L: ConvElement>(&self, scale: L, field: &[L], tap: usize, to: &mut [L]) {
         isa::run(AddTap { runs: &self.runs, scale, field: &field[self.taps[tap]..], to });
     }
 }
@@ -148,7 +152,7 @@ struct Scatter<'a, L> {
     to: &'a mut [L],
 }
 
-impl<L: Lane> Kernel for Scatter<'_, L> {
+impl<L: ConvElement> Kernel for Scatter<'_, L> {
     type Out = ();
     #[inline(always)]
     fn run<V: Vector, const FMA: bool>(self) {
@@ -170,7 +174,7 @@ struct AddTap<'a, L> {
     to: &'a mut [L],
 }
 
-impl<L: Lane> Kernel for AddTap<'_, L> {
+impl<L: ConvElement> Kernel for AddTap<'_, L> {
     type Out = ();
     #[inline(always)]
     fn run<V: Vector, const FMA: bool>(self) {
@@ -191,7 +195,7 @@ struct Dot<'a, L> {
     with: &'a [L],
 }
 
-impl<L: Lane> Kernel for Dot<'_, L> {
+impl<L: ConvElement> Kernel for Dot<'_, L> {
     type Out = f64;
     #[inline(always)]
     fn run<V: Vector, const FMA: bool>(self) -> f64 {

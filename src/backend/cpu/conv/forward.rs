@@ -1,7 +1,8 @@
 //! The convolution itself: filters times columns.
 
 use super::{
-    Cut, Lane, SMALL, Span, as_lanes, columns, deal, each_task, lanes, parts, start_of_plane,
+    ConvElement, SMALL, Span, Tiling, as_lanes, columns, deal, each_task, lanes, parts,
+    start_of_plane,
 };
 use crate::backend::cpu::gemm::{Block, Matrix, gemm};
 use crate::backend::cpu::pool::{GRAIN, parallel_each, with_scratch};
@@ -15,7 +16,7 @@ const LEAST_FILTERS: usize = 32;
 const FEW: usize = 8;
 
 struct Forward<'a, S, L> {
-    cut: Cut,
+    tiling: Tiling,
     x: &'a [S],
     weight: &'a [L],
     /// Filters of one task.
@@ -23,26 +24,26 @@ struct Forward<'a, S, L> {
 }
 
 /// `y[images, groups·filters, pixels]` of `x[images, groups·channels, plane]` and `w[groups·filters, channels·taps]`.
-pub fn forward<S: RowOf<L>, L: Lane>(conv: &Conv, x: &[S], w: &[S], y: &mut [S]) {
-    let (cut, weight) = (Cut::new(conv), lanes(w));
-    let spans = cut.len();
+pub fn forward<S: RowOf<L>, L: ConvElement>(conv: &Conv, x: &[S], w: &[S], y: &mut [S]) {
+    let (tiling, weight) = (Tiling::new(conv), lanes(w));
+    let spans = tiling.len();
     // With few spans, threads share the columns of each; else every task makes its own.
     let shared = spans * conv.groups < FEW;
     let filters = filters_of_task(conv.filters, shared);
     let blocks = conv.filters.div_ceil(filters);
-    let (images, parts_of_image) = (cut.images, cut.fields.len());
+    let (images, parts_of_image) = (tiling.images, tiling.fields.len());
     let per_image = conv.groups * conv.filters;
     let all = conv.windows.pixels();
-    let mut tasks = deal(y, (all, cut.pixels), spans * conv.groups * blocks, |row, part| {
+    let mut tasks = deal(y, (all, tiling.pixels), spans * conv.groups * blocks, |row, part| {
         let (image, group) = (row / per_image, row % per_image / conv.filters);
         let span = image / images * parts_of_image + part;
         (span * conv.groups + group) * blocks + row % conv.filters / filters
     });
-    let this = Forward { cut, x, weight: &weight, filters };
+    let this = Forward { tiling, x, weight: &weight, filters };
     if !shared {
         each_task(tasks, conv.work(), |n, pieces| {
             this.alone(
-                &this.cut.span(n / blocks / conv.groups),
+                &this.tiling.span(n / blocks / conv.groups),
                 [n / blocks % conv.groups, n % blocks],
                 pieces,
             );
@@ -51,7 +52,7 @@ pub fn forward<S: RowOf<L>, L: Lane>(conv: &Conv, x: &[S], w: &[S], y: &mut [S])
     }
     for n in (0..spans * conv.groups).rev() {
         let tasks = tasks.split_off(n * blocks);
-        this.together(&this.cut.span(n / conv.groups), n % conv.groups, tasks);
+        this.together(&this.tiling.span(n / conv.groups), n % conv.groups, tasks);
     }
 }
 
@@ -60,24 +61,24 @@ fn filters_of_task(filters: usize, shared: bool) -> usize {
     filters.div_ceil(if shared { parts(filters, 1, LEAST_FILTERS) } else { 1 })
 }
 
-impl<S: RowOf<L>, L: Lane> Forward<'_, S, L> {
+impl<S: RowOf<L>, L: ConvElement> Forward<'_, S, L> {
     /// A task that makes its columns itself.
     fn alone(&self, span: &Span, [group, block]: [usize; 2], pieces: Vec<&mut [S]>) {
         if let Some(columns) = self.as_they_are(span, group) {
             return self.product(span, columns, [group, block], pieces);
         }
-        let depth = self.cut.conv.depth();
+        let depth = self.tiling.conv.depth();
         let size = depth * span.columns();
-        with_scratch(size + self.cut.room(), |room| {
+        with_scratch(size + self.tiling.room(), |room| {
             let (made, room) = room.split_at_mut(size);
-            columns(&self.cut, self.x, (span, group), 0..depth, room, made);
+            columns(&self.tiling, self.x, (span, group), 0..depth, room, made);
             self.product(span, Matrix::rows(made, span.columns()), [group, block], pieces);
         });
     }
 
     /// All tasks of a span and group, which share the columns.
     fn together(&self, span: &Span, group: usize, tasks: Vec<Vec<&mut [S]>>) {
-        let conv = &self.cut.conv;
+        let conv = &self.tiling.conv;
         let work = conv.filters * conv.depth() * span.columns();
         let products = |columns: Matrix<L>| {
             each_task(tasks, work, |block, pieces| {
@@ -90,9 +91,9 @@ impl<S: RowOf<L>, L: Lane> Forward<'_, S, L> {
         let (taps, width) = (conv.windows.taps(), span.columns());
         with_scratch(conv.depth() * width, |made: &mut [L]| {
             let of_channel = |(channel, to): (usize, &mut [L])| {
-                with_scratch(self.cut.room(), |room| {
+                with_scratch(self.tiling.room(), |room| {
                     let rows = channel * taps..(channel + 1) * taps;
-                    columns(&self.cut, self.x, (span, group), rows, room, to);
+                    columns(&self.tiling, self.x, (span, group), rows, room, to);
                 });
             };
             let channels = made.chunks_exact_mut(taps * width).enumerate();
@@ -104,14 +105,14 @@ impl<S: RowOf<L>, L: Lane> Forward<'_, S, L> {
 
     /// The columns of a span without a copy, where a window is one element and spans lie in one image.
     fn as_they_are(&self, span: &Span, group: usize) -> Option<Matrix<'_, L>> {
-        if !self.cut.conv.sees_itself() || span.images.len() > 1 {
+        if !self.tiling.conv.sees_itself() || span.images.len() > 1 {
             return None;
         }
         let x = as_lanes::<S, L>(self.x)?;
-        let first = start_of_plane(&self.cut.conv, [span.images.start, group, 0]);
+        let first = start_of_plane(&self.tiling.conv, [span.images.start, group, 0]);
         Some(Matrix {
             data: &x[first + span.pixels.start..],
-            strides: (self.cut.conv.windows.plane(), 1),
+            strides: (self.tiling.conv.windows.plane(), 1),
         })
     }
 
@@ -123,7 +124,7 @@ impl<S: RowOf<L>, L: Lane> Forward<'_, S, L> {
         [group, block]: [usize; 2],
         pieces: Vec<&mut [S]>,
     ) {
-        let conv = &self.cut.conv;
+        let conv = &self.tiling.conv;
         let (depth, width, pixels) = (conv.depth(), span.columns(), span.pixels.len());
         let filters = pieces.len() / span.images.len();
         let first = group * conv.filters + block * self.filters;

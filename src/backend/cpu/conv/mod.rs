@@ -16,8 +16,8 @@ use super::gemm::Matrix;
 use super::onednn::{Direction, Element};
 use super::pool::{GRAIN, parallel_each};
 use super::rows::{RowMath, RowOf};
-use super::tile::element::{Brain, Half, Stored, load_run};
-use super::tile::run::LaneType;
+use super::tile::element::{Bf16, F16, Stored, load_run};
+use super::tile::run::TileElement;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
@@ -30,9 +30,9 @@ use std::borrow::Cow;
 use std::ops::{Mul, Range};
 
 /// A lane that convolutions are computed in.
-trait Lane: RowMath + LaneType + Stored<Self> + Mul<Output = Self> {}
-impl Lane for f32 {}
-impl Lane for f64 {}
+trait ConvElement: RowMath + TileElement + Stored<Self> + Mul<Output = Self> {}
+impl ConvElement for f32 {}
+impl ConvElement for f64 {}
 
 /// Elements of a matrix of columns and of its product that stay in a core's cache.
 const CACHED: usize = 1 << 18;
@@ -55,8 +55,8 @@ pub fn run(op: Op, attrs: &[Attr], reads: &[Bound], write: &Bound) -> Result<()>
     let conv = Conv::new(y.sizes(), x.sizes(), w.sizes(), attrs);
     match write.dtype {
         DType::F32 => run_in_f32::<f32>(op, &conv, reads, write),
-        DType::F16 => run_in_f32::<Half>(op, &conv, reads, write),
-        DType::BF16 => run_in_f32::<Brain>(op, &conv, reads, write),
+        DType::F16 => run_in_f32::<F16>(op, &conv, reads, write),
+        DType::BF16 => run_in_f32::<Bf16>(op, &conv, reads, write),
         DType::F64 => run_as::<f64, f64>(op, &conv, reads, write),
         other => return internal!("{} of {other}", op.name()),
     }
@@ -75,7 +75,7 @@ fn run_in_f32<S: RowOf<f32> + Element>(op: Op, conv: &Conv, reads: &[Bound], wri
     }
 }
 
-fn run_as<S: RowOf<L>, L: Lane>(op: Op, conv: &Conv, reads: &[Bound], write: &Bound) {
+fn run_as<S: RowOf<L>, L: ConvElement>(op: Op, conv: &Conv, reads: &[Bound], write: &Bound) {
     let (a, b, out) = (reads[0].dense::<S>(), reads[1].dense::<S>(), write.result::<S>());
     let direct = conv.channels == 1 && conv.groups > 1;
     match (op, direct) {
@@ -89,12 +89,12 @@ fn run_as<S: RowOf<L>, L: Lane>(op: Op, conv: &Conv, reads: &[Bound], write: &Bo
 }
 
 /// `x` as lanes, if that is what it is.
-fn as_lanes<S: RowOf<L>, L: Lane>(x: &[S]) -> Option<&[L]> {
+fn as_lanes<S: RowOf<L>, L: ConvElement>(x: &[S]) -> Option<&[L]> {
     (TypeId::of::<S>() == TypeId::of::<L>()).then(|| S::read(x, &mut []))
 }
 
 /// All of `x` as lanes.
-fn lanes<S: RowOf<L>, L: Lane>(x: &[S]) -> Cow<'_, [L]> {
+fn lanes<S: RowOf<L>, L: ConvElement>(x: &[S]) -> Cow<'_, [L]> {
     as_lanes(x).map_or_else(
         || {
             let mut wide = vec![L::default(); x.len()];
@@ -106,7 +106,7 @@ fn lanes<S: RowOf<L>, L: Lane>(x: &[S]) -> Cow<'_, [L]> {
 }
 
 /// How images and pixels are cut into spans: some whole images, or a part of one.
-struct Cut {
+struct Tiling {
     images: usize,
     pixels: usize,
     /// One for each part of an image.
@@ -127,27 +127,28 @@ impl Span {
     }
 }
 
-impl Cut {
-    fn new(conv: &Conv) -> Cut {
-        Cut::with_fields(conv, |part, _| part)
+impl Tiling {
+    fn new(conv: &Conv) -> Tiling {
+        Tiling::with_fields(conv, |part, _| part)
     }
 
     /// With fields that hold a whole plane each.
-    fn of_whole_planes(conv: &Conv) -> Cut {
-        Cut::with_fields(conv, |_, all| 0..all)
+    fn of_whole_planes(conv: &Conv) -> Tiling {
+        Tiling::with_fields(conv, |_, all| 0..all)
     }
 
-    /// `held`: which pixels the field of a part has to hold, of so many in all.
-    fn with_fields(conv: &Conv, held: fn(Range<usize>, usize) -> Range<usize>) -> Cut {
+    /// `pixels_of`: which pixels the field of a part has to hold, of so many in all.
+    fn with_fields(conv: &Conv, pixels_of: fn(Range<usize>, usize) -> Range<usize>) -> Tiling {
         let all = conv.windows.pixels();
         let height = conv.depth() + conv.filters;
         let columns = (CACHED / height).clamp(LEAST_COLUMNS, MOST_COLUMNS);
         let pixels = all.div_ceil(all.div_ceil(columns));
         let images = if pixels < all { 1 } else { (columns / all).clamp(1, conv.images) };
         let seen = (0..all).step_by(pixels).map(|p| p..all.min(p + pixels));
-        let field = |part: Range<usize>| Field::new(&conv.windows, held(part.clone(), all), part);
+        let field =
+            |part: Range<usize>| Field::new(&conv.windows, pixels_of(part.clone(), all), part);
         let fields = seen.map(field).collect();
-        Cut { images, pixels, fields, conv: *conv }
+        Tiling { images, pixels, fields, conv: *conv }
     }
 
     fn len(&self) -> usize {
@@ -197,24 +198,24 @@ fn start_of_plane(conv: &Conv, [image, group, channel]: [usize; 3]) -> usize {
     ((image * conv.groups + group) * conv.channels + channel) * conv.windows.plane()
 }
 
-fn plane<'a, S>(x: &'a [S], conv: &Conv, place: [usize; 3]) -> &'a [S] {
-    &x[start_of_plane(conv, place)..][..conv.windows.plane()]
+fn plane<'a, S>(x: &'a [S], conv: &Conv, position: [usize; 3]) -> &'a [S] {
+    &x[start_of_plane(conv, position)..][..conv.windows.plane()]
 }
 
 /// Writes `rows` of the matrix of columns of a span: one row for each tap of each channel.
-fn columns<S: RowOf<L>, L: Lane>(
-    cut: &Cut,
+fn columns<S: RowOf<L>, L: ConvElement>(
+    tiling: &Tiling,
     x: &[S],
     (span, group): (&Span, usize),
     rows: Range<usize>,
     room: &mut [L],
     to: &mut [L],
 ) {
-    let (field, taps) = (&cut.fields[span.part], cut.conv.windows.taps());
+    let (field, taps) = (&tiling.fields[span.part], tiling.conv.windows.taps());
     let (width, pixels) = (span.columns(), span.pixels.len());
     for (i, image) in span.images.clone().enumerate() {
         for channel in rows.start / taps..rows.end.div_ceil(taps) {
-            let field_of = field.load(plane(x, &cut.conv, [image, group, channel]), room);
+            let field_of = field.load(plane(x, &tiling.conv, [image, group, channel]), room);
             let first = (channel * taps).max(rows.start);
             for row in first..rows.end.min((channel + 1) * taps) {
                 let at = (row - rows.start) * width + i * pixels;
@@ -225,14 +226,14 @@ fn columns<S: RowOf<L>, L: Lane>(
 }
 
 /// Rows `filters` of `dy`'s part of a span as a matrix: where it is, or gathered into `room`.
-fn outputs<'a, S: RowOf<L>, L: Lane>(
-    cut: &Cut,
+fn outputs<'a, S: RowOf<L>, L: ConvElement>(
+    tiling: &Tiling,
     dy: &'a [S],
     (span, group): (&Span, usize),
     filters: Range<usize>,
     room: &'a mut [L],
 ) -> Matrix<'a, L> {
-    let (conv, all) = (&cut.conv, cut.conv.windows.pixels());
+    let (conv, all) = (&tiling.conv, tiling.conv.windows.pixels());
     let start = |image: usize, filter: usize| {
         ((image * conv.groups + group) * conv.filters + filter) * all + span.pixels.start
     };
@@ -307,11 +308,11 @@ mod tests {
             };
             let (images, groups) = (random.size(7), random.size(3));
             let (channels, filters) = (random.size(14), random.size(14));
-            let cut = Cut::new(&Conv { windows, images, groups, channels, filters });
+            let tiling = Tiling::new(&Conv { windows, images, groups, channels, filters });
             let pixels = windows.pixels();
             let mut seen = vec![0u8; images * pixels];
-            for span in (0..cut.len()).map(|n| cut.span(n)) {
-                assert!(span.columns() <= cut.columns());
+            for span in (0..tiling.len()).map(|n| tiling.span(n)) {
+                assert!(span.columns() <= tiling.columns());
                 for image in span.images.clone() {
                     let part = &mut seen[image * pixels..][span.pixels.clone()];
                     part.iter_mut().for_each(|times| *times += 1);

@@ -245,7 +245,7 @@ impl Convolution {
         use api::*;
         let shapes = problem.shapes();
         let description = problem.describe(engine, &shapes)?;
-        // Of the three: the places of the operands and of the result, their arguments and the layouts' names.
+        // Of the three: the addresses of the operands and of the result, their arguments and the layouts' names.
         let (order, names) = match problem.direction {
             Direction::Forward => {
                 ([0, 1, 2], [(ARG_SOURCE, SOURCE), (ARG_WEIGHTS, WEIGHTS), (ARG_RESULT, RESULT)])

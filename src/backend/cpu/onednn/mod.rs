@@ -7,7 +7,7 @@
 
 mod api;
 mod convolution;
-mod known;
+mod primitive_cache;
 mod primitive;
 mod product;
 
@@ -15,12 +15,12 @@ pub use convolution::{Convolution, Direction, Problem};
 pub use product::{Packing, Plain, Product};
 
 use super::access;
-use super::tile::element::{Brain, Half};
+use super::tile::element::{Bf16, F16};
 use crate::backend::library::{open, symbol};
 use crate::error::Result;
 use crate::invalid;
-use known::Known;
 use libloading::Library;
+use primitive_cache::PrimitiveCache;
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char, c_int};
 use std::path::{Path, PathBuf};
@@ -107,17 +107,17 @@ impl Element for f32 {
 impl Element for f64 {
     const CODE: c_int = api::F64;
 }
-impl Element for Half {
+impl Element for F16 {
     const CODE: c_int = api::F16;
 }
-impl Element for Brain {
+impl Element for Bf16 {
     const CODE: c_int = api::BF16;
 }
 
 /// What is made of the library's primitives.
 struct Primitives {
     engine: &'static api::Engine,
-    convolutions: Known<Problem, Convolution>,
+    convolutions: PrimitiveCache<Problem, Convolution>,
     products: product::Products,
 }
 
@@ -125,7 +125,7 @@ struct Primitives {
 #[derive(Clone)]
 pub struct OneDnn {
     sgemm: Gemm<f32>,
-    bf16_gemm: Option<Gemm<Brain>>,
+    bf16_gemm: Option<Gemm<Bf16>>,
     /// Whether that is faster than converting to f32.
     fast_bf16: bool,
     /// A sequential build needs none.
@@ -198,7 +198,7 @@ fn at(path: &Path) -> std::result::Result<Arc<OneDnn>, String> {
     // SAFETY: it is of version 3, and forgotten next.
     let engine = unsafe { api::Engine::new(&library) };
     let primitives = engine.map(|engine| {
-        let (convolutions, products) = (Known::default(), product::Products::new(engine));
+        let (convolutions, products) = (PrimitiveCache::default(), product::Products::new(engine));
         Arc::new(Primitives { engine, convolutions, products })
     });
     std::mem::forget(library);
@@ -330,8 +330,8 @@ pub unsafe fn sgemm(
 /// As [`sgemm`].
 pub unsafe fn bf16_gemm(
     sizes: [usize; 3],
-    a: Raw<Brain>,
-    b: Raw<Brain>,
+    a: Raw<Bf16>,
+    b: Raw<Bf16>,
     c: (*mut f32, isize),
 ) -> bool {
     let fast = |library: &Option<Arc<OneDnn>>| {
@@ -384,24 +384,24 @@ mod tests {
         enter(Some(Arc::new(OneDnn { fast_bf16: true, ..(*library).clone() })));
         let mut random = Random::new(3);
         for (m, k, n) in [(1, 2, 1), (3, 5, 7), (3, 6, 7), (33, 70, 65), (64, 200, 16)] {
-            let mut numbers = |count: usize| -> Vec<Brain> {
-                (0..count).map(|_| Brain(half::bf16::from_f64(random.unit()).to_bits())).collect()
+            let mut numbers = |count: usize| -> Vec<Bf16> {
+                (0..count).map(|_| Bf16(half::bf16::from_f64(random.unit()).to_bits())).collect()
             };
             let (a, b) = (numbers(m * k), numbers(k * n));
             for layouts in 0..4 {
-                fn turned(
-                    data: &[Brain],
+                fn transposed(
+                    data: &[Bf16],
                     rows: usize,
                     columns: usize,
                     turn: bool,
-                ) -> Matrix<'_, Brain> {
+                ) -> Matrix<'_, Bf16> {
                     match turn {
                         true => Matrix::rows(data, rows).transposed(),
                         false => Matrix::rows(data, columns),
                     }
                 }
-                let a = turned(&a[..], m, k, layouts & 1 != 0);
-                let b = turned(&b[..], k, n, layouts & 2 != 0);
+                let a = transposed(&a[..], m, k, layouts & 1 != 0);
+                let b = transposed(&b[..], k, n, layouts & 2 != 0);
                 let mut c = vec![f32::NAN; m * n];
                 let done = bf16_gemm(k, a, b, &mut Block::new(&mut c, n));
                 assert_eq!(done, k % 2 == 0 && chosen() == Isa::Avx512);
@@ -409,7 +409,7 @@ mod tests {
                     assert!(c.iter().all(|c| c.is_nan()));
                     continue;
                 }
-                let at = |x: &Matrix<Brain>, i: usize, j: usize| {
+                let at = |x: &Matrix<Bf16>, i: usize, j: usize| {
                     let bits = x.data[i * x.strides.0 + j * x.strides.1].0;
                     half::bf16::from_bits(bits).to_f64()
                 };

@@ -3,8 +3,8 @@
 #![expect(unsafe_code, reason = "a C library, loaded at run time")]
 
 use super::api::{self, Engine, Handle, Owned};
-use super::known::Known;
 use super::primitive::{Layout, Primitive};
+use super::primitive_cache::PrimitiveCache;
 use super::{Element, Raw};
 use std::ffi::c_int;
 use std::ptr::null_mut;
@@ -49,13 +49,17 @@ pub struct Product {
 /// Packings and products by what they are of.
 pub struct Products {
     engine: &'static Engine,
-    packings: Known<Plain, Packing>,
-    products: Known<(Plain, Rows), Product>,
+    packings: PrimitiveCache<Plain, Packing>,
+    products: PrimitiveCache<(Plain, Rows), Product>,
 }
 
 impl Products {
     pub fn new(engine: &'static Engine) -> Products {
-        Products { engine, packings: Known::default(), products: Known::default() }
+        Products {
+            engine,
+            packings: PrimitiveCache::default(),
+            products: PrimitiveCache::default(),
+        }
     }
 
     /// `None` where the library has no kernel that would gain by it.

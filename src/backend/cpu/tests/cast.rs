@@ -40,15 +40,15 @@ fn casts_by_way_of_half_types_round() {
             for sizes in [&[][..], &[131], &[40, 70]] {
                 let mut case =
                     single(Op::Cast, smallvec![Attr::DType(half)], &[from], half, sizes, &LAYS, 3);
-                let Kernel::Map(program) = &mut case.kernel else { unreachable!("it is a map") };
+                let Kernel::Map(body) = &mut case.kernel else { unreachable!("it is a map") };
                 let attrs = smallvec![Attr::DType(DType::F32)];
-                program.instrs.push(Instr {
+                body.instrs.push(Instr {
                     op: Op::Cast,
                     attrs,
                     dtype: DType::F32,
                     args: smallvec![1],
                 });
-                program.results = vec![2];
+                body.results = vec![2];
                 case.writes = vec![(DType::F32, sizes.into())];
                 case.check_exact();
             }

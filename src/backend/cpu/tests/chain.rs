@@ -4,9 +4,9 @@ use super::math::{SPECIAL, same, ulps};
 use crate::backend::cpu::isa::on_each_isa;
 use crate::backend::cpu::tile::chain::{self, Feed, Target};
 use crate::backend::cpu::tile::element::{
-    Brain, Half, Stored, Turned, load_run, load_turned, store_run,
+    Bf16, F16, Stored, Transposable, load_run, load_turned, store_run,
 };
-use crate::backend::cpu::tile::link::{Alone, Link, MAX_LINKS, With};
+use crate::backend::cpu::tile::link::{BinaryOp, Link, MAX_LINKS, UnaryOp};
 use half::{bf16, f16};
 
 /// Around the lengths of vectors and blocks.
@@ -22,96 +22,96 @@ pub fn numbers(len: usize, seed: usize) -> Vec<f32> {
     (0..len).map(number).collect()
 }
 
-fn brains(x: &[f32]) -> Vec<Brain> {
-    x.iter().map(|&x| Brain(bf16::from_f32(x).to_bits())).collect()
+fn bf16s(x: &[f32]) -> Vec<Bf16> {
+    x.iter().map(|&x| Bf16(bf16::from_f32(x).to_bits())).collect()
 }
 
-fn widened(x: &[Brain]) -> Vec<f32> {
+fn widened(x: &[Bf16]) -> Vec<f32> {
     x.iter().map(|x| bf16::from_bits(x.0).to_f32()).collect()
 }
 
 /// The meaning of an operation, and how many units in the last place it may be off.
-fn alone(op: Alone, x: f32) -> (f64, f64) {
+fn alone(op: UnaryOp, x: f32) -> (f64, f64) {
     let a = x as f64;
     match op {
-        Alone::Neg => (-a, 0.0),
-        Alone::Abs => (a.abs(), 0.0),
-        Alone::Sign => (if a.is_nan() || a == 0.0 { 0.0 } else { a.signum() }, 0.0),
-        Alone::Square => ((x * x) as f64, 0.0),
-        Alone::Cube => ((x * x * x) as f64, 0.0),
-        Alone::Sqrt => (a.sqrt(), 0.5),
-        Alone::Rsqrt => (1.0 / a.sqrt(), 1.5),
-        Alone::Floor => (a.floor(), 0.0),
-        Alone::Ceil => (a.ceil(), 0.0),
-        Alone::Round => (a.round_ties_even(), 0.0),
-        Alone::Trunc => (a.trunc(), 0.0),
-        Alone::Exp => (a.exp(), 1.65),
-        Alone::Expm1 => (a.exp_m1(), 3.0),
-        Alone::Log => (a.ln(), 1.5),
-        Alone::Log1p => (a.ln_1p(), 3.0),
-        Alone::Tanh => (a.tanh(), 7.5),
-        Alone::Erf => (libm::erf(a), 7.5),
-        Alone::Sigmoid => (1.0 / (1.0 + (-a).exp()), 4.5),
-        Alone::Sin => (a.sin(), 2.0),
-        Alone::Cos => (a.cos(), 2.0),
-        Alone::ToF16 => (f16::from_f32(x).to_f64(), 0.0),
-        Alone::ToBF16 => (bf16::from_f32(x).to_f64(), 0.0),
+        UnaryOp::Neg => (-a, 0.0),
+        UnaryOp::Abs => (a.abs(), 0.0),
+        UnaryOp::Sign => (if a.is_nan() || a == 0.0 { 0.0 } else { a.signum() }, 0.0),
+        UnaryOp::Square => ((x * x) as f64, 0.0),
+        UnaryOp::Cube => ((x * x * x) as f64, 0.0),
+        UnaryOp::Sqrt => (a.sqrt(), 0.5),
+        UnaryOp::Rsqrt => (1.0 / a.sqrt(), 1.5),
+        UnaryOp::Floor => (a.floor(), 0.0),
+        UnaryOp::Ceil => (a.ceil(), 0.0),
+        UnaryOp::Round => (a.round_ties_even(), 0.0),
+        UnaryOp::Trunc => (a.trunc(), 0.0),
+        UnaryOp::Exp => (a.exp(), 1.65),
+        UnaryOp::Expm1 => (a.exp_m1(), 3.0),
+        UnaryOp::Log => (a.ln(), 1.5),
+        UnaryOp::Log1p => (a.ln_1p(), 3.0),
+        UnaryOp::Tanh => (a.tanh(), 7.5),
+        UnaryOp::Erf => (libm::erf(a), 7.5),
+        UnaryOp::Sigmoid => (1.0 / (1.0 + (-a).exp()), 4.5),
+        UnaryOp::Sin => (a.sin(), 2.0),
+        UnaryOp::Cos => (a.cos(), 2.0),
+        UnaryOp::ToF16 => (f16::from_f32(x).to_f64(), 0.0),
+        UnaryOp::ToBF16 => (bf16::from_f32(x).to_f64(), 0.0),
     }
 }
 
-pub const ALONE: [Alone; 22] = [
-    Alone::Neg,
-    Alone::Abs,
-    Alone::Sign,
-    Alone::Square,
-    Alone::Cube,
-    Alone::Sqrt,
-    Alone::Rsqrt,
-    Alone::Floor,
-    Alone::Ceil,
-    Alone::Round,
-    Alone::Trunc,
-    Alone::Exp,
-    Alone::Expm1,
-    Alone::Log,
-    Alone::Log1p,
-    Alone::Tanh,
-    Alone::Erf,
-    Alone::Sigmoid,
-    Alone::Sin,
-    Alone::Cos,
-    Alone::ToF16,
-    Alone::ToBF16,
+pub const ALONE: [UnaryOp; 22] = [
+    UnaryOp::Neg,
+    UnaryOp::Abs,
+    UnaryOp::Sign,
+    UnaryOp::Square,
+    UnaryOp::Cube,
+    UnaryOp::Sqrt,
+    UnaryOp::Rsqrt,
+    UnaryOp::Floor,
+    UnaryOp::Ceil,
+    UnaryOp::Round,
+    UnaryOp::Trunc,
+    UnaryOp::Exp,
+    UnaryOp::Expm1,
+    UnaryOp::Log,
+    UnaryOp::Log1p,
+    UnaryOp::Tanh,
+    UnaryOp::Erf,
+    UnaryOp::Sigmoid,
+    UnaryOp::Sin,
+    UnaryOp::Cos,
+    UnaryOp::ToF16,
+    UnaryOp::ToBF16,
 ];
 
 /// The number in hand is `a`.
-fn with(op: With, a: f32, b: f32) -> f32 {
+fn with(op: BinaryOp, a: f32, b: f32) -> f32 {
     let (x, y) = (a as f64, b as f64);
     let extreme = |v: f64| if x.is_nan() || y.is_nan() { f64::NAN } else { v };
     let exact = match op {
-        With::Add => x + y,
-        With::Sub => x - y,
-        With::OtherSub => y - x,
-        With::Mul => x * y,
-        With::Div => x / y,
-        With::OtherDiv => y / x,
-        With::Max | With::OtherMax => extreme(x.max(y)),
-        With::Min | With::OtherMin => extreme(x.min(y)),
+        BinaryOp::Add => x + y,
+        BinaryOp::Sub => x - y,
+        BinaryOp::RSub => y - x,
+        BinaryOp::Mul => x * y,
+        BinaryOp::Div => x / y,
+        BinaryOp::RDiv => y / x,
+        BinaryOp::Max | BinaryOp::RMax => extreme(x.max(y)),
+        BinaryOp::Min | BinaryOp::RMin => extreme(x.min(y)),
     };
     exact as f32
 }
 
-pub const WITH: [With; 10] = [
-    With::Add,
-    With::Sub,
-    With::OtherSub,
-    With::Mul,
-    With::Div,
-    With::OtherDiv,
-    With::Max,
-    With::OtherMax,
-    With::Min,
-    With::OtherMin,
+pub const WITH: [BinaryOp; 10] = [
+    BinaryOp::Add,
+    BinaryOp::Sub,
+    BinaryOp::RSub,
+    BinaryOp::Mul,
+    BinaryOp::Div,
+    BinaryOp::RDiv,
+    BinaryOp::Max,
+    BinaryOp::RMax,
+    BinaryOp::Min,
+    BinaryOp::RMin,
 ];
 
 /// Either zero is the larger and the smaller of both.
@@ -126,8 +126,8 @@ fn functions_are_within_their_ulps_alone_and_in_chains() {
         on_each_isa(|isa| {
             for op in ALONE {
                 // Negated twice, which is not one operation any more.
-                let link = Link::Alone(op);
-                let negated = [Link::Alone(Alone::Neg), Link::Alone(Alone::Neg), link];
+                let link = Link::Unary(op);
+                let negated = [Link::Unary(UnaryOp::Neg), Link::Unary(UnaryOp::Neg), link];
                 for links in [&negated[2..], &negated[..]] {
                     for start in [Feed::Run(&x), Feed::Memory(&x)] {
                         let mut y = vec![0.0; len];
@@ -148,27 +148,27 @@ fn functions_are_within_their_ulps_alone_and_in_chains() {
 fn every_operand_can_be_anywhere() {
     for len in LENGTHS {
         let (x, z) = (numbers(len, 1), numbers(len, 3));
-        let (thin_x, thin_z) = (brains(&x), brains(&z));
+        let (thin_x, thin_z) = (bf16s(&x), bf16s(&z));
         let (wide_x, wide_z) = (widened(&thin_x), widened(&thin_z));
         let (one_x, one_z) = (vec![0.75; len], vec![-1.25; len]);
         let starts = [
             (Feed::Run(&x), &x),
             (Feed::Memory(&x), &x),
-            (Feed::Brain(&thin_x), &wide_x),
+            (Feed::Bf16(&thin_x), &wide_x),
             (Feed::One(0.75), &one_x),
             (Feed::Own, &x),
         ];
         let others = [
             (Feed::Run(&z), &z),
             (Feed::Memory(&z), &z),
-            (Feed::Brain(&thin_z), &wide_z),
+            (Feed::Bf16(&thin_z), &wide_z),
             (Feed::One(-1.25), &one_z),
             (Feed::Own, &x),
         ];
         on_each_isa(|isa| {
             for ((op, (start, a)), (other, b)) in pairs(&pairs(&WITH, &starts), &others) {
                 let mut y = x.clone();
-                chain::run(start, &[Link::With(op, other)], Target::Run(&mut y), false);
+                chain::run(start, &[Link::Binary(op, other)], Target::Run(&mut y), false);
                 for i in 0..len {
                     let exact = with(op, a[i], b[i]);
                     assert!(alike(y[i], exact), "{op:?} {:e} {:e} {:e} {isa:?}", a[i], b[i], y[i]);
@@ -186,31 +186,31 @@ fn pairs<A: Copy, B: Copy>(a: &[A], b: &[B]) -> Vec<(A, B)> {
 fn long_chains_to_either_type() {
     for len in LENGTHS {
         let (x, z) = (numbers(len, 2), numbers(len, 4));
-        let (own, thin) = (numbers(len, 6), brains(&z));
-        let (thin_own, wide) = (brains(&own), widened(&thin));
+        let (own, small_gemm) = (numbers(len, 6), bf16s(&z));
+        let (thin_own, wide) = (bf16s(&own), widened(&small_gemm));
         let wide_own = widened(&thin_own);
         let feeds =
-            [Feed::Run(&z), Feed::Memory(&z), Feed::Brain(&thin), Feed::One(0.5), Feed::Own];
-        let short = [Alone::Abs, Alone::Neg, Alone::Round, Alone::Sqrt, Alone::ToBF16];
+            [Feed::Run(&z), Feed::Memory(&z), Feed::Bf16(&small_gemm), Feed::One(0.5), Feed::Own];
+        let short = [UnaryOp::Abs, UnaryOp::Neg, UnaryOp::Round, UnaryOp::Sqrt, UnaryOp::ToBF16];
         let link = |i: usize| match i % 3 {
-            2 => Link::Alone(short[i / 3 % short.len()]),
-            _ => Link::With(WITH[i * 7 % WITH.len()], feeds[i % feeds.len()]),
+            2 => Link::Unary(short[i / 3 % short.len()]),
+            _ => Link::Binary(WITH[i * 7 % WITH.len()], feeds[i % feeds.len()]),
         };
         let links: Vec<Link<Feed>> = (0..MAX_LINKS).map(link).collect();
         let expected = |i: usize, own: f32| {
             links.iter().fold(x[i], |a, link| match *link {
-                Link::Alone(op) => alone(op, a).0 as f32,
-                Link::With(op, Feed::Brain(_)) => with(op, a, wide[i]),
-                Link::With(op, Feed::One(b)) => with(op, a, b),
-                Link::With(op, Feed::Own) => with(op, a, own),
-                Link::With(op, _) => with(op, a, z[i]),
+                Link::Unary(op) => alone(op, a).0 as f32,
+                Link::Binary(op, Feed::Bf16(_)) => with(op, a, wide[i]),
+                Link::Binary(op, Feed::One(b)) => with(op, a, b),
+                Link::Binary(op, Feed::Own) => with(op, a, own),
+                Link::Binary(op, _) => with(op, a, z[i]),
             })
         };
         on_each_isa(|isa| {
-            for announce in [false, true] {
+            for prefetch in [false, true] {
                 let (mut y, mut thin_y) = (own.clone(), thin_own.clone());
-                chain::run(Feed::Memory(&x), &links, Target::Run(&mut y), announce);
-                chain::run(Feed::Memory(&x), &links, Target::Brain(&mut thin_y), announce);
+                chain::run(Feed::Memory(&x), &links, Target::Run(&mut y), prefetch);
+                chain::run(Feed::Memory(&x), &links, Target::Bf16(&mut thin_y), prefetch);
                 for (i, thin_y) in widened(&thin_y).into_iter().enumerate() {
                     let exact = expected(i, own[i]);
                     assert!(alike(y[i], exact), "{len} [{i}]: {:e}, not {exact:e} {isa:?}", y[i]);
@@ -231,7 +231,7 @@ fn check_turned<S: Stored<L>, L: Copy + Default + PartialEq>(bits: fn(usize) -> 
             let mut to = vec![L::default(); rows * columns];
             load_turned::<S, L>(&from, stride, rows, &mut to);
             for (r, c) in pairs(&Vec::from_iter(0..rows), &Vec::from_iter(0..columns)) {
-                let exact: L = <S as Turned>::of_bits(from[c * stride + r]).load();
+                let exact: L = <S as Transposable>::of_bits(from[c * stride + r]).load();
                 assert!(to[r * columns + c] == exact, "{rows} x {columns}: [{r}, {c}], {isa:?}");
             }
         });
@@ -245,8 +245,8 @@ fn transposes_of_every_size() {
     check_turned::<f32, f32>(|i| (i as f32 - 99.5).to_bits());
     check_turned::<u16, u16>(|i| (i as u16).wrapping_mul(0x9e37));
     check_turned::<i16, i64>(|i| (i as u16).wrapping_mul(0x9e37));
-    check_turned::<Brain, f32>(|i| bf16::from_f32(i as f32).to_bits());
-    check_turned::<Half, f32>(|i| f16::from_f32(i as f32).to_bits());
+    check_turned::<Bf16, f32>(|i| bf16::from_f32(i as f32).to_bits());
+    check_turned::<F16, f32>(|i| f16::from_f32(i as f32).to_bits());
     check_turned::<u8, u8>(|i| i as u8);
     check_turned::<f64, f64>(|i| (i as f64 - 99.5).to_bits());
 }
@@ -255,14 +255,14 @@ fn transposes_of_every_size() {
 fn runs_of_half_types_convert_as_the_half_crate_does() {
     for len in LENGTHS {
         let x = numbers(len, 5);
-        let (brain, halves) = (brains(&x), x.iter().map(|&x| f16::from_f32(x)));
-        let halves: Vec<Half> = halves.map(|x| Half(x.to_bits())).collect();
+        let (bf16, halves) = (bf16s(&x), x.iter().map(|&x| f16::from_f32(x)));
+        let halves: Vec<F16> = halves.map(|x| F16(x.to_bits())).collect();
         on_each_isa(|isa| {
-            let (mut b, mut h) = (vec![Brain(0); len], vec![Half(0); len]);
+            let (mut b, mut h) = (vec![Bf16(0); len], vec![F16(0); len]);
             store_run(&x, &mut b);
             store_run(&x, &mut h);
             let (mut wide_b, mut wide_h) = (vec![0.0; len], vec![0.0; len]);
-            load_run(&brain, &mut wide_b);
+            load_run(&bf16, &mut wide_b);
             load_run(&halves, &mut wide_h);
             for (i, &x) in x.iter().enumerate() {
                 let (exact_b, exact_h) = (bf16::from_f32(x).to_f32(), f16::from_f32(x).to_f32());

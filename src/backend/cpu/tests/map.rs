@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::op::Attr;
-use crate::plan::{Instr, Program};
+use crate::plan::{Instr, LoopBody};
 use smallvec::smallvec;
 
 /// A kernel of one instruction on operands of `dtypes`.
@@ -19,18 +19,18 @@ pub fn single(
     let reads = dtypes.iter().enumerate().map(|(n, &dtype)| {
         let (layout, len) = layout(lays[n % lays.len()], sizes);
         let values = numbers(&mut random, dtype, len, true);
-        (Operand { place: Place::Input(n as u32), dtype, layout }, values)
+        (Operand { mem: MemRef::Input(n as u32), dtype, layout }, values)
     });
     let reads: Vec<(Operand, Array)> = reads.collect();
     let args = (0..dtypes.len() as u32).collect();
-    let program = Program {
+    let body = LoopBody {
         sizes: sizes.into(),
         reads: dtypes.to_vec(),
         instrs: vec![Instr { op, attrs, dtype: to, args }],
         results: vec![dtypes.len() as u32],
     };
     Case {
-        kernel: Kernel::Map(program),
+        kernel: Kernel::Map(body),
         reads,
         writes: vec![(to, sizes.into())],
         scalars: vec![],
@@ -140,11 +140,11 @@ fn small_constant_powers() {
     for dtype in FLOATS {
         for (exponent, lays) in [2.0, 3.0, 0.5].into_iter().flat_map(|e| MIXED.map(|l| (e, l))) {
             let mut case = single(Op::Pow, smallvec![], &[dtype], dtype, &[67], lays, 11);
-            let Kernel::Map(program) = &mut case.kernel else { unreachable!() };
+            let Kernel::Map(body) = &mut case.kernel else { unreachable!() };
             let attrs = smallvec![Attr::Float(exponent), Attr::DType(dtype)];
-            program.instrs.insert(0, Instr { op: Op::Const, attrs, dtype, args: smallvec![] });
-            program.instrs[1].args = smallvec![0, 1];
-            program.results = vec![2];
+            body.instrs.insert(0, Instr { op: Op::Const, attrs, dtype, args: smallvec![] });
+            body.instrs[1].args = smallvec![0, 1];
+            body.results = vec![2];
             let (got, expected) = case.both();
             let off = 4.0 * compute_epsilon(dtype) + 2.0 * epsilon(dtype);
             case.compare(&got, &expected, |k, i| off * expected[k].f64(i).abs() + tiny(dtype));
@@ -159,14 +159,14 @@ fn copies_move_bytes_of_any_dtype_from_any_layout() {
             for sizes in [&[][..], &[0], &[1], &[7], &[5, 0, 3], &[33, 41], &[2, 17, 3, 19]] {
                 let (layout, len) = layout(lay, sizes);
                 let values = numbers(&mut Random::new(3), dtype, len, true);
-                let read = Operand { place: Place::Input(0), dtype, layout };
-                let program = Program {
+                let read = Operand { mem: MemRef::Input(0), dtype, layout };
+                let body = LoopBody {
                     sizes: sizes.into(),
                     reads: vec![dtype],
                     instrs: vec![],
                     results: vec![0],
                 };
-                let kernel = Kernel::Map(program);
+                let kernel = Kernel::Map(body);
                 let case = Case {
                     kernel,
                     reads: vec![(read, values)],
@@ -203,7 +203,7 @@ fn random_program(random: &mut Random, sizes: &[i64]) -> Case {
         let lay = *random.pick(&LAYS);
         let (layout, len) = layout(lay, sizes);
         reads.push((
-            Operand { place: Place::Input(n as u32), dtype, layout },
+            Operand { mem: MemRef::Input(n as u32), dtype, layout },
             numbers(random, dtype, len, true),
         ));
         registers.push(dtype);
@@ -258,9 +258,9 @@ fn random_program(random: &mut Random, sizes: &[i64]) -> Case {
     // The first result in the place of the first read.
     let in_place = registers[results[0] as usize] == registers[0]
         && reads[0].0.layout == Layout::contiguous(sizes);
-    let program =
-        Program { sizes: sizes.into(), reads: registers[..n_reads].to_vec(), instrs, results };
-    Case { kernel: Kernel::Map(program), reads, writes, scalars: vec![], in_place }
+    let body =
+        LoopBody { sizes: sizes.into(), reads: registers[..n_reads].to_vec(), instrs, results };
+    Case { kernel: Kernel::Map(body), reads, writes, scalars: vec![], in_place }
 }
 
 #[test]
@@ -276,15 +276,15 @@ fn random_programs_agree_to_the_last_bit() {
 
 #[test]
 fn scalars_and_indices_are_operands() {
-    let place = |place, dtype, layout: Layout| {
-        (Operand { place, dtype, layout }, numbers(&mut Random::new(1), dtype, 0, false))
+    let mem = |mem, dtype, layout: Layout| {
+        (Operand { mem, dtype, layout }, numbers(&mut Random::new(1), dtype, 0, false))
     };
     let repeated = Layout::contiguous(&[]).broadcast(&[3, 5]);
     let strided = Layout { strides: [10i64, 2][..].into(), ..Layout::contiguous(&[3, 5]) };
     let add = |dtype| Instr { op: Op::Add, attrs: smallvec![], dtype, args: smallvec![0, 0] };
     let case = |read: (Operand, Array), scalar: u64| {
         let dtype = read.0.dtype;
-        let program = Program {
+        let body = LoopBody {
             sizes: [3i64, 5][..].into(),
             reads: vec![dtype],
             instrs: vec![add(dtype)],
@@ -293,7 +293,7 @@ fn scalars_and_indices_are_operands() {
         let sizes: Dims = [3i64, 5][..].into();
         let writes = vec![(dtype, sizes.clone()), (dtype, sizes)];
         Case {
-            kernel: Kernel::Map(program),
+            kernel: Kernel::Map(body),
             reads: vec![read],
             writes,
             scalars: vec![scalar],
@@ -301,15 +301,15 @@ fn scalars_and_indices_are_operands() {
         }
     };
     for dtype in [DType::F32, DType::BF16, DType::F64] {
-        case(place(Place::Scalar(0), dtype, repeated.clone()), 1.7f64.to_bits()).check_exact();
+        case(mem(MemRef::Scalar(0), dtype, repeated.clone()), 1.7f64.to_bits()).check_exact();
     }
-    case(place(Place::Scalar(0), DType::I64, repeated), -3i64 as u64).check_exact();
-    case(place(Place::Index, DType::I64, strided), 0).check_exact();
+    case(mem(MemRef::Scalar(0), DType::I64, repeated), -3i64 as u64).check_exact();
+    case(mem(MemRef::Index, DType::I64, strided), 0).check_exact();
 }
 
 #[test]
 fn random_numbers_are_those_of_the_row() {
-    let program = Program {
+    let body = LoopBody {
         sizes: [13i64, 107][..].into(),
         reads: vec![DType::I64; 3],
         instrs: vec![Instr {
@@ -322,9 +322,8 @@ fn random_numbers_are_those_of_the_row() {
     };
     let one = Layout::contiguous(&[]).broadcast(&[13, 107]);
     let none = || numbers(&mut Random::new(1), DType::I64, 0, false);
-    let operand = |place, layout: &Layout| {
-        (Operand { place, dtype: DType::I64, layout: layout.clone() }, none())
-    };
+    let operand =
+        |mem, layout: &Layout| (Operand { mem, dtype: DType::I64, layout: layout.clone() }, none());
     let dense = Layout::contiguous(&[13, 107]);
     for index in [
         dense.clone(),
@@ -332,11 +331,11 @@ fn random_numbers_are_those_of_the_row() {
         Layout::contiguous(&[107, 13]).transpose(&[1, 0]),
     ] {
         let case = Case {
-            kernel: Kernel::Map(program.clone()),
+            kernel: Kernel::Map(body.clone()),
             reads: vec![
-                operand(Place::Scalar(0), &one),
-                operand(Place::Scalar(1), &one),
-                operand(Place::Index, &index),
+                operand(MemRef::Scalar(0), &one),
+                operand(MemRef::Scalar(1), &one),
+                operand(MemRef::Index, &index),
             ],
             writes: vec![(DType::F32, [13i64, 107][..].into())],
             scalars: vec![77 << 40 | 5, u32::MAX as u64 - 9],
@@ -366,18 +365,18 @@ fn in_place_results_may_overwrite_what_was_read() {
     // y = x + y and z = x - y with y's memory given to the first result.
     let n = 5000;
     let args = |op| Instr { op, attrs: smallvec![], dtype: DType::F32, args: smallvec![0, 1] };
-    let program = Program {
+    let body = LoopBody {
         sizes: [n][..].into(),
         reads: vec![DType::F32; 2],
         instrs: vec![args(Op::Add), args(Op::Sub)],
         results: vec![2, 3],
     };
     let layout = Layout::contiguous(&[n]);
-    let operand = |place| Operand { place, dtype: DType::F32, layout: layout.clone() };
+    let operand = |mem| Operand { mem, dtype: DType::F32, layout: layout.clone() };
     let step = Step {
-        kernel: Kernel::Map(program),
-        reads: vec![operand(Place::Input(0)), operand(Place::Input(1))],
-        writes: vec![operand(Place::Output(0)), operand(Place::Output(1))],
+        kernel: Kernel::Map(body),
+        reads: vec![operand(MemRef::Input(0)), operand(MemRef::Input(1))],
+        writes: vec![operand(MemRef::Output(0)), operand(MemRef::Output(1))],
         reads_of: Vec::new(),
         results_of: Vec::new(),
         workspace: None,
@@ -405,7 +404,7 @@ fn in_place_results_may_overwrite_what_was_read() {
     let call = Call {
         inputs: &[x.as_ptr().expose_provenance(), y_addr],
         poisoned: &[],
-        beside: &[],
+        derived: &[],
         outputs: &[y_addr, difference.as_mut_ptr().expose_provenance()],
         arena: 0,
         scalars: &[],

@@ -3,9 +3,9 @@
 mod cast;
 mod chain;
 pub mod conv;
-mod keep;
+mod packed_weights;
 mod large;
-mod machine;
+mod jit;
 mod map;
 mod math;
 pub mod node;
@@ -14,7 +14,7 @@ pub mod reduce;
 mod rows;
 
 use super::onednn::Search;
-use super::{Cpu, machine as code};
+use super::{Cpu, jit as code};
 use crate::backend::reference::Reference;
 use crate::backend::{Backend, Call, Executable};
 use crate::buffer::Bytes;
@@ -22,7 +22,7 @@ use crate::dtype::DType;
 use crate::error::Error;
 use crate::op::array::Array;
 use crate::op::{Attrs, Op, Ty};
-use crate::plan::{Kernel, Operand, Place, Plan, Step};
+use crate::plan::{Kernel, MemRef, Operand, Plan, Step};
 use crate::shape::{Dims, Layout};
 use std::sync::{Arc, LazyLock};
 
@@ -139,7 +139,7 @@ pub struct Case {
     pub reads: Vec<(Operand, Array)>,
     pub writes: Vec<(DType, Dims)>,
     pub scalars: Vec<u64>,
-    /// The first result takes over the memory of the first operand.
+    /// The memory of the first operand is donated to the first result.
     pub in_place: bool,
 }
 
@@ -150,7 +150,7 @@ impl Case {
     pub fn node(op: Op, attrs: Attrs, reads: Vec<Array>, outs: &[Ty]) -> Case {
         let operand = |(n, a): (usize, Array)| {
             let layout = Layout::contiguous(&a.ty.sizes);
-            (Operand { place: Place::Input(n as u32), dtype: a.ty.dtype, layout }, a)
+            (Operand { mem: MemRef::Input(n as u32), dtype: a.ty.dtype, layout }, a)
         };
         Case {
             kernel: Kernel::Node { op, attrs },
@@ -163,7 +163,7 @@ impl Case {
 
     pub fn plan(&self) -> Plan {
         let write = |(n, (dtype, sizes)): (usize, &(DType, Dims))| Operand {
-            place: Place::Output(n as u32),
+            mem: MemRef::Output(n as u32),
             dtype: *dtype,
             layout: Layout::contiguous(sizes),
         };
@@ -228,7 +228,7 @@ impl Case {
         let call = Call {
             inputs: &sources,
             poisoned: &[],
-            beside: &[],
+            derived: &[],
             outputs: &targets,
             arena,
             scalars,

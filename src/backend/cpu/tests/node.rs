@@ -411,7 +411,7 @@ fn along_an_axis() {
 }
 
 #[test]
-fn host_calls_run_on_the_calling_thread() {
+fn cpu_fallbacks_run_on_the_calling_thread() {
     let caller = std::thread::current().id();
     let id = host::register(HostOp {
         name: "test::checks_the_thread".into(),

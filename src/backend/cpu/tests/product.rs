@@ -2,11 +2,11 @@
 
 use super::super::gemm::Matrix;
 use super::super::isa::on_each_isa;
-use super::super::thin::{Only, Thin, ThinProduct};
+use super::super::small_gemm::{Only, SmallGemm, SmallGemmElement};
 use super::node::{check_close, lay_out, node, values};
 use super::*;
 use crate::op::evaluate::evaluate;
-use crate::plan::{Instr, Program};
+use crate::plan::{Instr, LoopBody};
 use smallvec::smallvec;
 
 #[test]
@@ -96,16 +96,16 @@ fn a_product_goes_through_its_epilogue() {
                 (bias, vec![n]),
                 (Layout::contiguous(&sizes), sizes.clone()),
             ] {
-                let place = Place::Input(reads.len() as u32);
+                let mem = MemRef::Input(reads.len() as u32);
                 // All positive: no difference of rounding is all that is left of a result.
                 let number = values(&mut random, dtype, &dims);
                 let ty = [number.ty.clone()];
                 let positive = evaluate(Op::Abs, &[&number], &[], &ty).unwrap().remove(0);
-                reads.push((Operand { place, dtype, layout }, positive));
+                reads.push((Operand { mem, dtype, layout }, positive));
             }
             let instr =
                 |op, args: &[u32]| Instr { op, attrs: smallvec![], dtype, args: args.into() };
-            let program = Program {
+            let body = LoopBody {
                 sizes: sizes[..].into(),
                 reads: vec![dtype; 4],
                 instrs: vec![
@@ -115,7 +115,7 @@ fn a_product_goes_through_its_epilogue() {
                 ],
                 results: vec![6, 0],
             };
-            let kernel = Kernel::Fused { op: Op::Matmul, attrs: smallvec![], program };
+            let kernel = Kernel::Fused { op: Op::Matmul, attrs: smallvec![], body };
             let writes = vec![(dtype, sizes[..].into()); 2];
             let case = Case { kernel, reads, writes, scalars: vec![], in_place: false };
             check_close(&case, 8.0 * (k as f64 + 4.0));
@@ -130,7 +130,7 @@ fn epilogues_without_machine_code() {
 }
 
 #[test]
-fn thin_products_with_every_instruction_set() {
+fn small_products_with_every_instruction_set() {
     const SIZES: [[usize; 3]; 4] = [[1, 16, 1], [7, 48, 5], [64, 64, 300], [13, 80, 130]];
     let onlys: [fn(isize) -> Only; 4] = [|_| Only::All, Only::Below, Only::Left, Only::Right];
     let mut random = Random::new(19);
@@ -138,13 +138,14 @@ fn thin_products_with_every_instruction_set() {
         |n: usize| -> Vec<f32> { (0..n).map(|_| random.unit() as f32 - 0.5).collect() };
     for ([rows, columns, depth], n) in SIZES.into_iter().zip([0, 3, -20, 17]) {
         let (b, before) = (numbers(depth * columns), numbers(rows * columns));
-        for (only, turned) in onlys.iter().flat_map(|only| [(only(n), false), (only(n), true)]) {
+        for (only, transposed) in onlys.iter().flat_map(|only| [(only(n), false), (only(n), true)])
+        {
             let nothing = |i: usize, j: usize| match only {
                 Only::Left(n) => j as isize >= i as isize + n,
                 Only::Right(n) => i as isize >= j as isize + n,
                 _ => false,
             };
-            let strides = if turned { (1, rows + 2) } else { (depth + 3, 1) };
+            let strides = if transposed { (1, rows + 2) } else { (depth + 3, 1) };
             let mut a = numbers(rows * (depth + 3) + depth * (rows + 2));
             for (i, j) in (0..rows).flat_map(|i| (0..depth).map(move |j| (i, j))) {
                 if nothing(i, j) {
@@ -156,8 +157,9 @@ fn thin_products_with_every_instruction_set() {
                     let mut c = before.clone();
                     let a = Matrix { data: &a, strides };
                     let (pitch, alpha) = (columns, 0.7);
-                    let task = Thin { a, b: &b, pitch, rows, columns, depth, alpha, add, only };
-                    f32::thin(task, &mut c, columns);
+                    let task =
+                        SmallGemm { a, b: &b, pitch, rows, columns, depth, alpha, add, only };
+                    f32::small_gemm(task, &mut c, columns);
                     for (at, &c) in c.iter().enumerate() {
                         let (i, j) = (at / columns, at % columns);
                         if matches!(only, Only::Below(n) if j as isize >= i as isize + n) {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::op::Attr;
-use crate::plan::{Instr, Program};
+use crate::plan::{Instr, LoopBody};
 use smallvec::smallvec;
 
 const OPS: [Op; 6] = [Op::Sum, Op::Prod, Op::ReduceMax, Op::ReduceMin, Op::Any, Op::All];
@@ -20,7 +20,7 @@ pub fn case(
     let (layout, len) = layout(lay, sizes);
     let values = numbers(&mut Random::new(sizes.len() as u64 + 7), dtype, len, special);
     let double = Instr { op: Op::Add, attrs: smallvec![], dtype, args: smallvec![0, 0] };
-    let program = Program {
+    let body = LoopBody {
         sizes: sizes.into(),
         reads: vec![dtype],
         instrs: if prologue { vec![double] } else { vec![] },
@@ -30,8 +30,8 @@ pub fn case(
         (0..sizes.len()).filter(|d| !axes.contains(&(*d as i64))).map(|d| sizes[d]).collect();
     let to = if matches!(op, Op::ArgMax | Op::ArgMin) { DType::I64 } else { dtype };
     Case {
-        kernel: Kernel::Reduce { program, op, axes: axes.into() },
-        reads: vec![(Operand { place: Place::Input(0), dtype, layout }, values)],
+        kernel: Kernel::Reduce { body, op, axes: axes.into() },
+        reads: vec![(Operand { mem: MemRef::Input(0), dtype, layout }, values)],
         writes: vec![(to, if op == Op::CumSum { sizes.into() } else { kept })],
         scalars: vec![],
         in_place: false,
@@ -129,15 +129,15 @@ fn sums_of_columns_as_they_lie() {
         for dtype in [DType::F32, DType::BF16, DType::F16] {
             check(Op::Sum, dtype, &sizes, &[0], Lay::Dense, false);
             let mut case = case(Op::Sum, dtype, &sizes, &[0], Lay::Dense, false, false);
-            let Kernel::Reduce { program, .. } = &mut case.kernel else { unreachable!() };
+            let Kernel::Reduce { body, .. } = &mut case.kernel else { unreachable!() };
             let attrs = smallvec![Attr::DType(DType::F32)];
             let args = smallvec![0];
-            program.instrs.push(Instr { op: Op::Cast, attrs, dtype: DType::F32, args });
-            program.results = vec![1];
-            program.sizes[1] -= 3;
-            let layout = case.reads[0].0.layout.slice(&[0, 2], &program.sizes, &[1, 1]);
+            body.instrs.push(Instr { op: Op::Cast, attrs, dtype: DType::F32, args });
+            body.results = vec![1];
+            body.sizes[1] -= 3;
+            let layout = case.reads[0].0.layout.slice(&[0, 2], &body.sizes, &[1, 1]);
             case.reads[0].0.layout = layout;
-            case.writes = vec![(DType::F32, program.sizes[1..].into())];
+            case.writes = vec![(DType::F32, body.sizes[1..].into())];
             let (got, expected) = case.both();
             let bound = 40.0 * 4.0 * sizes[0] as f64 * compute_epsilon(DType::F32);
             case.compare(&got, &expected, |_, _| bound);

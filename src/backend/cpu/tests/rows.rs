@@ -1,7 +1,7 @@
 //! Fused kernels whose tiles end with their row.
 
 use super::*;
-use crate::plan::{Instr, Program};
+use crate::plan::{Instr, LoopBody};
 use smallvec::smallvec;
 
 fn instr(op: Op, dtype: DType, args: &[u32]) -> Instr {
@@ -16,25 +16,25 @@ fn operands_that_are_dense_along_rows_only() {
             for in_place in [false, true] {
                 let sizes = [7i64, columns];
                 let mut random = Random::new(columns as u64);
-                let mut read = |place, strides: [i64; 2], offset| {
+                let mut read = |mem, strides: [i64; 2], offset| {
                     let strides = strides[..].into();
                     let layout = Layout { sizes: sizes[..].into(), strides, offset };
                     let values = numbers(&mut random, dtype, layout.end() as usize, true);
-                    (Operand { place, dtype, layout }, values)
+                    (Operand { mem, dtype, layout }, values)
                 };
                 let reads = vec![
-                    read(Place::Input(0), [columns, 1], 0),
-                    read(Place::Input(1), [0, 1], 0),
-                    read(Place::Input(2), [2 * columns, 1], columns),
+                    read(MemRef::Input(0), [columns, 1], 0),
+                    read(MemRef::Input(1), [0, 1], 0),
+                    read(MemRef::Input(2), [2 * columns, 1], columns),
                 ];
-                let program = Program {
+                let body = LoopBody {
                     sizes: sizes[..].into(),
                     reads: vec![dtype; 3],
                     instrs: vec![instr(Op::Add, dtype, &[0, 1]), instr(Op::Mul, dtype, &[3, 2])],
                     results: vec![4, 3],
                 };
                 let writes = vec![(dtype, sizes[..].into()); 2];
-                let kernel = Kernel::Map(program);
+                let kernel = Kernel::Map(body);
                 Case { kernel, reads, writes, scalars: vec![], in_place }.check_exact();
             }
         }
@@ -54,18 +54,18 @@ fn rows_that_differ_in_one_place() {
                 strides: strides[..].into(),
                 offset: 0,
             };
-            let mut read = |place, dtype, strides: [i64; 2]| {
+            let mut read = |mem, dtype, strides: [i64; 2]| {
                 let layout = row(strides);
                 let values = numbers(&mut random, dtype, layout.end() as usize, true);
-                (Operand { place, dtype, layout }, values)
+                (Operand { mem, dtype, layout }, values)
             };
-            let index = Operand { place: Place::Index, dtype: DType::I64, layout: row([0, 1]) };
+            let index = Operand { mem: MemRef::Index, dtype: DType::I64, layout: row([0, 1]) };
             let mut reads = vec![
                 (index, Array::zeros(&Ty::new(DType::I64, &[0]))),
-                read(Place::Input(1), DType::I64, target_strides),
-                read(Place::Input(2), dtype, [columns, 1]),
-                read(Place::Input(3), dtype, [1, 0]),
-                read(Place::Input(4), dtype, [1, 0]),
+                read(MemRef::Input(1), DType::I64, target_strides),
+                read(MemRef::Input(2), dtype, [columns, 1]),
+                read(MemRef::Input(3), dtype, [1, 0]),
+                read(MemRef::Input(4), dtype, [1, 0]),
             ];
             // In rows: the first column, a middle one, the last, and two that are no column.
             for (i, target) in
@@ -76,7 +76,7 @@ fn rows_that_differ_in_one_place() {
                 }
             }
             let chosen = if yes { [5, 6, 4] } else { [5, 4, 6] };
-            let program = Program {
+            let body = LoopBody {
                 sizes: sizes[..].into(),
                 reads: vec![DType::I64, DType::I64, dtype, dtype, dtype],
                 instrs: vec![
@@ -87,7 +87,7 @@ fn rows_that_differ_in_one_place() {
                 results: vec![7, 3],
             };
             let writes = vec![(dtype, sizes[..].into()); 2];
-            let kernel = Kernel::Map(program);
+            let kernel = Kernel::Map(body);
             Case { kernel, reads, writes, scalars: vec![], in_place: false }.check_exact();
         }
     }

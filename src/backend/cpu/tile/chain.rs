@@ -4,8 +4,8 @@
 use super::super::isa::kernel;
 use super::super::math;
 use super::super::vector::{MAX_LANES, Vector, each as vectors};
-use super::element::Brain;
-use super::link::{Alone, Link, With};
+use super::element::Bf16;
+use super::link::{BinaryOp, Link, UnaryOp};
 
 /// Where numbers come from.
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +14,7 @@ pub enum Feed<'a> {
     Run(&'a [f32]),
     /// In memory, where the next tile's numbers follow.
     Memory(&'a [f32]),
-    Brain(&'a [Brain]),
+    Bf16(&'a [Bf16]),
     /// One that stands for all.
     One(f32),
     /// What the chain's result overwrites.
@@ -24,7 +24,7 @@ pub enum Feed<'a> {
 /// Where the result goes.
 pub enum Target<'a> {
     Run(&'a mut [f32]),
-    Brain(&'a mut [Brain]),
+    Bf16(&'a mut [Bf16]),
 }
 
 /// Vectors of a block.
@@ -32,15 +32,15 @@ const VECTORS: usize = 8;
 type Block<V> = [V; VECTORS];
 type Room = [f32; VECTORS * MAX_LANES];
 
-/// A block's place in the tile. Only the last one has fewer than all elements.
+/// A block's position in the tile. Only the last one has fewer than all elements.
 #[derive(Clone, Copy)]
-struct Place {
-    announce: bool,
+struct BlockPosition {
+    prefetch: bool,
     at: usize,
     len: usize,
 }
 
-impl Place {
+impl BlockPosition {
     /// The elements of the block: where they are, or a part of a block in `room`.
     #[inline(always)]
     fn whole<'a, V: Vector>(self, x: &'a [f32], room: &'a mut Room) -> &'a [f32] {
@@ -53,8 +53,8 @@ impl Place {
 
     /// The elements of the block as f32 in `room`.
     #[inline(always)]
-    fn widened<'a, V: Vector>(self, x: &[Brain], room: &'a mut Room) -> &'a [f32] {
-        self.announce::<V, Brain>(x);
+    fn widened<'a, V: Vector>(self, x: &[Bf16], room: &'a mut Room) -> &'a [f32] {
+        self.prefetch::<V, Bf16>(x);
         let x = &x[self.at..][..self.len];
         // Of a length that the compiler knows.
         if self.len == VECTORS * V::LANES {
@@ -72,28 +72,28 @@ impl Place {
             (Feed::One(v), _) => return [V::splat(v); VECTORS],
             (Feed::Run(x), _) => self.whole::<V>(x, room),
             (Feed::Memory(x), _) => {
-                self.announce::<V, f32>(x);
+                self.prefetch::<V, f32>(x);
                 self.whole::<V>(x, room)
             }
             (Feed::Own, Target::Run(x)) => {
-                self.announce::<V, f32>(x);
+                self.prefetch::<V, f32>(x);
                 self.whole::<V>(x, room)
             }
-            (Feed::Brain(x), _) => self.widened::<V>(x, room),
-            (Feed::Own, Target::Brain(x)) => self.widened::<V>(x, room),
+            (Feed::Bf16(x), _) => self.widened::<V>(x, room),
+            (Feed::Own, Target::Bf16(x)) => self.widened::<V>(x, room),
         })
     }
 
-    /// Tells the processor that the same place of the next tile will be asked for; every second cache line, since they
+    /// Prefetches the same position of the next tile; every second cache line, since they
     /// are fetched in pairs.
     #[inline(always)]
-    fn announce<V: Vector, T>(self, x: &[T]) {
+    fn prefetch<V: Vector, T>(self, x: &[T]) {
         const LINE: usize = 64;
-        if !self.announce {
+        if !self.prefetch {
             return;
         }
         for at in (0..VECTORS * V::LANES).step_by(2 * LINE / size_of::<T>()) {
-            V::announce(x.as_ptr().wrapping_add(x.len() + self.at + at));
+            V::prefetch(x.as_ptr().wrapping_add(x.len() + self.at + at));
         }
     }
 
@@ -107,7 +107,7 @@ impl Place {
                 stored(block, room);
                 to[self.at..][..self.len].copy_from_slice(&room[..self.len]);
             }
-            Target::Brain(to) => {
+            Target::Bf16(to) => {
                 stored(block, room);
                 let to = &mut to[self.at..][..self.len];
                 if self.len == VECTORS * V::LANES {
@@ -122,14 +122,14 @@ impl Place {
 }
 
 #[inline(always)]
-fn widen(to: &mut [f32], from: &[Brain]) {
+fn widen(to: &mut [f32], from: &[Bf16]) {
     for (to, from) in to.iter_mut().zip(from) {
         *to = math::bf16_to_f32(from.0);
     }
 }
 
 #[inline(always)]
-fn narrow(to: &mut [Brain], from: &[f32]) {
+fn narrow(to: &mut [Bf16], from: &[f32]) {
     for (to, from) in to.iter_mut().zip(from) {
         to.0 = math::f32_to_bf16(*from);
     }
@@ -171,7 +171,7 @@ impl Target<'_> {
     fn len(&self) -> usize {
         match self {
             Target::Run(x) => x.len(),
-            Target::Brain(x) => x.len(),
+            Target::Bf16(x) => x.len(),
         }
     }
 }
@@ -218,7 +218,7 @@ macro_rules! singly {
 }
 
 /// A sine or cosine.
-macro_rules! turned {
+macro_rules! transposed {
     ([$($x:ident)*] $room:ident $quarters:literal, $exact:path) => {{
         let mut x: Room = [0.0; VECTORS * MAX_LANES];
         stored([$($x),*], &mut x);
@@ -270,43 +270,43 @@ macro_rules! straight_second {
 macro_rules! alone {
     ($op:expr, $short:ident, $long:ident, $x:tt, $with:ident, $($others:tt)*) => {
         match $op {
-            Alone::Neg => $short!($x $with |a| -a),
-            Alone::Abs => $short!($x $with |a| a.abs()),
-            Alone::Square => $short!($x $with |a| a * a),
-            Alone::Cube => $short!($x $with |a| a * a * a),
-            Alone::Sqrt => $short!($x $with |a| a.sqrt()),
-            Alone::Rsqrt => $short!($x $with |a| a.rsqrt()),
-            Alone::Floor => $short!($x $with |a| a.floor()),
-            Alone::Ceil => $short!($x $with |a| a.ceil()),
-            Alone::Round => $short!($x $with |a| a.round()),
-            Alone::Trunc => $short!($x $with |a| a.trunc()),
-            Alone::Sign => $long!($x $with |a| math::sign(a)),
-            Alone::Exp => $long!($x $with |a| math::exp(a)),
-            Alone::Expm1 => $long!($x $with |a| math::expm1(a)),
-            Alone::Log => $long!($x $with |a| math::log(a)),
-            Alone::Log1p => $long!($x $with |a| math::log1p(a)),
-            Alone::Tanh => $long!($x $with |a| math::tanh(a)),
-            Alone::Erf => $long!($x $with |a| math::erf(a)),
-            Alone::Sigmoid => $long!($x $with |a| math::sigmoid(a)),
+            UnaryOp::Neg => $short!($x $with |a| -a),
+            UnaryOp::Abs => $short!($x $with |a| a.abs()),
+            UnaryOp::Square => $short!($x $with |a| a * a),
+            UnaryOp::Cube => $short!($x $with |a| a * a * a),
+            UnaryOp::Sqrt => $short!($x $with |a| a.sqrt()),
+            UnaryOp::Rsqrt => $short!($x $with |a| a.rsqrt()),
+            UnaryOp::Floor => $short!($x $with |a| a.floor()),
+            UnaryOp::Ceil => $short!($x $with |a| a.ceil()),
+            UnaryOp::Round => $short!($x $with |a| a.round()),
+            UnaryOp::Trunc => $short!($x $with |a| a.trunc()),
+            UnaryOp::Sign => $long!($x $with |a| math::sign(a)),
+            UnaryOp::Exp => $long!($x $with |a| math::exp(a)),
+            UnaryOp::Expm1 => $long!($x $with |a| math::expm1(a)),
+            UnaryOp::Log => $long!($x $with |a| math::log(a)),
+            UnaryOp::Log1p => $long!($x $with |a| math::log1p(a)),
+            UnaryOp::Tanh => $long!($x $with |a| math::tanh(a)),
+            UnaryOp::Erf => $long!($x $with |a| math::erf(a)),
+            UnaryOp::Sigmoid => $long!($x $with |a| math::sigmoid(a)),
             $($others)*
         }
     };
 }
 
-/// Likewise for [`With`].
+/// Likewise for [`BinaryOp`].
 macro_rules! with {
     ($op:expr, $pairs:ident, $x:tt, $z:tt) => {
         match $op {
-            With::Add => $pairs!($x, $z | a, b | a + b),
-            With::Sub => $pairs!($x, $z | a, b | a - b),
-            With::OtherSub => $pairs!($x, $z | a, b | b - a),
-            With::Mul => $pairs!($x, $z | a, b | a * b),
-            With::Div => $pairs!($x, $z | a, b | a / b),
-            With::OtherDiv => $pairs!($x, $z | a, b | b / a),
-            With::Max => $pairs!($x, $z | a, b | math::larger(a, b)),
-            With::OtherMax => $pairs!($x, $z | a, b | math::larger(b, a)),
-            With::Min => $pairs!($x, $z | a, b | math::smaller(a, b)),
-            With::OtherMin => $pairs!($x, $z | a, b | math::smaller(b, a)),
+            BinaryOp::Add => $pairs!($x, $z | a, b | a + b),
+            BinaryOp::Sub => $pairs!($x, $z | a, b | a - b),
+            BinaryOp::RSub => $pairs!($x, $z | a, b | b - a),
+            BinaryOp::Mul => $pairs!($x, $z | a, b | a * b),
+            BinaryOp::Div => $pairs!($x, $z | a, b | a / b),
+            BinaryOp::RDiv => $pairs!($x, $z | a, b | b / a),
+            BinaryOp::Max => $pairs!($x, $z | a, b | math::larger(a, b)),
+            BinaryOp::RMax => $pairs!($x, $z | a, b | math::larger(b, a)),
+            BinaryOp::Min => $pairs!($x, $z | a, b | math::smaller(a, b)),
+            BinaryOp::RMin => $pairs!($x, $z | a, b | math::smaller(b, a)),
         }
     };
 }
@@ -328,12 +328,12 @@ macro_rules! now_both {
 }
 
 /// An operation on one vector, if it can be done in f32 for all numbers.
-pub fn of_vector<V: Vector>(op: Alone, x: V) -> Option<V> {
+pub fn of_vector<V: Vector>(op: UnaryOp, x: V) -> Option<V> {
     Some(alone!(op, now, now, [x], x, _ => return None))
 }
 
 /// An operation on two vectors.
-pub fn of_two<V: Vector>(op: With, x: V, z: V) -> V {
+pub fn of_two<V: Vector>(op: BinaryOp, x: V, z: V) -> V {
     with!(op, now_both, [x], [z])
 }
 
@@ -342,17 +342,17 @@ pub fn of_two<V: Vector>(op: With, x: V, z: V) -> V {
 fn single<V: Vector>(start: Feed, link: Link<Feed>, y: &mut [f32]) -> bool {
     use Feed::{Memory, One, Run};
     match (start, link) {
-        (Run(x) | Memory(x), Link::Alone(op)) => {
+        (Run(x) | Memory(x), Link::Unary(op)) => {
             alone!(op, straight, straight, [x y], V, _ => return false);
         }
-        (Run(x) | Memory(x), Link::With(op, Run(z) | Memory(z))) => {
+        (Run(x) | Memory(x), Link::Binary(op, Run(z) | Memory(z))) => {
             with!(op, straight_pairs, [x y V], z);
         }
-        (Run(x) | Memory(x), Link::With(op, One(z))) => {
+        (Run(x) | Memory(x), Link::Binary(op, One(z))) => {
             let z = V::splat(z);
             with!(op, straight_first, [x y V], z);
         }
-        (One(z), Link::With(op, Run(x) | Memory(x))) => {
+        (One(z), Link::Binary(op, Run(x) | Memory(x))) => {
             let z = V::splat(z);
             with!(op, straight_second, [x y V], z);
         }
@@ -362,9 +362,9 @@ fn single<V: Vector>(start: Feed, link: Link<Feed>, y: &mut [f32]) -> bool {
 }
 
 kernel! {
-    /// `to[i]` = what the links make of `start[i]`. Runs are as long as the target. `announce`: the tile is computed in
+    /// `to[i]` = what the links make of `start[i]`. Runs are as long as the target. `prefetch`: the tile is computed in
     /// several chains, so that the processor does not see by itself what memory is read next.
-    pub fn run(start: Feed<'a>, links: &'a [Link<Feed<'a>>], to: Target<'a>, announce: bool) {
+    pub fn run(start: Feed<'a>, links: &'a [Link<Feed<'a>>], to: Target<'a>, prefetch: bool) {
         let mut to = to;
         if let ([link], Target::Run(y)) = (links, &mut to)
             && single::<V>(start, *link, y)
@@ -374,27 +374,27 @@ kernel! {
         let mut room = [0.0; VECTORS * MAX_LANES];
         let (mut at, len) = (0, to.len());
         while at < len {
-            let place = Place { announce, at, len: (len - at).min(VECTORS * V::LANES) };
+            let position = BlockPosition { prefetch, at, len: (len - at).min(VECTORS * V::LANES) };
             let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] =
-                place.load::<V>(start, &to, &mut room);
+                position.load::<V>(start, &to, &mut room);
             for &link in links {
                 match link {
-                    Link::Alone(op) => alone!(op, each, through, [a b c d e f g h], room,
-                        Alone::Sin => turned!([a b c d e f g h] room 0.0, f64::sin),
-                        Alone::Cos => turned!([a b c d e f g h] room 1.0, f64::cos),
-                        Alone::ToF16 => singly!([a b c d e f g h] room
+                    Link::Unary(op) => alone!(op, each, through, [a b c d e f g h], room,
+                        UnaryOp::Sin => transposed!([a b c d e f g h] room 0.0, f64::sin),
+                        UnaryOp::Cos => transposed!([a b c d e f g h] room 1.0, f64::cos),
+                        UnaryOp::ToF16 => singly!([a b c d e f g h] room
                             |v| math::f16_to_f32(math::f32_to_f16(v))),
-                        Alone::ToBF16 => singly!([a b c d e f g h] room
+                        UnaryOp::ToBF16 => singly!([a b c d e f g h] room
                             |v| math::bf16_to_f32(math::f32_to_bf16(v))),
                     ),
-                    Link::With(op, feed) => {
-                        let [i, j, k, l, m, n, o, p] = place.load::<V>(feed, &to, &mut room);
+                    Link::Binary(op, feed) => {
+                        let [i, j, k, l, m, n, o, p] = position.load::<V>(feed, &to, &mut room);
                         with!(op, pairs, [a b c d e f g h], [i j k l m n o p]);
                     }
                 }
             }
-            place.store([a, b, c, d, e, f, g, h], &mut to, &mut room);
-            at += place.len;
+            position.store([a, b, c, d, e, f, g, h], &mut to, &mut room);
+            at += position.len;
         }
     }
 }

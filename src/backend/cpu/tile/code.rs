@@ -1,8 +1,8 @@
 //! A fused pointwise region, compiled: a list of vector operations on numbered tiles.
 
-use super::super::machine::Routine;
-use super::super::machine::trace::Element;
-use super::element::Lane;
+use super::super::jit::JitLoop;
+use super::super::jit::trace::Element;
+use super::element::TileType;
 use super::link::Link;
 use crate::dtype::DType;
 use crate::op::Op;
@@ -28,13 +28,13 @@ pub enum Inst {
     /// From memory into a tile of the lane.
     Load {
         read: usize,
-        lane: Lane,
+        tile_type: TileType,
         to: usize,
     },
-    /// A pointwise primitive on arguments of lane `lane`; integers are wrapped to `dtype`, the type of the result.
+    /// A pointwise primitive on arguments of tile type `tile_type`; integers are wrapped to `dtype`, the type of the result.
     Compute {
         op: Op,
-        lane: Lane,
+        tile_type: TileType,
         dtype: DType,
         args: SmallVec<[Arg; 3]>,
         to: Arg,
@@ -53,23 +53,23 @@ pub enum Inst {
     },
     /// Machine code from streams to streams, whose elements are as they lie in tiles or in memory.
     Loop {
-        routine: Routine,
+        jit_loop: JitLoop,
         streams: Vec<(Arg, Element)>,
         /// Tiles of one number.
-        numbers: Vec<(Lane, usize)>,
+        numbers: Vec<(TileType, usize)>,
     },
-    /// As `select(read index == target, yes, no)`: see [`Run::spot`](super::run::Run::spot).
-    Spot {
+    /// As `select(read index == target, yes, no)`: see [`Run::one_hot_select`](super::run::Run::one_hot_select).
+    OneHotSelect {
         index: usize,
         target: Arg,
-        lane: Lane,
+        tile_type: TileType,
         /// Yes and no.
         args: [Arg; 2],
         to: Arg,
     },
     Store {
         result: usize,
-        lane: Lane,
+        tile_type: TileType,
         arg: Arg,
     },
 }
@@ -115,16 +115,16 @@ pub struct StoreKind {
 #[derive(Default)]
 pub struct Code {
     /// Tiles of one number, filled before anything is computed.
-    pub fills: Vec<(Lane, usize, Fill)>,
+    pub fills: Vec<(TileType, usize, Fill)>,
     /// Tiles of one number that are filled before each tile, with an element of a read.
-    pub row_fills: Vec<(Lane, usize, usize)>,
+    pub row_fills: Vec<(TileType, usize, usize)>,
     /// Those of either of which more than the first element is asked for.
-    pub spread: Vec<(Lane, usize)>,
+    pub spread: Vec<(TileType, usize)>,
     pub insts: Vec<Inst>,
     /// Tiles of each lane.
-    pub tiles: HashMap<Lane, usize>,
+    pub tiles: HashMap<TileType, usize>,
     /// Where the result is that is not stored (reductions).
-    pub kept: Option<(Lane, Arg)>,
+    pub kept: Option<(TileType, Arg)>,
     /// Whether an integer division may meet a zero.
     pub can_fail: bool,
 }
@@ -136,7 +136,7 @@ impl Code {
     /// How long it takes for an element, in plain operations.
     pub fn work(&self) -> usize {
         let work = |inst: &Inst| match inst {
-            Inst::Loop { routine, .. } => routine.operations.div_ceil(4),
+            Inst::Loop { jit_loop, .. } => jit_loop.operations.div_ceil(4),
             _ => 1,
         };
         self.insts.iter().map(work).sum()

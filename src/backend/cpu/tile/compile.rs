@@ -1,4 +1,4 @@
-//! How a program becomes a list of vector operations. Where machine code can be written, all that is computed in f32 or
+//! How a loop body becomes a list of vector operations. Where machine code can be written, all that is computed in f32 or
 //! decided by it is one loop ([`loops`]). Elsewhere each operation is a loop over tiles, which are reused as soon as
 //! their value is dead, so that few of them are live and they stay in the first-level cache; what is computed in f32
 //! and asked for once is computed in the chain of what asks for it and has no tile ([`chains`]).
@@ -7,16 +7,16 @@ mod chains;
 mod loops;
 
 use super::super::isa::Isa;
-use super::super::machine;
+use super::super::jit;
 use super::code::{Arg, Code, Fill, Inst, ReadKind, StoreKind, wrap};
-use super::element::Lane;
-use super::spot::{Spot, spots};
+use super::element::TileType;
+use super::one_hot::{OneHotSelect, one_hot_selects};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
 use crate::op::array::as_integer;
 use crate::op::{Attr, Op};
-use crate::plan::{Instr, Program, Reg};
+use crate::plan::{Instr, LoopBody, Reg};
 use chains::{Chained, without_idle_casts};
 use loops::Unit;
 use parking_lot::Mutex;
@@ -24,11 +24,11 @@ use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Weak};
 
-/// A value in the making: a register of the program in one lane.
-type Value = (Reg, Lane);
+/// A value in the making: a register of the body in one tile type.
+type Value = (Reg, TileType);
 
 struct Compiler<'a> {
-    program: &'a Program,
+    body: &'a LoopBody,
     reads: &'a [ReadKind],
     /// `None`: a reduction, whose result is kept.
     stores: Option<&'a [StoreKind]>,
@@ -38,9 +38,9 @@ struct Compiler<'a> {
     places: HashMap<Value, Arg>,
     /// Uses of a register that are still to come.
     uses: Vec<usize>,
-    free: HashMap<Lane, Vec<usize>>,
+    free: HashMap<TileType, Vec<usize>>,
     pinned: Vec<Value>,
-    spots: HashMap<Reg, Spot>,
+    one_hot_selects: HashMap<Reg, OneHotSelect>,
     /// For each instruction.
     chained: Vec<Chained>,
 }
@@ -61,24 +61,24 @@ type InUse = HashMap<Key, Weak<Code>>;
 
 static IN_USE: LazyLock<Mutex<InUse>> = LazyLock::new(Mutex::default);
 
-/// The code of `program`; `stores` are its writes, or `None` for a reduction, which keeps its result.
+/// The code of `body`; `stores` are its writes, or `None` for a reduction, which keeps its result.
 pub fn code(
-    program: &Program,
+    body: &LoopBody,
     reads: &[ReadKind],
     stores: Option<&[StoreKind]>,
 ) -> Result<Arc<Code>> {
     let key = Key {
-        target: machine::target(),
-        dtypes: program.reads.clone(),
-        instrs: program.instrs.clone(),
-        results: program.results.clone(),
+        target: jit::target(),
+        dtypes: body.reads.clone(),
+        instrs: body.instrs.clone(),
+        results: body.results.clone(),
         reads: reads.to_vec(),
         stores: stores.map(<[StoreKind]>::to_vec),
     };
     if let Some(code) = IN_USE.lock().get(&key).and_then(Weak::upgrade) {
         return Ok(code);
     }
-    let code = Arc::new(compile(program, reads, stores)?);
+    let code = Arc::new(compile(body, reads, stores)?);
     let mut in_use = IN_USE.lock();
     // Now and then, so that it costs nothing to speak of.
     if in_use.len().is_power_of_two() {
@@ -88,25 +88,25 @@ pub fn code(
     Ok(code)
 }
 
-fn compile(program: &Program, reads: &[ReadKind], stores: Option<&[StoreKind]>) -> Result<Code> {
-    let program = &without_idle_casts(program, stores);
+fn compile(body: &LoopBody, reads: &[ReadKind], stores: Option<&[StoreKind]>) -> Result<Code> {
+    let body = &without_idle_casts(body, stores);
     let attempt = |target| {
         let mut c = Compiler {
-            program,
+            body,
             reads,
             stores,
             target,
             code: Code::default(),
             places: HashMap::new(),
-            uses: uses(program)?,
+            uses: uses(body)?,
             free: HashMap::new(),
             pinned: Vec::new(),
-            spots: spots(program, reads),
-            chained: vec![Chained::default(); program.instrs.len()],
+            one_hot_selects: one_hot_selects(body, reads),
+            chained: vec![Chained::default(); body.instrs.len()],
         };
         Ok(c.compile()?.then_some(c.code))
     };
-    let target = machine::target();
+    let target = jit::target();
     if target.is_some()
         && let Some(code) = attempt(target)?
     {
@@ -125,8 +125,8 @@ impl<'a> Compiler<'a> {
         self.code.can_fail = self.divides_integers();
         let early = |kind: &ReadKind| kind.early && !kind.constant && !kind.row;
         for read in (0..self.reads.len()).filter(|&read| early(&self.reads[read])) {
-            for lane in self.lanes_needed(read as Reg) {
-                self.load(read, lane);
+            for tile_type in self.lanes_needed(read as Reg) {
+                self.load(read, tile_type);
             }
         }
         self.store_ready(None)?;
@@ -141,22 +141,22 @@ impl<'a> Compiler<'a> {
             }
         }
         if self.stores.is_none() {
-            let reg = self.program.results[0];
-            let lane = Lane::of(self.dtype(reg));
-            let kept = self.value(reg, lane)?;
-            self.spread(kept, lane);
-            self.code.kept = Some((lane, kept));
+            let reg = self.body.results[0];
+            let tile_type = TileType::of(self.dtype(reg));
+            let kept = self.value(reg, tile_type)?;
+            self.spread(kept, tile_type);
+            self.code.kept = Some((tile_type, kept));
         }
         Ok(true)
     }
 
     /// An instruction that is not computed in a loop of machine code.
     fn one(&mut self, n: usize) -> Result<()> {
-        let reg = (self.program.reads.len() + n) as Reg;
+        let reg = (self.body.reads.len() + n) as Reg;
         if self.uses[reg as usize] == 0 || self.chained[n].hidden {
             return Ok(());
         }
-        let instr = &self.program.instrs[n];
+        let instr = &self.body.instrs[n];
         match instr.op {
             Op::Const | Op::ConstInt => {}
             _ if self.chained[n].len > 0 => self.chain(reg)?,
@@ -167,109 +167,114 @@ impl<'a> Compiler<'a> {
 
     /// The registers that are stored, and where.
     fn results(&self) -> impl Iterator<Item = (&'a Reg, &'a StoreKind)> + use<'a> {
-        self.program.results.iter().zip(self.stores.unwrap_or_default())
+        self.body.results.iter().zip(self.stores.unwrap_or_default())
     }
 
     fn dtype(&self, reg: Reg) -> DType {
-        let reads = self.program.reads.len();
-        match self.program.reads.get(reg as usize) {
+        let reads = self.body.reads.len();
+        match self.body.reads.get(reg as usize) {
             Some(&dtype) => dtype,
-            None => self.program.instrs[reg as usize - reads].dtype,
+            None => self.body.instrs[reg as usize - reads].dtype,
         }
     }
 
     /// Lane in which result `k` is stored: untouched bytes for what is only moved.
-    fn store_lane(&self, reg: Reg, to: DType) -> Lane {
-        let moved = (reg as usize) < self.program.reads.len() && self.dtype(reg) == to;
-        if moved && !self.reads[reg as usize].constant { Lane::moving(to) } else { Lane::of(to) }
+    fn store_lane(&self, reg: Reg, to: DType) -> TileType {
+        let moved = (reg as usize) < self.body.reads.len() && self.dtype(reg) == to;
+        if moved && !self.reads[reg as usize].constant {
+            TileType::moving(to)
+        } else {
+            TileType::of(to)
+        }
     }
 
     /// The lanes in which a read will be asked for.
-    fn lanes_needed(&self, reg: Reg) -> SmallVec<[Lane; 2]> {
+    fn lanes_needed(&self, reg: Reg) -> SmallVec<[TileType; 2]> {
         let mut lanes = SmallVec::new();
-        if self.program.instrs.iter().any(|i| i.args.contains(&reg)) {
-            lanes.push(Lane::of(self.dtype(reg)));
+        if self.body.instrs.iter().any(|i| i.args.contains(&reg)) {
+            lanes.push(TileType::of(self.dtype(reg)));
         }
         for (&result, to) in self.results() {
-            let lane = self.store_lane(reg, to.dtype);
-            if result == reg && !lanes.contains(&lane) {
-                lanes.push(lane);
+            let tile_type = self.store_lane(reg, to.dtype);
+            if result == reg && !lanes.contains(&tile_type) {
+                lanes.push(tile_type);
             }
         }
         lanes
     }
 
-    fn tile(&mut self, lane: Lane) -> usize {
-        match self.free.get_mut(&lane).and_then(Vec::pop) {
+    fn tile(&mut self, tile_type: TileType) -> usize {
+        match self.free.get_mut(&tile_type).and_then(Vec::pop) {
             Some(tile) => tile,
-            None => self.new_tile(lane),
+            None => self.new_tile(tile_type),
         }
     }
 
-    fn new_tile(&mut self, lane: Lane) -> usize {
-        let n = self.code.tiles.entry(lane).or_insert(0);
+    fn new_tile(&mut self, tile_type: TileType) -> usize {
+        let n = self.code.tiles.entry(tile_type).or_insert(0);
         *n += 1;
         *n - 1
     }
 
     /// A tile that is filled once, before anything is computed: so never one that held something else.
-    fn fill(&mut self, reg: Reg, lane: Lane, fill: Fill) -> Arg {
-        let to = self.new_tile(lane);
-        self.code.fills.push((lane, to, fill));
-        self.pinned.push((reg, lane));
-        self.places.insert((reg, lane), Arg::Constant(to));
+    fn fill(&mut self, reg: Reg, tile_type: TileType, fill: Fill) -> Arg {
+        let to = self.new_tile(tile_type);
+        self.code.fills.push((tile_type, to, fill));
+        self.pinned.push((reg, tile_type));
+        self.places.insert((reg, tile_type), Arg::Constant(to));
         Arg::Constant(to)
     }
 
     /// As [`Compiler::fill`], but for the read's element in each row.
-    fn fill_row(&mut self, reg: Reg, lane: Lane) -> Arg {
-        let to = self.new_tile(lane);
-        self.code.row_fills.push((lane, to, reg as usize));
-        self.pinned.push((reg, lane));
-        self.places.insert((reg, lane), Arg::Constant(to));
+    fn fill_row(&mut self, reg: Reg, tile_type: TileType) -> Arg {
+        let to = self.new_tile(tile_type);
+        self.code.row_fills.push((tile_type, to, reg as usize));
+        self.pinned.push((reg, tile_type));
+        self.places.insert((reg, tile_type), Arg::Constant(to));
         Arg::Constant(to)
     }
 
     /// Notes that all elements of an argument are asked for.
-    fn spread(&mut self, arg: Arg, lane: Lane) {
+    fn spread(&mut self, arg: Arg, tile_type: TileType) {
         if let Arg::Constant(tile) = arg
-            && !self.code.spread.contains(&(lane, tile))
+            && !self.code.spread.contains(&(tile_type, tile))
         {
-            self.code.spread.push((lane, tile));
+            self.code.spread.push((tile_type, tile));
         }
     }
 
-    fn load(&mut self, read: usize, lane: Lane) -> Arg {
-        let to = self.tile(lane);
-        self.code.insts.push(Inst::Load { read, lane, to });
-        self.places.insert((read as Reg, lane), Arg::Tile(to));
+    fn load(&mut self, read: usize, tile_type: TileType) -> Arg {
+        let to = self.tile(tile_type);
+        self.code.insts.push(Inst::Load { read, tile_type, to });
+        self.places.insert((read as Reg, tile_type), Arg::Tile(to));
         Arg::Tile(to)
     }
 
     /// Where a register is, loading it if it is a read that has not been.
-    fn value(&mut self, reg: Reg, lane: Lane) -> Result<Arg> {
-        if let Some(&arg) = self.places.get(&(reg, lane)) {
+    fn value(&mut self, reg: Reg, tile_type: TileType) -> Result<Arg> {
+        if let Some(&arg) = self.places.get(&(reg, tile_type)) {
             return Ok(arg);
         }
         let Some(&kind) = self.reads.get(reg as usize) else {
             return match self.written(reg) {
-                Some(fill) => Ok(self.fill(reg, lane, fill)),
+                Some(fill) => Ok(self.fill(reg, tile_type, fill)),
                 None => {
                     internal!("register {reg} is used before it is computed, or as another type")
                 }
             };
         };
         if kind.constant {
-            return Ok(self.fill(reg, lane, Fill::Read(reg as usize)));
+            return Ok(self.fill(reg, tile_type, Fill::Read(reg as usize)));
         }
         // What is only moved keeps its bytes.
-        if kind.row && lane == Lane::of(self.program.reads[reg as usize]) {
-            return Ok(self.fill_row(reg, lane));
+        if kind.row && tile_type == TileType::of(self.body.reads[reg as usize]) {
+            return Ok(self.fill_row(reg, tile_type));
         }
-        if kind.direct && kind.over.is_none() && lane.is_native(self.program.reads[reg as usize]) {
+        if kind.direct && kind.over.is_none() && tile_type.is_native(self.body.reads[reg as usize])
+        {
             return Ok(Arg::Memory(reg as usize));
         }
-        Ok(self.load(reg as usize, lane))
+        Ok(self.load(reg as usize, tile_type))
     }
 
     /// Counts a use as done; after the last one the register's tiles are free.
@@ -278,25 +283,34 @@ impl<'a> Compiler<'a> {
         if self.uses[reg as usize] > 0 {
             return;
         }
-        for lane in [Lane::U8, Lane::U16, Lane::U32, Lane::I64, Lane::F32, Lane::F64] {
-            let Some(Arg::Tile(tile)) = self.places.get(&(reg, lane)).copied() else { continue };
-            if !self.pinned.contains(&(reg, lane)) {
-                self.free.entry(lane).or_default().push(tile);
-                self.places.remove(&(reg, lane));
+        for tile_type in [
+            TileType::U8,
+            TileType::U16,
+            TileType::U32,
+            TileType::I64,
+            TileType::F32,
+            TileType::F64,
+        ] {
+            let Some(Arg::Tile(tile)) = self.places.get(&(reg, tile_type)).copied() else {
+                continue;
+            };
+            if !self.pinned.contains(&(reg, tile_type)) {
+                self.free.entry(tile_type).or_default().push(tile);
+                self.places.remove(&(reg, tile_type));
             }
         }
     }
 
     fn constant(&self, reg: Reg) -> Option<f64> {
-        let n = (reg as usize).checked_sub(self.program.reads.len())?;
-        let instr = &self.program.instrs[n];
+        let n = (reg as usize).checked_sub(self.body.reads.len())?;
+        let instr = &self.body.instrs[n];
         (instr.op == Op::Const).then(|| instr.attrs[0].float())
     }
 
-    /// The number that a register is by the program itself.
+    /// The number that a register is by the body itself.
     fn written(&self, reg: Reg) -> Option<Fill> {
-        let n = (reg as usize).checked_sub(self.program.reads.len())?;
-        let instr = &self.program.instrs[n];
+        let n = (reg as usize).checked_sub(self.body.reads.len())?;
+        let instr = &self.body.instrs[n];
         match (instr.op, &instr.attrs[..]) {
             (Op::Const, [value, ..]) if instr.dtype.is_float() => {
                 Some(Fill::Float(round_to(value.float(), instr.dtype)))
@@ -308,83 +322,98 @@ impl<'a> Compiler<'a> {
     }
 
     fn instr(&mut self, reg: Reg, instr: &Instr) -> Result<()> {
-        let lane = Lane::of(instr.dtype);
-        if self.spots.contains_key(&reg) {
+        let tile_type = TileType::of(instr.dtype);
+        if self.one_hot_selects.contains_key(&reg) {
             instr.args.iter().for_each(|&a| self.used(a));
             return Ok(());
         }
         if instr.op == Op::Select
-            && let Some(&spot) = self.spots.get(&instr.args[0])
+            && let Some(&one_hot_select) = self.one_hot_selects.get(&instr.args[0])
         {
-            return self.spot(reg, instr, spot);
+            return self.one_hot_select(reg, instr, one_hot_select);
         }
         // `select` computes in the lane of what is selected, `cast` and comparisons in that of their operand.
         let from = match instr.op {
-            Op::Select => Lane::of(self.dtype(instr.args[1])),
-            Op::Random => Lane::I64,
-            _ => Lane::of(self.dtype(instr.args[0])),
+            Op::Select => TileType::of(self.dtype(instr.args[1])),
+            Op::Random => TileType::I64,
+            _ => TileType::of(self.dtype(instr.args[0])),
         };
         let mut args = SmallVec::new();
         for (k, &arg) in instr.args.iter().enumerate() {
-            let lane = if instr.op == Op::Select && k == 0 { Lane::U8 } else { from };
-            let arg = self.value(arg, lane)?;
+            let tile_type = if instr.op == Op::Select && k == 0 { TileType::U8 } else { from };
+            let arg = self.value(arg, tile_type)?;
             if !takes_numbers(instr, from) {
-                self.spread(arg, lane);
+                self.spread(arg, tile_type);
             }
             args.push(arg);
         }
-        let to = self.target(reg, lane);
+        let to = self.target(reg, tile_type);
         let (op, dtype) = (instr.op, instr.dtype);
         if let Arg::Result(result) = to {
             self.save(result, &instr.args);
         }
         self.code.insts.push(match op {
             Op::Cast => Inst::Cast { from: self.dtype(instr.args[0]), dtype, arg: args[0], to },
-            _ => Inst::Compute { op, lane: from, dtype, args, to },
+            _ => Inst::Compute { op, tile_type: from, dtype, args, to },
         });
-        self.places.insert((reg, lane), to);
+        self.places.insert((reg, tile_type), to);
         instr.args.iter().for_each(|&a| self.used(a));
         Ok(())
     }
 
-    /// A selection decided by `spot`.
-    fn spot(&mut self, reg: Reg, instr: &Instr, spot: Spot) -> Result<()> {
-        let lane = Lane::of(instr.dtype);
-        let target = self.value(spot.target as Reg, Lane::I64)?;
-        let args = [self.value(instr.args[1], lane)?, self.value(instr.args[2], lane)?];
-        let to = self.target(reg, lane);
+    /// A selection decided by `one_hot_select`.
+    fn one_hot_select(
+        &mut self,
+        reg: Reg,
+        instr: &Instr,
+        one_hot_select: OneHotSelect,
+    ) -> Result<()> {
+        let tile_type = TileType::of(instr.dtype);
+        let target = self.value(one_hot_select.target as Reg, TileType::I64)?;
+        let args = [self.value(instr.args[1], tile_type)?, self.value(instr.args[2], tile_type)?];
+        let to = self.target(reg, tile_type);
         if let Arg::Result(result) = to {
             self.save(result, &instr.args);
         }
-        self.code.insts.push(Inst::Spot { index: spot.index, target, lane, args, to });
-        self.places.insert((reg, lane), to);
+        self.code.insts.push(Inst::OneHotSelect {
+            index: one_hot_select.index,
+            target,
+            tile_type,
+            args,
+            to,
+        });
+        self.places.insert((reg, tile_type), to);
         instr.args.iter().for_each(|&a| self.used(a));
         Ok(())
     }
 
     /// Where a computed register goes: where it is stored, if it is the same there and nothing else asks for it.
-    fn target(&mut self, reg: Reg, lane: Lane) -> Arg {
+    fn target(&mut self, reg: Reg, tile_type: TileType) -> Arg {
         let mut results = self.results();
         let fits = |(&r, to): (&Reg, &StoreKind)| {
-            r == reg && to.direct && lane == Lane::of(to.dtype) && lane.is_native(to.dtype)
+            r == reg
+                && to.direct
+                && tile_type == TileType::of(to.dtype)
+                && tile_type.is_native(to.dtype)
         };
         match results.position(fits) {
             // What may fail is first run without storing anything.
             Some(k) if self.uses[reg as usize] == 1 && !self.code.can_fail => Arg::Result(k),
-            _ => Arg::Tile(self.tile(lane)),
+            _ => Arg::Tile(self.tile(tile_type)),
         }
     }
 
     fn divides_integers(&self) -> bool {
         let divides = |i: &Instr| {
-            matches!(i.op, Op::Div | Op::Rem) && Lane::of(self.dtype(i.args[0])) == Lane::I64
+            matches!(i.op, Op::Div | Op::Rem)
+                && TileType::of(self.dtype(i.args[0])) == TileType::I64
         };
-        self.program.instrs.iter().any(divides)
+        self.body.instrs.iter().any(divides)
     }
 
     /// Stores the results that are ready once `reg` is computed (`None`: those that are reads).
     fn store_ready(&mut self, reg: Option<Reg>) -> Result<()> {
-        let reads = self.program.reads.len();
+        let reads = self.body.reads.len();
         for (result, (&from, to)) in self.results().enumerate() {
             let ready = reg.map_or((from as usize) < reads, |r| r == from);
             if ready {
@@ -396,28 +425,28 @@ impl<'a> Compiler<'a> {
     }
 
     fn store(&mut self, result: usize, from: Reg, to: &StoreKind) -> Result<()> {
-        let lane = self.store_lane(from, to.dtype);
-        if lane == Lane::F32 && to.chains() {
+        let tile_type = self.store_lane(from, to.dtype);
+        if tile_type == TileType::F32 && to.chains() {
             let start = self.chain_value(from)?;
             if start != Arg::Result(result) {
                 self.push_chain(start, Vec::new(), Arg::Result(result), &[from]);
             }
             return Ok(());
         }
-        let arg = self.value(from, lane)?;
-        self.spread(arg, lane);
+        let arg = self.value(from, tile_type)?;
+        self.spread(arg, tile_type);
         if arg != Arg::Result(result) {
             self.save(result, &[from]);
-            self.code.insts.push(Inst::Store { result, lane, arg });
+            self.code.insts.push(Inst::Store { result, tile_type, arg });
         }
         Ok(())
     }
 }
 
 /// How often each register is asked for by what is needed.
-fn uses(program: &Program) -> Result<Vec<usize>> {
-    let reads = program.reads.len();
-    let mut uses = vec![0; reads + program.instrs.len()];
+fn uses(body: &LoopBody) -> Result<Vec<usize>> {
+    let reads = body.reads.len();
+    let mut uses = vec![0; reads + body.instrs.len()];
     let ask = |uses: &mut Vec<usize>, reg: Reg| match uses.get_mut(reg as usize) {
         Some(n) => {
             *n += 1;
@@ -425,8 +454,8 @@ fn uses(program: &Program) -> Result<Vec<usize>> {
         }
         None => internal!("register {reg} does not exist"),
     };
-    program.results.iter().try_for_each(|&reg| ask(&mut uses, reg))?;
-    for (n, instr) in program.instrs.iter().enumerate().rev() {
+    body.results.iter().try_for_each(|&reg| ask(&mut uses, reg))?;
+    for (n, instr) in body.instrs.iter().enumerate().rev() {
         if uses[reads + n] > 0 {
             instr.args.iter().try_for_each(|&reg| ask(&mut uses, reg))?;
         }
@@ -434,9 +463,9 @@ fn uses(program: &Program) -> Result<Vec<usize>> {
     Ok(uses)
 }
 
-/// Whether the loop of an instruction on operands of `lane` takes single numbers for them.
-fn takes_numbers(instr: &Instr, lane: Lane) -> bool {
-    lane == Lane::F32 && instr.args.len() == 2 && instr.dtype != DType::Bool
+/// Whether the loop of an instruction on operands of `tile_type` takes single numbers for them.
+fn takes_numbers(instr: &Instr, tile_type: TileType) -> bool {
+    tile_type == TileType::F32 && instr.args.len() == 2 && instr.dtype != DType::Bool
 }
 
 /// A constant of a half type is the number that type can hold.

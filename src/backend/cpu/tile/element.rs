@@ -4,13 +4,13 @@
 use super::super::access::{Bound, Plain, Source};
 use super::super::isa::kernel;
 use super::super::math;
-use super::super::vector::{SIDE, Square, Vector, turn};
+use super::super::vector::{SIDE, Square, Vector, transpose8x8};
 use super::space::{Piece, Position, Space, Walk, pieces};
 use crate::dtype::DType;
 
 /// Element type of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Lane {
+pub enum TileType {
     U8,
     U16,
     U32,
@@ -19,44 +19,44 @@ pub enum Lane {
     F64,
 }
 
-impl Lane {
+impl TileType {
     /// The lane that computes on `dtype`; for types without arithmetic, the one that moves it.
-    pub fn of(dtype: DType) -> Lane {
+    pub fn of(dtype: DType) -> TileType {
         match dtype {
-            DType::F16 | DType::BF16 | DType::F32 => Lane::F32,
-            DType::F64 => Lane::F64,
-            d if d.is_int() => Lane::I64,
-            d => Lane::moving(d),
+            DType::F16 | DType::BF16 | DType::F32 => TileType::F32,
+            DType::F64 => TileType::F64,
+            d if d.is_int() => TileType::I64,
+            d => TileType::moving(d),
         }
     }
 
     /// The lane that moves the bytes of `dtype`. 16-byte types are moved as two elements of 8.
-    pub fn moving(dtype: DType) -> Lane {
+    pub fn moving(dtype: DType) -> TileType {
         match dtype.size() {
-            1 => Lane::U8,
-            2 => Lane::U16,
-            4 => Lane::U32,
-            _ => Lane::I64,
+            1 => TileType::U8,
+            2 => TileType::U16,
+            4 => TileType::U32,
+            _ => TileType::I64,
         }
     }
 
     pub fn size(self) -> usize {
         match self {
-            Lane::U8 => 1,
-            Lane::U16 => 2,
-            Lane::U32 | Lane::F32 => 4,
-            Lane::I64 | Lane::F64 => 8,
+            TileType::U8 => 1,
+            TileType::U16 => 2,
+            TileType::U32 | TileType::F32 => 4,
+            TileType::I64 | TileType::F64 => 8,
         }
     }
 
     /// Whether an element of `dtype` in memory is an element of this lane as it stands.
     pub fn is_native(self, dtype: DType) -> bool {
         match self {
-            Lane::F32 => dtype == DType::F32,
-            Lane::F64 => dtype == DType::F64,
-            Lane::I64 => dtype.size() == 8 && dtype != DType::F64,
-            Lane::U8 => dtype.size() == 1 && !dtype.is_int(),
-            Lane::U16 | Lane::U32 => dtype.size() == self.size(),
+            TileType::F32 => dtype == DType::F32,
+            TileType::F64 => dtype == DType::F64,
+            TileType::I64 => dtype.size() == 8 && dtype != DType::F64,
+            TileType::U8 => dtype.size() == 1 && !dtype.is_int(),
+            TileType::U16 | TileType::U32 => dtype.size() == self.size(),
         }
     }
 }
@@ -64,74 +64,74 @@ impl Lane {
 /// `f16` in memory.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(transparent)]
-pub struct Half(pub u16);
+pub struct F16(pub u16);
 
 /// `bf16` in memory.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(transparent)]
-pub struct Brain(pub u16);
+pub struct Bf16(pub u16);
 
-impl Plain for Half {}
-impl Plain for Brain {}
+impl Plain for F16 {}
+impl Plain for Bf16 {}
 
 /// How elements of a type are transposed: as the bits they are.
-pub trait Turned: Plain {
+pub trait Transposable: Plain {
     type Bits: Plain;
     fn of_bits(bits: Self::Bits) -> Self;
-    /// See [`turn`].
-    fn turn<V: Vector>(from: &[Self::Bits], stride: usize, to: &mut Square<Self::Bits>);
+    /// See [`transpose8x8`].
+    fn transpose8x8<V: Vector>(from: &[Self::Bits], stride: usize, to: &mut Square<Self::Bits>);
 }
 
-macro_rules! turned {
-    ($($t:ty as $bits:ty, $turn:expr, |$b:ident| $of:expr;)*) => {$(
-        impl Turned for $t {
+macro_rules! transposed {
+    ($($t:ty as $bits:ty, $transpose8x8:expr, |$b:ident| $of:expr;)*) => {$(
+        impl Transposable for $t {
             type Bits = $bits;
             #[inline(always)]
             fn of_bits($b: $bits) -> $t { $of }
             #[inline(always)]
-            fn turn<V: Vector>(from: &[$bits], stride: usize, to: &mut Square<$bits>) {
-                $turn(from, stride, to);
+            fn transpose8x8<V: Vector>(from: &[$bits], stride: usize, to: &mut Square<$bits>) {
+                $transpose8x8(from, stride, to);
             }
         }
     )*};
 }
 
-turned! {
-    f32 as u32, V::turn_32, |b| f32::from_bits(b);
-    u32 as u32, V::turn_32, |b| b;
-    i32 as u32, V::turn_32, |b| b as i32;
-    Half as u16, V::turn_16, |b| Half(b);
-    Brain as u16, V::turn_16, |b| Brain(b);
-    u16 as u16, V::turn_16, |b| b;
-    i16 as u16, V::turn_16, |b| b as i16;
-    u8 as u8, turn, |b| b;
-    i8 as u8, turn, |b| b as i8;
-    i64 as u64, turn, |b| b as i64;
-    f64 as u64, turn, |b| f64::from_bits(b);
+transposed! {
+    f32 as u32, V::transpose8x8_u32, |b| f32::from_bits(b);
+    u32 as u32, V::transpose8x8_u32, |b| b;
+    i32 as u32, V::transpose8x8_u32, |b| b as i32;
+    F16 as u16, V::transpose8x8_u16, |b| F16(b);
+    Bf16 as u16, V::transpose8x8_u16, |b| Bf16(b);
+    u16 as u16, V::transpose8x8_u16, |b| b;
+    i16 as u16, V::transpose8x8_u16, |b| b as i16;
+    u8 as u8, transpose8x8, |b| b;
+    i8 as u8, transpose8x8, |b| b as i8;
+    i64 as u64, transpose8x8, |b| b as i64;
+    f64 as u64, transpose8x8, |b| f64::from_bits(b);
 }
 
-/// A memory type that can be an element of lane type `L`.
-pub trait Stored<L>: Turned {
+/// A memory type that can be an element of tile type `L`.
+pub trait Stored<L>: Transposable {
     fn load(self) -> L;
     /// Integers wrap, floats round to nearest even.
     fn store(value: L) -> Self;
 }
 
 macro_rules! stored {
-    ($($memory:ty, $lane:ty, |$m:ident| $load:expr, |$l:ident| $store:expr;)*) => {$(
-        impl Stored<$lane> for $memory {
+    ($($memory:ty, $tile_type:ty, |$m:ident| $load:expr, |$l:ident| $store:expr;)*) => {$(
+        impl Stored<$tile_type> for $memory {
             #[inline(always)]
-            fn load(self) -> $lane { let $m = self; $load }
+            fn load(self) -> $tile_type { let $m = self; $load }
             #[inline(always)]
-            fn store($l: $lane) -> Self { $store }
+            fn store($l: $tile_type) -> Self { $store }
         }
     )*};
 }
 
 stored! {
     f32, f32, |m| m, |l| l;
-    Half, f32, |m| math::f16_to_f32(m.0), |l| Half(math::f32_to_f16(l));
-    Brain, f32, |m| math::bf16_to_f32(m.0), |l| Brain(math::f32_to_bf16(l));
+    F16, f32, |m| math::f16_to_f32(m.0), |l| F16(math::f32_to_f16(l));
+    Bf16, f32, |m| math::bf16_to_f32(m.0), |l| Bf16(math::f32_to_bf16(l));
     f64, f64, |m| m, |l| l;
     u8, u8, |m| m, |l| l;
     u16, u16, |m| m, |l| l;
@@ -174,26 +174,26 @@ impl<S: Stored<L>, L: Copy> super::super::isa::Kernel for StoreRun<'_, S, L> {
 }
 
 /// A matrix of `rows` of `to`, converted from columns that are `stride` apart.
-struct LoadTurned<'a, S: Turned, L> {
+struct LoadTransposed<'a, S: Transposable, L> {
     from: &'a [S::Bits],
     stride: usize,
     rows: usize,
     to: &'a mut [L],
 }
 
-impl<S: Stored<L>, L> super::super::isa::Kernel for LoadTurned<'_, S, L> {
+impl<S: Stored<L>, L> super::super::isa::Kernel for LoadTransposed<'_, S, L> {
     type Out = ();
     #[inline(always)]
     fn run<V: Vector, const FMA: bool>(self) {
-        let LoadTurned { from, stride, rows, to } = self;
+        let LoadTransposed { from, stride, rows, to } = self;
         let columns = to.len() / rows;
         let (whole_rows, whole_columns) = (rows - rows % SIDE, columns - columns % SIDE);
         let mut square = [S::Bits::default(); SIDE * SIDE];
         for c in (0..whole_columns).step_by(SIDE) {
             for r in (0..whole_rows).step_by(SIDE) {
-                S::turn::<V>(&from[c * stride + r..], stride, &mut square);
+                S::transpose8x8::<V>(&from[c * stride + r..], stride, &mut square);
                 // The next tile goes on there.
-                V::announce(from.as_ptr().wrapping_add((c + r / SIDE % SIDE) * stride + rows + r));
+                V::prefetch(from.as_ptr().wrapping_add((c + r / SIDE % SIDE) * stride + rows + r));
                 let mut i = 0;
                 while i < SIDE {
                     let to = &mut to[(r + i) * columns + c..][..SIDE];
@@ -227,7 +227,7 @@ pub fn store_run<S: Stored<L>, L: Copy>(from: &[L], to: &mut [S]) {
 
 /// Rows of `to` from columns that are `stride` apart, converted: `to[r, c] = from[c, r]`.
 pub fn load_turned<S: Stored<L>, L>(from: &[S::Bits], stride: usize, rows: usize, to: &mut [L]) {
-    super::super::isa::run(LoadTurned::<S, L> { from, stride, rows, to });
+    super::super::isa::run(LoadTransposed::<S, L> { from, stride, rows, to });
 }
 
 /// Reads the elements of a tile from an operand in memory.
@@ -319,8 +319,8 @@ pub fn element(operand: &Bound, at: i64) -> (f64, i64) {
         (Source::Slot(bits), dtype) => slot_value(bits, dtype),
         (Source::Index, _) => (at as f64, at),
         (_, DType::F32) => float(operand.slice::<f32>(at, 1)[0] as f64),
-        (_, DType::F16) => float(Stored::<f32>::load(operand.slice::<Half>(at, 1)[0]) as f64),
-        (_, DType::BF16) => float(Stored::<f32>::load(operand.slice::<Brain>(at, 1)[0]) as f64),
+        (_, DType::F16) => float(Stored::<f32>::load(operand.slice::<F16>(at, 1)[0]) as f64),
+        (_, DType::BF16) => float(Stored::<f32>::load(operand.slice::<Bf16>(at, 1)[0]) as f64),
         (_, DType::F64) => float(operand.slice::<f64>(at, 1)[0]),
         (_, DType::I8) => int(operand.slice::<i8>(at, 1)[0] as i64),
         (_, DType::I16) => int(operand.slice::<i16>(at, 1)[0] as i64),

@@ -3,9 +3,9 @@
 use crate::dtype::DType;
 use crate::op::Op;
 
-/// An operation on the number in hand.
+/// A unary operation of a chain, on its running value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Alone {
+pub enum UnaryOp {
     Neg,
     Abs,
     Sign,
@@ -31,19 +31,20 @@ pub enum Alone {
     ToBF16,
 }
 
-/// An operation on the number in hand and another: the first is the number in hand, but where the name says `Other`.
+/// A binary operation of a chain, on its running value and another number: the first operand is the running value, but for the
+/// reversed ones (`RSub`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum With {
+pub enum BinaryOp {
     Add,
     Sub,
-    OtherSub,
+    RSub,
     Mul,
     Div,
-    OtherDiv,
+    RDiv,
     Max,
-    OtherMax,
+    RMax,
     Min,
-    OtherMin,
+    RMin,
 }
 
 /// Operations of a chain at most.
@@ -52,53 +53,53 @@ pub const MAX_LINKS: usize = 16;
 /// One operation; `F` says where the other number is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Link<F> {
-    Alone(Alone),
-    With(With, F),
+    Unary(UnaryOp),
+    Binary(BinaryOp, F),
 }
 
-impl Alone {
+impl UnaryOp {
     /// The operation that `op` is on f32; for `cast`, to `dtype`.
-    pub fn of(op: Op, dtype: DType) -> Option<Alone> {
+    pub fn of(op: Op, dtype: DType) -> Option<UnaryOp> {
         Some(match (op, dtype) {
-            (Op::Neg, _) => Alone::Neg,
-            (Op::Abs, _) => Alone::Abs,
-            (Op::Sign, _) => Alone::Sign,
-            (Op::Sqrt, _) => Alone::Sqrt,
-            (Op::Rsqrt, _) => Alone::Rsqrt,
-            (Op::Floor, _) => Alone::Floor,
-            (Op::Ceil, _) => Alone::Ceil,
-            (Op::Round, _) => Alone::Round,
-            (Op::Trunc, _) => Alone::Trunc,
-            (Op::Exp, _) => Alone::Exp,
-            (Op::Expm1, _) => Alone::Expm1,
-            (Op::Log, _) => Alone::Log,
-            (Op::Log1p, _) => Alone::Log1p,
-            (Op::Tanh, _) => Alone::Tanh,
-            (Op::Erf, _) => Alone::Erf,
-            (Op::Sigmoid, _) => Alone::Sigmoid,
-            (Op::Sin, _) => Alone::Sin,
-            (Op::Cos, _) => Alone::Cos,
-            (Op::Cast, DType::F16) => Alone::ToF16,
-            (Op::Cast, DType::BF16) => Alone::ToBF16,
+            (Op::Neg, _) => UnaryOp::Neg,
+            (Op::Abs, _) => UnaryOp::Abs,
+            (Op::Sign, _) => UnaryOp::Sign,
+            (Op::Sqrt, _) => UnaryOp::Sqrt,
+            (Op::Rsqrt, _) => UnaryOp::Rsqrt,
+            (Op::Floor, _) => UnaryOp::Floor,
+            (Op::Ceil, _) => UnaryOp::Ceil,
+            (Op::Round, _) => UnaryOp::Round,
+            (Op::Trunc, _) => UnaryOp::Trunc,
+            (Op::Exp, _) => UnaryOp::Exp,
+            (Op::Expm1, _) => UnaryOp::Expm1,
+            (Op::Log, _) => UnaryOp::Log,
+            (Op::Log1p, _) => UnaryOp::Log1p,
+            (Op::Tanh, _) => UnaryOp::Tanh,
+            (Op::Erf, _) => UnaryOp::Erf,
+            (Op::Sigmoid, _) => UnaryOp::Sigmoid,
+            (Op::Sin, _) => UnaryOp::Sin,
+            (Op::Cos, _) => UnaryOp::Cos,
+            (Op::Cast, DType::F16) => UnaryOp::ToF16,
+            (Op::Cast, DType::BF16) => UnaryOp::ToBF16,
             _ => return None,
         })
     }
 }
 
-impl With {
-    /// The operation that `op` is when its operand number `hand` is the number in hand.
-    pub fn of(op: Op, hand: usize) -> Option<With> {
+impl BinaryOp {
+    /// The operation that `op` is when its operand number `hand` is the running value.
+    pub fn of(op: Op, hand: usize) -> Option<BinaryOp> {
         Some(match (op, hand) {
-            (Op::Add, _) => With::Add,
-            (Op::Mul, _) => With::Mul,
-            (Op::Sub, 0) => With::Sub,
-            (Op::Sub, _) => With::OtherSub,
-            (Op::Div, 0) => With::Div,
-            (Op::Div, _) => With::OtherDiv,
-            (Op::Max, 0) => With::Max,
-            (Op::Max, _) => With::OtherMax,
-            (Op::Min, 0) => With::Min,
-            (Op::Min, _) => With::OtherMin,
+            (Op::Add, _) => BinaryOp::Add,
+            (Op::Mul, _) => BinaryOp::Mul,
+            (Op::Sub, 0) => BinaryOp::Sub,
+            (Op::Sub, _) => BinaryOp::RSub,
+            (Op::Div, 0) => BinaryOp::Div,
+            (Op::Div, _) => BinaryOp::RDiv,
+            (Op::Max, 0) => BinaryOp::Max,
+            (Op::Max, _) => BinaryOp::RMax,
+            (Op::Min, 0) => BinaryOp::Min,
+            (Op::Min, _) => BinaryOp::RMin,
             _ => return None,
         })
     }

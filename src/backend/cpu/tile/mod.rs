@@ -1,4 +1,4 @@
-//! Tile programs: fused pointwise regions as vector operations over tiles that stay in the first-level cache.
+//! Loop bodies, fused pointwise regions, as vector operations over tiles that stay in the first-level cache.
 //!
 //! **Invariant:** what a tile computes depends on its position only; tiles of one run may be computed in any order
 //! and on any thread.
@@ -11,4 +11,4 @@ pub mod element;
 pub mod link;
 pub mod run;
 pub mod space;
-pub mod spot;
+pub mod one_hot;

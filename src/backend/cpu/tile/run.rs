@@ -2,14 +2,14 @@
 #![expect(unsafe_code, reason = "tasks on several threads write disjoint elements of one operand")]
 
 use super::super::access::{Bound, Plain, Source};
-use super::super::machine::Routine;
-use super::super::machine::trace::Element;
+use super::super::jit::JitLoop;
+use super::super::jit::trace::Element;
 use super::super::pool::Paged;
 use super::chain::{self, Feed, Target};
 use super::code::{Arg, Code, Fill, Inst, TILE};
 use super::compute::Numbers;
-use super::element::{Brain, Half, Lane, Stored, element, load, load_index, single, store_run};
-use super::link::{Alone, Link, MAX_LINKS};
+use super::element::{Bf16, F16, Stored, TileType, element, load, load_index, single, store_run};
+use super::link::{Link, MAX_LINKS, UnaryOp};
 use super::space::{Position, Space, Walk, first, pieces, row_start};
 use crate::dtype::DType;
 use smallvec::SmallVec;
@@ -46,7 +46,7 @@ thread_local! {
 }
 
 /// A lane's element type: where its tiles are, and how they meet memory of the dtypes that the lane stands for.
-pub trait LaneType: Plain {
+pub trait TileElement: Plain {
     fn tiles(tiles: &mut Tiles) -> &mut Vec<Paged<Self>>;
     fn shared(tiles: &Tiles) -> &Vec<Paged<Self>>;
     fn load_tile(from: &Stream, space: &Space, at: &Position, to: &mut [Self]);
@@ -54,24 +54,24 @@ pub trait LaneType: Plain {
 }
 
 macro_rules! lane_type {
-    ($($lane:ty: $tiles:ident, $($dtype:pat => $memory:ty),*;)*) => {$(
-        impl LaneType for $lane {
+    ($($tile_type:ty: $tiles:ident, $($dtype:pat => $memory:ty),*;)*) => {$(
+        impl TileElement for $tile_type {
             #[inline]
-            fn tiles(tiles: &mut Tiles) -> &mut Vec<Paged<$lane>> { &mut tiles.$tiles }
+            fn tiles(tiles: &mut Tiles) -> &mut Vec<Paged<$tile_type>> { &mut tiles.$tiles }
             #[inline]
-            fn shared(tiles: &Tiles) -> &Vec<Paged<$lane>> { &tiles.$tiles }
-            fn load_tile(from: &Stream, space: &Space, at: &Position, to: &mut [$lane]) {
+            fn shared(tiles: &Tiles) -> &Vec<Paged<$tile_type>> { &tiles.$tiles }
+            fn load_tile(from: &Stream, space: &Space, at: &Position, to: &mut [$tile_type]) {
                 match from.bound.dtype {
-                    $($dtype => load::<$memory, $lane>(from.bound, space, at, from.walk, to),)*
+                    $($dtype => load::<$memory, $tile_type>(from.bound, space, at, from.walk, to),)*
                     #[allow(unreachable_patterns, reason = "some lanes take every dtype of their size")]
-                    other => panic!("{other} loaded as {}", stringify!($lane)),
+                    other => panic!("{other} loaded as {}", stringify!($tile_type)),
                 }
             }
-            fn store_tile(from: &[$lane], space: &Space, at: &Position, to: &Stream) {
+            fn store_tile(from: &[$tile_type], space: &Space, at: &Position, to: &Stream) {
                 match to.bound.dtype {
-                    $($dtype => store_as::<$memory, $lane>(from, space, at, to),)*
+                    $($dtype => store_as::<$memory, $tile_type>(from, space, at, to),)*
                     #[allow(unreachable_patterns, reason = "some lanes take every dtype of their size")]
-                    other => panic!("{other} stored as {}", stringify!($lane)),
+                    other => panic!("{other} stored as {}", stringify!($tile_type)),
                 }
             }
         }
@@ -83,24 +83,24 @@ lane_type! {
     u16: u16s, _ => u16;
     u32: u32s, _ => u32;
     i64: i64s, DType::U8 => u8, DType::I8 => i8, DType::I16 => i16, DType::I32 => i32, _ => i64;
-    f32: f32s, DType::F32 => f32, DType::F16 => Half, DType::BF16 => Brain;
+    f32: f32s, DType::F32 => f32, DType::F16 => F16, DType::BF16 => Bf16;
     f64: f64s, DType::F64 => f64;
 }
 
 /// An expression for the element type `T` of a lane.
 macro_rules! by_lane {
-    ($lane:expr, $t:ident => $e:expr) => {
-        match $lane {
-            Lane::U8 => by_lane!($t = u8, $e),
-            Lane::U16 => by_lane!($t = u16, $e),
-            Lane::U32 => by_lane!($t = u32, $e),
-            Lane::I64 => by_lane!($t = i64, $e),
-            Lane::F32 => by_lane!($t = f32, $e),
-            Lane::F64 => by_lane!($t = f64, $e),
+    ($tile_type:expr, $t:ident => $e:expr) => {
+        match $tile_type {
+            TileType::U8 => by_lane!($t = u8, $e),
+            TileType::U16 => by_lane!($t = u16, $e),
+            TileType::U32 => by_lane!($t = u32, $e),
+            TileType::I64 => by_lane!($t = i64, $e),
+            TileType::F32 => by_lane!($t = f32, $e),
+            TileType::F64 => by_lane!($t = f64, $e),
         }
     };
-    ($t:ident = $lane:ty, $e:expr) => {{
-        type $t = $lane;
+    ($t:ident = $tile_type:ty, $e:expr) => {{
+        type $t = $tile_type;
         $e
     }};
 }
@@ -111,14 +111,14 @@ mod plain;
 /// Lends this thread's tiles, with enough of them for `code`.
 pub fn with_tiles<R>(code: &Code, body: impl FnOnce(&mut Tiles) -> R) -> R {
     let mut tiles = FREE.with_borrow_mut(Vec::pop).unwrap_or_default();
-    for (&lane, &n) in &code.tiles {
-        match lane {
-            Lane::U8 => grow(&mut tiles.u8s, n),
-            Lane::U16 => grow(&mut tiles.u16s, n),
-            Lane::U32 => grow(&mut tiles.u32s, n),
-            Lane::I64 => grow(&mut tiles.i64s, n),
-            Lane::F32 => grow(&mut tiles.f32s, n),
-            Lane::F64 => grow(&mut tiles.f64s, n),
+    for (&tile_type, &n) in &code.tiles {
+        match tile_type {
+            TileType::U8 => grow(&mut tiles.u8s, n),
+            TileType::U16 => grow(&mut tiles.u16s, n),
+            TileType::U32 => grow(&mut tiles.u32s, n),
+            TileType::I64 => grow(&mut tiles.i64s, n),
+            TileType::F32 => grow(&mut tiles.f32s, n),
+            TileType::F64 => grow(&mut tiles.f64s, n),
         }
     }
     let result = body(&mut tiles);
@@ -135,60 +135,69 @@ fn grow<T: Plain>(tiles: &mut Vec<Paged<T>>, n: usize) {
 impl Run<'_> {
     /// Fills the tiles that do not change. To be called before the first tile on these `tiles`.
     pub fn fill(&self, tiles: &mut Tiles) {
-        for &(lane, to, fill) in &self.code.fills {
+        for &(tile_type, to, fill) in &self.code.fills {
             let (float, int) = match fill {
                 Fill::Float(v) => (v, v as i64),
                 Fill::Int(v) => (v as f64, v),
                 Fill::Read(read) => single(self.reads[read].bound),
             };
-            self.put(lane, to, (float, int), TILE, tiles);
+            self.put(tile_type, to, (float, int), TILE, tiles);
         }
     }
 
     /// Fills a tile with a number: its first `len` elements if they are asked for, else the first.
-    fn put(&self, lane: Lane, to: usize, number: (f64, i64), len: usize, tiles: &mut Tiles) {
-        let len = if self.code.spread.contains(&(lane, to)) { len } else { 1 };
+    fn put(
+        &self,
+        tile_type: TileType,
+        to: usize,
+        number: (f64, i64),
+        len: usize,
+        tiles: &mut Tiles,
+    ) {
+        let len = if self.code.spread.contains(&(tile_type, to)) { len } else { 1 };
         let (float, int) = number;
-        match lane {
-            Lane::U8 => tiles.u8s[to][..len].fill(int as u8),
-            Lane::U16 => tiles.u16s[to][..len].fill(int as u16),
-            Lane::U32 => tiles.u32s[to][..len].fill(int as u32),
-            Lane::I64 => tiles.i64s[to][..len].fill(int),
-            Lane::F32 => tiles.f32s[to][..len].fill(float as f32),
-            Lane::F64 => tiles.f64s[to][..len].fill(float),
+        match tile_type {
+            TileType::U8 => tiles.u8s[to][..len].fill(int as u8),
+            TileType::U16 => tiles.u16s[to][..len].fill(int as u16),
+            TileType::U32 => tiles.u32s[to][..len].fill(int as u32),
+            TileType::I64 => tiles.i64s[to][..len].fill(int),
+            TileType::F32 => tiles.f32s[to][..len].fill(float as f32),
+            TileType::F64 => tiles.f64s[to][..len].fill(float),
         }
     }
 
     /// Computes (and stores) one tile. False when an integer was divided by zero; then results are arbitrary.
     pub fn tile(&self, position: &Position, tiles: &mut Tiles) -> bool {
         let mut defined = true;
-        for &(lane, to, read) in &self.code.row_fills {
+        for &(tile_type, to, read) in &self.code.row_fills {
             let stream = &self.reads[read];
             let number = element(stream.bound, first(position, stream.walk));
-            self.put(lane, to, number, position.len, tiles);
+            self.put(tile_type, to, number, position.len, tiles);
         }
         for inst in &self.code.insts {
             match inst {
-                Inst::Load { read, lane, to } => self.load(*read, *lane, *to, position, tiles),
-                Inst::Store { result, lane, arg } => {
+                Inst::Load { read, tile_type, to } => {
+                    self.load(*read, *tile_type, *to, position, tiles)
+                }
+                Inst::Store { result, tile_type, arg } => {
                     if let Some(write) = self.writes.get(*result) {
-                        self.store(write, *lane, *arg, position, tiles);
+                        self.store(write, *tile_type, *arg, position, tiles);
                     }
                 }
-                Inst::Compute { op, lane, dtype, args, to } => {
-                    defined &= self.compute(*op, *lane, *dtype, args, *to, position, tiles);
+                Inst::Compute { op, tile_type, dtype, args, to } => {
+                    defined &= self.compute(*op, *tile_type, *dtype, args, *to, position, tiles);
                 }
                 Inst::Cast { from, dtype, arg, to } => {
                     self.cast(*from, *dtype, *arg, *to, position, tiles)
                 }
-                Inst::Spot { index, target, lane, args, to } => {
-                    by_lane!(*lane, T => self.spot::<T>(*index, *target, *args, *to, position, tiles));
+                Inst::OneHotSelect { index, target, tile_type, args, to } => {
+                    by_lane!(*tile_type, T => self.one_hot_select::<T>(*index, *target, *args, *to, position, tiles));
                 }
                 Inst::Chain { start, links, to } => {
                     self.chain(*start, links, *to, position, tiles);
                 }
-                Inst::Loop { routine, streams, numbers } => {
-                    self.routine(routine, streams, numbers, position, tiles);
+                Inst::Loop { jit_loop, streams, numbers } => {
+                    self.jit_loop(jit_loop, streams, numbers, position, tiles);
                 }
             }
         }
@@ -196,16 +205,16 @@ impl Run<'_> {
     }
 
     /// Runs machine code.
-    fn routine(
+    fn jit_loop(
         &self,
-        routine: &Routine,
+        jit_loop: &JitLoop,
         streams: &[(Arg, Element)],
-        numbers: &[(Lane, usize)],
+        numbers: &[(TileType, usize)],
         at: &Position,
         tiles: &mut Tiles,
     ) {
-        let number = |&(lane, tile): &(Lane, usize)| match lane {
-            Lane::F32 => tiles.f32s[tile][0],
+        let number = |&(tile_type, tile): &(TileType, usize)| match tile_type {
+            TileType::F32 => tiles.f32s[tile][0],
             _ => tiles.u8s[tile][0] as f32,
         };
         let numbers: SmallVec<[f32; 16]> = numbers.iter().map(number).collect();
@@ -221,7 +230,7 @@ impl Run<'_> {
             // SAFETY: every address is that of a row's elements, in a tile of this thread or in memory, and what is
             // written there is this tile's alone (see `store_as`), but for what the same loop reads before it
             // overwrites it.
-            unsafe { routine.run(&addresses, &numbers, at.columns()) }
+            unsafe { jit_loop.run(&addresses, &numbers, at.columns()) }
         }
     }
 
@@ -253,7 +262,7 @@ impl Run<'_> {
 
     /// An argument's elements: a tile, or memory as it stands.
     #[inline]
-    pub fn arg<'t, T: LaneType>(
+    pub fn arg<'t, T: TileElement>(
         &'t self,
         arg: Arg,
         position: &Position,
@@ -282,7 +291,7 @@ impl Run<'_> {
             Arg::Memory(read) if self.reads[read].bound.dtype == DType::BF16 => {
                 let stream = &self.reads[read];
                 let start = stream.walk.offset + position.start;
-                Feed::Brain(stream.bound.slice(start, position.len))
+                Feed::Bf16(stream.bound.slice(start, position.len))
             }
             Arg::Memory(_) => Feed::Memory(self.arg(arg, position, tiles)),
             _ => Feed::Run(self.arg(arg, position, tiles)),
@@ -290,15 +299,15 @@ impl Run<'_> {
     }
 
     fn chain(&self, start: Arg, links: &[Link<Arg>], to: Arg, at: &Position, tiles: &mut Tiles) {
-        let announce = self.code.insts.len() > 1;
+        let prefetch = self.code.insts.len() > 1;
         let fed = |t: &Tiles, target: Target| {
             let link = |link: &Link<Arg>| match *link {
-                Link::Alone(op) => Link::Alone(op),
-                Link::With(op, arg) => Link::With(op, self.feed(arg, at, t)),
+                Link::Unary(op) => Link::Unary(op),
+                Link::Binary(op, arg) => Link::Binary(op, self.feed(arg, at, t)),
             };
-            let mut fed = [Link::Alone(Alone::Neg); MAX_LINKS];
+            let mut fed = [Link::Unary(UnaryOp::Neg); MAX_LINKS];
             fed.iter_mut().zip(links).for_each(|(to, from)| *to = link(from));
-            chain::run(self.feed(start, at, t), &fed[..links.len()], target, announce);
+            chain::run(self.feed(start, at, t), &fed[..links.len()], target, prefetch);
         };
         let Arg::Result(result) = to else {
             return self.into::<f32>(to, at, tiles, |t, y| fed(t, Target::Run(y)));
@@ -307,9 +316,7 @@ impl Run<'_> {
         let from = write.walk.offset + at.start;
         // SAFETY: as in `store_as`; what the chain reads there it reads as its own.
         match write.bound.dtype {
-            DType::BF16 => {
-                fed(tiles, Target::Brain(unsafe { write.bound.slice_mut(from, at.len) }))
-            }
+            DType::BF16 => fed(tiles, Target::Bf16(unsafe { write.bound.slice_mut(from, at.len) })),
             _ => fed(tiles, Target::Run(unsafe { write.bound.slice_mut(from, at.len) })),
         }
     }
@@ -325,7 +332,7 @@ impl Run<'_> {
 
     /// Lets `body` write tile or result `to` while it reads the other tiles.
     #[inline]
-    pub fn into<T: LaneType>(
+    pub fn into<T: TileElement>(
         &self,
         to: Arg,
         position: &Position,
@@ -348,23 +355,28 @@ impl Run<'_> {
         }
     }
 
-    fn load(&self, read: usize, lane: Lane, to: usize, at: &Position, tiles: &mut Tiles) {
+    fn load(&self, read: usize, tile_type: TileType, to: usize, at: &Position, tiles: &mut Tiles) {
         let (stream, tile) = (&self.reads[read], Arg::Tile(to));
         if stream.bound.source == Source::Index {
             let to = &mut tiles.i64s[to][..at.len];
             return load_index(self.space, at, stream.walk, to);
         }
-        by_lane!(lane, T => self.into(tile, at, tiles, |_, y: &mut [T]| {
+        by_lane!(tile_type, T => self.into(tile, at, tiles, |_, y: &mut [T]| {
             T::load_tile(stream, self.space, at, y)
         }))
     }
 
-    fn store(&self, write: &Stream, lane: Lane, arg: Arg, at: &Position, tiles: &Tiles) {
-        by_lane!(lane, T => T::store_tile(self.arg(arg, at, tiles), self.space, at, write))
+    fn store(&self, write: &Stream, tile_type: TileType, arg: Arg, at: &Position, tiles: &Tiles) {
+        by_lane!(tile_type, T => T::store_tile(self.arg(arg, at, tiles), self.space, at, write))
     }
 }
 
-fn store_as<S: Stored<L>, L: LaneType>(from: &[L], space: &Space, at: &Position, write: &Stream) {
+fn store_as<S: Stored<L>, L: TileElement>(
+    from: &[L],
+    space: &Space,
+    at: &Position,
+    write: &Stream,
+) {
     pieces(space, at, write.walk, |p| {
         for (r, row) in from[p.at..p.at + p.rows * p.columns].chunks_exact(p.columns).enumerate() {
             let start = p.from + r as i64 * p.row_stride;

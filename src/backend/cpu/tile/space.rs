@@ -1,13 +1,13 @@
 //! The iteration space of a fused kernel: dimensions put in the order that suits memory, merged where every operand
 //! allows it, and cut into tiles.
 
-use crate::plan::Place;
+use crate::plan::MemRef;
 use crate::shape::{Dims, Layout};
 use smallvec::SmallVec;
 
 /// How the space is cut. Tiles are numbered; the last of a row of tiles may be smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cut {
+pub enum Tiling {
     /// Runs of so many elements in row-major order.
     Runs(usize),
     /// The same, but none goes from one row of the last dimension into the next.
@@ -31,10 +31,10 @@ pub struct Walk {
 pub struct Space {
     /// At least one dimension.
     pub sizes: Dims,
-    pub cut: Cut,
+    pub tiling: Tiling,
 }
 
-/// One tile's place.
+/// One tile's position.
 #[derive(Clone, Debug)]
 pub struct Position {
     coordinates: Dims,
@@ -62,10 +62,10 @@ pub fn memory_order(layout: &Layout) -> SmallVec<[usize; 6]> {
     order
 }
 
-impl Cut {
+impl Tiling {
     /// Whether a tile is a run of the linear order.
     pub fn is_linear(self) -> bool {
-        !matches!(self, Cut::Boxes { .. })
+        !matches!(self, Tiling::Boxes { .. })
     }
 }
 
@@ -87,13 +87,13 @@ impl Space {
     }
 
     pub fn tiles(&self) -> usize {
-        match self.cut {
-            Cut::Runs(len) => self.numel().div_ceil(len),
-            Cut::Rows(len) => {
+        match self.tiling {
+            Tiling::Runs(len) => self.numel().div_ceil(len),
+            Tiling::Rows(len) => {
                 let row = self.row();
                 self.numel() / row.max(1) * row.div_ceil(len)
             }
-            Cut::Boxes { rows, columns } => {
+            Tiling::Boxes { rows, columns } => {
                 let (outer, r, c) = self.box_grid(rows, columns);
                 outer * r * c
             }
@@ -114,17 +114,17 @@ impl Space {
     }
 
     pub fn tile(&self, index: usize) -> Position {
-        match self.cut {
-            Cut::Runs(len) => {
+        match self.tiling {
+            Tiling::Runs(len) => {
                 let start = index * len;
                 self.run(start as i64, len.min(self.numel() - start))
             }
-            Cut::Rows(len) => {
+            Tiling::Rows(len) => {
                 let row = self.row();
                 let (n, column) = (index / row.div_ceil(len), index % row.div_ceil(len) * len);
                 self.run((n * row + column) as i64, len.min(row - column))
             }
-            Cut::Boxes { rows, columns } => {
+            Tiling::Boxes { rows, columns } => {
                 let (_, r, c) = self.box_grid(rows, columns);
                 let rank = self.sizes.len();
                 let (row, column) = in_groups(index % (r * c), r, c);
@@ -199,7 +199,7 @@ pub fn pieces(space: &Space, position: &Position, walk: &Walk, mut visit: impl F
     let base = first(position, walk);
     let rank = space.sizes.len();
     let column_stride = walk.strides[rank - 1];
-    if let Cut::Boxes { .. } = space.cut {
+    if let Tiling::Boxes { .. } = space.tiling {
         let (rows, columns) = (position.rows, position.columns());
         visit(Piece {
             at: 0,
@@ -240,23 +240,23 @@ pub fn pieces(space: &Space, position: &Position, walk: &Walk, mut visit: impl F
     }
 }
 
-/// Whether two places share memory in a plan where output `k` takes over the memory of input `donors[k]`.
+/// Whether two references share memory in a plan where the memory of input `donors[k]` is donated to output `k`.
 pub fn may_overlap(
-    a: (&Place, usize, &Layout),
-    b: (&Place, usize, &Layout),
+    a: (&MemRef, usize, &Layout),
+    b: (&MemRef, usize, &Layout),
     donors: &[Option<u32>],
 ) -> bool {
     let donor = |o: u32| donors.get(o as usize).copied().flatten();
     match (a.0, b.0) {
-        (Place::Arena(x), Place::Arena(y)) => {
+        (MemRef::Arena(x), MemRef::Arena(y)) => {
             let end = |start: u64, size: usize, l: &Layout| start + l.end() as u64 * size as u64;
             *x < end(*y, b.1, b.2) && *y < end(*x, a.1, a.2)
         }
-        (Place::Output(x), Place::Output(y)) => x == y,
-        (Place::Output(o), Place::Input(i)) | (Place::Input(i), Place::Output(o)) => {
+        (MemRef::Output(x), MemRef::Output(y)) => x == y,
+        (MemRef::Output(o), MemRef::Input(i)) | (MemRef::Input(i), MemRef::Output(o)) => {
             donor(*o) == Some(*i)
         }
-        (Place::Input(x), Place::Input(y)) => x == y,
+        (MemRef::Input(x), MemRef::Input(y)) => x == y,
         _ => false,
     }
 }
@@ -294,8 +294,10 @@ mod tests {
         let sizes = dense.sizes.clone();
         let walk = |layout: &Layout| Walk::new(&sizes, layout.strides.clone(), layout);
         let (dense, across) = (walk(&dense), walk(&across));
-        for cut in [Cut::Runs(2048), Cut::Rows(515), Cut::Boxes { rows: 64, columns: 32 }] {
-            let space = Space { sizes: sizes.clone(), cut };
+        for tiling in
+            [Tiling::Runs(2048), Tiling::Rows(515), Tiling::Boxes { rows: 64, columns: 32 }]
+        {
+            let space = Space { sizes: sizes.clone(), tiling };
             let tiles = space.tiles();
             assert!(space.numel() > 1 << 31);
             for t in [0, tiles / 2, tiles - 1] {
@@ -303,7 +305,7 @@ mod tests {
                 assert_eq!(x.len(), y.len());
                 for (x, y) in x.iter().zip(y) {
                     let (n, row, column) = (x / (rows * columns), x / columns % rows, x % columns);
-                    assert_eq!(y, (n * columns + column) * rows + row, "{cut:?}, tile {t}");
+                    assert_eq!(y, (n * columns + column) * rows + row, "{tiling:?}, tile {t}");
                 }
             }
             let last = visited_by(&space, &dense, tiles - 1);
@@ -322,8 +324,10 @@ mod tests {
         for layout in layouts {
             let order: Vec<usize> = (0..3).collect();
             let (sizes, strides, _) = collapse(&[&layout], &order, &[]);
-            for cut in [1, 4, 100].into_iter().flat_map(|len| [Cut::Runs(len), Cut::Rows(len)]) {
-                let space = Space { sizes: sizes.clone(), cut };
+            for tiling in
+                [1, 4, 100].into_iter().flat_map(|len| [Tiling::Runs(len), Tiling::Rows(len)])
+            {
+                let space = Space { sizes: sizes.clone(), tiling };
                 let walk = Walk::new(&sizes, strides[0].clone(), &layout);
                 assert_eq!(visited(&space, &walk), layout.indices().collect::<Vec<_>>());
             }
@@ -337,13 +341,14 @@ mod tests {
         {
             let layout = Layout::contiguous(&[n, r, c]);
             let walk = Walk::new(&layout.sizes, layout.strides.clone(), &layout);
-            let cut =
-                |by: usize| [Cut::Runs(by), Cut::Rows(by), Cut::Boxes { rows: by, columns: 3 }];
-            for cut in [1, 2, 5, 64].into_iter().flat_map(cut) {
-                let space = Space { sizes: layout.sizes.clone(), cut };
+            let tiling = |by: usize| {
+                [Tiling::Runs(by), Tiling::Rows(by), Tiling::Boxes { rows: by, columns: 3 }]
+            };
+            for tiling in [1, 2, 5, 64].into_iter().flat_map(tiling) {
+                let space = Space { sizes: layout.sizes.clone(), tiling };
                 let mut seen = visited(&space, &walk);
                 seen.sort_unstable();
-                assert_eq!(seen, (0..n * r * c).collect::<Vec<_>>(), "{cut:?} of {n} {r} {c}");
+                assert_eq!(seen, (0..n * r * c).collect::<Vec<_>>(), "{tiling:?} of {n} {r} {c}");
             }
         }
     }
@@ -365,7 +370,7 @@ mod tests {
         let layout = Layout::contiguous(&[2, 9, 5]).transpose(&[0, 2, 1]);
         let (sizes, strides, _) =
             collapse(&[&layout, &Layout::contiguous(&[2, 5, 9])], &[0, 1, 2], &[]);
-        let space = Space { sizes: sizes.clone(), cut: Cut::Boxes { rows: 2, columns: 4 } };
+        let space = Space { sizes: sizes.clone(), tiling: Tiling::Boxes { rows: 2, columns: 4 } };
         let mut seen = visited(&space, &Walk::new(&sizes, strides[0].clone(), &layout));
         seen.sort_unstable();
         assert_eq!(seen, (0..90).collect::<Vec<_>>());

@@ -1,19 +1,19 @@
 //! Vectors of f32: one type for each instruction set, so that a function is written once and is vector code
-//! everywhere. [`Lone`] is the type for all other processors: a single number, loops over which the compiler
+//! everywhere. [`ScalarVec`] is the type for all other processors: a single number, loops over which the compiler
 //! vectorises by itself.
 //!
 //! Only code that [`super::isa::run`] has chosen for a processor may use the type of that processor.
 
-mod lone;
+mod scalar;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod wide;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub use lone::Lone;
 #[cfg(target_arch = "aarch64")]
 pub use neon::Neon;
+pub use scalar::ScalarVec;
 pub use wide::Wide;
 #[cfg(target_arch = "x86_64")]
 pub use x86::{Avx2, Avx512};
@@ -50,9 +50,9 @@ pub trait Vector:
     fn rsqrt(self) -> Self;
     fn abs(self) -> Self;
     /// `self < bound ? bound : self`: a NaN in `self` stays.
-    fn at_least(self, bound: Self) -> Self;
+    fn max(self, bound: Self) -> Self;
     /// `self > bound ? bound : self`: a NaN in `self` stays.
-    fn at_most(self, bound: Self) -> Self;
+    fn min(self, bound: Self) -> Self;
     fn lt(self, other: Self) -> Self::Mask;
     fn eq(self, other: Self) -> Self::Mask;
     fn is_nan(self) -> Self::Mask;
@@ -74,18 +74,18 @@ pub trait Vector:
     /// negative.
     fn split(self) -> (Self, Self);
 
-    /// Has the processor fetch a cache line, of which nothing is known, into the second-level cache.
+    /// Prefetches a cache line, of which nothing is known, into the second-level cache.
     #[inline(always)]
-    fn announce<T>(_: *const T) {}
-    /// [`turn`] of 32-bit elements.
+    fn prefetch<T>(_: *const T) {}
+    /// [`transpose8x8`] of 32-bit elements.
     #[inline(always)]
-    fn turn_32(from: &[u32], stride: usize, to: &mut Square<u32>) {
-        turn(from, stride, to);
+    fn transpose8x8_u32(from: &[u32], stride: usize, to: &mut Square<u32>) {
+        transpose8x8(from, stride, to);
     }
-    /// [`turn`] of 16-bit elements.
+    /// [`transpose8x8`] of 16-bit elements.
     #[inline(always)]
-    fn turn_16(from: &[u16], stride: usize, to: &mut Square<u16>) {
-        turn(from, stride, to);
+    fn transpose8x8_u16(from: &[u16], stride: usize, to: &mut Square<u16>) {
+        transpose8x8(from, stride, to);
     }
 }
 
@@ -149,7 +149,7 @@ pub type Square<T> = [T; SIDE * SIDE];
 
 /// `to[i, j] = from[j, i]`, where the rows of `from` are `stride` apart.
 #[inline(always)]
-pub fn turn<T: Copy>(from: &[T], stride: usize, to: &mut Square<T>) {
+pub fn transpose8x8<T: Copy>(from: &[T], stride: usize, to: &mut Square<T>) {
     for (i, row) in to.chunks_exact_mut(SIDE).enumerate() {
         row.iter_mut().zip(from[i..].iter().step_by(stride)).for_each(|(to, from)| *to = *from);
     }

@@ -99,11 +99,11 @@ impl Vector for Neon {
     }
     // The instructions for maxima and minima order zeros and prefer NaN of either operand.
     #[inline(always)]
-    fn at_least(self, bound: Neon) -> Neon {
+    fn max(self, bound: Neon) -> Neon {
         Neon::select(self.lt(bound), bound, self)
     }
     #[inline(always)]
-    fn at_most(self, bound: Neon) -> Neon {
+    fn min(self, bound: Neon) -> Neon {
         Neon::select(bound.lt(self), bound, self)
     }
     #[inline(always)]
@@ -139,12 +139,12 @@ impl Vector for Neon {
         math::split_bits(self)
     }
     #[inline(always)]
-    fn turn_32(from: &[u32], stride: usize, to: &mut Square<u32>) {
-        turn_32(from, stride, to);
+    fn transpose8x8_u32(from: &[u32], stride: usize, to: &mut Square<u32>) {
+        transpose8x8_u32(from, stride, to);
     }
     #[inline(always)]
-    fn turn_16(from: &[u16], stride: usize, to: &mut Square<u16>) {
-        turn_16(from, stride, to);
+    fn transpose8x8_u16(from: &[u16], stride: usize, to: &mut Square<u16>) {
+        transpose8x8_u16(from, stride, to);
     }
 }
 
@@ -183,9 +183,9 @@ impl Bits for Neon {
     }
 }
 
-/// [`super::turn`]: interleaving the first half of the elements with the second moves the highest bit of every index to
+/// [`super::transpose8x8`]: interleaving the first half of the elements with the second moves the highest bit of every index to
 /// its end. After three times the three bits of the column stand before those of the row.
-macro_rules! turn {
+macro_rules! transpose8x8 {
     ($name:ident, $t:ty, $lanes:literal, $load:ident, $store:ident, $low:ident, $high:ident) => {
         #[inline(always)]
         fn $name(from: &[$t], stride: usize, to: &mut Square<$t>) {
@@ -208,5 +208,5 @@ macro_rules! turn {
         }
     };
 }
-turn!(turn_32, u32, 4, vld1q_u32, vst1q_u32, vzip1q_u32, vzip2q_u32);
-turn!(turn_16, u16, 8, vld1q_u16, vst1q_u16, vzip1q_u16, vzip2q_u16);
+transpose8x8!(transpose8x8_u32, u32, 4, vld1q_u32, vst1q_u32, vzip1q_u32, vzip2q_u32);
+transpose8x8!(transpose8x8_u16, u16, 8, vld1q_u16, vst1q_u16, vzip1q_u16, vzip2q_u16);

@@ -78,11 +78,11 @@ macro_rules! common {
         }
         // Of an unordered pair these instructions return the second.
         #[inline(always)]
-        fn at_least(self, bound: Self) -> Self {
+        fn max(self, bound: Self) -> Self {
             Self(vector!($max(bound.0, self.0)))
         }
         #[inline(always)]
-        fn at_most(self, bound: Self) -> Self {
+        fn min(self, bound: Self) -> Self {
             Self(vector!($min(bound.0, self.0)))
         }
     };
@@ -169,17 +169,17 @@ impl Vector for Avx512 {
         (Self(m), Self(e))
     }
     #[inline(always)]
-    fn announce<T>(line: *const T) {
+    fn prefetch<T>(line: *const T) {
         // SAFETY: nothing is read; an address without memory is ignored.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(line.cast()) }
     }
     #[inline(always)]
-    fn turn_32(from: &[u32], stride: usize, to: &mut Square<u32>) {
-        turn_32(from, stride, to);
+    fn transpose8x8_u32(from: &[u32], stride: usize, to: &mut Square<u32>) {
+        transpose8x8_u32(from, stride, to);
     }
     #[inline(always)]
-    fn turn_16(from: &[u16], stride: usize, to: &mut Square<u16>) {
-        turn_16(from, stride, to);
+    fn transpose8x8_u16(from: &[u16], stride: usize, to: &mut Square<u16>) {
+        transpose8x8_u16(from, stride, to);
     }
 }
 
@@ -295,17 +295,17 @@ impl Vector for Avx2 {
         math::split_bits(self)
     }
     #[inline(always)]
-    fn announce<T>(line: *const T) {
+    fn prefetch<T>(line: *const T) {
         // SAFETY: nothing is read; an address without memory is ignored.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(line.cast()) }
     }
     #[inline(always)]
-    fn turn_32(from: &[u32], stride: usize, to: &mut Square<u32>) {
-        turn_32(from, stride, to);
+    fn transpose8x8_u32(from: &[u32], stride: usize, to: &mut Square<u32>) {
+        transpose8x8_u32(from, stride, to);
     }
     #[inline(always)]
-    fn turn_16(from: &[u16], stride: usize, to: &mut Square<u16>) {
-        turn_16(from, stride, to);
+    fn transpose8x8_u16(from: &[u16], stride: usize, to: &mut Square<u16>) {
+        transpose8x8_u16(from, stride, to);
     }
 }
 
@@ -362,9 +362,9 @@ macro_rules! four {
     }};
 }
 
-/// [`super::turn`] in AVX2: neighbouring rows are interleaved element by element, then in pairs, then in halves.
+/// [`super::transpose8x8`] in AVX2: neighbouring rows are interleaved element by element, then in pairs, then in halves.
 #[inline(always)]
-fn turn_32(from: &[u32], stride: usize, to: &mut Square<u32>) {
+fn transpose8x8_u32(from: &[u32], stride: usize, to: &mut Square<u32>) {
     assert!(from.len() >= (SIDE - 1) * stride + SIDE);
     macro_rules! row {
         ($j:expr) => {
@@ -395,13 +395,13 @@ fn turn_32(from: &[u32], stride: usize, to: &mut Square<u32>) {
     }
 }
 
-/// As [`turn_32`], of rows that are half as long.
+/// As [`transpose8x8_u32`], of rows that are half as long.
 #[inline(always)]
-fn turn_16(from: &[u16], stride: usize, to: &mut Square<u16>) {
+fn transpose8x8_u16(from: &[u16], stride: usize, to: &mut Square<u16>) {
     assert!(from.len() >= (SIDE - 1) * stride + SIDE);
     macro_rules! row {
         ($j:expr) => {
-            // SAFETY: as in `turn_32`.
+            // SAFETY: as in `transpose8x8_u32`.
             unsafe { _mm_loadu_si128(from.as_ptr().add($j * stride).cast()) }
         };
     }
@@ -419,7 +419,7 @@ fn turn_16(from: &[u16], stride: usize, to: &mut Square<u16>) {
     }
     let (low, high) = (four_rows!(0), four_rows!(4));
     for i in 0..4 {
-        // SAFETY: as in `turn_32`.
+        // SAFETY: as in `transpose8x8_u32`.
         unsafe {
             let to: *mut __m128i = to.as_mut_ptr().cast();
             _mm_storeu_si128(to.add(2 * i), _mm_unpacklo_epi64(low[i], high[i]));

@@ -1,6 +1,6 @@
 //! The primary context of a GPU, which all libraries of the process share (PyTorch's too), and the stream of programs in it.
 //!
-//! **Invariant:** what is queued is queued by whoever has the [`Turn`], so that nothing of another thread falls into a
+//! **Invariant:** what is queued is queued by whoever has the [`StreamLock`], so that nothing of another thread falls into a
 //! capture; a thread's current context, and its mode towards captures, are after every call what they were before.
 #![expect(unsafe_code, reason = "calls of the driver")]
 
@@ -30,7 +30,7 @@ pub struct Context {
     /// That of programs.
     pub stream: Handle,
     /// Whether what is queued is captured.
-    turn: ReentrantMutex<Cell<bool>>,
+    stream_lock: ReentrantMutex<Cell<bool>>,
     /// Events that nobody waits for just now.
     events: Mutex<Vec<Handle>>,
     pub name: String,
@@ -58,7 +58,7 @@ pub struct Entered<'a> {
 }
 
 /// The calling thread is in the context, and the only one that queues.
-pub struct Turn<'a> {
+pub struct StreamLock<'a> {
     capturing: ReentrantMutexGuard<'a, Cell<bool>>,
     _entered: Entered<'a>,
 }
@@ -77,7 +77,7 @@ impl Context {
             );
             return Err(if count == 0 { Refused::Absent(why) } else { Refused::Broken(why) });
         }
-        let (device, Known { name, capability }) = known(&api, ordinal)?;
+        let (device, GpuInfo { name, capability }) = gpu_info(&api, ordinal)?;
         let multiprocessors = attribute(&api, device, MULTIPROCESSORS)?;
         let shared = attribute(&api, device, SHARED_OPTIN)?;
         let status = unsafe { (api.retain_context)(&mut context, device) };
@@ -93,7 +93,7 @@ impl Context {
             device,
             context,
             stream: 0,
-            turn: ReentrantMutex::default(),
+            stream_lock: ReentrantMutex::default(),
             events: Mutex::default(),
             name,
             capability,
@@ -120,8 +120,8 @@ impl Context {
     }
 
     /// Waits for other threads that are queueing or capturing; the same thread may have more than one.
-    pub fn turn(&self) -> Result<Turn<'_>> {
-        Ok(Turn { capturing: self.turn.lock(), _entered: self.enter()? })
+    pub fn lock_stream(&self) -> Result<StreamLock<'_>> {
+        Ok(StreamLock { capturing: self.stream_lock.lock(), _entered: self.enter()? })
     }
 
     /// Of the caller's own.
@@ -167,12 +167,12 @@ impl Context {
     }
 
     /// Lets the event happen when what is on the stream so far is done.
-    pub fn record(&self, event: Handle, stream: Handle, _turn: &Turn) -> Result<()> {
+    pub fn record(&self, event: Handle, stream: Handle, _lock: &StreamLock) -> Result<()> {
         self.api.check(unsafe { (self.api.record_event)(event, stream) }, "recording an event")
     }
 
     /// What is put on the stream from now on comes after the event as it was last recorded; after nothing, if it never was.
-    pub fn follow(&self, stream: Handle, event: Handle, _turn: &Turn) -> Result<()> {
+    pub fn follow(&self, stream: Handle, event: Handle, _lock: &StreamLock) -> Result<()> {
         let status = unsafe { (self.api.wait_event)(stream, event, 0) };
         self.api.check(status, "letting a stream wait")
     }
@@ -195,9 +195,9 @@ impl Context {
     /// Waits for everything that is on the stream of programs.
     pub fn synchronize(&self) -> Result<()> {
         let event = self.event()?;
-        let recorded = self.turn().and_then(|turn| {
-            turn.must_not_capture("wait")?;
-            self.record(event, self.stream, &turn)
+        let recorded = self.lock_stream().and_then(|stream_lock| {
+            stream_lock.must_not_capture("wait")?;
+            self.record(event, self.stream, &stream_lock)
         });
         let done = recorded.and_then(|()| self.wait(event, "waiting for the GPU"));
         self.give_event(event);
@@ -206,8 +206,8 @@ impl Context {
 
     /// Waits for all streams of the process. Nobody captures meanwhile: that would be an error.
     pub fn settle(&self) -> Result<()> {
-        let turn = self.turn()?;
-        turn.must_not_capture("wait")?;
+        let stream_lock = self.lock_stream()?;
+        stream_lock.must_not_capture("wait")?;
         self.api.check(unsafe { (self.api.synchronize_context)() }, "waiting for the GPU")
     }
 }
@@ -241,7 +241,7 @@ impl Context {
     }
 }
 
-impl Turn<'_> {
+impl StreamLock<'_> {
     /// Whether what this thread queues is captured.
     pub fn is_capturing(&self) -> bool {
         self.capturing.get()
@@ -283,16 +283,16 @@ impl Drop for Context {
 }
 
 /// What a GPU is.
-pub struct Known {
+pub struct GpuInfo {
     pub name: String,
     /// Compute capability times ten.
     pub capability: u32,
 }
 
 /// The GPUs that the driver shows. Errors: `Unsupported` without a driver; what the driver says.
-pub fn list(folders: &[PathBuf]) -> Result<Vec<Known>> {
+pub fn list(folders: &[PathBuf]) -> Result<Vec<GpuInfo>> {
     let api = Api::start(folders).map_err(Refused::error)?;
-    (0..count(&api)?).map(|ordinal| Ok(known(&api, ordinal)?.1)).collect()
+    (0..count(&api)?).map(|ordinal| Ok(gpu_info(&api, ordinal)?.1)).collect()
 }
 
 fn count(api: &Api) -> Result<u32> {
@@ -302,12 +302,12 @@ fn count(api: &Api) -> Result<u32> {
 }
 
 /// The driver's number of a GPU that there is, and what it is.
-fn known(api: &Api, ordinal: u32) -> Result<(c_int, Known)> {
+fn gpu_info(api: &Api, ordinal: u32) -> Result<(c_int, GpuInfo)> {
     let mut device = 0;
     api.check(unsafe { (api.device)(&mut device, ordinal as c_int) }, "opening the GPU")?;
     let major = attribute(api, device, CAPABILITY_MAJOR)?;
     let minor = attribute(api, device, CAPABILITY_MINOR)?;
-    Ok((device, Known { name: name_of(api, device)?, capability: major * 10 + minor }))
+    Ok((device, GpuInfo { name: name_of(api, device)?, capability: major * 10 + minor }))
 }
 
 fn attribute(api: &Api, device: c_int, which: c_int) -> Result<u32> {

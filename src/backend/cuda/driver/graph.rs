@@ -3,7 +3,7 @@
 
 use super::super::device::Replay;
 use super::api::{Handle, OF_CAPTURE};
-use super::context::{Context, RELAXED, Turn};
+use super::context::{Context, RELAXED, StreamLock};
 use crate::error::Result;
 use std::sync::Arc;
 
@@ -17,17 +17,17 @@ pub fn capture(
     context: &Arc<Context>,
     work: &mut dyn FnMut() -> Result<()>,
 ) -> Result<Option<Box<dyn Replay>>> {
-    let turn = context.turn()?;
-    turn.must_not_capture("capture")?;
-    // Other threads may use other streams meanwhile; on this one it is this thread's turn.
+    let stream_lock = context.lock_stream()?;
+    stream_lock.must_not_capture("capture")?;
+    // Other threads may use other streams meanwhile; this one's lock is held by this thread.
     // SAFETY (all calls of this file): as `cuda.h` says.
     let status = unsafe { (context.api.begin_capture)(context.stream, RELAXED) };
     if OF_CAPTURE.contains(&status) {
         return Ok(None);
     }
     context.api.check(status, "beginning to capture")?;
-    turn.set_capturing(true);
-    let capture = Capture { context, turn: &turn };
+    stream_lock.set_capturing(true);
+    let capture = Capture { context, stream_lock: &stream_lock };
     let worked = work();
     let graph = capture.end();
     // Nothing was run: what failed because others in the process ended the capture, which they do by waiting for the GPU or for
@@ -48,7 +48,7 @@ pub fn capture(
 /// A capture under way, which ends even if the work panics.
 struct Capture<'a> {
     context: &'a Context,
-    turn: &'a Turn<'a>,
+    stream_lock: &'a StreamLock<'a>,
 }
 
 impl Capture<'_> {
@@ -61,7 +61,7 @@ impl Capture<'_> {
 
     fn stop(&self) -> Handle {
         let mut graph = 0;
-        self.turn.set_capturing(false);
+        self.stream_lock.set_capturing(false);
         match unsafe { (self.context.api.end_capture)(self.context.stream, &mut graph) } {
             0 => graph,
             _ => 0,
@@ -80,8 +80,8 @@ impl Drop for Capture<'_> {
 
 impl Replay for Graph {
     fn replay(&self) -> Result<()> {
-        let turn = self.context.turn()?;
-        turn.must_not_capture("replay")?;
+        let stream_lock = self.context.lock_stream()?;
+        stream_lock.must_not_capture("replay")?;
         let status =
             unsafe { (self.context.api.launch_graph)(self.executable, self.context.stream) };
         self.context.api.check(status, "launching a graph")

@@ -8,7 +8,7 @@ mod blas;
 mod context;
 mod dnn;
 mod graph;
-mod lanes;
+mod streams;
 mod library;
 mod modules;
 mod multiply;
@@ -17,23 +17,23 @@ mod staging;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use super::cudnn_graph::CudnnGraph;
 use super::device::{Device, Launch, Limits, Prepared, Product, Replay};
 use super::emit::Source;
-use super::network::Network;
 use crate::buffer::Location;
 use crate::cache::disk::Disk;
 use crate::error::{Error, Result};
 pub use api::Refused;
 use blas::Blas;
 use context::Context;
-pub use context::{Known, list};
-use dnn::Networks;
-use lanes::Lanes;
+pub use context::{GpuInfo, list};
+use dnn::CudnnPlans;
 use modules::Modules;
 use multiply::Products;
 use nvrtc::Nvrtc;
 use std::path::PathBuf;
 use std::sync::Arc;
+use streams::Streams;
 
 /// How a GPU is opened.
 #[derive(Clone, Debug, Default)]
@@ -61,7 +61,7 @@ const OLDEST: u32 = 70;
 const FLOAT8: u32 = 89;
 
 /// The first GPU that kernels are written for, if the driver shows one. Opens none.
-pub fn usable(folders: &[PathBuf]) -> Option<Known> {
+pub fn usable(folders: &[PathBuf]) -> Option<GpuInfo> {
     list(folders).ok()?.into_iter().find(|gpu| gpu.capability >= OLDEST)
 }
 
@@ -111,29 +111,29 @@ pub fn find(options: &Options) -> std::result::Result<Arc<dyn Device>, Refused> 
     let cache = options.cache.clone();
     let disk = cache.map(|(folder, limit)| Arc::new(Disk::new(folder, limit)));
     Ok(Arc::new(Gpu {
-        networks: Networks::new(options, &fingerprint, disk.clone()),
+        cudnn_plans: CudnnPlans::new(options, &fingerprint, disk.clone()),
         products: Products::new(blas, options, fingerprint, disk.clone()),
         modules: Modules::new(nvrtc, target, disk),
-        lanes: Lanes::new(&context, !options.one_stream)?,
+        streams: Streams::new(&context, !options.one_stream)?,
         context: Arc::new(context),
     }))
 }
 
 struct Gpu {
     context: Arc<Context>,
-    lanes: Lanes,
+    streams: Streams,
     modules: Modules,
     products: Products,
-    networks: Networks,
+    cudnn_plans: CudnnPlans,
 }
 
 impl Device for Gpu {
     fn fingerprint(&self) -> String {
-        self.networks.fingerprint().to_owned()
+        self.cudnn_plans.fingerprint().to_owned()
     }
 
-    fn lacks(&self) -> Option<String> {
-        self.networks.lacks()
+    fn missing_features(&self) -> Option<String> {
+        self.cudnn_plans.missing_features()
     }
 
     fn limits(&self) -> Limits {
@@ -149,31 +149,31 @@ impl Device for Gpu {
     }
 
     fn read(&self, address: usize, to: &mut [u8]) -> Result<()> {
-        self.lanes.read(&self.context, address, to)
+        self.streams.read(&self.context, address, to)
     }
 
     fn write(&self, from: &[u8], address: usize) -> Result<()> {
-        self.lanes.write(&self.context, from, address)
+        self.streams.write(&self.context, from, address)
     }
 
     fn upload(&self, from: &[u8], address: usize) -> Result<()> {
-        self.lanes.upload(&self.context, from, address)
+        self.streams.upload(&self.context, from, address)
     }
 
     fn download(&self, address: usize, to: &mut [u8]) -> Result<()> {
-        self.lanes.download(&self.context, address, to)
+        self.streams.download(&self.context, address, to)
     }
 
     fn begin(&self) -> Result<()> {
-        self.lanes.follow_uploads(&self.context, &self.context.turn()?)
+        self.streams.follow_uploads(&self.context, &self.context.lock_stream()?)
     }
 
     fn load(&self, sources: &[Source]) -> Result<Vec<Arc<dyn Launch>>> {
         self.modules.load(&self.context, sources)
     }
 
-    fn prepare(&self, network: &Network) -> Result<Option<Arc<dyn Prepared>>> {
-        self.networks.prepare(&self.context, network)
+    fn prepare(&self, cudnn_graph: &CudnnGraph) -> Result<Option<Arc<dyn Prepared>>> {
+        self.cudnn_plans.prepare(&self.context, cudnn_graph)
     }
 
     fn multiplies_float8(&self) -> bool {
@@ -203,15 +203,15 @@ impl Device for Gpu {
     }
 
     fn queue(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<()> {
-        self.lanes.queue(&self.context, work)
+        self.streams.queue(&self.context, work)
     }
 
-    fn beside(&self, work: &mut dyn FnMut(Location) -> Result<()>) -> Result<usize> {
-        self.lanes.beside(&self.context, self.location(), work)
+    fn on_side_stream(&self, work: &mut dyn FnMut(Location) -> Result<()>) -> Result<usize> {
+        self.streams.on_side_stream(&self.context, self.location(), work)
     }
 
     fn join(&self, number: usize) -> Result<()> {
-        self.lanes.join(&self.context, number)
+        self.streams.join(&self.context, number)
     }
 
     fn settle(&self) -> Result<()> {
@@ -222,8 +222,8 @@ impl Device for Gpu {
 impl Drop for Gpu {
     fn drop(&mut self) {
         self.context.settle().ok();
-        self.lanes.close(&self.context);
+        self.streams.close(&self.context);
         self.products.close(&self.context);
-        self.networks.close();
+        self.cudnn_plans.close();
     }
 }

@@ -39,7 +39,7 @@ pub struct Modules {
 struct Kernel {
     context: Arc<Context>,
     name: String,
-    words: usize,
+    kernel_args: usize,
     module: Handle,
     function: Handle,
     /// Bytes of dynamic shared memory that it may be launched with as things are, and at the most.
@@ -148,7 +148,7 @@ impl Kernel {
         let mut kernel = Kernel {
             context: context.clone(),
             name: source.name.clone(),
-            words: source.words,
+            kernel_args: source.kernel_args,
             module,
             function: 0,
             allowed: AtomicU32::new(0),
@@ -191,19 +191,23 @@ impl Kernel {
 }
 
 impl Launch for Kernel {
-    fn launch(&self, shape: Shape, words: &[u64]) -> Result<()> {
+    fn launch(&self, shape: Shape, kernel_args: &[u64]) -> Result<()> {
         let name = &self.name;
-        if words.len() != self.words {
-            return internal!("kernel {name} takes {} words, not {}", self.words, words.len());
+        if kernel_args.len() != self.kernel_args {
+            return internal!(
+                "kernel {name} takes {} arguments, not {}",
+                self.kernel_args,
+                kernel_args.len()
+            );
         }
         if shape.grid.contains(&0) {
             return Ok(());
         }
         let api = &self.context.api;
-        let _turn = self.context.turn()?;
+        let _lock = self.context.lock_stream()?;
         self.allow(shape.shared)?;
         let [x, y, z] = shape.grid;
-        let mut parameters = [words.as_ptr().cast_mut().cast::<c_void>()];
+        let mut parameters = [kernel_args.as_ptr().cast_mut().cast::<c_void>()];
         // SAFETY: the one parameter is a struct of so many words, which is read before the call returns.
         let status = unsafe {
             (api.launch)(
@@ -230,7 +234,7 @@ impl Launch for Kernel {
 impl Drop for Kernel {
     fn drop(&mut self) {
         // What is queued may still run it, and nobody captures meanwhile. If the context is lost, so is the module.
-        let Ok(_turn) = self.context.turn() else { return };
+        let Ok(_lock) = self.context.lock_stream() else { return };
         if self.context.synchronize().is_ok() {
             // SAFETY: nothing uses it any more.
             unsafe { (self.context.api.unload_module)(self.module) };

@@ -8,7 +8,7 @@ use super::super::device::Product;
 use super::Options;
 use super::api::Handle;
 use super::blas::{Algorithm, Blas, Blocks, Choice, Described, MOST_BATCH};
-use super::context::{Context, Turn};
+use super::context::{Context, StreamLock};
 use crate::cache::disk::{Disk, Entry};
 use crate::cache::key::Key;
 use crate::dtype::DType;
@@ -53,7 +53,7 @@ struct State {
 struct Job<'a> {
     context: &'a Context,
     blas: &'a Blas,
-    turn: &'a Turn<'a>,
+    stream_lock: &'a StreamLock<'a>,
     described: Described<'a>,
     handle: Handle,
     workspace: usize,
@@ -92,16 +92,17 @@ impl Products {
         scales: Option<[usize; 2]>,
     ) -> Result<()> {
         // Before the state's lock, as whoever captures has it too.
-        let turn = context.turn()?;
+        let stream_lock = context.lock_stream()?;
         let mut state = self.state.lock();
-        pieces(product, at)
-            .try_for_each(|(part, at)| self.piece(context, &turn, &mut state, (&part, at), scales))
+        pieces(product, at).try_for_each(|(part, at)| {
+            self.piece(context, &stream_lock, &mut state, (&part, at), scales)
+        })
     }
 
     fn piece(
         &self,
         context: &Context,
-        turn: &Turn,
+        stream_lock: &StreamLock,
         state: &mut State,
         (product, [a, b, c]): (&Product, [usize; 3]),
         scales: Option<[usize; 2]>,
@@ -118,7 +119,7 @@ impl Products {
         let job = Job {
             context,
             blas: &self.blas,
-            turn,
+            stream_lock,
             described: Described::new(&self.blas, product, scales.map(ordered), self.allow_tf32)?,
             handle,
             workspace,
@@ -130,7 +131,7 @@ impl Products {
         let choice = match state.known.get(&key) {
             Some(choice) => *choice,
             // Nothing can be measured now, and a choice that was not measured is not kept.
-            None if turn.is_capturing() => {
+            None if stream_lock.is_capturing() => {
                 job.described.choices(handle, WORKSPACE, alignment, self.candidates)?[0]
             }
             None => {
@@ -147,7 +148,7 @@ impl Products {
 
     fn open(&self, context: &Context) -> Result<(Handle, usize)> {
         let mut handle = 0;
-        // SAFETY: as `cublasLt.h` says; the context is entered by whoever has the turn.
+        // SAFETY: as `cublasLt.h` says; the context is entered by whoever holds the stream lock.
         self.blas.check(unsafe { (self.blas.api.create)(&mut handle) }, "starting")?;
         match context.allocate(WORKSPACE) {
             Ok(workspace) => Ok((handle, workspace)),
@@ -180,8 +181,8 @@ impl Products {
 
     /// Gives everything back. The context's work is done.
     pub fn close(&self, context: &Context) {
-        if let (Some((handle, workspace)), Ok(_turn)) =
-            (self.state.lock().opened.take(), context.turn())
+        if let (Some((handle, workspace)), Ok(_lock)) =
+            (self.state.lock().opened.take(), context.lock_stream())
         {
             context.free(workspace);
             // SAFETY: from `create`; nothing of it is queued any more.
@@ -272,11 +273,11 @@ impl Job<'_> {
 
     fn time(&self, choice: &Choice, runs: usize, begin: Handle, end: Handle) -> Result<f32> {
         let (context, mut milliseconds) = (self.context, 0.0);
-        context.record(begin, context.stream, self.turn)?;
+        context.record(begin, context.stream, self.stream_lock)?;
         for _ in 0..runs {
             self.queue(choice)?;
         }
-        context.record(end, context.stream, self.turn)?;
+        context.record(end, context.stream, self.stream_lock)?;
         context.wait(end, "measuring a product")?;
         // SAFETY: as `cuda.h` says; both events have happened.
         let status = unsafe { (context.api.elapsed)(&mut milliseconds, begin, end) };

@@ -25,19 +25,19 @@ const LOG_LIMIT: usize = 6000;
 /// `nvrtcResult`; 0 is success.
 type Status = c_int;
 /// Opaque pointers are plain numbers here: the ABI is the same.
-type Program = usize;
+type NvrtcProgram = usize;
 
 functions!(Api {
     version "nvrtcVersion" (*mut c_int, *mut c_int) -> Status;
     count_architectures "nvrtcGetNumSupportedArchs" (*mut c_int) -> Status;
     architectures "nvrtcGetSupportedArchs" (*mut c_int) -> Status;
-    create "nvrtcCreateProgram" (*mut Program, *const c_char, *const c_char, c_int, *const *const c_char, *const *const c_char) -> Status;
-    destroy "nvrtcDestroyProgram" (*mut Program) -> Status;
-    compile "nvrtcCompileProgram" (Program, c_int, *const *const c_char) -> Status;
-    cubin_size "nvrtcGetCUBINSize" (Program, *mut usize) -> Status;
-    cubin "nvrtcGetCUBIN" (Program, *mut c_char) -> Status;
-    log_size "nvrtcGetProgramLogSize" (Program, *mut usize) -> Status;
-    log "nvrtcGetProgramLog" (Program, *mut c_char) -> Status;
+    create "nvrtcCreateProgram" (*mut NvrtcProgram, *const c_char, *const c_char, c_int, *const *const c_char, *const *const c_char) -> Status;
+    destroy "nvrtcDestroyProgram" (*mut NvrtcProgram) -> Status;
+    compile "nvrtcCompileProgram" (NvrtcProgram, c_int, *const *const c_char) -> Status;
+    cubin_size "nvrtcGetCUBINSize" (NvrtcProgram, *mut usize) -> Status;
+    cubin "nvrtcGetCUBIN" (NvrtcProgram, *mut c_char) -> Status;
+    log_size "nvrtcGetProgramLogSize" (NvrtcProgram, *mut usize) -> Status;
+    log "nvrtcGetProgramLog" (NvrtcProgram, *mut c_char) -> Status;
     error_string "nvrtcGetErrorString" (Status) -> *const c_char;
 });
 
@@ -171,7 +171,7 @@ impl Nvrtc {
 /// A program of NVRTC's, which goes when this is dropped.
 struct Open<'a> {
     api: &'a Api,
-    program: Program,
+    program: NvrtcProgram,
 }
 
 impl Open<'_> {

@@ -5,7 +5,7 @@
 #![expect(unsafe_code, reason = "pinned memory of the driver's")]
 
 use super::api::Handle;
-use super::context::{Context, NO_TIMING, Turn};
+use super::context::{Context, NO_TIMING, StreamLock};
 use crate::error::Result;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ const CHUNK: usize = 4 << 20;
 /// So many copies may be under way before a write waits.
 const CHUNKS: usize = 8;
 
-/// When a copy has its turn.
+/// What a copy waits for, and what waits for it.
 pub struct Order<'a> {
     pub stream: Handle,
     /// Events that come before it.
@@ -33,13 +33,13 @@ struct Chunk {
 }
 
 impl Order<'_> {
-    fn begin(&self, context: &Context, turn: &Turn) -> Result<()> {
-        self.after.iter().try_for_each(|event| context.follow(self.stream, *event, turn))
+    fn begin(&self, context: &Context, stream_lock: &StreamLock) -> Result<()> {
+        self.after.iter().try_for_each(|event| context.follow(self.stream, *event, stream_lock))
     }
 
-    fn end(&self, context: &Context, chunk: &Chunk, turn: &Turn) -> Result<()> {
+    fn end(&self, context: &Context, chunk: &Chunk, stream_lock: &StreamLock) -> Result<()> {
         let events = [chunk.done].into_iter().chain(self.done);
-        events.into_iter().try_for_each(|event| context.record(event, self.stream, turn))
+        events.into_iter().try_for_each(|event| context.record(event, self.stream, stream_lock))
     }
 }
 
@@ -66,15 +66,15 @@ impl Staging {
                     let start = ptr::with_exposed_provenance_mut::<u8>(chunk.start);
                     ptr::copy_nonoverlapping(part.as_ptr(), start, part.len());
                 }
-                let turn = context.turn()?;
-                turn.must_not_capture("write from the host")?;
-                order.begin(context, &turn)?;
+                let stream_lock = context.lock_stream()?;
+                stream_lock.must_not_capture("write from the host")?;
+                order.begin(context, &stream_lock)?;
                 let start = ptr::with_exposed_provenance::<c_void>(chunk.start);
                 let to = (address + offset) as u64;
                 // SAFETY: the caller's memory of the device; the chunk stays until `done`.
                 let status = unsafe { (context.api.copy_in)(to, start, part.len(), order.stream) };
                 context.api.check(status, "copying to the GPU")?;
-                order.end(context, chunk, &turn)
+                order.end(context, chunk, &stream_lock)
             })?;
         }
         Ok(())
@@ -90,17 +90,17 @@ impl Staging {
     ) -> Result<()> {
         for (part, offset) in to.chunks_mut(CHUNK).zip((0..).step_by(CHUNK)) {
             self.with(context, |chunk| {
-                let turn = context.turn()?;
-                turn.must_not_capture("read to the host")?;
-                order.begin(context, &turn)?;
+                let stream_lock = context.lock_stream()?;
+                stream_lock.must_not_capture("read to the host")?;
+                order.begin(context, &stream_lock)?;
                 let start = ptr::with_exposed_provenance_mut::<c_void>(chunk.start);
                 let from = (address + offset) as u64;
                 // SAFETY: as in `write`, the other way round.
                 let status =
                     unsafe { (context.api.copy_out)(start, from, part.len(), order.stream) };
                 context.api.check(status, "copying from the GPU")?;
-                order.end(context, chunk, &turn)?;
-                drop(turn);
+                order.end(context, chunk, &stream_lock)?;
+                drop(stream_lock);
                 context.wait(chunk.done, "copying from the GPU")?;
                 // SAFETY: as large, and written whole.
                 unsafe {

@@ -1,8 +1,8 @@
 //! How a kernel gets at the elements of an operand.
 
-use super::Word;
-use super::write::{Writer, held, raw, stored};
-use crate::plan::{Operand, Place};
+use super::KernelArg;
+use super::write::{Writer, compute_type, raw, stored};
+use crate::plan::{MemRef, Operand};
 use crate::shape::{Dims, numel};
 use std::fmt::Write;
 
@@ -26,8 +26,8 @@ pub struct Walk {
 pub struct Access {
     /// Its element type in the text: as stored, or bits where elements are only moved.
     pub element: &'static str,
-    pub held: &'static str,
-    place: Place,
+    pub compute_type: &'static str,
+    mem: MemRef,
     /// The word of its first element's address; of the first index for `Index`.
     base: String,
     pub walk: Walk,
@@ -73,8 +73,8 @@ impl Space {
                 let by = writer.number(size.max(1));
                 (format!("{rest} / (i64){by}"), by)
             } else {
-                let word = writer.divisor(size.max(1));
-                (format!("divided({rest}, {word})"), writer.number(size))
+                let kernel_arg = writer.divisor(size.max(1));
+                (format!("divided({rest}, {kernel_arg})"), writer.number(size))
             };
             let _ = writeln!(text, "    const {at} {next} = {quotient};");
             let _ = writeln!(text, "    const {at} {prefix}{d} = {rest} - {next} * ({at}){by};");
@@ -124,7 +124,7 @@ impl Walk {
         let term = |(d, stride): (usize, &Stride)| match stride {
             Stride::Zero => None,
             Stride::One => Some(format!("{prefix}{d}")),
-            Stride::By(word) => Some(format!("{prefix}{d} * ({at}){word}")),
+            Stride::By(kernel_arg) => Some(format!("{prefix}{d} * ({at}){kernel_arg}")),
         };
         self.strides.iter().enumerate().filter_map(term).collect::<Vec<_>>().join(" + ")
     }
@@ -132,7 +132,7 @@ impl Walk {
     /// From the offset of a point to that of the `e`-th after it in the last dimension.
     fn step(&self, at: &str) -> String {
         match self.strides.last() {
-            Some(Stride::By(word)) if !self.linear => format!("e * ({at}){word}"),
+            Some(Stride::By(kernel_arg)) if !self.linear => format!("e * ({at}){kernel_arg}"),
             Some(Stride::Zero) | None => "0".into(),
             _ => "e".into(),
         }
@@ -151,25 +151,25 @@ impl Access {
         moves: bool,
     ) -> Access {
         let (dtype, offset) = (operand.dtype, operand.layout.offset);
-        let base = match operand.place {
-            Place::Index => writer.number(offset),
-            Place::Scalar(_) => writer.word(Word::At(operand.place, 0)),
-            _ => writer.word(Word::of(operand)),
+        let base = match operand.mem {
+            MemRef::Index => writer.number(offset),
+            MemRef::Scalar(_) => writer.kernel_arg(KernelArg::At(operand.mem, 0)),
+            _ => writer.kernel_arg(KernelArg::of(operand)),
         };
         // A slot is one number everywhere, whatever the layout says.
         let none = Dims::from_elem(0, strides.len());
-        let is_slot = matches!(operand.place, Place::Scalar(_));
+        let is_slot = matches!(operand.mem, MemRef::Scalar(_));
         let strides = if is_slot { &none } else { strides };
         let outer = &strides[..strides.len().saturating_sub(1)];
         let aligned = outer.iter().chain(others).chain([&offset]).all(|n| n % pack == 0);
         let together = pack > 1 && strides.last() == Some(&1) && aligned;
         Access {
             element: if moves { raw(dtype.size()) } else { stored(dtype) },
-            held: if moves { raw(dtype.size()) } else { held(dtype) },
-            place: operand.place,
+            compute_type: if moves { raw(dtype.size()) } else { compute_type(dtype) },
+            mem: operand.mem,
             base,
             walk: Walk::new(writer, space, strides),
-            packs: together && operand.place != Place::Index,
+            packs: together && operand.mem != MemRef::Index,
         }
     }
 
@@ -185,21 +185,21 @@ impl Access {
     /// Declares `x`, the held elements of `V` (the text's own name) points from `offset` on: an array, or one for all if
     /// they are.
     pub fn load(&self, x: &str, offset: &str, at: &str) -> String {
-        let Access { held, base, element, .. } = self;
-        let one = |step: &str| match self.place {
-            Place::Index => format!("(i64){base} + (i64)({offset}) + {step}"),
-            Place::Scalar(_) => format!("slot<{element}>({base})"),
+        let Access { compute_type, base, element, .. } = self;
+        let one = |step: &str| match self.mem {
+            MemRef::Index => format!("(i64){base} + (i64)({offset}) + {step}"),
+            MemRef::Scalar(_) => format!("slot<{element}>({base})"),
             _ => format!("get({} + {step})", self.pointer(offset)),
         };
         if self.walk.is_constant() {
-            return format!("    const {held} {x} = {};\n", one("0"));
+            return format!("    const {compute_type} {x} = {};\n", one("0"));
         }
         let load = if self.packs {
             format!("get_all<V>({x}, {});", self.pointer(offset))
         } else {
             format!("UNROLL for (int e = 0; e < V; e++) {x}[e] = {};", one(&self.walk.step(at)))
         };
-        format!("    {held} {x}[V];\n    {load}\n")
+        format!("    {compute_type} {x}[V];\n    {load}\n")
     }
 
     /// How lane `e` of what [`Access::load`] declared is named.
@@ -223,7 +223,7 @@ impl Access {
 pub fn pack(space: &Space, operands: &[&Operand], strides: &[Dims]) -> i64 {
     let last = space.sizes.len() - 1;
     let dense = operands.iter().zip(strides).filter(|(o, s)| {
-        !matches!(o.place, Place::Scalar(_) | Place::Index) && s.get(last) == Some(&1)
+        !matches!(o.mem, MemRef::Scalar(_) | MemRef::Index) && s.get(last) == Some(&1)
     });
     let sizes: Vec<usize> = dense.map(|(o, _)| o.dtype.size()).collect();
     let Some(largest) = sizes.iter().max() else { return 1 };

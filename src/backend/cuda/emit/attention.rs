@@ -1,12 +1,12 @@
 //! Attention and its gradient, in tiles, so that no matrix of scores exists: kernels of `cuda/attention_mma.cuh` for half
 //! types in rows that tensor cores can take, of `cuda/attention.cuh` for all others.
 
-use super::write::{Writer, grid, held, stored};
-use super::{BLOCK, Task, Tasks, Word};
+use super::write::{Writer, compute_type, grid, stored};
+use super::{BLOCK, KernelArg, Task, Tasks};
 use crate::backend::cuda::device::Shape;
 use crate::dtype::DType;
 use crate::op::Attr;
-use crate::plan::{Operand, Place};
+use crate::plan::{MemRef, Operand};
 
 const PLAIN: &str = include_str!("../../../../cuda/attention.cuh");
 const FRAGMENTS: &str = concat!(
@@ -42,9 +42,9 @@ struct Problem<'a> {
 /// `reads`: q, k, v, seed, offset and perhaps the bias; `writes`: out and lse. `None`: there is no kernel for this.
 pub fn attention(attrs: &[Attr], reads: &[Operand], writes: &[Operand]) -> Option<Tasks> {
     let problem = Problem::new(&reads[..3], &reads[3..], attrs)?;
-    let mut words = problem.words();
-    reads[..3].iter().for_each(|operand| words.extend(heads(operand)));
-    words.extend([Word::of(&writes[0]), Word::of(&writes[1])]);
+    let mut kernel_args = problem.kernel_args();
+    reads[..3].iter().for_each(|operand| kernel_args.extend(heads(operand)));
+    kernel_args.extend([KernelArg::of(&writes[0]), KernelArg::of(&writes[1])]);
     let mut tasks = Tasks::default();
     let kernel = if problem.suits_fragments(reads[..3].iter().chain(&writes[..1])) {
         // Masks and dropout want registers of their own.
@@ -55,18 +55,18 @@ pub fn attention(attrs: &[Attr], reads: &[Operand], writes: &[Operand]) -> Optio
         let (tile, width) = (problem.tile(), problem.d.max(problem.e));
         problem.plain("attention", tile * ((problem.d | 1) + (width | 1) + tile + 1))
     };
-    problem.push(kernel, (problem.queries, problem.heads), &words, &mut tasks);
+    problem.push(kernel, (problem.queries, problem.heads), &kernel_args, &mut tasks);
     Some(tasks)
 }
 
 /// `reads`: dout, q, k, v, out, lse, seed, offset and perhaps the bias; `writes`: dq, dk, dv.
 pub fn attention_grad(attrs: &[Attr], reads: &[Operand], writes: &[Operand]) -> Option<Tasks> {
     let problem = Problem::new(&reads[1..4], &reads[6..], attrs)?;
-    let mut words = problem.words();
-    reads[..5].iter().for_each(|operand| words.extend(heads(operand)));
-    words.extend([&reads[5], &writes[0], &writes[1], &writes[2]].map(Word::of));
+    let mut kernel_args = problem.kernel_args();
+    reads[..5].iter().for_each(|operand| kernel_args.extend(heads(operand)));
+    kernel_args.extend([&reads[5], &writes[0], &writes[1], &writes[2]].map(KernelArg::of));
     let queries = problem.batches * problem.heads * problem.queries;
-    words.extend([Word::Scratch(0), Word::number(queries)]);
+    kernel_args.extend([KernelArg::Scratch(0), KernelArg::number(queries)]);
     let mut tasks = Tasks { tasks: Vec::new(), scratch: 8 * queries as u64 };
     let [dq, dkdv] = if problem.suits_fragments(reads[..4].iter().chain(writes)) {
         [
@@ -90,10 +90,10 @@ pub fn attention_grad(attrs: &[Attr], reads: &[Operand], writes: &[Operand]) -> 
             threads: BLOCK,
             shared: 0,
         };
-        tasks.tasks.push(delta.call(&words, (queries as u64).div_ceil(8)));
+        tasks.tasks.push(delta.call(&kernel_args, (queries as u64).div_ceil(8)));
     }
-    problem.push(dq, (problem.queries, problem.heads), &words, &mut tasks);
-    problem.push(dkdv, (problem.keys, problem.groups), &words, &mut tasks);
+    problem.push(dq, (problem.queries, problem.heads), &kernel_args, &mut tasks);
+    problem.push(dkdv, (problem.keys, problem.groups), &kernel_args, &mut tasks);
     Some(tasks)
 }
 
@@ -109,10 +109,10 @@ struct Kernel {
 }
 
 impl Kernel {
-    fn call(&self, words: &[Word], blocks: u64) -> Task {
+    fn call(&self, kernel_args: &[KernelArg], blocks: u64) -> Task {
         let mut writer = Writer::new();
         writer.head(self.header);
-        words.iter().for_each(|word| drop(writer.word(*word)));
+        kernel_args.iter().for_each(|kernel_arg| drop(writer.kernel_arg(*kernel_arg)));
         writer.line(format!("{}<{}>(a.at + 1);", self.label, self.template));
         let (grid, shared) = (grid(blocks), self.shared as u32);
         writer.finish_as(self.label, Shape { grid, block: self.threads, shared })
@@ -139,7 +139,7 @@ impl<'a> Problem<'a> {
             offset: &rest[1],
             bias: rest.get(2),
         };
-        let memory = |o: &Operand| !matches!(o.place, Place::Scalar(_) | Place::Index);
+        let memory = |o: &Operand| !matches!(o.mem, MemRef::Scalar(_) | MemRef::Index);
         let readable = qkv.iter().chain(problem.bias).all(memory);
         (readable && problem.d.max(problem.e) <= WIDEST).then_some(problem)
     }
@@ -155,25 +155,25 @@ impl<'a> Problem<'a> {
     }
 
     /// The words that all kernels begin with.
-    fn words(&self) -> Vec<Word> {
-        let mut words = [self.heads, self.groups, self.queries, self.keys, self.d, self.e]
-            .map(Word::number)
+    fn kernel_args(&self) -> Vec<KernelArg> {
+        let mut kernel_args = [self.heads, self.groups, self.queries, self.keys, self.d, self.e]
+            .map(KernelArg::number)
             .to_vec();
         let kept = 1.0 / (1.0 - self.dropout);
-        words.extend([self.scale, kept].map(|value| Word::Number(value.to_bits())));
+        kernel_args.extend([self.scale, kept].map(|value| KernelArg::Number(value.to_bits())));
         // A uniform number is a multiple of 2^-24.
-        words.push(Word::number((self.dropout * f64::from(1 << 24)).ceil() as i64));
-        words.extend([Word::of(self.seed), Word::of(self.offset)]);
+        kernel_args.push(KernelArg::number((self.dropout * f64::from(1 << 24)).ceil() as i64));
+        kernel_args.extend([KernelArg::of(self.seed), KernelArg::of(self.offset)]);
         let Some(bias) = self.bias else {
-            words.extend([Word::number(0); 5]);
-            return words;
+            kernel_args.extend([KernelArg::number(0); 5]);
+            return kernel_args;
         };
-        words.push(Word::of(bias));
+        kernel_args.push(KernelArg::of(bias));
         let strides = bias.layout.sizes.iter().zip(&bias.layout.strides);
-        words.extend(
-            strides.map(|(&size, &stride)| Word::number(if size == 1 { 0 } else { stride })),
+        kernel_args.extend(
+            strides.map(|(&size, &stride)| KernelArg::number(if size == 1 { 0 } else { stride })),
         );
-        words
+        kernel_args
     }
 
     /// Whether all rows are of 16-byte pieces, which tensor cores' tiles are made of.
@@ -198,7 +198,7 @@ impl<'a> Problem<'a> {
     fn plain(&self, label: &'static str, numbers: i64) -> Kernel {
         let (tile, columns) = (self.tile(), self.d.max(self.e).max(32) as u64);
         let columns = columns.next_power_of_two() / 8;
-        let size = if held(self.dtype) == "f64" { 8 } else { 4 };
+        let size = if compute_type(self.dtype) == "f64" { 8 } else { 4 };
         Kernel {
             label,
             header: PLAIN,
@@ -223,19 +223,25 @@ impl<'a> Problem<'a> {
     }
 
     /// A block for every tile of `rows` rows of every head.
-    fn push(&self, kernel: Kernel, (rows, heads): (i64, i64), words: &[Word], tasks: &mut Tasks) {
+    fn push(
+        &self,
+        kernel: Kernel,
+        (rows, heads): (i64, i64),
+        kernel_args: &[KernelArg],
+        tasks: &mut Tasks,
+    ) {
         let tiles = (rows as u64).div_ceil(kernel.tile as u64);
         let blocks = tiles * (heads * self.batches) as u64;
         if blocks > 0 {
-            tasks.tasks.push(kernel.call(words, blocks));
+            tasks.tasks.push(kernel.call(kernel_args, blocks));
         }
     }
 }
 
 /// An operand `[b, h, rows, width]` as the header has it.
-fn heads(operand: &Operand) -> [Word; 4] {
-    let stride = |d: usize| Word::number(operand.layout.strides[d]);
-    [Word::of(operand), stride(0), stride(1), stride(2)]
+fn heads(operand: &Operand) -> [KernelArg; 4] {
+    let stride = |d: usize| KernelArg::number(operand.layout.strides[d]);
+    [KernelArg::of(operand), stride(0), stride(1), stride(2)]
 }
 
 #[cfg(test)]
@@ -244,7 +250,7 @@ mod tests {
     use crate::shape::Layout;
 
     fn operand(dtype: DType, sizes: &[i64]) -> Operand {
-        Operand { place: Place::Input(0), dtype, layout: Layout::contiguous(sizes) }
+        Operand { mem: MemRef::Input(0), dtype, layout: Layout::contiguous(sizes) }
     }
 
     fn launches(dtype: DType, [b, h, t, s, d]: [i64; 5], grad: bool) -> Vec<Task> {

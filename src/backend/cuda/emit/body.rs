@@ -1,22 +1,22 @@
-//! A program as statements: one for each instruction, one function of `cuda/math.cuh` for each primitive.
+//! A loop body as statements: one for each instruction, one function of `cuda/math.cuh` for each primitive.
 
-use super::write::{held, stored};
+use super::write::{compute_type, stored};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
 use crate::op::array::as_integer;
 use crate::op::{Attr, Class, Op};
-use crate::plan::{Instr, Program};
+use crate::plan::{Instr, LoopBody};
 use std::fmt::Write;
 
-/// The statements of a program whose reads are named by `reads` (expressions); register `n` is `r{n}` after them. `step`
+/// The statements of a loop body whose reads are named by `reads` (expressions); register `n` is `r{n}` after them. `step`
 /// is the word that names the step where something may fail.
-pub fn statements(program: &Program, reads: &[String], step: &str) -> Result<String> {
+pub fn statements(body: &LoopBody, reads: &[String], step: &str) -> Result<String> {
     let mut text = String::new();
-    for (n, (read, dtype)) in reads.iter().zip(&program.reads).enumerate() {
-        let _ = writeln!(text, "        const {} r{n} = {read};", held(*dtype));
+    for (n, (read, dtype)) in reads.iter().zip(&body.reads).enumerate() {
+        let _ = writeln!(text, "        const {} r{n} = {read};", compute_type(*dtype));
     }
-    for (k, instr) in program.instrs.iter().enumerate() {
+    for (k, instr) in body.instrs.iter().enumerate() {
         if fails(instr) {
             let divisor = instr.args[1];
             let stop = format!("stop(status, STATUS_DIVISION, {step}, 0, 0)");
@@ -24,14 +24,15 @@ pub fn statements(program: &Program, reads: &[String], step: &str) -> Result<Str
         }
         let register = reads.len() + k;
         let value = expression(instr)?;
-        let _ = writeln!(text, "        const {} r{register} = {value};", held(instr.dtype));
+        let _ =
+            writeln!(text, "        const {} r{register} = {value};", compute_type(instr.dtype));
     }
     Ok(text)
 }
 
-/// Whether a program may fail.
-pub fn may_fail(program: &Program) -> bool {
-    program.instrs.iter().any(fails)
+/// Whether a loop body may fail.
+pub fn may_fail(body: &LoopBody) -> bool {
+    body.instrs.iter().any(fails)
 }
 
 fn fails(instr: &Instr) -> bool {
@@ -68,6 +69,6 @@ fn literal(value: f64, dtype: DType) -> String {
 fn integer(value: i64, dtype: DType) -> String {
     match dtype {
         DType::Bool => (value != 0).to_string(),
-        other => format!("({})(i64){:#x}ull", held(other), value as u64),
+        other => format!("({})(i64){:#x}ull", compute_type(other), value as u64),
     }
 }

@@ -3,7 +3,7 @@
 
 use super::access::{Space, Walk};
 use super::write::{Writer, raw, stored};
-use super::{BLOCK, SCRATCH, Task, Tasks, Word};
+use super::{BLOCK, KernelArg, SCRATCH, Task, Tasks};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::plan::Operand;
@@ -11,14 +11,14 @@ use crate::shape::{Layout, collapse, contiguous_strides, numel};
 
 /// What every one of these needs to know of its step.
 #[derive(Clone, Copy)]
-pub struct Given<'a> {
+pub struct IndexedStep<'a> {
     pub axis: usize,
     pub reads: &'a [Operand],
     pub write: &'a Operand,
     pub step: usize,
     /// Whether the result is the only copy of what it overwrites.
-    pub keeps: bool,
-    /// Whether the result has taken over the memory of the first operand.
+    pub overwrites_donor: bool,
+    /// Whether the memory of the first operand is donated to the result.
     pub in_place: bool,
 }
 
@@ -33,16 +33,16 @@ pub fn blocks(threads: i64) -> u64 {
 }
 
 /// `(x, index)`, see `Op::Take`.
-pub fn take(given: Given) -> Result<Tasks> {
-    let [x, index] = given.reads else { return crate::internal!("take of other than two") };
-    let [outer, size, inner] = around(&x.layout.sizes, given.axis);
+pub fn take(indexed: IndexedStep) -> Result<Tasks> {
+    let [x, index] = indexed.reads else { return crate::internal!("take of other than two") };
+    let [outer, size, inner] = around(&x.layout.sizes, indexed.axis);
     let count = index.layout.numel();
     let mut tasks = Tasks::default();
     if outer * count * inner == 0 {
         return Ok(tasks);
     }
-    if given.keeps {
-        tasks.tasks.push(check(&given, index, size));
+    if indexed.overwrites_donor {
+        tasks.tasks.push(check(&indexed, index, size));
     }
     // As many bytes at once as divide a line and where it begins.
     let bytes = inner * x.dtype.size() as i64;
@@ -52,8 +52,8 @@ pub fn take(given: Given) -> Result<Tasks> {
     let inner = bytes / unit;
     let mut writer = Writer::new();
     let [step, outer_, size, count_, inner_] =
-        [given.step as i64, outer, size, count, inner].map(|n| writer.number(n));
-    let [x, places, out] = [x, index, given.write].map(|o| writer.word(Word::of(o)));
+        [indexed.step as i64, outer, size, count, inner].map(|n| writer.number(n));
+    let [x, places, out] = [x, index, indexed.write].map(|o| writer.kernel_arg(KernelArg::of(o)));
     let (element, number) = (raw(unit as usize), stored(index.dtype));
     writer.line(format!(
         "take(status, {step}, (const {element}*){x}, (const {number}*){places}, ({element}*){out}, {outer_}, {size}, {count_}, {inner_});"
@@ -63,11 +63,11 @@ pub fn take(given: Given) -> Result<Tasks> {
 }
 
 /// Stops the run if an index is out of range.
-pub fn check(given: &Given, index: &Operand, size: i64) -> Task {
+pub fn check(indexed: &IndexedStep, index: &Operand, size: i64) -> Task {
     let mut writer = Writer::new();
     let count = index.layout.numel();
-    let [step, count_, size] = [given.step as i64, count, size].map(|n| writer.number(n));
-    let places = writer.word(Word::of(index));
+    let [step, count_, size] = [indexed.step as i64, count, size].map(|n| writer.number(n));
+    let places = writer.kernel_arg(KernelArg::of(index));
     let number = stored(index.dtype);
     writer.line(format!(
         "check_indices(status, {step}, (const {number}*){places}, {count_}, {size});"
@@ -76,22 +76,23 @@ pub fn check(given: &Given, index: &Operand, size: i64) -> Task {
 }
 
 /// `(x, index)`, see `Op::Gather`.
-pub fn gather(given: Given) -> Result<Tasks> {
-    let [x, index] = given.reads else { return crate::internal!("gather of other than two") };
+pub fn gather(indexed: IndexedStep) -> Result<Tasks> {
+    let [x, index] = indexed.reads else { return crate::internal!("gather of other than two") };
     let mut tasks = Tasks::default();
     if index.layout.numel() == 0 {
         return Ok(tasks);
     }
-    let size = x.layout.sizes[given.axis];
-    if given.keeps {
-        tasks.tasks.push(check(&given, index, size));
+    let size = x.layout.sizes[indexed.axis];
+    if indexed.overwrites_donor {
+        tasks.tasks.push(check(&indexed, index, size));
     }
     let mut writer = Writer::new();
-    let stride = writer.number(x.layout.strides[given.axis]);
-    let [step, size] = [given.step as i64, size].map(|n| writer.number(n));
-    let [from, places, out] = [x, index, given.write].map(|o| writer.word(Word::of(o)));
+    let stride = writer.number(x.layout.strides[indexed.axis]);
+    let [step, size] = [indexed.step as i64, size].map(|n| writer.number(n));
+    let [from, places, out] =
+        [x, index, indexed.write].map(|o| writer.kernel_arg(KernelArg::of(o)));
     let (element, number) = (raw(x.dtype.size()), stored(index.dtype));
-    let (space, walk) = beside(&mut writer, &index.layout, x, given.axis);
+    let (space, walk) = beside(&mut writer, &index.layout, x, indexed.axis);
     let text = space.coordinates(&mut writer, "c", "n");
     let at = space.index();
     let n = writer.number(space.numel());
@@ -109,7 +110,7 @@ pub fn gather(given: Given) -> Result<Tasks> {
     Ok(tasks)
 }
 
-/// The points of an index, and how an operand lies beside them, but along the axis.
+/// The points of an index, and how an operand lies along them, but for the axis.
 fn beside(writer: &mut Writer, index: &Layout, operand: &Operand, axis: usize) -> (Space, Walk) {
     let points = Layout::contiguous(&index.sizes);
     let mut strides = operand.layout.strides.clone();
@@ -124,13 +125,13 @@ fn beside(writer: &mut Writer, index: &Layout, operand: &Operand, axis: usize) -
 }
 
 /// `(base, index, x)`, see `Op::IndexAdd`, of a base that is in the result already.
-pub fn index_add(given: Given) -> Result<Tasks> {
-    let [base, index, x] = given.reads else {
+pub fn index_add(indexed: IndexedStep) -> Result<Tasks> {
+    let [base, index, x] = indexed.reads else {
         return crate::internal!("index_add of other than three");
     };
-    let [outer, size, inner] = around(&base.layout.sizes, given.axis);
+    let [outer, size, inner] = around(&base.layout.sizes, indexed.axis);
     let count = index.layout.numel();
-    let base = if given.in_place { Tasks::default() } else { super::copy(base, given.write)? };
+    let base = if indexed.in_place { Tasks::default() } else { super::copy(base, indexed.write)? };
     if outer * count * inner == 0 {
         return Ok(base);
     }
@@ -138,7 +139,7 @@ pub fn index_add(given: Given) -> Result<Tasks> {
     let number = stored(index.dtype);
     let launch = |label: &str, blocks: u64, call: &dyn Fn(&mut Writer, &str) -> String| {
         let mut writer = Writer::new();
-        let starts = writer.word(Word::Scratch(0));
+        let starts = writer.kernel_arg(KernelArg::Scratch(0));
         let text = call(&mut writer, &format!("(i32*){starts}"));
         writer.line(text);
         writer.finish(label, blocks)
@@ -148,8 +149,8 @@ pub fn index_add(given: Given) -> Result<Tasks> {
         format!("lists_clear({starts}, {size});")
     });
     let count_ = launch("lists_count", blocks(count), &|w, starts| {
-        let [step, count, size] = [given.step as i64, count, size].map(|n| w.number(n));
-        let places = w.word(Word::of(index));
+        let [step, count, size] = [indexed.step as i64, count, size].map(|n| w.number(n));
+        let places = w.kernel_arg(KernelArg::of(index));
         format!(
             "lists_count(status, {step}, (const {number}*){places}, {starts}, {count}, {size});"
         )
@@ -160,7 +161,7 @@ pub fn index_add(given: Given) -> Result<Tasks> {
     });
     let fill = launch("lists_fill", blocks(count), &|w, starts| {
         let [count, size] = [count, size].map(|n| w.number(n));
-        let places = w.word(Word::of(index));
+        let places = w.kernel_arg(KernelArg::of(index));
         format!("lists_fill((const {number}*){places}, {starts}, {count}, {size});")
     });
     let sort = launch("lists_sort", size as u64, &|w, starts| {
@@ -170,7 +171,7 @@ pub fn index_add(given: Given) -> Result<Tasks> {
     let element = stored(x.dtype);
     let add = launch("add_lists", blocks(outer * size * inner), &|w, starts| {
         let [outer, size, count, inner] = [outer, size, count, inner].map(|n| w.number(n));
-        let [from, to] = [x, given.write].map(|o| w.word(Word::of(o)));
+        let [from, to] = [x, indexed.write].map(|o| w.kernel_arg(KernelArg::of(o)));
         format!(
             "add_lists({starts}, (const {element}*){from}, ({element}*){to}, {outer}, {size}, {count}, {inner});"
         )
@@ -189,28 +190,28 @@ const LONG_LINE: i64 = 64;
 
 /// `(base, index, x)`, see `Op::Scatter`: along the axis everything happens in order, so that of equal indices the last wins,
 /// and sums are always the same. A thread goes along, or a block.
-pub fn scatter(given: Given, add: bool) -> Result<Tasks> {
-    let [base, index, x] = given.reads else {
+pub fn scatter(indexed: IndexedStep, add: bool) -> Result<Tasks> {
+    let [base, index, x] = indexed.reads else {
         return crate::internal!("scatter of other than three");
     };
-    let (axis, size) = (given.axis, base.layout.sizes[given.axis]);
+    let (axis, size) = (indexed.axis, base.layout.sizes[indexed.axis]);
     let mut tasks = Tasks::default();
     let count = index.layout.numel();
     if count > 0 {
         // Nothing is overwritten before all indices are known to be right.
-        tasks.tasks.push(check(&given, index, size));
+        tasks.tasks.push(check(&indexed, index, size));
     }
     // Sums of half types are made in f32, beside the result.
     let apart = add && base.dtype.is_float() && base.dtype.size() == 2 && count > 0;
     let layout = Layout::contiguous(&base.layout.sizes);
     let sums = match apart {
-        true => Operand { place: SCRATCH, dtype: DType::F32, layout },
-        false => given.write.clone(),
+        true => Operand { mem: SCRATCH, dtype: DType::F32, layout },
+        false => indexed.write.clone(),
     };
     if apart {
         tasks.scratch = 4 * sums.layout.numel() as u64;
     }
-    if apart || !given.in_place {
+    if apart || !indexed.in_place {
         tasks.tasks.extend(super::cast(base, &sums)?.tasks);
     }
     if count == 0 {
@@ -246,7 +247,7 @@ pub fn scatter(given: Given, add: bool) -> Result<Tasks> {
     let [n, along] = [lines, along].map(|n| writer.number(n));
     let [step, out_step] =
         [dense[axis], contiguous_strides(&base.layout.sizes)[axis]].map(|n| writer.number(n));
-    let [places, source, out] = [index, x, &sums].map(|o| writer.word(Word::of(o)));
+    let [places, source, out] = [index, x, &sums].map(|o| writer.kernel_arg(KernelArg::of(o)));
     let number = stored(index.dtype);
     let bits = |dtype: DType| if add { stored(dtype) } else { raw(dtype.size()) };
     let (element, sum) = (bits(x.dtype), bits(sums.dtype));
@@ -276,7 +277,7 @@ pub fn scatter(given: Given, add: bool) -> Result<Tasks> {
     let blocks = if by_blocks { lines as u64 } else { blocks(lines) };
     tasks.tasks.push(writer.finish("scatter", blocks));
     if apart {
-        tasks.tasks.extend(super::cast(&sums, given.write)?.tasks);
+        tasks.tasks.extend(super::cast(&sums, indexed.write)?.tasks);
     }
     Ok(tasks)
 }

@@ -4,45 +4,45 @@ use super::access::{Access, Space, pack};
 use super::body::{may_fail, statements};
 use super::index::blocks;
 use super::transpose::{self, Tiling};
-use super::write::{Writer, held, stored};
+use super::write::{Writer, compute_type, stored};
 use super::{BLOCK, Tasks};
 use crate::dtype::{DType, Float8};
 use crate::error::Result;
 use crate::op::{Attr, Op};
-use crate::plan::{Instr, Operand, Program};
+use crate::plan::{Instr, LoopBody, Operand};
 use crate::shape::{Dims, Layout, collapse};
 use smallvec::smallvec;
 use std::fmt::Write;
 
-/// `Kernel::Map` as step number `step`. With `keeps`, some result is the only copy of what it overwrites, so that
+/// `Kernel::Map` as step number `step`. With `overwrites_donor`, some result is the only copy of what it overwrites, so that
 /// whether the step fails is found out by a launch of its own.
 pub fn map(
-    program: &Program,
+    body: &LoopBody,
     reads: &[Operand],
     writes: &[Operand],
     step: usize,
-    keeps: bool,
+    overwrites_donor: bool,
 ) -> Result<Tasks> {
     let mut tasks = Tasks::default();
-    if program.sizes.contains(&0) {
+    if body.sizes.contains(&0) {
         return Ok(tasks);
     }
-    if keeps && may_fail(program) {
-        tasks.tasks.push(kernel(program, reads, writes, step, false)?);
+    if overwrites_donor && may_fail(body) {
+        tasks.tasks.push(kernel(body, reads, writes, step, false)?);
     }
-    tasks.tasks.push(kernel(program, reads, writes, step, true)?);
+    tasks.tasks.push(kernel(body, reads, writes, step, true)?);
     Ok(tasks)
 }
 
 /// `to` becomes `from`, element by element; both have the same sizes and dtype.
 pub fn copy(from: &Operand, to: &Operand) -> Result<Tasks> {
-    let program = Program {
+    let body = LoopBody {
         sizes: to.layout.sizes.clone(),
         reads: vec![from.dtype],
         instrs: Vec::new(),
         results: vec![0],
     };
-    map(&program, std::slice::from_ref(from), std::slice::from_ref(to), 0, false)
+    map(&body, std::slice::from_ref(from), std::slice::from_ref(to), 0, false)
 }
 
 /// `to` becomes `from` as `to`'s dtype, which has arithmetic; both have the same sizes.
@@ -59,8 +59,8 @@ pub fn cast(from: &Operand, to: &Operand) -> Result<Tasks> {
         None => vec![cast(to.dtype, 0)],
     };
     let (sizes, results) = (to.layout.sizes.clone(), vec![instrs.len() as u32]);
-    let program = Program { sizes, reads: vec![from.dtype], instrs, results };
-    map(&program, std::slice::from_ref(from), std::slice::from_ref(to), 0, false)
+    let body = LoopBody { sizes, reads: vec![from.dtype], instrs, results };
+    map(&body, std::slice::from_ref(from), std::slice::from_ref(to), 0, false)
 }
 
 /// `to` becomes zeros.
@@ -80,8 +80,8 @@ pub fn zeros(to: &Operand) -> Result<Tasks> {
         false => zero,
     };
     let sizes = to.layout.sizes.clone();
-    let program = Program { sizes, reads: vec![], instrs: vec![zero], results: vec![0] };
-    map(&program, &[], std::slice::from_ref(to), 0, false)
+    let body = LoopBody { sizes, reads: vec![], instrs: vec![zero], results: vec![0] };
+    map(&body, &[], std::slice::from_ref(to), 0, false)
 }
 
 /// The points of `sizes` in as few dimensions as the operands allow, and the operands' strides in them.
@@ -97,18 +97,18 @@ fn space_of(sizes: &[i64], operands: &[&Operand]) -> (Space, Vec<Dims>) {
 }
 
 fn kernel(
-    program: &Program,
+    body: &LoopBody,
     reads: &[Operand],
     writes: &[Operand],
     step: usize,
     stores: bool,
 ) -> Result<super::Task> {
     let operands: Vec<&Operand> = reads.iter().chain(writes).collect();
-    let (space, strides) = space_of(&program.sizes, &operands);
+    let (space, strides) = space_of(&body.sizes, &operands);
     let tiling = Tiling::new(&space, reads, &strides);
     let width = if tiling.is_some() { 1 } else { pack(&space, &operands, &strides) };
-    let moves = program.instrs.is_empty()
-        && program.results.iter().zip(writes).all(|(&r, w)| reads[r as usize].dtype == w.dtype);
+    let moves = body.instrs.is_empty()
+        && body.results.iter().zip(writes).all(|(&r, w)| reads[r as usize].dtype == w.dtype);
     let mut writer = Writer::new();
     let step = writer.number(step as i64);
     let mut access = |(operand, strides): (&&Operand, &Dims)| {
@@ -117,10 +117,10 @@ fn kernel(
     let all: Vec<Access> = operands.iter().zip(&strides).map(&mut access).collect();
     let (from, to) = all.split_at(reads.len());
     let tiled = tiling.as_ref().map_or(&[][..], |tiling| &tiling.reads);
-    let given = Given { result: None, tiled };
-    let text = points_text(program, (from, given), to, &space, &mut writer, (&step, stores))?;
+    let inputs = PointInputs { result: None, tiled };
+    let text = points_text(body, (from, inputs), to, &space, &mut writer, (&step, stores))?;
     writer.head(&text);
-    let label = program.instrs.last().map_or("copy", |instr| instr.op.name());
+    let label = body.instrs.last().map_or("copy", |instr| instr.op.name());
     if let Some(tiling) = tiling {
         return Ok(tiling.finish(writer, &space, from, label));
     }
@@ -134,20 +134,20 @@ fn kernel(
     Ok(writer.finish_item(label, blocks((space.numel() as u64).div_ceil(width as u64) as i64)))
 }
 
-/// What a kernel's result, read 0 of a program, goes through before it is stored. `reads` are the program's others.
+/// What a kernel's result, read 0 of a loop body, goes through before it is stored. `reads` are the body's others.
 #[derive(Clone, Copy)]
 pub struct Epilogue<'a> {
-    pub program: &'a Program,
+    pub body: &'a LoopBody,
     pub reads: &'a [Operand],
     pub writes: &'a [Operand],
 }
 
 impl Epilogue<'_> {
-    /// Before a kernel over rows of `n`: the program as a function. Returned is what calls it, with a place and up to `width`
+    /// Before a kernel over rows of `n`: the body as a function. Returned is what calls it, with a position and up to `width`
     /// neighbours of the result, which begin where their number divides the place.
     pub fn write(&self, writer: &mut Writer, width: i64, n: i64) -> Result<String> {
         let operands: Vec<&Operand> = self.reads.iter().chain(self.writes).collect();
-        let (space, strides) = space_of(&self.program.sizes, &operands);
+        let (space, strides) = space_of(&self.body.sizes, &operands);
         let last = space.sizes[space.sizes.len() - 1];
         let whole = last % n == 0 || last % width == 0;
         // Else neighbours begin between two places of a row where they could be had at once.
@@ -157,15 +157,15 @@ impl Epilogue<'_> {
         };
         let all: Vec<Access> = operands.iter().zip(&strides).map(&mut access).collect();
         let (from, to) = all.split_at(self.reads.len());
-        let result = self.program.reads[0];
-        let given = Given { result: Some(result), tiled: &[] };
-        let text = points_text(self.program, (from, given), to, &space, writer, ("0", true))?;
+        let result = self.body.reads[0];
+        let inputs = PointInputs { result: Some(result), tiled: &[] };
+        let text = points_text(self.body, (from, inputs), to, &space, writer, ("0", true))?;
         writer.head(&text);
         let at = space.index();
         let call = match whole {
             true => format!("NAME_at(a, status, ({at})at, x);"),
             false => {
-                let one = format!("const {} one[1] = {{x[e]}};", held(result));
+                let one = format!("const {} one[1] = {{x[e]}};", compute_type(result));
                 let call = format!("NAME_at(a, status, ({at})(at + e), one);");
                 format!("UNROLL for (int e = 0; e < sizeof x / sizeof *x; e++) {{ {one} {call} }}")
             }
@@ -174,55 +174,55 @@ impl Epilogue<'_> {
     }
 }
 
-/// What the function of a point is given: the `result` of something, of that dtype, for read 0 of the program; its elements
+/// What the function of a point is given: the `result` of something, of that dtype, for read 0 of the body; its elements
 /// of the `tiled` among the others.
 #[derive(Clone, Copy)]
-struct Given<'a> {
+struct PointInputs<'a> {
     result: Option<DType>,
     tiled: &'a [usize],
 }
 
 /// The function of `V` points from point `i` on.
 fn points_text(
-    program: &Program,
-    (from, given): (&[Access], Given),
+    body: &LoopBody,
+    (from, inputs): (&[Access], PointInputs),
     to: &[Access],
     space: &Space,
     writer: &mut Writer,
     (step, stores): (&str, bool),
 ) -> Result<String> {
     let at = space.index();
-    let result = given.result.map(|dtype| format!(", const {} (&x)[V]", held(dtype)));
-    let elements = given.tiled.iter().map(|&n| transpose::parameter(n, &from[n]));
+    let result = inputs.result.map(|dtype| format!(", const {} (&x)[V]", compute_type(dtype)));
+    let elements = inputs.tiled.iter().map(|&n| transpose::parameter(n, &from[n]));
     let parameters: String = result.into_iter().chain(elements).collect();
     let mut text = format!(
         "template <int V, class A>\nDEVICE void NAME_at(const A& a, u64* status, const {at} i{parameters}) {{\n"
     );
-    let is_tiled = |n: &usize| given.tiled.contains(n);
+    let is_tiled = |n: &usize| inputs.tiled.contains(n);
     let others = (0..from.len()).filter(|n| !is_tiled(n)).map(|n| &from[n]);
     if others.chain(to).any(|access| access.walk.needs_coordinates()) {
         text += &space.coordinates(writer, "c", "i");
     }
     for (n, access) in from.iter().enumerate() {
         text += &match is_tiled(&n) {
-            true => format!("    const {} x{n}[V] = {{get(&t{n})}};\n", access.held),
+            true => format!("    const {} x{n}[V] = {{get(&t{n})}};\n", access.compute_type),
             false => access.load(&format!("x{n}"), &access.walk.offset("i", "c", at), at),
         };
     }
     for (k, access) in to.iter().enumerate() {
-        let _ = writeln!(text, "    {} y{k}[V];", access.held);
+        let _ = writeln!(text, "    {} y{k}[V];", access.compute_type);
     }
     let _ = writeln!(text, "    UNROLL for (int e = 0; e < V; e++) {{");
-    let first = given.result.map(|dtype| format!("as_stored<{}>(x[e])", stored(dtype)));
+    let first = inputs.result.map(|dtype| format!("as_stored<{}>(x[e])", stored(dtype)));
     let others = from.iter().enumerate().map(|(n, access)| access.lane(&format!("x{n}")));
     let lanes: Vec<String> = first.into_iter().chain(others).collect();
-    if program.instrs.is_empty() {
-        for (k, &register) in program.results.iter().enumerate() {
+    if body.instrs.is_empty() {
+        for (k, &register) in body.results.iter().enumerate() {
             let _ = writeln!(text, "        y{k}[e] = {};", lanes[register as usize]);
         }
     } else {
-        text += &statements(program, &lanes, step)?;
-        for (k, register) in program.results.iter().enumerate() {
+        text += &statements(body, &lanes, step)?;
+        for (k, register) in body.results.iter().enumerate() {
             let _ = writeln!(text, "        y{k}[e] = r{register};");
         }
     }

@@ -9,7 +9,7 @@ mod attention;
 mod body;
 pub mod index;
 mod map;
-mod own;
+mod custom_op;
 mod reduce;
 mod rows;
 mod scan;
@@ -19,24 +19,24 @@ mod write;
 
 pub use self::body::may_fail;
 pub use attention::{attention, attention_grad};
-pub use index::Given;
+pub use custom_op::custom_op;
+pub use index::IndexedStep;
 pub use map::{Epilogue, cast, copy, map, zeros};
-pub use own::own;
 pub use reduce::reduce;
 pub use rows::{To, log_sum_exp, rows};
 pub use scan::cumsum;
 
 use super::device::Shape;
-use crate::plan::{Operand, Place};
+use crate::plan::{MemRef, Operand};
 
 /// A kernel, without the prelude that stands in front of all ([`PRELUDE`]): `extern "C"`, of one parameter, a
-/// `Words<words>`.
+/// `Words<kernel_args>`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Source {
     /// Says what it is and, by a hash, which: equal names are equal texts.
     pub name: String,
     pub text: String,
-    pub words: usize,
+    pub kernel_args: usize,
 }
 
 /// Hand-written device code that sources use. `DEVICE` and `UNROLL` are what the compiler at hand calls them.
@@ -53,10 +53,10 @@ pub const NVRTC: &str = include_str!("../../../../cuda/nvrtc.cuh");
 
 /// One argument: 8 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Word {
+pub enum KernelArg {
     Number(u64),
-    /// Address of a place, and bytes behind it. A `Scalar` is the address of its slot.
-    At(Place, u64),
+    /// Address of a reference, and bytes behind it. A `Scalar` is the address of its slot.
+    At(MemRef, u64),
     /// Address of the run's status block.
     Status,
     /// Address of scratch memory of the program, and bytes behind it. Steps share it.
@@ -65,18 +65,18 @@ pub enum Word {
     Table(u64),
 }
 
-impl Word {
+impl KernelArg {
     /// Address of an operand's first element.
-    pub fn of(operand: &Operand) -> Word {
+    pub fn of(operand: &Operand) -> KernelArg {
         let offset = operand.layout.offset as u64 * operand.dtype.size() as u64;
-        match operand.place {
-            SCRATCH => Word::Scratch(offset),
-            place => Word::At(place, offset),
+        match operand.mem {
+            SCRATCH => KernelArg::Scratch(offset),
+            mem => KernelArg::At(mem, offset),
         }
     }
 
-    pub fn number(number: i64) -> Word {
-        Word::Number(number as u64)
+    pub fn number(number: i64) -> KernelArg {
+        KernelArg::Number(number as u64)
     }
 }
 
@@ -84,7 +84,7 @@ impl Word {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
     pub source: Source,
-    pub words: Vec<Word>,
+    pub kernel_args: Vec<KernelArg>,
     pub shape: Shape,
 }
 
@@ -95,8 +95,8 @@ pub struct Tasks {
     pub scratch: u64,
 }
 
-/// A place in no plan: an operand of the emitter's own in scratch memory.
-pub const SCRATCH: Place = Place::Output(u32::MAX);
+/// A reference that is in no plan: an operand of the emitter's own in scratch memory.
+pub const SCRATCH: MemRef = MemRef::Output(u32::MAX);
 
 /// Blocks that keep a large device busy. A number of ours, not the device's: bits do not depend on the device then.
 const BUSY: i64 = 264;

@@ -1,4 +1,4 @@
-//! Reductions with the program that makes what is reduced.
+//! Reductions with the loop body that makes what is reduced.
 //!
 //! A block's threads are lanes over the kept points times lanes over the reduced ones. *Rows*: what lies together is
 //! reduced, so neighbouring threads take neighbouring reduced points. *Columns*: what lies together is kept, so they
@@ -7,18 +7,18 @@
 
 use super::access::{Access, Space, Walk, pack};
 use super::body::statements;
-use super::write::{Writer, held, stored};
-use super::{BLOCK, BUSY, Task, Tasks, Word};
+use super::write::{Writer, compute_type, stored};
+use super::{BLOCK, BUSY, KernelArg, Task, Tasks};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::op::Op;
-use crate::plan::{Operand, Place, Program};
+use crate::plan::{LoopBody, MemRef, Operand};
 use crate::shape::{Dims, Layout, collapse};
 use std::fmt::Write;
 
 /// Bytes of the largest part: a number and its index.
 const LARGEST_PART: u64 = 16;
-/// Sums that a thread makes beside each other.
+/// Independent sums of a thread.
 const ABREAST: i64 = 4;
 /// Reduced points that are worth a block.
 const SHARE: i64 = 4096;
@@ -38,20 +38,20 @@ struct Lanes {
 
 /// `Kernel::Reduce` as step number `step`; not a running sum, whose result keeps its axis.
 pub fn reduce(
-    program: &Program,
+    body: &LoopBody,
     op: Op,
     axes: &[i64],
     reads: &[Operand],
     write: &Operand,
     step: usize,
 ) -> Result<Tasks> {
-    let rank = program.sizes.len();
+    let rank = body.sizes.len();
     let is_reduced = |d: &usize| axes.contains(&(*d as i64));
     let kept: Vec<usize> = (0..rank).filter(|d| !is_reduced(d)).collect();
     let reduced: Vec<usize> = (0..rank).filter(is_reduced).collect();
     let operands: Vec<&Operand> = reads.iter().collect();
-    let (outer, outer_strides) = part(&program.sizes, &kept, &operands);
-    let (inner, inner_strides) = part(&program.sizes, &reduced, &operands);
+    let (outer, outer_strides) = part(&body.sizes, &kept, &operands);
+    let (inner, inner_strides) = part(&body.sizes, &reduced, &operands);
     if outer.numel() == 0 {
         return Ok(Tasks::default());
     }
@@ -63,7 +63,8 @@ pub fn reduce(
         width /= 2;
     }
     let lanes = Lanes::new(outer.numel(), inner.numel(), rows, width);
-    let fold = Fold { op, held: held(reduced_type(program)), write, splits: lanes.splits };
+    let fold =
+        Fold { op, compute_type: compute_type(reduced_type(body)), write, splits: lanes.splits };
     let (along, along_strides) =
         if rows { (&outer, &outer_strides) } else { (&inner, &inner_strides) };
     let mut writer = Writer::new();
@@ -74,7 +75,7 @@ pub fn reduce(
         near.push(Access::new(&mut writer, read, across, strides, width, false));
         far.push(Walk::new(&mut writer, along, strides.1));
     }
-    let value = Value { program, near: &near, far: &far, across, along };
+    let value = Value { body, near: &near, far: &far, across, along };
     let text = value.text(rows, &step, &mut writer)?;
     writer.head(&text);
     let mut tasks = Tasks { tasks: vec![fold.kernel(writer, &lanes)], scratch: 0 };
@@ -102,7 +103,7 @@ pub fn part(sizes: &[i64], dims: &[usize], operands: &[&Operand]) -> (Space, Vec
 
 /// Whether neighbours in the memory of the largest operand are reduced.
 fn is_by_rows(operands: &[&Operand], kept: &Space, outer: &[Dims], inner: &[Dims]) -> bool {
-    let memory = |n: &usize| !matches!(operands[*n].place, Place::Scalar(_) | Place::Index);
+    let memory = |n: &usize| !matches!(operands[*n].mem, MemRef::Scalar(_) | MemRef::Index);
     let extent = |n: &usize| operands[*n].layout.end();
     let Some(n) = (0..operands.len()).filter(memory).max_by_key(extent) else { return true };
     let least = |strides: &Dims| strides.iter().copied().filter(|&s| s > 0).min();
@@ -148,7 +149,7 @@ impl Lanes {
 
 /// What is reduced.
 pub struct Value<'a> {
-    pub program: &'a Program,
+    pub body: &'a LoopBody,
     /// Its operands over the points that neighbouring threads take.
     pub near: &'a [Access],
     /// How they lie over the other points.
@@ -161,7 +162,7 @@ impl Value<'_> {
     /// The function that puts what is reduced into `x[V]`: in rows at kept point `k` and reduced points `r + e`, in
     /// columns at kept points `k + e` and reduced point `r`.
     pub fn text(&self, rows: bool, step: &str, writer: &mut Writer) -> Result<String> {
-        let Value { program, near, far, across, along } = self;
+        let Value { body, near, far, across, along } = self;
         let at = if across.wide || along.wide { "i64" } else { "u32" };
         let (near_point, far_point) = if rows { ("r", "k") } else { ("k", "r") };
         let mut text = format!(
@@ -181,18 +182,18 @@ impl Value<'_> {
         let _ = writeln!(text, "    UNROLL for (int e = 0; e < V; e++) {{");
         let lanes: Vec<String> =
             near.iter().enumerate().map(|(n, access)| access.lane(&format!("x{n}"))).collect();
-        text += &statements(program, &lanes, step)?;
-        let _ = writeln!(text, "        x[e] = r{};\n    }}\n}}\n", program.results[0]);
+        text += &statements(body, &lanes, step)?;
+        let _ = writeln!(text, "        x[e] = r{};\n    }}\n}}\n", body.results[0]);
         Ok(text)
     }
 }
 
-/// The dtype of what a program gives to a reduction.
-pub fn reduced_type(program: &Program) -> DType {
-    let result = program.results[0] as usize;
-    match result.checked_sub(program.reads.len()) {
-        None => program.reads[result],
-        Some(k) => program.instrs[k].dtype,
+/// The dtype of what a loop body gives to a reduction.
+pub fn reduced_type(body: &LoopBody) -> DType {
+    let result = body.results[0] as usize;
+    match result.checked_sub(body.reads.len()) {
+        None => body.reads[result],
+        Some(k) => body.instrs[k].dtype,
     }
 }
 
@@ -200,14 +201,14 @@ pub fn reduced_type(program: &Program) -> DType {
 struct Fold<'a> {
     op: Op,
     /// The type of what is reduced.
-    held: &'static str,
+    compute_type: &'static str,
     write: &'a Operand,
     splits: i64,
 }
 
 impl Fold<'_> {
     fn types(&self, writer: &mut Writer) {
-        writer.line(format!("typedef {}<{}> Fold;", self.op.name(), self.held));
+        writer.line(format!("typedef {}<{}> Fold;", self.op.name(), self.compute_type));
         writer.line("typedef typename Fold::type Part;");
     }
 
@@ -217,8 +218,8 @@ impl Fold<'_> {
         let [kept, reduced, part, splits] =
             [lanes.kept, lanes.reduced, lanes.part, lanes.splits].map(|n| writer.number(n));
         let to = match self.splits {
-            1 => writer.word(Word::of(self.write)),
-            _ => writer.word(Word::Scratch(0)),
+            1 => writer.kernel_arg(KernelArg::of(self.write)),
+            _ => writer.kernel_arg(KernelArg::Scratch(0)),
         };
         let lane = if lanes.rows {
             format!("const int deep = threadIdx.x % {deep}, broad = threadIdx.x / {deep};")
@@ -234,7 +235,7 @@ impl Fold<'_> {
         writer.line(format!("const i64 begin = split * (i64){part};"));
         writer.line(format!("const i64 last = begin + (i64){part};"));
         writer.line(format!("const i64 end = last < (i64){reduced} ? last : (i64){reduced};"));
-        // Some sums beside each other: loads that do not wait for each other, and fewer additions in a row.
+        // Some independent sums: loads that do not wait for each other, and fewer additions in a row.
         writer.line(format!("Part sums[{ABREAST}][{side}];"));
         writer.line(format!(
             "UNROLL for (int e = 0; e < {ABREAST} * {side}; e++) sums[e / {side}][e % {side}] = Fold::neutral();"
@@ -246,7 +247,7 @@ impl Fold<'_> {
         writer.line(format!("    UNROLL for (int j = 0; j < {ABREAST}; j++) {{"));
         writer.line(format!("        const i64 r = first + j * {};", deep * down));
         writer.line("        if (r >= end) break;");
-        writer.line(format!("        {} x[{width}];", self.held));
+        writer.line(format!("        {} x[{width}];", self.compute_type));
         writer.line(format!("        NAME_at<{width}>(a, status, x, k, r);"));
         let element = if lanes.rows { "r + e" } else { "r" };
         let sum = if lanes.rows { "sums[j][0]" } else { "sums[j][e]" };
@@ -286,8 +287,8 @@ impl Fold<'_> {
     fn join(&self, lanes: &Lanes) -> Task {
         let mut writer = Writer::new();
         let [kept, splits] = [lanes.kept, lanes.splits].map(|n| writer.number(n));
-        let from = writer.word(Word::Scratch(0));
-        let to = writer.word(Word::of(self.write));
+        let from = writer.kernel_arg(KernelArg::Scratch(0));
+        let to = writer.kernel_arg(KernelArg::of(self.write));
         let dtype = stored(self.write.dtype);
         self.types(&mut writer);
         writer.line(format!("const i64 k = (i64)block * {BLOCK} + threadIdx.x;"));

@@ -2,8 +2,8 @@
 //! An operand may be of a half type where the others are f32.
 
 use super::map::Epilogue;
-use super::write::{Writer, held, stored};
-use super::{BLOCK, BUSY, Task, Tasks, Word};
+use super::write::{Writer, compute_type, stored};
+use super::{BLOCK, BUSY, KernelArg, Task, Tasks};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
@@ -18,7 +18,7 @@ const WARP: i64 = 32;
 struct Deal {
     rows: i64,
     n: i64,
-    team: i64,
+    group: i64,
     width: i64,
     packs: i64,
 }
@@ -60,7 +60,7 @@ impl To<'_> {
     fn dtype(&self) -> DType {
         match self {
             To::Memory(result) => result.dtype,
-            To::Epilogue(epilogue) => epilogue.program.reads[0],
+            To::Epilogue(epilogue) => epilogue.body.reads[0],
         }
     }
 }
@@ -81,18 +81,18 @@ impl Deal {
         let count = (n as u64).div_ceil(width as u64) as i64;
         // Registers are 4 bytes wide; elements of f64 take two as they are and two more where they are summed.
         let most = if dtype == DType::F64 { 16 } else { 32 } / width;
-        for team in [WARP, i64::from(BLOCK)] {
-            let packs = few((count as u64).div_ceil(team as u64).max(1));
+        for group in [WARP, i64::from(BLOCK)] {
+            let packs = few((count as u64).div_ceil(group as u64).max(1));
             if packs <= most {
-                return Deal { rows, n, team, width, packs };
+                return Deal { rows, n, group, width, packs };
             }
         }
         let width = if columns.is_some() { width } else { widths().find(begin).unwrap_or(1) };
-        Deal { rows, n, team: i64::from(BLOCK), width, packs: 0 }
+        Deal { rows, n, group: i64::from(BLOCK), width, packs: 0 }
     }
 
     fn blocks(&self) -> i64 {
-        (self.rows as u64).div_ceil((i64::from(BLOCK) / self.team) as u64) as i64
+        (self.rows as u64).div_ceil((i64::from(BLOCK) / self.group) as u64) as i64
     }
 
     /// Blocks that leave sums of their own of each column.
@@ -100,14 +100,14 @@ impl Deal {
         self.blocks().clamp(1, BUSY)
     }
 
-    fn sizes(&self) -> [Word; 2] {
-        [Word::number(self.rows), Word::number(self.n)]
+    fn sizes(&self) -> [KernelArg; 2] {
+        [KernelArg::number(self.rows), KernelArg::number(self.n)]
     }
 
     /// Arguments of a template after its own ones.
     fn template(&self) -> String {
-        let Deal { team, width, packs, .. } = self;
-        format!("{team}, {width}, {packs}")
+        let Deal { group, width, packs, .. } = self;
+        format!("{group}, {width}, {packs}")
     }
 }
 
@@ -122,7 +122,7 @@ fn call(
     label: &str,
     template: &str,
     (to, deal): (Option<To>, &Deal),
-    words: &[Word],
+    kernel_args: &[KernelArg],
     blocks: i64,
 ) -> Result<Task> {
     let mut writer = Writer::new();
@@ -130,12 +130,13 @@ fn call(
     let to = match to {
         None => None,
         Some(To::Memory(o)) => {
-            Some(format!("Stored<{}>({})", stored(o.dtype), writer.word(Word::of(o))))
+            Some(format!("Stored<{}>({})", stored(o.dtype), writer.kernel_arg(KernelArg::of(o))))
         }
         Some(To::Epilogue(epilogue)) => Some(epilogue.write(&mut writer, deal.width, deal.n)?),
     };
-    let words = words.iter().map(|word| writer.word(*word)).collect::<Vec<_>>();
-    let arguments: Vec<String> = to.into_iter().chain(words).collect();
+    let kernel_args =
+        kernel_args.iter().map(|kernel_arg| writer.kernel_arg(*kernel_arg)).collect::<Vec<_>>();
+    let arguments: Vec<String> = to.into_iter().chain(kernel_args).collect();
     writer.line(format!("{label}<{template}>({});", arguments.join(", ")));
     Ok(writer.finish(label, blocks as u64))
 }
@@ -150,9 +151,9 @@ fn softmax(op: Op, reads: &[Operand], to: To) -> Result<Tasks> {
     if deal.rows == 0 || deal.n == 0 {
         return Ok(Tasks::default());
     }
-    let words: Vec<Word> = reads.iter().map(Word::of).chain(deal.sizes()).collect();
+    let kernel_args: Vec<KernelArg> = reads.iter().map(KernelArg::of).chain(deal.sizes()).collect();
     let template = format!("{}, {}", types(reads), deal.template());
-    let task = call(op.name(), &template, (Some(to), &deal), &words, deal.blocks())?;
+    let task = call(op.name(), &template, (Some(to), &deal), &kernel_args, deal.blocks())?;
     Ok(Tasks { tasks: vec![task], scratch: 0 })
 }
 
@@ -162,18 +163,18 @@ pub fn log_sum_exp(x: &Operand, writes: &[Operand]) -> Result<Tasks> {
     if deal.rows == 0 || deal.n == 0 {
         return Ok(Tasks::default());
     }
-    let words: Vec<Word> =
-        [x].into_iter().chain(writes).map(Word::of).chain(deal.sizes()).collect();
+    let kernel_args: Vec<KernelArg> =
+        [x].into_iter().chain(writes).map(KernelArg::of).chain(deal.sizes()).collect();
     let template = format!("{}, {}", stored(x.dtype), deal.template());
-    let task = call("log_sum_exp", &template, (None, &deal), &words, deal.blocks())?;
+    let task = call("log_sum_exp", &template, (None, &deal), &kernel_args, deal.blocks())?;
     Ok(Tasks { tasks: vec![task], scratch: 0 })
 }
 
 /// A weight or bias as the header has them, and its word.
-fn column(operand: Option<&Operand>, x: DType, otherwise: i64) -> (String, Word) {
+fn column(operand: Option<&Operand>, x: DType, otherwise: i64) -> (String, KernelArg) {
     match operand {
-        Some(o) => (format!("Column<{}, {}>", held(x), stored(o.dtype)), Word::of(o)),
-        None => (format!("Every<{}, {otherwise}>", held(x)), Word::number(0)),
+        Some(o) => (format!("Column<{}, {}>", compute_type(x), stored(o.dtype)), KernelArg::of(o)),
+        None => (format!("Every<{}, {otherwise}>", compute_type(x)), KernelArg::number(0)),
     }
 }
 
@@ -193,10 +194,11 @@ fn norm(
     let (mean, rstd) = (others.len() == 2, &others[others.len() - 1]);
     let ((scale, weight), (shift, bias)) = (column(weight, x.dtype, 1), column(bias, x.dtype, 0));
     let template = format!("{}, {scale}, {shift}, {mean}, {}", stored(x.dtype), deal.template());
-    let mut words = vec![Word::of(x), weight, bias, Word::of(&others[0]), Word::of(rstd)];
-    words.extend(deal.sizes());
-    words.push(Word::Number(eps.to_bits()));
-    let task = call("norm", &template, (Some(to), &deal), &words, deal.blocks())?;
+    let mut kernel_args =
+        vec![KernelArg::of(x), weight, bias, KernelArg::of(&others[0]), KernelArg::of(rstd)];
+    kernel_args.extend(deal.sizes());
+    kernel_args.push(KernelArg::Number(eps.to_bits()));
+    let task = call("norm", &template, (Some(to), &deal), &kernel_args, deal.blocks())?;
     Ok(Tasks { tasks: vec![task], scratch: 0 })
 }
 
@@ -217,47 +219,50 @@ fn norm_grad(
     let has_mean = others.len() == 2;
     let (scale, weight) = column(weight, x.dtype, 1);
     let parts = deal.parts();
-    let given = [dy, x, mean, rstd].map(Word::of);
+    let operands = [dy, x, mean, rstd].map(KernelArg::of);
     let dtypes = types(&reads[..2]);
     let mut tasks = Vec::new();
     if deal.packs > 0 {
         let template = format!("{dtypes}, {scale}, {has_mean}, {}", deal.template());
-        let words = [&given[..], &[weight, Word::Scratch(0)], &deal.sizes()].concat();
-        tasks.push(call("norm_grad", &template, (Some(to), &deal), &words, parts)?);
+        let kernel_args = [&operands[..], &[weight, KernelArg::Scratch(0)], &deal.sizes()].concat();
+        tasks.push(call("norm_grad", &template, (Some(to), &deal), &kernel_args, parts)?);
     } else {
-        let Deal { team, width, .. } = deal;
-        let template = format!("{dtypes}, {scale}, {has_mean}, {team}, {width}");
-        let words = [&given[..], &[weight], &deal.sizes()].concat();
+        let Deal { group, width, .. } = deal;
+        let template = format!("{dtypes}, {scale}, {has_mean}, {group}, {width}");
+        let kernel_args = [&operands[..], &[weight], &deal.sizes()].concat();
         if deal.rows > 0 {
-            tasks.push(call("norm_dx", &template, (Some(to), &deal), &words, deal.blocks())?);
+            tasks.push(call("norm_dx", &template, (Some(to), &deal), &kernel_args, deal.blocks())?);
         }
         let template = format!("{dtypes}, {has_mean}, {width}");
-        let words =
-            [&given[..], &[Word::Scratch(0)], &deal.sizes(), &[Word::number(parts)]].concat();
+        let kernel_args =
+            [&operands[..], &[KernelArg::Scratch(0)], &deal.sizes(), &[KernelArg::number(parts)]]
+                .concat();
         let across = (deal.n as u64).div_ceil((WARP * width) as u64) as i64;
-        tasks.push(call("norm_columns", &template, (None, &deal), &words, across * parts)?);
+        tasks.push(call("norm_columns", &template, (None, &deal), &kernel_args, across * parts)?);
     }
     let columns = deal.n * others.len() as i64;
     let (dweight, dbias) = (&others[0], &others[others.len() - 1]);
-    let numbers = [parts, deal.n, columns].map(Word::number);
-    let words = [&[Word::Scratch(0), Word::of(dweight), Word::of(dbias)], &numbers[..]].concat();
-    let template = format!("{}, {}", held(x.dtype), stored(dweight.dtype));
+    let numbers = [parts, deal.n, columns].map(KernelArg::number);
+    let kernel_args =
+        [&[KernelArg::Scratch(0), KernelArg::of(dweight), KernelArg::of(dbias)], &numbers[..]]
+            .concat();
+    let template = format!("{}, {}", compute_type(x.dtype), stored(dweight.dtype));
     let blocks = (columns as u64).div_ceil(WARP as u64) as i64;
-    tasks.push(call("join_columns", &template, (None, &deal), &words, blocks)?);
+    tasks.push(call("join_columns", &template, (None, &deal), &kernel_args, blocks)?);
     Ok(Tasks { tasks, scratch: (parts * columns * 8) as u64 })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Place;
+    use crate::plan::MemRef;
     use crate::shape::Layout;
 
     fn deal(dtype: DType, n: i64, offset: i64, columns: bool) -> (i64, i64, i64) {
         let layout = Layout { offset, ..Layout::contiguous(&[7, n]) };
-        let x = Operand { place: Place::Input(0), dtype, layout };
-        let Deal { team, width, packs, .. } = Deal::new(dtype, &[&x], columns.then_some(&[]));
-        (team, width, packs)
+        let x = Operand { mem: MemRef::Input(0), dtype, layout };
+        let Deal { group, width, packs, .. } = Deal::new(dtype, &[&x], columns.then_some(&[]));
+        (group, width, packs)
     }
 
     #[test]
@@ -265,9 +270,9 @@ mod tests {
         for n in (0..20_000).chain([1 << 20, (1 << 31) - 1]) {
             for dtype in [DType::F64, DType::F32, DType::BF16] {
                 for (offset, columns) in [(0, true), (1, false)] {
-                    let (team, width, packs) = deal(dtype, n, offset, columns);
-                    assert!(team > 0 && width > 0 && i64::from(BLOCK) % team == 0);
-                    assert!(packs == 0 || packs * team * width >= n, "{n} of {dtype}");
+                    let (group, width, packs) = deal(dtype, n, offset, columns);
+                    assert!(group > 0 && width > 0 && i64::from(BLOCK) % group == 0);
+                    assert!(packs == 0 || packs * group * width >= n, "{n} of {dtype}");
                     assert!(packs == 0 || n % width == 0, "{n} of {dtype}");
                 }
             }
@@ -290,9 +295,9 @@ mod tests {
     #[test]
     fn blocks_have_all_rows_and_parts_of_sums_are_few() {
         for rows in (0..3000).chain([(1 << 31) + 1, 1 << 40]) {
-            for team in [WARP, i64::from(BLOCK)] {
-                let deal = Deal { rows, n: 1, team, width: 1, packs: 1 };
-                let each = i64::from(BLOCK) / team;
+            for group in [WARP, i64::from(BLOCK)] {
+                let deal = Deal { rows, n: 1, group, width: 1, packs: 1 };
+                let each = i64::from(BLOCK) / group;
                 let blocks = deal.blocks();
                 assert!(blocks * each >= rows && (blocks - 1) * each < rows.max(1), "{rows}");
                 assert!((1..=BUSY.max(1)).contains(&deal.parts()), "{rows}");

@@ -1,23 +1,23 @@
-//! Running sums with the program that makes what is summed: some threads for each line, each with a piece of it.
+//! Running sums with the loop body that makes what is summed: some threads for each line, each with a piece of it.
 
 use super::access::{Access, Walk};
 use super::reduce::{Value, part, reduced_type};
-use super::write::{Writer, held, stored};
-use super::{BLOCK, Tasks, Word};
+use super::write::{Writer, compute_type, stored};
+use super::{BLOCK, KernelArg, Tasks};
 use crate::error::Result;
-use crate::plan::{Operand, Program};
+use crate::plan::{LoopBody, Operand};
 use crate::shape::numel;
 
 /// `Kernel::Reduce` of `cumsum` as step number `step`. Every line is gone through twice; sums are made in the same order
 /// whatever the device.
 pub fn cumsum(
-    program: &Program,
+    body: &LoopBody,
     axis: usize,
     reads: &[Operand],
     write: &Operand,
     step: usize,
 ) -> Result<Tasks> {
-    let sizes = &program.sizes;
+    let sizes = &body.sizes;
     if numel(sizes) == 0 {
         return Ok(Tasks::default());
     }
@@ -33,15 +33,15 @@ pub fn cumsum(
         near.push(Access::new(&mut writer, read, &across, strides, 1, false));
         far.push(Walk::new(&mut writer, &along, strides.1));
     }
-    let value = Value { program, near: &near, far: &far, across: &across, along: &along };
+    let value = Value { body, near: &near, far: &far, across: &across, along: &along };
     let text = value.text(true, &step, &mut writer)?;
     writer.head(&text);
     let (lines, line, inner) = (along.numel(), sizes[axis], numel(&sizes[axis + 1..]));
     let [threads, share] = deal(line as u64);
     let side = u64::from(BLOCK) / threads;
     let [lines_, line, inner, share] = [lines, line, inner, share as i64].map(|n| writer.number(n));
-    let out = writer.word(Word::of(write));
-    let (input, output) = (held(reduced_type(program)), stored(write.dtype));
+    let out = writer.kernel_arg(KernelArg::of(write));
+    let (input, output) = (compute_type(reduced_type(body)), stored(write.dtype));
     writer.line(format!("typedef reduce_sum<{input}> Fold;"));
     writer.line("typedef typename Fold::type Part;");
     writer.line("__shared__ Part sums[256];");

@@ -5,7 +5,7 @@
 use super::access::{Access, Space};
 use super::write::Writer;
 use super::{BLOCK, Task};
-use crate::plan::{Operand, Place};
+use crate::plan::{MemRef, Operand};
 use crate::shape::Dims;
 
 /// Side of a tile. Its rows are an element longer, so that neither a row nor a column lies in one bank of shared memory.
@@ -33,7 +33,7 @@ impl Tiling {
             return None;
         }
         let lies = |n: usize, d: usize| {
-            let in_memory = !matches!(reads[n].place, Place::Scalar(_) | Place::Index);
+            let in_memory = !matches!(reads[n].mem, MemRef::Scalar(_) | MemRef::Index);
             in_memory && of_reads[n][d] == 1 && of_reads[n][last] > 1
         };
         let any = |&d: &usize| (0..reads.len()).any(|n| lies(n, d));

@@ -2,7 +2,7 @@
 
 use super::index::{blocks, check};
 use super::write::{Writer, stored};
-use super::{Given, SCRATCH, Tasks, Word, cast, zeros};
+use super::{IndexedStep, KernelArg, SCRATCH, Tasks, cast, zeros};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::op::nn::window::Windows;
@@ -12,11 +12,12 @@ use crate::plan::Operand;
 use crate::shape::{Layout, numel};
 
 /// Puts the numbers of windows in a row of words; the text of the first one's address.
-fn words(writer: &mut Writer, windows: &Windows) -> String {
+fn kernel_args(writer: &mut Writer, windows: &Windows) -> String {
     let Windows { input, output, kernel, stride, padding, dilation } = windows;
     let all = [input, output, kernel, stride, padding, dilation];
-    let words: Vec<String> = all.into_iter().flatten().map(|&n| writer.number(n as i64)).collect();
-    format!("&{}", words[0])
+    let kernel_args: Vec<String> =
+        all.into_iter().flatten().map(|&n| writer.number(n as i64)).collect();
+    format!("&{}", kernel_args[0])
 }
 
 /// `Op::Conv`, `Op::ConvGradInput` or `Op::ConvGradWeight`.
@@ -30,11 +31,11 @@ pub fn conv(op: Op, attrs: &[Attr], reads: &[Operand], write: &Operand) -> Resul
     };
     let conv = Conv::new(&sizes(y), &sizes(x), &sizes(w), attrs);
     let mut writer = Writer::new();
-    let first = words(&mut writer, &conv.windows);
+    let first = kernel_args(&mut writer, &conv.windows);
     for n in [conv.images, conv.groups, conv.channels, conv.filters] {
         writer.number(n as i64);
     }
-    let [a, b, to] = [a, b, write].map(|operand| writer.word(Word::of(operand)));
+    let [a, b, to] = [a, b, write].map(|operand| writer.kernel_arg(KernelArg::of(operand)));
     let (element, name) = (stored(write.dtype), op.name());
     writer.line(format!(
         "{name}(*(const Conv*){first}, (const {element}*){a}, (const {element}*){b}, ({element}*){to});"
@@ -49,12 +50,12 @@ pub fn pool(op: Op, attrs: &[Attr], read: &Operand, writes: &[Operand]) -> Resul
     let (x, y) = if op == Op::SumPoolGrad { (&writes[0], read) } else { (read, &writes[0]) };
     let mut writer = Writer::new();
     let windows = windows_of_pool(&x.layout.sizes, &y.layout.sizes, attrs);
-    let first = words(&mut writer, &windows);
+    let first = kernel_args(&mut writer, &windows);
     let planes = writer.number(numel(&x.layout.sizes[..2]));
-    let from = writer.word(Word::of(read));
-    let to = writer.word(Word::of(&writes[0]));
+    let from = writer.kernel_arg(KernelArg::of(read));
+    let to = writer.kernel_arg(KernelArg::of(&writes[0]));
     let index = match writes.get(1) {
-        Some(index) => format!(", (i64*){}", writer.word(Word::of(index))),
+        Some(index) => format!(", (i64*){}", writer.kernel_arg(KernelArg::of(index))),
         None => String::new(),
     };
     let (element, name) = (stored(read.dtype), op.name());
@@ -66,25 +67,26 @@ pub fn pool(op: Op, attrs: &[Attr], read: &Operand, writes: &[Operand]) -> Resul
 }
 
 /// `Op::MaxPoolGrad`: `(dy, index)`.
-pub fn max_pool_grad(given: Given) -> Result<Tasks> {
-    let [dy, index] = given.reads else {
+pub fn max_pool_grad(indexed: IndexedStep) -> Result<Tasks> {
+    let [dy, index] = indexed.reads else {
         return crate::internal!("max_pool_grad of other than two");
     };
-    let write = given.write;
+    let write = indexed.write;
     // Sums of half types are made in f32, beside the result.
     let apart = write.dtype.size() == 2;
     let layout = Layout::contiguous(&write.layout.sizes);
     let sums = match apart {
-        true => Operand { place: SCRATCH, dtype: DType::F32, layout },
+        true => Operand { mem: SCRATCH, dtype: DType::F32, layout },
         false => write.clone(),
     };
     let plane = numel(&write.layout.sizes[2..]);
-    let mut tasks = Tasks { tasks: vec![check(&given, index, plane)], scratch: 0 };
+    let mut tasks = Tasks { tasks: vec![check(&indexed, index, plane)], scratch: 0 };
     tasks.tasks.extend(zeros(&sums)?.tasks);
     let mut writer = Writer::new();
     let (planes, pixels) = (numel(&dy.layout.sizes[..2]), numel(&dy.layout.sizes[2..]));
     let [pixels, plane] = [pixels, plane].map(|n| writer.number(n));
-    let [from, places, to] = [dy, index, &sums].map(|operand| writer.word(Word::of(operand)));
+    let [from, places, to] =
+        [dy, index, &sums].map(|operand| writer.kernel_arg(KernelArg::of(operand)));
     let (element, sum) = (stored(dy.dtype), stored(sums.dtype));
     writer.line(format!(
         "max_pool_grad((i64){pixels}, (i64){plane}, (const {element}*){from}, (const i64*){places}, ({sum}*){to});"

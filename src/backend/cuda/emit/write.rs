@@ -1,6 +1,6 @@
 //! A kernel under construction: its arguments and its text.
 
-use super::{BLOCK, Source, Task, Word};
+use super::{BLOCK, KernelArg, Source, Task};
 use crate::backend::cuda::device::Shape;
 use crate::dtype::{DType, Float8};
 use std::fmt::Write;
@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// A kernel's arguments and text. The first word is the status block.
 pub struct Writer {
-    words: Vec<Word>,
+    kernel_args: Vec<KernelArg>,
     /// Before the kernel: types and functions.
     head: String,
     body: String,
@@ -16,22 +16,22 @@ pub struct Writer {
 
 impl Writer {
     pub fn new() -> Writer {
-        Writer { words: vec![Word::Status], head: String::new(), body: String::new() }
+        Writer { kernel_args: vec![KernelArg::Status], head: String::new(), body: String::new() }
     }
 
     /// An argument, as the text names it: a `u64`.
-    pub fn word(&mut self, word: Word) -> String {
-        self.words.push(word);
-        format!("a.at[{}]", self.words.len() - 1)
+    pub fn kernel_arg(&mut self, kernel_arg: KernelArg) -> String {
+        self.kernel_args.push(kernel_arg);
+        format!("a.at[{}]", self.kernel_args.len() - 1)
     }
 
     pub fn number(&mut self, number: i64) -> String {
-        self.word(Word::Number(number as u64))
+        self.kernel_arg(KernelArg::Number(number as u64))
     }
 
     /// The word with which `divided` divides by `divisor`, which is at least 1 and below 2^31.
     pub fn divisor(&mut self, divisor: i64) -> String {
-        self.word(Word::Number(reciprocal(divisor as u64)))
+        self.kernel_arg(KernelArg::Number(reciprocal(divisor as u64)))
     }
 
     /// Text before the kernel.
@@ -60,21 +60,21 @@ impl Writer {
     /// A task of any shape.
     pub fn finish_as(self, label: &str, shape: Shape) -> Task {
         let block = shape.block;
-        let Writer { words, head, body } = self;
-        let n = words.len();
+        let Writer { kernel_args, head, body } = self;
+        let n = kernel_args.len();
         let (mut text, entry) = (head, entry("NAME", n, "a"));
         let bounds = format!("__launch_bounds__({block})");
         let _ = writeln!(text, "extern \"C\" __global__ void {bounds} {entry}{body}}}");
         let name = format!("{label}_{:016x}", xxh3_64(text.as_bytes()));
         let text = text.replace("NAME", &name);
-        Task { source: Source { name, text, words: n }, words, shape }
+        Task { source: Source { name, text, kernel_args: n }, kernel_args, shape }
     }
 }
 
 /// How a kernel begins: where a run was stopped, it ends.
-fn entry(name: &str, words: usize, parameter: &str) -> String {
+fn entry(name: &str, kernel_args: usize, parameter: &str) -> String {
     format!(
-        "{name}(const __grid_constant__ Words<{words}> {parameter}) {{\n\
+        "{name}(const __grid_constant__ Words<{kernel_args}> {parameter}) {{\n\
          \x20   u64* status = (u64*){parameter}.at[0];\n    if (stopped(status)) return;\n"
     )
 }
@@ -89,8 +89,8 @@ impl Source {
     /// The kernel that does for items of a table what this one does for its words; `None` if it was not made to be one. A
     /// row of the table is the number of the item's first block, then its words.
     pub fn of_many(&self) -> Option<Source> {
-        let (words, row) = (self.words, self.words + 1);
-        let start = entry(&self.name, words, "a") + NUMBER;
+        let (kernel_args, row) = (self.kernel_args, self.kernel_args + 1);
+        let start = entry(&self.name, kernel_args, "a") + NUMBER;
         let (before, body) = self.text.split_once(&start)?;
         let name = format!("{}_of_many", self.name);
         let [before, body] = [before, body].map(|text| text.replace(&self.name, &name));
@@ -100,9 +100,9 @@ impl Source {
              \x20   const u32 number = blockIdx.x + (u32)table.at[3];\n\
              \x20   const u64* item = item_of((const u64*)table.at[1], table.at[2], {row}, number);\n\
              \x20   const u32 block = number - (u32)item[0];\n\
-             \x20   const Words<{words}> a = *(const Words<{words}>*)(item + 1);\n{body}"
+             \x20   const Words<{kernel_args}> a = *(const Words<{kernel_args}>*)(item + 1);\n{body}"
         );
-        Some(Source { text, name, words: Source::OF_MANY })
+        Some(Source { text, name, kernel_args: Source::OF_MANY })
     }
 }
 
@@ -142,8 +142,8 @@ pub fn raw(size: usize) -> &'static str {
     }
 }
 
-/// The type that a register of a program has.
-pub fn held(dtype: DType) -> &'static str {
+/// The type that a register of a loop body has.
+pub fn compute_type(dtype: DType) -> &'static str {
     match dtype {
         DType::Bool => "bool",
         DType::F16 | DType::BF16 => "f32",
@@ -162,16 +162,16 @@ mod tests {
 
     #[test]
     fn divisions_by_multiplication() {
-        let divided = |i: u32, word: u64| {
-            let high = (u64::from(i) * (word & 0xffff_ffff)) >> 32;
-            ((high + u64::from(i)) >> (word >> 32)) as u32
+        let divided = |i: u32, packed: u64| {
+            let high = (u64::from(i) * (packed & 0xffff_ffff)) >> 32;
+            ((high + u64::from(i)) >> (packed >> 32)) as u32
         };
         let limit = (1u32 << 31) - 1;
         for divisor in (1..2000).chain([4096, 50_257, 65_535, 1 << 20, limit - 1, limit]) {
-            let word = reciprocal(u64::from(divisor));
+            let packed = reciprocal(u64::from(divisor));
             for near in [0, divisor, 7 * (divisor / 8), limit / divisor * divisor, limit] {
                 for i in [near.saturating_sub(1), near, (near + 1).min(limit)] {
-                    assert_eq!(divided(i, word), i / divisor, "{i} / {divisor}");
+                    assert_eq!(divided(i, packed), i / divisor, "{i} / {divisor}");
                 }
             }
         }

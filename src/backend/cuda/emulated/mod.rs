@@ -3,12 +3,12 @@
 //! transcendental functions. So everything above the driver is tested without a GPU. In debug builds only.
 #![expect(unsafe_code, reason = "kernels loaded as a shared library")]
 
-mod network;
+mod cudnn_graph;
 
 use super::Cuda;
+use super::cudnn_graph::CudnnGraph;
 use super::device::{Device, Launch, Limits, Matrix, Prepared, Product, Replay, Shape};
 use super::emit::{PRELUDE, Source};
-use super::network::Network;
 use crate::backend::memory::Pool;
 use crate::buffer::Location;
 use crate::dtype::DType;
@@ -23,11 +23,11 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
-type Run = unsafe extern "C" fn(words: *const u64, shape: *const u32);
+type Run = unsafe extern "C" fn(kernel_args: *const u64, shape: *const u32);
 
 struct Kernel {
     run: Run,
-    words: usize,
+    kernel_args: usize,
     queue: Arc<Queue>,
     launches: Arc<AtomicU64>,
     /// Keeps the code in memory.
@@ -38,7 +38,7 @@ struct Kernel {
 enum Queued {
     Launch(Run, Shape, Vec<u64>),
     Multiply(Product, [usize; 3], Option<[usize; 2]>),
-    Network(Arc<Network>, Vec<u64>),
+    CudnnGraph(Arc<CudnnGraph>, Vec<u64>),
 }
 
 /// One grid at a time: a library has one set of thread indices.
@@ -55,9 +55,9 @@ pub struct Emulated {
     queue: Arc<Queue>,
     /// Launches that were asked for, one by one.
     pub launches: Arc<AtomicU64>,
-    /// Whether there is a library that computes every network, by what it means.
+    /// Whether there is a library that computes every graph, by what it means.
     library: bool,
-    /// What was put beside: done as late as can be, when somebody joins it.
+    /// What was put on the side stream: done as late as can be, when somebody joins it.
     late: Mutex<Late>,
 }
 
@@ -73,7 +73,7 @@ impl Emulated {
         Emulated { library: true, ..Emulated::default() }
     }
 
-    /// Puts `work` beside, in [`Device::beside`].
+    /// Puts `work` on the side stream, in [`Device::on_side_stream`].
     pub fn later(&self, work: Box<dyn FnOnce() + Send>) {
         let mut late = self.late.lock();
         late.asked += 1;
@@ -86,20 +86,20 @@ pub fn backend() -> Cuda {
     Cuda::new(Arc::new(Emulated::default()), Pool::new(), true)
 }
 
-fn run(run: Run, shape: Shape, words: &[u64]) {
+fn run(run: Run, shape: Shape, kernel_args: &[u64]) {
     let _turn = TURN.lock();
     let shape = [shape.grid[0], shape.grid[1], shape.grid[2], shape.block];
     // SAFETY: a kernel of `build`, with as many words as its source has; their addresses are the test's.
-    unsafe { run(words.as_ptr(), shape.as_ptr()) }
+    unsafe { run(kernel_args.as_ptr(), shape.as_ptr()) }
 }
 
 impl Launch for Kernel {
-    fn launch(&self, shape: Shape, words: &[u64]) -> Result<()> {
-        assert_eq!(words.len(), self.words, "a kernel gets its words");
+    fn launch(&self, shape: Shape, kernel_args: &[u64]) -> Result<()> {
+        assert_eq!(kernel_args.len(), self.kernel_args, "a kernel gets its arguments");
         self.launches.fetch_add(1, Ordering::Relaxed);
         match self.queue.lock().as_mut() {
-            Some(queue) => queue.push(Queued::Launch(self.run, shape, words.to_vec())),
-            None => run(self.run, shape, words),
+            Some(queue) => queue.push(Queued::Launch(self.run, shape, kernel_args.to_vec())),
+            None => run(self.run, shape, kernel_args),
         }
         Ok(())
     }
@@ -110,7 +110,7 @@ const WORKSPACE: usize = 1000;
 
 /// A network, computed at once or when what was captured is run.
 struct Meant {
-    network: Arc<Network>,
+    cudnn_graph: Arc<CudnnGraph>,
     queue: Arc<Queue>,
 }
 
@@ -123,8 +123,10 @@ impl Prepared for Meant {
         // Whatever it held is gone.
         slice(workspace as usize, WORKSPACE).fill(0x77);
         match self.queue.lock().as_mut() {
-            Some(queue) => queue.push(Queued::Network(self.network.clone(), addresses.to_vec())),
-            None => network::run(&self.network, addresses),
+            Some(queue) => {
+                queue.push(Queued::CudnnGraph(self.cudnn_graph.clone(), addresses.to_vec()))
+            }
+            None => cudnn_graph::run(&self.cudnn_graph, addresses),
         }
         Ok(())
     }
@@ -136,9 +138,11 @@ impl Replay for Captured {
     fn replay(&self) -> Result<()> {
         for queued in &self.0 {
             match queued {
-                Queued::Launch(kernel, shape, words) => run(*kernel, *shape, words),
+                Queued::Launch(kernel, shape, kernel_args) => run(*kernel, *shape, kernel_args),
                 Queued::Multiply(product, at, scales) => multiply(product, *at, *scales),
-                Queued::Network(network, addresses) => network::run(network, addresses),
+                Queued::CudnnGraph(cudnn_graph, addresses) => {
+                    cudnn_graph::run(cudnn_graph, addresses)
+                }
             }
         }
         Ok(())
@@ -148,10 +152,10 @@ impl Replay for Captured {
 /// The text of one library.
 fn text(sources: &[&Source]) -> String {
     let mut text = format!("{}\n{PRELUDE}\n", include_str!("host.hpp"));
-    for Source { name, text: kernel, words } in sources {
+    for Source { name, text: kernel, kernel_args } in sources {
         text += kernel;
         text += &format!(
-            "static void call_{name}(const void* words) {{ {name}(*(const Words<{words}>*)words); }}\n\
+            "static void call_{name}(const void* words) {{ {name}(*(const Words<{kernel_args}>*)words); }}\n\
              extern \"C\" void run_{name}(const u64* words, const u32* shape) {{ host::run(call_{name}, words, shape); }}\n"
         );
     }
@@ -237,7 +241,7 @@ impl Device for Emulated {
         "emulated".into()
     }
 
-    fn lacks(&self) -> Option<String> {
+    fn missing_features(&self) -> Option<String> {
         None
     }
 
@@ -274,7 +278,7 @@ impl Device for Emulated {
             let (run, library) = LOADED.lock()[&source.name].clone();
             Arc::new(Kernel {
                 run,
-                words: source.words,
+                kernel_args: source.kernel_args,
                 queue: self.queue.clone(),
                 launches: self.launches.clone(),
                 _library: library,
@@ -283,8 +287,9 @@ impl Device for Emulated {
         Ok(sources.iter().map(kernel).collect())
     }
 
-    fn prepare(&self, network: &Network) -> Result<Option<Arc<dyn Prepared>>> {
-        let meant = || Meant { network: Arc::new(network.clone()), queue: self.queue.clone() };
+    fn prepare(&self, cudnn_graph: &CudnnGraph) -> Result<Option<Arc<dyn Prepared>>> {
+        let meant =
+            || Meant { cudnn_graph: Arc::new(cudnn_graph.clone()), queue: self.queue.clone() };
         Ok(self.library.then(|| Arc::new(meant()) as Arc<dyn Prepared>))
     }
 
@@ -324,7 +329,7 @@ impl Device for Emulated {
         work()
     }
 
-    fn beside(&self, work: &mut dyn FnMut(Location) -> Result<()>) -> Result<usize> {
+    fn on_side_stream(&self, work: &mut dyn FnMut(Location) -> Result<()>) -> Result<usize> {
         work(self.location())?;
         Ok(self.late.lock().asked)
     }

@@ -33,7 +33,7 @@ fn products_after_a_failure_overwrite_nothing() {
         let call = Call {
             inputs: &[old_at, x.as_ptr().expose_provenance(), places.as_ptr().expose_provenance()],
             poisoned: &[],
-            beside: &[],
+            derived: &[],
             outputs: &[taken.as_mut_ptr().expose_provenance(), old_at],
             arena: arena.as_mut_ptr().expose_provenance().next_multiple_of(64),
             scalars: &[],
@@ -66,7 +66,7 @@ fn what_is_only_checked_is_refused_as_well() {
         let outcome = program.run(&Call {
             inputs: &[x.as_ptr().expose_provenance(), places.as_ptr().expose_provenance()],
             poisoned: &[],
-            beside: &[],
+            derived: &[],
             outputs: &[result.as_mut_ptr().expose_provenance()],
             arena: arena.as_mut_ptr().expose_provenance().next_multiple_of(64),
             scalars: &[],

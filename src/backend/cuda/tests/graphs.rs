@@ -38,7 +38,7 @@ fn the_third_run_at_the_same_addresses_is_queued_as_a_whole() {
         let call = Call {
             inputs: &[x.as_ptr().expose_provenance(), places.as_mut_ptr().expose_provenance()],
             poisoned: &[],
-            beside: &[],
+            derived: &[],
             outputs: &[y.as_mut_ptr().expose_provenance()],
             arena,
             scalars: &[scalar.to_bits()],

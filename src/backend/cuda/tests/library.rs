@@ -2,7 +2,7 @@
 
 use super::super::emulated::Emulated;
 use super::super::lower::{self, Action};
-use super::super::{Cuda, network};
+use super::super::{Cuda, cudnn_graph};
 use super::attention::rounded;
 use crate::backend::cpu::tests::conv::{SHAPES, attrs_of};
 use crate::backend::cpu::tests::node::{
@@ -32,14 +32,14 @@ fn with_library() -> &'static Cuda {
 fn is_asked(case: &Case) -> bool {
     let plan = case.plan();
     let Kernel::Node { op, attrs } = &case.kernel else { return false };
-    network::request(*op, attrs, &plan.steps[0]).is_some()
+    cudnn_graph::request(*op, attrs, &plan.steps[0]).is_some()
 }
 
 /// Computed by the library alone, with so many roundings at the size of the largest number of a result.
 fn check(case: &Case, steps: f64) {
     let backend = with_library();
     let actions = lower::step(&case.plan(), 0, &*backend.device).unwrap().actions;
-    assert!(matches!(actions[..], [Action::Network { .. }]), "{:?}", case.kernel);
+    assert!(matches!(actions[..], [Action::CudnnGraph { .. }]), "{:?}", case.kernel);
     let got = case.run(backend).expect("the backend computes it");
     let expected = case.run(&Reference::default()).expect("the reference computes it");
     case.compare(&got, &expected, |k, i| {
@@ -183,7 +183,7 @@ return %3";
         let outcome = program.run(&Call {
             inputs: &addresses[..2],
             poisoned: &[],
-            beside: &[],
+            derived: &[],
             outputs: &addresses[2..3],
             arena: addresses[3],
             scalars: &[],

@@ -6,7 +6,7 @@ use crate::backend::cpu::tests::{
 };
 use crate::dtype::{DType, Float8};
 use crate::op::{Attr, Attrs, Class, Op, Ty, table};
-use crate::plan::{Instr, Kernel, Operand, Place, Program};
+use crate::plan::{Instr, Kernel, LoopBody, MemRef, Operand};
 use smallvec::smallvec;
 
 const TYPES: [DType; 10] = [
@@ -31,7 +31,7 @@ fn operand(
 ) -> (Operand, crate::op::array::Array) {
     let (layout, len) = layout(lay, sizes);
     let values = numbers(&mut Random::new(n as u64 + 3), dtype, len, special);
-    (Operand { place: Place::Input(n as u32), dtype, layout }, values)
+    (Operand { mem: MemRef::Input(n as u32), dtype, layout }, values)
 }
 
 /// Every pointwise primitive that is defined on operands of a type, in one kernel: reads x, y, a condition
@@ -73,8 +73,8 @@ fn everything(dtype: DType) -> (Case, Vec<Op>) {
     ];
     let results = (0..instrs.len() as u32).map(|n| 4 + n).collect();
     let types = vec![dtype, dtype, DType::Bool, dtype];
-    let program = Program { sizes: sizes[..].into(), reads: types, instrs, results };
-    (Case { kernel: Kernel::Map(program), reads, writes, scalars: vec![], in_place: false }, ops)
+    let body = LoopBody { sizes: sizes[..].into(), reads: types, instrs, results };
+    (Case { kernel: Kernel::Map(body), reads, writes, scalars: vec![], in_place: false }, ops)
 }
 
 /// Units in the last place that a function may be off; those of the host's library here, a device's are no worse.
@@ -131,14 +131,14 @@ fn every_layout_and_odd_sizes() {
             ];
             let reads =
                 vec![operand(0, dtype, a, sizes, false), operand(1, other, b, sizes, false)];
-            let program = Program {
+            let body = LoopBody {
                 sizes: sizes.into(),
                 reads: vec![dtype, other],
                 instrs,
                 results: vec![3, 2],
             };
             let writes = vec![(other, sizes.into()), (other, sizes.into())];
-            let kernel = Kernel::Map(program);
+            let kernel = Kernel::Map(body);
             cases.push((Case { kernel, reads, writes, scalars: vec![], in_place: false }, 0.0));
         }
     }
@@ -150,20 +150,20 @@ fn copies_of_every_type_keep_every_bit() {
     let mut cases = Vec::new();
     for dtype in DType::all() {
         for (lay, sizes) in [(Lay::Dense, &[37][..]), (Lay::Reversed, &[6, 10])] {
-            let (place, mut array) = operand(0, dtype, lay, sizes, false);
+            let (mem, mut array) = operand(0, dtype, lay, sizes, false);
             let mut random = Random::new(dtype as u64);
             if dtype != DType::Bool {
                 array.bytes.iter_mut().for_each(|byte| *byte = random.bits() as u8);
             }
-            let program = Program {
+            let body = LoopBody {
                 sizes: sizes.into(),
                 reads: vec![dtype],
                 instrs: vec![],
                 results: vec![0],
             };
             let case = Case {
-                kernel: Kernel::Map(program),
-                reads: vec![(place, array)],
+                kernel: Kernel::Map(body),
+                reads: vec![(mem, array)],
                 writes: vec![(dtype, sizes.into())],
                 scalars: vec![],
                 in_place: false,
@@ -184,16 +184,16 @@ fn scalars_indices_constants_and_random_numbers() {
     let points = crate::shape::Layout::contiguous(&sizes);
     let still = crate::shape::Layout::contiguous(&[]).broadcast(&sizes);
     let empty = crate::op::array::Array::zeros(&Ty::new(DType::I64, &[0]));
-    let at = |place, dtype, layout: &crate::shape::Layout| {
-        (Operand { place, dtype, layout: layout.clone() }, empty.clone())
+    let at = |mem, dtype, layout: &crate::shape::Layout| {
+        (Operand { mem, dtype, layout: layout.clone() }, empty.clone())
     };
     let reads = vec![
-        at(Place::Scalar(0), DType::I64, &still),
-        at(Place::Scalar(1), DType::I64, &still),
-        at(Place::Scalar(2), DType::F64, &still),
-        at(Place::Scalar(3), DType::Bool, &still),
-        at(Place::Index, DType::I64, &points),
-        at(Place::Index, DType::I64, &points.transpose(&[0, 1])),
+        at(MemRef::Scalar(0), DType::I64, &still),
+        at(MemRef::Scalar(1), DType::I64, &still),
+        at(MemRef::Scalar(2), DType::F64, &still),
+        at(MemRef::Scalar(3), DType::Bool, &still),
+        at(MemRef::Index, DType::I64, &points),
+        at(MemRef::Index, DType::I64, &points.transpose(&[0, 1])),
     ];
     let instr = |op, attrs, dtype, args: &[u32]| Instr { op, attrs, dtype, args: args.into() };
     let number =
@@ -212,7 +212,7 @@ fn scalars_indices_constants_and_random_numbers() {
         number(0.5, DType::Bool),
         number(-2.9, DType::I32),
     ];
-    let program = Program {
+    let body = LoopBody {
         sizes: sizes[..].into(),
         reads: vec![DType::I64, DType::I64, DType::F64, DType::Bool, DType::I64, DType::I64],
         instrs,
@@ -230,7 +230,7 @@ fn scalars_indices_constants_and_random_numbers() {
         DType::Bool,
     ];
     let case = Case {
-        kernel: Kernel::Map(program),
+        kernel: Kernel::Map(body),
         reads,
         writes: types.iter().map(|&dtype| (dtype, sizes[..].into())).collect(),
         scalars: vec![0x1234_5678_9abc, u64::MAX - 2, 0.3f64.to_bits(), 1],
@@ -250,13 +250,13 @@ fn integer_division_by_zero_fails_before_anything_is_overwritten() {
         y.1.set_i64(33, 0);
         let instr =
             Instr { op: Op::Div, attrs: smallvec![], dtype: DType::I32, args: smallvec![0, 1] };
-        let program = Program {
+        let body = LoopBody {
             sizes: [40][..].into(),
             reads: vec![DType::I32; 2],
             instrs: vec![instr],
             results: vec![2],
         };
-        let kernel = Kernel::Map(program);
+        let kernel = Kernel::Map(body);
         let writes = vec![(DType::I32, [40][..].into())];
         let case = Case { kernel, reads: vec![x, y], writes, scalars: vec![], in_place };
         assert!(failure(&case).message.contains("ZeroDivisionError"));
@@ -276,14 +276,14 @@ fn floats_of_8_bits() {
                 }
                 let attrs = smallvec![Attr::DType(to)];
                 let cast = Instr { op: Op::Cast, attrs, dtype: to, args: smallvec![0] };
-                let program = Program {
+                let body = LoopBody {
                     sizes: sizes.into(),
                     reads: vec![from],
                     instrs: vec![cast],
                     results: vec![1],
                 };
                 let writes = vec![(to, sizes.into())];
-                let kernel = Kernel::Map(program);
+                let kernel = Kernel::Map(body);
                 cases.push((
                     Case { kernel, reads: vec![read], writes, scalars: vec![], in_place: false },
                     0.0,

@@ -1,14 +1,14 @@
 //! Every kernel against its row's meaning, on a device made of the host ([`super::emulated`]).
 
 mod attention;
-mod exchange;
+mod collectives;
 mod failure;
-mod gather;
+mod horizontal_fusion;
 mod graphs;
 mod index;
 mod library;
 mod map;
-mod own;
+mod custom_op;
 mod product;
 mod reduce;
 mod rows;

@@ -6,17 +6,17 @@ use crate::backend::cpu::tests::{Case, Random, numbers};
 use crate::dtype::DType;
 use crate::op::array::Array;
 use crate::op::{Attr, Op, Ty};
-use crate::plan::{Instr, Kernel, Operand, Place, Program};
+use crate::plan::{Instr, Kernel, LoopBody, MemRef, Operand};
 use crate::shape::{Dims, Layout};
 use smallvec::smallvec;
 
 /// Read `n`, of points of `sizes`, dense in memory in the order of dimensions `order`.
 fn ordered(n: usize, dtype: DType, sizes: &[i64], order: &[i64]) -> (Operand, Array) {
     let memory = Layout::contiguous(&Layout::contiguous(sizes).transpose(order).sizes);
-    let place = |d: usize| order.iter().position(|&o| o == d as i64).unwrap() as i64;
-    let layout = memory.transpose(&(0..sizes.len()).map(place).collect::<Dims>());
+    let mem = |d: usize| order.iter().position(|&o| o == d as i64).unwrap() as i64;
+    let layout = memory.transpose(&(0..sizes.len()).map(mem).collect::<Dims>());
     let values = numbers(&mut Random::new(n as u64 + 5), dtype, layout.numel() as usize, false);
-    (Operand { place: Place::Input(n as u32), dtype, layout }, values)
+    (Operand { mem: MemRef::Input(n as u32), dtype, layout }, values)
 }
 
 fn instr(op: Op, dtype: DType, args: &[u32]) -> Instr {
@@ -32,8 +32,8 @@ fn case(reads: Vec<(Operand, Array)>, sizes: &[i64], instrs: Vec<Instr>, results
     };
     let writes = results.iter().map(|r| (written(r), sizes.into())).collect();
     let results = results.into();
-    let program = Program { sizes: sizes.into(), reads: types, instrs, results };
-    Case { kernel: Kernel::Map(program), reads, writes, scalars: vec![], in_place: false }
+    let body = LoopBody { sizes: sizes.into(), reads: types, instrs, results };
+    Case { kernel: Kernel::Map(body), reads, writes, scalars: vec![], in_place: false }
 }
 
 /// How many reads go through tiles.
@@ -114,7 +114,7 @@ fn more_operands_than_tiles() {
 fn wide_indices() {
     let sizes = [3, 34, 40];
     let far = Layout { strides: [1i64 << 31, 1 << 20, 1][..].into(), ..Layout::contiguous(&sizes) };
-    let index = Operand { place: Place::Index, dtype: DType::I64, layout: far };
+    let index = Operand { mem: MemRef::Index, dtype: DType::I64, layout: far };
     let empty = Array::zeros(&Ty::new(DType::I64, &[0]));
     let reads = vec![ordered(0, DType::I64, &sizes, &[2, 0, 1]), (index, empty)];
     let sum = instr(Op::Add, DType::I64, &[0, 1]);

@@ -2,7 +2,7 @@
 
 use super::super::driver::tests::nvrtc_for;
 use super::super::emit::Source;
-use super::super::gather::gather;
+use super::super::horizontal_fusion::fuse_horizontally;
 use super::super::lower::{self, Action, Actions};
 use super::cuda;
 use crate::backend::Backend;
@@ -51,13 +51,13 @@ return %3, %4, %5, %6")),
 
 /// The kernels of a program by name, each once.
 fn kernels(graph: Graph) -> Vec<Source> {
-    let graph = optimize(graph, &|op| cuda().keeps(op)).expect("it can be rewritten");
+    let graph = optimize(graph, &|op| cuda().supports(op)).expect("it can be rewritten");
     let (inputs, scalars) = leaves(&graph);
     let donors = vec![None; graph.outputs.len()];
     let plan = crate::plan::plan(&graph, &inputs, &scalars, &donors, cuda()).expect("a plan");
     let lowered = |index| lower::step(&plan, index, &*cuda().device).expect("it can be lowered");
     let mut steps: Vec<Actions> = (0..plan.steps.len()).map(lowered).collect();
-    gather(&plan, &mut steps);
+    fuse_horizontally(&plan, &mut steps);
     let mut sources: Vec<Source> = Vec::new();
     for (step, actions) in plan.steps.iter().zip(steps) {
         let on_host = actions.actions.iter().any(|action| matches!(action, Action::Host(_)));

@@ -2,14 +2,14 @@
 //! what is summed over rows.
 
 use super::super::axes::{Axis, unify};
-use super::super::pass::{Fill, Held, Pass};
+use super::super::pass::{Fill, PaddedValue, Pass};
 use super::super::{Stop, refused};
 use super::{anything, fixed, fixed_attrs, leaf, only, shared, sizes_of};
 use crate::dtype::DType;
 use crate::graph::{Node, ValueId};
 use crate::op::Op;
 
-pub fn composite(pass: &mut Pass, n: usize, node: &Node) -> Result<Vec<Held>, Stop> {
+pub fn composite(pass: &mut Pass, n: usize, node: &Node) -> Result<Vec<PaddedValue>, Stop> {
     fixed_attrs(pass, n)?;
     match node.op {
         Op::Softmax | Op::LogSoftmax | Op::LogSumExp => softmax(pass, node),
@@ -29,13 +29,13 @@ fn results(
     node: &Node,
     ids: &[ValueId],
     axes: Vec<Vec<Axis>>,
-) -> Result<Vec<Held>, Stop> {
+) -> Result<Vec<PaddedValue>, Stop> {
     let made = pass.b.ops(node.op, ids, node.attrs.clone())?;
     Ok(made.into_iter().zip(axes).map(|(id, axes)| anything(id, axes)).collect())
 }
 
-fn softmax(pass: &mut Pass, node: &Node) -> Result<Vec<Held>, Stop> {
-    let x = pass.held(node.inputs[0]).clone();
+fn softmax(pass: &mut Pass, node: &Node) -> Result<Vec<PaddedValue>, Stop> {
+    let x = pass.value(node.inputs[0]).clone();
     let last = x.axes.len() - 1;
     let x = pass.clean_along(&x, &[last], Fill::Lowest)?;
     let mut axes = x.axes.clone();
@@ -46,8 +46,8 @@ fn softmax(pass: &mut Pass, node: &Node) -> Result<Vec<Held>, Stop> {
 }
 
 /// The sums over a row are those of dy, times y.
-fn softmax_grad(pass: &mut Pass, node: &Node) -> Result<Vec<Held>, Stop> {
-    let (dy, y) = (pass.held(node.inputs[0]).clone(), pass.held(node.inputs[1]).clone());
+fn softmax_grad(pass: &mut Pass, node: &Node) -> Result<Vec<PaddedValue>, Stop> {
+    let (dy, y) = (pass.value(node.inputs[0]).clone(), pass.value(node.inputs[1]).clone());
     let axes = shared(&[&dy.axes, &y.axes])?;
     let last = [axes.len() - 1];
     let dy = pass.clean_along(&dy, &last, Fill::Zero)?;
@@ -55,29 +55,29 @@ fn softmax_grad(pass: &mut Pass, node: &Node) -> Result<Vec<Held>, Stop> {
     results(pass, node, &[dy.id, y.id], vec![axes])
 }
 
-fn norm(pass: &mut Pass, node: &Node) -> Result<Vec<Held>, Stop> {
+fn norm(pass: &mut Pass, node: &Node) -> Result<Vec<PaddedValue>, Stop> {
     let operands = pass.operands(node);
     only(&operands[0], &[0])?;
     operands[1..].iter().try_for_each(fixed)?;
     let axes = operands[0].axes.clone();
     let rows = vec![axes[0].clone()];
-    let ids: Vec<ValueId> = operands.iter().map(|held| held.id).collect();
+    let ids: Vec<ValueId> = operands.iter().map(|padded_value| padded_value.id).collect();
     results(pass, node, &ids, vec![axes, rows.clone(), rows])
 }
 
 /// The first `per_row` operands are of the rows: `dy`, `x` and their statistics; the weight's gradient sums over them.
-fn norm_grad(pass: &mut Pass, node: &Node, per_row: usize) -> Result<Vec<Held>, Stop> {
+fn norm_grad(pass: &mut Pass, node: &Node, per_row: usize) -> Result<Vec<PaddedValue>, Stop> {
     let operands = pass.operands(node);
     let (of_rows, weight) = operands.split_at(per_row);
     weight.iter().try_for_each(fixed)?;
     let mut rows = of_rows[0].axes[0].clone();
     let mut ids = Vec::new();
-    for held in of_rows {
-        only(held, &[0])?;
-        rows = unify(&rows, &held.axes[0])?;
-        ids.push(pass.clean(held, Fill::Zero)?.id);
+    for padded_value in of_rows {
+        only(padded_value, &[0])?;
+        rows = unify(&rows, &padded_value.axes[0])?;
+        ids.push(pass.clean(padded_value, Fill::Zero)?.id);
     }
-    ids.extend(weight.iter().map(|held| held.id));
+    ids.extend(weight.iter().map(|padded_value| padded_value.id));
     let columns = of_rows[0].axes[1].clone();
     let axes = vec![vec![rows, columns.clone()], vec![columns.clone()], vec![columns]];
     results(pass, node, &ids, axes)
@@ -85,9 +85,9 @@ fn norm_grad(pass: &mut Pass, node: &Node, per_row: usize) -> Result<Vec<Held>, 
 
 /// Dimensions of attention that agree: batch, heads, queries, and those of the keys.
 struct Heads {
-    q: Held,
-    k: Held,
-    v: Held,
+    q: PaddedValue,
+    k: PaddedValue,
+    v: PaddedValue,
     bias: Option<ValueId>,
 }
 
@@ -96,12 +96,12 @@ struct Heads {
 fn heads(
     pass: &mut Pass,
     node: &Node,
-    qkv: [&Held; 3],
-    bias: Option<&Held>,
+    qkv: [&PaddedValue; 3],
+    bias: Option<&PaddedValue>,
 ) -> Result<Heads, Stop> {
     let [q, k, v] = qkv;
-    for held in qkv {
-        only(held, &[0, 2])?;
+    for padded_value in qkv {
+        only(padded_value, &[0, 2])?;
     }
     unify(&q.axes[0], &k.axes[0])?;
     unify(&q.axes[0], &v.axes[0])?;
@@ -143,10 +143,10 @@ fn unseen(pass: &mut Pass, scores: &[Axis]) -> Result<ValueId, Stop> {
     axes.push(keys.clone());
     let all = anything(seen, axes);
     let id = pass.b.broadcast(seen, &sizes_of(&all))?;
-    Ok(pass.clean_along(&Held { id, ..all }, &[3], Fill::Zero)?.id)
+    Ok(pass.clean_along(&PaddedValue { id, ..all }, &[3], Fill::Zero)?.id)
 }
 
-fn attention(pass: &mut Pass, node: &Node) -> Result<Vec<Held>, Stop> {
+fn attention(pass: &mut Pass, node: &Node) -> Result<Vec<PaddedValue>, Stop> {
     let operands = pass.operands(node);
     let heads = heads(pass, node, [&operands[0], &operands[1], &operands[2]], operands.get(5))?;
     let mut ids = vec![heads.q.id, heads.k.id, heads.v.id, operands[3].id, operands[4].id];
@@ -158,7 +158,7 @@ fn attention(pass: &mut Pass, node: &Node) -> Result<Vec<Held>, Stop> {
 }
 
 /// What queries of padding add to the gradients of keys and values is a product with their `dout`, `q` and `out`: zeros.
-fn attention_grad(pass: &mut Pass, node: &Node) -> Result<Vec<Held>, Stop> {
+fn attention_grad(pass: &mut Pass, node: &Node) -> Result<Vec<PaddedValue>, Stop> {
     let operands = pass.operands(node);
     let heads = heads(pass, node, [&operands[1], &operands[2], &operands[3]], operands.get(8))?;
     let (dout, out, lse) = (&operands[0], &operands[4], &operands[5]);
@@ -167,15 +167,15 @@ fn attention_grad(pass: &mut Pass, node: &Node) -> Result<Vec<Held>, Stop> {
     axes.push(heads.v.axes[3].clone());
     shared(&[&axes, &dout.axes, &out.axes])?;
     let mut ids = Vec::new();
-    for held in [dout, &heads.q] {
-        ids.push(pass.clean_along(held, &[2], Fill::Zero)?.id);
+    for padded_value in [dout, &heads.q] {
+        ids.push(pass.clean_along(padded_value, &[2], Fill::Zero)?.id);
     }
     ids.extend([heads.k.id, heads.v.id]);
-    for held in [out, lse] {
-        ids.push(pass.clean_along(held, &[2], Fill::Zero)?.id);
+    for padded_value in [out, lse] {
+        ids.push(pass.clean_along(padded_value, &[2], Fill::Zero)?.id);
     }
     ids.extend([operands[6].id, operands[7].id]);
     ids.extend(heads.bias);
-    let gradients = [&heads.q, &heads.k, &heads.v].map(|held| held.axes.clone());
+    let gradients = [&heads.q, &heads.k, &heads.v].map(|padded_value| padded_value.axes.clone());
     results(pass, node, &ids, gradients.to_vec())
 }

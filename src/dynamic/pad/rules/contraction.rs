@@ -1,7 +1,7 @@
 //! Products: what is summed over is 0 in the padding, on both sides (0 times infinity is not 0).
 
 use super::super::axes::unify;
-use super::super::pass::{Fill, Held, Pass};
+use super::super::pass::{Fill, PaddedValue, Pass};
 use super::super::{Stop, refused};
 use super::{anything, fixed, fixed_attrs, only, shared};
 use crate::dtype::DType;
@@ -9,8 +9,8 @@ use crate::graph::{Node, ValueId};
 use crate::op::{Attr, Op};
 use smallvec::smallvec;
 
-pub fn matmul(pass: &mut Pass, node: &Node) -> Result<Held, Stop> {
-    let (a, b) = (pass.held(node.inputs[0]).clone(), pass.held(node.inputs[1]).clone());
+pub fn matmul(pass: &mut Pass, node: &Node) -> Result<PaddedValue, Stop> {
+    let (a, b) = (pass.value(node.inputs[0]).clone(), pass.value(node.inputs[1]).clone());
     let rank = a.axes.len();
     let mut axes = shared(&[&a.axes[..rank - 2], &b.axes[..rank - 2]])?;
     unify(&a.axes[rank - 1], &b.axes[rank - 2])?;
@@ -22,7 +22,7 @@ pub fn matmul(pass: &mut Pass, node: &Node) -> Result<Held, Stop> {
 }
 
 /// A product of floats of 8 bits, with a scale each, or one for every row of `a` and column of `b`.
-pub fn scaled(pass: &mut Pass, node: &Node) -> Result<Held, Stop> {
+pub fn scaled(pass: &mut Pass, node: &Node) -> Result<PaddedValue, Stop> {
     let operands = pass.operands(node);
     let [a, b, scale_a, scale_b] = &operands[..] else { return refused("no product") };
     unify(&a.axes[1], &b.axes[0])?;
@@ -38,32 +38,32 @@ pub fn scaled(pass: &mut Pass, node: &Node) -> Result<Held, Stop> {
 }
 
 /// The value with zeros beyond the end of dimension `d`: bytes of zeros, as the dtype has no arithmetic.
-fn without_bytes(pass: &mut Pass, held: &Held, d: usize) -> Result<ValueId, Stop> {
-    if !held.axes[d].varies() {
-        return Ok(held.id);
+fn without_bytes(pass: &mut Pass, padded_value: &PaddedValue, d: usize) -> Result<ValueId, Stop> {
+    if !padded_value.axes[d].varies() {
+        return Ok(padded_value.id);
     }
     let seen_as =
         |pass: &mut Pass, id, dtype| pass.op(Op::Bitcast, &[id], smallvec![Attr::DType(dtype)]);
-    let dtype = pass.b.ty(held.id).dtype;
-    let bytes = seen_as(pass, held.id, DType::U8)?;
-    let bytes = anything(bytes, held.axes.clone());
+    let dtype = pass.b.ty(padded_value.id).dtype;
+    let bytes = seen_as(pass, padded_value.id, DType::U8)?;
+    let bytes = anything(bytes, padded_value.axes.clone());
     let clean = pass.clean_along(&bytes, &[d], Fill::Zero)?;
     seen_as(pass, clean.id, dtype)
 }
 
 /// Convolution and pooling of `[n, c, …]`: the number of images may vary, nothing else.
-pub fn windows(pass: &mut Pass, n: usize, node: &Node) -> Result<Vec<Held>, Stop> {
+pub fn windows(pass: &mut Pass, n: usize, node: &Node) -> Result<Vec<PaddedValue>, Stop> {
     fixed_attrs(pass, n)?;
     let mut operands = pass.operands(node);
     let per_image = if node.op == Op::MaxPoolGrad { 2 } else { 1 };
-    for (i, held) in operands.iter().enumerate() {
-        if i < per_image { only(held, &[0])? } else { fixed(held)? }
+    for (i, padded_value) in operands.iter().enumerate() {
+        if i < per_image { only(padded_value, &[0])? } else { fixed(padded_value)? }
     }
     let images = shared(&operands[..per_image].iter().map(|x| &x.axes[..1]).collect::<Vec<_>>())?;
     if node.op == Op::MaxPoolGrad {
         operands[1] = pass.clean(&operands[1], Fill::Zero)?;
     }
-    let ids: Vec<_> = operands.iter().map(|held| held.id).collect();
+    let ids: Vec<_> = operands.iter().map(|padded_value| padded_value.id).collect();
     let made = pass.b.ops(node.op, &ids, node.attrs.clone())?;
     let axes = |v| {
         let sizes = pass.points.sizes(v).into_iter().skip(1);
@@ -73,9 +73,9 @@ pub fn windows(pass: &mut Pass, n: usize, node: &Node) -> Result<Vec<Held>, Stop
 }
 
 /// The gradient of a convolution's weight sums over images.
-pub fn weight(pass: &mut Pass, n: usize, node: &Node) -> Result<Held, Stop> {
+pub fn weight(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, Stop> {
     fixed_attrs(pass, n)?;
-    let (dy, x) = (pass.held(node.inputs[0]).clone(), pass.held(node.inputs[1]).clone());
+    let (dy, x) = (pass.value(node.inputs[0]).clone(), pass.value(node.inputs[1]).clone());
     only(&dy, &[0])?;
     only(&x, &[0])?;
     unify(&dy.axes[0], &x.axes[0])?;

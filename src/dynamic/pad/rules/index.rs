@@ -1,14 +1,14 @@
 //! Reading and writing where indices say: those of padding say 0, and what they add is 0.
 
 use super::super::axes::{Axis, unify};
-use super::super::pass::{Fill, Held, Pass};
+use super::super::pass::{Fill, PaddedValue, Pass};
 use super::super::{Stop, refused};
 use super::{anything, fixed_attrs, only, shared, sizes_of};
 use crate::graph::{Node, ValueId};
 use crate::op::Op;
 
 /// Indices into a dimension: 0 in padding. One that is out of the dimension must fail in its padding too.
-fn indices(pass: &mut Pass, index: &Held, into: &Axis) -> Result<ValueId, Stop> {
+fn indices(pass: &mut Pass, index: &PaddedValue, into: &Axis) -> Result<ValueId, Stop> {
     let index = pass.clean(index, Fill::Zero)?;
     if !into.varies() {
         return Ok(index.id);
@@ -26,9 +26,9 @@ fn indices(pass: &mut Pass, index: &Held, into: &Axis) -> Result<ValueId, Stop> 
     Ok(pass.b.select(inside, index.id, beyond)?)
 }
 
-pub fn take(pass: &mut Pass, n: usize, node: &Node) -> Result<Held, Stop> {
+pub fn take(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, Stop> {
     fixed_attrs(pass, n)?;
-    let (x, index) = (pass.held(node.inputs[0]).clone(), pass.held(node.inputs[1]).clone());
+    let (x, index) = (pass.value(node.inputs[0]).clone(), pass.value(node.inputs[1]).clone());
     let along = node.attrs[0].int() as usize;
     let places = indices(pass, &index, &x.axes[along])?;
     let mut axes = x.axes.clone();
@@ -36,7 +36,7 @@ pub fn take(pass: &mut Pass, n: usize, node: &Node) -> Result<Held, Stop> {
     Ok(anything(pass.op(Op::Take, &[x.id, places], node.attrs.clone())?, axes))
 }
 
-pub fn index_add(pass: &mut Pass, n: usize, node: &Node) -> Result<Held, Stop> {
+pub fn index_add(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, Stop> {
     fixed_attrs(pass, n)?;
     let operands = pass.operands(node);
     let [base, index, x] = &operands[..] else { return refused("three operands") };
@@ -54,7 +54,7 @@ pub fn index_add(pass: &mut Pass, n: usize, node: &Node) -> Result<Held, Stop> {
 
 /// Beside `along`, an index's dimension is where the other's of the same number is: as many elements, or none of them
 /// moved by padding.
-fn beside(index: &Held, x: &Held, along: usize) -> Result<(), Stop> {
+fn beside(index: &PaddedValue, x: &PaddedValue, along: usize) -> Result<(), Stop> {
     for d in (0..x.axes.len()).filter(|&d| d != along) {
         if index.axes[d] != x.axes[d] && !(index.axes[d].is_prefix() && x.axes[d].is_prefix()) {
             unify(&index.axes[d], &x.axes[d])?;
@@ -63,16 +63,16 @@ fn beside(index: &Held, x: &Held, along: usize) -> Result<(), Stop> {
     Ok(())
 }
 
-pub fn gather(pass: &mut Pass, n: usize, node: &Node) -> Result<Held, Stop> {
+pub fn gather(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, Stop> {
     fixed_attrs(pass, n)?;
-    let (x, index) = (pass.held(node.inputs[0]).clone(), pass.held(node.inputs[1]).clone());
+    let (x, index) = (pass.value(node.inputs[0]).clone(), pass.value(node.inputs[1]).clone());
     let along = node.attrs[0].int() as usize;
     beside(&index, &x, along)?;
     let places = indices(pass, &index, &x.axes[along])?;
     Ok(anything(pass.op(Op::Gather, &[x.id, places], node.attrs.clone())?, index.axes))
 }
 
-pub fn scatter(pass: &mut Pass, n: usize, node: &Node) -> Result<Held, Stop> {
+pub fn scatter(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, Stop> {
     fixed_attrs(pass, n)?;
     let operands = pass.operands(node);
     let [base, index, x] = &operands[..] else { return refused("three operands") };

@@ -2,7 +2,7 @@
 
 use super::super::Stop;
 use super::super::axes::{Axis, flattened};
-use super::super::pass::{Held, Pass, dims, whole};
+use super::super::pass::{PaddedValue, Pass, dims, whole};
 use super::anything;
 use crate::dtype::DType;
 use crate::graph::Node;
@@ -10,7 +10,7 @@ use crate::op::{Attr, Op, Ty};
 use crate::shape::numel;
 use smallvec::smallvec;
 
-pub fn input(pass: &mut Pass, n: usize, node: &Node) -> Result<Held, Stop> {
+pub fn input(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, Stop> {
     let axes = pass.sources(n, &pass.points.sizes(node.first));
     let leaf = node.attrs[0].int() as u32;
     let dtype = pass.points.here().ty(node.first).dtype;
@@ -19,20 +19,20 @@ pub fn input(pass: &mut Pass, n: usize, node: &Node) -> Result<Held, Stop> {
     Ok(anything(id, axes))
 }
 
-/// A number that follows from the sizes, as the count of a mean does: told with every run.
-pub fn constant(pass: &mut Pass, n: usize, node: &Node) -> Result<Held, Stop> {
+/// A number that follows from the sizes, as the count of a mean does: passed with every run.
+pub fn constant(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, Stop> {
     let dtype = node.attrs[1].dtype();
     let id = match node.op {
         Op::ConstInt => pass.size(&pass.points.int(n, 0), dtype)?,
         _ => {
-            let told = pass.told(DType::F64, pass.points.floats(n, 0))?;
-            pass.b.cast(told, dtype)?
+            let size_arg = pass.size_arg(DType::F64, pass.points.floats(n, 0))?;
+            pass.b.cast(size_arg, dtype)?
         }
     };
     Ok(anything(id, Vec::new()))
 }
 
-pub fn iota(pass: &mut Pass, n: usize, node: &Node) -> Result<Held, Stop> {
+pub fn iota(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, Stop> {
     let sizes = pass.points.sizes(node.first);
     let counts = node.attrs[1].int() as usize;
     let mut axes = pass.sources(n, &sizes);
@@ -44,8 +44,8 @@ pub fn iota(pass: &mut Pass, n: usize, node: &Node) -> Result<Held, Stop> {
 }
 
 /// The random numbers of an array depend on the places of its elements, and these not on the padding.
-pub fn random(pass: &mut Pass, n: usize, node: &Node) -> Result<Held, Stop> {
-    let inputs: Vec<_> = node.inputs.iter().map(|v| pass.held(*v).id).collect();
+pub fn random(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, Stop> {
+    let inputs: Vec<_> = node.inputs.iter().map(|v| pass.value(*v).id).collect();
     let axes = pass.sources(n, &pass.points.sizes(node.first));
     let sizes = dims(&axes);
     if follows_order(&axes) {

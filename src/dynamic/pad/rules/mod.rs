@@ -11,13 +11,13 @@ mod reduce;
 mod strided;
 
 use super::axes::{Axis, unify};
-use super::pass::{Held, Pad, Pass, dims};
+use super::pass::{Pad, PaddedValue, Pass, dims};
 use super::{Stop, refused};
 use crate::graph::{Node, ValueId};
 use crate::op::{Class, Op};
 
 /// The results of node `n`, which is `node` in the trace in hand.
-pub fn rule(pass: &mut Pass, n: usize, node: &Node) -> Result<Vec<Held>, Stop> {
+pub fn rule(pass: &mut Pass, n: usize, node: &Node) -> Result<Vec<PaddedValue>, Stop> {
     let results = match node.op {
         Op::Input => leaf::input(pass, n, node),
         Op::Const | Op::ConstInt => leaf::constant(pass, n, node),
@@ -51,7 +51,7 @@ pub fn rule(pass: &mut Pass, n: usize, node: &Node) -> Result<Vec<Held>, Stop> {
         Op::IndexAdd => index::index_add(pass, n, node),
         Op::Scatter => index::scatter(pass, n, node),
         Op::Check => {
-            let checked = pass.held(node.inputs[0]).id;
+            let checked = pass.value(node.inputs[0]).id;
             pass.b.ops(Op::Check, &[checked], node.attrs.clone())?;
             return Ok(Vec::new());
         }
@@ -71,8 +71,8 @@ fn shared(operands: &[&[Axis]]) -> Result<Vec<Axis>, Stop> {
     Ok(axes)
 }
 
-fn anything(id: ValueId, axes: Vec<Axis>) -> Held {
-    Held { id, axes, pad: Pad::Any }
+fn anything(id: ValueId, axes: Vec<Axis>) -> PaddedValue {
+    PaddedValue { id, axes, pad: Pad::Any }
 }
 
 /// The node's attributes must not vary.
@@ -84,19 +84,19 @@ fn fixed_attrs(pass: &Pass, n: usize) -> Result<(), Stop> {
 }
 
 /// No dimension may vary but these.
-fn only(held: &Held, may_vary: &[usize]) -> Result<(), Stop> {
-    let other = |d: usize| !may_vary.contains(&d) && held.axes[d].varies();
-    match (0..held.axes.len()).any(other) {
+fn only(padded_value: &PaddedValue, may_vary: &[usize]) -> Result<(), Stop> {
+    let other = |d: usize| !may_vary.contains(&d) && padded_value.axes[d].varies();
+    match (0..padded_value.axes.len()).any(other) {
         true => refused("a dimension varies that must not"),
         false => Ok(()),
     }
 }
 
 /// Nothing varies in it.
-fn fixed(held: &Held) -> Result<(), Stop> {
-    only(held, &[])
+fn fixed(padded_value: &PaddedValue) -> Result<(), Stop> {
+    only(padded_value, &[])
 }
 
-fn sizes_of(held: &Held) -> crate::shape::Dims {
-    dims(&held.axes)
+fn sizes_of(padded_value: &PaddedValue) -> crate::shape::Dims {
+    dims(&padded_value.axes)
 }

@@ -1,7 +1,7 @@
 //! Layouts: parts move as wholes. What is taken from a place that varies is picked by computed indices.
 
 use super::super::axes::{Axis, Size, flattened, regrouped};
-use super::super::pass::{Held, Pad, Pass, dims, whole};
+use super::super::pass::{Pad, PaddedValue, Pass, dims, whole};
 use super::super::{Stop, refused};
 use super::{anything, fixed_attrs, shared, sizes_of};
 use crate::dtype::DType;
@@ -10,22 +10,22 @@ use crate::op::{Attr, Op};
 use crate::shape::Dims;
 use smallvec::smallvec;
 
-pub fn reshape(pass: &mut Pass, node: &Node) -> Result<Held, Stop> {
-    let x = pass.held(node.inputs[0]).clone();
+pub fn reshape(pass: &mut Pass, node: &Node) -> Result<PaddedValue, Stop> {
+    let x = pass.value(node.inputs[0]).clone();
     let axes = regrouped(flattened(&x.axes), &pass.points.sizes(node.first))?;
-    Ok(Held { id: pass.b.reshape(x.id, &dims(&axes))?, axes, pad: x.pad })
+    Ok(PaddedValue { id: pass.b.reshape(x.id, &dims(&axes))?, axes, pad: x.pad })
 }
 
-pub fn transpose(pass: &mut Pass, n: usize, node: &Node) -> Result<Held, Stop> {
+pub fn transpose(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, Stop> {
     fixed_attrs(pass, n)?;
-    let x = pass.held(node.inputs[0]).clone();
+    let x = pass.value(node.inputs[0]).clone();
     let perm = node.attrs[0].ints();
     let axes = perm.iter().map(|&d| x.axes[d as usize].clone()).collect();
-    Ok(Held { id: pass.b.transpose(x.id, perm)?, axes, pad: x.pad })
+    Ok(PaddedValue { id: pass.b.transpose(x.id, perm)?, axes, pad: x.pad })
 }
 
-pub fn broadcast(pass: &mut Pass, n: usize, node: &Node) -> Result<Held, Stop> {
-    let x = pass.held(node.inputs[0]).clone();
+pub fn broadcast(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, Stop> {
+    let x = pass.value(node.inputs[0]).clone();
     let sizes = pass.points.sizes(node.first);
     let lead = sizes.len() - x.axes.len();
     let one = pass.points.one();
@@ -48,11 +48,11 @@ pub fn broadcast(pass: &mut Pass, n: usize, node: &Node) -> Result<Held, Stop> {
         Pad::Const(_) if repeats => Pad::Any,
         pad => pad,
     };
-    Ok(Held { id: pass.b.broadcast(x.id, &dims(&axes))?, axes, pad })
+    Ok(PaddedValue { id: pass.b.broadcast(x.id, &dims(&axes))?, axes, pad })
 }
 
-pub fn slice(pass: &mut Pass, n: usize, node: &Node) -> Result<Held, Stop> {
-    let x = pass.held(node.inputs[0]).clone();
+pub fn slice(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, Stop> {
+    let x = pass.value(node.inputs[0]).clone();
     let [starts, sizes, steps] = [0, 1, 2].map(|i| pass.points.ints(n, i));
     let one = pass.points.one();
     let mut axes = x.axes.clone();
@@ -87,7 +87,7 @@ pub fn slice(pass: &mut Pass, n: usize, node: &Node) -> Result<Held, Stop> {
         id = pick(pass, id, d, line)?;
     }
     let pad = if let Pad::Uniform(_) = x.pad { x.pad } else { Pad::Any };
-    Ok(Held { id, axes, pad })
+    Ok(PaddedValue { id, axes, pad })
 }
 
 /// `start + i * step` for every `i` of a padded size.
@@ -111,19 +111,21 @@ fn pick(pass: &mut Pass, x: ValueId, dim: usize, line: ValueId) -> Result<ValueI
     pass.op(Op::Take, &[x, line], smallvec![Attr::Int(dim as i64)])
 }
 
-pub fn concat(pass: &mut Pass, n: usize, node: &Node) -> Result<Held, Stop> {
+pub fn concat(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, Stop> {
     fixed_attrs(pass, n)?;
     let dim = node.attrs[0].int() as usize;
     let operands = pass.operands(node);
-    let ids: Vec<ValueId> = operands.iter().map(|held| held.id).collect();
+    let ids: Vec<ValueId> = operands.iter().map(|padded_value| padded_value.id).collect();
     let others: Vec<Vec<Axis>> = operands
         .iter()
-        .map(|held| held.axes.iter().enumerate().filter(|(d, _)| *d != dim).map(|(_, a)| a.clone()))
+        .map(|padded_value| {
+            padded_value.axes.iter().enumerate().filter(|(d, _)| *d != dim).map(|(_, a)| a.clone())
+        })
         .map(Iterator::collect)
         .collect();
     let mut axes = shared(&others.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
     let mut id = pass.op(Op::Concat, &ids, node.attrs.clone())?;
-    let parts: Vec<&Axis> = operands.iter().map(|held| &held.axes[dim]).collect();
+    let parts: Vec<&Axis> = operands.iter().map(|padded_value| &padded_value.axes[dim]).collect();
     let one = pass.points.one();
     let before = &parts[..parts.len() - 1];
     if !parts.iter().all(|axis| axis.is_prefix()) {
@@ -165,9 +167,9 @@ fn shifted(
     Ok(pass.b.select(behind, moved, line)?)
 }
 
-pub fn bitcast(pass: &mut Pass, n: usize, node: &Node) -> Result<Held, Stop> {
+pub fn bitcast(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, Stop> {
     fixed_attrs(pass, n)?;
-    let x = pass.held(node.inputs[0]).clone();
+    let x = pass.value(node.inputs[0]).clone();
     let (from, to) = (pass.b.ty(x.id).dtype.size(), node.attrs[0].dtype().size());
     let mut axes = x.axes.clone();
     if from != to {

@@ -1,30 +1,31 @@
 //! Element by element: padding meets padding only.
 
 use super::super::Stop;
-use super::super::pass::{Fill, Held, Pad, Pass};
+use super::super::pass::{Fill, Pad, PaddedValue, Pass};
 use super::{fixed_attrs, shared};
 use crate::graph::Node;
 use crate::op::array::Array;
 use crate::op::evaluate::evaluate;
 use crate::op::{Op, Ty};
 
-pub fn pointwise(pass: &mut Pass, n: usize, node: &Node) -> Result<Held, Stop> {
+pub fn pointwise(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, Stop> {
     fixed_attrs(pass, n)?;
     let mut operands = pass.operands(node);
-    let axes = shared(&operands.iter().map(|held| &held.axes[..]).collect::<Vec<_>>())?;
+    let axes =
+        shared(&operands.iter().map(|padded_value| &padded_value.axes[..]).collect::<Vec<_>>())?;
     let divides = matches!(node.op, Op::Div | Op::Rem);
     if divides && pass.b.ty(operands[1].id).dtype.is_int() {
         // A zero there would be an error.
         operands[1] = pass.clean(&operands[1], Fill::One)?;
     }
     let pad = folded(pass, node, &operands)?;
-    let ids: Vec<_> = operands.iter().map(|held| held.id).collect();
+    let ids: Vec<_> = operands.iter().map(|padded_value| padded_value.id).collect();
     let id = pass.op(node.op, &ids, node.attrs.clone())?;
-    Ok(Held { id, axes, pad })
+    Ok(PaddedValue { id, axes, pad })
 }
 
 /// What becomes of what is in the padding of the operands.
-fn folded(pass: &Pass, node: &Node, operands: &[Held]) -> Result<Pad, Stop> {
+fn folded(pass: &Pass, node: &Node, operands: &[PaddedValue]) -> Result<Pad, Stop> {
     if node.op == Op::Select
         && let Pad::Uniform(n) | Pad::Const(n) = &operands[0].pad
     {
@@ -36,8 +37,8 @@ fn folded(pass: &Pass, node: &Node, operands: &[Held]) -> Result<Pad, Stop> {
     }
     let mut uniform = true;
     let mut numbers: Vec<&Array> = Vec::new();
-    for held in operands {
-        match &held.pad {
+    for padded_value in operands {
+        match &padded_value.pad {
             Pad::Uniform(n) => numbers.push(n),
             Pad::Const(n) => {
                 numbers.push(n);

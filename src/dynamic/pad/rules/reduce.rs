@@ -1,12 +1,12 @@
 //! Reductions: what they read across is filled with what changes nothing.
 
-use super::super::pass::{Fill, Held, Pad, Pass};
+use super::super::pass::{Fill, Pad, PaddedValue, Pass};
 use super::super::{Stop, refused};
 use super::{anything, fixed_attrs};
 use crate::graph::Node;
 use crate::op::Op;
 
-pub fn reduce(pass: &mut Pass, n: usize, node: &Node) -> Result<Held, Stop> {
+pub fn reduce(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, Stop> {
     fixed_attrs(pass, n)?;
     let fill = match node.op {
         Op::Sum | Op::Any => Fill::Zero,
@@ -14,7 +14,7 @@ pub fn reduce(pass: &mut Pass, n: usize, node: &Node) -> Result<Held, Stop> {
         Op::ReduceMax => Fill::Lowest,
         _ => Fill::Highest,
     };
-    let x = pass.held(node.inputs[0]).clone();
+    let x = pass.value(node.inputs[0]).clone();
     let reduced: Vec<usize> = node.attrs[0].ints().iter().map(|&d| d as usize).collect();
     let reads_padding = reduced.iter().any(|&d| x.axes[d].varies());
     let x = if reads_padding { pass.clean(&x, fill)? } else { x };
@@ -24,15 +24,15 @@ pub fn reduce(pass: &mut Pass, n: usize, node: &Node) -> Result<Held, Stop> {
     let pad = if reads_padding { x.pad } else { Pad::Any };
     let pad = if let Pad::Uniform(_) = pad { Pad::Any } else { pad };
     let id = pass.op(node.op, &[x.id], node.attrs.clone())?;
-    Ok(Held { id, axes, pad })
+    Ok(PaddedValue { id, axes, pad })
 }
 
 /// Padding loses, and comes last among equals.
-pub fn arg(pass: &mut Pass, n: usize, node: &Node) -> Result<Held, Stop> {
+pub fn arg(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, Stop> {
     fixed_attrs(pass, n)?;
     let fill = if node.op == Op::ArgMax { Fill::Lowest } else { Fill::Highest };
     let along = node.attrs[0].int() as usize;
-    let x = pass.held(node.inputs[0]).clone();
+    let x = pass.value(node.inputs[0]).clone();
     if !x.axes[along].is_prefix() {
         return refused("places along a merged dimension");
     }
@@ -43,9 +43,9 @@ pub fn arg(pass: &mut Pass, n: usize, node: &Node) -> Result<Held, Stop> {
 }
 
 /// Sums run over padding in the middle as if it were not there.
-pub fn cumulative(pass: &mut Pass, n: usize, node: &Node) -> Result<Held, Stop> {
+pub fn cumulative(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, Stop> {
     fixed_attrs(pass, n)?;
-    let x = pass.held(node.inputs[0]).clone();
+    let x = pass.value(node.inputs[0]).clone();
     let x = pass.clean_along(&x, &[node.attrs[0].int() as usize], Fill::Zero)?;
     let axes = x.axes.clone();
     Ok(anything(pass.op(node.op, &[x.id], node.attrs.clone())?, axes))

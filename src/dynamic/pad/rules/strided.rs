@@ -1,7 +1,7 @@
 //! Strided views of flat elements, as writes through views of a buffer make them.
 
 use super::super::axes::{Axis, Part, Size, flattened};
-use super::super::pass::{Held, Pass, dims, whole};
+use super::super::pass::{PaddedValue, Pass, dims, whole};
 use super::super::{Stop, refused};
 use super::anything;
 use crate::graph::Node;
@@ -115,8 +115,8 @@ fn cut<T>(runs: &[Run], stride: &Size) -> Result<T, Stop> {
     refused("a view by strides that vary otherwise")
 }
 
-pub fn as_strided(pass: &mut Pass, n: usize, node: &Node) -> Result<Held, Stop> {
-    let x = pass.held(node.inputs[0]).clone();
+pub fn as_strided(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, Stop> {
+    let x = pass.value(node.inputs[0]).clone();
     let view = placed(pass, n, &x.axes)?;
     let axes = pass.points.sizes(node.first).into_iter().map(whole).collect();
     let id = pass.op(Op::AsStrided, &[x.id], view.attrs())?;
@@ -124,8 +124,8 @@ pub fn as_strided(pass: &mut Pass, n: usize, node: &Node) -> Result<Held, Stop> 
 }
 
 /// Padding of what is written leaves what is there.
-pub fn scatter(pass: &mut Pass, n: usize, node: &Node) -> Result<Held, Stop> {
-    let (base, x) = (pass.held(node.inputs[0]).clone(), pass.held(node.inputs[1]).clone());
+pub fn scatter(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, Stop> {
+    let (base, x) = (pass.value(node.inputs[0]).clone(), pass.value(node.inputs[1]).clone());
     let view = placed(pass, n, &base.axes)?;
     if !x.axes.iter().all(Axis::is_prefix) {
         return refused("a merged dimension is written through a view");

@@ -75,7 +75,7 @@ fn run(case: &Case, here: i64, bucket: i64) -> Outcome {
     match Padded::new(&sampled, &graph, &[bucket], inputs.len(), case.scalars.len()) {
         Ok(padding) => {
             compare(&padding, &inputs, &case.scalars, &want);
-            if padding.outputs.iter().all(Option::is_none) && padding.told.is_empty() {
+            if padding.outputs.iter().all(Option::is_none) && padding.size_args.is_empty() {
                 return Outcome::Unusable;
             }
             Outcome::Padded

@@ -105,7 +105,7 @@ fn forms(graph: &Graph, inputs: &[Array], scalars: &[u64]) -> Option<[Vec<Array>
 fn compare(padding: &Padded, inputs: &[Array], scalars: &[u64], forms: &[Vec<Array>; 2]) {
     let want = &forms[0];
     let mut scalars = scalars.to_vec();
-    scalars.extend(padding.told.iter().map(|told| told.1));
+    scalars.extend(padding.size_args.iter().map(|arg| arg.1));
     let types = padding.input_types(inputs.iter().map(|a| a.ty.clone()).collect());
     for keeps in [true, false] {
         let graph = passes::optimize(padding.graph.clone(), &|_| keeps).unwrap();
@@ -148,7 +148,7 @@ fn assert_near(got: &Array, wants: [&Array; 2]) {
     for (i, x) in got.to_f64s().into_iter().enumerate() {
         let near =
             |y: f64| x == y || x.is_nan() && y.is_nan() || (x - y).abs() <= bound * (1.0 + y.abs());
-        let [one, other] = [0, 1].map(|form| wants[form][i]);
+        let [one, other] = [0, 1].map(|erased| wants[erased][i]);
         assert!(near(one) || near(other), "element {i}: {x} is neither {one} nor {other}");
     }
 }

@@ -35,7 +35,7 @@ fn pointwise_programs_need_no_mask() {
     each_length(&build);
     let made = Padded::new(&sampled(&build, 1), &graph(&build, &[20]), &[32], 1, 0).unwrap();
     assert!(made.graph.nodes.iter().all(|node| node.op != Op::Select));
-    assert!(made.told.is_empty());
+    assert!(made.size_args.is_empty());
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn an_index_into_padding_is_out_of_range() {
     let x = Array::from_f64(F32, &[32, 2], &[1.0; 64]);
     let run = |place: f64| {
         let index = Array::from_f64(I64, &[1], &[place]);
-        interpret(&made.graph, &[x.clone(), index], &[made.told[0].1])
+        interpret(&made.graph, &[x.clone(), index], &[made.size_args[0].1])
     };
     assert!(run(19.0).is_ok());
     for place in [20.0, 31.0, 32.0, -1.0] {

@@ -1,13 +1,13 @@
 //! Which instructions are computed in one chain, and which casts need no instruction.
 
-use super::super::element::Lane;
-use super::super::link::{Alone, Link, MAX_LINKS, With};
+use super::super::element::TileType;
+use super::super::link::{BinaryOp, Link, MAX_LINKS, UnaryOp};
 use super::{Arg, Compiler, Inst, StoreKind};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
 use crate::op::Op;
-use crate::plan::{Instr, Program, Reg};
+use crate::plan::{Instr, LoopBody, Reg};
 
 /// How an instruction belongs to a chain.
 #[derive(Clone, Copy, Default)]
@@ -30,9 +30,9 @@ impl Compiler<'_> {
             if self.reads[read].over != Some(result) || self.uses[read] <= asked {
                 continue;
             }
-            for lane in self.lanes_needed(reg) {
-                if !self.places.contains_key(&(reg, lane)) {
-                    self.load(read, lane);
+            for tile_type in self.lanes_needed(reg) {
+                if !self.places.contains_key(&(reg, tile_type)) {
+                    self.load(read, tile_type);
                 }
             }
         }
@@ -40,20 +40,20 @@ impl Compiler<'_> {
 
     /// The operation of a chain that an instruction is, with its operand number `hand` in hand.
     pub(super) fn link(&self, instr: &Instr, hand: usize) -> Option<Link<Reg>> {
-        let in_f32 = |dtype| Lane::of(dtype) == Lane::F32;
+        let in_f32 = |dtype| TileType::of(dtype) == TileType::F32;
         if !in_f32(instr.dtype) || !instr.args.iter().all(|&a| in_f32(self.dtype(a))) {
             return None;
         }
         match (instr.op, instr.args.as_slice()) {
-            (op, &[_]) => Alone::of(op, instr.dtype).map(Link::Alone),
+            (op, &[_]) => UnaryOp::of(op, instr.dtype).map(Link::Unary),
             (Op::Pow, &[_, exponent]) => match self.constant(exponent)? {
-                2.0 => Some(Link::Alone(Alone::Square)),
-                3.0 => Some(Link::Alone(Alone::Cube)),
+                2.0 => Some(Link::Unary(UnaryOp::Square)),
+                3.0 => Some(Link::Unary(UnaryOp::Cube)),
                 _ => None,
             },
             (op, &[a, b]) => {
                 let other = if hand == 0 { b } else { a };
-                With::of(op, hand).map(|op| Link::With(op, other))
+                BinaryOp::of(op, hand).map(|op| Link::Binary(op, other))
             }
             _ => None,
         }
@@ -62,8 +62,8 @@ impl Compiler<'_> {
     /// Finds the instructions that chains are made of. Of two operands that could be computed in the same chain the
     /// one that took longer is.
     pub(super) fn find_chains(&mut self) {
-        let reads = self.program.reads.len();
-        for (n, instr) in self.program.instrs.iter().enumerate() {
+        let reads = self.body.reads.len();
+        for (n, instr) in self.body.instrs.iter().enumerate() {
             let looped = self.in_loop(n);
             if self.uses[reads + n] == 0 || looped || self.link(instr, 0).is_none() {
                 continue;
@@ -88,37 +88,37 @@ impl Compiler<'_> {
     /// [`Compiler::value`] for a chain, which converts bf16 itself. Converted often, it is better loaded once.
     pub(super) fn chain_value(&mut self, reg: Reg) -> Result<Arg> {
         if let Some(kind) = self.reads.get(reg as usize)
-            && !self.places.contains_key(&(reg, Lane::F32))
+            && !self.places.contains_key(&(reg, TileType::F32))
             && kind.direct
             && !kind.constant
         {
             let often = self.uses[reg as usize] > 2;
-            match self.program.reads[reg as usize] {
+            match self.body.reads[reg as usize] {
                 DType::F32 => return Ok(Arg::Memory(reg as usize)),
                 DType::BF16 if !often => return Ok(Arg::Memory(reg as usize)),
                 _ => {}
             }
         }
-        self.value(reg, Lane::F32)
+        self.value(reg, TileType::F32)
     }
 
     /// Computes `reg` and what is hidden in its chain.
     pub(super) fn chain(&mut self, reg: Reg) -> Result<()> {
-        let reads = self.program.reads.len();
+        let reads = self.body.reads.len();
         let (mut asked, mut links) = (Vec::new(), Vec::new());
         let mut at = reg;
         loop {
             let n = at as usize - reads;
-            let instr = &self.program.instrs[n];
+            let instr = &self.body.instrs[n];
             let hand = self.chained[n].inner.unwrap_or(0);
             let Some(link) = self.link(instr, hand) else {
                 return internal!("{} in a chain", instr.op.name());
             };
             links.push(match link {
-                Link::Alone(op) => Link::Alone(op),
-                Link::With(op, other) => {
+                Link::Unary(op) => Link::Unary(op),
+                Link::Binary(op, other) => {
                     asked.push(other);
-                    Link::With(op, self.chain_value(other)?)
+                    Link::Binary(op, self.chain_value(other)?)
                 }
             });
             at = instr.args[hand];
@@ -131,7 +131,7 @@ impl Compiler<'_> {
         let start = self.chain_value(at)?;
         let to = self.chain_target(reg);
         self.push_chain(start, links, to, &asked);
-        self.places.insert((reg, Lane::F32), to);
+        self.places.insert((reg, TileType::F32), to);
         asked.into_iter().for_each(|a| self.used(a));
         Ok(())
     }
@@ -157,7 +157,7 @@ impl Compiler<'_> {
             };
             own(&mut start);
             for link in &mut links {
-                if let Link::With(_, arg) = link {
+                if let Link::Binary(_, arg) = link {
                     own(arg);
                 }
             }
@@ -175,7 +175,7 @@ impl Compiler<'_> {
         match results.position(fits) {
             // What may fail is first run without storing anything.
             Some(k) if !self.code.can_fail => Arg::Result(k),
-            _ => Arg::Tile(self.tile(Lane::F32)),
+            _ => Arg::Tile(self.tile(TileType::F32)),
         }
     }
 }
@@ -187,27 +187,27 @@ impl StoreKind {
     }
 }
 
-/// The program without casts that change nothing: half types are computed as f32, and rounded when they are stored.
-pub(super) fn without_idle_casts(program: &Program, stores: Option<&[StoreKind]>) -> Program {
-    let mut program = program.clone();
-    let reads = program.reads.len();
-    let mut same: Vec<Reg> = (0..(reads + program.instrs.len()) as Reg).collect();
-    let mut dtypes: Vec<DType> = program.reads.clone();
+/// The body without casts that change nothing: half types are computed as f32, and rounded when they are stored.
+pub(super) fn without_idle_casts(body: &LoopBody, stores: Option<&[StoreKind]>) -> LoopBody {
+    let mut body = body.clone();
+    let reads = body.reads.len();
+    let mut same: Vec<Reg> = (0..(reads + body.instrs.len()) as Reg).collect();
+    let mut dtypes: Vec<DType> = body.reads.clone();
     // The operand of a cast between types of f32.
     let mut operands: Vec<Option<Reg>> = vec![None; reads];
-    for (n, instr) in program.instrs.iter_mut().enumerate() {
+    for (n, instr) in body.instrs.iter_mut().enumerate() {
         instr.args.iter_mut().for_each(|a| *a = same.get(*a as usize).copied().unwrap_or(*a));
         let from = instr.args.first().and_then(|&a| dtypes.get(a as usize));
         let idle = instr.op == Op::Cast
-            && Lane::of(instr.dtype) == Lane::F32
-            && from.is_some_and(|&d| Lane::of(d) == Lane::F32);
+            && TileType::of(instr.dtype) == TileType::F32
+            && from.is_some_and(|&d| TileType::of(d) == TileType::F32);
         operands.push(instr.args.first().copied().filter(|_| idle));
         if idle && instr.dtype == DType::F32 {
             same[reads + n] = instr.args[0];
         }
         dtypes.push(instr.dtype);
     }
-    for (k, result) in program.results.iter_mut().enumerate() {
+    for (k, result) in body.results.iter_mut().enumerate() {
         *result = same.get(*result as usize).copied().unwrap_or(*result);
         let to = stores.map(|stores| stores[k].dtype);
         if let Some(&Some(operand)) = operands.get(*result as usize)
@@ -216,5 +216,5 @@ pub(super) fn without_idle_casts(program: &Program, stores: Option<&[StoreKind]>
             *result = operand;
         }
     }
-    program
+    body
 }

@@ -1,11 +1,11 @@
 //! Loops of machine code: which instructions they compute, and how these are recorded.
 
-use super::super::super::machine::Routine;
-use super::super::super::machine::trace::{Compare, Element, Logic, Traced, TracedMask, record};
+use super::super::super::jit::JitLoop;
+use super::super::super::jit::trace::{Compare, Element, JitMask, JitValue, Logic, record};
 use super::super::super::vector::Vector;
 use super::super::chain::{of_two, of_vector};
-use super::super::element::Lane;
-use super::super::link::{Alone, Link};
+use super::super::element::TileType;
+use super::super::link::{Link, UnaryOp};
 use super::{Arg, Compiler, Inst, round_to};
 use crate::dtype::DType;
 use crate::error::Result;
@@ -24,8 +24,8 @@ pub(super) enum Unit {
 /// A register in a loop.
 #[derive(Clone, Copy)]
 enum Value {
-    Number(Traced),
-    Truth(TracedMask),
+    Number(JitValue),
+    Truth(JitMask),
 }
 
 /// A loop in the making.
@@ -33,7 +33,7 @@ enum Value {
 struct Recording {
     values: HashMap<Reg, Value>,
     streams: Vec<(Arg, Element)>,
-    numbers: Vec<(Lane, usize)>,
+    numbers: Vec<(TileType, usize)>,
     /// The registers that it asks for, as often as it does.
     asked: Vec<Reg>,
     /// The results that it stores.
@@ -49,10 +49,10 @@ impl Recording {
         })
     }
 
-    fn number(&mut self, lane: Lane, tile: usize) -> Traced {
-        let known = self.numbers.iter().position(|&number| number == (lane, tile));
-        Traced::number(known.unwrap_or_else(|| {
-            self.numbers.push((lane, tile));
+    fn number(&mut self, tile_type: TileType, tile: usize) -> JitValue {
+        let known = self.numbers.iter().position(|&number| number == (tile_type, tile));
+        JitValue::number(known.unwrap_or_else(|| {
+            self.numbers.push((tile_type, tile));
             self.numbers.len() - 1
         }))
     }
@@ -91,7 +91,7 @@ fn comparison(op: Op) -> Option<Compare> {
 
 impl Compiler<'_> {
     fn is_number(&self, reg: Reg) -> bool {
-        Lane::of(self.dtype(reg)) == Lane::F32
+        TileType::of(self.dtype(reg)) == TileType::F32
     }
 
     fn is_truth(&self, reg: Reg) -> bool {
@@ -100,15 +100,15 @@ impl Compiler<'_> {
 
     /// Whether an instruction is computed in a loop.
     pub(super) fn in_loop(&self, n: usize) -> bool {
-        let (reg, instr) = (self.program.reads.len() + n, &self.program.instrs[n]);
-        let is_spot = |reg: &Reg| self.spots.contains_key(reg);
+        let (reg, instr) = (self.body.reads.len() + n, &self.body.instrs[n]);
+        let is_spot = |reg: &Reg| self.one_hot_selects.contains_key(reg);
         if self.target.is_none()
             || is_spot(&(reg as Reg))
             || instr.args.first().is_some_and(is_spot)
         {
             return false;
         }
-        let makes_number = Lane::of(instr.dtype) == Lane::F32;
+        let makes_number = TileType::of(instr.dtype) == TileType::F32;
         match (instr.op, instr.args.as_slice()) {
             // Large arguments take more than a vector of f32 can do.
             (Op::Sin | Op::Cos, _) => false,
@@ -126,13 +126,13 @@ impl Compiler<'_> {
         }
     }
 
-    /// The program in parts: loops are as large as they can be, and follow each other only where something that they
+    /// The body in parts: loops are as large as they can be, and follow each other only where something that they
     /// cannot compute comes between.
     pub(super) fn units(&self) -> Vec<Unit> {
-        let reads = self.program.reads.len();
+        let reads = self.body.reads.len();
         // Even: one by one; odd: in a loop.
         let mut levels: Vec<usize> = Vec::new();
-        for (n, instr) in self.program.instrs.iter().enumerate() {
+        for (n, instr) in self.body.instrs.iter().enumerate() {
             let makers = instr.args.iter().filter_map(|&a| (a as usize).checked_sub(reads));
             let computed = makers.filter(|&m| self.written((reads + m) as Reg).is_none());
             let after = computed.map(|m| levels[m]).max().unwrap_or(0);
@@ -160,14 +160,14 @@ impl Compiler<'_> {
         let Some(target) = self.target else { return Ok(false) };
         let (recording, nodes) = record(|| self.record(all));
         let Recording { streams, numbers, asked, stored, .. } = recording?;
-        let Some(routine) = Routine::of(&nodes, target)? else { return Ok(false) };
+        let Some(jit_loop) = JitLoop::of(&nodes, target)? else { return Ok(false) };
         for &result in &stored {
             self.save(result, &asked);
         }
-        self.code.insts.push(Inst::Loop { routine, streams, numbers });
+        self.code.insts.push(Inst::Loop { jit_loop, streams, numbers });
         asked.into_iter().for_each(|reg| self.used(reg));
         for (result, (&from, to)) in self.results().enumerate() {
-            let computed = (from as usize).checked_sub(self.program.reads.len());
+            let computed = (from as usize).checked_sub(self.body.reads.len());
             if computed.is_some_and(|n| all.contains(&n)) && !stored.contains(&result) {
                 self.store(result, from, to)?;
                 self.used(from);
@@ -177,18 +177,18 @@ impl Compiler<'_> {
     }
 
     fn record(&mut self, all: &[usize]) -> Result<Recording> {
-        let program = self.program;
+        let body = self.body;
         let mut recording = Recording::default();
-        let inner = all.iter().flat_map(|&n| &program.instrs[n].args);
+        let inner = all.iter().flat_map(|&n| &body.instrs[n].args);
         let inner: HashMap<Reg, usize> = inner.fold(HashMap::new(), |mut uses, &reg| {
             *uses.entry(reg).or_default() += 1;
             uses
         });
         for &n in all {
-            let instr = &program.instrs[n];
+            let instr = &body.instrs[n];
             let value = self.computed(instr, &mut recording)?;
             recording.asked.extend(&instr.args);
-            let reg = (program.reads.len() + n) as Reg;
+            let reg = (body.reads.len() + n) as Reg;
             recording.values.insert(reg, value);
             self.keep(reg, value, &inner, &mut recording)?;
         }
@@ -222,17 +222,17 @@ impl Compiler<'_> {
             recording.asked.push(reg);
             inside += 1;
             if element == Element::F32 && to.direct {
-                self.places.insert((reg, Lane::F32), Arg::Result(result));
+                self.places.insert((reg, TileType::F32), Arg::Result(result));
                 found = true;
             }
         }
         if self.uses[reg as usize] > inside && !found {
-            let (lane, element) = match value {
-                Value::Number(_) => (Lane::F32, Element::F32),
-                Value::Truth(_) => (Lane::U8, Element::Bool),
+            let (tile_type, element) = match value {
+                Value::Number(_) => (TileType::F32, Element::F32),
+                Value::Truth(_) => (TileType::U8, Element::Bool),
             };
-            let tile = Arg::Tile(self.tile(lane));
-            self.places.insert((reg, lane), tile);
+            let tile = Arg::Tile(self.tile(tile_type));
+            self.places.insert((reg, tile_type), tile);
             recording.store(value, tile, element);
         }
         Ok(())
@@ -244,27 +244,27 @@ impl Compiler<'_> {
             return Ok(value);
         }
         let dtype = self.dtype(reg);
-        let lane = Lane::of(dtype);
-        if let Some(number) = self.constant(reg).filter(|_| lane == Lane::F32) {
-            return Ok(Value::Number(Traced::splat(round_to(number, dtype) as f32)));
+        let tile_type = TileType::of(dtype);
+        if let Some(number) = self.constant(reg).filter(|_| tile_type == TileType::F32) {
+            return Ok(Value::Number(JitValue::splat(round_to(number, dtype) as f32)));
         }
         let is_direct = self.reads.get(reg as usize).is_some_and(|r| r.rows);
-        let arg = match self.places.get(&(reg, lane)) {
+        let arg = match self.places.get(&(reg, tile_type)) {
             None if is_direct => Arg::Memory(reg as usize),
-            _ => self.value(reg, lane)?,
+            _ => self.value(reg, tile_type)?,
         };
         let value = match arg {
             Arg::Constant(tile) => {
-                let number = recording.number(lane, tile);
-                match lane {
-                    Lane::F32 => Value::Number(number),
-                    _ => Value::Truth(number.compare(Compare::Ne, Traced::splat(0.0))),
+                let number = recording.number(tile_type, tile);
+                match tile_type {
+                    TileType::F32 => Value::Number(number),
+                    _ => Value::Truth(number.compare(Compare::Ne, JitValue::splat(0.0))),
                 }
             }
             _ => {
                 let element = match arg {
                     Arg::Memory(_) => element(dtype),
-                    _ if lane == Lane::F32 => Some(Element::F32),
+                    _ if tile_type == TileType::F32 => Some(Element::F32),
                     _ => Some(Element::Bool),
                 };
                 let Some(element) = element else {
@@ -272,8 +272,8 @@ impl Compiler<'_> {
                 };
                 let stream = recording.stream(arg, element);
                 match element {
-                    Element::Bool => Value::Truth(TracedMask::of_stream(stream)),
-                    _ => Value::Number(Traced::of_stream(stream, element)),
+                    Element::Bool => Value::Truth(JitMask::of_stream(stream)),
+                    _ => Value::Number(JitValue::of_stream(stream, element)),
                 }
             }
         };
@@ -286,14 +286,14 @@ impl Compiler<'_> {
         use Value::{Number, Truth};
         let link = self.link(instr, 0);
         let asks = match link {
-            Some(Link::Alone(_)) => &instr.args[..1],
+            Some(Link::Unary(_)) => &instr.args[..1],
             _ => &instr.args[..],
         };
         let args: SmallVec<[Value; 3]> =
             asks.iter().map(|&reg| self.feed(reg, recording)).collect::<Result<_>>()?;
         Ok(match (instr.op, &args[..]) {
             (Op::Select, &[Truth(mask), Number(yes), Number(no)]) => {
-                Number(Traced::select(mask, yes, no))
+                Number(JitValue::select(mask, yes, no))
             }
             (Op::Not, &[Truth(a)]) => Truth(a.inverted()),
             (Op::And | Op::Min, &[Truth(a), Truth(b)]) => Truth(a.logic(Logic::And, b)),
@@ -302,22 +302,22 @@ impl Compiler<'_> {
             (Op::Cast, &[Truth(a)]) if instr.dtype == DType::Bool => Truth(a),
             (Op::Cast, &[Truth(a)]) => Number(a.as_number()),
             (Op::Cast, &[Number(a)]) if instr.dtype == DType::Bool => {
-                Truth(a.compare(Compare::Ne, Traced::splat(0.0)))
+                Truth(a.compare(Compare::Ne, JitValue::splat(0.0)))
             }
             (op, &[Number(a), Number(b)]) if comparison(op).is_some() => {
                 Truth(a.compare(comparison(op).unwrap_or(Compare::Eq), b))
             }
             (_, &[Number(a)]) => match link {
-                Some(Link::Alone(Alone::ToF16)) => Number(a.to_f16()),
-                Some(Link::Alone(Alone::ToBF16)) => Number(a.to_bf16()),
-                Some(Link::Alone(op)) => match of_vector(op, a) {
+                Some(Link::Unary(UnaryOp::ToF16)) => Number(a.to_f16()),
+                Some(Link::Unary(UnaryOp::ToBF16)) => Number(a.to_bf16()),
+                Some(Link::Unary(op)) => match of_vector(op, a) {
                     Some(value) => Number(value),
                     None => return internal!("{op:?} in a loop"),
                 },
                 _ => return internal!("{} in a loop", instr.op.name()),
             },
             (_, &[Number(a), Number(b)]) => match link {
-                Some(Link::With(op, _)) => Number(of_two(op, a, b)),
+                Some(Link::Binary(op, _)) => Number(of_two(op, a, b)),
                 _ => return internal!("{} in a loop", instr.op.name()),
             },
             _ => return internal!("{} in a loop", instr.op.name()),

@@ -2,9 +2,9 @@
 
 use super::super::code::Arg;
 use super::super::compute;
-use super::super::element::Lane;
+use super::super::element::TileType;
 use super::super::space::Position;
-use super::{LaneType, Run, Tiles};
+use super::{Run, TileElement, Tiles};
 use crate::dtype::{DType, Float8};
 use crate::op::Op;
 
@@ -14,7 +14,7 @@ impl Run<'_> {
     pub(super) fn compute(
         &self,
         op: Op,
-        lane: Lane,
+        tile_type: TileType,
         dtype: DType,
         args: &[Arg],
         to: Arg,
@@ -22,36 +22,36 @@ impl Run<'_> {
         tiles: &mut Tiles,
     ) -> bool {
         if dtype == DType::Bool && is_comparison(op) {
-            self.into::<u8>(to, at, tiles, |t, y| self.compare(op, lane, args, at, t, y));
+            self.into::<u8>(to, at, tiles, |t, y| self.compare(op, tile_type, args, at, t, y));
             return true;
         }
         let mut defined = true;
         match (op, args) {
-            (Op::Select, &[c, a, b]) => self.select(lane, c, a, b, to, at, tiles),
+            (Op::Select, &[c, a, b]) => self.select(tile_type, c, a, b, to, at, tiles),
             (Op::Random, &[s, o, i]) => self.into::<f32>(to, at, tiles, |t, y| {
                 compute::random(self.arg(s, at, t), self.arg(o, at, t), self.arg(i, at, t), y);
             }),
             (_, &[a]) => {
-                match lane {
-                    Lane::F32 => self
+                match tile_type {
+                    TileType::F32 => self
                         .into(to, at, tiles, |t, y| compute::unary_f32(op, self.arg(a, at, t), y)),
-                    Lane::F64 => self
+                    TileType::F64 => self
                         .into(to, at, tiles, |t, y| compute::unary_f64(op, self.arg(a, at, t), y)),
-                    Lane::I64 => self.into(to, at, tiles, |t, y| {
+                    TileType::I64 => self.into(to, at, tiles, |t, y| {
                         compute::unary_i64(op, self.arg(a, at, t), y, dtype)
                     }),
                     _ => self
                         .into(to, at, tiles, |t, y| compute::unary_bool(op, self.arg(a, at, t), y)),
                 }
             }
-            (_, &[a, b]) => match lane {
-                Lane::F32 => self.into(to, at, tiles, |t, y| {
+            (_, &[a, b]) => match tile_type {
+                TileType::F32 => self.into(to, at, tiles, |t, y| {
                     compute::binary_f32(op, self.numbers(a, at, t), self.numbers(b, at, t), y);
                 }),
-                Lane::F64 => self.into(to, at, tiles, |t, y| {
+                TileType::F64 => self.into(to, at, tiles, |t, y| {
                     compute::binary_f64(op, self.arg(a, at, t), self.arg(b, at, t), y);
                 }),
-                Lane::I64 => self.into(to, at, tiles, |t, y| {
+                TileType::I64 => self.into(to, at, tiles, |t, y| {
                     defined =
                         compute::binary_i64(op, self.arg(a, at, t), self.arg(b, at, t), y, dtype);
                 }),
@@ -64,12 +64,20 @@ impl Run<'_> {
         defined
     }
 
-    fn compare(&self, op: Op, lane: Lane, args: &[Arg], at: &Position, t: &Tiles, y: &mut [u8]) {
+    fn compare(
+        &self,
+        op: Op,
+        tile_type: TileType,
+        args: &[Arg],
+        at: &Position,
+        t: &Tiles,
+        y: &mut [u8],
+    ) {
         let (a, b) = (args[0], args[1]);
-        match lane {
-            Lane::F32 => compute::compare_f32(op, self.arg(a, at, t), self.arg(b, at, t), y),
-            Lane::F64 => compute::compare_f64(op, self.arg(a, at, t), self.arg(b, at, t), y),
-            Lane::I64 => compute::compare_i64(op, self.arg(a, at, t), self.arg(b, at, t), y),
+        match tile_type {
+            TileType::F32 => compute::compare_f32(op, self.arg(a, at, t), self.arg(b, at, t), y),
+            TileType::F64 => compute::compare_f64(op, self.arg(a, at, t), self.arg(b, at, t), y),
+            TileType::I64 => compute::compare_i64(op, self.arg(a, at, t), self.arg(b, at, t), y),
             _ => compute::compare_u8(op, self.arg(a, at, t), self.arg(b, at, t), y),
         }
     }
@@ -77,7 +85,7 @@ impl Run<'_> {
     #[allow(clippy::too_many_arguments, reason = "the fields of an instruction")]
     fn select(
         &self,
-        lane: Lane,
+        tile_type: TileType,
         c: Arg,
         a: Arg,
         b: Arg,
@@ -85,10 +93,10 @@ impl Run<'_> {
         at: &Position,
         tiles: &mut Tiles,
     ) {
-        by_lane!(lane, T => self.select_as::<T>(c, a, b, to, at, tiles));
+        by_lane!(tile_type, T => self.select_as::<T>(c, a, b, to, at, tiles));
     }
 
-    fn select_as<T: LaneType>(
+    fn select_as<T: TileElement>(
         &self,
         c: Arg,
         a: Arg,
@@ -121,46 +129,46 @@ impl Run<'_> {
                 .into(to, at, tiles, |t, y| compute::decode(format, self.arg(arg, at, t), y));
         }
         let half = matches!(dtype, DType::F16 | DType::BF16);
-        match (Lane::of(from), Lane::of(dtype)) {
-            (Lane::F32, Lane::F32) => panic!("chains round to half types"),
-            (Lane::F32, Lane::F64) => {
+        match (TileType::of(from), TileType::of(dtype)) {
+            (TileType::F32, TileType::F32) => panic!("chains round to half types"),
+            (TileType::F32, TileType::F64) => {
                 self.into(to, at, tiles, |t, y| compute::f32_to_f64(self.arg(arg, at, t), y))
             }
-            (Lane::F32, Lane::I64) => {
+            (TileType::F32, TileType::I64) => {
                 self.into(to, at, tiles, |t, y| compute::f32_to_i64(self.arg(arg, at, t), y, dtype))
             }
-            (Lane::F32, _) => {
+            (TileType::F32, _) => {
                 self.into(to, at, tiles, |t, y| compute::f32_to_u8(self.arg(arg, at, t), y))
             }
-            (Lane::F64, Lane::F32) => {
+            (TileType::F64, TileType::F32) => {
                 self.into(to, at, tiles, |t, y| compute::f64_to_f32(self.arg(arg, at, t), y))
             }
-            (Lane::F64, Lane::F64) => self.copy::<f64>(arg, to, at, tiles),
-            (Lane::F64, Lane::I64) => {
+            (TileType::F64, TileType::F64) => self.copy::<f64>(arg, to, at, tiles),
+            (TileType::F64, TileType::I64) => {
                 self.into(to, at, tiles, |t, y| compute::f64_to_i64(self.arg(arg, at, t), y, dtype))
             }
-            (Lane::F64, _) => {
+            (TileType::F64, _) => {
                 self.into(to, at, tiles, |t, y| compute::f64_to_u8(self.arg(arg, at, t), y))
             }
-            (Lane::I64, Lane::F32) => {
+            (TileType::I64, TileType::F32) => {
                 self.into(to, at, tiles, |t, y| compute::i64_to_f32(self.arg(arg, at, t), y))
             }
-            (Lane::I64, Lane::F64) => {
+            (TileType::I64, TileType::F64) => {
                 self.into(to, at, tiles, |t, y| compute::i64_to_f64(self.arg(arg, at, t), y))
             }
-            (Lane::I64, Lane::I64) => {
+            (TileType::I64, TileType::I64) => {
                 self.into(to, at, tiles, |t, y| compute::i64_to_i64(self.arg(arg, at, t), y, dtype))
             }
-            (Lane::I64, _) => {
+            (TileType::I64, _) => {
                 self.into(to, at, tiles, |t, y| compute::i64_to_u8(self.arg(arg, at, t), y))
             }
-            (_, Lane::F32) => {
+            (_, TileType::F32) => {
                 self.into(to, at, tiles, |t, y| compute::u8_to_f32(self.arg(arg, at, t), y))
             }
-            (_, Lane::F64) => {
+            (_, TileType::F64) => {
                 self.into(to, at, tiles, |t, y| compute::u8_to_f64(self.arg(arg, at, t), y))
             }
-            (_, Lane::I64) => {
+            (_, TileType::I64) => {
                 self.into(to, at, tiles, |t, y| compute::u8_to_i64(self.arg(arg, at, t), y))
             }
             _ => self.copy::<u8>(arg, to, at, tiles),
@@ -173,7 +181,7 @@ impl Run<'_> {
         }
     }
 
-    fn copy<T: LaneType>(&self, arg: Arg, to: Arg, at: &Position, tiles: &mut Tiles) {
+    fn copy<T: TileElement>(&self, arg: Arg, to: Arg, at: &Position, tiles: &mut Tiles) {
         self.into::<T>(to, at, tiles, |t, y| y.copy_from_slice(self.arg(arg, at, t)));
     }
 }

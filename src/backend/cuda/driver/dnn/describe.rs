@@ -1,6 +1,8 @@
 //! Networks as cuDNN's operation graphs: the numbers of its enums and attributes stand here.
 
-use super::super::super::network::{Fold, Held, Id, Mode, Network, Node, Part, Tensor, Window};
+use super::super::super::cudnn_graph::{
+    CudnnGraph, Fold, Id, Mode, Node, Part, Residency, Tensor, Window,
+};
 use super::api::Library;
 use super::descriptor::{Descriptor, Enum, Kind};
 use crate::dtype::DType;
@@ -27,20 +29,23 @@ pub fn name_of(id: Id) -> i64 {
 }
 
 /// Errors: what the library says of a description.
-pub fn describe(library: &Arc<Library>, network: &Network) -> Result<Descriptor> {
-    let describe = Describe { library, network };
-    let tensors: Vec<Descriptor> = (0..network.tensors.len())
-        .map(|id| describe.tensor(id, &network.tensors[id]))
+pub fn describe(library: &Arc<Library>, cudnn_graph: &CudnnGraph) -> Result<Descriptor> {
+    let describe = Describe { library, cudnn_graph };
+    let tensors: Vec<Descriptor> = (0..cudnn_graph.tensors.len())
+        .map(|id| describe.tensor(id, &cudnn_graph.tensors[id]))
         .collect::<Result<_>>()?;
-    let nodes: Vec<Descriptor> =
-        network.nodes.iter().map(|node| describe.node(node, &tensors)).collect::<Result<_>>()?;
+    let nodes: Vec<Descriptor> = cudnn_graph
+        .nodes
+        .iter()
+        .map(|node| describe.node(node, &tensors))
+        .collect::<Result<_>>()?;
     let nodes: Vec<&Descriptor> = nodes.iter().collect();
     describe.made(Kind::OperationGraph)?.with_descriptors(801, &nodes)?.finalized()
 }
 
 struct Describe<'a> {
     library: &'a Arc<Library>,
-    network: &'a Network,
+    cudnn_graph: &'a CudnnGraph,
 }
 
 impl Describe<'_> {
@@ -56,10 +61,10 @@ impl Describe<'_> {
             .with_ints(902, &tensor.sizes)?
             .with_ints(903, &tensor.strides)?
             .with_ints(900, &[16])?;
-        match tensor.held {
-            Held::Memory => described,
-            Held::Virtual => described.with_bool(907, true)?,
-            Held::Number(_) => described.with_bool(908, true)?,
+        match tensor.residency {
+            Residency::Memory => described,
+            Residency::Virtual => described.with_bool(907, true)?,
+            Residency::Number(_) => described.with_bool(908, true)?,
         }
         .finalized()
     }
@@ -78,7 +83,7 @@ impl Describe<'_> {
                     .finalized()
             }
             Node::Map { mode, operands, y } => {
-                let in_type = match self.network.tensors[*y].dtype {
+                let in_type = match self.cudnn_graph.tensors[*y].dtype {
                     DType::Bool => BOOLEAN,
                     _ => FLOAT,
                 };
@@ -119,7 +124,7 @@ impl Describe<'_> {
                     .finalized()
             }
             // The strides say how.
-            Node::Turn { x, y } => self
+            Node::Transpose { x, y } => self
                 .made(Kind::Reshape)?
                 .with_descriptors(2200, &[of(x)])?
                 .with_descriptors(2201, &[of(y)])?

@@ -1,4 +1,4 @@
-//! cuDNN: what it computes of networks, as plans that are made once and kept on disk.
+//! cuDNN: what it computes of graphs, as plans that are made once and kept on disk.
 
 mod api;
 mod describe;
@@ -7,8 +7,8 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
+use super::super::cudnn_graph::{CudnnGraph, Residency};
 use super::super::device::Prepared;
-use super::super::network::{Held, Network};
 use super::Options;
 use super::api::Handle;
 use super::context::Context;
@@ -24,11 +24,11 @@ use plan::Planner;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Networks that are remembered.
+/// Graphs that are remembered.
 const KNOWN: usize = 4096;
 
 /// Plans for one GPU.
-pub struct Networks {
+pub struct CudnnPlans {
     library: std::result::Result<Arc<Library>, String>,
     allow_tf32: bool,
     deterministic: bool,
@@ -42,7 +42,7 @@ struct State {
     /// Made when first needed. Errors: why the library does not start.
     opened: Option<Result<(Arc<Started>, Planner)>>,
     /// `None`: the library does not take it.
-    known: HashMap<Network, Option<Arc<Plan>>>,
+    known: HashMap<CudnnGraph, Option<Arc<Plan>>>,
 }
 
 /// What work is queued with.
@@ -60,17 +60,24 @@ struct Plan {
     tensors: Vec<(i64, Option<f32>)>,
 }
 
-impl Networks {
+impl CudnnPlans {
     /// `fingerprint` is that of the device without this.
-    pub fn new(options: &Options, fingerprint: &str, disk: Option<Arc<Disk>>) -> Networks {
+    pub fn new(options: &Options, fingerprint: &str, disk: Option<Arc<Disk>>) -> CudnnPlans {
         let library = Library::find(&options.folders).map(Arc::new);
         let (allow_tf32, deterministic) = (options.allow_tf32, options.deterministic);
         let version = library.as_ref().map_or(0, |library| library.version);
         let fingerprint = format!("{fingerprint} cuDNN {version}");
-        Networks { library, allow_tf32, deterministic, fingerprint, disk, state: Mutex::default() }
+        CudnnPlans {
+            library,
+            allow_tf32,
+            deterministic,
+            fingerprint,
+            disk,
+            state: Mutex::default(),
+        }
     }
 
-    pub fn lacks(&self) -> Option<String> {
+    pub fn missing_features(&self) -> Option<String> {
         const SLOWER: &str =
             "attention and convolutions run by kernels of torchacc's own, which are slower";
         const INSTALL: &str =
@@ -97,26 +104,27 @@ impl Networks {
     pub fn prepare(
         &self,
         context: &Arc<Context>,
-        network: &Network,
+        cudnn_graph: &CudnnGraph,
     ) -> Result<Option<Arc<dyn Prepared>>> {
         let Ok(library) = &self.library else { return Ok(None) };
-        if self.deterministic && network.any_order {
+        if self.deterministic && cudnn_graph.any_order {
             return Ok(None);
         }
         // Nothing is queued, so others may queue meanwhile: planning takes as long as compiling.
         let _entered = context.enter()?;
         let State { opened, known } = &mut *self.state.lock();
-        if let Some(plan) = known.get(network) {
+        if let Some(plan) = known.get(cudnn_graph) {
             return Ok(plan.clone().map(|plan| plan as Arc<dyn Prepared>));
         }
         let opened = opened.get_or_insert_with(|| self.open(context, library));
         let Ok((started, planner)) = opened else { return Ok(None) };
-        let plan = self.plan(planner, network).map(|plan| Plan::new(started, plan, network));
+        let plan =
+            self.plan(planner, cudnn_graph).map(|plan| Plan::new(started, plan, cudnn_graph));
         let plan = plan.transpose()?.map(Arc::new);
         if known.len() >= KNOWN {
             known.clear();
         }
-        known.insert(network.clone(), plan.clone());
+        known.insert(cudnn_graph.clone(), plan.clone());
         Ok(plan.map(|plan| plan as Arc<dyn Prepared>))
     }
 
@@ -131,18 +139,18 @@ impl Networks {
     }
 
     /// From disk, else made. That a network is not taken is not kept on disk: another version may take it.
-    fn plan(&self, planner: &Planner, network: &Network) -> Option<Descriptor> {
-        let make = || planner.restore(&planner.plan(network)?).ok();
+    fn plan(&self, planner: &Planner, cudnn_graph: &CudnnGraph) -> Option<Descriptor> {
+        let make = || planner.restore(&planner.plan(cudnn_graph)?).ok();
         let Some(disk) = &self.disk else { return make() };
         let key = Key::new(vec![
-            ("network", format!("{network:?}").into_bytes()),
+            ("network", format!("{cudnn_graph:?}").into_bytes()),
             ("device", self.fingerprint.clone().into_bytes()),
         ]);
         match disk.find(&key, |text| planner.restore(text).ok()).0 {
             Entry::Found(plan) => Some(plan),
             Entry::Closed(_) => make(),
             Entry::Absent(claim) => {
-                let text = planner.plan(network)?;
+                let text = planner.plan(cudnn_graph)?;
                 let plan = planner.restore(&text).ok()?;
                 disk.store(&key, &text, claim).ok();
                 Some(plan)
@@ -158,13 +166,13 @@ impl Networks {
 }
 
 impl Plan {
-    fn new(started: &Arc<Started>, plan: Descriptor, network: &Network) -> Result<Plan> {
+    fn new(started: &Arc<Started>, plan: Descriptor, cudnn_graph: &CudnnGraph) -> Result<Plan> {
         let workspace = plan.int(402)?.max(0) as u64;
-        let tensors = network.tensors.iter().enumerate().filter_map(|(id, tensor)| {
-            let number = match tensor.held {
-                Held::Virtual => return None,
-                Held::Memory => None,
-                Held::Number(bits) => Some(f32::from_bits(bits)),
+        let tensors = cudnn_graph.tensors.iter().enumerate().filter_map(|(id, tensor)| {
+            let number = match tensor.residency {
+                Residency::Virtual => return None,
+                Residency::Memory => None,
+                Residency::Number(bits) => Some(f32::from_bits(bits)),
             };
             Some((name_of(id), number))
         });
@@ -191,7 +199,7 @@ impl Prepared for Plan {
             pointers.push(pointer);
         }
         let names: Vec<i64> = self.tensors.iter().map(|(name, _)| *name).collect();
-        let _turn = context.turn()?;
+        let _lock = context.lock_stream()?;
         let pack = Descriptor::new(library, Kind::VariantPack)?
             .with_ints(1000, &names)?
             .with_addresses(1001, &pointers)?

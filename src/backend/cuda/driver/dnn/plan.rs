@@ -2,7 +2,7 @@
 //!
 //! **Invariant:** a plan is what its text says, whether the text was just made or comes from disk.
 
-use super::super::super::network::Network;
+use super::super::super::cudnn_graph::CudnnGraph;
 use super::super::api::Handle;
 use super::api::Library;
 use super::describe::describe;
@@ -49,13 +49,13 @@ impl Planner {
         Ok(Planner { library: library.clone(), device: device.finalized()?, allow_tf32 })
     }
 
-    /// The text of a plan. `None`: no engine takes the network.
-    pub fn plan(&self, network: &Network) -> Option<Vec<u8>> {
+    /// The text of a plan. `None`: no engine takes the graph.
+    pub fn plan(&self, cudnn_graph: &CudnnGraph) -> Option<Vec<u8>> {
         // What it does not take it refuses at any stage; the reasons are as many as engines.
-        let graph = describe(&self.library, network).ok()?;
+        let graph = describe(&self.library, cudnn_graph).ok()?;
         let configs = HEURISTICS.into_iter().filter_map(|mode| self.configs(&graph, mode).ok());
         configs.flatten().find_map(|config| {
-            self.suits(network, &config).ok()?.then_some(())?;
+            self.suits(cudnn_graph, &config).ok()?.then_some(())?;
             let plan = self.new_plan().ok()?.with_descriptors(401, &[&config]).ok()?;
             let plan = plan.finalized().ok()?;
             (plan.int(402).ok()? <= MOST_WORKSPACE).then_some(())?;
@@ -83,16 +83,16 @@ impl Planner {
     }
 
     /// Whether it rounds no more than is allowed.
-    fn suits(&self, network: &Network, config: &Descriptor) -> Result<bool> {
+    fn suits(&self, cudnn_graph: &CudnnGraph, config: &Descriptor) -> Result<bool> {
         let engines = config.descriptors(300, Kind::Engine, 1)?;
         let Some(engine) = engines.first() else { return Ok(false) };
         let notes = engine.enums(1303, Enum::NumericalNote)?;
         // Tensor cores round operands of f32 to TF32.
-        let is_single = network.tensors.first().is_some_and(|x| x.dtype == DType::F32);
+        let is_single = cudnn_graph.tensors.first().is_some_and(|x| x.dtype == DType::F32);
         let rounds = [TENSOR_CORE, DOWN_CONVERTED];
         Ok(!notes.iter().any(|note| {
             INEXACT.contains(note)
-                || *note == NONDETERMINISTIC && !network.any_order
+                || *note == NONDETERMINISTIC && !cudnn_graph.any_order
                 || is_single && !self.allow_tf32 && rounds.contains(note)
         }))
     }

@@ -1,8 +1,8 @@
 //! What the library takes and compiles, for GPUs that are not there: it needs their description and a driver to be loaded,
 //! not to work.
 
+use super::super::super::cudnn_graph::{CudnnGraph, request};
 use super::super::super::emulated;
-use super::super::super::network::{Network, request};
 use super::super::tests::{folders, nvrtc_for};
 use super::api::Library;
 use super::plan::Planner;
@@ -66,13 +66,15 @@ fn planner(
 }
 
 /// What a program's steps ask a library for.
-fn requests(text: &str) -> Vec<Network> {
+fn requests(text: &str) -> Vec<CudnnGraph> {
     let graph = parse(text).expect("a graph");
     let (inputs, scalars) = leaves(&graph);
     let donors = vec![None; graph.outputs.len()];
     let plan = plan(&graph, &inputs, &scalars, &donors, &emulated::backend()).expect("a plan");
     let asked = plan.steps.iter().map(|step| match &step.kernel {
-        Kernel::Node { op, attrs } => request(*op, attrs, step).expect("it is asked for").network,
+        Kernel::Node { op, attrs } => {
+            request(*op, attrs, step).expect("it is asked for").cudnn_graph
+        }
         kernel => panic!("{kernel:?} asks for nothing"),
     });
     asked.collect()
@@ -84,7 +86,7 @@ fn attention(
     [b, h, g, t, s, d, e]: [i64; 7],
     causal: bool,
     ends: bool,
-) -> Vec<Network> {
+) -> Vec<CudnnGraph> {
     let q = format!("{dtype}[{b},{h},{t},{d}]");
     let (k, v) = (format!("{dtype}[{b},{g},{s},{d}]"), format!("{dtype}[{b},{g},{s},{e}]"));
     let (out, lse) = (format!("{dtype}[{b},{h},{t},{e}]"), format!("f32[{b},{h},{t}]"));
@@ -108,7 +110,7 @@ fn conv(
     dtype: &str,
     [n, c, size]: [i64; 3],
     [o, kernel, stride, padding]: [i64; 4],
-) -> Vec<Network> {
+) -> Vec<CudnnGraph> {
     let out = (size + 2 * padding - kernel) / stride + 1;
     let (x, w) =
         (format!("{dtype}[{n},{c},{size},{size}]"), format!("{dtype}[{o},{c},{kernel},{kernel}]"));
@@ -128,15 +130,16 @@ return %2, %3, %4"
 }
 
 /// Plans are made, and are what their texts say.
-fn check(planner: &Planner, networks: &[Network]) -> Vec<Vec<u8>> {
-    let check = |network: &Network| {
-        let text = planner.plan(network).unwrap_or_else(|| panic!("no plan for {network:#?}"));
+fn check(planner: &Planner, graphs: &[CudnnGraph]) -> Vec<Vec<u8>> {
+    let check = |cudnn_graph: &CudnnGraph| {
+        let text =
+            planner.plan(cudnn_graph).unwrap_or_else(|| panic!("no plan for {cudnn_graph:#?}"));
         let plan = planner.restore(&text).unwrap();
         assert!(plan.int(402).unwrap() >= 0);
         assert_eq!(plan.text(405).unwrap(), text);
         text
     };
-    networks.iter().map(check).collect()
+    graphs.iter().map(check).collect()
 }
 
 /// What is loaded for the library stays, and compilers say other things beside it: so all that needs it is run by a process
@@ -189,9 +192,9 @@ fn convolutions_are_planned() {
 #[ignore = "run by `plans`"]
 fn the_engine_of_f32_is_another_one_with_tf32() {
     let Some(library) = library() else { return };
-    let networks = conv("f32", [32, 64, 56], [64, 3, 1, 1]);
+    let graphs = conv("f32", [32, 64, 56], [64, 3, 1, 1]);
     let [exact, rounded] =
-        [false, true].map(|allow| check(&planner(&library, H200, allow), &networks));
+        [false, true].map(|allow| check(&planner(&library, H200, allow), &graphs));
     let engine = |text: &[u8]| {
         let text = String::from_utf8_lossy(text).into_owned();
         let at = text.rfind("\"engineId\":").expect("it says its engine");
@@ -211,7 +214,7 @@ fn what_is_no_plan_of_the_device_is_refused() {
     for text in [&b""[..], b"{}", b"no plan"] {
         assert!(hopper.restore(text).is_err());
     }
-    let network = &attention("bf16", [1, 2, 2, 64, 64, 64, 64], true, false)[0];
-    let text = planner(&library, A100, false).plan(network).unwrap();
+    let cudnn_graph = &attention("bf16", [1, 2, 2, 64, 64, 64, 64], true, false)[0];
+    let text = planner(&library, A100, false).plan(cudnn_graph).unwrap();
     assert!(hopper.restore(&text).is_err());
 }

@@ -3,11 +3,11 @@
 #![expect(unsafe_code, reason = "asks the library what it has seen")]
 
 use super::super::super::Cuda;
+use super::super::super::collectives::Run;
+use super::super::super::cudnn_graph::CudnnGraph;
 use super::super::super::device::{Device, Shape};
 use super::super::super::emit::Source;
-use super::super::super::exchange::Run;
 use super::super::super::memory::{DeviceBytes, pool};
-use super::super::super::network::Network;
 use super::super::{Options, list, open};
 use super::folders;
 use crate::backend::Backend;
@@ -98,7 +98,7 @@ impl Drop for Driver {
 fn add_one() -> Source {
     let text = "extern \"C\" __global__ void add_one(const __grid_constant__ Words<2> a) {\n\
                 u64* x = (u64*)a.at[0]; if (threadIdx.x < a.at[1]) x[threadIdx.x] += 1;\n}\n";
-    Source { name: "add_one".into(), text: text.into(), words: 2 }
+    Source { name: "add_one".into(), text: text.into(), kernel_args: 2 }
 }
 
 /// What the driver insists on.
@@ -141,11 +141,11 @@ fn a_device_without_cudnn_says_what_it_lacks() {
     let open = |folders: &[PathBuf]| {
         open(&Options { folders: folders.into(), ..Options::default() }).unwrap()
     };
-    assert_eq!(open(&folders).lacks(), None);
+    assert_eq!(open(&folders).missing_features(), None);
     folders.retain(|folder| !folder.join("libcudnn.so.9").exists());
     let device = open(&folders);
     // Unless the system has one.
-    if let Some(lack) = device.lacks() {
+    if let Some(lack) = device.missing_features() {
         assert!(lack.contains("pip install nvidia-cudnn"), "{lack}");
         assert!(device.fingerprint().ends_with("cuDNN 0"), "{}", device.fingerprint());
     }
@@ -156,11 +156,11 @@ fn a_device_without_cudnn_says_what_it_lacks() {
 fn a_cudnn_that_does_not_start_is_said() {
     let Some(driver) = Driver::new("start", &[]) else { return };
     let device = driver.open().unwrap();
-    assert_eq!(device.lacks(), None);
-    assert!(device.prepare(&Network::default()).unwrap().is_none());
+    assert_eq!(device.missing_features(), None);
+    assert!(device.prepare(&CudnnGraph::default()).unwrap().is_none());
     // Unless there is a real driver, which it finds by itself.
     if !Path::new("/proc/driver/nvidia").exists() {
-        let lack = device.lacks().unwrap();
+        let lack = device.missing_features().unwrap();
         assert!(lack.starts_with("cuDNN does not start: "), "{lack}");
     }
 }
@@ -288,7 +288,7 @@ fn streams_change_no_value() {
                         driver.add(here.stream, address);
                         Ok(())
                     };
-                    let number = device.beside(&mut collective).unwrap();
+                    let number = device.on_side_stream(&mut collective).unwrap();
                     let other = (which + 1) % 4;
                     kernel.launch(SHAPE, &[places[other] as u64, 2]).unwrap();
                     device.join(number).unwrap();
@@ -331,7 +331,7 @@ fn held(device: &dyn Device, numbers: [u64; 2]) -> usize {
     address
 }
 
-/// Whoever lends memory has let the programs' stream wait for what makes its values: copies beside it wait, too.
+/// Whoever lends memory has let the programs' stream wait for what makes its values: copies on other streams wait, too.
 #[test]
 fn what_is_lent_is_read_when_it_is_there() {
     let Some(driver) = Driver::new("lent", &[]) else { return };
@@ -362,7 +362,7 @@ fn a_run_that_ends_early_is_waited_for() {
             driver.add(here.stream, other);
             Ok(())
         };
-        run.put(3, device.beside(&mut collective).unwrap());
+        run.put(3, device.on_side_stream(&mut collective).unwrap());
         drop(run);
         [address, other].iter().for_each(|to| device.upload(&[0; 16], *to).unwrap());
         device.settle().unwrap();

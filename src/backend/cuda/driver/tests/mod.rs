@@ -33,7 +33,7 @@ fn source(name: &str, body: &str) -> Source {
     let text = format!(
         "extern \"C\" __global__ void {name}(const __grid_constant__ Words<2> a) {{\n{body}\n}}\n"
     );
-    Source { name: name.into(), text, words: 2 }
+    Source { name: name.into(), text, kernel_args: 2 }
 }
 
 #[test]

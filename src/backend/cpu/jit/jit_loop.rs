@@ -1,0 +1,110 @@
+//! A loop that can be called.
+#![expect(unsafe_code, reason = "machine code that is given addresses")]
+
+use super::super::isa::Isa;
+use super::assemble::{assemble, lanes};
+use super::memory::Executable;
+use super::trace::{Element, Node};
+use crate::error::Result;
+use crate::internal;
+use smallvec::{SmallVec, smallvec};
+
+/// A loop over streams of elements.
+pub struct JitLoop {
+    code: Executable,
+    /// Operations on a vector, to estimate how long it takes.
+    pub operations: usize,
+    /// Elements of the vectors that it takes whole only; 1 where it leaves out what is behind the end.
+    whole: usize,
+    streams: Vec<Stream>,
+}
+
+/// What a loop does with a stream.
+#[derive(Clone, Copy, Default)]
+struct Stream {
+    /// Bytes of an element.
+    size: usize,
+    is_read: bool,
+    is_written: bool,
+}
+
+impl JitLoop {
+    /// The loop that does what was recorded, in instructions of `isa`; `None` when it cannot be written.
+    pub fn of(nodes: &[Node], isa: Isa) -> Result<Option<JitLoop>> {
+        let (bytes, start) = match assemble(nodes, isa) {
+            Ok(Some(assembled)) => assembled,
+            Ok(None) => return Ok(None),
+            Err(error) => return internal!("machine code of {nodes:?}: {error}"),
+        };
+        let is_operation = |n: &&Node| !matches!(n, Node::Constant(_) | Node::Number(_));
+        let operations = nodes.iter().filter(is_operation).count();
+        let whole = if isa == Isa::Avx512 { 1 } else { lanes(isa) };
+        let code = Executable::new(&bytes, start);
+        Ok(code.map(|code| JitLoop { code, operations, whole, streams: streams(nodes) }))
+    }
+
+    /// Runs it.
+    ///
+    /// # Safety
+    /// There are as many streams and numbers as were recorded. `len` elements at every address may be read and, of those
+    /// that the loop stores to, written; nobody else does meanwhile.
+    pub unsafe fn run(&self, streams: &[usize], numbers: &[f32], len: usize) {
+        let rest = len % self.whole;
+        if len > rest {
+            // SAFETY: the caller's promise.
+            unsafe { self.code.run(streams, numbers, len - rest) };
+        }
+        if rest > 0 {
+            // SAFETY: as above.
+            unsafe { self.run_remainder(streams, numbers, len - rest, rest) };
+        }
+    }
+
+    /// Runs it for the `rest` elements from `done` on, in a whole vector of memory for each stream.
+    ///
+    /// # Safety
+    /// As for [`JitLoop::run`].
+    unsafe fn run_remainder(&self, streams: &[usize], numbers: &[f32], done: usize, rest: usize) {
+        let mut vectors: SmallVec<[[f32; 8]; 16]> = smallvec![[0.0; 8]; streams.len()];
+        let each = || self.streams.iter().zip(streams).enumerate();
+        let first = vectors.as_mut_ptr();
+        // SAFETY: no element is larger than an f32, and there are not more than fit into a vector.
+        unsafe {
+            for (n, (stream, address)) in each().filter(|(_, (stream, _))| stream.is_read) {
+                let from = std::ptr::with_exposed_provenance(address + done * stream.size);
+                first.add(n).cast::<u8>().copy_from_nonoverlapping(from, rest * stream.size);
+            }
+            let own: SmallVec<[usize; 16]> =
+                (0..streams.len()).map(|n| first.add(n).expose_provenance()).collect();
+            self.code.run(&own, numbers, self.whole);
+            for (n, (stream, address)) in each().filter(|(_, (stream, _))| stream.is_written) {
+                let to: *mut u8 =
+                    std::ptr::with_exposed_provenance_mut(address + done * stream.size);
+                to.copy_from_nonoverlapping(first.add(n).cast(), rest * stream.size);
+            }
+        }
+    }
+}
+
+fn streams(nodes: &[Node]) -> Vec<Stream> {
+    let mut streams = Vec::new();
+    for node in nodes {
+        let (n, element, is_read) = match *node {
+            Node::Load(n, element) => (n as usize, element, true),
+            Node::Store(n, element, _) => (n as usize, element, false),
+            _ => continue,
+        };
+        if streams.len() <= n {
+            streams.resize(n + 1, Stream::default());
+        }
+        let stream = &mut streams[n];
+        stream.size = match element {
+            Element::F32 => 4,
+            Element::F16 | Element::BF16 => 2,
+            Element::Bool => 1,
+        };
+        stream.is_read |= is_read;
+        stream.is_written |= !is_read;
+    }
+    streams
+}

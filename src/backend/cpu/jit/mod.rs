@@ -1,0 +1,39 @@
+//! Machine code for loops over vectors of f32: what a fused region computes in one pass, its values in registers. It is
+//! written in microseconds while a program is compiled, without a compiler: the functions of [`super::math`] are
+//! recorded ([`trace`]) and each recorded operation is an instruction of AVX-512 or, where there is none, a few of AVX2
+//! ([`assemble`]).
+//!
+//! On other processors, and where there is no memory that can be run, the chains of [`super::tile`] do the same, with
+//! the same bits on a processor that has both.
+
+mod assemble;
+mod memory;
+mod registers;
+mod jit_loop;
+pub mod trace;
+
+use super::isa::{self, Isa};
+pub use jit_loop::JitLoop;
+
+/// The instructions that loops are written in; `None`: this processor has neither.
+pub fn target() -> Option<Isa> {
+    #[cfg(test)]
+    if !WANTED.get() {
+        return None;
+    }
+    Some(isa::current()).filter(|&isa| isa >= Isa::Avx2)
+}
+
+#[cfg(test)]
+thread_local! {
+    static WANTED: std::cell::Cell<bool> = const { std::cell::Cell::new(true) };
+}
+
+/// Calls `body`; programs that this thread compiles meanwhile have no machine code.
+#[cfg(test)]
+pub fn without<R>(body: impl FnOnce() -> R) -> R {
+    WANTED.set(false);
+    let result = body();
+    WANTED.set(true);
+    result
+}

@@ -1,0 +1,281 @@
+//! What a library may compute in place of our kernels, as graphs of its kind of operations: attention and convolution.
+//!
+//! **Invariant:** plain data that says all a library wants to know, and all that it means: where there is no library, tests
+//! compute it node by node (`emulated`). What is asked for is what the primitive means, the random numbers too: what a
+//! library would compute otherwise is not asked for.
+
+mod attention;
+mod conv;
+
+use super::device::Device;
+use super::emit::KernelArg;
+use super::lower::{Action, Actions};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::op::{Attr, Op};
+use crate::plan::{Operand, Step};
+use crate::shape::{Dims, Layout};
+
+/// Operations, in an order in which they can be computed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CudnnGraph {
+    pub tensors: Vec<Tensor>,
+    pub nodes: Vec<Node>,
+    /// Whether a library may add numbers in the order in which they come, another one in each run.
+    pub any_order: bool,
+}
+
+/// Index of a tensor.
+pub type Id = usize;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Tensor {
+    /// What elements are rounded to.
+    pub dtype: DType,
+    pub sizes: Dims,
+    /// In elements.
+    pub strides: Dims,
+    pub residency: Residency,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Residency {
+    /// In memory of the device. Addresses are handed over in the order of these tensors, aligned to 16 bytes.
+    Memory,
+    /// Nowhere: it is never seen as a whole.
+    Virtual,
+    /// One number, by its bits as f32.
+    Number(u32),
+}
+
+/// Sizes of 1 are repeated to those of the result, and groups of heads to all heads.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Node {
+    /// Of matrices in the last two dimensions, summed in f32.
+    Matmul {
+        a: Id,
+        b: Id,
+        c: Id,
+    },
+    Map {
+        mode: Mode,
+        operands: Vec<Id>,
+        y: Id,
+    },
+    /// Where along `axis` an element of y is.
+    Index {
+        axis: usize,
+        like: Id,
+        y: Id,
+    },
+    /// Over what y has fewer of: neighbours together.
+    Reduce {
+        mode: Fold,
+        x: Id,
+        y: Id,
+    },
+    /// y is x with the last two dimensions exchanged.
+    Transpose {
+        x: Id,
+        y: Id,
+    },
+    /// As `Op::Conv`, for another one of the three: the one that is `made`.
+    Conv {
+        made: Part,
+        x: Id,
+        w: Id,
+        y: Id,
+        window: Window,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    Same,
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Exp,
+    Log,
+    /// Whether the first operand is at least the second.
+    AtLeast,
+    /// Whether the first operand is less than the second.
+    Below,
+    /// The first operand where the third holds, else the second.
+    Select,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fold {
+    Sum,
+    Max,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Part {
+    Y,
+    X,
+    W,
+}
+
+/// Of each spatial dimension; as much padding before as behind.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Window {
+    pub stride: Dims,
+    pub padding: Dims,
+    pub dilation: Dims,
+}
+
+/// A graph and the memory it is to work on.
+#[derive(Default)]
+pub struct Request {
+    pub cudnn_graph: CudnnGraph,
+    pub kernel_args: Vec<KernelArg>,
+    /// Bytes of scratch memory among them.
+    pub scratch: u64,
+}
+
+/// What a library may be asked for in place of a step's kernels.
+pub fn request(op: Op, attrs: &[Attr], step: &Step) -> Option<Request> {
+    let (reads, writes) = (&step.reads, &step.writes);
+    match op {
+        Op::Attention => attention::attention(attrs, reads, writes),
+        Op::AttentionGrad => attention::attention_grad(attrs, reads, writes),
+        Op::Conv | Op::ConvGradInput | Op::ConvGradWeight => {
+            conv::conv(op, attrs, reads, &writes[0])
+        }
+        _ => None,
+    }
+}
+
+impl Request {
+    /// What asks for it, if the device's library takes it.
+    pub fn ask(self, device: &dyn Device) -> Result<Option<Actions>> {
+        let Some(prepared) = device.prepare(&self.cudnn_graph)? else { return Ok(None) };
+        let base = self.scratch.next_multiple_of(256);
+        let scratch = base + prepared.workspace();
+        let workspace = KernelArg::Scratch(base);
+        let action = Action::CudnnGraph { prepared, kernel_args: self.kernel_args, workspace };
+        Ok(Some(Actions { actions: vec![action], scratch }))
+    }
+
+    fn tensor(&mut self, dtype: DType, layout: &Layout, residency: Residency) -> Id {
+        let (sizes, strides) = (layout.sizes.clone(), layout.strides.clone());
+        self.cudnn_graph.tensors.push(Tensor { dtype, sizes, strides, residency });
+        self.cudnn_graph.tensors.len() - 1
+    }
+
+    /// An operand, seen in another layout.
+    fn seen(&mut self, operand: &Operand, layout: &Layout) -> Id {
+        self.kernel_args.push(KernelArg::of(operand));
+        self.tensor(operand.dtype, layout, Residency::Memory)
+    }
+
+    /// An operand as it lies.
+    fn operand(&mut self, operand: &Operand) -> Id {
+        self.seen(operand, &operand.layout)
+    }
+
+    /// An operand with the last two dimensions exchanged.
+    fn turned(&mut self, operand: &Operand) -> Id {
+        let mut layout = operand.layout.clone();
+        let rank = layout.rank();
+        layout.sizes.swap(rank - 2, rank - 1);
+        layout.strides.swap(rank - 2, rank - 1);
+        self.seen(operand, &layout)
+    }
+
+    /// Numbers of f32 in memory that nobody else looks into.
+    fn scratch(&mut self, sizes: &[i64]) -> Id {
+        let base = self.scratch.next_multiple_of(256);
+        let layout = Layout::contiguous(sizes);
+        self.scratch = base + 4 * layout.numel() as u64;
+        self.kernel_args.push(KernelArg::Scratch(base));
+        self.tensor(DType::F32, &layout, Residency::Memory)
+    }
+
+    fn number(&mut self, value: f32) -> Id {
+        let one = Layout::contiguous(&[1; 4]);
+        self.tensor(DType::F32, &one, Residency::Number(value.to_bits()))
+    }
+
+    fn made(&mut self, dtype: DType, sizes: &[i64]) -> Id {
+        self.tensor(dtype, &Layout::contiguous(sizes), Residency::Virtual)
+    }
+
+    fn sizes(&self, id: Id) -> Dims {
+        self.cudnn_graph.tensors[id].sizes.clone()
+    }
+
+    fn add(&mut self, node: Node) {
+        self.cudnn_graph.nodes.push(node);
+    }
+
+    fn matmul_to(&mut self, a: Id, b: Id, c: Id) {
+        self.add(Node::Matmul { a, b, c });
+    }
+
+    /// In f32.
+    fn matmul(&mut self, a: Id, b: Id, sizes: &[i64]) -> Id {
+        let c = self.made(DType::F32, sizes);
+        self.matmul_to(a, b, c);
+        c
+    }
+
+    fn map_to(&mut self, mode: Mode, operands: &[Id], y: Id) {
+        self.add(Node::Map { mode, operands: operands.into(), y });
+    }
+
+    /// Of the first operand's sizes.
+    fn map_as(&mut self, dtype: DType, mode: Mode, operands: &[Id]) -> Id {
+        let sizes = self.sizes(operands[0]);
+        let y = self.made(dtype, &sizes);
+        self.map_to(mode, operands, y);
+        y
+    }
+
+    fn map(&mut self, mode: Mode, operands: &[Id]) -> Id {
+        self.map_as(DType::F32, mode, operands)
+    }
+
+    fn index(&mut self, axis: usize, like: Id) -> Id {
+        let y = self.made(DType::I32, &self.sizes(like));
+        self.add(Node::Index { axis, like, y });
+        y
+    }
+
+    /// Over the last dimension, in f32.
+    fn reduce(&mut self, mode: Fold, x: Id) -> Id {
+        let mut sizes = self.sizes(x);
+        if let Some(last) = sizes.last_mut() {
+            *last = 1;
+        }
+        let y = self.made(DType::F32, &sizes);
+        self.add(Node::Reduce { mode, x, y });
+        y
+    }
+
+    /// x turned, as a matrix that lies as x does.
+    fn transpose(&mut self, dtype: DType, x: Id) -> Id {
+        let mut layout = Layout::contiguous(&self.sizes(x));
+        let tensor = &self.cudnn_graph.tensors[x];
+        if tensor.residency == Residency::Memory {
+            layout.strides = tensor.strides.clone();
+        }
+        let rank = layout.rank();
+        layout.sizes.swap(rank - 2, rank - 1);
+        layout.strides.swap(rank - 2, rank - 1);
+        let y = self.tensor(dtype, &layout, Residency::Virtual);
+        self.add(Node::Transpose { x, y });
+        y
+    }
+}
+
+/// As columns: a last dimension of 1.
+fn column(operand: &Operand) -> Layout {
+    let mut layout = operand.layout.clone();
+    layout.sizes.push(1);
+    layout.strides.push(1);
+    layout
+}

@@ -1,0 +1,119 @@
+//! Which stream does what: programs have one; what is copied to the device or from it has one each way, so that a batch comes
+//! and a loss goes while a program runs. Events say who waits for whom:
+//!
+//! * a program, and what others put on its stream, waits for every copy to the device that was asked for before;
+//! * a copy waits for what others put on the programs' stream before, and one from the device for those to it. It does not wait for
+//!   programs: who copies has memory that none has written or will read before the copy is done;
+//! * collectives have a stream, too: one waits for what its program did before, and the program for it where it needs its result.
+//!
+//! **Invariant:** memory that was used by one of these and given back is good for any other at once.
+
+use super::api::Handle;
+use super::context::{Context, NO_TIMING, StreamLock};
+use super::staging::{Order, Staging};
+use crate::buffer::Location;
+use crate::error::Result;
+
+pub struct Streams {
+    staging: Staging,
+    /// To the device, from it: the programs' own where everything is on one stream.
+    up: Handle,
+    down: Handle,
+    /// Of collectives.
+    side: Handle,
+    /// The last copy to the device is done.
+    uploaded: Handle,
+    /// What others put on the programs' stream is done.
+    others: Handle,
+}
+
+impl Streams {
+    /// `several`: whether there is more than one stream.
+    pub fn new(context: &Context, several: bool) -> Result<Streams> {
+        let stream = || if several { context.new_stream() } else { Ok(context.stream) };
+        Ok(Streams {
+            staging: Staging::default(),
+            up: stream()?,
+            down: stream()?,
+            side: stream()?,
+            uploaded: context.new_event(NO_TIMING)?,
+            others: context.new_event(NO_TIMING)?,
+        })
+    }
+
+    /// See [`super::super::device::Device::upload`].
+    pub fn upload(&self, context: &Context, from: &[u8], address: usize) -> Result<()> {
+        let (after, done) = (&[self.others][..], Some(self.uploaded));
+        self.staging.write(context, &Order { stream: self.up, after, done }, from, address)
+    }
+
+    /// See [`super::super::device::Device::download`].
+    pub fn download(&self, context: &Context, address: usize, to: &mut [u8]) -> Result<()> {
+        let after = &[self.others, self.uploaded][..];
+        self.staging.read(context, &Order { stream: self.down, after, done: None }, address, to)
+    }
+
+    /// In the order of programs.
+    pub fn write(&self, context: &Context, from: &[u8], address: usize) -> Result<()> {
+        let order = Order { stream: context.stream, after: &[], done: None };
+        self.staging.write(context, &order, from, address)
+    }
+
+    /// Likewise.
+    pub fn read(&self, context: &Context, address: usize, to: &mut [u8]) -> Result<()> {
+        let order = Order { stream: context.stream, after: &[], done: None };
+        self.staging.read(context, &order, address, to)
+    }
+
+    /// Lets what is put on the programs' stream come after all copies to the device so far.
+    pub fn follow_uploads(&self, context: &Context, stream_lock: &StreamLock) -> Result<()> {
+        context.follow(context.stream, self.uploaded, stream_lock)
+    }
+
+    /// Does `work` of others, which puts something on the programs' stream.
+    pub fn queue(&self, context: &Context, work: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        let stream_lock = context.lock_stream()?;
+        stream_lock.must_not_capture("call the program")?;
+        self.follow_uploads(context, &stream_lock)?;
+        let worked = work();
+        // What failed may have begun.
+        worked.and(context.record(self.others, context.stream, &stream_lock))
+    }
+
+    /// See [`super::super::device::Device::on_side_stream`]: the event that what `work` put there is done. `location` is that of
+    /// programs.
+    pub fn on_side_stream(
+        &self,
+        context: &Context,
+        location: Location,
+        work: &mut dyn FnMut(Location) -> Result<()>,
+    ) -> Result<Handle> {
+        let stream_lock = context.lock_stream()?;
+        stream_lock.must_not_capture("call the program")?;
+        let event = context.event()?;
+        let worked = (context.record(event, context.stream, &stream_lock))
+            .and_then(|()| context.follow(self.side, event, &stream_lock))
+            .and_then(|()| work(Location { stream: self.side, ..location }));
+        let ended = worked.and(context.record(event, self.side, &stream_lock));
+        if let Err(error) = ended {
+            self.join(context, event).ok();
+            return Err(error);
+        }
+        Ok(event)
+    }
+
+    pub fn join(&self, context: &Context, event: Handle) -> Result<()> {
+        let joined = context.follow(context.stream, event, &context.lock_stream()?);
+        context.give_event(event);
+        joined
+    }
+
+    /// Gives everything back. The context's work is done.
+    pub fn close(&self, context: &Context) {
+        self.staging.close(context);
+        [self.uploaded, self.others].iter().for_each(|event| context.drop_event(*event));
+        if self.up != context.stream {
+            [self.up, self.down, self.side].iter().for_each(|stream| context.drop_stream(*stream));
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! A plan before its memory: what another size of the same program changes in it is numbers.
+
+use super::{Kernel, LoopBody, Operand, Plan, Step, memory};
+use crate::number::{Number, Numbers};
+use crate::op::Ty;
+
+/// A plan in which `MemRef::Arena` and the workspaces name blocks of the arena by number; how large these are and
+/// how long they are needed follows from the steps.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UnplacedPlan(Plan);
+
+impl UnplacedPlan {
+    pub(super) fn new(plan: Plan) -> UnplacedPlan {
+        UnplacedPlan(plan)
+    }
+
+    /// The plan, with every block at its offset.
+    pub fn placed(self) -> Plan {
+        let UnplacedPlan(mut plan) = self;
+        memory::settle(&mut plan);
+        plan
+    }
+
+    pub fn steps_mut(&mut self) -> &mut [Step] {
+        &mut self.0.steps
+    }
+}
+
+impl Numbers for UnplacedPlan {
+    fn numbers(&mut self, f: &mut dyn FnMut(Number)) {
+        let Plan { steps, inputs, outputs, .. } = &mut self.0;
+        inputs.iter_mut().chain(outputs).for_each(|ty: &mut Ty| ty.numbers(f));
+        steps.iter_mut().for_each(|step| step.numbers(f));
+    }
+}
+
+impl Numbers for Step {
+    fn numbers(&mut self, f: &mut dyn FnMut(Number)) {
+        self.kernel.numbers(f);
+        self.reads.iter_mut().chain(&mut self.writes).for_each(|o| o.numbers(f));
+        if let Some((_, bytes)) = &mut self.workspace {
+            f(Number::Bytes(bytes));
+        }
+    }
+}
+
+impl Numbers for Operand {
+    fn numbers(&mut self, f: &mut dyn FnMut(Number)) {
+        self.layout.numbers(f);
+    }
+}
+
+impl Numbers for Kernel {
+    fn numbers(&mut self, f: &mut dyn FnMut(Number)) {
+        match self {
+            Kernel::Map(body) | Kernel::Reduce { body, .. } => body.numbers(f),
+            Kernel::Fused { attrs, body, .. } => {
+                attrs.numbers(f);
+                body.numbers(f);
+            }
+            Kernel::Node { attrs, .. } => attrs.numbers(f),
+        }
+    }
+}
+
+impl Numbers for LoopBody {
+    fn numbers(&mut self, f: &mut dyn FnMut(Number)) {
+        self.sizes.numbers(f);
+        self.instrs.iter_mut().for_each(|instr| instr.attrs.numbers(f));
+    }
+}

@@ -1,0 +1,245 @@
+//! Diagnostics: what a recording thread learns of what happened on the launch thread: recompiles beyond their budget, CPU
+//! fallbacks where there should be none. It happens at the end of a cut, a read or a sync, when nothing is half done and no
+//! lock is held, because it calls the user's program.
+
+use super::explain::{Cause, Change, Cut, Recompile, Subject, origin};
+use super::{Context, Shared};
+use crate::error::{Code, Error, Result, Site};
+use crate::record::Origin;
+use crate::trace::RecordedTrace;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// Recompiles at one line that pass without a word.
+pub const RECOMPILE_LIMIT: u64 = 8;
+/// Warnings that wait at most; more are dropped.
+const WARNINGS: usize = 16;
+
+/// The line of a site.
+pub type Line = Box<dyn Fn(Site) -> Site + Send + Sync>;
+
+/// Takes a message about a line.
+pub type Warn = Box<dyn Fn(&str, Site) + Send + Sync>;
+
+/// How much a message matters.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Level {
+    Warning = 1,
+    /// What was compiled again, and why.
+    Info = 2,
+}
+
+/// Takes messages about a line.
+pub type Log = Box<dyn Fn(Level, &str, Site) + Send + Sync>;
+
+/// What the user's program answers and receives about call sites.
+pub struct Observer {
+    /// Gives the same number for all sites on one line, itself a site on that line.
+    pub line: Line,
+    /// Takes a warning about a line.
+    pub warn: Warn,
+}
+
+/// What is an error rather than a line in a report.
+pub struct Limits {
+    pub recompiles: AtomicU64,
+    /// Whether a recompile beyond the limit is an error; else it is a warning, once for each line.
+    pub strict_recompiles: AtomicBool,
+    /// Whether a CPU fallback is an error.
+    pub strict_fallbacks: AtomicBool,
+    /// The first CPU fallback that was one.
+    fallback: Mutex<Option<(String, Site)>>,
+    /// Warnings that were not reported yet.
+    warnings: Mutex<Vec<String>>,
+}
+
+impl Limits {
+    pub fn new(recompiles: u64, strict_recompiles: bool, strict_fallbacks: bool) -> Limits {
+        Limits {
+            recompiles: recompiles.into(),
+            strict_recompiles: strict_recompiles.into(),
+            strict_fallbacks: strict_fallbacks.into(),
+            fallback: Mutex::default(),
+            warnings: Mutex::default(),
+        }
+    }
+}
+
+impl Shared {
+    /// Leaves a warning for the next thread that cuts, reads or waits.
+    pub fn warn(&self, message: String) {
+        let mut warnings = self.limits.warnings.lock();
+        if warnings.len() < WARNINGS && !warnings.contains(&message) {
+            warnings.push(message);
+            self.explain.wake();
+        }
+    }
+
+    /// Notes a CPU fallback for [`Context::raise_diagnostics`], where CPU fallbacks are errors.
+    pub fn check_fallback(&self, name: &str, site: Site) {
+        if self.limits.strict_fallbacks.load(Relaxed) {
+            self.limits.fallback.lock().get_or_insert_with(|| (name.to_string(), site));
+            self.explain.wake();
+        }
+    }
+}
+
+impl Context {
+    pub fn set_observer(&self, observer: Observer) {
+        let old = self.observer.write().replace(Arc::new(observer));
+        // Which may call the program.
+        drop(old);
+        // Of what there was nobody to tell.
+        self.shared.explain.wake();
+    }
+
+    /// Sets who takes messages, once.
+    pub fn set_log(&self, log: Log) {
+        self.log.set(log).ok();
+        self.shared.explain.wake();
+    }
+
+    pub fn set_recompile_limit(&self, limit: u64) {
+        self.shared.limits.recompiles.store(limit, Relaxed);
+    }
+
+    pub fn set_strict(&self, recompiles: bool, fallbacks: bool) {
+        self.shared.limits.strict_recompiles.store(recompiles, Relaxed);
+        self.shared.limits.strict_fallbacks.store(fallbacks, Relaxed);
+    }
+
+    fn line(&self, site: Site) -> Site {
+        let observer = self.observer.read().clone();
+        match observer.filter(|_| site != 0) {
+            Some(observer) => (observer.line)(site),
+            None => site,
+        }
+    }
+
+    fn here(&self) -> Site {
+        let locate = self.locator.read().clone();
+        locate.map_or(0, |locate| self.line(locate()))
+    }
+
+    /// Settles what was compiled since the last time: warns, or returns the error that the limits ask for. The error
+    /// is about something that has run: nothing has to be done again.
+    pub(super) fn raise_diagnostics(&self) -> Result<()> {
+        if !self.shared.explain.take_pending() {
+            return Ok(());
+        }
+        let has_taker = self.log.get().is_some() || self.observer.read().is_some();
+        let mut kept = self.shared.limits.warnings.lock();
+        let warnings = if has_taker { std::mem::take(&mut *kept) } else { Vec::new() };
+        drop(kept);
+        warnings.iter().for_each(|message| self.warn(message, 0));
+        let mut first = self.shared.limits.fallback.lock().take().map(|(name, site)| {
+            let message = format!(
+                "{name} has no native form here and ran as a CPU fallback, which strict mode forbids; \
+                 torchacc.set_strict(host_calls=False) allows it"
+            );
+            Error::new(Code::Strict, message).at(self.line(site))
+        });
+        for (number, sites) in self.shared.explain.unsettled() {
+            let lines = sites.map(|site| self.line(site));
+            let recompile = self.shared.explain.settle(number, lines);
+            let checked = recompile.map_or(Ok(()), |recompile| self.check_recompile(&recompile));
+            first = first.or(checked.err());
+        }
+        first.map_or(Ok(()), Err)
+    }
+
+    fn check_recompile(&self, recompile: &Recompile) -> Result<()> {
+        let Recompile { change, count } = recompile;
+        self.tell(Level::Info, &format!("compiled again: {change}"), change.site);
+        let limits = &self.shared.limits;
+        let limit = limits.recompiles.load(Relaxed);
+        if *count <= limit {
+            return Ok(());
+        }
+        let message = format!(
+            "this line made the program compile again {count} times (the limit is {limit}). The last time, {change}. {} \
+             torchacc.explain() lists all recompiles; torchacc.set_recompile_limit(n) moves the limit",
+            advice(change)
+        );
+        if limits.strict_recompiles.load(Relaxed) {
+            return Err(Error::new(Code::Strict, message).at(change.site));
+        }
+        if *count == limit + 1 {
+            self.warn(&message, change.site);
+        }
+        Ok(())
+    }
+
+    pub(super) fn warn(&self, message: &str, site: Site) {
+        let observer = self.observer.read().clone();
+        if let Some(observer) = observer {
+            (observer.warn)(message, site);
+        }
+        self.tell(Level::Warning, message, site);
+    }
+
+    fn tell(&self, level: Level, message: &str, site: Site) {
+        if let Some(log) = self.log.get() {
+            log(level, message, site);
+        }
+    }
+
+    /// Counts a cut of `recorded`; asks for its line when it is new.
+    pub(super) fn note_cut(&self, recorded: Option<Arc<RecordedTrace>>, cause: Cause) {
+        let Some(recorded) = recorded else { return };
+        if self.shared.explain.cuts.lock().again(recorded.id, cause) {
+            return;
+        }
+        let mut cut = Cut { cause: cause.name(), site: self.here(), ..Cut::default() };
+        if let Cause::Read(value) = cause {
+            let read = &recorded.values[value as usize];
+            cut.value = origin(&recorded, value, read.format.clone());
+            if let Origin::Written { record, .. } = read.origin {
+                cut.value_site = self.line(recorded.records[record as usize].site);
+            }
+        }
+        self.shared.explain.cuts.lock().add(recorded.id, cause, cut);
+    }
+
+    /// Compiles, CPU fallbacks and cuts with their reasons, as JSON.
+    pub fn explain(&self) -> String {
+        self.locate_fallbacks();
+        self.shared.explain.to_json()
+    }
+
+    /// CPU fallbacks since the last reset, as a JSON list of `{name, count, time_ns, site}`.
+    pub fn fallbacks(&self) -> String {
+        self.locate_fallbacks();
+        self.shared.explain.fallbacks_json()
+    }
+
+    fn locate_fallbacks(&self) {
+        let sites = self.shared.explain.fallbacks.lock().sites();
+        let lines: std::collections::HashMap<Site, Site> =
+            sites.into_iter().map(|site| (site, self.line(site))).collect();
+        self.shared.explain.fallbacks.lock().place(|site| *lines.get(&site).unwrap_or(&site));
+    }
+}
+
+/// What to do about a change that keeps coming.
+fn advice(change: &Change) -> &'static str {
+    match (change.aspect, change.subject) {
+        ("shape" | "format" | "layout", _) => {
+            "A new size compiles a program where no plan for other sizes can be instantiated: keep the number of dimensions \
+             and their order in memory, and pad or bucket the sizes."
+        }
+        ("attribute" | "scalar", _) => {
+            "This argument is part of the program: keep it to a few values, or compute with a tensor instead."
+        }
+        ("dtype", _) => "Every dtype compiles a program: convert before, or keep to one.",
+        ("outputs" | "donation", _) => {
+            "Every set of tensors that outlive the cut compiles a program: keep or drop the same ones at every step."
+        }
+        (_, Subject::Operation) => {
+            "Python takes another way each time: cut (torchacc.mark_step) before what differs, or compute both and choose \
+             with torch.where."
+        }
+        _ => "Every new arrangement of tensors compiles a program: keep to a few.",
+    }
+}

@@ -1,0 +1,199 @@
+//! Recorded traces, kept to be replayed.
+
+use crate::aten::may_be_refused;
+use crate::record::{Operator, Record, ScalarKind, Value};
+use std::sync::Arc;
+
+/// At most so many traces are kept, ...
+const TRACES: usize = 32;
+/// ... and at most so many canonical bytes in all of them (but always one trace): about 65,000 records. The records
+/// themselves take several times that.
+const BYTES: usize = 16 << 20;
+
+/// A trace as data, without what differs from run to run: which memory its leaves are, the values of its scalars, what
+/// of it lives on.
+#[derive(Default)]
+pub struct RecordedTrace {
+    /// Never given twice by one [`TraceHistory`]; 0 before it has one.
+    pub id: u64,
+    pub values: Vec<Value>,
+    pub records: Vec<Record>,
+    /// Kind of each slot of the argument block.
+    pub scalars: Vec<ScalarKind>,
+    /// Canonical bytes of the records.
+    pub bytes: Vec<u8>,
+    /// What there was after each record.
+    pub marks: Vec<Mark>,
+}
+
+#[derive(Clone, Copy, Default)]
+pub struct Mark {
+    pub values: usize,
+    pub scalars: usize,
+    pub bytes: usize,
+    /// Hash of all bytes up to here.
+    pub chain: u64,
+    /// Whether the results of the record have the types that follow from its arguments.
+    pub inferred: bool,
+    /// Whether the record gives gradients.
+    pub gradient: bool,
+}
+
+impl RecordedTrace {
+    /// Whether some of it has to run though nobody wants a result: CPU fallbacks may fail, or do more than they return, and
+    /// other operators may refuse the numbers that they meet.
+    pub fn has_effects(&self) -> bool {
+        let has =
+            |record: &Record| matches!(record.op, Operator::Host(_)) || may_be_refused(record);
+        self.records.iter().any(has)
+    }
+
+    /// What there was before record `position`.
+    pub fn mark(&self, position: usize) -> Mark {
+        position.checked_sub(1).map_or_else(Mark::default, |last| self.marks[last])
+    }
+
+    /// Whether the first `length` records of both are the same. The hash refuses, the bytes decide.
+    fn shares(&self, other: &RecordedTrace, length: usize) -> bool {
+        if self.records.len() < length || other.records.len() < length {
+            return false;
+        }
+        let (mark, its) = (self.mark(length), other.mark(length));
+        mark.chain == its.chain
+            && self.bytes[..mark.bytes] == other.bytes[..its.bytes]
+            && self.values[..mark.values] == other.values[..its.values]
+            && self.scalars[..mark.scalars] == other.scalars[..its.scalars]
+    }
+
+    /// A copy of the first `length` records.
+    pub fn prefix(&self, length: usize) -> RecordedTrace {
+        let mark = self.mark(length);
+        RecordedTrace {
+            id: 0,
+            values: self.values[..mark.values].to_vec(),
+            records: self.records[..length].to_vec(),
+            scalars: self.scalars[..mark.scalars].to_vec(),
+            bytes: self.bytes[..mark.bytes].to_vec(),
+            marks: self.marks[..length].to_vec(),
+        }
+    }
+}
+
+/// The traces that may come again, most recently used first.
+#[derive(Default)]
+pub struct TraceHistory {
+    traces: Vec<Arc<RecordedTrace>>,
+    last_id: u64,
+}
+
+impl TraceHistory {
+    pub fn len(&self) -> usize {
+        self.traces.len()
+    }
+
+    /// Number of the trace that was added last.
+    pub fn newest(&self) -> u64 {
+        self.last_id
+    }
+
+    pub fn first(&self) -> Option<Arc<RecordedTrace>> {
+        self.traces.first().cloned()
+    }
+
+    /// The `index`-th, if it begins like the first `length` records of `trace` and goes on.
+    pub fn branch(
+        &self,
+        index: usize,
+        trace: Option<&RecordedTrace>,
+        length: usize,
+    ) -> Option<Arc<RecordedTrace>> {
+        let other = &self.traces[index];
+        let same = other.records.len() > length && trace.is_none_or(|t| other.shares(t, length));
+        same.then(|| other.clone())
+    }
+
+    /// The trace that is the first `length` records of `trace`, now the most recently used one.
+    pub fn finished(&mut self, trace: Arc<RecordedTrace>, length: usize) -> Arc<RecordedTrace> {
+        let itself = self.traces.iter().position(|known| Arc::ptr_eq(known, &trace));
+        let known = itself.filter(|_| trace.records.len() == length).or_else(|| {
+            let same = |known: &Arc<RecordedTrace>| {
+                known.records.len() == length && known.shares(&trace, length)
+            };
+            self.traces.iter().position(same)
+        });
+        if let Some(at) = known {
+            self.traces[..=at].rotate_right(1);
+            return self.traces[0].clone();
+        }
+        self.last_id += 1;
+        // One that was recorded in full has no other owner and is kept as it is.
+        let owned = Arc::try_unwrap(trace).unwrap_or_else(|shared| shared.prefix(length));
+        self.keep(Arc::new(RecordedTrace { id: self.last_id, ..owned }))
+    }
+
+    fn keep(&mut self, trace: Arc<RecordedTrace>) -> Arc<RecordedTrace> {
+        self.traces.insert(0, trace.clone());
+        let total =
+            |traces: &[Arc<RecordedTrace>]| traces.iter().map(|t| t.bytes.len()).sum::<usize>();
+        while self.traces.len() > 1 && (self.traces.len() > TRACES || total(&self.traces) > BYTES) {
+            self.traces.pop();
+        }
+        trace
+    }
+}
+
+#[cfg(test)]
+impl RecordedTrace {
+    /// What recording these would have made; `id` is one of its own.
+    pub fn of(id: u64, values: Vec<Value>, records: Vec<Record>) -> RecordedTrace {
+        let mut trace = RecordedTrace { id, values, records, ..RecordedTrace::default() };
+        let (mut known, mut sites) = (0, crate::trace::Sites::default());
+        for record in &trace.records {
+            let start = trace.bytes.len();
+            crate::cache::encode::record(&mut trace.bytes, record);
+            sites.next(&trace.bytes[start..]);
+            known = record.outs.iter().map(|out| out.value as usize + 1).fold(known, usize::max);
+            let (bytes, chain) = (trace.bytes.len(), sites.chain());
+            trace.marks.push(Mark { values: known, bytes, chain, ..Mark::default() });
+        }
+        trace
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Operator;
+
+    fn trace(byte: u8) -> RecordedTrace {
+        let record = Record { op: Operator::Native(0), args: vec![], outs: vec![], site: 0 };
+        let mark = Mark { bytes: 1, chain: 42, ..Mark::default() };
+        RecordedTrace {
+            records: vec![record],
+            bytes: vec![byte],
+            marks: vec![mark],
+            ..RecordedTrace::default()
+        }
+    }
+
+    #[test]
+    fn large_traces_are_fewer() {
+        let mut history = TraceHistory::default();
+        for n in 0..20 {
+            history.finished(Arc::new(RecordedTrace { bytes: vec![n; BYTES / 4], ..trace(0) }), 1);
+            assert!(history.len() <= 4);
+        }
+        history.finished(Arc::new(RecordedTrace { bytes: vec![0; 2 * BYTES], ..trace(0) }), 1);
+        assert_eq!(history.len(), 1);
+    }
+
+    #[test]
+    fn equal_hashes_of_different_traces_do_not_make_them_one() {
+        let mut history = TraceHistory::default();
+        let first = history.finished(Arc::new(trace(1)), 1);
+        let second = history.finished(Arc::new(trace(2)), 1);
+        assert_ne!(first.id, second.id);
+        assert_eq!(history.finished(Arc::new(trace(1)), 1).id, first.id);
+        assert_eq!(history.len(), 2);
+    }
+}

@@ -1,0 +1,185 @@
+#include "record/recorder.h"
+
+#include <ATen/NamedTensorUtils.h>
+
+#include "record/cpu_fallback.h"
+#include "record/dry_run.h"
+#include "record/immediate.h"
+#include "record/location.h"
+#include "record/shape_cache.h"
+#include "record/validate.h"
+#include "runtime/generator.h"
+#include "runtime/runtime.h"
+
+namespace torchacc {
+namespace {
+
+using Views = c10::SmallVector<torchacc_view, 16>;
+
+at::Tensor view_of_storage(c10::StorageImpl* storage, const OutputShape& output) {
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage)),
+      c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), c10::scalarTypeToTypeMeta(output.dtype));
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(output.sizes, output.strides, output.offset);
+  return tensor;
+}
+
+Tensors make_results(const Call& call, const Shapes& shapes) {
+  Tensors results;
+  for (const OutputShape& output : shapes.outputs) {
+    switch (output.kind) {
+      case OutputShape::Kind::Fresh:
+        results.push_back(
+            make_tensor(output.sizes, output.strides, output.dtype, output.nbytes, call.device()));
+        break;
+      case OutputShape::Kind::Argument: {
+        c10::TensorImpl* same = call.tensors()[output.index].tensor;
+        results.push_back(at::Tensor(
+            c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(same)));
+        break;
+      }
+      case OutputShape::Kind::View:
+        results.push_back(view_of_storage(call.storages()[output.index], output));
+        break;
+      case OutputShape::Kind::Undefined:
+        results.emplace_back();
+        break;
+    }
+  }
+  return results;
+}
+
+void resize_arguments(const Call& call, const Shapes& shapes) {
+  for (const ResizedArgument& resized : shapes.resized) {
+    c10::TensorImpl& tensor = *call.tensors()[resized.use].tensor;
+    tensor.set_sizes_and_strides(resized.sizes, resized.strides, resized.offset);
+    grow_storage(tensor);
+  }
+}
+
+Views output_views(const Call& call, const Shapes& shapes, const Tensors& results) {
+  Views outputs;
+  for (size_t index = 0; index < results.size(); ++index) {
+    if (shapes.outputs[index].kind == OutputShape::Kind::Fresh) {
+      outputs.push_back(view_of(*results[index].unsafeGetTensorImpl()));
+    }
+  }
+  for (const TensorUse& use : call.tensors()) {
+    if (use.written) outputs.push_back(view_of(*use.tensor));
+  }
+  return outputs;
+}
+
+torchacc_op host_operator_of(const Call& call, const Shapes& shapes) {
+  int64_t op = shapes.host_op.load(std::memory_order_acquire);
+  if (op < 0) {
+    op = host_operator(call, shapes);
+    shapes.host_op.store(op, std::memory_order_release);
+  }
+  return static_cast<torchacc_op>(op);
+}
+
+void submit(const Call& call, const Shapes& shapes, c10::ArrayRef<torchacc_arg> arguments,
+            const Views& outputs) {
+  if (call.info().native.has_value() && !call.has_complex_number() &&
+      !shapes.use_host.load(std::memory_order_relaxed)) {
+    torchacc_error* error = torchacc_record(context(), *call.info().native, arguments.data(),
+                                            arguments.size(), outputs.data(), outputs.size());
+    if (error == nullptr) return;
+    if (torchacc_error_code(error) != TORCHACC_UNSUPPORTED) check(error);
+    // There is a native operator, but not for these types: PyTorch accepted the call, so run
+    // PyTorch's kernel.
+    torchacc_error_free(error);
+    shapes.use_host.store(true, std::memory_order_relaxed);
+  }
+  record_native(host_operator_of(call, shapes), arguments, outputs);
+}
+
+// Tensors that have the results' names: the CPU's kernels know them, Meta kernels do not.
+Tensors dry_run_names(const Call& call) {
+  raise_as_cpu(call);
+  auto named = dry_run_in_full(call);
+  TORCH_CHECK_NOT_IMPLEMENTED(named.has_value(), call.info().name,
+                              " does not say the names of its results on the acc device. Drop "
+                              "the operands' names before with tensor.rename(None).");
+  return *named;
+}
+
+void take_names(at::Tensor& result, const at::Tensor& named) {
+  if (!result.defined() || !named.defined()) return;
+  at::namedinference::propagate_names(result, named);
+}
+
+void return_results(torch::jit::Stack& stack, const Call& call, const Shapes& shapes,
+                    Tensors& results) {
+  torch::jit::drop(stack, call.info().parameters.size());
+  size_t next = 0;
+  for (const ReturnShape& result : shapes.returns) {
+    if (!result.is_list) {
+      stack.emplace_back(std::move(results[next++]));
+      continue;
+    }
+    c10::List<at::Tensor> list;
+    list.reserve(result.count);
+    for (size_t index = 0; index < result.count; ++index)
+      list.push_back(std::move(results[next++]));
+    stack.emplace_back(std::move(list));
+  }
+}
+
+}  // namespace
+
+Views argument_views(const Call& call) {
+  Views views;
+  for (const TensorUse& use : call.tensors()) {
+    views.push_back(use.tensor != nullptr ? view_of(*use.tensor) : torchacc_view{});
+  }
+  return views;
+}
+
+torchacc_view view_of(const c10::TensorImpl& tensor) {
+  const auto [buffer, byte_offset] = buffer_of(*tensor.unsafe_storage().unsafeGetStorageImpl());
+  torchacc_view view;
+  view.buffer = buffer->handle;
+  view.sizes = tensor.sizes().data();
+  view.strides = tensor.strides().data();
+  view.offset = tensor.storage_offset() +
+                (byte_offset != 0 ? byte_offset / static_cast<int64_t>(tensor.itemsize()) : 0);
+  view.rank = static_cast<uint32_t>(tensor.dim());
+  view.dtype = to_dtype(c10::typeMetaToScalarType(tensor.dtype()));
+  return view;
+}
+
+void record_native(torchacc_op op, c10::ArrayRef<torchacc_arg> arguments,
+                   c10::ArrayRef<torchacc_view> outputs) {
+  check(torchacc_record(context(), op, arguments.data(), arguments.size(), outputs.data(),
+                        outputs.size()));
+}
+
+void record_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  auto info = operator_info(op);
+  if (info->immediate == Immediate::Always) return run_immediately(*info, *stack);
+  Call call(info, *stack);
+  if (info->immediate == Immediate::WithMask && call.has_mask())
+    return run_immediately(*info, *stack);
+  if (writes_elements_twice(call)) return run_immediately(*info, *stack);
+  if (info->seeded) check_numbers(call);
+  const auto shapes = infer_shapes(call);
+  if (shapes == nullptr) return run_immediately(*info, *stack);
+
+  const auto names = call.has_names() ? dry_run_names(call) : Tensors();
+  const RecordingScope scope(info->name);
+  resize_arguments(call, *shapes);
+  Tensors results = make_results(call, *shapes);
+  if (info->seeded) {
+    const RandomState state = draw(call.generator(), call.device(), shapes->random_numel);
+    call.append_scalar(static_cast<int64_t>(state.seed));
+    call.append_scalar(static_cast<int64_t>(state.offset));
+  }
+  const Views views = argument_views(call);
+  submit(call, *shapes, call.arguments(views.data()), output_views(call, *shapes, results));
+  for (size_t index = 0; index < names.size(); ++index) take_names(results[index], names[index]);
+  return_results(*stack, call, *shapes, results);
+}
+
+}  // namespace torchacc
