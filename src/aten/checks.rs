@@ -49,10 +49,17 @@ pub fn may_be_refused(record: &Record) -> bool {
 /// Something small that fails exactly if the node would, in the same words. `None`: it never fails.
 fn checked<'a>(math: &'a Math, node: &Node) -> Option<V<'a>> {
     let operand = |n: usize| math.wrap(node.inputs[n]);
+    let touched = match node.op {
+        Op::IndexAdd => node.inputs[2],
+        Op::Scatter => node.inputs[1],
+        _ => node.first,
+    };
+    if math.graph(|graph| graph.ty(touched).numel() == 0) {
+        return None;
+    }
     if matches!(node.op, Op::Div | Op::Rem) {
-        let is_nothing = math.graph(|graph| graph.ty(node.first).numel() == 0);
         let divisor = math.graph(|graph| before_broadcast(graph, node.inputs[1]));
-        return (!is_nothing).then(|| math.wrap(divisor).binary(node.op, math.wrap(divisor)));
+        return Some(math.wrap(divisor).binary(node.op, math.wrap(divisor)));
     }
     let (axis, index) = (node.attrs[0].int() as usize, operand(1));
     let size = operand(0).sizes()[axis];

@@ -246,3 +246,12 @@ def test_bad_numbers_are_refused_though_the_result_is_dropped(name):
         with pytest.raises((IndexError, RuntimeError, ZeroDivisionError)):
             torch.acc.synchronize()
         torch.acc.synchronize()
+
+
+def test_numbers_that_meet_no_element_are_not_looked_at():
+    x = torch.ones(3, 0, device=DEVICE)
+    x.index_put_((indices(5),), torch.tensor(1.0, device=DEVICE))
+    x[indices(5)]
+    x.index_add(0, indices(5), x[:1])
+    indices() // indices(0)
+    torch.acc.synchronize()

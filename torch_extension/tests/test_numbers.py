@@ -179,3 +179,13 @@ def test_numbers_on_the_cpu_promote_with_those_on_the_device(wide):
             return x * number, number + x, torch.where(x > 0, number, x), x.maximum(number)
 
         check(run, x, rtol=0, atol=0)
+
+
+def test_the_gradient_of_elu_at_what_is_no_number():
+    x = torch.full((32,), NAN)
+    check(
+        lambda x: torch.autograd.grad(
+            torch.nn.functional.elu(x := x.detach().requires_grad_()).sum(), x
+        )[0],
+        x,
+    )

@@ -131,7 +131,8 @@ fn elu_backward<'a>(c: &Call<'a>) -> Outs<'a> {
     c.parametric([0, 5], numbers, FloatFormula, |[dy, x], [alpha, scale, inner]| {
         let low = alpha * scale;
         let slope = if is_result { x + low } else { (x * inner).exp() * low };
-        x.le(0.0).select(dy * inner * slope, dy * scale)
+        // What is no number stays none.
+        x.gt(0.0).select(dy * scale, dy * inner * slope)
     })
 }
 

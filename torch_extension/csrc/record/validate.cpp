@@ -77,14 +77,18 @@ bool names_half(const Call& call) {
   return false;
 }
 
+// Whether a call has statistics of halves, which are f32 here, as on CUDA: the CPU's kernels want
+// their own back.
+bool has_own_statistics(const Call& call) {
+  return call.info().name.find("norm_backward") != std::string::npos && any_type(call, is_half);
+}
+
 // Whether the CPU's kernel takes these types for no values: not 0, which divides nothing, and not
 // 1, which is no index everywhere. What it lacks for half types a device may have, so f32 stands
 // for them then, unless an attribute could name one.
 bool refuses_types(const Call& call) {
   const OperatorInfo& info = call.info();
   if (!info.dry_runnable || info.seeded || any_type(call, at::isFloat8Type)) return false;
-  // Saved statistics of halves are f32 here, as on CUDA; the CPU's kernel wants its own back.
-  if (info.name == "aten::native_batch_norm_backward" && any_type(call, is_half)) return false;
   const auto refuses = [&call](bool halves) {
     for (const int64_t value : {0, 1}) {
       const Verdict verdict = verdict_on_types(call, value, halves);
@@ -244,7 +248,7 @@ bool has_unequal_terms(const Call& call) {
 
 void raise_as_cpu(const Call& call) {
   const bool has_kernel = call.info().handle.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
-  if (!has_kernel || nbytes_of(call) > kLargestDryRun) return;
+  if (!has_kernel || has_own_statistics(call) || nbytes_of(call) > kLargestDryRun) return;
   raise_if_certain([&call](int64_t value) {
     return refusal_of(call, [value](const c10::TensorImpl& tensor) {
       return in_full(tensor, type_of(tensor), value);

@@ -188,8 +188,8 @@ def out(d):
             target = d.fresh(result.shape, dtype)
         if d.chance(0.2) and result.dim() > 1:
             d.say(f"{target} = torch.zeros({tuple(result.mT.shape)}, device=device).mT")
-    storages = {d.of(name).untyped_storage().data_ptr() for name in (x, y)}
-    if target != x and d.of(target).untyped_storage().data_ptr() in storages:
+    storages = {d.of(name).untyped_storage()._cdata for name in (x, y)}
+    if target != x and d.of(target).untyped_storage()._cdata in storages:
         return None
     if target == x and call.split("(")[0][6:] not in (*UNARY, *BINARY, "clamp"):
         return None

@@ -98,11 +98,9 @@ def _reads_what_it_writes(d, line):
     target, *others = (d.names[name] for name in names if name in d.names)
     if not isinstance(target, torch.Tensor):
         return False
-    storage = target.untyped_storage().data_ptr()
+    storage = target.untyped_storage()._cdata
     shared = [
-        t
-        for t in others
-        if isinstance(t, torch.Tensor) and t.untyped_storage().data_ptr() == storage
+        t for t in others if isinstance(t, torch.Tensor) and t.untyped_storage()._cdata == storage
     ]
     whole = re.match(rf"(with torch.no_grad\(\): )?{names[0]}(\.\w+_\(| [-+*]= ){names[0]}\b", line)
     return bool(shared) and not (whole and all(t is target for t in shared))

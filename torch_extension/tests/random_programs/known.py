@@ -19,6 +19,9 @@ class Known:
 KNOWN = {
     "half overflow": Known("a half value that overflows is finite inside a fused region"),
     "value errors": Known("errors that depend on values come late, and with every read of theirs"),
+    "elu of NaN": Known(
+        "the gradient is NaN; PyTorch's is in vectors and is not behind the last of them", r"F\.elu"
+    ),
     "pool that is a view": Known("max_pool1d is a view here, as on CUDA", r"max_pool1d"),
 }
 

@@ -20,6 +20,7 @@ OF_VALUES = (
     "division by zero",
     "is not in",
     "shape mismatch: indexing",
+    "cannot be converted to type",
 )
 # Operators that round inside and subtract what they rounded.
 CANCELS = re.compile(
