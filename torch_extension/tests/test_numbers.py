@@ -181,11 +181,22 @@ def test_numbers_on_the_cpu_promote_with_those_on_the_device(wide):
         check(run, x, rtol=0, atol=0)
 
 
-def test_the_gradient_of_elu_at_what_is_no_number():
-    x = torch.full((32,), NAN)
-    check(
-        lambda x: torch.autograd.grad(
-            torch.nn.functional.elu(x := x.detach().requires_grad_()).sum(), x
-        )[0],
-        x,
-    )
+SLOPES = {
+    "elu": torch.nn.functional.elu,
+    "smooth_l1_loss": lambda x: torch.nn.functional.smooth_l1_loss(x, torch.zeros_like(x)),
+    "huber_loss": lambda x: torch.nn.functional.huber_loss(x, torch.zeros_like(x)),
+    "mse_loss": lambda x: torch.nn.functional.mse_loss(x, torch.zeros_like(x)),
+    "softplus": torch.nn.functional.softplus,
+    "silu": torch.nn.functional.silu,
+    "gelu": torch.nn.functional.gelu,
+    "tanh": torch.tanh,
+}
+
+
+@pytest.mark.parametrize("name", SLOPES)
+def test_gradients_at_what_is_no_number_are_none(name):
+    def gradient(x):
+        x = x.detach().requires_grad_()
+        return torch.autograd.grad(SLOPES[name](x).sum(), x)[0]
+
+    check(gradient, torch.full((32,), NAN))

@@ -63,6 +63,10 @@ TYPES = {
     "index_add of doubles": lambda d: floats(d).index_add(0, whole(d), floats(d).double()),
     "index_copy of doubles": lambda d: floats(d).index_copy(0, whole(d), floats(d).double()),
     "masked_fill by integers": lambda d: floats(d).masked_fill(whole(d), 1.0),
+    "index_copy_ of other sizes": lambda d: torch.zeros(5, 4, device=d).index_copy_(
+        0, whole(d)[:3], torch.ones(3, 5, device=d)
+    ),
+    "put_ of more numbers": lambda d: floats(d).put_(whole(d)[:3], floats(d)[:4]),
     "index_add of other sizes": lambda d: torch.zeros(5, 4, device=d).index_add_(
         0, whole(d)[:3], torch.ones(3, 5, device=d)
     ),

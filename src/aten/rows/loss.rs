@@ -22,7 +22,8 @@ pub const ROWS: &[Row] = &[
     // Not the `out=` form, nor that of Huber's: for halves PyTorch infers one result more than there is.
     row("smooth_l1_loss_backward", &[""], |c| {
         slope(c, 3, &[4], |away, beta| {
-            away.abs().lt(beta).select(away / beta, away.unary(Op::Sign))
+            // What is no number stays none.
+            away.abs().ge(beta).select(away.unary(Op::Sign), away / beta)
         })
     }),
     row("huber_loss", PLAIN, |c| {

@@ -192,8 +192,11 @@ bool fits_any_size(const std::string& name) {
 
 // Not the kernels that believe what stands in their operands: LAPACK's go where pivots say.
 bool is_dry_runnable(const c10::OperatorHandle& handle, const OperatorInfo& info) {
-  const bool compares = handle.operator_name().name == "aten::isin";
-  if (!info.native.has_value() && !info.seeded && !compares && !handle.hasTag(at::Tag::pointwise)) {
+  // They compare their integers, or look at them before they go there.
+  static const auto* careful = new std::unordered_set<std::string>{
+      "aten::isin", "aten::index_copy", "aten::index_copy_", "aten::put", "aten::put_"};
+  if (!info.native.has_value() && !info.seeded && !handle.hasTag(at::Tag::pointwise) &&
+      careful->count(handle.operator_name().name) == 0) {
     return false;
   }
   const auto& arguments = handle.schema().arguments();
