@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from .known import known
+from .program import VARIABLE
 from .run import Outcome, environment, gradient, kind_of, overlaps, perform, results, variables
 
 # An error that only says what the CPU has no kernel for, or what a value is.
@@ -26,6 +27,9 @@ OF_VALUES = (
 CANCELS = re.compile(
     r"grad|norm|softm|cosine|loss|entropy|std|var|logsumexp|\bo\d+\.|attention|addmm|linear|backward"
 )
+
+# Operators that ask whether elements are 0, or equal.
+COUNTS = re.compile(r"unique|argwhere|nonzero")
 
 
 class Diverged(Exception):
@@ -52,6 +56,8 @@ class Shadows:
         self.errors = {}
 
     def step(self, place, line):
+        if COUNTS.search(line) and any(map(self.is_noise, VARIABLE.findall(line))):
+            raise Diverged(place, "a shape hangs on what rounding leaves")
         error = perform(line, self.eager)
         torch.set_default_dtype(torch.float64)
         try:
@@ -76,6 +82,18 @@ class Shadows:
             if isinstance(value, torch.Tensor) and gradient(value) is not None:
                 grads = [gradient(other) for other in others]
                 self.settle(place, f"{name}.grad", gradient(value), grads, cancels)
+
+    def is_noise(self, name):
+        """Whether rounding decides which elements are 0, or equal."""
+        value, wide = self.eager.get(name), self.wide.get(name)
+        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+            return False
+        exact, wide = value.detach().double(), wide.detach()
+        off = (exact - wide).abs() > 0.25 * wide.abs()
+        finite = exact[exact.isfinite()].sort().values
+        near = 64 * torch.finfo(value.dtype).eps * largest(exact)
+        gaps = finite.diff()
+        return bool(off.any() or ((gaps > 0) & (gaps <= near)).any())
 
     def settle(self, place, name, value, others, cancels):
         if not isinstance(value, torch.Tensor):
