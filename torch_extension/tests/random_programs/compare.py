@@ -122,7 +122,7 @@ def margins(eager, wide, up, down, eps):
     # An element may by chance not have moved while its neighbours did.
     mean = deviation[settled].mean() if settled.any() else 0.0
     least = torch.finfo(eager.dtype).smallest_normal * eps
-    margin = 16 * deviation + 2 * mean + 4 * eps * wide.abs() + least
+    margin = 8 * deviation + 2 * mean + 4 * eps * wide.abs() + least
     if eager.dtype == torch.float64:
         # Nothing is more precise: what cancels within an operator has not been seen.
         margin += 1e-9 * (1 + wide.abs().nan_to_num(0, 0, 0))
