@@ -25,6 +25,8 @@ DEVICE f32 op_tanh(f32 x) { return tanhf(x); }
 DEVICE f64 op_tanh(f64 x) { return tanh(x); }
 DEVICE f32 op_erf(f32 x) { return erff(x); }
 DEVICE f64 op_erf(f64 x) { return erf(x); }
+DEVICE f32 op_erfc(f32 x) { return erfcf(x); }
+DEVICE f64 op_erfc(f64 x) { return erfc(x); }
 DEVICE f32 op_sigmoid(f32 x) { return 1.0f / (1.0f + expf(-x)); }
 DEVICE f64 op_sigmoid(f64 x) { return 1.0 / (1.0 + exp(-x)); }
 DEVICE f32 op_floor(f32 x) { return floorf(x); }

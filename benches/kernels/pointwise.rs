@@ -15,6 +15,7 @@ pub fn resident(bench: &Bench, c: &mut Criterion) {
         ("exp", Op::Exp),
         ("tanh", Op::Tanh),
         ("erf", Op::Erf),
+        ("erfc", Op::Erfc),
         ("sigmoid", Op::Sigmoid),
         ("log", Op::Log),
         ("rsqrt", Op::Rsqrt),

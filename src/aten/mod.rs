@@ -126,6 +126,11 @@ impl Row {
         Row { flows_by, ..self }
     }
 
+    /// Whether nothing but its results tells that it ran: those with tokens talk to others.
+    fn has_only_results(&self) -> bool {
+        self.flows_by == usize::MAX
+    }
+
     fn full_name(&self) -> String {
         if self.name.contains("::") { self.name.into() } else { format!("aten::{}", self.name) }
     }

@@ -34,6 +34,7 @@ pub fn rule(op: Op) -> Rule {
         Op::Cos => Flows(|s| unary(s, |x, _, dy| -(dy * x.unary(Op::Sin)))),
         Op::Tanh => Flows(|s| unary(s, |_, y, dy| dy * (1.0 - y * y))),
         Op::Erf => Flows(|s| unary(s, |x, _, dy| dy * (FRAC_2_SQRT_PI * (-(x * x)).exp()))),
+        Op::Erfc => Flows(|s| unary(s, |x, _, dy| dy * (-FRAC_2_SQRT_PI * (-(x * x)).exp()))),
         Op::Sigmoid => Flows(|s| unary(s, |_, y, dy| dy * (1.0 - y) * y)),
         Op::Cast => Flows(|s| Ok(vec![Some(s.dy().cast(s.x[0].dtype()))])),
         Op::Add => Flows(|s| binary(s, |_, _, dy| [dy, dy])),

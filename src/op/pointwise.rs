@@ -113,10 +113,6 @@ pub fn sign(x: &[f64]) -> f64 {
     truth(x[0] > 0.0) - truth(x[0] < 0.0)
 }
 
-pub fn erf(x: &[f64]) -> f64 {
-    libm::erf(x[0])
-}
-
 pub fn max(x: &[f64]) -> f64 {
     if x[0] >= x[1] || x[0].is_nan() { x[0] } else { x[1] }
 }

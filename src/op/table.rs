@@ -59,7 +59,9 @@ table! {
     Sin "sin" Pointwise Exactly(1), [], p::same_float, p::float(|x| x[0].sin()), p::each;
     Cos "cos" Pointwise Exactly(1), [], p::same_float, p::float(|x| x[0].cos()), p::each;
     Tanh "tanh" Pointwise Exactly(1), [], p::same_float, p::float(|x| x[0].tanh()), p::each;
-    Erf "erf" Pointwise Exactly(1), [], p::same_float, p::float(p::erf), p::each;
+    Erf "erf" Pointwise Exactly(1), [], p::same_float, p::float(|x| libm::erf(x[0])), p::each;
+    /// 1 - erf(x), small where that cancels.
+    Erfc "erfc" Pointwise Exactly(1), [], p::same_float, p::float(|x| libm::erfc(x[0])), p::each;
     /// 1 / (1 + exp(-x))
     Sigmoid "sigmoid" Pointwise Exactly(1), [], p::same_float, p::float(|x| 1.0 / (1.0 + (-x[0]).exp())), p::each;
     Floor "floor" Pointwise Exactly(1), [], p::same_float, p::float(|x| x[0].floor()), p::each;

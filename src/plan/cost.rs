@@ -23,9 +23,8 @@ pub(super) struct Cone {
 fn work(op: Op) -> u32 {
     use Op::*;
     match op {
-        Exp | Expm1 | Log | Log1p | Sin | Cos | Tanh | Erf | Sigmoid | Sqrt | Rsqrt | Div | Rem => {
-            4
-        }
+        Exp | Expm1 | Log | Log1p | Sin | Cos | Tanh | Erf | Erfc | Sigmoid | Sqrt | Rsqrt
+        | Div | Rem => 4,
         Pow | Atan2 => 8,
         Random => 4 * MAX_REPEATED,
         _ => 1,

@@ -259,3 +259,7 @@ def test_numbers_that_meet_no_element_are_not_looked_at():
     x.index_add(0, five, x[:1])
     five[:0] // (five - 5)
     torch.acc.synchronize()
+    rows = x.clone()
+    rows.index_put_((five,), torch.ones(1, 0, device=DEVICE), accumulate=True)
+    assert (rows.shape, x.index_add(0, five, x[:1]).cpu().shape) == ((3, 0), (3, 0))
+    rows.cpu()

@@ -200,3 +200,33 @@ def test_gradients_at_what_is_no_number_are_none(name):
         return torch.autograd.grad(SLOPES[name](x).sum(), x)[0]
 
     check(gradient, torch.full((32,), NAN))
+
+
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+def test_gelu_where_its_factor_vanishes(approximate):
+    """Of f32's digits all count, though 1 + erf loses them."""
+    x = torch.linspace(-5, -2, 301).requires_grad_()
+    wide = x.detach().double().requires_grad_()
+    there = x.detach().to(DEVICE).requires_grad_()
+    for leaf in (wide, there):
+        torch.nn.functional.gelu(leaf, approximate=approximate).sum().backward()
+    close = {"rtol": 2e-5, "atol": 0, "check_dtype": False}
+    gelu = torch.nn.functional.gelu(there, approximate=approximate)
+    expected = torch.nn.functional.gelu(wide, approximate=approximate)
+    torch.testing.assert_close(gelu.cpu(), expected, **close)
+    torch.testing.assert_close(there.grad.cpu(), wide.grad, **close)
+
+
+def test_erfc_of_large_numbers():
+    x = torch.linspace(-4, 9, 100)
+    expected = torch.erfc(x.double())
+    torch.testing.assert_close(
+        torch.erfc(x.to(DEVICE)).cpu(), expected, rtol=1e-6, atol=0, check_dtype=False
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool])
+def test_no_elements_of_types_that_are_not_computed(dtype):
+    none, weight = torch.ones(0, 3, dtype=dtype), torch.ones(4, 3, dtype=dtype)
+    check(lambda x, w: torch.nn.functional.linear(x, w, w[:, 0]), none, weight)
+    check(lambda x: torch.softmax(x, -1, out=x.clone()), none)

@@ -117,3 +117,20 @@ def test_ema_and_swa_averages():
         average.update_parameters(m)
     assert_same(list(averages[1].parameters()), list(averages[0].parameters()))
     assert_same(to_device(averages[0].n_averaged), averages[1].n_averaged.cpu())
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.AdamW, torch.optim.SGD])
+def test_a_parameter_that_got_other_sizes_keeps_its_state(optimizer):
+    keywords = {"momentum": 0.9} if optimizer is torch.optim.SGD else {"amsgrad": True}
+
+    def trained(device):
+        x = torch.arange(4.0, device=device).requires_grad_()
+        fused = optimizer([x], lr=0.1, fused=True, **keywords)
+        x.grad = torch.arange(4.0, device=device)
+        fused.step()
+        with torch.no_grad():
+            x.set_(x.detach().reshape(2, 2).clone())
+        fused.step()
+        return x.detach()
+
+    assert_same(trained(DEVICE), trained("cpu"))

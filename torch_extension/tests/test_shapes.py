@@ -46,6 +46,11 @@ def real(*sizes):
     return torch.arange(float(torch.Size(sizes).numel())).view(sizes)
 
 
+def test_strides_of_one_element_are_passed_on():
+    for column in (real(1, 2).t(), real(2).bool().logical_not().argwhere()):
+        assert (column.to(DEVICE) + 0).stride() == (column + 0).stride()
+
+
 @pytest.mark.parametrize("dims", [(1, 0), (0, 2), (2, 0), (2, 0, 1), (-1, 0, 1)])
 def test_transforms_over_dimensions_in_any_order(dims):
     x = real(3, 4, 5)

@@ -199,25 +199,24 @@ fn curve(c: &Call, i: usize) -> Result<Curve> {
 const BETA: f64 = SQRT_2 * FRAC_2_SQRT_PI * 0.5;
 const CUBIC: f64 = 0.044715;
 
+/// The distribution function of the normal distribution, or what approximates it. Where it is small nothing cancels.
+fn gelu_cdf<'a>(x: V<'a>, curve: Curve) -> V<'a> {
+    match curve {
+        Curve::Erf => 0.5 * (x * -FRAC_1_SQRT_2).unary(Op::Erfc),
+        // (1 + tanh u) / 2
+        Curve::Tanh => (2.0 * BETA * (x + CUBIC * x * x * x)).unary(Op::Sigmoid),
+    }
+}
+
 fn gelu<'a>(x: V<'a>, curve: Curve) -> V<'a> {
-    let s = match curve {
-        Curve::Erf => (x * FRAC_1_SQRT_2).unary(Op::Erf),
-        Curve::Tanh => (BETA * (x + CUBIC * x * x * x)).tanh(),
-    };
-    0.5 * x * (1.0 + s)
+    x * gelu_cdf(x, curve)
 }
 
 fn gelu_slope<'a>(x: V<'a>, curve: Curve) -> V<'a> {
-    match curve {
-        Curve::Erf => {
-            let cdf = 0.5 * (1.0 + (x * FRAC_1_SQRT_2).unary(Op::Erf));
-            let density = (x * x * -0.5).exp() * (FRAC_2_SQRT_PI * FRAC_1_SQRT_2 * 0.5);
-            cdf + x * density
-        }
-        Curve::Tanh => {
-            let t = (BETA * (x + CUBIC * x * x * x)).tanh();
-            let inner = BETA * (1.0 + 3.0 * CUBIC * x * x);
-            0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * inner
-        }
-    }
+    let cdf = gelu_cdf(x, curve);
+    let density = match curve {
+        Curve::Erf => (x * x * -0.5).exp() * (FRAC_2_SQRT_PI * FRAC_1_SQRT_2 * 0.5),
+        Curve::Tanh => 2.0 * BETA * (1.0 + 3.0 * CUBIC * x * x) * cdf * (1.0 - cdf),
+    };
+    cdf + x * density
 }

@@ -8,8 +8,9 @@ use crate::aten::{Outs, Row, row};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::math::V;
+use crate::invalid;
 use crate::op::Op;
-use crate::shape::Dims;
+use crate::shape::{Dims, numel};
 
 pub const ROWS: &[Row] = &[
     row("_fused_adam_", &["", "tensor_lr"], |c| adam(c, Decay::Gradient))
@@ -68,6 +69,9 @@ fn adam<'a>(c: &Call<'a>, decay: Decay) -> Outs<'a> {
     if amsgrad {
         of_one_length([&params, &tops])?;
     }
+    let [grads, means, squares, tops] =
+        [grads, means, squares, tops].map(|list| in_sizes_of(&params, list));
+    let (grads, means, squares, tops) = (grads?, means?, squares?, tops?);
     let scaler = Scaler::of(c, 13, 14)?;
     let number = |i: usize, default: f64| c.number(i, default, DType::F64);
     let rates = Rates {
@@ -95,7 +99,7 @@ fn adam<'a>(c: &Call<'a>, decay: Decay) -> Outs<'a> {
     if !amsgrad {
         results[4] = tops;
     }
-    Ok(results.concat())
+    written_back(c, results)
 }
 
 /// `(params, grads, means, squares, step, lr, beta1, beta2, weight_decay, eps)` → params, means, squares.
@@ -129,9 +133,33 @@ fn of_one_length<const N: usize>(lists: [&[V]; N]) -> Result<()> {
         true => Ok(()),
         false => {
             let lengths: Vec<usize> = lists.iter().map(|list| list.len()).collect();
-            crate::invalid!("expected lists of one length, but got {lengths:?}")
+            invalid!("expected lists of one length, but got {lengths:?}")
         }
     }
+}
+
+/// PyTorch's kernels go over elements in memory: a parameter that got other sizes keeps its state as long as it has as
+/// many elements.
+fn in_sizes_of<'a>(params: &[V<'a>], list: Vec<V<'a>>) -> Result<Vec<V<'a>>> {
+    let reshaped = params.iter().zip(list).map(|(param, v)| {
+        let (wanted, sizes) = (param.sizes(), v.sizes());
+        match numel(&wanted) == numel(&sizes) {
+            true => Ok(v.reshape(&wanted)),
+            false => {
+                invalid!("a parameter of sizes {wanted:?} has a gradient or state of {sizes:?}")
+            }
+        }
+    });
+    reshaped.collect()
+}
+
+/// Lists of results, each in the sizes of the tensors of the argument that it updates.
+fn written_back<'a, const N: usize>(c: &Call<'a>, results: [Vec<V<'a>>; N]) -> Outs<'a> {
+    let mut outs = Vec::new();
+    for (i, list) in results.into_iter().enumerate() {
+        outs.extend(list.into_iter().zip(c.list(i)?).map(|(new, old)| new.reshape(&old.sizes())));
+    }
+    Ok(outs)
 }
 
 /// As [`of_one_length`]; without momentum there are no buffers.
@@ -202,6 +230,7 @@ fn sgd<'a>(c: &Call<'a>) -> Outs<'a> {
     let (params, grads, buffers) = (c.list(0)?, c.list(1)?, c.list(2)?);
     let (nesterov, maximize, first) = (c.bool(7, false)?, c.bool(8, false)?, c.bool(9, false)?);
     with_momentum(&params, &grads, &buffers)?;
+    let (grads, buffers) = (in_sizes_of(&params, grads)?, in_sizes_of(&params, buffers)?);
     let scaler = Scaler::of(c, 10, 11)?;
     let mut results: [Vec<V>; 3] = Default::default();
     for (i, &param) in params.iter().enumerate() {
@@ -225,7 +254,7 @@ fn sgd<'a>(c: &Call<'a>) -> Outs<'a> {
         results[0].push(scaler.commit(param, weight));
         results[1].push(scaler.commit(grads[i], unscaled));
     }
-    Ok(results.concat())
+    written_back(c, results)
 }
 
 /// `(params, grads, momentum_buffers, lr, momentum, weight_decay, nesterov)` → params, momentum_buffers. Without momentum

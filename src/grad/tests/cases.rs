@@ -53,8 +53,18 @@ pub fn all() -> Vec<Case> {
 
 fn pointwise() -> Vec<Case> {
     let mut cases = Vec::new();
-    let everywhere =
-        [Op::Neg, Op::Abs, Op::Exp, Op::Expm1, Op::Sin, Op::Cos, Op::Tanh, Op::Erf, Op::Sigmoid];
+    let everywhere = [
+        Op::Neg,
+        Op::Abs,
+        Op::Exp,
+        Op::Expm1,
+        Op::Sin,
+        Op::Cos,
+        Op::Tanh,
+        Op::Erf,
+        Op::Erfc,
+        Op::Sigmoid,
+    ];
     for op in everywhere {
         let inputs = [any(1, &[2, 3])];
         cases.push(case(op.name(), &inputs, move |_, x| vec![x[0].unary(op)]));

@@ -64,8 +64,10 @@ bool is_plain(const Call& call, const Shapes& shapes) {
   const auto& outputs = shapes.outputs;
   return std::all_of(tensors.begin(), tensors.end(),
                      [](const TensorUse& use) {
+                       // Dimensions of one element count: the strides of results may follow theirs.
                        return use.tensor == nullptr ||
-                              is_row_major(use.tensor->sizes(), use.tensor->strides());
+                              use.tensor->strides() ==
+                                  at::IntArrayRef(c10::contiguous_strides(use.tensor->sizes()));
                      }) &&
          std::all_of(outputs.begin(), outputs.end(), [](const OutputShape& output) {
            return output.kind != OutputShape::Kind::Fresh ||

@@ -181,6 +181,8 @@ def out(d):
         return None
     if d.chance(0.2):
         target = d.some()
+        if d.of(target).requires_grad and d.of(target).numel() != result.numel():
+            return None  # fused optimizers would go over elements that their state does not have
     else:
         target = d.tensor(lambda u: u.shape == result.shape)
         if not target or d.chance(0.3):

@@ -26,6 +26,10 @@ KNOWN = {
         "PyTorch refuses to write to the gradient that sgn gives; here it is one like others",
         failures="ZeroTensors are immutable",
     ),
+    "lists of views": Known(
+        "a tensor is copied to be listed, which takes part in gradients, as on CUDA",
+        failures=r"is a view and its base or another view of its base has been modified inplace",
+    ),
     "pool that is a view": Known("max_pool1d is a view here, as on CUDA", r"max_pool1d"),
 }
 

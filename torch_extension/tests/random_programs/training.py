@@ -138,7 +138,7 @@ def update(d):
         f"{x}.grad = None",
         f"{x}.grad.clamp_(-1, 1)",
         f"{d.new()} = {x}.grad",
-        f"{d.new()} = torch.nn.utils.clip_grad_norm_([{x}], 1.0)",
+        f"{d.new()} = torch.nn.utils.clip_grad_norm_([{x}], 1.0).to(device)",
         f"{x}.data.add_({x}.grad)",
     )
     return d.choice(among)

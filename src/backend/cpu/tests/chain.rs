@@ -51,6 +51,7 @@ fn alone(op: UnaryOp, x: f32) -> (f64, f64) {
         UnaryOp::Log1p => (a.ln_1p(), 3.0),
         UnaryOp::Tanh => (a.tanh(), 7.5),
         UnaryOp::Erf => (libm::erf(a), 7.5),
+        UnaryOp::Erfc => (libm::erfc(a), 9.0),
         UnaryOp::Sigmoid => (1.0 / (1.0 + (-a).exp()), 4.5),
         UnaryOp::Sin => (a.sin(), 2.0),
         UnaryOp::Cos => (a.cos(), 2.0),
@@ -59,7 +60,7 @@ fn alone(op: UnaryOp, x: f32) -> (f64, f64) {
     }
 }
 
-pub const ALONE: [UnaryOp; 22] = [
+pub const ALONE: [UnaryOp; 23] = [
     UnaryOp::Neg,
     UnaryOp::Abs,
     UnaryOp::Sign,
@@ -77,6 +78,7 @@ pub const ALONE: [UnaryOp; 22] = [
     UnaryOp::Log1p,
     UnaryOp::Tanh,
     UnaryOp::Erf,
+    UnaryOp::Erfc,
     UnaryOp::Sigmoid,
     UnaryOp::Sin,
     UnaryOp::Cos,

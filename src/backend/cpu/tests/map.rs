@@ -46,6 +46,7 @@ fn ulps(op: Op) -> f64 {
         Op::Expm1 | Op::Log1p | Op::Sin | Op::Cos => 2.0,
         Op::Sigmoid => 3.0,
         Op::Tanh | Op::Erf => 5.0,
+        Op::Erfc => 6.0,
         _ => 0.0,
     }
 }
@@ -69,7 +70,7 @@ pub fn check_single(
     });
 }
 
-const UNARY: [Op; 19] = [
+const UNARY: [Op; 20] = [
     Op::Neg,
     Op::Abs,
     Op::Sign,
@@ -83,6 +84,7 @@ const UNARY: [Op; 19] = [
     Op::Cos,
     Op::Tanh,
     Op::Erf,
+    Op::Erfc,
     Op::Sigmoid,
     Op::Floor,
     Op::Ceil,

@@ -98,6 +98,7 @@ fn errors_are_within_the_stated_ulps() {
     check("log1p", 2.0, all, &x, results!(&x, |a| math::log1p(a)), f64::ln_1p);
     check("tanh", 5.0, all, &x, results!(&x, |a| math::tanh(a)), f64::tanh);
     check("erf", 5.0, all, &x, results!(&x, |a| math::erf(a)), libm::erf);
+    check("erfc", 6.0, all, &x, results!(&x, |a| math::erfc(a)), libm::erfc);
     check("rsqrt", 1.5, all, &x, results!(&x, |a| a.rsqrt()), |x| 1.0 / x.sqrt());
     check("sqrt", 0.5, all, &x, results!(&x, |a| a.sqrt()), f64::sqrt);
     let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());

@@ -287,6 +287,7 @@ macro_rules! alone {
             UnaryOp::Log1p => $long!($x $with |a| math::log1p(a)),
             UnaryOp::Tanh => $long!($x $with |a| math::tanh(a)),
             UnaryOp::Erf => $long!($x $with |a| math::erf(a)),
+            UnaryOp::Erfc => $long!($x $with |a| math::erfc(a)),
             UnaryOp::Sigmoid => $long!($x $with |a| math::sigmoid(a)),
             $($others)*
         }

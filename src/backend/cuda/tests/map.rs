@@ -80,7 +80,15 @@ fn everything(dtype: DType) -> (Case, Vec<Op>) {
 /// Units in the last place that a function may be off; those of the host's library here, a device's are no worse.
 fn ulps(op: Op) -> f64 {
     match op {
-        Op::Exp | Op::Expm1 | Op::Log | Op::Log1p | Op::Sin | Op::Cos | Op::Tanh | Op::Erf => 2.0,
+        Op::Exp
+        | Op::Expm1
+        | Op::Log
+        | Op::Log1p
+        | Op::Sin
+        | Op::Cos
+        | Op::Tanh
+        | Op::Erf
+        | Op::Erfc => 2.0,
         Op::Pow | Op::Atan2 | Op::Rsqrt | Op::Sigmoid => 2.0,
         _ => 0.0,
     }
