@@ -134,3 +134,14 @@ def test_a_parameter_that_got_other_sizes_keeps_its_state(optimizer):
         return x.detach()
 
     assert_same(trained(DEVICE), trained("cpu"))
+
+
+@pytest.mark.parametrize("mode", [{}, {"fused": True}])
+def test_an_infinite_parameter_stays_infinite(mode):
+    def trained(device):
+        x = torch.tensor([-float("inf"), 1.0], device=device).requires_grad_()
+        x.grad = torch.zeros(2, device=device)
+        torch.optim.AdamW([x], lr=0.1, **mode).step()
+        return x.detach()
+
+    assert_same(trained(DEVICE), trained("cpu"))

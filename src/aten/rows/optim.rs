@@ -209,7 +209,8 @@ impl<'a> Moments<'a> {
         let mut weight = param.cast(compute);
         match decay {
             Decay::Gradient => direction = direction + weight * rounded(weight_decay),
-            Decay::Weight => weight = weight - weight * rounded(lr * weight_decay),
+            // What is infinite stays so.
+            Decay::Weight => weight = weight * rounded(1.0 - lr * weight_decay),
         }
         let mean = self.mean.cast(compute);
         let mean = mean + (direction - mean) * rounded(1.0 - beta1);

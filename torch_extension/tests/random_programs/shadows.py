@@ -85,11 +85,12 @@ class Shadows:
 
     def is_noise(self, name):
         """Whether rounding decides which elements are 0, or equal."""
-        value, wide = self.eager.get(name), self.wide.get(name)
+        value = self.eager.get(name)
         if not isinstance(value, torch.Tensor) or not value.is_floating_point():
             return False
-        exact, wide = value.detach().double(), wide.detach()
-        off = (exact - wide).abs() > 0.25 * wide.abs()
+        exact = value.detach().double()
+        others = [names[name].detach() for names in self.others]
+        off = torch.stack([(exact - other).abs() > 0.25 * other.abs() for other in others])
         finite = exact[exact.isfinite()].sort().values
         near = 64 * torch.finfo(value.dtype).eps * largest(exact)
         gaps = finite.diff()
