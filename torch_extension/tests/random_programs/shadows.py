@@ -25,11 +25,11 @@ OF_VALUES = (
 )
 # Operators that round inside and subtract what they rounded.
 CANCELS = re.compile(
-    r"grad|norm|softm|cosine|loss|entropy|std|var|logsumexp|\bo\d+\.|attention|addmm|linear|backward"
+    r"grad|norm|softm|cosine|loss|entropy|std|var|logsumexp|gelu|\bo\d+\.|attention|addmm|linear|backward"
 )
 
 # Operators that ask whether elements are 0, or equal.
-COUNTS = re.compile(r"unique|argwhere|nonzero")
+COUNTS = re.compile(r"unique|argwhere|nonzero|logical_not|masked_scatter")
 
 
 class Diverged(Exception):
