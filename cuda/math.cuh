@@ -1,50 +1,13 @@
 // One function for each pointwise primitive, `op_` and its name, for every type it is defined on.
+// Those that are functions of CUDA's library on floats are made of the table of primitives.
 // Integers wrap.
 
 #define EACH_FLOAT(F) F(f32) F(f64)
 #define EACH_INT(F) F(i8) F(i16) F(i32) F(i64) F(u8)
 
 // ---- floats
-DEVICE f32 op_exp(f32 x) { return expf(x); }
-DEVICE f64 op_exp(f64 x) { return exp(x); }
-DEVICE f32 op_expm1(f32 x) { return expm1f(x); }
-DEVICE f64 op_expm1(f64 x) { return expm1(x); }
-DEVICE f32 op_log(f32 x) { return logf(x); }
-DEVICE f64 op_log(f64 x) { return log(x); }
-DEVICE f32 op_log1p(f32 x) { return log1pf(x); }
-DEVICE f64 op_log1p(f64 x) { return log1p(x); }
-DEVICE f32 op_sqrt(f32 x) { return sqrtf(x); }
-DEVICE f64 op_sqrt(f64 x) { return sqrt(x); }
-DEVICE f32 op_rsqrt(f32 x) { return rsqrtf(x); }
-DEVICE f64 op_rsqrt(f64 x) { return rsqrt(x); }
-DEVICE f32 op_sin(f32 x) { return sinf(x); }
-DEVICE f64 op_sin(f64 x) { return sin(x); }
-DEVICE f32 op_cos(f32 x) { return cosf(x); }
-DEVICE f64 op_cos(f64 x) { return cos(x); }
-DEVICE f32 op_tanh(f32 x) { return tanhf(x); }
-DEVICE f64 op_tanh(f64 x) { return tanh(x); }
-DEVICE f32 op_erf(f32 x) { return erff(x); }
-DEVICE f64 op_erf(f64 x) { return erf(x); }
-DEVICE f32 op_erfc(f32 x) { return erfcf(x); }
-DEVICE f64 op_erfc(f64 x) { return erfc(x); }
 DEVICE f32 op_sigmoid(f32 x) { return 1.0f / (1.0f + expf(-x)); }
 DEVICE f64 op_sigmoid(f64 x) { return 1.0 / (1.0 + exp(-x)); }
-DEVICE f32 op_floor(f32 x) { return floorf(x); }
-DEVICE f64 op_floor(f64 x) { return floor(x); }
-DEVICE f32 op_ceil(f32 x) { return ceilf(x); }
-DEVICE f64 op_ceil(f64 x) { return ceil(x); }
-DEVICE f32 op_round(f32 x) { return rintf(x); }
-DEVICE f64 op_round(f64 x) { return rint(x); }
-DEVICE f32 op_trunc(f32 x) { return truncf(x); }
-DEVICE f64 op_trunc(f64 x) { return trunc(x); }
-DEVICE f32 op_abs(f32 x) { return fabsf(x); }
-DEVICE f64 op_abs(f64 x) { return fabs(x); }
-DEVICE f32 op_rem(f32 x, f32 y) { return fmodf(x, y); }
-DEVICE f64 op_rem(f64 x, f64 y) { return fmod(x, y); }
-DEVICE f32 op_pow(f32 x, f32 y) { return powf(x, y); }
-DEVICE f64 op_pow(f64 x, f64 y) { return pow(x, y); }
-DEVICE f32 op_atan2(f32 x, f32 y) { return atan2f(x, y); }
-DEVICE f64 op_atan2(f64 x, f64 y) { return atan2(x, y); }
 
 #define FLOAT_OPS(T)                                             \
   DEVICE T op_neg(T x) { return -x; }                            \

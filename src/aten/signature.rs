@@ -6,18 +6,6 @@ use crate::op::{Arity, Op};
 /// PyTorch's schemas of the operators that have rows, one form a line. A test of the extension holds it to PyTorch.
 const FORMS: &str = include_str!("signatures.jsonl");
 
-/// Results of primitives that have not one.
-const RESULTS: [(Op, usize); 8] = [
-    (Op::MaxPool, 2),
-    (Op::LogSumExp, 2),
-    (Op::LayerNorm, 3),
-    (Op::LayerNormGrad, 3),
-    (Op::RmsNorm, 2),
-    (Op::RmsNormGrad, 2),
-    (Op::Attention, 2),
-    (Op::AttentionGrad, 3),
-];
-
 /// What the operators do that PyTorch has not.
 const DOCS: [(&str, &str); 11] = [
     (
@@ -117,8 +105,7 @@ fn primitive(op: Op) -> String {
     let attribute = |name: &&str| format!("{{\"name\": \"{name}\", {}}}", attribute_type(op, name));
     let arguments: Vec<String> =
         (0..most).map(operand).chain(row.attrs.iter().map(attribute)).collect();
-    let count = RESULTS.iter().find(|known| known.0 == op).map_or(1, |known| known.1);
-    let results = vec!["{\"type\": \"tensor\"}"; count].join(", ");
+    let results = vec!["{\"type\": \"tensor\"}"; row.results].join(", ");
     let (name, arguments) = (row.name, arguments.join(", "));
     format!(
         "{{\"operator\": \"{name}\", \"overload\": \"\", \"arguments\": [{arguments}], \"results\": [{results}]}}"
@@ -168,8 +155,7 @@ mod tests {
             let graph = case(seed, Limits { nodes: 30, size: 5 }).unwrap().graph;
             for node in graph.nodes.iter().filter(|node| super::super::primitive::callable(node.op))
             {
-                let known = RESULTS.iter().find(|known| known.0 == node.op).map_or(1, |k| k.1);
-                assert_eq!(node.n_outputs as usize, known, "{:?}", node.op);
+                assert_eq!(node.n_outputs as usize, node.op.row().results, "{:?}", node.op);
                 for (name, attr) in node.op.row().attrs.iter().zip(&node.attrs) {
                     let kind = match attr {
                         Attr::Int(_) => "\"type\": \"int\"",

@@ -22,7 +22,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::number::{Number, Numbers};
 use crate::record::Arg;
-use crate::shape::{Dims, numel};
+use crate::shape::{Dims, Layout, numel};
 use array::Array;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -154,9 +154,84 @@ pub struct Row {
     pub eval: Eval,
     /// Arithmetic operations of the whole node, given the types of its inputs and outputs.
     pub flops: fn(&[&Ty], &[Ty]) -> u64,
+    pub doc: &'static str,
+    /// Results; of a host operator as many as its attributes say.
+    pub results: usize,
     /// Neutral element of a reduction, as f64.
     pub neutral: Option<f64>,
-    pub doc: &'static str,
+    /// Whether a reduction folds numbers in any order, and so may end a fused region.
+    pub folds: bool,
+    /// What an element takes to compute, of a simple instruction 1.
+    pub work: u32,
+    /// How many units in the last place of f32 a backend's function may be off, for all arguments.
+    pub ulps: f64,
+    /// Whether results are operands' numbers or rounded in one defined way: every backend computes the same bits.
+    pub exact: bool,
+    /// Whether a float result jumps where an operand changes a little.
+    pub jumps: bool,
+    /// Whether it refuses some numbers where its result is of a dtype: an index out of range, an integer divided by zero.
+    pub refuses: fn(DType) -> bool,
+    /// Which layouts kernels read, by operand; the last one stands for all that follow.
+    pub layouts: &'static [LayoutRequirement],
+    /// Operands, from the first, that kernels over dense rows read from half types though the others are f32. 0: it is no
+    /// such kernel.
+    pub by_rows: usize,
+    /// Whether computing it again is cheaper than to keep its results.
+    pub repeatable: bool,
+    /// The function of CUDA's math library that it is on f64; with an `f` behind its name, on f32.
+    pub cuda: &'static str,
+}
+
+/// What a row says unless it says otherwise.
+const DEFAULT: Row = Row {
+    op: Op::Input,
+    name: "",
+    class: Class::Leaf,
+    arity: Arity::Exactly(0),
+    attrs: &[],
+    infer: leaf::declared,
+    eval: Eval::External,
+    flops: pointwise::no_flops,
+    doc: "",
+    results: 1,
+    neutral: None,
+    folds: true,
+    work: 1,
+    ulps: 0.0,
+    exact: false,
+    jumps: false,
+    refuses: |_| false,
+    layouts: &[LayoutRequirement::Dense],
+    by_rows: 0,
+    repeatable: false,
+    cuda: "",
+};
+
+/// The layouts of an operand that a kernel reads without a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LayoutRequirement {
+    /// Any strides, 0 included.
+    Strided,
+    /// Any strides but for the last dimension, which has stride 1.
+    Rows,
+    /// Dense and row-major, at any offset.
+    Dense,
+    /// Dense memory, or a slot of the argument block.
+    Number,
+}
+
+impl LayoutRequirement {
+    pub fn accepts(self, layout: &Layout) -> bool {
+        match self {
+            LayoutRequirement::Strided => true,
+            LayoutRequirement::Rows => {
+                layout.is_contiguous()
+                    || layout.sizes.last() == Some(&1)
+                    || layout.strides.last() == Some(&1)
+            }
+            LayoutRequirement::Dense | LayoutRequirement::Number => layout.is_contiguous(),
+        }
+    }
 }
 
 impl Op {
@@ -186,13 +261,9 @@ impl Op {
         self.row().class
     }
 
-    /// Whether it refuses some numbers where its result is of `dtype`: an index out of range, an integer divided by zero.
+    /// Whether it refuses some numbers where its result is of `dtype`.
     pub fn refuses(self, dtype: DType) -> bool {
-        match self {
-            Op::Div | Op::Rem => !dtype.is_float(),
-            Op::Take | Op::Gather | Op::IndexAdd | Op::Scatter => true,
-            _ => false,
-        }
+        (self.row().refuses)(dtype)
     }
 
     pub fn from_name(name: &str) -> Option<Op> {

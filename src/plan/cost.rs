@@ -20,17 +20,6 @@ pub(super) struct Cone {
     pub roots: SmallVec<[ValueId; MAX_ROOTS]>,
 }
 
-fn work(op: Op) -> u32 {
-    use Op::*;
-    match op {
-        Exp | Expm1 | Log | Log1p | Sin | Cos | Tanh | Erf | Erfc | Sigmoid | Sqrt | Rsqrt
-        | Div | Rem => 4,
-        Pow | Atan2 => 8,
-        Random => 4 * MAX_REPEATED,
-        _ => 1,
-    }
-}
-
 /// Whether reading `bytes` instead of `instead` is no great loss.
 pub(super) fn is_no_more(bytes: usize, instead: usize) -> bool {
     bytes <= instead + instead / 4
@@ -46,7 +35,7 @@ pub(super) fn cones(graph: &Graph, views: &[View]) -> Vec<Cone> {
             cones.extend(node.outputs().map(itself));
             continue;
         }
-        let mut cone = Cone { work: work(node.op), ..Cone::default() };
+        let mut cone = Cone { work: node.op.row().work, ..Cone::default() };
         if node.op.class() == Class::Leaf && node.op != Op::Random || is_view(node.op) {
             cone.work = 0;
         }

@@ -197,7 +197,7 @@ impl Fuser<'_> {
                 let slot = self.ask(region, self.views[node.first.0 as usize].clone());
                 self.keep(region, slot, node.first);
             }
-            (Class::Reduction, Op::ArgMax | Op::ArgMin | Op::CumSum) => self.whole(id),
+            (Class::Reduction, op) if !op.row().folds => self.whole(id),
             (Class::Reduction, _) => {
                 let region = self.start(Kind::Reduce(id), node.inputs[0]);
                 self.drafts[region].anchor = id;

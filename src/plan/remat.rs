@@ -5,7 +5,6 @@ use super::draft::{Buffer, BufferId, Fused, Read, Region, RegionId, Source};
 use super::order::{self, Liveness};
 use super::{Kernel, LoopBody, Reg};
 use crate::graph::Graph;
-use crate::op::Op;
 use crate::shape::Layout;
 
 /// Most time spent on computing again, as a part of that of the whole program.
@@ -154,16 +153,11 @@ fn again(graph: &Graph, fused: &Fused, liveness: &Liveness, b: BufferId) -> Opti
     Some(Copy { choice: Choice { of: b, readers, first }, region, time })
 }
 
-/// Whether a node's results may be computed again.
-fn is_cheap(op: Op) -> bool {
-    matches!(op, Op::LayerNorm | Op::RmsNorm)
-}
-
 /// The part of a cheap region that writes `b`, or `None` for one that is not cheap.
 fn only(fused: &Fused, region: &Region, b: BufferId) -> Option<Region> {
     let whole = match &region.kernel {
         Kernel::Map(body) | Kernel::Fused { body, .. } => body,
-        Kernel::Node { op, .. } => return is_cheap(*op).then(|| region.clone()),
+        Kernel::Node { op, .. } => return op.row().repeatable.then(|| region.clone()),
         Kernel::Reduce { .. } => return None,
     };
     let k = region.writes.iter().position(|&w| w == b)?;
@@ -181,7 +175,7 @@ fn only(fused: &Fused, region: &Region, b: BufferId) -> Option<Region> {
             let reads = region.reads[..=before].iter().cloned().chain(others).collect();
             let writes = [&[b], &region.writes[whole.results.len()..]].concat();
             let kernel = Kernel::Fused { op: *op, attrs: attrs.clone(), body };
-            if is_cheap(*op) { part(kernel, reads, writes) } else { None }
+            if op.row().repeatable { part(kernel, reads, writes) } else { None }
         }
         _ => part(Kernel::Map(body), kept.iter().map(read).collect(), vec![b]),
     }

@@ -264,6 +264,17 @@ def test_write_to_expanded_is_refused():
         torch.ones(1, device=DEVICE).expand(3).add_(1)
 
 
+def test_write_of_what_is_there_to_expanded():
+    """As PyTorch: nothing is copied, so nothing is refused."""
+
+    def written(x):
+        repeated = x.expand(2, 1)
+        repeated[..., 0] = repeated[1,]
+        return repeated
+
+    check(written, torch.ones(1))
+
+
 def test_channels_last_layout():
     def convolve(x):
         x = x.to(memory_format=torch.channels_last)

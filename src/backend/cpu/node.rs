@@ -96,14 +96,7 @@ fn has_kernel(op: Op, attrs: &[Attr], reads: &[Bound], writes: &[Bound]) -> bool
         Op::Concat => true,
         Op::AsStridedScatter => assemble::overwritten(attrs, &writes[0]).is_injective(),
         Op::CumSum => reads[0].dtype == writes[0].dtype && !nothing(&writes[0]),
-        Op::Softmax
-        | Op::LogSoftmax
-        | Op::SoftmaxGrad
-        | Op::LogSoftmaxGrad
-        | Op::LayerNorm
-        | Op::LayerNormGrad
-        | Op::RmsNorm
-        | Op::RmsNormGrad => true,
+        op if op.row().by_rows > 0 => true,
         Op::LogSumExp | Op::Attention | Op::AttentionGrad => !reads.iter().any(nothing),
         Op::Conv
         | Op::ConvGradInput

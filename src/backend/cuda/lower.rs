@@ -173,14 +173,7 @@ fn node(
             Ok(emit::attention_grad(attrs, &step.reads, &step.writes).map(Into::into))
         }
         Op::LogSumExp => Ok(Some(emit::log_sum_exp(&step.reads[0], &step.writes)?.into())),
-        Op::Softmax
-        | Op::LogSoftmax
-        | Op::SoftmaxGrad
-        | Op::LogSoftmaxGrad
-        | Op::LayerNorm
-        | Op::LayerNormGrad
-        | Op::RmsNorm
-        | Op::RmsNormGrad => {
+        op if op.row().by_rows > 0 => {
             let (to, others) = (emit::To::Memory(write), &step.writes[1..]);
             Ok(Some(emit::rows(op, attrs, &step.reads, to, others)?.into()))
         }

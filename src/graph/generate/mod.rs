@@ -94,24 +94,17 @@ fn push_exact(graph: &Graph, node: &Node, exact: &mut Vec<bool>) {
 fn keeps_bits(graph: &Graph, node: &Node, result: DType) -> bool {
     match node.op {
         op if matches!(op.class(), Class::Leaf | Class::Movement) => true,
-        Op::Take | Op::Gather | Op::ReduceMax | Op::ReduceMin | Op::MaxPool => true,
         Op::Scatter => !node.attrs[1].bool(),
-        Op::Neg | Op::Abs | Op::Sign | Op::Max | Op::Min | Op::Select => true,
-        Op::Floor | Op::Ceil | Op::Round | Op::Trunc | Op::Rem => true,
         // To f32 by way of f64 or not makes a difference.
         Op::Cast => graph.ty(node.inputs[0]).dtype != DType::I64 || result == DType::F64,
-        _ => false,
+        op => op.row().exact,
     }
 }
 
 /// Whether the result jumps where an operand changes a little.
 fn jumps(op: Op, operands: &[&Ty], result: DType) -> bool {
     let from_floats = operands.iter().any(|ty| ty.dtype.is_float());
-    from_floats && !result.is_float()
-        || matches!(
-            op,
-            Op::Sign | Op::Floor | Op::Ceil | Op::Round | Op::Trunc | Op::Rem | Op::Atan2
-        )
+    from_floats && !result.is_float() || op.row().jumps
 }
 
 struct Generator {

@@ -8,6 +8,7 @@ use super::rebuild::{Values, rebuild};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::{Builder, Graph, ValueId};
+use crate::op::table::primitives;
 use crate::op::{Attr, Class, Op};
 use std::borrow::Cow;
 
@@ -41,22 +42,21 @@ pub fn decompose<'a>(graph: &'a Graph, supports: &dyn Fn(Op) -> bool) -> Result<
 /// Operands and attributes of the composite in, its outputs out.
 type Rule = fn(&mut Builder, &[ValueId], &[Attr]) -> Result<Values>;
 
+/// The column `decomposed` of a row.
+macro_rules! rule_of {
+    (decomposed ($rule:expr) $($others:tt)*) => { Some($rule as Rule) };
+    ($other:ident $of:tt $($others:tt)*) => { rule_of!($($others)*) };
+    () => { None };
+}
+
+macro_rules! rules {
+    ([$op:expr] $($(#[$doc:meta])* $row:ident $facts:tt $($column:ident $of:tt)*;)*) => {
+        match $op { $(Op::$row => rule_of!($($column $of)*),)* }
+    };
+}
+
 fn rule(op: Op) -> Option<Rule> {
-    match op {
-        Op::Softmax => Some(softmax),
-        Op::LogSoftmax => Some(log_softmax),
-        Op::LogSumExp => Some(log_sum_exp),
-        Op::SoftmaxGrad => Some(softmax_grad),
-        Op::LogSoftmaxGrad => Some(log_softmax_grad),
-        Op::LayerNorm => Some(norm::layer_norm),
-        Op::LayerNormGrad => Some(norm::layer_norm_grad),
-        Op::RmsNorm => Some(norm::rms_norm),
-        Op::RmsNormGrad => Some(norm::rms_norm_grad),
-        Op::Attention => Some(attention::attention),
-        Op::AttentionGrad => Some(attention::attention_grad),
-        Op::ScaledMatmul => Some(scaled_matmul),
-        _ => None,
-    }
+    primitives!(rules[op])
 }
 
 /// `v` in the dtype that values of `v`'s dtype are computed in.

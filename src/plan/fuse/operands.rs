@@ -1,10 +1,11 @@
 //! What the kernels of nodes read, and where.
 
 use super::super::draft::{Kind, RegionId, Slot, SlotId, State};
-use super::super::layout_requirement::{LayoutRequirement, accepts_half_input, layout_requirement};
+use super::super::layout_requirement::{accepts_half_input, layout_requirement};
 use super::super::views::View;
 use super::Fuser;
 use crate::graph::{NodeId, ValueId};
+use crate::op::LayoutRequirement;
 use crate::op::fallback::scalar_operands;
 use crate::op::{Attr, Op};
 

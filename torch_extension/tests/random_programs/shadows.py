@@ -21,6 +21,7 @@ OF_VALUES = (
     "division by zero",
     "is not in",
     "shape mismatch: indexing",
+    "Number of elements of source",
     "cannot be converted to type",
 )
 # Operators that round inside and subtract what they rounded.
@@ -29,7 +30,7 @@ CANCELS = re.compile(
 )
 
 # Operators that ask whether elements are 0, or equal.
-COUNTS = re.compile(r"unique|argwhere|nonzero|logical_not|masked_scatter")
+COUNTS = re.compile(r"unique|argwhere|nonzero|logical_not|masked_scatter|atan2|norm\(\w+, 0")
 
 
 class Diverged(Exception):
@@ -54,10 +55,14 @@ class Shadows:
         self.seen = {}
         self.noise = torch.Generator().manual_seed(0)
         self.errors = {}
+        self.normalizes = False
 
     def step(self, place, line):
+        self.normalizes |= "_norm(" in line
         if COUNTS.search(line) and any(map(self.is_noise, VARIABLE.findall(line))):
             raise Diverged(place, "a shape hangs on what rounding leaves")
+        if CANCELS.search(line) and any(map(self.overflows, VARIABLE.findall(line))):
+            raise Diverged(place, "squares overflow")
         error = perform(line, self.eager)
         torch.set_default_dtype(torch.float64)
         try:
@@ -81,6 +86,8 @@ class Shadows:
             self.settle(place, name, value, others, cancels)
             if isinstance(value, torch.Tensor) and gradient(value) is not None:
                 grads = [gradient(other) for other in others]
+                if self.normalizes and gradient(value).isnan().any():
+                    raise Diverged(place, "where infinities cancel hangs on a norm's formula")
                 self.settle(place, f"{name}.grad", gradient(value), grads, cancels)
 
     def is_noise(self, name):
@@ -95,6 +102,13 @@ class Shadows:
         near = 64 * torch.finfo(value.dtype).eps * largest(exact)
         gaps = finite.diff()
         return bool(off.any() or ((gaps > 0) & (gaps <= near)).any())
+
+    def overflows(self, name):
+        """Whether squares of finite elements leave the range of f64, which nothing has more of."""
+        value = self.eager.get(name)
+        if not isinstance(value, torch.Tensor) or value.dtype != torch.float64:
+            return False
+        return bool(largest(value.detach()) > 1e150)
 
     def settle(self, place, name, value, others, cancels):
         if not isinstance(value, torch.Tensor):

@@ -1,7 +1,7 @@
 //! Machine code against the chains, against what its operations mean, and at the edges of its registers; in all
 //! instructions that this processor has and it can be written in.
 
-use super::chain::{ALONE, LENGTHS, WITH, numbers};
+use super::chain::{LENGTHS, WITH, numbers, unary_ops};
 use super::math::same;
 use super::{Case, Random};
 use crate::backend::cpu::isa::{Isa, on_each_isa};
@@ -71,7 +71,7 @@ fn loops_compute_what_chains_do() {
                     assert!(same(got, expected), "{name} {x:e}: {got:e}, not {expected:e}");
                 }
             };
-            for op in ALONE {
+            for op in unary_ops() {
                 let mut known = true;
                 let code = jit_loop(|| match of_vector(op, stream(0)) {
                     Some(y) => y.store_to(2, Element::F32),

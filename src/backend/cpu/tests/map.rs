@@ -1,7 +1,8 @@
 //! Fused pointwise kernels.
 
 use super::*;
-use crate::op::Attr;
+use crate::op::table::TABLE;
+use crate::op::{Arity, Attr, Class, Row};
 use crate::plan::{Instr, LoopBody};
 use smallvec::smallvec;
 
@@ -38,19 +39,6 @@ pub fn single(
     }
 }
 
-/// Units in the last place that `op` may be off in f32. `None`: exact.
-fn ulps(op: Op) -> f64 {
-    match op {
-        Op::Log | Op::Pow => 1.0,
-        Op::Exp | Op::Rsqrt => 1.5,
-        Op::Expm1 | Op::Log1p | Op::Sin | Op::Cos => 2.0,
-        Op::Sigmoid => 3.0,
-        Op::Tanh | Op::Erf => 5.0,
-        Op::Erfc => 6.0,
-        _ => 0.0,
-    }
-}
-
 pub fn check_single(
     op: Op,
     dtypes: &[DType],
@@ -62,56 +50,20 @@ pub fn check_single(
     let case = single(op, attrs, dtypes, to, sizes, lays, op as u64 * 31 + sizes.len() as u64);
     let (got, expected) = case.both();
     // One unit in the last place is at most twice the rounding error; a half result may round the other way.
-    let off =
-        2.0 * ulps(op) * compute_epsilon(to) + if ulps(op) > 0.0 { 2.0 * epsilon(to) } else { 0.0 };
+    let ulps = op.row().ulps;
+    let off = 2.0 * ulps * compute_epsilon(to) + if ulps > 0.0 { 2.0 * epsilon(to) } else { 0.0 };
     case.compare(&got, &expected, |k, i| match expected[k].f64(i).abs() {
         size if size.is_finite() && off > 0.0 => off * size + tiny(to),
         _ => 0.0,
     });
 }
 
-const UNARY: [Op; 20] = [
-    Op::Neg,
-    Op::Abs,
-    Op::Sign,
-    Op::Exp,
-    Op::Expm1,
-    Op::Log,
-    Op::Log1p,
-    Op::Sqrt,
-    Op::Rsqrt,
-    Op::Sin,
-    Op::Cos,
-    Op::Tanh,
-    Op::Erf,
-    Op::Erfc,
-    Op::Sigmoid,
-    Op::Floor,
-    Op::Ceil,
-    Op::Round,
-    Op::Trunc,
-    Op::Not,
-];
-const BINARY: [Op; 18] = [
-    Op::Add,
-    Op::Sub,
-    Op::Mul,
-    Op::Pow,
-    Op::Max,
-    Op::Min,
-    Op::Atan2,
-    Op::And,
-    Op::Or,
-    Op::Xor,
-    Op::Eq,
-    Op::Ne,
-    Op::Lt,
-    Op::Le,
-    Op::Gt,
-    Op::Ge,
-    Op::Div,
-    Op::Rem,
-];
+/// Primitives of elements without attributes.
+fn pointwise(operands: usize) -> impl Iterator<Item = Op> {
+    let plain = |row: &&Row| row.class == Class::Pointwise && row.attrs.is_empty();
+    let rows = TABLE.iter().filter(plain);
+    rows.filter(move |row| row.arity == Arity::Exactly(operands)).map(|row| row.op)
+}
 
 /// Operands with elements of their own and with one number for all.
 pub const MIXED: [&[Lay]; 4] =
@@ -121,8 +73,8 @@ pub const MIXED: [&[Lay]; 4] =
 fn each_primitive_on_each_dtype() {
     for dtype in DType::all().filter(|d| d.has_arithmetic()) {
         let ty = Ty::new(dtype, &[67]);
-        for (ops, n) in [(&UNARY[..], 1), (&BINARY[..], 2)] {
-            for &op in ops {
+        for n in [1, 2] {
+            for op in pointwise(n) {
                 let operands = vec![&ty; n];
                 let Ok(outs) = op.infer(&operands, &[]) else { continue };
                 // Integer division by the zeros among the numbers is another test.

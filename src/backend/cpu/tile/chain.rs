@@ -6,6 +6,8 @@ use super::super::math;
 use super::super::vector::{MAX_LANES, Vector, each as vectors};
 use super::element::Bf16;
 use super::link::{BinaryOp, Link, UnaryOp};
+use crate::op::Op;
+use crate::op::table::primitives;
 
 /// Where numbers come from.
 #[derive(Clone, Copy, Debug)]
@@ -266,32 +268,43 @@ macro_rules! straight_second {
     }};
 }
 
-/// What the operations mean; `$short` and `$long` are macros that apply functions of few and of many instructions.
+/// What the operations mean; `$short` and `$long` are macros that apply functions of few and of many instructions. What
+/// `$own` says comes first; `$none` is for the rest.
 macro_rules! alone {
-    ($op:expr, $short:ident, $long:ident, $x:tt, $with:ident, $($others:tt)*) => {
+    ($op:expr, $short:ident, $long:ident, $x:tt, $with:ident, { $($own:tt)* }, $none:expr) => {
         match $op {
-            UnaryOp::Neg => $short!($x $with |a| -a),
-            UnaryOp::Abs => $short!($x $with |a| a.abs()),
+            $($own)*
             UnaryOp::Square => $short!($x $with |a| a * a),
             UnaryOp::Cube => $short!($x $with |a| a * a * a),
-            UnaryOp::Sqrt => $short!($x $with |a| a.sqrt()),
-            UnaryOp::Rsqrt => $short!($x $with |a| a.rsqrt()),
-            UnaryOp::Floor => $short!($x $with |a| a.floor()),
-            UnaryOp::Ceil => $short!($x $with |a| a.ceil()),
-            UnaryOp::Round => $short!($x $with |a| a.round()),
-            UnaryOp::Trunc => $short!($x $with |a| a.trunc()),
-            UnaryOp::Sign => $long!($x $with |a| math::sign(a)),
-            UnaryOp::Exp => $long!($x $with |a| math::exp(a)),
-            UnaryOp::Expm1 => $long!($x $with |a| math::expm1(a)),
-            UnaryOp::Log => $long!($x $with |a| math::log(a)),
-            UnaryOp::Log1p => $long!($x $with |a| math::log1p(a)),
-            UnaryOp::Tanh => $long!($x $with |a| math::tanh(a)),
-            UnaryOp::Erf => $long!($x $with |a| math::erf(a)),
-            UnaryOp::Erfc => $long!($x $with |a| math::erfc(a)),
-            UnaryOp::Sigmoid => $long!($x $with |a| math::sigmoid(a)),
-            $($others)*
+            #[allow(unreachable_patterns)]
+            UnaryOp::ToF16 | UnaryOp::ToBF16 => $none,
+            UnaryOp::Primitive(op) => primitives!(functions [op, $short, $long, $x, $with, $none]),
         }
     };
+}
+
+/// The columns `cpu`.
+macro_rules! functions {
+    ([$op:expr, $short:ident, $long:ident, $x:tt, $with:ident, $none:expr]
+     $($(#[$doc:meta])* $row:ident $facts:tt $($column:ident $of:tt)*;)*) => {
+        functions!(@each [$op] [$short $long $x $with $none] $($row [$($column $of)*])*)
+    };
+    (@each [$op:expr] $how:tt $($row:ident $columns:tt)*) => {
+        match $op { $(Op::$row => function!($how $columns),)* }
+    };
+}
+
+/// The function of a row.
+macro_rules! function {
+    ([$short:ident $long:ident $x:tt $with:ident $none:expr] [cpu (short |$a:ident| $y:expr) $($others:tt)*]) => {
+        $short!($x $with |$a| $y)
+    };
+    ([$short:ident $long:ident $x:tt $with:ident $none:expr] [cpu (long |$a:ident| $y:expr) $($others:tt)*]) => {
+        $long!($x $with |$a| $y)
+    };
+    ([$short:ident $long:ident $x:tt $with:ident $none:expr] [cpu (own) $($others:tt)*]) => { $none };
+    ($how:tt [$other:ident $of:tt $($others:tt)*]) => { function!($how [$($others)*]) };
+    ([$short:ident $long:ident $x:tt $with:ident $none:expr] []) => { $none };
 }
 
 /// Likewise for [`BinaryOp`].
@@ -330,7 +343,7 @@ macro_rules! now_both {
 
 /// An operation on one vector, if it can be done in f32 for all numbers.
 pub fn of_vector<V: Vector>(op: UnaryOp, x: V) -> Option<V> {
-    Some(alone!(op, now, now, [x], x, _ => return None))
+    Some(alone!(op, now, now, [x], x, {}, return None))
 }
 
 /// An operation on two vectors.
@@ -344,7 +357,7 @@ fn single<V: Vector>(start: Feed, link: Link<Feed>, y: &mut [f32]) -> bool {
     use Feed::{Memory, One, Run};
     match (start, link) {
         (Run(x) | Memory(x), Link::Unary(op)) => {
-            alone!(op, straight, straight, [x y], V, _ => return false);
+            alone!(op, straight, straight, [x y], V, {}, return false);
         }
         (Run(x) | Memory(x), Link::Binary(op, Run(z) | Memory(z))) => {
             with!(op, straight_pairs, [x y V], z);
@@ -380,14 +393,16 @@ kernel! {
                 position.load::<V>(start, &to, &mut room);
             for &link in links {
                 match link {
-                    Link::Unary(op) => alone!(op, each, through, [a b c d e f g h], room,
-                        UnaryOp::Sin => transposed!([a b c d e f g h] room 0.0, f64::sin),
-                        UnaryOp::Cos => transposed!([a b c d e f g h] room 1.0, f64::cos),
+                    Link::Unary(op) => alone!(op, each, through, [a b c d e f g h], room, {
+                        UnaryOp::Primitive(Op::Sin) =>
+                            transposed!([a b c d e f g h] room 0.0, f64::sin),
+                        UnaryOp::Primitive(Op::Cos) =>
+                            transposed!([a b c d e f g h] room 1.0, f64::cos),
                         UnaryOp::ToF16 => singly!([a b c d e f g h] room
                             |v| math::f16_to_f32(math::f32_to_f16(v))),
                         UnaryOp::ToBF16 => singly!([a b c d e f g h] room
                             |v| math::bf16_to_f32(math::f32_to_bf16(v))),
-                    ),
+                    }, unreachable!("no function of one number")),
                     Link::Binary(op, feed) => {
                         let [i, j, k, l, m, n, o, p] = position.load::<V>(feed, &to, &mut room);
                         with!(op, pairs, [a b c d e f g h], [i j k l m n o p]);

@@ -2,31 +2,15 @@
 
 use crate::dtype::DType;
 use crate::op::Op;
+use crate::op::table::primitives;
 
 /// A unary operation of a chain, on its running value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnaryOp {
-    Neg,
-    Abs,
-    Sign,
+    /// A primitive with a column `cpu`.
+    Primitive(Op),
     Square,
     Cube,
-    Sqrt,
-    Rsqrt,
-    Floor,
-    Ceil,
-    Round,
-    Trunc,
-    Exp,
-    Expm1,
-    Log,
-    Log1p,
-    Tanh,
-    Erf,
-    Erfc,
-    Sigmoid,
-    Sin,
-    Cos,
     /// To what a half type can hold.
     ToF16,
     ToBF16,
@@ -58,33 +42,27 @@ pub enum Link<F> {
     Binary(BinaryOp, F),
 }
 
+/// Whether a row has a column `cpu`.
+macro_rules! has_function {
+    (cpu $function:tt $($others:tt)*) => { true };
+    ($other:ident $of:tt $($others:tt)*) => { has_function!($($others)*) };
+    () => { false };
+}
+
+macro_rules! have_functions {
+    ([$op:expr] $($(#[$doc:meta])* $row:ident $facts:tt $($column:ident $of:tt)*;)*) => {
+        match $op { $(Op::$row => has_function!($($column $of)*),)* }
+    };
+}
+
 impl UnaryOp {
     /// The operation that `op` is on f32; for `cast`, to `dtype`.
     pub fn of(op: Op, dtype: DType) -> Option<UnaryOp> {
-        Some(match (op, dtype) {
-            (Op::Neg, _) => UnaryOp::Neg,
-            (Op::Abs, _) => UnaryOp::Abs,
-            (Op::Sign, _) => UnaryOp::Sign,
-            (Op::Sqrt, _) => UnaryOp::Sqrt,
-            (Op::Rsqrt, _) => UnaryOp::Rsqrt,
-            (Op::Floor, _) => UnaryOp::Floor,
-            (Op::Ceil, _) => UnaryOp::Ceil,
-            (Op::Round, _) => UnaryOp::Round,
-            (Op::Trunc, _) => UnaryOp::Trunc,
-            (Op::Exp, _) => UnaryOp::Exp,
-            (Op::Expm1, _) => UnaryOp::Expm1,
-            (Op::Log, _) => UnaryOp::Log,
-            (Op::Log1p, _) => UnaryOp::Log1p,
-            (Op::Tanh, _) => UnaryOp::Tanh,
-            (Op::Erf, _) => UnaryOp::Erf,
-            (Op::Erfc, _) => UnaryOp::Erfc,
-            (Op::Sigmoid, _) => UnaryOp::Sigmoid,
-            (Op::Sin, _) => UnaryOp::Sin,
-            (Op::Cos, _) => UnaryOp::Cos,
-            (Op::Cast, DType::F16) => UnaryOp::ToF16,
-            (Op::Cast, DType::BF16) => UnaryOp::ToBF16,
-            _ => return None,
-        })
+        match (op, dtype) {
+            (Op::Cast, DType::F16) => Some(UnaryOp::ToF16),
+            (Op::Cast, DType::BF16) => Some(UnaryOp::ToBF16),
+            _ => primitives!(have_functions[op]).then_some(UnaryOp::Primitive(op)),
+        }
     }
 }
 

@@ -305,7 +305,7 @@ impl Run<'_> {
                 Link::Unary(op) => Link::Unary(op),
                 Link::Binary(op, arg) => Link::Binary(op, self.feed(arg, at, t)),
             };
-            let mut fed = [Link::Unary(UnaryOp::Neg); MAX_LINKS];
+            let mut fed = [Link::Unary(UnaryOp::Square); MAX_LINKS];
             fed.iter_mut().zip(links).for_each(|(to, from)| *to = link(from));
             chain::run(self.feed(start, at, t), &fed[..links.len()], target, prefetch);
         };

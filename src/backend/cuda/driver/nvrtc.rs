@@ -3,7 +3,7 @@
 //! **Invariant:** what a source becomes depends on its text, the architecture, the version and [`OPTIONS`] alone.
 #![expect(unsafe_code, reason = "a C library, loaded at run time")]
 
-use super::super::emit::{NVRTC, PRELUDE, Source};
+use super::super::emit::{NVRTC, Source, prelude};
 use super::library::{candidates, functions, open_beside};
 use crate::backend::library::open;
 use crate::error::{Code, Error, Result};
@@ -200,7 +200,7 @@ impl Drop for Open<'_> {
 
 /// All that is compiled for a source. Lines are counted from its own first one.
 pub fn whole(source: &Source) -> String {
-    format!("{NVRTC}\n{PRELUDE}\n#line 1 \"{}\"\n{}", source.name, source.text)
+    format!("{NVRTC}\n{}\n#line 1 \"{}\"\n{}", prelude(), source.name, source.text)
 }
 
 fn c_string(text: String) -> Result<CString> {

@@ -27,9 +27,12 @@ pub use rows::{To, log_sum_exp, rows};
 pub use scan::cumsum;
 
 use super::device::Shape;
+use crate::op::table::TABLE;
+use crate::op::{Arity, Row};
 use crate::plan::{MemRef, Operand};
+use std::sync::LazyLock;
 
-/// A kernel, without the prelude that stands in front of all ([`PRELUDE`]): `extern "C"`, of one parameter, a
+/// A kernel, without the prelude that stands in front of all ([`prelude`]): `extern "C"`, of one parameter, a
 /// `Words<kernel_args>`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Source {
@@ -39,14 +42,41 @@ pub struct Source {
     pub kernel_args: usize,
 }
 
-/// Hand-written device code that sources use. `DEVICE` and `UNROLL` are what the compiler at hand calls them.
-pub const PRELUDE: &str = concat!(
-    include_str!("../../../../cuda/types.cuh"),
-    include_str!("../../../../cuda/math.cuh"),
-    include_str!("../../../../cuda/fold.cuh"),
-    include_str!("../../../../cuda/index.cuh"),
-    include_str!("../../../../cuda/window.cuh")
-);
+/// Device code that sources use: hand-written, but for what primitives are functions of CUDA's library. `DEVICE` and
+/// `UNROLL` are what the compiler at hand calls them.
+pub fn prelude() -> &'static str {
+    static PRELUDE: LazyLock<String> = LazyLock::new(|| {
+        [
+            include_str!("../../../../cuda/types.cuh"),
+            &TABLE
+                .iter()
+                .filter(|row| !row.cuda.is_empty())
+                .map(library_function)
+                .collect::<String>(),
+            include_str!("../../../../cuda/math.cuh"),
+            include_str!("../../../../cuda/fold.cuh"),
+            include_str!("../../../../cuda/index.cuh"),
+            include_str!("../../../../cuda/window.cuh"),
+        ]
+        .concat()
+    });
+    &PRELUDE
+}
+
+/// `op_` and the name of a primitive, for floats.
+fn library_function(row: &Row) -> String {
+    let (name, function) = (row.name, row.cuda);
+    let of = |dtype: &str, suffix: &str| {
+        let (parameters, arguments) = match row.arity {
+            Arity::Exactly(1) => (format!("{dtype} x"), "x"),
+            _ => (format!("{dtype} x, {dtype} y"), "x, y"),
+        };
+        format!(
+            "DEVICE {dtype} op_{name}({parameters}) {{ return {function}{suffix}({arguments}); }}\n"
+        )
+    };
+    of("f32", "f") + &of("f64", "")
+}
 
 /// What stands before the prelude when NVRTC compiles it.
 pub const NVRTC: &str = include_str!("../../../../cuda/nvrtc.cuh");

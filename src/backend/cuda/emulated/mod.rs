@@ -8,7 +8,7 @@ mod cudnn_graph;
 use super::Cuda;
 use super::cudnn_graph::CudnnGraph;
 use super::device::{Device, Launch, Limits, Matrix, Prepared, Product, Replay, Shape};
-use super::emit::{PRELUDE, Source};
+use super::emit::{Source, prelude};
 use crate::backend::memory::Pool;
 use crate::buffer::Location;
 use crate::dtype::DType;
@@ -151,7 +151,7 @@ impl Replay for Captured {
 
 /// The text of one library.
 fn text(sources: &[&Source]) -> String {
-    let mut text = format!("{}\n{PRELUDE}\n", include_str!("host.hpp"));
+    let mut text = format!("{}\n{}\n", include_str!("host.hpp"), prelude());
     for Source { name, text: kernel, kernel_args } in sources {
         text += kernel;
         text += &format!(
