@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 /// Lowest first.
 const LAYERS: &[&[&str]] = &[
-    &["error", "dtype", "shape", "dl"],
+    &["error", "dtype", "shape"],
     &["buffer", "thread", "number", "weights"],
     &["record", "op"],
-    &["graph", "dist"],
+    &["graph"],
     &["grad"],
     &["aten", "passes", "plan", "cache"],
     &["trace", "backend", "dynamic"],

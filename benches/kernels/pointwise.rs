@@ -16,6 +16,7 @@ pub fn resident(bench: &Bench, c: &mut Criterion) {
         ("tanh", Op::Tanh),
         ("erf", Op::Erf),
         ("erfc", Op::Erfc),
+        ("erfinv", Op::Erfinv),
         ("sigmoid", Op::Sigmoid),
         ("log", Op::Log),
         ("rsqrt", Op::Rsqrt),

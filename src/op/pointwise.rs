@@ -113,6 +113,30 @@ pub fn sign(x: &[f64]) -> f64 {
     truth(x[0] > 0.0) - truth(x[0] < 0.0)
 }
 
+/// By Halley's method on erf, or on erfc where erf is next to 1.
+pub fn erfinv(x: &[f64]) -> f64 {
+    let size = x[0].abs();
+    if !(0.0 < size && size < 1.0) {
+        return if size == 1.0 {
+            x[0] * f64::INFINITY
+        } else if size == 0.0 {
+            x[0]
+        } else {
+            f64::NAN
+        };
+    }
+    // Winitzki's approximation.
+    let (log, a) = ((-size * size).ln_1p(), 0.147);
+    let middle = 2.0 / (std::f64::consts::PI * a) + log / 2.0;
+    let mut y = ((middle * middle - log / a).sqrt() - middle).sqrt();
+    for _ in 0..3 {
+        let off = if size < 0.5 { libm::erf(y) - size } else { (1.0 - size) - libm::erfc(y) };
+        let step = off / (std::f64::consts::FRAC_2_SQRT_PI * (-y * y).exp());
+        y -= step / (1.0 + y * step);
+    }
+    y.copysign(x[0])
+}
+
 pub fn max(x: &[f64]) -> f64 {
     if x[0] >= x[1] || x[0].is_nan() { x[0] } else { x[1] }
 }

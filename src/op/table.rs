@@ -69,6 +69,9 @@ macro_rules! primitives {
         /// 1 - erf(x), small where that cancels.
         Erfc { "erfc" Pointwise Exactly(1), [], p::same_float, p::float(|x| libm::erfc(x[0])), p::each, work: 4, ulps: 6.0, cuda: "erfc" }
             grad (Flows(|s| unary(s, |x, _, dy| dy * (-FRAC_2_SQRT_PI * (-(x * x)).exp())))) cpu (long |a| math::erfc(a));
+        /// The number whose erf is x: infinite at -1 and 1, NaN beyond.
+        Erfinv { "erfinv" Pointwise Exactly(1), [], p::same_float, p::float(p::erfinv), p::each, work: 8, ulps: 6.0, cuda: "erfinv" }
+            grad (Flows(|s| unary(s, |_, y, dy| dy * ((y * y).exp() * (1.0 / FRAC_2_SQRT_PI))))) cpu (long |a| math::erfinv(a));
         /// 1 / (1 + exp(-x))
         Sigmoid { "sigmoid" Pointwise Exactly(1), [], p::same_float, p::float(|x| 1.0 / (1.0 + (-x[0]).exp())), p::each, work: 4, ulps: 3.0 }
             grad (Flows(|s| unary(s, |_, y, dy| dy * (1.0 - y) * y))) cpu (long |a| math::sigmoid(a));

@@ -159,15 +159,17 @@ fn inner_error(node: &Node, operands: &[Array]) -> f64 {
 /// Makes the runs disagree wildly on elements whose operand is nearer to a pole than its own uncertainty, or at the
 /// pole, where the sign of a zero decides.
 fn unsettle(node: &Node, values: &[Runs], settled: &[Array], runs: &mut Runs) {
-    let (operand, pole) = match node.op {
-        Op::Log | Op::Sqrt | Op::Rsqrt | Op::Pow => (node.inputs[0].0 as usize, 0.0),
-        Op::Log1p => (node.inputs[0].0 as usize, -1.0),
-        Op::Div => (node.inputs[1].0 as usize, 0.0),
+    let (operand, poles) = match node.op {
+        Op::Log | Op::Sqrt | Op::Rsqrt | Op::Pow => (0, &[0.0][..]),
+        Op::Log1p => (0, &[-1.0][..]),
+        Op::Erfinv => (0, &[-1.0, 1.0][..]),
+        Op::Div => (1, &[0.0][..]),
         _ => return,
     };
+    let operand = node.inputs[operand].0 as usize;
     let x = &settled[operand];
     for i in 0..x.len() {
-        let distance = (x.f64(i) - pole).abs();
+        let distance = poles.iter().map(|pole| (x.f64(i) - pole).abs()).fold(f64::MAX, f64::min);
         let moved = values[operand].iter().map(|run| (run.f64(i) - x.f64(i)).abs());
         if 32.0 * moved.fold(0.0, f64::max) >= distance {
             runs.iter_mut().zip(WILD).for_each(|(run, x)| run.set_f64(i, x));

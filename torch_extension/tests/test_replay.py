@@ -225,3 +225,19 @@ def test_two_threads_may_record():
         for thread in threads:
             thread.join()
     assert not failures
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_power_keeps_its_bits_when_its_exponent_becomes_an_input(dtype):
+    x = torch.linspace(0.5, 2, 1000, dtype=dtype).to(DEVICE)
+
+    def powers(exponent):
+        torchacc.sync()
+        y = x**exponent
+        torchacc.sync()
+        return y.cpu()
+
+    first = [powers(exponent) for exponent in (2, 3, -1)]
+    for _ in range(3):
+        for exponent, y in zip((2, 3, -1), first, strict=True):
+            assert torch.equal(powers(exponent), y)

@@ -59,6 +59,7 @@ pub const ROWS: &[Row] = &[
     }),
     row("tanh", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.tanh())),
     row("erf", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.unary(Op::Erf))),
+    row("erfinv", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.unary(Op::Erfinv))),
     row("erfc", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.unary(Op::Erfc))),
     row("floor", PLAIN, |c| rounded(c, Op::Floor)),
     row("ceil", PLAIN, |c| rounded(c, Op::Ceil)),

@@ -232,6 +232,45 @@ pub fn erfc<V: Vector>(x: V) -> V {
     V::select(x.lt(V::splat(0.0)), two - tail, tail)
 }
 
+/// ≤ 6 ulp. After Giles, "Approximating the erfinv function" (2010): x times a polynomial in -log(1 - x²), or its root
+/// near ±1.
+#[inline(always)]
+pub fn erfinv<V: Vector>(x: V) -> V {
+    let one = V::splat(1.0);
+    let w = -log((one - x) * (one + x));
+    let middle = polynomial(
+        w - V::splat(2.5),
+        [
+            1.501_409_4,
+            0.246_640_28,
+            -0.004_177_387,
+            -0.001_252_741_9,
+            0.000_218_344_44,
+            -4.963_349_5e-6,
+            -3.462_704_9e-6,
+            4.661_710_6e-7,
+            2.323_266e-8,
+            -8.791_085e-9,
+        ],
+    );
+    let tail = polynomial(
+        w.sqrt() - V::splat(3.0),
+        [
+            2.832_977,
+            1.001_674,
+            0.009_437_529,
+            -0.007_622_863,
+            0.005_749_189,
+            -0.003_670_098,
+            0.001_327_524_5,
+            9.646_705e-5,
+            -0.000_184_742_08,
+        ],
+    );
+    let y = V::select(w.lt(V::splat(5.0)), middle, tail) * x;
+    V::select(x.abs().eq(one), x * V::splat(f32::INFINITY), y)
+}
+
 /// ≤ 5 ulp; never beyond ±1.
 #[inline(always)]
 pub fn erf<V: Vector>(x: V) -> V {
@@ -287,7 +326,7 @@ pub fn smaller<V: Vector>(a: V, b: V) -> V {
 /// Rounds to the nearest integer by being added and subtracted, for |x| < 2^51.
 const ROUND64: f64 = 6_755_399_441_055_744.0;
 
-/// `a` to the power of `b`, as C has it. ≤ 1 ulp.
+/// `a` to the power of `b`, as C has it. ≤ 1 ulp; the cube ≤ 1.5 ulp.
 #[inline(always)]
 pub fn pow<const FMA: bool>(a: f32, b: f32) -> f32 {
     let x = a.abs();
@@ -312,7 +351,12 @@ pub fn pow<const FMA: bool>(a: f32, b: f32) -> f32 {
     let p = if negative && odd { -p } else { p };
     let p = if a < 0.0 && !whole && x < f32::INFINITY { f32::NAN } else { p };
     let one = a == 1.0 || b == 0.0 || (x == 1.0 && b.abs() == f32::INFINITY);
-    if one { 1.0 } else { p }
+    let p = if one { 1.0 } else { p };
+    // As `passes::simplify` has it where the exponent is a constant: a value keeps its bits when the exponent becomes an
+    // input.
+    let p = if b == 2.0 { a * a } else { p };
+    let p = if b == 3.0 { a * a * a } else { p };
+    if b == -1.0 { 1.0 / a } else { p }
 }
 
 /// Beyond it [`sin_from`] loses digits; callers compute these few arguments otherwise.

@@ -69,6 +69,7 @@ fn pointwise() -> Vec<Case> {
         let inputs = [any(1, &[2, 3])];
         cases.push(case(op.name(), &inputs, move |_, x| vec![x[0].unary(op)]));
     }
+    cases.push(case("erfinv", &[any(1, &[2, 3])], |_, x| vec![x[0].tanh().unary(Op::Erfinv)]));
     for op in [Op::Log, Op::Log1p, Op::Sqrt, Op::Rsqrt] {
         let inputs = [positive(2, &[5])];
         cases.push(case(op.name(), &inputs, move |_, x| vec![x[0].unary(op)]));

@@ -172,6 +172,35 @@ fn erf_at_known_points() {
     assert_close("erf", &one(Op::Erf, &[&array_f64(F64, &x)], &[]), &array_f64(F64, &y), 1.0);
 }
 
+/// Published values (Abramowitz and Stegun, table 7.1, and mpmath).
+#[test]
+fn erfc_and_erfinv_at_known_points() {
+    let x = [0.0, 1.0, 4.0, -3.0, 10.0, f64::INFINITY, f64::NAN];
+    let y = [
+        1.0,
+        0.157_299_207_050_285_13,
+        1.541_725_790_028_002e-8,
+        1.999_977_909_503_001_4,
+        2.088_487_583_762_545e-45,
+        0.0,
+        f64::NAN,
+    ];
+    assert_close("erfc", &one(Op::Erfc, &[&array_f64(F64, &x)], &[]), &array_f64(F64, &y), 4.0);
+    let x = [0.0, 0.5, -0.875, 1.0 - 2f64.powi(-20), 2f64.powi(-40), 1.0, -1.0, 1.5];
+    let y = [
+        0.0,
+        0.476_936_276_204_469_9,
+        -1.084_787_040_069_283_1,
+        3.465_505_025_803_331,
+        8.060_186_932_677_953e-13,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        f64::NAN,
+    ];
+    let got = one(Op::Erfinv, &[&array_f64(F64, &x)], &[]);
+    assert_close("erfinv", &got, &array_f64(F64, &y), 8.0);
+}
+
 #[test]
 fn signs_of_zero() {
     let x = array_f64(F32, &[0.0, -0.0, -0.4, 0.4]);

@@ -31,6 +31,8 @@ CANCELS = re.compile(
 
 # Operators that ask whether elements are 0, or equal.
 COUNTS = re.compile(r"unique|argwhere|nonzero|logical_not|masked_scatter|atan2|norm\(\w+, 0")
+# Operators that step at whole numbers, or between them.
+STEPS = re.compile(r"\b(round|floor|ceil|trunc)_?\b")
 
 
 class Diverged(Exception):
@@ -61,6 +63,8 @@ class Shadows:
         self.normalizes |= "_norm(" in line
         if COUNTS.search(line) and any(map(self.is_noise, VARIABLE.findall(line))):
             raise Diverged(place, "a shape hangs on what rounding leaves")
+        if STEPS.search(line) and any(map(self.is_at_a_step, VARIABLE.findall(line))):
+            raise Diverged(place, "a step hangs on the precision")
         if CANCELS.search(line) and any(map(self.overflows, VARIABLE.findall(line))):
             raise Diverged(place, "squares overflow")
         error = perform(line, self.eager)
@@ -103,6 +107,17 @@ class Shadows:
         gaps = finite.diff()
         return bool(off.any() or ((gaps > 0) & (gaps <= near)).any())
 
+    def is_at_a_step(self, name):
+        """Whether an element may be on the other side of a multiple of a half."""
+        value = self.eager.get(name)
+        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+            return False
+        wide, *others = (names[name].detach() for names in self.others)
+        runs = torch.stack([value.detach().double(), *others])
+        moved = (runs - wide).abs().amax(0) if wide.numel() else wide
+        away = (2 * wide - (2 * wide).round()).abs() / 2
+        return bool(((moved > 0) & (away <= 8 * moved)).any())
+
     def overflows(self, name):
         """Whether squares of finite elements leave the range of f64, which nothing has more of."""
         value = self.eager.get(name)
@@ -130,7 +145,7 @@ class Shadows:
             return
         wide, up, down = (other.data for other in others)
         self.follow(place, value, wide, up, down)
-        self.disturb(value, wide, up, down, cancels)
+        self.disturb(value, wide, up, down, cancels, self.normalizes)
 
     def follow(self, place, eager, wide, up, down):
         """Where the CPU's values left their type's range, the others do too."""
@@ -149,7 +164,7 @@ class Shadows:
             if not torch.equal(other.isinf(), exact.isinf()):
                 raise Diverged(place, "an infinity hangs on the precision")
 
-    def disturb(self, eager, wide, up, down, cancels):
+    def disturb(self, eager, wide, up, down, cancels, normalizes):
         eps = torch.finfo(eager.dtype).eps
         exact = eager.double()
         # The sign of a zero is nobody's promise, nor that of a NaN.
@@ -163,6 +178,8 @@ class Shadows:
         if cancels:
             # Even what comes out exact may not elsewhere. What halves cancel is mostly held in f32.
             inside = 4 * eps if eager.itemsize > 2 else eps
+            if normalizes and largest(wide) < 0.1:
+                inside *= 316  # what rounding left of constant rows was divided by the root of 1e-5
             off = self.random(wide.shape) * inside * (1 + largest(wide)) * wide.isfinite()
             for other, sign in ((up, 1), (down, -1)):
                 if is_writable(other):
@@ -175,6 +192,8 @@ class Shadows:
         # What is next to nothing may as well be nothing: a test for 0 hangs on that.
         small = down.abs() <= 16 * eps * largest(down)
         tiny = small & (wide.isfinite() if cancels else rounded)
+        # Nor is there anything where a few roundings change most of it.
+        tiny |= ((up - wide).abs() > 0.25 * wide.abs()) & wide.isfinite() & up.isfinite()
         if tiny.any() and is_writable(down):
             down.masked_fill_(tiny, -0.0)
 

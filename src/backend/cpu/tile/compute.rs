@@ -122,6 +122,13 @@ kernel! {
             Op::Sub => each!(y, |a in x, b in z| a - b),
             Op::Mul => each!(y, |a in x, b in z| a * b),
             Op::Div => each!(y, |a in x, b in z| a / b),
+            // As in `math::pow`.
+            Op::Pow => each!(y, |a in x, b in z| match b {
+                2.0 => a * a,
+                3.0 => a * a * a,
+                -1.0 => 1.0 / a,
+                b => a.powf(b),
+            }),
             _ => return false,
         }
         true

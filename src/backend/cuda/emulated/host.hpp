@@ -31,6 +31,18 @@ static Index3 threadIdx, blockIdx, blockDim, gridDim;
 
 static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 static inline double rsqrt(double x) { return 1.0 / sqrt(x); }
+static inline double erfinv(double x) {
+  const double size = fabs(x);
+  if (!(size < 1)) return size == 1 ? x * INFINITY : NAN;
+  if (size < 1e-6) return x * 0.88622692545275801;
+  double low = 0, high = 6;
+  for (int step = 0; step < 64; ++step) {
+    const double y = (low + high) / 2;
+    (size < 0.5 ? erf(y) < size : erfc(y) > 1 - size) ? low = y : high = y;
+  }
+  return copysign(low, x);
+}
+static inline float erfinvf(float x) { return (float)erfinv(x); }
 static inline unsigned __umulhi(unsigned a, unsigned b) {
   return (unsigned)((unsigned long long)a * b >> 32);
 }
