@@ -18,8 +18,21 @@ pub struct SymbolMap {
 }
 
 impl SymbolMap {
-    /// From the numbers of at least two traces of one structure. `None` when no few sizes explain them.
+    /// From the numbers of traces of one structure, but those whose sizes or offsets are too small to say how others follow
+    /// from them (a slice that begins at 0). `None` when less than two are left, or no few sizes explain them.
     pub fn new(examples: &[Vec<i64>]) -> Option<SymbolMap> {
+        let mut examples = examples.to_vec();
+        while examples.len() > 1 {
+            match SymbolMap::fitted(&examples) {
+                Ok(symbol_map) => return symbol_map,
+                Err(small) => examples.retain(|numbers| numbers[small] >= SMALLEST),
+            }
+        }
+        None
+    }
+
+    /// From all of these. Errors: where a symbol would be too small in one of them.
+    fn fitted(examples: &[Vec<i64>]) -> std::result::Result<Option<SymbolMap>, usize> {
         let values = |at: usize| examples.iter().map(|e| e[at]).collect::<Vec<i64>>();
         let count = examples[0].len();
         let mut varying: Vec<(usize, Vec<i64>)> = (0..count)
@@ -40,17 +53,18 @@ impl SymbolMap {
             let poly = match known {
                 Some(poly) => poly,
                 None => {
-                    if symbol_map.symbols.len() == MOST_SYMBOLS
-                        || list.iter().any(|&n| n < SMALLEST)
-                    {
-                        return None;
+                    if symbol_map.symbols.len() == MOST_SYMBOLS {
+                        return Ok(None);
+                    }
+                    if list.iter().any(|&n| n < SMALLEST) {
+                        return Err(at);
                     }
                     symbol_map.symbols.push(at);
                     let points: Vec<Vec<i64>> = (0..examples.len())
                         .map(|e| symbol_map.symbols.iter().map(|&s| examples[e][s]).collect())
                         .collect();
                     let new = Fitter::new(&points, symbol_map.symbols.len(), 0);
-                    let poly = new.fit(&list)?;
+                    let Some(poly) = new.fit(&list) else { return Ok(None) };
                     fitter = Some(new);
                     poly
                 }
@@ -58,7 +72,7 @@ impl SymbolMap {
             symbol_map.varying.push((at, poly.clone()));
             before = Some((list, poly));
         }
-        (!symbol_map.symbols.is_empty()).then_some(symbol_map)
+        Ok((!symbol_map.symbols.is_empty()).then_some(symbol_map))
     }
 
     pub fn symbols(&self) -> usize {
@@ -108,6 +122,14 @@ mod tests {
         let trace = |b: i64, t: i64| vec![b, t + 1, b * t, b * t * 64, t];
         let symbol_map = SymbolMap::new(&[trace(8, 50), trace(6, 161), trace(7, 80)]).unwrap();
         assert_eq!(symbol_map.bind(&trace(3, 999)), Some(vec![3, 999]));
+    }
+
+    #[test]
+    fn a_slice_from_the_start_is_left_out() {
+        let trace = |at: i64| vec![35, 64 * at, 7, at];
+        let symbol_map = SymbolMap::new(&[trace(0), trace(35), trace(1), trace(70)]).unwrap();
+        assert_eq!(symbol_map.bind(&trace(105)), Some(vec![105]));
+        assert!(SymbolMap::new(&[trace(0), trace(35)]).is_none());
     }
 
     #[test]

@@ -202,3 +202,32 @@ def test_shape_rules_know_the_default_dtype():
         assert {root(size) for size in (6, 7, 8, 9)} == {torch.float64}
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("first", [0, 1, 35])
+def test_slices_of_a_tensor_on_the_device(first):
+    """Offsets vary like sizes, wherever the first slice begins."""
+    cpu, acc = twins(lambda: nn.Sequential(nn.Embedding(50, 16), nn.Linear(16, 50)))
+    corpus = torch.randint(50, (4096,), generator=torch.Generator().manual_seed(0))
+    places = random.Random(0)
+    starts = [first] + [places.randint(2, 4000) for _ in range(39)]
+
+    def losses(model, data):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step, start in enumerate(starts):
+            if step == 6:
+                made()
+            window = data[start : start + 36]
+            loss = F.cross_entropy(model(window[:-1]), window[1:])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            torchacc.mark_step()
+            yield loss.detach()
+
+    expected = list(losses(cpu, corpus))
+    actual = list(losses(acc, corpus.to(DEVICE)))
+    compiled, _ = made()
+    assert compiled == 0
+    for a, e in zip(actual, expected, strict=True):
+        torch.testing.assert_close(a.cpu(), e, rtol=1e-4, atol=1e-4)

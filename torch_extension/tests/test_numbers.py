@@ -230,3 +230,14 @@ def test_no_elements_of_types_that_are_not_computed(dtype):
     none, weight = torch.ones(0, 3, dtype=dtype), torch.ones(4, 3, dtype=dtype)
     check(lambda x, w: torch.nn.functional.linear(x, w, w[:, 0]), none, weight)
     check(lambda x: torch.softmax(x, -1, out=x.clone()), none)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_logarithms_of_powers_are_whole(dtype):
+    exponents = torch.arange(-120, 121)
+    powers = torch.exp2(exponents.double()).to(dtype).to(DEVICE)
+    assert torch.equal(powers.log2().floor().cpu().long(), exponents)
+    check(lambda x: (x.log2(), x.log10()), torch.tensor([0.0, -0.0, -1.0, NAN, float("inf"), 3.0]))
+    tens = torch.arange(0, 11)
+    powers = (10 ** tens.double()).to(dtype).to(DEVICE)
+    assert torch.equal(powers.log10().floor().cpu().long(), tens)

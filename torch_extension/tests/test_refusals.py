@@ -195,7 +195,7 @@ def test_a_number_is_judged_though_the_shapes_are_known(name):
         assert words.endswith(expected[1])
 
 
-def test_a_rehearsal_draws_nothing_from_the_cpus_generator():
+def test_a_dry_run_draws_nothing_from_the_cpus_generator():
     torch.manual_seed(0)
     expected = torch.rand(3)
     torch.manual_seed(0)

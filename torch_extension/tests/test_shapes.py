@@ -94,6 +94,15 @@ def test_norms_over_one_number(dim, keepdim):
         check(lambda x: torch.linalg.vector_norm(x, 2, dim, keepdim), x)
 
 
+@pytest.mark.parametrize("dims", [(0, 1, 2, 3), (0, 2, 1, 3), (0, 1, 3, 2), (1, 0, 2, 3)])
+def test_attention_lies_as_on_the_cpu(dims):
+    query = real(2, 3, 4, 5).div(100).permute(dims)
+    attention = torch.nn.functional.scaled_dot_product_attention
+    expected, actual = attention(query, query, query), attention(*[query.to(DEVICE)] * 3)
+    assert actual.stride() == expected.stride()
+    torch.testing.assert_close(actual.cpu(), expected)
+
+
 def test_gradients_of_attention_lie_as_on_the_cpu():
     def run(device):
         q, k, v = (torch.ones(2, 3, n, 8, device=device, requires_grad=True) for n in (4, 5, 5))

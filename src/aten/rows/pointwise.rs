@@ -7,7 +7,6 @@ use crate::dtype::DType;
 use crate::graph::math::V;
 use crate::op::Op;
 use crate::record::Arg;
-use std::f64::consts::{LN_2, LN_10};
 
 const BINARY: &[&str] = &["Tensor", "Scalar", "out", "Scalar_out"];
 const EITHER: &[&str] =
@@ -30,8 +29,8 @@ pub const ROWS: &[Row] = &[
     row("expm1", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.unary(Op::Expm1))),
     row("log", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.log())),
     row("log1p", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.unary(Op::Log1p))),
-    row("log2", PLAIN, |c| c.elementwise([0], Rule::FloatFormula, |[x]| x.log() * (1.0 / LN_2))),
-    row("log10", PLAIN, |c| c.elementwise([0], Rule::FloatFormula, |[x]| x.log() * (1.0 / LN_10))),
+    row("log2", PLAIN, |c| c.elementwise([0], Rule::FloatFormula, |[x]| logarithm(x, 2.0))),
+    row("log10", PLAIN, |c| c.elementwise([0], Rule::FloatFormula, |[x]| logarithm(x, 10.0))),
     row("sin", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.unary(Op::Sin))),
     row("cos", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.unary(Op::Cos))),
     row("tan", PLAIN, |c| {
@@ -185,6 +184,17 @@ fn is_nan(_: usize, value: f64) -> bool {
 /// Argument `i` as bool: not zero.
 fn truth<'a>(c: &Call<'a>, i: usize) -> crate::error::Result<V<'a>> {
     Ok(c.tensor(i)?.cast(DType::Bool))
+}
+
+/// The logarithm to a base. Of the base's powers it is whole: programs take its floor.
+fn logarithm(x: V, base: f64) -> V {
+    let log = x.log() * (1.0 / base.ln());
+    let whole = log.unary(Op::Round);
+    let power = x.math().constant(base, x.dtype()).broadcast(&x.sizes()).pow(whole);
+    // What rounding missed is no part of the slope; there is none where the logarithm is infinite.
+    let missed = whole - log;
+    let is_power = power.binary(Op::Eq, x).and(missed.abs().lt(0.5));
+    log + is_power.select(missed, 0.0).unary(Op::Detach)
 }
 
 /// exp(|x|) / 2, where exp(|x|) would overflow, too. Halving x is exact, subtracting ln 2 from it is not.

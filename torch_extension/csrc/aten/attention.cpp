@@ -6,6 +6,7 @@
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <c10/util/strides.h>
 
 #include <cmath>
 
@@ -124,10 +125,15 @@ attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& valu
   const DispatchBelowAutograd guard;
   const int64_t batch = query.size(0), heads = query.size(1), length = query.size(2),
                 width = value.size(3);
-  // Laid out as the query, so that heads which were split from one width merge back by a view.
+  // Laid out as the query, so that heads which were split from one width merge back by a view; in
+  // rows where the query's are scattered, as PyTorch's formula for such does it.
   const c10::SmallVector<int64_t, 4> sizes{batch, heads, length, width};
-  const at::Tensor out = make_tensor(sizes, at::infer_dense_strides(sizes, query.strides()),
-                                     query.scalar_type(), query.device().index());
+  c10::DimVector strides = c10::contiguous_strides(sizes);
+  if (query.stride(3) == 1 || query.size(3) == 1) {
+    const auto dense = at::infer_dense_strides(sizes, query.strides());
+    strides.assign(dense.begin(), dense.end());
+  }
+  const at::Tensor out = make_tensor(sizes, strides, query.scalar_type(), query.device().index());
   const c10::ScalarType statistic = query.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const at::Tensor logsumexp = make_tensor({batch, heads, length}, {heads * length, length, 1},
                                            statistic, query.device().index());

@@ -26,13 +26,13 @@ OF_VALUES = (
 )
 # Operators that round inside and subtract what they rounded.
 CANCELS = re.compile(
-    r"grad|norm|softm|cosine|loss|entropy|std|var|logsumexp|gelu|\bo\d+\.|attention|addmm|linear|backward"
+    r"grad|norm|softm|cosine|loss|entropy|kl_div|std|var|logsumexp|gelu|\bo\d+\.|attention|addmm|linear|backward"
 )
 
 # Operators that ask whether elements are 0, or equal.
 COUNTS = re.compile(r"unique|argwhere|nonzero|logical_not|masked_scatter|atan2|norm\(\w+, 0")
 # Operators that step at whole numbers, or between them.
-STEPS = re.compile(r"\b(round|floor|ceil|trunc)_?\b")
+STEPS = re.compile(r"\b(round|floor|ceil|trunc|frac)_?\b")
 
 
 class Diverged(Exception):
