@@ -146,7 +146,7 @@ impl Families {
         let examples = self.0.lock().iter_mut().find(of).map(|family| family.examples.clone());
         let template =
             examples.and_then(|examples| SymbolMap::new(&examples)).and_then(|symbol_map| {
-                let point = symbol_map.bind(&erased.numbers)?;
+                let point = symbol_map.bind_general(&erased.numbers)?;
                 let template =
                     Template::new(&symbol_map, &point, records, unplaced, decisions, planner)?;
                 Some((symbol_map, template))
@@ -216,7 +216,7 @@ impl Family {
         let mut examples = self.examples.clone();
         examples.push(numbers.to_vec());
         let symbol_map = SymbolMap::new(&examples)?;
-        let point = symbol_map.bind(numbers)?;
+        let point = symbol_map.bind_general(numbers)?;
         let buckets = Buckets::new(symbol_map, &point, records)?;
         self.buckets.truncate(TEMPLATES - 1);
         self.buckets.insert(0, buckets);

@@ -93,6 +93,11 @@ impl SymbolMap {
         (expected == numbers).then_some(point)
     }
 
+    /// As [`SymbolMap::bind`], but `None` where a symbol is so small that the trace is a special case.
+    pub fn bind_general(&self, numbers: &[i64]) -> Option<Vec<i64>> {
+        self.bind(numbers).filter(|point| point.iter().all(|&n| n >= SMALLEST))
+    }
+
     /// The numbers of the trace at a point.
     pub fn at(&self, point: &[i64]) -> Option<Vec<i64>> {
         let mut numbers = self.constants.clone();
