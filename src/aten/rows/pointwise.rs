@@ -186,7 +186,7 @@ fn truth<'a>(c: &Call<'a>, i: usize) -> crate::error::Result<V<'a>> {
     Ok(c.tensor(i)?.cast(DType::Bool))
 }
 
-/// The logarithm to a base. Of the base's powers it is whole: programs take its floor.
+/// The logarithm to a base. Of the base's powers that are exact it is whole: programs take its floor.
 fn logarithm(x: V, base: f64) -> V {
     let log = x.log() * (1.0 / base.ln());
     let whole = log.unary(Op::Round);

@@ -29,6 +29,9 @@ CANCELS = re.compile(
     r"grad|norm|softm|cosine|loss|entropy|kl_div|std|var|logsumexp|gelu|\bo\d+\.|attention|addmm|linear|backward"
 )
 
+# Operators that divide by how far elements are from their mean.
+NORMALIZES = re.compile(r"\b(layer|group|batch|instance|rms)_norm\(")
+
 # Operators that ask whether elements are 0, or equal.
 COUNTS = re.compile(r"unique|argwhere|nonzero|logical_not|masked_scatter|atan2|norm\(\w+, 0")
 # Operators that step at whole numbers, or between them.
@@ -60,7 +63,7 @@ class Shadows:
         self.normalizes = False
 
     def step(self, place, line):
-        self.normalizes |= "_norm(" in line
+        self.normalizes |= bool(NORMALIZES.search(line))
         if COUNTS.search(line) and any(map(self.is_noise, VARIABLE.findall(line))):
             raise Diverged(place, "a shape hangs on what rounding leaves")
         if STEPS.search(line) and any(map(self.is_at_a_step, VARIABLE.findall(line))):
@@ -85,14 +88,16 @@ class Shadows:
         if any(kind != kind_of(error) for kind in kinds):
             raise Diverged(place, "an error hangs on the precision")
         cancels = bool(CANCELS.search(line))
+        # What rounding leaves of constant rows is divided by the root of 1e-5.
+        amplified = 316 if NORMALIZES.search(line) else 1
         for name, value in variables(self.eager).items():
             others = [names.get(name) for names in self.others]
-            self.settle(place, name, value, others, cancels)
+            self.settle(place, name, value, others, cancels, amplified)
             if isinstance(value, torch.Tensor) and gradient(value) is not None:
                 grads = [gradient(other) for other in others]
                 if self.normalizes and gradient(value).isnan().any():
                     raise Diverged(place, "where infinities cancel hangs on a norm's formula")
-                self.settle(place, f"{name}.grad", gradient(value), grads, cancels)
+                self.settle(place, f"{name}.grad", gradient(value), grads, cancels, 1)
 
     def is_noise(self, name):
         """Whether rounding decides which elements are 0, or equal."""
@@ -125,7 +130,7 @@ class Shadows:
             return False
         return bool(largest(value.detach()) > 1e150)
 
-    def settle(self, place, name, value, others, cancels):
+    def settle(self, place, name, value, others, cancels, amplified):
         if not isinstance(value, torch.Tensor):
             if not all(alike(value, other) for other in others):
                 raise Diverged(place, "a value hangs on the precision")
@@ -145,7 +150,7 @@ class Shadows:
             return
         wide, up, down = (other.data for other in others)
         self.follow(place, value, wide, up, down)
-        self.disturb(value, wide, up, down, cancels, self.normalizes)
+        self.disturb(value, wide, up, down, cancels, amplified)
 
     def follow(self, place, eager, wide, up, down):
         """Where the CPU's values left their type's range, the others do too."""
@@ -164,7 +169,7 @@ class Shadows:
             if not torch.equal(other.isinf(), exact.isinf()):
                 raise Diverged(place, "an infinity hangs on the precision")
 
-    def disturb(self, eager, wide, up, down, cancels, normalizes):
+    def disturb(self, eager, wide, up, down, cancels, amplified):
         eps = torch.finfo(eager.dtype).eps
         exact = eager.double()
         # The sign of a zero is nobody's promise, nor that of a NaN.
@@ -178,8 +183,8 @@ class Shadows:
         if cancels:
             # Even what comes out exact may not elsewhere. What halves cancel is mostly held in f32.
             inside = 4 * eps if eager.itemsize > 2 else eps
-            if normalizes and largest(wide) < 0.1:
-                inside *= 316  # what rounding left of constant rows was divided by the root of 1e-5
+            if largest(wide) < 0.1:
+                inside *= amplified
             off = self.random(wide.shape) * inside * (1 + largest(wide)) * wide.isfinite()
             for other, sign in ((up, 1), (down, -1)):
                 if is_writable(other):

@@ -77,9 +77,10 @@ fn everything(dtype: DType) -> (Case, Vec<Op>) {
     (Case { kernel: Kernel::Map(body), reads, writes, scalars: vec![], in_place: false }, ops)
 }
 
-/// Units in the last place that a function may be off. Backends on the host round atan2 once.
+/// Units in the last place that a function may be off; those of the host's library here, a device's are no worse. The
+/// CPU's vectors may be off by more, but round atan2 once.
 fn ulps(op: Op) -> f64 {
-    if op == Op::Atan2 { 2.0 } else { op.row().ulps }
+    if op == Op::Atan2 { 2.0 } else { op.row().ulps.min(2.0) }
 }
 
 #[test]
