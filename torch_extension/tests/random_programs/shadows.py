@@ -36,6 +36,10 @@ NORMALIZES = re.compile(r"\b(layer|group|batch|instance|rms)_norm\(")
 COUNTS = re.compile(r"unique|argwhere|nonzero|logical_not|masked_scatter|atan2|norm\(\w+, 0")
 # Operators that step at whole numbers, or between them.
 STEPS = re.compile(r"\b(round|floor|ceil|trunc|frac)_?\b")
+# Two variables that are compared, element by element.
+COMPARES = re.compile(r"\b(t\d+) (?:[=!]=|[<>]=?) (t\d+)\b")
+# A tensor on the host as an operand: one with dimensions is refused by every device but the CPU.
+HOSTED = re.compile(r"\* (h\d+)$")
 
 
 class Diverged(Exception):
@@ -68,6 +72,10 @@ class Shadows:
             raise Diverged(place, "a shape hangs on what rounding leaves")
         if STEPS.search(line) and any(map(self.is_at_a_step, VARIABLE.findall(line))):
             raise Diverged(place, "a step hangs on the precision")
+        if any(self.may_be_equal(*pair) for pair in COMPARES.findall(line)):
+            raise Diverged(place, "a comparison hangs on the precision")
+        if any(getattr(self.eager.get(name), "ndim", 0) for name in HOSTED.findall(line)):
+            raise Diverged(place, "an operand is on another device")
         if CANCELS.search(line) and any(map(self.overflows, VARIABLE.findall(line))):
             raise Diverged(place, "squares overflow")
         error = perform(line, self.eager)
@@ -122,6 +130,19 @@ class Shadows:
         moved = (runs - wide).abs().amax(0) if wide.numel() else wide
         away = (2 * wide - (2 * wide).round()).abs() / 2
         return bool(((moved > 0) & (away <= 8 * moved)).any())
+
+    def may_be_equal(self, *names):
+        """Whether two elements that are compared lie as near as rounding moves them."""
+        values = [self.eager.get(name) for name in names]
+        if not all(isinstance(v, torch.Tensor) and v.is_floating_point() for v in values):
+            return False
+        runs = [[v[name].detach() for name in names] for v in (self.eager, *self.others)]
+        try:
+            eager, wide, up, down = (a.double() - b.double() for a, b in runs)
+        except RuntimeError:
+            return False
+        moved = torch.stack([eager - wide, up - wide, down - wide]).abs().amax(0)
+        return bool(((moved > 0) & (wide.abs() <= 8 * moved)).any())
 
     def overflows(self, name):
         """Whether squares of finite elements leave the range of f64, which nothing has more of."""
