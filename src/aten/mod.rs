@@ -52,6 +52,8 @@ struct Row {
     float8: bool,
     /// Whether bool and u8 operands would be masks, which select a number of elements that nobody knows in advance.
     indexes: bool,
+    /// Whether operands that are computed with must be floats: of others PyTorch has none, or rounds in its own way.
+    floats: bool,
     /// Whether the results are new states of what is trained: no gradient flows through a step of an optimizer.
     updates: bool,
     /// Whether it gives the gradients of its first argument with respect to the list that is its second.
@@ -77,6 +79,7 @@ const fn row(
         moves: false,
         float8: false,
         indexes: false,
+        floats: false,
         updates: false,
         differentiates: false,
         refuses: |_| false,
@@ -108,6 +111,10 @@ impl Row {
 
     const fn indexes(self) -> Row {
         Row { indexes: true, ..self }
+    }
+
+    const fn floats(self) -> Row {
+        Row { floats: true, ..self }
     }
 
     const fn updates(self) -> Row {
@@ -260,6 +267,7 @@ pub fn may_vary(row: u32, arg: usize, kind: ScalarKind, bits: u64) -> bool {
 pub fn accepts(row: u32, dtypes: &[DType]) -> bool {
     let alike = dtypes.windows(2).all(|pair| pair[0] == pair[1]);
     let (moves, float8, indexes) = match entry(row) {
+        Entry::Aten(row) if row.floats => return dtypes.iter().all(|d| d.is_float()),
         Entry::Aten(row) => (row.moves, row.float8, row.indexes),
         Entry::Primitive(op) => {
             let float8 = matches!(op, Op::Cast | Op::ScaledMatmul);

@@ -9,7 +9,9 @@ type Monomial = SmallVec<[u8; 3]>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Poly(SmallVec<[(i64, Monomial); 2]>);
 
-const MOST_TERMS: usize = 3;
+/// `(s + a)·(t + b)` has four, which few points have by chance.
+const MOST_TERMS: usize = 4;
+const TERMS_BY_CHANCE: usize = 3;
 const MOST_DEGREE: usize = 3;
 
 impl Poly {
@@ -83,7 +85,10 @@ impl Fitter {
             values.map(|values| (m, values))
         };
         let columns = monomials.into_iter().filter_map(column).collect();
-        Fitter { columns, most_terms: points.len().saturating_sub(spare).min(MOST_TERMS) }
+        let determined = points.len().saturating_sub(spare);
+        let most_terms = determined.min(TERMS_BY_CHANCE);
+        let most_terms = if determined > MOST_TERMS { MOST_TERMS } else { most_terms };
+        Fitter { columns, most_terms }
     }
 
     /// A polynomial with the fewest terms; among these the one with the smallest coefficients.
@@ -167,7 +172,7 @@ fn solve(
     (0..n).map(coefficient).collect()
 }
 
-/// Of a matrix of 1, 2 or 3 rows; `None` beyond 128 bits.
+/// Of a matrix of few rows; `None` beyond 128 bits.
 fn determinant(n: usize, at: &dyn Fn(usize, usize) -> Option<i128>) -> Option<i128> {
     if n == 1 {
         return at(0, 0);

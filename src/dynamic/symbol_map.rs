@@ -130,6 +130,17 @@ mod tests {
     }
 
     #[test]
+    fn padded_images_are_products_of_sums() {
+        let trace = |h: i64, w: i64| {
+            let (tall, wide) = (h + 3, w + 3);
+            vec![w, h * w, h, wide, tall * wide, 6 * tall * wide, tall]
+        };
+        let examples = [(8, 12), (9, 13), (10, 11), (12, 16), (14, 15)].map(|(h, w)| trace(h, w));
+        let symbol_map = SymbolMap::new(&examples).unwrap();
+        assert!(symbol_map.bind(&trace(21, 33)).is_some());
+    }
+
+    #[test]
     fn a_slice_from_the_start_is_left_out() {
         let trace = |at: i64| vec![35, 64 * at, 7, at];
         let symbol_map = SymbolMap::new(&[trace(0), trace(35), trace(1), trace(70)]).unwrap();

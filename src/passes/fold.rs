@@ -12,7 +12,8 @@ use std::borrow::Cow;
 const MAX_ELEMENTS: i64 = 1024;
 
 /// Evaluates, through its row, every node whose operands are all *splats* (a constant, or a broadcast one) and whose
-/// results are splats again. A node whose evaluation fails is left to fail when the program runs.
+/// results are splats again. A node whose evaluation fails is left to fail when the program runs. So is a quotient: those of
+/// sizes are no numbers that follow from sizes in a way that templates know, but its parts are.
 ///
 /// ```text
 /// %0: f32[] = const() {value=2.0, …}
@@ -26,6 +27,7 @@ pub fn fold(graph: &Graph) -> Result<Cow<'_, Graph>> {
 
 pub(super) fn rule(b: &mut Builder, item: &Item) -> Result<Option<Values>> {
     match item.op.class() {
+        Class::Pointwise if matches!(item.op, Op::Div | Op::Rem) => Ok(None),
         Class::Pointwise => fold_pointwise(b, item),
         Class::Host => Ok(None),
         _ => fold_small(b, item),

@@ -136,7 +136,8 @@ fn linspace<'a>(c: &Call<'a>) -> Outs<'a> {
     let step = (end - start) / (n - 1).max(1) as f64;
     let upper = end - ((n - 1) as f64 - index) * step;
     let from_start = start + index * step;
-    let y = index.lt((n / 2).max(1) as f64).select(from_start, upper);
+    let half = (c.math.constant_int(n, DType::I64) / 2.0).max(1.0).cast(DType::F64);
+    let y = index.lt(half).select(from_start, upper);
     Ok(vec![y.cast(dtype)])
 }
 

@@ -11,7 +11,7 @@ use crate::graph::math::V;
 use crate::invalid;
 use crate::op::{Attr, Op};
 use crate::record::Arg;
-use crate::shape::Dims;
+use crate::shape::{Dims, numel};
 use smallvec::smallvec;
 
 pub const ROWS: &[Row] = &[
@@ -30,6 +30,13 @@ pub const ROWS: &[Row] = &[
         .refuses(always),
     row("scatter_add", PLAIN, |c| scatter(c, true)).refuses(always),
     row("index_add", PLAIN, index_add).refuses(always),
+    row("index_copy", PLAIN, index_copy).refuses(always),
+    row("masked_scatter", PLAIN, |c| {
+        let (x, mask, source) = (c.tensor(0)?, c.tensor(1)?, c.tensor(2)?);
+        Ok(vec![masked_scatter(x, mask.cast(DType::Bool), source)])
+    })
+    .refuses(always),
+    row("masked_scatter_backward", PLAIN, masked_scatter_backward).refuses(always),
 ];
 
 fn at_least_1d(x: V) -> V {
@@ -148,7 +155,8 @@ fn triangle<'a>(c: &Call<'a>, side: Op) -> Outs<'a> {
     Ok(vec![column.binary(side, limit).select(x, 0.0)])
 }
 
-fn take<'a>(x: V<'a>, index: V<'a>, dim: usize) -> V<'a> {
+/// The rows of `x` along `dim` that `index`, of any sizes, says.
+pub fn take<'a>(x: V<'a>, index: V<'a>, dim: usize) -> V<'a> {
     x.math().op(Op::Take, &[x, index], smallvec![Attr::Int(dim as i64)])
 }
 
@@ -232,4 +240,61 @@ fn index_add<'a>(c: &Call<'a>) -> Outs<'a> {
     let attrs = smallvec![Attr::Int(dim as i64)];
     let y = c.math.op(Op::IndexAdd, &[base, index.reshape(&[index.numel()]), source], attrs);
     Ok(vec![y.cast(dtype).reshape(&x.sizes())])
+}
+
+/// `(self, dim, index, source)`: of rows with the same index the last one stays.
+fn index_copy<'a>(c: &Call<'a>) -> Outs<'a> {
+    let (x, index, source) = (c.tensor(0)?, c.tensor(2)?, at_least_1d(c.tensor(3)?));
+    let (dim, n) = (c.dim(1, 0, x.rank())?, index.numel());
+    let sizes = source.sizes();
+    if sizes.get(dim) != Some(&n) {
+        return invalid!(
+            "index_copy_(): Number of indices ({n}) should be equal to source.size(dim), but source has sizes {sizes:?}"
+        );
+    }
+    let mut column = Dims::from_elem(1, sizes.len());
+    column[dim] = n;
+    let index = index.reshape(&column).broadcast(&sizes);
+    let attrs = smallvec![Attr::Int(dim as i64), Attr::Bool(false)];
+    let y = c.math.op(Op::Scatter, &[at_least_1d(x), index, source], attrs);
+    Ok(vec![y.reshape(&x.sizes())])
+}
+
+/// Which of a list of elements each true element of `mask`, flat, takes, in order; of the others, the first.
+fn turns(mask: V) -> V {
+    let chosen = mask.cast(DType::I64).reshape(&[mask.numel()]);
+    let count = chosen.math().op(Op::CumSum, &[chosen], smallvec![Attr::Int(0)]);
+    chosen * (count - 1.0)
+}
+
+/// `x` with the elements of `source`, one after the other, where `mask` is true. Too few of them is an index error.
+fn masked_scatter<'a>(x: V<'a>, mask: V<'a>, source: V<'a>) -> V<'a> {
+    let (sizes, n) = (x.sizes(), source.numel());
+    if x.numel() == 0 {
+        return x;
+    }
+    let mask = mask.broadcast(&sizes);
+    let mut from = source.reshape(&[n]);
+    let mut turn = turns(mask);
+    if n == 0 {
+        // One is there for what takes none.
+        from = x.math().zeros(source.dtype(), &[1]);
+        turn = mask.cast(DType::I64).reshape(&[x.numel()]);
+    }
+    mask.select(take(from, turn, 0).reshape(&sizes), x)
+}
+
+/// `(grad_output, mask, sizes)` → the gradient of the source, of these sizes: 0 for elements that nothing took.
+fn masked_scatter_backward<'a>(c: &Call<'a>) -> Outs<'a> {
+    let (dy, mask) = (c.tensor(0)?, c.tensor(1)?);
+    let sizes = c.ints(2)?.unwrap_or_default();
+    let compute = wide(dy.dtype());
+    let zeros = c.math.zeros(compute, &[numel(&sizes)]);
+    if zeros.numel() == 0 || dy.numel() == 0 {
+        return Ok(vec![zeros.cast(dy.dtype()).reshape(&sizes)]);
+    }
+    let mask = mask.cast(DType::Bool).broadcast(&dy.sizes());
+    let taken = mask.select(dy.cast(compute), 0.0).reshape(&[dy.numel()]);
+    let dx = c.math.op(Op::IndexAdd, &[zeros, turns(mask), taken], smallvec![Attr::Int(0)]);
+    Ok(vec![dx.cast(dy.dtype()).reshape(&sizes)])
 }

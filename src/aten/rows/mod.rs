@@ -1,6 +1,7 @@
 //! The rows, by family. Argument positions are those of PyTorch's schemas (`native_functions.yaml`) without `out=`.
 
 mod activation;
+mod adjoint;
 mod advanced;
 mod attention;
 mod channel;
@@ -18,6 +19,8 @@ mod pointwise;
 mod pool;
 mod random;
 mod reduce;
+mod resample;
+mod unfold;
 
 use super::Row;
 
@@ -30,6 +33,8 @@ pub const FAMILIES: &[&[Row]] = &[
     norm::ROWS,
     convolution::ROWS,
     pool::ROWS,
+    resample::ROWS,
+    unfold::ROWS,
     loss::ROWS,
     attention::ROWS,
     index::ROWS,

@@ -1,5 +1,6 @@
 //! Normalisation: layer, RMS, group and batch norm. Statistics are kept in the dtype of computation (f32 for halves).
 
+use super::PLAIN;
 use super::channel::{asked, channel_sum, per_channel};
 use crate::aten::call::{Call, wide};
 use crate::aten::{Outs, Row, row};
@@ -21,6 +22,8 @@ pub const ROWS: &[Row] = &[
     row("native_batch_norm", &[""], |c| batch_norm(c, true)),
     row("_native_batch_norm_legit", &[""], |c| batch_norm(c, true)),
     row("_native_batch_norm_legit", &["no_stats"], |c| batch_norm(c, false)),
+    row("_weight_norm_interface", PLAIN, weight_norm).floats(),
+    row("_weight_norm_interface_backward", PLAIN, weight_norm_backward).floats(),
     row("native_batch_norm_backward", &[""], batch_norm_backward),
 ];
 
@@ -258,4 +261,31 @@ fn batch_norm_backward<'a>(c: &Call<'a>) -> Outs<'a> {
     let gain = weight.map_or(scale, |w| scale * w.cast(compute));
     let dx = centered * beside(gain);
     asked(c, 9, [dx.cast(dtype), dweight.cast(parameter), dbias.cast(parameter)])
+}
+
+/// The dimensions but `dim`.
+fn others(rank: usize, dim: usize) -> Dims {
+    (0..rank as i64).filter(|&d| d != dim as i64).collect()
+}
+
+/// `(v, g, dim)` → v · g / ‖v‖ with a norm for every index of `dim`, and these norms.
+fn weight_norm<'a>(c: &Call<'a>) -> Outs<'a> {
+    let (v, g) = (c.tensor(0)?, c.tensor(1)?);
+    let compute = wide(v.dtype());
+    let wide_v = v.cast(compute);
+    let axes = others(v.rank(), c.dim(2, 0, v.rank())?);
+    let norms = (wide_v * wide_v).reduce(Op::Sum, &axes, true).sqrt();
+    let w = wide_v * (g.cast(compute) / norms);
+    // PyTorch's CPU keeps the norms of bf16 in f32, those of f16 in f16.
+    let kept = if v.dtype() == DType::BF16 { DType::F32 } else { v.dtype() };
+    Ok(vec![w.cast(v.dtype()), norms.cast(c.out(1).map_or(kept, |ty| ty.dtype))])
+}
+
+/// `(grad_w, saved_v, saved_g, saved_norms, dim)` → the gradients of v and g.
+fn weight_norm_backward<'a>(c: &Call<'a>) -> Outs<'a> {
+    let compute = wide(c.ty(1)?.dtype);
+    let [dw, v, g, norms] = c.numbers([0, 1, 2, 3], compute)?;
+    let sums = (dw * v).reduce(Op::Sum, &others(v.rank(), c.dim(4, 0, v.rank())?), true);
+    let dv = g / norms * (dw - v * (sums / (norms * norms)));
+    Ok(vec![dv.cast(c.ty(1)?.dtype), (sums / norms).cast(c.ty(2)?.dtype)])
 }

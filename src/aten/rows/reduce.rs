@@ -1,6 +1,6 @@
 //! Reductions, and what goes along one dimension.
 
-use super::PLAIN;
+use super::{PLAIN, always};
 use crate::aten::call::{Call, wide, wrap_dim};
 use crate::aten::{Outs, Row, row};
 use crate::dtype::DType;
@@ -16,6 +16,11 @@ pub const ROWS: &[Row] = &[
     row("sum", &["dim_IntList", "IntList_out"], |c| {
         sum(c, c.tensor(0)?, Op::Sum, Some(1), c.bool(2, false)?, c.dtype(3)?)
     }),
+    row("nansum", PLAIN, |c| {
+        let x = c.tensor(0)?;
+        sum(c, x.eq(x).select(x, 0.0), Op::Sum, Some(1), c.bool(2, false)?, c.dtype(3)?)
+    }),
+    row("histc", PLAIN, histc).fixed(&[2, 3]).refuses(always),
     row("prod", PLAIN, |c| sum(c, c.tensor(0)?, Op::Prod, None, false, c.dtype(1)?)),
     row("prod", &["dim_int", "int_out"], |c| {
         sum(c, c.tensor(0)?, Op::Prod, Some(1), c.bool(2, false)?, c.dtype(3)?)
@@ -252,4 +257,40 @@ fn logsumexp<'a>(c: &Call<'a>) -> Outs<'a> {
     let top = super::pointwise::finite(top).select(top, 0.0);
     let log = (x - top).exp().reduce(Op::Sum, &axes, keep).log();
     Ok(vec![(log + top.reshape(&log.sizes())).cast(dtype)])
+}
+
+/// `(self, bins, min, max)`: how many elements lie in each of `bins` equal parts of [min, max], both included; of the
+/// elements' own range if that is empty. Integers are counted as PyTorch's CUDA kernel counts them: a part is found by a
+/// division of integers. A range that is not finite is refused as an index.
+fn histc<'a>(c: &Call<'a>) -> Outs<'a> {
+    let x = c.tensor(0)?;
+    let (bins, min, max) = (c.int(1, 100)?, c.float(2, 0.0)?, c.float(3, 0.0)?);
+    if bins < 1 {
+        return invalid!("torch.histc: bins must be > 0, but got {bins}");
+    }
+    if min > max || !(max - min).is_finite() {
+        return invalid!(
+            "torch.histc: max must be larger than min, and both finite, but got [{min}, {max}]"
+        );
+    }
+    let (dtype, n) = (x.dtype(), x.numel());
+    let compute = if dtype.is_float() { wide(dtype) } else { DType::I64 };
+    let x = x.cast(compute).reshape(&[n]);
+    let counts = c.math.zeros(DType::I64, &[bins]);
+    if n == 0 {
+        return Ok(vec![counts.cast(dtype)]);
+    }
+    let number = |x: f64| c.math.constant(x, DType::F64).cast(compute);
+    let (mut low, mut high) = (number(min), number(max));
+    let mut missed = c.math.constant_int(0, DType::I64);
+    if min == max {
+        (low, high) = (x.reduce(Op::ReduceMin, &[0], false), x.reduce(Op::ReduceMax, &[0], false));
+        let (is_point, spread) = (low.eq(high), high - low);
+        (low, high) = (is_point.select(low - 1.0, low), is_point.select(high + 1.0, high));
+        missed = (spread - spread).eq(0.0).select(missed, -1.0);
+    }
+    let part = ((x - low) * bins as f64 / (high - low)).cast(DType::I64).min((bins - 1) as f64);
+    let within = x.ge(low).and(x.le(high));
+    let operands = [counts, within.select(part, missed), within.cast(DType::I64)];
+    Ok(vec![c.math.op(Op::IndexAdd, &operands, smallvec![Attr::Int(0)]).cast(dtype)])
 }

@@ -1,0 +1,206 @@
+//! Images rearranged: windows as columns and back, channels as pixels and back.
+
+use super::PLAIN;
+use super::adjoint::pullback;
+use super::index::take;
+use crate::aten::call::{Call, wide};
+use crate::aten::{Outs, Row, row};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::graph::math::V;
+use crate::invalid;
+use crate::shape::Dims;
+
+pub const ROWS: &[Row] = &[
+    row("im2col", PLAIN, im2col).floats(),
+    row("col2im", PLAIN, col2im).floats(),
+    row("pixel_shuffle", PLAIN, pixel_shuffle).moves(),
+    row("pixel_unshuffle", PLAIN, pixel_unshuffle).moves(),
+    row("channel_shuffle", PLAIN, channel_shuffle).moves(),
+];
+
+/// Arguments from `first` on: `kernel_size, dilation, padding, stride`, for two dimensions each.
+struct Windows {
+    kernel: Dims,
+    dilation: Dims,
+    padding: Dims,
+    stride: Dims,
+}
+
+impl Windows {
+    fn new(c: &Call, first: usize) -> Result<Windows> {
+        let list = |i: usize, least: i64| match c.ints(first + i)? {
+            Some(pair) if pair.len() == 2 && pair.iter().all(|&n| n >= least) => Ok(pair),
+            pair => invalid!(
+                "expected argument {} to be two numbers of at least {least}, got {pair:?}",
+                first + i
+            ),
+        };
+        Ok(Windows {
+            kernel: list(0, 1)?,
+            dilation: list(1, 1)?,
+            padding: list(2, 0)?,
+            stride: list(3, 1)?,
+        })
+    }
+
+    /// How many windows lie along dimension `d` of `size` elements.
+    fn count(&self, d: usize, size: i64) -> i64 {
+        let reach = self.dilation[d] * (self.kernel[d] - 1) + 1;
+        (size + 2 * self.padding[d] - reach).div_euclid(self.stride[d]) + 1
+    }
+
+    /// `x[n,c,h,w]` → `[n, c * kernel, windows]`, 0 where a window lies in the padding.
+    fn columns<'a>(&self, x: V<'a>) -> Result<V<'a>> {
+        let sizes = x.sizes();
+        let counts = [0, 1].map(|d| self.count(d, sizes[d + 2]));
+        if counts.iter().any(|&count| count < 1) || sizes[1..].iter().any(|&size| size < 1) {
+            return invalid!(
+                "Given input with spatial size {:?}, kernel_size={:?}, dilation={:?}, padding={:?}, stride={:?}, calculated shape of the array of sliding blocks as {counts:?}, but its components must be at least one.",
+                &sizes[2..],
+                self.kernel,
+                self.dilation,
+                self.padding,
+                self.stride
+            );
+        }
+        let mut y = x;
+        // The last dimension first: the other one stays where it is.
+        for d in [1, 0] {
+            let along = [self.kernel[d], counts[d]];
+            let [k, o] = [0, 1].map(|dim| x.math().iota(&along, dim, DType::I64));
+            let at =
+                o * self.stride[d] as f64 + k * self.dilation[d] as f64 - self.padding[d] as f64;
+            let last = (sizes[d + 2] - 1) as f64;
+            let taken = take(y, at.max(0.0).min(last), d + 2);
+            let mut beside = Dims::from_elem(1, taken.rank());
+            beside[d + 2..d + 4].copy_from_slice(&along);
+            let within = at.ge(0.0).and(at.le(last)).reshape(&beside);
+            y = if self.padding[d] == 0 { taken } else { within.select(taken, 0.0) };
+        }
+        // n, c, kernel h, windows h, kernel w, windows w
+        let y = y.transpose(&[0, 1, 2, 4, 3, 5]);
+        let kernel: i64 = self.kernel.iter().product();
+        Ok(y.reshape(&[sizes[0], sizes[1] * kernel, counts[0] * counts[1]]))
+    }
+}
+
+/// With a batch dimension, which it may lack.
+fn batched<'a>(x: V<'a>, rank: usize) -> Result<V<'a>> {
+    match x.rank() {
+        r if r == rank => Ok(x),
+        r if r + 1 == rank => Ok(x.unsqueeze(0)),
+        _ => invalid!(
+            "expected a tensor of {} or {rank} dimensions, got sizes {:?}",
+            rank - 1,
+            x.sizes()
+        ),
+    }
+}
+
+/// `(self, kernel_size, dilation, padding, stride)`
+fn im2col<'a>(c: &Call<'a>) -> Outs<'a> {
+    let x = c.tensor(0)?;
+    let y = Windows::new(c, 1)?.columns(batched(x, 4)?)?;
+    Ok(vec![if x.rank() == 3 { y.reshape(&y.sizes()[1..]) } else { y }])
+}
+
+/// `(self, output_size, kernel_size, dilation, padding, stride)`: windows add up where they overlap.
+fn col2im<'a>(c: &Call<'a>) -> Outs<'a> {
+    let (x, windows) = (c.tensor(0)?, Windows::new(c, 2)?);
+    let (columns, kernel) = (batched(x, 3)?, windows.kernel.iter().product::<i64>());
+    let sizes = columns.sizes();
+    let size = c.ints(1)?.unwrap_or_default();
+    if size.len() != 2 || sizes[1] % kernel != 0 {
+        return invalid!(
+            "Expected two output sizes and a dimension 1 of input divisible by the product of kernel_size, but got output_size={size:?}, input.size(1)={} and kernel_size={:?}.",
+            sizes[1],
+            windows.kernel
+        );
+    }
+    let compute = wide(x.dtype());
+    let image = c.math.zeros(compute, &[sizes[0], sizes[1] / kernel, size[0], size[1]]);
+    let [y] = pullback(c.math, columns.cast(compute), [image], |[image]| {
+        let expected = windows.columns(image)?;
+        match expected.sizes() == sizes {
+            true => Ok(expected),
+            false => invalid!(
+                "Given output_size={size:?} and windows of {:?}, expected input of sizes {:?}, but got {sizes:?}",
+                windows.kernel,
+                expected.sizes()
+            ),
+        }
+    })?;
+    let y = y.cast(x.dtype());
+    Ok(vec![if x.rank() == 2 { y.reshape(&y.sizes()[1..]) } else { y }])
+}
+
+/// The sizes in front, channels, height and width.
+fn image(x: &[i64]) -> Result<(&[i64], [i64; 3])> {
+    match x {
+        [outer @ .., channels, height, width] => Ok((outer, [*channels, *height, *width])),
+        _ => {
+            invalid!("expects input to have at least 3 dimensions, but got input with sizes {x:?}")
+        }
+    }
+}
+
+/// The dimensions in front as they are, those behind in the order `inner`.
+fn reordered<'a>(x: V<'a>, outer: usize, inner: &[usize]) -> V<'a> {
+    let perm: Dims = (0..outer).chain(inner.iter().map(|d| outer + d)).map(|d| d as i64).collect();
+    x.transpose(&perm)
+}
+
+fn joined(outer: &[i64], inner: &[i64]) -> Dims {
+    outer.iter().chain(inner).copied().collect()
+}
+
+/// `(self, upscale_factor)`: `[…, c*r*r, h, w]` → `[…, c, h*r, w*r]`
+fn pixel_shuffle<'a>(c: &Call<'a>) -> Outs<'a> {
+    let (x, r) = (c.tensor(0)?, c.int(1, 1)?);
+    let sizes = x.sizes();
+    let (outer, [channels, h, w]) = image(&sizes)?;
+    if r < 1 || channels % r.saturating_mul(r) != 0 {
+        return invalid!(
+            "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, but input.size(-3)={channels} is not divisible by {r}^2"
+        );
+    }
+    let few = channels / (r * r);
+    let split = x.reshape(&joined(outer, &[few, r, r, h, w]));
+    let y = reordered(split, outer.len(), &[0, 3, 1, 4, 2]);
+    Ok(vec![y.reshape(&joined(outer, &[few, h * r, w * r]))])
+}
+
+/// `(self, downscale_factor)`: `[…, c, h*r, w*r]` → `[…, c*r*r, h, w]`
+fn pixel_unshuffle<'a>(c: &Call<'a>) -> Outs<'a> {
+    let (x, r) = (c.tensor(0)?, c.int(1, 1)?);
+    let sizes = x.sizes();
+    let (outer, [channels, h, w]) = image(&sizes)?;
+    if r < 1 || h % r != 0 || w % r != 0 {
+        return invalid!(
+            "pixel_unshuffle expects height and width to be divisible by downscale_factor, but input.size(-2)={h} and input.size(-1)={w} are not both divisible by {r}"
+        );
+    }
+    let split = x.reshape(&joined(outer, &[channels, h / r, r, w / r, r]));
+    let y = reordered(split, outer.len(), &[0, 2, 4, 1, 3]);
+    Ok(vec![y.reshape(&joined(outer, &[channels * r * r, h / r, w / r]))])
+}
+
+/// `(self, groups)`: `[n, g*c, …]` → `[n, c*g, …]`, the groups' channels by turns.
+fn channel_shuffle<'a>(c: &Call<'a>) -> Outs<'a> {
+    let (x, groups) = (c.tensor(0)?, c.int(1, 1)?);
+    let sizes = x.sizes();
+    let [n, channels, inner @ ..] = &sizes[..] else {
+        return invalid!(
+            "channel_shuffle expects input with > 2 dims, but got input with sizes {sizes:?}"
+        );
+    };
+    if groups < 1 || channels % groups != 0 {
+        return invalid!(
+            "Number of channels must be divisible by groups. Got {channels} channels and {groups} groups."
+        );
+    }
+    let rest: i64 = inner.iter().product();
+    let split = x.reshape(&[*n, groups, channels / groups, rest]);
+    Ok(vec![split.transpose(&[0, 2, 1, 3]).reshape(&sizes)])
+}
