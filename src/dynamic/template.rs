@@ -121,11 +121,12 @@ impl<'a> Probe<'a> {
         self.known[point].is_some()
     }
 
-    /// The point, or a neighbour that agrees. Single sizes have plans of their own: a power of two divides otherwise, equal
-    /// sizes may be one.
+    /// The point, or a neighbour that agrees, each symbol farther from it than the one before. Single sizes have plans of their
+    /// own: a power of two divides otherwise, equal sizes may be one.
     fn agreeing(&mut self, point: &[i64], lowest: &[i64], highest: &[i64]) -> Option<Vec<i64>> {
         let moved = |by: &i64| -> Vec<i64> {
-            (0..point.len()).map(|s| (point[s] + by).clamp(lowest[s], highest[s])).collect()
+            let value = |s: usize| point[s] + by * (s as i64 + 1);
+            (0..point.len()).map(|s| value(s).clamp(lowest[s], highest[s])).collect()
         };
         NEIGHBOURS.iter().map(moved).find(|point| self.agrees(point))
     }

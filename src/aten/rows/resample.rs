@@ -314,6 +314,9 @@ fn upsample_backward<'a>(c: &Call<'a>, n: usize, kind: Kind) -> Outs<'a> {
 
 // ---- grids
 
+/// Farther from an input than any of its elements, in elements; exact in f32.
+const FAR: f64 = (1u64 << 40) as f64;
+
 /// What a grid's place outside of the input reads.
 #[derive(Clone, Copy, PartialEq)]
 enum Outside {
@@ -352,7 +355,7 @@ impl Sampler {
         if self.align { (at + 1.0) / 2.0 * (size - 1.0) } else { ((at + 1.0) * size - 1.0) / 2.0 }
     }
 
-    /// A place brought inside, if anything brings it there. NaN is 0.
+    /// A place brought inside, if anything brings it there: there NaN is 0.
     fn inside<'a>(&self, at: V<'a>, size: i64) -> V<'a> {
         let last = (size - 1) as f64;
         let within = |at: V<'a>| {
@@ -360,7 +363,8 @@ impl Sampler {
             at.gt(0.0).select(at.lt(last).select(at, constant(last)), constant(0.0))
         };
         match self.outside {
-            Outside::Zeros => at,
+            // Infinities and NaN are far away: nothing times them would be NaN.
+            Outside::Zeros => at.abs().lt(FAR).select(at, -FAR),
             Outside::Border => within(at),
             Outside::Reflection => {
                 let (low, span) = if self.align { (0.0, last) } else { (-0.5, size as f64) };
@@ -426,35 +430,39 @@ impl Sampler {
         // All elements of a place lie side by side.
         let to_last: Dims = [0].into_iter().chain(2..n as i64 + 2).chain([1]).collect();
         let count: i64 = sizes[2..].iter().product();
-        let rows = x.transpose(&to_last).reshape(&[sizes[0].saturating_mul(count), sizes[1]]);
-        let first = math.iota(&outer, 0, DType::I64) * count as f64;
-        let mut spots = vec![(first, None, None)];
+        let n_rows = sizes[0].saturating_mul(count);
+        let mut rows = x.transpose(&to_last).reshape(&[n_rows, sizes[1]]);
+        if self.outside == Outside::Zeros {
+            rows = math.concat(&[rows, math.zeros(x.dtype(), &[1, sizes[1]])], 0);
+        }
+        // For each element that a place is made of, its row, whether it is inside, and its weight.
+        let mut spots = vec![(math.iota(&outer, 0, DType::I64), None, None)];
         for d in 0..n {
-            let (size, stride) = (sizes[d + 2], sizes[d + 3..].iter().product::<i64>() as f64);
+            let (size, last) = (sizes[d + 2] as f64, (sizes[d + 2] - 1) as f64);
             let at = grid.narrow(n + 1, (n - 1 - d) as i64, 1).reshape(&outer);
-            let taps = self.taps(at, size);
-            let meet = |&(index, valid, weight): &(V<'a>, Option<V<'a>>, Option<V<'a>>)| {
+            let taps = self.taps(at, sizes[d + 2]);
+            let zeros = self.outside == Outside::Zeros;
+            let meet = |&(row, valid, weight): &(V<'a>, Option<V<'a>>, Option<V<'a>>)| {
                 let with = |tap: &Tap<'a>| {
-                    let last = (size - 1) as f64;
-                    let whole = tap.index.cast(DType::I64).max(0.0).min(last);
-                    let here = (self.outside == Outside::Zeros)
-                        .then(|| tap.index.ge(0.0).and(tap.index.le(last)));
+                    let along = tap.index.cast(DType::I64).max(0.0).min(last);
+                    let here = zeros.then(|| tap.index.ge(0.0).and(tap.index.le(last)));
                     let both = |a: Option<V<'a>>, b, join: fn(V<'a>, V<'a>) -> V<'a>| match (a, b) {
                         (Some(a), Some(b)) => Some(join(a, b)),
                         (a, b) => a.or(b),
                     };
                     let weight = both(weight, tap.weight, |a, b| a * b);
-                    (index + whole * stride, both(valid, here, |a, b| a.and(b)), weight)
+                    (row * size + along, both(valid, here, |a, b| a.and(b)), weight)
                 };
                 taps.iter().map(with).collect::<Vec<_>>()
             };
             spots = spots.iter().flat_map(meet).collect();
         }
         let column: Dims = outer.iter().copied().chain([1]).collect();
-        let read = |(index, valid, weight): (V<'a>, Option<V<'a>>, Option<V<'a>>)| {
-            let taken = take(rows, index, 0);
-            let weighted = weight.map_or(taken, |weight| taken * weight.reshape(&column));
-            valid.map_or(weighted, |valid| valid.reshape(&column).select(weighted, 0.0))
+        let read = |(row, valid, weight): (V<'a>, Option<V<'a>>, Option<V<'a>>)| {
+            // The row of zeros is the last one.
+            let row = valid.map_or(row, |valid| valid.select(row, n_rows as f64));
+            let taken = take(rows, row, 0);
+            weight.map_or(taken, |weight| taken * weight.reshape(&column))
         };
         let sum = spots.into_iter().map(read).reduce(|sum, part| sum + part).unwrap_or(rows);
         outer.push(sizes[1]);

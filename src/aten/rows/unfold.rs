@@ -69,14 +69,14 @@ impl Windows {
         for d in [1, 0] {
             let along = [self.kernel[d], counts[d]];
             let [k, o] = [0, 1].map(|dim| x.math().iota(&along, dim, DType::I64));
-            let at =
-                o * self.stride[d] as f64 + k * self.dilation[d] as f64 - self.padding[d] as f64;
-            let last = (sizes[d + 2] - 1) as f64;
-            let taken = take(y, at.max(0.0).min(last), d + 2);
-            let mut beside = Dims::from_elem(1, taken.rank());
-            beside[d + 2..d + 4].copy_from_slice(&along);
-            let within = at.ge(0.0).and(at.le(last)).reshape(&beside);
-            y = if self.padding[d] == 0 { taken } else { within.select(taken, 0.0) };
+            let at = o * self.stride[d] as f64 + k * self.dilation[d] as f64;
+            if self.padding[d] > 0 {
+                let mut margin = y.sizes();
+                margin[d + 2] = self.padding[d];
+                let zeros = x.math().zeros(y.dtype(), &margin);
+                y = x.math().concat(&[zeros, y, zeros], d + 2);
+            }
+            y = take(y, at, d + 2);
         }
         // n, c, kernel h, windows h, kernel w, windows w
         let y = y.transpose(&[0, 1, 2, 4, 3, 5]);

@@ -180,3 +180,39 @@ fn indices_in_several_dimensions() {
     let row = find("aten::index.Tensor").unwrap();
     assert!(!accepts(row, &[F32, Bool, F32]) && accepts(row, &[F32, I64, F32]));
 }
+
+#[test]
+fn copies_of_rows() {
+    let (x, source) = (wave(F32, &[4, 2], 1), wave(F32, &[3, 2], 2));
+    let args = [(&x).into(), at(0), (&index(&[3], &[2.0, 0.0, 2.0])).into(), (&source).into()];
+    let mut expected = x.to_f64s();
+    for (to, from) in [(2, 0), (0, 1), (2, 2)] {
+        (0..2).for_each(|c| expected[to * 2 + c] = source.f64(from * 2 + c));
+    }
+    check("index_copy", &only("aten::index_copy", &args), F32, &[4, 2], &expected);
+    let few = [(&x).into(), at(0), (&index(&[2], &[2.0, 0.0])).into(), (&source).into()];
+    assert!(apply("aten::index_copy", &few).is_err());
+}
+
+#[test]
+fn elements_for_a_mask() {
+    let x = wave(F32, &[2, 3], 1);
+    let mask = Array::from_f64(Bool, &[2, 3], &[1.0, 0.0, 1.0, 0.0, 0.0, 1.0]);
+    let source = wave(F32, &[2, 2], 2);
+    let mut expected = x.to_f64s();
+    for (turn, to) in [0, 2, 5].into_iter().enumerate() {
+        expected[to] = source.f64(turn);
+    }
+    let args = |mask: &Array, source: &Array| [(&x).into(), mask.into(), source.into()];
+    let got = only("aten::masked_scatter", &args(&mask, &source));
+    check("masked_scatter", &got, F32, &[2, 3], &expected);
+    assert!(apply("aten::masked_scatter", &args(&mask, &wave(F32, &[2], 1))).is_err(), "too few");
+    let (nothing, none) = (wave(F32, &[0], 1), Array::from_f64(Bool, &[1, 3], &[0.0; 3]));
+    let got = only("aten::masked_scatter", &args(&none, &nothing));
+    check("of nothing", &got, F32, &[2, 3], &x.to_f64s());
+    assert!(apply("aten::masked_scatter", &args(&mask, &nothing)).is_err());
+    let dy = wave(F32, &[2, 3], 3);
+    let back = [(&dy).into(), (&mask).into(), ints(&[2, 2])];
+    let expected = [dy.f64(0), dy.f64(2), dy.f64(5), 0.0];
+    check("gradient", &only("aten::masked_scatter_backward", &back), F32, &[2, 2], &expected);
+}

@@ -10,6 +10,7 @@ mod optim;
 mod pointwise;
 mod random;
 mod reduce;
+mod resample;
 mod table;
 mod views;
 

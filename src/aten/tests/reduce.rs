@@ -199,3 +199,36 @@ fn running_sums() {
     let got = only("aten::logsumexp", &[(&low).into(), ints(&[0]), flag(false)]);
     check("logsumexp of -inf", &got, F32, &[], &[f64::NEG_INFINITY]);
 }
+
+#[test]
+fn histograms() {
+    let x = Array::from_f64(F32, &[2, 4], &[0.0, 1.0, 2.0, 2.5, 4.0, -1.0, 5.0, f64::NAN]);
+    let of = |x: &Array, min: f64, max: f64| {
+        apply("aten::histc", &[x.into(), at(4), Float(min), Float(max)])
+    };
+    // The end belongs to the last part; what is outside, or nowhere, counts nothing.
+    let got = of(&x, 0.0, 4.0).unwrap().remove(0);
+    check("histc", &got, F32, &[4], &[1.0, 1.0, 2.0, 1.0]);
+    let finite = Array::from_f64(F32, &[5], &[0.0, 1.0, 2.0, 3.0, 8.0]);
+    let got = of(&finite, 0.0, 0.0).unwrap().remove(0);
+    check("its own range", &got, F32, &[4], &[2.0, 2.0, 0.0, 1.0]);
+    let point = Array::from_f64(F32, &[3], &[7.0; 3]);
+    check("of one number", &of(&point, 0.0, 0.0).unwrap()[0], F32, &[4], &[0.0, 0.0, 3.0, 0.0]);
+    // As CUDA divides integers: 4·x / 9.
+    let ints = Array::from_f64(I64, &[10], &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]);
+    check("integers", &of(&ints, 0.0, 9.0).unwrap()[0], I64, &[4], &[3.0, 2.0, 2.0, 3.0]);
+    check("nothing", &of(&wave(F32, &[0], 1), 0.0, 0.0).unwrap()[0], F32, &[4], &[0.0; 4]);
+    assert!(of(&x, 0.0, 0.0).is_err(), "a range that is not finite");
+    assert!(of(&x, 1.0, 0.0).is_err());
+    assert!(apply("aten::histc", &[(&x).into(), at(0), Float(0.0), Float(1.0)]).is_err());
+}
+
+#[test]
+fn sums_without_nan() {
+    let x = Array::from_f64(F32, &[2, 2], &[1.0, f64::NAN, f64::NAN, f64::NAN]);
+    let got = only("aten::nansum", &[(&x).into(), ints(&[1])]);
+    check("nansum", &got, F32, &[2], &[1.0, 0.0]);
+    let got = only("aten::nansum", &[(&wave(I32, &[5], 1)).into()]);
+    let sum: f64 = wave(I32, &[5], 1).to_f64s().iter().sum();
+    check("of integers", &got, I64, &[], &[sum]);
+}

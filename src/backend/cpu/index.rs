@@ -67,11 +67,20 @@ fn take_as<T: Plain>(x: &Bound, rows: &[usize], size: usize, inner: usize, write
     let (x, out) = (x.dense::<T>(), write.result::<T>());
     // Single elements in larger pieces.
     let batch = (GRAIN / 4 / (inner * size_of::<T>()).max(1)).max(1);
-    parallel_chunks(out, batch * inner, batch * inner * size_of::<T>() * 2, |n, out| {
-        for (i, out) in out.chunks_exact_mut(inner).enumerate() {
-            let row = n * batch + i;
-            let from = (row / rows.len() * size + rows[row % rows.len()]) * inner;
-            out.copy_from_slice(&x[from..from + inner]);
+    parallel_chunks(out, batch * inner, batch * inner * size_of::<T>() * 2, |n, mut out| {
+        let mut at = n * batch;
+        while !out.is_empty() {
+            let (outer, first) = (at / rows.len(), at % rows.len());
+            let rows = &rows[first..rows.len().min(first + out.len() / inner)];
+            let (now, later) = out.split_at_mut(rows.len() * inner);
+            let x = &x[outer * size * inner..][..size * inner];
+            match inner {
+                1 => now.iter_mut().zip(rows).for_each(|(to, &row)| *to = x[row]),
+                _ => (now.chunks_exact_mut(inner).zip(rows))
+                    .for_each(|(to, &row)| to.copy_from_slice(&x[row * inner..][..inner])),
+            }
+            at += rows.len();
+            out = later;
         }
     });
 }
@@ -192,11 +201,46 @@ pub fn index_add(attrs: &[Attr], reads: &[Bound], writes: &[Bound]) -> Result<()
     if !in_place(base, out) {
         copy(base, out)?;
     }
+    if shape.2 < NARROW && rows.len() * FEW >= shape.1 {
+        by_addend!(base.dtype, add_to_all(x, &rows, shape, out));
+        return Ok(());
+    }
     // Additions by the row they go to, those to one row in the order of the index.
     let mut order: Vec<usize> = (0..rows.len()).collect();
     order.sort_by_key(|&n| rows[n]);
     by_addend!(base.dtype, add_rows(x, &rows, &order, shape, out));
     Ok(())
+}
+
+/// Rows of fewer elements are not worth a task of their own.
+const NARROW: usize = 16;
+/// All sums are kept at once unless there are so many times more of them than addends.
+const FEW: usize = 8;
+
+/// [`add_rows`] of narrow rows: the sums of many lie side by side.
+fn add_to_all<T: Addend<A>, A: Sum>(
+    x: &Bound,
+    rows: &[usize],
+    (_, size, inner): (usize, usize, usize),
+    write: &Bound,
+) {
+    let (x, out) = (x.dense::<T>(), write.result::<T>());
+    let (sums, addends) = (size * inner, rows.len() * inner);
+    let batch = (GRAIN / ((sums + addends) * 8).max(1)).max(1);
+    parallel_chunks(out, batch * sums, batch * (sums + addends) * 8, |n, out| {
+        let mut wide: Vec<A> = out.iter().map(|v| v.widen()).collect();
+        let x = &x[n * batch * addends..];
+        for (wide, x) in wide.chunks_exact_mut(sums).zip(x.chunks_exact(addends)) {
+            match inner {
+                1 => rows.iter().zip(x).for_each(|(&to, v)| wide[to] = wide[to].plus(v.widen())),
+                _ => rows.iter().zip(x.chunks_exact(inner)).for_each(|(&to, x)| {
+                    let wide = &mut wide[to * inner..][..inner];
+                    wide.iter_mut().zip(x).for_each(|(s, v)| *s = s.plus(v.widen()));
+                }),
+            }
+        }
+        out.iter_mut().zip(wide).for_each(|(to, sum)| *to = T::narrow(sum));
+    });
 }
 
 fn add_rows<T: Addend<A>, A: Sum>(
@@ -255,6 +299,11 @@ fn scatter_as<T: Plain>(targets: &[usize], x: &Bound, write: &Bound) {
 
 fn scatter_add_as<T: Addend<A>, A: Sum>(targets: &[usize], x: &Bound, write: &Bound) {
     let (x, out) = (x.dense::<T>(), write.result::<T>());
+    if targets.len() * FEW >= out.len() {
+        let mut wide: Vec<A> = out.iter().map(|v| v.widen()).collect();
+        targets.iter().zip(x).for_each(|(&to, v)| wide[to] = wide[to].plus(v.widen()));
+        return out.iter_mut().zip(wide).for_each(|(to, sum)| *to = T::narrow(sum));
+    }
     let mut order: Vec<usize> = (0..targets.len()).collect();
     order.sort_by_key(|&n| targets[n]);
     for group in order.chunk_by(|&a, &b| targets[a] == targets[b]) {

@@ -255,9 +255,13 @@ pub fn index(random: &mut Random, dtype: DType, sizes: &[i64], below: i64) -> Ar
 fn take_and_gather() {
     let mut random = Random::new(7);
     for dtype in DType::all() {
-        for (sizes, picked) in
-            [(&[5][..], &[3][..]), (&[4, 6], &[2, 3]), (&[3, 4, 5], &[7]), (&[2, 3], &[0])]
-        {
+        for (sizes, picked) in [
+            (&[5][..], &[3][..]),
+            (&[4, 6], &[2, 3]),
+            (&[30, 41], &[700]),
+            (&[3, 4, 5], &[7]),
+            (&[2, 3], &[0]),
+        ] {
             for axis in 0..sizes.len() {
                 let x = values(&mut random, dtype, sizes);
                 let places = index(&mut random, DType::I64, picked, sizes[axis]);
