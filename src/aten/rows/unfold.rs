@@ -16,7 +16,6 @@ pub const ROWS: &[Row] = &[
     row("col2im", PLAIN, col2im).floats(),
     row("pixel_shuffle", PLAIN, pixel_shuffle).moves(),
     row("pixel_unshuffle", PLAIN, pixel_unshuffle).moves(),
-    row("channel_shuffle", PLAIN, channel_shuffle).moves(),
 ];
 
 /// Arguments from `first` on: `kernel_size, dilation, padding, stride`, for two dimensions each.
@@ -184,23 +183,4 @@ fn pixel_unshuffle<'a>(c: &Call<'a>) -> Outs<'a> {
     let split = x.reshape(&joined(outer, &[channels, h / r, r, w / r, r]));
     let y = reordered(split, outer.len(), &[0, 2, 4, 1, 3]);
     Ok(vec![y.reshape(&joined(outer, &[channels * r * r, h / r, w / r]))])
-}
-
-/// `(self, groups)`: `[n, g*c, …]` → `[n, c*g, …]`, the groups' channels by turns.
-fn channel_shuffle<'a>(c: &Call<'a>) -> Outs<'a> {
-    let (x, groups) = (c.tensor(0)?, c.int(1, 1)?);
-    let sizes = x.sizes();
-    let [n, channels, inner @ ..] = &sizes[..] else {
-        return invalid!(
-            "channel_shuffle expects input with > 2 dims, but got input with sizes {sizes:?}"
-        );
-    };
-    if groups < 1 || channels % groups != 0 {
-        return invalid!(
-            "Number of channels must be divisible by groups. Got {channels} channels and {groups} groups."
-        );
-    }
-    let rest: i64 = inner.iter().product();
-    let split = x.reshape(&[*n, groups, channels / groups, rest]);
-    Ok(vec![split.transpose(&[0, 2, 1, 3]).reshape(&sizes)])
 }

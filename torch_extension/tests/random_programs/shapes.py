@@ -128,7 +128,7 @@ def cast(d):
     t = d.of(x)
     dtype = d.dtype()
     if t.is_floating_point() and dtype[0] in "iu" and t.numel():
-        low, high = float(t.min()), float(t.max())
+        low, high = float(t.data.min()), float(t.data.max())
         fits = (0 if dtype == "u8" else -127) <= low and high <= 127
         # Halfway between two integers nothing hangs on rounding.
         if not fits:

@@ -49,6 +49,21 @@ def layer(d):
             * finite
         )
         among += [f'F.interpolate({x}, scale_factor=2, mode="nearest")', f"F.max_pool2d({x}, 2)"]
+        linear = "linear" if t.dim() == 3 else "bilinear"
+        edge = d.choice(("reflect", "replicate"))
+        size = d.choice((2, 3, 5))
+        among += [
+            f'F.interpolate({x}, size={size}, mode="{linear}", align_corners={d.chance(0.5)})',
+            f'F.pad({x}, (1, {min(last - 1, 1)}), mode="{edge}")',
+        ]
+        if t.dim() == 4 and finite:
+            grid = d.fresh((t.shape[0], 2, 3, 2), dtype, "normal")
+            among += [
+                f"F.unfold({x}, 2, padding={k}, stride={k})",
+                f"F.grid_sample({x}, {grid} / 2, align_corners=False)",
+                f"F.channel_shuffle({x}, {channels})",
+                f"F.pixel_unshuffle(F.pixel_shuffle({x}.repeat(1, 4, 1, 1), 2), 2)",
+            ]
     return f"{d.new()} = {d.choice(among)}"
 
 
