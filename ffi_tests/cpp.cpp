@@ -239,6 +239,9 @@ static void arguments(const ta::Context& context) {
   EXPECT(names.size() > 300 && names.count("torchacc::adamw") == 1);
   EXPECT(has(ta::Op("torchacc::adamw").signature(), "\"arguments\""));
   throws(TORCHACC_NOT_FOUND, [] { ta::Op(ta::Op::count()).signature(); });
+  EXPECT(ta::Op::facts("aten::addmm_") == TORCHACC_FACT_ONE_FLOAT);
+  EXPECT(ta::Op::facts("aten::bincount") == TORCHACC_FACT_SHAPED_BY_VALUES);
+  EXPECT(ta::Op::facts("aten::gelu") == 0 && ta::Op::facts("none") == 0);
   const auto types = ta::Op("aten::max.dim").infer(context, {x, 0, false}, 2);
   EXPECT(types[0].dtype == ta::DType::F32 && types[1].dtype == ta::DType::I64 &&
          (types[0].sizes == ta::Ints{2}) && types[1].sizes == types[0].sizes);

@@ -475,6 +475,11 @@ typedef struct torchacc_memory_stats {
 } torchacc_memory_stats;
 
 /*
+ What PyTorch's schema does not say of one of its operators: a sum.
+ */
+typedef uint32_t torchacc_facts;
+
+/*
  A host operator. `args` are as recorded, but VIEW and VIEWS point at `torchacc_host_tensor`s (to read only) and SCALAR_*
  carry the values of this call. Fills every array of `outs`. Returns NULL, or an error from `torchacc_error_new`. Runs on the
  launch thread; must not call this library otherwise (functions that can fail return INVALID_ARGUMENT there), and must not
@@ -827,6 +832,66 @@ typedef uint32_t torchacc_strict;
  collective.
  */
 #define TORCHACC_ARG_COMMUNICATOR 17
+
+/*
+ Nobody knows the sizes of its results before it has run.
+ */
+#define TORCHACC_FACT_SHAPED_BY_VALUES 1
+
+/*
+ So it is where a mask is among its indices.
+ */
+#define TORCHACC_FACT_SHAPED_BY_MASKS 2
+
+/*
+ There is no value that its kernels could not bear: a GPU's that meets one ends the process's use of the GPU.
+ */
+#define TORCHACC_FACT_BEARS_VALUES 4
+
+/*
+ Its CPU kernel compares its integers, or looks at them before it goes where they say.
+ */
+#define TORCHACC_FACT_CHECKS_INTEGERS 8
+
+/*
+ It wants floats of one type.
+ */
+#define TORCHACC_FACT_ONE_FLOAT 16
+
+/*
+ Of bools it makes another type, which they cannot hold in place.
+ */
+#define TORCHACC_FACT_LEAVES_BOOLS 32
+
+/*
+ Likewise of bools and integers.
+ */
+#define TORCHACC_FACT_LEAVES_INTEGERS 64
+
+/*
+ It takes statistics, which of halves are f32 here, as on CUDA, where the CPU's kernel wants halves.
+ */
+#define TORCHACC_FACT_F32_STATISTICS 128
+
+/*
+ It updates its running statistics.
+ */
+#define TORCHACC_FACT_UPDATES_STATISTICS 256
+
+/*
+ A dropout that has no argument for a generator.
+ */
+#define TORCHACC_FACT_DROPOUT 512
+
+/*
+ Which factors it returns depends on how the matrix lies in memory, and its gradient asks the matrix that it was given.
+ */
+#define TORCHACC_FACT_FOLLOWS_LAYOUT 1024
+
+/*
+ A product that finds out when it runs whether its operands have equally many terms.
+ */
+#define TORCHACC_FACT_COUNTS_TERMS_LATE 2048
 
 #ifdef __cplusplus
 extern "C" {
@@ -1315,6 +1380,12 @@ size_t torchacc_op_count(void);
  Name of a native operator; empty for other numbers. Valid for ever.
  */
 struct torchacc_str torchacc_op_name(torchacc_op op);
+
+/*
+ The `TORCHACC_FACT_*` of one of PyTorch's operators, "aten::nonzero" or "aten::index.Tensor" in any of its forms, native
+ here or not: for programs that record what PyTorch calls. 0 for other names.
+ */
+torchacc_facts torchacc_op_facts(struct torchacc_str name);
 
 /*
  What a native operator takes and gives, for programs that make bindings: a JSON object of

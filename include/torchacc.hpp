@@ -813,6 +813,9 @@ class Op {
   explicit Op(torchacc_op number) : number_(number) {}
   static torchacc_op count() { return static_cast<torchacc_op>(torchacc_op_count()); }
 
+  /// The TORCHACC_FACT_* of one of PyTorch's operators, native here or not.
+  static torchacc_facts facts(std::string_view name) { return torchacc_op_facts(to_str(name)); }
+
   torchacc_op number() const noexcept { return number_; }
   /// Of a native operator; empty for others.
   std::string name() const { return to_string(torchacc_op_name(number_)); }

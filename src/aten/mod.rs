@@ -8,6 +8,7 @@
 
 mod call;
 mod checks;
+pub mod facts;
 mod lower;
 mod primitive;
 mod promote;
@@ -62,6 +63,8 @@ struct Row {
     refuses: fn(DType) -> bool,
     /// By how many arguments, from the first, a gradient may come: the rest are tokens.
     flows_by: usize,
+    /// Flags of [`facts`].
+    facts: u32,
     lower: for<'a> fn(&Call<'a>) -> Outs<'a>,
 }
 
@@ -84,6 +87,7 @@ const fn row(
         differentiates: false,
         refuses: |_| false,
         flows_by: usize::MAX,
+        facts: 0,
         lower,
     }
 }
@@ -131,6 +135,10 @@ impl Row {
 
     const fn flows_by(self, flows_by: usize) -> Row {
         Row { flows_by, ..self }
+    }
+
+    const fn facts(self, facts: u32) -> Row {
+        Row { facts, ..self }
     }
 
     /// Whether nothing but its results tells that it ran: those with tokens talk to others.

@@ -112,6 +112,33 @@ pub const TORCHACC_ARG_RANDOM: torchacc_arg_kind = 16;
 /// collective.
 pub const TORCHACC_ARG_COMMUNICATOR: torchacc_arg_kind = 17;
 
+/// What PyTorch's schema does not say of one of its operators: a sum.
+pub type torchacc_facts = u32;
+/// Nobody knows the sizes of its results before it has run.
+pub const TORCHACC_FACT_SHAPED_BY_VALUES: torchacc_facts = 1;
+/// So it is where a mask is among its indices.
+pub const TORCHACC_FACT_SHAPED_BY_MASKS: torchacc_facts = 2;
+/// There is no value that its kernels could not bear: a GPU's that meets one ends the process's use of the GPU.
+pub const TORCHACC_FACT_BEARS_VALUES: torchacc_facts = 4;
+/// Its CPU kernel compares its integers, or looks at them before it goes where they say.
+pub const TORCHACC_FACT_CHECKS_INTEGERS: torchacc_facts = 8;
+/// It wants floats of one type.
+pub const TORCHACC_FACT_ONE_FLOAT: torchacc_facts = 16;
+/// Of bools it makes another type, which they cannot hold in place.
+pub const TORCHACC_FACT_LEAVES_BOOLS: torchacc_facts = 32;
+/// Likewise of bools and integers.
+pub const TORCHACC_FACT_LEAVES_INTEGERS: torchacc_facts = 64;
+/// It takes statistics, which of halves are f32 here, as on CUDA, where the CPU's kernel wants halves.
+pub const TORCHACC_FACT_F32_STATISTICS: torchacc_facts = 128;
+/// It updates its running statistics.
+pub const TORCHACC_FACT_UPDATES_STATISTICS: torchacc_facts = 256;
+/// A dropout that has no argument for a generator.
+pub const TORCHACC_FACT_DROPOUT: torchacc_facts = 512;
+/// Which factors it returns depends on how the matrix lies in memory, and its gradient asks the matrix that it was given.
+pub const TORCHACC_FACT_FOLLOWS_LAYOUT: torchacc_facts = 1024;
+/// A product that finds out when it runs whether its operands have equally many terms.
+pub const TORCHACC_FACT_COUNTS_TERMS_LATE: torchacc_facts = 2048;
+
 /// What a collective is to make of the elements of all ranks: `how` of `torchacc_collective_fn`.
 pub const TORCHACC_REDUCE_SUM: i64 = 0;
 pub const TORCHACC_REDUCE_PRODUCT: i64 = 1;
@@ -123,6 +150,7 @@ pub const TORCHACC_REDUCE_AVG: i64 = 4;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::aten::facts;
     use crate::dtype::DType;
     use crate::error::Code;
     use crate::runtime::Level;
@@ -168,6 +196,21 @@ mod tests {
             (TORCHACC_TYPE_ERROR, Code::TypeError),
             (TORCHACC_LINALG_ERROR, Code::LinAlgError),
         ];
+        let facts = [
+            (TORCHACC_FACT_SHAPED_BY_VALUES, facts::SHAPED_BY_VALUES),
+            (TORCHACC_FACT_SHAPED_BY_MASKS, facts::SHAPED_BY_MASKS),
+            (TORCHACC_FACT_BEARS_VALUES, facts::BEARS_VALUES),
+            (TORCHACC_FACT_CHECKS_INTEGERS, facts::CHECKS_INTEGERS),
+            (TORCHACC_FACT_ONE_FLOAT, facts::ONE_FLOAT),
+            (TORCHACC_FACT_LEAVES_BOOLS, facts::LEAVES_BOOLS),
+            (TORCHACC_FACT_LEAVES_INTEGERS, facts::LEAVES_INTEGERS),
+            (TORCHACC_FACT_F32_STATISTICS, facts::F32_STATISTICS),
+            (TORCHACC_FACT_UPDATES_STATISTICS, facts::UPDATES_STATISTICS),
+            (TORCHACC_FACT_DROPOUT, facts::DROPOUT),
+            (TORCHACC_FACT_FOLLOWS_LAYOUT, facts::FOLLOWS_LAYOUT),
+            (TORCHACC_FACT_COUNTS_TERMS_LATE, facts::COUNTS_TERMS_LATE),
+        ];
+        assert!(facts.iter().all(|&(number, fact)| number == fact));
         let levels = [(TORCHACC_LOG_WARNING, Level::Warning), (TORCHACC_LOG_INFO, Level::Info)];
         assert!(levels.iter().all(|&(number, level)| number == level as u32));
         assert!(codes.iter().all(|&(number, code)| number == code as u32));

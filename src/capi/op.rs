@@ -71,6 +71,14 @@ pub extern "C" fn torchacc_op_name(op: torchacc_op) -> torchacc_str {
     quiet(torchacc_str::of(""), || torchacc_str::of(if known { aten::name(op) } else { "" }))
 }
 
+/// The `TORCHACC_FACT_*` of one of PyTorch's operators, "aten::nonzero" or "aten::index.Tensor" in any of its forms, native
+/// here or not: for programs that record what PyTorch calls. 0 for other names.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_op_facts(name: torchacc_str) -> torchacc_facts {
+    // SAFETY: readable, says the header.
+    quiet(0, || unsafe { name.text() }.map_or(0, aten::facts::facts))
+}
+
 /// What a native operator takes and gives, for programs that make bindings: a JSON object of
 ///
 /// - `name`, `number`, and `doc` where there is more to say;

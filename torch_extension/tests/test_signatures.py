@@ -7,11 +7,13 @@ import ctypes
 import json
 import os
 import pathlib
+import re
 
 import torch
 import torchacc
 
-FILE = pathlib.Path(__file__).parents[2] / "src/aten/signatures.jsonl"
+ATEN = pathlib.Path(__file__).parents[2] / "src/aten"
+FILE = ATEN / "signatures.jsonl"
 
 # Arguments of other types choose what a host device has no choice of: the rows do not look at them.
 TYPES = {
@@ -242,3 +244,10 @@ def test_signatures_are_those_of_pytorch():
     if os.environ.get("UPDATE"):
         FILE.write_text(made)
     assert FILE.read_text() == made, "stale: run with UPDATE=1"
+
+
+def test_facts_are_about_operators_of_pytorch():
+    named = re.findall(r'^    \("(\w+)", ', (ATEN / "facts.rs").read_text(), re.MULTILINE)
+    known = {schema.name for schema in torch._C._jit_get_all_schemas()}
+    assert named
+    assert [name for name in named if f"aten::{name}" not in known] == []

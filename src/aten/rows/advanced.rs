@@ -2,6 +2,7 @@
 
 use super::always;
 use crate::aten::call::{Call, wide};
+use crate::aten::facts::{ONE_FLOAT, SHAPED_BY_MASKS};
 use crate::aten::{Outs, Row, row};
 use crate::dtype::DType;
 use crate::error::Result;
@@ -20,9 +21,10 @@ pub const ROWS: &[Row] = &[
         Ok(vec![places.to_result(picked)])
     })
     .indexes()
-    .refuses(always),
-    row("index_put", &[""], index_put).indexes().refuses(always),
-    row("_index_put_impl", &[""], index_put).indexes().refuses(always),
+    .refuses(always)
+    .facts(SHAPED_BY_MASKS),
+    row("index_put", &[""], index_put).indexes().refuses(always).facts(ONE_FLOAT),
+    row("_index_put_impl", &[""], index_put).indexes().refuses(always).facts(ONE_FLOAT),
 ];
 
 fn axis_0() -> crate::op::Attrs {

@@ -2,6 +2,7 @@
 
 use super::PLAIN;
 use crate::aten::call::{Call, wide};
+use crate::aten::facts::{COUNTS_TERMS_LATE, ONE_FLOAT};
 use crate::aten::{Outs, Row, row};
 use crate::dtype::{DType, Float8};
 use crate::error::{Code, Error, Result};
@@ -12,25 +13,29 @@ use crate::shape::Dims;
 use smallvec::smallvec;
 
 pub const ROWS: &[Row] = &[
-    row("mm", PLAIN, |c| Ok(vec![product(matrix(c, 0, 2)?, matrix(c, 1, 2)?)])),
-    row("bmm", PLAIN, |c| Ok(vec![product(matrix(c, 0, 3)?, matrix(c, 1, 3)?)])),
-    row("mv", PLAIN, |c| Ok(vec![mv(matrix(c, 0, 2)?, matrix(c, 1, 1)?)])),
-    row("dot", PLAIN, dot),
-    row("vdot", PLAIN, dot),
+    row("mm", PLAIN, |c| Ok(vec![product(matrix(c, 0, 2)?, matrix(c, 1, 2)?)])).facts(ONE_FLOAT),
+    row("bmm", PLAIN, |c| Ok(vec![product(matrix(c, 0, 3)?, matrix(c, 1, 3)?)])).facts(ONE_FLOAT),
+    row("mv", PLAIN, |c| Ok(vec![mv(matrix(c, 0, 2)?, matrix(c, 1, 1)?)])).facts(ONE_FLOAT),
+    row("dot", PLAIN, dot).facts(ONE_FLOAT),
+    row("vdot", PLAIN, dot).facts(ONE_FLOAT),
     row("addmm", PLAIN, |c| added(c, matrix(c, 1, 2)?, matrix(c, 2, 2)?, product))
         .special(is_trivial)
-        .essential(leaves_out),
+        .essential(leaves_out)
+        .facts(ONE_FLOAT),
     row("baddbmm", PLAIN, |c| added(c, matrix(c, 1, 3)?, matrix(c, 2, 3)?, product))
         .special(is_trivial)
-        .essential(leaves_out),
+        .essential(leaves_out)
+        .facts(ONE_FLOAT),
     row("addbmm", PLAIN, |c| added(c, matrix(c, 1, 3)?, matrix(c, 2, 3)?, summed))
         .special(is_trivial)
-        .essential(leaves_out),
+        .essential(leaves_out)
+        .facts(ONE_FLOAT),
     // `(self, mat2, scale_a, scale_b, bias?, scale_result?, out_dtype?, use_fast_accum)`
     row("_scaled_mm", PLAIN, |c| {
         scaled(c, [c.tensor(2)?, c.tensor(3)?], c.optional(4)?, c.dtype(6)?, c.optional(5)?)
     })
-    .float8(),
+    .float8()
+    .facts(COUNTS_TERMS_LATE),
     // `(self, mat2, scale_a, recipe_a, swizzle_a, scale_b, recipe_b, swizzle_b, bias?, out_dtype?, contraction_dim,
     // use_fast_accum)`
     row("_scaled_mm_v2", PLAIN, |c| {
@@ -39,7 +44,8 @@ pub const ROWS: &[Row] = &[
     .float8(),
     row("addmv", PLAIN, |c| added(c, matrix(c, 1, 2)?, matrix(c, 2, 1)?, mv))
         .special(is_trivial)
-        .essential(leaves_out),
+        .essential(leaves_out)
+        .facts(ONE_FLOAT),
 ];
 
 /// The scale of an operand of `_scaled_mm_v2`: arguments `at` (a list), its recipe and its order in memory.

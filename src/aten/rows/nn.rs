@@ -2,6 +2,7 @@
 
 use super::PLAIN;
 use crate::aten::call::{Call, Rule, wide};
+use crate::aten::facts::DROPOUT;
 use crate::aten::{Outs, Row, row};
 use crate::dtype::DType;
 use crate::graph::math::V;
@@ -12,7 +13,7 @@ pub const ROWS: &[Row] = &[
     row("_log_softmax", PLAIN, |c| softmax(c, Op::LogSoftmax)),
     row("_softmax_backward_data", PLAIN, |c| softmax_backward(c, Op::SoftmaxGrad)),
     row("_log_softmax_backward_data", PLAIN, |c| softmax_backward(c, Op::LogSoftmaxGrad)),
-    row("native_dropout", &[""], dropout),
+    row("native_dropout", &[""], dropout).facts(DROPOUT),
     row("native_dropout_backward", PLAIN, |c| {
         let (dtype, compute) = c.plan(&[0], Rule::FloatFormula)?;
         let [dy, mask] = c.numbers([0, 1], compute)?;

@@ -3,6 +3,7 @@
 use super::PLAIN;
 use super::channel::{asked, channel_sum, per_channel};
 use crate::aten::call::{Call, wide};
+use crate::aten::facts::{F32_STATISTICS, UPDATES_STATISTICS};
 use crate::aten::{Outs, Row, row};
 use crate::dtype::DType;
 use crate::error::Result;
@@ -14,17 +15,17 @@ use smallvec::smallvec;
 
 pub const ROWS: &[Row] = &[
     row("native_layer_norm", &[""], layer_norm).fixed(&[4]),
-    row("native_layer_norm_backward", &[""], layer_norm_backward),
+    row("native_layer_norm_backward", &[""], layer_norm_backward).facts(F32_STATISTICS),
     row("_fused_rms_norm", &[""], rms_norm).fixed(&[3]),
-    row("_fused_rms_norm_backward", &[""], rms_norm_backward),
+    row("_fused_rms_norm_backward", &[""], rms_norm_backward).facts(F32_STATISTICS),
     row("native_group_norm", &[""], group_norm).fixed(&[7]),
-    row("native_group_norm_backward", &[""], group_norm_backward),
-    row("native_batch_norm", &[""], |c| batch_norm(c, true)),
+    row("native_group_norm_backward", &[""], group_norm_backward).facts(F32_STATISTICS),
+    row("native_batch_norm", &[""], |c| batch_norm(c, true)).facts(UPDATES_STATISTICS),
     row("_native_batch_norm_legit", &[""], |c| batch_norm(c, true)),
     row("_native_batch_norm_legit", &["no_stats"], |c| batch_norm(c, false)),
     row("_weight_norm_interface", PLAIN, weight_norm).floats(),
     row("_weight_norm_interface_backward", PLAIN, weight_norm_backward).floats(),
-    row("native_batch_norm_backward", &[""], batch_norm_backward),
+    row("native_batch_norm_backward", &[""], batch_norm_backward).facts(F32_STATISTICS),
 ];
 
 /// The sizes in front of the normalised dimensions (argument `shape`), and the number of elements in those.

@@ -2,6 +2,7 @@
 
 use super::PLAIN;
 use crate::aten::call::{Call, Rule};
+use crate::aten::facts::{LEAVES_BOOLS, LEAVES_INTEGERS};
 use crate::aten::{Outs, Row, row};
 use crate::dtype::DType;
 use crate::graph::math::V;
@@ -77,8 +78,9 @@ pub const ROWS: &[Row] = &[
     row("add", BINARY, |c| scaled(c, [0, 1], |a, b| a + b)).special(alpha_is_one),
     row("sub", BINARY, |c| scaled(c, [0, 1], |a, b| a - b)).special(alpha_is_one),
     row("rsub", COMPARE, |c| scaled(c, [1, 0], |a, b| a - b)).special(alpha_is_one),
-    row("mul", BINARY, |c| c.elementwise([0, 1], Rule::Number, |[a, b]| a * b)),
-    row("div", BINARY, |c| c.elementwise([0, 1], Rule::Float, |[a, b]| a / b)),
+    row("mul", BINARY, |c| c.elementwise([0, 1], Rule::Number, |[a, b]| a * b)).facts(LEAVES_BOOLS),
+    row("div", BINARY, |c| c.elementwise([0, 1], Rule::Float, |[a, b]| a / b))
+        .facts(LEAVES_INTEGERS),
     row("div", &["Tensor_mode", "Scalar_mode", "out_mode", "Scalar_mode_out"], divide)
         .refuses(integers),
     row("floor_divide", &["", "Tensor", "Scalar", "out", "Scalar_out"], |c| {

@@ -33,12 +33,6 @@ struct CpuFallback {
   bool by_columns;  // matrices are handed over column by column
 };
 
-// Which factors these kernels return depends on how the matrix lies in memory, and their gradients
-// ask the matrix that was recorded: a copy by rows would have others.
-bool depends_on_layout(const std::string& name) {
-  return name == "aten::_linalg_det" || name == "aten::_linalg_slogdet";
-}
-
 bool is_absent(const torchacc_host_tensor& tensor) {
   return tensor.data == nullptr && tensor.rank == 0;
 }
@@ -77,7 +71,7 @@ class Run {
     for (const Parameter& parameter : info.parameters) add(parameter);
     torch::jit::Stack stack =
         kept_;  // kernels return references to their arguments: keep them alive
-    if (info.seeded && info.generator < 0 && info.name == "aten::native_dropout") {
+    if (info.has(TORCHACC_FACT_DROPOUT)) {
       dropout(stack);
     } else {
       info.handle.callBoxed(&stack);
@@ -217,7 +211,7 @@ class Run {
     kept_.emplace_back(std::move(list));
   }
 
-  // native_dropout has no generator argument: the same arithmetic with ours.
+  // It has no argument for a generator: the same arithmetic with ours.
   void dropout(torch::jit::Stack& stack) {
     const at::Tensor input = stack[0].toTensor();
     const double p = stack[1].toDouble();
@@ -328,8 +322,9 @@ torchacc_op host_operator(const Call& call, const Shapes& shapes) {
   auto host = std::make_unique<CpuFallback>(
       CpuFallback{call.shared_info(), {}, {}, shapes.returns, {}, shapes.fresh, false});
   const auto inputs = call.inputs();
+  // A copy by rows would have other factors.
   host->by_columns =
-      depends_on_layout(call.info().name) && !call.tensors()[0].tensor->is_contiguous();
+      call.info().has(TORCHACC_FACT_FOLLOWS_LAYOUT) && !call.tensors()[0].tensor->is_contiguous();
   for (size_t index = 0; index < inputs.size(); ++index) {
     const Parameter& parameter = call.info().parameters[index];
     const bool tensor = parameter.role == Role::Tensor && inputs[index].isTensor();

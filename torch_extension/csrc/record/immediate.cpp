@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <atomic>
 #include <string_view>
-#include <unordered_set>
 
 #include "aten/copy.h"
 #include "record/dispatch.h"
@@ -25,24 +24,15 @@ namespace {
 std::atomic<uint64_t> g_runs{0};
 std::atomic<uint64_t> g_copies{0};
 
-// Which of PyTorch's own operators run where the tensors' memory is, if PyTorch has that device.
-// Not others: a GPU's kernels that find a bad value end the process's use of the GPU.
-const std::unordered_set<std::string_view> kSafeAnywhere = {"aten::nonzero",
-                                                            "aten::masked_select",
-                                                            "aten::_unique",
-                                                            "aten::_unique2",
-                                                            "aten::unique_dim",
-                                                            "aten::unique_consecutive",
-                                                            "aten::unique_dim_consecutive"};
-
 bool is_mask(const c10::IValue& index) {
   if (!index.isTensor() || !index.toTensor().defined()) return true;
   const c10::ScalarType type = index.toTensor().scalar_type();
   return type == at::kBool || type == at::kByte;
 }
 
-// Where a call's kernel runs, if not on copies of the CPU. A user's own goes there if it can:
-// what launches Triton's kernels reads no memory of the CPU's.
+// Where a call's kernel runs, if not on copies of the CPU: of PyTorch's own those that bear every
+// value. A user's own goes there if it can: what launches Triton's kernels reads no memory of the
+// CPU's.
 std::optional<c10::Device> place_of(const OperatorInfo& info, const torch::jit::Stack& stack) {
   if (info.users) {
     const auto key = native_key();
@@ -50,9 +40,9 @@ std::optional<c10::Device> place_of(const OperatorInfo& info, const torch::jit::
         key.has_value() && info.generator < 0 && info.handle.hasComputedKernelForDispatchKey(*key);
     return has_one ? native_device() : std::nullopt;
   }
-  bool is_safe = kSafeAnywhere.count(info.handle.operator_name().name) != 0;
-  if (info.name == "aten::index.Tensor") {
-    const auto indices = stack.back().toListRef();
+  bool is_safe = info.has(TORCHACC_FACT_BEARS_VALUES);
+  if (info.has(TORCHACC_FACT_SHAPED_BY_MASKS)) {
+    const auto indices = stack[stack.size() - info.parameters.size() + 1].toListRef();
     is_safe = std::all_of(indices.begin(), indices.end(), is_mask);
   }
   return is_safe ? native_device() : std::nullopt;

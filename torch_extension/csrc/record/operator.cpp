@@ -17,35 +17,6 @@ namespace {
 
 using c10::TypeKind;
 
-// Shapes depend on values, and PyTorch says so neither by a tag nor by a recognizable error.
-const std::unordered_set<std::string>& value_dependent_operators() {
-  static const auto* names = new std::unordered_set<std::string>{
-      "aten::nonzero",
-      "aten::_unique",
-      "aten::_unique2",
-      "aten::unique_dim",
-      "aten::unique_consecutive",
-      "aten::unique_dim_consecutive",
-      "aten::masked_select",
-      "aten::bincount",
-      "aten::histogram",
-      "aten::_histogramdd_bin_edges",
-      "aten::_histogramdd_from_bin_cts",
-      "aten::_histogramdd_from_bin_tensors",
-      "aten::repeat_interleave",
-      "aten::equal",
-      "aten::_ctc_loss",
-      "aten::_ctc_loss_backward",
-      "aten::linalg_lstsq",
-      "aten::_to_sparse",
-      "aten::_pack_padded_sequence",
-      "aten::_pack_padded_sequence_backward",
-      "aten::_embedding_bag",
-      "aten::_embedding_bag_forward_only",
-  };
-  return *names;
-}
-
 // Tensors whose values may be wrong: a GPU's kernel that meets one ends the process's use of it.
 bool is_judged(const std::string& parameter) {
   static const auto* names =
@@ -153,17 +124,16 @@ Immediate immediate_mode(const c10::OperatorHandle& handle, const OperatorInfo& 
   for (const Parameter& parameter : info.parameters) {
     if (parameter.role == Role::Unsupported) return Immediate::Always;
   }
-  if (handle.operator_name().name == "aten::index") return Immediate::WithMask;
-  if (value_dependent_operators().count(handle.operator_name().name) != 0) return Immediate::Always;
-  if (handle.hasTag(at::Tag::data_dependent_output) ||
+  if (info.has(TORCHACC_FACT_SHAPED_BY_MASKS)) return Immediate::WithMask;
+  if (info.has(TORCHACC_FACT_SHAPED_BY_VALUES) || handle.hasTag(at::Tag::data_dependent_output) ||
       handle.hasTag(at::Tag::dynamic_output_shape)) {
     return Immediate::Always;
   }
   // Without a generator argument the kernel would draw from PyTorch's global CPU generator,
-  // concurrently with the program's own draws. native_dropout has a host implementation that takes
-  // a generator.
+  // concurrently with the program's own draws. Dropout has a host implementation that takes a
+  // generator.
   if (info.seeded && info.generator < 0 && !info.native.has_value() &&
-      info.name != "aten::native_dropout") {
+      !info.has(TORCHACC_FACT_DROPOUT)) {
     return Immediate::Always;
   }
   const bool in_python = has_python_kernel(handle, c10::DispatchKey::CPU) ||
@@ -192,11 +162,8 @@ bool fits_any_size(const std::string& name) {
 
 // Not the kernels that believe what stands in their operands: LAPACK's go where pivots say.
 bool is_dry_runnable(const c10::OperatorHandle& handle, const OperatorInfo& info) {
-  // They compare their integers, or look at them before they go there.
-  static const auto* careful = new std::unordered_set<std::string>{
-      "aten::isin", "aten::index_copy", "aten::index_copy_", "aten::put", "aten::put_"};
   if (!info.native.has_value() && !info.seeded && !handle.hasTag(at::Tag::pointwise) &&
-      careful->count(handle.operator_name().name) == 0) {
+      !info.has(TORCHACC_FACT_CHECKS_INTEGERS)) {
     return false;
   }
   const auto& arguments = handle.schema().arguments();
@@ -212,6 +179,7 @@ std::shared_ptr<const OperatorInfo> describe(const c10::OperatorHandle& handle) 
   static std::atomic<uint64_t> next_id{1};
   auto info = std::make_shared<OperatorInfo>(
       OperatorInfo{handle, c10::toString(handle.operator_name()), next_id++});
+  info->facts = torchacc_op_facts(to_str(info->name));
   const auto& arguments = handle.schema().arguments();
   for (size_t index = 0; index < arguments.size(); ++index) {
     info->parameters.push_back(parameter_of(arguments[index]));
@@ -220,8 +188,8 @@ std::shared_ptr<const OperatorInfo> describe(const c10::OperatorHandle& handle) 
       type = type->expectRef<c10::OptionalType>().getElementType().get();
     if (type->kind() == TypeKind::GeneratorType) info->generator = static_cast<int>(index);
     if (arguments[index].name() == "indices") info->lists_from_cpu = true;
-    // The schema of native_batch_norm does not say that it updates them.
-    if (info->name == "aten::native_batch_norm" &&
+    // The schema does not say that it updates them.
+    if (info->has(TORCHACC_FACT_UPDATES_STATISTICS) &&
         arguments[index].name().rfind("running_", 0) == 0)
       info->parameters.back().written = true;
   }

@@ -57,6 +57,9 @@ struct OperatorInfo {
   bool dry_runnable = false;    // its CPU kernel says as much of small tensors as of large ones
   Immediate immediate = Immediate::Never;
   std::optional<torchacc_op> native = std::nullopt;
+  torchacc_facts facts = 0;  // what the schema does not say
+
+  bool has(torchacc_facts fact) const { return (facts & fact) != 0; }
 };
 
 std::shared_ptr<const OperatorInfo> operator_info(const c10::OperatorHandle& handle);

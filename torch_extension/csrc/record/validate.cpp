@@ -8,7 +8,6 @@
 #include <array>
 #include <exception>
 #include <numeric>
-#include <unordered_set>
 
 #include "record/dry_run.h"
 #include "runtime/native_device.h"
@@ -80,7 +79,7 @@ bool names_half(const Call& call) {
 // Whether a call has statistics of halves, which are f32 here, as on CUDA: the CPU's kernels want
 // their own back.
 bool has_own_statistics(const Call& call) {
-  return call.info().name.find("norm_backward") != std::string::npos && any_type(call, is_half);
+  return call.info().has(TORCHACC_FACT_F32_STATISTICS) && any_type(call, is_half);
 }
 
 // Whether the CPU's kernel takes these types for no values: not 0, which divides nothing, and not
@@ -192,12 +191,8 @@ bool falls_back(const Call& call) {
     return false;
   }
   const auto type = inputs[0].toTensor().scalar_type();
-  // The results of these are of another category by themselves.
-  const c10::OperatorName& name = call.info().handle.operator_name();
-  if (name.name == "aten::mul_" && type == at::kBool) return true;
-  const bool divides =
-      name.name == "aten::div_" && name.overload_name.find("mode") == std::string::npos;
-  if (divides && category(type) == 0) return true;
+  if (call.info().has(TORCHACC_FACT_LEAVES_BOOLS) && type == at::kBool) return true;
+  if (call.info().has(TORCHACC_FACT_LEAVES_INTEGERS) && category(type) == 0) return true;
   const int own = category(type);
   return std::any_of(inputs.begin() + 1, inputs.end(),
                      [own](const c10::IValue& value) { return category(value) > own; });
@@ -205,15 +200,7 @@ bool falls_back(const Call& call) {
 
 // Whether an operator that wants floats of one type got several.
 bool mixes_floats(const Call& call) {
-  static const auto* names = new std::unordered_set<std::string>{
-      "aten::index_put",  "aten::index_put_",  "aten::_index_put_impl_",
-      "aten::index_copy", "aten::index_copy_", "aten::mm",
-      "aten::bmm",        "aten::addmm",       "aten::addmm_",
-      "aten::baddbmm",    "aten::baddbmm_",    "aten::addbmm",
-      "aten::addbmm_",    "aten::mv",          "aten::addmv",
-      "aten::addmv_",     "aten::dot",         "aten::vdot",
-  };
-  if (names->count(call.info().handle.operator_name().name) == 0) return false;
+  if (!call.info().has(TORCHACC_FACT_ONE_FLOAT)) return false;
   std::optional<at::ScalarType> first;
   return any_type(call, [&first](at::ScalarType type) {
     if (!at::isFloatingType(type)) return false;
@@ -239,7 +226,7 @@ bool converts_results(const Call& call) {
 
 // What the library's product leaves to its run.
 bool has_unequal_terms(const Call& call) {
-  if (call.info().handle.operator_name().name != "aten::_scaled_mm") return false;
+  if (!call.info().has(TORCHACC_FACT_COUNTS_TERMS_LATE)) return false;
   const auto tensors = call.tensors();
   return tensors[0].tensor->sizes()[1] != tensors[1].tensor->sizes()[0];
 }
