@@ -426,6 +426,7 @@ int main(int, char** argv) {
     files_and_text(context, std::string(argv[0]) + ".safetensors");
     context.sync();
     EXPECT(context.metrics().find("\"compiles\"") != std::string::npos);
+    EXPECT(has(ta::Context::metric_docs(), "\"name\": \"compiles\""));
     EXPECT(context.cache_stats().misses > 0);
   }
   puts("ok");

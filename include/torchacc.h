@@ -115,8 +115,7 @@ typedef struct torchacc_cache_stats {
    */
   uint64_t hits;
   /*
-   Runs of programs that were not: of these, compiled, made of a plan for other sizes, or read from disk (`disk_hits`).
-   The others failed, or were padded to a program that was there.
+   Runs of others: compiled, carried over, read from disk, padded to one that was there, or failed.
    */
   uint64_t misses;
   /*
@@ -136,9 +135,12 @@ typedef struct torchacc_cache_stats {
    */
   uint64_t known_traces;
   /*
-   Programs in memory now, and about how many bytes they and their keys take.
+   Programs in memory now.
    */
   uint64_t programs;
+  /*
+   About how many bytes they and their keys take.
+   */
   uint64_t program_bytes;
   /*
    Programs read from the folder that another context or process had compiled.
@@ -149,7 +151,7 @@ typedef struct torchacc_cache_stats {
    */
   uint64_t disk_evictions;
   /*
-   Files that it removed there because they were no whole programs.
+   Files that it removed there because they were no whole programs of this version.
    */
   uint64_t disk_removed;
   /*
@@ -157,9 +159,12 @@ typedef struct torchacc_cache_stats {
    */
   uint64_t disk_errors;
   /*
-   Programs in the folder now, whoever stored them, and their bytes; 0 without a folder.
+   Programs in the folder now, whoever stored them; 0 without a folder.
    */
   uint64_t disk_programs;
+  /*
+   Their bytes.
+   */
   uint64_t disk_bytes;
 } torchacc_cache_stats;
 
@@ -1448,24 +1453,16 @@ torchacc_error *torchacc_apply_into(torchacc_context *context,
                                     size_t n_outs);
 
 /*
- Counters and times since the last reset as a flat JSON object of integers:
-
- - recorded_ops, of these replayed_ops; cuts, of these read_cuts and limit_cuts; compiles, of these recompiles (of a trace
-   that begins like a known one); plans; templates (plans that hold for other sizes too), carried_over (programs made of
-   these, without compiling); quick_plans (of compiled programs whose first run did not wait for the search for the plan
-   that stays); padded_programs (of buckets), their padded_runs, padding_refused; cache_hits, cache_misses, disk_hits,
-   disk_removed, disk_evictions, disk_scanned (files looked at for these), disk_errors, kernels, host_calls, failures;
- - compile_ns, disk_ns, execute_ns: time spent, wherever; compile_p50_ns, compile_p90_ns, compile_p99_ns: of one compile;
-   step_p50_ns, step_p90_ns, step_p99_ns: from one full cut to the next. Percentiles are right to an eighth;
- - wall_ns: time since the reset. Each moment of it is in one of: wall_key_ns, wall_compile_ns, wall_launch_ns,
-   wall_device_ns (the launch thread looks a program up, compiles, takes memory and hands results out, runs it); while it
-   waits, wall_record_ns (an operation is being recorded; measured at one in 61), wall_python_ns (a trace is open, but
-   the caller is outside the library), wall_idle_ns (no trace is open);
- - live_buffers, live_bytes, peak_bytes, pool_bytes; known_traces, programs, program_bytes: what is kept in memory to be
-   used again (see `torchacc_context_cache_stats`); evictions: programs dropped from there for others.
+ What `torchacc_metrics` gives: a JSON list of objects with name, unit ("bytes", "ns", or "" for a number of things)
+ and doc; also in docs/metrics.md. Valid for ever.
  */
-torchacc_error *torchacc_metrics(torchacc_context *context,
-                                 torchacc_string **out);
+struct torchacc_str torchacc_metric_docs(void);
+
+/*
+ Counters and times since the last reset, and what there is now, as a flat JSON object of integers: see
+ `torchacc_metric_docs`.
+ */
+torchacc_error *torchacc_metrics(torchacc_context *context, torchacc_string **out);
 
 /*
  Sets the counters to 0 and the peak to what is live.

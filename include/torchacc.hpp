@@ -257,6 +257,8 @@ class Context {
   void trim() const { check(torchacc_context_trim(get())); }
   void seed(std::uint64_t seed) const { check(torchacc_seed(get(), seed)); }
 
+  /// What metrics() gives, as JSON.
+  static std::string metric_docs() { return to_string(torchacc_metric_docs()); }
   /// Counters and times as JSON.
   std::string metrics() const { return text(torchacc_metrics); }
   void reset_metrics() const { torchacc_metrics_reset(get()); }

@@ -39,6 +39,7 @@ mod view;
 use crate::error::{Code, Error, Result, panic_text};
 use crate::runtime::lock::panicked;
 use buffer::torchacc_buffer;
+pub use cache::DECLARED;
 use error::torchacc_error;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

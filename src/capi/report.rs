@@ -5,7 +5,7 @@ use super::context::{User, torchacc_context, torchacc_drop_fn};
 use super::error::{torchacc_error, torchacc_string};
 use super::handle::borrow;
 use super::{bad, boundary, put, quiet, torchacc_str};
-use crate::runtime::{Context, Observer};
+use crate::runtime::{Context, Observer, stats};
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -27,21 +27,15 @@ unsafe fn text_of(
     })
 }
 
-/// Counters and times since the last reset as a flat JSON object of integers:
-///
-/// - recorded_ops, of these replayed_ops; cuts, of these read_cuts and limit_cuts; compiles, of these recompiles (of a trace
-///   that begins like a known one); plans; templates (plans that hold for other sizes too), carried_over (programs made of
-///   these, without compiling); quick_plans (of compiled programs whose first run did not wait for the search for the plan
-///   that stays); padded_programs (of buckets), their padded_runs, padding_refused; cache_hits, cache_misses, disk_hits,
-///   disk_removed, disk_evictions, disk_scanned (files looked at for these), disk_errors, kernels, host_calls, failures;
-/// - compile_ns, disk_ns, execute_ns: time spent, wherever; compile_p50_ns, compile_p90_ns, compile_p99_ns: of one compile;
-///   step_p50_ns, step_p90_ns, step_p99_ns: from one full cut to the next. Percentiles are right to an eighth;
-/// - wall_ns: time since the reset. Each moment of it is in one of: wall_key_ns, wall_compile_ns, wall_launch_ns,
-///   wall_device_ns (the launch thread looks a program up, compiles, takes memory and hands results out, runs it); while it
-///   waits, wall_record_ns (an operation is being recorded; measured at one in 61), wall_python_ns (a trace is open, but
-///   the caller is outside the library), wall_idle_ns (no trace is open);
-/// - live_buffers, live_bytes, peak_bytes, pool_bytes; known_traces, programs, program_bytes: what is kept in memory to be
-///   used again (see `torchacc_context_cache_stats`); evictions: programs dropped from there for others.
+/// What `torchacc_metrics` gives: a JSON list of objects with name, unit ("bytes", "ns", or "" for a number of things)
+/// and doc; also in docs/metrics.md. Valid for ever.
+#[unsafe(no_mangle)]
+pub extern "C" fn torchacc_metric_docs() -> torchacc_str {
+    quiet(torchacc_str::of(""), || torchacc_str::of(stats::docs()))
+}
+
+/// Counters and times since the last reset, and what there is now, as a flat JSON object of integers: see
+/// `torchacc_metric_docs`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_metrics(
     context: *mut torchacc_context,

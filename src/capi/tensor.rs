@@ -62,6 +62,7 @@ impl torchacc_tensor {
     }
 
     /// The tensor to write to. Error: one that repeats elements.
+    #[inline]
     pub(super) fn target(&self) -> Result<TensorRef<'_>> {
         let layout = &self.view.layout;
         let repeats = |(&size, &stride): (&i64, &i64)| size > 1 && stride == 0;

@@ -5,6 +5,7 @@
 //! Of recording, the part inside the library is measured at one operation in [`SAMPLE`], the rest is the program's own.
 
 use super::clock::now;
+use super::stats::Snapshot;
 use parking_lot::Mutex;
 
 /// A prime, so that no loop of the program meets it.
@@ -112,8 +113,8 @@ impl Breakdown {
         self.0.lock().sampled += nanoseconds * stands_for;
     }
 
-    /// Nanoseconds by name; the first is the sum of the others.
-    pub fn parts(&self) -> [(&'static str, u64); 8] {
+    /// Sets the nanoseconds of `all`; the first is the sum of the others.
+    pub fn measure(&self, all: &mut Snapshot) {
         let mut inner = self.0.lock();
         let wall = inner.advance() - inner.start;
         let inside = inner.sampled.min(inner.recorded);
@@ -121,16 +122,14 @@ impl Breakdown {
         let share = inner.recorded_in_wait as u128 * inside as u128;
         let record = share.checked_div(inner.recorded as u128).unwrap_or(0) as u64;
         let phase = |phase: Phase| inner.by_phase[phase as usize];
-        [
-            ("wall_ns", wall),
-            ("wall_python_ns", inner.recorded_in_wait - record),
-            ("wall_record_ns", record),
-            ("wall_key_ns", phase(Phase::Key)),
-            ("wall_compile_ns", phase(Phase::Compile)),
-            ("wall_launch_ns", phase(Phase::Launch)),
-            ("wall_device_ns", phase(Phase::Device)),
-            ("wall_idle_ns", phase(Phase::Wait) - inner.recorded_in_wait),
-        ]
+        all.wall_ns = wall;
+        all.wall_python_ns = inner.recorded_in_wait - record;
+        all.wall_record_ns = record;
+        all.wall_key_ns = phase(Phase::Key);
+        all.wall_compile_ns = phase(Phase::Compile);
+        all.wall_launch_ns = phase(Phase::Launch);
+        all.wall_device_ns = phase(Phase::Device);
+        all.wall_idle_ns = phase(Phase::Wait) - inner.recorded_in_wait;
     }
 
     /// Starts counting again; what goes on goes on.
@@ -144,9 +143,17 @@ impl Breakdown {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::stats::Stats;
 
-    fn sum_is_wall(parts: [(&str, u64); 8]) {
-        assert_eq!(parts[1..].iter().map(|part| part.1).sum::<u64>(), parts[0].1, "{parts:?}");
+    /// The wall time and its parts, whose sum it is.
+    fn parts_of(breakdown: &Breakdown) -> Snapshot {
+        let mut all = Stats::default().snapshot();
+        breakdown.measure(&mut all);
+        let recording = all.wall_python_ns + all.wall_record_ns;
+        let launching = all.wall_key_ns + all.wall_compile_ns + all.wall_launch_ns;
+        let rest = all.wall_device_ns + all.wall_idle_ns;
+        assert_eq!(recording + launching + rest, all.wall_ns, "{}", all.json());
+        all
     }
 
     #[test]
@@ -164,15 +171,12 @@ mod tests {
         pause();
         assert_eq!(breakdown.enter(Phase::Wait).0, Phase::Device);
         pause();
-        let parts = breakdown.parts();
-        sum_is_wall(parts);
-        let of = |name: &str| parts.iter().find(|part| part.0 == name).unwrap().1;
-        for name in ["wall_python_ns", "wall_record_ns", "wall_device_ns", "wall_idle_ns"] {
-            assert!(of(name) > 0, "{parts:?}");
-        }
-        assert_eq!(of("wall_compile_ns"), 0);
+        let all = parts_of(&breakdown);
+        let some = [all.wall_python_ns, all.wall_record_ns, all.wall_device_ns, all.wall_idle_ns];
+        assert!(some.iter().all(|&part| part > 0), "{}", all.json());
+        assert_eq!(all.wall_compile_ns, 0);
         // What recorded while the device ran is the device's: about half of the samples count.
-        assert!(of("wall_record_ns") < 5000 * SAMPLE);
+        assert!(all.wall_record_ns < 5000 * SAMPLE);
     }
 
     #[test]
@@ -181,8 +185,8 @@ mod tests {
         breakdown.begin_trace();
         breakdown.enter(Phase::Compile);
         breakdown.reset();
-        sum_is_wall(breakdown.parts());
+        parts_of(&breakdown);
         assert_eq!(breakdown.enter(Phase::Wait).0, Phase::Compile);
-        sum_is_wall(breakdown.parts());
+        parts_of(&breakdown);
     }
 }

@@ -5,30 +5,13 @@ use super::clock::now;
 use super::histogram::Histogram;
 use super::json::Object;
 use super::profile::Span;
+use super::stats::Snapshot;
 use super::{Context, Shared};
 use crate::backend::memory;
 use crate::cache::disk::Disk;
 use crate::error::Result;
 use crate::trace::Closed;
 use std::sync::atomic::Ordering::Relaxed;
-
-/// Counts since the last reset, but for what is held now: known traces, programs and bytes.
-pub struct CacheStats {
-    pub hits: u64,
-    pub misses: u64,
-    pub compiles: u64,
-    pub carried_over: u64,
-    pub evictions: u64,
-    pub known_traces: u64,
-    pub programs: u64,
-    pub program_bytes: u64,
-    pub disk_hits: u64,
-    pub disk_evictions: u64,
-    pub disk_removed: u64,
-    pub disk_errors: u64,
-    pub disk_programs: u64,
-    pub disk_bytes: u64,
-}
 
 impl Context {
     /// When recording an operation began, if it is one whose time is measured.
@@ -62,33 +45,36 @@ impl Context {
         }
     }
 
-    /// A flat JSON object of integers.
-    pub fn metrics(&self) -> String {
+    /// All counters and times, but for those of the folder on disk.
+    fn snapshot(&self) -> Snapshot {
         let shared = &self.shared;
         let (live_buffers, known_traces) = {
             let trace = self.trace.lock_to_release();
             (trace.live_buffers() as u64, trace.known_traces() as u64)
         };
         let memory = shared.backend.pool().stats();
-        let mut all = shared.stats.counters();
-        all.extend([
-            ("live_buffers", live_buffers),
-            ("known_traces", known_traces),
-            ("programs", shared.cache.len() as u64),
-            ("program_bytes", shared.cache.bytes() as u64),
-            ("evictions", shared.cache.evicted()),
-            ("live_bytes", memory.live_bytes),
-            ("peak_bytes", memory.peak_bytes),
-            ("pool_bytes", memory.pool_bytes),
-        ]);
-        all.extend(shared.breakdown.parts());
         let percentiles = |times: &Histogram| [50, 90, 99].map(|percent| times.percentile(percent));
-        let [p50, p90, p99] = percentiles(&shared.compile_times);
-        all.extend([("compile_p50_ns", p50), ("compile_p90_ns", p90), ("compile_p99_ns", p99)]);
-        let [p50, p90, p99] = percentiles(&shared.step_times);
-        all.extend([("step_p50_ns", p50), ("step_p90_ns", p90), ("step_p99_ns", p99)]);
-        let fields = all.into_iter();
-        fields.fold(Object::default(), |json, (name, value)| json.raw(name, value)).end()
+        let mut all = Snapshot {
+            live_buffers,
+            known_traces,
+            programs: shared.cache.len() as u64,
+            program_bytes: shared.cache.bytes() as u64,
+            evictions: shared.cache.evicted(),
+            live_bytes: memory.live_bytes,
+            peak_bytes: memory.peak_bytes,
+            pool_bytes: memory.pool_bytes,
+            ..shared.stats.snapshot()
+        };
+        [all.compile_p50_ns, all.compile_p90_ns, all.compile_p99_ns] =
+            percentiles(&shared.compile_times);
+        [all.step_p50_ns, all.step_p90_ns, all.step_p99_ns] = percentiles(&shared.step_times);
+        shared.breakdown.measure(&mut all);
+        all
+    }
+
+    /// A flat JSON object of integers.
+    pub fn metrics(&self) -> String {
+        self.snapshot().json()
     }
 
     /// Bytes of memory for values and programs. What a backend does not take from its pool is not among them.
@@ -113,25 +99,9 @@ impl Context {
     }
 
     /// What the caches hold, and how look-ups went since the last reset. Reads the folder on disk.
-    pub fn cache_stats(&self) -> CacheStats {
-        let Shared { stats, cache, disk, .. } = &*self.shared;
-        let (disk_programs, disk_bytes) = disk.as_ref().map_or((0, 0), Disk::usage);
-        CacheStats {
-            hits: stats.cache_hits.get(),
-            misses: stats.cache_misses.get(),
-            compiles: stats.compiles.get(),
-            carried_over: stats.carried_over.get(),
-            evictions: cache.evicted(),
-            known_traces: self.trace.lock_to_release().known_traces() as u64,
-            programs: cache.len() as u64,
-            program_bytes: cache.bytes() as u64,
-            disk_hits: stats.disk_hits.get(),
-            disk_evictions: stats.disk_evictions.get(),
-            disk_removed: stats.disk_removed.get(),
-            disk_errors: stats.disk_errors.get(),
-            disk_programs,
-            disk_bytes,
-        }
+    pub fn cache_stats(&self) -> Snapshot {
+        let (disk_programs, disk_bytes) = self.shared.disk.as_ref().map_or((0, 0), Disk::usage);
+        Snapshot { disk_programs, disk_bytes, ..self.snapshot() }
     }
 
     pub fn reset_metrics(&self) {

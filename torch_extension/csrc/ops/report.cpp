@@ -81,6 +81,7 @@ std::string with_lines(const std::string& json) {
 
 TORCH_LIBRARY_FRAGMENT(acc, m) {
   m.def("metrics() -> str", &metrics);
+  m.def("metric_docs() -> str", [] { return to_string(torchacc_metric_docs()); });
   m.def("metrics_reset() -> ()", &metrics_reset);
   m.def("refuted_shape_rules() -> str", &refuted_shape_rules);
   m.def("wrong_shapes() -> str", &wrong_shapes);
