@@ -51,6 +51,26 @@ pub enum ScalarKind {
     Float,
 }
 
+impl ScalarKind {
+    /// Of the operand that stands for such a number.
+    pub fn dtype(self) -> DType {
+        match self {
+            ScalarKind::Bool => DType::Bool,
+            ScalarKind::Int => DType::I64,
+            ScalarKind::Float => DType::F64,
+        }
+    }
+
+    /// The attribute that a number becomes when it is to be known: `bits` is an i64, an f64 or a bool (0, 1).
+    pub fn attribute(self, bits: u64) -> Arg {
+        match self {
+            ScalarKind::Bool => Arg::Bool(bits != 0),
+            ScalarKind::Int => Arg::Int(bits as i64),
+            ScalarKind::Float => Arg::Float(f64::from_bits(bits)),
+        }
+    }
+}
+
 /// One argument, in the order of the operator's schema without its `out=` arguments.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Arg {

@@ -32,15 +32,6 @@ pub enum Rule {
     Exact,
 }
 
-/// The operand dtype of a scalar argument.
-pub fn scalar_dtype(kind: ScalarKind) -> DType {
-    match kind {
-        ScalarKind::Bool => DType::Bool,
-        ScalarKind::Int => DType::I64,
-        ScalarKind::Float => DType::F64,
-    }
-}
-
 impl<'a> Call<'a> {
     pub fn arg(&self, i: usize) -> &'a Arg {
         self.record.args.get(i).unwrap_or(&Arg::None)
@@ -105,7 +96,7 @@ impl<'a> Call<'a> {
 
     fn number_of(&self, arg: &Arg) -> Option<V<'a>> {
         Some(match *arg {
-            Arg::Scalar { kind, slot } => self.math.build(|b| b.scalar(slot, scalar_dtype(kind))),
+            Arg::Scalar { kind, slot } => self.math.build(|b| b.scalar(slot, kind.dtype())),
             Arg::Int(n) => self.math.constant_int(n, DType::I64),
             Arg::Float(x) => self.math.constant(x, DType::F64),
             Arg::Bool(t) => self.math.constant_int(t as i64, DType::Bool),

@@ -1,6 +1,6 @@
 //! Walks the records of a trace and builds the graph: arguments in, row, results out.
 
-use super::call::{Call, scalar_dtype};
+use super::call::Call;
 use super::{Entry, checks, entry, name, primitive, read, takes_gradients, write};
 use crate::error::{Code, Error, Result};
 use crate::graph::math::{Math, V};
@@ -222,7 +222,7 @@ fn host<'a>(call: &Call<'a>, id: HostOpId) -> Result<Vec<V<'a>>> {
                 }
             }
             Arg::Scalar { kind, slot } => {
-                operands.push(call.math.build(|b| b.scalar(*slot, scalar_dtype(*kind))));
+                operands.push(call.math.build(|b| b.scalar(*slot, kind.dtype())));
             }
             _ => {}
         }

@@ -45,8 +45,7 @@ pub fn result_type(operands: &[Operand], float: DType) -> DType {
             Operand::Tensor { dtype, rank: 0 } => (1, dtype),
             Operand::Tensor { dtype, .. } => (0, dtype),
             Operand::Number(ScalarKind::Float) => (2, float),
-            Operand::Number(ScalarKind::Int) => (2, I64),
-            Operand::Number(ScalarKind::Bool) => (2, Bool),
+            Operand::Number(kind) => (2, kind.dtype()),
         };
         ranked[rank] = Some(ranked[rank].map_or(dtype, |old| promote_types(old, dtype)));
     }

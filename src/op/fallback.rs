@@ -11,15 +11,6 @@ use crate::record::{Arg, ScalarKind};
 pub const HOST: Eval = Eval::Whole(call);
 pub const CHECK: Eval = Eval::Whole(|_, _, _| Ok(Vec::new()));
 
-/// Dtype of the operand that stands for a scalar argument.
-fn scalar_dtype(kind: ScalarKind) -> DType {
-    match kind {
-        ScalarKind::Bool => DType::Bool,
-        ScalarKind::Int => DType::I64,
-        ScalarKind::Float => DType::F64,
-    }
-}
-
 /// For each operand the arguments stand for, in order: `None` a tensor of any type, else a scalar of that kind.
 fn operands(args: &[Arg]) -> Vec<Option<ScalarKind>> {
     let mut found = Vec::new();
@@ -52,7 +43,7 @@ pub fn host_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
     }
     for (kind, ty) in wanted.iter().zip(inputs) {
         if let Some(kind) = kind {
-            check::dtype(ty, scalar_dtype(*kind), "a scalar argument")?;
+            check::dtype(ty, kind.dtype(), "a scalar argument")?;
             check::rank(ty, 0, "a scalar argument")?;
         }
     }

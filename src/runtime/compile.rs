@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::graph::Graph;
 use crate::op::Ty;
 use crate::plan::{Plan, PlanDecisions, PlanMode, UnplacedPlan};
-use crate::record::{Operator, Origin, Records, ScalarKind, Value};
+use crate::record::{Operator, Origin, Records, Value};
 use crate::trace::operator_name;
 use crate::{aten, passes, plan};
 use std::fmt;
@@ -216,14 +216,9 @@ impl Interface {
     pub fn of(records: &Records) -> Interface {
         let leaves = records.values.iter().filter(|v| matches!(v.origin, Origin::Leaf(_)));
         let format = |v: &Value| Ty { dtype: v.format.dtype, sizes: v.format.sizes.clone() };
-        let dtype = |kind: &ScalarKind| match kind {
-            ScalarKind::Bool => DType::Bool,
-            ScalarKind::Int => DType::I64,
-            ScalarKind::Float => DType::F64,
-        };
         Interface {
             inputs: leaves.map(format).collect(),
-            scalars: records.scalars.iter().map(dtype).collect(),
+            scalars: records.scalars.iter().map(|kind| kind.dtype()).collect(),
             donors: records.outputs.iter().map(|output| output.donor).collect(),
         }
     }

@@ -4,7 +4,6 @@
 use super::Context;
 use super::elements::Temporary;
 use crate::aten;
-use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::{Graph, Node, ValueId};
 use crate::op::{Arity, Attr, Class, Op, Ty};
@@ -92,19 +91,11 @@ fn check(graph: &Graph, given: &[TensorRef], numbers: &[Number]) -> Result<()> {
             return internal!("a scalar has a slot and a dtype");
         };
         let given = usize::try_from(slot).ok().and_then(|slot| numbers.get(slot));
-        if given.is_none_or(|number| dtype_of(number.0) != dtype) {
+        if given.is_none_or(|number| number.0.dtype() != dtype) {
             return invalid!("scalar {slot} of the graph is {dtype}, which is not given");
         }
     }
     Ok(())
-}
-
-fn dtype_of(kind: ScalarKind) -> DType {
-    match kind {
-        ScalarKind::Bool => DType::Bool,
-        ScalarKind::Int => DType::I64,
-        ScalarKind::Float => DType::F64,
-    }
 }
 
 impl<'a> Recorder<'a> {

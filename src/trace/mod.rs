@@ -344,11 +344,7 @@ impl Trace {
 /// The attribute that a scalar argument becomes, if its operator needs to know it when it is compiled.
 pub fn settled(op: Operator, index: usize, kind: ScalarKind, bits: u64) -> Option<Arg> {
     let Operator::Native(row) = op else { return None };
-    aten::is_static(row, index, kind, bits).then(|| match kind {
-        ScalarKind::Bool => Arg::Bool(bits != 0),
-        ScalarKind::Int => Arg::Int(bits as i64),
-        ScalarKind::Float => Arg::Float(f64::from_bits(bits)),
-    })
+    aten::is_static(row, index, kind, bits).then(|| kind.attribute(bits))
 }
 
 /// Refuses what a native operator cannot compute; the caller may record a host operator instead.

@@ -241,11 +241,9 @@ impl Trace {
             ArgRef::Tensors(list) => {
                 Arg::Tensors(list.iter().map(|tensor| tensor.as_ref().map(read)).collect())
             }
-            ArgRef::Scalar { kind, bits } => match (arg, kind) {
-                (Arg::Scalar { .. }, _) => Arg::Scalar { kind: *kind, slot: 0 },
-                (_, ScalarKind::Bool) => Arg::Bool(*bits != 0),
-                (_, ScalarKind::Int) => Arg::Int(*bits as i64),
-                (_, ScalarKind::Float) => Arg::Float(f64::from_bits(*bits)),
+            ArgRef::Scalar { kind, bits } => match arg {
+                Arg::Scalar { .. } => Arg::Scalar { kind: *kind, slot: 0 },
+                _ => kind.attribute(*bits),
             },
             other => other.attribute().unwrap_or(Arg::None),
         }

@@ -1,7 +1,7 @@
 //! Collectives: `(x, …, communicator)`, where the communicator stands for four arguments: its number, how many ranks it
 //! has, its token, which is the last result, and which rank this is.
 
-use crate::aten::call::{Call, scalar_dtype};
+use crate::aten::call::Call;
 use crate::aten::{Outs, Row, row};
 use crate::error::Result;
 use crate::invalid;
@@ -41,7 +41,7 @@ fn collective<'a>(c: &Call<'a>, kind: Kind, how: i64, at: usize) -> Outs<'a> {
         return invalid!("rank {how} of {size} is to broadcast");
     }
     let scalar = |arg: &Arg| match arg {
-        Arg::Scalar { kind, slot } => Ok(c.math.build(|b| b.scalar(*slot, scalar_dtype(*kind)))),
+        Arg::Scalar { kind, slot } => Ok(c.math.build(|b| b.scalar(*slot, kind.dtype()))),
         _ => invalid!("argument {at} must be a communicator"),
     };
     let result = collective::result(kind, &c.ty(0)?, *size)?;
