@@ -36,7 +36,6 @@ const OTHERS: &[(&str, u32)] = &[
     ("bincount", SHAPED_BY_VALUES),
     ("equal", SHAPED_BY_VALUES),
     ("histogram", SHAPED_BY_VALUES),
-    ("index_copy", CHECKS_INTEGERS | ONE_FLOAT),
     ("isin", CHECKS_INTEGERS),
     ("linalg_lstsq", SHAPED_BY_VALUES),
     ("masked_select", SHAPED_BY_VALUES | BEARS_VALUES),

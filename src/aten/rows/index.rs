@@ -3,6 +3,7 @@
 use super::{PLAIN, always};
 use crate::aten::call::Call;
 use crate::aten::call::{wide, wrap_dim};
+use crate::aten::facts::{CHECKS_INTEGERS, ONE_FLOAT};
 use crate::aten::promote::{Operand, result_type};
 use crate::aten::{Outs, Row, row};
 use crate::dtype::DType;
@@ -30,7 +31,7 @@ pub const ROWS: &[Row] = &[
         .refuses(always),
     row("scatter_add", PLAIN, |c| scatter(c, true)).refuses(always),
     row("index_add", PLAIN, index_add).refuses(always),
-    row("index_copy", PLAIN, index_copy).refuses(always),
+    row("index_copy", PLAIN, index_copy).refuses(always).facts(CHECKS_INTEGERS | ONE_FLOAT),
     row("masked_scatter", PLAIN, |c| {
         let (x, mask, source) = (c.tensor(0)?, c.tensor(1)?, c.tensor(2)?);
         Ok(vec![masked_scatter(x, mask.cast(DType::Bool), source)])
