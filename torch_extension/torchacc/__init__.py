@@ -11,8 +11,9 @@ other devices; the runtime starts when "acc" is first used.
 
 import torch  # noqa: F401  (first: it may be what imports this package)
 
-from torchacc import fp8
+from torchacc import adapters, fp8
 from torchacc._register import load
+from torchacc.adapters import accelerate_hf_trainer
 from torchacc.backend import set_backend
 from torchacc.dlpack import from_dlpack
 from torchacc.dynamic import mark_dynamic
@@ -23,9 +24,11 @@ from torchacc.profile import profile
 from torchacc.step import cut, mark_step, sync
 
 load()
+adapters.install()
 
 __all__ = [
     "Future",
+    "accelerate_hf_trainer",
     "cut",
     "explain",
     "explanation",

@@ -1,8 +1,17 @@
 """What acc computes on."""
 
+import os
+
 import torch
 
 from torchacc.step import emit_warnings
+
+_named = ""
+
+
+def named() -> str:
+    """The backend that the program or the environment names, "" for none. Starts nothing."""
+    return _named or os.environ.get("TORCHACC_BACKEND", "")
 
 
 def set_backend(name: str) -> None:
@@ -17,4 +26,6 @@ def set_backend(name: str) -> None:
     Raises ValueError for no name, and RuntimeError for a GPU that cannot be used, when there is no
     such backend, and when acc is in use on what was chosen otherwise.
     """
+    global _named
     emit_warnings(torch.ops.acc.set_backend(name))
+    _named = name

@@ -4,11 +4,11 @@ A *device* argument is an index, a string ("acc", "acc:1"), a `torch.device`, or
 current device, which belongs to the calling thread.
 """
 
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import torch
 
-from torchacc import memory, random, step, streams
+from torchacc import amp, memory, random, step, streams
 from torchacc._index import device_index
 from torchacc.explain import explain_at_exit
 from torchacc.memory import (
@@ -45,9 +45,6 @@ from torchacc.streams import (
 
 # Activation checkpointing saves and restores the device's generator only where it finds this true.
 _initialized = True
-
-# `torch.autocast("acc")` and GradScaler ask for the module's name, not for its content.
-amp = ModuleType("torch.acc.amp")
 
 
 class device:

@@ -5,7 +5,7 @@ were packed. Reserved is that with what is free and kept for the next step, unti
 """
 
 import json
-import os
+from pathlib import Path
 
 import torch
 
@@ -57,13 +57,15 @@ def native_device() -> torch.device | None:
 
 
 def mem_get_info(device=None) -> tuple[int, int]:
-    """(free, total) bytes of the memory that the device uses: the GPU's or the host's. Raises what
-    `torch.cuda.mem_get_info` does where PyTorch cannot use the GPU."""
+    """(free, total) bytes of the memory that the device uses: the GPU's or the host's, where the
+    system's cache of files counts as free. Raises what `torch.cuda.mem_get_info` does where PyTorch
+    cannot use the GPU."""
     device_index(device)
     if native := native_device():
         return torch.cuda.mem_get_info(native)
-    page = os.sysconf("SC_PAGE_SIZE")
-    return os.sysconf("SC_AVPHYS_PAGES") * page, os.sysconf("SC_PHYS_PAGES") * page
+    lines = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
+    kilobytes = {name: int(number) for name, number, *_ in lines}
+    return kilobytes["MemAvailable:"] << 10, kilobytes["MemTotal:"] << 10
 
 
 __all__ = [

@@ -1,0 +1,245 @@
+"""Adapters are loaded with their library, mend what they find, and leave the rest alone.
+
+The libraries are stubs here; torch_extension/tests_models has tests of the real ones.
+"""
+
+import sys
+import textwrap
+
+import pytest
+import torch
+import torchacc
+from support import DEVICE, run_python
+from torchacc import adapters
+
+# What accelerate has, as far as the adapter is concerned.
+STUB = {
+    "accelerate/__init__.py": """
+        from accelerate.state import PartialState
+        from accelerate.accelerator import Accelerator
+        from accelerate.utils import get_grad_scaler
+        import accelerate.checkpointing
+        __version__ = "1.2.3"
+    """,
+    "accelerate/state.py": """
+        import torch
+        class PartialState:
+            @property
+            def default_device(self):
+                return torch.device("cpu")
+    """,
+    "accelerate/accelerator.py": """
+        from accelerate.utils import get_grad_scaler
+        class Accelerator:
+            def __init__(self, device):
+                supported = ("xpu", "cuda", "npu")
+                if device not in supported:
+                    raise ValueError(device)
+    """,
+    "accelerate/checkpointing.py": """
+        def save_accelerator_state(output_dir, model_states, process_index=0):
+            return output_dir
+        def load_accelerator_state(input_dir, models, process_index=0):
+            return {}
+    """,
+    "accelerate/utils/__init__.py": "from .modeling import get_grad_scaler",
+    "accelerate/utils/modeling.py": """
+        def get_grad_scaler(distributed_type=None, **kwargs):
+            return "another"
+        def get_max_memory(max_memory=None):
+            return dict(max_memory or {"cpu": 7})
+    """,
+    "accelerate/utils/memory.py": "def clear_device_cache(): pass",
+}
+LOADED = "print(sorted(m for m in sys.modules if m.startswith('torchacc.adapters.')))"
+
+
+@pytest.fixture
+def stub(tmp_path):
+    """Writes a library of that name, with these files instead of the stub's; the path to it."""
+
+    def write(**other):
+        changed = {name.replace("__", "/") + ".py": text for name, text in other.items()}
+        for name, text in (STUB | changed).items():
+            file = tmp_path / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(textwrap.dedent(text))
+        return tmp_path
+
+    return write
+
+
+def output(code, path):
+    result = run_python("import sys, warnings\n" + textwrap.dedent(code), PYTHONPATH=str(path))
+    assert result.returncode == 0, result.stderr
+    return result.stdout.splitlines(), result.stderr
+
+
+USE = """
+    import accelerate
+    print(accelerate.PartialState().default_device)
+    accelerate.Accelerator("acc")
+    print(type(accelerate.get_grad_scaler()).__name__)
+"""
+
+
+@pytest.mark.parametrize(
+    "first", ["import torch", "import torchacc", "", "import accelerate.utils.modeling"]
+)
+def test_a_library_is_mended_whatever_is_imported_first(stub, first):
+    lines, errors = output(f"    {first}{USE}", stub())
+    assert lines == ["acc", "GradScaler"]
+    assert "UserWarning" not in errors
+
+
+def test_a_library_that_is_there_already_is_mended(stub, monkeypatch):
+    code = """
+        import os
+        os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+        import accelerate
+        print(accelerate.PartialState().default_device)
+        import torchacc
+    """
+    lines, errors = output(textwrap.dedent(code) + textwrap.dedent(USE), stub())
+    assert lines == ["cpu", "acc", "GradScaler"]
+    assert "UserWarning" not in errors
+
+
+def test_adapters_are_loaded_with_their_library_only(stub):
+    code = f"""
+        import torch
+        {LOADED}
+        import accelerate
+        {LOADED}
+    """
+    lines, _ = output(code, stub())
+    assert lines == ["[]", "['torchacc.adapters.accelerate']"]
+
+
+def test_looking_for_a_library_imports_nothing(stub):
+    code = """
+        import importlib.util, inspect, torch
+        import accelerate
+        print(importlib.util.find_spec("accelerate.utils.memory").name)
+        print("accelerate.utils.memory" in sys.modules)
+        print(type(accelerate.state.__spec__).__name__)
+        print("PartialState" in inspect.getsource(accelerate.state))
+    """
+    lines, _ = output(code, stub())
+    assert lines == ["accelerate.utils.memory", "False", "ModuleSpec", "True"]
+
+
+@pytest.mark.parametrize("missing", ["function", "constant", "class"])
+def test_a_place_that_is_missing_is_a_warning(stub, missing):
+    files = {
+        "function": {"accelerate__utils__modeling": "get_grad_scaler = lambda: 'another'"},
+        "constant": {"accelerate__accelerator": "class Accelerator:\n    def __init__(self): pass"},
+        "class": {"accelerate__state": "PartialState = 7"},
+    }
+    names = {
+        "function": "accelerate.utils.modeling.get_max_memory",
+        "constant": "accelerate.accelerator.Accelerator.__init__",
+        "class": "accelerate.state.PartialState.default_device",
+    }
+    _, errors = output("import torch, accelerate", stub(**files[missing]))
+    assert errors.count("UserWarning") == 1
+    assert "does not know this accelerate" in errors
+    assert f"{names[missing]} is missing or different" in errors
+
+
+def test_warnings_that_are_errors_stop_no_import(stub):
+    code = """
+        warnings.simplefilter("error")
+        import torch, accelerate
+        print(accelerate.PartialState)
+    """
+    lines, errors = output(code, stub(accelerate__state="PartialState = 7"))
+    assert lines == ["7"]
+    assert "is missing or different" in errors
+
+
+def test_a_library_that_cannot_be_imported_fails_as_without_us(stub):
+    code = """
+        import torch
+        try:
+            import accelerate
+        except ZeroDivisionError:
+            print("failed", "accelerate.state" in sys.modules)
+    """
+    lines, errors = output(code, stub(accelerate__state="1 / 0"))
+    assert lines == ["failed False"]
+    assert "Warning" not in errors
+
+
+def test_another_gpu_stays_chosen_with_a_warning(stub):
+    code = """
+        import torch
+        torch.cuda.is_available = lambda: True
+        import accelerate, torchacc
+        print(accelerate.PartialState().default_device, accelerate.PartialState().default_device)
+        torchacc.adapters.prefer()
+        print(accelerate.PartialState().default_device)
+    """
+    lines, errors = output(code, stub())
+    assert lines == ["cpu cpu", "acc"]
+    assert errors.count("accelerate uses cuda, not acc") == 1
+
+
+def test_a_backend_that_is_a_gpu_goes_before_pytorchs(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert not adapters.in_use()
+    monkeypatch.setenv("TORCHACC_BACKEND", "cuda:0")
+    assert adapters.in_use()
+
+
+def test_processes_that_train_alone_are_a_warning(stub):
+    code = """
+        import os
+        os.environ["WORLD_SIZE"] = "2"
+        import accelerate
+        print(accelerate.PartialState().default_device)
+    """
+    lines, errors = output(code, stub())
+    assert lines == ["acc"]
+    assert "starts no process group for acc" in errors
+
+
+def test_accelerate_keeps_the_generator_and_tells_memory(stub):
+    code = """
+        import torch, accelerate, tempfile
+        from accelerate import checkpointing
+        from accelerate.utils import modeling
+        folder = tempfile.mkdtemp()
+        torch.manual_seed(3)
+        checkpointing.save_accelerator_state(folder, [], process_index=1)
+        first = torch.rand(2, device="acc").tolist()
+        checkpointing.load_accelerator_state(folder, [], process_index=1)
+        print(first == torch.rand(2, device="acc").tolist())
+        memory = modeling.get_max_memory()
+        print(list(memory), memory[0] > 7, modeling.get_max_memory({"cpu": 5}))
+    """
+    lines, _ = output(code, stub())
+    assert lines == ["True", "[0] True {'cpu': 5}"]
+
+
+def test_accelerate_hf_trainer_needs_transformers(monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(ImportError, match="needs transformers"):
+        torchacc.accelerate_hf_trainer()
+    assert not adapters._preferred
+
+
+def test_what_libraries_ask_of_the_device():
+    module = torch.get_device_module(DEVICE)
+    assert module is torch.acc
+    assert torch.accelerator.current_accelerator().type == DEVICE
+    assert module.is_bf16_supported()
+    assert torch.device(0) == torch.device(DEVICE, 0)
+    assert {torch.bfloat16, torch.float16} <= {*module.get_amp_supported_dtype()}
+    with module.amp.autocast(dtype=torch.bfloat16):
+        assert torch.nn.Linear(2, 2, device=DEVICE)(torch.ones(1, 2, device=DEVICE)).dtype == (
+            torch.bfloat16
+        )
+    scaler = module.amp.GradScaler(init_scale=4.0)
+    assert scaler.is_enabled()
+    assert scaler.scale(torch.ones(1, device=DEVICE)).item() == 4

@@ -1,0 +1,211 @@
+"""Adapters: what makes libraries that ask for devices by name find "acc".
+
+Most code finds the device by PyTorch's own questions (`torch.accelerator`, `torch.acc`). Some
+libraries have lists of names instead ("cuda", "xpu", "npu", …). For each of these there is one file
+here. It is loaded when the library is imported, not before, and replaces single functions of it by
+ones that also know acc. Where a version of the library has no such function there is a warning, and
+the library stays as it is.
+
+An adapter chooses acc where the library would take the CPU. Where it would take a GPU, acc is
+chosen only if the program said so: by naming a GPU as its backend, or by `accelerate_hf_trainer`.
+"""
+
+import functools
+import importlib.metadata
+import importlib.util
+import sys
+import warnings
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+import torch
+from torchacc_autoload import warn
+
+from torchacc import backend, device
+
+# Libraries by the name of their package, each with its file here.
+LIBRARIES = {
+    "accelerate": "accelerate",
+    "lightning": "lightning",
+    "lightning_fabric": "lightning",
+    "peft": "peft",
+    "pytorch_lightning": "lightning",
+    "transformers": "transformers",
+}
+
+_preferred = False
+_missing: set[str] = set()
+
+
+def prefer() -> None:
+    """From now on acc is chosen before other devices, in libraries that are adapted."""
+    global _preferred
+    _preferred = True
+
+
+def in_use() -> bool:
+    """Whether an adapted library, asked for no device, takes acc. Starts nothing."""
+    if not device.is_available():
+        return False
+    return _preferred or backend.named().startswith("cuda") or not other_accelerator()
+
+
+def other_accelerator() -> str | None:
+    """The type of a GPU that PyTorch has besides acc, None if there is none."""
+    for name in ("cuda", "xpu", "mps"):
+        if getattr(torch, name).is_available():
+            return name
+    return None
+
+
+@functools.cache
+def warn_unused(library: str) -> None:
+    """Warns once that `library` takes another GPU while acc is there."""
+    warnings.warn(
+        f"{library} uses {other_accelerator()}, not acc. torchacc.accelerate_hf_trainer(), or "
+        'torchacc.set_backend("cuda") for acc on that GPU, make it use acc',
+        UserWarning,
+        stacklevel=3,
+    )
+
+
+def mend(module: ModuleType, name: str, make: Callable, why: str) -> None:
+    """Replaces `module.name` by `make` of it, also where the library has imported it by name.
+
+    `name` may be that of a class's attribute, "Class.method". Where it is missing, and where `make`
+    raises LookupError or AttributeError because something that it needs is, nothing is replaced and
+    there is a warning, in which `why` says what follows from that.
+    """
+    owner, _, last = name.rpartition(".")
+    holder = vars(module).get(owner) if owner else module
+    # As it stands there: a property, not its value.
+    original = getattr(holder, "__dict__", {}).get(last)
+    try:
+        if original is None:
+            raise LookupError(name)
+        replacement = make(original)
+    except (AttributeError, LookupError):
+        _warn_missing(f"{module.__name__}.{name}", why)
+        return
+    setattr(holder, last, replacement)
+    if not owner:
+        _replace_copies(module.__name__.partition(".")[0], original, replacement)
+
+
+def _replace_copies(library: str, original, replacement) -> None:
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == library:
+            for key, value in list(vars(module).items()):
+                if value is original:
+                    setattr(module, key, replacement)
+
+
+def _warn_missing(place: str, why: str) -> None:
+    library = place.partition(".")[0]
+    _missing.add(place)
+    try:
+        version = importlib.metadata.version(library)
+    except importlib.metadata.PackageNotFoundError:
+        version = "version unknown"
+    warn(
+        f"torchacc does not know this {library} ({version}): {place} is missing or different, so "
+        f"{why}. torchacc.adapters.{LIBRARIES[library]} says which versions work"
+    )
+
+
+class _Watched(ModuleSpec):
+    """The spec of a module that is mended as soon as it has been executed.
+
+    The import system sets `_initializing` to False then, also when this package is loaded by the
+    `import torch` of a module that is being executed.
+    """
+
+    def __setattr__(self, name, value):
+        super().__setattr__(name, value)
+        if name == "_initializing" and not value:
+            self.__class__ = ModuleSpec
+            # One whose execution failed has been removed.
+            if self.name in sys.modules:
+                _mend_module(sys.modules[self.name])
+
+
+class _Finder:
+    """Finds no module itself, but watches those that there is something to mend in."""
+
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        if name.partition(".")[0] not in LIBRARIES or name not in _mends(name):
+            return None
+        for finder in sys.meta_path:
+            if finder is not cls and (spec := finder.find_spec(name, path, target)):
+                _watch(spec)
+                return spec
+        return None
+
+
+def _watch(spec: ModuleSpec) -> None:
+    if type(spec) is ModuleSpec:
+        spec.__class__ = _Watched
+
+
+def _mends(name: str) -> dict[str, Callable[[ModuleType], None]]:
+    """By module, the functions that mend the library that the module `name` is part of."""
+    return importlib.import_module(f"{__name__}.{LIBRARIES[name.partition('.')[0]]}").MENDS
+
+
+def _mend_module(module: ModuleType) -> None:
+    # The library has been imported all right, and that stays so.
+    try:
+        _mends(module.__name__)[module.__name__](module)
+    except Exception as error:  # noqa: BLE001
+        warn(f"torchacc could not adapt {module.__name__} to acc: {error!r}")
+
+
+def install() -> None:
+    """Adapts the libraries that are imported from now on, and those that have been. Called once."""
+    sys.meta_path.insert(0, _Finder)
+    for library in LIBRARIES.keys() & sys.modules.keys():
+        for name in _mends(library):
+            if module := sys.modules.get(name):
+                if getattr(module.__spec__, "_initializing", False):
+                    _watch(module.__spec__)
+                else:
+                    _mend_module(module)
+
+
+def accelerate_hf_trainer() -> str:
+    """Makes Hugging Face's `Trainer`, and what else asks accelerate for a device, use acc.
+
+    Where there is no GPU besides acc that is so without this call. With one it is what chooses acc.
+    To be called before `TrainingArguments` or `Accelerator` are made; `use_cpu=True` still means
+    the CPU. Returns, and prints to stderr, a sentence that says what was done.
+
+    Raises ImportError without transformers and accelerate, and RuntimeError for a version of them
+    that cannot be adapted or when accelerate has chosen another device already.
+    """
+    for library in ("transformers", "accelerate"):
+        if importlib.util.find_spec(library) is None:
+            raise ImportError(f"accelerate_hf_trainer needs {library}: pip install {library}")
+    prefer()
+    import accelerate
+    import transformers
+    import transformers.trainer  # noqa: F401  (mends it)
+
+    if _missing:
+        raise RuntimeError(
+            f"transformers {transformers.__version__} with accelerate {accelerate.__version__} "
+            f"cannot use acc: {', '.join(sorted(_missing))} are missing or different"
+        )
+    state = accelerate.PartialState._shared_state
+    if state and state["device"].type != "acc":
+        raise RuntimeError(
+            f"accelerate has chosen {state['device']} already: call accelerate_hf_trainer before "
+            "TrainingArguments or Accelerator are made"
+        )
+    message = (
+        f"torchacc: Trainer of transformers {transformers.__version__} and accelerate "
+        f"{accelerate.__version__} use acc ({device.get_device_name()})"
+    )
+    print(message, file=sys.stderr)
+    return message

@@ -1,0 +1,136 @@
+"""accelerate knows acc. Tested with accelerate 1.15.0."""
+
+import functools
+import inspect
+import os
+import warnings
+from pathlib import Path
+
+import torch
+
+from torchacc.adapters import in_use, mend, other_accelerator, warn_unused
+
+
+def _state(module):
+    def default_device(original):
+        def choose(self):
+            if in_use():
+                _warn_of_processes()
+                return torch.device("acc")
+            if other_accelerator():
+                warn_unused("accelerate")
+            return original.fget(self)
+
+        return property(choose, doc=original.__doc__)
+
+    mend(module, "PartialState.default_device", default_device, "programs train on the CPU")
+
+
+def _warn_of_processes() -> None:
+    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+        warnings.warn(
+            "accelerate starts no process group for acc: each process trains a model of its own",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def _accelerator(module):
+    def constructor(original):
+        # The devices that may train in fp16 are a tuple in the middle of a long function.
+        constants = original.__code__.co_consts
+        known = [c for c in constants if isinstance(c, tuple) and {"cuda", "npu"} <= {*c}]
+        if len(known) != 1:
+            raise LookupError
+        constants = tuple((*c, "acc") if c is known[0] else c for c in constants)
+        original.__code__ = original.__code__.replace(co_consts=constants)
+        return original
+
+    mend(module, "Accelerator.__init__", constructor, 'mixed_precision="fp16" is refused')
+
+
+def _modeling(module):
+    def get_grad_scaler(original):
+        @functools.wraps(original)
+        def make(distributed_type=None, **kwargs):
+            if in_use():
+                return torch.amp.GradScaler("acc", **kwargs)
+            return original(distributed_type, **kwargs)
+
+        return make
+
+    def get_max_memory(original):
+        @functools.wraps(original)
+        def ask(max_memory=None):
+            memory = original(max_memory)
+            if max_memory is not None or not in_use():
+                return memory
+            # Numbers are those of PyTorch's accelerator, which is acc where it is registered. If it
+            # has the host's memory, there is none for the CPU besides.
+            others = {} if torch.acc.memory.native_device() is None else {"cpu": memory["cpu"]}
+            count = torch.acc.device_count()
+            return {i: torch.acc.mem_get_info(i)[0] for i in range(count)} | others
+
+        return ask
+
+    mend(module, "get_grad_scaler", get_grad_scaler, "training in fp16 does not scale gradients")
+    mend(module, "get_max_memory", get_max_memory, 'device_map="auto" does not use acc')
+
+
+def _memory(module):
+    def clear_device_cache(original):
+        @functools.wraps(original)
+        def clear(*args, **kwargs):
+            original(*args, **kwargs)
+            if in_use():
+                torch.acc.empty_cache()
+
+        return clear
+
+    mend(module, "clear_device_cache", clear_device_cache, "release_memory keeps acc's memory")
+
+
+def _checkpointing(module):
+    def file(folder, process_index) -> Path:
+        return Path(folder) / f"random_states_acc_{process_index}.pt"
+
+    def save_accelerator_state(original):
+        signature = inspect.signature(original)
+
+        @functools.wraps(original)
+        def save(*args, **kwargs):
+            result = original(*args, **kwargs)
+            if in_use():
+                given = signature.bind(*args, **kwargs).arguments
+                name = file(given["output_dir"], given["process_index"])
+                torch.save(torch.acc.get_rng_state_all(), name)
+            return result
+
+        return save
+
+    def load_accelerator_state(original):
+        signature = inspect.signature(original)
+
+        @functools.wraps(original)
+        def load(*args, **kwargs):
+            result = original(*args, **kwargs)
+            given = signature.bind(*args, **kwargs).arguments
+            name = file(given["input_dir"], given["process_index"])
+            if in_use() and name.exists():
+                torch.acc.set_rng_state_all(torch.load(name))
+            return result
+
+        return load
+
+    why = "checkpoints have no state of acc's generator"
+    mend(module, "save_accelerator_state", save_accelerator_state, why)
+    mend(module, "load_accelerator_state", load_accelerator_state, why)
+
+
+MENDS = {
+    "accelerate.accelerator": _accelerator,
+    "accelerate.checkpointing": _checkpointing,
+    "accelerate.state": _state,
+    "accelerate.utils.memory": _memory,
+    "accelerate.utils.modeling": _modeling,
+}

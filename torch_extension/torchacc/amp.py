@@ -1,0 +1,23 @@
+"""`torch.acc.amp`: mixed precision, in the manner of `torch.cuda.amp`.
+
+`torch.amp` has the same for every device, by its name.
+"""
+
+import torch
+
+
+class autocast(torch.amp.autocast):
+    """`torch.autocast("acc", ...)`, in float16 unless another `dtype` is given."""
+
+    def __init__(self, enabled=True, dtype=torch.float16, cache_enabled=True):
+        super().__init__("acc", dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
+
+
+class GradScaler(torch.amp.GradScaler):
+    """`torch.amp.GradScaler("acc", ...)`, which has the arguments and methods."""
+
+    def __init__(self, *arguments, **named):
+        super().__init__("acc", *arguments, **named)
+
+
+__all__ = ["GradScaler", "autocast"]
