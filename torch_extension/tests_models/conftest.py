@@ -1,4 +1,4 @@
-"""Nothing is downloaded, nothing reported, programs are compiled anew; every test ends with a sync."""
+"""Nothing is downloaded or reported, programs are compiled anew; every test ends with a sync."""
 
 import os
 

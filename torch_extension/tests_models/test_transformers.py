@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torchacc
+from safetensors.torch import load_file, save_file
 from tiny import Compiles, gpt2, llama, losses, sequences, tokenizer
 from transformers import AutoModelForCausalLM, Trainer, TrainingArguments, pipeline
 
@@ -103,6 +104,15 @@ def test_device_maps(tmp_path, device_map):
         torch.testing.assert_close(
             model(tokens.to("acc")).logits.cpu(), expected(tokens).logits, rtol=1e-4, atol=1e-5
         )
+
+
+@pytest.mark.parametrize("device", ["acc", "acc:0", torch.device("acc"), 0], ids=str)
+def test_safetensors_loads_to_acc(tmp_path, device):
+    save_file({"x": torch.arange(3.0)}, tmp_path / "file")
+    x = load_file(tmp_path / "file", device=device)["x"]
+    assert x.device == torch.device("acc", 0)
+    assert x.tolist() == [0, 1, 2]
+    assert load_file(tmp_path / "file")["x"].device.type == "cpu"
 
 
 def test_generating_agrees_with_the_cpu():

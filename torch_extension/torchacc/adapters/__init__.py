@@ -31,6 +31,7 @@ LIBRARIES = {
     "lightning_fabric": "lightning",
     "peft": "peft",
     "pytorch_lightning": "lightning",
+    "safetensors": "safetensors",
     "transformers": "transformers",
 }
 
