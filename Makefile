@@ -4,6 +4,7 @@
 # make example-c, example-cpp, example-libtorch, example-ctypes, example-node, example-luajit, example-java
 #              the same without Python or without PyTorch: examples/build.mk
 # make test    everything that continuous integration checks
+# make test-libraries Hugging Face's libraries and Lightning on acc; installs them, into .venv-libraries
 # make test-gpu the tests that are worth repeating on an NVIDIA GPU; make gpu-kit and tests/gpu/run.py where nothing can be built
 # make test-random an hour of random programs on acc against the CPU; SECONDS=N how long, SEED=N which, BACKEND=reference on what
 # make sanitize the library itself with the address and the thread sanitizer
@@ -24,7 +25,7 @@ space := $(subst ,, )
 CUDA_FOLDERS = $(subst $(space),:,$(wildcard $(VENV)/lib/python3*/site-packages/nvidia/*/lib))
 
 .DEFAULT_GOAL := build
-.PHONY: build environment install extension train test test-gpu gpu-kit test-rust test-python test-random sanitize sanitize-memory sanitize-threads lint format bench-calls bench-peers clean FORCE
+.PHONY: build environment install extension train test test-libraries test-gpu gpu-kit test-rust test-python test-random sanitize sanitize-memory sanitize-threads lint format bench-calls bench-peers clean FORCE
 
 build: environment $(RUST_LIB)
 	$(MAKE) --no-print-directory --jobs=$(shell nproc) extension
@@ -75,6 +76,21 @@ test-python: build
 test-random: build
 	TORCHACC_BACKEND=$(or $(BACKEND),cpu) PYTHONPATH=torch_extension/tests $(BIN)/python -m random_programs \
 		--seconds $(or $(SECONDS),3600) $(if $(SEED),--seed $(SEED))
+
+# With version 5 of transformers and with version 4, to which Lightning is indifferent.
+LIBRARIES := $(CURDIR)/.venv-libraries
+MODEL_TESTS := torch_extension/tests_models
+test-libraries: build $(LIBRARIES)/5/.requirements $(LIBRARIES)/4/.requirements
+	$(LIBRARIES)/5/bin/python -m pytest $(MODEL_TESTS)
+	$(LIBRARIES)/4/bin/python -m pytest $(MODEL_TESTS) --ignore $(MODEL_TESTS)/test_lightning.py
+
+# Environments that see the packages of the other one, PyTorch above all, and this one.
+$(LIBRARIES)/%/.requirements: $(MODEL_TESTS)/requirements-%.txt $(VENV)/.installed
+	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	for folder in $(VENV)/lib/python3*/site-packages $(CURDIR)/torch_extension; do echo $$folder; done \
+		> $$(echo $(@D)/lib/python3*/site-packages)/torch.pth
+	$(@D)/bin/python -m pip install --quiet -r $<
+	touch $@
 
 test-gpu: gpu-kit
 	$(BIN)/python tests/gpu/run.py

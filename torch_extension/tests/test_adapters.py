@@ -216,10 +216,10 @@ def test_accelerate_keeps_the_generator_and_tells_memory(stub):
         checkpointing.load_accelerator_state(folder, [], process_index=1)
         print(first == torch.rand(2, device="acc").tolist())
         memory = modeling.get_max_memory()
-        print(list(memory), memory[0] > 7, modeling.get_max_memory({"cpu": 5}))
+        print(list(memory), memory[0] > 7, modeling.get_max_memory({"cpu": 5, 0: 3}))
     """
     lines, _ = output(code, stub())
-    assert lines == ["True", "[0] True {'cpu': 5}"]
+    assert lines == ["True", "[0] True {0: 3, 'cpu': 5}"]
 
 
 def test_accelerate_hf_trainer_needs_transformers(monkeypatch):

@@ -17,6 +17,8 @@ import torchacc  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
-def _nothing_left_over():
+def _nothing_left_over(monkeypatch):
+    # Version 4 of transformers tells accelerate, and whoever comes after, by the environment.
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "no")
     yield
     torchacc.sync()

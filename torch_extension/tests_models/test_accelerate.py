@@ -80,6 +80,7 @@ def test_states_have_the_generator(tmp_path):
 
 def test_memory_and_device_maps():
     assert list(get_max_memory()) == [0]
+    assert get_max_memory({"cpu": "1KB", 0: "2KB"}) == {0: 2000, "cpu": 1000}
     with init_empty_weights():
         empty = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
     device_map = infer_auto_device_map(empty)

@@ -62,14 +62,19 @@ def _modeling(module):
     def get_max_memory(original):
         @functools.wraps(original)
         def ask(max_memory=None):
-            memory = original(max_memory)
-            if max_memory is not None or not in_use():
-                return memory
-            # Numbers are those of PyTorch's accelerator, which is acc where it is registered. If it
-            # has the host's memory, there is none for the CPU besides.
-            others = {} if torch.acc.memory.native_device() is None else {"cpu": memory["cpu"]}
-            count = torch.acc.device_count()
-            return {i: torch.acc.mem_get_info(i)[0] for i in range(count)} | others
+            if not in_use():
+                return original(max_memory)
+            # Numbers are those of PyTorch's accelerator, which is acc where it is registered.
+            numbers = range(torch.acc.device_count())
+            if max_memory is None:
+                memory = {i: torch.acc.mem_get_info(i)[0] for i in numbers}
+                # If acc has the host's memory, there is none for the CPU besides.
+                on_host = torch.acc.memory.native_device() is None
+                return memory if on_host else memory | {"cpu": original()["cpu"]}
+            memory = {i: max_memory[i] for i in numbers if i in max_memory}
+            for i, size in memory.items():
+                memory[i] = module.convert_file_size_to_int(size) if isinstance(size, str) else size
+            return memory | original({i: max_memory[i] for i in max_memory if i not in memory})
 
         return ask
 
