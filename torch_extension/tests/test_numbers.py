@@ -241,3 +241,12 @@ def test_logarithms_of_powers_are_whole(dtype):
     tens = torch.arange(0, 11)
     powers = (10 ** tens.double()).to(dtype).to(DEVICE)
     assert torch.equal(powers.log10().floor().cpu().long(), tens)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.int64])
+def test_integers_are_counted_as_on_cuda(dtype):
+    x = torch.tensor([0, 3, 1, 1, 5, 2], dtype=dtype, device=DEVICE)
+    counts = torch.histc(x, bins=4, min=0, max=3)
+    assert counts.dtype == dtype
+    assert counts.tolist() == [1, 2, 1, 1]
+    assert torch.histc(x, bins=2).tolist() == [4, 2]
