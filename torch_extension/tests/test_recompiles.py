@@ -284,3 +284,20 @@ def test_types_are_not_asked_for_again():
     metrics = torchacc.metrics()
     assert metrics["shape_cache_misses"] == 0
     assert metrics["immediate_runs"] == 0
+
+
+def test_products_of_groups_of_other_sizes_compile_nothing():
+    x, weights = torch.randn(8, 16), torch.randn(3, 16, 8)
+
+    def step(device, ends):
+        leaves = [leaf.to(device, copy=True).requires_grad_() for leaf in (x, weights)]
+        offsets = torch.tensor(ends, dtype=torch.int32).to(device)
+        y = torch.nn.functional.grouped_mm(*leaves, offs=offsets)
+        y.square().sum().backward()
+        return [tensor.detach().cpu() for tensor in (y, *(leaf.grad for leaf in leaves))]
+
+    step(DEVICE, [2, 4, 8])
+    compiles = torchacc.metrics()["compiles"]
+    for ends in ([3, 3, 8], [0, 7, 8], [8, 8, 8]):
+        torch.testing.assert_close(step(DEVICE, ends), step("cpu", ends), rtol=1e-5, atol=1e-5)
+    assert torchacc.metrics()["compiles"] == compiles

@@ -91,10 +91,10 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 
   // Kept whole instead of PyTorch's decomposition for unknown devices, which may not even know
   // them.
-  for (const char* name : {"embedding", "logsumexp", "native_layer_norm", "native_group_norm",
-                           "mish_backward", "complex", "polar", "ldexp.Tensor", "ldexp.out",
-                           "ldexp_", "smooth_l1_loss_backward", "huber_loss_backward",
-                           "masked_scatter_backward"}) {
+  for (const char* name :
+       {"embedding", "logsumexp", "native_layer_norm", "native_group_norm", "mish_backward",
+        "complex", "polar", "ldexp.Tensor", "ldexp.out", "ldexp_", "smooth_l1_loss_backward",
+        "huber_loss_backward", "masked_scatter_backward", "_grouped_mm"}) {
     m.impl(name, recorder());
   }
   // PyTorch's CPU has no kernel for the gradient: what shall run on the host stays a composition.
