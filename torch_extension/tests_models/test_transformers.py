@@ -3,12 +3,83 @@
 import pytest
 import torch
 import torchacc
+import transformers
 from safetensors.torch import load_file, save_file
-from tiny import Compiles, gpt2, llama, losses, sequences, tokenizer
-from transformers import AutoModelForCausalLM, Trainer, TrainingArguments, pipeline
+from tiny import TOKENS, VOCABULARY, Compiles, gpt2, llama, losses, sequences, tokenizer
+from transformers import (
+    AutoModelForCausalLM,
+    Trainer,
+    TrainingArguments,
+    pipeline,
+    set_seed,
+)
+
+SMALL = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 64,
+    **TOKENS,
+}
+NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
-def train(folder, model, resume=None, data=None, **arguments):
+def model(name, config, **options):
+    """A function that makes a model with random weights, the same ones each time."""
+
+    def make():
+        set_seed(0)
+        kind = getattr(transformers, name)
+        return kind._from_config(kind.config_class(**config), **options)
+
+    return make
+
+
+def classes():
+    return [{**row, "labels": row["labels"][0] % 2} for row in sequences()]
+
+
+def shorter():
+    return [{**row, "labels": row["labels"][:7]} for row in sequences()]
+
+
+def images():
+    generator = torch.Generator().manual_seed(1)
+    pixels = torch.randn(64, 3, 16, 16, generator=generator)
+    return [{"pixel_values": image, "labels": i % 3} for i, image in enumerate(pixels)]
+
+
+IMAGES = {"image_size": 16, "patch_size": 4, "num_labels": 3}
+EXPERTS = {"num_key_value_heads": 2, "num_local_experts": 4, "output_router_logits": True}
+T5 = {"vocab_size": VOCABULARY, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2}
+T5 |= {"num_heads": 4, "dropout_rate": 0.0, "decoder_start_token_id": 0, "pad_token_id": 0}
+RESNET = {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1], "num_labels": 3}
+MODELS = {
+    "attention in parts": (
+        model("LlamaForCausalLM", SMALL, attn_implementation="eager"),
+        sequences,
+    ),
+    "encoder": (model("BertForSequenceClassification", SMALL | NO_DROPOUT), classes),
+    "encoder and decoder": (model("T5ForConditionalGeneration", T5), shorter),
+    "images": (model("ViTForImageClassification", SMALL | NO_DROPOUT | IMAGES), images),
+    "convolutions": (model("ResNetForImageClassification", RESNET), images),
+    "a window of attention": (
+        model("MistralForCausalLM", SMALL | {"num_key_value_heads": 2, "sliding_window": 4}),
+        sequences,
+    ),
+    "state space": (
+        model("MambaForCausalLM", {k: v for k, v in SMALL.items() if k[0] != "m"}),
+        sequences,
+    ),
+}
+if int(transformers.__version__.split(".")[0]) >= 5:
+    # Version 4 asks the host for the tokens of each expert, so that each step is another program.
+    MODELS["experts"] = (model("MixtralForCausalLM", SMALL | EXPERTS), sequences)
+
+
+def train(folder, model, resume=None, data=None, data_collator=None, **arguments):
     """The trainer after ten steps, and how much had been compiled after each."""
     defaults = {
         "max_steps": 10,
@@ -21,7 +92,8 @@ def train(folder, model, resume=None, data=None, **arguments):
     }
     args = TrainingArguments(output_dir=str(folder), **(defaults | arguments))
     compiles = Compiles()
-    trainer = Trainer(model, args, train_dataset=data or sequences(), callbacks=[compiles])
+    data = data or sequences()
+    trainer = Trainer(model, args, data_collator, data, callbacks=[compiles])
     trainer.train(resume_from_checkpoint=resume)
     return trainer, compiles.counts
 
@@ -39,6 +111,39 @@ def test_trainer_takes_acc_and_agrees_with_the_cpu(tmp_path):
     assert torchacc.metrics()["recorded_ops"] == before
     assert losses(trainer) == pytest.approx(losses(on_cpu), abs=1e-4)
     assert losses(trainer)[-1] < losses(trainer)[0] - 0.5
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_agree_with_the_cpu(tmp_path, name):
+    make, data = MODELS[name]
+    trainer, compiles = train(tmp_path, make(), data=data(), learning_rate=5e-3)
+    assert trainer.model.device.type == "acc"
+    assert compiles[-1] == compiles[2]
+    on_cpu, _ = train(tmp_path, make(), data=data(), learning_rate=5e-3, use_cpu=True)
+    assert losses(trainer) == pytest.approx(losses(on_cpu), abs=1e-4)
+
+
+def test_sentences_of_all_lengths_compile_nothing_after_a_few_steps(tmp_path):
+    lengths = torch.randint(5, 60, (200,), generator=torch.Generator().manual_seed(1)).tolist()
+    data = [{"input_ids": list(range(4, 4 + length))} for length in lengths]
+    collator = transformers.DataCollatorForLanguageModeling(tokenizer(), mlm=False)
+    _, compiles = train(tmp_path, llama(), data=data, max_steps=25, data_collator=collator)
+    assert compiles[-1] == compiles[3]
+
+
+@pytest.mark.parametrize("optimizer", ["adamw_torch", "adamw_torch_fused", "adafactor", "sgd"])
+def test_optimizers(tmp_path, optimizer):
+    trainer, compiles = train(tmp_path, llama(), optim=optimizer)
+    assert compiles[-1] == compiles[2]
+    on_cpu, _ = train(tmp_path, llama(), optim=optimizer, use_cpu=True)
+    assert losses(trainer) == pytest.approx(losses(on_cpu), abs=1e-4)
+
+
+def test_workers_load_the_data(tmp_path):
+    # Processes that are forked while the device is in use.
+    trainer, _ = train(tmp_path, llama(), dataloader_num_workers=2)
+    alone, _ = train(tmp_path, llama())
+    assert losses(trainer) == losses(alone)
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
@@ -106,6 +211,24 @@ def test_device_maps(tmp_path, device_map):
         )
 
 
+@pytest.mark.parametrize("on_cpu", ["10GB", "20KB"], ids=["host", "disk"])
+def test_device_maps_with_a_part_elsewhere(tmp_path, on_cpu):
+    expected = llama()
+    expected.save_pretrained(tmp_path, max_shard_size="40KB")
+    model = AutoModelForCausalLM.from_pretrained(
+        tmp_path,
+        device_map="auto",
+        max_memory={0: "60KB", "cpu": on_cpu},
+        offload_folder=tmp_path / "offload",
+    )
+    assert len(set(model.hf_device_map.values())) == 2
+    tokens = sequences(2)[0]["input_ids"][None]
+    with torch.no_grad():
+        torch.testing.assert_close(
+            model(tokens.to("acc")).logits.cpu(), expected(tokens).logits, rtol=1e-4, atol=1e-5
+        )
+
+
 @pytest.mark.parametrize("device", ["acc", "acc:0", torch.device("acc"), 0], ids=str)
 def test_safetensors_loads_to_acc(tmp_path, device):
     save_file({"x": torch.arange(3.0)}, tmp_path / "file")
@@ -115,9 +238,10 @@ def test_safetensors_loads_to_acc(tmp_path, device):
     assert load_file(tmp_path / "file")["x"].device.type == "cpu"
 
 
-def test_generating_agrees_with_the_cpu():
+@pytest.mark.parametrize("options", [{}, {"num_beams": 3}, {"use_cache": False}], ids=str)
+def test_generating_agrees_with_the_cpu(options):
     model, tokens = llama(), sequences(2)[0]["input_ids"][None, :5]
-    options = {"max_new_tokens": 12, "do_sample": False, "pad_token_id": 0}
+    options |= {"max_new_tokens": 12, "do_sample": False, "pad_token_id": 0}
     expected = model.generate(tokens, **options)
     assert torch.equal(model.to("acc").generate(tokens.to("acc"), **options).cpu(), expected)
 

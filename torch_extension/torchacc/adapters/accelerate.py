@@ -71,9 +71,11 @@ def _modeling(module):
                 # If acc has the host's memory, there is none for the CPU besides.
                 on_host = torch.acc.memory.native_device() is None
                 return memory if on_host else memory | {"cpu": original()["cpu"]}
+            # In place: who calls it reads the numbers from what was handed over.
+            for key, size in max_memory.items():
+                if isinstance(size, str):
+                    max_memory[key] = module.convert_file_size_to_int(size)
             memory = {i: max_memory[i] for i in numbers if i in max_memory}
-            for i, size in memory.items():
-                memory[i] = module.convert_file_size_to_int(size) if isinstance(size, str) else size
             return memory | original({i: max_memory[i] for i in max_memory if i not in memory})
 
         return ask
