@@ -96,6 +96,8 @@ def test_a_checkpoint_is_loaded(tmp_path, precision):
 def test_devices_and_statistics(tmp_path):
     for devices in (1, "1", [0], -1, "auto"):
         assert fit(tmp_path, "acc", devices=devices, epochs=1)[0].num_devices == 1
+    with pytest.raises(ValueError, match="there are 1 acc devices"):
+        lightning.Trainer(accelerator="acc", devices=2)
     stats = fit(tmp_path, "acc", callbacks=[DeviceStatsMonitor()], logger=True, epochs=1)[0]
     assert stats.strategy.root_device.type == "acc"
 

@@ -6,7 +6,8 @@ where the program says so. This module has what PyTorch has no name for: cuts an
 `torch.acc` has the rest (devices, seeds, streams, memory), in the manner of `torch.cuda`.
 
 Importing or installing this package starts no thread, reads no setting and changes no behaviour of
-other devices; the runtime starts when "acc" is first used.
+other devices; the runtime starts when "acc" is first used. Libraries that choose a device find it
+as they find a GPU (`torchacc.adapters`).
 """
 
 import torch  # noqa: F401  (first: it may be what imports this package)

@@ -3,12 +3,20 @@
 import functools
 import inspect
 import os
+import sys
 import warnings
 from pathlib import Path
 
 import torch
 
 from torchacc.adapters import in_use, mend, other_accelerator, warn_unused
+
+
+def _chosen() -> bool:
+    """Whether accelerate has chosen acc or, before it has chosen anything, will."""
+    state = getattr(sys.modules["accelerate.state"], "PartialState", None)
+    device = getattr(state, "_shared_state", {}).get("device")
+    return in_use() if device is None else device.type == "acc"
 
 
 def _state(module):
@@ -53,7 +61,7 @@ def _modeling(module):
     def get_grad_scaler(original):
         @functools.wraps(original)
         def make(distributed_type=None, **kwargs):
-            if in_use():
+            if _chosen():
                 return torch.amp.GradScaler("acc", **kwargs)
             return original(distributed_type, **kwargs)
 
@@ -89,7 +97,7 @@ def _memory(module):
         @functools.wraps(original)
         def clear(*args, **kwargs):
             original(*args, **kwargs)
-            if in_use():
+            if _chosen():
                 torch.acc.empty_cache()
 
         return clear
@@ -107,7 +115,7 @@ def _checkpointing(module):
         @functools.wraps(original)
         def save(*args, **kwargs):
             result = original(*args, **kwargs)
-            if in_use():
+            if _chosen():
                 given = signature.bind(*args, **kwargs).arguments
                 name = file(given["output_dir"], given["process_index"])
                 torch.save(torch.acc.get_rng_state_all(), name)
@@ -123,7 +131,7 @@ def _checkpointing(module):
             result = original(*args, **kwargs)
             given = signature.bind(*args, **kwargs).arguments
             name = file(given["input_dir"], given["process_index"])
-            if in_use() and name.exists():
+            if _chosen() and name.exists():
                 torch.acc.set_rng_state_all(torch.load(name))
             return result
 

@@ -24,8 +24,13 @@ def make_accelerator(base: type) -> type:
         def parse_devices(devices) -> list[int]:
             if isinstance(devices, str):
                 devices = [int(i) for i in devices.split(",")] if "," in devices else int(devices)
+            count = torch.acc.device_count()
             if isinstance(devices, int):
-                devices = range(torch.acc.device_count() if devices == -1 else devices)
+                devices = range(count if devices == -1 else devices)
+            if not set(devices) <= {*range(count)}:
+                raise ValueError(
+                    f"there are {count} acc devices, of which {[*devices]} were chosen"
+                )
             return list(devices)
 
         @staticmethod
