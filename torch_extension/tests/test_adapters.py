@@ -49,7 +49,10 @@ STUB = {
         def get_max_memory(max_memory=None):
             return dict(max_memory or {"cpu": 7})
     """,
-    "accelerate/utils/memory.py": "def clear_device_cache(): pass",
+    "accelerate/utils/memory.py": """
+        def clear_device_cache(): pass
+        def should_reduce_batch_size(exception): return False
+    """,
 }
 LOADED = "print(sorted(m for m in sys.modules if m.startswith('torchacc.adapters.')))"
 

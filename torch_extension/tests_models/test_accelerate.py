@@ -5,7 +5,13 @@ import torch
 import torchacc
 from accelerate import Accelerator, dispatch_model, infer_auto_device_map, init_empty_weights
 from accelerate.state import AcceleratorState
-from accelerate.utils import get_max_memory, release_memory, send_to_device, set_seed
+from accelerate.utils import (
+    find_executable_batch_size,
+    get_max_memory,
+    release_memory,
+    send_to_device,
+    set_seed,
+)
 from torch import nn
 
 
@@ -93,3 +99,16 @@ def test_memory_and_device_maps():
     torch.testing.assert_close(split(torch.ones(1, 4)).cpu(), expected)
     assert send_to_device({"a": [torch.ones(1)]}, "acc")["a"][0].device.type == "acc"
     assert release_memory(model) == [None]
+
+
+def test_batches_get_smaller_until_they_fit():
+    sizes = []
+
+    @find_executable_batch_size(starting_batch_size=8)
+    def run(size):
+        sizes.append(size)
+        torch.empty(size << 47, dtype=torch.uint8, device="acc" if size > 1 else "meta")
+
+    run()
+    assert sizes[0] == 8
+    assert len(sizes) > 1

@@ -139,7 +139,8 @@ class _Finder:
         if name.partition(".")[0] not in LIBRARIES or name not in _mends(name):
             return None
         for finder in sys.meta_path:
-            if finder is not cls and (spec := finder.find_spec(name, path, target)):
+            find = None if finder is cls else getattr(finder, "find_spec", None)
+            if find and (spec := find(name, path, target)):
                 _watch(spec)
                 return spec
         return None
@@ -148,6 +149,8 @@ class _Finder:
 def _watch(spec: ModuleSpec) -> None:
     if type(spec) is ModuleSpec:
         spec.__class__ = _Watched
+    elif type(spec) is not _Watched:
+        warn(f"torchacc cannot adapt {spec.name} to acc: another import hook has found it")
 
 
 def _mends(name: str) -> dict[str, Callable[[ModuleType], None]]:
@@ -164,7 +167,12 @@ def _mend_module(module: ModuleType) -> None:
 
 
 def install() -> None:
-    """Adapts the libraries that are imported from now on, and those that have been. Called once."""
+    """Adapts the libraries that are imported from now on, and those that have been.
+
+    Calling it again does nothing.
+    """
+    if _Finder in sys.meta_path:
+        return
     sys.meta_path.insert(0, _Finder)
     for library in LIBRARIES.keys() & sys.modules.keys():
         for name in _mends(library):

@@ -102,6 +102,16 @@ def _memory(module):
 
         return clear
 
+    def should_reduce_batch_size(original):
+        # It knows the words of each device; acc's error has PyTorch's type.
+        @functools.wraps(original)
+        def ask(exception):
+            return isinstance(exception, torch.OutOfMemoryError) or original(exception)
+
+        return ask
+
+    why = "auto_find_batch_size does not know acc's errors"
+    mend(module, "should_reduce_batch_size", should_reduce_batch_size, why)
     mend(module, "clear_device_cache", clear_device_cache, "release_memory keeps acc's memory")
 
 
