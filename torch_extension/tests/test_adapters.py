@@ -48,6 +48,8 @@ STUB = {
             return "another"
         def get_max_memory(max_memory=None):
             return dict(max_memory or {"cpu": 7})
+        def infer_auto_device_map(model):
+            return {"a": 0, "b": 1, "c": "cpu"}
     """,
     "accelerate/utils/memory.py": """
         def clear_device_cache(): pass
@@ -135,7 +137,9 @@ def test_looking_for_a_library_imports_nothing(stub):
 @pytest.mark.parametrize("missing", ["function", "constant", "class"])
 def test_a_place_that_is_missing_is_a_warning(stub, missing):
     files = {
-        "function": {"accelerate__utils__modeling": "get_grad_scaler = lambda: 'another'"},
+        "function": {
+            "accelerate__utils__modeling": "get_grad_scaler = infer_auto_device_map = print"
+        },
         "constant": {"accelerate__accelerator": "class Accelerator:\n    def __init__(self): pass"},
         "class": {"accelerate__state": "PartialState = 7"},
     }
@@ -186,6 +190,26 @@ def test_another_gpu_stays_chosen_with_a_warning(stub):
     lines, errors = output(code, stub())
     assert lines == ["cpu cpu", "acc"]
     assert errors.count("accelerate uses cuda, not acc") == 1
+
+
+def test_maps_of_devices_name_another_gpu(stub):
+    # PyTorch takes a number for one of acc's devices.
+    code = """
+        import torch
+        torch.cuda.is_available = lambda: True
+        torch.cuda.device_count = lambda: 2
+        torch.cuda.mem_get_info = lambda i: (i + 1, 9)
+        import accelerate, torchacc
+        from accelerate.utils import modeling
+        print(modeling.get_max_memory(), modeling.infer_auto_device_map(None))
+        torchacc.adapters.prefer()
+        print(list(modeling.get_max_memory()), modeling.infer_auto_device_map(None))
+    """
+    lines, _ = output(code, stub())
+    assert lines == [
+        "{0: 1, 1: 2, 'cpu': 7} {'a': 'cuda:0', 'b': 'cuda:1', 'c': 'cpu'}",
+        "[0] {'a': 0, 'b': 1, 'c': 'cpu'}",
+    ]
 
 
 def test_a_backend_that_is_a_gpu_goes_before_pytorchs(monkeypatch):

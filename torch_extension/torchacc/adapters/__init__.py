@@ -60,6 +60,23 @@ def other_accelerator() -> str | None:
     return None
 
 
+def name_devices(original: Callable) -> Callable:
+    """`original`, which makes a map of devices, with names for the numbers of another GPU.
+
+    To PyTorch a number means acc's device wherever acc is registered, whatever the library chose.
+    """
+
+    @functools.wraps(original)
+    def infer(*args, **kwargs):
+        device_map = original(*args, **kwargs)
+        if not in_use() and (other := other_accelerator()):
+            for name, place in device_map.items():
+                device_map[name] = f"{other}:{place}" if isinstance(place, int) else place
+        return device_map
+
+    return infer
+
+
 @functools.cache
 def warn_unused(library: str) -> None:
     """Warns once that `library` takes another GPU while acc is there."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from torchacc.adapters import in_use, mend, other_accelerator, warn_unused
+from torchacc.adapters import in_use, mend, name_devices, other_accelerator, warn_unused
 
 
 def _chosen() -> bool:
@@ -68,17 +68,24 @@ def _modeling(module):
         return make
 
     def get_max_memory(original):
+        def without_numbers(memory):
+            return {key: size for key, size in memory.items() if not isinstance(key, int)}
+
         @functools.wraps(original)
         def ask(max_memory=None):
             if not in_use():
-                return original(max_memory)
-            # Numbers are those of PyTorch's accelerator, which is acc where it is registered.
+                memory = original(max_memory)
+                if max_memory is not None or not torch.cuda.is_available():
+                    return memory
+                # It tried the numbers as PyTorch's devices, and to PyTorch they are acc's.
+                numbers = range(torch.cuda.device_count())
+                return {i: torch.cuda.mem_get_info(i)[0] for i in numbers} | without_numbers(memory)
             numbers = range(torch.acc.device_count())
             if max_memory is None:
                 memory = {i: torch.acc.mem_get_info(i)[0] for i in numbers}
                 # If acc has the host's memory, there is none for the CPU besides.
                 on_host = torch.acc.memory.native_device() is None
-                return memory if on_host else memory | {"cpu": original()["cpu"]}
+                return memory if on_host else memory | without_numbers(original())
             # In place: who calls it reads the numbers from what was handed over.
             for key, size in max_memory.items():
                 if isinstance(size, str):
@@ -88,6 +95,8 @@ def _modeling(module):
 
         return ask
 
+    why = 'device_map="auto" means acc although another GPU is chosen'
+    mend(module, "infer_auto_device_map", name_devices, why)
     mend(module, "get_grad_scaler", get_grad_scaler, "training in fp16 does not scale gradients")
     mend(module, "get_max_memory", get_max_memory, 'device_map="auto" does not use acc')
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from torchacc.adapters import in_use, mend
+from torchacc.adapters import in_use, mend, name_devices
 
 
 def _training_args(module):
@@ -74,6 +74,13 @@ def _trainer(module):
     mend(module, "Trainer._load_rng_state", load_rng_state, why)
 
 
+def _integration(module):
+    # Version 5 has its own; version 4 uses accelerate's.
+    if hasattr(module, "infer_auto_device_map"):
+        why = 'device_map="auto" means acc although another GPU is chosen'
+        mend(module, "infer_auto_device_map", name_devices, why)
+
+
 def _pipelines(module):
     def constructor(original):
         signature = inspect.signature(original)
@@ -93,6 +100,7 @@ def _pipelines(module):
 
 
 MENDS = {
+    "transformers.integrations.accelerate": _integration,
     "transformers.pipelines.base": _pipelines,
     "transformers.trainer": _trainer,
     "transformers.training_args": _training_args,
