@@ -287,7 +287,7 @@ fn histc<'a>(c: &Call<'a>) -> Outs<'a> {
         (low, high) = (x.reduce(Op::ReduceMin, &[0], false), x.reduce(Op::ReduceMax, &[0], false));
         let (is_point, spread) = (low.eq(high), high - low);
         (low, high) = (is_point.select(low - 1.0, low), is_point.select(high + 1.0, high));
-        missed = (spread - spread).eq(0.0).select(missed, -1.0);
+        missed = (spread * 0.0).eq(0.0).select(missed, -1.0);
     }
     let part = ((x - low) * bins as f64 / (high - low)).cast(DType::I64).min((bins - 1) as f64);
     let within = x.ge(low).and(x.le(high));

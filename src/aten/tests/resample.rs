@@ -105,7 +105,7 @@ fn interpolation() {
         ("upsample_bicubic2d", Some(false)),
     ] {
         let more: Vec<TrialArg> = align.into_iter().map(flag).chain(none()).collect();
-        let args = [&[size.clone()], &more[..]].concat();
+        let args = [std::slice::from_ref(&size), &more[..]].concat();
         let rest = [&[size.clone(), from.clone()], &more[..]].concat();
         let (forward, backward) = (format!("aten::{name}"), format!("aten::{name}_backward"));
         check_adjoint(&forward, &args, &backward, &rest, &x);
