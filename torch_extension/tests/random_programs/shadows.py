@@ -34,8 +34,8 @@ NORMALIZES = re.compile(r"\b(layer|group|batch|instance|rms)_norm\(")
 
 # Operators that ask whether elements are 0, or equal.
 COUNTS = re.compile(r"unique|argwhere|nonzero|logical_not|masked_scatter|atan2|norm\(\w+, 0")
-# Operators that step at whole numbers, or between them.
-STEPS = re.compile(r"\b(round|floor|ceil|trunc|frac)_?\b")
+# Operators that step at whole numbers, or between them; for a divisor that is one, too.
+STEPS = re.compile(r"\b(round|floor|ceil|trunc|frac|fmod|remainder)_?\b| % ")
 # Two variables that are compared, element by element.
 COMPARES = re.compile(r"\b(t\d+) (?:[=!]=|[<>]=?) (t\d+)\b")
 DIFFERENTIATES = re.compile(r"\.backward\(|autograd\.grad\(")
@@ -207,7 +207,9 @@ class Shadows:
                 other.masked_fill_(other == 0, math.copysign(0.0, sign))
                 other.masked_fill_(other.isnan(), math.copysign(math.nan, sign))
         # Nothing has more bits than f64: there, what has many is taken to have been rounded.
-        rounded = exact != wide if eager.dtype != torch.float64 else (wide * 2**40).frac() != 0
+        rounded = exact != wide
+        if eager.dtype == torch.float64:
+            rounded = ((wide * 2**40).frac() != 0) | (wide.abs() >= 2**53)
         rounded &= wide.isfinite()
         if cancels:
             # Even what comes out exact may not elsewhere. What halves cancel is mostly held in f32.

@@ -61,7 +61,6 @@ def layer(d):
             among += [
                 f"F.unfold({x}, 2, padding={k}, stride={k})",
                 f"F.grid_sample({x}, {grid} / 2, align_corners=False)",
-                f"F.channel_shuffle({x}, {channels})",
                 f"F.pixel_unshuffle(F.pixel_shuffle({x}.repeat(1, 4, 1, 1), 2), 2)",
             ]
     return f"{d.new()} = {d.choice(among)}"
