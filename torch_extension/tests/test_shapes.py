@@ -92,6 +92,7 @@ def test_norms_over_one_number(dim, keepdim):
     for shape in ((3, 1), (0, 1), (1, 1)):
         x = torch.ones(shape)
         check(lambda x: torch.linalg.vector_norm(x, 2, dim, keepdim), x)
+    check(lambda x: torch.linalg.vector_norm(x[:, 1:], 2, dim, keepdim), torch.ones(2, 2))
 
 
 @pytest.mark.parametrize("dims", [(0, 1, 2, 3), (0, 2, 1, 3), (0, 1, 3, 2), (1, 0, 2, 3)])

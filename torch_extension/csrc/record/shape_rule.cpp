@@ -112,15 +112,24 @@ bool agree(const Types& types, const Shapes& shapes) {
          std::equal(types.begin(), types.end(), shapes.outputs.begin(), same);
 }
 
-// Row-major, as the rule says nothing of strides.
-bool is_plain(const Shapes& shapes) {
-  const auto plain = [](const OutputShape& output) {
-    return output.kind == OutputShape::Kind::Fresh &&
-           at::IntArrayRef(output.strides) ==
-               at::IntArrayRef(c10::contiguous_strides(output.sizes));
+bool all_outputs(const Shapes& shapes, bool (*holds)(const OutputShape&)) {
+  return std::all_of(shapes.outputs.begin(), shapes.outputs.end(), holds);
+}
+
+bool are_fresh(const Shapes& shapes) {
+  const auto fresh = [](const OutputShape& output) {
+    return output.kind == OutputShape::Kind::Fresh;
   };
   return shapes.resized.empty() && shapes.outputs.size() == shapes.returns.size() &&
-         std::all_of(shapes.outputs.begin(), shapes.outputs.end(), plain);
+         all_outputs(shapes, fresh);
+}
+
+// The rule says nothing of strides.
+bool are_row_major(const Shapes& shapes) {
+  return all_outputs(shapes, [](const OutputShape& output) {
+    return at::IntArrayRef(output.strides) ==
+           at::IntArrayRef(c10::contiguous_strides(output.sizes));
+  });
 }
 
 }  // namespace
@@ -151,13 +160,13 @@ std::shared_ptr<const Shapes> rule_shapes(Call& call) {
 }
 
 std::shared_ptr<const Shapes> check_rule(Call& call, const Shapes& shapes) {
-  if (!may_have_rule(call) || !is_plain(shapes)) return nullptr;
+  if (!may_have_rule(call) || !are_fresh(shapes)) return nullptr;
   const auto pattern = call.pattern();
   if (!pattern.has_value()) return nullptr;
   const auto types = ask(call);
   if (!types.has_value()) return nullptr;
   if (agree(*types, shapes)) {
-    ledger().confirm(*pattern);
+    if (are_row_major(shapes)) ledger().confirm(*pattern);
     return nullptr;
   }
   auto found = shapes_of_cpu(call);

@@ -1,5 +1,6 @@
 """A program on the CPU in several precisions at once: what its arithmetic decides."""
 
+import itertools
 import math
 import re
 import warnings
@@ -35,9 +36,18 @@ NORMALIZES = re.compile(r"\b(layer|group|batch|instance|rms)_norm\(")
 # Operators that ask whether elements are 0, or equal.
 COUNTS = re.compile(r"unique|argwhere|nonzero|logical_not|masked_scatter|atan2|norm\(\w+, 0")
 # Operators that step at whole numbers, or between them; for a divisor that is one, too.
-STEPS = re.compile(r"\b(round|floor|ceil|trunc|frac|fmod|remainder)_?\b| % ")
-# Two variables that are compared, element by element.
-COMPARES = re.compile(r"\b(t\d+) (?:[=!]=|[<>]=?) (t\d+)\b")
+STEPS = re.compile(
+    r"\b(round|floor|ceil|trunc|frac|fmod|remainder|floor_divide)_?\b| % | // |_mode="
+)
+ITSELF = re.compile(r"cosine_similarity\((\w+), \1\b")
+# Operators that ask for a sign, which 0 has too.
+SIGNS = re.compile(r"copysign|signbit")
+# Operators that compute a part in the type of one of their operands.
+OF_TWO_TYPES = re.compile(r"loss|entropy|kl_div")
+# Operators that compare operands, element by element.
+COMPARES = re.compile(
+    r"[=!<>]=|[<>]|\b(eq|ne|lt|le|gt|ge|equal|not_equal|(less|greater)(_equal)?|isclose)_?\("
+)
 DIFFERENTIATES = re.compile(r"\.backward\(|autograd\.grad\(")
 # A tensor on the host as an operand: one with dimensions is refused by every device but the CPU.
 HOSTED = re.compile(r"\* (h\d+)$")
@@ -67,12 +77,17 @@ class Shadows:
         self.errors = {}
         self.normalizes = False
         self.saved = []
+        self.has_nothing_left = False
 
     def step(self, place, line):
         # The CPU alone makes it of operators of which some save nothing.
         if "rms_norm(" in line:
             operands = map(self.eager.get, VARIABLE.findall(line))
             self.saved += [(t, t._version) for t in operands if isinstance(t, torch.Tensor)]
+        # The cosine of a vector and itself is 1: its gradient is what rounding leaves.
+        self.has_nothing_left |= bool(ITSELF.search(line))
+        if DIFFERENTIATES.search(line) and self.has_nothing_left:
+            raise Diverged(place, "a gradient is rounding alone")
         if DIFFERENTIATES.search(line) and any(t._version != then for t, then in self.saved):
             raise Diverged(place, "what rms_norm saves was written over")
         self.normalizes |= bool(NORMALIZES.search(line))
@@ -80,7 +95,12 @@ class Shadows:
             raise Diverged(place, "a shape hangs on what rounding leaves")
         if STEPS.search(line) and any(map(self.is_at_a_step, VARIABLE.findall(line))):
             raise Diverged(place, "a step hangs on the precision")
-        if any(self.may_be_equal(*pair) for pair in COMPARES.findall(line)):
+        if ".step()" in line and any(map(self.has_odd_gradient, variables(self.eager))):
+            raise Diverged(place, "PyTorch's fused kernels go beyond a gradient of other sizes")
+        if SIGNS.search(line) and any(map(self.has_zeros, VARIABLE.findall(line))):
+            raise Diverged(place, "the sign of a zero is nobody's promise")
+        pairs = itertools.combinations(sorted(set(VARIABLE.findall(line))), 2)
+        if COMPARES.search(line) and any(self.may_be_equal(*pair) for pair in pairs):
             raise Diverged(place, "a comparison hangs on the precision")
         if any(getattr(self.eager.get(name), "ndim", 0) for name in HOSTED.findall(line)):
             raise Diverged(place, "an operand is on another device")
@@ -104,16 +124,17 @@ class Shadows:
         if any(kind != kind_of(error) for kind in kinds):
             raise Diverged(place, "an error hangs on the precision")
         cancels = bool(CANCELS.search(line))
+        coarse = self.coarsest(line) if OF_TWO_TYPES.search(line) else 0
         # What rounding leaves of constant rows is divided by the root of 1e-5.
         amplified = 316 if NORMALIZES.search(line) else 1
         for name, value in variables(self.eager).items():
             others = [names.get(name) for names in self.others]
-            self.settle(place, name, value, others, cancels, amplified)
+            self.settle(place, name, value, others, cancels, amplified, coarse)
             if isinstance(value, torch.Tensor) and gradient(value) is not None:
                 grads = [gradient(other) for other in others]
                 if self.normalizes and gradient(value).isnan().any():
                     raise Diverged(place, "where infinities cancel hangs on a norm's formula")
-                self.settle(place, f"{name}.grad", gradient(value), grads, cancels, 1)
+                self.settle(place, f"{name}.grad", gradient(value), grads, cancels, 1, coarse)
 
     def is_noise(self, name):
         """Whether rounding decides which elements are 0, or equal."""
@@ -139,6 +160,17 @@ class Shadows:
         away = (2 * wide - (2 * wide).round()).abs() / 2
         return bool(((moved > 0) & (away <= 8 * moved)).any())
 
+    def has_odd_gradient(self, name):
+        """Whether the sizes of a gradient, or of what it belongs to, were changed."""
+        value = self.eager[name]
+        grad = gradient(value) if isinstance(value, torch.Tensor) else None
+        return grad is not None and grad.shape != value.shape
+
+    def has_zeros(self, name):
+        """Whether an element is 0 in one of the runs."""
+        values = [names.get(name) for names in (self.eager, *self.others)]
+        return any(bool((v == 0).any()) for v in values if isinstance(v, torch.Tensor))
+
     def may_be_equal(self, *names):
         """Whether two elements that are compared lie as near as rounding moves them."""
         values = [self.eager.get(name) for name in names]
@@ -159,7 +191,13 @@ class Shadows:
             return False
         return bool(largest(value.detach()) > 1e150)
 
-    def settle(self, place, name, value, others, cancels, amplified):
+    def coarsest(self, line):
+        """What the least precise of a line's operands is rounded by, if they are of two types."""
+        found = map(self.eager.get, VARIABLE.findall(line))
+        floats = {t.dtype for t in found if isinstance(t, torch.Tensor) and t.is_floating_point()}
+        return max(torch.finfo(dtype).eps for dtype in floats) if len(floats) > 1 else 0
+
+    def settle(self, place, name, value, others, cancels, amplified, coarse):
         if not isinstance(value, torch.Tensor):
             if not all(alike(value, other) for other in others):
                 raise Diverged(place, "a value hangs on the precision")
@@ -179,7 +217,7 @@ class Shadows:
             return
         wide, up, down = (other.data for other in others)
         self.follow(place, value, wide, up, down)
-        self.disturb(value, wide, up, down, cancels, amplified)
+        self.disturb(value, wide, up, down, cancels, amplified, coarse)
 
     def follow(self, place, eager, wide, up, down):
         """Where the CPU's values left their type's range, the others do too."""
@@ -198,7 +236,7 @@ class Shadows:
             if not torch.equal(other.isinf(), exact.isinf()):
                 raise Diverged(place, "an infinity hangs on the precision")
 
-    def disturb(self, eager, wide, up, down, cancels, amplified):
+    def disturb(self, eager, wide, up, down, cancels, amplified, coarse):
         eps = torch.finfo(eager.dtype).eps
         exact = eager.double()
         # The sign of a zero is nobody's promise, nor that of a NaN.
@@ -213,7 +251,7 @@ class Shadows:
         rounded &= wide.isfinite()
         if cancels:
             # Even what comes out exact may not elsewhere. What halves cancel is mostly held in f32.
-            inside = 4 * eps if eager.itemsize > 2 else eps
+            inside = max(4 * eps if eager.itemsize > 2 else eps, 4 * coarse)
             if largest(wide) < 0.1:
                 inside *= amplified
             off = self.random(wide.shape) * inside * (1 + largest(wide)) * wide.isfinite()
