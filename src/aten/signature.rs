@@ -114,10 +114,10 @@ fn primitive(op: Op) -> String {
 
 fn attribute_type(op: Op, name: &str) -> &'static str {
     match name {
-        "dim" | "axis" | "groups" | "offset" => "\"type\": \"int\"",
+        "dim" | "axis" | "groups" | "offset" | "k" => "\"type\": \"int\"",
         "value" if op == Op::ConstInt => "\"type\": \"int\"",
         "value" | "eps" | "scale" | "dropout" => "\"type\": \"float\"",
-        "ceil" | "add" | "causal" | "weight" | "bias" => "\"type\": \"bool\"",
+        "ceil" | "add" | "causal" | "weight" | "bias" | "largest" => "\"type\": \"bool\"",
         "dtype" => "\"type\": \"dtype\"",
         _ => "\"type\": \"int\", \"list\": true",
     }

@@ -68,6 +68,13 @@ pub fn scatter<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     Ok(vec![base, None, read])
 }
 
+/// To where the elements were.
+pub fn top_k<'m>(s: &Step<'m, '_>) -> Flow<'m> {
+    let zeros = s.math.zeros(s.x[0].dtype(), &s.x[0].sizes());
+    let operands = [zeros, s.y[1], s.dy()];
+    Ok(vec![Some(s.math.op(Op::Scatter, &operands, scattered(&s.attrs[0], false)))])
+}
+
 pub fn max_pool<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let spatial = Attr::Ints(s.x[0].sizes()[2..].into());
     Ok(vec![Some(s.math.op(Op::MaxPoolGrad, &[s.dy(), s.y[1]], smallvec![spatial]))])

@@ -6,6 +6,8 @@ use crate::dtype::{DType, Float8};
 use crate::error::Result;
 use crate::invalid;
 use crate::shape::{Dims, Layout};
+use smallvec::smallvec;
+use std::cmp::Ordering;
 
 pub const SUM: Eval = Eval::Whole(|x, a, o| fold(x, a, o, 0, |a, b| a + b, i64::wrapping_add));
 pub const PROD: Eval = Eval::Whole(|x, a, o| fold(x, a, o, 1, |a, b| a * b, i64::wrapping_mul));
@@ -20,6 +22,7 @@ pub const ARGMAX: Eval =
 pub const ARGMIN: Eval =
     Eval::Whole(|x, a, o| arg_of(x, a, o, |new, old| new < old, |new, old| new < old));
 pub const CUMSUM: Eval = Eval::Whole(cumsum);
+pub const TOP_K: Eval = Eval::Whole(top_k);
 pub const MATMUL: Eval = Eval::Whole(matmul);
 pub const SCALED_MATMUL: Eval = Eval::Whole(scaled_matmul);
 
@@ -99,6 +102,19 @@ pub fn cumulative(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
     check::one(x.dtype, &x.sizes)
 }
 
+pub fn top_k_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
+    let [axis, Attr::Int(k), Attr::Bool(_)] = attrs else {
+        return check::wrong_attrs("axis: int, k: int, largest: bool", attrs);
+    };
+    let (x, axis) = one_axis(inputs, std::slice::from_ref(axis))?;
+    let mut sizes = x.sizes.clone();
+    if !(0..=sizes[axis as usize]).contains(k) {
+        return invalid!("selected index k out of range: {k} of {}", sizes[axis as usize]);
+    }
+    sizes[axis as usize] = *k;
+    Ok(smallvec![check::ty(x.dtype, &sizes)?, check::ty(DType::I64, &sizes)?])
+}
+
 pub fn matmul_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
     let [a, b] = inputs else {
         return check::wrong_operands("a, b", inputs);
@@ -162,6 +178,12 @@ pub fn scaled_matmul_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
 /// One per element that goes in.
 pub fn flops(inputs: &[&Ty], _: &[Ty]) -> u64 {
     inputs[0].numel() as u64
+}
+
+/// A comparison for each element and halving.
+pub fn sort_flops(inputs: &[&Ty], _: &[Ty]) -> u64 {
+    let n = inputs[0].numel() as u64;
+    n.saturating_mul(n.max(2).ilog2() as u64)
 }
 
 pub fn matmul_flops(inputs: &[&Ty], outputs: &[Ty]) -> u64 {
@@ -265,6 +287,35 @@ fn cumsum(x: &[&Array], attrs: &[Attr], outs: &[Ty]) -> Result<Vec<Array>> {
         }
     }
     Ok(vec![y])
+}
+
+fn top_k(x: &[&Array], attrs: &[Attr], outs: &[Ty]) -> Result<Vec<Array>> {
+    let (x, axis, largest) = (x[0], attrs[0].int(), attrs[2].bool());
+    let (outer, inner) = groups(&x.ty, &[axis]);
+    let (mut values, mut places) = (Array::zeros(&outs[0]), Array::zeros(&outs[1]));
+    let (_, along) = groups(&outs[0], &[axis]);
+    let (starts, _) = groups(&outs[0], &[axis]);
+    let ascending = |a: usize, b: usize| match x.ty.dtype.is_float() {
+        true => {
+            let (a, b) = (x.f64(a), x.f64(b));
+            a.is_nan().cmp(&b.is_nan()).then(a.partial_cmp(&b).unwrap_or(Ordering::Equal))
+        }
+        false => x.i64(a).cmp(&x.i64(b)),
+    };
+    for (from, to) in outer.indices().zip(starts.indices()) {
+        let mut members: Vec<(usize, usize)> =
+            inner.indices().map(|step| (from + step) as usize).enumerate().collect();
+        members.sort_by(|a, b| match largest {
+            true => ascending(b.1, a.1),
+            false => ascending(a.1, b.1),
+        });
+        for (step, (place, member)) in along.indices().zip(members) {
+            let to = (to + step) as usize;
+            values.set_raw(to, x.raw(member));
+            places.set_i64(to, place as i64);
+        }
+    }
+    Ok(vec![values, places])
 }
 
 fn matmul(x: &[&Array], _: &[Attr], outs: &[Ty]) -> Result<Vec<Array>> {

@@ -248,6 +248,11 @@ macro_rules! primitives {
         MaxPoolGrad { "max_pool_grad" Indexing Exactly(2), ["sizes"], nn::max_pool_grad_type, nn::MAX_POOL_GRAD, nn::pool_flops }
             grad (Flows(index::max_pool_grad));
 
+        /// The first `k` elements along `axis` in descending order (`largest`) or ascending order, and where they are (i64). NaN
+        /// is the largest of all; equal elements stay in the order of their indices.
+        TopK { "top_k" Indexing Exactly(1), ["axis", "k", "largest"], reduce::top_k_type, reduce::TOP_K, reduce::sort_flops, results: 2, exact: true }
+            grad (Flows(index::top_k));
+
         // ---- composites
         /// Over the last axis; float.
         Softmax { "softmax" Composite Exactly(1), [], nn::softmax_type, nn::SOFTMAX, nn::flops_5, by_rows: 1 }

@@ -60,7 +60,10 @@ def test_images_of_other_sizes_soon_compile_nothing(name):
     compiled = []
     for seed, size in enumerate(SIZES):
         x = torch.randn(2, 3, *size, generator=torch.Generator().manual_seed(seed))
-        check(OPERATORS[name], x, rtol=1e-4, atol=1e-5)
+        # As no other test has it: with other paddings among them, sizes explain nothing.
+        check(lambda x: OPERATORS[name](x) * 1.25, x, rtol=1e-4, atol=1e-5)
+        # Templates are learnt beside the programs.
+        torchacc.sync()
         compiled.append(torchacc.metrics()["compiles"])
     assert compiled[-1] - compiled[0] < len(SIZES) - 3, compiled
 

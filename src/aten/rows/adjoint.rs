@@ -19,6 +19,7 @@ pub fn pullback<'a, const N: usize>(
         number -= 1;
         math.op(Op::Mark, &[v], smallvec![Attr::Int(number)])
     });
+    math.check()?;
     let weighted = formula(marked)? * dy;
     math.check()?;
     let axes: Vec<i64> = (0..weighted.rank() as i64).collect();

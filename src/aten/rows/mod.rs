@@ -15,6 +15,7 @@ mod matmul;
 mod nn;
 mod norm;
 mod optim;
+mod order;
 mod pointwise;
 mod pool;
 mod random;
@@ -38,6 +39,7 @@ pub const FAMILIES: &[&[Row]] = &[
     loss::ROWS,
     attention::ROWS,
     index::ROWS,
+    order::ROWS,
     advanced::ROWS,
     factory::ROWS,
     random::ROWS,

@@ -284,6 +284,7 @@ fn interpolated<'a>(
         let same = axis.from == axis.to && (kind == Kind::Linear || scale.is_none_or(|s| s == 1.0));
         if !same {
             y = axis.apply(y, d + 2, kind, dtype);
+            y.math().check()?;
         }
     }
     Ok(y)

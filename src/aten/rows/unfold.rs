@@ -43,10 +43,15 @@ impl Windows {
         })
     }
 
+    fn kernel_numel(&self) -> i64 {
+        self.kernel.iter().fold(1, |n, &size| n.saturating_mul(size))
+    }
+
     /// How many windows lie along dimension `d` of `size` elements.
     fn count(&self, d: usize, size: i64) -> i64 {
-        let reach = self.dilation[d] * (self.kernel[d] - 1) + 1;
-        (size + 2 * self.padding[d] - reach).div_euclid(self.stride[d]) + 1
+        let reach = self.dilation[d].saturating_mul(self.kernel[d] - 1).saturating_add(1);
+        let room = size.saturating_add(self.padding[d].saturating_mul(2)).saturating_sub(reach);
+        room.div_euclid(self.stride[d]).saturating_add(1)
     }
 
     /// `x[n,c,h,w]` → `[n, c * kernel, windows]`, 0 where a window lies in the padding.
@@ -76,11 +81,13 @@ impl Windows {
                 y = x.math().concat(&[zeros, y, zeros], d + 2);
             }
             y = take(y, at, d + 2);
+            y.math().check()?;
         }
         // n, c, kernel h, windows h, kernel w, windows w
         let y = y.transpose(&[0, 1, 2, 4, 3, 5]);
-        let kernel: i64 = self.kernel.iter().product();
-        Ok(y.reshape(&[sizes[0], sizes[1] * kernel, counts[0] * counts[1]]))
+        let kernel = self.kernel_numel();
+        let columns = counts[0].saturating_mul(counts[1]);
+        Ok(y.reshape(&[sizes[0], sizes[1].saturating_mul(kernel), columns]))
     }
 }
 
@@ -107,7 +114,7 @@ fn im2col<'a>(c: &Call<'a>) -> Outs<'a> {
 /// `(self, output_size, kernel_size, dilation, padding, stride)`: windows add up where they overlap.
 fn col2im<'a>(c: &Call<'a>) -> Outs<'a> {
     let (x, windows) = (c.tensor(0)?, Windows::new(c, 2)?);
-    let (columns, kernel) = (batched(x, 3)?, windows.kernel.iter().product::<i64>());
+    let (columns, kernel) = (batched(x, 3)?, windows.kernel_numel());
     let sizes = columns.sizes();
     let size = c.ints(1)?.unwrap_or_default();
     if size.len() != 2 || sizes[1] % kernel != 0 {
@@ -159,15 +166,16 @@ fn pixel_shuffle<'a>(c: &Call<'a>) -> Outs<'a> {
     let (x, r) = (c.tensor(0)?, c.int(1, 1)?);
     let sizes = x.sizes();
     let (outer, [channels, h, w]) = image(&sizes)?;
-    if r < 1 || channels % r.saturating_mul(r) != 0 {
+    let square = r.saturating_mul(r);
+    if r < 1 || channels % square != 0 {
         return invalid!(
             "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, but input.size(-3)={channels} is not divisible by {r}^2"
         );
     }
-    let few = channels / (r * r);
+    let few = channels / square;
     let split = x.reshape(&joined(outer, &[few, r, r, h, w]));
     let y = reordered(split, outer.len(), &[0, 3, 1, 4, 2]);
-    Ok(vec![y.reshape(&joined(outer, &[few, h * r, w * r]))])
+    Ok(vec![y.reshape(&joined(outer, &[few, h.saturating_mul(r), w.saturating_mul(r)]))])
 }
 
 /// `(self, downscale_factor)`: `[…, c, h*r, w*r]` → `[…, c*r*r, h, w]`
@@ -182,5 +190,7 @@ fn pixel_unshuffle<'a>(c: &Call<'a>) -> Outs<'a> {
     }
     let split = x.reshape(&joined(outer, &[channels, h / r, r, w / r, r]));
     let y = reordered(split, outer.len(), &[0, 2, 4, 1, 3]);
-    Ok(vec![y.reshape(&joined(outer, &[channels * r * r, h / r, w / r]))])
+    Ok(vec![
+        y.reshape(&joined(outer, &[channels.saturating_mul(r).saturating_mul(r), h / r, w / r])),
+    ])
 }

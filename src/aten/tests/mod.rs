@@ -7,6 +7,7 @@ mod matmul;
 mod nn;
 mod norm;
 mod optim;
+mod order;
 mod pointwise;
 mod random;
 mod reduce;

@@ -22,6 +22,7 @@ mod math;
 mod matmul;
 mod node;
 mod norm;
+mod order;
 pub mod onednn;
 mod packed;
 mod pool;

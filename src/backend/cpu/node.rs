@@ -3,7 +3,7 @@
 use super::access::{Bound, Source};
 use super::dense::{Dense, as_it_is, dense};
 use super::epilogue::Sink;
-use super::{assemble, attention, conv, index, norm, pooling, scan, softmax};
+use super::{assemble, attention, conv, index, norm, order, pooling, scan, softmax};
 use crate::backend::memory::Pool;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -58,6 +58,7 @@ pub fn run(
         Op::Scatter => index::scatter(attrs, &reads, writes),
         Op::ArgMax | Op::ArgMin => scan::arg(op, attrs, &reads, &writes[0]),
         Op::CumSum => scan::cumsum(attrs, &reads, &writes[0]),
+        Op::TopK => order::top_k(attrs, &reads[0], &writes[0], &writes[1]),
         Op::Conv | Op::ConvGradInput | Op::ConvGradWeight => {
             conv::run(op, attrs, &reads, &writes[0])
         }
@@ -105,7 +106,7 @@ fn has_kernel(op: Op, attrs: &[Attr], reads: &[Bound], writes: &[Bound]) -> bool
         | Op::MaxPoolGrad
         | Op::SumPool
         | Op::SumPoolGrad => writes[0].dtype.is_float() && !reads.iter().chain(writes).any(nothing),
-        Op::Take | Op::Gather | Op::IndexAdd | Op::Scatter | Op::ArgMax | Op::ArgMin => {
+        Op::Take | Op::Gather | Op::IndexAdd | Op::Scatter | Op::ArgMax | Op::ArgMin | Op::TopK => {
             !reads.iter().chain(writes).any(nothing)
         }
         _ => false,

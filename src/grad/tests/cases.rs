@@ -148,6 +148,11 @@ fn reductions() -> Vec<Case> {
         case("cumsum", &[x()], |math, x| {
             vec![math.op(Op::CumSum, &[x[0]], smallvec![Attr::Int(1)]).exp()]
         }),
+        case("top_k", &[x()], |math, x| {
+            let attrs = smallvec![Attr::Int(1), Attr::Int(2), Attr::Bool(true)];
+            let found = math.ops(Op::TopK, &[x[0]], attrs).unwrap();
+            vec![found[0].exp() * x[0].reduce(Op::Sum, &[1], true)]
+        }),
         case("cumsum of none", &[any(30, &[0, 2])], |math, x| {
             vec![math.op(Op::CumSum, &[x[0]], smallvec![Attr::Int(0)]).exp()]
         }),

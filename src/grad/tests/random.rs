@@ -19,7 +19,7 @@ fn in_f64(attrs: &Attrs) -> Attrs {
 
 /// Whether differences say nothing: a jump or a kink may be near, or there is no gradient.
 fn is_rough(op: Op) -> bool {
-    let kinks = [Op::Abs, Op::Max, Op::Min, Op::ReduceMax, Op::ReduceMin, Op::MaxPool];
+    let kinks = [Op::Abs, Op::Max, Op::Min, Op::ReduceMax, Op::ReduceMin, Op::MaxPool, Op::TopK];
     let jumps = [Op::Floor, Op::Ceil, Op::Round, Op::Trunc, Op::Sign, Op::Rem, Op::Bitcast];
     let none = [Op::LayerNormGrad, Op::RmsNormGrad, Op::AttentionGrad, Op::Attention];
     [&kinks[..], &jumps, &none].concat().contains(&op)

@@ -32,6 +32,7 @@ const FAMILIES: &[(usize, Family)] = &[
     (2, index_add),
     (2, gather),
     (2, scatter),
+    (2, top_k),
     (3, softmax),
     (3, layer_norm),
     (2, rms_norm),
@@ -357,6 +358,16 @@ fn gather(g: &mut Generator) -> Result<()> {
     let (dtype, sizes) = (index_dtype(g), index_sizes(g, &ty, axis, along));
     let index = g.fresh_indices(dtype, &sizes, ty.sizes[axis], None)?;
     g.node(Op::Gather, &[x, index], smallvec![Attr::Int(axis as i64)])?;
+    Ok(())
+}
+
+fn top_k(g: &mut Generator) -> Result<()> {
+    let x = any(g, 1, |d| d != DType::Bool)?;
+    let sizes = g.builder.ty(x).sizes.clone();
+    let axis = g.rng.below(sizes.len());
+    let k = g.rng.below(sizes[axis] as usize + 1) as i64;
+    let attrs = smallvec![Attr::Int(axis as i64), Attr::Int(k), Attr::Bool(g.rng.chance(0.5))];
+    g.node(Op::TopK, &[x], attrs)?;
     Ok(())
 }
 

@@ -156,3 +156,54 @@ fn matmul() {
         }
     }
 }
+
+/// What stands at place `at` of a sorted line comes after all that stand before it, and nothing is lost.
+#[test]
+fn the_first_elements_along_any_axis() {
+    for (dtype, axis) in numbers().flat_map(|d| (0..3).map(move |a| (d, a))) {
+        let x = Numbers(12).small(dtype, &[3, 5, 2]);
+        let count = x.ty.sizes[axis];
+        for (k, largest) in [(0, true), (1, false), (2, true), (count, false), (count, true)] {
+            let mut sizes = x.ty.sizes.to_vec();
+            sizes[axis] = k;
+            let rank = |at: &Vec<i64>, i: i64| {
+                let mut other = at.clone();
+                let value = |other: &Vec<i64>| x.f64(flat(&x.ty.sizes, other));
+                other[axis] = i;
+                let mine = value(&other);
+                (0..count)
+                    .filter(|&j| {
+                        other[axis] = j;
+                        let theirs = value(&other);
+                        let before = if largest { theirs > mine } else { theirs < mine };
+                        before || theirs == mine && j < i
+                    })
+                    .count() as i64
+            };
+            let place = |at: &Vec<i64>| (0..count).find(|&i| rank(at, i) == at[axis]).unwrap();
+            let places: Vec<f64> = coordinates(&sizes).iter().map(|at| place(at) as f64).collect();
+            let value = |at: &Vec<i64>| {
+                let mut from = at.clone();
+                from[axis] = place(at);
+                x.f64(flat(&x.ty.sizes, &from))
+            };
+            let values: Vec<f64> = coordinates(&sizes).iter().map(value).collect();
+            let attrs = [Attr::Int(axis as i64), Attr::Int(k), Attr::Bool(largest)];
+            let got = run(Op::TopK, &[&x], &attrs).unwrap();
+            assert_eq!(got[0].to_f64s(), values, "{dtype} {axis} {k} {largest}");
+            assert_eq!(got[1].to_f64s(), places, "{dtype} {axis} {k} {largest}");
+        }
+    }
+}
+
+#[test]
+fn nan_is_the_largest_and_zeros_are_equal() {
+    let nan = f64::NAN;
+    let x = Array::from_f64(F32, &[6], &[0.0, nan, -0.0, 3.0, nan, -1.0]);
+    let order = |largest: bool| {
+        let attrs = [Attr::Int(0), Attr::Int(6), Attr::Bool(largest)];
+        run(Op::TopK, &[&x], &attrs).unwrap()[1].to_f64s()
+    };
+    assert_eq!(order(true), [1.0, 4.0, 3.0, 0.0, 2.0, 5.0]);
+    assert_eq!(order(false), [5.0, 0.0, 2.0, 3.0, 1.0, 4.0]);
+}

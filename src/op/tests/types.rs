@@ -112,6 +112,12 @@ fn refusals_say_what_is_wrong() {
         ),
         (Op::ArgMax, vec![f(&[0])], axis(0), "non-zero size"),
         (
+            Op::TopK,
+            vec![f(&[3])],
+            vec![Attr::Int(0), Attr::Int(4), Attr::Bool(true)],
+            "selected index k out of range: 4 of 3",
+        ),
+        (
             Op::Matmul,
             vec![f(&[2, 3]), f(&[4, 5])],
             vec![],

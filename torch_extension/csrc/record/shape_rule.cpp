@@ -161,12 +161,11 @@ std::shared_ptr<const Shapes> rule_shapes(Call& call) {
 
 std::shared_ptr<const Shapes> check_rule(Call& call, const Shapes& shapes) {
   if (!may_have_rule(call) || !are_fresh(shapes)) return nullptr;
-  const auto pattern = call.pattern();
-  if (!pattern.has_value()) return nullptr;
   const auto types = ask(call);
   if (!types.has_value()) return nullptr;
   if (agree(*types, shapes)) {
-    if (are_row_major(shapes)) ledger().confirm(*pattern);
+    const auto pattern = call.pattern();
+    if (pattern.has_value() && are_row_major(shapes)) ledger().confirm(*pattern);
     return nullptr;
   }
   auto found = shapes_of_cpu(call);

@@ -277,6 +277,25 @@ fn take_and_gather() {
 }
 
 #[test]
+fn sorting() {
+    let mut random = Random::new(17);
+    for dtype in FLOATS.into_iter().chain(INTS) {
+        for sizes in [&[7][..], &[300], &[4, 9], &[3, 40, 5]] {
+            for axis in 0..sizes.len() {
+                let x = values(&mut random, dtype, sizes);
+                for k in [1, sizes[axis] / 2, sizes[axis]] {
+                    for largest in [false, true] {
+                        let attrs =
+                            smallvec![Attr::Int(axis as i64), Attr::Int(k), Attr::Bool(largest)];
+                        node(Op::TopK, attrs, vec![x.clone()]).check_exact();
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn index_add_and_scatter() {
     let mut random = Random::new(8);
     for dtype in FLOATS.into_iter().chain(INTS) {

@@ -1,0 +1,96 @@
+//! Sorting, and elements by their rank. Equal elements stay in the order of their indices; NaN is the largest of all.
+
+use crate::aten::call::Call;
+use crate::aten::{Outs, Row, row};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::graph::math::V;
+use crate::invalid;
+use crate::op::{Attr, Op};
+use smallvec::smallvec;
+
+pub const ROWS: &[Row] = &[
+    row("sort", &["", "values"], |c| sorted(c, 1)),
+    row("sort", &["stable", "values_stable"], |c| sorted(c, 2)),
+    row("argsort", &["stable", "stable_out"], |c| Ok(vec![sorted(c, 2)?[1]])),
+    row("topk", &["", "values"], |c| {
+        let x = c.tensor(0)?;
+        let (k, dim) = (c.int(1, 1)?, c.dim(2, -1, x.rank())?);
+        Ok(first(x, dim, k, c.bool(3, true)?)?.into())
+    }),
+    row("kthvalue", &["", "values"], |c| {
+        let x = c.tensor(0)?;
+        Ok(of_rank(x, c.int(1, 1)?, c.dim(2, -1, x.rank())?, c.bool(3, false)?)?.into())
+    }),
+    row("median", &["", "out"], |c| {
+        let x = c.tensor(0)?;
+        if x.numel() == 0 {
+            let nothing = if x.dtype().is_float() { f64::NAN } else { 0.0 };
+            return Ok(vec![c.math.constant(nothing, x.dtype())]);
+        }
+        Ok(vec![median(x.reshape(&[x.numel()]), 0, false)?[0]])
+    }),
+    row("median", &["dim", "dim_values"], |c| {
+        let x = c.tensor(0)?;
+        Ok(median(x, c.dim(1, 0, x.rank())?, c.bool(2, false)?)?.into())
+    }),
+];
+
+/// The first `k` elements along `dim` and their places.
+fn first(x: V, dim: usize, k: i64, largest: bool) -> Result<[V; 2]> {
+    let (math, dtype, sizes) = (x.math(), x.dtype(), x.sizes());
+    let line = if sizes.is_empty() { x.reshape(&[1]) } else { x };
+    let computed = if dtype == DType::Bool { line.cast(DType::U8) } else { line };
+    let attrs = smallvec![Attr::Int(dim as i64), Attr::Int(k), Attr::Bool(largest)];
+    let [values, places] = math.ops(Op::TopK, &[computed], attrs)?[..] else {
+        return crate::internal!("a sort without two results");
+    };
+    let shaped = |v: V<'_>| if sizes.is_empty() && k == 1 { v.reshape(&[]).id } else { v.id };
+    Ok([shaped(values.cast(dtype)), shaped(places)].map(|id| math.wrap(id)))
+}
+
+/// Arguments from `at` on: `dim, descending`.
+fn sorted<'a>(c: &Call<'a>, at: usize) -> Outs<'a> {
+    let x = c.tensor(0)?;
+    let dim = c.dim(at, -1, x.rank())?;
+    let size = x.sizes().get(dim).copied().unwrap_or(1);
+    Ok(first(x, dim, size, c.bool(at + 1, false)?)?.into())
+}
+
+/// The `k`-th smallest element, from 1, and its place; the dimension goes unless it is to be kept.
+fn of_rank(x: V, k: i64, dim: usize, keep: bool) -> Result<[V; 2]> {
+    let size = x.sizes().get(dim).copied().unwrap_or(1);
+    if !(1..=size).contains(&k) {
+        return invalid!(
+            "kthvalue(): selected number k out of range for dimension {dim}: {k} of {size}"
+        );
+    }
+    if x.rank() == 0 {
+        return first(x, dim, 1, false);
+    }
+    let last = |v: V<'_>| {
+        let one = v.narrow(dim, k - 1, 1);
+        let mut sizes = one.sizes();
+        sizes.remove(dim);
+        if keep { one.id } else { one.reshape(&sizes).id }
+    };
+    let found = first(x, dim, k, false)?.map(last);
+    Ok(found.map(|id| x.math().wrap(id)))
+}
+
+/// The lower of the two in the middle; the first NaN if there is one.
+fn median(x: V, dim: usize, keep: bool) -> Result<[V; 2]> {
+    let size = x.sizes().get(dim).copied().unwrap_or(1);
+    if size == 0 {
+        return invalid!("median(): Expected reduction dim {dim} to have non-zero size.");
+    }
+    let [value, place] = of_rank(x, (size + 1) / 2, dim, keep)?;
+    if !x.dtype().is_float() || x.rank() == 0 {
+        return Ok([value, place]);
+    }
+    let first_nan = x.math().op(Op::ArgMax, &[x], smallvec![Attr::Int(dim as i64)]);
+    let first_nan = if keep { first_nan.unsqueeze(dim) } else { first_nan };
+    let has_nan = x.ne(x).reduce(Op::Any, &[dim as i64], keep);
+    let nan = x.math().constant(f64::NAN, x.dtype());
+    Ok([has_nan.select(nan, value), has_nan.select(first_nan, place)])
+}
