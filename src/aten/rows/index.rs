@@ -12,7 +12,7 @@ use crate::graph::math::V;
 use crate::invalid;
 use crate::op::{Attr, Op};
 use crate::record::Arg;
-use crate::shape::{Dims, numel};
+use crate::shape::Dims;
 use smallvec::smallvec;
 
 pub const ROWS: &[Row] = &[
@@ -290,7 +290,9 @@ fn masked_scatter_backward<'a>(c: &Call<'a>) -> Outs<'a> {
     let (dy, mask) = (c.tensor(0)?, c.tensor(1)?);
     let sizes = c.ints(2)?.unwrap_or_default();
     let compute = wide(dy.dtype());
-    let zeros = c.math.zeros(compute, &[numel(&sizes)]);
+    let zeros = c.math.zeros(compute, &sizes);
+    c.math.check()?;
+    let zeros = zeros.reshape(&[zeros.numel()]);
     if zeros.numel() == 0 || dy.numel() == 0 {
         return Ok(vec![zeros.cast(dy.dtype()).reshape(&sizes)]);
     }

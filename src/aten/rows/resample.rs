@@ -430,7 +430,7 @@ impl Sampler {
         let mut outer: Dims = places[..=n].into();
         // All elements of a place lie side by side.
         let to_last: Dims = [0].into_iter().chain(2..n as i64 + 2).chain([1]).collect();
-        let count: i64 = sizes[2..].iter().product();
+        let count = sizes[2..].iter().fold(1, |n: i64, &size| n.saturating_mul(size));
         let n_rows = sizes[0].saturating_mul(count);
         let mut rows = x.transpose(&to_last).reshape(&[n_rows, sizes[1]]);
         if self.outside == Outside::Zeros {
