@@ -33,7 +33,7 @@ READERS = {
     "bits": lambda y: y.view(torch.int16),
     "norm": lambda y: torch.linalg.vector_norm(y, dim=-1, dtype=torch.float32),
     "count": lambda y: y.count_nonzero(),
-    "sort": lambda y: y.sort(-1, stable=True)[1],
+    "sort": lambda y: y.sort(dim=-1, stable=True)[1],
     "clamp": lambda y: y.clamp(max=60000.0),
 }
 
