@@ -25,8 +25,7 @@ pub const ROWS: &[Row] = &[
     row("median", &["", "out"], |c| {
         let x = c.tensor(0)?;
         if x.numel() == 0 {
-            let nothing = if x.dtype().is_float() { f64::NAN } else { 0.0 };
-            return Ok(vec![c.math.constant(nothing, x.dtype())]);
+            return Ok(vec![c.math.constant(f64::NAN, DType::F32).cast(x.dtype())]);
         }
         Ok(vec![median(x.reshape(&[x.numel()]), 0, false)?[0]])
     }),
