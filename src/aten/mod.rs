@@ -51,10 +51,8 @@ struct Row {
     moves: bool,
     /// Whether floats of 8 bits may be among the operands and results.
     float8: bool,
-    /// Whether bool and u8 operands would be masks, which select a number of elements that nobody knows in advance.
-    indexes: bool,
-    /// Whether operands that are computed with must be floats: of others PyTorch has none, or rounds in its own way.
-    floats: bool,
+    /// Of which dtypes it is among those that have arithmetic: of others PyTorch has no kernel, or rounds in its own way.
+    takes: fn(DType) -> bool,
     /// Whether the results are new states of what is trained: no gradient flows through a step of an optimizer.
     updates: bool,
     /// Whether it gives the gradients of its first argument with respect to the list that is its second.
@@ -81,8 +79,7 @@ const fn row(
         essential: |_, _| false,
         moves: false,
         float8: false,
-        indexes: false,
-        floats: false,
+        takes: |_| true,
         updates: false,
         differentiates: false,
         refuses: |_| false,
@@ -113,12 +110,18 @@ impl Row {
         Row { float8: true, ..self }
     }
 
+    /// Without bools and bytes, which would be masks: they select a number of elements that nobody knows in advance.
     const fn indexes(self) -> Row {
-        Row { indexes: true, ..self }
+        Row { takes: |dtype| !matches!(dtype, DType::Bool | DType::U8), ..self }
     }
 
     const fn floats(self) -> Row {
-        Row { floats: true, ..self }
+        Row { takes: DType::is_float, ..self }
+    }
+
+    /// Without bools.
+    const fn numbers(self) -> Row {
+        Row { takes: |dtype| dtype != DType::Bool, ..self }
     }
 
     const fn updates(self) -> Row {
@@ -274,18 +277,15 @@ pub fn may_vary(row: u32, arg: usize, kind: ScalarKind, bits: u64) -> bool {
 /// host operator.
 pub fn accepts(row: u32, dtypes: &[DType]) -> bool {
     let alike = dtypes.windows(2).all(|pair| pair[0] == pair[1]);
-    let (moves, float8, indexes) = match entry(row) {
-        Entry::Aten(row) if row.floats => return dtypes.iter().all(|d| d.is_float()),
-        Entry::Aten(row) => (row.moves, row.float8, row.indexes),
+    let (moves, float8, takes): (bool, bool, fn(DType) -> bool) = match entry(row) {
+        Entry::Aten(row) => (row.moves, row.float8, row.takes),
         Entry::Primitive(op) => {
             let float8 = matches!(op, Op::Cast | Op::ScaledMatmul);
-            (op.class() == crate::op::Class::Movement, float8, false)
+            (op.class() == crate::op::Class::Movement, float8, |_| true)
         }
     };
-    let computes = |d: &DType| match d {
-        DType::Bool | DType::U8 => !indexes,
-        d => d.has_arithmetic() || float8 && Float8::of(*d).is_some(),
-    };
+    let computes =
+        |d: &DType| takes(*d) && d.has_arithmetic() || float8 && Float8::of(*d).is_some();
     (moves && alike) || dtypes.iter().all(computes)
 }
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from support import DEVICE
+from support import DEVICE, check
 
 NAN = float("nan")
 
@@ -270,3 +270,21 @@ def test_accepted(name):
     expected = ACCEPTED[name]("cpu")
     actual = ACCEPTED[name](DEVICE)
     torch.testing.assert_close(actual.cpu(), expected)
+
+
+REFUSED_BOOLS = {
+    "topk": lambda x: x.topk(1)[0],
+    "kthvalue": lambda x: x.kthvalue(1)[0],
+    "histc": lambda x: x.histc(),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_BOOLS)
+def test_bools_have_no_rank_and_no_histogram(name):
+    with pytest.raises((RuntimeError, NotImplementedError), match="(?i)bool"):
+        REFUSED_BOOLS[name](torch.tensor([True, False], device=DEVICE)).cpu()
+
+
+def test_the_first_of_one_number_is_that_number():
+    for k in (0, 1):
+        check(torch.topk, torch.tensor(2.5), k)

@@ -9,6 +9,7 @@ mod collective;
 mod convolution;
 mod factory;
 mod gradient;
+mod grid;
 mod index;
 mod loss;
 mod matmul;
@@ -35,6 +36,7 @@ pub const FAMILIES: &[&[Row]] = &[
     convolution::ROWS,
     pool::ROWS,
     resample::ROWS,
+    grid::ROWS,
     unfold::ROWS,
     loss::ROWS,
     attention::ROWS,

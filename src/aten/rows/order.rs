@@ -17,11 +17,13 @@ pub const ROWS: &[Row] = &[
         let x = c.tensor(0)?;
         let (k, dim) = (c.int(1, 1)?, c.dim(2, -1, x.rank())?);
         Ok(first(x, dim, k, c.bool(3, true)?)?.into())
-    }),
+    })
+    .numbers(),
     row("kthvalue", &["", "values"], |c| {
         let x = c.tensor(0)?;
         Ok(of_rank(x, c.int(1, 1)?, c.dim(2, -1, x.rank())?, c.bool(3, false)?)?.into())
-    }),
+    })
+    .numbers(),
     row("median", &["", "out"], |c| {
         let x = c.tensor(0)?;
         if x.numel() == 0 {
@@ -35,16 +37,16 @@ pub const ROWS: &[Row] = &[
     }),
 ];
 
-/// The first `k` elements along `dim` and their places.
+/// The first `k` elements along `dim` and their places; of a number, that whatever `k`, as in PyTorch.
 fn first(x: V, dim: usize, k: i64, largest: bool) -> Result<[V; 2]> {
-    let (math, dtype, sizes) = (x.math(), x.dtype(), x.sizes());
-    let line = if sizes.is_empty() { x.reshape(&[1]) } else { x };
+    let (math, dtype, is_number) = (x.math(), x.dtype(), x.rank() == 0);
+    let (line, k) = if is_number { (x.reshape(&[1]), 1) } else { (x, k) };
     let computed = if dtype == DType::Bool { line.cast(DType::U8) } else { line };
     let attrs = smallvec![Attr::Int(dim as i64), Attr::Int(k), Attr::Bool(largest)];
     let [values, places] = math.ops(Op::TopK, &[computed], attrs)?[..] else {
         return crate::internal!("a sort without two results");
     };
-    let shaped = |v: V<'_>| if sizes.is_empty() && k == 1 { v.reshape(&[]).id } else { v.id };
+    let shaped = |v: V<'_>| if is_number { v.reshape(&[]).id } else { v.id };
     Ok([shaped(values.cast(dtype)), shaped(places)].map(|id| math.wrap(id)))
 }
 

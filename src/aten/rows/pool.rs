@@ -22,10 +22,10 @@ pub const ROWS: &[Row] = &[
     row("avg_pool3d", PLAIN, |c| avg_pool(c, 3)).fixed(&[6]),
     row("avg_pool2d_backward", BACKWARD, |c| avg_pool_backward(c, 2)).fixed(&[7]),
     row("avg_pool3d_backward", BACKWARD, |c| avg_pool_backward(c, 3)).fixed(&[7]),
-    row("_adaptive_avg_pool2d", PLAIN, |c| adaptive(c, 2)),
-    row("_adaptive_avg_pool3d", PLAIN, |c| adaptive(c, 3)),
-    row("_adaptive_avg_pool2d_backward", PLAIN, |c| adaptive_backward(c, 2)),
-    row("_adaptive_avg_pool3d_backward", PLAIN, |c| adaptive_backward(c, 3)),
+    row("_adaptive_avg_pool2d", PLAIN, |c| adaptive(c, 2)).floats(),
+    row("_adaptive_avg_pool3d", PLAIN, |c| adaptive(c, 3)).floats(),
+    row("_adaptive_avg_pool2d_backward", PLAIN, |c| adaptive_backward(c, 2)).floats(),
+    row("_adaptive_avg_pool3d_backward", PLAIN, |c| adaptive_backward(c, 3)).floats(),
 ];
 
 /// `kernel, stride (or as the kernel), padding, …`: the lists that are there, one number for every dimension.
@@ -39,7 +39,7 @@ fn list(c: &Call, i: usize, n: usize, default: &[i64]) -> Result<Dims> {
 }
 
 /// `[n, c, s…]` of a tensor that may have no batch.
-fn batched(x: V, n: usize) -> Result<V> {
+pub fn batched(x: V, n: usize) -> Result<V> {
     let sizes = x.sizes();
     match sizes.len().checked_sub(n) {
         Some(2) => Ok(x),

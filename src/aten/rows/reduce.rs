@@ -20,7 +20,7 @@ pub const ROWS: &[Row] = &[
         let x = c.tensor(0)?;
         sum(c, x.eq(x).select(x, 0.0), Op::Sum, Some(1), c.bool(2, false)?, c.dtype(3)?)
     }),
-    row("histc", PLAIN, histc).fixed(&[2, 3]).refuses(always),
+    row("histc", PLAIN, histc).fixed(&[2, 3]).refuses(always).numbers(),
     row("prod", PLAIN, |c| sum(c, c.tensor(0)?, Op::Prod, None, false, c.dtype(1)?)),
     row("prod", &["dim_int", "int_out"], |c| {
         sum(c, c.tensor(0)?, Op::Prod, Some(1), c.bool(2, false)?, c.dtype(3)?)

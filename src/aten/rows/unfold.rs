@@ -3,6 +3,7 @@
 use super::PLAIN;
 use super::adjoint::pullback;
 use super::index::take;
+use super::pool::batched;
 use crate::aten::call::{Call, wide};
 use crate::aten::{Outs, Row, row};
 use crate::dtype::DType;
@@ -91,30 +92,17 @@ impl Windows {
     }
 }
 
-/// With a batch dimension, which it may lack.
-fn batched<'a>(x: V<'a>, rank: usize) -> Result<V<'a>> {
-    match x.rank() {
-        r if r == rank => Ok(x),
-        r if r + 1 == rank => Ok(x.unsqueeze(0)),
-        _ => invalid!(
-            "expected a tensor of {} or {rank} dimensions, got sizes {:?}",
-            rank - 1,
-            x.sizes()
-        ),
-    }
-}
-
 /// `(self, kernel_size, dilation, padding, stride)`
 fn im2col<'a>(c: &Call<'a>) -> Outs<'a> {
     let x = c.tensor(0)?;
-    let y = Windows::new(c, 1)?.columns(batched(x, 4)?)?;
+    let y = Windows::new(c, 1)?.columns(batched(x, 2)?)?;
     Ok(vec![if x.rank() == 3 { y.reshape(&y.sizes()[1..]) } else { y }])
 }
 
 /// `(self, output_size, kernel_size, dilation, padding, stride)`: windows add up where they overlap.
 fn col2im<'a>(c: &Call<'a>) -> Outs<'a> {
     let (x, windows) = (c.tensor(0)?, Windows::new(c, 2)?);
-    let (columns, kernel) = (batched(x, 3)?, windows.kernel_numel());
+    let (columns, kernel) = (batched(x, 1)?, windows.kernel_numel());
     let sizes = columns.sizes();
     let size = c.ints(1)?.unwrap_or_default();
     if size.len() != 2 || sizes[1] % kernel != 0 {

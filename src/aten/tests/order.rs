@@ -35,6 +35,8 @@ fn sorts_and_the_first_elements() {
     let got = apply("aten::sort", &[(&one).into(), at(0), flag(true)]).unwrap();
     check("of one number", &got[0], F32, &[], &[2.5]);
     check("its place", &got[1], I64, &[], &[0.0]);
+    let got = apply("aten::topk", &[(&one).into(), at(0), at(-1)]).unwrap();
+    check("none of one number", &got[0], F32, &[], &[2.5]);
     let many = [(&wave(F32, &[3], 1)).into(), at(4), at(0)];
     assert!(apply("aten::topk", &many).is_err());
 }
@@ -54,6 +56,8 @@ fn elements_by_their_rank() {
     let (values, _) = sorted(&whole.to_f64s(), false);
     check("of integers", &only("aten::median", &[(&whole).into()]), I32, &[], &values[2..3]);
     check("of nothing", &only("aten::median", &[(&wave(F32, &[0], 1)).into()]), F32, &[], &[nan]);
+    let nothing = only("aten::median", &[(&wave(I64, &[0], 1)).into()]);
+    assert_eq!(nothing.i64(0), i64::MIN, "NaN as an integer");
     for k in [0, 5] {
         assert!(apply("aten::kthvalue", &[(&x).into(), at(k), at(1), flag(false)]).is_err());
     }

@@ -8,6 +8,7 @@
 //! ([`exact_values`]): on numbers that every correct backend computes with the same bits. Otherwise two correct backends
 //! could differ by much.
 
+mod indexing;
 mod nodes;
 mod products;
 mod rng;

@@ -97,6 +97,8 @@ class Shadows:
             raise Diverged(place, "a step hangs on the precision")
         if ".step()" in line and any(map(self.has_odd_gradient, variables(self.eager))):
             raise Diverged(place, "PyTorch's fused kernels go beyond a gradient of other sizes")
+        if OF_TWO_TYPES.search(line) and self.is_of_two_types(line):
+            raise Diverged(place, "a part is as precise as one of two types")
         if SIGNS.search(line) and any(map(self.has_zeros, VARIABLE.findall(line))):
             raise Diverged(place, "the sign of a zero is nobody's promise")
         pairs = (filter(None, pair.groups()) for pair in COMPARES.finditer(line))
@@ -124,17 +126,16 @@ class Shadows:
         if any(kind != kind_of(error) for kind in kinds):
             raise Diverged(place, "an error hangs on the precision")
         cancels = bool(CANCELS.search(line))
-        coarse = self.coarsest(line) if OF_TWO_TYPES.search(line) else 0
         # What rounding leaves of constant rows is divided by the root of 1e-5.
         amplified = 316 if NORMALIZES.search(line) else 1
         for name, value in variables(self.eager).items():
             others = [names.get(name) for names in self.others]
-            self.settle(place, name, value, others, cancels, amplified, coarse)
+            self.settle(place, name, value, others, cancels, amplified)
             if isinstance(value, torch.Tensor) and gradient(value) is not None:
                 grads = [gradient(other) for other in others]
                 if self.normalizes and gradient(value).isnan().any():
                     raise Diverged(place, "where infinities cancel hangs on a norm's formula")
-                self.settle(place, f"{name}.grad", gradient(value), grads, cancels, 1, coarse)
+                self.settle(place, f"{name}.grad", gradient(value), grads, cancels, 1)
 
     def is_noise(self, name):
         """Whether rounding decides which elements are 0, or equal."""
@@ -191,13 +192,15 @@ class Shadows:
             return False
         return bool(largest(value.detach()) > 1e150)
 
-    def coarsest(self, line):
-        """What the least precise of a line's operands is rounded by, if they are of two types."""
+    def is_of_two_types(self, line):
+        """Whether operands are floats of several types."""
         found = map(self.eager.get, VARIABLE.findall(line))
-        floats = {t.dtype for t in found if isinstance(t, torch.Tensor) and t.is_floating_point()}
-        return max(torch.finfo(dtype).eps for dtype in floats) if len(floats) > 1 else 0
+        return (
+            len({t.dtype for t in found if isinstance(t, torch.Tensor) and t.is_floating_point()})
+            > 1
+        )
 
-    def settle(self, place, name, value, others, cancels, amplified, coarse):
+    def settle(self, place, name, value, others, cancels, amplified):
         if not isinstance(value, torch.Tensor):
             if not all(alike(value, other) for other in others):
                 raise Diverged(place, "a value hangs on the precision")
@@ -217,7 +220,7 @@ class Shadows:
             return
         wide, up, down = (other.data for other in others)
         self.follow(place, value, wide, up, down)
-        self.disturb(value, wide, up, down, cancels, amplified, coarse)
+        self.disturb(value, wide, up, down, cancels, amplified)
 
     def follow(self, place, eager, wide, up, down):
         """Where the CPU's values left their type's range, the others do too."""
@@ -236,7 +239,7 @@ class Shadows:
             if not torch.equal(other.isinf(), exact.isinf()):
                 raise Diverged(place, "an infinity hangs on the precision")
 
-    def disturb(self, eager, wide, up, down, cancels, amplified, coarse):
+    def disturb(self, eager, wide, up, down, cancels, amplified):
         eps = torch.finfo(eager.dtype).eps
         exact = eager.double()
         # The sign of a zero is nobody's promise, nor that of a NaN.
@@ -251,7 +254,7 @@ class Shadows:
         rounded &= wide.isfinite()
         if cancels:
             # Even what comes out exact may not elsewhere. What halves cancel is mostly held in f32.
-            inside = max(4 * eps if eager.itemsize > 2 else eps, 4 * coarse)
+            inside = 4 * eps if eager.itemsize > 2 else eps
             if largest(wide) < 0.1:
                 inside *= amplified
             off = self.random(wide.shape) * inside * (1 + largest(wide)) * wide.isfinite()
