@@ -25,6 +25,10 @@ fn sorts_and_the_first_elements() {
             let got = apply("aten::sort.stable", &stable).unwrap();
             check("sort.stable", &got[0], dtype, &[1, 4], &values);
             check("argsort", &only("aten::argsort.stable", &stable), I64, &[1, 4], &places);
+            if dtype == Bool {
+                assert!(!accepts(find("aten::topk").unwrap(), &[Bool]));
+                continue;
+            }
             let args = [(&x).into(), at(2), at(1), flag(descending), flag(true)];
             let got = apply("aten::topk", &args).unwrap();
             check("topk", &got[0], dtype, &[1, 2], &values[..2]);
