@@ -42,7 +42,12 @@ pub const ROWS: &[Row] = &[
         scaled(c, [recipe(c, 2)?, recipe(c, 5)?], c.optional(8)?, c.dtype(9)?, None)
     })
     .float8(),
-    row("addmv", PLAIN, |c| added(c, matrix(c, 1, 2)?, matrix(c, 2, 1)?, mv))
+    row("addmv", PLAIN, |c| {
+        let (a, x) = (matrix(c, 1, 2)?, matrix(c, 2, 1)?);
+        // PyTorch looks at the type of a matrix only where it has elements; the result is of the vector's.
+        let a = if a.numel() == 0 { a.cast(x.dtype()) } else { a };
+        added(c, a, x, mv)
+    })
         .special(is_trivial)
         .essential(leaves_out)
         .facts(ONE_FLOAT),
