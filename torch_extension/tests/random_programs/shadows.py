@@ -39,6 +39,7 @@ STEPS = re.compile(
     r"\b(round|floor|ceil|trunc|frac|fmod|remainder|floor_divide)_?\b| % | // |_mode="
 )
 ITSELF = re.compile(r"cosine_similarity\((\w+), \1\b")
+NORMALIZED = re.compile(r"\bnormalize\((\w+), dim=(-?\d+)")
 # Operators that ask for a sign, which 0 has too.
 SIGNS = re.compile(r"copysign|signbit")
 # Operators that compute a part in the type of one of their operands.
@@ -84,8 +85,12 @@ class Shadows:
         if "rms_norm(" in line:
             operands = map(self.eager.get, VARIABLE.findall(line))
             self.saved += [(t, t._version) for t in operands if isinstance(t, torch.Tensor)]
-        # The cosine of a vector and itself is 1: its gradient is what rounding leaves.
+        # The cosine of a vector and itself is 1, and so is a number by its norm: their gradients are
+        # what rounding leaves.
         self.has_nothing_left |= bool(ITSELF.search(line))
+        self.has_nothing_left |= any(
+            self.is_one_wide(name, int(dim)) for name, dim in NORMALIZED.findall(line)
+        )
         if DIFFERENTIATES.search(line) and self.has_nothing_left:
             raise Diverged(place, "a gradient is rounding alone")
         if DIFFERENTIATES.search(line) and any(t._version != then for t, then in self.saved):
@@ -160,6 +165,11 @@ class Shadows:
         moved = (runs - wide).abs().amax(0) if wide.numel() else wide
         away = (2 * wide - (2 * wide).round()).abs() / 2
         return bool(((moved > 0) & (away <= 8 * moved)).any())
+
+    def is_one_wide(self, name, dim):
+        value = self.eager.get(name)
+        sizes = value.shape if isinstance(value, torch.Tensor) else ()
+        return dim in range(-len(sizes), len(sizes)) and sizes[dim] == 1
 
     def has_odd_gradient(self, name):
         """Whether the sizes of a gradient, or of what it belongs to, were changed."""
