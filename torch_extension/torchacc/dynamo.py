@@ -16,31 +16,37 @@ import functools
 import torch
 from torch._C import DispatchKey, DispatchKeySet
 from torch._ops import HigherOrderOperator
+from torch.amp.autocast_mode import _cast
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 from torch.utils._pytree import tree_any_only
+from torch.utils.checkpoint import checkpoint
 
 from torchacc import device
 from torchacc.adapters import mend
 from torchacc.step import cut, sync
 from torchacc.streams import synchronize
 
-# Higher-order operators that run their graphs as they stand, at every call. The others trace them
-# at every call if there are gradients, or run in no other way than traced.
-_PLAIN = {"autograd_function_apply", "tag_activation_checkpoint"}
-
 # Functions of this package that a captured graph calls each time it runs.
 _IN_GRAPHS = (cut, sync, synchronize)
 
+# Higher-order operators that for their gradients trace the graphs they are given, at every call.
+_TRACING = (
+    "associative_scan",
+    "cond",
+    "flex_attention",
+    "invoke_subgraph",
+    "map_impl",
+    "scan",
+    "while_loop",
+)
+
 
 def compile_graph(graph: torch.fx.GraphModule, example_inputs: list, **settings):
-    """The backend "torchacc": what runs `graph`, whatever `mode` and `options` are.
-
-    AOTAutograd traces a graph with control flow or `flex_attention` once, forward and backward.
-    """
-    if _is_traced_better(graph):
-        from torch._dynamo.backends.debugging import aot_eager
-
-        return aot_eager(graph, example_inputs)
-    _checkpoint_as_it_stands(graph)
+    """The backend "torchacc": what runs `graph`, whatever `mode` and `options` are."""
+    for node in _nodes(graph):
+        if node.target is torch.ops.higher_order.tag_activation_checkpoint:
+            node.target = _checkpoint
+            node.graph.owning_module.recompile()
     return graph.forward
 
 
@@ -51,36 +57,16 @@ def _nodes(graph: torch.fx.GraphModule):
             yield from module.graph.nodes
 
 
-def _is_traced_better(graph) -> bool:
-    higher_order = {
-        node.target.name() for node in _nodes(graph) if isinstance(node.target, HigherOrderOperator)
-    }
-    # Traced, activation checkpointing would draw other random numbers when it computes again, and
-    # what changes the device's state would happen once.
-    return (
-        not higher_order <= _PLAIN
-        and "tag_activation_checkpoint" not in higher_order
-        and not any(_is_ours(node.target) for node in _nodes(graph))
-    )
-
-
-def _checkpoint_as_it_stands(graph) -> None:
-    """Has checkpointed parts of `graph` do what they do without `torch.compile`.
-
-    The operator that Dynamo puts there leaves it to AOTAutograd to compute again, and to Inductor
-    to draw the same random numbers then.
-    """
-    for node in _nodes(graph):
-        if node.target is torch.ops.higher_order.tag_activation_checkpoint:
-            node.target = _checkpoint
-            node.graph.owning_module.recompile()
-
-
 def _checkpoint(graph, *arguments, **settings):
+    """Activation checkpointing as without `torch.compile`.
+
+    The operator that Dynamo captures leaves it to AOTAutograd to compute `graph` again, and to
+    Inductor to draw the same random numbers then.
+    """
     settings["use_reentrant"] = False
     if "_checkpoint_context_fn" in graph.meta:
         settings["context_fn"] = graph.meta["_checkpoint_context_fn"]
-    return torch.utils.checkpoint.checkpoint(graph.forward, *arguments, **settings)
+    return checkpoint(graph.forward, *arguments, **settings)
 
 
 def _is_ours(target) -> bool:
@@ -138,7 +124,23 @@ def _dynamo(module):
     key = DispatchKey.AutocastPrivateUse1
     torch._ops._HIGHER_ORDER_OP_DEFAULT_FALLTHROUGH_DISPATCH_KEYS.append(key)
     for operator in torch._ops._higher_order_ops.values():
-        operator.fallthrough(key)
+        if key not in operator.py_kernels:
+            operator.fallthrough(key)
+    for name in _TRACING:
+        _run_without_tracing(torch._ops._higher_order_ops[name])
+
+
+def _run_without_tracing(operator: HigherOrderOperator) -> None:
+    """Has `operator` take its gradients on acc from the operators that it is made of.
+
+    Under modes, fake tensors' among them, it does what it does on other devices.
+    """
+    kernel = operator.py_kernels[DispatchKey.CompositeExplicitAutograd]
+    others = operator.py_kernels[DispatchKey.Autograd]
+
+    @operator.py_impl(DispatchKey.AutogradPrivateUse1)
+    def run(*arguments):
+        return (others if _get_current_dispatch_mode() else kernel)(*arguments)
 
 
 def _flex_attention(module):
@@ -146,11 +148,11 @@ def _flex_attention(module):
     key = DispatchKey.AutocastPrivateUse1
 
     @operator.py_impl(key)
-    def autocast(*arguments):
+    def autocast(query, key_, value, *others):
         dtype = torch.get_autocast_dtype("acc")
-        query, key_, value = (t if t.dtype == torch.float64 else t.to(dtype) for t in arguments[:3])
+        tensors = [_cast(tensor, "acc", dtype) for tensor in (query, key_, value)]
         with torch._C._ExcludeDispatchKeyGuard(DispatchKeySet(key)):
-            return operator(query, key_, value, *arguments[3:])
+            return operator(*tensors, *others)
 
     def _validate_device(original):
         @functools.wraps(original)
