@@ -2,6 +2,8 @@
 
 import functools
 import math
+import tomllib
+from pathlib import Path
 
 import pytest
 import torch
@@ -18,6 +20,7 @@ from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_conte
 from training import Training, counts, settle
 
 BACKENDS = ["inductor", "torchacc"]
+PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 whole = functools.partial(torch.compile, fullgraph=True)
 
 
@@ -606,15 +609,23 @@ def test_importing_torch_does_not_import_dynamo():
 
 
 def test_dynamo_may_be_there_first():
-    code = """
+    # PyTorch loads the backend, and that the device, as if the package were installed.
+    project = tomllib.loads(PROJECT.read_text())["project"]
+    entry = project["entry-points"]["torch_dynamo_backends"]["torchacc"]
+    code = f"""
+import importlib.metadata
 import torch, torch._dynamo, torch._inductor.compile_fx
 import torch.nn.attention.flex_attention
-import torchacc
-for backend in ("torchacc", "inductor"):
-    print(torch.compile(torch.sin, backend=backend)(torch.zeros(2, device="acc")).tolist())
+torch._dynamo.list_backends()
+entry = importlib.metadata.EntryPoint("torchacc", "{entry}", "torch_dynamo_backends")
+torch._dynamo.backends.registry._BACKENDS["torchacc"] = entry
+assert not hasattr(torch, "acc")
+compiled = torch.compile(torch.sin, backend="torchacc")
+print(compiled(torch.zeros(2)).tolist(), compiled(torch.zeros(2, device="acc")).tolist())
+print(torch.compile(torch.sin)(torch.zeros(2, device="acc")).tolist())
 x = torch.ones(1, 1, 2, 2, device="acc")
 print(torch.nn.attention.flex_attention.flex_attention(x, x, x).sum().item())
 """
     result = run_python(code, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
-    assert result.stdout.split("\n")[:3] == ["[0.0, 0.0]"] * 2 + ["4.0"], result.stderr
+    assert result.stdout.splitlines() == ["[0.0, 0.0] [0.0, 0.0]", "[0.0, 0.0]", "4.0"]
     assert "could not adapt" not in result.stderr

@@ -139,8 +139,8 @@ def _run_without_tracing(operator: HigherOrderOperator) -> None:
     others = operator.py_kernels[DispatchKey.Autograd]
 
     @operator.py_impl(DispatchKey.AutogradPrivateUse1)
-    def run(*arguments):
-        return (others if _get_current_dispatch_mode() else kernel)(*arguments)
+    def run(*arguments, **named):
+        return (others if _get_current_dispatch_mode() else kernel)(*arguments, **named)
 
 
 def _flex_attention(module):
