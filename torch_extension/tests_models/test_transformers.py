@@ -1,5 +1,8 @@
 """Hugging Face's Trainer, loading and pipelines, without a word about the device."""
 
+import os
+from unittest import mock
+
 import pytest
 import torch
 import torchacc
@@ -174,6 +177,20 @@ def test_accumulated_and_clipped_gradients_with_checkpointing(tmp_path):
     on_cpu, _ = train(tmp_path, llama(), use_cpu=True, **arguments)
     assert trainer.model.device.type == "acc"
     assert losses(trainer) == pytest.approx(losses(on_cpu), abs=1e-4)
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "flex_attention"])
+@pytest.mark.parametrize("arguments", [{}, {"gradient_checkpointing": True}], ids=str)
+def test_torch_compile(tmp_path, attention, arguments):
+    torch._dynamo.reset()
+    make = model("LlamaForCausalLM", SMALL, attn_implementation=attention)
+    # It is asked for by environment variables, which stay.
+    with mock.patch.dict(os.environ):
+        trainer, compiles = train(tmp_path, make(), torch_compile=True, **arguments)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0
+    assert compiles[-1] == compiles[2]
+    alone, _ = train(tmp_path, make(), **arguments)
+    assert losses(trainer) == pytest.approx(losses(alone), abs=1e-5)
 
 
 @pytest.mark.parametrize("arguments", [{}, {"fp16": True}], ids=["f32", "fp16"])

@@ -6,11 +6,12 @@
 import torch
 
 
-class autocast(torch.amp.autocast):
-    """`torch.autocast("acc", ...)`, in float16 unless another `dtype` is given."""
+def autocast(enabled=True, dtype=torch.float16, cache_enabled=True) -> torch.amp.autocast:
+    """`torch.autocast("acc", ...)`, in float16 unless another `dtype` is given.
 
-    def __init__(self, enabled=True, dtype=torch.float16, cache_enabled=True):
-        super().__init__("acc", dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
+    A function, since `torch.compile` does not see through classes derived from PyTorch's.
+    """
+    return torch.autocast("acc", dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
 
 
 class GradScaler(torch.amp.GradScaler):
