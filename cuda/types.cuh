@@ -221,7 +221,7 @@ DEVICE Held<T> slot(u64 address) {
 DEVICE u32 divided(u32 i, u64 word) { return (__umulhi(i, (u32)word) + i) >> (u32)(word >> 32); }
 
 // ---- the status of a run: {0 or (kind << 32 | step + 1), two numbers about it}
-enum { STATUS_INDEX = 1, STATUS_DIVISION = 2 };
+enum { STATUS_INDEX = 1, STATUS_DIVISION = 2, STATUS_EXPECTATION = 3 };
 
 // By an earlier kernel: one that runs may as well go on. So the first-level cache may have it,
 // where all warps of a multiprocessor ask for it.

@@ -36,7 +36,6 @@ const OTHERS: &[(&str, u32)] = &[
     ("bincount", SHAPED_BY_VALUES),
     ("equal", SHAPED_BY_VALUES),
     ("histogram", SHAPED_BY_VALUES),
-    ("isin", CHECKS_INTEGERS),
     ("linalg_lstsq", SHAPED_BY_VALUES),
     ("masked_select", SHAPED_BY_VALUES | BEARS_VALUES),
     ("nonzero", SHAPED_BY_VALUES | BEARS_VALUES),

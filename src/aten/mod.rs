@@ -53,6 +53,8 @@ struct Row {
     float8: bool,
     /// Of which dtypes it is among those that have arithmetic: of others PyTorch has no kernel, or rounds in its own way.
     takes: fn(DType) -> bool,
+    /// Of which dtypes the tensors in a list may be.
+    lists: fn(&[DType]) -> bool,
     /// Whether the results are new states of what is trained: no gradient flows through a step of an optimizer.
     updates: bool,
     /// Whether it gives the gradients of its first argument with respect to the list that is its second.
@@ -80,6 +82,7 @@ const fn row(
         moves: false,
         float8: false,
         takes: |_| true,
+        lists: |_| true,
         updates: false,
         differentiates: false,
         refuses: |_| false,
@@ -110,9 +113,8 @@ impl Row {
         Row { float8: true, ..self }
     }
 
-    /// Without bools and bytes, which would be masks: they select a number of elements that nobody knows in advance.
-    const fn indexes(self) -> Row {
-        Row { takes: |dtype| !matches!(dtype, DType::Bool | DType::U8), ..self }
+    const fn lists(self, lists: fn(&[DType]) -> bool) -> Row {
+        Row { lists, ..self }
     }
 
     const fn floats(self) -> Row {
@@ -287,6 +289,14 @@ pub fn accepts(row: u32, dtypes: &[DType]) -> bool {
     let computes =
         |d: &DType| takes(*d) && d.has_arithmetic() || float8 && Float8::of(*d).is_some();
     (moves && alike) || dtypes.iter().all(computes)
+}
+
+/// Whether the row can serve a call with a list of tensors of these dtypes.
+pub fn accepts_list(row: u32, dtypes: &[DType]) -> bool {
+    match entry(row) {
+        Entry::Aten(row) => (row.lists)(dtypes),
+        Entry::Primitive(_) => true,
+    }
 }
 
 fn entry(row: u32) -> Entry {

@@ -5,6 +5,7 @@
 use super::{Builder, Graph, ValueId};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::op::expect::Expectation;
 use crate::op::{Attr, Attrs, Op, Ty};
 use crate::shape::{Dims, broadcast_shapes};
 use smallvec::{SmallVec, smallvec};
@@ -320,6 +321,11 @@ impl<'m> V<'m> {
 
     pub fn ge(self, other: impl Term<'m>) -> V<'m> {
         self.binary(Op::Ge, other)
+    }
+
+    /// 0 (i64, rank 0), or an error where this bool of rank 0 does not hold.
+    pub fn expected(self, what: Expectation) -> V<'m> {
+        self.math.op(Op::Expect, &[self], smallvec![what.attr()])
     }
 
     pub fn and(self, other: V<'m>) -> V<'m> {

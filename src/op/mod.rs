@@ -6,6 +6,7 @@
 pub mod array;
 mod check;
 pub mod evaluate;
+pub mod expect;
 pub mod collective;
 pub mod host;
 pub mod fallback;

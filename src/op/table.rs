@@ -15,7 +15,7 @@
 use super::Arity::{AtLeast, Between, Exactly};
 use super::Class::*;
 use super::LayoutRequirement::{Dense, Number, Rows, Strided};
-use super::{DEFAULT, Row, fallback, index, leaf, movement, nn, pointwise as p, reduce};
+use super::{DEFAULT, Row, expect, fallback, index, leaf, movement, nn, pointwise as p, reduce};
 use serde::{Deserialize, Serialize};
 
 /// Calls the macro `$read` with `[arguments]` and all rows.
@@ -252,6 +252,11 @@ macro_rules! primitives {
         /// is the largest of all; equal elements stay in the order of their indices.
         TopK { "top_k" Indexing Exactly(1), ["axis", "k", "largest"], reduce::top_k_type, reduce::TOP_K, reduce::sort_flops, results: 2, exact: true }
             grad (Flows(index::top_k));
+
+        /// `(holds: bool[])`: 0 (i64, rank 0). Where it does not hold, an error that says `what` (`expect::Expectation`): added to
+        /// what must not be computed then.
+        Expect { "expect" Indexing Exactly(1), ["what"], expect::expect_type, expect::EXPECT, p::no_flops, refuses: |_| true, exact: true, jumps: true }
+            grad (Stops);
 
         // ---- composites
         /// Over the last axis; float.

@@ -3,7 +3,7 @@
 //! **Invariant:** touches the graph and the context given; no clock, environment, randomness or IO, and nothing that
 //! depends on the order of a hash map. Every pass keeps what the program computes: bit by bit, NaN, -0.0 and
 //! infinities included (the sign and payload of a NaN do not count), except that `decompose` and `cross_entropy` round
-//! where the primitives round, `products` rounds one sum where there were several, and `simplify` multiplies where `pow`
+//! where the primitives round, `products` rounds one sum where there were several, `scatters` leaves a -0.0 that 0 was added to, and `simplify` multiplies where `pow`
 //! has a small constant exponent, as PyTorch does.
 
 mod cross_entropy;
@@ -15,6 +15,7 @@ mod marks;
 mod movement;
 mod products;
 mod rebuild;
+mod scatters;
 mod simplify;
 
 use crate::error::Result;
@@ -30,6 +31,7 @@ pub use marks::marks;
 pub use movement::movement;
 pub use products::products;
 use rebuild::rebuild;
+pub use scatters::scatters;
 pub use simplify::simplify;
 use std::borrow::Cow;
 
@@ -46,6 +48,7 @@ pub fn optimize(mut graph: Graph, supports: &dyn Fn(Op) -> bool) -> Result<Graph
             goes_on |= improve(&mut graph, "cross_entropy", cross_entropy)?;
         }
         goes_on |= improve(&mut graph, "products", products)?;
+        goes_on |= improve(&mut graph, "scatters", scatters)?;
         goes_on |= improve(&mut graph, "dce", dce)?;
         if !goes_on {
             break;

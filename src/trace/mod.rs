@@ -156,7 +156,7 @@ impl Trace {
         }
         let tensors = || call.args.iter().flat_map(ArgRef::tensors).chain(call.outs);
         tensors().try_for_each(|tensor| self.check(tensor, call.op))?;
-        supported(call.op, tensors().map(|tensor| tensor.dtype))?;
+        supported(call.op, call.args, call.outs)?;
         let gradient = takes_gradients(call.op);
         if gradient {
             self.check_gradient(call)?;
@@ -348,10 +348,17 @@ pub fn settled(op: Operator, index: usize, kind: ScalarKind, bits: u64) -> Optio
 }
 
 /// Refuses what a native operator cannot compute; the caller may record a host operator instead.
-pub fn supported(op: Operator, dtypes: impl Iterator<Item = DType>) -> Result<()> {
+pub fn supported(op: Operator, args: &[ArgRef], outs: &[TensorRef]) -> Result<()> {
+    type DTypes = SmallVec<[DType; 8]>;
     let Operator::Native(row) = op else { return Ok(()) };
-    let dtypes: SmallVec<[DType; 8]> = dtypes.collect();
-    if aten::accepts(row, &dtypes) {
+    let tensors = args.iter().flat_map(ArgRef::tensors).chain(outs);
+    let dtypes: DTypes = tensors.map(|tensor| tensor.dtype).collect();
+    let accepts_list = |list: &ArgRef| {
+        let dtypes: DTypes = list.tensors().map(|tensor| tensor.dtype).collect();
+        aten::accepts_list(row, &dtypes)
+    };
+    let mut lists = args.iter().filter(|arg| matches!(arg, ArgRef::Tensors(_)));
+    if aten::accepts(row, &dtypes) && lists.all(accepts_list) {
         return Ok(());
     }
     let message = format!("{} has no native form for {:?}", aten::name(row), dtypes.as_slice());

@@ -5,6 +5,7 @@ mod decompose;
 mod movement;
 mod optimize;
 mod products;
+mod scatters;
 mod simplify;
 mod tidy;
 

@@ -5,6 +5,7 @@ import itertools
 import pytest
 import torch
 import torch.nn.functional as F
+import torchacc
 from support import DEVICE, check
 
 SHAPE = (3, 4, 5)
@@ -161,3 +162,44 @@ def test_an_encoder_in_evaluation_with_padding():
         actual = model.to(DEVICE)(x.to(DEVICE), src_key_padding_mask=padding.to(DEVICE)).cpu()
     # At padded positions the CPU, which packs the others, gives zeros.
     torch.testing.assert_close(actual[~padding], expected[~padding], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_a_lone_mask_is_written_in_the_program(accumulate):
+    def put(x, *index, values):
+        return x.clone().index_put_(index, values, accumulate=accumulate)
+
+    def put_last(x, mask, values):
+        x = x.clone()
+        x[..., mask] = values
+        return x
+
+    torchacc.sync()
+    before = torchacc.metrics()["host_calls"]
+    for dtype in (torch.float32, torch.int64, torch.bool, torch.bfloat16):
+        x = source("cpu", torch.float32).remainder(7).to(dtype)
+        rows, matrix, all_of = (mask_of(SHAPE[:n], torch.bool, "cpu") for n in (1, 2, 3))
+        n_rows, n_matrix = int(rows.sum()), int(matrix.sum())
+        check(lambda x, m, v: put(x, m, values=v), x, rows, x[:n_rows] * 2)
+        check(lambda x, m, v: put(x, m, values=v), x, rows, x[0, :, :1])
+        check(lambda x, m, v: put(x, m, values=v), x, matrix, x.view(-1, 5)[:n_matrix])
+        check(lambda x, m, v: put(x, m, values=v), x, all_of, x.view(-1)[:20])
+        check(lambda x, m, v: put(x, m, values=v), x, all_of, x[0, 0, 1])
+        check(lambda x, m, v: put_last(x.mT, m, v), x, matrix[0], x[0, 0, :2])
+    torchacc.sync()
+    assert torchacc.metrics()["host_calls"] == before
+    x = torch.ones(SHAPE, device=DEVICE)
+    for n in (19, 21):
+        with pytest.raises(RuntimeError, match="shape mismatch"):
+            put(x, mask_of(SHAPE, torch.bool, DEVICE), values=torch.ones(n, device=DEVICE)).cpu()
+    assert torch.equal(x.cpu(), torch.ones(SHAPE))
+
+
+def test_rows_of_bools_are_read_without_a_cut():
+    bits = mask_of((8, 4), torch.bool, DEVICE)
+    torchacc.sync()
+    before = torchacc.metrics()
+    rows = bits[torch.tensor([6, 1], device=DEVICE)]
+    after = torchacc.metrics()
+    assert all(before[name] == after[name] for name in ("cuts", "host_calls", "immediate_runs"))
+    assert torch.equal(rows.cpu(), bits.cpu()[[6, 1]])

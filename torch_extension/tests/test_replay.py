@@ -241,3 +241,14 @@ def test_a_power_keeps_its_bits_when_its_exponent_becomes_an_input(dtype):
     for _ in range(3):
         for exponent, y in zip((2, 3, -1), first, strict=True):
             assert torch.equal(powers(exponent), y)
+
+
+def test_a_root_stays_one_when_other_exponents_became_inputs():
+    x = torch.tensor([4.0, -torch.inf, -0.0, -1.0])
+
+    def power(exponent):
+        torchacc.sync()
+        return (x.to(DEVICE) ** exponent).cpu()
+
+    for exponent in (2, 3, 4, 0.5, 1.5, 0.5):
+        torch.testing.assert_close(power(exponent), x**exponent, equal_nan=True)

@@ -1,12 +1,14 @@
 //! Indexing by tensors of integers, one for each dimension or none: `x[i, :, j]`.
 
 use super::always;
-use crate::aten::call::{Call, wide};
+use super::index::{sum_dtype, take, turns};
+use crate::aten::call::Call;
 use crate::aten::facts::{ONE_FLOAT, SHAPED_BY_MASKS};
 use crate::aten::{Outs, Row, row};
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Code, Error, Result};
 use crate::graph::math::V;
+use crate::op::expect::Expectation;
 use crate::op::{Attr, Op};
 use crate::record::Arg;
 use crate::shape::{Dims, broadcast_shapes, contiguous_strides, numel};
@@ -20,12 +22,22 @@ pub const ROWS: &[Row] = &[
         let picked = c.math.op(Op::Take, &[places.rows(x), places.index], axis_0());
         Ok(vec![places.to_result(picked)])
     })
-    .indexes()
+    .lists(|indices| !indices.iter().any(is_mask))
     .refuses(always)
     .facts(SHAPED_BY_MASKS),
-    row("index_put", &[""], index_put).indexes().refuses(always).facts(ONE_FLOAT),
-    row("_index_put_impl", &[""], index_put).indexes().refuses(always).facts(ONE_FLOAT),
+    row("index_put", &[""], index_put).lists(masks_alone).refuses(always).facts(ONE_FLOAT),
+    row("_index_put_impl", &[""], index_put).lists(masks_alone).refuses(always).facts(ONE_FLOAT),
 ];
+
+/// Bools and bytes select a number of elements that nobody knows in advance.
+fn is_mask(index: &DType) -> bool {
+    matches!(index, DType::Bool | DType::U8)
+}
+
+/// A mask beside other indices selects as many elements as these have, or one.
+fn masks_alone(indices: &[DType]) -> bool {
+    indices.len() == 1 || !indices.iter().any(is_mask)
+}
 
 fn axis_0() -> crate::op::Attrs {
     smallvec![Attr::Int(0)]
@@ -138,12 +150,76 @@ fn row_numbers<'a>(c: &Call<'a>, given: &[(usize, V<'a>)], sizes: &[i64]) -> Res
     Ok(valid.select(number, -1.0))
 }
 
+/// The mask that stands alone in a list of indices, and the first dimension that it covers.
+fn lone_mask<'a>(c: &Call<'a>) -> Result<Option<(usize, V<'a>)>> {
+    let Arg::Tensors(reads) = c.arg(1) else { return Ok(None) };
+    let Some(dim) = reads.iter().position(Option::is_some) else { return Ok(None) };
+    let index = reads[dim].as_ref().map(|read| c.read(read)).transpose()?;
+    let mask = index.filter(|index| is_mask(&index.dtype()));
+    Ok(mask.map(|mask| (dim, mask.cast(DType::Bool))))
+}
+
+/// `x` with `values` where `mask` is true, which covers dimensions of `x` from `dim` on. Values broadcast to as many as it
+/// selects; if there are several along it, they are taken one after the other.
+fn masked_put<'a>(
+    x: V<'a>,
+    (dim, mask): (usize, V<'a>),
+    values: V<'a>,
+    accumulate: bool,
+) -> Result<V<'a>> {
+    let (sizes, covered) = (x.sizes(), mask.sizes());
+    if sizes.get(dim..dim + covered.len()) != Some(&covered[..]) {
+        let text = format!(
+            "The shape of the mask {covered:?} at index {dim} does not match the shape of the indexed tensor {sizes:?}"
+        );
+        return Err(Error::new(Code::IndexError, text));
+    }
+    let (before, after) = (dim, sizes.len() - dim - covered.len());
+    let given = values.sizes();
+    if given.len() > before + 1 + after {
+        return invalid!(
+            "shape mismatch: value tensor of shape {given:?} cannot be broadcast to what the mask selects of {sizes:?}"
+        );
+    }
+    let along = given.len().checked_sub(1 + after);
+    let new = match along.map(|along| (along, given[along])) {
+        None => values,
+        Some((along, 1)) => {
+            let ones = std::iter::repeat_n(&1, covered.len());
+            let spread = given[..along].iter().chain(ones).chain(&given[along + 1..]);
+            values.reshape(&spread.copied().collect::<Dims>())
+        }
+        Some((along, n)) => {
+            let mut values = values;
+            if n == 0 {
+                // One is there for what takes none.
+                let mut one = given.clone();
+                one[along] = 1;
+                values = x.math().zeros(values.dtype(), &one);
+            }
+            let chosen = mask.cast(DType::I64);
+            let all: Dims = (0..covered.len() as i64).collect();
+            let holds = chosen.reduce(Op::Sum, &all, false).eq(n as f64);
+            let turn = if n == 0 { chosen * 0.0 } else { turns(mask).reshape(&covered) };
+            take(values, turn + holds.expected(Expectation::AsManyValues), along)
+        }
+    };
+    let ones = |n| std::iter::repeat_n(1, n);
+    let shape: Dims = ones(before).chain(covered.iter().copied()).chain(ones(after)).collect();
+    let mask = mask.reshape(&shape);
+    let new = new.cast(x.dtype());
+    Ok(mask.select(if accumulate { x + new } else { new }, x).broadcast(&sizes))
+}
+
 /// `(self, indices, values, accumulate)`
 fn index_put<'a>(c: &Call<'a>) -> Outs<'a> {
     let dtype = c.ty(0)?.dtype;
     let accumulate = c.bool(3, false)?;
     // What adds up does so in f32 at least.
-    let x = c.tensor(0)?.cast(if accumulate { wide(dtype) } else { dtype });
+    let x = c.tensor(0)?.cast(if accumulate { sum_dtype(dtype) } else { dtype });
+    if let Some(mask) = lone_mask(c)? {
+        return Ok(vec![masked_put(x, mask, c.tensor(2)?, accumulate)?.cast(dtype)]);
+    }
     let sizes = x.sizes();
     let places = Places::of(c, &sizes)?;
     let n = places.index.numel();

@@ -10,6 +10,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::math::V;
 use crate::invalid;
+use crate::op::expect::Expectation;
 use crate::op::{Attr, Op};
 use crate::record::Arg;
 use crate::shape::Dims;
@@ -45,7 +46,7 @@ fn at_least_1d(x: V) -> V {
 }
 
 /// The dtype in which elements are added up: bool counts.
-fn sum_dtype(dtype: DType) -> DType {
+pub fn sum_dtype(dtype: DType) -> DType {
     if dtype == DType::Bool { DType::I32 } else { wide(dtype) }
 }
 
@@ -262,13 +263,13 @@ fn index_copy<'a>(c: &Call<'a>) -> Outs<'a> {
 }
 
 /// Which of a list of elements each true element of `mask`, flat, takes, in order; of the others, the first.
-fn turns(mask: V) -> V {
+pub fn turns(mask: V) -> V {
     let chosen = mask.cast(DType::I64).reshape(&[mask.numel()]);
     let count = chosen.math().op(Op::CumSum, &[chosen], smallvec![Attr::Int(0)]);
     chosen * (count - 1.0)
 }
 
-/// `x` with the elements of `source`, one after the other, where `mask` is true. Too few of them is an index error.
+/// `x` with the elements of `source`, one after the other, where `mask` is true.
 fn masked_scatter<'a>(x: V<'a>, mask: V<'a>, source: V<'a>) -> V<'a> {
     let (sizes, n) = (x.sizes(), source.numel());
     if x.numel() == 0 {
@@ -282,7 +283,9 @@ fn masked_scatter<'a>(x: V<'a>, mask: V<'a>, source: V<'a>) -> V<'a> {
         from = x.math().zeros(source.dtype(), &[1]);
         turn = mask.cast(DType::I64).reshape(&[x.numel()]);
     }
-    mask.select(take(from, turn, 0).reshape(&sizes), x)
+    let count = mask.cast(DType::I64).reshape(&[x.numel()]).reduce(Op::Sum, &[0], false);
+    let enough = count.le(n as f64).expected(Expectation::EnoughElements);
+    mask.select(take(from, turn + enough, 0).reshape(&sizes), x)
 }
 
 /// `(grad_output, mask, sizes)` → the gradient of the source, of these sizes: 0 for elements that nothing took.

@@ -152,7 +152,7 @@ fn added<'a>(c: &Call<'a>, a: V<'a>, b: V<'a>, multiply: fn(V<'a>, V<'a>) -> V<'
             b.dtype()
         );
     }
-    let compute = wide(dtype);
+    let compute = if dtype == DType::Bool { DType::I32 } else { wide(dtype) };
     let scaled = if c.is(4, 1.0, 1.0) {
         multiply(a, b).cast(compute)
     } else {

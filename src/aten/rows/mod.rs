@@ -7,6 +7,7 @@ mod attention;
 mod channel;
 mod collective;
 mod convolution;
+mod distance;
 mod factory;
 mod gradient;
 mod grid;
@@ -22,12 +23,15 @@ mod pool;
 mod random;
 mod reduce;
 mod resample;
+mod search;
+mod special;
 mod unfold;
 
 use super::Row;
 
 pub const FAMILIES: &[&[Row]] = &[
     pointwise::ROWS,
+    special::ROWS,
     activation::ROWS,
     reduce::ROWS,
     matmul::ROWS,
@@ -39,9 +43,11 @@ pub const FAMILIES: &[&[Row]] = &[
     grid::ROWS,
     unfold::ROWS,
     loss::ROWS,
+    distance::ROWS,
     attention::ROWS,
     index::ROWS,
     order::ROWS,
+    search::ROWS,
     advanced::ROWS,
     factory::ROWS,
     random::ROWS,

@@ -96,7 +96,11 @@ pub const ROWS: &[Row] = &[
         if !c.common(&[0, 1])?.is_float() && c.float(1, 0.0).is_ok_and(|exponent| exponent < 0.0) {
             return crate::invalid!("Integers to negative integer powers are not allowed.");
         }
-        power(c)
+        if is_number(c.arg(1)) || !c.common(&[0, 1])?.is_float() {
+            return power(c);
+        }
+        // An exponent that varies may be a half: a root, which is none of a negative infinity, where a power is.
+        c.elementwise([0, 1], Rule::Number, |[a, b]| b.eq(0.5).select(a.sqrt(), a.pow(b)))
     })
     .special(|arg, value| arg == 1 && EXPONENTS.contains(&value))
     .essential(|_, value| value < 0.0),
@@ -301,6 +305,11 @@ fn floor_divide<'a>(a: V<'a>, b: V<'a>) -> V<'a> {
     let nearest = (q - down).gt(0.5).select(down + 1.0, down);
     let signed_zero = (a / b) * 0.0;
     b.eq(0.0).select(a / b, q.ne(0.0).select(nearest, signed_zero))
+}
+
+/// Whether an argument is known while lowering.
+fn is_number(arg: &Arg) -> bool {
+    matches!(arg, Arg::Int(_) | Arg::Float(_) | Arg::Bool(_))
 }
 
 fn power<'a>(c: &Call<'a>) -> Outs<'a> {

@@ -1,18 +1,25 @@
-//! Random numbers. Every operator draws at most one number per element (rounded up to a pair), at the element's
-//! logical position, from the generator's seed and offset that stand after the schema's arguments.
+//! Random numbers. Every operator draws at most one number per element of its result or its operand (rounded up to a
+//! pair), at the element's logical position, from the generator's seed and offset that stand after the schema's arguments.
 
-use super::PLAIN;
-use crate::aten::call::Call;
+use super::{PLAIN, always};
+use crate::aten::call::{Call, wide};
 use crate::aten::{Outs, Row, row};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::math::V;
-use crate::op::{Op, Ty};
+use crate::invalid;
+use crate::op::expect::Expectation;
+use crate::op::{Attr, Op, Ty};
+use crate::shape::Dims;
+use smallvec::smallvec;
 use std::f64::consts::TAU;
 
 pub const ROWS: &[Row] = &[
-    // Not of probabilities in a tensor: the host's kernel looks whether each is one.
     row("bernoulli", &["p", "float", "float_out"], |c| bernoulli(c, c.number(1, 0.5, DType::F32)?)),
+    row("bernoulli", &["", "out"], |c| bernoulli(c, probabilities(c.tensor(0)?))).refuses(always),
+    row("bernoulli", &["Tensor", "Tensor_out"], |c| bernoulli(c, probabilities(c.tensor(1)?)))
+        .refuses(always),
+    row("multinomial", PLAIN, multinomial).refuses(always),
     row("uniform", PLAIN, |c| {
         shaped(c, uniform, [(1, 0.0), (2, 1.0)], |u, [low, high]| u * (high - low) + low)
     }),
@@ -24,13 +31,60 @@ pub const ROWS: &[Row] = &[
             c,
             |c, ty| c.random(&ty.sizes),
             [(1, 1.0)],
-            |u, [rate]| -((-u).unary(Op::Log1p).min(-SMALLEST)) / rate,
+            |u, [rate]| exponential(u) / rate,
         )
     }),
 ];
 
 /// Exponential numbers are never 0: people divide by them.
 const SMALLEST: f64 = f32::EPSILON as f64 / 4.0;
+
+/// Of a tensor: every number is one, or it is an error.
+fn probabilities(p: V) -> V {
+    let p = p.cast(DType::F32);
+    let axes: Dims = (0..p.rank() as i64).collect();
+    let holds = p.ge(0.0).and(p.le(1.0)).reduce(Op::All, &axes, false);
+    p + holds.expected(Expectation::Probability).cast(DType::F32)
+}
+
+/// `(self, num_samples, replacement)`: columns, drawn by the weights of a row. Without replacement the first to arrive of
+/// Poisson processes with these rates (Efraimidis and Spirakis, 2006); with it, by the inverse of the running sum.
+fn multinomial<'a>(c: &Call<'a>) -> Outs<'a> {
+    let weights = c.tensor(0)?;
+    let (sizes, k, replaces) = (weights.sizes(), c.int(1, 1)?, c.bool(2, false)?);
+    let Some((&n, lead)) = sizes.split_last().filter(|_| weights.dtype().is_float()) else {
+        return invalid!("multinomial takes rows of floats, got {} {sizes:?}", weights.dtype());
+    };
+    if k < 1 || n < 1 || !replaces && k > n {
+        return invalid!("cannot sample n_sample {k} of prob_dist.size(-1) {n} without replacement");
+    }
+    let weights = weights.cast(wide(weights.dtype()));
+    let axis = lead.len() as i64;
+    let all = |v: V<'a>| v.reduce(Op::All, &(0..v.rank() as i64).collect::<Dims>(), false);
+    let sums = weights.reduce(Op::Sum, &[axis], true);
+    let valid = all(weights.ge(0.0).and(weights.lt(f64::INFINITY)));
+    let some = all(sums.gt(0.0)).or(valid.not());
+    let zero = valid.expected(Expectation::Probabilities) + some.expected(Expectation::SomeProbability);
+    let weights = weights + zero.cast(weights.dtype());
+    if replaces && k > 1 {
+        let drawn: Dims = lead.iter().copied().chain([k]).collect();
+        let weights = weights.cast(DType::F64);
+        let running = c.math.op(Op::CumSum, &[weights], smallvec![Attr::Int(axis)]);
+        let total = running.narrow(lead.len(), n - 1, 1);
+        return Ok(vec![super::search::bound(running, c.random(&drawn)?.cast(DType::F64) * total, true)?]);
+    }
+    let arrives = exponential(c.random(&sizes)?).cast(weights.dtype());
+    let attrs = smallvec![Attr::Int(axis), Attr::Int(k), Attr::Bool(true)];
+    let [_, places] = c.math.ops(Op::TopK, &[weights / arrives], attrs)?[..] else {
+        return crate::internal!("a sort without two results");
+    };
+    Ok(vec![places])
+}
+
+/// Of a uniform number.
+fn exponential(u: V) -> V {
+    -((-u).unary(Op::Log1p).min(-SMALLEST))
+}
 
 /// 1 with probability `p`, in the dtype of argument 0.
 fn bernoulli<'a>(c: &Call<'a>, p: V<'a>) -> Outs<'a> {

@@ -7,6 +7,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::math::V;
 use crate::invalid;
+use crate::op::expect::Expectation;
 use crate::op::{Attr, Op};
 use crate::shape::Dims;
 use smallvec::smallvec;
@@ -261,7 +262,7 @@ fn logsumexp<'a>(c: &Call<'a>) -> Outs<'a> {
 
 /// `(self, bins, min, max)`: how many elements lie in each of `bins` equal parts of [min, max], both included; of the
 /// elements' own range if that is empty. Integers are counted as PyTorch's CUDA kernel counts them: a part is found by a
-/// division of integers. A range that is not finite is refused as an index.
+/// division of integers. A range that is not finite is refused.
 fn histc<'a>(c: &Call<'a>) -> Outs<'a> {
     let x = c.tensor(0)?;
     let (bins, min, max) = (c.int(1, 100)?, c.float(2, 0.0)?, c.float(3, 0.0)?);
@@ -287,7 +288,7 @@ fn histc<'a>(c: &Call<'a>) -> Outs<'a> {
         (low, high) = (x.reduce(Op::ReduceMin, &[0], false), x.reduce(Op::ReduceMax, &[0], false));
         let (is_point, spread) = (low.eq(high), high - low);
         (low, high) = (is_point.select(low - 1.0, low), is_point.select(high + 1.0, high));
-        missed = (spread * 0.0).eq(0.0).select(missed, -1.0);
+        missed = (spread * 0.0).eq(0.0).expected(Expectation::FiniteRange);
     }
     let part = ((x - low) * bins as f64 / (high - low)).cast(DType::I64).min((bins - 1) as f64);
     let within = x.ge(low).and(x.le(high));

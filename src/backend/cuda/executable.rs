@@ -13,7 +13,7 @@ use crate::backend::run::{explain, run_steps};
 use crate::backend::{Call, Executable, Failure, Outcome};
 use crate::error::{Code, Error, Result};
 use crate::internal;
-use crate::op::Op;
+use crate::op::{Op, expect};
 use crate::plan::{Kernel, MemRef, Operand, Plan};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -283,6 +283,7 @@ impl CudaExecutable {
         let step = (status(0) & 0xffff_ffff) as usize - 1;
         let error = match status(0) >> 32 {
             1 => index_error(&self.plan.steps[step].kernel, status(1) as i64, status(2) as i64),
+            3 => unmet(&self.plan.steps[step].kernel),
             _ => Error::new(Code::InvalidArgument, "ZeroDivisionError: integer division by zero"),
         };
         Ok(Some((step, explain(&self.plan.steps[step], error))))
@@ -313,6 +314,13 @@ impl CudaExecutable {
         let unseen = if failed.is_empty() { vec![(None, error.clone())] } else { Vec::new() };
         Outcome { failed, unseen }
     }
+}
+
+fn unmet(kernel: &Kernel) -> Error {
+    let Kernel::Node { attrs, .. } = kernel else {
+        return Error::new(Code::Internal, "something is expected by no node");
+    };
+    expect::unmet(attrs)
 }
 
 /// In PyTorch's words.

@@ -133,6 +133,7 @@ fn node(
         }
         Op::Take => Ok(Some(emit::index::take(indexed(&attrs[0]))?.into())),
         Op::Gather => Ok(Some(emit::index::gather(indexed(&attrs[0]))?.into())),
+        Op::Expect => Ok(Some(emit::index::expect(&step.reads[0], write, index).into())),
         // Lists of places are of i32.
         Op::IndexAdd if step.reads[1].layout.numel() > i64::from(i32::MAX) => Ok(None),
         Op::IndexAdd => Ok(Some(emit::index::index_add(indexed(&attrs[0]))?.into())),

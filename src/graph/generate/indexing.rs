@@ -4,6 +4,7 @@ use super::Generator;
 use super::nodes::{any, is_any};
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::op::expect::Expectation;
 use crate::op::{Attr, Op, Ty};
 use crate::shape::Dims;
 use smallvec::smallvec;
@@ -63,6 +64,14 @@ pub fn top_k(g: &mut Generator) -> Result<()> {
     let k = g.rng.below(sizes[axis] as usize + 1) as i64;
     let attrs = smallvec![Attr::Int(axis as i64), Attr::Int(k), Attr::Bool(g.rng.chance(0.5))];
     g.node(Op::TopK, &[x], attrs)?;
+    Ok(())
+}
+
+/// Of what holds with the numbers that the program is made for.
+pub fn expect(g: &mut Generator) -> Result<()> {
+    let holds = g.of_type(&Ty::new(DType::Bool, &[]))?;
+    let what = *g.rng.pick(&Expectation::ALL);
+    g.node(Op::Expect, &[holds], smallvec![what.attr()])?;
     Ok(())
 }
 

@@ -33,6 +33,7 @@ const FAMILIES: &[(usize, Family)] = &[
     (2, indexing::gather),
     (2, indexing::scatter),
     (2, indexing::top_k),
+    (1, indexing::expect),
     (3, softmax),
     (3, layer_norm),
     (2, rms_norm),

@@ -320,7 +320,10 @@ void Call::add_tensor(const at::Tensor& tensor, const Parameter& parameter) {
       impl->layout() == c10::kStrided && impl->has_storage(), info_->name,
       " got a tensor without strided storage, which the acc device does not support");
   const c10::ScalarType type = c10::typeMetaToScalarType(impl->dtype());
-  has_mask_ |= type == c10::ScalarType::Bool || type == c10::ScalarType::Byte;
+  const bool is_index = parameter.role == Role::OptionalList;
+  n_indices_ += is_index;
+  has_mask_ |= (is_index || parameter.role == Role::TensorList) &&
+               (type == c10::ScalarType::Bool || type == c10::ScalarType::Byte);
   has_names_ |= impl->has_named_tensor_meta();
   const int32_t storage = storage_index(impl->unsafe_storage().unsafeGetStorageImpl());
   const auto sizes = impl->sizes();

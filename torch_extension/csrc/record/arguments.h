@@ -66,7 +66,9 @@ class Call {
   // Device of the call's tensors, else of its device argument, else the current one.
   c10::DeviceIndex device() const;
   const std::optional<at::Generator>& generator() const { return generator_; }
+  // Whether a list of tensors has a mask, and whether that is an index among others.
   bool has_mask() const { return has_mask_; }
+  bool has_mask_among_indices() const { return has_mask_ && n_indices_ > 1; }
   bool has_names() const { return has_names_; }
   // Whether a number is complex: behind the ABI there is no arithmetic on those.
   bool has_complex_number() const { return has_complex_number_; }
@@ -113,6 +115,7 @@ class Call {
   c10::DeviceIndex device_ = -1;
   bool has_tensor_device_ = false;
   bool has_mask_ = false;
+  int n_indices_ = 0;
   bool has_names_ = false;
   bool has_complex_number_ = false;
   double last_number_ = 0;

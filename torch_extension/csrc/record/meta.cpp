@@ -181,16 +181,6 @@ bool changes_in_place_only(const OperatorInfo& info) {
 
 int64_t numel_of(const Dims& sizes) { return c10::multiply_integers(sizes.begin(), sizes.end()); }
 
-int64_t random_numel(const Call& call, const Shapes& shapes) {
-  for (const OutputShape& output : shapes.outputs) {
-    if (output.kind == OutputShape::Kind::Fresh) return numel_of(output.sizes);
-  }
-  for (const TensorUse& use : call.tensors()) {
-    if (use.written) return use.tensor->numel();
-  }
-  return 0;
-}
-
 bool writes(const Call& call) {
   const auto tensors = call.tensors();
   return std::any_of(tensors.begin(), tensors.end(),
@@ -264,6 +254,19 @@ bool gives_another_geometry(const Call& call, const Shapes& shapes) {
 }
 
 }  // namespace
+
+int64_t random_numel(const Call& call, const Shapes& shapes) {
+  int64_t most = 0;
+  for (const OutputShape& output : shapes.outputs) {
+    if (output.kind != OutputShape::Kind::Fresh) continue;
+    most = numel_of(output.sizes);
+    break;
+  }
+  for (const TensorUse& use : call.tensors()) {
+    if (use.tensor != nullptr) return std::max(most, use.tensor->numel());
+  }
+  return most;
+}
 
 std::shared_ptr<const Shapes> run_meta(const Call& call) {
   check_overlaps(call);

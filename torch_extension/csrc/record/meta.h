@@ -15,4 +15,8 @@ std::shared_ptr<const Shapes> run_meta(const Call& call);
 // a kernel might go where its operands say.
 std::shared_ptr<const Shapes> shapes_of_cpu(const Call& call);
 
+// How many random numbers a call draws at most: as its first result has elements, or its first
+// operand.
+int64_t random_numel(const Call& call, const Shapes& shapes);
+
 }  // namespace torchacc

@@ -81,10 +81,12 @@ std::atomic<uint64_t> g_uses{0};
 bool may_have_rule(const Call& call) {
   const OperatorInfo& info = call.info();
   const auto& returns = info.handle.schema().returns();
-  return info.native.has_value() && !returns.empty() && returns.size() <= kMaxResults;
+  return info.native.has_value() && !call.has_complex_number() && !returns.empty() &&
+         returns.size() <= kMaxResults;
 }
 
-// What the rule says; nothing if it refuses the call.
+// What the rule says; nothing where there is no native form. Throws what it refuses: PyTorch's Meta
+// kernels let some of it pass.
 std::optional<Types> ask(Call& call) {
   Types types(call.info().handle.schema().returns().size());
   const auto views = argument_views(call);
@@ -97,6 +99,7 @@ std::optional<Types> ask(Call& call) {
   torchacc_error* error = torchacc_infer(context(), *call.info().native, arguments.data(),
                                          arguments.size(), types.data(), types.size());
   if (error == nullptr) return types;
+  if (torchacc_error_code(error) == TORCHACC_INVALID_ARGUMENT) check(error);
   torchacc_error_free(error);
   return std::nullopt;
 }
@@ -114,6 +117,18 @@ bool agree(const Types& types, const Shapes& shapes) {
 
 bool all_outputs(const Shapes& shapes, bool (*holds)(const OutputShape&)) {
   return std::all_of(shapes.outputs.begin(), shapes.outputs.end(), holds);
+}
+
+// Of calls that give none nothing is computed, and PyTorch refuses less.
+bool gives_elements(const Call& call, const Shapes& shapes) {
+  const auto has_elements = [](const OutputShape& output) {
+    return output.kind == OutputShape::Kind::Fresh && c10::multiply_integers(output.sizes) != 0;
+  };
+  const auto tensors = call.tensors();
+  return std::any_of(shapes.outputs.begin(), shapes.outputs.end(), has_elements) ||
+         std::any_of(tensors.begin(), tensors.end(), [](const TensorUse& use) {
+           return use.written && use.tensor->numel() != 0;
+         });
 }
 
 bool are_fresh(const Shapes& shapes) {
@@ -154,15 +169,15 @@ std::shared_ptr<const Shapes> rule_shapes(Call& call) {
     shapes->returns.push_back({});
   }
   shapes->fresh = shapes->outputs.size();
-  shapes->random_numel = c10::multiply_integers(shapes->outputs[0].sizes);
+  shapes->random_numel = random_numel(call, *shapes);
   g_uses.fetch_add(1, std::memory_order_relaxed);
   return shapes;
 }
 
 std::shared_ptr<const Shapes> check_rule(Call& call, const Shapes& shapes) {
-  if (!may_have_rule(call) || !are_fresh(shapes)) return nullptr;
+  if (!may_have_rule(call) || !gives_elements(call, shapes)) return nullptr;
   const auto types = ask(call);
-  if (!types.has_value()) return nullptr;
+  if (!types.has_value() || !are_fresh(shapes)) return nullptr;
   if (agree(*types, shapes)) {
     const auto pattern = call.pattern();
     if (pattern.has_value() && are_row_major(shapes)) ledger().confirm(*pattern);

@@ -26,7 +26,7 @@ OF_VALUES = (
 )
 # Operators that round inside and subtract what they rounded.
 CANCELS = re.compile(
-    r"grad|norm|softm|cosine|loss|entropy|kl_div|std|var|logsumexp|gelu|\bo\d+\.|attention|addmm|linear|backward"
+    r"grad|norm|softm|cosine|loss|entropy|kl_div|std|var|logsumexp|gelu|\bo\d+\.|attention|addc|addr|addmm|addmv|bmm|lerp|linear|backward"
 )
 
 # Operators that divide by how far elements are from their mean.
@@ -125,7 +125,10 @@ class Shadows:
             message = str(error)
             if any(text in message for text in UNIMPLEMENTED):
                 raise Diverged(place, "the CPU has no kernel")
-            if known("value errors") and any(text in message for text in OF_VALUES):
+            of_values = any(text in message for text in OF_VALUES)
+            # How many elements a mask selects is a matter of values, too.
+            of_values |= "shape mismatch: value tensor" in message and self.has_mask(line)
+            if known("value errors") and of_values:
                 raise Diverged(place, "an error that depends on values")
             self.errors[place] = error
         if any(kind != kind_of(error) for kind in kinds):
@@ -194,6 +197,11 @@ class Shadows:
             return False
         moved = torch.stack([eager - wide, up - wide, down - wide]).abs().amax(0)
         return bool(((moved > 0) & (wide.abs() <= 8 * moved)).any())
+
+    def has_mask(self, line):
+        masks = (torch.bool, torch.uint8)
+        found = map(self.eager.get, VARIABLE.findall(line))
+        return any(isinstance(t, torch.Tensor) and t.dtype in masks for t in found)
 
     def overflows(self, name):
         """Whether squares of finite elements leave the range of f64, which nothing has more of."""

@@ -75,6 +75,19 @@ pub fn check(indexed: &IndexedStep, index: &Operand, size: i64) -> Task {
     writer.finish("check_indices", blocks(count))
 }
 
+/// `(holds)`, see `Op::Expect`.
+pub fn expect(holds: &Operand, write: &Operand, step: usize) -> Tasks {
+    let mut writer = Writer::new();
+    let step = writer.number(step as i64);
+    let [holds, out] = [holds, write].map(|o| writer.kernel_arg(KernelArg::of(o)));
+    writer.line("if (thread_number() != 0) return;");
+    writer.line(format!(
+        "if (!*(const u8*){holds}) return stop(status, STATUS_EXPECTATION, {step}, 0, 0);"
+    ));
+    writer.line(format!("*(i64*){out} = 0;"));
+    Tasks { tasks: vec![writer.finish("expect", blocks(1))], ..Tasks::default() }
+}
+
 /// `(x, index)`, see `Op::Gather`.
 pub fn gather(indexed: IndexedStep) -> Result<Tasks> {
     let [x, index] = indexed.reads else { return crate::internal!("gather of other than two") };

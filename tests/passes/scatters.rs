@@ -1,0 +1,34 @@
+//! `scatters`.
+
+use super::{check, program};
+use expect_test::expect;
+use torchacc::passes::scatters;
+
+const TYPES: [&str; 3] = ["f32[8,9]", "f32[8]", "f32[8]"];
+
+#[test]
+fn what_is_zero_but_for_a_part_is_added_to_that_part() {
+    let lines = "\
+%3: f32[] = const() {value=0.0, dtype=f32}
+%4: f32[8,9] = broadcast(%3) {sizes=[8,9]}
+%5: f32[8,9] = as_strided_scatter(%4, %1) {sizes=[8], strides=[9], offset=3}
+%6: f32[8,9] = as_strided_scatter(%4, %2) {sizes=[8], strides=[9], offset=4}
+%7: f32[8,9] = add(%0, %5)
+%8: f32[8,9] = add(%6, %7)
+return %8";
+    check(scatters, &program(&TYPES, lines), expect![[""]]);
+}
+
+#[test]
+fn parts_that_are_large_or_used_elsewhere_stay() {
+    let lines = "\
+%3: f32[] = const() {value=0.0, dtype=f32}
+%4: f32[8,9] = broadcast(%3) {sizes=[8,9]}
+%5: f32[8,9] = as_strided_scatter(%4, %1) {sizes=[8], strides=[9], offset=3}
+%6: f32[8,9] = add(%0, %5)
+%7: f32[8] = broadcast(%3) {sizes=[8]}
+%8: f32[8] = as_strided_scatter(%7, %1) {sizes=[8], strides=[1], offset=0}
+%9: f32[8] = add(%8, %2)
+return %5, %6, %9";
+    check(scatters, &program(&TYPES, lines), expect![[""]]);
+}

@@ -1,0 +1,124 @@
+"""Searching sorted lists, drawing by weights, and functions without a primitive: all in the program."""
+
+import pytest
+import torch
+import torchacc
+from support import DEVICE, check, forget_errors
+
+
+@pytest.fixture(autouse=True)
+def no_fallback():
+    torchacc.sync()
+    before = torchacc.metrics()["host_calls"]
+    yield
+    torchacc.sync()
+    assert torchacc.metrics()["host_calls"] == before
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.int32])
+@pytest.mark.parametrize("right", [False, True])
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 8, 9, 100])
+def test_places_in_sorted_lists(dtype, right, n):
+    torch.manual_seed(n)
+    sorted_rows = (torch.randn(4, n) * 9).to(dtype).sort().values
+    x = torch.cat([sorted_rows, (torch.randn(4, 5) * 9).to(dtype)], 1)
+    check(lambda s, x: torch.searchsorted(s, x, right=right), sorted_rows, x)
+    check(lambda s, x: torch.searchsorted(s, x, right=right, out_int32=True), sorted_rows[0], x)
+    check(lambda s, x: torch.bucketize(x, s, right=right), sorted_rows[1], x)
+    check(lambda s: torch.searchsorted(s, 2, side="right" if right else "left"), sorted_rows[2])
+    check(lambda s: torch.bucketize(1.5, s, right=right), sorted_rows[3])
+
+
+def test_places_by_a_sorter_and_of_what_is_no_number():
+    x = torch.tensor([3.0, 1.0, 2.0, 5.0])
+    queries = torch.tensor([[0.0, 2.0, torch.nan, torch.inf], [1.0, -torch.inf, 5.0, 6.0]])
+    check(lambda x, q: torch.searchsorted(x, q, sorter=x.argsort()), x, queries)
+    check(lambda x, q: torch.searchsorted(x.sort().values, q, right=True), x, queries)
+    check(lambda q: torch.searchsorted(torch.empty(0, device=q.device), q), queries)
+    check(lambda x, q: torch.searchsorted(x.long().sort().values, q[0, 1:2]), x, queries)
+
+
+@pytest.mark.parametrize("n", [0, 1, 16, 17, 200])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.uint8, torch.float16])
+def test_which_elements_are_in_a_list(dtype, n):
+    torch.manual_seed(n)
+    x, tests = (torch.randint(0, 100, size).to(dtype) for size in ((7, 9), (n,)))
+    check(torch.isin, x, tests)
+    check(lambda x, t: torch.isin(x, t, invert=True), x, tests)
+    check(lambda x, t: torch.isin(x.float(), t), x, tests)
+    check(lambda x: torch.isin(x, 3), x)
+    check(lambda t: torch.isin(3, t), tests)
+
+
+def test_what_is_no_number_is_in_no_list():
+    few = torch.tensor([torch.nan, 1.0, torch.inf])
+    check(torch.isin, few, few)
+    check(lambda x: torch.isin(x, x.repeat(9)), few)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_gamma_functions(dtype):
+    x = torch.cat([torch.linspace(-6.03, 12, 701), torch.tensor([1e-6, 1e4, 1e30, 0.0, -0.0, 1, 2])])
+    special = torch.tensor([torch.inf, -torch.inf, torch.nan, -1, -2, -7])
+    x = torch.cat([x, special]).to(dtype)
+    close = {"rtol": 1e-12, "atol": 1e-12} if dtype == torch.float64 else {}
+    for function in (torch.lgamma, torch.digamma):
+        got, wide = function(x.to(DEVICE)).cpu(), function(x.double())
+        torch.testing.assert_close(got, wide.to(dtype), equal_nan=True, **close)
+
+
+def test_the_gradient_of_a_likelihood():
+    def loss(df):
+        df = df.detach().requires_grad_()
+        torch.distributions.StudentT(df).log_prob(torch.ones_like(df)).sum().backward()
+        return df.grad
+
+    check(loss, torch.linspace(0.5, 20, 64))
+
+
+def test_draws_by_weights():
+    torch.manual_seed(0)
+    weights = torch.tensor([[1.0, 0, 3, 4], [2, 2, 0, 0]], device=DEVICE)
+    with_replacement = torch.multinomial(weights, 20000, replacement=True).cpu()
+    for row, drawn in zip(weights.cpu(), with_replacement, strict=True):
+        rate = torch.bincount(drawn, minlength=4) / 20000
+        torch.testing.assert_close(rate, row / row.sum(), atol=0.02, rtol=0)
+    one = torch.cat([torch.multinomial(weights.repeat(2000, 1), 1) for _ in range(3)]).cpu()
+    rate = torch.bincount(one[::2, 0], minlength=4) / len(one[::2])
+    torch.testing.assert_close(rate, weights[0].cpu() / 8, atol=0.03, rtol=0)
+    without = torch.multinomial(weights, 2).cpu()
+    assert without[1].sort().values.tolist() == [0, 1]
+    shuffled = torch.multinomial(torch.ones(100, device=DEVICE), 100).cpu()
+    assert sorted(shuffled.tolist()) == list(range(100))
+
+
+def test_two_draws_are_not_the_same_numbers():
+    torch.manual_seed(0)
+    first = torch.multinomial(torch.ones(1000, device=DEVICE), 1)
+    then = torch.rand(1000, device=DEVICE)
+    again = torch.multinomial(torch.ones(1000, device=DEVICE), 1)
+    assert len({first.item(), again.item(), then.argmin().item(), then.argmax().item()}) == 4
+
+
+REFUSED = {
+    "inf.*nan.*element < 0": lambda ones: torch.multinomial(-ones, 1),
+    "inf.*nan.*element <": lambda ones: torch.multinomial(ones / 0, 2),
+    "sum of probabilities <= 0": lambda ones: torch.multinomial(ones * 0, 1),
+    "p_in >= 0 && p_in <= 1": lambda ones: torch.bernoulli(ones + 1),
+    "p_in >= 0 && p_in": lambda ones: torch.zeros_like(ones).bernoulli_(ones * torch.nan),
+    "Number of elements of source": lambda ones: ones.masked_scatter(ones > 0, ones[0]),
+    r"histc: range of \[": lambda ones: torch.histc(ones / 0),
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+@pytest.mark.parametrize("wanted", [True, False])
+def test_numbers_that_are_refused_in_words_of_pytorch(text, wanted):
+    with pytest.raises(RuntimeError, match=text):
+        result = REFUSED[text](torch.ones(3, 4, device=DEVICE))
+        if wanted:
+            result.cpu()
+        else:
+            del result
+            torchacc.sync()
+    forget_errors()
