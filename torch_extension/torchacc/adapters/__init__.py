@@ -32,6 +32,7 @@ LIBRARIES = {
     "peft": "peft",
     "pytorch_lightning": "lightning",
     "safetensors": "safetensors",
+    "torch": "benchmark",
     "transformers": "transformers",
 }
 
