@@ -159,24 +159,20 @@ def get_device_name(device=None) -> str:
 
 
 def get_device_properties(device=None) -> SimpleNamespace:
-    """What the device is.
-
-    `name`; `total_memory` in bytes; `major` and `minor` of its compute capability;
-    `multi_processor_count`, on the host the threads that compute. Raises what `mem_get_info` does.
-    """
+    """What the device is: `name`, `total_memory` in bytes, `major` and `minor` of its compute
+    capability, and `multi_processor_count`: the GPU's, or without one that PyTorch can use the
+    number of threads that compute. Raises what `mem_get_info` does."""
     total = mem_get_info(device)[1]
-    native = native_device()
     major, minor = get_device_capability(device)
+    native, count = native_device(), torch.get_num_threads()
+    if native and torch.cuda.is_available():
+        count = torch.cuda.get_device_properties(native).multi_processor_count
     return SimpleNamespace(
         name=get_device_name(device),
         total_memory=total,
         major=major,
         minor=minor,
-        multi_processor_count=(
-            torch.cuda.get_device_properties(native).multi_processor_count
-            if native
-            else torch.get_num_threads()
-        ),
+        multi_processor_count=count,
     )
 
 
