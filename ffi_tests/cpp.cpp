@@ -341,6 +341,11 @@ static void reports(const char* backend) {
     for (int i = 0; i < 3; ++i) run();
     EXPECT(warnings == 1 && logged == 1 && lines > 0);
     EXPECT(has(context.stop_profile(), "traceEvents"));
+    context.start_profile();
+    ta::call("aten::neg", {ta::zeros(context, sizes)}).read<float>();
+    int spans = 0;
+    EXPECT(context.visit_profile([&](const torchacc_span&) { ++spans; }) == 0 && spans > 0);
+    EXPECT(context.busy_ns() > 0);
     EXPECT(has(context.explain(), "aten::neg") && !context.last_program().empty());
     EXPECT(has(ta::Graph::last(context).text(), "return %"));
     context.set_strict(TORCHACC_STRICT_RECOMPILES);

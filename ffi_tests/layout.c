@@ -107,6 +107,15 @@ int main(void) {
   FIELD(torchacc_memory_stats, peak_allocated_bytes);
   FIELD(torchacc_memory_stats, reserved_bytes);
   FIELD(torchacc_memory_stats, peak_reserved_bytes);
+  SIZE(torchacc_span);
+  FIELD(torchacc_span, struct_size);
+  FIELD(torchacc_span, name);
+  FIELD(torchacc_span, category);
+  FIELD(torchacc_span, begin_ns);
+  FIELD(torchacc_span, end_ns);
+  FIELD(torchacc_span, thread);
+  FIELD(torchacc_span, site);
+  FIELD(torchacc_span, details);
   SIZE(torchacc_view);
   FIELD(torchacc_view, buffer);
   FIELD(torchacc_view, sizes);

@@ -239,6 +239,11 @@ fn reports_warnings_and_strict_mode_from_c() {
 }
 
 #[test]
+fn a_timeline_and_the_time_of_programs_from_c() {
+    assert_eq!(run_c_program("timeline").trim(), "ok");
+}
+
+#[test]
 fn views_writes_and_random_numbers_from_c() {
     assert_eq!(run_c_program("views").trim(), "ok");
 }

@@ -15,7 +15,7 @@ use std::process::Command;
 ///
 /// What lives behind a handle that nobody releases is not lost for these tools, because the library knows all cells: the fuzz
 /// counts buffers and ended contexts.
-const PROGRAMS: [(&str, Option<&str>); 15] = [
+const PROGRAMS: [(&str, Option<&str>); 16] = [
     ("arithmetic", None),
     ("bad_calls", None),
     ("stale", None),
@@ -25,6 +25,7 @@ const PROGRAMS: [(&str, Option<&str>); 15] = [
     ("collectives", None),
     ("stored", None),
     ("report", None),
+    ("timeline", None),
     ("gradients", None),
     ("cpp", None),
     ("cache", Some("programs_of_cache")),

@@ -614,6 +614,47 @@ typedef uint64_t (*torchacc_line_fn)(void *user, uint64_t site);
 typedef void (*torchacc_warn_fn)(void *user, struct torchacc_str message, uint64_t site);
 
 /*
+ Something that took time during a timeline. May grow at the end. Texts are valid during the call that shows it.
+ */
+typedef struct torchacc_span {
+  /*
+   `sizeof(torchacc_span)` of the library.
+   */
+  size_t struct_size;
+  /*
+   Of a kernel or CPU fallback: the operator.
+   */
+  struct torchacc_str name;
+  /*
+   "trace", "phase", "compile", "kernel" or "CPU fallback".
+   */
+  struct torchacc_str category;
+  /*
+   Nanoseconds since `torchacc_profile_start`.
+   */
+  uint64_t begin_ns;
+  uint64_t end_ns;
+  /*
+   Number of the thread, in the order in which threads were first seen.
+   */
+  uint64_t thread;
+  /*
+   0 for none.
+   */
+  uint64_t site;
+  /*
+   A JSON object. Of a kernel or CPU fallback: `kernel`, `step`, `bytes_read`, `bytes_written`, and lists of types
+   ("f32[2,3]") `reads` and `writes`.
+   */
+  struct torchacc_str details;
+} torchacc_span;
+
+/*
+ Takes a span.
+ */
+typedef void (*torchacc_span_fn)(void *user, const struct torchacc_span *span);
+
+/*
  What is an error in strict mode: a sum.
  */
 typedef uint32_t torchacc_strict;
@@ -1519,6 +1560,22 @@ torchacc_error *torchacc_profile_start(torchacc_context *context);
  `otherData.lost_events` counts the others. Without `torchacc_profile_start` before it the list is empty.
  */
 torchacc_error *torchacc_profile_stop(torchacc_context *context, torchacc_string **out);
+
+/*
+ Ends the timeline as `torchacc_profile_stop` does, and shows its spans to `visit`, in the order in which they ended: for
+ another profiler, which has a clock and a format of its own. `lost`, which may be NULL, becomes the number of events that
+ there was no room for. No lock is held meanwhile.
+ */
+torchacc_error *torchacc_profile_visit(torchacc_context *context,
+                                       torchacc_span_fn visit,
+                                       void *user,
+                                       uint64_t *lost);
+
+/*
+ Nanoseconds in which programs ran since the context was made; nothing resets it. What two events on a device say is the
+ difference: sync before each, so that what was recorded before has run.
+ */
+torchacc_error *torchacc_busy_ns(torchacc_context *context, uint64_t *out);
 
 /*
  How many recompiles one line may cause before a warning, or an error in strict mode. 8 at first, or

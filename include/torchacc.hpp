@@ -277,6 +277,22 @@ class Context {
   void start_profile() const { check(torchacc_profile_start(get())); }
   /// The timeline since then in Chrome's trace format.
   std::string stop_profile() const { return text(torchacc_profile_stop); }
+  /// Likewise, span by span, to `visit(const torchacc_span&)`. Returns how many events were lost.
+  template <class Visit>
+  std::uint64_t visit_profile(Visit visit) const {
+    std::uint64_t lost = 0;
+    const torchacc_span_fn call = [](void* user, const torchacc_span* span) noexcept {
+      (*static_cast<Visit*>(user))(*span);
+    };
+    check(torchacc_profile_visit(get(), call, &visit, &lost));
+    return lost;
+  }
+  /// Nanoseconds in which programs ran, since the context was made.
+  std::uint64_t busy_ns() const {
+    std::uint64_t time = 0;
+    check(torchacc_busy_ns(get(), &time));
+    return time;
+  }
 
   /// Who says where an operation is recorded: torchacc_context_set_locator.
   void set_locator(Locate locate) const {

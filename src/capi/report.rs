@@ -163,6 +163,86 @@ pub unsafe extern "C" fn torchacc_profile_stop(
     unsafe { text_of(context, out, Context::stop_profile) }
 }
 
+/// Something that took time during a timeline. May grow at the end. Texts are valid during the call that shows it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct torchacc_span {
+    /// `sizeof(torchacc_span)` of the library.
+    pub struct_size: usize,
+    /// Of a kernel or CPU fallback: the operator.
+    pub name: torchacc_str,
+    /// "trace", "phase", "compile", "kernel" or "CPU fallback".
+    pub category: torchacc_str,
+    /// Nanoseconds since `torchacc_profile_start`.
+    pub begin_ns: u64,
+    pub end_ns: u64,
+    /// Number of the thread, in the order in which threads were first seen.
+    pub thread: u64,
+    /// 0 for none.
+    pub site: u64,
+    /// A JSON object. Of a kernel or CPU fallback: `kernel`, `step`, `bytes_read`, `bytes_written`, and lists of types
+    /// ("f32[2,3]") `reads` and `writes`.
+    pub details: torchacc_str,
+}
+
+/// Takes a span.
+pub type torchacc_span_fn =
+    Option<unsafe extern "C" fn(user: *mut c_void, span: *const torchacc_span)>;
+
+/// Ends the timeline as `torchacc_profile_stop` does, and shows its spans to `visit`, in the order in which they ended: for
+/// another profiler, which has a clock and a format of its own. `lost`, which may be NULL, becomes the number of events that
+/// there was no room for. No lock is held meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_profile_visit(
+    context: *mut torchacc_context,
+    visit: torchacc_span_fn,
+    user: *mut c_void,
+    lost: *mut u64,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY: a live context, says the header.
+        let context = unsafe { borrow(context)? };
+        let visit = visit.ok_or_else(|| bad("visit is NULL"))?;
+        let number = context.inner.visit_profile(|timed| {
+            let span = torchacc_span {
+                struct_size: size_of::<torchacc_span>(),
+                name: torchacc_str::of(timed.name),
+                category: torchacc_str::of(timed.category),
+                begin_ns: timed.begin,
+                end_ns: timed.end,
+                thread: timed.thread,
+                site: timed.site,
+                details: torchacc_str::of(timed.details),
+            };
+            // SAFETY: called as the header says.
+            unsafe { visit(user, &span) }
+        });
+        if lost.is_null() {
+            return Ok(());
+        }
+        // SAFETY: writable, says the header.
+        unsafe { put(lost, number) }
+    })
+}
+
+/// Nanoseconds in which programs ran since the context was made; nothing resets it. What two events on a device say is the
+/// difference: sync before each, so that what was recorded before has run.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_busy_ns(
+    context: *mut torchacc_context,
+    out: *mut u64,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY: a live context, says the header.
+        let context = unsafe { borrow(context)? };
+        if out.is_null() {
+            return Err(bad("the output pointer is NULL"));
+        }
+        // SAFETY: writable, says the header.
+        unsafe { put(out, context.inner.busy_ns()) }
+    })
+}
+
 /// How many recompiles one line may cause before a warning, or an error in strict mode. 8 at first, or
 /// `TORCHACC_RECOMPILE_LIMIT`.
 #[unsafe(no_mangle)]

@@ -207,7 +207,8 @@ fn launch(
         watch: watch.as_ref().map(|watch| watch as &dyn Watch),
     };
     let stay = shared.stay(Phase::Device);
-    let outcome = shared.stats.execute_ns.time(|| code.executable.run(&call));
+    let run = || shared.stats.execute_ns.time(|| code.executable.run(&call));
+    let outcome = shared.busy.time(run);
     shared.stats.kernels.add(plan.steps.len() as u64);
     binding.inspect(|binding| binding.was_run(shared));
     drop((watch, stay));

@@ -4,7 +4,7 @@ use super::breakdown::{Phase, SAMPLE};
 use super::clock::now;
 use super::histogram::Histogram;
 use super::json::Object;
-use super::profile::Span;
+use super::profile::{Span, Timed};
 use super::stats::Snapshot;
 use super::{Context, Shared};
 use crate::backend::memory;
@@ -124,6 +124,16 @@ impl Context {
     /// Ends it: a JSON object for viewers of Chrome's trace format.
     pub fn stop_profile(&self) -> String {
         self.shared.profile.stop()
+    }
+
+    /// Ends it: what took time goes to `visit`. Returns how many events were lost.
+    pub fn visit_profile(&self, visit: impl FnMut(Timed)) -> u64 {
+        self.shared.profile.stop_with(visit)
+    }
+
+    /// Nanoseconds in which programs ran, since the context was made.
+    pub fn busy_ns(&self) -> u64 {
+        self.shared.busy.get()
     }
 }
 

@@ -63,7 +63,7 @@ use lock::TraceLock;
 use parking_lot::{Mutex, RwLock};
 use profile::Profile;
 use random::Generator;
-use stats::Stats;
+use stats::{Counter, Stats};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 use watchdog::Watchdog;
@@ -97,6 +97,8 @@ pub(crate) struct Shared {
     pub families: Families,
     pub policy: Policy,
     pub stats: Stats,
+    /// Nanoseconds in which programs ran; never reset.
+    pub busy: Counter,
     pub failures: Failures,
     pub last_program: Mutex<Option<Arc<CompiledTrace>>>,
     pub trace_limit: usize,
@@ -134,6 +136,7 @@ impl Context {
             families: Families::default(),
             policy: options.policy.clone(),
             stats: Stats::default(),
+            busy: Counter::default(),
             failures: Failures::default(),
             last_program: Mutex::default(),
             trace_limit: options.trace_limit,

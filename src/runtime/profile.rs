@@ -1,4 +1,4 @@
-//! A timeline in the format of Chrome's and Perfetto's viewers.
+//! A timeline: in the format of Chrome's and Perfetto's viewers, or span by span for another profiler.
 //!
 //! **Invariant:** off, it costs one relaxed load wherever something could be noted. On, it keeps at most [`EVENTS`].
 
@@ -21,12 +21,45 @@ pub struct Profile {
 struct Inner {
     /// When it was started.
     start: u64,
-    /// JSON of events without their ends, ...
-    events: Vec<String>,
+    events: Vec<Event>,
     /// ... and how many there was no room for.
     lost: u64,
     /// Threads that were named in an event.
     threads: Vec<u64>,
+}
+
+/// What is kept of something that happened.
+struct Event {
+    name: String,
+    category: &'static str,
+    /// Nanoseconds since the timeline was started.
+    begin: u64,
+    /// Number of the thread.
+    thread: u64,
+    kind: Kind,
+    /// JSON.
+    details: String,
+}
+
+enum Kind {
+    Span {
+        end: u64,
+        site: Site,
+    },
+    Counter,
+    /// The name of a thread, in the details.
+    Thread,
+}
+
+/// Something that took time, from the timeline's start on.
+pub struct Timed<'a> {
+    pub name: &'a str,
+    pub category: &'static str,
+    pub begin: u64,
+    pub end: u64,
+    pub thread: u64,
+    pub site: Site,
+    pub details: &'a str,
 }
 
 /// Something that took time.
@@ -55,13 +88,35 @@ impl Profile {
 
     /// Ends it. An object with `traceEvents`, and `otherData` with the number of `lost_events`.
     pub fn stop(&self) -> String {
-        self.active.store(false, Relaxed);
-        let Inner { events, lost, .. } = std::mem::take(&mut *self.inner.lock());
+        let Inner { events, lost, .. } = self.take();
         Object::default()
             .text("displayTimeUnit", "ms")
             .raw("otherData", Object::default().raw("lost_events", lost).end())
-            .raw("traceEvents", list(events))
+            .raw("traceEvents", list(events.iter().map(Event::json)))
             .end()
+    }
+
+    /// Ends it. Gives what took time to `visit`, and returns how many events were lost.
+    pub fn stop_with(&self, mut visit: impl FnMut(Timed)) -> u64 {
+        let Inner { events, lost, .. } = self.take();
+        for event in &events {
+            let Kind::Span { end, site } = event.kind else { continue };
+            visit(Timed {
+                name: &event.name,
+                category: event.category,
+                begin: event.begin,
+                end,
+                thread: event.thread,
+                site,
+                details: &event.details,
+            });
+        }
+        lost
+    }
+
+    fn take(&self) -> Inner {
+        self.active.store(false, Relaxed);
+        std::mem::take(&mut *self.inner.lock())
     }
 
     /// Notes a span of the calling thread. One that began before the timeline is cut off.
@@ -71,12 +126,9 @@ impl Profile {
         }
         let mut inner = self.inner.lock();
         let begin = span.begin.max(inner.start);
-        let args = if span.site == 0 { span.details } else { span.details.raw("site", span.site) };
-        let event = inner
-            .event(span.name, span.category, "X", begin)
-            .raw("dur", microseconds(span.end.saturating_sub(begin)))
-            .raw("args", args.end());
-        inner.add(event);
+        let end = span.end.max(begin) - inner.start;
+        let kind = Kind::Span { end, site: span.site };
+        inner.add(span.name, span.category, begin, kind, span.details.end());
     }
 
     /// Notes a stage of a compile, which `work` is.
@@ -96,27 +148,21 @@ impl Profile {
         if !self.is_active() {
             return;
         }
-        let mut inner = self.inner.lock();
-        let args = Object::default().raw("bytes", value).end();
-        let event = inner.event(name, "memory", "C", now()).raw("args", args);
-        inner.add(event);
+        let details = Object::default().raw("bytes", value).end();
+        self.inner.lock().add(name, "memory", now(), Kind::Counter, details);
     }
 }
 
 impl Inner {
-    fn event(&mut self, name: &str, category: &str, kind: &str, at: u64) -> Object {
-        Object::default()
-            .text("name", name)
-            .text("cat", category)
-            .text("ph", kind)
-            .raw("ts", microseconds(at.saturating_sub(self.start)))
-            .raw("pid", std::process::id())
-            .raw("tid", self.thread())
+    fn add(&mut self, name: &str, category: &'static str, at: u64, kind: Kind, details: String) {
+        let thread = self.thread();
+        let begin = at.saturating_sub(self.start);
+        self.push(Event { name: name.to_string(), category, begin, thread, kind, details });
     }
 
-    fn add(&mut self, event: Object) {
+    fn push(&mut self, event: Event) {
         if self.events.len() < EVENTS {
-            self.events.push(event.end());
+            self.events.push(event);
         } else {
             self.lost += 1;
         }
@@ -129,12 +175,46 @@ impl Inner {
             self.threads.push(number);
             let current = std::thread::current();
             let name = current.name().map_or_else(|| format!("thread {number}"), str::to_string);
-            let args = Object::default().raw("name", quoted(&name)).end();
-            let event = Object::default().text("name", "thread_name").text("ph", "M");
-            let event = event.raw("pid", std::process::id()).raw("tid", number).raw("args", args);
-            self.add(event);
+            self.push(Event {
+                name: "thread_name".to_string(),
+                category: "",
+                begin: 0,
+                thread: number,
+                kind: Kind::Thread,
+                details: Object::default().raw("name", quoted(&name)).end(),
+            });
         }
         number
+    }
+}
+
+impl Event {
+    fn json(&self) -> String {
+        let event = Object::default().text("name", &self.name);
+        let event = match self.kind {
+            Kind::Thread => event.text("ph", "M"),
+            Kind::Span { .. } | Kind::Counter => event
+                .text("cat", self.category)
+                .text("ph", if matches!(self.kind, Kind::Counter) { "C" } else { "X" })
+                .raw("ts", microseconds(self.begin)),
+        };
+        let event = event.raw("pid", std::process::id()).raw("tid", self.thread);
+        match self.kind {
+            Kind::Span { end, site } => event
+                .raw("dur", microseconds(end - self.begin))
+                .raw("args", with_site(&self.details, site)),
+            Kind::Counter | Kind::Thread => event.raw("args", &self.details),
+        }
+        .end()
+    }
+}
+
+/// An object of JSON with a site, if there is one.
+fn with_site(details: &str, site: Site) -> String {
+    match (site, details.strip_suffix('}')) {
+        (0, _) | (_, None) => details.to_string(),
+        (_, Some("{")) => format!("{{\"site\": {site}}}"),
+        (_, Some(fields)) => format!("{fields}, \"site\": {site}}}"),
     }
 }
 
@@ -169,6 +249,26 @@ mod tests {
         assert!(text.contains("\"dur\": 1.500, \"args\": {\"site\": 7}"), "{text}");
         assert!(text.contains("\"ph\": \"C\"") && text.contains("\"lost_events\": 0"), "{text}");
         assert_eq!(text.matches("thread_name").count(), 1);
+    }
+
+    #[test]
+    fn spans_are_visited_in_nanoseconds() {
+        let profile = Profile::default();
+        profile.start();
+        profile.span(Span { details: Object::default().raw("step", 2), ..span("inside", now()) });
+        profile.counter("memory", 64);
+        let mut seen = Vec::new();
+        let visit = |one: Timed| {
+            seen.push((
+                one.name.to_string(),
+                one.end - one.begin,
+                one.site,
+                one.details.to_string(),
+            ));
+        };
+        assert_eq!(profile.stop_with(visit), 0);
+        assert_eq!(seen, [("inside".to_string(), 1500, 7, "{\"step\": 2}".to_string())]);
+        assert_eq!(profile.stop_with(|_| unreachable!("it was stopped")), 0);
     }
 
     #[test]

@@ -5,9 +5,10 @@ use super::clock::now;
 use super::code::Compiled;
 use super::compile::{CompiledTrace, name_of};
 use super::explain::Spent;
-use super::json::Object;
+use super::json::{self, Object, quoted};
 use super::profile::Span;
 use crate::backend::Watch;
+use crate::op::Ty;
 use crate::plan::{Kernel, Operand};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -55,9 +56,12 @@ impl Watch for Steps<'_> {
             self.shared.check_fallback(&name, step.site);
         }
         let bytes = |list: &[Operand]| list.iter().map(bytes).sum::<i64>();
+        let types = |list: &[Operand]| json::list(list.iter().map(|one| quoted(&type_of(one))));
         let details = Object::default()
             .text("kernel", kernel_name(&step.kernel))
             .raw("step", index)
+            .raw("reads", types(&step.reads))
+            .raw("writes", types(&step.writes))
             .raw("bytes_read", bytes(&step.reads))
             .raw("bytes_written", bytes(&step.writes));
         let category = if is_host { "CPU fallback" } else { "kernel" };
@@ -69,6 +73,11 @@ impl Watch for Steps<'_> {
 /// Of the elements of an operand's view, each counted once for every time it is there.
 fn bytes(operand: &Operand) -> i64 {
     operand.layout.numel() * operand.dtype.size() as i64
+}
+
+/// `f32[2,3]`: what it shows.
+fn type_of(operand: &Operand) -> String {
+    Ty::new(operand.dtype, &operand.layout.sizes).to_string()
 }
 
 fn kernel_name(kernel: &Kernel) -> &'static str {

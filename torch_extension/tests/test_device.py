@@ -1,6 +1,7 @@
 """The module torch.acc and PyTorch's device-neutral interfaces over it."""
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -125,11 +126,14 @@ def test_on_a_gpu_its_memory_and_name_are_told(monkeypatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", said((3, 5)))
     monkeypatch.setattr(torch.cuda, "get_device_name", said("a GPU"))
     monkeypatch.setattr(torch.cuda, "get_device_capability", said((9, 0)))
+    gpu = SimpleNamespace(multi_processor_count=132)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", said(gpu))
     properties = torch.acc.get_device_properties()
     assert (properties.name, properties.total_memory) == ("a GPU", 5)
+    assert (properties.major, properties.minor, properties.multi_processor_count) == (9, 0, 132)
     assert torch.acc.mem_get_info() == (3, 5)
     assert torch.acc.get_device_capability() == (9, 0)
-    assert asked == ["cuda:1"] * 4
+    assert asked == ["cuda:1"] * 6
 
 
 def test_printing_shows_values():

@@ -1,5 +1,7 @@
 """Registers the device "acc" with PyTorch, once per process."""
 
+import sys
+
 import torch
 from torchacc_autoload import LIBRARY
 
@@ -39,6 +41,8 @@ def load() -> None:
             f"rebuild it with `make build` ({error})"
         ) from error
     torch._register_device_module("acc", device)
+    for module in (device.amp, device.memory, device.random, device.streams):
+        sys.modules[f"torch.acc.{module.__name__.rpartition('.')[2]}"] = module
     torch.utils.generate_methods_for_privateuse1_backend(
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
     )

@@ -3,7 +3,12 @@
 `torch.amp` has the same for every device, by its name.
 """
 
+import functools
+
 import torch
+
+custom_fwd = functools.partial(torch.amp.custom_fwd, device_type="acc")
+custom_bwd = functools.partial(torch.amp.custom_bwd, device_type="acc")
 
 
 def autocast(enabled=True, dtype=torch.float16, cache_enabled=True) -> torch.amp.autocast:
@@ -21,4 +26,4 @@ class GradScaler(torch.amp.GradScaler):
         super().__init__("acc", *arguments, **named)
 
 
-__all__ = ["GradScaler", "autocast"]
+__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]

@@ -1,26 +1,44 @@
 """The module `torch.acc`: devices, and the names PyTorch looks up on a device's module.
 
-A *device* argument is an index, a string ("acc", "acc:1"), a `torch.device`, or None for the
-current device, which belongs to the calling thread.
+It has what `torch.cuda` has, by the same names and with the same arguments; `__all__` is the table.
+What makes no sense here is missing, and the AttributeError says why. A *device* argument is an
+index, a string ("acc", "acc:1"), a `torch.device`, or None for the current device, which belongs to
+the calling thread.
 """
 
 from types import SimpleNamespace
 
 import torch
+from torch import AcceleratorError, OutOfMemoryError
 
 from torchacc import amp, memory, random, step, streams
+from torchacc._absent import ABSENT
 from torchacc._index import device_index
 from torchacc.explain import explain_at_exit
+from torchacc.gpu import clock_rate, memory_usage, power_draw, temperature, utilization
 from torchacc.memory import (
+    device_memory_used,
     empty_cache,
+    get_per_process_memory_fraction,
+    ipc_collect,
+    list_gpu_processes,
     max_memory_allocated,
+    max_memory_cached,
     max_memory_reserved,
     mem_get_info,
     memory_allocated,
+    memory_cached,
     memory_reserved,
+    memory_snapshot,
     memory_stats,
+    memory_stats_as_nested_dict,
+    memory_summary,
     native_device,
+    reset_accumulated_memory_stats,
+    reset_max_memory_allocated,
+    reset_max_memory_cached,
     reset_peak_memory_stats,
+    set_per_process_memory_fraction,
 )
 from torchacc.random import (
     get_rng_state,
@@ -36,6 +54,7 @@ from torchacc.random import (
 from torchacc.streams import (
     Event,
     Stream,
+    StreamContext,
     current_stream,
     default_stream,
     set_stream,
@@ -45,6 +64,12 @@ from torchacc.streams import (
 
 # Activation checkpointing saves and restores the device's generator only where it finds this true.
 _initialized = True
+
+# Halves are a type of the device.
+has_half = True
+
+# One for each device, made when they are asked for.
+default_generators: tuple[torch.Generator, ...]
 
 
 class device:
@@ -61,6 +86,14 @@ class device:
     def __exit__(self, *exception):
         set_device(self.previous)
         return False
+
+
+class device_of(device):
+    """Context manager: makes the device of `obj`, a tensor or storage, the current one of this
+    thread, and the old one again. What is not on acc changes nothing."""
+
+    def __init__(self, obj):
+        super().__init__(obj.get_device() if obj.is_acc else None)
 
 
 def is_available() -> bool:
@@ -126,12 +159,28 @@ def get_device_name(device=None) -> str:
 
 
 def get_device_properties(device=None) -> SimpleNamespace:
-    """`name` and `total_memory` in bytes. Raises what `mem_get_info` does."""
-    return SimpleNamespace(name=get_device_name(device), total_memory=mem_get_info(device)[1])
+    """What the device is: `name`, `total_memory` in bytes, `major` and `minor` of its compute
+    capability, and `multi_processor_count`: the GPU's, or without one that PyTorch can use the
+    number of threads that compute. Raises what `mem_get_info` does."""
+    total = mem_get_info(device)[1]
+    major, minor = get_device_capability(device)
+    native, count = native_device(), torch.get_num_threads()
+    if native and torch.cuda.is_available():
+        count = torch.cuda.get_device_properties(native).multi_processor_count
+    return SimpleNamespace(
+        name=get_device_name(device),
+        total_memory=total,
+        major=major,
+        minor=minor,
+        multi_processor_count=count,
+    )
 
 
 def get_device_capability(device=None) -> tuple[int, int]:
-    """The GPU's compute capability; (0, 0) where there is none that PyTorch can use."""
+    """The GPU's compute capability; (0, 0) where there is none that PyTorch can use.
+
+    `torch.accelerator.get_device_capability` is another thing: the dtypes that tensors may have.
+    """
     native = native_device()
     if native and torch.cuda.is_available():
         return torch.cuda.get_device_capability(native)
@@ -148,52 +197,95 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
     return True
 
 
+def is_tf32_supported() -> bool:
+    """Whether the GPU's matrix units take TF32; False on the host."""
+    native = native_device()
+    if native is None:
+        return False
+    with torch.cuda.device(native):
+        return torch.cuda.is_tf32_supported()
+
+
 def is_current_stream_capturing() -> bool:
     """False: there is nothing to capture, every step is a compiled program."""
     return False
 
 
+def __getattr__(name: str):
+    if name == "default_generators":
+        indices = range(torch.ops.acc.device_count())
+        return tuple(torch.ops.acc.default_generator(index) for index in indices)
+    if name in ABSENT:
+        raise AttributeError(f"torch.acc has no {name}: {ABSENT[name]}")
+    raise AttributeError(f"module 'torch.acc' has no attribute {name!r}")
+
+
 __all__ = [
+    "AcceleratorError",
     "Event",
+    "OutOfMemoryError",
     "Stream",
+    "StreamContext",
     "amp",
     "can_device_access_peer",
+    "clock_rate",
     "current_device",
     "current_stream",
+    "default_generators",
     "default_stream",
     "device",
     "device_count",
+    "device_memory_used",
+    "device_of",
     "empty_cache",
     "get_amp_supported_dtype",
     "get_device_capability",
     "get_device_name",
     "get_device_properties",
+    "get_per_process_memory_fraction",
     "get_rng_state",
     "get_rng_state_all",
+    "has_half",
     "init",
     "initial_seed",
+    "ipc_collect",
     "is_available",
     "is_bf16_supported",
     "is_current_stream_capturing",
     "is_initialized",
+    "is_tf32_supported",
+    "list_gpu_processes",
     "manual_seed",
     "manual_seed_all",
     "max_memory_allocated",
+    "max_memory_cached",
     "max_memory_reserved",
     "mem_get_info",
     "memory",
     "memory_allocated",
+    "memory_cached",
     "memory_reserved",
+    "memory_snapshot",
     "memory_stats",
+    "memory_stats_as_nested_dict",
+    "memory_summary",
+    "memory_usage",
+    "power_draw",
     "random",
+    "reset_accumulated_memory_stats",
+    "reset_max_memory_allocated",
+    "reset_max_memory_cached",
     "reset_peak_memory_stats",
     "seed",
     "seed_all",
     "set_device",
+    "set_per_process_memory_fraction",
     "set_rng_state",
     "set_rng_state_all",
     "set_stream",
     "stream",
     "streams",
     "synchronize",
+    "temperature",
+    "utilization",
 ]

@@ -1,17 +1,50 @@
-"""`torch.acc` streams and events.
+"""`torch.acc.streams`: streams and events.
 
 Order on the device is program order whatever the stream: a recorded program already overlaps what
-may overlap. Streams and events exist so that code written for other devices runs unchanged.
+may overlap. Streams and events exist so that code written for other devices runs unchanged, and
+events to measure time.
 """
-
-import contextlib
 
 import torch
 
 from torchacc._index import device_index
 
-Stream = torch.Stream
-Event = torch.Event
+
+class _StandsFor(type):
+    """Of a class whose instances are those of one of PyTorch's, which cannot be derived from: it
+    takes no instances of derived classes for arguments."""
+
+    def __instancecheck__(cls, instance):
+        return isinstance(instance, cls.stands_for)
+
+
+class Stream(metaclass=_StandsFor):
+    """`torch.Stream` with the arguments of `torch.cuda.Stream`; all priorities are alike."""
+
+    stands_for = torch.Stream
+
+    def __new__(cls, device=None, priority=0, **kwargs):
+        if kwargs:
+            return torch.Stream(**kwargs)
+        return torch.Stream(torch.device("acc", device_index(device)))
+
+
+class Event(metaclass=_StandsFor):
+    """`torch.Event` with the arguments of `torch.cuda.Event`.
+
+    With `enable_timing`, `start.elapsed_time(end)` is for how many milliseconds the device worked
+    on what was recorded between the two and is still wanted: on programs and on operators that run
+    at once. Recording, compiling and waiting take none of it, and copies from and to the host take
+    the host's time. `record` then cuts and waits for what was recorded before, and raises its
+    errors; without timing it costs nothing.
+    """
+
+    stands_for = torch.Event
+
+    def __new__(cls, enable_timing=False, blocking=False, interprocess=False, external=False):
+        if interprocess or external:
+            raise NotImplementedError("events of acc stay in their process and their program")
+        return torch.Event("acc", enable_timing=enable_timing, blocking=blocking)
 
 
 def current_stream(device=None) -> torch.Stream:
@@ -20,20 +53,37 @@ def current_stream(device=None) -> torch.Stream:
 
 
 def default_stream(device=None) -> torch.Stream:
-    """Same as `current_stream`."""
-    return current_stream(device)
+    """The stream that is current until another one is set."""
+    index = device_index(device)
+    kind = current_stream(index).device_type
+    return torch.Stream(stream_id=0, device_index=index, device_type=kind)
 
 
 def set_stream(stream: torch.Stream) -> None:
-    """Makes `stream` the current one of its device."""
-    torch.accelerator.set_stream(stream)
+    """Makes `stream` the current one of its device, and that the current device. None changes
+    nothing."""
+    if stream is not None:
+        torch.accelerator.set_stream(stream)
 
 
-@contextlib.contextmanager
-def stream(stream: torch.Stream | None):
+class StreamContext:
     """Context manager: `stream` is the current one inside; None changes nothing."""
-    with contextlib.nullcontext() if stream is None else stream:
-        yield
+
+    def __init__(self, stream: torch.Stream | None):
+        self.stream = stream
+
+    def __enter__(self):
+        if self.stream is not None:
+            self.stream.__enter__()
+
+    def __exit__(self, *exception):
+        if self.stream is not None:
+            self.stream.__exit__(*exception)
+
+
+def stream(stream: torch.Stream | None) -> StreamContext:
+    """`StreamContext(stream)`."""
+    return StreamContext(stream)
 
 
 def synchronize(device=None) -> None:
@@ -44,6 +94,7 @@ def synchronize(device=None) -> None:
 __all__ = [
     "Event",
     "Stream",
+    "StreamContext",
     "current_stream",
     "default_stream",
     "set_stream",

@@ -11,7 +11,6 @@
 
 #include "aten/copy.h"
 #include "record/recorder.h"
-#include "runtime/allocator.h"
 #include "runtime/generator.h"
 #include "runtime/runtime.h"
 
@@ -21,31 +20,6 @@ namespace {
 c10::DeviceIndex checked_index(int64_t device) {
   TORCH_CHECK(device < kMaxDevices, "acc device ", device, " does not exist");
   return normalize_device(static_cast<c10::DeviceIndex>(device));
-}
-
-std::string memory_stats(int64_t device) {
-  const auto stats = allocator().getDeviceStats(checked_index(device));
-  const auto& bytes = stats.allocated_bytes[0];
-  const auto& reserved = stats.reserved_bytes[0];
-  const auto& requested = stats.requested_bytes[0];
-  const auto& count = stats.allocation[0];
-  const std::pair<const char*, int64_t> values[] = {
-      {"allocated_bytes.all.current", bytes.current},
-      {"allocated_bytes.all.peak", bytes.peak},
-      {"reserved_bytes.all.current", reserved.current},
-      {"reserved_bytes.all.peak", reserved.peak},
-      {"requested_bytes.all.current", requested.current},
-      {"requested_bytes.all.peak", requested.peak},
-      {"requested_bytes.all.allocated", requested.allocated},
-      {"requested_bytes.all.freed", requested.freed},
-      {"allocation.all.current", count.current},
-      {"allocation.all.peak", count.peak},
-  };
-  std::string json = "{";
-  for (const auto& [name, value] : values) {
-    json += (json.size() > 1 ? ",\"" : "\"") + std::string(name) + "\":" + std::to_string(value);
-  }
-  return json + "}";
 }
 
 void manual_seed(int64_t device, int64_t seed) {
@@ -117,12 +91,13 @@ TORCH_LIBRARY(acc, m) {
   m.def("get_rng_state(int device) -> Tensor", &get_rng_state);
   m.def("set_rng_state(int device, Tensor state) -> ()", &set_rng_state);
   m.def("initial_seed(int device) -> int", &initial_seed);
+  m.def("default_generator(int device) -> Generator?",
+        [](int64_t device) { return default_generator(checked_index(device)); });
   m.def("sync() -> str[]", [] { return warnings_of(&synchronize); });
   m.def("cut() -> str[]", [] { return warnings_of(&cut); });
   m.def("request(Tensor self) -> ()", &request);
   m.def("read_after_cut(Tensor self) -> Tensor", &download_after_cut);
   m.def("mark_dynamic(Tensor tensor, int dim, int least, int most) -> ()");
-  m.def("memory_stats(int device) -> str", &memory_stats);
 }
 
 TORCH_LIBRARY_IMPL(acc, PrivateUse1, m) { m.impl("mark_dynamic", &mark_dynamic); }

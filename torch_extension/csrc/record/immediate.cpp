@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <string_view>
 
 #include "aten/copy.h"
@@ -23,6 +24,20 @@ namespace {
 
 std::atomic<uint64_t> g_runs{0};
 std::atomic<uint64_t> g_copies{0};
+std::atomic<uint64_t> g_nanoseconds{0};
+
+// Adds the time until it goes.
+class Stopwatch {
+ public:
+  ~Stopwatch() {
+    const auto passed = std::chrono::steady_clock::now() - start_;
+    g_nanoseconds.fetch_add(static_cast<uint64_t>(std::chrono::nanoseconds(passed).count()),
+                            std::memory_order_relaxed);
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
 
 bool is_mask(const c10::IValue& index) {
   if (!index.isTensor() || !index.toTensor().defined()) return true;
@@ -203,6 +218,9 @@ void call_kernel(const OperatorInfo& info, torch::jit::Stack& stack,
                  const std::optional<at::Generator>& given, c10::DeviceIndex device,
                  const std::optional<c10::Device>& native) {
   const CleanDispatch guard;
+  // A kernel of another device has only been launched when it returns.
+  std::optional<Stopwatch> timed;
+  if (!native.has_value()) timed.emplace();
   // Kernels written in Python start on the device that is current.
   const c10::OptionalDeviceGuard current(native);
   if (!info.seeded) return info.handle.callBoxed(&stack);
@@ -274,5 +292,6 @@ void reset_immediate_runs() {
   g_runs.store(0, std::memory_order_relaxed);
   g_copies.store(0, std::memory_order_relaxed);
 }
+uint64_t immediate_ns() { return g_nanoseconds.load(std::memory_order_relaxed); }
 
 }  // namespace torchacc

@@ -17,4 +17,7 @@ uint64_t immediate_runs();
 uint64_t immediate_copies();
 void reset_immediate_runs();
 
+// How long their kernels on the host have taken; never reset.
+uint64_t immediate_ns();
+
 }  // namespace torchacc

@@ -1,13 +1,15 @@
 #include "runtime/allocator.h"
 
 #include <ATen/EmptyTensor.h>
-#include <sys/sysinfo.h>
 
 #include <array>
+#include <fstream>
 #include <memory>
 #include <mutex>
+#include <string>
 
 #include "runtime/address_space.h"
+#include "runtime/native_device.h"
 #include "runtime/runtime.h"
 
 namespace torchacc {
@@ -116,10 +118,20 @@ class Allocator final : public c10::DeviceAllocator {
     torchacc_context_reset_peak_memory(context_if_created());
   }
 
+  // Of a GPU's memory what PyTorch says; of the host's what programs can get, for which the system
+  // gives up its cache of files.
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex) override {
-    struct sysinfo info{};
-    TORCH_CHECK(sysinfo(&info) == 0, "acc: sysinfo failed");
-    return {info.freeram * info.mem_unit, info.totalram * info.mem_unit};
+    context();
+    if (const auto& native = native_device(); native.has_value() && !native->is_cpu())
+      return c10::getDeviceAllocator(native->type())->getMemoryInfo(native->index());
+    std::ifstream file("/proc/meminfo");
+    size_t available = 0, total = 0, kilobytes = 0;
+    for (std::string name, rest; file >> name >> kilobytes && std::getline(file, rest);) {
+      if (name == "MemAvailable:") available = kilobytes << 10;
+      if (name == "MemTotal:") total = kilobytes << 10;
+    }
+    TORCH_CHECK(total != 0, "acc: /proc/meminfo does not say how much memory there is");
+    return {available, total};
   }
 
   // PyTorch calls raw_allocate only when this is non-null; a raw pointer could not be released by
@@ -137,16 +149,13 @@ class Allocator final : public c10::DeviceAllocator {
     return stats_[normalize_device(device)];
   }
 
+  // Storages and their bytes, which are not those that are in memory.
   template <class Change>
   void count(c10::DeviceIndex device, Change change) {
     DeviceStats& stats = stats_[device];
     constexpr auto kAll = static_cast<size_t>(StatType::AGGREGATE);
-    change(stats.allocation[kAll], stats.allocated_bytes[kAll]);
-    change(stats.active[kAll], stats.active_bytes[kAll]);
-    change(stats.segment[kAll], stats.reserved_bytes[kAll]);
-    stats.requested_bytes[kAll] = stats.allocated_bytes[kAll];
-    stats.num_device_alloc = stats.allocation[kAll].allocated;
-    stats.num_device_free = stats.allocation[kAll].freed;
+    change(stats.allocation[kAll], stats.requested_bytes[kAll]);
+    stats.active[kAll] = stats.allocation[kAll];
   }
 
   std::mutex mutex_;

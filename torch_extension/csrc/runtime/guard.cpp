@@ -7,7 +7,6 @@
 
 #include <array>
 #include <atomic>
-#include <chrono>
 
 #include "runtime/progress.h"
 #include "runtime/runtime.h"
@@ -19,7 +18,7 @@ thread_local std::array<c10::StreamId, kMaxDevices> t_streams{};
 
 struct Event {
   uint64_t position;  // how much had been recorded when the event was
-  std::chrono::steady_clock::time_point time;
+  uint64_t busy_ns;   // for how long the device had worked; only of events with timing
 };
 
 class Guard final : public c10::impl::DeviceGuardImplInterface {
@@ -37,7 +36,16 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     if (device.index() < device_count()) set_current_device(device.index());
   }
   c10::DeviceIndex deviceCount() const noexcept override { return device_count(); }
-  c10::DeviceCapability getDeviceCapability(c10::Device) const override { return {}; }
+  // Bits are numbered as types are.
+  c10::DeviceCapability getDeviceCapability(c10::Device) const override {
+    c10::DeviceCapability capability;
+    uint64_t known = 0;
+    capability.forEachSupportedScalarType([&known](c10::ScalarType type) {
+      if (find_dtype(type).has_value()) known |= uint64_t{1} << static_cast<int>(type);
+    });
+    capability.capability_data.capability_bits = known;
+    return capability;
+  }
 
   c10::Stream getStream(c10::Device device) const override {
     const c10::DeviceIndex index = normalize_device(device.index());
@@ -71,10 +79,11 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   void record(void** event, const c10::Stream&, const c10::DeviceIndex,
               const c10::EventFlag flag) const override {
     if (*event == nullptr) *event = new Event();
-    // A time is only meaningful once the work before it is done. Programs are timed rarely and on
-    // purpose, so a timing event waits here; the others cost nothing.
-    if (flag == c10::EventFlag::BACKEND_DEFAULT) synchronize();
-    *static_cast<Event*>(*event) = {recorded_position(), std::chrono::steady_clock::now()};
+    // What was recorded before has run by then, and nothing else. Programs are timed rarely and on
+    // purpose, so an event with timing waits here; the others cost nothing.
+    const bool timed = flag == c10::EventFlag::BACKEND_DEFAULT;
+    if (timed) synchronize();
+    *static_cast<Event*>(*event) = {recorded_position(), timed ? busy_ns() : 0};
   }
   void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {
     delete static_cast<Event*>(event);
@@ -86,9 +95,13 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   void synchronizeEvent(void* event) const override {
     if (event != nullptr) wait_for(static_cast<Event*>(event)->position);
   }
+  // The time for which the device worked on what was recorded between the two: not that of
+  // recording, of compiling, or of waiting for either.
   double elapsedTime(void* start, void* end, const c10::DeviceIndex) const override {
-    const auto span = static_cast<Event*>(end)->time - static_cast<Event*>(start)->time;
-    return std::chrono::duration<double, std::milli>(span).count();
+    constexpr double kNanosecondsPerMillisecond = 1e6;
+    const auto span = static_cast<int64_t>(static_cast<Event*>(end)->busy_ns -
+                                           static_cast<Event*>(start)->busy_ns);
+    return static_cast<double>(span) / kNanosecondsPerMillisecond;
   }
 };
 

@@ -15,4 +15,8 @@ bool has_reached(uint64_t position);
 // Waits until it is; raises the errors that were not reported yet.
 void wait_for(uint64_t position);
 
+// Nanoseconds for which the device has worked: in programs, and in operators that ran at once on
+// the host.
+uint64_t busy_ns();
+
 }  // namespace torchacc

@@ -21,6 +21,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "profile/kineto.h"
 #include "record/location.h"
 #include "runtime/native_device.h"
 
@@ -134,6 +135,7 @@ torchacc_context* create_context(std::optional<std::string_view> backend) {
   if (chosen.empty()) chosen = default_backend(made);
   // Never released from here on: tensors may outlive every static destructor.
   g_context.store(owned.release(), std::memory_order_release);
+  follow_profile(made);
   return made;
 }
 

@@ -4,7 +4,8 @@ Most code finds the device by PyTorch's own questions (`torch.accelerator`, `tor
 libraries have lists of names instead ("cuda", "xpu", "npu", …). For each of these there is one file
 here. It is loaded when the library is imported, not before, and replaces single functions of it by
 ones that also know acc. Where a version of the library has no such function there is a warning, and
-the library stays as it is. What there is to mend in PyTorch's own compiler is in `torchacc.dynamo`.
+the library stays as it is. Two are of PyTorch's own: its benchmarks (`benchmark`), and its compiler
+(`torchacc.dynamo`).
 
 An adapter chooses acc where the library would take the CPU. Where it would take a GPU, acc is
 chosen only if the program said so: by naming a GPU as its backend, or by `accelerate_hf_trainer`.
@@ -24,16 +25,16 @@ from torchacc_autoload import warn
 
 from torchacc import backend, device
 
-# Libraries by the name of their package, each with the module that mends it.
+# Libraries by the name of their package, each with the modules that mend it.
 LIBRARIES = {
-    "accelerate": "torchacc.adapters.accelerate",
-    "lightning": "torchacc.adapters.lightning",
-    "lightning_fabric": "torchacc.adapters.lightning",
-    "peft": "torchacc.adapters.peft",
-    "pytorch_lightning": "torchacc.adapters.lightning",
-    "safetensors": "torchacc.adapters.safetensors",
-    "torch": "torchacc.dynamo",
-    "transformers": "torchacc.adapters.transformers",
+    "accelerate": ("torchacc.adapters.accelerate",),
+    "lightning": ("torchacc.adapters.lightning",),
+    "lightning_fabric": ("torchacc.adapters.lightning",),
+    "peft": ("torchacc.adapters.peft",),
+    "pytorch_lightning": ("torchacc.adapters.lightning",),
+    "safetensors": ("torchacc.adapters.safetensors",),
+    "torch": ("torchacc.adapters.benchmark", "torchacc.dynamo"),
+    "transformers": ("torchacc.adapters.transformers",),
 }
 
 _preferred = False
@@ -129,7 +130,7 @@ def _warn_missing(place: str, why: str) -> None:
         version = "version unknown"
     warn(
         f"torchacc does not know this {library} ({version}): {place} is missing or different, so "
-        f"{why}. torchacc.adapters.{LIBRARIES[library]} says which versions work"
+        f"{why}. {' and '.join(LIBRARIES[library])} says which versions work"
     )
 
 
@@ -173,7 +174,13 @@ def _watch(spec: ModuleSpec) -> None:
 
 def _mends(name: str) -> dict[str, Callable[[ModuleType], None]]:
     """By module, the functions that mend the library that the module `name` is part of."""
-    return importlib.import_module(LIBRARIES[name.partition(".")[0]]).MENDS
+    return _mends_of(name.partition(".")[0])
+
+
+@functools.cache
+def _mends_of(library: str) -> dict[str, Callable[[ModuleType], None]]:
+    modules = map(importlib.import_module, LIBRARIES[library])
+    return {name: function for module in modules for name, function in module.MENDS.items()}
 
 
 def _mend_module(module: ModuleType) -> None:

@@ -1,0 +1,58 @@
+// The older profiler, torch.autograd.profiler.profile(use_device="acc"): the device's time of each
+// operator. What it would only record is computed there and then, so that it has one.
+#include <torch/csrc/profiler/stubs/base.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <thread>
+
+#include "runtime/progress.h"
+#include "runtime/runtime.h"
+
+namespace torchacc {
+namespace {
+
+using torch::profiler::impl::ProfilerVoidEventStub;
+
+class Stubs final : public torch::profiler::impl::ProfilerStubs {
+ public:
+  void record(c10::DeviceIndex* device, ProfilerVoidEventStub* event,
+              int64_t* cpu_ns) const override {
+    // Not by synchronizing: an error would be raised here, and be lost.
+    const uint64_t position = recorded_position();
+    while (!has_reached(position)) std::this_thread::sleep_for(std::chrono::microseconds(1));
+    if (device != nullptr) *device = 0;
+    if (cpu_ns != nullptr) {
+      const auto now = std::chrono::steady_clock::now().time_since_epoch();
+      *cpu_ns = std::chrono::nanoseconds(now).count();
+    }
+    *event = std::make_shared<uint64_t>(busy_ns());
+  }
+
+  // Microseconds.
+  float elapsed(const ProfilerVoidEventStub* start,
+                const ProfilerVoidEventStub* end) const override {
+    const uint64_t from = *std::static_pointer_cast<uint64_t>(*start);
+    const uint64_t to = *std::static_pointer_cast<uint64_t>(*end);
+    return static_cast<float>(to - from) / 1000;
+  }
+
+  bool enabled() const override { return true; }
+  void onEachDevice(std::function<void(int)> op) const override { op(0); }
+  void synchronize() const override { torchacc::synchronize(); }
+
+  // Marks and ranges are for profilers of other makers.
+  void mark(const char*) const override {}
+  void rangePush(const char*) const override {}
+  void rangePop() const override {}
+};
+
+const bool g_registered = [] {
+  static Stubs stubs;
+  torch::profiler::impl::registerPrivateUse1Methods(&stubs);
+  return true;
+}();
+
+}  // namespace
+}  // namespace torchacc

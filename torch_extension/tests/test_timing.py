@@ -1,0 +1,163 @@
+"""Events and torch.utils.benchmark measure the work they are put around."""
+
+import time
+import timeit
+
+import pytest
+import torch
+import torch.utils.benchmark
+import torchacc
+from support import DEVICE
+from torch.utils.benchmark import Timer
+
+SIDE = 512
+
+
+def milliseconds(work):
+    """Of what `work` returns, by the device's events; how long it takes alone."""
+    start, end = (torch.acc.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    result = work()
+    end.record()
+    torch.acc.synchronize()
+    del result
+    return start.elapsed_time(end)
+
+
+@pytest.fixture
+def matrix():
+    x = torch.ones(SIDE, SIDE, device=DEVICE)
+    torch.acc.synchronize()
+    return x
+
+
+def least(measure, times=5):
+    return min(measure() for _ in range(times))
+
+
+def test_the_time_between_events_is_that_of_the_product(matrix):
+    def wall():
+        torch.acc.synchronize()
+        begin = time.perf_counter()
+        result = matrix @ matrix
+        torch.acc.synchronize()
+        del result
+        return 1000 * (time.perf_counter() - begin)
+
+    device, whole = least(lambda: milliseconds(lambda: matrix @ matrix)), least(wall)
+    assert 0.3 * whole < device <= whole * 1.5
+    # Eight products, none of which is another's.
+    eight = least(lambda: milliseconds(lambda: [matrix @ (matrix + i) for i in range(8)]))
+    assert 3 * device < eight < 24 * device
+
+
+def test_what_the_host_does_is_not_the_devices(matrix):
+    def slowly():
+        time.sleep(0.1)
+        return matrix + 1
+
+    # Neither the host's work nor the compile.
+    assert milliseconds(slowly) < 60
+    assert milliseconds(lambda: None) == 0
+
+
+def test_what_ran_before_is_not_between(matrix):
+    kept = [matrix @ (matrix + i) for i in range(8)]
+    assert milliseconds(lambda: None) == 0
+    assert kept[0][0, 0].item() == SIDE
+
+
+def test_resetting_the_metrics_between_changes_nothing(matrix):
+    start, end = (torch.Event(DEVICE, enable_timing=True) for _ in range(2))
+    kept = matrix @ (matrix + 1)
+    start.record()
+    torchacc.reset_metrics()
+    end.record()
+    assert start.elapsed_time(end) == 0
+    assert kept[0, 0].item() == 2 * SIDE
+
+
+def test_operators_that_run_at_once_are_the_devices_work():
+    x = torch.ones(1 << 20, device=DEVICE)
+    torch.acc.synchronize()
+    assert milliseconds(lambda: x.nonzero()) > 0
+
+
+def test_events_without_timing_wait_for_nothing_and_have_none(matrix):
+    start, end = torch.acc.Event(), torch.acc.Event()
+    cuts = torchacc.metrics()["cuts"]
+    start.record()
+    kept = matrix + 3
+    end.record()
+    assert torchacc.metrics()["cuts"] == cuts
+    with pytest.raises((RuntimeError, ValueError), match="timing"):
+        start.elapsed_time(end)
+    end.synchronize()
+    assert end.query()
+    assert kept[0, 0].item() == 4
+
+
+# ---- torch.utils.benchmark
+
+
+def seconds_a_run(x, runs=10):
+    """As a program takes that keeps each result until it is there."""
+    torch.acc.synchronize()
+    begin = time.perf_counter()
+    for _ in range(runs):
+        kept = x @ x
+        torchacc.cut()
+    torch.acc.synchronize()
+    del kept
+    return (time.perf_counter() - begin) / runs
+
+
+@pytest.mark.parametrize("statement", ["x @ x", "y = x @ x", "if True:\n    x @ x"])
+def test_a_timer_times_the_product_whose_result_is_dropped(matrix, statement):
+    timer = Timer(statement, globals={"x": matrix})
+    wanted = least(lambda: seconds_a_run(matrix))
+    measured = least(lambda: timer.timeit(10).mean)
+    assert 0.4 * wanted < measured < 4 * wanted
+    torchacc.reset_metrics()
+    timer.timeit(10)
+    # Ten, and two to warm up; each computed by itself.
+    assert torchacc.metrics()["kernels"] == 12
+
+
+def test_autorange_times_it_too(matrix):
+    measured = Timer("x @ x", globals={"x": matrix}).blocked_autorange(min_run_time=0.05)
+    assert measured.median > 0.3 * least(lambda: seconds_a_run(matrix))
+
+
+def test_a_timed_statement_runs_as_it_stands(matrix):
+    counts = {"runs": 0}
+    statement = """
+    for i in range(2):
+        counts["runs"] += 1
+        torch.relu(x)
+    "a text\\nof two lines"
+    def inner():
+        x + 1
+    inner()
+    """
+    timer = Timer(statement, setup="z = 1", globals={"x": matrix, "counts": counts})
+    result = timer.timeit(3)
+    assert result.number_per_run == 3
+    # One that finds out whether acc is used, two to warm up, three that count.
+    assert counts["runs"] == 2 * (1 + 2 + 3)
+    assert timer._task_spec.stmt.startswith("for i in range(2)")
+
+
+def test_statements_of_the_cpu_are_timed_as_ever():
+    timer = Timer("x + 1", globals={"x": torch.ones(2)})
+    torchacc.sync()
+    timer.timeit(5)
+    cuts = torchacc.metrics()["cuts"]
+    timer.timeit(100)
+    assert torchacc.metrics()["cuts"] == cuts
+    assert timer._timer.records is False
+
+
+def test_a_timer_of_the_hosts_clock_is_left_alone(matrix):
+    timer = Timer("x + 1", globals={"x": matrix}, timer=timeit.default_timer)
+    assert type(timer._timer) is timeit.Timer
