@@ -114,7 +114,7 @@ fn primitive(op: Op) -> String {
 
 fn attribute_type(op: Op, name: &str) -> &'static str {
     match name {
-        "dim" | "axis" | "groups" | "offset" | "k" => "\"type\": \"int\"",
+        "dim" | "axis" | "groups" | "offset" | "k" | "what" => "\"type\": \"int\"",
         "value" if op == Op::ConstInt => "\"type\": \"int\"",
         "value" | "eps" | "scale" | "dropout" => "\"type\": \"float\"",
         "ceil" | "add" | "causal" | "weight" | "bias" | "largest" => "\"type\": \"bool\"",

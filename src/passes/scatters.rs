@@ -20,7 +20,11 @@ const SMALL: i64 = 4;
 /// ```
 pub fn scatters(graph: &Graph) -> Result<Cow<'_, Graph>> {
     let uses = graph.use_counts();
-    let small = |v: ValueId| uses[v.0 as usize] == 1 && is_small(graph, v);
+    let is_lone = |v: ValueId| uses[v.0 as usize] == 1;
+    let small = |v: ValueId| {
+        let inner = before_reshape(graph, v);
+        is_lone(v) && is_lone(inner) && is_small(graph, inner)
+    };
     let add = |op: Op, inputs: &[ValueId]| op == Op::Add && inputs.iter().any(|&v| small(v));
     if !graph.nodes.iter().any(|node| add(node.op, &node.inputs)) {
         return Ok(Cow::Borrowed(graph));
@@ -34,7 +38,7 @@ pub fn scatters(graph: &Graph) -> Result<Cow<'_, Graph>> {
         }
         let at = usize::from(!small(before[0]));
         let (x, y) = (item.inputs[1 - at], item.inputs[at]);
-        let maker = b.graph().maker(y).clone();
+        let maker = b.graph().maker(before_reshape(b.graph(), y)).clone();
         if maker.op != Op::AsStridedScatter || x == y {
             return Ok(None);
         }
@@ -42,6 +46,12 @@ pub fn scatters(graph: &Graph) -> Result<Cow<'_, Graph>> {
         let sum = b.op(Op::Add, &[old, maker.inputs[1]], smallvec![])?;
         Ok(Some(smallvec![b.op(Op::AsStridedScatter, &[x, sum], maker.attrs)?]))
     })
+}
+
+/// A view of an array's elements in their order is the same of the array in other sizes.
+fn before_reshape(graph: &Graph, v: ValueId) -> ValueId {
+    let maker = graph.maker(v);
+    if maker.op == Op::Reshape { maker.inputs[0] } else { v }
 }
 
 /// Whether a value is 0 but for a small part.

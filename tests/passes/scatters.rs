@@ -12,10 +12,12 @@ fn what_is_zero_but_for_a_part_is_added_to_that_part() {
 %3: f32[] = const() {value=0.0, dtype=f32}
 %4: f32[8,9] = broadcast(%3) {sizes=[8,9]}
 %5: f32[8,9] = as_strided_scatter(%4, %1) {sizes=[8], strides=[9], offset=3}
-%6: f32[8,9] = as_strided_scatter(%4, %2) {sizes=[8], strides=[9], offset=4}
-%7: f32[8,9] = add(%0, %5)
-%8: f32[8,9] = add(%6, %7)
-return %8";
+%6: f32[72] = broadcast(%3) {sizes=[72]}
+%7: f32[72] = as_strided_scatter(%6, %2) {sizes=[8], strides=[9], offset=4}
+%8: f32[8,9] = reshape(%7) {sizes=[8,9]}
+%9: f32[8,9] = add(%0, %5)
+%10: f32[8,9] = add(%8, %9)
+return %10";
     check(scatters, &program(&TYPES, lines), expect![[""]]);
 }
 

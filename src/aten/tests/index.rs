@@ -178,7 +178,9 @@ fn indices_in_several_dimensions() {
     let error = apply("aten::index.Tensor", &[(&x).into(), outside]).unwrap_err();
     assert_eq!(error.code, crate::error::Code::IndexError);
     let row = find("aten::index.Tensor").unwrap();
-    assert!(!accepts(row, &[F32, Bool, F32]) && accepts(row, &[F32, I64, F32]));
+    assert!(!accepts_list(row, &[Bool]) && accepts_list(row, &[I64, I32]));
+    let put = find("aten::index_put").unwrap();
+    assert!(accepts_list(put, &[Bool]) && !accepts_list(put, &[Bool, I64]));
 }
 
 #[test]

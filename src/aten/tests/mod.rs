@@ -15,7 +15,7 @@ mod resample;
 mod table;
 mod views;
 
-use super::{accepts, find, infer, is_static, lower};
+use super::{accepts, accepts_list, find, infer, is_static, lower};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::interpret::interpret;
