@@ -1,0 +1,5 @@
+"""All programs by name."""
+
+import huggingface
+
+PROGRAMS = huggingface.PROGRAMS
