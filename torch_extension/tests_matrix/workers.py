@@ -1,4 +1,4 @@
-"""Processes that measure models one after another; one that crashes or hangs costs its model only."""
+"""Processes that measure models; one that crashes or hangs costs its model only."""
 
 import multiprocessing
 import os
