@@ -5,6 +5,7 @@
 #              the same without Python or without PyTorch: examples/build.mk
 # make test    everything that continuous integration checks
 # make test-libraries Hugging Face's libraries and Lightning on acc; installs them, into .venv-libraries
+# make test-models small models of transformers, timm and PyTorch's examples on acc against the CPU; writes docs/models.md
 # make test-gpu the tests that are worth repeating on an NVIDIA GPU; make gpu-kit and tests/gpu/run.py where nothing can be built
 # make test-random an hour of random programs on acc against the CPU; SECONDS=N how long, SEED=N which, BACKEND=reference on what
 # make sanitize the library itself with the address and the thread sanitizer
@@ -25,7 +26,7 @@ space := $(subst ,, )
 CUDA_FOLDERS = $(subst $(space),:,$(wildcard $(VENV)/lib/python3*/site-packages/nvidia/*/lib))
 
 .DEFAULT_GOAL := build
-.PHONY: build environment install extension train test test-libraries test-gpu gpu-kit test-rust test-python test-random sanitize sanitize-memory sanitize-threads lint format bench-calls bench-peers clean FORCE
+.PHONY: build environment install extension train test test-libraries test-models test-gpu gpu-kit test-rust test-python test-random sanitize sanitize-memory sanitize-threads lint format bench-calls bench-peers clean FORCE
 
 build: environment $(RUST_LIB)
 	$(MAKE) --no-print-directory --jobs=$(shell nproc) extension
@@ -83,6 +84,9 @@ MODEL_TESTS := torch_extension/tests_models
 test-libraries: build $(LIBRARIES)/5/.requirements $(LIBRARIES)/4/.requirements
 	$(LIBRARIES)/5/bin/python -m pytest $(MODEL_TESTS)
 	$(LIBRARIES)/4/bin/python -m pytest $(MODEL_TESTS) --ignore $(MODEL_TESTS)/test_lightning.py
+
+test-models: build $(LIBRARIES)/models/.requirements
+	$(LIBRARIES)/models/bin/python -m pytest torch_extension/tests_matrix
 
 # Environments that see the packages of the other one, PyTorch above all, and this one.
 $(LIBRARIES)/%/.requirements: $(MODEL_TESTS)/requirements-%.txt $(VENV)/.installed

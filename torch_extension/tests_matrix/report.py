@@ -1,0 +1,106 @@
+"""What is wrong with a model, and the page that has all of them."""
+
+import statistics
+from pathlib import Path
+
+from measure import STEPS, TOLERANCE, WARM
+from models import PROGRAMS
+
+
+def faults(figures) -> dict[str, str]:
+    """Kinds of faults, each with what was seen."""
+    if "error" in figures:
+        return {"error": figures["error"]}
+    found = {}
+    # What f32 does to eager it may do to acc.
+    rounding = 4 * figures.get("cpu_f64", 0)
+    if not (figures["loss"] <= TOLERANCE or figures.get("loss_f64", 1) <= rounding):
+        found["loss"] = _loss(figures)
+    if figures["metrics"]["compiles"]:
+        found["compiles"] = figures["explanation"]
+    for operator, count in figures["fallbacks"].items():
+        found[f"fallback {operator}"] = f"{count / figures['counted_steps']:.3g} per step"
+    return found
+
+
+def page(results) -> str:
+    """docs/models.md"""
+    lines = [HEAD.format(steps=STEPS, warm=WARM, processor=_processor())]
+    lines += [f"* {line}" for line in _summary(results)]
+    families = {}
+    for name, figures in results.items():
+        families.setdefault(PROGRAMS[name].family, []).append(_row(name, figures))
+    for family, rows in families.items():
+        lines += ["", f"## {family[0].upper()}{family[1:]}", *COLUMNS, *rows]
+    return "\n".join(lines) + "\n"
+
+
+HEAD = """\
+# Models
+
+`make test-models` trains each of these small models for {steps} steps of AdamW, on acc and on the
+eager CPU from the same start, and writes this page. *loss*: the largest relative difference
+between the losses of the two in f32; where it is more than 1e-4, in brackets how far acc's are from
+those in f64 on the CPU, and how far eager's are at the most if every weight may be off by one
+rounding. *compiles*: after step {warm}. *fallbacks*, *cuts*: per step, after it too. *acc ms*,
+*eager ms*: of a step whose loss is read, medians of steps in turns; *ratio*: the first by the
+second. Each has one thread of {processor}; two models are measured at
+a time. They are small, so that much of a step is what the host does for each operation. What stands
+out is explained in `torch_extension/tests_matrix/test_matrix.py`.
+"""
+COLUMNS = [
+    "| model | loss | compiles | fallbacks | cuts | acc ms | eager ms | ratio |",
+    "|---|---|---|---|---|---|---|---|",
+]
+
+
+def _summary(results) -> list[str]:
+    ran = [figures for figures in results.values() if "error" not in figures]
+    ratios = [figures["acc_ms"] / figures["cpu_ms"] for figures in ran]
+    best = [figures["best_ratio"] for figures in ran]
+    return [
+        f"{len(ran)} of {len(results)} models run",
+        f"losses within 1e-4 of eager's: {sum(f['loss'] <= TOLERANCE for f in ran)}",
+        f"without CPU fallback: {sum(not f['fallbacks'] for f in ran) / len(ran):.0%}",
+        f"0 compiles after step {WARM}: {sum(not f['metrics']['compiles'] for f in ran)}",
+        f"ratio: median {statistics.median(ratios):.2f}; more than 1, slower than eager:"
+        f" {sum(ratio > 1 for ratio in ratios)}",
+        f"the same of the fastest steps, which others on the machine disturb least: median"
+        f" {statistics.median(best):.2f}, {sum(ratio > 1 for ratio in best)}",
+    ]
+
+
+def _row(name, figures) -> str:
+    if "error" in figures:
+        cells = [figures["error"].replace("|", "\\|")] + 6 * [""]
+    else:
+        metrics = figures["metrics"]
+        cells = [
+            _loss(figures),
+            str(metrics["compiles"]),
+            _fallbacks(figures),
+            f"{metrics['cuts'] / figures['counted_steps']:.3g}",
+            f"{figures['acc_ms']:.1f}",
+            f"{figures['cpu_ms']:.1f}",
+            f"{figures['acc_ms'] / figures['cpu_ms']:.2f}",
+        ]
+    return f"| {' | '.join([name, *cells])} |"
+
+
+def _loss(figures) -> str:
+    loss = f"{figures['loss']:.0e}"
+    if "loss_f64" in figures:
+        loss += f" (f64: {figures['loss_f64']:.0e}, eager {figures['cpu_f64']:.0e})"
+    return loss
+
+
+def _fallbacks(figures) -> str:
+    return ", ".join(
+        f"{count / figures['counted_steps']:.3g} {name.removeprefix('aten::')}"
+        for name, count in figures["fallbacks"].items()
+    )
+
+
+def _processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next(line.split(": ")[1] for line in lines if line.startswith("model name"))
