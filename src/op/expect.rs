@@ -21,14 +21,8 @@ pub enum Expectation {
 use Expectation::*;
 
 impl Expectation {
-    pub const ALL: [Expectation; 6] = [
-        Probabilities,
-        SomeProbability,
-        Probability,
-        AsManyValues,
-        EnoughElements,
-        FiniteRange,
-    ];
+    pub const ALL: [Expectation; 6] =
+        [Probabilities, SomeProbability, Probability, AsManyValues, EnoughElements, FiniteRange];
 
     fn text(self) -> &'static str {
         match self {

@@ -256,4 +256,9 @@ def test_integers_are_counted_as_on_cuda(dtype):
 def test_a_matrix_without_elements_may_be_of_another_type_than_the_vector(dtype):
     check(lambda a, x: torch.mv(a, x), torch.ones(2, 0), torch.ones(0, dtype=dtype))
     check(lambda x, a: x @ a, torch.ones(0, dtype=dtype), torch.ones(1, 0, 1))
-    check(lambda r, a, x: torch.addmv(r, a, x), torch.ones(1), torch.ones(1, 0), torch.ones(0).double())
+    check(
+        lambda r, a, x: torch.addmv(r, a, x),
+        torch.ones(1),
+        torch.ones(1, 0),
+        torch.ones(0).double(),
+    )

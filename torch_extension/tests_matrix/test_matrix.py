@@ -42,31 +42,6 @@ EXPECTED = [
         "no row",
         "OlmoHybridForCausalLM Qwen3NextForCausalLM",
     ),
-    (
-        "fallback aten::_cdist_forward",
-        "no row",
-        """ConditionalDetrForObjectDetection DabDetrForObjectDetection
-        DeformableDetrForObjectDetection DetrForObjectDetection TableTransformerForObjectDetection
-        YolosForObjectDetection""",
-    ),
-    (
-        "fallback aten::_index_put_impl_",
-        "no row for masks of bools, whose number of elements is known only when they are read",
-        "GLPNForDepthEstimation LongformerForMaskedLM XmodForMaskedLM",
-    ),
-    *(
-        (
-            f"fallback aten::{name}",
-            "no row",
-            "InformerForPrediction TimeSeriesTransformerForPrediction AutoformerForPrediction",
-        )
-        for name in ("lgamma", "digamma")
-    ),
-    (
-        "fallback aten::bucketize.Tensor",
-        "no row",
-        "Idefics3ForConditionalGeneration SmolVLMForConditionalGeneration",
-    ),
     ("fallback aten::scatter_reduce.two", "no row for means", "TapasForMaskedLM"),
     *(
         (f"fallback aten::{name}", "no rows for complex numbers", models)

@@ -19,8 +19,10 @@ fn differences<'a>(c: &Call<'a>, [at1, at2]: [usize; 2]) -> Result<V<'a>> {
         return invalid!("cdist takes tensors of at least two dimensions");
     }
     let compute = wide(x1.dtype());
-    let [a, b] =
-        together([x1.unsqueeze(x1.rank() - 1).cast(compute), x2.unsqueeze(x2.rank() - 2).cast(compute)]);
+    let [a, b] = together([
+        x1.unsqueeze(x1.rank() - 1).cast(compute),
+        x2.unsqueeze(x2.rank() - 2).cast(compute),
+    ]);
     c.math.check()?;
     Ok(a - b)
 }
@@ -46,7 +48,8 @@ fn forward<'a>(c: &Call<'a>) -> Outs<'a> {
 fn backward<'a>(c: &Call<'a>) -> Outs<'a> {
     let difference = differences(c, [1, 2])?;
     let (p, dtype, rank) = (c.float(3, 2.0)?, c.ty(1)?.dtype, difference.rank());
-    let [dy, distance] = [c.tensor(0)?, c.tensor(4)?].map(|v| v.unsqueeze(v.rank()).cast(difference.dtype()));
+    let [dy, distance] =
+        [c.tensor(0)?, c.tensor(4)?].map(|v| v.unsqueeze(v.rank()).cast(difference.dtype()));
     let (size, sign) = (difference.abs(), difference.unary(Op::Sign));
     let apart = distance.ne(0.0);
     let dx = match p {

@@ -48,9 +48,9 @@ pub const ROWS: &[Row] = &[
         let a = if a.numel() == 0 { a.cast(x.dtype()) } else { a };
         added(c, a, x, mv)
     })
-        .special(is_trivial)
-        .essential(leaves_out)
-        .facts(ONE_FLOAT),
+    .special(is_trivial)
+    .essential(leaves_out)
+    .facts(ONE_FLOAT),
 ];
 
 /// The scale of an operand of `_scaled_mm_v2`: arguments `at` (a list), its recipe and its order in memory.

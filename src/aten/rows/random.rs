@@ -27,12 +27,7 @@ pub const ROWS: &[Row] = &[
         shaped(c, normal, [(1, 0.0), (2, 1.0)], |z, [mean, deviation]| z * deviation + mean)
     }),
     row("exponential", PLAIN, |c| {
-        shaped(
-            c,
-            |c, ty| c.random(&ty.sizes),
-            [(1, 1.0)],
-            |u, [rate]| exponential(u) / rate,
-        )
+        shaped(c, |c, ty| c.random(&ty.sizes), [(1, 1.0)], |u, [rate]| exponential(u) / rate)
     }),
 ];
 
@@ -56,7 +51,9 @@ fn multinomial<'a>(c: &Call<'a>) -> Outs<'a> {
         return invalid!("multinomial takes rows of floats, got {} {sizes:?}", weights.dtype());
     };
     if k < 1 || n < 1 || !replaces && k > n {
-        return invalid!("cannot sample n_sample {k} of prob_dist.size(-1) {n} without replacement");
+        return invalid!(
+            "cannot sample n_sample {k} of prob_dist.size(-1) {n} without replacement"
+        );
     }
     let weights = weights.cast(wide(weights.dtype()));
     let axis = lead.len() as i64;
@@ -64,14 +61,19 @@ fn multinomial<'a>(c: &Call<'a>) -> Outs<'a> {
     let sums = weights.reduce(Op::Sum, &[axis], true);
     let valid = all(weights.ge(0.0).and(weights.lt(f64::INFINITY)));
     let some = all(sums.gt(0.0)).or(valid.not());
-    let zero = valid.expected(Expectation::Probabilities) + some.expected(Expectation::SomeProbability);
+    let zero =
+        valid.expected(Expectation::Probabilities) + some.expected(Expectation::SomeProbability);
     let weights = weights + zero.cast(weights.dtype());
     if replaces && k > 1 {
         let drawn: Dims = lead.iter().copied().chain([k]).collect();
         let weights = weights.cast(DType::F64);
         let running = c.math.op(Op::CumSum, &[weights], smallvec![Attr::Int(axis)]);
         let total = running.narrow(lead.len(), n - 1, 1);
-        return Ok(vec![super::search::bound(running, c.random(&drawn)?.cast(DType::F64) * total, true)?]);
+        return Ok(vec![super::search::bound(
+            running,
+            c.random(&drawn)?.cast(DType::F64) * total,
+            true,
+        )?]);
     }
     let arrives = exponential(c.random(&sizes)?).cast(weights.dtype());
     let attrs = smallvec![Attr::Int(axis), Attr::Int(k), Attr::Bool(true)];

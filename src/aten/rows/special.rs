@@ -59,7 +59,15 @@ fn digamma(x: V) -> V {
     }
     let w = 1.0 / (z * z);
     // B_2k / 2k.
-    let series = [1.0 / 12.0, -1.0 / 120.0, 1.0 / 252.0, -1.0 / 240.0, 1.0 / 132.0, -691.0 / 32_760.0, 1.0 / 12.0];
+    let series = [
+        1.0 / 12.0,
+        -1.0 / 120.0,
+        1.0 / 252.0,
+        -1.0 / 240.0,
+        1.0 / 132.0,
+        -691.0 / 32_760.0,
+        1.0 / 12.0,
+    ];
     let tail = series.iter().rev().fold(w * 0.0, |tail, term| (tail + *term) * w);
     let above = sum + z.log() - 0.5 / z - tail;
     let part = (x - x.unary(Op::Trunc)) * PI;

@@ -161,8 +161,7 @@ void record_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (info->immediate == Immediate::Always) return run_immediately(*info, *stack);
   Call call(info, *stack);
   // How many elements a mask selects, and so what fits beside it, is a matter of values.
-  if (call.has_mask_among_indices() ||
-      (info->immediate == Immediate::WithMask && call.has_mask()))
+  if (call.has_mask_among_indices() || (info->immediate == Immediate::WithMask && call.has_mask()))
     return run_immediately(*info, *stack);
   if (writes_elements_twice(call)) return run_immediately(*info, *stack);
   if (info->seeded) check_numbers(call);

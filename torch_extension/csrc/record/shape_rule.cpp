@@ -126,9 +126,8 @@ bool gives_elements(const Call& call, const Shapes& shapes) {
   };
   const auto tensors = call.tensors();
   return std::any_of(shapes.outputs.begin(), shapes.outputs.end(), has_elements) ||
-         std::any_of(tensors.begin(), tensors.end(), [](const TensorUse& use) {
-           return use.written && use.tensor->numel() != 0;
-         });
+         std::any_of(tensors.begin(), tensors.end(),
+                     [](const TensorUse& use) { return use.written && use.tensor->numel() != 0; });
 }
 
 bool are_fresh(const Shapes& shapes) {

@@ -85,8 +85,8 @@ class Shadows:
         if "rms_norm(" in line:
             operands = map(self.eager.get, VARIABLE.findall(line))
             self.saved += [(t, t._version) for t in operands if isinstance(t, torch.Tensor)]
-        # The cosine of a vector and itself is 1, and so is a number by its norm: their gradients are
-        # what rounding leaves.
+        # The cosine of a vector and itself is 1, and so is a number by its norm: their gradients
+        # are what rounding leaves.
         self.has_nothing_left |= bool(ITSELF.search(line))
         self.has_nothing_left |= any(
             self.is_one_wide(name, int(dim)) for name, dim in NORMALIZED.findall(line)

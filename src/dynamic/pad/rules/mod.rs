@@ -51,7 +51,10 @@ pub fn rule(pass: &mut Pass, n: usize, node: &Node) -> Result<Vec<PaddedValue>, 
         Op::IndexAdd => index::index_add(pass, n, node),
         Op::Scatter => index::scatter(pass, n, node),
         // What is of rank 0 has no padding.
-        Op::Expect => Ok(anything(pass.op(node.op, &[pass.value(node.inputs[0]).id], node.attrs.clone())?, Vec::new())),
+        Op::Expect => Ok(anything(
+            pass.op(node.op, &[pass.value(node.inputs[0]).id], node.attrs.clone())?,
+            Vec::new(),
+        )),
         Op::Check => {
             let checked = pass.value(node.inputs[0]).id;
             pass.b.ops(Op::Check, &[checked], node.attrs.clone())?;
