@@ -56,6 +56,22 @@ def test_what_is_no_number_is_in_no_list():
     check(lambda x: torch.isin(x, x.repeat(9)), few)
 
 
+@pytest.mark.parametrize("p", [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, torch.inf])
+def test_distances_of_rows(p):
+    def distances(x, y):
+        x, y = (t.detach().requires_grad_() for t in (x, y))
+        d = torch.cdist(x, y, p=p, compute_mode="donot_use_mm_for_euclid_dist")
+        (d * torch.linspace(0.5, 2, d.numel(), device=d.device).view(d.shape)).sum().backward()
+        return d, x.grad, y.grad
+
+    torch.manual_seed(0)
+    x, y = torch.randn(2, 4, 6), torch.randn(2, 5, 6)
+    y[:, 2] = x[:, 1]
+    check(distances, x, y)
+    check(distances, x[0].double(), y[1].double())
+    check(lambda x, y: torch.cdist(x, y[1], p=p), x, y)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_gamma_functions(dtype):
     x = torch.cat(

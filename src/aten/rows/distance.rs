@@ -1,28 +1,31 @@
 //! Distances between all rows of two matrices.
 
+use super::PLAIN;
 use crate::aten::call::Call;
 use crate::aten::{Outs, Row, row};
+use crate::dtype::DType;
 use crate::error::Result;
-use crate::graph::math::{V, together, wide};
+use crate::graph::math::{V, together};
 use crate::invalid;
 use crate::op::Op;
 
 pub const ROWS: &[Row] = &[
-    row("_cdist_forward", &["", "out"], forward).fixed(&[2]).floats(),
-    row("_cdist_backward", &["", "out"], backward).fixed(&[3]).floats(),
+    not_of_halves(row("_cdist_forward", PLAIN, forward).fixed(&[2])),
+    not_of_halves(row("_cdist_backward", PLAIN, backward).fixed(&[3])),
 ];
 
-/// `x1[…, P, M] - x2[…, R, M]` as `[…, P, R, M]`, computed in f32 at least.
+/// PyTorch has kernels for these only, and says so.
+const fn not_of_halves(row: Row) -> Row {
+    Row { takes: |dtype| matches!(dtype, DType::F32 | DType::F64), ..row }
+}
+
+/// `x1[…, P, M] - x2[…, R, M]` as `[…, P, R, M]`.
 fn differences<'a>(c: &Call<'a>, [at1, at2]: [usize; 2]) -> Result<V<'a>> {
     let (x1, x2) = (c.tensor(at1)?, c.tensor(at2)?);
     if x1.rank() < 2 || x2.rank() < 2 {
         return invalid!("cdist takes tensors of at least two dimensions");
     }
-    let compute = wide(x1.dtype());
-    let [a, b] = together([
-        x1.unsqueeze(x1.rank() - 1).cast(compute),
-        x2.unsqueeze(x2.rank() - 2).cast(compute),
-    ]);
+    let [a, b] = together([x1.unsqueeze(x1.rank() - 1), x2.unsqueeze(x2.rank() - 2)]);
     c.math.check()?;
     Ok(a - b)
 }
@@ -30,7 +33,7 @@ fn differences<'a>(c: &Call<'a>, [at1, at2]: [usize; 2]) -> Result<V<'a>> {
 /// `(x1, x2, p, compute_mode)`: the p-norms of the differences.
 fn forward<'a>(c: &Call<'a>) -> Outs<'a> {
     let size = differences(c, [0, 1])?.abs();
-    let (p, dtype, axis) = (c.float(2, 2.0)?, c.ty(0)?.dtype, [size.rank() as i64 - 1]);
+    let (p, axis) = (c.float(2, 2.0)?, [size.rank() as i64 - 1]);
     let sum = |v: V<'a>| v.reduce(Op::Sum, &axis, false);
     let y = match p {
         0.0 => sum(size.ne(0.0).cast(size.dtype())),
@@ -41,19 +44,18 @@ fn forward<'a>(c: &Call<'a>) -> Outs<'a> {
         p if p.is_infinite() => size.reduce(Op::ReduceMax, &axis, false),
         p => sum(size.pow(p)).pow(1.0 / p),
     };
-    Ok(vec![y.cast(dtype)])
+    Ok(vec![y])
 }
 
 /// `(grad[…, P, R], x1, x2, p, distances[…, P, R])` → the gradient of x1. Equal rows have none.
 fn backward<'a>(c: &Call<'a>) -> Outs<'a> {
     let difference = differences(c, [1, 2])?;
-    let (p, dtype, rank) = (c.float(3, 2.0)?, c.ty(1)?.dtype, difference.rank());
-    let [dy, distance] =
-        [c.tensor(0)?, c.tensor(4)?].map(|v| v.unsqueeze(v.rank()).cast(difference.dtype()));
+    let (p, rank) = (c.float(3, 2.0)?, difference.rank());
+    let [dy, distance] = [c.tensor(0)?, c.tensor(4)?].map(|v| v.unsqueeze(v.rank()));
     let (size, sign) = (difference.abs(), difference.unary(Op::Sign));
     let apart = distance.ne(0.0);
     let dx = match p {
-        0.0 => dy * 0.0 * difference,
+        0.0 => c.math.zeros(difference.dtype(), &difference.sizes()),
         1.0 => dy * sign,
         2.0 => apart.select(dy / distance, 0.0) * difference,
         p if p.is_infinite() => size.eq(distance.broadcast(&size.sizes())).select(dy * sign, 0.0),
@@ -63,5 +65,5 @@ fn backward<'a>(c: &Call<'a>) -> Outs<'a> {
             apart.select(slope, 0.0)
         }
     };
-    Ok(vec![dx.reduce(Op::Sum, &[rank as i64 - 2], false).cast(dtype)])
+    Ok(vec![dx.reduce(Op::Sum, &[rank as i64 - 2], false)])
 }

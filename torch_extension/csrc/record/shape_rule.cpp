@@ -85,10 +85,10 @@ bool may_have_rule(const Call& call) {
          returns.size() <= kMaxResults;
 }
 
-// What the rule says; nothing where there is no native form. Throws what it refuses: PyTorch's Meta
-// kernels let some of it pass.
-std::optional<Types> ask(Call& call) {
-  Types types(call.info().handle.schema().returns().size());
+// What the rule says of so many results; nothing where there is no native form, or it refuses
+// the call. With `raises` that is thrown: PyTorch's Meta kernels let some of it pass.
+std::optional<Types> ask(Call& call, size_t n_results, bool raises) {
+  Types types(n_results);
   const auto views = argument_views(call);
   const auto given = call.arguments(views.data());
   c10::SmallVector<torchacc_arg, 16> arguments(given.begin(), given.end());
@@ -99,7 +99,7 @@ std::optional<Types> ask(Call& call) {
   torchacc_error* error = torchacc_infer(context(), *call.info().native, arguments.data(),
                                          arguments.size(), types.data(), types.size());
   if (error == nullptr) return types;
-  if (torchacc_error_code(error) == TORCHACC_INVALID_ARGUMENT) check(error);
+  if (raises && torchacc_error_code(error) == TORCHACC_INVALID_ARGUMENT) check(error);
   torchacc_error_free(error);
   return std::nullopt;
 }
@@ -130,6 +130,14 @@ bool gives_elements(const Call& call, const Shapes& shapes) {
                      [](const TensorUse& use) { return use.written && use.tensor->numel() != 0; });
 }
 
+// Those that a row gives: new ones, and what is written.
+size_t n_results(const Call& call, const Shapes& shapes) {
+  const auto tensors = call.tensors();
+  const auto written = std::count_if(tensors.begin(), tensors.end(),
+                                     [](const TensorUse& use) { return use.written; });
+  return shapes.fresh + static_cast<size_t>(written);
+}
+
 bool are_fresh(const Shapes& shapes) {
   const auto fresh = [](const OutputShape& output) {
     return output.kind == OutputShape::Kind::Fresh;
@@ -152,7 +160,7 @@ std::shared_ptr<const Shapes> rule_shapes(Call& call) {
   if (!may_have_rule(call)) return nullptr;
   const auto pattern = call.pattern();
   if (!pattern.has_value() || !ledger().believes(call, *pattern)) return nullptr;
-  const auto types = ask(call);
+  const auto types = ask(call, call.info().handle.schema().returns().size(), false);
   if (!types.has_value()) return nullptr;
   auto shapes = std::make_shared<Shapes>();
   for (const torchacc_type& type : *types) {
@@ -174,8 +182,8 @@ std::shared_ptr<const Shapes> rule_shapes(Call& call) {
 }
 
 std::shared_ptr<const Shapes> check_rule(Call& call, const Shapes& shapes) {
-  if (!may_have_rule(call) || !gives_elements(call, shapes)) return nullptr;
-  const auto types = ask(call);
+  if (!may_have_rule(call)) return nullptr;
+  const auto types = ask(call, n_results(call, shapes), gives_elements(call, shapes));
   if (!types.has_value() || !are_fresh(shapes)) return nullptr;
   if (agree(*types, shapes)) {
     const auto pattern = call.pattern();
