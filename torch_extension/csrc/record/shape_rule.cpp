@@ -10,6 +10,7 @@
 
 #include "record/meta.h"
 #include "record/recorder.h"
+#include "record/validate.h"
 #include "runtime/runtime.h"
 
 namespace torchacc {
@@ -99,8 +100,10 @@ std::optional<Types> ask(Call& call, size_t n_results, bool raises) {
   torchacc_error* error = torchacc_infer(context(), *call.info().native, arguments.data(),
                                          arguments.size(), types.data(), types.size());
   if (error == nullptr) return types;
-  if (raises && torchacc_error_code(error) == TORCHACC_INVALID_ARGUMENT) check(error);
+  const torchacc_code code = torchacc_error_code(error);
+  if (raises && code == TORCHACC_INVALID_ARGUMENT) check(error);
   torchacc_error_free(error);
+  if (raises && code == TORCHACC_UNSUPPORTED) check_kernel(call);
   return std::nullopt;
 }
 
