@@ -25,16 +25,20 @@ from torchacc_autoload import warn
 
 from torchacc import backend, device
 
-# Libraries by the name of their package, each with the modules that mend it.
+# Libraries, by the name of their package or of the part of it that is mended, each with the module
+# that mends it: loaded with what it mends, not before.
 LIBRARIES = {
-    "accelerate": ("torchacc.adapters.accelerate",),
-    "lightning": ("torchacc.adapters.lightning",),
-    "lightning_fabric": ("torchacc.adapters.lightning",),
-    "peft": ("torchacc.adapters.peft",),
-    "pytorch_lightning": ("torchacc.adapters.lightning",),
-    "safetensors": ("torchacc.adapters.safetensors",),
-    "torch": ("torchacc.adapters.benchmark", "torchacc.dynamo"),
-    "transformers": ("torchacc.adapters.transformers",),
+    "accelerate": "torchacc.adapters.accelerate",
+    "lightning": "torchacc.adapters.lightning",
+    "lightning_fabric": "torchacc.adapters.lightning",
+    "peft": "torchacc.adapters.peft",
+    "pytorch_lightning": "torchacc.adapters.lightning",
+    "safetensors": "torchacc.adapters.safetensors",
+    "torch._dynamo": "torchacc.dynamo",
+    "torch._inductor": "torchacc.dynamo",
+    "torch.nn.attention.flex_attention": "torchacc.dynamo",
+    "torch.utils.benchmark": "torchacc.adapters.benchmark",
+    "transformers": "torchacc.adapters.transformers",
 }
 
 _preferred = False
@@ -121,6 +125,11 @@ def _replace_copies(library: str, original, replacement) -> None:
                     setattr(module, key, replacement)
 
 
+def _library(name: str) -> str | None:
+    """The one of `LIBRARIES` that the module `name` is part of."""
+    return next((one for one in LIBRARIES if f"{name}.".startswith(f"{one}.")), None)
+
+
 def _warn_missing(place: str, why: str) -> None:
     library = place.partition(".")[0]
     _missing.add(place)
@@ -130,7 +139,7 @@ def _warn_missing(place: str, why: str) -> None:
         version = "version unknown"
     warn(
         f"torchacc does not know this {library} ({version}): {place} is missing or different, so "
-        f"{why}. {' and '.join(LIBRARIES[library])} says which versions work"
+        f"{why}. {LIBRARIES[_library(place)]} says which versions work"
     )
 
 
@@ -155,7 +164,8 @@ class _Finder:
 
     @classmethod
     def find_spec(cls, name, path=None, target=None):
-        if name.partition(".")[0] not in LIBRARIES or name not in _mends(name):
+        library = _library(name)
+        if library is None or name not in _mends(library):
             return None
         for finder in sys.meta_path:
             find = None if finder is cls else getattr(finder, "find_spec", None)
@@ -172,21 +182,17 @@ def _watch(spec: ModuleSpec) -> None:
         warn(f"torchacc cannot adapt {spec.name} to acc: another import hook has found it")
 
 
-def _mends(name: str) -> dict[str, Callable[[ModuleType], None]]:
-    """By module, the functions that mend the library that the module `name` is part of."""
-    return _mends_of(name.partition(".")[0])
-
-
 @functools.cache
-def _mends_of(library: str) -> dict[str, Callable[[ModuleType], None]]:
-    modules = map(importlib.import_module, LIBRARIES[library])
-    return {name: function for module in modules for name, function in module.MENDS.items()}
+def _mends(library: str) -> dict[str, Callable[[ModuleType], None]]:
+    """By module, the functions that mend `library`."""
+    mends = importlib.import_module(LIBRARIES[library]).MENDS
+    return {name: function for name, function in mends.items() if _library(name) == library}
 
 
 def _mend_module(module: ModuleType) -> None:
     # The library has been imported all right, and that stays so.
     try:
-        _mends(module.__name__)[module.__name__](module)
+        _mends(_library(module.__name__))[module.__name__](module)
     except Exception as error:  # noqa: BLE001
         warn(f"torchacc could not adapt {module.__name__} to acc: {error!r}")
 
