@@ -92,7 +92,7 @@ def test_host_calls_run_on_the_devices_own_memory():
     def work(x, index):
         y = torch.special.erfcx(x) + torch.special.bessel_j0(x.t()).t()
         parts = torch.special.erfcx((x * 2)[1:, ::2])
-        x.digamma_()
+        x.sinc_()
         out = torch.empty_like(x)
         torch.special.i1e(y, out=out)
         return y, parts, out, torch.special.zeta(x.abs() + 2, 3.0), x[index]
@@ -169,9 +169,9 @@ def test_indices_are_judged_by_the_cpu():
 
 def test_random_numbers_are_those_of_the_cpus_kernels():
     weights = torch.full((4, 50), 0.02, device=DEVICE)
-    drawn, calls, copies = counted(lambda: torch.multinomial(weights, 10))
+    drawn, calls, copies = counted(lambda: weights.geometric_(0.5))
     assert (calls, copies) == (1, ON_DEVICE)
-    assert F.one_hot(drawn.cpu(), 50).sum(0).max() <= 4
+    assert 0.3 < (drawn.cpu() == 1).float().mean() < 0.7
 
 
 def test_other_libraries_read_where_it_lies():

@@ -69,6 +69,9 @@ def test_distances_of_rows(p):
     y[:, 2] = x[:, 1]
     check(distances, x, y)
     check(distances, x[0].double(), y[1].double())
+    check(distances, x[:1], y)
+    check(distances, x[0], y)
+    check(distances, x, y[:, :0])
     check(lambda x, y: torch.cdist(x, y[1], p=p), x, y)
 
 

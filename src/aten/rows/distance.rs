@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::graph::math::{V, together};
 use crate::invalid;
 use crate::op::Op;
+use crate::shape::Dims;
 
 pub const ROWS: &[Row] = &[
     not_of_halves(row("_cdist_forward", PLAIN, forward).fixed(&[2])),
@@ -65,5 +66,11 @@ fn backward<'a>(c: &Call<'a>) -> Outs<'a> {
             apart.select(slope, 0.0)
         }
     };
-    Ok(vec![dx.reduce(Op::Sum, &[rank as i64 - 2], false)])
+    // Over the rows of x2, and over what x1 was repeated for.
+    let (all, own) = (dx.sizes(), c.tensor(1)?.sizes());
+    let apart = rank - 1 - own.len();
+    let repeated = |d: usize| d < apart || own[d - apart] == 1 && all[d] != 1;
+    let batches = (0..rank - 3).filter(|&d| repeated(d));
+    let axes: Dims = batches.chain([rank - 2]).map(|d| d as i64).collect();
+    Ok(vec![dx.reduce(Op::Sum, &axes, false).reshape(&own)])
 }
