@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy
 import pytest
 import torch
-import torch.nn.functional as F
 import torchacc
 from support import DEVICE, ON_DEVICE, check, run_python
 

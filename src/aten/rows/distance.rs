@@ -8,7 +8,6 @@ use crate::error::Result;
 use crate::graph::math::{V, together};
 use crate::invalid;
 use crate::op::Op;
-use crate::shape::Dims;
 
 pub const ROWS: &[Row] = &[
     not_of_halves(row("_cdist_forward", PLAIN, forward).fixed(&[2])),
@@ -48,7 +47,8 @@ fn forward<'a>(c: &Call<'a>) -> Outs<'a> {
     Ok(vec![y])
 }
 
-/// `(grad[…, P, R], x1, x2, p, distances[…, P, R])` → the gradient of x1. Equal rows have none.
+/// `(grad[…, P, R], x1, x2, p, distances[…, P, R])` → the gradient of x1, of the sizes that it is broadcast to; of no
+/// distances, of its own. Equal rows have none.
 fn backward<'a>(c: &Call<'a>) -> Outs<'a> {
     let difference = differences(c, [1, 2])?;
     let (p, rank) = (c.float(3, 2.0)?, difference.rank());
@@ -66,11 +66,9 @@ fn backward<'a>(c: &Call<'a>) -> Outs<'a> {
             apart.select(slope, 0.0)
         }
     };
-    // Over the rows of x2, and over what x1 was repeated for.
-    let (all, own) = (dx.sizes(), c.tensor(1)?.sizes());
-    let apart = rank - 1 - own.len();
-    let repeated = |d: usize| d < apart || own[d - apart] == 1 && all[d] != 1;
-    let batches = (0..rank - 3).filter(|&d| repeated(d));
-    let axes: Dims = batches.chain([rank - 2]).map(|d| d as i64).collect();
-    Ok(vec![dx.reduce(Op::Sum, &axes, false).reshape(&own)])
+    if dx.numel() == 0 {
+        let (dtype, own) = (dx.dtype(), c.tensor(1)?.sizes());
+        return Ok(vec![c.math.zeros(dtype, &own)]);
+    }
+    Ok(vec![dx.reduce(Op::Sum, &[rank as i64 - 2], false)])
 }
