@@ -187,7 +187,8 @@ std::shared_ptr<const Shapes> rule_shapes(Call& call) {
 std::shared_ptr<const Shapes> check_rule(Call& call, const Shapes& shapes) {
   if (!may_have_rule(call)) return nullptr;
   const auto types = ask(call, n_results(call, shapes), gives_elements(call, shapes));
-  if (!types.has_value() || !are_fresh(shapes)) return nullptr;
+  // What is written besides has the sizes that it had.
+  if (!types.has_value() || types->size() != shapes.fresh || !are_fresh(shapes)) return nullptr;
   if (agree(*types, shapes)) {
     const auto pattern = call.pattern();
     if (pattern.has_value() && are_row_major(shapes)) ledger().confirm(*pattern);
