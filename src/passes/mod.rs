@@ -3,8 +3,8 @@
 //! **Invariant:** touches the graph and the context given; no clock, environment, randomness or IO, and nothing that
 //! depends on the order of a hash map. Every pass keeps what the program computes: bit by bit, NaN, -0.0 and
 //! infinities included (the sign and payload of a NaN do not count), except that `decompose` and `cross_entropy` round
-//! where the primitives round, `products` rounds one sum where there were several, `scatters` leaves a -0.0 that 0 was added to, and `simplify` multiplies where `pow`
-//! has a small constant exponent, as PyTorch does.
+//! where the primitives round, `products` rounds one sum where there were several, `scatters` leaves a -0.0 that 0 was
+//! added to, and `simplify` multiplies where `pow` has a small constant exponent, as PyTorch does.
 
 mod cross_entropy;
 mod cse;

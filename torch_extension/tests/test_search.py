@@ -126,6 +126,7 @@ REFUSED = {
     "inf.*nan.*element <": lambda ones: torch.multinomial(ones / 0, 2),
     "sum of probabilities <= 0": lambda ones: torch.multinomial(ones * 0, 1),
     "p_in >= 0 && p_in <= 1": lambda ones: torch.bernoulli(ones + 1),
+    "p_in >= 0 && p_in <= 1 to": lambda ones: torch.bernoulli(ones.double() + 1e-12),
     "p_in >= 0 && p_in": lambda ones: torch.zeros_like(ones).bernoulli_(ones * torch.nan),
     "Number of elements of source": lambda ones: ones.masked_scatter(ones > 0, ones[0]),
     r"histc: range of \[": lambda ones: torch.histc(ones / 0),

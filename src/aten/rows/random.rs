@@ -36,10 +36,11 @@ const SMALLEST: f64 = f32::EPSILON as f64 / 4.0;
 
 /// Of a tensor: every number is one, or it is an error.
 fn probabilities(p: V) -> V {
-    let p = p.cast(DType::F32);
+    // In f64 as it is: what is a little more than 1 there is no more in f32.
+    let exact = if p.dtype() == DType::F64 { p } else { p.cast(DType::F32) };
     let axes: Dims = (0..p.rank() as i64).collect();
-    let holds = p.ge(0.0).and(p.le(1.0)).reduce(Op::All, &axes, false);
-    p + holds.expected(Expectation::Probability).cast(DType::F32)
+    let holds = exact.ge(0.0).and(exact.le(1.0)).reduce(Op::All, &axes, false);
+    exact.cast(DType::F32) + holds.expected(Expectation::Probability).cast(DType::F32)
 }
 
 /// `(self, num_samples, replacement)`: columns, drawn by the weights of a row. Without replacement the first to arrive of
