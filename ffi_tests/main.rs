@@ -31,7 +31,8 @@ fn run(command: &mut Command) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(
         output.status.success(),
-        "{command:?} failed\n{}{}",
+        "{command:?} failed, {}\n{}{}",
+        output.status,
         text(&output.stdout),
         text(&output.stderr)
     );

@@ -66,6 +66,9 @@ fn checked<'a>(math: &'a Math, node: &Node) -> Option<V<'a>> {
     }
     let (axis, index) = (node.attrs[0].int() as usize, operand(1));
     let size = operand(0).sizes()[axis];
+    if math.graph(|graph| is_clamped(graph, node.inputs[1], size)) {
+        return None;
+    }
     Some(match node.op {
         // These name the index and the dimension.
         Op::Gather | Op::Scatter => {
@@ -85,6 +88,22 @@ fn checked<'a>(math: &'a Math, node: &Node) -> Option<V<'a>> {
             math.op(Op::Take, &[x, outside], smallvec![Attr::Int(0)])
         }
     })
+}
+
+/// Whether an index was cut to `0..size` where it was made: `min(max(index, 0), size - 1)`.
+fn is_clamped(graph: &Graph, index: ValueId, size: i64) -> bool {
+    let operand = |v: ValueId, op: Op, holds: &dyn Fn(i64) -> bool| {
+        let node = graph.maker(v);
+        let is_bound = |&bound: &ValueId| {
+            let bound = graph.maker(before_broadcast(graph, bound));
+            bound.op == Op::ConstInt && holds(bound.attrs[0].int())
+        };
+        let at = (node.op == op).then(|| node.inputs.iter().position(is_bound))??;
+        Some(node.inputs[1 - at])
+    };
+    let below =
+        operand(before_broadcast(graph, index), Op::Min, &|bound| (0..size).contains(&bound));
+    below.and_then(|v| operand(v, Op::Max, &|bound| bound >= 0)).is_some()
 }
 
 /// The numbers that a value repeats, or itself.

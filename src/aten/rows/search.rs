@@ -66,7 +66,7 @@ pub fn bound<'a>(sorted: V<'a>, x: V<'a>, right: bool) -> Result<V<'a>> {
     let mut step = 1 << n.ilog2();
     while step > 0 {
         let next = place + step as f64;
-        let before = element((next - 1.0).min((n - 1) as f64));
+        let before = element((next - 1.0).max(0.0).min((n - 1) as f64));
         let stays = if right { before.gt(x) } else { before.ge(x) };
         let moves = next.le(n as f64).and(stays.not());
         place = moves.select(next, place);
