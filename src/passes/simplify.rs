@@ -173,7 +173,10 @@ fn unary(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
     match (item.op, maker.op) {
         (Op::Neg, Op::Neg) | (Op::Not, Op::Not) => Ok(Some(maker.inputs[0])),
         (Op::Abs, Op::Abs) => Ok(Some(x)),
-        (Op::Abs, Op::Neg) => b.unary(Op::Abs, maker.inputs[0]).map(Some),
+        // Negative numbers of an unsigned type are large ones.
+        (Op::Abs, Op::Neg) if b.ty(x).dtype != DType::U8 => {
+            b.unary(Op::Abs, maker.inputs[0]).map(Some)
+        }
         (Op::Not, Op::Eq) => b.binary(Op::Ne, maker.inputs[0], maker.inputs[1]).map(Some),
         (Op::Not, Op::Ne) => b.binary(Op::Eq, maker.inputs[0], maker.inputs[1]).map(Some),
         _ => Ok(None),

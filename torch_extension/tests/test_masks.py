@@ -195,6 +195,20 @@ def test_a_lone_mask_is_written_in_the_program(accumulate):
     assert torch.equal(x.cpu(), torch.ones(SHAPE))
 
 
+def test_values_of_another_type_are_refused_at_the_call():
+    x, mask = torch.zeros(3, dtype=torch.bool), torch.tensor([True, False, True])
+    for count, accumulate in ((2, False), (2, True), (1, True)):
+        errors = []
+        for device in ("cpu", DEVICE):
+            values = torch.ones(count, dtype=torch.int64, device=device)
+            with pytest.raises(RuntimeError, match="source and destination dtypes match") as error:
+                x.to(device).index_put_((mask.to(device),), values, accumulate=accumulate)
+            errors.append(error.type)
+        assert errors[0] is errors[1]
+    # One number fills.
+    check(lambda x, m, v: x.clone().index_put_((m,), v), x, mask, torch.tensor([2]))
+
+
 def test_rows_of_bools_are_read_without_a_cut():
     bits = mask_of((8, 4), torch.bool, DEVICE)
     torchacc.sync()

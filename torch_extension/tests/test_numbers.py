@@ -262,3 +262,7 @@ def test_a_matrix_without_elements_may_be_of_another_type_than_the_vector(dtype)
         torch.ones(1, 0),
         torch.ones(0).double(),
     )
+
+
+def test_the_size_of_a_negated_byte():
+    check(lambda x: (-x).abs(), torch.tensor([0, 1, 200, 255], dtype=torch.uint8))

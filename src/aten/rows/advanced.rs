@@ -218,6 +218,15 @@ fn index_put<'a>(c: &Call<'a>) -> Outs<'a> {
     // What adds up does so in f32 at least.
     let x = c.tensor(0)?.cast(if accumulate { sum_dtype(dtype) } else { dtype });
     if let Some(mask) = lone_mask(c)? {
+        let given = c.ty(2)?;
+        // One value fills, as a number does.
+        if given.dtype != dtype && (accumulate || given.numel() != 1) {
+            return invalid!(
+                "Index put requires the source and destination dtypes match, got {dtype} for the destination and {} \
+                 for the source.",
+                given.dtype
+            );
+        }
         return Ok(vec![masked_put(x, mask, c.tensor(2)?, accumulate)?.cast(dtype)]);
     }
     let sizes = x.sizes();

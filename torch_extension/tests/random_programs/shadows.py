@@ -44,6 +44,8 @@ NORMALIZED = re.compile(r"\bnormalize\((\w+), dim=(-?\d+)")
 SIGNS = re.compile(r"copysign|signbit")
 # Operators that compute a part in the type of one of their operands.
 OF_TWO_TYPES = re.compile(r"loss|entropy|kl_div")
+# Operators that take one of several equal elements.
+TAKES = re.compile(r"\btopk\((t\d+)")
 # Two variables that are compared, element by element.
 COMPARES = re.compile(
     r"\b(t\d+)(?: [=!]= | [<>]=? |\.(?:eq|ne|lt|le|gt|ge)_?\()(t\d+)\b"
@@ -106,6 +108,8 @@ class Shadows:
             raise Diverged(place, "a part is as precise as one of two types")
         if SIGNS.search(line) and any(map(self.has_zeros, VARIABLE.findall(line))):
             raise Diverged(place, "the sign of a zero is nobody's promise")
+        if any(map(self.has_ties, TAKES.findall(line))):
+            raise Diverged(place, "to which of equal elements a gradient goes is nobody's promise")
         pairs = (filter(None, pair.groups()) for pair in COMPARES.finditer(line))
         if any(self.may_be_equal(*pair) for pair in pairs):
             raise Diverged(place, "a comparison hangs on the precision")
@@ -184,6 +188,13 @@ class Shadows:
         """Whether an element is 0 in one of the runs."""
         values = [names.get(name) for names in (self.eager, *self.others)]
         return any(bool((v == 0).any()) for v in values if isinstance(v, torch.Tensor))
+
+    def has_ties(self, name):
+        """Whether elements are equal of what is differentiated."""
+        value = self.eager.get(name)
+        if not isinstance(value, torch.Tensor) or not value.requires_grad:
+            return False
+        return value.detach().unique().numel() < value.numel()
 
     def may_be_equal(self, *names):
         """Whether two elements that are compared lie as near as rounding moves them."""
@@ -288,7 +299,10 @@ class Shadows:
         small = down.abs() <= 16 * eps * largest(down)
         tiny = small & (wide.isfinite() if cancels else rounded)
         # Nor is there anything where a few roundings change most of it.
-        tiny |= ((up - wide).abs() > 0.25 * wide.abs()) & wide.isfinite() & up.isfinite()
+        moved = (up - wide).abs()
+        changed = (moved > 0.25 * wide.abs()) & wide.isfinite() & up.isfinite()
+        # But another branch is not noise.
+        tiny |= changed & ((down - wide).abs() <= 4 * moved)
         if tiny.any() and is_writable(down):
             down.masked_fill_(tiny, -0.0)
 
