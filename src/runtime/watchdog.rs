@@ -114,6 +114,10 @@ impl Watchdog {
         self.progress.fetch_add(1, Relaxed);
     }
 
+    fn is_watching(&self) -> bool {
+        self.work.lock().is_some()
+    }
+
     fn report(&self, work: &Work) {
         let seconds = self.patience.limit.as_secs_f64();
         let (what, site) = described(work);
@@ -144,15 +148,13 @@ fn watch(watched: &Weak<Watchdog>) {
         let Some(dog) = watched.upgrade() else { return };
         let limit = dog.patience.limit;
         let progress = dog.progress.load(Relaxed);
-        let work = dog.work.lock().clone();
-        match work {
-            Some(work) if progress == seen.0 => {
-                if !is_notified && Duration::from_nanos(now() - seen.1) >= limit {
-                    is_notified = true;
-                    dog.report(&work);
-                }
-            }
-            _ => (seen, is_notified) = ((progress, now()), false),
+        if progress != seen.0 || !dog.is_watching() {
+            (seen, is_notified) = ((progress, now()), false);
+        } else if !is_notified && Duration::from_nanos(now() - seen.1) >= limit {
+            // Owned by nobody else but for a report: a program keeps memory, which a context gives back when it ends.
+            let work = dog.work.lock().clone();
+            is_notified = true;
+            work.iter().for_each(|work| dog.report(work));
         }
         drop(dog);
         thread::sleep((limit / 4).min(Duration::from_secs(1)));
@@ -242,45 +244,79 @@ mod tests {
         }
     }
 
+    /// A context whose launch thread runs `function` when it is `asked`.
+    struct Watched {
+        context: Arc<Context>,
+        op: Operator,
+    }
+
+    impl Watched {
+        fn new(
+            name: &str,
+            limit: Duration,
+            function: impl Fn() + Send + Sync + 'static,
+        ) -> Watched {
+            let function = move |_: &[HostArg], _: &[HostTensor]| {
+                function();
+                Ok(())
+            };
+            let op = Operator::Host(register(HostOp {
+                name: name.into(),
+                key: format!("watchdog {name}").into(),
+                function: Box::new(function),
+                shape: None,
+                cuda: None,
+                device_function: None,
+            }));
+            let asked = Asked { backend: "cpu", cache_folder: "off", ..Asked::default() };
+            let patience = Patience { limit, abort: false, stacks: false };
+            let options = Options { watchdog: Some(patience), ..Options::resolve(asked).unwrap() };
+            Watched { context: Context::new(options).unwrap(), op }
+        }
+
+        fn run(&self) {
+            let x = self.context.new_buffer(16);
+            let view = view(4);
+            let args = [ArgRef::Tensor(TensorRef::new(x, &view))];
+            self.context.record(&Call { op: self.op, args: &args, outs: &[] }).unwrap();
+            self.context.sync().unwrap();
+        }
+    }
+
     /// The operator goes on when the report is there, so it comes while the operator runs, and once.
     #[test]
     fn a_step_that_does_not_end_is_reported_once_and_goes_on() {
         let (notified, is_notified) = channel();
         let (notified, is_notified) = (Mutex::new(notified), Mutex::new(is_notified));
-        let function = move |_: &[HostArg], _: &[HostTensor]| {
+        let watched = Watched::new("tests::stuck", Duration::from_millis(20), move || {
             is_notified.lock().recv().ok();
-            Ok(())
-        };
-        let op = Operator::Host(register(HostOp {
-            name: "tests::stuck".into(),
-            key: "watchdog tests".into(),
-            function: Box::new(function),
-            shape: None,
-            cuda: None,
-            device_function: None,
-        }));
-        let limit = Duration::from_millis(20);
-        let asked = Asked { backend: "cpu", cache_folder: "off", ..Asked::default() };
-        let patience = Patience { limit, abort: false, stacks: false };
-        let options = Options { watchdog: Some(patience), ..Options::resolve(asked).unwrap() };
-        let context = Context::new(options).unwrap();
+        });
         let messages = Arc::new(Mutex::new(Vec::new()));
         let ours = messages.clone();
-        context.set_log(Box::new(move |_, message, _| {
+        watched.context.set_log(Box::new(move |_, message, _| {
             ours.lock().push(message.to_string());
             notified.lock().send(()).ok();
         }));
         for turn in 1..3 {
-            let x = context.new_buffer(16);
-            let view = view(4);
-            let args = [ArgRef::Tensor(TensorRef::new(x, &view))];
-            context.record(&Call { op, args: &args, outs: &[] }).unwrap();
-            context.sync().unwrap();
+            watched.run();
             let messages = messages.lock();
             assert_eq!(messages.len(), turn);
             let message = &messages[turn - 1];
             assert!(message.starts_with("nothing has ended for 0.02 s: step "), "{message}");
             assert!(message.contains("of a program runs, tests::stuck: "), "{message}");
         }
+    }
+
+    /// A thread that looked at a program may not keep it: its memory would outlive the context.
+    #[test]
+    fn what_was_watched_ends_with_its_context() {
+        // Long enough for the first look.
+        let look = || thread::sleep(Duration::from_millis(100));
+        let watched = Watched::new("tests::slow", Duration::from_secs(60), look);
+        watched.run();
+        let shared = &watched.context.shared;
+        let program = shared.last_program.lock().as_ref().map(Arc::downgrade).unwrap();
+        drop(watched);
+        assert!(program.upgrade().is_none());
     }
 }
