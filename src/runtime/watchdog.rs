@@ -262,7 +262,7 @@ mod tests {
             };
             let op = Operator::Host(register(HostOp {
                 name: name.into(),
-                key: format!("watchdog {name}").into(),
+                key: format!("watchdog {name}"),
                 function: Box::new(function),
                 shape: None,
                 cuda: None,
