@@ -13,6 +13,18 @@ pub fn matmul<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     Ok(vec![along_a, along_b])
 }
 
+/// Each form's gradients are the two forms.
+pub fn grouped_matmul<'m>(s: &Step<'m, '_>) -> Flow<'m> {
+    let (a, b, ends, dy) = (s.x[0], s.x[1], s.x[2], s.dy());
+    let turned = |v: V<'m>| v.swap(v.rank() - 2, v.rank() - 1);
+    let product = |a, b| s.math.op(Op::GroupedMatmul, &[a, b, ends], Attrs::new());
+    let (along_a, along_b) = match b.rank() {
+        3 => (s.of(0, || product(dy, turned(b))), s.of(1, || product(turned(a), dy))),
+        _ => (s.of(0, || turned(product(b, turned(dy)))), s.of(1, || product(turned(a), dy))),
+    };
+    Ok(vec![along_a, along_b, None])
+}
+
 /// The attributes of a primitive that makes an array of spatial sizes `of`: these, then the others.
 fn with_sizes(of: V, rest: &[Attr]) -> Attrs {
     let sizes = Attr::Ints(of.sizes()[2..].into());

@@ -15,7 +15,9 @@
 use super::Arity::{AtLeast, Between, Exactly};
 use super::Class::*;
 use super::LayoutRequirement::{Dense, Number, Rows, Strided};
-use super::{DEFAULT, Row, expect, fallback, index, leaf, movement, nn, pointwise as p, reduce};
+use super::{
+    DEFAULT, Row, expect, fallback, grouped, index, leaf, movement, nn, pointwise as p, reduce,
+};
 use serde::{Deserialize, Serialize};
 
 /// Calls the macro `$read` with `[arguments]` and all rows.
@@ -209,6 +211,11 @@ macro_rules! primitives {
         /// `[…b, m, k] · […b, k, n] → […b, m, n]`; equal batch sizes, equal dtypes.
         Matmul { "matmul" Contraction Exactly(2), [], reduce::matmul_type, reduce::MATMUL, reduce::matmul_flops, layouts: &[Strided] }
             grad (Flows(contraction::matmul));
+        /// Products of groups of rows or of terms; `ends` says where each group ends, ascending. `a` is [m, k], `ends` [g].
+        /// With `b` [g, k, n]: each group of rows of `a` by the matrix of its own, [m, n]; rows of no group are 0.
+        /// With `b` [k, n]: a product for each group of terms of the sums, [g, m, n].
+        GroupedMatmul { "grouped_matmul" Contraction Exactly(3), [], grouped::grouped_matmul_type, grouped::GROUPED_MATMUL, grouped::flops, layouts: &[Strided, Strided, Dense] }
+            grad (Flows(contraction::grouped_matmul));
         /// `(x[n,c,s…], w[o,c/groups,k…])` → `y[n,o,t…]`, one to three spatial dimensions: `y[n,o,t] = Σ x[n,c,t·stride + k·dilation
         /// - padding] · w[o,c,k]` over the channels of o's group. x is 0 in the padding.
         Conv { "conv" Contraction Exactly(2), ["stride", "padding", "dilation", "groups"], nn::conv_type, nn::CONV, nn::conv_flops }

@@ -30,6 +30,8 @@ pub const ROWS: &[Row] = &[
         .special(is_trivial)
         .essential(leaves_out)
         .facts(ONE_FLOAT),
+    // `(self, mat2, offs?, bias?, out_dtype?)`
+    row("_grouped_mm", PLAIN, grouped).facts(ONE_FLOAT),
     // `(self, mat2, scale_a, scale_b, bias?, scale_result?, out_dtype?, use_fast_accum)`
     row("_scaled_mm", PLAIN, |c| {
         scaled(c, [c.tensor(2)?, c.tensor(3)?], c.optional(4)?, c.dtype(6)?, c.optional(5)?)
@@ -52,6 +54,45 @@ pub const ROWS: &[Row] = &[
     .essential(leaves_out)
     .facts(ONE_FLOAT),
 ];
+
+/// An operand of rank 2 has its groups side by side, along the dimension that `offs` has the ends of.
+fn grouped<'a>(c: &Call<'a>) -> Outs<'a> {
+    let (a, b, ends) = (c.tensor(0)?, c.tensor(1)?, c.optional(2)?);
+    for (x, name) in [(a, "mat_a"), (b, "mat_b")] {
+        if !matches!(x.rank(), 2 | 3) {
+            return invalid!("{name} has to be 2 or 3d");
+        }
+    }
+    if c.optional(3)?.is_some() {
+        return invalid!("Bias not supported yet");
+    }
+    if c.dtype(4)?.is_some_and(|dtype| dtype != a.dtype()) {
+        return invalid!("Grouped gemm output dtype must match `mat_a` dtype");
+    }
+    let turned = |v: V<'a>| v.swap(v.rank() - 2, v.rank() - 1);
+    let Some(ends) = ends else {
+        return match (a.rank(), b.rank()) {
+            (3, 3) => Ok(vec![a.matmul(b)]),
+            _ => invalid!("{GROUPS_WANT_OFFSETS}"),
+        };
+    };
+    if ends.dtype() != DType::I32 {
+        return invalid!("Offsets have to be int32");
+    }
+    if ends.rank() != 1 {
+        return invalid!("offs has to be 1D");
+    }
+    let product = |a, b| c.math.op(Op::GroupedMatmul, &[a, b, ends], smallvec![]);
+    Ok(vec![match (a.rank(), b.rank()) {
+        (2, _) => product(a, b),
+        // The columns of b are the rows of its transpose.
+        (_, 2) => turned(product(turned(b), turned(a))),
+        _ => return invalid!("{GROUPS_WANT_OFFSETS}"),
+    }])
+}
+
+const GROUPS_WANT_OFFSETS: &str =
+    "Have to provide offsets if there is a 2d matrix, or no offset if both matrices are 3d";
 
 /// The scale of an operand of `_scaled_mm_v2`: arguments `at` (a list), its recipe and its order in memory.
 fn recipe<'a>(c: &Call<'a>, at: usize) -> Result<V<'a>> {

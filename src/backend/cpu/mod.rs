@@ -13,6 +13,7 @@ mod dense;
 mod epilogue;
 mod fold;
 mod gemm;
+mod grouped;
 mod index;
 mod isa;
 mod packed_weights;

@@ -3,7 +3,7 @@
 use super::access::{Bound, Source};
 use super::dense::{Dense, as_it_is, dense};
 use super::epilogue::Sink;
-use super::{assemble, attention, conv, index, norm, order, pooling, scan, softmax};
+use super::{assemble, attention, conv, grouped, index, norm, order, pooling, scan, softmax};
 use crate::backend::memory::Pool;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -35,6 +35,7 @@ pub fn run(
     match op {
         Op::Concat => return assemble::concat(attrs, reads, &writes[0]),
         Op::AsStridedScatter => return assemble::as_strided_scatter(attrs, reads, &writes[0]),
+        Op::GroupedMatmul => return grouped::grouped_matmul(reads, &writes[0], (None, pool)),
         _ => {}
     }
     // The others want dense operands; plans have them so already, but for numbers and indices.
@@ -94,7 +95,7 @@ pub fn by_rows(
 fn has_kernel(op: Op, attrs: &[Attr], reads: &[Bound], writes: &[Bound]) -> bool {
     let nothing = |b: &Bound| b.sizes().contains(&0);
     match op {
-        Op::Concat => true,
+        Op::Concat | Op::GroupedMatmul => true,
         Op::AsStridedScatter => assemble::overwritten(attrs, &writes[0]).is_injective(),
         Op::CumSum => reads[0].dtype == writes[0].dtype && !nothing(&writes[0]),
         op if op.row().by_rows > 0 => true,

@@ -150,6 +150,9 @@ fn node(
         Op::Matmul if write.dtype.is_float() => {
             multiply(&step.reads, write, overwrites_donor).map(Some)
         }
+        Op::GroupedMatmul if is_some_float(step) => {
+            Ok(Some(emit::grouped_matmul(&step.reads, write)?.into()))
+        }
         Op::Concat => concat(attrs[0].int() as usize, &step.reads, write).map(Some),
         Op::AsStridedScatter => {
             let over = Layout {

@@ -44,6 +44,12 @@ fn indices<'m>(math: &'m Math, sizes: &[i64], size: i64) -> V<'m> {
     numbers.rem(size as f64).reshape(sizes)
 }
 
+/// Of three groups: one, none and five of seven.
+fn ends<'m>(math: &'m Math) -> V<'m> {
+    let thirds = math.iota(&[3], 0, DType::I64);
+    (thirds * thirds - thirds) * 2.5 + 1.0
+}
+
 pub fn all() -> Vec<Case> {
     [pointwise(), movement(), reductions(), contractions(), indexing(), norms(), attention()]
         .into_iter()
@@ -176,6 +182,12 @@ fn contractions() -> Vec<Case> {
     vec![
         case("matmul", &[any(40, &[2, 3, 4]), any(41, &[2, 4, 2])], |_, x| {
             vec![x[0].matmul(x[1]).tanh()]
+        }),
+        case("grouped_matmul of rows", &[any(40, &[7, 3]), any(41, &[3, 3, 2])], |math, x| {
+            vec![node(math, Op::GroupedMatmul, &[x[0], x[1], ends(math)], Attrs::new())[0].tanh()]
+        }),
+        case("grouped_matmul of sums", &[any(40, &[2, 7]), any(41, &[7, 3])], |math, x| {
+            vec![node(math, Op::GroupedMatmul, &[x[0], x[1], ends(math)], Attrs::new())[0].tanh()]
         }),
         case("matmul of none", &[any(40, &[2, 0]), any(41, &[0, 3])], |_, x| {
             vec![x[0].matmul(x[1]).exp()]

@@ -27,6 +27,7 @@ const FAMILIES: &[(usize, Family)] = &[
     (3, concat),
     (6, reduction),
     (5, products::matmul),
+    (2, products::grouped),
     (2, products::float8),
     (2, indexing::take),
     (2, indexing::index_add),

@@ -31,6 +31,20 @@ pub fn matmul(g: &mut Generator) -> Result<()> {
     Ok(())
 }
 
+/// Of groups of rows or of terms, in order or not.
+pub fn grouped(g: &mut Generator) -> Result<()> {
+    let a = any(g, 2, |d| d.is_float())?;
+    let ty = g.builder.ty(a).clone();
+    let [m, k] = ty.sizes[..] else { return Ok(()) };
+    let (groups, n, by_row) = (g.size(), g.size(), g.rng.chance(0.5));
+    let sizes = if by_row { vec![groups, k, n] } else { vec![k, n] };
+    let b = g.of_type(&Ty::new(ty.dtype, &sizes))?;
+    let dtype = *g.rng.pick(&[DType::I32, DType::I64]);
+    let ends = g.fresh_indices(dtype, &[groups], if by_row { m } else { k } + 1, None)?;
+    g.node(Op::GroupedMatmul, &[a, b, ends], smallvec![])?;
+    Ok(())
+}
+
 /// Numbers rounded to 8 bits, alone or in a product.
 pub fn float8(g: &mut Generator) -> Result<()> {
     let a = any(g, 2, |d| d == DType::F32)?;

@@ -157,6 +157,39 @@ fn matmul() {
     }
 }
 
+/// Each row and each term is in the first group that ends after it.
+#[test]
+fn grouped_matmul() {
+    let all: [&[i64]; 5] = [&[1, 1, 5], &[2, 4, 7], &[9, 3, -2], &[0, 6, 2], &[]];
+    for (dtype, ends) in numbers().filter(|d| d.is_float()).flat_map(|d| all.map(|e| (d, e))) {
+        let (m, k, n, groups) = (7, 3, 2, ends.len() as i64);
+        let group = |at: i64| ends.iter().position(|&end| at < end);
+        let places =
+            Array::from_f64(I64, &[groups], &ends.iter().map(|&e| e as f64).collect::<Vec<_>>());
+        let mut numbers = Numbers(13);
+        let (a, b) = (numbers.small(dtype, &[m, k]), numbers.small(dtype, &[groups, k, n]));
+        let mut want = Array::zeros(&Ty::new(dtype, &[m, n]));
+        for (row, column) in (0..m).flat_map(|row| (0..n).map(move |column| (row, column))) {
+            let Some(g) = group(row) else { continue };
+            let term = |j: i64| {
+                a.f64((row * k + j) as usize) * b.f64(((g as i64 * k + j) * n + column) as usize)
+            };
+            want.set_f64((row * n + column) as usize, (0..k).map(term).sum());
+        }
+        check(Op::GroupedMatmul, &[&a, &b, &places], &[], &want);
+
+        let (a, b) = (numbers.small(dtype, &[k, m]), numbers.small(dtype, &[m, n]));
+        let mut want = Array::zeros(&Ty::new(dtype, &[groups, k, n]));
+        for (at, place) in coordinates(&[groups, k, n]).iter().enumerate() {
+            let terms = (0..m).filter(|&j| group(j) == Some(place[0] as usize));
+            let term =
+                |j: i64| a.f64((place[1] * m + j) as usize) * b.f64((j * n + place[2]) as usize);
+            want.set_f64(at, terms.map(term).sum());
+        }
+        check(Op::GroupedMatmul, &[&a, &b, &places], &[], &want);
+    }
+}
+
 /// What stands at place `at` of a sorted line comes after all that stand before it, and nothing is lost.
 #[test]
 fn the_first_elements_along_any_axis() {

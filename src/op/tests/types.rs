@@ -207,6 +207,24 @@ fn refusals_say_what_is_wrong() {
             vec![Attr::DType(F32)],
             "scale_b to have sizes [1, 4], but got [4, 1]",
         ),
+        (
+            Op::GroupedMatmul,
+            vec![f(&[5, 3]), f(&[2, 4, 1]), ty(I64, &[2])],
+            vec![],
+            "contraction dimension of mat_a and mat_b must match: 3 and 4",
+        ),
+        (
+            Op::GroupedMatmul,
+            vec![f(&[5, 3]), f(&[3, 3, 1]), ty(I64, &[2])],
+            vec![],
+            "matrix batch sizes have to match: 2 and 3",
+        ),
+        (
+            Op::GroupedMatmul,
+            vec![f(&[5, 3]), f(&[3, 1]), f(&[2])],
+            vec![],
+            "Expected index to have one of the following scalar types",
+        ),
         (Op::LogSumExp, vec![f(&[2, 0])], vec![], "reduction dim 1 to have non-zero size"),
         (
             Op::LayerNorm,

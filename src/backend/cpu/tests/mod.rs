@@ -9,7 +9,7 @@ mod jit;
 mod map;
 mod math;
 pub mod node;
-mod product;
+pub mod product;
 pub mod reduce;
 mod rows;
 

@@ -179,3 +179,38 @@ fn small_products_with_every_instruction_set() {
         }
     }
 }
+
+/// Products of rows and of sums, in several pieces and in none, dense and transposed; and how many roundings off they may be.
+pub fn grouped(random: &mut Random, dtype: DType) -> Vec<(Case, f64)> {
+    let all: [&[i64]; 4] = [&[70, 70, 80, 420], &[0, 5, 500, 500], &[420, 3, 3, 420], &[0; 4]];
+    let mut cases = Vec::new();
+    for ends in all {
+        for (ends_dtype, [m, k, n]) in [(DType::I64, [420, 33, 37]), (DType::I32, [420, 5, 0])] {
+            let numbers: Vec<f64> = ends.iter().map(|&end| end as f64).collect();
+            let ends = Array::from_f64(ends_dtype, &[4], &numbers);
+            for (a, b) in [([m, k], vec![4, k, n]), ([k, m], vec![m, n])] {
+                let (a, b) = (values(random, dtype, &a), values(random, dtype, &b));
+                let case = || {
+                    let operands = vec![a.clone(), b.clone(), ends.clone()];
+                    node(Op::GroupedMatmul, smallvec![], operands)
+                };
+                let mut turned = case();
+                lay_out(&mut turned, 0, Lay::Reversed);
+                lay_out(&mut turned, 1, Lay::Reversed);
+                let steps = 4.0 * (a.ty.sizes[1] as f64 + 2.0);
+                cases.extend([(case(), steps), (turned, steps)]);
+            }
+        }
+    }
+    cases
+}
+
+#[test]
+fn products_of_groups() {
+    let mut random = Random::new(31);
+    for dtype in FLOATS {
+        for (case, steps) in grouped(&mut random, dtype) {
+            check_close(&case, steps);
+        }
+    }
+}

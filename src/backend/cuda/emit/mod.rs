@@ -7,6 +7,7 @@
 mod access;
 mod attention;
 mod body;
+mod grouped;
 pub mod index;
 mod map;
 mod custom_op;
@@ -20,6 +21,7 @@ mod write;
 pub use self::body::may_fail;
 pub use attention::{attention, attention_grad};
 pub use custom_op::custom_op;
+pub use grouped::grouped_matmul;
 pub use index::IndexedStep;
 pub use map::{Epilogue, cast, copy, map, zeros};
 pub use reduce::reduce;
@@ -57,6 +59,7 @@ pub fn prelude() -> &'static str {
             include_str!("../../../../cuda/fold.cuh"),
             include_str!("../../../../cuda/index.cuh"),
             include_str!("../../../../cuda/window.cuh"),
+            include_str!("../../../../cuda/grouped.cuh"),
         ]
         .concat()
     });

@@ -21,6 +21,26 @@ pub fn matmul(pass: &mut Pass, node: &Node) -> Result<PaddedValue, Stop> {
     Ok(anything(id, axes))
 }
 
+/// Groups that are padding end at 0, where the others began: nothing is in them.
+pub fn grouped(pass: &mut Pass, node: &Node) -> Result<PaddedValue, Stop> {
+    let operands = pass.operands(node);
+    let [a, b, ends] = &operands[..] else { return refused("no product") };
+    let by_row = b.axes.len() == 3;
+    let terms = usize::from(by_row);
+    unify(&a.axes[1], &b.axes[terms])?;
+    let axes = if by_row {
+        unify(&b.axes[0], &ends.axes[0])?;
+        vec![a.axes[0].clone(), b.axes[2].clone()]
+    } else {
+        vec![ends.axes[0].clone(), a.axes[0].clone(), b.axes[1].clone()]
+    };
+    let a = pass.clean_along(a, &[1], Fill::Zero)?;
+    let b = pass.clean_along(b, &[terms], Fill::Zero)?;
+    let ends = pass.clean(ends, Fill::Zero)?;
+    let id = pass.op(node.op, &[a.id, b.id, ends.id], node.attrs.clone())?;
+    Ok(anything(id, axes))
+}
+
 /// A product of floats of 8 bits, with a scale each, or one for every row of `a` and column of `b`.
 pub fn scaled(pass: &mut Pass, node: &Node) -> Result<PaddedValue, Stop> {
     let operands = pass.operands(node);

@@ -39,6 +39,7 @@ pub fn rule(pass: &mut Pass, n: usize, node: &Node) -> Result<Vec<PaddedValue>, 
         Op::CumSum => reduce::cumulative(pass, n, node),
         Op::Matmul => contraction::matmul(pass, node),
         Op::ScaledMatmul => contraction::scaled(pass, node),
+        Op::GroupedMatmul => contraction::grouped(pass, node),
         Op::Conv
         | Op::ConvGradInput
         | Op::SumPool

@@ -125,6 +125,27 @@ fn matrix_products_over_each_of_their_sizes() {
     }
 }
 
+/// Of rows and of sums, over their sizes and the number of groups. The ends are of the exact sizes.
+#[test]
+fn products_of_groups_over_each_of_their_sizes() {
+    for (which, by_row) in (0..4).flat_map(|which| [(which, false), (which, true)]) {
+        each_length(&|b, s| {
+            let mut sizes = [3, 4, 5, 2];
+            sizes[which] = s[0];
+            let [m, k, n, groups] = sizes;
+            let x = input(b, 0, F32, &[m, k])?;
+            let y = if by_row { vec![groups, k, n] } else { vec![k, n] };
+            let y = input(b, 1, F32, &y)?;
+            let places =
+                b.op(Op::Iota, &[], attrs([ints(&[groups]), Attr::Int(0), Attr::DType(I64)]))?;
+            let two = b.constant(2.0, I64)?;
+            let two = b.broadcast(two, &[groups])?;
+            let ends = b.binary(Op::Mul, places, two)?;
+            Ok(vec![b.op(Op::GroupedMatmul, &[x, y, ends], attrs([]))?])
+        });
+    }
+}
+
 #[test]
 fn products_of_8_bits_over_each_of_their_sizes() {
     for (which, by_row) in (0..3).flat_map(|which| [(which, false), (which, true)]) {
