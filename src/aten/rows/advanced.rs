@@ -25,9 +25,17 @@ pub const ROWS: &[Row] = &[
     .lists(|indices| !indices.iter().any(is_mask))
     .refuses(always)
     .facts(SHAPED_BY_MASKS),
-    row("index_put", &[""], index_put).lists(masks_alone).refuses(always).facts(ONE_FLOAT),
-    row("_index_put_impl", &[""], index_put).lists(masks_alone).refuses(always).facts(ONE_FLOAT),
+    write("index_put"),
+    write("_index_put_impl"),
 ];
+
+const fn write(name: &'static str) -> Row {
+    row(name, &[""], index_put)
+        .lists(masks_alone)
+        .refuses(always)
+        .checks(is_of_one_type)
+        .facts(ONE_FLOAT)
+}
 
 /// Bools and bytes select a number of elements that nobody knows in advance.
 fn is_mask(index: &DType) -> bool {
@@ -211,6 +219,20 @@ fn masked_put<'a>(
     Ok(mask.select(if accumulate { x + new } else { new }, x).broadcast(&sizes))
 }
 
+/// What a mask selects is of the type of what it is written to; but one value fills, as a number does. (Of indices the CPU
+/// is asked, which knows how many elements they name.)
+fn is_of_one_type(c: &Call) -> Result<()> {
+    let (into, given) = (c.ty(0)?.dtype, c.ty(2)?);
+    let fills = !c.bool(3, false)? && given.numel() == 1;
+    if given.dtype == into || fills || lone_mask(c)?.is_none() {
+        return Ok(());
+    }
+    invalid!(
+        "Index put requires the source and destination dtypes match, got {into} for the destination and {} for the source.",
+        given.dtype
+    )
+}
+
 /// `(self, indices, values, accumulate)`
 fn index_put<'a>(c: &Call<'a>) -> Outs<'a> {
     let dtype = c.ty(0)?.dtype;
@@ -218,15 +240,6 @@ fn index_put<'a>(c: &Call<'a>) -> Outs<'a> {
     // What adds up does so in f32 at least.
     let x = c.tensor(0)?.cast(if accumulate { sum_dtype(dtype) } else { dtype });
     if let Some(mask) = lone_mask(c)? {
-        let given = c.ty(2)?;
-        // One value fills, as a number does.
-        if given.dtype != dtype && (accumulate || given.numel() != 1) {
-            return invalid!(
-                "Index put requires the source and destination dtypes match, got {dtype} for the destination and {} \
-                 for the source.",
-                given.dtype
-            );
-        }
         return Ok(vec![masked_put(x, mask, c.tensor(2)?, accumulate)?.cast(dtype)]);
     }
     let sizes = x.sizes();

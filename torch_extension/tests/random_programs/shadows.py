@@ -81,6 +81,8 @@ class Shadows:
         self.normalizes = False
         self.saved = []
         self.has_nothing_left = False
+        # Of the types of operands that were computed with others: gradients pass through each.
+        self.coarsest = 0.0
 
     def step(self, place, line):
         # The CPU alone makes it of operators of which some save nothing.
@@ -110,6 +112,8 @@ class Shadows:
             raise Diverged(place, "the sign of a zero is nobody's promise")
         if any(map(self.has_ties, TAKES.findall(line))):
             raise Diverged(place, "to which of equal elements a gradient goes is nobody's promise")
+        if self.is_of_two_types(line):
+            self.coarsest = max(self.coarsest, *map(self.eps_of, VARIABLE.findall(line)))
         pairs = (filter(None, pair.groups()) for pair in COMPARES.finditer(line))
         if any(self.may_be_equal(*pair) for pair in pairs):
             raise Diverged(place, "a comparison hangs on the precision")
@@ -140,14 +144,15 @@ class Shadows:
         cancels = bool(CANCELS.search(line))
         # What rounding leaves of constant rows is divided by the root of 1e-5.
         amplified = 316 if NORMALIZES.search(line) else 1
+        differentiates = bool(DIFFERENTIATES.search(line))
         for name, value in variables(self.eager).items():
             others = [names.get(name) for names in self.others]
-            self.settle(place, name, value, others, cancels, amplified)
+            self.settle(place, name, value, others, cancels, amplified, differentiates)
             if isinstance(value, torch.Tensor) and gradient(value) is not None:
                 grads = [gradient(other) for other in others]
-                if self.normalizes and gradient(value).isnan().any():
-                    raise Diverged(place, "where infinities cancel hangs on a norm's formula")
-                self.settle(place, f"{name}.grad", gradient(value), grads, cancels, 1)
+                self.settle(
+                    place, f"{name}.grad", gradient(value), grads, cancels, 1, differentiates
+                )
 
     def is_noise(self, name):
         """Whether rounding decides which elements are 0, or equal."""
@@ -221,6 +226,11 @@ class Shadows:
             return False
         return bool(largest(value.detach()) > 1e150)
 
+    def eps_of(self, name):
+        value = self.eager.get(name)
+        is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
+        return torch.finfo(value.dtype).eps if is_float else 0.0
+
     def is_of_two_types(self, line):
         """Whether operands are floats of several types."""
         found = map(self.eager.get, VARIABLE.findall(line))
@@ -229,7 +239,7 @@ class Shadows:
             > 1
         )
 
-    def settle(self, place, name, value, others, cancels, amplified):
+    def settle(self, place, name, value, others, cancels, amplified, differentiates):
         if not isinstance(value, torch.Tensor):
             if not all(alike(value, other) for other in others):
                 raise Diverged(place, "a value hangs on the precision")
@@ -247,9 +257,12 @@ class Shadows:
             if not all(torch.equal(value, other) for other in others):
                 raise Diverged(place, "a value hangs on the precision")
             return
+        if differentiates and self.normalizes and value.isnan().any():
+            raise Diverged(place, "where infinities cancel hangs on a norm's formula")
         wide, up, down = (other.data for other in others)
         self.follow(place, value, wide, up, down)
-        self.disturb(value, wide, up, down, cancels, amplified)
+        eps = max(torch.finfo(value.dtype).eps, self.coarsest if differentiates else 0.0)
+        self.disturb(value, eps, (wide, up, down), cancels, amplified)
 
     def follow(self, place, eager, wide, up, down):
         """Where the CPU's values left their type's range, the others do too."""
@@ -268,8 +281,8 @@ class Shadows:
             if not torch.equal(other.isinf(), exact.isinf()):
                 raise Diverged(place, "an infinity hangs on the precision")
 
-    def disturb(self, eager, wide, up, down, cancels, amplified):
-        eps = torch.finfo(eager.dtype).eps
+    def disturb(self, eager, eps, runs, cancels, amplified):
+        wide, up, down = runs
         exact = eager.double()
         # The sign of a zero is nobody's promise, nor that of a NaN.
         for other, sign in ((up, 1.0), (down, -1.0)):
