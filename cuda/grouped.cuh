@@ -83,6 +83,6 @@ DEVICE void grouped_terms(const Grouped& g, const T* a, const T* b, const E* end
   }
   const Part part{g.rows - top, g.columns - left, end - start};
   tile_product(part, g.a, a + top * g.a[0] + start * g.a[1], g.b + 1,
-               b + start * g.b[1] + left * g.b[2],
-               y + (group * g.rows + top) * g.columns + left, g.columns);
+               b + start * g.b[1] + left * g.b[2], y + (group * g.rows + top) * g.columns + left,
+               g.columns);
 }

@@ -939,6 +939,11 @@ typedef uint32_t torchacc_strict;
  */
 #define TORCHACC_FACT_COUNTS_TERMS_LATE 2048
 
+/*
+ It looks at types and sizes even where no result has an element; others compute nothing then, whatever their operands.
+ */
+#define TORCHACC_FACT_REFUSES_OF_NOTHING 4096
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus

@@ -15,6 +15,7 @@ pub const UPDATES_STATISTICS: u32 = 256;
 pub const DROPOUT: u32 = 512;
 pub const FOLLOWS_LAYOUT: u32 = 1024;
 pub const COUNTS_TERMS_LATE: u32 = 2048;
+pub const REFUSES_OF_NOTHING: u32 = 4096;
 
 /// Those without a row, without `aten::` and the underscore of the in-place form.
 const OTHERS: &[(&str, u32)] = &[
@@ -81,7 +82,7 @@ mod tests {
     fn every_form_of_an_operator_has_its_facts() {
         let cases = [
             ("aten::index.Tensor", SHAPED_BY_MASKS),
-            ("aten::_index_put_impl_", ONE_FLOAT),
+            ("aten::_index_put_impl_", ONE_FLOAT | REFUSES_OF_NOTHING),
             ("aten::addmm_", ONE_FLOAT),
             ("aten::div_.Tensor", LEAVES_INTEGERS),
             ("aten::div_.Tensor_mode", 0),

@@ -65,8 +65,6 @@ struct Row {
     flows_by: usize,
     /// Flags of [`facts`].
     facts: u32,
-    /// What is refused even where no result has an element, so that nothing is computed.
-    checks: fn(&Call) -> Result<()>,
     lower: for<'a> fn(&Call<'a>) -> Outs<'a>,
 }
 
@@ -90,7 +88,6 @@ const fn row(
         refuses: |_| false,
         flows_by: usize::MAX,
         facts: 0,
-        checks: |_| Ok(()),
         lower,
     }
 }
@@ -143,10 +140,6 @@ impl Row {
 
     const fn flows_by(self, flows_by: usize) -> Row {
         Row { flows_by, ..self }
-    }
-
-    const fn checks(self, checks: fn(&Call) -> Result<()>) -> Row {
-        Row { checks, ..self }
     }
 
     const fn facts(self, facts: u32) -> Row {

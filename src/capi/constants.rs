@@ -138,6 +138,8 @@ pub const TORCHACC_FACT_DROPOUT: torchacc_facts = 512;
 pub const TORCHACC_FACT_FOLLOWS_LAYOUT: torchacc_facts = 1024;
 /// A product that finds out when it runs whether its operands have equally many terms.
 pub const TORCHACC_FACT_COUNTS_TERMS_LATE: torchacc_facts = 2048;
+/// It looks at types and sizes even where no result has an element; others compute nothing then, whatever their operands.
+pub const TORCHACC_FACT_REFUSES_OF_NOTHING: torchacc_facts = 4096;
 
 /// What a collective is to make of the elements of all ranks: `how` of `torchacc_collective_fn`.
 pub const TORCHACC_REDUCE_SUM: i64 = 0;
@@ -209,6 +211,7 @@ mod tests {
             (TORCHACC_FACT_DROPOUT, facts::DROPOUT),
             (TORCHACC_FACT_FOLLOWS_LAYOUT, facts::FOLLOWS_LAYOUT),
             (TORCHACC_FACT_COUNTS_TERMS_LATE, facts::COUNTS_TERMS_LATE),
+            (TORCHACC_FACT_REFUSES_OF_NOTHING, facts::REFUSES_OF_NOTHING),
         ];
         assert!(facts.iter().all(|&(number, fact)| number == fact));
         let levels = [(TORCHACC_LOG_WARNING, Level::Warning), (TORCHACC_LOG_INFO, Level::Info)];

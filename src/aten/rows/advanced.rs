@@ -3,7 +3,7 @@
 use super::always;
 use super::index::{sum_dtype, take, turns};
 use crate::aten::call::Call;
-use crate::aten::facts::{ONE_FLOAT, SHAPED_BY_MASKS};
+use crate::aten::facts::{ONE_FLOAT, REFUSES_OF_NOTHING, SHAPED_BY_MASKS};
 use crate::aten::{Outs, Row, row};
 use crate::dtype::DType;
 use crate::error::{Code, Error, Result};
@@ -33,8 +33,7 @@ const fn write(name: &'static str) -> Row {
     row(name, &[""], index_put)
         .lists(masks_alone)
         .refuses(always)
-        .checks(is_of_one_type)
-        .facts(ONE_FLOAT)
+        .facts(ONE_FLOAT | REFUSES_OF_NOTHING)
 }
 
 /// Bools and bytes select a number of elements that nobody knows in advance.
@@ -219,20 +218,6 @@ fn masked_put<'a>(
     Ok(mask.select(if accumulate { x + new } else { new }, x).broadcast(&sizes))
 }
 
-/// What a mask selects is of the type of what it is written to; but one value fills, as a number does. (Of indices the CPU
-/// is asked, which knows how many elements they name.)
-fn is_of_one_type(c: &Call) -> Result<()> {
-    let (into, given) = (c.ty(0)?.dtype, c.ty(2)?);
-    let fills = !c.bool(3, false)? && given.numel() == 1;
-    if given.dtype == into || fills || lone_mask(c)?.is_none() {
-        return Ok(());
-    }
-    invalid!(
-        "Index put requires the source and destination dtypes match, got {into} for the destination and {} for the source.",
-        given.dtype
-    )
-}
-
 /// `(self, indices, values, accumulate)`
 fn index_put<'a>(c: &Call<'a>) -> Outs<'a> {
     let dtype = c.ty(0)?.dtype;
@@ -240,6 +225,15 @@ fn index_put<'a>(c: &Call<'a>) -> Outs<'a> {
     // What adds up does so in f32 at least.
     let x = c.tensor(0)?.cast(if accumulate { sum_dtype(dtype) } else { dtype });
     if let Some(mask) = lone_mask(c)? {
+        let given = c.ty(2)?;
+        // One value fills, as a number does.
+        if given.dtype != dtype && (accumulate || given.numel() != 1) {
+            return invalid!(
+                "Index put requires the source and destination dtypes match, got {dtype} for the destination and {} \
+                 for the source.",
+                given.dtype
+            );
+        }
         return Ok(vec![masked_put(x, mask, c.tensor(2)?, accumulate)?.cast(dtype)]);
     }
     let sizes = x.sizes();

@@ -186,7 +186,9 @@ std::shared_ptr<const Shapes> rule_shapes(Call& call) {
 
 std::shared_ptr<const Shapes> check_rule(Call& call, const Shapes& shapes) {
   if (!may_have_rule(call)) return nullptr;
-  const auto types = ask(call, n_results(call, shapes), gives_elements(call, shapes));
+  const bool raises =
+      call.info().has(TORCHACC_FACT_REFUSES_OF_NOTHING) || gives_elements(call, shapes);
+  const auto types = ask(call, n_results(call, shapes), raises);
   // What is written besides has the sizes that it had.
   if (!types.has_value() || types->size() != shapes.fresh || !are_fresh(shapes)) return nullptr;
   if (agree(*types, shapes)) {

@@ -63,7 +63,8 @@ def use_host(d):
     t = d.of(h)
     x = d.tensor(lambda u: u.shape == t.shape)
     if x and d.chance(0.4):
-        return d.choice((f"{x}.copy_({h})", f"{h}.copy_({x})", f"{x}.data.copy_({h})"))
+        into = x if is_integral(d.of(x)) else f"{x}.data"
+        return d.choice((f"{x}.copy_({h})", f"{h}.copy_({x})", f"{into}.copy_({h})"))
     if d.chance(0.3):
         return d.choice((f"{h}.add_(1)", f"{h}.zero_()"))
     if t.dtype == torch.int64 and d.chance(0.5):
