@@ -1,6 +1,6 @@
 //! How the numbers of a plan follow from the sizes that vary.
 
-use super::poly::{Fitter, Poly};
+use super::poly::{Fit, Poly};
 use crate::number::Number;
 use std::collections::HashMap;
 
@@ -63,12 +63,12 @@ impl Expr {
 
 /// Finds expressions, each distinct list of values once.
 pub struct Finder {
-    fitter: Fitter,
+    fitter: Box<dyn Fit>,
     known: HashMap<Vec<Datum>, Option<Expr>>,
 }
 
 impl Finder {
-    pub fn new(fitter: Fitter) -> Finder {
+    pub fn new(fitter: Box<dyn Fit>) -> Finder {
         Finder { fitter, known: HashMap::new() }
     }
 
@@ -102,12 +102,13 @@ impl Finder {
 
 #[cfg(test)]
 mod tests {
+    use super::super::poly::Fitter;
     use super::*;
 
     #[test]
     fn finds_the_size_in_a_float() {
         let points: Vec<Vec<i64>> = [3, 7, 10, 50, 51, 64].iter().map(|&s| vec![s]).collect();
-        let mut finder = Finder::new(Fitter::new(&points, 1, 2));
+        let mut finder = Finder::new(Box::new(Fitter::new(&points, 1, 2)));
         let formulas: [fn(f64) -> f64; 4] = [
             |s| 8.0 * s,
             |s| 1.0 / (8.0 * s),

@@ -1,9 +1,10 @@
 //! One program for all sizes: a plan made for some lengths is a template that is instantiated at others.
 //!
-//! Traces that are equal but for sizes are a *family*. From two of them follows which sizes vary independently (the
-//! *symbols*) and how every other number of the trace depends on them ([`symbol_map`]). The family's trace is then planned at
-//! more points, and where the plans have the same kernels in the same order, a *template* holds that plan with its numbers as
-//! polynomials in the symbols ([`template`]). For a new length the numbers are filled in, and only memory is placed anew.
+//! Traces that are equal but for sizes are a *family*. From two of them (three, where more than three sizes vary) follows which
+//! sizes vary independently (the *symbols*) and how every other number of the trace depends on them ([`symbol_map`]). The
+//! family's trace is then planned at more points, and where the plans have the same kernels in the same order, a *template*
+//! holds that plan with its numbers as polynomials in the symbols ([`template`]). For a new length the numbers are filled in,
+//! and only memory is placed anew.
 //!
 //! **Invariant:** a template is used only for a trace every number of which equals what follows from its symbols, and
 //! only between the sizes at which it was proved; every polynomial of a plan goes through more points than determine it. So
@@ -38,11 +39,11 @@ pub use template::{Comparison, compare};
 /// Families kept, least recently used dropped first.
 const FAMILIES: usize = 64;
 /// Traces of a family that are kept to fit polynomials to.
-const EXAMPLES: usize = 6;
+const EXAMPLES: usize = 8;
 /// Templates of a family: for sizes so different that other plans are better.
 const TEMPLATES: usize = 8;
 /// How often a family is planned at other points in vain before it is left alone.
-const ATTEMPTS: usize = 4;
+const ATTEMPTS: usize = 6;
 
 /// One program out of so many is compared with what the whole pipeline makes; the first ones always, in debug builds all.
 const SAMPLE: u64 = if cfg!(debug_assertions) { 1 } else { 64 };
@@ -216,6 +217,9 @@ impl Family {
         let mut examples = self.examples.clone();
         examples.push(numbers.to_vec());
         let symbol_map = SymbolMap::new(&examples)?;
+        if symbol_map.has_many() {
+            return None;
+        }
         let point = symbol_map.bind_general(numbers)?;
         let buckets = Buckets::new(symbol_map, &point, records)?;
         self.buckets.truncate(TEMPLATES - 1);

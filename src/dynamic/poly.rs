@@ -1,4 +1,5 @@
-//! Integer polynomials in the sizes that vary, found from examples.
+//! Integer polynomials in the sizes that vary, found from examples: in few of them any with few terms, in many of them what a
+//! line makes of a number that is known already.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -42,6 +43,37 @@ impl Poly {
         }
     }
 
+    /// The symbol `s` itself.
+    pub fn symbol(s: usize) -> Poly {
+        Poly(smallvec![(1, smallvec![s as u8])])
+    }
+
+    /// `scale · self + constant`.
+    fn line(&self, scale: i64, constant: i64) -> Option<Poly> {
+        let scaled = |(c, m): &(i64, Monomial)| Some((c.checked_mul(scale)?, m.clone()));
+        let line = Poly(self.0.iter().map(scaled).collect::<Option<_>>()?);
+        line.plus(&Poly(smallvec![(constant, smallvec![])]))
+    }
+
+    fn plus(&self, other: &Poly) -> Option<Poly> {
+        let mut sum = self.0.clone();
+        for (c, m) in &other.0 {
+            match sum.iter_mut().find(|(_, known)| known == m) {
+                Some((known, _)) => *known = known.checked_add(*c)?,
+                None => sum.push((*c, m.clone())),
+            }
+        }
+        sum.retain(|(c, _)| *c != 0);
+        sum.sort_by(|a, b| (a.1.len(), &a.1).cmp(&(b.1.len(), &b.1)));
+        Some(Poly(sum))
+    }
+
+    /// `scale · self · other`, of two symbols.
+    fn times(&self, other: &Poly, scale: i64) -> Option<Poly> {
+        let ((a, 0), (b, 0)) = (self.as_symbol()?, other.as_symbol()?) else { return None };
+        Some(Poly(smallvec![(scale, smallvec![a.min(b) as u8, a.max(b) as u8])]))
+    }
+
     fn weight(&self) -> u128 {
         self.0.iter().map(|(c, _)| c.unsigned_abs() as u128).sum()
     }
@@ -55,7 +87,12 @@ fn product(monomial: &[u8], point: &[i64]) -> Option<i128> {
     monomial.iter().try_fold(1i128, |p, &s| p.checked_mul(point[s as usize] as i128))
 }
 
-/// Finds polynomials through values at given points.
+/// Finds polynomials through values at the points that it knows.
+pub trait Fit {
+    fn fit(&self, values: &[i64]) -> Option<Poly>;
+}
+
+/// Finds those with few terms.
 pub struct Fitter {
     /// Each monomial with its values at the points, lower degrees first.
     columns: Vec<(Monomial, Vec<i128>)>,
@@ -91,21 +128,6 @@ impl Fitter {
         Fitter { columns, most_terms }
     }
 
-    /// A polynomial with the fewest terms; among these the one with the smallest coefficients.
-    pub fn fit(&self, values: &[i64]) -> Option<Poly> {
-        (1..=self.most_terms).find_map(|terms| {
-            let mut found: Option<Poly> = None;
-            self.each_choice(terms, 0, &mut SmallVec::new(), &mut |chosen| {
-                if let Some(poly) = self.through(values, chosen)
-                    && found.as_ref().is_none_or(|best| poly.weight() < best.weight())
-                {
-                    found = Some(poly);
-                }
-            });
-            found
-        })
-    }
-
     fn each_choice(
         &self,
         terms: usize,
@@ -135,6 +157,23 @@ impl Fitter {
         let exact = (0..values.len()).all(right);
         let term = |(&c, &at): (&i64, &usize)| (c, self.columns[at].0.clone());
         exact.then(|| Poly(coefficients.iter().zip(chosen).map(term).collect()))
+    }
+}
+
+impl Fit for Fitter {
+    /// A polynomial with the fewest terms; among these the one with the smallest coefficients.
+    fn fit(&self, values: &[i64]) -> Option<Poly> {
+        (1..=self.most_terms).find_map(|terms| {
+            let mut found: Option<Poly> = None;
+            self.each_choice(terms, 0, &mut SmallVec::new(), &mut |chosen| {
+                if let Some(poly) = self.through(values, chosen)
+                    && found.as_ref().is_none_or(|best| poly.weight() < best.weight())
+                {
+                    found = Some(poly);
+                }
+            });
+            found
+        })
     }
 }
 
@@ -184,6 +223,78 @@ fn determinant(n: usize, at: &dyn Fn(usize, usize) -> Option<i128>) -> Option<i1
         sum = if column % 2 == 0 { sum.checked_add(term)? } else { sum.checked_sub(term)? };
     }
     Some(sum)
+}
+
+/// Finds numbers of programs in which many sizes vary, each for itself: `b·x + a` of a number `x` that is known, the sum of two
+/// of them (where the parts of a whole begin), `b·s·t` of two symbols. All must hold at every point.
+#[derive(Default)]
+pub struct LineFitter {
+    /// What is known, with its values at the points: the symbols first.
+    known: Vec<(Poly, Vec<i64>)>,
+}
+
+/// Sums are looked for among the first so many.
+const MOST_SUMMED: usize = 256;
+
+impl LineFitter {
+    pub fn add(&mut self, poly: Poly, values: Vec<i64>) {
+        self.known.push((poly, values));
+    }
+
+    fn sum(&self, values: &[i64]) -> Option<Poly> {
+        let known = &self.known[..self.known.len().min(MOST_SUMMED)];
+        let pairs =
+            known.iter().enumerate().flat_map(|(i, a)| known[..i].iter().map(move |b| (a, b)));
+        pairs
+            .filter(|(a, b)| {
+                values.iter().enumerate().all(|(i, &v)| Some(v) == a.1[i].checked_add(b.1[i]))
+            })
+            .find_map(|(a, b)| a.0.plus(&b.0))
+    }
+
+    fn product(&self, values: &[i64]) -> Option<Poly> {
+        let known = &self.known[..self.known.len().min(MOST_SUMMED)];
+        let pairs =
+            known.iter().enumerate().flat_map(|(i, a)| known[..=i].iter().map(move |b| (a, b)));
+        let scale = |a: &[i64], b: &[i64]| {
+            let of = |i: usize| a[i] as i128 * b[i] as i128;
+            let whole = of(0) != 0 && values[0] as i128 % of(0) == 0;
+            let scale = if whole { values[0] as i128 / of(0) } else { return None };
+            let right = |(i, &v): (usize, &i64)| of(i).checked_mul(scale) == Some(v as i128);
+            let exact = values.iter().enumerate().all(right);
+            exact.then(|| i64::try_from(scale).ok()).flatten()
+        };
+        pairs.into_iter().find_map(|(a, b)| a.0.times(&b.0, scale(&a.1, &b.1)?))
+    }
+}
+
+impl Fit for LineFitter {
+    /// The one with the smallest coefficients among lines; if there is none, a sum or a product.
+    fn fit(&self, values: &[i64]) -> Option<Poly> {
+        if values.iter().all(|v| v == &values[0]) {
+            return Some(Poly(smallvec![(values[0], smallvec![])]));
+        }
+        let lines = self.known.iter().filter_map(|(poly, known)| {
+            let (scale, constant) = line_through(known, values)?;
+            poly.line(scale, constant).filter(Poly::is_natural)
+        });
+        lines.min_by_key(Poly::weight).or_else(|| self.sum(values)).or_else(|| self.product(values))
+    }
+}
+
+/// `b` and `a` of `values = b · known + a`, if these are integers.
+fn line_through(known: &[i64], values: &[i64]) -> Option<(i64, i64)> {
+    let other = known.iter().position(|n| n != &known[0])?;
+    let (run, rise) = (known[other] - known[0], values[other].checked_sub(values[0])?);
+    if rise == 0 || rise % run != 0 {
+        return None;
+    }
+    let scale = rise / run;
+    let constant = values[0].checked_sub(scale.checked_mul(known[0])?)?;
+    let right =
+        |(n, v): (&i64, &i64)| n.checked_mul(scale)?.checked_add(constant).map(|at| at == *v);
+    let exact = known.iter().zip(values).all(|pair| right(pair) == Some(true));
+    exact.then_some((scale, constant))
 }
 
 #[cfg(test)]

@@ -1,10 +1,14 @@
 //! Which sizes of a trace vary, and how its other numbers depend on them: fitted to examples, verified at each use.
 
-use super::poly::{Fitter, Poly};
+use super::poly::{Fit, Fitter, LineFitter, Poly};
 use super::template::SMALLEST;
 
-/// More sizes that vary at once are taken for different programs.
-const MOST_SYMBOLS: usize = 3;
+/// So many sizes may have anything to do with each other.
+const FEW: usize = 3;
+/// So many vary each for itself, as the numbers of tokens that each of many experts gets. More are taken for different programs.
+const MANY: usize = 255;
+/// Traces that tell many sizes apart.
+const ENOUGH: usize = 3;
 
 /// A trace's numbers as polynomials in its symbols.
 #[derive(Clone)]
@@ -19,11 +23,23 @@ pub struct SymbolMap {
 
 impl SymbolMap {
     /// From the numbers of traces of one structure, but those whose sizes or offsets are too small to say how others follow
-    /// from them (a slice that begins at 0). `None` when less than two are left, or no few sizes explain them.
+    /// from them (a slice that begins at 0). `None` when too few are left, or no sizes explain them.
     pub fn new(examples: &[Vec<i64>]) -> Option<SymbolMap> {
+        let few = || SymbolMap::of_large(examples, 2, || Basis::Few(None));
+        few().or_else(|| {
+            SymbolMap::of_large(examples, ENOUGH, || Basis::Many(LineFitter::default()))
+        })
+    }
+
+    /// From at least so many examples.
+    fn of_large(
+        examples: &[Vec<i64>],
+        least: usize,
+        basis: impl Fn() -> Basis,
+    ) -> Option<SymbolMap> {
         let mut examples = examples.to_vec();
-        while examples.len() > 1 {
-            match SymbolMap::fitted(&examples) {
+        while examples.len() >= least {
+            match SymbolMap::fitted(&examples, basis()) {
                 Ok(symbol_map) => return symbol_map,
                 Err(small) => examples.retain(|numbers| numbers[small] >= SMALLEST),
             }
@@ -32,7 +48,10 @@ impl SymbolMap {
     }
 
     /// From all of these. Errors: where a symbol would be too small in one of them.
-    fn fitted(examples: &[Vec<i64>]) -> std::result::Result<Option<SymbolMap>, usize> {
+    fn fitted(
+        examples: &[Vec<i64>],
+        mut basis: Basis,
+    ) -> std::result::Result<Option<SymbolMap>, usize> {
         let values = |at: usize| examples.iter().map(|e| e[at]).collect::<Vec<i64>>();
         let count = examples[0].len();
         let mut varying: Vec<(usize, Vec<i64>)> = (0..count)
@@ -43,29 +62,23 @@ impl SymbolMap {
         varying.iter().for_each(|&(at, _)| constants[at] = 0);
         varying.sort_by(|a, b| a.1.cmp(&b.1).then(a.0.cmp(&b.0)));
         let mut symbol_map = SymbolMap { symbols: Vec::new(), constants, varying: Vec::new() };
-        let mut fitter = None::<Fitter>;
         // Small numbers first: a size comes before its multiples.
         let mut before: Option<(Vec<i64>, Poly)> = None;
         for (at, list) in varying {
             let same = before.take().filter(|(values, _)| *values == list).map(|(_, poly)| poly);
-            let known = same
-                .or_else(|| fitter.as_ref().and_then(|f| f.fit(&list)).filter(Poly::is_natural));
-            let poly = match known {
+            let poly = match same.or_else(|| basis.fit(&list)) {
                 Some(poly) => poly,
                 None => {
-                    if symbol_map.symbols.len() == MOST_SYMBOLS {
+                    if symbol_map.symbols.len() == basis.most() {
                         return Ok(None);
                     }
                     if list.iter().any(|&n| n < SMALLEST) {
                         return Err(at);
                     }
                     symbol_map.symbols.push(at);
-                    let points: Vec<Vec<i64>> = (0..examples.len())
-                        .map(|e| symbol_map.symbols.iter().map(|&s| examples[e][s]).collect())
-                        .collect();
-                    let new = Fitter::new(&points, symbol_map.symbols.len(), 0);
-                    let Some(poly) = new.fit(&list) else { return Ok(None) };
-                    fitter = Some(new);
+                    let Some(poly) = basis.add(examples, &symbol_map.symbols, &list) else {
+                        return Ok(None);
+                    };
                     poly
                 }
             };
@@ -77,6 +90,30 @@ impl SymbolMap {
 
     pub fn symbols(&self) -> usize {
         self.symbols.len()
+    }
+
+    /// Whether its sizes vary each for itself.
+    pub fn has_many(&self) -> bool {
+        self.symbols.len() > FEW
+    }
+
+    /// What finds numbers of plans at these points.
+    pub fn fitter(&self, points: &[Vec<i64>], spare: usize) -> Box<dyn Fit> {
+        if !self.has_many() {
+            return Box::new(Fitter::new(points, self.symbols(), spare));
+        }
+        let mut lines = LineFitter::default();
+        let mut known: Vec<&Poly> = Vec::new();
+        let symbols: Vec<Poly> = (0..self.symbols()).map(Poly::symbol).collect();
+        for poly in symbols.iter().chain(self.varying.iter().map(|(_, poly)| poly)) {
+            if !known.contains(&poly)
+                && let Some(values) = points.iter().map(|point| poly.at(point)).collect()
+            {
+                known.push(poly);
+                lines.add(poly.clone(), values);
+            }
+        }
+        Box::new(lines)
     }
 
     /// Which symbol a size in a trace is, or is but for a constant, and that constant: `T + 1` is `T` and 1.
@@ -105,6 +142,52 @@ impl SymbolMap {
             numbers[*at] = poly.at(point)?;
         }
         Some(numbers)
+    }
+}
+
+/// What the numbers of examples are expressed in.
+enum Basis {
+    Few(Option<Fitter>),
+    Many(LineFitter),
+}
+
+impl Basis {
+    fn most(&self) -> usize {
+        match self {
+            Basis::Few(_) => FEW,
+            Basis::Many(_) => MANY,
+        }
+    }
+
+    fn fit(&mut self, list: &[i64]) -> Option<Poly> {
+        match self {
+            Basis::Few(fitter) => fitter.as_ref()?.fit(list).filter(Poly::is_natural),
+            Basis::Many(lines) => {
+                let poly = lines.fit(list)?;
+                lines.add(poly.clone(), list.to_vec());
+                Some(poly)
+            }
+        }
+    }
+
+    /// Takes the last of these symbols, whose values are `list`; what it is.
+    fn add(&mut self, examples: &[Vec<i64>], symbols: &[usize], list: &[i64]) -> Option<Poly> {
+        match self {
+            Basis::Few(fitter) => {
+                let points: Vec<Vec<i64>> = (examples.iter())
+                    .map(|example| symbols.iter().map(|&s| example[s]).collect())
+                    .collect();
+                let new = Fitter::new(&points, symbols.len(), 0);
+                let poly = new.fit(list)?;
+                *fitter = Some(new);
+                Some(poly)
+            }
+            Basis::Many(lines) => {
+                let poly = Poly::symbol(symbols.len() - 1);
+                lines.add(poly.clone(), list.to_vec());
+                Some(poly)
+            }
+        }
     }
 }
 
@@ -146,6 +229,32 @@ mod tests {
         let symbol_map = SymbolMap::new(&[trace(0), trace(35), trace(1), trace(70)]).unwrap();
         assert_eq!(symbol_map.bind(&trace(105)), Some(vec![105]));
         assert!(SymbolMap::new(&[trace(0), trace(35)]).is_none());
+    }
+
+    /// As of a layer of experts: each has some tokens, each part begins where the one before it ends.
+    #[test]
+    fn many_sizes_are_each_for_itself() {
+        let trace = |seed: i64| -> Vec<i64> {
+            let sizes: Vec<i64> = (1..9).map(|i| 2 + seed * (7 * i + seed) % 31).collect();
+            let mut numbers = vec![64];
+            let mut start = 0;
+            for size in sizes {
+                numbers.extend([size, 128 * size, 256 * (size + 1), start, 4 * start]);
+                start += size;
+            }
+            numbers.push(start);
+            numbers
+        };
+        let examples: Vec<Vec<i64>> = [3, 5, 11, 17].map(trace).into();
+        assert!(SymbolMap::new(&examples[..2]).is_none());
+        let symbol_map = SymbolMap::new(&examples).unwrap();
+        assert_eq!((symbol_map.symbols(), symbol_map.has_many()), (8, true));
+        let other = trace(23);
+        let point = symbol_map.bind(&other).unwrap();
+        assert_eq!(symbol_map.at(&point), Some(other.clone()));
+        let mut wrong = other;
+        wrong[7] += 1;
+        assert_eq!(symbol_map.bind(&wrong), None);
     }
 
     #[test]

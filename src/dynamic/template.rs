@@ -2,13 +2,13 @@
 
 use super::Planner;
 use super::expr::{Datum, Expr, Finder};
-use super::poly::Fitter;
 use super::symbol_map::SymbolMap;
 use crate::number::{Number, Numbers};
 use crate::plan::{PlanDecisions, UnplacedPlan};
 use crate::record::{Arg, Read, Records, View};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Sizes up to so many times that of the trace in hand are tried.
 const FARTHER: i64 = 8;
@@ -47,12 +47,17 @@ impl Template {
         planner: Planner,
     ) -> Option<Template> {
         let mut probe = Probe::new(symbol_map, records, unplaced, decisions, planner, base);
-        let (mut lowest, mut highest) = probe.region(base);
+        let many = symbol_map.has_many();
+        let (mut lowest, mut highest) =
+            if many { probe.common_region(base) } else { probe.region(base) };
         for _ in 0..SHRINKS {
             if lowest == highest {
                 return None;
             }
-            let points = inside(base, &lowest, &highest);
+            let points = match many {
+                true => scattered(base, &lowest, &highest),
+                false => inside(base, &lowest, &highest),
+            };
             let agreeing: Option<Vec<Vec<i64>>> =
                 points.into_iter().map(|point| probe.agreeing(&point, &lowest, &highest)).collect();
             if let Some(points) = agreeing.filter(|points| has_neighbours(base, points)) {
@@ -152,6 +157,23 @@ impl<'a> Probe<'a> {
         (lowest, highest)
     }
 
+    /// A box around the base of many symbols, with all of them on the way to one size: to a number of times the largest, and
+    /// to the smallest there is, as far as the plan stays the same. (Each alone would take too many plans.)
+    fn common_region(&mut self, base: &[i64]) -> (Vec<i64>, Vec<i64>) {
+        let largest = base.iter().max().map_or(0, |n| n.saturating_mul(FARTHER));
+        let [lowest, highest] = [SMALLEST, largest].map(|limit| {
+            let mut point = vec![limit; base.len()];
+            for _ in 0..HALVES {
+                if self.agrees(&point) {
+                    return point;
+                }
+                point = base.iter().zip(&point).map(|(&n, &far)| between(n, far)).collect();
+            }
+            base.to_vec()
+        });
+        (lowest, highest)
+    }
+
     /// Between which values a symbol will be: as the program says, else any size that is not very much larger.
     fn range(&self, base: &[i64], s: usize) -> (i64, i64) {
         let said = said(self.symbol_map, self.records, base, s);
@@ -200,7 +222,7 @@ impl<'a> Probe<'a> {
         let (lowest, highest) = (border(i64::min), border(i64::max));
         let data: Vec<&Vec<Datum>> =
             points.iter().map(|point| self.known[point].as_ref()).collect::<Option<_>>()?;
-        let mut finder = Finder::new(Fitter::new(&points, self.symbol_map.symbols(), SPARE));
+        let mut finder = Finder::new(self.symbol_map.fitter(&points, SPARE));
         let mut varying = Vec::new();
         for at in 0..data[0].len() {
             let values: Vec<Datum> = data.iter().map(|numbers| numbers[at]).collect();
@@ -330,6 +352,28 @@ fn inside(base: &[i64], lowest: &[i64], highest: &[i64]) -> Vec<Vec<i64>> {
         points.push(with(base, s, middle(s)));
         points.push(with(&of(&middle), s, clamp(s, base[s] + 2)));
     }
+    points
+}
+
+/// Points of a box of many symbols: its corners with their neighbours, and some in which each symbol is somewhere else.
+fn scattered(base: &[i64], lowest: &[i64], highest: &[i64]) -> Vec<Vec<i64>> {
+    const SOMEWHERE: u64 = 8;
+    let of = |f: &dyn Fn(usize) -> i64| -> Vec<i64> {
+        (0..base.len()).map(|s| f(s).clamp(lowest[s], highest[s])).collect()
+    };
+    let mut points = vec![
+        base.to_vec(),
+        lowest.to_vec(),
+        highest.to_vec(),
+        of(&|s| lowest[s] + 1),
+        of(&|s| highest[s] - 1),
+    ];
+    points.extend((1..=SOMEWHERE).map(|n| {
+        of(&|s| {
+            let drawn = xxh3_64_with_seed(&s.to_le_bytes(), n);
+            lowest[s] + (drawn % (highest[s] - lowest[s] + 1) as u64) as i64
+        })
+    }));
     points
 }
 

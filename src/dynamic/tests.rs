@@ -96,8 +96,9 @@ fn planned(
 ) -> Result<(UnplacedPlan, PlanDecisions)> {
     let graph = passes::optimize(aten::lower(records)?, &|_| true)?;
     let types = |op: Op| {
-        let leaves = graph.nodes.iter().filter(move |n| n.op == op);
-        leaves.map(|n| graph.ty(n.first).clone()).collect::<Vec<_>>()
+        let mut leaves: Vec<_> = graph.nodes.iter().filter(move |n| n.op == op).collect();
+        leaves.sort_by_key(|leaf| leaf.attrs[0].int());
+        leaves.iter().map(|leaf| graph.ty(leaf.first).clone()).collect::<Vec<_>>()
     };
     let donors = vec![None; graph.outputs.len()];
     let mode = decisions.map_or(PlanMode::Search, PlanMode::Guided);
@@ -248,4 +249,28 @@ fn a_forgotten_family_compiles() {
     planning.each([50, 161].map(|t| attention(t, 16)));
     planning.families.forget(&ShapeErasedTrace::of(&attention(70, 16)));
     assert_eq!(planning.each([70, 80, 90].map(|t| attention(t, 16))), [false; 3]);
+}
+
+/// A layer of experts, each of which has rows of its own, and the gradients of their weights.
+fn experts(rows: &[i64]) -> Records {
+    let mut s = Scribe::default();
+    let mut outputs = Vec::new();
+    for &n in rows {
+        let weight = s.leaf(&[16, 8]);
+        let x = s.leaf(&[n, 16]);
+        let y = s.op("aten::mm", vec![of(&x), of(&weight)], &[n, 8]);
+        let y = s.op("aten::_softmax", vec![of(&y), Arg::Int(1), Arg::Bool(false)], &[n, 8]);
+        outputs.push(s.op("aten::mm", vec![of(&transposed(&x)), of(&y)], &[16, 8]));
+    }
+    s.finish(&outputs.iter().collect::<Vec<_>>())
+}
+
+#[test]
+fn many_sizes_may_vary_each_for_itself() {
+    let planning = Planning::default();
+    let rows =
+        |n: i64| -> Vec<i64> { (1..10).map(|i| 3 + (n * n + i * (2 * n + 5)) % 23).collect() };
+    let instantiated = planning.each((1..9).map(|n| experts(&rows(n))));
+    assert_eq!(instantiated[4..], [true; 4], "{instantiated:?}");
+    assert!(planning.probes.get() < 100, "{} probes", planning.probes.get());
 }
