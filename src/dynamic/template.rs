@@ -160,12 +160,14 @@ impl<'a> Probe<'a> {
     /// A box around the base of many symbols, with all of them on the way to one size: to a number of times the largest, and
     /// to the smallest there is, as far as the plan stays the same. (Each alone would take too many plans.)
     fn common_region(&mut self, base: &[i64]) -> (Vec<i64>, Vec<i64>) {
+        let count = base.len();
         let largest = base.iter().max().map_or(0, |n| n.saturating_mul(FARTHER));
-        let [lowest, highest] = [SMALLEST, largest].map(|limit| {
-            let mut point = vec![limit; base.len()];
-            for _ in 0..HALVES {
+        let [lowest, highest] = [(SMALLEST, 1), (largest, -1)].map(|(limit, inwards)| {
+            let mut point: Vec<i64> =
+                (0..count).map(|s| limit + inwards * turned(s, 0, count)).collect();
+            for attempt in 0..HALVES {
                 if self.agrees(&point) {
-                    return point;
+                    return if attempt == 0 { vec![limit; count] } else { point };
                 }
                 point = base.iter().zip(&point).map(|(&n, &far)| between(n, far)).collect();
             }
@@ -355,20 +357,27 @@ fn inside(base: &[i64], lowest: &[i64], highest: &[i64]) -> Vec<Vec<i64>> {
     points
 }
 
-/// Points of a box of many symbols: its corners with their neighbours, and some in which each symbol is somewhere else.
+/// How many points there are at each end of a box of many symbols, and within it.
+const AT_ENDS: usize = 4;
+const WITHIN: u64 = 8;
+
+/// A number below `count` for each of so many symbols, another one in each turn: sizes that are equal may have a plan of their own.
+fn turned(s: usize, turn: usize, count: usize) -> i64 {
+    ((s + turn * count.div_ceil(AT_ENDS)) % count) as i64
+}
+
+/// Points of a box of many symbols: its ends, and some in which each symbol is somewhere else.
 fn scattered(base: &[i64], lowest: &[i64], highest: &[i64]) -> Vec<Vec<i64>> {
-    const SOMEWHERE: u64 = 8;
+    let count = base.len();
     let of = |f: &dyn Fn(usize) -> i64| -> Vec<i64> {
-        (0..base.len()).map(|s| f(s).clamp(lowest[s], highest[s])).collect()
+        (0..count).map(|s| f(s).clamp(lowest[s], highest[s])).collect()
     };
-    let mut points = vec![
-        base.to_vec(),
-        lowest.to_vec(),
-        highest.to_vec(),
-        of(&|s| lowest[s] + 1),
-        of(&|s| highest[s] - 1),
-    ];
-    points.extend((1..=SOMEWHERE).map(|n| {
+    let mut points = vec![base.to_vec(), of(&|s| base[s] + 1)];
+    for turn in 0..AT_ENDS {
+        points.push(of(&|s| lowest[s] + turned(s, turn, count)));
+        points.push(of(&|s| highest[s] - turned(s, turn, count)));
+    }
+    points.extend((0..WITHIN).map(|n| {
         of(&|s| {
             let drawn = xxh3_64_with_seed(&s.to_le_bytes(), n);
             lowest[s] + (drawn % (highest[s] - lowest[s] + 1) as u64) as i64

@@ -5,6 +5,8 @@ After the first rounds `counts` must be (0, 0): nothing was recorded in full, no
 
 import random
 
+import random
+
 import pytest
 import torch
 import torch.nn as nn
@@ -301,3 +303,29 @@ def test_products_of_groups_of_other_sizes_compile_nothing():
     for ends in ([3, 3, 8], [0, 7, 8], [8, 8, 8]):
         torch.testing.assert_close(step(DEVICE, ends), step("cpu", ends), rtol=1e-5, atol=1e-5)
     assert torchacc.metrics()["compiles"] == compiles
+
+
+def test_experts_that_are_asked_one_after_the_other_compile_nothing():
+    """Each has a number of tokens of its own, another one in each step."""
+    torch.manual_seed(0)
+    experts = torch.nn.ModuleList(torch.nn.Linear(8, 8) for _ in range(6)).to(DEVICE)
+    optimizer = torch.optim.SGD(experts.parameters(), 0.1)
+    sizes = random.Random(0)
+
+    def step():
+        x = torch.randn(64, 8).to(DEVICE)
+        y = torch.zeros_like(x)
+        for expert in experts:
+            rows = torch.randperm(64)[: sizes.randrange(8, 40)].to(DEVICE)
+            y = y.index_add(0, rows, expert(x[rows]).relu())
+        y.square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        torchacc.sync()
+
+    for _ in range(24):
+        step()
+    metrics = torchacc.metrics()
+    for _ in range(8):
+        step()
+    assert torchacc.metrics()["compiles"] - metrics["compiles"] <= 1
