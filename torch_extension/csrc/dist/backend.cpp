@@ -40,19 +40,31 @@ bool on_host(const Tensors& tensors) { return !tensors.empty() && on_host(tensor
 // A contiguous tensor that becomes `target` in the end: that itself, if it is contiguous.
 class Target {
  public:
-  explicit Target(const at::Tensor& target, bool keeps = true)
-      : target_(target),
-        memory_(target.is_contiguous() ? target
-                : keeps                ? target.contiguous()
-                                       : at::empty(target.sizes(), target.options())) {}
+  // For what comes, of the type of `summand` if that is given.
+  explicit Target(const at::Tensor& target, const at::Tensor& summand = at::Tensor())
+      : target_(target) {
+    const auto type = summand.defined() ? summand.scalar_type() : target.scalar_type();
+    const bool is_it = target.is_contiguous() && type == target.scalar_type();
+    memory_ = is_it ? target : at::empty(target.sizes(), target.options().dtype(type));
+  }
+  // For what is changed in place: at first it is `summand`, which may be `target`.
+  static Target of(const at::Tensor& target, const at::Tensor& summand) {
+    Target made(target, summand);
+    if (!made.memory_.is_same(target)) {
+      made.memory_ = summand.is_same(target) ? target.contiguous() : summand;
+    } else if (!summand.is_same(target)) {
+      target.copy_(summand);
+    }
+    return made;
+  }
   const at::Tensor& memory() const { return memory_; }
   void finish() const {
     if (!memory_.is_same(target_)) target_.copy_(memory_);
   }
 
  private:
-  const at::Tensor target_;
-  const at::Tensor memory_;
+  at::Tensor target_;
+  at::Tensor memory_;
 };
 
 int64_t numel_of(const Tensors& tensors) {
@@ -138,7 +150,7 @@ WorkPtr AccBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& op
   check_one_place(tensors);
   const Recording recording("broadcast_");
   for (const at::Tensor& tensor : tensors) {
-    const Target target(tensor);
+    const Target target = Target::of(tensor, tensor);
     communicator_.broadcast(target.memory(), options.rootRank);
     target.finish();
   }
@@ -151,9 +163,7 @@ WorkPtr AccBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& op
   const Recording recording("allreduce_");
   const auto reduction = reduction_name(options.reduceOp);
   for (const at::Tensor& tensor : tensors) {
-    const at::Tensor factor = premultiplied(options.reduceOp, tensor);
-    if (!factor.is_same(tensor)) tensor.copy_(factor);
-    const Target target(tensor);
+    const Target target = Target::of(tensor, summand(options.reduceOp, tensor));
     communicator_.all_reduce(target.memory(), reduction);
     target.finish();
   }
@@ -173,10 +183,8 @@ WorkPtr AccBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options)
   const auto reduction = reduction_name(options.reduceOp);
   for (const at::Tensor& tensor : tensors) {
     // Ranks that are not the root keep what they have.
-    const at::Tensor summand = premultiplied(options.reduceOp, tensor);
-    const at::Tensor memory = summand.is_same(tensor) && tensor.is_contiguous()
-                                  ? tensor
-                                  : summand.clone(at::MemoryFormat::Contiguous);
+    const at::Tensor part = summand(options.reduceOp, tensor);
+    const at::Tensor memory = part.contiguous();
     communicator_.reduce(memory, reduction, options.rootRank);
     if (!memory.is_same(tensor) && options.rootRank == getRank()) tensor.copy_(memory);
   }
@@ -203,7 +211,7 @@ WorkPtr AccBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
       continue;
     }
     for (int rank = 0; rank < getSize(); ++rank) {
-      const Target target(targets[rank], false);
+      const Target target(targets[rank]);
       if (rank == getRank()) target.memory().copy_(inputs[index]);
       communicator_.broadcast(target.memory(), rank);
       target.finish();
@@ -243,7 +251,7 @@ WorkPtr AccBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& i
   const Recording recording("_allgather_base_");
   for (size_t index = 0; index < inputs.size(); ++index) {
     check_sizes(outputs[index], inputs[index], getSize(), "all_gather_into_tensor");
-    const Target target(outputs[index], false);
+    const Target target(outputs[index]);
     communicator_.all_gather(target.memory(), inputs[index]);
     target.finish();
   }
@@ -258,7 +266,7 @@ void AccBackend::gather_to(int64_t root, const Tensors* outputs, const at::Tenso
       output.copy_(input);
       continue;
     }
-    const Target target(output, false);
+    const Target target(output);
     communicator_.receive(target.memory(), rank, kGatherTag);
     target.finish();
   }
@@ -278,7 +286,7 @@ WorkPtr AccBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
 
 void AccBackend::scatter_from(int64_t root, const at::Tensor& output, const Tensors* inputs) {
   if (root != getRank()) {
-    const Target target(output, false);
+    const Target target(output);
     communicator_.receive(target.memory(), root, kScatterTag);
     return target.finish();
   }
@@ -323,15 +331,15 @@ WorkPtr AccBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& input
                 parts[getRank()].numel(), " elements come to a tensor of ",
                 outputs[index].numel());
     if (are_equal(numels_of(parts))) {
-      const Target target(outputs[index], false);
-      communicator_.reduce_scatter(target.memory(), premultiplied(options.reduceOp, joined(parts)),
-                                   reduction);
+      const at::Tensor whole = summand(options.reduceOp, joined(parts));
+      const Target target(outputs[index], whole);
+      communicator_.reduce_scatter(target.memory(), whole, reduction);
       target.finish();
       continue;
     }
     for (int rank = 0; rank < getSize(); ++rank) {
       const at::Tensor part =
-          premultiplied(options.reduceOp, parts[rank]).clone(at::MemoryFormat::Contiguous);
+          summand(options.reduceOp, parts[rank]).clone(at::MemoryFormat::Contiguous);
       communicator_.reduce(part, reduction, rank);
       if (rank == getRank()) outputs[index].copy_(part.view(outputs[index].sizes()));
     }
@@ -360,9 +368,9 @@ WorkPtr AccBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& i
   const auto reduction = reduction_name(options.reduceOp);
   for (size_t index = 0; index < inputs.size(); ++index) {
     check_sizes(inputs[index], outputs[index], getSize(), "reduce_scatter_tensor");
-    const Target target(outputs[index], false);
-    communicator_.reduce_scatter(target.memory(), premultiplied(options.reduceOp, inputs[index]),
-                                 reduction);
+    const at::Tensor whole = summand(options.reduceOp, inputs[index]);
+    const Target target(outputs[index], whole);
+    communicator_.reduce_scatter(target.memory(), whole, reduction);
     target.finish();
   }
   return recorded(OpType::_REDUCE_SCATTER_BASE, outputs);
@@ -382,7 +390,7 @@ WorkPtr AccBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
   c10d::checkSplitSizes(input_splits, input, getSize());
   c10d::checkSplitSizes(output_splits, output, getSize());
   const Recording recording("alltoall_base_");
-  const Target target(output, false);
+  const Target target(output);
   if (input_splits.empty() && output_splits.empty()) {
     TORCH_CHECK(input.numel() == output.numel(), "all_to_all_single: ", input.numel(),
                 " elements go and ", output.numel(), " come");
@@ -455,7 +463,7 @@ void AccBackend::receive_until(uint64_t number) {
     const Receive next = std::move(receives_.front());
     receives_.pop_front();
     ++first_receive_;
-    const Target target(next.tensor, false);
+    const Target target(next.tensor);
     communicator_.receive(target.memory(), next.rank, next.tag);
     target.finish();
   }

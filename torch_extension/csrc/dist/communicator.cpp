@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "dist/pacemaker.h"
 #include "record/recorder.h"
 #include "runtime/runtime.h"
 
@@ -14,7 +15,8 @@ struct Elements {
   int64_t count;
 };
 
-// Complex numbers are two real ones, to sums as well as to copies.
+// Complex numbers are two real ones, to sums as well as to copies. What only moves, or is reduced in
+// two's complement, need not be known as what it is.
 Elements elements_of(at::ScalarType type) {
   switch (type) {
     case at::kComplexHalf:
@@ -23,8 +25,14 @@ Elements elements_of(at::ScalarType type) {
       return {TORCHACC_F32, 2};
     case at::kComplexDouble:
       return {TORCHACC_F64, 2};
+    case at::kUInt16:
+      return {TORCHACC_I16, 1};
+    case at::kUInt32:
+      return {TORCHACC_I32, 1};
+    case at::kUInt64:
+      return {TORCHACC_I64, 1};
     default:
-      return {to_dtype(type), 1};
+      return {c10::isFloat8Type(type) ? torchacc_dtype{TORCHACC_U8} : to_dtype(type), 1};
   }
 }
 
@@ -74,10 +82,11 @@ torchacc_arg integers_argument(at::IntArrayRef values) {
 
 torchacc_arg int_argument(int64_t value) { return integer_argument(TORCHACC_ARG_INT, value); }
 
-void check_reducible(const at::Tensor& tensor, std::string_view reduction) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      !tensor.is_complex() || reduction == "sum" || reduction == "avg", "the ", reduction,
-      " of complex numbers is not taken over ranks: gather them, or reduce their parts");
+// Records a collective, which the program may leave alone from here on.
+void submit(torchacc_op op, c10::ArrayRef<torchacc_arg> arguments,
+            c10::ArrayRef<torchacc_view> outputs) {
+  record_native(op, arguments, outputs);
+  keep_pace();
 }
 
 }  // namespace
@@ -112,16 +121,14 @@ torchacc_arg Communicator::name() const {
 
 void Communicator::all_reduce(const at::Tensor& tensor, std::string_view reduction) {
   static const torchacc_op op = operator_number("torchacc::all_reduce");
-  check_reducible(tensor, reduction);
   const Row row(tensor);
-  record_native(op, {view_argument(row.view()), text_argument(reduction), name()}, {row.view()});
+  submit(op, {view_argument(row.view()), text_argument(reduction), name()}, {row.view()});
 }
 
 void Communicator::reduce(const at::Tensor& tensor, std::string_view reduction, int64_t root) {
   static const torchacc_op op = operator_number("torchacc::reduce");
-  check_reducible(tensor, reduction);
   const Row row(tensor);
-  record_native(
+  submit(
       op, {view_argument(row.view()), text_argument(reduction), int_argument(root), name()},
       {row.view()});
 }
@@ -129,27 +136,26 @@ void Communicator::reduce(const at::Tensor& tensor, std::string_view reduction, 
 void Communicator::all_gather(const at::Tensor& output, const at::Tensor& input) {
   static const torchacc_op op = operator_number("torchacc::all_gather");
   const Row from(input.contiguous()), to(output);
-  record_native(op, {view_argument(from.view()), name()}, {to.view()});
+  submit(op, {view_argument(from.view()), name()}, {to.view()});
 }
 
 void Communicator::reduce_scatter(const at::Tensor& output, const at::Tensor& input,
                                   std::string_view reduction) {
   static const torchacc_op op = operator_number("torchacc::reduce_scatter");
-  check_reducible(input, reduction);
   const Row from(input.contiguous()), to(output);
-  record_native(op, {view_argument(from.view()), text_argument(reduction), name()}, {to.view()});
+  submit(op, {view_argument(from.view()), text_argument(reduction), name()}, {to.view()});
 }
 
 void Communicator::broadcast(const at::Tensor& tensor, int64_t root) {
   static const torchacc_op op = operator_number("torchacc::broadcast");
   const Row row(tensor);
-  record_native(op, {view_argument(row.view()), int_argument(root), name()}, {row.view()});
+  submit(op, {view_argument(row.view()), int_argument(root), name()}, {row.view()});
 }
 
 void Communicator::all_to_all(const at::Tensor& output, const at::Tensor& input) {
   static const torchacc_op op = operator_number("torchacc::all_to_all");
   const Row from(input.contiguous()), to(output);
-  record_native(op, {view_argument(from.view()), name()}, {to.view()});
+  submit(op, {view_argument(from.view()), name()}, {to.view()});
 }
 
 void Communicator::exchange(const at::Tensor& output, const at::Tensor& input,
@@ -160,7 +166,7 @@ void Communicator::exchange(const at::Tensor& output, const at::Tensor& input,
   auto there_rows = there.vec(), back_rows = back.vec();
   for (int64_t& rows : there_rows) rows *= count;
   for (int64_t& rows : back_rows) rows *= count;
-  record_native(op,
+  submit(op,
                 {view_argument(from.view()), integers_argument(there_rows),
                  integers_argument(back_rows), name()},
                 {to.view()});
@@ -169,7 +175,7 @@ void Communicator::exchange(const at::Tensor& output, const at::Tensor& input,
 void Communicator::send(const at::Tensor& tensor, int64_t rank, int64_t tag) {
   static const torchacc_op op = operator_number("torchacc::send");
   const Row row(tensor.contiguous());
-  record_native(op, {view_argument(row.view()), int_argument(rank), int_argument(tag), name()}, {});
+  submit(op, {view_argument(row.view()), int_argument(rank), int_argument(tag), name()}, {});
 }
 
 void Communicator::receive(const at::Tensor& tensor, int64_t rank, int64_t tag) {
@@ -177,7 +183,7 @@ void Communicator::receive(const at::Tensor& tensor, int64_t rank, int64_t tag) 
   const Row row(tensor);
   const int64_t size = row.size();
   const auto type = integer_argument(TORCHACC_ARG_DTYPE, row.view().dtype);
-  record_native(
+  submit(
       op, {integers_argument(size), type, int_argument(rank), int_argument(tag), name()},
       {row.view()});
 }

@@ -57,37 +57,15 @@ ReduceOp operation_on_bools(int64_t reduction) {
   }
 }
 
-// The type in which the backend reduces: itself, or a wider one.
-at::ScalarType reduced_as(at::ScalarType type, int64_t reduction) {
-  switch (type) {
-    case at::kBool:
-      return at::kByte;
-    case at::kShort:
-    case at::kUInt16:
-      return at::kInt;
-    case at::kUInt32:
-      return at::kLong;
-    case at::kUInt64: {  // sums and products of two's complements have the same bits
-      const bool has_order =
-          reduction == TORCHACC_REDUCE_MIN || reduction == TORCHACC_REDUCE_MAX;
-      TORCH_CHECK_NOT_IMPLEMENTED(!has_order && reduction != TORCHACC_REDUCE_AVG,
-                                  "minima, maxima and averages of uint64 cannot be taken over "
-                                  "ranks; cast to int64 before");
-      return at::kLong;
-    }
-    default:
-      TORCH_CHECK_NOT_IMPLEMENTED(!c10::isFloat8Type(type),
-                                  "8-bit floats cannot be reduced over ranks; cast to bfloat16 "
-                                  "before");
-      return type;
-  }
+// The type in which the backend reduces.
+at::ScalarType reduced_as(at::ScalarType type) {
+  return type == at::kBool ? at::kByte : type == at::kShort ? at::kInt : type;
 }
 
-// Calls `work` with `values` in a type that the backend reduces, and puts what it leaves there into
-// `output`.
+// Calls `work` with both in a type that the backend reduces.
 template <class Work>
-void in_wider_type(int64_t reduction, const at::Tensor& input, at::Tensor& output, Work work) {
-  const at::ScalarType type = reduced_as(input.scalar_type(), reduction);
+void in_wider_type(const at::Tensor& input, at::Tensor& output, Work work) {
+  const at::ScalarType type = reduced_as(input.scalar_type());
   if (type == input.scalar_type()) return work(input, output);
   at::Tensor wide = at::empty(output.sizes(), output.options().dtype(type));
   work(input.to(type), wide);
@@ -260,7 +238,7 @@ void Transport::divide(int64_t reduction, at::Tensor& output) const {
 void Transport::all_reduce(int64_t reduction, const at::Tensor& input, at::Tensor output) {
   if (output.numel() == 0) return;
   const bool bools = input.scalar_type() == at::kBool;
-  in_wider_type(reduction, input, output, [&](const at::Tensor& from, at::Tensor& to) {
+  in_wider_type(input, output, [&](const at::Tensor& from, at::Tensor& to) {
     to.copy_(from);
     std::vector<at::Tensor> tensors{to};
     c10d::AllreduceOptions options;
@@ -274,7 +252,7 @@ void Transport::reduce(int64_t reduction, int64_t root, const at::Tensor& input,
                        at::Tensor output) {
   if (output.numel() == 0) return;
   const bool bools = input.scalar_type() == at::kBool;
-  in_wider_type(reduction, input, output, [&](const at::Tensor& from, at::Tensor& to) {
+  in_wider_type(input, output, [&](const at::Tensor& from, at::Tensor& to) {
     to.copy_(from);
     std::vector<at::Tensor> tensors{to};
     c10d::ReduceOptions options;
@@ -296,7 +274,7 @@ void Transport::all_gather(const at::Tensor& input, at::Tensor output) {
 void Transport::reduce_scatter(int64_t reduction, const at::Tensor& input, at::Tensor output) {
   if (output.numel() == 0) return;
   const bool bools = input.scalar_type() == at::kBool;
-  in_wider_type(reduction, input, output, [&](const at::Tensor& from, at::Tensor& to) {
+  in_wider_type(input, output, [&](const at::Tensor& from, at::Tensor& to) {
     at::Tensor source = from;
     c10d::ReduceScatterOptions options;
     options.reduceOp = bools ? operation_on_bools(reduction) : operation(reduction);
