@@ -460,6 +460,20 @@ def checkpoints():
     return "ok"
 
 
+def chosen():
+    """What `init_process_group()` takes by itself."""
+    group = dist.group.WORLD
+    assert str(group._get_backend(torch.device("acc")).name()) == "acc"
+    x = torch.ones(2, device="acc")
+    dist.all_reduce(x)
+    assert x.tolist() == [float(dist.get_world_size())] * 2
+    sent = [None]
+    dist.scatter_object_list(sent, ["a", "b"] if dist.get_rank() == 0 else None)
+    assert sent == ["ab"[dist.get_rank()]]
+    dist.barrier()
+    return "ok"
+
+
 CALLS = [
     reductions,
     other_reductions,

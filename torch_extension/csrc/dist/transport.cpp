@@ -236,6 +236,7 @@ void Transport::divide(int64_t reduction, at::Tensor& output) const {
 }
 
 void Transport::all_reduce(int64_t reduction, const at::Tensor& input, at::Tensor output) {
+  agree("all_reduce", input, reduction);
   if (output.numel() == 0) return;
   const bool bools = input.scalar_type() == at::kBool;
   in_wider_type(input, output, [&](const at::Tensor& from, at::Tensor& to) {
@@ -250,6 +251,7 @@ void Transport::all_reduce(int64_t reduction, const at::Tensor& input, at::Tenso
 
 void Transport::reduce(int64_t reduction, int64_t root, const at::Tensor& input,
                        at::Tensor output) {
+  agree("reduce", input, reduction | root << 8);
   if (output.numel() == 0) return;
   const bool bools = input.scalar_type() == at::kBool;
   in_wider_type(input, output, [&](const at::Tensor& from, at::Tensor& to) {
@@ -266,12 +268,14 @@ void Transport::reduce(int64_t reduction, int64_t root, const at::Tensor& input,
 }
 
 void Transport::all_gather(const at::Tensor& input, at::Tensor output) {
+  agree("all_gather", input);
   if (output.numel() == 0) return;
   at::Tensor from = bytes_of(input), to = bytes_of(output);
   backend_->_allgather_base(to, from, {})->wait();
 }
 
 void Transport::reduce_scatter(int64_t reduction, const at::Tensor& input, at::Tensor output) {
+  agree("reduce_scatter", input, reduction);
   if (output.numel() == 0) return;
   const bool bools = input.scalar_type() == at::kBool;
   in_wider_type(input, output, [&](const at::Tensor& from, at::Tensor& to) {
@@ -284,6 +288,7 @@ void Transport::reduce_scatter(int64_t reduction, const at::Tensor& input, at::T
 }
 
 void Transport::broadcast(int64_t root, const at::Tensor& input, at::Tensor output) {
+  agree("broadcast", input, root);
   if (output.numel() == 0) return;
   if (root == rank()) output.copy_(input);
   std::vector<at::Tensor> tensors{bytes_of(output)};
@@ -294,6 +299,8 @@ void Transport::broadcast(int64_t root, const at::Tensor& input, at::Tensor outp
 
 void Transport::exchange(std::vector<int64_t> there, std::vector<int64_t> back,
                          const at::Tensor& input, at::Tensor output) {
+  // How much goes to whom is each rank's own affair, if the parts are not equal.
+  agree("all_to_all", there.empty() ? input : input.narrow(0, 0, 0));
   const auto row_bytes = [](const at::Tensor& tensor) {
     return tensor.size(0) == 0 ? 0 : static_cast<int64_t>(tensor.nbytes()) / tensor.size(0);
   };

@@ -14,6 +14,8 @@
 #include <thread>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include "dist/agreement.h"
+
 namespace torchacc {
 
 using CpuBackend = c10::intrusive_ptr<c10d::Backend>;
@@ -70,10 +72,15 @@ class Transport {
 
  private:
   int rank() const { return backend_->getRank(); }
+  // The other ranks come with the same.
+  void agree(const char* kind, const at::Tensor& tensor, int64_t how = 0) {
+    agreement_.check(*backend_, kind, tensor, how);
+  }
   void divide(int64_t reduction, at::Tensor& output) const;
 
   const CpuBackend backend_;
   const std::string name_;
+  Agreement agreement_;
   SendQueue sends_;
   std::map<int64_t, std::deque<at::Tensor>> to_itself_;  // by tag
 };
