@@ -177,8 +177,8 @@ pub unsafe extern "C" fn torchacc_communicator_register(
         let [all_reduce, all_gather, reduce_scatter, broadcast, all_to_all] =
             [raw.all_reduce, raw.all_gather, raw.reduce_scatter, raw.broadcast, raw.all_to_all]
                 .map(|call| function(call, &user));
-        let [reduce, exchange, send, receive] = [raw.reduce, raw.exchange, raw.send, raw.receive]
-            .map(|call| transfer(call, &user));
+        let [reduce, exchange, send, receive] =
+            [raw.reduce, raw.exchange, raw.send, raw.receive].map(|call| transfer(call, &user));
         let device_functions = [
             raw.device_all_reduce,
             raw.device_all_gather,

@@ -76,7 +76,10 @@ pub fn host_args(
         Arg::None => HostArg::None,
         Arg::Tensor(_) => HostArg::Tensor(tensor(take())),
         Arg::Tensors(reads) => HostArg::Tensors(
-            reads.iter().map(|r| if r.is_some() { tensor(take()) } else { HostTensor::absent() }).collect(),
+            reads
+                .iter()
+                .map(|r| if r.is_some() { tensor(take()) } else { HostTensor::absent() })
+                .collect(),
         ),
         Arg::Scalar { kind, .. } => HostArg::Scalar { kind: *kind, bits: scalar(take()) },
         Arg::Int(i) => HostArg::Int(*i),

@@ -12,13 +12,13 @@ import torchacc
 from support import GPT, VOCABULARY, token_batch
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.pipelining import (
     PipelineStage,
     Schedule1F1B,
     ScheduleGPipe,
     ScheduleInterleaved1F1B,
 )
-from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
@@ -74,7 +74,10 @@ class Llama(nn.Module):
     def reset_parameters(self):
         torch.manual_seed(0)
         for parameter in self.parameters():
-            nn.init.normal_(parameter, std=0.05) if parameter.dim() > 1 else nn.init.ones_(parameter)
+            if parameter.dim() > 1:
+                nn.init.normal_(parameter, std=0.05)
+            else:
+                nn.init.ones_(parameter)
 
 
 def model_of(build, device):
@@ -259,7 +262,9 @@ def sequence_parallel(device):
     split = {
         "norm1": SequenceParallel(),
         "norm2": SequenceParallel(),
-        **dict.fromkeys(["query", "key", "value", "gate", "up"], ColwiseParallel(input_layouts=Shard(1))),
+        **dict.fromkeys(
+            ["query", "key", "value", "gate", "up"], ColwiseParallel(input_layouts=Shard(1))
+        ),
         **dict.fromkeys(["out", "down"], RowwiseParallel(output_layouts=Shard(1))),
     }
     for layer in model.layers:

@@ -1,4 +1,4 @@
-"""Process groups of the device: every call of `torch.distributed`, its engines, and what goes wrong.
+"""Process groups of the device: the calls of `torch.distributed`, its engines, what goes wrong.
 
 Ranks are processes that live for a whole list of calls or engines: starting one takes seconds.
 """
@@ -7,6 +7,7 @@ import pytest
 import ranks
 import torch
 import torchacc  # noqa: F401
+from documented import scripts
 from engines import ENGINES, GRIDS, STEPS
 from group_calls import CALLS
 
@@ -20,7 +21,8 @@ CUTS = {"ddp_unused": 2, "zero1": 2}
 # Every engine in two processes, and in four those that have another form there.
 TABLE = {
     2: [engine.__name__ for engine in ENGINES],
-    4: ["ddp_buckets", "fsdp2", "sequence_parallel", "interleaved"] + [grid.__name__ for grid in GRIDS],
+    4: ["ddp_buckets", "fsdp2", "sequence_parallel", "interleaved"]
+    + [grid.__name__ for grid in GRIDS],
 }
 TRAINED = [(size, name) for size, names in TABLE.items() for name in names]
 
@@ -83,8 +85,10 @@ def test_a_rank_that_dies_is_told_of():
 def test_a_rank_that_does_not_come_is_a_timeout():
     (made, _) = ranks.run("faults.late", 2, fails=[1], seconds=SECONDS)
     assert SECONDS - 1 < made["seconds"] < SECONDS + 2
-    assert "Timed out" in made["error"] and "faults.py" in made["error"]
-    assert made["again"]["seconds"] < 1 and "faults.py" in made["again"]["error"]
+    assert "Timed out" in made["error"]
+    assert made["again"]["seconds"] < 1
+    for error in (made["error"], made["again"]["error"]):
+        assert "faults.py" in error
 
 
 def test_ranks_that_disagree_are_told_so():
@@ -98,3 +102,8 @@ def test_ranks_that_disagree_are_told_so():
 def test_without_a_group_the_error_is_pytorchs():
     with pytest.raises(ValueError, match="process group"):
         torch.distributed.all_reduce(torch.ones(1, device="acc"))
+
+
+def test_the_scripts_of_the_page_run():
+    ports = [ranks.free_port() for _ in scripts()]
+    assert ranks.run("documented.run", 2, *ports, backend="none") == [len(ports)] * 2

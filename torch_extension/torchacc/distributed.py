@@ -6,15 +6,41 @@ anybody) cut and wait.
 """
 
 import atexit
+import functools
 
 import torch
 import torch.distributed as dist
 
+from torchacc import adapters
+
 
 def register() -> None:
     """Makes "acc" a backend of this process, and that of the device. Starts nothing."""
-    if dist.is_available() and "ACC" not in dist.Backend._plugins:
-        dist.Backend.register_backend("acc", _create, extended_api=True, devices=["acc", "cpu"])
+    if not dist.is_available() or "ACC" in dist.Backend._plugins:
+        return
+    dist.Backend.register_backend("acc", _create, extended_api=True, devices=["acc", "cpu"])
+
+
+def _chosen(original):
+    """With the backend of acc where none is named: PyTorch finds it by itself, but believes that
+    the group's backend is gloo. It serves tensors of the CPU, too, so that programs without the
+    device are as they were."""
+
+    @functools.wraps(original)
+    def init_process_group(backend=None, *args, **kwargs):
+        if backend is None and torch._C._get_accelerator().type == "acc":
+            backend = "acc"
+        return original(backend, *args, **kwargs)
+
+    return init_process_group
+
+
+def _mend(module) -> None:
+    why = 'init_process_group() does not know its backend: say init_process_group("acc")'
+    adapters.mend(module, "init_process_group", _chosen, why)
+
+
+MENDS = {"torch.distributed.distributed_c10d": _mend}
 
 
 def _create(options, backend_options=None):

@@ -5,8 +5,8 @@ use crate::aten::call::Call;
 use crate::aten::{Outs, Row, row};
 use crate::error::Result;
 use crate::invalid;
-use crate::op::{Op, Ty};
 use crate::op::collective::{self, Kind, REDUCTIONS};
+use crate::op::{Op, Ty};
 use crate::record::Arg;
 use smallvec::smallvec;
 

@@ -327,8 +327,8 @@ WorkPtr AccBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& input
     const Tensors& parts = inputs[index];
     check_one_place(parts);
     check_count(parts.size(), getSize(), "reduce_scatter");
-    TORCH_CHECK(parts[getRank()].numel() == outputs[index].numel(), "reduce_scatter: ",
-                parts[getRank()].numel(), " elements come to a tensor of ",
+    TORCH_CHECK(parts[getRank()].numel() == outputs[index].numel(),
+                "reduce_scatter: ", parts[getRank()].numel(), " elements come to a tensor of ",
                 outputs[index].numel());
     if (are_equal(numels_of(parts))) {
       const at::Tensor whole = summand(options.reduceOp, joined(parts));
@@ -442,8 +442,8 @@ WorkPtr AccBackend::send(Tensors& tensors, int rank, int tag) {
   return recorded(OpType::SEND, tensors);
 }
 
-// Recorded when somebody asks for the result, after the sends that come meanwhile: of two ranks that
-// ask each other first and send then, neither would get as far as its send.
+// Recorded when somebody asks for the result, after the sends that come meanwhile: of two ranks
+// that ask each other first and send then, neither would get as far as its send.
 WorkPtr AccBackend::recv(Tensors& tensors, int rank, int tag) {
   if (on_host(tensors)) return on_cpu([&] { return cpu_->recv(tensors, rank, tag); });
   check_one_place(tensors);
@@ -520,9 +520,9 @@ WorkPtr AccBackend::endCoalescing() {
                                            [self, last] { self->receive_until(last); });
 }
 
-c10::intrusive_ptr<c10d::Backend> AccBackend::split(
-    const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
-    const c10::intrusive_ptr<Options>& options) {
+c10::intrusive_ptr<c10d::Backend> AccBackend::split(const c10::intrusive_ptr<c10d::Store>& store,
+                                                    const std::vector<int>& ranks,
+                                                    const c10::intrusive_ptr<Options>& options) {
   synchronize();
   const auto own = c10::make_intrusive<c10d::PrefixStore>("acc", store);
   auto part = cpu_->split(own, ranks, options);

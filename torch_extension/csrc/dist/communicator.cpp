@@ -15,8 +15,8 @@ struct Elements {
   int64_t count;
 };
 
-// Complex numbers are two real ones, to sums as well as to copies. What only moves, or is reduced in
-// two's complement, need not be known as what it is.
+// Complex numbers are two real ones, to sums as well as to copies. What only moves, or is reduced
+// in two's complement, need not be known as what it is.
 Elements elements_of(at::ScalarType type) {
   switch (type) {
     case at::kComplexHalf:
@@ -128,9 +128,8 @@ void Communicator::all_reduce(const at::Tensor& tensor, std::string_view reducti
 void Communicator::reduce(const at::Tensor& tensor, std::string_view reduction, int64_t root) {
   static const torchacc_op op = operator_number("torchacc::reduce");
   const Row row(tensor);
-  submit(
-      op, {view_argument(row.view()), text_argument(reduction), int_argument(root), name()},
-      {row.view()});
+  submit(op, {view_argument(row.view()), text_argument(reduction), int_argument(root), name()},
+         {row.view()});
 }
 
 void Communicator::all_gather(const at::Tensor& output, const at::Tensor& input) {
@@ -167,9 +166,9 @@ void Communicator::exchange(const at::Tensor& output, const at::Tensor& input,
   for (int64_t& rows : there_rows) rows *= count;
   for (int64_t& rows : back_rows) rows *= count;
   submit(op,
-                {view_argument(from.view()), integers_argument(there_rows),
-                 integers_argument(back_rows), name()},
-                {to.view()});
+         {view_argument(from.view()), integers_argument(there_rows), integers_argument(back_rows),
+          name()},
+         {to.view()});
 }
 
 void Communicator::send(const at::Tensor& tensor, int64_t rank, int64_t tag) {
@@ -183,9 +182,8 @@ void Communicator::receive(const at::Tensor& tensor, int64_t rank, int64_t tag) 
   const Row row(tensor);
   const int64_t size = row.size();
   const auto type = integer_argument(TORCHACC_ARG_DTYPE, row.view().dtype);
-  submit(
-      op, {integers_argument(size), type, int_argument(rank), int_argument(tag), name()},
-      {row.view()});
+  submit(op, {integers_argument(size), type, int_argument(rank), int_argument(tag), name()},
+         {row.view()});
 }
 
 }  // namespace torchacc

@@ -20,8 +20,8 @@ class Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  // `reduction`: a name of the library's ("sum"). Complex numbers are reduced part by part, unsigned
-  // ones of more than a byte as if they had a sign.
+  // `reduction`: a name of the library's ("sum"). Complex numbers are reduced part by part,
+  // unsigned ones of more than a byte as if they had a sign.
   void all_reduce(const at::Tensor& tensor, std::string_view reduction);
   void reduce(const at::Tensor& tensor, std::string_view reduction, int64_t root);
   void all_gather(const at::Tensor& output, const at::Tensor& input);

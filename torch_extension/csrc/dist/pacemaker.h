@@ -4,8 +4,8 @@
 
 namespace torchacc {
 
-// A collective was recorded. If it is still in the trace when nothing has been recorded for a while,
-// the trace is cut, on a thread of its own from the first call on.
+// A collective was recorded. If it is still in the trace when nothing has been recorded for a
+// while, the trace is cut, on a thread of its own from the first call on.
 void keep_pace();
 
 }  // namespace torchacc

@@ -11,8 +11,8 @@ namespace torchacc {
 // Throws for one that is not known.
 std::string_view reduction_name(const c10d::ReduceOp& operation);
 
-// What is to be reduced in place of `tensor`: itself, or a new tensor, in a wider type, or multiplied
-// by this rank's factor. Throws for what cannot be reduced so.
+// What is to be reduced in place of `tensor`: itself, or a new tensor, in a wider type, or
+// multiplied by this rank's factor. Throws for what cannot be reduced so.
 at::Tensor summand(const c10d::ReduceOp& operation, const at::Tensor& tensor);
 
 }  // namespace torchacc

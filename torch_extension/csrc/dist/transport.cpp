@@ -137,8 +137,7 @@ torchacc_error* exchange(void* user, const int64_t* numbers, size_t count, Tenso
 
 torchacc_error* send(void* user, const int64_t* numbers, size_t, Tensor input, Tensor) noexcept {
   Transport& transport = transport_of(user);
-  return carried(transport, "send",
-                 [&] { transport.send(numbers[0], numbers[1], wrap(*input)); });
+  return carried(transport, "send", [&] { transport.send(numbers[0], numbers[1], wrap(*input)); });
 }
 
 torchacc_error* receive(void* user, const int64_t* numbers, size_t, Tensor,
