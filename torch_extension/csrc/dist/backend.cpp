@@ -476,10 +476,12 @@ WorkPtr AccBackend::recvAnysource(Tensors& tensors, int tag) {
     check_one_place(tensors);
     const at::Tensor& tensor = only(tensors, "recv");
     Tensors memory{at::empty(tensor.sizes(), tensor.options().device(at::kCPU))};
-    WorkPtr work = cpu_->recvAnysource(memory, tag);
+    const WorkPtr work = cpu_->recvAnysource(memory, tag);
     work->wait();
     tensor.copy_(memory.front());
-    return work;
+    ++sequence_;
+    return c10::make_intrusive<RecordedWork>(OpType::RECVANYSOURCE, tensors, nullptr,
+                                             work->sourceRank());
   });
 }
 

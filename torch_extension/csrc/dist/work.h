@@ -16,8 +16,11 @@ class RecordedWork : public c10d::Work {
   // `finish`: what is recorded only when somebody asks for the result (receives, so that sends that
   // were recorded meanwhile come before them).
   RecordedWork(c10d::OpType type, std::vector<at::Tensor> results,
-               std::function<void()> finish = nullptr)
-      : Work(-1, type), results_(std::move(results)), finish_(std::move(finish)) {}
+               std::function<void()> finish = nullptr, int source = -1)
+      : Work(source, type), results_(std::move(results)), finish_(std::move(finish)) {}
+
+  // Of a receive from anybody.
+  int sourceRank() const override { return rank_; }
 
   bool isCompleted() override {
     finish();
