@@ -4,7 +4,6 @@
 #include <ATen/ops/empty.h>
 
 #include <limits>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "dist/reduction.h"
 #include "dist/work.h"
@@ -520,16 +519,6 @@ WorkPtr AccBackend::endCoalescing() {
   auto self = c10::intrusive_ptr<AccBackend>::reclaim_copy(this);
   return c10::make_intrusive<RecordedWork>(OpType::COALESCED, std::move(coalesced_),
                                            [self, last] { self->receive_until(last); });
-}
-
-c10::intrusive_ptr<c10d::Backend> AccBackend::split(const c10::intrusive_ptr<c10d::Store>& store,
-                                                    const std::vector<int>& ranks,
-                                                    const c10::intrusive_ptr<Options>& options) {
-  synchronize();
-  const auto own = c10::make_intrusive<c10d::PrefixStore>("acc", store);
-  auto part = cpu_->split(own, ranks, options);
-  if (part == nullptr) return nullptr;
-  return c10::make_intrusive<AccBackend>(std::move(part), options->group_name);
 }
 
 void AccBackend::abort() { cpu_->abort(); }

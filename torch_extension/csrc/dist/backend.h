@@ -70,10 +70,6 @@ class AccBackend final : public c10d::Backend {
   void startCoalescing() override;
   WorkPtr endCoalescing() override;
 
-  bool supportsSplitting() const override { return cpu_->supportsSplitting(); }
-  c10::intrusive_ptr<Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
-                                    const std::vector<int>& ranks,
-                                    const c10::intrusive_ptr<Options>& options) override;
   void abort() override;
   void shutdown() override;
 
