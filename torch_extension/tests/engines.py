@@ -11,7 +11,7 @@ import torch.nn.functional as F
 import torchacc
 from support import GPT, VOCABULARY, token_batch
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.pipelining import (
     PipelineStage,
@@ -175,6 +175,14 @@ def zero1(device):
     return trained(model, device, optimizer)
 
 
+def ddp_bf16_hook(device):
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
+
+    model = DistributedDataParallel(model_of(Llama, device))
+    model.register_comm_hook(None, bf16_compress_hook)
+    return trained(model, device)
+
+
 # ---- sharded
 
 
@@ -217,6 +225,12 @@ def fsdp2_meta(device):
         )
         parameter.copy_(shards)
     return trained(model, device)
+
+
+def fsdp2_offload(device):
+    """Of the CPU's own nothing can be offloaded."""
+    policy = {} if device == "cpu" else {"offload_policy": CPUOffloadPolicy()}
+    return trained(sharded(model_of(Llama, "cpu"), line(device), **policy), device)
 
 
 def hsdp(device):
@@ -389,12 +403,14 @@ ENGINES = [
     ddp_unused,
     ddp_gpt,
     ddp_no_sync,
+    ddp_bf16_hook,
     zero1,
     fsdp2,
     fsdp2_keep,
     fsdp2_clip,
     fsdp2_bf16,
     fsdp2_meta,
+    fsdp2_offload,
     fsdp1,
     tp,
     sequence_parallel,

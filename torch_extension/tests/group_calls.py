@@ -436,6 +436,36 @@ def dtensors():
     return "ok"
 
 
+def attention():
+    """Of DTensors, however they are split, forward and backward."""
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+    from torch.distributed.tensor.experimental import context_parallel
+    from torch.nn.functional import scaled_dot_product_attention
+
+    mesh = init_device_mesh("acc", (dist.get_world_size(),))
+    torch.manual_seed(0)
+    for place, biased in itertools.product((Shard(0), Shard(1), Shard(2), Replicate()), (0, 1)):
+        given = [torch.randn(2, 4, 8, 16) for _ in range(3)]
+        bias = torch.randn(2, 4, 8, 8) if biased else None
+        expected = [x.clone().requires_grad_() for x in given]
+        y = scaled_dot_product_attention(*expected, attn_mask=bias, is_causal=not biased)
+        y.square().sum().backward()
+        parts = [distribute_tensor(x.to("acc"), mesh, [place]).requires_grad_() for x in given]
+        if biased:
+            bias = distribute_tensor(bias.to("acc"), mesh, [Replicate()])
+        z = scaled_dot_product_attention(*parts, attn_mask=bias, is_causal=not biased)
+        z.square().sum().backward()
+        torch.testing.assert_close(z.full_tensor().cpu(), y, rtol=1e-5, atol=1e-5)
+        for part, x in zip(parts, expected, strict=True):
+            torch.testing.assert_close(part.grad.full_tensor().cpu(), x.grad, rtol=1e-4, atol=1e-4)
+    with (
+        pytest.raises(NotImplementedError, match="all_to_all_single"),
+        context_parallel(mesh, buffers=[], buffer_seq_dims=[]),
+    ):
+        pass
+    return "ok"
+
+
 def checkpoints():
     """`torch.distributed.checkpoint`: what FSDP2 has is saved, and loaded into other shards."""
     import torch.distributed.checkpoint as dcp
@@ -492,6 +522,7 @@ CALLS = [
     functional,
     groups,
     dtensors,
+    attention,
     checkpoints,
 ]
 

@@ -16,8 +16,9 @@ SECONDS = 5
 BOUND = 1e-5
 # Halves are rounded between other operations than the CPU's: one of their last bits.
 BOUNDS = {"fsdp2_bf16": 1e-2}
-# Besides the end of the step: which parameters were used is read, and the optimizer has one in it.
-CUTS = {"ddp_unused": 2, "zero1": 2}
+# Besides the end of the step: which parameters were used is read, the optimizer has one in it, and
+# gradients go to the CPU.
+CUTS = {"ddp_unused": 2, "zero1": 2, "fsdp2_offload": 3}
 # Every engine in two processes, and in four those that have another form there.
 TABLE = {
     2: [engine.__name__ for engine in ENGINES],

@@ -36,7 +36,9 @@ class Communicator {
   void receive(const at::Tensor& tensor, int64_t rank, int64_t tag);
 
   // Waits until what was sent has arrived.
-  void drain_sends() { transport_->drain_sends(); }
+  void drain_sends() {
+    if (is_open_) transport_->drain_sends();
+  }
   // No collective may follow.
   void close();
 
@@ -44,7 +46,7 @@ class Communicator {
   torchacc_arg name() const;
 
   const std::string name_;
-  Transport* transport_;  // the library's
+  Transport* transport_;  // the library's, while it is open
   bool is_open_ = true;
 };
 
