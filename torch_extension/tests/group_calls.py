@@ -347,6 +347,19 @@ def nothing_is_cut():
     return "ok"
 
 
+def silence():
+    """A rank that waits for another by the CPU's group has recorded what that one waits for."""
+    rank, size = ranks()
+    x, y = torch.ones(2, device="acc"), torch.ones(1)
+    dist.all_reduce(x)
+    if rank == 0:
+        assert x.tolist() == [float(size)] * 2
+    dist.all_reduce(y)
+    assert x.tolist() == [float(size)] * 2
+    assert y.tolist() == [float(size)]
+    return "ok"
+
+
 def functional():
     """`_c10d_functional`, its gradients, and what traces it."""
     rank, size = ranks()
@@ -519,6 +532,7 @@ CALLS = [
     point_to_point,
     objects,
     nothing_is_cut,
+    silence,
     functional,
     groups,
     dtensors,
