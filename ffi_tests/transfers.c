@@ -149,7 +149,7 @@ static void one_step(Rank* rank, int step) {
       wanted[total++] = (float)(100 * r + 10 * step + starts[rank->rank] + i);
   }
   torchacc_arg exchanges[4] = {tensor_arg(x), list(there, RANKS), list(back, RANKS), world()};
-  OK(torchacc_apply(context, op("torchacc::exchange"), exchanges, 4, &parts, 1));
+  OK(torchacc_apply(context, op("torchacc::all_to_all_v"), exchanges, 4, &parts, 1));
   torchacc_tensor_release(x);
   expect(parts, total, wanted);
   for (int i = 0; i < COUNT; ++i) wanted[i] = (float)(100 * left + 10 * step + i);
@@ -168,7 +168,7 @@ static void mistakes(torchacc_context* context) {
   args[1] = list(rows, RANKS);
   args[2] = list(rows, RANKS);
   FAILS(TORCHACC_INVALID_ARGUMENT,
-        torchacc_apply(context, op("torchacc::exchange"), args, 4, &out, 1));
+        torchacc_apply(context, op("torchacc::all_to_all_v"), args, 4, &out, 1));
   torchacc_tensor_release(x);
 }
 
@@ -185,7 +185,7 @@ static void* work(void* user) {
   given.send = send_to;
   given.receive = receive;
   given.reduce = reduce;
-  given.exchange = exchange;
+  given.all_to_all_v = exchange;
   OK(torchacc_communicator_register(rank->context, &given));
   for (int step = 0; step < STEPS; ++step) one_step(rank, step);
   EXPECT(metric(rank->context, "\"collectives\"") == 4 * STEPS);

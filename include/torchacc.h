@@ -236,7 +236,7 @@ typedef torchacc_error *(*torchacc_device_collective_fn)(void *user,
                                                          const struct torchacc_host_tensor *output);
 
 /*
- As `torchacc_collective_fn`, told by several numbers: for reduce one of `TORCHACC_REDUCE_*` and the root, for exchange how many
+ As `torchacc_collective_fn`, told by several numbers: for reduce one of `TORCHACC_REDUCE_*` and the root, for all_to_all_v how many
  rows go to each rank and then how many come from each, for send and receive the other rank and the tag. `output` of a send and
  `input` of a receive are absent. A send must not wait for the other rank's receive: that may come after a receive of its own. Rows
  of reduce are filled on the root, and are the input elsewhere.
@@ -308,7 +308,7 @@ typedef struct torchacc_communicator {
   /*
    As of all_to_all, with any number of rows for each rank.
    */
-  torchacc_transfer_fn exchange;
+  torchacc_transfer_fn all_to_all_v;
   /*
    A tensor for one rank, which takes those with one tag in the order in which they were sent.
    */
@@ -1127,7 +1127,7 @@ torchacc_error *torchacc_context_cache_stats(torchacc_context *context,
  Registers a communicator, until it is unregistered. The operators "torchacc::all_reduce" and
  "torchacc::reduce_scatter" (tensor, STR "sum", "product", "min", "max", "avg", "band", "bor" or "bxor", or NONE for the sum,
  COMMUNICATOR), "torchacc::broadcast" (tensor, INT root, COMMUNICATOR), "torchacc::all_gather" and "torchacc::all_to_all" (tensor,
- COMMUNICATOR), "torchacc::reduce" (tensor, STR or NONE, INT root, COMMUNICATOR), "torchacc::exchange" (tensor, INTS rows for each
+ COMMUNICATOR), "torchacc::reduce" (tensor, STR or NONE, INT root, COMMUNICATOR), "torchacc::all_to_all_v" (tensor, INTS rows for each
  rank, INTS rows from each, COMMUNICATOR) and "torchacc::receive" (INTS sizes, DTYPE, INT rank, INT tag, COMMUNICATOR) are recorded
  like others, with one result, "torchacc::send" (tensor, INT rank, INT tag, COMMUNICATOR) without one. Rows are those of the first
  dimension, which must divide by `size` where it is split.
@@ -1140,7 +1140,7 @@ torchacc_error *torchacc_context_cache_stats(torchacc_context *context,
  Gradients flow through them, but for other reductions than sums and averages, for reduce, and point to point. They are those of the sum of the losses of all ranks,
  and come by collectives: so all ranks must call `torchacc_grad` alike, and what a rank does with them does not matter. The way
  back of all_gather is reduce_scatter and the other way round, that of all_reduce and of broadcast is all_reduce, those of
- all_to_all and exchange are themselves.
+ all_to_all and all_to_all_v are themselves.
 
  `user` belongs to the library from the call on: it is dropped when it is not needed, on an error too (but for a bad
  `struct_size`). Errors: INVALID_ARGUMENT for a name that is taken, or a rank that is not below `size`; OUT_OF_MEMORY.

@@ -1218,7 +1218,7 @@ struct Collectives {
   /// `numbers`: see torchacc_transfer_fn. What a kind has not is without elements.
   using Transfer = std::function<void(const Ints& numbers, const Array& in, const Array& out)>;
   Function all_reduce, all_gather, reduce_scatter, broadcast, all_to_all;
-  Transfer reduce, exchange, send, receive;
+  Transfer reduce, all_to_all_v, send, receive;
 };
 
 namespace detail {
@@ -1256,7 +1256,7 @@ inline Communicator register_communicator(const Context& context, std::string na
   if (does.broadcast) given.broadcast = detail::collective<&Collectives::broadcast>;
   if (does.all_to_all) given.all_to_all = detail::collective<&Collectives::all_to_all>;
   if (does.reduce) given.reduce = detail::transfer<&Collectives::reduce>;
-  if (does.exchange) given.exchange = detail::transfer<&Collectives::exchange>;
+  if (does.all_to_all_v) given.all_to_all_v = detail::transfer<&Collectives::all_to_all_v>;
   if (does.send) given.send = detail::transfer<&Collectives::send>;
   if (does.receive) given.receive = detail::transfer<&Collectives::receive>;
   given.user = new Collectives(std::move(does));
@@ -1292,9 +1292,9 @@ inline Tensor reduce(const Tensor& x, std::int64_t root, const Communicator& ran
   return call("torchacc::reduce", {x, how, root, ranks});
 }
 /// Rows for each rank, and from each.
-inline Tensor exchange(const Tensor& x, const Ints& there, const Ints& back,
-                       const Communicator& ranks) {
-  return call("torchacc::exchange", {x, there, back, ranks});
+inline Tensor all_to_all_v(const Tensor& x, const Ints& there, const Ints& back,
+                           const Communicator& ranks) {
+  return call("torchacc::all_to_all_v", {x, there, back, ranks});
 }
 inline void send(const Tensor& x, std::int64_t rank, std::int64_t tag, const Communicator& ranks) {
   call("torchacc::send", {x, rank, tag, ranks}, 0);

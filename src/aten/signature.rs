@@ -55,7 +55,7 @@ const DOCS: [(&str, &str); 15] = [
         "The elements of all ranks, reduced, on rank root, and self elsewhere. reduction: as of all_reduce.",
     ),
     (
-        "exchange",
+        "all_to_all_v",
         "there[n] of the rows go to rank n, in the order of ranks; back[n] come from it, and are in that order.",
     ),
     ("send", "self for rank, which receives it by the same tag. No result."),

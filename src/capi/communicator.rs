@@ -42,7 +42,7 @@ pub type torchacc_device_collective_fn = Option<
     ) -> *mut torchacc_error,
 >;
 
-/// As `torchacc_collective_fn`, told by several numbers: for reduce one of `TORCHACC_REDUCE_*` and the root, for exchange how many
+/// As `torchacc_collective_fn`, told by several numbers: for reduce one of `TORCHACC_REDUCE_*` and the root, for all_to_all_v how many
 /// rows go to each rank and then how many come from each, for send and receive the other rank and the tag. `output` of a send and
 /// `input` of a receive are absent. A send must not wait for the other rank's receive: that may come after a receive of its own. Rows
 /// of reduce are filled on the root, and are the input elsewhere.
@@ -91,7 +91,7 @@ pub struct torchacc_communicator {
     /// The elements of all ranks, reduced, on one of them.
     pub reduce: torchacc_transfer_fn,
     /// As of all_to_all, with any number of rows for each rank.
-    pub exchange: torchacc_transfer_fn,
+    pub all_to_all_v: torchacc_transfer_fn,
     /// A tensor for one rank, which takes those with one tag in the order in which they were sent.
     pub send: torchacc_transfer_fn,
     pub receive: torchacc_transfer_fn,
@@ -143,7 +143,7 @@ fn device_function(
 /// Registers a communicator, until it is unregistered. The operators "torchacc::all_reduce" and
 /// "torchacc::reduce_scatter" (tensor, STR "sum", "product", "min", "max", "avg", "band", "bor" or "bxor", or NONE for the sum,
 /// COMMUNICATOR), "torchacc::broadcast" (tensor, INT root, COMMUNICATOR), "torchacc::all_gather" and "torchacc::all_to_all" (tensor,
-/// COMMUNICATOR), "torchacc::reduce" (tensor, STR or NONE, INT root, COMMUNICATOR), "torchacc::exchange" (tensor, INTS rows for each
+/// COMMUNICATOR), "torchacc::reduce" (tensor, STR or NONE, INT root, COMMUNICATOR), "torchacc::all_to_all_v" (tensor, INTS rows for each
 /// rank, INTS rows from each, COMMUNICATOR) and "torchacc::receive" (INTS sizes, DTYPE, INT rank, INT tag, COMMUNICATOR) are recorded
 /// like others, with one result, "torchacc::send" (tensor, INT rank, INT tag, COMMUNICATOR) without one. Rows are those of the first
 /// dimension, which must divide by `size` where it is split.
@@ -156,7 +156,7 @@ fn device_function(
 /// Gradients flow through them, but for other reductions than sums and averages, for reduce, and point to point. They are those of the sum of the losses of all ranks,
 /// and come by collectives: so all ranks must call `torchacc_grad` alike, and what a rank does with them does not matter. The way
 /// back of all_gather is reduce_scatter and the other way round, that of all_reduce and of broadcast is all_reduce, those of
-/// all_to_all and exchange are themselves.
+/// all_to_all and all_to_all_v are themselves.
 ///
 /// `user` belongs to the library from the call on: it is dropped when it is not needed, on an error too (but for a bad
 /// `struct_size`). Errors: INVALID_ARGUMENT for a name that is taken, or a rank that is not below `size`; OUT_OF_MEMORY.
@@ -177,8 +177,8 @@ pub unsafe extern "C" fn torchacc_communicator_register(
         let [all_reduce, all_gather, reduce_scatter, broadcast, all_to_all] =
             [raw.all_reduce, raw.all_gather, raw.reduce_scatter, raw.broadcast, raw.all_to_all]
                 .map(|call| function(call, &user));
-        let [reduce, exchange, send, receive] =
-            [raw.reduce, raw.exchange, raw.send, raw.receive].map(|call| transfer(call, &user));
+        let [reduce, all_to_all_v, send, receive] =
+            [raw.reduce, raw.all_to_all_v, raw.send, raw.receive].map(|call| transfer(call, &user));
         let device_functions = [
             raw.device_all_reduce,
             raw.device_all_gather,
@@ -197,7 +197,7 @@ pub unsafe extern "C" fn torchacc_communicator_register(
                 broadcast,
                 all_to_all,
                 reduce,
-                exchange,
+                all_to_all_v,
                 send,
                 receive,
             ],

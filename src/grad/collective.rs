@@ -99,7 +99,7 @@ pub fn adjoint<'m>(s: &Step<'m, '_>) -> Flow<'m> {
             is_root.select(sum, 0.0)
         }
         Kind::AllToAll => run(s, kind, "", dy, x.ty())?,
-        Kind::Exchange => {
+        Kind::AllToAllV => {
             let (there, back) = numbers.split_at(numbers.len() / 2);
             let numbers = back.iter().chain(there).copied().collect();
             run_by(s, kind, Arg::Ints(numbers), dy, x.ty())?

@@ -28,7 +28,7 @@ pub enum Kind {
     Broadcast,
     AllToAll,
     Reduce,
-    Exchange,
+    AllToAllV,
     Send,
     Receive,
 }
@@ -44,7 +44,7 @@ const KINDS: [(Kind, &str); KIND_COUNT] = [
     (Kind::Broadcast, "torchacc::broadcast"),
     (Kind::AllToAll, "torchacc::all_to_all"),
     (Kind::Reduce, "torchacc::reduce"),
-    (Kind::Exchange, "torchacc::exchange"),
+    (Kind::AllToAllV, "torchacc::all_to_all_v"),
     (Kind::Send, "torchacc::send"),
     (Kind::Receive, "torchacc::receive"),
 ];
@@ -53,7 +53,7 @@ const KINDS: [(Kind, &str); KIND_COUNT] = [
 pub const REDUCTIONS: [&str; 8] = ["sum", "product", "min", "max", "avg", "band", "bor", "bxor"];
 
 /// What a collective is told beside its tensors: the number of a reduction, the root, or 0; for a reduce both, for an
-/// exchange the rows for and from each rank, for point to point the other rank and the tag.
+/// all_to_all_v the rows for and from each rank, for point to point the other rank and the tag.
 pub type Numbers = Dims;
 
 /// Does one kind of collective, as [`Numbers`] say. Fills the second tensor from the first; what a kind has not is absent.
@@ -210,9 +210,9 @@ pub fn result(kind: Kind, x: &Ty, size: i64) -> Result<Ty> {
     Ok(Ty::new(x.dtype, &sizes))
 }
 
-/// What an exchange makes of `x`: `numbers` are the rows for each of the ranks and then those from each.
+/// What an all_to_all_v makes of `x`: `numbers` are the rows for each of the ranks and then those from each.
 /// Errors: `InvalidArgument` for others than there are.
-pub fn exchanged(x: &Ty, numbers: &[i64], size: i64) -> Result<Ty> {
+pub fn all_to_all_v_result(x: &Ty, numbers: &[i64], size: i64) -> Result<Ty> {
     let mut sizes = x.sizes.clone();
     let (there, back) = numbers.split_at(numbers.len() / 2);
     let total = |rows: &[i64]| rows.iter().try_fold(0i64, |sum, n| sum.checked_add(*n));
@@ -249,7 +249,9 @@ mod tests {
     #[test]
     fn an_exchange_has_the_rows_that_come() {
         let rows = |sizes: &[i64], numbers: &[i64]| {
-            exchanged(&Ty::new(DType::F32, sizes), numbers, 2).map(|ty| ty.sizes.to_vec()).ok()
+            all_to_all_v_result(&Ty::new(DType::F32, sizes), numbers, 2)
+                .map(|ty| ty.sizes.to_vec())
+                .ok()
         };
         assert_eq!(rows(&[5, 3], &[4, 1, 0, 2]), Some(vec![2, 3]));
         assert_eq!(rows(&[0], &[0, 0, 0, 0]), Some(vec![0]));

@@ -61,7 +61,7 @@ COLLECTIVES = {
     "broadcast": [given("root", type="int")],
     "all_to_all": [],
     "reduce": [REDUCTION, given("root", type="int")],
-    "exchange": [given("there", type="int", list=True), given("back", type="int", list=True)],
+    "all_to_all_v": [given("there", type="int", list=True), given("back", type="int", list=True)],
     "send": [given("rank", type="int"), given("tag", type="int")],
     "receive": [
         given("sizes", type="int", list=True),

@@ -22,7 +22,7 @@ pub const ROWS: &[Row] = &[
         .flows_by(1),
     row("torchacc::all_to_all", &[""], |c| collective(c, Kind::AllToAll, 0, 1)).flows_by(1),
     row("torchacc::reduce", &[""], reduce).flows_by(1),
-    row("torchacc::exchange", &[""], exchange).flows_by(1),
+    row("torchacc::all_to_all_v", &[""], all_to_all_v).flows_by(1),
     row("torchacc::send", &[""], send).flows_by(1),
     row("torchacc::receive", &[""], receive).flows_by(0),
 ];
@@ -61,12 +61,12 @@ fn reduce<'a>(c: &Call<'a>) -> Outs<'a> {
 }
 
 /// `(x, rows for each rank, rows from each rank, communicator)`.
-fn exchange<'a>(c: &Call<'a>) -> Outs<'a> {
+fn all_to_all_v<'a>(c: &Call<'a>) -> Outs<'a> {
     let rows = |argument| c.ints(argument).map(Option::unwrap_or_default);
     let mut numbers = rows(1)?;
     numbers.extend(rows(2)?);
-    let result = collective::exchanged(&c.ty(0)?, &numbers, ranks(c, 3)?)?;
-    call(c, Kind::Exchange, Some(0), Arg::Ints(numbers), Some(result), 3)
+    let result = collective::all_to_all_v_result(&c.ty(0)?, &numbers, ranks(c, 3)?)?;
+    call(c, Kind::AllToAllV, Some(0), Arg::Ints(numbers), Some(result), 3)
 }
 
 /// `(x, rank, tag, communicator)`, without a result.

@@ -159,7 +159,7 @@ void Communicator::all_to_all(const at::Tensor& output, const at::Tensor& input)
 
 void Communicator::exchange(const at::Tensor& output, const at::Tensor& input,
                             at::IntArrayRef there, at::IntArrayRef back) {
-  static const torchacc_op op = operator_number("torchacc::exchange");
+  static const torchacc_op op = operator_number("torchacc::all_to_all_v");
   const Row from(input.contiguous()), to(output);
   const int64_t count = elements_of(input.scalar_type()).count;
   auto there_rows = there.vec(), back_rows = back.vec();

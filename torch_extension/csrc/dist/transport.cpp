@@ -212,7 +212,7 @@ torchacc_communicator Transport::describe(std::unique_ptr<Transport> transport) 
   made.broadcast = callback(&torchacc::broadcast);
   made.all_to_all = callback(&torchacc::all_to_all);
   made.reduce = callback(&torchacc::reduce);
-  made.exchange = callback(&torchacc::exchange);
+  made.all_to_all_v = callback(&torchacc::exchange);
   made.send = callback(&torchacc::send);
   made.receive = callback(&torchacc::receive);
   made.drop = callback(&drop_transport);
