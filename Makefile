@@ -1,5 +1,6 @@
 # make train   a fresh clone trains a GPT on the Python standard library's own source
 #              STEPS=N length, DEVICE=cpu eager PyTorch, COMPARE=1 acc and eager, RESUME=1 go on after a stop
+# make train-ddp a smaller one in two processes by torchrun; RANKS=N how many, DEVICE=cpu eager PyTorch, TRAIN_ARGS
 # make install the library for other programs: headers, pkg-config, CMake; PREFIX=/usr/local LIBDIR=lib DESTDIR=
 # make example-c, example-cpp, example-libtorch, example-ctypes, example-node, example-luajit, example-java
 #              the same without Python or without PyTorch: examples/build.mk
@@ -26,7 +27,7 @@ space := $(subst ,, )
 CUDA_FOLDERS = $(subst $(space),:,$(wildcard $(VENV)/lib/python3*/site-packages/nvidia/*/lib))
 
 .DEFAULT_GOAL := build
-.PHONY: build environment install extension train test test-libraries test-models test-gpu gpu-kit test-rust test-python test-random sanitize sanitize-memory sanitize-threads lint format bench-calls bench-peers clean FORCE
+.PHONY: build environment install extension train train-ddp test test-libraries test-models test-gpu gpu-kit test-rust test-python test-random sanitize sanitize-memory sanitize-threads lint format bench-calls bench-peers clean FORCE
 
 build: environment $(RUST_LIB)
 	$(MAKE) --no-print-directory --jobs=$(shell nproc) extension
@@ -59,6 +60,10 @@ $(EXT_OBJECTS): | $(VENV)/.requirements
 
 train: build
 	$(BIN)/python examples/train_gpt.py $(TRAIN_FLAGS)
+
+train-ddp: build
+	OMP_NUM_THREADS=$(or $(OMP_NUM_THREADS),1) $(BIN)/torchrun --standalone --nproc-per-node $(or $(RANKS),2) \
+		examples/train_ddp.py --device $(or $(DEVICE),acc) $(if $(STEPS),--steps $(STEPS)) $(TRAIN_ARGS)
 
 test: lint test-rust test-python
 

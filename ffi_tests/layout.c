@@ -58,6 +58,10 @@ int main(void) {
   FIELD(torchacc_communicator, device_reduce_scatter);
   FIELD(torchacc_communicator, device_broadcast);
   FIELD(torchacc_communicator, device_all_to_all);
+  FIELD(torchacc_communicator, reduce);
+  FIELD(torchacc_communicator, all_to_all_v);
+  FIELD(torchacc_communicator, send);
+  FIELD(torchacc_communicator, receive);
   SIZE(torchacc_value);
   FIELD(torchacc_value, i);
   FIELD(torchacc_value, f);

@@ -281,6 +281,11 @@ fn ranks_reduce_and_exchange_by_callbacks() {
 }
 
 #[test]
+fn ranks_send_and_receive_by_callbacks() {
+    assert_eq!(run_c_program("transfers").trim(), "ok");
+}
+
+#[test]
 fn gradients_by_way_of_ranks_are_those_of_one_process() {
     assert_eq!(run_c_program("ranks").trim(), "ok");
 }

@@ -76,6 +76,15 @@ typedef struct torchacc_string torchacc_string;
 #define TORCHACC_REDUCE_AVG 4
 
 /*
+ Bit by bit.
+ */
+#define TORCHACC_REDUCE_BAND 5
+
+#define TORCHACC_REDUCE_BOR 6
+
+#define TORCHACC_REDUCE_BXOR 7
+
+/*
  More dimensions than any tensor library has.
  */
 #define TORCHACC_MAX_RANK 64
@@ -227,6 +236,18 @@ typedef torchacc_error *(*torchacc_device_collective_fn)(void *user,
                                                          const struct torchacc_host_tensor *output);
 
 /*
+ As `torchacc_collective_fn`, told by several numbers: for reduce one of `TORCHACC_REDUCE_*` and the root, for all_to_all_v how many
+ rows go to each rank and then how many come from each, for send and receive the other rank and the tag. `output` of a send and
+ `input` of a receive are absent. A send must not wait for the other rank's receive: that may come after a receive of its own. Rows
+ of reduce are filled on the root, and are the input elsewhere.
+ */
+typedef torchacc_error *(*torchacc_transfer_fn)(void *user,
+                                                const int64_t *numbers,
+                                                size_t n_numbers,
+                                                const struct torchacc_host_tensor *input,
+                                                const struct torchacc_host_tensor *output);
+
+/*
  What a communicator does. A NULL function: collectives of that kind are the error UNSUPPORTED. May grow at the end.
  */
 typedef struct torchacc_communicator {
@@ -280,6 +301,19 @@ typedef struct torchacc_communicator {
   torchacc_device_collective_fn device_reduce_scatter;
   torchacc_device_collective_fn device_broadcast;
   torchacc_device_collective_fn device_all_to_all;
+  /*
+   The elements of all ranks, reduced, on one of them.
+   */
+  torchacc_transfer_fn reduce;
+  /*
+   As of all_to_all, with any number of rows for each rank.
+   */
+  torchacc_transfer_fn all_to_all_v;
+  /*
+   A tensor for one rank, which takes those with one tag in the order in which they were sent.
+   */
+  torchacc_transfer_fn send;
+  torchacc_transfer_fn receive;
 } torchacc_communicator;
 
 /*
@@ -1095,27 +1129,36 @@ torchacc_error *torchacc_context_cache_stats(torchacc_context *context,
                                              struct torchacc_cache_stats *out);
 
 /*
- Registers a communicator for the rest of the context's life. The operators "torchacc::all_reduce" and
- "torchacc::reduce_scatter" (tensor, STR "sum", "product", "min", "max" or "avg", or NONE for the sum, COMMUNICATOR),
- "torchacc::broadcast" (tensor, INT root, COMMUNICATOR), "torchacc::all_gather" and "torchacc::all_to_all" (tensor,
- COMMUNICATOR) are recorded like others, with one result. Rows are those of the first dimension, which must divide by
- `size` where it is split.
+ Registers a communicator, until it is unregistered. The operators "torchacc::all_reduce" and
+ "torchacc::reduce_scatter" (tensor, STR "sum", "product", "min", "max", "avg", "band", "bor" or "bxor", or NONE for the sum,
+ COMMUNICATOR), "torchacc::broadcast" (tensor, INT root, COMMUNICATOR), "torchacc::all_gather" and "torchacc::all_to_all" (tensor,
+ COMMUNICATOR), "torchacc::reduce" (tensor, STR or NONE, INT root, COMMUNICATOR), "torchacc::all_to_all_v" (tensor, INTS rows for each
+ rank, INTS rows from each, COMMUNICATOR) and "torchacc::receive" (INTS sizes, DTYPE, INT rank, INT tag, COMMUNICATOR) are recorded
+ like others, with one result, "torchacc::send" (tensor, INT rank, INT tag, COMMUNICATOR) without one. Rows are those of the first
+ dimension, which must divide by `size` where it is split.
 
  Collectives of a communicator run in the order in which they were recorded, also when nobody wants their results; so all
  ranks must record the same ones, and cut. When one fails, the later ones of the same trace are not called, and have its
- error. They run on the host, whatever the backend, unless there is a function for a device's memory, and are counted as CPU
- fallbacks.
+ error. They run on the host, whatever the backend, unless there is a function for a device's memory, and are counted as
+ collectives, not as CPU fallbacks.
 
- Gradients flow through them, but for products, minima and maxima. They are those of the sum of the losses of all ranks,
+ Gradients flow through them, but for other reductions than sums and averages, for reduce, and point to point. They are those of the sum of the losses of all ranks,
  and come by collectives: so all ranks must call `torchacc_grad` alike, and what a rank does with them does not matter. The way
- back of all_gather is reduce_scatter and the other way round, that of all_reduce and of broadcast is all_reduce, that of
- all_to_all all_to_all.
+ back of all_gather is reduce_scatter and the other way round, that of all_reduce and of broadcast is all_reduce, those of
+ all_to_all and all_to_all_v are themselves.
 
  `user` belongs to the library from the call on: it is dropped when it is not needed, on an error too (but for a bad
  `struct_size`). Errors: INVALID_ARGUMENT for a name that is taken, or a rank that is not below `size`; OUT_OF_MEMORY.
  */
 torchacc_error *torchacc_communicator_register(torchacc_context *context,
                                                const struct torchacc_communicator *communicator);
+
+/*
+ Takes a communicator back: `user` is dropped when no collective runs any more. Those that were recorded and have not run fail:
+ `torchacc_sync` comes before. Errors: NOT_FOUND for a name that is not registered.
+ */
+torchacc_error *torchacc_communicator_unregister(torchacc_context *context,
+                                                 struct torchacc_str name);
 
 /*
  Waits until every rank has come here, and with it everything that it recorded before. Cuts, and reduces one float by the

@@ -1215,7 +1215,10 @@ inline std::vector<Tensor> grad(const Tensor& loss, const std::vector<Tensor>& p
 /// it cannot; what is left empty is not supported.
 struct Collectives {
   using Function = std::function<void(std::int64_t how, const Array& in, const Array& out)>;
+  /// `numbers`: see torchacc_transfer_fn. What a kind has not is without elements.
+  using Transfer = std::function<void(const Ints& numbers, const Array& in, const Array& out)>;
   Function all_reduce, all_gather, reduce_scatter, broadcast, all_to_all;
+  Transfer reduce, all_to_all_v, send, receive;
 };
 
 namespace detail {
@@ -1227,9 +1230,18 @@ torchacc_error* collective(void* user, std::int64_t how, const torchacc_host_ten
       [&] { (static_cast<Collectives*>(user)->*function)(how, Array(*in), Array(*out)); });
 }
 
+template <Collectives::Transfer Collectives::* function>
+torchacc_error* transfer(void* user, const std::int64_t* numbers, std::size_t count,
+                         const torchacc_host_tensor* in, const torchacc_host_tensor* out) noexcept {
+  return caught([&] {
+    (static_cast<Collectives*>(user)->*function)(Ints(numbers, numbers + count), Array(*in),
+                                                 Array(*out));
+  });
+}
+
 }  // namespace detail
 
-/// Registers a communicator for the rest of the context's life: see torchacc_communicator_register.
+/// Registers a communicator, until it is unregistered: see torchacc_communicator_register.
 inline Communicator register_communicator(const Context& context, std::string name,
                                           std::uint32_t rank, std::uint32_t size,
                                           Collectives does) {
@@ -1243,13 +1255,22 @@ inline Communicator register_communicator(const Context& context, std::string na
   if (does.reduce_scatter) given.reduce_scatter = detail::collective<&Collectives::reduce_scatter>;
   if (does.broadcast) given.broadcast = detail::collective<&Collectives::broadcast>;
   if (does.all_to_all) given.all_to_all = detail::collective<&Collectives::all_to_all>;
+  if (does.reduce) given.reduce = detail::transfer<&Collectives::reduce>;
+  if (does.all_to_all_v) given.all_to_all_v = detail::transfer<&Collectives::all_to_all_v>;
+  if (does.send) given.send = detail::transfer<&Collectives::send>;
+  if (does.receive) given.receive = detail::transfer<&Collectives::receive>;
   given.user = new Collectives(std::move(does));
   given.drop = detail::drop<Collectives>;
   check(torchacc_communicator_register(context.get(), &given));
   return Communicator{std::move(name)};
 }
 
-/// `how`: "sum", "product", "min", "max" or "avg".
+/// No collective of it may follow; those that were recorded are to have run.
+inline void unregister_communicator(const Context& context, const Communicator& ranks) {
+  check(torchacc_communicator_unregister(context.get(), to_str(ranks.name)));
+}
+
+/// `how`: "sum", "product", "min", "max", "avg", "band", "bor" or "bxor".
 inline Tensor all_reduce(const Tensor& x, const Communicator& ranks, const char* how = "sum") {
   return call("torchacc::all_reduce", {x, how, ranks});
 }
@@ -1264,6 +1285,23 @@ inline Tensor broadcast(const Tensor& x, std::int64_t root, const Communicator& 
 }
 inline Tensor all_to_all(const Tensor& x, const Communicator& ranks) {
   return call("torchacc::all_to_all", {x, ranks});
+}
+/// On rank `root`; elsewhere `x`.
+inline Tensor reduce(const Tensor& x, std::int64_t root, const Communicator& ranks,
+                     const char* how = "sum") {
+  return call("torchacc::reduce", {x, how, root, ranks});
+}
+/// Rows for each rank, and from each.
+inline Tensor all_to_all_v(const Tensor& x, const Ints& there, const Ints& back,
+                           const Communicator& ranks) {
+  return call("torchacc::all_to_all_v", {x, there, back, ranks});
+}
+inline void send(const Tensor& x, std::int64_t rank, std::int64_t tag, const Communicator& ranks) {
+  call("torchacc::send", {x, rank, tag, ranks}, 0);
+}
+inline Tensor receive(const Context& context, const Ints& sizes, DType dtype, std::int64_t rank,
+                      std::int64_t tag, const Communicator& ranks) {
+  return call(context, "torchacc::receive", {sizes, dtype, rank, tag, ranks});
 }
 /// Waits until all ranks have come here. Blocks.
 inline void barrier(const Context& context, const Communicator& ranks) {

@@ -7,7 +7,7 @@ use crate::op::{Arity, Op};
 const FORMS: &str = include_str!("signatures.jsonl");
 
 /// What the operators do that PyTorch has not.
-const DOCS: [(&str, &str); 11] = [
+const DOCS: [(&str, &str); 15] = [
     (
         "attention",
         "softmax(scale * query key^T + bias) value, of query [b,h,t,d], key [b,g,s,d] and value [b,g,s,e], where h is a \
@@ -37,7 +37,8 @@ const DOCS: [(&str, &str); 11] = [
     ),
     (
         "all_reduce",
-        "The elements of all ranks, reduced, on every rank. reduction: sum, product, min, max or avg; none for the sum.",
+        "The elements of all ranks, reduced, on every rank. reduction: sum, product, min, max, avg, band, bor or \
+         bxor; none for the sum.",
     ),
     ("all_gather", "The rows of all ranks, in their order, on every rank."),
     (
@@ -49,6 +50,16 @@ const DOCS: [(&str, &str); 11] = [
         "all_to_all",
         "The n-th part of the rows goes to rank n; what comes is in the order of the ranks.",
     ),
+    (
+        "reduce",
+        "The elements of all ranks, reduced, on rank root, and self elsewhere. reduction: as of all_reduce.",
+    ),
+    (
+        "all_to_all_v",
+        "there[n] of the rows go to rank n, in the order of ranks; back[n] come from it, and are in that order.",
+    ),
+    ("send", "self for rank, which receives it by the same tag. No result."),
+    ("receive", "What rank sends by the same tag, of these sizes and this dtype."),
 ];
 
 /// The signature of a row: `{"name", "number", "doc", "forms": [{"operator", "overload", "arguments", "results"}]}`.

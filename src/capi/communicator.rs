@@ -42,6 +42,20 @@ pub type torchacc_device_collective_fn = Option<
     ) -> *mut torchacc_error,
 >;
 
+/// As `torchacc_collective_fn`, told by several numbers: for reduce one of `TORCHACC_REDUCE_*` and the root, for all_to_all_v how many
+/// rows go to each rank and then how many come from each, for send and receive the other rank and the tag. `output` of a send and
+/// `input` of a receive are absent. A send must not wait for the other rank's receive: that may come after a receive of its own. Rows
+/// of reduce are filled on the root, and are the input elsewhere.
+pub type torchacc_transfer_fn = Option<
+    unsafe extern "C" fn(
+        user: *mut c_void,
+        numbers: *const i64,
+        n_numbers: usize,
+        input: *const torchacc_host_tensor,
+        output: *const torchacc_host_tensor,
+    ) -> *mut torchacc_error,
+>;
+
 /// What a communicator does. A NULL function: collectives of that kind are the error UNSUPPORTED. May grow at the end.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -74,6 +88,13 @@ pub struct torchacc_communicator {
     pub device_reduce_scatter: torchacc_device_collective_fn,
     pub device_broadcast: torchacc_device_collective_fn,
     pub device_all_to_all: torchacc_device_collective_fn,
+    /// The elements of all ranks, reduced, on one of them.
+    pub reduce: torchacc_transfer_fn,
+    /// As of all_to_all, with any number of rows for each rank.
+    pub all_to_all_v: torchacc_transfer_fn,
+    /// A tensor for one rank, which takes those with one tag in the order in which they were sent.
+    pub send: torchacc_transfer_fn,
+    pub receive: torchacc_transfer_fn,
 }
 
 // SAFETY: plain data; NULL and zero are values of every field; the size is first.
@@ -83,10 +104,22 @@ unsafe impl Growing for torchacc_communicator {
 
 fn function(call: torchacc_collective_fn, user: &Arc<User>) -> Option<Function> {
     let (call, user) = (call?, user.clone());
-    Some(Box::new(move |how, input, output| {
+    Some(Box::new(move |numbers, input, output| {
         let (input, output) = (host_tensor(input), host_tensor(output));
         // SAFETY: called as its type says; both live until it returns.
-        let made = calling(|| unsafe { call(user.pointer, how, &input, &output) });
+        let made = calling(|| unsafe { call(user.pointer, numbers[0], &input, &output) });
+        // SAFETY: the callback's error is ours.
+        unsafe { outcome(made) }
+    }))
+}
+
+fn transfer(call: torchacc_transfer_fn, user: &Arc<User>) -> Option<Function> {
+    let (call, user) = (call?, user.clone());
+    Some(Box::new(move |numbers, input, output| {
+        let (input, output) = (host_tensor(input), host_tensor(output));
+        let (first, count) = (numbers.as_ptr(), numbers.len());
+        // SAFETY: as above.
+        let made = calling(|| unsafe { call(user.pointer, first, count, &input, &output) });
         // SAFETY: the callback's error is ours.
         unsafe { outcome(made) }
     }))
@@ -107,21 +140,23 @@ fn device_function(
     }))
 }
 
-/// Registers a communicator for the rest of the context's life. The operators "torchacc::all_reduce" and
-/// "torchacc::reduce_scatter" (tensor, STR "sum", "product", "min", "max" or "avg", or NONE for the sum, COMMUNICATOR),
-/// "torchacc::broadcast" (tensor, INT root, COMMUNICATOR), "torchacc::all_gather" and "torchacc::all_to_all" (tensor,
-/// COMMUNICATOR) are recorded like others, with one result. Rows are those of the first dimension, which must divide by
-/// `size` where it is split.
+/// Registers a communicator, until it is unregistered. The operators "torchacc::all_reduce" and
+/// "torchacc::reduce_scatter" (tensor, STR "sum", "product", "min", "max", "avg", "band", "bor" or "bxor", or NONE for the sum,
+/// COMMUNICATOR), "torchacc::broadcast" (tensor, INT root, COMMUNICATOR), "torchacc::all_gather" and "torchacc::all_to_all" (tensor,
+/// COMMUNICATOR), "torchacc::reduce" (tensor, STR or NONE, INT root, COMMUNICATOR), "torchacc::all_to_all_v" (tensor, INTS rows for each
+/// rank, INTS rows from each, COMMUNICATOR) and "torchacc::receive" (INTS sizes, DTYPE, INT rank, INT tag, COMMUNICATOR) are recorded
+/// like others, with one result, "torchacc::send" (tensor, INT rank, INT tag, COMMUNICATOR) without one. Rows are those of the first
+/// dimension, which must divide by `size` where it is split.
 ///
 /// Collectives of a communicator run in the order in which they were recorded, also when nobody wants their results; so all
 /// ranks must record the same ones, and cut. When one fails, the later ones of the same trace are not called, and have its
-/// error. They run on the host, whatever the backend, unless there is a function for a device's memory, and are counted as CPU
-/// fallbacks.
+/// error. They run on the host, whatever the backend, unless there is a function for a device's memory, and are counted as
+/// collectives, not as CPU fallbacks.
 ///
-/// Gradients flow through them, but for products, minima and maxima. They are those of the sum of the losses of all ranks,
+/// Gradients flow through them, but for other reductions than sums and averages, for reduce, and point to point. They are those of the sum of the losses of all ranks,
 /// and come by collectives: so all ranks must call `torchacc_grad` alike, and what a rank does with them does not matter. The way
-/// back of all_gather is reduce_scatter and the other way round, that of all_reduce and of broadcast is all_reduce, that of
-/// all_to_all all_to_all.
+/// back of all_gather is reduce_scatter and the other way round, that of all_reduce and of broadcast is all_reduce, those of
+/// all_to_all and all_to_all_v are themselves.
 ///
 /// `user` belongs to the library from the call on: it is dropped when it is not needed, on an error too (but for a bad
 /// `struct_size`). Errors: INVALID_ARGUMENT for a name that is taken, or a rank that is not below `size`; OUT_OF_MEMORY.
@@ -139,8 +174,11 @@ pub unsafe extern "C" fn torchacc_communicator_register(
         if raw.rank >= raw.size {
             return Err(bad(format!("rank {} of {} ranks", raw.rank, raw.size)));
         }
-        let functions =
-            [raw.all_reduce, raw.all_gather, raw.reduce_scatter, raw.broadcast, raw.all_to_all];
+        let [all_reduce, all_gather, reduce_scatter, broadcast, all_to_all] =
+            [raw.all_reduce, raw.all_gather, raw.reduce_scatter, raw.broadcast, raw.all_to_all]
+                .map(|call| function(call, &user));
+        let [reduce, all_to_all_v, send, receive] =
+            [raw.reduce, raw.all_to_all_v, raw.send, raw.receive].map(|call| transfer(call, &user));
         let device_functions = [
             raw.device_all_reduce,
             raw.device_all_gather,
@@ -152,9 +190,33 @@ pub unsafe extern "C" fn torchacc_communicator_register(
             name,
             rank: raw.rank.into(),
             size: raw.size.into(),
-            functions: functions.map(|call| function(call, &user)),
+            functions: [
+                all_reduce,
+                all_gather,
+                reduce_scatter,
+                broadcast,
+                all_to_all,
+                reduce,
+                all_to_all_v,
+                send,
+                receive,
+            ],
             device_functions: device_functions.map(|call| device_function(call, &user)),
         })
+    })
+}
+
+/// Takes a communicator back: `user` is dropped when no collective runs any more. Those that were recorded and have not run fail:
+/// `torchacc_sync` comes before. Errors: NOT_FOUND for a name that is not registered.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_communicator_unregister(
+    context: *mut torchacc_context,
+    name: torchacc_str,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY: as the header says.
+        let (context, name) = unsafe { (borrow(context)?, name.text()?) };
+        context.inner.unregister_communicator(name)
     })
 }
 

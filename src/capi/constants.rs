@@ -148,6 +148,10 @@ pub const TORCHACC_REDUCE_MIN: i64 = 2;
 pub const TORCHACC_REDUCE_MAX: i64 = 3;
 /// The sum, divided by the number of ranks.
 pub const TORCHACC_REDUCE_AVG: i64 = 4;
+/// Bit by bit.
+pub const TORCHACC_REDUCE_BAND: i64 = 5;
+pub const TORCHACC_REDUCE_BOR: i64 = 6;
+pub const TORCHACC_REDUCE_BXOR: i64 = 7;
 
 #[cfg(test)]
 mod tests {

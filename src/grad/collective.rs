@@ -7,6 +7,7 @@ use crate::graph::math::{Math, V};
 use crate::graph::{NodeId, ValueId};
 use crate::op::collective::{self, Kind, REDUCTIONS};
 use crate::op::{Op, Ty};
+use crate::record::Arg;
 use std::cell::RefCell;
 use std::collections::HashMap;
 
@@ -30,7 +31,8 @@ impl<'m> Tokens<'m> {
                     at = match node.op {
                         Op::Host if collective::of(&node.attrs).is_some() => {
                             of.insert(id, n);
-                            node.inputs.get(2).copied()
+                            // Before the last, this rank.
+                            node.inputs.iter().rev().nth(1).copied()
                         }
                         Op::Reshape => node.inputs.first().copied(),
                         _ => None,
@@ -46,9 +48,13 @@ impl<'m> Tokens<'m> {
     }
 }
 
-/// The collective `kind` of `x`, by the communicator and after all collectives of the node that `s` goes back by.
 fn run<'m>(s: &Step<'m, '_>, kind: Kind, how: &str, x: V<'m>, result: Ty) -> Result<V<'m>> {
     let how = REDUCTIONS.iter().position(|known| *known == how).unwrap_or(0) as i64;
+    run_by(s, kind, Arg::Int(how), x, result)
+}
+
+/// The collective `kind` of `x`, by the communicator and after all collectives of the node that `s` goes back by.
+fn run_by<'m>(s: &Step<'m, '_>, kind: Kind, how: Arg, x: V<'m>, result: Ty) -> Result<V<'m>> {
     let Some(&n) = s.tokens.of.get(&s.id) else {
         let message = "gradients by way of collectives are taken by torchacc_grad";
         return Err(Error::new(Code::Unsupported, message));
@@ -63,11 +69,12 @@ fn run<'m>(s: &Step<'m, '_>, kind: Kind, how: &str, x: V<'m>, result: Ty) -> Res
 /// Of `Op::Host`: a collective is linear but for products and extremes; other CPU fallbacks have no gradient.
 pub fn adjoint<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let mut found = vec![None; s.x.len()];
-    let Some((kind, how)) = collective::of(&s.attrs) else {
+    let Some((kind, numbers)) = collective::of(&s.attrs) else {
         return Err(s.math.graph(|graph| refused(graph, s.id)));
     };
+    let how = numbers[0];
     // Of tokens the loss depends in no way that counts.
-    if !s.wanted[0] || s.cotangents[0].is_none() {
+    if kind == Kind::Receive || !s.wanted[0] || s.cotangents[0].is_none() {
         return Ok(found);
     }
     let (x, dy) = (s.x[0], s.dy());
@@ -92,6 +99,14 @@ pub fn adjoint<'m>(s: &Step<'m, '_>) -> Flow<'m> {
             is_root.select(sum, 0.0)
         }
         Kind::AllToAll => run(s, kind, "", dy, x.ty())?,
+        Kind::AllToAllV => {
+            let (there, back) = numbers.split_at(numbers.len() / 2);
+            let numbers = back.iter().chain(there).copied().collect();
+            run_by(s, kind, Arg::Ints(numbers), dy, x.ty())?
+        }
+        Kind::Reduce | Kind::Send | Kind::Receive => {
+            return Err(s.math.graph(|graph| refused(graph, s.id)));
+        }
     });
     Ok(found)
 }

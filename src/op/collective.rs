@@ -11,6 +11,7 @@ use crate::buffer::Location;
 use crate::dtype::DType;
 use crate::error::{Code, Error, Result};
 use crate::record::Arg;
+use crate::shape::Dims;
 use crate::{internal, invalid};
 use parking_lot::RwLock;
 use smallvec::smallvec;
@@ -26,23 +27,39 @@ pub enum Kind {
     ReduceScatter,
     Broadcast,
     AllToAll,
+    Reduce,
+    AllToAllV,
+    Send,
+    Receive,
 }
 
-const KINDS: [(Kind, &str); 5] = [
+/// How many kinds there are, and how many of these, the first ones, may be done on a device's memory.
+pub const KIND_COUNT: usize = 9;
+pub const DEVICE_KIND_COUNT: usize = 5;
+
+const KINDS: [(Kind, &str); KIND_COUNT] = [
     (Kind::AllReduce, "torchacc::all_reduce"),
     (Kind::AllGather, "torchacc::all_gather"),
     (Kind::ReduceScatter, "torchacc::reduce_scatter"),
     (Kind::Broadcast, "torchacc::broadcast"),
     (Kind::AllToAll, "torchacc::all_to_all"),
+    (Kind::Reduce, "torchacc::reduce"),
+    (Kind::AllToAllV, "torchacc::all_to_all_v"),
+    (Kind::Send, "torchacc::send"),
+    (Kind::Receive, "torchacc::receive"),
 ];
 
 /// How elements of several ranks become one; by their numbers in the ABI.
-pub const REDUCTIONS: [&str; 5] = ["sum", "product", "min", "max", "avg"];
+pub const REDUCTIONS: [&str; 8] = ["sum", "product", "min", "max", "avg", "band", "bor", "bxor"];
 
-/// Does one kind of collective: `how` is the number of a reduction or the root. Fills the second tensor from the first.
-pub type Function = Box<dyn Fn(i64, &HostTensor, &HostTensor) -> Result<()> + Send + Sync>;
+/// What a collective is told beside its tensors: the number of a reduction, the root, or 0; for a reduce both, for an
+/// all_to_all_v the rows for and from each rank, for point to point the other rank and the tag.
+pub type Numbers = Dims;
 
-/// As [`Function`], of tensors in a device's memory: put on the location's queue.
+/// Does one kind of collective, as [`Numbers`] say. Fills the second tensor from the first; what a kind has not is absent.
+pub type Function = Box<dyn Fn(&[i64], &HostTensor, &HostTensor) -> Result<()> + Send + Sync>;
+
+/// As [`Function`], by the one number, of tensors in a device's memory: put on the location's queue.
 pub type DeviceFunction =
     Box<dyn Fn(Location, i64, &HostTensor, &HostTensor) -> Result<()> + Send + Sync>;
 
@@ -52,9 +69,15 @@ pub struct Communicator {
     pub rank: i64,
     pub size: i64,
     /// By [`Kind`].
-    pub functions: [Option<Function>; 5],
+    pub functions: [Option<Function>; KIND_COUNT],
     /// Likewise. Without one the function is called, with copies.
-    pub device_functions: [Option<DeviceFunction>; 5],
+    pub device_functions: [Option<DeviceFunction>; DEVICE_KIND_COUNT],
+}
+
+impl Communicator {
+    fn device_function(&self, kind: Kind) -> Option<&DeviceFunction> {
+        self.device_functions.get(kind as usize)?.as_ref()
+    }
 }
 
 static TABLE: RwLock<Vec<Weak<Communicator>>> = RwLock::new(Vec::new());
@@ -68,37 +91,38 @@ pub fn register(communicator: &Arc<Communicator>) -> u64 {
     table.len() as u64 - 1
 }
 
-static OPERATORS: OnceLock<[HostOpId; 5]> = OnceLock::new();
+static OPERATORS: OnceLock<[HostOpId; KIND_COUNT]> = OnceLock::new();
 
 /// The collective that a node of `Op::Host` with these attributes is, and how it is done.
-pub fn of(attrs: &[Attr]) -> Option<(Kind, i64)> {
+pub fn of(attrs: &[Attr]) -> Option<(Kind, Numbers)> {
     let [Attr::Int(id), _, Attr::Args(args)] = attrs else { return None };
     let at = OPERATORS.get()?.iter().position(|known| i64::from(*known) == *id)?;
     match args.get(1) {
-        Some(Arg::Int(how)) => Some((KINDS[at].0, *how)),
+        Some(Arg::Int(number)) => Some((KINDS[at].0, smallvec![*number])),
+        Some(Arg::Ints(numbers)) => Some((KINDS[at].0, numbers.clone())),
         _ => None,
     }
 }
 
-/// Attributes of a node of `Op::Host` with the operands `x`, number, token and rank, as `args` have them.
-pub fn attrs(kind: Kind, result: Ty, args: Vec<Arg>) -> Attrs {
-    let types = vec![result, Ty::new(TOKEN.0, &TOKEN.1)];
+/// Attributes of a node of `Op::Host` with the operands `x` (if there is one), number, token and rank, as `args` have them.
+pub fn attrs(kind: Kind, result: Option<Ty>, args: Vec<Arg>) -> Attrs {
+    let types = result.into_iter().chain([Ty::new(TOKEN.0, &TOKEN.1)]).collect();
     smallvec![Attr::Int(operator(kind) as i64), Attr::Types(types), Attr::Args(args)]
 }
 
 /// Attributes of another collective of the same communicator.
-pub fn again(kind: Kind, how: i64, result: Ty, before: &[Attr]) -> Attrs {
+pub fn again(kind: Kind, how: Arg, result: Ty, before: &[Attr]) -> Attrs {
     let mut args = match before {
         [_, _, Attr::Args(args)] => args.clone(),
         _ => Vec::new(),
     };
     if let Some(arg) = args.get_mut(1) {
-        *arg = Arg::Int(how);
+        *arg = how;
     }
-    attrs(kind, result, args)
+    attrs(kind, Some(result), args)
 }
 
-/// The host operator of a kind: `(x, how, communicator, token, rank)` → `(y, token)`.
+/// The host operator of a kind: `(x?, how, communicator, token, rank)` → `(y?, token)`.
 fn operator(kind: Kind) -> HostOpId {
     let made = OPERATORS.get_or_init(|| {
         KINDS.map(|(kind, name)| {
@@ -122,7 +146,7 @@ fn operator(kind: Kind) -> HostOpId {
 
 /// Whether a communicator does it on a device's memory.
 pub fn is_on_device(kind: Kind, communicator: u64) -> bool {
-    known(communicator).is_some_and(|known| known.device_functions[kind as usize].is_some())
+    known(communicator).is_some_and(|known| known.device_function(kind).is_some())
 }
 
 fn known(communicator: u64) -> Option<Arc<Communicator>> {
@@ -136,19 +160,24 @@ fn run(
     args: &[HostArg],
     outs: &[HostTensor],
 ) -> Result<()> {
-    let ([HostArg::Tensor(x), HostArg::Int(how), HostArg::Scalar { bits, .. }, _, _], [y, _]) =
-        (args, outs)
-    else {
+    let [x, how, HostArg::Scalar { bits, .. }, _, _] = args else {
         return internal!("arguments of a collective: {args:?}");
     };
-    let Some(communicator) = known(*bits) else {
-        return internal!("communicator {bits} is gone");
+    let absent = HostTensor::absent();
+    let x = if let HostArg::Tensor(x) = x { x } else { &absent };
+    let y = if let [y, _] = outs { y } else { &absent };
+    let numbers: &[i64] = match how {
+        HostArg::Int(number) => std::slice::from_ref(number),
+        HostArg::Ints(numbers) => numbers,
+        _ => return internal!("a collective is done by {how:?}"),
     };
-    let (function, on_device) =
-        (&communicator.functions[kind as usize], &communicator.device_functions[kind as usize]);
-    match (location, function, on_device) {
-        (None, Some(function), _) => function(*how, x, y),
-        (Some(location), _, Some(function)) => function(location, *how, x, y),
+    let Some(communicator) = known(*bits) else {
+        return invalid!("its communicator is not registered any more");
+    };
+    let function = &communicator.functions[kind as usize];
+    match (location, function, communicator.device_function(kind)) {
+        (None, Some(function), _) => function(numbers, x, y),
+        (Some(location), _, Some(function)) => function(location, numbers[0], x, y),
         _ => {
             let message =
                 format!("communicator \"{}\" was registered without it", communicator.name);
@@ -162,7 +191,9 @@ fn run(
 pub fn result(kind: Kind, x: &Ty, size: i64) -> Result<Ty> {
     let mut sizes = x.sizes.clone();
     let first = match sizes.first_mut() {
-        _ if matches!(kind, Kind::AllReduce | Kind::Broadcast) => return Ok(x.clone()),
+        _ if matches!(kind, Kind::AllReduce | Kind::Broadcast | Kind::Reduce) => {
+            return Ok(x.clone());
+        }
         Some(first) => first,
         None => return invalid!("a tensor without dimensions cannot be split between ranks"),
     };
@@ -175,6 +206,21 @@ pub fn result(kind: Kind, x: &Ty, size: i64) -> Result<Ty> {
         return invalid!("{first} rows cannot be split between {size} ranks");
     } else if kind == Kind::ReduceScatter {
         *first /= size;
+    }
+    Ok(Ty::new(x.dtype, &sizes))
+}
+
+/// What an all_to_all_v makes of `x`: `numbers` are the rows for each of the ranks and then those from each.
+/// Errors: `InvalidArgument` for others than there are.
+pub fn all_to_all_v_result(x: &Ty, numbers: &[i64], size: i64) -> Result<Ty> {
+    let mut sizes = x.sizes.clone();
+    let (there, back) = numbers.split_at(numbers.len() / 2);
+    let total = |rows: &[i64]| rows.iter().try_fold(0i64, |sum, n| sum.checked_add(*n));
+    let is_sound =
+        there.len() as i64 == size && back.len() == there.len() && numbers.iter().all(|n| *n >= 0);
+    match (sizes.first_mut(), total(there), total(back)) {
+        (Some(first), Some(all), Some(rows)) if is_sound && *first == all => *first = rows,
+        _ => return invalid!("{x} cannot be exchanged between {size} ranks by {numbers:?} rows"),
     }
     Ok(Ty::new(x.dtype, &sizes))
 }
@@ -198,5 +244,20 @@ mod tests {
         }
         assert_eq!((sizes(Kind::ReduceScatter, &[4]), sizes(Kind::AllToAll, &[4])), (None, None));
         assert_eq!(sizes(Kind::AllGather, &[i64::MAX / 2]), None);
+    }
+
+    #[test]
+    fn an_exchange_has_the_rows_that_come() {
+        let rows = |sizes: &[i64], numbers: &[i64]| {
+            all_to_all_v_result(&Ty::new(DType::F32, sizes), numbers, 2)
+                .map(|ty| ty.sizes.to_vec())
+                .ok()
+        };
+        assert_eq!(rows(&[5, 3], &[4, 1, 0, 2]), Some(vec![2, 3]));
+        assert_eq!(rows(&[0], &[0, 0, 0, 0]), Some(vec![0]));
+        for numbers in [&[4, 2, 0, 2][..], &[5, 0, 1], &[6, -1, 0, 2], &[4, 1, i64::MAX, 1]] {
+            assert_eq!(rows(&[5, 3], numbers), None, "{numbers:?}");
+        }
+        assert_eq!(rows(&[], &[0, 0, 0, 0]), None);
     }
 }

@@ -76,7 +76,10 @@ pub fn host_args(
         Arg::None => HostArg::None,
         Arg::Tensor(_) => HostArg::Tensor(tensor(take())),
         Arg::Tensors(reads) => HostArg::Tensors(
-            reads.iter().map(|r| if r.is_some() { tensor(take()) } else { absent() }).collect(),
+            reads
+                .iter()
+                .map(|r| if r.is_some() { tensor(take()) } else { HostTensor::absent() })
+                .collect(),
         ),
         Arg::Scalar { kind, .. } => HostArg::Scalar { kind: *kind, bits: scalar(take()) },
         Arg::Int(i) => HostArg::Int(*i),
@@ -89,10 +92,6 @@ pub fn host_args(
         Arg::Str(s) => HostArg::Str(s.clone()),
     };
     args.iter().map(&mut convert).collect()
-}
-
-fn absent() -> HostTensor {
-    HostTensor { data: 0, dtype: DType::U8, sizes: Default::default() }
 }
 
 fn tensor(array: &Array) -> HostTensor {

@@ -24,6 +24,12 @@ pub struct HostTensor {
     pub sizes: Dims,
 }
 
+impl HostTensor {
+    pub fn absent() -> HostTensor {
+        HostTensor { data: 0, dtype: DType::U8, sizes: Dims::default() }
+    }
+}
+
 /// An argument as the function sees it: like `record::Arg`, with memory for tensors and values for scalars.
 #[derive(Clone, Debug)]
 pub enum HostArg {

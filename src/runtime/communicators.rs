@@ -41,6 +41,14 @@ impl Context {
         made.inspect_err(|_| self.drop_buffer(token))
     }
 
+    /// Errors: `NotFound`.
+    pub fn unregister_communicator(&self, name: &str) -> Result<()> {
+        let token = self.communicator(name)?.token;
+        self.communicators.0.write().remove(name);
+        self.drop_buffer(token);
+        Ok(())
+    }
+
     /// The tokens of all communicators, in the order of their registration.
     pub fn tokens(&self) -> Vec<BufferId> {
         let known = self.communicators.0.read();

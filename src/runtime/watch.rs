@@ -8,7 +8,7 @@ use super::explain::Spent;
 use super::json::{self, Object, quoted};
 use super::profile::Span;
 use crate::backend::Watch;
-use crate::op::Ty;
+use crate::op::{Op, Ty, collective};
 use crate::plan::{Kernel, Operand};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -49,13 +49,18 @@ impl Watch for Steps<'_> {
             return;
         }
         let name = name_of(&self.program.operators, step.record);
-        if is_host {
+        let bytes = |list: &[Operand]| list.iter().map(bytes).sum::<i64>();
+        let is_collective = is_collective(&step.kernel);
+        if is_collective {
+            self.shared.stats.collectives.add(1);
+            self.shared.stats.collective_bytes.add(bytes(&step.reads) as u64);
+            self.shared.stats.collective_ns.add(end - begin);
+        } else if is_host {
             let spent = Spent { count: 1, time_ns: end - begin };
             self.shared.stats.host_calls.add(1);
             self.shared.explain.fallbacks.lock().add(&name, step.site, spent);
             self.shared.check_fallback(&name, step.site);
         }
-        let bytes = |list: &[Operand]| list.iter().map(bytes).sum::<i64>();
         let types = |list: &[Operand]| json::list(list.iter().map(|one| quoted(&type_of(one))));
         let details = Object::default()
             .text("kernel", kernel_name(&step.kernel))
@@ -64,10 +69,18 @@ impl Watch for Steps<'_> {
             .raw("writes", types(&step.writes))
             .raw("bytes_read", bytes(&step.reads))
             .raw("bytes_written", bytes(&step.writes));
-        let category = if is_host { "CPU fallback" } else { "kernel" };
+        let category = match is_host {
+            _ if is_collective => "collective",
+            true => "CPU fallback",
+            false => "kernel",
+        };
         let span = Span { name: &name, category, begin, end, site: step.site, details };
         self.shared.profile.span(span);
     }
+}
+
+fn is_collective(kernel: &Kernel) -> bool {
+    matches!(kernel, Kernel::Node { op: Op::Host, attrs } if collective::of(attrs).is_some())
 }
 
 /// Of the elements of an operand's view, each counted once for every time it is there.

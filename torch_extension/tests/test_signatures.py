@@ -60,16 +60,26 @@ COLLECTIVES = {
     "reduce_scatter": [REDUCTION],
     "broadcast": [given("root", type="int")],
     "all_to_all": [],
+    "reduce": [REDUCTION, given("root", type="int")],
+    "all_to_all_v": [given("there", type="int", list=True), given("back", type="int", list=True)],
+    "send": [given("rank", type="int"), given("tag", type="int")],
+    "receive": [
+        given("sizes", type="int", list=True),
+        given("dtype", type="dtype"),
+        given("rank", type="int"),
+        given("tag", type="int"),
+    ],
 }
 
 
 def collective(name):
     last = given("communicator", type="communicator")
+    operand = [] if name == "receive" else [given("self")]
     return {
         "operator": f"torchacc::{name}",
         "overload": "",
-        "arguments": [given("self"), *COLLECTIVES[name], last],
-        "results": [TENSOR],
+        "arguments": [*operand, *COLLECTIVES[name], last],
+        "results": [] if name == "send" else [TENSOR],
     }
 
 

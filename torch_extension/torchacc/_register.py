@@ -5,7 +5,7 @@ import sys
 import torch
 from torchacc_autoload import LIBRARY
 
-from torchacc import device, dlpack
+from torchacc import device, distributed, dlpack
 
 _loaded = False
 
@@ -47,4 +47,5 @@ def load() -> None:
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
     )
     dlpack.install()
+    distributed.register()
     _loaded = True

@@ -30,10 +30,12 @@ impl Collectives {
             for &index in group.steps() {
                 let step = &plan.steps[index];
                 if let Some(kind) = kind(step) {
-                    calls.push((kind, step.reads[1].mem));
+                    // What it reads, if anything, is followed by communicator, token and rank, what it fills by the token.
+                    let (reads, writes) = (step.reads.len() - 3, step.writes.len() - 1);
+                    calls.push((kind, step.reads[reads].mem));
                     let mut window = Window::default();
                     // The token is nobody's, and among themselves they are in order.
-                    window.touch(plan, &step.reads[..1], &step.writes[..1]);
+                    window.touch(plan, &step.reads[..reads], &step.writes[..writes]);
                     open.push((index, window));
                 } else if let Some(last) = open.iter().rposition(|(_, w)| w.waits(plan, step)) {
                     joined.extend(open.drain(..=last).map(|(collective, _)| collective));

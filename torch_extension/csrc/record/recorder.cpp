@@ -2,6 +2,9 @@
 
 #include <ATen/NamedTensorUtils.h>
 
+#include <atomic>
+
+#include "record/activity.h"
 #include "record/cpu_fallback.h"
 #include "record/dry_run.h"
 #include "record/immediate.h"
@@ -15,6 +18,13 @@ namespace torchacc {
 namespace {
 
 using Views = c10::SmallVector<torchacc_view, 16>;
+
+std::atomic<uint64_t> g_activity{0};
+
+// Without a locked instruction: a lost count does not matter.
+void note_activity() {
+  g_activity.store(g_activity.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
 
 at::Tensor view_of_storage(c10::StorageImpl* storage, const OutputShape& output) {
   auto tensor = at::detail::make_tensor<c10::TensorImpl>(
@@ -85,6 +95,7 @@ void submit(const Call& call, const Shapes& shapes, c10::ArrayRef<torchacc_arg> 
       !shapes.use_host.load(std::memory_order_relaxed)) {
     torchacc_error* error = torchacc_record(context(), *call.info().native, arguments.data(),
                                             arguments.size(), outputs.data(), outputs.size());
+    note_activity();
     if (error == nullptr) return;
     if (torchacc_error_code(error) != TORCHACC_UNSUPPORTED) check(error);
     // There is a native operator, but not for these types: PyTorch accepted the call, so run
@@ -129,6 +140,8 @@ void return_results(torch::jit::Stack& stack, const Call& call, const Shapes& sh
 
 }  // namespace
 
+uint64_t recorder_activity() noexcept { return g_activity.load(std::memory_order_relaxed); }
+
 Views argument_views(const Call& call) {
   Views views;
   for (const TensorUse& use : call.tensors()) {
@@ -152,6 +165,7 @@ torchacc_view view_of(const c10::TensorImpl& tensor) {
 
 void record_native(torchacc_op op, c10::ArrayRef<torchacc_arg> arguments,
                    c10::ArrayRef<torchacc_view> outputs) {
+  note_activity();
   check(torchacc_record(context(), op, arguments.data(), arguments.size(), outputs.data(),
                         outputs.size()));
 }

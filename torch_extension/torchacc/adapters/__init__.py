@@ -4,8 +4,8 @@ Most code finds the device by PyTorch's own questions (`torch.accelerator`, `tor
 libraries have lists of names instead ("cuda", "xpu", "npu", …). For each of these there is one file
 here. It is loaded when the library is imported, not before, and replaces single functions of it by
 ones that also know acc. Where a version of the library has no such function there is a warning, and
-the library stays as it is. Two are of PyTorch's own: its benchmarks (`benchmark`), and its compiler
-(`torchacc.dynamo`).
+the library stays as it is. Three are of PyTorch's own: its benchmarks (`benchmark`), its compiler
+(`torchacc.dynamo`) and its process groups (`torchacc.distributed`).
 
 An adapter chooses acc where the library would take the CPU. Where it would take a GPU, acc is
 chosen only if the program said so: by naming a GPU as its backend, or by `accelerate_hf_trainer`.
@@ -36,6 +36,8 @@ LIBRARIES = {
     "safetensors": "torchacc.adapters.safetensors",
     "torch._dynamo": "torchacc.dynamo",
     "torch._inductor": "torchacc.dynamo",
+    "torch.distributed.distributed_c10d": "torchacc.distributed",
+    "torch.distributed.tensor": "torchacc.adapters.dtensor",
     "torch.nn.attention.flex_attention": "torchacc.dynamo",
     "torch.utils.benchmark": "torchacc.adapters.benchmark",
     "transformers": "torchacc.adapters.transformers",

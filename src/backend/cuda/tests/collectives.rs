@@ -83,7 +83,7 @@ fn communicator(way: Way, device: &Arc<Emulated>) -> (Arc<Communicator>, Arc<See
         name: format!("{way:?}"),
         rank: 0,
         size: RANKS as i64,
-        functions: [Some(on_host), None, None, None, None],
+        functions: [Some(on_host), None, None, None, None, None, None, None, None],
         device_functions: [Some(on_device).filter(|_| way != Way::OnHost), None, None, None, None],
     };
     (Arc::new(communicator), seen)
@@ -104,7 +104,7 @@ fn graph() -> Graph {
         let scalar = |slot| Arg::Scalar { kind: ScalarKind::Int, slot };
         let token_ty = Ty::new(TOKEN.0, &TOKEN.1);
         let args = vec![read(&ty), Arg::Int(0), scalar(0), read(&token_ty), scalar(1)];
-        let attrs = collective::attrs(Kind::AllReduce, ty, args);
+        let attrs = collective::attrs(Kind::AllReduce, Some(ty), args);
         let made = m.0.ops(Op::Host, &[x, number, token, rank], attrs).unwrap();
         [made[0], made[1]]
     };

@@ -1,0 +1,99 @@
+// The c10d backend "acc": what a process group does with device tensors is recorded.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include "dist/communicator.h"
+
+namespace torchacc {
+
+using c10d::Work;
+using Tensors = std::vector<at::Tensor>;
+using WorkPtr = c10::intrusive_ptr<Work>;
+
+// Tensors of the device are recorded, those of the CPU go to `cpu`, once everything that was
+// recorded before has run: so the two never mix their messages.
+class AccBackend final : public c10d::Backend {
+ public:
+  AccBackend(CpuBackend cpu, std::string name);
+
+  const std::string getBackendName() const override { return "acc"; }
+  c10::intrusive_ptr<Options> getBackendOptions() override { return cpu_->getBackendOptions(); }
+  void setTimeout(std::chrono::milliseconds timeout) override { cpu_->setTimeout(timeout); }
+  void setSequenceNumberForGroup() override {}
+  uint64_t getSequenceNumberForGroup() override { return sequence_; }
+
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPtr allreduce_coalesced(Tensors& tensors,
+                              const c10d::AllreduceCoalescedOptions& options) override;
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
+  WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                    const c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                              const c10d::AllgatherOptions& options) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
+                          const c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& options) override;
+  WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs,
+                 const c10d::GatherOptions& options) override;
+  WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                  const c10d::ScatterOptions& options) override;
+  WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                         const c10d::ReduceScatterOptions& options) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                               const c10d::ReduceScatterOptions& options) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& options) override;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
+                        std::vector<int64_t>& input_splits,
+                        const c10d::AllToAllOptions& options) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs,
+                   const c10d::AllToAllOptions& options) override;
+  WorkPtr send(Tensors& tensors, int rank, int tag) override;
+  WorkPtr recv(Tensors& tensors, int rank, int tag) override;
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+
+  // The host's: they cut, and wait for what was recorded before.
+  WorkPtr barrier(const c10d::BarrierOptions& options) override;
+  void monitoredBarrier(const c10d::BarrierOptions& options, bool all_ranks) override;
+
+  bool supportsCoalescing() const override { return true; }
+  void startCoalescing() override;
+  WorkPtr endCoalescing() override;
+
+  void abort() override;
+  void shutdown() override;
+
+ private:
+  WorkPtr recorded(c10d::OpType type, Tensors results);
+  void check_one_place(const Tensors& tensors) const;
+  void receive_until(uint64_t number);
+  void gather_to(int64_t root, const Tensors* outputs, const at::Tensor& input);
+  void scatter_from(int64_t root, const at::Tensor& output, const Tensors* inputs);
+
+  // A receive that was asked for and is not recorded yet.
+  struct Receive {
+    at::Tensor tensor;
+    int rank;
+    int tag;
+  };
+
+  const CpuBackend cpu_;
+  const std::string name_;
+  Communicator communicator_;
+  std::deque<Receive> receives_;
+  uint64_t first_receive_ = 0;  // the number of the first of them
+  uint64_t sequence_ = 0;
+  bool coalesces_ = false;
+  Tensors coalesced_;
+};
+
+}  // namespace torchacc

@@ -1,0 +1,77 @@
+#include "dist/pacemaker.h"
+
+#include <c10/util/Exception.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "record/activity.h"
+#include "runtime/progress.h"
+
+namespace torchacc {
+namespace {
+
+// A program that records goes on within microseconds; one that has waited for so long waits for
+// something else. Counted in looks, of which one comes late where the processor has other work.
+constexpr auto kLook = std::chrono::milliseconds(50);
+constexpr int kSilentLooks = 5;
+
+class Pacemaker {
+ public:
+  void recorded() {
+    const uint64_t position = recorded_position();
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (position == position_) return;
+    position_ = position;
+    if (!has_thread_) std::thread([this] { run(); }).detach();
+    has_thread_ = true;
+    changed_.notify_one();
+  }
+
+ private:
+  void run() {
+    uint64_t seen = 0;
+    while (true) {
+      uint64_t position = 0;
+      {
+        std::unique_lock<std::mutex> lock(mutex_);
+        changed_.wait(lock, [&] { return position_ != seen; });
+        position = position_;
+      }
+      try {
+        wait_for_silence();
+        // Cuts only if it is still in the trace.
+        has_reached(position);
+      } catch (const std::exception& error) {
+        TORCH_WARN("a trace with collectives could not be cut: ", error.what());
+      }
+      seen = position;
+    }
+  }
+
+  static void wait_for_silence() {
+    uint64_t before = recorder_activity();
+    for (int silent = 0; silent < kSilentLooks; ++silent) {
+      std::this_thread::sleep_for(kLook);
+      const uint64_t now = recorder_activity();
+      if (now != before) silent = -1;
+      before = now;
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  uint64_t position_ = 0;  // of the last collective
+  bool has_thread_ = false;
+};
+
+}  // namespace
+
+void keep_pace() {
+  static auto* pacemaker = new Pacemaker();  // its thread may outlive every static destructor
+  pacemaker->recorded();
+}
+
+}  // namespace torchacc

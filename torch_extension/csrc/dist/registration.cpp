@@ -1,0 +1,30 @@
+// How Python attaches the backend to a process group: by operators, since the library has no
+// bindings of its own.
+#include <torch/custom_class.h>
+#include <torch/library.h>
+
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "dist/backend.h"
+
+namespace torchacc {
+namespace {
+
+using Group = c10::intrusive_ptr<c10d::ProcessGroup>;
+
+// Gives `group` a backend for device tensors that goes by what `transport` has for the CPU's.
+void attach_backend(const Group& group, const Group& transport, const std::string& name) {
+  auto backend = c10::make_intrusive<AccBackend>(transport->getBackend(c10::DeviceType::CPU), name);
+  group->setBackend(c10::DeviceType::PrivateUse1, c10d::ProcessGroup::BackendType::CUSTOM,
+                    c10::intrusive_ptr<c10d::Backend>(std::move(backend)));
+}
+
+TORCH_LIBRARY_FRAGMENT(acc, m) {
+  m.def(
+      "attach_backend(__torch__.torch.classes.c10d.ProcessGroup group, "
+      "__torch__.torch.classes.c10d.ProcessGroup transport, str name) -> ()",
+      &attach_backend);
+}
+
+}  // namespace
+}  // namespace torchacc

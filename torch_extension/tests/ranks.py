@@ -1,0 +1,92 @@
+"""Runs a function of a module in several processes at once, each a rank of one process group.
+
+`python -m ranks MODULE FUNCTION [ARGUMENT...]` is one of them; `run` starts them all.
+"""
+
+import datetime
+import importlib
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+# Said before what a function returns.
+MARK = "returned "
+BACKENDS = "cpu:gloo,acc:acc"
+
+
+def run(name, size, *arguments, timeout=150, backend=BACKENDS, seconds=60, fails=(), **variables):
+    """What `MODULE.FUNCTION` returns on each rank, by way of JSON; of ranks in `fails`, which may
+    end as they like, what they wrote.
+
+    `seconds`: how long a collective may take. `backend`: "" for the one that is chosen, "none" for
+    functions that make the group themselves.
+    """
+    module, function = name.split(".")
+    code = [sys.executable, "-W", "ignore", "-m", "ranks", module, function, *map(str, arguments)]
+    environment = {
+        **os.environ,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+        "WORLD_SIZE": str(size),
+        "OMP_NUM_THREADS": "1",
+        "TORCHACC_NUM_THREADS": "1",
+        "RANKS_BACKEND": backend,
+        "RANKS_SECONDS": str(seconds),
+        "PYTHONPATH": os.pathsep.join(
+            [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+        ),
+        **variables,
+    }
+    processes = [
+        subprocess.Popen(
+            code,
+            env=environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(size)
+    ]
+    try:
+        written = [process.communicate(timeout=timeout)[0] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    made = []
+    for rank, (process, text) in enumerate(zip(processes, written, strict=True)):
+        if rank in fails:
+            made.append(text)
+            continue
+        lines = [line for line in text.splitlines() if line.startswith(MARK)]
+        # What went wrong first may be another rank's.
+        assert process.returncode == 0, "\n".join(written)
+        made.append(json.loads(lines[-1].removeprefix(MARK)))
+    return made
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def main(module, function, *arguments):
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    backend = os.environ["RANKS_BACKEND"] or None
+    timeout = datetime.timedelta(seconds=float(os.environ["RANKS_SECONDS"]))
+    if backend != "none":
+        dist.init_process_group(backend, timeout=timeout)
+    made = getattr(importlib.import_module(module), function)(*arguments)
+    print(MARK + json.dumps(made), flush=True)
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
