@@ -1,5 +1,6 @@
 """Calls of `torch.distributed`, for tests: each compares what a rank gets on acc with the CPU's."""
 
+import copy
 import io
 import itertools
 import tempfile
@@ -8,6 +9,7 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as funcol
+import torch.nn as nn
 import torchacc
 from torch.distributed import ReduceOp
 from torch.distributed.device_mesh import init_device_mesh
@@ -523,7 +525,37 @@ def chosen():
     return "ok"
 
 
+def sync_batch_norm():
+    """Of more rows on some ranks than on others: as of all of them in one process, in f64."""
+    rank, size = ranks()
+    ends = list(itertools.accumulate(range(2, size + 2), initial=0))
+    part = slice(ends[rank], ends[rank + 1])
+    for affine in (True, False):
+        torch.manual_seed(0)
+        x, factors = torch.randn(2, ends[-1], 3, 4, 4)
+        whole = nn.BatchNorm2d(3, affine=affine)
+        for parameter in whole.parameters():
+            nn.init.normal_(parameter)
+        own = nn.SyncBatchNorm.convert_sync_batchnorm(copy.deepcopy(whole)).to("acc")
+        whole.double()
+        wide, mine = x.double().requires_grad_(), x[part].to("acc").requires_grad_()
+        y, z = whole(wide), own(mine)
+        (y * factors).sum().backward()
+        (z * factors[part].to("acc")).sum().backward()
+        pairs = [(z, y[part]), (mine.grad, wide.grad[part])]
+        for ours, expected in zip(own.parameters(), whole.parameters(), strict=True):
+            dist.all_reduce(ours.grad)
+            pairs.append((ours.grad, expected.grad))
+        pairs += zip(own.buffers(), whole.buffers(), strict=True)
+        for ours, expected in pairs:
+            torch.testing.assert_close(
+                ours.cpu().to(expected.dtype), expected, rtol=1e-4, atol=1e-5
+            )
+    return "ok"
+
+
 CALLS = [
+    sync_batch_norm,
     reductions,
     other_reductions,
     movements,

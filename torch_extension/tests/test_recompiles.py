@@ -5,8 +5,6 @@ After the first rounds `counts` must be (0, 0): nothing was recorded in full, no
 
 import random
 
-import random
-
 import pytest
 import torch
 import torch.nn as nn
