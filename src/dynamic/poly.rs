@@ -229,42 +229,44 @@ fn determinant(n: usize, at: &dyn Fn(usize, usize) -> Option<i128>) -> Option<i1
 /// of them (where the parts of a whole begin), `b·s·t` of two symbols. All must hold at every point.
 #[derive(Default)]
 pub struct LineFitter {
-    /// What is known, with its values at the points: the symbols first.
-    known: Vec<(Poly, Vec<i64>)>,
+    /// The symbols come first.
+    known: Vec<Known>,
 }
 
-/// Sums are looked for among the first so many.
-const MOST_SUMMED: usize = 256;
+/// A number that is known, with its values at the points.
+type Known = (Poly, Vec<i64>);
+
+/// Sums and products are looked for among the first so many.
+const MOST_PAIRED: usize = 256;
 
 impl LineFitter {
     pub fn add(&mut self, poly: Poly, values: Vec<i64>) {
         self.known.push((poly, values));
     }
 
+    /// Each number with itself and with those before it.
+    fn pairs(&self) -> impl Iterator<Item = (&Known, &Known)> {
+        let known = &self.known[..self.known.len().min(MOST_PAIRED)];
+        known.iter().enumerate().flat_map(|(i, a)| known[..=i].iter().map(move |b| (a, b)))
+    }
+
     fn sum(&self, values: &[i64]) -> Option<Poly> {
-        let known = &self.known[..self.known.len().min(MOST_SUMMED)];
-        let pairs =
-            known.iter().enumerate().flat_map(|(i, a)| known[..i].iter().map(move |b| (a, b)));
-        pairs
-            .filter(|(a, b)| {
-                values.iter().enumerate().all(|(i, &v)| Some(v) == a.1[i].checked_add(b.1[i]))
-            })
-            .find_map(|(a, b)| a.0.plus(&b.0))
+        let is_sum = |((_, a), (_, b)): &(&Known, &Known)| {
+            values.iter().enumerate().all(|(i, &v)| a[i].checked_add(b[i]) == Some(v))
+        };
+        self.pairs().filter(is_sum).find_map(|(a, b)| a.0.plus(&b.0))
     }
 
     fn product(&self, values: &[i64]) -> Option<Poly> {
-        let known = &self.known[..self.known.len().min(MOST_SUMMED)];
-        let pairs =
-            known.iter().enumerate().flat_map(|(i, a)| known[..=i].iter().map(move |b| (a, b)));
         let scale = |a: &[i64], b: &[i64]| {
             let of = |i: usize| a[i] as i128 * b[i] as i128;
             let whole = of(0) != 0 && values[0] as i128 % of(0) == 0;
-            let scale = if whole { values[0] as i128 / of(0) } else { return None };
+            let scale = whole.then(|| values[0] as i128 / of(0))?;
             let right = |(i, &v): (usize, &i64)| of(i).checked_mul(scale) == Some(v as i128);
             let exact = values.iter().enumerate().all(right);
             exact.then(|| i64::try_from(scale).ok()).flatten()
         };
-        pairs.into_iter().find_map(|(a, b)| a.0.times(&b.0, scale(&a.1, &b.1)?))
+        self.pairs().find_map(|(a, b)| a.0.times(&b.0, scale(&a.1, &b.1)?))
     }
 }
 
@@ -285,8 +287,9 @@ impl Fit for LineFitter {
 /// `b` and `a` of `values = b · known + a`, if these are integers.
 fn line_through(known: &[i64], values: &[i64]) -> Option<(i64, i64)> {
     let other = known.iter().position(|n| n != &known[0])?;
-    let (run, rise) = (known[other] - known[0], values[other].checked_sub(values[0])?);
-    if rise == 0 || rise % run != 0 {
+    let run = known[other].checked_sub(known[0])?;
+    let rise = values[other].checked_sub(values[0])?;
+    if rise == 0 || rise.checked_rem(run)? != 0 {
         return None;
     }
     let scale = rise / run;
