@@ -230,11 +230,11 @@ fn determinant(n: usize, at: &dyn Fn(usize, usize) -> Option<i128>) -> Option<i1
 #[derive(Default)]
 pub struct LineFitter {
     /// The symbols come first.
-    known: Vec<Known>,
+    known: Vec<Candidate>,
 }
 
 /// A number that is known, with its values at the points.
-type Known = (Poly, Vec<i64>);
+type Candidate = (Poly, Vec<i64>);
 
 /// Sums and products are looked for among the first so many.
 const MOST_PAIRED: usize = 256;
@@ -245,13 +245,13 @@ impl LineFitter {
     }
 
     /// Each number with itself and with those before it.
-    fn pairs(&self) -> impl Iterator<Item = (&Known, &Known)> {
+    fn pairs(&self) -> impl Iterator<Item = (&Candidate, &Candidate)> {
         let known = &self.known[..self.known.len().min(MOST_PAIRED)];
         known.iter().enumerate().flat_map(|(i, a)| known[..=i].iter().map(move |b| (a, b)))
     }
 
     fn sum(&self, values: &[i64]) -> Option<Poly> {
-        let is_sum = |((_, a), (_, b)): &(&Known, &Known)| {
+        let is_sum = |((_, a), (_, b)): &(&Candidate, &Candidate)| {
             values.iter().enumerate().all(|(i, &v)| a[i].checked_add(b[i]) == Some(v))
         };
         self.pairs().filter(is_sum).find_map(|(a, b)| a.0.plus(&b.0))
