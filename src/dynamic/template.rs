@@ -173,7 +173,11 @@ impl<'a> Probe<'a> {
             }
             base.to_vec()
         });
-        (lowest, highest)
+        // An end on which all sizes differ may lie beyond a small one.
+        let border = |of: fn(i64, i64) -> i64, end: Vec<i64>| {
+            base.iter().zip(end).map(|(&n, end)| of(n, end)).collect()
+        };
+        (border(i64::min, lowest), border(i64::max, highest))
     }
 
     /// Between which values a symbol will be: as the program says, else any size that is not very much larger.

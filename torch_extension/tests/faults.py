@@ -52,7 +52,7 @@ def killed():
 def late():
     """One rank does not come."""
     if dist.get_rank() == dist.get_world_size() - 1:
-        time.sleep(4 * float(os.environ["RANKS_SECONDS"]))
+        time.sleep(2 * float(os.environ["RANKS_SECONDS"]))
         os._exit(0)
     x = torch.ones(3, device="acc")
     y = torch.ones(5, device="acc") * 2

@@ -12,8 +12,6 @@ from engines import ENGINES, GRIDS, STEPS
 from group_calls import CALLS
 
 SECONDS = 5
-# Beyond that, where the machine has other things to do.
-SLACK = 10
 # Of losses, against the CPU's.
 BOUND = 1e-5
 # Halves are rounded between other operations than the CPU's: one of their last bits.
@@ -80,23 +78,23 @@ def test_the_device_chooses_the_backend():
 
 def test_a_rank_that_dies_is_told_of():
     (made, _) = ranks.run("faults.killed", 2, fails=[1], seconds=SECONDS)
-    assert made["seconds"] < SECONDS + SLACK
+    assert made["seconds"] < SECONDS + 2
     for part in ("all_reduce", 'process group "0"', "rank 0 of 2", "c10d::allreduce_"):
         assert part in made["error"]
 
 
 def test_a_rank_that_does_not_come_is_a_timeout():
     (made, _) = ranks.run("faults.late", 2, fails=[1], seconds=SECONDS)
-    assert SECONDS - 1 < made["seconds"] < SECONDS + SLACK
+    assert SECONDS - 1 < made["seconds"] < SECONDS + 2
     assert "Timed out" in made["error"]
-    assert made["again"]["seconds"] < SECONDS
+    assert made["again"]["seconds"] < 1
     for error in (made["error"], made["again"]["error"]):
         assert "faults.py" in error
 
 
 def test_ranks_that_disagree_are_told_so():
     for rank, made in enumerate(ranks.run("faults.other_shapes", 2, seconds=SECONDS)):
-        assert made["seconds"] < SECONDS + SLACK
+        assert made["seconds"] < SECONDS + 2
         for other, elements in enumerate(("3 elements", "4 elements")):
             assert f"{elements} of type Float on rank {other}" in made["error"], rank
         assert "faults.py" in made["error"]
