@@ -9,12 +9,12 @@ LIBRARY := $(EXT_DIR)/libtorchacc.so.1
 # With the library beside them.
 EXAMPLE_FLAGS := -O2 -Wall -Wextra -pedantic -Iinclude -Wl,-rpath,$(dir $(abspath $(LIBRARY)))
 
-.PHONY: example-c example-cpp example-libtorch example-ctypes example-node example-luajit example-java
+.PHONY: example-c example-ranks example-cpp example-libtorch example-ctypes example-node example-luajit example-java
 
 # The environment's oneDNN and CUDA, for programs that know nothing of Python's packages.
-example-c example-cpp example-ctypes example-node example-luajit example-java: \
+example-c example-ranks example-cpp example-ctypes example-node example-luajit example-java: \
 	export TORCHACC_ONEDNN ?= $(wildcard $(VENV)/lib/libdnnl.so.3)
-example-c example-cpp example-ctypes example-node example-luajit example-java: \
+example-c example-ranks example-cpp example-ctypes example-node example-luajit example-java: \
 	export TORCHACC_CUDA ?= $(CUDA_FOLDERS)
 
 # A transformer. WIDTH=N.
@@ -22,6 +22,12 @@ example-c: $(LIBRARY)
 	@mkdir -p $(EXAMPLES)
 	$(CC) -std=c11 $(EXAMPLE_FLAGS) examples/c/language_model.c $< -lm -o $(EXAMPLES)/language_model
 	$(EXAMPLES)/language_model $(TEXT) $(or $(STEPS),300) $(or $(WIDTH),64)
+
+# A small network in several processes, which connect by sockets. RANKS=N.
+example-ranks: $(LIBRARY)
+	@mkdir -p $(EXAMPLES)
+	$(CC) -std=c11 $(EXAMPLE_FLAGS) examples/c/train_ranks.c $< -lm -o $(EXAMPLES)/train_ranks
+	$(EXAMPLES)/train_ranks $(or $(RANKS),3) $(STEPS)
 
 example-cpp: $(LIBRARY) $(DIGITS)
 	$(CXX) -std=c++17 $(EXAMPLE_FLAGS) examples/cpp/digits.cpp $< -o $(EXAMPLES)/digits

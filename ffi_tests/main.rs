@@ -234,6 +234,35 @@ fn the_c_language_model_learns() {
     assert!(losses.len() > 3 && last < 0.65 * first, "{printed}");
 }
 
+/// Trains in processes of its own, connected by sockets.
+fn train_ranks(folder: &str, arguments: &[&str]) -> Command {
+    let program = build("../examples/c/train_ranks", folder, &root().join("include"));
+    let mut command = Command::new(program);
+    command.args(arguments).env("TORCHACC_CACHE_DIR", "off");
+    command
+}
+
+/// The program itself compares the losses with those of one process, and the parameters of all ranks.
+#[test]
+fn the_c_ranks_train_as_one_process_does() {
+    let printed = run(&mut train_ranks("train_ranks", &["3", "100"]));
+    let counters = "95 steps: 0 compiles, 95 cache hits, 0 misses, 475 collectives";
+    assert!(printed.contains(counters), "{printed}");
+}
+
+#[test]
+fn the_c_ranks_say_that_one_was_killed() {
+    let output = train_ranks("killed_rank", &["3", "100", "1"]).output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("rank 1: signal 9"), "{said}");
+    // Not that they have waited for it in vain.
+    for survivor in ["rank 0", "rank 2"] {
+        let is_told =
+            |line: &str| line.starts_with(survivor) && line.ends_with("has closed its connection");
+        assert!(said.lines().any(is_told), "{said}");
+    }
+}
+
 #[test]
 fn reports_warnings_and_strict_mode_from_c() {
     assert_eq!(run_c_program("report").trim(), "ok");
