@@ -191,7 +191,8 @@ typedef struct torchacc_host_tensor {
  Does one collective: fills `output` from `input`, whose types agree on all ranks. `how` is one of `TORCHACC_REDUCE_*` for
  all_reduce and reduce_scatter, the root for broadcast, else 0. Called on the launch thread, in the order in which the
  collectives of the communicator were recorded; it may wait for the other ranks, and should not do so for ever. Returns
- NULL, or an error from `torchacc_error_new`; must not call this library otherwise, as of `torchacc_host_fn`, and must not unwind.
+ NULL, or an error from `torchacc_error_new`; must not call this library otherwise (but `torchacc_running_site`), as of
+ `torchacc_host_fn`, and must not unwind.
  */
 typedef torchacc_error *(*torchacc_collective_fn)(void *user,
                                                   int64_t how,
@@ -1139,7 +1140,8 @@ torchacc_error *torchacc_context_cache_stats(torchacc_context *context,
 
  Collectives of a communicator run in the order in which they were recorded, also when nobody wants their results; so all
  ranks must record the same ones, and cut. When one fails, the later ones of the same trace are not called, and have its
- error. They run on the host, whatever the backend, unless there is a function for a device's memory, and are counted as
+ error; those of later traces are: a communicator over streams closes its connections at the first error, since what comes
+ later would be taken for the rest of it. They run on the host, whatever the backend, unless there is a function for a device's memory, and are counted as
  collectives, not as CPU fallbacks.
 
  Gradients flow through them, but for other reductions than sums and averages, for reduce, and point to point. They are those of the sum of the losses of all ranks,
@@ -1581,8 +1583,17 @@ torchacc_error *torchacc_host_call_report(torchacc_context *context, torchacc_st
  - `host_calls`: as `torchacc_host_call_report`.
  - `cuts`: `cause` ("asked", "sync", "read" or "limit"), `count`, `site`; of a read also `value`, what was read, and
    `value_site`, where it was computed.
+ - `collectives`, of each communicator the last 16, oldest first, whatever was reset: `communicator`, its name;
+   `number`, from 0 on; `name`, as an operator's; `tensor`, type and sizes of what this rank gave; `bytes`; `state`
+   ("running", "done" or "failed"); `at_ns` (as of compiles), `took_ns` (until now if it runs), `site`.
  */
 torchacc_error *torchacc_explain(torchacc_context *context, torchacc_string **out);
+
+/*
+ The call site of the step that this thread runs, as the locator gave it when the step was first recorded: for functions
+ that the library calls for a step (host operators, collectives). 0 elsewhere, and without a locator.
+ */
+uint64_t torchacc_running_site(void);
 
 /*
  Sets who says which sites are one line, so that reports merge them and recompiles are counted by line, and who takes

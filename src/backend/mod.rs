@@ -98,7 +98,7 @@ pub trait Watch: Sync {
     fn begin(&self, step: usize);
     /// Operands of the step that runs were copied to the host, and results back.
     fn was_copied(&self);
-    fn end(&self, step: usize);
+    fn end(&self, step: usize, failed: bool);
 }
 
 /// How a run ended. A failed step leaves its results unwritten; what depends on them is skipped, the rest runs.

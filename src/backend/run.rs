@@ -29,7 +29,7 @@ pub fn run_steps(plan: &Plan, call: &Call, mut exec: impl FnMut(usize) -> Result
         None => {
             call.watch.inspect(|watch| watch.begin(index));
             let result = contained(|| exec(index));
-            call.watch.inspect(|watch| watch.end(index));
+            call.watch.inspect(|watch| watch.end(index, result.is_err()));
             if result.as_ref().is_err_and(|error| error.code == Code::OutOfMemory) {
                 torn.extend(step.writes.iter().filter_map(|write| match write.mem {
                     MemRef::Output(n) => Some(n),

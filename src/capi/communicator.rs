@@ -19,7 +19,8 @@ use std::sync::Arc;
 /// Does one collective: fills `output` from `input`, whose types agree on all ranks. `how` is one of `TORCHACC_REDUCE_*` for
 /// all_reduce and reduce_scatter, the root for broadcast, else 0. Called on the launch thread, in the order in which the
 /// collectives of the communicator were recorded; it may wait for the other ranks, and should not do so for ever. Returns
-/// NULL, or an error from `torchacc_error_new`; must not call this library otherwise, as of `torchacc_host_fn`, and must not unwind.
+/// NULL, or an error from `torchacc_error_new`; must not call this library otherwise (but `torchacc_running_site`), as of
+/// `torchacc_host_fn`, and must not unwind.
 pub type torchacc_collective_fn = Option<
     unsafe extern "C" fn(
         user: *mut c_void,
@@ -150,7 +151,8 @@ fn device_function(
 ///
 /// Collectives of a communicator run in the order in which they were recorded, also when nobody wants their results; so all
 /// ranks must record the same ones, and cut. When one fails, the later ones of the same trace are not called, and have its
-/// error. They run on the host, whatever the backend, unless there is a function for a device's memory, and are counted as
+/// error; those of later traces are: a communicator over streams closes its connections at the first error, since what comes
+/// later would be taken for the rest of it. They run on the host, whatever the backend, unless there is a function for a device's memory, and are counted as
 /// collectives, not as CPU fallbacks.
 ///
 /// Gradients flow through them, but for other reductions than sums and averages, for reduce, and point to point. They are those of the sum of the losses of all ranks,

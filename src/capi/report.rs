@@ -1,10 +1,11 @@
-//! What happened and why: counters, programs, the log of compiles, cuts and CPU fallbacks, and what is too many of them.
+//! What happened and why: counters, programs, the log of compiles, cuts, CPU fallbacks and collectives, and what is too many of them.
 
 use super::constants::torchacc_strict;
 use super::context::{User, torchacc_context, torchacc_drop_fn};
 use super::error::{torchacc_error, torchacc_string};
 use super::handle::borrow;
 use super::{bad, boundary, put, quiet, torchacc_str};
+use crate::op::host;
 use crate::runtime::{Context, Observer, stats};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -88,6 +89,9 @@ pub unsafe extern "C" fn torchacc_host_call_report(
 /// - `host_calls`: as `torchacc_host_call_report`.
 /// - `cuts`: `cause` ("asked", "sync", "read" or "limit"), `count`, `site`; of a read also `value`, what was read, and
 ///   `value_site`, where it was computed.
+/// - `collectives`, of each communicator the last 16, oldest first, whatever was reset: `communicator`, its name;
+///   `number`, from 0 on; `name`, as an operator's; `tensor`, type and sizes of what this rank gave; `bytes`; `state`
+///   ("running", "done" or "failed"); `at_ns` (as of compiles), `took_ns` (until now if it runs), `site`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_explain(
     context: *mut torchacc_context,
@@ -95,6 +99,13 @@ pub unsafe extern "C" fn torchacc_explain(
 ) -> *mut torchacc_error {
     // SAFETY: as the header says.
     unsafe { text_of(context, out, Context::explain) }
+}
+
+/// The call site of the step that this thread runs, as the locator gave it when the step was first recorded: for functions
+/// that the library calls for a step (host operators, collectives). 0 elsewhere, and without a locator.
+#[unsafe(no_mangle)]
+pub extern "C" fn torchacc_running_site() -> u64 {
+    host::running_site()
 }
 
 /// Gives the line of a site that the locator gave: the same number for all sites on one line, itself a site on that line.

@@ -149,6 +149,11 @@ pub fn is_on_device(kind: Kind, communicator: u64) -> bool {
     known(communicator).is_some_and(|known| known.device_function(kind).is_some())
 }
 
+/// For messages. `None` if it is not registered any more.
+pub fn name(communicator: u64) -> Option<String> {
+    Some(known(communicator)?.name.clone())
+}
+
 fn known(communicator: u64) -> Option<Arc<Communicator>> {
     TABLE.read().get(communicator as usize).and_then(Weak::upgrade)
 }

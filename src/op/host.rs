@@ -4,13 +4,28 @@
 use super::Ty;
 use crate::buffer::Location;
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Result, Site};
 use crate::record::ScalarKind;
 use crate::shape::Dims;
 use parking_lot::RwLock;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_128;
+
+thread_local! {
+    static RUNNING_SITE: Cell<Site> = const { Cell::new(0) };
+}
+
+/// Says whose step this thread runs from now on; 0: none.
+pub fn set_running_site(site: Site) {
+    RUNNING_SITE.set(site);
+}
+
+/// For functions that run here: the call site of their step.
+pub fn running_site() -> Site {
+    RUNNING_SITE.get()
+}
 
 /// Index into the process-wide table.
 pub type HostOpId = u32;

@@ -202,9 +202,10 @@ impl Context {
         self.shared.explain.cuts.lock().add(recorded.id, cause, cut);
     }
 
-    /// Compiles, CPU fallbacks and cuts with their reasons, as JSON.
+    /// Compiles, CPU fallbacks and cuts with their reasons, and the last collectives, as JSON.
     pub fn explain(&self) -> String {
         self.locate_fallbacks();
+        self.locate_collectives();
         self.shared.explain.to_json()
     }
 
@@ -216,9 +217,21 @@ impl Context {
 
     fn locate_fallbacks(&self) {
         let sites = self.shared.explain.fallbacks.lock().sites();
+        let line = self.lines(sites);
+        self.shared.explain.fallbacks.lock().place(line);
+    }
+
+    fn locate_collectives(&self) {
+        let sites = self.shared.explain.collectives.lock().sites();
+        let line = self.lines(sites);
+        self.shared.explain.collectives.lock().place(line);
+    }
+
+    /// The lines of `sites`, asked for without a lock.
+    fn lines(&self, sites: Vec<Site>) -> impl Fn(Site) -> Site + use<> {
         let lines: std::collections::HashMap<Site, Site> =
             sites.into_iter().map(|site| (site, self.line(site))).collect();
-        self.shared.explain.fallbacks.lock().place(|site| *lines.get(&site).unwrap_or(&site));
+        move |site| *lines.get(&site).unwrap_or(&site)
     }
 }
 

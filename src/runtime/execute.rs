@@ -196,7 +196,7 @@ fn launch(
     let derived: Vec<Option<&DerivedCache>> = (closed.leaves.iter().zip(is_padded))
         .map(|(leaf, is_padded)| if is_padded { None } else { leaf.derived() })
         .collect();
-    let watch = watch::steps(shared, program, &code);
+    let watch = watch::steps(shared, program, &code, &scalars);
     let call = Call {
         inputs: &inputs,
         poisoned: &poisoned,

@@ -86,7 +86,7 @@ macro_rules! metrics {
             host_calls: Counter, "", "Host operators run.";
             host_copies: Counter, "", "Steps whose operands were copied from a device to the host for it, and results back.";
             collectives: Counter, "", "Collectives run, sends and receives among them: they are no host operators.";
-            collective_bytes: Counter, "bytes", "That these took from this rank: the tensor, the token and a few numbers.";
+            collective_bytes: Counter, "bytes", "Of the tensors that these took from this rank.";
             collective_ns: Counter, "ns", "Running them, waiting for other ranks included.";
             failures: Counter, "", "Outputs that could not be computed.";
             live_buffers: Gauge, "", "Buffers that the program holds.";

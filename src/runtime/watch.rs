@@ -4,12 +4,13 @@ use super::Shared;
 use super::clock::now;
 use super::code::Compiled;
 use super::compile::{CompiledTrace, name_of};
-use super::explain::Spent;
+use super::explain::{Collective, Spent, State};
 use super::json::{self, Object, quoted};
 use super::profile::Span;
 use crate::backend::Watch;
-use crate::op::{Op, Ty, collective};
-use crate::plan::{Kernel, Operand};
+use crate::op::collective::{self, Kind};
+use crate::op::{Op, Ty, host};
+use crate::plan::{Kernel, MemRef, Operand, Step};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Steps run one after the other, though not on one thread.
@@ -17,6 +18,7 @@ pub struct Steps<'a> {
     shared: &'a Shared,
     program: &'a CompiledTrace,
     code: &'a Compiled,
+    scalars: &'a [u64],
     started: AtomicU64,
 }
 
@@ -25,35 +27,54 @@ pub fn steps<'a>(
     shared: &'a Shared,
     program: &'a CompiledTrace,
     code: &'a Compiled,
+    scalars: &'a [u64],
 ) -> Option<Steps<'a>> {
     let is_watched = shared.watchdog.is_some() && shared.backend.location().is_host;
     let wanted = code.has_fallbacks || shared.profile.is_active() || is_watched;
-    wanted.then(|| Steps { shared, program, code, started: AtomicU64::new(0) })
+    wanted.then(|| Steps { shared, program, code, scalars, started: AtomicU64::new(0) })
 }
 
 impl Watch for Steps<'_> {
     fn begin(&self, index: usize) {
         self.shared.watchdog.as_ref().inspect(|dog| dog.begins(index));
-        self.started.store(now(), Relaxed);
+        let began_ns = now();
+        self.started.store(began_ns, Relaxed);
+        let step = &self.code.plan.steps[index];
+        host::set_running_site(step.site);
+        if let Some(communicator) = self.communicator(step) {
+            let given = given(step);
+            let new = Collective {
+                number: 0,
+                name: name_of(&self.program.operators, step.record),
+                tensor: given.map(type_of).unwrap_or_default(),
+                bytes: given.map_or(0, bytes),
+                site: step.site,
+                began_ns,
+                took_ns: 0,
+                state: State::Running,
+            };
+            self.shared.explain.collectives.lock().begin(&communicator, new);
+        }
     }
 
     fn was_copied(&self) {
         self.shared.stats.host_copies.add(1);
     }
 
-    fn end(&self, index: usize) {
+    fn end(&self, index: usize, failed: bool) {
         let (begin, end) = (self.started.load(Relaxed), now());
+        host::set_running_site(0);
         let step = &self.code.plan.steps[index];
         let is_host = self.shared.backend.calls_host(&step.kernel);
         if !is_host && !self.shared.profile.is_active() {
             return;
         }
         let name = name_of(&self.program.operators, step.record);
-        let bytes = |list: &[Operand]| list.iter().map(bytes).sum::<i64>();
-        let is_collective = is_collective(&step.kernel);
-        if is_collective {
+        let communicator = self.communicator(step);
+        if let Some(communicator) = &communicator {
+            self.shared.explain.collectives.lock().end(communicator, failed);
             self.shared.stats.collectives.add(1);
-            self.shared.stats.collective_bytes.add(bytes(&step.reads) as u64);
+            self.shared.stats.collective_bytes.add(given(step).map_or(0, bytes));
             self.shared.stats.collective_ns.add(end - begin);
         } else if is_host {
             let spent = Spent { count: 1, time_ns: end - begin };
@@ -61,16 +82,17 @@ impl Watch for Steps<'_> {
             self.shared.explain.fallbacks.lock().add(&name, step.site, spent);
             self.shared.check_fallback(&name, step.site);
         }
+        let all_bytes = |list: &[Operand]| list.iter().map(bytes).sum::<u64>();
         let types = |list: &[Operand]| json::list(list.iter().map(|one| quoted(&type_of(one))));
         let details = Object::default()
             .text("kernel", kernel_name(&step.kernel))
             .raw("step", index)
             .raw("reads", types(&step.reads))
             .raw("writes", types(&step.writes))
-            .raw("bytes_read", bytes(&step.reads))
-            .raw("bytes_written", bytes(&step.writes));
+            .raw("bytes_read", all_bytes(&step.reads))
+            .raw("bytes_written", all_bytes(&step.writes));
         let category = match is_host {
-            _ if is_collective => "collective",
+            _ if communicator.is_some() => "collective",
             true => "CPU fallback",
             false => "kernel",
         };
@@ -79,13 +101,33 @@ impl Watch for Steps<'_> {
     }
 }
 
-fn is_collective(kernel: &Kernel) -> bool {
-    matches!(kernel, Kernel::Node { op: Op::Host, attrs } if collective::of(attrs).is_some())
+impl Steps<'_> {
+    /// The name of that of a collective.
+    fn communicator(&self, step: &Step) -> Option<String> {
+        let kind = collective_kind(&step.kernel)?;
+        let number = &step.reads[usize::from(kind != Kind::Receive)];
+        match number.mem {
+            MemRef::Scalar(slot) => collective::name(self.scalars[slot as usize]),
+            _ => None,
+        }
+    }
+}
+
+fn collective_kind(kernel: &Kernel) -> Option<Kind> {
+    match kernel {
+        Kernel::Node { op: Op::Host, attrs } => Some(collective::of(attrs)?.0),
+        _ => None,
+    }
+}
+
+/// What a collective takes from this rank.
+fn given(step: &Step) -> Option<&Operand> {
+    (collective_kind(&step.kernel) != Some(Kind::Receive)).then(|| &step.reads[0])
 }
 
 /// Of the elements of an operand's view, each counted once for every time it is there.
-fn bytes(operand: &Operand) -> i64 {
-    operand.layout.numel() * operand.dtype.size() as i64
+fn bytes(operand: &Operand) -> u64 {
+    (operand.layout.numel() * operand.dtype.size() as i64) as u64
 }
 
 /// `f32[2,3]`: what it shows.

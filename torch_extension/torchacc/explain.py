@@ -3,6 +3,7 @@
 import atexit
 import collections
 import functools
+import itertools
 import json
 import os
 import sys
@@ -14,13 +15,13 @@ from torchacc.metrics import metrics
 
 def explanation() -> dict:
     """What `explain` says, as data; `torchacc_explain` in torchacc.h documents the fields."""
-    return {"compiles": [], "earlier_compiles": 0, "host_calls": [], "cuts": []} | json.loads(
-        torch.ops.acc.explain()
-    )
+    empty = {name: [] for name in ("compiles", "host_calls", "cuts", "collectives")}
+    return empty | {"earlier_compiles": 0} | json.loads(torch.ops.acc.explain())
 
 
 def explain() -> str:
     """Every compile, CPU fallback and cut since the start or `reset_metrics`: why, and which line.
+    Then the last 16 collectives of each process group, the one that runs or failed among them.
 
     A compile names the first thing in which its trace differs from the nearest one known: the
     operation, which of its arguments, what of it, old and new. Does not wait: what still runs, or
@@ -57,6 +58,7 @@ def explain() -> str:
         )
     lines.append(f"{sum(row['count'] for row in data['cuts'])} cuts")
     lines += [_cut(row) for row in data["cuts"]]
+    lines += _collectives(data["collectives"])
     return "\n".join(lines)
 
 
@@ -128,6 +130,20 @@ def _cut(row: dict) -> str:
         return f"  {row['count']} x {_CAUSES[row['cause']]}{_at(row['site'])}"
     made = f" of{_at(row['value_site'])}" if row.get("value_site") else ""
     return f"  {row['count']} x the host read {row.get('value', 'a value')}{made}{_at(row['site'])}"
+
+
+def _collectives(rows: list[dict]) -> list[str]:
+    """The flight recorder: of each process group the last ones."""
+    lines = []
+    for communicator, group in itertools.groupby(rows, key=lambda row: row["communicator"]):
+        lines.append(f"the last collectives of process group {communicator}")
+        for row in group:
+            name = row["name"].removeprefix("torchacc::")
+            given = f" of {row['tensor']}, {row['bytes']} bytes" if row["tensor"] else ""
+            word = "for" if row["state"] == "running" else "after"
+            took = f"{row['state']} {word} {_milliseconds(row['took_ns'])}"
+            lines.append(f"  {row['number']} {name}{given}, {took}{_at(row['site'])}")
+    return lines
 
 
 def _at(site: str) -> str:

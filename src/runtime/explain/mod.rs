@@ -1,9 +1,10 @@
-//! What happened and why: compiles, cuts and CPU fallbacks, each with its call site in the user's program.
+//! What happened and why: compiles, cuts, CPU fallbacks and the last collectives, each with its call site in the user's program.
 //!
 //! **Invariant:** everything here is bounded, and none of it is on the way of a step that comes again: a compile, a cut
 //! or a CPU fallback that was seen before is a look-up and a count. Nothing here calls the user's program; whoever does
 //! ([`super::diagnostics`]) holds no lock.
 
+mod collectives;
 mod cuts;
 mod difference;
 mod fallbacks;
@@ -14,6 +15,7 @@ mod tests;
 use crate::error::Site;
 use crate::record::Output;
 use crate::trace::RecordedTrace;
+pub use collectives::{Collective, Collectives, State};
 pub use cuts::{Cause, Cut, Cuts};
 pub use difference::{Change, Subject, Why, origin};
 use difference::{PriorCompile, explain};
@@ -55,6 +57,7 @@ pub struct Explain {
     pending: AtomicBool,
     pub cuts: Mutex<Cuts>,
     pub fallbacks: Mutex<Fallbacks>,
+    pub collectives: Mutex<Collectives>,
 }
 
 #[derive(Default)]

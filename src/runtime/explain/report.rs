@@ -1,6 +1,6 @@
 //! The log as JSON. Sites are numbers, as the locator gave them or as lines.
 
-use super::{Change, Compile, Cut, Explain, Subject, Why};
+use super::{Change, Collective, Compile, Cut, Explain, State, Subject, Why};
 use crate::error::Site;
 use crate::runtime::json::{Object, list};
 use std::fmt;
@@ -18,7 +18,30 @@ impl Explain {
             .raw("earlier_compiles", first)
             .raw("host_calls", self.fallbacks_json())
             .raw("cuts", cuts)
+            .raw("collectives", self.collectives_json())
             .end()
+    }
+
+    fn collectives_json(&self) -> String {
+        let row = |(communicator, one): (String, Collective)| {
+            let state = match one.state {
+                State::Running => "running",
+                State::Done => "done",
+                State::Failed => "failed",
+            };
+            Object::default()
+                .text("communicator", &communicator)
+                .raw("number", one.number)
+                .text("name", &one.name)
+                .text("tensor", &one.tensor)
+                .raw("bytes", one.bytes)
+                .text("state", state)
+                .raw("at_ns", one.began_ns)
+                .raw("took_ns", one.took_ns)
+                .raw("site", one.site)
+                .end()
+        };
+        list(self.collectives.lock().rows().into_iter().map(row))
     }
 
     /// What `torchacc_host_call_report` gives.

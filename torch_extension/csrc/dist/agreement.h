@@ -15,6 +15,8 @@ class Agreement {
   // they differ, before the data is sent. `kind` is a name that lives; `how` its reduction, or its
   // root.
   void check(c10d::Backend& backend, const char* kind, const at::Tensor& tensor, int64_t how);
+  // Of those that were begun.
+  uint64_t count() const { return count_; }
 
  private:
   uint64_t count_ = 0;

@@ -124,11 +124,11 @@ WorkPtr on_cpu(Call call) {
 
 }  // namespace
 
-AccBackend::AccBackend(CpuBackend cpu, std::string name)
+AccBackend::AccBackend(CpuBackend cpu, c10::intrusive_ptr<c10d::Store> store, std::string name)
     : Backend(cpu->getRank(), cpu->getSize()),
       cpu_(std::move(cpu)),
       name_(std::move(name)),
-      communicator_(cpu_, name_) {}
+      communicator_(cpu_, std::move(store), name_) {}
 
 void AccBackend::check_one_place(const Tensors& tensors) const {
   for (const at::Tensor& tensor : tensors) {

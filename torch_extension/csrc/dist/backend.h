@@ -21,7 +21,7 @@ using WorkPtr = c10::intrusive_ptr<Work>;
 // recorded before has run: so the two never mix their messages.
 class AccBackend final : public c10d::Backend {
  public:
-  AccBackend(CpuBackend cpu, std::string name);
+  AccBackend(CpuBackend cpu, c10::intrusive_ptr<c10d::Store> store, std::string name);
 
   const std::string getBackendName() const override { return "acc"; }
   c10::intrusive_ptr<Options> getBackendOptions() override { return cpu_->getBackendOptions(); }

@@ -15,7 +15,7 @@ namespace torchacc {
 class Communicator {
  public:
   // `name` says to people which group of processes it is.
-  Communicator(CpuBackend backend, const std::string& name);
+  Communicator(CpuBackend backend, c10::intrusive_ptr<c10d::Store> store, const std::string& name);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;

@@ -14,7 +14,8 @@ using Group = c10::intrusive_ptr<c10d::ProcessGroup>;
 
 // Gives `group` a backend for device tensors that goes by what `transport` has for the CPU's.
 void attach_backend(const Group& group, const Group& transport, const std::string& name) {
-  auto backend = c10::make_intrusive<AccBackend>(transport->getBackend(c10::DeviceType::CPU), name);
+  auto backend = c10::make_intrusive<AccBackend>(transport->getBackend(c10::DeviceType::CPU),
+                                                 transport->getStore(), name);
   group->setBackend(c10::DeviceType::PrivateUse1, c10d::ProcessGroup::BackendType::CUSTOM,
                     c10::intrusive_ptr<c10d::Backend>(std::move(backend)));
 }

@@ -72,8 +72,11 @@ void in_wider_type(const at::Tensor& input, at::Tensor& output, Work work) {
   output.copy_(wide);
 }
 
+using Tensor = const torchacc_host_tensor*;
+
+// `of`: what this rank gives, or gets.
 template <class Work>
-torchacc_error* carried(const Transport& transport, const char* kind, Work work) noexcept {
+torchacc_error* carried(Transport& transport, const char* kind, Tensor of, Work work) noexcept {
   std::string title;
   try {
     title = transport.title(kind);
@@ -81,48 +84,55 @@ torchacc_error* carried(const Transport& transport, const char* kind, Work work)
   }
   return guarded(title, [&] {
     const CleanDispatch guard;
-    work();
+    transport.check_usable();
+    std::string failure;
+    try {
+      return work();
+    } catch (const c10::Error& error) {
+      failure = error.what_without_backtrace();
+    } catch (const std::exception& error) {
+      failure = error.what();
+    }
+    transport.fail(failure, kind, wrap(*of));
   });
 }
 
 Transport& transport_of(void* user) { return *static_cast<Transport*>(user); }
 
-using Tensor = const torchacc_host_tensor*;
-
 torchacc_error* all_reduce(void* user, int64_t how, Tensor input, Tensor output) noexcept {
   Transport& transport = transport_of(user);
-  return carried(transport, "all_reduce",
+  return carried(transport, "all_reduce", input,
                  [&] { transport.all_reduce(how, wrap(*input), wrap(*output)); });
 }
 
 torchacc_error* all_gather(void* user, int64_t, Tensor input, Tensor output) noexcept {
   Transport& transport = transport_of(user);
-  return carried(transport, "all_gather",
+  return carried(transport, "all_gather", input,
                  [&] { transport.all_gather(wrap(*input), wrap(*output)); });
 }
 
 torchacc_error* reduce_scatter(void* user, int64_t how, Tensor input, Tensor output) noexcept {
   Transport& transport = transport_of(user);
-  return carried(transport, "reduce_scatter",
+  return carried(transport, "reduce_scatter", input,
                  [&] { transport.reduce_scatter(how, wrap(*input), wrap(*output)); });
 }
 
 torchacc_error* broadcast(void* user, int64_t root, Tensor input, Tensor output) noexcept {
   Transport& transport = transport_of(user);
-  return carried(transport, "broadcast",
+  return carried(transport, "broadcast", input,
                  [&] { transport.broadcast(root, wrap(*input), wrap(*output)); });
 }
 
 torchacc_error* all_to_all(void* user, int64_t, Tensor input, Tensor output) noexcept {
   Transport& transport = transport_of(user);
-  return carried(transport, "all_to_all",
+  return carried(transport, "all_to_all", input,
                  [&] { transport.exchange({}, {}, wrap(*input), wrap(*output)); });
 }
 
 torchacc_error* reduce(void* user, const int64_t* numbers, size_t, Tensor input,
                        Tensor output) noexcept {
   Transport& transport = transport_of(user);
-  return carried(transport, "reduce",
+  return carried(transport, "reduce", input,
                  [&] { transport.reduce(numbers[0], numbers[1], wrap(*input), wrap(*output)); });
 }
 
@@ -130,20 +140,21 @@ torchacc_error* exchange(void* user, const int64_t* numbers, size_t count, Tenso
                          Tensor output) noexcept {
   Transport& transport = transport_of(user);
   const int64_t* middle = numbers + count / 2;
-  return carried(transport, "all_to_all", [&] {
+  return carried(transport, "all_to_all", input, [&] {
     transport.exchange({numbers, middle}, {middle, numbers + count}, wrap(*input), wrap(*output));
   });
 }
 
 torchacc_error* send(void* user, const int64_t* numbers, size_t, Tensor input, Tensor) noexcept {
   Transport& transport = transport_of(user);
-  return carried(transport, "send", [&] { transport.send(numbers[0], numbers[1], wrap(*input)); });
+  return carried(transport, "send", input,
+                 [&] { transport.send(numbers[0], numbers[1], wrap(*input)); });
 }
 
 torchacc_error* receive(void* user, const int64_t* numbers, size_t, Tensor,
                         Tensor output) noexcept {
   Transport& transport = transport_of(user);
-  return carried(transport, "receive",
+  return carried(transport, "receive", output,
                  [&] { transport.receive(numbers[0], numbers[1], wrap(*output)); });
 }
 
@@ -198,8 +209,10 @@ void SendQueue::run() {
   }
 }
 
-Transport::Transport(CpuBackend backend, std::string name)
-    : backend_(std::move(backend)), name_(std::move(name)) {}
+Transport::Transport(CpuBackend backend, c10::intrusive_ptr<c10d::Store> store, std::string name)
+    : backend_(std::move(backend)),
+      name_(std::move(name)),
+      last_words_(std::move(store), backend_->getRank(), backend_->getSize()) {}
 
 torchacc_communicator Transport::describe(std::unique_ptr<Transport> transport) {
   torchacc_communicator made{};
@@ -223,6 +236,19 @@ torchacc_communicator Transport::describe(std::unique_ptr<Transport> transport) 
 std::string Transport::title(const char* kind) const {
   return c10::str(kind, " of process group \"", name_, "\" on its rank ", rank(), " of ",
                   backend_->getSize());
+}
+
+void Transport::check_usable() const {
+  if (!failure_.empty())
+    C10_THROW_ERROR(DistBackendError, "the group failed before, and is of no use: " + failure_);
+}
+
+void Transport::fail(const std::string& failure, const char* kind, const at::Tensor& tensor) {
+  failure_ = failure;
+  // The one that fails has been counted, if it is the whole group's.
+  const uint64_t count = agreement_.count();
+  const Doing doing{kind, count == 0 ? 0 : count - 1, tensor.scalar_type(), tensor.numel()};
+  C10_THROW_ERROR(DistBackendError, failure + last_words_.exchange(doing));
 }
 
 void Transport::divide(int64_t reduction, at::Tensor& output) const {

@@ -15,6 +15,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "dist/agreement.h"
+#include "dist/last_words.h"
 
 namespace torchacc {
 
@@ -48,7 +49,7 @@ class SendQueue {
 
 class Transport {
  public:
-  Transport(CpuBackend backend, std::string name);
+  Transport(CpuBackend backend, c10::intrusive_ptr<c10d::Store> store, std::string name);
 
   // What the library calls; `user` is a Transport, given over to the library.
   static torchacc_communicator describe(std::unique_ptr<Transport> transport);
@@ -69,6 +70,10 @@ class Transport {
 
   // "all_reduce of the group "0" on rank 1 of 2", for messages.
   std::string title(const char* kind) const;
+  // Throws if a collective has failed: no rank knows what the others have, or do next.
+  void check_usable() const;
+  // That is so from now on. Throws it, with what the other ranks say.
+  [[noreturn]] void fail(const std::string& failure, const char* kind, const at::Tensor& tensor);
 
  private:
   int rank() const { return backend_->getRank(); }
@@ -81,6 +86,8 @@ class Transport {
   const CpuBackend backend_;
   const std::string name_;
   Agreement agreement_;
+  LastWords last_words_;
+  std::string failure_;
   SendQueue sends_;
   std::map<int64_t, std::deque<at::Tensor>> to_itself_;  // by tag
 };

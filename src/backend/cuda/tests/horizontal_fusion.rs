@@ -28,7 +28,7 @@ struct Nobody;
 impl Watch for Nobody {
     fn begin(&self, _: usize) {}
     fn was_copied(&self) {}
-    fn end(&self, _: usize) {}
+    fn end(&self, _: usize, _: bool) {}
 }
 
 /// How a program is run.
