@@ -2,12 +2,13 @@
 #              STEPS=N length, DEVICE=cpu eager PyTorch, COMPARE=1 acc and eager, RESUME=1 go on after a stop
 # make train-ddp a smaller one in two processes by torchrun; RANKS=N how many, DEVICE=cpu eager PyTorch, TRAIN_ARGS
 # make install the library for other programs: headers, pkg-config, CMake; PREFIX=/usr/local LIBDIR=lib DESTDIR=
-# make example-c, example-cpp, example-libtorch, example-ctypes, example-node, example-luajit, example-java
+# make example-c, example-ranks, example-cpp, example-libtorch, example-ctypes, example-node, example-luajit, example-java
 #              the same without Python or without PyTorch: examples/build.mk
 # make test    everything that continuous integration checks
 # make test-libraries Hugging Face's libraries and Lightning on acc; installs them, into .venv-libraries
 # make test-models small models of transformers, timm and PyTorch's examples on acc against the CPU; writes docs/models.md
 # make test-gpu the tests that are worth repeating on an NVIDIA GPU; make gpu-kit and tests/gpu/run.py where nothing can be built
+# make test-distributed every engine of PyTorch for several processes, whole; make test has the short form
 # make test-random an hour of random programs on acc against the CPU; SECONDS=N how long, SEED=N which, BACKEND=reference on what
 # make sanitize the library itself with the address and the thread sanitizer
 # make format  rewrite all sources in the project's format
@@ -27,7 +28,7 @@ space := $(subst ,, )
 CUDA_FOLDERS = $(subst $(space),:,$(wildcard $(VENV)/lib/python3*/site-packages/nvidia/*/lib))
 
 .DEFAULT_GOAL := build
-.PHONY: build environment install extension train train-ddp test test-libraries test-models test-gpu gpu-kit test-rust test-python test-random sanitize sanitize-memory sanitize-threads lint format bench-calls bench-peers clean FORCE
+.PHONY: build environment install extension train train-ddp test test-libraries test-models test-gpu gpu-kit test-rust test-python test-distributed test-random sanitize sanitize-memory sanitize-threads lint format bench-calls bench-peers bench-distributed clean FORCE
 
 build: environment $(RUST_LIB)
 	$(MAKE) --no-print-directory --jobs=$(shell nproc) extension
@@ -77,6 +78,10 @@ test-rust: $(VENV)/.requirements
 test-python: build
 	cargo build --lib
 	$(BIN)/python -m pytest torch_extension/tests
+
+# Every engine with both models in two and in four processes, twenty steps each, and fifty ranks that go wrong.
+test-distributed: build
+	TORCHACC_DISTRIBUTED=whole $(BIN)/python -m pytest torch_extension/tests/test_distributed.py
 
 # Ends at the first failure, which it prints as a script; the seed is the first line.
 test-random: build
@@ -157,6 +162,11 @@ bench-calls: $(LIBRARY)
 # The same work on other runtimes; needs the network for their packages the first time.
 bench-peers: build
 	$(BIN)/python benches/peers/compare.py gpt --peers eager,compile,xla,jax
+
+# Each rank with one thread, so that two of them have a core each on the smallest machine.
+bench-distributed: build
+	OMP_NUM_THREADS=1 TORCHACC_NUM_THREADS=1 ENGINES_CONTEXT=128 PYTHONPATH=torch_extension/tests \
+		$(BIN)/torchrun --standalone --nproc-per-node $(or $(RANKS),2) benches/distributed/compare.py $(ENGINES)
 
 clean:
 	rm -rf target torch_extension/build $(EXT_DIR)

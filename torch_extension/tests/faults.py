@@ -1,5 +1,6 @@
 """Ranks that go wrong, for tests: what the others are told."""
 
+import json
 import os
 import signal
 import time
@@ -25,7 +26,7 @@ def finish(made):
     x = torch.ones(3, device="acc")
     assert (x + 1).sum().item() == 6
     torchacc.sync()
-    print("returned " + __import__("json").dumps(made), flush=True)
+    print("returned " + json.dumps(made), flush=True)
     # As a program that ends on its error: what is shut down need not be waited for.
     os._exit(0)
 
@@ -80,3 +81,48 @@ def other_shapes():
         x.tolist()
 
     finish(told(ask))
+
+
+def goes_wrong(how, victim, at):
+    """The rank `victim` goes wrong in the step `at` of a program that all run."""
+    rank, victim = dist.get_rank(), int(victim)
+    size, seconds = dist.get_world_size(), float(os.environ["RANKS_SECONDS"])
+    others = dist.new_group([other for other in range(size) if other != victim])
+    x, y = torch.ones(5, device="acc"), torch.empty(5 * size, device="acc")
+
+    def go_wrong():
+        torchacc.sync()
+        if how == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if how == "stopped":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        if how == "late":
+            time.sleep(2 * seconds)
+            os._exit(0)
+        if how == "raises":
+            raise SystemExit("the program's own error")
+        return how
+
+    # From when on nothing was read: the others' time to find out.
+    since = [time.monotonic()]
+
+    def train():
+        for step in range(100):
+            if step % 3 == 1:
+                since[0] = time.monotonic()
+            wrong = go_wrong() if rank == victim and step == int(at) else None
+            if wrong != "skips":
+                dist.all_reduce(x, dist.ReduceOp.AVG)
+            dist.all_gather_into_tensor(y, x)
+            dist.broadcast(y[:3] if wrong == "other_shape" else y, 0)
+            if step % 3 == 0:
+                y.sum().item()
+        torchacc.sync()
+
+    made = told(train)
+    made |= {"seconds": time.monotonic() - since[0], "flight": torchacc.explain()}
+    if rank != victim:
+        z = torch.ones(2, device="acc")
+        dist.all_reduce(z, group=others)
+        assert z.tolist() == [size - 1.0] * 2
+    finish(made)

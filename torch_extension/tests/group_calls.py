@@ -1,6 +1,7 @@
 """Calls of `torch.distributed`, for tests: each compares what a rank gets on acc with the CPU's."""
 
 import copy
+import datetime
 import io
 import itertools
 import tempfile
@@ -10,6 +11,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as funcol
 import torch.nn as nn
+import torch.nn.functional as F
 import torchacc
 from torch.distributed import ReduceOp
 from torch.distributed.device_mesh import init_device_mesh
@@ -344,7 +346,7 @@ def nothing_is_cut():
     # The gather runs though nobody has its result: another rank may want it.
     assert metrics["collectives"] == 3
     assert metrics["host_calls"] == 0
-    assert metrics["collective_bytes"] > 3 * 16
+    assert metrics["collective_bytes"] == 3 * 16
     assert metrics["collective_ns"] > 0
     return "ok"
 
@@ -424,6 +426,27 @@ def groups():
     return "ok"
 
 
+def parts_of_a_group():
+    """A group is split, without those outside of it; a barrier says who does not come."""
+    rank, size = ranks()
+    part = dist.split_group(split_ranks=[[0], [*range(size - 1, 0, -1)]])
+    x = torch.ones(2, device="acc")
+    dist.all_reduce(x, group=part)
+    assert x.tolist() == [1.0 if rank == 0 else size - 1] * 2
+    assert (dist.split_group(split_ranks=[[size - 1]]) is None) == (rank != size - 1)
+    if rank > 0:  # the ranks of the part are counted in it
+        assert (dist.split_group(part, [[0]]) is None) == (rank != 1)
+    with pytest.raises(ValueError, match="twice"):
+        dist.split_group(split_ranks=[[0, 0]])
+    dist.monitored_barrier()
+    once = dist.new_group()  # of no use afterwards
+    if rank == 0:
+        with pytest.raises(RuntimeError, match="[Rr]ank 1"):
+            dist.monitored_barrier(once, datetime.timedelta(seconds=1))
+    dist.barrier()
+    return "ok"
+
+
 def dtensors():
     """Placements, redistribution and random numbers."""
     from torch.distributed.tensor import Partial, Replicate, Shard, distribute_tensor, randn
@@ -454,7 +477,6 @@ def dtensors():
 def attention():
     """Of DTensors, however they are split, forward and backward."""
     from torch.distributed.tensor import Replicate, Shard, distribute_tensor
-    from torch.distributed.tensor.experimental import context_parallel
     from torch.nn.functional import scaled_dot_product_attention
 
     mesh = init_device_mesh("acc", (dist.get_world_size(),))
@@ -473,18 +495,64 @@ def attention():
         torch.testing.assert_close(z.full_tensor().cpu(), y, rtol=1e-5, atol=1e-5)
         for part, x in zip(parts, expected, strict=True):
             torch.testing.assert_close(part.grad.full_tensor().cpu(), x.grad, rtol=1e-4, atol=1e-4)
-    with (
-        pytest.raises(NotImplementedError, match="all_to_all_single"),
-        context_parallel(mesh, buffers=[], buffer_seq_dims=[]),
+    return "ok"
+
+
+def ring_attention():
+    """Of sequences each rank has its rows; forward and backward, both ways round."""
+    from torch.distributed.tensor.experimental import context_parallel
+    from torch.distributed.tensor.experimental._attention import (
+        context_parallel_unshard,
+        set_rotate_method,
+    )
+    from torch.distributed.tensor.experimental._context_parallel import _attention
+
+    options, mesh = _attention._cp_options, init_device_mesh("acc", (dist.get_world_size(),))
+    balance = options.enable_load_balance
+    for way, balanced, causal in itertools.product(
+        ("allgather", "alltoall"), (True, False), (True, False)
     ):
-        pass
+        if balanced and not causal:
+            continue  # nor has PyTorch that
+        set_rotate_method(way)
+        options.enable_load_balance = balanced
+        torch.manual_seed(0)
+        given = [torch.randn(2, heads, 16, 8) for heads in (4, 2, 2)]
+        expected = [x.double().requires_grad_() for x in given]
+        y = F.scaled_dot_product_attention(*expected, is_causal=causal, enable_gqa=True)
+        y.sin().sum().backward()
+        parts = [x.to("acc") for x in given]
+        with context_parallel(
+            mesh, buffers=parts, buffer_seq_dims=[2] * 3, no_restore_buffers=set(parts)
+        ):
+            for part in parts:
+                part.requires_grad_()
+            z = F.scaled_dot_product_attention(*parts, is_causal=causal, enable_gqa=True)
+            z.sin().sum().backward()
+        whole = [z.detach(), *(part.grad for part in parts)]
+        whole = context_parallel_unshard(mesh, whole, [2] * 4)
+        for made, want in zip(whole, [y, *(x.grad for x in expected)], strict=True):
+            torch.testing.assert_close(made.cpu().double(), want.detach(), rtol=1e-5, atol=2e-6)
+    set_rotate_method("allgather")
+    options.enable_load_balance = balance
+    x = torch.randn(2, 4, 16, 8, device="acc")
+    mask = torch.ones(2, 1, 8, 16, dtype=torch.bool, device="acc")
+    for refused in ({"dropout_p": 0.5}, {"attn_mask": mask}):
+        with (
+            pytest.raises(NotImplementedError, match="ColwiseParallel"),
+            context_parallel(mesh, buffers=[x], buffer_seq_dims=[2]),
+        ):
+            F.scaled_dot_product_attention(x, x, x, **refused)
+        _attention._disable_context_parallel_dispatcher_impl()  # as PyTorch leaves it to do
+        x = torch.randn(2, 4, 16, 8, device="acc")
     return "ok"
 
 
 def checkpoints():
     """`torch.distributed.checkpoint`: what FSDP2 has is saved, and loaded into other shards."""
     import torch.distributed.checkpoint as dcp
-    from engines import Llama, line, model_of, sharded
+    from engines.models import Llama, line, model_of
+    from engines.sharded import sharded
     from torch.distributed.checkpoint.state_dict import get_model_state_dict, set_model_state_dict
 
     rank, size = ranks()
@@ -567,8 +635,10 @@ CALLS = [
     silence,
     functional,
     groups,
+    parts_of_a_group,
     dtensors,
     attention,
+    ring_attention,
     checkpoints,
 ]
 

@@ -50,8 +50,13 @@ def run(name, size, *arguments, timeout=150, backend=BACKENDS, seconds=60, fails
         )
         for rank in range(size)
     ]
+    written = [""] * size
     try:
-        written = [process.communicate(timeout=timeout)[0] for process in processes]
+        # Those that go wrong last: one that is stopped does not end by itself.
+        for rank in sorted(range(size), key=lambda rank: rank in fails):
+            if rank in fails:
+                processes[rank].kill()
+            written[rank], _ = processes[rank].communicate(timeout=timeout)
     finally:
         for process in processes:
             process.kill()

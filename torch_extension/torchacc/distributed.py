@@ -35,9 +35,60 @@ def _chosen(original):
     return init_process_group
 
 
+def _is_ours(module, group) -> bool:
+    return "acc" in str(module._world.pg_backend_config.get(group, ""))
+
+
+def _splitting(original):
+    """For groups of acc, too: PyTorch asks for the backend of "cuda"."""
+
+    @functools.wraps(original)
+    def split_group(
+        parent_pg=None, split_ranks=None, timeout=None, pg_options=None, group_desc=None
+    ):
+        module = dist.distributed_c10d
+        parent = parent_pg or module._get_default_group()
+        if not split_ranks or not _is_ours(module, parent):
+            return original(parent_pg, split_ranks, timeout, pg_options, group_desc)
+        ranks = dist.get_process_group_ranks(parent)
+        for part in split_ranks:
+            if not part or len(set(part)) != len(part):
+                raise ValueError(f"split_group: {part} is not a group: no rank, or one twice")
+        mine = next((part for part in split_ranks if parent.rank() in part), None)
+        if mine is None:
+            return None
+        return dist.new_group(
+            [ranks[rank] for rank in sorted(mine)],
+            timeout,
+            str(module._world.pg_backend_config[parent]),
+            pg_options,
+            use_local_synchronization=True,
+            group_desc=group_desc,
+        )
+
+    return split_group
+
+
+def _monitored(original):
+    """For groups of acc, too, whose transport has such a barrier."""
+
+    @functools.wraps(original)
+    def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
+        module = dist.distributed_c10d
+        chosen = group or module._get_default_group()
+        if module._rank_not_in_group(group) or not _is_ours(module, chosen):
+            return original(group, timeout, wait_all_ranks)
+        timeout = timeout or module._get_default_timeout("gloo")
+        return chosen.monitored_barrier(timeout, wait_all_ranks=wait_all_ranks)
+
+    return monitored_barrier
+
+
 def _mend(module) -> None:
     why = 'init_process_group() does not know its backend: say init_process_group("acc")'
     adapters.mend(module, "init_process_group", _chosen, why)
+    adapters.mend(module, "split_group", _splitting, "split_group is for NCCL: say new_group")
+    adapters.mend(module, "monitored_barrier", _monitored, "monitored_barrier is for gloo alone")
 
 
 MENDS = {"torch.distributed.distributed_c10d": _mend}

@@ -37,6 +37,7 @@ LIBRARIES = {
     "torch._dynamo": "torchacc.dynamo",
     "torch._inductor": "torchacc.dynamo",
     "torch.distributed.distributed_c10d": "torchacc.distributed",
+    "torch.distributed.pipelining": "torchacc.adapters.pipelining",
     "torch.distributed.tensor": "torchacc.adapters.dtensor",
     "torch.nn.attention.flex_attention": "torchacc.dynamo",
     "torch.utils.benchmark": "torchacc.adapters.benchmark",

@@ -1,10 +1,6 @@
 """DTensor knows acc's attention. Of PyTorch 2.11."""
 
-import functools
-
 import torch
-
-from torchacc import adapters
 
 aten = torch.ops.aten
 
@@ -52,23 +48,69 @@ def _attention(module) -> None:
 
 
 def _context_parallel(module) -> None:
-    """Its attention goes round the ranks by operators that acc has not; with others the rows that
-    each rank gets would be wrong."""
+    """Its ring goes through acc's attention, which gives and takes the log-sum-exp of each part.
+    What the ring has is PyTorch's: neither a bias nor dropout."""
+    from torch.distributed.tensor import DTensor
 
-    def refusing(original):
-        @functools.wraps(original)
-        def context_parallel(mesh, *args, **kwargs):
-            if mesh.device_type == "acc":
-                raise NotImplementedError(
-                    "context_parallel has no ring attention for acc. Split heads instead of "
-                    "sequences around attention: ColwiseParallel for query, key and value with "
-                    "SequenceParallel for the rest, or all_to_all_single"
-                )
-            return original(mesh, *args, **kwargs)
+    attention = aten._scaled_dot_product_fused_attention_overrideable.default
+    attention_backward = aten._scaled_dot_product_fused_attention_overrideable_backward.default
+    sequence = 2
 
-        return context_parallel
+    def check(bias, dropout):
+        if bias is not None or dropout:
+            what = "dropout" if bias is None else "a mask"
+            raise NotImplementedError(
+                f"context_parallel: attention with {what} does not go round the ranks; leave it out"
+                " (is_causal is no mask), or split heads instead of sequences: ColwiseParallel"
+            )
 
-    adapters.mend(module, "context_parallel", refusing, "context_parallel is wrong on acc")
+    def forward(group, query, key, value, bias=None, dropout=0.0, is_causal=False, *_, scale=None):
+        check(bias, dropout)
+        return module._templated_ring_attention(
+            group, sequence, attention, query, key, value, is_causal=is_causal, scale=scale
+        )
+
+    def backward(group, grad, query, key, value, bias, wanted, out, logsumexp, *rest, scale=None):
+        seed_and_offset = dict(zip(("philox_seed", "philox_offset"), rest[6:8], strict=True))
+        lengths = dict(zip(("cum_seq_q", "cum_seq_k", "max_q", "max_k"), rest, strict=False))
+        check(bias, rest[4])
+        return module._templated_ring_attention_backward(
+            group,
+            sequence,
+            attention_backward,
+            grad,
+            "grad_out",
+            query,
+            key,
+            value,
+            out,
+            logsumexp,
+            is_causal=rest[5],
+            attn_bias=bias,
+            grad_input_mask=wanted,
+            dropout_p=0.0,
+            scale=scale,
+            **lengths,
+            **seed_and_offset,
+        )
+
+    def handler(ring):
+        def handle(op, args, kwargs):
+            (mesh, places), *_ = (
+                (arg.device_mesh, arg.placements) for arg in args if isinstance(arg, DTensor)
+            )
+            local = [arg.to_local() if isinstance(arg, DTensor) else arg for arg in args]
+            return tuple(
+                DTensor.from_local(made, mesh, places, run_check=False)
+                if isinstance(made, torch.Tensor)
+                else made
+                for made in ring(mesh.get_group(), *local, **kwargs)
+            )
+
+        return handle
+
+    module.custom_ops[attention] = handler(forward)
+    module.custom_ops[attention_backward] = handler(backward)
 
 
 _libraries = []
