@@ -257,6 +257,9 @@ class Context {
   void trim() const { check(torchacc_context_trim(get())); }
   void seed(std::uint64_t seed) const { check(torchacc_seed(get(), seed)); }
 
+  /// For functions that the library calls for a step: its call site. Else 0.
+  static std::uint64_t running_site() { return torchacc_running_site(); }
+
   /// What metrics() gives, as JSON.
   static std::string metric_docs() { return to_string(torchacc_metric_docs()); }
   /// Counters and times as JSON.

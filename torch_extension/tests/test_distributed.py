@@ -5,6 +5,9 @@ Ranks are processes that live for a whole list of calls or engines: starting one
 
 import os
 import random
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import ranks
@@ -167,6 +170,29 @@ def test_a_rank_goes_wrong(how, victim, at):
             for other in {0, 1, 2} - {rank}:
                 assert f"rank {other} gave up" in of_rank["error"]
             assert of_rank["error"].count("faults.py") >= 3
+
+
+def test_torchrun_starts_a_training_again(tmp_path):
+    said = []
+    for step in (3, -1):
+        folder = tmp_path / str(step)
+        folder.mkdir()
+        code = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--standalone"]
+        code += ["--nproc-per-node", "2", "--max-restarts", "1", "--monitor-interval", "0.1"]
+        script = Path(__file__).with_name("restarted.py")
+        made = subprocess.run(
+            [*code, script, folder, str(step)],
+            env=os.environ | {"OMP_NUM_THREADS": "1", "TORCHACC_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            timeout=150,
+        )
+        assert made.returncode == 0, made.stderr
+        (line,) = [line for line in made.stdout.splitlines() if line.startswith("began with")]
+        said.append(line.removeprefix("began with step ").split(", "))
+    # As if nothing had happened.
+    assert [begin for begin, _ in said] == ["3", "0"]
+    assert said[0][1] == said[1][1]
 
 
 def test_without_a_group_the_error_is_pytorchs():

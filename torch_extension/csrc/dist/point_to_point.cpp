@@ -1,0 +1,57 @@
+// What the backend sends from one rank to another.
+#include "dist/calls.h"
+
+namespace torchacc {
+
+WorkPtr AccBackend::send(Tensors& tensors, int rank, int tag) {
+  if (on_host(tensors)) return on_cpu([&] { return cpu_->send(tensors, rank, tag); });
+  check_one_place(tensors);
+  const Recording recording("send");
+  communicator_.send(only(tensors, "send"), rank, tag);
+  return recorded(OpType::SEND, tensors);
+}
+
+// Recorded when somebody asks for the result, after the sends that come meanwhile: of two ranks
+// that ask each other first and send then, neither would get as far as its send.
+WorkPtr AccBackend::recv(Tensors& tensors, int rank, int tag) {
+  if (on_host(tensors)) return on_cpu([&] { return cpu_->recv(tensors, rank, tag); });
+  check_one_place(tensors);
+  receives_.push_back({only(tensors, "recv"), rank, tag});
+  const uint64_t number = first_receive_ + receives_.size() - 1;
+  ++sequence_;
+  if (coalesces_) coalesced_.push_back(tensors.front());
+  auto self = c10::intrusive_ptr<AccBackend>::reclaim_copy(this);
+  return c10::make_intrusive<RecordedWork>(OpType::RECV, tensors,
+                                           [self, number] { self->receive_until(number); });
+}
+
+// In the order in which they were asked for: messages of one tag come in order.
+void AccBackend::receive_until(uint64_t number) {
+  const Recording recording("recv_");
+  while (first_receive_ <= number && !receives_.empty()) {
+    const Receive next = std::move(receives_.front());
+    receives_.pop_front();
+    ++first_receive_;
+    const Target target(next.tensor);
+    communicator_.receive(target.memory(), next.rank, next.tag);
+    target.finish();
+  }
+}
+
+// Whoever asks wants to know from whom it came: a question to the host.
+WorkPtr AccBackend::recvAnysource(Tensors& tensors, int tag) {
+  return on_cpu([&]() -> WorkPtr {
+    if (on_host(tensors)) return cpu_->recvAnysource(tensors, tag);
+    check_one_place(tensors);
+    const at::Tensor& tensor = only(tensors, "recv");
+    Tensors memory{at::empty(tensor.sizes(), tensor.options().device(at::kCPU))};
+    const WorkPtr work = cpu_->recvAnysource(memory, tag);
+    work->wait();
+    tensor.copy_(memory.front());
+    ++sequence_;
+    return c10::make_intrusive<RecordedWork>(OpType::RECVANYSOURCE, tensors, nullptr,
+                                             work->sourceRank());
+  });
+}
+
+}  // namespace torchacc
