@@ -138,7 +138,7 @@ def test_ranks_that_disagree_are_told_so():
 
 
 # A rank that goes wrong: how, which of three, in which step.
-FAULTS = [("stopped", 1, 3), ("skips", 2, 5), ("killed", 0, 4)]
+FAULTS = [("stopped", 0, 3), ("skips", 2, 5), ("killed", 0, 4), ("late", 1, 2)]
 if WHOLE:
     _random = random.Random(20261125)
     WAYS = ["killed", "stopped", "late", "raises", "skips", "other_shape"]

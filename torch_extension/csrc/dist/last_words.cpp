@@ -3,6 +3,8 @@
 #include <torchacc.h>
 
 #include <chrono>
+#include <future>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -11,38 +13,59 @@
 namespace torchacc {
 namespace {
 
+using std::chrono::milliseconds;
+using Store = c10::intrusive_ptr<c10d::Store>;
+
 // Ranks that disagree fail at one time, those that wait for another one after the same timeout.
-constexpr std::chrono::milliseconds kPatience{500};
-constexpr std::chrono::milliseconds kPause{10};
+constexpr milliseconds kPatience{500};
+constexpr milliseconds kPause{10};
+// The store's rank may be stopped, and does not answer then.
+constexpr milliseconds kLimit{1000};
 
 std::string key_of(int rank) { return "acc/failed/" + std::to_string(rank); }
 
-std::string text_of(const Doing& doing) {
-  const std::string line = site_line(torchacc_running_site());
+std::string text_of(const Doing& doing, uint64_t site) {
+  const std::string line = site_line(site);
   return c10::str(doing.kind, " of ", doing.elements, " elements of type ", doing.type,
                   ", collective ", doing.number, " of the group",
                   line.empty() ? "" : ", recorded at ", line);
+}
+
+std::string exchanged(const Store& store, int rank, int size, const std::string& text) {
+  std::vector<std::string> keys;
+  for (int each = 0; each < size; ++each) keys.push_back(key_of(each));
+  store->set(keys[rank], text);
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  while (!store->check(keys) && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(kPause);
+  std::string said;
+  for (int other = 0; other < size; ++other) {
+    if (other == rank) continue;
+    const bool is_there = store->check({keys[other]});
+    said += c10::str("\n  rank ", other, is_there ? " gave up " : " has given up nothing yet",
+                     is_there ? store->get_to_str(keys[other]) : "");
+  }
+  return said;
 }
 
 }  // namespace
 
 std::string LastWords::exchange(const Doing& doing) noexcept {
   try {
-    store_->set(key_of(rank_), text_of(doing));
-    std::vector<std::string> keys;
-    for (int rank = 0; rank < size_; ++rank) keys.push_back(key_of(rank));
-    const auto until = std::chrono::steady_clock::now() + kPatience;
-    while (!store_->check(keys) && std::chrono::steady_clock::now() < until)
-      std::this_thread::sleep_for(kPause);
-    std::string text;
-    for (int rank = 0; rank < size_; ++rank) {
-      if (rank == rank_) continue;
-      const bool is_there = store_->check({key_of(rank)});
-      text += c10::str("\n  rank ", rank, is_there ? " gave up " : " has given up nothing yet",
-                       is_there ? store_->get_to_str(key_of(rank)) : "");
-    }
-    return text;
-  } catch (...) {  // the rank that keeps the store is gone
+    // On a thread that may stay behind: neither the store nor the interpreter, which knows the
+    // line, need ever answer.
+    auto answer = std::make_shared<std::promise<std::string>>();
+    auto said = answer->get_future();
+    const uint64_t site = torchacc_running_site();
+    std::thread([=, store = store_, rank = rank_, size = size_] {
+      try {
+        answer->set_value(exchanged(store, rank, size, text_of(doing, site)));
+      } catch (...) {  // the rank that keeps the store is gone
+        answer->set_value({});
+      }
+    }).detach();
+    return said.wait_for(kLimit) == std::future_status::ready ? said.get() : std::string();
+  } catch (...) {  // no memory, or no thread: the message lacks it
     return {};
   }
 }

@@ -24,7 +24,7 @@ class LastWords {
       : store_(std::move(store)), rank_(rank), size_(size) {}
 
   // Says that this rank goes no further than `doing`, and gives what others say: lines for a
-  // message. Waits a moment for them.
+  // message. Waits for them, a second at most.
   std::string exchange(const Doing& doing) noexcept;
 
  private:
