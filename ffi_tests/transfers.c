@@ -172,6 +172,28 @@ static void mistakes(torchacc_context* context) {
   torchacc_tensor_release(x);
 }
 
+/* What was recorded when its communicator was unregistered fails, and is no CPU fallback. */
+static void left_behind(Rank* rank) {
+  torchacc_context* context = rank->context;
+  const float data[COUNT] = {0};
+  torchacc_tensor *x = floats(context, data, COUNT, 1), *all;
+  const torchacc_arg none = {TORCHACC_ARG_NONE, 0, {0}};
+  torchacc_arg reduces[4] = {tensor_arg(x), none, number(1), world()};
+  OK(torchacc_apply(context, op("torchacc::reduce"), reduces, 4, &all, 1));
+  OK(torchacc_communicator_unregister(context, str("world")));
+  float got[COUNT];
+  FAILS_SAYING(TORCHACC_INVALID_ARGUMENT, "not registered",
+               torchacc_tensor_read(all, got, sizeof got));
+  EXPECT(metric(context, "\"host_calls\"") == 0);
+  torchacc_string* said;
+  OK(torchacc_explain(context, &said));
+  torchacc_str text = torchacc_string_view(said);
+  EXPECT(strstr(text.data, "\"state\": \"failed\"") && !strstr(text.data, "\"running\""));
+  torchacc_string_free(said);
+  torchacc_tensor_release(all);
+  torchacc_tensor_release(x);
+}
+
 static void* work(void* user) {
   Rank* rank = user;
   torchacc_options options = {.struct_size = sizeof options, .num_threads = 1};
@@ -192,7 +214,7 @@ static void* work(void* user) {
   EXPECT(metric(rank->context, "\"host_calls\"") == 0);
   mistakes(rank->context);
   OK(torchacc_sync(rank->context));
-  OK(torchacc_communicator_unregister(rank->context, str("world")));
+  left_behind(rank);
   EXPECT(rank->drops == 1);
   FAILS(TORCHACC_NOT_FOUND, torchacc_communicator_unregister(rank->context, str("world")));
   torchacc_context_release(rank->context);

@@ -11,6 +11,7 @@ use crate::backend::Watch;
 use crate::op::collective::{self, Kind};
 use crate::op::{Op, Ty, host};
 use crate::plan::{Kernel, MemRef, Operand, Step};
+use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Steps run one after the other, though not on one thread.
@@ -20,6 +21,8 @@ pub struct Steps<'a> {
     code: &'a Compiled,
     scalars: &'a [u64],
     started: AtomicU64,
+    /// The name of the communicator of the collective that runs.
+    communicator: Mutex<Option<String>>,
 }
 
 /// `None` when nobody needs to know: then a step costs nothing.
@@ -31,7 +34,8 @@ pub fn steps<'a>(
 ) -> Option<Steps<'a>> {
     let is_watched = shared.watchdog.is_some() && shared.backend.location().is_host;
     let wanted = code.has_fallbacks || shared.profile.is_active() || is_watched;
-    wanted.then(|| Steps { shared, program, code, scalars, started: AtomicU64::new(0) })
+    let (started, communicator) = (AtomicU64::new(0), Mutex::new(None));
+    wanted.then(|| Steps { shared, program, code, scalars, started, communicator })
 }
 
 impl Watch for Steps<'_> {
@@ -41,8 +45,9 @@ impl Watch for Steps<'_> {
         self.started.store(began_ns, Relaxed);
         let step = &self.code.plan.steps[index];
         host::set_running_site(step.site);
-        if let Some(communicator) = self.communicator(step) {
-            let given = given(step);
+        if let Some(kind) = collective_kind(&step.kernel) {
+            let communicator = self.communicator(step, kind);
+            let given = given(step, kind);
             let new = Collective {
                 number: 0,
                 name: name_of(&self.program.operators, step.record),
@@ -54,6 +59,7 @@ impl Watch for Steps<'_> {
                 state: State::Running,
             };
             self.shared.explain.collectives.lock().begin(&communicator, new);
+            *self.communicator.lock() = Some(communicator);
         }
     }
 
@@ -70,11 +76,13 @@ impl Watch for Steps<'_> {
             return;
         }
         let name = name_of(&self.program.operators, step.record);
-        let communicator = self.communicator(step);
-        if let Some(communicator) = &communicator {
-            self.shared.explain.collectives.lock().end(communicator, failed);
+        let kind = collective_kind(&step.kernel);
+        if let Some(kind) = kind {
+            if let Some(communicator) = self.communicator.lock().take() {
+                self.shared.explain.collectives.lock().end(&communicator, failed);
+            }
             self.shared.stats.collectives.add(1);
-            self.shared.stats.collective_bytes.add(given(step).map_or(0, bytes));
+            self.shared.stats.collective_bytes.add(given(step, kind).map_or(0, bytes));
             self.shared.stats.collective_ns.add(end - begin);
         } else if is_host {
             let spent = Spent { count: 1, time_ns: end - begin };
@@ -92,7 +100,7 @@ impl Watch for Steps<'_> {
             .raw("bytes_read", all_bytes(&step.reads))
             .raw("bytes_written", all_bytes(&step.writes));
         let category = match is_host {
-            _ if communicator.is_some() => "collective",
+            _ if kind.is_some() => "collective",
             true => "CPU fallback",
             false => "kernel",
         };
@@ -102,14 +110,15 @@ impl Watch for Steps<'_> {
 }
 
 impl Steps<'_> {
-    /// The name of that of a collective.
-    fn communicator(&self, step: &Step) -> Option<String> {
-        let kind = collective_kind(&step.kernel)?;
-        let number = &step.reads[usize::from(kind != Kind::Receive)];
-        match number.mem {
-            MemRef::Scalar(slot) => collective::name(self.scalars[slot as usize]),
+    /// The name of a collective's communicator; it may be gone by now.
+    fn communicator(&self, step: &Step, kind: Kind) -> String {
+        // It comes after what is given.
+        let number = step.reads.get(usize::from(given(step, kind).is_some()));
+        let name = match number.map(|read| read.mem) {
+            Some(MemRef::Scalar(slot)) => collective::name(self.scalars[slot as usize]),
             _ => None,
-        }
+        };
+        name.unwrap_or_else(|| "not registered any more".into())
     }
 }
 
@@ -121,8 +130,8 @@ fn collective_kind(kernel: &Kernel) -> Option<Kind> {
 }
 
 /// What a collective takes from this rank.
-fn given(step: &Step) -> Option<&Operand> {
-    (collective_kind(&step.kernel) != Some(Kind::Receive)).then(|| &step.reads[0])
+fn given(step: &Step, kind: Kind) -> Option<&Operand> {
+    step.reads.first().filter(|_| kind != Kind::Receive)
 }
 
 /// Of the elements of an operand's view, each counted once for every time it is there.

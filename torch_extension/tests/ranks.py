@@ -10,6 +10,7 @@ import os
 import socket
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 
 # Said before what a function returns.
@@ -70,6 +71,24 @@ def run(name, size, *arguments, timeout=150, backend=BACKENDS, seconds=60, fails
         assert process.returncode == 0, "\n".join(written)
         made.append(json.loads(lines[-1].removeprefix(MARK)))
     return made
+
+
+def call(*names):
+    """What became of each `MODULE.FUNCTION`, by name: one failure does not hide the others."""
+    made = {}
+    for name in names:
+        module, function = name.split(".")
+        try:
+            made[function] = getattr(importlib.import_module(module), function)()
+        except Exception:
+            made[function] = traceback.format_exc()
+    return made
+
+
+def called(size, calls, **options):
+    """What `call` returns on each rank for these functions."""
+    names = [f"{one.__module__}.{one.__name__}" for one in calls]
+    return run("ranks.call", size, *names, timeout=300, **options)
 
 
 def free_port():

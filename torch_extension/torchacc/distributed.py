@@ -6,7 +6,11 @@ anybody) cut and wait.
 """
 
 import atexit
+import collections
+import datetime
 import functools
+import time
+import uuid
 
 import torch
 import torch.distributed as dist
@@ -36,11 +40,13 @@ def _chosen(original):
 
 
 def _is_ours(module, group) -> bool:
-    return "acc" in str(module._world.pg_backend_config.get(group, ""))
+    """Whether one of the backends of the group ("cpu:gloo,acc:acc") is that of acc."""
+    return ":acc" in str(module._world.pg_backend_config.get(group, ""))
 
 
 def _splitting(original):
     """For groups of acc, too: PyTorch asks for the backend of "cuda"."""
+    splits = collections.Counter()
 
     @functools.wraps(original)
     def split_group(
@@ -50,27 +56,44 @@ def _splitting(original):
         parent = parent_pg or module._get_default_group()
         if not split_ranks or not _is_ours(module, parent):
             return original(parent_pg, split_ranks, timeout, pg_options, group_desc)
-        ranks = dist.get_process_group_ranks(parent)
         for part in split_ranks:
             if not part or len(set(part)) != len(part):
                 raise ValueError(f"split_group: {part} is not a group: no rank, or one twice")
-        mine = next((part for part in split_ranks if parent.rank() in part), None)
-        if mine is None:
+            if not all(0 <= rank < parent.size() for rank in part):
+                raise ValueError(
+                    f"split_group: {part}: the group has ranks 0 to {parent.size() - 1}"
+                )
+        # All ranks of the group come here, so that they have counted alike. How many groups a rank
+        # is in, by which PyTorch names groups that not all ranks make, differs.
+        name = module._get_process_group_name(parent)
+        number = splits[name]
+        splits[name] += 1
+        at = next((at for at, part in enumerate(split_ranks) if parent.rank() in part), None)
+        if at is None:
             return None
-        return dist.new_group(
-            [ranks[rank] for rank in sorted(mine)],
-            timeout,
-            str(module._world.pg_backend_config[parent]),
-            pg_options,
-            use_local_synchronization=True,
-            group_desc=group_desc,
+        mine, ranks = sorted(split_ranks[at]), dist.get_process_group_ranks(parent)
+        default = module._get_default_group()
+        backend = dist.Backend(str(module._world.pg_backend_config[parent]))
+        group, _ = module._new_process_group_helper(
+            len(mine),
+            mine.index(parent.rank()),
+            [ranks[rank] for rank in mine],
+            backend,
+            module._world.pg_map[default][1],
+            f"{name}:split {number}:{at}",
+            backend_options=pg_options,
+            timeout=timeout or module._get_default_timeout(backend),
+            device_id=default.bound_device_id,
+            group_desc=group_desc or f"{parent.group_desc}:split:{number}",
         )
+        module._world.pg_group_ranks[group] = {ranks[rank]: at for at, rank in enumerate(mine)}
+        return group
 
     return split_group
 
 
 def _monitored(original):
-    """For groups of acc, too, whose transport has such a barrier."""
+    """For groups of acc, too: once all that this rank recorded has run."""
 
     @functools.wraps(original)
     def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
@@ -78,7 +101,9 @@ def _monitored(original):
         chosen = group or module._get_default_group()
         if module._rank_not_in_group(group) or not _is_ours(module, chosen):
             return original(group, timeout, wait_all_ranks)
-        timeout = timeout or module._get_default_timeout("gloo")
+        if timeout is None:
+            timeout = module._get_default_timeout("gloo")
+        torch.ops.acc.sync()
         return chosen.monitored_barrier(timeout, wait_all_ranks=wait_all_ranks)
 
     return monitored_barrier
@@ -100,8 +125,9 @@ def _create(options, backend_options=None):
             "the acc backend sends by gloo, which this PyTorch was built without: install one with"
         )
     # Its own gloo: one that the program uses meanwhile, from another thread, would take messages.
-    store = dist.PrefixStore("acc/", options.store)
     rank, size = options.group_rank, options.group_size
+    life = _life(dist.PrefixStore("acc/", options.store), rank, size, options.timeout)
+    store = dist.PrefixStore(f"acc/{life}", options.store)
     gloo = dist.ProcessGroupGloo(store, rank, size, timeout=options.timeout)
     gloo.options.global_ranks_in_group = options.global_ranks_in_group
     gloo.options.group_name = options.group_id
@@ -111,6 +137,45 @@ def _create(options, backend_options=None):
     torch.ops.acc.attach_backend(group.boxed(), transport.boxed(), options.group_id)
     atexit.register(_finish)
     return group._get_backend(torch.device("acc"))
+
+
+def _life(store, rank: int, size: int, timeout: datetime.timedelta) -> str:
+    """A prefix of keys that all ranks of the group have, and no ranks that had its name before.
+
+    torchrun keeps the store when it starts ranks again, and PyTorch their names: by what the last
+    ones left there a rank would look for peers that are gone. Rank 0 makes up the prefix, and
+    answers each rank with that and with what the rank has just made up itself.
+    """
+    if size == 1 or not dist.is_torchelastic_launched():
+        return ""
+    mine, until = uuid.uuid4().hex, time.monotonic() + timeout.total_seconds()
+    missing = {*range(1, size)} if rank == 0 else {0}
+    while missing:
+        if rank == 0:
+            missing -= {other for other in missing if _has_met(store, mine, other)}
+        elif prefix := _answer(store, mine, rank):
+            store.set(f"{prefix}/met/{rank}", "")
+            return f"{prefix}/"
+        if time.monotonic() > until:
+            raise dist.DistStoreError(
+                f"init_process_group: rank {rank} of {size} has not met {sorted(missing)} within "
+                f"{timeout}: have all ranks been started?"
+            )
+        time.sleep(0.005)
+    return f"{mine}/"
+
+
+def _has_met(store, prefix: str, other: int) -> bool:
+    """Answers a rank, until it says that this is what it asked."""
+    if store.check([f"greeting/{other}"]):
+        store.set(f"answer/{other}", store.get(f"greeting/{other}").decode() + prefix)
+    return store.check([f"{prefix}/met/{other}"])
+
+
+def _answer(store, mine: str, rank: int) -> str | None:
+    store.set(f"greeting/{rank}", mine)
+    said = store.get(f"answer/{rank}").decode() if store.check([f"answer/{rank}"]) else ""
+    return said.removeprefix(mine) if said.startswith(mine) else None
 
 
 def _finish() -> None:

@@ -1,11 +1,13 @@
 #include "dist/last_words.h"
 
+#include <cxxabi.h>
 #include <torchacc.h>
 
 #include <chrono>
 #include <future>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "record/location.h"
@@ -16,55 +18,121 @@ namespace {
 using std::chrono::milliseconds;
 using Store = c10::intrusive_ptr<c10d::Store>;
 
-// Ranks that disagree fail at one time, those that wait for another one after the same timeout.
-constexpr milliseconds kPatience{500};
-constexpr milliseconds kPause{10};
-// The store's rank may be stopped, and does not answer then.
+// For the line that recorded it, which the interpreter knows.
+constexpr milliseconds kForLine{300};
+// For the others. Ranks that disagree fail at one time, those that wait for another one after the
+// same timeout.
+constexpr milliseconds kForOthers{500};
+// For all of it.
 constexpr milliseconds kLimit{1000};
+constexpr milliseconds kFirstPause{5}, kLongestPause{100};
+// Ranks that a message quotes.
+constexpr size_t kQuoted = 16;
 
+// How many have said something, and what each said.
+const char* const kCount = "acc/failed/count";
 std::string key_of(int rank) { return "acc/failed/" + std::to_string(rank); }
 
-std::string text_of(const Doing& doing, uint64_t site) {
-  const std::string line = site_line(site);
-  return c10::str(doing.kind, " of ", doing.elements, " elements of type ", doing.type,
-                  ", collective ", doing.number, " of the group",
-                  line.empty() ? "" : ", recorded at ", line);
+// What `work` gives, on a thread that may stay behind: neither the store's rank, which may be
+// stopped, nor the interpreter need ever answer. Empty after `limit`, or if it throws.
+template <class Work>
+std::string within(milliseconds limit, Work work) {
+  auto answer = std::make_shared<std::promise<std::string>>();
+  auto given = answer->get_future();
+  std::thread([answer, work = std::move(work)] {
+    try {
+      answer->set_value(work());
+    } catch (const abi::__forced_unwind&) {  // the interpreter ends the threads that want it
+      throw;
+    } catch (...) {
+      answer->set_value({});
+    }
+  }).detach();
+  return given.wait_for(limit) == std::future_status::ready ? given.get() : std::string();
 }
 
-std::string exchanged(const Store& store, int rank, int size, const std::string& text) {
+std::string text_of(const Doing& doing, const std::string& line) {
+  std::string text = c10::str(doing.kind, " of ", doing.elements, " elements of type ", doing.type);
+  if (doing.number.has_value()) text += c10::str(", collective ", *doing.number, " of the group");
+  return line.empty() ? text : text + ", recorded at " + line;
+}
+
+// Adds those of the ranks from `begin` to `end` that have said something: few questions where all
+// or nearly all have.
+void add_heard(const Store& store, int begin, int end, std::vector<int>& heard) {
   std::vector<std::string> keys;
-  for (int each = 0; each < size; ++each) keys.push_back(key_of(each));
-  store->set(keys[rank], text);
-  const auto until = std::chrono::steady_clock::now() + kPatience;
-  while (!store->check(keys) && std::chrono::steady_clock::now() < until)
-    std::this_thread::sleep_for(kPause);
-  std::string said;
-  for (int other = 0; other < size; ++other) {
-    if (other == rank) continue;
-    const bool is_there = store->check({keys[other]});
-    said += c10::str("\n  rank ", other, is_there ? " gave up " : " has given up nothing yet",
-                     is_there ? store->get_to_str(keys[other]) : "");
+  for (int rank = begin; rank < end; ++rank) keys.push_back(key_of(rank));
+  if (store->check(keys)) {
+    for (int rank = begin; rank < end; ++rank) heard.push_back(rank);
+  } else if (end - begin > 1) {
+    const int middle = begin + (end - begin) / 2;
+    add_heard(store, begin, middle, heard);
+    add_heard(store, middle, end, heard);
   }
-  return said;
+}
+
+// By rank, as far as it was said in time; empty for others. Waiting asks for one key, however many
+// ranks there are.
+std::vector<std::string> said(const Store& store, int size) {
+  const auto until = std::chrono::steady_clock::now() + kForOthers;
+  milliseconds pause = kFirstPause;
+  while (store->add(kCount, 0) < size && std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, kLongestPause);
+  }
+  std::vector<int> heard;
+  add_heard(store, 0, size, heard);
+  std::vector<std::string> texts(size);
+  for (const int rank : heard) texts[rank] = store->get_to_str(key_of(rank));
+  return texts;
+}
+
+std::string message_of(const std::vector<std::string>& texts, int rank) {
+  std::string message, silent;
+  size_t quoted = 0, others = 0;
+  // First those that did something else.
+  for (const bool same : {false, true}) {
+    for (size_t other = 0; other < texts.size(); ++other) {
+      if (static_cast<int>(other) == rank || texts[other].empty()) continue;
+      if ((texts[other] == texts[rank]) != same) continue;
+      if (++quoted > kQuoted) {
+        ++others;
+      } else {
+        message += c10::str("\n  rank ", other, " gave up ", texts[other]);
+      }
+    }
+  }
+  if (others > 0) message += c10::str("\n  ", others, " more gave up");
+  for (size_t other = 0; other < texts.size(); ++other) {
+    if (texts[other].empty()) silent += c10::str(silent.empty() ? "" : ", ", other);
+  }
+  return silent.empty() ? message : message + "\n  nothing was heard from rank " + silent;
 }
 
 }  // namespace
 
+LastWords::LastWords(Store store, int rank, int size)
+    : store_(std::move(store)), rank_(rank), size_(size) {
+  // What a group that had this name before has left. The first rank is needed for all that may fail
+  // by then.
+  if (rank != 0) return;
+  try {
+    if (!store_->check({kCount})) return;
+    store_->deleteKey(kCount);
+    for (int other = 0; other < size; ++other) store_->deleteKey(key_of(other));
+  } catch (const std::exception&) {  // a store that deletes nothing
+  }
+}
+
 std::string LastWords::exchange(const Doing& doing) noexcept {
   try {
-    // On a thread that may stay behind: neither the store nor the interpreter, which knows the
-    // line, need ever answer.
-    auto answer = std::make_shared<std::promise<std::string>>();
-    auto said = answer->get_future();
     const uint64_t site = torchacc_running_site();
-    std::thread([=, store = store_, rank = rank_, size = size_] {
-      try {
-        answer->set_value(exchanged(store, rank, size, text_of(doing, site)));
-      } catch (...) {  // the rank that keeps the store is gone
-        answer->set_value({});
-      }
-    }).detach();
-    return said.wait_for(kLimit) == std::future_status::ready ? said.get() : std::string();
+    return within(kLimit, [=, store = store_, rank = rank_, size = size_] {
+      const std::string line = within(kForLine, [site] { return site_line(site); });
+      store->set(key_of(rank), text_of(doing, line));
+      store->add(kCount, 1);
+      return message_of(said(store, size), rank);
+    });
   } catch (...) {  // no memory, or no thread: the message lacks it
     return {};
   }

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -13,15 +14,14 @@ namespace torchacc {
 // What a rank does.
 struct Doing {
   const char* kind;
-  uint64_t number;  // of the group's collectives, from 0 on
+  std::optional<uint64_t> number;  // of the group's collectives, from 0 on
   at::ScalarType type;
   int64_t elements;
 };
 
 class LastWords {
  public:
-  LastWords(c10::intrusive_ptr<c10d::Store> store, int rank, int size)
-      : store_(std::move(store)), rank_(rank), size_(size) {}
+  LastWords(c10::intrusive_ptr<c10d::Store> store, int rank, int size);
 
   // Says that this rank goes no further than `doing`, and gives what others say: lines for a
   // message. Waits for them, a second at most.

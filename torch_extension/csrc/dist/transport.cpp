@@ -74,9 +74,8 @@ void in_wider_type(const at::Tensor& input, at::Tensor& output, Work work) {
 
 using Tensor = const torchacc_host_tensor*;
 
-// `of`: what this rank gives, or gets.
 template <class Work>
-torchacc_error* carried(Transport& transport, const char* kind, Tensor of, Work work) noexcept {
+torchacc_error* titled(const Transport& transport, const char* kind, Work work) noexcept {
   std::string title;
   try {
     title = transport.title(kind);
@@ -84,7 +83,16 @@ torchacc_error* carried(Transport& transport, const char* kind, Tensor of, Work 
   }
   return guarded(title, [&] {
     const CleanDispatch guard;
+    work();
+  });
+}
+
+// With other ranks. `of`: what this rank gives, or gets.
+template <class Work>
+torchacc_error* carried(Transport& transport, const char* kind, Tensor of, Work work) noexcept {
+  return titled(transport, kind, [&] {
     transport.check_usable();
+    const uint64_t number = transport.count();
     std::string failure;
     try {
       return work();
@@ -93,7 +101,11 @@ torchacc_error* carried(Transport& transport, const char* kind, Tensor of, Work 
     } catch (const std::exception& error) {
       failure = error.what();
     }
-    transport.fail(failure, kind, wrap(*of));
+    // Point to point is not the whole group's, and has no number there.
+    const bool is_counted = transport.count() != number;
+    const at::Tensor tensor = wrap(*of);
+    transport.fail(failure, {kind, is_counted ? std::optional(number) : std::nullopt,
+                             tensor.scalar_type(), tensor.numel()});
   });
 }
 
@@ -147,6 +159,8 @@ torchacc_error* exchange(void* user, const int64_t* numbers, size_t count, Tenso
 
 torchacc_error* send(void* user, const int64_t* numbers, size_t, Tensor input, Tensor) noexcept {
   Transport& transport = transport_of(user);
+  if (transport.is_own(numbers[0]))
+    return titled(transport, "send", [&] { transport.keep(numbers[1], wrap(*input)); });
   return carried(transport, "send", input,
                  [&] { transport.send(numbers[0], numbers[1], wrap(*input)); });
 }
@@ -154,6 +168,8 @@ torchacc_error* send(void* user, const int64_t* numbers, size_t, Tensor input, T
 torchacc_error* receive(void* user, const int64_t* numbers, size_t, Tensor,
                         Tensor output) noexcept {
   Transport& transport = transport_of(user);
+  if (transport.is_own(numbers[0]))
+    return titled(transport, "receive", [&] { transport.take(numbers[1], wrap(*output)); });
   return carried(transport, "receive", output,
                  [&] { transport.receive(numbers[0], numbers[1], wrap(*output)); });
 }
@@ -243,11 +259,8 @@ void Transport::check_usable() const {
     C10_THROW_ERROR(DistBackendError, "the group failed before, and is of no use: " + failure_);
 }
 
-void Transport::fail(const std::string& failure, const char* kind, const at::Tensor& tensor) {
+void Transport::fail(const std::string& failure, const Doing& doing) {
   failure_ = failure;
-  // The one that fails has been counted, if it is the whole group's.
-  const uint64_t count = agreement_.count();
-  const Doing doing{kind, count == 0 ? 0 : count - 1, tensor.scalar_type(), tensor.numel()};
   C10_THROW_ERROR(DistBackendError, failure + last_words_.exchange(doing));
 }
 
@@ -339,26 +352,26 @@ void Transport::exchange(std::vector<int64_t> there, std::vector<int64_t> back,
 void Transport::send(int64_t rank, int64_t tag, const at::Tensor& input) {
   // The program's memory is not its own when the other rank comes for it.
   at::Tensor memory = bytes_of(input).clone();
-  if (rank == this->rank()) {
-    to_itself_[tag].push_back(std::move(memory));
-    return;
-  }
   std::vector<at::Tensor> tensors{memory};
   auto work = backend_->send(tensors, static_cast<int>(rank), static_cast<int>(tag));
   sends_.push(std::move(work), std::move(memory));
 }
 
 void Transport::receive(int64_t rank, int64_t tag, at::Tensor output) {
-  if (rank == this->rank()) {
-    auto& sent = to_itself_[tag];
-    TORCH_CHECK(!sent.empty(), "a receive from itself, with tag ", tag,
-                ", comes before the send that it waits for");
-    bytes_of(output).copy_(sent.front());
-    sent.pop_front();
-    return;
-  }
   std::vector<at::Tensor> tensors{bytes_of(output)};
   backend_->recv(tensors, static_cast<int>(rank), static_cast<int>(tag))->wait();
+}
+
+void Transport::keep(int64_t tag, const at::Tensor& input) {
+  to_itself_[tag].push_back(bytes_of(input).clone());
+}
+
+void Transport::take(int64_t tag, at::Tensor output) {
+  auto& sent = to_itself_[tag];
+  TORCH_CHECK(!sent.empty(), "a receive from itself, with tag ", tag,
+              ", comes before the send that it waits for");
+  bytes_of(output).copy_(sent.front());
+  sent.pop_front();
 }
 
 }  // namespace torchacc

@@ -67,13 +67,19 @@ class Transport {
                 at::Tensor output);
   void send(int64_t rank, int64_t tag, const at::Tensor& input);
   void receive(int64_t rank, int64_t tag, at::Tensor output);
+  // From this rank to itself, which concerns no other.
+  bool is_own(int64_t rank) const { return rank == this->rank(); }
+  void keep(int64_t tag, const at::Tensor& input);
+  void take(int64_t tag, at::Tensor output);
 
   // "all_reduce of the group "0" on rank 1 of 2", for messages.
   std::string title(const char* kind) const;
   // Throws if a collective has failed: no rank knows what the others have, or do next.
   void check_usable() const;
   // That is so from now on. Throws it, with what the other ranks say.
-  [[noreturn]] void fail(const std::string& failure, const char* kind, const at::Tensor& tensor);
+  [[noreturn]] void fail(const std::string& failure, const Doing& doing);
+  // Collectives of the whole group that were begun.
+  uint64_t count() const { return agreement_.count(); }
 
  private:
   int rank() const { return backend_->getRank(); }

@@ -202,18 +202,28 @@ bool in_bad_fork() noexcept { return g_bad_fork.load(std::memory_order_relaxed);
 
 namespace {
 
-// The lines of the sites that a message names as "<site 12>".
+// The lines of the sites that a message names as "<site 12>"; of each of several errors all that is
+// known of its site.
 std::string with_lines(const std::string& message) {
-  constexpr std::string_view kBegin = "<site ";
+  constexpr std::string_view kBegin = "<site ", kRecorded = "\n  recorded at ";
+  const auto ends_with = [](std::string_view whole, std::string_view end) {
+    return whole.size() >= end.size() && whole.substr(whole.size() - end.size()) == end;
+  };
   std::string text;
   size_t done = 0;
   for (size_t at = message.find(kBegin); at != std::string::npos; at = message.find(kBegin, done)) {
     const size_t end = message.find('>', at);
     if (end == std::string::npos) break;
     const uint64_t site = std::strtoull(message.c_str() + at + kBegin.size(), nullptr, 10);
-    const std::string line = site_line(site);
     text.append(message, done, at - done);
-    text += line.empty() ? "in an unknown line" : line;
+    const std::string description = describe_site(site);
+    if (!description.empty() && ends_with(text, kRecorded)) {
+      text.resize(text.size() - kRecorded.size());
+      text += description;
+    } else {
+      const std::string line = site_line(site);
+      text += line.empty() ? "in an unknown line" : line;
+    }
     done = end + 1;
   }
   return text.append(message, done);

@@ -4,8 +4,8 @@ Most code finds the device by PyTorch's own questions (`torch.accelerator`, `tor
 libraries have lists of names instead ("cuda", "xpu", "npu", …). For each of these there is one file
 here. It is loaded when the library is imported, not before, and replaces single functions of it by
 ones that also know acc. Where a version of the library has no such function there is a warning, and
-the library stays as it is. Three are of PyTorch's own: its benchmarks (`benchmark`), its compiler
-(`torchacc.dynamo`) and its process groups (`torchacc.distributed`).
+the library stays as it is. Some are of PyTorch's own: its benchmarks, compiler (`torchacc.dynamo`),
+process groups (`torchacc.distributed`), distributed tensors and pipelines.
 
 An adapter chooses acc where the library would take the CPU. Where it would take a GPU, acc is
 chosen only if the program said so: by naming a GPU as its backend, or by `accelerate_hf_trainer`.

@@ -49,7 +49,8 @@ def _attention(module) -> None:
 
 def _context_parallel(module) -> None:
     """Its ring goes through acc's attention, which gives and takes the log-sum-exp of each part.
-    What the ring has is PyTorch's: neither a bias nor dropout."""
+    Like PyTorch's others it takes no bias, and no dropout, either: each part would draw for itself,
+    and the way back have the numbers of the last one only."""
     from torch.distributed.tensor import DTensor
 
     attention = aten._scaled_dot_product_fused_attention_overrideable.default

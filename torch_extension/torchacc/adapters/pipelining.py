@@ -2,6 +2,8 @@
 
 import functools
 
+import torch
+
 from torchacc import adapters
 
 
@@ -22,9 +24,23 @@ def _in_order(original):
     return get_param_groups
 
 
+def _by_the_caller(original):
+    """On the thread that asks. Autograd's own, which the device has else, may hold gradients for a
+    moment after they were given: what is still there at a cut is a result of the program."""
+
+    @functools.wraps(original)
+    def stage_backward(*args, **kwargs):
+        with torch.autograd.set_multithreading_enabled(False):
+            return original(*args, **kwargs)
+
+    return stage_backward
+
+
 def _mend(module) -> None:
     why = "zero-bubble pipelines compile in every step"
     adapters.mend(module, "get_param_groups", _in_order, why)
+    for name in ("stage_backward_input", "stage_backward_weight"):
+        adapters.mend(module, name, _by_the_caller, why)
 
 
 MENDS = {"torch.distributed.pipelining._backward": _mend}
