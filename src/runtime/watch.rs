@@ -35,7 +35,7 @@ pub fn steps<'a>(
     let is_watched = shared.watchdog.is_some() && shared.backend.location().is_host;
     let wanted = code.has_fallbacks || shared.profile.is_active() || is_watched;
     let (started, communicator) = (AtomicU64::new(0), Mutex::new(None));
-    wanted.then(|| Steps { shared, program, code, scalars, started, communicator })
+    wanted.then_some(Steps { shared, program, code, scalars, started, communicator })
 }
 
 impl Watch for Steps<'_> {

@@ -462,6 +462,8 @@ def parts_of_a_group():
 def mistakes():
     """What one rank alone does wrong is its own affair."""
     rank, size = ranks()
+    with pytest.raises(RuntimeError, match='name it "acc" on all ranks'):
+        torch.ones(1, device=f"acc:{rank + 1}")
     x = torch.ones(2, device="acc")
     if rank == 0:
         dist.recv(x, rank)

@@ -288,18 +288,25 @@ c10::DeviceIndex device_count() noexcept {
 
 c10::DeviceIndex current_device() noexcept { return t_device; }
 
+static void check_device(c10::DeviceIndex index) {
+  if (index < device_count()) return;
+  const char* advice = "";
+  if (std::getenv("LOCAL_RANK") != nullptr) {
+    advice = ". Every process of a job has devices of its own: name it \"acc\" on all ranks";
+  }
+  TORCH_CHECK(false, "acc device ", static_cast<int>(index), " does not exist: there are ",
+              static_cast<int>(device_count()), " (0..", device_count() - 1, ")", advice);
+}
+
 void set_current_device(c10::DeviceIndex index) {
   if (index < 0) return;  // PyTorch passes -1 to mean "leave it as it is"
-  TORCH_CHECK(index < device_count(), "acc device ", static_cast<int>(index),
-              " does not exist: there are ", static_cast<int>(device_count()), " (0..",
-              device_count() - 1, ")");
+  check_device(index);
   t_device = index;
 }
 
 c10::DeviceIndex normalize_device(c10::DeviceIndex index) {
   if (index < 0) return t_device;
-  TORCH_CHECK(index < device_count(), "acc device ", static_cast<int>(index),
-              " does not exist: there are ", static_cast<int>(device_count()));
+  check_device(index);
   return index;
 }
 
