@@ -349,6 +349,71 @@ static torchacc_error* reduces_on_device(void* user, const torchacc_device* devi
   return tripled(input, output);
 }
 
+/* Told by numbers: the sum for rank 0, and rows of two for each rank. */
+static const int64_t reduction[] = {TORCHACC_REDUCE_SUM, 0}, rows[] = {2, 0, 0, 2, 0, 0};
+
+static torchacc_error* transfers(const int64_t* numbers, size_t n_numbers,
+                                 const torchacc_host_tensor* input,
+                                 const torchacc_host_tensor* output) {
+  const int64_t* expected = n_numbers == 2 ? reduction : rows;
+  EXPECT(n_numbers == 2 || n_numbers == 6);
+  for (size_t i = 0; i < n_numbers; ++i) EXPECT(numbers[i] == expected[i]);
+  return tripled(input, output);
+}
+
+static torchacc_error* transfers_on_host(void* user, const int64_t* numbers, size_t n_numbers,
+                                         const torchacc_host_tensor* input,
+                                         const torchacc_host_tensor* output) {
+  ++((Calls*)user)->on_host;
+  return transfers(numbers, n_numbers, input, output);
+}
+
+static torchacc_error* transfers_on_device(void* user, const torchacc_device* device,
+                                           const int64_t* numbers, size_t n_numbers,
+                                           const torchacc_host_tensor* input,
+                                           const torchacc_host_tensor* output) {
+  EXPECT(device->struct_size == sizeof *device && !device->is_host);
+  ++((Calls*)user)->on_device;
+  return transfers(numbers, n_numbers, input, output);
+}
+
+static torchacc_arg ints_arg(const int64_t* values, uint32_t count) {
+  torchacc_arg arg = {TORCHACC_ARG_INTS, count, {0}};
+  arg.v.p = values;
+  return arg;
+}
+
+/* Those that are told by several numbers, likewise. */
+static void transports(const char* backend, bool both) {
+  Calls calls = {0};
+  torchacc_context* context = opened(backend);
+  const bool on_device = both && !device_of(context).is_host;
+  torchacc_communicator communicator = {.struct_size = sizeof communicator,
+                                        .name = str("world"),
+                                        .size = 3,
+                                        .reduce = transfers_on_host,
+                                        .all_to_all_v = transfers_on_host,
+                                        .user = &calls};
+  if (both) communicator.device_reduce = communicator.device_all_to_all_v = transfers_on_device;
+  OK(torchacc_communicator_register(context, &communicator));
+  const float data[6] = {1, 2, 3, 4, 5, 6};
+  const torchacc_arg world = text_arg(TORCHACC_ARG_COMMUNICATOR, "world");
+  torchacc_tensor *x = floats(context, data, 2, 3), *sum, *exchanged;
+  torchacc_arg reduce[] = {tensor_arg(x), {TORCHACC_ARG_NONE, 0, {0}}, {0}, world};
+  reduce[2].kind = TORCHACC_ARG_INT;
+  OK(torchacc_apply(context, op("torchacc::reduce"), reduce, 4, &sum, 1));
+  torchacc_arg exchange[] = {tensor_arg(sum), ints_arg(rows, 3), ints_arg(rows + 3, 3), world};
+  OK(torchacc_apply(context, op("torchacc::all_to_all_v"), exchange, 4, &exchanged, 1));
+  float got[6];
+  OK(torchacc_tensor_read(exchanged, got, sizeof got));
+  for (int i = 0; i < 6; ++i) EXPECT(got[i] == 9 * data[i]);
+  EXPECT(calls.on_device == (on_device ? 2 : 0) && calls.on_host == (on_device ? 0 : 2));
+  torchacc_tensor_release(exchanged);
+  torchacc_tensor_release(sum);
+  torchacc_tensor_release(x);
+  torchacc_context_release(context);
+}
+
 /* A sum of three ranks, two of which are imagined, on the host's memory or the device's. */
 static void exchanges(const char* backend, bool both) {
   Calls calls = {0};
@@ -396,6 +461,8 @@ int main(int n_args, char** args) {
     crosses(args[i]);
     exchanges(args[i], false);
     exchanges(args[i], true);
+    transports(args[i], false);
+    transports(args[i], true);
   }
   puts("ok");
   return 0;

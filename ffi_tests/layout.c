@@ -62,6 +62,8 @@ int main(void) {
   FIELD(torchacc_communicator, all_to_all_v);
   FIELD(torchacc_communicator, send);
   FIELD(torchacc_communicator, receive);
+  FIELD(torchacc_communicator, device_reduce);
+  FIELD(torchacc_communicator, device_all_to_all_v);
   SIZE(torchacc_value);
   FIELD(torchacc_value, i);
   FIELD(torchacc_value, f);

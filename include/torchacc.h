@@ -249,6 +249,16 @@ typedef torchacc_error *(*torchacc_transfer_fn)(void *user,
                                                 const struct torchacc_host_tensor *output);
 
 /*
+ As `torchacc_transfer_fn`, on tensors in a device's memory, as of `torchacc_device_collective_fn`.
+ */
+typedef torchacc_error *(*torchacc_device_transfer_fn)(void *user,
+                                                       const struct torchacc_device *device,
+                                                       const int64_t *numbers,
+                                                       size_t n_numbers,
+                                                       const struct torchacc_host_tensor *input,
+                                                       const struct torchacc_host_tensor *output);
+
+/*
  What a communicator does. A NULL function: collectives of that kind are the error UNSUPPORTED. May grow at the end.
  */
 typedef struct torchacc_communicator {
@@ -315,6 +325,11 @@ typedef struct torchacc_communicator {
    */
   torchacc_transfer_fn send;
   torchacc_transfer_fn receive;
+  /*
+   Likewise instead of `reduce` and `all_to_all_v`.
+   */
+  torchacc_device_transfer_fn device_reduce;
+  torchacc_device_transfer_fn device_all_to_all_v;
 } torchacc_communicator;
 
 /*
@@ -337,9 +352,9 @@ typedef struct torchacc_options {
    */
   size_t struct_size;
   /*
-   "cpu", "cuda" (an NVIDIA GPU; "cuda:1" the second that the driver shows), "reference" or "null"; empty for the
-   environment's `TORCHACC_BACKEND`, else "cpu": then a GPU that could be used is a warning (to `log`, or
-   `torchacc_context_set_observer`). One that was named and cannot be used is an error.
+   "cpu", "cuda" (an NVIDIA GPU, of several processes on a machine that of `LOCAL_RANK`; "cuda:1" the second that the driver
+   shows), "reference" or "null"; empty for the environment's `TORCHACC_BACKEND`, else "cpu": then a GPU that could be used
+   is a warning (to `log`, or `torchacc_context_set_observer`). One that was named and cannot be used is an error.
    */
   struct torchacc_str backend;
   /*

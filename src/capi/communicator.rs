@@ -43,6 +43,18 @@ pub type torchacc_device_collective_fn = Option<
     ) -> *mut torchacc_error,
 >;
 
+/// As `torchacc_transfer_fn`, on tensors in a device's memory, as of `torchacc_device_collective_fn`.
+pub type torchacc_device_transfer_fn = Option<
+    unsafe extern "C" fn(
+        user: *mut c_void,
+        device: *const torchacc_device,
+        numbers: *const i64,
+        n_numbers: usize,
+        input: *const torchacc_host_tensor,
+        output: *const torchacc_host_tensor,
+    ) -> *mut torchacc_error,
+>;
+
 /// As `torchacc_collective_fn`, told by several numbers: for reduce one of `TORCHACC_REDUCE_*` and the root, for all_to_all_v how many
 /// rows go to each rank and then how many come from each, for send and receive the other rank and the tag. `output` of a send and
 /// `input` of a receive are absent. A send must not wait for the other rank's receive: that may come after a receive of its own. Rows
@@ -96,6 +108,9 @@ pub struct torchacc_communicator {
     /// A tensor for one rank, which takes those with one tag in the order in which they were sent.
     pub send: torchacc_transfer_fn,
     pub receive: torchacc_transfer_fn,
+    /// Likewise instead of `reduce` and `all_to_all_v`.
+    pub device_reduce: torchacc_device_transfer_fn,
+    pub device_all_to_all_v: torchacc_device_transfer_fn,
 }
 
 // SAFETY: plain data; NULL and zero are values of every field; the size is first.
@@ -131,11 +146,25 @@ fn device_function(
     user: &Arc<User>,
 ) -> Option<DeviceFunction> {
     let (call, user) = (call?, user.clone());
-    Some(Box::new(move |location, how, input, output| {
+    Some(Box::new(move |location, numbers, input, output| {
         let device = torchacc_device::of(location);
         let (input, output) = (host_tensor(input), host_tensor(output));
         // SAFETY: as above.
-        let made = calling(|| unsafe { call(user.pointer, &device, how, &input, &output) });
+        let made = calling(|| unsafe { call(user.pointer, &device, numbers[0], &input, &output) });
+        // SAFETY: the callback's error is ours.
+        unsafe { outcome(made) }
+    }))
+}
+
+fn device_transfer(call: torchacc_device_transfer_fn, user: &Arc<User>) -> Option<DeviceFunction> {
+    let (call, user) = (call?, user.clone());
+    Some(Box::new(move |location, numbers, input, output| {
+        let device = torchacc_device::of(location);
+        let (input, output) = (host_tensor(input), host_tensor(output));
+        let (first, count) = (numbers.as_ptr(), numbers.len());
+        // SAFETY: as above.
+        let made =
+            calling(|| unsafe { call(user.pointer, &device, first, count, &input, &output) });
         // SAFETY: the callback's error is ours.
         unsafe { outcome(made) }
     }))
@@ -181,13 +210,6 @@ pub unsafe extern "C" fn torchacc_communicator_register(
                 .map(|call| function(call, &user));
         let [reduce, all_to_all_v, send, receive] =
             [raw.reduce, raw.all_to_all_v, raw.send, raw.receive].map(|call| transfer(call, &user));
-        let device_functions = [
-            raw.device_all_reduce,
-            raw.device_all_gather,
-            raw.device_reduce_scatter,
-            raw.device_broadcast,
-            raw.device_all_to_all,
-        ];
         context.inner.register_communicator(Communicator {
             name,
             rank: raw.rank.into(),
@@ -203,7 +225,15 @@ pub unsafe extern "C" fn torchacc_communicator_register(
                 send,
                 receive,
             ],
-            device_functions: device_functions.map(|call| device_function(call, &user)),
+            device_functions: [
+                device_function(raw.device_all_reduce, &user),
+                device_function(raw.device_all_gather, &user),
+                device_function(raw.device_reduce_scatter, &user),
+                device_function(raw.device_broadcast, &user),
+                device_function(raw.device_all_to_all, &user),
+                device_transfer(raw.device_reduce, &user),
+                device_transfer(raw.device_all_to_all_v, &user),
+            ],
         })
     })
 }

@@ -35,7 +35,7 @@ pub enum Kind {
 
 /// How many kinds there are, and how many of these, the first ones, may be done on a device's memory.
 pub const KIND_COUNT: usize = 9;
-pub const DEVICE_KIND_COUNT: usize = 5;
+pub const DEVICE_KIND_COUNT: usize = 7;
 
 const KINDS: [(Kind, &str); KIND_COUNT] = [
     (Kind::AllReduce, "torchacc::all_reduce"),
@@ -59,9 +59,9 @@ pub type Numbers = Dims;
 /// Does one kind of collective, as [`Numbers`] say. Fills the second tensor from the first; what a kind has not is absent.
 pub type Function = Box<dyn Fn(&[i64], &HostTensor, &HostTensor) -> Result<()> + Send + Sync>;
 
-/// As [`Function`], by the one number, of tensors in a device's memory: put on the location's queue.
+/// As [`Function`], of tensors in a device's memory: put on the location's queue.
 pub type DeviceFunction =
-    Box<dyn Fn(Location, i64, &HostTensor, &HostTensor) -> Result<()> + Send + Sync>;
+    Box<dyn Fn(Location, &[i64], &HostTensor, &HostTensor) -> Result<()> + Send + Sync>;
 
 pub struct Communicator {
     /// For messages.
@@ -182,7 +182,7 @@ fn run(
     let function = &communicator.functions[kind as usize];
     match (location, function, communicator.device_function(kind)) {
         (None, Some(function), _) => function(numbers, x, y),
-        (Some(location), _, Some(function)) => function(location, numbers[0], x, y),
+        (Some(location), _, Some(function)) => function(location, numbers, x, y),
         _ => {
             let message =
                 format!("communicator \"{}\" was registered without it", communicator.name);

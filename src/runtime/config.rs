@@ -30,6 +30,8 @@ pub struct Options {
     /// `cpu`, `cuda` (`cuda:N` for the GPU of that number), `reference` or `null`: what is asked for, else
     /// `TORCHACC_BACKEND`. `None`: `cpu`.
     pub backend: Option<String>,
+    /// `LOCAL_RANK`: of the processes of a job on this machine, which are to have a GPU each; 0 without a job, also where that is -1.
+    pub local_rank: usize,
     /// 0: `TORCHACC_NUM_THREADS`, else all cores.
     pub num_threads: usize,
     /// 0: `TORCHACC_TRACE_LIMIT`, else 20000.
@@ -103,6 +105,7 @@ impl Options {
         let named = |name: &str| Some(name.to_string()).filter(|name| !name.is_empty());
         Ok(Options {
             backend: named(asked.backend).or(variable("TORCHACC_BACKEND")),
+            local_rank: variable("LOCAL_RANK").and_then(|text| text.parse().ok()).unwrap_or(0),
             num_threads: match number(asked.num_threads, "TORCHACC_NUM_THREADS", 0)? {
                 count if count > MOST_THREADS => {
                     return invalid!("{count} threads are more than {MOST_THREADS}");
@@ -212,7 +215,7 @@ pub(super) fn backend(options: &Options) -> Result<(Box<dyn Backend>, Option<Str
 fn named(name: &str, options: &Options) -> Result<Box<dyn Backend>> {
     let gpu = match name.split_once(':') {
         Some(("cuda", ordinal)) => ordinal.parse().ok(),
-        None if name == "cuda" => Some(0),
+        None if name == "cuda" => Some(own_gpu(options)),
         _ => None,
     };
     if let Some(ordinal) = gpu {
@@ -239,6 +242,16 @@ fn cpu(options: &Options) -> Box<dyn Backend> {
 
 fn cuda(options: &Options, device: Arc<dyn Device>) -> Box<dyn Backend> {
     Box::new(Cuda::new(device.clone(), memory::pool(device), options.cuda_graphs))
+}
+
+/// The GPU of this process where none is named. The first where the driver does not say how many there are, or shows each
+/// process its own.
+fn own_gpu(options: &Options) -> u32 {
+    if options.local_rank == 0 {
+        return 0;
+    }
+    let count = driver::list(&options.cuda).map_or(1, |gpus| gpus.len().max(1));
+    (options.local_rank % count) as u32
 }
 
 fn driver_options(options: &Options, ordinal: u32) -> driver::Options {
@@ -326,6 +339,20 @@ mod tests {
             let error = super::backend(&options).err().unwrap().message;
             assert!(error.contains(why), "{why} in {error}");
         }
+    }
+
+    #[test]
+    fn processes_of_a_job_share_out_the_gpus() {
+        let ordinal = |gpus: &str, local_rank: usize| {
+            let driver = Driver::new(&format!("shared-{gpus}"), &[&format!("-DGPUS={gpus}")])?;
+            let resolved = Options::resolve(Asked::default()).unwrap();
+            let cuda = [vec![driver.folder().to_path_buf()], resolved.cuda.clone()].concat();
+            Some(own_gpu(&Options { local_rank, cuda, ..resolved }))
+        };
+        let Some(first) = ordinal("4", 0) else { return };
+        assert_eq!(first, 0);
+        assert_eq!([1, 3, 5].map(|rank| ordinal("4", rank)), [Some(1), Some(3), Some(1)]);
+        assert_eq!(ordinal("1", 3), Some(0));
     }
 
     #[test]

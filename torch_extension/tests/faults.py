@@ -83,6 +83,22 @@ def other_shapes():
     finish(told(ask))
 
 
+def other_reduction():
+    """Ranks reduce what is large in other ways, after many collectives that were alike."""
+    rank = dist.get_rank()
+    small, large = torch.ones(3, device="acc"), torch.ones(1 << 18, device="acc")
+    for _ in range(70):
+        dist.all_reduce(small)
+        small /= 2
+    torchacc.sync()
+
+    def ask():
+        dist.all_reduce(large, dist.ReduceOp.MAX if rank else dist.ReduceOp.SUM)
+        large.tolist()
+
+    finish(told(ask))
+
+
 def goes_wrong(how, victim, at):
     """The rank `victim` goes wrong in the step `at` of a program that all run."""
     rank, victim = dist.get_rank(), int(victim)

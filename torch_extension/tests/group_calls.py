@@ -303,6 +303,28 @@ def point_to_point():
     return "ok"
 
 
+def messages_cut():
+    """A program ends where another rank waits for it, and where this one waits for another."""
+    rank = dist.get_rank()
+    other = 1 - rank
+    x, y = torch.full((2,), float(rank), device="acc"), torch.empty(2, device="acc")
+    torchacc.sync()
+    torchacc.reset_metrics()
+    for _ in range(3):
+        operations = [dist.P2POp(dist.irecv, y, other), dist.P2POp(dist.isend, x * 2, other)]
+        (work,) = dist.batch_isend_irecv(operations)
+        work.wait()
+    assert torchacc.metrics()["cuts"] == 3
+    x = y + 1
+    dist.irecv(y, other).wait() if rank else dist.send(x, other)
+    assert torchacc.metrics()["cuts"] == 4
+    lines = [line for line in torchacc.explain().splitlines() if "the program cut" in line]
+    assert lines
+    assert all("group_calls.py" in line for line in lines), lines
+    assert y.tolist() == [2.0 + rank] * 2
+    return "ok"
+
+
 def objects():
     rank, size = ranks()
     gathered = [None] * size
@@ -489,6 +511,28 @@ def chosen():
     return "ok"
 
 
+def natively():
+    """On a device with memory of its own only what is sent to one rank goes by the host's."""
+    rank, size = ranks()
+    part = torch.ones(2, device="acc") * (rank + 1)
+    whole = torch.zeros(2 * size, device="acc")
+    rows = [1, 3] if rank == 0 else [3, 1]
+    torchacc.sync()
+    torchacc.reset_metrics()
+    dist.all_gather_into_tensor(whole, part)
+    dist.all_reduce(whole, ReduceOp.AVG)
+    dist.reduce_scatter_tensor(part, whole)
+    dist.broadcast(part, 1)
+    dist.reduce(part, 0)
+    even, uneven = torch.empty_like(whole), torch.empty_like(whole)
+    dist.all_to_all_single(even, torch.cat([part, part]))
+    dist.all_to_all_single(uneven, whole, rows, rows)
+    torchacc.sync()
+    assert torchacc.metrics()["collectives"] == 7
+    assert torchacc.metrics()["host_copies"] == 0
+    return "ok"
+
+
 CALLS = [
     reductions,
     other_reductions,
@@ -496,6 +540,7 @@ CALLS = [
     uneven,
     views,
     point_to_point,
+    messages_cut,
     objects,
     nothing_is_cut,
     silence,

@@ -69,6 +69,7 @@ def run(name, size, *arguments, timeout=150, backend=BACKENDS, seconds=60, fails
         lines = [line for line in text.splitlines() if line.startswith(MARK)]
         # What went wrong first may be another rank's.
         assert process.returncode == 0, "\n".join(written)
+        assert "] Warning: " not in text, text
         made.append(json.loads(lines[-1].removeprefix(MARK)))
     return made
 

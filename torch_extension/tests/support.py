@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import torch
 import torch.nn as nn
@@ -23,6 +24,13 @@ VOCABULARY = 97
 OWN_PREDICTIONS = re.compile(
     r"aten::(linalg_eig|_linalg_svd) |aten::\w*(layer|batch|group)_norm\w* result [12]:"
 )
+
+
+def emulated():
+    """The environment of a process on the CUDA backend of debug builds, whose device is made of the
+    host, with the library that `cargo build` made."""
+    library = Path(__file__).resolve().parents[2] / "target" / "debug" / "libtorchacc.so"
+    return {"TORCHACC_BACKEND": "emulated", "LD_PRELOAD": str(library)}
 
 
 def to_device(tree, device=DEVICE):

@@ -13,15 +13,7 @@ import numpy
 import pytest
 import torch
 import torchacc
-from support import DEVICE, ON_DEVICE, check, run_python
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def emulated():
-    """The environment of a process on that backend, of the library that `cargo build` made."""
-    library = ROOT / "target" / "debug" / "libtorchacc.so"
-    return {"TORCHACC_BACKEND": "emulated", "LD_PRELOAD": str(library)}
+from support import DEVICE, ON_DEVICE, check, emulated, run_python
 
 
 def pointer(tensor):

@@ -1,8 +1,8 @@
 """The c10d backend "acc", which makes `torch.distributed` work on the device.
 
 `init_process_group()` finds it by itself. A collective is recorded like any operation, and runs
-between the others, over gloo. Only calls that are the host's (`barrier`, objects, a receive from
-anybody) cut and wait.
+between the others, over gloo, or by NCCL on a GPU that PyTorch can use. Only calls that are the
+host's (`barrier`, objects, a receive from anybody) cut and wait.
 """
 
 import atexit
@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 
 from torchacc import adapters
+from torchacc.memory import native_device
 
 
 def register() -> None:
@@ -42,6 +43,22 @@ def _chosen(original):
 def _is_ours(module, group) -> bool:
     """Whether one of the backends of the group ("cpu:gloo,acc:acc") is that of acc."""
     return ":acc" in str(module._world.pg_backend_config.get(group, ""))
+
+
+def _with_default(original):
+    """With a default backend for "cpu:gloo,acc:acc": PyTorch looks for "ACC" there, and says at the
+    end of a group that it has none."""
+
+    @functools.wraps(original)
+    def _new_process_group_helper(*args, **kwargs):
+        made = original(*args, **kwargs)
+        module, group = dist.distributed_c10d, made[0]
+        is_group = isinstance(group, dist.ProcessGroup) and _is_ours(module, group)
+        if is_group and "nccl" not in module._world.pg_backend_config[group]:
+            group._set_default_backend(dist.ProcessGroup.BackendType.CUSTOM)
+        return made
+
+    return _new_process_group_helper
 
 
 def _splitting(original):
@@ -112,6 +129,8 @@ def _monitored(original):
 def _mend(module) -> None:
     why = 'init_process_group() does not know its backend: say init_process_group("acc")'
     adapters.mend(module, "init_process_group", _chosen, why)
+    why = "the end of a group of several backends warns"
+    adapters.mend(module, "_new_process_group_helper", _with_default, why)
     adapters.mend(module, "split_group", _splitting, "split_group is for NCCL: say new_group")
     adapters.mend(module, "monitored_barrier", _monitored, "monitored_barrier is for gloo alone")
 
@@ -134,9 +153,22 @@ def _create(options, backend_options=None):
     transport, group = (dist.ProcessGroup(store, rank, size) for _ in range(2))
     cpu = torch.device("cpu")
     transport._register_backend(cpu, dist.ProcessGroup.BackendType.GLOO, gloo)
+    if (gpu := native_device()) and torch.cuda.is_available() and dist.is_nccl_available():
+        nccl = _nccl(store, rank, size, options)
+        transport._register_backend(gpu, dist.ProcessGroup.BackendType.NCCL, nccl)
     torch.ops.acc.attach_backend(group.boxed(), transport.boxed(), options.group_id)
     atexit.register(_finish)
     return group._get_backend(torch.device("acc"))
+
+
+def _nccl(store, rank, size, options):
+    """What carries tensors in a GPU's memory, on streams of the device. It takes its communicators
+    from NCCL when the first collective runs."""
+    chosen = dist.ProcessGroupNCCL.Options()
+    chosen._timeout = options.timeout
+    chosen.global_ranks_in_group = options.global_ranks_in_group
+    chosen.group_name = options.group_id
+    return dist.ProcessGroupNCCL(dist.PrefixStore("nccl/", store), rank, size, chosen)
 
 
 def _life(store, rank: int, size: int, timeout: datetime.timedelta) -> str:

@@ -119,7 +119,7 @@ def _parameter(change: dict) -> str:
 
 
 _CAUSES = {
-    "asked": "the program cut (optimizer step, mark_step)",
+    "asked": "the program cut (optimizer step, mark_step, send, recv)",
     "sync": "the program waited for everything",
     "limit": "the trace had grown to its limit",
 }

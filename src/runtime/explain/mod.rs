@@ -65,14 +65,15 @@ struct Inner {
     number: u64,
     compiles: VecDeque<Compile>,
     prior: VecDeque<PriorCompile>,
-    /// How often something changed at each line.
-    changes: HashMap<Site, u64>,
+    /// How often an aspect of an operator changed at each line: a line that is the start of several programs, as that of a
+    /// pipeline's schedule, is not one that makes the same program again.
+    changes: HashMap<(Site, String, &'static str), u64>,
 }
 
 /// A recompile whose line is known.
 pub struct Recompile {
     pub change: Change,
-    /// How many there were at this line, this one included.
+    /// How many there were at this line for the same reason, this one included.
     pub count: u64,
 }
 
@@ -144,7 +145,8 @@ impl Explain {
         if inner.changes.len() >= SITES {
             inner.changes.clear();
         }
-        let count = inner.changes.entry(change.site).or_default();
+        let reason = (change.site, change.operator.clone(), change.aspect);
+        let count = inner.changes.entry(reason).or_default();
         *count += 1;
         Some(Recompile { count: *count, change })
     }

@@ -176,6 +176,21 @@ fn everything_is_bounded() {
 }
 
 #[test]
+fn a_line_counts_each_reason_for_itself() {
+    let log = Explain::default();
+    let mut counts = Vec::new();
+    for (operator, rows) in [(1, 2), (1, 4), (2, 4), (1, 8), (3, 8)] {
+        let known = chain(&[SINE, operator], &[rows, 3], |_, _| ());
+        log.compiled(&known.trace, &known.outputs, 0, 1);
+        for (number, sites) in log.unsettled() {
+            let settled = log.settle(number, sites.map(|_| 9));
+            counts.extend(settled.map(|recompile| (recompile.change.aspect, recompile.count)));
+        }
+    }
+    assert_eq!(counts, [("shape", 1), ("operator", 1), ("shape", 2), ("operator", 1)]);
+}
+
+#[test]
 fn a_line_counts_its_recompiles() {
     let log = Explain::default();
     let mut counts = Vec::new();

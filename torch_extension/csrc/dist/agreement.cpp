@@ -12,6 +12,8 @@ namespace {
 
 constexpr uint64_t kFirst = 64;
 constexpr uint64_t kEvery = 64;
+// Bytes of which moving takes many times as long as comparing.
+constexpr size_t kLarge = 1 << 20;
 
 // A collective in a form that can be sent.
 struct Description {
@@ -37,16 +39,17 @@ at::Tensor bytes_of(void* data, size_t size) {
 
 }  // namespace
 
-void Agreement::check(c10d::Backend& backend, const char* kind, const at::Tensor& tensor,
-                      int64_t how) {
+void Agreement::check(c10d::Backend& backend, const char* kind, at::ScalarType type,
+                      int64_t elements, int64_t how) {
   Description mine{};
-  mine.type = static_cast<int64_t>(tensor.scalar_type());
-  mine.count = tensor.numel();
+  mine.type = static_cast<int64_t>(type);
+  mine.count = elements;
   mine.how = how;
   std::strncpy(mine.kind.data(), kind, mine.kind.size() - 1);
   mine.history = history_ = mixed(history_, mine);
   const uint64_t number = count_++;
-  if (number >= kFirst && number % kEvery != 0) return;
+  const bool is_large = elements * c10::elementSize(type) >= kLarge;
+  if (number >= kFirst && number % kEvery != 0 && !is_large) return;
 
   std::vector<Description> all(backend.getSize());
   at::Tensor from = bytes_of(&mine, sizeof mine);

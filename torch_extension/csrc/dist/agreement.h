@@ -11,10 +11,11 @@ namespace torchacc {
 class Agreement {
  public:
   // This rank's next collective, of which the others' is to be the same. Every one of the first
-  // ones is compared, then one of many, with all that came before it. Throws on every rank where
-  // they differ, before the data is sent. `kind` is a name that lives; `how` its reduction, or its
-  // root.
-  void check(c10d::Backend& backend, const char* kind, const at::Tensor& tensor, int64_t how);
+  // ones is compared, and every large one; of the others one of many, with all that came before it.
+  // Throws on every rank where they differ, before the data is sent. `kind` is a name that lives;
+  // `how` its reduction, or its root.
+  void check(c10d::Backend& backend, const char* kind, at::ScalarType type, int64_t elements,
+             int64_t how);
   // Of those that were begun.
   uint64_t count() const { return count_; }
 

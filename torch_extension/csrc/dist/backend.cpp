@@ -4,11 +4,13 @@
 
 namespace torchacc {
 
-AccBackend::AccBackend(CpuBackend cpu, c10::intrusive_ptr<c10d::Store> store, std::string name)
+AccBackend::AccBackend(BackendPtr cpu, BackendPtr device, c10::intrusive_ptr<c10d::Store> store,
+                       std::string name)
     : Backend(cpu->getRank(), cpu->getSize()),
       cpu_(std::move(cpu)),
       name_(std::move(name)),
-      communicator_(cpu_, std::move(store), name_) {}
+      device_(std::move(device)),
+      communicator_(cpu_, device_, std::move(store), name_) {}
 
 void AccBackend::check_one_place(const Tensors& tensors) const {
   for (const at::Tensor& tensor : tensors) {
@@ -52,6 +54,7 @@ void AccBackend::startCoalescing() {
 
 WorkPtr AccBackend::endCoalescing() {
   coalesces_ = false;
+  launch_sends();
   if (receives_.empty()) {
     return c10::make_intrusive<RecordedWork>(OpType::COALESCED, std::move(coalesced_));
   }
@@ -61,7 +64,10 @@ WorkPtr AccBackend::endCoalescing() {
                                            [self, last] { self->receive_until(last); });
 }
 
-void AccBackend::abort() { cpu_->abort(); }
+void AccBackend::abort() {
+  cpu_->abort();
+  if (device_ != nullptr) device_->abort();
+}
 
 void AccBackend::shutdown() {
   std::exception_ptr failure;
@@ -79,6 +85,9 @@ void AccBackend::shutdown() {
   attempt([] { synchronize(); });
   attempt([&] { communicator_.drain_sends(); });
   attempt([&] { communicator_.close(); });
+  attempt([&] {
+    if (device_ != nullptr) device_->shutdown();
+  });
   attempt([&] { cpu_->shutdown(); });
   if (failure != nullptr) std::rethrow_exception(failure);
 }

@@ -21,7 +21,8 @@ using WorkPtr = c10::intrusive_ptr<Work>;
 // recorded before has run: so the two never mix their messages.
 class AccBackend final : public c10d::Backend {
  public:
-  AccBackend(CpuBackend cpu, c10::intrusive_ptr<c10d::Store> store, std::string name);
+  AccBackend(BackendPtr cpu, BackendPtr device, c10::intrusive_ptr<c10d::Store> store,
+             std::string name);
 
   const std::string getBackendName() const override { return "acc"; }
   c10::intrusive_ptr<Options> getBackendOptions() override { return cpu_->getBackendOptions(); }
@@ -76,6 +77,7 @@ class AccBackend final : public c10d::Backend {
   WorkPtr recorded(c10d::OpType type, Tensors results);
   void check_one_place(const Tensors& tensors) const;
   void receive_until(uint64_t number);
+  void launch_sends();
   void gather_to(int64_t root, const Tensors* outputs, const at::Tensor& input);
   void scatter_from(int64_t root, const at::Tensor& output, const Tensors* inputs);
 
@@ -86,13 +88,16 @@ class AccBackend final : public c10d::Backend {
     int tag;
   };
 
-  const CpuBackend cpu_;
+  const BackendPtr cpu_;
+  const BackendPtr device_;  // or NULL
   const std::string name_;
   Communicator communicator_;
   std::deque<Receive> receives_;
-  uint64_t first_receive_ = 0;  // the number of the first of them
+  uint64_t first_receive_ = 0;   // the number of the first of them
+  uint64_t after_receives_ = 0;  // what the recorder had done after the last that was recorded
   uint64_t sequence_ = 0;
   bool coalesces_ = false;
+  bool sends_ = false;  // to another rank, in the trace that is being recorded
   Tensors coalesced_;
 };
 

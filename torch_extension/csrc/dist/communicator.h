@@ -14,8 +14,9 @@ namespace torchacc {
 // the order of memory, whatever the shape. Nothing here waits.
 class Communicator {
  public:
-  // `name` says to people which group of processes it is.
-  Communicator(CpuBackend backend, c10::intrusive_ptr<c10d::Store> store, const std::string& name);
+  // By these backends, as of `Transport`. `name` says to people which group of processes it is.
+  Communicator(BackendPtr host, BackendPtr device, c10::intrusive_ptr<c10d::Store> store,
+               const std::string& name);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;

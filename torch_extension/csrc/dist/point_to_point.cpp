@@ -1,5 +1,6 @@
 // What the backend sends from one rank to another.
 #include "dist/calls.h"
+#include "record/activity.h"
 
 namespace torchacc {
 
@@ -8,7 +9,14 @@ WorkPtr AccBackend::send(Tensors& tensors, int rank, int tag) {
   check_one_place(tensors);
   const Recording recording("send");
   communicator_.send(only(tensors, "send"), rank, tag);
+  sends_ = true;
+  if (!coalesces_) launch_sends();
   return recorded(OpType::SEND, tensors);
+}
+
+// Cuts: another rank waits for it.
+void AccBackend::launch_sends() {
+  if (std::exchange(sends_, false)) cut();
 }
 
 // Recorded when somebody asks for the result, after the sends that come meanwhile: of two ranks
@@ -25,8 +33,11 @@ WorkPtr AccBackend::recv(Tensors& tensors, int rank, int tag) {
                                            [self, number] { self->receive_until(number); });
 }
 
-// In the order in which they were asked for: messages of one tag come in order.
+// In the order in which they were asked for: messages of one tag come in order. What was recorded
+// before is computed while this rank waits: with the cuts after sends, each action of a pipeline's
+// schedule is a program, the same for each part of a batch.
 void AccBackend::receive_until(uint64_t number) {
+  if (recorder_activity() != after_receives_) cut();
   const Recording recording("recv_");
   while (first_receive_ <= number && !receives_.empty()) {
     const Receive next = std::move(receives_.front());
@@ -36,6 +47,7 @@ void AccBackend::receive_until(uint64_t number) {
     communicator_.receive(target.memory(), next.rank, next.tag);
     target.finish();
   }
+  after_receives_ = recorder_activity();
 }
 
 // Whoever asks wants to know from whom it came: a question to the host.

@@ -6,16 +6,31 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "dist/backend.h"
+#include "runtime/native_device.h"
+#include "runtime/runtime.h"
 
 namespace torchacc {
 namespace {
 
 using Group = c10::intrusive_ptr<c10d::ProcessGroup>;
 
-// Gives `group` a backend for device tensors that goes by what `transport` has for the CPU's.
+// What `transport` has for tensors of the native device, if there are both.
+BackendPtr native_backend(c10d::ProcessGroup& transport) {
+  context();  // which opens the native device
+  if (!native_device().has_value()) return nullptr;
+  const c10::DeviceType type = native_device()->type();
+  for (const c10::Device& served : transport.getDeviceTypes()) {
+    if (served.type() == type) return transport.getBackend(type);
+  }
+  return nullptr;
+}
+
+// Gives `group` a backend for device tensors that goes by what `transport` has for the CPU's, and
+// for those of PyTorch's own device with the same memory.
 void attach_backend(const Group& group, const Group& transport, const std::string& name) {
-  auto backend = c10::make_intrusive<AccBackend>(transport->getBackend(c10::DeviceType::CPU),
-                                                 transport->getStore(), name);
+  auto backend =
+      c10::make_intrusive<AccBackend>(transport->getBackend(c10::DeviceType::CPU),
+                                      native_backend(*transport), transport->getStore(), name);
   group->setBackend(c10::DeviceType::PrivateUse1, c10d::ProcessGroup::BackendType::CUSTOM,
                     c10::intrusive_ptr<c10d::Backend>(std::move(backend)));
 }

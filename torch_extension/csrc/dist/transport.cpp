@@ -1,6 +1,9 @@
 #include "dist/transport.h"
 
+#include <ATen/DimVector.h>
 #include <ATen/ops/from_blob.h>
+
+#include <type_traits>
 
 #include "record/dispatch.h"
 #include "runtime/native_device.h"
@@ -9,7 +12,8 @@
 namespace torchacc {
 namespace {
 
-using c10d::ReduceOp;
+using Tensor = const torchacc_host_tensor*;
+using Numbers = at::IntArrayRef;
 
 at::Tensor wrap(const torchacc_host_tensor& tensor) {
   const at::IntArrayRef sizes(tensor.sizes, tensor.rank);
@@ -17,62 +21,11 @@ at::Tensor wrap(const torchacc_host_tensor& tensor) {
   return at::for_blob(tensor.data, sizes).options(options).make_tensor();
 }
 
-// Its bytes: what only moves has no other type.
-at::Tensor bytes_of(const at::Tensor& tensor) {
-  return at::for_blob(tensor.data_ptr(), {static_cast<int64_t>(tensor.nbytes())})
-      .options(at::kByte)
-      .make_tensor();
+at::Tensor wrap_native(const torchacc_host_tensor& tensor) {
+  const at::IntArrayRef sizes(tensor.sizes, tensor.rank);
+  const at::DimVector strides = c10::contiguous_strides(sizes);
+  return native_tensor(tensor.data, sizes, strides, 0, to_scalar_type(tensor.dtype));
 }
-
-ReduceOp operation(int64_t reduction) {
-  switch (reduction) {
-    case TORCHACC_REDUCE_PRODUCT:
-      return ReduceOp::PRODUCT;
-    case TORCHACC_REDUCE_MIN:
-      return ReduceOp::MIN;
-    case TORCHACC_REDUCE_MAX:
-      return ReduceOp::MAX;
-    case TORCHACC_REDUCE_BAND:
-      return ReduceOp::BAND;
-    case TORCHACC_REDUCE_BOR:
-      return ReduceOp::BOR;
-    case TORCHACC_REDUCE_BXOR:
-      return ReduceOp::BXOR;
-    default:  // averages are divided afterwards: not every backend has them
-      return ReduceOp::SUM;
-  }
-}
-
-// Bits of truth are reduced as bytes that are 0 or 1.
-ReduceOp operation_on_bools(int64_t reduction) {
-  switch (reduction) {
-    case TORCHACC_REDUCE_PRODUCT:
-    case TORCHACC_REDUCE_BAND:
-      return ReduceOp::MIN;
-    case TORCHACC_REDUCE_SUM:
-    case TORCHACC_REDUCE_BOR:
-      return ReduceOp::MAX;
-    default:
-      return operation(reduction);
-  }
-}
-
-// The type in which the backend reduces.
-at::ScalarType reduced_as(at::ScalarType type) {
-  return type == at::kBool ? at::kByte : type == at::kShort ? at::kInt : type;
-}
-
-// Calls `work` with both in a type that the backend reduces.
-template <class Work>
-void in_wider_type(const at::Tensor& input, at::Tensor& output, Work work) {
-  const at::ScalarType type = reduced_as(input.scalar_type());
-  if (type == input.scalar_type()) return work(input, output);
-  at::Tensor wide = at::empty(output.sizes(), output.options().dtype(type));
-  work(input.to(type), wide);
-  output.copy_(wide);
-}
-
-using Tensor = const torchacc_host_tensor*;
 
 template <class Work>
 torchacc_error* titled(const Transport& transport, const char* kind, Work work) noexcept {
@@ -111,50 +64,104 @@ torchacc_error* carried(Transport& transport, const char* kind, Tensor of, Work 
 
 Transport& transport_of(void* user) { return *static_cast<Transport*>(user); }
 
-torchacc_error* all_reduce(void* user, int64_t how, Tensor input, Tensor output) noexcept {
-  Transport& transport = transport_of(user);
-  return carried(transport, "all_reduce", input,
-                 [&] { transport.all_reduce(how, wrap(*input), wrap(*output)); });
-}
+// The kinds of collectives: how the library's numbers are read, and what all ranks must have alike
+// besides the tensor.
+struct AllReduce {
+  static constexpr auto kName = "all_reduce";
+  static int64_t alike(Numbers how) { return how[0]; }
+  static void run(Carrier& by, Numbers how, const at::Tensor& input, at::Tensor output) {
+    by.all_reduce(how[0], input, std::move(output));
+  }
+};
 
-torchacc_error* all_gather(void* user, int64_t, Tensor input, Tensor output) noexcept {
-  Transport& transport = transport_of(user);
-  return carried(transport, "all_gather", input,
-                 [&] { transport.all_gather(wrap(*input), wrap(*output)); });
-}
+struct AllGather {
+  static constexpr auto kName = "all_gather";
+  static int64_t alike(Numbers) { return 0; }
+  static void run(Carrier& by, Numbers, const at::Tensor& input, at::Tensor output) {
+    by.all_gather(input, std::move(output));
+  }
+};
 
-torchacc_error* reduce_scatter(void* user, int64_t how, Tensor input, Tensor output) noexcept {
-  Transport& transport = transport_of(user);
-  return carried(transport, "reduce_scatter", input,
-                 [&] { transport.reduce_scatter(how, wrap(*input), wrap(*output)); });
-}
+struct ReduceScatter {
+  static constexpr auto kName = "reduce_scatter";
+  static int64_t alike(Numbers how) { return how[0]; }
+  static void run(Carrier& by, Numbers how, const at::Tensor& input, at::Tensor output) {
+    by.reduce_scatter(how[0], input, std::move(output));
+  }
+};
 
-torchacc_error* broadcast(void* user, int64_t root, Tensor input, Tensor output) noexcept {
-  Transport& transport = transport_of(user);
-  return carried(transport, "broadcast", input,
-                 [&] { transport.broadcast(root, wrap(*input), wrap(*output)); });
-}
+struct Broadcast {
+  static constexpr auto kName = "broadcast";
+  static int64_t alike(Numbers how) { return how[0]; }
+  static void run(Carrier& by, Numbers how, const at::Tensor& input, at::Tensor output) {
+    by.broadcast(how[0], input, std::move(output));
+  }
+};
 
-torchacc_error* all_to_all(void* user, int64_t, Tensor input, Tensor output) noexcept {
-  Transport& transport = transport_of(user);
-  return carried(transport, "all_to_all", input,
-                 [&] { transport.exchange({}, {}, wrap(*input), wrap(*output)); });
-}
+struct AllToAll {
+  static constexpr auto kName = "all_to_all";
+  static int64_t alike(Numbers) { return 0; }
+  static void run(Carrier& by, Numbers, const at::Tensor& input, at::Tensor output) {
+    by.exchange({}, {}, input, std::move(output));
+  }
+};
 
-torchacc_error* reduce(void* user, const int64_t* numbers, size_t, Tensor input,
-                       Tensor output) noexcept {
-  Transport& transport = transport_of(user);
-  return carried(transport, "reduce", input,
-                 [&] { transport.reduce(numbers[0], numbers[1], wrap(*input), wrap(*output)); });
-}
+struct Reduce {
+  static constexpr auto kName = "reduce";
+  static int64_t alike(Numbers how) { return how[0] | how[1] << 8; }
+  static void run(Carrier& by, Numbers how, const at::Tensor& input, at::Tensor output) {
+    by.reduce(how[0], how[1], input, std::move(output));
+  }
+};
 
-torchacc_error* exchange(void* user, const int64_t* numbers, size_t count, Tensor input,
-                         Tensor output) noexcept {
+// How much goes to whom is each rank's own affair.
+struct AllToAllV {
+  static constexpr auto kName = "all_to_all";
+  static int64_t alike(Numbers) { return 0; }
+  static void run(Carrier& by, Numbers rows, const at::Tensor& input, at::Tensor output) {
+    const Numbers there = rows.slice(0, rows.size() / 2), back = rows.slice(rows.size() / 2);
+    by.exchange(there.vec(), back.vec(), input, std::move(output));
+  }
+};
+
+// `device`: of the tensors, if they are not the host's.
+template <class Kind>
+torchacc_error* collective(void* user, const torchacc_device* device, Numbers how, Tensor input,
+                           Tensor output) noexcept {
   Transport& transport = transport_of(user);
-  const int64_t* middle = numbers + count / 2;
-  return carried(transport, "all_to_all", input, [&] {
-    transport.exchange({numbers, middle}, {middle, numbers + count}, wrap(*input), wrap(*output));
+  return carried(transport, Kind::kName, input, [&] {
+    const at::Tensor described = wrap(*input);
+    const bool is_uneven = std::is_same_v<Kind, AllToAllV>;
+    transport.agree(Kind::kName, described.scalar_type(), is_uneven ? 0 : described.numel(),
+                    Kind::alike(how));
+    if (device == nullptr) return Kind::run(transport.host(), how, described, wrap(*output));
+    on_stream(*device, [&] {
+      Kind::run(transport.device(), how, wrap_native(*input), wrap_native(*output));
+    });
   });
+}
+
+template <class Kind>
+torchacc_error* on_host(void* user, int64_t how, Tensor input, Tensor output) noexcept {
+  return collective<Kind>(user, nullptr, how, input, output);
+}
+
+template <class Kind>
+torchacc_error* on_device(void* user, const torchacc_device* device, int64_t how, Tensor input,
+                          Tensor output) noexcept {
+  return collective<Kind>(user, device, how, input, output);
+}
+
+template <class Kind>
+torchacc_error* on_host_by_numbers(void* user, const int64_t* how, size_t count, Tensor input,
+                                   Tensor output) noexcept {
+  return collective<Kind>(user, nullptr, {how, count}, input, output);
+}
+
+template <class Kind>
+torchacc_error* on_device_by_numbers(void* user, const torchacc_device* device, const int64_t* how,
+                                     size_t count, Tensor input, Tensor output) noexcept {
+  return collective<Kind>(user, device, {how, count}, input, output);
 }
 
 torchacc_error* send(void* user, const int64_t* numbers, size_t, Tensor input, Tensor) noexcept {
@@ -225,33 +232,45 @@ void SendQueue::run() {
   }
 }
 
-Transport::Transport(CpuBackend backend, c10::intrusive_ptr<c10d::Store> store, std::string name)
-    : backend_(std::move(backend)),
+Transport::Transport(BackendPtr host, BackendPtr device, c10::intrusive_ptr<c10d::Store> store,
+                     std::string name)
+    : host_(std::move(host)),
       name_(std::move(name)),
-      last_words_(std::move(store), backend_->getRank(), backend_->getSize()) {}
+      last_words_(std::move(store), host_.rank(), host_.size()) {
+  if (device != nullptr) device_.emplace(std::move(device));
+}
 
 torchacc_communicator Transport::describe(std::unique_ptr<Transport> transport) {
   torchacc_communicator made{};
   made.struct_size = sizeof made;
-  made.rank = static_cast<uint32_t>(transport->backend_->getRank());
-  made.size = static_cast<uint32_t>(transport->backend_->getSize());
-  made.all_reduce = callback(&torchacc::all_reduce);
-  made.all_gather = callback(&torchacc::all_gather);
-  made.reduce_scatter = callback(&torchacc::reduce_scatter);
-  made.broadcast = callback(&torchacc::broadcast);
-  made.all_to_all = callback(&torchacc::all_to_all);
-  made.reduce = callback(&torchacc::reduce);
-  made.all_to_all_v = callback(&torchacc::exchange);
+  made.rank = static_cast<uint32_t>(transport->host_.rank());
+  made.size = static_cast<uint32_t>(transport->host_.size());
+  made.all_reduce = callback(&on_host<AllReduce>);
+  made.all_gather = callback(&on_host<AllGather>);
+  made.reduce_scatter = callback(&on_host<ReduceScatter>);
+  made.broadcast = callback(&on_host<Broadcast>);
+  made.all_to_all = callback(&on_host<AllToAll>);
+  made.reduce = callback(&on_host_by_numbers<Reduce>);
+  made.all_to_all_v = callback(&on_host_by_numbers<AllToAllV>);
   made.send = callback(&torchacc::send);
   made.receive = callback(&torchacc::receive);
+  if (transport->device_.has_value()) {
+    made.device_all_reduce = callback(&on_device<AllReduce>);
+    made.device_all_gather = callback(&on_device<AllGather>);
+    made.device_reduce_scatter = callback(&on_device<ReduceScatter>);
+    made.device_broadcast = callback(&on_device<Broadcast>);
+    made.device_all_to_all = callback(&on_device<AllToAll>);
+    made.device_reduce = callback(&on_device_by_numbers<Reduce>);
+    made.device_all_to_all_v = callback(&on_device_by_numbers<AllToAllV>);
+  }
   made.drop = callback(&drop_transport);
   made.user = transport.release();
   return made;
 }
 
 std::string Transport::title(const char* kind) const {
-  return c10::str(kind, " of process group \"", name_, "\" on its rank ", rank(), " of ",
-                  backend_->getSize());
+  return c10::str(kind, " of process group \"", name_, "\" on its rank ", host_.rank(), " of ",
+                  host_.size());
 }
 
 void Transport::check_usable() const {
@@ -264,102 +283,17 @@ void Transport::fail(const std::string& failure, const Doing& doing) {
   C10_THROW_ERROR(DistBackendError, failure + last_words_.exchange(doing));
 }
 
-void Transport::divide(int64_t reduction, at::Tensor& output) const {
-  if (reduction != TORCHACC_REDUCE_AVG) return;
-  if (output.is_floating_point()) {
-    output.div_(backend_->getSize());
-  } else {
-    output.div_(backend_->getSize(), "trunc");
-  }
-}
-
-void Transport::all_reduce(int64_t reduction, const at::Tensor& input, at::Tensor output) {
-  agree("all_reduce", input, reduction);
-  if (output.numel() == 0) return;
-  const bool bools = input.scalar_type() == at::kBool;
-  in_wider_type(input, output, [&](const at::Tensor& from, at::Tensor& to) {
-    to.copy_(from);
-    std::vector<at::Tensor> tensors{to};
-    c10d::AllreduceOptions options;
-    options.reduceOp = bools ? operation_on_bools(reduction) : operation(reduction);
-    backend_->allreduce(tensors, options)->wait();
-    divide(reduction, to);
-  });
-}
-
-void Transport::reduce(int64_t reduction, int64_t root, const at::Tensor& input,
-                       at::Tensor output) {
-  agree("reduce", input, reduction | root << 8);
-  if (output.numel() == 0) return;
-  const bool bools = input.scalar_type() == at::kBool;
-  in_wider_type(input, output, [&](const at::Tensor& from, at::Tensor& to) {
-    to.copy_(from);
-    std::vector<at::Tensor> tensors{to};
-    c10d::ReduceOptions options;
-    options.reduceOp = bools ? operation_on_bools(reduction) : operation(reduction);
-    options.rootRank = root;
-    backend_->reduce(tensors, options)->wait();
-    divide(reduction, to);
-  });
-  // Elsewhere the backend may have used it for what came on the way.
-  if (root != rank()) output.copy_(input);
-}
-
-void Transport::all_gather(const at::Tensor& input, at::Tensor output) {
-  agree("all_gather", input);
-  if (output.numel() == 0) return;
-  at::Tensor from = bytes_of(input), to = bytes_of(output);
-  backend_->_allgather_base(to, from, {})->wait();
-}
-
-void Transport::reduce_scatter(int64_t reduction, const at::Tensor& input, at::Tensor output) {
-  agree("reduce_scatter", input, reduction);
-  if (output.numel() == 0) return;
-  const bool bools = input.scalar_type() == at::kBool;
-  in_wider_type(input, output, [&](const at::Tensor& from, at::Tensor& to) {
-    at::Tensor source = from;
-    c10d::ReduceScatterOptions options;
-    options.reduceOp = bools ? operation_on_bools(reduction) : operation(reduction);
-    backend_->_reduce_scatter_base(to, source, options)->wait();
-    divide(reduction, to);
-  });
-}
-
-void Transport::broadcast(int64_t root, const at::Tensor& input, at::Tensor output) {
-  agree("broadcast", input, root);
-  if (output.numel() == 0) return;
-  if (root == rank()) output.copy_(input);
-  std::vector<at::Tensor> tensors{bytes_of(output)};
-  c10d::BroadcastOptions options;
-  options.rootRank = root;
-  backend_->broadcast(tensors, options)->wait();
-}
-
-void Transport::exchange(std::vector<int64_t> there, std::vector<int64_t> back,
-                         const at::Tensor& input, at::Tensor output) {
-  // How much goes to whom is each rank's own affair, if the parts are not equal.
-  agree("all_to_all", there.empty() ? input : input.narrow(0, 0, 0));
-  const auto row_bytes = [](const at::Tensor& tensor) {
-    return tensor.size(0) == 0 ? 0 : static_cast<int64_t>(tensor.nbytes()) / tensor.size(0);
-  };
-  // Who has no rows of his own takes no part in how long they are.
-  for (int64_t& rows : there) rows *= row_bytes(input);
-  for (int64_t& rows : back) rows *= row_bytes(output);
-  at::Tensor from = bytes_of(input), to = bytes_of(output);
-  backend_->alltoall_base(to, from, back, there, {})->wait();
-}
-
 void Transport::send(int64_t rank, int64_t tag, const at::Tensor& input) {
   // The program's memory is not its own when the other rank comes for it.
   at::Tensor memory = bytes_of(input).clone();
   std::vector<at::Tensor> tensors{memory};
-  auto work = backend_->send(tensors, static_cast<int>(rank), static_cast<int>(tag));
+  auto work = host_.backend().send(tensors, static_cast<int>(rank), static_cast<int>(tag));
   sends_.push(std::move(work), std::move(memory));
 }
 
 void Transport::receive(int64_t rank, int64_t tag, at::Tensor output) {
   std::vector<at::Tensor> tensors{bytes_of(output)};
-  backend_->recv(tensors, static_cast<int>(rank), static_cast<int>(tag))->wait();
+  host_.backend().recv(tensors, static_cast<int>(rank), static_cast<int>(tag))->wait();
 }
 
 void Transport::keep(int64_t tag, const at::Tensor& input) {

@@ -1,5 +1,5 @@
-// What carries the collectives of a communicator between processes: a c10d backend for CPU tensors,
-// called on the launch thread.
+// What the library calls for the collectives of a communicator, on the launch thread: c10d backends
+// for the CPU's tensors, and where PyTorch has the device, too, for the device's.
 #pragma once
 
 #include <torchacc.h>
@@ -10,16 +10,16 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "dist/agreement.h"
+#include "dist/carrier.h"
 #include "dist/last_words.h"
 
 namespace torchacc {
-
-using CpuBackend = c10::intrusive_ptr<c10d::Backend>;
 
 // Waits for sends, in their order, on a thread of its own from the first one on: such a backend's
 // send is over only when the other rank receives, which may be after a receive of this one's.
@@ -49,31 +49,31 @@ class SendQueue {
 
 class Transport {
  public:
-  Transport(CpuBackend backend, c10::intrusive_ptr<c10d::Store> store, std::string name);
+  // `device`: for tensors of `native_device`, or NULL: then all go by way of the host.
+  Transport(BackendPtr host, BackendPtr device, c10::intrusive_ptr<c10d::Store> store,
+            std::string name);
 
   // What the library calls; `user` is a Transport, given over to the library.
   static torchacc_communicator describe(std::unique_ptr<Transport> transport);
 
-  const CpuBackend& backend() const { return backend_; }
+  Carrier& host() { return host_; }
+  Carrier& device() { return *device_; }
   void drain_sends() { sends_.drain(); }
 
-  // Each fills `output`. A reduction is one of TORCHACC_REDUCE_*.
-  void all_reduce(int64_t reduction, const at::Tensor& input, at::Tensor output);
-  void reduce(int64_t reduction, int64_t root, const at::Tensor& input, at::Tensor output);
-  void all_gather(const at::Tensor& input, at::Tensor output);
-  void reduce_scatter(int64_t reduction, const at::Tensor& input, at::Tensor output);
-  void broadcast(int64_t root, const at::Tensor& input, at::Tensor output);
-  void exchange(std::vector<int64_t> there, std::vector<int64_t> back, const at::Tensor& input,
-                at::Tensor output);
+  // The host's tensors.
   void send(int64_t rank, int64_t tag, const at::Tensor& input);
   void receive(int64_t rank, int64_t tag, at::Tensor output);
   // From this rank to itself, which concerns no other.
-  bool is_own(int64_t rank) const { return rank == this->rank(); }
+  bool is_own(int64_t rank) const { return rank == host_.rank(); }
   void keep(int64_t tag, const at::Tensor& input);
   void take(int64_t tag, at::Tensor output);
 
   // "all_reduce of the group "0" on rank 1 of 2", for messages.
   std::string title(const char* kind) const;
+  // Throws if the other ranks do not come with the same; `how` as of `Agreement`.
+  void agree(const char* kind, at::ScalarType type, int64_t elements, int64_t how) {
+    agreement_.check(host_.backend(), kind, type, elements, how);
+  }
   // Throws if a collective has failed: no rank knows what the others have, or do next.
   void check_usable() const;
   // That is so from now on. Throws it, with what the other ranks say.
@@ -82,14 +82,8 @@ class Transport {
   uint64_t count() const { return agreement_.count(); }
 
  private:
-  int rank() const { return backend_->getRank(); }
-  // The other ranks come with the same.
-  void agree(const char* kind, const at::Tensor& tensor, int64_t how = 0) {
-    agreement_.check(*backend_, kind, tensor, how);
-  }
-  void divide(int64_t reduction, at::Tensor& output) const;
-
-  const CpuBackend backend_;
+  Carrier host_;
+  std::optional<Carrier> device_;
   const std::string name_;
   Agreement agreement_;
   LastWords last_words_;

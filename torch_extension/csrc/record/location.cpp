@@ -85,12 +85,13 @@ Lines& lines() {
   return *instance;
 }
 
-// PyTorch's own frames lie between the user's line and the operator; they are not what the user can
-// change.
+// Frames of PyTorch, and of its context managers, lie between the user's line and the operator;
+// they are not what the user can change.
 bool is_library_frame(std::string_view file) {
   if (file.empty() || file[0] == '<') return true;
-  for (const std::string_view library : {"-packages/torch/", "/pytorch/torch/",
-                                         "-packages/torchacc/", "/torch_extension/torchacc/"}) {
+  for (const std::string_view library :
+       {"-packages/torch/", "/pytorch/torch/", "-packages/torchacc/", "/torch_extension/torchacc/",
+        "/contextlib.py"}) {
     if (file.find(library) != std::string_view::npos) return true;
   }
   return false;

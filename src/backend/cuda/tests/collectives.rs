@@ -84,7 +84,15 @@ fn communicator(way: Way, device: &Arc<Emulated>) -> (Arc<Communicator>, Arc<See
         rank: 0,
         size: RANKS as i64,
         functions: [Some(on_host), None, None, None, None, None, None, None, None],
-        device_functions: [Some(on_device).filter(|_| way != Way::OnHost), None, None, None, None],
+        device_functions: [
+            Some(on_device).filter(|_| way != Way::OnHost),
+            None,
+            None,
+            None,
+            None,
+            None,
+            None,
+        ],
     };
     (Arc::new(communicator), seen)
 }

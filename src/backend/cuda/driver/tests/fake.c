@@ -18,6 +18,9 @@
 #ifndef EAGER
 #define EAGER STREAMS
 #endif
+#ifndef GPUS
+#define GPUS 1
+#endif
 #ifndef INIT
 #define INIT CUDA_SUCCESS
 #endif
@@ -120,12 +123,12 @@ CUresult cuGetErrorString(CUresult error, const char** text) {
   return CUDA_SUCCESS;
 }
 CUresult cuDeviceGetCount(int* count) {
-  *count = 1;
+  *count = GPUS;
   return CUDA_SUCCESS;
 }
 CUresult cuDeviceGet(CUdevice* device, int ordinal) {
   *device = ordinal;
-  return ordinal == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+  return 0 <= ordinal && ordinal < GPUS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 CUresult cuDeviceGetName(char* name, int len, CUdevice device) {
   (void)device;

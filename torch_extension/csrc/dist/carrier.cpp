@@ -1,0 +1,139 @@
+#include "dist/carrier.h"
+
+#include <torchacc.h>
+
+namespace torchacc {
+namespace {
+
+using c10d::ReduceOp;
+
+ReduceOp operation(int64_t reduction) {
+  switch (reduction) {
+    case TORCHACC_REDUCE_PRODUCT:
+      return ReduceOp::PRODUCT;
+    case TORCHACC_REDUCE_MIN:
+      return ReduceOp::MIN;
+    case TORCHACC_REDUCE_MAX:
+      return ReduceOp::MAX;
+    case TORCHACC_REDUCE_BAND:
+      return ReduceOp::BAND;
+    case TORCHACC_REDUCE_BOR:
+      return ReduceOp::BOR;
+    case TORCHACC_REDUCE_BXOR:
+      return ReduceOp::BXOR;
+    default:  // averages are divided afterwards: not every backend has them
+      return ReduceOp::SUM;
+  }
+}
+
+// Bits of truth are reduced as bytes that are 0 or 1.
+ReduceOp operation_on_bools(int64_t reduction) {
+  switch (reduction) {
+    case TORCHACC_REDUCE_PRODUCT:
+    case TORCHACC_REDUCE_BAND:
+      return ReduceOp::MIN;
+    case TORCHACC_REDUCE_SUM:
+    case TORCHACC_REDUCE_BOR:
+      return ReduceOp::MAX;
+    default:
+      return operation(reduction);
+  }
+}
+
+// The type in which the backend reduces.
+at::ScalarType reduced_as(at::ScalarType type) {
+  return type == at::kBool ? at::kByte : type == at::kShort ? at::kInt : type;
+}
+
+// Calls `work` with both in a type that the backend reduces.
+template <class Work>
+void in_wider_type(const at::Tensor& input, at::Tensor& output, Work work) {
+  const at::ScalarType type = reduced_as(input.scalar_type());
+  if (type == input.scalar_type()) return work(input, output);
+  at::Tensor wide = at::empty(output.sizes(), output.options().dtype(type));
+  work(input.to(type), wide);
+  output.copy_(wide);
+}
+
+}  // namespace
+
+at::Tensor bytes_of(const at::Tensor& tensor) { return tensor.flatten().view(at::kByte); }
+
+void Carrier::divide(int64_t reduction, at::Tensor& output) const {
+  if (reduction != TORCHACC_REDUCE_AVG) return;
+  if (output.is_floating_point()) {
+    output.div_(backend_->getSize());
+  } else {
+    output.div_(backend_->getSize(), "trunc");
+  }
+}
+
+void Carrier::all_reduce(int64_t reduction, const at::Tensor& input, at::Tensor output) {
+  if (output.numel() == 0) return;
+  const bool bools = input.scalar_type() == at::kBool;
+  in_wider_type(input, output, [&](const at::Tensor& from, at::Tensor& to) {
+    to.copy_(from);
+    std::vector<at::Tensor> tensors{to};
+    c10d::AllreduceOptions options;
+    options.reduceOp = bools ? operation_on_bools(reduction) : operation(reduction);
+    backend_->allreduce(tensors, options)->wait();
+    divide(reduction, to);
+  });
+}
+
+void Carrier::reduce(int64_t reduction, int64_t root, const at::Tensor& input, at::Tensor output) {
+  if (output.numel() == 0) return;
+  const bool bools = input.scalar_type() == at::kBool;
+  in_wider_type(input, output, [&](const at::Tensor& from, at::Tensor& to) {
+    to.copy_(from);
+    std::vector<at::Tensor> tensors{to};
+    c10d::ReduceOptions options;
+    options.reduceOp = bools ? operation_on_bools(reduction) : operation(reduction);
+    options.rootRank = root;
+    backend_->reduce(tensors, options)->wait();
+    divide(reduction, to);
+  });
+  // Elsewhere the backend may have used it for what came on the way.
+  if (root != rank()) output.copy_(input);
+}
+
+void Carrier::all_gather(const at::Tensor& input, at::Tensor output) {
+  if (output.numel() == 0) return;
+  at::Tensor from = bytes_of(input), to = bytes_of(output);
+  backend_->_allgather_base(to, from, {})->wait();
+}
+
+void Carrier::reduce_scatter(int64_t reduction, const at::Tensor& input, at::Tensor output) {
+  if (output.numel() == 0) return;
+  const bool bools = input.scalar_type() == at::kBool;
+  in_wider_type(input, output, [&](const at::Tensor& from, at::Tensor& to) {
+    at::Tensor source = from;
+    c10d::ReduceScatterOptions options;
+    options.reduceOp = bools ? operation_on_bools(reduction) : operation(reduction);
+    backend_->_reduce_scatter_base(to, source, options)->wait();
+    divide(reduction, to);
+  });
+}
+
+void Carrier::broadcast(int64_t root, const at::Tensor& input, at::Tensor output) {
+  if (output.numel() == 0) return;
+  if (root == rank()) output.copy_(input);
+  std::vector<at::Tensor> tensors{bytes_of(output)};
+  c10d::BroadcastOptions options;
+  options.rootRank = root;
+  backend_->broadcast(tensors, options)->wait();
+}
+
+void Carrier::exchange(std::vector<int64_t> there, std::vector<int64_t> back,
+                       const at::Tensor& input, at::Tensor output) {
+  const auto row_bytes = [](const at::Tensor& tensor) {
+    return tensor.size(0) == 0 ? 0 : static_cast<int64_t>(tensor.nbytes()) / tensor.size(0);
+  };
+  // Who has no rows of his own takes no part in how long they are.
+  for (int64_t& rows : there) rows *= row_bytes(input);
+  for (int64_t& rows : back) rows *= row_bytes(output);
+  at::Tensor from = bytes_of(input), to = bytes_of(output);
+  backend_->alltoall_base(to, from, back, there, {})->wait();
+}
+
+}  // namespace torchacc

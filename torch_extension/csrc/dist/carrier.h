@@ -1,0 +1,44 @@
+// How a c10d backend does what the library asks of a communicator: also for types that it does not
+// reduce, and averages, which not every backend has.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <utility>
+#include <vector>
+
+namespace torchacc {
+
+using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
+
+// The bytes of a contiguous tensor: what only moves has no other type.
+at::Tensor bytes_of(const at::Tensor& tensor);
+
+// Of contiguous tensors where the backend takes them. Each fills `output`, or puts that on the
+// current stream; a reduction is one of TORCHACC_REDUCE_*.
+class Carrier {
+ public:
+  explicit Carrier(BackendPtr backend) : backend_(std::move(backend)) {}
+
+  c10d::Backend& backend() const { return *backend_; }
+  int rank() const { return backend_->getRank(); }
+  int size() const { return backend_->getSize(); }
+
+  void all_reduce(int64_t reduction, const at::Tensor& input, at::Tensor output);
+  void reduce(int64_t reduction, int64_t root, const at::Tensor& input, at::Tensor output);
+  void all_gather(const at::Tensor& input, at::Tensor output);
+  void reduce_scatter(int64_t reduction, const at::Tensor& input, at::Tensor output);
+  void broadcast(int64_t root, const at::Tensor& input, at::Tensor output);
+  // Rows for each rank and from each; equal parts without them.
+  void exchange(std::vector<int64_t> there, std::vector<int64_t> back, const at::Tensor& input,
+                at::Tensor output);
+
+ private:
+  void divide(int64_t reduction, at::Tensor& output) const;
+
+  const BackendPtr backend_;
+};
+
+}  // namespace torchacc
