@@ -237,5 +237,6 @@ def test_without_a_group_the_error_is_pytorchs():
 
 
 def test_the_scripts_of_the_page_run():
-    ports = [ranks.free_port() for _ in scripts()]
-    assert ranks.run("documented.run", 2, *ports, backend="none") == [len(ports)] * 2
+    ports = [ranks.free_port() for _ in scripts("distributed.md")]
+    made = ranks.run("documented.run", 2, "distributed.md", *ports, backend="none")
+    assert made == [len(ports)] * 2

@@ -14,12 +14,15 @@ import torch  # noqa: F401  (first: it may be what imports this package)
 
 from torchacc import adapters, fp8
 from torchacc._register import load
+from torchacc.accelerate import accelerate
 from torchacc.adapters import accelerate_hf_trainer
 from torchacc.backend import set_backend
+from torchacc.config import Config
 from torchacc.dlpack import from_dlpack
 from torchacc.dynamic import mark_dynamic
 from torchacc.explain import explain, explanation, set_recompile_limit, set_strict
 from torchacc.future import Future, future
+from torchacc.loader import AsyncLoader
 from torchacc.metrics import host_calls, last_program, metrics, reset_metrics
 from torchacc.profile import profile
 from torchacc.step import cut, mark_step, sync
@@ -28,7 +31,10 @@ load()
 adapters.install()
 
 __all__ = [
+    "AsyncLoader",
+    "Config",
     "Future",
+    "accelerate",
     "accelerate_hf_trainer",
     "cut",
     "explain",

@@ -1,0 +1,173 @@
+"""Trainings that `torchacc.accelerate` makes, for tests: each as every rank sees it."""
+
+import copy
+
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+import torchacc
+from engines import MODELS, counts_of
+from engines.models import CONTEXT, adamw, loss_of, model_of
+from support import token_batch
+from torchacc.config import (
+    ComputeConfig,
+    Config,
+    DistConfig,
+    DPConfig,
+    FSDPConfig,
+    MemoryConfig,
+    TPConfig,
+)
+
+PLAN = {
+    **dict.fromkeys([f"layers.*.{name}" for name in ("query", "key", "value", "up")], "colwise"),
+    **dict.fromkeys(["layers.*.out", "layers.*.down"], "rowwise"),
+    "head": "colwise_rep",
+}
+
+
+def config(dp=None, fsdp=1, tp=1, gate=False, **options):
+    plan = PLAN | ({"layers.*.gate": "colwise"} if gate else {})
+    sizes = {"dp": DPConfig(dp), "fsdp": FSDPConfig(fsdp), "tp": TPConfig(tp, plan)}
+    return Config(dist=DistConfig(**sizes), **options)
+
+
+# By the number of processes.
+KINDS = {
+    1: {"alone": {}, "again": {"memory": MemoryConfig(gc=True)}},
+    2: {
+        "dp": {},
+        "fsdp": {"fsdp": 2},
+        "tp": {"tp": 2},
+        "fsdp_again": {"fsdp": 2, "memory": MemoryConfig(gc=True, gc_cnt=1)},
+        "dp_bf16": {"compute": ComputeConfig(bf16=True)},
+        "fsdp_bf16": {"fsdp": 2, "compute": ComputeConfig(bf16=True)},
+    },
+    4: {
+        "fsdp": {"fsdp": 4},
+        "hybrid": {"dp": 2, "fsdp": 2},
+        "fsdp_tp": {"fsdp": 2, "tp": 2},
+        "dp_tp": {"dp": 2, "tp": 2},
+    },
+}
+
+
+def batches(count):
+    """Of every part of the data, for each step."""
+    step = 0
+    while True:
+        parts = [token_batch(count * step + part, 4, CONTEXT) for part in range(count)]
+        yield [dict(zip(("tokens", "targets"), part, strict=True)) for part in parts]
+        step += 1
+
+
+def part_of(part, count, steps):
+    for _, parts in zip(range(steps), batches(count), strict=False):
+        yield parts[part]
+
+
+def trained(model, data, optimizer):
+    """Steps, each of which gives its loss."""
+    data = iter(data)
+
+    def step(_):
+        batch = next(data)
+        loss = loss_of(model(batch["tokens"]), batch["targets"])
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.detach()
+
+    return step
+
+
+def trainings(steps, *runs):
+    """Each a kind and a model, of the same weights and batches."""
+    return {run: train(*run.split(":"), int(steps)) for run in runs}
+
+
+def train(kind, model, steps):
+    size = dist.get_world_size() if dist.is_initialized() else 1
+    rank = dist.get_rank() if size > 1 else 0
+    options = KINDS[size][kind]
+    wanted = config(gate=model == "llama", **options)
+    unchanged = copy.deepcopy(wanted)
+    whole = model_of(MODELS[model], "cpu")
+    tp = options.get("tp", 1)
+    count = size // tp
+    reference = copy.deepcopy(whole)
+    # One process has all parts, of which the loss is the mean.
+    everything = (
+        {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
+        for parts in batches(count)
+    )
+    one = trained(reference, everything, adamw(reference.parameters()))
+    expected = [one(number).item() for number in range(steps)]
+
+    made, loader, optimizer = torchacc.accelerate(
+        whole, part_of(rank // tp, count, steps), wanted, adamw(whole.parameters())
+    )
+    assert wanted == unchanged
+    step = trained(made, loader, optimizer)
+    ran = [counts_of(step, number) for number in range(steps)]
+    losses = [loss.item() for loss, _ in ran]
+    held = sum((p.to_local() if hasattr(p, "to_local") else p).numel() for p in made.parameters())
+    return {
+        "losses": losses,
+        "expected": expected,
+        "counts": [counts for _, counts in ran],
+        "part": held / sum(p.numel() for p in reference.parameters()),
+    }
+
+
+def refused():
+    """What does not fit the model is said, by the field that asks for it."""
+    said = {}
+
+    def ask(name, wanted, model=None, optimizer=None):
+        try:
+            torchacc.accelerate(model or MODELS["gpt2"](), None, wanted, optimizer)
+        except (ValueError, NotImplementedError) as error:
+            said[name] = f"{type(error).__name__}: {error}"
+
+    ask("world", config(fsdp=3))
+    ask("class", Config(dist=DistConfig(fsdp=FSDPConfig(2, wrap_layer_cls={"Block"}))))
+    ask("no_plan", Config(dist=DistConfig(tp=TPConfig(2))))
+    ask("pattern", Config(dist=DistConfig(tp=TPConfig(2, {"blocks.*.up": "colwise"}))))
+    ask("style", Config(dist=DistConfig(tp=TPConfig(2, {"layers.*.up": "columns"}))))
+    ask(
+        "uneven",
+        Config(dist=DistConfig(tp=TPConfig(2, {"0": "colwise"}))),
+        nn.Sequential(nn.Linear(4, 3)),
+    )
+    tied = MODELS["gpt2"]()
+    tied.head.weight = tied.token.weight
+    ask("tied", config(tp=2), tied)
+    ask("gc", Config(memory=MemoryConfig(gc=True)), nn.Linear(2, 2))
+    ask("later", Config(memory=MemoryConfig(offload=True)))
+    model = nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    ask("stepped", Config(), model, optimizer)
+    ask("strange", Config(), nn.Linear(2, 2), torch.optim.SGD(nn.Linear(2, 2).parameters()))
+    return said
+
+
+def tied_weights():
+    """They stay one parameter, whatever is done with the model."""
+    ok = {}
+    for name, wanted in {
+        "fsdp": Config(dist=DistConfig(fsdp=FSDPConfig(2))),
+        "dp": Config(),
+        "tp": Config(
+            dist=DistConfig(tp=TPConfig(2, {"layers.*.up": "colwise", "layers.*.down": "rowwise"}))
+        ),
+    }.items():
+        model = model_of(MODELS["gpt2"], "cpu")
+        model.head.weight = model.token.weight
+        made = torchacc.accelerate(model, config=wanted)
+        inner = getattr(made, "module", made)
+        made(torch.zeros(1, CONTEXT, dtype=torch.long, device="acc")).sum().backward()
+        ok[name] = inner.head.weight is inner.token.weight and inner.head.weight.grad is not None
+    return ok

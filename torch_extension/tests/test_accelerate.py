@@ -1,0 +1,135 @@
+"""torchacc.accelerate: losses of one process, whatever the processes share."""
+
+import accelerated
+import pytest
+import ranks
+import torch
+import torch.nn as nn
+import torchacc
+from documented import scripts
+from support import DEVICE
+from torchacc.config import ComputeConfig, Config, MemoryConfig
+
+STEPS = 6
+RUNS = [
+    (size, kind, "gpt2" if kind in ("hybrid", "dp_tp", "again") else "llama")
+    for size, kinds in accelerated.KINDS.items()
+    for kind in kinds
+]
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """What every rank says of each training, by the number of processes."""
+    made = {}
+
+    def of(size):
+        if size not in made:
+            runs = [f"{kind}:{model}" for count, kind, model in RUNS if count == size]
+            made[size] = (
+                [accelerated.trainings(STEPS, *runs)]
+                if size == 1
+                else ranks.run("accelerated.trainings", size, STEPS, *runs, backend="acc")
+            )
+        return made[size]
+
+    return of
+
+
+@pytest.mark.parametrize(("size", "kind", "model"), RUNS)
+def test_losses_are_those_of_one_process(trained, size, kind, model):
+    made = [of_rank[f"{kind}:{model}"] for of_rank in trained(size)]
+    means = [sum(step) / size for step in zip(*(one["losses"] for one in made), strict=True)]
+    bound = 1e-2 if "bf16" in kind else 1e-5
+    assert means == pytest.approx(made[0]["expected"], rel=bound)
+    for one in made:
+        for number in range(3, STEPS):
+            counts = one["counts"][number]
+            assert (counts["compiles"], counts["host_calls"]) == (0, 0), (number, counts)
+            assert counts["cuts"] == 1, (number, counts)
+        if "fsdp" in kind or kind == "hybrid":
+            shards = accelerated.KINDS[size][kind]["fsdp"]
+            assert one["part"] < 1.1 / shards
+
+
+def test_what_does_not_fit_is_said():
+    for said in ranks.run("accelerated.refused", 2, backend="acc"):
+        for name, text in {
+            "world": "ValueError: config: dist: dp 1 x fsdp 3 x pp 1 x sp 1 x tp 1 = 3 processes",
+            "class": "wrap_layer_cls is ['Block']: the model has no Block, but Embedding, GPT2",
+            "no_plan": "dist.tp.plan is None, and the model has none: say which layers are split",
+            "pattern": "dist.tp.plan: the model has no blocks.*.up",
+            "style": "dist.tp.plan: layers.*.up is 'columns': there are colwise, rowwise",
+            "uneven": "dist.tp.plan: 0 has 3 rows, which 2 ranks cannot share evenly",
+            "tied": "dist.tp.plan: head is split, whose weight others have, too",
+            "gc": "memory.gc: the model has no list of layers: name some in gc_cls",
+            "later": "NotImplementedError: accelerate: memory.offload is not there yet",
+            "stepped": "the optimizer has made a step",
+            "strange": "the optimizer has a parameter that the model has not",
+        }.items():
+            assert text in said.get(name, ""), (name, said.get(name))
+
+
+def test_the_scripts_of_the_page_run():
+    ports = [ranks.free_port() for _ in scripts("accelerate.md")]
+    made = ranks.run("documented.run", 2, "accelerate.md", *ports, backend="none")
+    assert made == [len(ports)] * 2
+
+
+def test_tied_weights_stay_tied():
+    for made in ranks.run("accelerated.tied_weights", 2, backend="acc"):
+        assert made == {"fsdp": True, "dp": True, "tp": True}
+
+
+def test_a_model_alone_is_what_it_was():
+    model = nn.Linear(4, 2)
+    weight = model.weight.detach().clone()
+    made = torchacc.accelerate(model)
+    assert made is model
+    assert made.weight.device.type == DEVICE
+    torch.testing.assert_close(made.weight.cpu(), weight)
+    with pytest.raises(ValueError, match="dist: dp 1 x fsdp 1 x pp 1 x sp 1 x tp 2 = 2 processes"):
+        torchacc.accelerate(nn.Linear(2, 2), config=accelerated.config(tp=2))
+
+
+def test_plain_pytorch_is_accelerated_too():
+    model = torchacc.accelerate(nn.Linear(4, 2), config=Config(backend="eager"))
+    expected = "cuda" if torch.cuda.is_available() else "cpu"
+    assert model.weight.device.type == expected
+
+
+def test_halves_are_computed_and_f32_comes_out():
+    seen = []
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+    model[1].register_forward_hook(lambda module, inputs, result: seen.append(result.dtype))
+    made = torchacc.accelerate(model, config=Config(compute=ComputeConfig(bf16=True)))
+    assert made(torch.ones(3, 4, device=DEVICE)).dtype == torch.float32
+    assert seen == [torch.bfloat16]
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.ModuleList([nn.Sequential(nn.Linear(4, 4)) for _ in range(2)])
+        self.runs = 0
+
+    def forward(self, x):
+        self.runs += 1
+        for layer in self.inner:
+            x = layer(x).relu()
+        return x
+
+
+@pytest.mark.parametrize(
+    ("wanted", "runs"),
+    [({}, [2, 2, 2]), ({"gc_cnt": 2}, [2, 2, 1]), ({"gc_cls": {"Block"}}, [2, 2, 2]),
+     ({"gc_cnt": 0}, [1, 1, 1])],
+)  # fmt: skip
+def test_layers_are_computed_again(wanted, runs):
+    """Without names they are the outermost that the model repeats."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.ModuleList([Block() for _ in range(3)]))
+    model.forward = lambda x: [x := layer(x) for layer in (model[0], *model[1])][-1]
+    config = Config(memory=MemoryConfig(gc=True, **wanted))
+    torchacc.accelerate(model, config=config)
+    model(torch.ones(2, 4, device=DEVICE)).sum().backward()
+    assert [block.runs for block in model[1]] == runs

@@ -1,0 +1,282 @@
+"""`AsyncLoader`: batches are padded and lie on the device before the program asks for them."""
+
+import bisect
+import copy
+import dataclasses
+import queue
+import threading
+import warnings
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from torchacc.memory import native_device
+
+# What is padded by itself, as models of Hugging Face have it: -100 is no class.
+PAD_VALUES = {"input_ids": 0, "attention_mask": 0, "labels": -100}
+
+
+class AsyncLoader:
+    """A loader whose batches a thread moves to `device`, at most `depth` of them ahead.
+
+    Batches are tensors, lists, tuples, mappings and dataclasses of tensors, and whatever has a
+    method `to`; what is neither is left alone. Tensors whose key is in `pad_value_dict`
+    (`PAD_VALUES`, if not given) are padded at the end of a dimension, the last one or that of
+    `pad_dims`, to the next of `buckets`, or of `num_buckets` (8) equal steps up to `max_length`;
+    other keys are left alone. The device needs no buckets, since it compiles for lengths in
+    general; other compilers do. What is longer than all buckets stays as it is, and warns once.
+
+    The first batch of an epoch is fetched by the caller, so that what a sampler draws from
+    PyTorch's generator does not depend on the time; others come from the thread, whose errors are
+    raised where the batch is asked for. The thread ends with its epoch: when that is over or left,
+    another one begins, or the program ends. Attributes of `loader` (`dataset`, `sampler`, ...) are
+    this one's, too.
+
+    `state_dict` says how far the program has come; after `load_state_dict` the next epoch goes on
+    there, with the random numbers that it began with, without the batches that have been.
+
+    Raises ValueError for buckets that are none.
+    """
+
+    def __init__(
+        self,
+        loader: Iterable,
+        device: torch.device | str = "acc",
+        buckets: Sequence[int] | None = None,
+        max_length: int | None = None,
+        num_buckets: int | None = None,
+        pad_value_dict: Mapping[str, float] | None = None,
+        pad_dims: int | Mapping[str, int] = -1,
+        depth: int = 2,
+    ) -> None:
+        if depth < 1:
+            raise ValueError(f"AsyncLoader: depth is {depth}: it must be at least 1")
+        self.loader = loader
+        self.device = torch.device(device)
+        self._padding = _Padding(
+            _lengths(buckets, max_length, num_buckets),
+            dict(PAD_VALUES if pad_value_dict is None else pad_value_dict),
+            pad_dims,
+        )
+        self._depth = depth
+        self._place = {"epochs": 0, "batches": 0, "is_over": True}
+        self._resumed: Mapping[str, Any] | None = None
+        self._running: weakref.ref[_Epoch] | None = None
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "loader":  # of one that is being unpickled
+            raise AttributeError(name)
+        return getattr(self.loader, name)
+
+    def __iter__(self) -> Iterator:
+        """An epoch. One that is still under way ends: it would take batches from this one."""
+        self.close()
+        self._begin()
+        epoch = _Epoch(iter(self.loader), self._prepare, self._depth, self._place["batches"])
+        self._running = weakref.ref(epoch)
+        return self._counted(epoch, self._place)
+
+    def close(self) -> None:
+        """Ends the epoch that is under way, and its thread. Waits for the batch that it fetches."""
+        epoch = self._running() if self._running is not None else None
+        if epoch is not None:
+            epoch.close()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the program is: after the batch that it was given last."""
+        return dict(self._place if self._resumed is None else self._resumed)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes effect when the next epoch begins: it is that of `state`, or the one after it if
+        that was over. Raises KeyError for what is no state of a loader."""
+        for name in ("epochs", "batches", "is_over"):
+            state[name]
+        self._resumed = dict(state)
+
+    def _begin(self) -> None:
+        """A place in a new epoch, or that of the state that was loaded, with its random numbers."""
+        state, self._resumed = self._resumed, None
+        last = self._place if state is None else state
+        generator = getattr(self.loader, "generator", None)
+        if state is None or state["is_over"]:
+            self._place = {"epochs": last["epochs"] + 1, "batches": 0, "is_over": False}
+            self._place["random"] = torch.get_rng_state()
+            if generator is not None:
+                self._place["generator"] = generator.get_state()
+            return
+        self._place = dict(state)
+        torch.set_rng_state(state["random"])
+        if generator is not None:
+            generator.set_state(state["generator"])
+
+    @staticmethod
+    def _counted(epoch: "_Epoch", place: dict[str, Any]) -> Iterator:
+        try:
+            for batch in epoch:
+                place["batches"] += 1
+                yield batch
+            place["is_over"] = True
+        finally:
+            epoch.close()
+
+    def _prepare(self, batch: Any) -> Any:
+        return self._moved(self._padding.pad(batch))
+
+    def _moved(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            # Of memory that is not pinned a copy to a GPU holds this thread up.
+            if value.device.type == "cpu" and self.device.type != "cpu" and native_device():
+                value = value.pin_memory()
+            return value.to(self.device, non_blocking=True)
+        if isinstance(value, Mapping):
+            made = {} if type(value) is dict else copy.copy(value)
+            for key, one in value.items():
+                made[key] = self._moved(one)
+            return made
+        if callable(getattr(value, "to", None)):
+            return value.to(self.device)
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return type(value)(*map(self._moved, value))
+        if isinstance(value, list | tuple):
+            return type(value)(map(self._moved, value))
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            made = copy.copy(value)
+            for one in dataclasses.fields(value):
+                object.__setattr__(made, one.name, self._moved(getattr(value, one.name)))
+            return made
+        return value
+
+
+class _Padding:
+    def __init__(self, lengths, values, dims) -> None:
+        self.lengths = lengths
+        self.values = values
+        self.dims = dims
+        self.has_warned = False
+
+    def pad(self, batch: Any) -> Any:
+        if not self.lengths or not isinstance(batch, Mapping):
+            return batch
+        padded = copy.copy(batch)
+        for key, value in batch.items():
+            if key in self.values and isinstance(value, torch.Tensor) and value.dim() > 0:
+                padded[key] = self._padded(key, value)
+        return padded
+
+    def _padded(self, key: str, tensor: torch.Tensor) -> torch.Tensor:
+        dim = self.dims if isinstance(self.dims, int) else self.dims.get(key, -1)
+        length = tensor.size(dim)
+        at = bisect.bisect_left(self.lengths, length)
+        if at == len(self.lengths):
+            self._warn(key, length)
+            return tensor
+        sizes = list(tensor.shape)
+        sizes[dim] = self.lengths[at] - length
+        if sizes[dim] == 0:
+            return tensor
+        return torch.cat([tensor, tensor.new_full(sizes, self.values[key])], dim)
+
+    def _warn(self, key: str, length: int) -> None:
+        if self.has_warned:
+            return
+        self.has_warned = True
+        warnings.warn(
+            f"AsyncLoader: {key} is {length} long, and the longest bucket {self.lengths[-1]}: it "
+            "stays as it is, and so will others. Raise max_length, or cut the data",
+            stacklevel=2,
+        )
+
+
+def _lengths(buckets, max_length, num_buckets) -> list[int]:
+    """What batches are padded to, the shortest first; nothing where no length is named."""
+    if buckets is not None:
+        lengths = sorted(set(buckets))
+        if not lengths or lengths[0] < 1:
+            raise ValueError(f"AsyncLoader: buckets is {buckets!r}: lengths of at least 1 are")
+        return lengths
+    if max_length is None:
+        return []
+    count = 8 if num_buckets is None else num_buckets
+    if max_length < 1 or count < 1:
+        raise ValueError(
+            f"AsyncLoader: {count} buckets up to a length of {max_length}: both must be at least 1"
+        )
+    # Rounded up, so that the last one is the longest.
+    return sorted({-(-max_length * number // count) for number in range(1, count + 1)})
+
+
+class _End:
+    """What is put after the last batch: nothing, or the error that ended the loader."""
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        self.error = error
+
+
+class _Epoch:
+    """Batches of an iterator, prepared by a thread that never holds more than `depth`."""
+
+    def __init__(self, source: Iterator, prepare, depth: int, skipped: int) -> None:
+        self._ready: queue.Queue = queue.Queue(depth)
+        self._is_over = False
+        stops = threading.Event()
+        # The thread does not know this object, which goes when the program has dropped it.
+        arguments = (source, prepare, self._ready, stops)
+        thread = threading.Thread(target=_feed, args=arguments, daemon=True)
+        first = _next(source, prepare, skipped)
+        self._ready.put(first)
+        if not isinstance(first, _End):
+            thread.start()
+        self._finalizer = weakref.finalize(self, _stop, thread, stops)
+
+    def __iter__(self) -> Iterator:
+        return self
+
+    def __next__(self) -> Any:
+        batch = _End() if self._is_over else self._ready.get()
+        if not isinstance(batch, _End):
+            return batch
+        self._is_over = True
+        if batch.error is not None:
+            raise batch.error
+        raise StopIteration
+
+    def close(self) -> None:
+        self._is_over = True
+        self._finalizer()
+
+
+def _stop(thread: threading.Thread, stops: threading.Event) -> None:
+    stops.set()
+    # Which may be what drops the epoch.
+    if thread.ident is not None and thread is not threading.current_thread():
+        thread.join()
+
+
+def _next(source: Iterator, prepare, skipped: int = 0) -> Any:
+    """The next batch, or the end with what went wrong."""
+    try:
+        for _ in range(skipped):
+            next(source)
+        return prepare(next(source))
+    except StopIteration:
+        return _End()
+    except BaseException as error:
+        return _End(error)
+
+
+def _feed(source: Iterator, prepare, ready: queue.Queue, stops: threading.Event) -> None:
+    while not stops.is_set():
+        batch = _next(source, prepare)
+        while not stops.is_set():
+            try:
+                ready.put(batch, timeout=0.05)
+                break
+            except queue.Full:
+                continue
+        if isinstance(batch, _End):
+            return
