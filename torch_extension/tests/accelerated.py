@@ -1,6 +1,7 @@
 """Trainings that `torchacc.accelerate` makes, for tests: each as every rank sees it."""
 
 import copy
+import warnings
 
 import torch
 import torch.distributed as dist
@@ -154,20 +155,85 @@ def refused():
     return said
 
 
+MLP = {"layers.*.up": "colwise", "layers.*.down": "rowwise"}
+EDGES = {"token": "embedding_rowwise", "head": "colwise_gather_output"}
+
+
+def own_plan():
+    """A model that has one, with a way of splitting that is not known."""
+    model = model_of(MODELS["gpt2"], "cpu")
+    model.head.weight = model.token.weight
+    model.tp_plan = {**MLP, **EDGES, "others.*.gate": "packed_colwise", "missing.*": "colwise"}
+    tokens = torch.arange(CONTEXT)[None]
+    expected = model(tokens).square().mean().item()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        made = torchacc.accelerate(model, config=Config(dist=DistConfig(tp=TPConfig(2))))
+    split = [name for name, one in made.named_modules() if is_split(getattr(one, "weight", None))]
+    loss = made(tokens.to("acc")).square().mean().item()
+    text = " ".join(str(one.message) for one in said)
+    return {"split": sorted(split), "said": text, "loss": loss, "expected": expected}
+
+
+class Unwritten(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.own = nn.Parameter(torch.zeros(2))
+        self.register_buffer("count", torch.zeros(2, dtype=torch.int64))
+
+
+def without_memory():
+    """Models on the device meta."""
+    with torch.device("meta"):
+        model = MODELS["gpt2"]()
+    model.head.weight = model.token.weight
+    model.register_buffer("kept", torch.arange(3))
+    whole = sum(parameter.numel() for parameter in model.parameters())
+    torch.manual_seed(0)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    model, optimizer = torchacc.accelerate(
+        model, config=Config(dist=DistConfig(fsdp=FSDPConfig(2))), optimizer=optimizer
+    )
+    layer = model.layers[0]
+    weights = {"token": model.token, "up": layer.up, "norm": layer.norm1}
+    made = {
+        name: [f(one.weight.full_tensor()).item() for f in (torch.mean, torch.std)]
+        for name, one in weights.items()
+    }
+    made |= {"tied": model.head.weight is model.token.weight, "kept": model.kept.tolist()}
+    made["part"] = sum(p.to_local().numel() for p in model.parameters()) / whole
+    # The same batch in every step and rank: it is learned.
+    batch = next(part_of(0, 1, 1))
+    step = trained(model, [{key: value.to("acc") for key, value in batch.items()}] * 5, optimizer)
+    made["losses"] = [step(number).item() for number in range(5)]
+    with torch.device("meta"):
+        strange = Unwritten()
+    try:
+        torchacc.accelerate(strange)
+    except ValueError as error:
+        made["said"] = str(error)
+    return made
+
+
+def is_split(weight):
+    return hasattr(weight, "placements") and weight.to_local().numel() < weight.numel()
+
+
 def tied_weights():
     """They stay one parameter, whatever is done with the model."""
     ok = {}
     for name, wanted in {
         "fsdp": Config(dist=DistConfig(fsdp=FSDPConfig(2))),
         "dp": Config(),
-        "tp": Config(
-            dist=DistConfig(tp=TPConfig(2, {"layers.*.up": "colwise", "layers.*.down": "rowwise"}))
-        ),
+        "tp": Config(dist=DistConfig(tp=TPConfig(2, MLP))),
+        "tp_tied": Config(dist=DistConfig(tp=TPConfig(2, EDGES))),
     }.items():
         model = model_of(MODELS["gpt2"], "cpu")
         model.head.weight = model.token.weight
-        made = torchacc.accelerate(model, config=wanted)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        made, optimizer = torchacc.accelerate(model, config=wanted, optimizer=optimizer)
         inner = getattr(made, "module", made)
         made(torch.zeros(1, CONTEXT, dtype=torch.long, device="acc")).sum().backward()
+        optimizer.step()
         ok[name] = inner.head.weight is inner.token.weight and inner.head.weight.grad is not None
     return ok

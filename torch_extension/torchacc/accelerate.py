@@ -9,6 +9,7 @@ import copy
 import fnmatch
 import functools
 import os
+import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -38,14 +39,15 @@ def accelerate(
 
     `config` is not changed, `model` is: parameters are split and moved in place, so make optimizers
     after this, or pass them. Weights that are tied stay tied. Results of models that compute in
-    halves are f32.
+    halves are f32. A model on the device meta is made here, each process's part of it alone, and
+    its modules write their weights (`reset_parameters`).
 
     Raises ValueError for a `config` that does not fit the world or the model (a class that it has
     not, a layer that cannot be split), and for an optimizer that has made a step.
     """
     config = copy.deepcopy(config) if config is not None else Config()
     config.validate()
-    _check_there(config, model)
+    _check_there(config)
     device = _device(config)
     mesh = _mesh(config, device)
     ties = _ties(model)
@@ -57,7 +59,9 @@ def accelerate(
         fp8.convert(model)
     if config.memory.gc:
         _compute_again(model, config)
-    model.to(device)
+    is_meta = any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers()))
+    if not is_meta:
+        model.to(device)
     sizes = {axis: mesh[axis].size() for axis in AXES} if mesh is not None else {}
     if sizes.get("tp", 1) > 1:
         _split(model, mesh["tp"], config.dist.tp.plan, ties)
@@ -67,6 +71,10 @@ def accelerate(
         _autocast(model, device.type, dtype)
     if is_sharded:
         _shard(model, mesh, config, dtype)
+    if is_meta:
+        _make(model, device)
+        _tie(model, ties)
+        _begin(model)
     _check_ties(model, ties)
     if optimizer is not None:
         _follow(optimizer, names, dict(model.named_parameters()))
@@ -82,7 +90,7 @@ def accelerate(
     return made[0] if len(made) == 1 else tuple(made)
 
 
-def _check_there(config: Config, model: nn.Module) -> None:
+def _check_there(config: Config) -> None:
     wanted = {
         "dist.pp.size": config.dist.pp.size > 1,
         "dist.sp.size": config.dist.sp.size > 1,
@@ -93,10 +101,6 @@ def _check_there(config: Config, model: nn.Module) -> None:
     for name, is_wanted in wanted.items():
         if is_wanted:
             raise NotImplementedError(f"accelerate: {name} is not there yet: PyTorch's own is")
-    if any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers())):
-        raise NotImplementedError(
-            "accelerate: a model on the device meta has no weights; make it on the CPU"
-        )
 
 
 def _device(config: Config) -> torch.device:
@@ -195,57 +199,97 @@ def _compute_again(model: nn.Module, config: Config) -> None:
 
 # ---- tensor parallel
 
+# What plans call it, in Hugging Face's words: the style of PyTorch and its layouts, the dimension
+# of the weight that is split, and whether that must be even, since each rank goes on with its part.
+_STYLES = {
+    "colwise": ("ColwiseParallel", {}, 0, True),
+    "rowwise": ("RowwiseParallel", {}, 1, True),
+    "colwise_rep": ("ColwiseParallel", {"output_layouts": "whole"}, 0, False),
+    "colwise_gather_output": ("ColwiseParallel", {"output_layouts": "whole"}, 0, False),
+    "rowwise_split_input": ("RowwiseParallel", {"input_layouts": "whole"}, 1, False),
+    "embedding_rowwise": ("RowwiseParallel", {"input_layouts": "whole"}, 0, False),
+}
+
 
 def _split(model: nn.Module, mesh, plan: dict[str, str] | None, ties: list[list[str]]) -> None:
     """By the patterns of `plan`, or of the model's own."""
-    from torch.distributed.tensor import Replicate
-    from torch.distributed.tensor.parallel import (
-        ColwiseParallel,
-        RowwiseParallel,
-        parallelize_module,
-    )
+    from torch.distributed.tensor import Replicate, parallel
 
-    # By their names in Hugging Face's plans; the dimension of the weight that is split.
-    styles = {
-        "colwise": (ColwiseParallel(), 0),
-        "rowwise": (RowwiseParallel(), 1),
-        "colwise_rep": (ColwiseParallel(output_layouts=Replicate()), 0),
-        "colwise_gather_output": (ColwiseParallel(output_layouts=Replicate()), 0),
-    }
-    tied = {name.rpartition(".")[0] for tie in ties for name in tie}
-    is_own = plan is None
-    if is_own:
-        plan = getattr(model, "tp_plan", None) or getattr(model, "_tp_plan", None)
+    styles = _planned(model, plan) if plan is not None else _models_own(model)
+    styles = _tied_alike(styles, ties, plan is not None)
+    for name, style in styles.items():
+        kind, layouts, dim, is_even = _STYLES[style]
+        module = model.get_submodule(name)
+        size = module.weight.shape[dim]
+        if is_even and size % mesh.size() != 0:
+            raise ValueError(
+                f"config: dist.tp.plan: {name} has {size} {('rows', 'columns')[dim]}, which "
+                f"{mesh.size()} ranks cannot share evenly"
+            )
+        layouts = dict.fromkeys(layouts, Replicate())
+        parallel.parallelize_module(module, mesh, getattr(parallel, kind)(**layouts))
+    _tie(model, ties)
+
+
+def _planned(model: nn.Module, plan: dict[str, str]) -> dict[str, str]:
+    """The style of each module that the program's plan names. Raises ValueError for a pattern of no
+    module, and for a style that there is not."""
+    modules, styles = dict(model.named_modules()), {}
+    for pattern, style in plan.items():
+        if style not in _STYLES:
+            raise ValueError(
+                f"config: dist.tp.plan: {pattern} is {style!r}: there are {', '.join(_STYLES)}"
+            )
+        matches = fnmatch.filter(modules, pattern)
+        if not matches:
+            raise ValueError(f"config: dist.tp.plan: the model has no {pattern}")
+        styles |= dict.fromkeys(matches, style)
+    return styles
+
+
+def _models_own(model: nn.Module) -> dict[str, str]:
+    """Likewise, by the model's plan, as those of Hugging Face have one. Modules that the plan
+    splits in a way that there is not here stay whole, with those beside them, which may count on
+    it."""
+    plan = getattr(model, "tp_plan", None) or getattr(model, "_tp_plan", None)
     if not plan:
         raise ValueError(
             "config: dist.tp.plan is None, and the model has none: say which layers are split, as "
             "{'layers.*.up': 'colwise', 'layers.*.down': 'rowwise'}"
         )
-    modules = dict(model.named_modules())
+    strange = {pattern for pattern, style in plan.items() if style not in _STYLES}
+    whole = {pattern.rpartition(".")[0] for pattern in strange}
+    if whole:
+        warnings.warn(
+            f"torchacc.accelerate: {', '.join(sorted(whole))} stay whole on every rank: the "
+            f"model's plan splits some of them as {', '.join(sorted({plan[p] for p in strange}))}",
+            stacklevel=4,
+        )
+    modules, styles = dict(model.named_modules()), {}
     for pattern, style in plan.items():
-        if style not in styles:
+        if not any(pattern.startswith(f"{parent}.") for parent in whole):
+            styles |= dict.fromkeys(fnmatch.filter(modules, pattern), style)
+    return styles
+
+
+def _tied_alike(styles: dict[str, str], ties: list[list[str]], is_programs: bool) -> dict[str, str]:
+    """Without modules whose weight others have that are not split alike. If they are the program's
+    wish, that is a ValueError."""
+    made = dict(styles)
+    for tie in ties:
+        owners = [name.rpartition(".")[0] for name in tie]
+        split = [owner for owner in owners if owner in styles]
+        dims = {_STYLES[styles[owner]][2] if owner in styles else None for owner in owners}
+        if not split or len(dims) == 1:
+            continue
+        if is_programs:
             raise ValueError(
-                f"config: dist.tp.plan: {pattern} is {style!r}: there are {', '.join(styles)}"
+                f"config: dist.tp.plan: {split[0]} is split, and its weight is that of "
+                f"{' and '.join(owner for owner in owners if owner != split[0])}, too"
             )
-        matches = fnmatch.filter(modules, pattern)
-        if not matches and not is_own:
-            raise ValueError(f"config: dist.tp.plan: the model has no {pattern}")
-        for name in matches:
-            if name in tied:
-                if is_own:
-                    continue  # an embedding, which stays whole on every rank
-                raise ValueError(
-                    f"config: dist.tp.plan: {name} is split, whose weight others have, too"
-                )
-            made, dim = styles[style]
-            size = modules[name].weight.shape[dim]
-            if size % mesh.size() != 0:
-                raise ValueError(
-                    f"config: dist.tp.plan: {name} has {size} "
-                    f"{('rows', 'columns')[dim]}, which {mesh.size()} ranks cannot share evenly"
-                )
-            # Its own instance: they keep what they were put on.
-            parallelize_module(modules[name], mesh, copy.copy(made))
+        for owner in split:
+            del made[owner]
+    return made
 
 
 # ---- data parallel, sharded
@@ -274,6 +318,59 @@ def _shard(model: nn.Module, mesh, config: Config, dtype: torch.dtype | None) ->
     fully_shard(model, mp_policy=policy(output_dtype=reduced), **options)
 
 
+# ---- models on the device meta, of which each process makes its part alone
+
+
+def _make(model: nn.Module, device: torch.device) -> None:
+    """Gives every tensor memory, and numbers by which it is known that nobody has written it."""
+
+    def made(tensor: torch.Tensor) -> torch.Tensor:
+        if not tensor.is_meta:
+            return tensor.to(device)
+        if tensor.dtype == torch.bool:
+            raise ValueError(
+                "accelerate: a bool tensor of the model is on the device meta: make it on the CPU"
+            )
+        return torch.full_like(tensor, _unwritten(tensor.dtype), device=device)
+
+    with torch.no_grad():
+        model._apply(made)
+
+
+def _unwritten(dtype: torch.dtype) -> float | int:
+    return torch.nan if dtype.is_floating_point or dtype.is_complex else torch.iinfo(dtype).min
+
+
+@torch.no_grad()
+def _begin(model: nn.Module) -> None:
+    """Lets each module write its weights: by its `reset_parameters`, and then as models of Hugging
+    Face write those of their modules. Raises ValueError for what nobody writes."""
+
+    def begin(module: nn.Module, by) -> None:
+        by = getattr(module, "_init_weights", by)
+        # Of modules that share a weight the first one has the last word.
+        for child in reversed([*module.children()]):
+            begin(child, by)
+        if callable(reset := getattr(module, "reset_parameters", None)):
+            reset()
+        if callable(by):
+            by(module)
+
+    begin(model, None)
+    missing = []
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        here = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+        is_float = here.is_floating_point() or here.is_complex()
+        strange = here.isnan() if is_float else here == _unwritten(here.dtype)
+        if here.dtype != torch.bool and strange.any():
+            missing.append(name)
+    if missing:
+        raise ValueError(
+            f"accelerate: nobody writes {', '.join(missing)}, which the device meta has no numbers "
+            "of: give their modules a method reset_parameters, or make them on the CPU"
+        )
+
+
 # ---- parameters that are several, or an optimizer's
 
 
@@ -283,6 +380,15 @@ def _ties(model: nn.Module) -> list[list[str]]:
     for name, parameter in model.named_parameters(remove_duplicate=False):
         names.setdefault(id(parameter), []).append(name)
     return [several for several in names.values() if len(several) > 1]
+
+
+def _tie(model: nn.Module, ties: list[list[str]]) -> None:
+    """Makes each of them one parameter again."""
+    for first, *others in ties:
+        shared = model.get_parameter(first)
+        for name in others:
+            owner, _, own = name.rpartition(".")
+            setattr(model.get_submodule(owner), own, shared)
 
 
 def _check_ties(model: nn.Module, ties: list[list[str]]) -> None:
