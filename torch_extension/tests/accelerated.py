@@ -206,6 +206,12 @@ def without_memory():
     batch = next(part_of(0, 1, 1))
     step = trained(model, [{key: value.to("acc") for key, value in batch.items()}] * 5, optimizer)
     made["losses"] = [step(number).item() for number in range(5)]
+    # What is not split is what the first rank has, whatever numbers the others draw.
+    torch.manual_seed(dist.get_rank())
+    with torch.device("meta"):
+        split = MODELS["gpt2"]()
+    split = torchacc.accelerate(split, config=Config(dist=DistConfig(tp=TPConfig(2, MLP))))
+    made["whole"] = split.position.weight.sum().item()
     with torch.device("meta"):
         strange = Unwritten()
     try:

@@ -65,6 +65,8 @@ def accelerate(
     sizes = {axis: mesh[axis].size() for axis in AXES} if mesh is not None else {}
     if sizes.get("tp", 1) > 1:
         _split(model, mesh["tp"], config.dist.tp.plan, ties)
+        if not is_meta:
+            _same(model, mesh["tp"])
     is_sharded = sizes.get("fsdp", 1) > 1 or sizes.get("dp", 1) > 1 and sizes["tp"] > 1
     dtype = _half(config)
     if dtype is not None and not is_sharded:
@@ -75,6 +77,8 @@ def accelerate(
         _make(model, device)
         _tie(model, ties)
         _begin(model)
+        if sizes.get("tp", 1) > 1:
+            _same(model, mesh["tp"])
     _check_ties(model, ties)
     if optimizer is not None:
         _follow(optimizer, names, dict(model.named_parameters()))
@@ -229,6 +233,15 @@ def _split(model: nn.Module, mesh, plan: dict[str, str] | None, ties: list[list[
         layouts = dict.fromkeys(layouts, Replicate())
         parallel.parallelize_module(module, mesh, getattr(parallel, kind)(**layouts))
     _tie(model, ties)
+
+
+def _same(model: nn.Module, mesh) -> None:
+    """Makes what is whole on every rank what it is on the first one."""
+    for tensor in (*model.parameters(), *model.buffers()):
+        if "tp" in getattr(getattr(tensor, "device_mesh", None), "mesh_dim_names", ()):
+            continue
+        here = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+        dist.broadcast(here.detach(), group=mesh.get_group(), group_src=0)
 
 
 def _planned(model: nn.Module, plan: dict[str, str]) -> dict[str, str]:
