@@ -12,7 +12,7 @@ as they find a GPU (`torchacc.adapters`).
 
 import torch  # noqa: F401  (first: it may be what imports this package)
 
-from torchacc import adapters, fp8
+from torchacc import adapters, fp8, optim
 from torchacc._register import load
 from torchacc.accelerate import accelerate
 from torchacc.adapters import accelerate_hf_trainer
@@ -47,6 +47,7 @@ __all__ = [
     "mark_dynamic",
     "mark_step",
     "metrics",
+    "optim",
     "profile",
     "reset_metrics",
     "set_backend",
