@@ -22,11 +22,18 @@ STUB = {
         __version__ = "1.2.3"
     """,
     "accelerate/state.py": """
+        import enum
         import torch
+        DistributedType = enum.Enum("DistributedType", ["NO", "MULTI_CPU"])
         class PartialState:
+            device = backend = None
             @property
             def default_device(self):
                 return torch.device("cpu")
+            def _prepare_backend(self, cpu=False, sagemaker_dp=False, backend=None):
+                return ("gloo" if cpu else backend), DistributedType.NO
+            def set_device(self):
+                self.device = self.device or torch.device("cpu")
     """,
     "accelerate/accelerator.py": """
         from accelerate.utils import get_grad_scaler
@@ -149,7 +156,8 @@ def test_a_place_that_is_missing_is_a_warning(stub, missing):
         "class": "accelerate.state.PartialState.default_device",
     }
     _, errors = output("import torch, accelerate", stub(**files[missing]))
-    assert errors.count("UserWarning") == 1
+    # One for each place, which says what follows from that.
+    assert errors.count("UserWarning") == (3 if missing == "class" else 1)
     assert "does not know this accelerate" in errors
     assert f"{names[missing]} is missing or different" in errors
 
@@ -219,16 +227,25 @@ def test_a_backend_that_is_a_gpu_goes_before_pytorchs(monkeypatch):
     assert adapters.in_use()
 
 
-def test_processes_that_train_alone_are_a_warning(stub):
+def test_processes_train_together(stub):
     code = """
-        import os
-        os.environ["WORLD_SIZE"] = "2"
-        import accelerate
-        print(accelerate.PartialState().default_device)
+        import os, accelerate
+        state = accelerate.PartialState()
+        print(state._prepare_backend(), state._prepare_backend(True))
+        os.environ["LOCAL_RANK"] = "1"
+        for given in ((), (True,), (False, False, "nccl")):
+            print(*state._prepare_backend(*given))
+        state.set_device()
+        print(state.device)
+        state.device, state.backend = None, "acc"
+        state.set_device()
+        print(state.device)
     """
     lines, errors = output(code, stub())
-    assert lines == ["acc"]
-    assert "starts no process group for acc" in errors
+    no, several = "DistributedType.NO", "DistributedType.MULTI_CPU"
+    assert lines[0] == f"(None, <{no}: 1>) ('gloo', <{no}: 1>)"
+    assert lines[1:] == [f"acc {several}", f"gloo {no}", f"nccl {no}", "cpu", "acc"]
+    assert "UserWarning" not in errors
 
 
 def test_accelerate_keeps_the_generator_and_tells_memory(stub):

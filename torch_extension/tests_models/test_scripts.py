@@ -1,5 +1,6 @@
 """Scripts that do not know of acc, in processes of their own, in which the library comes first."""
 
+import ast
 import importlib.util
 import os
 import re
@@ -82,3 +83,46 @@ def test_a_script_takes_acc(tmp_path, name):
     assert result.returncode == 0, result.stderr
     assert "on acc" in result.stdout
     assert not re.search("torchacc (does|could|cannot)", result.stderr), result.stderr
+
+
+SEVERAL = """
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+        num_attention_heads=2, num_key_value_heads=2,
+    )
+    data = [{"input_ids": [i, i + 1, i + 2], "labels": [i, i + 1, i + 2]} for i in range(16)]
+    args = TrainingArguments(
+        FOLDER, max_steps=3, report_to=[], logging_steps=1, save_strategy="no", use_cpu=CPU,
+        per_device_train_batch_size=2, disable_tqdm=True, ddp_find_unused_parameters=False,
+    )
+    trainer = Trainer(LlamaForCausalLM(config), args, train_dataset=data)
+    trainer.train()
+    losses = [float(one["loss"]) for one in trainer.state.log_history if "loss" in one]
+    if args.process_index == 0:
+        print("made", [str(args.device), args.world_size, losses])
+"""
+
+
+def test_processes_of_torchrun_train_together(tmp_path):
+    made = {}
+    for cpu in (True, False):
+        script = tmp_path / f"{cpu}.py"
+        text = SEVERAL.replace("FOLDER", repr(str(tmp_path))).replace("CPU", str(cpu))
+        script.write_text(textwrap.dedent(text))
+        code = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+        done = subprocess.run(
+            [*code, "--nproc-per-node", "2", str(script)],
+            env=os.environ | {"OMP_NUM_THREADS": "1", "TORCHACC_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr
+        (line,) = re.findall(r"^made (.*)$", done.stdout, re.M)
+        made[cpu] = ast.literal_eval(line)
+    assert made[True][:2] in (["cpu", 2], ["cpu:0", 2])
+    assert made[False][:2] in (["acc", 2], ["acc:0", 2])
+    assert made[False][2] == pytest.approx(made[True][2], rel=1e-4)

@@ -4,7 +4,6 @@ import functools
 import inspect
 import os
 import sys
-import warnings
 from pathlib import Path
 
 import torch
@@ -23,7 +22,6 @@ def _state(module):
     def default_device(original):
         def choose(self):
             if in_use():
-                _warn_of_processes()
                 return torch.device("acc")
             if other_accelerator():
                 warn_unused("accelerate")
@@ -31,16 +29,30 @@ def _state(module):
 
         return property(choose, doc=original.__doc__)
 
+    def prepare_backend(original):
+        @functools.wraps(original)
+        def choose(self, cpu=False, sagemaker_dp=False, backend=None):
+            starts = int(os.environ.get("LOCAL_RANK", "-1")) != -1 and not cpu and in_use()
+            if not starts or backend not in (None, "acc"):
+                return original(self, cpu, sagemaker_dp, backend)
+            # Processes without a list of numbered devices, of which each would have one.
+            return "acc", module.DistributedType.MULTI_CPU
+
+        return choose
+
+    def set_device(original):
+        @functools.wraps(original)
+        def choose(self):
+            if self.device is None and self.backend == "acc":
+                self.device = torch.device("acc")
+            original(self)
+
+        return choose
+
     mend(module, "PartialState.default_device", default_device, "programs train on the CPU")
-
-
-def _warn_of_processes() -> None:
-    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
-        warnings.warn(
-            "accelerate starts no process group for acc: each process trains a model of its own",
-            UserWarning,
-            stacklevel=4,
-        )
+    why = "each of several processes trains a model of its own"
+    mend(module, "PartialState._prepare_backend", prepare_backend, why)
+    mend(module, "PartialState.set_device", set_device, why)
 
 
 def _accelerator(module):
