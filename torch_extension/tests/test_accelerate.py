@@ -1,5 +1,8 @@
 """torchacc.accelerate: losses of one process, whatever the processes share."""
 
+import copy
+import inspect
+
 import accelerated
 import pytest
 import ranks
@@ -133,6 +136,22 @@ def test_halves_are_computed_and_f32_comes_out():
     made = torchacc.accelerate(model, config=Config(compute=ComputeConfig(bf16=True)))
     assert made(torch.ones(3, 4, device=DEVICE)).dtype == torch.float32
     assert seen == [torch.bfloat16]
+
+
+def test_a_copy_computes_with_its_own_weights():
+    """Of one that computes in halves, and computes layers again."""
+    config = Config(
+        compute=ComputeConfig(bf16=True), memory=MemoryConfig(gc=True, gc_cls={"Linear"})
+    )
+    model = torchacc.accelerate(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2)), config=config)
+    x = torch.ones(3, 4, device=DEVICE)
+    before, copied = model(x).cpu(), copy.deepcopy(model)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    assert (model(x) == 0).all()
+    torch.testing.assert_close(copied(x).cpu(), before)
+    assert [*inspect.signature(model.forward).parameters] == ["input"]
 
 
 class Block(nn.Module):

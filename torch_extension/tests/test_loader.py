@@ -194,6 +194,30 @@ def test_an_epoch_that_is_left_ends():
     loader.close()
 
 
+def test_who_waits_for_a_batch_is_told_that_the_epoch_is_over():
+    class Endless:
+        def __iter__(self):
+            yield torch.ones(1)
+            asked.set()
+            goes_on.wait(10)
+
+    asked, goes_on = threading.Event(), threading.Event()
+    loader = AsyncLoader(Endless(), DEVICE)
+    batches = iter(loader)
+    next(batches)
+    got = []
+    waiting = threading.Thread(target=lambda: got.extend(batches))
+    waiting.start()
+    asked.wait(10)
+    closing = threading.Thread(target=loader.close)
+    closing.start()
+    goes_on.set()
+    for thread in (closing, waiting):
+        thread.join(10)
+        assert not thread.is_alive()
+    assert got == []
+
+
 @pytest.mark.parametrize(
     "end", ["pass", "del batches, loader", "sys.exit(3)", "1 / 0", "os._exit(0)"]
 )

@@ -152,6 +152,24 @@ def test_a_state_goes_on_elsewhere(name):
     assert torch.equal(x.cpu(), y.cpu())
 
 
+def test_a_gradient_that_one_of_the_two_has_not_is_none():
+    x, y = (torch.ones(2, device=DEVICE, requires_grad=True) for _ in range(2))
+    optimizer = WSAM(torch.optim.SGD([x, y], lr=0.1), gamma=0.5)
+    runs = []
+
+    def closure():
+        runs.append(None)
+        optimizer.zero_grad()
+        loss = (x if len(runs) == 1 else y).sum()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    # The gradient of x is 1 here and 0 there; y had none when the step was begun.
+    torch.testing.assert_close(x.detach().cpu(), torch.full((2,), 1 - 0.1 + 0.1))
+    assert y.tolist() == [1, 1]
+
+
 def test_what_is_out_of_range_is_said():
     x = torch.zeros(2, requires_grad=True)
     for options in ({"lr": -1}, {"betas": (0.9, 1)}, {"delta": 0}, {"weight_decay": -0.1}):

@@ -138,15 +138,19 @@ def _half(config: Config) -> torch.dtype | None:
 
 
 def _autocast(model: nn.Module, device_type: str, dtype: torch.dtype) -> None:
-    forward = model.forward
+    _wrap(model, functools.partial(_in_halves, model.forward, device_type, dtype))
 
-    @functools.wraps(forward)
-    def in_halves(*args, **kwargs):
-        with torch.autocast(device_type, dtype):
-            result = forward(*args, **kwargs)
-        return tree_map_only(torch.Tensor, _as_f32, result)
 
-    model.forward = in_halves
+def _in_halves(forward, device_type: str, dtype: torch.dtype, /, *args, **kwargs) -> Any:
+    with torch.autocast(device_type, dtype):
+        result = forward(*args, **kwargs)
+    return tree_map_only(torch.Tensor, _as_f32, result)
+
+
+def _wrap(module: nn.Module, forward: functools.partial) -> None:
+    """Makes it the module's. A copy of the module has one of its own: a partial is copied with what
+    it holds, a closure would go on calling this module's."""
+    module.forward = functools.update_wrapper(forward, module.forward)
 
 
 def _as_f32(tensor: torch.Tensor) -> torch.Tensor:
@@ -198,7 +202,7 @@ def _compute_again(model: nn.Module, config: Config) -> None:
     if not blocks:
         raise ValueError("config: memory.gc: the model has no list of layers: name some in gc_cls")
     for block in blocks[: config.memory.gc_cnt]:
-        block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
+        _wrap(block, functools.partial(checkpoint, block.forward, use_reentrant=False))
 
 
 # ---- tensor parallel

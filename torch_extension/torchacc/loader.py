@@ -1,6 +1,7 @@
 """`AsyncLoader`: batches are padded and lie on the device before the program asks for them."""
 
 import bisect
+import contextlib
 import copy
 import dataclasses
 import queue
@@ -248,6 +249,9 @@ class _Epoch:
     def close(self) -> None:
         self._is_over = True
         self._finalizer()
+        # Another thread of the program may wait for a batch.
+        with contextlib.suppress(queue.Full):
+            self._ready.put_nowait(_End())
 
 
 def _stop(thread: threading.Thread, stops: threading.Event) -> None:

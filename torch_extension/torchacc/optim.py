@@ -118,7 +118,14 @@ class WSAM(torch.optim.Optimizer):
         self._climb(moved, gradients)
         with torch.enable_grad():
             closure()
-        there = [parameter.grad for parameter, _ in moved]
+        there = [
+            torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            for parameter, _ in moved
+        ]
+        # What had no gradient here takes no step.
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                parameter.grad = None
         for (parameter, _), place, here, far in zip(moved, places, gradients, there, strict=True):
             parameter.copy_(place)
             sharp = torch.zeros_like(here) if self.decouple else (far - here) * self.weight
