@@ -175,6 +175,23 @@ def own_plan():
     return {"split": sorted(split), "said": text, "loss": loss, "expected": expected}
 
 
+def unequal(*kinds):
+    """What the weights are whose numbers each rank drew for itself, whole on every rank."""
+    made = {}
+    for kind in kinds:
+        name, _, device = kind.partition(":")
+        torch.manual_seed(dist.get_rank())
+        with torch.device(device or "cpu"):
+            model = MODELS["gpt2"]()
+        wanted = config(**KINDS[dist.get_world_size()][name])
+        # Of parts, those of the first ranks: what another rank has is a copy of theirs, or no part.
+        wanted.dist.fsdp.sync_module_states = True
+        model = torchacc.accelerate(model, config=wanted)
+        whole = [p.full_tensor() if hasattr(p, "full_tensor") else p for p in model.parameters()]
+        made[kind] = [one.double().sum().item() for one in whole]
+    return made
+
+
 class Unwritten(nn.Module):
     def __init__(self):
         super().__init__()
@@ -212,6 +229,10 @@ def without_memory():
         split = MODELS["gpt2"]()
     split = torchacc.accelerate(split, config=Config(dist=DistConfig(tp=TPConfig(2, MLP))))
     made["whole"] = split.position.weight.sum().item()
+    with torch.device("meta"):
+        padded = nn.Sequential(nn.Embedding(6, 8, padding_idx=1))
+    padded = torchacc.accelerate(padded, config=Config(dist=DistConfig(fsdp=FSDPConfig(2))))
+    made["padding"] = padded[0].weight.full_tensor()[1].tolist()
     with torch.device("meta"):
         strange = Unwritten()
     try:

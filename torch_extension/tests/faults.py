@@ -84,12 +84,13 @@ def other_shapes():
 
 
 def other_reduction():
-    """Ranks reduce what is large in other ways, after many collectives that were alike."""
+    """Ranks reduce in other ways, after many collectives that were alike, the last one large."""
     rank = dist.get_rank()
     small, large = torch.ones(3, device="acc"), torch.ones(1 << 18, device="acc")
     for _ in range(70):
         dist.all_reduce(small)
         small /= 2
+    dist.all_reduce(large)
     torchacc.sync()
 
     def ask():

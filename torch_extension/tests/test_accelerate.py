@@ -100,6 +100,7 @@ def test_a_model_without_memory_is_made_in_parts():
         assert made["norm"] == [1, 0]
         assert made["tied"]
         assert made["kept"] == [0, 1, 2]
+        assert made["padding"] == [0] * 8
         assert made["losses"][-1] < made["losses"][0]
         assert made["part"] < 0.55
         assert "nobody writes own, count, which the device meta" in made["said"]
@@ -136,6 +137,41 @@ def test_halves_are_computed_and_f32_comes_out():
     made = torchacc.accelerate(model, config=Config(compute=ComputeConfig(bf16=True)))
     assert made(torch.ones(3, 4, device=DEVICE)).dtype == torch.float32
     assert seen == [torch.bfloat16]
+
+
+def test_what_is_computed_again_draws_the_same_numbers():
+    """Also of layers whose arguments have names."""
+
+    class Drops(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(
+                nn.Sequential(nn.Linear(16, 16), nn.Dropout(0.5), nn.Linear(16, 16))
+                for _ in range(2)
+            )
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = layer(input=x)
+            return x
+
+    torch.manual_seed(0)
+    models = [Drops().to(DEVICE)]
+    models.append(copy.deepcopy(models[0]))
+    torchacc.accelerate(models[1], config=Config(memory=MemoryConfig(gc=True)))
+    for model in models:
+        torch.manual_seed(3)
+        model(torch.ones(8, 16, device=DEVICE)).sum().backward()
+    for one, other in zip(*(model.parameters() for model in models), strict=True):
+        torch.testing.assert_close(one.grad.cpu(), other.grad.cpu())
+
+
+def test_copies_are_copies():
+    for size, kinds in ((2, ["dp", "tp"]), (4, ["hybrid", "dp_tp", "hybrid:meta", "dp_tp:meta"])):
+        of_ranks = ranks.run("accelerated.unequal", size, *kinds, backend="acc")
+        for kind in kinds:
+            sums = [made[kind] for made in of_ranks]
+            assert all(one == sums[0] for one in sums), (kind, sums)
 
 
 def test_a_copy_computes_with_its_own_weights():

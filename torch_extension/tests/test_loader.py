@@ -15,7 +15,7 @@ import torch.nn as nn
 import torchacc
 from support import DEVICE
 from torch.nn.utils.rnn import pack_sequence
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler
 from torchacc import AsyncLoader
 
 Pair = collections.namedtuple("Pair", ["x", "y"])
@@ -272,6 +272,67 @@ def test_a_training_goes_on_where_it_was(workers, own):
     assert third.state_dict()["epochs"] == 3
     with pytest.raises(KeyError):
         third.load_state_dict({"step": 1})
+
+
+ORDERS = {
+    "persistent": lambda: {"shuffle": True, "num_workers": 1, "persistent_workers": True},
+    "persistent, own": lambda: {
+        "shuffle": True,
+        "num_workers": 1,
+        "persistent_workers": True,
+        "generator": torch.Generator().manual_seed(5),
+    },
+    "sampler": lambda: {
+        "sampler": RandomSampler(Numbers(), generator=torch.Generator().manual_seed(5))
+    },
+    "own": lambda: {"shuffle": True, "generator": torch.Generator().manual_seed(5)},
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_an_order_is_that_of_the_state_in_any_epoch(order):
+    def loader():
+        return AsyncLoader(DataLoader(Numbers(), batch_size=4, **ORDERS[order]()), DEVICE)
+
+    def firsts(batches):
+        return [batch[:, 0].tolist() for batch in batches]
+
+    torch.manual_seed(1)
+    one = loader()
+    firsts(one)
+    between = one.state_dict()
+    batches = iter(one)
+    head = firsts(next(batches) for _ in range(2))
+    state = one.state_dict()
+    rest = firsts(batches)
+    torch.manual_seed(7)
+    other = loader()
+    other.load_state_dict(state)
+    random = torch.get_rng_state()
+    assert firsts(other) == rest
+    # The program's random numbers are its own.
+    assert torch.equal(torch.get_rng_state(), random)
+    orders = firsts(other), firsts(other)
+    assert orders[0] != orders[1]
+    if "own" in order or order == "sampler":
+        # Orders do not begin anew where an epoch is the first of a process.
+        third = loader()
+        third.load_state_dict(between)
+        assert firsts(third) == head + rest
+
+
+def test_an_epoch_that_is_closed_is_not_over():
+    loader = AsyncLoader(DataLoader(Numbers(), batch_size=5), DEVICE)
+    seen = []
+    for batch in loader:
+        seen.append(batch[0, 0].item())
+        if len(seen) == 2:
+            loader.close()
+    assert seen == [0, 5]
+    state = loader.state_dict()
+    assert (state["batches"], state["is_over"]) == (2, False)
+    loader.load_state_dict(state)
+    assert [batch[0, 0].item() for batch in loader] == [10, 15]
 
 
 def test_what_it_is_not_asked_for_is_the_loaders():

@@ -60,13 +60,16 @@ def accelerate(
     if config.memory.gc:
         _compute_again(model, config)
     is_meta = any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers()))
+    if is_meta and config.dist.fsdp.cpu_offload:
+        raise NotImplementedError(
+            "accelerate: dist.fsdp.cpu_offload of a model on the device meta is not there yet: "
+            "make it on the CPU"
+        )
     if not is_meta:
         model.to(device)
     sizes = {axis: mesh[axis].size() for axis in AXES} if mesh is not None else {}
     if sizes.get("tp", 1) > 1:
         _split(model, mesh["tp"], config.dist.tp.plan, ties)
-        if not is_meta:
-            _same(model, mesh["tp"])
     is_sharded = sizes.get("fsdp", 1) > 1 or sizes.get("dp", 1) > 1 and sizes["tp"] > 1
     dtype = _half(config)
     if dtype is not None and not is_sharded:
@@ -76,9 +79,11 @@ def accelerate(
     if is_meta:
         _make(model, device)
         _tie(model, ties)
-        _begin(model)
-        if sizes.get("tp", 1) > 1:
-            _same(model, mesh["tp"])
+        _begin(model, device)
+    # Those of data parallel ranks are otherwise DistributedDataParallel's to make alike.
+    for axis in ("tp", "dp") if is_sharded else ("tp",):
+        if sizes.get(axis, 1) > 1:
+            _same(model, mesh[axis], axis)
     _check_ties(model, ties)
     if optimizer is not None:
         _follow(optimizer, names, dict(model.named_parameters()))
@@ -189,7 +194,7 @@ def _repeated(model: nn.Module) -> Iterator[nn.Module]:
         kinds = {type(one) for one in child.children()}
         is_list = isinstance(child, nn.ModuleList | nn.Sequential) and len(child) > 1
         if is_list and len(kinds) == 1 and any(True for _ in child[0].children()):
-            yield from child
+            yield from dict.fromkeys(child)  # one that is there several times is one
         else:
             yield from _repeated(child)
 
@@ -202,7 +207,15 @@ def _compute_again(model: nn.Module, config: Config) -> None:
     if not blocks:
         raise ValueError("config: memory.gc: the model has no list of layers: name some in gc_cls")
     for block in blocks[: config.memory.gc_cnt]:
-        _wrap(block, functools.partial(checkpoint, block.forward, use_reentrant=False))
+        _wrap(block, functools.partial(_again, block.forward))
+
+
+def _again(forward, /, *args, **kwargs) -> Any:
+    # PyTorch looks for the device whose random numbers it keeps among what is passed by position.
+    def call(*values):
+        return forward(*values[: len(args)], **dict(zip(kwargs, values[len(args) :], strict=True)))
+
+    return checkpoint(call, *args, *kwargs.values(), use_reentrant=False)
 
 
 # ---- tensor parallel
@@ -239,13 +252,19 @@ def _split(model: nn.Module, mesh, plan: dict[str, str] | None, ties: list[list[
     _tie(model, ties)
 
 
-def _same(model: nn.Module, mesh) -> None:
-    """Makes what is whole on every rank what it is on the first one."""
+def _same(model: nn.Module, mesh, axis: str) -> None:
+    """Makes what the ranks of an axis have alike what it is on the first of them."""
     for tensor in (*model.parameters(), *model.buffers()):
-        if "tp" in getattr(getattr(tensor, "device_mesh", None), "mesh_dim_names", ()):
-            continue
-        here = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-        dist.broadcast(here.detach(), group=mesh.get_group(), group_src=0)
+        here = tensor.detach()
+        if hasattr(here, "to_local"):
+            names, placements = here.device_mesh.mesh_dim_names, here.placements
+            if any(n == axis and p.is_shard() for n, p in zip(names, placements, strict=True)):
+                continue
+            here = here.to_local()
+        moved = here.to(mesh.device_type)  # from the host's memory, where parameters may wait
+        dist.broadcast(moved, group=mesh.get_group(), group_src=0)
+        if moved is not here:
+            here.copy_(moved)
 
 
 def _planned(model: nn.Module, plan: dict[str, str]) -> dict[str, str]:
@@ -317,10 +336,8 @@ def _shard(model: nn.Module, mesh, config: Config, dtype: torch.dtype | None) ->
     from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
 
     fsdp = config.dist.fsdp
-    if fsdp.sync_module_states:
-        for tensor in (*model.parameters(), *model.buffers()):
-            if not isinstance(tensor, dist.tensor.DTensor):
-                dist.broadcast(tensor.detach(), 0)
+    if fsdp.sync_module_states and not any(p.is_meta for p in model.parameters()):
+        _same(model, mesh["fsdp"], "fsdp")
     both = mesh["dp"].size() > 1
     options: dict[str, Any] = {
         "mesh": mesh["dp", "fsdp"] if both else mesh["fsdp"],
@@ -359,7 +376,7 @@ def _unwritten(dtype: torch.dtype) -> float | int:
 
 
 @torch.no_grad()
-def _begin(model: nn.Module) -> None:
+def _begin(model: nn.Module, device: torch.device) -> None:
     """Lets each module write its weights: by its `reset_parameters`, and then as models of Hugging
     Face write those of their modules. Raises ValueError for what nobody writes."""
 
@@ -372,8 +389,21 @@ def _begin(model: nn.Module) -> None:
             reset()
         if callable(by):
             by(module)
+        index, weight = getattr(module, "padding_idx", None), getattr(module, "weight", None)
+        if index is not None and hasattr(weight, "device_mesh"):
+            # Written by an index, which of a distributed tensor gives a copy.
+            rows = torch.ones(len(weight), 1, device=device)
+            rows[index] = 0
+            whole = [Replicate()] * weight.device_mesh.ndim
+            weight.mul_(distribute_tensor(rows, weight.device_mesh, whole))
 
-    begin(model, None)
+    from torch.distributed.tensor import Replicate, distribute_tensor
+
+    with torch.random.fork_rng(enabled=device.type == "cpu", device_type="cpu", devices=[]):
+        if device.type == "cpu" and dist.is_initialized():
+            # There PyTorch gives parts of one tensor on ranks of one seed the same numbers.
+            torch.manual_seed(torch.initial_seed() + dist.get_rank())
+        begin(model, None)
     missing = []
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         here = tensor.to_local() if hasattr(tensor, "to_local") else tensor

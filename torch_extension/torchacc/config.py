@@ -229,7 +229,7 @@ class TPConfig(_Parallel):
 
     size: int = 1
     # Styles by patterns of module names ("layers.*.mlp.up": "colwise"), instead of the model's own
-    # plan, or of the rules for attention and MLP blocks.
+    # plan.
     plan: dict[str, str] | None = None
 
 

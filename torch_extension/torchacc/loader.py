@@ -36,7 +36,8 @@ class AsyncLoader:
     this one's, too.
 
     `state_dict` says how far the program has come; after `load_state_dict` the next epoch goes on
-    there, with the random numbers that it began with, without the batches that have been.
+    there, in the order that it had, without the batches that have been (they are fetched again).
+    PyTorch's own random numbers stay the program's.
 
     Raises ValueError for buckets that are none.
     """
@@ -62,7 +63,7 @@ class AsyncLoader:
             pad_dims,
         )
         self._depth = depth
-        self._place = {"epochs": 0, "batches": 0, "is_over": True}
+        self._place = {"epochs": 0, "batches": 0, "is_over": True, **self._random()}
         self._resumed: Mapping[str, Any] | None = None
         self._running: weakref.ref[_Epoch] | None = None
 
@@ -77,8 +78,12 @@ class AsyncLoader:
     def __iter__(self) -> Iterator:
         """An epoch. One that is still under way ends: it would take batches from this one."""
         self.close()
-        self._begin()
+        state, self._resumed = self._resumed, None
+        random = torch.get_rng_state()
+        self._begin(state)
         epoch = _Epoch(iter(self.loader), self._prepare, self._depth, self._place["batches"])
+        if state is not None and not state["is_over"]:
+            torch.set_rng_state(random)  # the program's own
         self._running = weakref.ref(epoch)
         return self._counted(epoch, self._place)
 
@@ -95,33 +100,51 @@ class AsyncLoader:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Takes effect when the next epoch begins: it is that of `state`, or the one after it if
         that was over. Raises KeyError for what is no state of a loader."""
-        for name in ("epochs", "batches", "is_over"):
+        for name in self._place:
             state[name]
         self._resumed = dict(state)
 
-    def _begin(self) -> None:
-        """A place in a new epoch, or that of the state that was loaded, with its random numbers."""
-        state, self._resumed = self._resumed, None
+    def _begin(self, state: Mapping[str, Any] | None) -> None:
+        """A place in a new epoch, or that of a state, with its random numbers."""
         last = self._place if state is None else state
-        generator = getattr(self.loader, "generator", None)
-        if state is None or state["is_over"]:
+        if state is not None:
+            number = state["epochs"] + state["is_over"]
+            if number > 1 and getattr(self.loader, "persistent_workers", False):
+                # The epoch was one of workers that were there, which draws less.
+                iter(self.loader)
+            for generator, numbers in zip(self._generators(), state["generators"], strict=True):
+                generator.set_state(numbers)
+        if last["is_over"] or state is None:
             self._place = {"epochs": last["epochs"] + 1, "batches": 0, "is_over": False}
-            self._place["random"] = torch.get_rng_state()
-            if generator is not None:
-                self._place["generator"] = generator.get_state()
-            return
-        self._place = dict(state)
-        torch.set_rng_state(state["random"])
-        if generator is not None:
-            generator.set_state(state["generator"])
+            self._place |= self._random()
+        else:
+            self._place = dict(state)
+            torch.set_rng_state(state["random"])
 
-    @staticmethod
-    def _counted(epoch: "_Epoch", place: dict[str, Any]) -> Iterator:
+    def _generators(self) -> list[torch.Generator]:
+        """Those that an order may come from, besides PyTorch's."""
+        places = ("", "sampler", "batch_sampler", "batch_sampler.sampler")
+        found: list[torch.Generator] = []
+        for place in places:
+            owner = self.loader
+            for name in filter(None, place.split(".")):
+                owner = getattr(owner, name, None)
+            generator = getattr(owner, "generator", None)
+            if isinstance(generator, torch.Generator) and generator not in found:
+                found.append(generator)
+        return found
+
+    def _random(self) -> dict[str, Any]:
+        generators = [generator.get_state() for generator in self._generators()]
+        return {"random": torch.get_rng_state(), "generators": generators}
+
+    def _counted(self, epoch: "_Epoch", place: dict[str, Any]) -> Iterator:
         try:
             for batch in epoch:
                 place["batches"] += 1
                 yield batch
-            place["is_over"] = True
+            if epoch.has_ended:
+                place |= {"is_over": True, **self._random()}
         finally:
             epoch.close()
 
@@ -224,6 +247,7 @@ class _Epoch:
     def __init__(self, source: Iterator, prepare, depth: int, skipped: int) -> None:
         self._ready: queue.Queue = queue.Queue(depth)
         self._is_over = False
+        self.has_ended = False  # by itself
         stops = threading.Event()
         # The thread does not know this object, which goes when the program has dropped it.
         arguments = (source, prepare, self._ready, stops)
@@ -241,6 +265,7 @@ class _Epoch:
         batch = _End() if self._is_over else self._ready.get()
         if not isinstance(batch, _End):
             return batch
+        self.has_ended = not self._is_over and batch.error is None
         self._is_over = True
         if batch.error is not None:
             raise batch.error

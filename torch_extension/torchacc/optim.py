@@ -94,10 +94,11 @@ class WSAM(torch.optim.Optimizer):
             raise ValueError(f"WSAM: rho is {rho}")
         if not 0 <= gamma < 1:
             raise ValueError(f"WSAM: gamma is {gamma}: at least 0 and less than 1")
-        self.base = base
+        self.base, self._is_made = base, False
         super().__init__(base.param_groups, {})
         # The same, so that a scheduler of either is one of both.
-        self.param_groups = base.param_groups
+        self.param_groups, self.state = base.param_groups, base.state
+        self._is_made = True
         self.rho, self.weight = rho, gamma / (1 - gamma)
         self.adaptive, self.decouple = adaptive, decouple
 
@@ -115,38 +116,51 @@ class WSAM(torch.optim.Optimizer):
         ]
         places = [parameter.clone() for parameter, _ in moved]
         gradients = [parameter.grad.clone() for parameter, _ in moved]
-        self._climb(moved, gradients)
-        with torch.enable_grad():
-            closure()
-        there = [
-            torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-            for parameter, _ in moved
+        try:
+            self._climb(moved, gradients)
+            with torch.enable_grad():
+                closure()
+        finally:
+            for (parameter, _), place in zip(moved, places, strict=True):
+                parameter.copy_(place)
+        # Of what has no gradient there it is not known how that differs.
+        differences = [
+            torch.zeros_like(here) if parameter.grad is None else parameter.grad - here
+            for (parameter, _), here in zip(moved, gradients, strict=True)
         ]
         # What had no gradient here takes no step.
         for group in self.param_groups:
             for parameter in group["params"]:
                 parameter.grad = None
-        for (parameter, _), place, here, far in zip(moved, places, gradients, there, strict=True):
-            parameter.copy_(place)
-            sharp = torch.zeros_like(here) if self.decouple else (far - here) * self.weight
-            parameter.grad = here + sharp
+        for (parameter, _), here, more in zip(moved, gradients, differences, strict=True):
+            parameter.grad = here if self.decouple else here + more * self.weight
         self.base.step()
         if self.decouple:
-            for (parameter, group), here, far in zip(moved, gradients, there, strict=True):
-                parameter.sub_((far - here) * (group["lr"] * self.weight))
+            for (parameter, group), more in zip(moved, differences, strict=True):
+                parameter.sub_(more * (group["lr"] * self.weight))
         return loss
 
     def _climb(self, moved, gradients) -> None:
+        # In f32: a half's squares overflow.
+        wide = [one if one.dtype == torch.float64 else one.float() for one in gradients]
         sizes = [parameter.abs() if self.adaptive else 1 for parameter, _ in moved]
-        scaled = [size * gradient for size, gradient in zip(sizes, gradients, strict=True)]
+        scaled = [size * gradient for size, gradient in zip(sizes, wide, strict=True)]
         # Of no gradient at all no direction is known.
         norm = torch.nn.utils.get_total_norm(scaled, foreach=False).clamp_min(1e-12)
         for (parameter, _), size, one in zip(moved, sizes, scaled, strict=True):
             parameter.add_(size * one * (self.rho / norm))
+
+    def add_param_group(self, group: dict[str, Any]) -> None:
+        # The constructor of the class above adds those of `base`.
+        add = self.base.add_param_group if self._is_made else super().add_param_group
+        add(group)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__.copy()
 
     def state_dict(self) -> dict[str, Any]:
         return self.base.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.base.load_state_dict(state)
-        self.param_groups = self.base.param_groups
+        self.param_groups, self.state = self.base.param_groups, self.base.state

@@ -12,8 +12,8 @@ namespace {
 
 constexpr uint64_t kFirst = 64;
 constexpr uint64_t kEvery = 64;
-// Bytes of which moving takes many times as long as comparing.
-constexpr size_t kLarge = 1 << 20;
+// Bytes since the last comparison: moving them takes many times as long as comparing.
+constexpr uint64_t kBytes = 1 << 20;
 
 // A collective in a form that can be sent.
 struct Description {
@@ -48,8 +48,10 @@ void Agreement::check(c10d::Backend& backend, const char* kind, at::ScalarType t
   std::strncpy(mine.kind.data(), kind, mine.kind.size() - 1);
   mine.history = history_ = mixed(history_, mine);
   const uint64_t number = count_++;
-  const bool is_large = elements * c10::elementSize(type) >= kLarge;
-  if (number >= kFirst && number % kEvery != 0 && !is_large) return;
+  // By what was before: of this one ranks may think differently.
+  const bool is_due = number < kFirst || number % kEvery == 0 || bytes_ >= kBytes;
+  bytes_ = (is_due ? 0 : bytes_) + elements * c10::elementSize(type);
+  if (!is_due) return;
 
   std::vector<Description> all(backend.getSize());
   at::Tensor from = bytes_of(&mine, sizeof mine);
