@@ -120,6 +120,15 @@ def test_any_dimension_is_padded():
     assert made["labels"].shape == (4,)
 
 
+def test_a_dimension_that_is_the_batch_is_not_padded():
+    batch = ({"input_ids": torch.ones(2, 3), "labels": torch.ones(2)}, torch.ones(2))
+    ((made, beside),) = AsyncLoader([batch], DEVICE, buckets=[8])
+    assert (made["input_ids"].shape, made["labels"].shape, beside.shape) == ((2, 8), (2,), (2,))
+    options = {"buckets": [8], "pad_dims": {"labels": 0}}
+    ((made, _),) = AsyncLoader([batch], DEVICE, **options)
+    assert (made["input_ids"].shape, made["labels"].shape) == ((2, 8), (8,))
+
+
 def test_what_is_too_long_makes_no_bucket():
     loader = AsyncLoader([batch_of(n) for n in (20, 30, 5)], DEVICE, buckets=[8, 16])
     with pytest.warns(UserWarning, match="input_ids is 20 long, and the longest bucket 16") as said:

@@ -305,6 +305,11 @@ def _models_own(model: nn.Module) -> dict[str, str]:
     for pattern, style in plan.items():
         if not any(pattern.startswith(f"{parent}.") for parent in whole):
             styles |= dict.fromkeys(fnmatch.filter(modules, pattern), style)
+    if not styles:
+        raise ValueError(
+            f"config: dist.tp.plan is None, and the model has nothing of its own plan that could "
+            f"be split ({', '.join(plan)}): say which layers are"
+        )
     return styles
 
 

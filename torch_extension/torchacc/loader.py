@@ -25,9 +25,10 @@ class AsyncLoader:
     Batches are tensors, lists, tuples, mappings and dataclasses of tensors, and whatever has a
     method `to`; what is neither is left alone. Tensors whose key is in `pad_value_dict`
     (`PAD_VALUES`, if not given) are padded at the end of a dimension, the last one or that of
-    `pad_dims`, to the next of `buckets`, or of `num_buckets` (8) equal steps up to `max_length`;
-    other keys are left alone. The device needs no buckets, since it compiles for lengths in
-    general; other compilers do. What is longer than all buckets stays as it is, and warns once.
+    `pad_dims` (a tensor of one dimension only if that names its key), to the next of `buckets`, or
+    of `num_buckets` (8) equal steps up to `max_length`; other keys are left alone. The device needs
+    no buckets, since it compiles for lengths in general; other compilers do. What is longer than
+    all buckets stays as it is, and warns once.
 
     The first batch of an epoch is fetched by the caller, so that what a sampler draws from
     PyTorch's generator does not depend on the time; others come from the thread, whose errors are
@@ -184,16 +185,22 @@ class _Padding:
         self.has_warned = False
 
     def pad(self, batch: Any) -> Any:
+        if type(batch) in (list, tuple):
+            return type(batch)(map(self.pad, batch))
         if not self.lengths or not isinstance(batch, Mapping):
             return batch
         padded = copy.copy(batch)
         for key, value in batch.items():
-            if key in self.values and isinstance(value, torch.Tensor) and value.dim() > 0:
-                padded[key] = self._padded(key, value)
+            if key not in self.values or not isinstance(value, torch.Tensor):
+                continue
+            is_said = isinstance(self.dims, Mapping) and key in self.dims
+            dim = self.dims[key] if is_said else self.dims if isinstance(self.dims, int) else -1
+            # The first dimension is the batch, unless somebody says that it is not.
+            if value.dim() > 1 or is_said:
+                padded[key] = self._padded(key, value, dim)
         return padded
 
-    def _padded(self, key: str, tensor: torch.Tensor) -> torch.Tensor:
-        dim = self.dims if isinstance(self.dims, int) else self.dims.get(key, -1)
+    def _padded(self, key: str, tensor: torch.Tensor, dim: int) -> torch.Tensor:
         length = tensor.size(dim)
         at = bisect.bisect_left(self.lengths, length)
         if at == len(self.lengths):
@@ -256,6 +263,7 @@ class _Epoch:
         self._ready.put(first)
         if not isinstance(first, _End):
             thread.start()
+        self._thread = thread
         self._finalizer = weakref.finalize(self, _stop, thread, stops)
 
     def __iter__(self) -> Iterator:
@@ -274,16 +282,22 @@ class _Epoch:
     def close(self) -> None:
         self._is_over = True
         self._finalizer()
+        _join(self._thread)
         # Another thread of the program may wait for a batch.
         with contextlib.suppress(queue.Full):
             self._ready.put_nowait(_End())
 
 
 def _stop(thread: threading.Thread, stops: threading.Event) -> None:
+    """Of an epoch that was dropped, or with the program: a source that blocks must not hold it."""
     stops.set()
-    # Which may be what drops the epoch.
+    _join(thread, 5)
+
+
+def _join(thread: threading.Thread, seconds: float | None = None) -> None:
+    # It may itself be what drops the epoch.
     if thread.ident is not None and thread is not threading.current_thread():
-        thread.join()
+        thread.join(seconds)
 
 
 def _next(source: Iterator, prepare, skipped: int = 0) -> Any:

@@ -12,6 +12,11 @@ AccBackend::AccBackend(BackendPtr cpu, BackendPtr device, c10::intrusive_ptr<c10
       device_(std::move(device)),
       communicator_(cpu_, device_, std::move(store), name_) {}
 
+void AccBackend::setTimeout(std::chrono::milliseconds timeout) {
+  cpu_->setTimeout(timeout);
+  if (device_ != nullptr) device_->setTimeout(timeout);
+}
+
 void AccBackend::check_one_place(const Tensors& tensors) const {
   for (const at::Tensor& tensor : tensors) {
     TORCH_CHECK(is_acc(tensor) && tensor.layout() == at::kStrided, "process group \"", name_,

@@ -26,7 +26,7 @@ class AccBackend final : public c10d::Backend {
 
   const std::string getBackendName() const override { return "acc"; }
   c10::intrusive_ptr<Options> getBackendOptions() override { return cpu_->getBackendOptions(); }
-  void setTimeout(std::chrono::milliseconds timeout) override { cpu_->setTimeout(timeout); }
+  void setTimeout(std::chrono::milliseconds timeout) override;
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override { return sequence_; }
 
