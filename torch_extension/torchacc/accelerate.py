@@ -109,7 +109,9 @@ def _check_there(config: Config) -> None:
     }
     for name, is_wanted in wanted.items():
         if is_wanted:
-            raise NotImplementedError(f"accelerate: {name} is not there yet: PyTorch's own is")
+            raise NotImplementedError(
+                f"accelerate: {name} is not there yet: leave it as it is by default"
+            )
 
 
 def _device(config: Config) -> torch.device:
