@@ -113,6 +113,17 @@ def test_tied_weights_stay_tied():
         assert made == dict.fromkeys(["fsdp", "dp", "tp", "tp_tied"], True)
 
 
+def test_a_model_that_is_refused_is_what_it_was():
+    model = nn.Sequential(nn.Linear(2, 2))
+    other = torch.optim.SGD(nn.Linear(2, 2).parameters())
+    wanted = Config(memory=MemoryConfig(gc=True, gc_cls={"Linear"}))
+    for config, optimizer in ((wanted, other), (Config(memory=MemoryConfig(gc=True)), None)):
+        with pytest.raises(ValueError, match="has a parameter that|has no list of layers"):
+            torchacc.accelerate(model, config=config, optimizer=optimizer)
+    assert model[0].weight.device.type == "cpu"
+    assert "forward" not in vars(model[0])
+
+
 def test_a_model_alone_is_what_it_was():
     model = nn.Linear(4, 2)
     weight = model.weight.detach().clone()

@@ -55,27 +55,35 @@ def accelerate(
     if optimizer is not None and optimizer.state:
         raise ValueError("accelerate: the optimizer has made a step: its state is of other tensors")
 
-    if config.compute.fp8:
-        fp8.convert(model)
-    if config.memory.gc:
-        _compute_again(model, config)
     is_meta = any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers()))
     if is_meta and config.dist.fsdp.cpu_offload:
         raise NotImplementedError(
             "accelerate: dist.fsdp.cpu_offload of a model on the device meta is not there yet: "
             "make it on the CPU"
         )
+    sizes = {axis: mesh[axis].size() for axis in AXES} if mesh is not None else {}
+    is_sharded = sizes.get("fsdp", 1) > 1 or sizes.get("dp", 1) > 1 and sizes["tp"] > 1
+    # What does not fit is said before anything is changed.
+    again = _computed_again(model, config)
+    styles = _styles(model, sizes.get("tp", 1), config.dist.tp.plan, ties)
+    shards = [*_of_classes(model, config.dist.fsdp.wrap_layer_cls, "dist.fsdp.wrap_layer_cls")]
+    if optimizer is not None:
+        _check_parameters(optimizer, names)
+
+    if config.compute.fp8:
+        fp8.convert(model)
+    for block in again:
+        _wrap(block, functools.partial(_again, block.forward))
     if not is_meta:
         model.to(device)
-    sizes = {axis: mesh[axis].size() for axis in AXES} if mesh is not None else {}
-    if sizes.get("tp", 1) > 1:
-        _split(model, mesh["tp"], config.dist.tp.plan, ties)
-    is_sharded = sizes.get("fsdp", 1) > 1 or sizes.get("dp", 1) > 1 and sizes["tp"] > 1
+    if styles:
+        _split(model, mesh["tp"], styles)
+        _tie(model, ties)
     dtype = _half(config)
     if dtype is not None and not is_sharded:
         _autocast(model, device.type, dtype)
     if is_sharded:
-        _shard(model, mesh, config, dtype)
+        _shard(model, shards, mesh, config, dtype)
     if is_meta:
         _make(model, device)
         _tie(model, ties)
@@ -204,12 +212,13 @@ def _repeated(model: nn.Module) -> Iterator[nn.Module]:
 # ---- activations that are computed again
 
 
-def _compute_again(model: nn.Module, config: Config) -> None:
+def _computed_again(model: nn.Module, config: Config) -> list[nn.Module]:
+    if not config.memory.gc:
+        return []
     blocks = list(_of_classes(model, config.memory.gc_cls, "memory.gc_cls"))
     if not blocks:
         raise ValueError("config: memory.gc: the model has no list of layers: name some in gc_cls")
-    for block in blocks[: config.memory.gc_cnt]:
-        _wrap(block, functools.partial(_again, block.forward))
+    return blocks[: config.memory.gc_cnt]
 
 
 def _again(forward, /, *args, **kwargs) -> Any:
@@ -234,24 +243,33 @@ _STYLES = {
 }
 
 
-def _split(model: nn.Module, mesh, plan: dict[str, str] | None, ties: list[list[str]]) -> None:
-    """By the patterns of `plan`, or of the model's own."""
-    from torch.distributed.tensor import Replicate, parallel
-
+def _styles(
+    model: nn.Module, ranks: int, plan: dict[str, str] | None, ties: list[list[str]]
+) -> dict[str, str]:
+    """The style of each module that is split, by the patterns of `plan`, or of the model's own."""
+    if ranks == 1:
+        return {}
     styles = _planned(model, plan) if plan is not None else _models_own(model)
     styles = _tied_alike(styles, ties, plan is not None)
     for name, style in styles.items():
-        kind, layouts, dim, is_even = _STYLES[style]
-        module = model.get_submodule(name)
-        size = module.weight.shape[dim]
-        if is_even and size % mesh.size() != 0:
+        _, _, dim, is_even = _STYLES[style]
+        size = model.get_submodule(name).weight.shape[dim]
+        if is_even and size % ranks != 0:
             raise ValueError(
                 f"config: dist.tp.plan: {name} has {size} {('rows', 'columns')[dim]}, which "
-                f"{mesh.size()} ranks cannot share evenly"
+                f"{ranks} ranks cannot share evenly"
             )
+    return styles
+
+
+def _split(model: nn.Module, mesh, styles: dict[str, str]) -> None:
+    from torch.distributed.tensor import Replicate, parallel
+
+    for name, style in styles.items():
+        kind, layouts, _, _ = _STYLES[style]
         layouts = dict.fromkeys(layouts, Replicate())
+        module = model.get_submodule(name)
         parallel.parallelize_module(module, mesh, getattr(parallel, kind)(**layouts))
-    _tie(model, ties)
 
 
 def _same(model: nn.Module, mesh, axis: str) -> None:
@@ -338,7 +356,9 @@ def _tied_alike(styles: dict[str, str], ties: list[list[str]], is_programs: bool
 # ---- data parallel, sharded
 
 
-def _shard(model: nn.Module, mesh, config: Config, dtype: torch.dtype | None) -> None:
+def _shard(
+    model: nn.Module, blocks: list[nn.Module], mesh, config: Config, dtype: torch.dtype | None
+) -> None:
     """Every parameter among the ranks of fsdp, with copies among those of dp."""
     from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
 
@@ -354,7 +374,7 @@ def _shard(model: nn.Module, mesh, config: Config, dtype: torch.dtype | None) ->
         options["offload_policy"] = CPUOffloadPolicy()
     reduced = None if dtype is None else torch.float32
     policy = functools.partial(MixedPrecisionPolicy, param_dtype=dtype, reduce_dtype=reduced)
-    for block in _of_classes(model, fsdp.wrap_layer_cls, "dist.fsdp.wrap_layer_cls"):
+    for block in blocks:
         fully_shard(block, mp_policy=policy(), **options)
     fully_shard(model, mp_policy=policy(output_dtype=reduced), **options)
 
@@ -455,13 +475,17 @@ def _check_ties(model: nn.Module, ties: list[list[str]]) -> None:
             )
 
 
+def _check_parameters(optimizer: torch.optim.Optimizer, names: dict[int, str]) -> None:
+    for group in optimizer.param_groups:
+        if any(id(parameter) not in names for parameter in group["params"]):
+            raise ValueError("accelerate: the optimizer has a parameter that the model has not")
+
+
 def _follow(
     optimizer: torch.optim.Optimizer, names: dict[int, str], parameters: dict[str, nn.Parameter]
 ) -> None:
     """Makes the optimizer one of these parameters, which have the names that its own had."""
     for group in optimizer.param_groups:
-        if any(id(parameter) not in names for parameter in group["params"]):
-            raise ValueError("accelerate: the optimizer has a parameter that the model has not")
         group["params"] = [parameters[names[id(parameter)]] for parameter in group["params"]]
         # PyTorch's steps for lists take no others beside distributed ones.
         meshes = {getattr(parameter, "device_mesh", None) for parameter in group["params"]}
