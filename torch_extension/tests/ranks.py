@@ -7,7 +7,6 @@ import datetime
 import importlib
 import json
 import os
-import socket
 import subprocess
 import sys
 import traceback
@@ -25,12 +24,14 @@ def run(name, size, *arguments, timeout=150, backend=BACKENDS, seconds=60, fails
     `seconds`: how long a collective may take. `backend`: "" for the one that is chosen, "none" for
     functions that make the group themselves.
     """
+    store = hosted_store()
     module, function = name.split(".")
     code = [sys.executable, "-W", "ignore", "-m", "ranks", module, function, *map(str, arguments)]
     environment = {
         **os.environ,
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(free_port()),
+        "MASTER_ADDR": store.host,
+        "MASTER_PORT": str(store.port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
         "WORLD_SIZE": str(size),
         "OMP_NUM_THREADS": "1",
         "TORCHACC_NUM_THREADS": "1",
@@ -52,15 +53,23 @@ def run(name, size, *arguments, timeout=150, backend=BACKENDS, seconds=60, fails
         for rank in range(size)
     ]
     written = [""] * size
+    late = []
     try:
         # Those that go wrong last: one that is stopped does not end by itself.
         for rank in sorted(range(size), key=lambda rank: rank in fails):
             if rank in fails:
                 processes[rank].kill()
             written[rank], _ = processes[rank].communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        late = [rank for rank, process in enumerate(processes) if process.poll() is None]
+        for rank in late:
+            processes[rank].kill()
+        written = [process.communicate()[0] for process in processes]
     finally:
         for process in processes:
             process.kill()
+    # Why one waits may be what another one says.
+    assert not late, "\n".join([f"ranks {late} were not done in {timeout} s", *written])
     made = []
     for rank, (process, text) in enumerate(zip(processes, written, strict=True)):
         if rank in fails:
@@ -92,10 +101,12 @@ def called(size, calls, **options):
     return run("ranks.call", size, *names, timeout=300, **options)
 
 
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
+def hosted_store():
+    """A store that outlives the ranks, as torchrun's does: the first rank may be done before the
+    others have asked where it is, and would take a store of its own with it."""
+    from torch.distributed import TCPStore
+
+    return TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
 
 
 def main(module, function, *arguments):

@@ -74,7 +74,8 @@ def test_what_does_not_fit_is_said():
 
 
 def test_the_scripts_of_the_page_run():
-    ports = [ranks.free_port() for _ in scripts("accelerate.md")]
+    stores = [ranks.hosted_store() for _ in scripts("accelerate.md")]
+    ports = [store.port for store in stores]
     made = ranks.run("documented.run", 2, "accelerate.md", *ports, backend="none")
     assert made == [len(ports)] * 2
 

@@ -237,6 +237,7 @@ def test_without_a_group_the_error_is_pytorchs():
 
 
 def test_the_scripts_of_the_page_run():
-    ports = [ranks.free_port() for _ in scripts("distributed.md")]
+    stores = [ranks.hosted_store() for _ in scripts("distributed.md")]
+    ports = [store.port for store in stores]
     made = ranks.run("documented.run", 2, "distributed.md", *ports, backend="none")
     assert made == [len(ports)] * 2
