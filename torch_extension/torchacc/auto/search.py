@@ -1,0 +1,348 @@
+"""`plan`: the fastest strategy that fits, of all that there are.
+
+The space is small enough to look at all of it: sizes that make up the devices, times how a batch is
+cut, pipelines' schedules, what is computed again. A bound of each one's time, without
+communication, says in which order to look and when to stop.
+"""
+
+import dataclasses
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch.nn as nn
+
+from torchacc.auto.cluster import Cluster
+from torchacc.auto.cost import Costs, Prediction
+from torchacc.auto.dry_run import measure
+from torchacc.auto.model import Model
+from torchacc.auto.report import Considered, Plan
+from torchacc.auto.strategy import Strategy
+from torchacc.config import AXES, Config
+
+# Of strategies that lost, so many of each kind are told of.
+_TOLD = 12
+# More stages on a rank than this are not tried: each costs a message more.
+_MOST_STAGES = 8
+
+
+def plan(
+    model: Model | nn.Module,
+    cluster: Cluster | str | Path | None = None,
+    *,
+    batch: int,
+    inputs: Sequence | Mapping[str, Any] | None = None,
+    config: Config | None = None,
+    time_limit: float | None = None,
+) -> Plan:
+    """How to train `model` on all of `cluster` in the least time, with `batch` sequences a step.
+
+    `model` is a shape (`transformer`), or a module with example `inputs` (`measure`). `cluster`, or
+    `config.strategy.cluster` if not given, is one, a profile's name or a file. Of `config`, whose
+    `strategy.mode` "auto" is the default here, nothing is fixed but precision and topology; with
+    "semi" also all that differs from `Config()`; with "manual" everything, and it is only
+    predicted. With `memory.auto` a step must do with `memory.budget` bytes.
+
+    A search ends after `time_limit` seconds (`config.strategy.time_limit`, if not given) with the
+    best that it has seen; before that the same arguments give the same plan. Raises ValueError
+    where nothing fits, with what comes nearest, and for arguments that are wrong.
+    """
+    start = time.monotonic()
+    if config is None:
+        config = Config()
+        config.strategy.mode = "auto"
+    config.validate()
+    model = _model(model, inputs, config)
+    cluster = _cluster(cluster if cluster is not None else config.strategy.cluster)
+    if batch < 1:
+        raise ValueError(f"plan: batch is {batch!r}: it must be at least 1")
+    if time_limit is not None and time_limit <= 0:
+        raise ValueError(f"plan: time_limit is {time_limit!r}: it must be more than 0 seconds")
+    search = _Search(model, cluster, config, batch)
+    search.run(start + (time_limit or config.strategy.time_limit))
+    return search.plan(time.monotonic() - start)
+
+
+def _model(model, inputs, config: Config) -> Model:
+    if isinstance(model, Model):
+        return model
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"plan: model is a {type(model).__name__}: it must be a Model or a Module")
+    if inputs is None:
+        raise ValueError("plan: inputs is None: a module is run with examples of its inputs")
+    return measure(model, inputs, plan=config.dist.tp.plan)
+
+
+def _cluster(cluster) -> Cluster:
+    if cluster is None:
+        raise ValueError("plan: cluster is None, and so is config.strategy.cluster")
+    if not isinstance(cluster, Cluster):
+        return Cluster.load(cluster)
+    cluster.validate("cluster.")
+    return cluster
+
+
+# ---- the space
+
+
+@dataclass(frozen=True)
+class Space:
+    """Which strategies there are: what a configuration leaves open, of so many devices."""
+
+    model: Model
+    devices: int
+    batch: int
+    # Fields of `Strategy` and the value that each must have.
+    fixed: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, config: Config, model: Model, devices: int, batch: int) -> "Space":
+        mode = config.strategy.mode
+        if mode == "manual":
+            fixed = dataclasses.asdict(Strategy.of(config, model, devices))
+        else:
+            fixed = _fixed(config, model) if mode == "semi" else {}
+        return cls(model, devices, batch, fixed)
+
+    def options(self, name: str, values) -> list:
+        return [self.fixed[name]] if name in self.fixed else [*values]
+
+    def sizes(self) -> Iterator[Strategy]:
+        """Those that differ in their sizes only."""
+
+        def rest(axes: tuple[str, ...], devices: int) -> Iterator[dict[str, int]]:
+            if not axes:
+                if devices == 1:
+                    yield {}
+                return
+            for size in self.options(axes[0], _divisors(devices)):
+                if devices % size == 0:
+                    for others in rest(axes[1:], devices // size):
+                        yield {axes[0]: size, **others}
+
+        for sizes in rest(AXES, self.devices):
+            yield Strategy(**sizes)
+
+    def variants(self, base: Strategy) -> Iterator[Strategy]:
+        """Those of the same sizes, without what is computed again."""
+        points = self.fixed.get("split_points", ())
+        for micro in self.options("num_micro_batches", _divisors(self.batch // base.copies)):
+            for schedule, stages in self._schedules(base.pp):
+                for reshard in self._reshards(base.fsdp):
+                    for mode, ulysses in self._modes(base.sp):
+                        yield dataclasses.replace(
+                            base,
+                            num_micro_batches=micro,
+                            schedule=schedule,
+                            stages=stages,
+                            reshard_after_forward=reshard,
+                            sp_mode=mode,
+                            ulysses_size=ulysses,
+                            split_points=points,
+                        )
+
+    def again(self, base: Strategy) -> Iterator[int]:
+        """How many blocks may be computed again, from few to many. Of a pipeline all or none: its
+        slowest stage is no faster if others compute less."""
+        blocks = len(self.model.blocks)
+        every = range(blocks + 1) if base.pp == 1 else (0, blocks)
+        yield from self.options("gc_cnt", every)
+
+    def _schedules(self, ranks: int) -> Iterator[tuple[str, int]]:
+        if ranks == 1:
+            yield "1f1b", 1
+            return
+        # "gpipe" takes as long as "1f1b", and more memory: it is there for those who ask for it.
+        for schedule in self.options("schedule", ("1f1b", "zero-bubble", "interleaved")):
+            if "stages" in self.fixed:
+                yield schedule, self.fixed["stages"]
+            elif schedule != "interleaved":
+                yield schedule, 1
+            else:
+                blocks = len(self.model.blocks)
+                for stages in range(2, min(blocks // ranks, _MOST_STAGES) + 1):
+                    if blocks % (ranks * stages) == 0:
+                        yield schedule, stages
+
+    def _reshards(self, ranks: int) -> list[bool]:
+        return self.options("reshard_after_forward", (True, False)) if ranks > 1 else [True]
+
+    def _modes(self, ranks: int) -> Iterator[tuple[str, int | None]]:
+        if ranks == 1:
+            yield "ulysses", None
+            return
+        for mode in self.options("sp_mode", ("ulysses", "ring", "2d")):
+            if mode != "2d":
+                yield mode, None
+                continue
+            for size in self.options("ulysses_size", _divisors(ranks)[1:-1]):
+                if ranks % size == 0:
+                    yield mode, size
+
+
+def _fixed(config: Config, model: Model) -> dict[str, Any]:
+    """What differs from the defaults, as fields of `Strategy`."""
+    default = Config()
+    fixed: dict[str, Any] = {}
+    for axis in AXES:
+        size = getattr(config.dist, axis).size
+        if size != getattr(default.dist, axis).size:
+            fixed[axis] = size
+    pairs = (
+        ("pp", "num_micro_batches", "num_micro_batches"),
+        ("pp", "schedule", "schedule"),
+        ("fsdp", "reshard_after_forward", "reshard_after_forward"),
+        ("sp", "mode", "sp_mode"),
+        ("sp", "ulysses_size", "ulysses_size"),
+    )
+    for section, name, field in pairs:
+        value = getattr(getattr(config.dist, section), name)
+        if value != getattr(getattr(default.dist, section), name):
+            fixed[field] = value
+    # Split points and what is computed again are read as of a program that chooses for itself; its
+    # sizes play no part in them, but for those of a pipeline.
+    whole = Strategy.of(_alone(config), model, config.dist.pp.size)
+    if config.dist.pp.split_points:
+        fixed |= {"split_points": whole.split_points, "stages": whole.stages}
+        fixed["pp"] = config.dist.pp.size
+    if config.memory.gc:
+        fixed["gc_cnt"] = whole.gc_cnt
+    return fixed
+
+
+def _alone(config: Config) -> Config:
+    """Its pipeline, and nothing else in parallel."""
+    dist = dataclasses.replace(Config().dist, pp=config.dist.pp)
+    return dataclasses.replace(config, dist=dist)
+
+
+def _divisors(number: int) -> list[int]:
+    return [one for one in range(1, number + 1) if number % one == 0]
+
+
+# ---- the search
+
+
+class _Search:
+    def __init__(self, model: Model, cluster: Cluster, config: Config, batch: int):
+        self.config, self.cluster = config, cluster
+        self.space = Space.of(config, model, cluster.devices, batch)
+        self.costs = Costs(model, cluster, config, batch)
+        self.limit = cluster.memory * cluster.usable_memory
+        if config.memory.auto and config.memory.budget is not None:
+            self.limit = min(self.limit, config.memory.budget)
+        self.counts: Counter[str] = Counter()
+        self.fitting: list[tuple[tuple, Strategy, Prediction]] = []
+        self.over: list[tuple[float, Strategy]] = []
+        self.refused: dict[str, Considered] = {}
+        self.is_complete = True
+
+    def run(self, deadline: float) -> None:
+        waiting = [(self.costs.least_seconds(one), one) for one in self._valid()]
+        waiting.sort()
+        best = float("inf")
+        for index, (least, strategy) in enumerate(waiting):
+            if least >= best:
+                self.counts["slower at best"] += len(waiting) - index
+                break
+            if index % 64 == 0 and time.monotonic() > deadline and self.fitting:
+                self.counts["not looked at"] += len(waiting) - index
+                self.is_complete = False
+                break
+            if (chosen := self._fit(strategy)) is None:
+                continue
+            prediction = self.costs.predict(chosen)
+            self.counts["fits"] += 1
+            self.fitting.append((_rank(chosen, prediction), chosen, prediction))
+            best = min(best, prediction.seconds)
+        self.fitting.sort(key=lambda one: one[0])
+
+    def _valid(self) -> Iterator[Strategy]:
+        """Strategies that fit model and batch; of others it is kept why they do not."""
+        model, batch = self.space.model, self.space.batch
+        for base in self.space.sizes():
+            if self._refuse(base, batch):
+                continue
+            for strategy in self.space.variants(base):
+                if not self._refuse(strategy, batch):
+                    yield strategy
+
+    def _refuse(self, strategy: Strategy, batch: int) -> bool:
+        problem = next(strategy.problems(self.space.model, batch), None)
+        if problem is None:
+            return False
+        self.counts["does not fit the model or the batch"] += 1
+        field, why = problem
+        self.refused.setdefault(field, Considered(str(strategy), f"{field}: {why}"))
+        return True
+
+    def _fit(self, strategy: Strategy) -> Strategy | None:
+        """With as few blocks computed again as memory allows: fewer take less time. None where all
+        of them are not enough."""
+        counts = [*self.space.again(strategy)]
+        low, high = 0, len(counts)
+        while low < high:
+            middle = (low + high) // 2 if low else 0  # most often none is needed, or all
+            tried = dataclasses.replace(strategy, gc_cnt=counts[middle])
+            needed = max(one.total for one in self.costs.memory(tried))
+            if needed <= self.limit:
+                high = middle
+            else:
+                low = middle + 1
+        if low < len(counts):
+            return dataclasses.replace(strategy, gc_cnt=counts[low])
+        self.counts["too much memory"] += 1
+        self.over.append((needed, tried))
+        return None
+
+    def plan(self, seconds: float) -> Plan:
+        if not self.fitting:
+            self._fail()
+        _, strategy, best = self.fitting[0]
+        told = []
+        for _, other, prediction in self.fitting[1 : _TOLD + 1]:
+            slower = prediction.seconds / best.seconds - 1
+            why = f"{slower:.1%} slower" if slower > 5e-4 else "no faster"
+            told.append(
+                Considered(
+                    str(other), why, prediction.seconds, prediction.peak_memory, prediction.mfu
+                )
+            )
+        for needed, other in sorted(self.over)[:_TOLD]:
+            why = f"{(needed - self.limit) / 1e9:.1f} GB more than there are"
+            told.append(Considered(str(other), why, memory=needed))
+        told += [self.refused[field] for field in sorted(self.refused)]
+        return Plan(
+            config=strategy.config(self.config, self.space.model),
+            strategy=str(strategy),
+            prediction=best,
+            model=self.space.model.name,
+            cluster=self.cluster,
+            batch=self.space.batch,
+            limit=self.limit,
+            considered=told,
+            counts=dict(self.counts),
+            seconds=seconds,
+            is_complete=self.is_complete,
+        )
+
+    def _fail(self) -> None:
+        where = f"{self.cluster.devices} devices of {self.cluster.name}"
+        if self.over:
+            needed, strategy = min(self.over)
+            raise ValueError(
+                f"plan: nothing fits on {where}: {strategy} comes nearest, with "
+                f"{needed / 1e9:.1f} GB on a device that has {self.limit / 1e9:.1f}"
+            )
+        whys = "; ".join(one.why for one in self.refused.values())
+        raise ValueError(f"plan: no strategy fits on {where}: {whys or 'sizes do not make it up'}")
+
+
+def _rank(strategy: Strategy, prediction: Prediction) -> tuple:
+    """The order of strategies: of equally fast ones the one with the least memory first, then the
+    one with the fewest kinds of parallelism."""
+    kinds = sum(getattr(strategy, axis) > 1 for axis in AXES)
+    return prediction.seconds, prediction.peak_memory, kinds, str(strategy)
