@@ -6,10 +6,11 @@ says. What runs at once is hidden in part (`_exposed`). docs/strategies.md compa
 with published runs.
 """
 
+import dataclasses
 import functools
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torchacc.auto import collectives
 from torchacc.auto.cluster import Cluster
@@ -20,13 +21,13 @@ from torchacc.config import Config
 
 # How often a number that is kept for the backward pass goes between kernels and memory: written and
 # read in the forward pass; read, and its gradient written, in the backward pass.
-_TRAFFIC = {"forward": 2, "backward": 2}
+_FORWARD_TRAFFIC, _BACKWARD_TRAFFIC = 2, 2
 # The part of a computation's time that communication beside it can hide in: kernels of both share
 # the device (Rashidi et al., "Enabling Compute-Communication Overlap", 2021, measure the loss).
 _OVERLAP = 0.8
-# A backward pass has two products for each one of the forward pass; attention's, that keeps no
-# scores, five for two (Dao, "FlashAttention-2", 2023).
-_BACKWARD, _ATTENTION_BACKWARD = 2.0, 2.5
+# Where no scores are kept, attention's backward pass has five products, its forward pass two (Dao,
+# "FlashAttention-2", 2023).
+_ATTENTION_BACKWARD = 2.5
 # Bytes of a parameter, of its gradient and of Adam's two averages: f32 ("ZeRO", 2020, section 3.1).
 _PARAMETER, _GRADIENT, _OPTIMIZER = 4, 4, 8
 # Adam reads all of these, and writes all but the gradient.
@@ -92,17 +93,19 @@ class _Rank:
     """Sums over the parts of a model that a rank of a pipeline has."""
 
     parameters: Amount
+    weights: Amount  # of them, those of products
     matmul: Amount
     attention_computed: float
     saved: Amount
-    reduces: float  # numbers that tensor parallel reduces, for a forward and a backward pass
+    reduces: float  # by tensor parallel, for a forward and a backward pass
     blocks: int
+    ends: Amount  # parameters of no block
     # Of the blocks that are computed again:
     again_matmul: Amount
     again_attention: float
     again_saved: Amount
     again_reduces: float
-    again_output: float
+    again_inputs: float  # numbers that are kept of them
 
 
 class Costs:
@@ -128,8 +131,7 @@ class Costs:
     def memory(self, strategy: Strategy) -> list[Memory]:
         """Of a rank of each pipeline stage."""
         return [
-            self._memory(strategy, rank, parts)
-            for rank, parts in enumerate(self._ranks(strategy))
+            self._memory(strategy, rank, parts) for rank, parts in enumerate(self._ranks(strategy))
         ]
 
     def _memory(self, strategy: Strategy, rank: int, parts: _Rank) -> Memory:
@@ -138,10 +140,11 @@ class Costs:
         block = self.largest_block.parameters.on(strategy.tp)
         parameters, gradients = _PARAMETER * kept, _GRADIENT * kept
         if strategy.fsdp > 1 and strategy.reshard_after_forward:
-            # This block's parameters and those of the next, which are on their way; the gradient
-            # of a block before it is reduced.
-            parameters += 2 * block * self.width
-            gradients += block * (self.width + _GRADIENT)
+            # This block's parameters and those of the next, which are on their way, and those of no
+            # block, which are gathered first and dropped last; gradients before they are reduced.
+            ends = parts.ends.on(strategy.tp)
+            parameters += (2 * block + ends) * self.width
+            gradients += max(block, ends) * (self.width + _GRADIENT)
         elif strategy.fsdp > 1:
             parameters += numbers * self.width
             is_summed = strategy.num_micro_batches > 1
@@ -150,22 +153,26 @@ class Costs:
             # Copies in halves are kept for the backward pass, and gradients in buckets.
             parameters += numbers * self.width if self.width < _PARAMETER else 0
             gradients += numbers * _GRADIENT if strategy.copies > 1 else 0
+        return Memory(
+            parameters, gradients, _OPTIMIZER * kept, *self._activations(strategy, rank, parts)
+        )
+
+    def _activations(self, strategy: Strategy, rank: int, parts: _Rank) -> tuple[float, float]:
+        """Bytes that wait for their backward pass, and the most that it needs for a moment."""
         each = self._sequences(strategy) / strategy.sp * self.width
         is_last = rank == strategy.pp - 1
         head = self.model.last.saved.on(strategy.tp) if is_last else 0.0
         saved = parts.saved.on(strategy.tp) - head
-        saved += parts.again_output - parts.again_saved.on(strategy.tp)
-        # The backward pass of the last stage follows at once.
+        saved += parts.again_inputs - parts.again_saved.on(strategy.tp)
+        # The last stage goes back at once, but where all go forward first.
         heads = strategy.num_micro_batches if strategy.schedule == "gpipe" else 1
-        if strategy.pp == 1:
-            heads = 1
         activations = each * (saved * in_flight(strategy, rank) + head * heads)
         temporary = self.most_saved.largest.on(strategy.tp)
         if is_last:
             temporary = max(temporary, self.model.last.largest.on(strategy.tp))
-        if parts.again_output:
+        if parts.again_inputs:
             temporary += self.most_saved.saved.on(strategy.tp)
-        return Memory(parameters, gradients, _OPTIMIZER * kept, activations, temporary * each)
+        return activations, temporary * each
 
     # ---- time
 
@@ -204,85 +211,90 @@ class Costs:
     def least_seconds(self, strategy: Strategy) -> float:
         """No step takes less: all is computed at once, evenly, and nothing waits but the pipeline
         for its first micro-batch."""
-        forward, backward = self._least
-        seconds = (forward + backward) / self.cluster.devices
+        seconds = self._all_seconds / self.cluster.devices
         is_waiting = strategy.schedule != "zero-bubble"
         waits = (strategy.pp - 1) / strategy.stages / strategy.num_micro_batches
         return seconds * (1 + is_waiting * waits)
 
     @functools.cached_property
-    def _least(self) -> tuple[float, float]:
+    def _all_seconds(self) -> float:
         whole = self.rank(((0, len(self.model.blocks)),), 0)
-        forward, backward = self._compute(Strategy(), whole, self.batch)
-        return forward, backward
+        return self._compute(Strategy(), whole, self.batch).seconds
 
-    def _compute(self, strategy: Strategy, parts: _Rank, sequences: float) -> tuple[float, float]:
-        """Seconds of a rank's forward and backward pass, which computes some of it again."""
-        tokens = sequences / strategy.sp
-        matmul = tokens * parts.matmul.on(strategy.tp) / self.matmul_rate
-        attention = tokens * parts.attention_computed / strategy.tp / self.attention_rate
-        bytes_kept = tokens * parts.saved.on(strategy.tp) * self.width / self.bandwidth
-        forward = matmul + attention + _TRAFFIC["forward"] * bytes_kept
-        backward = _BACKWARD * matmul + _ATTENTION_BACKWARD * attention
-        backward += _TRAFFIC["backward"] * bytes_kept
+    def _compute(self, strategy: Strategy, parts: _Rank, sequences: float) -> "_Pace":
+        """A rank's forward and backward pass of so many sequences, some of it computed again.
+
+        Products take the longer of their arithmetic and of moving their weights (Williams et al.,
+        "Roofline", 2009): these once for each pass, their gradients read and written in f32.
+        """
+        share = sequences / strategy.sp
+        matmul = share * parts.matmul.on(strategy.tp) / self.matmul_rate
+        weights = parts.weights.on(strategy.tp)
+        product = max(matmul, weights * self.width / self.bandwidth)
+        gradients = max(matmul, 2 * weights * _GRADIENT / self.bandwidth)
+        attention = share * parts.attention_computed / strategy.tp / self.attention_rate
+        elementwise = share * parts.saved.on(strategy.tp) * self.width / self.bandwidth
+        forward = product + attention + _FORWARD_TRAFFIC * elementwise
+        backward = product + gradients + _ATTENTION_BACKWARD * attention
+        backward += _BACKWARD_TRAFFIC * elementwise
         again = parts.again_matmul.on(strategy.tp) / self.matmul_rate
         again += parts.again_attention / strategy.tp / self.attention_rate
-        again_bytes = parts.again_saved.on(strategy.tp) * self.width / self.bandwidth
-        again += _TRAFFIC["forward"] * again_bytes
-        return forward, backward + tokens * again
+        saved_again = parts.again_saved.on(strategy.tp) * self.width / self.bandwidth
+        again += _FORWARD_TRAFFIC * saved_again
+        return _Pace(forward, backward + share * again, gradients)
 
     def _pace(self, strategy: Strategy, near: dict[str, Group], parts: _Rank) -> "_Pace":
         """A micro-batch on a rank."""
         sequences = self._sequences(strategy)
-        tokens = sequences / strategy.sp * self.width
-        forward, backward = self._compute(strategy, parts, sequences)
+        pace = self._compute(strategy, parts, sequences)
+        bytes_of = sequences / strategy.sp * self.width
         exposed = dict.fromkeys(("dp", "fsdp", "pp", "sp", "tp"), 0.0)
         if strategy.tp > 1:
-            reduced = (parts.reduces + parts.again_reduces) * tokens
-            exposed["tp"] = collectives.all_reduce(reduced, near["tp"], self.cluster)
+            size = self.model.first.output * bytes_of
+            exposed["tp"] = collectives.all_reduce(size, near["tp"], self.cluster)
+            exposed["tp"] *= parts.reduces + parts.again_reduces
         if strategy.sp > 1:
-            exposed["sp"] = self._attention_exchange(strategy, near["sp"], parts, tokens)
+            exposed["sp"] = self._attention_exchange(strategy, near["sp"], parts, bytes_of)
         if strategy.fsdp > 1 and strategy.reshard_after_forward:
-            numbers = parts.parameters.on(strategy.tp)
-            gather = collectives.all_gather(numbers * self.width, near["fsdp"], self.cluster)
-            scatter = collectives.reduce_scatter(
-                numbers * _GRADIENT, near["fsdp"], self.cluster
-            )
-            exposed["fsdp"] = _exposed(gather, forward, parts.blocks)
-            exposed["fsdp"] += _exposed(gather + scatter, backward, parts.blocks)
+            gather, scatter = self._shards(strategy, near, parts)
+            exposed["fsdp"] = _exposed(gather, pace.forward, parts.blocks)
+            exposed["fsdp"] += _exposed(gather + scatter, pace.backward, parts.blocks)
         if strategy.pp > 1:
-            size = self.model.first.output * tokens
+            size = self.model.first.output * bytes_of
             exposed["pp"] = 2 * strategy.stages * collectives.send(size, near["pp"], self.cluster)
-        # Gradients of weights are as much work as those of activations.
-        weights = _BACKWARD / 2 * sequences / strategy.sp
-        weights *= parts.matmul.on(strategy.tp) / self.matmul_rate
-        return _Pace(forward, backward, weights, exposed)
+        return dataclasses.replace(pace, exposed=exposed)
+
+    def _shards(
+        self, strategy: Strategy, near: dict[str, Group], parts: _Rank
+    ) -> tuple[float, float]:
+        """Seconds in which a rank's parameters are gathered, and its gradients reduced."""
+        numbers, group = parts.parameters.on(strategy.tp) / parts.blocks, near["fsdp"]
+        gather = collectives.all_gather(numbers * self.width, group, self.cluster)
+        scatter = collectives.reduce_scatter(numbers * _GRADIENT, group, self.cluster)
+        return parts.blocks * gather, parts.blocks * scatter
 
     def _attention_exchange(
-        self, strategy: Strategy, group: Group, parts: _Rank, tokens: float
+        self, strategy: Strategy, group: Group, parts: _Rank, bytes_of: float
     ) -> float:
         """Seconds of sequence parallel on a rank: heads for rows, of queries, keys, values and the
         result, forward and backward (Jacobs et al., "DeepSpeed Ulysses", 2023); keys and values
         round, with their gradients backward, behind attention (Liu et al., "Ring Attention",
         2023)."""
-        model = self.model
-        assert model.heads is not None and model.kv_heads is not None
-        layers = parts.blocks
-        queries = model.first.output / strategy.tp * tokens
-        keys = 2 * queries * model.kv_heads / model.heads
+        queries = self.model.first.output / strategy.tp * bytes_of
+        keys = 2 * queries * self.model.kv_share
         ulysses, seconds = strategy.ulysses, 0.0
         # The ranks that exchange are neighbours.
         inner = Group(math.gcd(group.local, ulysses), ulysses // math.gcd(group.local, ulysses))
         if ulysses > 1:
-            moved = 2 * layers * (2 * queries + keys)
-            seconds += collectives.all_to_all(moved, inner, self.cluster)
+            exchange = collectives.all_to_all(2 * queries + keys, inner, self.cluster)
+            seconds += 2 * parts.blocks * exchange
         if (rings := strategy.sp // ulysses) > 1:
             local = group.local // inner.local
             ring = Group(local, rings // local)
-            hop = 3 * layers * keys / ulysses  # once forward, with gradients backward
-            moved = (rings - 1) * collectives.send(hop, ring, self.cluster)
+            hop = collectives.send(keys, ring, self.cluster)
+            moved = 3 * parts.blocks * (rings - 1) * hop  # backward with their gradients
             work = parts.attention_computed / strategy.tp / self.attention_rate
-            work *= (1 + _ATTENTION_BACKWARD) * tokens / self.width
+            work *= (1 + _ATTENTION_BACKWARD) * bytes_of / self.width
             seconds += _exposed(moved, work, rings)
         return seconds
 
@@ -291,20 +303,16 @@ class Costs:
     ) -> dict[str, float]:
         """Seconds of what is communicated once a step: gradients behind the last micro-batch's
         backward pass, parameters that stay gathered behind the first one's forward pass."""
-        numbers = parts.parameters.on(strategy.tp)
         seconds = {"dp": 0.0, "fsdp": 0.0}
         room = pace.backward
         if strategy.fsdp > 1 and not strategy.reshard_after_forward:
-            gather = collectives.all_gather(numbers * self.width, near["fsdp"], self.cluster)
-            scatter = collectives.reduce_scatter(
-                numbers * _GRADIENT, near["fsdp"], self.cluster
-            )
+            gather, scatter = self._shards(strategy, near, parts)
             seconds["fsdp"] = _exposed(gather, pace.forward, parts.blocks)
             seconds["fsdp"] += _exposed(scatter, room, parts.blocks)
             room = max(room - scatter, 0.0)
         # Ranks that share sequences have gradients of the same parameters, too.
         if (copies := near["dp"] * near["sp"]).size > 1:
-            size = numbers / strategy.fsdp * _GRADIENT
+            size = parts.parameters.on(strategy.tp) / strategy.fsdp * _GRADIENT
             reduced = collectives.all_reduce(size, copies, self.cluster)
             seconds["dp"] = _exposed(reduced, room, parts.blocks)
         return seconds
@@ -342,16 +350,18 @@ class Costs:
         inputs = sum(_input(model, index) for index in blocks if index < again_count)
         return _Rank(
             parameters=parameters,
+            weights=_total(part.parameters for part in every if part is not model.first),
             matmul=_total(part.matmul for part in every),
             attention_computed=sum(part.attention_computed for part in every),
             saved=_total(part.saved for part in every),
-            reduces=sum(part.reduces * model.first.output for part in every),
+            reduces=sum(part.reduces for part in every),
             blocks=max(len(parts), 1),
+            ends=parameters + _total(_negative(part.parameters) for part in parts),
             again_matmul=_total(block.matmul for block in again),
             again_attention=sum(block.attention_computed for block in again),
             again_saved=_total(block.saved for block in again),
-            again_reduces=sum(block.reduces / 2 * model.first.output for block in again),
-            again_output=inputs,
+            again_reduces=sum(block.reduces / 2 for block in again),
+            again_inputs=inputs,
         )
 
 
@@ -363,7 +373,7 @@ class _Pace:
     forward: float
     backward: float
     weights: float
-    exposed: dict[str, float]
+    exposed: dict[str, float] = field(default_factory=dict)
 
     @property
     def seconds(self) -> float:
@@ -406,6 +416,10 @@ def _exposed(communication: float, computation: float, blocks: int) -> float:
 def _total(amounts: Iterable[Amount]) -> Amount:
     amounts = [*amounts]
     return Amount(sum(one.whole for one in amounts), sum(one.split for one in amounts))
+
+
+def _negative(amount: Amount) -> Amount:
+    return Amount(-amount.whole, -amount.split)
 
 
 def _tied(model: Model) -> tuple[float, float]:

@@ -74,6 +74,11 @@ class Model:
         return round(sum(part.parameters.total for part in self.parts)) - self.tied
 
     @property
+    def kv_share(self) -> float:
+        """Keys or values of a token by its queries."""
+        return (self.kv_heads or 1) / (self.heads or 1)
+
+    @property
     def flops(self) -> float:
         """Of a sequence, forward: 2 for each weight that a token meets, and 4 s² h for attention
         (Chowdhery et al., "PaLM", 2022, appendix B)."""

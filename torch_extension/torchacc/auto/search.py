@@ -23,8 +23,8 @@ from torchacc.auto.report import Considered, Plan
 from torchacc.auto.strategy import Strategy
 from torchacc.config import AXES, Config
 
-# Of strategies that lost, so many of each kind are told of.
-_TOLD = 12
+# So many of those that come next are told of, besides the best of each combination.
+_TOLD = 5
 # More stages on a rank than this are not tried: each costs a message more.
 _MOST_STAGES = 8
 
@@ -237,6 +237,7 @@ class _Search:
         self.counts: Counter[str] = Counter()
         self.fitting: list[tuple[tuple, Strategy, Prediction]] = []
         self.over: list[tuple[float, Strategy]] = []
+        self.slower: list[tuple[float, Strategy]] = []
         self.refused: dict[str, Considered] = {}
         self.is_complete = True
 
@@ -246,7 +247,8 @@ class _Search:
         best = float("inf")
         for index, (least, strategy) in enumerate(waiting):
             if least >= best:
-                self.counts["slower at best"] += len(waiting) - index
+                self.slower = waiting[index:]
+                self.counts["slower at best"] += len(self.slower)
                 break
             if index % 64 == 0 and time.monotonic() > deadline and self.fitting:
                 self.counts["not looked at"] += len(waiting) - index
@@ -262,16 +264,15 @@ class _Search:
 
     def _valid(self) -> Iterator[Strategy]:
         """Strategies that fit model and batch; of others it is kept why they do not."""
-        model, batch = self.space.model, self.space.batch
         for base in self.space.sizes():
-            if self._refuse(base, batch):
+            if self._refuse(base):
                 continue
             for strategy in self.space.variants(base):
-                if not self._refuse(strategy, batch):
+                if not self._refuse(strategy):
                     yield strategy
 
-    def _refuse(self, strategy: Strategy, batch: int) -> bool:
-        problem = next(strategy.problems(self.space.model, batch), None)
+    def _refuse(self, strategy: Strategy) -> bool:
+        problem = next(strategy.problems(self.space.model, self.space.batch), None)
         if problem is None:
             return False
         self.counts["does not fit the model or the batch"] += 1
@@ -302,19 +303,7 @@ class _Search:
         if not self.fitting:
             self._fail()
         _, strategy, best = self.fitting[0]
-        told = []
-        for _, other, prediction in self.fitting[1 : _TOLD + 1]:
-            slower = prediction.seconds / best.seconds - 1
-            why = f"{slower:.1%} slower" if slower > 5e-4 else "no faster"
-            told.append(
-                Considered(
-                    str(other), why, prediction.seconds, prediction.peak_memory, prediction.mfu
-                )
-            )
-        for needed, other in sorted(self.over)[:_TOLD]:
-            why = f"{(needed - self.limit) / 1e9:.1f} GB more than there are"
-            told.append(Considered(str(other), why, memory=needed))
-        told += [self.refused[field] for field in sorted(self.refused)]
+        told = self._told(best.seconds)
         return Plan(
             config=strategy.config(self.config, self.space.model),
             strategy=str(strategy),
@@ -323,11 +312,36 @@ class _Search:
             cluster=self.cluster,
             batch=self.space.batch,
             limit=self.limit,
-            considered=told,
+            considered=told + [self.refused[field] for field in sorted(self.refused)],
             counts=dict(self.counts),
             seconds=seconds,
             is_complete=self.is_complete,
         )
+
+    def _told(self, fastest: float) -> list[Considered]:
+        """Those that come next, and of each other combination of kinds of parallelism what came
+        furthest: the fastest that fits, what needs the least memory, or what was not looked at."""
+        kinds = {_kinds(self.fitting[0][1])}
+        told = []
+        for index, (_, strategy, prediction) in enumerate(self.fitting[1:]):
+            if index >= _TOLD and _kinds(strategy) in kinds:
+                continue
+            kinds.add(_kinds(strategy))
+            slower = prediction.seconds / fastest - 1
+            why = f"{slower:.1%} slower" if slower > 5e-4 else "no faster"
+            figures = prediction.seconds, prediction.peak_memory, prediction.mfu
+            told.append(Considered(str(strategy), why, *figures))
+        for least, strategy in self.slower:
+            if _kinds(strategy) not in kinds:
+                kinds.add(_kinds(strategy))
+                slower = least / fastest - 1
+                told.append(Considered(str(strategy), f"at least {slower:.1%} slower", least))
+        for needed, strategy in sorted(self.over):
+            if _kinds(strategy) not in kinds:
+                kinds.add(_kinds(strategy))
+                why = f"{(needed - self.limit) / 1e9:.1f} GB more than there are"
+                told.append(Considered(str(strategy), why, memory=needed))
+        return told
 
     def _fail(self) -> None:
         where = f"{self.cluster.devices} devices of {self.cluster.name}"
@@ -341,8 +355,11 @@ class _Search:
         raise ValueError(f"plan: no strategy fits on {where}: {whys or 'sizes do not make it up'}")
 
 
+def _kinds(strategy: Strategy) -> frozenset[str]:
+    return frozenset(axis for axis in AXES if getattr(strategy, axis) > 1)
+
+
 def _rank(strategy: Strategy, prediction: Prediction) -> tuple:
     """The order of strategies: of equally fast ones the one with the least memory first, then the
     one with the fewest kinds of parallelism."""
-    kinds = sum(getattr(strategy, axis) > 1 for axis in AXES)
-    return prediction.seconds, prediction.peak_memory, kinds, str(strategy)
+    return prediction.seconds, prediction.peak_memory, len(_kinds(strategy)), str(strategy)
