@@ -9,15 +9,14 @@ with published runs.
 import dataclasses
 import functools
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from torchacc.auto import collectives
 from torchacc.auto.cluster import Cluster
 from torchacc.auto.collectives import Group
-from torchacc.auto.model import Amount, Model
+from torchacc.auto.model import Amount, Block, Model
 from torchacc.auto.strategy import Strategy
-from torchacc.config import Config
+from torchacc.config import AXES, Config
 
 # How often a number that is kept for the backward pass goes between kernels and memory: written and
 # read in the forward pass; read, and its gradient written, in the backward pass.
@@ -89,27 +88,52 @@ def predict(model: Model, cluster: Cluster, config: Config, batch: int) -> Predi
 
 
 @dataclass(frozen=True)
-class _Rank:
-    """Sums over the parts of a model that a rank of a pipeline has."""
+class _Share:
+    """What a rank has of some parts of a model."""
 
-    parameters: Amount
-    weights: Amount  # of them, those of products
-    matmul: Amount
-    attention_computed: float
-    saved: Amount
-    reduces: float  # by tensor parallel, for a forward and a backward pass
-    blocks: int
-    ends: Amount  # parameters of no block
-    # Of the blocks that are computed again:
-    again_matmul: Amount
-    again_attention: float
-    again_saved: Amount
-    again_reduces: float
-    again_inputs: float  # numbers that are kept of them
+    parameters: Amount = Amount()
+    matmul: Amount = Amount()
+    attention: float = 0
+    saved: Amount = Amount()
+    reduces: float = 0
+
+    def __add__(self, part: "Block | _Share") -> "_Share":
+        is_block = isinstance(part, Block)
+        return _Share(
+            self.parameters + part.parameters,
+            self.matmul + part.matmul,
+            self.attention + (part.attention_computed if is_block else part.attention),
+            self.saved + part.saved,
+            self.reduces + part.reduces,
+        )
+
+    def __mul__(self, factor: float) -> "_Share":
+        return _Share(*(getattr(self, one.name) * factor for one in dataclasses.fields(self)))
+
+
+@dataclass(frozen=True)
+class _Rank:
+    """The blocks of a rank of a pipeline, those of them that are computed again, with the numbers
+    that go into these, and what is of no block."""
+
+    count: float
+    blocks: _Share
+    again: _Share
+    again_inputs: float
+    # The embedding, and the head. Only the head has a product.
+    first: _Share
+    last: _Share
+
+    @functools.cached_property
+    def every(self) -> _Share:
+        return self.blocks + self.first + self.last
+
+    def __mul__(self, factor: float) -> "_Rank":
+        return _Rank(*(getattr(self, one.name) * factor for one in dataclasses.fields(self)))
 
 
 class Costs:
-    """Costs of one model, cluster and batch by strategies, which fit them."""
+    """Costs of strategies of one model, cluster and batch, which fit them."""
 
     def __init__(self, model: Model, cluster: Cluster, config: Config, batch: int):
         self.model, self.cluster, self.batch = model, cluster, batch
@@ -122,27 +146,36 @@ class Costs:
         self.matmul_rate = cluster.peak(self.precision) * cluster.matmul_efficiency
         self.attention_rate = cluster.peak(wide) * cluster.attention_efficiency
         self.bandwidth = cluster.memory_bandwidth * cluster.bandwidth_efficiency
-        self.rank = functools.cache(self._rank)
-        self.largest_block = max(model.blocks, key=lambda block: block.parameters.total)
+        self.largest = max((block.parameters for block in model.blocks), key=lambda one: one.total)
         self.most_saved = max(model.blocks, key=lambda block: block.saved.total)
+        # Many strategies have the same stages.
+        self.ranks = functools.cache(self._ranks)
+        self.groups = functools.cache(self._groups)
 
     # ---- memory
 
     def memory(self, strategy: Strategy) -> list[Memory]:
         """Of a rank of each pipeline stage."""
         return [
-            self._memory(strategy, rank, parts) for rank, parts in enumerate(self._ranks(strategy))
+            Memory(*self._state(strategy, parts), *self._activations(strategy, rank, parts))
+            for rank, parts in enumerate(self._stages(strategy))
         ]
 
-    def _memory(self, strategy: Strategy, rank: int, parts: _Rank) -> Memory:
-        numbers = parts.parameters.on(strategy.tp)
+    def least_memory(self, strategy: Strategy) -> float:
+        """Bytes that some rank needs at least: its part of parameters, gradients and optimizer."""
+        numbers = self.model.parameters / strategy.tp / strategy.pp / strategy.fsdp
+        return numbers * (_PARAMETER + _GRADIENT + _OPTIMIZER)
+
+    def _state(self, strategy: Strategy, parts: _Rank) -> tuple[float, float, float]:
+        """Bytes of parameters, gradients and the optimizer's state."""
+        numbers = parts.every.parameters.on(strategy.tp)
         kept = numbers / strategy.fsdp
-        block = self.largest_block.parameters.on(strategy.tp)
+        block = self.largest.on(strategy.tp)
         parameters, gradients = _PARAMETER * kept, _GRADIENT * kept
         if strategy.fsdp > 1 and strategy.reshard_after_forward:
             # This block's parameters and those of the next, which are on their way, and those of no
             # block, which are gathered first and dropped last; gradients before they are reduced.
-            ends = parts.ends.on(strategy.tp)
+            ends = (parts.first.parameters + parts.last.parameters).on(strategy.tp)
             parameters += (2 * block + ends) * self.width
             gradients += max(block, ends) * (self.width + _GRADIENT)
         elif strategy.fsdp > 1:
@@ -153,47 +186,40 @@ class Costs:
             # Copies in halves are kept for the backward pass, and gradients in buckets.
             parameters += numbers * self.width if self.width < _PARAMETER else 0
             gradients += numbers * _GRADIENT if strategy.copies > 1 else 0
-        return Memory(
-            parameters, gradients, _OPTIMIZER * kept, *self._activations(strategy, rank, parts)
-        )
+        return parameters, gradients, _OPTIMIZER * kept
 
     def _activations(self, strategy: Strategy, rank: int, parts: _Rank) -> tuple[float, float]:
         """Bytes that wait for their backward pass, and the most that it needs for a moment."""
-        each = self._sequences(strategy) / strategy.sp * self.width
-        is_last = rank == strategy.pp - 1
-        head = self.model.last.saved.on(strategy.tp) if is_last else 0.0
-        saved = parts.saved.on(strategy.tp) - head
-        saved += parts.again_inputs - parts.again_saved.on(strategy.tp)
+        each = self._sequences(strategy) * self.width
+        saved = (parts.blocks.saved + parts.first.saved + parts.again.saved * -1).on(strategy.tp)
         # The last stage goes back at once, but where all go forward first.
         heads = strategy.num_micro_batches if strategy.schedule == "gpipe" else 1
-        activations = each * (saved * in_flight(strategy, rank) + head * heads)
+        waiting = (saved + parts.again_inputs) * in_flight(strategy, rank)
+        waiting += parts.last.saved.on(strategy.tp) * heads
         temporary = self.most_saved.largest.on(strategy.tp)
-        if is_last:
+        if rank == strategy.pp - 1:
             temporary = max(temporary, self.model.last.largest.on(strategy.tp))
         if parts.again_inputs:
             temporary += self.most_saved.saved.on(strategy.tp)
-        return activations, temporary * each
+        return waiting * each, temporary * each
 
     # ---- time
 
     def predict(self, strategy: Strategy) -> Prediction:
-        ranks = self._ranks(strategy)
-        near = self.groups(strategy)
+        ranks, near = self._stages(strategy), self._near(strategy)
         micro = strategy.num_micro_batches
         # The slowest rank sets the pace of a pipeline.
         paces = [self._pace(strategy, near, parts) for parts in ranks]
         pace = max(paces, key=lambda one: one.seconds)
         bubble = (strategy.pp - 1) / strategy.stages * pace.slot(strategy.schedule)
-        once = [self._once(strategy, near, p, q) for p, q in zip(ranks, paces, strict=True)]
-        gradients = max(once, key=lambda one: sum(one.values()))
-        exposed = {name: micro * part for name, part in pace.exposed.items()}
-        for axis, seconds in gradients.items():
-            exposed[axis] += seconds
-        kept = max(parts.parameters.on(strategy.tp) for parts in ranks) / strategy.fsdp
+        once = [self._once(strategy, near, *one) for one in zip(ranks, paces, strict=True)]
+        exposed = {kind: micro * part for kind, part in pace.exposed.items()}
+        for kind, seconds in max(once, key=lambda one: sum(one.values())).items():
+            exposed[kind] += seconds
+        kept = max(parts.every.parameters.on(strategy.tp) for parts in ranks) / strategy.fsdp
         optimizer = kept * _STEP_TRAFFIC / self.bandwidth
         compute = micro * (pace.forward + pace.backward)
         seconds = compute + sum(exposed.values()) + bubble + optimizer
-        flops = 3 * self.model.flops
         again = self.model.blocks[: strategy.gc_cnt]
         more = sum(block.matmul.total + block.attention for block in again)
         rate = self.batch / seconds / self.cluster.devices / self.cluster.peak(self.precision)
@@ -204,98 +230,95 @@ class Costs:
             bubble,
             optimizer,
             self.memory(strategy),
-            mfu=flops * rate,
-            hfu=(flops + more) * rate,
+            mfu=3 * self.model.flops * rate,
+            hfu=(3 * self.model.flops + more) * rate,
         )
 
     def least_seconds(self, strategy: Strategy) -> float:
-        """No step takes less: all is computed at once, evenly, and nothing waits but the pipeline
-        for its first micro-batch."""
-        seconds = self._all_seconds / self.cluster.devices
-        is_waiting = strategy.schedule != "zero-bubble"
-        waits = (strategy.pp - 1) / strategy.stages / strategy.num_micro_batches
-        return seconds * (1 + is_waiting * waits)
+        """A bound: no step takes less. All ranks have as much to do, and shards and gradients are
+        gathered and reduced in no time; costs grow no slower than what a rank has."""
+        (whole,) = self.ranks(((0, len(self.model.blocks)),), 1, 0)
+        near = self._near(strategy)
+        pace = self._pace(strategy, near | {"fsdp": Group()}, whole * (1 / strategy.pp))
+        waits = 0 if strategy.schedule == "zero-bubble" else (strategy.pp - 1) / strategy.stages
+        return pace.seconds * (strategy.num_micro_batches + waits)
 
-    @functools.cached_property
-    def _all_seconds(self) -> float:
-        whole = self.rank(((0, len(self.model.blocks)),), 0)
-        return self._compute(Strategy(), whole, self.batch).seconds
+    def _near(self, strategy: Strategy) -> dict[str, Group]:
+        sizes = {axis: getattr(strategy, axis) for axis in AXES}
+        return self.groups(Strategy(**sizes))
 
-    def _compute(self, strategy: Strategy, parts: _Rank, sequences: float) -> "_Pace":
-        """A rank's forward and backward pass of so many sequences, some of it computed again.
+    def _pace(self, strategy: Strategy, near: dict[str, Group], parts: _Rank) -> "_Pace":
+        """A micro-batch on a rank."""
+        pace = self._compute(strategy, parts)
+        output = self.model.first.output * self._sequences(strategy) * self.width
+        exposed = dict.fromkeys(AXES, 0.0)
+        if strategy.tp > 1:
+            reduces = parts.every.reduces + parts.again.reduces / 2
+            exposed["tp"] = reduces * collectives.all_reduce(output, near["tp"], self.cluster)
+        if strategy.sp > 1:
+            exposed["sp"] = self._exchange(strategy, near["sp"], parts, output / strategy.tp)
+        if near["fsdp"].size > 1 and strategy.reshard_after_forward:
+            gather, scatter = self._shards(strategy, near, parts)
+            exposed["fsdp"] = _exposed(gather, pace.forward, parts.count)
+            exposed["fsdp"] += _exposed(gather + scatter, pace.backward, parts.count)
+        if strategy.pp > 1:
+            sends = 2 * strategy.stages
+            exposed["pp"] = sends * collectives.send(output, near["pp"], self.cluster)
+        return dataclasses.replace(pace, exposed=exposed)
+
+    def _compute(self, strategy: Strategy, parts: _Rank) -> "_Pace":
+        """The forward and the backward pass of a micro-batch, where some is computed again.
 
         Products take the longer of their arithmetic and of moving their weights (Williams et al.,
         "Roofline", 2009): these once for each pass, their gradients read and written in f32.
         """
-        share = sequences / strategy.sp
-        matmul = share * parts.matmul.on(strategy.tp) / self.matmul_rate
-        weights = parts.weights.on(strategy.tp)
-        product = max(matmul, weights * self.width / self.bandwidth)
-        gradients = max(matmul, 2 * weights * _GRADIENT / self.bandwidth)
-        attention = share * parts.attention_computed / strategy.tp / self.attention_rate
-        elementwise = share * parts.saved.on(strategy.tp) * self.width / self.bandwidth
-        forward = product + attention + _FORWARD_TRAFFIC * elementwise
+        sequences, tp = self._sequences(strategy), strategy.tp
+        matmul = sequences * parts.every.matmul.on(tp) / self.matmul_rate
+        weights = (parts.blocks.parameters + parts.last.parameters).on(tp) / self.bandwidth
+        product = max(matmul, weights * self.width)
+        gradients = max(matmul, 2 * weights * _GRADIENT)
+        attention = sequences * parts.every.attention / tp / self.attention_rate
+        kept = sequences * parts.every.saved.on(tp) * self.width / self.bandwidth
+        again = parts.again.matmul.on(tp) / self.matmul_rate
+        again += parts.again.attention / tp / self.attention_rate
+        again += _FORWARD_TRAFFIC * parts.again.saved.on(tp) * self.width / self.bandwidth
+        forward = product + attention + _FORWARD_TRAFFIC * kept
         backward = product + gradients + _ATTENTION_BACKWARD * attention
-        backward += _BACKWARD_TRAFFIC * elementwise
-        again = parts.again_matmul.on(strategy.tp) / self.matmul_rate
-        again += parts.again_attention / strategy.tp / self.attention_rate
-        saved_again = parts.again_saved.on(strategy.tp) * self.width / self.bandwidth
-        again += _FORWARD_TRAFFIC * saved_again
-        return _Pace(forward, backward + share * again, gradients)
-
-    def _pace(self, strategy: Strategy, near: dict[str, Group], parts: _Rank) -> "_Pace":
-        """A micro-batch on a rank."""
-        sequences = self._sequences(strategy)
-        pace = self._compute(strategy, parts, sequences)
-        bytes_of = sequences / strategy.sp * self.width
-        exposed = dict.fromkeys(("dp", "fsdp", "pp", "sp", "tp"), 0.0)
-        if strategy.tp > 1:
-            size = self.model.first.output * bytes_of
-            exposed["tp"] = collectives.all_reduce(size, near["tp"], self.cluster)
-            exposed["tp"] *= parts.reduces + parts.again_reduces
-        if strategy.sp > 1:
-            exposed["sp"] = self._attention_exchange(strategy, near["sp"], parts, bytes_of)
-        if strategy.fsdp > 1 and strategy.reshard_after_forward:
-            gather, scatter = self._shards(strategy, near, parts)
-            exposed["fsdp"] = _exposed(gather, pace.forward, parts.blocks)
-            exposed["fsdp"] += _exposed(gather + scatter, pace.backward, parts.blocks)
-        if strategy.pp > 1:
-            size = self.model.first.output * bytes_of
-            exposed["pp"] = 2 * strategy.stages * collectives.send(size, near["pp"], self.cluster)
-        return dataclasses.replace(pace, exposed=exposed)
+        backward += _BACKWARD_TRAFFIC * kept + sequences * again
+        return _Pace(forward, backward, gradients)
 
     def _shards(
         self, strategy: Strategy, near: dict[str, Group], parts: _Rank
     ) -> tuple[float, float]:
-        """Seconds in which a rank's parameters are gathered, and its gradients reduced."""
-        numbers, group = parts.parameters.on(strategy.tp) / parts.blocks, near["fsdp"]
-        gather = collectives.all_gather(numbers * self.width, group, self.cluster)
-        scatter = collectives.reduce_scatter(numbers * _GRADIENT, group, self.cluster)
-        return parts.blocks * gather, parts.blocks * scatter
+        """Seconds in which a rank's parameters are gathered, and its gradients reduced, a block at
+        a time."""
+        block = parts.every.parameters.on(strategy.tp) / parts.count
+        gather = collectives.all_gather(block * self.width, near["fsdp"], self.cluster)
+        scatter = collectives.reduce_scatter(block * _GRADIENT, near["fsdp"], self.cluster)
+        return parts.count * gather, parts.count * scatter
 
-    def _attention_exchange(
-        self, strategy: Strategy, group: Group, parts: _Rank, bytes_of: float
-    ) -> float:
-        """Seconds of sequence parallel on a rank: heads for rows, of queries, keys, values and the
-        result, forward and backward (Jacobs et al., "DeepSpeed Ulysses", 2023); keys and values
-        round, with their gradients backward, behind attention (Liu et al., "Ring Attention",
-        2023)."""
-        queries = self.model.first.output / strategy.tp * bytes_of
+    def _exchange(self, strategy: Strategy, group: Group, parts: _Rank, queries: float) -> float:
+        """Seconds of sequence parallel, of so many bytes of queries on a rank.
+
+        Heads for rows: of queries, keys, values and the result, forward and backward (Jacobs et
+        al., "DeepSpeed Ulysses", 2023). Round: keys and values, backward with their gradients,
+        behind attention (Liu et al., "Ring Attention", 2023).
+        """
         keys = 2 * queries * self.model.kv_share
         ulysses, seconds = strategy.ulysses, 0.0
         # The ranks that exchange are neighbours.
-        inner = Group(math.gcd(group.local, ulysses), ulysses // math.gcd(group.local, ulysses))
+        local = math.gcd(group.local, ulysses)
         if ulysses > 1:
+            inner = Group(local, ulysses // local)
             exchange = collectives.all_to_all(2 * queries + keys, inner, self.cluster)
-            seconds += 2 * parts.blocks * exchange
+            seconds += 2 * parts.count * exchange
         if (rings := strategy.sp // ulysses) > 1:
-            local = group.local // inner.local
-            ring = Group(local, rings // local)
+            ring = Group(group.local // local, rings * local // group.local)
             hop = collectives.send(keys, ring, self.cluster)
-            moved = 3 * parts.blocks * (rings - 1) * hop  # backward with their gradients
-            work = parts.attention_computed / strategy.tp / self.attention_rate
-            work *= (1 + _ATTENTION_BACKWARD) * bytes_of / self.width
-            seconds += _exposed(moved, work, rings)
+            moved = 3 * parts.count * (rings - 1) * hop
+            attention = parts.every.attention / strategy.tp / self.attention_rate
+            attention *= (1 + _ATTENTION_BACKWARD) * self._sequences(strategy)
+            seconds += _exposed(moved, attention, rings)
         return seconds
 
     def _once(
@@ -303,66 +326,63 @@ class Costs:
     ) -> dict[str, float]:
         """Seconds of what is communicated once a step: gradients behind the last micro-batch's
         backward pass, parameters that stay gathered behind the first one's forward pass."""
-        seconds = {"dp": 0.0, "fsdp": 0.0}
-        room = pace.backward
+        seconds, room = {}, pace.backward
         if strategy.fsdp > 1 and not strategy.reshard_after_forward:
             gather, scatter = self._shards(strategy, near, parts)
-            seconds["fsdp"] = _exposed(gather, pace.forward, parts.blocks)
-            seconds["fsdp"] += _exposed(scatter, room, parts.blocks)
+            seconds["fsdp"] = _exposed(gather, pace.forward, parts.count)
+            seconds["fsdp"] += _exposed(scatter, room, parts.count)
             room = max(room - scatter, 0.0)
         # Ranks that share sequences have gradients of the same parameters, too.
         if (copies := near["dp"] * near["sp"]).size > 1:
-            size = parts.parameters.on(strategy.tp) / strategy.fsdp * _GRADIENT
+            size = parts.every.parameters.on(strategy.tp) / strategy.fsdp * _GRADIENT
             reduced = collectives.all_reduce(size, copies, self.cluster)
-            seconds["dp"] = _exposed(reduced, room, parts.blocks)
+            seconds["dp"] = _exposed(reduced, room, parts.count)
         return seconds
 
     # ---- what ranks have
 
-    def groups(self, strategy: Strategy) -> dict[str, Group]:
-        order = [*self.topology, *({"dp", "fsdp", "pp", "sp", "tp"} - {*self.topology})]
+    def _groups(self, strategy: Strategy) -> dict[str, Group]:
+        order = [*self.topology, *(axis for axis in AXES if axis not in self.topology)]
         mesh = {axis: getattr(strategy, axis) for axis in order}
         return collectives.groups(mesh, self.cluster.devices_per_node)
 
     def _sequences(self, strategy: Strategy) -> float:
-        """Of a micro-batch."""
-        return self.batch / strategy.copies / strategy.num_micro_batches
+        """Of a micro-batch on a rank; a part of one where ranks share sequences."""
+        return self.batch / strategy.copies / strategy.num_micro_batches / strategy.sp
 
-    def _ranks(self, strategy: Strategy) -> list[_Rank]:
-        bounds = strategy.bounds(self.model)
-        return [
-            self.rank(tuple(bounds[rank :: strategy.pp]), strategy.gc_cnt)
-            for rank in range(strategy.pp)
-        ]
+    def _ranks(self, bounds: tuple[tuple[int, int], ...], ranks: int, again: int) -> list[_Rank]:
+        """Of a pipeline whose stages have the blocks [begin, end)."""
+        model, made = self.model, []
+        inputs = [model.first.output, *(block.output for block in model.blocks)]
+        for rank in range(ranks):
+            blocks = [index for bound in bounds[rank::ranks] for index in range(*bound)]
+            repeated = [index for index in blocks if index < again]
+            first, last = _Share(), _Share()
+            if rank == 0:
+                first += model.first
+            if rank == ranks - 1:
+                last += model.last
+            if ranks == 1:
+                first += _Share(self._tied() * -1)
+            made.append(
+                _Rank(
+                    len(blocks),
+                    sum((model.blocks[index] for index in blocks), _Share()),
+                    sum((model.blocks[index] for index in repeated), _Share()),
+                    sum(inputs[index] for index in repeated),
+                    first,
+                    last,
+                )
+            )
+        return made
 
-    def _rank(self, bounds: tuple[tuple[int, int], ...], again_count: int) -> _Rank:
-        model = self.model
-        blocks = [index for begin, end in bounds for index in range(begin, end)]
-        parts = [model.blocks[index] for index in blocks]
-        again = [model.blocks[index] for index in blocks if index < again_count]
-        others = [model.first] if bounds[0][0] == 0 else []
-        if bounds[-1][1] == len(model.blocks):
-            others.append(model.last)
-        every = parts + others
-        parameters = _total(part.parameters for part in every)
-        if len(others) == 2:
-            parameters += Amount(*_tied(model))
-        inputs = sum(_input(model, index) for index in blocks if index < again_count)
-        return _Rank(
-            parameters=parameters,
-            weights=_total(part.parameters for part in every if part is not model.first),
-            matmul=_total(part.matmul for part in every),
-            attention_computed=sum(part.attention_computed for part in every),
-            saved=_total(part.saved for part in every),
-            reduces=sum(part.reduces for part in every),
-            blocks=max(len(parts), 1),
-            ends=parameters + _total(_negative(part.parameters) for part in parts),
-            again_matmul=_total(block.matmul for block in again),
-            again_attention=sum(block.attention_computed for block in again),
-            again_saved=_total(block.saved for block in again),
-            again_reduces=sum(block.reduces / 2 for block in again),
-            again_inputs=inputs,
-        )
+    def _tied(self) -> Amount:
+        """What ranks with both ends of the model have once."""
+        is_split = self.model.first.parameters.split >= self.model.tied
+        return Amount(0, self.model.tied) if is_split else Amount(self.model.tied)
+
+    def _stages(self, strategy: Strategy) -> list[_Rank]:
+        return self.ranks(strategy.bounds(self.model), strategy.pp, strategy.gc_cnt)
 
 
 @dataclass(frozen=True)
@@ -405,29 +425,9 @@ def in_flight(strategy: Strategy, rank: int) -> float:
     return min(ranks - rank, micro)
 
 
-def _exposed(communication: float, computation: float, blocks: int) -> float:
+def _exposed(communication: float, computation: float, blocks: float) -> float:
     """Seconds of communication that computation beside it does not hide: of the first or the last
     block nothing is hidden, of the others what does not fit (Zhao et al., "PyTorch FSDP", 2023,
     section 3.3)."""
     alone = communication / blocks
     return alone + max(communication - alone - _OVERLAP * computation, 0.0)
-
-
-def _total(amounts: Iterable[Amount]) -> Amount:
-    amounts = [*amounts]
-    return Amount(sum(one.whole for one in amounts), sum(one.split for one in amounts))
-
-
-def _negative(amount: Amount) -> Amount:
-    return Amount(-amount.whole, -amount.split)
-
-
-def _tied(model: Model) -> tuple[float, float]:
-    """What a rank with both ends of the model has once."""
-    is_split = model.first.parameters.split >= model.tied
-    return (0, -model.tied) if is_split else (-model.tied, 0)
-
-
-def _input(model: Model, index: int) -> float:
-    """Numbers that go into a block, which are all that is kept of one that is computed again."""
-    return (model.blocks[index - 1] if index else model.first).output

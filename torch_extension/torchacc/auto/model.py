@@ -25,6 +25,9 @@ class Amount:
     def __add__(self, other: "Amount") -> "Amount":
         return Amount(self.whole + other.whole, self.split + other.split)
 
+    def __mul__(self, factor: float) -> "Amount":
+        return Amount(self.whole * factor, self.split * factor)
+
 
 @dataclass(frozen=True)
 class Block:

@@ -267,6 +267,10 @@ class _Search:
         for base in self.space.sizes():
             if self._refuse(base):
                 continue
+            if (least := self.costs.least_memory(base)) > self.limit:
+                self.counts["too much memory"] += 1
+                self.over.append((least, base))
+                continue
             for strategy in self.space.variants(base):
                 if not self._refuse(strategy):
                     yield strategy

@@ -4,12 +4,12 @@ How layers become stages, and what a strategy must fit, is here; what it costs i
 """
 
 import copy
-import dataclasses
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from torchacc.auto.model import Model
-from torchacc.config import Config
+from torchacc.config import AXES, Config
 
 # Stages on each rank of "interleaved" where split points do not say how many.
 _INTERLEAVED_STAGES = 2
@@ -83,7 +83,7 @@ class Strategy:
         """A copy of `base` with what this says, for a program that chooses nothing more."""
         made = copy.deepcopy(base)
         dist, memory = made.dist, made.memory
-        for axis in ("dp", "fsdp", "pp", "sp", "tp"):
+        for axis in AXES:
             getattr(dist, axis).size = getattr(self, axis)
         dist.pp.num_micro_batches = self.num_micro_batches
         dist.pp.schedule = self.schedule
@@ -99,20 +99,9 @@ class Strategy:
         made.validate()
         return made
 
-    def bounds(self, model: Model) -> list[tuple[int, int]]:
+    def bounds(self, model: Model) -> tuple[tuple[int, int], ...]:
         """The blocks [begin, end) of each stage, in the order of the model."""
-        count, stages = len(model.blocks), self.pp * self.stages
-        if self.split_points:
-            begins = [0, *self.split_points]
-        else:
-            # The first and the last stage have an embedding or a head besides: theirs are the last
-            # to have a block more.
-            sizes = [count // stages] * stages
-            others = [*range(1, stages - 1), 0, stages - 1][: count % stages]
-            for stage in others:
-                sizes[stage] += 1
-            begins = [sum(sizes[:stage]) for stage in range(stages)]
-        return [*zip(begins, [*begins[1:], count], strict=True)]
+        return _bounds(len(model.blocks), self.pp * self.stages, self.split_points)
 
     def problems(self, model: Model, batch: int) -> Iterator[tuple[str, str]]:
         """Fields, and why what they say does not fit the model or the batch (sequences a step)."""
@@ -167,7 +156,7 @@ class Strategy:
 
     def __str__(self) -> str:
         """Fields that say something, as "fsdp 8 x tp 4, gc"."""
-        sizes = {axis: getattr(self, axis) for axis in ("dp", "fsdp", "pp", "sp", "tp")}
+        sizes = {axis: getattr(self, axis) for axis in AXES}
         words = [" x ".join(f"{axis} {n}" for axis, n in sizes.items() if n > 1) or "one device"]
         if self.sp > 1:
             words.append(self.sp_mode + (f" {self.ulysses_size}" if self.ulysses_size else ""))
@@ -181,5 +170,15 @@ class Strategy:
             words.append("no reshard")
         return ", ".join(words)
 
-    def to_dict(self) -> dict:
-        return dataclasses.asdict(self) | {"split_points": [*self.split_points]}
+
+@functools.cache
+def _bounds(count: int, stages: int, points: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+    begins = [0, *points]
+    if not points:
+        sizes = [count // stages] * stages
+        # The first and the last stage have an embedding or a head besides: they are the last to
+        # have a block more.
+        for stage in [*range(1, stages - 1), 0, stages - 1][: count % stages]:
+            sizes[stage] += 1
+        begins = [sum(sizes[:stage]) for stage in range(stages)]
+    return tuple(zip(begins, [*begins[1:], count], strict=True))
