@@ -128,6 +128,22 @@ class _Rank:
     def every(self) -> _Share:
         return self.blocks + self.first + self.last
 
+    @functools.cached_property
+    def weights(self) -> Amount:
+        """Parameters that products read."""
+        return self.blocks.parameters + self.last.parameters
+
+    @functools.cached_property
+    def ends(self) -> Amount:
+        """Parameters of no block."""
+        return self.first.parameters + self.last.parameters
+
+    @functools.cached_property
+    def saved(self) -> Amount:
+        """Numbers that each micro-batch in flight keeps, besides inputs of what is computed
+        again."""
+        return self.blocks.saved + self.first.saved + self.again.saved * -1
+
     def __mul__(self, factor: float) -> "_Rank":
         return _Rank(*(getattr(self, one.name) * factor for one in dataclasses.fields(self)))
 
@@ -175,7 +191,7 @@ class Costs:
         if strategy.fsdp > 1 and strategy.reshard_after_forward:
             # This block's parameters and those of the next, which are on their way, and those of no
             # block, which are gathered first and dropped last; gradients before they are reduced.
-            ends = (parts.first.parameters + parts.last.parameters).on(strategy.tp)
+            ends = parts.ends.on(strategy.tp)
             parameters += (2 * block + ends) * self.width
             gradients += max(block, ends) * (self.width + _GRADIENT)
         elif strategy.fsdp > 1:
@@ -191,10 +207,10 @@ class Costs:
     def _activations(self, strategy: Strategy, rank: int, parts: _Rank) -> tuple[float, float]:
         """Bytes that wait for their backward pass, and the most that it needs for a moment."""
         each = self._sequences(strategy) * self.width
-        saved = (parts.blocks.saved + parts.first.saved + parts.again.saved * -1).on(strategy.tp)
         # The last stage goes back at once, but where all go forward first.
         heads = strategy.num_micro_batches if strategy.schedule == "gpipe" else 1
-        waiting = (saved + parts.again_inputs) * in_flight(strategy, rank)
+        kept = parts.saved.on(strategy.tp) + parts.again_inputs
+        waiting = kept * in_flight(strategy, rank)
         waiting += parts.last.saved.on(strategy.tp) * heads
         temporary = self.most_saved.largest.on(strategy.tp)
         if rank == strategy.pp - 1:
@@ -274,7 +290,7 @@ class Costs:
         """
         sequences, tp = self._sequences(strategy), strategy.tp
         matmul = sequences * parts.every.matmul.on(tp) / self.matmul_rate
-        weights = (parts.blocks.parameters + parts.last.parameters).on(tp) / self.bandwidth
+        weights = parts.weights.on(tp) / self.bandwidth
         product = max(matmul, weights * self.width)
         gradients = max(matmul, 2 * weights * _GRADIENT)
         attention = sequences * parts.every.attention / tp / self.attention_rate

@@ -4,6 +4,7 @@ From a transformer's shape (`transformer`) or by a dry run of any module (`torch
 All figures are of one sequence (one element of a batch), forward.
 """
 
+import functools
 from dataclasses import dataclass, field
 
 
@@ -81,7 +82,7 @@ class Model:
         """Keys or values of a token by its queries."""
         return (self.kv_heads or 1) / (self.heads or 1)
 
-    @property
+    @functools.cached_property
     def flops(self) -> float:
         """Of a sequence, forward: 2 for each weight that a token meets, and 4 s² h for attention
         (Chowdhery et al., "PaLM", 2022, appendix B)."""

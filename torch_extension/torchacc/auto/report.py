@@ -50,7 +50,7 @@ class Plan:
         for one in (chosen, *self.considered):
             seconds = "" if one.seconds is None else f"{one.seconds:.4g}"
             mfu = "" if one.mfu is None else f"{one.mfu:.1%}"
-            memory = "" if one.memory is None else f"{one.memory / 1e9:.1f}"
+            memory = "" if one.memory is None else f"{one.memory / 1e9:.3g}"
             rows.append((one.strategy, seconds, mfu, memory, one.why))
         widths = [max(len(row[column]) for row in rows) for column in range(4)]
         lines = []
@@ -72,7 +72,7 @@ class Plan:
         ]
         worst = max(range(len(best.memory)), key=lambda rank: best.memory[rank].total)
         bytes_of = dataclasses.asdict(best.memory[worst])
-        memory = [f"  {name}: {size / 1e9:.1f} GB" for name, size in bytes_of.items()]
+        memory = [f"  {name}: {size / 1e9:.3g} GB" for name, size in bytes_of.items()]
         counts = ", ".join(f"{what}: {count}" for what, count in sorted(self.counts.items()))
         ended = "all that there are" if self.is_complete else "not all: the time was up"
         return "\n".join(
@@ -82,7 +82,7 @@ class Plan:
                 f"A step takes {best.seconds:.4g} s (MFU {best.mfu:.1%}, HFU {best.hfu:.1%}):",
                 *times,
                 f"Stage {worst + 1} of {len(best.memory)} needs the most memory, "
-                f"{best.peak_memory / 1e9:.1f} of {self.limit / 1e9:.1f} GB:",
+                f"{best.peak_memory / 1e9:.3g} of {self.limit / 1e9:.3g} GB:",
                 *memory,
                 f"Strategies, {ended}, in {self.seconds:.1f} s: {counts}",
             ]

@@ -343,7 +343,7 @@ class _Search:
         for needed, strategy in sorted(self.over):
             if _kinds(strategy) not in kinds:
                 kinds.add(_kinds(strategy))
-                why = f"{(needed - self.limit) / 1e9:.1f} GB more than there are"
+                why = f"at least {(needed - self.limit) / 1e9:.3g} GB too much"
                 told.append(Considered(str(strategy), why, memory=needed))
         return told
 
@@ -352,8 +352,8 @@ class _Search:
         if self.over:
             needed, strategy = min(self.over)
             raise ValueError(
-                f"plan: nothing fits on {where}: {strategy} comes nearest, with "
-                f"{needed / 1e9:.1f} GB on a device that has {self.limit / 1e9:.1f}"
+                f"plan: nothing fits on {where}: {strategy} comes nearest, with at "
+                f"least {needed / 1e9:.3g} GB on a device that has {self.limit / 1e9:.3g}"
             )
         whys = "; ".join(one.why for one in self.refused.values())
         raise ValueError(f"plan: no strategy fits on {where}: {whys or 'sizes do not make it up'}")
