@@ -138,13 +138,20 @@ def narayanan(name, sizes, tp, pp, devices, batch, micro, rate):
     return megatron(f"GPT {name}", source, sizes, tp, pp, devices, batch, micro, rate=rate)
 
 
-def shoeybi(name, sizes, tp, devices, batch, rate):
+def smith(devices, rate, *, is_outside=False):
+    name, source, sizes = "MT-NLG 530B", "Smith et al. 2022", (105, 20480, 128)
+    run = megatron(name, source, sizes, 8, 35, devices, 1920, 1, rate=rate)
+    run.is_outside = is_outside
+    return run
+
+
+def shoeybi(name, source, sizes, tp, devices, batch, rate, **others):
     model = shape(*sizes, **MEGATRON | {"sequence": 1024, "positions": 1024})
     seconds = megatron_seconds(model, batch, devices, rate)
     dist = {"dp": {"size": devices // tp}, "tp": {"size": tp}}
     return Run(
         f"GPT {name}",
-        "Shoeybi et al. 2019",
+        source,
         "v100",
         devices,
         model,
@@ -153,17 +160,33 @@ def shoeybi(name, sizes, tp, devices, batch, rate):
         dist,
         {"gc": True},
         precision="fp16",
+        **others,
     )
 
 
-def jiang(name, mfu, **others):
+def jiang(name, mfu, *, is_outside=False):
     run = megatron(
         name, "Jiang et al. 2024", (96, 12288, 128), 8, 8, 12288, 6144, 1, stages=6, mfu=mfu
     )
     run.model |= {"vocab": 64000}
     run.seconds = megatron_seconds(run.model, 6144, 12288, mfu * 312, passes=3)
-    run.is_outside = others.get("is_outside", False)
+    run.is_outside = is_outside
     return run
+
+
+def llama3(devices, tokens):
+    model = shape(32, 4096, 32, kv_heads=8, ffn=14336, vocab=128256, sequence=8192)
+    return Run(
+        "Llama-3.1 8B",
+        "torchtitan",
+        "h100",
+        devices,
+        LLAMA | model,
+        2 * devices,
+        2 * 8192 / tokens,
+        {"fsdp": {"size": devices}},
+        {"gc": True, "gc_cnt": 16},
+    )
 
 
 BLOOM = shape(70, 14336, 112, **MEGATRON | {"vocab": 250880, "positions": 0})
@@ -199,23 +222,17 @@ RUNS = [
         0.721,
         {"fsdp": {"size": 8}},
     ),
-    Run(
-        "Llama-3.1 8B",
-        "torchtitan",
-        "h100",
-        8,
-        LLAMA | shape(32, 4096, 32, kv_heads=8, ffn=14336, vocab=128256, sequence=8192),
-        16,
-        2 * 8192 / 6667,
-        {"fsdp": {"size": 8}},
-        {"gc": True, "gc_cnt": 16},
-    ),
-    shoeybi("1.2B", (40, 1536, 16), 1, 1, 8, 39),
-    shoeybi("8.3B", (72, 3072, 32), 8, 512, 512, 15100 / 512),
+    llama3(8, 6667),
+    llama3(128, 6514),
+    shoeybi("1.2B", "Megatron-LM 1.0, 2020", (40, 1536, 16), 1, 1, 8, 62.4),
+    shoeybi("1.2B", "Shoeybi et al. 2019", (40, 1536, 16), 1, 1, 8, 39, is_outside=True),
+    shoeybi("8.3B", "Shoeybi et al. 2019", (72, 3072, 32), 8, 512, 512, 15100 / 512),
     narayanan("1.7B", (24, 2304, 24), 1, 1, 32, 512, 16, 137),
     narayanan("18.4B", (40, 6144, 48), 8, 1, 256, 1024, 8, 135),
     narayanan("145.6B", (80, 12288, 96), 8, 8, 1536, 2304, 2, 148),
     narayanan("1008B", (128, 25600, 160), 8, 64, 3072, 3072, 1, 163),
+    smith(2240, 126),
+    smith(3360, 113, is_outside=True),
     korthikanti("22B", (48, 6144, 64), 1, 8, 4, 4, 0.415),
     korthikanti("175B", (96, 12288, 96), 8, 64, 64, 1, 0.514, stages=3),
     korthikanti("530B", (105, 20480, 128), 35, 280, 280, 1, 0.560, stages=3),
