@@ -247,7 +247,11 @@ RUNS = [
         BLOOM,
         2048,
         105.0,
-        {"dp": {"size": 8}, "tp": {"size": 4}, "pp": {"size": 12, "num_micro_batches": 128}},
+        {
+            "fsdp": {"size": 8, "reshard_after_forward": False},
+            "tp": {"size": 4},
+            "pp": {"size": 12, "num_micro_batches": 128},
+        },
         {"gc": True},
         # Four adapters of 100 Gb/s a node.
         inter_node={"latency": 2e-5, "bandwidth": 6.25e9},

@@ -25,7 +25,7 @@ from torchacc.auto import (
 )
 from torchacc.auto.collectives import Group, all_gather, all_reduce, all_to_all, groups
 from torchacc.auto.cost import Costs, in_flight
-from torchacc.auto.search import Space, _rank
+from torchacc.auto.search import Space, order
 from torchacc.auto.strategy import Strategy
 from torchacc.config import Config
 
@@ -402,8 +402,6 @@ def test_the_page_has_this_table():
 def every(space, costs, limit):
     """All strategies of a space that fit, by brute force."""
     for base in space.sizes():
-        if next(base.problems(space.model, space.batch), None):
-            continue
         for variant in space.variants(base):
             for count in space.again(variant):
                 strategy = dataclasses.replace(variant, gc_cnt=count)
@@ -430,7 +428,7 @@ def test_the_search_finds_what_brute_force_finds(small, nodes, each, memory, ban
     found = plan(small, cluster, batch=batch, config=config)
     costs = Costs(small, cluster, config, batch)
     space = Space.of(config, small, cluster.devices, batch)
-    best = min(every(space, costs, limit), key=lambda one: _rank(one, costs.predict(one)))
+    best = min(every(space, costs, limit), key=lambda one: order(one, costs.predict(one)))
     assert found.strategy == str(best)
     assert found.prediction == costs.predict(best)
     assert found.is_complete
@@ -467,6 +465,7 @@ def test_fixed_fields_stay(small):
     assert found.config.dist.tp.size == 2
     assert found.config.dist.pp.size == 2
     assert found.config.dist.pp.schedule == "gpipe"
+    assert found.config.dist.sp.mode == "ring"
     assert found.config.compute.bf16
     points = {"pp": {"size": 2, "split_points": ["layers.1", "layers.2", "layers.4"]}}
     points["pp"]["schedule"] = "interleaved"
@@ -525,7 +524,6 @@ def test_a_search_ends_in_time(small):
     found = plan(small, machines(8, 8), batch=64, config=configured(), time_limit=1e-9)
     assert not found.is_complete
     assert "not all: the time was up" in found.explain()
-    assert found.counts["not looked at"] > 0
 
 
 def test_a_module_is_planned():

@@ -1,11 +1,12 @@
 """`plan`: the fastest strategy that fits, of all that there are.
 
 The space is small enough to look at all of it: sizes that make up the devices, times how a batch is
-cut, pipelines' schedules, what is computed again. A bound of each one's time, without
-communication, says in which order to look and when to stop.
+cut, pipelines' schedules, what is computed again. A bound of each one's time says in which order to
+look and when to stop.
 """
 
 import dataclasses
+import functools
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,9 +47,9 @@ def plan(
     "semi" also all that differs from `Config()`; with "manual" everything, and it is only
     predicted. With `memory.auto` a step must do with `memory.budget` bytes.
 
-    A search ends after `time_limit` seconds (`config.strategy.time_limit`, if not given) with the
-    best that it has seen; before that the same arguments give the same plan. Raises ValueError
-    where nothing fits, with what comes nearest, and for arguments that are wrong.
+    A search ends after about `time_limit` seconds (`config.strategy.time_limit`, if not given) with
+    the best that it has seen, once there is one; before that the same arguments give the same plan.
+    Raises ValueError where nothing fits, with what comes nearest, and for arguments that are wrong.
     """
     start = time.monotonic()
     if config is None:
@@ -62,7 +63,7 @@ def plan(
     if time_limit is not None and time_limit <= 0:
         raise ValueError(f"plan: time_limit is {time_limit!r}: it must be more than 0 seconds")
     search = _Search(model, cluster, config, batch)
-    search.run(start + (time_limit or config.strategy.time_limit))
+    search.run(start, time_limit or config.strategy.time_limit)
     return search.plan(time.monotonic() - start)
 
 
@@ -219,6 +220,7 @@ def _alone(config: Config) -> Config:
     return dataclasses.replace(config, dist=dist)
 
 
+@functools.cache
 def _divisors(number: int) -> list[int]:
     return [one for one in range(1, number + 1) if number % one == 0]
 
@@ -241,8 +243,14 @@ class _Search:
         self.refused: dict[str, Considered] = {}
         self.is_complete = True
 
-    def run(self, deadline: float) -> None:
-        waiting = [(self.costs.least_seconds(one), one) for one in self._valid()]
+    def run(self, start: float, limit: float) -> None:
+        waiting = []
+        for index, strategy in enumerate(self._valid()):
+            # Half of the time is for looking.
+            if index % 64 == 63 and time.monotonic() > start + limit / 2:
+                self.is_complete = False
+                break
+            waiting.append((self.costs.least_seconds(strategy), strategy))
         waiting.sort()
         best = float("inf")
         for index, (least, strategy) in enumerate(waiting):
@@ -250,7 +258,7 @@ class _Search:
                 self.slower = waiting[index:]
                 self.counts["slower at best"] += len(self.slower)
                 break
-            if index % 64 == 0 and time.monotonic() > deadline and self.fitting:
+            if index % 64 == 0 and time.monotonic() > start + limit and self.fitting:
                 self.counts["not looked at"] += len(waiting) - index
                 self.is_complete = False
                 break
@@ -258,30 +266,31 @@ class _Search:
                 continue
             prediction = self.costs.predict(chosen)
             self.counts["fits"] += 1
-            self.fitting.append((_rank(chosen, prediction), chosen, prediction))
+            self.fitting.append((order(chosen, prediction), chosen, prediction))
             best = min(best, prediction.seconds)
         self.fitting.sort(key=lambda one: one[0])
 
     def _valid(self) -> Iterator[Strategy]:
         """Strategies that fit model and batch; of others it is kept why they do not."""
         for base in self.space.sizes():
-            if self._refuse(base):
+            # Which mode of sequence parallel fits is said of variants.
+            if self._refuse(dataclasses.replace(base, sp=1), base):
                 continue
             if (least := self.costs.least_memory(base)) > self.limit:
                 self.counts["too much memory"] += 1
                 self.over.append((least, base))
                 continue
             for strategy in self.space.variants(base):
-                if not self._refuse(strategy):
+                if not self._refuse(strategy, strategy):
                     yield strategy
 
-    def _refuse(self, strategy: Strategy) -> bool:
+    def _refuse(self, strategy: Strategy, shown: Strategy) -> bool:
         problem = next(strategy.problems(self.space.model, self.space.batch), None)
         if problem is None:
             return False
         self.counts["does not fit the model or the batch"] += 1
         field, why = problem
-        self.refused.setdefault(field, Considered(str(strategy), f"{field}: {why}"))
+        self.refused.setdefault(field, Considered(str(shown), f"{field}: {why}"))
         return True
 
     def _fit(self, strategy: Strategy) -> Strategy | None:
@@ -363,7 +372,7 @@ def _kinds(strategy: Strategy) -> frozenset[str]:
     return frozenset(axis for axis in AXES if getattr(strategy, axis) > 1)
 
 
-def _rank(strategy: Strategy, prediction: Prediction) -> tuple:
+def order(strategy: Strategy, prediction: Prediction) -> tuple:
     """The order of strategies: of equally fast ones the one with the least memory first, then the
     one with the fewest kinds of parallelism."""
     return prediction.seconds, prediction.peak_memory, len(_kinds(strategy)), str(strategy)

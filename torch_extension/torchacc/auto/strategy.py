@@ -86,11 +86,15 @@ class Strategy:
         for axis in AXES:
             getattr(dist, axis).size = getattr(self, axis)
         dist.pp.num_micro_batches = self.num_micro_batches
-        dist.pp.schedule = self.schedule
+        # What says nothing of these sizes stays.
+        if self.pp > 1:
+            dist.pp.schedule = self.schedule
+        if self.fsdp > 1:
+            dist.fsdp.reshard_after_forward = self.reshard_after_forward
+        if self.sp > 1 or dist.sp.mode == "2d":
+            dist.sp.mode, dist.sp.ulysses_size = self.sp_mode, self.ulysses_size
         begins = [] if self.pp == 1 else [model.blocks[i].name for i, _ in self.bounds(model)[1:]]
         dist.pp.split_points = begins
-        dist.fsdp.reshard_after_forward = self.reshard_after_forward
-        dist.sp.mode, dist.sp.ulysses_size = self.sp_mode, self.ulysses_size
         memory.gc, memory.auto, memory.budget = self.gc_cnt > 0, False, None
         is_part = 0 < self.gc_cnt < len(model.blocks)
         memory.gc_cnt = self.gc_cnt if is_part else None
@@ -155,7 +159,7 @@ class Strategy:
             yield "dist.pp.schedule", f"{self.schedule} has one stage on a rank"
 
     def __str__(self) -> str:
-        """Fields that say something, as "fsdp 8 x tp 4, gc"."""
+        """Fields that say something, as "fsdp 8 x tp 4, gc of 12"."""
         sizes = {axis: getattr(self, axis) for axis in AXES}
         words = [" x ".join(f"{axis} {n}" for axis, n in sizes.items() if n > 1) or "one device"]
         if self.sp > 1:
