@@ -164,9 +164,11 @@ class Costs:
         self.bandwidth = cluster.memory_bandwidth * cluster.bandwidth_efficiency
         self.largest = max((block.parameters for block in model.blocks), key=lambda one: one.total)
         self.most_saved = max(model.blocks, key=lambda block: block.saved.total)
-        # Many strategies have the same stages.
+        # Many strategies have the same.
         self.ranks = functools.cache(self._ranks)
         self.groups = functools.cache(self._groups)
+        self.even_pace = functools.cache(self._even_pace)
+        self.even_share = functools.cache(self._even_share)
 
     # ---- memory
 
@@ -253,11 +255,17 @@ class Costs:
     def least_seconds(self, strategy: Strategy) -> float:
         """A bound: no step takes less. All ranks have as much to do, and shards and gradients are
         gathered and reduced in no time; costs grow no slower than what a rank has."""
-        (whole,) = self.ranks(((0, len(self.model.blocks)),), 1, 0)
-        near = self._near(strategy)
-        pace = self._pace(strategy, near | {"fsdp": Group()}, whole * (1 / strategy.pp))
+        alike = dataclasses.replace(strategy, schedule="1f1b", reshard_after_forward=True)
         waits = 0 if strategy.schedule == "zero-bubble" else (strategy.pp - 1) / strategy.stages
-        return pace.seconds * (strategy.num_micro_batches + waits)
+        return self.even_pace(alike) * (strategy.num_micro_batches + waits)
+
+    def _even_pace(self, strategy: Strategy) -> float:
+        near = self._near(strategy) | {"fsdp": Group()}
+        return self._pace(strategy, near, self.even_share(strategy.pp)).seconds
+
+    def _even_share(self, ranks: int) -> _Rank:
+        (whole,) = self.ranks(((0, len(self.model.blocks)),), 1, 0)
+        return whole * (1 / ranks)
 
     def _near(self, strategy: Strategy) -> dict[str, Group]:
         sizes = {axis: getattr(strategy, axis) for axis in AXES}

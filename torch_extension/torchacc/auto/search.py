@@ -145,12 +145,13 @@ class Space:
                             split_points=points,
                         )
 
-    def again(self, base: Strategy) -> Iterator[int]:
+    def again(self, base: Strategy) -> Sequence[int]:
         """How many blocks may be computed again, from few to many. Of a pipeline all or none: its
         slowest stage is no faster if others compute less."""
         blocks = len(self.model.blocks)
-        every = range(blocks + 1) if base.pp == 1 else (0, blocks)
-        yield from self.options("gc_cnt", every)
+        if "gc_cnt" in self.fixed:
+            return (self.fixed["gc_cnt"],)
+        return range(blocks + 1) if base.pp == 1 else (0, blocks)
 
     def _schedules(self, ranks: int) -> Iterator[tuple[str, int]]:
         if ranks == 1:
@@ -296,7 +297,7 @@ class _Search:
     def _fit(self, strategy: Strategy) -> Strategy | None:
         """With as few blocks computed again as memory allows: fewer take less time. None where all
         of them are not enough."""
-        counts = [*self.space.again(strategy)]
+        counts = self.space.again(strategy)
         low, high = 0, len(counts)
         while low < high:
             middle = (low + high) // 2 if low else 0  # most often none is needed, or all
