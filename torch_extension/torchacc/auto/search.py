@@ -255,7 +255,7 @@ class _Search:
         waiting.sort()
         best = float("inf")
         for index, (least, strategy) in enumerate(waiting):
-            if least >= best:
+            if _about(least) > _about(best):
                 self.slower = waiting[index:]
                 self.counts["slower at best"] += len(self.slower)
                 break
@@ -342,7 +342,7 @@ class _Search:
                 continue
             kinds.add(_kinds(strategy))
             slower = prediction.seconds / fastest - 1
-            why = f"{slower:.1%} slower" if slower > 5e-4 else "no faster"
+            why = f"{slower:.1%} slower" if slower > 5e-4 else "about as fast"
             figures = prediction.seconds, prediction.peak_memory, prediction.mfu
             told.append(Considered(str(strategy), why, *figures))
         for least, strategy in self.slower:
@@ -374,6 +374,13 @@ def _kinds(strategy: Strategy) -> frozenset[str]:
 
 
 def order(strategy: Strategy, prediction: Prediction) -> tuple:
-    """The order of strategies: of equally fast ones the one with the least memory first, then the
-    one with the fewest kinds of parallelism."""
-    return prediction.seconds, prediction.peak_memory, len(_kinds(strategy)), str(strategy)
+    """What comes first: less time; of what takes about as long the fewest kinds of parallelism,
+    then the fewest micro-batches, then the least memory."""
+    kinds, micro = len(_kinds(strategy)), strategy.num_micro_batches
+    exact = prediction.peak_memory, prediction.seconds, str(strategy)
+    return _about(prediction.seconds), kinds, micro, *exact
+
+
+def _about(seconds: float) -> float:
+    """To three digits: predictions are not as exact as that."""
+    return float(f"{seconds:.3g}")

@@ -153,7 +153,7 @@ class Strategy:
         if self.schedule == "interleaved" and self.num_micro_batches % self.pp:
             yield (
                 "dist.pp.num_micro_batches",
-                f"{self.pp} ranks do not divide the {self.num_micro_batches} of interleaved",
+                f"{self.num_micro_batches} is no multiple of {self.pp} ranks, as interleaved wants",
             )
         if self.stages > 1 and self.schedule != "interleaved":
             yield "dist.pp.schedule", f"{self.schedule} has one stage on a rank"
