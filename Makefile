@@ -1,6 +1,7 @@
 # make train   a fresh clone trains a GPT on the Python standard library's own source
 #              STEPS=N length, DEVICE=cpu eager PyTorch, COMPARE=1 acc and eager, RESUME=1 go on after a stop
 # make train-ddp a smaller one in two processes by torchrun; RANKS=N how many, DEVICE=cpu eager PyTorch, TRAIN_ARGS
+# make train-parallel the same model in parts: four processes (FSDP2 x TP), two that go on, one to compare; STEPS, TRAIN_ARGS
 # make install the library for other programs: headers, pkg-config, CMake; PREFIX=/usr/local LIBDIR=lib DESTDIR=
 # make example-c, example-ranks, example-cpp, example-libtorch, example-ctypes, example-node, example-luajit, example-java
 #              the same without Python or without PyTorch: examples/build.mk
@@ -9,6 +10,7 @@
 # make test-models small models of transformers, timm and PyTorch's examples on acc against the CPU; writes docs/models.md
 # make test-gpu the tests that are worth repeating on an NVIDIA GPU; make gpu-kit and tests/gpu/run.py where nothing can be built
 # make test-distributed every engine of PyTorch for several processes, whole; make test has the short form
+# make test-parallel every combination of torchacc.accelerate, whole; make test has the short form
 # make test-random an hour of random programs on acc against the CPU; SECONDS=N how long, SEED=N which, BACKEND=reference on what
 # make sanitize the library itself with the address and the thread sanitizer
 # make format  rewrite all sources in the project's format
@@ -28,7 +30,7 @@ space := $(subst ,, )
 CUDA_FOLDERS = $(subst $(space),:,$(wildcard $(VENV)/lib/python3*/site-packages/nvidia/*/lib))
 
 .DEFAULT_GOAL := build
-.PHONY: build environment install extension train train-ddp test test-libraries test-models test-gpu gpu-kit test-rust test-python test-distributed test-random sanitize sanitize-memory sanitize-threads lint format bench-calls bench-peers bench-distributed clean FORCE
+.PHONY: build environment install extension train train-ddp train-parallel test test-libraries test-models test-gpu gpu-kit test-rust test-python test-distributed test-parallel test-random sanitize sanitize-memory sanitize-threads lint format bench-calls bench-peers bench-distributed clean FORCE
 
 build: environment $(RUST_LIB)
 	$(MAKE) --no-print-directory --jobs=$(shell nproc) extension
@@ -66,6 +68,15 @@ train-ddp: build
 	OMP_NUM_THREADS=$(or $(OMP_NUM_THREADS),1) $(BIN)/torchrun --standalone --nproc-per-node $(or $(RANKS),2) \
 		examples/train_ddp.py --device $(or $(DEVICE),acc) $(if $(STEPS),--steps $(STEPS)) $(TRAIN_ARGS)
 
+# Four processes, then two that go on from their state, then one, whose losses are to be the same.
+PARALLEL = examples/train_parallel.py $(if $(STEPS),--steps $(STEPS)) $(TRAIN_ARGS)
+RANKS_RUN = OMP_NUM_THREADS=$(or $(OMP_NUM_THREADS),1) $(BIN)/torchrun --standalone --nproc-per-node
+train-parallel: build
+	$(RANKS_RUN) 4 $(PARALLEL) --tp 2
+	$(RANKS_RUN) 2 $(PARALLEL) --tp 1 --resume
+	$(BIN)/python $(PARALLEL) --tp 1 --steps $$((2 * $(or $(STEPS),20)))
+	$(BIN)/python $(PARALLEL) --report
+
 test: lint test-rust test-python
 
 # With oneDNN where the environment has it: the tests then fail if it cannot be loaded. With NVRTC, which comes with PyTorch's
@@ -82,6 +93,10 @@ test-python: build
 # Every engine with both models in two and in four processes, twenty steps each, and fifty ranks that go wrong.
 test-distributed: build
 	TORCHACC_DISTRIBUTED=whole $(BIN)/python -m pytest torch_extension/tests/test_distributed.py
+
+# Every combination of `accelerate` with both models in two, four and eight processes, twenty steps each.
+test-parallel: build
+	TORCHACC_PARALLEL=whole $(BIN)/python -m pytest torch_extension/tests/test_accelerate.py
 
 # Ends at the first failure, which it prints as a script; the seed is the first line.
 test-random: build

@@ -1,13 +1,14 @@
 """Trainings that `torchacc.accelerate` makes, for tests: each as every rank sees it."""
 
 import copy
+import functools
 import warnings
 
 import torch
 import torch.distributed as dist
 import torch.nn as nn
 import torchacc
-from engines import MODELS, counts_of
+from engines import counts_of, models
 from engines.models import CONTEXT, adamw, loss_of, model_of
 from support import token_batch
 from torchacc.config import (
@@ -17,8 +18,43 @@ from torchacc.config import (
     DPConfig,
     FSDPConfig,
     MemoryConfig,
+    PPConfig,
+    SPConfig,
     TPConfig,
 )
+
+
+class Expert(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.gate, self.up = (nn.Linear(width, 2 * width, bias=False) for _ in range(2))
+        self.down = nn.Linear(2 * width, width, bias=False)
+
+    def forward(self, x):
+        return self.down(nn.functional.silu(self.gate(x)) * self.up(x))
+
+
+class MixtralLayer(models.LlamaLayer):
+    """Rows are computed by the two of four experts that a router gives the most weight."""
+
+    def __init__(self, width, heads):
+        super().__init__(width, heads)
+        del self.up, self.gate, self.down
+        self.router = nn.Linear(width, 4, bias=False)
+        self.experts = nn.ModuleList(Expert(width) for _ in range(4))
+
+    def mlp(self, x):
+        logits = self.router(x)
+        chosen = torch.zeros_like(logits).scatter(-1, logits.topk(2).indices, 1)
+        weights = logits.masked_fill(chosen == 0, -torch.inf).softmax(-1)
+        return sum(weights[..., at : at + 1] * expert(x) for at, expert in enumerate(self.experts))
+
+
+class Mixtral(models.Llama):
+    layer_class = MixtralLayer
+
+
+MODELS = models.MODELS | {"mixtral": Mixtral}
 
 PLAN = {
     **dict.fromkeys([f"layers.*.{name}" for name in ("query", "key", "value", "up")], "colwise"),
@@ -27,15 +63,16 @@ PLAN = {
 }
 
 
-def config(dp=None, fsdp=1, tp=1, gate=False, **options):
+def config(dp=None, fsdp=1, tp=1, sp=(), pp=(), gate=False, layers=2, model=None, **options):
     plan = PLAN | ({"layers.*.gate": "colwise"} if gate else {})
     sizes = {"dp": DPConfig(dp), "fsdp": FSDPConfig(fsdp), "tp": TPConfig(tp, plan)}
+    sizes |= {"sp": SPConfig(*sp), "pp": PPConfig(*pp)}
     return Config(dist=DistConfig(**sizes), **options)
 
 
 # By the number of processes.
 KINDS = {
-    1: {"alone": {}, "again": {"memory": MemoryConfig(gc=True)}},
+    1: {"alone": {}, "again": {"memory": MemoryConfig(gc=True), "model": "gpt2"}},
     2: {
         "dp": {},
         "fsdp": {"fsdp": 2},
@@ -43,14 +80,74 @@ KINDS = {
         "fsdp_again": {"fsdp": 2, "memory": MemoryConfig(gc=True, gc_cnt=1)},
         "dp_bf16": {"compute": ComputeConfig(bf16=True)},
         "fsdp_bf16": {"fsdp": 2, "compute": ComputeConfig(bf16=True)},
+        "ulysses": {"sp": (2,)},
+        "ring": {"sp": (2, "ring")},
+        "ulysses_again": {"sp": (2,), "memory": MemoryConfig(gc=True)},
+        "ring_again": {"sp": (2, "ring"), "memory": MemoryConfig(gc=True)},
+        "gpipe": {"pp": (2, 2, [], "gpipe")},
+        "1f1b": {"pp": (2, 2), "model": "mixtral"},
+        "split": {"pp": (2, 4, ["layers.3"]), "layers": 4},
+        "interleaved": {"pp": (2, 4, [], "interleaved"), "layers": 4},
+        "zero_bubble": {"pp": (2, 4, [], "zero-bubble"), "model": "gpt2"},
+        "1f1b_again": {"pp": (2, 2), "memory": MemoryConfig(gc=True)},
+        "1f1b_bf16": {"pp": (2, 2), "compute": ComputeConfig(bf16=True)},
     },
     4: {
         "fsdp": {"fsdp": 4},
-        "hybrid": {"dp": 2, "fsdp": 2},
-        "fsdp_tp": {"fsdp": 2, "tp": 2},
-        "dp_tp": {"dp": 2, "tp": 2},
+        "hybrid": {"dp": 2, "fsdp": 2, "model": "gpt2"},
+        "fsdp_tp": {"fsdp": 2, "tp": 2, "model": "mixtral"},
+        "dp_tp": {"dp": 2, "tp": 2, "model": "gpt2"},
+        "ulysses": {"sp": (4,)},
+        "ring": {"sp": (4, "ring")},
+        "2d": {"sp": (4, "2d", 2), "model": "gpt2"},
+        "dp_ulysses": {"dp": 2, "sp": (2,)},
+        "fsdp_ulysses": {"fsdp": 2, "sp": (2,)},
+        "fsdp_ring": {"fsdp": 2, "sp": (2, "ring")},
+        "sp_tp": {"tp": 2, "sp": (2,)},
+        "dp_pp": {"dp": 2, "pp": (2, 2)},
+        "fsdp_pp": {"fsdp": 2, "pp": (2, 2)},
+        "pp_tp": {"tp": 2, "pp": (2, 2), "model": "gpt2"},
+        "pp_sp": {"sp": (2,), "pp": (2, 2)},
+        "pp": {"pp": (4, 4), "layers": 4},
+        "interleaved_sp": {"sp": (2,), "pp": (2, 2, [], "interleaved"), "layers": 4},
+        "interleaved_fsdp": {"fsdp": 2, "pp": (2, 2, [], "interleaved"), "layers": 4},
+        "zero_bubble_fsdp": {"fsdp": 2, "pp": (2, 2, [], "zero-bubble")},
+        "dp_zero_bubble": {"dp": 2, "pp": (2, 2, [], "zero-bubble")},
+    },
+    8: {
+        "fsdp_pp_tp": {"fsdp": 2, "pp": (2, 2), "tp": 2},
+        "dp_fsdp_tp": {"dp": 2, "fsdp": 2, "tp": 2},
+        "dp_fsdp_ulysses": {"dp": 2, "fsdp": 2, "sp": (2,)},
+        "fsdp_sp_tp": {"fsdp": 2, "sp": (2, "ring"), "tp": 2},
+        "dp_pp_sp": {"dp": 2, "pp": (2, 2), "sp": (2,)},
     },
 }
+SHORT = {
+    1: KINDS[1],
+    2: {"dp", "fsdp", "tp", "fsdp_again", "dp_bf16", "fsdp_bf16", "ulysses", "ring_again"}
+    | {"1f1b", "interleaved", "zero_bubble", "1f1b_bf16"},
+    4: {
+        "fsdp",
+        "hybrid",
+        "fsdp_tp",
+        "dp_tp",
+        "2d",
+        "fsdp_ulysses",
+        "dp_pp",
+        "fsdp_pp",
+        "pp_tp",
+        "pp_sp",
+    },
+    8: (),
+}
+
+
+def programs(options):
+    """How many a step may be: one, or of a pipeline one for each action, and what is between."""
+    if "pp" not in options:
+        return 1
+    stages = 2 if "interleaved" in options["pp"] else 1
+    return 2 * options["pp"][1] * stages + 2
 
 
 def batches(count):
@@ -70,11 +167,17 @@ def part_of(part, count, steps):
 def trained(model, data, optimizer):
     """Steps, each of which gives its loss."""
     data = iter(data)
+    is_pipeline = hasattr(model, "forward_backward")
 
     def step(_):
         batch = next(data)
-        loss = loss_of(model(batch["tokens"]), batch["targets"])
-        loss.backward()
+        if is_pipeline:
+            loss = model.forward_backward(
+                batch["tokens"], output_fn=loss_of, target=batch["targets"]
+            )
+        else:
+            loss = loss_of(model(batch["tokens"]), batch["targets"])
+            loss.backward()
         optimizer.step()
         optimizer.zero_grad()
         return loss.detach()
@@ -91,11 +194,13 @@ def train(kind, model, steps):
     size = dist.get_world_size() if dist.is_initialized() else 1
     rank = dist.get_rank() if size > 1 else 0
     options = KINDS[size][kind]
-    wanted = config(gate=model == "llama", **options)
+    wanted = config(gate=model != "gpt2", **options)
     unchanged = copy.deepcopy(wanted)
-    whole = model_of(MODELS[model], "cpu")
-    tp = options.get("tp", 1)
-    count = size // tp
+    build = functools.partial(MODELS[model], layers=options.get("layers", 2))
+    whole = model_of(build, "cpu")
+    # Neighbours have the same batch.
+    same = options.get("tp", 1) * options.get("sp", (1,))[0] * options.get("pp", (1,))[0]
+    count = size // same
     reference = copy.deepcopy(whole)
     # One process has all parts, of which the loss is the mean.
     everything = (
@@ -106,7 +211,7 @@ def train(kind, model, steps):
     expected = [one(number).item() for number in range(steps)]
 
     made, loader, optimizer = torchacc.accelerate(
-        whole, part_of(rank // tp, count, steps), wanted, adamw(whole.parameters())
+        whole, part_of(rank // same, count, steps), wanted, adamw(whole.parameters())
     )
     assert wanted == unchanged
     step = trained(made, loader, optimizer)

@@ -109,6 +109,17 @@ def hosted_store():
     return TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
 
 
+def meet():
+    """Waits for the other ranks: of a group that waits for seconds only none may come later."""
+    from torch.distributed import TCPStore
+
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    store = TCPStore(*place, is_master=False, timeout=datetime.timedelta(seconds=60))
+    store.set(f"here/{rank}", "")
+    store.wait([f"here/{other}" for other in range(size)])
+
+
 def main(module, function, *arguments):
     import torch
     import torch.distributed as dist
@@ -117,6 +128,7 @@ def main(module, function, *arguments):
     backend = os.environ["RANKS_BACKEND"] or None
     timeout = datetime.timedelta(seconds=float(os.environ["RANKS_SECONDS"]))
     if backend != "none":
+        meet()
         dist.init_process_group(backend, timeout=timeout)
     made = getattr(importlib.import_module(module), function)(*arguments)
     print(MARK + json.dumps(made), flush=True)

@@ -90,6 +90,13 @@ def run_python(code: str, **environment: str) -> subprocess.CompletedProcess:
     )
 
 
+def output(code: str, **environment: str) -> str:
+    """What a program prints that ends well."""
+    result = run_python(code, **environment)
+    assert result.returncode == 0, result.stderr
+    return result.stdout.strip()
+
+
 def build_operators(source, folder):
     """Compiles operators in C++ and loads them; the library."""
     library = folder / "operators.so"

@@ -3,16 +3,10 @@
 import ast
 
 import pytest
-from support import run_python
+from support import output, run_python
 from torchacc_autoload import LIBRARY
 
 COUNT_THREADS = "import os; print(len(os.listdir('/proc/self/task')))"
-
-
-def output(code, **environment):
-    result = run_python(code, **environment)
-    assert result.returncode == 0, result.stderr
-    return result.stdout.strip()
 
 
 def test_import_torch_alone_makes_the_device():

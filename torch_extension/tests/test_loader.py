@@ -148,6 +148,21 @@ def test_what_are_no_buckets_is_said(options):
         AsyncLoader([], DEVICE, **options)
 
 
+def test_a_batch_of_several_processes_is_shared():
+    batch = {"x": torch.arange(10).view(5, 2), "y": torch.arange(5), "scale": torch.ones(3)}
+    parts = [next(iter(AsyncLoader([batch], DEVICE, part=(at, 2)))) for at in range(2)]
+    for name in ("x", "y"):
+        assert [len(part[name]) for part in parts] == [3, 2]
+        assert torch.equal(torch.cat([part[name].cpu() for part in parts]), batch[name])
+    assert all(torch.equal(part["scale"].cpu(), batch["scale"]) for part in parts)
+    with pytest.raises(ValueError, match="a batch of 5 rows has no 6 parts"):
+        next(iter(AsyncLoader([batch], DEVICE, part=(0, 6))))
+    with pytest.raises(
+        ValueError, match=r"part is \(2, 2\): it must be which, from 0, of how many"
+    ):
+        AsyncLoader([], DEVICE, part=(2, 2))
+
+
 def test_the_last_batch_is_what_it_is():
     sizes = [len(batch) for batch in AsyncLoader(DataLoader(Numbers(), batch_size=8), DEVICE)]
     assert sizes == [8, 8, 4]

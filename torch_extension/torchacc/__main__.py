@@ -1,22 +1,144 @@
-"""`python -m torchacc explain script.py args…`: runs it, then says what was compiled and why."""
+"""The command `torchacc`: runs scripts in several processes, plans strategies, checks and explains.
 
+    torchacc run -n 4 train.py ...          in 4 processes, by torchrun, whose options go before the
+                                            script, too
+    torchacc plan model.py --cluster a100 --nodes 128 --batch 1024
+    torchacc check [config.yaml] [-n 8]     what is installed, and if a configuration is right
+    torchacc explain train.py ...           runs it, then says what was compiled and why
+
+`python -m torchacc` is the same.
+"""
+
+import argparse
 import os
 import runpy
 import sys
+from pathlib import Path
+
+import torch
 
 import torchacc
+from torchacc.config import Config, StrategyConfig
 
-USAGE = "usage: python -m torchacc explain script.py [argument ...]"
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        prog="torchacc", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(required=True, metavar="command")
+    for add in (_run, _plan, _check, _explain):
+        add(commands)
+    options, rest = parser.parse_known_args(arguments)
+    if rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    options.command(options)
 
 
-def main() -> None:
-    if len(sys.argv) < 3 or sys.argv[1] != "explain":
-        sys.exit(USAGE)
-    script = sys.argv[2]
-    sys.argv = sys.argv[2:]
-    sys.path[0] = os.path.dirname(os.path.abspath(script))
+def _run(commands) -> None:
+    parser = commands.add_parser("run", help="a script in several processes")
+    parser.add_argument("-n", type=int, default=1, help="processes on this machine")
+    parser.add_argument("rest", nargs=argparse.REMAINDER, help="script and its arguments")
+    parser.set_defaults(command=run)
+
+
+def run(options) -> None:
+    from torch.distributed.run import main as torchrun
+
+    if not options.rest:
+        raise SystemExit("torchacc run: which script?")
+    elsewhere = ("--rdzv", "--master", "--standalone", "--nnodes")
+    is_alone = not any(one.startswith(elsewhere) for one in options.rest)
+    torchrun(["--standalone"] * is_alone + ["--nproc-per-node", str(options.n), *options.rest])
+
+
+def _plan(commands) -> None:
+    parser = commands.add_parser("plan", help="the fastest strategy for a model on a cluster")
+    parser.add_argument("script", type=Path, help="defines model(), and inputs() for a module")
+    parser.add_argument("--cluster", required=True, help="v100, a100, h100, or a file")
+    parser.add_argument("--nodes", type=int, help="instead of the cluster's own number")
+    parser.add_argument("--batch", type=int, required=True, help="sequences of a step")
+    parser.add_argument(
+        "--config", default="auto", help="a file of a Config, whose strategy.mode says what is open"
+    )
+    parser.add_argument("--bf16", action="store_true", help="of 'auto'")
+    parser.add_argument("--save", type=Path, help="the Config that is found, as YAML or JSON")
+    parser.add_argument("--pictures", type=Path, help="a folder for memory.png, pipeline.png")
+    parser.set_defaults(command=plan)
+
+
+def plan(options) -> None:
+    from torchacc.auto import Cluster
+    from torchacc.auto import plan as search
+
+    defined = runpy.run_path(str(options.script))
+    if "model" not in defined:
+        raise SystemExit(f"torchacc plan: {options.script} defines no model()")
+    cluster = Cluster.load(options.cluster, **({"nodes": options.nodes} if options.nodes else {}))
+    if options.config == "auto":
+        config = Config(strategy=StrategyConfig("auto"))
+        config.compute.bf16 = options.bf16
+    else:
+        config = Config.from_file(options.config)
+    with torch.device("meta"):
+        model = defined["model"]()
+        inputs = defined["inputs"]() if "inputs" in defined else None
+    found = search(model, cluster, batch=options.batch, inputs=inputs, config=config)
+    print(found.table(), found.explain(), sep="\n\n")
+    if options.save:
+        is_json = options.save.suffix == ".json"
+        options.save.write_text(found.config.to_json() if is_json else found.config.to_yaml())
+        print(f"configuration: {options.save}")
+    if options.pictures:
+        from torchacc.auto.pictures import memory, pipeline
+
+        options.pictures.mkdir(parents=True, exist_ok=True)
+        for name, draw in (("memory.png", memory), ("pipeline.png", pipeline)):
+            if draw(found, options.pictures / name):
+                print(f"picture: {options.pictures / name}")
+
+
+def _check(commands) -> None:
+    parser = commands.add_parser("check", help="what is installed, and a configuration")
+    parser.add_argument("config", nargs="?", help="a file of a Config")
+    parser.add_argument("-n", type=int, default=1, help="processes that it is for")
+    parser.set_defaults(command=check)
+
+
+def check(options) -> None:
+    x = torch.arange(4.0, device="acc", requires_grad=True)
+    (x * x).sum().backward()
+    if x.grad.tolist() != [0, 2, 4, 6]:
+        raise SystemExit(f"torchacc check: a gradient is {x.grad.tolist()}")
+    print(f"torch {torch.__version__}, torchacc at {Path(torchacc.__file__).parent}")
+    print(f"acc computes on {torch.acc.get_device_name()}, {os.cpu_count()} processors")
+    for name in ("transformers", "accelerate", "peft", "trl", "lightning"):
+        try:
+            module = __import__(name)
+        except ImportError:
+            continue
+        print(f"{name} {module.__version__}")
+    if options.config:
+        try:
+            config = Config.from_file(options.config)
+            sizes = config.mesh(options.n)
+        except (ValueError, OSError) as error:
+            raise SystemExit(f"torchacc check: {options.config}: {error}") from error
+        print(" x ".join(f"{axis} {size}" for axis, size in sizes.items()), "is right")
+
+
+def _explain(commands) -> None:
+    parser = commands.add_parser("explain", help="what a script compiles, and why")
+    parser.add_argument("rest", nargs=argparse.REMAINDER, help="script and its arguments")
+    parser.set_defaults(command=explain)
+
+
+def explain(options) -> None:
+    if not options.rest:
+        raise SystemExit("torchacc explain: which script?")
+    sys.argv = options.rest
+    sys.path[0] = os.path.dirname(os.path.abspath(options.rest[0]))
     try:
-        runpy.run_path(script, run_name="__main__")
+        runpy.run_path(options.rest[0], run_name="__main__")
         torchacc.sync()
     finally:
         sys.stdout.flush()

@@ -258,6 +258,13 @@ class PPConfig(_Parallel):
                 f"they make {len(self.split_points) + 1} stages, which are to be those of"
                 f" {self.size} ranks, as many on each",
             )
+        is_single = self.schedule in ("gpipe", "1f1b")
+        if is_single and self.split_points and len(self.split_points) + 1 != self.size:
+            yield (
+                "split_points",
+                f"they make {len(self.split_points) + 1} stages, and with schedule"
+                f" {self.schedule!r} each of {self.size} ranks has one",
+            )
         if len(set(self.split_points)) != len(self.split_points):
             yield "split_points", "one is there twice"
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from torchacc.memory import native_device
 
@@ -40,6 +41,10 @@ class AsyncLoader:
     there, in the order that it had, without the batches that have been (they are fetched again).
     PyTorch's own random numbers stay the program's.
 
+    With a `part` of (which, from 0, of how many) a batch is one of several processes together, and
+    this one has rows of it: of all tensors that have as many as the first one. Parts differ by one
+    row at most; a batch with fewer rows than parts is an error.
+
     Raises ValueError for buckets that are none.
     """
 
@@ -53,9 +58,13 @@ class AsyncLoader:
         pad_value_dict: Mapping[str, float] | None = None,
         pad_dims: int | Mapping[str, int] = -1,
         depth: int = 2,
+        part: tuple[int, int] | None = None,
     ) -> None:
         if depth < 1:
             raise ValueError(f"AsyncLoader: depth is {depth}: it must be at least 1")
+        if part is not None and not 0 <= part[0] < part[1]:
+            raise ValueError(f"AsyncLoader: part is {part}: it must be which, from 0, of how many")
+        self._part = part
         self.loader = loader
         self.device = torch.device(device)
         self._padding = _Padding(
@@ -150,7 +159,22 @@ class AsyncLoader:
             epoch.close()
 
     def _prepare(self, batch: Any) -> Any:
-        return self._moved(self._padding.pad(batch))
+        return self._moved(self._padding.pad(self._rows(batch)))
+
+    def _rows(self, batch: Any) -> Any:
+        if self._part is None:
+            return batch
+        at, count = self._part
+        tensors = [one for one in tree_leaves(batch) if isinstance(one, torch.Tensor) and one.ndim]
+        rows = len(tensors[0]) if tensors else 0
+        if rows < count:
+            raise ValueError(f"AsyncLoader: a batch of {rows} rows has no {count} parts")
+
+        def own(tensor: torch.Tensor) -> torch.Tensor:
+            has_rows = tensor.ndim and len(tensor) == rows
+            return tensor.tensor_split(count)[at] if has_rows else tensor
+
+        return tree_map_only(torch.Tensor, own, batch)
 
     def _moved(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):

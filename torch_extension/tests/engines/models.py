@@ -34,7 +34,10 @@ class Layer(nn.Module):
         )
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(y.transpose(1, 2).flatten(2))
-        return x + self.down(self.hidden(self.norm2(x)))
+        return x + self.mlp(self.norm2(x))
+
+    def mlp(self, x):
+        return self.down(self.hidden(x))
 
 
 class LlamaLayer(Layer):

@@ -2,7 +2,14 @@
 
 import torch
 
-aten = torch.ops.aten
+ATTENTION = torch.ops.aten._scaled_dot_product_fused_attention_overrideable.default
+ATTENTION_BACKWARD = (
+    torch.ops.aten._scaled_dot_product_fused_attention_overrideable_backward.default
+)
+# Of queries, keys and values.
+SEQUENCE = 2
+# What the way back gets last by position.
+REST = "cum_seq_q cum_seq_k max_q max_k dropout_p is_causal philox_seed philox_offset".split()
 
 
 def _attention(module) -> None:
@@ -17,7 +24,7 @@ def _attention(module) -> None:
         return (Replicate(), Shard(0), Shard(1)) if splits else (Replicate(),)
 
     # Of nine results two are tensors that ranks have parts of.
-    @register_sharding(aten._scaled_dot_product_fused_attention_overrideable.default)
+    @register_sharding(ATTENTION)
     def forward(query, key, value, bias=None, dropout=0.0, *rest, **named):
         bias_at = [] if bias is None else [Replicate()]
         return [
@@ -25,7 +32,7 @@ def _attention(module) -> None:
             for at in places(bias, dropout)
         ]
 
-    @register_sharding(aten._scaled_dot_product_fused_attention_overrideable_backward.default)
+    @register_sharding(ATTENTION_BACKWARD)
     def backward(grad, query, key, value, bias, wanted, out, logsumexp, *rest, **named):
         bias_at = None if bias is None else Replicate()
         bias_grad_at = bias_at if wanted[3] else None
@@ -47,53 +54,54 @@ def _attention(module) -> None:
     library.impl("_scaled_dot_product_fused_attention_overrideable_backward", shapes, "Meta")
 
 
-def _context_parallel(module) -> None:
-    """Its ring goes through acc's attention, which gives and takes the log-sum-exp of each part.
+def _check_ring(bias, dropout) -> None:
+    if bias is not None or dropout:
+        what = "dropout" if bias is None else "a mask"
+        raise NotImplementedError(
+            f"context_parallel: attention with {what} does not go round the ranks; leave it out"
+            " (is_causal is no mask), or split heads instead of sequences: ColwiseParallel"
+        )
+
+
+def ring_attention(
+    module, group, query, key, value, bias=None, dropout=0.0, is_causal=False, *_, scale=None
+):
+    """PyTorch's ring through acc's attention, which gives and takes the log-sum-exp of each part,
+    as `_scaled_dot_product_fused_attention_overrideable` of the rows that ranks of the group have.
     Like PyTorch's others it takes no bias, and no dropout, either: each part would draw for itself,
-    and the way back have the numbers of the last one only."""
+    and the way back have the numbers of the last one only. `module`: that of context parallel."""
+    _check_ring(bias, dropout)
+    return module._templated_ring_attention(
+        group, SEQUENCE, ATTENTION, query, key, value, is_causal=is_causal, scale=scale
+    )
+
+
+def ring_attention_backward(
+    module, group, grad, query, key, value, bias, wanted, out, logsumexp, *rest, scale=None
+):
+    """Likewise `_scaled_dot_product_fused_attention_overrideable_backward`."""
+    named = dict(zip(REST, rest, strict=True))
+    _check_ring(bias, named["dropout_p"])
+    return module._templated_ring_attention_backward(
+        group,
+        SEQUENCE,
+        ATTENTION_BACKWARD,
+        grad,
+        "grad_out",
+        query,
+        key,
+        value,
+        out,
+        logsumexp,
+        attn_bias=bias,
+        grad_input_mask=wanted,
+        scale=scale,
+        **named,
+    )
+
+
+def _context_parallel(module) -> None:
     from torch.distributed.tensor import DTensor
-
-    attention = aten._scaled_dot_product_fused_attention_overrideable.default
-    attention_backward = aten._scaled_dot_product_fused_attention_overrideable_backward.default
-    sequence = 2
-
-    def check(bias, dropout):
-        if bias is not None or dropout:
-            what = "dropout" if bias is None else "a mask"
-            raise NotImplementedError(
-                f"context_parallel: attention with {what} does not go round the ranks; leave it out"
-                " (is_causal is no mask), or split heads instead of sequences: ColwiseParallel"
-            )
-
-    def forward(group, query, key, value, bias=None, dropout=0.0, is_causal=False, *_, scale=None):
-        check(bias, dropout)
-        return module._templated_ring_attention(
-            group, sequence, attention, query, key, value, is_causal=is_causal, scale=scale
-        )
-
-    def backward(group, grad, query, key, value, bias, wanted, out, logsumexp, *rest, scale=None):
-        seed_and_offset = dict(zip(("philox_seed", "philox_offset"), rest[6:8], strict=True))
-        lengths = dict(zip(("cum_seq_q", "cum_seq_k", "max_q", "max_k"), rest, strict=False))
-        check(bias, rest[4])
-        return module._templated_ring_attention_backward(
-            group,
-            sequence,
-            attention_backward,
-            grad,
-            "grad_out",
-            query,
-            key,
-            value,
-            out,
-            logsumexp,
-            is_causal=rest[5],
-            attn_bias=bias,
-            grad_input_mask=wanted,
-            dropout_p=0.0,
-            scale=scale,
-            **lengths,
-            **seed_and_offset,
-        )
 
     def handler(ring):
         def handle(op, args, kwargs):
@@ -105,13 +113,13 @@ def _context_parallel(module) -> None:
                 DTensor.from_local(made, mesh, places, run_check=False)
                 if isinstance(made, torch.Tensor)
                 else made
-                for made in ring(mesh.get_group(), *local, **kwargs)
+                for made in ring(module, mesh.get_group(), *local, **kwargs)
             )
 
         return handle
 
-    module.custom_ops[attention] = handler(forward)
-    module.custom_ops[attention_backward] = handler(backward)
+    module.custom_ops[ATTENTION] = handler(ring_attention)
+    module.custom_ops[ATTENTION_BACKWARD] = handler(ring_attention_backward)
 
 
 _libraries = []

@@ -13,8 +13,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.flop_counter import flop_registry
 
-from torchacc.accelerate import _STYLES, _models_own, _planned, _repeated
 from torchacc.auto.model import Amount, Block, Model
+from torchacc.parallel.modules import repeated as repeated_layers
+from torchacc.parallel.tensor import STYLES, models_own, planned
 
 
 def measure(
@@ -39,14 +40,14 @@ def measure(
     tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     if not tensors or not tensors[0].ndim:
         raise ValueError("measure: inputs has no tensor whose first size is the batch")
-    repeated = [*_repeated(module)]
+    repeated = [*repeated_layers(module)]
     if not repeated:
         raise ValueError("measure: the module has no list of layers that it repeats")
     if plan is not None:
-        styles = _planned(module, dict(plan))
+        styles = planned(module, dict(plan))
     else:
         has_own = getattr(module, "tp_plan", None) or getattr(module, "_tp_plan", None)
-        styles = _models_own(module) if has_own else {}
+        styles = models_own(module) if has_own else {}
     about = getattr(module, "config", None)
     heads = heads or getattr(about, "num_attention_heads", None)
     kv_heads = kv_heads or getattr(about, "num_key_value_heads", None) or heads
@@ -78,7 +79,7 @@ def _even_sizes(module: nn.Module, styles: Mapping[str, str]) -> dict[str, int]:
     """One module of each size that tensor parallel must divide."""
     sizes: dict[int, str] = {}
     for name, style in styles.items():
-        _, _, dim, is_even = _STYLES[style]
+        _, _, dim, is_even = STYLES[style]
         if is_even:
             sizes.setdefault(module.get_submodule(name).weight.shape[dim], name)
     return {name: size for size, name in sizes.items()}
@@ -103,7 +104,7 @@ class _Counts:
     def own(self, module: nn.Module, style: str | None) -> None:
         """Parameters of a module itself, and what its style costs."""
         for name, parameter in module.named_parameters(recurse=False):
-            is_split = style is not None and (name == "weight" or _STYLES[style][2] == 0)
+            is_split = style is not None and (name == "weight" or STYLES[style][2] == 0)
             self.parameters += _amount(parameter.numel(), is_split)
         # A sum of results, and one of the gradients of what is equal on all ranks.
         self.reduces += {None: 0, "rowwise": 1, "colwise": 0}.get(style, 1)

@@ -38,6 +38,7 @@ def plan(
     inputs: Sequence | Mapping[str, Any] | None = None,
     config: Config | None = None,
     time_limit: float | None = None,
+    accumulates: bool = True,
 ) -> Plan:
     """How to train `model` on all of `cluster` in the least time, with `batch` sequences a step.
 
@@ -45,7 +46,8 @@ def plan(
     `config.strategy.cluster` if not given, is one, a profile's name or a file. Of `config`, whose
     `strategy.mode` "auto" is the default here, nothing is fixed but precision and topology; with
     "semi" also all that differs from `Config()`; with "manual" everything, and it is only
-    predicted. With `memory.auto` a step must do with `memory.budget` bytes.
+    predicted. With `memory.auto` a step must do with `memory.budget` bytes. Micro-batches without a
+    pipeline are gradients that the program accumulates, if it does.
 
     A search ends after about `time_limit` seconds (`config.strategy.time_limit`, if not given) with
     the best that it has seen, once there is one; before that the same arguments give the same plan.
@@ -62,7 +64,7 @@ def plan(
         raise ValueError(f"plan: batch is {batch!r}: it must be at least 1")
     if time_limit is not None and time_limit <= 0:
         raise ValueError(f"plan: time_limit is {time_limit!r}: it must be more than 0 seconds")
-    search = _Search(model, cluster, config, batch)
+    search = _Search(model, cluster, config, batch, accumulates)
     search.run(start, time_limit or config.strategy.time_limit)
     return search.plan(time.monotonic() - start)
 
@@ -98,15 +100,18 @@ class Space:
     batch: int
     # Fields of `Strategy` and the value that each must have.
     fixed: Mapping[str, Any]
+    accumulates: bool = True
 
     @classmethod
-    def of(cls, config: Config, model: Model, devices: int, batch: int) -> "Space":
+    def of(
+        cls, config: Config, model: Model, devices: int, batch: int, accumulates: bool = True
+    ) -> "Space":
         mode = config.strategy.mode
         if mode == "manual":
             fixed = dataclasses.asdict(Strategy.of(config, model, devices))
         else:
             fixed = _fixed(config, model) if mode == "semi" else {}
-        return cls(model, devices, batch, fixed)
+        return cls(model, devices, batch, fixed, accumulates)
 
     def options(self, name: str, values) -> list:
         return [self.fixed[name]] if name in self.fixed else [*values]
@@ -130,7 +135,9 @@ class Space:
     def variants(self, base: Strategy) -> Iterator[Strategy]:
         """Those of the same sizes, without what is computed again."""
         points = self.fixed.get("split_points", ())
-        for micro in self.options("num_micro_batches", _divisors(self.batch // base.copies)):
+        cuts = self.accumulates or base.pp > 1
+        several = _divisors(self.batch // base.copies) if cuts else [1]
+        for micro in self.options("num_micro_batches", several):
             for schedule, stages in self._schedules(base.pp):
                 for reshard in self._reshards(base.fsdp):
                     for mode, ulysses in self._modes(base.sp):
@@ -230,9 +237,11 @@ def _divisors(number: int) -> list[int]:
 
 
 class _Search:
-    def __init__(self, model: Model, cluster: Cluster, config: Config, batch: int):
+    def __init__(
+        self, model: Model, cluster: Cluster, config: Config, batch: int, accumulates: bool
+    ):
         self.config, self.cluster = config, cluster
-        self.space = Space.of(config, model, cluster.devices, batch)
+        self.space = Space.of(config, model, cluster.devices, batch, accumulates)
         self.costs = Costs(model, cluster, config, batch)
         self.limit = cluster.memory * cluster.usable_memory
         if config.memory.auto and config.memory.budget is not None:

@@ -1,0 +1,472 @@
+"""Pipeline parallel: each rank has some of the layers, by `torch.distributed.pipelining`.
+
+Each stage runs the model's own forward pass, from its beginning, with the arguments of the batch
+that the program passes on every rank. Layers that are on other ranks do nothing; the first one that
+is here gets the activations that were received instead of those it is called with; where the last
+one that is here returns, a stage that is not the last one is done. So what models compute beside
+activations (masks, angles of positions, what the loss takes) is there on every stage, for any
+length, and what was only computed for layers that are elsewhere is dropped.
+
+Which stage wants the parameters outside the layers cannot be known before the model runs. Those of
+embeddings are on the first stage, those of other modules that are registered after the layers on
+the last one; the rest, and those that are tied, are on both, which sum their gradients. Elsewhere
+NaN stand for them, so that a model that uses them there nevertheless is found out.
+"""
+
+import copy
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+from torch.utils._pytree import tree_leaves, tree_map
+
+from torchacc.config import PPConfig
+from torchacc.parallel.clip import clip_grad_norm_
+from torchacc.parallel.modules import first_tensor, repeated, with_first
+
+SCHEDULES = {
+    "gpipe": "ScheduleGPipe",
+    "1f1b": "Schedule1F1B",
+    "interleaved": "ScheduleInterleaved1F1B",
+    "zero-bubble": "ScheduleInterleavedZeroBubble",
+}
+# Of which a rank has one stage only.
+SINGLE = ("gpipe", "1f1b")
+
+
+@dataclass(frozen=True)
+class Division:
+    """Which stage has what, of `count` stages; stage `i` is on rank `i % ranks`."""
+
+    layers: list[list[str]]
+    # By the names of parameters.
+    stages: dict[str, set[int]]
+
+    @property
+    def count(self) -> int:
+        return len(self.layers)
+
+    def parts_at_once(self, config: PPConfig) -> int:
+        """How many parts of a batch a stage has at most gone through forwards and not backwards."""
+        parts = config.num_micro_batches
+        return parts if config.schedule == "gpipe" else min(parts, self.count)
+
+
+def division(model: nn.Module, config: PPConfig) -> Division:
+    """Raises ValueError for a model whose layers cannot be divided as `config` says."""
+    names = {id(module): name for name, module in model.named_modules()}
+    layers = [names[id(layer)] for layer in repeated(model)]
+    lists = {name.rpartition(".")[0] for name in layers}
+    if len(lists) != 1:
+        raise ValueError(
+            f"config: dist.pp.size is {config.size}: the model has "
+            f"{'no list of layers' if not lists else ', '.join(sorted(lists))}: a pipeline is made "
+            "of the layers of one list, which follow each other"
+        )
+    if config.split_points:
+        if missing := set(config.split_points) - {*layers[1:]}:
+            raise ValueError(
+                f"config: dist.pp.split_points: {', '.join(sorted(missing))} is no layer that a "
+                f"stage can begin with: there are {', '.join(layers[1:])}"
+            )
+        starts = [0, *sorted(layers.index(name) for name in config.split_points)]
+    else:
+        count = config.size * (2 if config.schedule == "interleaved" else 1)
+        if len(layers) < count:
+            raise ValueError(
+                f"config: dist.pp.size is {config.size}: {count} stages want as many layers, and "
+                f"the model has {len(layers)}"
+            )
+        starts = [stage * len(layers) // count for stage in range(count)]
+    parts = [layers[a:b] for a, b in zip(starts, [*starts[1:], None], strict=True)]
+    return Division(parts, _stages(model, layers, parts))
+
+
+def _stages(model: nn.Module, layers: list[str], parts: list[list[str]]) -> dict[str, set[int]]:
+    last = len(parts) - 1
+    of_layer = {name: stage for stage, part in enumerate(parts) for name in part}
+    order = [name for name, _ in model.named_modules(remove_duplicate=False)]
+    begin = order.index(layers[0])
+    stages: dict[int, set[int]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        owner = name.rpartition(".")[0]
+        inside = [layer for layer in of_layer if f"{owner}.".startswith(f"{layer}.")]
+        if inside:
+            places = {of_layer[inside[0]]}
+        elif isinstance(model.get_submodule(owner), nn.Embedding | nn.EmbeddingBag):
+            places = {0}
+        else:
+            places = {last} if order.index(owner) > begin else {0, last}
+        stages.setdefault(id(parameter), set()).update(places)
+    return {
+        name: stages[id(parameter)]
+        for name, parameter in model.named_parameters(remove_duplicate=False)
+    }
+
+
+def parts(model: nn.Module, divided: Division, mesh) -> list["Stage"]:
+    """The stages of this rank, of the model's own tensors."""
+    rank, ranks = mesh.get_local_rank(), mesh.size()
+    return [Stage(model, divided, stage) for stage in range(rank, divided.count, ranks)]
+
+
+class _Done(Exception):  # noqa: N818
+    """A stage has what it sends."""
+
+
+class _Elsewhere(nn.Module):
+    def forward(self, *args, **kwargs) -> torch.Tensor:
+        return first_tensor(args, kwargs)[1]
+
+
+class Stage(nn.Module):
+    """Some layers of `model`, with what else their stage has. Called with the activations of the
+    stage before, if there is one, and the arguments of a part of the batch by name: activations
+    for the next one, or the loss, f32 []."""
+
+    def __init__(self, model: nn.Module, divided: Division, index: int):
+        super().__init__()
+        self.index, self.is_last = index, index == divided.count - 1
+        own = divided.layers[index]
+        # Tensors are not copied, nor are layers that are not this stage's.
+        memo: dict[int, Any] = {
+            id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())
+        }
+        for name in sum(divided.layers, []):
+            if name not in own:
+                memo[id(model.get_submodule(name))] = _Elsewhere()
+        self.model = copy.deepcopy(model, memo)
+        self.layers = own
+        self.left_out = [name for name, at in divided.stages.items() if index not in at]
+        self.has_shared = any(index in at and len(at) > 1 for at in divided.stages.values())
+        self._forget()
+        # What is the same for all parts of a batch, and what makes the results a loss.
+        self.common: dict[str, Any] = {}
+        self.output_fn: Callable | None = None
+        self.outputs: list[Any] | None = None
+
+    def incomplete(self) -> list[nn.Module]:
+        """The modules that have no parameters here, or not all of theirs."""
+        return [module for module, *_ in self._placeholders]
+
+    def own_layers(self) -> list[nn.Module]:
+        return [self.model.get_submodule(name) for name in self.layers]
+
+    def _forget(self) -> None:
+        self._placeholders = []
+        for name in self.left_out:
+            owner, _, own = name.rpartition(".")
+            try:
+                module = self.model.get_submodule(owner)
+            except AttributeError:
+                continue  # of a layer that is elsewhere
+            if own in module._parameters:
+                parameter = module._parameters.pop(own)
+                self._placeholders.append((module, own, parameter.shape, parameter.dtype))
+
+    def begin(self, device: torch.device) -> None:
+        """After the model's tensors have been put where they are to be."""
+        for module, name, shape, dtype in self._placeholders:
+            # One number, which is neither a parameter nor a buffer.
+            vars(module)[name] = torch.full((), torch.nan, dtype=dtype, device=device).expand(shape)
+        layers = self.own_layers()
+        if self.index > 0:
+            layers[0].register_forward_pre_hook(self._receive, prepend=True, with_kwargs=True)
+        if not self.is_last:
+            layers[-1].register_forward_hook(self._send)
+
+    def _receive(self, _layer, args, kwargs):
+        at, _ = first_tensor(args, kwargs)
+        return with_first(args, kwargs, at, self._received)
+
+    def _send(self, layer, _args, made):
+        tensors = [one for one in tree_leaves(made) if isinstance(one, torch.Tensor)]
+        if len(tensors) != 1:
+            raise NotImplementedError(
+                f"accelerate: dist.pp: {type(layer).__name__} returns {len(tensors)} tensors: a "
+                "pipeline sends one from layer to layer"
+            )
+        self._sent = tensors[0]
+        raise _Done
+
+    def forward(self, *received, **batch) -> torch.Tensor:
+        self._received = received[0] if received else None
+        target = batch.pop(TARGET, None)
+        try:
+            made = self.model(**batch, **self.common)
+        except _Done:
+            sent, self._sent = self._sent, None
+            return sent
+        finally:
+            self._received = None
+        if not self.is_last:
+            raise RuntimeError(
+                f"accelerate: dist.pp: the model did not call its layer {self.layers[-1]}"
+            )
+        if self.outputs is not None:
+            self.outputs.append(made)
+            return torch.zeros((), device=tree_leaves(made)[0].device)
+        if self.output_fn is None:
+            return _loss(made).float()
+        loss = self.output_fn(made) if target is None else self.output_fn(made, target)
+        return loss.float()
+
+
+# By which a part of the target goes to the last stage.
+TARGET = "pipeline_target"
+
+
+def _loss(made: Any) -> torch.Tensor:
+    if isinstance(made, dict) and "loss" in made:
+        made = made["loss"]
+    made = getattr(made, "loss", made)
+    if isinstance(made, tuple | list):
+        made = made[0]
+    if not isinstance(made, torch.Tensor) or made.dim() > 0:
+        what = f"a tensor {tuple(made.shape)}" if isinstance(made, torch.Tensor) else f"{made!r}"
+        raise ValueError(
+            f"forward_backward: the model returns {what}, which is no loss: say by output_fn how "
+            "one is made of it"
+        )
+    return made
+
+
+class Pipeline(nn.Module):
+    """The stages of this rank, as one model.
+
+    `forward_backward` is a step forwards and backwards; a call is one forwards, whose results the
+    ranks of the last stage have. Parameters and their names are those that this rank has of the
+    model.
+    """
+
+    def __init__(self, stages: list[nn.Module], divided: Division, mesh, config: PPConfig):
+        super().__init__()
+        self.stages = nn.ModuleList(stages)
+        self._divided, self._mesh, self._config = divided, mesh, config
+        self._schedule, self._key = None, None
+        self._arguments = inspect.signature(self._own()[0].model.forward)
+        self._is_checked = False
+        rank, ranks = mesh.get_local_rank(), mesh.size()
+        # Of names of one parameter, one.
+        self._shared = _shared_groups(divided, mesh, [name for name, _ in self.named_parameters()])
+        self._last_rank = (divided.count - 1) % ranks
+        first = {name: min(at) % ranks for name, at in divided.stages.items()}
+        self._counted = {name for name, at in first.items() if at == rank}
+
+    def _own(self) -> list[Stage]:
+        return [getattr(stage, "module", stage) for stage in self.stages]
+
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, nn.Parameter]]:
+        seen = set()
+        for stage in self._own():
+            for name, parameter in stage.model.named_parameters(prefix, recurse, remove_duplicate):
+                if not (remove_duplicate and id(parameter) in seen):
+                    seen.add(id(parameter))
+                    yield name, parameter
+
+    def state_dict(self, *args, **kwargs) -> dict[str, Any]:
+        """What this rank has of the model's."""
+        made: dict[str, Any] = {}
+        for stage in self._own():
+            made |= stage.model.state_dict(*args, **kwargs)
+        return made
+
+    def load_state_dict(self, state_dict, strict: bool = True, assign: bool = False):
+        """What this rank has, of the model's or of a rank's."""
+        missing: list[str] = []
+        for stage in self._own():
+            own = stage.model.state_dict().keys()
+            found = {name: value for name, value in state_dict.items() if name in own}
+            made = stage.model.load_state_dict(found, strict=False, assign=assign)
+            missing += made.missing_keys
+        if missing and strict:
+            raise RuntimeError(f"load_state_dict: there is no {', '.join(missing)}")
+        return nn.modules.module._IncompatibleKeys(missing, [])
+
+    def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
+        """As `torch.nn.utils.clip_grad_norm_` of the whole model's gradients."""
+        parameters = dict(self.named_parameters())
+        counted = [parameter for name, parameter in parameters.items() if name in self._counted]
+        group = self._mesh.get_group()
+        return clip_grad_norm_(parameters.values(), max_norm, norm_type, counted, group)
+
+    def forward_backward(
+        self, *args, output_fn: Callable | None = None, target: Any = None, **kwargs
+    ) -> torch.Tensor | None:
+        """The loss, f32 [], of the batch that `args` and `kwargs` are as for the model, and
+        gradients of the parameters: the mean over its parts, as `num_micro_batches` says.
+
+        `output_fn(result)`, or `output_fn(result, target)` where a `target` [batch, ...] is given,
+        makes a loss of what the model returns, which is else one itself or has one as `.loss`.
+        Every rank of the pipeline passes the same batch, and gets the loss
+        (without `broadcast_loss`: those of the last stage, others None).
+        """
+        if target is not None and output_fn is None:
+            raise ValueError("forward_backward: a target wants an output_fn(result, target)")
+        for stage in self._own():
+            stage.output_fn, stage.outputs = output_fn, None
+        # Gradients that are there already have been summed over the stages.
+        shared = [(self._parameter(name), group) for name, group in self._shared]
+        before = [parameter.grad for parameter, _ in shared]
+        for parameter, _ in shared:
+            parameter.grad = None
+        losses: list[torch.Tensor] = []
+        self._run(args, kwargs, target, losses)
+        for (parameter, group), earlier in zip(shared, before, strict=True):
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            grad = parameter.grad
+            dist.all_reduce(grad.to_local() if hasattr(grad, "to_local") else grad, group=group)
+            if earlier is not None:
+                grad += earlier
+        device = next(self.parameters()).device
+        loss = torch.stack(losses).sum().detach() if losses else torch.zeros((), device=device)
+        if self._config.broadcast_loss or not self._is_checked:
+            dist.broadcast(loss, group=self._mesh.get_group(), group_src=self._last_rank)
+        if not self._is_checked:
+            self._is_checked = True
+            self._check(loss)
+        is_there = losses or self._config.broadcast_loss
+        return loss if is_there else None
+
+    def forward(self, *args, **kwargs) -> Any:
+        """What the model returns, on the ranks of the last stage, without gradients; None on
+        others. Tensors of the parts of the batch are one again, losses their mean."""
+        for stage in self._own():
+            stage.outputs = []
+        with torch.no_grad():
+            self._run(args, kwargs, None, None)
+        outputs = self._own()[-1].outputs if self._own()[-1].is_last else None
+        for stage in self._own():
+            stage.outputs = None
+        if outputs is None:
+            return None
+
+        def whole(*parts):
+            if not isinstance(parts[0], torch.Tensor):
+                return parts[0]
+            return torch.cat(parts) if parts[0].dim() > 0 else torch.stack(parts).mean()
+
+        # Shapes are asked for by a run of their own, before.
+        return tree_map(whole, *outputs[-self._config.num_micro_batches :])
+
+    def _parameter(self, name: str) -> nn.Parameter:
+        for stage in self._own():
+            if stage.index in self._divided.stages[name]:
+                return stage.model.get_parameter(name)
+        raise KeyError(name)
+
+    def _check(self, loss: torch.Tensor) -> None:
+        if not loss.isnan().item():
+            return
+        owners = {name.rpartition(".")[0] for stage in self._own() for name in stage.left_out}
+        outside = sorted(
+            owner
+            for owner in owners
+            if not any(f"{owner}.".startswith(f"{n}.") for n in sum(self._divided.layers, []))
+        )
+        raise ValueError(
+            "accelerate: dist.pp: the loss of the first step is NaN. If it is not without a "
+            "pipeline: a stage uses what it has not. A layer may use more than the activations of "
+            "the one before, or the results a weight of an embedding that is not tied; a module "
+            "that runs before the layers must be registered before them. Not on this rank: "
+            f"{', '.join(outside)}"
+        )
+
+    def _run(self, args: tuple, kwargs: dict, target: Any, losses: list | None) -> None:
+        batch = self._bound(args, kwargs)
+        if target is not None:
+            batch[TARGET] = target
+        names = self._parts_of(batch)
+        device = next(self.parameters()).device
+        parts = {name: batch.pop(name).to(device) for name in names}
+        # Activations that are received want gradients in a step alone.
+        key = [losses is None, *((name, one.shape, one.dtype) for name, one in parts.items())]
+        for stage in self._own():
+            stage.common = batch
+        if self._key != key:
+            # Stages agree about the sizes of what they send once.
+            self._schedule, self._key = self._new_schedule(), key
+        count = self._config.num_micro_batches
+        step = self._schedule.step if losses is not None else self._schedule.eval
+        step(target=torch.arange(count), losses=losses, return_outputs=False, **parts)
+
+    def _bound(self, args: tuple, kwargs: dict) -> dict[str, Any]:
+        bound = self._arguments.bind(*args, **kwargs).arguments
+        made: dict[str, Any] = {}
+        for name, value in bound.items():
+            kind = self._arguments.parameters[name].kind
+            if kind is inspect.Parameter.VAR_POSITIONAL:
+                raise TypeError("accelerate: dist.pp: pass the model's arguments by name")
+            made |= value if kind is inspect.Parameter.VAR_KEYWORD else {name: value}
+        return made
+
+    def _parts_of(self, batch: dict[str, Any]) -> list[str]:
+        """The arguments that are cut into parts."""
+        tensors = {
+            name: one
+            for name, one in batch.items()
+            if isinstance(one, torch.Tensor) and one.dim() > 0
+        }
+        if not tensors:
+            raise ValueError("accelerate: dist.pp: the model was called without a tensor")
+        size = next(iter(tensors.values())).shape[0]
+        wanted = self._config.input_names
+        if wanted is not None:
+            if missing := set(wanted) - tensors.keys():
+                raise ValueError(
+                    f"config: dist.pp.input_names: the batch has no tensor {', '.join(missing)}"
+                )
+            names = [name for name in tensors if name in wanted or name == TARGET]
+        else:
+            names = [name for name, one in tensors.items() if one.shape[0] == size]
+        for name in names:
+            if tensors[name].shape[0] % self._config.num_micro_batches != 0:
+                raise ValueError(
+                    f"config: dist.pp.num_micro_batches is {self._config.num_micro_batches}: "
+                    f"{name} {tuple(tensors[name].shape)} cannot be cut into as many equal parts"
+                )
+        return names
+
+    def _new_schedule(self):
+        from torch.distributed import pipelining
+        from torch.distributed.pipelining import schedules
+
+        stages = [
+            pipelining.PipelineStage(
+                module,
+                stage.index,
+                self._divided.count,
+                next(self.parameters()).device,
+                group=self._mesh.get_group(),
+            )
+            for module, stage in zip(self.stages, self._own(), strict=True)
+        ]
+        kind = getattr(schedules, SCHEDULES[self._config.schedule])
+        what = stages[0] if self._config.schedule in SINGLE else stages
+        # Of a mean, so that gradients that are there already stay what they are.
+        count = self._config.num_micro_batches
+        return kind(what, count, loss_fn=lambda loss, _: loss / count, scale_grads=False)
+
+
+def _shared_groups(divided: Division, mesh, names: list[str]) -> list[tuple[str, Any]]:
+    """Those of this rank's parameters that others of the pipeline have, too, with the group of the
+    ranks that do."""
+    ranks = mesh.size()
+    own = dist.get_process_group_ranks(mesh.get_group())
+    groups: dict[tuple[int, ...], Any] = {tuple(range(ranks)): mesh.get_group()}
+    made = []
+    for name in names:
+        place = tuple(sorted({stage % ranks for stage in divided.stages[name]}))
+        if len(place) > 1:
+            if place not in groups:
+                some = [own[at] for at in place]
+                groups[place] = dist.new_group(some, use_local_synchronization=True)
+            made.append((name, groups[place]))
+    return made

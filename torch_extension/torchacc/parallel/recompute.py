@@ -1,0 +1,142 @@
+"""Activations of some layers are not kept, but computed again in the backward pass."""
+
+import functools
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+from torchacc.config import MemoryConfig
+from torchacc.parallel.modules import of_classes, repeated, wrap
+
+# What is kept for each parameter: itself, its gradient, and two moments of an optimizer.
+COPIES = 4
+
+
+def layers(model: nn.Module, config: MemoryConfig) -> list[nn.Module]:
+    """Those that are, or with a budget, that may be. Raises ValueError where there are none."""
+    if not (config.gc or config.auto):
+        return []
+    wanted = of_classes(model, config.gc_cls, "memory.gc_cls") if config.gc else repeated(model)
+    made = list(wanted)
+    if not made:
+        advice = "name some in gc_cls" if config.gc else "set gc and name some in gc_cls"
+        raise ValueError(
+            f"config: memory.{'gc' if config.gc else 'auto'}: the model has no list of layers: "
+            f"{advice}"
+        )
+    return made[: config.gc_cnt]
+
+
+def put_on(
+    blocks: list[nn.Module], config: MemoryConfig, device: torch.device, mesh, parts: int
+) -> "Budget | None":
+    """`parts`: of a batch, which are kept at the same time."""
+    if config.auto:
+        return Budget(blocks, config.budget, device, mesh, parts)
+    for block in blocks:
+        wrap(block, functools.partial(_again, block.forward))
+    return None
+
+
+def _again(forward, /, *args, **kwargs) -> Any:
+    # PyTorch looks for the device whose random numbers it keeps among what is passed by position.
+    def call(*values):
+        return forward(*values[: len(args)], **dict(zip(kwargs, values[len(args) :], strict=True)))
+
+    return checkpoint(call, *args, *kwargs.values(), use_reentrant=False)
+
+
+class Budget:
+    """As few of `blocks` as keep a step within `limit` bytes, chosen in its first pass forward.
+
+    Counted are parameters with their gradients and two moments each, and all that operations keep
+    for the way back, as PyTorch has them keep it: the device keeps less. `mesh`: ranks that run the
+    same blocks choose the same number.
+    """
+
+    def __init__(self, blocks: list[nn.Module], limit: int, device, mesh, parts: int):
+        self.limit, self.device, self.mesh, self.parts = limit, device, mesh, parts
+        self.count: int | None = None
+        # Where the first pass forward is, and what was kept there, by memory.
+        self._current: int | None = None
+        self._kept: list[dict[int, int]] = [{} for _ in (None, *blocks)]
+        for at, block in enumerate(blocks):
+            wrap(block, functools.partial(_within, self, at, block.forward))
+
+    def measure(self, root: nn.Module) -> None:
+        """In the first call of `root` that is differentiated."""
+        wrap(root, functools.partial(_measured, self, root, root.forward))
+
+    def choose(self, root: nn.Module, forward) -> None:
+        parameters = [p.to_local() if hasattr(p, "to_local") else p for p in root.parameters()]
+        left_out = {_memory_of(one) for one in (*parameters, *root.parameters())}
+
+        def keep(tensor: torch.Tensor) -> torch.Tensor:
+            memory = _memory_of(tensor)
+            if memory not in left_out:
+                at = 0 if self._current is None else self._current + 1
+                size = tensor.untyped_storage().nbytes()
+                self._kept[at][memory] = max(size, self._kept[at].get(memory, 0))
+            return tensor
+
+        is_cpu = self.device.type == "cpu"
+        with (
+            torch.random.fork_rng(
+                [] if is_cpu else [self.device.index or 0], device_type=self.device.type
+            ),
+            torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
+        ):
+            forward()
+        static = COPIES * sum(one.numel() * one.element_size() for one in parameters)
+        rest, *of_blocks = (sum(kept.values()) for kept in self._kept)
+        # While a block is computed again, its activations are there.
+        needs = [
+            static + self.parts * (rest + sum(of_blocks[count:])) + max([0, *of_blocks[:count]])
+            for count in range(len(of_blocks) + 1)
+        ]
+        count = next((at for at, need in enumerate(needs) if need <= self.limit), None)
+        self.count = self._agreed(len(of_blocks) + 1 if count is None else count)
+        if self.count > len(of_blocks):
+            raise ValueError(
+                f"config: memory.budget is {self.limit}: a step needs {min(needs)} bytes if all of "
+                f"{len(of_blocks)} layers are computed again, {static} of them for parameters, "
+                "their gradients and an optimizer: use more processes (fsdp, tp, pp), or smaller "
+                "batches"
+            )
+
+    def _agreed(self, count: int) -> int:
+        if self.mesh is None:
+            return count
+        most = torch.tensor(count, device=self.device)
+        for axis in ("dp", "fsdp", "sp", "tp"):
+            if self.mesh[axis].size() > 1:
+                dist.all_reduce(most, dist.ReduceOp.MAX, self.mesh[axis].get_group())
+        return int(most.item())
+
+
+def _memory_of(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata
+
+
+def _within(budget: Budget, at: int, forward, /, *args, **kwargs) -> Any:
+    if budget.count is not None:
+        run = _again if at < budget.count else _plain
+        return run(forward, *args, **kwargs)
+    budget._current = at
+    try:
+        return forward(*args, **kwargs)
+    finally:
+        budget._current = None
+
+
+def _plain(forward, /, *args, **kwargs) -> Any:
+    return forward(*args, **kwargs)
+
+
+def _measured(budget: Budget, root: nn.Module, forward, /, *args, **kwargs) -> Any:
+    if budget.count is None and torch.is_grad_enabled():
+        budget.choose(root, functools.partial(forward, *args, **kwargs))
+    return forward(*args, **kwargs)
