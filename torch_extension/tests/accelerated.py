@@ -111,7 +111,7 @@ KINDS = {
         "pp": {"pp": (4, 4), "layers": 4},
         "interleaved_sp": {"sp": (2,), "pp": (2, 2, [], "interleaved"), "layers": 4},
         "interleaved_fsdp": {"fsdp": 2, "pp": (2, 2, [], "interleaved"), "layers": 4},
-        "zero_bubble_fsdp": {"fsdp": 2, "pp": (2, 2, [], "zero-bubble")},
+        "sp_zero_bubble": {"sp": (2,), "pp": (2, 2, [], "zero-bubble")},
         "dp_zero_bubble": {"dp": 2, "pp": (2, 2, [], "zero-bubble")},
     },
     8: {
@@ -147,7 +147,7 @@ def programs(options):
     if "pp" not in options:
         return 1
     stages = 2 if "interleaved" in options["pp"] else 1
-    return 2 * options["pp"][1] * stages + 2
+    return 2 * options["pp"][1] * stages + 3
 
 
 def batches(count):
@@ -187,6 +187,7 @@ def trained(model, data, optimizer):
 
 def trainings(steps, *runs):
     """Each a kind and a model, of the same weights and batches."""
+    torchacc.set_recompile_limit(10_000)  # of all of them by the same lines
     return {run: train(*run.split(":"), int(steps)) for run in runs}
 
 
@@ -207,7 +208,8 @@ def train(kind, model, steps):
         {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
         for parts in batches(count)
     )
-    one = trained(reference, everything, adamw(reference.parameters()))
+    alone = adamw(reference.parameters())
+    one = trained(reference, everything, alone)
     expected = [one(number).item() for number in range(steps)]
 
     made, loader, optimizer = torchacc.accelerate(
@@ -217,13 +219,20 @@ def train(kind, model, steps):
     step = trained(made, loader, optimizer)
     ran = [counts_of(step, number) for number in range(steps)]
     losses = [loss.item() for loss, _ in ran]
-    held = sum((p.to_local() if hasattr(p, "to_local") else p).numel() for p in made.parameters())
     return {
         "losses": losses,
         "expected": expected,
         "counts": [counts for _, counts in ran],
-        "part": held / sum(p.numel() for p in reference.parameters()),
+        "part": held(made, optimizer) / held(reference, alone),
     }
+
+
+def held(model, optimizer):
+    """Numbers that are there for a model: parameters, as many gradients, the optimizer's state."""
+    states = [one for state in optimizer.state.values() for one in state.values()]
+    tensors = [*model.parameters(), *model.parameters(), *states]
+    local = [one.to_local() if hasattr(one, "to_local") else one for one in tensors]
+    return sum(one.numel() for one in local)
 
 
 def refused():

@@ -222,7 +222,14 @@ def deferred():
         optimizer.step()
         optimizer.zero_grad()
     held = sum(len(group["params"]) for group in optimizer.param_groups)
-    return {"losses": losses, "held": held, "own": len(list(model.parameters()))}
+    sizes["pp"] = PPConfig(2, 2, schedule="zero-bubble")
+    refused = said(MODELS["gpt2"](layers=4), Config(dist=DistConfig(**sizes)))
+    return {
+        "losses": losses,
+        "held": held,
+        "own": len(list(model.parameters())),
+        "refused": refused,
+    }
 
 
 def found_strategy(*fixed):

@@ -39,11 +39,14 @@ def trained():
     def of(size):
         if size not in made:
             runs = [f"{kind}:{model}" for count, kind, model in RUNS if count == size]
+            made[size] = AssertionError("an earlier test says what went wrong")
             made[size] = (
                 [accelerated.trainings(STEPS, *runs)]
                 if size == 1
                 else ranks.run("accelerated.trainings", size, STEPS, *runs, **OPTIONS)
             )
+        if isinstance(made[size], Exception):
+            raise made[size]
         return made[size]
 
     return of
@@ -183,6 +186,7 @@ def test_a_pipeline_without_memory_is_made_in_parts():
         assert made["losses"] == of_ranks[0]["losses"]
         assert made["losses"][-1] < made["losses"][0]
         assert made["held"] == made["own"]
+        assert "PyTorch does not reduce its gradients" in made["refused"]
 
 
 @pytest.mark.parametrize("fixed", [(), ("fsdp",), ("pp",)])

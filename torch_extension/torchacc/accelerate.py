@@ -91,7 +91,9 @@ def accelerate(
     else:
         stages = pipeline.parts(model, engines.division, mesh["pp"])
         roots = [engines.put_on(stage, stage.model) for stage in stages]
-        made_model = pipeline.Pipeline(roots, engines.division, mesh["pp"], config.dist.pp)
+        made_model = pipeline.Pipeline(
+            roots, engines.division, mesh["pp"], config.dist.pp, engines.copies
+        )
     made_model.plan = found
     if optimizer is not None:
         _follow(optimizer, names, dict(_module(made_model).named_parameters()))
@@ -128,6 +130,17 @@ class _Engines:
         field = "dist.fsdp.wrap_layer_cls"
         self.shards = named(modules.of_classes(model, dist_config.fsdp.wrap_layer_cls, field))
         self.division = pipeline.division(model, dist_config.pp) if size("pp", 1) > 1 else None
+        # Gradients of weights that a pipeline computes by themselves do not go through autograd's
+        # hooks, by which PyTorch's data parallelism sees them.
+        is_apart = self.division is not None and dist_config.pp.schedule == "zero-bubble"
+        if is_apart and self.is_sharded:
+            raise ValueError(
+                "config: dist.pp.schedule is 'zero-bubble': PyTorch does not reduce its gradients "
+                "of parameters that are sharded (fsdp, or dp with tp): use '1f1b' or 'interleaved'"
+            )
+        self.copies = None
+        if is_apart and size("dp", 1) * size("sp", 1) > 1:
+            self.copies = sharded.copies(mesh).get_group()
         self.layers: list[str] = []
         if size("sp", 1) > 1:
             self.layers = named(modules.repeated(model))
@@ -180,14 +193,16 @@ class _Engines:
             modules.tie(model, ties)
             deferred.begin(model, device, stage.incomplete() if stage is not None else ())
         # Those of data parallel ranks are otherwise DistributedDataParallel's to make alike.
-        for axis in ("tp", "dp") if self.is_sharded else ("tp",):
+        is_own = self.is_sharded or self.copies is not None
+        axes = ("tp", "dp", "sp") if self.copies is not None else ("tp", "dp")
+        for axis in axes if is_own else ("tp",):
             if self.sizes.get(axis, 1) > 1:
                 modules.same(model, mesh[axis], axis)
         if stage is not None:
             stage.begin(device)
         modules.check_ties(model, ties)
         copies = self.sizes.get("dp", 1) * self.sizes.get("sp", 1)
-        if self.is_sharded or copies == 1:
+        if is_own or copies == 1:
             return root
         return nn.parallel.DistributedDataParallel(
             root,

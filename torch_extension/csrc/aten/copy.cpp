@@ -14,6 +14,7 @@
 #include "record/dispatch.h"
 #include "record/operator.h"
 #include "record/recorder.h"
+#include "runtime/absent.h"
 #include "runtime/allocator.h"
 #include "runtime/native_device.h"
 #include "runtime/runtime.h"
@@ -204,9 +205,7 @@ void request(const at::Tensor& tensor) {
 }
 
 at::Tensor upload(const at::Tensor& tensor, c10::DeviceIndex device) {
-  TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() == at::kStrided,
-                              "The acc device supports only strided tensors, not ",
-                              tensor.layout());
+  TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() == at::kStrided, kNoSparse);
   const at::Tensor packed = tensor.resolve_conj().resolve_neg();
   const at::Tensor dense = packed.is_non_overlapping_and_dense() ? packed : packed.contiguous();
   at::Tensor made = make_tensor(dense.sizes(), dense.strides(), dense.scalar_type(), device);

@@ -7,6 +7,7 @@
 
 #include "aten/kernels.h"
 #include "record/recorder.h"
+#include "runtime/absent.h"
 #include "runtime/allocator.h"
 #include "runtime/runtime.h"
 
@@ -18,8 +19,7 @@ constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
 // Checks what every factory function shares; returns the device to allocate on.
 c10::Device device_for(std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
                        std::optional<at::Device> device, std::optional<bool> pin_memory) {
-  TORCH_CHECK_NOT_IMPLEMENTED(c10::layout_or_default(layout) == at::kStrided,
-                              "The acc device supports only strided tensors");
+  TORCH_CHECK_NOT_IMPLEMENTED(c10::layout_or_default(layout) == at::kStrided, kNoSparse);
   TORCH_CHECK(!c10::pinned_memory_or_default(pin_memory), "Only dense CPU tensors can be pinned");
   to_dtype(c10::dtype_or_default(dtype));
   const c10::DeviceIndex index = device.has_value() ? device->index() : c10::DeviceIndex{-1};

@@ -23,6 +23,7 @@
 
 #include "profile/kineto.h"
 #include "record/location.h"
+#include "runtime/absent.h"
 #include "runtime/native_device.h"
 
 namespace torchacc {
@@ -267,6 +268,7 @@ std::optional<torchacc_dtype> find_dtype(c10::ScalarType type) noexcept {
 
 torchacc_dtype to_dtype(c10::ScalarType type) {
   const uint8_t found = kDtypeByScalarType[static_cast<size_t>(type)];
+  TORCH_CHECK_NOT_IMPLEMENTED(!c10::isQIntType(type), kNoQuantized);
   TORCH_CHECK_NOT_IMPLEMENTED(found != kNoDtype, "The acc device does not support tensors of type ",
                               type);
   return found;

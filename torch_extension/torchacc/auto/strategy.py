@@ -155,6 +155,9 @@ class Strategy:
                 "dist.pp.num_micro_batches",
                 f"{self.num_micro_batches} is no multiple of {self.pp} ranks, as interleaved wants",
             )
+        is_sharded = self.fsdp > 1 or self.tp > 1 and self.dp * self.sp > 1
+        if self.schedule == "zero-bubble" and self.pp > 1 and is_sharded:
+            yield "dist.pp.schedule", "zero-bubble does not go with parameters that are sharded"
         if self.stages > 1 and self.schedule != "interleaved":
             yield "dist.pp.schedule", f"{self.schedule} has one stage on a rank"
 

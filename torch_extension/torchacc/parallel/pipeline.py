@@ -243,8 +243,13 @@ class Pipeline(nn.Module):
     model.
     """
 
-    def __init__(self, stages: list[nn.Module], divided: Division, mesh, config: PPConfig):
+    def __init__(
+        self, stages: list[nn.Module], divided: Division, mesh, config: PPConfig, copies=None
+    ):
+        """`copies`: the group of ranks that have the same stages, if nothing else takes the mean of
+        their gradients."""
         super().__init__()
+        self._copies = copies
         self.stages = nn.ModuleList(stages)
         self._divided, self._mesh, self._config = divided, mesh, config
         self._schedule, self._key = None, None
@@ -311,20 +316,17 @@ class Pipeline(nn.Module):
             raise ValueError("forward_backward: a target wants an output_fn(result, target)")
         for stage in self._own():
             stage.output_fn, stage.outputs = output_fn, None
-        # Gradients that are there already have been summed over the stages.
-        shared = [(self._parameter(name), group) for name, group in self._shared]
-        before = [parameter.grad for parameter, _ in shared]
-        for parameter, _ in shared:
+        # Gradients that are there already are those of all ranks.
+        shared = {self._parameter(name): group for name, group in self._shared}
+        own = list(shared) if self._copies is None else list(self.parameters())
+        before = [parameter.grad for parameter in own]
+        for parameter in own:
             parameter.grad = None
         losses: list[torch.Tensor] = []
         self._run(args, kwargs, target, losses)
-        for (parameter, group), earlier in zip(shared, before, strict=True):
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-            grad = parameter.grad
-            dist.all_reduce(grad.to_local() if hasattr(grad, "to_local") else grad, group=group)
-            if earlier is not None:
-                grad += earlier
+        for parameter, earlier in zip(own, before, strict=True):
+            if parameter.requires_grad:
+                self._reduce(parameter, shared.get(parameter), earlier)
         device = next(self.parameters()).device
         loss = torch.stack(losses).sum().detach() if losses else torch.zeros((), device=device)
         if self._config.broadcast_loss or not self._is_checked:
@@ -334,6 +336,18 @@ class Pipeline(nn.Module):
             self._check(loss)
         is_there = losses or self._config.broadcast_loss
         return loss if is_there else None
+
+    def _reduce(self, parameter: nn.Parameter, shared, earlier: torch.Tensor | None) -> None:
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+        grad = parameter.grad
+        local = grad.to_local() if hasattr(grad, "to_local") else grad
+        if self._copies is not None:
+            dist.all_reduce(local, dist.ReduceOp.AVG, self._copies)
+        if shared is not None:
+            dist.all_reduce(local, group=shared)
+        if earlier is not None:
+            grad += earlier
 
     def forward(self, *args, **kwargs) -> Any:
         """What the model returns, on the ranks of the last stage, without gradients; None on
