@@ -1,6 +1,7 @@
 """Models whose sequences or layers `torchacc.accelerate` divides, for tests: as every rank sees
 them."""
 
+import copy
 import functools
 
 import torch
@@ -267,3 +268,181 @@ def found_strategy(*fixed):
         other.zero_grad()
         expected.append(alone.item())
     return {"losses": losses, "expected": expected, "strategy": model.plan.strategy}
+
+
+class Block(nn.Module):
+    """Returns a tuple, counts its batches, and has what a model may ask it."""
+
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+        self.up, self.norm = nn.Linear(8, 8), nn.BatchNorm1d(8)
+
+    def forward(self, x):
+        return (self.norm(self.up(x)),)
+
+
+class Shaped(nn.Module):
+    """Computes between its layers, has a frozen layer before them that no embedding is, and returns
+    its loss."""
+
+    def __init__(self, adds=False):
+        super().__init__()
+        self.adds = adds
+        self.stem = nn.Linear(8, 8).requires_grad_(False)
+        self.norm = nn.BatchNorm1d(8)
+        self.layers = nn.ModuleList(Block(1 + at) for at in range(4))
+        self.head = nn.Linear(8, 1)
+
+    def forward(self, x, scales=()):
+        x = self.norm(self.stem(x))
+        for layer in self.layers:
+            y = torch.relu(layer(x)[0]) * layer.factor
+            x = x + y if self.adds else y
+        return self.head(x).square().mean()
+
+
+class Twofold(Shaped):
+    """Goes through its layers twice."""
+
+    def forward(self, x):
+        for layer in (*self.layers, *self.layers):
+            x = layer(x)[0]
+        return x.mean()
+
+
+def between_layers(schedule):
+    """Losses, and of what the state after steps of several sizes is not that of one process."""
+    torch.manual_seed(0)
+    model = Shaped()
+    whole = copy.deepcopy(model)
+    parts = 2
+    # Norms make some gradients nothing but noise, which Adam would make steps of.
+    options = {"lr": 0.01, "weight_decay": 0.1}
+    optimizers = [torch.optim.SGD(one.parameters(), **options) for one in (whole, model)]
+    model, optimizers[1] = torchacc.accelerate(
+        model, config=pp(parts, schedule=schedule), optimizer=optimizers[1]
+    )
+    losses = []
+    for size in (8, 12, 8, 12):
+        x = torch.randn(size, 8)
+        expected = sum(whole(part) for part in x.chunk(parts)) / parts
+        expected.backward()
+        loss = model.forward_backward(x.to("acc"))
+        losses.append([loss.item(), expected.item()])
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+    state, expected = model.state_dict(), whole.state_dict()
+    differ = [
+        name
+        for name, one in state.items()
+        if not torch.allclose(one.cpu(), expected[name], rtol=1e-4, atol=1e-5)
+    ]
+    return {"differ": differ, "names": sorted(state), "all": sorted(expected), "losses": losses}
+
+
+def unequal_stages(device, layers):
+    """What two stages have of the same parameters, which each rank drew for itself."""
+    torch.manual_seed(dist.get_rank())
+    with torch.device(device):
+        model = MODELS["gpt2"](layers=int(layers))
+    model.head.weight = model.token.weight
+    model = torchacc.accelerate(model, config=pp(2))
+    made = [p.detach().double().sum().item() for n, p in model.named_parameters() if "token" in n]
+    return made
+
+
+def wrong_calls():
+    """What calls of a pipeline cannot have is said on every rank."""
+    tokens, targets = tokens_of(CONTEXT)
+    made = {"adds": said(Shaped(adds=True), pp(2), torch.ones(4, 8, device="acc"))}
+    x = torch.ones(4, 8, device="acc")
+    made["nested"] = said(Shaped(), pp(2), x, (x,))
+    step = {"output_fn": loss_of}
+    made["dict"] = said(MODELS["llama"](), pp(2), tokens, target={"a": targets}, **step)
+    made["flat"] = said(MODELS["llama"](), pp(2), tokens, target=targets.flatten(), **step)
+    fp16 = pp(2)
+    fp16.compute.fp16 = True
+    made["fp16"] = said(MODELS["llama"](), fp16, tokens, target=targets, **step)
+    return made
+
+
+class Asked(nn.Module):
+    """Layers that are given what is like rows and is none."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.kind = kind
+        self.token = nn.Embedding(100, 32)
+        if kind == "condition":
+            self.condition = nn.Linear(4, CONTEXT)
+        layer = nn.TransformerEncoderLayer(32, 2, 64, 0.0, batch_first=True)
+        self.layers = (
+            nn.TransformerEncoder(layer, 2).layers
+            if kind == "transformer"
+            else nn.ModuleList(AskedLayer(kind) for _ in range(2))
+        )
+        self.head = nn.Linear(32, 100)
+
+    def forward(self, tokens):
+        x, rows = self.token(tokens), tokens.shape[1]
+        given = {}
+        if self.kind == "keys":
+            given = {"mask": (torch.arange(rows, device=x.device) < rows - 3)[None, None, None]}
+        elif self.kind == "angles":  # as many rows as each head is deep
+            angles = torch.arange(rows, device=x.device)[:, None] * torch.ones(
+                rows, device=x.device
+            )
+            given = {"angles": angles.cos()[None]}
+        elif self.kind == "condition":  # as wide as there are rows
+            given = {"condition": self.condition(torch.ones(len(x), 4, device=x.device))}
+        for layer in self.layers:
+            x = layer(x, **given)
+        logits = self.head(x)
+        if self.kind == "infinite":
+            logits = logits.masked_fill(torch.arange(100, device=x.device) > 98, -torch.inf)
+        return logits
+
+
+class AskedLayer(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.qkv, self.out = nn.Linear(32, 96), nn.Linear(32, 32)
+        if kind == "condition":
+            self.scale = nn.Linear(CONTEXT, 32)
+
+    def forward(self, x, mask=None, angles=None, condition=None):
+        if condition is not None:
+            x = x + self.scale(condition)[:, None]
+        q, k, v = self.qkv(x).unflatten(-1, (3, 2, 16)).permute(2, 0, 3, 1, 4)
+        if angles is not None:
+            q, k = q * angles[:, None], k * angles[:, None]
+        y = F.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None)
+        return x + self.out(y.transpose(1, 2).flatten(2))
+
+
+def given_to_layers(*kinds):
+    """The loss and the norm of the gradients, with those of one process."""
+    made = {}
+    for kind in kinds:
+        torch.manual_seed(0)
+        model = Asked(kind)
+        whole = copy.deepcopy(model)
+        tokens, targets = tokens_of(CONTEXT)
+        losses, norms = [], []
+        for one, device in (
+            (whole, "cpu"),
+            (torchacc.accelerate(model, config=sp()), "acc"),
+        ):
+            logits = one(tokens.to(device))
+            loss = loss_of(logits[..., :99], targets.to(device).clamp(max=98))
+            loss.backward()
+            losses.append(loss.item())
+            norms.append(
+                nn.utils.get_total_norm(
+                    [p.grad for p in one.parameters() if p.grad is not None]
+                ).item()
+            )
+        made[kind] = [losses, norms]
+    return made

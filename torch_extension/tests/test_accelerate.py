@@ -178,6 +178,9 @@ def test_what_stages_cannot_send_or_differentiate_is_said():
     tokens = torch.zeros(1, 4, dtype=torch.long)
     with pytest.raises(ValueError, match="which is no loss: say by output_fn how one is made"):
         stage(torch.ones(1, 4, 32), tokens=tokens)
+    stage = stage_of(divided.Twofold(), 1)
+    with pytest.raises(NotImplementedError, match="the model goes through its layers twice"):
+        stage(torch.ones(2, 8), x=torch.ones(2, 8))
 
 
 def test_a_pipeline_without_memory_is_made_in_parts():
@@ -187,6 +190,46 @@ def test_a_pipeline_without_memory_is_made_in_parts():
         assert made["losses"][-1] < made["losses"][0]
         assert made["held"] == made["own"]
         assert "PyTorch does not reduce its gradients" in made["refused"]
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "interleaved"])
+def test_what_is_computed_between_layers_stays(schedule):
+    of_ranks = ranks.run("divided.between_layers", 2, schedule, backend="acc")
+    for made in of_ranks:
+        assert made["differ"] == []
+        for found, expected in made["losses"]:
+            assert found == pytest.approx(expected, rel=1e-4)
+    first, last = (set(made["names"]) for made in of_ranks)
+    assert first | last == set(of_ranks[0]["all"])
+    # Numbers of batches are those of the stage that has seen them.
+    assert "norm.running_mean" in first - last
+
+
+@pytest.mark.parametrize(("device", "layers"), [("cpu", 4), ("meta", 5)])
+def test_stages_have_the_same_of_what_they_share(device, layers):
+    first, last = ranks.run("divided.unequal_stages", 2, device, layers, backend="acc")
+    assert first == last
+    assert len(first) == 1
+
+
+def test_what_a_pipeline_cannot_be_called_with_is_said():
+    for said in ranks.run("divided.wrong_calls", 2, backend="acc"):
+        for name, text in {
+            "adds": "the loss of the first step is NaN",
+            "nested": "scales is a tuple of tensors: pass tensors as arguments of their own",
+            "dict": "target dict cannot be cut into as many equal parts",
+            "flat": "nothing",
+            "fp16": "GradScaler does not see overflows",
+        }.items():
+            assert text in said[name], (name, said[name])
+
+
+def test_layers_may_be_given_more_than_rows():
+    kinds = ("transformer", "keys", "angles", "condition", "infinite")
+    for made in ranks.run("divided.given_to_layers", 2, *kinds, backend="acc"):
+        for kind in kinds:
+            for expected, found in made[kind]:
+                assert found == pytest.approx(expected, rel=1e-4), (kind, made[kind])
 
 
 @pytest.mark.parametrize("fixed", [(), ("fsdp",), ("pp",)])

@@ -1,5 +1,7 @@
 """Losses and gradients of layers equal the CPU's."""
 
+import copy
+
 import pytest
 import torch
 import torch.nn as nn
@@ -315,3 +317,32 @@ def test_a_row_that_picks_no_column_has_no_gradient():
 
     for got, want in zip(run("acc"), run("cpu"), strict=True):
         torch.testing.assert_close(got, want)
+
+
+FIRST_LAYERS = {
+    "batch_norm": (lambda: nn.BatchNorm1d(4), (8, 4)),
+    "batch_norm_2d": (lambda: nn.BatchNorm2d(4), (2, 4, 3, 3)),
+    "instance_norm": (lambda: nn.InstanceNorm1d(4, affine=True), (8, 4, 5)),
+    "layer_norm": (lambda: nn.LayerNorm(4), (8, 4)),
+    "group_norm": (lambda: nn.GroupNorm(2, 4), (8, 4, 3)),
+    "convolution": (lambda: nn.Conv1d(4, 4, 3), (2, 4, 8)),
+    "transposed": (lambda: nn.ConvTranspose1d(4, 4, 3), (2, 4, 8)),
+    "prelu": (nn.PReLU, (3, 4)),
+    "lstm": (lambda: nn.LSTM(4, 4), (5, 2, 4)),
+}
+
+
+@pytest.mark.parametrize("trains", [True, False])
+@pytest.mark.parametrize("name", FIRST_LAYERS)
+def test_a_first_layer_has_the_gradients_of_its_parameters(name, trains):
+    """Its input has none, which backward operators are told by a mask."""
+    torch.manual_seed(0)
+    build, sizes = FIRST_LAYERS[name]
+    here, x = build(), torch.randn(sizes)
+    there = copy.deepcopy(here).to(DEVICE)
+    for layer, value in ((here, x), (there, x.to(DEVICE))):
+        layer.train(trains or name == "lstm")
+        made = layer(value)
+        (made if isinstance(made, torch.Tensor) else made[0]).square().sum().backward()
+    for expected, found in zip(here.parameters(), there.parameters(), strict=True):
+        torch.testing.assert_close(found.grad.cpu(), expected.grad, rtol=1e-4, atol=1e-4)

@@ -155,6 +155,9 @@ def test_a_batch_of_several_processes_is_shared():
         assert [len(part[name]) for part in parts] == [3, 2]
         assert torch.equal(torch.cat([part[name].cpu() for part in parts]), batch[name])
     assert all(torch.equal(part["scale"].cpu(), batch["scale"]) for part in parts)
+    # Mappings of other kinds, as tokenizers of Hugging Face make them.
+    (made,) = AsyncLoader([collections.UserDict(batch)], DEVICE, part=(1, 2))
+    assert made["y"].tolist() == [3, 4]
     with pytest.raises(ValueError, match="a batch of 5 rows has no 6 parts"):
         next(iter(AsyncLoader([batch], DEVICE, part=(0, 6))))
     with pytest.raises(

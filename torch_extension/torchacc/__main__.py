@@ -22,33 +22,39 @@ from torchacc.config import Config, StrategyConfig
 
 
 def main(arguments: list[str] | None = None) -> None:
+    given = sys.argv[1:] if arguments is None else arguments
+    if given[:1] == ["run"] and given[1:] not in (["-h"], ["--help"]):
+        run(given[1:])
+        return
     parser = argparse.ArgumentParser(
         prog="torchacc", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(required=True, metavar="command")
     for add in (_run, _plan, _check, _explain):
         add(commands)
-    options, rest = parser.parse_known_args(arguments)
-    if rest:
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    options = parser.parse_args(given)
     options.command(options)
 
 
 def _run(commands) -> None:
+    # For the help alone: what is torchrun's and what the script's, only the order says.
     parser = commands.add_parser("run", help="a script in several processes")
     parser.add_argument("-n", type=int, default=1, help="processes on this machine")
-    parser.add_argument("rest", nargs=argparse.REMAINDER, help="script and its arguments")
-    parser.set_defaults(command=run)
+    parser.add_argument("rest", nargs="*", help="torchrun's options, script and its arguments")
 
 
-def run(options) -> None:
+def run(arguments: list[str]) -> None:
     from torch.distributed.run import main as torchrun
 
-    if not options.rest:
-        raise SystemExit("torchacc run: which script?")
+    count, rest = "1", arguments
+    if rest[:1] == ["-n"]:
+        count, rest = "".join(rest[1:2]), rest[2:]
+    if not count.isdigit() or not rest:
+        raise SystemExit("usage: torchacc run [-n PROCESSES] [torchrun's options] script ...")
+    begin = next((at for at, one in enumerate(rest) if one == "-m" or Path(one).is_file()), 0)
     elsewhere = ("--rdzv", "--master", "--standalone", "--nnodes")
-    is_alone = not any(one.startswith(elsewhere) for one in options.rest)
-    torchrun(["--standalone"] * is_alone + ["--nproc-per-node", str(options.n), *options.rest])
+    is_alone = not any(one.startswith(elsewhere) for one in rest[:begin])
+    torchrun(["--standalone"] * is_alone + ["--nproc-per-node", count, *rest])
 
 
 def _plan(commands) -> None:

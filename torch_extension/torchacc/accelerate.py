@@ -138,6 +138,11 @@ class _Engines:
                 "config: dist.pp.schedule is 'zero-bubble': PyTorch does not reduce its gradients "
                 "of parameters that are sharded (fsdp, or dp with tp): use '1f1b' or 'interleaved'"
             )
+        if config.compute.fp16 and (self.division is not None or size("tp", 1) > 1):
+            raise ValueError(
+                "config: compute.fp16 is True: PyTorch's GradScaler does not see overflows of "
+                "other pipeline stages, nor take split tensors beside whole ones: use bf16"
+            )
         self.copies = None
         if is_apart and size("dp", 1) * size("sp", 1) > 1:
             self.copies = sharded.copies(mesh).get_group()
@@ -202,7 +207,7 @@ class _Engines:
             stage.begin(device)
         modules.check_ties(model, ties)
         copies = self.sizes.get("dp", 1) * self.sizes.get("sp", 1)
-        if is_own or copies == 1:
+        if is_own or copies == 1 or not any(one.requires_grad for one in root.parameters()):
             return root
         return nn.parallel.DistributedDataParallel(
             root,

@@ -8,11 +8,10 @@ import queue
 import threading
 import warnings
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map_only
 
 from torchacc.memory import native_device
 
@@ -165,8 +164,9 @@ class AsyncLoader:
         if self._part is None:
             return batch
         at, count = self._part
-        tensors = [one for one in tree_leaves(batch) if isinstance(one, torch.Tensor) and one.ndim]
-        rows = len(tensors[0]) if tensors else 0
+        sizes: list[int] = []
+        _changed(batch, lambda one: sizes.extend(one.shape[:1]))
+        rows = sizes[0] if sizes else 0
         if rows < count:
             raise ValueError(f"AsyncLoader: a batch of {rows} rows has no {count} parts")
 
@@ -174,31 +174,40 @@ class AsyncLoader:
             has_rows = tensor.ndim and len(tensor) == rows
             return tensor.tensor_split(count)[at] if has_rows else tensor
 
-        return tree_map_only(torch.Tensor, own, batch)
+        return _changed(batch, own)
 
-    def _moved(self, value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
+    def _moved(self, batch: Any) -> Any:
+        def moved(tensor: torch.Tensor) -> torch.Tensor:
             # Of memory that is not pinned a copy to a GPU holds this thread up.
-            if value.device.type == "cpu" and self.device.type != "cpu" and native_device():
-                value = value.pin_memory()
-            return value.to(self.device, non_blocking=True)
-        if isinstance(value, Mapping):
-            made = {} if type(value) is dict else copy.copy(value)
-            for key, one in value.items():
-                made[key] = self._moved(one)
-            return made
-        if callable(getattr(value, "to", None)):
-            return value.to(self.device)
-        if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return type(value)(*map(self._moved, value))
-        if isinstance(value, list | tuple):
-            return type(value)(map(self._moved, value))
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            made = copy.copy(value)
-            for one in dataclasses.fields(value):
-                object.__setattr__(made, one.name, self._moved(getattr(value, one.name)))
-            return made
-        return value
+            if tensor.device.type == "cpu" and self.device.type != "cpu" and native_device():
+                tensor = tensor.pin_memory()
+            return tensor.to(self.device, non_blocking=True)
+
+        return _changed(batch, moved, lambda value: value.to(self.device))
+
+
+def _changed(value: Any, change: Callable, other: Callable = lambda value: value) -> Any:
+    """A copy of a batch with `change` of each tensor, and `other` of what has a method `to`."""
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, Mapping):
+        made = {} if type(value) is dict else copy.copy(value)
+        for key, one in value.items():
+            made[key] = _changed(one, change, other)
+        return made
+    if callable(getattr(value, "to", None)):
+        return other(value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_changed(one, change, other) for one in value))
+    if isinstance(value, list | tuple):
+        return type(value)(_changed(one, change, other) for one in value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        made = copy.copy(value)
+        for one in dataclasses.fields(value):
+            changed = _changed(getattr(value, one.name), change, other)
+            object.__setattr__(made, one.name, changed)
+        return made
+    return value
 
 
 class _Padding:

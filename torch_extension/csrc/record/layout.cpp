@@ -135,6 +135,19 @@ bool same(const OutputShape& output, const at::Tensor& result) {
 
 }  // namespace
 
+void leave_out_unasked(const Call& call, Shapes& shapes) {
+  for (const c10::IValue& value : call.inputs()) {
+    if (!value.isBoolList() || value.toBoolList().size() != shapes.outputs.size()) continue;
+    const auto mask = value.toBoolList();
+    for (size_t index = 0; index < mask.size(); ++index) {
+      OutputShape& output = shapes.outputs[index];
+      if (mask.get(index) || output.kind != OutputShape::Kind::Fresh) continue;
+      output = OutputShape();
+      --shapes.fresh;
+    }
+  }
+}
+
 void correct_types(const Call& call, Shapes& shapes) {
   if (shapes.fresh == 0 || !mixes_floats(call)) return;
   auto results = dry_run_sketch(call, /*halves=*/true);

@@ -9,6 +9,10 @@ namespace torchacc {
 // several types: Meta kernels promote these as their formulas do, some kernels do not.
 void correct_types(const Call& call, Shapes& shapes);
 
+// Gradients that a backward operator's mask does not ask for are undefined, whatever Meta kernels
+// give.
+void leave_out_unasked(const Call& call, Shapes& shapes);
+
 // Gives fresh results, and out= tensors that get elements, the strides that the CPU's kernel gives
 // them, where they may differ from the rows that Meta kernels say: these are formulas of their own,
 // some of them wrong.

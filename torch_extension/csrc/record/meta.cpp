@@ -313,6 +313,7 @@ std::shared_ptr<const Shapes> run_meta(const Call& call) {
   }
   for (const OutputShape& output : shapes->outputs)
     shapes->fresh += output.kind == OutputShape::Kind::Fresh;
+  leave_out_unasked(call, *shapes);
   shapes->resized = mirror.resized();
   // PyTorch's CPU leaves some of these as they are where a Meta kernel makes them its own way.
   if (misses_out(call, *shapes) || gives_another_geometry(call, *shapes)) return nullptr;

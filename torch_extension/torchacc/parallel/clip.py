@@ -34,7 +34,8 @@ def clip_grad_norm_(
         total = total.pow(1 / norm_type)
     # Without a branch, for which the norm would have to be read.
     scale = (max_norm / (total + 1e-6)).clamp(max=1.0)
-    torch._foreach_mul_([g.to_local() if hasattr(g, "to_local") else g for g in grads], scale)
+    if grads:
+        torch._foreach_mul_([g.to_local() if hasattr(g, "to_local") else g for g in grads], scale)
     return total
 
 

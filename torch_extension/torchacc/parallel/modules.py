@@ -1,5 +1,6 @@
 """Which modules of a model are meant, what they are called with, and what several of them have."""
 
+import contextlib
 import functools
 from collections.abc import Iterator
 
@@ -102,3 +103,18 @@ def with_first(args: tuple, kwargs: dict, at: int | str, value: torch.Tensor) ->
     if isinstance(at, str):
         return args, {**kwargs, at: value}
     return (*args[:at], value, *args[at + 1 :]), kwargs
+
+
+@contextlib.contextmanager
+def unchanged(model: nn.Module, device: torch.device):
+    """A pass forward that nobody wants leaves no trace: buffers and random numbers are what they
+    were."""
+    before = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    is_cpu = device.type == "cpu"
+    with torch.random.fork_rng([] if is_cpu else [device.index or 0], device_type=device.type):
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for buffer, value in before:
+                    buffer.copy_(value)

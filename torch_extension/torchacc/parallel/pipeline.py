@@ -1,11 +1,11 @@
 """Pipeline parallel: each rank has some of the layers, by `torch.distributed.pipelining`.
 
 Each stage runs the model's own forward pass, from its beginning, with the arguments of the batch
-that the program passes on every rank. Layers that are on other ranks do nothing; the first one that
-is here gets the activations that were received instead of those it is called with; where the last
-one that is here returns, a stage that is not the last one is done. So what models compute beside
-activations (masks, angles of positions, what the loss takes) is there on every stage, for any
-length, and what was only computed for layers that are elsewhere is dropped.
+that the program passes on every rank. Layers of earlier stages return NaN; the first one that is
+here gets the activations that were received instead of those it is called with; where the first one
+of the next stage is called, what it is called with is sent, and this stage is done. So what models
+compute beside activations (masks, angles of positions, what the loss takes) and between their
+layers is there on every stage, for any length.
 
 Which stage wants the parameters outside the layers cannot be known before the model runs. Those of
 embeddings are on the first stage, those of other modules that are registered after the layers on
@@ -26,7 +26,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from torchacc.config import PPConfig
 from torchacc.parallel.clip import clip_grad_norm_
-from torchacc.parallel.modules import first_tensor, repeated, with_first
+from torchacc.parallel.modules import first_tensor, repeated, unchanged, with_first
 
 SCHEDULES = {
     "gpipe": "ScheduleGPipe",
@@ -34,6 +34,8 @@ SCHEDULES = {
     "interleaved": "ScheduleInterleaved1F1B",
     "zero-bubble": "ScheduleInterleavedZeroBubble",
 }
+# How many sizes of batches are kept ready: each with memory for what it receives.
+_SCHEDULES = 4
 # Of which a rank has one stage only.
 SINGLE = ("gpipe", "1f1b")
 
@@ -45,6 +47,8 @@ class Division:
     layers: list[list[str]]
     # By the names of parameters.
     stages: dict[str, set[int]]
+    # By the names of buffers outside the layers.
+    buffers: dict[str, int]
 
     @property
     def count(self) -> int:
@@ -83,7 +87,7 @@ def division(model: nn.Module, config: PPConfig) -> Division:
             )
         starts = [stage * len(layers) // count for stage in range(count)]
     parts = [layers[a:b] for a, b in zip(starts, [*starts[1:], None], strict=True)]
-    return Division(parts, _stages(model, layers, parts))
+    return Division(parts, _stages(model, layers, parts), _buffers(model, layers, len(parts) - 1))
 
 
 def _stages(model: nn.Module, layers: list[str], parts: list[list[str]]) -> dict[str, set[int]]:
@@ -108,6 +112,17 @@ def _stages(model: nn.Module, layers: list[str], parts: list[list[str]]) -> dict
     }
 
 
+def _buffers(model: nn.Module, layers: list[str], last: int) -> dict[str, int]:
+    order = [name for name, _ in model.named_modules(remove_duplicate=False)]
+    begin = order.index(layers[0])
+    made = {}
+    for name, _ in model.named_buffers(remove_duplicate=False):
+        owner = name.rpartition(".")[0]
+        if not any(f"{owner}.".startswith(f"{layer}.") for layer in layers):
+            made[name] = 0 if order.index(owner) < begin else last
+    return made
+
+
 def parts(model: nn.Module, divided: Division, mesh) -> list["Stage"]:
     """The stages of this rank, of the model's own tensors."""
     rank, ranks = mesh.get_local_rank(), mesh.size()
@@ -119,8 +134,33 @@ class _Done(Exception):  # noqa: N818
 
 
 class _Elsewhere(nn.Module):
+    """A layer of another stage: of an earlier one if `stage` has received anything yet, else of a
+    later one, whose first tensor is what this stage sends."""
+
+    def __init__(self, layer: nn.Module):
+        super().__init__()
+        self._kind = type(layer)
+        plain = (bool, int, float, str, type(None))
+        for name, value in vars(layer).items():
+            if not name.startswith("_") and name not in vars(self) and isinstance(value, plain):
+                setattr(self, name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        # What a model may ask its layers before it calls them.
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(self.__dict__["_kind"], name)
+
     def forward(self, *args, **kwargs) -> torch.Tensor:
-        return first_tensor(args, kwargs)[1]
+        stage = self.stage[0]
+        if stage.is_begun:
+            if stage.is_last:
+                raise stage.twice()
+            stage.sent = first_tensor(args, kwargs)[1]
+            raise _Done
+        received = stage.received
+        return received.new_full((), torch.nan).expand(received.shape)
 
 
 class Stage(nn.Module):
@@ -136,10 +176,14 @@ class Stage(nn.Module):
         memo: dict[int, Any] = {
             id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())
         }
+        away = {}
         for name in sum(divided.layers, []):
             if name not in own:
-                memo[id(model.get_submodule(name))] = _Elsewhere()
+                layer = model.get_submodule(name)
+                away[name] = memo[id(layer)] = _Elsewhere(layer)
         self.model = copy.deepcopy(model, memo)
+        for one in away.values():
+            one.stage = [self]  # in a list, so that it is no part of the layer
         self.layers = own
         self.left_out = [name for name, at in divided.stages.items() if index not in at]
         self.has_shared = any(index in at and len(at) > 1 for at in divided.stages.values())
@@ -148,6 +192,14 @@ class Stage(nn.Module):
         self.common: dict[str, Any] = {}
         self.output_fn: Callable | None = None
         self.outputs: list[Any] | None = None
+        # Whether the next call only asks for sizes.
+        self.is_new = False
+        # Of a call: activations of the stage before and for the next one, whether a layer has run.
+        self.received: torch.Tensor | None = None
+        self.sent: torch.Tensor | None = None
+        self.is_begun = False
+        # Of buffers outside the layers other stages may not know the numbers.
+        self.foreign = [name for name, at in divided.buffers.items() if at != index]
 
     def incomplete(self) -> list[nn.Module]:
         """The modules that have no parameters here, or not all of theirs."""
@@ -170,50 +222,78 @@ class Stage(nn.Module):
 
     def begin(self, device: torch.device) -> None:
         """After the model's tensors have been put where they are to be."""
+        self.device = device
         for module, name, shape, dtype in self._placeholders:
             # One number, which is neither a parameter nor a buffer.
             vars(module)[name] = torch.full((), torch.nan, dtype=dtype, device=device).expand(shape)
         layers = self.own_layers()
-        if self.index > 0:
-            layers[0].register_forward_pre_hook(self._receive, prepend=True, with_kwargs=True)
+        layers[0].register_forward_pre_hook(self._begin, prepend=True, with_kwargs=True)
         if not self.is_last:
-            layers[-1].register_forward_hook(self._send)
+            for layer in layers:
+                layer.register_forward_hook(_check_one)
 
-    def _receive(self, _layer, args, kwargs):
-        at, _ = first_tensor(args, kwargs)
-        return with_first(args, kwargs, at, self._received)
-
-    def _send(self, layer, _args, made):
-        tensors = [one for one in tree_leaves(made) if isinstance(one, torch.Tensor)]
-        if len(tensors) != 1:
+    def _begin(self, layer, args, kwargs):
+        at, called_with = first_tensor(args, kwargs)
+        is_again = torch._C._current_graph_task_id() >= 0  # computed again for the way back
+        if not is_again:
+            if self.is_begun:
+                raise self.twice()
+            self.is_begun = True
+            if self.index > 0:
+                called_with.stands_for = self.received
+        elif self.index > 0 and not hasattr(called_with, "stands_for"):
             raise NotImplementedError(
-                f"accelerate: dist.pp: {type(layer).__name__} returns {len(tensors)} tensors: a "
-                "pipeline sends one from layer to layer"
+                "accelerate: dist.pp: a layer is computed again from a copy of its activations: "
+                "use memory.gc, or torch.utils.checkpoint with use_reentrant=False"
             )
-        self._sent = tensors[0]
-        raise _Done
+        if self.index == 0:
+            return args, kwargs
+        return with_first(args, kwargs, at, called_with.stands_for)
+
+    def twice(self) -> NotImplementedError:
+        return NotImplementedError(
+            f"accelerate: dist.pp: the model goes through its layers twice ({self.layers[0]}): a "
+            "pipeline does once"
+        )
 
     def forward(self, *received, **batch) -> torch.Tensor:
-        self._received = received[0] if received else None
+        if self.is_new:
+            self.is_new = False
+            with unchanged(self.model, self.device):
+                return self._forward(received, batch)
+        return self._forward(received, batch)
+
+    def _forward(self, received: tuple, batch: dict[str, Any]) -> torch.Tensor:
+        self.received = received[0] if received else None
+        self.is_begun = False
         target = batch.pop(TARGET, None)
         try:
             made = self.model(**batch, **self.common)
         except _Done:
-            sent, self._sent = self._sent, None
+            sent, self.sent = self.sent, None
             return sent
         finally:
-            self._received = None
+            self.received = None
         if not self.is_last:
             raise RuntimeError(
-                f"accelerate: dist.pp: the model did not call its layer {self.layers[-1]}"
+                f"accelerate: dist.pp: the model did not call the layers after {self.layers[-1]}"
             )
         if self.outputs is not None:
             self.outputs.append(made)
-            return torch.zeros((), device=tree_leaves(made)[0].device)
+            return torch.zeros((), device=self.device)
         if self.output_fn is None:
             return _loss(made).float()
         loss = self.output_fn(made) if target is None else self.output_fn(made, target)
         return loss.float()
+
+
+def _check_one(layer: nn.Module, _args, made: Any) -> None:
+    tensors = [one for one in tree_leaves(made) if isinstance(one, torch.Tensor)]
+    if len(tensors) != 1:
+        raise NotImplementedError(
+            f"accelerate: dist.pp: {type(layer).__name__} returns {len(tensors)} tensors: a "
+            "pipeline sends one from layer to layer"
+        )
 
 
 # By which a part of the target goes to the last stage.
@@ -252,12 +332,17 @@ class Pipeline(nn.Module):
         self._copies = copies
         self.stages = nn.ModuleList(stages)
         self._divided, self._mesh, self._config = divided, mesh, config
-        self._schedule, self._key = None, None
+        self._schedules: dict[tuple, Any] = {}
         self._arguments = inspect.signature(self._own()[0].model.forward)
         self._is_checked = False
         rank, ranks = mesh.get_local_rank(), mesh.size()
         # Of names of one parameter, one.
         self._shared = _shared_groups(divided, mesh, [name for name, _ in self.named_parameters()])
+        for name, group in self._shared:
+            here = self._parameter(name).detach()
+            dist.broadcast(
+                here.to_local() if hasattr(here, "to_local") else here, group=group, group_src=0
+            )
         self._last_rank = (divided.count - 1) % ranks
         first = {name: min(at) % ranks for name, at in divided.stages.items()}
         self._counted = {name for name, at in first.items() if at == rank}
@@ -279,7 +364,8 @@ class Pipeline(nn.Module):
         """What this rank has of the model's."""
         made: dict[str, Any] = {}
         for stage in self._own():
-            made |= stage.model.state_dict(*args, **kwargs)
+            state = stage.model.state_dict(*args, **kwargs)
+            made |= {name: one for name, one in state.items() if name not in stage.foreign}
         return made
 
     def load_state_dict(self, state_dict, strict: bool = True, assign: bool = False):
@@ -289,7 +375,7 @@ class Pipeline(nn.Module):
             own = stage.model.state_dict().keys()
             found = {name: value for name, value in state_dict.items() if name in own}
             made = stage.model.load_state_dict(found, strict=False, assign=assign)
-            missing += made.missing_keys
+            missing += [name for name in made.missing_keys if name not in stage.foreign]
         if missing and strict:
             raise RuntimeError(f"load_state_dict: there is no {', '.join(missing)}")
         return nn.modules.module._IncompatibleKeys(missing, [])
@@ -327,7 +413,7 @@ class Pipeline(nn.Module):
         for parameter, earlier in zip(own, before, strict=True):
             if parameter.requires_grad:
                 self._reduce(parameter, shared.get(parameter), earlier)
-        device = next(self.parameters()).device
+        device = self._own()[0].device
         loss = torch.stack(losses).sum().detach() if losses else torch.zeros((), device=device)
         if self._config.broadcast_loss or not self._is_checked:
             dist.broadcast(loss, group=self._mesh.get_group(), group_src=self._last_rank)
@@ -395,21 +481,42 @@ class Pipeline(nn.Module):
 
     def _run(self, args: tuple, kwargs: dict, target: Any, losses: list | None) -> None:
         batch = self._bound(args, kwargs)
-        if target is not None:
-            batch[TARGET] = target
         names = self._parts_of(batch)
-        device = next(self.parameters()).device
-        parts = {name: batch.pop(name).to(device) for name in names}
+        device = self._own()[0].device
+        batch = {
+            n: one.to(device) if isinstance(one, torch.Tensor) else one for n, one in batch.items()
+        }
+        parts = {name: batch.pop(name) for name in names}
+        if target is not None:
+            parts[TARGET] = self._divisible("target", target).to(device)
         # Activations that are received want gradients in a step alone.
-        key = [losses is None, *((name, one.shape, one.dtype) for name, one in parts.items())]
+        key = (losses is None, *((name, one.shape, one.dtype) for name, one in parts.items()))
+        schedule = self._schedules.pop(key, None)
         for stage in self._own():
-            stage.common = batch
-        if self._key != key:
+            stage.common, stage.is_new = batch, schedule is None
+        if schedule is None:
             # Stages agree about the sizes of what they send once.
-            self._schedule, self._key = self._new_schedule(), key
+            schedule = self._new_schedule()
+        self._schedules[key] = schedule
+        if len(self._schedules) > _SCHEDULES:
+            del self._schedules[next(iter(self._schedules))]
         count = self._config.num_micro_batches
-        step = self._schedule.step if losses is not None else self._schedule.eval
+        step = schedule.step if losses is not None else schedule.eval
         step(target=torch.arange(count), losses=losses, return_outputs=False, **parts)
+        for stage in self._own():
+            stage.common, stage.output_fn = {}, None
+
+    def _divisible(self, name: str, tensor: Any) -> torch.Tensor:
+        count = self._config.num_micro_batches
+        if not isinstance(tensor, torch.Tensor) or not tensor.dim() or len(tensor) % count != 0:
+            shape = (
+                tuple(tensor.shape) if isinstance(tensor, torch.Tensor) else type(tensor).__name__
+            )
+            raise ValueError(
+                f"config: dist.pp.num_micro_batches is {count}: {name} {shape} cannot be cut into "
+                "as many equal parts"
+            )
+        return tensor
 
     def _bound(self, args: tuple, kwargs: dict) -> dict[str, Any]:
         bound = self._arguments.bind(*args, **kwargs).arguments
@@ -437,14 +544,18 @@ class Pipeline(nn.Module):
                 raise ValueError(
                     f"config: dist.pp.input_names: the batch has no tensor {', '.join(missing)}"
                 )
-            names = [name for name in tensors if name in wanted or name == TARGET]
+            names = [name for name in tensors if name in wanted]
         else:
             names = [name for name, one in tensors.items() if one.shape[0] == size]
-        for name in names:
-            if tensors[name].shape[0] % self._config.num_micro_batches != 0:
-                raise ValueError(
-                    f"config: dist.pp.num_micro_batches is {self._config.num_micro_batches}: "
-                    f"{name} {tuple(tensors[name].shape)} cannot be cut into as many equal parts"
+        for name, value in batch.items():
+            if name in names:
+                self._divisible(name, value)
+            elif any(
+                isinstance(one, torch.Tensor) for one in tree_leaves(value)
+            ) and not isinstance(value, torch.Tensor):
+                raise NotImplementedError(
+                    f"accelerate: dist.pp: {name} is a {type(value).__name__} of tensors: pass "
+                    "tensors as arguments of their own"
                 )
         return names
 
@@ -457,7 +568,7 @@ class Pipeline(nn.Module):
                 module,
                 stage.index,
                 self._divided.count,
-                next(self.parameters()).device,
+                stage.device,
                 group=self._mesh.get_group(),
             )
             for module, stage in zip(self.stages, self._own(), strict=True)

@@ -9,7 +9,7 @@ import torch.nn as nn
 from torch.utils.checkpoint import checkpoint
 
 from torchacc.config import MemoryConfig
-from torchacc.parallel.modules import of_classes, repeated, wrap
+from torchacc.parallel.modules import of_classes, repeated, unchanged, wrap
 
 # What is kept for each parameter: itself, its gradient, and two moments of an optimizer.
 COPIES = 4
@@ -82,13 +82,8 @@ class Budget:
                 self._kept[at][memory] = max(size, self._kept[at].get(memory, 0))
             return tensor
 
-        is_cpu = self.device.type == "cpu"
-        with (
-            torch.random.fork_rng(
-                [] if is_cpu else [self.device.index or 0], device_type=self.device.type
-            ),
-            torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
-        ):
+        hooks = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
+        with unchanged(root, self.device), hooks:
             forward()
         static = COPIES * sum(one.numel() * one.element_size() for one in parameters)
         rest, *of_blocks = (sum(kept.values()) for kept in self._kept)

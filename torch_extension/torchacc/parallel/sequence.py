@@ -111,13 +111,13 @@ class _Part(torch.autograd.Function):
     have the same ones."""
 
     @staticmethod
-    def forward(ctx, whole, region):
-        ctx.region, ctx.rows = region, whole.shape[ROWS]
-        return region.part(whole, ROWS).clone()
+    def forward(ctx, whole, dim, region):
+        ctx.region, ctx.dim, ctx.rows = region, dim, whole.shape[dim]
+        return region.part(whole, dim).clone()
 
     @staticmethod
     def backward(ctx, grad):
-        return ctx.region.whole(grad, ROWS, ctx.rows) / ctx.region.ranks, None
+        return ctx.region.whole(grad, ctx.dim, ctx.rows) / ctx.region.ranks, None, None
 
 
 class _Whole(torch.autograd.Function):
@@ -129,6 +129,26 @@ class _Whole(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         return ctx.region.part(grad, ROWS) * ctx.region.ranks, None, None
+
+
+def _dim_of_rows(tensor: torch.Tensor, rows: int) -> int | None:
+    """Where a tensor that layers share has a place for each row, as angles of positions do; None
+    if it has none, or is what attention takes for all rows: a mask."""
+    shape = tensor.shape
+    dims = [dim for dim, size in enumerate(shape) if size == rows]
+    if not dims or len(shape) == 4 and shape[-1] == rows and shape[-2] in (1, rows):
+        return None
+    # Of each element of a batch, as wide as there happen to be rows; or a mask.
+    if len(shape) == 2 and shape[1] == rows and not _counts(tensor):
+        return None
+    if len(shape) == 3 and shape[1:] == (rows, rows) and tensor.dtype == torch.bool:
+        return None
+    return ROWS if ROWS in dims else dims[0]
+
+
+def _counts(tensor: torch.Tensor) -> bool:
+    """Whether its numbers are positions, or tokens."""
+    return not tensor.is_floating_point() and tensor.dtype != torch.bool
 
 
 def _divided(region, ends, forward, /, *args, **kwargs) -> Any:
@@ -144,23 +164,14 @@ def _divided(region, ends, forward, /, *args, **kwargs) -> Any:
     rows = region.rows_of(hidden, is_first)
 
     def part(value: Any) -> Any:
-        # What has a place for each row, as angles of positions do; masks of attention have two,
-        # and stay whole.
         if not isinstance(value, torch.Tensor) or value is hidden:
             return value
-        dims = [dim for dim, size in enumerate(value.shape) if size == rows]
-        if not dims or value.shape[-2:] == (rows, rows):
-            return value
-        if value.requires_grad:
-            raise NotImplementedError(
-                f"accelerate: dist.sp: layers share a tensor {tuple(value.shape)} that has a "
-                "gradient: only what goes from layer to layer may"
-            )
-        return region.part(value, ROWS if ROWS in dims else dims[0])
+        dim = _dim_of_rows(value, rows)
+        return value if dim is None else _Part.apply(value, dim, region)
 
     args, kwargs = tree_map(part, (args, kwargs))
     if is_first:
-        args, kwargs = with_first(args, kwargs, at, _Part.apply(hidden, region))
+        args, kwargs = with_first(args, kwargs, at, _Part.apply(hidden, ROWS, region))
     made = forward(rows, *args, **kwargs)
     if not is_last:
         return made
@@ -177,6 +188,8 @@ def _attending(region, name, forward, rows, /, *args, **kwargs) -> Any:
     if rows is None:
         return forward(*args, **kwargs)
     original = F.scaled_dot_product_attention
+    # In evaluation PyTorch's own layers have a way that does without it.
+    has_fast = torch.backends.mha.get_fastpath_enabled()
     calls = 0
 
     def attention(*args, **kwargs):
@@ -185,6 +198,7 @@ def _attending(region, name, forward, rows, /, *args, **kwargs) -> Any:
         return _attention(region, rows, original, *args, **kwargs)
 
     F.scaled_dot_product_attention = attention
+    torch.backends.mha.set_fastpath_enabled(False)
     error: RuntimeError | None = None
     try:
         made = forward(*args, **kwargs)
@@ -194,11 +208,12 @@ def _attending(region, name, forward, rows, /, *args, **kwargs) -> Any:
         error = failure  # of shapes, as a mask for all rows and products of some
     finally:
         F.scaled_dot_product_attention = original
+        torch.backends.mha.set_fastpath_enabled(has_fast)
     if not calls:
         raise ValueError(
             f"accelerate: dist.sp: {name} does not call F.scaled_dot_product_attention, by which "
             "a rank sees other ranks' rows (models of Hugging Face do with "
-            "attn_implementation='sdpa')"
+            f"attn_implementation='sdpa'){f'; {error}' if error else ''}"
         ) from error
     return made
 
@@ -380,15 +395,16 @@ def _compare(region: Region, model: nn.Module, forward) -> None:
         for module, mode in modes:
             module.training = mode
     for whole, parts in zip(*results, strict=True):
-        if not whole.is_floating_point():
+        if not whole.is_floating_point() or not whole.numel():
             continue
-        off = (whole.double() - parts.double()).abs().max()
-        allowed = _TOLERANCE.get(whole.dtype, 1e-3) * whole.double().abs().max()
-        if not (off <= allowed).item():
+        same = (whole == parts) | (whole.isnan() & parts.isnan())  # -inf, too
+        off = torch.where(same, 0, (whole.double() - parts.double()).abs()).max()
+        size = torch.where(whole.isfinite(), whole.double().abs(), 0).max()
+        if not (off <= _TOLERANCE.get(whole.dtype, 1e-3) * size).item():
             raise ValueError(
                 f"accelerate: dist.sp: with sequences in parts the model's results "
                 f"{tuple(whole.shape)} are others, by up to {off.item():.3g} of "
-                f"{whole.abs().max().item():.3g}: its layers look at rows, or at how many there "
+                f"{size.item():.3g}: its layers look at rows, or at how many there "
                 "are, elsewhere than in F.scaled_dot_product_attention (positions that a layer "
                 "counts itself, for one: let the model pass them to its layers)"
             )

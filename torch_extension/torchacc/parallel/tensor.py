@@ -27,7 +27,13 @@ def styles(
     styles = _tied_alike(styles, ties, plan is not None)
     for name, style in styles.items():
         _, _, dim, is_even = STYLES[style]
-        size = model.get_submodule(name).weight.shape[dim]
+        module = model.get_submodule(name)
+        if not isinstance(getattr(module, "weight", None), nn.Parameter):
+            raise ValueError(
+                f"config: dist.tp.plan: {name} is a {type(module).__name__}, which has no weight "
+                "that could be split: name its layers"
+            )
+        size = module.weight.shape[dim]
         if is_even and size % ranks != 0:
             raise ValueError(
                 f"config: dist.tp.plan: {name} has {size} {('rows', 'columns')[dim]}, which "
