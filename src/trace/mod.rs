@@ -273,9 +273,9 @@ impl Trace {
 
     /// Now and then what there is of a known trace whose result the host wanted last time.
     pub fn progress(&self) -> Option<Progress> {
-        let trace = self.expected.as_ref()?;
+        let trace = self.expected.as_ref().filter(|trace| trace.is_awaited.load(Relaxed))?;
         let interval = INTERVAL.max(trace.records.len() / PIECES);
-        let is_due = self.position.is_multiple_of(interval) && trace.is_awaited.load(Relaxed);
+        let is_due = self.position.is_multiple_of(interval);
         (is_due && self.position < trace.records.len()).then(|| Progress {
             trace: trace.clone(),
             leaves: self.leaves.clone(),
