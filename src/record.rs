@@ -200,6 +200,37 @@ pub fn written_format(old: Option<&Format>, view: &View, nbytes: usize) -> Forma
     stays.cloned().unwrap_or_else(|| leaf_format(view, nbytes))
 }
 
+impl Records {
+    /// Whether the formats of the values are those that recording gives them.
+    pub fn is_recordable(&self) -> bool {
+        let value = |index: ValueIndex| &self.values[index as usize];
+        let mut is_known = vec![false; self.values.len()];
+        let mut meets = |index: ValueIndex, view: &View| {
+            let Value { origin, format, nbytes } = value(index);
+            let was_known = std::mem::replace(&mut is_known[index as usize], true);
+            let is_written = matches!(origin, Origin::Written { .. });
+            was_known || is_written || *format == leaf_format(view, *nbytes)
+        };
+        self.records.iter().all(|record| {
+            let mut reads = |arg: &Arg| match arg {
+                Arg::Tensor(read) => meets(read.value, &read.view),
+                Arg::Tensors(list) => {
+                    list.iter().flatten().all(|read| meets(read.value, &read.view))
+                }
+                _ => true,
+            };
+            record.args.iter().all(&mut reads)
+                && record.outs.iter().all(|Write { old, view, value: new }| {
+                    let Value { format, nbytes, .. } = value(*new);
+                    let before = old.map(|old| &value(old).format);
+                    old.is_none() == view.covers(*nbytes).is_some()
+                        && old.is_none_or(|old| meets(old, view))
+                        && *format == written_format(before, view, *nbytes)
+                })
+        })
+    }
+}
+
 impl Numbers for Records {
     fn numbers(&mut self, f: &mut dyn FnMut(Number)) {
         for value in &mut self.values {
@@ -233,6 +264,54 @@ impl Numbers for Arg {
             | Arg::Bools(_)
             | Arg::DType(_)
             | Arg::Str(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DType::F32;
+
+    fn view(sizes: &[i64]) -> View {
+        View { dtype: F32, layout: Layout::contiguous(sizes) }
+    }
+
+    /// The first four of six numbers are read, and negated into the first of two rows of four.
+    fn records() -> Records {
+        let value = |origin, sizes: &[i64]| {
+            let nbytes = 4 * crate::shape::numel(sizes) as usize;
+            Value { origin, format: Format { dtype: F32, sizes: sizes.into() }, nbytes }
+        };
+        let written = Origin::Written { record: 0, out: 0 };
+        let read = Read { value: 0, view: view(&[4]) };
+        let out = Write { old: Some(1), view: view(&[1, 4]), value: 2 };
+        let args = vec![Arg::Tensor(read)];
+        Records {
+            values: vec![
+                value(Origin::Leaf(0), &[6]),
+                value(Origin::Leaf(1), &[8]),
+                value(written, &[8]),
+            ],
+            records: vec![Record { op: Operator::Native(0), args, outs: vec![out], site: 0 }],
+            n_leaves: 2,
+            ..Records::default()
+        }
+    }
+
+    #[test]
+    fn formats_are_those_that_recording_gives() {
+        assert!(records().is_recordable());
+        let changes: [fn(&mut Records); 4] = [
+            |r| r.values[0].format.sizes = Dims::from_slice(&[2, 3]),
+            |r| r.values[1].format.sizes = Dims::from_slice(&[2, 4]),
+            |r| r.values[2].format.sizes = Dims::from_slice(&[2, 4]),
+            |r| r.records[0].outs[0].old = None,
+        ];
+        for change in changes {
+            let mut changed = records();
+            change(&mut changed);
+            assert!(!changed.is_recordable(), "{changed:?}");
         }
     }
 }

@@ -25,6 +25,7 @@ use crate::plan::{Kernel, Plan, Target};
 use borrowed::Borrowed;
 use bytes::HostBytes;
 use memory::Pool;
+use std::ops::Range;
 use std::sync::Arc;
 
 pub trait Backend: Target + Send + Sync {
@@ -75,6 +76,17 @@ pub trait Backend: Target + Send + Sync {
 /// A compiled plan.
 pub trait Executable: Send + Sync {
     fn run(&self, call: &Call) -> Outcome;
+
+    /// `None` if a run is one thing.
+    fn stepwise(&self) -> Option<&dyn Stepwise> {
+        None
+    }
+}
+
+/// An executable that can run some steps of the plan now and the rest later.
+pub trait Stepwise {
+    /// Runs these steps. All before them have run, without a failure and on the same memory.
+    fn run_steps(&self, call: &Call, steps: Range<usize>) -> Outcome;
 }
 
 /// Addresses for one run. The caller keeps the memory alive and exclusive until `run` returns.

@@ -16,7 +16,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Calls `exec` with the index of every step whose operands are sound. A failed `exec` must have left the step's
 /// writes untouched, unless its error is `OutOfMemory`: what it was to write is torn then.
-pub fn run_steps(plan: &Plan, call: &Call, mut exec: impl FnMut(usize) -> Result<()>) -> Outcome {
+pub fn run_steps(plan: &Plan, call: &Call, exec: impl FnMut(usize) -> Result<()>) -> Outcome {
+    run_some_steps(plan, call, 0..plan.steps.len(), exec)
+}
+
+/// As [`run_steps`], of some steps; those before have run without a failure.
+pub fn run_some_steps(
+    plan: &Plan,
+    call: &Call,
+    steps: Range<usize>,
+    mut exec: impl FnMut(usize) -> Result<()>,
+) -> Outcome {
     let mut poison = Poison::new(plan);
     for (input, error) in call.poisoned {
         let whole = 0..plan.inputs[*input as usize].nbytes() as u64;
@@ -39,7 +49,8 @@ pub fn run_steps(plan: &Plan, call: &Call, mut exec: impl FnMut(usize) -> Result
             result
         }
     };
-    for (index, step) in plan.steps.iter().enumerate() {
+    for index in steps {
+        let step = &plan.steps[index];
         if poison.is_clean() {
             if let Err(error) = attempt(index, step) {
                 let blame = poison.blame(Some(index as u32), explain(step, error));

@@ -51,6 +51,13 @@ impl<P> Paths<P> {
         Some(Found { program, hash, check: inner.found.is_multiple_of(SAMPLE) })
     }
 
+    /// What the trace led to last, and its outputs and donors.
+    pub fn latest(&self, trace_id: u64) -> Option<(Arc<P>, Vec<Output>)> {
+        let inner = self.0.lock();
+        let path = inner.programs.get(&trace_id)?.last()?;
+        Some((path.program.upgrade()?, path.outputs.clone()))
+    }
+
     /// From now on the trace leads to `program`, whose key has this hash, with these outputs.
     pub fn add(&self, trace_id: u64, outputs: &[Output], program: &Arc<P>, hash: u128) {
         let mut inner = self.0.lock();
@@ -87,6 +94,8 @@ mod tests {
         assert_eq!(find(1, &outputs(Some(0))), Some('b'));
         assert_eq!(find(2, &outputs(None)), Some('c'));
         assert_eq!((find(2, &outputs(Some(0))), find(1, &[]), find(3, &[])), (None, None, None));
+        assert_eq!(paths.latest(2).map(|(program, _)| *program), Some('c'));
+        assert_eq!(paths.latest(1).map(|(_, last)| last), Some(outputs(Some(0)).to_vec()));
         drop(a);
         assert_eq!(find(1, &outputs(None)), None, "nobody keeps it");
     }

@@ -12,6 +12,7 @@
 
 mod buckets;
 mod expr;
+mod stride;
 mod symbol_map;
 mod learned;
 pub mod pad;
@@ -32,6 +33,8 @@ pub use buckets::{InBucket, Padding};
 pub use learned::Seen;
 use parking_lot::Mutex;
 pub use policy::Policy;
+use std::sync::Arc;
+use stride::StrideDetector;
 use symbol_map::SymbolMap;
 use template::Template;
 pub use template::{Comparison, compare};
@@ -66,15 +69,30 @@ pub struct ShapeErasedTrace {
 /// An instantiated template.
 pub struct Instance {
     pub unplaced: UnplacedPlan,
+    pub binding: SymbolBinding,
     /// What to compare it with, if it is to be: the trace's own, by these decisions.
     pub verify: Option<PlanDecisions>,
+}
+
+/// The sizes of a trace: values of its family's symbols.
+#[derive(Clone)]
+pub struct SymbolBinding {
+    symbol_map: Arc<SymbolMap>,
+    point: Vec<i64>,
+}
+
+/// A template, and how the sizes of its traces change from one to the next.
+struct Learnt {
+    symbol_map: Arc<SymbolMap>,
+    template: Template,
+    stride: StrideDetector,
 }
 
 struct Family {
     structure: Key,
     /// Numbers of traces that were planned for their own sizes; the newest last.
     examples: Vec<Vec<i64>>,
-    templates: Vec<(SymbolMap, Template)>,
+    templates: Vec<Learnt>,
     instances: u64,
     /// How often learning failed since it last succeeded.
     failures: usize,
@@ -98,6 +116,13 @@ impl ShapeErasedTrace {
     }
 }
 
+impl SymbolBinding {
+    /// A trace of the family with these sizes instead of its own, if there can be such a one.
+    pub fn resized(&self, records: Records) -> Option<Records> {
+        template::resized(&self.symbol_map, records, &self.point)
+    }
+}
+
 impl Families {
     /// The unplaced plan for the trace, from a template of its family.
     pub fn instance(&self, erased: &ShapeErasedTrace, records: &Records) -> Option<Instance> {
@@ -105,10 +130,12 @@ impl Families {
         let at = families.iter().position(|family| family.structure == erased.structure)?;
         families[..=at].rotate_right(1);
         let family = &mut families[0];
-        let (mut unplaced, decisions) =
-            family.templates.iter().find_map(|(symbol_map, template)| {
+        let (mut unplaced, decisions, binding) =
+            family.templates.iter().find_map(|Learnt { symbol_map, template, .. }| {
                 let point = symbol_map.bind(&erased.numbers)?;
-                Some((template.instance(&point)?, &template.decisions))
+                let unplaced = template.instance(&point)?;
+                let binding = SymbolBinding { symbol_map: symbol_map.clone(), point };
+                Some((unplaced, &template.decisions, binding))
             })?;
         for step in unplaced.steps_mut() {
             if let Some(record) = (step.record as usize).checked_sub(1) {
@@ -117,7 +144,18 @@ impl Families {
         }
         family.instances += 1;
         let verify = family.instances <= FIRST || family.instances.is_multiple_of(SAMPLE);
-        Some(Instance { unplaced, verify: verify.then(|| decisions.clone()) })
+        Some(Instance { unplaced, binding, verify: verify.then(|| decisions.clone()) })
+    }
+
+    /// Notes that a trace of these sizes ran. Those of the trace after the next one, if sizes go on changing as they did up to
+    /// this one, and a template has a plan for them.
+    pub fn ahead(&self, binding: &SymbolBinding) -> Option<SymbolBinding> {
+        let SymbolBinding { symbol_map, point } = binding;
+        let mut families = self.0.lock();
+        let mut templates = families.iter_mut().flat_map(|family| &mut family.templates);
+        let learnt = templates.find(|one| Arc::ptr_eq(&one.symbol_map, symbol_map))?;
+        let point = learnt.stride.ahead(point).filter(|point| learnt.template.covers(point))?;
+        Some(SymbolBinding { symbol_map: symbol_map.clone(), point })
     }
 
     /// Notes a trace that is planned for its own sizes. Whether there is something to [`Families::learn`] from it.
@@ -242,10 +280,11 @@ impl Family {
     /// Takes what came of an attempt; whether that is a template.
     fn learnt(&mut self, template: Option<(SymbolMap, Template)>) -> bool {
         match template {
-            Some(template) => {
+            Some((symbol_map, template)) => {
                 self.failures = 0;
                 self.templates.truncate(TEMPLATES - 1);
-                self.templates.insert(0, template);
+                let (symbol_map, stride) = (Arc::new(symbol_map), StrideDetector::default());
+                self.templates.insert(0, Learnt { symbol_map, template, stride });
                 true
             }
             None => {

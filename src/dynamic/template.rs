@@ -71,10 +71,15 @@ impl Template {
         None
     }
 
+    /// Whether a point is inside the region.
+    pub fn covers(&self, point: &[i64]) -> bool {
+        let within = |s: usize| (self.lowest[s]..=self.highest[s]).contains(&point[s]);
+        (0..point.len()).all(within)
+    }
+
     /// The unplaced plan at a point; `None` outside the region.
     pub fn instance(&self, point: &[i64]) -> Option<UnplacedPlan> {
-        let within = |s: usize| (self.lowest[s]..=self.highest[s]).contains(&point[s]);
-        if !(0..point.len()).all(within) {
+        if !self.covers(point) {
             return None;
         }
         let data: Option<Vec<(usize, Datum)>> =
@@ -243,8 +248,12 @@ impl<'a> Probe<'a> {
 
 /// The trace at a point, if there can be such a one.
 pub fn at_point(symbol_map: &SymbolMap, records: &Records, point: &[i64]) -> Option<Records> {
+    resized(symbol_map, records.clone(), point)
+}
+
+/// As [`at_point`], in place of the trace.
+pub fn resized(symbol_map: &SymbolMap, mut records: Records, point: &[i64]) -> Option<Records> {
     let mut numbers = symbol_map.at(point)?.into_iter();
-    let mut records = records.clone();
     let mut sound = true;
     records.numbers(&mut |number| {
         if !matches!(number, Number::Float(_)) {

@@ -5,7 +5,7 @@ use super::code::{Code, Compiled};
 use super::padding::PaddedBinding;
 use crate::backend::Backend;
 use crate::dtype::DType;
-use crate::dynamic::{Comparison, Families, Instance, ShapeErasedTrace, compare};
+use crate::dynamic::{Comparison, Families, Instance, ShapeErasedTrace, SymbolBinding, compare};
 use crate::error::Result;
 use crate::graph::Graph;
 use crate::op::Ty;
@@ -15,6 +15,7 @@ use crate::trace::operator_name;
 use crate::{aten, passes, plan};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// A program of so many nodes may start with a plan made quickly, if `TORCHACC_QUICK_FROM` does not say another number.
 pub const QUICK_FROM: usize = 2000;
@@ -29,8 +30,10 @@ pub struct CompiledTrace {
     pub code: Arc<Code>,
     /// Operator of every record, for messages.
     pub operators: Vec<Operator>,
-    /// Whether the plan was made for other sizes.
-    pub from_template: bool,
+    /// If the plan was made for other sizes, of which family and for which of them.
+    pub instance_of: Option<SymbolBinding>,
+    /// Whether it was made before a trace asked for it, and has not run yet.
+    pub is_unused: AtomicBool,
     /// How a trace of other sizes uses the program of its bucket.
     pub binding: Option<Box<PaddedBinding>>,
     /// Why it is not the program of a bucket, where it was to be.
@@ -52,7 +55,8 @@ impl CompiledTrace {
             graph: None,
             code: self.code.clone(),
             operators: self.operators.clone(),
-            from_template: false,
+            instance_of: None,
+            is_unused: AtomicBool::default(),
             binding: Some(Box::new(binding)),
             unpadded: None,
         }
@@ -165,11 +169,12 @@ pub fn instantiate(
     families: &Families,
     backend: &dyn Backend,
 ) -> Result<Instantiation> {
-    let Some(Instance { unplaced, verify }) = families.instance(erased, records) else {
+    let Some(Instance { unplaced, binding, verify }) = families.instance(erased, records) else {
         return Ok(Instantiation::Nothing);
     };
-    let done =
-        |program| Instantiation::Done(Box::new(CompiledTrace { from_template: true, ..program }));
+    let done = |program| {
+        Instantiation::Done(Box::new(CompiledTrace { instance_of: Some(binding), ..program }))
+    };
     let Some(decisions) = verify else {
         // A backend that refuses what was instantiated may take the trace's own plan.
         return Ok(assembled(records, None, unplaced.placed(), backend).map_or_else(
@@ -246,7 +251,8 @@ pub fn assembled(
         graph: None,
         code: Arc::new(Code::new(compiled(graph, plan, backend)?)),
         operators: records.records.iter().map(|record| record.op).collect(),
-        from_template: false,
+        instance_of: None,
+        is_unused: AtomicBool::default(),
         binding: None,
         unpadded: None,
     })

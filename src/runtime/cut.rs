@@ -71,9 +71,13 @@ impl Context {
         self.raise_diagnostics()
     }
 
-    pub(super) fn cut_at_limit(&self, mut trace: TraceGuard) -> Result<()> {
+    /// An operation was recorded: the trace may have grown to a limit, or the launch thread may begin with it.
+    pub(super) fn was_recorded(&self, mut trace: TraceGuard) -> Result<()> {
         let is_long = trace.is_long(self.shared.trace_limit);
         if !is_long && trace.held_bytes() < self.shared.trace_bytes {
+            let progress = trace.progress();
+            drop(trace);
+            progress.into_iter().for_each(|progress| self.launcher.speculate(progress));
             return Ok(());
         }
         self.shared.stats.limit_cuts.add(1);

@@ -4,6 +4,8 @@ use super::breakdown::Phase;
 use super::code::Compiled;
 use super::compile::{CompiledTrace, name_of};
 use super::failures::Concerns;
+use super::prefetch::Ran;
+use super::speculation::Speculation;
 use super::watchdog::Watchdog;
 use super::{Shared, oom_report, program_store, watch};
 use crate::backend::run::reached;
@@ -32,7 +34,7 @@ pub struct Arena(Option<Box<dyn Bytes>>);
 
 impl Arena {
     /// An address with at least `nbytes` behind it; contents are not kept.
-    fn reserve(&mut self, shared: &Shared, nbytes: usize) -> Result<usize> {
+    pub fn reserve(&mut self, shared: &Shared, nbytes: usize) -> Result<usize> {
         if self.0.as_ref().is_none_or(|bytes| bytes.len() < nbytes) {
             // The old block goes first: both at once may be too much.
             self.0 = None;
@@ -42,30 +44,42 @@ impl Arena {
     }
 }
 
-/// Finds or compiles the program of a closed trace and runs it.
-pub fn run(shared: &Shared, closed: Closed, arena: &mut Arena) {
-    let mut waiting = None;
+/// Finds or compiles the program of a closed trace and runs it, or what is left of a run that was begun.
+pub fn run(
+    shared: &Shared,
+    closed: Closed,
+    arena: &mut Arena,
+    begun: Option<Speculation>,
+) -> Option<Ran> {
+    let (mut waiting, mut ran) = (None, None);
     // Ends when the background work of the program's first run has.
     scope(|scope| {
-        let is_new = run_with_background(shared, closed, arena, scope);
+        let is_new = run_with_background(shared, closed, (arena, begun), scope, &mut ran);
         waiting = is_new.then(|| shared.stay(Phase::Compile));
     });
+    ran
 }
 
 /// Whether the program was made for this run.
 fn run_with_background<'scope>(
     shared: &'scope Shared,
     mut closed: Closed,
-    arena: &mut Arena,
+    (arena, begun): (&mut Arena, Option<Speculation>),
     scope: &'scope Scope<'scope, '_>,
+    ran: &mut Option<Ran>,
 ) -> bool {
     let mut is_new = false;
     let _at_work = shared.watchdog.as_ref().map(Watchdog::compiles);
     let launch = AssertUnwindSafe(|| {
         let (program, lookup) = find(shared, &closed, scope)?;
         is_new = lookup == Lookup::Made;
+        if program.is_unused.swap(false, Relaxed) {
+            shared.stats.carried_over.add(1);
+            shared.stats.prefetched.add(1);
+        }
+        *ran = Ran::new(shared, &closed, &program);
         let _stay = shared.stay(Phase::Launch);
-        launch(shared, &program, is_new, &closed, arena)
+        launch(shared, &program, is_new, &closed, (arena, begun))
     });
     let result = catch_unwind(launch).unwrap_or_else(|panic| Err(panicked(&*panic)));
     // Readers find the values in the buffers; nothing else may keep the old ones alive.
@@ -137,10 +151,11 @@ fn launch(
     program: &Arc<CompiledTrace>,
     is_new: bool,
     closed: &Closed,
-    arena: &mut Arena,
+    (arena, begun): (&mut Arena, Option<Speculation>),
 ) -> Result<()> {
     let code = program.code.to_run(is_new);
     let plan = &code.plan;
+    let begun = begun.and_then(|begun| begun.begun(closed, &code));
     shared.watchdog.as_ref().inspect(|dog| dog.runs(program, &code));
     let binding = program.binding.as_deref();
     // Held until the program has run.
@@ -160,26 +175,34 @@ fn launch(
         .collect();
     // Without memory for an output or the arena, the steps that need it fail; not the program.
     let mut refused = None;
-    let arena = arena.reserve(shared, plan.arena_bytes as usize);
+    let arena = match &begun {
+        Some(begun) => Ok(begun.arena),
+        None => arena.reserve(shared, plan.arena_bytes as usize),
+    };
     let arena = arena.unwrap_or_else(|error| {
         refused = Some(error);
         0
     });
+    let (done, begun) = begun.map_or((0, None), |begun| (begun.done, Some(begun.memory)));
     // An input that failed earlier has nothing to donate.
     let donor = |output: usize| plan.donors[output].filter(|&leaf| inputs[leaf as usize].is_ok());
     let donors: Vec<Option<u32>> = (0..plan.outputs.len()).map(donor).collect();
-    let memory: Vec<Option<Box<dyn Bytes>>> = (plan.outputs.iter().zip(&donors))
-        .map(|(ty, donor)| match donor {
-            Some(leaf) => closed.leaves[*leaf as usize].take(|nbytes| shared.allocate(nbytes)),
-            None => shared.allocate(ty.nbytes()),
-        })
-        .map(|memory| {
-            let refuse = |error| {
-                refused.get_or_insert(error);
-            };
-            memory.map_err(refuse).ok()
-        })
-        .collect();
+    let allocated = || {
+        (plan.outputs.iter().zip(&donors))
+            .map(|(ty, donor)| match donor {
+                Some(leaf) => closed.leaves[*leaf as usize].take(|nbytes| shared.allocate(nbytes)),
+                None => shared.allocate(ty.nbytes()),
+            })
+            .map(|memory| {
+                let refuse = |error| {
+                    refused.get_or_insert(error);
+                };
+                memory.map_err(refuse).ok()
+            })
+            .collect()
+    };
+    let memory: Vec<Option<Box<dyn Bytes>>> =
+        begun.map_or_else(allocated, |memory| memory.into_iter().map(Some).collect());
     // Somebody is reading what was to be donated: the program has a copy.
     for (memory, donor) in memory.iter().zip(&donors) {
         if let (Some(memory), Some(leaf)) = (memory, donor)
@@ -207,9 +230,13 @@ fn launch(
         watch: watch.as_ref().map(|watch| watch as &dyn Watch),
     };
     let stay = shared.stay(Phase::Device);
-    let run = || shared.stats.execute_ns.time(|| code.executable.run(&call));
-    let outcome = shared.busy.time(run);
+    let run = || match code.executable.stepwise() {
+        Some(stepwise) => stepwise.run_steps(&call, done..plan.steps.len()),
+        None => code.executable.run(&call),
+    };
+    let outcome = shared.busy.time(|| shared.stats.execute_ns.time(run));
     shared.stats.kernels.add(plan.steps.len() as u64);
+    shared.stats.early_kernels.add(done as u64);
     binding.inspect(|binding| binding.was_run(shared));
     drop((watch, stay));
     shared.failures.spread(&closed.leaves, &closed.promised, |inputs| reached(plan, inputs));

@@ -2,10 +2,12 @@
 //! cut, so that importing the library starts nothing.
 
 use super::failures::Concerns;
+use super::prefetch::Prefetcher;
+use super::speculation::Speculation;
 use super::{Shared, execute};
 use crate::error::{Code, Error, Result};
 use crate::thread;
-use crate::trace::Closed;
+use crate::trace::{Closed, Progress};
 use parking_lot::{Condvar, Mutex};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -18,6 +20,8 @@ const QUEUED: usize = 8;
 
 enum Job {
     Run(Box<Closed>),
+    /// Begins with what [`Queue::progress`] says.
+    Speculate,
     /// Opens when everything queued before it has run.
     Fence(Arc<Fence>),
     /// Gives back the memory for intermediates.
@@ -37,6 +41,8 @@ struct Queue {
     /// Programs handed over since the beginning; counted after `length`.
     sent: AtomicU64,
     shorter: Condvar,
+    /// Of the trace that is being recorded, until the launch thread looks.
+    progress: Mutex<Option<Progress>>,
 }
 
 impl Queue {
@@ -98,6 +104,19 @@ impl Launcher {
                 _ => unreachable!("the job that was sent comes back"),
             }
         })
+    }
+
+    /// Has the launch thread begin with a trace that is being recorded, if it has nothing else to do. To be called without locks.
+    pub fn speculate(&self, progress: Progress) {
+        // A lock that is taken may stay so in a process that was forked, which may record.
+        let length = self.queue.length.try_lock().map(|length| *length);
+        if length != Some(0) {
+            return;
+        }
+        let before = self.queue.progress.try_lock().map(|mut latest| latest.replace(progress));
+        if let Some(None) = before {
+            self.send(Job::Speculate).ok();
+        }
     }
 
     fn send(&self, job: Job) -> std::result::Result<(), Job> {
@@ -162,17 +181,33 @@ impl Launcher {
         let (shared, waiting) = (self.shared.clone(), self.queue.clone());
         let work = move || {
             let mut arena = execute::Arena::default();
+            let (mut begun, mut prefetcher) = (None, Prefetcher::default());
             for job in queue {
                 match job {
                     Job::Run(closed) => {
-                        let run = || execute::run(&shared, *closed, &mut arena);
-                        if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
+                        let run = || execute::run(&shared, *closed, &mut arena, begun.take());
+                        let ran = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
                             shared.fail(&execute::panicked(&*panic), Concerns::Everybody);
-                        }
+                            None
+                        });
                         waiting.take_one();
+                        ran.into_iter().for_each(|ran| prefetcher.follow(&shared, ran));
                     }
-                    Job::Trim => arena = execute::Arena::default(),
+                    Job::Speculate => {
+                        let Some(progress) = waiting.progress.lock().take() else { continue };
+                        let before = begun.take();
+                        let advance =
+                            || Speculation::advance(&shared, before, progress, &mut arena);
+                        // The trace itself will fail, if it comes.
+                        begun = catch_unwind(AssertUnwindSafe(advance)).ok().flatten();
+                    }
+                    Job::Trim => {
+                        begun = None;
+                        arena = execute::Arena::default();
+                    }
                     Job::Fence(fence) => {
+                        begun = None;
+                        prefetcher.wait();
                         *fence.open.lock() = true;
                         fence.opened.notify_all();
                     }

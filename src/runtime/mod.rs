@@ -21,6 +21,7 @@ pub mod graphs;
 mod histogram;
 mod json;
 mod diagnostics;
+mod prefetch;
 mod program_store;
 pub mod async_read;
 mod launch;
@@ -30,6 +31,7 @@ mod measure;
 mod profile;
 mod random;
 mod oom_report;
+mod speculation;
 pub mod stats;
 mod watch;
 pub mod watchdog;
@@ -59,8 +61,9 @@ use explain::{Cause, Explain};
 use failures::Failures;
 use histogram::Histogram;
 use launch::Launcher;
-use lock::TraceLock;
+use lock::{TraceGuard, TraceLock};
 use parking_lot::{Mutex, RwLock};
+use prefetch::Prefetched;
 use profile::Profile;
 use random::Generator;
 use stats::{Counter, Stats};
@@ -95,6 +98,8 @@ pub(crate) struct Shared {
     /// Operations from which programs go there.
     pub disk_from: usize,
     pub families: Families,
+    /// Traces that are likely to come, with their programs in the cache.
+    pub prefetched: Mutex<Vec<Prefetched>>,
     pub policy: Policy,
     pub stats: Stats,
     /// Nanoseconds in which programs ran; never reset.
@@ -134,6 +139,7 @@ impl Context {
                 .map(|folder| Disk::new(folder, options.cache_limit as u64)),
             disk_from: options.cache_from,
             families: Families::default(),
+            prefetched: Mutex::default(),
             policy: options.policy.clone(),
             stats: Stats::default(),
             busy: Counter::default(),
@@ -372,14 +378,14 @@ impl Context {
     /// As [`Context::record`] if the operation is what a known trace has here, else nothing. Returns which.
     pub fn record_again(&self, call: &Call) -> Result<bool> {
         let sample = self.begin_sample();
-        let mut trace = self.trace.lock()?;
+        let mut trace = self.lock_to_record()?;
         if !trace.replay(call) {
             return Ok(false);
         }
         self.end_sample(sample, trace.len());
         self.shared.stats.recorded_ops.add(1);
         self.shared.stats.replayed_ops.add(1);
-        self.cut_at_limit(trace)?;
+        self.was_recorded(trace)?;
         Ok(true)
     }
 
@@ -392,12 +398,12 @@ impl Context {
         rest: Option<TensorRef>,
     ) -> Result<Option<Fresh>> {
         let sample = self.begin_sample();
-        let mut trace = self.trace.lock()?;
+        let mut trace = self.lock_to_record()?;
         let Some(made) = trace.again(op, args, n, rest) else { return Ok(None) };
         self.end_sample(sample, trace.len());
         self.shared.stats.recorded_ops.add(1);
         self.shared.stats.replayed_ops.add(1);
-        match self.cut_at_limit(trace) {
+        match self.was_recorded(trace) {
             Ok(()) => Ok(Some(made)),
             Err(error) => {
                 made.iter().for_each(|(id, _)| self.drop_buffer(*id));
@@ -406,9 +412,21 @@ impl Context {
         }
     }
 
+    /// The trace; if it is a new one, with what was prefetched.
+    fn lock_to_record(&self) -> Result<TraceGuard<'_>> {
+        let mut trace = self.trace.lock()?;
+        if trace.is_empty() {
+            for one in std::mem::take(&mut *self.shared.prefetched.lock()) {
+                let trace_id = trace.expect(one.trace);
+                self.shared.paths.add(trace_id, &one.outputs, &one.program, one.hash);
+            }
+        }
+        Ok(trace)
+    }
+
     fn record_with(&self, call: &Call, inferred: bool) -> Result<()> {
         let sample = self.begin_sample();
-        let mut trace = self.trace.lock()?;
+        let mut trace = self.lock_to_record()?;
         let recorded = trace.record(call)?;
         self.end_sample(sample, trace.len());
         self.shared.stats.recorded_ops.add(1);
@@ -426,7 +444,7 @@ impl Context {
             trace = self.trace.lock()?;
             trace.locate(place, site);
         }
-        self.cut_at_limit(trace)
+        self.was_recorded(trace)
     }
 
     // ---- introspection

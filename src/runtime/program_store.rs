@@ -26,30 +26,19 @@ pub fn program<'scope>(
     closed: &Closed,
     scope: &'scope Scope<'scope, '_>,
 ) -> Result<CompiledTrace> {
-    let (records, stats) = (closed.records(), &shared.stats);
-    let (families, backend) = (&shared.families, &*shared.backend);
+    let (records, backend) = (closed.records(), &*shared.backend);
     let erased = ShapeErasedTrace::of(&records);
     let unpadded = match padding::program(shared, closed, &records, &erased, scope) {
         Ok(program) => return Ok(program),
         Err(why) => why,
     };
-    let instantiated = {
+    let instance = {
         let _stay = shared.stay(Phase::Compile);
-        compile::instantiate(&records, &erased, families, backend)?
+        instance(shared, &records, &erased)?
     };
-    match instantiated {
-        Instantiation::Done(program) => {
-            stats.plans.add(1);
-            stats.carried_over.add(1);
-            return Ok(CompiledTrace { unpadded, ..*program });
-        }
-        Instantiation::Refuted => {
-            debug_assert!(false, "an instantiated plan differs from the trace's own");
-            shared.cache.drop_where(|program| program.from_template);
-            shared.warn("internal error: a program made of a plan for other sizes was wrong, so steps of new sizes \
-                         since the last sync may be; all of these programs are dropped. Please report it".into());
-        }
-        Instantiation::Nothing => {}
+    if let Some(program) = instance {
+        shared.stats.carried_over.add(1);
+        return Ok(CompiledTrace { unpadded, ..program });
     }
     let interface = Interface::of(&records);
     let graph = || compile::graph(&records, backend);
@@ -57,8 +46,30 @@ pub fn program<'scope>(
     let wanted = (&interface, &graph as &dyn Fn() -> _, false);
     let program = find_or(shared, key, closed, wanted, scope, compile)?;
     // If it was on disk: the next size that is compiled is compared with this one, and planned for others.
-    families.add(&erased);
+    shared.families.add(&erased);
     Ok(CompiledTrace { unpadded, ..program })
+}
+
+/// The program of a trace by a plan for other sizes, if there is one.
+pub fn instance(
+    shared: &Shared,
+    records: &Records,
+    erased: &ShapeErasedTrace,
+) -> Result<Option<CompiledTrace>> {
+    match compile::instantiate(records, erased, &shared.families, &*shared.backend)? {
+        Instantiation::Done(program) => {
+            shared.stats.plans.add(1);
+            Ok(Some(*program))
+        }
+        Instantiation::Refuted => {
+            debug_assert!(false, "an instantiated plan differs from the trace's own");
+            shared.cache.drop_where(|program| program.instance_of.is_some());
+            shared.warn("internal error: a program made of a plan for other sizes was wrong, so steps of new sizes \
+                         since the last sync may be; all of these programs are dropped. Please report it".into());
+            Ok(None)
+        }
+        Instantiation::Nothing => Ok(None),
+    }
 }
 
 /// What a program is to be: its world, its graph, and whether it is that of a bucket.

@@ -67,6 +67,7 @@ macro_rules! metrics {
             quick_plans: Counter, "", "Compiled programs whose first run did not wait for the search for the plan that stays.";
             templates: Counter, "", "Plans that hold for other sizes too, made by compiling at some of these.";
             carried_over as carried_over: Counter, "", "Programs made of a plan for other sizes, without compiling.";
+            prefetched: Counter, "", "Of these, made while the trace before was being recorded, because sizes changed evenly.";
             padded_programs: Counter, "", "Programs of buckets, which sizes that vary are padded to; compiled, or loaded from disk.";
             padded_runs: Counter, "", "Their runs.";
             padding_refused: Counter, "", "Traces that were to be padded and were not: beyond the buckets, or what has no rule.";
@@ -83,6 +84,7 @@ macro_rules! metrics {
             disk_bytes as disk_bytes: FolderGauge, "bytes", "Their bytes.";
             disk_scanned: Counter, "", "Files looked at to find those to remove.";
             kernels: Counter, "", "Steps of plans run.";
+            early_kernels: Counter, "", "Of these, begun while their trace was still being recorded.";
             host_calls: Counter, "", "Host operators run.";
             host_copies: Counter, "", "Steps whose operands were copied from a device to the host for it, and results back.";
             collectives: Counter, "", "Collectives run, sends and receives among them: they are no host operators.";

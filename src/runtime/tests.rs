@@ -110,6 +110,39 @@ fn a_step_that_comes_again_leaves_nothing_behind() {
     assert!(floats(&context, x, 100).iter().all(|y| (y - 1.0).abs() < 1e-2));
 }
 
+/// How many operations were recorded in full, of how many steps of sizes `n`, each of which reads its result.
+fn recorded_in_full(context: &Context, sizes: impl Iterator<Item = usize>) -> u64 {
+    let stats = &context.shared.stats;
+    let in_full = || stats.recorded_ops.get() - stats.replayed_ops.get();
+    let before = in_full();
+    for n in sizes {
+        let x = stored(context, n, n as f32);
+        let y = context.new_buffer(4 * n);
+        scale(context, x, 2.0, y, n as i64);
+        add(context, y, x, n as i64);
+        assert_eq!(floats(context, y, n), vec![3.0 * n as f32; n]);
+        context.sync().unwrap();
+        context.drop_buffer(x);
+        context.drop_buffer(y);
+    }
+    in_full() - before
+}
+
+#[test]
+fn sizes_that_grow_evenly_are_prefetched() {
+    let context = context("cpu", 0, 0);
+    let stats = &context.shared.stats;
+    // Two are compiled, three show the stride, and it takes one more until what was prefetched comes.
+    assert_eq!(recorded_in_full(&context, (100..160).step_by(3)), 2 * 6);
+    assert_eq!((stats.compiles.get(), stats.carried_over.get()), (2, 18));
+    assert_eq!((stats.cache_misses.get(), stats.prefetched.get()), (6, 14));
+    // In any direction, and what was prefetched and did not come is wrong for nobody.
+    assert_eq!(recorded_in_full(&context, (60..90).rev()), 2 * 4);
+    let irregular = [250, 270, 251, 271, 252, 290, 253];
+    assert_eq!(recorded_in_full(&context, irregular.into_iter()), 2 * 7);
+    assert_eq!(stats.compiles.get(), 2);
+}
+
 #[test]
 fn a_loop_without_a_cut_is_cut_at_whole_iterations() {
     let context = context("cpu", 100, 0);

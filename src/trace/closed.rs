@@ -4,10 +4,10 @@ use super::gradient::{ContentId, Cut, Ended};
 use super::recorded::RecordedTrace;
 use super::{BufferState, Trace, loop_detection};
 use crate::buffer::Storage;
-use crate::cache::encode;
 use crate::error::{Code, Error};
 use crate::record::{Origin, Output, Records, Varying};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Ends the message of an error whose place was learned earlier.
 const REPEATED: &str =
@@ -35,6 +35,7 @@ impl Trace {
     /// `None` when nothing of it lives on, and nothing in it has effects. Its cost grows with what goes in and out, hardly with what is between.
     pub fn cut(&mut self, full: bool) -> Option<Closed> {
         let (trace, placed_from) = self.finish();
+        trace.is_awaited.store(!full, Relaxed);
         self.cuts += 1;
         (self.held_bytes, self.period) = (0, 0);
         self.sites.resume(0);
@@ -163,23 +164,11 @@ impl Closed {
 
     /// All that compiling needs.
     pub fn records(&self) -> Records {
-        Records {
-            values: self.trace.values.clone(),
-            records: self.trace.records.clone(),
-            scalars: self.trace.scalars.clone(),
-            n_leaves: self.leaves.len() as u32,
-            outputs: self.outputs.clone(),
-            varying: self.varying.clone(),
-        }
+        Records { varying: self.varying.clone(), ..self.trace.records(&self.outputs) }
     }
 
     /// The named parts of the key that the trace decides.
     pub fn key_parts(&self) -> Vec<(&'static str, Vec<u8>)> {
-        vec![
-            ("records", self.trace.bytes.clone()),
-            ("leaves", encode::leaves(&self.trace.values)),
-            ("outputs", encode::outputs(&self.outputs)),
-            ("donors", encode::donors(&self.outputs)),
-        ]
+        self.trace.key_parts(&self.outputs)
     }
 }

@@ -34,6 +34,7 @@ use recorded::{Mark, TraceHistory};
 pub use sites::Sites;
 use smallvec::SmallVec;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Index of a buffer; free numbers are used again.
 pub type BufferId = u32;
@@ -68,6 +69,18 @@ pub enum Content {
     /// Still in the trace, as this value of it: cut first.
     Traced(ValueIndex),
 }
+
+/// A known trace that is being recorded again: what is known of its leaves and scalars, the first ones.
+pub struct Progress {
+    pub trace: Arc<RecordedTrace>,
+    pub leaves: Vec<Arc<Storage>>,
+    pub scalars: Vec<u64>,
+}
+
+/// Records from one [`Trace::progress`] to the next, at least: recording them takes much longer than telling another thread.
+const INTERVAL: usize = 32;
+/// How often a trace tells, about.
+const PIECES: usize = 8;
 
 #[derive(Default)]
 pub struct Trace {
@@ -251,6 +264,23 @@ impl Trace {
             (self.new_buffer(trace.values[write.value as usize].nbytes), write.view.clone())
         };
         Some(record.outs[..n].iter().map(make).collect())
+    }
+
+    /// Takes a trace that was made in advance. Its number.
+    pub fn expect(&mut self, prefetched: RecordedTrace) -> u64 {
+        self.history.expect(prefetched)
+    }
+
+    /// Now and then what there is of a known trace whose result the host wanted last time.
+    pub fn progress(&self) -> Option<Progress> {
+        let trace = self.expected.as_ref().filter(|trace| trace.is_awaited.load(Relaxed))?;
+        let interval = INTERVAL.max(trace.records.len() / PIECES);
+        let is_due = self.position.is_multiple_of(interval);
+        (is_due && self.position < trace.records.len()).then(|| Progress {
+            trace: trace.clone(),
+            leaves: self.leaves.clone(),
+            scalars: self.scalar_bits.clone(),
+        })
     }
 
     /// Says where an operation was recorded.

@@ -1,8 +1,11 @@
 //! Recorded traces, kept to be replayed.
 
+use super::Sites;
 use crate::aten::may_be_refused;
-use crate::record::{Operator, Record, ScalarKind, Value};
+use crate::cache::encode;
+use crate::record::{Operator, Origin, Output, Record, Records, ScalarKind, Value};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// At most so many traces are kept, ...
 const TRACES: usize = 32;
@@ -24,6 +27,8 @@ pub struct RecordedTrace {
     pub bytes: Vec<u8>,
     /// What there was after each record.
     pub marks: Vec<Mark>,
+    /// Whether it was cut last because the host wanted a result.
+    pub is_awaited: AtomicBool,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -65,6 +70,45 @@ impl RecordedTrace {
             && self.scalars[..mark.scalars] == other.scalars[..its.scalars]
     }
 
+    /// All that compiling needs, with these outputs.
+    pub fn records(&self, outputs: &[Output]) -> Records {
+        let is_leaf = |value: &&Value| matches!(value.origin, Origin::Leaf(_));
+        Records {
+            values: self.values.clone(),
+            records: self.records.clone(),
+            scalars: self.scalars.clone(),
+            n_leaves: self.values.iter().filter(is_leaf).count() as u32,
+            outputs: outputs.to_vec(),
+            varying: Vec::new(),
+        }
+    }
+
+    /// The named parts of the key that it decides, with these outputs.
+    pub fn key_parts(&self, outputs: &[Output]) -> Vec<(&'static str, Vec<u8>)> {
+        vec![
+            ("records", self.bytes.clone()),
+            ("leaves", encode::leaves(&self.values)),
+            ("outputs", encode::outputs(outputs)),
+            ("donors", encode::donors(outputs)),
+        ]
+    }
+
+    /// The trace with the sizes of `records`, which differ in these only.
+    pub fn resized(&self, records: Records) -> RecordedTrace {
+        let mut bytes = Vec::with_capacity(self.bytes.len());
+        let mut sites = Sites::default();
+        let mark = |(record, mark): (&Record, &Mark)| {
+            let start = bytes.len();
+            encode::record(&mut bytes, record);
+            sites.next(&bytes[start..]);
+            Mark { bytes: bytes.len(), chain: sites.chain(), ..*mark }
+        };
+        let marks = records.records.iter().zip(&self.marks).map(mark).collect();
+        let Records { values, records, scalars, .. } = records;
+        let is_awaited = AtomicBool::new(self.is_awaited.load(Relaxed));
+        RecordedTrace { id: 0, values, records, scalars, bytes, marks, is_awaited }
+    }
+
     /// A copy of the first `length` records.
     pub fn prefix(&self, length: usize) -> RecordedTrace {
         let mark = self.mark(length);
@@ -75,6 +119,7 @@ impl RecordedTrace {
             scalars: self.scalars[..mark.scalars].to_vec(),
             bytes: self.bytes[..mark.bytes].to_vec(),
             marks: self.marks[..length].to_vec(),
+            is_awaited: AtomicBool::default(),
         }
     }
 }
@@ -115,12 +160,8 @@ impl TraceHistory {
     /// The trace that is the first `length` records of `trace`, now the most recently used one.
     pub fn finished(&mut self, trace: Arc<RecordedTrace>, length: usize) -> Arc<RecordedTrace> {
         let itself = self.traces.iter().position(|known| Arc::ptr_eq(known, &trace));
-        let known = itself.filter(|_| trace.records.len() == length).or_else(|| {
-            let same = |known: &Arc<RecordedTrace>| {
-                known.records.len() == length && known.shares(&trace, length)
-            };
-            self.traces.iter().position(same)
-        });
+        let known = itself.filter(|_| trace.records.len() == length);
+        let known = known.or_else(|| self.position(&trace, length));
         if let Some(at) = known {
             self.traces[..=at].rotate_right(1);
             return self.traces[0].clone();
@@ -129,6 +170,26 @@ impl TraceHistory {
         // One that was recorded in full has no other owner and is kept as it is.
         let owned = Arc::try_unwrap(trace).unwrap_or_else(|shared| shared.prefix(length));
         self.keep(Arc::new(RecordedTrace { id: self.last_id, ..owned }))
+    }
+
+    /// Where the first `length` records of `trace` are as a whole trace.
+    fn position(&self, trace: &RecordedTrace, length: usize) -> Option<usize> {
+        let same = |known: &Arc<RecordedTrace>| {
+            known.records.len() == length && known.shares(trace, length)
+        };
+        self.traces.iter().position(same)
+    }
+
+    /// Keeps a trace that is likely to come. Its number.
+    pub fn expect(&mut self, trace: RecordedTrace) -> u64 {
+        match self.position(&trace, trace.records.len()) {
+            Some(at) => self.traces[..=at].rotate_right(1),
+            None => {
+                self.last_id += 1;
+                self.keep(Arc::new(RecordedTrace { id: self.last_id, ..trace }));
+            }
+        }
+        self.traces[0].id
     }
 
     fn keep(&mut self, trace: Arc<RecordedTrace>) -> Arc<RecordedTrace> {
@@ -185,6 +246,16 @@ mod tests {
         }
         history.finished(Arc::new(RecordedTrace { bytes: vec![0; 2 * BYTES], ..trace(0) }), 1);
         assert_eq!(history.len(), 1);
+    }
+
+    #[test]
+    fn a_trace_that_is_likely_to_come_is_kept_once() {
+        let mut history = TraceHistory::default();
+        let first = history.finished(Arc::new(trace(1)), 1);
+        let expected = history.expect(trace(2));
+        assert_ne!(expected, first.id);
+        assert_eq!((history.expect(trace(1)), history.len()), (first.id, 2));
+        assert_eq!(history.finished(Arc::new(trace(2)), 1).id, expected);
     }
 
     #[test]

@@ -263,6 +263,19 @@ def test_generating_agrees_with_the_cpu(options):
     assert torch.equal(model.to("acc").generate(tokens.to("acc"), **options).cpu(), expected)
 
 
+def test_a_cache_that_grows_compiles_once_for_a_power_of_two():
+    model, tokens = llama().to("acc"), sequences(2)[0]["input_ids"][None, :5].to("acc")
+    count = 40
+    torchacc.sync()
+    torchacc.reset_metrics()
+    model.generate(tokens, max_new_tokens=count, min_new_tokens=count, pad_token_id=0)
+    counters = torchacc.metrics()
+    # The prompt and the first token after it, and what is read once before, are programs of their
+    # own; lengths go up to 45.
+    assert counters["compiles"] <= 4 + 6
+    assert counters["cuts"] <= count + 5
+
+
 def test_pipelines_take_acc():
     make = pipeline("text-generation", model=llama(), tokenizer=tokenizer())
     assert make.device == torch.device("acc", 0)

@@ -40,8 +40,8 @@ mod tile;
 mod vector;
 
 use super::memory::Pool;
-use super::run::run_steps;
-use super::{Backend, Call, Executable, Failure, Outcome};
+use super::run::run_some_steps;
+use super::{Backend, Call, Executable, Failure, Outcome, Stepwise};
 use crate::error::{Error, Result};
 use crate::internal;
 use crate::op::{Attrs, Op, Ty};
@@ -56,6 +56,7 @@ use packed_weights::{PackedOperands, Slabs};
 use pool::Threads;
 use reduce::Reduce;
 use smallvec::SmallVec;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -204,8 +205,19 @@ impl CpuExecutable {
 
 impl Executable for CpuExecutable {
     fn run(&self, call: &Call) -> Outcome {
+        self.run_steps(call, 0..self.plan.steps.len())
+    }
+
+    fn stepwise(&self) -> Option<&dyn Stepwise> {
+        Some(self)
+    }
+}
+
+impl Stepwise for CpuExecutable {
+    fn run_steps(&self, call: &Call, steps: Range<usize>) -> Outcome {
         let of_run = self.packed_operands.of_run();
-        let run = || run_steps(&self.plan, call, |index| self.run_step(index, call, &of_run));
+        let step = |index| self.run_step(index, call, &of_run);
+        let run = || run_some_steps(&self.plan, call, steps, step);
         self.threads.install(run).unwrap_or_else(|error| all_failed(&self.plan, &error))
     }
 }
