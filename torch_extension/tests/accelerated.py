@@ -168,6 +168,11 @@ def trained(model, data, optimizer):
     """Steps, each of which gives its loss."""
     data = iter(data)
     is_pipeline = hasattr(model, "forward_backward")
+    clip = getattr(
+        model,
+        "clip_grad_norm_",
+        lambda norm: nn.utils.clip_grad_norm_(model.parameters(), norm),
+    )
 
     def step(_):
         batch = next(data)
@@ -178,6 +183,7 @@ def trained(model, data, optimizer):
         else:
             loss = loss_of(model(batch["tokens"]), batch["targets"])
             loss.backward()
+        clip(0.3)
         optimizer.step()
         optimizer.zero_grad()
         return loss.detach()

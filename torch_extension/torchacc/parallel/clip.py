@@ -20,23 +20,40 @@ def clip_grad_norm_(
     to be in the norm, all if not given. The norm, f32 [], is that of all gradients, before."""
     parameters = list(parameters)
     grads = _grads(parameters)
-    by_mesh: dict[object, list[torch.Tensor]] = {}
-    for grad in grads if counted is None else _grads(counted):
-        by_mesh.setdefault(getattr(grad, "device_mesh", None), []).append(grad)
-    norms = [get_total_norm(some, norm_type) for some in by_mesh.values()]
-    norms = [norm.full_tensor() if hasattr(norm, "full_tensor") else norm for norm in norms]
-    total = torch.stack(norms) if norms else torch.zeros(1, device=parameters[0].device)
     is_max = norm_type == float("inf")
-    total = total.max() if is_max else total.pow(norm_type).sum()
+    reduction = dist.ReduceOp.MAX if is_max else dist.ReduceOp.SUM
+    # Those that are split alike are summed up first, each then over the ranks that have parts.
+    alike: dict[tuple, list[torch.Tensor]] = {}
+    for grad in grads if counted is None else _grads(counted):
+        alike.setdefault(_split(grad), []).append(_local(grad))
+    totals = []
+    for (mesh, *places), some in alike.items():
+        total = get_total_norm(some, norm_type)
+        total = total if is_max else total.pow(norm_type)
+        for dim, place in enumerate(places):
+            if not place.is_replicate():  # strided parts, too
+                dist.all_reduce(total, reduction, mesh.get_group(dim))
+        totals.append(total)
+    total = torch.stack(totals) if totals else torch.zeros(1, device=parameters[0].device)
+    total = total.max() if is_max else total.sum()
     if group is not None:
-        dist.all_reduce(total, dist.ReduceOp.MAX if is_max else dist.ReduceOp.SUM, group)
+        dist.all_reduce(total, reduction, group)
     if not is_max:
         total = total.pow(1 / norm_type)
     # Without a branch, for which the norm would have to be read.
     scale = (max_norm / (total + 1e-6)).clamp(max=1.0)
     if grads:
-        torch._foreach_mul_([g.to_local() if hasattr(g, "to_local") else g for g in grads], scale)
+        torch._foreach_mul_([_local(grad) for grad in grads], scale)
     return total
+
+
+def _local(grad: torch.Tensor) -> torch.Tensor:
+    return grad.to_local() if hasattr(grad, "to_local") else grad
+
+
+def _split(grad: torch.Tensor) -> tuple:
+    """Among which ranks, and how, if it is."""
+    return (grad.device_mesh, *grad.placements) if hasattr(grad, "device_mesh") else (None,)
 
 
 def _grads(parameters: Iterable[torch.Tensor]) -> list[torch.Tensor]:

@@ -82,7 +82,9 @@ def same(model: nn.Module, mesh, axis: str) -> None:
         here = tensor.detach()
         if hasattr(here, "to_local"):
             names, placements = here.device_mesh.mesh_dim_names, here.placements
-            if any(n == axis and p.is_shard() for n, p in zip(names, placements, strict=True)):
+            if any(
+                n == axis and not p.is_replicate() for n, p in zip(names, placements, strict=True)
+            ):
                 continue
             here = here.to_local()
         moved = here.to(mesh.device_type)  # from the host's memory, where parameters may wait
