@@ -134,6 +134,7 @@ SHORT = {
         "2d",
         "fsdp_ulysses",
         "dp_pp",
+        "dp_zero_bubble",
         "fsdp_pp",
         "pp_tp",
         "pp_sp",

@@ -28,7 +28,10 @@ MODELS = {
     "LlamaForCausalLM": ("LlamaConfig", GROUPED),
     "Qwen2ForCausalLM": ("Qwen2Config", GROUPED | {"tie_word_embeddings": True}),
     "MixtralForCausalLM": ("MixtralConfig", GROUPED | {"num_local_experts": 4}),
-    "Gemma2ForCausalLM": ("Gemma2Config", GROUPED | {"head_dim": 8}),
+    "Gemma2ForCausalLM": (
+        "Gemma2Config",
+        GROUPED | {"head_dim": 8, "attn_implementation": "eager"},
+    ),
     "GPTNeoXForCausalLM": ("GPTNeoXConfig", SIZES),
     "BertForMaskedLM": ("BertConfig", SIZES | DROPOUT),
     "GPT2LMHeadModel": (
