@@ -138,13 +138,11 @@ bool same(const OutputShape& output, const at::Tensor& result) {
 void leave_out_unasked(const Call& call, Shapes& shapes) {
   for (const c10::IValue& value : call.inputs()) {
     if (!value.isBoolList() || value.toBoolList().size() != shapes.outputs.size()) continue;
-    const auto mask = value.toBoolList();
-    for (size_t index = 0; index < mask.size(); ++index) {
-      OutputShape& output = shapes.outputs[index];
-      if (mask.get(index) || output.kind != OutputShape::Kind::Fresh) continue;
-      output = OutputShape();
-      --shapes.fresh;
-    }
+    if (shapes.outputs.empty() || value.toBoolList().get(0)) continue;
+    OutputShape& input = shapes.outputs[0];
+    if (input.kind != OutputShape::Kind::Fresh) continue;
+    input = OutputShape();
+    --shapes.fresh;
   }
 }
 

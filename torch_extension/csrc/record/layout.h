@@ -9,8 +9,8 @@ namespace torchacc {
 // several types: Meta kernels promote these as their formulas do, some kernels do not.
 void correct_types(const Call& call, Shapes& shapes);
 
-// Gradients that a backward operator's mask does not ask for are undefined, whatever Meta kernels
-// give.
+// The input's gradient, the first result, is undefined where a backward operator's mask does not
+// ask for it, as the CPU's kernels have it; some Meta kernels give it.
 void leave_out_unasked(const Call& call, Shapes& shapes);
 
 // Gives fresh results, and out= tensors that get elements, the strides that the CPU's kernel gives
