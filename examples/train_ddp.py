@@ -26,13 +26,17 @@ def arguments():
     )
     parser.add_argument("--device", default="acc")
     parser.add_argument("--steps", type=int, default=40)
+    add_sizes(parser)
+    return parser.parse_args()
+
+
+def add_sizes(parser):
     parser.add_argument("--batch", type=int, default=8, help="of all processes together")
     parser.add_argument("--context", type=int, default=128)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--heads", type=int, default=4)
     parser.add_argument("--lr", type=float, default=1e-3)
-    return parser.parse_args()
 
 
 def main():

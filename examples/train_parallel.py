@@ -24,6 +24,7 @@ import torch.nn.functional as F
 import torchacc
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torchacc.config import Config, DistConfig, FSDPConfig, TPConfig
+from train_ddp import add_sizes
 from train_gpt import GPT, SEED, Text
 
 # Attention's three matrices are one here, whose rows cannot be split as heads: it stays whole.
@@ -40,12 +41,7 @@ def arguments():
     parser.add_argument("--resume", action="store_true", help="after as many steps, from --out")
     parser.add_argument("--report", action="store_true")
     parser.add_argument("--out", type=Path, default=Path(tempfile.gettempdir()) / "train-parallel")
-    parser.add_argument("--batch", type=int, default=8, help="of all processes together")
-    parser.add_argument("--context", type=int, default=128)
-    parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--width", type=int, default=256)
-    parser.add_argument("--heads", type=int, default=4)
-    parser.add_argument("--lr", type=float, default=1e-3)
+    add_sizes(parser)
     return parser.parse_args()
 
 

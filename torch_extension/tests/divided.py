@@ -12,7 +12,15 @@ import torchacc
 from engines import MODELS
 from engines.models import CONTEXT, loss_of, model_of
 from support import token_batch
-from torchacc.config import Config, DistConfig, FSDPConfig, PPConfig, SPConfig, StrategyConfig
+from torchacc.config import (
+    Config,
+    DistConfig,
+    FSDPConfig,
+    PPConfig,
+    SPConfig,
+    StrategyConfig,
+    TPConfig,
+)
 
 
 def sp(mode="ulysses", **options):
@@ -351,6 +359,57 @@ def unequal_stages(device, layers):
     model = torchacc.accelerate(model, config=pp(2))
     made = [p.detach().double().sum().item() for n, p in model.named_parameters() if "token" in n]
     return made
+
+
+class Dropping(MODELS["llama"]):
+    """Drops of what is whole on every rank, before its layers and after them."""
+
+    def forward(self, tokens):
+        x = F.dropout(self.embedding(tokens), 0.5)
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(F.dropout(self.norm(x), 0.5))
+
+
+def dropped(kind):
+    """Results and a gradient of ranks that share the work, each of which has another seed."""
+    model = model_of(Dropping, "cpu")
+    torch.manual_seed(dist.get_rank())
+    plan = {"layers.*.up": "colwise", "layers.*.gate": "colwise", "layers.*.down": "rowwise"}
+    config = sp() if kind == "sp" else Config(dist=DistConfig(tp=TPConfig(2, plan)))
+    model = torchacc.accelerate(model, config=config)
+    tokens, targets = tokens_of(CONTEXT)
+    logits = model(tokens)
+    loss_of(logits, targets).backward()
+    weight = next(p for name, p in model.named_parameters() if name.endswith("head.weight"))
+    return [logits.double().sum().item(), weight.grad.double().norm().item()]
+
+
+def empty_handed():
+    """What a search says on each rank that has no batch for the model, and of an empty loader."""
+    config = Config(strategy=StrategyConfig("auto"))
+    made = []
+    for loader in ([{"other": torch.ones(2)}], []):
+        try:
+            torchacc.accelerate(MODELS["llama"](), loader, config)
+        except ValueError as error:
+            made.append(str(error))
+    return made
+
+
+def kept_gradients():
+    """Gradients that there are when a step is refused."""
+    model = model_of(MODELS["llama"], "cpu")
+    model.head.weight = model.token.weight
+    model = torchacc.accelerate(model, config=pp(2))
+    tokens, targets = tokens_of(CONTEXT)
+    model.forward_backward(tokens, output_fn=loss_of, target=targets)
+    before = [p.grad.norm().item() for p in model.parameters()]
+    try:
+        model.forward_backward(tokens[:3], output_fn=loss_of, target=targets[:3])
+    except ValueError as error:
+        said = str(error)
+    return {"said": said, "same": before == [p.grad.norm().item() for p in model.parameters()]}
 
 
 def wrong_calls():

@@ -14,7 +14,8 @@ import torchacc
 from documented import scripts
 from support import DEVICE
 from torchacc.config import ComputeConfig, Config, MemoryConfig, PPConfig
-from torchacc.parallel import pipeline
+from torchacc.parallel.division import division
+from torchacc.parallel.stage import Stage
 
 # `make test-parallel` runs all, `make test` those that each show something that no other does.
 WHOLE = os.environ.get("TORCHACC_PARALLEL") == "whole"
@@ -67,9 +68,14 @@ def test_losses_are_those_of_one_process(trained, size, kind, model):
         assert one["part"] < 1.1 / options.get("fsdp", 1)
 
 
+def assert_said(said, expected):
+    for name, text in expected.items():
+        assert text in said[name], (name, said[name])
+
+
 def test_what_does_not_fit_is_said():
     for said in ranks.run("accelerated.refused", 2, backend="acc"):
-        for name, text in {
+        expected = {
             "world": "ValueError: config: dist: dp 1 x fsdp 3 x pp 1 x sp 1 x tp 1 = 3 processes",
             "class": "wrap_layer_cls is ['Block']: the model has no Block, but Embedding, GPT2",
             "no_plan": "dist.tp.plan is None, and the model has none: say which layers are split",
@@ -81,8 +87,8 @@ def test_what_does_not_fit_is_said():
             "later": "NotImplementedError: accelerate: memory.offload is not there yet",
             "stepped": "the optimizer has made a step",
             "strange": "the optimizer has a parameter that the model has not",
-        }.items():
-            assert text in said.get(name, ""), (name, said.get(name))
+        }
+        assert_said(said, expected)
 
 
 def test_the_scripts_of_the_page_run():
@@ -123,7 +129,7 @@ def test_a_model_without_memory_is_made_in_parts():
 
 def test_what_cannot_be_divided_is_said():
     for said in ranks.run("divided.refusals", 2, backend="acc"):
-        for name, text in {
+        expected = {
             "positions": "with sequences in parts the model's results (4, 16, ",
             "products": "Multiplied does not call F.scaled_dot_product_attention",
             "heads": "1 heads, which 2 ranks cannot share evenly: use another size, or mode='ring'",
@@ -135,8 +141,8 @@ def test_what_cannot_be_divided_is_said():
             "few": "the model has no list of layers: a pipeline is made of the layers",
             "parts": "num_micro_batches is 3: tokens (4, 16) cannot be cut into as many equal",
             "target": "a target wants an output_fn(result, target)",
-        }.items():
-            assert text in said[name], (name, said[name])
+        }
+        assert_said(said, expected)
 
 
 def test_any_length_is_divided():
@@ -165,15 +171,16 @@ def test_a_pipeline_is_a_model():
 
 
 def stage_of(model, number):
-    stage = pipeline.Stage(model, pipeline.division(model, PPConfig(2)), number)
+    stage = Stage(model, division(model, PPConfig(2)), number)
     stage.begin(torch.device("cpu"))
     return stage
 
 
 def test_what_stages_cannot_send_or_differentiate_is_said():
-    stage = stage_of(divided.Paired(), 0)
-    with pytest.raises(NotImplementedError, match="Twice returns 2 tensors: a pipeline sends one"):
-        stage(x=torch.ones(4, 32))
+    # What layers return besides is lost, and found out where the loss is made of it.
+    stage = stage_of(divided.Paired(), 1)
+    stage.output_fn = torch.mean
+    assert stage(torch.ones(2, 32), x=torch.ones(2, 32)).isnan()
     stage = stage_of(divided.MODELS["llama"](), 1)
     tokens = torch.zeros(1, 4, dtype=torch.long)
     with pytest.raises(ValueError, match="which is no loss: say by output_fn how one is made"):
@@ -214,14 +221,32 @@ def test_stages_have_the_same_of_what_they_share(device, layers):
 
 def test_what_a_pipeline_cannot_be_called_with_is_said():
     for said in ranks.run("divided.wrong_calls", 2, backend="acc"):
-        for name, text in {
+        expected = {
             "adds": "the loss of the first step is NaN",
             "nested": "scales is a tuple of tensors: pass tensors as arguments of their own",
             "dict": "target dict cannot be cut into as many equal parts",
             "flat": "nothing",
             "fp16": "GradScaler does not see overflows",
-        }.items():
-            assert text in said[name], (name, said[name])
+        }
+        assert_said(said, expected)
+
+
+@pytest.mark.parametrize("kind", ["sp", "tp"])
+def test_ranks_that_share_the_work_drop_the_same(kind):
+    first, last = ranks.run("divided.dropped", 2, kind, backend="acc")
+    assert first == pytest.approx(last, rel=1e-6)
+
+
+def test_a_search_without_a_batch_says_so_on_every_rank():
+    for empty, nothing in ranks.run("divided.empty_handed", 2, backend="acc"):
+        assert "strategy.mode wants batches that are arguments of the model" in empty
+        assert "strategy.mode wants a first batch, and the dataloader has none" in nothing
+
+
+def test_a_step_that_is_refused_loses_nothing():
+    for made in ranks.run("divided.kept_gradients", 2, backend="acc"):
+        assert "tokens (3, 16) cannot be cut into as many equal parts" in made["said"]
+        assert made["same"]
 
 
 def test_layers_may_be_given_more_than_rows():

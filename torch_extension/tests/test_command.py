@@ -25,7 +25,8 @@ def inputs():
 """
 SCRIPT = """
 import os, sys, torch
-print(f"rank {os.environ.get('RANK')} {sys.argv[1:]} {torch.ones(2, device='acc').sum().item()}")
+said = f"rank {os.environ.get('RANK')} {sys.argv[1:]} {torch.ones(2, device='acc').sum().item()}"
+sys.stdout.write(said + chr(10))  # at once: processes write beside each other
 """
 
 

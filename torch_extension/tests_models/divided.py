@@ -23,6 +23,20 @@ SIZES = {
 }
 GROUPED = SIZES | {"num_key_value_heads": 2}
 DROPOUT = {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0}
+DEEPSEEK = SIZES | {
+    "num_key_value_heads": 4,
+    "moe_intermediate_size": 16,
+    "n_routed_experts": 4,
+    "n_group": 2,
+    "topk_group": 1,
+    "num_experts_per_tok": 2,
+    "first_k_dense_replace": 1,
+    "kv_lora_rank": 8,
+    "q_lora_rank": 8,
+    "qk_rope_head_dim": 4,
+    "qk_nope_head_dim": 8,
+    "v_head_dim": 8,
+}
 GPT2 = {"vocab_size": 120, "n_embd": 32, "n_layer": 4, "n_head": 4, "n_positions": 64}
 MODELS = {
     "LlamaForCausalLM": ("LlamaConfig", GROUPED),
@@ -33,6 +47,16 @@ MODELS = {
         GROUPED | {"head_dim": 8, "attn_implementation": "eager"},
     ),
     "GPTNeoXForCausalLM": ("GPTNeoXConfig", SIZES),
+    "MistralForCausalLM": ("MistralConfig", GROUPED | {"sliding_window": 6}),
+    "BloomForCausalLM": (
+        "BloomConfig",
+        {"vocab_size": 120, "hidden_size": 32, "n_layer": 4, "n_head": 4},
+    ),
+    "DeepseekV3ForCausalLM": ("DeepseekV3Config", DEEPSEEK),
+    "MambaForCausalLM": (
+        "MambaConfig",
+        {"vocab_size": 120, "hidden_size": 32, "num_hidden_layers": 4, "state_size": 4},
+    ),
     "BertForMaskedLM": ("BertConfig", SIZES | DROPOUT),
     "GPT2LMHeadModel": (
         "GPT2Config",

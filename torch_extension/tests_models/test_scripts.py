@@ -9,6 +9,7 @@ import sys
 import textwrap
 
 import pytest
+from processes import made_by
 
 TRAINER = """
     from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
@@ -112,17 +113,7 @@ def test_processes_of_torchrun_train_together(tmp_path):
         script = tmp_path / f"{cpu}.py"
         text = SEVERAL.replace("FOLDER", repr(str(tmp_path))).replace("CPU", str(cpu))
         script.write_text(textwrap.dedent(text))
-        code = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-        done = subprocess.run(
-            [*code, "--nproc-per-node", "2", str(script)],
-            env=os.environ | {"OMP_NUM_THREADS": "1", "TORCHACC_NUM_THREADS": "1"},
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        assert done.returncode == 0, done.stderr
-        (line,) = re.findall(r"^made (.*)$", done.stdout, re.M)
-        made[cpu] = ast.literal_eval(line)
+        made[cpu] = ast.literal_eval(made_by(script))
     assert made[True][:2] in (["cpu", 2], ["cpu:0", 2])
     assert made[False][:2] in (["acc", 2], ["acc:0", 2])
     assert made[False][2] == pytest.approx(made[True][2], rel=1e-4)

@@ -23,6 +23,7 @@ from torchacc.config import AXES, Config
 from torchacc.loader import AsyncLoader
 from torchacc.parallel import deferred, modules, pipeline, recompute, sharded, tensor
 from torchacc.parallel.clip import clip_grad_norm_
+from torchacc.parallel.division import division
 from torchacc.parallel.modules import wrap
 from torchacc.parallel.sequence import Region
 
@@ -57,7 +58,10 @@ def accelerate(
     """
     config = copy.deepcopy(config) if config is not None else Config()
     config.validate()
-    _check_there(config)
+    if config.memory.offload:
+        raise NotImplementedError(
+            "accelerate: memory.offload is not there yet: leave it as it is by default"
+        )
     device = _device(config)
     world = _start(device)
     found = None
@@ -94,7 +98,11 @@ def accelerate(
         made_model = pipeline.Pipeline(
             roots, engines.division, mesh["pp"], config.dist.pp, engines.copies
         )
-    made_model.plan = found
+    if found is not None:
+        made_model.plan = found
+    for axis in ("sp", "tp"):
+        if sizes.get(axis, 1) > 1:
+            modules.same_random_numbers(mesh[axis], device)
     if optimizer is not None:
         _follow(optimizer, names, dict(_module(made_model).named_parameters()))
 
@@ -129,7 +137,7 @@ class _Engines:
         self.styles = tensor.styles(model, size("tp", 1), dist_config.tp.plan, ties)
         field = "dist.fsdp.wrap_layer_cls"
         self.shards = named(modules.of_classes(model, dist_config.fsdp.wrap_layer_cls, field))
-        self.division = pipeline.division(model, dist_config.pp) if size("pp", 1) > 1 else None
+        self.division = division(model, dist_config.pp) if size("pp", 1) > 1 else None
         # Gradients of weights that a pipeline computes by themselves do not go through autograd's
         # hooks, by which PyTorch's data parallelism sees them.
         is_apart = self.division is not None and dist_config.pp.schedule == "zero-bubble"
@@ -230,17 +238,6 @@ def _clip(model: nn.Module, max_norm: float, norm_type: float = 2.0) -> torch.Te
     return clip_grad_norm_(model.parameters(), max_norm, norm_type)
 
 
-def _check_there(config: Config) -> None:
-    wanted = {
-        "memory.offload": config.memory.offload,
-    }
-    for name, is_wanted in wanted.items():
-        if is_wanted:
-            raise NotImplementedError(
-                f"accelerate: {name} is not there yet: leave it as it is by default"
-            )
-
-
 def _device(config: Config) -> torch.device:
     if config.is_lazy_backend():
         return torch.device("acc")
@@ -278,7 +275,11 @@ def _first_batch(dataloader: Iterable | None) -> tuple[Any, Iterable]:
             "model's activations are; or take torchacc.auto.plan, and what it finds"
         )
     batches = iter(dataloader)
-    first = next(batches)
+    first = next(batches, None)
+    if first is None:
+        raise ValueError(
+            "accelerate: strategy.mode wants a first batch, and the dataloader has none"
+        )
     return first, itertools.chain([first], batches) if batches is dataloader else dataloader
 
 

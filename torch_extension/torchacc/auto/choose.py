@@ -24,24 +24,36 @@ def choose(model: nn.Module, batch: Any, config: Config, device: torch.device, w
 
     Raises ValueError for a batch that says nothing of the model, and where nothing fits.
     """
-    found = [None]
+    found: list[str | None] = [None, None]
+    failure = None
     if not (dist.is_initialized() and dist.get_rank()):
-        inputs = _inputs(model, batch)
-        size = next(
-            one.shape[0] for one in _values(inputs) if isinstance(one, torch.Tensor) and one.ndim
-        )
-        cluster = config.strategy.cluster or _cluster(config, device, world)
-        cluster = cluster if isinstance(cluster, Cluster) else Cluster.load(cluster)
-        if cluster.devices != world:
-            raise ValueError(
-                f"config: strategy.cluster: {cluster.name} has {cluster.devices} devices, and "
-                f"there are {world} processes"
-            )
-        made = plan(model, cluster, batch=size, inputs=inputs, config=config, accumulates=False)
-        found = [made.to_json()]
+        try:
+            found[0] = _found(model, batch, config, device, world).to_json()
+        except Exception as error:
+            failure = error
+            found[1] = f"{type(error).__name__}: {error}"  # the others wait for it
     if world > 1:
         dist.broadcast_object_list(found, device=device)
+    if failure is not None:
+        raise failure
+    if found[1] is not None:
+        raise ValueError(f"accelerate: the first process found no strategy: {found[1]}")
     return Plan.from_json(found[0])
+
+
+def _found(model: nn.Module, batch: Any, config: Config, device: torch.device, world: int) -> Plan:
+    inputs = _inputs(model, batch)
+    size = next(
+        one.shape[0] for one in _values(inputs) if isinstance(one, torch.Tensor) and one.ndim
+    )
+    given = config.strategy.cluster
+    cluster = _cluster(config, device, world) if given is None else Cluster.load(given)
+    if cluster.devices != world:
+        raise ValueError(
+            f"config: strategy.cluster: {cluster.name} has {cluster.devices} devices, and there "
+            f"are {world} processes"
+        )
+    return plan(model, cluster, batch=size, inputs=inputs, config=config, accumulates=False)
 
 
 def _values(inputs) -> list:

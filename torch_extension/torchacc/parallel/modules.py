@@ -93,6 +93,14 @@ def same(model: nn.Module, mesh, axis: str) -> None:
             here.copy_(moved)
 
 
+def same_random_numbers(mesh, device: torch.device) -> None:
+    """What ranks that share the work on a batch drop of what is whole must be the same."""
+    module = torch if device.type == "cpu" else torch.get_device_module(device)
+    state = module.get_rng_state().to(device)
+    dist.broadcast(state, group=mesh.get_group(), group_src=0)
+    module.set_rng_state(state.cpu())
+
+
 def first_tensor(args: tuple, kwargs: dict) -> tuple[int | str, torch.Tensor]:
     """What a layer gets from the one before, and where it stands among its arguments."""
     for at, value in (*enumerate(args), *kwargs.items()):

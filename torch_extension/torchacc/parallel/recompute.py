@@ -118,17 +118,13 @@ def _memory_of(tensor: torch.Tensor) -> int:
 
 def _within(budget: Budget, at: int, forward, /, *args, **kwargs) -> Any:
     if budget.count is not None:
-        run = _again if at < budget.count else _plain
-        return run(forward, *args, **kwargs)
+        again = at < budget.count
+        return _again(forward, *args, **kwargs) if again else forward(*args, **kwargs)
     budget._current = at
     try:
         return forward(*args, **kwargs)
     finally:
         budget._current = None
-
-
-def _plain(forward, /, *args, **kwargs) -> Any:
-    return forward(*args, **kwargs)
 
 
 def _measured(budget: Budget, root: nn.Module, forward, /, *args, **kwargs) -> Any:

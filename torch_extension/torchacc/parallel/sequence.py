@@ -10,6 +10,7 @@ with whole sequences.
 """
 
 import contextlib
+import dataclasses
 import functools
 from typing import Any
 
@@ -20,7 +21,7 @@ import torch.nn.functional as F
 from torch.utils._pytree import tree_leaves, tree_map
 
 from torchacc.config import SPConfig
-from torchacc.parallel.modules import first_tensor, with_first, wrap
+from torchacc.parallel.modules import first_tensor, unchanged, with_first, wrap
 
 # Of activations [batch, rows, ...], and of what attention gets [batch, heads, rows, depth].
 ROWS, HEADS, ATTENTION_ROWS = 1, 1, 2
@@ -131,9 +132,10 @@ class _Whole(torch.autograd.Function):
         return ctx.region.part(grad, ROWS) * ctx.region.ranks, None, None
 
 
-def _dim_of_rows(tensor: torch.Tensor, rows: int) -> int | None:
+def _dim_of_rows(tensor: torch.Tensor, batch: int, rows: int) -> int | None:
     """Where a tensor that layers share has a place for each row, as angles of positions do; None
-    if it has none, or is what attention takes for all rows: a mask."""
+    if it has none, or is what attention takes for all rows: a mask. Raises ValueError where the
+    batch has as many elements as rows, and the tensor could be of either."""
     shape = tensor.shape
     dims = [dim for dim, size in enumerate(shape) if size == rows]
     if not dims or len(shape) == 4 and shape[-1] == rows and shape[-2] in (1, rows):
@@ -143,6 +145,12 @@ def _dim_of_rows(tensor: torch.Tensor, rows: int) -> int | None:
         return None
     if len(shape) == 3 and shape[1:] == (rows, rows) and tensor.dtype == torch.bool:
         return None
+    if dims == [0] and batch == rows and len(shape) > 1:
+        raise ValueError(
+            f"accelerate: dist.sp: layers share a tensor {tuple(shape)}, and there are {rows} rows "
+            "of as many elements of the batch: which of them it has is not known; take another "
+            "size of batches"
+        )
     return ROWS if ROWS in dims else dims[0]
 
 
@@ -166,7 +174,7 @@ def _divided(region, ends, forward, /, *args, **kwargs) -> Any:
     def part(value: Any) -> Any:
         if not isinstance(value, torch.Tensor) or value is hidden:
             return value
-        dim = _dim_of_rows(value, rows)
+        dim = _dim_of_rows(value, hidden.shape[0], rows)
         return value if dim is None else _Part.apply(value, dim, region)
 
     args, kwargs = tree_map(part, (args, kwargs))
@@ -262,8 +270,8 @@ def _attention(
         # What sequences were filled up with is no key.
         all_rows = query.shape[ATTENTION_ROWS]
         query, key, value = (one.narrow(ATTENTION_ROWS, 0, rows) for one in (query, key, value))
-        if attn_mask is not None and attn_mask.dim() == 4 and attn_mask.shape[HEADS] == heads > 1:
-            attn_mask = attn_mask.chunk(region.heads, HEADS)[region.rank]
+        if attn_mask is not None and attn_mask.dim() > 2 and attn_mask.shape[-3] == heads > 1:
+            attn_mask = attn_mask.chunk(region.heads, -3)[region.rank]
         made = original(
             query,
             key,
@@ -320,7 +328,7 @@ class _Ring(torch.autograd.Function):
     def forward(ctx, query, key, value, attn_mask, dropout_p, is_causal, scale, group):
         from torchacc.adapters import dtensor
 
-        with _ring_options(is_causal) as module:
+        with _ring_options(is_causal, query.dtype) as module:
             out, logsumexp, *rest = dtensor.ring_attention(
                 module, group, query, key, value, attn_mask, dropout_p, is_causal, scale=scale
             )
@@ -335,7 +343,7 @@ class _Ring(torch.autograd.Function):
 
         query, key, value, out, logsumexp = ctx.saved_tensors
         wanted = (True, True, True, False)
-        with _ring_options(ctx.is_causal) as module:
+        with _ring_options(ctx.is_causal, query.dtype) as module:
             grads = dtensor.ring_attention_backward(
                 module,
                 ctx.group,
@@ -354,19 +362,20 @@ class _Ring(torch.autograd.Function):
 
 
 @contextlib.contextmanager
-def _ring_options(is_causal: bool):
+def _ring_options(is_causal: bool, dtype: torch.dtype):
     """Keys and values go from rank to rank, one rank's at a time; chunks lie as `Region.part`
-    puts them, which without a causal mask makes no difference."""
+    puts them, which without a causal mask makes no difference. Halves are summed up in f32."""
     from torch.distributed.tensor.experimental._context_parallel import _attention as module
 
     options = module._cp_options
-    before = options.enable_load_balance, options.rotate_method
+    before = dataclasses.replace(options)
     options.enable_load_balance = is_causal
     options.rotate_method = module._RotateMethod.ALL_TO_ALL
+    options.convert_to_f32 = dtype != torch.float64
     try:
         yield module
     finally:
-        options.enable_load_balance, options.rotate_method = before
+        vars(options).update(vars(before))
 
 
 # How far results may differ, of the largest of them: sums in another order, not another model.
@@ -383,11 +392,12 @@ def _checked(region, model, forward, /, *args, **kwargs) -> Any:
 
 def _compare(region: Region, model: nn.Module, forward) -> None:
     modes = [(module, module.training) for module in model.modules()]
-    model.eval()  # without dropout, which is another one in each run
+    model.eval()  # without dropout, which parts of rows have another one of
+    device = next(model.parameters()).device
     results = []
     try:
         for region.is_off in (True, False):
-            with torch.no_grad():
+            with torch.no_grad(), unchanged(model, device):
                 made = tree_leaves(forward())
             results.append([one for one in made if isinstance(one, torch.Tensor)])
     finally:
