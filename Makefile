@@ -92,6 +92,7 @@ test-python: build
 
 # Every engine with both models in two and in four processes, twenty steps each, and fifty ranks that go wrong.
 test-distributed: build
+	cargo build --lib
 	TORCHACC_DISTRIBUTED=whole $(BIN)/python -m pytest torch_extension/tests/test_distributed.py
 
 # Every combination of `accelerate` with both models in two, four and eight processes, twenty steps each.
