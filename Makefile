@@ -30,7 +30,7 @@ space := $(subst ,, )
 CUDA_FOLDERS = $(subst $(space),:,$(wildcard $(VENV)/lib/python3*/site-packages/nvidia/*/lib))
 
 .DEFAULT_GOAL := build
-.PHONY: build environment install extension train train-ddp train-parallel test test-libraries test-models test-gpu gpu-kit test-rust test-python test-distributed test-parallel test-random sanitize sanitize-memory sanitize-threads lint format bench-calls bench-peers bench-distributed clean FORCE
+.PHONY: build environment install extension train train-ddp train-parallel test test-libraries test-models test-gpu gpu-kit test-rust test-python test-distributed test-parallel test-random sanitize sanitize-memory sanitize-threads lint format bench-calls bench-peers bench-distributed bench-overlap clean FORCE
 
 build: environment $(RUST_LIB)
 	$(MAKE) --no-print-directory --jobs=$(shell nproc) extension
@@ -183,6 +183,10 @@ bench-peers: build
 bench-distributed: build
 	OMP_NUM_THREADS=1 TORCHACC_NUM_THREADS=1 ENGINES_CONTEXT=128 PYTHONPATH=torch_extension/tests \
 		$(BIN)/torchrun --standalone --nproc-per-node $(or $(RANKS),2) benches/distributed/compare.py $(ENGINES)
+
+bench-overlap: build
+	ENGINES_CONTEXT=128 PYTHONPATH=torch_extension/tests $(BIN)/python benches/distributed/overlap.py \
+		$(if $(SPEED),--speed $(SPEED)) $(ENGINES)
 
 clean:
 	rm -rf target torch_extension/build $(EXT_DIR)

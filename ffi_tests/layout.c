@@ -64,6 +64,7 @@ int main(void) {
   FIELD(torchacc_communicator, receive);
   FIELD(torchacc_communicator, device_reduce);
   FIELD(torchacc_communicator, device_all_to_all_v);
+  FIELD(torchacc_communicator, concurrent);
   SIZE(torchacc_value);
   FIELD(torchacc_value, i);
   FIELD(torchacc_value, f);

@@ -189,8 +189,8 @@ typedef struct torchacc_host_tensor {
 
 /*
  Does one collective: fills `output` from `input`, whose types agree on all ranks. `how` is one of `TORCHACC_REDUCE_*` for
- all_reduce and reduce_scatter, the root for broadcast, else 0. Called on the launch thread, in the order in which the
- collectives of the communicator were recorded; it may wait for the other ranks, and should not do so for ever. Returns
+ all_reduce and reduce_scatter, the root for broadcast, else 0. Called on the launch thread, or on one of the communicator's
+ own if that is `concurrent`; one at a time, in the order in which its collectives were recorded; it may wait for the other ranks, and should not do so for ever. Returns
  NULL, or an error from `torchacc_error_new`; must not call this library otherwise (but `torchacc_running_site`), as of
  `torchacc_host_fn`, and must not unwind.
  */
@@ -330,6 +330,11 @@ typedef struct torchacc_communicator {
    */
   torchacc_device_transfer_fn device_reduce;
   torchacc_device_transfer_fn device_all_to_all_v;
+  /*
+   Not 0: its functions may be called beside those of other communicators and beside what is computed, and collectives then
+   overlap computation in host memory.
+   */
+  uint32_t concurrent;
 } torchacc_communicator;
 
 /*

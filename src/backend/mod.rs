@@ -7,6 +7,8 @@ pub mod bytes;
 pub mod cpu;
 pub mod cuda;
 pub mod host_memory;
+#[cfg(test)]
+mod lane_tests;
 mod library;
 pub mod memory;
 pub mod null;
@@ -21,6 +23,7 @@ pub mod supplied;
 use crate::buffer::{Bytes, DerivedCache, Location};
 use crate::error::{Error, Result};
 use crate::op::Op;
+use crate::op::lane::Ended;
 use crate::plan::{Kernel, Plan, Target};
 use borrowed::Borrowed;
 use bytes::HostBytes;
@@ -111,6 +114,12 @@ pub trait Watch: Sync {
     /// Operands of the step that runs were copied to the host, and results back.
     fn was_copied(&self);
     fn end(&self, step: usize, failed: bool);
+    /// Instead of its end: the step that began goes on, on a lane.
+    fn goes_on(&self, _step: usize) {}
+    /// Nothing runs but what is on lanes until this step has ended there.
+    fn waits(&self, _step: usize) {}
+    /// It has.
+    fn landed(&self, _step: usize, _ended: &Ended) {}
 }
 
 /// How a run ended. A failed step leaves its results unwritten; what depends on them is skipped, the rest runs.

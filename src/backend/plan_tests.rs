@@ -65,7 +65,7 @@ fn check_plan(
 }
 
 /// Inputs and scalars.
-fn some_inputs(plan: &Plan, seed: u64) -> (Vec<Array>, Vec<u64>) {
+pub fn some_inputs(plan: &Plan, seed: u64) -> (Vec<Array>, Vec<u64>) {
     let mut dice = Dice(seed);
     let arrays = plan.inputs.iter().map(|ty| some_input(ty, &mut dice)).collect();
     let scalar = |d: &DType| if *d == DType::F64 { 0.37f64.to_bits() } else { 5 };
@@ -73,7 +73,7 @@ fn some_inputs(plan: &Plan, seed: u64) -> (Vec<Array>, Vec<u64>) {
 }
 
 /// The outputs of a plan that runs in memory full of garbage.
-fn run(backend: &dyn Backend, plan: &Plan, arrays: &[Array], scalars: &[u64]) -> Vec<Array> {
+pub fn run(backend: &dyn Backend, plan: &Plan, arrays: &[Array], scalars: &[u64]) -> Vec<Array> {
     let holding = |bytes: &[u8]| {
         let mut memory = backend.allocate(bytes.len()).expect("a little memory");
         memory.write(0, bytes).expect("memory of its own");

@@ -31,6 +31,7 @@ fn step(kernel: Kernel, reads: Vec<Operand>, writes: Vec<Operand>) -> Step {
         reads_of: vec![],
         results_of: vec![],
         workspace: None,
+        done: None,
         site: 0,
         record: 0,
     }

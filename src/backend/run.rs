@@ -7,6 +7,7 @@
 
 use super::{Call, Failure, Outcome};
 use crate::error::{Code, Error, Result};
+use crate::op::lane::Ticket;
 use crate::plan::{Kernel, MemRef, Operand, Plan, Step};
 use crate::shape::{Layout, numel};
 use std::collections::BTreeMap;
@@ -16,16 +17,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Calls `exec` with the index of every step whose operands are sound. A failed `exec` must have left the step's
 /// writes untouched, unless its error is `OutOfMemory`: what it was to write is torn then.
-pub fn run_steps(plan: &Plan, call: &Call, exec: impl FnMut(usize) -> Result<()>) -> Outcome {
-    run_some_steps(plan, call, 0..plan.steps.len(), exec)
+pub fn run_steps(plan: &Plan, call: &Call, mut exec: impl FnMut(usize) -> Result<()>) -> Outcome {
+    run_some_steps(plan, call, 0..plan.steps.len(), |index, _| exec(index).map(|()| None))
 }
 
-/// As [`run_steps`], of some steps; those before have run without a failure.
+/// As [`run_steps`], of some steps; those before have run without a failure. `exec` may put a step that is done later on a lane:
+/// it is given what was put on that lane before by this run and has not ended, and returns a ticket.
 pub fn run_some_steps(
     plan: &Plan,
     call: &Call,
     steps: Range<usize>,
-    mut exec: impl FnMut(usize) -> Result<()>,
+    exec: impl FnMut(usize, Option<Ticket>) -> Result<Option<Ticket>>,
 ) -> Outcome {
     let mut poison = Poison::new(plan);
     for (input, error) in call.poisoned {
@@ -33,43 +35,132 @@ pub fn run_some_steps(
         let blame = poison.blame(None, error.clone());
         poison.spread(Space::Input(*input), [whole], blame);
     }
-    let mut torn = Vec::new();
-    let mut attempt = |index: usize, step: &Step| match homeless(plan, call, step) {
-        Some(error) => Err(error),
-        None => {
-            call.watch.inspect(|watch| watch.begin(index));
-            let result = contained(|| exec(index));
-            call.watch.inspect(|watch| watch.end(index, result.is_err()));
-            if result.as_ref().is_err_and(|error| error.code == Code::OutOfMemory) {
-                torn.extend(step.writes.iter().filter_map(|write| match write.mem {
-                    MemRef::Output(n) => Some(n),
-                    _ => None,
-                }));
-            }
-            result
-        }
-    };
+    let mut run =
+        Run { plan, call, exec, poison, torn: Vec::new(), in_flight: InFlight::default() };
     for index in steps {
-        let step = &plan.steps[index];
-        if poison.is_clean() {
-            if let Err(error) = attempt(index, step) {
-                let blame = poison.blame(Some(index as u32), explain(step, error));
-                poison.spread_step(step, blame);
-            }
-            continue;
+        run.land_before(index);
+        run.step(index);
+    }
+    run.land(|_| true);
+    run.poison.outcome(&run.torn)
+}
+
+struct Run<'a, F> {
+    plan: &'a Plan,
+    call: &'a Call<'a>,
+    exec: F,
+    poison: Poison<'a>,
+    /// Outputs of which some may be written.
+    torn: Vec<u32>,
+    in_flight: InFlight,
+}
+
+/// Steps on lanes, in the order in which they were started. Whatever happens, they end before their memory is given away.
+#[derive(Default)]
+struct InFlight(Vec<Started>);
+
+struct Started {
+    step: usize,
+    communicator: Option<u64>,
+    ticket: Ticket,
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|started| drop(started.ticket.wait()));
+    }
+}
+
+impl<F: FnMut(usize, Option<Ticket>) -> Result<Option<Ticket>>> Run<'_, F> {
+    fn step(&mut self, index: usize) {
+        let step = &self.plan.steps[index];
+        if !self.poison.is_clean()
+            && let Some(blame) = step.reads.iter().find_map(|read| self.poison.touches(read))
+        {
+            return self.poison.spread_step(step, blame);
         }
-        match step.reads.iter().find_map(|read| poison.touches(read)) {
-            Some(blame) => poison.spread_step(step, blame),
-            None => match attempt(index, step) {
-                Ok(()) => step.writes.iter().for_each(|write| poison.heal(write)),
-                Err(error) => {
-                    let blame = poison.blame(Some(index as u32), explain(step, error));
-                    poison.spread_step(step, blame);
-                }
-            },
+        match self.attempt(index) {
+            Ok(Some(ticket)) => {
+                let communicator = step.communicator(self.call.scalars);
+                self.in_flight.0.push(Started { step: index, communicator, ticket });
+            }
+            Ok(None) => self.succeed(step),
+            Err(error) => self.fail(index, error),
         }
     }
-    poison.outcome(&torn)
+
+    fn attempt(&mut self, index: usize) -> Result<Option<Ticket>> {
+        let (plan, call) = (self.plan, self.call);
+        let step = &plan.steps[index];
+        if let Some(error) = homeless(plan, call, step) {
+            return Err(error);
+        }
+        let before = step.done.and_then(|_| {
+            let communicator = step.communicator(call.scalars);
+            let of_lane = self.in_flight.0.iter().rfind(|s| s.communicator == communicator);
+            of_lane.map(|started| started.ticket.clone())
+        });
+        call.watch.inspect(|watch| watch.begin(index));
+        let result = contained(|| (self.exec)(index, before));
+        call.watch.inspect(|watch| match &result {
+            Ok(Some(_)) => watch.goes_on(index),
+            result => watch.end(index, result.is_err()),
+        });
+        result
+    }
+
+    fn succeed(&mut self, step: &Step) {
+        if !self.poison.is_clean() {
+            step.writes.iter().for_each(|write| self.poison.heal(write));
+        }
+    }
+
+    fn fail(&mut self, index: usize, error: Error) {
+        let step = &self.plan.steps[index];
+        if error.code == Code::OutOfMemory && homeless(self.plan, self.call, step).is_none() {
+            self.torn.extend(step.writes.iter().filter_map(|write| match write.mem {
+                MemRef::Output(n) => Some(n),
+                _ => None,
+            }));
+        }
+        let blame = self.poison.blame(Some(index as u32), explain(step, error));
+        self.poison.spread_step(step, blame);
+    }
+
+    /// Waits for what has to be done before a step. One that is not put on its lane comes after all that are there.
+    fn land_before(&mut self, index: usize) {
+        if self.in_flight.0.is_empty() {
+            return;
+        }
+        let (plan, step) = (self.plan, &self.plan.steps[index]);
+        let alone = if step.done.is_none() { step.communicator(self.call.scalars) } else { None };
+        self.land(|started| {
+            let done = plan.steps[started.step].done.is_none_or(|done| done as usize <= index);
+            done || alone.is_some() && started.communicator == alone
+        });
+    }
+
+    /// Waits for those in flight that `is_due` says, and for what was put on their lanes before.
+    fn land(&mut self, is_due: impl Fn(&Started) -> bool) {
+        while let Some(due) = self.in_flight.0.iter().find(|started| is_due(started)) {
+            let lane = due.communicator;
+            let first = self.in_flight.0.iter().position(|s| s.communicator == lane);
+            let index = self.in_flight.0[first.unwrap_or(0)].step;
+            self.call.watch.inspect(|watch| watch.waits(index));
+            let ended = self.in_flight.0[first.unwrap_or(0)].ticket.wait();
+            self.in_flight.0.remove(first.unwrap_or(0));
+            self.call.watch.inspect(|watch| watch.landed(index, &ended));
+            let step = &self.plan.steps[index];
+            match ended.result {
+                Ok(()) => self.succeed(step),
+                // It was not done because of what failed before it on its lane.
+                Err(error) => match step.reads.iter().find_map(|read| self.poison.touches(read)) {
+                    Some(blame) => self.poison.spread_step(step, blame),
+                    None => self.fail(index, error),
+                },
+            }
+        }
+    }
 }
 
 /// The outputs that are computed from some of these inputs.
@@ -91,7 +182,7 @@ pub fn reached(plan: &Plan, inputs: &[u32]) -> Vec<u32> {
 
 /// Runs a kernel. Error: also the one that it panicked with, for want of another way out; some of its results may be written
 /// then.
-fn contained(kernel: impl FnOnce() -> Result<()>) -> Result<()> {
+fn contained<T>(kernel: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(kernel)).unwrap_or_else(|panic| match panic.downcast() {
         Ok(error) => Err(*error),
         Err(panic) => resume_unwind(panic),

@@ -13,12 +13,13 @@ use super::sized::{self, Growing};
 use super::tensor::{torchacc_tensor_read, torchacc_tensor_release, torchacc_tensor_zeros};
 use super::{bad, boundary, calling, torchacc_str};
 use crate::op::collective::{Communicator, DeviceFunction, Function};
+use crate::op::lane::CollectiveLane;
 use std::ffi::c_void;
 use std::sync::Arc;
 
 /// Does one collective: fills `output` from `input`, whose types agree on all ranks. `how` is one of `TORCHACC_REDUCE_*` for
-/// all_reduce and reduce_scatter, the root for broadcast, else 0. Called on the launch thread, in the order in which the
-/// collectives of the communicator were recorded; it may wait for the other ranks, and should not do so for ever. Returns
+/// all_reduce and reduce_scatter, the root for broadcast, else 0. Called on the launch thread, or on one of the communicator's
+/// own if that is `concurrent`; one at a time, in the order in which its collectives were recorded; it may wait for the other ranks, and should not do so for ever. Returns
 /// NULL, or an error from `torchacc_error_new`; must not call this library otherwise (but `torchacc_running_site`), as of
 /// `torchacc_host_fn`, and must not unwind.
 pub type torchacc_collective_fn = Option<
@@ -111,6 +112,9 @@ pub struct torchacc_communicator {
     /// Likewise instead of `reduce` and `all_to_all_v`.
     pub device_reduce: torchacc_device_transfer_fn,
     pub device_all_to_all_v: torchacc_device_transfer_fn,
+    /// Not 0: its functions may be called beside those of other communicators and beside what is computed, and collectives then
+    /// overlap computation in host memory.
+    pub concurrent: u32,
 }
 
 // SAFETY: plain data; NULL and zero are values of every field; the size is first.
@@ -234,6 +238,7 @@ pub unsafe extern "C" fn torchacc_communicator_register(
                 device_transfer(raw.device_reduce, &user),
                 device_transfer(raw.device_all_to_all_v, &user),
             ],
+            lane: (raw.concurrent != 0).then(CollectiveLane::default),
         })
     })
 }

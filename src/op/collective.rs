@@ -6,6 +6,7 @@
 //! would let the others wait for ever.
 
 use super::host::{self, HostArg, HostOp, HostOpId, HostTensor};
+use super::lane::{CollectiveLane, Ticket};
 use super::{Attr, Attrs, Ty};
 use crate::buffer::Location;
 use crate::dtype::DType;
@@ -72,6 +73,8 @@ pub struct Communicator {
     pub functions: [Option<Function>; KIND_COUNT],
     /// Likewise. Without one the function is called, with copies.
     pub device_functions: [Option<DeviceFunction>; DEVICE_KIND_COUNT],
+    /// Where its functions may run beside those of other communicators.
+    pub lane: Option<CollectiveLane>,
 }
 
 impl Communicator {
@@ -142,6 +145,34 @@ fn operator(kind: Kind) -> HostOpId {
         })
     });
     made[kind as usize]
+}
+
+/// Where the operands of a node of that kind stand.
+pub struct Operands {
+    /// What this rank gives.
+    pub given: Option<usize>,
+    /// A scalar.
+    pub communicator: usize,
+    pub token: usize,
+}
+
+pub fn operands(kind: Kind) -> Operands {
+    let given = (kind != Kind::Receive).then_some(0);
+    let communicator = given.map_or(0, |given| given + 1);
+    Operands { given, communicator, token: communicator + 1 }
+}
+
+/// Puts a collective on the lane of its communicator ([`CollectiveLane::put`]); `None`, and `work` is not done, if that has none or is not
+/// registered any more.
+pub fn put(
+    communicator: u64,
+    before: Option<Ticket>,
+    work: impl FnOnce() -> Result<()> + Send + 'static,
+) -> Result<Option<Ticket>> {
+    match known(communicator) {
+        Some(known) => known.lane.as_ref().map(|lane| lane.put(before, work)).transpose(),
+        None => Ok(None),
+    }
 }
 
 /// Whether a communicator does it on a device's memory.

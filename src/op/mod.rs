@@ -12,6 +12,7 @@ pub mod host;
 pub mod fallback;
 pub mod grouped;
 mod index;
+pub mod lane;
 mod leaf;
 mod movement;
 pub mod nn;

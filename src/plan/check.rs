@@ -9,6 +9,9 @@
 //! * each element of each result is the graph's expression: followed back element by element, for the corners of the
 //!   iteration space and some points inside it;
 //!
+//! * what is on a lane is a collective, and until it is done nobody reads or writes its results or writes over its operands;
+//!   but those started later on the same lane may read them, and end later;
+//!
 //! and of the whole: every output is there, and CPU fallbacks run once each in the order of the graph.
 //!
 //! **Invariant:** shares nothing with the planners but the data types.
@@ -22,7 +25,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::{Graph, ValueId};
 use crate::internal;
-use crate::op::{Class, Op, Ty};
+use crate::op::{Class, Op, Ty, collective};
 use crate::shape::contiguous_strides;
 use std::ops::Range;
 
@@ -33,7 +36,10 @@ pub fn check(graph: &Graph, plan: &Plan) -> Result<()> {
     for (index, step) in plan.steps.iter().enumerate() {
         let calls = matches!(&step.kernel, Kernel::Node { op, .. } if op.class() == Class::Host);
         let host = if calls { hosts.next() } else { None };
-        let checked = memory.run(step).and_then(|()| meaning::check(graph, step, host));
+        let checked = memory
+            .in_flight(index, step)
+            .and_then(|()| memory.run(step))
+            .and_then(|()| meaning::check(graph, step, host));
         checked.map_err(|e| e.within(format!("step {index}: {step}")))?;
     }
     if hosts.next().is_some() {
@@ -63,10 +69,20 @@ struct LiveValue {
     content: Content,
 }
 
+/// A collective on its lane.
+struct Pending {
+    done: usize,
+    /// The first of its lane's tokens.
+    lane: Content,
+    reads: Vec<(Space, Range<u64>)>,
+    writes: Vec<(Space, Range<u64>)>,
+}
+
 struct Memory<'a> {
     graph: &'a Graph,
     plan: &'a Plan,
     live: Vec<LiveValue>,
+    pending: Vec<Pending>,
     /// How often each output was written.
     writes: Vec<u32>,
 }
@@ -94,7 +110,8 @@ impl<'a> Memory<'a> {
             content: Content::Input(i as u32),
         };
         let live = plan.inputs.iter().enumerate().map(input).collect();
-        Ok(Memory { graph, plan, live, writes: vec![0; plan.outputs.len()] })
+        let writes = vec![0; plan.outputs.len()];
+        Ok(Memory { graph, plan, live, pending: Vec::new(), writes })
     }
 
     /// Space and first byte of a reference; `None` without memory.
@@ -118,6 +135,63 @@ impl<'a> Memory<'a> {
         match maker.op {
             Op::Input => Content::Input(maker.attrs[0].int() as u32),
             _ => Content::Value(value),
+        }
+    }
+
+    /// Whether a step leaves alone what is on lanes while it begins; from then on it may be there itself.
+    fn in_flight(&mut self, index: usize, step: &Step) -> Result<()> {
+        self.pending.retain(|pending| pending.done > index);
+        let lane = self.lane(step);
+        let bytes = |operands: &[Operand]| -> Result<Vec<(Space, Range<u64>)>> {
+            let located = operands.iter().map(|operand| {
+                let place = self.locate(operand.mem)?;
+                Ok(place.map(|(space, start)| (space, start..start + furthest(operand))))
+            });
+            Ok(located.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
+        };
+        let (reads, mut writes) = (bytes(&step.reads)?, bytes(&step.writes)?);
+        writes.extend(step.workspace.map(|(offset, size)| (Space::Arena, offset..offset + size)));
+        let touch = |some: &[(Space, Range<u64>)], others: &[(Space, Range<u64>)]| {
+            some.iter().any(|(s, a)| others.iter().any(|(t, b)| s == t && overlap(a, b)))
+        };
+        for pending in &self.pending {
+            let follows = lane == Some(pending.lane);
+            let reads_early = !follows && touch(&reads, &pending.writes);
+            if reads_early || touch(&writes, &pending.reads) || touch(&writes, &pending.writes) {
+                return internal!("it touches what a collective on its lane still uses");
+            }
+            if follows && step.done.map_or(index, |done| done as usize) < pending.done {
+                return internal!("it is done before what precedes it on its lane");
+            }
+        }
+        let Some(done) = step.done else { return Ok(()) };
+        let (done, steps) = (done as usize, self.plan.steps.len());
+        match lane {
+            Some(lane) if done > index && done <= steps => {
+                self.pending.push(Pending { done, lane, reads, writes });
+                Ok(())
+            }
+            Some(_) => internal!("it begins at step {index} and is done before step {done}"),
+            None => internal!("only collectives are done later"),
+        }
+    }
+
+    /// The lane of a collective: the token that the first of those it follows begins with.
+    fn lane(&self, step: &Step) -> Option<Content> {
+        let kind = step.kernel.collective()?;
+        let mut value = *step.reads_of.get(collective::operands(kind).token)?;
+        loop {
+            let maker = self.graph.maker(value);
+            let before = match maker.op {
+                Op::Host => collective::of(&maker.attrs).and_then(|(kind, _)| {
+                    maker.inputs.get(collective::operands(kind).token).copied()
+                }),
+                _ => None,
+            };
+            match before {
+                Some(before) => value = before,
+                None => return Some(self.content(value)),
+            }
         }
     }
 

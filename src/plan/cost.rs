@@ -1,5 +1,7 @@
-//! What is cheaper to compute again than to store and load.
+//! What kernels and collectives cost, and what is cheaper to compute again than to store and load.
 
+use super::Kernel;
+use super::draft::{Fused, Region, Source};
 use super::views::{View, is_view};
 use crate::graph::{Graph, ValueId};
 use crate::op::{Class, Op};
@@ -10,6 +12,12 @@ pub(super) const MAX_REPEATED: u32 = 16;
 /// Points at which computing a few simple instructions takes no longer than a kernel for them.
 pub(super) const FEW_POINTS: i64 = 4096;
 const MAX_ROOTS: usize = 4;
+/// Operations of arithmetic that take as long as moving a byte.
+const FLOPS_PER_BYTE: u64 = 16;
+/// How long a collective takes beside what it moves, in bytes that could be moved in memory meanwhile; ...
+const COLLECTIVE_LATENCY: u64 = 1 << 20;
+/// ... and how much slower than memory it moves.
+const COLLECTIVE_SLOWDOWN: u64 = 16;
 
 /// What it takes to compute a value from memory.
 #[derive(Clone, Debug, Default)]
@@ -59,4 +67,37 @@ pub(super) fn cones(graph: &Graph, views: &[View]) -> Vec<Cone> {
 fn is_computed(op: Op) -> bool {
     let leaf = op.class() == Class::Leaf && op != Op::Input;
     leaf || op.class() == Class::Pointwise || is_view(op)
+}
+
+/// How long a region takes, in bytes that could be moved meanwhile.
+pub(super) fn region_time(graph: &Graph, fused: &Fused, region: &Region) -> u64 {
+    let reads =
+        region.reads.iter().filter(|r| !matches!(r.source, Source::Scalar(_) | Source::Index));
+    let read: u64 = reads.map(|r| (r.layout.numel() as usize * r.dtype.size()) as u64).sum();
+    let written: u64 = region.writes.iter().map(|&b| fused.ty(graph, b).nbytes() as u64).sum();
+    let node = match &region.kernel {
+        Kernel::Node { .. } => region.writes.first().map(|&b| graph.maker(fused.buffers[b].value)),
+        // What is rematerialized is named after its reader.
+        Kernel::Fused { body, .. } => Some(match region.writes.get(body.results.len()) {
+            Some(&added) => graph.maker(fused.buffers[added].value),
+            None => graph.node(region.anchor),
+        }),
+        Kernel::Map(_) | Kernel::Reduce { .. } => None,
+    };
+    let whole = node.map_or(0, |node| {
+        let inputs: Vec<_> = node.inputs.iter().map(|&v| graph.ty(v)).collect();
+        let outputs: Vec<_> = node.outputs().map(|v| graph.ty(v).clone()).collect();
+        (node.op.row().flops)(&inputs, &outputs)
+    });
+    let pointwise = region
+        .kernel
+        .body()
+        .map_or(0, |body| body.instrs.len() as u64 * crate::shape::numel(&body.sizes) as u64);
+    read + written + (whole + pointwise) / FLOPS_PER_BYTE
+}
+
+/// Likewise of a collective.
+pub(super) fn collective_time(graph: &Graph, fused: &Fused, region: &Region) -> u64 {
+    let moved = region_time(graph, fused, region);
+    COLLECTIVE_LATENCY + moved * COLLECTIVE_SLOWDOWN
 }

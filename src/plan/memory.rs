@@ -4,7 +4,7 @@
 //! another value, and by nothing else, so if that step does not run the old bytes are intact.
 
 use super::draft::{BufferId, Fused, Region, RegionId, Source};
-use super::{ALIGN, Kernel, MemRef, Operand, Plan, Step};
+use super::{ALIGN, Kernel, MemRef, Operand, Plan, Step, lanes};
 use crate::dtype::DType;
 use crate::graph::{Graph, ValueId};
 use crate::op::{Op, Ty};
@@ -17,32 +17,38 @@ struct Block {
     last: usize,
 }
 
-/// Puts the regions in the given order; blocks of the arena get numbers, not offsets. `donors` are the offers; the plan
-/// holds those that were granted.
+/// Puts the regions in the given order, collectives on lanes if there are; blocks of the arena get numbers, not offsets.
+/// `donors` are the offers; the plan holds those that were granted.
 pub(super) fn unplaced(
     graph: &Graph,
     fused: &Fused,
-    order: &[RegionId],
+    (order, has_lanes): (&[RegionId], bool),
     inputs: &[Ty],
     scalars: &[DType],
     donors: &[Option<u32>],
 ) -> Plan {
     let steps: Vec<&Region> = order.iter().map(|&r| &fused.regions[r]).collect();
-    let (block_of, blocks) = blocks(graph, fused, &steps);
+    let done = match has_lanes {
+        true => lanes::done(fused, &steps, donors),
+        false => vec![None; steps.len()],
+    };
+    let last = last_touches(&done);
+    let (block_of, blocks) = blocks(graph, fused, &steps, &last);
     let place_of = |b: BufferId| match fused.buffers[b].output {
         Some(k) => MemRef::Output(k),
         None => MemRef::Arena(block_of[b]),
     };
     let mut scratch = blocks..;
-    let step = |region: &&Region| {
+    let step = |(region, done): (&&Region, &Option<usize>)| {
         let workspace = if region.workspace > 0 { scratch.next() } else { None };
-        step(graph, fused, region, workspace, place_of)
+        let done = done.map(|done| done as u32);
+        Step { done, ..step(graph, fused, region, workspace, place_of) }
     };
     Plan {
-        steps: steps.iter().map(step).collect(),
+        steps: steps.iter().zip(&done).map(step).collect(),
         inputs: inputs.to_vec(),
         outputs: graph.outputs.iter().map(|&v| graph.ty(v).clone()).collect(),
-        donors: grant(graph, fused, &steps, inputs, donors),
+        donors: grant(graph, fused, (&steps, &last), inputs, donors),
         scalars: scalars.to_vec(),
         arena_bytes: 0,
         lower_bound: 0,
@@ -79,15 +85,18 @@ fn liveness(plan: &Plan) -> Vec<Block> {
         known.bytes = known.bytes.max(bytes.next_multiple_of(ALIGN));
         (known.first, known.last) = (known.first.min(at), known.last.max(at));
     };
-    for (at, step) in plan.steps.iter().enumerate() {
+    let done: Vec<_> = plan.steps.iter().map(|step| step.done.map(|done| done as usize)).collect();
+    for ((at, step), last) in plan.steps.iter().enumerate().zip(last_touches(&done)) {
         for read in &step.reads {
             if let MemRef::Arena(block) = read.mem {
                 touch(block, at, 0);
+                touch(block, last, 0);
             }
         }
         for write in &step.writes {
             if let MemRef::Arena(block) = write.mem {
                 touch(block, at, (write.layout.numel() as usize * write.dtype.size()) as u64);
+                touch(block, last, 0);
             }
         }
         if let Some((block, bytes)) = step.workspace {
@@ -126,28 +135,43 @@ fn step(
         reads_of: region.reads.iter().map(|r| r.value).collect(),
         results_of: region.writes.iter().map(|&b| fused.buffers[b].value).collect(),
         workspace: workspace.map(|block| (block, region.workspace)),
+        done: None,
         site: node.site,
         record: node.record,
     }
 }
 
-/// The last step that reads each buffer.
-fn last_reads(fused: &Fused, steps: &[&Region]) -> Vec<usize> {
-    let mut last = vec![0; fused.buffers.len()];
-    for (at, region) in steps.iter().enumerate() {
+/// The last step during which each step may touch its operands and results.
+fn last_touches(done: &[Option<usize>]) -> Vec<usize> {
+    done.iter().enumerate().map(|(at, done)| done.map_or(at, |done| done - 1)).collect()
+}
+
+/// The step that reads each buffer last; none if another one may go on doing so.
+fn last_reads(fused: &Fused, steps: &[&Region], last_touches: &[usize]) -> Vec<Option<usize>> {
+    let mut last = vec![None; fused.buffers.len()];
+    // Until when what is on lanes reads it.
+    let mut until = vec![None; fused.buffers.len()];
+    for ((at, region), &last_touch) in steps.iter().enumerate().zip(last_touches) {
         for read in &region.reads {
             if let Source::Buffer(b) = read.source {
-                last[b] = at;
+                until[b] = until[b].max(Some(last_touch).filter(|&touch| touch > at));
+                last[b] = Some(at);
             }
         }
     }
-    last
+    let alone = |(last, until): (Option<usize>, _)| last.filter(|_| until < last);
+    last.into_iter().zip(until).map(alone).collect()
 }
 
 /// The block of each buffer in the arena, and how many there are; a result that may take the place of an operand which
 /// dies there shares its block.
-fn blocks(graph: &Graph, fused: &Fused, steps: &[&Region]) -> (Vec<u64>, u64) {
-    let last_reads = last_reads(fused, steps);
+fn blocks(
+    graph: &Graph,
+    fused: &Fused,
+    steps: &[&Region],
+    last_touches: &[usize],
+) -> (Vec<u64>, u64) {
+    let last_reads = last_reads(fused, steps, last_touches);
     let mut block_of = vec![u64::MAX; fused.buffers.len()];
     let mut blocks = 0..;
     for (at, region) in steps.iter().enumerate() {
@@ -159,7 +183,7 @@ fn blocks(graph: &Graph, fused: &Fused, steps: &[&Region]) -> (Vec<u64>, u64) {
             let result = fused.ty(graph, write);
             let dying = region.reads.iter().find_map(|r| match r.source {
                 Source::Buffer(b)
-                    if last_reads[b] == at
+                    if last_reads[b] == Some(at)
                         && fused.buffers[b].output.is_none()
                         && !taken.contains(&b)
                         && region.may_overwrite(
@@ -203,7 +227,7 @@ pub(super) fn unchanged(graph: &Graph, donors: &[Option<u32>]) -> Vec<bool> {
 fn grant(
     graph: &Graph,
     fused: &Fused,
-    steps: &[&Region],
+    (steps, last_touches): (&[&Region], &[usize]),
     inputs: &[Ty],
     donors: &[Option<u32>],
 ) -> Vec<Option<u32>> {
@@ -212,7 +236,7 @@ fn grant(
     for (at, region) in steps.iter().enumerate() {
         for read in &region.reads {
             if let Source::Input(i) = read.source {
-                last_read[i as usize] = Some(at);
+                last_read[i as usize] = last_read[i as usize].max(Some(last_touches[at]));
             }
         }
         for (n, &b) in region.writes.iter().enumerate() {

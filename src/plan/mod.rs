@@ -7,6 +7,7 @@ pub mod check;
 mod cost;
 mod draft;
 mod fuse;
+mod lanes;
 mod memory;
 mod layout_requirement;
 mod order;
@@ -48,6 +49,11 @@ pub trait Target {
 
     /// Whether it runs consecutive steps that compute alike as one, so that they should come side by side.
     fn fuses_horizontally(&self) -> bool {
+        false
+    }
+
+    /// Whether collectives run on lanes of their own while it computes.
+    fn has_lanes(&self) -> bool {
         false
     }
 }
@@ -135,6 +141,10 @@ pub struct Step {
     pub results_of: Vec<ValueId>,
     /// Scratch memory in the arena: byte offset and size.
     pub workspace: Option<(u64, u64)>,
+    /// Of a collective that runs on the lane of its communicator: it is started here, and done before this step of the plan
+    /// begins (the number of steps: before the program ends). Nobody touches its results until then, nor writes to its
+    /// operands, but collectives of the same lane may be started on its results: they run after it.
+    pub done: Option<u32>,
     pub site: Site,
     /// As `graph::Node::record`, of the node that gives the step its name.
     pub record: u32,
@@ -210,10 +220,16 @@ pub fn plan_unplaced(
             None => return internal!("a plan is guided by that of another program"),
         },
     };
-    if target.fuses_horizontally() && !matches!(mode, PlanMode::Guided(_)) {
-        decisions.order = order::gathered(graph, &fused, donors, decisions.order);
+    if !matches!(mode, PlanMode::Guided(_)) {
+        if target.has_lanes() {
+            decisions.order = order::scheduled(graph, &fused, donors, decisions.order);
+        }
+        if target.fuses_horizontally() {
+            decisions.order = order::gathered(graph, &fused, donors, decisions.order);
+        }
     }
-    let plan = memory::unplaced(graph, &fused, &decisions.order, inputs, scalars, donors);
+    let lanes = target.has_lanes();
+    let plan = memory::unplaced(graph, &fused, (&decisions.order, lanes), inputs, scalars, donors);
     Ok((UnplacedPlan::new(plan), decisions))
 }
 
@@ -281,6 +297,7 @@ impl Plan {
             reads_of: vec![ValueId(0)],
             results_of: vec![ValueId(1)],
             workspace: None,
+            done: None,
             site: Site::default(),
             record: 0,
         };

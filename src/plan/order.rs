@@ -4,6 +4,7 @@
 //! the region that may overwrite it, unless a dependence forbids that.
 
 mod alike;
+mod schedule;
 
 use super::ALIGN;
 use super::draft::{Fused, RegionId, Source};
@@ -42,6 +43,18 @@ pub(super) fn gathered(
     let mut flow = flow(graph, fused);
     wait_for_readers(fused, donors, &mut flow);
     alike::gathered(fused, &flow, order)
+}
+
+/// An order for a backend with lanes: collectives start early and what needs them runs late.
+pub(super) fn scheduled(
+    graph: &Graph,
+    fused: &Fused,
+    donors: &[Option<u32>],
+    order: Vec<RegionId>,
+) -> Vec<RegionId> {
+    let mut flow = flow(graph, fused);
+    wait_for_readers(fused, donors, &mut flow);
+    schedule::scheduled(graph, fused, &flow, donors, order)
 }
 
 fn flow(graph: &Graph, fused: &Fused) -> Flow {

@@ -3,6 +3,7 @@
 use super::training::Make;
 use crate::dtype::DType::{F32, F64, I32, I64, U8};
 use crate::graph::{Graph, ValueId};
+use crate::op::collective::{Kind, TOKEN, result};
 use crate::op::{Attr, Op};
 use smallvec::smallvec;
 
@@ -32,10 +33,33 @@ impl Dice {
 
 const SIZES: [&[i64]; 4] = [&[4, 6], &[6, 4], &[2, 3, 4], &[4]];
 
+/// Of the communicators of [`random_ranks_program`]: how many there are, the input of the first one's token, and its scalar;
+/// that of the rank comes after them.
+pub const COMMUNICATORS: usize = 2;
+pub const FIRST_TOKEN: u32 = SIZES.len() as u32;
+pub const FIRST_COMMUNICATOR: u32 = 3;
+/// Ranks of each.
+pub const RANKS: i64 = 2;
+
 /// A program over f32 inputs, one f64 and two i64 scalars, and offers of its inputs to its outputs.
 pub fn random_program(seed: u64) -> (Graph, Vec<Option<u32>>) {
+    random(seed, false)
+}
+
+/// The same with collectives of several communicators, whose tokens are the first outputs.
+pub fn random_ranks_program(seed: u64) -> (Graph, Vec<Option<u32>>) {
+    random(seed, true)
+}
+
+fn random(seed: u64, has_ranks: bool) -> (Graph, Vec<Option<u32>>) {
     let mut dice = Dice(seed);
     let mut m = Make::default();
+    let mut tokens = Vec::new();
+    let scalar = |m: &mut Make, n: usize| m.0.scalar(FIRST_COMMUNICATOR + n as u32, I64).unwrap();
+    for n in 0..if has_ranks { COMMUNICATORS } else { 0 } {
+        let token = m.input(FIRST_TOKEN + n as u32, TOKEN.0, &TOKEN.1);
+        tokens.push([scalar(&mut m, n), token, scalar(&mut m, COMMUNICATORS)]);
+    }
     let mut values: Vec<ValueId> =
         SIZES.iter().enumerate().map(|(i, sizes)| m.input(i as u32, F32, sizes)).collect();
     let scalar = m.0.scalar(0, F64).unwrap();
@@ -43,17 +67,34 @@ pub fn random_program(seed: u64) -> (Graph, Vec<Option<u32>>) {
     for _ in 0..8 + dice.below(24) {
         let x = dice.pick(&values);
         let y = match dice.below(4) {
+            0 if has_ranks => collective(&mut m, &mut dice, x, &mut tokens),
             0 | 1 => Some(arithmetic(&mut m, &mut dice, &values, x)),
             2 => movement(&mut m, &mut dice, &values, x),
             _ => whole(&mut m, &mut dice, x),
         };
         values.extend(y);
     }
-    let outputs: Vec<ValueId> = (0..1 + dice.below(5)).map(|_| dice.pick(&values)).collect();
+    let picked = (0..1 + dice.below(5)).map(|_| dice.pick(&values));
+    let outputs: Vec<ValueId> = tokens.iter().map(|of| of[1]).chain(picked).collect();
     let graph = m.0.finish(outputs.clone());
-    let offer = |_: &ValueId| (dice.below(2) == 0).then_some(dice.below(4) as u32);
-    let donors = outputs.iter().map(offer).collect();
+    let offer =
+        |n: usize| (n >= tokens.len() && dice.below(2) == 0).then_some(dice.below(4) as u32);
+    let donors = (0..outputs.len()).map(offer).collect();
     (graph, donors)
+}
+
+fn collective(
+    m: &mut Make,
+    dice: &mut Dice,
+    x: ValueId,
+    tokens: &mut [[ValueId; 3]],
+) -> Option<ValueId> {
+    let of = &mut tokens[dice.below(COMMUNICATORS)];
+    let kind = [Kind::AllReduce, Kind::AllGather, Kind::ReduceScatter][dice.below(3)];
+    result(kind, m.0.ty(x), RANKS).ok()?;
+    let [y, token] = m.collective(kind, x, RANKS, *of);
+    of[1] = token;
+    Some(y)
 }
 
 fn arithmetic(m: &mut Make, dice: &mut Dice, values: &[ValueId], x: ValueId) -> ValueId {

@@ -1,6 +1,7 @@
 //! Computing again instead of keeping: a result that waits over the moment of highest memory, although what it is cheaply
 //! made of waits as well, is made a second time for those who read it after.
 
+use super::cost::region_time;
 use super::draft::{Buffer, BufferId, Fused, Read, Region, RegionId, Source};
 use super::order::{self, Liveness};
 use super::{Kernel, LoopBody, Reg};
@@ -11,8 +12,6 @@ use crate::shape::Layout;
 const MOST_TIME: f64 = 0.03;
 /// What memory a copy must save at least, as a part of the peak.
 const LEAST_SAVED: f64 = 0.004;
-/// Operations of arithmetic that take as long as moving a byte.
-const FLOPS_PER_BYTE: u64 = 16;
 
 /// What was decided by memory and time: where values are computed, which are computed again and for whom, and the order of
 /// everything. Holds for other sizes of the same program, as long as they give the same regions.
@@ -58,7 +57,7 @@ pub(super) fn remat(
 ) -> (Fused, PlanDecisions) {
     let (regions, buffers, mut copies) = (fused.regions.len(), fused.buffers.len(), Vec::new());
     let mut order = order::order(graph, &fused, donors);
-    let all: u64 = fused.regions.iter().map(|r| time(graph, &fused, r)).sum();
+    let all: u64 = fused.regions.iter().map(|r| region_time(graph, &fused, r)).sum();
     let mut left = (all as f64 * MOST_TIME) as u64;
     loop {
         let liveness = Liveness::new(graph, &fused, &order);
@@ -94,33 +93,6 @@ pub(super) fn keep(
     (fused, PlanDecisions { absorbed, regions, buffers, copies: Vec::new(), order })
 }
 
-/// How long a region takes, in bytes that could be moved meanwhile.
-fn time(graph: &Graph, fused: &Fused, region: &Region) -> u64 {
-    let reads =
-        region.reads.iter().filter(|r| !matches!(r.source, Source::Scalar(_) | Source::Index));
-    let read: u64 = reads.map(|r| (r.layout.numel() as usize * r.dtype.size()) as u64).sum();
-    let written: u64 = region.writes.iter().map(|&b| fused.ty(graph, b).nbytes() as u64).sum();
-    let node = match &region.kernel {
-        Kernel::Node { .. } => region.writes.first().map(|&b| graph.maker(fused.buffers[b].value)),
-        // What is rematerialized is named after its reader.
-        Kernel::Fused { body, .. } => Some(match region.writes.get(body.results.len()) {
-            Some(&added) => graph.maker(fused.buffers[added].value),
-            None => graph.node(region.anchor),
-        }),
-        Kernel::Map(_) | Kernel::Reduce { .. } => None,
-    };
-    let whole = node.map_or(0, |node| {
-        let inputs: Vec<_> = node.inputs.iter().map(|&v| graph.ty(v)).collect();
-        let outputs: Vec<_> = node.outputs().map(|v| graph.ty(v).clone()).collect();
-        (node.op.row().flops)(&inputs, &outputs)
-    });
-    let pointwise = region
-        .kernel
-        .body()
-        .map_or(0, |body| body.instrs.len() as u64 * crate::shape::numel(&body.sizes) as u64);
-    read + written + (whole + pointwise) / FLOPS_PER_BYTE
-}
-
 /// A region to be added.
 struct Copy {
     choice: Choice,
@@ -149,7 +121,7 @@ fn again(graph: &Graph, fused: &Fused, liveness: &Liveness, b: BufferId) -> Opti
     if !region.reads.iter().all(stays) {
         return None;
     }
-    let time = time(graph, fused, &region);
+    let time = region_time(graph, fused, &region);
     Some(Copy { choice: Choice { of: b, readers, first }, region, time })
 }
 
@@ -259,8 +231,9 @@ mod tests {
         let (before, absorbed) = fuse(&graph, &donors, None, &|_| true);
         let order = order::order(&graph, &before, &donors);
         let peak = Liveness::new(&graph, &before, &order).peak;
-        let total =
-            |fused: &Fused| -> u64 { fused.regions.iter().map(|r| time(&graph, fused, r)).sum() };
+        let total = |fused: &Fused| -> u64 {
+            fused.regions.iter().map(|r| region_time(&graph, fused, r)).sum()
+        };
         let work = total(&before);
         let (after, decisions) = remat(&graph, (before, absorbed), &donors);
         let lower = Liveness::new(&graph, &after, &decisions.order).peak;

@@ -14,6 +14,18 @@ impl Target for NoWorkspace {
     }
 }
 
+pub struct WithLanes;
+
+impl Target for WithLanes {
+    fn workspace(&self, _: Op, _: &Attrs, _: &[Ty], _: &[Ty]) -> u64 {
+        0
+    }
+
+    fn has_lanes(&self) -> bool {
+        true
+    }
+}
+
 /// The leaves of a graph by index.
 pub fn leaves(graph: &Graph) -> (Vec<Ty>, Vec<DType>) {
     let (mut inputs, mut scalars) = (Vec::new(), Vec::new());
@@ -36,8 +48,12 @@ pub fn leaves(graph: &Graph) -> (Vec<Ty>, Vec<DType>) {
 }
 
 pub fn plan_of(graph: &Graph, donors: &[Option<u32>]) -> Plan {
+    plan_for(&NoWorkspace, graph, donors)
+}
+
+pub fn plan_for(target: &dyn Target, graph: &Graph, donors: &[Option<u32>]) -> Plan {
     let (inputs, scalars) = leaves(graph);
-    let plan = plan(graph, &inputs, &scalars, donors, &NoWorkspace).unwrap();
+    let plan = plan(graph, &inputs, &scalars, donors, target).unwrap();
     check::check(graph, &plan).unwrap();
     plan
 }

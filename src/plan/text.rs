@@ -36,8 +36,11 @@ impl Display for Step {
         if let Some(body) = self.kernel.body() {
             write!(f, " {body}")?;
         }
-        match self.workspace {
-            Some((offset, bytes)) => write!(f, " workspace @{offset}+{bytes}"),
+        if let Some((offset, bytes)) = self.workspace {
+            write!(f, " workspace @{offset}+{bytes}")?;
+        }
+        match self.done {
+            Some(done) => write!(f, " done before {done}"),
             None => Ok(()),
         }
     }

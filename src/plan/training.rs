@@ -3,7 +3,10 @@
 
 use crate::dtype::DType::{self, BF16, F32, F64, I64};
 use crate::graph::{Builder, Graph, ValueId};
+use crate::op::collective::{self, Kind, TOKEN};
 use crate::op::{Attr, Attrs, Op, Ty};
+use crate::record::{Arg, Read, ScalarKind, View};
+use crate::shape::Layout;
 use smallvec::{SmallVec, smallvec};
 
 /// Builds programs in tests, where nothing can fail.
@@ -57,6 +60,27 @@ impl Make {
 
     pub fn ops(&mut self, op: Op, inputs: &[ValueId], attrs: Attrs) -> SmallVec<[ValueId; 4]> {
         self.0.ops(op, inputs, attrs).unwrap()
+    }
+
+    /// What all ranks make of `x`, and the next token. `of`: the communicator, its token and the rank; sums are `how` 0.
+    pub fn collective(
+        &mut self,
+        kind: Kind,
+        x: ValueId,
+        size: i64,
+        of: [ValueId; 3],
+    ) -> [ValueId; 2] {
+        let read = |ty: &Ty| {
+            let view = View { dtype: ty.dtype, layout: Layout::contiguous(&ty.sizes) };
+            Arg::Tensor(Read { value: 0, view })
+        };
+        let scalar = |slot| Arg::Scalar { kind: ScalarKind::Int, slot };
+        let (ty, token) = (self.0.ty(x).clone(), Ty::new(TOKEN.0, &TOKEN.1));
+        let args = vec![read(&ty), Arg::Int(0), scalar(0), read(&token), scalar(1)];
+        let result = collective::result(kind, &ty, size).unwrap();
+        let attrs = collective::attrs(kind, Some(result), args);
+        let made = self.ops(Op::Host, &[x, of[0], of[1], of[2]], attrs);
+        [made[0], made[1]]
     }
 }
 

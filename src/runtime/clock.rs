@@ -9,3 +9,8 @@ static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 pub fn now() -> u64 {
     START.elapsed().as_nanos() as u64
 }
+
+/// Of a moment that another clock told.
+pub fn since_start(moment: Instant) -> u64 {
+    moment.saturating_duration_since(*START).as_nanos() as u64
+}

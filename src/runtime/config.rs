@@ -51,6 +51,8 @@ pub struct Options {
     pub cuda_graphs: bool,
     /// Unless `TORCHACC_CUDA_STREAMS=0`: copies to a GPU and from it overlap programs.
     pub cuda_streams: bool,
+    /// Unless `TORCHACC_LANES=0`: collectives run while the program computes.
+    pub lanes: bool,
     /// `TORCHACC_QUICK_FROM`: nodes of a graph from which its program may start with a plan made quickly (2000).
     pub quick_from: usize,
     /// Where programs are kept for other processes, if anywhere: `TORCHACC_CACHE_DIR`, a folder or `off`; else the
@@ -148,6 +150,7 @@ impl Options {
             deterministic: number(asked.deterministic as usize, "TORCHACC_DETERMINISTIC", 0)? != 0,
             cuda_graphs: number(0, "TORCHACC_CUDA_GRAPHS", 1)? != 0,
             cuda_streams: number(0, "TORCHACC_CUDA_STREAMS", 1)? != 0,
+            lanes: number(0, "TORCHACC_LANES", 1)? != 0,
             quick_from: number(0, "TORCHACC_QUICK_FROM", QUICK_FROM)?,
             cache_folder: match named(asked.cache_folder).or(variable("TORCHACC_CACHE_DIR")) {
                 Some(off) if off == "off" => None,
@@ -237,7 +240,8 @@ fn named(name: &str, options: &Options) -> Result<Box<dyn Backend>> {
 }
 
 fn cpu(options: &Options) -> Box<dyn Backend> {
-    Box::new(cpu::Cpu::new(options.num_threads, options.onednn.clone()))
+    let cpu = cpu::Cpu::new(options.num_threads, options.onednn.clone());
+    Box::new(cpu.with_lanes(options.lanes))
 }
 
 fn cuda(options: &Options, device: Arc<dyn Device>) -> Box<dyn Backend> {

@@ -26,6 +26,8 @@ struct Inner {
     lost: u64,
     /// Threads that were named in an event.
     threads: Vec<u64>,
+    /// Communicators, and the numbers of their lanes among the threads.
+    lanes: Vec<(String, u64)>,
 }
 
 /// What is kept of something that happened.
@@ -121,14 +123,24 @@ impl Profile {
 
     /// Notes a span of the calling thread. One that began before the timeline is cut off.
     pub fn span(&self, span: Span) {
+        self.add_span(span, Inner::thread);
+    }
+
+    /// Notes a span of a communicator's lane.
+    pub fn span_of(&self, communicator: &str, span: Span) {
+        self.add_span(span, |inner| inner.lane(communicator));
+    }
+
+    fn add_span(&self, span: Span, thread: impl FnOnce(&mut Inner) -> u64) {
         if !self.is_active() {
             return;
         }
         let mut inner = self.inner.lock();
+        let thread = thread(&mut inner);
         let begin = span.begin.max(inner.start);
         let end = span.end.max(begin) - inner.start;
         let kind = Kind::Span { end, site: span.site };
-        inner.add(span.name, span.category, begin, kind, span.details.end());
+        inner.add((span.name, thread), span.category, begin, kind, span.details.end());
     }
 
     /// Notes a stage of a compile, which `work` is.
@@ -149,13 +161,21 @@ impl Profile {
             return;
         }
         let details = Object::default().raw("bytes", value).end();
-        self.inner.lock().add(name, "memory", now(), Kind::Counter, details);
+        let mut inner = self.inner.lock();
+        let thread = inner.thread();
+        inner.add((name, thread), "memory", now(), Kind::Counter, details);
     }
 }
 
 impl Inner {
-    fn add(&mut self, name: &str, category: &'static str, at: u64, kind: Kind, details: String) {
-        let thread = self.thread();
+    fn add(
+        &mut self,
+        (name, thread): (&str, u64),
+        category: &'static str,
+        at: u64,
+        kind: Kind,
+        details: String,
+    ) {
         let begin = at.saturating_sub(self.start);
         self.push(Event { name: name.to_string(), category, begin, thread, kind, details });
     }
@@ -172,19 +192,34 @@ impl Inner {
     fn thread(&mut self) -> u64 {
         let number = NUMBER.with(|number| *number);
         if !self.threads.contains(&number) {
-            self.threads.push(number);
             let current = std::thread::current();
             let name = current.name().map_or_else(|| format!("thread {number}"), str::to_string);
-            self.push(Event {
-                name: "thread_name".to_string(),
-                category: "",
-                begin: 0,
-                thread: number,
-                kind: Kind::Thread,
-                details: Object::default().raw("name", quoted(&name)).end(),
-            });
+            self.name(number, &name);
         }
         number
+    }
+
+    /// Likewise of a communicator's lane.
+    fn lane(&mut self, communicator: &str) -> u64 {
+        if let Some((_, number)) = self.lanes.iter().find(|(name, _)| name == communicator) {
+            return *number;
+        }
+        let number = THREADS.fetch_add(1, Relaxed);
+        self.lanes.push((communicator.to_string(), number));
+        self.name(number, &format!("lane of {communicator}"));
+        number
+    }
+
+    fn name(&mut self, thread: u64, name: &str) {
+        self.threads.push(thread);
+        self.push(Event {
+            name: "thread_name".to_string(),
+            category: "",
+            begin: 0,
+            thread,
+            kind: Kind::Thread,
+            details: Object::default().raw("name", quoted(name)).end(),
+        });
     }
 }
 

@@ -90,6 +90,8 @@ macro_rules! metrics {
             collectives: Counter, "", "Collectives run, sends and receives among them: they are no host operators.";
             collective_bytes: Counter, "bytes", "Of the tensors that these took from this rank.";
             collective_ns: Counter, "ns", "Running them, waiting for other ranks included.";
+            overlapped_collectives: Counter, "", "Collectives that ran while kernels did, on the lanes of their communicators.";
+            collective_exposed_ns: Counter, "ns", "Of the time that collectives took, what nothing else was run in.";
             failures: Counter, "", "Outputs that could not be computed.";
             live_buffers: Gauge, "", "Buffers that the program holds.";
             live_bytes: Gauge, "bytes", "Memory in use: values, what is between inputs and outputs of programs, packed weights.";

@@ -1,7 +1,7 @@
 //! Watches the steps of a run whose times somebody wants.
 
 use super::Shared;
-use super::clock::now;
+use super::clock::{now, since_start};
 use super::code::Compiled;
 use super::compile::{CompiledTrace, name_of};
 use super::explain::{Collective, Spent, State};
@@ -9,20 +9,19 @@ use super::json::{self, Object, quoted};
 use super::profile::Span;
 use crate::backend::Watch;
 use crate::op::collective::{self, Kind};
-use crate::op::{Op, Ty, host};
-use crate::plan::{Kernel, MemRef, Operand, Step};
-use parking_lot::Mutex;
+use crate::op::lane::Ended;
+use crate::op::{Ty, host};
+use crate::plan::{Kernel, Operand, Step};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Steps run one after the other, though not on one thread.
+/// Steps run one after the other, though not on one thread; collectives on lanes beside them.
 pub struct Steps<'a> {
     shared: &'a Shared,
     program: &'a CompiledTrace,
     code: &'a Compiled,
     scalars: &'a [u64],
+    /// When the step that runs began, or the wait for a lane.
     started: AtomicU64,
-    /// The name of the communicator of the collective that runs.
-    communicator: Mutex<Option<String>>,
 }
 
 /// `None` when nobody needs to know: then a step costs nothing.
@@ -34,8 +33,7 @@ pub fn steps<'a>(
 ) -> Option<Steps<'a>> {
     let is_watched = shared.watchdog.is_some() && shared.backend.location().is_host;
     let wanted = code.has_fallbacks || shared.profile.is_active() || is_watched;
-    let (started, communicator) = (AtomicU64::new(0), Mutex::new(None));
-    wanted.then_some(Steps { shared, program, code, scalars, started, communicator })
+    wanted.then_some(Steps { shared, program, code, scalars, started: AtomicU64::new(0) })
 }
 
 impl Watch for Steps<'_> {
@@ -45,8 +43,7 @@ impl Watch for Steps<'_> {
         self.started.store(began_ns, Relaxed);
         let step = &self.code.plan.steps[index];
         host::set_running_site(step.site);
-        if let Some(kind) = collective_kind(&step.kernel) {
-            let communicator = self.communicator(step, kind);
+        if let Some(kind) = step.kernel.collective() {
             let given = given(step, kind);
             let new = Collective {
                 number: 0,
@@ -58,8 +55,7 @@ impl Watch for Steps<'_> {
                 took_ns: 0,
                 state: State::Running,
             };
-            self.shared.explain.collectives.lock().begin(&communicator, new);
-            *self.communicator.lock() = Some(communicator);
+            self.shared.explain.collectives.lock().begin(&self.communicator(step), new);
         }
     }
 
@@ -71,25 +67,71 @@ impl Watch for Steps<'_> {
         let (begin, end) = (self.started.load(Relaxed), now());
         host::set_running_site(0);
         let step = &self.code.plan.steps[index];
-        let is_host = self.shared.backend.calls_host(&step.kernel);
-        if !is_host && !self.shared.profile.is_active() {
-            return;
+        if let Some(kind) = step.kernel.collective() {
+            self.shared.stats.collective_exposed_ns.add(end - begin);
+            return self.collective_ended((index, kind), (begin, end), failed);
         }
-        let name = name_of(&self.program.operators, step.record);
-        let kind = collective_kind(&step.kernel);
-        if let Some(kind) = kind {
-            if let Some(communicator) = self.communicator.lock().take() {
-                self.shared.explain.collectives.lock().end(&communicator, failed);
-            }
-            self.shared.stats.collectives.add(1);
-            self.shared.stats.collective_bytes.add(given(step, kind).map_or(0, bytes));
-            self.shared.stats.collective_ns.add(end - begin);
-        } else if is_host {
+        let is_host = self.shared.backend.calls_host(&step.kernel);
+        if is_host {
+            let name = name_of(&self.program.operators, step.record);
             let spent = Spent { count: 1, time_ns: end - begin };
             self.shared.stats.host_calls.add(1);
             self.shared.explain.fallbacks.lock().add(&name, step.site, spent);
             self.shared.check_fallback(&name, step.site);
         }
+        let category = if is_host { "CPU fallback" } else { "kernel" };
+        self.span(index, category, (begin, end), None);
+    }
+
+    fn goes_on(&self, _: usize) {
+        host::set_running_site(0);
+    }
+
+    fn waits(&self, index: usize) {
+        self.shared.watchdog.as_ref().inspect(|dog| dog.begins(index));
+        self.started.store(now(), Relaxed);
+    }
+
+    fn landed(&self, index: usize, ended: &Ended) {
+        self.shared.stats.collective_exposed_ns.add(now() - self.started.load(Relaxed));
+        self.shared.stats.overlapped_collectives.add(1);
+        let times = (since_start(ended.began_at), since_start(ended.ended_at));
+        if let Some(kind) = self.code.plan.steps[index].kernel.collective() {
+            self.collective_ended((index, kind), times, ended.result.is_err());
+        }
+    }
+}
+
+impl Steps<'_> {
+    fn collective_ended(
+        &self,
+        (index, kind): (usize, Kind),
+        (begin, end): (u64, u64),
+        failed: bool,
+    ) {
+        let step = &self.code.plan.steps[index];
+        let communicator = self.communicator(step);
+        self.shared.explain.collectives.lock().end(&communicator, (begin, end), failed);
+        self.shared.stats.collectives.add(1);
+        self.shared.stats.collective_bytes.add(given(step, kind).map_or(0, bytes));
+        self.shared.stats.collective_ns.add(end - begin);
+        let lane = step.done.map(|_| communicator);
+        self.span(index, "collective", (begin, end), lane.as_deref());
+    }
+
+    /// Puts a step into the timeline; `lane`: that of this communicator, not this thread.
+    fn span(
+        &self,
+        index: usize,
+        category: &'static str,
+        (begin, end): (u64, u64),
+        lane: Option<&str>,
+    ) {
+        if !self.shared.profile.is_active() {
+            return;
+        }
+        let step = &self.code.plan.steps[index];
+        let name = name_of(&self.program.operators, step.record);
         let all_bytes = |list: &[Operand]| list.iter().map(bytes).sum::<u64>();
         let types = |list: &[Operand]| json::list(list.iter().map(|one| quoted(&type_of(one))));
         let details = Object::default()
@@ -99,39 +141,23 @@ impl Watch for Steps<'_> {
             .raw("writes", types(&step.writes))
             .raw("bytes_read", all_bytes(&step.reads))
             .raw("bytes_written", all_bytes(&step.writes));
-        let category = match is_host {
-            _ if kind.is_some() => "collective",
-            true => "CPU fallback",
-            false => "kernel",
-        };
         let span = Span { name: &name, category, begin, end, site: step.site, details };
-        self.shared.profile.span(span);
+        match lane {
+            Some(communicator) => self.shared.profile.span_of(communicator, span),
+            None => self.shared.profile.span(span),
+        }
     }
-}
 
-impl Steps<'_> {
     /// The name of a collective's communicator; it may be gone by now.
-    fn communicator(&self, step: &Step, kind: Kind) -> String {
-        // It comes after what is given.
-        let number = step.reads.get(usize::from(given(step, kind).is_some()));
-        let name = match number.map(|read| read.mem) {
-            Some(MemRef::Scalar(slot)) => collective::name(self.scalars[slot as usize]),
-            _ => None,
-        };
+    fn communicator(&self, step: &Step) -> String {
+        let name = step.communicator(self.scalars).and_then(collective::name);
         name.unwrap_or_else(|| "not registered any more".into())
-    }
-}
-
-fn collective_kind(kernel: &Kernel) -> Option<Kind> {
-    match kernel {
-        Kernel::Node { op: Op::Host, attrs } => Some(collective::of(attrs)?.0),
-        _ => None,
     }
 }
 
 /// What a collective takes from this rank.
 fn given(step: &Step, kind: Kind) -> Option<&Operand> {
-    step.reads.first().filter(|_| kind != Kind::Receive)
+    step.reads.get(collective::operands(kind).given?)
 }
 
 /// Of the elements of an operand's view, each counted once for every time it is there.

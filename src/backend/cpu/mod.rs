@@ -44,13 +44,15 @@ use super::run::run_some_steps;
 use super::{Backend, Call, Executable, Failure, Outcome, Stepwise};
 use crate::error::{Error, Result};
 use crate::internal;
-use crate::op::{Attrs, Op, Ty};
+use crate::op::lane::Ticket;
+use crate::op::{Attrs, Op, Ty, collective, host};
 use crate::plan::{Kernel, Operand, Plan, Step, Target};
 pub use isa::{Isa, chosen as instructions, limit as limit_instructions};
 
 use access::Bound;
 use epilogue::Epilogue;
 use map::{Map, moves_pairs, narrowed};
+use node::PreparedCall;
 use onednn::Search;
 use packed_weights::{PackedOperands, Slabs};
 use pool::Threads;
@@ -65,13 +67,20 @@ pub struct Cpu {
     threads: Arc<Threads>,
     /// Bytes of packed operands that are kept from run to run.
     kept: Arc<AtomicU64>,
+    /// Whether collectives run beside kernels.
+    lanes: bool,
 }
 
 impl Cpu {
     /// `num_threads` 0 means one for every core. No thread starts and no library is loaded before the first run.
     pub fn new(num_threads: usize, onednn: Search) -> Cpu {
         let threads = Arc::new(Threads::new(num_threads, onednn));
-        Cpu { pool: Pool::new(), threads, kept: Arc::default() }
+        Cpu { pool: Pool::new(), threads, kept: Arc::default(), lanes: true }
+    }
+
+    /// Whether it has lanes, which otherwise it has.
+    pub fn with_lanes(self, lanes: bool) -> Cpu {
+        Cpu { lanes, ..self }
     }
 
     /// Runs `body` on this thread, whose work the backend's other threads share. Error when the system gives no threads.
@@ -85,6 +94,10 @@ impl Target for Cpu {
     fn workspace(&self, _: Op, _: &Attrs, _: &[Ty], _: &[Ty]) -> u64 {
         0
     }
+
+    fn has_lanes(&self) -> bool {
+        self.lanes
+    }
 }
 
 impl Backend for Cpu {
@@ -97,7 +110,9 @@ impl Backend for Cpu {
             Ok(Some(library)) => &library.version,
             _ => "none",
         };
-        format!("cpu {:?} {} oneDNN {products}", isa::chosen(), env!("CARGO_PKG_VERSION"))
+        let lanes = if self.lanes { "" } else { " without lanes" };
+        let version = env!("CARGO_PKG_VERSION");
+        format!("cpu {:?} {version} oneDNN {products}{lanes}", isa::chosen())
     }
 
     fn supports(&self, op: Op) -> bool {
@@ -131,6 +146,8 @@ enum Compiled {
     Node,
     /// Anybody's code: it finds the thread as if nobody had computed on it.
     Host,
+    /// Likewise, beside what comes next.
+    OnLane,
 }
 
 struct CpuExecutable {
@@ -155,6 +172,7 @@ impl Compiled {
             Kernel::Fused { op, attrs, body } => {
                 Compiled::Fused(Box::new(Epilogue::new((*op, attrs), body, step, &plan.donors)?))
             }
+            Kernel::Node { op: Op::Host, .. } if step.done.is_some() => Compiled::OnLane,
             Kernel::Node { op: Op::Host, .. } => Compiled::Host,
             Kernel::Node { op: Op::Matmul, .. } => Compiled::Product,
             Kernel::Node { .. } => Compiled::Node,
@@ -191,15 +209,40 @@ impl CpuExecutable {
                 let (reads, writes) = (bind(&step.reads, call)?, bind(&step.writes, call)?);
                 matmul::matmul(&reads, &writes, (slabs().as_deref(), &self.pool))
             }
-            kind @ (Compiled::Node | Compiled::Host) => {
+            kind @ (Compiled::Node | Compiled::Host | Compiled::OnLane) => {
                 let Kernel::Node { op, attrs } = &step.kernel else {
                     return internal!("a node kernel without a node");
                 };
                 let (reads, writes) = (bind(&step.reads, call)?, bind(&step.writes, call)?);
                 let run = || node::run(*op, attrs, &reads, &writes, &self.pool);
-                if matches!(kind, Compiled::Host) { self.threads.serial(run) } else { run() }
+                if matches!(kind, Compiled::Node) { run() } else { self.threads.serial(run) }
             }
         }
+    }
+
+    /// Runs a step, or puts it on its communicator's lane after `before`.
+    fn start_step(
+        &self,
+        (index, before): (usize, Option<Ticket>),
+        call: &Call,
+        of_run: &[Arc<Slabs>],
+    ) -> Result<Option<Ticket>> {
+        let step = &self.plan.steps[index];
+        if let (Compiled::OnLane, Kernel::Node { attrs, .. }, Some(communicator)) =
+            (&self.steps[index], &step.kernel, step.communicator(call.scalars))
+        {
+            let (reads, writes) = (bind(&step.reads, call)?, bind(&step.writes, call)?);
+            let (prepared, site) =
+                (PreparedCall::new(attrs, &reads, &writes, &self.pool)?, step.site);
+            let work = move || {
+                host::set_running_site(site);
+                prepared.run()
+            };
+            if let Some(ticket) = collective::put(communicator, before, work)? {
+                return Ok(Some(ticket));
+            }
+        }
+        self.run_step(index, call, of_run).map(|()| None)
     }
 }
 
@@ -216,7 +259,7 @@ impl Executable for CpuExecutable {
 impl Stepwise for CpuExecutable {
     fn run_steps(&self, call: &Call, steps: Range<usize>) -> Outcome {
         let of_run = self.packed_operands.of_run();
-        let step = |index| self.run_step(index, call, &of_run);
+        let step = |index, before| self.start_step((index, before), call, &of_run);
         let run = || run_some_steps(&self.plan, call, steps, step);
         self.threads.install(run).unwrap_or_else(|error| all_failed(&self.plan, &error))
     }

@@ -11,7 +11,7 @@ use crate::internal;
 use crate::op::array::Array;
 use crate::op::evaluate::evaluate;
 use crate::op::fallback::{host_args, operator, scalar_operands};
-use crate::op::host::HostTensor;
+use crate::op::host::{HostArg, HostOp, HostTensor};
 use crate::op::{Attr, Attrs, Op, Ty};
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub fn run(
     pool: &Arc<Pool>,
 ) -> Result<()> {
     if op == Op::Host {
-        return host(attrs, reads, writes, pool);
+        return PreparedCall::new(attrs, reads, writes, pool)?.run();
     }
     if op == Op::Check {
         return Ok(());
@@ -142,27 +142,46 @@ fn to_array(operand: &Bound) -> Array {
     Array { ty: Ty::new(operand.dtype, operand.sizes()), bytes: operand.bytes_of_dense().to_vec() }
 }
 
-/// Calls a host operator on the operands' memory.
-fn host(attrs: &Attrs, reads: &[Bound], writes: &[Bound], pool: &Arc<Pool>) -> Result<()> {
-    let Attr::Args(args) = &attrs[2] else {
-        return internal!("a CPU fallback without arguments");
-    };
-    let reads: Vec<Dense> = (reads.iter().zip(scalar_operands(args)))
-        .map(|(read, is_scalar)| match read.source {
-            Source::Slot(_) if is_scalar => Ok(as_it_is(read)),
-            _ => dense(read, pool),
-        })
-        .collect::<Result<_>>()?;
-    let tensor =
-        |b: &Bound| HostTensor { data: address(b), dtype: b.dtype, sizes: b.sizes().into() };
-    let bits = |n: usize| match (reads[n].source, reads[n].dtype) {
-        (Source::Slot(bits), _) => bits,
-        (_, DType::Bool) => reads[n].slice::<u8>(reads[n].layout.offset, 1)[0] as u64,
-        _ => reads[n].slice::<u64>(reads[n].layout.offset, 1)[0],
-    };
-    let args = host_args(args, |n| tensor(&reads[n]), bits);
-    let targets: Vec<HostTensor> = writes.iter().map(tensor).collect();
-    (operator(attrs)?.function)(&args, &targets)
+/// A call of a host operator on the operands' memory, which may be made by any thread.
+pub struct PreparedCall {
+    operator: Arc<HostOp>,
+    args: Vec<HostArg>,
+    targets: Vec<HostTensor>,
+    /// Copies of operands, which `args` point into.
+    _operands: Vec<Dense>,
+}
+
+impl PreparedCall {
+    pub fn new(
+        attrs: &Attrs,
+        reads: &[Bound],
+        writes: &[Bound],
+        pool: &Arc<Pool>,
+    ) -> Result<PreparedCall> {
+        let Attr::Args(args) = &attrs[2] else {
+            return internal!("a CPU fallback without arguments");
+        };
+        let reads: Vec<Dense> = (reads.iter().zip(scalar_operands(args)))
+            .map(|(read, is_scalar)| match read.source {
+                Source::Slot(_) if is_scalar => Ok(as_it_is(read)),
+                _ => dense(read, pool),
+            })
+            .collect::<Result<_>>()?;
+        let tensor =
+            |b: &Bound| HostTensor { data: address(b), dtype: b.dtype, sizes: b.sizes().into() };
+        let bits = |n: usize| match (reads[n].source, reads[n].dtype) {
+            (Source::Slot(bits), _) => bits,
+            (_, DType::Bool) => reads[n].slice::<u8>(reads[n].layout.offset, 1)[0] as u64,
+            _ => reads[n].slice::<u64>(reads[n].layout.offset, 1)[0],
+        };
+        let args = host_args(args, |n| tensor(&reads[n]), bits);
+        let targets = writes.iter().map(tensor).collect();
+        Ok(PreparedCall { operator: operator(attrs)?, args, targets, _operands: reads })
+    }
+
+    pub fn run(&self) -> Result<()> {
+        (self.operator.function)(&self.args, &self.targets)
+    }
 }
 
 /// Address of the first element of a dense operand.

@@ -29,6 +29,7 @@ fn step(reads: &[Operand], write: Operand) -> Step {
         reads_of: vec![],
         results_of: vec![],
         workspace: None,
+        done: None,
         site: 40,
         record: 0,
     }

@@ -4,8 +4,8 @@
 use super::check;
 use crate::dtype::DType::{BF16, F32};
 use crate::op::Op;
-use crate::plan::random::random_program;
-use crate::plan::tests::plan_of;
+use crate::plan::random::{random_program, random_ranks_program};
+use crate::plan::tests::{WithLanes, plan_for, plan_of};
 use crate::plan::training::{Make, training_step};
 use crate::plan::{ALIGN, Kernel, LoopBody, MemRef, Operand, Plan};
 use smallvec::smallvec;
@@ -192,5 +192,69 @@ fn plans_of_random_programs_hold() {
     for seed in 0..400 {
         let (graph, donors) = random_program(seed);
         plan_of(&graph, &donors);
+    }
+}
+
+/// What lanes add: the ways in which a collective's time on its lane can be wrong.
+const LANE_SPOILS: [(&str, Spoil); 4] = [
+    ("wait for a collective too late", |plan, at| {
+        let done = plan.steps[at].done?;
+        let results = places(&plan.steps[at].writes);
+        let reader = plan.steps.get(done as usize);
+        let is_read = reader.is_none_or(|s| s.reads.iter().any(|r| results.contains(&r.mem)));
+        is_read.then(|| plan.steps[at].done = Some(done + 1))
+    }),
+    ("wait for a collective before it begins", |plan, at| {
+        plan.steps[at].done = Some(plan.steps[at].done.map(|_| at as u32)?);
+        Some(())
+    }),
+    ("put a kernel on a lane", |plan, at| {
+        let step = &mut plan.steps[at];
+        step.kernel.collective().is_none().then(|| step.done = Some(at as u32 + 1))
+    }),
+    ("write over what a collective uses", |plan, at| {
+        let done = plan.steps[at].done? as usize;
+        let used = plan.steps[at].reads.iter().chain(&plan.steps[at].writes);
+        let used = used.map(|o| o.mem).find(|mem| matches!(mem, MemRef::Arena(_)))?;
+        let other = plan.steps[at + 1..done].iter_mut().find_map(|step| step.writes.first_mut())?;
+        other.mem = used;
+        plan.arena_bytes += 1 << 20;
+        Some(())
+    }),
+];
+
+#[test]
+fn collectives_in_flight_are_guarded() {
+    let mut tried = [0; LANE_SPOILS.len()];
+    for seed in 0..60 {
+        let (graph, donors) = random_ranks_program(seed);
+        let plan = plan_for(&WithLanes, &graph, &donors);
+        for (n, (name, spoil)) in LANE_SPOILS.iter().enumerate() {
+            for at in 0..plan.steps.len() {
+                let mut bad = plan.clone();
+                if spoil(&mut bad, at).is_some() {
+                    tried[n] += 1;
+                    let checked = check(&graph, &bad);
+                    assert!(checked.is_err(), "seed {seed}, {name}, step {at}:\n{plan}");
+                }
+            }
+        }
+        let collectives: Vec<usize> = (0..plan.steps.len())
+            .filter(|&at| plan.steps[at].kernel.collective().is_some())
+            .collect();
+        for pair in collectives.windows(2) {
+            let mut bad = plan.clone();
+            bad.steps.swap(pair[0], pair[1]);
+            assert!(check(&graph, &bad).is_err(), "seed {seed}, swapped {pair:?}:\n{plan}");
+        }
+    }
+    assert!(tried.iter().all(|&count| count > 20), "{tried:?}");
+}
+
+#[test]
+fn plans_of_random_ranks_hold() {
+    for seed in 0..400 {
+        let (graph, donors) = random_ranks_program(seed);
+        plan_for(&WithLanes, &graph, &donors);
     }
 }

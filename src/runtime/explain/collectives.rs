@@ -35,7 +35,7 @@ pub struct Collective {
 pub struct Collectives(BTreeMap<String, VecDeque<Collective>>);
 
 impl Collectives {
-    /// Notes one that begins: `new` without its number. They run one after the other.
+    /// Notes one that begins: `new` without its number. Those of a communicator run one after the other.
     pub fn begin(&mut self, communicator: &str, new: Collective) {
         if self.0.len() >= COMMUNICATORS && !self.0.contains_key(communicator) {
             // Of those that are used no more the one that was used last long ago.
@@ -53,10 +53,12 @@ impl Collectives {
         }
     }
 
-    pub fn end(&mut self, communicator: &str, failed: bool) {
-        let last = self.0.get_mut(communicator).and_then(|last| last.back_mut());
-        if let Some(one) = last {
-            one.took_ns = now() - one.began_ns;
+    /// The first of those that run has ended. `times`: when it really began, and ended.
+    pub fn end(&mut self, communicator: &str, times: (u64, u64), failed: bool) {
+        let last = self.0.get_mut(communicator);
+        let running = last.and_then(|last| last.iter_mut().find(|c| c.state == State::Running));
+        if let Some(one) = running {
+            (one.began_ns, one.took_ns) = (times.0, times.1 - times.0);
             one.state = if failed { State::Failed } else { State::Done };
         }
     }
@@ -106,10 +108,10 @@ mod tests {
         let mut log = Collectives::default();
         for _ in 0..LAST + 5 {
             log.begin("a", collective("all_reduce"));
-            log.end("a", false);
+            log.end("a", (3, 5), false);
         }
         log.begin("b", collective("broadcast"));
-        log.end("b", true);
+        log.end("b", (3, 5), true);
         log.begin("b", collective("send"));
         let rows = log.rows();
         assert_eq!(rows.len(), LAST + 2);

@@ -263,6 +263,7 @@ torchacc_communicator Transport::describe(std::unique_ptr<Transport> transport) 
     made.device_reduce = callback(&on_device_by_numbers<Reduce>);
     made.device_all_to_all_v = callback(&on_device_by_numbers<AllToAllV>);
   }
+  made.concurrent = 1;
   made.drop = callback(&drop_transport);
   made.user = transport.release();
   return made;

@@ -334,6 +334,7 @@ fn in_place_results_may_overwrite_what_was_read() {
         reads_of: Vec::new(),
         results_of: Vec::new(),
         workspace: None,
+        done: None,
         site: 0,
         record: 0,
     };

@@ -174,6 +174,7 @@ impl Case {
             reads_of: Vec::new(),
             results_of: Vec::new(),
             workspace: None,
+            done: None,
             site: 0,
             record: 0,
         };

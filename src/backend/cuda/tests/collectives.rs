@@ -9,14 +9,12 @@ use crate::dtype::DType::{F32, I64};
 use crate::error::{Code, Error};
 use crate::graph::{Graph, ValueId};
 use crate::op::array::Array;
-use crate::op::collective::{self, Communicator, DeviceFunction, Function, Kind, TOKEN, register};
+use crate::op::collective::{Communicator, DeviceFunction, Function, Kind, TOKEN, register};
 use crate::op::host::HostTensor;
-use crate::op::{Attr, Op, Ty};
+use crate::op::{Attr, Op};
 use crate::plan::plan;
 use crate::plan::tests::leaves;
 use crate::plan::training::Make;
-use crate::record::{Arg, Read, ScalarKind, View};
-use crate::shape::Layout;
 use smallvec::smallvec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -93,6 +91,7 @@ fn communicator(way: Way, device: &Arc<Emulated>) -> (Arc<Communicator>, Arc<See
             None,
             None,
         ],
+        lane: None,
     };
     (Arc::new(communicator), seen)
 }
@@ -103,18 +102,8 @@ fn graph() -> Graph {
     let x = m.input(0, F32, &[N as i64]);
     let token = m.input(1, TOKEN.0, &TOKEN.1);
     let [number, rank] = [0, 1].map(|slot| m.0.scalar(slot, I64).unwrap());
-    let reduce = |m: &mut Make, x: ValueId, token: ValueId| -> [ValueId; 2] {
-        let read = |ty: &Ty| {
-            let view = View { dtype: ty.dtype, layout: Layout::contiguous(&ty.sizes) };
-            Arg::Tensor(Read { value: 0, view })
-        };
-        let ty = m.0.ty(x).clone();
-        let scalar = |slot| Arg::Scalar { kind: ScalarKind::Int, slot };
-        let token_ty = Ty::new(TOKEN.0, &TOKEN.1);
-        let args = vec![read(&ty), Arg::Int(0), scalar(0), read(&token_ty), scalar(1)];
-        let attrs = collective::attrs(Kind::AllReduce, Some(ty), args);
-        let made = m.0.ops(Op::Host, &[x, number, token, rank], attrs).unwrap();
-        [made[0], made[1]]
+    let reduce = |m: &mut Make, x: ValueId, token: ValueId| {
+        m.collective(Kind::AllReduce, x, RANKS as i64, [number, token, rank])
     };
     // Kernels of their own: sums of rows are not fused with what comes after them.
     let total = |m: &mut Make, x: ValueId| m.0.reduce(Op::Sum, x, &[0], false).unwrap();

@@ -1,0 +1,159 @@
+//! Collectives on lanes: the same bits whatever runs beside them and however long they take, and failures that go no further
+//! than they must.
+
+use super::cpu::{Cpu, onednn::Search};
+use super::cuda::emulated::slice;
+use super::plan_tests::{run, some_inputs};
+use super::{Backend, Call, Outcome};
+use crate::error::{Code, Error, Result};
+use crate::graph::Graph;
+use crate::graph::interpret::interpret;
+use crate::op::array::Array;
+use crate::op::collective::{Communicator, Function, register};
+use crate::op::host::HostTensor;
+use crate::op::lane::CollectiveLane;
+use crate::plan::random::{COMMUNICATORS, FIRST_COMMUNICATOR, RANKS, random_ranks_program};
+use crate::plan::tests::plan_for;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+
+fn bytes(tensor: &HostTensor) -> &mut [u8] {
+    slice(tensor.data, tensor.sizes.iter().product::<i64>() as usize * tensor.dtype.size())
+}
+
+/// What ranks that all have what this one has would make of it: rows again and again, or the first of them, times a number.
+fn filled(x: &HostTensor, y: &HostTensor, times: f32) {
+    let (from, to) = (bytes(x), bytes(y));
+    for (at, four) in to.chunks_exact_mut(4).enumerate() {
+        let at = 4 * at % from.len();
+        let number = f32::from_le_bytes([0, 1, 2, 3].map(|i| from[at + i]));
+        four.copy_from_slice(&(number * times).to_le_bytes());
+    }
+}
+
+/// What a communicator is to do.
+#[derive(Clone, Copy)]
+struct Way {
+    has_lane: bool,
+    /// The collective that fails, of all that it is asked for.
+    fails_at: u64,
+}
+
+const SERIAL: Way = Way { has_lane: false, fails_at: u64::MAX };
+const ON_LANE: Way = Way { has_lane: true, ..SERIAL };
+
+fn communicator(name: &str, way: Way) -> Arc<Communicator> {
+    let asked = Arc::new(AtomicU64::new(0));
+    let function = |times: f32| -> Option<Function> {
+        let asked = asked.clone();
+        Some(Box::new(move |_, x, y| {
+            let number = asked.fetch_add(1, SeqCst);
+            std::thread::sleep(Duration::from_micros(number * 7919 % 300));
+            if number == way.fails_at {
+                return Err(Error::new(Code::OperatorError, "a rank is gone"));
+            }
+            filled(x, y, times);
+            Ok(())
+        }))
+    };
+    let sum = RANKS as f32;
+    let (reduce, gather, scatter) = (function(sum), function(1.0), function(sum));
+    Arc::new(Communicator {
+        name: name.into(),
+        rank: 0,
+        size: RANKS,
+        functions: [reduce, gather, scatter, None, None, None, None, None, None],
+        device_functions: [const { None }; _],
+        lane: way.has_lane.then(CollectiveLane::default),
+    })
+}
+
+/// Communicators for a random program, which writes their numbers where it has them.
+fn communicators(scalars: &mut [u64], way: Way) -> Vec<Arc<Communicator>> {
+    let made: Vec<_> = (0..COMMUNICATORS).map(|n| communicator(&format!("{n}"), way)).collect();
+    for (slot, communicator) in made.iter().enumerate() {
+        if let Some(scalar) = scalars.get_mut(FIRST_COMMUNICATOR as usize + slot) {
+            *scalar = register(communicator);
+        }
+    }
+    made
+}
+
+fn cpu() -> Cpu {
+    Cpu::new(2, Search::Off)
+}
+
+#[test]
+fn random_programs_have_the_same_bits_on_lanes() {
+    let (mut in_flight, backend, serial) = (0, cpu(), cpu().with_lanes(false));
+    for seed in 0..150 {
+        let (graph, donors) = random_ranks_program(seed);
+        let plan = plan_for(&backend, &graph, &donors);
+        in_flight += plan.steps.iter().filter(|step| step.done.is_some()).count();
+        let (arrays, mut scalars) = some_inputs(&plan, seed);
+        let _kept = communicators(&mut scalars, ON_LANE);
+        let found = run(&backend, &plan, &arrays, &scalars);
+        let _others = communicators(&mut scalars, SERIAL);
+        let plain = plan_for(&serial, &graph, &donors);
+        assert!(plain.steps.iter().all(|step| step.done.is_none()));
+        let values = COMMUNICATORS..found.len();
+        let one_by_one = run(&serial, &plain, &arrays, &scalars);
+        assert_eq!(bits(&found[values.clone()]), bits(&one_by_one[values.clone()]), "seed {seed}");
+        let wanted = interpret(&graph, &arrays, &scalars).unwrap();
+        for (a, b) in found[values.clone()].iter().zip(&wanted[values]) {
+            let near = |(a, b): (f64, f64)| (a - b).abs() <= 1e-4 * (1.0 + b.abs()) || a.is_nan();
+            let mut pairs = a.to_f64s().into_iter().zip(b.to_f64s());
+            assert!(pairs.all(near), "seed {seed}\n{plan}");
+        }
+    }
+    assert!(in_flight > 200, "{in_flight} collectives were on lanes");
+}
+
+fn bits(arrays: &[Array]) -> Vec<&[u8]> {
+    arrays.iter().map(|array| &array.bytes[..]).collect()
+}
+
+/// Outputs that fail when collective `fails_at` of each communicator does, and errors that no output shows.
+fn failed(way: Way, graph: &Graph, donors: &[Option<u32>], seed: u64) -> Result<Vec<u32>> {
+    let backend = cpu();
+    let plan = plan_for(&backend, graph, donors);
+    let (arrays, mut scalars) = some_inputs(&plan, seed);
+    let _kept = communicators(&mut scalars, way);
+    let inputs: Vec<Vec<u8>> = arrays.iter().map(|array| array.bytes.clone()).collect();
+    let outputs: Vec<Vec<u8>> = plan.outputs.iter().map(|ty| vec![0; ty.nbytes()]).collect();
+    let arena = backend.allocate(plan.arena_bytes as usize)?;
+    let address = |bytes: &Vec<u8>| bytes.as_ptr() as usize;
+    let of_output = |k: usize| plan.donors[k].map_or(&outputs[k], |i| &inputs[i as usize]);
+    let call = Call {
+        inputs: &inputs.iter().map(address).collect::<Vec<_>>(),
+        poisoned: &[],
+        derived: &[],
+        outputs: &(0..outputs.len()).map(|k| address(of_output(k))).collect::<Vec<_>>(),
+        arena: arena.address(),
+        scalars: &scalars,
+        watch: None,
+    };
+    let Outcome { failed, unseen } = backend.compile(Arc::new(plan))?.run(&call);
+    let errors = failed.iter().map(|f| &f.error).chain(unseen.iter().map(|(_, error)| error));
+    for error in errors {
+        assert!(error.message.contains("a rank is gone"), "seed {seed}: {error}");
+    }
+    Ok(failed.iter().map(|failure| failure.output).collect())
+}
+
+#[test]
+fn a_failure_on_a_lane_goes_as_far_as_without() {
+    let mut some = 0;
+    for seed in 0..100 {
+        let (graph, donors) = random_ranks_program(seed);
+        for fails_at in 0..3 {
+            let [alone, on_lane] = [SERIAL, ON_LANE]
+                .map(|way| Way { fails_at, ..way })
+                .map(|way| failed(way, &graph, &donors, seed).unwrap());
+            assert_eq!(alone, on_lane, "seed {seed}, collective {fails_at} fails");
+            some += alone.len();
+        }
+    }
+    assert!(some > 50, "{some} outputs failed");
+}

@@ -1,0 +1,346 @@
+//! Collectives start early and what needs them runs late, so that other work runs meanwhile; within a limit on memory.
+//!
+//! A list schedule over estimated times, as the latency-hiding schedulers of OpenXLA and Inductor make: one engine that
+//! computes, and lanes for collectives. All collectives start in the order of the program, whatever the estimates are; so each
+//! rank may schedule for itself, and none waits for one that another starts only after something recorded later.
+
+use super::Flow;
+use crate::graph::Graph;
+use crate::plan::cost::{collective_time, region_time};
+use crate::plan::draft::{Fused, Region, RegionId};
+use crate::plan::lanes::{self, LaneId};
+use std::collections::BTreeSet;
+
+/// Memory that may be in use at once, as a part of what the order needs as it is.
+const MOST_PEAK: f64 = 1.05;
+/// How far from its turn a region may run, in regions; the next one if memory would peak too high.
+const REACHES: [usize; 3] = [usize::MAX, 256, 32];
+/// Most regions that are run early for the sake of a collective.
+const MOST_PREPARED: usize = 64;
+
+/// `order`, changed so that less time is spent waiting for collectives. The peak is at most a little higher.
+pub(super) fn scheduled(
+    graph: &Graph,
+    fused: &Fused,
+    flow: &Flow,
+    donors: &[Option<u32>],
+    order: Vec<RegionId>,
+) -> Vec<RegionId> {
+    if !fused.regions.iter().any(|region| region.kernel.collective().is_some()) {
+        return order;
+    }
+    let work = Work::new(graph, fused, flow, donors, &order);
+    let live = work.live_bytes(&order);
+    let limit = (live.iter().max().map_or(0, |&peak| peak) as f64 * MOST_PEAK) as u64;
+    let waits = work.exposed(&order);
+    let better = REACHES.iter().find_map(|&reach| {
+        let new = Line::new(&work, &order, live.clone(), limit).run(reach);
+        let fits = work.live_bytes(&new).iter().all(|&bytes| bytes <= limit);
+        (fits && work.exposed(&new) < waits).then_some(new)
+    });
+    better.unwrap_or(order)
+}
+
+/// What is to be put in order.
+struct Work<'a> {
+    fused: &'a Fused,
+    flow: &'a Flow,
+    donors: &'a [Option<u32>],
+    /// Of every region, in bytes that could be moved meanwhile.
+    times: Vec<u64>,
+    lanes: Vec<Option<LaneId>>,
+    /// The collectives whose results each region needs, without those before it on its own lane.
+    awaits: Vec<Vec<RegionId>>,
+    /// What must run before each region.
+    before: Vec<Vec<RegionId>>,
+}
+
+impl<'a> Work<'a> {
+    fn new(
+        graph: &Graph,
+        fused: &'a Fused,
+        flow: &'a Flow,
+        donors: &'a [Option<u32>],
+        order: &[RegionId],
+    ) -> Work<'a> {
+        let n = order.len();
+        let steps: Vec<&Region> = order.iter().map(|&r| &fused.regions[r]).collect();
+        let mut lanes = vec![None; n];
+        order.iter().zip(lanes::lanes(fused, &steps)).for_each(|(&r, lane)| lanes[r] = lane);
+        let writers = fused.writers();
+        let awaited = |r: RegionId| {
+            let makers = flow.reads[r].iter().map(|&b| writers[b]);
+            let mut awaited: Vec<RegionId> =
+                makers.filter(|&w| lanes[w].is_some() && lanes[w] != lanes[r]).collect();
+            awaited.sort_unstable();
+            awaited.dedup();
+            awaited
+        };
+        let awaits = (0..n).map(awaited).collect();
+        let time = |r: RegionId| match lanes[r] {
+            Some(_) => collective_time(graph, fused, &fused.regions[r]),
+            None => region_time(graph, fused, &fused.regions[r]),
+        };
+        let times = (0..n).map(time).collect();
+        let mut before = vec![Vec::new(); n];
+        for (r, users) in flow.users.iter().enumerate() {
+            users.iter().for_each(|&u| before[u].push(r));
+        }
+        Work { fused, flow, donors, times, lanes, awaits, before }
+    }
+
+    /// Arena bytes that are live at every position.
+    fn live_bytes(&self, order: &[RegionId]) -> Vec<u64> {
+        let steps: Vec<&Region> = order.iter().map(|&r| &self.fused.regions[r]).collect();
+        let done = lanes::done(self.fused, &steps, self.donors);
+        let (mut first, mut last) =
+            (vec![0; self.flow.bytes.len()], vec![0; self.flow.bytes.len()]);
+        let mut live = vec![0i64; order.len() + 1];
+        for (at, (&r, done)) in order.iter().zip(done).enumerate() {
+            let until = done.map_or(at, |done| done - 1);
+            self.flow.writes[r].iter().for_each(|&b| first[b] = at);
+            let touched = self.flow.reads[r].iter().chain(&self.flow.writes[r]);
+            touched.for_each(|&b| last[b] = until.max(last[b]));
+            live[at] += steps[at].workspace as i64;
+            live[at + 1] -= steps[at].workspace as i64;
+        }
+        for (b, &bytes) in self.flow.bytes.iter().enumerate() {
+            live[first[b]] += bytes as i64;
+            live[last[b] + 1] -= bytes as i64;
+        }
+        live.pop();
+        let sums = live.iter().scan(0, |sum, change| {
+            *sum += change;
+            Some(*sum as u64)
+        });
+        sums.collect()
+    }
+
+    /// How long the engine waits for collectives.
+    fn exposed(&self, order: &[RegionId]) -> u64 {
+        let mut clock = Clock::new(self.lanes.len());
+        order.iter().map(|&r| clock.run(self, r)).sum::<u64>() + clock.rest()
+    }
+}
+
+/// The time at which things happen in an order.
+struct Clock {
+    now: u64,
+    /// When each collective is done.
+    done: Vec<u64>,
+    /// Lanes that were used, and when all on them is done.
+    lanes: Vec<(LaneId, u64)>,
+}
+
+impl Clock {
+    fn new(regions: usize) -> Clock {
+        Clock { now: 0, done: vec![0; regions], lanes: Vec::new() }
+    }
+
+    /// How long a region would have to wait.
+    fn wait(&self, work: &Work, r: RegionId) -> u64 {
+        let done = work.awaits[r].iter().map(|&c| self.done[c]).max();
+        done.unwrap_or(0).saturating_sub(self.now)
+    }
+
+    /// Returns how long it waits.
+    fn run(&mut self, work: &Work, r: RegionId) -> u64 {
+        let wait = self.wait(work, r);
+        self.now += wait;
+        match work.lanes[r] {
+            None => self.now += work.times[r],
+            Some(lane) => {
+                let at = self.lanes.iter().position(|(other, _)| *other == lane);
+                let at = at.unwrap_or_else(|| {
+                    self.lanes.push((lane, 0));
+                    self.lanes.len() - 1
+                });
+                let end = &mut self.lanes[at].1;
+                *end = self.now.max(*end) + work.times[r];
+                self.done[r] = *end;
+            }
+        }
+        wait
+    }
+
+    /// Until all lanes are empty.
+    fn rest(&self) -> u64 {
+        let last = self.lanes.iter().map(|(_, end)| *end).max();
+        last.unwrap_or(0).saturating_sub(self.now)
+    }
+}
+
+/// An order under construction.
+struct Line<'a> {
+    work: &'a Work<'a>,
+    limit: u64,
+    order: Vec<RegionId>,
+    /// Everything by the order as it was, the positions of regions in it, and where the first one is that has not run.
+    turns: &'a [RegionId],
+    turn: Vec<usize>,
+    first: usize,
+    /// Bytes at every position of that order, with what was made early.
+    forecast: Vec<u64>,
+    /// By turn.
+    ready: BTreeSet<(usize, RegionId)>,
+    waiting: Vec<u32>,
+    has_run: Vec<bool>,
+    clock: Clock,
+    live: u64,
+    /// Readers of each buffer that are not done with it.
+    uses: Vec<usize>,
+    /// Collectives that nobody has waited for yet, in the order of their starts.
+    in_flight: Vec<RegionId>,
+    /// All of them in order, and how many have started.
+    collectives: Vec<RegionId>,
+    started: usize,
+}
+
+impl<'a> Line<'a> {
+    fn new(work: &'a Work, order: &'a [RegionId], forecast: Vec<u64>, limit: u64) -> Line<'a> {
+        let n = order.len();
+        let mut turn = vec![0; n];
+        order.iter().enumerate().for_each(|(at, &r)| turn[r] = at);
+        let waiting = work.flow.n_before.clone();
+        Line {
+            work,
+            limit,
+            order: Vec::with_capacity(n),
+            turns: order,
+            first: 0,
+            forecast,
+            ready: (0..n).filter(|&r| waiting[r] == 0).map(|r| (turn[r], r)).collect(),
+            turn,
+            waiting,
+            has_run: vec![false; n],
+            clock: Clock::new(n),
+            live: 0,
+            uses: work.flow.readers.iter().map(Vec::len).collect(),
+            in_flight: Vec::new(),
+            collectives: order.iter().copied().filter(|&r| work.lanes[r].is_some()).collect(),
+            started: 0,
+        }
+    }
+
+    fn run(mut self, reach: usize) -> Vec<RegionId> {
+        while self.first < self.turns.len() {
+            if !self.start_next() {
+                let next = self.next(reach);
+                self.take(next);
+            }
+            while self.turns.get(self.first).is_some_and(|&r| self.has_run[r]) {
+                self.first += 1;
+            }
+        }
+        self.order
+    }
+
+    fn takes(&self, r: RegionId) -> u64 {
+        self.work.flow.writes[r].iter().map(|&b| self.work.flow.bytes[b]).sum()
+    }
+
+    /// Starts the next collective, and runs before it what little it still needs, if nothing speaks against that.
+    fn start_next(&mut self) -> bool {
+        let Some(&collective) = self.collectives.get(self.started) else { return false };
+        let Some(mut needed) = self.unprepared(collective) else { return false };
+        needed.sort_unstable_by_key(|&r| self.turn[r]);
+        let bytes: u64 = needed.iter().map(|&r| self.takes(r)).sum();
+        let until = self.turn[collective].max(self.first);
+        let highest = self.forecast[self.first..=until].iter().max().map_or(0, |&most| most);
+        let is_early = self.turn[collective] > self.first;
+        if is_early && highest.max(self.live) + bytes > self.limit {
+            return false;
+        }
+        self.forecast[self.first..until].iter_mut().for_each(|live| *live += bytes);
+        needed.into_iter().for_each(|r| self.take(r));
+        true
+    }
+
+    /// A collective and all that has to run before it; `None` if that is much, or has to wait itself.
+    fn unprepared(&self, collective: RegionId) -> Option<Vec<RegionId>> {
+        let (mut found, mut at, mut time) = (vec![collective], 0, 0);
+        while let Some(&r) = found.get(at) {
+            time += if r == collective { 0 } else { self.work.times[r] };
+            let is_small = found.len() <= MOST_PREPARED && time <= self.work.times[collective];
+            if !is_small || self.clock.wait(self.work, r) > 0 {
+                return None;
+            }
+            let before = self.work.before[r].iter();
+            for &other in before.filter(|&&other| !self.has_run[other]) {
+                if !found.contains(&other) {
+                    found.push(other);
+                }
+            }
+            at += 1;
+        }
+        Some(found)
+    }
+
+    /// Of what is ready and not far from its turn, the first that need not wait and for which there is memory; else what comes
+    /// nearest to that.
+    fn next(&self, reach: usize) -> RegionId {
+        let cost = |r: RegionId| {
+            let during = self.live + self.takes(r) + self.work.fused.regions[r].workspace;
+            (during.saturating_sub(self.limit), self.clock.wait(self.work, r))
+        };
+        let last = self.first.saturating_add(reach);
+        let mut best = None;
+        for &(turn, r) in self.ready.iter().take_while(|(turn, _)| *turn <= last) {
+            let cost = cost(r);
+            if cost == (0, 0) {
+                return r;
+            }
+            if best.is_none_or(|(least, _, _)| cost < least) {
+                best = Some((cost, turn, r));
+            }
+        }
+        best.map_or(self.turns[self.first], |(_, _, r)| r)
+    }
+
+    fn take(&mut self, r: RegionId) {
+        let work = self.work;
+        for &collective in &work.awaits[r] {
+            self.land(collective);
+        }
+        self.clock.run(work, r);
+        self.live += self.takes(r);
+        self.has_run[r] = true;
+        self.ready.remove(&(self.turn[r], r));
+        self.order.push(r);
+        if work.lanes[r].is_some() {
+            self.started += 1;
+            self.in_flight.push(r);
+        } else {
+            self.leave(r);
+        }
+        for &user in &work.flow.users[r] {
+            self.waiting[user] -= 1;
+            if self.waiting[user] == 0 {
+                self.ready.insert((self.turn[user], user));
+            }
+        }
+    }
+
+    /// A collective is done, and so are those before it on its lane.
+    fn land(&mut self, collective: RegionId) {
+        let Some(last) = self.in_flight.iter().position(|&r| r == collective) else { return };
+        let (lanes, mut at) = (&self.work.lanes, 0);
+        let of_lane = |&r: &RegionId| {
+            at += 1;
+            at <= last + 1 && lanes[r] == lanes[collective]
+        };
+        let (landed, rest) = std::mem::take(&mut self.in_flight).into_iter().partition(of_lane);
+        self.in_flight = rest;
+        let landed: Vec<RegionId> = landed;
+        landed.into_iter().for_each(|r| self.leave(r));
+    }
+
+    /// Gives back what a region was the last to touch.
+    fn leave(&mut self, r: RegionId) {
+        let flow = self.work.flow;
+        flow.reads[r].iter().for_each(|&b| self.uses[b] -= 1);
+        let touched = flow.reads[r].iter().chain(&flow.writes[r]);
+        let free = touched.filter(|&&b| self.uses[b] == 0).map(|&b| flow.bytes[b]);
+        self.live -= free.sum::<u64>();
+    }
+}

@@ -1,0 +1,38 @@
+"""Collectives run beside kernels: the same bits as one after the other, in time's order or not."""
+
+import overlap
+import pytest
+import ranks
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return {on: ranks.run("overlap.train", 2, TORCHACC_LANES=on) for on in ("0", "1")}
+
+
+@pytest.mark.parametrize("name", overlap.NAMES)
+def test_lanes_change_no_bit(trained, name):
+    for alone, on_lanes in zip(trained["0"], trained["1"], strict=True):
+        alone, on_lanes = alone[name], on_lanes[name]
+        assert on_lanes["losses"] == alone["losses"]
+        assert alone["overlapped_collectives"] == 0
+        assert 0 < on_lanes["overlapped_collectives"] <= on_lanes["collectives"]
+        assert on_lanes["collectives"] == alone["collectives"]
+        assert alone["compiles"] == on_lanes["compiles"] == 0
+
+
+def test_groups_that_need_each_other_end():
+    alone, on_lanes = (ranks.run("overlap.groups", 2, TORCHACC_LANES=on) for on in ("0", "1"))
+    assert alone == on_lanes
+
+
+def test_a_profile_has_lanes(tmp_path):
+    for threads in ranks.run("overlap.timeline", 2, OVERLAP_FOLDER=str(tmp_path)):
+        assert any(thread.startswith("lane of ") for thread in threads), threads
+
+
+def test_an_error_on_a_lane_is_told_where_its_result_is_read():
+    for made in ranks.run("overlap.failing", 2, seconds=10):
+        assert "the ranks of the group do not do the same" in made["error"]
+        assert "overlap.py" in made["error"]
+        assert made["beside"] == 300 * 300
