@@ -4,10 +4,11 @@ import copy
 
 import numpy
 import pytest
+import ranks
 import torch
 import torchacc
 from support import DEVICE
-from torchacc.optim import AGD, WSAM
+from torchacc.optim import AGD, WSAM, AdamW8bit, Codes
 
 STEPS = 7
 
@@ -56,7 +57,7 @@ def wsam(x, lr, rho, gamma, adaptive, decouple):
         yield x
 
 
-def trained(make, device, dtype, rule):
+def trained(make, device, dtype, rule, bound=1e-12):
     x = torch.tensor(places(), dtype=dtype, device=device, requires_grad=True)
     optimizer = make(x)
 
@@ -69,7 +70,7 @@ def trained(make, device, dtype, rule):
     for number, expected in enumerate(rule):
         optimizer.step(closure)
         error = numpy.abs(x.detach().cpu().double().numpy() - expected).max()
-        assert error < (1e-12 if dtype == torch.float64 else 1e-5), number
+        assert error < (bound if dtype == torch.float64 else 1e-5), number
 
 
 WHERE = [("cpu", torch.float64), (DEVICE, torch.float64), (DEVICE, torch.float32)]
@@ -97,12 +98,102 @@ def test_wsam_is_the_papers(device, dtype, gamma, adaptive, decouple):
     )
 
 
-@pytest.mark.parametrize("name", ["agd", "wsam"])
+def dynamic_codes(is_signed):
+    """The paper's data type: a number of zeros is an exponent, what follows a linear fraction."""
+    numbers = [0.0, 1.0]
+    for zeros in range(7):
+        ends = numpy.linspace(0.1, 1, 2 ** (6 - zeros + (not is_signed)) + 1)
+        numbers += [*(10.0**-zeros * (ends[1:] + ends[:-1]) / 2)]
+    return numpy.sort(numpy.unique([*numbers, *(-n for n in numbers if is_signed and n < 1)]))
+
+
+def rounded(x, codes, size):
+    """What is kept of rows of numbers: in each block the nearest code, of its largest number."""
+    x = x.copy()
+    for start in range(0, x.shape[-1], size):
+        block = x[:, start : start + size]
+        scale = numpy.abs(block).max(-1, keepdims=True)
+        near = block / numpy.where(scale == 0, 1, scale)
+        x[:, start : start + size] = scale * codes[numpy.abs(near[..., None] - codes).argmin(-1)]
+    return x
+
+
+def adamw_8bit(x, lr, betas, eps, weight_decay, block_size):
+    """Algorithm 1 of the paper, with decoupled decay."""
+    (beta1, beta2), m, v = betas, numpy.zeros_like(x), numpy.zeros_like(x)
+    signed, unsigned = dynamic_codes(True), dynamic_codes(False)
+    for t in range(1, STEPS + 1):
+        g = gradient_of(x)
+        m = beta1 * m + (1 - beta1) * g
+        v = beta2 * v + (1 - beta2) * g**2
+        step = m / (1 - beta1**t) / (numpy.sqrt(v / (1 - beta2**t)) + eps)
+        x = x * (1 - lr * weight_decay) - lr * step
+        m, v = rounded(m, signed, block_size), rounded(v, unsigned, block_size)
+        yield x
+
+
+@pytest.mark.parametrize(("device", "dtype"), WHERE)
+@pytest.mark.parametrize("block_size", [2, 3, 256])
+def test_adamw_8bit_is_the_papers(device, dtype, block_size):
+    options = {"lr": 0.02, "betas": (0.9, 0.99), "eps": 1e-8, "weight_decay": 0.1}
+    options["block_size"] = block_size
+    rule = adamw_8bit(places(), **options)
+    # A number half-way between two codes may become either: the scales are f32.
+    trained(lambda x: AdamW8bit([x], min_size=0, **options), device, dtype, rule, 1e-6)
+
+
+@pytest.mark.parametrize("is_signed", [True, False])
+def test_codes_are_the_papers(is_signed):
+    table = Codes(torch.device("cpu"), is_signed).table
+    assert len(table) == 256
+    assert table.double().numpy() == pytest.approx(dynamic_codes(is_signed), rel=1e-6)
+    # Every code is its own nearest one.
+    codes = Codes(torch.device(DEVICE), is_signed)
+    kept, scale = codes.codes_of(codes.table.unsqueeze(0) * 3, 256)
+    assert kept.flatten().tolist() == [*range(256)]
+    assert scale.item() == 3
+
+
+def test_small_parameters_keep_f32_averages():
+    model = torch.nn.Linear(80, 60).to(DEVICE, torch.bfloat16)
+    optimizer = AdamW8bit(model.parameters())
+    model(torch.ones(2, 80, device=DEVICE, dtype=torch.bfloat16)).sum().backward()
+    optimizer.step()
+    weight, bias = (optimizer.state[p] for p in (model.weight, model.bias))
+    assert (weight["average"].dtype, weight["square"].dtype) == (torch.uint8, torch.uint8)
+    assert weight["average_scale"].shape == (60, 1)
+    assert (bias["average"].dtype, "average_scale" in bias) == (torch.float32, False)
+    loaded = AdamW8bit(model.parameters())
+    loaded.load_state_dict(optimizer.state_dict())
+    for parameter in model.parameters():
+        for name, value in optimizer.state[parameter].items():
+            other = loaded.state[parameter][name]
+            assert other == value if name == "step" else torch.equal(other.cpu(), value.cpu())
+            assert name == "step" or other.dtype == value.dtype
+
+
+def test_a_sharded_state_is_saved_and_goes_on_whole(tmp_path):
+    made = ranks.run("sharded_state.eight_bit", 2, STATE_FOLDER=str(tmp_path))
+    for rank, of_rank in enumerate(made):
+        # What is rounded to codes may be the next one where gradients are summed in parts.
+        assert of_rank["sharded"] == pytest.approx(of_rank["expected"], rel=1e-4)
+        assert of_rank["again"] == pytest.approx(of_rank["expected"], rel=1e-4)
+        kinds = {"average": "torch.uint8", "average_scale": "torch.float32"}
+        kinds |= {"square": "torch.uint8", "square_scale": "torch.float32"}
+        assert of_rank["kinds"] == kinds
+        rows = 38 - rank
+        sizes = {"average": [rows, 70], "average_scale": [rows, 3]}
+        sizes |= {"square": [rows, 70], "square_scale": [rows, 3]}
+        assert of_rank["sizes"] == sizes
+
+
+@pytest.mark.parametrize("name", ["agd", "wsam", "adamw8bit"])
 def test_nothing_of_a_step_is_read_or_compiled_again(name):
-    model = torch.nn.Linear(8, 8).to(DEVICE)
-    x = torch.randn(4, 8, device=DEVICE)
+    model = torch.nn.Linear(80, 60).to(DEVICE)
+    x = torch.randn(4, 80, device=DEVICE)
     make = {
         "agd": lambda: AGD(model.parameters()),
+        "adamw8bit": lambda: AdamW8bit(model.parameters()),
         "wsam": lambda: WSAM(torch.optim.AdamW(model.parameters())),
     }
     optimizer = make[name]()
