@@ -7,6 +7,7 @@ import warnings
 import torch
 import torch.distributed as dist
 import torch.nn as nn
+import torch.nn.functional as F
 import torchacc
 from engines import counts_of, models
 from engines.models import CONTEXT, adamw, loss_of, model_of
@@ -254,7 +255,7 @@ def refused():
 
     ask("world", config(fsdp=3))
     ask("class", Config(dist=DistConfig(fsdp=FSDPConfig(2, wrap_layer_cls={"Block"}))))
-    ask("no_plan", Config(dist=DistConfig(tp=TPConfig(2))))
+    ask("no_plan", Config(dist=DistConfig(tp=TPConfig(2))), nn.Linear(4, 4))
     ask("pattern", Config(dist=DistConfig(tp=TPConfig(2, {"blocks.*.up": "colwise"}))))
     ask("style", Config(dist=DistConfig(tp=TPConfig(2, {"layers.*.up": "columns"}))))
     ask(
@@ -276,6 +277,41 @@ def refused():
     return said
 
 
+class FeedForward(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gate, self.up = nn.Linear(12, 20), nn.Linear(12, 20, bias=False)
+        self.down = nn.Linear(20, 12)
+
+    def forward(self, x):
+        return self.down(F.silu(self.gate(x)) * self.up(x))
+
+
+class Mixer(nn.Module):
+    """Not element by element: each hidden element depends on all."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(12, 6), nn.Linear(6, 12)
+        self.odd = nn.Linear(12, 5)
+
+    def forward(self, x):
+        return self.down(self.up(x).softmax(-1)) + self.odd(x).mean()
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.heads = nn.LayerNorm(12), nn.Linear(12, 36)
+        self.out, self.mlp, self.mixer = nn.Linear(12, 12), FeedForward(), Mixer()
+
+    def forward(self, x):
+        q, k, v = self.heads(self.norm(x)).unflatten(-1, (3, 3, 4)).permute(2, 0, 3, 1, 4)
+        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(attended.transpose(1, 2).flatten(2))
+        return x + self.mlp(x) + self.mixer(x)
+
+
 MLP = {"layers.*.up": "colwise", "layers.*.down": "rowwise"}
 EDGES = {"token": "embedding_rowwise", "head": "colwise_gather_output"}
 
@@ -294,6 +330,32 @@ def own_plan():
     loss = made(tokens.to("acc")).square().mean().item()
     text = " ".join(str(one.message) for one in said)
     return {"split": sorted(split), "said": text, "loss": loss, "expected": expected}
+
+
+def by_rules():
+    """A model without a plan: its losses, those of one that is whole, and what was split."""
+
+    def losses_of(config):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(8, 12), nn.Sequential(*(Block() for _ in range(2))))
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        if config is None:
+            model.to("acc")
+        else:
+            model, optimizer = torchacc.accelerate(model, config=config, optimizer=optimizer)
+        losses = []
+        for number in range(6):
+            x = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(number))
+            loss = model(x.to("acc")).square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(loss.item())
+        split = [n for n, one in model.named_modules() if is_split(getattr(one, "weight", None))]
+        return losses, split
+
+    losses, split = losses_of(Config(dist=DistConfig(tp=TPConfig(2))))
+    return {"losses": losses, "split": split, "expected": losses_of(None)[0]}
 
 
 def unequal(*kinds):

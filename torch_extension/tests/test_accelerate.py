@@ -14,6 +14,7 @@ import torchacc
 from documented import scripts
 from support import DEVICE
 from torchacc.config import ComputeConfig, Config, MemoryConfig, PPConfig
+from torchacc.parallel import rules
 from torchacc.parallel.division import division
 from torchacc.parallel.stage import Stage
 
@@ -78,7 +79,7 @@ def test_what_does_not_fit_is_said():
         expected = {
             "world": "ValueError: config: dist: dp 1 x fsdp 3 x pp 1 x sp 1 x tp 1 = 3 processes",
             "class": "wrap_layer_cls is ['Block']: the model has no Block, but Embedding, GPT2",
-            "no_plan": "dist.tp.plan is None, and the model has none: say which layers are split",
+            "no_plan": "dist.tp.plan is None, the model has none, and no list of layers",
             "pattern": "dist.tp.plan: the model has no blocks.*.up",
             "style": "dist.tp.plan: layers.*.up is 'columns': there are colwise, rowwise",
             "uneven": "dist.tp.plan: 0 has 3 rows, which 2 ranks cannot share evenly",
@@ -108,6 +109,29 @@ def test_a_models_own_plan_is_followed_as_far_as_it_is_known():
         assert "others.* stay whole on every rank" in made["said"]
         assert "packed_colwise" in made["said"]
         assert made["loss"] == pytest.approx(made["expected"], rel=1e-5)
+
+
+def test_a_model_without_a_plan_is_split_by_rules():
+    """Feed-forward networks in the middle, other layers by rows, none that cannot be shared."""
+    names = ["heads", "out", "mlp.down", "mlp.gate", "mlp.up", "mixer.down", "mixer.up"]
+    blocks = [f"1.{n}.{name}" for n in range(2) for name in names]
+    for made in ranks.run("accelerated.by_rules", 2, backend="acc"):
+        assert sorted(made["split"]) == sorted(blocks)
+        assert made["losses"] == pytest.approx(made["expected"], rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("module", "expected"),
+    [
+        (accelerated.FeedForward, {"gate": "colwise", "up": "colwise", "down": "rowwise"}),
+        (accelerated.Mixer, {"up": "colwise_gather_output", "down": "colwise_gather_output"}),
+    ],
+)
+def test_what_is_elementwise_is_found_out(module, expected):
+    model = nn.Sequential(module(), module())
+    made = rules.styles(nn.ModuleList([model]), 2)
+    names = [f"0.{n}.{name}" for n in range(2) for name in expected]
+    assert made == dict(zip(names, [*expected.values()] * 2, strict=True))
 
 
 def test_a_model_without_memory_is_made_in_parts():

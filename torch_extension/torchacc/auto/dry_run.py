@@ -15,7 +15,7 @@ from torch.utils.flop_counter import flop_registry
 
 from torchacc.auto.model import Amount, Block, Model
 from torchacc.parallel.modules import repeated as repeated_layers
-from torchacc.parallel.tensor import STYLES, models_own, planned
+from torchacc.parallel.tensor import STYLES, has_own_plan, models_own, planned
 
 
 def measure(
@@ -46,8 +46,7 @@ def measure(
     if plan is not None:
         styles = planned(module, dict(plan))
     else:
-        has_own = getattr(module, "tp_plan", None) or getattr(module, "_tp_plan", None)
-        styles = models_own(module) if has_own else {}
+        styles = models_own(module) if has_own_plan(module) else {}
     about = getattr(module, "config", None)
     heads = heads or getattr(about, "num_attention_heads", None)
     kv_heads = kv_heads or getattr(about, "num_key_value_heads", None) or heads

@@ -5,6 +5,8 @@ import warnings
 
 import torch.nn as nn
 
+from torchacc.parallel import rules
+
 # What plans call it, in Hugging Face's words: the style of PyTorch and its layouts, the dimension
 # of the weight that is split, and whether that must be even, since each rank goes on with its part.
 STYLES = {
@@ -23,7 +25,10 @@ def styles(
     """The style of each module that is split, by the patterns of `plan`, or of the model's own."""
     if ranks == 1:
         return {}
-    styles = planned(model, plan) if plan is not None else models_own(model)
+    if plan is not None:
+        styles = planned(model, plan)
+    else:
+        styles = models_own(model) if has_own_plan(model) else _by_rules(model, ranks)
     styles = _tied_alike(styles, ties, plan is not None)
     for name, style in styles.items():
         _, _, dim, is_even = STYLES[style]
@@ -68,16 +73,30 @@ def planned(model: nn.Module, plan: dict[str, str]) -> dict[str, str]:
     return styles
 
 
+def has_own_plan(model: nn.Module) -> bool:
+    return bool(_own_plan(model))
+
+
+def _own_plan(model: nn.Module) -> dict[str, str]:
+    return getattr(model, "tp_plan", None) or getattr(model, "_tp_plan", None) or {}
+
+
+def _by_rules(model: nn.Module, ranks: int) -> dict[str, str]:
+    styles = rules.styles(model, ranks)
+    if not styles:
+        raise ValueError(
+            "config: dist.tp.plan is None, the model has none, and no list of layers with linear "
+            f"ones that {ranks} ranks could share: say which layers are split, as "
+            "{'layers.*.up': 'colwise', 'layers.*.down': 'rowwise'}"
+        )
+    return styles
+
+
 def models_own(model: nn.Module) -> dict[str, str]:
     """Likewise, by the model's plan, as those of Hugging Face have one. Modules that the plan
     splits in a way that there is not here stay whole, with those beside them, which may count on
     it."""
-    plan = getattr(model, "tp_plan", None) or getattr(model, "_tp_plan", None)
-    if not plan:
-        raise ValueError(
-            "config: dist.tp.plan is None, and the model has none: say which layers are split, as "
-            "{'layers.*.up': 'colwise', 'layers.*.down': 'rowwise'}"
-        )
+    plan = _own_plan(model)
     strange = {pattern for pattern, style in plan.items() if style not in STYLES}
     whole = {pattern.rpartition(".")[0] for pattern in strange}
     if whole:
