@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import os
 import warnings
 
 import torch
@@ -275,6 +276,60 @@ def refused():
     ask("stepped", Config(), model, optimizer)
     ask("strange", Config(), nn.Linear(2, 2), torch.optim.SGD(nn.Linear(2, 2).parameters()))
     return said
+
+
+def loaded():
+    """How far the weights of models in parts are from those in the files, and what is refused."""
+    from safetensors import safe_open
+
+    folder, made = os.environ["WEIGHTS_FOLDER"], {}
+
+    def tied(**options):
+        model = MODELS["gpt2"](**options)
+        model.head.weight = model.token.weight
+        return model
+
+    def far(model):
+        files = {}
+        for name in os.listdir(folder):
+            with safe_open(f"{folder}/{name}", "pt") as file:
+                files |= {key: file.get_tensor(key) for key in [*file.keys()]}
+        distance, files["head.weight"] = 0.0, files["token.weight"]
+        for name, one in model.state_dict().items():
+            whole = one.full_tensor() if hasattr(one, "full_tensor") else one
+            distance += (whole.cpu() - files[name.removeprefix("module.")]).abs().sum().item()
+        return distance
+
+    for name, kind in {
+        "dp": {},
+        "fsdp": {"fsdp": 2},
+        "tp": {"tp": 2},
+        "pp": {"pp": (2, 2)},
+    }.items():
+        wanted = config(**kind)
+        wanted.dist.tp.plan = MLP
+        model = torchacc.accelerate(tied(), config=wanted)
+        before = far(model)
+        torchacc.load_safetensors(model, folder)
+        made[name] = [before, far(model)]
+
+    def ask(name, model, path=folder):
+        before = [one.detach().clone() for one in model.parameters()]
+        try:
+            torchacc.load_safetensors(model, path)
+        except (ValueError, FileNotFoundError) as error:
+            same = zip(model.parameters(), before, strict=True)
+            assert all(torch.equal(one, was) for one, was in same)
+            made[name] = str(error)
+
+    ask("missing", nn.Sequential(nn.Linear(2, 2)))
+    ask("shape", tied(width=64))
+    ask("empty", tied(), os.path.dirname(__file__))
+    model = tied(layers=1)
+    ask("strange", model)
+    torchacc.load_safetensors(model, folder, strict=False)
+    made["some"] = far(model)
+    return made
 
 
 class FeedForward(nn.Module):

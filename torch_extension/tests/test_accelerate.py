@@ -12,6 +12,7 @@ import torch
 import torch.nn as nn
 import torchacc
 from documented import scripts
+from safetensors.torch import save_file
 from support import DEVICE
 from torchacc.config import ComputeConfig, Config, MemoryConfig, PPConfig
 from torchacc.parallel import rules
@@ -118,6 +119,28 @@ def test_a_model_without_a_plan_is_split_by_rules():
     for made in ranks.run("accelerated.by_rules", 2, backend="acc"):
         assert sorted(made["split"]) == sorted(blocks)
         assert made["losses"] == pytest.approx(made["expected"], rel=1e-5)
+
+
+def test_weights_are_read_from_safetensors(tmp_path):
+    torch.manual_seed(1)
+    model = accelerated.MODELS["gpt2"]()
+    model.head.weight = model.token.weight
+    state = model.state_dict()
+    del state["head.weight"]
+    names = [*state]
+    half = {name: state[name].bfloat16() for name in names[::2]}
+    save_file(half, tmp_path / "model-00001-of-00002.safetensors")
+    save_file({name: state[name] for name in names[1::2]}, tmp_path / "other.safetensors")
+    for made in ranks.run("accelerated.loaded", 2, backend="acc", WEIGHTS_FOLDER=str(tmp_path)):
+        for kind in ("dp", "fsdp", "tp", "pp"):
+            before, after = made[kind]
+            assert before > 1, kind
+            assert after == 0, kind
+        assert "there is no 0.bias, there is no 0.weight, the model has no" in made["missing"]
+        assert "in the model [" in made["shape"]
+        assert "has no *.safetensors" in made["empty"]
+        assert "the model has no layers.1." in made["strange"]
+        assert made["some"] == 0
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from torchacc.loader import AsyncLoader
 from torchacc.metrics import host_calls, last_program, metrics, reset_metrics
 from torchacc.profile import profile
 from torchacc.step import cut, mark_step, sync
+from torchacc.weights import load_safetensors
 
 load()
 adapters.install()
@@ -44,6 +45,7 @@ __all__ = [
     "future",
     "host_calls",
     "last_program",
+    "load_safetensors",
     "mark_dynamic",
     "mark_step",
     "metrics",

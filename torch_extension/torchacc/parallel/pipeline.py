@@ -53,7 +53,7 @@ class Pipeline(nn.Module):
         self.stages = nn.ModuleList(stages)
         self._divided, self._mesh, self._config = divided, mesh, config
         self._schedules: dict[tuple, Any] = {}
-        self._arguments = inspect.signature(self._own()[0].model.forward)
+        self._arguments = inspect.signature(self.own_stages()[0].model.forward)
         self._is_checked = False
         rank, ranks = mesh.get_local_rank(), mesh.size()
         # Of names of one parameter, one.
@@ -67,14 +67,14 @@ class Pipeline(nn.Module):
         first = {name: min(at) % ranks for name, at in divided.stages.items()}
         self._counted = {name for name, at in first.items() if at == rank}
 
-    def _own(self) -> list[Stage]:
+    def own_stages(self) -> list[Stage]:
         return [getattr(stage, "module", stage) for stage in self.stages]
 
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, nn.Parameter]]:
         seen = set()
-        for stage in self._own():
+        for stage in self.own_stages():
             for name, parameter in stage.model.named_parameters(prefix, recurse, remove_duplicate):
                 if not (remove_duplicate and id(parameter) in seen):
                     seen.add(id(parameter))
@@ -83,7 +83,7 @@ class Pipeline(nn.Module):
     def state_dict(self, *args, **kwargs) -> dict[str, Any]:
         """What this rank has of the model's."""
         made: dict[str, Any] = {}
-        for stage in self._own():
+        for stage in self.own_stages():
             state = stage.model.state_dict(*args, **kwargs)
             made |= {name: one for name, one in state.items() if name not in stage.foreign}
         return made
@@ -91,7 +91,7 @@ class Pipeline(nn.Module):
     def load_state_dict(self, state_dict, strict: bool = True, assign: bool = False):
         """What this rank has, of the model's or of a rank's."""
         missing: list[str] = []
-        for stage in self._own():
+        for stage in self.own_stages():
             own = stage.model.state_dict().keys()
             found = {name: value for name, value in state_dict.items() if name in own}
             made = stage.model.load_state_dict(found, strict=False, assign=assign)
@@ -120,7 +120,7 @@ class Pipeline(nn.Module):
         """
         if target is not None and output_fn is None:
             raise ValueError("forward_backward: a target wants an output_fn(result, target)")
-        for stage in self._own():
+        for stage in self.own_stages():
             stage.output_fn, stage.outputs = output_fn, None
         # Gradients that are there already are those of all ranks.
         shared = {self._parameter(name): group for name, group in self._shared}
@@ -138,7 +138,7 @@ class Pipeline(nn.Module):
         for parameter, earlier in zip(own, before, strict=True):
             if parameter.requires_grad:
                 self._reduce(parameter, shared.get(parameter), earlier)
-        device = self._own()[0].device
+        device = self.own_stages()[0].device
         loss = torch.stack(losses).sum().detach() if losses else torch.zeros((), device=device)
         if self._config.broadcast_loss or not self._is_checked:
             dist.broadcast(loss, group=self._mesh.get_group(), group_src=self._last_rank)
@@ -163,12 +163,12 @@ class Pipeline(nn.Module):
     def forward(self, *args, **kwargs) -> Any:
         """What the model returns, on the ranks of the last stage, without gradients; None on
         others. Tensors of the parts of the batch are one again, losses their mean."""
-        for stage in self._own():
+        for stage in self.own_stages():
             stage.outputs = []
         with torch.no_grad():
             self._run(args, kwargs, None, None)
-        outputs = self._own()[-1].outputs if self._own()[-1].is_last else None
-        for stage in self._own():
+        outputs = self.own_stages()[-1].outputs if self.own_stages()[-1].is_last else None
+        for stage in self.own_stages():
             stage.outputs = None
         if outputs is None:
             return None
@@ -182,7 +182,7 @@ class Pipeline(nn.Module):
         return tree_map(whole, *outputs[-self._config.num_micro_batches :])
 
     def _parameter(self, name: str) -> nn.Parameter:
-        for stage in self._own():
+        for stage in self.own_stages():
             if stage.index in self._divided.stages[name]:
                 return stage.model.get_parameter(name)
         raise KeyError(name)
@@ -190,7 +190,7 @@ class Pipeline(nn.Module):
     def _check(self, loss: torch.Tensor) -> None:
         if not loss.isnan().item():
             return
-        owners = {name.rpartition(".")[0] for stage in self._own() for name in stage.left_out}
+        owners = {name.rpartition(".")[0] for stage in self.own_stages() for name in stage.left_out}
         outside = sorted(
             owner
             for owner in owners
@@ -208,7 +208,7 @@ class Pipeline(nn.Module):
     def _run(self, args: tuple, kwargs: dict, target: Any, losses: list | None) -> None:
         batch = self._bound(args, kwargs)
         names = self._parts_of(batch)
-        device = self._own()[0].device
+        device = self.own_stages()[0].device
         batch = {
             n: one.to(device) if isinstance(one, torch.Tensor) else one for n, one in batch.items()
         }
@@ -218,7 +218,7 @@ class Pipeline(nn.Module):
         # Activations that are received want gradients in a step alone.
         key = (losses is None, *((name, one.shape, one.dtype) for name, one in parts.items()))
         schedule = self._schedules.pop(key, None)
-        for stage in self._own():
+        for stage in self.own_stages():
             stage.common, stage.is_new = batch, schedule is None
         if schedule is None:
             # Stages agree about the sizes of what they send once.
@@ -231,7 +231,7 @@ class Pipeline(nn.Module):
         try:
             step(target=torch.arange(count), losses=losses, return_outputs=False, **parts)
         finally:
-            for stage in self._own():
+            for stage in self.own_stages():
                 stage.common, stage.output_fn = {}, None
 
     def _divisible(self, name: str, tensor: Any) -> torch.Tensor:
@@ -299,7 +299,7 @@ class Pipeline(nn.Module):
                 stage.device,
                 group=self._mesh.get_group(),
             )
-            for module, stage in zip(self.stages, self._own(), strict=True)
+            for module, stage in zip(self.stages, self.own_stages(), strict=True)
         ]
         kind = getattr(schedules, SCHEDULES[self._config.schedule])
         what = stages[0] if self._config.schedule in SINGLE else stages
