@@ -13,11 +13,23 @@ use std::sync::Arc;
 #[derive(Default)]
 pub struct Null {
     pool: Arc<Pool>,
+    /// Whether plans are those of a backend with lanes.
+    lanes: bool,
+}
+
+impl Null {
+    pub fn with_lanes(lanes: bool) -> Null {
+        Null { pool: Arc::default(), lanes }
+    }
 }
 
 impl Target for Null {
     fn workspace(&self, _: Op, _: &Attrs, _: &[Ty], _: &[Ty]) -> u64 {
         0
+    }
+
+    fn has_lanes(&self) -> bool {
+        self.lanes
     }
 }
 
@@ -27,7 +39,8 @@ impl Backend for Null {
     }
 
     fn fingerprint(&self) -> String {
-        "null".into()
+        let name = if self.lanes { "null" } else { "null without lanes" };
+        name.into()
     }
 
     fn supports(&self, _: Op) -> bool {

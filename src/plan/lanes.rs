@@ -1,6 +1,6 @@
 //! Which steps are collectives, and until when one may go on beside the steps that come after it.
 
-use super::draft::{BufferId, Fused, Region, Source};
+use super::draft::{BufferId, Fused, Region, RegionId, Source};
 use super::{Kernel, MemRef, Step};
 use crate::op::Op;
 use crate::op::collective::{self, Kind};
@@ -26,11 +26,23 @@ impl Step {
     }
 }
 
+/// Collectives, and the regions before which they are done at the latest, though these do not need them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Landings(pub Vec<(RegionId, RegionId)>);
+
 /// For every region in its order the position of the one before which it has to be done, if it may go on beside others until
-/// then: the first that reads what it makes and is not put on the same lane after it, or may write over what it reads.
-pub(super) fn done(fused: &Fused, steps: &[&Region], donors: &[Option<u32>]) -> Vec<Option<usize>> {
+/// then: where it lands, and before the first that reads what it makes and is not put on the same lane after it, or may write
+/// over what it reads.
+pub(super) fn done(
+    fused: &Fused,
+    (order, steps): (&[RegionId], &[&Region]),
+    donors: &[Option<u32>],
+    landings: &Landings,
+) -> Vec<Option<usize>> {
     let lanes = lanes(fused, steps);
     let mut done = vec![steps.len(); steps.len()];
+    let at: HashMap<RegionId, usize> = order.iter().enumerate().map(|(at, &r)| (r, at)).collect();
+    landings.0.iter().for_each(|(collective, before)| done[at[collective]] = at[before]);
     // By buffer, the collective that makes it; by input, those that read it.
     let mut maker = vec![None; fused.buffers.len()];
     let mut readers: HashMap<u32, Vec<usize>> = HashMap::new();

@@ -4,6 +4,7 @@
 //! another value, and by nothing else, so if that step does not run the old bytes are intact.
 
 use super::draft::{BufferId, Fused, Region, RegionId, Source};
+use super::lanes::Landings;
 use super::{ALIGN, Kernel, MemRef, Operand, Plan, Step, lanes};
 use crate::dtype::DType;
 use crate::graph::{Graph, ValueId};
@@ -17,20 +18,20 @@ struct Block {
     last: usize,
 }
 
-/// Puts the regions in the given order, collectives on lanes if there are; blocks of the arena get numbers, not offsets.
-/// `donors` are the offers; the plan holds those that were granted.
+/// Puts the regions in the given order, collectives on lanes if there are any, which have landings; blocks of the arena get
+/// numbers, not offsets. `donors` are the offers; the plan holds those that were granted.
 pub(super) fn unplaced(
     graph: &Graph,
     fused: &Fused,
-    (order, has_lanes): (&[RegionId], bool),
+    (order, landings): (&[RegionId], Option<&Landings>),
     inputs: &[Ty],
     scalars: &[DType],
     donors: &[Option<u32>],
 ) -> Plan {
     let steps: Vec<&Region> = order.iter().map(|&r| &fused.regions[r]).collect();
-    let done = match has_lanes {
-        true => lanes::done(fused, &steps, donors),
-        false => vec![None; steps.len()],
+    let done = match landings {
+        Some(landings) => lanes::done(fused, (order, &steps), donors, landings),
+        None => vec![None; steps.len()],
     };
     let last = last_touches(&done);
     let (block_of, blocks) = blocks(graph, fused, &steps, &last);

@@ -222,14 +222,15 @@ pub fn plan_unplaced(
     };
     if !matches!(mode, PlanMode::Guided(_)) {
         if target.has_lanes() {
-            decisions.order = order::scheduled(graph, &fused, donors, decisions.order);
+            let (order, landings) = order::scheduled(graph, &fused, donors, decisions.order);
+            (decisions.order, decisions.landings) = (order, Some(landings));
         }
         if target.fuses_horizontally() {
             decisions.order = order::gathered(graph, &fused, donors, decisions.order);
         }
     }
-    let lanes = target.has_lanes();
-    let plan = memory::unplaced(graph, &fused, (&decisions.order, lanes), inputs, scalars, donors);
+    let order = (&decisions.order[..], decisions.landings.as_ref());
+    let plan = memory::unplaced(graph, &fused, order, inputs, scalars, donors);
     Ok((UnplacedPlan::new(plan), decisions))
 }
 

@@ -8,6 +8,7 @@ mod schedule;
 
 use super::ALIGN;
 use super::draft::{Fused, RegionId, Source};
+use super::lanes::Landings;
 use crate::graph::Graph;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -45,13 +46,13 @@ pub(super) fn gathered(
     alike::gathered(fused, &flow, order)
 }
 
-/// An order for a backend with lanes: collectives start early and what needs them runs late.
+/// An order for a backend with lanes, and when collectives are done: they start early and what needs them runs late.
 pub(super) fn scheduled(
     graph: &Graph,
     fused: &Fused,
     donors: &[Option<u32>],
     order: Vec<RegionId>,
-) -> Vec<RegionId> {
+) -> (Vec<RegionId>, Landings) {
     let mut flow = flow(graph, fused);
     wait_for_readers(fused, donors, &mut flow);
     schedule::scheduled(graph, fused, &flow, donors, order)

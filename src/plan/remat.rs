@@ -3,6 +3,7 @@
 
 use super::cost::region_time;
 use super::draft::{Buffer, BufferId, Fused, Read, Region, RegionId, Source};
+use super::lanes::Landings;
 use super::order::{self, Liveness};
 use super::{Kernel, LoopBody, Reg};
 use crate::graph::Graph;
@@ -24,6 +25,8 @@ pub struct PlanDecisions {
     buffers: usize,
     copies: Vec<Choice>,
     pub(super) order: Vec<RegionId>,
+    /// With lanes, when what is on them is done.
+    pub(super) landings: Option<Landings>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -79,7 +82,7 @@ pub(super) fn remat(
         (fused, order) = (more, new_order);
         copies.push(copy.choice);
     }
-    (fused, PlanDecisions { absorbed, regions, buffers, copies, order })
+    (fused, PlanDecisions { absorbed, regions, buffers, copies, order, landings: None })
 }
 
 /// Adds nothing.
@@ -90,7 +93,8 @@ pub(super) fn keep(
 ) -> (Fused, PlanDecisions) {
     let order = order::order(graph, &fused, donors);
     let (regions, buffers) = (fused.regions.len(), fused.buffers.len());
-    (fused, PlanDecisions { absorbed, regions, buffers, copies: Vec::new(), order })
+    let copies = Vec::new();
+    (fused, PlanDecisions { absorbed, regions, buffers, copies, order, landings: None })
 }
 
 /// A region to be added.

@@ -230,7 +230,7 @@ fn named(name: &str, options: &Options) -> Result<Box<dyn Backend>> {
         // CUDA's kernels on the host, for tests.
         #[cfg(debug_assertions)]
         "emulated" => Ok(Box::new(crate::backend::cuda::emulated::backend())),
-        "null" => Ok(Box::new(null::Null::default())),
+        "null" => Ok(Box::new(null::Null::with_lanes(options.lanes))),
         other => {
             invalid!(
                 "there is no backend \"{other}\"; there are cpu, cuda, cuda:N, reference and null"

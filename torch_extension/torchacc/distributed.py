@@ -147,9 +147,7 @@ def _create(options, backend_options=None):
     rank, size = options.group_rank, options.group_size
     life = _life(dist.PrefixStore("acc/", options.store), rank, size, options.timeout)
     store = dist.PrefixStore(f"acc/{life}", options.store)
-    gloo = dist.ProcessGroupGloo(store, rank, size, timeout=options.timeout)
-    gloo.options.global_ranks_in_group = options.global_ranks_in_group
-    gloo.options.group_name = options.group_id
+    gloo = host_backend(store, rank, size, options)
     transport, group = (dist.ProcessGroup(store, rank, size) for _ in range(2))
     cpu = torch.device("cpu")
     transport._register_backend(cpu, dist.ProcessGroup.BackendType.GLOO, gloo)
@@ -159,6 +157,14 @@ def _create(options, backend_options=None):
     torch.ops.acc.attach_backend(group.boxed(), transport.boxed(), options.group_id)
     atexit.register(_finish)
     return group._get_backend(torch.device("acc"))
+
+
+def host_backend(store, rank, size, options):
+    """What carries tensors in the host's memory."""
+    gloo = dist.ProcessGroupGloo(store, rank, size, timeout=options.timeout)
+    gloo.options.global_ranks_in_group = options.global_ranks_in_group
+    gloo.options.group_name = options.group_id
+    return gloo
 
 
 def _nccl(store, rank, size, options):

@@ -8,37 +8,43 @@ use super::Flow;
 use crate::graph::Graph;
 use crate::plan::cost::{collective_time, region_time};
 use crate::plan::draft::{Fused, Region, RegionId};
-use crate::plan::lanes::{self, LaneId};
-use std::collections::BTreeSet;
+use crate::plan::lanes::{self, Landings, LaneId};
+use std::collections::{BTreeSet, HashMap};
 
-/// Memory that may be in use at once, as a part of what the order needs as it is.
+/// Memory that may be in use at once, as a part of what the order needs as it is without lanes.
 const MOST_PEAK: f64 = 1.05;
 /// How far from its turn a region may run, in regions; the next one if memory would peak too high.
 const REACHES: [usize; 3] = [usize::MAX, 256, 32];
 /// Most regions that are run early for the sake of a collective.
 const MOST_PREPARED: usize = 64;
+/// How many times what it is thought to take a collective may hold what it reads and writes. Estimates may be wrong.
+const PATIENCE: u64 = 16;
 
-/// `order`, changed so that less time is spent waiting for collectives. The peak is at most a little higher.
+/// `order`, changed so that less time is spent waiting for collectives, and when these are done. The peak is at most a little
+/// higher.
 pub(super) fn scheduled(
     graph: &Graph,
     fused: &Fused,
     flow: &Flow,
     donors: &[Option<u32>],
     order: Vec<RegionId>,
-) -> Vec<RegionId> {
+) -> (Vec<RegionId>, Landings) {
     if !fused.regions.iter().any(|region| region.kernel.collective().is_some()) {
-        return order;
+        return (order, Landings::default());
     }
     let work = Work::new(graph, fused, flow, donors, &order);
     let live = work.live_bytes(&order);
     let limit = (live.iter().max().map_or(0, |&peak| peak) as f64 * MOST_PEAK) as u64;
-    let waits = work.exposed(&order);
-    let better = REACHES.iter().find_map(|&reach| {
-        let new = Line::new(&work, &order, live.clone(), limit).run(reach);
-        let fits = work.live_bytes(&new).iter().all(|&bytes| bytes <= limit);
-        (fits && work.exposed(&new) < waits).then_some(new)
-    });
-    better.unwrap_or(order)
+    let timed = |order: Vec<RegionId>| {
+        let landings = work.landings(&order, limit)?;
+        Some((work.exposed(&order, &landings), order, landings))
+    };
+    let better = REACHES
+        .iter()
+        .find_map(|&reach| timed(Line::new(&work, &order, live.clone(), limit).run(reach)));
+    let all = [timed(order.clone()), better];
+    let best = all.into_iter().flatten().min_by_key(|(exposed, ..)| *exposed);
+    best.map_or((order, Landings::default()), |(_, order, landings)| (order, landings))
 }
 
 /// What is to be put in order.
@@ -89,24 +95,28 @@ impl<'a> Work<'a> {
         Work { fused, flow, donors, times, lanes, awaits, before }
     }
 
-    /// Arena bytes that are live at every position.
-    fn live_bytes(&self, order: &[RegionId]) -> Vec<u64> {
-        let steps: Vec<&Region> = order.iter().map(|&r| &self.fused.regions[r]).collect();
-        let done = lanes::done(self.fused, &steps, self.donors);
-        let (mut first, mut last) =
-            (vec![0; self.flow.bytes.len()], vec![0; self.flow.bytes.len()]);
-        let mut live = vec![0i64; order.len() + 1];
-        for (at, (&r, done)) in order.iter().zip(done).enumerate() {
-            let until = done.map_or(at, |done| done - 1);
-            self.flow.writes[r].iter().for_each(|&b| first[b] = at);
+    /// The position at which each buffer is touched last, without lanes.
+    fn last_touches(&self, order: &[RegionId]) -> Vec<usize> {
+        let mut last = vec![0; self.flow.bytes.len()];
+        for (at, &r) in order.iter().enumerate() {
             let touched = self.flow.reads[r].iter().chain(&self.flow.writes[r]);
-            touched.for_each(|&b| last[b] = until.max(last[b]));
-            live[at] += steps[at].workspace as i64;
-            live[at + 1] -= steps[at].workspace as i64;
+            touched.for_each(|&b| last[b] = at);
         }
-        for (b, &bytes) in self.flow.bytes.iter().enumerate() {
-            live[first[b]] += bytes as i64;
-            live[last[b] + 1] -= bytes as i64;
+        last
+    }
+
+    /// Arena bytes that are live at every position, without lanes.
+    fn live_bytes(&self, order: &[RegionId]) -> Vec<u64> {
+        let mut live = vec![0i64; order.len() + 1];
+        let last = self.last_touches(order);
+        for (at, &r) in order.iter().enumerate() {
+            let workspace = self.fused.regions[r].workspace as i64;
+            live[at] += workspace;
+            live[at + 1] -= workspace;
+            for &b in &self.flow.writes[r] {
+                live[at] += self.flow.bytes[b] as i64;
+                live[last[b] + 1] -= self.flow.bytes[b] as i64;
+            }
         }
         live.pop();
         let sums = live.iter().scan(0, |sum, change| {
@@ -116,10 +126,56 @@ impl<'a> Work<'a> {
         sums.collect()
     }
 
-    /// How long the engine waits for collectives.
-    fn exposed(&self, order: &[RegionId]) -> u64 {
+    /// When each collective is done: as late as those allow that need it, and the limit. `None` if more than that is live
+    /// whatever is done.
+    fn landings(&self, order: &[RegionId], limit: u64) -> Option<Landings> {
+        let mut live = self.live_bytes(order);
+        if live.iter().any(|&bytes| bytes > limit) {
+            return None;
+        }
+        let steps: Vec<&Region> = order.iter().map(|&r| &self.fused.regions[r]).collect();
+        let wanted = lanes::done(self.fused, (order, &steps), self.donors, &Landings::default());
+        let last = self.last_touches(order);
         let mut clock = Clock::new(self.lanes.len());
-        order.iter().map(|&r| clock.run(self, r)).sum::<u64>() + clock.rest()
+        let began: Vec<u64> = order
+            .iter()
+            .map(|&r| {
+                clock.run(self, r);
+                clock.now
+            })
+            .collect();
+        let mut landings = Landings::default();
+        for (at, &r) in order.iter().enumerate().filter(|(_, r)| self.lanes[**r].is_some()) {
+            let over = clock.done[r] + (PATIENCE - 1) * self.times[r];
+            let mut until = at + 1;
+            while until < wanted[at].unwrap_or(at + 1).min(order.len()) && began[until] <= over {
+                let touched = self.flow.reads[r].iter().chain(&self.flow.writes[r]);
+                let held = touched.filter(|&&b| last[b] < until).map(|&b| self.flow.bytes[b]);
+                let more = live[until] + held.sum::<u64>();
+                if more > limit {
+                    break;
+                }
+                live[until] = more;
+                until += 1;
+            }
+            landings.0.extend(order.get(until).map(|&before| (r, before)));
+        }
+        Some(landings)
+    }
+
+    /// How long the engine waits for collectives.
+    fn exposed(&self, order: &[RegionId], landings: &Landings) -> u64 {
+        let mut before: HashMap<RegionId, Vec<RegionId>> = HashMap::new();
+        landings.0.iter().for_each(|&(c, r)| before.entry(r).or_default().push(c));
+        let mut clock = Clock::new(self.lanes.len());
+        let mut waits = 0;
+        for r in order {
+            let done = before.get(r).into_iter().flatten().map(|&c| clock.done[c]).max();
+            let wait = done.unwrap_or(0).saturating_sub(clock.now);
+            clock.now += wait;
+            waits += wait + clock.run(self, *r);
+        }
+        waits + clock.rest()
     }
 }
 
@@ -303,6 +359,9 @@ impl<'a> Line<'a> {
             self.land(collective);
         }
         self.clock.run(work, r);
+        let over = |&&c: &&RegionId| self.clock.done[c] <= self.clock.now;
+        let over: Vec<RegionId> = self.in_flight.iter().filter(over).copied().collect();
+        over.into_iter().for_each(|collective| self.land(collective));
         self.live += self.takes(r);
         self.has_run[r] = true;
         self.ready.remove(&(self.turn[r], r));

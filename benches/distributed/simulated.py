@@ -1,0 +1,110 @@
+"""Communication of Llama's 7B shape under FSDP2 on a cluster that is not there, by simulation.
+
+    TORCHACC_BACKEND=null .venv/bin/python benches/distributed/simulated.py --nodes 8
+
+One process records a step as the first of all ranks, and the plan is gone through with the
+figures of a cluster (`torchacc.auto`): sharded over all ranks, halves, each layer recomputed.
+"""
+
+import argparse
+import os
+import time
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+import torchacc
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.utils.checkpoint import checkpoint
+from torchacc.auto import Cluster
+from torchacc.auto.collectives import Group
+from torchacc.auto.simulate import simulate, world
+
+
+class Layer(nn.Module):
+    def __init__(self, width, hidden, heads):
+        super().__init__()
+        self.heads = heads
+        self.norms = nn.ModuleList(nn.RMSNorm(width) for _ in range(2))
+        self.qkv = nn.Linear(width, 3 * width, bias=False)
+        self.out = nn.Linear(width, width, bias=False)
+        self.gate, self.up = (nn.Linear(width, hidden, bias=False) for _ in range(2))
+        self.down = nn.Linear(hidden, width, bias=False)
+
+    def forward(self, x):
+        q, k, v = self.qkv(self.norms[0](x)).unflatten(-1, (3, self.heads, -1)).unbind(2)
+        attended = F.scaled_dot_product_attention(
+            *(part.transpose(1, 2) for part in (q, k, v)), is_causal=True
+        )
+        x = x + self.out(attended.transpose(1, 2).flatten(2))
+        y = self.norms[1](x)
+        return x + self.down(F.silu(self.gate(y)) * self.up(y))
+
+
+class Llama(nn.Module):
+    def __init__(self, layers, width, vocabulary=32000):
+        super().__init__()
+        hidden, heads = 11008 * width // 4096, width // 128
+        self.token = nn.Embedding(vocabulary, width)
+        self.layers = nn.ModuleList(Layer(width, hidden, heads) for _ in range(layers))
+        self.norm = nn.RMSNorm(width)
+        self.head = nn.Linear(width, vocabulary, bias=False)
+
+    def forward(self, tokens):
+        x = self.token(tokens)
+        for layer in self.layers:
+            x = checkpoint(layer, x, use_reentrant=False)
+        return self.head(self.norm(x))
+
+
+def recorded(layers, width, batch, length):
+    """The program of a step, as text."""
+    with torch.device("meta"):
+        model = Llama(layers, width)
+    halves = MixedPrecisionPolicy(torch.bfloat16, torch.float32)
+    for layer in model.layers:
+        fully_shard(layer, mp_policy=halves)
+    fully_shard(model, mp_policy=halves)
+    model.to_empty(device="acc")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    tokens = torch.zeros(batch, length, dtype=torch.long, device="acc")
+    for _ in range(2):
+        loss = F.cross_entropy(model(tokens).flatten(0, 1).float(), tokens.flatten())
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        torchacc.sync()
+    return torchacc.last_program()
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--cluster", default="a100")
+    parser.add_argument("--nodes", type=int, default=8)
+    parser.add_argument("--layers", type=int, default=32)
+    parser.add_argument("--width", type=int, default=4096)
+    parser.add_argument("--batch", type=int, default=2)
+    parser.add_argument("--length", type=int, default=2048)
+    parser.add_argument("--timeline", help="a file for Perfetto")
+    args = parser.parse_args()
+    cluster = Cluster.load(args.cluster, nodes=args.nodes)
+    began = time.perf_counter()
+    with world(cluster.devices):
+        text = recorded(args.layers, args.width, args.batch, args.length)
+    took = time.perf_counter() - began
+    whole = Group(cluster.devices_per_node, cluster.nodes)
+    made = simulate(text, cluster, {"fsdp": whole})
+    print(
+        f"{cluster.devices:5} ranks, lanes {os.environ.get('TORCHACC_LANES', '1')}:"
+        f" step {made.seconds * 1e3:.0f} ms, compute {made.compute * 1e3:.0f},"
+        f" collectives {made.communication * 1e3:.0f}, exposed {made.exposed_part:.2%},"
+        f" arena {made.arena / 2**30:.2f} GiB, recorded and planned in {took:.1f} s"
+    )
+    if args.timeline:
+        made.write_timeline(args.timeline)
+
+
+if __name__ == "__main__":
+    main()
