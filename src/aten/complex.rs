@@ -1,7 +1,7 @@
 //! Formulas of complex numbers: values of a complex dtype in terms of their real and imaginary parts.
 
-pub use crate::graph::math::complex;
 use crate::graph::math::V;
+pub use crate::graph::math::complex;
 use crate::op::Op;
 
 /// What is done to each part alone.
@@ -103,7 +103,7 @@ pub fn pow<'m>(a: V<'m>, b: V<'m>) -> V<'m> {
     is_zero.select(a, exp(mul(b, log(a))))
 }
 
-/// Matrices as real ones of twice the columns: `a · b` is one product, since a number of `a` beside its parts meets the
+/// Matrices of one dtype and equal batch sizes, as real ones of twice the columns: `a · b` is one product, since a number of `a` beside its parts meets the
 /// parts of one of `b` and, below them, those of that times i.
 pub fn matmul<'m>(a: V<'m>, b: V<'m>) -> V<'m> {
     let (rows, columns) = (a.sizes(), b.sizes());
@@ -117,8 +117,8 @@ pub fn matmul<'m>(a: V<'m>, b: V<'m>) -> V<'m> {
     let mut long = rows.clone();
     long[rank - 1] *= 2;
     let product = a.pairs().reshape(&long).matmul(right);
-    let mut sizes = product.sizes();
-    sizes[rank - 1] /= 2;
+    let mut sizes = rows;
+    sizes[rank - 1] = columns[rank - 1];
     sizes.push(2);
     product.reshape(&sizes).paired()
 }

@@ -177,9 +177,17 @@ fn matrix<'a>(c: &Call<'a>, i: usize, rank: usize) -> Result<V<'a>> {
 fn product<'a>(a: V<'a>, b: V<'a>) -> V<'a> {
     match a.dtype() {
         DType::Bool => a.cast(DType::I32).matmul(b.cast(DType::I32)).ne(0.0),
-        dtype if dtype.is_complex() && dtype == b.dtype() => complex::matmul(a, b),
+        dtype if dtype.is_complex() && fit(a, b) => complex::matmul(a, b),
+        // It says in what they do not fit.
         _ => a.matmul(b),
     }
+}
+
+/// Whether matrices of one rank can be multiplied.
+fn fit<'a>(a: V<'a>, b: V<'a>) -> bool {
+    let (x, y) = (a.sizes(), b.sizes());
+    let rank = x.len();
+    a.dtype() == b.dtype() && x[..rank - 2] == y[..rank - 2] && x[rank - 1] == y[rank - 2]
 }
 
 fn mv<'a>(a: V<'a>, x: V<'a>) -> V<'a> {

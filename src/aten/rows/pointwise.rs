@@ -17,19 +17,27 @@ const COMPARE: &[&str] = &["Tensor", "Scalar", "Tensor_out", "Scalar_out"];
 
 pub const ROWS: &[Row] = &[
     // ---- one operand
-    row("neg", PLAIN, |c| c.elementwise([0], Rule::Number, |[x]| -x)).complex_by(|c| map(c, complex::neg)),
-    row("abs", PLAIN, |c| c.elementwise([0], Rule::Number, |[x]| x.abs())).complex_by(|c| Ok(vec![complex::abs(c.tensor(0)?)])),
+    row("neg", PLAIN, |c| c.elementwise([0], Rule::Number, |[x]| -x))
+        .complex_by(|c| map(c, complex::neg)),
+    row("abs", PLAIN, |c| c.elementwise([0], Rule::Number, |[x]| x.abs()))
+        .complex_by(|c| Ok(vec![complex::abs(c.tensor(0)?)])),
     row("sign", PLAIN, |c| c.elementwise([0], Rule::Number, |[x]| x.unary(Op::Sign))),
-    row("sgn", PLAIN, |c| c.elementwise([0], Rule::Number, |[x]| x.unary(Op::Sign))).complex_by(|c| map(c, complex::sgn)),
-    row("reciprocal", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| 1.0 / x)).complex_by(|c| map(c, complex::reciprocal)),
-    row("sqrt", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.sqrt())).complex_by(|c| map(c, complex::sqrt)),
-    row("rsqrt", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.unary(Op::Rsqrt))).complex_by(|c| map(c, |z| complex::reciprocal(complex::sqrt(z)))),
-    row("exp", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.exp())).complex_by(|c| map(c, complex::exp)),
+    row("sgn", PLAIN, |c| c.elementwise([0], Rule::Number, |[x]| x.unary(Op::Sign)))
+        .complex_by(|c| map(c, complex::sgn)),
+    row("reciprocal", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| 1.0 / x))
+        .complex_by(|c| map(c, complex::reciprocal)),
+    row("sqrt", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.sqrt()))
+        .complex_by(|c| map(c, complex::sqrt)),
+    row("rsqrt", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.unary(Op::Rsqrt)))
+        .complex_by(|c| map(c, |z| complex::reciprocal(complex::sqrt(z)))),
+    row("exp", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.exp()))
+        .complex_by(|c| map(c, complex::exp)),
     row("exp2", PLAIN, |c| {
         c.elementwise([0], Rule::Float, |[x]| x.math().constant(2.0, x.dtype()).pow(x))
     }),
     row("expm1", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.unary(Op::Expm1))),
-    row("log", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.log())).complex_by(|c| map(c, complex::log)),
+    row("log", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.log()))
+        .complex_by(|c| map(c, complex::log)),
     row("log1p", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.unary(Op::Log1p))),
     row("log2", PLAIN, |c| c.elementwise([0], Rule::FloatFormula, |[x]| logarithm(x, 2.0))),
     row("log10", PLAIN, |c| c.elementwise([0], Rule::FloatFormula, |[x]| logarithm(x, 10.0))),
@@ -68,9 +76,10 @@ pub const ROWS: &[Row] = &[
     row("trunc", PLAIN, |c| rounded(c, Op::Trunc)),
     row("frac", PLAIN, |c| c.elementwise([0], Rule::Formula, |[x]| x - x.unary(Op::Trunc))),
     row("bitwise_not", PLAIN, |c| c.elementwise([0], Rule::Exact, |[x]| x.not())),
-    row("logical_not", PLAIN, |c| Ok(vec![truth(c, 0)?.not()])),
+    row("logical_not", PLAIN, |c| Ok(vec![truth(c, 0)?.not()])).complex(),
     row("isnan", PLAIN, |c| test(c, |x| x.ne(x))).complex_by(|c| test_parts(c, |x| x.ne(x))),
-    row("isinf", PLAIN, |c| test(c, |x| x.abs().eq(f64::INFINITY))).complex_by(|c| test_parts(c, |x| x.abs().eq(f64::INFINITY))),
+    row("isinf", PLAIN, |c| test(c, |x| x.abs().eq(f64::INFINITY)))
+        .complex_by(|c| test_parts(c, |x| x.abs().eq(f64::INFINITY))),
     row("isposinf", PLAIN, |c| test(c, |x| x.eq(f64::INFINITY))),
     row("isneginf", PLAIN, |c| test(c, |x| x.eq(f64::NEG_INFINITY))),
     row("isfinite", &[""], |c| Ok(vec![finite(c.tensor(0)?)])),
@@ -163,9 +172,9 @@ pub const ROWS: &[Row] = &[
     row("le", COMPARE, |c| compare(c, Op::Le)),
     row("gt", COMPARE, |c| compare(c, Op::Gt)),
     row("ge", COMPARE, |c| compare(c, Op::Ge)),
-    row("logical_and", PLAIN, |c| Ok(vec![truth(c, 0)?.and(truth(c, 1)?)])),
-    row("logical_or", PLAIN, |c| Ok(vec![truth(c, 0)?.or(truth(c, 1)?)])),
-    row("logical_xor", PLAIN, |c| Ok(vec![truth(c, 0)?.ne(truth(c, 1)?)])),
+    row("logical_and", PLAIN, |c| Ok(vec![truth(c, 0)?.and(truth(c, 1)?)])).complex(),
+    row("logical_or", PLAIN, |c| Ok(vec![truth(c, 0)?.or(truth(c, 1)?)])).complex(),
+    row("logical_xor", PLAIN, |c| Ok(vec![truth(c, 0)?.ne(truth(c, 1)?)])).complex(),
     row("bitwise_and", EITHER, |c| c.elementwise([0, 1], Rule::Exact, |[a, b]| a.and(b))),
     row("bitwise_or", EITHER, |c| c.elementwise([0, 1], Rule::Exact, |[a, b]| a.or(b))),
     row("bitwise_xor", EITHER, |c| {
@@ -298,11 +307,7 @@ fn scaled<'a>(c: &Call<'a>, at: [usize; 2], join: fn(V<'a>, V<'a>) -> V<'a>) -> 
 }
 
 /// [`scaled`], of complex numbers.
-fn scaled_complex<'a>(
-    c: &Call<'a>,
-    at: [usize; 2],
-    join: fn(V<'a>, V<'a>) -> V<'a>,
-) -> Outs<'a> {
+fn scaled_complex<'a>(c: &Call<'a>, at: [usize; 2], join: fn(V<'a>, V<'a>) -> V<'a>) -> Outs<'a> {
     if c.is(2, 1.0, 1.0) {
         return c.elementwise(at, Rule::Number, |[a, b]| join(a, b));
     }
