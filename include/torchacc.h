@@ -102,7 +102,8 @@ typedef struct torchacc_str {
 
 /*
  Type of an element: one of the `TORCHACC_*` dtypes. From C64 on they are stored, moved and passed to host operators only, but
- for the F8 ones up to F8E5M2FNUZ, which are cast and multiplied too.
+ for C64 and C128, which many operators of PyTorch compute with (a complex number is given as two FLOATS), and
+ for the F8 ones up to F8E5M2FNUZ, which are cast and multiplied.
  */
 typedef uint32_t torchacc_dtype;
 

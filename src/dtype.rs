@@ -4,8 +4,9 @@ mod float8;
 
 pub use float8::Float8;
 
-/// The type of one element. Arithmetic is defined for `Bool` to `F64`; the others are stored, moved and handed to CPU
-/// fallbacks; the [`Float8`] ones are converted and multiplied too.
+/// The type of one element. Primitives compute with `Bool` to `F64`; the others are stored, moved and handed to CPU
+/// fallbacks. The [`Float8`] ones are converted and multiplied too, and operators compute with `C64` and `C128` as pairs of
+/// their parts.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum DType {
@@ -90,6 +91,25 @@ impl DType {
     /// Whether this is one of the two half types and `wide` is `F32`, which all its numbers are numbers of.
     pub fn is_half_of(self, wide: DType) -> bool {
         wide == F32 && matches!(self, F16 | BF16)
+    }
+
+    /// Of `C64` and `C128`, the dtype of the real and the imaginary part, in the order in which they lie.
+    pub fn part(self) -> Option<DType> {
+        match self {
+            C64 => Some(F32),
+            C128 => Some(F64),
+            _ => None,
+        }
+    }
+
+    /// Whether it has parts to compute with. `C32` is moved only.
+    pub fn is_complex(self) -> bool {
+        self.part().is_some()
+    }
+
+    /// The complex dtype that holds a real number of this one; itself if it is complex.
+    pub fn to_complex(self) -> DType {
+        if matches!(self, F64 | C128) { C128 } else { C64 }
     }
 
     /// A signed or unsigned integer of up to 64 bits with arithmetic; `Bool` is not one.

@@ -5,7 +5,7 @@ use super::promote::{Operand, result_type};
 use crate::dtype::DType;
 use crate::error::Result;
 pub use crate::graph::math::wide;
-use crate::graph::math::{Math, V};
+use crate::graph::math::{Math, V, complex};
 use crate::invalid;
 use crate::op::Ty;
 use crate::record::{Arg, Read, Record, ScalarKind};
@@ -104,9 +104,16 @@ impl<'a> Call<'a> {
         })
     }
 
-    /// A number (or a tensor) as `dtype`; `default` when it was not given.
+    /// A number (or a tensor) as `dtype`; `default` when it was not given. A complex number is given as its two parts.
     pub fn number(&self, i: usize, default: f64, dtype: DType) -> Result<V<'a>> {
         match self.arg(i) {
+            Arg::Floats(parts) => match (&parts[..], dtype.part()) {
+                (&[re, im], Some(part)) => {
+                    let [re, im] = [re, im].map(|x| self.math.constant(x, part));
+                    Ok(complex(re, im))
+                }
+                _ => self.wrong(i, "a number"),
+            },
             Arg::None => Ok(self.math.constant(default, dtype)),
             Arg::Int(n) => Ok(self.math.constant_int(*n, dtype)),
             Arg::Float(x) => Ok(self.math.constant(*x, dtype)),
@@ -213,6 +220,7 @@ impl<'a> Call<'a> {
             Arg::Int(_) => Operand::Number(ScalarKind::Int),
             Arg::Float(_) => Operand::Number(ScalarKind::Float),
             Arg::Bool(_) => Operand::Number(ScalarKind::Bool),
+            Arg::Floats(_) => Operand::ComplexNumber,
             _ => {
                 let ty = self.ty(i)?;
                 Operand::Tensor { dtype: ty.dtype, rank: ty.rank() }
@@ -223,7 +231,7 @@ impl<'a> Call<'a> {
     /// `torch.get_default_dtype()`, as far as it can be seen from here: a result that PyTorch made f64.
     pub fn default_float(&self) -> DType {
         match self.out(0) {
-            Some(Ty { dtype: DType::F64, .. }) => DType::F64,
+            Some(Ty { dtype: DType::F64 | DType::C128, .. }) => DType::F64,
             _ => DType::F32,
         }
     }
@@ -235,9 +243,9 @@ impl<'a> Call<'a> {
         Ok(result_type(&operands, self.default_float()))
     }
 
-    /// `dtype`, or the default float if that is not one.
+    /// `dtype`, or the default float if that is an integer or bool.
     pub fn floating(&self, dtype: DType) -> DType {
-        if dtype.is_float() { dtype } else { self.default_float() }
+        if dtype.is_float() || dtype.is_complex() { dtype } else { self.default_float() }
     }
 
     /// The arguments `at` under `rule`: the dtype of the result and the dtype to compute in.

@@ -159,12 +159,27 @@ fn results<'a>(math: &'a Math, values: &'a Values<'a>, record: &'a Record) -> Re
                 let detached = |v: V<'a>| math.op(Op::Detach, &[v], smallvec![]);
                 (row.lower)(&call)?.into_iter().map(detached).collect()
             }
-            Entry::Aten(row) => (row.lower)(&call)?,
+            Entry::Aten(row) => match row.complex.filter(|_| is_complex(record)) {
+                Some(lower) => lower(&call)?,
+                None => (row.lower)(&call)?,
+            },
             Entry::Primitive(op) => primitive::lower(&call, op)?,
         },
     };
     math.check()?;
     Ok(results)
+}
+
+/// Whether a complex dtype is among the operands and results, or asked for.
+fn is_complex(record: &Record) -> bool {
+    let of_read = |read: &Read| read.view.dtype.is_complex();
+    let of_arg = |arg: &Arg| match arg {
+        Arg::Tensor(read) => of_read(read),
+        Arg::Tensors(reads) => reads.iter().flatten().any(of_read),
+        Arg::DType(dtype) => dtype.is_complex(),
+        _ => false,
+    };
+    record.args.iter().any(of_arg) || record.outs.iter().any(|out| out.view.dtype.is_complex())
 }
 
 /// Whether no result has an element.

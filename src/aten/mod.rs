@@ -8,6 +8,7 @@
 
 mod call;
 mod checks;
+mod complex;
 pub mod facts;
 mod lower;
 mod primitive;
@@ -51,6 +52,8 @@ struct Row {
     moves: bool,
     /// Whether floats of 8 bits may be among the operands and results.
     float8: bool,
+    /// How it is lowered where a complex dtype is among the operands and results.
+    complex: Option<for<'a> fn(&Call<'a>) -> Outs<'a>>,
     /// Of which dtypes it is among those that have arithmetic: of others PyTorch has no kernel, or rounds in its own way.
     takes: fn(DType) -> bool,
     /// Of which dtypes the tensors in a list may be.
@@ -81,6 +84,7 @@ const fn row(
         essential: |_, _| false,
         moves: false,
         float8: false,
+        complex: None,
         takes: |_| true,
         lists: |_| true,
         updates: false,
@@ -111,6 +115,17 @@ impl Row {
 
     const fn float8(self) -> Row {
         Row { float8: true, ..self }
+    }
+
+    /// Complex numbers, too, by the same formula.
+    const fn complex(self) -> Row {
+        let lower = self.lower;
+        self.complex_by(lower)
+    }
+
+    /// Complex numbers by a formula of their own.
+    const fn complex_by(self, lower: for<'a> fn(&Call<'a>) -> Outs<'a>) -> Row {
+        Row { complex: Some(lower), ..self }
     }
 
     const fn lists(self, lists: fn(&[DType]) -> bool) -> Row {
@@ -279,16 +294,19 @@ pub fn may_vary(row: u32, arg: usize, kind: ScalarKind, bits: u64) -> bool {
 /// host operator.
 pub fn accepts(row: u32, dtypes: &[DType]) -> bool {
     let alike = dtypes.windows(2).all(|pair| pair[0] == pair[1]);
-    let (moves, float8, takes): (bool, bool, fn(DType) -> bool) = match entry(row) {
-        Entry::Aten(row) => (row.moves, row.float8, row.takes),
+    let (moves, float8, complex, takes): (bool, bool, bool, fn(DType) -> bool) = match entry(row) {
+        Entry::Aten(row) => (row.moves, row.float8, row.complex.is_some(), row.takes),
         Entry::Primitive(op) => {
             let float8 = matches!(op, Op::Cast | Op::ScaledMatmul);
-            (op.class() == crate::op::Class::Movement, float8, |_| true)
+            (op.class() == crate::op::Class::Movement, float8, false, |_| true)
         }
     };
-    let computes =
-        |d: &DType| takes(*d) && d.has_arithmetic() || float8 && Float8::of(*d).is_some();
-    (moves && alike) || dtypes.iter().all(computes)
+    let real = |d: &DType| takes(*d) && d.has_arithmetic();
+    let all = |others: fn(DType) -> bool| dtypes.iter().all(|d| real(d) || others(*d));
+    (moves && alike)
+        || all(|_| false)
+        || float8 && all(|d| Float8::of(d).is_some())
+        || complex && all(DType::is_complex)
 }
 
 /// Whether the row can serve a call with a list of tensors of these dtypes.

@@ -1,5 +1,5 @@
 //! PyTorch's type promotion. A tensor with dimensions outranks one without, which outranks a plain number, as long as
-//! the outranked one is not of a higher kind (bool < integer < float).
+//! the outranked one is not of a higher kind (bool < integer < float < complex).
 
 use crate::dtype::DType::{self, *};
 use crate::record::ScalarKind;
@@ -9,11 +9,16 @@ use crate::record::ScalarKind;
 pub enum Operand {
     Tensor { dtype: DType, rank: usize },
     Number(ScalarKind),
+    ComplexNumber,
 }
 
-/// 0 bool, 1 integer, 2 float.
+/// 0 bool, 1 integer, 2 float, 3 complex.
 fn kind(dtype: DType) -> u8 {
-    if dtype.is_float() { 2 } else { (dtype != Bool) as u8 }
+    match dtype {
+        Bool => 0,
+        _ if dtype.is_complex() => 3,
+        _ => 1 + dtype.is_float() as u8,
+    }
 }
 
 /// The dtype that holds both (`torch.promote_types`).
@@ -23,6 +28,7 @@ pub fn promote_types(a: DType, b: DType) -> DType {
         (F16, BF16) => F32,
         // The only unsigned type: it needs one more bit for a sign.
         (U8, I8) => I16,
+        (F64, C64) => C128,
         _ => high,
     }
 }
@@ -45,6 +51,7 @@ pub fn result_type(operands: &[Operand], float: DType) -> DType {
             Operand::Tensor { dtype, rank: 0 } => (1, dtype),
             Operand::Tensor { dtype, .. } => (0, dtype),
             Operand::Number(ScalarKind::Float) => (2, float),
+            Operand::ComplexNumber => (2, float.to_complex()),
             Operand::Number(kind) => (2, kind.dtype()),
         };
         ranked[rank] = Some(ranked[rank].map_or(dtype, |old| promote_types(old, dtype)));
@@ -67,6 +74,9 @@ mod tests {
             (F16, BF16, F32),
             (BF16, F32, F32),
             (F32, F64, F64),
+            (F64, C64, C128),
+            (C64, C128, C128),
+            (I64, C64, C64),
             (Bool, Bool, Bool),
         ];
         for (a, b, both) in cases {
@@ -88,6 +98,10 @@ mod tests {
             (vec![tensor(I16, 0), number(ScalarKind::Int)], I16),
             (vec![tensor(I16, 0), number(ScalarKind::Float)], F32),
             (vec![number(ScalarKind::Int), number(ScalarKind::Bool)], I64),
+            (vec![tensor(C64, 1), tensor(F64, 0)], C64),
+            (vec![tensor(F64, 1), tensor(C64, 0)], C128),
+            (vec![tensor(F64, 1), Operand::ComplexNumber], C128),
+            (vec![tensor(I64, 1), Operand::ComplexNumber], C64),
         ];
         for (operands, expected) in cases {
             assert_eq!(result_type(&operands, F32), expected, "{operands:?}");

@@ -128,7 +128,9 @@ fn attribute_type(op: Op, name: &str) -> &'static str {
         "dim" | "axis" | "groups" | "offset" | "k" | "what" => "\"type\": \"int\"",
         "value" if op == Op::ConstInt => "\"type\": \"int\"",
         "value" | "eps" | "scale" | "dropout" => "\"type\": \"float\"",
-        "ceil" | "add" | "causal" | "weight" | "bias" | "largest" => "\"type\": \"bool\"",
+        "ceil" | "add" | "causal" | "weight" | "bias" | "largest" | "inverse" => {
+            "\"type\": \"bool\""
+        }
         "dtype" => "\"type\": \"dtype\"",
         _ => "\"type\": \"int\", \"list\": true",
     }

@@ -1,7 +1,8 @@
 //! Numbers of the header. Literals, because the header generator does not evaluate Rust; a test holds them to the enums.
 
 /// Type of an element: one of the `TORCHACC_*` dtypes. From C64 on they are stored, moved and passed to host operators only, but
-/// for the F8 ones up to F8E5M2FNUZ, which are cast and multiplied too.
+/// for C64 and C128, which many operators of PyTorch compute with (a complex number is given as two FLOATS), and
+/// for the F8 ones up to F8E5M2FNUZ, which are cast and multiplied.
 pub type torchacc_dtype = u32;
 /// A byte, 0 or 1. Any other that is given counts as 1.
 pub const TORCHACC_BOOL: torchacc_dtype = 0;

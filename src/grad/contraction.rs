@@ -25,6 +25,15 @@ pub fn grouped_matmul<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     Ok(vec![along_a, along_b, None])
 }
 
+/// The matrix is symmetric, and its conjugate is the other direction's.
+pub fn fft<'m>(s: &Step<'m, '_>) -> Flow<'m> {
+    Ok(vec![Some(s.math.op(
+        Op::Fft,
+        &[s.dy()],
+        [Attr::Bool(!s.attrs[0].bool())].into_iter().collect(),
+    ))])
+}
+
 /// The attributes of a primitive that makes an array of spatial sizes `of`: these, then the others.
 fn with_sizes(of: V, rest: &[Attr]) -> Attrs {
     let sizes = Attr::Ints(of.sizes()[2..].into());

@@ -111,7 +111,7 @@ pub fn gradients<'m>(
         for ((x, found), wanted) in step.x.iter().zip(found).zip(&step.wanted) {
             let Some(found) = found.filter(|_| *wanted) else { continue };
             let sum = &mut cotangents[x.id.0 as usize];
-            *sum = Some(sum.map_or(found, |sum| sum + found));
+            *sum = Some(sum.map_or(found, |sum| added(sum, found)));
         }
     }
     let gradient = |v: &V<'m>| {
@@ -121,6 +121,10 @@ pub fn gradients<'m>(
     let gradients = wrt.iter().map(gradient).collect();
     math.check()?;
     Ok((gradients, tokens.into_now()))
+}
+
+fn added<'m>(a: V<'m>, b: V<'m>) -> V<'m> {
+    if a.dtype().is_complex() { (a.pairs() + b.pairs()).paired() } else { a + b }
 }
 
 /// Of the values made up to node `last`, those that change with `wrt` in a way that a gradient knows of.

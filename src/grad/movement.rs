@@ -1,6 +1,6 @@
 //! Rules of the movements: the cotangent goes back to where the elements came from.
 
-use super::{Flow, Step};
+use super::{Flow, Step, refused};
 use crate::dtype::DType;
 use crate::graph::math::{V, wide};
 use crate::op::{Attr, Attrs, Op};
@@ -13,6 +13,15 @@ pub fn transpose<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     Ok(vec![Some(s.dy().transpose(&back))])
 }
 
+/// A complex number has the derivatives of its parts, as a pair; other bytes have none.
+pub fn bitcast<'m>(s: &Step<'m, '_>) -> Flow<'m> {
+    let (from, to) = (s.x[0].dtype(), s.y[0].dtype());
+    if from.part() == Some(to) || to.part() == Some(from) {
+        return Ok(vec![Some(s.dy().bitcast(from))]);
+    }
+    Err(s.math.graph(|graph| refused(graph, s.id)))
+}
+
 /// Sums over what was repeated.
 pub fn broadcast<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let from = s.x[0].sizes();
@@ -20,7 +29,10 @@ pub fn broadcast<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let lead = to.len() - from.len();
     let repeated = |d: usize| d < lead || from[d - lead] != to[d];
     let axes: Dims = (0..to.len()).filter(|&d| repeated(d)).map(|d| d as i64).collect();
-    Ok(vec![Some(s.dy().reduce(Op::Sum, &axes, false).reshape(&from))])
+    let sum = |dy: V<'m>| dy.reduce(Op::Sum, &axes, false);
+    let dy = s.dy();
+    let sums = if dy.dtype().is_complex() { sum(dy.pairs()).paired() } else { sum(dy) };
+    Ok(vec![Some(sums.reshape(&from))])
 }
 
 /// Zeros around. Dense slices are joined with them, which costs nothing where it is read again.

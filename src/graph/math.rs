@@ -91,11 +91,17 @@ impl Math {
 
     /// A rank-0 constant.
     pub fn constant(&self, value: f64, dtype: DType) -> V<'_> {
-        self.build(|b| b.constant(value, dtype))
+        match dtype.part() {
+            Some(part) => self.constant(value, part).cast(dtype),
+            None => self.build(|b| b.constant(value, dtype)),
+        }
     }
 
     pub fn constant_int(&self, value: i64, dtype: DType) -> V<'_> {
-        self.build(|b| b.constant_int(value, dtype))
+        match dtype.part() {
+            Some(part) => self.constant_int(value, part).cast(dtype),
+            None => self.build(|b| b.constant_int(value, dtype)),
+        }
     }
 
     /// All elements equal to `value`.
@@ -183,8 +189,43 @@ impl<'m> V<'m> {
         self.math.op(Op::Select, &operands, smallvec![])
     }
 
+    /// As another dtype. Of a complex number the real part becomes a real one, and what is not 0 is true.
     pub fn cast(self, dtype: DType) -> V<'m> {
-        self.math.build(|b| b.cast(self.id, dtype))
+        let from = self.dtype();
+        match (from.part(), dtype.part()) {
+            _ if from == dtype => self,
+            (None, None) => self.math.build(|b| b.cast(self.id, dtype)),
+            (Some(_), Some(part)) => self.pairs().cast(part).paired(),
+            (Some(_), None) if dtype == DType::Bool => {
+                self.pairs().cast(dtype).reduce(Op::Any, &[self.rank() as i64], false)
+            }
+            (Some(_), None) => self.parts()[0].cast(dtype),
+            (None, Some(part)) => {
+                let re = self.cast(part);
+                complex(re, self.math.zeros(part, &re.sizes()))
+            }
+        }
+    }
+
+    /// The parts of complex numbers side by side, in a new last dimension of 2. See [`V::paired`].
+    pub fn pairs(self) -> V<'m> {
+        let dtype = self.dtype();
+        let Some(part) = dtype.part() else {
+            return self.math.build(|_| crate::internal!("no parts of {dtype}"));
+        };
+        self.unsqueeze(self.rank()).bitcast(part)
+    }
+
+    /// Complex numbers of their [`V::pairs`].
+    pub fn paired(self) -> V<'m> {
+        let sizes = self.sizes();
+        self.bitcast(self.dtype().to_complex()).reshape(&sizes[..sizes.len().saturating_sub(1)])
+    }
+
+    /// The real and the imaginary part of complex numbers.
+    pub fn parts(self) -> [V<'m>; 2] {
+        let (pairs, sizes) = (self.pairs(), self.sizes());
+        [0, 1].map(|part| pairs.narrow(sizes.len(), part, 1).reshape(&sizes))
     }
 
     /// The same bytes as `dtype`; the last dimension scales.
@@ -335,6 +376,12 @@ impl<'m> V<'m> {
     pub fn or(self, other: V<'m>) -> V<'m> {
         self.binary(Op::Or, other)
     }
+}
+
+/// Complex numbers of their parts, two floats of one dtype.
+pub fn complex<'m>(re: V<'m>, im: V<'m>) -> V<'m> {
+    let parts = together([re, im]).map(|part| part.unsqueeze(part.rank()));
+    re.math().concat(&parts, parts[0].rank() - 1).paired()
 }
 
 /// Broadcasts values to their common sizes.

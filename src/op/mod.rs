@@ -10,6 +10,7 @@ pub mod expect;
 pub mod collective;
 pub mod host;
 pub mod fallback;
+mod fft;
 pub mod grouped;
 mod index;
 pub mod lane;

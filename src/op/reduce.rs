@@ -121,8 +121,9 @@ pub fn matmul_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
     };
     check::no_attrs(attrs)?;
     check::same_dtype(a, b)?;
+    let sizes = product_sizes(a, b)?;
     check::number(a.dtype)?;
-    check::one(a.dtype, &product_sizes(a, b)?)
+    check::one(a.dtype, &sizes)
 }
 
 fn product_sizes(a: &Ty, b: &Ty) -> Result<Dims> {

@@ -16,7 +16,7 @@ use super::Arity::{AtLeast, Between, Exactly};
 use super::Class::*;
 use super::LayoutRequirement::{Dense, Number, Rows, Strided};
 use super::{
-    DEFAULT, Row, expect, fallback, grouped, index, leaf, movement, nn, pointwise as p, reduce,
+    DEFAULT, Row, expect, fallback, fft, grouped, index, leaf, movement, nn, pointwise as p, reduce,
 };
 use serde::{Deserialize, Serialize};
 
@@ -166,7 +166,7 @@ macro_rules! primitives {
             grad (Flows(movement::as_strided));
         /// Reads the same bytes as another dtype; the last dimension scales by the ratio of the sizes of the elements.
         Bitcast { "bitcast" Movement Exactly(1), ["dtype"], movement::bitcast_type, movement::BITCAST, p::no_flops }
-            grad (Refuses);
+            grad (Flows(movement::bitcast));
         /// Joins along `dim`.
         Concat { "concat" Movement AtLeast(1), ["dim"], movement::concat_type, movement::CONCAT, p::no_flops, layouts: &[Strided] }
             grad (Flows(movement::concat));
@@ -208,6 +208,10 @@ macro_rules! primitives {
             grad (Flows(reduce::cumsum));
 
         // ---- contraction
+        /// The sums over j of x[…, j, :] · exp(∓2πi jk / n), of complex numbers as pairs `[…, n, 2]`, not normalized; + if
+        /// `inverse`.
+        Fft { "fft" Contraction Exactly(1), ["inverse"], fft::fft_type, fft::FFT, fft::fft_flops }
+            grad (Flows(contraction::fft));
         /// `[…b, m, k] · […b, k, n] → […b, m, n]`; equal batch sizes, equal dtypes.
         Matmul { "matmul" Contraction Exactly(2), [], reduce::matmul_type, reduce::MATMUL, reduce::matmul_flops, layouts: &[Strided] }
             grad (Flows(contraction::matmul));

@@ -118,6 +118,9 @@ fn slice(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
         }
         x = inner.inputs[0];
     }
+    if let Some(inner) = made_by(b, x, Op::Concat) {
+        (x, starts) = within_a_part(b, x, &inner, starts, item.attrs[1].ints(), &steps);
+    }
     // Where nothing is stepped over, any step will do; one spelling lets equal slices be found equal.
     let sizes = item.attrs[1].ints();
     for (d, &size) in sizes.iter().enumerate() {
@@ -125,6 +128,29 @@ fn slice(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
         steps[d] = if size <= 1 { 1 } else { steps[d] };
     }
     b.slice(x, &starts, sizes, &steps).map(Some)
+}
+
+/// Of a slice of `x`, which `concat` made: the operand that has all of it, and where it starts there; else as it was.
+fn within_a_part(
+    b: &Builder,
+    x: ValueId,
+    concat: &Node,
+    mut starts: Dims,
+    sizes: &[i64],
+    steps: &[i64],
+) -> (ValueId, Dims) {
+    let dim = concat.attrs[0].int() as usize;
+    let (start, last) = (starts[dim], starts[dim] + (sizes[dim] - 1).max(0) * steps[dim]);
+    let mut from = 0;
+    for &part in &concat.inputs {
+        let end = from + b.ty(part).sizes[dim];
+        if from <= start && last < end {
+            starts[dim] = start - from;
+            return (part, starts);
+        }
+        from = end;
+    }
+    (x, starts)
 }
 
 /// The view that attributes (sizes, strides, offset) describe, if it names every element of `base` once: then the
@@ -212,6 +238,14 @@ fn bitcast(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
     if dtype.has_arithmetic() && splat_value(b, x).is_some_and(is_zero) {
         let out = item.op.infer(&[b.ty(x)], item.attrs)?;
         return splat_of(b, &Array::zeros(&Ty::new(dtype, &[])), &out[0].sizes).map(Some);
+    }
+    // There and back over a reshape is the reshape.
+    let under = made_by(b, x, Op::Reshape).map_or(x, |reshape| reshape.inputs[0]);
+    if let Some(inner) = made_by(b, under, Op::Bitcast).filter(|_| under != x)
+        && b.ty(inner.inputs[0]).dtype == dtype
+    {
+        let out = item.op.infer(&[b.ty(x)], item.attrs)?;
+        return b.reshape(inner.inputs[0], &out[0].sizes).map(Some);
     }
     if let Some(inner) = made_by(b, x, Op::Bitcast) {
         x = inner.inputs[0];

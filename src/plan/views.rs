@@ -58,8 +58,21 @@ impl View {
         }
         let (old, new) = (self.dtype.size() as i64, to.dtype.size() as i64);
         let start = self.layout.offset * old;
-        let fits = self.layout.is_contiguous() && start % new == 0;
-        fits.then(|| Layout { offset: start / new, ..Layout::contiguous(&to.sizes) })
+        if start % new != 0 {
+            return None;
+        }
+        if self.layout.is_contiguous() {
+            return Some(Layout { offset: start / new, ..Layout::contiguous(&to.sizes) });
+        }
+        // The elements of a row lie side by side, if it has several.
+        let last = self.layout.rank().checked_sub(1)?;
+        let is_run = self.layout.strides[last] == 1 || self.layout.sizes[last] == 1;
+        let outer = &self.layout.strides[..last];
+        if !is_run || outer.iter().any(|stride| stride * old % new != 0) {
+            return None;
+        }
+        let strides = outer.iter().map(|stride| stride * old / new).chain([1]).collect();
+        Some(canonical(Layout { sizes: to.sizes.clone(), strides, offset: start / new }))
     }
 }
 

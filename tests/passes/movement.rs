@@ -118,3 +118,29 @@ return %3";
     "#]],
     );
 }
+
+#[test]
+fn movement_looks_through_pairs() {
+    let lines = "\
+%2: f32[3,2] = concat(%0, %1) {dim=1}
+%3: c64[3,1] = bitcast(%2) {dtype=c64}
+%4: c64[3] = reshape(%3) {sizes=[3]}
+%5: c64[1,3,1] = reshape(%4) {sizes=[1,3,1]}
+%6: f32[1,3,2] = bitcast(%5) {dtype=f32}
+%7: f32[3,1] = slice(%2) {starts=[0,1], sizes=[3,1], steps=[1,1]}
+%8: f32[3,2] = slice(%2) {starts=[0,0], sizes=[3,2], steps=[1,1]}
+%9: f32[2,1] = slice(%2) {starts=[1,0], sizes=[2,1], steps=[1,1]}
+return %6, %7, %8, %9";
+    check(
+        movement,
+        &program(&["f32[3,1]", "f32[3,1]"], lines),
+        expect![[r#"
+        %0: f32[3,1] = input() {index=0, type=(f32[3,1])}
+        %1: f32[3,1] = input() {index=1, type=(f32[3,1])}
+        %2: f32[3,2] = concat(%0, %1) {dim=1}
+        %3: f32[1,3,2] = reshape(%2) {sizes=[1,3,2]}
+        %4: f32[2,1] = slice(%0) {starts=[1,0], sizes=[2,1], steps=[1,1]}
+        return %3, %1, %2, %4
+    "#]],
+    );
+}

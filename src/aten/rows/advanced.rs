@@ -1,10 +1,10 @@
 //! Indexing by tensors of integers, one for each dimension or none: `x[i, :, j]`.
 
 use super::always;
-use super::index::{sum_dtype, take, turns};
+use super::index::{rows_added, scattered, sum_dtype, take, turns};
 use crate::aten::call::Call;
 use crate::aten::facts::{ONE_FLOAT, REFUSES_OF_NOTHING, SHAPED_BY_MASKS};
-use crate::aten::{Outs, Row, row};
+use crate::aten::{Outs, Row, complex, row};
 use crate::dtype::DType;
 use crate::error::{Code, Error, Result};
 use crate::graph::math::V;
@@ -24,6 +24,7 @@ pub const ROWS: &[Row] = &[
     })
     .lists(|indices| !indices.iter().any(is_mask))
     .refuses(always)
+    .complex()
     .facts(SHAPED_BY_MASKS),
     write("index_put"),
     write("_index_put_impl"),
@@ -33,6 +34,7 @@ const fn write(name: &'static str) -> Row {
     row(name, &[""], index_put)
         .lists(masks_alone)
         .refuses(always)
+        .complex()
         .facts(ONE_FLOAT | REFUSES_OF_NOTHING)
 }
 
@@ -215,7 +217,12 @@ fn masked_put<'a>(
     let shape: Dims = ones(before).chain(covered.iter().copied()).chain(ones(after)).collect();
     let mask = mask.reshape(&shape);
     let new = new.cast(x.dtype());
-    Ok(mask.select(if accumulate { x + new } else { new }, x).broadcast(&sizes))
+    let new = match accumulate {
+        true if new.dtype().is_complex() => complex::add(x, new),
+        true => x + new,
+        false => new,
+    };
+    Ok(mask.select(new, x).broadcast(&sizes))
 }
 
 /// `(self, indices, values, accumulate)`
@@ -247,11 +254,10 @@ fn index_put<'a>(c: &Call<'a>) -> Outs<'a> {
     let rows = places.rows(x).reshape(&[places.n_rows, width]);
     let index = places.index.reshape(&[n]);
     let new = if accumulate {
-        c.math.op(Op::IndexAdd, &[rows, index, values], axis_0())
+        rows_added(rows, index, values, 0)
     } else {
         let index = index.reshape(&[n, 1]).broadcast(&[n, width]);
-        let attrs = smallvec![Attr::Int(0), Attr::Bool(false)];
-        c.math.op(Op::Scatter, &[rows, index, values], attrs)
+        scattered(rows, index, values, 0, false)
     };
     Ok(vec![places.restored(new, &sizes).cast(dtype)])
 }

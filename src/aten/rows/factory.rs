@@ -16,7 +16,8 @@ pub const ROWS: &[Row] = &[
         Ok(vec![c.out(0).map_or(x, |ty| x.broadcast(&ty.sizes))])
     })
     .moves()
-    .float8(),
+    .float8()
+    .complex(),
     row("clone", PLAIN, |c| Ok(vec![c.tensor(0)?])).moves(),
     // `(self, src, non_blocking)`
     row("copy", PLAIN, |c| {
@@ -24,34 +25,39 @@ pub const ROWS: &[Row] = &[
         Ok(vec![c.tensor(1)?.cast(ty.dtype).broadcast(&ty.sizes)])
     })
     .moves()
-    .float8(),
+    .float8()
+    .complex(),
     row("_to_copy", PLAIN, |c| {
         let x = c.tensor(0)?;
         Ok(vec![x.cast(dtype(c, 1, x.dtype())?)])
     })
-    .float8(),
+    .float8()
+    .complex(),
     row("fill", &["Scalar", "Tensor", "Scalar_out", "Tensor_out"], |c| filled(c, 1))
-        .special(is_neutral),
-    row("zero", PLAIN, |c| Ok(vec![like(c, 0.0)?])),
-    row("zeros_like", PLAIN, |c| Ok(vec![like(c, 0.0)?])),
-    row("ones_like", PLAIN, |c| Ok(vec![like(c, 1.0)?])),
-    row("full_like", PLAIN, |c| filled(c, 1)).special(is_neutral),
-    row("zeros", PLAIN, |c| Ok(vec![sized(c, 0.0)?])),
-    row("ones", PLAIN, |c| Ok(vec![sized(c, 1.0)?])),
+        .special(is_neutral)
+        .complex(),
+    row("zero", PLAIN, |c| Ok(vec![like(c, 0.0)?])).complex(),
+    row("zeros_like", PLAIN, |c| Ok(vec![like(c, 0.0)?])).complex(),
+    row("ones_like", PLAIN, |c| Ok(vec![like(c, 1.0)?])).complex(),
+    row("full_like", PLAIN, |c| filled(c, 1)).special(is_neutral).complex(),
+    row("zeros", PLAIN, |c| Ok(vec![sized(c, 0.0)?])).complex(),
+    row("ones", PLAIN, |c| Ok(vec![sized(c, 1.0)?])).complex(),
     row("full", PLAIN, |c| {
         let sizes = c.ints(0)?.unwrap_or_default();
         let dtype = dtype(c, 2, number_dtype(c, &[1]))?;
         Ok(vec![c.number(1, 0.0, dtype)?.broadcast(&sizes)])
     })
-    .special(is_neutral),
-    row("scalar_tensor", PLAIN, |c| Ok(vec![c.number(0, 0.0, dtype(c, 1, DType::F32)?)?])),
+    .special(is_neutral)
+    .complex(),
+    row("scalar_tensor", PLAIN, |c| Ok(vec![c.number(0, 0.0, dtype(c, 1, DType::F32)?)?]))
+        .complex(),
     row("arange", PLAIN, |c| arange(c, None, 0, None, 1)).fixed(&[0]),
     row("arange", &["start"], |c| arange(c, Some(0), 1, None, 2)).fixed(&[0, 1]),
     row("arange", &["start_step", "start_out"], |c| arange(c, Some(0), 1, Some(2), 3))
         .fixed(&[0, 1, 2]),
     row("linspace", PLAIN, linspace).fixed(&[2]),
-    row("eye", PLAIN, |c| eye(c, 0, 1)).fixed(&[0]),
-    row("eye", &["m", "m_out"], |c| eye(c, 1, 2)).fixed(&[0, 1]),
+    row("eye", PLAIN, |c| eye(c, 0, 1)).fixed(&[0]).complex(),
+    row("eye", &["m", "m_out"], |c| eye(c, 1, 2)).fixed(&[0, 1]).complex(),
 ];
 
 /// Values that later simplification knows something about.

@@ -5,7 +5,7 @@ use crate::aten::call::Call;
 use crate::aten::call::{wide, wrap_dim};
 use crate::aten::facts::{CHECKS_INTEGERS, ONE_FLOAT};
 use crate::aten::promote::{Operand, result_type};
-use crate::aten::{Outs, Row, row};
+use crate::aten::{Outs, Row, complex, row};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::math::V;
@@ -17,27 +17,34 @@ use crate::shape::Dims;
 use smallvec::smallvec;
 
 pub const ROWS: &[Row] = &[
-    row("cat", PLAIN, cat).moves(),
-    row("stack", PLAIN, stack).moves(),
+    row("cat", PLAIN, cat).moves().complex(),
+    row("stack", PLAIN, stack).moves().complex(),
     row("repeat", PLAIN, repeat).moves(),
-    row("flip", PLAIN, flip),
+    row("flip", PLAIN, flip).complex(),
     row("roll", PLAIN, roll).moves(),
-    row("tril", PLAIN, |c| triangle(c, Op::Le)),
-    row("triu", PLAIN, |c| triangle(c, Op::Ge)),
-    row("index_select", PLAIN, index_select).refuses(always),
-    row("embedding", PLAIN, |c| Ok(vec![take(c.tensor(0)?, c.tensor(1)?, 0)])).refuses(always),
+    row("tril", PLAIN, |c| triangle(c, Op::Le)).complex(),
+    row("triu", PLAIN, |c| triangle(c, Op::Ge)).complex(),
+    row("index_select", PLAIN, index_select).refuses(always).complex(),
+    row("embedding", PLAIN, |c| Ok(vec![take(c.tensor(0)?, c.tensor(1)?, 0)]))
+        .refuses(always)
+        .complex(),
     row("embedding_dense_backward", PLAIN, embedding_backward).refuses(always),
-    row("gather", PLAIN, gather).refuses(always),
+    row("gather", PLAIN, gather).refuses(always).complex(),
     row("scatter", &["src", "value", "src_out", "value_out"], |c| scatter(c, false))
-        .refuses(always),
-    row("scatter_add", PLAIN, |c| scatter(c, true)).refuses(always),
-    row("index_add", PLAIN, index_add).refuses(always),
-    row("index_copy", PLAIN, index_copy).refuses(always).facts(CHECKS_INTEGERS | ONE_FLOAT),
+        .refuses(always)
+        .complex(),
+    row("scatter_add", PLAIN, |c| scatter(c, true)).refuses(always).complex(),
+    row("index_add", PLAIN, index_add).refuses(always).complex(),
+    row("index_copy", PLAIN, index_copy)
+        .refuses(always)
+        .facts(CHECKS_INTEGERS | ONE_FLOAT)
+        .complex(),
     row("masked_scatter", PLAIN, |c| {
         let (x, mask, source) = (c.tensor(0)?, c.tensor(1)?, c.tensor(2)?);
         Ok(vec![masked_scatter(x, mask.cast(DType::Bool), source)])
     })
-    .refuses(always),
+    .refuses(always)
+    .complex(),
     row("masked_scatter_backward", PLAIN, masked_scatter_backward).refuses(always),
 ];
 
@@ -48,6 +55,26 @@ fn at_least_1d(x: V) -> V {
 /// The dtype in which elements are added up: bool counts.
 pub fn sum_dtype(dtype: DType) -> DType {
     if dtype == DType::Bool { DType::I32 } else { wide(dtype) }
+}
+
+/// `base` with the rows of `x` along `dim` added where `index`, of one dimension, says.
+pub fn rows_added<'a>(base: V<'a>, index: V<'a>, x: V<'a>, dim: usize) -> V<'a> {
+    if base.dtype().is_complex() {
+        return complex::by_part([base, x], |[base, x]| rows_added(base, index, x, dim));
+    }
+    base.math().op(Op::IndexAdd, &[base, index, x], smallvec![Attr::Int(dim as i64)])
+}
+
+/// `base` with the elements of `x` where `index`, of its sizes, says along `dim`, or these added there.
+pub fn scattered<'a>(base: V<'a>, index: V<'a>, x: V<'a>, dim: usize, add: bool) -> V<'a> {
+    if add && base.dtype().is_complex() {
+        return complex::by_part([base, x], |[base, x]| {
+            let both = index.unsqueeze(index.rank()).broadcast(&x.sizes());
+            scattered(base, both, x, dim, add)
+        });
+    }
+    let attrs = smallvec![Attr::Int(dim as i64), Attr::Bool(add)];
+    base.math().op(Op::Scatter, &[base, index, x], attrs)
 }
 
 /// The tensors of a list, promoted to one dtype.
@@ -226,8 +253,7 @@ fn scatter<'a>(c: &Call<'a>, add: bool) -> Outs<'a> {
         }
         _ => c.number(3, 0.0, compute)?.broadcast(&sizes),
     };
-    let attrs = smallvec![Attr::Int(dim as i64), Attr::Bool(add)];
-    let y = c.math.op(Op::Scatter, &[at_least_1d(x).cast(compute), index, src], attrs);
+    let y = scattered(at_least_1d(x).cast(compute), index, src, dim, add);
     Ok(vec![y.cast(x.dtype()).reshape(&x.sizes())])
 }
 
@@ -237,10 +263,13 @@ fn index_add<'a>(c: &Call<'a>) -> Outs<'a> {
     let dim = c.dim(1, 0, x.rank())?;
     let (dtype, compute) = (x.dtype(), sum_dtype(x.dtype()));
     let alpha = c.number(4, 1.0, compute)?;
-    let source = at_least_1d(source).cast(compute) * alpha;
+    let source = at_least_1d(source).cast(compute);
+    let source = match compute.is_complex() {
+        true => complex::mul(source, alpha),
+        false => source * alpha,
+    };
     let base = at_least_1d(x).cast(compute);
-    let attrs = smallvec![Attr::Int(dim as i64)];
-    let y = c.math.op(Op::IndexAdd, &[base, index.reshape(&[index.numel()]), source], attrs);
+    let y = rows_added(base, index.reshape(&[index.numel()]), source, dim);
     Ok(vec![y.cast(dtype).reshape(&x.sizes())])
 }
 
@@ -257,8 +286,7 @@ fn index_copy<'a>(c: &Call<'a>) -> Outs<'a> {
     let mut column = Dims::from_elem(1, sizes.len());
     column[dim] = n;
     let index = index.reshape(&column).broadcast(&sizes);
-    let attrs = smallvec![Attr::Int(dim as i64), Attr::Bool(false)];
-    let y = c.math.op(Op::Scatter, &[at_least_1d(x), index, source], attrs);
+    let y = scattered(at_least_1d(x), index, source, dim, false);
     Ok(vec![y.reshape(&x.sizes())])
 }
 

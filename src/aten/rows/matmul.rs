@@ -3,7 +3,7 @@
 use super::PLAIN;
 use crate::aten::call::{Call, wide};
 use crate::aten::facts::{COUNTS_TERMS_LATE, ONE_FLOAT};
-use crate::aten::{Outs, Row, row};
+use crate::aten::{Outs, Row, complex, row};
 use crate::dtype::{DType, Float8};
 use crate::error::{Code, Error, Result};
 use crate::graph::math::V;
@@ -13,23 +13,36 @@ use crate::shape::Dims;
 use smallvec::smallvec;
 
 pub const ROWS: &[Row] = &[
-    row("mm", PLAIN, |c| Ok(vec![product(matrix(c, 0, 2)?, matrix(c, 1, 2)?)])).facts(ONE_FLOAT),
-    row("bmm", PLAIN, |c| Ok(vec![product(matrix(c, 0, 3)?, matrix(c, 1, 3)?)])).facts(ONE_FLOAT),
-    row("mv", PLAIN, |c| Ok(vec![mv(matrix(c, 0, 2)?, matrix(c, 1, 1)?)])).facts(ONE_FLOAT),
-    row("dot", PLAIN, dot).facts(ONE_FLOAT),
-    row("vdot", PLAIN, dot).facts(ONE_FLOAT),
+    row("mm", PLAIN, |c| Ok(vec![product(matrix(c, 0, 2)?, matrix(c, 1, 2)?)]))
+        .facts(ONE_FLOAT)
+        .complex(),
+    row("bmm", PLAIN, |c| Ok(vec![product(matrix(c, 0, 3)?, matrix(c, 1, 3)?)]))
+        .facts(ONE_FLOAT)
+        .complex(),
+    row("mv", PLAIN, |c| Ok(vec![mv(matrix(c, 0, 2)?, matrix(c, 1, 1)?)]))
+        .facts(ONE_FLOAT)
+        .complex(),
+    row("dot", PLAIN, |c| Ok(vec![dot(matrix(c, 0, 1)?, matrix(c, 1, 1)?)]))
+        .facts(ONE_FLOAT)
+        .complex(),
+    row("vdot", PLAIN, |c| Ok(vec![dot(matrix(c, 0, 1)?, matrix(c, 1, 1)?)]))
+        .facts(ONE_FLOAT)
+        .complex_by(|c| Ok(vec![dot(complex::conj(matrix(c, 0, 1)?), matrix(c, 1, 1)?)])),
     row("addmm", PLAIN, |c| added(c, matrix(c, 1, 2)?, matrix(c, 2, 2)?, product))
         .special(is_trivial)
         .essential(leaves_out)
-        .facts(ONE_FLOAT),
+        .facts(ONE_FLOAT)
+        .complex(),
     row("baddbmm", PLAIN, |c| added(c, matrix(c, 1, 3)?, matrix(c, 2, 3)?, product))
         .special(is_trivial)
         .essential(leaves_out)
-        .facts(ONE_FLOAT),
+        .facts(ONE_FLOAT)
+        .complex(),
     row("addbmm", PLAIN, |c| added(c, matrix(c, 1, 3)?, matrix(c, 2, 3)?, summed))
         .special(is_trivial)
         .essential(leaves_out)
-        .facts(ONE_FLOAT),
+        .facts(ONE_FLOAT)
+        .complex(),
     // `(self, mat2, offs?, bias?, out_dtype?)`
     row("_grouped_mm", PLAIN, grouped).facts(ONE_FLOAT),
     // `(self, mat2, scale_a, scale_b, bias?, scale_result?, out_dtype?, use_fast_accum)`
@@ -52,7 +65,8 @@ pub const ROWS: &[Row] = &[
     })
     .special(is_trivial)
     .essential(leaves_out)
-    .facts(ONE_FLOAT),
+    .facts(ONE_FLOAT)
+    .complex(),
 ];
 
 /// An operand of rank 2 has its groups side by side, along the dimension that `offs` has the ends of.
@@ -161,10 +175,19 @@ fn matrix<'a>(c: &Call<'a>, i: usize, rank: usize) -> Result<V<'a>> {
 
 /// Of bools it is whether any pair is true, though PyTorch refuses them where there is a pair.
 fn product<'a>(a: V<'a>, b: V<'a>) -> V<'a> {
-    if a.dtype() != DType::Bool {
-        return a.matmul(b);
+    match a.dtype() {
+        DType::Bool => a.cast(DType::I32).matmul(b.cast(DType::I32)).ne(0.0),
+        dtype if dtype.is_complex() && fit(a, b) => complex::matmul(a, b),
+        // It says in what they do not fit.
+        _ => a.matmul(b),
     }
-    a.cast(DType::I32).matmul(b.cast(DType::I32)).ne(0.0)
+}
+
+/// Whether matrices of one rank can be multiplied.
+fn fit<'a>(a: V<'a>, b: V<'a>) -> bool {
+    let (x, y) = (a.sizes(), b.sizes());
+    let rank = x.len();
+    a.dtype() == b.dtype() && x[..rank - 2] == y[..rank - 2] && x[rank - 1] == y[rank - 2]
 }
 
 fn mv<'a>(a: V<'a>, x: V<'a>) -> V<'a> {
@@ -178,9 +201,12 @@ fn summed<'a>(a: V<'a>, b: V<'a>) -> V<'a> {
     product(rows, b.reshape(&[b.sizes()[0] * b.sizes()[1], b.sizes()[2]]))
 }
 
-fn dot<'a>(c: &Call<'a>) -> Outs<'a> {
-    let (a, b) = (matrix(c, 0, 1)?, matrix(c, 1, 1)?);
-    Ok(vec![product(a.unsqueeze(0), b.unsqueeze(1)).reshape(&[])])
+fn dot<'a>(a: V<'a>, b: V<'a>) -> V<'a> {
+    product(a.unsqueeze(0), b.unsqueeze(1)).reshape(&[])
+}
+
+fn times<'a>(a: V<'a>, b: V<'a>) -> V<'a> {
+    if a.dtype().is_complex() { complex::mul(a, b) } else { a * b }
 }
 
 /// `beta * self + alpha * multiply(a, b)`; self is argument 0. With beta 0 self is not looked at, not even for NaN.
@@ -197,13 +223,16 @@ fn added<'a>(c: &Call<'a>, a: V<'a>, b: V<'a>, multiply: fn(V<'a>, V<'a>) -> V<'
     let scaled = if c.is(4, 1.0, 1.0) {
         multiply(a, b).cast(compute)
     } else {
-        multiply(a.cast(compute), b.cast(compute)) * c.number(4, 1.0, compute)?
+        times(multiply(a.cast(compute), b.cast(compute)), c.number(4, 1.0, compute)?)
     };
     // Its sizes count whatever beta is.
     let base = c.tensor(0)?.cast(compute).broadcast(&scaled.sizes());
     if c.is(3, 0.0, 1.0) {
         return Ok(vec![scaled.cast(dtype)]);
     }
-    let base = if c.is(3, 1.0, 1.0) { base } else { base * c.number(3, 1.0, compute)? };
+    let base = if c.is(3, 1.0, 1.0) { base } else { times(base, c.number(3, 1.0, compute)?) };
+    if dtype.is_complex() {
+        return Ok(vec![complex::add(scaled, base)]);
+    }
     Ok(vec![(scaled + base).cast(dtype)])
 }

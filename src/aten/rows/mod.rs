@@ -9,6 +9,7 @@ mod collective;
 mod convolution;
 mod distance;
 mod factory;
+mod fft;
 mod gradient;
 mod grid;
 mod index;
@@ -35,6 +36,7 @@ pub const FAMILIES: &[&[Row]] = &[
     activation::ROWS,
     reduce::ROWS,
     matmul::ROWS,
+    fft::ROWS,
     nn::ROWS,
     norm::ROWS,
     convolution::ROWS,

@@ -3,11 +3,12 @@
 use super::PLAIN;
 use crate::aten::call::{Call, Rule};
 use crate::aten::facts::{LEAVES_BOOLS, LEAVES_INTEGERS};
-use crate::aten::{Outs, Row, row};
+use crate::aten::{Outs, Row, complex, row};
 use crate::dtype::DType;
-use crate::graph::math::V;
+use crate::graph::math::{V, together};
 use crate::op::Op;
 use crate::record::Arg;
+use std::f64::consts::PI;
 
 const BINARY: &[&str] = &["Tensor", "Scalar", "out", "Scalar_out"];
 const EITHER: &[&str] =
@@ -16,19 +17,27 @@ const COMPARE: &[&str] = &["Tensor", "Scalar", "Tensor_out", "Scalar_out"];
 
 pub const ROWS: &[Row] = &[
     // ---- one operand
-    row("neg", PLAIN, |c| c.elementwise([0], Rule::Number, |[x]| -x)),
-    row("abs", PLAIN, |c| c.elementwise([0], Rule::Number, |[x]| x.abs())),
+    row("neg", PLAIN, |c| c.elementwise([0], Rule::Number, |[x]| -x))
+        .complex_by(|c| map(c, complex::neg)),
+    row("abs", PLAIN, |c| c.elementwise([0], Rule::Number, |[x]| x.abs()))
+        .complex_by(|c| Ok(vec![complex::abs(c.tensor(0)?)])),
     row("sign", PLAIN, |c| c.elementwise([0], Rule::Number, |[x]| x.unary(Op::Sign))),
-    row("sgn", PLAIN, |c| c.elementwise([0], Rule::Number, |[x]| x.unary(Op::Sign))),
-    row("reciprocal", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| 1.0 / x)),
-    row("sqrt", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.sqrt())),
-    row("rsqrt", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.unary(Op::Rsqrt))),
-    row("exp", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.exp())),
+    row("sgn", PLAIN, |c| c.elementwise([0], Rule::Number, |[x]| x.unary(Op::Sign)))
+        .complex_by(|c| map(c, complex::sgn)),
+    row("reciprocal", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| 1.0 / x))
+        .complex_by(|c| map(c, complex::reciprocal)),
+    row("sqrt", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.sqrt()))
+        .complex_by(|c| map(c, complex::sqrt)),
+    row("rsqrt", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.unary(Op::Rsqrt)))
+        .complex_by(|c| map(c, |z| complex::reciprocal(complex::sqrt(z)))),
+    row("exp", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.exp()))
+        .complex_by(|c| map(c, complex::exp)),
     row("exp2", PLAIN, |c| {
         c.elementwise([0], Rule::Float, |[x]| x.math().constant(2.0, x.dtype()).pow(x))
     }),
     row("expm1", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.unary(Op::Expm1))),
-    row("log", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.log())),
+    row("log", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.log()))
+        .complex_by(|c| map(c, complex::log)),
     row("log1p", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.unary(Op::Log1p))),
     row("log2", PLAIN, |c| c.elementwise([0], Rule::FloatFormula, |[x]| logarithm(x, 2.0))),
     row("log10", PLAIN, |c| c.elementwise([0], Rule::FloatFormula, |[x]| logarithm(x, 10.0))),
@@ -67,20 +76,41 @@ pub const ROWS: &[Row] = &[
     row("trunc", PLAIN, |c| rounded(c, Op::Trunc)),
     row("frac", PLAIN, |c| c.elementwise([0], Rule::Formula, |[x]| x - x.unary(Op::Trunc))),
     row("bitwise_not", PLAIN, |c| c.elementwise([0], Rule::Exact, |[x]| x.not())),
-    row("logical_not", PLAIN, |c| Ok(vec![truth(c, 0)?.not()])),
-    row("isnan", PLAIN, |c| test(c, |x| x.ne(x))),
-    row("isinf", PLAIN, |c| test(c, |x| x.abs().eq(f64::INFINITY))),
+    row("logical_not", PLAIN, |c| Ok(vec![truth(c, 0)?.not()])).complex(),
+    row("isnan", PLAIN, |c| test(c, |x| x.ne(x))).complex_by(|c| test_parts(c, |x| x.ne(x))),
+    row("isinf", PLAIN, |c| test(c, |x| x.abs().eq(f64::INFINITY)))
+        .complex_by(|c| test_parts(c, |x| x.abs().eq(f64::INFINITY))),
     row("isposinf", PLAIN, |c| test(c, |x| x.eq(f64::INFINITY))),
     row("isneginf", PLAIN, |c| test(c, |x| x.eq(f64::NEG_INFINITY))),
     row("isfinite", &[""], |c| Ok(vec![finite(c.tensor(0)?)])),
     row("nan_to_num", PLAIN, nan_to_num),
+    row("angle", PLAIN, |c| {
+        c.elementwise([0], Rule::Float, |[x]| {
+            let angle = x.lt(0.0).select(x.math().constant(PI, x.dtype()), 0.0);
+            x.ne(x).select(x, angle)
+        })
+    })
+    .complex_by(|c| Ok(vec![complex::angle(c.tensor(0)?)])),
+    row("conj_physical", PLAIN, |c| Ok(vec![c.tensor(0)?])).complex_by(|c| map(c, complex::conj)),
+    row("_conj_physical", PLAIN, |c| Ok(vec![c.tensor(0)?])).complex_by(|c| map(c, complex::conj)),
     // ---- two operands
-    row("add", BINARY, |c| scaled(c, [0, 1], |a, b| a + b)).special(alpha_is_one),
-    row("sub", BINARY, |c| scaled(c, [0, 1], |a, b| a - b)).special(alpha_is_one),
-    row("rsub", COMPARE, |c| scaled(c, [1, 0], |a, b| a - b)).special(alpha_is_one),
-    row("mul", BINARY, |c| c.elementwise([0, 1], Rule::Number, |[a, b]| a * b)).facts(LEAVES_BOOLS),
+    row("complex", PLAIN, |c| Ok(vec![complex::complex(c.tensor(0)?, c.tensor(1)?)])).complex(),
+    row("polar", PLAIN, |c| Ok(vec![complex::polar(c.tensor(0)?, c.tensor(1)?)])).complex(),
+    row("add", BINARY, |c| scaled(c, [0, 1], |a, b| a + b))
+        .special(alpha_is_one)
+        .complex_by(|c| scaled_complex(c, [0, 1], complex::add)),
+    row("sub", BINARY, |c| scaled(c, [0, 1], |a, b| a - b))
+        .special(alpha_is_one)
+        .complex_by(|c| scaled_complex(c, [0, 1], complex::sub)),
+    row("rsub", COMPARE, |c| scaled(c, [1, 0], |a, b| a - b))
+        .special(alpha_is_one)
+        .complex_by(|c| scaled_complex(c, [1, 0], complex::sub)),
+    row("mul", BINARY, |c| c.elementwise([0, 1], Rule::Number, |[a, b]| a * b))
+        .facts(LEAVES_BOOLS)
+        .complex_by(|c| c.elementwise([0, 1], Rule::Number, |[a, b]| complex::mul(a, b))),
     row("div", BINARY, |c| c.elementwise([0, 1], Rule::Float, |[a, b]| a / b))
-        .facts(LEAVES_INTEGERS),
+        .facts(LEAVES_INTEGERS)
+        .complex_by(|c| c.elementwise([0, 1], Rule::Number, |[a, b]| complex::div(a, b))),
     row("div", &["Tensor_mode", "Scalar_mode", "out_mode", "Scalar_mode_out"], divide)
         .refuses(integers),
     row("floor_divide", &["", "Tensor", "Scalar", "out", "Scalar_out"], |c| {
@@ -103,9 +133,11 @@ pub const ROWS: &[Row] = &[
         c.elementwise([0, 1], Rule::Number, |[a, b]| b.eq(0.5).select(a.sqrt(), a.pow(b)))
     })
     .special(|arg, value| arg == 1 && EXPONENTS.contains(&value))
-    .essential(|_, value| value < 0.0),
+    .essential(|_, value| value < 0.0)
+    .complex_by(complex_power),
     row("pow", &["Tensor_Tensor", "Tensor", "Tensor_Tensor_out"], power)
-        .special(|arg, value| arg == 1 && EXPONENTS.contains(&value)),
+        .special(|arg, value| arg == 1 && EXPONENTS.contains(&value))
+        .complex_by(complex_power),
     row("maximum", PLAIN, |c| c.elementwise([0, 1], Rule::Exact, |[a, b]| a.max(b))),
     row("minimum", PLAIN, |c| c.elementwise([0, 1], Rule::Exact, |[a, b]| a.min(b))),
     row("atan2", PLAIN, |c| c.elementwise([0, 1], Rule::Float, |[a, b]| a.binary(Op::Atan2, b))),
@@ -134,15 +166,15 @@ pub const ROWS: &[Row] = &[
             })
         },
     ),
-    row("eq", COMPARE, |c| compare(c, Op::Eq)),
-    row("ne", COMPARE, |c| compare(c, Op::Ne)),
+    row("eq", COMPARE, |c| compare(c, Op::Eq)).complex_by(|c| Ok(vec![differ(c)?.not()])),
+    row("ne", COMPARE, |c| compare(c, Op::Ne)).complex_by(|c| Ok(vec![differ(c)?])),
     row("lt", COMPARE, |c| compare(c, Op::Lt)),
     row("le", COMPARE, |c| compare(c, Op::Le)),
     row("gt", COMPARE, |c| compare(c, Op::Gt)),
     row("ge", COMPARE, |c| compare(c, Op::Ge)),
-    row("logical_and", PLAIN, |c| Ok(vec![truth(c, 0)?.and(truth(c, 1)?)])),
-    row("logical_or", PLAIN, |c| Ok(vec![truth(c, 0)?.or(truth(c, 1)?)])),
-    row("logical_xor", PLAIN, |c| Ok(vec![truth(c, 0)?.ne(truth(c, 1)?)])),
+    row("logical_and", PLAIN, |c| Ok(vec![truth(c, 0)?.and(truth(c, 1)?)])).complex(),
+    row("logical_or", PLAIN, |c| Ok(vec![truth(c, 0)?.or(truth(c, 1)?)])).complex(),
+    row("logical_xor", PLAIN, |c| Ok(vec![truth(c, 0)?.ne(truth(c, 1)?)])).complex(),
     row("bitwise_and", EITHER, |c| c.elementwise([0, 1], Rule::Exact, |[a, b]| a.and(b))),
     row("bitwise_or", EITHER, |c| c.elementwise([0, 1], Rule::Exact, |[a, b]| a.or(b))),
     row("bitwise_xor", EITHER, |c| {
@@ -152,20 +184,32 @@ pub const ROWS: &[Row] = &[
     row("where", &["self", "ScalarSelf", "ScalarOther", "Scalar", "self_out"], |c| {
         let condition = truth(c, 0)?;
         c.elementwise([1, 2], Rule::Exact, |[a, b]| condition.select(a, b))
-    }),
+    })
+    .complex(),
     row("masked_fill", &["Scalar", "Tensor", "Scalar_out", "Tensor_out"], |c| {
         let x = c.tensor(0)?;
         Ok(vec![truth(c, 1)?.select(c.number(2, 0.0, x.dtype())?, x)])
-    }),
+    })
+    .complex(),
     row("clamp", PLAIN, clamp_by_numbers).special(is_nan).essential(is_nan),
     row("clamp", &["Tensor", "Tensor_out"], |c| clamp(c, Some(1), Some(2))),
     row("clamp_min", CLAMP, |c| clamp(c, Some(1), None)),
     row("clamp_max", CLAMP, |c| clamp(c, None, Some(1))),
     row("addcmul", PLAIN, |c| {
         c.parametric([0, 1, 2], [(3, 1.0)], Rule::Formula, |[x, a, b], [value]| x + value * a * b)
+    })
+    .complex_by(|c| {
+        c.parametric([0, 1, 2], [(3, 1.0)], Rule::Formula, |[x, a, b], [value]| {
+            complex::add(x, complex::mul(complex::mul(value, a), b))
+        })
     }),
     row("addcdiv", PLAIN, |c| {
         c.parametric([0, 1, 2], [(3, 1.0)], Rule::Formula, |[x, a, b], [value]| x + value * a / b)
+    })
+    .complex_by(|c| {
+        c.parametric([0, 1, 2], [(3, 1.0)], Rule::Formula, |[x, a, b], [value]| {
+            complex::add(x, complex::div(complex::mul(value, a), b))
+        })
     }),
     row("lerp", &["Scalar", "Scalar_out"], |c| {
         c.parametric([0, 1], [(2, 0.0)], Rule::Formula, |[a, b], [weight]| lerp(a, b, weight))
@@ -262,6 +306,30 @@ fn scaled<'a>(c: &Call<'a>, at: [usize; 2], join: fn(V<'a>, V<'a>) -> V<'a>) -> 
     c.parametric(at, [(2, 1.0)], Rule::Formula, |[a, b], [alpha]| join(a, b * alpha))
 }
 
+/// [`scaled`], of complex numbers.
+fn scaled_complex<'a>(c: &Call<'a>, at: [usize; 2], join: fn(V<'a>, V<'a>) -> V<'a>) -> Outs<'a> {
+    if c.is(2, 1.0, 1.0) {
+        return c.elementwise(at, Rule::Number, |[a, b]| join(a, b));
+    }
+    c.parametric(at, [(2, 1.0)], Rule::Number, |[a, b], [alpha]| join(a, complex::mul(alpha, b)))
+}
+
+/// A function of a complex number.
+fn map<'a>(c: &Call<'a>, f: fn(V<'a>) -> V<'a>) -> Outs<'a> {
+    Ok(vec![f(c.tensor(0)?)])
+}
+
+/// A question to which a complex number answers yes if one of its parts does.
+fn test_parts<'a>(c: &Call<'a>, question: fn(V<'a>) -> V<'a>) -> Outs<'a> {
+    Ok(vec![complex::any_part(c.tensor(0)?, question)])
+}
+
+/// Whether two complex numbers differ.
+fn differ<'a>(c: &Call<'a>) -> crate::error::Result<V<'a>> {
+    let [a, b] = together(c.numbers([0, 1], c.common(&[0, 1])?)?);
+    Ok(a.pairs().ne(b.pairs()).reduce(Op::Any, &[a.rank() as i64], false))
+}
+
 /// Where a division by zero is an error.
 fn integers(dtype: DType) -> bool {
     !dtype.is_float()
@@ -331,6 +399,22 @@ fn power<'a>(c: &Call<'a>) -> Outs<'a> {
         _ => 1.0 / (x * x),
     };
     Ok(vec![y.cast(result)])
+}
+
+fn complex_power<'a>(c: &Call<'a>) -> Outs<'a> {
+    let [a, b] = c.numbers([0, 1], c.common(&[0, 1])?)?;
+    let square = || complex::mul(a, a);
+    Ok(vec![match EXPONENTS.iter().find(|&&e| c.is(1, e, f64::NAN)) {
+        Some(0.0) => c.math.full(1.0, a.dtype(), &a.sizes()),
+        Some(1.0) => a,
+        Some(2.0) => square(),
+        Some(3.0) => complex::mul(square(), a),
+        Some(0.5) => complex::sqrt(a),
+        Some(-0.5) => complex::reciprocal(complex::sqrt(a)),
+        Some(-1.0) => complex::reciprocal(a),
+        Some(_) => complex::reciprocal(square()),
+        None => complex::pow(a, b),
+    }])
 }
 
 fn compare<'a>(c: &Call<'a>, op: Op) -> Outs<'a> {

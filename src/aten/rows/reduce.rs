@@ -2,7 +2,7 @@
 
 use super::{PLAIN, always};
 use crate::aten::call::{Call, wide, wrap_dim};
-use crate::aten::{Outs, Row, row};
+use crate::aten::{Outs, Row, complex, row};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::math::V;
@@ -13,10 +13,11 @@ use crate::shape::Dims;
 use smallvec::smallvec;
 
 pub const ROWS: &[Row] = &[
-    row("sum", PLAIN, |c| sum(c, c.tensor(0)?, Op::Sum, None, false, c.dtype(1)?)),
+    row("sum", PLAIN, |c| sum(c, c.tensor(0)?, Op::Sum, None, false, c.dtype(1)?)).complex(),
     row("sum", &["dim_IntList", "IntList_out"], |c| {
         sum(c, c.tensor(0)?, Op::Sum, Some(1), c.bool(2, false)?, c.dtype(3)?)
-    }),
+    })
+    .complex(),
     row("nansum", PLAIN, |c| {
         let x = c.tensor(0)?;
         sum(c, x.eq(x).select(x, 0.0), Op::Sum, Some(1), c.bool(2, false)?, c.dtype(3)?)
@@ -26,8 +27,8 @@ pub const ROWS: &[Row] = &[
     row("prod", &["dim_int", "int_out"], |c| {
         sum(c, c.tensor(0)?, Op::Prod, Some(1), c.bool(2, false)?, c.dtype(3)?)
     }),
-    row("mean", &["", "dtype_out"], |c| mean(c, None, false, c.dtype(1)?)),
-    row("mean", &["dim", "out"], |c| mean(c, Some(1), c.bool(2, false)?, c.dtype(3)?)),
+    row("mean", &["", "dtype_out"], |c| mean(c, None, false, c.dtype(1)?)).complex(),
+    row("mean", &["dim", "out"], |c| mean(c, Some(1), c.bool(2, false)?, c.dtype(3)?)).complex(),
     row("amax", PLAIN, |c| extreme(c, Op::ReduceMax, Some(1), c.bool(2, false)?)),
     row("amin", PLAIN, |c| extreme(c, Op::ReduceMin, Some(1), c.bool(2, false)?)),
     row("max", &["", "unary_out"], |c| extreme(c, Op::ReduceMax, None, false)),
@@ -36,12 +37,12 @@ pub const ROWS: &[Row] = &[
     row("min", &["dim", "dim_min"], |c| extreme_and_place(c, Op::ReduceMin, Op::ArgMin)),
     row("argmax", PLAIN, |c| place_of(c, Op::ArgMax)),
     row("argmin", PLAIN, |c| place_of(c, Op::ArgMin)),
-    row("any", &["", "all_out"], |c| logical(c, Op::Any, Axes::All)),
-    row("any", &["dim", "out"], |c| logical(c, Op::Any, Axes::Argument)),
-    row("any", &["dims", "dims_out"], |c| logical(c, Op::Any, Axes::Argument)),
-    row("all", &["", "all_out"], |c| logical(c, Op::All, Axes::All)),
-    row("all", &["dim", "out"], |c| logical(c, Op::All, Axes::Argument)),
-    row("all", &["dims", "dims_out"], |c| logical(c, Op::All, Axes::Argument)),
+    row("any", &["", "all_out"], |c| logical(c, Op::Any, Axes::All)).complex(),
+    row("any", &["dim", "out"], |c| logical(c, Op::Any, Axes::Argument)).complex(),
+    row("any", &["dims", "dims_out"], |c| logical(c, Op::Any, Axes::Argument)).complex(),
+    row("all", &["", "all_out"], |c| logical(c, Op::All, Axes::All)).complex(),
+    row("all", &["dim", "out"], |c| logical(c, Op::All, Axes::Argument)).complex(),
+    row("all", &["dims", "dims_out"], |c| logical(c, Op::All, Axes::Argument)).complex(),
     row("var", &["correction", "correction_out"], |c| Ok(vec![variance(c)?.0])).fixed(&[2]),
     row("std", &["correction", "correction_out"], |c| Ok(vec![deviation(c)?.0])).fixed(&[2]),
     row("var_mean", &["correction", "correction_out"], |c| {
@@ -54,11 +55,16 @@ pub const ROWS: &[Row] = &[
         Ok(vec![deviation, mean])
     })
     .fixed(&[2]),
-    row("linalg_vector_norm", PLAIN, |c| norm(c, c.float(1, 2.0)?, c.dtype(4)?)).fixed(&[1]),
-    row("norm", &["ScalarOpt_dim", "out"], |c| norm(c, c.float(1, 2.0)?, None)).fixed(&[1]),
+    row("linalg_vector_norm", PLAIN, |c| norm(c, c.float(1, 2.0)?, c.dtype(4)?))
+        .fixed(&[1])
+        .complex(),
+    row("norm", &["ScalarOpt_dim", "out"], |c| norm(c, c.float(1, 2.0)?, None))
+        .fixed(&[1])
+        .complex(),
     row("norm", &["ScalarOpt_dim_dtype", "dtype_out"], |c| norm(c, c.float(1, 2.0)?, c.dtype(4)?))
-        .fixed(&[1]),
-    row("cumsum", PLAIN, cumsum),
+        .fixed(&[1])
+        .complex(),
+    row("cumsum", PLAIN, cumsum).complex(),
     row("logsumexp", PLAIN, logsumexp),
 ];
 
@@ -87,9 +93,17 @@ fn count(x: V, axes: &[i64]) -> f64 {
     axes.iter().map(|&a| sizes[a as usize] as f64).product()
 }
 
+/// Sums over `axes` of numbers, or of each part of complex ones.
+fn total<'a>(x: V<'a>, axes: &[i64], keep: bool) -> V<'a> {
+    match x.dtype().is_complex() {
+        true => complex::by_part([x], |[x]| x.reduce(Op::Sum, axes, keep)),
+        false => x.reduce(Op::Sum, axes, keep),
+    }
+}
+
 /// Integers and bool are added up in i64, unless the caller names a dtype or an `out=` of one.
 fn sum_dtype(c: &Call, x: DType, asked: Option<DType>) -> DType {
-    let natural = if x.is_float() { x } else { DType::I64 };
+    let natural = if x.is_float() || x.is_complex() { x } else { DType::I64 };
     let given = c.out(0).map(|ty| ty.dtype);
     asked.or(given).unwrap_or(natural)
 }
@@ -108,18 +122,25 @@ fn sum<'a>(
         let logical = if op == Op::Sum { Op::Any } else { Op::All };
         return Ok(vec![x.cast(dtype).reduce(logical, &axes, keep)]);
     }
+    if op == Op::Sum {
+        return Ok(vec![total(x.cast(dtype), &axes, keep)]);
+    }
     Ok(vec![x.cast(dtype).reduce(op, &axes, keep)])
 }
 
 fn mean<'a>(c: &Call<'a>, dims: Option<usize>, keep: bool, dtype: Option<DType>) -> Outs<'a> {
     let x = c.tensor(0)?;
     let dtype = dtype.or(c.out(0).map(|ty| ty.dtype)).unwrap_or(x.dtype());
-    if !dtype.is_float() {
-        return invalid!("mean(): the dtype should be floating point, got {dtype}");
+    if !dtype.is_float() && !dtype.is_complex() {
+        return invalid!("mean(): the dtype should be floating point or complex, got {dtype}");
     }
     let axes = axes(c, dims, x.rank())?;
     let n = count(x, &axes);
-    Ok(vec![(x.cast(dtype).cast(wide(dtype)).reduce(Op::Sum, &axes, keep) / n).cast(dtype)])
+    let sum = total(x.cast(dtype).cast(wide(dtype)), &axes, keep);
+    Ok(vec![match dtype.is_complex() {
+        true => complex::by_part([sum], |[sum]| sum / n),
+        false => (sum / n).cast(dtype),
+    }])
 }
 
 fn extreme<'a>(c: &Call<'a>, op: Op, dims: Option<usize>, keep: bool) -> Outs<'a> {
@@ -211,8 +232,10 @@ fn moments<'a>(c: &Call<'a>) -> Result<(V<'a>, V<'a>, DType)> {
 /// The `order`-norm over the dimensions of argument 2; argument 3 is keepdim.
 fn norm<'a>(c: &Call<'a>, order: f64, dtype: Option<DType>) -> Outs<'a> {
     let x = c.tensor(0)?;
-    let dtype = dtype.unwrap_or(c.floating(x.dtype()));
-    let x = x.cast(dtype).cast(wide(dtype));
+    let x = x.cast(dtype.unwrap_or(c.floating(x.dtype())));
+    let x = if x.dtype().is_complex() { complex::abs(x) } else { x };
+    let dtype = x.dtype();
+    let x = x.cast(wide(dtype));
     let (axes, keep) = (axes(c, Some(2), x.rank())?, c.bool(3, false)?);
     let total = |terms: V<'a>| terms.reduce(Op::Sum, &axes, keep);
     // The norm of one number is its size, though its power may be no number of the type.
@@ -241,7 +264,11 @@ fn cumsum<'a>(c: &Call<'a>) -> Outs<'a> {
     let terms = at_least_1d(x).cast(dtype);
     // Whether any so far is true: that they are some, as a number.
     let terms = if dtype == DType::Bool { terms.cast(DType::I64) } else { terms };
-    let y = c.math.op(Op::CumSum, &[terms], smallvec![Attr::Int(dim as i64)]);
+    let sums = |terms: V<'a>| c.math.op(Op::CumSum, &[terms], smallvec![Attr::Int(dim as i64)]);
+    let y = match dtype.is_complex() {
+        true => complex::by_part([terms], |[terms]| sums(terms)),
+        false => sums(terms),
+    };
     Ok(vec![y.reshape(&x.sizes()).cast(dtype)])
 }
 

@@ -1,5 +1,6 @@
 //! Tests of the rows: a trial is one recorded operation, lowered, interpreted and compared.
 
+mod complex;
 mod convolution;
 mod factory;
 mod index;

@@ -64,9 +64,13 @@ fn numbers_that_change_the_algorithm_are_static() {
 fn only_moves_take_any_dtype() {
     let takes = |name: &str, dtypes: &[DType]| accepts(find(name).unwrap(), dtypes);
     assert!(takes("aten::add.Tensor", &[DType::BF16, DType::Bool]));
-    assert!(!takes("aten::add.Tensor", &[DType::C64, DType::C64]));
+    assert!(takes("aten::add.Tensor", &[DType::C64, DType::F32, DType::C64]));
+    assert!(!takes("aten::add.Tensor", &[DType::C32, DType::C32]));
+    assert!(!takes("aten::sin", &[DType::C64, DType::C64]));
     assert!(takes("torchacc::copy", &[DType::C64, DType::C64]));
-    assert!(!takes("torchacc::copy", &[DType::C64, DType::F32]));
+    assert!(takes("torchacc::copy", &[DType::C64, DType::F32]));
+    assert!(!takes("torchacc::copy", &[DType::C64, DType::F8E5M2]));
+    assert!(!takes("torchacc::copy", &[DType::C32, DType::F32]));
     assert!(takes("transpose", &[DType::U16]));
 }
 

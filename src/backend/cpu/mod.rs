@@ -11,6 +11,7 @@ mod columns;
 mod conv;
 mod dense;
 mod epilogue;
+mod fft;
 mod fold;
 mod gemm;
 mod grouped;

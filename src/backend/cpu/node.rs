@@ -3,7 +3,7 @@
 use super::access::{Bound, Source};
 use super::dense::{Dense, as_it_is, dense};
 use super::epilogue::Sink;
-use super::{assemble, attention, conv, grouped, index, norm, order, pooling, scan, softmax};
+use super::{assemble, attention, conv, fft, grouped, index, norm, order, pooling, scan, softmax};
 use crate::backend::memory::Pool;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -59,6 +59,7 @@ pub fn run(
         Op::Scatter => index::scatter(attrs, &reads, writes),
         Op::ArgMax | Op::ArgMin => scan::arg(op, attrs, &reads, &writes[0]),
         Op::CumSum => scan::cumsum(attrs, &reads, &writes[0]),
+        Op::Fft => fft::fft(attrs, &reads[0], &writes[0]),
         Op::TopK => order::top_k(attrs, &reads[0], &writes[0], &writes[1]),
         Op::Conv | Op::ConvGradInput | Op::ConvGradWeight => {
             conv::run(op, attrs, &reads, &writes[0])
@@ -107,9 +108,14 @@ fn has_kernel(op: Op, attrs: &[Attr], reads: &[Bound], writes: &[Bound]) -> bool
         | Op::MaxPoolGrad
         | Op::SumPool
         | Op::SumPoolGrad => writes[0].dtype.is_float() && !reads.iter().chain(writes).any(nothing),
-        Op::Take | Op::Gather | Op::IndexAdd | Op::Scatter | Op::ArgMax | Op::ArgMin | Op::TopK => {
-            !reads.iter().chain(writes).any(nothing)
-        }
+        Op::Take
+        | Op::Gather
+        | Op::IndexAdd
+        | Op::Scatter
+        | Op::ArgMax
+        | Op::ArgMin
+        | Op::TopK
+        | Op::Fft => !reads.iter().chain(writes).any(nothing),
         _ => false,
     }
 }

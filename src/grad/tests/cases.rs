@@ -180,6 +180,14 @@ fn contractions() -> Vec<Case> {
     };
     let (pooled, hanging, back) = (pool(false), pool(true), with(&[3, 5], pool(false)));
     vec![
+        case("fft", &[any(38, &[3, 5, 2])], |math, x| {
+            vec![math.op(Op::Fft, &[x[0]], smallvec![Attr::Bool(false)]).tanh()]
+        }),
+        case("parts of complex numbers", &[any(39, &[4, 2])], |_, x| {
+            let z = x[0].paired().broadcast(&[3, 4]);
+            let [re, im] = z.parts();
+            vec![re * im + z.pairs().reduce(Op::Sum, &[2], false)]
+        }),
         case("matmul", &[any(40, &[2, 3, 4]), any(41, &[2, 4, 2])], |_, x| {
             vec![x[0].matmul(x[1]).tanh()]
         }),

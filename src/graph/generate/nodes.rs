@@ -28,6 +28,7 @@ const FAMILIES: &[(usize, Family)] = &[
     (6, reduction),
     (5, products::matmul),
     (2, products::grouped),
+    (1, products::fft),
     (2, products::float8),
     (2, indexing::take),
     (2, indexing::index_add),

@@ -45,6 +45,16 @@ pub fn grouped(g: &mut Generator) -> Result<()> {
     Ok(())
 }
 
+/// Of lines of pairs.
+pub fn fft(g: &mut Generator) -> Result<()> {
+    let dtype = *g.rng.pick(&[DType::F32, DType::F64]);
+    let (lines, n) = (g.size(), g.size());
+    let x = g.of_type(&Ty::new(dtype, &[lines, n, 2]))?;
+    let inverse = g.rng.chance(0.5);
+    g.node(Op::Fft, &[x], smallvec![Attr::Bool(inverse)])?;
+    Ok(())
+}
+
 /// Numbers rounded to 8 bits, alone or in a product.
 pub fn float8(g: &mut Generator) -> Result<()> {
     let a = any(g, 2, |d| d == DType::F32)?;

@@ -1,6 +1,7 @@
 //! Row tests: every primitive against an independent, obvious computation of the same thing.
 
 mod conv;
+mod fft;
 mod indexing;
 mod movement;
 mod nn;

@@ -22,10 +22,17 @@
 namespace torchacc {
 namespace {
 
-// Element types the library converts; the others it only stores and moves.
-bool is_convertible(c10::ScalarType type) {
-  const auto dtype = to_dtype(type);
-  return dtype <= TORCHACC_F64 || (dtype >= TORCHACC_F8E4M3FN && dtype <= TORCHACC_F8E5M2FNUZ);
+// Whether the library converts elements of one type to the other; the rest it only stores and
+// moves.
+bool are_convertible(c10::ScalarType one, c10::ScalarType other) {
+  const auto all = [&](bool (*holds)(torchacc_dtype)) {
+    return holds(to_dtype(one)) && holds(to_dtype(other));
+  };
+  return all([](torchacc_dtype dtype) { return dtype <= TORCHACC_C128; }) ||
+         all([](torchacc_dtype dtype) {
+           return dtype <= TORCHACC_F64 ||
+                  (dtype >= TORCHACC_F8E4M3FN && dtype <= TORCHACC_F8E5M2FNUZ);
+         });
 }
 
 bool covers_storage(const at::Tensor& tensor) {
@@ -72,9 +79,8 @@ bool shows_the_same(const at::Tensor& source, const at::Tensor& target) {
 void device_to_device(const at::Tensor& source, const at::Tensor& target) {
   static const auto native = find_native("torchacc::copy");
   const at::Tensor plain = with_bits_of(source, target);
-  const bool movable =
-      plain.scalar_type() == target.scalar_type() ||
-      (is_convertible(plain.scalar_type()) && is_convertible(target.scalar_type()));
+  const bool movable = plain.scalar_type() == target.scalar_type() ||
+                       are_convertible(plain.scalar_type(), target.scalar_type());
   if (native.has_value() && movable && !host_forced("torchacc::copy")) {
     const torchacc_view from = view_of(*plain.unsafeGetTensorImpl());
     return record_native(*native, view_argument(from), view_of(*target.unsafeGetTensorImpl()));

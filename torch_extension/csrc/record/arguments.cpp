@@ -250,7 +250,7 @@ void Call::push_scalar(torchacc_arg argument) {
   push(argument);
 }
 
-// A constant that only a host operator can read.
+// A constant: its two parts.
 void Call::push_complex(c10::complex<double> number) {
   has_complex_number_ = true;
   const c10::SmallVector<uint64_t, 2> parts{bits_of(number.real()), bits_of(number.imag())};

@@ -70,7 +70,7 @@ class Call {
   bool has_mask() const { return has_mask_; }
   bool has_mask_among_indices() const { return has_mask_ && n_indices_ > 1; }
   bool has_names() const { return has_names_; }
-  // Whether a number is complex: behind the ABI there is no arithmetic on those.
+  // Whether a number is complex: behind the ABI it is two floats.
   bool has_complex_number() const { return has_complex_number_; }
 
   // The arguments with their final pointers. `views` has one view per entry of tensors(), in order.

@@ -2,6 +2,7 @@
 
 #include <ATen/NamedTensorUtils.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "record/activity.h"
@@ -89,10 +90,21 @@ torchacc_op host_operator_of(const Call& call, const Shapes& shapes) {
   return static_cast<torchacc_op>(op);
 }
 
+// A complex number, as its two parts, is read by rows that compute with complex tensors.
+bool has_native_form(const Call& call, const Views& outputs) {
+  if (!call.info().native.has_value()) return false;
+  if (!call.has_complex_number()) return true;
+  const auto is_complex = [](const torchacc_view& view) {
+    return view.dtype == TORCHACC_C64 || view.dtype == TORCHACC_C128;
+  };
+  const auto tensors = argument_views(call);
+  return std::any_of(outputs.begin(), outputs.end(), is_complex) ||
+         std::any_of(tensors.begin(), tensors.end(), is_complex);
+}
+
 void submit(const Call& call, const Shapes& shapes, c10::ArrayRef<torchacc_arg> arguments,
             const Views& outputs) {
-  if (call.info().native.has_value() && !call.has_complex_number() &&
-      !shapes.use_host.load(std::memory_order_relaxed)) {
+  if (has_native_form(call, outputs) && !shapes.use_host.load(std::memory_order_relaxed)) {
     torchacc_error* error = torchacc_record(context(), *call.info().native, arguments.data(),
                                             arguments.size(), outputs.data(), outputs.size());
     note_activity();

@@ -1,0 +1,57 @@
+//! Fourier transforms by `rustfft`: one line after the other, each by one thread.
+
+use super::access::{Bound, Plain};
+use super::pool::parallel_chunks;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::internal;
+use crate::op::Attr;
+use parking_lot::Mutex;
+use rustfft::num_complex::Complex;
+use rustfft::{Fft, FftDirection, FftNum, FftPlanner};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How lines of a length are transformed, by length and whether it is the inverse. So many are kept, then none.
+type Known<T> = Mutex<BTreeMap<(usize, bool), Arc<dyn Fft<T>>>>;
+
+const MOST: usize = 64;
+
+static F32: Known<f32> = Mutex::new(BTreeMap::new());
+static F64: Known<f64> = Mutex::new(BTreeMap::new());
+
+/// Lines of pairs, see `Op::Fft`.
+pub fn fft(attrs: &[Attr], x: &Bound, write: &Bound) -> Result<()> {
+    let inverse = attrs[0].bool();
+    match write.dtype {
+        DType::F32 => fft_as::<f32>(&F32, inverse, x, write),
+        DType::F64 => fft_as::<f64>(&F64, inverse, x, write),
+        other => return internal!("no transform of {other}"),
+    }
+    Ok(())
+}
+
+fn fft_as<T: FftNum + Plain>(known: &Known<T>, inverse: bool, x: &Bound, write: &Bound) {
+    let n = write.sizes()[write.sizes().len() - 2] as usize;
+    let fft = of_length(known, n, inverse);
+    let x = x.dense::<T>();
+    let cost = 2 * n * size_of::<T>() * (2 + n.ilog2() as usize);
+    parallel_chunks(write.result::<T>(), 2 * n, cost, |number, out| {
+        let pairs = x[number * 2 * n..][..2 * n].chunks_exact(2);
+        let mut line: Vec<Complex<T>> = pairs.map(|pair| Complex::new(pair[0], pair[1])).collect();
+        fft.process(&mut line);
+        for (out, number) in out.chunks_exact_mut(2).zip(line) {
+            (out[0], out[1]) = (number.re, number.im);
+        }
+    });
+}
+
+fn of_length<T: FftNum>(known: &Known<T>, n: usize, inverse: bool) -> Arc<dyn Fft<T>> {
+    let mut known = known.lock();
+    if known.len() >= MOST && !known.contains_key(&(n, inverse)) {
+        known.clear();
+    }
+    let direction = if inverse { FftDirection::Inverse } else { FftDirection::Forward };
+    let make = || FftPlanner::new().plan_fft(n, direction);
+    known.entry((n, inverse)).or_insert_with(make).clone()
+}
