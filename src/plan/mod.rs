@@ -3,6 +3,7 @@
 //! **Invariant:** the output of this room is data: no pointers, no handles, no backend types. [`check`] proves every
 //! plan without sharing code with the planners.
 
+mod budget;
 pub mod check;
 mod cost;
 mod draft;
@@ -10,6 +11,7 @@ mod fuse;
 mod memory;
 mod layout_requirement;
 mod order;
+mod packing;
 mod unplaced;
 #[cfg(test)]
 pub mod random;
@@ -29,6 +31,7 @@ use crate::graph::{Graph, ValueId};
 use crate::internal;
 use crate::op::{Attrs, Op, Ty};
 use crate::shape::{Dims, Layout};
+pub use budget::Cost;
 pub use layout_requirement::accepts_half_input;
 pub use remat::PlanDecisions;
 use serde::{Deserialize, Serialize};
@@ -158,6 +161,9 @@ pub struct Plan {
 pub enum PlanMode<'a> {
     /// What to rematerialize, to need less memory, is searched for.
     Search,
+    /// As `Search`; where that plan's [`Plan::memory`] is more than so many bytes, as much is computed again as it takes to stay
+    /// within them. If nothing does, it is the plan that takes the least.
+    Within(u64),
     /// It is not: all results are kept until they were read for the last time.
     Quick,
     /// By the decisions of the same program for other sizes: this one's memory and time decide nothing any more.
@@ -196,14 +202,20 @@ pub fn plan_unplaced(
     validate(graph, inputs, scalars, donors)?;
     let absorbed = match mode {
         PlanMode::Guided(decisions) => Some(&decisions.absorbed[..]),
-        PlanMode::Search | PlanMode::Quick => None,
+        PlanMode::Search | PlanMode::Within(_) | PlanMode::Quick => None,
     };
     let (mut fused, absorbed) = fuse::fuse(graph, donors, absorbed, &|op| target.has_epilogue(op));
     for region in &mut fused.regions {
         region.workspace = workspace(graph, region, target);
     }
+    let unplaced = |fused: &draft::Fused, order: &[usize]| {
+        UnplacedPlan::new(memory::unplaced(graph, fused, order, inputs, scalars, donors))
+    };
     let (fused, mut decisions) = match mode {
         PlanMode::Search => remat::remat(graph, (fused, absorbed), donors),
+        PlanMode::Within(limit) => {
+            budget::within(graph, (fused, absorbed), donors, &unplaced, limit)
+        }
         PlanMode::Quick => remat::keep(graph, (fused, absorbed), donors),
         PlanMode::Guided(decisions) => match decisions.applied(fused) {
             Some(fused) => (fused, decisions.clone()),
@@ -211,10 +223,13 @@ pub fn plan_unplaced(
         },
     };
     if target.fuses_horizontally() && !matches!(mode, PlanMode::Guided(_)) {
-        decisions.order = order::gathered(graph, &fused, donors, decisions.order);
+        let gathered = order::gathered(graph, &fused, donors, decisions.order.clone());
+        let exceeds = |limit| unplaced(&fused, &gathered).placed().memory() > limit;
+        if !matches!(mode, PlanMode::Within(limit) if exceeds(limit)) {
+            decisions.order = gathered;
+        }
     }
-    let plan = memory::unplaced(graph, &fused, &decisions.order, inputs, scalars, donors);
-    Ok((UnplacedPlan::new(plan), decisions))
+    Ok((unplaced(&fused, &decisions.order), decisions))
 }
 
 fn validate(graph: &Graph, inputs: &[Ty], scalars: &[DType], donors: &[Option<u32>]) -> Result<()> {
@@ -285,6 +300,17 @@ impl Plan {
             record: 0,
         };
         Plan { steps: vec![step], inputs, outputs, donors: vec![None], ..Plan::default() }
+    }
+
+    /// Bytes that it takes besides its inputs: the arena, and results that are given no memory of inputs.
+    pub fn memory(&self) -> u64 {
+        self.arena_bytes + self.fresh_bytes()
+    }
+
+    /// Bytes of results that are given no memory of inputs.
+    pub fn fresh_bytes(&self) -> u64 {
+        let fresh = self.outputs.iter().zip(&self.donors).filter(|(_, donor)| donor.is_none());
+        fresh.map(|(ty, _)| ty.nbytes() as u64).sum()
     }
 
     /// Whether two references start at the same memory.

@@ -1,6 +1,7 @@
 //! Computing again instead of keeping: a result that waits over the moment of highest memory, although what it is cheaply
 //! made of waits as well, is made a second time for those who read it after.
 
+use super::budget::{Cost, Limited};
 use super::draft::{Buffer, BufferId, Fused, Read, Region, RegionId, Source};
 use super::order::{self, Liveness};
 use super::{Kernel, LoopBody, Reg};
@@ -24,6 +25,7 @@ pub struct PlanDecisions {
     regions: usize,
     buffers: usize,
     copies: Vec<Choice>,
+    pub(super) limited: Option<Limited>,
     pub(super) order: Vec<RegionId>,
 }
 
@@ -36,6 +38,16 @@ struct Choice {
 }
 
 impl PlanDecisions {
+    /// The same regions, of which so much runs, in order.
+    pub(super) fn limited(self, limited: Limited, order: Vec<RegionId>) -> PlanDecisions {
+        PlanDecisions { copies: Vec::new(), limited: Some(limited), order, ..self }
+    }
+
+    /// What a limit of memory cost, if it cost something.
+    pub fn cost(&self) -> Option<Cost> {
+        self.limited.as_ref().map(|limited| limited.cost)
+    }
+
     /// The regions with the additions of the guide; `None` if they are not those of the guide.
     pub(super) fn applied(&self, mut fused: Fused) -> Option<Fused> {
         if (fused.regions.len(), fused.buffers.len()) != (self.regions, self.buffers) {
@@ -46,7 +58,10 @@ impl PlanDecisions {
             let region = only(&fused, writer, choice.of)?;
             fused = choice.applied(region, &fused);
         }
-        Some(fused)
+        match &self.limited {
+            Some(limited) => limited.runs.applied(&fused),
+            None => Some(fused),
+        }
     }
 }
 
@@ -80,7 +95,7 @@ pub(super) fn remat(
         (fused, order) = (more, new_order);
         copies.push(copy.choice);
     }
-    (fused, PlanDecisions { absorbed, regions, buffers, copies, order })
+    (fused, PlanDecisions { absorbed, regions, buffers, copies, limited: None, order })
 }
 
 /// Adds nothing.
@@ -91,11 +106,12 @@ pub(super) fn keep(
 ) -> (Fused, PlanDecisions) {
     let order = order::order(graph, &fused, donors);
     let (regions, buffers) = (fused.regions.len(), fused.buffers.len());
-    (fused, PlanDecisions { absorbed, regions, buffers, copies: Vec::new(), order })
+    let copies = Vec::new();
+    (fused, PlanDecisions { absorbed, regions, buffers, copies, limited: None, order })
 }
 
 /// How long a region takes, in bytes that could be moved meanwhile.
-fn time(graph: &Graph, fused: &Fused, region: &Region) -> u64 {
+pub(super) fn time(graph: &Graph, fused: &Fused, region: &Region) -> u64 {
     let reads =
         region.reads.iter().filter(|r| !matches!(r.source, Source::Scalar(_) | Source::Index));
     let read: u64 = reads.map(|r| (r.layout.numel() as usize * r.dtype.size()) as u64).sum();
@@ -154,7 +170,7 @@ fn again(graph: &Graph, fused: &Fused, liveness: &Liveness, b: BufferId) -> Opti
 }
 
 /// The part of a cheap region that writes `b`, or `None` for one that is not cheap.
-fn only(fused: &Fused, region: &Region, b: BufferId) -> Option<Region> {
+pub(super) fn only(fused: &Fused, region: &Region, b: BufferId) -> Option<Region> {
     let whole = match &region.kernel {
         Kernel::Map(body) | Kernel::Fused { body, .. } => body,
         Kernel::Node { op, .. } => return op.row().repeatable.then(|| region.clone()),
