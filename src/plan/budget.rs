@@ -125,18 +125,17 @@ impl<'a> Search<'a> {
 
     /// The fastest program found within the limit, or the one that takes the least; `None` if that is more than before.
     fn within(&self, most: Most) -> Option<Found> {
-        if let Some(found) = self.fitting(most.limit, most.outside) {
-            return Some(found);
-        }
-        let (mut low, mut high, mut least) = (most.limit, most.before, None);
+        self.fitting(most.limit, most.outside).or_else(|| self.least(most))
+    }
+
+    /// The program that takes the least, whatever the limit: so a limit of as much as was said to be the least is one that holds.
+    fn least(&self, most: Most) -> Option<Found> {
+        let (mut low, mut high, mut least) = (most.outside, most.before, None);
         for _ in 0..BISECTIONS {
-            if high <= low {
-                break;
-            }
-            let middle = low + (high - low) / 2;
+            let middle = low.midpoint(high);
             match self.fitting(middle, most.outside) {
                 Some(found) => {
-                    high = found.memory;
+                    high = middle;
                     least = Some(found);
                 }
                 None => low = middle,

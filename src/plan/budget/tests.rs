@@ -42,6 +42,7 @@ fn what_does_not_fit_is_the_least_that_is_found() {
     let all = planned(&graph, &donors, PlanMode::Search).0.memory();
     let least = planned(&graph, &donors, PlanMode::Within(1)).0.memory();
     assert!(least < all / 5, "{least} of {all}");
+    assert!(planned(&graph, &donors, PlanMode::Within(least)).0.memory() <= least);
 }
 
 #[test]
