@@ -25,6 +25,7 @@ int main(void) {
   FIELD(torchacc_options, log_drop);
   FIELD(torchacc_options, bucket_policy);
   FIELD(torchacc_options, deterministic);
+  FIELD(torchacc_options, memory_limit);
   SIZE(torchacc_cache_stats);
   FIELD(torchacc_cache_stats, struct_size);
   FIELD(torchacc_cache_stats, hits);

@@ -415,6 +415,11 @@ typedef struct torchacc_options {
    number of threads, equal steps give equal bits either way.
    */
   uint32_t deterministic;
+  /*
+   As of `torchacc_context_set_memory_limit`; 0 for `TORCHACC_MEMORY_LIMIT` (with a suffix K, M or G for binary units),
+   else none.
+   */
+  uint64_t memory_limit;
 } torchacc_options;
 
 /*
@@ -1473,6 +1478,16 @@ torchacc_error *torchacc_context_memory_stats(torchacc_context *context,
 void torchacc_context_reset_peak_memory(torchacc_context *context);
 
 /*
+ Limits the bytes that each program cut from now on takes besides its inputs: what lies between these and its results, and
+ results that are not given the memory of an input. Values that do not fit are computed again where they are read, which takes
+ time and changes no bit. A program for which that is not enough fails with OUT_OF_MEMORY, which says what it wants when, and
+ what it was to update keeps its value. 0 for no limit. Blocks until everything that was cut has run; cuts nothing. Errors:
+ UNSUPPORTED in a process that was forked after the context was used.
+ */
+torchacc_error *torchacc_context_set_memory_limit(torchacc_context *context,
+                                                  uint64_t nbytes);
+
+/*
  Gives back to the system, or to the device, the memory that is kept to be used again: free blocks, the memory that programs
  have for what is between inputs and outputs, and packed weights. What needs it takes it anew, so this costs time, and helps
  other users of the memory alone. Blocks until everything that was cut has run; cuts nothing. Errors: UNSUPPORTED in a process
@@ -1600,7 +1615,9 @@ torchacc_error *torchacc_host_call_report(torchacc_context *context, torchacc_st
    "again" (its program was dropped from the cache); or "changed", with `change`, the first difference from the
    nearest known trace: `operation` (its index), `operator`, `aspect` (operator, shape, dtype, layout, alias, scalar,
    attribute, arguments, results, format, length, outputs or donation), `argument` (and `element`) or `result` (their
-   index), `old`, `new`, `site`, `old_site`, and `text`, which says all that. `earlier_compiles` counts the others.
+   index), `old`, `new`, `site`, `old_site`, and `text`, which says all that. `earlier_compiles` counts the others. Where
+   the memory limit made it compute values again, `recomputed`: the `limit`, `bytes_without` it and `bytes`, the estimated
+   `time` (1 without), the number of `steps`, and the `largest` of them by `operator`: `count`, `bytes` and `site`.
  - `host_calls`: as `torchacc_host_call_report`.
  - `cuts`: `cause` ("asked", "sync", "read" or "limit"), `count`, `site`; of a read also `value`, what was read, and
    `value_site`, where it was computed.
@@ -1608,7 +1625,8 @@ torchacc_error *torchacc_host_call_report(torchacc_context *context, torchacc_st
    `number`, from 0 on; `name`, as an operator's; `tensor`, type and sizes of what this rank gave; `bytes`; `state`
    ("running", "done" or "failed"); `at_ns` (as of compiles), `took_ns` (until now if it runs), `site`.
  */
-torchacc_error *torchacc_explain(torchacc_context *context, torchacc_string **out);
+torchacc_error *torchacc_explain(torchacc_context *context,
+                                 torchacc_string **out);
 
 /*
  The call site of the step that this thread runs, as the locator gave it when the step was first recorded: for functions

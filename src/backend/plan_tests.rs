@@ -1,5 +1,6 @@
 //! Plans against the graphs they were made from: a backend runs the plan, the interpreter the graph.
 
+use super::cpu::{Cpu, onednn::Search};
 use super::{Backend, Call, reference::Reference};
 use crate::buffer::Bytes;
 use crate::dtype::DType;
@@ -275,4 +276,41 @@ fn a_planned_training_step_computes_what_the_graph_says() {
     let (graph, donors) = training_step(1, 2, 8, 16, 32);
     // Fused regions keep bf16 intermediates in f32.
     assert!(check(&Reference::default(), &graph, &donors, 0, 0.03).is_some());
+}
+
+/// Within half and a third of its memory a program computes the same bits.
+fn less_memory_gives_the_same_bits(
+    backend: &dyn Backend,
+    (graph, donors): (Graph, Vec<Option<u32>>),
+    seed: u64,
+) {
+    let (inputs, scalars) = leaves(&graph);
+    let planned = |mode| {
+        let unplaced = plan::plan_unplaced(&graph, &inputs, &scalars, &donors, backend, mode);
+        let plan = unplaced.unwrap().0.placed();
+        plan::check::check(&graph, &plan).unwrap();
+        plan
+    };
+    let all = planned(PlanMode::Search);
+    let (arrays, scalars) = some_inputs(&all, seed);
+    if interpret(&graph, &arrays, &scalars).is_err() {
+        return;
+    }
+    let wanted = run(backend, &all, &arrays, &scalars);
+    for part in [2, 3] {
+        let plan = planned(PlanMode::Within(all.memory() / part));
+        let found = run(backend, &plan, &arrays, &scalars);
+        assert!(found.iter().zip(&wanted).all(|(a, b)| a.bytes == b.bytes), "seed {seed}\n{plan}");
+    }
+}
+
+#[test]
+fn programs_in_less_memory_give_the_same_bits() {
+    let both: [&dyn Backend; 2] = [&Reference::default(), &Cpu::new(2, Search::Off)];
+    for backend in both {
+        (0..200).for_each(|seed| {
+            less_memory_gives_the_same_bits(backend, random_program(seed), seed);
+        });
+        less_memory_gives_the_same_bits(backend, training_step(2, 2, 8, 16, 32), 0);
+    }
 }

@@ -58,6 +58,13 @@ impl<P> Paths<P> {
         Some((path.program.upgrade()?, path.outputs.clone()))
     }
 
+    /// Forgets all programs.
+    pub fn clear(&self) {
+        let mut inner = self.0.lock();
+        inner.programs.clear();
+        inner.count = 0;
+    }
+
     /// From now on the trace leads to `program`, whose key has this hash, with these outputs.
     pub fn add(&self, trace_id: u64, outputs: &[Output], program: &Arc<P>, hash: u128) {
         let mut inner = self.0.lock();

@@ -65,6 +65,9 @@ pub struct torchacc_options {
     /// cuDNN computes then, differ in their last bits from run to run. But for these, within a context, and on "cpu" for any
     /// number of threads, equal steps give equal bits either way.
     pub deterministic: u32,
+    /// As of `torchacc_context_set_memory_limit`; 0 for `TORCHACC_MEMORY_LIMIT` (with a suffix K, M or G for binary units),
+    /// else none.
+    pub memory_limit: u64,
 }
 
 /// Takes a message: `level` is one of `TORCHACC_LOG_*`, `site` what it is about (0 for nothing). The text is valid during the
@@ -97,6 +100,7 @@ unsafe fn asked(raw: &torchacc_options) -> Result<Asked<'_>> {
         cache_limit: raw.cache_limit as usize,
         bucket_policy: unsafe { raw.bucket_policy.text()? },
         deterministic: raw.deterministic != 0,
+        memory_limit: raw.memory_limit,
     })
 }
 

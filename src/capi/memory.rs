@@ -57,6 +57,20 @@ pub unsafe extern "C" fn torchacc_context_reset_peak_memory(context: *mut torcha
     });
 }
 
+/// Limits the bytes that each program cut from now on takes besides its inputs: what lies between these and its results, and
+/// results that are not given the memory of an input. Values that do not fit are computed again where they are read, which takes
+/// time and changes no bit. A program for which that is not enough fails with OUT_OF_MEMORY, which says what it wants when, and
+/// what it was to update keeps its value. 0 for no limit. Blocks until everything that was cut has run; cuts nothing. Errors:
+/// UNSUPPORTED in a process that was forked after the context was used.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_context_set_memory_limit(
+    context: *mut torchacc_context,
+    nbytes: u64,
+) -> *mut torchacc_error {
+    // SAFETY: a live context, says the header.
+    boundary(|| unsafe { borrow(context)? }.inner.set_memory_limit(nbytes))
+}
+
 /// Gives back to the system, or to the device, the memory that is kept to be used again: free blocks, the memory that programs
 /// have for what is between inputs and outputs, and packed weights. What needs it takes it anew, so this costs time, and helps
 /// other users of the memory alone. Blocks until everything that was cut has run; cuts nothing. Errors: UNSUPPORTED in a process

@@ -85,7 +85,9 @@ pub unsafe extern "C" fn torchacc_host_call_report(
 ///   "again" (its program was dropped from the cache); or "changed", with `change`, the first difference from the
 ///   nearest known trace: `operation` (its index), `operator`, `aspect` (operator, shape, dtype, layout, alias, scalar,
 ///   attribute, arguments, results, format, length, outputs or donation), `argument` (and `element`) or `result` (their
-///   index), `old`, `new`, `site`, `old_site`, and `text`, which says all that. `earlier_compiles` counts the others.
+///   index), `old`, `new`, `site`, `old_site`, and `text`, which says all that. `earlier_compiles` counts the others. Where
+///   the memory limit made it compute values again, `recomputed`: the `limit`, `bytes_without` it and `bytes`, the estimated
+///   `time` (1 without), the number of `steps`, and the `largest` of them by `operator`: `count`, `bytes` and `site`.
 /// - `host_calls`: as `torchacc_host_call_report`.
 /// - `cuts`: `cause` ("asked", "sync", "read" or "limit"), `count`, `site`; of a read also `value`, what was read, and
 ///   `value_site`, where it was computed.

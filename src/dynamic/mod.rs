@@ -205,6 +205,11 @@ impl Families {
         }
     }
 
+    /// Forgets all templates: plans are to be others now.
+    pub fn forget_plans(&self) {
+        self.0.lock().iter_mut().for_each(|family| family.templates.clear());
+    }
+
     /// Forgets a family's templates: one of them was wrong.
     pub fn forget(&self, erased: &ShapeErasedTrace) {
         if let Some(family) = self.0.lock().iter_mut().find(|f| f.structure == erased.structure) {

@@ -5,18 +5,11 @@
 
 use super::draft::{BufferId, Fused, Region, RegionId, Source};
 use super::lanes::Landings;
+use super::packing::{Block, lower_bound, pack};
 use super::{ALIGN, Kernel, MemRef, Operand, Plan, Step, lanes};
 use crate::dtype::DType;
 use crate::graph::{Graph, ValueId};
 use crate::op::{Op, Ty};
-
-/// A run of arena bytes for a span of steps, both ends included.
-#[derive(Clone, Debug)]
-struct Block {
-    bytes: u64,
-    first: usize,
-    last: usize,
-}
 
 /// Puts the regions in the given order, collectives on lanes if there are any, which have landings; blocks of the arena get
 /// numbers, not offsets. `donors` are the offers; the plan holds those that were granted.
@@ -59,7 +52,8 @@ pub(super) fn unplaced(
 /// Gives the blocks of an unplaced plan their offsets.
 pub(super) fn settle(plan: &mut Plan) {
     let blocks = liveness(plan);
-    let (offsets, arena_bytes) = pack(&blocks);
+    plan.lower_bound = lower_bound(&blocks, plan.steps.len());
+    let (offsets, arena_bytes) = pack(&blocks, plan.lower_bound);
     for step in &mut plan.steps {
         for operand in step.reads.iter_mut().chain(&mut step.writes) {
             if let MemRef::Arena(block) = &mut operand.mem {
@@ -71,7 +65,6 @@ pub(super) fn settle(plan: &mut Plan) {
         }
     }
     plan.arena_bytes = arena_bytes;
-    plan.lower_bound = lower_bound(&blocks, plan.steps.len());
 }
 
 /// Sizes and lives of the blocks of an outline.
@@ -272,60 +265,4 @@ fn grant(
         })
     };
     (0..donors.len()).map(&mut decide).collect()
-}
-
-/// Offsets of the blocks and the height of the arena: best fit with the blocks by size, and by size times lifetime;
-/// the lower arena wins.
-fn pack(blocks: &[Block]) -> (Vec<u64>, u64) {
-    let span = |b: &Block| (b.last - b.first + 1) as u64;
-    let sorted = |weight: &dyn Fn(&Block) -> u64| {
-        let mut order: Vec<usize> = (0..blocks.len()).collect();
-        order.sort_by_key(|&i| (std::cmp::Reverse(weight(&blocks[i])), blocks[i].first, i));
-        order
-    };
-    let by_size = best_fit(blocks, &sorted(&|b| b.bytes));
-    let by_area = best_fit(blocks, &sorted(&|b| b.bytes.saturating_mul(span(b))));
-    if by_area.1 < by_size.1 { by_area } else { by_size }
-}
-
-/// Each block in turn goes into the smallest gap that takes it between the blocks that live at the same time.
-fn best_fit(blocks: &[Block], order: &[usize]) -> (Vec<u64>, u64) {
-    let mut offsets = vec![0u64; blocks.len()];
-    // By offset.
-    let mut placed: Vec<usize> = Vec::with_capacity(blocks.len());
-    let mut height = 0;
-    for &i in order {
-        let block = &blocks[i];
-        let (mut floor, mut best) = (0u64, None::<(u64, u64)>);
-        for &p in &placed {
-            let other = &blocks[p];
-            if other.last < block.first || block.last < other.first {
-                continue;
-            }
-            let gap = offsets[p].saturating_sub(floor);
-            if gap >= block.bytes && best.is_none_or(|(smallest, _)| gap < smallest) {
-                best = Some((gap, floor));
-            }
-            floor = floor.max(offsets[p] + other.bytes);
-        }
-        offsets[i] = best.map_or(floor, |(_, offset)| offset);
-        height = height.max(offsets[i] + block.bytes);
-        let at = placed.partition_point(|&p| offsets[p] <= offsets[i]);
-        placed.insert(at, i);
-    }
-    (offsets, height)
-}
-
-/// Largest sum of the blocks that are live at one step.
-fn lower_bound(blocks: &[Block], steps: usize) -> u64 {
-    let mut change = vec![0i64; steps + 1];
-    for block in blocks {
-        change[block.first] += block.bytes as i64;
-        change[block.last + 1] -= block.bytes as i64;
-    }
-    let live = change.iter().scan(0i64, |live, c| {
-        *live += c;
-        Some(*live as u64)
-    });
-    live.max().unwrap_or(0)
 }

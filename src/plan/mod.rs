@@ -3,6 +3,7 @@
 //! **Invariant:** the output of this room is data: no pointers, no handles, no backend types. [`check`] proves every
 //! plan without sharing code with the planners.
 
+mod budget;
 pub mod check;
 mod cost;
 mod draft;
@@ -11,6 +12,7 @@ mod lanes;
 mod memory;
 mod layout_requirement;
 mod order;
+mod packing;
 mod unplaced;
 #[cfg(test)]
 pub mod random;
@@ -30,6 +32,7 @@ use crate::graph::{Graph, ValueId};
 use crate::internal;
 use crate::op::{Attrs, Op, Ty};
 use crate::shape::{Dims, Layout};
+pub use budget::Cost;
 pub use layout_requirement::accepts_half_input;
 pub use remat::PlanDecisions;
 use serde::{Deserialize, Serialize};
@@ -168,6 +171,9 @@ pub struct Plan {
 pub enum PlanMode<'a> {
     /// What to rematerialize, to need less memory, is searched for.
     Search,
+    /// As `Search`; where that plan's [`Plan::memory`] is more than so many bytes, as much is computed again as it takes to stay
+    /// within them. If nothing does, it is the plan that takes the least.
+    Within(u64),
     /// It is not: all results are kept until they were read for the last time.
     Quick,
     /// By the decisions of the same program for other sizes: this one's memory and time decide nothing any more.
@@ -206,14 +212,22 @@ pub fn plan_unplaced(
     validate(graph, inputs, scalars, donors)?;
     let absorbed = match mode {
         PlanMode::Guided(decisions) => Some(&decisions.absorbed[..]),
-        PlanMode::Search | PlanMode::Quick => None,
+        PlanMode::Search | PlanMode::Within(_) | PlanMode::Quick => None,
     };
     let (mut fused, absorbed) = fuse::fuse(graph, donors, absorbed, &|op| target.has_epilogue(op));
     for region in &mut fused.regions {
         region.workspace = workspace(graph, region, target);
     }
+    let unplaced = |fused: &draft::Fused, order: &[usize], landings: Option<&lanes::Landings>| {
+        let order = (order, landings);
+        UnplacedPlan::new(memory::unplaced(graph, fused, order, inputs, scalars, donors))
+    };
     let (fused, mut decisions) = match mode {
         PlanMode::Search => remat::remat(graph, (fused, absorbed), donors),
+        PlanMode::Within(limit) => {
+            let serial = |fused: &draft::Fused, order: &[usize]| unplaced(fused, order, None);
+            budget::within(graph, (fused, absorbed), donors, &serial, limit)
+        }
         PlanMode::Quick => remat::keep(graph, (fused, absorbed), donors),
         PlanMode::Guided(decisions) => match decisions.applied(fused) {
             Some(fused) => (fused, decisions.clone()),
@@ -221,17 +235,25 @@ pub fn plan_unplaced(
         },
     };
     if !matches!(mode, PlanMode::Guided(_)) {
+        let exceeds = |order: &[usize], landings: Option<&lanes::Landings>| match mode {
+            PlanMode::Within(limit) => unplaced(&fused, order, landings).placed().memory() > limit,
+            _ => false,
+        };
         if target.has_lanes() {
-            let (order, landings) = order::scheduled(graph, &fused, donors, decisions.order);
-            (decisions.order, decisions.landings) = (order, Some(landings));
+            let order = decisions.order.clone();
+            let (order, landings) = order::scheduled(graph, &fused, donors, order);
+            if !exceeds(&order, Some(&landings)) {
+                (decisions.order, decisions.landings) = (order, Some(landings));
+            }
         }
         if target.fuses_horizontally() {
-            decisions.order = order::gathered(graph, &fused, donors, decisions.order);
+            let gathered = order::gathered(graph, &fused, donors, decisions.order.clone());
+            if !exceeds(&gathered, decisions.landings.as_ref()) {
+                decisions.order = gathered;
+            }
         }
     }
-    let order = (&decisions.order[..], decisions.landings.as_ref());
-    let plan = memory::unplaced(graph, &fused, order, inputs, scalars, donors);
-    Ok((UnplacedPlan::new(plan), decisions))
+    Ok((unplaced(&fused, &decisions.order, decisions.landings.as_ref()), decisions))
 }
 
 fn validate(graph: &Graph, inputs: &[Ty], scalars: &[DType], donors: &[Option<u32>]) -> Result<()> {
@@ -303,6 +325,17 @@ impl Plan {
             record: 0,
         };
         Plan { steps: vec![step], inputs, outputs, donors: vec![None], ..Plan::default() }
+    }
+
+    /// Bytes that it takes besides its inputs: the arena, and results that are given no memory of inputs.
+    pub fn memory(&self) -> u64 {
+        self.arena_bytes + self.fresh_bytes()
+    }
+
+    /// Bytes of results that are given no memory of inputs.
+    pub fn fresh_bytes(&self) -> u64 {
+        let fresh = self.outputs.iter().zip(&self.donors).filter(|(_, donor)| donor.is_none());
+        fresh.map(|(ty, _)| ty.nbytes() as u64).sum()
     }
 
     /// Whether two references start at the same memory.

@@ -34,6 +34,13 @@ pub(super) fn order(graph: &Graph, fused: &Fused, donors: &[Option<u32>]) -> Vec
     if peak(fused, &flow, &frugal) < peak(fused, &flow, &plain) { frugal } else { plain }
 }
 
+/// Both orders that [`order`] chooses from.
+pub(super) fn orders(graph: &Graph, fused: &Fused, donors: &[Option<u32>]) -> [Vec<RegionId>; 2] {
+    let mut flow = flow(graph, fused);
+    wait_for_readers(fused, donors, &mut flow);
+    [program_order(fused, &flow), frugal_order(fused, &flow)]
+}
+
 /// An order for a backend that runs alike regions together: those come side by side where that costs no memory.
 pub(super) fn gathered(
     graph: &Graph,

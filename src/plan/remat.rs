@@ -1,6 +1,7 @@
 //! Computing again instead of keeping: a result that waits over the moment of highest memory, although what it is cheaply
 //! made of waits as well, is made a second time for those who read it after.
 
+use super::budget::{Cost, Limited};
 use super::cost::region_time;
 use super::draft::{Buffer, BufferId, Fused, Read, Region, RegionId, Source};
 use super::lanes::Landings;
@@ -24,6 +25,7 @@ pub struct PlanDecisions {
     regions: usize,
     buffers: usize,
     copies: Vec<Choice>,
+    pub(super) limited: Option<Limited>,
     pub(super) order: Vec<RegionId>,
     /// With lanes, when what is on them is done.
     pub(super) landings: Option<Landings>,
@@ -38,6 +40,16 @@ struct Choice {
 }
 
 impl PlanDecisions {
+    /// The same regions, of which so much runs, in order.
+    pub(super) fn limited(self, limited: Limited, order: Vec<RegionId>) -> PlanDecisions {
+        PlanDecisions { copies: Vec::new(), limited: Some(limited), order, ..self }
+    }
+
+    /// What a limit of memory cost, if it cost something.
+    pub fn cost(&self) -> Option<Cost> {
+        self.limited.as_ref().map(|limited| limited.cost)
+    }
+
     /// The regions with the additions of the guide; `None` if they are not those of the guide.
     pub(super) fn applied(&self, mut fused: Fused) -> Option<Fused> {
         if (fused.regions.len(), fused.buffers.len()) != (self.regions, self.buffers) {
@@ -48,7 +60,10 @@ impl PlanDecisions {
             let region = only(&fused, writer, choice.of)?;
             fused = choice.applied(region, &fused);
         }
-        Some(fused)
+        match &self.limited {
+            Some(limited) => limited.runs.applied(&fused),
+            None => Some(fused),
+        }
     }
 }
 
@@ -82,7 +97,8 @@ pub(super) fn remat(
         (fused, order) = (more, new_order);
         copies.push(copy.choice);
     }
-    (fused, PlanDecisions { absorbed, regions, buffers, copies, order, landings: None })
+    let landings = None;
+    (fused, PlanDecisions { absorbed, regions, buffers, copies, limited: None, order, landings })
 }
 
 /// Adds nothing.
@@ -94,7 +110,8 @@ pub(super) fn keep(
     let order = order::order(graph, &fused, donors);
     let (regions, buffers) = (fused.regions.len(), fused.buffers.len());
     let copies = Vec::new();
-    (fused, PlanDecisions { absorbed, regions, buffers, copies, order, landings: None })
+    let landings = None;
+    (fused, PlanDecisions { absorbed, regions, buffers, copies, limited: None, order, landings })
 }
 
 /// A region to be added.
@@ -130,7 +147,7 @@ fn again(graph: &Graph, fused: &Fused, liveness: &Liveness, b: BufferId) -> Opti
 }
 
 /// The part of a cheap region that writes `b`, or `None` for one that is not cheap.
-fn only(fused: &Fused, region: &Region, b: BufferId) -> Option<Region> {
+pub(super) fn only(fused: &Fused, region: &Region, b: BufferId) -> Option<Region> {
     let whole = match &region.kernel {
         Kernel::Map(body) | Kernel::Fused { body, .. } => body,
         Kernel::Node { op, .. } => return op.row().repeatable.then(|| region.clone()),

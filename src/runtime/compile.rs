@@ -2,12 +2,14 @@
 
 use super::Shared;
 use super::code::{Code, Compiled};
+use super::memory_limit::Recomputed;
 use super::padding::PaddedBinding;
 use crate::backend::Backend;
 use crate::dtype::DType;
-use crate::dynamic::{Comparison, Families, Instance, ShapeErasedTrace, SymbolBinding, compare};
+use crate::dynamic::{Comparison, Instance, ShapeErasedTrace, SymbolBinding, compare};
 use crate::error::Result;
 use crate::graph::Graph;
+use crate::internal;
 use crate::op::Ty;
 use crate::plan::{Plan, PlanDecisions, PlanMode, UnplacedPlan};
 use crate::record::{Operator, Origin, Records, Value};
@@ -38,6 +40,8 @@ pub struct CompiledTrace {
     pub binding: Option<Box<PaddedBinding>>,
     /// Why it is not the program of a bucket, where it was to be.
     pub unpadded: Option<String>,
+    /// What runs again to stay within the memory limit.
+    pub recomputed: Option<Box<Recomputed>>,
 }
 
 /// What came of looking for a plan for other sizes.
@@ -59,6 +63,7 @@ impl CompiledTrace {
             is_unused: AtomicBool::default(),
             binding: Some(Box::new(binding)),
             unpadded: None,
+            recomputed: None,
         }
     }
 
@@ -109,20 +114,30 @@ pub(super) fn of_graph(
         |mode| shared.profile.stage("plan", || interface.plan_unplaced(&graph, mode, backend));
     let quickly = || Ok(planned(PlanMode::Quick)?.0.placed());
     let quick = (graph.nodes.len() >= shared.quick_from).then(quickly).transpose()?;
-    let quick = quick.filter(|plan| plan.arena_bytes <= QUICK_BYTES);
+    let quick =
+        quick.filter(|plan| plan.arena_bytes <= QUICK_BYTES && shared.is_within_limit(plan));
     let (plan, found) = match quick {
         Some(plan) => (plan, None),
         None => {
-            let found = planned(PlanMode::Search)?;
+            let found = planned(shared.plan_mode())?;
             (found.0.clone().placed(), Some(found))
         }
     };
+    let operators: Vec<Operator> = records.records.iter().map(|record| record.op).collect();
+    shared.check_limit(&plan, &operators)?;
+    let cost = found.as_ref().and_then(|(_, decisions)| decisions.cost());
+    let recomputed = shared.memory_limit().zip(cost).map(|(limit, cost)| {
+        let recomputed = Recomputed::new(limit, cost, &plan, &operators);
+        shared.stats.limited_programs.add(1);
+        shared.stats.recomputed_steps.add(recomputed.steps);
+        Box::new(recomputed)
+    });
     let program = || assembled(records, Some(&graph), plan, backend);
     let program = shared.profile.stage("code", program)?;
     shared.stats.quick_plans.add(found.is_none() as u64);
     let graph = Arc::new(graph);
     let code = program.code.clone();
-    let program = CompiledTrace { graph: Some(graph.clone()), ..program };
+    let program = CompiledTrace { graph: Some(graph.clone()), recomputed, ..program };
     Ok((program, BackgroundWork { graph, interface, code, found, varies: None }))
 }
 
@@ -136,9 +151,13 @@ impl BackgroundWork {
     pub(super) fn plan(&mut self, shared: &Shared) -> Result<Arc<Plan>> {
         if self.found.is_none() {
             let (graph, backend) = (&self.graph, &*shared.backend);
-            let search = || self.interface.plan_unplaced(graph, PlanMode::Search, backend);
+            let search = || self.interface.plan_unplaced(graph, shared.plan_mode(), backend);
             let found = shared.profile.stage("search", search)?;
-            self.code.replace(compiled(Some(graph), found.0.clone().placed(), backend)?);
+            let plan = found.0.clone().placed();
+            if !shared.is_within_limit(&plan) {
+                return internal!("it takes less memory than the one that was searched for");
+            }
+            self.code.replace(compiled(Some(graph), plan, backend)?);
             self.found = Some(found);
         }
         Ok(self.code.newest().plan.clone())
@@ -163,12 +182,12 @@ impl BackgroundWork {
 }
 
 /// The program of a trace by a plan for other sizes, if there is one. The trace's own plan has the last word.
-pub fn instantiate(
+pub(super) fn instantiate(
+    shared: &Shared,
     records: &Records,
     erased: &ShapeErasedTrace,
-    families: &Families,
-    backend: &dyn Backend,
 ) -> Result<Instantiation> {
+    let (families, backend) = (&shared.families, &*shared.backend);
     let Some(Instance { unplaced, binding, verify }) = families.instance(erased, records) else {
         return Ok(Instantiation::Nothing);
     };
@@ -176,8 +195,13 @@ pub fn instantiate(
         Instantiation::Done(Box::new(CompiledTrace { instance_of: Some(binding), ..program }))
     };
     let Some(decisions) = verify else {
+        let plan = unplaced.placed();
+        if !shared.is_within_limit(&plan) {
+            // In sizes such as these more has to be computed again.
+            return Ok(Instantiation::Nothing);
+        }
         // A backend that refuses what was instantiated may take the trace's own plan.
-        return Ok(assembled(records, None, unplaced.placed(), backend).map_or_else(
+        return Ok(assembled(records, None, plan, backend).map_or_else(
             |_| {
                 families.forget(erased);
                 Instantiation::Nothing
@@ -188,9 +212,9 @@ pub fn instantiate(
     let graph = graph(records, backend)?;
     let guided =
         Interface::of(records).plan_unplaced(&graph, PlanMode::Guided(&decisions), backend);
-    match guided.map(|(own, _)| (compare(&unplaced, &own), own)) {
-        Ok((Comparison::Equal, own)) => {
-            let program = assembled(records, Some(&graph), own.placed(), backend)?;
+    match guided.map(|(own, _)| (compare(&unplaced, &own), own.placed())) {
+        Ok((Comparison::Equal, own)) if shared.is_within_limit(&own) => {
+            let program = assembled(records, Some(&graph), own, backend)?;
             Ok(done(CompiledTrace { graph: Some(Arc::new(graph)), ..program }))
         }
         Ok((Comparison::OtherNumbers, _)) => {
@@ -199,7 +223,7 @@ pub fn instantiate(
         }
         // These very sizes give other kernels (powers of two divide otherwise, equal sizes may be one), for which the
         // decisions say nothing.
-        Ok((Comparison::OtherKernels, _)) | Err(_) => Ok(Instantiation::Nothing),
+        Ok(_) | Err(_) => Ok(Instantiation::Nothing),
     }
 }
 
@@ -255,6 +279,7 @@ pub fn assembled(
         is_unused: AtomicBool::default(),
         binding: None,
         unpadded: None,
+        recomputed: None,
     })
 }
 

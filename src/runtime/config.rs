@@ -2,6 +2,7 @@
 
 use super::compile::QUICK_FROM;
 use super::diagnostics::{Limits, RECOMPILE_LIMIT};
+use super::memory_limit;
 use super::watchdog::Patience;
 use crate::backend::cpu::onednn::Search;
 use crate::backend::cuda::device::Device;
@@ -55,6 +56,8 @@ pub struct Options {
     pub lanes: bool,
     /// `TORCHACC_QUICK_FROM`: nodes of a graph from which its program may start with a plan made quickly (2000).
     pub quick_from: usize,
+    /// Bytes that a program may take besides its inputs; 0: `TORCHACC_MEMORY_LIMIT`, else as many as it wants.
+    pub memory_limit: u64,
     /// Where programs are kept for other processes, if anywhere: `TORCHACC_CACHE_DIR`, a folder or `off`; else the
     /// user's cache folder.
     pub cache_folder: Option<PathBuf>,
@@ -89,6 +92,7 @@ pub struct Asked<'a> {
     /// As [`Policy::parse`] reads it.
     pub bucket_policy: &'a str,
     pub deterministic: bool,
+    pub memory_limit: u64,
 }
 
 impl Options {
@@ -152,6 +156,10 @@ impl Options {
             cuda_streams: number(0, "TORCHACC_CUDA_STREAMS", 1)? != 0,
             lanes: number(0, "TORCHACC_LANES", 1)? != 0,
             quick_from: number(0, "TORCHACC_QUICK_FROM", QUICK_FROM)?,
+            memory_limit: match (asked.memory_limit, variable("TORCHACC_MEMORY_LIMIT")) {
+                (0, Some(text)) => memory_limit::parse("TORCHACC_MEMORY_LIMIT", &text)?,
+                (asked, _) => asked,
+            },
             cache_folder: match named(asked.cache_folder).or(variable("TORCHACC_CACHE_DIR")) {
                 Some(off) if off == "off" => None,
                 Some(folder) => Some(folder.into()),

@@ -33,9 +33,15 @@ const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " ", env!("TORCHACC_SOU
 pub struct Arena(Option<Box<dyn Bytes>>);
 
 impl Arena {
-    /// An address with at least `nbytes` behind it; contents are not kept.
-    pub fn reserve(&mut self, shared: &Shared, nbytes: usize) -> Result<usize> {
-        if self.0.as_ref().is_none_or(|bytes| bytes.len() < nbytes) {
+    /// An address with the plan's arena behind it; contents are not kept.
+    pub fn reserve(&mut self, shared: &Shared, plan: &Plan) -> Result<usize> {
+        let nbytes = plan.arena_bytes as usize;
+        // With the results of this program, what another one left may be more than the limit.
+        let fits = |bytes: &dyn Bytes| {
+            let limit = shared.memory_limit().unwrap_or(u64::MAX);
+            bytes.len() >= nbytes && bytes.len() as u64 + plan.fresh_bytes() <= limit
+        };
+        if self.0.as_deref().is_none_or(|bytes| !fits(bytes)) {
             // The old block goes first: both at once may be too much.
             self.0 = None;
             self.0 = Some(shared.allocate(nbytes)?);
@@ -136,6 +142,7 @@ fn key(shared: &Shared, closed: &Closed) -> Key {
 /// The key of what these parts and this library say.
 pub fn key_of(shared: &Shared, mut parts: Vec<(&'static str, Vec<u8>)>) -> Key {
     parts.push(("backend", shared.backend.fingerprint().into_bytes()));
+    parts.push(("memory limit", shared.memory_limit().unwrap_or(0).to_le_bytes().into()));
     parts.push(("version", VERSION.into()));
     Key::new(parts)
 }
@@ -177,7 +184,7 @@ fn launch(
     let mut refused = None;
     let arena = match &begun {
         Some(begun) => Ok(begun.arena),
-        None => arena.reserve(shared, plan.arena_bytes as usize),
+        None => arena.reserve(shared, plan),
     };
     let arena = arena.unwrap_or_else(|error| {
         refused = Some(error);

@@ -26,6 +26,8 @@ enum Job {
     Fence(Arc<Fence>),
     /// Gives back the memory for intermediates.
     Trim,
+    /// Sets what memory programs may take.
+    Limit(u64),
 }
 
 #[derive(Default)]
@@ -176,6 +178,18 @@ impl Launcher {
         self.wait()
     }
 
+    /// Sets what memory a program may take, after everything queued so far has run.
+    pub fn limit_memory(&self, limit: u64) -> Result<()> {
+        self.check_process()?;
+        match self.send(Job::Limit(limit)) {
+            Ok(()) => self.wait(),
+            Err(_) => {
+                self.shared.limit_memory(limit);
+                Ok(())
+            }
+        }
+    }
+
     fn start(&self) -> Result<Running> {
         let (jobs, queue) = channel();
         let (shared, waiting) = (self.shared.clone(), self.queue.clone());
@@ -204,6 +218,12 @@ impl Launcher {
                     Job::Trim => {
                         begun = None;
                         arena = execute::Arena::default();
+                    }
+                    Job::Limit(limit) => {
+                        begun = None;
+                        arena = execute::Arena::default();
+                        prefetcher.wait();
+                        shared.limit_memory(limit);
                     }
                     Job::Fence(fence) => {
                         begun = None;

@@ -2,6 +2,7 @@
 
 use super::breakdown::{Phase, SAMPLE};
 use super::clock::now;
+use super::compile::CompiledTrace;
 use super::histogram::Histogram;
 use super::json::Object;
 use super::profile::{Span, Timed};
@@ -154,10 +155,16 @@ impl Shared {
 
     /// Counts a compile for a trace, begun at `start`, and finds out why it had to be; not for the program of a `bucket`:
     /// these were asked for.
-    pub fn compiled(&self, closed: &Closed, start: u64, is_made: bool, bucket: bool) {
+    pub fn compiled(
+        &self,
+        closed: &Closed,
+        start: u64,
+        made: Option<&CompiledTrace>,
+        bucket: bool,
+    ) {
         let took = now() - start;
         self.stats.compiles.add(1);
-        self.stats.plans.add(is_made as u64);
+        self.stats.plans.add(made.is_some() as u64);
         self.stats.compile_ns.add(took);
         self.compile_times.add(took);
         if bucket {
@@ -165,6 +172,9 @@ impl Shared {
         }
         if self.explain.compiled(closed.trace(), &closed.outputs, start, took) {
             self.stats.recompiles.add(1);
+        }
+        if let Some(recomputed) = made.and_then(|program| program.recomputed.as_deref()) {
+            self.explain.recomputed(recomputed.clone());
         }
     }
 }

@@ -28,6 +28,7 @@ mod launch;
 pub mod lock;
 mod marks;
 mod measure;
+mod memory_limit;
 mod profile;
 mod random;
 mod oom_report;
@@ -120,6 +121,8 @@ pub(crate) struct Shared {
     pub trace_bytes: usize,
     /// Nodes from which a program may start with a plan made quickly.
     pub quick_from: usize,
+    /// Bytes that a program may take besides its inputs; 0: as many as it wants.
+    pub memory_limit: AtomicU64,
     /// Whether the backend's missing features were reported.
     pub lack_is_reported: AtomicBool,
     pub watchdog: Option<Arc<Watchdog>>,
@@ -156,6 +159,7 @@ impl Context {
             last_step: AtomicU64::default(),
             trace_bytes: options.trace_bytes,
             quick_from: options.quick_from,
+            memory_limit: options.memory_limit.into(),
             lack_is_reported: AtomicBool::default(),
             watchdog: options.watchdog.map(Watchdog::new).map(Arc::new),
         });

@@ -4,9 +4,10 @@
 use super::Shared;
 use super::code::Compiled;
 use super::compile::{CompiledTrace, name_of};
-use crate::error::{Error, Site};
+use crate::error::{Code, Error, Site};
 use crate::op::Ty;
 use crate::plan::{MemRef, Plan};
+use crate::record::Operator;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -28,21 +29,49 @@ pub fn report(shared: &Shared, program: &CompiledTrace, code: &Compiled, refused
     let plan = &code.plan;
     let mut text = format!("{}\n", refused.message);
     let stats = shared.backend.pool().stats();
-    let given = |k: usize| plan.donors[k].is_none();
-    let fresh: Vec<(&Ty, usize)> =
-        plan.outputs.iter().enumerate().filter(|(k, _)| given(*k)).map(|(k, ty)| (ty, k)).collect();
-    let results: u64 = fresh.iter().map(|(ty, _)| ty.nbytes() as u64).sum();
     let _ = writeln!(
         text,
         "In use are {}, of which this program reads {}; it wants {} more for results and {} for what lies between.",
         size(stats.live_bytes),
         size(plan.inputs.iter().map(|ty| ty.nbytes() as u64).sum()),
-        size(results),
+        size(plan.fresh_bytes()),
         size(plan.arena_bytes)
     );
+    largest(&mut text, plan, &program.operators);
+    text.push_str(
+        "To want less: a smaller batch or shorter sequences, a half type (autocast), checkpoints \
+         (torch.utils.checkpoint), or dropping tensors that nobody needs any more.",
+    );
+    Error { message: text, ..refused.clone() }
+}
+
+/// That a plan takes more than the limit, the least that was found: when it wants most, and what takes it.
+pub fn over_limit(plan: &Plan, operators: &[Operator], limit: u64) -> Error {
+    let mut text = format!(
+        "This program takes at least {} besides its inputs, as far as was found, and the memory limit is {}: {} for results \
+         and {} for what lies between, computed again wherever that helps.\n",
+        size(plan.memory()),
+        size(limit),
+        size(plan.fresh_bytes()),
+        size(plan.arena_bytes)
+    );
+    largest(&mut text, plan, operators);
+    text.push_str(
+        "To stay within it: a higher limit (torchacc.set_memory_limit, TORCHACC_MEMORY_LIMIT), a smaller batch or shorter \
+         sequences, or a half type (autocast). Nothing was run, and what it was to update is as it was.",
+    );
+    Error::new(Code::OutOfMemory, text)
+}
+
+/// The step that wants most, and the largest of what lies there while it runs; the largest results.
+fn largest(text: &mut String, plan: &Plan, operators: &[Operator]) {
+    let given = |k: usize| plan.donors[k].is_none();
+    let fresh: Vec<(&Ty, usize)> =
+        plan.outputs.iter().enumerate().filter(|(k, _)| given(*k)).map(|(k, ty)| (ty, k)).collect();
+    let results = plan.fresh_bytes();
     let made_by = |step: usize| {
         let step = &plan.steps[step];
-        format!("{}, {}", name_of(&program.operators, step.record), marked(step.site))
+        format!("{}, {}", name_of(operators, step.record), marked(step.site))
     };
     let line = |text: &mut String, nbytes: u64, ty: Option<&Ty>, step: Option<usize>| {
         let what = ty.map_or_else(|| "scratch memory".into(), Ty::to_string);
@@ -56,7 +85,7 @@ pub fn report(shared: &Shared, program: &CompiledTrace, code: &Compiled, refused
         let mut largest = live_ranges;
         largest.sort_by_key(|range| std::cmp::Reverse(range.nbytes));
         for range in largest.iter().take(NAMED) {
-            line(&mut text, range.nbytes, range.ty.as_ref(), Some(range.first));
+            line(text, range.nbytes, range.ty.as_ref(), Some(range.first));
         }
     }
     if counts(results) {
@@ -68,14 +97,9 @@ pub fn report(shared: &Shared, program: &CompiledTrace, code: &Compiled, refused
         let mut largest = fresh;
         largest.sort_by_key(|(ty, _)| std::cmp::Reverse(ty.nbytes()));
         for (ty, output) in largest.into_iter().take(NAMED) {
-            line(&mut text, ty.nbytes() as u64, Some(ty), writer(output));
+            line(text, ty.nbytes() as u64, Some(ty), writer(output));
         }
     }
-    text.push_str(
-        "To want less: a smaller batch or shorter sequences, a half type (autocast), checkpoints \
-         (torch.utils.checkpoint), or dropping tensors that nobody needs any more.",
-    );
-    Error { message: text, ..refused.clone() }
 }
 
 /// A call site in the program, for whoever knows what the numbers mean.

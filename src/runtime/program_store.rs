@@ -56,7 +56,7 @@ pub fn instance(
     records: &Records,
     erased: &ShapeErasedTrace,
 ) -> Result<Option<CompiledTrace>> {
-    match compile::instantiate(records, erased, &shared.families, &*shared.backend)? {
+    match compile::instantiate(shared, records, erased)? {
         Instantiation::Done(program) => {
             shared.stats.plans.add(1);
             Ok(Some(*program))
@@ -89,7 +89,7 @@ pub fn find_or<'scope>(
         let _stay = shared.stay(Phase::Compile);
         let start = now();
         let made = compile();
-        shared.compiled(closed, start, made.is_ok(), bucket);
+        shared.compiled(closed, start, made.as_ref().ok().map(|(program, _)| program), bucket);
         let (program, background) = made?;
         if file.is_some() || background.is_some() {
             run_in_background(shared, background, file, scope);

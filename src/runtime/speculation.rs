@@ -64,7 +64,7 @@ impl Speculation {
         if !plan.steps.first().is_some_and(|step| is_ready(shared, step, &progress)) {
             return None;
         }
-        let arena = arena.reserve(shared, plan.arena_bytes as usize).ok()?;
+        let arena = arena.reserve(shared, plan).ok()?;
         let memory = plan.outputs.iter().map(|ty| shared.allocate(ty.nbytes()).ok());
         let memory = memory.collect::<Option<_>>()?;
         Some(Speculation { progress, outputs, program, code, memory, arena, done: 0 })

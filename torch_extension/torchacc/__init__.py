@@ -23,6 +23,7 @@ from torchacc.dynamic import mark_dynamic
 from torchacc.explain import explain, explanation, set_recompile_limit, set_strict
 from torchacc.future import Future, future
 from torchacc.loader import AsyncLoader
+from torchacc.memory_limit import set_memory_limit
 from torchacc.metrics import host_calls, last_program, metrics, reset_metrics
 from torchacc.profile import profile
 from torchacc.step import cut, mark_step, sync
@@ -53,6 +54,7 @@ __all__ = [
     "profile",
     "reset_metrics",
     "set_backend",
+    "set_memory_limit",
     "set_recompile_limit",
     "set_strict",
     "sync",

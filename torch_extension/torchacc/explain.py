@@ -10,6 +10,7 @@ import sys
 
 import torch
 
+from torchacc.memory import _size_text
 from torchacc.metrics import metrics
 
 
@@ -46,7 +47,7 @@ def explain() -> str:
         kind = _kind(compile)
         alike[kind] += 1
         if kind is None or alike[kind] <= _SHOWN:
-            lines += _compile(compile)
+            lines += _compile(compile) + _recomputed(compile)
     for kind, count in alike.items():
         if kind is not None and count > _SHOWN:
             lines.append(f"  … and {count - _SHOWN} more like the last one at {kind[0]}")
@@ -104,6 +105,22 @@ def _compile(compile: dict) -> list[str]:
     lines = [f"{head}:{_at(change['site'])}", f"      {change['text']}{_parameter(change)}"]
     if change["old_site"] not in (change["site"], ""):
         lines.append(f"      (before:{_at(change['old_site'])})")
+    return lines
+
+
+def _recomputed(compile: dict) -> list[str]:
+    """What the memory limit cost."""
+    it = compile.get("recomputed")
+    if it is None:
+        return []
+    lines = [
+        f"      {it['steps']} steps run again to take {_size_text(it['bytes'])} instead of"
+        f" {_size_text(it['bytes_without'])} (the limit is {_size_text(it['limit'])}); estimated to"
+        f" take {it['time']:.2f} times as long"
+    ]
+    for row in it["largest"]:
+        size = _size_text(row["bytes"])
+        lines.append(f"        {row['count']} x {row['operator']}, {size}{_at(row['site'])}")
     return lines
 
 

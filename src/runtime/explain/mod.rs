@@ -12,6 +12,7 @@ mod report;
 #[cfg(test)]
 mod tests;
 
+use super::memory_limit::Recomputed;
 use crate::error::Site;
 use crate::record::Output;
 use crate::trace::RecordedTrace;
@@ -46,6 +47,8 @@ pub struct Compile {
     /// Call site of the trace's first operation.
     pub site: Site,
     pub why: Why,
+    /// What runs again to stay within the memory limit.
+    pub recomputed: Option<Recomputed>,
     /// Whether its sites are lines by now, and its recompile is counted.
     settled: bool,
 }
@@ -98,6 +101,7 @@ impl Explain {
             operations: trace.records.len(),
             site: trace.records.first().map_or(0, |record| record.site),
             why,
+            recomputed: None,
             settled: false,
         };
         inner.compiles.push_back(compile);
@@ -107,6 +111,13 @@ impl Explain {
         inner.keep(new);
         self.pending.store(true, Ordering::Release);
         changed
+    }
+
+    /// Notes what runs again in the program that was compiled last.
+    pub fn recomputed(&self, recomputed: Recomputed) {
+        if let Some(compile) = self.inner.lock().compiles.back_mut() {
+            compile.recomputed = Some(recomputed);
+        }
     }
 
     /// Notes a trace whose program need not be compiled, so that later ones are compared with it.

@@ -3,6 +3,7 @@
 use super::{Change, Collective, Compile, Cut, Explain, State, Subject, Why};
 use crate::error::Site;
 use crate::runtime::json::{Object, list};
+use crate::runtime::memory_limit::{Again, Recomputed};
 use std::fmt;
 
 impl Explain {
@@ -61,12 +62,35 @@ fn compile(compile: &Compile) -> String {
         .raw("took_ns", compile.took_ns)
         .raw("operations", compile.operations)
         .raw("site", compile.site);
+    let row = match &compile.recomputed {
+        Some(it) => row.raw("recomputed", recomputed(it)),
+        None => row,
+    };
     match &compile.why {
         Why::First => row.text("why", "first").end(),
         Why::New => row.text("why", "new").end(),
         Why::Again => row.text("why", "again").end(),
         Why::Changed(it) => row.text("why", "changed").raw("change", change(it)).end(),
     }
+}
+
+fn recomputed(recomputed: &Recomputed) -> String {
+    let again = |again: &Again| {
+        Object::default()
+            .text("operator", &again.operator)
+            .raw("count", again.count)
+            .raw("bytes", again.bytes)
+            .raw("site", again.site)
+            .end()
+    };
+    Object::default()
+        .raw("limit", recomputed.limit)
+        .raw("bytes_without", recomputed.before)
+        .raw("bytes", recomputed.memory)
+        .raw("time", format!("{:.3}", recomputed.time))
+        .raw("steps", recomputed.steps)
+        .raw("largest", list(recomputed.largest.iter().map(again)))
+        .end()
 }
 
 fn change(change: &Change) -> String {

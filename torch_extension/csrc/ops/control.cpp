@@ -93,6 +93,9 @@ TORCH_LIBRARY(acc, m) {
   m.def("initial_seed(int device) -> int", &initial_seed);
   m.def("default_generator(int device) -> Generator?",
         [](int64_t device) { return default_generator(checked_index(device)); });
+  m.def("set_memory_limit(int nbytes) -> ()", [](int64_t nbytes) {
+    check(torchacc_context_set_memory_limit(context(), static_cast<uint64_t>(nbytes)));
+  });
   m.def("sync() -> str[]", [] { return warnings_of(&synchronize); });
   m.def("cut() -> str[]", [] { return warnings_of(&cut); });
   m.def("request(Tensor self) -> ()", &request);

@@ -1,0 +1,203 @@
+//! Plans within a limit of memory: values that are not read for long are dropped, and what made them runs once more before
+//! they are read again.
+//!
+//! **Invariant:** a region that runs again is the same kernel on the same operands, so the results have the same bits; what has
+//! effects, or may fail, runs once.
+
+mod simulation;
+#[cfg(test)]
+mod tests;
+
+use super::cost::region_time;
+use super::draft::{Buffer, BufferId, Fused, RegionId, Source};
+use super::remat::{PlanDecisions, only, remat};
+use super::{ALIGN, UnplacedPlan, order};
+use crate::graph::Graph;
+use simulation::{Program, Taste};
+
+/// How often the search is told to aim lower, because offsets in the arena took more than what is live at once.
+const CORRECTIONS: usize = 6;
+/// Steps of the search for the least memory that a program can do with.
+const BISECTIONS: usize = 10;
+
+/// A region that runs, the first time or again.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Run {
+    pub region: RegionId,
+    /// Of its results the only one that is computed.
+    pub only: Option<BufferId>,
+}
+
+/// What runs, in order. Each region reads what was written last.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Runs(pub Vec<Run>);
+
+/// What a limit of memory cost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cost {
+    /// Bytes that the program takes without the limit.
+    pub before: u64,
+    /// Estimated time, of which the program takes 1 without the limit.
+    pub time: f64,
+}
+
+/// What was decided for a limit.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Limited {
+    pub runs: Runs,
+    pub cost: Cost,
+}
+
+type Planner<'a> = &'a dyn Fn(&Fused, &[RegionId]) -> UnplacedPlan;
+
+/// What [`remat`] gives; if that takes more than `limit`, the fastest program found that does not, else the one that takes the
+/// least. `unplaced` plans regions in an order.
+pub(super) fn within(
+    graph: &Graph,
+    (fused, absorbed): (Fused, Vec<bool>),
+    donors: &[Option<u32>],
+    unplaced: Planner,
+    limit: u64,
+) -> (Fused, PlanDecisions) {
+    let all = Fused { regions: fused.regions.clone(), buffers: fused.buffers.clone() };
+    let (fused, decisions) = remat(graph, (fused, absorbed), donors);
+    let plan = unplaced(&fused, &decisions.order).placed();
+    if plan.memory() <= limit {
+        return (fused, decisions);
+    }
+    let most = Most { limit, outside: plan.fresh_bytes(), before: plan.memory() };
+    match Search::new(graph, &all, donors, unplaced).within(most) {
+        Some(Found { fused: found, runs, time, .. }) => {
+            let cost = Cost {
+                before: most.before,
+                time: time as f64 / whole_time(graph, &fused).max(1) as f64,
+            };
+            let order = in_order(&found);
+            (found, decisions.limited(Limited { runs, cost }, order))
+        }
+        None => (fused, decisions),
+    }
+}
+
+fn whole_time(graph: &Graph, fused: &Fused) -> u64 {
+    fused.regions.iter().map(|region| region_time(graph, fused, region)).sum()
+}
+
+fn in_order(fused: &Fused) -> Vec<RegionId> {
+    (0..fused.regions.len()).collect()
+}
+
+/// What memory there is.
+#[derive(Clone, Copy)]
+struct Most {
+    limit: u64,
+    /// Of it what is not in the arena.
+    outside: u64,
+    /// What is taken without a limit.
+    before: u64,
+}
+
+/// A search for plans of one program.
+struct Search<'a> {
+    graph: &'a Graph,
+    fused: &'a Fused,
+    programs: Vec<Program<'a>>,
+    unplaced: Planner<'a>,
+}
+
+struct Found {
+    fused: Fused,
+    runs: Runs,
+    memory: u64,
+    time: u64,
+}
+
+impl<'a> Search<'a> {
+    fn new(
+        graph: &'a Graph,
+        fused: &'a Fused,
+        donors: &[Option<u32>],
+        unplaced: Planner<'a>,
+    ) -> Search<'a> {
+        let orders = order::orders(graph, fused, donors);
+        let programs = orders.map(|order| Program::new(graph, fused, donors, order)).into();
+        Search { graph, fused, programs, unplaced }
+    }
+
+    /// The fastest program found within the limit, or the one that takes the least; `None` if that is more than before.
+    fn within(&self, most: Most) -> Option<Found> {
+        self.fitting(most.limit, most.outside).or_else(|| self.least(most))
+    }
+
+    /// The program that takes the least, whatever the limit: so a limit of as much as was said to be the least is one that holds.
+    fn least(&self, most: Most) -> Option<Found> {
+        let (mut low, mut high, mut least) = (most.outside, most.before, None);
+        for _ in 0..BISECTIONS {
+            let middle = low.midpoint(high);
+            match self.fitting(middle, most.outside) {
+                Some(found) => {
+                    high = middle;
+                    least = Some(found);
+                }
+                None => low = middle,
+            }
+        }
+        least
+    }
+
+    fn fitting(&self, limit: u64, outside: u64) -> Option<Found> {
+        let mut aim = limit.checked_sub(outside)?;
+        for _ in 0..CORRECTIONS {
+            let tastes = |program| Taste::ALL.map(|taste| (program, taste));
+            let simulated = self.programs.iter().flat_map(tastes);
+            let simulated = simulated.filter_map(|(program, taste)| program.within(aim, taste));
+            let mut found: Vec<Found> = simulated.filter_map(|runs| self.found(runs)).collect();
+            let over = found.iter().map(|found| found.memory.saturating_sub(limit)).min()?;
+            if over == 0 {
+                found.retain(|found| found.memory <= limit);
+                return found.into_iter().min_by_key(|found| found.time);
+            }
+            aim = aim.checked_sub(over.max(ALIGN))?;
+        }
+        None
+    }
+
+    fn found(&self, runs: Runs) -> Option<Found> {
+        let fused = runs.applied(self.fused)?;
+        let memory = (self.unplaced)(&fused, &in_order(&fused)).placed().memory();
+        let time = whole_time(self.graph, &fused);
+        Some(Found { fused, runs, memory, time })
+    }
+}
+
+impl Runs {
+    /// The regions that run, by number in their order; `None` if they are not those of `fused`.
+    pub fn applied(&self, fused: &Fused) -> Option<Fused> {
+        let mut applied = Fused::default();
+        let mut latest: Vec<Option<BufferId>> = vec![None; fused.buffers.len()];
+        let mut first: Vec<Option<RegionId>> = vec![None; fused.regions.len()];
+        for run in &self.0 {
+            let whole = fused.regions.get(run.region)?;
+            let mut region = match run.only {
+                Some(b) => only(fused, whole, b)?,
+                None => whole.clone(),
+            };
+            for read in &mut region.reads {
+                if let Source::Buffer(b) = &mut read.source {
+                    *b = latest[*b]?;
+                }
+            }
+            region.after = region.after.iter().filter_map(|&a| first[a]).collect();
+            let again = first[run.region].is_some();
+            for write in &mut region.writes {
+                let Buffer { value, output } = fused.buffers[*write];
+                latest[*write] = Some(applied.buffers.len());
+                *write = applied.buffers.len();
+                applied.buffers.push(Buffer { value, output: output.filter(|_| !again) });
+            }
+            first[run.region].get_or_insert(applied.regions.len());
+            applied.regions.push(region);
+        }
+        Some(applied)
+    }
+}

@@ -1,0 +1,377 @@
+//! A program run on bytes instead of numbers: what does not fit is dropped, and made again where it is read. It is known when
+//! each value is read next, so what goes is what is made again in little time, is large, and is not read for long.
+
+use super::{Run, Runs};
+use crate::graph::Graph;
+use crate::op::{Class, Op};
+use crate::plan::cost::region_time;
+use crate::plan::draft::{BufferId, Fused, Region, RegionId, Source};
+use crate::plan::order::Liveness;
+use crate::plan::{ALIGN, Instr, Kernel};
+
+/// Most regions that one value is made of again.
+const CHAIN: usize = 256;
+/// Most runs, as a multiple of the regions.
+const MOST_RUNS: usize = 6;
+/// Of a value that is not read any more.
+const NEVER: usize = usize::MAX;
+
+/// How much it counts that a value is not read for long: no order of dropping is best for all programs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Taste {
+    Cheap,
+    Between,
+    Far,
+}
+
+impl Taste {
+    pub const ALL: [Taste; 3] = [Taste::Cheap, Taste::Between, Taste::Far];
+
+    /// What it costs to drop so many bytes that take so much time to make again and are read in so many steps.
+    fn cost(self, time: u64, bytes: u64, steps: usize) -> f64 {
+        let far = match self {
+            Taste::Cheap => 1.0,
+            Taste::Between => (steps as f64).sqrt(),
+            Taste::Far => steps as f64,
+        };
+        (time + 1) as f64 / (bytes as f64 * far)
+    }
+}
+
+/// What is the same in all simulations of a program.
+pub struct Program<'a> {
+    graph: &'a Graph,
+    fused: &'a Fused,
+    order: Vec<RegionId>,
+    liveness: Liveness,
+    /// Buffers that each region reads, without repetition.
+    reads: Vec<Vec<BufferId>>,
+    /// Where each buffer is read in the order.
+    read_at: Vec<Vec<usize>>,
+    /// Bytes of each buffer, wherever it is.
+    sizes: Vec<u64>,
+    times: Vec<u64>,
+    /// Whether each region may run again.
+    repeats: Vec<bool>,
+    /// The last position before which each region may run again: there an output takes the memory of an input that it reads.
+    until: Vec<usize>,
+}
+
+impl<'a> Program<'a> {
+    pub fn new(
+        graph: &'a Graph,
+        fused: &'a Fused,
+        donors: &[Option<u32>],
+        order: Vec<RegionId>,
+    ) -> Program<'a> {
+        let liveness = Liveness::new(graph, fused, &order);
+        let mut reads = vec![Vec::new(); fused.regions.len()];
+        let mut read_at = vec![Vec::new(); fused.buffers.len()];
+        for (at, &r) in order.iter().enumerate() {
+            for read in &fused.regions[r].reads {
+                if let Source::Buffer(b) = read.source
+                    && !reads[r].contains(&b)
+                {
+                    reads[r].push(b);
+                    read_at[b].push(at);
+                }
+            }
+        }
+        let size = |b| (fused.ty(graph, b).nbytes() as u64).next_multiple_of(ALIGN);
+        Program {
+            graph,
+            fused,
+            reads,
+            read_at,
+            sizes: (0..fused.buffers.len()).map(size).collect(),
+            times: fused.regions.iter().map(|region| region_time(graph, fused, region)).collect(),
+            repeats: fused.regions.iter().map(|r| repeats(graph, fused, r)).collect(),
+            until: until(fused, donors, &liveness),
+            liveness,
+            order,
+        }
+    }
+
+    /// What runs with at most `budget` bytes in the arena, before offsets are given; `None` if that is not found.
+    pub fn within(&self, budget: u64, taste: Taste) -> Option<Runs> {
+        let n = self.fused.buffers.len();
+        let mut state = State {
+            program: self,
+            taste,
+            budget,
+            now: 0,
+            is_made: vec![false; n],
+            is_there: vec![false; n],
+            pins: vec![0; n],
+            live: 0,
+            next: vec![NEVER; n],
+            seen: vec![0; self.order.len()],
+            search: 0,
+            runs: Vec::new(),
+        };
+        for (now, &region) in self.order.iter().enumerate() {
+            state.now = now;
+            state.run(region)?;
+            if state.runs.len() > MOST_RUNS * self.order.len() {
+                return None;
+            }
+        }
+        Some(Runs(self.wanted(state.runs)))
+    }
+
+    /// Without what nobody reads before it is made again.
+    fn wanted(&self, runs: Vec<Run>) -> Vec<Run> {
+        let mut latest = vec![usize::MAX; self.fused.buffers.len()];
+        let mut is_first = vec![true; self.order.len()];
+        let (mut sources, mut wanted) = (Vec::new(), Vec::new());
+        for (at, run) in runs.iter().enumerate() {
+            let region = &self.fused.regions[run.region];
+            sources.push(self.reads[run.region].iter().map(|&b| latest[b]).collect::<Vec<_>>());
+            let first = std::mem::take(&mut is_first[run.region]);
+            let gives = region.writes.iter().any(|&b| self.fused.buffers[b].output.is_some());
+            wanted.push(first && (gives || !self.repeats[run.region]));
+            let made = region.writes.iter().filter(|&&b| run.only.is_none_or(|only| only == b));
+            made.for_each(|&b| latest[b] = at);
+        }
+        for at in (0..runs.len()).rev() {
+            if wanted[at] {
+                sources[at].iter().for_each(|&source| wanted[source] = true);
+            }
+        }
+        runs.into_iter().zip(wanted).filter_map(|(run, wanted)| wanted.then_some(run)).collect()
+    }
+}
+
+/// Whether a region gives the same results as often as it runs, and nothing else.
+fn repeats(graph: &Graph, fused: &Fused, region: &Region) -> bool {
+    let fails = |instr: &Instr| instr.op.refuses(instr.dtype);
+    let dtypes = || region.writes.iter().map(|&b| fused.ty(graph, b).dtype);
+    let node = match &region.kernel {
+        Kernel::Node { op, .. } | Kernel::Fused { op, .. } => Some(*op),
+        Kernel::Reduce { op, .. } => Some(*op),
+        Kernel::Map(_) => None,
+    };
+    let runs_once = |op: Op| op.class() == Class::Host || dtypes().any(|dtype| op.refuses(dtype));
+    !node.is_some_and(runs_once)
+        && !region.kernel.body().is_some_and(|body| body.instrs.iter().any(fails))
+}
+
+/// See [`Program::until`].
+fn until(fused: &Fused, donors: &[Option<u32>], liveness: &Liveness) -> Vec<usize> {
+    let mut taken: Vec<(u32, usize)> = Vec::new();
+    for (b, buffer) in fused.buffers.iter().enumerate() {
+        if let Some(donor) = buffer.output.and_then(|k| donors[k as usize]) {
+            taken.push((donor, liveness.at[liveness.writer[b]]));
+        }
+    }
+    let of = |(r, region): (RegionId, &Region)| {
+        let inputs = region.reads.iter().filter_map(|read| match read.source {
+            Source::Input(i) => Some(i),
+            _ => None,
+        });
+        let ends = inputs.flat_map(|i| taken.iter().filter(move |(donor, _)| *donor == i));
+        ends.map(|&(_, at)| at).filter(|&at| at >= liveness.at[r]).min().unwrap_or(NEVER)
+    };
+    fused.regions.iter().enumerate().map(of).collect()
+}
+
+struct State<'a> {
+    program: &'a Program<'a>,
+    taste: Taste,
+    budget: u64,
+    /// Position of the region that is to run for the first time.
+    now: usize,
+    is_made: Vec<bool>,
+    is_there: Vec<bool>,
+    /// How many of the regions that are about to run read each buffer: as long, it stays.
+    pins: Vec<u32>,
+    live: u64,
+    /// Position after `now` at which each buffer is wanted next, by a first run or to make others again.
+    next: Vec<usize>,
+    /// In which search each region was seen last.
+    seen: Vec<u32>,
+    search: u32,
+    runs: Vec<Run>,
+}
+
+/// What it takes to make a value again.
+struct Again {
+    regions: Vec<RegionId>,
+    time: u64,
+    until: usize,
+}
+
+impl State<'_> {
+    fn is_in_arena(&self, b: BufferId) -> bool {
+        self.program.fused.buffers[b].output.is_none()
+    }
+
+    /// Runs a region the first time, and before it again what made the operands that are not there any more.
+    fn run(&mut self, region: RegionId) -> Option<()> {
+        let program = self.program;
+        let missing = program.reads[region].iter().filter(|&&b| !self.is_there[b]);
+        let missing: Vec<RegionId> = missing.map(|&b| program.liveness.writer[b]).collect();
+        let again = match missing.is_empty() {
+            true => Vec::new(),
+            false => self.again(&missing, usize::MAX)?.regions,
+        };
+        for r in again.iter().chain([&region]) {
+            program.reads[*r].iter().for_each(|&b| self.pins[b] += 1);
+        }
+        for r in again {
+            self.run_again(r)?;
+        }
+        let writes = &program.fused.regions[region].writes;
+        self.make_room(region, writes.iter().map(|&b| program.liveness.bytes[b]).sum())?;
+        for &b in writes {
+            (self.is_made[b], self.is_there[b]) = (true, true);
+            self.live += program.liveness.bytes[b];
+        }
+        self.has_run(Run { region, only: None });
+        Some(())
+    }
+
+    fn run_again(&mut self, region: RegionId) -> Option<()> {
+        let program = self.program;
+        let writes = &program.fused.regions[region].writes;
+        let is_read = |b: BufferId| self.pins[b] > 0 || self.read_after(b) != NEVER;
+        let wanted = writes.iter().copied().filter(|&b| !self.is_there[b] && is_read(b));
+        let wanted: Vec<BufferId> = wanted.collect();
+        let only = match (&program.fused.regions[region].kernel, &wanted[..]) {
+            (Kernel::Map(_), [b]) if writes.len() > 1 => Some(*b),
+            _ => None,
+        };
+        let made = only.as_ref().map_or(&writes[..], std::slice::from_ref);
+        self.make_room(region, made.iter().map(|&b| program.sizes[b]).sum())?;
+        for b in wanted {
+            self.is_there[b] = true;
+            self.live += program.sizes[b];
+        }
+        self.has_run(Run { region, only });
+        Some(())
+    }
+
+    fn has_run(&mut self, run: Run) {
+        self.program.reads[run.region].iter().for_each(|&b| self.pins[b] -= 1);
+        self.runs.push(run);
+    }
+
+    /// Where `b` is read the first time after `now`.
+    fn read_after(&self, b: BufferId) -> usize {
+        let read_at = &self.program.read_at[b];
+        read_at.get(read_at.partition_point(|&at| at <= self.now)).copied().unwrap_or(NEVER)
+    }
+
+    /// Finds [`State::next`], and drops what is not wanted any more.
+    fn look_ahead(&mut self) {
+        let program = self.program;
+        for at in (0..=self.now).rev() {
+            for &b in &program.fused.regions[program.order[at]].writes {
+                if !self.is_made[b] {
+                    continue;
+                }
+                let mut next = self.read_after(b);
+                for &reader in &program.liveness.readers[b] {
+                    let writes = &program.fused.regions[reader].writes;
+                    let is_gone = |&&c: &&BufferId| self.is_made[c] && !self.is_there[c];
+                    let wanted = writes.iter().filter(is_gone).map(|&c| self.next[c]);
+                    next = next.min(wanted.min().unwrap_or(NEVER));
+                }
+                self.next[b] = next;
+                if next == NEVER && self.pins[b] == 0 && self.is_there[b] && self.is_in_arena(b) {
+                    self.drop(b);
+                }
+            }
+        }
+    }
+
+    fn drop(&mut self, b: BufferId) {
+        self.is_there[b] = false;
+        self.live -= self.program.sizes[b];
+    }
+
+    /// Drops values until there is room for `bytes` and the scratch memory of a region that is to run.
+    fn make_room(&mut self, region: RegionId, bytes: u64) -> Option<()> {
+        let wanted = bytes + self.program.fused.regions[region].workspace;
+        if self.live + wanted <= self.budget {
+            return Some(());
+        }
+        self.look_ahead();
+        let wanted = wanted - self.taken_over(region).min(wanted);
+        while self.live + wanted > self.budget {
+            let least = self.least()?;
+            self.drop(least);
+            self.look_ahead();
+        }
+        Some(())
+    }
+
+    /// Bytes of results that come to lie over operands which nobody reads after.
+    fn taken_over(&self, region: RegionId) -> u64 {
+        let (fused, graph) = (self.program.fused, self.program.graph);
+        let mut taken: Vec<BufferId> = Vec::new();
+        let it = &fused.regions[region];
+        for (k, &write) in it.writes.iter().enumerate().filter(|(_, b)| self.is_in_arena(**b)) {
+            let result = fused.ty(graph, write);
+            let gives = |&b: &BufferId| {
+                let of = Source::Buffer(b);
+                self.pins[b] == 1
+                    && self.next[b] == NEVER
+                    && self.is_in_arena(b)
+                    && !taken.contains(&b)
+                    && it.may_overwrite(k, |read| read.source == of, fused.ty(graph, b), result)
+            };
+            let found = self.program.reads[region].iter().copied().find(gives);
+            taken.extend(found);
+        }
+        taken.into_iter().map(|b| self.program.sizes[b]).sum()
+    }
+
+    /// What is best dropped.
+    fn least(&mut self) -> Option<BufferId> {
+        let program = self.program;
+        let mut best: Option<(f64, BufferId)> = None;
+        for b in 0..self.is_there.len() {
+            let writer = program.liveness.writer[b];
+            let bytes = program.liveness.bytes[b];
+            if !self.is_there[b] || self.pins[b] > 0 || bytes == 0 || !program.repeats[writer] {
+                continue;
+            }
+            let steps = self.next[b].saturating_sub(self.now).max(1);
+            let most = best.map_or(f64::INFINITY, |(cost, _)| cost);
+            // As if nothing else had to be made again.
+            if self.taste.cost(program.times[writer], bytes, steps) >= most {
+                continue;
+            }
+            let Some(again) = self.again(&[writer], CHAIN) else { continue };
+            let cost = self.taste.cost(again.time, bytes, steps);
+            if cost < most && self.next[b] <= again.until {
+                best = Some((cost, b));
+            }
+        }
+        best.map(|(_, b)| b)
+    }
+
+    /// What has to run again before these regions can, themselves included, in order; `None` if that are more than `most`.
+    fn again(&mut self, regions: &[RegionId], most: usize) -> Option<Again> {
+        let program = self.program;
+        self.search += 1;
+        let mut stack = regions.to_vec();
+        let mut again = Again { regions: Vec::new(), time: 0, until: NEVER };
+        while let Some(r) = stack.pop() {
+            if std::mem::replace(&mut self.seen[r], self.search) == self.search {
+                continue;
+            }
+            if !program.repeats[r] || again.regions.len() == most {
+                return None;
+            }
+            again.regions.push(r);
+            again.time += program.times[r];
+            again.until = again.until.min(program.until[r]);
+            let missing = program.reads[r].iter().filter(|&&b| !self.is_there[b]);
+            stack.extend(missing.map(|&b| program.liveness.writer[b]));
+        }
+        again.regions.sort_by_key(|&r| program.liveness.at[r]);
+        Some(again)
+    }
+}

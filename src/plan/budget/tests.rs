@@ -1,0 +1,94 @@
+use crate::graph::Graph;
+use crate::graph::text::parse;
+use crate::op::host::{HostOp, register};
+use crate::plan::random::{Dice, random_program};
+use crate::plan::tests::{NoWorkspace, leaves};
+use crate::plan::training::training_step;
+use crate::plan::{Cost, Plan, PlanMode, check, plan_unplaced};
+
+/// The plan, which its own decisions give again, and what the limit cost.
+fn planned(graph: &Graph, donors: &[Option<u32>], mode: PlanMode) -> (Plan, Option<Cost>) {
+    let (inputs, scalars) = leaves(graph);
+    let planned =
+        |mode| plan_unplaced(graph, &inputs, &scalars, donors, &NoWorkspace, mode).unwrap();
+    let (unplaced, decisions) = planned(mode);
+    assert!(planned(PlanMode::Guided(&decisions)).0 == unplaced);
+    let plan = unplaced.placed();
+    check::check(graph, &plan).unwrap();
+    (plan, decisions.cost())
+}
+
+#[test]
+fn a_training_step_fits_into_a_part_of_its_memory_for_a_little_time() {
+    for layers in [6, 12] {
+        let (graph, donors) = training_step(layers, 8, 64, 64, 256);
+        let all = planned(&graph, &donors, PlanMode::Search).0.memory();
+        for (percent, most) in [(100, 1.0), (80, 1.06), (60, 1.13), (40, 1.2), (30, 1.3)] {
+            let limit = all * percent / 100;
+            let (plan, cost) = planned(&graph, &donors, PlanMode::Within(limit));
+            assert!(plan.memory() <= limit, "{layers} layers, {percent} %: {}", plan.memory());
+            assert_eq!(cost.is_some(), percent < 100);
+            let time = cost.map_or(1.0, |cost| cost.time);
+            assert!(time <= most, "{layers} layers, {percent} %: {time}");
+            let height = plan.arena_bytes as f64 / plan.lower_bound as f64;
+            assert!(percent < 40 || height <= 1.03, "{layers} layers, {percent} %: {height}");
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_the_least_that_is_found() {
+    let (graph, donors) = training_step(6, 8, 64, 64, 256);
+    let all = planned(&graph, &donors, PlanMode::Search).0.memory();
+    let least = planned(&graph, &donors, PlanMode::Within(1)).0.memory();
+    assert!(least < all / 5, "{least} of {all}");
+    assert!(planned(&graph, &donors, PlanMode::Within(least)).0.memory() <= least);
+}
+
+#[test]
+fn random_programs_stay_within_random_limits_or_take_less_than_before() {
+    let (mut fitted, mut refused) = (0, 0);
+    for seed in 0..600 {
+        let (graph, donors) = random_program(seed);
+        let all = planned(&graph, &donors, PlanMode::Search).0;
+        let less = Dice(seed).below(all.arena_bytes as usize / 2 + 1) as u64;
+        let (all, limit) = (all.memory(), all.memory().saturating_sub(less + 1));
+        let (plan, cost) = planned(&graph, &donors, PlanMode::Within(limit));
+        assert!(plan.memory() <= all, "seed {seed}: {} of {all}", plan.memory());
+        match plan.memory() <= limit {
+            true => fitted += cost.is_some() as usize,
+            false => refused += 1,
+        }
+    }
+    assert!(fitted > 5 && refused > 5, "{fitted} fitted, {refused} did not");
+}
+
+#[test]
+fn a_cpu_fallback_runs_once() {
+    register(HostOp {
+        name: "test::once".into(),
+        key: "plan budget once".into(),
+        function: Box::new(|_, _| Ok(())),
+        shape: None,
+        cuda: None,
+        device_function: None,
+    });
+    // %1 and %2 wait for the last lines, over %5: only %2 can be made again.
+    let graph = "
+        %0: f32[256] = input() {index=0, type=(f32[256])}
+        %1: f32[256] = host(%0) {op=\"plan budget once\", types=(f32[256]), args=<tensor>}
+        %2: f32[256] = cumsum(%1) {axis=0}
+        %3: f32[256] = cumsum(%2) {axis=0}
+        %4: f32[256] = cumsum(%3) {axis=0}
+        %5: f32[256] = cumsum(%4) {axis=0}
+        %6: f32[256] = add(%5, %2)
+        %7: f32[256] = add(%6, %1)
+        return %7
+        ";
+    let lines: Vec<&str> = graph.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
+    let graph = parse(&lines.join("\n")).unwrap();
+    let (all, _) = planned(&graph, &[None], PlanMode::Search);
+    let (plan, cost) = planned(&graph, &[None], PlanMode::Within(all.memory() - 1));
+    assert!(plan.memory() < all.memory() && cost.is_some());
+    assert_eq!(plan.steps.len(), all.steps.len() + 1);
+}
