@@ -137,18 +137,17 @@ impl<'a> Work<'a> {
         let wanted = lanes::done(self.fused, (order, &steps), self.donors, &Landings::default());
         let last = self.last_touches(order);
         let mut clock = Clock::new(self.lanes.len());
-        let began: Vec<u64> = order
-            .iter()
-            .map(|&r| {
-                clock.run(self, r);
-                clock.now
-            })
-            .collect();
+        let mut passed = |&r: &RegionId| {
+            clock.run(self, r);
+            clock.now
+        };
+        // Since the start, when the region at each position is over.
+        let times: Vec<u64> = order.iter().map(&mut passed).collect();
         let mut landings = Landings::default();
         for (at, &r) in order.iter().enumerate().filter(|(_, r)| self.lanes[**r].is_some()) {
             let over = clock.done[r] + (PATIENCE - 1) * self.times[r];
             let mut until = at + 1;
-            while until < wanted[at].unwrap_or(at + 1).min(order.len()) && began[until] <= over {
+            while until < wanted[at].unwrap_or(at + 1).min(order.len()) && times[until] <= over {
                 let touched = self.flow.reads[r].iter().chain(&self.flow.writes[r]);
                 let held = touched.filter(|&&b| last[b] < until).map(|&b| self.flow.bytes[b]);
                 let more = live[until] + held.sum::<u64>();
