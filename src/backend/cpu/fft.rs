@@ -13,12 +13,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// How lines of a length are transformed, by length and whether it is the inverse. So many are kept, then none.
-type Known<T> = Mutex<BTreeMap<(usize, bool), Arc<dyn Fft<T>>>>;
+type Transforms<T> = Mutex<BTreeMap<(usize, bool), Arc<dyn Fft<T>>>>;
 
 const MOST: usize = 64;
 
-static F32: Known<f32> = Mutex::new(BTreeMap::new());
-static F64: Known<f64> = Mutex::new(BTreeMap::new());
+static F32: Transforms<f32> = Mutex::new(BTreeMap::new());
+static F64: Transforms<f64> = Mutex::new(BTreeMap::new());
 
 /// Lines of pairs, see `Op::Fft`.
 pub fn fft(attrs: &[Attr], x: &Bound, write: &Bound) -> Result<()> {
@@ -31,7 +31,7 @@ pub fn fft(attrs: &[Attr], x: &Bound, write: &Bound) -> Result<()> {
     Ok(())
 }
 
-fn fft_as<T: FftNum + Plain>(known: &Known<T>, inverse: bool, x: &Bound, write: &Bound) {
+fn fft_as<T: FftNum + Plain>(known: &Transforms<T>, inverse: bool, x: &Bound, write: &Bound) {
     let n = write.sizes()[write.sizes().len() - 2] as usize;
     let fft = of_length(known, n, inverse);
     let x = x.dense::<T>();
@@ -46,7 +46,7 @@ fn fft_as<T: FftNum + Plain>(known: &Known<T>, inverse: bool, x: &Bound, write: 
     });
 }
 
-fn of_length<T: FftNum>(known: &Known<T>, n: usize, inverse: bool) -> Arc<dyn Fft<T>> {
+fn of_length<T: FftNum>(known: &Transforms<T>, n: usize, inverse: bool) -> Arc<dyn Fft<T>> {
     let mut known = known.lock();
     if known.len() >= MOST && !known.contains_key(&(n, inverse)) {
         known.clear();
