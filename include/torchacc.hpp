@@ -255,6 +255,9 @@ class Context {
   }
   void reset_peak_memory() const { torchacc_context_reset_peak_memory(get()); }
   void trim() const { check(torchacc_context_trim(get())); }
+  void set_memory_limit(std::uint64_t nbytes) const {
+    check(torchacc_context_set_memory_limit(get(), nbytes));
+  }
   void seed(std::uint64_t seed) const { check(torchacc_seed(get(), seed)); }
 
   /// For functions that the library calls for a step: its call site. Else 0.

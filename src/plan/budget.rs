@@ -13,7 +13,7 @@ use super::draft::{Buffer, BufferId, Fused, RegionId, Source};
 use super::remat::{PlanDecisions, only, remat};
 use super::{ALIGN, UnplacedPlan, order};
 use crate::graph::Graph;
-use simulation::{Program, Taste};
+use simulation::{Sequence, Taste};
 
 /// How often the search is told to aim lower, because offsets in the arena took more than what is live at once.
 const CORRECTIONS: usize = 6;
@@ -101,7 +101,7 @@ struct Most {
 struct Search<'a> {
     graph: &'a Graph,
     fused: &'a Fused,
-    programs: Vec<Program<'a>>,
+    sequences: Vec<Sequence<'a>>,
     unplaced: Planner<'a>,
 }
 
@@ -120,8 +120,8 @@ impl<'a> Search<'a> {
         unplaced: Planner<'a>,
     ) -> Search<'a> {
         let orders = order::orders(graph, fused, donors);
-        let programs = orders.map(|order| Program::new(graph, fused, donors, order)).into();
-        Search { graph, fused, programs, unplaced }
+        let sequences = orders.map(|order| Sequence::new(graph, fused, donors, order)).into();
+        Search { graph, fused, sequences, unplaced }
     }
 
     /// The fastest program found within the limit, or the one that takes the least; `None` if that is more than before.
@@ -148,9 +148,9 @@ impl<'a> Search<'a> {
     fn fitting(&self, limit: u64, outside: u64) -> Option<Found> {
         let mut aim = limit.checked_sub(outside)?;
         for _ in 0..CORRECTIONS {
-            let tastes = |program| Taste::ALL.map(|taste| (program, taste));
-            let simulated = self.programs.iter().flat_map(tastes);
-            let simulated = simulated.filter_map(|(program, taste)| program.within(aim, taste));
+            let tastes = |sequence| Taste::ALL.map(|taste| (sequence, taste));
+            let simulated = self.sequences.iter().flat_map(tastes);
+            let simulated = simulated.filter_map(|(sequence, taste)| sequence.within(aim, taste));
             let mut found: Vec<Found> = simulated.filter_map(|runs| self.found(runs)).collect();
             let over = found.iter().map(|found| found.memory.saturating_sub(limit)).min()?;
             if over == 0 {

@@ -38,8 +38,8 @@ impl Taste {
     }
 }
 
-/// What is the same in all simulations of a program.
-pub struct Program<'a> {
+/// Regions in an order, and all that is the same in every simulation of it.
+pub struct Sequence<'a> {
     graph: &'a Graph,
     fused: &'a Fused,
     order: Vec<RegionId>,
@@ -57,13 +57,13 @@ pub struct Program<'a> {
     until: Vec<usize>,
 }
 
-impl<'a> Program<'a> {
+impl<'a> Sequence<'a> {
     pub fn new(
         graph: &'a Graph,
         fused: &'a Fused,
         donors: &[Option<u32>],
         order: Vec<RegionId>,
-    ) -> Program<'a> {
+    ) -> Sequence<'a> {
         let liveness = Liveness::new(graph, fused, &order);
         let mut reads = vec![Vec::new(); fused.regions.len()];
         let mut read_at = vec![Vec::new(); fused.buffers.len()];
@@ -78,7 +78,7 @@ impl<'a> Program<'a> {
             }
         }
         let size = |b| (fused.ty(graph, b).nbytes() as u64).next_multiple_of(ALIGN);
-        Program {
+        Sequence {
             graph,
             fused,
             reads,
@@ -96,7 +96,7 @@ impl<'a> Program<'a> {
     pub fn within(&self, budget: u64, taste: Taste) -> Option<Runs> {
         let n = self.fused.buffers.len();
         let mut state = State {
-            program: self,
+            sequence: self,
             taste,
             budget,
             now: 0,
@@ -156,7 +156,7 @@ fn repeats(graph: &Graph, fused: &Fused, region: &Region) -> bool {
         && !region.kernel.body().is_some_and(|body| body.instrs.iter().any(fails))
 }
 
-/// See [`Program::until`].
+/// See [`Sequence::until`].
 fn until(fused: &Fused, donors: &[Option<u32>], liveness: &Liveness) -> Vec<usize> {
     let mut taken: Vec<(u32, usize)> = Vec::new();
     for (b, buffer) in fused.buffers.iter().enumerate() {
@@ -176,7 +176,7 @@ fn until(fused: &Fused, donors: &[Option<u32>], liveness: &Liveness) -> Vec<usiz
 }
 
 struct State<'a> {
-    program: &'a Program<'a>,
+    sequence: &'a Sequence<'a>,
     taste: Taste,
     budget: u64,
     /// Position of the region that is to run for the first time.
@@ -203,76 +203,76 @@ struct Again {
 
 impl State<'_> {
     fn is_in_arena(&self, b: BufferId) -> bool {
-        self.program.fused.buffers[b].output.is_none()
+        self.sequence.fused.buffers[b].output.is_none()
     }
 
     /// Runs a region the first time, and before it again what made the operands that are not there any more.
     fn run(&mut self, region: RegionId) -> Option<()> {
-        let program = self.program;
-        let missing = program.reads[region].iter().filter(|&&b| !self.is_there[b]);
-        let missing: Vec<RegionId> = missing.map(|&b| program.liveness.writer[b]).collect();
+        let sequence = self.sequence;
+        let missing = sequence.reads[region].iter().filter(|&&b| !self.is_there[b]);
+        let missing: Vec<RegionId> = missing.map(|&b| sequence.liveness.writer[b]).collect();
         let again = match missing.is_empty() {
             true => Vec::new(),
             false => self.again(&missing, usize::MAX)?.regions,
         };
         for r in again.iter().chain([&region]) {
-            program.reads[*r].iter().for_each(|&b| self.pins[b] += 1);
+            sequence.reads[*r].iter().for_each(|&b| self.pins[b] += 1);
         }
         for r in again {
             self.run_again(r)?;
         }
-        let writes = &program.fused.regions[region].writes;
-        self.make_room(region, writes.iter().map(|&b| program.liveness.bytes[b]).sum())?;
+        let writes = &sequence.fused.regions[region].writes;
+        self.make_room(region, writes.iter().map(|&b| sequence.liveness.bytes[b]).sum())?;
         for &b in writes {
             (self.is_made[b], self.is_there[b]) = (true, true);
-            self.live += program.liveness.bytes[b];
+            self.live += sequence.liveness.bytes[b];
         }
         self.has_run(Run { region, only: None });
         Some(())
     }
 
     fn run_again(&mut self, region: RegionId) -> Option<()> {
-        let program = self.program;
-        let writes = &program.fused.regions[region].writes;
+        let sequence = self.sequence;
+        let writes = &sequence.fused.regions[region].writes;
         let is_read = |b: BufferId| self.pins[b] > 0 || self.read_after(b) != NEVER;
         let wanted = writes.iter().copied().filter(|&b| !self.is_there[b] && is_read(b));
         let wanted: Vec<BufferId> = wanted.collect();
-        let only = match (&program.fused.regions[region].kernel, &wanted[..]) {
+        let only = match (&sequence.fused.regions[region].kernel, &wanted[..]) {
             (Kernel::Map(_), [b]) if writes.len() > 1 => Some(*b),
             _ => None,
         };
         let made = only.as_ref().map_or(&writes[..], std::slice::from_ref);
-        self.make_room(region, made.iter().map(|&b| program.sizes[b]).sum())?;
+        self.make_room(region, made.iter().map(|&b| sequence.sizes[b]).sum())?;
         for b in wanted {
             self.is_there[b] = true;
-            self.live += program.sizes[b];
+            self.live += sequence.sizes[b];
         }
         self.has_run(Run { region, only });
         Some(())
     }
 
     fn has_run(&mut self, run: Run) {
-        self.program.reads[run.region].iter().for_each(|&b| self.pins[b] -= 1);
+        self.sequence.reads[run.region].iter().for_each(|&b| self.pins[b] -= 1);
         self.runs.push(run);
     }
 
     /// Where `b` is read the first time after `now`.
     fn read_after(&self, b: BufferId) -> usize {
-        let read_at = &self.program.read_at[b];
+        let read_at = &self.sequence.read_at[b];
         read_at.get(read_at.partition_point(|&at| at <= self.now)).copied().unwrap_or(NEVER)
     }
 
     /// Finds [`State::next`], and drops what is not wanted any more.
     fn look_ahead(&mut self) {
-        let program = self.program;
+        let sequence = self.sequence;
         for at in (0..=self.now).rev() {
-            for &b in &program.fused.regions[program.order[at]].writes {
+            for &b in &sequence.fused.regions[sequence.order[at]].writes {
                 if !self.is_made[b] {
                     continue;
                 }
                 let mut next = self.read_after(b);
-                for &reader in &program.liveness.readers[b] {
-                    let writes = &program.fused.regions[reader].writes;
+                for &reader in &sequence.liveness.readers[b] {
+                    let writes = &sequence.fused.regions[reader].writes;
                     let is_gone = |&&c: &&BufferId| self.is_made[c] && !self.is_there[c];
                     let wanted = writes.iter().filter(is_gone).map(|&c| self.next[c]);
                     next = next.min(wanted.min().unwrap_or(NEVER));
@@ -287,12 +287,12 @@ impl State<'_> {
 
     fn drop(&mut self, b: BufferId) {
         self.is_there[b] = false;
-        self.live -= self.program.sizes[b];
+        self.live -= self.sequence.sizes[b];
     }
 
     /// Drops values until there is room for `bytes` and the scratch memory of a region that is to run.
     fn make_room(&mut self, region: RegionId, bytes: u64) -> Option<()> {
-        let wanted = bytes + self.program.fused.regions[region].workspace;
+        let wanted = bytes + self.sequence.fused.regions[region].workspace;
         if self.live + wanted <= self.budget {
             return Some(());
         }
@@ -308,7 +308,7 @@ impl State<'_> {
 
     /// Bytes of results that come to lie over operands which nobody reads after.
     fn taken_over(&self, region: RegionId) -> u64 {
-        let (fused, graph) = (self.program.fused, self.program.graph);
+        let (fused, graph) = (self.sequence.fused, self.sequence.graph);
         let mut taken: Vec<BufferId> = Vec::new();
         let it = &fused.regions[region];
         for (k, &write) in it.writes.iter().enumerate().filter(|(_, b)| self.is_in_arena(**b)) {
@@ -321,26 +321,26 @@ impl State<'_> {
                     && !taken.contains(&b)
                     && it.may_overwrite(k, |read| read.source == of, fused.ty(graph, b), result)
             };
-            let found = self.program.reads[region].iter().copied().find(gives);
+            let found = self.sequence.reads[region].iter().copied().find(gives);
             taken.extend(found);
         }
-        taken.into_iter().map(|b| self.program.sizes[b]).sum()
+        taken.into_iter().map(|b| self.sequence.sizes[b]).sum()
     }
 
     /// What is best dropped.
     fn least(&mut self) -> Option<BufferId> {
-        let program = self.program;
+        let sequence = self.sequence;
         let mut best: Option<(f64, BufferId)> = None;
         for b in 0..self.is_there.len() {
-            let writer = program.liveness.writer[b];
-            let bytes = program.liveness.bytes[b];
-            if !self.is_there[b] || self.pins[b] > 0 || bytes == 0 || !program.repeats[writer] {
+            let writer = sequence.liveness.writer[b];
+            let bytes = sequence.liveness.bytes[b];
+            if !self.is_there[b] || self.pins[b] > 0 || bytes == 0 || !sequence.repeats[writer] {
                 continue;
             }
             let steps = self.next[b].saturating_sub(self.now).max(1);
             let most = best.map_or(f64::INFINITY, |(cost, _)| cost);
             // As if nothing else had to be made again.
-            if self.taste.cost(program.times[writer], bytes, steps) >= most {
+            if self.taste.cost(sequence.times[writer], bytes, steps) >= most {
                 continue;
             }
             let Some(again) = self.again(&[writer], CHAIN) else { continue };
@@ -354,7 +354,7 @@ impl State<'_> {
 
     /// What has to run again before these regions can, themselves included, in order; `None` if that are more than `most`.
     fn again(&mut self, regions: &[RegionId], most: usize) -> Option<Again> {
-        let program = self.program;
+        let sequence = self.sequence;
         self.search += 1;
         let mut stack = regions.to_vec();
         let mut again = Again { regions: Vec::new(), time: 0, until: NEVER };
@@ -362,16 +362,16 @@ impl State<'_> {
             if std::mem::replace(&mut self.seen[r], self.search) == self.search {
                 continue;
             }
-            if !program.repeats[r] || again.regions.len() == most {
+            if !sequence.repeats[r] || again.regions.len() == most {
                 return None;
             }
             again.regions.push(r);
-            again.time += program.times[r];
-            again.until = again.until.min(program.until[r]);
-            let missing = program.reads[r].iter().filter(|&&b| !self.is_there[b]);
-            stack.extend(missing.map(|&b| program.liveness.writer[b]));
+            again.time += sequence.times[r];
+            again.until = again.until.min(sequence.until[r]);
+            let missing = sequence.reads[r].iter().filter(|&&b| !self.is_there[b]);
+            stack.extend(missing.map(|&b| sequence.liveness.writer[b]));
         }
-        again.regions.sort_by_key(|&r| program.liveness.at[r]);
+        again.regions.sort_by_key(|&r| sequence.liveness.at[r]);
         Some(again)
     }
 }
