@@ -108,6 +108,9 @@ pub fn pow<'m>(a: V<'m>, b: V<'m>) -> V<'m> {
 pub fn matmul<'m>(a: V<'m>, b: V<'m>) -> V<'m> {
     let (rows, columns) = (a.sizes(), b.sizes());
     let rank = rows.len();
+    if rank < 2 || columns.len() != rank {
+        return a; // after an error
+    }
     let [re, im] = b.parts();
     let below = [b, complex(-im, re)].map(|b| b.pairs().unsqueeze(rank - 1));
     let mut wide = columns.clone();

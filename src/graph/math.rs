@@ -211,7 +211,7 @@ impl<'m> V<'m> {
     pub fn pairs(self) -> V<'m> {
         let dtype = self.dtype();
         let Some(part) = dtype.part() else {
-            return self.math.build(|_| crate::internal!("no parts of {dtype}"));
+            return self.math.build(|_| crate::invalid!("complex numbers are wanted, not {dtype}"));
         };
         self.unsqueeze(self.rank()).bitcast(part)
     }
@@ -381,7 +381,8 @@ impl<'m> V<'m> {
 /// Complex numbers of their parts, two floats of one dtype.
 pub fn complex<'m>(re: V<'m>, im: V<'m>) -> V<'m> {
     let parts = together([re, im]).map(|part| part.unsqueeze(part.rank()));
-    re.math().concat(&parts, parts[0].rank() - 1).paired()
+    // After an error there are no dimensions.
+    re.math().concat(&parts, parts[0].rank().saturating_sub(1)).paired()
 }
 
 /// Broadcasts values to their common sizes.

@@ -67,7 +67,8 @@ fn transformed<'a>(x: V<'a>, dims: &[usize], inverse: bool) -> V<'a> {
 /// Argument 2 says what `y` is divided by: 0 nothing, 1 the root of how many elements `signal` has over `dims`, 2 that number.
 fn scaled<'a>(c: &Call<'a>, y: V<'a>, signal: V<'a>, dims: &[usize]) -> Result<V<'a>> {
     let sizes = signal.sizes();
-    let n: f64 = dims.iter().map(|&dim| sizes[dim] as f64).product();
+    // After an error there are no dimensions.
+    let n: f64 = dims.iter().filter_map(|&dim| sizes.get(dim)).map(|&n| n as f64).product();
     let factor = match c.int(2, 0)? {
         0 => return Ok(y),
         1 => 1.0 / n.sqrt(),
@@ -79,7 +80,7 @@ fn scaled<'a>(c: &Call<'a>, y: V<'a>, signal: V<'a>, dims: &[usize]) -> Result<V
 
 /// A line of `n` whose first half is `x`: the rest is that backwards, conjugate.
 fn whole<'a>(x: V<'a>, dim: usize, n: i64) -> Result<V<'a>> {
-    if n < 1 || x.sizes()[dim] != n / 2 + 1 {
+    if n < 1 || x.sizes().get(dim) != Some(&(n / 2 + 1)) {
         return invalid!("Invalid number of data points ({n}) specified");
     }
     let rest = (n - 1) / 2;
