@@ -136,6 +136,11 @@ impl Row {
         Row { takes: DType::is_float, ..self }
     }
 
+    /// Those of which there are complex numbers: of halves PyTorch makes `complex32`.
+    const fn wide_floats(self) -> Row {
+        Row { takes: |dtype| matches!(dtype, DType::F32 | DType::F64), ..self }
+    }
+
     /// Without bools.
     const fn numbers(self) -> Row {
         Row { takes: |dtype| dtype != DType::Bool, ..self }

@@ -30,7 +30,7 @@ pub const ROWS: &[Row] = &[
         let half = x.sizes()[last] / 2 + 1;
         Ok(vec![if c.bool(3, true)? { y.narrow(last, 0, half) } else { y }])
     })
-    .floats()
+    .wide_floats()
     .complex(),
     // `(self, dim, normalization, last_dim_size)`
     row("_fft_c2r", PLAIN, |c| {

@@ -94,8 +94,12 @@ pub const ROWS: &[Row] = &[
     row("conj_physical", PLAIN, |c| Ok(vec![c.tensor(0)?])).complex_by(|c| map(c, complex::conj)),
     row("_conj_physical", PLAIN, |c| Ok(vec![c.tensor(0)?])).complex_by(|c| map(c, complex::conj)),
     // ---- two operands
-    row("complex", PLAIN, |c| Ok(vec![complex::complex(c.tensor(0)?, c.tensor(1)?)])).complex(),
-    row("polar", PLAIN, |c| Ok(vec![complex::polar(c.tensor(0)?, c.tensor(1)?)])).complex(),
+    row("complex", PLAIN, |c| Ok(vec![complex::complex(c.tensor(0)?, c.tensor(1)?)]))
+        .wide_floats()
+        .complex(),
+    row("polar", PLAIN, |c| Ok(vec![complex::polar(c.tensor(0)?, c.tensor(1)?)]))
+        .wide_floats()
+        .complex(),
     row("add", BINARY, |c| scaled(c, [0, 1], |a, b| a + b))
         .special(alpha_is_one)
         .complex_by(|c| scaled_complex(c, [0, 1], complex::add)),
