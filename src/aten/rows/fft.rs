@@ -55,7 +55,7 @@ fn dims<'a>(c: &Call<'a>, x: V<'a>) -> Result<Vec<usize>> {
 
 /// Sums over dimensions of complex numbers, not normalized.
 fn transformed<'a>(x: V<'a>, dims: &[usize], inverse: bool) -> V<'a> {
-    let last = x.rank() - 1;
+    let last = x.rank().saturating_sub(1);
     let along = |x: V<'a>, &dim: &usize| {
         let lines = x.swap(dim, last);
         let line = |x: V<'a>| x.math().op(Op::Fft, &[x], smallvec![Attr::Bool(inverse)]);
