@@ -64,6 +64,13 @@ def test_collectives_go_on_beside_kernels(cluster):
     assert by_itself.exposed == pytest.approx(2 * one)
 
 
+@pytest.mark.parametrize("name", ["conv", "fft", 'host<"aten::linalg_eigh", (f32[64])>'])
+def test_what_is_not_estimated_is_refused(cluster, name):
+    plan = PLAN.replace("matmul(", f"{name}(")
+    with pytest.raises(ValueError, match="whose time is not estimated"):
+        simulate(plan, cluster, {"all": Group(8, 2)})
+
+
 def test_a_timeline_is_written_for_perfetto(cluster, tmp_path):
     made = simulate(PLAN, cluster, {"all": Group(8, 2)})
     made.write_timeline(tmp_path / "timeline.json")

@@ -7,7 +7,23 @@ import torch
 import torch.nn.functional as F
 
 
-class AGD(torch.optim.Optimizer):
+class _OneByOne(torch.optim.Optimizer):
+    """Steps parameter by parameter, by `_update`; the device runs all of it as one program."""
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self._update(parameter, group)
+        return loss
+
+
+class AGD(_OneByOne):
     """AGD: steps preconditioned by how gradients differ from one to the next.
 
     Yue et al., "AGD: an Auto-switchable Optimizer using Stepwise Gradient Difference for
@@ -37,18 +53,6 @@ class AGD(torch.optim.Optimizer):
         options = {"lr": lr, "betas": betas, "delta": delta, "weight_decay": weight_decay}
         super().__init__(params, options)
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    self._update(parameter, group)
-        return loss
-
     def _update(self, parameter: torch.Tensor, group: dict[str, Any]) -> None:
         state, gradient = self.state[parameter], parameter.grad
         if not state:
@@ -70,7 +74,7 @@ class AGD(torch.optim.Optimizer):
         parameter.addcdiv_(average, divisor, value=-lr * weight**0.5 / now)
 
 
-class AdamW8bit(torch.optim.Optimizer):
+class AdamW8bit(_OneByOne):
     """AdamW whose averages take a byte an element instead of four.
 
     Dettmers et al., "8-bit Optimizers via Block-wise Quantization", ICLR 2022 (arXiv 2110.02861):
@@ -109,18 +113,6 @@ class AdamW8bit(torch.optim.Optimizer):
         self._codes: dict[tuple[torch.device, bool], Codes] = {}
         options = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
         super().__init__(params, options)
-
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    self._update(parameter, group)
-        return loss
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         super().load_state_dict(state_dict)

@@ -22,7 +22,20 @@ from torchacc.auto.cluster import Cluster
 from torchacc.auto.collectives import Group
 
 _OPERAND = re.compile(r"(in|out|@|s)(\d+):(\w+)\[([\d,]*)\](\{[^}]*\})?")
-_BYTES = {"f64": 8, "i64": 8, "f32": 4, "i32": 4, "f16": 2, "bf16": 2, "i16": 2}
+_BYTES = {
+    "c128": 16,
+    "c64": 8,
+    "f64": 8,
+    "i64": 8,
+    "f32": 4,
+    "i32": 4,
+    "f16": 2,
+    "bf16": 2,
+    "i16": 2,
+}
+_PRODUCTS = ("matmul", "grouped_matmul", "scaled_matmul")
+# Kernels whose arithmetic takes long and is not estimated here, besides CPU fallbacks.
+_UNKNOWN = ("conv", "conv_grad_input", "conv_grad_weight", "fft")
 _NAMES = {"f64": "fp32", "f32": "fp32", "bf16": "bf16", "f16": "fp16"}
 
 
@@ -65,7 +78,7 @@ class Step:
         if first is None or self.is_collective:
             return 0.0
         pointwise = self.instructions * max((math.prod(w.sizes) for w in self.writes), default=0)
-        if self.name == "matmul":
+        if self.name in _PRODUCTS:
             return 2.0 * math.prod(first.sizes) * self.reads[1].sizes[-1] + pointwise
         if self.name.startswith("attention") and len(first.sizes) == 4:
             keys = self.reads[1].sizes[2]
@@ -150,7 +163,10 @@ def steps_of(text: str) -> tuple[list[Step], int]:
 
 def simulate(text: str, cluster: Cluster, groups: dict[str, Group]) -> Simulation:
     """A run of the plan in `text` by each rank of `cluster`. `groups`: the ranks of each
-    communicator in the order in which the plan first uses them, by any name; more are the last."""
+    communicator in the order in which the plan first uses them, by any name; more are the last.
+
+    Raises ValueError for a plan with convolutions, transforms or CPU fallbacks: their time is not
+    estimated."""
     steps, arena = steps_of(text)
     known: dict[str, tuple[str, Group]] = {}
     names = [*groups.items()]
@@ -186,10 +202,14 @@ def simulate(text: str, cluster: Cluster, groups: dict[str, Group]) -> Simulatio
 
 
 def seconds_of(step: Step, cluster: Cluster) -> float:
-    """Of a kernel: what takes longer, its arithmetic or its bytes."""
+    """Of a kernel: what takes longer, its arithmetic or its bytes.
+
+    Raises ValueError for convolutions, transforms and CPU fallbacks, whose time is not known."""
+    if step.name in _UNKNOWN or "::" in step.name:
+        raise ValueError(f"simulate: the plan has {step.name}, whose time is not estimated yet")
     moved = step.bytes / (cluster.memory_bandwidth * cluster.bandwidth_efficiency)
     is_attention = step.name.startswith("attention")
-    if step.name != "matmul" and not is_attention:
+    if step.name not in _PRODUCTS and not is_attention:
         return moved
     efficiency = cluster.attention_efficiency if is_attention else cluster.matmul_efficiency
     name = _NAMES.get(step.reads[0].dtype, "fp32")
