@@ -162,6 +162,11 @@ pub fn operands(kind: Kind) -> Operands {
     Operands { given, communicator, token: communicator + 1 }
 }
 
+/// Whether a communicator has a lane.
+pub fn has_lane(communicator: u64) -> bool {
+    known(communicator).is_some_and(|known| known.lane.is_some())
+}
+
 /// Puts a collective on the lane of its communicator ([`CollectiveLane::put`]); `None`, and `work` is not done, if that has none or is not
 /// registered any more.
 pub fn put(

@@ -231,6 +231,7 @@ impl CpuExecutable {
         let step = &self.plan.steps[index];
         if let (Compiled::OnLane, Kernel::Node { attrs, .. }, Some(communicator)) =
             (&self.steps[index], &step.kernel, step.communicator(call.scalars))
+            && collective::has_lane(communicator)
         {
             let (reads, writes) = (bind(&step.reads, call)?, bind(&step.writes, call)?);
             let (prepared, site) =
