@@ -30,9 +30,15 @@ def measure(names, steps, layers, width):
     import torch.distributed as dist
     import torchacc
     from engines import ENGINES, MODELS
+    from engines.data_parallel import parallel
+    from engines.models import trained
 
     torch.set_num_threads(1)
     dist.init_process_group()
+
+    def ddp(device, build):
+        """As many buckets as a model of the usual size has with PyTorch's 25 MB."""
+        return trained(parallel(device, build, bucket_cap_mb=2), device)
 
     class Sized(MODELS["llama"]):
         def __init__(self, layers=layers):
@@ -40,7 +46,7 @@ def measure(names, steps, layers, width):
 
     made = {}
     for name in names:
-        step = ENGINES[name]("acc", Sized)
+        step = {**ENGINES, "ddp": ddp}[name]("acc", Sized)
         samples, losses = [], []
         for number in range(WARM + steps):
             dist.barrier()

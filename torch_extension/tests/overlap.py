@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 
 import torch
 import torch.distributed as dist
@@ -80,3 +81,80 @@ def failing():
         return {"error": None}
     except RuntimeError as error:
         return {"error": str(error), "beside": x.sum().item()}
+
+
+def random_programs(first, count):
+    """Which of these programs' results are not those of gloo on the CPU, one collective at a time."""
+    groups = [None, dist.new_group(), dist.new_group()]
+    wrong = []
+    torchacc.reset_metrics()
+    for seed in range(int(first), int(first) + int(count)):
+        expected, got = (random_program(seed, groups, device) for device in ("cpu", "acc"))
+        for number, (x, y) in enumerate(zip(expected, got, strict=True)):
+            tolerance = 2e-2 if x.dtype == torch.bfloat16 else 1e-4
+            if not torch.allclose(x.double(), y.double(), rtol=tolerance, atol=1e-2):
+                wrong.append(f"seed {seed}: tensor {number} of {x.dtype}")
+    return {"wrong": wrong, "overlapped": torchacc.metrics()["overlapped_collectives"]}
+
+
+def random_program(seed, groups, device):
+    """Collectives of several groups and what reads and writes their operands, in random order."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    draw = random.Random(seed)
+    numbers = torch.Generator().manual_seed(seed * size + rank)
+    tensors, works = [], []
+    for _ in range(4):
+        shape = (size * draw.choice([1, 2, 3, 6, 17]), draw.choice([1, 4, 5, 32]))
+        dtype = draw.choice(
+            [torch.float32, torch.float64, torch.int32, torch.int64, torch.bfloat16]
+        )
+        tensors.append(torch.randint(-4, 5, shape, generator=numbers).to(dtype).to(device))
+
+    def collective(name, *operands, **options):
+        work = getattr(dist, name)(
+            *operands, **options, group=draw.choice(groups), async_op=device == "acc"
+        )
+        works.append(work)
+
+    for _ in range(draw.randint(10, 40)):
+        index = draw.randrange(len(tensors))
+        x = tensors[index]
+        match draw.randrange(14):
+            case 0:
+                collective("all_reduce", x, op=draw.choice([dist.ReduceOp.SUM, dist.ReduceOp.MAX]))
+            case 1:
+                tensors.append(x.clone())
+                collective("all_reduce", tensors[-1])
+            case 2:
+                y = x.new_empty(x.size(0) * size, x.size(1))
+                collective("all_gather_into_tensor", y, x)
+                tensors.append(y[: x.size(0)] if draw.random() < 0.5 else y[::size].clone())
+            case 3 if x.dtype != torch.bfloat16:
+                y = x.new_empty(x.size(0) // size, x.size(1))
+                collective("reduce_scatter_tensor", y, x)
+                tensors.append(torch.cat([y] * size))
+            case 4:
+                collective("broadcast", x, src=draw.randrange(size))
+            case 5:
+                tensors.append(torch.empty_like(x))
+                collective("all_to_all_single", tensors[-1], x)
+            case 6:
+                x.clamp_(-9, 9)
+            case 7:
+                tensors[index] = x.flip(0) + 1
+            case 8:
+                x.add_(1)
+            case 9 if x.is_floating_point():
+                tensors[index] = (x @ x.T @ x).clamp(-9, 9)
+            case 10:
+                x[1:].mul_(2)
+            case 11:
+                x.copy_(x.flip(1))
+            case 12 if draw.random() < 0.2:
+                x.sum().item()
+            case 13:
+                tensors[index] = x.clone()
+    for work in works:
+        if work is not None:
+            work.wait()
+    return [tensor.clamp(-1e6, 1e6).cpu() for tensor in tensors]

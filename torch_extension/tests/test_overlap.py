@@ -1,8 +1,12 @@
 """Collectives run beside kernels: the same bits as one after the other, in time's order or not."""
 
+import os
+
 import overlap
 import pytest
 import ranks
+
+FIRST = int(os.environ.get("TORCHACC_FUZZ_SEED", "0"))
 
 
 @pytest.fixture(scope="module")
@@ -36,3 +40,10 @@ def test_an_error_on_a_lane_is_told_where_its_result_is_read():
         assert "the ranks of the group do not do the same" in made["error"]
         assert "overlap.py" in made["error"]
         assert made["beside"] == 300 * 300
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_random_programs_of_collectives(size):
+    for made in ranks.run("overlap.random_programs", size, FIRST, 12):
+        assert made["wrong"] == []
+        assert made["overlapped"] > 0
