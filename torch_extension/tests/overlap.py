@@ -84,7 +84,7 @@ def failing():
 
 
 def random_programs(first, count):
-    """Which of these programs' results are not those of gloo on the CPU, one collective at a time."""
+    """Which programs differ from gloo on the CPU, which does one collective after the other."""
     groups = [None, dist.new_group(), dist.new_group()]
     wrong = []
     torchacc.reset_metrics()
