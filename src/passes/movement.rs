@@ -5,11 +5,14 @@ use super::rebuild::{Item, Values, rebuild};
 use crate::error::Result;
 use crate::graph::{Builder, Graph, Node, ValueId};
 use crate::op::array::Array;
-use crate::op::{Attr, Class, Op, Ty};
+use crate::op::{Attr, Attrs, Class, Op, Ty};
 use crate::record::View;
 use crate::shape::{Dims, Layout};
 use smallvec::smallvec;
 use std::borrow::Cow;
+
+/// Most writes to a buffer that are looked at for what one of its elements is.
+const MOST_WRITES: usize = 256;
 
 /// ```text
 /// %1: f32[3,2] = transpose(%0) {perm=[1,0]}
@@ -127,7 +130,59 @@ fn slice(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
         starts[d] = if size == 0 { 0 } else { starts[d] };
         steps[d] = if size <= 1 { 1 } else { steps[d] };
     }
+    if let (&[start], &[size], &[1]) = (&starts[..], sizes, &steps[..])
+        && let Some(v) = part_of_buffer(b, x, start, size)?
+    {
+        return Ok(Some(v));
+    }
     b.slice(x, &starts, sizes, &steps).map(Some)
+}
+
+/// A run of elements of a buffer that was written run by run: what was written there, or for a small part of a fresh buffer
+/// a buffer of its own, so that nobody needs the whole one. (FSDP gathers from a slice of what it gathers into.)
+fn part_of_buffer(b: &mut Builder, x: ValueId, start: i64, size: i64) -> Result<Option<ValueId>> {
+    let until = start + size;
+    let (mut at, mut inside) = (x, Vec::new());
+    for _ in 0..MOST_WRITES {
+        let write = b.graph().maker(at);
+        if write.op != Op::AsStridedScatter {
+            break;
+        }
+        let [base, part] = write.inputs[..] else { return Ok(None) };
+        let Some((from, length)) = run_of(b, base, &write.attrs) else { return Ok(None) };
+        let end = from + length;
+        if from <= start && until <= end && inside.is_empty() {
+            return b.slice(part, &[start - from], &[size], &[1]).map(Some);
+        }
+        if start < end && from < until {
+            let is_small = 2 * size <= b.ty(x).numel();
+            if !is_small || from < start || until < end {
+                return Ok(None);
+            }
+            inside.push((part, from - start, length));
+        }
+        at = base;
+    }
+    let mut buffer = match splat(b, at) {
+        Some(number) if at != x => b.broadcast(number, &[size])?,
+        None if at != x && inside.is_empty() => b.slice(at, &[start], &[size], &[1])?,
+        _ => return Ok(None),
+    };
+    for (part, offset, length) in inside.into_iter().rev() {
+        let (sizes, strides) = (smallvec![length], smallvec![1]);
+        let attrs = smallvec![Attr::Ints(sizes), Attr::Ints(strides), Attr::Int(offset)];
+        buffer = b.op(Op::AsStridedScatter, &[buffer, part], attrs)?;
+    }
+    Ok(Some(buffer))
+}
+
+/// Start and length of what is written to `base`, if that is a run in a row of elements.
+fn run_of(b: &Builder, base: ValueId, attrs: &Attrs) -> Option<(i64, i64)> {
+    let [Attr::Ints(sizes), Attr::Ints(strides), Attr::Int(offset)] = &attrs[..] else {
+        return None;
+    };
+    let is_run = b.ty(base).rank() == 1 && sizes.len() == 1;
+    (is_run && (strides[0] == 1 || sizes[0] <= 1)).then(|| (*offset, sizes[0]))
 }
 
 /// Of a slice of `x`, which `concat` made: the operand that has all of it, and where it starts there; else as it was.
@@ -180,11 +235,40 @@ fn as_strided(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
 fn as_strided_scatter(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
     let (base, x) = (item.inputs[0], item.inputs[1]);
     let Some((_, perm)) = whole_view(b, base, item) else {
-        return Ok(None);
+        return Ok(copied_in_parts(b, item));
     };
     let sizes = b.ty(base).sizes.clone();
     let ordered = b.transpose(x, &perm)?;
     b.reshape(ordered, &sizes).map(Some)
+}
+
+/// The row of elements of which all parts are written to where they are in it.
+fn copied_in_parts(b: &Builder, item: &Item) -> Option<ValueId> {
+    let copied = |inputs: &[ValueId], attrs: &Attrs| {
+        let part = b.graph().maker(inputs[1]);
+        let (from, length) = run_of(b, inputs[0], attrs)?;
+        let is_there = part.op == Op::Slice && part.attrs[0].ints() == [from];
+        let is_copy = is_there && part.attrs[2].ints() == [1];
+        let row = *part.inputs.first()?;
+        (is_copy && b.ty(row) == b.ty(inputs[0])).then_some((row, from, length))
+    };
+    let (row, from, length) = copied(&item.inputs, item.attrs)?;
+    let (mut at, mut runs) = (item.inputs[0], vec![(from, length)]);
+    while runs.len() < MOST_WRITES {
+        let write = b.graph().maker(at);
+        if write.op != Op::AsStridedScatter {
+            break;
+        }
+        let (_, from, length) =
+            copied(&write.inputs, &write.attrs).filter(|&(other, ..)| other == row)?;
+        runs.push((from, length));
+        at = write.inputs[0];
+    }
+    runs.sort_unstable();
+    let follows = |until: i64, &(from, length): &(i64, i64)| {
+        if from <= until { until.max(from + length) } else { until }
+    };
+    (runs.iter().fold(0, follows) == b.ty(row).numel()).then_some(row)
 }
 
 /// Operands without elements add nothing; reshapes of what can be put together as it is come after.

@@ -12,7 +12,8 @@
 //! * what is on a lane is a collective, and until it is done nobody reads or writes its results or writes over its operands;
 //!   but those started later on the same lane may read them, and end later;
 //!
-//! and of the whole: every output is there, and CPU fallbacks run once each in the order of the graph.
+//! and of the whole: every output is there; CPU fallbacks, checks and collectives run once each, in the order of the graph but
+//! for collectives of several lanes, and none of these is waited for before all that precede it have begun.
 //!
 //! **Invariant:** shares nothing with the planners but the data types.
 
@@ -23,29 +24,92 @@ mod tests;
 use super::{ALIGN, Kernel, MemRef, Operand, Plan, Step};
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::graph::{Graph, ValueId};
+use crate::graph::{Graph, Node, NodeId, ValueId};
 use crate::internal;
 use crate::op::{Class, Op, Ty, collective};
 use crate::shape::contiguous_strides;
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// `Internal` with the step and the reason when the plan does not do what the graph says.
 pub fn check(graph: &Graph, plan: &Plan) -> Result<()> {
     let mut memory = Memory::new(graph, plan)?;
-    let mut hosts = graph.nodes.iter().filter(|n| n.op.class() == Class::Host);
+    let mut effects = Effects::new(graph);
     for (index, step) in plan.steps.iter().enumerate() {
-        let calls = matches!(&step.kernel, Kernel::Node { op, .. } if op.class() == Class::Host);
-        let host = if calls { hosts.next() } else { None };
+        let host = effects.begin(graph, index, step)?;
         let checked = memory
             .in_flight(index, step)
             .and_then(|()| memory.run(step))
             .and_then(|()| meaning::check(graph, step, host));
         checked.map_err(|e| e.within(format!("step {index}: {step}")))?;
     }
-    if hosts.next().is_some() {
-        return internal!("a CPU fallback or check is missing");
-    }
+    effects.finish(graph)?;
     memory.finish()
+}
+
+/// The steps with effects: where each is, and before which step the program waits for it, by node.
+struct Effects {
+    /// In the order of the graph, but for collectives.
+    others: std::vec::IntoIter<NodeId>,
+    found: HashMap<NodeId, (usize, usize)>,
+}
+
+impl Effects {
+    fn new(graph: &Graph) -> Effects {
+        let others: Vec<NodeId> =
+            effects(graph).filter(|&id| !is_collective(graph.node(id))).collect();
+        Effects { others: others.into_iter(), found: HashMap::new() }
+    }
+
+    /// The node of a step, if it has effects.
+    fn begin<'a>(&mut self, graph: &'a Graph, at: usize, step: &Step) -> Result<Option<&'a Node>> {
+        let Kernel::Node { op, .. } = &step.kernel else { return Ok(None) };
+        if op.class() != Class::Host {
+            return Ok(None);
+        }
+        if step.kernel.collective().is_none() {
+            let id = self.others.next();
+            id.map(|id| self.found.insert(id, (at, at + 1)));
+            return Ok(id.map(|id| graph.node(id)));
+        }
+        let Some(&result) = step.results_of.first() else { return Ok(None) };
+        let id = graph.value(result).node;
+        let waits = step.done.map_or(at + 1, |done| done as usize);
+        if self.found.insert(id, (at, waits)).is_some() {
+            return internal!("it runs twice");
+        }
+        Ok(Some(graph.node(id)))
+    }
+
+    /// Everything ran once. When a step waits for a collective, or has other effects, all that come before it in the graph
+    /// have begun; and none has that comes after it if it is no collective. So ranks whose plans differ wait for one another
+    /// in no circle.
+    fn finish(self, graph: &Graph) -> Result<()> {
+        let (mut begun, mut fence) = (0, 0);
+        for id in effects(graph) {
+            let Some(&(at, waits)) = self.found.get(&id) else {
+                return internal!("a collective, CPU fallback or check is missing");
+            };
+            if at < fence || waits <= begun {
+                return internal!(
+                    "step {at} has its effects too early, or is waited for too early"
+                );
+            }
+            begun = begun.max(at);
+            if !is_collective(graph.node(id)) {
+                fence = at;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn effects(graph: &Graph) -> impl Iterator<Item = NodeId> {
+    graph.node_ids().filter(|&id| graph.node(id).op.class() == Class::Host)
+}
+
+fn is_collective(node: &Node) -> bool {
+    node.op == Op::Host && collective::of(&node.attrs).is_some()
 }
 
 /// Memory that overlaps no other. An output with a donor is in the space of that input.

@@ -60,12 +60,25 @@ pub(super) fn scheduled(
     donors: &[Option<u32>],
     order: Vec<RegionId>,
 ) -> (Vec<RegionId>, Landings) {
-    let mut flow = flow(graph, fused);
+    let mut strict = flow(graph, fused);
+    wait_for_readers(fused, donors, &mut strict);
+    let plain = program_order(fused, &strict);
+    let mut flow = flow_of_values(graph, fused);
+    schedule::keep_effects(fused, &order, &mut flow);
     wait_for_readers(fused, donors, &mut flow);
-    schedule::scheduled(graph, fused, &flow, donors, order)
+    schedule::scheduled(graph, fused, &flow, donors, [order, plain])
 }
 
 fn flow(graph: &Graph, fused: &Fused) -> Flow {
+    let mut flow = flow_of_values(graph, fused);
+    for (r, region) in fused.regions.iter().enumerate() {
+        region.after.iter().for_each(|&a| flow.before(a, r));
+    }
+    flow
+}
+
+/// Without what comes after another region for its effects alone.
+fn flow_of_values(graph: &Graph, fused: &Fused) -> Flow {
     let n = fused.regions.len();
     let bytes = |b: usize| match fused.buffers[b].output {
         Some(_) => 0,
@@ -90,7 +103,6 @@ fn flow(graph: &Graph, fused: &Fused) -> Flow {
                 flow.before(writers[b], r);
             }
         }
-        region.after.iter().for_each(|&a| flow.before(a, r));
     }
     flow
 }

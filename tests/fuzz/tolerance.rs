@@ -248,7 +248,10 @@ fn element_fits(got: &Array, expected: &Array, tolerance: &Tolerance, i: usize) 
         return (true, 0.0);
     }
     if !got.ty.dtype.is_float() {
-        return (matches!(tolerance, Tolerance::Within(margins) if margins[i] == f64::INFINITY), 0.0);
+        return (
+            matches!(tolerance, Tolerance::Within(margins) if margins[i] == f64::INFINITY),
+            0.0,
+        );
     }
     let (x, y) = (got.f64(i), expected.f64(i));
     if x.is_nan() && y.is_nan() {

@@ -144,3 +144,48 @@ return %6, %7, %8, %9";
     "#]],
     );
 }
+
+/// As FSDP gathers: parts are put into a small buffer, and from there into a slice of a large one, which is gathered.
+#[test]
+fn a_slice_of_a_buffer_needs_no_more_than_what_was_written_there() {
+    let lines = "\
+%2: f32[] = const() {value=0.0, dtype=f32}
+%3: f32[6] = broadcast(%2) {sizes=[6]}
+%4: f32[6] = as_strided_scatter(%3, %0) {sizes=[4], strides=[1], offset=0}
+%5: f32[6] = as_strided_scatter(%4, %1) {sizes=[2], strides=[1], offset=4}
+%6: f32[12] = broadcast(%2) {sizes=[12]}
+%7: f32[4] = slice(%5) {starts=[0], sizes=[4], steps=[1]}
+%8: f32[12] = as_strided_scatter(%6, %7) {sizes=[4], strides=[1], offset=6}
+%9: f32[2] = slice(%5) {starts=[4], sizes=[2], steps=[1]}
+%10: f32[12] = as_strided_scatter(%8, %9) {sizes=[2], strides=[1], offset=10}
+%11: f32[6] = slice(%10) {starts=[6], sizes=[6], steps=[1]}
+%12: f32[2] = slice(%10) {starts=[7], sizes=[2], steps=[1]}
+%13: f32[3] = slice(%10) {starts=[5], sizes=[3], steps=[1]}
+%14: f32[2] = slice(%10) {starts=[0], sizes=[2], steps=[1]}
+%15: f32[8] = slice(%10) {starts=[3], sizes=[8], steps=[1]}
+%16: f32[4] = slice(%11) {starts=[0], sizes=[4], steps=[1]}
+%17: f32[6] = as_strided_scatter(%3, %16) {sizes=[4], strides=[1], offset=0}
+%18: f32[2] = slice(%11) {starts=[4], sizes=[2], steps=[1]}
+%19: f32[6] = as_strided_scatter(%17, %18) {sizes=[2], strides=[1], offset=4}
+return %11, %12, %13, %14, %15, %19";
+    check(
+        movement,
+        &program(&["f32[4]", "f32[2]"], lines),
+        expect![[r#"
+        %0: f32[4] = input() {index=0, type=(f32[4])}
+        %1: f32[2] = input() {index=1, type=(f32[2])}
+        %2: f32[] = const() {value=0.0, dtype=f32}
+        %3: f32[6] = broadcast(%2) {sizes=[6]}
+        %4: f32[6] = as_strided_scatter(%3, %0) {sizes=[4], strides=[1], offset=0}
+        %5: f32[6] = as_strided_scatter(%4, %1) {sizes=[2], strides=[1], offset=4}
+        %6: f32[12] = broadcast(%2) {sizes=[12]}
+        %7: f32[12] = as_strided_scatter(%6, %0) {sizes=[4], strides=[1], offset=6}
+        %8: f32[12] = as_strided_scatter(%7, %1) {sizes=[2], strides=[1], offset=10}
+        %9: f32[2] = slice(%0) {starts=[1], sizes=[2], steps=[1]}
+        %10: f32[3] = slice(%8) {starts=[5], sizes=[3], steps=[1]}
+        %11: f32[2] = broadcast(%2) {sizes=[2]}
+        %12: f32[8] = slice(%8) {starts=[3], sizes=[8], steps=[1]}
+        return %5, %9, %10, %11, %12, %5
+    "#]],
+    );
+}

@@ -104,7 +104,7 @@ def random_program(seed, groups, device):
     numbers = torch.Generator().manual_seed(seed * size + rank)
     tensors, works = [], []
     for _ in range(4):
-        shape = (size * draw.choice([1, 2, 3, 6, 17]), draw.choice([1, 4, 5, 32]))
+        shape = (size * draw.choice([1, 2, 3, 6, 17]), draw.choice([1, 4, 5, 500]))
         dtype = draw.choice(
             [torch.float32, torch.float64, torch.int32, torch.int64, torch.bfloat16]
         )

@@ -147,16 +147,24 @@ def _create(options, backend_options=None):
     rank, size = options.group_rank, options.group_size
     life = _life(dist.PrefixStore("acc/", options.store), rank, size, options.timeout)
     store = dist.PrefixStore(f"acc/{life}", options.store)
-    gloo = host_backend(store, rank, size, options)
     transport, group = (dist.ProcessGroup(store, rank, size) for _ in range(2))
-    cpu = torch.device("cpu")
-    transport._register_backend(cpu, dist.ProcessGroup.BackendType.GLOO, gloo)
+    _carry(transport, host_backend(store, rank, size, options))
+    gathers = None
     if (gpu := native_device()) and torch.cuda.is_available() and dist.is_nccl_available():
         nccl = _nccl(store, rank, size, options)
         transport._register_backend(gpu, dist.ProcessGroup.BackendType.NCCL, nccl)
-    torch.ops.acc.attach_backend(group.boxed(), transport.boxed(), options.group_id)
+    elif size > 1:
+        of_gathers = dist.PrefixStore("gathers/", store)
+        gathers = dist.ProcessGroup(of_gathers, rank, size)
+        _carry(gathers, host_backend(of_gathers, rank, size, options))
+    boxed = gathers and gathers.boxed()
+    torch.ops.acc.attach_backend(group.boxed(), transport.boxed(), boxed, options.group_id)
     atexit.register(_finish)
     return group._get_backend(torch.device("acc"))
+
+
+def _carry(group, backend):
+    group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, backend)
 
 
 def host_backend(store, rank, size, options):

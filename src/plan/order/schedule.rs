@@ -1,50 +1,97 @@
 //! Collectives start early and what needs them runs late, so that other work runs meanwhile; within a limit on memory.
 //!
 //! A list schedule over estimated times, as the latency-hiding schedulers of OpenXLA and Inductor make: one engine that
-//! computes, and lanes for collectives. All collectives start in the order of the program, whatever the estimates are; so each
-//! rank may schedule for itself, and none waits for one that another starts only after something recorded later.
+//! computes, and lanes for collectives. Each rank schedules for itself, by any estimates, and none waits for ever:
+//!
+//! **Invariant:** a lane's collectives start in the order of the program; and before a rank waits for a collective, it has
+//! started all that come before it in the program. (Of all collectives that are waited for, take the first: every rank that
+//! waits has started it, and what its lane has to do before. So it ends.)
 
 use super::Flow;
 use crate::graph::Graph;
 use crate::plan::cost::{collective_time, region_time};
 use crate::plan::draft::{Fused, Region, RegionId};
 use crate::plan::lanes::{self, Landings, LaneId};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
-/// Memory that may be in use at once, as a part of what the order needs as it is without lanes.
-const MOST_PEAK: f64 = 1.05;
-/// How far from its turn a region may run, in regions; the next one if memory would peak too high.
-const REACHES: [usize; 3] = [usize::MAX, 256, 32];
+/// Of what the order needs as it is without lanes, the part that may be in use beyond it; or what the largest collective has.
+const MOST_BEYOND: u64 = 20;
+/// How far from its turn a region may run, in regions, and before how many collectives of other lanes one may start that comes
+/// after them in the program; the next ones if memory would peak too high.
+const WAYS: [(usize, usize); 4] = [(usize::MAX, 1), (32, 1), (usize::MAX, 0), (32, 0)];
+/// How often such an order is looked for.
+const TRIES: usize = 3;
 /// Most regions that are run early for the sake of a collective.
 const MOST_PREPARED: usize = 64;
 /// How many times what it is thought to take a collective may hold what it reads and writes. Estimates may be wrong.
 const PATIENCE: u64 = 16;
+/// An order is chosen for collectives that take what they are thought to take, and for this many times slower ones.
+const SPEEDS: [u64; 2] = [1, 4];
 
-/// `order`, changed so that less time is spent waiting for collectives, and when these are done. The peak is at most a little
-/// higher.
+/// The first of `orders`, changed so that less time is spent waiting for collectives, and when these are done. The peak is
+/// higher by what one collective has, or a little. In `orders`, whose second is the program's, everything with effects is in the order of the program.
 pub(super) fn scheduled(
     graph: &Graph,
     fused: &Fused,
     flow: &Flow,
     donors: &[Option<u32>],
-    order: Vec<RegionId>,
+    orders: [Vec<RegionId>; 2],
 ) -> (Vec<RegionId>, Landings) {
     if !fused.regions.iter().any(|region| region.kernel.collective().is_some()) {
+        let [order, _] = orders;
         return (order, Landings::default());
     }
-    let work = Work::new(graph, fused, flow, donors, &order);
-    let live = work.live_bytes(&order);
-    let limit = (live.iter().max().map_or(0, |&peak| peak) as f64 * MOST_PEAK) as u64;
+    let work = Work::new(graph, fused, flow, donors, &orders[0]);
+    let peak = |order: &[RegionId]| work.live_bytes(order).into_iter().max().unwrap_or(0);
+    let most = peak(&orders[0]);
+    let limit = most + (most / MOST_BEYOND).max(work.largest_collective());
     let timed = |order: Vec<RegionId>| {
         let landings = work.landings(&order, limit)?;
-        Some((work.exposed(&order, &landings), order, landings))
+        let exposed = |slower| work.exposed(&order, &landings, slower) / slower;
+        Some((SPEEDS.map(exposed).iter().sum::<u64>(), order, landings))
     };
-    let better = REACHES
-        .iter()
-        .find_map(|&reach| timed(Line::new(&work, &order, live.clone(), limit).run(reach)));
-    let all = [timed(order.clone()), better];
+    // An order that is better for memory may leave all gradients for the end.
+    let better = |base: &Vec<RegionId>| {
+        let line = |&(reach, passed): &(usize, usize)| {
+            // What runs early may be in the way of what comes later: then there is to be less of it.
+            let mut aim = limit;
+            for _ in 0..TRIES {
+                let order = Line::new(&work, base, aim).run(reach, passed);
+                match peak(&order).saturating_sub(limit) {
+                    0 => return timed(order),
+                    over => aim = aim.saturating_sub(over.max(limit / 64)),
+                }
+            }
+            None
+        };
+        WAYS.iter().filter_map(line).min_by_key(|(exposed, ..)| *exposed)
+    };
+    let other = (orders[1] != orders[0]).then(|| better(&orders[1])).flatten();
+    let all = [better(&orders[0]), other, timed(orders[0].clone())];
     let best = all.into_iter().flatten().min_by_key(|(exposed, ..)| *exposed);
+    let [order, _] = orders;
     best.map_or((order, Landings::default()), |(_, order, landings)| (order, landings))
+}
+
+/// Adds to `flow` that what has effects comes in the order of the program, which `order` has, but for collectives of several
+/// lanes with nothing else between them.
+pub(super) fn keep_effects(fused: &Fused, order: &[RegionId], flow: &mut Flow) {
+    let steps: Vec<&Region> = order.iter().map(|&r| &fused.regions[r]).collect();
+    let lanes = lanes::lanes(fused, &steps);
+    let (mut last, mut since): (_, Vec<RegionId>) = (None, Vec::new());
+    let follows: HashSet<RegionId> = steps.iter().flat_map(|r| r.after.iter().copied()).collect();
+    for ((&r, region), lane) in order.iter().zip(&steps).zip(lanes) {
+        if region.after.is_empty() && !follows.contains(&r) {
+            continue;
+        }
+        last.into_iter().for_each(|last| flow.before(last, r));
+        if lane.is_some() {
+            since.push(r);
+        } else {
+            since.drain(..).for_each(|collective| flow.before(collective, r));
+            last = Some(r);
+        }
+    }
 }
 
 /// What is to be put in order.
@@ -59,6 +106,9 @@ struct Work<'a> {
     awaits: Vec<Vec<RegionId>>,
     /// What must run before each region.
     before: Vec<Vec<RegionId>>,
+    /// All collectives in the order of the program, and the number of each.
+    collectives: Vec<RegionId>,
+    numbers: Vec<usize>,
 }
 
 impl<'a> Work<'a> {
@@ -92,7 +142,48 @@ impl<'a> Work<'a> {
         for (r, users) in flow.users.iter().enumerate() {
             users.iter().for_each(|&u| before[u].push(r));
         }
-        Work { fused, flow, donors, times, lanes, awaits, before }
+        let collectives: Vec<RegionId> =
+            order.iter().copied().filter(|&r| lanes[r].is_some()).collect();
+        let mut numbers = vec![usize::MAX; n];
+        collectives.iter().enumerate().for_each(|(number, &r)| numbers[r] = number);
+        Work { fused, flow, donors, times, lanes, awaits, before, collectives, numbers }
+    }
+
+    /// Bytes in the arena that the largest one reads and writes.
+    fn largest_collective(&self) -> u64 {
+        let touched = |&r: &RegionId| self.flow.reads[r].iter().chain(&self.flow.writes[r]);
+        let bytes = |r| touched(r).map(|&b| self.flow.bytes[b]).sum();
+        self.collectives.iter().map(bytes).max().unwrap_or(0)
+    }
+
+    /// The first collective that needs each region, directly or not, by its number; how many there are if none does.
+    fn feeds(&self) -> Vec<usize> {
+        let none = self.collectives.len();
+        let mut feeds = vec![none; self.before.len()];
+        for (number, &collective) in self.collectives.iter().enumerate() {
+            let mut stack = vec![collective];
+            while let Some(r) = stack.pop() {
+                if feeds[r] == none {
+                    feeds[r] = number;
+                    stack.extend(&self.before[r]);
+                }
+            }
+        }
+        feeds
+    }
+
+    /// By its number, the first position at which a collective may be waited for: all before it have started.
+    fn earliest(&self, order: &[RegionId]) -> Vec<usize> {
+        let mut at = vec![0; self.collectives.len()];
+        let started = order.iter().enumerate().filter(|(_, r)| self.lanes[**r].is_some());
+        started.for_each(|(position, &r)| at[self.numbers[r]] = position);
+        let mut last = 0;
+        let passed = at.into_iter().map(|position| {
+            let before = last;
+            last = last.max(position + 1);
+            before
+        });
+        passed.collect()
     }
 
     /// The position at which each buffer is touched last, without lanes.
@@ -127,7 +218,7 @@ impl<'a> Work<'a> {
     }
 
     /// When each collective is done: as late as those allow that need it, and the limit. `None` if more than that is live
-    /// whatever is done.
+    /// whatever is done, or a collective would be waited for before all that come before it have started.
     fn landings(&self, order: &[RegionId], limit: u64) -> Option<Landings> {
         let mut live = self.live_bytes(order);
         if live.iter().any(|&bytes| bytes > limit) {
@@ -136,6 +227,7 @@ impl<'a> Work<'a> {
         let steps: Vec<&Region> = order.iter().map(|&r| &self.fused.regions[r]).collect();
         let wanted = lanes::done(self.fused, (order, &steps), self.donors, &Landings::default());
         let last = self.last_touches(order);
+        let earliest = self.earliest(order);
         let mut clock = Clock::new(self.lanes.len());
         let mut passed = |&r: &RegionId| {
             clock.run(self, r);
@@ -143,30 +235,45 @@ impl<'a> Work<'a> {
         };
         // Since the start, when the region at each position is over.
         let times: Vec<u64> = order.iter().map(&mut passed).collect();
-        let mut landings = Landings::default();
-        for (at, &r) in order.iter().enumerate().filter(|(_, r)| self.lanes[**r].is_some()) {
-            let over = clock.done[r] + (PATIENCE - 1) * self.times[r];
-            let mut until = at + 1;
-            while until < wanted[at].unwrap_or(at + 1).min(order.len()) && times[until] <= over {
-                let touched = self.flow.reads[r].iter().chain(&self.flow.writes[r]);
-                let held = touched.filter(|&&b| last[b] < until).map(|&b| self.flow.bytes[b]);
-                let more = live[until] + held.sum::<u64>();
-                if more > limit {
-                    break;
+        let at_places = order.iter().copied().enumerate();
+        let on_lanes = at_places.filter(|&(_, r)| self.lanes[r].is_some());
+        // Where they may be waited for at all; then so late that nobody waits; then as late as there is memory for.
+        let mut landings: Vec<usize> = (1..=order.len()).collect();
+        for patience in [0, 1, PATIENCE] {
+            for (at, r) in on_lanes.clone() {
+                let earliest = earliest[self.numbers[r]];
+                let wanted = wanted[at].unwrap_or(at + 1).min(order.len());
+                let (mut until, over) =
+                    (landings[at], clock.done[r] + patience.max(1) * self.times[r]);
+                let goes_on = |until: usize| match patience {
+                    0 => until < earliest,
+                    _ => until < wanted && times[until] + self.times[r] <= over,
+                };
+                while until < order.len() && goes_on(until) {
+                    let touched = self.flow.reads[r].iter().chain(&self.flow.writes[r]);
+                    let held = touched.filter(|&&b| last[b] < until).map(|&b| self.flow.bytes[b]);
+                    let more = live[until] + held.sum::<u64>();
+                    if more > limit {
+                        break;
+                    }
+                    live[until] = more;
+                    until += 1;
                 }
-                live[until] = more;
-                until += 1;
+                if until < earliest || wanted < until {
+                    return None;
+                }
+                landings[at] = until;
             }
-            landings.0.extend(order.get(until).map(|&before| (r, before)));
         }
-        Some(landings)
+        let done = on_lanes.filter_map(|(at, r)| Some((r, *order.get(landings[at])?)));
+        Some(Landings(done.collect()))
     }
 
-    /// How long the engine waits for collectives.
-    fn exposed(&self, order: &[RegionId], landings: &Landings) -> u64 {
+    /// How long the engine waits for collectives that are so many times slower.
+    fn exposed(&self, order: &[RegionId], landings: &Landings, slower: u64) -> u64 {
         let mut before: HashMap<RegionId, Vec<RegionId>> = HashMap::new();
         landings.0.iter().for_each(|&(c, r)| before.entry(r).or_default().push(c));
-        let mut clock = Clock::new(self.lanes.len());
+        let mut clock = Clock { slower, ..Clock::new(self.lanes.len()) };
         let mut waits = 0;
         for r in order {
             let done = before.get(r).into_iter().flatten().map(|&c| clock.done[c]).max();
@@ -185,11 +292,13 @@ struct Clock {
     done: Vec<u64>,
     /// Lanes that were used, and when all on them is done.
     lanes: Vec<(LaneId, u64)>,
+    /// How many times what they are thought to take collectives take.
+    slower: u64,
 }
 
 impl Clock {
     fn new(regions: usize) -> Clock {
-        Clock { now: 0, done: vec![0; regions], lanes: Vec::new() }
+        Clock { now: 0, done: vec![0; regions], lanes: Vec::new(), slower: 1 }
     }
 
     /// How long a region would have to wait.
@@ -211,7 +320,7 @@ impl Clock {
                     self.lanes.len() - 1
                 });
                 let end = &mut self.lanes[at].1;
-                *end = self.now.max(*end) + work.times[r];
+                *end = self.now.max(*end) + self.slower * work.times[r];
                 self.done[r] = *end;
             }
         }
@@ -236,8 +345,10 @@ struct Line<'a> {
     first: usize,
     /// Bytes at every position of that order, with what was made early.
     forecast: Vec<u64>,
-    /// By turn.
-    ready: BTreeSet<(usize, RegionId)>,
+    /// By the first collective that needs them, then by turn.
+    ready: BTreeSet<(usize, usize, RegionId)>,
+    /// The first collective that needs each region, as a position among them.
+    feeds: Vec<usize>,
     waiting: Vec<u32>,
     has_run: Vec<bool>,
     clock: Clock,
@@ -246,25 +357,26 @@ struct Line<'a> {
     uses: Vec<usize>,
     /// Collectives that nobody has waited for yet, in the order of their starts.
     in_flight: Vec<RegionId>,
-    /// All of them in order, and how many have started.
-    collectives: Vec<RegionId>,
-    started: usize,
+    /// The number of the first collective that has not started.
+    unstarted: usize,
 }
 
 impl<'a> Line<'a> {
-    fn new(work: &'a Work, order: &'a [RegionId], forecast: Vec<u64>, limit: u64) -> Line<'a> {
+    fn new(work: &'a Work, order: &'a [RegionId], limit: u64) -> Line<'a> {
         let n = order.len();
         let mut turn = vec![0; n];
         order.iter().enumerate().for_each(|(at, &r)| turn[r] = at);
         let waiting = work.flow.n_before.clone();
+        let feeds = work.feeds();
         Line {
             work,
             limit,
             order: Vec::with_capacity(n),
             turns: order,
             first: 0,
-            forecast,
-            ready: (0..n).filter(|&r| waiting[r] == 0).map(|r| (turn[r], r)).collect(),
+            forecast: work.live_bytes(order),
+            ready: (0..n).filter(|&r| waiting[r] == 0).map(|r| (feeds[r], turn[r], r)).collect(),
+            feeds,
             turn,
             waiting,
             has_run: vec![false; n],
@@ -272,14 +384,13 @@ impl<'a> Line<'a> {
             live: 0,
             uses: work.flow.readers.iter().map(Vec::len).collect(),
             in_flight: Vec::new(),
-            collectives: order.iter().copied().filter(|&r| work.lanes[r].is_some()).collect(),
-            started: 0,
+            unstarted: 0,
         }
     }
 
-    fn run(mut self, reach: usize) -> Vec<RegionId> {
+    fn run(mut self, reach: usize, passed: usize) -> Vec<RegionId> {
         while self.first < self.turns.len() {
-            if !self.start_next() {
+            if !self.start_next(passed) {
                 let next = self.next(reach);
                 self.take(next);
             }
@@ -294,21 +405,30 @@ impl<'a> Line<'a> {
         self.work.flow.writes[r].iter().map(|&b| self.work.flow.bytes[b]).sum()
     }
 
-    /// Starts the next collective, and runs before it what little it still needs, if nothing speaks against that.
-    fn start_next(&mut self) -> bool {
-        let Some(&collective) = self.collectives.get(self.started) else { return false };
-        let Some(mut needed) = self.unprepared(collective) else { return false };
-        needed.sort_unstable_by_key(|&r| self.turn[r]);
-        let bytes: u64 = needed.iter().map(|&r| self.takes(r)).sum();
-        let until = self.turn[collective].max(self.first);
-        let highest = self.forecast[self.first..=until].iter().max().map_or(0, |&most| most);
-        let is_early = self.turn[collective] > self.first;
-        if is_early && highest.max(self.live) + bytes > self.limit {
-            return false;
-        }
+    /// Starts the next collective, or one soon after it on another lane, and runs before it what little it still needs, if
+    /// nothing speaks against that.
+    fn start_next(&mut self, passed: usize) -> bool {
+        let collectives = &self.work.collectives[self.unstarted..];
+        let next = collectives.iter().copied().filter(|&r| !self.has_run[r]);
+        let chosen = next.take(passed + 1).find_map(|collective| {
+            let mut needed = self.unprepared(collective)?;
+            needed.sort_unstable_by_key(|&r| self.turn[r]);
+            let bytes: u64 = needed.iter().map(|&r| self.takes(r)).sum();
+            let until = self.turn[collective].max(self.first);
+            let highest = self.forecast[self.first..=until].iter().max().map_or(0, |&most| most);
+            let is_early = self.turn[collective] > self.first;
+            let fits = !is_early || highest.max(self.live) + bytes <= self.limit;
+            fits.then_some((needed, bytes, until))
+        });
+        let Some((needed, bytes, until)) = chosen else { return false };
         self.forecast[self.first..until].iter_mut().for_each(|live| *live += bytes);
         needed.into_iter().for_each(|r| self.take(r));
         true
+    }
+
+    /// Whether a region waits for a collective before which another one has not started.
+    fn is_held(&self, r: RegionId) -> bool {
+        self.work.awaits[r].iter().any(|&c| self.work.numbers[c] > self.unstarted)
     }
 
     /// A collective and all that has to run before it; `None` if that is much, or has to wait itself.
@@ -317,7 +437,9 @@ impl<'a> Line<'a> {
         while let Some(&r) = found.get(at) {
             time += if r == collective { 0 } else { self.work.times[r] };
             let is_small = found.len() <= MOST_PREPARED && time <= self.work.times[collective];
-            if !is_small || self.clock.wait(self.work, r) > 0 {
+            let is_other = r != collective && self.work.lanes[r].is_some();
+            let waits = self.clock.wait(self.work, r) > 0 || self.is_held(r);
+            if !is_small || is_other || waits {
                 return None;
             }
             let before = self.work.before[r].iter();
@@ -340,7 +462,11 @@ impl<'a> Line<'a> {
         };
         let last = self.first.saturating_add(reach);
         let mut best = None;
-        for &(turn, r) in self.ready.iter().take_while(|(turn, _)| *turn <= last) {
+        let may_run = |&&(_, turn, r): &&(usize, usize, RegionId)| {
+            let in_turn = self.work.lanes[r].is_none() || self.work.numbers[r] == self.unstarted;
+            turn <= last && in_turn && !self.is_held(r)
+        };
+        for &(_, turn, r) in self.ready.iter().filter(may_run) {
             let cost = cost(r);
             if cost == (0, 0) {
                 return r;
@@ -358,15 +484,18 @@ impl<'a> Line<'a> {
             self.land(collective);
         }
         self.clock.run(work, r);
-        let over = |&&c: &&RegionId| self.clock.done[c] <= self.clock.now;
+        let over = |&&c: &&RegionId| {
+            self.clock.done[c] <= self.clock.now && work.numbers[c] < self.unstarted
+        };
         let over: Vec<RegionId> = self.in_flight.iter().filter(over).copied().collect();
         over.into_iter().for_each(|collective| self.land(collective));
         self.live += self.takes(r);
         self.has_run[r] = true;
-        self.ready.remove(&(self.turn[r], r));
+        self.ready.remove(&(self.feeds[r], self.turn[r], r));
         self.order.push(r);
         if work.lanes[r].is_some() {
-            self.started += 1;
+            let has_run = |&&c: &&RegionId| self.has_run[c];
+            self.unstarted += work.collectives[self.unstarted..].iter().take_while(has_run).count();
             self.in_flight.push(r);
         } else {
             self.leave(r);
@@ -374,7 +503,7 @@ impl<'a> Line<'a> {
         for &user in &work.flow.users[r] {
             self.waiting[user] -= 1;
             if self.waiting[user] == 0 {
-                self.ready.insert((self.turn[user], user));
+                self.ready.insert((self.feeds[user], self.turn[user], user));
             }
         }
     }

@@ -4,17 +4,35 @@
 
 namespace torchacc {
 
-AccBackend::AccBackend(BackendPtr cpu, BackendPtr device, c10::intrusive_ptr<c10d::Store> store,
-                       std::string name)
+namespace {
+
+// Bytes from which on a gather has a lane of its own. Ranks that do not gather the same are told at
+// once on one lane, and when their time is over on two.
+constexpr size_t kLargeGather = 1 << 16;
+
+}  // namespace
+
+AccBackend::AccBackend(BackendPtr cpu, BackendPtr device, BackendPtr gathers,
+                       c10::intrusive_ptr<c10d::Store> store, std::string name)
     : Backend(cpu->getRank(), cpu->getSize()),
       cpu_(std::move(cpu)),
-      name_(std::move(name)),
       device_(std::move(device)),
-      communicator_(cpu_, device_, std::move(store), name_) {}
+      gathers_(std::move(gathers)),
+      name_(std::move(name)),
+      words_(std::make_shared<LastWords>(std::move(store), getRank(), getSize())),
+      communicator_(cpu_, device_, words_, name_) {
+  if (gathers_ != nullptr) gatherer_.emplace(gathers_, nullptr, words_, name_ + " (gathers)");
+}
+
+Communicator& AccBackend::gathering(const at::Tensor& output) {
+  const bool has_own = gatherer_.has_value() && output.nbytes() >= kLargeGather;
+  return has_own ? *gatherer_ : communicator_;
+}
 
 void AccBackend::setTimeout(std::chrono::milliseconds timeout) {
   cpu_->setTimeout(timeout);
   if (device_ != nullptr) device_->setTimeout(timeout);
+  if (gathers_ != nullptr) gathers_->setTimeout(timeout);
 }
 
 void AccBackend::check_one_place(const Tensors& tensors) const {
@@ -72,6 +90,7 @@ WorkPtr AccBackend::endCoalescing() {
 void AccBackend::abort() {
   cpu_->abort();
   if (device_ != nullptr) device_->abort();
+  if (gathers_ != nullptr) gathers_->abort();
 }
 
 void AccBackend::shutdown() {
@@ -91,7 +110,13 @@ void AccBackend::shutdown() {
   attempt([&] { communicator_.drain_sends(); });
   attempt([&] { communicator_.close(); });
   attempt([&] {
+    if (gatherer_.has_value()) gatherer_->close();
+  });
+  attempt([&] {
     if (device_ != nullptr) device_->shutdown();
+  });
+  attempt([&] {
+    if (gathers_ != nullptr) gathers_->shutdown();
   });
   attempt([&] { cpu_->shutdown(); });
   if (failure != nullptr) std::rethrow_exception(failure);

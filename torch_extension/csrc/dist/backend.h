@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
@@ -21,8 +22,9 @@ using WorkPtr = c10::intrusive_ptr<Work>;
 // recorded before has run: so the two never mix their messages.
 class AccBackend final : public c10d::Backend {
  public:
-  AccBackend(BackendPtr cpu, BackendPtr device, c10::intrusive_ptr<c10d::Store> store,
-             std::string name);
+  // `gathers`: as `cpu`, for large gathers alone, or NULL.
+  AccBackend(BackendPtr cpu, BackendPtr device, BackendPtr gathers,
+             c10::intrusive_ptr<c10d::Store> store, std::string name);
 
   const std::string getBackendName() const override { return "acc"; }
   c10::intrusive_ptr<Options> getBackendOptions() override { return cpu_->getBackendOptions(); }
@@ -76,6 +78,7 @@ class AccBackend final : public c10d::Backend {
  private:
   WorkPtr recorded(c10d::OpType type, Tensors results);
   void check_one_place(const Tensors& tensors) const;
+  Communicator& gathering(const at::Tensor& output);
   void receive_until(uint64_t number);
   void launch_sends();
   void gather_to(int64_t root, const Tensors* outputs, const at::Tensor& input);
@@ -89,9 +92,13 @@ class AccBackend final : public c10d::Backend {
   };
 
   const BackendPtr cpu_;
-  const BackendPtr device_;  // or NULL
+  const BackendPtr device_;   // or NULL
+  const BackendPtr gathers_;  // or NULL
   const std::string name_;
+  const std::shared_ptr<LastWords> words_;
   Communicator communicator_;
+  // A lane of their own lets the scheduler start gathers before what comes before them.
+  std::optional<Communicator> gatherer_;
   std::deque<Receive> receives_;
   uint64_t first_receive_ = 0;   // the number of the first of them
   uint64_t after_receives_ = 0;  // what the recorder had done after the last that was recorded

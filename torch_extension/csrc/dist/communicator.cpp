@@ -91,14 +91,14 @@ void submit(torchacc_op op, c10::ArrayRef<torchacc_arg> arguments,
 
 }  // namespace
 
-Communicator::Communicator(BackendPtr host, BackendPtr device,
-                           c10::intrusive_ptr<c10d::Store> store, const std::string& name)
+Communicator::Communicator(BackendPtr host, BackendPtr device, std::shared_ptr<LastWords> words,
+                           const std::string& name)
     : name_([&] {
         static std::atomic<uint64_t> next{0};
         return name + " #" + std::to_string(next++);
       }()) {
   auto transport =
-      std::make_unique<Transport>(std::move(host), std::move(device), std::move(store), name);
+      std::make_unique<Transport>(std::move(host), std::move(device), std::move(words), name);
   transport_ = transport.get();
   torchacc_communicator description = Transport::describe(std::move(transport));
   description.name = to_str(name_);

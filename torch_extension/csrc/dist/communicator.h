@@ -15,7 +15,7 @@ namespace torchacc {
 class Communicator {
  public:
   // By these backends, as of `Transport`. `name` says to people which group of processes it is.
-  Communicator(BackendPtr host, BackendPtr device, c10::intrusive_ptr<c10d::Store> store,
+  Communicator(BackendPtr host, BackendPtr device, std::shared_ptr<LastWords> words,
                const std::string& name);
   ~Communicator();
   Communicator(const Communicator&) = delete;

@@ -124,6 +124,21 @@ LastWords::LastWords(Store store, int rank, int size)
   }
 }
 
+void LastWords::check_usable() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!failure_.empty())
+    C10_THROW_ERROR(DistBackendError, "the group failed before, and is of no use: " + failure_);
+}
+
+void LastWords::fail(const std::string& failure, const Doing& doing) {
+  check_usable();
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    failure_ = failure;
+  }
+  C10_THROW_ERROR(DistBackendError, failure + exchange(doing));
+}
+
 std::string LastWords::exchange(const Doing& doing) noexcept {
   try {
     const uint64_t site = torchacc_running_site();

@@ -39,7 +39,7 @@ WorkPtr AccBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
     if (are_equal(numels_of(targets))) {
       const at::Tensor row = at::empty({numel_of(targets)}, inputs[index].options());
       check_sizes(row, inputs[index], getSize(), "all_gather");
-      communicator_.all_gather(row, inputs[index]);
+      gathering(row).all_gather(row, inputs[index]);
       spread(row, targets);
       continue;
     }
@@ -85,7 +85,7 @@ WorkPtr AccBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& i
   for (size_t index = 0; index < inputs.size(); ++index) {
     check_sizes(outputs[index], inputs[index], getSize(), "all_gather_into_tensor");
     const Target target(outputs[index]);
-    communicator_.all_gather(target.memory(), inputs[index]);
+    gathering(target.memory()).all_gather(target.memory(), inputs[index]);
     target.finish();
   }
   return recorded(OpType::_ALLGATHER_BASE, outputs);

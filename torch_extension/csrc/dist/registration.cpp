@@ -26,11 +26,14 @@ BackendPtr native_backend(c10d::ProcessGroup& transport) {
 }
 
 // Gives `group` a backend for device tensors that goes by what `transport` has for the CPU's, and
-// for those of PyTorch's own device with the same memory.
-void attach_backend(const Group& group, const Group& transport, const std::string& name) {
-  auto backend =
-      c10::make_intrusive<AccBackend>(transport->getBackend(c10::DeviceType::CPU),
-                                      native_backend(*transport), transport->getStore(), name);
+// for those of PyTorch's own device with the same memory; large gathers by what `gathers` has.
+void attach_backend(const Group& group, const Group& transport, const std::optional<Group>& gathers,
+                    const std::string& name) {
+  const c10::DeviceType cpu = c10::DeviceType::CPU;
+  auto backend = c10::make_intrusive<AccBackend>(
+      transport->getBackend(cpu), native_backend(*transport),
+      gathers.has_value() ? (*gathers)->getBackend(cpu) : BackendPtr(), transport->getStore(),
+      name);
   group->setBackend(c10::DeviceType::PrivateUse1, c10d::ProcessGroup::BackendType::CUSTOM,
                     c10::intrusive_ptr<c10d::Backend>(std::move(backend)));
 }
@@ -38,7 +41,8 @@ void attach_backend(const Group& group, const Group& transport, const std::strin
 TORCH_LIBRARY_FRAGMENT(acc, m) {
   m.def(
       "attach_backend(__torch__.torch.classes.c10d.ProcessGroup group, "
-      "__torch__.torch.classes.c10d.ProcessGroup transport, str name) -> ()",
+      "__torch__.torch.classes.c10d.ProcessGroup transport, "
+      "__torch__.torch.classes.c10d.ProcessGroup? gathers, str name) -> ()",
       &attach_backend);
 }
 

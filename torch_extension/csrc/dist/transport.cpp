@@ -44,7 +44,7 @@ torchacc_error* titled(const Transport& transport, const char* kind, Work work) 
 template <class Work>
 torchacc_error* carried(Transport& transport, const char* kind, Tensor of, Work work) noexcept {
   return titled(transport, kind, [&] {
-    transport.check_usable();
+    transport.words().check_usable();
     const uint64_t number = transport.count();
     std::string failure;
     try {
@@ -57,8 +57,8 @@ torchacc_error* carried(Transport& transport, const char* kind, Tensor of, Work 
     // Point to point is not the whole group's, and has no number there.
     const bool is_counted = transport.count() != number;
     const at::Tensor tensor = wrap(*of);
-    transport.fail(failure, {kind, is_counted ? std::optional(number) : std::nullopt,
-                             tensor.scalar_type(), tensor.numel()});
+    transport.words().fail(failure, {kind, is_counted ? std::optional(number) : std::nullopt,
+                                     tensor.scalar_type(), tensor.numel()});
   });
 }
 
@@ -232,11 +232,9 @@ void SendQueue::run() {
   }
 }
 
-Transport::Transport(BackendPtr host, BackendPtr device, c10::intrusive_ptr<c10d::Store> store,
+Transport::Transport(BackendPtr host, BackendPtr device, std::shared_ptr<LastWords> words,
                      std::string name)
-    : host_(std::move(host)),
-      name_(std::move(name)),
-      last_words_(std::move(store), host_.rank(), host_.size()) {
+    : host_(std::move(host)), name_(std::move(name)), words_(std::move(words)) {
   if (device != nullptr) device_.emplace(std::move(device));
 }
 
@@ -272,16 +270,6 @@ torchacc_communicator Transport::describe(std::unique_ptr<Transport> transport) 
 std::string Transport::title(const char* kind) const {
   return c10::str(kind, " of process group \"", name_, "\" on its rank ", host_.rank(), " of ",
                   host_.size());
-}
-
-void Transport::check_usable() const {
-  if (!failure_.empty())
-    C10_THROW_ERROR(DistBackendError, "the group failed before, and is of no use: " + failure_);
-}
-
-void Transport::fail(const std::string& failure, const Doing& doing) {
-  failure_ = failure;
-  C10_THROW_ERROR(DistBackendError, failure + last_words_.exchange(doing));
 }
 
 void Transport::send(int64_t rank, int64_t tag, const at::Tensor& input) {

@@ -49,9 +49,9 @@ class SendQueue {
 
 class Transport {
  public:
-  // `device`: for tensors of `native_device`, or NULL: then all go by way of the host.
-  Transport(BackendPtr host, BackendPtr device, c10::intrusive_ptr<c10d::Store> store,
-            std::string name);
+  // `device`: for tensors of `native_device`, or NULL: then all go by way of the host. `words`: of
+  // the group, which may have several transports.
+  Transport(BackendPtr host, BackendPtr device, std::shared_ptr<LastWords> words, std::string name);
 
   // What the library calls; `user` is a Transport, given over to the library.
   static torchacc_communicator describe(std::unique_ptr<Transport> transport);
@@ -74,10 +74,7 @@ class Transport {
   void agree(const char* kind, at::ScalarType type, int64_t elements, int64_t how) {
     agreement_.check(host_.backend(), kind, type, elements, how);
   }
-  // Throws if a collective has failed: no rank knows what the others have, or do next.
-  void check_usable() const;
-  // That is so from now on. Throws it, with what the other ranks say.
-  [[noreturn]] void fail(const std::string& failure, const Doing& doing);
+  LastWords& words() { return *words_; }
   // Collectives of the whole group that were begun.
   uint64_t count() const { return agreement_.count(); }
 
@@ -86,8 +83,7 @@ class Transport {
   std::optional<Carrier> device_;
   const std::string name_;
   Agreement agreement_;
-  LastWords last_words_;
-  std::string failure_;
+  const std::shared_ptr<LastWords> words_;
   SendQueue sends_;
   std::map<int64_t, std::deque<at::Tensor>> to_itself_;  // by tag
 };
