@@ -186,7 +186,7 @@ bench-distributed: build
 
 bench-overlap: build
 	ENGINES_CONTEXT=128 PYTHONPATH=torch_extension/tests $(BIN)/python benches/distributed/overlap.py \
-		$(if $(SPEED),--speed $(SPEED)) $(ENGINES)
+		$(if $(SPEED),--speed $(SPEED)) $(if $(RANKS),--ranks $(RANKS)) $(if $(LAYERS),--layers $(LAYERS)) $(ENGINES)
 
 clean:
 	rm -rf target torch_extension/build $(EXT_DIR)

@@ -333,7 +333,7 @@ typedef struct torchacc_communicator {
   torchacc_device_transfer_fn device_all_to_all_v;
   /*
    Not 0: its functions may be called beside those of other communicators and beside what is computed, and collectives then
-   overlap computation in host memory.
+   overlap computation in host memory. If one communicator of a context has 0 here, all collectives run one after the other.
    */
   uint32_t concurrent;
 } torchacc_communicator;

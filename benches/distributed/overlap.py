@@ -1,6 +1,7 @@
 """How much of the time in collectives is hidden behind kernels, on a slow network.
 
     make bench-overlap                     four processes; SPEED=megabytes a second of their links
+    make bench-overlap RANKS=2 LAYERS=12
     make bench-overlap ENGINES="ddp fsdp2"
 
 Each engine of torch_extension/tests/engines is trained three times: with the network as fast as the

@@ -34,6 +34,10 @@ use std::sync::Arc;
 pub trait Backend: Target + Send + Sync {
     fn name(&self) -> &'static str;
 
+    /// From now on plans have no lanes: the program has collectives that are waited for when they start, which must not pass
+    /// others.
+    fn keep_collectives_in_order(&self) {}
+
     /// Everything about this backend that a compiled program depends on; part of the cache key.
     fn fingerprint(&self) -> String;
 

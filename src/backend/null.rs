@@ -9,17 +9,18 @@ use crate::error::Result;
 use crate::op::{Attrs, Op, Ty};
 use crate::plan::{Plan, Target};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 #[derive(Default)]
 pub struct Null {
     pool: Arc<Pool>,
     /// Whether plans are those of a backend with lanes.
-    lanes: bool,
+    lanes: AtomicBool,
 }
 
 impl Null {
     pub fn with_lanes(lanes: bool) -> Null {
-        Null { pool: Arc::default(), lanes }
+        Null { pool: Arc::default(), lanes: lanes.into() }
     }
 }
 
@@ -29,7 +30,7 @@ impl Target for Null {
     }
 
     fn has_lanes(&self) -> bool {
-        self.lanes
+        self.lanes.load(Relaxed)
     }
 }
 
@@ -38,8 +39,12 @@ impl Backend for Null {
         "null"
     }
 
+    fn keep_collectives_in_order(&self) {
+        self.lanes.store(false, Relaxed);
+    }
+
     fn fingerprint(&self) -> String {
-        let name = if self.lanes { "null" } else { "null without lanes" };
+        let name = if self.has_lanes() { "null" } else { "null without lanes" };
         name.into()
     }
 

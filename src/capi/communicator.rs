@@ -113,7 +113,7 @@ pub struct torchacc_communicator {
     pub device_reduce: torchacc_device_transfer_fn,
     pub device_all_to_all_v: torchacc_device_transfer_fn,
     /// Not 0: its functions may be called beside those of other communicators and beside what is computed, and collectives then
-    /// overlap computation in host memory.
+    /// overlap computation in host memory. If one communicator of a context has 0 here, all collectives run one after the other.
     pub concurrent: u32,
 }
 

@@ -25,6 +25,9 @@ pub struct RegisteredCommunicator {
 impl Context {
     /// Errors: `InvalidArgument` for a name that is taken, `OutOfMemory`.
     pub fn register_communicator(&self, communicator: Communicator) -> Result<()> {
+        if communicator.lane.is_none() {
+            self.shared.backend.keep_collectives_in_order();
+        }
         let token = self.new_buffer(size_of::<i32>());
         let made = self.write(token, &[0; size_of::<i32>()]).and_then(|()| {
             let mut known = self.communicators.0.write();

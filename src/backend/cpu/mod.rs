@@ -61,7 +61,7 @@ use reduce::Reduce;
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 pub struct Cpu {
     pool: Arc<Pool>,
@@ -69,19 +69,19 @@ pub struct Cpu {
     /// Bytes of packed operands that are kept from run to run.
     kept: Arc<AtomicU64>,
     /// Whether collectives run beside kernels.
-    lanes: bool,
+    lanes: AtomicBool,
 }
 
 impl Cpu {
     /// `num_threads` 0 means one for every core. No thread starts and no library is loaded before the first run.
     pub fn new(num_threads: usize, onednn: Search) -> Cpu {
         let threads = Arc::new(Threads::new(num_threads, onednn));
-        Cpu { pool: Pool::new(), threads, kept: Arc::default(), lanes: true }
+        Cpu { pool: Pool::new(), threads, kept: Arc::default(), lanes: true.into() }
     }
 
     /// Whether it has lanes, which otherwise it has.
     pub fn with_lanes(self, lanes: bool) -> Cpu {
-        Cpu { lanes, ..self }
+        Cpu { lanes: lanes.into(), ..self }
     }
 
     /// Runs `body` on this thread, whose work the backend's other threads share. Error when the system gives no threads.
@@ -97,7 +97,7 @@ impl Target for Cpu {
     }
 
     fn has_lanes(&self) -> bool {
-        self.lanes
+        self.lanes.load(Relaxed)
     }
 }
 
@@ -106,12 +106,16 @@ impl Backend for Cpu {
         "cpu"
     }
 
+    fn keep_collectives_in_order(&self) {
+        self.lanes.store(false, Relaxed);
+    }
+
     fn fingerprint(&self) -> String {
         let products = match self.threads.onednn() {
             Ok(Some(library)) => &library.version,
             _ => "none",
         };
-        let lanes = if self.lanes { "" } else { " without lanes" };
+        let lanes = if self.has_lanes() { "" } else { " without lanes" };
         let version = env!("CARGO_PKG_VERSION");
         format!("cpu {:?} {version} oneDNN {products}{lanes}", isa::chosen())
     }

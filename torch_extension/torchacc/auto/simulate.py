@@ -164,6 +164,8 @@ def steps_of(text: str) -> tuple[list[Step], int]:
 def simulate(text: str, cluster: Cluster, groups: dict[str, Group]) -> Simulation:
     """A run of the plan in `text` by each rank of `cluster`. `groups`: the ranks of each
     communicator in the order in which the plan first uses them, by any name; more are the last.
+    A process group has two: one for gathers of 64 KiB and more, one for all else. Those of one name
+    share a link.
 
     Raises ValueError for a plan with convolutions, transforms or CPU fallbacks: their time is not
     estimated."""
