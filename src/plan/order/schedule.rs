@@ -14,7 +14,7 @@ use crate::plan::draft::{Fused, Region, RegionId};
 use crate::plan::lanes::{self, Landings, LaneId};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-/// Of what the order needs as it is without lanes, the part that may be in use beyond it; or what the largest collective has.
+/// Beyond what the order needs without lanes, one in so many of these bytes may be in use, or what the largest collective has.
 const MOST_BEYOND: u64 = 20;
 /// How far from its turn a region may run, in regions, and before how many collectives of other lanes one may start that comes
 /// after them in the program; the next ones if memory would peak too high.
@@ -29,7 +29,8 @@ const PATIENCE: u64 = 16;
 const SPEEDS: [u64; 2] = [1, 4];
 
 /// The first of `orders`, changed so that less time is spent waiting for collectives, and when these are done. The peak is
-/// higher by what one collective has, or a little. In `orders`, whose second is the program's, everything with effects is in the order of the program.
+/// higher by what one collective has, or a little. The second is the program's; in both, everything with effects is in the
+/// order of the program.
 pub(super) fn scheduled(
     graph: &Graph,
     fused: &Fused,
