@@ -94,13 +94,18 @@ def random_programs(first, count):
             tolerance = 2e-2 if x.dtype == torch.bfloat16 else 1e-4
             if not torch.allclose(x.double(), y.double(), rtol=tolerance, atol=1e-2):
                 wrong.append(f"seed {seed}: tensor {number} of {x.dtype}")
-    return {"wrong": wrong, "overlapped": torchacc.metrics()["overlapped_collectives"]}
+    return {
+        "wrong": wrong,
+        "overlapped": torchacc.metrics()["overlapped_collectives"],
+        "has gathers of its own": "(gathers)" in torchacc.explain(),
+    }
 
 
 def random_program(seed, groups, device):
-    """Collectives of several groups and what reads and writes their operands, in random order."""
+    """Collectives of several groups and what reads and writes their operands, in random order. All
+    ranks do the same collectives, and each computes something else between them."""
     rank, size = dist.get_rank(), dist.get_world_size()
-    draw = random.Random(seed)
+    draw, alone = random.Random(seed), random.Random(seed * size + rank)
     numbers = torch.Generator().manual_seed(seed * size + rank)
     tensors, works = [], []
     for _ in range(4):
@@ -119,6 +124,8 @@ def random_program(seed, groups, device):
     for _ in range(draw.randint(10, 40)):
         index = draw.randrange(len(tensors))
         x = tensors[index]
+        if alone.random() < 0.3:
+            x.copy_((x @ x.T @ x).clamp(-9, 9) if x.is_floating_point() else x - alone.randrange(3))
         match draw.randrange(14):
             case 0:
                 collective("all_reduce", x, op=draw.choice([dist.ReduceOp.SUM, dist.ReduceOp.MAX]))

@@ -47,3 +47,4 @@ def test_random_programs_of_collectives(size):
     for made in ranks.run("overlap.random_programs", size, FIRST, 12):
         assert made["wrong"] == []
         assert made["overlapped"] > 0
+        assert made["has gathers of its own"]
