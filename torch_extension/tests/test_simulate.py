@@ -64,6 +64,24 @@ def test_collectives_go_on_beside_kernels(cluster):
     assert by_itself.exposed == pytest.approx(2 * one)
 
 
+def test_communicators_of_equal_groups_share_a_link(cluster):
+    def plan(communicators):
+        gather = "{0}: @{0}:bf16[4096], out{0}:i32[1] = {1}(in0:bf16[1024], s0:i64[], in{0}:i32[1])"
+        lines = [gather.format(n, GATHER) + " done before 9" for n in range(1, communicators + 1)]
+        return "\n".join(["# plan", "arena 65536 (bound 65536)", *lines])
+
+    group, other = Group(8, 2), Group(16, 1)
+    one = all_gather(8192, group, cluster)
+    shared = simulate(plan(2), cluster, {"gathers": group, "all": group})
+    assert [lane for _, lane, _, _ in shared.spans] == ["gathers", "all"]
+    assert shared.seconds == pytest.approx(2 * one)
+    apart = simulate(plan(2), cluster, {"gathers": group, "all": other})
+    assert apart.seconds == pytest.approx(max(one, all_gather(8192, other, cluster)))
+    assert simulate(plan(3), cluster, {"any": group}).seconds == pytest.approx(3 * one)
+    with pytest.raises(ValueError, match="more communicators than gathers, all"):
+        simulate(plan(3), cluster, {"gathers": group, "all": other})
+
+
 @pytest.mark.parametrize("name", ["conv", "fft", 'host<"aten::linalg_eigh", (f32[64])>'])
 def test_what_is_not_estimated_is_refused(cluster, name):
     plan = PLAN.replace("matmul(", f"{name}(")

@@ -163,17 +163,17 @@ def steps_of(text: str) -> tuple[list[Step], int]:
 
 def simulate(text: str, cluster: Cluster, groups: dict[str, Group]) -> Simulation:
     """A run of the plan in `text` by each rank of `cluster`. `groups`: the ranks of each
-    communicator in the order in which the plan first uses them, by any name; more are the last.
-    A process group has two: one for gathers of 64 KiB and more, one for all else. Those of one name
-    share a link.
+    communicator in the order in which the plan first uses them, by any name; one name stands for
+    all. A process group has two: one for gathers of 64 KiB and more, one for all else.
+    Communicators of equal groups share a link.
 
     Raises ValueError for a plan with convolutions, transforms or CPU fallbacks: their time is not
-    estimated."""
+    estimated; and for one with more communicators than several names stand for."""
     steps, arena = steps_of(text)
     known: dict[str, tuple[str, Group]] = {}
     names = [*groups.items()]
     now, exposed, compute, communication = 0.0, 0.0, 0.0, 0.0
-    free: dict[str, float] = {}
+    free: dict[Group, float] = {}
     flying: list[tuple[int, float]] = []
     spans = []
     for index, step in enumerate(steps):
@@ -189,12 +189,18 @@ def simulate(text: str, cluster: Cluster, groups: dict[str, Group]) -> Simulatio
             continue
         token = _chain(step)
         if token not in known:
-            known[token] = names[min(len({n for n, _ in known.values()}), len(names) - 1)]
+            used = len({name for name, _ in known.values()})
+            if used == len(names) > 1:
+                raise ValueError(
+                    f"simulate: the plan has more communicators than {', '.join(groups)}: a process"
+                    f" group has two, one of them for large gathers; the next is of a {step.name}"
+                )
+            known[token] = names[min(used, len(names) - 1)]
         lane, group = known[token]
         known[_next_token(step)] = known[token]
         took = collective_seconds(step, group, cluster)
-        begin = max(now, free.get(lane, 0.0))
-        free[lane] = begin + took
+        begin = max(now, free.get(group, 0.0))
+        free[group] = begin + took
         communication += took
         spans.append((step.name.removeprefix("torchacc::"), lane, begin, begin + took))
         flying.append((step.done or index + 1, begin + took))
