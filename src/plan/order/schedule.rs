@@ -7,12 +7,15 @@
 //! started all that come before it in the program. (Of all collectives that are waited for, take the first: every rank that
 //! waits has started it, and what its lane has to do before. So it ends.)
 
+mod line;
+
 use super::Flow;
 use crate::graph::Graph;
 use crate::plan::cost::{collective_time, region_time};
-use crate::plan::draft::{Fused, Region, RegionId};
+use crate::plan::draft::{BufferId, Fused, Region, RegionId};
 use crate::plan::lanes::{self, Landings, LaneId};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use line::Line;
+use std::collections::{HashMap, HashSet};
 
 /// Beyond what the order needs without lanes, one in so many of these bytes may be in use, or what the largest collective has.
 const MOST_BEYOND: u64 = 20;
@@ -21,8 +24,6 @@ const MOST_BEYOND: u64 = 20;
 const WAYS: [(usize, usize); 4] = [(usize::MAX, 1), (32, 1), (usize::MAX, 0), (32, 0)];
 /// How often such an order is looked for.
 const TRIES: usize = 3;
-/// Most regions that are run early for the sake of a collective.
-const MOST_PREPARED: usize = 64;
 /// How many times what it is thought to take a collective may hold what it reads and writes. Estimates may be wrong.
 const PATIENCE: u64 = 16;
 /// An order is chosen for collectives that take what they are thought to take, and for this many times slower ones.
@@ -150,10 +151,14 @@ impl<'a> Work<'a> {
         Work { fused, flow, donors, times, lanes, awaits, before, collectives, numbers }
     }
 
-    /// Bytes in the arena that the largest one reads and writes.
+    /// The buffers that a region reads and writes.
+    fn touched(&self, r: RegionId) -> impl Iterator<Item = BufferId> {
+        self.flow.reads[r].iter().chain(&self.flow.writes[r]).copied()
+    }
+
+    /// Bytes in the arena that the largest collective reads and writes.
     fn largest_collective(&self) -> u64 {
-        let touched = |&r: &RegionId| self.flow.reads[r].iter().chain(&self.flow.writes[r]);
-        let bytes = |r| touched(r).map(|&b| self.flow.bytes[b]).sum();
+        let bytes = |&r: &RegionId| self.touched(r).map(|b| self.flow.bytes[b]).sum();
         self.collectives.iter().map(bytes).max().unwrap_or(0)
     }
 
@@ -191,8 +196,7 @@ impl<'a> Work<'a> {
     fn last_touches(&self, order: &[RegionId]) -> Vec<usize> {
         let mut last = vec![0; self.flow.bytes.len()];
         for (at, &r) in order.iter().enumerate() {
-            let touched = self.flow.reads[r].iter().chain(&self.flow.writes[r]);
-            touched.for_each(|&b| last[b] = at);
+            self.touched(r).for_each(|b| last[b] = at);
         }
         last
     }
@@ -251,9 +255,8 @@ impl<'a> Work<'a> {
                     _ => until < wanted && times[until] + self.times[r] <= over,
                 };
                 while until < order.len() && goes_on(until) {
-                    let touched = self.flow.reads[r].iter().chain(&self.flow.writes[r]);
-                    let held = touched.filter(|&&b| last[b] < until).map(|&b| self.flow.bytes[b]);
-                    let more = live[until] + held.sum::<u64>();
+                    let held = self.touched(r).filter(|&b| last[b] < until);
+                    let more = live[until] + held.map(|b| self.flow.bytes[b]).sum::<u64>();
                     if more > limit {
                         break;
                     }
@@ -332,203 +335,5 @@ impl Clock {
     fn rest(&self) -> u64 {
         let last = self.lanes.iter().map(|(_, end)| *end).max();
         last.unwrap_or(0).saturating_sub(self.now)
-    }
-}
-
-/// An order under construction.
-struct Line<'a> {
-    work: &'a Work<'a>,
-    limit: u64,
-    order: Vec<RegionId>,
-    /// Everything by the order as it was, the positions of regions in it, and where the first one is that has not run.
-    turns: &'a [RegionId],
-    turn: Vec<usize>,
-    first: usize,
-    /// Bytes at every position of that order, with what was made early.
-    forecast: Vec<u64>,
-    /// By the first collective that needs them, then by turn.
-    ready: BTreeSet<(usize, usize, RegionId)>,
-    /// The first collective that needs each region, as a position among them.
-    feeds: Vec<usize>,
-    waiting: Vec<u32>,
-    has_run: Vec<bool>,
-    clock: Clock,
-    live: u64,
-    /// Readers of each buffer that are not done with it.
-    uses: Vec<usize>,
-    /// Collectives that nobody has waited for yet, in the order of their starts.
-    in_flight: Vec<RegionId>,
-    /// The number of the first collective that has not started.
-    unstarted: usize,
-}
-
-impl<'a> Line<'a> {
-    fn new(work: &'a Work, order: &'a [RegionId], limit: u64) -> Line<'a> {
-        let n = order.len();
-        let mut turn = vec![0; n];
-        order.iter().enumerate().for_each(|(at, &r)| turn[r] = at);
-        let waiting = work.flow.n_before.clone();
-        let feeds = work.feeds();
-        Line {
-            work,
-            limit,
-            order: Vec::with_capacity(n),
-            turns: order,
-            first: 0,
-            forecast: work.live_bytes(order),
-            ready: (0..n).filter(|&r| waiting[r] == 0).map(|r| (feeds[r], turn[r], r)).collect(),
-            feeds,
-            turn,
-            waiting,
-            has_run: vec![false; n],
-            clock: Clock::new(n),
-            live: 0,
-            uses: work.flow.readers.iter().map(Vec::len).collect(),
-            in_flight: Vec::new(),
-            unstarted: 0,
-        }
-    }
-
-    fn run(mut self, reach: usize, passed: usize) -> Vec<RegionId> {
-        while self.first < self.turns.len() {
-            if !self.start_next(passed) {
-                let next = self.next(reach);
-                self.take(next);
-            }
-            while self.turns.get(self.first).is_some_and(|&r| self.has_run[r]) {
-                self.first += 1;
-            }
-        }
-        self.order
-    }
-
-    fn takes(&self, r: RegionId) -> u64 {
-        self.work.flow.writes[r].iter().map(|&b| self.work.flow.bytes[b]).sum()
-    }
-
-    /// Starts the next collective, or one soon after it on another lane, and runs before it what little it still needs, if
-    /// nothing speaks against that.
-    fn start_next(&mut self, passed: usize) -> bool {
-        let collectives = &self.work.collectives[self.unstarted..];
-        let next = collectives.iter().copied().filter(|&r| !self.has_run[r]);
-        let chosen = next.take(passed + 1).find_map(|collective| {
-            let mut needed = self.unprepared(collective)?;
-            needed.sort_unstable_by_key(|&r| self.turn[r]);
-            let bytes: u64 = needed.iter().map(|&r| self.takes(r)).sum();
-            let until = self.turn[collective].max(self.first);
-            let highest = self.forecast[self.first..=until].iter().max().map_or(0, |&most| most);
-            let is_early = self.turn[collective] > self.first;
-            let fits = !is_early || highest.max(self.live) + bytes <= self.limit;
-            fits.then_some((needed, bytes, until))
-        });
-        let Some((needed, bytes, until)) = chosen else { return false };
-        self.forecast[self.first..until].iter_mut().for_each(|live| *live += bytes);
-        needed.into_iter().for_each(|r| self.take(r));
-        true
-    }
-
-    /// Whether a region waits for a collective before which another one has not started.
-    fn is_held(&self, r: RegionId) -> bool {
-        self.work.awaits[r].iter().any(|&c| self.work.numbers[c] > self.unstarted)
-    }
-
-    /// A collective and all that has to run before it; `None` if that is much, or has to wait itself.
-    fn unprepared(&self, collective: RegionId) -> Option<Vec<RegionId>> {
-        let (mut found, mut at, mut time) = (vec![collective], 0, 0);
-        while let Some(&r) = found.get(at) {
-            time += if r == collective { 0 } else { self.work.times[r] };
-            let is_small = found.len() <= MOST_PREPARED && time <= self.work.times[collective];
-            let is_other = r != collective && self.work.lanes[r].is_some();
-            let waits = self.clock.wait(self.work, r) > 0 || self.is_held(r);
-            if !is_small || is_other || waits {
-                return None;
-            }
-            let before = self.work.before[r].iter();
-            for &other in before.filter(|&&other| !self.has_run[other]) {
-                if !found.contains(&other) {
-                    found.push(other);
-                }
-            }
-            at += 1;
-        }
-        Some(found)
-    }
-
-    /// Of what is ready and not far from its turn, the first that need not wait and for which there is memory; else what comes
-    /// nearest to that.
-    fn next(&self, reach: usize) -> RegionId {
-        let cost = |r: RegionId| {
-            let during = self.live + self.takes(r) + self.work.fused.regions[r].workspace;
-            (during.saturating_sub(self.limit), self.clock.wait(self.work, r))
-        };
-        let last = self.first.saturating_add(reach);
-        let mut best = None;
-        let may_run = |&&(_, turn, r): &&(usize, usize, RegionId)| {
-            let in_turn = self.work.lanes[r].is_none() || self.work.numbers[r] == self.unstarted;
-            turn <= last && in_turn && !self.is_held(r)
-        };
-        for &(_, turn, r) in self.ready.iter().filter(may_run) {
-            let cost = cost(r);
-            if cost == (0, 0) {
-                return r;
-            }
-            if best.is_none_or(|(least, _, _)| cost < least) {
-                best = Some((cost, turn, r));
-            }
-        }
-        best.map_or(self.turns[self.first], |(_, _, r)| r)
-    }
-
-    fn take(&mut self, r: RegionId) {
-        let work = self.work;
-        for &collective in &work.awaits[r] {
-            self.land(collective);
-        }
-        self.clock.run(work, r);
-        let over = |&&c: &&RegionId| {
-            self.clock.done[c] <= self.clock.now && work.numbers[c] < self.unstarted
-        };
-        let over: Vec<RegionId> = self.in_flight.iter().filter(over).copied().collect();
-        over.into_iter().for_each(|collective| self.land(collective));
-        self.live += self.takes(r);
-        self.has_run[r] = true;
-        self.ready.remove(&(self.feeds[r], self.turn[r], r));
-        self.order.push(r);
-        if work.lanes[r].is_some() {
-            let has_run = |&&c: &&RegionId| self.has_run[c];
-            self.unstarted += work.collectives[self.unstarted..].iter().take_while(has_run).count();
-            self.in_flight.push(r);
-        } else {
-            self.leave(r);
-        }
-        for &user in &work.flow.users[r] {
-            self.waiting[user] -= 1;
-            if self.waiting[user] == 0 {
-                self.ready.insert((self.feeds[user], self.turn[user], user));
-            }
-        }
-    }
-
-    /// A collective is done, and so are those before it on its lane.
-    fn land(&mut self, collective: RegionId) {
-        let Some(last) = self.in_flight.iter().position(|&r| r == collective) else { return };
-        let (lanes, mut at) = (&self.work.lanes, 0);
-        let of_lane = |&r: &RegionId| {
-            at += 1;
-            at <= last + 1 && lanes[r] == lanes[collective]
-        };
-        let (landed, rest) = std::mem::take(&mut self.in_flight).into_iter().partition(of_lane);
-        self.in_flight = rest;
-        let landed: Vec<RegionId> = landed;
-        landed.into_iter().for_each(|r| self.leave(r));
-    }
-
-    /// Gives back what a region was the last to touch.
-    fn leave(&mut self, r: RegionId) {
-        let flow = self.work.flow;
-        flow.reads[r].iter().for_each(|&b| self.uses[b] -= 1);
-        let touched = flow.reads[r].iter().chain(&flow.writes[r]);
-        let free = touched.filter(|&&b| self.uses[b] == 0).map(|&b| flow.bytes[b]);
-        self.live -= free.sum::<u64>();
     }
 }
