@@ -91,6 +91,7 @@ impl Case {
             derived: &derived,
             outputs: &outputs,
             arena: self.arena.address(),
+            host: 0,
             scalars: &[],
             watch: None,
         };

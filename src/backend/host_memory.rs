@@ -16,6 +16,7 @@ pub fn address(call: &Call, mem: MemRef) -> Option<usize> {
         MemRef::Input(n) => Some(call.inputs[n as usize]),
         MemRef::Output(n) => Some(call.outputs[n as usize]),
         MemRef::Arena(offset) => Some(call.arena + offset as usize),
+        MemRef::Host(offset) => Some(call.host + offset as usize),
         MemRef::Scalar(_) | MemRef::Index => None,
     }
 }

@@ -150,6 +150,7 @@ fn failed(way: Way, graph: &Graph, donors: &[Option<u32>], seed: u64) -> Result<
         derived: &[],
         outputs: &(0..outputs.len()).map(|k| address(of_output(k))).collect::<Vec<_>>(),
         arena: arena.address(),
+        host: 0,
         scalars: &scalars,
         watch: None,
     };

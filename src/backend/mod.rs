@@ -52,6 +52,9 @@ pub trait Backend: Target + Send + Sync {
     /// Where its memory comes from.
     fn pool(&self) -> &Arc<Pool>;
 
+    /// Where memory of the host's comes from that its kernels reach.
+    fn host_pool(&self) -> &Arc<Pool>;
+
     /// Where its memory is.
     fn location(&self) -> Location {
         Location::HOST
@@ -70,6 +73,11 @@ pub trait Backend: Target + Send + Sync {
     /// Memory for `nbytes`, contents undefined, aligned to at least 64 bytes. Error: `OutOfMemory`.
     fn allocate(&self, nbytes: usize) -> Result<Box<dyn Bytes>> {
         Ok(Box::new(HostBytes(self.pool().allocate(nbytes)?)))
+    }
+
+    /// Likewise of the host's, which kernels reach, too.
+    fn allocate_on_host(&self, nbytes: usize) -> Result<Box<dyn Bytes>> {
+        Ok(Box::new(HostBytes(self.host_pool().allocate(nbytes)?)))
     }
 
     /// Memory of the location's that somebody else lends.
@@ -107,6 +115,8 @@ pub struct Call<'a> {
     pub outputs: &'a [usize],
     /// Likewise.
     pub arena: usize,
+    /// Likewise, of the host's block: what was offloaded.
+    pub host: usize,
     /// The argument block: 8 bytes a slot.
     pub scalars: &'a [u64],
     pub watch: Option<&'a dyn Watch>,

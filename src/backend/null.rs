@@ -14,13 +14,14 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 #[derive(Default)]
 pub struct Null {
     pool: Arc<Pool>,
+    host_pool: Arc<Pool>,
     /// Whether plans are those of a backend with lanes.
     lanes: AtomicBool,
 }
 
 impl Null {
     pub fn with_lanes(lanes: bool) -> Null {
-        Null { pool: Arc::default(), lanes: lanes.into() }
+        Null { lanes: lanes.into(), ..Null::default() }
     }
 }
 
@@ -54,6 +55,10 @@ impl Backend for Null {
 
     fn pool(&self) -> &Arc<Pool> {
         &self.pool
+    }
+
+    fn host_pool(&self) -> &Arc<Pool> {
+        &self.host_pool
     }
 
     fn compile(&self, plan: Arc<Plan>) -> Result<Box<dyn Executable>> {
@@ -101,6 +106,7 @@ mod tests {
             derived: &[],
             outputs: &[output.as_mut_ptr().expose_provenance()],
             arena: 0,
+            host: 0,
             scalars: &[],
             watch: None,
         };

@@ -85,12 +85,14 @@ pub fn run(backend: &dyn Backend, plan: &Plan, arrays: &[Array], scalars: &[u64]
     let outputs: Vec<Box<dyn Bytes>> = plan.outputs.iter().map(|ty| garbage(ty.nbytes())).collect();
     let memory_of = |k: usize| plan.donors[k].map_or(&outputs[k], |i| &inputs[i as usize]);
     let arena = garbage(plan.arena_bytes as usize);
+    let host = backend.allocate_on_host(plan.host_bytes as usize).expect("a little memory");
     let call = Call {
         inputs: &inputs.iter().map(|bytes| bytes.address()).collect::<Vec<_>>(),
         poisoned: &[],
         derived: &[],
         outputs: &(0..outputs.len()).map(|k| memory_of(k).address()).collect::<Vec<_>>(),
         arena: arena.address(),
+        host: host.address(),
         scalars,
         watch: None,
     };

@@ -17,6 +17,7 @@ use std::sync::Arc;
 #[derive(Default)]
 pub struct Reference {
     pool: Arc<Pool>,
+    host_pool: Arc<Pool>,
 }
 
 impl Target for Reference {
@@ -40,6 +41,10 @@ impl Backend for Reference {
 
     fn pool(&self) -> &Arc<Pool> {
         &self.pool
+    }
+
+    fn host_pool(&self) -> &Arc<Pool> {
+        &self.host_pool
     }
 
     fn compile(&self, plan: Arc<Plan>) -> Result<Box<dyn Executable>> {

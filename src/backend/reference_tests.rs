@@ -56,6 +56,7 @@ fn run(step: Step, inputs: &[Array], outputs: &[Ty], scalars: &[u64]) -> (Vec<Ar
         derived: &[],
         outputs: &written,
         arena: 0,
+        host: 0,
         scalars,
         watch: None,
     };

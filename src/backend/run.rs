@@ -189,11 +189,12 @@ fn contained<T>(kernel: impl FnOnce() -> Result<T>) -> Result<T> {
     })
 }
 
-/// The error of a step that needs an output or an arena for which there was no memory.
+/// The error of a step that needs an output, an arena or a host's block for which there was no memory.
 fn homeless(plan: &Plan, call: &Call, step: &Step) -> Option<Error> {
     let nbytes = |operand: &Operand| match operand.mem {
         MemRef::Output(n) if call.outputs[n as usize] == 0 => plan.outputs[n as usize].nbytes(),
         MemRef::Arena(_) if call.arena == 0 => plan.arena_bytes as usize,
+        MemRef::Host(_) if call.host == 0 => plan.host_bytes as usize,
         _ => 0,
     };
     let operands = step.reads.iter().chain(&step.writes).map(nbytes);
@@ -223,6 +224,7 @@ enum Space {
     Input(u32),
     Output(u32),
     Arena,
+    Host,
 }
 
 /// Index into [`Poison::errors`].
@@ -265,6 +267,7 @@ impl<'a> Poison<'a> {
             MemRef::Input(n) => Some((Space::Input(n), 0)),
             MemRef::Output(n) => Some((self.space_of_output(n), 0)),
             MemRef::Arena(offset) => Some((Space::Arena, offset)),
+            MemRef::Host(offset) => Some((Space::Host, offset)),
             MemRef::Scalar(_) | MemRef::Index => None,
         }
     }

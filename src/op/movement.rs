@@ -183,7 +183,7 @@ pub fn mark_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
     }
 }
 
-pub fn detach_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
+pub fn same_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
     check::no_attrs(attrs)?;
     itself(inputs)
 }

@@ -179,8 +179,15 @@ macro_rules! primitives {
         Mark { "mark" Movement Exactly(1), ["number"], movement::mark_type, movement::SAME, p::no_flops }
             grad (Flows(|s| Ok(vec![Some(s.dy())])));
         /// x, through which no gradient flows. The first pass removes it.
-        Detach { "detach" Movement Exactly(1), [], movement::detach_type, movement::SAME, p::no_flops }
+        Detach { "detach" Movement Exactly(1), [], movement::same_type, movement::SAME, p::no_flops }
             grad (Stops);
+
+        /// x, in the host's memory if it lies between the inputs and the results of a program: a device's is free meanwhile.
+        Offload { "offload" Movement Exactly(1), [], movement::same_type, movement::SAME, p::no_flops }
+            grad (Flows(|s| Ok(vec![Some(s.dy())])));
+        /// x, in the device's memory again.
+        Reload { "reload" Movement Exactly(1), [], movement::same_type, movement::SAME, p::no_flops }
+            grad (Flows(|s| Ok(vec![Some(s.dy())])));
 
         // ---- reductions over `axes` (sorted, dropped from the result); the empty product of axes is the identity
         Sum { "reduce_sum" Reduction Exactly(1), ["axes"], reduce::number, reduce::SUM, reduce::flops, neutral: Some(0.0) }

@@ -3,8 +3,8 @@
 //!
 //! What is proved of every step:
 //! * reads are inside memory that holds the value they name, whole, written by an earlier step and not written over since;
-//! * writes go to outputs and the arena only, aligned and inside it; they overlap no other write or scratch memory of
-//!   the step, and no read unless the kernel goes through both in step;
+//! * writes go to outputs, the arena and, of what is offloaded, the host's block only, aligned and inside it; they overlap no
+//!   other write or scratch memory of the step, and no read unless the kernel goes through both in step;
 //! * an input donated to an output is written once, by the step that makes the output, or never if it is the output;
 //! * each element of each result is the graph's expression: followed back element by element, for the corners of the
 //!   iteration space and some points inside it;
@@ -118,6 +118,7 @@ enum Space {
     Input(u32),
     Output(u32),
     Arena,
+    Host,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,6 +189,7 @@ impl<'a> Memory<'a> {
                 None => return internal!("there is no output {k}"),
             },
             MemRef::Arena(offset) => Some((Space::Arena, offset)),
+            MemRef::Host(offset) => Some((Space::Host, offset)),
             MemRef::Scalar(slot) if (slot as usize) < self.plan.scalars.len() => None,
             MemRef::Index => None,
             _ => return internal!("there is no {mem}"),
@@ -328,15 +330,26 @@ impl<'a> Memory<'a> {
                 }
             }
             MemRef::Arena(offset) => self.in_arena(&(offset..offset + nbytes))?,
+            MemRef::Host(offset) => self.on_host(&(offset..offset + nbytes), value)?,
             _ => return internal!("{write} must not be written"),
         }
-        let (space, start) = self.locate(write.mem)?.expect("outputs and the arena are memory");
+        let (space, start) = self.locate(write.mem)?.expect("what is written is memory");
         Ok((space, start..start + nbytes))
     }
 
     fn in_arena(&self, range: &Range<u64>) -> Result<()> {
         if !range.start.is_multiple_of(ALIGN) || range.end > self.plan.arena_bytes {
             return internal!("bytes {range:?} are not aligned or not in the arena");
+        }
+        Ok(())
+    }
+
+    fn on_host(&self, range: &Range<u64>, value: ValueId) -> Result<()> {
+        if !range.start.is_multiple_of(ALIGN) || range.end > self.plan.host_bytes {
+            return internal!("bytes {range:?} are not aligned or not in the host's block");
+        }
+        if self.graph.maker(value).op != Op::Offload {
+            return internal!("value {} is not offloaded", value.0);
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::rounding;
 use super::views::{Path, View, is_whole};
-use super::{Instr, Kernel, LoopBody, Reg};
+use super::{ALIGN, Instr, Kernel, LoopBody, Reg};
 use crate::dtype::DType;
 use crate::graph::{Graph, Node, NodeId, ValueId};
 use crate::op::{Op, Ty};
@@ -58,6 +58,19 @@ pub(super) struct Fused {
 }
 
 impl Fused {
+    /// Whether a buffer lies in the host's block.
+    pub fn is_on_host(&self, graph: &Graph, buffer: BufferId) -> bool {
+        let Buffer { value, output } = self.buffers[buffer];
+        output.is_none() && graph.maker(value).op == Op::Offload
+    }
+
+    /// Bytes that a buffer takes in the arena; 0 if it lies elsewhere.
+    pub fn arena_bytes(&self, graph: &Graph, buffer: BufferId) -> u64 {
+        let is_elsewhere =
+            self.buffers[buffer].output.is_some() || self.is_on_host(graph, buffer);
+        if is_elsewhere { 0 } else { (self.ty(graph, buffer).nbytes() as u64).next_multiple_of(ALIGN) }
+    }
+
     pub fn ty<'g>(&self, graph: &'g Graph, buffer: BufferId) -> &'g Ty {
         graph.ty(self.buffers[buffer].value)
     }
@@ -119,6 +132,8 @@ impl Region {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Map,
+    /// A map that only moves a value from one memory to another; nothing joins it.
+    Copy,
     Reduce(NodeId),
     Node(NodeId),
     /// A map that begins with the result of a node.

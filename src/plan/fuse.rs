@@ -192,6 +192,11 @@ impl Fuser<'_> {
                 readers.iter().for_each(|&(r, s)| self.read(r, s));
             }
             (Class::Leaf | Class::Pointwise, _) => self.pointwise(node.first),
+            (_, Op::Offload | Op::Reload) => {
+                let region = self.start(Kind::Copy, node.first);
+                let slot = self.ask(region, self.views[node.inputs[0].0 as usize].clone());
+                self.keep(region, slot, node.first);
+            }
             (_, op) if is_view(op) => {
                 let region = self.start(Kind::Map, node.first);
                 let slot = self.ask(region, self.views[node.first.0 as usize].clone());
@@ -335,7 +340,7 @@ impl Fuser<'_> {
         let here = demands.iter().filter(|d| d.0 == r).count();
         let args = node.inputs.len() + (node.op == Op::Random) as usize;
         let fits = match self.drafts[r].kind {
-            Kind::Node(_) => false,
+            Kind::Node(_) | Kind::Copy => false,
             Kind::Fused(_) => !may_fail(node.op, self.graph.ty(v).dtype),
             Kind::Map | Kind::Reduce(_) => true,
         };

@@ -6,6 +6,7 @@
 use super::draft::{BufferId, Fused, Region, RegionId, Source};
 use super::lanes::Landings;
 use super::packing::{Block, lower_bound, pack};
+use super::views::is_view;
 use super::{ALIGN, Kernel, MemRef, Operand, Plan, Step, lanes};
 use crate::dtype::DType;
 use crate::graph::{Graph, ValueId};
@@ -30,6 +31,7 @@ pub(super) fn unplaced(
     let (block_of, blocks) = blocks(graph, fused, &steps, &last);
     let place_of = |b: BufferId| match fused.buffers[b].output {
         Some(k) => MemRef::Output(k),
+        None if fused.is_on_host(graph, b) => MemRef::Host(block_of[b]),
         None => MemRef::Arena(block_of[b]),
     };
     let mut scratch = blocks..;
@@ -38,39 +40,57 @@ pub(super) fn unplaced(
         let done = done.map(|done| done as u32);
         Step { done, ..step(graph, fused, region, workspace, place_of) }
     };
+    let outputs_on_host = outputs_on_host(graph);
     Plan {
         steps: steps.iter().zip(&done).map(step).collect(),
         inputs: inputs.to_vec(),
         outputs: graph.outputs.iter().map(|&v| graph.ty(v).clone()).collect(),
-        donors: grant(graph, fused, (&steps, &last), inputs, donors),
+        donors: grant(graph, fused, (&steps, &last), inputs, donors, &outputs_on_host),
+        outputs_on_host,
         scalars: scalars.to_vec(),
         arena_bytes: 0,
+        host_bytes: 0,
         lower_bound: 0,
     }
 }
 
 /// Gives the blocks of an unplaced plan their offsets.
 pub(super) fn settle(plan: &mut Plan) {
-    let blocks = liveness(plan);
-    plan.lower_bound = lower_bound(&blocks, plan.steps.len());
-    let (offsets, arena_bytes) = pack(&blocks, plan.lower_bound);
+    let Blocks { arena, host } = liveness(plan);
+    plan.lower_bound = lower_bound(&arena, plan.steps.len());
+    let (offsets, arena_bytes) = pack(&arena, plan.lower_bound);
+    let (host_offsets, host_bytes) = pack(&host, lower_bound(&host, plan.steps.len()));
     for step in &mut plan.steps {
         for operand in step.reads.iter_mut().chain(&mut step.writes) {
-            if let MemRef::Arena(block) = &mut operand.mem {
-                *block = offsets[*block as usize];
+            match &mut operand.mem {
+                MemRef::Arena(block) => *block = offsets[*block as usize],
+                MemRef::Host(block) => *block = host_offsets[*block as usize],
+                _ => {}
             }
         }
         if let Some((block, _)) = &mut step.workspace {
             *block = offsets[*block as usize];
         }
     }
-    plan.arena_bytes = arena_bytes;
+    (plan.arena_bytes, plan.host_bytes) = (arena_bytes, host_bytes);
+}
+
+/// By their numbers.
+#[derive(Default)]
+struct Blocks {
+    arena: Vec<Block>,
+    host: Vec<Block>,
 }
 
 /// Sizes and lives of the blocks of an outline.
-fn liveness(plan: &Plan) -> Vec<Block> {
-    let mut blocks: Vec<Block> = Vec::new();
-    let mut touch = |block: u64, at: usize, bytes: u64| {
+fn liveness(plan: &Plan) -> Blocks {
+    let mut all = Blocks::default();
+    let mut touch = |mem: MemRef, at: usize, bytes: u64| {
+        let (blocks, block) = match mem {
+            MemRef::Arena(block) => (&mut all.arena, block),
+            MemRef::Host(block) => (&mut all.host, block),
+            _ => return,
+        };
         let index = block as usize;
         if index >= blocks.len() {
             blocks.resize(index + 1, Block { bytes: 0, first: usize::MAX, last: 0 });
@@ -82,22 +102,18 @@ fn liveness(plan: &Plan) -> Vec<Block> {
     let done: Vec<_> = plan.steps.iter().map(|step| step.done.map(|done| done as usize)).collect();
     for ((at, step), last) in plan.steps.iter().enumerate().zip(last_touches(&done)) {
         for read in &step.reads {
-            if let MemRef::Arena(block) = read.mem {
-                touch(block, at, 0);
-                touch(block, last, 0);
-            }
+            touch(read.mem, at, 0);
+            touch(read.mem, last, 0);
         }
         for write in &step.writes {
-            if let MemRef::Arena(block) = write.mem {
-                touch(block, at, (write.layout.numel() as usize * write.dtype.size()) as u64);
-                touch(block, last, 0);
-            }
+            touch(write.mem, at, (write.layout.numel() as usize * write.dtype.size()) as u64);
+            touch(write.mem, last, 0);
         }
         if let Some((block, bytes)) = step.workspace {
-            touch(block, at, bytes);
+            touch(MemRef::Arena(block), at, bytes);
         }
     }
-    blocks
+    all
 }
 
 fn step(
@@ -157,8 +173,8 @@ fn last_reads(fused: &Fused, steps: &[&Region], last_touches: &[usize]) -> Vec<O
     last.into_iter().zip(until).map(alone).collect()
 }
 
-/// The block of each buffer in the arena, and how many there are; a result that may take the place of an operand which
-/// dies there shares its block.
+/// The block of each buffer in the arena or on the host, and how many there are in the arena; a result that may take the place
+/// of an operand which dies there shares its block.
 fn blocks(
     graph: &Graph,
     fused: &Fused,
@@ -167,11 +183,15 @@ fn blocks(
 ) -> (Vec<u64>, u64) {
     let last_reads = last_reads(fused, steps, last_touches);
     let mut block_of = vec![u64::MAX; fused.buffers.len()];
-    let mut blocks = 0..;
+    let (mut blocks, mut on_host) = (0.., 0..);
     for (at, region) in steps.iter().enumerate() {
         let mut taken: Vec<BufferId> = Vec::new();
         for (k, &write) in region.writes.iter().enumerate() {
             if fused.buffers[write].output.is_some() {
+                continue;
+            }
+            if fused.is_on_host(graph, write) {
+                block_of[write] = on_host.next().unwrap_or(u64::MAX);
                 continue;
             }
             let result = fused.ty(graph, write);
@@ -179,6 +199,7 @@ fn blocks(
                 Source::Buffer(b)
                     if last_reads[b] == Some(at)
                         && fused.buffers[b].output.is_none()
+                        && !fused.is_on_host(graph, b)
                         && !taken.contains(&b)
                         && region.may_overwrite(
                             k,
@@ -217,6 +238,18 @@ pub(super) fn unchanged(graph: &Graph, donors: &[Option<u32>]) -> Vec<bool> {
     graph.outputs.iter().zip(donors).map(is_unchanged).collect()
 }
 
+/// The outputs that are offloaded values, or views of one.
+fn outputs_on_host(graph: &Graph) -> Vec<u32> {
+    let is_on_host = |&k: &u32| {
+        let mut maker = graph.maker(graph.outputs[k as usize]);
+        while is_view(maker.op) {
+            maker = graph.maker(maker.inputs[0]);
+        }
+        maker.op == Op::Offload
+    };
+    (0..graph.outputs.len() as u32).filter(is_on_host).collect()
+}
+
 /// Which of the offered inputs is donated to each output.
 fn grant(
     graph: &Graph,
@@ -224,6 +257,7 @@ fn grant(
     (steps, last_touches): (&[&Region], &[usize]),
     inputs: &[Ty],
     donors: &[Option<u32>],
+    outputs_on_host: &[u32],
 ) -> Vec<Option<u32>> {
     let mut last_read = vec![None; inputs.len()];
     let mut written = vec![None; donors.len()];
@@ -251,7 +285,8 @@ fn grant(
         let (at, n) = written[k]?;
         let (ty, region) = (inputs.get(donor as usize)?, steps[at]);
         let result = fused.ty(graph, region.writes[n]);
-        let host = matches!(region.kernel, Kernel::Node { op: Op::Host, .. });
+        let host = matches!(region.kernel, Kernel::Node { op: Op::Host, .. })
+            || outputs_on_host.contains(&(k as u32));
         let free = match last_read[donor as usize] {
             Some(read) if read == at => {
                 region.may_overwrite(n, |r| r.source == Source::Input(donor), ty, result)

@@ -71,6 +71,8 @@ pub enum MemRef {
     Output(u32),
     /// Byte offset in the arena.
     Arena(u64),
+    /// Byte offset in the host's block, where what was offloaded waits.
+    Host(u64),
     /// A slot (8 bytes) of the argument block: an i64, an f64 or a bool (as i64 0 or 1), as the graph's `scalar` says.
     Scalar(u32),
     /// No memory: the element at flat index `i` is the number `i` (dtype i64). So `iota` is a layout.
@@ -160,8 +162,12 @@ pub struct Plan {
     pub outputs: Vec<Ty>,
     /// For every output, the input that donates its memory to it. Granted donations only: subset of what was offered.
     pub donors: Vec<Option<u32>>,
+    /// Outputs that were offloaded: their memory is the host's.
+    pub outputs_on_host: Vec<u32>,
     pub scalars: Vec<DType>,
     pub arena_bytes: u64,
+    /// Of the host's block.
+    pub host_bytes: u64,
     /// Largest sum of live arena bytes at any step: what no placement can beat.
     pub lower_bound: u64,
 }
@@ -180,7 +186,7 @@ pub enum PlanMode<'a> {
     Guided(&'a PlanDecisions),
 }
 
-/// Alignment of everything placed in the arena, in bytes.
+/// Alignment of everything placed in the arena and the host's block, in bytes.
 pub const ALIGN: u64 = 64;
 
 /// Plans `graph`. `inputs` and `scalars` are the types of the leaves by index; `donors[k]` offers the memory of an input
@@ -332,10 +338,21 @@ impl Plan {
         self.arena_bytes + self.fresh_bytes()
     }
 
-    /// Bytes of results that are given no memory of inputs.
+    /// Bytes of results that are given no memory of inputs, without those on the host.
     pub fn fresh_bytes(&self) -> u64 {
-        let fresh = self.outputs.iter().zip(&self.donors).filter(|(_, donor)| donor.is_none());
-        fresh.map(|(ty, _)| ty.nbytes() as u64).sum()
+        let is_fresh = |k: &usize| self.donors[*k].is_none() && !self.is_on_host(*k);
+        (0..self.outputs.len()).filter(is_fresh).map(|k| self.outputs[k].nbytes() as u64).sum()
+    }
+
+    /// Bytes of the host's memory that it takes: what was offloaded, and waits between steps or for other programs.
+    pub fn offloaded_bytes(&self) -> u64 {
+        let nbytes = |k: &u32| self.outputs[*k as usize].nbytes() as u64;
+        self.host_bytes + self.outputs_on_host.iter().map(nbytes).sum::<u64>()
+    }
+
+    /// Whether the memory of an output is the host's.
+    pub fn is_on_host(&self, output: usize) -> bool {
+        self.outputs_on_host.contains(&(output as u32))
     }
 
     /// Whether two references start at the same memory.

@@ -6,7 +6,6 @@
 mod alike;
 mod schedule;
 
-use super::ALIGN;
 use super::draft::{Fused, RegionId, Source};
 use super::lanes::Landings;
 use crate::graph::Graph;
@@ -80,17 +79,13 @@ fn flow(graph: &Graph, fused: &Fused) -> Flow {
 /// Without what comes after another region for its effects alone.
 fn flow_of_values(graph: &Graph, fused: &Fused) -> Flow {
     let n = fused.regions.len();
-    let bytes = |b: usize| match fused.buffers[b].output {
-        Some(_) => 0,
-        None => (fused.ty(graph, b).nbytes() as u64).next_multiple_of(ALIGN),
-    };
     let mut flow = Flow {
         users: vec![Vec::new(); n],
         n_before: vec![0; n],
         reads: vec![Vec::new(); n],
         writes: fused.regions.iter().map(|r| r.writes.clone()).collect(),
         readers: vec![Vec::new(); fused.buffers.len()],
-        bytes: (0..fused.buffers.len()).map(bytes).collect(),
+        bytes: (0..fused.buffers.len()).map(|b| fused.arena_bytes(graph, b)).collect(),
     };
     let writers = fused.writers();
     for (r, region) in fused.regions.iter().enumerate() {

@@ -130,7 +130,11 @@ fn arithmetic(m: &mut Make, dice: &mut Dice, values: &[ValueId], x: ValueId) -> 
 fn movement(m: &mut Make, dice: &mut Dice, values: &[ValueId], x: ValueId) -> Option<ValueId> {
     let ty = m.0.ty(x).clone();
     let (rank, n) = (ty.rank(), ty.numel());
-    Some(match dice.below(8) {
+    Some(match dice.below(9) {
+        8 => {
+            let there = m.ops(Op::Offload, &[x], smallvec![])[0];
+            if dice.below(3) == 0 { there } else { m.ops(Op::Reload, &[there], smallvec![])[0] }
+        }
         0 | 1 if rank >= 2 => {
             let mut perm: Vec<i64> = (0..rank as i64).collect();
             perm.swap(dice.below(rank), dice.below(rank));

@@ -94,6 +94,46 @@ fn bias_and_gelu_are_one_map() {
 }
 
 #[test]
+fn what_waits_on_the_host_takes_no_place_in_the_arena() {
+    check(
+        "
+        %0: f32[64,64] = input() {index=0, type=(f32[64,64])}
+        %1: f32[64,64] = softmax(%0)
+        %2: f32[64,64] = offload(%1)
+        %3: f32[64,64] = matmul(%1, %0)
+        %4: f32[64,64] = softmax(%3)
+        %5: f32[64,64] = offload(%4)
+        %6: f32[64,64] = matmul(%4, %0)
+        %7: f32[64,64] = softmax(%6)
+        %8: f32[64,64] = reload(%5)
+        %9: f32[64,64] = matmul(%8, %7)
+        %10: f32[64,64] = reload(%2)
+        %11: f32[64,64] = matmul(%10, %9)
+        %12: f32[64,64] = transpose(%2) {perm=[1,0]}
+        return %11, %12
+        ",
+        &[None, None],
+        expect![[r#"
+            arena 49152 (bound 49152), host 32768
+            out0: f32[64,64]
+            out1: f32[64,64]
+            0: @0:f32[64,64] = softmax(in0:f32[64,64])
+            1: host@0:f32[64,64] = map(@0:f32[64,64]) { r0 }
+            2: @16384:f32[64,64] = matmul(@0:f32[64,64], in0:f32[64,64])
+            3: @0:f32[64,64] = softmax(@16384:f32[64,64])
+            4: host@16384:f32[64,64] = map(@0:f32[64,64]) { r0 }
+            5: @16384:f32[64,64] = matmul(@0:f32[64,64], in0:f32[64,64])
+            6: @0:f32[64,64] = softmax(@16384:f32[64,64])
+            7: @16384:f32[64,64] = map(host@16384:f32[64,64]) { r0 }
+            8: @32768:f32[64,64] = matmul(@16384:f32[64,64], @0:f32[64,64])
+            9: @0:f32[64,64] = map(host@0:f32[64,64]) { r0 }
+            10: out0:f32[64,64] = matmul(@0:f32[64,64], @32768:f32[64,64])
+            11: out1:f32[64,64] = map(host@0:f32[64,64]{1,64}) { r0 }
+        "#]],
+    );
+}
+
+#[test]
 fn softmax_in_primitives() {
     check(
         "

@@ -1,5 +1,5 @@
-//! A plan for people: one line a step. `in0`, `out0` are inputs and outputs, `@64` is an arena offset, `s0` a scalar,
-//! `#` the index itself; `{…}` are strides and `+` an offset, left out where the layout is dense.
+//! A plan for people: one line a step. `in0`, `out0` are inputs and outputs, `@64` is an arena offset, `host@64` one in
+//! the host's block, `s0` a scalar, `#` the index itself; `{…}` are strides and `+` an offset, left out where the layout is dense.
 
 use super::{Instr, Kernel, LoopBody, MemRef, Operand, Plan, Step};
 use crate::graph::text::{attr_text, ints_text};
@@ -8,7 +8,11 @@ use std::fmt::{self, Display, Formatter};
 
 impl Display for Plan {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        writeln!(f, "arena {} (bound {})", self.arena_bytes, self.lower_bound)?;
+        write!(f, "arena {} (bound {})", self.arena_bytes, self.lower_bound)?;
+        match self.host_bytes {
+            0 => writeln!(f)?,
+            host => writeln!(f, ", host {host}")?,
+        }
         for (k, (ty, donor)) in self.outputs.iter().zip(&self.donors).enumerate() {
             write!(f, "out{k}: {}", ty)?;
             match donor {
@@ -83,6 +87,7 @@ impl Display for MemRef {
             MemRef::Input(i) => write!(f, "in{i}"),
             MemRef::Output(k) => write!(f, "out{k}"),
             MemRef::Arena(offset) => write!(f, "@{offset}"),
+            MemRef::Host(offset) => write!(f, "host@{offset}"),
             MemRef::Scalar(slot) => write!(f, "s{slot}"),
             MemRef::Index => write!(f, "#"),
         }

@@ -4,7 +4,7 @@ use super::{Kernel, LoopBody, Operand, Plan, Step, memory};
 use crate::number::{Number, Numbers};
 use crate::op::Ty;
 
-/// A plan in which `MemRef::Arena` and the workspaces name blocks of the arena by number; how large these are and
+/// A plan in which `MemRef::Arena`, `MemRef::Host` and the workspaces name blocks by number; how large these are and
 /// how long they are needed follows from the steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UnplacedPlan(Plan);

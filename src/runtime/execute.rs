@@ -28,25 +28,51 @@ use std::thread::{Scope, scope};
 /// The release, and the sources: any change of theirs may change what a program should be.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " ", env!("TORCHACC_SOURCES"));
 
-/// Intermediates of all programs: they run one after the other, so they share one block.
+/// Intermediates of all programs: they run one after the other, so they share one block of the device's memory, and one of the
+/// host's.
 #[derive(Default)]
-pub struct Arena(Option<Box<dyn Bytes>>);
+pub struct Arena {
+    device: Option<Box<dyn Bytes>>,
+    host: Option<Box<dyn Bytes>>,
+}
+
+/// Addresses of a plan's blocks for intermediates; 0 where it needs none.
+#[derive(Clone, Copy, Default)]
+pub struct Intermediates {
+    pub arena: usize,
+    pub host: usize,
+}
 
 impl Arena {
-    /// An address with the plan's arena behind it; contents are not kept.
-    pub fn reserve(&mut self, shared: &Shared, plan: &Plan) -> Result<usize> {
+    /// Blocks for a plan; contents are not kept.
+    pub fn reserve(&mut self, shared: &Shared, plan: &Plan) -> Result<Intermediates> {
         let nbytes = plan.arena_bytes as usize;
         // With the results of this program, what another one left may be more than the limit.
         let fits = |bytes: &dyn Bytes| {
             let limit = shared.memory_limit().unwrap_or(u64::MAX);
             bytes.len() >= nbytes && bytes.len() as u64 + plan.fresh_bytes() <= limit
         };
-        if self.0.as_deref().is_none_or(|bytes| !fits(bytes)) {
+        if self.device.as_deref().is_none_or(|bytes| !fits(bytes)) {
             // The old block goes first: both at once may be too much.
-            self.0 = None;
-            self.0 = Some(shared.allocate(nbytes)?);
+            self.device = None;
+            self.device = Some(shared.allocate(nbytes)?);
         }
-        Ok(self.0.as_ref().map_or(0, |bytes| bytes.address()))
+        let nbytes = plan.host_bytes as usize;
+        if nbytes > self.host.as_ref().map_or(0, |bytes| bytes.len()) {
+            self.host = None;
+            self.host = Some(shared.backend.allocate_on_host(nbytes)?);
+        }
+        let address = |block: &Option<Box<dyn Bytes>>| block.as_ref().map_or(0, |b| b.address());
+        Ok(Intermediates { arena: address(&self.device), host: address(&self.host) })
+    }
+}
+
+/// Memory for an output that is given none.
+pub fn fresh_output(shared: &Shared, plan: &Plan, output: usize) -> Result<Box<dyn Bytes>> {
+    let nbytes = plan.outputs[output].nbytes();
+    match plan.is_on_host(output) {
+        true => shared.backend.allocate_on_host(nbytes),
+        false => shared.allocate(nbytes),
     }
 }
 
@@ -182,23 +208,23 @@ fn launch(
         .collect();
     // Without memory for an output or the arena, the steps that need it fail; not the program.
     let mut refused = None;
-    let arena = match &begun {
-        Some(begun) => Ok(begun.arena),
+    let between = match &begun {
+        Some(begun) => Ok(begun.between),
         None => arena.reserve(shared, plan),
     };
-    let arena = arena.unwrap_or_else(|error| {
+    let between = between.unwrap_or_else(|error| {
         refused = Some(error);
-        0
+        Intermediates::default()
     });
     let (done, begun) = begun.map_or((0, None), |begun| (begun.done, Some(begun.memory)));
     // An input that failed earlier has nothing to donate.
     let donor = |output: usize| plan.donors[output].filter(|&leaf| inputs[leaf as usize].is_ok());
     let donors: Vec<Option<u32>> = (0..plan.outputs.len()).map(donor).collect();
     let allocated = || {
-        (plan.outputs.iter().zip(&donors))
-            .map(|(ty, donor)| match donor {
+        (donors.iter().enumerate())
+            .map(|(output, donor)| match donor {
                 Some(leaf) => closed.leaves[*leaf as usize].take(|nbytes| shared.allocate(nbytes)),
-                None => shared.allocate(ty.nbytes()),
+                None => fresh_output(shared, plan, output),
             })
             .map(|memory| {
                 let refuse = |error| {
@@ -232,7 +258,8 @@ fn launch(
         poisoned: &poisoned,
         derived: &derived,
         outputs: &outputs,
-        arena,
+        arena: between.arena,
+        host: between.host,
         scalars: &scalars,
         watch: watch.as_ref().map(|watch| watch as &dyn Watch),
     };
@@ -244,6 +271,7 @@ fn launch(
     let outcome = shared.busy.time(|| shared.stats.execute_ns.time(run));
     shared.stats.kernels.add(plan.steps.len() as u64);
     shared.stats.early_kernels.add(done as u64);
+    shared.stats.offloaded_bytes.add(plan.offloaded_bytes());
     binding.inspect(|binding| binding.was_run(shared));
     drop((watch, stay));
     shared.failures.spread(&closed.leaves, &closed.promised, |inputs| reached(plan, inputs));

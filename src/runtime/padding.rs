@@ -224,6 +224,7 @@ impl PaddedFrame {
             derived: &[],
             outputs: &[output],
             arena: 0,
+            host: 0,
             scalars: &[],
             watch: None,
         };

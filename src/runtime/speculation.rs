@@ -5,7 +5,7 @@
 use super::breakdown::Phase;
 use super::code::Compiled;
 use super::compile::CompiledTrace;
-use super::execute::Arena;
+use super::execute::{Arena, Intermediates, fresh_output};
 use super::watchdog::Watchdog;
 use super::{Shared, watch};
 use crate::backend::{Call, Watch};
@@ -24,7 +24,7 @@ pub struct Speculation {
     code: Arc<Compiled>,
     /// Of the program's outputs.
     memory: Vec<Box<dyn Bytes>>,
-    arena: usize,
+    between: Intermediates,
     /// Steps that have run, without a failure.
     done: usize,
 }
@@ -32,7 +32,7 @@ pub struct Speculation {
 /// What a run that was begun leaves to whoever finishes it.
 pub struct Begun {
     pub memory: Vec<Box<dyn Bytes>>,
-    pub arena: usize,
+    pub between: Intermediates,
     pub done: usize,
 }
 
@@ -64,10 +64,10 @@ impl Speculation {
         if !plan.steps.first().is_some_and(|step| is_ready(shared, step, &progress)) {
             return None;
         }
-        let arena = arena.reserve(shared, plan).ok()?;
-        let memory = plan.outputs.iter().map(|ty| shared.allocate(ty.nbytes()).ok());
+        let between = arena.reserve(shared, plan).ok()?;
+        let memory = (0..plan.outputs.len()).map(|k| fresh_output(shared, plan, k).ok());
         let memory = memory.collect::<Option<_>>()?;
-        Some(Speculation { progress, outputs, program, code, memory, arena, done: 0 })
+        Some(Speculation { progress, outputs, program, code, memory, between, done: 0 })
     }
 
     /// Whether nothing failed.
@@ -99,7 +99,8 @@ impl Speculation {
             poisoned: &[],
             derived: &derived,
             outputs: &outputs,
-            arena: self.arena,
+            arena: self.between.arena,
+            host: self.between.host,
             scalars: &scalars,
             watch: watch.as_ref().map(|watch| watch as &dyn Watch),
         };
@@ -126,8 +127,8 @@ impl Speculation {
         if !is_it {
             self.progress.trace.is_awaited.store(false, Relaxed);
         }
-        let Speculation { memory, arena, done, .. } = self;
-        is_it.then_some(Begun { memory, arena, done })
+        let Speculation { memory, between, done, .. } = self;
+        is_it.then_some(Begun { memory, between, done })
     }
 }
 
@@ -142,7 +143,7 @@ fn is_ready(shared: &Shared, step: &Step, progress: &Progress) -> bool {
     let is_there = |operand: &Operand| match operand.mem {
         MemRef::Input(n) => leaves.get(n as usize).is_some_and(|leaf| !leaf.is_shared()),
         MemRef::Scalar(slot) => (slot as usize) < scalars.len(),
-        MemRef::Output(_) | MemRef::Arena(_) | MemRef::Index => true,
+        MemRef::Output(_) | MemRef::Arena(_) | MemRef::Host(_) | MemRef::Index => true,
     };
     !shared.backend.calls_host(&step.kernel) && step.reads.iter().all(is_there)
 }

@@ -87,6 +87,7 @@ macro_rules! metrics {
             disk_scanned: Counter, "", "Files looked at to find those to remove.";
             kernels: Counter, "", "Steps of plans run.";
             early_kernels: Counter, "", "Of these, begun while their trace was still being recorded.";
+            offloaded_bytes: Counter, "bytes", "Of the host's memory that programs took for what they offloaded.";
             host_calls: Counter, "", "Host operators run.";
             host_copies: Counter, "", "Steps whose operands were copied from a device to the host for it, and results back.";
             collectives: Counter, "", "Collectives run, sends and receives among them: they are no host operators.";

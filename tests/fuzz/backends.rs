@@ -108,6 +108,7 @@ pub fn run(
     let own: Vec<Box<dyn Bytes>> =
         plan.outputs.iter().map(|ty| used(backend, ty.nbytes())).collect();
     let arena = used(backend, plan.arena_bytes as usize);
+    let host = backend.allocate_on_host(plan.host_bytes as usize).map_err(|e| e.message)?;
     let memory_of = |k: usize| plan.donors[k].map_or(&own[k], |i| &inputs[i as usize]);
     let call = Call {
         inputs: &inputs.iter().map(|memory| memory.address()).collect::<Vec<_>>(),
@@ -115,6 +116,7 @@ pub fn run(
         derived: &[],
         outputs: &(0..own.len()).map(|k| memory_of(k).address()).collect::<Vec<_>>(),
         arena: arena.address(),
+        host: host.address(),
         scalars: &case.scalars,
         watch: None,
     };

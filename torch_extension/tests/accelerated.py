@@ -74,12 +74,19 @@ def config(dp=None, fsdp=1, tp=1, sp=(), pp=(), gate=False, layers=2, model=None
 
 # By the number of processes.
 KINDS = {
-    1: {"alone": {}, "again": {"memory": MemoryConfig(gc=True), "model": "gpt2"}},
+    1: {
+        "alone": {},
+        "again": {"memory": MemoryConfig(gc=True), "model": "gpt2"},
+        "offload": {"memory": MemoryConfig(offload=True)},
+    },
     2: {
         "dp": {},
         "fsdp": {"fsdp": 2},
         "tp": {"tp": 2},
         "fsdp_again": {"fsdp": 2, "memory": MemoryConfig(gc=True, gc_cnt=1)},
+        "fsdp_offload": {"fsdp": 2, "memory": MemoryConfig(offload=True)},
+        "tp_offload": {"tp": 2, "memory": MemoryConfig(offload=True)},
+        "1f1b_offload": {"pp": (2, 2), "layers": 4, "memory": MemoryConfig(offload=True)},
         "dp_bf16": {"compute": ComputeConfig(bf16=True)},
         "fsdp_bf16": {"fsdp": 2, "compute": ComputeConfig(bf16=True)},
         "ulysses": {"sp": (2,)},
@@ -126,7 +133,18 @@ KINDS = {
 }
 SHORT = {
     1: KINDS[1],
-    2: {"dp", "fsdp", "tp", "fsdp_again", "dp_bf16", "fsdp_bf16", "ulysses", "ring_again"}
+    2: {
+        "dp",
+        "fsdp",
+        "tp",
+        "fsdp_again",
+        "tp_offload",
+        "1f1b_offload",
+        "dp_bf16",
+        "fsdp_bf16",
+        "ulysses",
+        "ring_again",
+    }
     | {"1f1b", "interleaved", "zero_bubble", "1f1b_bf16"},
     4: {
         "fsdp",
@@ -268,7 +286,6 @@ def refused():
     tied.head.weight = tied.token.weight
     ask("tied", config(tp=2), tied)
     ask("gc", Config(memory=MemoryConfig(gc=True)), nn.Linear(2, 2))
-    ask("later", Config(memory=MemoryConfig(offload=True)))
     model = nn.Linear(2, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     model(torch.ones(1, 2)).sum().backward()
@@ -439,16 +456,20 @@ class Unwritten(nn.Module):
 
 def without_memory():
     """Models on the device meta."""
-    with torch.device("meta"):
-        model = MODELS["gpt2"]()
-    model.head.weight = model.token.weight
-    model.register_buffer("kept", torch.arange(3))
-    whole = sum(parameter.numel() for parameter in model.parameters())
-    torch.manual_seed(0)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    model, optimizer = torchacc.accelerate(
-        model, config=Config(dist=DistConfig(fsdp=FSDPConfig(2))), optimizer=optimizer
-    )
+
+    def made_by(fsdp):
+        with torch.device("meta"):
+            model = MODELS["gpt2"]()
+        model.head.weight = model.token.weight
+        model.register_buffer("kept", torch.arange(3))
+        torch.manual_seed(0)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        config = Config(dist=DistConfig(fsdp=fsdp))
+        return torchacc.accelerate(model, config=config, optimizer=optimizer)
+
+    whole = sum(parameter.numel() for parameter in MODELS["gpt2"]().parameters())
+    whole -= MODELS["gpt2"]().head.weight.numel()
+    model, optimizer = made_by(FSDPConfig(2))
     layer = model.layers[0]
     weights = {"token": model.token, "up": layer.up, "norm": layer.norm1}
     made = {
@@ -457,10 +478,17 @@ def without_memory():
     }
     made |= {"tied": model.head.weight is model.token.weight, "kept": model.kept.tolist()}
     made["part"] = sum(p.to_local().numel() for p in model.parameters()) / whole
+    on_host, slow = made_by(FSDPConfig(2, cpu_offload=True))
+    with torch.no_grad():
+        for one, other in zip(on_host.parameters(), model.parameters(), strict=True):
+            one.to_local().copy_(other.to_local())
     # The same batch in every step and rank: it is learned.
     batch = next(part_of(0, 1, 1))
     step = trained(model, [{key: value.to("acc") for key, value in batch.items()}] * 5, optimizer)
     made["losses"] = [step(number).item() for number in range(5)]
+    made["devices"] = sorted({one.device.type for one in on_host.parameters()})
+    step = trained(on_host, [{key: value.to("acc") for key, value in batch.items()}] * 5, slow)
+    made["losses_on_host"] = [step(number).item() for number in range(5)]
     # What is not split is what the first rank has, whatever numbers the others draw.
     torch.manual_seed(dist.get_rank())
     with torch.device("meta"):

@@ -25,6 +25,7 @@ from torchacc.future import Future, future
 from torchacc.loader import AsyncLoader
 from torchacc.memory_limit import set_memory_limit
 from torchacc.metrics import host_calls, last_program, metrics, reset_metrics
+from torchacc.offload import save_on_host
 from torchacc.profile import profile
 from torchacc.step import cut, mark_step, sync
 from torchacc.weights import load_safetensors
@@ -53,6 +54,7 @@ __all__ = [
     "optim",
     "profile",
     "reset_metrics",
+    "save_on_host",
     "set_backend",
     "set_memory_limit",
     "set_recompile_limit",

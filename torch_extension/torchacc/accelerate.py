@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_map_only
 from torchacc import auto, fp8
 from torchacc.config import AXES, Config
 from torchacc.loader import AsyncLoader
-from torchacc.parallel import deferred, modules, pipeline, recompute, sharded, tensor
+from torchacc.parallel import deferred, modules, offload, pipeline, recompute, sharded, tensor
 from torchacc.parallel.clip import clip_grad_norm_
 from torchacc.parallel.division import division
 from torchacc.parallel.modules import wrap
@@ -58,10 +58,6 @@ def accelerate(
     """
     config = copy.deepcopy(config) if config is not None else Config()
     config.validate()
-    if config.memory.offload:
-        raise NotImplementedError(
-            "accelerate: memory.offload is not there yet: leave it as it is by default"
-        )
     device = _device(config)
     world = _start(device)
     found = None
@@ -75,12 +71,6 @@ def accelerate(
     if optimizer is not None and optimizer.state:
         raise ValueError("accelerate: the optimizer has made a step: its state is of other tensors")
 
-    is_meta = any(one.is_meta for one in (*model.parameters(), *model.buffers()))
-    if is_meta and config.dist.fsdp.cpu_offload:
-        raise NotImplementedError(
-            "accelerate: dist.fsdp.cpu_offload of a model on the device meta is not there yet: "
-            "make it on the CPU"
-        )
     sizes = {axis: mesh[axis].size() for axis in AXES} if mesh is not None else {}
     # What does not fit is said before anything is changed.
     engines = _Engines(model, config, device, mesh, sizes, ties)
@@ -134,6 +124,7 @@ class _Engines:
             size("fsdp", 1) > 1 or size("tp", 1) > 1 and (size("dp", 1) > 1 or size("sp", 1) > 1)
         )
         self.again = named(recompute.layers(model, config.memory))
+        self.offloaded = named(offload.layers(model, config.memory))
         self.styles = tensor.styles(model, size("tp", 1), dist_config.tp.plan, ties)
         field = "dist.fsdp.wrap_layer_cls"
         self.shards = named(modules.of_classes(model, dist_config.fsdp.wrap_layer_cls, field))
@@ -183,6 +174,7 @@ class _Engines:
         again = [own[name] for name in self.again if name in own]
         parts = 1 if self.division is None else self.division.parts_at_once(config.dist.pp)
         budget = recompute.put_on(again, config.memory, device, mesh, parts)
+        offload.put_on([own[name] for name in self.offloaded if name in own])
         if region is not None:
             region.divide(layers)
         if not is_meta:
@@ -205,6 +197,9 @@ class _Engines:
             deferred.make(model, device)
             modules.tie(model, ties)
             deferred.begin(model, device, stage.incomplete() if stage is not None else ())
+            if config.dist.fsdp.cpu_offload:
+                sharded.to_host(model)
+                modules.tie(model, ties)
         # Those of data parallel ranks are otherwise DistributedDataParallel's to make alike.
         is_own = self.is_sharded or self.copies is not None
         axes = ("tp", "dp", "sp") if self.copies is not None else ("tp", "dp")

@@ -168,7 +168,7 @@ class MemoryConfig(_Section):
     # As many of them as it takes for a step to need no more than `budget` bytes.
     auto: bool = False
     budget: int | None = None
-    # Activations wait in the host's memory.
+    # Activations of all layers but the last wait in the host's memory.
     offload: bool = False
 
     def _problems(self):

@@ -53,6 +53,7 @@ impl Bound {
             MemRef::Input(i) => Source::Memory(call.inputs[i as usize]),
             MemRef::Output(i) => Source::Memory(call.outputs[i as usize]),
             MemRef::Arena(offset) => Source::Memory(call.arena + offset as usize),
+            MemRef::Host(offset) => Source::Memory(call.host + offset as usize),
             MemRef::Scalar(slot) => Source::Slot(call.scalars[slot as usize]),
             MemRef::Index => Source::Index,
         };

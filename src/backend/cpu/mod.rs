@@ -65,6 +65,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 pub struct Cpu {
     pool: Arc<Pool>,
+    host_pool: Arc<Pool>,
     threads: Arc<Threads>,
     /// Bytes of packed operands that are kept from run to run.
     kept: Arc<AtomicU64>,
@@ -76,7 +77,8 @@ impl Cpu {
     /// `num_threads` 0 means one for every core. No thread starts and no library is loaded before the first run.
     pub fn new(num_threads: usize, onednn: Search) -> Cpu {
         let threads = Arc::new(Threads::new(num_threads, onednn));
-        Cpu { pool: Pool::new(), threads, kept: Arc::default(), lanes: true.into() }
+        let (pool, host_pool) = (Pool::new(), Pool::new());
+        Cpu { pool, host_pool, threads, kept: Arc::default(), lanes: true.into() }
     }
 
     /// Whether it has lanes, which otherwise it has.
@@ -126,6 +128,10 @@ impl Backend for Cpu {
 
     fn pool(&self) -> &Arc<Pool> {
         &self.pool
+    }
+
+    fn host_pool(&self) -> &Arc<Pool> {
+        &self.host_pool
     }
 
     fn compile(&self, plan: Arc<Plan>) -> Result<Box<dyn Executable>> {

@@ -26,6 +26,17 @@ pub trait Device: Send + Sync {
     /// Gives back what `allocate` gave. What was queued before may still use it.
     fn free(&self, address: usize);
 
+    /// The address of so many bytes of the host's memory, which kernels reach by the same address; aligned to at least 64
+    /// bytes. Error: `OutOfMemory`.
+    fn allocate_on_host(&self, nbytes: usize) -> Result<usize> {
+        self.allocate(nbytes)
+    }
+
+    /// Gives that back.
+    fn free_on_host(&self, address: usize) {
+        self.free(address);
+    }
+
     /// Copies from device memory to the host, in a program; waits.
     fn read(&self, address: usize, to: &mut [u8]) -> Result<()>;
 

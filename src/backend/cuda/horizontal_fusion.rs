@@ -184,6 +184,7 @@ fn together(steps: &[usize], lowered: &mut [Actions], table: &mut Vec<KernelArg>
 fn bytes(plan: &Plan, operand: &Operand) -> Option<(MemRef, Range<u64>)> {
     let (memory, start) = match operand.mem {
         MemRef::Arena(start) => (MemRef::Arena(0), start),
+        MemRef::Host(start) => (MemRef::Host(0), start),
         MemRef::Output(k) => (plan.donors[k as usize].map_or(operand.mem, MemRef::Input), 0),
         MemRef::Input(_) => (operand.mem, 0),
         MemRef::Scalar(_) | MemRef::Index => return None,

@@ -16,7 +16,28 @@ pub fn pool(device: Arc<dyn Device>) -> Arc<Pool> {
     Pool::of(Box::new(Blocks(device)))
 }
 
+/// Memory of the host's, likewise.
+pub fn host_pool(device: Arc<dyn Device>) -> Arc<Pool> {
+    Pool::of(Box::new(HostBlocks(device)))
+}
+
 struct Blocks(Arc<dyn Device>);
+
+struct HostBlocks(Arc<dyn Device>);
+
+impl Supply for HostBlocks {
+    fn allocate(&self, nbytes: usize) -> Result<usize> {
+        self.0.allocate_on_host(nbytes)
+    }
+
+    fn release(&self, address: usize, _: usize) {
+        self.0.free_on_host(address);
+    }
+
+    fn coarsest(&self) -> usize {
+        LARGE
+    }
+}
 
 impl Supply for Blocks {
     fn allocate(&self, nbytes: usize) -> Result<usize> {

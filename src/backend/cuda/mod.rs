@@ -37,13 +37,15 @@ use std::sync::Arc;
 pub struct Cuda {
     device: Arc<dyn Device>,
     pool: Arc<Pool>,
+    host_pool: Arc<Pool>,
     captures: bool,
 }
 
 impl Cuda {
     /// `pool` gives out memory of the device. With `captures`, runs that come again are queued as a whole ([`graphs`]).
     pub fn new(device: Arc<dyn Device>, pool: Arc<Pool>, captures: bool) -> Cuda {
-        Cuda { device, pool, captures }
+        let host_pool = memory::host_pool(device.clone());
+        Cuda { device, pool, host_pool, captures }
     }
 }
 
@@ -82,6 +84,10 @@ impl Backend for Cuda {
 
     fn pool(&self) -> &Arc<Pool> {
         &self.pool
+    }
+
+    fn host_pool(&self) -> &Arc<Pool> {
+        &self.host_pool
     }
 
     fn location(&self) -> Location {

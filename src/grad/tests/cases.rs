@@ -129,6 +129,10 @@ fn movement() -> Vec<Case> {
         case("as_strided_scatter", &[any(22, &[2, 3, 4]), any(23, &[2, 2])], move |math, x| {
             vec![math.op(Op::AsStridedScatter, x, written.clone()).exp()]
         }),
+        case("offload and reload", &x, |math, x| {
+            let there = math.op(Op::Offload, &[x[0]], smallvec![]);
+            vec![math.op(Op::Reload, &[there], smallvec![]).exp()]
+        }),
         case("concat", &[any(24, &[2, 3]), any(25, &[2, 0]), any(26, &[2, 1])], |math, x| {
             vec![math.concat(x, 1).exp()]
         }),

@@ -25,6 +25,7 @@ const FAMILIES: &[(usize, Family)] = &[
     (3, strided),
     (1, bitcast),
     (3, concat),
+    (2, offload),
     (6, reduction),
     (5, products::matmul),
     (2, products::grouped),
@@ -298,6 +299,19 @@ fn concat(g: &mut Generator) -> Result<()> {
         parts.push(g.of_type(&part)?);
     }
     g.node(Op::Concat, &parts, smallvec![Attr::Int(dim as i64)])?;
+    Ok(())
+}
+
+/// Something goes to the host and comes back, or waits there.
+fn offload(g: &mut Generator) -> Result<()> {
+    let x = any(g, 0, is_any)?;
+    let op = if g.builder.graph().maker(x).op == Op::Offload { Op::Reload } else { Op::Offload };
+    if let Some(there) = g.node(op, &[x], smallvec![])?
+        && op == Op::Offload
+        && g.rng.chance(0.7)
+    {
+        g.node(Op::Reload, &there, smallvec![])?;
+    }
     Ok(())
 }
 

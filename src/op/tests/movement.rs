@@ -100,6 +100,14 @@ fn bitcast_keeps_the_bytes() {
 }
 
 #[test]
+fn what_goes_to_the_host_and_back_is_the_same() {
+    each_dtype(|numbers, dtype| {
+        let x = numbers.bytes(dtype, &[2, 3]);
+        assert_eq!(one(Op::Reload, &[&one(Op::Offload, &[&x], &[])], &[]), x);
+    });
+}
+
+#[test]
 fn concat() {
     each_dtype(|numbers, dtype| {
         for dim in 0..2usize {

@@ -48,7 +48,7 @@ pub struct Sequence<'a> {
     reads: Vec<Vec<BufferId>>,
     /// Where each buffer is read in the order.
     read_at: Vec<Vec<usize>>,
-    /// Bytes of each buffer, wherever it is.
+    /// Bytes of each buffer, in the arena or an output; of what is on the host none.
     sizes: Vec<u64>,
     times: Vec<u64>,
     /// Whether each region may run again.
@@ -77,7 +77,11 @@ impl<'a> Sequence<'a> {
                 }
             }
         }
-        let size = |b| (fused.ty(graph, b).nbytes() as u64).next_multiple_of(ALIGN);
+        // What is made again is no output.
+        let size = |b: BufferId| match graph.maker(fused.buffers[b].value).op {
+            Op::Offload => 0,
+            _ => (fused.ty(graph, b).nbytes() as u64).next_multiple_of(ALIGN),
+        };
         Sequence {
             graph,
             fused,
@@ -203,7 +207,8 @@ struct Again {
 
 impl State<'_> {
     fn is_in_arena(&self, b: BufferId) -> bool {
-        self.sequence.fused.buffers[b].output.is_none()
+        let Sequence { fused, graph, .. } = self.sequence;
+        fused.buffers[b].output.is_none() && !fused.is_on_host(graph, b)
     }
 
     /// Runs a region the first time, and before it again what made the operands that are not there any more.

@@ -7,7 +7,7 @@ use crate::op::Op;
 use crate::plan::random::{random_program, random_ranks_program};
 use crate::plan::tests::{WithLanes, plan_for, plan_of};
 use crate::plan::training::{Make, training_step};
-use crate::plan::{ALIGN, Kernel, LoopBody, MemRef, Operand, Plan};
+use crate::plan::{ALIGN, Kernel, LoopBody, MemRef, Operand, Plan, Step};
 use smallvec::smallvec;
 
 /// Spoils step `at` (and maybe a later one) or says that it has nothing to spoil there.
@@ -161,6 +161,47 @@ fn spoiled_plans_are_refused() {
             }
         }
         assert!(tried > 0, "{name} was never tried");
+    }
+}
+
+#[test]
+fn what_waits_on_the_host_is_guarded() {
+    let mut m = Make::default();
+    let x = m.input(0, F32, &[4, 16]);
+    let move_ = |m: &mut Make, op, x| m.ops(op, &[x], smallvec![])[0];
+    let first = move_(&mut m, Op::Offload, x);
+    let y = m.unary(Op::Exp, x);
+    let second = move_(&mut m, Op::Offload, y);
+    let again = [second, first].map(|there| move_(&mut m, Op::Reload, there));
+    let graph = m.0.finish(again.to_vec());
+    let good = plan_of(&graph, &[None, None]);
+    assert_eq!(good.host_bytes, 2 * 4 * 16 * 4);
+    let is_host = |step: &Step| matches!(step.writes[0].mem, MemRef::Host(_));
+    let last = good.steps.iter().rposition(is_host).unwrap();
+    let spoils: [(&str, &dyn Fn(&mut Plan)); 5] = [
+        ("over another", &|plan| {
+            let MemRef::Host(start) = plan.steps[last].writes[0].mem else { unreachable!() };
+            plan.steps[last].writes[0].mem = MemRef::Host(256 - start);
+        }),
+        ("beyond the block", &|plan| plan.host_bytes -= ALIGN),
+        ("not aligned", &|plan| {
+            plan.host_bytes += ALIGN;
+            plan.steps[last].writes[0].mem = MemRef::Host(8);
+        }),
+        ("in the arena's place", &|plan| {
+            plan.arena_bytes = plan.host_bytes;
+            let MemRef::Host(start) = plan.steps[last].writes[0].mem else { unreachable!() };
+            plan.steps[last].writes[0].mem = MemRef::Arena(start);
+        }),
+        ("what is not offloaded", &|plan| {
+            let step = plan.steps.len() - 1;
+            plan.steps[step].writes[0].mem = MemRef::Host(0);
+        }),
+    ];
+    for (name, spoil) in spoils {
+        let mut bad = good.clone();
+        spoil(&mut bad);
+        assert!(check(&graph, &bad).is_err(), "{name}");
     }
 }
 

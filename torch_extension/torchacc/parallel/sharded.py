@@ -33,6 +33,12 @@ def shard(
     fully_shard(model, mp_policy=policy(output_dtype=reduced), **options)
 
 
+def to_host(model: nn.Module) -> None:
+    """Parts of parameters that were made on the device, as they lie with `cpu_offload`."""
+    with torch.no_grad():
+        model._apply(lambda tensor: tensor.cpu() if hasattr(tensor, "to_local") else tensor)
+
+
 def copies(mesh):
     """The ranks that have the same parameters, where these are whole."""
     return mesh["dp"] if mesh["sp"].size() == 1 else mesh["dp", "sp"]._flatten("dp_sp")

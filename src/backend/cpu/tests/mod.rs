@@ -232,6 +232,7 @@ impl Case {
             derived: &[],
             outputs: &targets,
             arena,
+            host: 0,
             scalars,
             watch: None,
         };

@@ -81,6 +81,7 @@ impl Product {
             derived: &[None, derived],
             outputs: &[address(&out)],
             arena: 0,
+            host: 0,
             scalars: &[],
             watch: None,
         };

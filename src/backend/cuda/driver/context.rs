@@ -10,6 +10,7 @@ use parking_lot::{Mutex, ReentrantMutex, ReentrantMutexGuard};
 use std::cell::Cell;
 use std::ffi::{CStr, c_int};
 use std::path::PathBuf;
+use std::ptr;
 
 /// `CUdevice_attribute`.
 const MULTIPROCESSORS: c_int = 16;
@@ -230,6 +231,25 @@ impl Context {
         }
         self.api.check(status, &format!("allocating {nbytes} bytes on the GPU"))?;
         Ok(address as usize)
+    }
+
+    /// Page-locked, which every kernel reaches by the host's address (CUDA Driver API, "Unified Addressing").
+    pub fn allocate_on_host(&self, nbytes: usize) -> Result<usize> {
+        let mut start = ptr::null_mut();
+        let _entered = self.enter()?;
+        let status = unsafe { (self.api.allocate_pinned)(&mut start, nbytes, 0) };
+        if status == OUT_OF_MEMORY {
+            let why = format!("cannot lock {nbytes} bytes of the host's memory for offloading");
+            return Err(Error::new(Code::OutOfMemory, why));
+        }
+        self.api.check(status, &format!("locking {nbytes} bytes of the host's memory"))?;
+        Ok(start.expose_provenance())
+    }
+
+    pub fn free_on_host(&self, address: usize) {
+        if let Ok(_entered) = self.enter() {
+            unsafe { (self.api.free_pinned)(ptr::with_exposed_provenance_mut(address)) };
+        }
     }
 
     /// Waits until nothing that was queued can use the memory, as drivers do for what this allocator gave.

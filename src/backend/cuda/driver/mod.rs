@@ -148,6 +148,14 @@ impl Device for Gpu {
         self.context.free(address);
     }
 
+    fn allocate_on_host(&self, nbytes: usize) -> Result<usize> {
+        self.context.allocate_on_host(nbytes)
+    }
+
+    fn free_on_host(&self, address: usize) {
+        self.context.free_on_host(address);
+    }
+
     fn read(&self, address: usize, to: &mut [u8]) -> Result<()> {
         self.streams.read(&self.context, address, to)
     }

@@ -155,6 +155,7 @@ fn run(way: Way, poisoned: &[(u32, Error)]) -> Ran {
         derived: &[],
         outputs: &outputs,
         arena: memory(plan.arena_bytes as usize),
+        host: 0,
         scalars: &[number, 0],
         watch: None,
     };

@@ -36,6 +36,7 @@ fn products_after_a_failure_overwrite_nothing() {
             derived: &[],
             outputs: &[taken.as_mut_ptr().expose_provenance(), old_at],
             arena: arena.as_mut_ptr().expose_provenance().next_multiple_of(64),
+            host: 0,
             scalars: &[],
             watch: None,
         };
@@ -69,6 +70,7 @@ fn what_is_only_checked_is_refused_as_well() {
             derived: &[],
             outputs: &[result.as_mut_ptr().expose_provenance()],
             arena: arena.as_mut_ptr().expose_provenance().next_multiple_of(64),
+            host: 0,
             scalars: &[],
             watch: None,
         });

@@ -41,6 +41,7 @@ fn the_third_run_at_the_same_addresses_is_queued_as_a_whole() {
             derived: &[],
             outputs: &[y.as_mut_ptr().expose_provenance()],
             arena,
+            host: 0,
             scalars: &[scalar.to_bits()],
             watch: None,
         };

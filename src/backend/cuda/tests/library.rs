@@ -186,6 +186,7 @@ return %3";
             derived: &[],
             outputs: &addresses[2..3],
             arena: addresses[3],
+            host: 0,
             scalars: &[],
             watch: None,
         });

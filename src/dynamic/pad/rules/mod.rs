@@ -30,6 +30,7 @@ pub fn rule(pass: &mut Pass, n: usize, node: &Node) -> Result<Vec<PaddedValue>, 
         Op::Slice => movement::slice(pass, n, node),
         Op::Concat => movement::concat(pass, n, node),
         Op::Bitcast => movement::bitcast(pass, n, node),
+        Op::Offload | Op::Reload => movement::same(pass, node),
         Op::AsStrided => strided::as_strided(pass, n, node),
         Op::AsStridedScatter => strided::scatter(pass, n, node),
         Op::Sum | Op::Prod | Op::ReduceMax | Op::ReduceMin | Op::Any | Op::All => {

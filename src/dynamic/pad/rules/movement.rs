@@ -16,6 +16,12 @@ pub fn reshape(pass: &mut Pass, node: &Node) -> Result<PaddedValue, Stop> {
     Ok(PaddedValue { id: pass.b.reshape(x.id, &dims(&axes))?, axes, pad: x.pad })
 }
 
+/// What moves a value as it is.
+pub fn same(pass: &mut Pass, node: &Node) -> Result<PaddedValue, Stop> {
+    let x = pass.value(node.inputs[0]).clone();
+    Ok(PaddedValue { id: pass.op(node.op, &[x.id], node.attrs.clone())?, ..x })
+}
+
 pub fn transpose(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, Stop> {
     fixed_attrs(pass, n)?;
     let x = pass.value(node.inputs[0]).clone();

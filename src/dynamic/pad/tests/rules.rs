@@ -229,7 +229,10 @@ fn joining() {
         };
         let all = join(b, &[x, few, y, few], 0)?;
         let sum = b.reduce(Op::Sum, all, &[0], false)?;
-        Ok(vec![all, sum, join(b, &[few, x], 0)?, join(b, &[x, x], 1)?])
+        let there = b.op(Op::Offload, &[all], smallvec![])?;
+        let again = b.op(Op::Reload, &[there], smallvec![])?;
+        let again = b.reduce(Op::Sum, again, &[0], false)?;
+        Ok(vec![all, sum, again, join(b, &[few, x], 0)?, join(b, &[x, x], 1)?])
     });
 }
 
