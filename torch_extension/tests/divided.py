@@ -40,7 +40,7 @@ def said(model, config, *args, **options):
             made.forward_backward(*args, **options)
         else:
             made(*args)
-    except (ValueError, NotImplementedError, RuntimeError) as error:
+    except (ValueError, TypeError, NotImplementedError, RuntimeError) as error:
         cause = error.__cause__ or error
         return f"{type(cause).__name__}: {cause}"
     return "nothing"
@@ -421,9 +421,8 @@ def wrong_calls():
     step = {"output_fn": loss_of}
     made["dict"] = said(MODELS["llama"](), pp(2), tokens, target={"a": targets}, **step)
     made["flat"] = said(MODELS["llama"](), pp(2), tokens, target=targets.flatten(), **step)
-    fp16 = pp(2)
-    fp16.compute.fp16 = True
-    made["fp16"] = said(MODELS["llama"](), fp16, tokens, target=targets, **step)
+    scaler = torch.amp.GradScaler("acc")
+    made["scaler"] = said(MODELS["llama"](), pp(2), tokens, target=targets, scaler=scaler, **step)
     return made
 
 

@@ -70,6 +70,37 @@ def test_losses_are_those_of_one_process(trained, size, kind, model):
         assert one["part"] < 1.1 / options.get("fsdp", 1)
 
 
+@pytest.mark.parametrize(
+    ("size", "kinds"),
+    [(2, ["tp", "fsdp", "1f1b", "interleaved", "zero_bubble"]), (4, ["fsdp_tp", "pp_tp"])],
+)
+def test_all_ranks_skip_a_step_that_overflows_on_one(size, kinds):
+    of_ranks = ranks.run("accelerated.scaled", size, *kinds, backend="acc")
+    for kind in kinds:
+        made = [of_rank[kind] for of_rank in of_ranks]
+        means = [
+            sum(step[0] for step in steps) / size
+            for steps in zip(*(m["losses"] for m in made), strict=True)
+        ]
+        assert means == pytest.approx([expected for _, expected in made[0]["losses"]], rel=2e-3)
+        finite = [all(step) for step in zip(*(one["finite"] for one in made), strict=True)]
+        assert finite.count(True) > 3
+        # Once at least others have nothing that overflows.
+        assert any(
+            len(set(step)) > 1 for step in zip(*(one["finite"] for one in made), strict=True)
+        ), kind
+        for one in made:
+            assert one["stays"] == [[not step, not step] for step in finite], kind
+            scale = 2.0**16
+            for (found, expected), step in zip(one["scales"], finite, strict=True):
+                scale /= 1 if step else 2
+                assert found == expected == scale, kind
+            for counts in one["counts"][3:]:
+                assert (counts["compiles"], counts["host_calls"]) == (0, 0), (kind, counts)
+                # The overflow is not read.
+                assert counts["cuts"] <= accelerated.programs(accelerated.KINDS[size][kind])
+
+
 def assert_said(said, expected):
     for name, text in expected.items():
         assert text in said[name], (name, said[name])
@@ -273,7 +304,7 @@ def test_what_a_pipeline_cannot_be_called_with_is_said():
             "nested": "scales is a tuple of tensors: pass tensors as arguments of their own",
             "dict": "target dict cannot be cut into as many equal parts",
             "flat": "nothing",
-            "fp16": "GradScaler does not see overflows",
+            "scaler": "overflows of other stages are seen by torchacc.amp.GradScaler",
         }
         assert_said(said, expected)
 

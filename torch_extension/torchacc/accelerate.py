@@ -146,11 +146,6 @@ class _Engines:
                 "config: dist.pp.schedule is 'zero-bubble': PyTorch does not reduce its gradients "
                 "of parameters that are sharded (fsdp, or dp with tp): use '1f1b' or 'interleaved'"
             )
-        if config.compute.fp16 and (self.division is not None or size("tp", 1) > 1):
-            raise ValueError(
-                "config: compute.fp16 is True: PyTorch's GradScaler does not see overflows of "
-                "other pipeline stages, nor take split tensors beside whole ones: use bf16"
-            )
         self.copies = None
         if is_apart and size("dp", 1) * size("sp", 1) > 1:
             self.copies = sharded.copies(mesh).get_group()
@@ -320,10 +315,18 @@ def _follow(
 ) -> None:
     """Makes the optimizer one of these parameters, which have the names that its own had. Those of
     other stages of a pipeline are theirs."""
+    groups = []
     for group in optimizer.param_groups:
         own = [names[id(parameter)] for parameter in group["params"]]
         group["params"] = [parameters[name] for name in own if name in parameters]
         # PyTorch's steps for lists take no others beside distributed ones.
-        meshes = {getattr(parameter, "device_mesh", None) for parameter in group["params"]}
-        if len(meshes) > 1 and group.get("foreach", False) is None:
+        of_meshes: dict[Any, list[nn.Parameter]] = {}
+        for parameter in group["params"]:
+            of_meshes.setdefault(getattr(parameter, "device_mesh", None), []).append(parameter)
+        if len(of_meshes) > 1 and group.get("fused"):
+            groups += [{**group, "params": some} for some in of_meshes.values()]
+            continue
+        if len(of_meshes) > 1 and group.get("foreach", False) is None:
             group["foreach"] = False
+        groups.append(group)
+    optimizer.param_groups[:] = groups

@@ -3,6 +3,7 @@
 `division` says which rank has what, `stage` is what it runs; here they are one model.
 """
 
+import functools
 import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,6 +13,7 @@ import torch.distributed as dist
 import torch.nn as nn
 from torch.utils._pytree import tree_leaves, tree_map
 
+from torchacc.amp import GradScaler
 from torchacc.config import PPConfig
 from torchacc.parallel.clip import clip_grad_norm_
 from torchacc.parallel.division import Division, shared_groups
@@ -55,6 +57,7 @@ class Pipeline(nn.Module):
         self._schedules: dict[tuple, Any] = {}
         self._arguments = inspect.signature(self.own_stages()[0].model.forward)
         self._is_checked = False
+        self._scale: torch.Tensor | None = None  # of gradients, in a step
         rank, ranks = mesh.get_local_rank(), mesh.size()
         # Of names of one parameter, one.
         self._shared = shared_groups(divided, mesh, [name for name, _ in self.named_parameters()])
@@ -108,7 +111,12 @@ class Pipeline(nn.Module):
         return clip_grad_norm_(parameters.values(), max_norm, norm_type, counted, group)
 
     def forward_backward(
-        self, *args, output_fn: Callable | None = None, target: Any = None, **kwargs
+        self,
+        *args,
+        output_fn: Callable | None = None,
+        target: Any = None,
+        scaler: GradScaler | None = None,
+        **kwargs,
     ) -> torch.Tensor | None:
         """The loss, f32 [], of the batch that `args` and `kwargs` are as for the model, and
         gradients of the parameters: the mean over its parts, as `num_micro_batches` says.
@@ -117,9 +125,22 @@ class Pipeline(nn.Module):
         makes a loss of what the model returns, which is else one itself or has one as `.loss`.
         Every rank of the pipeline passes the same batch, and gets the loss
         (without `broadcast_loss`: those of the last stage, others None).
+
+        With a `scaler` gradients are those of the scaled loss, for its `unscale_` or `step`, and
+        all ranks skip the same steps; the loss that is returned is not scaled.
         """
         if target is not None and output_fn is None:
             raise ValueError("forward_backward: a target wants an output_fn(result, target)")
+        if not isinstance(scaler, GradScaler | None):
+            raise TypeError(
+                f"forward_backward: scaler is a {type(scaler).__module__}.{type(scaler).__name__}: "
+                "overflows of other stages are seen by torchacc.amp.GradScaler"
+            )
+        device, self._scale = self.own_stages()[0].device, None
+        if scaler is not None:
+            scaler.group = self._mesh.get_group()
+            # Ranks without a loss have a scale, too, by which they divide.
+            self._scale = scaler.scale(torch.ones((), device=device))
         for stage in self.own_stages():
             stage.output_fn, stage.outputs = output_fn, None
         # Gradients that are there already are those of all ranks.
@@ -138,7 +159,6 @@ class Pipeline(nn.Module):
         for parameter, earlier in zip(own, before, strict=True):
             if parameter.requires_grad:
                 self._reduce(parameter, shared.get(parameter), earlier)
-        device = self.own_stages()[0].device
         loss = torch.stack(losses).sum().detach() if losses else torch.zeros((), device=device)
         if self._config.broadcast_loss or not self._is_checked:
             dist.broadcast(loss, group=self._mesh.get_group(), group_src=self._last_rank)
@@ -305,4 +325,12 @@ class Pipeline(nn.Module):
         what = stages[0] if self._config.schedule in SINGLE else stages
         # Of a mean, so that gradients that are there already stay what they are.
         count = self._config.num_micro_batches
-        return kind(what, count, loss_fn=lambda loss, _: loss / count, scale_grads=False)
+        return kind(
+            what, count, loss_fn=functools.partial(self._part_of_loss, count), scale_grads=False
+        )
+
+    def _part_of_loss(self, count: int, loss: torch.Tensor, _) -> torch.Tensor:
+        loss = loss / count
+        if self._scale is not None and loss.requires_grad:
+            loss.register_hook(self._scale.mul)
+        return loss
