@@ -33,7 +33,7 @@ def pp(parts=2, *points, schedule="1f1b", **options):
 
 
 def said(model, config, *args, **options):
-    """The error of the first step."""
+    """The error of the first step, with what it led to."""
     try:
         made = torchacc.accelerate(model, config=config)
         if hasattr(made, "forward_backward"):
@@ -41,8 +41,8 @@ def said(model, config, *args, **options):
         else:
             made(*args)
     except (ValueError, TypeError, NotImplementedError, RuntimeError) as error:
-        cause = error.__cause__ or error
-        return f"{type(cause).__name__}: {cause}"
+        errors = [error] if error.__cause__ is None else [error.__cause__, error]
+        return " -> ".join(f"{type(one).__name__}: {one}" for one in errors)
     return "nothing"
 
 
@@ -108,6 +108,21 @@ class Reused(MODELS["llama"]):
         return F.linear(self.norm(x), self.token.weight)
 
 
+class Dropped(MODELS["llama"]):
+    """While it is trained, some of the layers are not called. With an inner loss of all rows."""
+
+    def __init__(self, *kept, inner=False):
+        super().__init__(layers=3)
+        self.kept, self.inner = kept, inner
+
+    def forward(self, tokens):
+        x = self.embedding(tokens)
+        for at in self.kept if self.training else range(3):
+            x = self.layers[at](x)
+        logits = self.head(x)
+        return F.cross_entropy(logits.mT, tokens) if self.inner else logits
+
+
 def with_layers(layer):
     model = MODELS["llama"]()
     model.layers = nn.ModuleList(layer() for _ in range(2))
@@ -129,6 +144,10 @@ def refusals():
         "heads": said(odd, sp(), tokens),
         "flat": said(Paired(), sp(), x),
         "no_layers": said(nn.Linear(2, 2), sp(), x),
+        "first": said(Dropped(1, 2), sp(), tokens),
+        "last": said(Dropped(0, 1), sp(), tokens),
+        "inner": said(Dropped(0, 1, inner=True), sp(), tokens),
+        "middle": said(Dropped(0, 2), sp(), tokens),
         "elsewhere": said(Reused(), pp(), tokens, **step),
         "point": said(MODELS["llama"](), pp(2, "layers.7"), tokens, **step),
         "points": said(MODELS["llama"](layers=4), pp(2, "layers.1", "layers.2"), tokens, **step),

@@ -171,10 +171,10 @@ class _Engines:
         # Those of a stage, which has more than one name for what is shared.
         ties = modules.ties(model)
 
-        layers = [own[name] for name in self.layers if name in own]
+        layers = {name: own[name] for name in self.layers if name in own}
         region = Region(mesh["sp"], config.dist.sp) if layers else None
         if region is not None:
-            region.put_on(layers)
+            region.put_on(layers.values())
         again = [own[name] for name in self.again if name in own]
         parts = 1 if self.division is None else self.division.parts_at_once(config.dist.pp)
         budget = recompute.put_on(again, config.memory, device, mesh, parts)
