@@ -338,6 +338,58 @@ class Twofold(Shaped):
         return x.mean()
 
 
+class Spare(nn.Module):
+    """Two stages share what no step uses, or a later one."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.spare = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.layers = nn.ModuleList(nn.Sequential(nn.Linear(8, 8)) for _ in range(4))
+        self.head = nn.Linear(8, 1)
+
+    def forward(self, x, is_late=False):
+        x = self.stem(x)
+        if is_late:
+            x = self.spare(x)
+        for layer in self.layers:
+            x = layer(x).relu()
+        return self.head(x).square().mean()
+
+
+def unused(schedule, how):
+    """Which parameters have no gradient after each step, and whether all are what they are in one
+    process. The last steps use another one, which is `frozen` until then, or is not."""
+    copies = dist.get_world_size() // 2
+    torch.manual_seed(0)
+    model = Spare()
+    whole = copy.deepcopy(model)
+    optimizers = [torch.optim.AdamW(one.parameters(), lr=1e-2) for one in (whole, model)]
+    config = Config(dist=DistConfig(pp=PPConfig(2, 2, schedule=schedule)))
+    model, optimizers[1] = torchacc.accelerate(model, config=config, optimizer=optimizers[1])
+    made = {"without": [], "same": []}
+    for number in range(4):
+        is_late = number > 1
+        for name, parameter in (*whole.named_parameters(), *model.named_parameters()):
+            if "spare" in name:
+                parameter.requires_grad_(is_late or how != "frozen")
+        x = torch.randn(8, 8, generator=torch.Generator().manual_seed(number))
+        whole(x, is_late).backward()
+        try:
+            model.forward_backward(x.chunk(copies)[dist.get_rank() // 2].to("acc"), is_late=is_late)
+        except ValueError as error:
+            return made | {"said": str(error)}
+        made["without"].append([name for name, p in model.named_parameters() if p.grad is None])
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        expected = whole.state_dict()
+        made["same"] += [
+            torch.allclose(one.cpu(), expected[name], 1e-4, 1e-6)
+            for name, one in model.state_dict().items()
+        ]
+    return made
+
+
 def between_layers(schedule):
     """Losses, and of what the state after steps of several sizes is not that of one process."""
     torch.manual_seed(0)

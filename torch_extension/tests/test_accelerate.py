@@ -294,6 +294,20 @@ def test_what_is_computed_between_layers_stays(schedule):
     assert "norm.running_mean" in first - last
 
 
+@pytest.mark.parametrize(("size", "schedule"), [(2, "1f1b"), (4, "zero-bubble")])
+def test_what_no_stage_uses_has_no_gradient(size, schedule):
+    for made in ranks.run("divided.unused", size, schedule, "frozen", backend="acc"):
+        assert made["without"] == [["spare.weight", "spare.bias"]] * 2 + [[]] * 2
+        assert all(made["same"])
+
+
+def test_what_is_used_late_is_said():
+    first, _ = ranks.run("divided.unused", 2, "1f1b", "trained", backend="acc", fails=[1])
+    assert first["without"] == [["spare.weight", "spare.bias"]] * 2
+    assert all(first["same"])
+    assert "spare.weight has a gradient, and had none on any rank" in first["said"]
+
+
 @pytest.mark.parametrize(("device", "layers"), [("cpu", 4), ("meta", 5)])
 def test_stages_have_the_same_of_what_they_share(device, layers):
     first, last = ranks.run("divided.unequal_stages", 2, device, layers, backend="acc")

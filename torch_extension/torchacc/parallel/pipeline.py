@@ -58,6 +58,7 @@ class Pipeline(nn.Module):
         self._arguments = inspect.signature(self.own_stages()[0].model.forward)
         self._is_checked = False
         self._scale: torch.Tensor | None = None  # of gradients, in a step
+        self._is_used: dict[nn.Parameter, bool] = {}
         rank, ranks = mesh.get_local_rank(), mesh.size()
         # Of names of one parameter, one.
         self._shared = shared_groups(divided, mesh, [name for name, _ in self.named_parameters()])
@@ -156,9 +157,14 @@ class Pipeline(nn.Module):
             for parameter, earlier in zip(own, before, strict=True):
                 parameter.grad = earlier
             raise
+        self._ask(own, shared)
         for parameter, earlier in zip(own, before, strict=True):
-            if parameter.requires_grad:
+            if parameter.requires_grad and self._is_used[parameter]:
                 self._reduce(parameter, shared.get(parameter), earlier)
+            elif parameter.requires_grad and parameter.grad is not None:
+                raise self._used_late(parameter)
+            else:
+                parameter.grad = earlier
         loss = torch.stack(losses).sum().detach() if losses else torch.zeros((), device=device)
         if self._config.broadcast_loss or not self._is_checked:
             dist.broadcast(loss, group=self._mesh.get_group(), group_src=self._last_rank)
@@ -167,6 +173,31 @@ class Pipeline(nn.Module):
             self._check(loss)
         is_there = losses or self._config.broadcast_loss
         return loss if is_there else None
+
+    def _ask(self, own: list[nn.Parameter], shared: dict) -> None:
+        """Whether any of the ranks that have a parameter has a gradient of it, in the first step
+        that may have one: of what nobody uses there is none, as in one process, and not zeros."""
+        new = [one for one in own if one.requires_grad and one not in self._is_used]
+        if not new:
+            return
+        flags = [float(one.grad is not None) for one in new]
+        found = torch.tensor(flags, device=self.own_stages()[0].device)
+        if self._copies is not None:
+            dist.all_reduce(found, dist.ReduceOp.MAX, self._copies)
+        for group in dict.fromkeys(shared[one] for one in new if one in shared):
+            at = [number for number, one in enumerate(new) if shared.get(one) is group]
+            some = found[at]
+            dist.all_reduce(some, dist.ReduceOp.MAX, group)
+            found[at] = some
+        self._is_used |= zip(new, map(bool, found.tolist()), strict=True)
+
+    def _used_late(self, parameter: nn.Parameter) -> ValueError:
+        name = next(name for name, one in self.named_parameters() if one is parameter)
+        return ValueError(
+            f"forward_backward: {name} has a gradient, and had none on any rank in the first step, "
+            "after which ranks that have it, too, leave it alone: let the first step use it, or "
+            "let it require no gradient until one does"
+        )
 
     def _reduce(self, parameter: nn.Parameter, shared, earlier: torch.Tensor | None) -> None:
         if parameter.grad is None:
