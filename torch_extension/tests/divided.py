@@ -297,6 +297,45 @@ def found_strategy(*fixed):
     return {"losses": losses, "expected": expected, "strategy": model.plan.strategy}
 
 
+def last_batches(schedule, parts, *sizes):
+    """Losses of a pipeline whose four micro-batches were found for the first of these sizes of
+    batches, or are the program's, with those of one process; rows of results that are missing; the
+    error."""
+    torchacc.set_recompile_limit(100)
+    choose = torchacc.auto.choose
+
+    def four(*args):  # of so small a model a search finds fewer
+        found = choose(*args)
+        found.config.dist.pp.num_micro_batches = 4
+        return found
+
+    torchacc.auto.choose = four
+    reference = model_of(functools.partial(MODELS["llama"], layers=4), "cpu")
+    model = model_of(functools.partial(MODELS["llama"], layers=4), "cpu")
+    batches = [tokens_of(CONTEXT, number, int(size)) for number, size in enumerate(sizes)]
+    batches = [{"tokens": tokens.cpu(), "targets": targets.cpu()} for tokens, targets in batches]
+    config = Config(strategy=StrategyConfig("semi"))
+    config.dist.pp = PPConfig(2, int(parts), schedule=schedule)
+    optimizers = [torch.optim.SGD(one.parameters(), lr=0.1) for one in (reference, model)]
+    model, loader, optimizers[1] = torchacc.accelerate(model, batches, config, optimizers[1])
+    made = {"losses": [], "missing": [], "said": ""}
+    try:
+        for batch, whole in zip(loader, batches, strict=True):
+            tokens, targets = batch["tokens"], batch["targets"]
+            loss = model.forward_backward(tokens, output_fn=loss_of, target=targets)
+            expected = loss_of(reference(whole["tokens"]), whole["targets"])
+            expected.backward()
+            for optimizer in optimizers:
+                optimizer.step()
+                optimizer.zero_grad()
+            logits = model(tokens)
+            made["losses"].append([loss.item(), expected.item()])
+            made["missing"].append(len(tokens) - len(tokens if logits is None else logits))
+    except ValueError as error:
+        made["said"] = str(error)
+    return made
+
+
 class Block(nn.Module):
     """Returns a tuple, counts its batches, and has what a model may ask it."""
 

@@ -364,6 +364,31 @@ def test_a_strategy_is_found_and_used(fixed):
     assert means == pytest.approx(first["expected"], rel=1e-5)
 
 
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved", "zero-bubble"])
+def test_a_pipeline_that_was_found_takes_a_smaller_last_batch(schedule):
+    """Also of fewer rows than stages, and of as many as the schedule does not take as parts."""
+    sizes = [8, 6, 7, 1]
+    for made in ranks.run("divided.last_batches", 2, schedule, 1, *sizes, backend="acc"):
+        assert not made["said"]
+        assert made["missing"] == [0] * len(sizes)
+        for loss, expected in made["losses"]:
+            assert loss == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("size", "parts", "error"),
+    [
+        (2, 4, "num_micro_batches is 4: tokens (7, 16) cannot be cut into as many equal parts"),
+        (4, 1, "a batch of 7 rows has no 2 equal parts, one for each process: if it is the last"),
+    ],
+)
+def test_a_last_batch_that_does_not_fit_is_said(size, parts, error):
+    """Of what the program asked for, and of copies of a pipeline."""
+    for made in ranks.run("divided.last_batches", size, "1f1b", parts, 8, 7, backend="acc"):
+        assert len(made["losses"]) == 1
+        assert error in made["said"]
+
+
 def test_tied_weights_stay_tied():
     for made in ranks.run("accelerated.tied_weights", 2, backend="acc"):
         assert made == dict.fromkeys(["fsdp", "dp", "tp", "tp_tied"], True)

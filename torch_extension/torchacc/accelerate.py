@@ -19,7 +19,7 @@ import torch.nn as nn
 from torch.utils._pytree import tree_map_only
 
 from torchacc import auto, fp8
-from torchacc.config import AXES, Config
+from torchacc.config import AXES, Config, PPConfig
 from torchacc.loader import AsyncLoader
 from torchacc.parallel import deferred, modules, pipeline, recompute, sharded, tensor
 from torchacc.parallel.clip import clip_grad_norm_
@@ -64,9 +64,12 @@ def accelerate(
         )
     device = _device(config)
     world = _start(device)
-    found = None
+    found, takes_any = None, False
     if config.strategy.mode != "manual":
         first, dataloader = _first_batch(dataloader)
+        # What the program says about micro-batches holds for all batches.
+        says = config.dist.pp.num_micro_batches != PPConfig().num_micro_batches
+        takes_any = config.strategy.mode == "auto" or not says
         found = auto.choose(model, first, config, device, world)
         config = found.config
     mesh = _mesh(config, device, world)
@@ -96,7 +99,7 @@ def accelerate(
         stages = pipeline.parts(model, engines.division, mesh["pp"])
         roots = [engines.put_on(stage, stage.model) for stage in stages]
         made_model = pipeline.Pipeline(
-            roots, engines.division, mesh["pp"], config.dist.pp, engines.copies
+            roots, engines.division, mesh["pp"], config.dist.pp, engines.copies, takes_any
         )
     if found is not None:
         made_model.plan = found
@@ -111,6 +114,8 @@ def accelerate(
         options = config.dataloader.to_dict()
         if found is not None and mesh is not None:
             options["part"] = _part_of_data(mesh)
+            # Copies of a pipeline go through as many micro-batches as the others.
+            options["is_even"] = engines.division is not None
         made.append(AsyncLoader(dataloader, device, **options))
     if optimizer is not None:
         made.append(optimizer)

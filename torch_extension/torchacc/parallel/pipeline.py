@@ -46,11 +46,18 @@ class Pipeline(nn.Module):
     """
 
     def __init__(
-        self, stages: list[nn.Module], divided: Division, mesh, config: PPConfig, copies=None
+        self,
+        stages: list[nn.Module],
+        divided: Division,
+        mesh,
+        config: PPConfig,
+        copies=None,
+        takes_any: bool = False,
     ):
         """`copies`: the group of ranks that have the same stages, if nothing else takes the mean of
-        their gradients."""
+        their gradients. `takes_any`: also batches that `num_micro_batches` do not divide."""
         super().__init__()
+        self._takes_any, self._count = takes_any, config.num_micro_batches
         self._copies = copies
         self.stages = nn.ModuleList(stages)
         self._divided, self._mesh, self._config = divided, mesh, config
@@ -230,7 +237,7 @@ class Pipeline(nn.Module):
             return torch.cat(parts) if parts[0].dim() > 0 else torch.stack(parts).mean()
 
         # Shapes are asked for by a run of their own, before.
-        return tree_map(whole, *outputs[-self._config.num_micro_batches :])
+        return tree_map(whole, *outputs[-self._count :])
 
     def _parameter(self, name: str) -> nn.Parameter:
         for stage in self.own_stages():
@@ -277,16 +284,15 @@ class Pipeline(nn.Module):
         self._schedules[key] = schedule
         if len(self._schedules) > _SCHEDULES:
             del self._schedules[next(iter(self._schedules))]
-        count = self._config.num_micro_batches
         step = schedule.step if losses is not None else schedule.eval
         try:
-            step(target=torch.arange(count), losses=losses, return_outputs=False, **parts)
+            step(target=torch.arange(self._count), losses=losses, return_outputs=False, **parts)
         finally:
             for stage in self.own_stages():
                 stage.common, stage.output_fn = {}, None
 
     def _divisible(self, name: str, tensor: Any) -> torch.Tensor:
-        count = self._config.num_micro_batches
+        count = self._count
         if not isinstance(tensor, torch.Tensor) or not tensor.dim() or len(tensor) % count != 0:
             shape = (
                 tuple(tensor.shape) if isinstance(tensor, torch.Tensor) else type(tensor).__name__
@@ -326,6 +332,7 @@ class Pipeline(nn.Module):
             names = [name for name in tensors if name in wanted]
         else:
             names = [name for name, one in tensors.items() if one.shape[0] == size]
+        self._count = self._count_of(tensors[names[0]].shape[0]) if names else self._count
         for name, value in batch.items():
             if name in names:
                 self._divisible(name, value)
@@ -337,6 +344,21 @@ class Pipeline(nn.Module):
                     "tensors as arguments of their own"
                 )
         return names
+
+    def _count_of(self, rows: int) -> int:
+        """Into how many parts a batch is cut."""
+        wanted = self._config.num_micro_batches
+        if not self._takes_any or rows % wanted == 0:
+            return wanted
+        # Of a smaller one the parts are no larger, for which there is memory.
+        counts = (count for count in range(wanted, rows) if rows % count == 0)
+        return next((count for count in counts if self._takes(count)), rows)
+
+    def _takes(self, count: int) -> bool:
+        """Whether PyTorch has the schedule for so many parts."""
+        if self._config.schedule in SINGLE:
+            return self._config.schedule == "gpipe" or count >= self._divided.count
+        return count % max(1, count // self._mesh.size()) == 0
 
     def _new_schedule(self):
         from torch.distributed import pipelining
@@ -352,10 +374,14 @@ class Pipeline(nn.Module):
             )
             for module, stage in zip(self.stages, self.own_stages(), strict=True)
         ]
-        kind = getattr(schedules, SCHEDULES[self._config.schedule])
-        what = stages[0] if self._config.schedule in SINGLE else stages
+        is_single = self._config.schedule in SINGLE
+        name, what = SCHEDULES[self._config.schedule], stages[0] if is_single else stages
+        is_asked = self._count == self._config.num_micro_batches
+        if not is_asked and not self._takes(self._count):
+            name = "ScheduleGPipe" if is_single else "ScheduleLoopedBFS"  # for any number
+        kind = getattr(schedules, name)
         # Of a mean, so that gradients that are there already stay what they are.
-        count = self._config.num_micro_batches
+        count = self._count
         return kind(
             what, count, loss_fn=functools.partial(self._part_of_loss, count), scale_grads=False
         )
