@@ -270,6 +270,9 @@ def test_what_stages_cannot_send_or_differentiate_is_said():
     stage = stage_of(divided.Twofold(), 1)
     with pytest.raises(NotImplementedError, match="the model goes through its layers twice"):
         stage(torch.ones(2, 8), x=torch.ones(2, 8))
+    stage = stage_of(divided.Reversed(), 0)
+    with pytest.raises(NotImplementedError, match="calls decoders.0 before encoders.0, which is"):
+        stage(tokens=torch.zeros(1, 4, dtype=torch.long))
 
 
 def test_a_pipeline_without_memory_is_made_in_parts():
@@ -306,6 +309,30 @@ def test_what_is_used_late_is_said():
     assert first["without"] == [["spare.weight", "spare.bias"]] * 2
     assert all(first["same"])
     assert "spare.weight has a gradient, and had none on any rank" in first["said"]
+
+
+@pytest.mark.parametrize(
+    ("size", "kinds"),
+    [
+        # Stages begin in the encoder, between the two, and in the decoder.
+        (2, ["Plain:1f1b:4:2", "Translator:1f1b:2:2", "Translator:1f1b:2:4:gc"]),
+        (2, ["Translator:interleaved:2:2", "Plain:zero-bubble:2:2", "Plain:gpipe:2:4"]),
+        (4, ["Plain:1f1b:2:2", "Translator:interleaved:4:4", "Translator:1f1b:2:4:fsdp"]),
+    ],
+)
+def test_encoders_and_decoders_are_a_pipeline(size, kinds):
+    of_ranks = ranks.run("divided.translated", size, *kinds, backend="acc")
+    for kind in kinds:
+        made = [of_rank[kind] for of_rank in of_ranks]
+        means = [
+            sum(loss for loss, _ in step) / size
+            for step in zip(*(one["losses"] for one in made), strict=True)
+        ]
+        assert means == pytest.approx([loss for _, loss in made[0]["losses"]], rel=1e-5), kind
+        assert {name for one in made for name in one["names"]} == {*made[0]["all"]}
+        for one in made:
+            assert one["differ"] == [], kind
+            assert one["compiles"][3:] == [0, 0], kind
 
 
 @pytest.mark.parametrize(("device", "layers"), [("cpu", 4), ("meta", 5)])

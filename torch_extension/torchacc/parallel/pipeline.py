@@ -68,7 +68,7 @@ class Pipeline(nn.Module):
         self._is_used: dict[nn.Parameter, bool] = {}
         rank, ranks = mesh.get_local_rank(), mesh.size()
         # Of names of one parameter, one.
-        self._shared = shared_groups(divided, mesh, [name for name, _ in self.named_parameters()])
+        self._shared = shared_groups(divided, mesh, {name for name, _ in self.named_parameters()})
         for name, group in self._shared:
             here = self._parameter(name).detach()
             dist.broadcast(
@@ -275,13 +275,13 @@ class Pipeline(nn.Module):
             parts[TARGET] = self._divisible("target", target).to(device)
         # Activations that are received want gradients in a step alone.
         key = (losses is None, *((name, one.shape, one.dtype) for name, one in parts.items()))
-        schedule = self._schedules.pop(key, None)
-        for stage in self.own_stages():
-            stage.common, stage.is_new = batch, schedule is None
+        schedule, places = self._schedules.pop(key, (None, [{} for _ in self.stages]))
+        for stage, own in zip(self.own_stages(), places, strict=True):
+            stage.common, stage.is_new, stage.places = batch, schedule is None, own
         if schedule is None:
-            # Stages agree about the sizes of what they send once.
+            # Stages agree about what they send, and its sizes, once.
             schedule = self._new_schedule()
-        self._schedules[key] = schedule
+        self._schedules[key] = schedule, places
         if len(self._schedules) > _SCHEDULES:
             del self._schedules[next(iter(self._schedules))]
         step = schedule.step if losses is not None else schedule.eval
