@@ -33,16 +33,16 @@ def pp(parts=2, *points, schedule="1f1b", **options):
 
 
 def said(model, config, *args, **options):
-    """The error of the first step."""
+    """The error of the first step, with what it led to."""
     try:
         made = torchacc.accelerate(model, config=config)
         if hasattr(made, "forward_backward"):
             made.forward_backward(*args, **options)
         else:
             made(*args)
-    except (ValueError, NotImplementedError, RuntimeError) as error:
-        cause = error.__cause__ or error
-        return f"{type(cause).__name__}: {cause}"
+    except (ValueError, TypeError, NotImplementedError, RuntimeError) as error:
+        errors = [error] if error.__cause__ is None else [error.__cause__, error]
+        return " -> ".join(f"{type(one).__name__}: {one}" for one in errors)
     return "nothing"
 
 
@@ -108,6 +108,21 @@ class Reused(MODELS["llama"]):
         return F.linear(self.norm(x), self.token.weight)
 
 
+class Dropped(MODELS["llama"]):
+    """While it is trained, some of the layers are not called. With an inner loss of all rows."""
+
+    def __init__(self, *kept, inner=False):
+        super().__init__(layers=3)
+        self.kept, self.inner = kept, inner
+
+    def forward(self, tokens):
+        x = self.embedding(tokens)
+        for at in self.kept if self.training else range(3):
+            x = self.layers[at](x)
+        logits = self.head(x)
+        return F.cross_entropy(logits.mT, tokens) if self.inner else logits
+
+
 def with_layers(layer):
     model = MODELS["llama"]()
     model.layers = nn.ModuleList(layer() for _ in range(2))
@@ -129,6 +144,10 @@ def refusals():
         "heads": said(odd, sp(), tokens),
         "flat": said(Paired(), sp(), x),
         "no_layers": said(nn.Linear(2, 2), sp(), x),
+        "first": said(Dropped(1, 2), sp(), tokens),
+        "last": said(Dropped(0, 1), sp(), tokens),
+        "inner": said(Dropped(0, 1, inner=True), sp(), tokens),
+        "middle": said(Dropped(0, 2), sp(), tokens),
         "elsewhere": said(Reused(), pp(), tokens, **step),
         "point": said(MODELS["llama"](), pp(2, "layers.7"), tokens, **step),
         "points": said(MODELS["llama"](layers=4), pp(2, "layers.1", "layers.2"), tokens, **step),
@@ -278,6 +297,45 @@ def found_strategy(*fixed):
     return {"losses": losses, "expected": expected, "strategy": model.plan.strategy}
 
 
+def last_batches(schedule, parts, *sizes):
+    """Losses of a pipeline whose four micro-batches were found for the first of these sizes of
+    batches, or are the program's, with those of one process; rows of results that are missing; the
+    error."""
+    torchacc.set_recompile_limit(100)
+    choose = torchacc.auto.choose
+
+    def four(*args):  # of so small a model a search finds fewer
+        found = choose(*args)
+        found.config.dist.pp.num_micro_batches = 4
+        return found
+
+    torchacc.auto.choose = four
+    reference = model_of(functools.partial(MODELS["llama"], layers=4), "cpu")
+    model = model_of(functools.partial(MODELS["llama"], layers=4), "cpu")
+    batches = [tokens_of(CONTEXT, number, int(size)) for number, size in enumerate(sizes)]
+    batches = [{"tokens": tokens.cpu(), "targets": targets.cpu()} for tokens, targets in batches]
+    config = Config(strategy=StrategyConfig("semi"))
+    config.dist.pp = PPConfig(2, int(parts), schedule=schedule)
+    optimizers = [torch.optim.SGD(one.parameters(), lr=0.1) for one in (reference, model)]
+    model, loader, optimizers[1] = torchacc.accelerate(model, batches, config, optimizers[1])
+    made = {"losses": [], "missing": [], "said": ""}
+    try:
+        for batch, whole in zip(loader, batches, strict=True):
+            tokens, targets = batch["tokens"], batch["targets"]
+            loss = model.forward_backward(tokens, output_fn=loss_of, target=targets)
+            expected = loss_of(reference(whole["tokens"]), whole["targets"])
+            expected.backward()
+            for optimizer in optimizers:
+                optimizer.step()
+                optimizer.zero_grad()
+            logits = model(tokens)
+            made["losses"].append([loss.item(), expected.item()])
+            made["missing"].append(len(tokens) - len(tokens if logits is None else logits))
+    except ValueError as error:
+        made["said"] = str(error)
+    return made
+
+
 class Block(nn.Module):
     """Returns a tuple, counts its batches, and has what a model may ask it."""
 
@@ -317,6 +375,58 @@ class Twofold(Shaped):
         for layer in (*self.layers, *self.layers):
             x = layer(x)[0]
         return x.mean()
+
+
+class Spare(nn.Module):
+    """Two stages share what no step uses, or a later one."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.spare = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.layers = nn.ModuleList(nn.Sequential(nn.Linear(8, 8)) for _ in range(4))
+        self.head = nn.Linear(8, 1)
+
+    def forward(self, x, is_late=False):
+        x = self.stem(x)
+        if is_late:
+            x = self.spare(x)
+        for layer in self.layers:
+            x = layer(x).relu()
+        return self.head(x).square().mean()
+
+
+def unused(schedule, how):
+    """Which parameters have no gradient after each step, and whether all are what they are in one
+    process. The last steps use another one, which is `frozen` until then, or is not."""
+    copies = dist.get_world_size() // 2
+    torch.manual_seed(0)
+    model = Spare()
+    whole = copy.deepcopy(model)
+    optimizers = [torch.optim.AdamW(one.parameters(), lr=1e-2) for one in (whole, model)]
+    config = Config(dist=DistConfig(pp=PPConfig(2, 2, schedule=schedule)))
+    model, optimizers[1] = torchacc.accelerate(model, config=config, optimizer=optimizers[1])
+    made = {"without": [], "same": []}
+    for number in range(4):
+        is_late = number > 1
+        for name, parameter in (*whole.named_parameters(), *model.named_parameters()):
+            if "spare" in name:
+                parameter.requires_grad_(is_late or how != "frozen")
+        x = torch.randn(8, 8, generator=torch.Generator().manual_seed(number))
+        whole(x, is_late).backward()
+        try:
+            model.forward_backward(x.chunk(copies)[dist.get_rank() // 2].to("acc"), is_late=is_late)
+        except ValueError as error:
+            return made | {"said": str(error)}
+        made["without"].append([name for name, p in model.named_parameters() if p.grad is None])
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        expected = whole.state_dict()
+        made["same"] += [
+            torch.allclose(one.cpu(), expected[name], 1e-4, 1e-6)
+            for name, one in model.state_dict().items()
+        ]
+    return made
 
 
 def between_layers(schedule):
@@ -359,6 +469,176 @@ def unequal_stages(device, layers):
     model = torchacc.accelerate(model, config=pp(2))
     made = [p.detach().double().sum().item() for n, p in model.named_parameters() if "token" in n]
     return made
+
+
+class EncoderLayer(nn.Module):
+    """The first one makes a bias of attention, which others are given with its results."""
+
+    def __init__(self, is_first):
+        super().__init__()
+        self.norm, self.qkv, self.out = nn.LayerNorm(16), nn.Linear(16, 48), nn.Linear(16, 16)
+        if is_first:
+            self.distance = nn.Embedding(32, 2)
+
+    def forward(self, x, bias=None):
+        if bias is None:
+            at = torch.arange(x.shape[1], device=x.device)
+            bias = self.distance((at[:, None] - at).abs()).permute(2, 0, 1)[None]
+        q, k, v = self.qkv(self.norm(x)).unflatten(-1, (3, 2, 8)).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(q, k, v, bias)
+        return x + self.out(y.transpose(1, 2).flatten(2)), bias
+
+
+class DecoderLayer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norms = nn.ModuleList(nn.LayerNorm(16) for _ in range(2))
+        self.qkv, self.query = nn.Linear(16, 48), nn.Linear(16, 16)
+        self.keys, self.out = nn.Linear(16, 32), nn.Linear(16, 16)
+
+    def forward(self, x, encoded):
+        q, k, v = self.qkv(self.norms[0](x)).unflatten(-1, (3, 2, 8)).permute(2, 0, 3, 1, 4)
+        x = x + F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+        q = self.query(self.norms[1](x)).unflatten(-1, (2, 8)).transpose(1, 2)
+        k, v = self.keys(encoded).unflatten(-1, (2, 2, 8)).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(q, k, v)
+        return x + self.out(y.transpose(1, 2).flatten(2))
+
+
+class Encoder(nn.Module):
+    """With a norm at its end."""
+
+    def __init__(self, token, layers):
+        super().__init__()
+        self.token = token
+        self.layers = nn.ModuleList(EncoderLayer(at == 0) for at in range(layers))
+        self.norm = nn.LayerNorm(16)
+
+    def forward(self, tokens):
+        x, bias = self.token(tokens), None
+        for layer in self.layers:
+            results = layer(x, bias=bias)
+            x, bias = results[0], results[1]
+        return self.norm(x)
+
+
+class Decoder(nn.Module):
+    def __init__(self, token, layers):
+        super().__init__()
+        self.token, self.position = token, nn.Embedding(32, 16)
+        self.layers = nn.ModuleList(DecoderLayer() for _ in range(layers))
+        self.begin = nn.LayerNorm(16)
+
+    def forward(self, tokens, encoded):
+        x = self.begin(self.token(tokens) + self.position.weight[: tokens.shape[1]])
+        for layer in self.layers:
+            x = layer(x, encoded)
+        return x
+
+
+class Translator(nn.Module):
+    """An encoder and a decoder with one embedding, which is the weight of the logits, too."""
+
+    def __init__(self, encoders, decoders):
+        super().__init__()
+        self.token = nn.Embedding(40, 16)
+        self.encoder = Encoder(self.token, encoders)
+        self.decoder = Decoder(self.token, decoders)
+        self.head = nn.Linear(16, 40, bias=False)
+        self.head.weight = self.token.weight
+
+    def forward(self, tokens, targets):
+        logits = self.head(self.decoder(targets[:, :-1], self.encoder(tokens)))
+        return F.cross_entropy(logits.flatten(0, 1), targets[:, 1:].flatten())
+
+
+class Plain(nn.Module):
+    """Likewise, of modules that lie beside each other."""
+
+    def __init__(self, encoders, decoders):
+        super().__init__()
+        self.token, self.position = nn.Embedding(40, 16), nn.Embedding(32, 16)
+        self.encoders = nn.ModuleList(EncoderLayer(at == 0) for at in range(encoders))
+        self.norm = nn.LayerNorm(16)
+        self.decoders = nn.ModuleList(DecoderLayer() for _ in range(decoders))
+        self.head = nn.Linear(16, 40)
+
+    def forward(self, tokens, targets):
+        x, bias = self.token(tokens), None
+        for layer in self.encoders:
+            x, bias = layer(x, bias)
+        encoded = self.norm(x)
+        x = self.token(targets[:, :-1]) + self.position.weight[: targets.shape[1] - 1]
+        for layer in self.decoders:
+            x = layer(x, encoded=encoded)
+        return F.cross_entropy(self.head(x).flatten(0, 1), targets[:, 1:].flatten())
+
+
+def translated(*kinds):
+    """Of encoders with decoders: a class, a schedule, numbers of layers, and what there is besides
+    (gc, fsdp or dp)."""
+    torchacc.set_recompile_limit(10_000)  # of all of them by the same lines
+    return {kind: translations(*kind.split(":")) for kind in kinds}
+
+
+def translations(name, schedule, encoders, decoders, more=""):
+    """Losses with those of one process, what is not the same after the steps, compiles of each."""
+    world, rank = dist.get_world_size(), dist.get_rank()
+    copies = 2 if more in ("fsdp", "dp") else 1
+    torch.manual_seed(0)
+    model = globals()[name](int(encoders), int(decoders))
+    whole = copy.deepcopy(model)
+    config = Config(dist=DistConfig(pp=PPConfig(world // copies, 4, schedule=schedule)))
+    config.dist.fsdp.size = 2 if more == "fsdp" else 1
+    config.memory.gc = more == "gc"
+    # Gradients of biases of keys are noise, which Adam would make steps of.
+    optimizers = [torch.optim.SGD(one.parameters(), lr=0.1) for one in (whole, model)]
+    model, optimizers[1] = torchacc.accelerate(model, config=config, optimizer=optimizers[1])
+    made = {"losses": [], "compiles": []}
+    for number, (rows, others) in enumerate([(12, 9), (10, 7), (12, 9), (12, 9), (10, 7)]):
+        generator = torch.Generator().manual_seed(number)
+        batch = [torch.randint(40, (8, length), generator=generator) for length in (rows, others)]
+        expected = whole(*batch)
+        expected.backward()
+        nn.utils.clip_grad_norm_(whole.parameters(), 0.5)
+        before = torchacc.metrics()["compiles"]
+        parts = [one.chunk(copies)[rank * copies // world].to("acc") for one in batch]
+        loss = model.forward_backward(*parts)
+        model.clip_grad_norm_(0.5)
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        torchacc.sync()
+        made["compiles"].append(torchacc.metrics()["compiles"] - before)
+        made["losses"].append([loss.item(), expected.item()])
+    state, expected = model.state_dict(), whole.state_dict()
+    state = {
+        name: one.full_tensor() if hasattr(one, "full_tensor") else one
+        for name, one in state.items()
+    }
+    made["differ"] = [
+        name
+        for name, one in state.items()
+        if not torch.allclose(one.cpu(), expected[name], rtol=1e-3, atol=1e-5)
+    ]
+    made["names"], made["all"] = [*state], [*expected]
+    return made
+
+
+class Reversed(Plain):
+    """Calls its lists of layers in another order than they are registered in."""
+
+    def __init__(self):
+        super().__init__(2, 2)
+        self.encoders, self.decoders = self.decoders, self.encoders
+
+    def forward(self, tokens):
+        x, bias = self.token(tokens), None
+        for layer in self.decoders:
+            x, bias = layer(x, bias)
+        for layer in self.encoders:
+            x = layer(x, x)
+        return x.mean()
 
 
 class Dropping(MODELS["llama"]):
@@ -421,9 +701,8 @@ def wrong_calls():
     step = {"output_fn": loss_of}
     made["dict"] = said(MODELS["llama"](), pp(2), tokens, target={"a": targets}, **step)
     made["flat"] = said(MODELS["llama"](), pp(2), tokens, target=targets.flatten(), **step)
-    fp16 = pp(2)
-    fp16.compute.fp16 = True
-    made["fp16"] = said(MODELS["llama"](), fp16, tokens, target=targets, **step)
+    scaler = torch.amp.GradScaler("acc")
+    made["scaler"] = said(MODELS["llama"](), pp(2), tokens, target=targets, scaler=scaler, **step)
     return made
 
 

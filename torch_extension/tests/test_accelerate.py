@@ -70,6 +70,37 @@ def test_losses_are_those_of_one_process(trained, size, kind, model):
         assert one["part"] < 1.1 / options.get("fsdp", 1)
 
 
+@pytest.mark.parametrize(
+    ("size", "kinds"),
+    [(2, ["tp", "fsdp", "1f1b", "interleaved", "zero_bubble"]), (4, ["fsdp_tp", "pp_tp"])],
+)
+def test_all_ranks_skip_a_step_that_overflows_on_one(size, kinds):
+    of_ranks = ranks.run("accelerated.scaled", size, *kinds, backend="acc")
+    for kind in kinds:
+        made = [of_rank[kind] for of_rank in of_ranks]
+        means = [
+            sum(step[0] for step in steps) / size
+            for steps in zip(*(m["losses"] for m in made), strict=True)
+        ]
+        assert means == pytest.approx([expected for _, expected in made[0]["losses"]], rel=2e-3)
+        finite = [all(step) for step in zip(*(one["finite"] for one in made), strict=True)]
+        assert finite.count(True) > 3
+        # Once at least others have nothing that overflows.
+        assert any(
+            len(set(step)) > 1 for step in zip(*(one["finite"] for one in made), strict=True)
+        ), kind
+        for one in made:
+            assert one["stays"] == [[not step, not step] for step in finite], kind
+            scale = 2.0**16
+            for (found, expected), step in zip(one["scales"], finite, strict=True):
+                scale /= 1 if step else 2
+                assert found == expected == scale, kind
+            for counts in one["counts"][3:]:
+                assert (counts["compiles"], counts["host_calls"]) == (0, 0), (kind, counts)
+                # The overflow is not read.
+                assert counts["cuts"] <= accelerated.programs(accelerated.KINDS[size][kind])
+
+
 def assert_said(said, expected):
     for name, text in expected.items():
         assert text in said[name], (name, said[name])
@@ -183,6 +214,10 @@ def test_what_cannot_be_divided_is_said():
             "heads": "1 heads, which 2 ranks cannot share evenly: use another size, or mode='ring'",
             "flat": "layers get a tensor (4, 32): [batch, rows, width] is wanted",
             "no_layers": "sequences are divided in the layers of one list, and the model has none",
+            "first": "ValueError: accelerate: dist.sp: the model skipped layers.0, and rows are",
+            "last": "ValueError: accelerate: dist.sp: the model skipped layers.2, and rows are",
+            "inner": "-> ValueError: accelerate: dist.sp: the model skipped layers.2, and rows",
+            "middle": "nothing",
             "elsewhere": "the loss of the first step is NaN",
             "point": "dist.pp.split_points: layers.7 is no layer that a stage can begin with",
             "points": "they make 3 stages",
@@ -236,6 +271,9 @@ def test_what_stages_cannot_send_or_differentiate_is_said():
     stage = stage_of(divided.Twofold(), 1)
     with pytest.raises(NotImplementedError, match="the model goes through its layers twice"):
         stage(torch.ones(2, 8), x=torch.ones(2, 8))
+    stage = stage_of(divided.Reversed(), 0)
+    with pytest.raises(NotImplementedError, match="calls decoders.0 before encoders.0, which is"):
+        stage(tokens=torch.zeros(1, 4, dtype=torch.long))
 
 
 def test_a_pipeline_without_memory_is_made_in_parts():
@@ -260,6 +298,44 @@ def test_what_is_computed_between_layers_stays(schedule):
     assert "norm.running_mean" in first - last
 
 
+@pytest.mark.parametrize(("size", "schedule"), [(2, "1f1b"), (4, "zero-bubble")])
+def test_what_no_stage_uses_has_no_gradient(size, schedule):
+    for made in ranks.run("divided.unused", size, schedule, "frozen", backend="acc"):
+        assert made["without"] == [["spare.weight", "spare.bias"]] * 2 + [[]] * 2
+        assert all(made["same"])
+
+
+def test_what_is_used_late_is_said():
+    first, _ = ranks.run("divided.unused", 2, "1f1b", "trained", backend="acc", fails=[1])
+    assert first["without"] == [["spare.weight", "spare.bias"]] * 2
+    assert all(first["same"])
+    assert "spare.weight has a gradient, and had none on any rank" in first["said"]
+
+
+@pytest.mark.parametrize(
+    ("size", "kinds"),
+    [
+        # Stages begin in the encoder, between the two, and in the decoder.
+        (2, ["Plain:1f1b:4:2", "Translator:1f1b:2:2", "Translator:1f1b:2:4:gc"]),
+        (2, ["Translator:interleaved:2:2", "Plain:zero-bubble:2:2", "Plain:gpipe:2:4"]),
+        (4, ["Plain:1f1b:2:2", "Translator:interleaved:4:4", "Translator:1f1b:2:4:fsdp"]),
+    ],
+)
+def test_encoders_and_decoders_are_a_pipeline(size, kinds):
+    of_ranks = ranks.run("divided.translated", size, *kinds, backend="acc")
+    for kind in kinds:
+        made = [of_rank[kind] for of_rank in of_ranks]
+        means = [
+            sum(loss for loss, _ in step) / size
+            for step in zip(*(one["losses"] for one in made), strict=True)
+        ]
+        assert means == pytest.approx([loss for _, loss in made[0]["losses"]], rel=1e-5), kind
+        assert {name for one in made for name in one["names"]} == {*made[0]["all"]}
+        for one in made:
+            assert one["differ"] == [], kind
+            assert one["compiles"][3:] == [0, 0], kind
+
+
 @pytest.mark.parametrize(("device", "layers"), [("cpu", 4), ("meta", 5)])
 def test_stages_have_the_same_of_what_they_share(device, layers):
     first, last = ranks.run("divided.unequal_stages", 2, device, layers, backend="acc")
@@ -274,7 +350,7 @@ def test_what_a_pipeline_cannot_be_called_with_is_said():
             "nested": "scales is a tuple of tensors: pass tensors as arguments of their own",
             "dict": "target dict cannot be cut into as many equal parts",
             "flat": "nothing",
-            "fp16": "GradScaler does not see overflows",
+            "scaler": "overflows of other stages are seen by torchacc.amp.GradScaler",
         }
         assert_said(said, expected)
 
@@ -314,6 +390,31 @@ def test_a_strategy_is_found_and_used(fixed):
     assert [one["strategy"] for one in of_ranks] == [first["strategy"]] * 2
     means = [sum(step) / 2 for step in zip(*(one["losses"] for one in of_ranks), strict=True)]
     assert means == pytest.approx(first["expected"], rel=1e-5)
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved", "zero-bubble"])
+def test_a_pipeline_that_was_found_takes_a_smaller_last_batch(schedule):
+    """Also of fewer rows than stages, and of as many as the schedule does not take as parts."""
+    sizes = [8, 6, 7, 1]
+    for made in ranks.run("divided.last_batches", 2, schedule, 1, *sizes, backend="acc"):
+        assert not made["said"]
+        assert made["missing"] == [0] * len(sizes)
+        for loss, expected in made["losses"]:
+            assert loss == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("size", "parts", "error"),
+    [
+        (2, 4, "num_micro_batches is 4: tokens (7, 16) cannot be cut into as many equal parts"),
+        (4, 1, "a batch of 7 rows has no 2 equal parts, one for each process: if it is the last"),
+    ],
+)
+def test_a_last_batch_that_does_not_fit_is_said(size, parts, error):
+    """Of what the program asked for, and of copies of a pipeline."""
+    for made in ranks.run("divided.last_batches", size, "1f1b", parts, 8, 7, backend="acc"):
+        assert len(made["losses"]) == 1
+        assert error in made["said"]
 
 
 def test_tied_weights_stay_tied():

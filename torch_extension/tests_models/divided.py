@@ -38,6 +38,13 @@ DEEPSEEK = SIZES | {
     "v_head_dim": 8,
 }
 GPT2 = {"vocab_size": 120, "n_embd": 32, "n_layer": 4, "n_head": 4, "n_positions": 64}
+ENCODER_DECODER = {
+    "d_model": 32,
+    **dict.fromkeys(["encoder_layers", "decoder_layers"], 2),
+    **dict.fromkeys(["encoder_attention_heads", "decoder_attention_heads"], 4),
+    **dict.fromkeys(["encoder_ffn_dim", "decoder_ffn_dim"], 64),
+    "dropout": 0,
+}
 MODELS = {
     "LlamaForCausalLM": ("LlamaConfig", GROUPED),
     "Qwen2ForCausalLM": ("Qwen2Config", GROUPED | {"tie_word_embeddings": True}),
@@ -57,6 +64,18 @@ MODELS = {
         "MambaConfig",
         {"vocab_size": 120, "hidden_size": 32, "num_hidden_layers": 4, "state_size": 4},
     ),
+    "T5ForConditionalGeneration": (
+        "T5Config",
+        {"vocab_size": 120, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
+        | {"dropout_rate": 0, "decoder_start_token_id": 0},
+    ),
+    "BartForConditionalGeneration": ("BartConfig", ENCODER_DECODER | {"vocab_size": 120}),
+    "WhisperForConditionalGeneration": (
+        "WhisperConfig",
+        ENCODER_DECODER
+        | {"vocab_size": 120, "num_mel_bins": 8, "max_source_positions": 16}
+        | {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 3},
+    ),
     "BertForMaskedLM": ("BertConfig", SIZES | DROPOUT),
     "GPT2LMHeadModel": (
         "GPT2Config",
@@ -73,6 +92,8 @@ def batch_of(step, name):
     torch.manual_seed(step)
     if name.startswith("ViT"):
         return {"pixel_values": torch.randn(4, 3, 32, 32), "labels": torch.randint(5, (4,))}
+    if name.startswith("Whisper"):
+        return {"input_features": torch.randn(4, 8, 32), "labels": torch.randint(120, (4, 9))}
     tokens = torch.randint(120, (4, 18 - step))
     return {"input_ids": tokens, "labels": tokens}
 

@@ -13,6 +13,11 @@ RUNS = [
     *(("1f1b", name) for name in ("GPT2LMHeadModel", "ViTForImageClassification")),
     *(("1f1b", name) for name in ("BloomForCausalLM", "MambaForCausalLM")),
     *((kind, "DeepseekV3ForCausalLM") for kind in ("1f1b", "ulysses")),
+    *(
+        (kind, f"{name}ForConditionalGeneration")
+        for kind in ("1f1b", "interleaved")
+        for name in ("T5", "Bart", "Whisper")
+    ),
     ("ulysses", "MistralForCausalLM"),
     *(("interleaved", name) for name in ("LlamaForCausalLM", "GPT2LMHeadModel")),
     ("zero-bubble", "LlamaForCausalLM"),

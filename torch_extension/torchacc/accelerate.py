@@ -19,7 +19,7 @@ import torch.nn as nn
 from torch.utils._pytree import tree_map_only
 
 from torchacc import auto, fp8
-from torchacc.config import AXES, Config
+from torchacc.config import AXES, Config, PPConfig
 from torchacc.loader import AsyncLoader
 from torchacc.parallel import deferred, modules, offload, pipeline, recompute, sharded, tensor
 from torchacc.parallel.clip import clip_grad_norm_
@@ -60,9 +60,12 @@ def accelerate(
     config.validate()
     device = _device(config)
     world = _start(device)
-    found = None
+    found, takes_any = None, False
     if config.strategy.mode != "manual":
         first, dataloader = _first_batch(dataloader)
+        # What the program says about micro-batches holds for all batches.
+        says = config.dist.pp.num_micro_batches != PPConfig().num_micro_batches
+        takes_any = config.strategy.mode == "auto" or not says
         found = auto.choose(model, first, config, device, world)
         config = found.config
     mesh = _mesh(config, device, world)
@@ -86,7 +89,7 @@ def accelerate(
         stages = pipeline.parts(model, engines.division, mesh["pp"])
         roots = [engines.put_on(stage, stage.model) for stage in stages]
         made_model = pipeline.Pipeline(
-            roots, engines.division, mesh["pp"], config.dist.pp, engines.copies
+            roots, engines.division, mesh["pp"], config.dist.pp, engines.copies, takes_any
         )
     if found is not None:
         made_model.plan = found
@@ -101,6 +104,8 @@ def accelerate(
         options = config.dataloader.to_dict()
         if found is not None and mesh is not None:
             options["part"] = _part_of_data(mesh)
+            # Copies of a pipeline go through as many micro-batches as the others.
+            options["is_even"] = engines.division is not None
         made.append(AsyncLoader(dataloader, device, **options))
     if optimizer is not None:
         made.append(optimizer)
@@ -137,11 +142,6 @@ class _Engines:
                 "config: dist.pp.schedule is 'zero-bubble': PyTorch does not reduce its gradients "
                 "of parameters that are sharded (fsdp, or dp with tp): use '1f1b' or 'interleaved'"
             )
-        if config.compute.fp16 and (self.division is not None or size("tp", 1) > 1):
-            raise ValueError(
-                "config: compute.fp16 is True: PyTorch's GradScaler does not see overflows of "
-                "other pipeline stages, nor take split tensors beside whole ones: use bf16"
-            )
         self.copies = None
         if is_apart and size("dp", 1) * size("sp", 1) > 1:
             self.copies = sharded.copies(mesh).get_group()
@@ -167,10 +167,10 @@ class _Engines:
         # Those of a stage, which has more than one name for what is shared.
         ties = modules.ties(model)
 
-        layers = [own[name] for name in self.layers if name in own]
+        layers = {name: own[name] for name in self.layers if name in own}
         region = Region(mesh["sp"], config.dist.sp) if layers else None
         if region is not None:
-            region.put_on(layers)
+            region.put_on(layers.values())
         again = [own[name] for name in self.again if name in own]
         parts = 1 if self.division is None else self.division.parts_at_once(config.dist.pp)
         budget = recompute.put_on(again, config.memory, device, mesh, parts)
@@ -315,10 +315,18 @@ def _follow(
 ) -> None:
     """Makes the optimizer one of these parameters, which have the names that its own had. Those of
     other stages of a pipeline are theirs."""
+    groups = []
     for group in optimizer.param_groups:
         own = [names[id(parameter)] for parameter in group["params"]]
         group["params"] = [parameters[name] for name in own if name in parameters]
         # PyTorch's steps for lists take no others beside distributed ones.
-        meshes = {getattr(parameter, "device_mesh", None) for parameter in group["params"]}
-        if len(meshes) > 1 and group.get("foreach", False) is None:
+        of_meshes: dict[Any, list[nn.Parameter]] = {}
+        for parameter in group["params"]:
+            of_meshes.setdefault(getattr(parameter, "device_mesh", None), []).append(parameter)
+        if len(of_meshes) > 1 and group.get("fused"):
+            groups += [{**group, "params": some} for some in of_meshes.values()]
+            continue
+        if len(of_meshes) > 1 and group.get("foreach", False) is None:
             group["foreach"] = False
+        groups.append(group)
+    optimizer.param_groups[:] = groups

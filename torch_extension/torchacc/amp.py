@@ -4,8 +4,12 @@
 """
 
 import functools
+from types import SimpleNamespace
 
 import torch
+import torch.distributed as dist
+
+from torchacc.parallel.clip import local, split
 
 custom_fwd = functools.partial(torch.amp.custom_fwd, device_type="acc")
 custom_bwd = functools.partial(torch.amp.custom_bwd, device_type="acc")
@@ -20,10 +24,45 @@ def autocast(enabled=True, dtype=torch.float16, cache_enabled=True) -> torch.amp
 
 
 class GradScaler(torch.amp.GradScaler):
-    """`torch.amp.GradScaler("acc", ...)`, which has the arguments and methods."""
+    """`torch.amp.GradScaler("acc", ...)`, which has the arguments and methods.
 
-    def __init__(self, *arguments, **named):
-        super().__init__("acc", *arguments, **named)
+    Gradients may be distributed tensors, beside others. Where one of the ranks that have parts of
+    them finds an overflow, all of these skip the step and take the next scale, as do those of
+    `group`, each of which has other gradients: stages of a pipeline, which sets it in
+    `forward_backward(..., scaler=scaler)`. All of them call `unscale_` or `step` alike.
+    """
+
+    def __init__(self, *arguments, device="acc", **named):
+        super().__init__(device, *arguments, **named)
+        self.group: dist.ProcessGroup | None = None
+
+    def _unscale_grads_(self, optimizer, inv_scale, found_inf, allow_fp16):
+        parameters = [one for group in optimizer.param_groups for one in group["params"]]
+        parameters = [one for one in parameters if one.grad is not None]
+        parts = SimpleNamespace(param_groups=[{"params": [_part(one) for one in parameters]}])
+        found = super()._unscale_grads_(parts, inv_scale, found_inf, allow_fp16)
+        found = found or {found_inf.device: found_inf}  # of a rank that has no gradient
+        groups = [
+            mesh.get_group(dim)
+            for mesh, *places in dict.fromkeys(split(one.grad) for one in parameters)
+            for dim, place in enumerate(places)
+            if not place.is_replicate()
+        ]
+        if self.group is not None:
+            groups.append(self.group)  # last, of ranks that agree with those of their stage
+        for one in found.values():
+            for group in dict.fromkeys(groups):
+                dist.all_reduce(one, dist.ReduceOp.MAX, group)
+        return found
+
+
+def _part(parameter: torch.Tensor) -> torch.Tensor:
+    """What this rank has of it, with the gradient."""
+    if not hasattr(parameter.grad, "to_local"):
+        return parameter
+    part = local(parameter.detach())
+    part.grad = local(parameter.grad)
+    return part
 
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]

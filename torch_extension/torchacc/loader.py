@@ -42,7 +42,7 @@ class AsyncLoader:
 
     With a `part` of (which, from 0, of how many) a batch is one of several processes together, and
     this one has rows of it: of all tensors that have as many as the first one. Parts differ by one
-    row at most; a batch with fewer rows than parts is an error.
+    row at most, and not at all if `is_even`; a batch that has no such parts is an error.
 
     Raises ValueError for buckets that are none.
     """
@@ -58,12 +58,13 @@ class AsyncLoader:
         pad_dims: int | Mapping[str, int] = -1,
         depth: int = 2,
         part: tuple[int, int] | None = None,
+        is_even: bool = False,
     ) -> None:
         if depth < 1:
             raise ValueError(f"AsyncLoader: depth is {depth}: it must be at least 1")
         if part is not None and not 0 <= part[0] < part[1]:
             raise ValueError(f"AsyncLoader: part is {part}: it must be which, from 0, of how many")
-        self._part = part
+        self._part, self._is_even = part, is_even
         self.loader = loader
         self.device = torch.device(device)
         self._padding = _Padding(
@@ -167,8 +168,12 @@ class AsyncLoader:
         sizes: list[int] = []
         _changed(batch, lambda one: sizes.extend(one.shape[:1]))
         rows = sizes[0] if sizes else 0
-        if rows < count:
-            raise ValueError(f"AsyncLoader: a batch of {rows} rows has no {count} parts")
+        if rows < count or self._is_even and rows % count != 0:
+            kind = "equal " if self._is_even else ""
+            raise ValueError(
+                f"AsyncLoader: a batch of {rows} rows has no {count} {kind}parts, one for each "
+                "process: if it is the last one, let the loader leave it out (drop_last=True)"
+            )
 
         def own(tensor: torch.Tensor) -> torch.Tensor:
             has_rows = tensor.ndim and len(tensor) == rows

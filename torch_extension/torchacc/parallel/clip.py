@@ -25,7 +25,7 @@ def clip_grad_norm_(
     # Those that are split alike are summed up first, each then over the ranks that have parts.
     alike: dict[tuple, list[torch.Tensor]] = {}
     for grad in grads if counted is None else _grads(counted):
-        alike.setdefault(_split(grad), []).append(_local(grad))
+        alike.setdefault(split(grad), []).append(local(grad))
     totals = []
     for (mesh, *places), some in alike.items():
         total = get_total_norm(some, norm_type)
@@ -43,15 +43,15 @@ def clip_grad_norm_(
     # Without a branch, for which the norm would have to be read.
     scale = (max_norm / (total + 1e-6)).clamp(max=1.0)
     if grads:
-        torch._foreach_mul_([_local(grad) for grad in grads], scale)
+        torch._foreach_mul_([local(grad) for grad in grads], scale)
     return total
 
 
-def _local(grad: torch.Tensor) -> torch.Tensor:
+def local(grad: torch.Tensor) -> torch.Tensor:
     return grad.to_local() if hasattr(grad, "to_local") else grad
 
 
-def _split(grad: torch.Tensor) -> tuple:
+def split(grad: torch.Tensor) -> tuple:
     """Among which ranks, and how, if it is."""
     return (grad.device_mesh, *grad.placements) if hasattr(grad, "device_mesh") else (None,)
 

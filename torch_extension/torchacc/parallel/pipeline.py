@@ -3,6 +3,7 @@
 `division` says which rank has what, `stage` is what it runs; here they are one model.
 """
 
+import functools
 import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,6 +13,7 @@ import torch.distributed as dist
 import torch.nn as nn
 from torch.utils._pytree import tree_leaves, tree_map
 
+from torchacc.amp import GradScaler
 from torchacc.config import PPConfig
 from torchacc.parallel.clip import clip_grad_norm_
 from torchacc.parallel.division import Division, shared_groups
@@ -44,20 +46,29 @@ class Pipeline(nn.Module):
     """
 
     def __init__(
-        self, stages: list[nn.Module], divided: Division, mesh, config: PPConfig, copies=None
+        self,
+        stages: list[nn.Module],
+        divided: Division,
+        mesh,
+        config: PPConfig,
+        copies=None,
+        takes_any: bool = False,
     ):
         """`copies`: the group of ranks that have the same stages, if nothing else takes the mean of
-        their gradients."""
+        their gradients. `takes_any`: also batches that `num_micro_batches` do not divide."""
         super().__init__()
+        self._takes_any, self._count = takes_any, config.num_micro_batches
         self._copies = copies
         self.stages = nn.ModuleList(stages)
         self._divided, self._mesh, self._config = divided, mesh, config
         self._schedules: dict[tuple, Any] = {}
         self._arguments = inspect.signature(self.own_stages()[0].model.forward)
         self._is_checked = False
+        self._scale: torch.Tensor | None = None  # of gradients, in a step
+        self._is_used: dict[nn.Parameter, bool] = {}
         rank, ranks = mesh.get_local_rank(), mesh.size()
         # Of names of one parameter, one.
-        self._shared = shared_groups(divided, mesh, [name for name, _ in self.named_parameters()])
+        self._shared = shared_groups(divided, mesh, {name for name, _ in self.named_parameters()})
         for name, group in self._shared:
             here = self._parameter(name).detach()
             dist.broadcast(
@@ -108,7 +119,12 @@ class Pipeline(nn.Module):
         return clip_grad_norm_(parameters.values(), max_norm, norm_type, counted, group)
 
     def forward_backward(
-        self, *args, output_fn: Callable | None = None, target: Any = None, **kwargs
+        self,
+        *args,
+        output_fn: Callable | None = None,
+        target: Any = None,
+        scaler: GradScaler | None = None,
+        **kwargs,
     ) -> torch.Tensor | None:
         """The loss, f32 [], of the batch that `args` and `kwargs` are as for the model, and
         gradients of the parameters: the mean over its parts, as `num_micro_batches` says.
@@ -117,9 +133,22 @@ class Pipeline(nn.Module):
         makes a loss of what the model returns, which is else one itself or has one as `.loss`.
         Every rank of the pipeline passes the same batch, and gets the loss
         (without `broadcast_loss`: those of the last stage, others None).
+
+        With a `scaler` gradients are those of the scaled loss, for its `unscale_` or `step`, and
+        all ranks skip the same steps; the loss that is returned is not scaled.
         """
         if target is not None and output_fn is None:
             raise ValueError("forward_backward: a target wants an output_fn(result, target)")
+        if not isinstance(scaler, GradScaler | None):
+            raise TypeError(
+                f"forward_backward: scaler is a {type(scaler).__module__}.{type(scaler).__name__}: "
+                "overflows of other stages are seen by torchacc.amp.GradScaler"
+            )
+        device, self._scale = self.own_stages()[0].device, None
+        if scaler is not None:
+            scaler.group = self._mesh.get_group()
+            # Ranks without a loss have a scale, too, by which they divide.
+            self._scale = scaler.scale(torch.ones((), device=device))
         for stage in self.own_stages():
             stage.output_fn, stage.outputs = output_fn, None
         # Gradients that are there already are those of all ranks.
@@ -135,10 +164,14 @@ class Pipeline(nn.Module):
             for parameter, earlier in zip(own, before, strict=True):
                 parameter.grad = earlier
             raise
+        self._ask(own, shared)
         for parameter, earlier in zip(own, before, strict=True):
-            if parameter.requires_grad:
+            if parameter.requires_grad and self._is_used[parameter]:
                 self._reduce(parameter, shared.get(parameter), earlier)
-        device = self.own_stages()[0].device
+            elif parameter.requires_grad and parameter.grad is not None:
+                raise self._used_late(parameter)
+            else:
+                parameter.grad = earlier
         loss = torch.stack(losses).sum().detach() if losses else torch.zeros((), device=device)
         if self._config.broadcast_loss or not self._is_checked:
             dist.broadcast(loss, group=self._mesh.get_group(), group_src=self._last_rank)
@@ -147,6 +180,31 @@ class Pipeline(nn.Module):
             self._check(loss)
         is_there = losses or self._config.broadcast_loss
         return loss if is_there else None
+
+    def _ask(self, own: list[nn.Parameter], shared: dict) -> None:
+        """Whether any of the ranks that have a parameter has a gradient of it, in the first step
+        that may have one: of what nobody uses there is none, as in one process, and not zeros."""
+        new = [one for one in own if one.requires_grad and one not in self._is_used]
+        if not new:
+            return
+        flags = [float(one.grad is not None) for one in new]
+        found = torch.tensor(flags, device=self.own_stages()[0].device)
+        if self._copies is not None:
+            dist.all_reduce(found, dist.ReduceOp.MAX, self._copies)
+        for group in dict.fromkeys(shared[one] for one in new if one in shared):
+            at = [number for number, one in enumerate(new) if shared.get(one) is group]
+            some = found[at]
+            dist.all_reduce(some, dist.ReduceOp.MAX, group)
+            found[at] = some
+        self._is_used |= zip(new, map(bool, found.tolist()), strict=True)
+
+    def _used_late(self, parameter: nn.Parameter) -> ValueError:
+        name = next(name for name, one in self.named_parameters() if one is parameter)
+        return ValueError(
+            f"forward_backward: {name} has a gradient, and had none on any rank in the first step, "
+            "after which ranks that have it, too, leave it alone: let the first step use it, or "
+            "let it require no gradient until one does"
+        )
 
     def _reduce(self, parameter: nn.Parameter, shared, earlier: torch.Tensor | None) -> None:
         if parameter.grad is None:
@@ -179,7 +237,7 @@ class Pipeline(nn.Module):
             return torch.cat(parts) if parts[0].dim() > 0 else torch.stack(parts).mean()
 
         # Shapes are asked for by a run of their own, before.
-        return tree_map(whole, *outputs[-self._config.num_micro_batches :])
+        return tree_map(whole, *outputs[-self._count :])
 
     def _parameter(self, name: str) -> nn.Parameter:
         for stage in self.own_stages():
@@ -217,25 +275,24 @@ class Pipeline(nn.Module):
             parts[TARGET] = self._divisible("target", target).to(device)
         # Activations that are received want gradients in a step alone.
         key = (losses is None, *((name, one.shape, one.dtype) for name, one in parts.items()))
-        schedule = self._schedules.pop(key, None)
-        for stage in self.own_stages():
-            stage.common, stage.is_new = batch, schedule is None
+        schedule, places = self._schedules.pop(key, (None, [{} for _ in self.stages]))
+        for stage, own in zip(self.own_stages(), places, strict=True):
+            stage.common, stage.is_new, stage.places = batch, schedule is None, own
         if schedule is None:
-            # Stages agree about the sizes of what they send once.
+            # Stages agree about what they send, and its sizes, once.
             schedule = self._new_schedule()
-        self._schedules[key] = schedule
+        self._schedules[key] = schedule, places
         if len(self._schedules) > _SCHEDULES:
             del self._schedules[next(iter(self._schedules))]
-        count = self._config.num_micro_batches
         step = schedule.step if losses is not None else schedule.eval
         try:
-            step(target=torch.arange(count), losses=losses, return_outputs=False, **parts)
+            step(target=torch.arange(self._count), losses=losses, return_outputs=False, **parts)
         finally:
             for stage in self.own_stages():
                 stage.common, stage.output_fn = {}, None
 
     def _divisible(self, name: str, tensor: Any) -> torch.Tensor:
-        count = self._config.num_micro_batches
+        count = self._count
         if not isinstance(tensor, torch.Tensor) or not tensor.dim() or len(tensor) % count != 0:
             shape = (
                 tuple(tensor.shape) if isinstance(tensor, torch.Tensor) else type(tensor).__name__
@@ -275,6 +332,7 @@ class Pipeline(nn.Module):
             names = [name for name in tensors if name in wanted]
         else:
             names = [name for name, one in tensors.items() if one.shape[0] == size]
+        self._count = self._count_of(tensors[names[0]].shape[0]) if names else self._count
         for name, value in batch.items():
             if name in names:
                 self._divisible(name, value)
@@ -286,6 +344,21 @@ class Pipeline(nn.Module):
                     "tensors as arguments of their own"
                 )
         return names
+
+    def _count_of(self, rows: int) -> int:
+        """Into how many parts a batch is cut."""
+        wanted = self._config.num_micro_batches
+        if not self._takes_any or rows % wanted == 0:
+            return wanted
+        # Of a smaller one the parts are no larger, for which there is memory.
+        counts = (count for count in range(wanted, rows) if rows % count == 0)
+        return next((count for count in counts if self._takes(count)), rows)
+
+    def _takes(self, count: int) -> bool:
+        """Whether PyTorch has the schedule for so many parts."""
+        if self._config.schedule in SINGLE:
+            return self._config.schedule == "gpipe" or count >= self._divided.count
+        return count % max(1, count // self._mesh.size()) == 0
 
     def _new_schedule(self):
         from torch.distributed import pipelining
@@ -301,8 +374,20 @@ class Pipeline(nn.Module):
             )
             for module, stage in zip(self.stages, self.own_stages(), strict=True)
         ]
-        kind = getattr(schedules, SCHEDULES[self._config.schedule])
-        what = stages[0] if self._config.schedule in SINGLE else stages
+        is_single = self._config.schedule in SINGLE
+        name, what = SCHEDULES[self._config.schedule], stages[0] if is_single else stages
+        is_asked = self._count == self._config.num_micro_batches
+        if not is_asked and not self._takes(self._count):
+            name = "ScheduleGPipe" if is_single else "ScheduleLoopedBFS"  # for any number
+        kind = getattr(schedules, name)
         # Of a mean, so that gradients that are there already stay what they are.
-        count = self._config.num_micro_batches
-        return kind(what, count, loss_fn=lambda loss, _: loss / count, scale_grads=False)
+        count = self._count
+        return kind(
+            what, count, loss_fn=functools.partial(self._part_of_loss, count), scale_grads=False
+        )
+
+    def _part_of_loss(self, count: int, loss: torch.Tensor, _) -> torch.Tensor:
+        loss = loss / count
+        if self._scale is not None and loss.requires_grad:
+            loss.register_hook(self._scale.mul)
+        return loss

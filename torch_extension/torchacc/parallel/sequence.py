@@ -12,6 +12,7 @@ with whole sequences.
 import contextlib
 import dataclasses
 import functools
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -49,21 +50,32 @@ class Region:
         self.multiple = self.ranks * (2 if self.rings > 1 else 1)
         self.is_off = False
         self.is_checked = False
+        # Whether rows are divided: a layer has run, and the last one has not.
+        self.is_inside = False
+        self.names: list[str] = []
 
-    def put_on(self, layers: list[nn.Module]) -> None:
+    def put_on(self, layers: Iterable[nn.Module]) -> None:
         """Attention in these layers sees all rows. Before what computes them again is put on."""
         for layer in layers:
             wrap(layer, functools.partial(_attending, self, type(layer).__name__, layer.forward))
 
-    def divide(self, layers: list[nn.Module]) -> None:
+    def divide(self, layers: dict[str, nn.Module]) -> None:
         """These layers, which follow each other, get a part of the rows. After that."""
-        for at, layer in enumerate(layers):
+        self.names = [*layers]
+        for at, layer in enumerate(layers.values()):
             ends = (at == 0, at == len(layers) - 1)
             wrap(layer, functools.partial(_divided, self, ends, layer.forward))
 
     def check(self, model: nn.Module) -> None:
         """The first call of `model` compares the results with those of whole sequences."""
         wrap(model, functools.partial(_checked, self, model, model.forward))
+
+    def skipped(self, name: str) -> ValueError:
+        return ValueError(
+            f"accelerate: dist.sp: the model skipped {name}, and rows are divided from "
+            f"{self.names[0]} to {self.names[-1]}: let it call both in every pass (without "
+            "dropping layers), or use dist.fsdp instead of dist.sp"
+        )
 
     def rows_of(self, hidden: torch.Tensor, is_whole: bool) -> int:
         """How many rows there are of which these activations are a part, or all."""
@@ -169,6 +181,9 @@ def _divided(region, ends, forward, /, *args, **kwargs) -> Any:
             f"accelerate: dist.sp: layers get a tensor {tuple(hidden.shape)}: [batch, rows, width] "
             "is wanted"
         )
+    is_again = torch._C._current_graph_task_id() >= 0  # computed again for the way back
+    if not (is_first or is_again or region.is_inside):
+        raise region.skipped(region.names[0])
     rows = region.rows_of(hidden, is_first)
 
     def part(value: Any) -> Any:
@@ -180,7 +195,11 @@ def _divided(region, ends, forward, /, *args, **kwargs) -> Any:
     args, kwargs = tree_map(part, (args, kwargs))
     if is_first:
         args, kwargs = with_first(args, kwargs, at, _Part.apply(hidden, ROWS, region))
+    if not is_again:
+        region.is_inside = False  # an error of the layer is its own
     made = forward(rows, *args, **kwargs)
+    if not is_again:
+        region.is_inside = not is_last
     if not is_last:
         return made
 
@@ -384,10 +403,25 @@ _TOLERANCE = {torch.bfloat16: 5e-2, torch.float16: 1e-2}
 
 def _checked(region, model, forward, /, *args, **kwargs) -> Any:
     # Where shapes alone are asked for, by pipelines, there are no numbers to compare.
+    run = functools.partial(_to_the_end, region, functools.partial(forward, *args, **kwargs))
     if not region.is_checked and torch.is_grad_enabled():
-        _compare(region, model, functools.partial(forward, *args, **kwargs))
+        _compare(region, model, run)
         region.is_checked = True
-    return forward(*args, **kwargs)
+    return run()
+
+
+def _to_the_end(region: Region, forward) -> Any:
+    """What the model returns, if it has gone through its last layer."""
+    region.is_inside = False
+    try:
+        made = forward()
+    except Exception as error:
+        if region.is_inside:  # of shapes, as a loss of some rows
+            raise region.skipped(region.names[-1]) from error
+        raise
+    if region.is_inside:
+        raise region.skipped(region.names[-1])
+    return made
 
 
 def _compare(region: Region, model: nn.Module, forward) -> None:

@@ -7,14 +7,24 @@ it is called with is sent, and this stage is done. So what models compute beside
 angles of positions, what the loss takes) and between their layers is there on every stage, for any
 length. For parameters that are elsewhere NaN stand, too: so a model that uses these nevertheless,
 or more of its layers' results than goes to the next one, is found out: its loss is NaN.
+
+What goes to the next stage is the first tensor that its first layer is called with, and those of
+the other arguments that layers have computed: the results of an encoder that each layer of a
+decoder takes, for one. Which these are is seen where sizes are asked for, by what their gradients
+depend on.
 """
 
 import copy
+import dis
+import functools
+import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn as nn
+from torch.utils._pytree import tree_map_only
 
 from torchacc.parallel.division import Division
 from torchacc.parallel.modules import first_tensor, unchanged, with_first
@@ -27,12 +37,56 @@ class _Done(Exception):  # noqa: N818
     """A stage has what it sends."""
 
 
-class _Elsewhere(nn.Module):
-    """A layer of another stage: of an earlier one if `stage` has received anything yet, else of a
-    later one, whose first tensor is what this stage sends."""
+class _Result(torch.Tensor):
+    """A tensor, or the several ones that a layer returns, each of which is it."""
 
-    def __init__(self, layer: nn.Module):
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    def __getitem__(self, at: Any) -> torch.Tensor:
+        plain = self.as_subclass(torch.Tensor)
+        return plain if isinstance(at, int) else plain[at]
+
+    def __iter__(self):
+        caller = sys._getframe(1)
+        count = _unpacked(caller.f_code, caller.f_lasti)
+        # Each has what it stands for of its own.
+        return iter([self.as_subclass(torch.Tensor) for _ in range(count)])
+
+
+@functools.cache
+def _unpacked(code: types.CodeType, at: int) -> int:
+    """How many values a line takes results apart into. Raises NotImplementedError where it does
+    not say."""
+    for one in dis.get_instructions(code):
+        if one.offset == at and one.opname == "UNPACK_SEQUENCE":
+            return one.argval
+    raise NotImplementedError(
+        f"accelerate: dist.pp: {code.co_name} in {code.co_filename} goes through a layer's "
+        "results, and a stage that has not the layer does not know how many there are: let it "
+        "take them apart, as x, y = layer(x)"
+    )
+
+
+class _Received(torch.autograd.Function):
+    """What was received, as it is. The stage before waits for gradients of all of it: of what
+    nobody uses they are zeros."""
+
+    @staticmethod
+    def forward(ctx, *tensors):
+        return tuple(tensor.view_as(tensor) for tensor in tensors)
+
+    @staticmethod
+    def backward(ctx, *grads):
+        return grads
+
+
+class _Elsewhere(nn.Module):
+    """A layer of another stage: of an earlier one, or else of a later one, which is called with
+    what this stage sends."""
+
+    def __init__(self, name: str, layer: nn.Module, is_earlier: bool):
         super().__init__()
+        self._name, self._is_earlier = name, is_earlier
         self._kind = type(layer)
         plain = (bool, int, float, str, type(None))
         for name, value in vars(layer).items():
@@ -48,19 +102,38 @@ class _Elsewhere(nn.Module):
 
     def forward(self, *args, **kwargs) -> torch.Tensor:
         stage = self.stage[0]
+        if self._is_earlier and stage.is_begun:
+            raise stage.twice()
+        if not (self._is_earlier or stage.is_begun):
+            raise NotImplementedError(
+                f"accelerate: dist.pp: the model calls {self._name} before {stage.layers[0]}, "
+                "which is registered first: a pipeline goes through layers in this order"
+            )
         if stage.is_begun:
-            if stage.is_last:
-                raise stage.twice()
-            stage.sent = first_tensor(args, kwargs)[1]
+            sent = stage.computed("sent", args, kwargs)
+            stage.sent = tuple(getattr(one, "stands_for", one).contiguous() for one in sent)
             raise _Done
-        received = stage.received
-        return received.new_full((), torch.nan).expand(received.shape)
+        # The shape of results is that of activations, which a list of layers has in common.
+        like = first_tensor(args, kwargs)[1]
+        if _list_of(self._name) == _list_of(stage.layers[0]):
+            like = stage.received[0]
+        return stage.marked(like.new_full((), torch.nan).expand(like.shape)).as_subclass(_Result)
+
+
+def _list_of(layer: str) -> str:
+    return layer.rpartition(".")[0]
+
+
+def _tensors(args: tuple, kwargs: dict) -> dict[int | str, torch.Tensor]:
+    """By where they stand."""
+    values = {**dict(enumerate(args)), **kwargs}
+    return {place: one for place, one in values.items() if isinstance(one, torch.Tensor)}
 
 
 class Stage(nn.Module):
-    """Some layers of `model`, with what else their stage has. Called with the activations of the
-    stage before, if there is one, and the arguments of a part of the batch by name: activations
-    for the next one, or the loss, f32 []."""
+    """Some layers of `model`, with what else their stage has. Called with what the stage before
+    sends, if there is one, and the arguments of a part of the batch by name: what the next one
+    receives, activations alone or a tuple of them and others, or the loss, f32 []."""
 
     def __init__(self, model: nn.Module, divided: Division, index: int):
         super().__init__()
@@ -71,10 +144,10 @@ class Stage(nn.Module):
             id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())
         }
         away = {}
-        for name in sum(divided.layers, []):
-            if name not in own:
+        for at, names in enumerate(divided.layers):
+            for name in names if at != index else ():
                 layer = model.get_submodule(name)
-                away[name] = memo[id(layer)] = _Elsewhere(layer)
+                away[name] = memo[id(layer)] = _Elsewhere(name, layer, at < index)
         self.model = copy.deepcopy(model, memo)
         for one in away.values():
             one.stage = [self]  # in a list, so that it is no part of the layer
@@ -88,9 +161,13 @@ class Stage(nn.Module):
         self.outputs: list[Any] | None = None
         # Whether the next call only asks for sizes.
         self.is_new = False
-        # Of a call: activations of the stage before and for the next one, whether a layer has run.
-        self.received: torch.Tensor | None = None
-        self.sent: torch.Tensor | None = None
+        # Where the first layer's and the next stage's arguments stand that layers have computed.
+        self.places: dict[str, list[int | str]] = {}
+        # What of a call that asks for sizes layers have computed depends on.
+        self._mark: torch.Tensor | None = None
+        # Of a call: what the stage before sent and the next one gets, whether a layer has run.
+        self.received: tuple[torch.Tensor, ...] = ()
+        self.sent: tuple[torch.Tensor, ...] = ()
         self.is_begun = False
         # Of buffers outside the layers other stages may not know the numbers.
         self.foreign = [name for name, at in divided.buffers.items() if at != index]
@@ -120,26 +197,72 @@ class Stage(nn.Module):
         for module, name, shape, dtype in self._placeholders:
             # One number, which is neither a parameter nor a buffer.
             vars(module)[name] = torch.full((), torch.nan, dtype=dtype, device=device).expand(shape)
-        first = self.own_layers()[0]
-        first.register_forward_pre_hook(self._begin, prepend=True, with_kwargs=True)
+        layers = self.own_layers()
+        for layer in layers:
+            layer.register_forward_pre_hook(self._replace, prepend=True, with_kwargs=True)
+            layer.register_forward_hook(self._mark_results)
+        layers[0].register_forward_pre_hook(self._begin, prepend=True, with_kwargs=True)
 
-    def _begin(self, layer, args, kwargs):
-        at, called_with = first_tensor(args, kwargs)
+    def _begin(self, layer, args, kwargs) -> None:
         is_again = torch._C._current_graph_task_id() >= 0  # computed again for the way back
         if not is_again:
             if self.is_begun:
                 raise self.twice()
             self.is_begun = True
             if self.index > 0:
-                called_with.stands_for = self.received
-        elif self.index > 0 and not hasattr(called_with, "stands_for"):
+                self._stand_for(args, kwargs)
+        elif self.index > 0 and not hasattr(first_tensor(args, kwargs)[1], "stands_for"):
             raise NotImplementedError(
                 "accelerate: dist.pp: a layer is computed again from a copy of its activations: "
                 "use memory.gc, or torch.utils.checkpoint with use_reentrant=False"
             )
-        if self.index == 0:
-            return args, kwargs
-        return with_first(args, kwargs, at, called_with.stands_for)
+
+    def _replace(self, layer, args, kwargs):
+        for place, one in _tensors(args, kwargs).items():
+            args, kwargs = with_first(args, kwargs, place, getattr(one, "stands_for", one))
+        return args, kwargs
+
+    def _stand_for(self, args: tuple, kwargs: dict) -> None:
+        """What the first layer is called with stands for what was received."""
+        called_with = self.computed("received", args, kwargs)
+        if len(called_with) != len(self.received):
+            raise NotImplementedError(
+                f"accelerate: dist.pp: {self.layers[0]} is called with {len(called_with)} tensors "
+                f"of layers before it, and the stage before has sent {len(self.received)}: what "
+                "layers have computed must go to others as arguments, the same ones on every stage"
+            )
+        for one, received in zip(called_with, self.received, strict=True):
+            one.stands_for = received
+
+    def computed(self, what: str, args: tuple, kwargs: dict) -> list[torch.Tensor]:
+        """Of a layer's arguments the first tensor, and those that layers have computed: `what` is
+        "received" by this stage's first layer, or "sent" to the next one's."""
+        first, _ = first_tensor(args, kwargs)
+        tensors = _tensors(args, kwargs)
+        if self._mark is not None:
+            self.places[what] = [
+                place for place, one in tensors.items() if place == first or self._is_marked(one)
+            ]
+        return [tensors[place] for place in self.places.get(what, [first])]
+
+    def marked(self, tensor: torch.Tensor) -> torch.Tensor:
+        """What a layer has computed."""
+        is_found = self._mark is not None and tensor.is_floating_point()
+        return tensor + self._mark if is_found else tensor
+
+    def _mark_results(self, layer, args, results):
+        return tree_map_only(torch.Tensor, self.marked, results)
+
+    def _is_marked(self, tensor: torch.Tensor) -> bool:
+        nodes, seen = [tensor.grad_fn], set()
+        while nodes:
+            node = nodes.pop()
+            if node is not None and node not in seen:
+                seen.add(node)
+                if getattr(node, "variable", None) is self._mark:
+                    return True
+                nodes += [one for one, _ in node.next_functions]
+        return False
 
     def twice(self) -> NotImplementedError:
         return NotImplementedError(
@@ -147,24 +270,30 @@ class Stage(nn.Module):
             "pipeline does once"
         )
 
-    def forward(self, *received, **batch) -> torch.Tensor:
-        if self.is_new:
-            self.is_new = False
-            with unchanged(self.model, self.device):
-                return self._forward(received, batch)
-        return self._forward(received, batch)
+    def forward(self, *received, **batch) -> torch.Tensor | tuple[torch.Tensor, ...]:
+        if not self.is_new:
+            return self._forward(received, batch)
+        self.is_new = False
+        self._mark = torch.zeros((), device=self.device, requires_grad=True)
+        try:
+            with unchanged(self.model, self.device), torch.enable_grad():
+                made = self._forward(received, batch)
+        finally:
+            self._mark = None
+        return tree_map_only(torch.Tensor, torch.Tensor.detach, made)
 
-    def _forward(self, received: tuple, batch: dict[str, Any]) -> torch.Tensor:
-        self.received = received[0] if received else None
+    def _forward(self, received: tuple, batch: dict[str, Any]) -> Any:
+        several = _Received.apply(*received) if len(received) > 1 else received
+        self.received = tuple(map(self.marked, several))
         self.is_begun = False
         target = batch.pop(TARGET, None)
         try:
             made = self.model(**batch, **self.common)
         except _Done:
-            sent, self.sent = self.sent, None
-            return sent
+            sent, self.sent = self.sent, ()
+            return sent if len(sent) > 1 else sent[0]
         finally:
-            self.received = None
+            self.received = ()
         if not self.is_last:
             raise RuntimeError(
                 f"accelerate: dist.pp: the model did not call the layers after {self.layers[-1]}"
