@@ -66,9 +66,12 @@ impl Fused {
 
     /// Bytes that a buffer takes in the arena; 0 if it lies elsewhere.
     pub fn arena_bytes(&self, graph: &Graph, buffer: BufferId) -> u64 {
-        let is_elsewhere =
-            self.buffers[buffer].output.is_some() || self.is_on_host(graph, buffer);
-        if is_elsewhere { 0 } else { (self.ty(graph, buffer).nbytes() as u64).next_multiple_of(ALIGN) }
+        let is_elsewhere = self.buffers[buffer].output.is_some() || self.is_on_host(graph, buffer);
+        if is_elsewhere {
+            0
+        } else {
+            (self.ty(graph, buffer).nbytes() as u64).next_multiple_of(ALIGN)
+        }
     }
 
     pub fn ty<'g>(&self, graph: &'g Graph, buffer: BufferId) -> &'g Ty {

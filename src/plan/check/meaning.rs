@@ -175,7 +175,9 @@ impl Element {
         let at = unravel(&ty.sizes, flat);
         let ints = |i: usize| node.attrs[i].ints();
         let flat = match node.op {
-            Op::Bitcast | Op::Offload | Op::Reload => return Some(Element { value: from, byte: self.byte }),
+            Op::Bitcast | Op::Offload | Op::Reload => {
+                return Some(Element { value: from, byte: self.byte });
+            }
             Op::Reshape => flat,
             Op::Transpose => {
                 let mut before = vec![0; at.len()];
