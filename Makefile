@@ -30,7 +30,7 @@ space := $(subst ,, )
 CUDA_FOLDERS = $(subst $(space),:,$(wildcard $(VENV)/lib/python3*/site-packages/nvidia/*/lib))
 
 .DEFAULT_GOAL := build
-.PHONY: build environment install extension train train-ddp train-parallel test test-libraries test-models test-gpu gpu-kit test-rust test-python test-distributed test-parallel test-random sanitize sanitize-memory sanitize-threads lint format bench-calls bench-peers bench-distributed bench-overlap clean FORCE
+.PHONY: build environment install extension train train-ddp train-parallel test test-libraries test-models test-gpu gpu-kit test-rust test-python test-distributed test-parallel test-random sanitize sanitize-memory sanitize-threads lint format bench-calls bench-peers bench-distributed bench-overlap bench-predicted clean FORCE
 
 build: environment $(RUST_LIB)
 	$(MAKE) --no-print-directory --jobs=$(shell nproc) extension
@@ -187,6 +187,9 @@ bench-distributed: build
 bench-overlap: build
 	ENGINES_CONTEXT=128 PYTHONPATH=torch_extension/tests $(BIN)/python benches/distributed/overlap.py \
 		$(if $(SPEED),--speed $(SPEED)) $(if $(RANKS),--ranks $(RANKS)) $(if $(LAYERS),--layers $(LAYERS)) $(ENGINES)
+
+bench-predicted: build
+	ENGINES_CONTEXT=256 PYTHONPATH=torch_extension/tests $(BIN)/python benches/distributed/predicted.py $(KINDS)
 
 clean:
 	rm -rf target torch_extension/build $(EXT_DIR)

@@ -7,6 +7,7 @@ import re
 
 import published
 import pytest
+import ranks
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -23,7 +24,15 @@ from torchacc.auto import (
     predict,
     transformer,
 )
-from torchacc.auto.collectives import Group, all_gather, all_reduce, all_to_all, groups
+from torchacc.auto.collectives import (
+    Group,
+    all_gather,
+    all_reduce,
+    all_to_all,
+    groups,
+    reduce_scatter,
+    send,
+)
 from torchacc.auto.cost import Costs, in_flight
 from torchacc.auto.search import Space, order
 from torchacc.auto.strategy import Strategy
@@ -153,7 +162,10 @@ def test_a_dry_run_gives_the_closed_form(options):
         assert one.matmul == other.matmul
         assert one.attention_computed == other.attention_computed == one.attention / 2
         assert one.output == other.output
-        assert one.reduces == other.reduces
+        # Each linear layer by columns reduces its input's gradient; the shape has them together.
+        assert one.reduces == len(plan_of)
+        assert other.reduces == 4
+        assert one.operations > 0
         # Kernels of this model keep something besides: the result in another order, statistics.
         assert one.saved.split == pytest.approx(other.saved.split, rel=0.12)
         # On the device meta RMSNorm is several operations.
@@ -233,7 +245,27 @@ def test_this_machine_is_measured():
     assert cluster.devices == 2
     assert cluster.intra_node == Link(1e-3, 2e9)
     assert 1e8 < cluster.peak("fp32") < 1e14
+    assert 0 < cluster.attention_efficiency <= 1
+    assert cluster.operation_seconds > 0
+    # What computes is what communicates.
+    assert cluster.overlap == 0
     assert Cluster.load("local_cpu", devices_per_node=3).devices == 3
+
+
+def test_measuring_draws_no_random_numbers():
+    before = torch.get_rng_state()
+    Cluster.local_cpu()
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_processes_measure_together():
+    for made in ranks.run("tried.measured", 2, backend="acc"):
+        assert made["devices_per_node"] == 2
+        assert made["devices_at_once"] >= 1
+        assert set(made["collectives"]) == {"all_reduce", "reduce_scatter", "all_to_all", "send"}
+        assert min(made["collectives"].values()) > 0
+        assert made["latency"] > 0
+        assert made["bandwidth"] > 0
 
 
 @pytest.mark.parametrize(
@@ -245,6 +277,14 @@ def test_this_machine_is_measured():
         ({"flops": {}}, "cluster.flops is {}: it must have numbers"),
         ({"inter_node": {"latency": -1.0, "bandwidth": 1e9}}, "cluster.inter_node.latency is -1.0"),
         ({"node": 1}, "there is no cluster.node: did you mean nodes?"),
+        ({"overlap": 1.5}, "cluster.overlap is 1.5: it must be at least 0 and at most 1"),
+        ({"devices_at_once": 0}, "cluster.devices_at_once is 0: it must be at least 1"),
+        ({"operation_seconds": -1.0}, "cluster.operation_seconds is -1.0: it must be at least 0"),
+        ({"collectives": {"all_reduce": 0.0}}, "cluster.collectives is {'all_reduce': 0.0}"),
+        (
+            {"collectives": {"gather": 1.0}},
+            "there are all_reduce, reduce_scatter, all_to_all, send",
+        ),
     ],
 )
 def test_an_error_of_a_cluster_names_the_field(changes, said):
@@ -271,15 +311,27 @@ def test_what_a_cluster_has_not_is_said():
 def test_collectives_are_rings():
     link = {"latency": 0.0, "bandwidth": 1e9}
     cluster = machines(intra_node=link, inter_node=link | {"bandwidth": 1e8}, link_efficiency=1.0)
-    for ranks in (1, 2, 8):
-        group = Group(local=ranks)
-        assert all_reduce(1e9, group, cluster) == pytest.approx(2 * (ranks - 1) / ranks)
-        assert all_gather(1e9, group, cluster) == pytest.approx((ranks - 1) / ranks)
-        assert all_to_all(1e9, group, cluster) == pytest.approx((ranks - 1) / ranks)
+    for size in (1, 2, 8):
+        group = Group(local=size)
+        assert all_reduce(1e9, group, cluster) == pytest.approx(2 * (size - 1) / size)
+        assert all_gather(1e9, group, cluster) == pytest.approx((size - 1) / size)
+        assert all_to_all(1e9, group, cluster) == pytest.approx((size - 1) / size)
     # Four devices of each of two nodes: each exchanges a quarter with its counterpart.
     assert all_gather(1e9, Group(4, 2), cluster) == pytest.approx(3 / 4 + 10 * 1 / 2 / 4)
     slow = dataclasses.replace(cluster, intra_node=Link(1.0, 1e9))
     assert all_gather(0, Group(4), slow) == 3
+
+
+def test_kinds_of_collectives_have_their_own_speed():
+    link = {"latency": 0.0, "bandwidth": 1e9}
+    fast = {"all_reduce": 2.0, "reduce_scatter": 0.5, "all_to_all": 4.0, "send": 0.25}
+    cluster = machines(intra_node=link, link_efficiency=1.0, collectives=fast)
+    group = Group(4)
+    assert all_gather(1e9, group, cluster) == pytest.approx(3 / 4)
+    assert all_reduce(1e9, group, cluster) == pytest.approx(2 * 3 / 4 / 2)
+    assert reduce_scatter(1e9, group, cluster) == pytest.approx(3 / 4 / 0.5)
+    assert all_to_all(1e9, group, cluster) == pytest.approx(3 / 4 / 4)
+    assert send(1e9, group, cluster) == pytest.approx(4)
 
 
 def test_groups_follow_the_topology():
@@ -326,6 +378,64 @@ def test_schedules_keep_as_much_as_they_say():
     # Korthikanti et al. (2022), section 4.2.3: the first rank keeps 1 + (p - 1) / (p v) times p.
     kept = in_flight(pipeline("interleaved", 8, stages=2), 0)
     assert kept == pytest.approx(4 * (1 + 3 / (4 * 2)), rel=0.03)
+
+
+def test_devices_that_take_turns_compute_longer_and_wait_less(small):
+    def cost(dist, **changes):
+        return predict(
+            small, machines(devices_per_node=4, **changes), configured("manual", dist=dist), 8
+        )
+
+    copies, stages = {"dp": {"size": 4}}, {"pp": {"size": 4, "num_micro_batches": 4}}
+    for dist in (copies, stages):
+        alone, turns = cost(dist), cost(dist, devices_at_once=2)
+        assert turns.compute == pytest.approx(2 * alone.compute)
+        assert turns.optimizer == pytest.approx(2 * alone.optimizer)
+        assert turns.exposed == alone.exposed
+        parts = turns.compute + sum(turns.exposed.values()) + turns.bubble + turns.optimizer
+        assert turns.seconds == pytest.approx(parts)
+    # While three of four stages wait, two of four have the processor: nobody waits for them.
+    assert cost(stages).bubble > 0
+    assert cost(stages, devices_at_once=2).bubble == 0
+    assert cost(stages, devices_at_once=4) == cost(stages)
+
+
+def test_what_hides_nothing_exposes_all(small):
+    def exposed(**changes):
+        return cost(**changes).exposed["dp"]
+
+    def cost(**changes):
+        return predict(
+            small, machines(**changes), configured("manual", dist={"dp": {"size": 4}}), 8
+        )
+
+    cluster = machines()
+    reduced = all_reduce(4 * small.parameters, Group(4), cluster)
+    assert exposed(overlap=0.0) == pytest.approx(reduced)
+    assert exposed() < exposed(overlap=0.1) < reduced
+    # Recording adds to what a device computes.
+    module = small.blocks[0]
+    slow = dataclasses.replace(
+        small, blocks=tuple(dataclasses.replace(module, operations=10) for _ in small.blocks)
+    )
+    config = configured("manual", dist={"dp": {"size": 4}})
+    without = predict(slow, machines(overlap=0.0), config, 8)
+    recorded = predict(slow, machines(overlap=0.0, operation_seconds=1e-3), config, 8)
+    assert recorded.seconds - without.seconds == pytest.approx(10 * 8 * 1e-3)
+
+
+def test_ends_of_a_model_see_whole_sequences():
+    head = Block("head", matmul=Amount(1e12))
+    blocks = tuple(Block(f"layers.{n}", matmul=Amount(1e12)) for n in range(4))
+    model = Model("m", Block("first"), blocks, head, sequence=64, heads=8, kv_heads=8)
+
+    def compute(size):
+        sequences = {"sp": {"size": size}} if size > 1 else {}
+        config = configured("manual", dist=sequences | {"dp": {"size": 1}})
+        return predict(model, machines(devices_per_node=size), config, 4).compute
+
+    # Of five equal parts four are divided by four ranks.
+    assert compute(4) == pytest.approx(compute(1) * 2 / 5)
 
 
 def test_memory_is_shared_as_the_fields_say(small):
@@ -419,11 +529,14 @@ def every(space, costs, limit):
         (2, 4, 15 * 10**7, 1e9, 16),
         (4, 4, 10**8, 1e10, 16),
         (1, 1, 54 * 10**7, 3e11, 1),  # three of eight blocks are computed again
+        (1, 8, 10**9, 1e9, 16),  # which take turns
     ],
 )
 def test_the_search_finds_what_brute_force_finds(small, nodes, each, memory, bandwidth, batch):
     link = {"latency": 1e-5, "bandwidth": bandwidth}
     cluster = machines(nodes, each, memory=memory, intra_node=link)
+    if each == 8:
+        cluster = dataclasses.replace(cluster, devices_at_once=2, overlap=0.0)
     config, limit = configured(), memory * cluster.usable_memory
     found = plan(small, cluster, batch=batch, config=config)
     costs = Costs(small, cluster, config, batch)

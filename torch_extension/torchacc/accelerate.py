@@ -103,7 +103,7 @@ def accelerate(
     if dataloader is not None:
         options = config.dataloader.to_dict()
         if found is not None and mesh is not None:
-            options["part"] = _part_of_data(mesh)
+            options["part"] = part_of_data(config)
             # Copies of a pipeline go through as many micro-batches as the others.
             options["is_even"] = engines.division is not None
         made.append(AsyncLoader(dataloader, device, **options))
@@ -278,10 +278,12 @@ def _first_batch(dataloader: Iterable | None) -> tuple[Any, Iterable]:
     return first, itertools.chain([first], batches) if batches is dataloader else dataloader
 
 
-def _part_of_data(mesh) -> tuple[int, int]:
-    dp, fsdp = mesh["dp"], mesh["fsdp"]
-    at = dp.get_local_rank() * fsdp.size() + fsdp.get_local_rank()
-    return at, dp.size() * fsdp.size()
+def part_of_data(config: Config) -> tuple[int, int]:
+    """Which part of a batch of all processes this one has, and how many there are."""
+    sizes = config.mesh(dist.get_world_size())
+    at = torch.unravel_index(torch.tensor(dist.get_rank()), tuple(sizes.values()))
+    place = {axis: index.item() for axis, index in zip(sizes, at, strict=True)}
+    return place["dp"] * sizes["fsdp"] + place["fsdp"], sizes["dp"] * sizes["fsdp"]
 
 
 def _half(config: Config) -> torch.dtype | None:

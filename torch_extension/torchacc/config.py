@@ -333,14 +333,19 @@ class StrategyConfig(_Section):
     fixed), or nothing ("auto")."""
 
     mode: Literal["manual", "semi", "auto"] = "manual"
-    # Seconds that the search may take.
+    # Seconds that the search may take, with its trials.
     time_limit: float = 60.0
+    # So many of the best strategies are run for a few steps, and the fastest is taken; without
+    # trials that which is predicted to be.
+    trials: int = 0
     # A file that describes the machines, or the name of one that comes with the package.
     cluster: str | None = None
 
     def _problems(self):
         if not 0 < self.time_limit < math.inf:
             yield "time_limit", "it must be a number of seconds more than 0"
+        if self.trials < 0:
+            yield "trials", "it must be at least 0"
 
 
 @dataclass

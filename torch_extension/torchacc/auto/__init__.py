@@ -1,4 +1,5 @@
-"""Strategies that are found: how a model is best trained on a cluster, predicted, not measured.
+"""Strategies that are found: how a model is best trained on a cluster, predicted, and tried where
+the devices are at hand (`strategy.trials`).
 
 `plan` looks at every combination of data, sharded, tensor, sequence and pipeline parallelism, by a
 model of what each costs (`predict`), and gives a `torchacc.Config`. docs/strategies.md has the

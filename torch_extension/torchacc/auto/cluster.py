@@ -2,14 +2,14 @@
 
 import dataclasses
 import os
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 import torch
 
+from torchacc.auto import measuring
 from torchacc.config import _mapping, _Section, _yaml
 
 _PROFILES = Path(__file__).with_name("clusters")
@@ -57,10 +57,28 @@ class Cluster(_Section):
     inter_node: Link
     # The part of the links' bandwidth that collectives reach.
     link_efficiency: float
+    # How fast kinds of collectives are beside gathers, which the links' figures are of:
+    # "all_reduce", "reduce_scatter", "all_to_all", "send"; as fast, if not given.
+    collectives: dict[str, float] = field(default_factory=dict)
+    # The part of a computation's time that communication beside it can hide in: kernels of both
+    # share the device (Rashidi et al., "Enabling Compute-Communication Overlap", 2021, measure the
+    # loss). Nothing hides where the same cores copy and compute.
+    overlap: float = 0.8
+    # So many devices of a node compute at once, and the others wait for their turn: processes of
+    # a machine that has fewer cores. All, if not given.
+    devices_at_once: int | None = None
+    # Seconds of the host for an operation and its backward pass that the device waits for; none
+    # where the host is ahead of the device.
+    operation_seconds: float = 0.0
 
     @property
     def devices(self) -> int:
         return self.nodes * self.devices_per_node
+
+    @property
+    def at_once(self) -> int:
+        """Devices of a node that compute at once, to which figures of a device belong."""
+        return min(self.devices_at_once or self.devices_per_node, self.devices_per_node)
 
     def peak(self, precision: str) -> float:
         """FLOP/s of a device. Raises ValueError for a precision that it has not."""
@@ -79,14 +97,28 @@ class Cluster(_Section):
             yield "flops", "it must have numbers of FLOP/s more than 0"
         if self.memory_bandwidth <= 0:
             yield "memory_bandwidth", "it must be more than 0 bytes a second"
-        for field in dataclasses.fields(self):
-            is_part = field.name.endswith("_efficiency") or field.name == "usable_memory"
-            if is_part and not 0 < getattr(self, field.name) <= 1:
-                yield field.name, "it must be more than 0 and at most 1"
+        for name in (one.name for one in dataclasses.fields(self)):
+            is_part = name.endswith("_efficiency") or name == "usable_memory"
+            if is_part and not 0 < getattr(self, name) <= 1:
+                yield name, "it must be more than 0 and at most 1"
+        if not set(self.collectives) <= {*measuring.SENT}:
+            yield "collectives", f"there are {', '.join(measuring.SENT)}"
+        if min(self.collectives.values(), default=1) <= 0:
+            yield "collectives", "it must have numbers more than 0"
+        if not 0 <= self.overlap <= 1:
+            yield "overlap", "it must be at least 0 and at most 1"
+        if self.devices_at_once is not None and self.devices_at_once < 1:
+            yield "devices_at_once", "it must be at least 1"
+        if self.operation_seconds < 0:
+            yield "operation_seconds", "it must be at least 0 seconds"
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], path: str = "cluster.") -> Self:
-        wanted = {field.name for field in dataclasses.fields(cls)}
+        wanted = {
+            one.name
+            for one in dataclasses.fields(cls)
+            if one.default is one.default_factory is dataclasses.MISSING
+        }
         if missing := sorted(wanted - set(values)):
             raise ValueError(f"cluster: there is no {', '.join(missing)}")
         return super().from_dict(values, path)
@@ -115,48 +147,56 @@ class Cluster(_Section):
     def local_cpu(
         cls,
         processes: int = 1,
-        precisions: tuple[str, ...] = ("fp32",),
-        latency: float = 1e-4,
-        bandwidth: float = 1e9,
+        precisions: Sequence[str] = ("fp32",),
+        latency: float | None = None,
+        bandwidth: float | None = None,
+        device: str = "cpu",
+        together: bool = False,
     ) -> Self:
-        """This machine, shared by so many processes: FLOP/s of a product of 1024 x 1024 matrices
-        and bytes a second of a copy are measured now, in about a tenth of a second. `latency`
-        (seconds) and `bandwidth` (bytes a second) are those of gloo between two of them."""
-        flops = {}
+        """This machine, shared by so many processes, as measured now on `device` ("acc": by the
+        kernels that train there), with the threads that this process has.
+
+        With `together` all processes of the process group call this, and each is measured while
+        all are busy, collectives included: seconds. Otherwise this process is alone: tenths of a
+        second, and `latency` (seconds) and `bandwidth` (bytes a second) are those of gloo between
+        two of them, 1e-4 and 1e9 if not given. Raises ValueError for a precision that no product
+        is measured in."""
         for precision in precisions:
             if precision not in _DTYPES:
                 raise ValueError(
                     f"cluster: precision is {precision!r}: it must be of {', '.join(_DTYPES)}"
                 )
-            matrix = torch.ones(1024, 1024, dtype=_DTYPES[precision])
-            flops[precision] = 2 * 1024**3 / _seconds(lambda m=matrix: m @ m) / processes
-        source = torch.ones(2**23)
-        target = torch.empty_like(source)
-        copied = 2 * source.nbytes / _seconds(lambda: target.copy_(source))
+        flops = {
+            precision: measuring.product_rate(_DTYPES[precision], device, together)
+            for precision in precisions
+        }
+        # By the first precision: the model has one efficiency for all.
+        attention = measuring.attention_rate(_DTYPES[precisions[0]], device, together)
+        copied = measuring.copy_rate(device, together)
+        recording = measuring.operation_seconds(device, together)
+        factors = {}
+        if together and processes > 1:
+            latency, bandwidth = measuring.gather_costs(device)
+            rates = measuring.collective_rates(device)
+            factors = {kind: rate / bandwidth for kind, rate in rates.items()}
+        link = Link(latency or 1e-4, bandwidth or 1e9)
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        link = Link(latency, bandwidth)
         return cls(
             name="local_cpu",
             nodes=1,
             devices_per_node=processes,
             flops=flops,
             matmul_efficiency=1.0,
-            attention_efficiency=1.0,
+            attention_efficiency=min(attention / flops[precisions[0]], 1.0),
             memory=memory // processes,
             usable_memory=0.8,
-            memory_bandwidth=copied / processes,
+            memory_bandwidth=copied,
             bandwidth_efficiency=1.0,
             intra_node=link,
             inter_node=link,
             link_efficiency=1.0,
+            collectives=factors,
+            overlap=0.0,
+            devices_at_once=max(len(os.sched_getaffinity(0)) // measuring.threads(), 1),
+            operation_seconds=recording,
         )
-
-
-def _seconds(call: Callable[[], Any], times: int = 5) -> float:
-    """The shortest of several times: the others had company."""
-    taken = []
-    for _ in range(times):
-        start = time.perf_counter()
-        call()
-        taken.append(time.perf_counter() - start)
-    return min(taken)

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from torchacc.auto.cluster import Cluster
+from torchacc.auto.cluster import Cluster, Link
 
 
 @dataclass(frozen=True)
@@ -42,38 +42,46 @@ def groups(mesh: Mapping[str, int], devices_per_node: int) -> dict[str, Group]:
 def all_gather(size: float, group: Group, cluster: Cluster) -> float:
     """Seconds until each rank has all of `size` bytes, of which it had its part: (n-1)/n of them
     arrive."""
-    between = _ring(size / group.local, group.nodes, cluster.inter_node, cluster)
-    return between + _ring(size, group.local, cluster.intra_node, cluster)
+    return _rings("all_gather", size, group, cluster)
 
 
 def reduce_scatter(size: float, group: Group, cluster: Cluster) -> float:
     """Seconds until each rank has its part of the sum of `size` bytes: as many are sent as by
     `all_gather`."""
-    return all_gather(size, group, cluster)
+    return _rings("reduce_scatter", size, group, cluster)
 
 
 def all_reduce(size: float, group: Group, cluster: Cluster) -> float:
     """Seconds until each rank has the sum of `size` bytes: 2(n-1)/n of them are sent."""
-    return reduce_scatter(size, group, cluster) + all_gather(size, group, cluster)
+    return 2 * _rings("all_reduce", size, group, cluster)
 
 
 def all_to_all(size: float, group: Group, cluster: Cluster) -> float:
     """Seconds until each rank, which has `size` bytes, has sent an equal part to every other."""
     near, far = group.local - 1, group.size - group.local
-    within = _message(size * near / group.size, cluster.intra_node, cluster) if near else 0.0
-    between = _message(size * far / group.size, cluster.inter_node, cluster) if far else 0.0
+    within = between = 0.0
+    if near:
+        within = _message("all_to_all", size * near / group.size, cluster.intra_node, cluster)
+    if far:
+        between = _message("all_to_all", size * far / group.size, cluster.inter_node, cluster)
     return within + between
 
 
 def send(size: float, group: Group, cluster: Cluster) -> float:
     """Seconds of `size` bytes on the way to the next rank of the group."""
-    return _message(size, cluster.inter_node if group.nodes > 1 else cluster.intra_node, cluster)
+    link = cluster.inter_node if group.nodes > 1 else cluster.intra_node
+    return _message("send", size, link, cluster)
 
 
-def _ring(size, ranks, link, cluster) -> float:
-    bandwidth = link.bandwidth * cluster.link_efficiency
-    return (ranks - 1) * (link.latency + size / ranks / bandwidth)
+def _rings(kind: str, size: float, group: Group, cluster: Cluster) -> float:
+    between = _ring(kind, size / group.local, group.nodes, cluster.inter_node, cluster)
+    return between + _ring(kind, size, group.local, cluster.intra_node, cluster)
 
 
-def _message(size, link, cluster) -> float:
-    return link.latency + size / (link.bandwidth * cluster.link_efficiency)
+def _ring(kind: str, size: float, ranks: int, link: Link, cluster: Cluster) -> float:
+    return (ranks - 1) * _message(kind, size / ranks, link, cluster)
+
+
+def _message(kind: str, size: float, link: Link, cluster: Cluster) -> float:
+    reached = cluster.link_efficiency * cluster.collectives.get(kind, 1.0)
+    return link.latency + size / (link.bandwidth * reached)

@@ -21,9 +21,6 @@ from torchacc.config import AXES, Config
 # How often a number that is kept for the backward pass goes between kernels and memory: written and
 # read in the forward pass; read, and its gradient written, in the backward pass.
 _FORWARD_TRAFFIC, _BACKWARD_TRAFFIC = 2, 2
-# The part of a computation's time that communication beside it can hide in: kernels of both share
-# the device (Rashidi et al., "Enabling Compute-Communication Overlap", 2021, measure the loss).
-_OVERLAP = 0.8
 # Where no scores are kept, attention's backward pass has five products, its forward pass two (Dao,
 # "FlashAttention-2", 2023).
 _ATTENTION_BACKWARD = 2.5
@@ -96,6 +93,7 @@ class _Share:
     attention: float = 0
     saved: Amount = Amount()
     reduces: float = 0
+    operations: float = 0
 
     def __add__(self, part: "Block | _Share") -> "_Share":
         is_block = isinstance(part, Block)
@@ -105,6 +103,7 @@ class _Share:
             self.attention + (part.attention_computed if is_block else part.attention),
             self.saved + part.saved,
             self.reduces + part.reduces,
+            self.operations + part.operations,
         )
 
     def __mul__(self, factor: float) -> "_Share":
@@ -127,6 +126,11 @@ class _Rank:
     @functools.cached_property
     def every(self) -> _Share:
         return self.blocks + self.first + self.last
+
+    def divided(self, ranks: int) -> _Share:
+        """What a rank has of so many that share sequences: in the blocks; what comes before and
+        after them sees whole ones."""
+        return self.blocks * (1 / ranks) + self.first + self.last
 
     @functools.cached_property
     def weights(self) -> Amount:
@@ -237,10 +241,17 @@ class Costs:
         kept = max(parts.every.parameters.on(strategy.tp) for parts in ranks) / strategy.fsdp
         optimizer = kept * _STEP_TRAFFIC / self.bandwidth
         compute = micro * (pace.forward + pace.backward)
-        seconds = compute + sum(exposed.values()) + bubble + optimizer
+        alone = compute + sum(exposed.values()) + bubble + optimizer
+        # Devices that wait for their turn: what one computes takes as much longer, and meanwhile
+        # the bubbles of others are no loss.
+        turns = self.cluster.devices_per_node / self.cluster.at_once
+        compute, optimizer = turns * compute, turns * optimizer
+        busy = compute + sum(exposed.values()) + optimizer
+        bubble, seconds = max(alone - busy, 0.0), max(alone, busy)
         again = self.model.blocks[: strategy.gc_cnt]
         more = sum(block.matmul.total + block.attention for block in again)
-        rate = self.batch / seconds / self.cluster.devices / self.cluster.peak(self.precision)
+        peak = self.cluster.nodes * self.cluster.at_once * self.cluster.peak(self.precision)
+        rate = self.batch / seconds / peak
         return Prediction(
             seconds,
             compute,
@@ -281,13 +292,16 @@ class Costs:
             exposed["tp"] = reduces * collectives.all_reduce(output, near["tp"], self.cluster)
         if strategy.sp > 1:
             exposed["sp"] = self._exchange(strategy, near["sp"], parts, output / strategy.tp)
+            # What goes into the blocks is cut, and what comes out of them put together again.
+            whole = collectives.all_gather(output * strategy.sp, near["sp"], self.cluster)
+            exposed["sp"] += 2 * strategy.stages * whole
         if near["fsdp"].size > 1 and strategy.reshard_after_forward:
             gather, scatter = self._shards(strategy, near, parts)
-            exposed["fsdp"] = _exposed(gather, pace.forward, parts.count)
-            exposed["fsdp"] += _exposed(gather + scatter, pace.backward, parts.count)
+            exposed["fsdp"] = self._exposed(gather, pace.forward, parts.count)
+            exposed["fsdp"] += self._exposed(gather + scatter, pace.backward, parts.count)
         if strategy.pp > 1:
             sends = 2 * strategy.stages
-            exposed["pp"] = sends * collectives.send(output, near["pp"], self.cluster)
+            exposed["pp"] = sends * collectives.send(output * strategy.sp, near["pp"], self.cluster)
         return dataclasses.replace(pace, exposed=exposed)
 
     def _compute(self, strategy: Strategy, parts: _Rank) -> "_Pace":
@@ -296,20 +310,23 @@ class Costs:
         Products take the longer of their arithmetic and of moving their weights (Williams et al.,
         "Roofline", 2009): these once for each pass, their gradients read and written in f32.
         """
-        sequences, tp = self._sequences(strategy), strategy.tp
-        matmul = sequences * parts.every.matmul.on(tp) / self.matmul_rate
+        sequences, tp = self._sequences(strategy) * strategy.sp, strategy.tp
+        mine = parts.every if strategy.sp == 1 else parts.divided(strategy.sp)
+        matmul = sequences * mine.matmul.on(tp) / self.matmul_rate
         weights = parts.weights.on(tp) / self.bandwidth
         product = max(matmul, weights * self.width)
         gradients = max(matmul, 2 * weights * _GRADIENT)
-        attention = sequences * parts.every.attention / tp / self.attention_rate
-        kept = sequences * parts.every.saved.on(tp) * self.width / self.bandwidth
+        attention = sequences * mine.attention / tp / self.attention_rate
+        kept = sequences * mine.saved.on(tp) * self.width / self.bandwidth
         again = parts.again.matmul.on(tp) / self.matmul_rate
         again += parts.again.attention / tp / self.attention_rate
         again += _FORWARD_TRAFFIC * parts.again.saved.on(tp) * self.width / self.bandwidth
         forward = product + attention + _FORWARD_TRAFFIC * kept
         backward = product + gradients + _ATTENTION_BACKWARD * attention
-        backward += _BACKWARD_TRAFFIC * kept + sequences * again
-        return _Pace(forward, backward, gradients)
+        backward += _BACKWARD_TRAFFIC * kept + sequences / strategy.sp * again
+        # The host records both passes; the one forward has a third of the operations.
+        recording = parts.every.operations * self.cluster.operation_seconds
+        return _Pace(forward + recording / 3, backward + 2 * recording / 3, gradients)
 
     def _shards(
         self, strategy: Strategy, near: dict[str, Group], parts: _Rank
@@ -334,15 +351,16 @@ class Costs:
         local = math.gcd(group.local, ulysses)
         if ulysses > 1:
             inner = Group(local, ulysses // local)
-            exchange = collectives.all_to_all(2 * queries + keys, inner, self.cluster)
-            seconds += 2 * parts.count * exchange
+            exchange = collectives.all_to_all(queries, inner, self.cluster)
+            exchange += collectives.all_to_all(keys / 2, inner, self.cluster)
+            seconds += 4 * parts.count * exchange
         if (rings := strategy.sp // ulysses) > 1:
             ring = Group(group.local // local, rings * local // group.local)
             hop = collectives.send(keys, ring, self.cluster)
-            moved = 3 * parts.count * (rings - 1) * hop
+            moved = parts.count * (3 * (rings - 1) + 1) * hop
             attention = parts.every.attention / strategy.tp / self.attention_rate
             attention *= (1 + _ATTENTION_BACKWARD) * self._sequences(strategy)
-            seconds += _exposed(moved, attention, rings)
+            seconds += self._exposed(moved, attention, rings)
         return seconds
 
     def _once(
@@ -353,15 +371,22 @@ class Costs:
         seconds, room = {}, pace.backward
         if strategy.fsdp > 1 and not strategy.reshard_after_forward:
             gather, scatter = self._shards(strategy, near, parts)
-            seconds["fsdp"] = _exposed(gather, pace.forward, parts.count)
-            seconds["fsdp"] += _exposed(scatter, room, parts.count)
+            seconds["fsdp"] = self._exposed(gather, pace.forward, parts.count)
+            seconds["fsdp"] += self._exposed(scatter, room, parts.count)
             room = max(room - scatter, 0.0)
         # Ranks that share sequences have gradients of the same parameters, too.
         if (copies := near["dp"] * near["sp"]).size > 1:
             size = parts.every.parameters.on(strategy.tp) / strategy.fsdp * _GRADIENT
             reduced = collectives.all_reduce(size, copies, self.cluster)
-            seconds["dp"] = _exposed(reduced, room, parts.count)
+            seconds["dp"] = self._exposed(reduced, room, parts.count)
         return seconds
+
+    def _exposed(self, communication: float, computation: float, blocks: float) -> float:
+        """Seconds of communication that computation beside it does not hide: of the first or the
+        last block nothing is hidden, of the others what does not fit (Zhao et al., "PyTorch FSDP",
+        2023, section 3.3)."""
+        alone = communication / blocks
+        return alone + max(communication - alone - self.cluster.overlap * computation, 0.0)
 
     # ---- what ranks have
 
@@ -447,11 +472,3 @@ def in_flight(strategy: Strategy, rank: int) -> float:
         started = 2 * (ranks - rank - 1) + (strategy.stages - 1) * ranks + 1
         return min(started / strategy.stages, micro)
     return min(ranks - rank, micro)
-
-
-def _exposed(communication: float, computation: float, blocks: float) -> float:
-    """Seconds of communication that computation beside it does not hide: of the first or the last
-    block nothing is hidden, of the others what does not fit (Zhao et al., "PyTorch FSDP", 2023,
-    section 3.3)."""
-    alone = communication / blocks
-    return alone + max(communication - alone - _OVERLAP * computation, 0.0)

@@ -90,6 +90,7 @@ class _Counts:
     def __init__(self):
         self.parameters = self.matmul = self.saved = self.largest = Amount()
         self.attention = self.attention_computed = self.output = self.reduces = 0
+        self.operations = 0
         self.storages: set[int] = set()
 
     def keep(self, numbers: float, is_split: bool) -> None:
@@ -105,8 +106,9 @@ class _Counts:
         for name, parameter in module.named_parameters(recurse=False):
             is_split = style is not None and (name == "weight" or STYLES[style][2] == 0)
             self.parameters += _amount(parameter.numel(), is_split)
-        # A sum of results, and one of the gradients of what is equal on all ranks.
-        self.reduces += {None: 0, "rowwise": 1, "colwise": 0}.get(style, 1)
+        # A sum of results, and one of the gradients of what was equal on all ranks: each module
+        # that is split by columns has its own.
+        self.reduces += {None: 0, "rowwise": 1, "colwise": 1}.get(style, 2)
 
     def block(self, name: str, batch: int) -> Block:
         def of_one(amount: Amount) -> Amount:
@@ -121,7 +123,8 @@ class _Counts:
             saved=of_one(self.saved),
             largest=of_one(self.largest),
             output=self.output / batch,
-            reduces=2 * self.reduces,
+            reduces=self.reduces,
+            operations=self.operations,
         )
 
 
@@ -250,6 +253,7 @@ class _DryRun(TorchDispatchMode):
                 self.alive.append(tensor)
                 if is_split:
                     self.split.add(_storage(tensor))
+        self.counts[self.part].operations += 1
         if count := flop_registry.get(func._overloadpacket):
             flops = count(*args, **(kwargs or {}), out_val=result)
             self.counts[self.part].matmul += _amount(flops, is_split or self.inside > 0)

@@ -48,6 +48,8 @@ class Block:
     output: float = 0
     # All-reduces of the result by tensor parallel, forward and backward.
     reduces: int = 0
+    # Operations that a program records, forward.
+    operations: int = 0
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,8 @@ class Considered:
     seconds: float | None = None
     memory: float | None = None
     mfu: float | None = None
+    # Seconds of a step in a trial.
+    measured: float | None = None
 
 
 @dataclass
@@ -40,19 +42,28 @@ class Plan:
     # Of the search, and whether it saw all.
     seconds: float
     is_complete: bool
+    # Seconds of a step in a trial, and of how many strategies there was one: the chosen one and the
+    # first of those that lost.
+    measured: float | None = None
+    trials: int = 0
 
     def table(self) -> str:
-        """A row of each strategy that is told of: seconds and MFU of a step, GB of the device that
-        needs most, and why it lost."""
+        """A row of each strategy that is told of: predicted seconds and MFU of a step, GB of the
+        device that needs most, seconds that were measured where there were trials, and why it
+        lost."""
         best = self.prediction
-        chosen = Considered(self.strategy, "chosen", best.seconds, best.peak_memory, best.mfu)
-        rows = [("strategy", "seconds", "MFU", "GB", "why")]
+        figures = best.seconds, best.peak_memory, best.mfu, self.measured
+        chosen = Considered(self.strategy, "chosen", *figures)
+        rows = [("strategy", "seconds", "MFU", "GB", "measured", "why")]
         for one in (chosen, *self.considered):
             seconds = "" if one.seconds is None else f"{one.seconds:.4g}"
             mfu = "" if one.mfu is None else f"{one.mfu:.1%}"
             memory = "" if one.memory is None else f"{one.memory / 1e9:.3g}"
-            rows.append((one.strategy, seconds, mfu, memory, one.why))
-        widths = [max(len(row[column]) for row in rows) for column in range(4)]
+            measured = "" if one.measured is None else f"{one.measured:.4g}"
+            rows.append((one.strategy, seconds, mfu, memory, measured, one.why))
+        if self.measured is None:
+            rows = [(*row[:4], row[5]) for row in rows]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
         lines = []
         for strategy, *figures, why in rows:
             texts = [text.rjust(width) for text, width in zip(figures, widths[1:], strict=True)]
@@ -84,9 +95,20 @@ class Plan:
                 f"Stage {worst + 1} of {len(best.memory)} needs the most memory, "
                 f"{best.peak_memory / 1e9:.3g} of {self.limit / 1e9:.3g} GB:",
                 *memory,
+                *self._trials(),
                 f"Strategies, {ended}, in {self.seconds:.1f} s: {counts}",
             ]
         )
+
+    def _trials(self) -> list[str]:
+        if not self.trials:
+            return []
+        others = self.considered[: self.trials - 1]
+        took = "was not over" if self.measured is None else f"took {self.measured:.4g} s"
+        return [
+            f"In its trial a step {took}; others that were predicted best:",
+            *(f"  {one.strategy}: {one.why}" for one in others),
+        ]
 
     def to_json(self) -> str:
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

@@ -53,6 +53,20 @@ def plan(
     the best that it has seen, once there is one; before that the same arguments give the same plan.
     Raises ValueError where nothing fits, with what comes nearest, and for arguments that are wrong.
     """
+    return plans(model, cluster, batch, inputs, config, time_limit, accumulates, 1)[0]
+
+
+def plans(
+    model: Model | nn.Module,
+    cluster: Cluster | str | Path | None,
+    batch: int,
+    inputs: Sequence | Mapping[str, Any] | None,
+    config: Config | None,
+    time_limit: float | None,
+    accumulates: bool,
+    count: int,
+) -> list[Plan]:
+    """As `plan`: so many that are predicted to be the best, if there are, in this order."""
     start = time.monotonic()
     if config is None:
         config = Config()
@@ -66,7 +80,7 @@ def plan(
         raise ValueError(f"plan: time_limit is {time_limit!r}: it must be more than 0 seconds")
     search = _Search(model, cluster, config, batch, accumulates)
     search.run(start, time_limit or config.strategy.time_limit)
-    return search.plan(time.monotonic() - start)
+    return search.plans(time.monotonic() - start, count)
 
 
 def _model(model, inputs, config: Config) -> Model:
@@ -322,24 +336,26 @@ class _Search:
         self.over.append((needed, tried))
         return None
 
-    def plan(self, seconds: float) -> Plan:
+    def plans(self, seconds: float, count: int) -> list[Plan]:
         if not self.fitting:
             self._fail()
-        _, strategy, best = self.fitting[0]
-        told = self._told(best.seconds)
-        return Plan(
-            config=strategy.config(self.config, self.space.model),
-            strategy=str(strategy),
-            prediction=best,
-            model=self.space.model.name,
-            cluster=self.cluster,
-            batch=self.space.batch,
-            limit=self.limit,
-            considered=told + [self.refused[field] for field in sorted(self.refused)],
-            counts=dict(self.counts),
-            seconds=seconds,
-            is_complete=self.is_complete,
-        )
+        told = self._told(self.fitting[0][2].seconds)
+        return [
+            Plan(
+                config=strategy.config(self.config, self.space.model),
+                strategy=str(strategy),
+                prediction=prediction,
+                model=self.space.model.name,
+                cluster=self.cluster,
+                batch=self.space.batch,
+                limit=self.limit,
+                considered=told + [self.refused[field] for field in sorted(self.refused)],
+                counts=dict(self.counts),
+                seconds=seconds,
+                is_complete=self.is_complete,
+            )
+            for _, strategy, prediction in self.fitting[:count]
+        ]
 
     def _told(self, fastest: float) -> list[Considered]:
         """Those that come next, and of each other combination of kinds of parallelism what came
