@@ -133,8 +133,8 @@ def build():
     return MODELS["llama"](LAYERS, WIDTH, HEADS)
 
 
-def measure(kinds, steps):
-    """In a rank: a row for each of the kinds."""
+def measure(kind, steps):
+    """In a rank: a row of the table."""
     import accelerated
     import torch
     import torch.distributed as dist
@@ -151,26 +151,25 @@ def measure(kinds, steps):
     cluster = Cluster.local_cpu(ranks, device="acc", together=True)
     if is_first:
         print(cluster.to_yaml(), file=sys.stderr, flush=True)
-    for kind in kinds:
-        config = accelerated.config(gate=True, **KINDS[ranks][kind])
-        shape = measured(build(), [tokens], heads=HEADS, plan=config.dist.tp.plan)
-        expected = predict(shape, cluster, config, BATCH)
-        took, others = trained(config, steps)
-        if is_first:
-            exposed = sum(expected.exposed.values())
-            alone = took * (1 - others / os.cpu_count())
-            parts = (expected.seconds, expected.compute, exposed, expected.bubble)
-            row = "".join(f"{1e3 * part:10.0f}" for part in (took, alone, *parts))
-            off = expected.seconds / alone - 1
-            print(f"{ranks:5}  {kind:16}{row}{off:+8.0%}{others:8.2f}", flush=True)
+    config = accelerated.config(gate=True, **KINDS[ranks][kind])
+    shape = measured(build(), [tokens], heads=HEADS, plan=config.dist.tp.plan)
+    expected = predict(shape, cluster, config, BATCH)
+    took, others = trained(config, steps)
+    if is_first:
+        exposed = sum(expected.exposed.values())
+        alone = took * (1 - others / os.cpu_count())
+        parts = (expected.seconds, expected.compute, exposed, expected.bubble)
+        row = "".join(f"{1e3 * part:10.0f}" for part in (took, alone, *parts))
+        off = expected.seconds / alone - 1
+        print(f"{ranks:5}  {kind:16}{row}{off:+8.0%}{others:8.2f}", flush=True)
     dist.barrier()
     dist.destroy_process_group()
 
 
-def run(ranks, kinds, steps):
+def run(ranks, kind, steps):
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCHACC_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node", str(ranks), str(HERE), *kinds, "--worker"]
+    command += ["--nproc-per-node", str(ranks), str(HERE), kind, "--worker"]
     subprocess.run([*command, "--steps", str(steps)], env=environment, check=True)
 
 
@@ -183,13 +182,14 @@ def main():
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
-        return measure(args.kinds, args.steps)
+        return measure(*args.kinds, args.steps)
     print(f"{'ranks':5}  {'strategy':16}{'measured':>10}{'alone':>10}{'predicted':>10}", end="")
     print(f"{'compute':>10}{'exposed':>10}{'bubble':>10}{'off by':>8}{'others':>8}", flush=True)
     for ranks, known in KINDS.items():
-        kinds = [kind for kind in known if kind in (args.kinds or known)]
-        if kinds:
-            run(ranks, kinds, args.steps)
+        # Each in processes of its own: threads and memory of others would be there beside it.
+        for kind in known:
+            if kind in (args.kinds or known):
+                run(ranks, kind, args.steps)
 
 
 if __name__ == "__main__":
