@@ -178,7 +178,8 @@ fn what_waits_on_the_host_is_guarded() {
     assert_eq!(good.host_bytes, 2 * 4 * 16 * 4);
     let is_host = |step: &Step| matches!(step.writes[0].mem, MemRef::Host(_));
     let last = good.steps.iter().rposition(is_host).unwrap();
-    let spoils: [(&str, &dyn Fn(&mut Plan)); 5] = [
+    type Spoil<'a> = (&'a str, &'a dyn Fn(&mut Plan));
+    let spoils: [Spoil; 5] = [
         ("over another", &|plan| {
             let MemRef::Host(start) = plan.steps[last].writes[0].mem else { unreachable!() };
             plan.steps[last].writes[0].mem = MemRef::Host(256 - start);
