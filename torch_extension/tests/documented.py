@@ -10,7 +10,13 @@ DOCS = pathlib.Path(__file__).parents[2] / "docs"
 
 
 def scripts(page):
-    return re.findall(r"^```python\n(.*?)^```", (DOCS / page).read_text(), re.M | re.S)
+    """Those of a page, or of all pages of a folder, each of which has some."""
+    path, found = DOCS / page, []
+    for one in sorted(path.glob("*.md")) if path.is_dir() else [path]:
+        of_page = re.findall(r"^```python\n(.*?)^```", one.read_text(), re.M | re.S)
+        assert of_page, one
+        found += of_page
+    return found
 
 
 def run(page, *ports):

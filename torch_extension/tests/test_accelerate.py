@@ -123,10 +123,10 @@ def test_what_does_not_fit_is_said():
         assert_said(said, expected)
 
 
-def test_the_scripts_of_the_page_run():
-    stores = [ranks.hosted_store() for _ in scripts("accelerate.md")]
+def test_the_scripts_of_the_pages_run():
+    stores = [ranks.hosted_store() for _ in scripts("parallel")]
     ports = [store.port for store in stores]
-    made = ranks.run("documented.run", 2, "accelerate.md", *ports, backend="none")
+    made = ranks.run("documented.run", 2, "parallel", *ports, backend="none")
     assert made == [len(ports)] * 2
 
 
