@@ -44,6 +44,12 @@ def to_device(tree, device=DEVICE):
     return tree_map(move, tree)
 
 
+def assert_said(said, expected):
+    """Every text is in what was said, by name."""
+    for name, text in expected.items():
+        assert text in said[name], (name, said[name])
+
+
 def assert_same(actual, expected, rtol=1e-5, atol=1e-6):
     """Every tensor of `actual` is on acc and equals its counterpart of `expected` on the CPU."""
     actual, expected = tree_leaves(actual), tree_leaves(expected)

@@ -83,6 +83,15 @@ def test_a_training_goes_on_after_trials(searches):
     assert made[0]["measured"] == made[1]["measured"] > 0
 
 
+def test_distributed_tensors_are_those_of_the_trials():
+    """Those of equal meshes are the same to PyTorch, whose groups must be there."""
+    made = ranks.run("tried.trained_in_parts", 4, backend="acc")
+    means = [sum(step) / 4 for step in zip(*(one["losses"] for one in made), strict=True)]
+    assert means == pytest.approx(made[0]["expected"], rel=1e-5)
+    assert "tp 2" in made[0]["strategy"]
+    assert made[0]["measured"] > 0
+
+
 def test_a_process_alone_tries_too():
     (made,) = of(ranks.called(1, [tried.plain], backend="none"), tried.plain)
     assert made["strategy"] == "one device"

@@ -9,8 +9,8 @@ import time
 import torch
 import torch.distributed as dist
 import torchacc
-from accelerated import MODELS, PLAN
-from engines.models import CONTEXT, loss_of, model_of
+from accelerated import MODELS, PLAN, beside
+from engines.models import CONTEXT, model_of
 from support import token_batch
 from torchacc import auto
 from torchacc.config import Config, StrategyConfig
@@ -129,31 +129,21 @@ def on_meta():
 
 def trained():
     """Losses of a training that trials came before, and of one process without any."""
-    reference = model_of(functools.partial(MODELS["llama"], layers=2), "cpu")
-    model = model_of(functools.partial(MODELS["llama"], layers=2), "cpu")
     batches = [token_batch(step, 8, CONTEXT) for step in range(3)]
     batches = [dict(zip(("tokens", "targets"), one, strict=True)) for one in batches]
-    config = Config(strategy=StrategyConfig("auto", trials=2))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    model, loader, optimizer = torchacc.accelerate(model, iter(batches), config, optimizer)
-    other = torch.optim.SGD(reference.parameters(), lr=0.1)
-    losses, expected = [], []
-    for batch, whole in zip(loader, batches, strict=True):
-        if hasattr(model, "forward_backward"):
-            loss = model.forward_backward(
-                batch["tokens"], output_fn=loss_of, target=batch["targets"]
-            )
-        else:
-            loss = loss_of(model(batch["tokens"]), batch["targets"])
-            loss.backward()
-        alone = loss_of(reference(whole["tokens"]), whole["targets"])
-        alone.backward()
-        for one in (optimizer, other):
-            one.step()
-            one.zero_grad()
-        losses.append(loss.item())
-        expected.append(alone.item())
-    return {"losses": losses, "expected": expected, "measured": model.plan.measured}
+    made, model = beside(Config(strategy=StrategyConfig("auto", trials=2)), 2, batches)
+    return {**made, "measured": model.plan.measured}
+
+
+def trained_in_parts():
+    """Likewise, by a strategy whose distributed tensors are those of its trial but for the
+    numbers."""
+    batches = [token_batch(step, 8, CONTEXT) for step in range(3)]
+    batches = [dict(zip(("tokens", "targets"), one, strict=True)) for one in batches]
+    config = Config(strategy=StrategyConfig("semi", trials=2))
+    config.dist.tp.size, config.dist.tp.plan = 2, PLAN | {"layers.*.gate": "colwise"}
+    made, model = beside(config, 2, batches)
+    return {**made, "strategy": model.plan.strategy, "measured": model.plan.measured}
 
 
 def measured():

@@ -27,6 +27,10 @@ from torchacc.parallel.division import division
 from torchacc.parallel.modules import wrap
 from torchacc.parallel.sequence import Region
 
+# By their sizes, with the group of all processes that they are of: each has groups with threads of
+# their own, and PyTorch's distributed tensors take equal ones for the same.
+_MESHES: dict[tuple, tuple[dist.ProcessGroup, Any]] = {}
+
 
 def accelerate(
     model: nn.Module,
@@ -257,9 +261,14 @@ def _mesh(config: Config, device: torch.device, world: int):
     sizes = config.mesh(world)
     if world == 1:
         return None
-    ranks = torch.arange(world).view(*sizes.values())
-    ranks = ranks.permute(*([*sizes].index(axis) for axis in AXES))
-    return dist.DeviceMesh(device.type, ranks.contiguous(), mesh_dim_names=AXES)
+    key = (device.type, *sizes.items())
+    group, mesh = _MESHES.get(key, (None, None))
+    if group is not dist.group.WORLD:
+        ranks = torch.arange(world).view(*sizes.values())
+        ranks = ranks.permute(*([*sizes].index(axis) for axis in AXES))
+        mesh = dist.DeviceMesh(device.type, ranks.contiguous(), mesh_dim_names=AXES)
+        _MESHES[key] = dist.group.WORLD, mesh
+    return mesh
 
 
 def _first_batch(dataloader: Iterable | None) -> tuple[Any, Iterable]:

@@ -13,39 +13,32 @@ const LARGE: usize = 2 << 20;
 /// A pool of the device's memory. What was asked of the device comes before what the next owner of a block asks, so it may have
 /// the block while the last one's work is still queued.
 pub fn pool(device: Arc<dyn Device>) -> Arc<Pool> {
-    Pool::of(Box::new(Blocks(device)))
+    Pool::of(Box::new(Blocks { device, on_host: false }))
 }
 
-/// Memory of the host's, likewise.
+/// A pool of the host's memory that the device's kernels reach.
 pub fn host_pool(device: Arc<dyn Device>) -> Arc<Pool> {
-    Pool::of(Box::new(HostBlocks(device)))
+    Pool::of(Box::new(Blocks { device, on_host: true }))
 }
 
-struct Blocks(Arc<dyn Device>);
-
-struct HostBlocks(Arc<dyn Device>);
-
-impl Supply for HostBlocks {
-    fn allocate(&self, nbytes: usize) -> Result<usize> {
-        self.0.allocate_on_host(nbytes)
-    }
-
-    fn release(&self, address: usize, _: usize) {
-        self.0.free_on_host(address);
-    }
-
-    fn coarsest(&self) -> usize {
-        LARGE
-    }
+struct Blocks {
+    device: Arc<dyn Device>,
+    on_host: bool,
 }
 
 impl Supply for Blocks {
     fn allocate(&self, nbytes: usize) -> Result<usize> {
-        self.0.allocate(nbytes)
+        match self.on_host {
+            true => self.device.allocate_on_host(nbytes),
+            false => self.device.allocate(nbytes),
+        }
     }
 
     fn release(&self, address: usize, _: usize) {
-        self.0.free(address);
+        match self.on_host {
+            true => self.device.free_on_host(address),
+            false => self.device.free(address),
+        }
     }
 
     fn coarsest(&self) -> usize {

@@ -77,7 +77,6 @@ def fastest(
 
 
 def _try(config: Config, model, batch, inputs, device, until) -> _Trial:
-    groups = set(dist.distributed_c10d._world.pg_map) if dist.is_initialized() else set()
     taken: list[float] = []
     step = None
     try:
@@ -105,7 +104,7 @@ def _try(config: Config, model, batch, inputs, device, until) -> _Trial:
                 break
     finally:
         step = None
-        _release(device, groups)
+        _release(device)
     # The shortest: what else the machine does only makes them longer.
     return _Trial(min(taken)) if taken else _Trial(None, f"not measured: {_LATE}")
 
@@ -160,16 +159,13 @@ def _unchanged(device: torch.device) -> Iterator[None]:
         module.set_rng_state(before[2])
 
 
-def _release(device: torch.device, groups: set) -> None:
-    """Of a trial its memory, and its process groups: those that were not there before."""
+def _release(device: torch.device) -> None:
+    """The memory of a trial."""
     gc.collect()
     if device.type == "acc":
         torch.accelerator.empty_cache()
     elif device.type == "cuda":
         torch.cuda.empty_cache()
-    if dist.is_initialized():
-        for group in [one for one in dist.distributed_c10d._world.pg_map if one not in groups]:
-            dist.destroy_process_group(group)
 
 
 def _finish(device: torch.device) -> None:
