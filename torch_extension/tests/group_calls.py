@@ -2,6 +2,10 @@
 
 import datetime
 import itertools
+import os
+import subprocess
+import sys
+import time
 
 import pytest
 import torch
@@ -381,6 +385,30 @@ def silence():
     return "ok"
 
 
+def no_processor():
+    """Where many processes share few processors, a program goes on late; that does not cut it."""
+    others = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        for _ in range(3 * os.cpu_count())
+    ]
+    try:
+        x = torch.ones(2, device="acc")
+        torchacc.sync()
+        torchacc.reset_metrics()
+        dist.all_reduce(x)
+        until = time.process_time() + 0.15
+        while time.process_time() < until:
+            pass
+        y = x + 1
+        assert torchacc.metrics()["cuts"] == 0
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+    assert y.tolist() == [ranks()[1] + 1.0] * 2
+    return "ok"
+
+
 def functional():
     """`_c10d_functional`, its gradients, and what traces it."""
     rank, size = ranks()
@@ -544,6 +572,7 @@ CALLS = [
     objects,
     nothing_is_cut,
     silence,
+    no_processor,
     functional,
     groups,
     parts_of_a_group,

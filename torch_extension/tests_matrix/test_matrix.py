@@ -27,35 +27,9 @@ EXPECTED = [
         "AutoformerForPrediction",
     ),
     (
-        "fallback aten::_grouped_mm",
-        "no row",
-        """AfmoeForCausalLM Cohere2MoeForCausalLM DeepseekV2ForCausalLM DeepseekV3ForCausalLM
-        Dots1ForCausalLM Ernie4_5_MoeForCausalLM FlexOlmoForCausalLM Glm4MoeForCausalLM
-        GptOssForCausalLM GraniteMoeForCausalLM GraniteMoeHybridForCausalLM
-        GraniteMoeSharedForCausalLM HunYuanMoEV1ForCausalLM JambaForCausalLM KimiLinearForCausalLM
-        Lfm2MoeForCausalLM MiniMaxForCausalLM MiniMaxM2ForCausalLM MixtralForCausalLM
-        NemotronHForCausalLM OlmoeForCausalLM PhimoeForCausalLM Qwen2MoeForCausalLM
-        Qwen3MoeForCausalLM Qwen3NextForCausalLM""",
-    ),
-    (
         "fallback aten::linalg_solve_triangular",
         "no row",
         "OlmoHybridForCausalLM Qwen3NextForCausalLM",
-    ),
-    ("fallback aten::scatter_reduce.two", "no row for means", "TapasForMaskedLM"),
-    *(
-        (f"fallback aten::{name}", "no rows for complex numbers", models)
-        for name, models in {
-            "_fft_c2c": "FNetForMaskedLM AutoformerForPrediction",
-            "_fft_c2r": "AutoformerForPrediction",
-            "_fft_r2c": "AutoformerForPrediction",
-            "conj_physical.out": "DeepseekV2ForCausalLM AutoformerForPrediction",
-            "copy_": "FNetForMaskedLM",
-            "mul.Tensor": "DeepseekV2ForCausalLM AutoformerForPrediction",
-            "mul.out": "AutoformerForPrediction",
-            "polar": "DeepseekV2ForCausalLM",
-            "zero_": "AutoformerForPrediction",
-        }.items()
     ),
 ]
 

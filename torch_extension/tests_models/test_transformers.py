@@ -271,9 +271,10 @@ def test_a_cache_that_grows_compiles_once_for_a_power_of_two():
     model.generate(tokens, max_new_tokens=count, min_new_tokens=count, pad_token_id=0)
     counters = torchacc.metrics()
     # The prompt and the first token after it, and what is read once before, are programs of their
-    # own; lengths go up to 45.
+    # own; lengths go up to 45. Version 4 asks about the mask and the length, too, at each token.
     assert counters["compiles"] <= 4 + 6
-    assert counters["cuts"] <= count + 5
+    reads = 1 if int(transformers.__version__.split(".")[0]) >= 5 else 3
+    assert counters["cuts"] <= reads * count + 5
 
 
 def test_pipelines_take_acc():

@@ -13,10 +13,10 @@
 namespace torchacc {
 namespace {
 
-// A program that records goes on within microseconds; one that has waited for so long waits for
-// something else. Counted in looks, of which one comes late where the processor has other work.
+// A program that records goes on within microseconds; one that had so long waits for something
+// else. Added up from looks, of which one comes late where the processor has other work.
 constexpr auto kLook = std::chrono::milliseconds(50);
-constexpr int kSilentLooks = 5;
+constexpr auto kSilence = std::chrono::milliseconds(250);
 
 class Pacemaker {
  public:
@@ -53,10 +53,12 @@ class Pacemaker {
 
   static void wait_for_silence() {
     uint64_t before = recorder_activity();
-    for (int silent = 0; silent < kSilentLooks; ++silent) {
+    RecordingThreads threads;
+    for (std::chrono::nanoseconds silent{}; silent < kSilence;) {
       std::this_thread::sleep_for(kLook);
+      silent += threads.look(kLook);
       const uint64_t now = recorder_activity();
-      if (now != before) silent = -1;
+      if (now != before) silent = {};
       before = now;
     }
   }

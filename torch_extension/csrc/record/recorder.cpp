@@ -3,7 +3,6 @@
 #include <ATen/NamedTensorUtils.h>
 
 #include <algorithm>
-#include <atomic>
 
 #include "record/activity.h"
 #include "record/cpu_fallback.h"
@@ -19,13 +18,6 @@ namespace torchacc {
 namespace {
 
 using Views = c10::SmallVector<torchacc_view, 16>;
-
-std::atomic<uint64_t> g_activity{0};
-
-// Without a locked instruction: a lost count does not matter.
-void note_activity() {
-  g_activity.store(g_activity.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-}
 
 at::Tensor view_of_storage(c10::StorageImpl* storage, const OutputShape& output) {
   auto tensor = at::detail::make_tensor<c10::TensorImpl>(
@@ -151,8 +143,6 @@ void return_results(torch::jit::Stack& stack, const Call& call, const Shapes& sh
 }
 
 }  // namespace
-
-uint64_t recorder_activity() noexcept { return g_activity.load(std::memory_order_relaxed); }
 
 Views argument_views(const Call& call) {
   Views views;

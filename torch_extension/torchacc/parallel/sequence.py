@@ -245,6 +245,16 @@ def _attending(region, name, forward, rows, /, *args, **kwargs) -> Any:
     return made
 
 
+def _uncut(mask, rows, here) -> torch.Tensor:
+    """A mask for all rows that was cut to as many columns as there are keys, which are some rows'
+    (version 4 of transformers does that): whole again."""
+    is_cut = mask.dim() > 1 and mask.shape[-2:] == (rows, here) and here < rows
+    if not is_cut or mask._base is None or mask.stride(-2) != rows * mask.stride(-1):
+        return mask
+    begins = (mask.storage_offset() - mask._base.storage_offset()) % mask.stride(-2) == 0
+    return mask.as_strided((*mask.shape[:-1], rows), mask.stride()) if begins else mask
+
+
 def _attention(
     region,
     rows,
@@ -263,6 +273,8 @@ def _attention(
             f"accelerate: dist.sp: attention of queries {tuple(query.shape)} and keys "
             f"{tuple(key.shape)}: [batch, heads, rows, depth] of the same rows is wanted"
         )
+    if attn_mask is not None:
+        attn_mask = _uncut(attn_mask, rows, key.shape[ATTENTION_ROWS])
     if attn_mask is not None and (
         attn_mask.shape[-1] != rows or attn_mask.dim() > 1 and attn_mask.shape[-2] not in (1, rows)
     ):

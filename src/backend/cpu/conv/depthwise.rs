@@ -1,10 +1,10 @@
-//! Convolutions with one channel to a group: every plane by itself, one tap after the other.
+//! Convolutions with one channel to a group: every plane by itself, one tap after the other; gradients of weights for several
+//! planes at once.
 
-use super::{ConvElement, SMALL, lanes, plane};
-use crate::backend::cpu::conv::field::Field;
+use super::{ConvElement, SMALL, TASKS, lanes, plane};
+use crate::backend::cpu::conv::field::{Field, LANES};
 use crate::backend::cpu::pool::{parallel_chunks, with_scratch};
 use crate::backend::cpu::rows::RowOf;
-use crate::backend::cpu::tile::element::load_run;
 use crate::op::nn::Conv;
 
 /// The field of a whole plane, and the work of one in bytes of memory traffic that would take as long.
@@ -54,24 +54,70 @@ pub fn grad_input<S: RowOf<L>, L: ConvElement>(conv: &Conv, dy: &[S], w: &[S], d
     });
 }
 
-/// As [`super::backward::grad_weight`].
+/// As [`super::backward::grad_weight`]: planes of several filters side by side, so that what is computed for a pixel and a tap
+/// is a vector, however small the planes are.
 pub fn grad_weight<S: RowOf<L>, L: ConvElement>(conv: &Conv, dy: &[S], x: &[S], dw: &mut [S]) {
     let (field, cost) = whole(conv);
+    let positions = field.positions();
     let (pixels, taps) = (conv.windows.pixels(), conv.windows.taps());
     let all = conv.groups * conv.filters;
-    parallel_chunks(dw, taps, cost * conv.images, |filter, dw| {
-        let mut sums = vec![0.0; taps];
-        with_scratch(field.len() + pixels, |room: &mut [L]| {
-            let (room, of_dy) = room.split_at_mut(field.len());
-            for image in 0..conv.images {
-                let x = field.load(plane(x, conv, [image, filter / conv.filters, 0]), room);
-                let at = (image * all + filter) * pixels;
-                load_run(&dy[at..at + pixels], of_dy);
-                for (tap, sum) in sums.iter_mut().enumerate() {
-                    *sum += field.dot(x, tap, of_dy);
+    let (blocks, each) = (all.div_ceil(LANES), taps * LANES);
+    let images = images_of_sum(conv.images, blocks);
+    let parts = conv.images.div_ceil(images);
+    with_scratch(parts * blocks * each, |partial: &mut [L]| {
+        parallel_chunks(partial, each, cost * LANES * images, |n, sums| {
+            let (part, block) = (n / blocks, n % blocks);
+            let filters = block * LANES..all.min((block + 1) * LANES);
+            sums.fill(L::from(0.0));
+            with_scratch((field.len() + pixels) * (1 + LANES), |room: &mut [L]| {
+                let (seen, room) = room.split_at_mut(field.len() * LANES);
+                let (of_dy, room) = room.split_at_mut(pixels * LANES);
+                seen.fill(L::from(0.0));
+                of_dy.fill(L::from(0.0));
+                for image in part * images..conv.images.min((part + 1) * images) {
+                    for (lane, filter) in filters.clone().enumerate() {
+                        let plane = plane(x, conv, [image, filter / conv.filters, 0]);
+                        spread(field.load(plane, room), &mut seen[lane..]);
+                        let at = (image * all + filter) * pixels;
+                        spread(S::read(&dy[at..at + pixels], room), &mut of_dy[lane..]);
+                    }
+                    let of_dy = &*of_dy;
+                    field.add_products(seen, (&positions, of_dy), sums);
                 }
-            }
+            });
         });
-        dw.iter_mut().zip(sums).for_each(|(dw, sum)| *dw = S::store(L::from_f64(sum)));
+        for (filter, dw) in dw.chunks_exact_mut(taps).enumerate() {
+            let first = filter / LANES * each + filter % LANES;
+            for (tap, dw) in dw.iter_mut().enumerate() {
+                let of_parts = partial.iter().skip(first + tap * LANES).step_by(blocks * each);
+                let mut sum = L::from(0.0);
+                of_parts.for_each(|&part| sum += part);
+                *dw = S::store(sum);
+            }
+        }
     });
+}
+
+/// Images whose gradients one task adds up, of so many and so many blocks of filters.
+fn images_of_sum(images: usize, blocks: usize) -> usize {
+    images.div_ceil(TASKS.div_ceil(blocks).min(images))
+}
+
+/// Writes elements to every place of one lane.
+fn spread<L: Copy>(from: &[L], to: &mut [L]) {
+    to.iter_mut().step_by(LANES).zip(from).for_each(|(to, &v)| *to = v);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_have_images_and_are_few() {
+        for (images, blocks) in (1..300).flat_map(|images| (1..40).map(move |b| (images, b))) {
+            let each = images_of_sum(images, blocks);
+            assert!((1..=images).contains(&each), "{images} {blocks}");
+            assert!(images.div_ceil(each) <= TASKS.div_ceil(blocks), "{images} {blocks}");
+        }
+    }
 }

@@ -11,6 +11,12 @@ use std::ops::Range;
 
 /// Shorter runs of pixels are copied one by one.
 const SHORT: usize = 8;
+/// Planes that are computed with side by side.
+pub const LANES: usize = 16;
+/// Taps whose sums fit into registers.
+const TAPS: usize = 4;
+/// Terms that are added up one by one; sums of so many are then added.
+const TERMS: usize = 256;
 
 /// The part of a plane, with its padding, that the windows of a range of pixels look at.
 pub struct Field {
@@ -134,9 +140,19 @@ impl Field {
         isa::run(Scatter { runs: &self.runs, scale, from, to: &mut field[self.taps[tap]..] });
     }
 
-    /// The sum of `with` times what `tap` meets at each pixel.
-    pub fn dot<L: ConvElement>(&self, field: &[L], tap: usize, with: &[L]) -> f64 {
-        isa::run(Dot { runs: &self.runs, field: &field[self.taps[tap]..], with })
+    /// Where every pixel's window begins.
+    pub fn positions(&self) -> Vec<usize> {
+        self.runs.iter().flat_map(|&(first, n)| first..first + n).collect()
+    }
+
+    /// Adds to each tap's sum what it meets at each pixel times that pixel of `with`: [`LANES`] of all of them, side by side.
+    pub fn add_products<L: ConvElement>(
+        &self,
+        field: &[L],
+        (positions, with): (&[usize], &[L]),
+        sums: &mut [L],
+    ) {
+        isa::run(AddProducts { taps: &self.taps, field, positions, with, sums });
     }
 
     /// `to += scale * what tap meets at each pixel`.
@@ -189,29 +205,52 @@ impl<L: ConvElement> Kernel for AddTap<'_, L> {
     }
 }
 
-struct Dot<'a, L> {
-    runs: &'a [(usize, usize)],
+struct AddProducts<'a, L> {
+    taps: &'a [usize],
     field: &'a [L],
+    positions: &'a [usize],
     with: &'a [L],
+    sums: &'a mut [L],
 }
 
-impl<L: ConvElement> Kernel for Dot<'_, L> {
-    type Out = f64;
+impl<L: ConvElement> Kernel for AddProducts<'_, L> {
+    type Out = ();
     #[inline(always)]
-    fn run<V: Vector, const FMA: bool>(self) -> f64 {
-        let (mut with, mut total) = (self.with, 0.0);
-        for &(first, n) in self.runs {
-            let (run, rest) = with.split_at(n);
-            let mut chains = [L::from(0.0); 8];
-            let field = &self.field[first..first + n];
-            for (a, b) in run.chunks(8).zip(field.chunks(8)) {
-                for ((chain, &a), &b) in chains.iter_mut().zip(a).zip(b) {
-                    *chain += a * b;
+    fn run<V: Vector, const FMA: bool>(self) {
+        let AddProducts { field, positions, with, .. } = self;
+        let taps = self.taps.chunks(TAPS).zip(self.sums.chunks_mut(TAPS * LANES));
+        for (taps, sums) in taps {
+            match taps.try_into() {
+                Ok(taps) => add_products::<L, TAPS>(taps, field, positions, with, sums),
+                Err(_) => {
+                    for (tap, sums) in taps.iter().zip(sums.chunks_exact_mut(LANES)) {
+                        add_products(&[*tap], field, positions, with, sums);
+                    }
                 }
             }
-            total += chains.iter().map(|c| c.to_f64()).sum::<f64>();
-            with = rest;
         }
-        total
+    }
+}
+
+#[inline(always)]
+fn add_products<L: ConvElement, const N: usize>(
+    taps: &[usize; N],
+    field: &[L],
+    positions: &[usize],
+    with: &[L],
+    sums: &mut [L],
+) {
+    for (positions, with) in positions.chunks(TERMS).zip(with.chunks(TERMS * LANES)) {
+        let mut of_taps = [[L::from(0.0); LANES]; N];
+        for (position, with) in positions.iter().zip(with.chunks_exact(LANES)) {
+            for (tap, sum) in taps.iter().zip(&mut of_taps) {
+                let met = &field[(position + tap) * LANES..][..LANES];
+                for lane in 0..LANES {
+                    sum[lane] += with[lane] * met[lane];
+                }
+            }
+        }
+        let of_taps = of_taps.iter().flatten();
+        sums.iter_mut().zip(of_taps).for_each(|(sum, &more)| *sum += more);
     }
 }
