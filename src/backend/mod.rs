@@ -28,7 +28,6 @@ use crate::plan::{Kernel, Plan, Target};
 use borrowed::Borrowed;
 use bytes::HostBytes;
 use memory::Pool;
-use std::ops::Range;
 use std::sync::Arc;
 
 pub trait Backend: Target + Send + Sync {
@@ -100,8 +99,8 @@ pub trait Executable: Send + Sync {
 
 /// An executable that can run some steps of the plan now and the rest later.
 pub trait Stepwise {
-    /// Runs these steps. All before them have run, without a failure and on the same memory.
-    fn run_steps(&self, call: &Call, steps: Range<usize>) -> Outcome;
+    /// Runs these steps, in order. What they depend on has run, without a failure and on the same memory.
+    fn run_steps(&self, call: &Call, steps: &mut dyn Iterator<Item = usize>) -> Outcome;
 }
 
 /// Addresses for one run. The caller keeps the memory alive and exclusive until `run` returns.

@@ -66,6 +66,7 @@ impl Context {
     /// Cuts, waits for everything, and reports all failures that were not reported yet.
     pub fn sync(&self) -> Result<()> {
         self.cut_for(Cause::Sync)?;
+        self.trace.lock()?.host_waits();
         self.launcher.wait()?;
         self.shared.failures.all()?;
         self.raise_diagnostics()

@@ -309,6 +309,11 @@ impl Context {
             drop(trace);
             self.note_cut(recorded, Cause::Read(value));
         } else {
+            if let Content::Stored(storage) = &content
+                && !storage.is_settled()
+            {
+                trace.host_waits();
+            }
             drop(trace);
         }
         match content {
