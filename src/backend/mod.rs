@@ -64,6 +64,11 @@ pub trait Backend: Target + Send + Sync {
         work()
     }
 
+    /// Whether a program without functions of the program's own may run on any thread.
+    fn runs_on_any_thread(&self) -> bool {
+        false
+    }
+
     /// Whether it computes a step by a function of the program's.
     fn calls_host(&self, kernel: &Kernel) -> bool {
         matches!(kernel, Kernel::Node { op: Op::Host, .. })

@@ -2,10 +2,11 @@
 
 use super::Context;
 use super::explain::Cause;
+use super::launch::Here;
 use super::lock::TraceGuard;
 use crate::error::Result;
 use crate::internal;
-use crate::trace::{RecordedTrace, Trace};
+use crate::trace::{Closed, RecordedTrace, Trace};
 use std::sync::Arc;
 
 /// How a trace is closed.
@@ -38,6 +39,29 @@ impl Context {
         trace: &mut Trace,
         cut: Cut,
     ) -> Result<Option<Arc<RecordedTrace>>> {
+        let Some(closed) = self.close(trace, cut)? else { return Ok(None) };
+        self.hand_over(trace, closed).map(Some)
+    }
+
+    /// As [`Context::cut_locked`], for a value that the caller waits for: if it can be computed here and now, that is to be done
+    /// as soon as the lock is released.
+    pub(super) fn cut_to_read(
+        &self,
+        trace: &mut Trace,
+    ) -> Result<(Option<Arc<RecordedTrace>>, Option<(Here<'_>, Closed)>)> {
+        let Some(closed) = self.close(trace, Cut::Partial)? else { return Ok((None, None)) };
+        let recorded = closed.trace().clone();
+        if self.shared.backend.runs_on_any_thread()
+            && recorded.runs_on_any_thread()
+            && let Some(here) = self.launcher.here()
+        {
+            return Ok((Some(recorded), Some((here, closed))));
+        }
+        Ok((Some(self.hand_over(trace, closed)?), None))
+    }
+
+    /// Ends the trace.
+    fn close(&self, trace: &mut Trace, cut: Cut) -> Result<Option<Closed>> {
         self.launcher.check_process()?;
         if trace.is_empty() {
             return Ok(None);
@@ -52,10 +76,13 @@ impl Context {
             Cut::Long => trace.cut_long(),
         };
         self.trace.was_cut.notify_all();
-        let Some(closed) = closed else { return Ok(None) };
+        Ok(closed)
+    }
+
+    fn hand_over(&self, trace: &mut Trace, closed: Closed) -> Result<Arc<RecordedTrace>> {
         let recorded = closed.trace().clone();
         match self.launcher.run(Box::new(closed)) {
-            Ok(()) => Ok(Some(recorded)),
+            Ok(()) => Ok(recorded),
             Err(mut closed) => {
                 trace.give_up_program(&mut closed);
                 internal!("the launch thread has ended")

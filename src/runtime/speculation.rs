@@ -18,6 +18,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+/// Steps that have to wait before no later ones are looked at.
+const MOST_WAITING: usize = 16;
 /// Bytes of an updated buffer that is small enough to be made beside the old one, and of all of them.
 const SMALL: usize = 8 << 10;
 const ALL_SMALL: usize = 1 << 20;
@@ -31,8 +33,8 @@ pub struct Speculation {
     /// Of the program's outputs, but for those that are given an input's.
     memory: Vec<Option<Box<dyn Bytes>>>,
     between: Intermediates,
-    /// What every step reads and writes.
-    touched: Vec<[Vec<Extent>; 2]>,
+    /// What every step that was looked at reads and writes.
+    touched: Vec<Option<[Vec<Extent>; 2]>>,
     /// Steps that have run, without a failure.
     ran: Vec<bool>,
     /// What scalars are taken to be as long as they are not known, and which of them have been used.
@@ -83,7 +85,7 @@ impl Speculation {
             fresh_output(shared, plan, k).ok().map(Some)
         });
         let memory = memory.collect::<Option<_>>()?;
-        let touched = plan.steps.iter().map(Extent::of_step).collect();
+        let touched = plan.steps.iter().map(|_| None).collect();
         let ran = vec![false; plan.steps.len()];
         let mut guesses = progress.trace.outlook.steady();
         guesses.resize(plan.scalars.len(), None);
@@ -104,18 +106,26 @@ impl Speculation {
 
     /// The steps that can run by now: all they need is known, and they neither write what those that have to wait read or write,
     /// nor read what these write.
-    fn ready(&self, shared: &Shared) -> Vec<usize> {
-        let mut ready = Vec::new();
+    fn ready(&mut self, shared: &Shared) -> Vec<usize> {
+        let (mut ready, mut waiting) = (Vec::new(), 0);
         let [mut read, mut written] = [Covered::default(), Covered::default()];
-        let steps = self.code.plan.steps.iter().enumerate().filter(|(index, _)| !self.ran[*index]);
-        for (index, step) in steps {
-            let [reads, writes] = &self.touched[index];
-            if self.is_ready(shared, step)
+        let code = self.code.clone();
+        for (index, step) in code.plan.steps.iter().enumerate() {
+            if self.ran[index] {
+                continue;
+            }
+            let is_ready = self.is_ready(shared, step);
+            let [reads, writes] = self.touched[index].get_or_insert_with(|| Extent::of_step(step));
+            if is_ready
                 && !reads.iter().any(|extent| written.meets(extent))
                 && !writes.iter().any(|extent| written.meets(extent) || read.meets(extent))
             {
                 ready.push(index);
                 continue;
+            }
+            waiting += 1;
+            if waiting == MOST_WAITING {
+                break;
             }
             reads.iter().for_each(|extent| read.add(extent.clone()));
             writes.iter().for_each(|extent| written.add(extent.clone()));

@@ -1,7 +1,7 @@
 //! Recorded traces, kept to be replayed.
 
 use super::Sites;
-use crate::aten::may_be_refused;
+use crate::aten::{has_only_results, may_be_refused};
 use crate::cache::encode;
 use crate::record::{Operator, Origin, Output, Record, Records, ScalarKind, Value};
 use parking_lot::Mutex;
@@ -13,6 +13,9 @@ const TRACES: usize = 32;
 /// ... and at most so many canonical bytes in all of them (but always one trace): about 65,000 records. The records
 /// themselves take several times that.
 const BYTES: usize = 16 << 20;
+
+/// Records of a trace that is done in the time that it takes to wake another thread, about.
+const SHORT: usize = 16;
 
 /// A trace as data, without what differs from run to run: which memory its leaves are, the values of its scalars, what
 /// of it lives on.
@@ -107,6 +110,15 @@ impl RecordedTrace {
         let has =
             |record: &Record| matches!(record.op, Operator::Host(_)) || may_be_refused(record);
         self.records.iter().any(has)
+    }
+
+    /// Whether it is short, and calls nothing of the program's: then who waits for it may run it.
+    pub fn runs_on_any_thread(&self) -> bool {
+        let is_ours = |record: &Record| match record.op {
+            Operator::Native(row) => has_only_results(row),
+            Operator::Host(_) => false,
+        };
+        self.records.len() <= SHORT && self.records.iter().all(is_ours)
     }
 
     /// What there was before record `position`.

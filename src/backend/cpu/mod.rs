@@ -111,6 +111,10 @@ impl Backend for Cpu {
         self.lanes.store(false, Relaxed);
     }
 
+    fn runs_on_any_thread(&self) -> bool {
+        true
+    }
+
     fn fingerprint(&self) -> String {
         let products = match self.threads.onednn() {
             Ok(Some(library)) => &library.version,
