@@ -19,6 +19,13 @@ pub(super) enum Cut {
     Long,
 }
 
+/// A trace that was cut by a read.
+pub(super) struct CutToRead<'a> {
+    pub recorded: Arc<RecordedTrace>,
+    /// It, if the reader is to run it.
+    pub to_run: Option<(Here<'a>, Closed)>,
+}
+
 impl Context {
     /// Closes the trace and hands it to the launch thread. Waits only while many programs are queued there.
     pub fn cut(&self) -> Result<()> {
@@ -45,19 +52,16 @@ impl Context {
 
     /// As [`Context::cut_locked`], for a value that the caller waits for: if it can be computed here and now, that is to be done
     /// as soon as the lock is released.
-    pub(super) fn cut_to_read(
-        &self,
-        trace: &mut Trace,
-    ) -> Result<(Option<Arc<RecordedTrace>>, Option<(Here<'_>, Closed)>)> {
-        let Some(closed) = self.close(trace, Cut::Partial)? else { return Ok((None, None)) };
+    pub(super) fn cut_to_read(&self, trace: &mut Trace) -> Result<Option<CutToRead<'_>>> {
+        let Some(closed) = self.close(trace, Cut::Partial)? else { return Ok(None) };
         let recorded = closed.trace().clone();
         if self.shared.backend.runs_on_any_thread()
             && recorded.runs_on_any_thread()
             && let Some(here) = self.launcher.here()
         {
-            return Ok((Some(recorded), Some((here, closed))));
+            return Ok(Some(CutToRead { recorded, to_run: Some((here, closed)) }));
         }
-        Ok((Some(self.hand_over(trace, closed)?), None))
+        self.hand_over(trace, closed).map(|recorded| Some(CutToRead { recorded, to_run: None }))
     }
 
     /// Ends the trace.

@@ -305,14 +305,14 @@ impl Context {
         let mut content = trace.content(id);
         if let Content::Traced(value) = content {
             self.shared.stats.read_cuts.add(1);
-            let (recorded, here) = match waits {
-                true => self.cut_to_read(&mut trace)?,
+            let (recorded, to_run) = match waits {
+                true => self.cut_to_read(&mut trace)?.map(|cut| (cut.recorded, cut.to_run)).unzip(),
                 false => (self.cut_locked(&mut trace, Cut::Partial)?, None),
             };
             content = trace.content(id);
             drop(trace);
             self.note_cut(recorded, Cause::Read(value));
-            here.into_iter().for_each(|(here, closed)| here.run(closed));
+            to_run.flatten().into_iter().for_each(|(here, closed)| here.run(closed));
         } else {
             if let Content::Stored(storage) = &content
                 && !storage.is_settled()
