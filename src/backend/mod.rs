@@ -8,6 +8,8 @@ pub mod cpu;
 pub mod cuda;
 pub mod host_memory;
 #[cfg(test)]
+mod early_tests;
+#[cfg(test)]
 mod lane_tests;
 mod library;
 pub mod memory;

@@ -217,7 +217,7 @@ fn launch(
         refused = Some(error);
         Intermediates::default()
     });
-    let (ran, begun) = begun.map_or_else(Default::default, |begun| (begun.ran, begun.memory));
+    let (early, begun) = begun.map_or_else(Default::default, |begun| (begun.steps, begun.memory));
     // An input that failed earlier has nothing to donate.
     let donor = |output: usize| {
         let is_apart = begun.get(output).is_some_and(Option::is_some);
@@ -267,15 +267,12 @@ fn launch(
     };
     let stay = shared.stay(Phase::Device);
     let run = || match code.executable.stepwise() {
-        Some(stepwise) => {
-            let rest = (0..plan.steps.len()).filter(|&step| !ran.get(step).is_some_and(|&ran| ran));
-            stepwise.run_steps(&call, &mut { rest })
-        }
+        Some(stepwise) => stepwise.run_steps(&call, &mut early.rest(plan)),
         None => code.executable.run(&call),
     };
     let outcome = shared.busy.time(|| shared.stats.execute_ns.time(run));
     shared.stats.kernels.add(plan.steps.len() as u64);
-    shared.stats.early_kernels.add(ran.iter().filter(|&&ran| ran).count() as u64);
+    shared.stats.early_kernels.add(early.count() as u64);
     shared.stats.offloaded_bytes.add(plan.offloaded_bytes());
     binding.inspect(|binding| binding.was_run(shared));
     drop((watch, stay));

@@ -311,8 +311,8 @@ impl Context {
             };
             content = trace.content(id);
             drop(trace);
-            self.note_cut(recorded, Cause::Read(value));
             to_run.flatten().into_iter().for_each(|(here, closed)| here.run(closed));
+            self.note_cut(recorded, Cause::Read(value));
         } else {
             if let Content::Stored(storage) = &content
                 && !storage.is_settled()

@@ -11,15 +11,12 @@ use super::watchdog::Watchdog;
 use super::{Shared, watch};
 use crate::backend::{Call, Watch};
 use crate::buffer::{Bytes, DerivedCache, Storage};
+use crate::plan::early::EarlySteps;
 use crate::plan::{MemRef, Operand, Step};
 use crate::record::Output;
 use crate::trace::{Closed, Progress};
-use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 
-/// Steps that have to wait before no later ones are looked at.
-const MOST_WAITING: usize = 16;
 /// Bytes of an updated buffer that is small enough to be made beside the old one, and of all of them.
 const SMALL: usize = 8 << 10;
 const ALL_SMALL: usize = 1 << 20;
@@ -33,10 +30,8 @@ pub struct Speculation {
     /// Of the program's outputs, but for those that are given an input's.
     memory: Vec<Option<Box<dyn Bytes>>>,
     between: Intermediates,
-    /// What every step that was looked at reads and writes.
-    touched: Vec<Option<[Vec<Extent>; 2]>>,
     /// Steps that have run, without a failure.
-    ran: Vec<bool>,
+    steps: EarlySteps,
     /// What scalars are taken to be as long as they are not known, and which of them have been used.
     guesses: Vec<Option<u64>>,
     guessed: Vec<bool>,
@@ -46,7 +41,7 @@ pub struct Speculation {
 pub struct Begun {
     pub memory: Vec<Option<Box<dyn Bytes>>>,
     pub between: Intermediates,
-    pub ran: Vec<bool>,
+    pub steps: EarlySteps,
 }
 
 impl Speculation {
@@ -85,8 +80,7 @@ impl Speculation {
             fresh_output(shared, plan, k).ok().map(Some)
         });
         let memory = memory.collect::<Option<_>>()?;
-        let touched = plan.steps.iter().map(|_| None).collect();
-        let ran = vec![false; plan.steps.len()];
+        let steps = EarlySteps::new(plan);
         let mut guesses = progress.trace.outlook.steady();
         guesses.resize(plan.scalars.len(), None);
         let guessed = vec![false; guesses.len()];
@@ -97,49 +91,22 @@ impl Speculation {
             code,
             memory,
             between,
-            touched,
-            ran,
+            steps,
             guesses,
             guessed,
         })
     }
 
-    /// The steps that can run by now: all they need is known, and they neither write what those that have to wait read or write,
-    /// nor read what these write.
-    fn ready(&mut self, shared: &Shared) -> Vec<usize> {
-        let (mut ready, mut waiting) = (Vec::new(), 0);
-        let [mut read, mut written] = [Covered::default(), Covered::default()];
-        let code = self.code.clone();
-        for (index, step) in code.plan.steps.iter().enumerate() {
-            if self.ran[index] {
-                continue;
-            }
-            let is_ready = self.is_ready(shared, step);
-            let [reads, writes] = self.touched[index].get_or_insert_with(|| Extent::of_step(step));
-            if is_ready
-                && !reads.iter().any(|extent| written.meets(extent))
-                && !writes.iter().any(|extent| written.meets(extent) || read.meets(extent))
-            {
-                ready.push(index);
-                continue;
-            }
-            waiting += 1;
-            if waiting == MOST_WAITING {
-                break;
-            }
-            reads.iter().for_each(|extent| read.add(extent.clone()));
-            writes.iter().for_each(|extent| written.add(extent.clone()));
-        }
-        ready
-    }
-
     /// Whether nothing failed.
     fn run(&mut self, shared: &Shared) -> bool {
-        let ready = self.ready(shared);
+        let code = self.code.clone();
+        let mut steps = std::mem::take(&mut self.steps);
+        let ready = steps.ready(&code.plan, &|step| self.is_ready(shared, step));
+        self.steps = steps;
         if ready.is_empty() {
-            return self.ran.contains(&true);
+            return self.steps.count() > 0;
         }
-        let (progress, code) = (&self.progress, &self.code);
+        let progress = &self.progress;
         let (plan, Some(stepwise)) = (&code.plan, code.executable.stepwise()) else { return false };
         // What is not known yet no step reads.
         let mut inputs = vec![0; plan.inputs.len()];
@@ -156,8 +123,8 @@ impl Speculation {
         let address = |bytes: &Option<Box<dyn Bytes>>| bytes.as_ref().map_or(0, |b| b.address());
         let outputs: Vec<usize> = self.memory.iter().map(address).collect();
         let _at_work = shared.watchdog.as_ref().map(Watchdog::compiles);
-        shared.watchdog.as_ref().inspect(|dog| dog.runs(&self.program, code));
-        let watch = watch::steps(shared, &self.program, code, &scalars);
+        shared.watchdog.as_ref().inspect(|dog| dog.runs(&self.program, &code));
+        let watch = watch::steps(shared, &self.program, &code, &scalars);
         let call = Call {
             inputs: &inputs,
             poisoned: &[],
@@ -174,8 +141,8 @@ impl Speculation {
             shared.stats.execute_ns.time(|| stepwise.run_steps(&call, steps))
         };
         let outcome = shared.busy.time(run);
+        self.steps.have_run(&ready);
         for &step in &ready {
-            self.ran[step] = true;
             for read in &plan.steps[step].reads {
                 if let MemRef::Scalar(slot) = read.mem {
                     self.guessed[slot as usize] |= slot as usize >= known;
@@ -223,72 +190,11 @@ impl Speculation {
             && closed.scalars.starts_with(&self.progress.scalars)
             && self.guessed_right(&closed.scalars);
         self.progress.trace.outlook.was_begun(is_it);
-        let Speculation { memory, between, ran, .. } = self;
-        is_it.then_some(Begun { memory, between, ran })
+        let Speculation { memory, between, steps, .. } = self;
+        is_it.then_some(Begun { memory, between, steps })
     }
 }
 
 fn begins_with(leaves: &[Arc<Storage>], first: &[Arc<Storage>]) -> bool {
     leaves.len() >= first.len() && leaves.iter().zip(first).all(|(a, b)| Arc::ptr_eq(a, b))
-}
-
-/// Memory that steps write.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Space {
-    Arena,
-    Host,
-    Output(u32),
-}
-
-/// The bytes between the first and the last that an operand is of.
-#[derive(Clone)]
-struct Extent {
-    space: Space,
-    bytes: Range<u64>,
-}
-
-impl Extent {
-    /// Of what a step reads, and of what it writes.
-    fn of_step(step: &Step) -> [Vec<Extent>; 2] {
-        let [reads, mut writes] = [&step.reads, &step.writes]
-            .map(|operands| operands.iter().filter_map(Extent::of).collect::<Vec<_>>());
-        let scratch = step.workspace.map(|(start, nbytes)| start..start + nbytes);
-        writes.extend(scratch.map(|bytes| Extent { space: Space::Arena, bytes }));
-        [reads, writes]
-    }
-
-    /// `None` of what no step writes, and of nothing.
-    fn of(operand: &Operand) -> Option<Extent> {
-        let (space, start) = match operand.mem {
-            MemRef::Arena(offset) => (Space::Arena, offset),
-            MemRef::Host(offset) => (Space::Host, offset),
-            MemRef::Output(k) => (Space::Output(k), 0),
-            MemRef::Input(_) | MemRef::Scalar(_) | MemRef::Index => return None,
-        };
-        let end = start + operand.layout.end() as u64 * operand.dtype.size() as u64;
-        (start < end).then_some(Extent { space, bytes: start..end })
-    }
-}
-
-/// Bytes of many extents, without repetition: where each range begins, and its end.
-#[derive(Default)]
-struct Covered(BTreeMap<(Space, u64), u64>);
-
-impl Covered {
-    fn meets(&self, Extent { space, bytes }: &Extent) -> bool {
-        let before = self.0.range((*space, 0)..(*space, bytes.end)).next_back();
-        before.is_some_and(|(_, &end)| end > bytes.start)
-    }
-
-    fn add(&mut self, Extent { space, mut bytes }: Extent) {
-        // Those that it meets become part of it.
-        while let Some((&(space, start), &end)) =
-            self.0.range((space, 0)..(space, bytes.end)).next_back()
-            && end > bytes.start
-        {
-            self.0.remove(&(space, start));
-            bytes = start.min(bytes.start)..end.max(bytes.end);
-        }
-        self.0.insert((space, bytes.start), bytes.end);
-    }
 }

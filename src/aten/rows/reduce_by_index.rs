@@ -104,6 +104,14 @@ fn reduced<'a>(
     }
     let compute = sum_dtype(x.dtype());
     let (base, source) = (at_least_1d(x).cast(compute), source.cast(compute));
+    if index.rank() != base.rank() || source.sizes() != index.sizes() {
+        return invalid!(
+            "Index tensor must have the same number of dimensions as self tensor and be no larger than src: {:?}, {:?} and {:?}",
+            index.sizes(),
+            base.sizes(),
+            source.sizes()
+        );
+    }
     let y = match how {
         Reduction::Sum => summed(base, index, source, dim, include_self),
         Reduction::Mean => {
@@ -154,7 +162,7 @@ fn in_turn<'a>(
             .map(|start| (y.narrow(dim, start, n - step), index.narrow(dim, start, n - step)));
         let joined = last.1.eq(before.1).select(combine(before.0, last.0), last.0);
         y = math.concat(&[y.narrow(dim, 0, step), joined], dim);
-        step *= 2;
+        step = step.saturating_mul(2);
     }
     if include_self {
         y = combine(gather(base, index), y);

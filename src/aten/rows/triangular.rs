@@ -8,7 +8,7 @@ use crate::dtype::DType;
 use crate::graph::math::V;
 use crate::invalid;
 use crate::op::{Attr, Attrs, Op};
-use crate::shape::{Dims, broadcast_shapes};
+use crate::shape::{Dims, broadcast_shapes, numel};
 use smallvec::smallvec;
 
 pub const ROWS: &[Row] =
@@ -16,6 +16,8 @@ pub const ROWS: &[Row] =
 
 /// Rows of a block that is inverted.
 const BLOCK: i64 = 32;
+/// Rows of the largest matrix: the program grows with it.
+const MOST_ROWS: i64 = 1 << 14;
 
 /// `(A, B, upper, left, unitriangular)`: X of A X = B, or of X A = B.
 fn solve_triangular<'a>(c: &Call<'a>) -> Outs<'a> {
@@ -25,35 +27,61 @@ fn solve_triangular<'a>(c: &Call<'a>) -> Outs<'a> {
     if rank_a < 2 || rank_b < 2 {
         return invalid!("linalg.solve_triangular: matrices have two dimensions at least");
     }
+    let [rows, columns] = [0, 1].map(|d| a.sizes()[rank_a - 2 + d]);
+    if rows != columns {
+        return invalid!(
+            "linalg.solve_triangular: A must be batches of square matrices, but they are {rows} by {columns} matrices"
+        );
+    }
+    if rows > MOST_ROWS {
+        return invalid!(
+            "linalg.solve_triangular: {rows} equations, but there may be {MOST_ROWS} on this device: solve them on the CPU"
+        );
+    }
+    if b.sizes()[if left { rank_b - 2 } else { rank_b - 1 }] != rows {
+        return invalid!(
+            "linalg.solve_triangular: Incompatible shapes of A {:?} and B {:?} for the equation {}",
+            a.sizes(),
+            b.sizes(),
+            if left { "AX = B" } else { "XA = B" }
+        );
+    }
     // X A = B is A' X' = B'.
-    let turned = |v: V<'a>| v.swap(v.rank() - 2, v.rank() - 1);
-    let (a, b, upper) = if left { (a, b, upper) } else { (turned(a), turned(b), !upper) };
+    let turned = |v: V<'a>, rank: usize| v.swap(rank - 2, rank - 1);
+    let k = b.sizes()[if left { rank_b - 1 } else { rank_b - 2 }];
     let Some(lead) = broadcast_shapes(&a.sizes()[..rank_a - 2], &b.sizes()[..rank_b - 2]) else {
         return invalid!("linalg.solve_triangular: batches of {:?} and {:?}", a.sizes(), b.sizes());
     };
-    let flat = |v: V<'a>| {
-        let matrix: Dims = v.sizes()[v.rank() - 2..].into();
-        let all: Dims = lead.iter().chain(&matrix).copied().collect();
-        let batch: i64 = lead.iter().product();
-        v.broadcast(&all).reshape(&[batch, matrix[0], matrix[1]])
+    let (a, b, upper) = match left {
+        true => (a, b, upper),
+        false => (turned(a, rank_a), turned(b, rank_b), !upper),
     };
-    let (a, b) = (flat(a), flat(b));
-    let x = if b.numel() == 0 { b } else { solved(a, b, upper, unit) };
-    let sizes: Dims = lead.iter().chain(&x.sizes()[1..]).copied().collect();
-    let x = x.reshape(&sizes);
-    Ok(vec![if left { x } else { turned(x) }])
+    let with_lead = |matrix: [i64; 2]| lead.iter().copied().chain(matrix).collect::<Dims>();
+    let batch = numel(&lead);
+    let flat = |v: V<'a>, matrix: [i64; 2]| {
+        v.broadcast(&with_lead(matrix)).reshape(&[batch, matrix[0], matrix[1]])
+    };
+    let (a, b) = (flat(a, [rows, rows]), flat(b, [rows, k]));
+    let is_empty = batch == 0 || rows == 0 || k == 0;
+    let x = if is_empty { b } else { solved(a, b, [batch, rows, k], (upper, unit)) };
+    let x = x.reshape(&with_lead([rows, k]));
+    Ok(vec![if left { x } else { turned(x, lead.len() + 2) }])
 }
 
 /// X of A X = B for a batch of `a` `[batch, n, n]` and `b` `[batch, n, k]`.
-fn solved<'a>(a: V<'a>, b: V<'a>, upper: bool, unit: bool) -> V<'a> {
-    let (math, sizes) = (b.math(), b.sizes());
-    let &[batch, n, k] = &sizes[..] else { unreachable!("a batch of matrices") };
+fn solved<'a>(a: V<'a>, b: V<'a>, [batch, n, k]: [i64; 3], (upper, unit): (bool, bool)) -> V<'a> {
+    let math = b.math();
     let block = (n.max(1) as u64).next_power_of_two().min(BLOCK as u64) as i64;
     let all = (n as u64).next_multiple_of(block as u64) as i64;
     let lower = if upper { a.swap(1, 2) } else { a };
-    let lower = longer(longer(lower, 1, all), 2, all);
-    let inverses = inverted(lower, block, (n, unit)).reshape(&[batch, all / block, block, block]);
-    let b = longer(b, 1, all);
+    let lower = longer(longer(lower, 1, all - n), 2, all - n);
+    let inverses = inverted(lower, [batch, all, block], (n, unit)).reshape(&[
+        batch,
+        all / block,
+        block,
+        block,
+    ]);
+    let b = longer(b, 1, all - n);
     let mut parts: Vec<V> = Vec::new();
     for step in 0..all / block {
         let i = if upper { all / block - 1 - step } else { step };
@@ -76,18 +104,20 @@ fn solved<'a>(a: V<'a>, b: V<'a>, upper: bool, unit: bool) -> V<'a> {
     math.concat(&parts, 1).slice(&[0; 3], &[batch, n, k], &[1; 3])
 }
 
-/// `v` with zeros after it along `dim`, so that it has `size`.
-fn longer<'a>(v: V<'a>, dim: usize, size: i64) -> V<'a> {
-    let mut rest = v.sizes();
-    rest[dim] = size - rest[dim];
-    if rest[dim] == 0 { v } else { v.math().concat(&[v, v.math().zeros(v.dtype(), &rest)], dim) }
+/// `v` with so many zeros after it along `dim`.
+fn longer<'a>(v: V<'a>, dim: usize, more: i64) -> V<'a> {
+    let mut sizes = v.sizes();
+    match sizes.get_mut(dim) {
+        Some(size) if more > 0 => *size = more,
+        _ => return v,
+    }
+    v.math().concat(&[v, v.math().zeros(v.dtype(), &sizes)], dim)
 }
 
 /// The inverses of the blocks on the diagonal of `lower` `[batch, all, all]`, one after the other; beyond `n` the diagonal is 1,
 /// and everywhere if it is so by agreement.
-fn inverted<'a>(lower: V<'a>, block: i64, (n, unit): (i64, bool)) -> V<'a> {
-    let (math, dtype, sizes) = (lower.math(), lower.dtype(), lower.sizes());
-    let (batch, all) = (sizes[0], sizes[1]);
+fn inverted<'a>(lower: V<'a>, [batch, all, block]: [i64; 3], (n, unit): (i64, bool)) -> V<'a> {
+    let (math, dtype) = (lower.math(), lower.dtype());
     let strided = |sizes: [i64; 4], strides: [i64; 4], offset: i64| {
         let attrs: Attrs = smallvec![
             Attr::Ints(sizes[..].into()),
