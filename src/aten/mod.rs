@@ -257,14 +257,6 @@ fn refuses(row: u32, dtype: DType) -> bool {
     }
 }
 
-/// Whether nothing but its results tells that a row ran: others talk to other processes.
-pub fn has_only_results(row: u32) -> bool {
-    match entry(row) {
-        Entry::Aten(row) => row.has_only_results(),
-        Entry::Primitive(_) => true,
-    }
-}
-
 /// By how many arguments of a row, from the first, gradients may come.
 pub fn flows_by(row: u32) -> usize {
     match entry(row) {

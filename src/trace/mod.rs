@@ -34,6 +34,7 @@ use recorded::{Mark, TraceHistory};
 pub use sites::Sites;
 use smallvec::SmallVec;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Index of a buffer; free numbers are used again.
 pub type BufferId = u32;
@@ -77,7 +78,7 @@ pub struct Progress {
 }
 
 /// Records from one [`Trace::progress`] to the next, at least: recording them takes much longer than telling another thread.
-const INTERVAL: usize = 16;
+const INTERVAL: usize = 32;
 /// How often a trace tells, about.
 const PIECES: usize = 8;
 
@@ -101,8 +102,6 @@ pub struct Trace {
     last_content: ContentId,
     /// The last traces that were cut.
     past: Past,
-    /// The last of them.
-    last: Option<Arc<RecordedTrace>>,
     scalar_bits: Vec<u64>,
     /// Buffers that this trace has read as they were, or written over.
     touched: Vec<BufferId>,
@@ -272,14 +271,9 @@ impl Trace {
         self.history.expect(prefetched)
     }
 
-    /// The host waits for what was cut last.
-    pub fn host_waits(&self) {
-        self.last.iter().for_each(|trace| trace.outlook.set_awaited(true));
-    }
-
-    /// Now and then what there is of a known trace for whose results the host waited last time.
+    /// Now and then what there is of a known trace whose result the host wanted last time.
     pub fn progress(&self) -> Option<Progress> {
-        let trace = self.expected.as_ref().filter(|trace| trace.outlook.is_good())?;
+        let trace = self.expected.as_ref().filter(|trace| trace.is_awaited.load(Relaxed))?;
         let interval = INTERVAL.max(trace.records.len() / PIECES);
         let is_due = self.position.is_multiple_of(interval);
         (is_due && self.position < trace.records.len()).then(|| Progress {

@@ -33,8 +33,6 @@ class Loop:
         return loss
 
 
-# Bytes: the loss, the norm of the gradients and the optimizer's counts.
-EARLY = 4096
 CONFIGURATIONS = {
     "foreach": {},
     "for loop": {"foreach": False},
@@ -58,8 +56,6 @@ def test_steady_state(name):
     assert (cuts, metrics["cache_hits"]) == (4, 4)
     # One step at a time, because batches that wait for their step count as well.
     first, second = (memory_after_a_step(loop) for _ in range(2))
-    # Small results have memory while the step is recorded, if the launch thread gets so far.
-    assert first.pop("peak_bytes") == pytest.approx(second.pop("peak_bytes"), abs=EARLY)
     assert first == second
 
 

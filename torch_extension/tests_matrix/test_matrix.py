@@ -26,6 +26,11 @@ EXPECTED = [
         "shifts its keys by lags that it reads: other slices at every step",
         "AutoformerForPrediction",
     ),
+    (
+        "fallback aten::linalg_solve_triangular",
+        "no row",
+        "OlmoHybridForCausalLM Qwen3NextForCausalLM",
+    ),
 ]
 
 

@@ -27,7 +27,6 @@ mod reduce_by_index;
 mod resample;
 mod search;
 mod special;
-mod triangular;
 mod unfold;
 
 use super::Row;
@@ -38,7 +37,6 @@ pub const FAMILIES: &[&[Row]] = &[
     activation::ROWS,
     reduce::ROWS,
     matmul::ROWS,
-    triangular::ROWS,
     fft::ROWS,
     nn::ROWS,
     norm::ROWS,

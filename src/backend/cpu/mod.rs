@@ -59,6 +59,7 @@ use packed_weights::{PackedOperands, Slabs};
 use pool::Threads;
 use reduce::Reduce;
 use smallvec::SmallVec;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -109,10 +110,6 @@ impl Backend for Cpu {
 
     fn keep_collectives_in_order(&self) {
         self.lanes.store(false, Relaxed);
-    }
-
-    fn runs_on_any_thread(&self) -> bool {
-        true
     }
 
     fn fingerprint(&self) -> String {
@@ -263,7 +260,7 @@ impl CpuExecutable {
 
 impl Executable for CpuExecutable {
     fn run(&self, call: &Call) -> Outcome {
-        self.run_steps(call, &mut (0..self.plan.steps.len()))
+        self.run_steps(call, 0..self.plan.steps.len())
     }
 
     fn stepwise(&self) -> Option<&dyn Stepwise> {
@@ -272,7 +269,7 @@ impl Executable for CpuExecutable {
 }
 
 impl Stepwise for CpuExecutable {
-    fn run_steps(&self, call: &Call, steps: &mut dyn Iterator<Item = usize>) -> Outcome {
+    fn run_steps(&self, call: &Call, steps: Range<usize>) -> Outcome {
         let of_run = self.packed_operands.of_run();
         let step = |index, before| self.start_step((index, before), call, &of_run);
         let run = || run_some_steps(&self.plan, call, steps, step);
