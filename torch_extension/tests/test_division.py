@@ -8,6 +8,7 @@ import translators
 from support import assert_said
 from torchacc.config import PPConfig
 from torchacc.parallel.division import division
+from torchacc.parallel.sequence import _uncut
 from torchacc.parallel.stage import Stage
 
 
@@ -31,6 +32,18 @@ def test_what_cannot_be_divided_is_said():
             "target": "a target wants an output_fn(result, target)",
         }
         assert_said(said, expected)
+
+
+def test_masks_that_were_cut_to_some_rows_are_whole_again():
+    """Version 4 of transformers cuts masks to as many columns as there are keys."""
+    mask = torch.rand(4, 1, 18, 18)
+    assert torch.equal(_uncut(mask[..., :9], 18, 9), mask)
+    assert torch.equal(_uncut(mask[1:3, :, :, :9], 18, 9), mask[1:3])
+    expanded = mask[:1].expand(4, 1, 18, 18)
+    assert torch.equal(_uncut(expanded[..., :9], 18, 9), expanded)
+    # Other columns than the first, memory of its own, another length.
+    for other in (mask[..., 9:], mask[..., :9].clone(), mask[..., :8], mask[:, :, :9, :9]):
+        assert _uncut(other, 18, 9) is other
 
 
 def test_any_length_is_divided():

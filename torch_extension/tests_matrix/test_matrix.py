@@ -31,6 +31,7 @@ EXPECTED = [
         "no row",
         "OlmoHybridForCausalLM Qwen3NextForCausalLM",
     ),
+    ("fallback aten::scatter_reduce.two", "no row for means", "TapasForMaskedLM"),
 ]
 
 

@@ -48,7 +48,7 @@ pub const ROWS: &[Row] = &[
     row("masked_scatter_backward", PLAIN, masked_scatter_backward).refuses(always),
 ];
 
-pub fn at_least_1d(x: V) -> V {
+fn at_least_1d(x: V) -> V {
     if x.rank() == 0 { x.reshape(&[1]) } else { x }
 }
 

@@ -23,7 +23,6 @@ mod pointwise;
 mod pool;
 mod random;
 mod reduce;
-mod reduce_by_index;
 mod resample;
 mod search;
 mod special;
@@ -49,7 +48,6 @@ pub const FAMILIES: &[&[Row]] = &[
     distance::ROWS,
     attention::ROWS,
     index::ROWS,
-    reduce_by_index::ROWS,
     order::ROWS,
     search::ROWS,
     advanced::ROWS,

@@ -38,7 +38,7 @@ pub const ROWS: &[Row] = &[
 ];
 
 /// The first `k` elements along `dim` and their places; of a number, that whatever `k`, as in PyTorch.
-pub fn first(x: V, dim: usize, k: i64, largest: bool) -> Result<[V; 2]> {
+fn first(x: V, dim: usize, k: i64, largest: bool) -> Result<[V; 2]> {
     let (math, dtype, is_number) = (x.math(), x.dtype(), x.rank() == 0);
     let (line, k) = if is_number { (x.reshape(&[1]), 1) } else { (x, k) };
     let computed = if dtype == DType::Bool { line.cast(DType::U8) } else { line };

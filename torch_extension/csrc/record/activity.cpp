@@ -21,7 +21,12 @@ struct Threads {
 };
 
 Threads& threads() {
-  static auto* all = new Threads();  // threads may end after every static destructor
+  static auto* all = [] {
+    // A child has the lock as it was at the fork, and nobody who would release it.
+    pthread_atfork([] { threads().mutex.lock(); }, [] { threads().mutex.unlock(); },
+                   [] { threads().mutex.unlock(); });
+    return new Threads();  // threads may end after every static destructor
+  }();
   return *all;
 }
 
