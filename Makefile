@@ -2,15 +2,19 @@
 #              STEPS=N length, DEVICE=cpu eager PyTorch, COMPARE=1 acc and eager, RESUME=1 go on after a stop
 # make train-ddp a smaller one in two processes by torchrun; RANKS=N how many, DEVICE=cpu eager PyTorch, TRAIN_ARGS
 # make train-parallel the same model in parts: four processes (FSDP2 x TP), two that go on, one to compare; STEPS, TRAIN_ARGS
+# make wheel   the Python package with its libraries, for others to install: dist/torch-2.11/*.whl; make sdist its sources
+#              TORCH_PYTHON=python  for the PyTorch of another environment
 # make install the library for other programs: headers, pkg-config, CMake; PREFIX=/usr/local LIBDIR=lib DESTDIR=
 # make example-c, example-ranks, example-cpp, example-libtorch, example-ctypes, example-node, example-luajit, example-java
 #              the same without Python or without PyTorch: examples/build.mk
 # make test    everything that continuous integration checks
 # make test-libraries Hugging Face's libraries and Lightning on acc; installs them, into .venv-libraries
+# make docs    the pages of docs/ as HTML with references of Python, the operators and C, into target/docs
 # make test-models small models of transformers, timm and PyTorch's examples on acc against the CPU; writes docs/models.md
 # make test-gpu the tests that are worth repeating on an NVIDIA GPU; make gpu-kit and tests/gpu/run.py where nothing can be built
 # make test-distributed every engine of PyTorch for several processes, whole; make test has the short form
 # make test-parallel every combination of torchacc.accelerate, whole; make test has the short form
+# make test-chaos a training that is killed and loses disks and machines, whole; make test has the short form
 # make test-random an hour of random programs on acc against the CPU; SECONDS=N how long, SEED=N which, BACKEND=reference on what
 # make sanitize the library itself with the address and the thread sanitizer
 # make format  rewrite all sources in the project's format
@@ -30,7 +34,7 @@ space := $(subst ,, )
 CUDA_FOLDERS = $(subst $(space),:,$(wildcard $(VENV)/lib/python3*/site-packages/nvidia/*/lib))
 
 .DEFAULT_GOAL := build
-.PHONY: build environment install extension train train-ddp train-parallel test test-libraries test-models test-gpu gpu-kit test-rust test-python test-distributed test-parallel test-random sanitize sanitize-memory sanitize-threads lint format bench-calls bench-peers bench-distributed bench-overlap bench-predicted clean FORCE
+.PHONY: build docs environment install wheel sdist extension train train-ddp train-parallel test test-libraries test-models test-gpu gpu-kit test-rust test-python test-distributed test-parallel test-chaos test-random sanitize sanitize-memory sanitize-threads lint format bench-calls bench-peers bench-distributed bench-overlap bench-predicted bench-checkpoints clean FORCE
 
 build: environment $(RUST_LIB)
 	$(MAKE) --no-print-directory --jobs=$(shell nproc) extension
@@ -42,14 +46,29 @@ $(VENV)/.requirements: torch_extension/requirements.txt
 	touch $@
 
 # The package in development mode: its entry point is what lets `import torch` find the device.
-$(VENV)/.installed: torch_extension/pyproject.toml $(VENV)/.requirements
-	$(BIN)/pip install --quiet --no-build-isolation --no-deps -e torch_extension
+# The first line is for environments from before it had this name.
+$(VENV)/.installed: pyproject.toml setup.py $(VENV)/.requirements
+	$(BIN)/pip uninstall -qq --yes torchacc
+	$(BIN)/pip install --quiet --no-build-isolation --no-deps -e .
 	touch $@
 
 environment: $(VENV)/.installed
 
 install: $(RUST_LIB)
 	DESTDIR=$(DESTDIR) LIBDIR=$(LIBDIR) packaging/install.sh $(PREFIX) $(RUST_LIB)
+
+# Tagged with the oldest system that it runs on, by the symbols that it needs; auditwheel would copy what it finds none of on
+# such a system, but PyTorch's libraries are in PyTorch. One folder for each PyTorch: the wheels' names are the same.
+DIST := dist
+TORCH_PYTHON ?= $(BIN)/python
+wheel: $(VENV)/.requirements
+	rm -rf target/wheel
+	$(TORCH_PYTHON) -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir target/wheel .
+	PATH=$(BIN):$$PATH auditwheel repair --plat auto --exclude libtorch.so --exclude libtorch_cpu.so --exclude libc10.so \
+		--wheel-dir $(DIST)/torch-$$(cut -d. -f1,2 torch_extension/build/torch_version) target/wheel/*.whl
+
+sdist: $(VENV)/.requirements
+	$(BIN)/python setup.py --quiet sdist --dist-dir $(DIST)
 
 # Cargo knows what changed; it leaves the file as it is when nothing did.
 $(RUST_LIB): FORCE
@@ -59,7 +78,10 @@ $(RUST_LIB): FORCE
 -include torch_extension/csrc/build.mk
 # Defines `example-…`.
 include examples/build.mk
-$(EXT_OBJECTS): | $(VENV)/.requirements
+# Found when a recipe runs, not when make starts: PyTorch may only be installed by then.
+EXT_TORCH = $(eval EXT_TORCH := $(shell $(BIN)/python -c \
+	'import importlib.util as u; print(u.find_spec("torch").submodule_search_locations[0])'))$(EXT_TORCH)
+$(EXT_BUILD)/torch_version: | $(VENV)/.requirements
 
 train: build
 	$(BIN)/python examples/train_gpt.py $(TRAIN_FLAGS)
@@ -77,7 +99,7 @@ train-parallel: build
 	$(BIN)/python $(PARALLEL) --tp 1 --steps $$((2 * $(or $(STEPS),20)))
 	$(BIN)/python $(PARALLEL) --report
 
-test: lint test-rust test-python
+test: lint docs test-rust test-python
 
 # With oneDNN where the environment has it: the tests then fail if it cannot be loaded. With NVRTC, which comes with PyTorch's
 # wheel and needs no GPU: the kernels are compiled.
@@ -99,6 +121,10 @@ test-distributed: build
 test-parallel: build
 	TORCHACC_PARALLEL=whole $(BIN)/python -m pytest torch_extension/tests/test_accelerate.py
 
+# Four trainings of two processes, each killed twenty times: twenty minutes.
+test-chaos: build
+	TORCHACC_CHAOS=whole $(BIN)/python -m pytest torch_extension/tests/test_checkpoint_chaos.py
+
 # Ends at the first failure, which it prints as a script; the seed is the first line.
 test-random: build
 	TORCHACC_BACKEND=$(or $(BACKEND),cpu) PYTHONPATH=torch_extension/tests $(BIN)/python -m random_programs \
@@ -110,6 +136,16 @@ MODEL_TESTS := torch_extension/tests_models
 test-libraries: build $(LIBRARIES)/5/.requirements $(LIBRARIES)/4/.requirements
 	$(LIBRARIES)/5/bin/python -m pytest $(MODEL_TESTS)
 	$(LIBRARIES)/4/bin/python -m pytest $(MODEL_TESTS) --ignore $(MODEL_TESTS)/test_lightning.py
+
+DOCS_VENV := $(CURDIR)/.venv-docs
+
+docs: $(DOCS_VENV)/.requirements
+	$(DOCS_VENV)/bin/mkdocs build --quiet --config-file packaging/site/mkdocs.yml
+
+$(DOCS_VENV)/.requirements: packaging/site/requirements.txt
+	test -x $(DOCS_VENV)/bin/python || $(PYTHON) -m venv $(DOCS_VENV)
+	$(DOCS_VENV)/bin/pip install --quiet -r $<
+	touch $@
 
 test-models: build $(LIBRARIES)/models/.requirements
 	$(LIBRARIES)/models/bin/python -m pytest torch_extension/tests_matrix
@@ -133,7 +169,7 @@ gpu-kit: build
 	cargo test --lib --no-run --message-format=json | \
 		$(BIN)/python -c 'import json, sys; print(*filter(None, (json.loads(line).get("executable") for line in sys.stdin)))' | \
 		xargs strip -o $(GPU_KIT)/kernels
-	cp $(EXT_DIR)/*.so* $(GPU_KIT)
+	cp $(EXT_DIR)/* $(GPU_KIT)
 	cp -r $(VENV)/lib/python3*/site-packages/expecttest $(GPU_KIT)
 
 # The library itself and the C tests with the address sanitizer, then with the thread sanitizer: minutes. Their flag is one of
@@ -191,5 +227,9 @@ bench-overlap: build
 bench-predicted: build
 	ENGINES_CONTEXT=256 PYTHONPATH=torch_extension/tests $(BIN)/python benches/distributed/predicted.py $(KINDS)
 
+bench-checkpoints: build
+	OMP_NUM_THREADS=1 TORCHACC_NUM_THREADS=1 $(BIN)/torchrun --standalone --nproc-per-node $(or $(RANKS),2) \
+		benches/distributed/checkpoints.py $(if $(GB),--gb $(GB)) $(if $(FOLDER),--folder $(FOLDER))
+
 clean:
-	rm -rf target torch_extension/build $(EXT_DIR)
+	rm -rf target dist torch_extension/build $(EXT_DIR)

@@ -57,8 +57,8 @@ fn the_installed_tree_is_whole_and_names_no_place() {
     assert!(!dynamic.contains("RPATH") && !dynamic.contains("RUNPATH"), "{dynamic}");
 }
 
-/// Builds a program by what pkg-config says of the library in `lib`, and runs it.
-fn build_by_pkg_config(lib: &Path) {
+/// Builds a program by what pkg-config says of the library in `lib`, and what it prints when it is run without further settings.
+fn run_by_pkg_config(lib: &Path, source: &Path) -> String {
     let flags = run(Command::new("pkg-config")
         .args(["--cflags", "--libs", "torchacc"])
         .env("PKG_CONFIG_PATH", lib.join("pkgconfig")));
@@ -66,10 +66,14 @@ fn build_by_pkg_config(lib: &Path) {
     run(Command::new("cc")
         .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-o"])
         .arg(&program)
-        .arg(root().join("ffi_tests/arithmetic.c"))
+        .arg(source)
         .args(flags.split_whitespace())
         .arg("-lm"));
-    let output = run(Command::new(program).env("LD_LIBRARY_PATH", lib));
+    run(Command::new(program).env_remove("LD_LIBRARY_PATH"))
+}
+
+fn build_by_pkg_config(lib: &Path) {
+    let output = run_by_pkg_config(lib, &root().join("ffi_tests/arithmetic.c"));
     assert_eq!(output.trim(), "ok");
 }
 
@@ -87,6 +91,21 @@ fn pkg_config_finds_the_installed_library() {
     if pkg_config() {
         build_by_pkg_config(&installed("install_pkg_config").join("lib"));
     }
+}
+
+#[test]
+fn the_program_in_the_docs_runs() {
+    if !pkg_config() {
+        return;
+    }
+    let page = std::fs::read_to_string(root().join("docs/embedding.md"))
+        .expect("docs/embedding.md is there");
+    let (_, rest) = page.split_once("```c\n").expect("a program in C");
+    let (code, _) = rest.split_once("```").expect("its end");
+    let lib = installed("install_docs").join("lib");
+    let source = lib.join("sample.c");
+    std::fs::write(&source, code).expect("the scratch folder is writable");
+    assert_eq!(run_by_pkg_config(&lib, &source).trim(), "2 4 6");
 }
 
 /// CMake of the system or of the virtual environment: `make test` installs it; a bare `cargo test` may do without.

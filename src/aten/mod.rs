@@ -257,11 +257,27 @@ fn refuses(row: u32, dtype: DType) -> bool {
     }
 }
 
+/// Whether nothing but its results tells that a row ran: others talk to other processes.
+pub fn has_only_results(row: u32) -> bool {
+    match entry(row) {
+        Entry::Aten(row) => row.has_only_results(),
+        Entry::Primitive(_) => true,
+    }
+}
+
 /// By how many arguments of a row, from the first, gradients may come.
 pub fn flows_by(row: u32) -> usize {
     match entry(row) {
         Entry::Aten(row) => row.flows_by,
         Entry::Primitive(_) => usize::MAX,
+    }
+}
+
+/// The primitive that is called by name.
+pub fn primitive_of(row: u32) -> Option<Op> {
+    match entry(row) {
+        Entry::Aten(_) => None,
+        Entry::Primitive(op) => Some(op),
     }
 }
 

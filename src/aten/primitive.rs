@@ -4,8 +4,9 @@ use super::call::{Call, Rule};
 use crate::error::Result;
 use crate::graph::math::{V, together};
 use crate::invalid;
-use crate::op::{Arity, Attr, Attrs, Class, Op};
+use crate::op::{Arity, Attr, Attrs, Class, Op, choices};
 use crate::record::Arg;
+use std::iter::repeat;
 
 /// Program inputs, scalars and CPU fallbacks have their own ways in; marks and checks are the lowering's own.
 pub fn callable(op: Op) -> bool {
@@ -34,8 +35,10 @@ pub fn lower<'a>(call: &Call<'a>, op: Op) -> Result<Vec<V<'a>>> {
         _ => false,
     };
     let n = args.iter().take(most_operands(op)).take_while(|a| operand(a)).count();
-    let attrs = args[n..].iter().map(attribute).collect::<Result<Attrs>>()?;
-    if attrs.len() != op.row().attrs.len() {
+    let names = op.row().attrs;
+    let named = args[n..].iter().zip(names.iter().copied().chain(repeat("")));
+    let attrs = named.map(|(arg, name)| attribute(arg, name)).collect::<Result<Attrs>>()?;
+    if attrs.len() != names.len() {
         return invalid!("expects the attributes {:?}, got {attrs:?}", op.row().attrs);
     }
     let operands = operands(call, op, n)?;
@@ -69,7 +72,17 @@ fn operands<'a>(call: &Call<'a>, op: Op, n: usize) -> Result<Vec<V<'a>>> {
     }
 }
 
-fn attribute(arg: &Arg) -> Result<Attr> {
+fn attribute(arg: &Arg, name: &str) -> Result<Attr> {
+    if let Some(choices) = choices(name) {
+        let chosen = match arg {
+            Arg::Str(text) => choices.iter().position(|known| known == text),
+            _ => None,
+        };
+        return match chosen {
+            Some(chosen) => Ok(Attr::Int(chosen as i64)),
+            None => invalid!("{name} is one of {choices:?}, but got {arg:?}"),
+        };
+    }
     Ok(match arg {
         Arg::Int(n) => Attr::Int(*n),
         Arg::Float(x) => Attr::Float(*x),

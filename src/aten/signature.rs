@@ -1,7 +1,7 @@
 //! What operators take and give, as JSON: for programs that make bindings to other languages.
 
 use super::{Entry, entry, find, name};
-use crate::op::{Arity, Op};
+use crate::op::{Arity, Op, choices};
 
 /// PyTorch's schemas of the operators that have rows, one form a line. A test of the extension holds it to PyTorch.
 const FORMS: &str = include_str!("signatures.jsonl");
@@ -125,10 +125,11 @@ fn primitive(op: Op) -> String {
 
 fn attribute_type(op: Op, name: &str) -> &'static str {
     match name {
+        _ if choices(name).is_some() => "\"type\": \"text\"",
         "dim" | "axis" | "groups" | "offset" | "k" | "what" => "\"type\": \"int\"",
         "value" if op == Op::ConstInt => "\"type\": \"int\"",
         "value" | "eps" | "scale" | "dropout" => "\"type\": \"float\"",
-        "ceil" | "add" | "causal" | "weight" | "bias" | "largest" | "inverse" => {
+        "ceil" | "causal" | "weight" | "bias" | "largest" | "inverse" | "reverse" => {
             "\"type\": \"bool\""
         }
         "dtype" => "\"type\": \"dtype\"",
@@ -171,6 +172,7 @@ mod tests {
                 assert_eq!(node.n_outputs as usize, node.op.row().results, "{:?}", node.op);
                 for (name, attr) in node.op.row().attrs.iter().zip(&node.attrs) {
                     let kind = match attr {
+                        Attr::Int(_) if choices(name).is_some() => "\"type\": \"text\"",
                         Attr::Int(_) => "\"type\": \"int\"",
                         Attr::Float(_) => "\"type\": \"float\"",
                         Attr::Bool(_) => "\"type\": \"bool\"",

@@ -8,6 +8,8 @@ pub mod cpu;
 pub mod cuda;
 pub mod host_memory;
 #[cfg(test)]
+mod early_tests;
+#[cfg(test)]
 mod lane_tests;
 mod library;
 pub mod memory;
@@ -28,7 +30,6 @@ use crate::plan::{Kernel, Plan, Target};
 use borrowed::Borrowed;
 use bytes::HostBytes;
 use memory::Pool;
-use std::ops::Range;
 use std::sync::Arc;
 
 pub trait Backend: Target + Send + Sync {
@@ -63,6 +64,11 @@ pub trait Backend: Target + Send + Sync {
     /// Does `work`, which puts things on the location's queue, when nobody else does so.
     fn queue(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<()> {
         work()
+    }
+
+    /// Whether a program without functions of the program's own may run on any thread.
+    fn runs_on_any_thread(&self) -> bool {
+        false
     }
 
     /// Whether it computes a step by a function of the program's.
@@ -100,8 +106,8 @@ pub trait Executable: Send + Sync {
 
 /// An executable that can run some steps of the plan now and the rest later.
 pub trait Stepwise {
-    /// Runs these steps. All before them have run, without a failure and on the same memory.
-    fn run_steps(&self, call: &Call, steps: Range<usize>) -> Outcome;
+    /// Runs these steps, in order. What they depend on has run, without a failure and on the same memory.
+    fn run_steps(&self, call: &Call, steps: &mut dyn Iterator<Item = usize>) -> Outcome;
 }
 
 /// Addresses for one run. The caller keeps the memory alive and exclusive until `run` returns.

@@ -1,7 +1,7 @@
 //! Plans against the graphs they were made from: a backend runs the plan, the interpreter the graph.
 
 use super::cpu::{Cpu, onednn::Search};
-use super::{Backend, Call, reference::Reference};
+use super::{Backend, Call, Executable, Outcome, reference::Reference};
 use crate::buffer::Bytes;
 use crate::dtype::DType;
 use crate::graph::{Graph, ValueId, interpret::interpret};
@@ -75,6 +75,16 @@ pub fn some_inputs(plan: &Plan, seed: u64) -> (Vec<Array>, Vec<u64>) {
 
 /// The outputs of a plan that runs in memory full of garbage.
 pub fn run(backend: &dyn Backend, plan: &Plan, arrays: &[Array], scalars: &[u64]) -> Vec<Array> {
+    run_by(backend, plan, (arrays, scalars), |executable, call| executable.run(call))
+}
+
+/// As [`run`], in the way that `way` says.
+pub fn run_by(
+    backend: &dyn Backend,
+    plan: &Plan,
+    (arrays, scalars): (&[Array], &[u64]),
+    way: impl FnOnce(&dyn Executable, &Call) -> Outcome,
+) -> Vec<Array> {
     let holding = |bytes: &[u8]| {
         let mut memory = backend.allocate(bytes.len()).expect("a little memory");
         memory.write(0, bytes).expect("memory of its own");
@@ -96,7 +106,8 @@ pub fn run(backend: &dyn Backend, plan: &Plan, arrays: &[Array], scalars: &[u64]
         scalars,
         watch: None,
     };
-    let outcome = backend.compile(Arc::new(plan.clone())).unwrap().run(&call);
+    let executable = backend.compile(Arc::new(plan.clone())).unwrap();
+    let outcome = way(&*executable, &call);
     assert!(outcome.failed.is_empty(), "{:?}\n{plan}", outcome.failed);
     let read = |(k, ty): (usize, &Ty)| {
         let mut array = Array::zeros(ty);

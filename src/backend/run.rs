@@ -21,12 +21,12 @@ pub fn run_steps(plan: &Plan, call: &Call, mut exec: impl FnMut(usize) -> Result
     run_some_steps(plan, call, 0..plan.steps.len(), |index, _| exec(index).map(|()| None))
 }
 
-/// As [`run_steps`], of some steps; those before have run without a failure. `exec` may put a step that is done later on a lane:
+/// As [`run_steps`], of some steps; what they depend on has run without a failure. `exec` may put a step that is done later on a lane:
 /// it is given what was put on that lane before by this run and has not ended, and returns a ticket.
 pub fn run_some_steps(
     plan: &Plan,
     call: &Call,
-    steps: Range<usize>,
+    steps: impl Iterator<Item = usize>,
     exec: impl FnMut(usize, Option<Ticket>) -> Result<Option<Ticket>>,
 ) -> Outcome {
     let mut poison = Poison::new(plan);

@@ -16,7 +16,7 @@ const FARTHER: i64 = 8;
 pub const SMALLEST: i64 = 2;
 /// How many sizes are tried between one with the same plan and one with another.
 const HALVES: usize = 6;
-/// How often a region with other plans inside is made smaller.
+/// How often a region is made smaller that has other plans inside, or numbers that go by steps.
 const SHRINKS: usize = 3;
 /// Where else to look when a point has a plan of its own.
 const NEIGHBOURS: [i64; 3] = [0, 1, -1];
@@ -37,7 +37,7 @@ pub struct Template {
 
 impl Template {
     /// Plans the family at points around `base`, whose plan is `unplaced`, by its decisions; as far away as that gives the
-    /// same plan but for numbers. `None` if that is nowhere, or if the numbers are no polynomials.
+    /// same plan but for numbers, and these are polynomials. `None` if that is nowhere.
     pub fn new(
         symbol_map: &SymbolMap,
         base: &[i64],
@@ -60,8 +60,11 @@ impl Template {
             };
             let agreeing: Option<Vec<Vec<i64>>> =
                 points.into_iter().map(|point| probe.agreeing(&point, &lowest, &highest)).collect();
-            if let Some(points) = agreeing.filter(|points| has_neighbours(base, points)) {
-                return probe.template(points);
+            let found = agreeing
+                .filter(|points| has_neighbours(base, points))
+                .and_then(|points| probe.template(points));
+            if found.is_some() {
+                return found;
             }
             for s in 0..base.len() {
                 lowest[s] = between(base[s], lowest[s]);

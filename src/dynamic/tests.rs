@@ -201,6 +201,36 @@ fn what_holds_for_every_other_length_is_not_instantiated_at_the_others() {
     }
 }
 
+/// A number that is another one from some length on: the template ends before that.
+#[test]
+fn a_template_ends_where_a_number_goes_by_a_step() {
+    let planning = Planning::default();
+    let planner = |records: &Records, decisions: &PlanDecisions| {
+        let mut unplaced = planned(records, Some(decisions))?.0;
+        let is_beyond = records.values[0].format.sizes[0] >= 700;
+        let mut index = 0;
+        unplaced.numbers(&mut |number| {
+            if let (true, 3, Number::Int(n)) = (is_beyond, index, number) {
+                *n += 1;
+            }
+            index += 1;
+        });
+        Ok(unplaced)
+    };
+    let learnt = [100, 161].map(|t| {
+        let records = attention(t, 16);
+        let (unplaced, decisions) = planned(&records, None).unwrap();
+        let (erased, families) = (ShapeErasedTrace::of(&records), &planning.families);
+        families.add(&erased) && families.learn(&erased, &records, &unplaced, &decisions, &planner)
+    });
+    assert_eq!(learnt, [false, true]);
+    let has = |t: i64| {
+        let records = attention(t, 16);
+        planning.families.instance(&ShapeErasedTrace::of(&records), &records).is_some()
+    };
+    assert_eq!([150, 200, 700, 1000].map(has), [true, true, false, false]);
+}
+
 /// The larger half of a row of `t`: what no polynomial in `t` says.
 fn halves(t: i64) -> Records {
     let mut s = Scribe::default();

@@ -2,6 +2,7 @@
 
 use super::{Flow, Step};
 use crate::graph::math::{V, wide};
+use crate::op::index::Reduction;
 use crate::op::{Attr, Attrs, Op};
 use crate::shape::{Dims, numel};
 use smallvec::smallvec;
@@ -31,8 +32,8 @@ pub fn index_add<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     Ok(vec![Some(s.dy()), None, taken])
 }
 
-fn scattered(axis: &Attr, add: bool) -> Attrs {
-    smallvec![axis.clone(), Attr::Bool(add)]
+fn scattered(axis: &Attr, how: Reduction) -> Attrs {
+    smallvec![axis.clone(), how.attr()]
 }
 
 /// One element of each row (a class of each sample) by comparison: pointwise, so that it goes into one kernel with what
@@ -48,7 +49,7 @@ pub fn gather<'m>(s: &Step<'m, '_>) -> Flow<'m> {
         return Ok(vec![Some(place.eq(index).select(s.dy(), 0.0)), None]);
     }
     let dx = summed(s, s.x[0], |zeros, dy| {
-        s.math.op(Op::Scatter, &[zeros, s.x[1], dy], scattered(&s.attrs[0], true))
+        s.math.op(Op::Scatter, &[zeros, s.x[1], dy], scattered(&s.attrs[0], Reduction::Sum))
     });
     Ok(vec![Some(dx), None])
 }
@@ -56,23 +57,69 @@ pub fn gather<'m>(s: &Step<'m, '_>) -> Flow<'m> {
 /// What is written over has no cotangent; of several that are written to one place each has all of it, as in PyTorch.
 pub fn scatter<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let (index, x, dy) = (s.x[1], s.x[2], s.dy());
-    let axis = &s.attrs[0];
-    let base = s.of(0, || match s.attrs[1].bool() {
-        true => dy,
-        false => {
+    let how = Reduction::of(&s.attrs);
+    match how {
+        Reduction::Product => return Ok(product(s)),
+        Reduction::Max | Reduction::Min => return Ok(extreme(s)),
+        Reduction::Last | Reduction::Sum => {}
+    }
+    let base = s.of(0, || match how {
+        Reduction::Sum => dy,
+        _ => {
             let nothing = s.math.zeros(x.dtype(), &x.sizes());
-            s.math.op(Op::Scatter, &[dy, index, nothing], scattered(axis, false))
+            s.math.op(Op::Scatter, &[dy, index, nothing], scattered(&s.attrs[0], Reduction::Last))
         }
     });
-    let read = s.of(2, || s.math.op(Op::Gather, &[dy, index], smallvec![axis.clone()]));
-    Ok(vec![base, None, read])
+    Ok(vec![base, None, s.of(2, || read(s, dy))])
+}
+
+/// The elements of `v` where the elements of a scatter go.
+fn read<'m>(s: &Step<'m, '_>, v: V<'m>) -> V<'m> {
+    s.math.op(Op::Gather, &[v, s.x[1]], smallvec![s.attrs[0].clone()])
+}
+
+/// `base` with `x` scattered as a scatter's elements are.
+fn again<'m>(s: &Step<'m, '_>, [base, x]: [V<'m>; 2], how: Reduction) -> V<'m> {
+    s.math.op(Op::Scatter, &[base, s.x[1], x], scattered(&s.attrs[0], how))
+}
+
+/// Each factor has the product of the others: the product divided by it, or, if it alone is 0, the product without it.
+fn product<'m>(s: &Step<'m, '_>) -> Vec<Option<V<'m>>> {
+    let (base, x, y, dy) = (s.x[0], s.x[2], s.y[0], s.dy());
+    let of_base = s.of(0, || {
+        let others = s.math.full(1.0, base.dtype(), &base.sizes());
+        dy * again(s, [others, x], Reduction::Product)
+    });
+    let of_x = s.of(2, || {
+        let is_zero = x.eq(0.0);
+        let compute = wide(x.dtype());
+        let none = s.math.zeros(compute, &base.sizes());
+        let zeros = read(s, again(s, [none, is_zero.cast(compute)], Reduction::Sum));
+        let is_only = is_zero.and(zeros.eq(1.0));
+        let one = s.math.full(1.0, x.dtype(), &x.sizes());
+        let without = again(s, [base, is_only.select(one, x)], Reduction::Product);
+        let by_division = read(s, dy * y) / is_zero.select(one, x);
+        is_only.select(read(s, dy * without), by_division)
+    });
+    vec![of_base, None, of_x]
+}
+
+/// All that are the extreme share its cotangent evenly, as in PyTorch.
+fn extreme<'m>(s: &Step<'m, '_>) -> Vec<Option<V<'m>>> {
+    let (base, x, y) = (s.x[0], s.x[2], s.y[0]);
+    let compute = wide(base.dtype());
+    let [base_is, x_is] = [base.eq(y), x.eq(read(s, y))].map(|is| is.cast(compute));
+    let share = s.dy().cast(compute) / again(s, [base_is, x_is], Reduction::Sum);
+    let of_base = s.of(0, || (base_is * share).cast(base.dtype()));
+    let of_x = s.of(2, || (x_is * read(s, share)).cast(x.dtype()));
+    vec![of_base, None, of_x]
 }
 
 /// To where the elements were.
 pub fn top_k<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let zeros = s.math.zeros(s.x[0].dtype(), &s.x[0].sizes());
     let operands = [zeros, s.y[1], s.dy()];
-    Ok(vec![Some(s.math.op(Op::Scatter, &operands, scattered(&s.attrs[0], false)))])
+    Ok(vec![Some(s.math.op(Op::Scatter, &operands, scattered(&s.attrs[0], Reduction::Last)))])
 }
 
 pub fn max_pool<'m>(s: &Step<'m, '_>) -> Flow<'m> {

@@ -4,6 +4,7 @@ use super::{Flow, Step, reduce};
 use crate::error::{Code, Error};
 use crate::graph::math::{V, wide};
 use crate::op::Op;
+use crate::op::nn::Cell;
 use smallvec::smallvec;
 
 /// The sum along the last axis, which stays.
@@ -101,4 +102,40 @@ pub fn attention<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let operands = [&operands[..], &[s.y[0], s.y[1]], &s.x[3..]].concat();
     let found = s.math.ops(Op::AttentionGrad, &operands, s.attrs.clone())?;
     Ok((0..s.x.len()).map(|n| found.get(n).copied()).collect())
+}
+
+/// The gradient of a recurrent layer's weights is one product over all steps.
+pub fn recurrent<'m>(s: &Step<'m, '_>) -> Flow<'m> {
+    if s.cotangents[2].is_some() {
+        return Err(Error::new(Code::Unsupported, "what a recurrent layer saves has no gradient"));
+    }
+    let (w, hidden, y, cell) = (s.x[1], s.x[2], s.y[0], Cell::of(&s.attrs));
+    let mut operands = vec![s.dy(), w, hidden, y, s.y[2]];
+    if cell == Cell::Lstm {
+        operands.extend([s.x[3], s.cotangent(1)]);
+    }
+    let found = s.math.ops(Op::RecurrentGrad, &operands, s.attrs.clone())?;
+    let (sizes, units) = (y.sizes(), w.sizes()[1]);
+    let rows = sizes[0] * sizes[1];
+    let of_weights = s.of(1, || {
+        let first = hidden.unsqueeze(0);
+        let before = match (sizes[0], s.attrs[1].bool()) {
+            (0, _) => y,
+            (n, false) => s.math.concat(&[first, y.narrow(0, 0, n - 1)], 0),
+            (n, true) => s.math.concat(&[y.narrow(0, 1, n - 1), first], 0),
+        };
+        let of_products = match cell {
+            Cell::Gru => s.math.concat(&[found[0].narrow(2, 0, 2 * units), found[2]], 2),
+            _ => found[0],
+        };
+        let flat = of_products.reshape(&[rows, w.sizes()[0]]);
+        flat.swap(0, 1).matmul(before.reshape(&[rows, units]))
+    });
+    let mut flow = vec![Some(found[0]), of_weights, Some(found[1])];
+    match cell {
+        Cell::Lstm => flow.push(Some(found[2])),
+        Cell::Gru => flow.push(Some(found[2].reduce(Op::Sum, &[0, 1], false))),
+        Cell::Tanh | Cell::Relu => {}
+    }
+    Ok(flow)
 }

@@ -57,6 +57,11 @@ impl Math {
         V { math: self, id }
     }
 
+    /// To go on with what has been built.
+    pub fn from_builder(builder: Builder) -> Math {
+        Math { builder: builder.into(), error: RefCell::default() }
+    }
+
     pub fn into_builder(self) -> Builder {
         self.builder.into_inner()
     }

@@ -37,6 +37,16 @@ pub fn as_integer(value: f64, dtype: DType) -> i64 {
     }
 }
 
+/// The least and the greatest number of an integer dtype, of `Bool` too.
+pub fn integer_range(dtype: DType) -> (i64, i64) {
+    let unused = 64 - 8 * dtype.size() as u32;
+    match dtype {
+        DType::Bool => (0, 1),
+        DType::U8 => (0, u8::MAX as i64),
+        _ => (i64::MIN >> unused, i64::MAX >> unused),
+    }
+}
+
 /// A dense row-major array.
 #[derive(Debug, PartialEq)]
 pub struct Array {

@@ -16,13 +16,21 @@ pub enum Expectation {
     AsManyValues,
     EnoughElements,
     FiniteRange,
+    OneOrTwo,
 }
 
 use Expectation::*;
 
 impl Expectation {
-    pub const ALL: [Expectation; 6] =
-        [Probabilities, SomeProbability, Probability, AsManyValues, EnoughElements, FiniteRange];
+    pub const ALL: [Expectation; 7] = [
+        Probabilities,
+        SomeProbability,
+        Probability,
+        AsManyValues,
+        EnoughElements,
+        FiniteRange,
+        OneOrTwo,
+    ];
 
     fn text(self) -> &'static str {
         match self {
@@ -35,6 +43,7 @@ impl Expectation {
             }
             EnoughElements => "Number of elements of source < number of ones in mask",
             FiniteRange => "histc: range of [min, max] is not finite",
+            OneOrTwo => "only p == 1 and p == 2 supported",
         }
     }
 

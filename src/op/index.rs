@@ -2,7 +2,7 @@
 //! `IndexError`.
 
 use super::array::Array;
-use super::{Attr, Eval, Ty, Tys, check};
+use super::{Attr, Eval, Ty, Tys, check, pointwise};
 use crate::error::{Code, Error, Result};
 use crate::invalid;
 use crate::shape::{Dims, Layout, contiguous_strides, numel};
@@ -11,6 +11,33 @@ pub const TAKE: Eval = Eval::Whole(take);
 pub const INDEX_ADD: Eval = Eval::Whole(index_add);
 pub const GATHER: Eval = Eval::Whole(gather);
 pub const SCATTER: Eval = Eval::Whole(scatter);
+
+/// How elements that are scattered to one place become one: the last of them, or all with what is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reduction {
+    Last,
+    Sum,
+    Product,
+    Max,
+    Min,
+}
+
+/// Their names.
+pub const REDUCTIONS: [&str; 5] = ["last", "sum", "product", "max", "min"];
+
+impl Reduction {
+    pub const ALL: [Reduction; 5] =
+        [Reduction::Last, Reduction::Sum, Reduction::Product, Reduction::Max, Reduction::Min];
+
+    pub fn attr(self) -> Attr {
+        Attr::Int(self as i64)
+    }
+
+    /// That a scatter says in its attributes.
+    pub fn of(attrs: &[Attr]) -> Reduction {
+        Reduction::ALL[attrs[1].int() as usize]
+    }
+}
 
 // ---- types
 
@@ -78,14 +105,14 @@ pub fn scatter_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
     let [base, index, x] = inputs else {
         return check::wrong_operands("base, index, x", inputs);
     };
-    let [axis, Attr::Bool(add)] = attrs else {
-        return check::wrong_attrs("axis: int, add: bool", attrs);
+    let [axis, Attr::Int(reduction @ 0..5)] = attrs else {
+        return check::wrong_attrs("axis: int, reduction: int below 5", attrs);
     };
     let axis = one_axis(std::slice::from_ref(axis), base.rank())?;
     fits(index, base, axis, "self")?;
     check::same_dtype(base, x)?;
     check::sizes(x, &index.sizes, "the source")?;
-    if *add {
+    if *reduction != Reduction::Last as i64 {
         check::number(base.dtype)?;
     }
     check::one(base.dtype, &base.sizes)
@@ -108,15 +135,15 @@ fn in_dimension(i: i64, size: i64, axis: usize) -> Result<i64> {
     Err(Error::new(Code::IndexError, text))
 }
 
-/// Sums in f64 or wrapping i64 over the elements of an array, rounded once at the end.
-struct Sums {
+/// Reductions in f64 or wrapping i64 to the elements of an array, rounded once at the end.
+struct Reduced {
     ty: Ty,
     floats: Vec<f64>,
     ints: Vec<i64>,
 }
 
-impl Sums {
-    fn of(base: &Array) -> Sums {
+impl Reduced {
+    fn of(base: &Array) -> Reduced {
         let all = 0..base.len();
         let (mut floats, mut ints) = (Vec::new(), Vec::new());
         if base.ty.dtype.is_float() {
@@ -124,15 +151,29 @@ impl Sums {
         } else {
             ints = all.map(|i| base.i64(i)).collect();
         }
-        Sums { ty: base.ty.clone(), floats, ints }
+        Reduced { ty: base.ty.clone(), floats, ints }
     }
 
-    /// Adds element `from` of `x` to sum `to`.
-    fn add(&mut self, to: usize, x: &Array, from: usize) {
+    /// Reduces element `from` of `x` and element `to` to one.
+    fn take(&mut self, how: Reduction, to: usize, x: &Array, from: usize) {
         if self.ty.dtype.is_float() {
-            self.floats[to] += x.f64(from);
+            let (a, b) = (self.floats[to], x.f64(from));
+            self.floats[to] = match how {
+                Reduction::Last => b,
+                Reduction::Sum => a + b,
+                Reduction::Product => a * b,
+                Reduction::Max => pointwise::max(&[a, b]),
+                Reduction::Min => pointwise::min(&[a, b]),
+            };
         } else {
-            self.ints[to] = self.ints[to].wrapping_add(x.i64(from));
+            let (a, b) = (self.ints[to], x.i64(from));
+            self.ints[to] = match how {
+                Reduction::Last => b,
+                Reduction::Sum => a.wrapping_add(b),
+                Reduction::Product => a.wrapping_mul(b),
+                Reduction::Max => a.max(b),
+                Reduction::Min => a.min(b),
+            };
         }
     }
 
@@ -166,12 +207,12 @@ fn take(x: &[&Array], attrs: &[Attr], outs: &[Ty]) -> Result<Vec<Array>> {
 fn index_add(x: &[&Array], attrs: &[Attr], _: &[Ty]) -> Result<Vec<Array>> {
     let (base, index, x) = (x[0], x[1], x[2]);
     let (outer, size, inner) = around(&base.ty, attrs[0].int() as usize);
-    let mut sums = Sums::of(base);
+    let mut sums = Reduced::of(base);
     let count = index.len();
     for n in 0..count {
         let row = in_self(index.i64(n), size as i64)?;
         for (o, i) in (0..outer).flat_map(|o| (0..inner).map(move |i| (o, i))) {
-            sums.add((o * size + row) * inner + i, x, (o * count + n) * inner + i);
+            sums.take(Reduction::Sum, (o * size + row) * inner + i, x, (o * count + n) * inner + i);
         }
     }
     Ok(vec![sums.round()])
@@ -200,10 +241,11 @@ fn gather(x: &[&Array], attrs: &[Attr], outs: &[Ty]) -> Result<Vec<Array>> {
 fn scatter(x: &[&Array], attrs: &[Attr], _: &[Ty]) -> Result<Vec<Array>> {
     let (base, index, x) = (x[0], x[1], x[2]);
     let targets = targets(&base.ty, index, attrs[0].int() as usize)?;
-    if attrs[1].bool() {
-        let mut sums = Sums::of(base);
-        targets.into_iter().enumerate().for_each(|(from, to)| sums.add(to, x, from));
-        return Ok(vec![sums.round()]);
+    let how = Reduction::of(attrs);
+    if how != Reduction::Last {
+        let mut reduced = Reduced::of(base);
+        targets.into_iter().enumerate().for_each(|(from, to)| reduced.take(how, to, x, from));
+        return Ok(vec![reduced.round()]);
     }
     let mut y = base.clone();
     targets.into_iter().enumerate().for_each(|(from, to)| y.set_raw(to, x.raw(from)));

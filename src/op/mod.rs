@@ -12,7 +12,7 @@ pub mod host;
 pub mod fallback;
 mod fft;
 pub mod grouped;
-mod index;
+pub mod index;
 pub mod lane;
 mod leaf;
 mod movement;
@@ -84,6 +84,16 @@ pub enum Attr {
     /// Arguments of a CPU fallback; tensors and scalars stand for the node's inputs in order (their `Read`s and slots are
     /// not looked at).
     Args(Vec<Arg>),
+}
+
+/// The names of what an attribute of this name chooses from; the attribute is the place in the list. Callers say the name: a
+/// number would be taken for one that may vary.
+pub fn choices(attr: &str) -> Option<&'static [&'static str]> {
+    match attr {
+        "cell" => Some(&nn::CELLS),
+        "reduction" => Some(&index::REDUCTIONS),
+        _ => None,
+    }
 }
 
 /// Attributes of a node, in the order of the row's `attrs` names.
@@ -182,6 +192,8 @@ pub struct Row {
     pub by_rows: usize,
     /// Whether computing it again is cheaper than to keep its results.
     pub repeatable: bool,
+    /// Whether it has as many nodes as a size says where it is decomposed: such programs are no templates for each other.
+    pub unrolls: bool,
     /// The function of CUDA's math library that it is on f64; with an `f` behind its name, on f32.
     pub cuda: &'static str,
 }
@@ -208,6 +220,7 @@ const DEFAULT: Row = Row {
     layouts: &[LayoutRequirement::Dense],
     by_rows: 0,
     repeatable: false,
+    unrolls: false,
     cuda: "",
 };
 

@@ -255,8 +255,9 @@ macro_rules! primitives {
         /// `(x, index)`: torch.gather along `axis`; index has the result's sizes.
         Gather { "gather" Indexing Exactly(2), ["axis"], index::gather_type, index::GATHER, p::no_flops, refuses: |_| true, exact: true }
             grad (Flows(index::gather));
-        /// `(base, index, x)`: torch.scatter along `axis`; with `add`, torch.scatter_add. index and x have equal sizes.
-        Scatter { "scatter" Indexing Exactly(3), ["axis", "add"], index::scatter_type, index::SCATTER, p::each, refuses: |_| true }
+        /// `(base, index, x)`: torch.scatter along `axis`, or torch.scatter_reduce with what is there: `reduction` is a
+        /// [`index::Reduction`]. index and x have equal sizes.
+        Scatter { "scatter" Indexing Exactly(3), ["axis", "reduction"], index::scatter_type, index::SCATTER, p::each, refuses: |_| true }
             grad (Flows(index::scatter));
         /// `x[n,c,s…]` → the largest of every window `y[n,c,t…]`, and where it is: i64, an index into the flattened spatial
         /// dimensions. The first of equals, the last NaN. With `ceil`, a last window may hang over the end.
@@ -315,6 +316,16 @@ macro_rules! primitives {
         /// `(dout, q, k, v, out, lse, seed, offset, bias?)` → `dq, dk, dv` (as q, k, v).
         AttentionGrad { "attention_grad" Composite Between(8, 9), ["scale", "causal", "dropout"], nn::attention_grad_type, nn::ATTENTION_GRAD, nn::attention_grad_flops, results: 3, layouts: &[Rows, Rows, Rows, Rows, Rows, Dense, Number, Number, Dense] }
             grad (Refuses) decomposed (attention::attention_grad);
+        /// `(gates[t,b,g·h], w[g·h,h], hidden[b,h], cell[b,h] or bias[h])` → `y[t,b,h]`, the last `cell[b,h]` of an LSTM, `saved[t,b,s·h]` for
+        /// the gradient: one direction of a layer of torch.nn.RNN, LSTM or GRU ([`nn::Cell`]), whose input products with all
+        /// their biases `gates` are; `reverse`: from the last step to the first. An LSTM has the first cell, a GRU the bias
+        /// of the product that its reset gate multiplies. f32 or f64.
+        Recurrent { "recurrent" Composite Between(3, 4), ["cell", "reverse"], nn::recurrent_type, nn::RECURRENT, nn::recurrent_flops, results: 3, unrolls: true }
+            grad (Flows(nn::recurrent)) decomposed (recurrent::recurrent);
+        /// `(dy[t,b,h], w, hidden, y, saved, cell?, dcell?)` → `dgates[t,b,g·h]`, `dhidden[b,h]`, and `dcell[b,h]` of an LSTM, or of a GRU
+        /// what the product that the reset gate multiplies gets, `[t,b,h]`.
+        RecurrentGrad { "recurrent_grad" Composite Between(5, 7), ["cell", "reverse"], nn::recurrent_grad_type, nn::RECURRENT_GRAD, nn::recurrent_flops, results: 3, unrolls: true }
+            grad (Refuses) decomposed (recurrent::recurrent_grad);
         /// `(a[m,k], b[k,n], scale_a[m or 1,1], scale_b[1,n or 1])` → `dtype[m,n]`: the product of floats of 8 bits (but e8m0), of
         /// two formats if need be, summed in f32, times scale_a · scale_b (f32), rounded once to `dtype`, a float.
         ScaledMatmul { "scaled_matmul" Composite Exactly(4), ["dtype"], reduce::scaled_matmul_type, reduce::SCALED_MATMUL, reduce::matmul_flops, layouts: &[Strided, Strided, Dense] }

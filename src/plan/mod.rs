@@ -7,6 +7,7 @@ mod budget;
 pub mod check;
 mod cost;
 mod draft;
+pub mod early;
 mod fuse;
 mod lanes;
 mod memory;

@@ -4,6 +4,7 @@
 //! the region that may overwrite it, unless a dependence forbids that.
 
 mod alike;
+mod late;
 mod schedule;
 
 use super::draft::{Fused, RegionId, Source};
@@ -30,7 +31,9 @@ pub(super) fn order(graph: &Graph, fused: &Fused, donors: &[Option<u32>]) -> Vec
     wait_for_readers(fused, donors, &mut flow);
     let plain = program_order(fused, &flow);
     let frugal = frugal_order(fused, &flow);
-    if peak(fused, &flow, &frugal) < peak(fused, &flow, &plain) { frugal } else { plain }
+    let chosen =
+        if peak(fused, &flow, &frugal) < peak(fused, &flow, &plain) { frugal } else { plain };
+    late::late(fused, &flow, chosen)
 }
 
 /// Both orders that [`order`] chooses from.
@@ -38,6 +41,7 @@ pub(super) fn orders(graph: &Graph, fused: &Fused, donors: &[Option<u32>]) -> [V
     let mut flow = flow(graph, fused);
     wait_for_readers(fused, donors, &mut flow);
     [program_order(fused, &flow), frugal_order(fused, &flow)]
+        .map(|order| late::late(fused, &flow, order))
 }
 
 /// An order for a backend that runs alike regions together: those come side by side where that costs no memory.

@@ -10,7 +10,7 @@ use crate::dynamic::{Comparison, Instance, ShapeErasedTrace, SymbolBinding, comp
 use crate::error::Result;
 use crate::graph::Graph;
 use crate::internal;
-use crate::op::Ty;
+use crate::op::{Op, Ty};
 use crate::plan::{Plan, PlanDecisions, PlanMode, UnplacedPlan};
 use crate::record::{Operator, Origin, Records, Value};
 use crate::trace::operator_name;
@@ -98,8 +98,18 @@ pub(super) fn compile(
 ) -> Result<(CompiledTrace, BackgroundWork)> {
     let graph = shared.profile.stage("graph", || graph(records, &*shared.backend))?;
     let (program, background) = of_graph(shared, records, graph, Interface::of(records))?;
-    let varies = shared.families.add(erased).then(|| (records.clone(), erased.clone()));
+    let may_vary = !is_unrolled(records, &*shared.backend) && shared.families.add(erased);
+    let varies = may_vary.then(|| (records.clone(), erased.clone()));
     Ok((program, BackgroundWork { varies, ..background }))
+}
+
+/// Whether the program has as many steps as a size says.
+fn is_unrolled(records: &Records, backend: &dyn Backend) -> bool {
+    let unrolls = |op: Op| op.row().unrolls && !backend.supports(op);
+    records.records.iter().any(|record| match record.op {
+        Operator::Native(row) => aten::primitive_of(row).is_some_and(unrolls),
+        Operator::Host(_) => false,
+    })
 }
 
 /// The program of a graph that stands for these records.

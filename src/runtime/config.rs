@@ -204,22 +204,22 @@ fn cuda_folders(
 }
 
 /// The backend, and a warning of a GPU that it does not use although nobody chose so. Errors: see [`named`].
-///
-/// A GPU is used by those who name it, until `tests/gpu/run.py` has passed on a real one: then the default is the first
-/// that [`driver::open`] opens.
 pub(super) fn backend(options: &Options) -> Result<(Box<dyn Backend>, Option<String>)> {
     if let Some(name) = &options.backend {
         return Ok((named(name, options)?, None));
     }
-    let warning = driver::usable(&options.cuda).map(|gpu| {
-        format!(
-            "no backend is named, and the CPU computes, not {}: the backend cuda has not been tried on a real GPU yet. \
-             TORCHACC_BACKEND=cuda or torchacc.set_backend(\"cuda\") tries it, TORCHACC_BACKEND=cpu stays with the CPU \
-             without this warning",
-            gpu.name
-        )
-    });
-    Ok((cpu(options), warning))
+    let Some(gpu) = driver::usable(&options.cuda) else { return Ok((cpu(options), None)) };
+    Ok(match driver::open(&driver_options(options, own_gpu(options))) {
+        Ok(device) => (cuda(options, device), None),
+        Err(error) => {
+            let warning = format!(
+                "no backend is named, and the CPU computes, not {}: {}. TORCHACC_BACKEND=cpu stays with the CPU without this \
+                 warning",
+                gpu.name, error.message
+            );
+            (cpu(options), Some(warning))
+        }
+    })
 }
 
 /// The backend of that name, never another. Errors: there is none of that name; a GPU that cannot be used.
@@ -308,14 +308,19 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_that_could_be_used_is_not_the_default_and_the_warning_says_how_to_try_it() {
+    fn a_gpu_that_can_be_used_is_the_default() {
         let Some(driver) = Driver::new("default", &[]) else { return };
+        assert_eq!(unnamed(&driver), ("cuda", None));
+    }
+
+    #[test]
+    fn a_gpu_that_does_not_open_leaves_the_cpu_and_says_why() {
+        let occupied = "-DRETAIN=CUDA_ERROR_OUT_OF_MEMORY";
+        let Some(driver) = Driver::new("unnamed-occupied", &[occupied]) else { return };
         let (backend, warning) = unnamed(&driver);
         let warning = warning.unwrap();
         assert_eq!(backend, "cpu");
-        for said in
-            ["the CPU computes, not Fake GPU", "TORCHACC_BACKEND=cuda", "set_backend(\"cuda\")"]
-        {
+        for said in ["the CPU computes, not Fake GPU", "does not open", "TORCHACC_BACKEND=cpu"] {
             assert!(warning.contains(said), "{said} in {warning}");
         }
     }

@@ -2,10 +2,11 @@
 
 use super::Context;
 use super::explain::Cause;
+use super::launch::Here;
 use super::lock::TraceGuard;
 use crate::error::Result;
 use crate::internal;
-use crate::trace::{RecordedTrace, Trace};
+use crate::trace::{Closed, RecordedTrace, Trace};
 use std::sync::Arc;
 
 /// How a trace is closed.
@@ -16,6 +17,13 @@ pub(super) enum Cut {
     Partial,
     /// As `Partial`, of a trace that has become long.
     Long,
+}
+
+/// A trace that was cut by a read.
+pub(super) struct CutToRead<'a> {
+    pub recorded: Arc<RecordedTrace>,
+    /// It, if the reader is to run it.
+    pub to_run: Option<(Here<'a>, Closed)>,
 }
 
 impl Context {
@@ -38,6 +46,26 @@ impl Context {
         trace: &mut Trace,
         cut: Cut,
     ) -> Result<Option<Arc<RecordedTrace>>> {
+        let Some(closed) = self.close(trace, cut)? else { return Ok(None) };
+        self.hand_over(trace, closed).map(Some)
+    }
+
+    /// As [`Context::cut_locked`], for a value that the caller waits for: if it can be computed here and now, that is to be done
+    /// as soon as the lock is released.
+    pub(super) fn cut_to_read(&self, trace: &mut Trace) -> Result<Option<CutToRead<'_>>> {
+        let Some(closed) = self.close(trace, Cut::Partial)? else { return Ok(None) };
+        let recorded = closed.trace().clone();
+        if self.shared.backend.runs_on_any_thread()
+            && recorded.runs_on_any_thread()
+            && let Some(here) = self.launcher.here()
+        {
+            return Ok(Some(CutToRead { recorded, to_run: Some((here, closed)) }));
+        }
+        self.hand_over(trace, closed).map(|recorded| Some(CutToRead { recorded, to_run: None }))
+    }
+
+    /// Ends the trace.
+    fn close(&self, trace: &mut Trace, cut: Cut) -> Result<Option<Closed>> {
         self.launcher.check_process()?;
         if trace.is_empty() {
             return Ok(None);
@@ -52,10 +80,13 @@ impl Context {
             Cut::Long => trace.cut_long(),
         };
         self.trace.was_cut.notify_all();
-        let Some(closed) = closed else { return Ok(None) };
+        Ok(closed)
+    }
+
+    fn hand_over(&self, trace: &mut Trace, closed: Closed) -> Result<Arc<RecordedTrace>> {
         let recorded = closed.trace().clone();
         match self.launcher.run(Box::new(closed)) {
-            Ok(()) => Ok(Some(recorded)),
+            Ok(()) => Ok(recorded),
             Err(mut closed) => {
                 trace.give_up_program(&mut closed);
                 internal!("the launch thread has ended")
@@ -66,6 +97,7 @@ impl Context {
     /// Cuts, waits for everything, and reports all failures that were not reported yet.
     pub fn sync(&self) -> Result<()> {
         self.cut_for(Cause::Sync)?;
+        self.trace.lock()?.host_waits();
         self.launcher.wait()?;
         self.shared.failures.all()?;
         self.raise_diagnostics()

@@ -152,7 +152,7 @@ impl Context {
     pub fn share(&self, id: BufferId) -> Result<Option<Arc<Storage>>> {
         // Another thread may have something written to the buffer between the cut and the look.
         for _ in 0..1000 {
-            self.settled(id)?;
+            self.settled(id, false)?;
             let trace = self.trace.lock()?;
             match trace.content(id) {
                 Content::Zeros => return Ok(None),

@@ -189,6 +189,7 @@ fn launch(
     let code = program.code.to_run(is_new);
     let plan = &code.plan;
     let begun = begun.and_then(|begun| begun.begun(closed, &code));
+    closed.trace().outlook.had(&closed.scalars);
     shared.watchdog.as_ref().inspect(|dog| dog.runs(program, &code));
     let binding = program.binding.as_deref();
     // Held until the program has run.
@@ -216,26 +217,27 @@ fn launch(
         refused = Some(error);
         Intermediates::default()
     });
-    let (done, begun) = begun.map_or((0, None), |begun| (begun.done, Some(begun.memory)));
+    let (early, begun) = begun.map_or_else(Default::default, |begun| (begun.steps, begun.memory));
     // An input that failed earlier has nothing to donate.
-    let donor = |output: usize| plan.donors[output].filter(|&leaf| inputs[leaf as usize].is_ok());
-    let donors: Vec<Option<u32>> = (0..plan.outputs.len()).map(donor).collect();
-    let allocated = || {
-        (donors.iter().enumerate())
-            .map(|(output, donor)| match donor {
-                Some(leaf) => closed.leaves[*leaf as usize].take(|nbytes| shared.allocate(nbytes)),
-                None => fresh_output(shared, plan, output),
-            })
-            .map(|memory| {
-                let refuse = |error| {
-                    refused.get_or_insert(error);
-                };
-                memory.map_err(refuse).ok()
-            })
-            .collect()
+    let donor = |output: usize| {
+        let is_apart = begun.get(output).is_some_and(Option::is_some);
+        plan.donors[output].filter(|&leaf| !is_apart && inputs[leaf as usize].is_ok())
     };
-    let memory: Vec<Option<Box<dyn Bytes>>> =
-        begun.map_or_else(allocated, |memory| memory.into_iter().map(Some).collect());
+    let donors: Vec<Option<u32>> = (0..plan.outputs.len()).map(donor).collect();
+    let mut begun = begun.into_iter();
+    let memory: Vec<Option<Box<dyn Bytes>>> = (donors.iter().enumerate())
+        .map(|(output, donor)| match (begun.next().flatten(), donor) {
+            (Some(memory), _) => Ok(memory),
+            (None, Some(leaf)) => closed.leaves[*leaf as usize].take(|n| shared.allocate(n)),
+            (None, None) => fresh_output(shared, plan, output),
+        })
+        .map(|memory| {
+            let refuse = |error| {
+                refused.get_or_insert(error);
+            };
+            memory.map_err(refuse).ok()
+        })
+        .collect();
     // Somebody is reading what was to be donated: the program has a copy.
     for (memory, donor) in memory.iter().zip(&donors) {
         if let (Some(memory), Some(leaf)) = (memory, donor)
@@ -265,12 +267,12 @@ fn launch(
     };
     let stay = shared.stay(Phase::Device);
     let run = || match code.executable.stepwise() {
-        Some(stepwise) => stepwise.run_steps(&call, done..plan.steps.len()),
+        Some(stepwise) => stepwise.run_steps(&call, &mut early.rest(plan)),
         None => code.executable.run(&call),
     };
     let outcome = shared.busy.time(|| shared.stats.execute_ns.time(run));
     shared.stats.kernels.add(plan.steps.len() as u64);
-    shared.stats.early_kernels.add(done as u64);
+    shared.stats.early_kernels.add(early.count() as u64);
     shared.stats.offloaded_bytes.add(plan.offloaded_bytes());
     binding.inspect(|binding| binding.was_run(shared));
     drop((watch, stay));

@@ -6,7 +6,7 @@ use super::elements::Temporary;
 use crate::aten;
 use crate::error::Result;
 use crate::graph::{Graph, Node, ValueId};
-use crate::op::{Arity, Attr, Class, Op, Ty};
+use crate::op::{Arity, Attr, Class, Op, Ty, choices};
 use crate::record::{Arg, Operator, ScalarKind, View};
 use crate::shape::Layout;
 use crate::trace::{ArgRef, Call, TensorRef};
@@ -177,7 +177,9 @@ impl<'a> Recorder<'a> {
                     }
                     _ => operands.into_iter().map(ArgRef::Tensor).collect(),
                 };
-                args.extend(attrs.iter().map(attribute).collect::<Result<Vec<_>>>()?);
+                let named = attrs.iter().zip(op.row().attrs);
+                let attrs = named.map(|(attr, name)| attribute(attr, name));
+                args.extend(attrs.collect::<Result<Vec<_>>>()?);
                 Ok((primitive(op)?, args))
             }
         }
@@ -251,8 +253,9 @@ fn primitive(op: Op) -> Result<Operator> {
     }
 }
 
-fn attribute(attr: &Attr) -> Result<ArgRef<'_>> {
+fn attribute<'a>(attr: &'a Attr, name: &str) -> Result<ArgRef<'a>> {
     Ok(match attr {
+        Attr::Int(n) if let Some(choices) = choices(name) => ArgRef::Str(choices[*n as usize]),
         Attr::Int(n) => ArgRef::Int(*n),
         Attr::Float(x) => ArgRef::Float(*x),
         Attr::Bool(b) => ArgRef::Bool(*b),

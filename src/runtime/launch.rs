@@ -1,5 +1,5 @@
 //! The launch thread: takes closed traces in order, finds or makes their programs, runs them. Started by the first
-//! cut, so that importing the library starts nothing.
+//! cut, so that importing the library starts nothing. While it has nothing to do, who waits for a short program runs it.
 
 use super::failures::Concerns;
 use super::prefetch::Prefetcher;
@@ -8,12 +8,12 @@ use super::{Shared, execute};
 use crate::error::{Code, Error, Result};
 use crate::thread;
 use crate::trace::{Closed, Progress};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, available_parallelism};
 
 /// Programs that may wait for the launch thread before those who cut wait for it.
 const QUEUED: usize = 8;
@@ -56,8 +56,46 @@ impl Queue {
 
 pub struct Launcher {
     shared: Arc<Shared>,
+    /// Whether there is a processor for this thread while another one records.
+    has_processor: bool,
     running: Mutex<Option<Running>>,
     queue: Arc<Queue>,
+    engine: Arc<Mutex<Engine>>,
+}
+
+/// What runs programs, one at a time.
+#[derive(Default)]
+struct Engine {
+    arena: execute::Arena,
+    begun: Option<Speculation>,
+    prefetcher: Prefetcher,
+}
+
+impl Engine {
+    fn run(&mut self, shared: &Arc<Shared>, queue: &Queue, closed: Closed) {
+        let Engine { arena, begun, prefetcher } = self;
+        let run = || execute::run(shared, closed, arena, begun.take());
+        let ran = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+            shared.fail(&execute::panicked(&*panic), Concerns::Everybody);
+            None
+        });
+        queue.take_one();
+        ran.into_iter().for_each(|ran| prefetcher.follow(shared, ran));
+    }
+}
+
+/// The turn of a program that its caller runs.
+pub struct Here<'a> {
+    launcher: &'a Launcher,
+    engine: MutexGuard<'a, Engine>,
+}
+
+impl Here<'_> {
+    pub fn run(mut self, closed: Closed) {
+        // Of this very trace.
+        self.launcher.queue.progress.lock().take();
+        self.engine.run(&self.launcher.shared, &self.launcher.queue, closed);
+    }
 }
 
 struct Running {
@@ -69,7 +107,9 @@ struct Running {
 
 impl Launcher {
     pub fn new(shared: Arc<Shared>) -> Launcher {
-        Launcher { shared, running: Mutex::new(None), queue: Arc::default() }
+        let (queue, engine) = Default::default();
+        let has_processor = available_parallelism().is_ok_and(|n| n.get() > 1);
+        Launcher { shared, has_processor, running: Mutex::new(None), queue, engine }
     }
 
     /// Error in a process forked after the device was used: the launch thread did not come along.
@@ -95,6 +135,19 @@ impl Launcher {
         Ok(())
     }
 
+    /// The next program's turn, if nothing is queued, running or begun: to be taken under the lock of the trace, and used without.
+    pub fn here(&self) -> Option<Here<'_>> {
+        let engine = self.engine.try_lock()?;
+        let mut length = self.queue.length.lock();
+        if *length > 0 || engine.begun.is_some() {
+            return None;
+        }
+        *length = 1;
+        self.queue.sent.fetch_add(1, Relaxed);
+        drop(length);
+        Some(Here { launcher: self, engine })
+    }
+
     /// Queues a program. Gives it back if there is nobody to run it.
     pub fn run(&self, closed: Box<Closed>) -> std::result::Result<(), Box<Closed>> {
         *self.queue.length.lock() += 1;
@@ -112,7 +165,7 @@ impl Launcher {
     pub fn speculate(&self, progress: Progress) {
         // A lock that is taken may stay so in a process that was forked, which may record.
         let length = self.queue.length.try_lock().map(|length| *length);
-        if length != Some(0) {
+        if length != Some(0) || !self.has_processor {
             return;
         }
         let before = self.queue.progress.try_lock().map(|mut latest| latest.replace(progress));
@@ -193,46 +246,40 @@ impl Launcher {
     fn start(&self) -> Result<Running> {
         let (jobs, queue) = channel();
         let (shared, waiting) = (self.shared.clone(), self.queue.clone());
+        let engine = self.engine.clone();
         let work = move || {
-            let mut arena = execute::Arena::default();
-            let (mut begun, mut prefetcher) = (None, Prefetcher::default());
             for job in queue {
+                let engine = &mut *engine.lock();
                 match job {
-                    Job::Run(closed) => {
-                        let run = || execute::run(&shared, *closed, &mut arena, begun.take());
-                        let ran = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
-                            shared.fail(&execute::panicked(&*panic), Concerns::Everybody);
-                            None
-                        });
-                        waiting.take_one();
-                        ran.into_iter().for_each(|ran| prefetcher.follow(&shared, ran));
-                    }
+                    Job::Run(closed) => engine.run(&shared, &waiting, *closed),
                     Job::Speculate => {
                         let Some(progress) = waiting.progress.lock().take() else { continue };
+                        let Engine { arena, begun, .. } = engine;
                         let before = begun.take();
-                        let advance =
-                            || Speculation::advance(&shared, before, progress, &mut arena);
+                        let advance = || Speculation::advance(&shared, before, progress, arena);
                         // The trace itself will fail, if it comes.
-                        begun = catch_unwind(AssertUnwindSafe(advance)).ok().flatten();
+                        *begun = catch_unwind(AssertUnwindSafe(advance)).ok().flatten();
                     }
                     Job::Trim => {
-                        begun = None;
-                        arena = execute::Arena::default();
+                        engine.begun = None;
+                        engine.arena = execute::Arena::default();
                     }
                     Job::Limit(limit) => {
-                        begun = None;
-                        arena = execute::Arena::default();
-                        prefetcher.wait();
+                        engine.begun = None;
+                        engine.arena = execute::Arena::default();
+                        engine.prefetcher.wait();
                         shared.limit_memory(limit);
                     }
                     Job::Fence(fence) => {
-                        begun = None;
-                        prefetcher.wait();
+                        engine.begun = None;
+                        engine.prefetcher.wait();
                         *fence.open.lock() = true;
                         fence.opened.notify_all();
                     }
                 }
             }
+            // Memory goes with this thread, not with whoever drops the launcher.
+            *engine.lock() = Engine::default();
         };
         let thread = thread::start("launch", work)?;
         Ok(Running { jobs, thread, process: std::process::id() })
@@ -241,12 +288,14 @@ impl Launcher {
 
 impl Drop for Launcher {
     /// Lets queued programs finish. From the launch thread itself (a host operator dropped the last handle) there is
-    /// nothing to wait for; in a forked child there is no thread.
+    /// nothing to wait for; in a forked child there is no thread, and the memory is the parent's.
     fn drop(&mut self) {
         if let Some(Running { jobs, thread, process }) = self.running.lock().take() {
             drop(jobs);
             let here = std::thread::current().id() == thread.thread().id();
-            if !here && process == std::process::id() {
+            if process != std::process::id() {
+                std::mem::forget(self.engine.clone());
+            } else if !here {
                 // A panic of the thread was turned into failed storages already.
                 thread.join().ok();
             }

@@ -239,7 +239,7 @@ impl Context {
     ) -> Result<()> {
         // A program recorded by another thread may take the memory over before the look.
         for _ in 0..1000 {
-            let Some(storage) = self.settled(id)? else { return look(None) };
+            let Some(storage) = self.settled(id, true)? else { return look(None) };
             match storage.visit(|bytes| look(Some(bytes))) {
                 Ok(false) => {}
                 outcome => {
@@ -286,7 +286,7 @@ impl Context {
 
     /// Sees to it that what a buffer holds gets computed: cuts if it is still in the trace. Does not wait for it.
     pub fn request(&self, id: BufferId) -> Result<()> {
-        self.settled(id)?;
+        self.settled(id, false)?;
         self.launcher.wait_for_room()
     }
 
@@ -298,17 +298,27 @@ impl Context {
         }
     }
 
-    /// What a buffer holds in memory, or will; `None` for zeros. Cuts if it is still in the trace.
-    fn settled(&self, id: BufferId) -> Result<Option<Arc<Storage>>> {
+    /// What a buffer holds in memory, or will; `None` for zeros. Cuts if it is still in the trace, and if the caller `waits` for it
+    /// may run what was cut.
+    fn settled(&self, id: BufferId, waits: bool) -> Result<Option<Arc<Storage>>> {
         let mut trace = self.trace.lock()?;
         let mut content = trace.content(id);
         if let Content::Traced(value) = content {
             self.shared.stats.read_cuts.add(1);
-            let recorded = self.cut_locked(&mut trace, Cut::Partial)?;
+            let (recorded, to_run) = match waits {
+                true => self.cut_to_read(&mut trace)?.map(|cut| (cut.recorded, cut.to_run)).unzip(),
+                false => (self.cut_locked(&mut trace, Cut::Partial)?, None),
+            };
             content = trace.content(id);
             drop(trace);
+            to_run.flatten().into_iter().for_each(|(here, closed)| here.run(closed));
             self.note_cut(recorded, Cause::Read(value));
         } else {
+            if let Content::Stored(storage) = &content
+                && !storage.is_settled()
+            {
+                trace.host_waits();
+            }
             drop(trace);
         }
         match content {

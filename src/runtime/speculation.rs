@@ -1,6 +1,7 @@
 //! Speculative execution. While the host records what has been a known trace so far, one whose result it waited for last time,
 //! the launch thread has nothing else to do: it runs the steps of that trace's program whose operands are there. If another
-//! trace comes of it, what they computed is dropped: no such step has effects, or writes to memory that somebody sees.
+//! trace comes of it, what they computed is dropped: no such step has effects, or writes to memory that somebody sees. So of a
+//! training step it is what comes before the first update in place. Scalars that were the same twice are taken to be so again.
 
 use super::breakdown::Phase;
 use super::code::Compiled;
@@ -10,11 +11,15 @@ use super::watchdog::Watchdog;
 use super::{Shared, watch};
 use crate::backend::{Call, Watch};
 use crate::buffer::{Bytes, DerivedCache, Storage};
+use crate::plan::early::EarlySteps;
 use crate::plan::{MemRef, Operand, Step};
 use crate::record::Output;
 use crate::trace::{Closed, Progress};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+
+/// Bytes of an updated buffer that is small enough to be made beside the old one, and of all of them.
+const SMALL: usize = 8 << 10;
+const ALL_SMALL: usize = 1 << 20;
 
 /// A run that was begun.
 pub struct Speculation {
@@ -22,18 +27,21 @@ pub struct Speculation {
     outputs: Vec<Output>,
     program: Arc<CompiledTrace>,
     code: Arc<Compiled>,
-    /// Of the program's outputs.
-    memory: Vec<Box<dyn Bytes>>,
+    /// Of the program's outputs, but for those that are given an input's.
+    memory: Vec<Option<Box<dyn Bytes>>>,
     between: Intermediates,
     /// Steps that have run, without a failure.
-    done: usize,
+    steps: EarlySteps,
+    /// What scalars are taken to be as long as they are not known, and which of them have been used.
+    guesses: Vec<Option<u64>>,
+    guessed: Vec<bool>,
 }
 
 /// What a run that was begun leaves to whoever finishes it.
 pub struct Begun {
-    pub memory: Vec<Box<dyn Bytes>>,
+    pub memory: Vec<Option<Box<dyn Bytes>>>,
     pub between: Intermediates,
-    pub done: usize,
+    pub steps: EarlySteps,
 }
 
 impl Speculation {
@@ -55,30 +63,58 @@ impl Speculation {
         let (program, outputs) = shared.paths.latest(progress.trace.id)?;
         let code = program.code.to_run(false);
         let plan = &code.plan;
-        let is_padded = program.binding.is_some();
-        let donates = plan.donors.iter().any(Option::is_some);
-        if is_padded || donates || code.executable.stepwise().is_none() {
-            progress.trace.is_awaited.store(false, Relaxed);
-            return None;
-        }
-        if !plan.steps.first().is_some_and(|step| is_ready(shared, step, &progress)) {
+        if program.binding.is_some() || code.executable.stepwise().is_none() {
+            progress.trace.outlook.set_awaited(false);
             return None;
         }
         let between = arena.reserve(shared, plan).ok()?;
-        let memory = (0..plan.outputs.len()).map(|k| fresh_output(shared, plan, k).ok());
+        // An update that changes nothing is what its input's memory holds: no step writes it.
+        let mut is_written = vec![false; plan.outputs.len()];
+        for write in plan.steps.iter().flat_map(|step| &step.writes) {
+            if let MemRef::Output(k) = write.mem {
+                is_written[k as usize] = true;
+            }
+        }
+        let mut apart = 0;
+        let memory = plan.donors.iter().enumerate().map(|(k, donor)| {
+            let nbytes = plan.outputs[k].nbytes();
+            if donor.is_some() {
+                if !is_written[k] || nbytes > SMALL || apart + nbytes > ALL_SMALL {
+                    return Some(None);
+                }
+                apart += nbytes;
+            }
+            fresh_output(shared, plan, k).ok().map(Some)
+        });
         let memory = memory.collect::<Option<_>>()?;
-        Some(Speculation { progress, outputs, program, code, memory, between, done: 0 })
+        let steps = EarlySteps::new(plan);
+        let mut guesses = progress.trace.outlook.steady();
+        guesses.resize(plan.scalars.len(), None);
+        let guessed = vec![false; guesses.len()];
+        Some(Speculation {
+            progress,
+            outputs,
+            program,
+            code,
+            memory,
+            between,
+            steps,
+            guesses,
+            guessed,
+        })
     }
 
     /// Whether nothing failed.
     fn run(&mut self, shared: &Shared) -> bool {
-        let (progress, code) = (&self.progress, &self.code);
-        let (plan, Some(stepwise)) = (&code.plan, code.executable.stepwise()) else { return false };
-        let ready = plan.steps[self.done..].iter().take_while(|s| is_ready(shared, s, progress));
-        let steps = self.done..self.done + ready.count();
-        if steps.is_empty() {
-            return true;
+        let code = self.code.clone();
+        let mut steps = std::mem::take(&mut self.steps);
+        let ready = steps.ready(&code.plan, &|step| self.is_ready(shared, step));
+        self.steps = steps;
+        if ready.is_empty() {
+            return self.steps.count() > 0;
         }
+        let progress = &self.progress;
+        let (plan, Some(stepwise)) = (&code.plan, code.executable.stepwise()) else { return false };
         // What is not known yet no step reads.
         let mut inputs = vec![0; plan.inputs.len()];
         for (input, leaf) in inputs.iter_mut().zip(&progress.leaves) {
@@ -88,12 +124,14 @@ impl Speculation {
         let mut derived: Vec<Option<&DerivedCache>> =
             progress.leaves.iter().map(|leaf| leaf.derived()).collect();
         derived.resize(plan.inputs.len(), None);
+        let known = progress.scalars.len();
         let mut scalars = progress.scalars.clone();
-        scalars.resize(plan.scalars.len(), 0);
-        let outputs: Vec<usize> = self.memory.iter().map(|bytes| bytes.address()).collect();
+        scalars.extend(self.guesses.iter().skip(known).map(|guess| guess.unwrap_or(0)));
+        let address = |bytes: &Option<Box<dyn Bytes>>| bytes.as_ref().map_or(0, |b| b.address());
+        let outputs: Vec<usize> = self.memory.iter().map(address).collect();
         let _at_work = shared.watchdog.as_ref().map(Watchdog::compiles);
-        shared.watchdog.as_ref().inspect(|dog| dog.runs(&self.program, code));
-        let watch = watch::steps(shared, &self.program, code, &scalars);
+        shared.watchdog.as_ref().inspect(|dog| dog.runs(&self.program, &code));
+        let watch = watch::steps(shared, &self.program, &code, &scalars);
         let call = Call {
             inputs: &inputs,
             poisoned: &[],
@@ -105,16 +143,49 @@ impl Speculation {
             watch: watch.as_ref().map(|watch| watch as &dyn Watch),
         };
         let _stay = shared.stay(Phase::Device);
-        self.done = steps.end;
-        let run = || shared.stats.execute_ns.time(|| stepwise.run_steps(&call, steps));
+        let run = || {
+            let steps = &mut ready.iter().copied();
+            shared.stats.execute_ns.time(|| stepwise.run_steps(&call, steps))
+        };
         let outcome = shared.busy.time(run);
+        self.steps.have_run(&ready);
+        for &step in &ready {
+            for read in &plan.steps[step].reads {
+                if let MemRef::Scalar(slot) = read.mem {
+                    self.guessed[slot as usize] |= slot as usize >= known;
+                }
+            }
+        }
         outcome.failed.is_empty() && outcome.unseen.is_empty()
+    }
+
+    /// Whether a step may run before the trace is closed: without effects, on operands that are known and that nobody outside
+    /// writes to, and into memory of the program's own.
+    fn is_ready(&self, shared: &Shared, step: &Step) -> bool {
+        let Progress { leaves, scalars, .. } = &self.progress;
+        let is_there = |operand: &Operand| match operand.mem {
+            MemRef::Input(n) => leaves.get(n as usize).is_some_and(|leaf| !leaf.is_shared()),
+            MemRef::Scalar(slot) => {
+                (slot as usize) < scalars.len() || self.guesses[slot as usize].is_some()
+            }
+            MemRef::Output(k) => self.memory[k as usize].is_some(),
+            MemRef::Arena(_) | MemRef::Host(_) | MemRef::Index => true,
+        };
+        !shared.backend.calls_host(&step.kernel)
+            && step.reads.iter().chain(&step.writes).all(is_there)
     }
 
     fn is_continued_by(&self, progress: &Progress) -> bool {
         Arc::ptr_eq(&self.progress.trace, &progress.trace)
             && begins_with(&progress.leaves, &self.progress.leaves)
             && progress.scalars.starts_with(&self.progress.scalars)
+            && self.guessed_right(&progress.scalars)
+    }
+
+    /// Whether those of these scalars that were used before they were known are what they were taken to be.
+    fn guessed_right(&self, scalars: &[u64]) -> bool {
+        let mut guesses = self.guesses.iter().zip(&self.guessed).zip(scalars);
+        guesses.all(|((guess, guessed), bits)| !guessed || *guess == Some(*bits))
     }
 
     /// What was begun, if it is a run of this trace by this code; else the next time nothing is.
@@ -123,27 +194,14 @@ impl Speculation {
             && Arc::ptr_eq(&self.code, code)
             && self.outputs == closed.outputs
             && begins_with(&closed.leaves, &self.progress.leaves)
-            && closed.scalars.starts_with(&self.progress.scalars);
-        if !is_it {
-            self.progress.trace.is_awaited.store(false, Relaxed);
-        }
-        let Speculation { memory, between, done, .. } = self;
-        is_it.then_some(Begun { memory, between, done })
+            && closed.scalars.starts_with(&self.progress.scalars)
+            && self.guessed_right(&closed.scalars);
+        self.progress.trace.outlook.was_begun(is_it);
+        let Speculation { memory, between, steps, .. } = self;
+        is_it.then_some(Begun { memory, between, steps })
     }
 }
 
 fn begins_with(leaves: &[Arc<Storage>], first: &[Arc<Storage>]) -> bool {
     leaves.len() >= first.len() && leaves.iter().zip(first).all(|(a, b)| Arc::ptr_eq(a, b))
-}
-
-/// Whether a step may run before the trace is closed: without effects, and on operands that are known and that nobody outside
-/// writes to.
-fn is_ready(shared: &Shared, step: &Step, progress: &Progress) -> bool {
-    let Progress { leaves, scalars, .. } = progress;
-    let is_there = |operand: &Operand| match operand.mem {
-        MemRef::Input(n) => leaves.get(n as usize).is_some_and(|leaf| !leaf.is_shared()),
-        MemRef::Scalar(slot) => (slot as usize) < scalars.len(),
-        MemRef::Output(_) | MemRef::Arena(_) | MemRef::Host(_) | MemRef::Index => true,
-    };
-    !shared.backend.calls_host(&step.kernel) && step.reads.iter().all(is_there)
 }

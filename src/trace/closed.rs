@@ -7,7 +7,6 @@ use crate::buffer::Storage;
 use crate::error::{Code, Error};
 use crate::record::{Origin, Output, Records, Varying};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Ends the message of an error whose place was learned earlier.
 const REPEATED: &str =
@@ -35,7 +34,8 @@ impl Trace {
     /// `None` when nothing of it lives on, and nothing in it has effects. Its cost grows with what goes in and out, hardly with what is between.
     pub fn cut(&mut self, full: bool) -> Option<Closed> {
         let (trace, placed_from) = self.finish();
-        trace.is_awaited.store(!full, Relaxed);
+        trace.outlook.set_awaited(!full);
+        self.last = Some(trace.clone());
         self.cuts += 1;
         (self.held_bytes, self.period) = (0, 0);
         self.sites.resume(0);

@@ -34,7 +34,6 @@ use recorded::{Mark, TraceHistory};
 pub use sites::Sites;
 use smallvec::SmallVec;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Index of a buffer; free numbers are used again.
 pub type BufferId = u32;
@@ -78,7 +77,7 @@ pub struct Progress {
 }
 
 /// Records from one [`Trace::progress`] to the next, at least: recording them takes much longer than telling another thread.
-const INTERVAL: usize = 32;
+const INTERVAL: usize = 16;
 /// How often a trace tells, about.
 const PIECES: usize = 8;
 
@@ -102,6 +101,8 @@ pub struct Trace {
     last_content: ContentId,
     /// The last traces that were cut.
     past: Past,
+    /// The last of them.
+    last: Option<Arc<RecordedTrace>>,
     scalar_bits: Vec<u64>,
     /// Buffers that this trace has read as they were, or written over.
     touched: Vec<BufferId>,
@@ -271,9 +272,14 @@ impl Trace {
         self.history.expect(prefetched)
     }
 
-    /// Now and then what there is of a known trace whose result the host wanted last time.
+    /// The host waits for what was cut last.
+    pub fn host_waits(&self) {
+        self.last.iter().for_each(|trace| trace.outlook.set_awaited(true));
+    }
+
+    /// Now and then what there is of a known trace for whose results the host waited last time.
     pub fn progress(&self) -> Option<Progress> {
-        let trace = self.expected.as_ref().filter(|trace| trace.is_awaited.load(Relaxed))?;
+        let trace = self.expected.as_ref().filter(|trace| trace.outlook.is_good())?;
         let interval = INTERVAL.max(trace.records.len() / PIECES);
         let is_due = self.position.is_multiple_of(interval);
         (is_due && self.position < trace.records.len()).then(|| Progress {

@@ -1,17 +1,21 @@
 //! Recorded traces, kept to be replayed.
 
 use super::Sites;
-use crate::aten::may_be_refused;
+use crate::aten::{has_only_results, may_be_refused};
 use crate::cache::encode;
 use crate::record::{Operator, Origin, Output, Record, Records, ScalarKind, Value};
+use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 
 /// At most so many traces are kept, ...
 const TRACES: usize = 32;
 /// ... and at most so many canonical bytes in all of them (but always one trace): about 65,000 records. The records
 /// themselves take several times that.
 const BYTES: usize = 16 << 20;
+
+/// Records of a trace that is done in the time that it takes to wake another thread, about.
+const SHORT: usize = 16;
 
 /// A trace as data, without what differs from run to run: which memory its leaves are, the values of its scalars, what
 /// of it lives on.
@@ -27,8 +31,63 @@ pub struct RecordedTrace {
     pub bytes: Vec<u8>,
     /// What there was after each record.
     pub marks: Vec<Mark>,
-    /// Whether it was cut last because the host wanted a result.
-    pub is_awaited: AtomicBool,
+    pub outlook: Outlook,
+}
+
+/// Whether it pays to run a trace while it is being recorded again.
+#[derive(Default)]
+pub struct Outlook {
+    /// Whether the host had nothing to do, the last time, until a result was there, or an early run left it less to wait for.
+    awaited: AtomicBool,
+    /// Runs that were begun and were of use, less two for each that was not.
+    credit: AtomicI32,
+    /// The values of its scalars in its last run, and whether they were the same in the run before.
+    scalars: Mutex<Vec<(u64, bool)>>,
+}
+
+/// Of [`Outlook::credit`]: the least with which another run is begun, and the most.
+const CREDIT: [i32; 2] = [-2, 4];
+
+impl Outlook {
+    pub fn is_good(&self) -> bool {
+        self.awaited.load(Relaxed) && self.credit.load(Relaxed) >= CREDIT[0]
+    }
+
+    pub fn set_awaited(&self, awaited: bool) {
+        self.awaited.store(awaited, Relaxed);
+    }
+
+    /// Whether a run that was begun was of use: else none is until the host waits again.
+    pub fn was_begun(&self, of_use: bool) {
+        let credit = self.credit.load(Relaxed) + if of_use { 1 } else { -2 };
+        self.credit.store(credit.min(CREDIT[1]), Relaxed);
+        self.set_awaited(of_use);
+    }
+
+    /// The values of the scalars of a run.
+    pub fn had(&self, scalars: &[u64]) {
+        let mut last = self.scalars.lock();
+        if last.len() != scalars.len() {
+            *last = scalars.iter().map(|&bits| (bits, false)).collect();
+            return;
+        }
+        last.iter_mut().zip(scalars).for_each(|(last, &bits)| *last = (bits, bits == last.0));
+    }
+
+    /// The values of those scalars that do not seem to change.
+    pub fn steady(&self) -> Vec<Option<u64>> {
+        let steady = |&(bits, is_steady): &(u64, bool)| is_steady.then_some(bits);
+        self.scalars.lock().iter().map(steady).collect()
+    }
+
+    fn copied(&self) -> Outlook {
+        let (awaited, credit) = (self.awaited.load(Relaxed), self.credit.load(Relaxed));
+        Outlook {
+            awaited: AtomicBool::new(awaited),
+            credit: AtomicI32::new(credit),
+            scalars: Mutex::default(),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Default)]
@@ -51,6 +110,15 @@ impl RecordedTrace {
         let has =
             |record: &Record| matches!(record.op, Operator::Host(_)) || may_be_refused(record);
         self.records.iter().any(has)
+    }
+
+    /// Whether it is short, and calls nothing of the program's: then who waits for it may run it.
+    pub fn runs_on_any_thread(&self) -> bool {
+        let is_ours = |record: &Record| match record.op {
+            Operator::Native(row) => has_only_results(row),
+            Operator::Host(_) => false,
+        };
+        self.records.len() <= SHORT && self.records.iter().all(is_ours)
     }
 
     /// What there was before record `position`.
@@ -105,8 +173,8 @@ impl RecordedTrace {
         };
         let marks = records.records.iter().zip(&self.marks).map(mark).collect();
         let Records { values, records, scalars, .. } = records;
-        let is_awaited = AtomicBool::new(self.is_awaited.load(Relaxed));
-        RecordedTrace { id: 0, values, records, scalars, bytes, marks, is_awaited }
+        let outlook = self.outlook.copied();
+        RecordedTrace { id: 0, values, records, scalars, bytes, marks, outlook }
     }
 
     /// A copy of the first `length` records.
@@ -119,7 +187,7 @@ impl RecordedTrace {
             scalars: self.scalars[..mark.scalars].to_vec(),
             bytes: self.bytes[..mark.bytes].to_vec(),
             marks: self.marks[..length].to_vec(),
-            is_awaited: AtomicBool::default(),
+            outlook: Outlook::default(),
         }
     }
 }

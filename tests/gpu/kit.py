@@ -15,7 +15,7 @@ def unpack():
     """Puts the kit's libraries into the package, unless it has newer ones."""
     folder = PACKAGE / "torchacc" / "lib"
     folder.mkdir(exist_ok=True)
-    for file in KIT.glob("*.so*"):
+    for file in [*KIT.glob("*.so*"), KIT / "torch_version"]:
         there = folder / file.name
         if not there.exists() or there.stat().st_mtime < file.stat().st_mtime:
             shutil.copy2(file, there)

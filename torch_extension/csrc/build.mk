@@ -1,22 +1,28 @@
-# The C++ side of the device, included by the top Makefile: `make extension` builds libtorchacc_torch.so
-# against the installed PyTorch and puts libtorchacc beside it, where its rpath looks.
+# The C++ side of the device, into $(EXT_DIR): libtorchacc_torch.so, built against the PyTorch in $(EXT_TORCH), libtorchacc
+# ($(RUST_LIB)) beside it, where its rpath looks, and torch_version, which says what it was built for. The top Makefile
+# includes this; setup.py runs it by itself.
 
 EXT_BUILD := torch_extension/build
 EXT_SOURCES := $(wildcard torch_extension/csrc/*/*.cpp)
 EXT_OBJECTS := $(EXT_SOURCES:torch_extension/csrc/%.cpp=$(EXT_BUILD)/%.o)
 
-# Found when a recipe runs, not when make starts: PyTorch may only be installed by then.
-EXT_TORCH = $(eval EXT_TORCH := $(shell $(BIN)/python -c \
-	'import importlib.util as u; print(u.find_spec("torch").submodule_search_locations[0])'))$(EXT_TORCH)
+# The dialect that PyTorch's headers ask for: C++17 of 2.11, C++20 of newer ones.
+EXT_STD = $(if $(shell grep -s 202002L $(EXT_TORCH)/include/ATen/ATen.h),c++20,c++17)
+EXT_TORCH_VERSION = $(shell sed -n "s/^__version__ = '\(.*\)'/\1/p" $(EXT_TORCH)/version.py)
 
-EXT_CXXFLAGS = -std=c++17 -O2 -fPIC -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter \
+EXT_CXXFLAGS = $(eval EXT_CXXFLAGS := -std=$(EXT_STD) -O2 -fPIC -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter \
 	-Itorch_extension/csrc -Iinclude -isystem $(EXT_TORCH)/include \
-	-isystem $(EXT_TORCH)/include/torch/csrc/api/include
+	-isystem $(EXT_TORCH)/include/torch/csrc/api/include)$(EXT_CXXFLAGS)
 
-.PHONY: extension
-extension: $(EXT_DIR)/libtorchacc_torch.so
+.PHONY: extension FORCE
+extension: $(EXT_DIR)/libtorchacc_torch.so $(EXT_DIR)/torch_version
 
-$(EXT_BUILD)/%.o: torch_extension/csrc/%.cpp include/torchacc.h
+# What was compiled for another PyTorch is compiled again.
+$(EXT_BUILD)/torch_version: FORCE
+	@mkdir -p $(@D)
+	@echo $(EXT_TORCH_VERSION) | cmp --quiet - $@ || echo $(EXT_TORCH_VERSION) > $@
+
+$(EXT_BUILD)/%.o: torch_extension/csrc/%.cpp include/torchacc.h $(EXT_BUILD)/torch_version
 	@mkdir -p $(@D)
 	$(CXX) $(EXT_CXXFLAGS) -MMD -MP -c $< -o $@
 
@@ -29,5 +35,8 @@ $(EXT_DIR)/libtorchacc.so.1: $(RUST_LIB)
 $(EXT_DIR)/libtorchacc_torch.so: $(EXT_OBJECTS) $(EXT_DIR)/libtorchacc.so.1
 	$(CXX) -shared -Wl,--no-undefined -Wl,-rpath,'$$ORIGIN' $(EXT_OBJECTS) $(EXT_DIR)/libtorchacc.so.1 \
 		-L$(EXT_TORCH)/lib -ltorch -ltorch_cpu -lc10 -o $@
+
+$(EXT_DIR)/torch_version: $(EXT_BUILD)/torch_version $(EXT_DIR)/libtorchacc_torch.so
+	install -m 644 $< $@
 
 -include $(EXT_OBJECTS:.o=.d)

@@ -24,34 +24,7 @@ def run(name, size, *arguments, timeout=150, backend=BACKENDS, seconds=60, fails
     `seconds`: how long a collective may take. `backend`: "" for the one that is chosen, "none" for
     functions that make the group themselves.
     """
-    store = hosted_store()
-    module, function = name.split(".")
-    code = [sys.executable, "-W", "ignore", "-m", "ranks", module, function, *map(str, arguments)]
-    environment = {
-        **os.environ,
-        "MASTER_ADDR": store.host,
-        "MASTER_PORT": str(store.port),
-        "TORCHELASTIC_USE_AGENT_STORE": "True",
-        "WORLD_SIZE": str(size),
-        "OMP_NUM_THREADS": "1",
-        "TORCHACC_NUM_THREADS": "1",
-        "RANKS_BACKEND": backend,
-        "RANKS_SECONDS": str(seconds),
-        "PYTHONPATH": os.pathsep.join(
-            [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
-        ),
-        **variables,
-    }
-    processes = [
-        subprocess.Popen(
-            code,
-            env=environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(size)
-    ]
+    store, processes = start(name, size, *arguments, backend=backend, seconds=seconds, **variables)
     written = [""] * size
     late = []
     try:
@@ -81,6 +54,39 @@ def run(name, size, *arguments, timeout=150, backend=BACKENDS, seconds=60, fails
         assert "] Warning: " not in text, text
         made.append(json.loads(lines[-1].removeprefix(MARK)))
     return made
+
+
+def start(name, size, *arguments, backend=BACKENDS, seconds=60, **variables):
+    """The store and the processes of `run`, which has the arguments described."""
+    store = hosted_store()
+    module, function = name.split(".")
+    code = [sys.executable, "-W", "ignore", "-m", "ranks", module, function, *map(str, arguments)]
+    environment = {
+        **os.environ,
+        "MASTER_ADDR": store.host,
+        "MASTER_PORT": str(store.port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "WORLD_SIZE": str(size),
+        "OMP_NUM_THREADS": "1",
+        "TORCHACC_NUM_THREADS": "1",
+        "RANKS_BACKEND": backend,
+        "RANKS_SECONDS": str(seconds),
+        "PYTHONPATH": os.pathsep.join(
+            [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+        ),
+        **variables,
+    }
+    processes = [
+        subprocess.Popen(
+            code,
+            env=environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(size)
+    ]
+    return store, processes
 
 
 def call(*names):

@@ -10,7 +10,6 @@ import pytest
 import torch
 import torchacc
 from support import DEVICE, run_python
-from torchacc import adapters
 
 # What accelerate has, as far as the adapter is concerned.
 STUB = {
@@ -55,8 +54,6 @@ STUB = {
             return "another"
         def get_max_memory(max_memory=None):
             return dict(max_memory or {"cpu": 7})
-        def infer_auto_device_map(model):
-            return {"a": 0, "b": 1, "c": "cpu"}
     """,
     "accelerate/utils/memory.py": """
         def clear_device_cache(): pass
@@ -144,9 +141,7 @@ def test_looking_for_a_library_imports_nothing(stub):
 @pytest.mark.parametrize("missing", ["function", "constant", "class"])
 def test_a_place_that_is_missing_is_a_warning(stub, missing):
     files = {
-        "function": {
-            "accelerate__utils__modeling": "get_grad_scaler = infer_auto_device_map = print"
-        },
+        "function": {"accelerate__utils__modeling": "get_grad_scaler = print"},
         "constant": {"accelerate__accelerator": "class Accelerator:\n    def __init__(self): pass"},
         "class": {"accelerate__state": "PartialState = 7"},
     }
@@ -186,45 +181,17 @@ def test_a_library_that_cannot_be_imported_fails_as_without_us(stub):
     assert "Warning" not in errors
 
 
-def test_another_gpu_stays_chosen_with_a_warning(stub):
+def test_acc_goes_before_another_gpu(stub):
     code = """
         import torch
         torch.cuda.is_available = lambda: True
-        import accelerate, torchacc
-        print(accelerate.PartialState().default_device, accelerate.PartialState().default_device)
-        torchacc.adapters.prefer()
-        print(accelerate.PartialState().default_device)
-    """
-    lines, errors = output(code, stub())
-    assert lines == ["cpu cpu", "acc"]
-    assert errors.count("accelerate uses cuda, not acc") == 1
-
-
-def test_maps_of_devices_name_another_gpu(stub):
-    # PyTorch takes a number for one of acc's devices.
-    code = """
-        import torch
-        torch.cuda.is_available = lambda: True
-        torch.cuda.device_count = lambda: 2
-        torch.cuda.mem_get_info = lambda i: (i + 1, 9)
         import accelerate, torchacc
         from accelerate.utils import modeling
-        print(modeling.get_max_memory(), modeling.infer_auto_device_map(None))
-        torchacc.adapters.prefer()
-        print(list(modeling.get_max_memory()), modeling.infer_auto_device_map(None))
+        print(accelerate.PartialState().default_device, list(modeling.get_max_memory()))
     """
-    lines, _ = output(code, stub())
-    assert lines == [
-        "{0: 1, 1: 2, 'cpu': 7} {'a': 'cuda:0', 'b': 'cuda:1', 'c': 'cpu'}",
-        "[0] {'a': 0, 'b': 1, 'c': 'cpu'}",
-    ]
-
-
-def test_a_backend_that_is_a_gpu_goes_before_pytorchs(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert not adapters.in_use()
-    monkeypatch.setenv("TORCHACC_BACKEND", "cuda:0")
-    assert adapters.in_use()
+    lines, errors = output(code, stub())
+    assert lines == ["acc [0]"]
+    assert "UserWarning" not in errors
 
 
 def test_processes_train_together(stub):
@@ -270,7 +237,6 @@ def test_accelerate_hf_trainer_needs_transformers(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(ImportError, match="needs transformers"):
         torchacc.accelerate_hf_trainer()
-    assert not adapters._preferred
 
 
 def test_what_libraries_ask_of_the_device():

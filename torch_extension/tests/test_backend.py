@@ -61,11 +61,11 @@ def lines(result):
     return result.stdout.splitlines()
 
 
-def test_a_gpu_that_could_be_used_is_a_warning(with_driver):
-    value, said = lines(with_driver(SHOW))
-    assert value == "[2.0, 2.0]"
-    assert said.startswith("1 torchacc: no backend is named, and the CPU computes, not Fake GPU")
-    assert 'torchacc.set_backend("cuda")' in said
+def test_where_pytorch_has_no_gpu_acc_has_none_unless_it_is_named(with_driver):
+    assert lines(with_driver(SHOW)) == ["[2.0, 2.0]", "1"]
+    kind, _, said = lines(with_driver(SHOW, backend="cuda"))[0].partition(" ")
+    assert kind == "2"
+    assert "a GPU that PyTorch cannot use" in said
 
 
 @pytest.mark.parametrize(

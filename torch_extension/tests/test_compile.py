@@ -20,7 +20,7 @@ from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_conte
 from training import Training, counts, settle
 
 BACKENDS = ["inductor", "torchacc"]
-PROJECT = Path(__file__).parents[1] / "pyproject.toml"
+PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 whole = functools.partial(torch.compile, fullgraph=True)
 
 

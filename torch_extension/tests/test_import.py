@@ -3,6 +3,7 @@
 import ast
 
 import pytest
+import torch
 from support import output, run_python
 from torchacc_autoload import LIBRARY
 
@@ -77,6 +78,49 @@ except ImportError as error:
     print("make build" in str(error))
 """
     assert output(code).split() == ["False", "True"]
+
+
+@pytest.mark.parametrize("file", ["torch_version", "torch.__version__"])
+def test_a_library_for_another_torch_is_named_before_it_is_loaded(file):
+    code = f"""
+import pathlib
+read = pathlib.Path.read_text
+def changed(self, **how):
+    return "2.99.1+cpu" if self.name == "{file}" else read(self, **how)
+pathlib.Path.read_text = changed
+import torch
+if "{file}" != "torch_version":
+    torch.__version__ = "2.99.1+cpu"
+print((torch.ones(2) + 1).tolist(), torch._C._get_privateuse1_backend_name())
+try:
+    import torchacc
+except ImportError as error:
+    print(error)
+"""
+    autoload = {} if file == "torch_version" else {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    result = run_python(code, **autoload)
+    fine, error = result.stdout.splitlines()
+    assert fine == "[2.0, 2.0] privateuseone"
+    here = ".".join(torch.__version__.split(".")[:2])
+    built, there = ("2.99", here) if file == "torch_version" else (here, "2.99")
+    assert f"was built for PyTorch {built}, and this is PyTorch {there}." in error
+    assert f"install torch=={built}.*, or a torchacc-runtime for PyTorch {there}" in error
+    assert ("the device acc is not available" in result.stderr) == (file == "torch_version")
+
+
+@pytest.mark.parametrize("backend, found", [("", False), ("cpu", True)])
+def test_where_pytorch_has_a_gpu_a_program_asks_for_acc(backend, found):
+    code = """
+import torch
+torch.cuda.device_count = lambda: 1
+import torchacc_autoload
+torchacc_autoload.autoload()
+print(hasattr(torch, "acc"))
+import torchacc
+print(hasattr(torch, "acc"))
+"""
+    result = run_python(code, TORCH_DEVICE_BACKEND_AUTOLOAD="0", TORCHACC_BACKEND=backend)
+    assert result.stdout.split() == [str(found), "True"], result.stderr
 
 
 @pytest.mark.parametrize("warnings", ["default", "error"])

@@ -4,7 +4,10 @@ import pytest
 import torch
 from support import DEVICE
 
-pytestmark = pytest.mark.filterwarnings("ignore:Named tensors")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Named tensors"),
+    pytest.mark.skipif(not hasattr(torch.Tensor, "refine_names"), reason="PyTorch has none"),
+]
 
 CALLS = {
     "a sum with a number": lambda x: x + 1,

@@ -254,6 +254,14 @@ def test_integers_are_counted_as_on_cuda(dtype):
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.float64, torch.bool])
 def test_a_matrix_without_elements_may_be_of_another_type_than_the_vector(dtype):
+    matrix, vector = torch.ones(2, 0), torch.ones(0, dtype=dtype)
+    try:
+        torch.mv(matrix, vector)
+    except RuntimeError as error:
+        # Not any more in PyTorch 2.15.
+        with pytest.raises(RuntimeError, match="same dtype"):
+            torch.mv(matrix.to(DEVICE), vector.to(DEVICE))
+        pytest.skip(str(error))
     check(lambda a, x: torch.mv(a, x), torch.ones(2, 0), torch.ones(0, dtype=dtype))
     check(lambda x, a: x @ a, torch.ones(0, dtype=dtype), torch.ones(1, 0, 1))
     check(

@@ -50,6 +50,39 @@ def test_which_elements_are_in_a_list(dtype, n):
     check(lambda t: torch.isin(3, t), tests)
 
 
+@pytest.mark.parametrize("reduce", ["sum", "prod", "mean", "amax", "amin"])
+@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_reductions_by_an_index(reduce, include_self, dim):
+    def reduced(x, index, source):
+        x, source = (t.detach().requires_grad_() for t in (x, source))
+        y = x.scatter_reduce(dim, index, source, reduce, include_self=include_self)
+        (y * torch.linspace(0.5, 2, y.numel(), device=y.device).view(y.shape)).sum().backward()
+        return y, x.grad, source.grad
+
+    torch.manual_seed(0)
+    x, source = torch.randn(6, 7), torch.randn(5, 4)
+    source[2] = 0
+    index = torch.randint(6, (5, 4))
+    check(reduced, x, index, source)
+    check(reduced, x.double(), index, source.double())
+    x, source = (x * 9).int(), (source * 9).int()
+    check(
+        lambda *a: a[0].scatter_reduce(dim, *a[1:], reduce, include_self=include_self),
+        x,
+        index,
+        source,
+    )
+    if reduce != "sum":
+        rows = index[0]
+        check(
+            lambda x, rows, s: x.index_reduce(dim, rows, s, reduce, include_self=include_self),
+            x,
+            rows,
+            torch.randint(9, (4, 7) if dim == 0 else (6, 4)).int(),
+        )
+
+
 def test_what_is_no_number_is_in_no_list():
     few = torch.tensor([torch.nan, 1.0, torch.inf])
     check(torch.isin, few, few)

@@ -1,4 +1,4 @@
-"""Measures the selected models in two processes beside the tests, and writes docs/models.md."""
+"""Measures the selected models in a process beside the tests, and writes docs/models.md."""
 
 import json
 import os
@@ -25,7 +25,8 @@ ROOT = Path(__file__).parents[2]
 def figures(request):
     """A function that waits for the figures of a model."""
     names = [item.callspec.params["name"] for item in request.session.items]
-    workers = Workers(2)
+    # acc records on one processor and computes on another.
+    workers = Workers(1)
     futures = workers.run(names)
     yield lambda name: futures[name].result()
     workers.stop()

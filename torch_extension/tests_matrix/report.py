@@ -44,9 +44,9 @@ between the losses of the two in f32; where it is more than 1e-4, in brackets ho
 those in f64 on the CPU, and how far eager's are at the most if every weight may be off by one
 rounding. *compiles*: after step {warm}. *fallbacks*, *cuts*: per step, after it too. *acc ms*,
 *eager ms*: of a step whose loss is read, medians of steps in turns; *ratio*: the first by the
-second. Each has one thread of {processor}; two models are measured at
-a time. They are small, so that much of a step is what the host does for each operation. What stands
-out is explained in `torch_extension/tests_matrix/test_matrix.py`.
+second. Each computes on one thread of {processor}; acc records on another one meanwhile, and
+one model is measured at a time. They are small, so that much of a step is what the host does for
+each operation. What stands out is explained in `torch_extension/tests_matrix/test_matrix.py`.
 """
 COLUMNS = [
     "| model | loss | compiles | fallbacks | cuts | acc ms | eager ms | ratio |",

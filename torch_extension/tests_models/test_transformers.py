@@ -287,8 +287,7 @@ def test_pipelines_take_acc():
     assert on_cpu("one two three", max_new_tokens=4, do_sample=False)[0]["generated_text"] == text
 
 
-def test_accelerate_hf_trainer_says_what_it_does(capsys, monkeypatch):
-    monkeypatch.setattr(torchacc.adapters, "_preferred", False)
+def test_accelerate_hf_trainer_says_what_it_does(capsys):
     from accelerate.state import AcceleratorState
 
     AcceleratorState._reset_state(reset_partial_state=True)

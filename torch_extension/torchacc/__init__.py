@@ -10,8 +10,11 @@ other devices; the runtime starts when "acc" is first used. Libraries that choos
 as they find a GPU (`torchacc.adapters`).
 """
 
-import torch  # noqa: F401  (first: it may be what imports this package)
+import importlib
 
+import torch  # first: it may be what imports this package
+
+import torchacc._built  # noqa: F401  (before anything that another PyTorch may not have)
 from torchacc import adapters, fp8, optim
 from torchacc._register import load
 from torchacc.accelerate import accelerate
@@ -33,12 +36,23 @@ from torchacc.weights import load_safetensors
 load()
 adapters.install()
 
+
+def __getattr__(name: str):
+    # What many programs do without, and takes long to import: a search, and PyTorch's checkpoints.
+    if name in ("auto", "checkpoint"):
+        return importlib.import_module(f"torchacc.{name}")
+    raise AttributeError(f"module 'torchacc' has no attribute {name!r}")
+
+
+__version__ = torch.ops.acc.version()
+
 __all__ = [
     "AsyncLoader",
     "Config",
     "Future",
     "accelerate",
     "accelerate_hf_trainer",
+    "checkpoint",
     "cut",
     "explain",
     "explanation",

@@ -115,7 +115,8 @@ def check(options) -> None:
     (x * x).sum().backward()
     if x.grad.tolist() != [0, 2, 4, 6]:
         raise SystemExit(f"torchacc check: a gradient is {x.grad.tolist()}")
-    print(f"torch {torch.__version__}, torchacc at {Path(torchacc.__file__).parent}")
+    place = Path(torchacc.__file__).parent
+    print(f"torch {torch.__version__}, torchacc {torchacc.__version__} at {place}")
     print(f"acc computes on {torch.acc.get_device_name()}, {os.cpu_count()} processors")
     for name in ("transformers", "accelerate", "peft", "trl", "lightning"):
         try:

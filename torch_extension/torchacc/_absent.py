@@ -18,7 +18,9 @@ ABSENT = {
         _TYPES,
     ),
     **dict.fromkeys(
-        ["CUDAGraph", "graph", "graph_pool_handle", "graphs", "make_graphed_callables"], _GRAPHS
+        ["CUDAGraph", "graph", "graph_pool_handle", "graphs", "make_graphed_callables"]
+        + ["export_dot", "export_graph_data", "graph_annotations"],
+        _GRAPHS,
     ),
     **dict.fromkeys(
         [
@@ -26,6 +28,7 @@ ABSENT = {
             "MemPool",
             "caching_allocator_alloc",
             "caching_allocator_delete",
+            "caching_allocator_disabled",
             "caching_allocator_enable",
             "change_current_allocator",
             "get_allocator_backend",
@@ -51,6 +54,7 @@ ABSENT = {
             "cudaStatus",
             "cudart",
             "current_blas_handle",
+            "current_solver_handle",
             "gds",
             "green_contexts",
             "has_magma",

@@ -17,14 +17,12 @@ def load() -> None:
     library before the module, whose functions call its operators; the module before the generated
     methods (`Tensor.acc()`, `Module.acc()`, `is_acc`), which look it up.
 
-    Raises ImportError when the library was not built, or was built for another PyTorch, and when
-    another package's device is there.
+    Raises ImportError when the library cannot be loaded, and when another package's device is
+    there.
     """
     global _loaded
     if _loaded:
         return
-    if not LIBRARY.exists():
-        raise ImportError(f"{LIBRARY} is missing: build it with `make build`")
     try:
         torch.utils.rename_privateuse1_backend("acc")
     except RuntimeError as error:
@@ -37,8 +35,8 @@ def load() -> None:
         torch.ops.load_library(LIBRARY)
     except OSError as error:
         raise ImportError(
-            f"{LIBRARY} cannot be loaded into PyTorch {torch.__version__}; "
-            f"rebuild it with `make build` ({error})"
+            f"{LIBRARY} cannot be loaded into PyTorch {torch.__version__}: build or install it "
+            f"again ({error})"
         ) from error
     torch._register_device_module("acc", device)
     for module in (device.amp, device.memory, device.random, device.streams):

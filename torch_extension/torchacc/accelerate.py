@@ -18,7 +18,7 @@ import torch.distributed as dist
 import torch.nn as nn
 from torch.utils._pytree import tree_map_only
 
-from torchacc import auto, fp8
+from torchacc import fp8
 from torchacc.config import AXES, Config, PPConfig
 from torchacc.loader import AsyncLoader
 from torchacc.parallel import deferred, modules, offload, pipeline, recompute, sharded, tensor
@@ -70,6 +70,8 @@ def accelerate(
         # What the program says about micro-batches holds for all batches.
         says = config.dist.pp.num_micro_batches != PPConfig().num_micro_batches
         takes_any = config.strategy.mode == "auto" or not says
+        from torchacc import auto  # as in the package: only where it is used
+
         found = auto.choose(model, first, config, device, world)
         config = found.config
     mesh = _mesh(config, device, world)

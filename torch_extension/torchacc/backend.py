@@ -19,9 +19,9 @@ def set_backend(name: str) -> None:
 
     "cpu", "cuda" (an NVIDIA GPU), "cuda:1" (the second one that the driver shows), "reference" or
     "null". To be called before anything else of acc; it goes before the variable
-    `TORCHACC_BACKEND`. Without either, acc computes on the CPU, with a warning if there is a GPU
-    that could be used. Processes that torchrun starts share out a machine's GPUs: to each "cuda" is
-    the one of its `LOCAL_RANK`.
+    `TORCHACC_BACKEND`. Without either, acc computes on the GPU where PyTorch has one that acc can
+    use, else on the CPU. Processes that torchrun starts share out a machine's GPUs: to each "cuda"
+    is the one of its `LOCAL_RANK`.
 
     Raises ValueError for no name, and RuntimeError for a GPU that cannot be used, when there is no
     such backend, and when acc is in use on what was chosen otherwise.

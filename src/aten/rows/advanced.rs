@@ -9,6 +9,7 @@ use crate::dtype::DType;
 use crate::error::{Code, Error, Result};
 use crate::graph::math::V;
 use crate::op::expect::Expectation;
+use crate::op::index::Reduction;
 use crate::op::{Attr, Op};
 use crate::record::Arg;
 use crate::shape::{Dims, broadcast_shapes, contiguous_strides, numel};
@@ -257,7 +258,7 @@ fn index_put<'a>(c: &Call<'a>) -> Outs<'a> {
         rows_added(rows, index, values, 0)
     } else {
         let index = index.reshape(&[n, 1]).broadcast(&[n, width]);
-        scattered(rows, index, values, 0, false)
+        scattered(rows, index, values, 0, Reduction::Last)
     };
     Ok(vec![places.restored(new, &sizes).cast(dtype)])
 }

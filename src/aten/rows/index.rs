@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::graph::math::V;
 use crate::invalid;
 use crate::op::expect::Expectation;
+use crate::op::index::Reduction;
 use crate::op::{Attr, Op};
 use crate::record::Arg;
 use crate::shape::Dims;
@@ -30,10 +31,10 @@ pub const ROWS: &[Row] = &[
         .complex(),
     row("embedding_dense_backward", PLAIN, embedding_backward).refuses(always),
     row("gather", PLAIN, gather).refuses(always).complex(),
-    row("scatter", &["src", "value", "src_out", "value_out"], |c| scatter(c, false))
+    row("scatter", &["src", "value", "src_out", "value_out"], |c| scatter(c, Reduction::Last))
         .refuses(always)
         .complex(),
-    row("scatter_add", PLAIN, |c| scatter(c, true)).refuses(always).complex(),
+    row("scatter_add", PLAIN, |c| scatter(c, Reduction::Sum)).refuses(always).complex(),
     row("index_add", PLAIN, index_add).refuses(always).complex(),
     row("index_copy", PLAIN, index_copy)
         .refuses(always)
@@ -48,7 +49,7 @@ pub const ROWS: &[Row] = &[
     row("masked_scatter_backward", PLAIN, masked_scatter_backward).refuses(always),
 ];
 
-fn at_least_1d(x: V) -> V {
+pub fn at_least_1d(x: V) -> V {
     if x.rank() == 0 { x.reshape(&[1]) } else { x }
 }
 
@@ -65,16 +66,45 @@ pub fn rows_added<'a>(base: V<'a>, index: V<'a>, x: V<'a>, dim: usize) -> V<'a> 
     base.math().op(Op::IndexAdd, &[base, index, x], smallvec![Attr::Int(dim as i64)])
 }
 
-/// `base` with the elements of `x` where `index`, of its sizes, says along `dim`, or these added there.
-pub fn scattered<'a>(base: V<'a>, index: V<'a>, x: V<'a>, dim: usize, add: bool) -> V<'a> {
-    if add && base.dtype().is_complex() {
+/// `base` with the elements of `x` where `index`, of its sizes, says along `dim`, or reduced with what is there.
+pub fn scattered<'a>(base: V<'a>, index: V<'a>, x: V<'a>, dim: usize, how: Reduction) -> V<'a> {
+    if how == Reduction::Sum && base.dtype().is_complex() {
         return complex::by_part([base, x], |[base, x]| {
             let both = index.unsqueeze(index.rank()).broadcast(&x.sizes());
-            scattered(base, both, x, dim, add)
+            scattered(base, both, x, dim, how)
         });
     }
-    let attrs = smallvec![Attr::Int(dim as i64), Attr::Bool(add)];
+    if how == Reduction::Sum
+        && let Some(rows) = as_rows(base, index, dim)
+    {
+        return rows_added(base, rows, x, dim);
+    }
+    let attrs = smallvec![Attr::Int(dim as i64), how.attr()];
     base.math().op(Op::Scatter, &[base, index, x], attrs)
+}
+
+/// An index that is the same for all elements of the rows of `base` along `dim`: its numbers, of one dimension. Whole rows are
+/// read and added much faster than elements.
+fn as_rows<'a>(base: V<'a>, index: V<'a>, dim: usize) -> Option<V<'a>> {
+    let math = base.math();
+    let column = math.graph(|graph| {
+        let maker = graph.maker(index.id);
+        (maker.op == Op::Broadcast).then(|| math.wrap(maker.inputs[0]))
+    })?;
+    let (sizes, of_base) = (index.sizes(), base.sizes());
+    let &n = sizes.get(dim)?;
+    let differs = |d: usize| d != dim && sizes[d] != of_base[d];
+    if sizes.len() != of_base.len() || (0..sizes.len()).any(differs) || index.numel() <= n {
+        return None;
+    }
+    let is_column = column.numel() == n && column.sizes().get(dim) == Some(&n);
+    is_column.then(|| column.reshape(&[n]))
+}
+
+/// The first elements of `x` along all dimensions, of these sizes.
+pub fn beginning<'a>(x: V<'a>, sizes: &[i64]) -> V<'a> {
+    let rank = x.rank();
+    x.slice(&Dims::from_elem(0, rank), sizes, &Dims::from_elem(1, rank))
 }
 
 /// The tensors of a list, promoted to one dtype.
@@ -231,29 +261,28 @@ fn gather<'a>(c: &Call<'a>) -> Outs<'a> {
     if index.numel() == 0 {
         return Ok(vec![c.math.zeros(x.dtype(), &sizes)]);
     }
+    if let Some(rows) = as_rows(x, index, dim) {
+        return Ok(vec![take(x, rows, dim)]);
+    }
     let operands = [at_least_1d(x), at_least_1d(index)];
     let y = c.math.op(Op::Gather, &operands, smallvec![Attr::Int(dim as i64)]);
     Ok(vec![y.reshape(&sizes)])
 }
 
 /// `(self, dim, index, src or value)`; src may be larger than index.
-fn scatter<'a>(c: &Call<'a>, add: bool) -> Outs<'a> {
+fn scatter<'a>(c: &Call<'a>, how: Reduction) -> Outs<'a> {
     let (x, index) = (c.tensor(0)?, at_least_1d(c.tensor(2)?));
     let dim = c.dim(1, 0, x.rank())?;
     if index.numel() == 0 {
         return Ok(vec![x]);
     }
-    let compute = if add { sum_dtype(x.dtype()) } else { x.dtype() };
+    let compute = if how == Reduction::Last { x.dtype() } else { sum_dtype(x.dtype()) };
     let sizes = index.sizes();
     let src = match c.arg(3) {
-        Arg::Tensor(_) => {
-            let src = at_least_1d(c.tensor(3)?);
-            let rank = src.rank();
-            src.slice(&Dims::from_elem(0, rank), &sizes, &Dims::from_elem(1, rank)).cast(compute)
-        }
+        Arg::Tensor(_) => beginning(at_least_1d(c.tensor(3)?), &sizes).cast(compute),
         _ => c.number(3, 0.0, compute)?.broadcast(&sizes),
     };
-    let y = scattered(at_least_1d(x).cast(compute), index, src, dim, add);
+    let y = scattered(at_least_1d(x).cast(compute), index, src, dim, how);
     Ok(vec![y.cast(x.dtype()).reshape(&x.sizes())])
 }
 
@@ -286,7 +315,7 @@ fn index_copy<'a>(c: &Call<'a>) -> Outs<'a> {
     let mut column = Dims::from_elem(1, sizes.len());
     column[dim] = n;
     let index = index.reshape(&column).broadcast(&sizes);
-    let y = scattered(at_least_1d(x), index, source, dim, false);
+    let y = scattered(at_least_1d(x), index, source, dim, Reduction::Last);
     Ok(vec![y.reshape(&x.sizes())])
 }
 

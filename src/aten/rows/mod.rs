@@ -14,6 +14,7 @@ mod gradient;
 mod grid;
 mod index;
 mod loss;
+mod margin;
 mod matmul;
 mod nn;
 mod norm;
@@ -23,9 +24,11 @@ mod pointwise;
 mod pool;
 mod random;
 mod reduce;
+mod reduce_by_index;
 mod resample;
 mod search;
 mod special;
+mod triangular;
 mod unfold;
 
 use super::Row;
@@ -33,8 +36,10 @@ use super::Row;
 pub const FAMILIES: &[&[Row]] = &[
     pointwise::ROWS,
     special::ROWS,
+    triangular::ROWS,
     activation::ROWS,
     reduce::ROWS,
+    reduce_by_index::ROWS,
     matmul::ROWS,
     fft::ROWS,
     nn::ROWS,
@@ -45,6 +50,7 @@ pub const FAMILIES: &[&[Row]] = &[
     grid::ROWS,
     unfold::ROWS,
     loss::ROWS,
+    margin::ROWS,
     distance::ROWS,
     attention::ROWS,
     index::ROWS,

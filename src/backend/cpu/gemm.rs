@@ -140,7 +140,7 @@ impl<'a, T: Plain> Block<'a, T> {
     }
 
     /// Cuts into blocks of at most `height` by `width`: (first row, first column, block).
-    fn cut(
+    pub fn cut(
         self,
         height: usize,
         width: usize,

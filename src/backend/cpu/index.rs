@@ -3,12 +3,15 @@
 
 use super::access::{Bound, Plain};
 use super::dense::copy;
+use super::isa::{self, Kernel};
 use super::pool::{GRAIN, parallel_chunks, parallel_each};
 use super::tile::element::{Bf16, F16, Stored};
+use super::vector::Vector;
 use crate::dtype::DType;
 use crate::error::{Code, Error, Result};
 use crate::internal;
 use crate::op::Attr;
+use crate::op::index::Reduction;
 use crate::shape::{contiguous_strides, numel};
 
 /// Elements before, along and after `axis`.
@@ -85,19 +88,24 @@ fn take_as<T: Plain>(x: &Bound, rows: &[usize], size: usize, inner: usize, write
     });
 }
 
-/// For every element of an index of these sizes, in order: the flat element of an array of sizes `x` that it names.
+/// For every element of an index, in order: the flat element of an array of sizes `x` that it names.
 fn targets(x: &[i64], index: &Bound, axis: usize) -> Result<Vec<usize>> {
-    let size = x[axis] as usize;
-    let along = indices(index, in_dimension(axis, size))?;
-    let strides = contiguous_strides(x);
-    let sizes = index.sizes();
-    let rank = sizes.len();
-    let mut at = vec![0i64; rank];
+    let mut all = indices(index, in_dimension(axis, x[axis] as usize))?;
+    if all.is_empty() {
+        return Ok(all);
+    }
+    let (sizes, strides) = (index.sizes(), contiguous_strides(x));
+    // Rows along the last dimension that has more than one element, and their place in the others.
+    let is_long = |&d: &usize| d == axis || sizes[d] > 1;
+    let last = (0..sizes.len()).rev().find(is_long).unwrap_or(axis);
+    let along = strides[axis] as usize;
+    let across = if last == axis { 0 } else { strides[last] as usize };
+    let mut at = vec![0i64; last];
     let mut place = 0i64;
-    let mut all = Vec::with_capacity(along.len());
-    for i in along {
-        all.push(place as usize + i * strides[axis] as usize);
-        for d in (0..rank).rev() {
+    for row in all.chunks_exact_mut(sizes[last] as usize) {
+        let start = place as usize;
+        row.iter_mut().enumerate().for_each(|(n, i)| *i = start + *i * along + n * across);
+        for d in (0..last).rev() {
             let stride = if d == axis { 0 } else { strides[d] };
             at[d] += 1;
             place += stride;
@@ -131,39 +139,72 @@ fn in_place(base: &Bound, write: &Bound) -> bool {
     base.source == write.source
 }
 
-/// A number type in which elements of a dtype are added.
-trait Sum: Copy + Default + Send + Sync {
+/// A number type in which elements of a dtype are reduced.
+trait Wide: Copy + Default + Send + Sync {
     fn plus(self, other: Self) -> Self;
+    fn times(self, other: Self) -> Self;
+    /// NaN if either is NaN.
+    fn larger(self, other: Self) -> Self;
+    /// NaN if either is NaN.
+    fn smaller(self, other: Self) -> Self;
 }
 
-impl Sum for f64 {
+impl Wide for f64 {
+    #[inline(always)]
     fn plus(self, other: f64) -> f64 {
         self + other
     }
-}
-
-impl Sum for i64 {
-    fn plus(self, other: i64) -> i64 {
-        self.wrapping_add(other)
+    #[inline(always)]
+    fn times(self, other: f64) -> f64 {
+        self * other
+    }
+    #[inline(always)]
+    fn larger(self, other: f64) -> f64 {
+        if self >= other || self.is_nan() { self } else { other }
+    }
+    #[inline(always)]
+    fn smaller(self, other: f64) -> f64 {
+        if self <= other || self.is_nan() { self } else { other }
     }
 }
 
-/// An element that is added in `A`.
-trait Addend<A>: Plain {
-    fn widen(self) -> A;
-    fn narrow(sum: A) -> Self;
+impl Wide for i64 {
+    #[inline(always)]
+    fn plus(self, other: i64) -> i64 {
+        self.wrapping_add(other)
+    }
+    #[inline(always)]
+    fn times(self, other: i64) -> i64 {
+        self.wrapping_mul(other)
+    }
+    #[inline(always)]
+    fn larger(self, other: i64) -> i64 {
+        self.max(other)
+    }
+    #[inline(always)]
+    fn smaller(self, other: i64) -> i64 {
+        self.min(other)
+    }
 }
 
-macro_rules! addend {
+/// An element that is reduced in `A`.
+trait Term<A>: Plain {
+    fn widen(self) -> A;
+    fn narrow(wide: A) -> Self;
+}
+
+macro_rules! term {
     ($($t:ty => $a:ty, |$w:ident| $widen:expr, |$n:ident| $narrow:expr;)*) => {$(
-        impl Addend<$a> for $t {
+        impl Term<$a> for $t {
+            #[inline(always)]
             fn widen(self) -> $a { let $w = self; $widen }
+            #[inline(always)]
             fn narrow($n: $a) -> Self { $narrow }
         }
     )*};
 }
 
-addend! {
+term! {
     f32 => f64, |w| w as f64, |n| n as f32;
     f64 => f64, |w| w, |n| n;
     F16 => f64, |w| Stored::<f32>::load(w) as f64, |n| <F16 as Stored<f32>>::store(n as f32);
@@ -175,8 +216,8 @@ addend! {
     i64 => i64, |w| w, |n| n;
 }
 
-/// Calls a function that is generic over an element and what it is added in.
-macro_rules! by_addend {
+/// Calls a function that is generic over an element and what it is reduced in.
+macro_rules! by_term {
     ($dtype:expr, $f:ident($($arg:expr),*)) => {
         match $dtype {
             DType::F32 => $f::<f32, f64>($($arg),*),
@@ -188,7 +229,7 @@ macro_rules! by_addend {
             DType::I16 => $f::<i16, i64>($($arg),*),
             DType::I32 => $f::<i32, i64>($($arg),*),
             DType::I64 => $f::<i64, i64>($($arg),*),
-            other => return internal!("sums of {other}"),
+            other => return internal!("reductions of {other}"),
         }
     };
 }
@@ -202,15 +243,32 @@ pub fn index_add(attrs: &[Attr], reads: &[Bound], writes: &[Bound]) -> Result<()
         copy(base, out)?;
     }
     if shape.2 < NARROW && rows.len() * FEW >= shape.1 {
-        by_addend!(base.dtype, add_to_all(x, &rows, shape, out));
+        by_term!(base.dtype, add_to_all(x, &rows, shape, out));
         return Ok(());
     }
-    // Additions by the row they go to, those to one row in the order of the index.
-    let mut order: Vec<usize> = (0..rows.len()).collect();
-    order.sort_by_key(|&n| rows[n]);
-    by_addend!(base.dtype, add_rows(x, &rows, &order, shape, out));
+    by_term!(base.dtype, add_rows(x, &rows, &by_target(&rows, shape.1), shape, out));
     Ok(())
 }
+
+/// The numbers of elements by where they go, those to one of the `size` places in their order.
+fn by_target(targets: &[usize], size: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..targets.len()).collect();
+    if size > MOST_COUNTED * targets.len() {
+        order.sort_by_key(|&n| targets[n]);
+        return order;
+    }
+    let mut next = vec![0; size + 1];
+    targets.iter().for_each(|&to| next[to + 1] += 1);
+    (1..=size).for_each(|to| next[to] += next[to - 1]);
+    for (n, &to) in targets.iter().enumerate() {
+        order[next[to]] = n;
+        next[to] += 1;
+    }
+    order
+}
+
+/// Places for every element up to which they are counted instead of compared.
+const MOST_COUNTED: usize = 8;
 
 /// Rows of fewer elements are not worth a task of their own.
 const NARROW: usize = 16;
@@ -218,7 +276,7 @@ const NARROW: usize = 16;
 const FEW: usize = 8;
 
 /// [`add_rows`] of narrow rows: the sums of many lie side by side.
-fn add_to_all<T: Addend<A>, A: Sum>(
+fn add_to_all<T: Term<A>, A: Wide>(
     x: &Bound,
     rows: &[usize],
     (_, size, inner): (usize, usize, usize),
@@ -243,7 +301,7 @@ fn add_to_all<T: Addend<A>, A: Sum>(
     });
 }
 
-fn add_rows<T: Addend<A>, A: Sum>(
+fn add_rows<T: Term<A>, A: Wide>(
     x: &Bound,
     rows: &[usize],
     order: &[usize],
@@ -270,23 +328,40 @@ fn add_rows<T: Addend<A>, A: Sum>(
         let mut sums: Vec<A> = target.iter().map(|v| v.widen()).collect();
         for &n in group {
             let from = (outer * rows.len() + n) * inner;
-            sums.iter_mut().zip(&x[from..from + inner]).for_each(|(s, v)| *s = s.plus(v.widen()));
+            isa::run(Plus { sums: &mut sums, x: &x[from..from + inner] });
         }
         target.iter_mut().zip(sums).for_each(|(to, s)| *to = T::narrow(s));
     });
 }
 
+/// Adds a row to sums.
+struct Plus<'a, T, A> {
+    sums: &'a mut [A],
+    x: &'a [T],
+}
+
+impl<T: Term<A>, A: Wide> Kernel for Plus<'_, T, A> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<V: Vector, const FMA: bool>(self) {
+        self.sums.iter_mut().zip(self.x).for_each(|(s, v)| *s = s.plus(v.widen()));
+    }
+}
+
 pub fn scatter(attrs: &[Attr], reads: &[Bound], writes: &[Bound]) -> Result<()> {
-    let (axis, add) = (attrs[0].int() as usize, attrs[1].bool());
+    let axis = attrs[0].int() as usize;
     let (base, x, out) = (&reads[0], &reads[2], &writes[0]);
     let targets = targets(base.sizes(), &reads[1], axis)?;
     if !in_place(base, out) {
         copy(base, out)?;
     }
-    if add {
-        by_addend!(base.dtype, scatter_add_as(&targets, x, out));
-    } else {
-        by_size!(base.dtype, scatter_as(&targets, x, out));
+    match Reduction::of(attrs) {
+        Reduction::Last => by_size!(base.dtype, scatter_as(&targets, x, out)),
+        Reduction::Sum => by_term!(base.dtype, reduce_as(Wide::plus, &targets, x, out)),
+        Reduction::Product => by_term!(base.dtype, reduce_as(Wide::times, &targets, x, out)),
+        Reduction::Max => by_term!(base.dtype, reduce_as(Wide::larger, &targets, x, out)),
+        Reduction::Min => by_term!(base.dtype, reduce_as(Wide::smaller, &targets, x, out)),
     }
     Ok(())
 }
@@ -297,18 +372,22 @@ fn scatter_as<T: Plain>(targets: &[usize], x: &Bound, write: &Bound) {
     targets.iter().zip(x).for_each(|(&to, &v)| out[to] = v);
 }
 
-fn scatter_add_as<T: Addend<A>, A: Sum>(targets: &[usize], x: &Bound, write: &Bound) {
+fn reduce_as<T: Term<A>, A: Wide>(
+    join: impl Fn(A, A) -> A,
+    targets: &[usize],
+    x: &Bound,
+    write: &Bound,
+) {
     let (x, out) = (x.dense::<T>(), write.result::<T>());
     if targets.len() * FEW >= out.len() {
         let mut wide: Vec<A> = out.iter().map(|v| v.widen()).collect();
-        targets.iter().zip(x).for_each(|(&to, v)| wide[to] = wide[to].plus(v.widen()));
-        return out.iter_mut().zip(wide).for_each(|(to, sum)| *to = T::narrow(sum));
+        targets.iter().zip(x).for_each(|(&to, v)| wide[to] = join(wide[to], v.widen()));
+        return out.iter_mut().zip(wide).for_each(|(to, all)| *to = T::narrow(all));
     }
-    let mut order: Vec<usize> = (0..targets.len()).collect();
-    order.sort_by_key(|&n| targets[n]);
+    let order = by_target(targets, out.len());
     for group in order.chunk_by(|&a, &b| targets[a] == targets[b]) {
         let to = targets[group[0]];
-        let sum = group.iter().fold(out[to].widen(), |sum, &n| sum.plus(x[n].widen()));
-        out[to] = T::narrow(sum);
+        let all = group.iter().fold(out[to].widen(), |all, &n| join(all, x[n].widen()));
+        out[to] = T::narrow(all);
     }
 }

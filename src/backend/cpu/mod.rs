@@ -29,6 +29,7 @@ pub mod onednn;
 mod packed;
 mod pool;
 mod pooling;
+mod recurrent;
 mod reduce;
 mod rows;
 mod scan;
@@ -59,7 +60,6 @@ use packed_weights::{PackedOperands, Slabs};
 use pool::Threads;
 use reduce::Reduce;
 use smallvec::SmallVec;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -110,6 +110,10 @@ impl Backend for Cpu {
 
     fn keep_collectives_in_order(&self) {
         self.lanes.store(false, Relaxed);
+    }
+
+    fn runs_on_any_thread(&self) -> bool {
+        true
     }
 
     fn fingerprint(&self) -> String {
@@ -260,7 +264,7 @@ impl CpuExecutable {
 
 impl Executable for CpuExecutable {
     fn run(&self, call: &Call) -> Outcome {
-        self.run_steps(call, 0..self.plan.steps.len())
+        self.run_steps(call, &mut (0..self.plan.steps.len()))
     }
 
     fn stepwise(&self) -> Option<&dyn Stepwise> {
@@ -269,7 +273,7 @@ impl Executable for CpuExecutable {
 }
 
 impl Stepwise for CpuExecutable {
-    fn run_steps(&self, call: &Call, steps: Range<usize>) -> Outcome {
+    fn run_steps(&self, call: &Call, steps: &mut dyn Iterator<Item = usize>) -> Outcome {
         let of_run = self.packed_operands.of_run();
         let step = |index, before| self.start_step((index, before), call, &of_run);
         let run = || run_some_steps(&self.plan, call, steps, step);

@@ -3,7 +3,9 @@
 use super::access::{Bound, Source};
 use super::dense::{Dense, as_it_is, dense};
 use super::epilogue::Sink;
-use super::{assemble, attention, conv, fft, grouped, index, norm, order, pooling, scan, softmax};
+use super::{
+    assemble, attention, conv, fft, grouped, index, norm, order, pooling, recurrent, scan, softmax,
+};
 use crate::backend::memory::Pool;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -68,6 +70,8 @@ pub fn run(
         Op::MaxPoolGrad => pooling::max_pool_grad(&reads, &writes[0]),
         Op::SumPool => pooling::sum_pool(attrs, &reads[0], &writes[0]),
         Op::SumPoolGrad => pooling::sum_pool_grad(attrs, &reads[0], &writes[0]),
+        Op::Recurrent => recurrent::recurrent(attrs, &reads, writes),
+        Op::RecurrentGrad => recurrent::recurrent_grad(attrs, &reads, writes),
         _ => by_rows(op, attrs, &reads, &Sink::Memory(&writes[0]), &writes[1..]),
     }
 }
@@ -100,6 +104,7 @@ fn has_kernel(op: Op, attrs: &[Attr], reads: &[Bound], writes: &[Bound]) -> bool
         Op::AsStridedScatter => assemble::overwritten(attrs, &writes[0]).is_injective(),
         Op::CumSum => reads[0].dtype == writes[0].dtype && !nothing(&writes[0]),
         op if op.row().by_rows > 0 => true,
+        Op::Recurrent | Op::RecurrentGrad => writes[0].dtype == DType::F32 && !nothing(&writes[0]),
         Op::LogSumExp | Op::Attention | Op::AttentionGrad => !reads.iter().any(nothing),
         Op::Conv
         | Op::ConvGradInput

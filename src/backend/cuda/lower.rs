@@ -6,6 +6,7 @@ use super::device::{Device, Prepared, Product};
 use super::emit::{self, IndexedStep, KernelArg, Source, Task, Tasks};
 use super::product::{multiply, multiply_scaled};
 use crate::error::Result;
+use crate::op::index::Reduction;
 use crate::op::{Attr, Class, Op};
 use crate::plan::{Kernel, LoopBody, MemRef, Operand, Plan, Step};
 use crate::shape::{Dims, Layout};
@@ -137,7 +138,9 @@ fn node(
         // Lists of places are of i32.
         Op::IndexAdd if step.reads[1].layout.numel() > i64::from(i32::MAX) => Ok(None),
         Op::IndexAdd => Ok(Some(emit::index::index_add(indexed(&attrs[0]))?.into())),
-        Op::Scatter => Ok(Some(emit::index::scatter(indexed(&attrs[0]), attrs[1].bool())?.into())),
+        Op::Scatter => {
+            Ok(Some(emit::index::scatter(indexed(&attrs[0]), Reduction::of(attrs))?.into()))
+        }
         Op::Conv | Op::ConvGradInput | Op::ConvGradWeight if is_some_float(step) => {
             Ok(Some(emit::window::conv(op, attrs, &step.reads, write)?.into()))
         }

@@ -78,8 +78,8 @@ impl Backend for Cuda {
         self.device.missing_features()
     }
 
-    fn supports(&self, _: Op) -> bool {
-        true
+    fn supports(&self, op: Op) -> bool {
+        !matches!(op, Op::Recurrent | Op::RecurrentGrad)
     }
 
     fn pool(&self) -> &Arc<Pool> {

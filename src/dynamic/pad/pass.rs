@@ -5,7 +5,7 @@ use super::points::Points;
 use super::{Stop, refused, rules};
 use crate::dtype::DType;
 use crate::graph::{Builder, Graph, Node, ValueId};
-use crate::op::array::Array;
+use crate::op::array::{Array, integer_range};
 use crate::op::{Attr, Attrs, Op, Ty};
 use crate::shape::Dims;
 use smallvec::smallvec;
@@ -52,17 +52,13 @@ pub enum Fill {
 impl Fill {
     fn number(self, dtype: DType) -> Array {
         let mut number = Array::zeros(&Ty::new(dtype, &[]));
-        let bits = 8 * dtype.size() as u32;
         match (self, dtype) {
             (Fill::Zero, _) => {}
             (Fill::One, _) => number.set_i64(0, 1),
             (Fill::Lowest, d) if d.is_float() => number.set_f64(0, f64::NEG_INFINITY),
             (Fill::Highest, d) if d.is_float() => number.set_f64(0, f64::INFINITY),
-            (Fill::Lowest, DType::Bool | DType::U8) => {}
-            (Fill::Highest, DType::Bool) => number.set_i64(0, 1),
-            (Fill::Highest, DType::U8) => number.set_i64(0, u8::MAX as i64),
-            (Fill::Lowest, _) => number.set_i64(0, i64::MIN >> (64 - bits)),
-            (Fill::Highest, _) => number.set_i64(0, i64::MAX >> (64 - bits)),
+            (Fill::Lowest, _) => number.set_i64(0, integer_range(dtype).0),
+            (Fill::Highest, _) => number.set_i64(0, integer_range(dtype).1),
         }
         number
     }

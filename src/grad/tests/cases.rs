@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::op::Attrs;
+use crate::op::index::Reduction;
+use crate::op::nn::Cell;
 
 fn case(
     name: &'static str,
@@ -51,10 +53,19 @@ fn ends<'m>(math: &'m Math) -> V<'m> {
 }
 
 pub fn all() -> Vec<Case> {
-    [pointwise(), movement(), reductions(), contractions(), indexing(), norms(), attention()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        pointwise(),
+        movement(),
+        reductions(),
+        contractions(),
+        indexing(),
+        norms(),
+        attention(),
+        recurrent(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 fn pointwise() -> Vec<Case> {
@@ -253,13 +264,15 @@ fn indexing() -> Vec<Case> {
             vec![math.op(Op::Gather, &[x[0], index], smallvec![Attr::Int(1)]).exp()]
         }),
         case("scatter", &[any(64, &[5, 2]), any(65, &[4, 2])], |math, x| {
-            let added: Attrs = smallvec![Attr::Int(0), Attr::Bool(true)];
-            let written: Attrs = smallvec![Attr::Int(0), Attr::Bool(false)];
+            let onto = |how: Reduction| -> Attrs { smallvec![Attr::Int(0), how.attr()] };
             let index = indices(math, &[4, 2], 5);
             let distinct = math.iota(&[4, 2], 0, DType::I64);
             vec![
-                math.op(Op::Scatter, &[x[0], index, x[1]], added).exp(),
-                math.op(Op::Scatter, &[x[0], distinct, x[1]], written).exp(),
+                math.op(Op::Scatter, &[x[0], index, x[1]], onto(Reduction::Sum)).exp(),
+                math.op(Op::Scatter, &[x[0], distinct, x[1]], onto(Reduction::Last)).exp(),
+                math.op(Op::Scatter, &[x[0], index, x[1]], onto(Reduction::Product)).exp(),
+                math.op(Op::Scatter, &[x[0], index, x[1]], onto(Reduction::Max)).exp(),
+                math.op(Op::Scatter, &[x[0], index, x[1]], onto(Reduction::Min)).exp(),
             ]
         }),
         case("max_pool", &[any(66, &[2, 1, 3, 4])], move |math, x| {
@@ -309,6 +322,32 @@ fn norms() -> Vec<Case> {
         once("bare rms_norm", &[x()], move |math, x| {
             vec![node(math, Op::RmsNorm, x, bare.clone())[0].tanh()]
         }),
+    ]
+}
+
+fn recurrent() -> Vec<Case> {
+    let of = |name: &'static str, cell: Cell, reverse: bool| {
+        let gates = cell.gates() as i64;
+        let mut inputs =
+            vec![any(83, &[3, 2, gates * 2]), any(84, &[gates * 2, 2]), any(85, &[2, 2])];
+        match cell {
+            Cell::Lstm => inputs.push(any(86, &[2, 2])),
+            Cell::Gru => inputs.push(any(86, &[2])),
+            Cell::Tanh | Cell::Relu => {}
+        }
+        once(name, &inputs, move |math, x| {
+            let attrs = smallvec![cell.attr(), Attr::Bool(reverse)];
+            let results = node(math, Op::Recurrent, x, attrs);
+            vec![results[0].exp(), results[1].exp()]
+        })
+    };
+    vec![
+        of("recurrent tanh", Cell::Tanh, false),
+        of("recurrent relu", Cell::Relu, true),
+        of("long short-term memory", Cell::Lstm, false),
+        of("long short-term memory in reverse", Cell::Lstm, true),
+        of("gated recurrent unit", Cell::Gru, false),
+        of("gated recurrent unit in reverse", Cell::Gru, true),
     ]
 }
 

@@ -22,7 +22,9 @@ fn is_rough(op: Op) -> bool {
     let kinks = [Op::Abs, Op::Max, Op::Min, Op::ReduceMax, Op::ReduceMin, Op::MaxPool, Op::TopK];
     let jumps = [Op::Floor, Op::Ceil, Op::Round, Op::Trunc, Op::Sign, Op::Rem, Op::Bitcast];
     let none = [Op::LayerNormGrad, Op::RmsNormGrad, Op::AttentionGrad, Op::Attention];
-    [&kinks[..], &jumps, &none].concat().contains(&op)
+    // Not of what they save.
+    let in_part = [Op::Recurrent, Op::RecurrentGrad];
+    [&kinks[..], &jumps, &none, &in_part].concat().contains(&op)
 }
 
 /// The graph of a random program, in f64, its float outputs summed with weights; `None` where that is not possible.

@@ -5,6 +5,7 @@ use super::nodes::{any, is_any};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::op::expect::Expectation;
+use crate::op::index::Reduction;
 use crate::op::{Attr, Op, Ty};
 use crate::shape::Dims;
 use smallvec::smallvec;
@@ -75,17 +76,18 @@ pub fn expect(g: &mut Generator) -> Result<()> {
     Ok(())
 }
 
-/// Without `add`, a repeated index would leave open what is written.
+/// Where nothing is reduced, a repeated index would leave open what is written.
 pub fn scatter(g: &mut Generator) -> Result<()> {
-    let add = g.rng.chance(0.5);
+    let how = if g.rng.chance(0.5) { Reduction::Last } else { *g.rng.pick(&Reduction::ALL) };
+    let repeats = how != Reduction::Last;
     let base = any(g, 1, is_any)?;
     let ty = g.builder.ty(base).clone();
     let axis = g.rng.below(ty.rank());
     let full = ty.sizes[axis];
-    let along = if add { g.size() } else { g.rng.below(full as usize + 1) as i64 };
+    let along = if repeats { g.size() } else { g.rng.below(full as usize + 1) as i64 };
     let (dtype, sizes) = (index_dtype(g), index_sizes(g, &ty, axis, along));
-    let index = g.fresh_indices(dtype, &sizes, full, (!add).then_some(axis))?;
+    let index = g.fresh_indices(dtype, &sizes, full, (!repeats).then_some(axis))?;
     let x = g.of_type(&Ty { dtype: ty.dtype, sizes })?;
-    g.node(Op::Scatter, &[base, index, x], smallvec![Attr::Int(axis as i64), Attr::Bool(add)])?;
+    g.node(Op::Scatter, &[base, index, x], smallvec![Attr::Int(axis as i64), how.attr()])?;
     Ok(())
 }

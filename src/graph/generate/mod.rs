@@ -19,6 +19,7 @@ use crate::dtype::{DType, Float8};
 use crate::error::Result;
 use crate::op::array::Array;
 use crate::op::evaluate::evaluate;
+use crate::op::index::Reduction;
 use crate::op::{Attr, Attrs, Class, Op, Ty};
 use crate::shape::Dims;
 pub use rng::Rng;
@@ -95,7 +96,7 @@ fn push_exact(graph: &Graph, node: &Node, exact: &mut Vec<bool>) {
 fn keeps_bits(graph: &Graph, node: &Node, result: DType) -> bool {
     match node.op {
         op if matches!(op.class(), Class::Leaf | Class::Movement) => true,
-        Op::Scatter => !node.attrs[1].bool(),
+        Op::Scatter => Reduction::of(&node.attrs) == Reduction::Last,
         // To f32 by way of f64 or not makes a difference.
         Op::Cast => graph.ty(node.inputs[0]).dtype != DType::I64 || result == DType::F64,
         op => op.row().exact,

@@ -5,6 +5,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::ValueId;
 use crate::op::array::Array;
+use crate::op::nn::Cell;
 use crate::op::table::TABLE;
 use crate::op::{Arity, Attr, Attrs, Class, Op, Row, Ty};
 use crate::shape::{Dims, Layout, numel};
@@ -41,6 +42,7 @@ const FAMILIES: &[(usize, Family)] = &[
     (3, layer_norm),
     (2, rms_norm),
     (3, attention),
+    (2, recurrent),
     (3, windows::convolution),
     (3, windows::pooling),
 ];
@@ -398,6 +400,35 @@ fn rms_norm(g: &mut Generator) -> Result<()> {
         let mut inputs_of_grad = vec![g.of_type(&ty)?, x, results[1]];
         inputs_of_grad.extend(inputs.get(1));
         g.node(Op::RmsNormGrad, &inputs_of_grad, smallvec![])?;
+    }
+    Ok(())
+}
+
+fn recurrent(g: &mut Generator) -> Result<()> {
+    let mut small = |n: usize| 1 + g.rng.below(n) as i64;
+    let (time, batch, units) = (small(4), small(4), small(5));
+    let (cell, dtype) = (*g.rng.pick(&Cell::ALL), *g.rng.pick(&[DType::F32, DType::F64]));
+    let of_gates = cell.gates() as i64 * units;
+    let state = Ty::new(dtype, &[batch, units]);
+    let gates = g.of_type(&Ty::new(dtype, &[time, batch, of_gates]))?;
+    let mut inputs =
+        vec![gates, g.of_type(&Ty::new(dtype, &[of_gates, units]))?, g.of_type(&state)?];
+    match cell {
+        Cell::Tanh | Cell::Relu => {}
+        Cell::Lstm => inputs.push(g.of_type(&state)?),
+        Cell::Gru => inputs.push(g.of_type(&Ty::new(dtype, &[units]))?),
+    }
+    let attrs: Attrs = smallvec![cell.attr(), Attr::Bool(g.rng.chance(0.5))];
+    let Some(results) = g.node(Op::Recurrent, &inputs, attrs.clone())? else { return Ok(()) };
+    if g.rng.chance(0.5) {
+        let dy = g.of_type(&Ty::new(dtype, &[time, batch, units]))?;
+        let mut inputs =
+            [&[dy, inputs[1], inputs[2], results[0], results[2]], &inputs[3..]].concat();
+        match cell {
+            Cell::Lstm => inputs.push(g.of_type(&state)?),
+            _ => inputs.truncate(5),
+        }
+        g.node(Op::RecurrentGrad, &inputs, attrs)?;
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ mod attention;
 mod conv;
 mod norm;
 mod pool;
+mod recurrent;
 pub mod window;
 
 use super::array::Array;
@@ -17,6 +18,7 @@ pub use attention::*;
 pub use conv::*;
 pub use norm::*;
 pub use pool::*;
+pub use recurrent::*;
 use smallvec::smallvec;
 
 pub const SOFTMAX: Eval = Eval::Whole(|x, _, o| rows(x, o, softmax));

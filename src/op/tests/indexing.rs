@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::error::Code;
+use crate::op::index::Reduction;
 
 fn each(f: impl Fn(&mut Numbers, DType, DType)) {
     for (dtype, index) in DType::all().flat_map(|d| [I32, I64].map(|i| (d, i))) {
@@ -46,7 +47,7 @@ fn gather_and_scatter() {
             for (i, at) in coordinates(&[2, 3]).iter().enumerate() {
                 want.set_raw(flat(&[3, 4], &named(at)), source.raw(i));
             }
-            check(Op::Scatter, &[&x, &index, &source], &[attr, Attr::Bool(false)], &want);
+            check(Op::Scatter, &[&x, &index, &source], &[attr, Reduction::Last.attr()], &want);
         }
     });
 }
@@ -74,7 +75,7 @@ fn additions_of_repeated_indices_add_up() {
             let want = Array::from_f64(dtype, &[3, 2], &rows);
             check(Op::IndexAdd, &[&base, &index, &source], std::slice::from_ref(&attr), &want);
             let want = Array::from_f64(dtype, &[3, 2], &elements);
-            check(Op::Scatter, &[&base, &full, &source], &[attr, Attr::Bool(true)], &want);
+            check(Op::Scatter, &[&base, &full, &source], &[attr, Reduction::Sum.attr()], &want);
         }
     }
 }
@@ -91,7 +92,7 @@ fn out_of_range_is_an_index_error() {
             (Op::Take, &[&x, &index], axis, "index out of range in self"),
             (Op::IndexAdd, &[&x, &index, &source], axis, "index out of range in self"),
             (Op::Gather, &[&x, &index], axis, &bounds),
-            (Op::Scatter, &[&x, &index, &source], &[Attr::Int(0), Attr::Bool(true)], &bounds),
+            (Op::Scatter, &[&x, &index, &source], &[Attr::Int(0), Reduction::Sum.attr()], &bounds),
         ];
         for (op, inputs, attrs, message) in cases {
             let error = run(op, inputs, attrs).unwrap_err();

@@ -1,6 +1,7 @@
 //! Composites against their parts and their gradients against finite differences in f64.
 
 use super::*;
+use crate::op::nn::Cell;
 use std::slice::from_ref;
 
 /// `op` in f64, as a plain function of the values of its first operands.
@@ -305,6 +306,54 @@ fn attention_gradients() {
             for (got, want) in got.iter().zip(&want) {
                 assert_close("attention_grad", got, want, DIFFERENCES);
             }
+        }
+    }
+}
+
+#[test]
+fn recurrent_layers_are_the_textbook_formulas_one_unit_at_a_time() {
+    let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+    for (cell, reverse) in Cell::ALL.into_iter().flat_map(|c| [false, true].map(|r| (c, r))) {
+        // One unit and one row, where products are products of two numbers.
+        let (n, time) = (cell.gates(), 3);
+        let mut numbers = Numbers(61);
+        let [gates, w] =
+            [[time, n], [1, n]].map(|[a, b]| numbers.floats(F64, &[a as i64, 1, b as i64]));
+        let w = Array { ty: Ty::new(F64, &[n as i64, 1]), ..w };
+        let [hidden, more] = [0, 1].map(|_| numbers.floats(F64, &[1, 1]));
+        let bias = Array { ty: Ty::new(F64, &[1]), ..more.clone() };
+        let (mut h, mut c) = (hidden.f64(0), more.f64(0));
+        let mut want = vec![0.0; time];
+        for step in 0..time {
+            let t = if reverse { time - 1 - step } else { step };
+            let x = |k: usize| gates.f64(t * n + k);
+            let both = |k: usize| x(k) + w.f64(k) * h;
+            h = match cell {
+                Cell::Tanh => both(0).tanh(),
+                Cell::Relu => both(0).max(0.0),
+                Cell::Lstm => {
+                    c = sigmoid(both(1)) * c + sigmoid(both(0)) * both(2).tanh();
+                    sigmoid(both(3)) * c.tanh()
+                }
+                Cell::Gru => {
+                    let inner = w.f64(2) * h + bias.f64(0);
+                    let new = (x(2) + sigmoid(both(0)) * inner).tanh();
+                    (1.0 - sigmoid(both(1))) * new + sigmoid(both(1)) * h
+                }
+            };
+            want[t] = h;
+        }
+        let mut operands = vec![&gates, &w, &hidden];
+        match cell {
+            Cell::Lstm => operands.push(&more),
+            Cell::Gru => operands.push(&bias),
+            Cell::Tanh | Cell::Relu => {}
+        }
+        let y = run(Op::Recurrent, &operands, &[cell.attr(), Attr::Bool(reverse)]).unwrap();
+        let want = Array::from_f64(F64, &[time as i64, 1, 1], &want);
+        assert_close(&format!("{cell:?}"), &y[0], &want, 16.0);
+        if cell == Cell::Lstm {
+            assert_close("cell", &y[1], &Array::from_f64(F64, &[1, 1], &[c]), 16.0);
         }
     }
 }

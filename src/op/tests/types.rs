@@ -145,8 +145,14 @@ fn refusals_say_what_is_wrong() {
         (
             Op::Scatter,
             vec![f(&[2]), i(&[1]), f(&[2])],
-            vec![I(0), B(false)],
+            vec![I(0), I(0)],
             "the source to have sizes [1]",
+        ),
+        (
+            Op::Scatter,
+            vec![f(&[2]), i(&[1]), f(&[1])],
+            vec![I(0), I(5)],
+            "axis: int, reduction: int below 5",
         ),
         (
             Op::Conv,

@@ -3,6 +3,7 @@
 
 mod attention;
 mod norm;
+mod recurrent;
 
 use super::rebuild::{Values, rebuild};
 use crate::dtype::DType;

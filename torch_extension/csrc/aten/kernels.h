@@ -89,5 +89,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm(const at::Tensor& input, at:
                                                     at::TensorList parameters, bool has_biases,
                                                     int64_t layers, double dropout, bool train,
                                                     bool bidirectional, bool batch_first);
+using RecurrentLayer = std::tuple<at::Tensor, at::Tensor>(
+    const at::Tensor& input, const at::Tensor& hidden, at::TensorList parameters, bool has_biases,
+    int64_t layers, double dropout, bool train, bool bidirectional, bool batch_first);
+RecurrentLayer gru, rnn_tanh, rnn_relu;
 
 }  // namespace torchacc

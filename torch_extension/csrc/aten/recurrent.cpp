@@ -1,48 +1,320 @@
-// Long short-term memory over whole sequences, as a composition of differentiable operators.
-#include <ATen/ops/add.h>
+// Recurrent layers over whole sequences: one recorded operation for each direction of a layer,
+// where PyTorch has one for every step of devices that it does not know.
+#include <ATen/TensorSubclassLikeUtils.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/clone.h>
 #include <ATen/ops/dropout.h>
+#include <ATen/ops/gru_native.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/lstm_native.h>
+#include <ATen/ops/rnn_relu_native.h>
+#include <ATen/ops/rnn_tanh_native.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
 
 #include "aten/kernels.h"
+#include "record/arguments.h"
+#include "record/operator.h"
+#include "record/recorder.h"
+#include "runtime/allocator.h"
 
 namespace torchacc {
 namespace {
 
+enum class Cell : int64_t { kTanh, kRelu, kLstm, kGru };
+constexpr std::array<std::string_view, 4> kNames{"tanh", "relu", "lstm", "gru"};
+
+int64_t gates_of(Cell cell) {
+  switch (cell) {
+    case Cell::kLstm:
+      return 4;
+    case Cell::kGru:
+      return 3;
+    default:
+      return 1;
+  }
+}
+
+int64_t saved_of(Cell cell) {
+  switch (cell) {
+    case Cell::kLstm:
+      return 5;
+    case Cell::kGru:
+      return 4;
+    default:
+      return 0;
+  }
+}
+
+bool has_more(Cell cell) { return cell == Cell::kLstm || cell == Cell::kGru; }
+
+struct Natives {
+  std::optional<torchacc_op> forward, backward;
+};
+
+const Natives& natives() {
+  static const Natives found{find_native("recurrent"), find_native("recurrent_grad")};
+  return found;
+}
+
+using Tensors = std::array<at::Tensor, 3>;
+
+// Records one of them: three results of these sizes.
+Tensors record_layer(torchacc_op op, std::initializer_list<at::Tensor> operands, Cell cell,
+                     bool reverse, std::array<c10::SmallVector<int64_t, 3>, 3> sizes) {
+  c10::SmallVector<torchacc_view, 7> views;
+  c10::SmallVector<torchacc_arg, 9> arguments;
+  for (const at::Tensor& operand : operands) {
+    if (operand.defined()) views.push_back(view_of(*operand.unsafeGetTensorImpl()));
+  }
+  for (const torchacc_view& view : views) arguments.push_back(view_argument(view));
+  arguments.push_back(text_argument(kNames[static_cast<size_t>(cell)]));
+  arguments.push_back(integer_argument(TORCHACC_ARG_BOOL, reverse));
+  const at::Tensor& first = *operands.begin();
+  Tensors results;
+  c10::SmallVector<torchacc_view, 3> outputs;
+  for (size_t n = 0; n < results.size(); ++n) {
+    results[n] = make_tensor(sizes[n], c10::contiguous_strides(sizes[n]), first.scalar_type(),
+                             first.device().index());
+    outputs.push_back(view_of(*results[n].unsafeGetTensorImpl()));
+  }
+  record_native(op, arguments, outputs);
+  return results;
+}
+
+struct State {
+  at::Tensor hidden, more;  // the cell of an LSTM; of a GRU the bias that its reset gate multiplies
+};
+
+// A layer step by step, in differentiable operators: its outputs, and the state it leaves.
+std::pair<at::Tensor, State> steps(const at::Tensor& gates, const at::Tensor& weights, State state,
+                                   Cell cell, bool reverse) {
+  const auto given = gates.unbind(0);
+  std::vector<at::Tensor> outputs(given.size());
+  for (size_t step = 0; step < given.size(); ++step) {
+    const size_t time = reverse ? given.size() - 1 - step : step;
+    const at::Tensor products = at::linear(state.hidden, weights);
+    switch (cell) {
+      case Cell::kTanh:
+        state.hidden = at::tanh(at::add(given[time], products));
+        break;
+      case Cell::kRelu:
+        state.hidden = at::relu(at::add(given[time], products));
+        break;
+      case Cell::kLstm:
+        std::tie(state.hidden, state.more, std::ignore) =
+            lstm_cell(given[time], products, state.more, std::nullopt, std::nullopt);
+        break;
+      case Cell::kGru: {
+        const at::Tensor none = at::zeros({2 * state.more.size(0)}, state.more.options());
+        std::tie(state.hidden, std::ignore) = gru_cell(given[time], products, state.hidden,
+                                                       std::nullopt, at::cat({none, state.more}));
+        break;
+      }
+    }
+    outputs[time] = state.hidden;
+  }
+  return {at::stack(outputs), state};
+}
+
+// gates [time, batch, gates * units] of the input, weights [gates * units, units], the states
+// [batch, units] before the first step, and of a GRU the bias [units] that its reset gate
+// multiplies: outputs [time, batch, units], and the last cell of an LSTM.
+class Layer : public torch::autograd::Function<Layer> {
+ public:
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
+                                                const at::Tensor& gates, const at::Tensor& weights,
+                                                const at::Tensor& hidden, const at::Tensor& more,
+                                                int64_t kind, bool reverse) {
+    const Cell cell{kind};
+    const int64_t time = gates.size(0), batch = gates.size(1), units = weights.size(1);
+    const auto [output, last, saved] =
+        record_layer(*natives().forward,
+                     {gates, weights, hidden, has_more(cell) ? more : at::Tensor()}, cell, reverse,
+                     {{{time, batch, units},
+                       {batch, cell == Cell::kLstm ? units : 0},
+                       {time, batch, saved_of(cell) * units}}});
+    context->save_for_backward({gates, weights, hidden, more, output, saved});
+    context->saved_data["cell"] = kind;
+    context->saved_data["reverse"] = reverse;
+    return {output, last};
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    const auto saved = context->get_saved_variables();
+    const at::Tensor &gates = saved[0], &weights = saved[1], &hidden = saved[2], &more = saved[3],
+                     &output = saved[4];
+    const Cell cell{context->saved_data["cell"].toInt()};
+    const bool reverse = context->saved_data["reverse"].toBool();
+    if (at::GradMode::is_enabled()) return differentiable(saved, gradients, cell, reverse);
+    const int64_t time = gates.size(0), batch = gates.size(1), units = weights.size(1);
+    const at::Tensor of_output = gradients[0].defined() ? gradients[0] : at::zeros_like(output);
+    at::Tensor of_last;
+    if (cell == Cell::kLstm) {
+      of_last = gradients[1].defined() ? gradients[1] : at::zeros_like(more);
+    }
+    c10::SmallVector<int64_t, 3> third{batch, cell == Cell::kLstm ? units : 0};
+    if (cell == Cell::kGru) third = {time, batch, units};
+    const auto [of_gates, of_hidden, of_more] = record_layer(
+        *natives().backward,
+        {of_output, weights, hidden, output, saved[5], cell == Cell::kLstm ? more : at::Tensor(),
+         of_last},
+        cell, reverse, {{{time, batch, gates_of(cell) * units}, {batch, units}, third}});
+    at::Tensor of_products = of_gates;
+    if (cell == Cell::kGru) {
+      of_products = at::cat({of_gates.narrow(2, 0, 2 * units), of_more}, 2);
+    }
+    const at::Tensor first = hidden.unsqueeze(0);
+    const at::Tensor before = reverse ? at::cat({output.narrow(0, 1, time - 1), first}, 0)
+                                      : at::cat({first, output.narrow(0, 0, time - 1)}, 0);
+    const at::Tensor of_weights = of_products.flatten(0, 1).t().mm(before.flatten(0, 1));
+    at::Tensor of_state;
+    if (cell == Cell::kLstm) of_state = of_more;
+    if (cell == Cell::kGru) of_state = of_more.sum(at::IntArrayRef{0, 1});
+    return {of_gates, of_weights, of_hidden, of_state, at::Tensor(), at::Tensor()};
+  }
+
+ private:
+  // For gradients of gradients: those of the steps, which are computed again.
+  static torch::autograd::variable_list differentiable(
+      const torch::autograd::variable_list& saved, const torch::autograd::variable_list& gradients,
+      Cell cell, bool reverse) {
+    const auto [output, last] = steps(saved[0], saved[1], {saved[2], saved[3]}, cell, reverse);
+    torch::autograd::variable_list results, of_results, inputs;
+    const auto add = [&](const at::Tensor& result, const at::Tensor& gradient) {
+      if (!gradient.defined()) return;
+      results.push_back(result);
+      of_results.push_back(gradient);
+    };
+    add(output, gradients[0]);
+    if (cell == Cell::kLstm) add(last.more, gradients[1]);
+    std::vector<size_t> places;
+    for (size_t n = 0; n < (has_more(cell) ? 4 : 3); ++n) {
+      if (!saved[n].requires_grad()) continue;
+      places.push_back(n);
+      inputs.push_back(saved[n]);
+    }
+    torch::autograd::variable_list all(6);
+    if (results.empty() || inputs.empty()) return all;
+    const auto found = torch::autograd::grad(results, inputs, of_results, /*retain_graph=*/true,
+                                             /*create_graph=*/true, /*allow_unused=*/true);
+    for (size_t n = 0; n < places.size(); ++n) all[places[n]] = found[n];
+    return all;
+  }
+};
+
+// The parameters of one direction of one layer.
 struct Weights {
   at::Tensor input, hidden;
-  std::optional<at::Tensor> bias;  // of both products
+  std::optional<at::Tensor> input_bias, hidden_bias;
 };
 
 // Number `index` among the layers and their directions.
 Weights weights_of(at::TensorList parameters, bool has_biases, int64_t index) {
   const int64_t each = has_biases ? 4 : 2, first = index * each;
-  Weights weights{parameters[first], parameters[first + 1], std::nullopt};
-  if (has_biases) weights.bias = at::add(parameters[first + 2], parameters[first + 3]);
+  Weights weights{parameters[first], parameters[first + 1], std::nullopt, std::nullopt};
+  if (has_biases) {
+    weights.input_bias = parameters[first + 2];
+    weights.hidden_bias = parameters[first + 3];
+  }
   return weights;
 }
 
-struct State {
-  at::Tensor hidden, cell;
+// Whether the layer may be one operation: of plain tensors that nobody transforms or converts.
+bool whole(const at::Tensor& input, at::TensorList states, at::TensorList parameters) {
+  if (!natives().forward || !natives().backward) return false;
+  if (at::autocast::is_autocast_enabled(input.device().type())) return false;
+  const auto is_plain = [&](const at::Tensor& tensor) {
+    return tensor.device() == input.device() && tensor.scalar_type() == input.scalar_type() &&
+           !at::isTensorSubclassLike(tensor) && !tensor._fw_grad(/*level=*/0).defined();
+  };
+  return at::isFloatingType(input.scalar_type()) && is_plain(input) &&
+         std::all_of(states.begin(), states.end(), is_plain) &&
+         std::all_of(parameters.begin(), parameters.end(), is_plain);
+}
+
+// One direction of one layer over input [time, batch, width]: its outputs, and the state it leaves.
+// All steps' products of the input are one, and its gradient another.
+std::pair<at::Tensor, State> one_direction(const at::Tensor& input, State state,
+                                           const Weights& weights, Cell cell, bool reverse,
+                                           bool is_whole) {
+  std::optional<at::Tensor> bias = weights.input_bias;
+  if (cell == Cell::kGru) {
+    const int64_t units = weights.hidden.size(1);
+    if (weights.hidden_bias) {
+      const at::Tensor& of_hidden = *weights.hidden_bias;
+      state.more = of_hidden.narrow(0, 2 * units, units);
+      bias = at::add(*bias, at::cat({of_hidden.narrow(0, 0, 2 * units),
+                                     at::zeros({units}, of_hidden.options())}));
+    } else {
+      state.more = at::zeros({units}, weights.hidden.options());
+    }
+  } else if (bias) {
+    bias = at::add(*bias, *weights.hidden_bias);
+  }
+  const at::Tensor gates = at::linear(input, weights.input, bias);
+  if (!is_whole) return steps(gates, weights.hidden, state, cell, reverse);
+  const c10::ScalarType given = gates.scalar_type();
+  const c10::ScalarType dtype = given == at::kDouble ? at::kDouble : at::kFloat;
+  // Where there is nothing more, another one stands for it: undefined tensors are none of
+  // autograd's.
+  const at::Tensor& more = has_more(cell) ? state.more : state.hidden;
+  auto results = Layer::apply(gates.to(dtype), weights.hidden.to(dtype), state.hidden.to(dtype),
+                              more.to(dtype), static_cast<int64_t>(cell), reverse);
+  at::Tensor output = results[0].to(given);
+  // The gradient reads the outputs, which the program may write to, as it may to those of steps. In
+  // one program with its gradient the copy is the same value.
+  if (output.is_same(results[0]) && output.requires_grad()) output = output.clone();
+  return {output, {output.select(0, reverse ? 0 : output.size(0) - 1), results[1].to(given)}};
+}
+
+struct Results {
+  at::Tensor output, hidden, cell;
 };
 
-// One direction of one layer over input [time, batch, width]: its outputs and the state it leaves.
-// PyTorch multiplies inputs with their weights step by step on devices with fused cells; all steps
-// at once are one large product, and its gradient another.
-std::pair<at::Tensor, State> one_direction(const at::Tensor& input, State state,
-                                           const Weights& weights, bool backwards) {
-  const auto gates = at::linear(input, weights.input, weights.bias).unbind(0);
-  std::vector<at::Tensor> outputs(gates.size());
-  for (size_t step = 0; step < gates.size(); ++step) {
-    const size_t time = backwards ? gates.size() - 1 - step : step;
-    std::tie(state.hidden, state.cell, std::ignore) =
-        lstm_cell(gates[time], at::linear(state.hidden, weights.hidden), state.cell, std::nullopt,
-                  std::nullopt);
-    outputs[time] = state.hidden;
+// All layers; nothing for what PyTorch refuses with better words than ours, for projections and
+// for empty sequences.
+std::optional<Results> layers_of(Cell cell, const at::Tensor& input, at::TensorList states,
+                                 at::TensorList parameters, bool has_biases, int64_t layers,
+                                 double dropout, bool train, bool bidirectional, bool batch_first) {
+  const int64_t directions = bidirectional ? 2 : 1;
+  const auto expected = static_cast<size_t>(layers * directions * (has_biases ? 4 : 2));
+  if (parameters.size() != expected || input.dim() != 3 || input.numel() == 0) return std::nullopt;
+  for (const at::Tensor& state : states) {
+    if (state.dim() != 3 || state.size(0) != layers * directions ||
+        state.size(1) != input.size(batch_first ? 0 : 1) || state.size(2) != parameters[1].size(1))
+      return std::nullopt;
   }
-  return {at::stack(outputs), state};
+  const bool is_whole = whole(input, states, parameters);
+  at::Tensor x = batch_first ? input.transpose(0, 1) : input;
+  std::vector<at::Tensor> hidden, cells;
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    std::vector<at::Tensor> outputs;
+    for (int64_t direction = 0; direction < directions; ++direction) {
+      const int64_t index = layer * directions + direction;
+      State state{states[0][index], {}};
+      if (cell == Cell::kLstm) state.more = states[1][index];
+      auto [output, left] = one_direction(x, state, weights_of(parameters, has_biases, index), cell,
+                                          direction, is_whole);
+      outputs.push_back(output);
+      hidden.push_back(left.hidden);
+      if (cell == Cell::kLstm) cells.push_back(left.more);
+    }
+    x = bidirectional ? at::cat(outputs, -1) : outputs[0];
+    if (dropout > 0 && train && layer + 1 < layers) x = at::dropout(x, dropout, train);
+  }
+  return Results{batch_first ? x.transpose(0, 1) : x, at::stack(hidden),
+                 cells.empty() ? at::Tensor() : at::stack(cells)};
 }
 
 }  // namespace
@@ -51,34 +323,31 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm(const at::Tensor& input, at:
                                                     at::TensorList parameters, bool has_biases,
                                                     int64_t layers, double dropout, bool train,
                                                     bool bidirectional, bool batch_first) {
-  const int64_t directions = bidirectional ? 2 : 1;
-  const auto expected = static_cast<size_t>(layers * directions * (has_biases ? 4 : 2));
-  // Projections, empty sequences, and calls that PyTorch refuses with better words than ours.
-  const bool plain = states.size() == 2 && parameters.size() == expected && input.dim() == 3 &&
-                     input.numel() != 0 && states[0].dim() == 3 &&
-                     states[0].sizes() == states[1].sizes() &&
-                     states[0].size(0) == layers * directions &&
-                     states[0].size(1) == input.size(batch_first ? 0 : 1);
-  if (!plain) {
-    return at::native::lstm(input, states, parameters, has_biases, layers, dropout, train,
-                            bidirectional, batch_first);
+  if (states.size() == 2) {
+    if (auto found = layers_of(Cell::kLstm, input, states, parameters, has_biases, layers, dropout,
+                               train, bidirectional, batch_first))
+      return {found->output, found->hidden, found->cell};
   }
-  at::Tensor x = batch_first ? input.transpose(0, 1) : input;
-  std::vector<at::Tensor> hidden, cells;
-  for (int64_t layer = 0; layer < layers; ++layer) {
-    std::vector<at::Tensor> outputs;
-    for (int64_t direction = 0; direction < directions; ++direction) {
-      const int64_t index = layer * directions + direction;
-      auto [output, state] = one_direction(x, {states[0][index], states[1][index]},
-                                           weights_of(parameters, has_biases, index), direction);
-      outputs.push_back(output);
-      hidden.push_back(state.hidden);
-      cells.push_back(state.cell);
-    }
-    x = bidirectional ? at::cat(outputs, -1) : outputs[0];
-    if (dropout > 0 && train && layer + 1 < layers) x = at::dropout(x, dropout, train);
-  }
-  return {batch_first ? x.transpose(0, 1) : x, at::stack(hidden), at::stack(cells)};
+  return at::native::lstm(input, states, parameters, has_biases, layers, dropout, train,
+                          bidirectional, batch_first);
 }
+
+#define TORCHACC_RECURRENT(name, cell)                                                       \
+  std::tuple<at::Tensor, at::Tensor> name(const at::Tensor& input, const at::Tensor& hidden, \
+                                          at::TensorList parameters, bool has_biases,        \
+                                          int64_t layers, double dropout, bool train,        \
+                                          bool bidirectional, bool batch_first) {            \
+    if (auto found = layers_of(cell, input, hidden, parameters, has_biases, layers, dropout, \
+                               train, bidirectional, batch_first))                           \
+      return {found->output, found->hidden};                                                 \
+    return at::native::name(input, hidden, parameters, has_biases, layers, dropout, train,   \
+                            bidirectional, batch_first);                                     \
+  }
+
+TORCHACC_RECURRENT(gru, Cell::kGru)
+TORCHACC_RECURRENT(rnn_tanh, Cell::kTanh)
+TORCHACC_RECURRENT(rnn_relu, Cell::kRelu)
+
+#undef TORCHACC_RECURRENT
 
 }  // namespace torchacc

@@ -85,6 +85,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_thnn_fused_lstm_cell", &lstm_cell);
   m.impl("_thnn_fused_gru_cell", &gru_cell);
   m.impl("lstm.input", &lstm);
+  m.impl("gru.input", &gru);
+  m.impl("rnn_tanh.input", &rnn_tanh);
+  m.impl("rnn_relu.input", &rnn_relu);
   m.impl("addr", &addr);
   m.impl("addr.out", &addr_out);
   m.impl("_nested_tensor_from_mask_left_aligned", &is_left_aligned);
@@ -108,6 +111,9 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   m.impl("_thnn_fused_lstm_cell", &lstm_cell);
   m.impl("_thnn_fused_gru_cell", &gru_cell);
   m.impl("lstm.input", &lstm);
+  m.impl("gru.input", &gru);
+  m.impl("rnn_tanh.input", &rnn_tanh);
+  m.impl("rnn_relu.input", &rnn_relu);
   m.impl("_has_compatible_shallow_copy_type", &has_compatible_shallow_copy_type);
 }
 

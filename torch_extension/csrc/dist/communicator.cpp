@@ -68,12 +68,6 @@ torchacc_op operator_number(const char* name) {
   return *found;
 }
 
-torchacc_arg text_argument(std::string_view text) {
-  torchacc_arg argument{TORCHACC_ARG_STR, static_cast<uint32_t>(text.size()), {}};
-  argument.v.p = text.data();
-  return argument;
-}
-
 torchacc_arg integers_argument(at::IntArrayRef values) {
   torchacc_arg argument{TORCHACC_ARG_INTS, static_cast<uint32_t>(values.size()), {}};
   argument.v.p = values.data();

@@ -80,6 +80,7 @@ std::string with_lines(const std::string& json) {
 }
 
 TORCH_LIBRARY_FRAGMENT(acc, m) {
+  m.def("version() -> str", [] { return to_string(torchacc_version()); });
   m.def("metrics() -> str", &metrics);
   m.def("metric_docs() -> str", [] { return to_string(torchacc_metric_docs()); });
   m.def("metrics_reset() -> ()", &metrics_reset);

@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "aten/copy.h"
+#include "record/torch_versions.h"
 #include "runtime/runtime.h"
 
 namespace torchacc {
@@ -324,7 +325,7 @@ void Call::add_tensor(const at::Tensor& tensor, const Parameter& parameter) {
   n_indices_ += is_index;
   has_mask_ |= (is_index || parameter.role == Role::TensorList) &&
                (type == c10::ScalarType::Bool || type == c10::ScalarType::Byte);
-  has_names_ |= impl->has_named_tensor_meta();
+  has_names_ |= is_named(*impl);
   const int32_t storage = storage_index(impl->unsafe_storage().unsafeGetStorageImpl());
   const auto sizes = impl->sizes();
   const auto strides = impl->strides();

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "record/operator.h"
 #include "runtime/allocator.h"
@@ -27,6 +28,12 @@ inline torchacc_arg integer_argument(torchacc_arg_kind kind, int64_t value) {
 inline torchacc_arg float_argument(torchacc_arg_kind kind, double value) {
   torchacc_arg argument{kind, 0, {}};
   argument.v.f = value;
+  return argument;
+}
+// The text must outlive the argument.
+inline torchacc_arg text_argument(std::string_view text) {
+  torchacc_arg argument{TORCHACC_ARG_STR, static_cast<uint32_t>(text.size()), {}};
+  argument.v.p = text.data();
   return argument;
 }
 inline torchacc_arg view_argument(const torchacc_view& view) {

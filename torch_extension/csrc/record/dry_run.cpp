@@ -3,7 +3,6 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
-#include <ATen/NamedTensorUtils.h>
 #include <ATen/core/List.h>
 #include <ATen/ops/full.h>
 
@@ -11,6 +10,7 @@
 #include <numeric>
 
 #include "record/dispatch.h"
+#include "record/torch_versions.h"
 
 namespace torchacc {
 namespace {
@@ -81,10 +81,7 @@ at::Tensor filled(at::IntArrayRef sizes, at::IntArrayRef strides, const c10::Ten
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   impl->set_sizes_and_strides(sizes, strides);
   if (like.is_wrapped_number()) impl->set_wrapped_number(true);
-  if (like.has_named_tensor_meta()) {
-    at::impl::internal_set_names_inplace(impl, at::impl::get_names(&like),
-                                         /*validate_names=*/false);
-  }
+  if (is_named(like)) copy_names(tensor, like);
   return tensor;
 }
 

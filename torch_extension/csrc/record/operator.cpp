@@ -199,6 +199,8 @@ std::shared_ptr<const OperatorInfo> describe(const c10::OperatorHandle& handle) 
   info->by_cpu = is_the_cpus(handle, *info);
   info->immediate = immediate_mode(handle, *info);
   info->dry_runnable = is_dry_runnable(handle, *info);
+  info->clamps = info->name == "aten::clamp" || info->name == "aten::clamp_" ||
+                 info->name == "aten::clamp.out";
   return info;
 }
 

@@ -54,6 +54,7 @@ struct OperatorInfo {
   bool lists_from_cpu = false;  // its index lists may lie on the CPU
   bool users = false;           // not one of PyTorch's own
   bool by_cpu = false;          // by the CPU's kernel wherever its operands lie
+  bool clamps = false;          // between numbers
   bool dry_runnable = false;    // its CPU kernel says as much of small tensors as of large ones
   Immediate immediate = Immediate::Never;
   std::optional<torchacc_op> native = std::nullopt;

@@ -1,8 +1,7 @@
 #include "record/recorder.h"
 
-#include <ATen/NamedTensorUtils.h>
-
 #include <algorithm>
+#include <cmath>
 
 #include "record/activity.h"
 #include "record/cpu_fallback.h"
@@ -10,6 +9,7 @@
 #include "record/immediate.h"
 #include "record/location.h"
 #include "record/shape_cache.h"
+#include "record/torch_versions.h"
 #include "record/validate.h"
 #include "runtime/generator.h"
 #include "runtime/runtime.h"
@@ -122,7 +122,7 @@ Tensors dry_run_names(const Call& call) {
 
 void take_names(at::Tensor& result, const at::Tensor& named) {
   if (!result.defined() || !named.defined()) return;
-  at::namedinference::propagate_names(result, named);
+  propagate_names(result, named);
 }
 
 void return_results(torch::jit::Stack& stack, const Call& call, const Shapes& shapes,
@@ -139,6 +139,16 @@ void return_results(torch::jit::Stack& stack, const Call& call, const Shapes& sh
     for (size_t index = 0; index < result.count; ++index)
       list.push_back(std::move(results[next++]));
     stack.emplace_back(std::move(list));
+  }
+}
+
+// The library's clamp ignores NaN where it is the only bound, and knows it where there are two.
+void clamp_as_pytorch(torch::jit::Stack& stack, const OperatorInfo& info) {
+  c10::IValue* const bounds = &stack[stack.size() - info.parameters.size() + 1];
+  for (c10::IValue* bound : {&bounds[0], &bounds[1]}) {
+    c10::IValue& other = bound == bounds ? bounds[1] : bounds[0];
+    const bool is_nan = bound->isDouble() && std::isnan(bound->toDouble());
+    if (is_nan && other.isNone() && lone_nan_clamps()) other = *bound;
   }
 }
 
@@ -175,6 +185,7 @@ void record_native(torchacc_op op, c10::ArrayRef<torchacc_arg> arguments,
 void record_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   auto info = operator_info(op);
   if (info->immediate == Immediate::Always) return run_immediately(*info, *stack);
+  if (info->clamps) clamp_as_pytorch(*stack, *info);
   Call call(info, *stack);
   // How many elements a mask selects, and so what fits beside it, is a matter of values.
   if (call.has_mask_among_indices() || (info->immediate == Immediate::WithMask && call.has_mask()))

@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 
+#include "record/dry_run.h"
 #include "record/meta.h"
 #include "record/recorder.h"
 #include "record/validate.h"
@@ -118,6 +119,14 @@ bool agree(const Types& types, const Shapes& shapes) {
          std::equal(types.begin(), types.end(), shapes.outputs.begin(), same);
 }
 
+bool agree_in_types(const Types& types, const Shapes& shapes) {
+  const auto same = [](const torchacc_type& type, const OutputShape& output) {
+    return to_dtype(output.dtype) == type.dtype;
+  };
+  return types.size() == shapes.outputs.size() &&
+         std::equal(types.begin(), types.end(), shapes.outputs.begin(), same);
+}
+
 bool all_outputs(const Shapes& shapes, bool (*holds)(const OutputShape&)) {
   return std::all_of(shapes.outputs.begin(), shapes.outputs.end(), holds);
 }
@@ -157,16 +166,10 @@ bool are_row_major(const Shapes& shapes) {
   });
 }
 
-}  // namespace
-
-std::shared_ptr<const Shapes> rule_shapes(Call& call) {
-  if (!may_have_rule(call)) return nullptr;
-  const auto pattern = call.pattern();
-  if (!pattern.has_value() || !ledger().believes(call, *pattern)) return nullptr;
-  const auto types = ask(call, call.info().handle.schema().returns().size(), false);
-  if (!types.has_value()) return nullptr;
+// The rule says nothing of strides: they are those of rows.
+std::shared_ptr<const Shapes> shapes_of(const Call& call, const Types& types) {
   auto shapes = std::make_shared<Shapes>();
-  for (const torchacc_type& type : *types) {
+  for (const torchacc_type& type : types) {
     OutputShape output;
     output.kind = OutputShape::Kind::Fresh;
     output.dtype = to_scalar_type(type.dtype);
@@ -180,6 +183,18 @@ std::shared_ptr<const Shapes> rule_shapes(Call& call) {
   }
   shapes->fresh = shapes->outputs.size();
   shapes->random_numel = random_numel(call, *shapes);
+  return shapes;
+}
+
+}  // namespace
+
+std::shared_ptr<const Shapes> rule_shapes(Call& call) {
+  if (!may_have_rule(call)) return nullptr;
+  const auto pattern = call.pattern();
+  if (!pattern.has_value() || !ledger().believes(call, *pattern)) return nullptr;
+  const auto types = ask(call, call.info().handle.schema().returns().size(), false);
+  if (!types.has_value()) return nullptr;
+  auto shapes = shapes_of(call, *types);
   g_uses.fetch_add(1, std::memory_order_relaxed);
   return shapes;
 }
@@ -196,6 +211,9 @@ std::shared_ptr<const Shapes> check_rule(Call& call, const Shapes& shapes) {
     if (pattern.has_value() && are_row_major(shapes)) ledger().confirm(*pattern);
     return nullptr;
   }
+  // The CPU's kernels are not run on indices that are not there: then the row, which computes the
+  // results, goes before the Meta kernel. But that knows types, which may hang on the default one.
+  if (trusts_operands(call) && agree_in_types(*types, shapes)) return shapes_of(call, *types);
   auto found = shapes_of_cpu(call);
   if (found == nullptr || !agree(*types, *found)) ledger().refute(call);
   return found;

@@ -1,5 +1,6 @@
 #include "runtime/runtime.h"
 
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/dlpack.h>
 #include <c10/core/CPUAllocator.h>
@@ -104,7 +105,8 @@ std::string default_backend(torchacc_context* context) {
   return device.device_type == kDLCPU ? "cpu" : "cuda";
 }
 
-// The context, created on first use: on `backend`, or on what the environment says and there is.
+// The context, created on first use: on `backend`, or on what the environment says, or on a GPU
+// that PyTorch has.
 torchacc_context* create_context(std::optional<std::string_view> backend) {
   static std::string chosen;
   std::lock_guard<std::mutex> lock(g_context_mutex);
@@ -121,7 +123,10 @@ torchacc_context* create_context(std::optional<std::string_view> backend) {
   torchacc_options options{};
   options.struct_size = sizeof options;
   options.library_path = to_str(folders);
-  options.backend = to_str(backend.value_or(""));
+  chosen = backend.value_or(variable("TORCHACC_BACKEND"));
+  // Where PyTorch has no GPU, neither has acc unless it is named: fallbacks run where PyTorch does.
+  if (chosen.empty() && !at::hasCUDA()) chosen = "cpu";
+  options.backend = to_str(chosen);
   if (std::getenv("TORCHACC_NUM_THREADS") == nullptr) {
     options.num_threads = static_cast<uint32_t>(at::get_num_threads());
   }
@@ -132,7 +137,6 @@ torchacc_context* create_context(std::optional<std::string_view> backend) {
   check(torchacc_context_set_locator(made, callback(&capture_site), nullptr, nullptr));
   check(torchacc_context_set_observer(made, callback(&line_of), callback(&warn_about), nullptr,
                                       nullptr));
-  chosen = backend.value_or(variable("TORCHACC_BACKEND"));
   if (chosen.empty()) chosen = default_backend(made);
   // Never released from here on: tensors may outlive every static destructor.
   g_context.store(owned.release(), std::memory_order_release);

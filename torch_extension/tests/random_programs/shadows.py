@@ -299,12 +299,12 @@ class Shadows:
             inside = 4 * eps if eager.itemsize > 2 else eps
             if largest(wide) < 0.1:
                 inside *= amplified
-            off = self.random(wide.shape) * inside * (1 + largest(wide)) * wide.isfinite()
+            off = self.random(wide, up) * inside * (1 + largest(wide)) * wide.isfinite()
             for other, sign in ((up, 1), (down, -1)):
                 if is_writable(other):
                     other.add_(sign * off)
         elif rounded.any():
-            off = self.random(wide.shape) * rounded * eps
+            off = self.random(wide, up) * wide.sign() * rounded * eps
             for other, factor in ((up, 1 + off), (down, 1 - off)):
                 if is_writable(other):
                     other.mul_(factor)
@@ -319,10 +319,13 @@ class Shadows:
         if tiny.any() and is_writable(down):
             down.masked_fill_(tiny, -0.0)
 
-    def random(self, shape):
-        """Numbers from two to four, of either sign."""
-        size = torch.rand(shape, generator=self.noise, dtype=torch.float64) * 2 + 2
-        return size * (torch.randint(2, shape, generator=self.noise) * 2 - 1)
+    def random(self, wide, up):
+        """Numbers from two to four, of either sign: that of how far an element has moved before, or
+        by chance it would be back where it was."""
+        size = torch.rand(wide.shape, generator=self.noise, dtype=torch.float64) * 2 + 2
+        sign = torch.randint(2, wide.shape, generator=self.noise) * 2 - 1
+        moved = (up - wide).nan_to_num(0, 0, 0).sign()
+        return size * torch.where(moved == 0, sign, moved)
 
 
 def largest(tensor):

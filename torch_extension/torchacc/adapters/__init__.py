@@ -7,23 +7,21 @@ ones that also know acc. Where a version of the library has no such function the
 the library stays as it is. Some are of PyTorch's own: its benchmarks, compiler (`torchacc.dynamo`),
 process groups (`torchacc.distributed`), distributed tensors and pipelines.
 
-An adapter chooses acc where the library would take the CPU. Where it would take a GPU, acc is
-chosen only if the program said so: by naming a GPU as its backend, or by `accelerate_hf_trainer`.
+An adapter chooses acc wherever acc is loaded and available, before a GPU that PyTorch has besides:
+in such a process PyTorch differentiates nothing on that GPU (its issue 161129).
 """
 
 import functools
 import importlib.metadata
 import importlib.util
 import sys
-import warnings
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-import torch
 from torchacc_autoload import warn
 
-from torchacc import backend, device
+from torchacc import device
 
 # Libraries, by the name of their package or of the part of it that is mended, each with the module
 # that mends it: loaded with what it mends, not before.
@@ -44,57 +42,7 @@ LIBRARIES = {
     "transformers": "torchacc.adapters.transformers",
 }
 
-_preferred = False
 _missing: set[str] = set()
-
-
-def prefer() -> None:
-    """From now on acc is chosen before other devices, in libraries that are adapted."""
-    global _preferred
-    _preferred = True
-
-
-def in_use() -> bool:
-    """Whether an adapted library, asked for no device, takes acc. Starts nothing."""
-    if not device.is_available():
-        return False
-    return _preferred or backend.named().startswith("cuda") or not other_accelerator()
-
-
-def other_accelerator() -> str | None:
-    """The type of a GPU that PyTorch has besides acc, None if there is none."""
-    for name in ("cuda", "xpu", "mps"):
-        if getattr(torch, name).is_available():
-            return name
-    return None
-
-
-def name_devices(original: Callable) -> Callable:
-    """`original`, which makes a map of devices, with names for the numbers of another GPU.
-
-    To PyTorch a number means acc's device wherever acc is registered, whatever the library chose.
-    """
-
-    @functools.wraps(original)
-    def infer(*args, **kwargs):
-        device_map = original(*args, **kwargs)
-        if not in_use() and (other := other_accelerator()):
-            for name, place in device_map.items():
-                device_map[name] = f"{other}:{place}" if isinstance(place, int) else place
-        return device_map
-
-    return infer
-
-
-@functools.cache
-def warn_unused(library: str) -> None:
-    """Warns once that `library` takes another GPU while acc is there."""
-    warnings.warn(
-        f"{library} uses {other_accelerator()}, not acc. torchacc.accelerate_hf_trainer(), or "
-        'torchacc.set_backend("cuda") for acc on that GPU, make it use acc',
-        UserWarning,
-        stacklevel=3,
-    )
 
 
 def mend(module: ModuleType, name: str, make: Callable, why: str) -> None:
@@ -123,9 +71,8 @@ def mend(module: ModuleType, name: str, make: Callable, why: str) -> None:
 def _replace_copies(library: str, original, replacement) -> None:
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] == library:
-            for key, value in list(vars(module).items()):
-                if value is original:
-                    setattr(module, key, replacement)
+            for key in [key for key, value in vars(module).items() if value is original]:
+                setattr(module, key, replacement)
 
 
 def _library(name: str) -> str | None:
@@ -220,9 +167,9 @@ def install() -> None:
 def accelerate_hf_trainer() -> str:
     """Makes Hugging Face's `Trainer`, and what else asks accelerate for a device, use acc.
 
-    Where there is no GPU besides acc that is so without this call. With one it is what chooses acc.
-    To be called before `TrainingArguments` or `Accelerator` are made; `use_cpu=True` still means
-    the CPU. Returns, and prints to stderr, a sentence that says what was done.
+    They do so without this call: it says so, or fails where they would not. To be called before
+    `TrainingArguments` or `Accelerator` are made; `use_cpu=True` still means the CPU. Returns, and
+    prints to stderr, a sentence that says what was done.
 
     Raises ImportError without transformers and accelerate, and RuntimeError for a version of them
     that cannot be adapted or when accelerate has chosen another device already.
@@ -230,7 +177,6 @@ def accelerate_hf_trainer() -> str:
     for library in ("transformers", "accelerate"):
         if importlib.util.find_spec(library) is None:
             raise ImportError(f"accelerate_hf_trainer needs {library}: pip install {library}")
-    prefer()
     import accelerate
     import transformers
     import transformers.trainer  # noqa: F401  (mends it)

@@ -8,23 +8,22 @@ from pathlib import Path
 
 import torch
 
-from torchacc.adapters import in_use, mend, name_devices, other_accelerator, warn_unused
+from torchacc import device as acc
+from torchacc.adapters import mend
 
 
 def _chosen() -> bool:
     """Whether accelerate has chosen acc or, before it has chosen anything, will."""
     state = getattr(sys.modules["accelerate.state"], "PartialState", None)
     device = getattr(state, "_shared_state", {}).get("device")
-    return in_use() if device is None else device.type == "acc"
+    return acc.is_available() if device is None else device.type == "acc"
 
 
 def _state(module):
     def default_device(original):
         def choose(self):
-            if in_use():
+            if acc.is_available():
                 return torch.device("acc")
-            if other_accelerator():
-                warn_unused("accelerate")
             return original.fget(self)
 
         return property(choose, doc=original.__doc__)
@@ -32,7 +31,9 @@ def _state(module):
     def prepare_backend(original):
         @functools.wraps(original)
         def choose(self, cpu=False, sagemaker_dp=False, backend=None):
-            starts = int(os.environ.get("LOCAL_RANK", "-1")) != -1 and not cpu and in_use()
+            starts = (
+                int(os.environ.get("LOCAL_RANK", "-1")) != -1 and not cpu and acc.is_available()
+            )
             if not starts or backend not in (None, "acc"):
                 return original(self, cpu, sagemaker_dp, backend)
             # Processes without a list of numbered devices, of which each would have one.
@@ -85,13 +86,8 @@ def _modeling(module):
 
         @functools.wraps(original)
         def ask(max_memory=None):
-            if not in_use():
-                memory = original(max_memory)
-                if max_memory is not None or not torch.cuda.is_available():
-                    return memory
-                # It tried the numbers as PyTorch's devices, and to PyTorch they are acc's.
-                numbers = range(torch.cuda.device_count())
-                return {i: torch.cuda.mem_get_info(i)[0] for i in numbers} | without_numbers(memory)
+            if not acc.is_available():
+                return original(max_memory)
             numbers = range(torch.acc.device_count())
             if max_memory is None:
                 memory = {i: torch.acc.mem_get_info(i)[0] for i in numbers}
@@ -107,8 +103,6 @@ def _modeling(module):
 
         return ask
 
-    why = 'device_map="auto" means acc although another GPU is chosen'
-    mend(module, "infer_auto_device_map", name_devices, why)
     mend(module, "get_grad_scaler", get_grad_scaler, "training in fp16 does not scale gradients")
     mend(module, "get_max_memory", get_max_memory, 'device_map="auto" does not use acc')
 

@@ -4,7 +4,8 @@ import functools
 
 import torch
 
-from torchacc.adapters import in_use, mend, other_accelerator, warn_unused
+from torchacc import device as acc
+from torchacc.adapters import mend
 
 
 def make_accelerator(base: type) -> type:
@@ -66,10 +67,8 @@ def _register(registry: str):
 
 def _auto(original):
     def choose():
-        if in_use():
+        if acc.is_available():
             return "acc"
-        if other_accelerator():
-            warn_unused("Lightning")
         return original()
 
     # A static method of Fabric, a function of the Trainer.

@@ -2,14 +2,15 @@
 
 import functools
 
-from torchacc.adapters import in_use, mend
+from torchacc import device as acc
+from torchacc.adapters import mend
 
 
 def _other(module):
     def infer_device(original):
         @functools.wraps(original)
         def infer():
-            return "acc" if in_use() else original()
+            return "acc" if acc.is_available() else original()
 
         return infer
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import torch
 
-from torchacc.adapters import in_use, mend, name_devices
+from torchacc import device as acc
+from torchacc.adapters import mend
 
 
 def _training_args(module):
@@ -34,7 +35,7 @@ def _import_utils(module):
     def is_torch_bf16_gpu_available(original):
         @functools.wraps(original)
         def ask():
-            return in_use() or original()
+            return acc.is_available() or original()
 
         return ask
 
@@ -74,13 +75,6 @@ def _trainer(module):
     mend(module, "Trainer._load_rng_state", load_rng_state, why)
 
 
-def _integration(module):
-    # Version 5 has its own; version 4 uses accelerate's.
-    if hasattr(module, "infer_auto_device_map"):
-        why = 'device_map="auto" means acc although another GPU is chosen'
-        mend(module, "infer_auto_device_map", name_devices, why)
-
-
 def _pipelines(module):
     def constructor(original):
         signature = inspect.signature(original)
@@ -90,7 +84,11 @@ def _pipelines(module):
             given = signature.bind(self, *args, **kwargs)
             device = given.arguments.get("device")
             placed = getattr(given.arguments["model"], "hf_device_map", None) is not None
-            if in_use() and not placed and (device is None or type(device) is int and device >= 0):
+            if (
+                acc.is_available()
+                and not placed
+                and (device is None or type(device) is int and device >= 0)
+            ):
                 given.arguments["device"] = torch.device("acc", device or 0)
             original(*given.args, **given.kwargs)
 
@@ -100,7 +98,6 @@ def _pipelines(module):
 
 
 MENDS = {
-    "transformers.integrations.accelerate": _integration,
     "transformers.pipelines.base": _pipelines,
     "transformers.trainer": _trainer,
     "transformers.training_args": _training_args,

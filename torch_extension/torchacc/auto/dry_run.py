@@ -11,7 +11,6 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
-from torch.utils.flop_counter import flop_registry
 
 from torchacc.auto.model import Amount, Block, Model
 from torchacc.parallel.modules import repeated as repeated_layers
@@ -166,6 +165,10 @@ class _DryRun(TorchDispatchMode):
 
     def __init__(self, module, repeated, styles, weights, batch):
         super().__init__()
+        # Not with this module: it imports Triton.
+        from torch.utils.flop_counter import flop_registry
+
+        self.flops_of = flop_registry
         self.module, self.repeated, self.styles, self.batch = module, repeated, styles, batch
         self.weights = {_storage(one) for one in weights}
         self.names = {one: name for name, one in module.named_modules()}
@@ -254,7 +257,7 @@ class _DryRun(TorchDispatchMode):
                 if is_split:
                     self.split.add(_storage(tensor))
         self.counts[self.part].operations += 1
-        if count := flop_registry.get(func._overloadpacket):
+        if count := self.flops_of.get(func._overloadpacket):
             flops = count(*args, **(kwargs or {}), out_val=result)
             self.counts[self.part].matmul += _amount(flops, is_split or self.inside > 0)
         return result

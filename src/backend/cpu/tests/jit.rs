@@ -306,6 +306,39 @@ fn what_a_loop_overwrites_is_kept_for_the_next_one() {
     }
 }
 
+/// Of functions that chains have and loops have not, too.
+#[test]
+fn what_a_chain_overwrites_is_its_operand() {
+    for op in [Op::Cos, Op::Exp, Op::Sqrt, Op::Erf] {
+        let instr = |op, args: &[u32]| Instr {
+            op,
+            attrs: Attrs::new(),
+            dtype: DType::F32,
+            args: args.into(),
+        };
+        let body = LoopBody {
+            sizes: smallvec![700],
+            reads: vec![DType::F32; 2],
+            instrs: vec![instr(op, &[0]), instr(Op::Mul, &[2, 0]), instr(Op::Add, &[3, 1])],
+            results: vec![4],
+        };
+        let mut random = Random::new(5);
+        let operand = |n: u32| {
+            let values = super::numbers(&mut random, DType::F32, 700, true);
+            let layout = Layout::contiguous(&[700]);
+            (Operand { mem: MemRef::Input(n), dtype: DType::F32, layout }, values)
+        };
+        let case = Case {
+            kernel: Kernel::Map(body),
+            reads: [0, 1].map(operand).into(),
+            writes: vec![(DType::F32, smallvec![700])],
+            scalars: Vec::new(),
+            in_place: true,
+        };
+        case.both();
+    }
+}
+
 /// Whether it is machine code or not.
 #[test]
 fn programs_that_differ_in_sizes_have_their_code_in_common() {

@@ -203,6 +203,15 @@ impl Case {
         &self,
         backend: &dyn Backend,
     ) -> Result<(Result<Vec<Array>, Error>, bool), Error> {
+        self.attempt_in(backend, self.in_place)
+    }
+
+    /// As [`Case::attempt`]; where results are granted an operand's memory, that is theirs only if `in_place`.
+    pub fn attempt_in(
+        &self,
+        backend: &dyn Backend,
+        in_place: bool,
+    ) -> Result<(Result<Vec<Array>, Error>, bool), Error> {
         let plan = Arc::new(self.plan());
         let executable = backend.compile(plan.clone())?;
         let holding = |bytes: &[u8]| {
@@ -212,7 +221,7 @@ impl Case {
         };
         let inputs: Vec<Box<dyn Bytes>> =
             self.reads.iter().map(|(_, array)| holding(&array.bytes)).collect();
-        let empty = |(k, ty): (usize, &Ty)| match (self.in_place, k, self.reads.first()) {
+        let empty = |(k, ty): (usize, &Ty)| match (in_place, k, self.reads.first()) {
             (true, 0, Some((_, array))) => [&array.bytes[..], &[0x55; BEHIND]].concat(),
             _ => vec![0x55; ty.nbytes() + BEHIND],
         };
@@ -222,7 +231,7 @@ impl Case {
             memory.iter().map(|bytes| bytes.address()).collect()
         };
         let (mut sources, targets) = (addresses(&inputs), addresses(&outputs));
-        if self.in_place {
+        if in_place {
             sources[0] = targets[0];
         }
         let (scalars, arena) = (&self.scalars, 0);
@@ -270,6 +279,11 @@ impl Case {
                 "{threads} threads give other bits: {:?}",
                 self.kernel
             );
+        }
+        if self.in_place {
+            let apart = || self.attempt_in(cpu(1), false).expect("it compiles").0.unwrap();
+            assert!(apart() == got, "not in place the bits are others: {:?}", self.kernel);
+            self.compare(&code::without(apart), &got, |_, _| 0.0);
         }
         if let Kernel::Map(_) = self.kernel {
             let plain = code::without(|| self.run(cpu(1))).expect("the backend computes it");

@@ -4,6 +4,8 @@ use super::*;
 use crate::backend::plan_tests;
 use crate::op::Attr;
 use crate::op::host::{self, HostArg, HostOp};
+use crate::op::index::Reduction;
+use crate::op::nn::Cell;
 use crate::record::{Arg, Read, View};
 use smallvec::smallvec;
 
@@ -318,8 +320,8 @@ fn index_add_and_scatter() {
                     4.0,
                 );
                 let at = index(&mut random, DType::I64, &along, sizes[axis]);
-                for add in [false, true] {
-                    let attrs = smallvec![axis_attr.clone(), Attr::Bool(add)];
+                for how in Reduction::ALL {
+                    let attrs = smallvec![axis_attr.clone(), how.attr()];
                     check_close(
                         &node(Op::Scatter, attrs, vec![base.clone(), at.clone(), x.clone()]),
                         4.0,
@@ -341,7 +343,7 @@ fn updates_of_a_base_in_its_place() {
         let at = index(&mut random, DType::I64, &[70, 30], 40);
         let part = values(&mut random, dtype, &[3, 5]);
         let place = smallvec![ints(&[3, 5]), ints(&[60, 2]), Attr::Int(7)];
-        let set = smallvec![axis.clone(), Attr::Bool(false)];
+        let set = smallvec![axis.clone(), Reduction::Last.attr()];
         let mut cases = [
             node(Op::IndexAdd, smallvec![axis], vec![base.clone(), rows, x.clone()]),
             node(Op::Scatter, set, vec![base.clone(), at, x]),
@@ -370,7 +372,7 @@ fn an_index_out_of_range_fails_before_anything_is_written() {
             node(Op::Gather, axis, vec![x.clone(), wide.clone()]),
             node(
                 Op::Scatter,
-                smallvec![Attr::Int(0), Attr::Bool(false)],
+                smallvec![Attr::Int(0), Reduction::Last.attr()],
                 vec![x.clone(), wide, column],
             ),
         ];
@@ -473,4 +475,41 @@ fn halves_are_rounded_for_their_readers() {
 fn rows_between_maps() {
     plan_tests::rows_between_maps(portable());
     code::without(|| plan_tests::rows_between_maps(portable()));
+}
+
+#[test]
+fn recurrent_layers() {
+    let mut random = Random::new(21);
+    let sizes = [(1, 1, 1), (3, 7, 5), (2, 13, 16), (4, 200, 3), (2, 3, 70), (5, 2, 130)];
+    for ((time, batch, units), cell) in
+        sizes.into_iter().flat_map(|s| Cell::ALL.map(|cell| (s, cell)))
+    {
+        let small = |random: &mut Random, sizes: &[i64]| {
+            let mut x = values(random, DType::F32, sizes);
+            (0..x.len()).for_each(|i| x.set_f64(i, x.f64(i) / 8.0));
+            x
+        };
+        let of_gates = cell.gates() as i64 * units;
+        let gates = small(&mut random, &[time, batch, of_gates]);
+        let w = small(&mut random, &[of_gates, units]);
+        let hidden = small(&mut random, &[batch, units]);
+        let mut operands = vec![gates, w.clone(), hidden.clone()];
+        match cell {
+            Cell::Lstm => operands.push(small(&mut random, &[batch, units])),
+            Cell::Gru => operands.push(small(&mut random, &[units])),
+            Cell::Tanh | Cell::Relu => {}
+        }
+        for reverse in [false, true] {
+            let attrs: Attrs = smallvec![cell.attr(), Attr::Bool(reverse)];
+            let forward = node(Op::Recurrent, attrs.clone(), operands.clone());
+            check_close(&forward, 256.0);
+            let made = forward.run(&Reference::default()).unwrap();
+            let dy = small(&mut random, &[time, batch, units]);
+            let mut back = vec![dy, w.clone(), hidden.clone(), made[0].clone(), made[2].clone()];
+            if cell == Cell::Lstm {
+                back.extend([operands[3].clone(), small(&mut random, &[batch, units])]);
+            }
+            check_close(&node(Op::RecurrentGrad, attrs, back), 1024.0);
+        }
+    }
 }

@@ -19,8 +19,8 @@ pub enum Arg {
     Memory(usize),
     /// The memory of a result, likewise; to be read only once it is written.
     Result(usize),
-    /// In a chain: what its result overwrites.
-    Own,
+    /// In a chain: the memory of a read that its result takes, if the run is in place: then what it overwrites.
+    Own(usize),
 }
 
 /// One vector operation.

@@ -158,6 +158,33 @@ impl<S: Stored<L>, L> super::super::isa::Kernel for LoadRun<'_, S, L> {
     }
 }
 
+/// Rows of `columns` elements that begin `stride` apart, each of neighbours (`along` 1) or of one number (0).
+struct LoadRows<'a, S, L> {
+    from: &'a [S],
+    along: usize,
+    stride: usize,
+    columns: usize,
+    to: &'a mut [L],
+}
+
+impl<S: Stored<L>, L: Copy> super::super::isa::Kernel for LoadRows<'_, S, L> {
+    type Out = ();
+    #[inline(always)]
+    fn run<V: Vector, const FMA: bool>(self) {
+        for (r, row) in self.to.chunks_exact_mut(self.columns).enumerate() {
+            let from = &self.from[r * self.stride..];
+            if self.along == 0 {
+                let number = from[0].load();
+                row.iter_mut().for_each(|to| *to = number);
+                continue;
+            }
+            for (to, from) in row.iter_mut().zip(from) {
+                *to = from.load();
+            }
+        }
+    }
+}
+
 struct StoreRun<'a, S, L> {
     from: &'a [L],
     to: &'a mut [S],
@@ -246,6 +273,12 @@ pub fn load<S: Stored<L>, L: Copy>(
 fn load_piece<S: Stored<L>, L: Copy>(from: &Bound, p: Piece, to: &mut [L]) {
     let rows = || (0..p.rows).map(|r| p.from + r as i64 * p.row_stride);
     match (p.column_stride, p.row_stride) {
+        (along @ (0 | 1), stride) if stride >= 0 => {
+            let (columns, along, stride) = (p.columns, along as usize, stride as usize);
+            let span = (p.rows - 1) * stride + (columns - 1) * along + 1;
+            let from = from.slice::<S>(p.from, span);
+            super::super::isa::run(LoadRows { from, along, stride, columns, to });
+        }
         (1, _) => {
             for (start, row) in rows().zip(to.chunks_exact_mut(p.columns)) {
                 load_run::<S, L>(from.slice(start, p.columns), row);
@@ -281,9 +314,12 @@ fn load_piece<S: Stored<L>, L: Copy>(from: &Bound, p: Piece, to: &mut [L]) {
 }
 
 kernel! {
-    fn ramp(from: i64, stride: i64, to: &'a mut [i64]) {
-        for (i, to) in to.iter_mut().enumerate() {
-            *to = from + i as i64 * stride;
+    fn ramps(from: i64, row_stride: i64, columns: usize, stride: i64, to: &'a mut [i64]) {
+        for (r, row) in to.chunks_exact_mut(columns).enumerate() {
+            let from = from + r as i64 * row_stride;
+            for (i, to) in row.iter_mut().enumerate() {
+                *to = from + i as i64 * stride;
+            }
         }
     }
 }
@@ -291,10 +327,8 @@ kernel! {
 /// [`load`] for an operand whose element `i` is the number `i`.
 pub fn load_index(space: &Space, position: &Position, walk: &Walk, to: &mut [i64]) {
     pieces(space, position, walk, |p| {
-        for (r, row) in to[p.at..p.at + p.rows * p.columns].chunks_exact_mut(p.columns).enumerate()
-        {
-            ramp(p.from + r as i64 * p.row_stride, p.column_stride, row);
-        }
+        let to = &mut to[p.at..p.at + p.rows * p.columns];
+        ramps(p.from, p.row_stride, p.columns, p.column_stride, to);
     });
 }
 

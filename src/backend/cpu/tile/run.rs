@@ -256,7 +256,7 @@ impl Run<'_> {
                 let to = unsafe { bound.slice_mut::<T>(row_start(at, walk, row), columns) };
                 to.as_mut_ptr() as usize
             }
-            Arg::Constant(_) | Arg::Own => panic!("no elements of a loop"),
+            Arg::Constant(_) | Arg::Own(_) => panic!("no elements of a loop"),
         }
     }
 
@@ -278,16 +278,22 @@ impl Run<'_> {
                 let stream = &self.writes[result];
                 stream.bound.slice(stream.walk.offset + position.start, position.len)
             }
-            Arg::Own => panic!("only chains read what they overwrite"),
+            Arg::Own(_) => panic!("only chains read what they overwrite"),
         }
     }
 
-    /// An argument of a chain.
+    /// An argument of a chain whose results go to `to`.
     #[inline]
-    fn feed<'t>(&'t self, arg: Arg, position: &Position, tiles: &'t Tiles) -> Feed<'t> {
+    fn feed<'t>(&'t self, arg: Arg, to: Arg, position: &Position, tiles: &'t Tiles) -> Feed<'t> {
+        let (reads, writes) = (&self.reads, &self.writes);
         match arg {
             Arg::Constant(n) => Feed::One(tiles.f32s[n][0]),
-            Arg::Own => Feed::Own,
+            Arg::Own(read) => match to {
+                Arg::Result(result) if reads[read].bound.source == writes[result].bound.source => {
+                    Feed::Own
+                }
+                _ => self.feed(Arg::Memory(read), to, position, tiles),
+            },
             Arg::Memory(read) if self.reads[read].bound.dtype == DType::BF16 => {
                 let stream = &self.reads[read];
                 let start = stream.walk.offset + position.start;
@@ -303,11 +309,11 @@ impl Run<'_> {
         let fed = |t: &Tiles, target: Target| {
             let link = |link: &Link<Arg>| match *link {
                 Link::Unary(op) => Link::Unary(op),
-                Link::Binary(op, arg) => Link::Binary(op, self.feed(arg, at, t)),
+                Link::Binary(op, arg) => Link::Binary(op, self.feed(arg, to, at, t)),
             };
             let mut fed = [Link::Unary(UnaryOp::Square); MAX_LINKS];
             fed.iter_mut().zip(links).for_each(|(to, from)| *to = link(from));
-            chain::run(self.feed(start, at, t), &fed[..links.len()], target, prefetch);
+            chain::run(self.feed(start, to, at, t), &fed[..links.len()], target, prefetch);
         };
         let Arg::Result(result) = to else {
             return self.into::<f32>(to, at, tiles, |t, y| fed(t, Target::Run(y)));

@@ -211,31 +211,37 @@ pub fn pieces(space: &Space, position: &Position, walk: &Walk, mut visit: impl F
         });
         return;
     }
-    let one =
-        |at, from, columns| Piece { at, from, rows: 1, columns, row_stride: 0, column_stride };
     if walk.contiguous || rank == 1 {
-        return visit(one(0, base, position.len));
+        let columns = position.len;
+        return visit(Piece { at: 0, from: base, rows: 1, columns, row_stride: 0, column_stride });
     }
+    let (row_stride, row) = (walk.strides[rank - 2], space.sizes[rank - 1] as usize);
     let mut coordinates = position.coordinates.clone();
     let (mut at, mut from) = (0, base);
     loop {
-        let run = ((space.sizes[rank - 1] - coordinates[rank - 1]) as usize).min(position.len - at);
-        visit(one(at, from, run));
-        at += run;
+        // Whole rows as far as they are evenly apart; else a part of one.
+        let (left, into) = (position.len - at, coordinates[rank - 1] as usize);
+        let even = (space.sizes[rank - 2] - coordinates[rank - 2]) as usize;
+        let (rows, columns) = match left / row {
+            whole if into == 0 && whole > 0 => (whole.min(even), row),
+            _ => (1, (row - into).min(left)),
+        };
+        visit(Piece { at, from, rows, columns, row_stride, column_stride });
+        at += rows * columns;
         if at == position.len {
             return;
         }
-        // To the start of the next innermost row.
-        from -= coordinates[rank - 1] * column_stride;
+        // To the start of the next row.
+        from += rows as i64 * row_stride - into as i64 * column_stride;
         coordinates[rank - 1] = 0;
-        for d in (0..rank - 1).rev() {
-            coordinates[d] += 1;
-            from += walk.strides[d];
+        coordinates[rank - 2] += rows as i64;
+        for d in (1..rank - 1).rev() {
             if coordinates[d] < space.sizes[d] {
                 break;
             }
-            from -= coordinates[d] * walk.strides[d];
+            from += walk.strides[d - 1] - coordinates[d] * walk.strides[d];
             coordinates[d] = 0;
+            coordinates[d - 1] += 1;
         }
     }
 }

@@ -14,7 +14,7 @@ const MOST: std::ops::RangeInclusive<i64> = 1..=65535;
 const WIDEST: i64 = 256;
 
 /// What forward and backward have in common.
-struct Heads<'a> {
+struct Heads {
     dtype: DType,
     /// Of the scores: `[b, h, t, s]`.
     scores: [i64; 4],
@@ -22,8 +22,6 @@ struct Heads<'a> {
     groups: i64,
     scale: f32,
     causal: bool,
-    /// How many keys are seen, of every batch.
-    lengths: Option<&'a Operand>,
 }
 
 /// `reads`: q, k, v, seed, offset and perhaps the bias; `writes`: out and lse. `None`: kernels of our own do it.
@@ -93,8 +91,9 @@ pub fn attention_grad(attrs: &[Attr], reads: &[Operand], writes: &[Operand]) -> 
     Some(r)
 }
 
-impl<'a> Heads<'a> {
-    fn new(attrs: &[Attr], qkv: &[Operand], bias: Option<&'a Operand>) -> Option<Heads<'a>> {
+impl Heads {
+    /// Without a bias: where keys end, as numbers of them say, the library (9.19) lets queries end, too.
+    fn new(attrs: &[Attr], qkv: &[Operand], bias: Option<&Operand>) -> Option<Heads> {
         let [q, k, v] = [0, 1, 2].map(|n: usize| &qkv[n].layout.sizes);
         let heads = Heads {
             dtype: qkv[0].dtype,
@@ -102,7 +101,6 @@ impl<'a> Heads<'a> {
             groups: k[1],
             scale: attrs[0].float() as f32,
             causal: attrs[1].bool(),
-            lengths: bias,
         };
         let is_taken = matches!(heads.dtype, DType::F16 | DType::BF16)
             && [q[3], v[3]].iter().all(|&width| width % 8 == 0 && width <= WIDEST)
@@ -110,7 +108,7 @@ impl<'a> Heads<'a> {
             // A single query has been computed wrongly by some versions (cudnn-frontend issue 1072), and a single key is
             // not supported (cuDNN 9.18's release notes).
             && q[2].min(k[2]) > 1
-            && bias.is_none_or(|bias| is_of_each(bias, q[0]))
+            && bias.is_none()
             && attrs[2].float() == 0.0;
         is_taken.then_some(heads)
     }
@@ -120,25 +118,20 @@ impl<'a> Heads<'a> {
     /// gradients are no numbers (PyTorch issue 196678, cudnn-frontend issue 1072).
     fn have_whole_tiles(&self) -> bool {
         let [_, _, t, s] = self.scores;
-        let hides_end = self.lengths.is_some() || self.causal && t <= s;
+        let hides_end = self.causal && t <= s;
         (hides_end || s % 128 != 64) && (s % 64 != 0 || t % 64 == 0)
     }
 
-    /// Scores of keys that are there, and not after the query if `causal`; the others count for nothing.
-    fn seen(&self, r: &mut Request, mut scores: Id) -> Id {
+    /// Scores of keys that are not after the query if `causal`; the others count for nothing.
+    fn seen(&self, r: &mut Request, scores: Id) -> Id {
+        if !self.causal {
+            return scores;
+        }
         // Less than any score: an infinite one, less itself, would be no number.
         let nothing = r.number(f32::MIN);
-        if let Some(lengths) = self.lengths {
-            let (key, end) = (r.index(3, scores), r.operand(lengths));
-            let seen = r.map_as(DType::Bool, Mode::Below, &[key, end]);
-            scores = r.map(Mode::Select, &[scores, nothing, seen]);
-        }
-        if self.causal {
-            let (row, key) = (r.index(2, scores), r.index(3, scores));
-            let seen = r.map_as(DType::Bool, Mode::AtLeast, &[row, key]);
-            scores = r.map(Mode::Select, &[scores, nothing, seen]);
-        }
-        scores
+        let (row, key) = (r.index(2, scores), r.index(3, scores));
+        let seen = r.map_as(DType::Bool, Mode::AtLeast, &[row, key]);
+        r.map(Mode::Select, &[scores, nothing, seen])
     }
 
     /// `to = a · b` of every head, summed over the heads that share a key.
@@ -150,16 +143,6 @@ impl<'a> Heads<'a> {
         r.matmul_to(a, b, each);
         r.add(Node::Reduce { mode: Fold::Sum, x: each, y: to });
     }
-}
-
-/// Whether it is a number for every batch, side by side in memory.
-fn is_of_each(bias: &Operand, batches: i64) -> bool {
-    let Layout { sizes, offset, .. } = &bias.layout;
-    bias.dtype == DType::I32
-        && !matches!(bias.mem, MemRef::Scalar(_) | MemRef::Index)
-        && sizes[0] == batches
-        && bias.layout.is_contiguous()
-        && offset % 4 == 0
 }
 
 /// Whether all are in memory, in rows of 16-byte pieces, each row its own.

@@ -100,8 +100,6 @@ pub enum Mode {
     Log,
     /// Whether the first operand is at least the second.
     AtLeast,
-    /// Whether the first operand is less than the second.
-    Below,
     /// The first operand where the third holds, else the second.
     Select,
 }

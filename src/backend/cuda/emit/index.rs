@@ -6,6 +6,7 @@ use super::write::{Writer, raw, stored};
 use super::{BLOCK, KernelArg, SCRATCH, Task, Tasks};
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::op::index::Reduction;
 use crate::plan::Operand;
 use crate::shape::{Layout, collapse, contiguous_strides, numel};
 
@@ -202,8 +203,8 @@ const MANY_LINES: i64 = 1 << 17;
 const LONG_LINE: i64 = 64;
 
 /// `(base, index, x)`, see `Op::Scatter`: along the axis everything happens in order, so that of equal indices the last wins,
-/// and sums are always the same. A thread goes along, or a block.
-pub fn scatter(indexed: IndexedStep, add: bool) -> Result<Tasks> {
+/// and reductions are always the same. A thread goes along, or a block.
+pub fn scatter(indexed: IndexedStep, how: Reduction) -> Result<Tasks> {
     let [base, index, x] = indexed.reads else {
         return crate::internal!("scatter of other than three");
     };
@@ -214,8 +215,15 @@ pub fn scatter(indexed: IndexedStep, add: bool) -> Result<Tasks> {
         // Nothing is overwritten before all indices are known to be right.
         tasks.tasks.push(check(&indexed, index, size));
     }
-    // Sums of half types are made in f32, beside the result.
-    let apart = add && base.dtype.is_float() && base.dtype.size() == 2 && count > 0;
+    let joined = match how {
+        Reduction::Last => None,
+        Reduction::Sum => Some("op_add"),
+        Reduction::Product => Some("op_mul"),
+        Reduction::Max => Some("op_max"),
+        Reduction::Min => Some("op_min"),
+    };
+    // Reductions of half types are made in f32, beside the result.
+    let apart = joined.is_some() && base.dtype.is_float() && base.dtype.size() == 2 && count > 0;
     let layout = Layout::contiguous(&base.layout.sizes);
     let sums = match apart {
         true => Operand { mem: SCRATCH, dtype: DType::F32, layout },
@@ -262,7 +270,8 @@ pub fn scatter(indexed: IndexedStep, add: bool) -> Result<Tasks> {
         [dense[axis], contiguous_strides(&base.layout.sizes)[axis]].map(|n| writer.number(n));
     let [places, source, out] = [index, x, &sums].map(|o| writer.kernel_arg(KernelArg::of(o)));
     let number = stored(index.dtype);
-    let bits = |dtype: DType| if add { stored(dtype) } else { raw(dtype.size()) };
+    let is_number = joined.is_some();
+    let bits = |dtype: DType| if is_number { stored(dtype) } else { raw(dtype.size()) };
     let (element, sum) = (bits(x.dtype), bits(sums.dtype));
     let line = if by_blocks { "blockIdx.x" } else { "thread_number()" };
     writer.line(format!("const {at} n = ({at}){line};"));
@@ -278,9 +287,9 @@ pub fn scatter(indexed: IndexedStep, add: bool) -> Result<Tasks> {
         "    const {element}* value = (const {element}*){source} + from + i * (i64){step};"
     ));
     writer.line(format!("    {sum}* target = ({sum}*){out} + to + at * (i64){out_step};"));
-    writer.line(match add {
-        true => "    put(target, op_add(get(target), get(value)));",
-        false => "    *target = *value;",
+    writer.line(match joined {
+        Some(f) => format!("    put(target, {f}(get(target), get(value)));"),
+        None => "    *target = *value;".into(),
     });
     writer.line("};");
     writer.line(match by_blocks {

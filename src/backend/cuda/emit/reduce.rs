@@ -3,7 +3,7 @@
 //! A block's threads are lanes over the kept points times lanes over the reduced ones. *Rows*: what lies together is
 //! reduced, so neighbouring threads take neighbouring reduced points. *Columns*: what lies together is kept, so they
 //! take neighbouring kept points. Where that makes too few blocks the reduced points are split, and a second kernel
-//! joins the parts in order. So the bits depend on the shape alone.
+//! joins the parts. All is joined in an order that depends on the shape alone, and so do the bits.
 
 use super::access::{Access, Space, Walk, pack};
 use super::body::statements;
@@ -20,8 +20,12 @@ use std::fmt::Write;
 const LARGEST_PART: u64 = 16;
 /// Independent sums of a thread.
 const ABREAST: i64 = 4;
-/// Reduced points that are worth a block.
+/// Points that are worth a block.
 const SHARE: i64 = 4096;
+/// So many of these are worth another kernel, which joins them.
+const LEAST_SHARES: i64 = 4;
+/// Most threads of a block along the kept points in columns: a warp, which then reads whole lines.
+const BROAD: i64 = 32;
 
 /// How a reduction is laid over threads.
 struct Lanes {
@@ -117,20 +121,24 @@ impl Lanes {
     fn new(kept: i64, reduced: i64, rows: bool, width: i64) -> Lanes {
         let mut lanes = Lanes { kept, reduced, rows, splits: 1, part: reduced, width };
         let blocks = lanes.blocks() as i64;
-        if blocks < BUSY && reduced >= 2 * SHARE {
-            lanes.splits = (BUSY / blocks).min(reduced / SHARE).max(1);
+        // Of them, reduced ones: a thread has some of each of its sums.
+        let share = (SHARE / lanes.each()).max(2 * lanes.deep() * ABREAST);
+        if blocks < BUSY && reduced >= LEAST_SHARES * share {
+            lanes.splits = (BUSY / blocks).min(reduced / share).max(1);
         }
         lanes.part = (reduced as u64).div_ceil(lanes.splits as u64) as i64;
         if rows {
             lanes.part = (lanes.part as u64).next_multiple_of(width as u64) as i64;
         }
+        lanes.splits = (reduced as u64).div_ceil(lanes.part.max(1) as u64).max(1) as i64;
         lanes
     }
 
     /// Threads of a block along the reduced points.
     fn deep(&self) -> i64 {
         if !self.rows {
-            return 8;
+            let pieces = (self.kept as u64).div_ceil(self.width as u64).next_power_of_two();
+            return i64::from(BLOCK) / BROAD.min(pieces as i64);
         }
         let pieces = (self.reduced / self.width).clamp(1, i64::from(BLOCK)) as u64;
         pieces.next_power_of_two() as i64
@@ -141,9 +149,13 @@ impl Lanes {
         i64::from(BLOCK) / self.deep()
     }
 
+    /// Kept points of a block.
+    fn each(&self) -> i64 {
+        self.broad() * if self.rows { 1 } else { self.width }
+    }
+
     fn blocks(&self) -> u64 {
-        let each = self.broad() * if self.rows { 1 } else { self.width };
-        (self.kept as u64).div_ceil(each as u64)
+        (self.kept as u64).div_ceil(self.each() as u64)
     }
 }
 
@@ -261,13 +273,7 @@ impl Fold<'_> {
         writer.line(format!(
             "UNROLL for (int e = 0; e < {side}; e++) mine[e] = Fold::join(Fold::join(sums[0][e], sums[1][e]), Fold::join(sums[2][e], sums[3][e]));"
         ));
-        writer.line(format!("for (int half = {}; half > 0; half /= 2) {{", deep / 2));
-        writer.line("    __syncthreads();");
-        writer.line(format!(
-            "    if (deep < half) UNROLL for (int e = 0; e < {side}; e++) mine[e] = Fold::join(mine[e], mine[half * {} + e]);",
-            broad * side
-        ));
-        writer.line("}");
+        Fold::halves(&mut writer, deep, broad, side);
         writer.line(format!(
             "if (deep == 0 && k < (i64){kept}) UNROLL for (int e = 0; e < {side}; e++) {{"
         ));
@@ -283,7 +289,19 @@ impl Fold<'_> {
         writer.finish_item(self.op.name(), lanes.blocks() * lanes.splits as u64)
     }
 
-    /// Joins the parts of every kept point in order.
+    /// Joins what the threads of a block have in `mine`, half of them with the other half, until those with `deep == 0` have
+    /// all.
+    fn halves(writer: &mut Writer, deep: i64, broad: i64, side: i64) {
+        writer.line(format!("for (int half = {}; half > 0; half /= 2) {{", deep / 2));
+        writer.line("    __syncthreads();");
+        writer.line(format!(
+            "    if (deep < half) UNROLL for (int e = 0; e < {side}; e++) mine[e] = Fold::join(mine[e], mine[half * {} + e]);",
+            broad * side
+        ));
+        writer.line("}");
+    }
+
+    /// Joins the parts of every kept point.
     fn join(&self, lanes: &Lanes) -> Task {
         let mut writer = Writer::new();
         let [kept, splits] = [lanes.kept, lanes.splits].map(|n| writer.number(n));
@@ -291,14 +309,21 @@ impl Fold<'_> {
         let to = writer.kernel_arg(KernelArg::of(self.write));
         let dtype = stored(self.write.dtype);
         self.types(&mut writer);
-        writer.line(format!("const i64 k = (i64)block * {BLOCK} + threadIdx.x;"));
-        writer.line(format!("if (k >= (i64){kept}) return;"));
-        writer.line(format!("Part sum = ((const Part*){from})[k];"));
+        let deep = i64::from(BLOCK) / BROAD;
         writer.line(format!(
-            "for (i64 s = 1; s < (i64){splits}; s++) sum = Fold::join(sum, ((const Part*){from})[s * (i64){kept} + k]);"
+            "const int broad = threadIdx.x % {BROAD}, deep = threadIdx.x / {BROAD};"
         ));
-        writer.line(format!("put(({dtype}*){to} + k, (Held<{dtype}>)Fold::value(sum));"));
-        let blocks = (lanes.kept as u64).div_ceil(u64::from(BLOCK));
+        writer.line(format!("const i64 k = (i64)block * {BROAD} + broad;"));
+        writer.line("Part sum = Fold::neutral();");
+        writer.line(format!(
+            "if (k < (i64){kept}) for (i64 s = deep; s < (i64){splits}; s += {deep}) sum = Fold::join(sum, ((const Part*){from})[s * (i64){kept} + k]);"
+        ));
+        writer.line(format!("__shared__ Part shared[{BLOCK}];"));
+        writer.line("Part* mine = shared + threadIdx.x;");
+        writer.line("*mine = sum;");
+        Fold::halves(&mut writer, deep, BROAD, 1);
+        writer.line(format!("if (deep == 0 && k < (i64){kept}) put(({dtype}*){to} + k, (Held<{dtype}>)Fold::value(*mine));"));
+        let blocks = (lanes.kept as u64).div_ceil(BROAD as u64);
         writer.finish_item(&format!("{}_join", self.op.name()), blocks)
     }
 }

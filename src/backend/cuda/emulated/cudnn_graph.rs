@@ -19,6 +19,9 @@ pub fn run(cudnn_graph: &CudnnGraph, addresses: &[u64]) {
         .map(|t| (t.residency == Residency::Memory).then(&mut take))
         .collect();
     assert!(addresses.next().is_none(), "a tensor for each address");
+    // A library does not know the others, and refuses their addresses.
+    let named: Vec<Id> = cudnn_graph.nodes.iter().flat_map(named).collect();
+    assert!((0..places.len()).all(|id| named.contains(&id)), "every tensor has a node");
     let read = |(tensor, position): (&Tensor, &Option<usize>)| match (tensor.residency, position) {
         (Residency::Number(bits), _) => vec![f64::from(f32::from_bits(bits))],
         (_, Some(address)) => {
@@ -40,6 +43,18 @@ pub fn run(cudnn_graph: &CudnnGraph, addresses: &[u64]) {
         for (i, at) in elements(tensor, address).enumerate() {
             slice(at, tensor.dtype.size()).copy_from_slice(rounded.raw(i));
         }
+    }
+}
+
+/// The tensors of a node.
+fn named(node: &Node) -> Vec<Id> {
+    match node {
+        Node::Matmul { a, b, c } => vec![*a, *b, *c],
+        Node::Map { operands, y, .. } => operands.iter().chain([y]).copied().collect(),
+        Node::Index { like: x, y, .. } | Node::Reduce { x, y, .. } | Node::Transpose { x, y } => {
+            vec![*x, *y]
+        }
+        Node::Conv { x, w, y, .. } => vec![*x, *w, *y],
     }
 }
 
@@ -98,7 +113,6 @@ fn compute(node: &Node, cudnn_graph: &CudnnGraph, values: &[Vec<f64>]) -> (Id, V
                     Mode::Exp => x(0).exp(),
                     Mode::Log => x(0).ln(),
                     Mode::AtLeast => f64::from(u8::from(x(0) >= x(1))),
-                    Mode::Below => f64::from(u8::from(x(0) < x(1))),
                     Mode::Select if x(2) != 0.0 => x(0),
                     Mode::Select => x(1),
                 }

@@ -202,7 +202,7 @@ fn norms_of_all_gradients_are_a_launch_for_each_kernel() {
     let (launches, together, _) = run(&graph, &donors, &arrays(&SIZES), Way::default());
     let way = Way { apart: true, ..Way::default() };
     let (steps, apart, _) = run(&graph, &donors, &arrays(&SIZES), way);
-    assert_eq!((launches, steps), (6, 16));
+    assert_eq!((launches, steps), (6, 15));
     assert!(together == apart);
 }
 
@@ -299,5 +299,5 @@ fn a_training_step_takes_few_launches_and_no_more_memory() {
     // How well blocks fit into the arena is a matter of luck.
     assert!(ordered.2.arena_bytes <= others.2.arena_bytes + others.2.arena_bytes / 100);
     let text = format!("{} launches, {} as they come, {} in order", others.0, others.1, ordered.1);
-    expect!["195 launches, 142 as they come, 133 in order"].assert_eq(&text);
+    expect!["195 launches, 142 as they come, 135 in order"].assert_eq(&text);
 }

@@ -6,6 +6,7 @@ use crate::backend::cpu::tests::{Case, FLOATS, Random};
 use crate::backend::reference::Reference;
 use crate::dtype::DType;
 use crate::op::array::Array;
+use crate::op::index::Reduction;
 use crate::op::{Attr, Attrs, Op, Ty};
 use smallvec::smallvec;
 
@@ -50,8 +51,9 @@ fn index_add_and_scatter() {
                 let operands = vec![base.clone(), at, x.clone()];
                 cases.push((node(Op::IndexAdd, attrs, operands), 16.0));
                 let at = index(&mut random, DType::I32, &along, sizes[axis]);
-                for add in [false, true] {
-                    let attrs = smallvec![Attr::Int(axis as i64), Attr::Bool(add)];
+                let all = if sizes.len() == 3 { &Reduction::ALL[..] } else { &Reduction::ALL[..2] };
+                for how in all {
+                    let attrs = smallvec![Attr::Int(axis as i64), how.attr()];
                     let operands = vec![base.clone(), at.clone(), x.clone()];
                     cases.push((node(Op::Scatter, attrs, operands), 16.0));
                 }
@@ -77,7 +79,7 @@ fn an_index_out_of_range_fails_before_anything_is_overwritten() {
         let wide = Array { ty: Ty::new(DType::I64, &[4, 1]), ..at.clone() };
         let column = values(&mut random, DType::F32, &[4, 1]);
         let axis: Attrs = smallvec![Attr::Int(0)];
-        let set = smallvec![Attr::Int(0), Attr::Bool(false)];
+        let set = smallvec![Attr::Int(0), Reduction::Last.attr()];
         let add = node(Op::IndexAdd, axis.clone(), vec![x.clone(), at.clone(), x.clone()]);
         let scatter = node(Op::Scatter, set, vec![x.clone(), wide.clone(), column]);
         let mut cases = vec![add, scatter];

@@ -6,6 +6,7 @@ use super::super::{Stop, refused};
 use super::{anything, fixed_attrs, only, shared, sizes_of};
 use crate::graph::{Node, ValueId};
 use crate::op::Op;
+use crate::op::index::Reduction;
 
 /// Indices into a dimension: 0 in padding. One that is out of the dimension must fail in its padding too.
 fn indices(pass: &mut Pass, index: &PaddedValue, into: &Axis) -> Result<ValueId, Stop> {
@@ -79,9 +80,16 @@ pub fn scatter(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, St
     let along = node.attrs[0].int() as usize;
     shared(&[&index.axes, &x.axes])?;
     beside(index, base, along)?;
+    let neutral = match Reduction::of(&node.attrs) {
+        Reduction::Last => None,
+        Reduction::Sum => Some(Fill::Zero),
+        Reduction::Product => Some(Fill::One),
+        Reduction::Max => Some(Fill::Lowest),
+        Reduction::Min => Some(Fill::Highest),
+    };
     let mut x = x.clone();
-    if node.attrs[1].bool() {
-        x = pass.clean(&x, Fill::Zero)?;
+    if let Some(fill) = neutral {
+        x = pass.clean(&x, fill)?;
     } else {
         // What padding writes must land in padding: nothing else may vary than what the base has as well.
         let others: Vec<usize> =

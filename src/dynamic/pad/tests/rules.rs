@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::dtype::DType::{Bool, F8E4M3FN, F8E5M2, F32, F64, I32, I64};
+use crate::op::index::Reduction;
 use crate::op::{Attr, Attrs};
 use crate::shape::Dims;
 use smallvec::smallvec;
@@ -280,11 +281,14 @@ fn picking_and_scattering() {
         let index = input(b, 1, I64, &[s[0], 1])?;
         let picked = b.op(Op::Gather, &[x, index], attrs([Attr::Int(1)]))?;
         let set =
-            b.op(Op::Scatter, &[x, index, picked], attrs([Attr::Int(1), Attr::Bool(false)]))?;
+            b.op(Op::Scatter, &[x, index, picked], attrs([Attr::Int(1), Reduction::Last.attr()]))?;
         let base = input(b, 2, F32, &[5, 1])?;
-        let sums =
-            b.op(Op::Scatter, &[base, index, picked], attrs([Attr::Int(0), Attr::Bool(true)]))?;
-        Ok(vec![picked, set, sums])
+        let mut made = vec![picked, set];
+        for how in Reduction::ALL.into_iter().filter(|how| *how != Reduction::Last) {
+            let onto = attrs([Attr::Int(0), how.attr()]);
+            made.push(b.op(Op::Scatter, &[base, index, picked], onto)?);
+        }
+        Ok(made)
     });
 }
 

@@ -152,7 +152,7 @@ impl Compiler<'_> {
                 if let Arg::Memory(read) = *arg
                     && reads[read].over == Some(result)
                 {
-                    *arg = Arg::Own;
+                    *arg = Arg::Own(read);
                 }
             };
             own(&mut start);

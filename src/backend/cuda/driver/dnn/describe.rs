@@ -193,7 +193,6 @@ fn pointwise_mode(mode: Mode) -> c_int {
         Mode::Exp => 13,
         Mode::Log => 15,
         Mode::AtLeast => 303,
-        Mode::Below => 304,
         Mode::Select => 601,
     }
 }

@@ -1,0 +1,151 @@
+//! Which steps of a plan can run before all that it reads is known, in the order of the plan but for those that have to wait.
+
+use super::{MemRef, Operand, Plan, Step};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Steps that have to wait before no later ones are looked at.
+const MOST_WAITING: usize = 16;
+
+/// What has run so.
+#[derive(Default)]
+pub struct EarlySteps {
+    ran: Vec<bool>,
+    /// What every step that was looked at reads and writes.
+    touched: Vec<Option<[Vec<Extent>; 2]>>,
+}
+
+impl EarlySteps {
+    pub fn new(plan: &Plan) -> EarlySteps {
+        let n = plan.steps.len();
+        EarlySteps { ran: vec![false; n], touched: (0..n).map(|_| None).collect() }
+    }
+
+    /// The steps that can run now: `is_known` says that all they need from outside is there, and they neither write what those that
+    /// have to wait read or write, nor read what these write.
+    pub fn ready(&mut self, plan: &Plan, is_known: &dyn Fn(&Step) -> bool) -> Vec<usize> {
+        let (mut ready, mut waiting) = (Vec::new(), 0);
+        let [mut read, mut written] = [Covered::default(), Covered::default()];
+        for (index, step) in plan.steps.iter().enumerate().filter(|(index, _)| !self.ran[*index]) {
+            let [reads, writes] = self.touched[index].get_or_insert_with(|| Extent::of_step(step));
+            if is_known(step)
+                && !reads.iter().any(|extent| written.meets(extent))
+                && !writes.iter().any(|extent| written.meets(extent) || read.meets(extent))
+            {
+                ready.push(index);
+                continue;
+            }
+            waiting += 1;
+            if waiting == MOST_WAITING {
+                break;
+            }
+            reads.iter().for_each(|extent| read.add(extent.clone()));
+            writes.iter().for_each(|extent| written.add(extent.clone()));
+        }
+        ready
+    }
+
+    pub fn have_run(&mut self, steps: &[usize]) {
+        steps.iter().for_each(|&step| self.ran[step] = true);
+    }
+
+    /// How many have run.
+    pub fn count(&self) -> usize {
+        self.ran.iter().filter(|&&ran| ran).count()
+    }
+
+    /// Those of a plan's steps that have not; all, where nothing was begun.
+    pub fn rest<'a>(&'a self, plan: &Plan) -> impl Iterator<Item = usize> + 'a {
+        (0..plan.steps.len()).filter(|&step| !self.ran.get(step).is_some_and(|&ran| ran))
+    }
+}
+
+/// Memory that steps write.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Space {
+    Arena,
+    Host,
+    Output(u32),
+}
+
+/// The bytes between the first and the last that an operand is of.
+#[derive(Clone)]
+struct Extent {
+    space: Space,
+    bytes: Range<u64>,
+}
+
+impl Extent {
+    /// Of what a step reads, and of what it writes.
+    fn of_step(step: &Step) -> [Vec<Extent>; 2] {
+        let [reads, mut writes] = [&step.reads, &step.writes]
+            .map(|operands| operands.iter().filter_map(Extent::of).collect::<Vec<_>>());
+        let scratch = step.workspace.map(|(start, nbytes)| start..start + nbytes);
+        writes.extend(scratch.map(|bytes| Extent { space: Space::Arena, bytes }));
+        [reads, writes]
+    }
+
+    /// `None` of what no step writes, and of nothing.
+    fn of(operand: &Operand) -> Option<Extent> {
+        let (space, start) = match operand.mem {
+            MemRef::Arena(offset) => (Space::Arena, offset),
+            MemRef::Host(offset) => (Space::Host, offset),
+            MemRef::Output(k) => (Space::Output(k), 0),
+            MemRef::Input(_) | MemRef::Scalar(_) | MemRef::Index => return None,
+        };
+        let end = start + operand.layout.end() as u64 * operand.dtype.size() as u64;
+        (start < end).then_some(Extent { space, bytes: start..end })
+    }
+}
+
+/// Bytes of many extents, without repetition: where each range begins, and its end.
+#[derive(Default)]
+struct Covered(BTreeMap<(Space, u64), u64>);
+
+impl Covered {
+    fn meets(&self, Extent { space, bytes }: &Extent) -> bool {
+        let before = self.0.range((*space, 0)..(*space, bytes.end)).next_back();
+        before.is_some_and(|(_, &end)| end > bytes.start)
+    }
+
+    fn add(&mut self, Extent { space, mut bytes }: Extent) {
+        // Those that it meets become part of it.
+        while let Some((&(space, start), &end)) =
+            self.0.range((space, 0)..(space, bytes.end)).next_back()
+            && end > bytes.start
+        {
+            self.0.remove(&(space, start));
+            bytes = start.min(bytes.start)..end.max(bytes.end);
+        }
+        self.0.insert((space, bytes.start), bytes.end);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn covered_bytes_are_those_of_all_extents() {
+        let mut seed = 1u64;
+        let mut below = |n: u64| {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (seed >> 33) % n
+        };
+        for _ in 0..300 {
+            let (mut covered, mut bytes) = (Covered::default(), [[false; 64]; 2]);
+            for _ in 0..12 {
+                let output = below(2) as usize;
+                let start = below(60);
+                let end = start + 1 + below(64 - start - 1).min(9);
+                let extent = Extent { space: Space::Output(output as u32), bytes: start..end };
+                let range = start as usize..end as usize;
+                assert_eq!(covered.meets(&extent), bytes[output][range.clone()].contains(&true));
+                if below(2) == 0 {
+                    covered.add(extent);
+                    bytes[output][range].fill(true);
+                }
+            }
+        }
+    }
+}

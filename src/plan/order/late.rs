@@ -1,0 +1,32 @@
+//! Small things are made when they are needed: an order that is good for memory has them first, since they take next to nothing,
+//! but then the whole program waits for the last number of an optimizer.
+
+use super::{Flow, peak};
+use crate::plan::draft::{Fused, RegionId};
+
+/// Bytes in the arena that one region writes and that make no difference.
+const SMALL: u64 = 64 << 10;
+
+/// The order with regions that write little, and read nothing but inputs and what such regions make, right before the first that
+/// needs them; unless the peak were higher.
+pub(super) fn late(fused: &Fused, flow: &Flow, order: Vec<RegionId>) -> Vec<RegionId> {
+    let writers = fused.writers();
+    let mut is_late = vec![false; order.len()];
+    for &r in &order {
+        let is_small = flow.writes[r].iter().map(|&b| flow.bytes[b]).sum::<u64>() <= SMALL;
+        let is_small = is_small && fused.regions[r].workspace == 0;
+        is_late[r] = is_small && flow.reads[r].iter().all(|&b| is_late[writers[b]]);
+    }
+    // By the place of the first region that needs it and has to be where it is.
+    let mut places = vec![(order.len(), 0); order.len()];
+    for (at, &r) in order.iter().enumerate().rev() {
+        places[r] = match is_late[r] {
+            false => (at, 1),
+            true => (flow.users[r].iter().map(|&u| places[u].0).min().unwrap_or(order.len()), 0),
+        };
+    }
+    let mut changed = order.clone();
+    // Stable: those that come before one place stay in their order.
+    changed.sort_by_key(|&r| places[r]);
+    if peak(fused, flow, &changed) > peak(fused, flow, &order) { order } else { changed }
+}

@@ -1,0 +1,51 @@
+// What differs between the versions of PyTorch that this is compiled with, from 2.11 to 2.15. The
+// dialect of C++ is in build.mk.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <limits>
+
+#include "record/dispatch.h"
+
+#if __has_include(<ATen/NamedTensorUtils.h>)
+#include <ATen/NamedTensorUtils.h>
+#endif
+
+namespace torchacc {
+
+// Whether all is NaN where that is the only bound of `clamp`. 2.11 ignores it there, 2.15 does not
+// (https://github.com/pytorch/pytorch/pull/172200).
+inline bool lone_nan_clamps() {
+  static const bool answer = [] {
+    const CleanDispatch guard;
+    return at::ones({1}).clamp(std::numeric_limits<double>::quiet_NaN()).isnan().item<bool>();
+  }();
+  return answer;
+}
+
+// Named tensors: 2.15 has none.
+#if __has_include(<ATen/NamedTensorUtils.h>)
+
+inline bool is_named(const c10::TensorImpl& tensor) { return tensor.has_named_tensor_meta(); }
+
+// Gives a tensor without names those of `named`, which has as many dimensions.
+inline void copy_names(at::Tensor& tensor, const c10::TensorImpl& named) {
+  at::impl::internal_set_names_inplace(tensor.unsafeGetTensorImpl(), at::impl::get_names(&named),
+                                       /*validate_names=*/false);
+}
+
+// Gives `tensor` the names of `named` if that has any; if both do, they must be the same.
+inline void propagate_names(const at::Tensor& tensor, const at::Tensor& named) {
+  at::namedinference::propagate_names(tensor, named);
+}
+
+#else
+
+inline bool is_named(const c10::TensorImpl&) { return false; }
+inline void copy_names(at::Tensor&, const c10::TensorImpl&) {}
+inline void propagate_names(const at::Tensor&, const at::Tensor&) {}
+
+#endif
+
+}  // namespace torchacc
