@@ -69,24 +69,16 @@ fn checked<'a>(math: &'a Math, node: &Node) -> Option<V<'a>> {
     if math.graph(|graph| is_clamped(graph, node.inputs[1], size)) {
         return None;
     }
+    let along = |n: i64| {
+        let mut sizes = Dims::from_elem(1, axis);
+        sizes.push(n);
+        sizes
+    };
+    let (places, x) = (index.reshape(&along(index.numel())), math.zeros(DType::Bool, &along(size)));
+    let at = smallvec![Attr::Int(axis as i64)];
     Some(match node.op {
-        // These name the index and the dimension.
-        Op::Gather | Op::Scatter => {
-            let along = |n: i64| {
-                let mut sizes = Dims::from_elem(1, axis);
-                sizes.push(n);
-                sizes
-            };
-            let places = index.reshape(&along(index.numel()));
-            let x = math.zeros(DType::Bool, &along(size));
-            math.op(Op::Gather, &[x, places], smallvec![Attr::Int(axis as i64)])
-        }
-        _ => {
-            let end = math.constant_int(size, index.dtype()).broadcast(&index.sizes());
-            let outside = index.lt(0.0).or(index.ge(end)).cast(DType::I64);
-            let x = math.zeros(DType::Bool, &[1]);
-            math.op(Op::Take, &[x, outside], smallvec![Attr::Int(0)])
-        }
+        Op::Gather | Op::Scatter => math.op(Op::Gather, &[x, places], at),
+        _ => math.op(Op::Take, &[x, index], at),
     })
 }
 

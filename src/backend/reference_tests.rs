@@ -180,6 +180,10 @@ fn a_failed_step_leaves_its_output_as_it_was() {
     let (results, outcome) =
         run(step(kernel, reads, writes), &[x, index], std::slice::from_ref(&ty), &[]);
     assert_eq!(results, [Array::zeros(&ty)]);
-    assert_eq!(outcome.failed[0].error.message, "take: index out of range in self");
-    assert_eq!(outcome.failed[0].error.code, crate::error::Code::IndexError);
+    let error = &outcome.failed[0].error;
+    assert!(
+        error.message.ends_with("index 2 is out of bounds for dimension 0 with size 2"),
+        "{error}"
+    );
+    assert_eq!(error.code, crate::error::Code::IndexError);
 }

@@ -45,8 +45,10 @@ const FAMILIES: usize = 64;
 const EXAMPLES: usize = 8;
 /// Templates of a family: for sizes so different that other plans are better.
 const TEMPLATES: usize = 8;
-/// How often a family is planned at other points in vain before it is left alone.
+/// How often a family is planned at other points in vain before that becomes rare.
 const ATTEMPTS: usize = 6;
+/// Examples that tell what varies where all together do not.
+const NEAREST: usize = 3;
 
 /// One program out of so many is compared with what the whole pipeline makes; the first ones always, in debug builds all.
 const SAMPLE: u64 = if cfg!(debug_assertions) { 1 } else { 64 };
@@ -94,8 +96,10 @@ struct Family {
     examples: Vec<Vec<i64>>,
     templates: Vec<Learnt>,
     instances: u64,
-    /// How often learning failed since it last succeeded.
+    /// Traces planned for their own sizes since learning last succeeded, as far as it was to be tried.
     failures: usize,
+    /// One of its templates was: there are to be no more.
+    was_wrong: bool,
     buckets: Vec<Buckets>,
     /// How often no buckets came of the symbol maps.
     unpadded: usize,
@@ -183,13 +187,16 @@ impl Families {
         // Planning takes long: others must get at the families meanwhile.
         let of = |family: &&mut Family| family.structure == erased.structure;
         let examples = self.0.lock().iter_mut().find(of).map(|family| family.examples.clone());
-        let template =
-            examples.and_then(|examples| SymbolMap::new(&examples)).and_then(|symbol_map| {
+        let template = examples.and_then(|examples| {
+            let by = |examples: &[Vec<i64>]| {
+                let symbol_map = SymbolMap::new(examples)?;
                 let point = symbol_map.bind_general(&erased.numbers)?;
                 let template =
                     Template::new(&symbol_map, &point, records, unplaced, decisions, planner)?;
                 Some((symbol_map, template))
-            });
+            };
+            by(&examples).or_else(|| by(&nearest(&examples, &erased.numbers)?))
+        });
         self.0.lock().iter_mut().find(of).is_some_and(|family| family.learnt(template))
     }
 
@@ -214,9 +221,21 @@ impl Families {
     pub fn forget(&self, erased: &ShapeErasedTrace) {
         if let Some(family) = self.0.lock().iter_mut().find(|f| f.structure == erased.structure) {
             family.templates.clear();
-            family.failures = ATTEMPTS;
+            family.was_wrong = true;
         }
     }
+}
+
+/// Those that differ from `numbers` in the fewest places, if they are not all: where models of other widths have the same trace,
+/// those of one width.
+fn nearest(examples: &[Vec<i64>], numbers: &[i64]) -> Option<Vec<Vec<i64>>> {
+    if examples.len() <= NEAREST {
+        return None;
+    }
+    let differ = |example: &&Vec<i64>| example.iter().zip(numbers).filter(|(a, b)| a != b).count();
+    let mut near: Vec<&Vec<i64>> = examples.iter().rev().collect();
+    near.sort_by_key(differ);
+    Some(near.into_iter().take(NEAREST).cloned().collect())
 }
 
 impl Family {
@@ -227,6 +246,7 @@ impl Family {
             templates: Vec::new(),
             instances: 0,
             failures: 0,
+            was_wrong: false,
             buckets: Vec::new(),
             unpadded: 0,
         }
@@ -271,7 +291,7 @@ impl Family {
     }
 
     fn add(&mut self, numbers: &Vec<i64>) -> bool {
-        if self.examples.contains(numbers) || self.failures >= ATTEMPTS {
+        if self.examples.contains(numbers) || self.was_wrong {
             return false;
         }
         if self.examples.len() == EXAMPLES {
@@ -279,7 +299,11 @@ impl Family {
             self.examples.remove(1);
         }
         self.examples.push(numbers.clone());
-        self.examples.len() > 1
+        if self.examples.len() == 1 {
+            return false;
+        }
+        self.failures += 1;
+        self.failures <= ATTEMPTS || self.failures.is_power_of_two()
     }
 
     /// Takes what came of an attempt; whether that is a template.
@@ -292,10 +316,7 @@ impl Family {
                 self.templates.insert(0, Learnt { symbol_map, template, stride });
                 true
             }
-            None => {
-                self.failures += 1;
-                false
-            }
+            None => false,
         }
     }
 }

@@ -231,6 +231,36 @@ fn a_template_ends_where_a_number_goes_by_a_step() {
     assert_eq!([150, 200, 700, 1000].map(has), [true, true, false, false]);
 }
 
+/// Models of several widths, each with plans of its own: lengths are learnt for one width after the other, after many failures too.
+#[test]
+fn what_varies_within_a_width_is_learnt_though_widths_have_other_plans() {
+    let planning = Planning::default();
+    let width = |records: &Records| records.values[0].format.sizes[1];
+    let run = |records: Records| {
+        let erased = ShapeErasedTrace::of(&records);
+        if planning.families.instance(&erased, &records).is_some() {
+            return true;
+        }
+        let (unplaced, decisions) = planned(&records, None).unwrap();
+        let planner = |other: &Records, decisions: &PlanDecisions| {
+            let same = width(other) == width(&records);
+            if same { Ok(planned(other, Some(decisions))?.0) } else { internal!("another plan") }
+        };
+        if planning.families.add(&erased) {
+            planning.families.learn(&erased, &records, &unplaced, &decisions, &planner);
+        }
+        false
+    };
+    let lengths = [50, 161, 70, 33];
+    let each = |width: i64| lengths.map(|t| run(attention(t, width)));
+    assert_eq!(each(16), [false, false, true, true]);
+    assert_eq!(each(24), [false, false, false, true]);
+    assert_eq!(each(16), [true; 4]);
+    (30..40).for_each(|width| assert!(!run(attention(50, 2 * width))));
+    let lengths = (2..30).map(|n| run(attention(11 * n, 48))).collect::<Vec<_>>();
+    assert!(lengths[27], "{lengths:?}");
+}
+
 /// The larger half of a row of `t`: what no polynomial in `t` says.
 fn halves(t: i64) -> Records {
     let mut s = Scribe::default();

@@ -76,7 +76,7 @@ mod tests {
 
         let error = interpret(&graph, &[x.clone(), index(3.0)], &scalars).unwrap_err();
         assert_eq!((error.code, error.site), (Code::IndexError, 12));
-        assert_eq!(error.message, "take: index out of range in self");
+        assert!(error.message.starts_with("take: index out of range in self"), "{error}");
         let fails = |inputs: &[Array], scalars: &[u64], message: &str| {
             let error = interpret(&graph, inputs, scalars).unwrap_err();
             assert!(error.message.contains(message), "{error}");

@@ -2,7 +2,7 @@
 //! `IndexError`.
 
 use super::array::Array;
-use super::{Attr, Eval, Ty, Tys, check, pointwise};
+use super::{Attr, Eval, Op, Ty, Tys, check, pointwise};
 use crate::error::{Code, Error, Result};
 use crate::invalid;
 use crate::shape::{Dims, Layout, contiguous_strides, numel};
@@ -120,19 +120,30 @@ pub fn scatter_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
 
 // ---- meanings
 
-fn in_self(i: i64, size: i64) -> Result<usize> {
-    if (0..size).contains(&i) {
-        return Ok(i as usize);
-    }
-    Err(Error::new(Code::IndexError, "index out of range in self"))
+/// Stands for several numbers of which that for a dimension is out of range: `NO_ROW + dimension`.
+pub const NO_ROW: i64 = i64::MIN;
+
+/// The error of a primitive that meets such a number, in PyTorch's words.
+pub fn out_of_range(op: Op, index: i64, axis: usize, size: i64) -> Error {
+    let text = match (op, index.wrapping_sub(NO_ROW)) {
+        (_, dimension @ 0..64) => format!("an index is out of bounds for dimension {dimension}"),
+        _ => format!("index {index} is out of bounds for dimension {axis} with size {size}"),
+    };
+    Error::new(
+        Code::IndexError,
+        match op {
+            Op::Take | Op::IndexAdd => format!("index out of range in self: {text}"),
+            _ => text,
+        },
+    )
 }
 
-fn in_dimension(i: i64, size: i64, axis: usize) -> Result<i64> {
-    if (0..size).contains(&i) {
-        return Ok(i);
+/// The check of numbers along a dimension.
+pub fn in_range(op: Op, axis: usize, size: i64) -> impl Fn(i64) -> Result<usize> {
+    move |i| match (0..size).contains(&i) {
+        true => Ok(i as usize),
+        false => Err(out_of_range(op, i, axis, size)),
     }
-    let text = format!("index {i} is out of bounds for dimension {axis} with size {size}");
-    Err(Error::new(Code::IndexError, text))
 }
 
 /// Reductions in f64 or wrapping i64 to the elements of an array, rounded once at the end.
@@ -193,9 +204,10 @@ fn around(ty: &Ty, axis: usize) -> (usize, usize, usize) {
 
 fn take(x: &[&Array], attrs: &[Attr], outs: &[Ty]) -> Result<Vec<Array>> {
     let (x, index) = (x[0], x[1]);
-    let (_, size, inner) = around(&x.ty, attrs[0].int() as usize);
-    let rows: Vec<usize> =
-        (0..index.len()).map(|i| in_self(index.i64(i), size as i64)).collect::<Result<_>>()?;
+    let axis = attrs[0].int() as usize;
+    let (_, size, inner) = around(&x.ty, axis);
+    let row = in_range(Op::Take, axis, size as i64);
+    let rows: Vec<usize> = (0..index.len()).map(|i| row(index.i64(i))).collect::<Result<_>>()?;
     let mut y = Array::zeros(&outs[0]);
     for i in 0..y.len() {
         let (outer, row, rest) = (i / inner / rows.len(), i / inner % rows.len(), i % inner);
@@ -206,11 +218,13 @@ fn take(x: &[&Array], attrs: &[Attr], outs: &[Ty]) -> Result<Vec<Array>> {
 
 fn index_add(x: &[&Array], attrs: &[Attr], _: &[Ty]) -> Result<Vec<Array>> {
     let (base, index, x) = (x[0], x[1], x[2]);
-    let (outer, size, inner) = around(&base.ty, attrs[0].int() as usize);
+    let axis = attrs[0].int() as usize;
+    let (outer, size, inner) = around(&base.ty, axis);
+    let in_base = in_range(Op::IndexAdd, axis, size as i64);
     let mut sums = Reduced::of(base);
     let count = index.len();
     for n in 0..count {
-        let row = in_self(index.i64(n), size as i64)?;
+        let row = in_base(index.i64(n))?;
         for (o, i) in (0..outer).flat_map(|o| (0..inner).map(move |i| (o, i))) {
             sums.take(Reduction::Sum, (o * size + row) * inner + i, x, (o * count + n) * inner + i);
         }
@@ -223,10 +237,8 @@ fn targets(x: &Ty, index: &Array, axis: usize) -> Result<Vec<usize>> {
     let mut strides = contiguous_strides(&x.sizes);
     let along = std::mem::replace(&mut strides[axis], 0);
     let places = Layout { sizes: index.ty.sizes.clone(), strides, offset: 0 };
-    let target = |(n, place): (usize, i64)| {
-        let i = in_dimension(index.i64(n), x.sizes[axis], axis)?;
-        Ok((place + i * along) as usize)
-    };
+    let in_x = in_range(Op::Gather, axis, x.sizes[axis]);
+    let target = |(n, place)| Ok(place as usize + in_x(index.i64(n))? * along as usize);
     places.indices().enumerate().map(target).collect()
 }
 

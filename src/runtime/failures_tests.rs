@@ -186,7 +186,8 @@ fn drop_indexed(context: &Context, name: &str, x: BufferId, index: BufferId, n: 
     context.drop_buffer(out);
 }
 
-const IN_SELF: &str = "index out of range in self";
+const IN_SELF: &str =
+    "index out of range in self: index 4 is out of bounds for dimension 0 with size 4";
 const IN_DIMENSION: &str = "index 4 is out of bounds for dimension 0 with size 4";
 
 #[test]

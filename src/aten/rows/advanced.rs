@@ -8,20 +8,22 @@ use crate::aten::{Outs, Row, complex, row};
 use crate::dtype::DType;
 use crate::error::{Code, Error, Result};
 use crate::graph::math::V;
+use crate::op::Op;
 use crate::op::expect::Expectation;
-use crate::op::index::Reduction;
-use crate::op::{Attr, Op};
+use crate::op::index::{NO_ROW, Reduction};
 use crate::record::Arg;
 use crate::shape::{Dims, broadcast_shapes, contiguous_strides, numel};
 use crate::{internal, invalid};
-use smallvec::smallvec;
 
 pub const ROWS: &[Row] = &[
     row("index", &["Tensor", "Tensor_out", "Tensor_hacked_twin"], |c| {
         let x = c.tensor(0)?;
-        let places = Places::of(c, &x.sizes())?;
-        let picked = c.math.op(Op::Take, &[places.rows(x), places.index], axis_0());
-        Ok(vec![places.to_result(picked)])
+        let sizes = x.sizes();
+        if let [(dim, index)] = indices(c, &sizes)?[..] {
+            return Ok(vec![take(x, from_the_end(index, sizes[dim]), dim)]);
+        }
+        let places = Places::of(c, &sizes)?;
+        Ok(vec![places.to_result(take(places.rows(x), places.index, 0))])
     })
     .lists(|indices| !indices.iter().any(is_mask))
     .refuses(always)
@@ -49,8 +51,30 @@ fn masks_alone(indices: &[DType]) -> bool {
     indices.len() == 1 || !indices.iter().any(is_mask)
 }
 
-fn axis_0() -> crate::op::Attrs {
-    smallvec![Attr::Int(0)]
+/// Argument 1, a list of indices with gaps, for a tensor of `sizes`: the dimensions that they index, and they.
+fn indices<'a>(c: &Call<'a>, sizes: &[i64]) -> Result<Vec<(usize, V<'a>)>> {
+    let Arg::Tensors(reads) = c.arg(1) else {
+        return invalid!("the indices must be a list of tensors");
+    };
+    if reads.len() > sizes.len() {
+        return invalid!("too many indices for tensor of dimension {}", sizes.len());
+    }
+    let mut given = Vec::new();
+    for (dim, read) in reads.iter().enumerate() {
+        if let Some(read) = read {
+            given.push((dim, c.read(read)?.cast(DType::I64)));
+        }
+    }
+    match given[..] {
+        [] => invalid!("at least one index must be provided"),
+        _ => Ok(given),
+    }
+}
+
+/// Negative numbers count from the end; what is out of range stays as it is.
+fn from_the_end<'a>(index: V<'a>, size: i64) -> V<'a> {
+    let counted = index.lt(0.0).and(index.ge(-size as f64));
+    counted.select(index + size as f64, index)
 }
 
 /// Which elements of a tensor a list of indices means. The indexed dimensions, moved to the front and joined, are the
@@ -68,23 +92,9 @@ struct Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    /// Of argument 1, a list of indices with gaps, for a tensor of `sizes`.
+    /// Of argument 1 for a tensor of `sizes`.
     fn of(c: &Call<'a>, sizes: &[i64]) -> Result<Places<'a>> {
-        let Arg::Tensors(reads) = c.arg(1) else {
-            return invalid!("the indices must be a list of tensors");
-        };
-        if reads.len() > sizes.len() {
-            return invalid!("too many indices for tensor of dimension {}", sizes.len());
-        }
-        let mut given = Vec::new();
-        for (dim, read) in reads.iter().enumerate() {
-            if let Some(read) = read {
-                given.push((dim, c.read(read)?.cast(DType::I64)));
-            }
-        }
-        let Some(&(first, _)) = given.first() else {
-            return invalid!("at least one index must be provided");
-        };
+        let given = indices(c, sizes)?;
         let dims: Vec<usize> = given.iter().map(|g| g.0).collect();
         let adjacent = dims.windows(2).all(|w| w[0] + 1 == w[1]);
         let others = (0..sizes.len()).filter(|d| !dims.contains(d));
@@ -95,7 +105,7 @@ impl<'a> Places<'a> {
             perm: dims.iter().copied().chain(others).map(|d| d as i64).collect(),
             n_rows: numel(&indexed),
             rest,
-            position: if adjacent { first } else { 0 },
+            position: if adjacent { dims[0] } else { 0 },
         })
     }
 
@@ -135,7 +145,8 @@ impl<'a> Places<'a> {
     }
 }
 
-/// One index for several: negative ones count from the end, one out of range gives -1, which is an error when it is used.
+/// One index for several: negative ones count from the end; where one is out of range stands [`NO_ROW`] and its dimension, unless
+/// it is itself the number of the row.
 fn row_numbers<'a>(c: &Call<'a>, given: &[(usize, V<'a>)], sizes: &[i64]) -> Result<V<'a>> {
     let mut common = Dims::new();
     for (_, index) in given {
@@ -149,15 +160,21 @@ fn row_numbers<'a>(c: &Call<'a>, given: &[(usize, V<'a>)], sizes: &[i64]) -> Res
             }
         };
     }
+    if let ([(0, index)], [size]) = (given, sizes) {
+        return Ok(from_the_end(*index, *size));
+    }
     let strides = contiguous_strides(sizes);
     let mut number = c.math.full(0.0, DType::I64, &common);
-    let mut valid = c.math.full(1.0, DType::Bool, &common);
-    for ((_, index), (&size, &stride)) in given.iter().zip(sizes.iter().zip(&strides)) {
-        let index = index.lt(0.0).select(*index + size as f64, *index);
-        valid = valid.and(index.ge(0.0).and(index.lt(size as f64)));
+    let mut outside = Vec::new();
+    for (&(dim, index), (&size, &stride)) in given.iter().zip(sizes.iter().zip(&strides)) {
+        let index = from_the_end(index, size);
+        outside.push((dim, index.lt(0.0).or(index.ge(size as f64))));
         number = number + index * stride as f64;
     }
-    Ok(valid.select(number, -1.0))
+    let named = |number: V<'a>, (dim, outside): (usize, V<'a>)| {
+        outside.select(c.math.constant_int(NO_ROW + dim as i64, DType::I64), number)
+    };
+    Ok(outside.into_iter().rev().fold(number, named))
 }
 
 /// The mask that stands alone in a list of indices, and the first dimension that it covers.

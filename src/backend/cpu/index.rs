@@ -8,10 +8,10 @@ use super::pool::{GRAIN, parallel_chunks, parallel_each};
 use super::tile::element::{Bf16, F16, Stored};
 use super::vector::Vector;
 use crate::dtype::DType;
-use crate::error::{Code, Error, Result};
+use crate::error::Result;
 use crate::internal;
-use crate::op::Attr;
-use crate::op::index::Reduction;
+use crate::op::index::{Reduction, in_range};
+use crate::op::{Attr, Op};
 use crate::shape::{contiguous_strides, numel};
 
 /// Elements before, along and after `axis`.
@@ -25,23 +25,6 @@ fn indices(index: &Bound, check: impl Fn(i64) -> Result<usize>) -> Result<Vec<us
         DType::I32 => index.dense::<i32>().iter().map(|&i| check(i as i64)).collect(),
         DType::I64 => index.dense::<i64>().iter().map(|&i| check(i)).collect(),
         other => internal!("index of {other}"),
-    }
-}
-
-fn in_self(size: usize) -> impl Fn(i64) -> Result<usize> {
-    move |i| match i {
-        i if (0..size as i64).contains(&i) => Ok(i as usize),
-        _ => Err(Error::new(Code::IndexError, "index out of range in self")),
-    }
-}
-
-fn in_dimension(axis: usize, size: usize) -> impl Fn(i64) -> Result<usize> {
-    move |i| match i {
-        i if (0..size as i64).contains(&i) => Ok(i as usize),
-        _ => {
-            let text = format!("index {i} is out of bounds for dimension {axis} with size {size}");
-            Err(Error::new(Code::IndexError, text))
-        }
     }
 }
 
@@ -61,7 +44,7 @@ macro_rules! by_size {
 pub fn take(attrs: &[Attr], reads: &[Bound], writes: &[Bound]) -> Result<()> {
     let axis = attrs[0].int() as usize;
     let (_, size, inner) = around(reads[0].sizes(), axis);
-    let rows = indices(&reads[1], in_self(size))?;
+    let rows = indices(&reads[1], in_range(Op::Take, axis, size as i64))?;
     by_size!(writes[0].dtype, take_as(&reads[0], &rows, size, inner, &writes[0]));
     Ok(())
 }
@@ -90,7 +73,7 @@ fn take_as<T: Plain>(x: &Bound, rows: &[usize], size: usize, inner: usize, write
 
 /// For every element of an index, in order: the flat element of an array of sizes `x` that it names.
 fn targets(x: &[i64], index: &Bound, axis: usize) -> Result<Vec<usize>> {
-    let mut all = indices(index, in_dimension(axis, x[axis] as usize))?;
+    let mut all = indices(index, in_range(Op::Gather, axis, x[axis]))?;
     if all.is_empty() {
         return Ok(all);
     }
@@ -238,7 +221,7 @@ pub fn index_add(attrs: &[Attr], reads: &[Bound], writes: &[Bound]) -> Result<()
     let axis = attrs[0].int() as usize;
     let (base, x, out) = (&reads[0], &reads[2], &writes[0]);
     let shape = around(base.sizes(), axis);
-    let rows = indices(&reads[1], in_self(shape.1))?;
+    let rows = indices(&reads[1], in_range(Op::IndexAdd, axis, shape.1 as i64))?;
     if !in_place(base, out) {
         copy(base, out)?;
     }

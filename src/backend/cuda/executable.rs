@@ -13,6 +13,7 @@ use crate::backend::run::{explain, run_steps};
 use crate::backend::{Call, Executable, Failure, Outcome};
 use crate::error::{Code, Error, Result};
 use crate::internal;
+use crate::op::index::out_of_range;
 use crate::op::{Op, expect};
 use crate::plan::{Kernel, MemRef, Operand, Plan};
 use parking_lot::Mutex;
@@ -326,12 +327,11 @@ fn unmet(kernel: &Kernel) -> Error {
 /// In PyTorch's words.
 fn index_error(kernel: &Kernel, index: i64, size: i64) -> Error {
     let text = match kernel {
-        Kernel::Node { op: Op::Gather | Op::Scatter, attrs } => {
-            let axis = attrs[0].int();
-            format!("index {index} is out of bounds for dimension {axis} with size {size}")
+        Kernel::Node { op: op @ (Op::Gather | Op::Scatter | Op::Take | Op::IndexAdd), attrs } => {
+            return out_of_range(*op, index, attrs[0].int() as usize, size);
         }
-        Kernel::Node { op: Op::MaxPoolGrad, .. } => "index out of range in max_pool_grad".into(),
-        _ => "index out of range in self".into(),
+        Kernel::Node { op: Op::MaxPoolGrad, .. } => "index out of range in max_pool_grad",
+        _ => "index out of range in self",
     };
     Error::new(Code::IndexError, text)
 }

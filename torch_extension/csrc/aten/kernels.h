@@ -93,5 +93,28 @@ using RecurrentLayer = std::tuple<at::Tensor, at::Tensor>(
     const at::Tensor& input, const at::Tensor& hidden, at::TensorList parameters, bool has_biases,
     int64_t layers, double dropout, bool train, bool bidirectional, bool batch_first);
 RecurrentLayer gru, rnn_tanh, rnn_relu;
+std::tuple<at::Tensor, at::Tensor, at::Tensor> packed_lstm(
+    const at::Tensor& data, const at::Tensor& batch_sizes, at::TensorList states,
+    at::TensorList parameters, bool has_biases, int64_t layers, double dropout, bool train,
+    bool bidirectional);
+using PackedLayer = std::tuple<at::Tensor, at::Tensor>(const at::Tensor& data,
+                                                       const at::Tensor& batch_sizes,
+                                                       const at::Tensor& hidden,
+                                                       at::TensorList parameters, bool has_biases,
+                                                       int64_t layers, double dropout, bool train,
+                                                       bool bidirectional);
+PackedLayer packed_gru, packed_rnn_tanh, packed_rnn_relu;
+
+// packing.cpp
+std::tuple<at::Tensor, at::Tensor> pack_padded_sequence(const at::Tensor& input,
+                                                        const at::Tensor& lengths,
+                                                        bool batch_first);
+at::Tensor pack_padded_sequence_backward(const at::Tensor& grad, c10::SymIntArrayRef input_size,
+                                         const at::Tensor& batch_sizes, bool batch_first);
+std::tuple<at::Tensor, at::Tensor> pad_packed_sequence(const at::Tensor& data,
+                                                       const at::Tensor& batch_sizes,
+                                                       bool batch_first,
+                                                       const at::Scalar& padding_value,
+                                                       int64_t total_length);
 
 }  // namespace torchacc

@@ -6,6 +6,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/clone.h>
 #include <ATen/ops/dropout.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/gru_native.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/lstm_native.h>
@@ -18,10 +19,12 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <limits>
 #include <string_view>
 #include <vector>
 
 #include "aten/kernels.h"
+#include "aten/packing.h"
 #include "record/arguments.h"
 #include "record/operator.h"
 #include "record/recorder.h"
@@ -230,10 +233,9 @@ Weights weights_of(at::TensorList parameters, bool has_biases, int64_t index) {
   return weights;
 }
 
-// Whether the layer may be one operation: of plain tensors that nobody transforms or converts.
+// Whether the layer may be one operation: of plain tensors that nobody transforms.
 bool whole(const at::Tensor& input, at::TensorList states, at::TensorList parameters) {
   if (!natives().forward || !natives().backward) return false;
-  if (at::autocast::is_autocast_enabled(input.device().type())) return false;
   const auto is_plain = [&](const at::Tensor& tensor) {
     return tensor.device() == input.device() && tensor.scalar_type() == input.scalar_type() &&
            !at::isTensorSubclassLike(tensor) && !tensor._fw_grad(/*level=*/0).defined();
@@ -243,11 +245,19 @@ bool whole(const at::Tensor& input, at::TensorList states, at::TensorList parame
          std::all_of(parameters.begin(), parameters.end(), is_plain);
 }
 
-// One direction of one layer over input [time, batch, width]: its outputs, and the state it leaves.
-// All steps' products of the input are one, and its gradient another.
+// The gates of an LSTM that keep its cell as it is.
+at::Tensor keeping_gates(int64_t units, const at::TensorOptions& options) {
+  const auto infinity = std::numeric_limits<double>::infinity();
+  return at::cat({at::full({units}, -infinity, options), at::full({units}, infinity, options),
+                  at::zeros({2 * units}, options)});
+}
+
+// One direction of one layer over input [time, batch, width], or [steps, width] of packed ones: its
+// outputs, and the state it leaves. All steps' products of the input are one, and its gradient
+// another.
 std::pair<at::Tensor, State> one_direction(const at::Tensor& input, State state,
                                            const Weights& weights, Cell cell, bool reverse,
-                                           bool is_whole) {
+                                           bool is_whole, const Packing* packing) {
   std::optional<at::Tensor> bias = weights.input_bias;
   if (cell == Cell::kGru) {
     const int64_t units = weights.hidden.size(1);
@@ -262,59 +272,122 @@ std::pair<at::Tensor, State> one_direction(const at::Tensor& input, State state,
   } else if (bias) {
     bias = at::add(*bias, *weights.hidden_bias);
   }
-  const at::Tensor gates = at::linear(input, weights.input, bias);
+  at::Tensor gates = at::linear(input, weights.input, bias);
+  if (packing != nullptr) {
+    gates = packing->to_batch(gates, reverse);
+    if (cell == Cell::kLstm) {
+      gates = packing->filled(gates, keeping_gates(weights.hidden.size(1), gates.options()));
+    }
+  }
   if (!is_whole) return steps(gates, weights.hidden, state, cell, reverse);
   const c10::ScalarType given = gates.scalar_type();
   const c10::ScalarType dtype = given == at::kDouble ? at::kDouble : at::kFloat;
   // Where there is nothing more, another one stands for it: undefined tensors are none of
   // autograd's.
   const at::Tensor& more = has_more(cell) ? state.more : state.hidden;
-  auto results = Layer::apply(gates.to(dtype), weights.hidden.to(dtype), state.hidden.to(dtype),
-                              more.to(dtype), static_cast<int64_t>(cell), reverse);
+  auto results =
+      Layer::apply(gates.to(dtype), weights.hidden.to(dtype), state.hidden.to(dtype),
+                   more.to(dtype), static_cast<int64_t>(cell), reverse && packing == nullptr);
   at::Tensor output = results[0].to(given);
+  const at::Tensor last = results[1].to(given);
+  if (packing != nullptr)
+    return {packing->to_packed(output, reverse), {packing->ends(output), last}};
   // The gradient reads the outputs, which the program may write to, as it may to those of steps. In
   // one program with its gradient the copy is the same value.
   if (output.is_same(results[0]) && output.requires_grad()) output = output.clone();
-  return {output, {output.select(0, reverse ? 0 : output.size(0) - 1), results[1].to(given)}};
+  return {output, {output.select(0, reverse ? 0 : output.size(0) - 1), last}};
 }
 
 struct Results {
   at::Tensor output, hidden, cell;
 };
 
-// All layers; nothing for what PyTorch refuses with better words than ours, for projections and
-// for empty sequences.
-std::optional<Results> layers_of(Cell cell, const at::Tensor& input, at::TensorList states,
-                                 at::TensorList parameters, bool has_biases, int64_t layers,
-                                 double dropout, bool train, bool bidirectional, bool batch_first) {
-  const int64_t directions = bidirectional ? 2 : 1;
-  const auto expected = static_cast<size_t>(layers * directions * (has_biases ? 4 : 2));
-  if (parameters.size() != expected || input.dim() != 3 || input.numel() == 0) return std::nullopt;
-  for (const at::Tensor& state : states) {
-    if (state.dim() != 3 || state.size(0) != layers * directions ||
-        state.size(1) != input.size(batch_first ? 0 : 1) || state.size(2) != parameters[1].size(1))
-      return std::nullopt;
-  }
-  const bool is_whole = whole(input, states, parameters);
-  at::Tensor x = batch_first ? input.transpose(0, 1) : input;
+// What PyTorch's operators are called with beside their input.
+struct Layers {
+  std::vector<at::Tensor> states, parameters;
+  bool has_biases;
+  int64_t count;
+  double dropout;
+  bool train, bidirectional;
+};
+
+// Whether it is neither for PyTorch to refuse, in better words than ours, nor has projections.
+bool are_known(const Layers& layers, int64_t batch) {
+  const int64_t rows = layers.count * (layers.bidirectional ? 2 : 1);
+  const auto& parameters = layers.parameters;
+  return parameters.size() == static_cast<size_t>(rows * (layers.has_biases ? 4 : 2)) &&
+         std::all_of(layers.states.begin(), layers.states.end(), [&](const at::Tensor& state) {
+           return state.dim() == 3 && state.size(0) == rows && state.size(1) == batch &&
+                  state.size(2) == parameters[1].size(1);
+         });
+}
+
+// Under autocast in its type, as by cuDNN.
+std::optional<c10::impl::ExcludeDispatchKeyGuard> converted(at::Tensor& input, Layers& layers) {
+  const c10::DeviceType device = input.device().type();
+  if (!at::autocast::is_autocast_enabled(device)) return std::nullopt;
+  const at::ScalarType dtype = at::autocast::get_autocast_dtype(device);
+  const auto convert = [&](at::Tensor& tensor) {
+    tensor = at::autocast::cached_cast(dtype, tensor, device);
+  };
+  convert(input);
+  std::for_each(layers.states.begin(), layers.states.end(), convert);
+  std::for_each(layers.parameters.begin(), layers.parameters.end(), convert);
+  return std::make_optional<c10::impl::ExcludeDispatchKeyGuard>(
+      at::autocast::get_autocast_dispatch_key_from_device_type(device));
+}
+
+// All layers over [time, batch, width], or over packed steps.
+Results results_of(Cell cell, at::Tensor x, const Layers& layers, bool is_whole,
+                   const Packing* packing) {
+  const int64_t directions = layers.bidirectional ? 2 : 1;
   std::vector<at::Tensor> hidden, cells;
-  for (int64_t layer = 0; layer < layers; ++layer) {
+  for (int64_t layer = 0; layer < layers.count; ++layer) {
     std::vector<at::Tensor> outputs;
     for (int64_t direction = 0; direction < directions; ++direction) {
       const int64_t index = layer * directions + direction;
-      State state{states[0][index], {}};
-      if (cell == Cell::kLstm) state.more = states[1][index];
-      auto [output, left] = one_direction(x, state, weights_of(parameters, has_biases, index), cell,
-                                          direction, is_whole);
+      State state{layers.states[0][index], {}};
+      if (cell == Cell::kLstm) state.more = layers.states[1][index];
+      auto [output, left] =
+          one_direction(x, state, weights_of(layers.parameters, layers.has_biases, index), cell,
+                        direction, is_whole, packing);
       outputs.push_back(output);
       hidden.push_back(left.hidden);
       if (cell == Cell::kLstm) cells.push_back(left.more);
     }
-    x = bidirectional ? at::cat(outputs, -1) : outputs[0];
-    if (dropout > 0 && train && layer + 1 < layers) x = at::dropout(x, dropout, train);
+    x = layers.bidirectional ? at::cat(outputs, -1) : outputs[0];
+    if (layers.dropout > 0 && layers.train && layer + 1 < layers.count) {
+      x = at::dropout(x, layers.dropout, layers.train);
+    }
   }
-  return Results{batch_first ? x.transpose(0, 1) : x, at::stack(hidden),
-                 cells.empty() ? at::Tensor() : at::stack(cells)};
+  return {x, at::stack(hidden), cells.empty() ? at::Tensor() : at::stack(cells)};
+}
+
+// Nothing where it is PyTorch's, as empty sequences are.
+std::optional<Results> layers_of(Cell cell, at::Tensor input, Layers layers, bool batch_first) {
+  if (input.dim() != 3 || input.numel() == 0 || !are_known(layers, input.size(batch_first ? 0 : 1)))
+    return std::nullopt;
+  const auto guard = converted(input, layers);
+  const bool is_whole = whole(input, layers.states, layers.parameters);
+  if (batch_first) input = input.transpose(0, 1);
+  Results results = results_of(cell, input, layers, is_whole, nullptr);
+  if (batch_first) results.output = results.output.transpose(0, 1);
+  return results;
+}
+
+// The same of packed sequences.
+std::optional<Results> packed_layers_of(Cell cell, at::Tensor steps, const at::Tensor& batch_sizes,
+                                        Layers layers) {
+  if (steps.dim() != 2 || steps.numel() == 0) return std::nullopt;
+  const auto guard = converted(steps, layers);
+  if (!whole(steps, layers.states, layers.parameters)) return std::nullopt;
+  const auto packing = Packing::of(batch_sizes, steps.device(), layers.bidirectional);
+  if (!packing || packing->steps() != steps.size(0) || !are_known(layers, packing->batch()))
+    return std::nullopt;
+  if (!packing->is_even()) return results_of(cell, steps, layers, true, &*packing);
+  Results results = results_of(cell, packing->to_batch(steps, false), layers, true, nullptr);
+  results.output = results.output.flatten(0, 1);
+  return results;
 }
 
 }  // namespace
@@ -324,24 +397,51 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm(const at::Tensor& input, at:
                                                     int64_t layers, double dropout, bool train,
                                                     bool bidirectional, bool batch_first) {
   if (states.size() == 2) {
-    if (auto found = layers_of(Cell::kLstm, input, states, parameters, has_biases, layers, dropout,
-                               train, bidirectional, batch_first))
+    const Layers all{states.vec(), parameters.vec(), has_biases, layers, dropout,
+                     train,        bidirectional};
+    if (auto found = layers_of(Cell::kLstm, input, all, batch_first))
       return {found->output, found->hidden, found->cell};
   }
   return at::native::lstm(input, states, parameters, has_biases, layers, dropout, train,
                           bidirectional, batch_first);
 }
 
-#define TORCHACC_RECURRENT(name, cell)                                                       \
-  std::tuple<at::Tensor, at::Tensor> name(const at::Tensor& input, const at::Tensor& hidden, \
-                                          at::TensorList parameters, bool has_biases,        \
-                                          int64_t layers, double dropout, bool train,        \
-                                          bool bidirectional, bool batch_first) {            \
-    if (auto found = layers_of(cell, input, hidden, parameters, has_biases, layers, dropout, \
-                               train, bidirectional, batch_first))                           \
-      return {found->output, found->hidden};                                                 \
-    return at::native::name(input, hidden, parameters, has_biases, layers, dropout, train,   \
-                            bidirectional, batch_first);                                     \
+std::tuple<at::Tensor, at::Tensor, at::Tensor> packed_lstm(
+    const at::Tensor& data, const at::Tensor& batch_sizes, at::TensorList states,
+    at::TensorList parameters, bool has_biases, int64_t layers, double dropout, bool train,
+    bool bidirectional) {
+  if (states.size() == 2) {
+    const Layers all{states.vec(), parameters.vec(), has_biases, layers, dropout,
+                     train,        bidirectional};
+    if (auto found = packed_layers_of(Cell::kLstm, data, batch_sizes, all))
+      return {found->output, found->hidden, found->cell};
+  }
+  return at::native::lstm(data, batch_sizes, states, parameters, has_biases, layers, dropout, train,
+                          bidirectional);
+}
+
+#define TORCHACC_RECURRENT(name, cell)                                                          \
+  std::tuple<at::Tensor, at::Tensor> name(const at::Tensor& input, const at::Tensor& hidden,    \
+                                          at::TensorList parameters, bool has_biases,           \
+                                          int64_t layers, double dropout, bool train,           \
+                                          bool bidirectional, bool batch_first) {               \
+    const Layers all{                                                                           \
+        {hidden}, parameters.vec(), has_biases, layers, dropout, train, bidirectional};         \
+    if (auto found = layers_of(cell, input, all, batch_first))                                  \
+      return {found->output, found->hidden};                                                    \
+    return at::native::name(input, hidden, parameters, has_biases, layers, dropout, train,      \
+                            bidirectional, batch_first);                                        \
+  }                                                                                             \
+  std::tuple<at::Tensor, at::Tensor> packed_##name(                                             \
+      const at::Tensor& data, const at::Tensor& batch_sizes, const at::Tensor& hidden,          \
+      at::TensorList parameters, bool has_biases, int64_t layers, double dropout, bool train,   \
+      bool bidirectional) {                                                                     \
+    const Layers all{                                                                           \
+        {hidden}, parameters.vec(), has_biases, layers, dropout, train, bidirectional};         \
+    if (auto found = packed_layers_of(cell, data, batch_sizes, all))                            \
+      return {found->output, found->hidden};                                                    \
+    return at::native::name(data, batch_sizes, hidden, parameters, has_biases, layers, dropout, \
+                            train, bidirectional);                                              \
   }
 
 TORCHACC_RECURRENT(gru, Cell::kGru)

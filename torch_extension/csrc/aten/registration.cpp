@@ -88,6 +88,13 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("gru.input", &gru);
   m.impl("rnn_tanh.input", &rnn_tanh);
   m.impl("rnn_relu.input", &rnn_relu);
+  m.impl("lstm.data", &packed_lstm);
+  m.impl("gru.data", &packed_gru);
+  m.impl("rnn_tanh.data", &packed_rnn_tanh);
+  m.impl("rnn_relu.data", &packed_rnn_relu);
+  m.impl("_pack_padded_sequence", &pack_padded_sequence);
+  m.impl("_pack_padded_sequence_backward", &pack_padded_sequence_backward);
+  m.impl("_pad_packed_sequence", &pad_packed_sequence);
   m.impl("addr", &addr);
   m.impl("addr.out", &addr_out);
   m.impl("_nested_tensor_from_mask_left_aligned", &is_left_aligned);
@@ -114,6 +121,12 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   m.impl("gru.input", &gru);
   m.impl("rnn_tanh.input", &rnn_tanh);
   m.impl("rnn_relu.input", &rnn_relu);
+  m.impl("lstm.data", &packed_lstm);
+  m.impl("gru.data", &packed_gru);
+  m.impl("rnn_tanh.data", &packed_rnn_tanh);
+  m.impl("rnn_relu.data", &packed_rnn_relu);
+  m.impl("_pack_padded_sequence_backward", &pack_padded_sequence_backward);
+  m.impl("_pad_packed_sequence", &pad_packed_sequence);
   m.impl("_has_compatible_shallow_copy_type", &has_compatible_shallow_copy_type);
 }
 
