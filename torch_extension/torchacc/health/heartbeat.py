@@ -1,0 +1,238 @@
+"""A thread of each rank that tells the others that it lives, and notices who does not, who lags,
+and where all of them are when one hangs.
+
+Ranks talk by the store of their process group, over a connection of their own: what a rank waits
+for elsewhere holds up nothing here.
+"""
+
+import collections
+import contextlib
+import faulthandler
+import json
+import os
+import secrets
+import socket
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch.distributed as dist
+
+from torchacc.event_log import steps
+from torchacc.explain import described_collectives, explanation
+from torchacc.health import exits
+from torchacc.metrics import metrics
+
+STEPS = 5  # over which the time of a step is taken
+SAID_AFTER = 3  # beats in a row that a rank lags, before it is said
+ANSWERS = 2  # beats in which the ranks write down where they are
+
+
+class Heart:
+    """Beats every `interval` seconds until `stop`.
+
+    `alarm(kind, rank, text)` is called from its thread. When nothing has happened on a rank for
+    `timeout` seconds, all write down their stacks; the process then ends if it is to `exit`.
+    """
+
+    def __init__(
+        self,
+        alarm: Callable[[str, int, str], None],
+        *,
+        timeout: float,
+        lag: float,
+        interval: float,
+        folder: Path | None,
+        exit: bool,
+    ):
+        self._alarm, self._timeout, self._lag, self._exit = alarm, timeout, lag, exit
+        self._interval, self._folder = interval, folder
+        self.rank, self.size, self._store = 0, 1, None
+        if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+            self.rank, self.size = dist.get_rank(), dist.get_world_size()
+            self._store = _own_store()
+        self._file = _opened(folder, self.rank)
+        self._progress: tuple | None = None
+        self._since = time.monotonic()
+        self._samples: collections.deque = collections.deque()
+        self._seen: dict[int, tuple[bytes, float]] = {}  # of other ranks: the last beat, and when
+        self._lags: collections.Counter = collections.Counter()
+        self._has_dumped = self._read("stacks")
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="torchacc-heart", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join()
+        faulthandler.cancel_dump_traceback_later()
+        with contextlib.suppress(dist.DistError):  # the store may be gone
+            self._write(str(self.rank), json.dumps({"done": True}))
+        if self._folder is not None:
+            self._file.close()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._interval):
+            # Where this thread cannot run, as somebody holds the interpreter, a timer of the system
+            # writes the stacks.
+            faulthandler.dump_traceback_later(self._timeout + self._interval, file=self._file)
+            try:
+                self._beat()
+            except dist.DistError as error:
+                # The store went with the rank, or the agent, that had it.
+                self._store = None
+                self._alarm("store", self.rank, f"the ranks' store is gone: {error}")
+
+    def _beat(self) -> None:
+        now = time.monotonic()
+        counters = metrics()
+        progress = (steps.count, *(counters[one] for one in ("recorded_ops", "kernels")))
+        progress += (counters["collectives"], counters["compile_ns"])
+        if progress != self._progress:
+            self._progress, self._since = progress, now
+        self._samples.append((now, steps.count, counters["collective_exposed_ns"] / 1e9))
+        beat = {
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "step": steps.count,
+            "busy": self._busy(),
+            "silent": round(now - self._since, 3),
+            "collectives": _last_collectives(),
+            "beat": now,
+        }
+        self._write(str(self.rank), json.dumps(beat))
+        if now - self._since >= self._timeout:
+            self._ask(f"nothing has happened on rank {self.rank} for {now - self._since:.0f} s")
+        if self.size > 1:
+            self._look_at((self.rank + 1) % self.size, now)
+        if self.rank == 0 and self.size > 1:
+            self._find_lagging(now)
+        if (asked := self._read("stacks")) != self._has_dumped:
+            self._has_dumped = asked
+            self._dump(asked.decode())
+
+    def _busy(self) -> float | None:
+        """Seconds of a step in which this rank did not wait for others, over the last few."""
+        samples = self._samples
+        while len(samples) > 2 and samples[-1][1] - samples[1][1] >= STEPS:
+            samples.popleft()
+        (begin, first, waited), (end, last, waits) = samples[0], samples[-1]
+        if last - first < STEPS:
+            return None
+        return max(0.0, (end - begin) - (waits - waited)) / (last - first)
+
+    def _look_at(self, rank: int, now: float) -> dict | None:
+        """What a rank said last; that it has said nothing is told, by its neighbour."""
+        said = self._read(str(rank)) or b"{}"
+        before, since = self._seen.get(rank, (None, now))
+        if said != before:
+            since = now
+        self._seen[rank] = said, since
+        beat = json.loads(said)
+        late = max(self._timeout, 3 * self._interval)
+        if now - since >= late and "done" not in beat and rank == (self.rank + 1) % self.size:
+            self._seen[rank] = said, now  # said again after as long
+            self._ask(
+                f"rank {rank} has not been heard of for {now - since:.0f} s: its process is gone, "
+                "stopped, or holds the interpreter"
+            )
+        return beat
+
+    def _find_lagging(self, now: float) -> None:
+        beats = {rank: self._look_at(rank, now) for rank in range(1, self.size)}
+        beats[0] = {"busy": self._busy()}
+        busy = {rank: beat["busy"] for rank, beat in beats.items() if beat.get("busy")}
+        for rank, seconds in busy.items():
+            others = [one for other, one in busy.items() if other != rank]
+            usual = statistics.median_low(others) if others else seconds
+            lags = seconds > self._lag * usual
+            self._lags[rank] = self._lags[rank] + 1 if lags else 0
+            if self._lags[rank] == SAID_AFTER:
+                self._alarm(
+                    "straggler",
+                    rank,
+                    f"rank {rank} on {beats[rank].get('host', socket.gethostname())} is busy for "
+                    f"{seconds:.3g} s a step, the others for {usual:.3g} s",
+                )
+
+    def _ask(self, why: str) -> None:
+        """All ranks to write down where they are. Of several that ask at once one does."""
+        if self._store is None:
+            self._has_dumped = why.encode()
+            self._dump(json.dumps({"why": why, "by": self.rank}))
+        elif self._has_dumped == self._read("stacks"):
+            asked = json.dumps({"why": why, "by": self.rank, "id": secrets.token_hex(4)})
+            self._store.compare_set("stacks", (self._has_dumped or b"").decode(), asked)
+
+    def _dump(self, asked: str) -> None:
+        about = json.loads(asked)
+        print(f"torchacc: {about['why']}; the stacks of rank {self.rank}:", file=self._file)
+        self._file.flush()
+        faulthandler.dump_traceback(self._file, all_threads=True)
+        print(f"step {steps.count}; {_flight_recorder()}", file=self._file, flush=True)
+        if about["by"] == self.rank:
+            if self._store is not None:
+                self._stopped.wait(ANSWERS * self._interval)
+            where = f"; stacks: {self._folder}" if self._folder else ""
+            self._alarm("hang", self.rank, f"{about['why']}{where}\n{self._summary()}")
+        if self._exit:
+            self._stopped.wait(0 if about["by"] == self.rank else (1 + ANSWERS) * self._interval)
+            if not self._stopped.is_set():
+                sys.stderr.flush()
+                os._exit(exits.AGAIN)
+        self._since = time.monotonic()  # said again after as long
+
+    def _summary(self) -> str:
+        """Each rank's step and last collectives, those that are behind first."""
+        lines = []
+        for rank in range(self.size):
+            beat = json.loads(self._read(str(rank)) or b"{}") if self._store is not None else {}
+            if not beat:
+                lines.append((-1, f"  rank {rank}: no heartbeat"))
+            elif "done" in beat:
+                lines.append((0, f"  rank {rank}: has ended its watch"))
+            else:
+                last = "; ".join(beat["collectives"].values()) or "no collective yet"
+                text = f"  rank {rank} on {beat['host']}: step {beat['step']}, {last}"
+                lines.append((beat["step"], text))
+        return "\n".join(text for _, text in sorted(lines)) if self._store is not None else ""
+
+    def _read(self, key: str) -> bytes | None:
+        if self._store is None or not self._store.check([key]):
+            return None
+        return self._store.get(key)
+
+    def _write(self, key: str, text: str) -> None:
+        if self._store is not None:
+            self._store.set(key, text)
+
+
+def _own_store() -> dist.Store:
+    """The job's, by a connection of its own, with keys that no earlier start of the ranks had."""
+    store = dist.distributed_c10d._get_default_store().clone()
+    life = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return dist.PrefixStore(f"torchacc/heart/{life}", store)
+
+
+def _opened(folder: Path | None, rank: int):
+    if folder is None:
+        return sys.__stderr__
+    folder.mkdir(parents=True, exist_ok=True)
+    return (folder / f"rank_{rank}.txt").open("a")
+
+
+def _last_collectives() -> dict[str, str]:
+    """Of each process group the last that began."""
+    rows = explanation()["collectives"]
+    return {
+        str(row["communicator"]): f"group {row['communicator']}: {row['name']} {row['number']} "
+        f"{row['state']} {row['site']}".replace("torchacc::", "")
+        for row in rows
+    }
+
+
+def _flight_recorder() -> str:
+    return "\n".join(described_collectives(explanation()["collectives"])) or "no collectives"
