@@ -13,6 +13,7 @@ import socket
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -102,7 +103,10 @@ def _measure() -> "_Measured":
         _meet()
         for dtype, (left, right) in on_device.items():
             said["wrong"] += _wrong_product(multiply(left, right), expected, dtype)
-        seconds = _timed(lambda: _multiply_often(on_device[torch.float32], count), clock)
+        operands = on_device[torch.float32]
+        seconds, products = _timed(partial(_multiply_often, *operands, count), clock)
+        for at, product in enumerate(products):
+            said["wrong"] += _wrong_product(product, expected * 2**at, torch.float32)
         for pair in _pairings(size):
             _meet()
             other = pair.get(rank)
@@ -168,19 +172,17 @@ def multiply(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return a @ b
 
 
-def _multiply_often(pair: tuple[torch.Tensor, torch.Tensor], count: int) -> list[torch.Tensor]:
+def _multiply_often(a: torch.Tensor, b: torch.Tensor, count: int) -> list[torch.Tensor]:
     # Of operands that differ, or the products would be one.
-    return [multiply(pair[0] * (2.0**at), pair[1]) for at in range(count)]
+    return [multiply(a * (2.0**at), b) for at in range(count)]
 
 
-def _timed(call: Callable[[], Any], clock: Callable[[], float]) -> float:
+def _timed(call: Callable[[], Any], clock: Callable[[], float]) -> tuple[float, Any]:
     torchacc.sync()
     start = clock()
-    kept = call()
+    made = call()
     torchacc.sync()
-    taken = clock() - start
-    del kept
-    return taken
+    return clock() - start, made
 
 
 def _known_product(side: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -235,7 +237,7 @@ def _exchange(rank: int, other: int, nbytes: int) -> tuple[float, list[dict]]:
         for work in dist.batch_isend_irecv(ops if rank < other else ops[::-1]):
             work.wait()
 
-    taken = _timed(send, time.perf_counter)
+    taken, _ = _timed(send, time.perf_counter)
     differs = (here.cpu() != theirs).nonzero()
     if not len(differs):
         return taken, []

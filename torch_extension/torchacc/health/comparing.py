@@ -52,7 +52,8 @@ class Recorder:
     def __init__(self, model: nn.Module, folder: str | os.PathLike):
         rank = dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
         Path(folder).mkdir(parents=True, exist_ok=True)
-        self._file = Path(folder, f"rank_{rank}.jsonl").open("w")  # noqa: SIM115
+        self._file = Path(folder, f"rank_{rank}.jsonl")
+        self._file.write_text("")
         self._step = 0
         self._abouts: list[dict] = []
         self._numbers: list[torch.Tensor] = []
@@ -75,7 +76,6 @@ class Recorder:
         self._hooks.remove()
         while self._pending:
             self._write()
-        self._file.close()
 
     def __enter__(self) -> "Recorder":
         return self
@@ -98,11 +98,11 @@ class Recorder:
     def _write(self) -> None:
         step, abouts, numbers, bits = self._pending.pop(0)
         rows = zip(abouts, numbers.result().tolist(), bits.result().tolist(), strict=True)
-        for about, (norm, largest, *sample), sum_of_bits in rows:
-            size = min(math.prod(about["shape"]), SAMPLES)
-            line = {"step": step, **about, "bits": sum_of_bits, "norm": norm, "largest": largest}
-            self._file.write(json.dumps(line | {"sample": sample[:size]}) + "\n")
-        self._file.flush()
+        with self._file.open("a") as file:
+            for about, (norm, largest, *sample), all_bits in rows:
+                made = {"bits": all_bits, "norm": norm, "largest": largest}
+                made["sample"] = sample[: min(math.prod(about["shape"]), SAMPLES)]
+                file.write(json.dumps({"step": step, **about, **made}) + "\n")
 
 
 def compare_runs(

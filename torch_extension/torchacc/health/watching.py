@@ -4,6 +4,7 @@ import atexit
 import collections
 import os
 import statistics
+import sys
 import traceback
 import warnings
 from collections.abc import Callable
@@ -54,8 +55,9 @@ class Watch:
     With `timeout` None nothing of this is watched. Every rank makes a `Watch`; it takes a thread,
     which beats every `interval` seconds, and `faulthandler.dump_traceback_later`.
 
-    What is noticed is an event, and `alarm`'s: "warn" warns, "raise" also raises it from the next
-    `step` if it is about numbers; a function is called with the `Alarm`, from any thread.
+    What is noticed is an event, and `alarm`'s: "warn" warns of it, "raise" raises the `Alarm` from
+    `step` or `close` if it is about numbers; what is about ranks both write to stderr. A function
+    is called with the `Alarm`, from any thread.
 
     From then on an error that ends the process gives it `exit_code(error)`.
     """
@@ -121,9 +123,12 @@ class Watch:
 
     def close(self) -> None:
         """Reads the rest, and ends the watch. Raises as `step` does."""
-        self._end()
-        while self._pending:
-            self._judge(self._pending.popleft())
+        # Ranks may hang in what is still to be computed.
+        try:
+            while self._pending:
+                self._judge(self._pending.popleft())
+        finally:
+            self._end()
         self._raise()
 
     def __enter__(self) -> "Watch":
@@ -207,9 +212,13 @@ class Watch:
         if callable(self._alarm):
             self._alarm(alarm)
             return
-        warnings.warn(f"torchacc: {alarm}", stacklevel=2)
-        if self._alarm == "raise" and kind in ("non-finite", "loss spike"):
+        if kind not in ("non-finite", "loss spike"):
+            # By a thread, whose warnings have no line, and may be the last words of the process.
+            print(f"torchacc: {alarm}", file=sys.__stderr__, flush=True)
+        elif self._alarm == "raise":
             self._raised = self._raised or alarm
+        else:
+            warnings.warn(f"torchacc: {alarm}", stacklevel=4)
 
     def _raise(self) -> None:
         alarm, self._raised = self._raised, None
