@@ -1,5 +1,4 @@
-"""Faults that tests plant in ranks: what a rank does is in its functions here, the product code knows
-none of it."""
+"""Faults that tests plant in ranks: the product's code knows nothing of them."""
 
 import contextlib
 import random
@@ -93,7 +92,7 @@ class Middle(nn.Module):
     def forward(self, x):
         x = x.square() + 1
         if self.spoil == "NaN":
-            x = x / (x - x)
+            x = x * ((x - x) / (x - x))
         if self.spoil == "gradient":
             x = (x - x).sqrt() + x
         return x
@@ -159,8 +158,15 @@ def hang(folder):
         if step == 3 and dist.get_rank() == VICTIM:
             never_comes()
 
-    with Watch(timeout=2, interval=0.2, exit=True, folder=folder) as watch:
+    warm_up()
+    with Watch(timeout=5, interval=0.5, exit=True, folder=folder) as watch:
         train(6, watch, before)
+
+
+def warm_up():
+    """What is imported with an optimizer may take long."""
+    with Watch(timeout=None) as watch:
+        train(1, watch)
 
 
 def never_comes():
@@ -176,7 +182,8 @@ def hold(folder):
             while True:
                 pass
 
-    with Watch(timeout=2, interval=0.2, exit=True, folder=folder) as watch:
+    warm_up()
+    with Watch(timeout=5, interval=0.5, exit=True, folder=folder) as watch:
         train(6, watch, before)
 
 

@@ -186,19 +186,12 @@ class Heart:
         self._since = time.monotonic()  # said again after as long
 
     def _summary(self) -> str:
-        """Each rank's step and last collectives, those that are behind first."""
-        lines = []
-        for rank in range(self.size):
-            beat = json.loads(self._read(str(rank)) or b"{}") if self._store is not None else {}
-            if not beat:
-                lines.append((-1, f"  rank {rank}: no heartbeat"))
-            elif "done" in beat:
-                lines.append((0, f"  rank {rank}: has ended its watch"))
-            else:
-                last = "; ".join(beat["collectives"].values()) or "no collective yet"
-                text = f"  rank {rank} on {beat['host']}: step {beat['step']}, {last}"
-                lines.append((beat["step"], text))
-        return "\n".join(text for _, text in sorted(lines)) if self._store is not None else ""
+        """Who is missed where; then each rank's step and collectives, who is behind first."""
+        if self._store is None:
+            return ""
+        said = {rank: json.loads(self._read(str(rank)) or b"{}") for rank in range(self.size)}
+        order = sorted(said, key=lambda rank: said[rank].get("step", -1))
+        return "\n".join(_missed(said) + [_described(rank, said[rank]) for rank in order])
 
     def _read(self, key: str) -> bytes | None:
         if self._store is None or not self._store.check([key]):
@@ -224,14 +217,45 @@ def _opened(folder: Path | None, rank: int):
     return (folder / f"rank_{rank}.txt").open("a")
 
 
-def _last_collectives() -> dict[str, str]:
-    """Of each process group the last that began."""
-    rows = explanation()["collectives"]
-    return {
-        str(row["communicator"]): f"group {row['communicator']}: {row['name']} {row['number']} "
-        f"{row['state']} {row['site']}".replace("torchacc::", "")
-        for row in rows
-    }
+def _last_collectives() -> dict[str, dict]:
+    """Of each process group the first that runs, or else the last one."""
+    made: dict[str, dict] = {}
+    for row in explanation()["collectives"]:
+        group = str(row["communicator"])
+        if made.get(group, {}).get("state") != "running":
+            made[group] = {key: row[key] for key in ("number", "name", "state", "site")}
+            made[group]["name"] = row["name"].removeprefix("torchacc::")
+    return made
+
+
+def _missed(said: dict[int, dict]) -> list[str]:
+    """Ranks that have not come to what others of their group wait in."""
+    groups: dict[str, dict[int, dict]] = collections.defaultdict(dict)
+    for rank, beat in said.items():
+        for group, last in beat.get("collectives", {}).items():
+            groups[group][rank] = last
+    lines = []
+    for group, ranks in groups.items():
+        running = [last for last in ranks.values() if last["state"] == "running"]
+        first = min(running, key=lambda last: last["number"], default=None)
+        absent = [rank for rank in ranks if first and ranks[rank]["number"] < first["number"]]
+        if absent:
+            where = f"{first['name']} {first['number']} of group {group} ({first['site']})"
+            lines.append(f"  {where}: others wait there for rank {', '.join(map(str, absent))}")
+    return lines
+
+
+def _described(rank: int, beat: dict) -> str:
+    if not beat:
+        return f"  rank {rank}: no heartbeat"
+    if "done" in beat:
+        return f"  rank {rank}: has ended its watch"
+    lasts = [
+        f"group {group}: {last['name']} {last['number']} {last['state']} {last['site']}"
+        for group, last in beat["collectives"].items()
+    ]
+    where = "; ".join(lasts) or "no collective yet"
+    return f"  rank {rank} on {beat['host']}: step {beat['step']}, {where}"
 
 
 def _flight_recorder() -> str:
