@@ -28,6 +28,7 @@ from torchacc.metrics import metrics
 
 STEPS = 5  # over which the time of a step is taken
 SAID_AFTER = 3  # beats in a row that a rank lags, before it is said
+LOST = 0.2  # of a step: what the others have to wait for a rank to lag
 ANSWERS = 2  # beats in which the ranks write down where they are
 
 
@@ -57,9 +58,9 @@ class Heart:
         self._file = _opened(folder, self.rank)
         self._progress: tuple | None = None
         self._since = time.monotonic()
-        self._samples: collections.deque = collections.deque()
+        self._pace = _Pace()
         self._seen: dict[int, tuple[bytes, float]] = {}  # of other ranks: the last beat, and when
-        self._lags: collections.Counter = collections.Counter()
+        self._lags: dict[int, tuple[int, int]] = {}  # how often in a row, last in which step
         self._has_dumped = self._read("stacks")
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="torchacc-heart", daemon=True)
@@ -75,7 +76,7 @@ class Heart:
             self._file.close()
 
     def _run(self) -> None:
-        while not self._stopped.wait(self._interval):
+        while not self._stopped.is_set():
             # Where this thread cannot run, as somebody holds the interpreter, a timer of the system
             # writes the stacks.
             faulthandler.dump_traceback_later(self._timeout + self._interval, file=self._file)
@@ -85,6 +86,7 @@ class Heart:
                 # The store went with the rank, or the agent, that had it.
                 self._store = None
                 self._alarm("store", self.rank, f"the ranks' store is gone: {error}")
+            self._stopped.wait(self._interval)
 
     def _beat(self) -> None:
         now = time.monotonic()
@@ -93,13 +95,12 @@ class Heart:
         progress += (counters["collectives"], counters["compile_ns"])
         if progress != self._progress:
             self._progress, self._since = progress, now
-        self._samples.append((now, steps.count, counters["collective_exposed_ns"] / 1e9))
+        self._pace.add(now, steps.count, counters["collective_exposed_ns"] / 1e9)
         beat = {
             "host": socket.gethostname(),
             "pid": os.getpid(),
             "step": steps.count,
-            "busy": self._busy(),
-            "silent": round(now - self._since, 3),
+            "pace": self._pace.told(),
             "collectives": _last_collectives(),
             "beat": now,
         }
@@ -109,20 +110,11 @@ class Heart:
         if self.size > 1:
             self._look_at((self.rank + 1) % self.size, now)
         if self.rank == 0 and self.size > 1:
-            self._find_lagging(now)
-        if (asked := self._read("stacks")) != self._has_dumped:
+            self._find_lagging(now, beat)
+        asked = self._read("stacks")
+        if asked is not None and asked != self._has_dumped:
             self._has_dumped = asked
             self._dump(asked.decode())
-
-    def _busy(self) -> float | None:
-        """Seconds of a step in which this rank did not wait for others, over the last few."""
-        samples = self._samples
-        while len(samples) > 2 and samples[-1][1] - samples[1][1] >= STEPS:
-            samples.popleft()
-        (begin, first, waited), (end, last, waits) = samples[0], samples[-1]
-        if last - first < STEPS:
-            return None
-        return max(0.0, (end - begin) - (waits - waited)) / (last - first)
 
     def _look_at(self, rank: int, now: float) -> dict | None:
         """What a rank said last; that it has said nothing is told, by its neighbour."""
@@ -141,27 +133,29 @@ class Heart:
             )
         return beat
 
-    def _find_lagging(self, now: float) -> None:
-        beats = {rank: self._look_at(rank, now) for rank in range(1, self.size)}
-        beats[0] = {"busy": self._busy()}
-        busy = {rank: beat["busy"] for rank, beat in beats.items() if beat.get("busy")}
-        for rank, seconds in busy.items():
-            others = [one for other, one in busy.items() if other != rank]
-            usual = statistics.median_low(others) if others else seconds
-            lags = seconds > self._lag * usual
-            self._lags[rank] = self._lags[rank] + 1 if lags else 0
-            if self._lags[rank] == SAID_AFTER:
-                self._alarm(
-                    "straggler",
-                    rank,
-                    f"rank {rank} on {beats[rank].get('host', socket.gethostname())} is busy for "
-                    f"{seconds:.3g} s a step, the others for {usual:.3g} s",
-                )
+    def _find_lagging(self, now: float, mine: dict) -> None:
+        """A rank that the others wait for: it is busy for longer than they, and that is no small
+        part of a step."""
+        beats = {0: mine, **{rank: self._look_at(rank, now) for rank in range(1, self.size)}}
+        paces = {rank: beat["pace"] for rank, beat in beats.items() if beat.get("pace")}
+        for rank, pace in paces.items():
+            others = [one["busy"] for other, one in paces.items() if other != rank]
+            count, step = self._lags.get(rank, (0, -1))
+            if not others or beats[rank]["step"] == step:
+                continue
+            usual = statistics.median_low(others)
+            lost = pace["busy"] - usual
+            lags = pace["busy"] > self._lag * usual and lost > LOST * pace["seconds"]
+            count = count + 1 if lags else 0
+            self._lags[rank] = count, beats[rank]["step"]
+            if count == SAID_AFTER:
+                text = f"rank {rank} on {beats[rank]['host']} is busy for {pace['busy']:.3g} s of "
+                text += f"{pace['seconds']:.3g} s a step, the others for {usual:.3g} s"
+                self._alarm("straggler", rank, text)
 
     def _ask(self, why: str) -> None:
         """All ranks to write down where they are. Of several that ask at once one does."""
         if self._store is None:
-            self._has_dumped = why.encode()
             self._dump(json.dumps({"why": why, "by": self.rank}))
         elif self._has_dumped == self._read("stacks"):
             asked = json.dumps({"why": why, "by": self.rank, "id": secrets.token_hex(4)})
@@ -174,8 +168,6 @@ class Heart:
         faulthandler.dump_traceback(self._file, all_threads=True)
         print(f"step {steps.count}; {_flight_recorder()}", file=self._file, flush=True)
         if about["by"] == self.rank:
-            if self._store is not None:
-                self._stopped.wait(ANSWERS * self._interval)
             where = f"; stacks: {self._folder}" if self._folder else ""
             self._alarm("hang", self.rank, f"{about['why']}{where}\n{self._summary()}")
         if self._exit:
@@ -189,7 +181,12 @@ class Heart:
         """Who is missed where; then each rank's step and collectives, who is behind first."""
         if self._store is None:
             return ""
-        said = {rank: json.loads(self._read(str(rank)) or b"{}") for rank in range(self.size)}
+        before = [self._read(str(rank)) for rank in range(self.size)]
+        self._stopped.wait(ANSWERS * self._interval)
+        after = [self._read(str(rank)) for rank in range(self.size)]
+        said = {rank: json.loads(one or b"{}") for rank, one in enumerate(after)}
+        for rank, beat in said.items():
+            beat["is_silent"] = before[rank] == after[rank] and rank != self.rank
         order = sorted(said, key=lambda rank: said[rank].get("step", -1))
         return "\n".join(_missed(said) + [_described(rank, said[rank]) for rank in order])
 
@@ -201,6 +198,31 @@ class Heart:
     def _write(self, key: str, text: str) -> None:
         if self._store is not None:
             self._store.set(key, text)
+
+
+class _Pace:
+    """How long a step takes, and how much of it a rank does not wait for others."""
+
+    def __init__(self):
+        self._samples: collections.deque = collections.deque()
+
+    def add(self, now: float, steps: int, waited: float) -> None:
+        """Of a moment: the steps and the seconds of waiting until then."""
+        samples = self._samples
+        if samples and waited < samples[-1][2]:
+            samples.clear()  # the counters were reset
+        # Not within a step: what is waited for just now is not counted yet.
+        if not samples or steps != samples[-1][1]:
+            samples.append((now, steps, waited))
+        while len(samples) > 2 and samples[-1][1] - samples[1][1] >= STEPS:
+            samples.popleft()
+
+    def told(self) -> dict[str, float] | None:
+        (begin, first, waited), (end, last, waits) = self._samples[0], self._samples[-1]
+        if last - first < STEPS:
+            return None
+        seconds = (end - begin) / (last - first)
+        return {"seconds": seconds, "busy": max(0.0, seconds - (waits - waited) / (last - first))}
 
 
 def _own_store() -> dist.Store:
@@ -246,16 +268,17 @@ def _missed(said: dict[int, dict]) -> list[str]:
 
 
 def _described(rank: int, beat: dict) -> str:
-    if not beat:
-        return f"  rank {rank}: no heartbeat"
     if "done" in beat:
         return f"  rank {rank}: has ended its watch"
+    if "step" not in beat:
+        return f"  rank {rank}: was never heard of"
     lasts = [
         f"group {group}: {last['name']} {last['number']} {last['state']} {last['site']}"
         for group, last in beat["collectives"].items()
     ]
     where = "; ".join(lasts) or "no collective yet"
-    return f"  rank {rank} on {beat['host']}: step {beat['step']}, {where}"
+    silent = ", is heard of no more" if beat["is_silent"] else ""
+    return f"  rank {rank} on {beat['host']}{silent}: step {beat['step']}, {where}"
 
 
 def _flight_recorder() -> str:

@@ -3,6 +3,7 @@ modules return, and the gradients of these, each with a name and a line."""
 
 import os
 import sys
+import weakref
 from collections.abc import Callable
 
 import torch
@@ -20,12 +21,14 @@ class ModuleHooks:
     """Calls `see(name, site, tensor)` for floating point tensors while gradients are recorded.
 
     `name` is "input of the model", "output of layers.0.mlp" or "gradient of the output of ...";
-    `site` the line, "file:line", that called the module. Of distributed tensors it sees this rank's
-    part. Modules that `torch.compile` has compiled are seen as a whole.
+    `site` the line, "file:line", that called the module. What several modules return one after the
+    other it sees once, of distributed tensors this rank's part, of what `torch.compile` has
+    compiled the whole.
     """
 
     def __init__(self, model: nn.Module, see: Callable[[str, str, torch.Tensor], None]):
         self._see = see
+        self._last: weakref.ref | None = None
         self._handles = [model.register_forward_pre_hook(self._input, with_kwargs=True)]
         for name, module in model.named_modules():
             label = f"output of {name or 'the model'}"
@@ -52,6 +55,10 @@ class ModuleHooks:
     def _look(self, label, site, tensor):
         if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point():
             return
+        # What a module returns is often what its last part returned.
+        if self._last is not None and self._last() is tensor:
+            return
+        self._last = weakref.ref(tensor)
         site = site() if callable(site) else site
         with torch.no_grad():
             self._see(label, site, _local(tensor.detach()))
