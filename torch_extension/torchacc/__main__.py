@@ -13,6 +13,7 @@
 """
 
 import argparse
+import contextlib
 import os
 import runpy
 import sys
@@ -47,10 +48,7 @@ def _run(commands) -> None:
 
 
 def run(arguments: list[str]) -> None:
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.run import main as torchrun
-
-    from torchacc.health.exits import of_processes
 
     count, rest = "1", arguments
     if rest[:1] == ["-n"]:
@@ -60,8 +58,19 @@ def run(arguments: list[str]) -> None:
     begin = next((at for at, one in enumerate(rest) if one == "-m" or Path(one).is_file()), 0)
     elsewhere = ("--rdzv", "--master", "--standalone", "--nnodes")
     is_alone = not any(one.startswith(elsewhere) for one in rest[:begin])
-    try:
+    with _ending_as_ranks():
         torchrun(["--standalone"] * is_alone + ["--nproc-per-node", count, *rest])
+
+
+@contextlib.contextmanager
+def _ending_as_ranks():
+    """Ends with the exit code of the rank that was the reason, where one fails."""
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+
+    from torchacc.health.exits import of_processes
+
+    try:
+        yield
     except ChildFailedError as error:
         print(error, file=sys.stderr)
         raise SystemExit(of_processes([one.exitcode for one in error.failures.values()])) from None
@@ -139,7 +148,8 @@ def check(options) -> None:
     if "RANK" in os.environ:
         report = checking.check_ranks(options.factor)
     elif processes > 1:
-        report = checking.launch(processes, options.factor)
+        with _ending_as_ranks():
+            report = checking.launch(processes, options.factor)
     else:
         report = checking.check(factor=options.factor)
     if int(os.environ.get("RANK", "0")) == 0:

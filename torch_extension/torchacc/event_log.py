@@ -34,6 +34,7 @@ class EventStream:
             self._write, self._file = to, None
         else:
             path = os.fspath(to).replace("{rank}", str(_rank()))
+            os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
             # One call of the system for each line, at the end of the file: ranks may share it.
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
             self._write = self._append
@@ -118,9 +119,10 @@ def span(name: str, **fields: str | float | int) -> Iterator[dict]:
 
 
 def _log(name: str, kind: str, fields: dict) -> None:
-    data = {"kind": kind, **{key: one for key, one in fields.items() if one is not None}}
-    made = torch.monitor.Event(name, datetime.datetime.now(), data)
-    torch.monitor.log_event(made)
+    data = {key: one for key, one in fields.items() if one is not None}
+    # The event's own time has no zone.
+    data |= {"time": time.time(), "kind": kind}
+    torch.monitor.log_event(torch.monitor.Event(name, datetime.datetime.now(), data))
 
 
 def _rank() -> int:
@@ -172,26 +174,23 @@ class _Steps:
 
 
 steps = _Steps()
-_compiled = 0
+_compiled = 0, 0  # the counter, which a program may reset, and the number of the last one
 
 
 def _compiles() -> None:
     """Tells of what was compiled since the last call."""
     global _compiled
-    counters = json.loads(torch.ops.acc.metrics())
-    if counters.get("compiles", 0) == _compiled:
+    count, last = json.loads(torch.ops.acc.metrics()).get("compiles", 0), _compiled[1]
+    if count == _compiled[0]:
         return
-    if counters["compiles"] < _compiled:
-        _compiled = 0  # the counters were reset
-    for one in json.loads(torch.ops.acc.explain())["compiles"]:
-        if one["number"] > _compiled:
-            _compiled = one["number"]
-            event(
-                "torchacc.compile",
-                number=one["number"],
-                seconds=one["took_ns"] / 1e9,
-                operations=one["operations"],
-                why=one["why"],
-                site=one.get("site") or one.get("change", {}).get("site"),
-            )
-    _compiled = counters["compiles"]
+    new = [one for one in json.loads(torch.ops.acc.explain())["compiles"] if one["number"] > last]
+    _compiled = count, max((one["number"] for one in new), default=last)
+    for one in new:
+        event(
+            "torchacc.compile",
+            number=one["number"],
+            seconds=one["took_ns"] / 1e9,
+            operations=one["operations"],
+            why=one["why"],
+            site=one.get("site") or one.get("change", {}).get("site"),
+        )

@@ -7,6 +7,7 @@ that what else the machine does meets all of them; and only what is slow twice i
 """
 
 import dataclasses
+import datetime
 import math
 import os
 import socket
@@ -27,6 +28,7 @@ ROUNDS = 7
 _TYPES = (torch.float32, torch.bfloat16, torch.float16)
 # Side of the matrices and products of a round, bytes of an exchange; on a GPU, and on the host.
 _GPU, _HOST = (4096, 8, 2**26), (512, 4, 2**21)
+PATIENCE = 300  # seconds for a rank to come
 _PAIRINGS = 16  # of ranks, at most
 _LINK_FACTOR = 3.0  # a link is measured by the clock, which goes on while others have the processor
 
@@ -288,7 +290,7 @@ def _gathered(said: dict) -> list[dict]:
 def check_ranks(factor: float) -> Report:
     """`check` by a process group of its own: what each process does that `launch` or torchrun
     starts."""
-    dist.init_process_group()
+    dist.init_process_group(timeout=datetime.timedelta(seconds=PATIENCE))
     try:
         return check(factor=factor)
     finally:

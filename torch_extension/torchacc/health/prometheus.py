@@ -104,7 +104,12 @@ def serve_as_asked() -> None:
     host, _, port = os.environ["TORCHACC_METRICS"].rpartition(":")
     if not port.isdigit() or int(port) > 65535:
         raise ValueError(f"TORCHACC_METRICS={os.environ['TORCHACC_METRICS']} is no port")
-    serve_metrics(int(port) + int(os.environ.get("LOCAL_RANK", "0")), host or "127.0.0.1")
+    number = int(port) + int(os.environ.get("LOCAL_RANK", "0"))
+    try:
+        serve_metrics(number, host or "127.0.0.1")
+    except OSError as error:
+        text = f"TORCHACC_METRICS: port {number} cannot be listened at: {error.strerror}"
+        raise OSError(error.errno, text) from error
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 import atexit
 import collections
+import contextlib
 import os
 import statistics
 import sys
@@ -139,6 +140,10 @@ class Watch:
             self.close()
             return
         self._end()
+        # What was no number may be what ended it.
+        with contextlib.suppress(Exception):
+            while self._pending and self._pending[0].value.done():
+                self._judge(self._pending.popleft())
         where = traceback.extract_tb(trace)[-1]
         event(
             "torchacc.error",
