@@ -1,6 +1,7 @@
 """Faults that tests plant in ranks: the product's code knows nothing of them."""
 
 import contextlib
+import math
 import random
 import sys
 import time
@@ -9,7 +10,16 @@ import torch
 import torch.distributed as dist
 import torch.nn as nn
 import torchacc
-from torchacc.health import Watch, checking
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    parallelize_module,
+)
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
+from torchacc.health import Recorder, Watch, checking, compare_runs
 
 VICTIM = 1
 
@@ -195,3 +205,48 @@ def lose():
             raise KeyError("of the program")
         train(100, watch)
     torchacc.sync()
+
+
+class Recomputed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x):
+        return checkpoint(lambda x: self.down(self.up(x).relu()), x, use_reentrant=False)
+
+
+def engines(folder):
+    """What is noticed of a model on each of PyTorch's engines, and where two runs of it part."""
+    mesh = init_device_mesh("acc", (dist.get_world_size(),))
+    plan = {"up": ColwiseParallel(use_local_output=False), "down": RowwiseParallel()}
+    kinds = {
+        "ddp": DistributedDataParallel,
+        "fsdp": fully_shard,
+        "tp": lambda model: parallelize_module(model, mesh, plan),
+    }
+    return {kind: _engine(f"{folder}/{kind}", divide) for kind, divide in kinds.items()}
+
+
+def _engine(folder, divide):
+    said = []
+    for run in "ab":
+        torch.manual_seed(0)
+        model = divide(Recomputed().to("acc"))
+        with (
+            Watch(model, alarm=lambda alarm: said.append(str(alarm)), timeout=None) as watch,
+            Recorder(model, folder + run) as recorder,
+        ):
+            for step in range(3):
+                with torch.no_grad():
+                    model.get_parameter(_last(model)).mul_(math.nan if step == 2 else 1)
+                loss = model(torch.randn(4, 8).to("acc")).square().mean()
+                loss.backward()
+                watch.step(loss)
+                recorder.step()
+    dist.barrier()
+    return [*said, str(compare_runs(folder + "a", folder + "b", rtol=0, atol=0))]
+
+
+def _last(model):
+    return next(name for name, _ in model.named_parameters() if name.endswith("down.bias"))

@@ -49,6 +49,17 @@ def test_the_rank_and_line_that_computed_no_number_first():
     assert [one[1:3] for one in well] == [[4, 0]]
 
 
+def test_modules_are_seen_on_every_engine(tmp_path):
+    for rank, made in enumerate(ranks.run("planted.engines", 2, tmp_path)):
+        for kind, said in made.items():
+            assert len(said) == 3, (kind, said)
+            # Recomputed in the backward pass, by both runs alike.
+            assert said[2] == "None", (kind, said)
+            for text in said[:2]:
+                assert text.startswith(f"step 2, rank {rank}: non-finite: the output of"), kind
+                assert "down (" in text, (kind, text)
+
+
 def test_a_rank_that_lags_is_named():
     first, second = ranks.run("planted.lag", 2, 0.05)
     assert [one[:2] for one in first] == [["straggler", 1]], first

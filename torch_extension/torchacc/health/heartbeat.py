@@ -69,13 +69,18 @@ class Heart:
     def stop(self) -> None:
         self._stopped.set()
         self._thread.join()
-        faulthandler.cancel_dump_traceback_later()
         with contextlib.suppress(dist.DistError):  # the store may be gone
             self._write(str(self.rank), json.dumps({"done": True}))
         if self._folder is not None:
             self._file.close()
 
     def _run(self) -> None:
+        try:
+            self._beat_on()
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
+    def _beat_on(self) -> None:
         while not self._stopped.is_set():
             # Where this thread cannot run, as somebody holds the interpreter, a timer of the system
             # writes the stacks.
@@ -107,10 +112,10 @@ class Heart:
         self._write(str(self.rank), json.dumps(beat))
         if now - self._since >= self._timeout:
             self._ask(f"nothing has happened on rank {self.rank} for {now - self._since:.0f} s")
-        if self.size > 1:
+        if self._store is not None:
             self._look_at((self.rank + 1) % self.size, now)
-        if self.rank == 0 and self.size > 1:
-            self._find_lagging(now, beat)
+            if self.rank == 0:
+                self._find_lagging(now, beat)
         asked = self._read("stacks")
         if asked is not None and asked != self._has_dumped:
             self._has_dumped = asked
