@@ -38,8 +38,8 @@ adapters.install()
 
 
 def __getattr__(name: str):
-    # What many programs do without, and takes long to import: a search, and PyTorch's checkpoints.
-    if name in ("auto", "checkpoint"):
+    # What many programs do without, and takes long to import.
+    if name in ("auto", "checkpoint", "health"):
         return importlib.import_module(f"torchacc.{name}")
     raise AttributeError(f"module 'torchacc' has no attribute {name!r}")
 
@@ -59,6 +59,7 @@ __all__ = [
     "fp8",
     "from_dlpack",
     "future",
+    "health",
     "host_calls",
     "last_program",
     "load_safetensors",

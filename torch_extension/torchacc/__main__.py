@@ -3,13 +3,17 @@
     torchacc run -n 4 train.py ...          in 4 processes, by torchrun, whose options go before the
                                             script, too
     torchacc plan model.py --cluster a100 --nodes 128 --batch 1024
-    torchacc check [config.yaml] [-n 8]     what is installed, and if a configuration is right
+    torchacc check [-n 8]                   what is installed, and if devices and links are slow or
+                                            wrong; in 8 processes here, or in those of torchrun
+    torchacc check config.yaml [-n 8]       if a configuration is right
+    torchacc compare runs/a runs/b          where two runs that were recorded part
     torchacc explain train.py ...           runs it, then says what was compiled and why
 
 `python -m torchacc` is the same.
 """
 
 import argparse
+import contextlib
 import os
 import runpy
 import sys
@@ -30,7 +34,7 @@ def main(arguments: list[str] | None = None) -> None:
         prog="torchacc", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(required=True, metavar="command")
-    for add in (_run, _plan, _check, _explain):
+    for add in (_run, _plan, _check, _compare, _explain):
         add(commands)
     options = parser.parse_args(given)
     options.command(options)
@@ -54,7 +58,22 @@ def run(arguments: list[str]) -> None:
     begin = next((at for at, one in enumerate(rest) if one == "-m" or Path(one).is_file()), 0)
     elsewhere = ("--rdzv", "--master", "--standalone", "--nnodes")
     is_alone = not any(one.startswith(elsewhere) for one in rest[:begin])
-    torchrun(["--standalone"] * is_alone + ["--nproc-per-node", count, *rest])
+    with _ending_as_ranks():
+        torchrun(["--standalone"] * is_alone + ["--nproc-per-node", count, *rest])
+
+
+@contextlib.contextmanager
+def _ending_as_ranks():
+    """Ends with the exit code of the rank that was the reason, where one fails."""
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+
+    from torchacc.health.exits import of_processes
+
+    try:
+        yield
+    except ChildFailedError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(of_processes([one.exitcode for one in error.failures.values()])) from None
 
 
 def _plan(commands) -> None:
@@ -104,13 +123,42 @@ def plan(options) -> None:
 
 
 def _check(commands) -> None:
-    parser = commands.add_parser("check", help="what is installed, and a configuration")
-    parser.add_argument("config", nargs="?", help="a file of a Config")
-    parser.add_argument("-n", type=int, default=1, help="processes that it is for")
+    parser = commands.add_parser("check", help="what is installed, devices and links, a Config")
+    parser.add_argument("config", nargs="?", help="a file of a Config, instead of the devices")
+    parser.add_argument("-n", type=int, help="processes: to start, or that the Config is for")
+    text = "of the median's time, from which a device is slow (1.75)"
+    parser.add_argument("--factor", type=float, default=1.75, help=text)
     parser.set_defaults(command=check)
 
 
 def check(options) -> None:
+    if int(os.environ.get("RANK", "0")) == 0:
+        _check_installed()
+    if options.config:
+        try:
+            config = Config.from_file(options.config)
+            sizes = config.mesh(options.n or 1)
+        except (ValueError, OSError) as error:
+            raise SystemExit(f"torchacc check: {options.config}: {error}") from error
+        print(" x ".join(f"{axis} {size}" for axis, size in sizes.items()), "is right")
+        return
+    from torchacc.health import checking, exits
+
+    processes = options.n or max(1, torch.cuda.device_count())
+    if "RANK" in os.environ:
+        report = checking.check_ranks(options.factor)
+    elif processes > 1:
+        with _ending_as_ranks():
+            report = checking.launch(processes, options.factor)
+    else:
+        report = checking.check(factor=options.factor)
+    if int(os.environ.get("RANK", "0")) == 0:
+        print(report)
+    if report.findings:
+        raise SystemExit(exits.DEVICE)
+
+
+def _check_installed() -> None:
     x = torch.arange(4.0, device="acc", requires_grad=True)
     (x * x).sum().backward()
     if x.grad.tolist() != [0, 2, 4, 6]:
@@ -124,13 +172,27 @@ def check(options) -> None:
         except ImportError:
             continue
         print(f"{name} {module.__version__}")
-    if options.config:
-        try:
-            config = Config.from_file(options.config)
-            sizes = config.mesh(options.n)
-        except (ValueError, OSError) as error:
-            raise SystemExit(f"torchacc check: {options.config}: {error}") from error
-        print(" x ".join(f"{axis} {size}" for axis, size in sizes.items()), "is right")
+
+
+def _compare(commands) -> None:
+    parser = commands.add_parser("compare", help="where two runs that were recorded part")
+    parser.add_argument("first", help="a folder that torchacc.health.Recorder wrote")
+    parser.add_argument("second", help="another one")
+    parser.add_argument("--rtol", type=float, default=1e-3, help="of the largest magnitude (1e-3)")
+    parser.add_argument("--atol", type=float, default=1e-6, help="beside that (1e-6)")
+    parser.set_defaults(command=compare)
+
+
+def compare(options) -> None:
+    from torchacc.health import compare_runs
+
+    try:
+        tolerances = {"rtol": options.rtol, "atol": options.atol}
+        difference = compare_runs(options.first, options.second, **tolerances)
+    except (ValueError, OSError) as error:
+        raise SystemExit(f"torchacc compare: {error}") from error
+    print(difference or "no difference")
+    raise SystemExit(int(difference is not None))
 
 
 def _explain(commands) -> None:

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import torch
 from torch import AcceleratorError, OutOfMemoryError
 
-from torchacc import amp, memory, random, step, streams
+from torchacc import amp, event_log, memory, random, step, streams
 from torchacc._absent import ABSENT
 from torchacc._index import device_index
 from torchacc.explain import explain_at_exit
@@ -124,6 +124,7 @@ def _lazy_init() -> None:
         torch.cuda.init()
     step.install_optimizer_hook()
     explain_at_exit()
+    event_log.device_starts()
 
 
 def _is_in_bad_fork() -> bool:

@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 
 from torchacc import adapters
+from torchacc.event_log import span
 from torchacc.memory import native_device
 
 
@@ -143,6 +144,11 @@ def _create(options, backend_options=None):
         raise RuntimeError(
             "the acc backend sends by gloo, which this PyTorch was built without: install one with"
         )
+    with span("torchacc.init", what=f"process group {options.group_id}", size=options.group_size):
+        return _connected(options)
+
+
+def _connected(options):
     # Its own gloo: one that the program uses meanwhile, from another thread, would take messages.
     rank, size = options.group_rank, options.group_size
     life = _life(dist.PrefixStore("acc/", options.store), rank, size, options.timeout)

@@ -59,7 +59,7 @@ def explain() -> str:
         )
     lines.append(f"{sum(row['count'] for row in data['cuts'])} cuts")
     lines += [_cut(row) for row in data["cuts"]]
-    lines += _collectives(data["collectives"])
+    lines += described_collectives(data["collectives"])
     return "\n".join(lines)
 
 
@@ -149,7 +149,7 @@ def _cut(row: dict) -> str:
     return f"  {row['count']} x the host read {row.get('value', 'a value')}{made}{_at(row['site'])}"
 
 
-def _collectives(rows: list[dict]) -> list[str]:
+def described_collectives(rows: list[dict]) -> list[str]:
     """The flight recorder: of each process group the last ones."""
     lines = []
     for communicator, group in itertools.groupby(rows, key=lambda row: row["communicator"]):

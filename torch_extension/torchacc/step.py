@@ -8,6 +8,8 @@ import warnings
 import torch
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
+from torchacc.event_log import steps
+
 _hook = None
 
 
@@ -49,3 +51,4 @@ def _cut_after_step(optimizer: Optimizer, args: tuple, kwargs: dict) -> None:
     parameters = (p for group in optimizer.param_groups for p in group["params"])
     if any(p.device.type == "acc" for p in parameters):
         cut()
+        steps.end(optimizer)

@@ -5,6 +5,7 @@ import os
 import torch
 import torch.nn as nn
 
+from torchacc.event_log import span
 from torchacc.parallel.pipeline import Pipeline
 
 
@@ -21,6 +22,11 @@ def load_safetensors(model: nn.Module, path: str | os.PathLike, strict: bool = T
     written, for a tensor of another shape, and where names differ on either side, unless `strict`
     is False: then what both have is filled.
     """
+    with span("torchacc.load", what=str(path)):
+        _load(model, path, strict)
+
+
+def _load(model: nn.Module, path: str | os.PathLike, strict: bool) -> None:
     import torch.distributed.checkpoint as dcp
 
     if not any(name.endswith(".safetensors") for name in os.listdir(path)):

@@ -24,6 +24,7 @@ from torchacc.checkpoint.client import SaverClient
 from torchacc.checkpoint.group import Group
 from torchacc.checkpoint.layout import PLAIN
 from torchacc.checkpoint.replicas import Replicas
+from torchacc.event_log import span
 from torchacc.memory import mem_get_info, native_device
 from torchacc.step import cut
 
@@ -122,6 +123,10 @@ class Checkpointer:
         for identifier, reason in self._saver.failures().items():
             self._failed[identifier] = reason
             warnings.warn(f"checkpoint {identifier} was not written: {reason}", stacklevel=3)
+        with span("torchacc.save", step=step, persist=int(persist)):
+            self._save(state, step, persist)
+
+    def _save(self, state: dict[str, Any], step: int, persist: bool) -> None:
         collected, own = self._collect(state)
         self._order += 1
         self._saves += 1
@@ -168,6 +173,11 @@ class Checkpointer:
         Raises ValueError, with the state as it was, where the checkpoint has not what the state
         has, or the other way round; LookupError if there is no whole checkpoint of `step`.
         """
+        with span("torchacc.load", what=str(self.folder)) as about:
+            about["step"] = found = self._restore(state, step)
+        return found
+
+    def _restore(self, state: dict[str, Any], step: int | None) -> int | None:
         self._group.together(self._join)
         for candidate in finding.found(self.folder, self._memory, self._group, step):
             self._load(state, candidate)
@@ -263,7 +273,7 @@ class Checkpointer:
                 "they go to disk alone, so that ranks that start again restore from there. Make "
                 "/dev/shm larger (docker run --shm-size), or name another folder in "
                 "TORCHACC_SNAPSHOTS; in_memory=False says that this is meant",
-                stacklevel=3,
+                stacklevel=4,
             )
             self._saver.wait_parts()
             for one in self._slots:

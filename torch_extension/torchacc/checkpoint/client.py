@@ -6,6 +6,8 @@ import sys
 import threading
 from pathlib import Path
 
+from torchacc.event_log import event
+
 LIMIT = 3  # starts of a saver without one answer
 
 
@@ -126,12 +128,14 @@ class SaverClient:
     def _take(self, answer: dict) -> None:
         with self._changed:
             self._starts = 1
-            self._unwritten.pop(_key(answer), None)
+            request = self._unwritten.pop(_key(answer), None)
             if answer["kind"] != "written":
-                self._uncommitted.pop(_key(answer), None)
+                request = self._uncommitted.pop(_key(answer), None) or request
             if answer["kind"] == "failed":
                 self._failed[answer["id"]] = answer["error"]
             self._changed.notify_all()
+        if answer["kind"] != "written" and request is not None:
+            event("torchacc.saved", step=request["step"], error=answer.get("error"))
 
 
 def _key(message: dict) -> tuple[str, int]:
