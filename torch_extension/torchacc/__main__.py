@@ -1,10 +1,11 @@
-"""The command `torchacc`: runs scripts in several processes, plans strategies, checks and explains.
+"""The command `torchacc`: runs scripts in several processes, plans, checks, explains and converts.
 
     torchacc run -n 4 train.py ...          in 4 processes, by torchrun, whose options go before the
                                             script, too
     torchacc plan model.py --cluster a100 --nodes 128 --batch 1024
     torchacc check [config.yaml] [-n 8]     what is installed, and if a configuration is right
     torchacc explain train.py ...           runs it, then says what was compiled and why
+    torchacc convert in out --to megatron   a checkpoint to another format or layout
 
 `python -m torchacc` is the same.
 """
@@ -20,6 +21,9 @@ import torch
 import torchacc
 from torchacc.config import Config, StrategyConfig
 
+DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "f64": torch.float64}
+UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9}
+
 
 def main(arguments: list[str] | None = None) -> None:
     given = sys.argv[1:] if arguments is None else arguments
@@ -30,7 +34,7 @@ def main(arguments: list[str] | None = None) -> None:
         prog="torchacc", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(required=True, metavar="command")
-    for add in (_run, _plan, _check, _explain):
+    for add in (_run, _plan, _check, _explain, _convert):
         add(commands)
     options = parser.parse_args(given)
     options.command(options)
@@ -150,6 +154,59 @@ def explain(options) -> None:
     finally:
         sys.stdout.flush()
         print(torchacc.explain())
+
+
+def _convert(commands) -> None:
+    parser = commands.add_parser("convert", help="a checkpoint to another format or layout")
+    parser.add_argument("source", type=Path, help="a folder, or a safetensors file")
+    parser.add_argument("target", type=Path, help="a folder that is not there")
+    parser.add_argument(
+        "--to", required=True, choices=["safetensors", "dcp", "checkpoint", "megatron"]
+    )
+    parser.add_argument("--dtype", choices=sorted(DTYPES), help="of the model's floats")
+    parser.add_argument("--key", help="which part of a DCP's state is the model")
+    parser.add_argument("--files", type=int, default=1, help="of DCP, each with some rows of all")
+    parser.add_argument(
+        "--shard-size", type=_bytes, default=5 << 30, help="of safetensors, as 5GB or 200MB"
+    )
+    parser.add_argument("--tp", type=int, default=1, help="Megatron's tensor parallel ranks")
+    parser.add_argument("--pp", type=int, default=1, help="Megatron's pipeline stages")
+    parser.add_argument("--heads", type=int, help="of attention, where no config.json says it")
+    parser.add_argument("--vocab-size", type=int, help="of Megatron's source, without padding")
+    parser.add_argument(
+        "--vocab-multiple", type=int, default=128, help="times tp: what Megatron's is padded to"
+    )
+    parser.add_argument("--step", type=int, help="of the training that the target is of")
+    parser.add_argument("--progress", action="store_true", help="say how long it still takes")
+    parser.set_defaults(command=convert)
+
+
+def convert(options) -> None:
+    named = vars(options)
+    for name in ("command", "source", "target", "to", "dtype", "progress"):
+        named = {key: value for key, value in named.items() if key != name}
+    dtype = DTYPES.get(options.dtype)
+    _converted("convert", options, options.source, options.target, options.to, dtype=dtype, **named)
+
+
+def _converted(command: str, options, *arguments, **named) -> None:
+    from torchacc.convert import ConversionError
+    from torchacc.convert import convert as converted
+
+    def tell(text: str) -> None:
+        print(f"torchacc {command}: {text}", file=sys.stderr, flush=True)
+
+    try:
+        converted(*arguments, **named, progress=tell if options.progress else None)
+    except (ConversionError, OSError) as error:
+        raise SystemExit(f"torchacc {command}: {error}") from error
+
+
+def _bytes(text: str) -> int:
+    number, unit = text[:-2], UNITS.get(text[-2:].upper())
+    if unit is None or not number.isdigit() or int(number) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size as 5GB or 200MB")
+    return int(number) * unit
 
 
 if __name__ == "__main__":
