@@ -176,3 +176,28 @@ def _gpt2_layer(made, at, tensors, hf, share, fused):
         for name, of in (("self_attention.linear_proj", "attn"), ("mlp.linear_fc2", "mlp")):
             tensor = tensors[f"{hf}{of}.c_proj.{one}"]
             made[f"{at}{name}.{one}"] = share(tensor.t(), 1) if one == "weight" else tensor
+
+
+def module(tensors):
+    """A module that has them as its parameters."""
+    root = torch.nn.Module()
+    for name, tensor in tensors.items():
+        *path, last = name.split(".")
+        one = root
+        for part in path:
+            if not hasattr(one, part):
+                one.add_module(part, torch.nn.Module())
+            one = getattr(one, part)
+        one.register_parameter(last, torch.nn.Parameter(tensor.clone()))
+    return root
+
+
+def same(found, expected):
+    """Bit for bit: NaN and -0.0 are what they are."""
+    assert found.keys() == expected.keys()
+    for name, one in expected.items():
+        assert (found[name].dtype, found[name].shape) == (one.dtype, one.shape), name
+        bits = [
+            each.detach().reshape(-1).contiguous().view(torch.uint8) for each in (found[name], one)
+        ]
+        assert bits[0].equal(bits[1]), name

@@ -6,7 +6,12 @@ import re
 
 import converted
 import pytest
+import safetensors.torch
 import torch
+import torch.distributed.checkpoint as dcp
+import torch.nn as nn
+from converted import same
+from torchacc.checkpoint import Checkpointer, verify
 from torchacc.convert import convert
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
@@ -17,17 +22,6 @@ FORMATS = ["safetensors", "dcp", "checkpoint", "megatron"]
 def at(tmp_path):
     """A name in a folder of the test."""
     return lambda name: tmp_path / name
-
-
-def same(found, expected):
-    assert found.keys() == expected.keys()
-    for name, one in expected.items():
-        assert found[name].dtype == one.dtype, name
-        assert found[name].shape == one.shape, name
-        # Bits: NaN and -0.0 are what they are.
-        assert (
-            found[name].contiguous().view(torch.uint8).equal(one.contiguous().view(torch.uint8))
-        ), name
 
 
 # ---- round trips
@@ -68,3 +62,153 @@ def test_every_format_becomes_every_other(family, first, second, at):
     convert(at("second"), at("again"), "safetensors")
     same(converted.load(at("again")), tensors)
     assert json.loads((at("again") / "config.json").read_text()) == converted.config(family)
+
+
+# ---- what reads the result
+
+
+def test_a_converted_checkpoint_is_restored_and_loaded(at):
+    tensors = converted.state("llama")
+    converted.save(at("hf"), tensors, "llama")
+    convert(at("hf"), at("runs"), "checkpoint", files=3, step=70)
+    assert verify(at("runs")) == []
+    model = converted.module(converted.state("llama", seed=1)).to("acc")
+    with Checkpointer(at("runs")) as checkpointer:
+        assert checkpointer.restore({"model": model}) == 70
+    same({name: one.cpu() for name, one in model.state_dict().items()}, tensors)
+    into = {"model": {name: torch.zeros_like(one) for name, one in tensors.items()}}
+    dcp.load(into, checkpoint_id=at("runs") / "latest", no_dist=True)
+    same(into["model"], tensors)
+
+
+def test_tied_weights_are_kept_once_and_known_by_both_names(at):
+    tensors = converted.state("gpt2")
+    converted.save(at("hf"), tensors, "gpt2")
+    convert(at("hf"), at("dcp"), "dcp", files=2)
+    size = sum(path.stat().st_size for path in at("dcp").glob("*.distcp"))
+    both = tensors | {"lm_head.weight": tensors["transformer.wte.weight"]}
+    into = {name: torch.zeros_like(one) for name, one in both.items()}
+    dcp.load(into, checkpoint_id=at("dcp"), no_dist=True)
+    same(into, both)
+    # A model that has the two as one saves both, the same.
+    dcp.save(both, checkpoint_id=at("saved"), no_dist=True)
+    convert(at("saved"), at("again"), "dcp", files=2)
+    assert sum(path.stat().st_size for path in at("again").glob("*.distcp")) == size
+    for source in ("saved", "again"):
+        convert(at(source), at(f"{source}-hf"), "safetensors")
+        same(converted.load(at(f"{source}-hf")), tensors)
+
+
+def test_weights_that_are_the_same_but_not_tied_are_both_kept(at):
+    tensors = converted.state("llama")
+    tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].clone()
+    converted.save(at("hf"), tensors, "llama")  # whose configuration says so
+    convert(at("hf"), at("megatron"), "megatron", pp=2)
+    convert(at("megatron"), at("again"), "safetensors")
+    same(converted.load(at("again")), tensors)
+
+
+def training(seed):
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(6, 7), nn.Tanh(), nn.Linear(7, 3)).to("acc")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01 * (seed + 1))
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2)
+    return {"model": model, "optimizer": optimizer, "scheduler": scheduler, "best": seed}
+
+
+def steps(state, count):
+    losses = []
+    for _ in range(count):
+        loss = state["model"](torch.ones(4, 6, device="acc")).square().mean()
+        loss.backward()
+        state["optimizer"].step()
+        state["optimizer"].zero_grad()
+        state["scheduler"].step()
+        losses.append(loss.item())
+    return losses
+
+
+def test_a_training_goes_on_from_another_layout(at):
+    state = training(0)
+    steps(state, 3)
+    with Checkpointer(at("runs")) as checkpointer:
+        checkpointer.save(state, 3)
+    convert(at("runs"), at("three"), "checkpoint", files=3)
+    convert(at("three"), at("dcp"), "dcp", files=2)
+    convert(at("dcp"), at("one"), "checkpoint", step=3)
+    expected = steps(state, 4)
+    for folder in ("three", "one"):
+        other = training(5)
+        with Checkpointer(at(folder)) as checkpointer:
+            assert checkpointer.restore(other) == 3
+        assert other["best"] == 0
+        assert steps(other, 4) == expected
+
+
+def test_types_are_those_of_the_models_floats(at):
+    state = {"net": {"w": torch.randn(5, 3), "n": torch.arange(4)}, "opt": {"m": torch.randn(3)}}
+    dcp.save(state, checkpoint_id=at("saved"), no_dist=True)
+    convert(at("saved"), at("half"), "dcp", key="net", dtype=torch.bfloat16, files=2)
+    into = {"net": {"w": torch.zeros(5, 3, dtype=torch.bfloat16), "n": torch.zeros(4).long()}}
+    into["opt"] = {"m": torch.zeros(3)}
+    dcp.load(into, checkpoint_id=at("half"), no_dist=True)
+    same(into["net"], {"w": state["net"]["w"].bfloat16(), "n": state["net"]["n"]})
+    same(into["opt"], state["opt"])
+    convert(at("saved"), at("hf"), "safetensors", key="net")
+    same(converted.load(at("hf")), state["net"])
+    assert json.loads((at("hf") / "manifest.json").read_text())["left_out"] == ["opt.m"]
+
+
+KINDS = [torch.float64, torch.float8_e4m3fn, torch.int16, torch.uint16, torch.bool, torch.complex64]
+
+
+@pytest.mark.parametrize("dtype", KINDS, ids=str)
+def test_any_type_and_any_size(dtype, at):
+    numbers = torch.tensor([0, 1, 2, 3, 0, 5])
+    tensors = {
+        "flat": numbers,
+        "scalar": numbers[1],
+        "none": numbers[:0],
+        "wide": numbers.view(2, 3),
+    }
+    tensors = {name: one.to(dtype).clone() for name, one in tensors.items()}
+    safetensors.torch.save_file(tensors, at("one.safetensors"))
+    convert(at("one.safetensors"), at("dcp"), "dcp", files=2)
+    convert(at("dcp"), at("again"), "safetensors")
+    same(converted.load(at("again")), tensors)
+
+
+def test_numbers_that_are_none(at):
+    bits = torch.tensor([0x7FC00001, 0xFF800000 - (1 << 32), 0x80000000 - (1 << 32)])
+    tensors = {"odd": bits.int().view(torch.float32), "x": torch.full((3,), -0.0)}
+    safetensors.torch.save_file(tensors, at("one.safetensors"))
+    convert(at("one.safetensors"), at("dcp"), "dcp")
+    convert(at("dcp"), at("again"), "safetensors")
+    same(converted.load(at("again")), tensors)
+
+
+def test_other_names_of_megatron_are_understood(at):
+    """Of its own layers, of grouped experts, of GPT-2's on the Hub, of a tensor that is a view."""
+    tensors = converted.state("mixtral")
+    converted.save(at("hf"), tensors, "mixtral")
+    convert(at("hf"), at("megatron"), "megatron", tp=2)
+    for file in at("megatron").rglob("*.pt"):
+        saved = torch.load(file, weights_only=False)
+        renamed = {}
+        for name, one in saved["model"].items():
+            name = name.replace("self_attention.linear_qkv.layer_norm_", "input_layernorm.")
+            name = re.sub(r"local_experts\.(\d)\.(linear_fc\d)\.weight", r"\2.weight\1", name)
+            renamed[name] = nn.Parameter(one.t().contiguous().t() if one.dim() == 2 else one)
+        renamed["decoder.layers.0.self_attention.linear_qkv._extra_state"] = None
+        saved["args"].odd = Checkpointer  # a class that is not looked for
+        torch.save({**saved, "model": renamed, "optimizer": {"x": torch.ones(2)}}, file)
+    (at("megatron") / "manifest.json").unlink()
+    convert(at("megatron"), at("again"), "safetensors")
+    same(converted.load(at("again")), tensors)
+    assert json.loads((at("again") / "manifest.json").read_text())["left_out"] == ["optimizer"]
+    short = {name.removeprefix("transformer."): o for name, o in converted.state("gpt2").items()}
+    short["h.0.attn.bias"] = torch.ones(1, 1, 4, 4)
+    converted.save(at("hub"), short, "gpt2")
+    convert(at("hub"), at("gpt2"), "megatron", tp=2, pp=2)
+    convert(at("gpt2"), at("long"), "safetensors")
+    same(converted.load(at("long")), converted.state("gpt2"))

@@ -21,6 +21,7 @@ from torchacc.convert.model import MANIFEST, Model, Writer, some
 from torchacc.convert.stored import Checked, ConversionError, checksum
 
 UNFINISHED = ".converting-"
+PAUSE = 1.0  # seconds between two words of progress
 FORMATS = ("safetensors", "dcp", "checkpoint", "megatron")
 
 
@@ -226,7 +227,7 @@ class _Progress:
     def add(self, what: str, nbytes: int) -> None:
         self._done += nbytes
         now = time.monotonic()
-        if self._tell is not None and now - self._last > 1:
+        if self._tell is not None and now - self._last >= PAUSE:
             part = min(self._done / self._total, 1)
             left = (now - self._begin) * (1 - part) / part
             self._tell(f"{what}: {part:.0%} of {self._total / 2e9:.1f} GB, {left:.0f} s left")

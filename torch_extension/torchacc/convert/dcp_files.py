@@ -25,7 +25,7 @@ from torchacc.checkpoint.layout import ALIGNMENT, OWN, envelope, pack_own
 from torchacc.checkpoint.reader import Reader
 from torchacc.convert.model import MANIFEST, Model, some
 from torchacc.convert.model import Writer as Base
-from torchacc.convert.stored import Blob, ConversionError, Kind, Readable, check_ends, make_file
+from torchacc.convert.stored import ConversionError, Kind, Readable, Stored, check_ends, make_file
 from torchacc.convert.stored import put as put_tensor
 
 
@@ -43,7 +43,10 @@ class _Loaded:
         state = {self.name: torch.empty(self.kind.shape, dtype=self.kind.dtype)}
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "torch.distributed is disabled")
-            dcp.load(state, storage_reader=self.reader, no_dist=True)
+            try:
+                dcp.load(state, storage_reader=self.reader, no_dist=True)
+            except dcp.api.CheckpointException as error:
+                raise ConversionError(f"{self.name}: its file is damaged: {error}") from error
         return state[self.name]
 
 
@@ -69,7 +72,7 @@ def open_model(path: Path, key: str | None) -> Model:
         if getattr(place, "transform_descriptors", None):
             raise ConversionError(f"{path}: {index.fqn} is compressed: save it without extensions")
         kind = Kind(torch.uint8, (place.length,))
-        places[index] = Blob(path / place.relative_path, place.offset, kind)
+        places[index] = Stored(path / place.relative_path, place.offset, kind)
     check_ends(places.values())
     reader = Reader(
         said,
@@ -79,9 +82,10 @@ def open_model(path: Path, key: str | None) -> Model:
         },
     )
     found: dict[str, Readable] = {}
+    values: dict[str, Readable] = {}
     for name, one in there.items():
         if isinstance(one, BytesStorageMetadata):
-            found[name] = places[MetadataIndex(name)]
+            values[name] = places[MetadataIndex(name)]
         else:
             found[name] = _Loaded(reader, name, Kind(one.properties.dtype, tuple(one.size)))
     paths = {name: (metadata.planner_data or {}).get(name, (name,)) for name in there}
@@ -89,7 +93,7 @@ def open_model(path: Path, key: str | None) -> Model:
     tensors, others, firsts, tied = {}, {}, {}, {}
     for name, one in found.items():
         is_model = (paths[name][0] == key and len(paths[name]) > 1) if key else len(paths[name]) < 2
-        if isinstance(one, Blob) or not is_model:
+        if not is_model:
             others[name] = one
             continue
         short = name.removeprefix(f"{key}.") if key else name
@@ -102,7 +106,7 @@ def open_model(path: Path, key: str | None) -> Model:
             tensors[short] = one
     if not tensors:
         raise ConversionError(f"{path} has no tensors under the key {key!r}")
-    made = Model(tensors, path, tied, others, paths, key)
+    made = Model(tensors, path, tied, others, values, paths, key)
     if saved is not None:
         made.step, made.world = saved.step, saved.world
     made.check(path / MANIFEST, by_full_name=True)
@@ -115,11 +119,10 @@ def _first(name: str, there) -> MetadataIndex:
 
 def _key(path: Path, found, paths) -> str:
     """The part of the state that is a model: the key "model", no key, or the only one."""
-    tensors = [name for name, one in found.items() if not isinstance(one, Blob)]
-    keys = {paths[name][0] for name in tensors if len(paths[name]) > 1}
+    keys = {paths[name][0] for name in found if len(paths[name]) > 1}
     if "model" in keys:
         return "model"
-    if any(len(paths[name]) == 1 for name in tensors):
+    if any(len(paths[name]) == 1 for name in found):
         return ""
     if len(keys) == 1:
         return keys.pop()
@@ -148,32 +151,32 @@ class Writer(Base):
         self._metadata = Metadata({}, planner_data={}, storage_data={}, version=CURRENT_DCP_VERSION)
         if is_whole_training and not model.key:
             model.key = "model"
-        if both := sorted(model.tensors.keys() & model.others.keys()):
+        if both := sorted(model.tensors.keys() & {*model.others, *model.values}):
             raise ConversionError(f"two things are called {some(both)}")
         for name, one in model.tensors.items():
-            self._add(name, model.full_name(name), one.kind)
+            self._add(name, model.full_name(name), one.kind, self._path(name))
         for name, first in model.tied.items():
             self._add_name(model.full_name(name), model.full_name(first), self._path(name))
         for name, one in model.others.items():
-            if isinstance(one, Blob):
-                self._add_bytes(name, one.kind.nbytes)
-            else:
-                self._add(name, name, one.kind)
-            self._metadata.planner_data[name] = model.paths[name]
+            self._add(name, name, one.kind, model.paths[name])
+        for name, one in model.values.items():
+            self._add_bytes(name, one.kind.nbytes)
         if is_whole_training:
             nothing = pack_own({})
             for name in map(OWN.format, range(model.world)):
-                if name not in model.others:
-                    self._metadata.planner_data[name] = (name,)
+                if name not in model.values:
                     self._pieces[0].append((self._add_bytes(name, len(nothing)), nothing))
         self.nbytes = sum(self._sizes)
-        self.order = [[name] for name in (*model.tensors, *model.others)]
+        self.order = [[name] for name in model.everything()]
 
     def _path(self, name: str) -> tuple:
-        known = self._model.paths.get(self._model.full_name(name))
-        return known or ((self._model.key, name) if self._model.key else (name,))
+        """The full name of a tensor of the model, in pieces."""
+        key = self._model.key
+        return self._model.paths.get(self._model.full_name(name), (key, name) if key else (name,))
 
-    def _add(self, name: str, full: str, kind: Kind) -> None:
+    def _add(self, name: str, full: str, kind: Kind, path: tuple) -> None:
+        if full in self._metadata.state_dict_metadata:
+            raise ConversionError(f"two tensors are called {full}")
         self._chunks[name], chunks = [], []
         for file, rows, sizes in self._parts(kind):
             made = envelope(kind.dtype, sizes)
@@ -187,7 +190,7 @@ class Writer(Base):
             self._sizes[file] += -(-made.size // ALIGNMENT) * ALIGNMENT
         said = TensorStorageMetadata(TensorProperties(kind.dtype), torch.Size(kind.shape), chunks)
         self._metadata.state_dict_metadata[full] = said
-        self._metadata.planner_data[full] = self._path(name)
+        self._metadata.planner_data[full] = path
 
     def _parts(self, kind: Kind):
         """The file of each part of a tensor, its rows, and its sizes."""
@@ -215,6 +218,7 @@ class Writer(Base):
     def _add_bytes(self, name: str, size: int) -> int:
         at = self._sizes[0]
         self._metadata.state_dict_metadata[name] = BytesStorageMetadata()
+        self._metadata.planner_data[name] = self._model.paths.get(name, (name,))
         place = _StorageInfo(files.part_name(0), at, size)
         self._metadata.storage_data[MetadataIndex(name)] = place
         self._chunks[name] = [_Chunk(0, at, slice(0, size))]
@@ -232,7 +236,7 @@ class Writer(Base):
         files.write(self.folder / files.METADATA, pickle.dumps(self._metadata))
 
     def stored_name(self, name: str) -> str:
-        return name if name in self._model.others else self._model.full_name(name)
+        return self._model.full_name(name) if name in self._model.tensors else name
 
     def manifest(self) -> dict[str, Any]:
         """What a `Checkpointer` wants in it."""

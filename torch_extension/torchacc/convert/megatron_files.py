@@ -47,8 +47,7 @@ class Writer(Base):
             else:
                 model.tensors[names.usual(name)] = one
         model.tied = {names.usual(one): names.usual(of) for one, of in model.tied.items()}
-        model.left_out += [*model.others]
-        model.others = {}
+        model.leave_out_the_rest()
         family = names.family_of(model.tensors)
         layers, experts = names.counts(model.tensors)
         if layers % self._pp or not layers:
@@ -235,7 +234,7 @@ def open_model(path: Path, heads: int | None, rows: int | None) -> Model:
     made.heads = (
         heads or made.config.get("num_attention_heads") or arguments.get("num_attention_heads")
     )
-    rows = rows or made.config.get("vocab_size") or arguments.get("vocab_size")
+    rows = rows or arguments.get("vocab_size") or made.config.get("vocab_size")
     shares, layers = _by_name(stages)
     _add_tensors(made, shares, layers, rows)
     check_ends(one for each in shares.values() for one in each)

@@ -20,13 +20,14 @@ NOT_COPIED = {MANIFEST, "latest_checkpointed_iteration.txt", "model.safetensors.
 @dataclass
 class Model:
     """`tensors` by name; `tied` names are those of tensors that have another one, too. `others` are
-    what DCP has beside the model, by full name; `paths` the full names in pieces. `folder` has
-    files that are no tensors."""
+    tensors that DCP has beside the model, by full name, and `values` the bytes of what is none;
+    `paths` are the full names in pieces. `folder` has files that are no tensors."""
 
     tensors: dict[str, Readable]
     folder: Path
     tied: dict[str, str] = field(default_factory=dict)
     others: dict[str, Readable] = field(default_factory=dict)
+    values: dict[str, Readable] = field(default_factory=dict)
     paths: dict[str, tuple] = field(default_factory=dict)
     key: str | None = None  # under which DCP has the model
     heads: int | None = None
@@ -39,7 +40,12 @@ class Model:
         return f"{self.key}.{name}" if self.key else name
 
     def everything(self) -> dict[str, Readable]:
-        return {**self.tensors, **self.others}
+        return {**self.tensors, **self.others, **self.values}
+
+    def leave_out_the_rest(self) -> None:
+        """For formats that have models alone."""
+        self.left_out += [*self.others, *self.values]
+        self.others, self.values = {}, {}
 
     @property
     def config(self) -> dict[str, Any]:
@@ -75,7 +81,8 @@ class Model:
             return
         called = self.full_name if by_full_name else str
         found = {called(name): (self.tensors, name) for name in self.tensors}
-        found |= {name: (self.others, name) for name in self.others}
+        for owner in (self.others, self.values):
+            found |= {name: (owner, name) for name in owner}
         if missing := sorted(said.keys() - found.keys()):
             raise ConversionError(f"{manifest.parent} has no longer {some(missing)}")
         for full, (owner, name) in found.items():

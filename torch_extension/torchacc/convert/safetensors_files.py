@@ -107,8 +107,7 @@ class Writer(Base):
         self.nbytes = sum(one.nbytes for file in files for one in file.values())
         self.order = [[name] for name in model.tensors]
         self._places: dict[str, tuple[Path, int]] = {}
-        model.left_out += [*model.others]
-        model.others = {}
+        model.leave_out_the_rest()
 
     def begin(self, folder: Path) -> None:
         self.folder = folder

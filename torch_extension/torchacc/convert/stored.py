@@ -83,10 +83,6 @@ class Stored:
         return self.begin + self.count * self.kind.dtype.itemsize
 
 
-class Blob(Stored):
-    """Bytes that are no tensor: a value that was pickled."""
-
-
 @dataclass(frozen=True)
 class Cast:
     """A tensor as another type."""
