@@ -6,6 +6,7 @@
     torchacc check [config.yaml] [-n 8]     what is installed, and if a configuration is right
     torchacc explain train.py ...           runs it, then says what was compiled and why
     torchacc convert in out --to megatron   a checkpoint to another format or layout
+    torchacc consolidate --ckpt_dir shards  what ranks saved, in one piece; reshard: in others
 
 `python -m torchacc` is the same.
 """
@@ -34,7 +35,7 @@ def main(arguments: list[str] | None = None) -> None:
         prog="torchacc", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(required=True, metavar="command")
-    for add in (_run, _plan, _check, _explain, _convert):
+    for add in (_run, _plan, _check, _explain, _convert, _consolidate, _reshard):
         add(commands)
     options = parser.parse_args(given)
     options.command(options)
@@ -190,16 +191,64 @@ def convert(options) -> None:
 
 
 def _converted(command: str, options, *arguments, **named) -> None:
-    from torchacc.convert import ConversionError
-    from torchacc.convert import convert as converted
+    from torchacc import convert
 
     def tell(text: str) -> None:
         print(f"torchacc {command}: {text}", file=sys.stderr, flush=True)
 
+    function = convert.convert if command == "convert" else convert.consolidate
     try:
-        converted(*arguments, **named, progress=tell if options.progress else None)
-    except (ConversionError, OSError) as error:
+        function(*arguments, **named, progress=tell if options.progress else None)
+    except (convert.ConversionError, OSError) as error:
         raise SystemExit(f"torchacc {command}: {error}") from error
+
+
+def _consolidate(commands) -> None:
+    parser = commands.add_parser("consolidate", help="what ranks have saved as one state dict")
+    _add_ranks_files(parser)
+    parser.add_argument("--model_save_name_pattern", default="model_consolidated.pth")
+    parser.add_argument("--optimizer_save_name_pattern", default="optimizer_consolidated.pth")
+    parser.set_defaults(command=consolidate, reshard_num=1)
+
+
+def _reshard(commands) -> None:
+    parser = commands.add_parser("reshard", help="what ranks have saved as DCP of other parts")
+    _add_ranks_files(parser)
+    parser.add_argument("--reshard_num", type=int, required=True, help="parts")
+    parser.set_defaults(command=consolidate)
+
+
+def _add_ranks_files(parser) -> None:
+    """With the names of TorchAcc's `consolidate_and_reshard_fsdp_ckpts`."""
+    parser.add_argument("--ckpt_dir", type=Path, required=True, help="of the ranks' files, or DCP")
+    parser.add_argument("--ckpt_type", choices=["all", "model", "optimizer"], default="all")
+    parser.add_argument("--model_ckpt_name_pattern", default="rank-*-of-*-model.pth")
+    parser.add_argument("--optimizer_ckpt_name_pattern", default="rank-*-of-*-optimizer.pth")
+    parser.add_argument(
+        "--save_dir", type=Path, help="a new folder; in ckpt_dir if it is not given"
+    )
+    parser.add_argument("--progress", action="store_true", help="say how long it still takes")
+
+
+def consolidate(options) -> None:
+    is_one = options.reshard_num == 1
+    command = "consolidate" if is_one else "reshard"
+    inside = "consolidated" if is_one else f"resharded_{options.reshard_num}"
+    named = {}
+    if hasattr(options, "model_save_name_pattern"):
+        named["model_name"] = options.model_save_name_pattern
+        named["optimizer_name"] = options.optimizer_save_name_pattern
+    _converted(
+        command,
+        options,
+        options.ckpt_dir,
+        options.save_dir or options.ckpt_dir / inside,
+        parts=options.reshard_num,
+        kind=options.ckpt_type,
+        model_pattern=options.model_ckpt_name_pattern,
+        optimizer_pattern=options.optimizer_ckpt_name_pattern,
+        **named,
+    )
 
 
 def _bytes(text: str) -> int:

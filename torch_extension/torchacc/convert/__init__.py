@@ -1,7 +1,7 @@
-"""Checkpoints from one format to another: Hugging Face's safetensors, PyTorch's distributed
-checkpoint (DCP), those of `torchacc.checkpoint`, and Megatron's, a tensor at a time."""
+"""Checkpoints from one format to another, a tensor at a time: Hugging Face's safetensors, PyTorch's
+distributed checkpoint (DCP), those of `torchacc.checkpoint`, Megatron's, and TorchAcc's shards."""
 
-from torchacc.convert.conversion import convert
+from torchacc.convert.conversion import consolidate, convert
 from torchacc.convert.stored import ConversionError
 
-__all__ = ["ConversionError", "convert"]
+__all__ = ["ConversionError", "consolidate", "convert"]

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._pytree import tree_leaves
 
 from torchacc.checkpoint.layout import Envelope
 from torchacc.convert.stored import ConversionError, Kind, Stored, make_file
@@ -94,7 +95,10 @@ def make(path: Path, tensors: dict[str, Kind], whole) -> dict[str, int]:
     tensors; returns where those begin, by name."""
     with FakeTensorMode():
         empty = {name: torch.empty(one.shape, dtype=one.dtype) for name, one in tensors.items()}
-    made = Envelope(whole(empty))
+    value = whole(empty)
+    made = Envelope(value)
     make_file(path, made.size, made.pieces)
-    names = [name for name, one in tensors.items() if one.nbytes]
-    return dict(zip(names, (begin for begin, _ in made.holes), strict=True))
+    # Elements lie in the order in which the tensors are met.
+    called = {id(one): name for name, one in empty.items() if tensors[name].nbytes}
+    met = dict.fromkeys(called[id(one)] for one in tree_leaves(value) if id(one) in called)
+    return dict(zip(met, (begin for begin, _ in made.holes), strict=True))

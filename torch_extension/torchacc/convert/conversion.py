@@ -16,12 +16,13 @@ from pathlib import Path
 import torch
 
 from torchacc.checkpoint.files import sync_folder, write
-from torchacc.convert import dcp_files, megatron_files, safetensors_files
-from torchacc.convert.model import MANIFEST, Model, Writer, some
+from torchacc.convert import dcp_files, megatron_files, safetensors_files, shards, torch_files
+from torchacc.convert.model import MANIFEST, Model, Writer
 from torchacc.convert.stored import Checked, ConversionError, checksum
 
 UNFINISHED = ".converting-"
 PAUSE = 1.0  # seconds between two words of progress
+KINDS = ("all", "model", "optimizer")
 FORMATS = ("safetensors", "dcp", "checkpoint", "megatron")
 
 
@@ -91,6 +92,66 @@ def convert(
     model = open_model(source, options)
     model.cast(dtype)
     writer = _writer(to, model, options)
+    again = replace(options, key=model.key, heads=model.heads)
+    _make(model, target, writer, lambda folder: open_model(folder, again), progress)
+
+
+def consolidate(
+    folder: str | os.PathLike,
+    target: str | os.PathLike,
+    *,
+    parts: int = 1,
+    kind: str = "all",
+    model_pattern: str = shards.MODEL,
+    optimizer_pattern: str = shards.OPTIMIZER,
+    model_name: str = "model_consolidated.pth",
+    optimizer_name: str = "optimizer_consolidated.pth",
+    progress: Callable[[str], None] | None = None,
+) -> None:
+    """Puts together what ranks have saved in `folder`: the shards of TorchAcc and PyTorch/XLA FSDP
+    (files like `model_pattern` and `optimizer_pattern`), a DCP, or the latest checkpoint of a
+    `Checkpointer`. The new folder `target` gets a state dict, in the file `model_name`, and the
+    state of the optimizer by names, for `set_optimizer_state_dict`, in `optimizer_name`; or, where
+    `parts` is more than one, that many parts: a DCP, of a `Checkpointer` if it was one.
+
+    `kind` is "all", "model" or "optimizer". Otherwise, and in what it raises, as `convert`.
+    """
+    folder, options = Path(folder), Options(files=parts)
+    if kind not in KINDS:
+        raise ConversionError(f"kind {kind!r}: one of {', '.join(KINDS)}")
+    if not folder.exists():
+        raise FileNotFoundError(f"{folder}: there is none")
+    if dcp_files.is_here(folder):
+        model = dcp_files.open_model(folder, None)
+        model.tie()
+    else:
+        model = shards.open_model(
+            folder, model_pattern, None if kind == "model" else optimizer_pattern
+        )
+    if kind == "model":
+        model.leave_out_the_rest()
+    elif kind == "optimizer":
+        model.left_out += [*model.tensors, *model.tied]
+        model.tensors, model.tied = {}, {}
+    if parts > 1:
+        writer: Writer = dcp_files.Writer(model, options, model.is_training and kind == "all")
+        key = "optimizer" if kind == "optimizer" else model.key
+        _make(model, Path(target), writer, lambda one: dcp_files.open_model(one, key), progress)
+    else:
+        writer = torch_files.Writer(model, model_name, optimizer_name)
+        named = {"model": model_name, "optimizer": optimizer_name}
+        _make(
+            model, Path(target), writer, lambda one: torch_files.open_model(one, **named), progress
+        )
+
+
+def _make(
+    model: Model,
+    target: Path,
+    writer: Writer,
+    reopen: Callable[[Path], Model],
+    progress: Callable[[str], None] | None,
+) -> None:
     with _new_folder(target) as folder:
         free = shutil.disk_usage(folder).free
         if free < writer.nbytes:
@@ -104,7 +165,7 @@ def convert(
         manifest = {**writer.manifest(), "tensors": checksums, "left_out": model.left_out}
         write(writer.folder / MANIFEST, json.dumps(manifest, indent=1).encode())
         _sync(folder)
-        _verify(folder, options, model, said)
+        _verify(folder, reopen, checksums, said)
 
 
 def open_model(path: Path, options: Options) -> Model:
@@ -160,14 +221,15 @@ def _write(model: Model, writer: Writer, folder: Path, said: "_Progress") -> dic
     return checksums
 
 
-def _verify(folder: Path, options: Options, model: Model, said: "_Progress") -> None:
+def _verify(
+    folder: Path, reopen: Callable[[Path], Model], checksums: dict, said: "_Progress"
+) -> None:
     """Reads what was written as a source, whose checksums are then those of what was read."""
-    again = open_model(folder, replace(options, key=model.key, heads=model.heads))
-    expected, found = model.everything(), again.everything()
-    if strange := expected.keys() - {name for name, one in found.items() if type(one) is Checked}:
-        raise ConversionError(f"{folder} has not got {some(sorted(strange))}")
-    for name in expected:
-        said.add("verified", found[name].read().nbytes)
+    checked = [one for one in reopen(folder).everything().values() if type(one) is Checked]
+    if len(checked) != len(checksums):
+        raise ConversionError(f"{folder} has {len(checked)} tensors, not {len(checksums)}")
+    for one in checked:
+        said.add("verified", one.read().nbytes)
 
 
 @contextlib.contextmanager

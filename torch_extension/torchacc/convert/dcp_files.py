@@ -1,6 +1,7 @@
 """PyTorch's distributed checkpoints (DCP), and those of `torchacc.checkpoint`, which are DCP with
 a manifest and the values of each rank."""
 
+import io
 import pickle
 import secrets
 import warnings
@@ -25,7 +26,15 @@ from torchacc.checkpoint.layout import ALIGNMENT, OWN, envelope, pack_own
 from torchacc.checkpoint.reader import Reader
 from torchacc.convert.model import MANIFEST, Model, some
 from torchacc.convert.model import Writer as Base
-from torchacc.convert.stored import ConversionError, Kind, Readable, Stored, check_ends, make_file
+from torchacc.convert.stored import (
+    ConversionError,
+    Kind,
+    Made,
+    Readable,
+    Stored,
+    check_ends,
+    make_file,
+)
 from torchacc.convert.stored import put as put_tensor
 
 
@@ -106,9 +115,9 @@ def open_model(path: Path, key: str | None) -> Model:
             tensors[short] = one
     if not tensors:
         raise ConversionError(f"{path} has no tensors under the key {key!r}")
-    made = Model(tensors, path, tied, others, values, paths, key)
+    made = Model(tensors, path, tied, others, values, paths=paths, key=key)
     if saved is not None:
-        made.step, made.world = saved.step, saved.world
+        made.step, made.world, made.is_training = saved.step, saved.world, True
     made.check(path / MANIFEST, by_full_name=True)
     return made
 
@@ -131,6 +140,13 @@ def _key(path: Path, found, paths) -> str:
     )
 
 
+def _saved(value: Any) -> bytes:
+    """As DCP saves what is no tensor."""
+    stream = io.BytesIO()
+    torch.save(value, stream)
+    return stream.getvalue()
+
+
 @dataclass
 class _Chunk:
     file: int
@@ -151,6 +167,12 @@ class Writer(Base):
         self._metadata = Metadata({}, planner_data={}, storage_data={}, version=CURRENT_DCP_VERSION)
         if is_whole_training and not model.key:
             model.key = "model"
+        if is_whole_training:
+            model.values.setdefault(OWN.format(0), Made(pack_own(model.own)))
+            for rank in range(1, model.world):
+                model.values.setdefault(OWN.format(rank), Made(pack_own({})))
+        else:
+            model.values |= {name: Made(_saved(value)) for name, value in model.own.items()}
         if both := sorted(model.tensors.keys() & {*model.others, *model.values}):
             raise ConversionError(f"two things are called {some(both)}")
         for name, one in model.tensors.items():
@@ -161,11 +183,6 @@ class Writer(Base):
             self._add(name, name, one.kind, model.paths[name])
         for name, one in model.values.items():
             self._add_bytes(name, one.kind.nbytes)
-        if is_whole_training:
-            nothing = pack_own({})
-            for name in map(OWN.format, range(model.world)):
-                if name not in model.values:
-                    self._pieces[0].append((self._add_bytes(name, len(nothing)), nothing))
         self.nbytes = sum(self._sizes)
         self.order = [[name] for name in model.everything()]
 

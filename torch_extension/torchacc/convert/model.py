@@ -29,9 +29,11 @@ class Model:
     others: dict[str, Readable] = field(default_factory=dict)
     values: dict[str, Readable] = field(default_factory=dict)
     paths: dict[str, tuple] = field(default_factory=dict)
+    own: dict[str, Any] = field(default_factory=dict)  # likewise, but read already
     key: str | None = None  # under which DCP has the model
     heads: int | None = None
     step: int = 0
+    is_training: bool = False  # that a `Checkpointer` saved
     world: int = 1  # ranks that have values of their own in a `Checkpointer`'s checkpoint
     left_out: list[str] = field(default_factory=list)
 
@@ -44,8 +46,8 @@ class Model:
 
     def leave_out_the_rest(self) -> None:
         """For formats that have models alone."""
-        self.left_out += [*self.others, *self.values]
-        self.others, self.values = {}, {}
+        self.left_out += [*self.others, *self.values, *self.own]
+        self.others, self.values, self.own = {}, {}, {}
 
     @property
     def config(self) -> dict[str, Any]:

@@ -84,6 +84,20 @@ class Stored:
 
 
 @dataclass(frozen=True)
+class Made:
+    """Bytes that lie in no file."""
+
+    data: bytes
+
+    @property
+    def kind(self) -> Kind:
+        return Kind(torch.uint8, (len(self.data),))
+
+    def read(self) -> torch.Tensor:
+        return torch.frombuffer(bytearray(self.data), dtype=torch.uint8)
+
+
+@dataclass(frozen=True)
 class Cast:
     """A tensor as another type."""
 
