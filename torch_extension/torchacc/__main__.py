@@ -77,7 +77,7 @@ def _plan(commands) -> None:
     parser.set_defaults(command=plan)
 
 
-def plan(options) -> None:
+def plan(options: argparse.Namespace) -> None:
     from torchacc.auto import Cluster
     from torchacc.auto import plan as search
 
@@ -115,7 +115,7 @@ def _check(commands) -> None:
     parser.set_defaults(command=check)
 
 
-def check(options) -> None:
+def check(options: argparse.Namespace) -> None:
     x = torch.arange(4.0, device="acc", requires_grad=True)
     (x * x).sum().backward()
     if x.grad.tolist() != [0, 2, 4, 6]:
@@ -144,7 +144,7 @@ def _explain(commands) -> None:
     parser.set_defaults(command=explain)
 
 
-def explain(options) -> None:
+def explain(options: argparse.Namespace) -> None:
     if not options.rest:
         raise SystemExit("torchacc explain: which script?")
     sys.argv = options.rest
@@ -182,7 +182,7 @@ def _convert(commands) -> None:
     parser.set_defaults(command=convert)
 
 
-def convert(options) -> None:
+def convert(options: argparse.Namespace) -> None:
     named = vars(options)
     for name in ("command", "source", "target", "to", "dtype", "progress"):
         named = {key: value for key, value in named.items() if key != name}
@@ -230,7 +230,7 @@ def _add_ranks_files(parser) -> None:
     parser.add_argument("--progress", action="store_true", help="say how long it still takes")
 
 
-def consolidate(options) -> None:
+def consolidate(options: argparse.Namespace) -> None:
     is_one = options.reshard_num == 1
     command = "consolidate" if is_one else "reshard"
     inside = "consolidated" if is_one else f"resharded_{options.reshard_num}"

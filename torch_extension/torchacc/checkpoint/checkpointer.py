@@ -94,7 +94,7 @@ class Checkpointer:
     def __enter__(self) -> "Checkpointer":
         return self
 
-    def __exit__(self, kind, error, trace) -> None:
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if kind is None:
             self.close()
         else:

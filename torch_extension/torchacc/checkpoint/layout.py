@@ -49,7 +49,7 @@ class Envelope(io.RawIOBase):
     def nbytes(self) -> int:
         return sum(nbytes for _, nbytes in self.holes)
 
-    def write(self, data) -> int:
+    def write(self, data: Any) -> int:
         self.pieces.append((self._at, bytes(data)))
         self._at += len(data)
         return len(data)
@@ -92,7 +92,7 @@ class Layout:
         """Those that have elements."""
         return [item for item in self.items if item.envelope is not None and item.envelope.nbytes]
 
-    def write_rest(self, slot, own: bytes) -> None:
+    def write_rest(self, slot: Any, own: bytes) -> None:
         """All but elements: the rank's `own` values, and what the slot has not of this layout."""
         if slot.layout is not self:
             for item in filter(lambda item: item.envelope is not None, self.items):
@@ -165,7 +165,7 @@ class _Planned(dcp.StorageWriter):
         return True
 
 
-def plan(collected, rank: int, own_size: int, group) -> Layout:
+def plan(collected: Any, rank: int, own_size: int, group: Any) -> Layout:
     """The layout that DCP's planner makes, which all ranks of the group call together: what several
     ranks have is saved by one of them, as evenly as possible."""
     state: dict[str, Any] = {**collected.tensors, OWN.format(rank): None}

@@ -5,6 +5,7 @@ import io
 import pickle
 from argparse import Namespace
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,10 +27,10 @@ class _Storage:
 class Unknown:
     """An object of a class that is not looked for: it could be anything, and do anything."""
 
-    def __init__(self, *arguments, **named):
+    def __init__(self, *arguments: Any, **named: Any):
         pass
 
-    def __setstate__(self, state) -> None:
+    def __setstate__(self, state: Any) -> None:
         pass
 
 
@@ -90,7 +91,7 @@ def read(path: Path) -> Any:
         ) from error
 
 
-def make(path: Path, tensors: dict[str, Kind], whole) -> dict[str, int]:
+def make(path: Path, tensors: dict[str, Kind], whole: Callable[[dict], Any]) -> dict[str, int]:
     """Makes the file that `torch.save(whole(tensors), path)` makes, but for the elements of the
     tensors; returns where those begin, by name."""
     with FakeTensorMode():

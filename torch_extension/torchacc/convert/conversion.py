@@ -41,7 +41,7 @@ class Options:
     vocab_multiple: int = 128
     step: int | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ("files", "shard_size", "tp", "pp", "vocab_multiple"):
             if getattr(self, name) < 1:
                 raise ConversionError(f"{name} is {getattr(self, name)}: at least 1")

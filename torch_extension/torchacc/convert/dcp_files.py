@@ -158,7 +158,7 @@ class Writer(Base):
     """DCP in `options.files` files, each with its share of the rows of every tensor. With
     `is_whole_training` a `Checkpointer` restores it."""
 
-    def __init__(self, model: Model, options, is_whole_training: bool = False):
+    def __init__(self, model: Model, options: Any, is_whole_training: bool = False):
         self._model, self._is_whole_training = model, is_whole_training
         self._step = model.step if options.step is None else options.step
         self._sizes = [0] * options.files

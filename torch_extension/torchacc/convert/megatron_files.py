@@ -5,6 +5,7 @@ from argparse import Namespace
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -30,7 +31,7 @@ def _rank_folder(tensor: int, stage: int, stages: int) -> str:
 
 
 class Writer(Base):
-    def __init__(self, model: Model, options):
+    def __init__(self, model: Model, options: Any):
         self._tp, self._pp = options.tp, options.pp
         self._step = options.step
         self._heads = model.heads

@@ -208,7 +208,9 @@ def unknown(known: Iterable[str]) -> list[str]:
     return min(rest, key=len)
 
 
-def fuse(rule: Rule, parts: list[torch.Tensor], heads: int | None, tp: int, rows: int | None):
+def fuse(
+    rule: Rule, parts: list[torch.Tensor], heads: int | None, tp: int, rows: int | None
+) -> list[torch.Tensor]:
     """The ranks' shares of the tensor that `parts` are; `rows` is the size of a vocabulary then.
 
     Raises ConversionError for sizes that `tp` ranks cannot share.
@@ -233,7 +235,9 @@ def fuse(rule: Rule, parts: list[torch.Tensor], heads: int | None, tp: int, rows
     return _shared(whole, tp, 1 if rule.split == "columns" else 0, rule.parts[0])
 
 
-def part(rule: Rule, shares: list[torch.Tensor], heads: int | None, width: int, rows: int | None):
+def part(
+    rule: Rule, shares: list[torch.Tensor], heads: int | None, width: int, rows: int | None
+) -> list[torch.Tensor]:
     """The reverse of `fuse`. `width` is how many elements all query heads have together."""
     if rule.split == "whole":
         made = [shares[0]]

@@ -3,6 +3,7 @@
 import json
 import struct
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -91,7 +92,7 @@ class Writer(Base):
     """Fills files in the order of the model's tensors, each of at most `shard_size` bytes unless
     one tensor is larger."""
 
-    def __init__(self, model: Model, options):
+    def __init__(self, model: Model, options: Any):
         files: list[dict[str, Kind]] = [{}]
         room = options.shard_size
         for name, one in model.tensors.items():
