@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from setuptools import Distribution, setup
+from setuptools import Distribution, find_packages, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 from setuptools.errors import ExecError, PlatformError
@@ -99,6 +99,8 @@ class Wheel(bdist_wheel):
 
 setup(
     version=version(),
+    # No package of Python's, so that it is not found.
+    packages=[*find_packages("torch_extension", include=["torchacc*"]), "torch-stubs"],
     install_requires=[
         torch_requirement(),
         "pyyaml>=6",

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+import torchacc
 from documented import scripts
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -86,3 +88,14 @@ def test_every_option_has_an_entry_and_every_entry_an_option():
     rows = [line.split("|")[1] for line in lines if line.startswith("| `")]
     told = {name for row in rows for name in re.findall(r"TORCHACC_[A-Z_0-9]+", row)}
     assert read - NO_OPTIONS == told
+
+
+def test_what_others_names_are_here_is_there():
+    lines = (ROOT / "docs/migration.md").read_text().splitlines()
+    ours = " ".join(line.split("|")[2] for line in lines if line.startswith("| "))
+    names = set(re.findall(r"`(torch(?:acc|\.acc)(?:\.\w+)+)", ours)) - {"torch.acc.NAME"}
+    assert len(names) > 10
+    for name in names:
+        found = {"torch": torch, "torchacc": torchacc}[name.split(".")[0]]
+        for part in name.split(".")[1:]:
+            found = getattr(found, part)

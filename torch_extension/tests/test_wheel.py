@@ -112,7 +112,8 @@ def test_the_tag_says_what_the_libraries_need(wheel):
 
 def test_the_wheel_has_the_package_and_its_libraries_alone(wheel):
     prefix = "torch_extension/"
-    sources = tracked(f"{prefix}torchacc", f"{prefix}torchacc_autoload.py")
+    folders = "torchacc", "torch-stubs", "torchacc_autoload.py"
+    sources = tracked(*(f"{prefix}{name}" for name in folders))
     built = {"libtorchacc.so.1", "libtorchacc_torch.so", "torch_version"}
     expected = {path.removeprefix(prefix) for path in sources}
     expected |= {f"torchacc/lib/{name}" for name in built}

@@ -11,6 +11,7 @@ as they find a GPU (`torchacc.adapters`).
 """
 
 import importlib
+from types import ModuleType
 
 import torch  # first: it may be what imports this package
 
@@ -37,7 +38,7 @@ load()
 adapters.install()
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> ModuleType:
     # What many programs do without, and takes long to import.
     if name in ("auto", "checkpoint", "health"):
         return importlib.import_module(f"torchacc.{name}")

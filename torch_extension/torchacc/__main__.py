@@ -1,4 +1,4 @@
-"""The command `torchacc`: runs scripts in several processes, plans strategies, checks and explains.
+"""The command `torchacc`: runs scripts in several processes, plans, checks, explains and converts.
 
     torchacc run -n 4 train.py ...          in 4 processes, by torchrun, whose options go before the
                                             script, too
@@ -8,6 +8,8 @@
     torchacc check config.yaml [-n 8]       if a configuration is right
     torchacc compare runs/a runs/b          where two runs that were recorded part
     torchacc explain train.py ...           runs it, then says what was compiled and why
+    torchacc convert in out --to megatron   a checkpoint to another format or layout
+    torchacc consolidate --ckpt_dir shards  what ranks saved, in one piece; reshard: in others
 
 `python -m torchacc` is the same.
 """
@@ -24,6 +26,9 @@ import torch
 import torchacc
 from torchacc.config import Config, StrategyConfig
 
+DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "f64": torch.float64}
+UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9}
+
 
 def main(arguments: list[str] | None = None) -> None:
     given = sys.argv[1:] if arguments is None else arguments
@@ -34,7 +39,7 @@ def main(arguments: list[str] | None = None) -> None:
         prog="torchacc", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(required=True, metavar="command")
-    for add in (_run, _plan, _check, _compare, _explain):
+    for add in (_run, _plan, _check, _compare, _explain, _convert, _consolidate, _reshard):
         add(commands)
     options = parser.parse_args(given)
     options.command(options)
@@ -91,7 +96,7 @@ def _plan(commands) -> None:
     parser.set_defaults(command=plan)
 
 
-def plan(options) -> None:
+def plan(options: argparse.Namespace) -> None:
     from torchacc.auto import Cluster
     from torchacc.auto import plan as search
 
@@ -131,7 +136,7 @@ def _check(commands) -> None:
     parser.set_defaults(command=check)
 
 
-def check(options) -> None:
+def check(options: argparse.Namespace) -> None:
     if int(os.environ.get("RANK", "0")) == 0:
         _check_installed()
     if options.config:
@@ -183,7 +188,7 @@ def _compare(commands) -> None:
     parser.set_defaults(command=compare)
 
 
-def compare(options) -> None:
+def compare(options: argparse.Namespace) -> None:
     from torchacc.health import compare_runs
 
     try:
@@ -201,7 +206,7 @@ def _explain(commands) -> None:
     parser.set_defaults(command=explain)
 
 
-def explain(options) -> None:
+def explain(options: argparse.Namespace) -> None:
     if not options.rest:
         raise SystemExit("torchacc explain: which script?")
     sys.argv = options.rest
@@ -212,6 +217,107 @@ def explain(options) -> None:
     finally:
         sys.stdout.flush()
         print(torchacc.explain())
+
+
+def _convert(commands) -> None:
+    parser = commands.add_parser("convert", help="a checkpoint to another format or layout")
+    parser.add_argument("source", type=Path, help="a folder, or a safetensors file")
+    parser.add_argument("target", type=Path, help="a folder that is not there")
+    parser.add_argument(
+        "--to", required=True, choices=["safetensors", "dcp", "checkpoint", "megatron"]
+    )
+    parser.add_argument("--dtype", choices=sorted(DTYPES), help="of the model's floats")
+    parser.add_argument("--key", help="which part of a DCP's state is the model")
+    parser.add_argument("--files", type=int, default=1, help="of DCP, each with some rows of all")
+    parser.add_argument(
+        "--shard-size", type=_bytes, default=5 << 30, help="of safetensors, as 5GB or 200MB"
+    )
+    parser.add_argument("--tp", type=int, default=1, help="Megatron's tensor parallel ranks")
+    parser.add_argument("--pp", type=int, default=1, help="Megatron's pipeline stages")
+    parser.add_argument("--heads", type=int, help="of attention, where no config.json says it")
+    parser.add_argument("--vocab-size", type=int, help="of Megatron's source, without padding")
+    parser.add_argument(
+        "--vocab-multiple", type=int, default=128, help="times tp: what Megatron's is padded to"
+    )
+    parser.add_argument("--step", type=int, help="of the training that the target is of")
+    parser.add_argument("--progress", action="store_true", help="say how long it still takes")
+    parser.set_defaults(command=convert)
+
+
+def convert(options: argparse.Namespace) -> None:
+    named = vars(options)
+    for name in ("command", "source", "target", "to", "dtype", "progress"):
+        named = {key: value for key, value in named.items() if key != name}
+    dtype = DTYPES.get(options.dtype)
+    _converted("convert", options, options.source, options.target, options.to, dtype=dtype, **named)
+
+
+def _converted(command: str, options, *arguments, **named) -> None:
+    from torchacc import convert
+
+    def tell(text: str) -> None:
+        print(f"torchacc {command}: {text}", file=sys.stderr, flush=True)
+
+    function = convert.convert if command == "convert" else convert.consolidate
+    try:
+        function(*arguments, **named, progress=tell if options.progress else None)
+    except (convert.ConversionError, OSError) as error:
+        raise SystemExit(f"torchacc {command}: {error}") from error
+
+
+def _consolidate(commands) -> None:
+    parser = commands.add_parser("consolidate", help="what ranks have saved as one state dict")
+    _add_ranks_files(parser)
+    parser.add_argument("--model_save_name_pattern", default="model_consolidated.pth")
+    parser.add_argument("--optimizer_save_name_pattern", default="optimizer_consolidated.pth")
+    parser.set_defaults(command=consolidate, reshard_num=1)
+
+
+def _reshard(commands) -> None:
+    parser = commands.add_parser("reshard", help="what ranks have saved as DCP of other parts")
+    _add_ranks_files(parser)
+    parser.add_argument("--reshard_num", type=int, required=True, help="parts")
+    parser.set_defaults(command=consolidate)
+
+
+def _add_ranks_files(parser) -> None:
+    """With the names of TorchAcc's `consolidate_and_reshard_fsdp_ckpts`."""
+    parser.add_argument("--ckpt_dir", type=Path, required=True, help="of the ranks' files, or DCP")
+    parser.add_argument("--ckpt_type", choices=["all", "model", "optimizer"], default="all")
+    parser.add_argument("--model_ckpt_name_pattern", default="rank-*-of-*-model.pth")
+    parser.add_argument("--optimizer_ckpt_name_pattern", default="rank-*-of-*-optimizer.pth")
+    parser.add_argument(
+        "--save_dir", type=Path, help="a new folder; in ckpt_dir if it is not given"
+    )
+    parser.add_argument("--progress", action="store_true", help="say how long it still takes")
+
+
+def consolidate(options: argparse.Namespace) -> None:
+    is_one = options.reshard_num == 1
+    command = "consolidate" if is_one else "reshard"
+    inside = "consolidated" if is_one else f"resharded_{options.reshard_num}"
+    named = {}
+    if hasattr(options, "model_save_name_pattern"):
+        named["model_name"] = options.model_save_name_pattern
+        named["optimizer_name"] = options.optimizer_save_name_pattern
+    _converted(
+        command,
+        options,
+        options.ckpt_dir,
+        options.save_dir or options.ckpt_dir / inside,
+        parts=options.reshard_num,
+        kind=options.ckpt_type,
+        model_pattern=options.model_ckpt_name_pattern,
+        optimizer_pattern=options.optimizer_ckpt_name_pattern,
+        **named,
+    )
+
+
+def _bytes(text: str) -> int:
+    number, unit = text[:-2], UNITS.get(text[-2:].upper())
+    if unit is None or not number.isdigit() or int(number) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size as 5GB or 200MB")
+    return int(number) * unit
 
 
 if __name__ == "__main__":

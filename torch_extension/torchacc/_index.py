@@ -2,8 +2,11 @@
 
 import torch
 
+# What programs may call a device; None is the current one.
+Device = int | str | torch.device | None
 
-def device_index(device=None) -> int:
+
+def device_index(device: Device = None) -> int:
     """The index that `device` (int, str, torch.device or None) means on this thread.
 
     Raises ValueError for a device of another type.

@@ -5,6 +5,7 @@
 
 import functools
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -15,7 +16,9 @@ custom_fwd = functools.partial(torch.amp.custom_fwd, device_type="acc")
 custom_bwd = functools.partial(torch.amp.custom_bwd, device_type="acc")
 
 
-def autocast(enabled=True, dtype=torch.float16, cache_enabled=True) -> torch.amp.autocast:
+def autocast(
+    enabled: bool = True, dtype: torch.dtype = torch.float16, cache_enabled: bool = True
+) -> torch.amp.autocast:
     """`torch.autocast("acc", ...)`, in float16 unless another `dtype` is given.
 
     A function, since `torch.compile` does not see through classes derived from PyTorch's.
@@ -32,7 +35,7 @@ class GradScaler(torch.amp.GradScaler):
     `forward_backward(..., scaler=scaler)`. All of them call `unscale_` or `step` alike.
     """
 
-    def __init__(self, *arguments, device="acc", **named):
+    def __init__(self, *arguments: Any, device: str = "acc", **named: Any):
         super().__init__(device, *arguments, **named)
         self.group: dist.ProcessGroup | None = None
 

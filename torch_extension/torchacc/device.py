@@ -13,7 +13,7 @@ from torch import AcceleratorError, OutOfMemoryError
 
 from torchacc import amp, event_log, memory, random, step, streams
 from torchacc._absent import ABSENT
-from torchacc._index import device_index
+from torchacc._index import Device, device_index
 from torchacc.explain import explain_at_exit
 from torchacc.gpu import clock_rate, memory_usage, power_draw, temperature, utilization
 from torchacc.memory import (
@@ -75,24 +75,23 @@ default_generators: tuple[torch.Generator, ...]
 class device:
     """Context manager: makes `device` the current one of this thread, and the old one again."""
 
-    def __init__(self, device):
+    def __init__(self, device: Device):
         self.index = device_index(device)
 
-    def __enter__(self):
+    def __enter__(self) -> "device":
         self.previous = current_device()
         set_device(self.index)
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: object) -> None:
         set_device(self.previous)
-        return False
 
 
 class device_of(device):
     """Context manager: makes the device of `obj`, a tensor or storage, the current one of this
     thread, and the old one again. What is not on acc changes nothing."""
 
-    def __init__(self, obj):
+    def __init__(self, obj: torch.Tensor | torch.UntypedStorage | torch.TypedStorage):
         super().__init__(obj.get_device() if obj.is_acc else None)
 
 
@@ -141,17 +140,17 @@ def current_device() -> int:
     return torch.ops.acc.get_device()
 
 
-def set_device(device) -> None:
+def set_device(device: Device) -> None:
     """Makes `device` the current one of this thread. Raises RuntimeError when there is none."""
     torch.ops.acc.set_device(device_index(device))
 
 
-def can_device_access_peer(device, peer_device) -> bool:
+def can_device_access_peer(device: Device, peer_device: Device) -> bool:
     """True: all devices of one process share one memory, the GPU's or the host's."""
     return True
 
 
-def get_device_name(device=None) -> str:
+def get_device_name(device: Device = None) -> str:
     """A name for people: the GPU's as PyTorch knows it, else "torchacc cpu", "torchacc cuda:0"."""
     native = native_device()
     if native and torch.cuda.is_available():
@@ -159,7 +158,7 @@ def get_device_name(device=None) -> str:
     return f"torchacc {native or 'cpu'}"
 
 
-def get_device_properties(device=None) -> SimpleNamespace:
+def get_device_properties(device: Device = None) -> SimpleNamespace:
     """What the device is: `name`, `total_memory` in bytes, `major` and `minor` of its compute
     capability, and `multi_processor_count`: the GPU's, or without one that PyTorch can use the
     number of threads that compute. Raises what `mem_get_info` does."""
@@ -177,7 +176,7 @@ def get_device_properties(device=None) -> SimpleNamespace:
     )
 
 
-def get_device_capability(device=None) -> tuple[int, int]:
+def get_device_capability(device: Device = None) -> tuple[int, int]:
     """The GPU's compute capability; (0, 0) where there is none that PyTorch can use.
 
     `torch.accelerator.get_device_capability` is another thing: the dtypes that tensors may have.
@@ -212,7 +211,7 @@ def is_current_stream_capturing() -> bool:
     return False
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> tuple[torch.Generator, ...]:
     if name == "default_generators":
         indices = range(torch.ops.acc.device_count())
         return tuple(torch.ops.acc.default_generator(index) for index in indices)

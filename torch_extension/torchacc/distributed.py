@@ -11,6 +11,7 @@ import datetime
 import functools
 import time
 import uuid
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -173,7 +174,7 @@ def _carry(group, backend):
     group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, backend)
 
 
-def host_backend(store, rank, size, options):
+def host_backend(store: dist.Store, rank: int, size: int, options: Any) -> dist.ProcessGroupGloo:
     """What carries tensors in the host's memory."""
     gloo = dist.ProcessGroupGloo(store, rank, size, timeout=options.timeout)
     gloo.options.global_ranks_in_group = options.global_ranks_in_group

@@ -7,6 +7,7 @@ tensor held then, and must not be written to, which the capsule says (PyTorch do
 """
 
 import ctypes
+from typing import Any
 
 import torch
 
@@ -40,7 +41,7 @@ def _unused(capsule):
         _Managed.from_address(managed).deleter(managed)
 
 
-def from_dlpack(array) -> torch.Tensor:
+def from_dlpack(array: Any) -> torch.Tensor:
     """A tensor on acc that holds what `array`, of any library that has DLPack, holds.
 
     Where the array is in the memory that the device computes in (host memory aligned to 16 bytes,

@@ -12,6 +12,8 @@ has them is imported. `import torch` imports none of these modules, and neither 
 """
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch._C import DispatchKey, DispatchKeySet
@@ -41,7 +43,7 @@ _TRACING = (
 )
 
 
-def compile_graph(graph: torch.fx.GraphModule, example_inputs: list, **settings):
+def compile_graph(graph: torch.fx.GraphModule, example_inputs: list, **settings: Any) -> Callable:
     """The backend "torchacc": what runs `graph`, whatever `mode` and `options` are."""
     for node in _nodes(graph):
         if node.target is torch.ops.higher_order.tag_activation_checkpoint:

@@ -25,7 +25,7 @@ class Future(concurrent.futures.Future):
         # Until it has been read.
         self._snapshot = snapshot
 
-    def result(self, timeout=None) -> torch.Tensor:
+    def result(self, timeout: float | None = None) -> torch.Tensor:
         """Waits for the value; cuts, as `Tensor.item()` does, if it is still being recorded.
 
         Raises what kept it from being computed, which the next `sync` or read raises as well;
@@ -34,7 +34,7 @@ class Future(concurrent.futures.Future):
         self._request()
         return super().result(timeout)
 
-    def exception(self, timeout=None) -> BaseException | None:
+    def exception(self, timeout: float | None = None) -> BaseException | None:
         """As `result`, but returns what that raises, or None."""
         self._request()
         return super().exception(timeout)

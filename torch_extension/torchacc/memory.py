@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from typing_extensions import deprecated
 
-from torchacc._index import device_index
+from torchacc._index import Device, device_index
 
 
-def memory_stats(device=None) -> dict[str, int]:
+def memory_stats(device: Device = None) -> dict[str, int]:
     """The memory counters, flat, by the names of `torch.cuda.memory_stats`; empty before the first
     use of the device.
 
@@ -26,63 +26,63 @@ def memory_stats(device=None) -> dict[str, int]:
     return torch.accelerator.memory_stats(device_index(device))
 
 
-def memory_stats_as_nested_dict(device=None) -> dict[str, Any]:
+def memory_stats_as_nested_dict(device: Device = None) -> dict[str, Any]:
     """`memory_stats` as a dict of dicts."""
     if not torch._C._accelerator_isAllocatorInitialized():
         return {}
     return torch._C._accelerator_getDeviceStats(device_index(device))
 
 
-def reset_accumulated_memory_stats(device=None) -> None:
+def reset_accumulated_memory_stats(device: Device = None) -> None:
     """Sets what `memory_stats` adds up (`allocated` and `freed`) to 0."""
     torch.accelerator.reset_accumulated_memory_stats(device_index(device))
 
 
-def memory_allocated(device=None) -> int:
+def memory_allocated(device: Device = None) -> int:
     """Bytes that tensors and programs have now. What was recorded has none until it is computed."""
     return memory_stats(device).get("allocated_bytes.all.current", 0)
 
 
-def max_memory_allocated(device=None) -> int:
+def max_memory_allocated(device: Device = None) -> int:
     """The most bytes held at once since the start or `reset_peak_memory_stats`."""
     return memory_stats(device).get("allocated_bytes.all.peak", 0)
 
 
-def memory_reserved(device=None) -> int:
+def memory_reserved(device: Device = None) -> int:
     """Bytes taken from the system or the GPU: allocated ones, and those kept for the next step."""
     return memory_stats(device).get("reserved_bytes.all.current", 0)
 
 
-def max_memory_reserved(device=None) -> int:
+def max_memory_reserved(device: Device = None) -> int:
     """The most bytes reserved at once since the start or `reset_peak_memory_stats`."""
     return memory_stats(device).get("reserved_bytes.all.peak", 0)
 
 
-def reset_peak_memory_stats(device=None) -> None:
+def reset_peak_memory_stats(device: Device = None) -> None:
     """Sets the peaks to what is in use now."""
     torch.accelerator.reset_peak_memory_stats(device_index(device))
 
 
 @deprecated("use torch.acc.memory_reserved", category=FutureWarning)
-def memory_cached(device=None) -> int:
+def memory_cached(device: Device = None) -> int:
     """The old name of `memory_reserved`."""
     return memory_reserved(device)
 
 
 @deprecated("use torch.acc.max_memory_reserved", category=FutureWarning)
-def max_memory_cached(device=None) -> int:
+def max_memory_cached(device: Device = None) -> int:
     """The old name of `max_memory_reserved`."""
     return max_memory_reserved(device)
 
 
 @deprecated("use torch.acc.reset_peak_memory_stats", category=FutureWarning)
-def reset_max_memory_allocated(device=None) -> None:
+def reset_max_memory_allocated(device: Device = None) -> None:
     """The old name of `reset_peak_memory_stats`."""
     reset_peak_memory_stats(device)
 
 
 @deprecated("use torch.acc.reset_peak_memory_stats", category=FutureWarning)
-def reset_max_memory_cached(device=None) -> None:
+def reset_max_memory_cached(device: Device = None) -> None:
     """The old name of `reset_peak_memory_stats`."""
     reset_peak_memory_stats(device)
 
@@ -97,7 +97,9 @@ def ipc_collect() -> None:
     """Does nothing: tensors of acc are not shared between processes, so none is left over."""
 
 
-def memory_snapshot(mempool_id=None, include_traces=True) -> list[dict[str, Any]]:
+def memory_snapshot(
+    mempool_id: tuple[int, int] | None = None, include_traces: bool = True
+) -> list[dict[str, Any]]:
     """The reserved memory as one segment in the form of `torch.cuda.memory_snapshot`, a block of it
     in use, the other free. Its sizes are those of `memory_reserved` and `memory_allocated`; blocks
     have no addresses outside the runtime, and no traces."""
@@ -118,7 +120,7 @@ def memory_snapshot(mempool_id=None, include_traces=True) -> list[dict[str, Any]
     ][: 1 if reserved else 0]
 
 
-def memory_summary(device=None, abbreviated: bool = False) -> str:
+def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
     """A table of the memory for people: what is in use, kept and asked for, now and at most.
     `abbreviated` leaves out what storages ask for and how many they are."""
     stats = memory_stats(device)
@@ -148,7 +150,7 @@ def native_device() -> torch.device | None:
     return torch.device("cuda", number) if kind == torch.utils.dlpack.DLDeviceType.kDLCUDA else None
 
 
-def mem_get_info(device=None) -> tuple[int, int]:
+def mem_get_info(device: Device = None) -> tuple[int, int]:
     """(free, total) bytes of the memory that the device uses: the GPU's or the host's, where the
     system's cache of files counts as free. Raises what `torch.cuda.mem_get_info` does where PyTorch
     cannot use the GPU."""
@@ -160,13 +162,13 @@ def mem_get_info(device=None) -> tuple[int, int]:
     return kilobytes["MemAvailable:"] << 10, kilobytes["MemTotal:"] << 10
 
 
-def device_memory_used(device=None) -> int:
+def device_memory_used(device: Device = None) -> int:
     """Bytes of the GPU's or the host's memory that any program uses."""
     free, total = mem_get_info(device)
     return total - free
 
 
-def set_per_process_memory_fraction(fraction, device=None) -> None:
+def set_per_process_memory_fraction(fraction: float, device: Device = None) -> None:
     """Limits what this process takes of the GPU's memory to `fraction` of it, from 0 to 1: beyond
     it is torch.OutOfMemoryError, of PyTorch's other tensors on that GPU, too.
 
@@ -176,20 +178,20 @@ def set_per_process_memory_fraction(fraction, device=None) -> None:
     torch.cuda.set_per_process_memory_fraction(fraction, gpu_of("a memory fraction", device))
 
 
-def get_per_process_memory_fraction(device=None) -> float:
+def get_per_process_memory_fraction(device: Device = None) -> float:
     """What `set_per_process_memory_fraction` set; 1.0 on the host."""
     device_index(device)
     native = native_device()
     return torch.cuda.get_per_process_memory_fraction(native) if native else 1.0
 
 
-def list_gpu_processes(device=None) -> str:
+def list_gpu_processes(device: Device = None) -> str:
     """The GPU's processes and their memory, as text: `torch.cuda.list_gpu_processes`. Raises
     RuntimeError where acc computes on the host."""
     return torch.cuda.list_gpu_processes(gpu_of("a list of the GPU's processes", device))
 
 
-def gpu_of(what: str, device) -> torch.device:
+def gpu_of(what: str, device: Device) -> torch.device:
     """The GPU that acc computes on. Raises RuntimeError if there is none to have `what`."""
     device_index(device)
     if native := native_device():

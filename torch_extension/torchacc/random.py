@@ -7,7 +7,7 @@ so a new seed never recompiles.
 
 import torch
 
-from torchacc._index import device_index
+from torchacc._index import Device, device_index
 
 # PyTorch passes any Python int as a seed; the operator takes a signed 64-bit one.
 _SEED_MASK = 0x7FFF_FFFF_FFFF_FFFF
@@ -39,12 +39,12 @@ def initial_seed() -> int:
     return torch.ops.acc.initial_seed(torch.ops.acc.get_device())
 
 
-def get_rng_state(device="acc") -> torch.Tensor:
+def get_rng_state(device: Device = "acc") -> torch.Tensor:
     """The generator's state: uint8 [16] on the CPU."""
     return torch.ops.acc.get_rng_state(device_index(device))
 
 
-def set_rng_state(new_state: torch.Tensor, device="acc") -> None:
+def set_rng_state(new_state: torch.Tensor, device: Device = "acc") -> None:
     """Sets the generator's state to what `get_rng_state` returned."""
     torch.ops.acc.set_rng_state(device_index(device), new_state)
 

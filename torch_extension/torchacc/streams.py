@@ -5,9 +5,11 @@ may overlap. Streams and events exist so that code written for other devices run
 events to measure time.
 """
 
+from typing import Any
+
 import torch
 
-from torchacc._index import device_index
+from torchacc._index import Device, device_index
 
 
 class _StandsFor(type):
@@ -23,7 +25,7 @@ class Stream(metaclass=_StandsFor):
 
     stands_for = torch.Stream
 
-    def __new__(cls, device=None, priority=0, **kwargs):
+    def __new__(cls, device: Device = None, priority: int = 0, **kwargs: Any) -> torch.Stream:
         if kwargs:
             return torch.Stream(**kwargs)
         return torch.Stream(torch.device("acc", device_index(device)))
@@ -41,18 +43,24 @@ class Event(metaclass=_StandsFor):
 
     stands_for = torch.Event
 
-    def __new__(cls, enable_timing=False, blocking=False, interprocess=False, external=False):
+    def __new__(
+        cls,
+        enable_timing: bool = False,
+        blocking: bool = False,
+        interprocess: bool = False,
+        external: bool = False,
+    ) -> torch.Event:
         if interprocess or external:
             raise NotImplementedError("events of acc stay in their process and their program")
         return torch.Event("acc", enable_timing=enable_timing, blocking=blocking)
 
 
-def current_stream(device=None) -> torch.Stream:
+def current_stream(device: Device = None) -> torch.Stream:
     """The stream operations on `device` go to."""
     return torch.accelerator.current_stream(device_index(device))
 
 
-def default_stream(device=None) -> torch.Stream:
+def default_stream(device: Device = None) -> torch.Stream:
     """The stream that is current until another one is set."""
     index = device_index(device)
     kind = current_stream(index).device_type
@@ -72,11 +80,11 @@ class StreamContext:
     def __init__(self, stream: torch.Stream | None):
         self.stream = stream
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         if self.stream is not None:
             self.stream.__enter__()
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: object) -> None:
         if self.stream is not None:
             self.stream.__exit__(*exception)
 
@@ -86,7 +94,7 @@ def stream(stream: torch.Stream | None) -> StreamContext:
     return StreamContext(stream)
 
 
-def synchronize(device=None) -> None:
+def synchronize(device: Device = None) -> None:
     """Cuts, waits for everything recorded so far, and raises what was not reported yet."""
     torch.accelerator.synchronize(device_index(device))
 

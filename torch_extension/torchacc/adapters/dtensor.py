@@ -1,5 +1,7 @@
 """DTensor knows acc's attention. Of PyTorch 2.11."""
 
+from typing import Any
+
 import torch
 
 ATTENTION = torch.ops.aten._scaled_dot_product_fused_attention_overrideable.default
@@ -64,8 +66,17 @@ def _check_ring(bias, dropout) -> None:
 
 
 def ring_attention(
-    module, group, query, key, value, bias=None, dropout=0.0, is_causal=False, *_, scale=None
-):
+    module: Any,
+    group: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    dropout: float = 0.0,
+    is_causal: bool = False,
+    *_: Any,
+    scale: float | None = None,
+) -> tuple[torch.Tensor, ...]:
     """PyTorch's ring through acc's attention, which gives and takes the log-sum-exp of each part,
     as `_scaled_dot_product_fused_attention_overrideable` of the rows that ranks of the group have.
     Like PyTorch's others it takes no bias, and no dropout, either: each part would draw for itself,
@@ -77,8 +88,19 @@ def ring_attention(
 
 
 def ring_attention_backward(
-    module, group, grad, query, key, value, bias, wanted, out, logsumexp, *rest, scale=None
-):
+    module: Any,
+    group: Any,
+    grad: torch.Tensor,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    bias: torch.Tensor | None,
+    wanted: list[bool],
+    out: torch.Tensor,
+    logsumexp: torch.Tensor,
+    *rest: Any,
+    scale: float | None = None,
+) -> tuple[torch.Tensor | None, ...]:
     """Likewise `_scaled_dot_product_fused_attention_overrideable_backward`."""
     named = dict(zip(REST, rest, strict=True))
     _check_ring(bias, named["dropout_p"])

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -127,7 +127,7 @@ class Space:
             fixed = _fixed(config, model) if mode == "semi" else {}
         return cls(model, devices, batch, fixed, accumulates)
 
-    def options(self, name: str, values) -> list:
+    def options(self, name: str, values: Iterable) -> list:
         return [self.fixed[name]] if name in self.fixed else [*values]
 
     def sizes(self) -> Iterator[Strategy]:

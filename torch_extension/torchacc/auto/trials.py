@@ -40,7 +40,12 @@ _LATE = "the time was up"
 
 
 def fastest(
-    plans: list[Plan], model: nn.Module, batch: Any, inputs: Callable, device, until: float
+    plans: list[Plan],
+    model: nn.Module,
+    batch: Any,
+    inputs: Callable,
+    device: torch.device,
+    until: float,
 ) -> Plan:
     """That of these plans whose steps take least on the slowest rank, with what became of the
     others. `batch` is one of all processes together, `inputs(model, batch)` the model's arguments.

@@ -1,9 +1,7 @@
 """`Checkpointer`: saves a training's state in memory and on disk, and restores it."""
 
 import atexit
-import io
 import os
-import pickle
 import secrets
 import shutil
 import threading
@@ -22,14 +20,12 @@ from torchacc.checkpoint import files, finding, layout, memory
 from torchacc.checkpoint import state as states
 from torchacc.checkpoint.client import SaverClient
 from torchacc.checkpoint.group import Group
-from torchacc.checkpoint.layout import PLAIN
 from torchacc.checkpoint.replicas import Replicas
 from torchacc.event_log import span
 from torchacc.memory import mem_get_info, native_device
 from torchacc.step import cut
 
 LEAVE_SECONDS = 30  # for a copy to end
-OWN_ROOM = 4096  # bytes: what the values of a rank take is a multiple, so that layouts stay
 
 
 class CheckpointError(RuntimeError):
@@ -99,7 +95,7 @@ class Checkpointer:
     def __enter__(self) -> "Checkpointer":
         return self
 
-    def __exit__(self, kind, error, trace) -> None:
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if kind is None:
             self.close()
         else:
@@ -245,7 +241,7 @@ class Checkpointer:
             self._join()
             cut()
             collected = states.collect(state)
-            own = _packed(collected.own)
+            own = layout.pack_own(collected.own)
             signature = (len(own), [_kind(name, one) for name, one in collected.tensors.items()])
         except Exception as one:
             error = one
@@ -390,30 +386,13 @@ def _begin(folder: Path) -> tuple[str, str, int]:
     return name.read_text(), secrets.token_hex(4), max(orders, default=0)
 
 
-def _packed(values: dict[str, Any]) -> bytes:
-    """What `Reader.own_values` reads. As `torch.save` wrote before it wrote archives: such bytes
-    may be followed by others. Plain values, of which optimizers have many, are one pickle."""
-    plain = {name: one for name, one in values.items() if _is_plain(one)}
-    others = {name: one for name, one in values.items() if name not in plain}
-    stream = io.BytesIO()
-    whole = {PLAIN: pickle.dumps(plain), **others}
-    torch.save(whole, stream, _use_new_zipfile_serialization=False)
-    return stream.getvalue() + b"\0" * (-stream.tell() % OWN_ROOM)
-
-
-def _is_plain(value: Any) -> bool:
-    if type(value) is tuple:
-        return all(map(_is_plain, value))
-    return value is None or type(value) in (bool, int, float, str)
-
-
 def _values_of(all_own: dict[int, dict], rank: int) -> dict[str, Any]:
     """Those of a rank, else of rank 0; and those of others that it had not."""
     first = all_own[rank if rank in all_own else 0]
     others = {name: one for _, own in sorted(all_own.items()) for name, one in own.items()}
     made = {**others, **first}
     if rank not in all_own:
-        made.pop(states.RANDOM)
+        made.pop(states.RANDOM, None)
     return made
 
 

@@ -18,6 +18,7 @@ import secrets
 import shutil
 import tempfile
 import zlib
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from pathlib import Path
 MANIFEST, METADATA, LATEST = "manifest.json", ".metadata", "latest"
 TEMPORARY, REMOVED = ".tmp-", ".removed-"
 CHUNK = 8 << 20  # bytes
+Name = str | os.PathLike  # of a file or folder
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ def part_name(part: int) -> str:
     return f"__{part}_0.distcp"
 
 
-def whole(folder) -> list[Saved]:
+def whole(folder: Name) -> list[Saved]:
     """The whole checkpoints in `folder`, in the order in which they were saved."""
     found: dict[str, Saved] = {}
     # One that is given its name meanwhile is found by that.
@@ -64,7 +66,7 @@ def read_manifest(path: Path) -> Saved | None:
         return None
 
 
-def problems(saved: Saved, names=None) -> list[str]:
+def problems(saved: Saved, names: Iterable[str] | None = None) -> list[str]:
     """What is wrong with these files of a checkpoint, all by default: in words, one a file."""
     wrong = []
     for name in saved.files if names is None else names:
@@ -80,7 +82,7 @@ def problems(saved: Saved, names=None) -> list[str]:
     return wrong
 
 
-def checksum(path) -> int:
+def checksum(path: Name) -> int:
     """crc32 of a file's bytes."""
     made = 0
     with open(path, "rb", buffering=0) as file:
@@ -92,7 +94,7 @@ def checksum(path) -> int:
     return made
 
 
-def write_part(folder, request: dict) -> None:
+def write_part(folder: Name, request: dict) -> None:
     """Copies a part to the temporary folder of its checkpoint, and says there that it is whole.
 
     Raises OSError for what the disk or the source refuses; nothing of the part is then left.
@@ -133,7 +135,7 @@ def _held(request: dict):
         yield memory[:size], memory[size : size + request["metadata_size"]]
 
 
-def write(path: Path, data) -> None:
+def write(path: Path, data: bytes | memoryview) -> None:
     """A whole file or none, on the disk when this returns."""
     name = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
@@ -152,7 +154,7 @@ def write(path: Path, data) -> None:
     sync_folder(path.parent)
 
 
-def sync_folder(path) -> None:
+def sync_folder(path: Name) -> None:
     """Makes the names in a folder last."""
     handle = os.open(path, os.O_RDONLY)
     try:
@@ -161,11 +163,11 @@ def sync_folder(path) -> None:
         os.close(handle)
 
 
-def temporary_folder(folder, request: dict) -> Path:
+def temporary_folder(folder: Name, request: dict) -> Path:
     return Path(folder) / f"{TEMPORARY}{request['id']}"
 
 
-def commit(folder, request: dict) -> bool:
+def commit(folder: Name, request: dict) -> bool:
     """Makes a checkpoint of its parts if all are there; True when it is whole.
 
     Raises FileNotFoundError when its temporary folder is gone: a later one was committed first.
@@ -189,14 +191,14 @@ def commit(folder, request: dict) -> bool:
     return True
 
 
-def is_whole(folder, request: dict) -> bool:
+def is_whole(folder: Name, request: dict) -> bool:
     # In this order, since it is given its name meanwhile.
     places = temporary_folder(folder, request), Path(folder) / f"step_{request['step']}"
     found = (read_manifest(place) for place in places)
     return any(saved is not None and saved.id == request["id"] for saved in found)
 
 
-def settle(folder) -> list[Saved]:
+def settle(folder: Name) -> list[Saved]:
     """Gives every whole checkpoint its name, and the latest the link `latest`. What had that name
     goes: it was saved earlier. Returns them as `whole`."""
     folder = Path(folder)
@@ -231,7 +233,7 @@ def _locked(folder: Path):
         yield
 
 
-def prune(folder, keep_last: int | None, keep_every: int | None) -> None:
+def prune(folder: Name, keep_last: int | None, keep_every: int | None) -> None:
     """Removes checkpoints that are not kept, and what unfinished older saves left."""
     folder = Path(folder)
     with _locked(folder):

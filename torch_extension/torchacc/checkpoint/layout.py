@@ -25,31 +25,46 @@ from torchacc.checkpoint.files import part_name
 ALIGNMENT = 64  # bytes: that of elements within an envelope, and so within the file
 OWN = "torchacc.rank_{}"  # the values of a rank
 PLAIN = "torchacc.plain"  # those that are pickled in one piece
+OWN_ROOM = 4096  # bytes: what the values of a rank take is a multiple, so that layouts stay
 
 
 class Envelope(io.RawIOBase):
-    """What `torch.save` writes of a tensor but its elements, which take `nbytes` at `begin`."""
+    """What `torch.save` writes of `value` but the elements of its tensors, which take the `holes`:
+    where each begins, and its bytes. Fake tensors are saved as true ones."""
 
-    def __init__(self, dtype: torch.dtype, sizes: tuple[int, ...]):
+    def __init__(self, value: Any):
         self.pieces: list[tuple[int, bytes]] = []
-        self.begin, self.nbytes, self._at = 0, 0, 0
-        with torch.serialization.skip_data():
-            torch.save(torch.empty(sizes, dtype=dtype), self)
+        self.holes: list[tuple[int, int]] = []
+        self._at = 0
+        with torch.serialization.skip_data(materialize_fake_tensors=True):
+            torch.save(value, self)
         self.size = self._at
 
-    def write(self, data) -> int:
+    @property
+    def begin(self) -> int:
+        """Of the elements of a single tensor."""
+        return self.holes[0][0] if self.holes else 0
+
+    @property
+    def nbytes(self) -> int:
+        return sum(nbytes for _, nbytes in self.holes)
+
+    def write(self, data: Any) -> int:
         self.pieces.append((self._at, bytes(data)))
         self._at += len(data)
         return len(data)
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        # The one thing that is left out.
-        self.begin, self.nbytes = self._at, offset
+        # Elements are the one thing that is left out.
+        self.holes.append((self._at, offset))
         self._at += offset
         return self._at
 
 
-envelope = functools.lru_cache(maxsize=8192)(Envelope)
+@functools.lru_cache(maxsize=8192)
+def envelope(dtype: torch.dtype, sizes: tuple[int, ...]) -> Envelope:
+    """Of a tensor."""
+    return Envelope(torch.empty(sizes, dtype=dtype))
 
 
 @dataclass(frozen=True)
@@ -77,7 +92,7 @@ class Layout:
         """Those that have elements."""
         return [item for item in self.items if item.envelope is not None and item.envelope.nbytes]
 
-    def write_rest(self, slot, own: bytes) -> None:
+    def write_rest(self, slot: Any, own: bytes) -> None:
         """All but elements: the rank's `own` values, and what the slot has not of this layout."""
         if slot.layout is not self:
             for item in filter(lambda item: item.envelope is not None, self.items):
@@ -150,7 +165,7 @@ class _Planned(dcp.StorageWriter):
         return True
 
 
-def plan(collected, rank: int, own_size: int, group) -> Layout:
+def plan(collected: Any, rank: int, own_size: int, group: Any) -> Layout:
     """The layout that DCP's planner makes, which all ranks of the group call together: what several
     ranks have is saved by one of them, as evenly as possible."""
     state: dict[str, Any] = {**collected.tensors, OWN.format(rank): None}
@@ -166,3 +181,20 @@ def plan(collected, rank: int, own_size: int, group) -> Layout:
     if not is_alone:
         torch.distributed.broadcast_object_list(metadata, group=group, group_src=0)
     return Layout(writer.items, writer.size, metadata[0])
+
+
+def pack_own(values: dict[str, Any]) -> bytes:
+    """What `Reader.own_values` reads. As `torch.save` wrote before it wrote archives: such bytes
+    may be followed by others. Plain values, of which optimizers have many, are one pickle."""
+    plain = {name: one for name, one in values.items() if _is_plain(one)}
+    others = {name: one for name, one in values.items() if name not in plain}
+    stream = io.BytesIO()
+    whole = {PLAIN: pickle.dumps(plain), **others}
+    torch.save(whole, stream, _use_new_zipfile_serialization=False)
+    return stream.getvalue() + b"\0" * (-stream.tell() % OWN_ROOM)
+
+
+def _is_plain(value: Any) -> bool:
+    if type(value) is tuple:
+        return all(map(_is_plain, value))
+    return value is None or type(value) in (bool, int, float, str)

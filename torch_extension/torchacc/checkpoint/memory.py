@@ -17,6 +17,7 @@ import tempfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -134,7 +135,7 @@ class Slot:
     def put(self, at: int, data: bytes) -> None:
         self._view[at : at + len(data)] = data
 
-    def commit(self, **fields) -> None:
+    def commit(self, **fields: Any) -> None:
         """What was written is a snapshot: `fields` are those of `Snapshot` but the path."""
         self.id = fields["id"]
         if self.path is not None:

@@ -26,13 +26,15 @@ class Reader(StorageReader):
         self._files, self._fetch = dict(files), fetch
         self._open: dict[str, tuple[io.FileIO, memoryview]] = {}
 
-    def reset(self, checkpoint_id=None) -> None:
+    def reset(self, checkpoint_id: Any = None) -> None:
         pass
 
     def read_metadata(self) -> Metadata:
         return self.metadata
 
-    def set_up_storage_reader(self, metadata, is_coordinator, *args, **kwargs) -> None:
+    def set_up_storage_reader(
+        self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any
+    ) -> None:
         pass
 
     def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
@@ -42,10 +44,10 @@ class Reader(StorageReader):
         return plans
 
     @classmethod
-    def validate_checkpoint_id(cls, checkpoint_id) -> bool:
+    def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:
         return True
 
-    def read_data(self, plan: LoadPlan, planner) -> Future[None]:
+    def read_data(self, plan: LoadPlan, planner: Any) -> Future[None]:
         places = self.metadata.storage_data
         needed = {places[item.storage_index].relative_path for item in plan.items}
         if self._fetch is not None:

@@ -73,7 +73,9 @@ def collect(state: Mapping[str, Any]) -> Collected:
     return collected
 
 
-def targets(state: Mapping[str, Any], own: Mapping[str, Any], there: Mapping[str, Any]):
+def targets(
+    state: Mapping[str, Any], own: Mapping[str, Any], there: Mapping[str, Any]
+) -> Collected:
     """What a checkpoint is loaded into: tensors of the state, and new ones for what only the saved
     values `own` refer to. `there` has what is known of each saved tensor, by name.
 

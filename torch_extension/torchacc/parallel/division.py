@@ -15,6 +15,7 @@ from typing import Any
 
 import torch.distributed as dist
 import torch.nn as nn
+from torch.distributed.device_mesh import DeviceMesh
 
 from torchacc.config import PPConfig
 from torchacc.parallel.modules import repeated
@@ -141,7 +142,7 @@ def _buffers(model: nn.Module, outside: _Outside) -> dict[str, int]:
     }
 
 
-def shared_groups(divided: Division, mesh, names: set[str]) -> list[tuple[str, Any]]:
+def shared_groups(divided: Division, mesh: DeviceMesh, names: set[str]) -> list[tuple[str, Any]]:
     """Those of this rank's parameters that others of the pipeline have, too, with the group of the
     ranks that do, in the same order on all of them."""
     rank, ranks = mesh.get_local_rank(), mesh.size()

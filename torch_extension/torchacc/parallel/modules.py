@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import torch
 import torch.distributed as dist
 import torch.nn as nn
+from torch.distributed.device_mesh import DeviceMesh
 
 
 def wrap(module: nn.Module, forward: functools.partial) -> None:
@@ -76,7 +77,7 @@ def check_ties(model: nn.Module, ties: list[list[str]]) -> None:
             )
 
 
-def same(model: nn.Module, mesh, axis: str) -> None:
+def same(model: nn.Module, mesh: DeviceMesh, axis: str) -> None:
     """Makes what the ranks of an axis have alike what it is on the first of them."""
     for tensor in (*model.parameters(), *model.buffers()):
         here = tensor.detach()
@@ -93,7 +94,7 @@ def same(model: nn.Module, mesh, axis: str) -> None:
             here.copy_(moved)
 
 
-def same_random_numbers(mesh, device: torch.device) -> None:
+def same_random_numbers(mesh: DeviceMesh, device: torch.device) -> None:
     """What ranks that share the work on a batch drop of what is whole must be the same."""
     module = torch if device.type == "cpu" else torch.get_device_module(device)
     state = module.get_rng_state().to(device)
@@ -116,7 +117,7 @@ def with_first(args: tuple, kwargs: dict, at: int | str, value: torch.Tensor) ->
 
 
 @contextlib.contextmanager
-def unchanged(model: nn.Module, device: torch.device):
+def unchanged(model: nn.Module, device: torch.device) -> Iterator[None]:
     """A pass forward that nobody wants leaves no trace: buffers and random numbers are what they
     were."""
     before = [(buffer, buffer.clone()) for buffer in model.buffers()]

@@ -5,12 +5,13 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 import torch.distributed as dist
 import torch.nn as nn
+from torch.distributed.device_mesh import DeviceMesh
 from torch.utils._pytree import tree_leaves, tree_map
 
 from torchacc.amp import GradScaler
@@ -31,7 +32,7 @@ _SCHEDULES = 4
 SINGLE = ("gpipe", "1f1b")
 
 
-def parts(model: nn.Module, divided: Division, mesh) -> list["Stage"]:
+def parts(model: nn.Module, divided: Division, mesh: DeviceMesh) -> list["Stage"]:
     """The stages of this rank, of the model's own tensors."""
     rank, ranks = mesh.get_local_rank(), mesh.size()
     return [Stage(model, divided, stage) for stage in range(rank, divided.count, ranks)]
@@ -49,9 +50,9 @@ class Pipeline(nn.Module):
         self,
         stages: list[nn.Module],
         divided: Division,
-        mesh,
+        mesh: DeviceMesh,
         config: PPConfig,
-        copies=None,
+        copies: dist.ProcessGroup | None = None,
         takes_any: bool = False,
     ):
         """`copies`: the group of ranks that have the same stages, if nothing else takes the mean of
@@ -91,7 +92,7 @@ class Pipeline(nn.Module):
                     seen.add(id(parameter))
                     yield name, parameter
 
-    def state_dict(self, *args, **kwargs) -> dict[str, Any]:
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """What this rank has of the model's."""
         made: dict[str, Any] = {}
         for stage in self.own_stages():
@@ -99,7 +100,9 @@ class Pipeline(nn.Module):
             made |= {name: one for name, one in state.items() if name not in stage.foreign}
         return made
 
-    def load_state_dict(self, state_dict, strict: bool = True, assign: bool = False):
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> Any:
         """What this rank has, of the model's or of a rank's."""
         missing: list[str] = []
         for stage in self.own_stages():
@@ -120,11 +123,11 @@ class Pipeline(nn.Module):
 
     def forward_backward(
         self,
-        *args,
+        *args: Any,
         output_fn: Callable | None = None,
         target: Any = None,
         scaler: GradScaler | None = None,
-        **kwargs,
+        **kwargs: Any,
     ) -> torch.Tensor | None:
         """The loss, f32 [], of the batch that `args` and `kwargs` are as for the model, and
         gradients of the parameters: the mean over its parts, as `num_micro_batches` says.
@@ -218,7 +221,7 @@ class Pipeline(nn.Module):
         if earlier is not None:
             grad += earlier
 
-    def forward(self, *args, **kwargs) -> Any:
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the model returns, on the ranks of the last stage, without gradients; None on
         others. Tensors of the parts of the batch are one again, losses their mean."""
         for stage in self.own_stages():

@@ -1,11 +1,13 @@
 """Activations of some layers are not kept, but computed again in the backward pass."""
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.distributed as dist
 import torch.nn as nn
+from torch.distributed.device_mesh import DeviceMesh
 from torch.utils.checkpoint import checkpoint
 
 from torchacc.config import MemoryConfig
@@ -31,7 +33,11 @@ def layers(model: nn.Module, config: MemoryConfig) -> list[nn.Module]:
 
 
 def put_on(
-    blocks: list[nn.Module], config: MemoryConfig, device: torch.device, mesh, parts: int
+    blocks: list[nn.Module],
+    config: MemoryConfig,
+    device: torch.device,
+    mesh: DeviceMesh,
+    parts: int,
 ) -> "Budget | None":
     """`parts`: of a batch, which are kept at the same time."""
     if config.auto:
@@ -57,7 +63,14 @@ class Budget:
     same blocks choose the same number.
     """
 
-    def __init__(self, blocks: list[nn.Module], limit: int, device, mesh, parts: int):
+    def __init__(
+        self,
+        blocks: list[nn.Module],
+        limit: int,
+        device: torch.device,
+        mesh: DeviceMesh,
+        parts: int,
+    ):
         self.limit, self.device, self.mesh, self.parts = limit, device, mesh, parts
         self.count: int | None = None
         # Where the first pass forward is, and what was kept there, by memory.
@@ -70,7 +83,7 @@ class Budget:
         """In the first call of `root` that is differentiated."""
         wrap(root, functools.partial(_measured, self, root, root.forward))
 
-    def choose(self, root: nn.Module, forward) -> None:
+    def choose(self, root: nn.Module, forward: Callable) -> None:
         parameters = [p.to_local() if hasattr(p, "to_local") else p for p in root.parameters()]
         left_out = {_memory_of(one) for one in (*parameters, *root.parameters())}
 

@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 import torch.nn as nn
 import torch.nn.functional as F
+from torch.distributed.device_mesh import DeviceMesh
 from torch.utils._pytree import tree_leaves, tree_map
 
 from torchacc.config import SPConfig
@@ -36,7 +37,7 @@ class Region:
     all have as much to do.
     """
 
-    def __init__(self, mesh, config: SPConfig):
+    def __init__(self, mesh: DeviceMesh, config: SPConfig):
         self.ranks, self.rank = mesh.size(), mesh.get_local_rank()
         self.heads = {"ulysses": self.ranks, "ring": 1, "2d": config.ulysses_size}[config.mode]
         self.rings = self.ranks // self.heads

@@ -5,13 +5,18 @@ from typing import Any
 
 import torch
 import torch.nn as nn
+from torch.distributed.device_mesh import DeviceMesh
 
 from torchacc.config import Config
 from torchacc.parallel.modules import same
 
 
 def shard(
-    model: nn.Module, blocks: list[nn.Module], mesh, config: Config, dtype: torch.dtype | None
+    model: nn.Module,
+    blocks: list[nn.Module],
+    mesh: DeviceMesh,
+    config: Config,
+    dtype: torch.dtype | None,
 ) -> None:
     """Every parameter among the ranks of fsdp and sp, with copies among those of dp."""
     from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
@@ -39,7 +44,7 @@ def to_host(model: nn.Module) -> None:
         model._apply(lambda tensor: tensor.cpu() if hasattr(tensor, "to_local") else tensor)
 
 
-def copies(mesh):
+def copies(mesh: DeviceMesh) -> DeviceMesh:
     """The ranks that have the same parameters, where these are whole."""
     return mesh["dp"] if mesh["sp"].size() == 1 else mesh["dp", "sp"]._flatten("dp_sp")
 

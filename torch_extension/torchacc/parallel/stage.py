@@ -270,7 +270,7 @@ class Stage(nn.Module):
             "pipeline does once"
         )
 
-    def forward(self, *received, **batch) -> torch.Tensor | tuple[torch.Tensor, ...]:
+    def forward(self, *received: Any, **batch: Any) -> torch.Tensor | tuple[torch.Tensor, ...]:
         if not self.is_new:
             return self._forward(received, batch)
         self.is_new = False

@@ -4,6 +4,7 @@ import fnmatch
 import warnings
 
 import torch.nn as nn
+from torch.distributed.device_mesh import DeviceMesh
 
 from torchacc.parallel import rules
 
@@ -47,7 +48,7 @@ def styles(
     return styles
 
 
-def split(model: nn.Module, mesh, styles: dict[str, str]) -> None:
+def split(model: nn.Module, mesh: DeviceMesh, styles: dict[str, str]) -> None:
     from torch.distributed.tensor import Replicate, parallel
 
     for name, style in styles.items():

@@ -1,0 +1,1 @@
+from torchacc.memory import *
