@@ -1,10 +1,12 @@
-"""The command `torchacc`: runs scripts in several processes, plans strategies, checks and explains.
+"""The command `torchacc`: runs scripts in several processes, plans strategies, checks, explains and
+reports.
 
     torchacc run -n 4 train.py ...          in 4 processes, by torchrun, whose options go before the
                                             script, too
     torchacc plan model.py --cluster a100 --nodes 128 --batch 1024
     torchacc check [config.yaml] [-n 8]     what is installed, and if a configuration is right
     torchacc explain train.py ...           runs it, then says what was compiled and why
+    torchacc report train.py ...            runs it, then writes report.html: where the time went
 
 `python -m torchacc` is the same.
 """
@@ -30,7 +32,7 @@ def main(arguments: list[str] | None = None) -> None:
         prog="torchacc", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(required=True, metavar="command")
-    for add in (_run, _plan, _check, _explain):
+    for add in (_run, _plan, _check, _explain, _report):
         add(commands)
     options = parser.parse_args(given)
     options.command(options)
@@ -140,16 +142,35 @@ def _explain(commands) -> None:
 
 
 def explain(options) -> None:
-    if not options.rest:
-        raise SystemExit("torchacc explain: which script?")
-    sys.argv = options.rest
-    sys.path[0] = os.path.dirname(os.path.abspath(options.rest[0]))
     try:
-        runpy.run_path(options.rest[0], run_name="__main__")
+        _run_script("explain", options.rest)
         torchacc.sync()
     finally:
         sys.stdout.flush()
         print(torchacc.explain())
+
+
+def _report(commands) -> None:
+    parser = commands.add_parser("report", help="a page that shows a script's run")
+    parser.add_argument("-o", "--out", type=Path, default="report.html", help="the page")
+    parser.add_argument("rest", nargs=argparse.REMAINDER, help="script and its arguments")
+    parser.set_defaults(command=report)
+
+
+def report(options) -> None:
+    from torchacc._report import whole_run
+
+    with whole_run(options.out, options.rest):
+        _run_script("report", options.rest)
+
+
+def _run_script(command: str, rest: list[str]) -> None:
+    """Runs a script as if it had been started with its arguments alone."""
+    if not rest:
+        raise SystemExit(f"torchacc {command}: which script?")
+    sys.argv = rest
+    sys.path[0] = os.path.dirname(os.path.abspath(rest[0]))
+    runpy.run_path(rest[0], run_name="__main__")
 
 
 if __name__ == "__main__":

@@ -4,9 +4,13 @@ A training loop needs none of this: the end of every optimizer step is a cut.
 """
 
 import warnings
+from collections.abc import Callable
 
 import torch
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
+
+# Called once, when the device is first used, or never.
+at_first_use: list[Callable[[], None]] = []
 
 _hook = None
 

@@ -5,6 +5,7 @@ import os
 import torch
 import torch.nn as nn
 
+from torchacc._progress import task
 from torchacc.parallel.pipeline import Pipeline
 
 
@@ -43,9 +44,17 @@ def load_safetensors(model: nn.Module, path: str | os.PathLike, strict: bool = T
                     f"load_safetensors: {path}: {name} is {[*there[name].size]}, in the model "
                     f"{[*tensor.shape]}"
                 )
-    for found, _ in wanted:
-        if found:
-            dcp.load(found, storage_reader=reader, no_dist=True)
+    total = sum(one.nbytes for found, _ in wanted for one in found.values())
+    with task("load", f"weights from {path}", total, "bytes") as loading:
+
+        class Planner(dcp.DefaultLoadPlanner):
+            def commit_tensor(self, read_item, tensor):
+                super().commit_tensor(read_item, tensor)
+                loading.done += tensor.nbytes
+
+        for found, _ in wanted:
+            if found:
+                dcp.load(found, storage_reader=reader, planner=Planner(), no_dist=True)
 
 
 def _modules(model: nn.Module):
