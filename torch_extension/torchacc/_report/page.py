@@ -9,13 +9,15 @@ from torchacc._advice import Advice, advice
 from torchacc._report import charts, lanes
 from torchacc._report.html import Html, join, tag
 from torchacc._report.run import Run
-from torchacc._report.timeline import by_kernel, by_line, usual_step
+from torchacc._report.timeline import Row, by_kernel, by_line, usual_step
 from torchacc._report.words import KINDS, milliseconds, percent, short, source
 from torchacc.explain import CUT_CAUSES, compile_text, read_text
 from torchacc.memory import _size_text as size_text
 
 _ROWS = 40  # of a table; the rest is one more row
 _STEPS = 120  # columns of the chart of steps
+# Of columns with these heads.
+_CLASSES = {"line": "line", "tensor": "type", "first result": "type"}
 
 
 def document(run: Run) -> str:
@@ -55,13 +57,17 @@ def _table(caption: str, heads: str, rows: list[tuple]) -> Html:
     """`heads` are words, of which those that end in # are of numbers, separated by |."""
     names = heads.split("|")
     classes = ["number" if name.endswith("#") else None for name in names]
-    classes = ["line" if name == "line" else one for name, one in zip(names, classes, strict=True)]
+    classes = [_CLASSES.get(name, one) for name, one in zip(names, classes, strict=True)]
     top = [
         tag("th", name.removesuffix("#"), scope="col", class_=one)
         for name, one in zip(names, classes, strict=True)
     ]
     body = [
-        tag("tr", *(tag("td", cell, class_=one) for cell, one in zip(row, classes, strict=True)))
+        tag(
+            "tr",
+            tag("th", row[0], scope="row", class_=classes[0]),
+            *(tag("td", cell, class_=one) for cell, one in zip(row[1:], classes[1:], strict=True)),
+        )
         for row in rows
     ]
     table = tag(
@@ -194,33 +200,37 @@ def _kernels(run: Run) -> Html:
         return Html("")
     whole = sum(span.took for span in work)
 
-    def rows(all_rows, cells):
-        made = [cells(row) for row in all_rows[:_ROWS]]
-        if rest := all_rows[_ROWS:]:
-            took, count = sum(row.took for row in rest), sum(row.count for row in rest)
-            width = len(made[0]) - 3
-            last = (f"{len(rest)} more", *[""] * (width - 1))
-            made.append((*last, count, percent(took, whole), milliseconds(took * 1000)))
-        return made
+    def numbers(rows: list[Row]) -> tuple[str, str, int]:
+        took = sum(row.took for row in rows)
+        count = sum(row.count for row in rows)
+        return milliseconds(took * 1000), percent(took, whole), count
 
-    def numbers(row):
-        return row.count, percent(row.took, whole), milliseconds(row.took * 1000)
+    def table(caption: str, heads: str, rows: list[Row], first, others) -> Html:
+        made = [(first(row), *numbers([row]), *others(row)) for row in rows[:_ROWS]]
+        if rest := rows[_ROWS:]:
+            made.append((f"{len(rest)} more", *numbers(rest), *[""] * len(others(rest[0]))))
+        return _table(caption, heads, made)
 
     lines = by_line(work)
-    by_lines = _table(
+    by_lines = table(
         f"{len(work)} kernels, fallbacks and collectives of {len(lines)} lines",
-        "line|operators|number#|share#|time#",
-        rows(lines, lambda row: (_line(row.site), row.name, *numbers(row))),
+        "line|time#|share#|number#|operators",
+        lines,
+        lambda row: _line(row.site),
+        lambda row: (row.name,),
     )
-
-    def cells(row):
-        speed = f"{row.nbytes / row.took / 1e3:.1f} GB/s" if row.took else ""
-        name = f"{row.name} ({row.kernel})" if row.kernel else row.name
-        return (name, row.type, short(row.site), speed, *numbers(row))
-
-    heads = "operator (kernel)|first result|line|bytes#|number#|share#|time#"
-    each = _table("By operator, kernel, type and line", heads, rows(by_kernel(work), cells))
+    each = table(
+        "By operator, kernel, type and line",
+        "operator (kernel)|time#|share#|number#|line|first result|bytes read and written#",
+        by_kernel(work),
+        lambda row: f"{row.name} ({row.kernel})" if row.kernel else row.name,
+        lambda row: (short(row.site), row.type, _speed(row)),
+    )
     return join([by_lines, tag("details", tag("summary", "Every kernel"), each)])
+
+
+def _speed(row: Row) -> str:
+    return f"{row.nbytes / row.took / 1e3:.1f} GB/s" if row.took else ""
 
 
 def _memory(run: Run) -> Html:
@@ -253,25 +263,28 @@ def _memory(run: Run) -> Html:
     sums = _table(
         "What it takes", "what|bytes#", [(name, size_text(nbytes)) for name, nbytes in parts]
     )
-    rows = []
-    for row in it["between"]:
-        when = f"kernel {row['first'] + 1} to {row['last'] + 1}"
-        rows.append((row, f"between, {when}"))
-    rows += [(row, "result") for row in it["results"]] + [(row, "input") for row in it["inputs"]]
-    rows.sort(key=lambda row: -row[0]["bytes"])
-    cells = [
-        (
-            row["type"],
-            kind,
-            row.get("operator", ""),
-            _line(row.get("site", "")),
-            size_text(row["bytes"]),
-        )
-        for row, kind in rows[:_ROWS]
-    ]
-    heads = "tensor|what it is|made by|line|bytes#"
-    largest = _table("The largest tensors while most is in use", heads, cells)
+    heads = "tensor|bytes#|number#|line|made by|what it is"
+    largest = _table("The largest tensors while most is in use", heads, _tensors(it))
     return join([figure, sums, largest])
+
+
+def _tensors(memory: dict) -> list[tuple]:
+    """Rows of those that are named, those that are alike together."""
+    alike: dict[tuple, list[dict]] = {}
+    for kind in ("between", "results", "inputs"):
+        for row in memory[kind]:
+            key = (row["bytes"], row["type"], kind, row.get("site", ""), row.get("operator", ""))
+            alike.setdefault(key, []).append(row)
+    made = []
+    for (nbytes, type, kind, site, operator), rows in sorted(
+        alike.items(), key=lambda one: -one[0][0] * len(one[1])
+    ):
+        what = kind.removesuffix("s")
+        if kind == "between":
+            first, last = min(row["first"] for row in rows), max(row["last"] for row in rows)
+            what = f"between, in use from kernel {first + 1} to {last + 1}"
+        made.append((type, size_text(nbytes), len(rows), _line(site), operator, what))
+    return made
 
 
 def _compiles(run: Run) -> Html:
@@ -300,11 +313,11 @@ def _fallbacks(run: Run) -> Html:
     if not calls:
         return tag("p", "None: every operator had a native form.")
     rows = [
-        (row["name"], _line(row["site"]), row["count"], milliseconds(row["time_ns"]))
+        (row["name"], milliseconds(row["time_ns"]), row["count"], _line(row["site"]))
         for row in calls[:_ROWS]
     ]
     caption = f"{sum(row['count'] for row in calls)} calls of PyTorch's CPU kernels"
-    return _table(caption, "operator|line|calls#|time#", rows)
+    return _table(caption, "operator|time#|calls#|line", rows)
 
 
 def _cuts(run: Run) -> Html:
@@ -314,9 +327,9 @@ def _cuts(run: Run) -> Html:
     rows = []
     for row in cuts[:_ROWS]:
         why = read_text(row) if row["cause"] == "read" else CUT_CAUSES[row["cause"]]
-        rows.append((why, _line(row["site"]), row["count"]))
+        rows.append((why, row["count"], _line(row["site"])))
     caption = f"{sum(row['count'] for row in cuts)} times what was recorded became a program"
-    return _table(caption, "why|line|times#", rows)
+    return _table(caption, "why|times#|line", rows)
 
 
 def _collectives(run: Run) -> Html:
