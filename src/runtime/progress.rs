@@ -17,9 +17,8 @@ pub struct Progress(Mutex<Inner>);
 #[derive(Default)]
 struct Inner {
     compiling: Option<Compiling>,
-    /// Of those that were, nanoseconds and operations.
-    took_ns: u64,
-    operations: u64,
+    /// Operations and nanoseconds of the last that was large: a small one takes longer by operation.
+    large: Option<(u64, u64)>,
 }
 
 #[derive(Clone)]
@@ -40,7 +39,8 @@ impl Progress {
     pub fn begins(&self, operations: usize, site: Site) -> UnderWay<'_> {
         let mut inner = self.0.lock();
         let (began_ns, operations) = (now(), operations as u64);
-        let expected_ns = operations * inner.took_ns / inner.operations.max(1);
+        let alike = inner.large.filter(|&(large, _)| large >= operations / 4);
+        let expected_ns = alike.map_or(0, |(large, took_ns)| took_ns * operations / large.max(1));
         let (stage, stage_began_ns) = ("", began_ns);
         let new = Compiling { operations, site, began_ns, stage, stage_began_ns, expected_ns };
         inner.compiling = Some(new);
@@ -83,8 +83,10 @@ impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         let mut inner = self.0.0.lock();
         if let Some(done) = inner.compiling.take() {
-            inner.took_ns += now() - done.began_ns;
-            inner.operations += done.operations;
+            let took_ns = now() - done.began_ns;
+            if inner.large.is_none_or(|(large, _)| done.operations >= large / 2) {
+                inner.large = Some((done.operations, took_ns));
+            }
         }
     }
 }
@@ -121,9 +123,14 @@ mod tests {
         assert!(text.contains("\"kernels_done\": 1, \"kernels\": 4, \"site\": 7}"), "{text}");
         drop(under_way);
         assert_eq!(progress.json((1, 4)), "{}");
-        // By what the first one took.
-        let _under_way = progress.begins(50, 0);
-        let text = progress.json((0, 0));
-        assert!(!text.contains("\"expected_ns\": 0,"), "{text}");
+        // What a small one took says nothing of a large one, and does not take the place of what a large one took.
+        let is_known = |operations| {
+            let _under_way = progress.begins(operations, 0);
+            !progress.json((0, 0)).contains("\"expected_ns\": 0,")
+        };
+        assert!(!is_known(1000));
+        assert!(is_known(1000));
+        assert!(is_known(10));
+        assert!(is_known(1000));
     }
 }

@@ -96,6 +96,18 @@ def test_a_save_says_what_is_on_disk(told, tmp_path, monkeypatch):
     assert all(one.total >= 4 << 20 and 0 <= one.done <= one.total for one in saves)
 
 
+def test_loading_weights_counts_their_bytes(told, tmp_path):
+    save_file = pytest.importorskip("safetensors.torch").save_file
+    model = torch.nn.Sequential(*(torch.nn.Linear(500, 500) for _ in range(6)))
+    save_file(model.state_dict(), tmp_path / "model.safetensors")
+    nbytes = sum(one.nbytes for one in model.state_dict().values())
+    torchacc.load_safetensors(model.to("acc"), tmp_path)
+    wait_for(lambda: told and told[-1].remaining == 0)
+    assert {(one.what, one.total, one.unit) for one in told} == {("load", nbytes, "bytes")}
+    assert all(one.done <= nbytes for one in told)
+    assert told[-1].done == nbytes
+
+
 def test_what_was_written_is_counted(tmp_path):
     request = {"id": "1-a", "part": 0}
     assert files.written(tmp_path, request) == 0
