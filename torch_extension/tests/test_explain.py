@@ -8,6 +8,7 @@ import pytest
 import torch
 import torchacc
 from support import DEVICE, run_python
+from torchacc._advice import advice
 
 
 def here() -> str:
@@ -283,6 +284,41 @@ def test_recompiles_and_fallbacks_are_advised_on():
     assert f"  {line}: compiled again 3 times; the last time shape of argument 0" in text
     assert "keep the number of dimensions" in text
     assert "aten::_linalg_det has no native form" in text
+
+
+def test_each_cause_has_its_advice(monkeypatch):
+    def row(**fields):
+        return {"site": "train.py:3", "count": 12, "time_ns": 5, "took_ns": 5, **fields}
+
+    def said(metrics=None, **explanation):
+        nothing = {"compiles": [], "host_calls": [], "cuts": []}
+        counters = dict.fromkeys(torchacc.metrics(), 0) | (metrics or {})
+        return [(one.site, one.change) for one in advice(nothing | explanation, counters)]
+
+    ((site, change),) = said(cuts=[row(cause="limit")])
+    assert (site, "mark_step" in change) == ("train.py:3", True)
+    ((site, change),) = said(cuts=[row(cause="sync")])
+    assert (site, "Leave it out" in change) == ("train.py:3", True)
+    ((_, change),) = said(compiles=[row(why="again")])
+    assert "TORCHACC_BUCKETS" in change
+    assert said(cuts=[row(cause="asked")]) == []
+    # Of the whole run, once it is longer than its start.
+    asked = row(cause="asked")
+    for counter, word in {
+        "wall_python_ns": "fused=True",
+        "wall_compile_ns": "TORCHACC_CACHE_DIR",
+        "wall_idle_ns": "AsyncLoader",
+        "collective_exposed_ns": "bucket_cap_mb",
+    }.items():
+        metrics = {"wall_ns": 100, counter: 90}
+        ((_, change),) = said(metrics, cuts=[asked])
+        assert word in change
+        assert said(metrics, cuts=[asked | {"count": 3}]) == []
+    calls = [row(name="aten::x")]
+    assert said(host_calls=calls)[0][0] == "train.py:3"
+    assert said({"wall_ns": 10_000}, host_calls=calls) == []
+    monkeypatch.setenv("TORCHACC_FORCE_HOST", "1")
+    assert said(host_calls=calls) == [("", "Unset TORCHACC_FORCE_HOST.")]
 
 
 def test_what_is_as_it_should_be_is_not_advised_on():
