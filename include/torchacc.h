@@ -1603,6 +1603,25 @@ void torchacc_metrics_reset(torchacc_context *context);
 torchacc_error *torchacc_last_program(torchacc_context *context, torchacc_string **out);
 
 /*
+ Memory of the program that takes most of it, of those that ran since the last reset. A JSON object, empty before the first:
+ `steps`, how many it has; `input_bytes`, `result_bytes` and `arena_bytes`, what its inputs, the results that are given no
+ memory of inputs, and all between take; `live`, at most 256 points (`step`, `bytes` of the arena that are wanted then,
+ `operator`, `site`), of several steps the one that wants most; and at most 16 of the largest tensors `between` when most is
+ wanted (from step `first` to `last`), of the `results` and of the `inputs`: `type` ("f32[2,3]" or "scratch memory"),
+ `bytes`, and `operator` and `site` of what makes it, where something does.
+ */
+torchacc_error *torchacc_memory_report(torchacc_context *context,
+                                       torchacc_string **out);
+
+/*
+ The program that is being compiled just now. A JSON object, empty where there is none: `operations`, `site` (of the first),
+ `stage` ("graph", "plan", "code", "search" or "other sizes"), `elapsed_ns`, `expected_ns` (of the whole compile, estimated;
+ 0 while it is not known), `kernels` and `kernels_done` of them, where the backend compiles some. Waits for nothing.
+ */
+torchacc_error *torchacc_progress(torchacc_context *context,
+                                  torchacc_string **out);
+
+/*
  Host operators that ran since the last reset: a JSON list of objects with name, count,
  time_ns and site.
  */
@@ -1616,9 +1635,10 @@ torchacc_error *torchacc_host_call_report(torchacc_context *context, torchacc_st
    "again" (its program was dropped from the cache); or "changed", with `change`, the first difference from the
    nearest known trace: `operation` (its index), `operator`, `aspect` (operator, shape, dtype, layout, alias, scalar,
    attribute, arguments, results, format, length, outputs or donation), `argument` (and `element`) or `result` (their
-   index), `old`, `new`, `site`, `old_site`, and `text`, which says all that. `earlier_compiles` counts the others. Where
-   the memory limit made it compute values again, `recomputed`: the `limit`, `bytes_without` it and `bytes`, the estimated
-   `time` (1 without), the number of `steps`, and the `largest` of them by `operator`: `count`, `bytes` and `site`.
+   index), `old`, `new`, `site`, `old_site`, `text`, which says all that, and `advice`: what to do if it keeps coming.
+   `earlier_compiles` counts the others. Where the memory limit made it compute values again, `recomputed`: the `limit`,
+   `bytes_without` it and `bytes`, the estimated `time` (1 without), the number of `steps`, and the `largest` of them by
+   `operator`: `count`, `bytes` and `site`.
  - `host_calls`: as `torchacc_host_call_report`.
  - `cuts`: `cause` ("asked", "sync", "read" or "limit"), `count`, `site`; of a read also `value`, what was read, and
    `value_site`, where it was computed.
@@ -1626,8 +1646,7 @@ torchacc_error *torchacc_host_call_report(torchacc_context *context, torchacc_st
    `number`, from 0 on; `name`, as an operator's; `tensor`, type and sizes of what this rank gave; `bytes`; `state`
    ("running", "done" or "failed"); `at_ns` (as of compiles), `took_ns` (until now if it runs), `site`.
  */
-torchacc_error *torchacc_explain(torchacc_context *context,
-                                 torchacc_string **out);
+torchacc_error *torchacc_explain(torchacc_context *context, torchacc_string **out);
 
 /*
  The call site of the step that this thread runs, as the locator gave it when the step was first recorded: for functions
@@ -1655,8 +1674,8 @@ torchacc_error *torchacc_profile_start(torchacc_context *context);
 
 /*
  Ends the timeline and gives it in Chrome's trace format, which Perfetto reads too: a JSON object with `traceEvents`.
- What is still running is missing: sync first. Sites are in `args.site`. At most 262144 events are kept;
- `otherData.lost_events` counts the others. Without `torchacc_profile_start` before it the list is empty.
+ What is still running is missing: sync first. Sites are in `args.site`. The last 262144 events are kept;
+ `otherData.lost_events` counts those before. Without `torchacc_profile_start` before it the list is empty.
  */
 torchacc_error *torchacc_profile_stop(torchacc_context *context, torchacc_string **out);
 

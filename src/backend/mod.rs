@@ -47,6 +47,11 @@ pub trait Backend: Target + Send + Sync {
         None
     }
 
+    /// Of a compile that is under way: how many kernels are compiled, of how many; zeros where that takes no time.
+    fn kernels_compiled(&self) -> (u64, u64) {
+        (0, 0)
+    }
+
     /// Whether it computes a composite whole; the others are decomposed before planning.
     fn supports(&self, op: Op) -> bool;
 

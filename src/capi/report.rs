@@ -67,6 +67,33 @@ pub unsafe extern "C" fn torchacc_last_program(
     unsafe { text_of(context, out, Context::last_program) }
 }
 
+/// Memory of the program that takes most of it, of those that ran since the last reset. A JSON object, empty before the first:
+/// `steps`, how many it has; `input_bytes`, `result_bytes` and `arena_bytes`, what its inputs, the results that are given no
+/// memory of inputs, and all between take; `live`, at most 256 points (`step`, `bytes` of the arena that are wanted then,
+/// `operator`, `site`), of several steps the one that wants most; and at most 16 of the largest tensors `between` when most is
+/// wanted (from step `first` to `last`), of the `results` and of the `inputs`: `type` ("f32[2,3]" or "scratch memory"),
+/// `bytes`, and `operator` and `site` of what makes it, where something does.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_memory_report(
+    context: *mut torchacc_context,
+    out: *mut *mut torchacc_string,
+) -> *mut torchacc_error {
+    // SAFETY: as the header says.
+    unsafe { text_of(context, out, Context::memory_report) }
+}
+
+/// The program that is being compiled just now. A JSON object, empty where there is none: `operations`, `site` (of the first),
+/// `stage` ("graph", "plan", "code", "search" or "other sizes"), `elapsed_ns`, `expected_ns` (of the whole compile, estimated;
+/// 0 while it is not known), `kernels` and `kernels_done` of them, where the backend compiles some. Waits for nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_progress(
+    context: *mut torchacc_context,
+    out: *mut *mut torchacc_string,
+) -> *mut torchacc_error {
+    // SAFETY: as the header says.
+    unsafe { text_of(context, out, Context::progress) }
+}
+
 /// Host operators that ran since the last reset: a JSON list of objects with name, count,
 /// time_ns and site.
 #[unsafe(no_mangle)]
@@ -85,9 +112,10 @@ pub unsafe extern "C" fn torchacc_host_call_report(
 ///   "again" (its program was dropped from the cache); or "changed", with `change`, the first difference from the
 ///   nearest known trace: `operation` (its index), `operator`, `aspect` (operator, shape, dtype, layout, alias, scalar,
 ///   attribute, arguments, results, format, length, outputs or donation), `argument` (and `element`) or `result` (their
-///   index), `old`, `new`, `site`, `old_site`, and `text`, which says all that. `earlier_compiles` counts the others. Where
-///   the memory limit made it compute values again, `recomputed`: the `limit`, `bytes_without` it and `bytes`, the estimated
-///   `time` (1 without), the number of `steps`, and the `largest` of them by `operator`: `count`, `bytes` and `site`.
+///   index), `old`, `new`, `site`, `old_site`, `text`, which says all that, and `advice`: what to do if it keeps coming.
+///   `earlier_compiles` counts the others. Where the memory limit made it compute values again, `recomputed`: the `limit`,
+///   `bytes_without` it and `bytes`, the estimated `time` (1 without), the number of `steps`, and the `largest` of them by
+///   `operator`: `count`, `bytes` and `site`.
 /// - `host_calls`: as `torchacc_host_call_report`.
 /// - `cuts`: `cause` ("asked", "sync", "read" or "limit"), `count`, `site`; of a read also `value`, what was read, and
 ///   `value_site`, where it was computed.
@@ -165,8 +193,8 @@ pub unsafe extern "C" fn torchacc_profile_start(
 }
 
 /// Ends the timeline and gives it in Chrome's trace format, which Perfetto reads too: a JSON object with `traceEvents`.
-/// What is still running is missing: sync first. Sites are in `args.site`. At most 262144 events are kept;
-/// `otherData.lost_events` counts the others. Without `torchacc_profile_start` before it the list is empty.
+/// What is still running is missing: sync first. Sites are in `args.site`. The last 262144 events are kept;
+/// `otherData.lost_events` counts those before. Without `torchacc_profile_start` before it the list is empty.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_profile_stop(
     context: *mut torchacc_context,

@@ -1,5 +1,6 @@
 //! What a program runs. A large program starts with a plan that was made quickly, while the one that stays is searched for.
 
+use super::memory_report;
 use crate::backend::{Backend, Executable};
 use crate::error::Result;
 use crate::plan::Plan;
@@ -11,6 +12,8 @@ pub struct Compiled {
     pub plan: Arc<Plan>,
     pub executable: Box<dyn Executable>,
     pub has_fallbacks: bool,
+    /// Of memory that it takes, its inputs included.
+    pub bytes: u64,
 }
 
 /// The plan of a program, and perhaps a better one that computes the same bits.
@@ -54,6 +57,7 @@ impl Compiled {
     pub fn new(plan: Arc<Plan>, backend: &dyn Backend) -> Result<Compiled> {
         let executable = backend.compile(plan.clone())?;
         let has_fallbacks = plan.steps.iter().any(|step| backend.calls_host(&step.kernel));
-        Ok(Compiled { plan, executable, has_fallbacks })
+        let bytes = memory_report::bytes(&plan);
+        Ok(Compiled { plan, executable, has_fallbacks, bytes })
     }
 }

@@ -96,7 +96,7 @@ pub(super) fn compile(
     records: &Records,
     erased: &ShapeErasedTrace,
 ) -> Result<(CompiledTrace, BackgroundWork)> {
-    let graph = shared.profile.stage("graph", || graph(records, &*shared.backend))?;
+    let graph = shared.stage("graph", || graph(records, &*shared.backend))?;
     let (program, background) = of_graph(shared, records, graph, Interface::of(records))?;
     let may_vary = !is_unrolled(records, &*shared.backend) && shared.families.add(erased);
     let varies = may_vary.then(|| (records.clone(), erased.clone()));
@@ -120,8 +120,7 @@ pub(super) fn of_graph(
     interface: Interface,
 ) -> Result<(CompiledTrace, BackgroundWork)> {
     let backend = &*shared.backend;
-    let planned =
-        |mode| shared.profile.stage("plan", || interface.plan_unplaced(&graph, mode, backend));
+    let planned = |mode| shared.stage("plan", || interface.plan_unplaced(&graph, mode, backend));
     let quickly = || Ok(planned(PlanMode::Quick)?.0.placed());
     let quick = (graph.nodes.len() >= shared.quick_from).then(quickly).transpose()?;
     let quick =
@@ -143,7 +142,7 @@ pub(super) fn of_graph(
         Box::new(recomputed)
     });
     let program = || assembled(records, Some(&graph), plan, backend);
-    let program = shared.profile.stage("code", program)?;
+    let program = shared.stage("code", program)?;
     shared.stats.quick_plans.add(found.is_none() as u64);
     let graph = Arc::new(graph);
     let code = program.code.clone();
@@ -162,7 +161,7 @@ impl BackgroundWork {
         if self.found.is_none() {
             let (graph, backend) = (&self.graph, &*shared.backend);
             let search = || self.interface.plan_unplaced(graph, shared.plan_mode(), backend);
-            let found = shared.profile.stage("search", search)?;
+            let found = shared.stage("search", search)?;
             let plan = found.0.clone().placed();
             if !shared.is_within_limit(&plan) {
                 return internal!("it takes less memory than the one that was searched for");
@@ -187,7 +186,7 @@ impl BackgroundWork {
                 .0)
         };
         let learn = || shared.families.learn(erased, records, unplaced, decisions, &planner);
-        shared.profile.stage("other sizes", learn)
+        shared.stage("other sizes", learn)
     }
 }
 

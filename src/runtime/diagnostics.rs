@@ -2,7 +2,7 @@
 //! fallbacks where there should be none. It happens at the end of a cut, a read or a sync, when nothing is half done and no
 //! lock is held, because it calls the user's program.
 
-use super::explain::{Cause, Change, Cut, Recompile, Subject, origin};
+use super::explain::{Cause, Cut, Recompile, origin};
 use super::{Context, Shared};
 use crate::error::{Code, Error, Result, Site};
 use crate::record::Origin;
@@ -160,7 +160,7 @@ impl Context {
         let message = format!(
             "this line made the program compile again {count} times (the limit is {limit}). The last time, {change}. {} \
              torchacc.explain() lists all recompiles; torchacc.set_recompile_limit(n) moves the limit",
-            advice(change)
+            change.advice()
         );
         if limits.strict_recompiles.load(Relaxed) {
             return Err(Error::new(Code::Strict, message).at(change.site));
@@ -232,27 +232,5 @@ impl Context {
         let lines: std::collections::HashMap<Site, Site> =
             sites.into_iter().map(|site| (site, self.line(site))).collect();
         move |site| *lines.get(&site).unwrap_or(&site)
-    }
-}
-
-/// What to do about a change that keeps coming.
-fn advice(change: &Change) -> &'static str {
-    match (change.aspect, change.subject) {
-        ("shape" | "format" | "layout", _) => {
-            "A new size compiles a program where no plan for other sizes can be instantiated: keep the number of dimensions \
-             and their order in memory, and pad or bucket the sizes."
-        }
-        ("attribute" | "scalar", _) => {
-            "This argument is part of the program: keep it to a few values, or compute with a tensor instead."
-        }
-        ("dtype", _) => "Every dtype compiles a program: convert before, or keep to one.",
-        ("outputs" | "donation", _) => {
-            "Every set of tensors that outlive the cut compiles a program: keep or drop the same ones at every step."
-        }
-        (_, Subject::Operation) => {
-            "Python takes another way each time: cut (torchacc.mark_step) before what differs, or compute both and choose \
-             with torch.where."
-        }
-        _ => "Every new arrangement of tensors compiles a program: keep to a few.",
     }
 }

@@ -191,6 +191,7 @@ fn launch(
     let begun = begun.and_then(|begun| begun.begun(closed, &code));
     closed.trace().outlook.had(&closed.scalars);
     shared.watchdog.as_ref().inspect(|dog| dog.runs(program, &code));
+    shared.fullest.ran(program, &code);
     let binding = program.binding.as_deref();
     // Held until the program has run.
     let mut padded: Vec<Box<dyn Bytes>> = Vec::new();

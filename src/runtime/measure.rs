@@ -110,6 +110,7 @@ impl Context {
         shared.stats.reset();
         shared.cache.forget_evicted();
         shared.explain.reset();
+        shared.fullest.reset();
         shared.breakdown.reset();
         shared.compile_times.reset();
         shared.step_times.reset();

@@ -25,11 +25,14 @@ mod prefetch;
 mod program_store;
 pub mod async_read;
 mod launch;
+mod live_ranges;
 pub mod lock;
 mod marks;
 mod measure;
 mod memory_limit;
+mod memory_report;
 mod profile;
+mod progress;
 mod random;
 mod oom_report;
 mod speculation;
@@ -63,9 +66,11 @@ use failures::Failures;
 use histogram::Histogram;
 use launch::Launcher;
 use lock::{TraceGuard, TraceLock};
+use memory_report::Fullest;
 use parking_lot::{Mutex, RwLock};
 use prefetch::Prefetched;
 use profile::Profile;
+use progress::Progress;
 use random::Generator;
 use stats::{Counter, Stats};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -107,11 +112,13 @@ pub(crate) struct Shared {
     pub busy: Counter,
     pub failures: Failures,
     pub last_program: Mutex<Option<Arc<CompiledTrace>>>,
+    pub fullest: Fullest,
     pub trace_limit: usize,
     pub explain: Explain,
     pub limits: Limits,
     pub breakdown: Breakdown,
     pub profile: Profile,
+    pub progress: Progress,
     pub dump: Option<Dump>,
     pub compile_times: Histogram,
     /// Time from one full cut to the next.
@@ -148,11 +155,13 @@ impl Context {
             busy: Counter::default(),
             failures: Failures::default(),
             last_program: Mutex::default(),
+            fullest: Fullest::default(),
             trace_limit: options.trace_limit,
             explain: Explain::default(),
             limits: options.limits(),
             breakdown: Breakdown::default(),
             profile: Profile::default(),
+            progress: Progress::default(),
             dump: options.dump.as_deref().map(Dump::new).transpose()?,
             compile_times: Histogram::default(),
             step_times: Histogram::default(),

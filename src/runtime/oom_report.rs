@@ -4,25 +4,15 @@
 use super::Shared;
 use super::code::Compiled;
 use super::compile::{CompiledTrace, name_of};
+use super::live_ranges::fullest;
 use crate::error::{Code, Error, Site};
 use crate::op::Ty;
 use crate::plan::{MemRef, Plan};
 use crate::record::Operator;
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// Tensors that are named.
 const NAMED: usize = 5;
-
-/// Something in memory while steps `first..=last` run. In the arena it is of the step `first`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct LiveRange {
-    first: usize,
-    last: usize,
-    nbytes: u64,
-    /// `None` is scratch memory.
-    ty: Option<Ty>,
-}
 
 /// What was refused, in the words of who refused it, and what the program wants.
 pub fn report(shared: &Shared, program: &CompiledTrace, code: &Compiled, refused: &Error) -> Error {
@@ -119,67 +109,9 @@ fn size(nbytes: u64) -> String {
     format!("{:.2} {}", nbytes as f64 / (1u64 << (10 * unit)) as f64, UNITS[unit - 1])
 }
 
-/// The step that wants most of the arena, and all that lies there while it runs.
-fn fullest(plan: &Plan) -> Option<(usize, Vec<LiveRange>)> {
-    let live_ranges = live_ranges(plan);
-    let mut change = vec![0i64; plan.steps.len() + 1];
-    for range in &live_ranges {
-        change[range.first] += range.nbytes as i64;
-        change[range.last + 1] -= range.nbytes as i64;
-    }
-    let mut live = 0;
-    let wanted = change.iter().take(plan.steps.len()).map(|change| {
-        live += change;
-        live
-    });
-    let (step, most) =
-        wanted.enumerate().max_by_key(|&(step, live)| (live, std::cmp::Reverse(step)))?;
-    let there = |range: &LiveRange| (range.first..=range.last).contains(&step);
-    (most > 0).then(|| (step, live_ranges.into_iter().filter(there).collect()))
-}
-
-/// All that lies in the arena at any time.
-fn live_ranges(plan: &Plan) -> Vec<LiveRange> {
-    let mut gone = Vec::new();
-    let mut live: BTreeMap<u64, LiveRange> = BTreeMap::new();
-    for (index, step) in plan.steps.iter().enumerate() {
-        for read in &step.reads {
-            let MemRef::Arena(start) = read.mem else { continue };
-            if let Some((_, range)) = live.range_mut(..=start).next_back() {
-                range.last = index;
-            }
-        }
-        if let Some((_, nbytes)) = step.workspace {
-            gone.push(LiveRange { first: index, last: index, nbytes, ty: None });
-        }
-        for write in &step.writes {
-            let MemRef::Arena(start) = write.mem else { continue };
-            let ty = Ty::new(write.dtype, &write.layout.sizes);
-            let nbytes = ty.nbytes() as u64;
-            if nbytes == 0 {
-                continue;
-            }
-            let overlaps = |(&at, range): (&u64, &LiveRange)| {
-                (at < start + nbytes && start < at + range.nbytes).then_some(at)
-            };
-            let over: Vec<u64> = live.range(..start + nbytes).filter_map(overlaps).collect();
-            // What is overwritten by its reader is the reader's.
-            let leave = |range: LiveRange| LiveRange { last: range.last.min(index - 1), ..range };
-            gone.extend(over.into_iter().filter_map(|at| live.remove(&at).map(leave)));
-            live.insert(start, LiveRange { first: index, last: index, nbytes, ty: Some(ty) });
-        }
-    }
-    gone.extend(live.into_values());
-    gone
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::null::Null;
-    use crate::plan::plan;
-    use crate::plan::tests::leaves;
-    use crate::plan::training::training_step;
 
     #[test]
     fn sizes_are_said_in_the_largest_unit() {
@@ -196,18 +128,5 @@ mod tests {
             "2048.00 TiB",
         ];
         assert_eq!(said, expected);
-    }
-
-    /// As the planner counts it.
-    #[test]
-    fn the_fullest_step_holds_what_no_placement_can_beat() {
-        for layers in 1..4 {
-            let (graph, donors) = training_step(layers, 2, 8, 16, 32);
-            let (inputs, scalars) = leaves(&graph);
-            let plan = plan(&graph, &inputs, &scalars, &donors, &Null::default()).unwrap();
-            let (_, live_ranges) = fullest(&plan).unwrap();
-            let aligned = |range: &LiveRange| range.nbytes.next_multiple_of(crate::plan::ALIGN);
-            assert_eq!(live_ranges.iter().map(aligned).sum::<u64>(), plan.lower_bound);
-        }
     }
 }

@@ -1,14 +1,15 @@
 //! A timeline: in the format of Chrome's and Perfetto's viewers, or span by span for another profiler.
 //!
-//! **Invariant:** off, it costs one relaxed load wherever something could be noted. On, it keeps at most [`EVENTS`].
+//! **Invariant:** off, it costs one relaxed load wherever something could be noted. On, it keeps the last [`EVENTS`].
 
 use super::clock::now;
 use super::json::{Object, list, quoted};
 use crate::error::Site;
 use parking_lot::Mutex;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// Later events are counted, not kept.
+/// Earlier events are counted, not kept: a program's first steps are like no others.
 const EVENTS: usize = 1 << 18;
 
 #[derive(Default)]
@@ -21,9 +22,11 @@ pub struct Profile {
 struct Inner {
     /// When it was started.
     start: u64,
-    events: Vec<Event>,
-    /// ... and how many there was no room for.
+    events: VecDeque<Event>,
+    /// ... and how many had to go.
     lost: u64,
+    /// Names of threads.
+    names: Vec<Event>,
     /// Threads that were named in an event.
     threads: Vec<u64>,
     /// Communicators, and the numbers of their lanes among the threads.
@@ -90,11 +93,11 @@ impl Profile {
 
     /// Ends it. An object with `traceEvents`, and `otherData` with the number of `lost_events`.
     pub fn stop(&self) -> String {
-        let Inner { events, lost, .. } = self.take();
+        let Inner { events, lost, names, .. } = self.take();
         Object::default()
             .text("displayTimeUnit", "ms")
             .raw("otherData", Object::default().raw("lost_events", lost).end())
-            .raw("traceEvents", list(events.iter().map(Event::json)))
+            .raw("traceEvents", list(names.iter().chain(&events).map(Event::json)))
             .end()
     }
 
@@ -181,11 +184,11 @@ impl Inner {
     }
 
     fn push(&mut self, event: Event) {
-        if self.events.len() < EVENTS {
-            self.events.push(event);
-        } else {
+        if self.events.len() == EVENTS {
+            self.events.pop_front();
             self.lost += 1;
         }
+        self.events.push_back(event);
     }
 
     /// Number of the calling thread; its name is an event of its own.
@@ -212,7 +215,7 @@ impl Inner {
 
     fn name(&mut self, thread: u64, name: &str) {
         self.threads.push(thread);
-        self.push(Event {
+        self.names.push(Event {
             name: "thread_name".to_string(),
             category: "",
             begin: 0,
@@ -310,8 +313,11 @@ mod tests {
     fn the_timeline_is_bounded() {
         let profile = Profile::default();
         profile.start();
-        (0..EVENTS as u64 + 10).for_each(|at| profile.span(span("x", at)));
+        profile.span(span("first", 0));
+        (1..EVENTS as u64 + 10).for_each(|at| profile.span(span("x", at)));
         assert_eq!(profile.inner.lock().events.len(), EVENTS);
-        assert!(profile.stop().contains("\"lost_events\": 11"));
+        let text = profile.stop();
+        assert!(text.contains("\"lost_events\": 10") && text.contains("thread_name"));
+        assert!(!text.contains("\"first\""));
     }
 }

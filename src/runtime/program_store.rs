@@ -4,6 +4,7 @@
 use super::breakdown::Phase;
 use super::clock::now;
 use super::compile::{self, BackgroundWork, CompiledTrace, Instantiation, Interface};
+use super::progress::UnderWay;
 use super::{Shared, padding};
 use crate::backend::Backend;
 use crate::cache::disk::{Claim, Disk, Entry};
@@ -88,11 +89,14 @@ pub fn find_or<'scope>(
     let compile = |file: Option<File<'scope>>| {
         let _stay = shared.stay(Phase::Compile);
         let start = now();
+        let records = &closed.trace().records;
+        let site = records.first().map_or(0, |record| record.site);
+        let under_way = shared.progress.begins(records.len(), site);
         let made = compile();
         shared.compiled(closed, start, made.as_ref().ok().map(|(program, _)| program), bucket);
         let (program, background) = made?;
         if file.is_some() || background.is_some() {
-            run_in_background(shared, background, file, scope);
+            run_in_background(shared, background, file, under_way, scope);
         }
         Ok(program)
     };
@@ -161,10 +165,12 @@ fn run_in_background<'scope>(
     shared: &'scope Shared,
     mut background: BackgroundWork,
     file: Option<File<'scope>>,
+    under_way: UnderWay<'scope>,
     scope: &'scope Scope<'scope, '_>,
 ) {
     let to_be_kept = file.is_some();
     let work = move || {
+        let _under_way = under_way;
         let plan = match background.plan(shared) {
             Ok(plan) => plan,
             Err(error) => return shared.warn(format!("a program keeps its first plan: {error}")),

@@ -8,6 +8,7 @@ import pytest
 import torch
 import torchacc
 from support import DEVICE, run_python
+from torchacc._advice import advice
 
 
 def here() -> str:
@@ -229,6 +230,107 @@ def test_strict_cpu_fallbacks():
     finally:
         torchacc.set_strict(recompiles=False)
     assert torch.linalg.det(torch.eye(4, device=DEVICE)).item() == 1
+
+
+def advised(function):
+    """What is said to be changed in what `function` does, and all lines of the report."""
+    torchacc.sync()
+    torchacc.reset_metrics()
+    function()
+    torchacc.sync()
+    lines = torchacc.explain().splitlines()
+    return lines[lines.index("what to change") + 1 :] if "what to change" in lines else []
+
+
+def test_advice_is_at_the_line():
+    lines = {}
+
+    def reads():
+        x = torch.ones(5).to(DEVICE)
+        for _ in range(4):
+            lines["number"] = here()
+            (x * 2).sum().item()
+            lines["mask"] = here()
+            x[x > 0]
+            lines["branch"] = here()
+            assert (x > 0).all()
+            lines["wait"] = here()
+            (x + 1, torchacc.sync())
+
+    said = dict(zip(*2 * [iter(advised(reads))], strict=True))
+    expected = {
+        "number": "torchacc.future",
+        "mask": "multiply by the mask",
+        "branch": "torch.where",
+    }
+    for name, change in expected.items():
+        text = f"  {lines[name]}: the host read a value 4 times and waited for it"
+        assert change in said[text]
+
+
+def test_recompiles_and_fallbacks_are_advised_on():
+    line = None
+
+    def work():
+        nonlocal line
+        for rank in range(1, 5):
+            x = torch.ones((3,) * rank).to(DEVICE)
+            line = here()
+            x.atanh().sum().item()
+        for _ in range(20):
+            torch.linalg.det(torch.rand(64, 64).to(DEVICE)).cpu()
+
+    text = "\n".join(advised(work))
+    assert f"  {line}: compiled again 3 times; the last time shape of argument 0" in text
+    assert "keep the number of dimensions" in text
+    assert "aten::_linalg_det has no native form" in text
+
+
+def test_each_cause_has_its_advice(monkeypatch):
+    def row(**fields):
+        return {"site": "train.py:3", "count": 12, "time_ns": 5, "took_ns": 5, **fields}
+
+    def said(metrics=None, **explanation):
+        nothing = {"compiles": [], "host_calls": [], "cuts": []}
+        counters = dict.fromkeys(torchacc.metrics(), 0) | (metrics or {})
+        return [(one.site, one.change) for one in advice(nothing | explanation, counters)]
+
+    ((site, change),) = said(cuts=[row(cause="limit")])
+    assert (site, "mark_step" in change) == ("train.py:3", True)
+    ((site, change),) = said(cuts=[row(cause="sync")])
+    assert (site, "Leave it out" in change) == ("train.py:3", True)
+    ((_, change),) = said(compiles=[row(why="again")])
+    assert "TORCHACC_BUCKETS" in change
+    assert said(cuts=[row(cause="asked")]) == []
+    # Of the whole run, once it is longer than its start.
+    asked = row(cause="asked")
+    for counter, word in {
+        "wall_python_ns": "fused=True",
+        "wall_compile_ns": "TORCHACC_CACHE_DIR",
+        "wall_idle_ns": "AsyncLoader",
+        "collective_exposed_ns": "bucket_cap_mb",
+    }.items():
+        metrics = {"wall_ns": 100, counter: 90}
+        ((_, change),) = said(metrics, cuts=[asked])
+        assert word in change
+        assert said(metrics, cuts=[asked | {"count": 3}]) == []
+    calls = [row(name="aten::x")]
+    assert said(host_calls=calls)[0][0] == "train.py:3"
+    assert said({"wall_ns": 10_000}, host_calls=calls) == []
+    monkeypatch.setenv("TORCHACC_FORCE_HOST", "1")
+    assert said(host_calls=calls) == [("", "Unset TORCHACC_FORCE_HOST.")]
+
+
+def test_what_is_as_it_should_be_is_not_advised_on():
+    x = torch.ones(256, 256).to(DEVICE)
+
+    def work():
+        y = x
+        for _ in range(5):
+            y = (y @ x).softmax(1)
+            torchacc.mark_step()
+
+    assert advised(work) == []
 
 
 def test_threads_share_one_report():

@@ -17,7 +17,9 @@ import torch  # first: it may be what imports this package
 
 import torchacc._built  # noqa: F401  (before anything that another PyTorch may not have)
 from torchacc import adapters, fp8, optim
+from torchacc._progress import set_progress
 from torchacc._register import load
+from torchacc._report import report
 from torchacc.accelerate import accelerate
 from torchacc.adapters import accelerate_hf_trainer
 from torchacc.backend import set_backend
@@ -69,10 +71,12 @@ __all__ = [
     "metrics",
     "optim",
     "profile",
+    "report",
     "reset_metrics",
     "save_on_host",
     "set_backend",
     "set_memory_limit",
+    "set_progress",
     "set_recompile_limit",
     "set_strict",
     "sync",

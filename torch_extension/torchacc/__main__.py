@@ -1,4 +1,5 @@
-"""The command `torchacc`: runs scripts in several processes, plans, checks, explains and converts.
+"""The command `torchacc`: runs scripts in several processes, plans, checks, explains, reports and
+converts.
 
     torchacc run -n 4 train.py ...          in 4 processes, by torchrun, whose options go before the
                                             script, too
@@ -8,6 +9,7 @@
     torchacc check config.yaml [-n 8]       if a configuration is right
     torchacc compare runs/a runs/b          where two runs that were recorded part
     torchacc explain train.py ...           runs it, then says what was compiled and why
+    torchacc report train.py ...            runs it, then writes report.html: where the time went
     torchacc convert in out --to megatron   a checkpoint to another format or layout
     torchacc consolidate --ckpt_dir shards  what ranks saved, in one piece; reshard: in others
 
@@ -39,7 +41,7 @@ def main(arguments: list[str] | None = None) -> None:
         prog="torchacc", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(required=True, metavar="command")
-    for add in (_run, _plan, _check, _compare, _explain, _convert, _consolidate, _reshard):
+    for add in (_run, _plan, _check, _compare, _explain, _report, _convert, _consolidate, _reshard):
         add(commands)
     options = parser.parse_args(given)
     options.command(options)
@@ -207,16 +209,35 @@ def _explain(commands) -> None:
 
 
 def explain(options: argparse.Namespace) -> None:
-    if not options.rest:
-        raise SystemExit("torchacc explain: which script?")
-    sys.argv = options.rest
-    sys.path[0] = os.path.dirname(os.path.abspath(options.rest[0]))
     try:
-        runpy.run_path(options.rest[0], run_name="__main__")
+        _run_script("explain", options.rest)
         torchacc.sync()
     finally:
         sys.stdout.flush()
         print(torchacc.explain())
+
+
+def _report(commands) -> None:
+    parser = commands.add_parser("report", help="a page that shows a script's run")
+    parser.add_argument("-o", "--out", type=Path, default="report.html", help="the page")
+    parser.add_argument("rest", nargs=argparse.REMAINDER, help="script and its arguments")
+    parser.set_defaults(command=report)
+
+
+def report(options: argparse.Namespace) -> None:
+    from torchacc._report import whole_run
+
+    with whole_run(options.out, options.rest):
+        _run_script("report", options.rest)
+
+
+def _run_script(command: str, rest: list[str]) -> None:
+    """Runs a script as if it had been started with its arguments alone."""
+    if not rest:
+        raise SystemExit(f"torchacc {command}: which script?")
+    sys.argv = rest
+    sys.path[0] = os.path.dirname(os.path.abspath(rest[0]))
+    runpy.run_path(rest[0], run_name="__main__")
 
 
 def _convert(commands) -> None:

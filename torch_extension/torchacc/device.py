@@ -14,6 +14,7 @@ from torch import AcceleratorError, OutOfMemoryError
 from torchacc import amp, event_log, memory, random, step, streams
 from torchacc._absent import ABSENT
 from torchacc._index import Device, device_index
+from torchacc._progress import begin_if_asked
 from torchacc.explain import explain_at_exit
 from torchacc.gpu import clock_rate, memory_usage, power_draw, temperature, utilization
 from torchacc.memory import (
@@ -124,6 +125,9 @@ def _lazy_init() -> None:
     step.install_optimizer_hook()
     explain_at_exit()
     event_log.device_starts()
+    begin_if_asked()
+    while step.at_first_use:
+        step.at_first_use.pop()()
 
 
 def _is_in_bad_fork() -> bool:

@@ -10,6 +10,7 @@ import sys
 
 import torch
 
+from torchacc._advice import advice, kind_of
 from torchacc.memory import _size_text
 from torchacc.metrics import metrics
 
@@ -22,7 +23,8 @@ def explanation() -> dict:
 
 def explain() -> str:
     """Every compile, CPU fallback and cut since the start or `reset_metrics`: why, and which line.
-    Then the last 16 collectives of each process group, the one that runs or failed among them.
+    Then the last 16 collectives of each process group, the one that runs or failed among them, and
+    what to change, at which line.
 
     A compile names the first thing in which its trace differs from the nearest one known: the
     operation, which of its arguments, what of it, old and new. Does not wait: what still runs, or
@@ -44,7 +46,7 @@ def explain() -> str:
         lines.append(f"  (the first {earlier} are forgotten)")
     alike = collections.Counter()
     for compile in compiles:
-        kind = _kind(compile)
+        kind = kind_of(compile)
         alike[kind] += 1
         if kind is None or alike[kind] <= _SHOWN:
             lines += _compile(compile) + _recomputed(compile)
@@ -60,6 +62,7 @@ def explain() -> str:
     lines.append(f"{sum(row['count'] for row in data['cuts'])} cuts")
     lines += [_cut(row) for row in data["cuts"]]
     lines += described_collectives(data["collectives"])
+    lines += _advice(data, counters)
     return "\n".join(lines)
 
 
@@ -81,31 +84,32 @@ def set_strict(recompiles: bool = True, host_calls: bool = False) -> None:
 _SHOWN = 3
 
 
-def _kind(compile: dict) -> tuple | None:
-    """Equal for recompiles of one line that the same thing of the same operator is due to."""
-    change = compile.get("change")
-    if change is None:
-        return None
-    return tuple(change.get(name) for name in ("site", "operator", "aspect", "argument", "result"))
-
-
 def _compile(compile: dict) -> list[str]:
     head = (
         f"  #{compile['number']}  {_milliseconds(compile['took_ns'])},"
         f" {compile['operations']} operations"
     )
-    match compile["why"]:
-        case "first":
-            return [f"{head}: the first program{_at(compile['site'])}"]
-        case "new":
-            return [f"{head}: a program that begins like no other{_at(compile['site'])}"]
-        case "again":
-            return [f"{head}: compiled before, but dropped from the cache"]
+    if compile["why"] == "again":
+        return [f"{head}: {compile_text(compile)}"]
+    if compile["why"] != "changed":
+        return [f"{head}: {compile_text(compile)}{_at(compile['site'])}"]
     change = compile["change"]
-    lines = [f"{head}:{_at(change['site'])}", f"      {change['text']}{_parameter(change)}"]
+    lines = [f"{head}:{_at(change['site'])}", f"      {compile_text(compile)}"]
     if change["old_site"] not in (change["site"], ""):
         lines.append(f"      (before:{_at(change['old_site'])})")
     return lines
+
+
+def compile_text(compile: dict) -> str:
+    """Why a program was compiled, without the line."""
+    match compile["why"]:
+        case "first":
+            return "the first program"
+        case "new":
+            return "a program that begins like no other"
+        case "again":
+            return "compiled before, but dropped from the cache"
+    return f"{compile['change']['text']}{_parameter(compile['change'])}"
 
 
 def _recomputed(compile: dict) -> list[str]:
@@ -135,7 +139,7 @@ def _parameter(change: dict) -> str:
     return f" ({schema.arguments[change['argument']].name})"
 
 
-_CAUSES = {
+CUT_CAUSES = {
     "asked": "the program cut (optimizer step, mark_step, send, recv)",
     "sync": "the program waited for everything",
     "limit": "the trace had grown to its limit",
@@ -144,9 +148,22 @@ _CAUSES = {
 
 def _cut(row: dict) -> str:
     if row["cause"] != "read":
-        return f"  {row['count']} x {_CAUSES[row['cause']]}{_at(row['site'])}"
+        return f"  {row['count']} x {CUT_CAUSES[row['cause']]}{_at(row['site'])}"
+    return f"  {row['count']} x {read_text(row)}{_at(row['site'])}"
+
+
+def read_text(row: dict) -> str:
+    """What the host read, of a cut for that."""
     made = f" of{_at(row['value_site'])}" if row.get("value_site") else ""
-    return f"  {row['count']} x the host read {row.get('value', 'a value')}{made}{_at(row['site'])}"
+    return f"the host read {row.get('value', 'a value')}{made}"
+
+
+def _advice(data: dict, counters: dict[str, int]) -> list[str]:
+    lines = []
+    for one in advice(data, counters):
+        lines.append(f"  {one.site or 'the whole program'}: {one.what}")
+        lines.append(f"      {one.change}")
+    return ["what to change", *lines] if lines else []
 
 
 def described_collectives(rows: list[dict]) -> list[str]:

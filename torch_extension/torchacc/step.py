@@ -4,11 +4,15 @@ A training loop needs none of this: the end of every optimizer step is a cut.
 """
 
 import warnings
+from collections.abc import Callable
 
 import torch
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 from torchacc.event_log import steps
+
+# Called once, when the device is first used, or never.
+at_first_use: list[Callable[[], None]] = []
 
 _hook = None
 

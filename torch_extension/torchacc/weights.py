@@ -5,6 +5,7 @@ import os
 import torch
 import torch.nn as nn
 
+from torchacc._progress import task
 from torchacc.event_log import span
 from torchacc.parallel.pipeline import Pipeline
 
@@ -49,9 +50,17 @@ def _load(model: nn.Module, path: str | os.PathLike, strict: bool) -> None:
                     f"load_safetensors: {path}: {name} is {[*there[name].size]}, in the model "
                     f"{[*tensor.shape]}"
                 )
-    for found, _ in wanted:
-        if found:
-            dcp.load(found, storage_reader=reader, no_dist=True)
+    total = sum(one.nbytes for found, _ in wanted for one in found.values())
+    with task("load", f"weights from {path}", total, "bytes") as loading:
+
+        class Planner(dcp.DefaultLoadPlanner):
+            def commit_tensor(self, read_item, tensor):
+                super().commit_tensor(read_item, tensor)
+                loading.done += tensor.nbytes
+
+        for found, _ in wanted:
+            if found:
+                dcp.load(found, storage_reader=reader, planner=Planner(), no_dist=True)
 
 
 def _modules(model: nn.Module):

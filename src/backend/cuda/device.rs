@@ -18,6 +18,11 @@ pub trait Device: Send + Sync {
     /// As `Backend::missing_features`.
     fn missing_features(&self) -> Option<String>;
 
+    /// As `Backend::kernels_compiled`.
+    fn kernels_compiled(&self) -> (u64, u64) {
+        (0, 0)
+    }
+
     fn limits(&self) -> Limits;
 
     /// Address of `nbytes` (at least 1) bytes of device memory, aligned to 256 bytes. Error: `OutOfMemory`.

@@ -78,6 +78,10 @@ impl Backend for Cuda {
         self.device.missing_features()
     }
 
+    fn kernels_compiled(&self) -> (u64, u64) {
+        self.device.kernels_compiled()
+    }
+
     fn supports(&self, op: Op) -> bool {
         !matches!(op, Op::Recurrent | Op::RecurrentGrad)
     }

@@ -105,6 +105,7 @@ fn change(change: &Change) -> String {
         Subject::Result(index) => row.raw("result", index),
     };
     row.text("text", &change.to_string())
+        .text("advice", change.advice())
         .text("old", &change.old)
         .text("new", &change.new)
         .raw("site", change.site)
@@ -118,6 +119,30 @@ fn cut(cut: &Cut) -> String {
     match cut.value.is_empty() {
         true => row.end(),
         false => row.text("value", &cut.value).raw("value_site", cut.value_site).end(),
+    }
+}
+
+impl Change {
+    /// What to do about a change that keeps coming.
+    pub fn advice(&self) -> &'static str {
+        match (self.aspect, self.subject) {
+            ("shape" | "format" | "layout", _) => {
+                "A new size compiles a program where no plan for other sizes can be instantiated: keep the number of dimensions \
+             and their order in memory, and pad or bucket the sizes."
+            }
+            ("attribute" | "scalar", _) => {
+                "This argument is part of the program: keep it to a few values, or compute with a tensor instead."
+            }
+            ("dtype", _) => "Every dtype compiles a program: convert before, or keep to one.",
+            ("outputs" | "donation", _) => {
+                "Every set of tensors that outlive the cut compiles a program: keep or drop the same ones at every step."
+            }
+            (_, Subject::Operation) => {
+                "Python takes another way each time: cut (torchacc.mark_step) before what differs, or compute both and choose \
+             with torch.where."
+            }
+            _ => "Every new arrangement of tensors compiles a program: keep to a few.",
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 // torch.ops.acc.*: what the runtime did and why, as JSON with Python lines instead of sites.
 #include <torch/library.h>
 
+#include <cstdio>
 #include <string>
 
 #include "record/immediate.h"
@@ -56,6 +57,13 @@ void metrics_reset() {
 std::string quoted(const std::string& text) {
   std::string json = "\"";
   for (const char c : text) {
+    if (static_cast<unsigned char>(c) < ' ') {
+      // Code that was compiled from a string may say it is in a file of any name.
+      char escaped[8];
+      snprintf(escaped, sizeof(escaped), "\\u%04x", c);
+      json += escaped;
+      continue;
+    }
     if (c == '"' || c == '\\') json += '\\';
     json += c;
   }
@@ -89,6 +97,9 @@ TORCH_LIBRARY_FRAGMENT(acc, m) {
   m.def("last_program() -> str", [] { return read_text(&torchacc_last_program, ""); });
   m.def("host_call_report() -> str",
         [] { return with_lines(read_text(&torchacc_host_call_report, "[]")); });
+  m.def("memory_report() -> str",
+        [] { return with_lines(read_text(&torchacc_memory_report, "{}")); });
+  m.def("progress() -> str", [] { return with_lines(read_text(&torchacc_progress, "{}")); });
   m.def("explain() -> str", [] { return with_lines(read_text(&torchacc_explain, "{}")); });
   m.def("profile_start() -> ()", [] { check(torchacc_profile_start(context())); });
   m.def("profile_stop() -> str",

@@ -4,8 +4,11 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
+from torchacc._progress import Progress, begin_if_asked, estimated, speak_of
+from torchacc.checkpoint import files
 from torchacc.event_log import event
 
 LIMIT = 3  # starts of a saver without one answer
@@ -24,10 +27,15 @@ class SaverClient:
         self._failed: dict[str, str] = {}  # why, by identifier
         self._starts, self._is_closed = 0, False
         self._process: subprocess.Popen | None = None
+        self._folder, self._began = folder, 0.0
+        speak_of(self)
 
     def save(self, request: dict) -> None:
         """`request`: what `files.write_part` and `files.commit` need."""
+        begin_if_asked()
         with self._changed:
+            if not self._unwritten:
+                self._began = time.monotonic()
             self._unwritten[_key(request)] = request
             if request["part"] == 0:
                 self._uncommitted[_key(request)] = request
@@ -65,6 +73,17 @@ class SaverClient:
         with self._changed:
             made, self._failed = self._failed, {}
             return made
+
+    def progress(self) -> Progress | None:
+        """Of what is being written."""
+        with self._changed:
+            requests, began = list(self._unwritten.values()), self._began
+        if not requests:
+            return None
+        done = sum(files.written(self._folder, one) for one in requests)
+        total = sum(one["size"] for one in requests)
+        stage = f"checkpoint of step {requests[0]['step']} to {self._folder}"
+        return estimated("save", stage, done, total, "bytes", time.monotonic() - began)
 
     def close(self, is_well: bool = True) -> None:
         """The saver ends when it has done what it was asked for. Unless all `is_well`, it writes

@@ -154,6 +154,16 @@ def write(path: Path, data: bytes | memoryview) -> None:
     sync_folder(path.parent)
 
 
+def written(folder, request: dict) -> int:
+    """Bytes of a part that are in its file so far."""
+    temporary, name = temporary_folder(folder, request), part_name(request["part"])
+    sizes = [0]
+    for path in (temporary / name, *temporary.glob(f".{name}.*")):
+        with contextlib.suppress(OSError):
+            sizes.append(path.stat().st_size)
+    return max(sizes)
+
+
 def sync_folder(path: Name) -> None:
     """Makes the names in a folder last."""
     handle = os.open(path, os.O_RDONLY)

@@ -136,6 +136,10 @@ impl Device for Gpu {
         self.cudnn_plans.missing_features()
     }
 
+    fn kernels_compiled(&self) -> (u64, u64) {
+        self.modules.compiled()
+    }
+
     fn limits(&self) -> Limits {
         Limits { multiprocessors: self.context.multiprocessors, shared: self.context.shared }
     }

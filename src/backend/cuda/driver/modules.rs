@@ -34,6 +34,9 @@ pub struct Modules {
     pub target: String,
     pub disk: Option<Arc<Disk>>,
     known: Mutex<HashMap<Source, Weak<Kernel>>>,
+    /// Of the sources that were asked for last, how many were compiled, of how many.
+    compiled: AtomicUsize,
+    missing: AtomicUsize,
 }
 
 struct Kernel {
@@ -49,7 +52,14 @@ struct Kernel {
 
 impl Modules {
     pub fn new(nvrtc: Nvrtc, target: String, disk: Option<Arc<Disk>>) -> Modules {
-        Modules { nvrtc, target, disk, known: Mutex::default() }
+        Modules {
+            nvrtc,
+            target,
+            disk,
+            known: Mutex::default(),
+            compiled: AtomicUsize::new(0),
+            missing: AtomicUsize::new(0),
+        }
     }
 
     /// See [`super::super::device::Device::load`].
@@ -63,7 +73,13 @@ impl Modules {
             .collect();
         missing.sort_by(|a, b| a.name.cmp(&b.name));
         missing.dedup();
-        let cubins = in_parallel(&missing, |source| self.cubin(source))?;
+        self.compiled.store(0, Ordering::Relaxed);
+        self.missing.store(missing.len(), Ordering::Relaxed);
+        let cubins = in_parallel(&missing, |source| {
+            let cubin = self.cubin(source);
+            self.compiled.fetch_add(1, Ordering::Relaxed);
+            cubin
+        })?;
         let mut made = HashMap::new();
         for (source, cubin) in missing.into_iter().zip(cubins) {
             made.insert(source, Arc::new(Kernel::new(context, source, &cubin)?));
@@ -81,6 +97,12 @@ impl Modules {
             Some(kernels) => Ok(kernels),
             None => internal!("a source was left uncompiled"),
         }
+    }
+
+    /// As `Backend::kernels_compiled`.
+    pub fn compiled(&self) -> (u64, u64) {
+        let of = |count: &AtomicUsize| count.load(Ordering::Relaxed) as u64;
+        (of(&self.compiled), of(&self.missing))
     }
 
     /// From disk, else compiled. A folder that cannot be used costs the time to compile.

@@ -1,0 +1,143 @@
+"""What takes long says so, to who asked, and nothing to others."""
+
+import re
+import threading
+import time
+
+import pytest
+import torch
+import torchacc
+from support import run_python
+from torchacc import _progress
+from torchacc._progress import Progress, estimated
+from torchacc.checkpoint import Checkpointer, files
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """Everything that is said, in order; looked for often, and however short it takes."""
+    monkeypatch.setattr(_progress, "_PERIOD", 0.005)
+    said = []
+    torchacc.set_progress(said.append)
+    yield said
+    torchacc.set_progress(False)
+
+
+def wait_for(is_there):
+    until = time.monotonic() + 60
+    while not is_there():
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+
+def test_what_is_left_follows_from_what_was_done():
+    assert estimated("save", "x", 25, 100, "bytes", 3.0).remaining == pytest.approx(9.0)
+    assert estimated("save", "x", 0, 100, "bytes", 3.0).remaining is None
+    assert estimated("save", "x", 100, 100, "bytes", 3.0).remaining is None
+
+
+def test_words():
+    one = Progress("save", "step 3 to runs", 1 << 20, 4 << 20, "bytes", 2.4, 7.2)
+    assert str(one) == "save step 3 to runs, 1 of 4 MiB, 2 s so far, about 7 s more"
+    assert str(one._replace(remaining=None, total=0)) == "save step 3 to runs, 2 s so far"
+    assert str(one._replace(remaining=0)) == "save step 3 to runs: done after 2 s"
+
+
+def test_a_task_is_told_until_it_ends(told):
+    with _progress.task("convert", "x.bin", 10, "tensors") as task:
+        for done in (1, 5):
+            task.done = done
+            wait_for(lambda: any(one.done == done for one in told))
+    wait_for(lambda: told[-1].remaining == 0)
+    whats = {(one.what, one.stage, one.total, one.unit) for one in told}
+    assert whats == {("convert", "x.bin", 10, "tensors")}
+    elapsed = [one.elapsed for one in told]
+    assert elapsed == sorted(elapsed)
+    assert all(one.remaining is None or one.remaining >= 0 for one in told)
+    assert (told[-1].done, told[-1].elapsed > 0) == (10, True)
+
+
+def test_a_long_compile_says_its_stages(told):
+    x = torch.ones(3).to("acc")
+    line = None
+    for at in range(3000):
+        x = x.sinh() if (at * at) % 7 % 2 else x.neg()
+    x.cpu()
+    wait_for(lambda: told and told[-1].remaining == 0)
+    stages = [re.fullmatch(r"(\d+) operations, (\w[\w ]*)", one.stage).groups() for one in told]
+    assert {operations for operations, _ in stages} == {"3000"}
+    assert {stage for _, stage in stages} <= {"graph", "plan", "code", "search", "other sizes"}
+    assert {one.what for one in told} == {"compile"}
+    assert line is None
+
+
+def test_a_save_says_what_is_on_disk(told, tmp_path, monkeypatch):
+    # A disk that takes as long as somebody looks: the part's file grows before it is written.
+    state = {"x": torch.ones(1 << 20)}
+    folder = tmp_path / "run"
+    with Checkpointer(folder, in_memory=False) as checkpointer:
+        real, seen = files.written, threading.Event()
+
+        def written(*arguments):
+            seen.set()
+            return real(*arguments)
+
+        monkeypatch.setattr(files, "written", written)
+        for step in range(200):
+            checkpointer.save(state, step)
+            if seen.is_set():
+                break
+        checkpointer.wait()
+    assert seen.is_set()
+    wait_for(lambda: told and told[-1].remaining == 0)
+    saves = [one for one in told if one.what == "save"]
+    assert saves
+    assert all(str(folder) in one.stage for one in saves)
+    assert all(one.total >= 4 << 20 and 0 <= one.done <= one.total for one in saves)
+
+
+def test_loading_weights_counts_their_bytes(told, tmp_path):
+    save_file = pytest.importorskip("safetensors.torch").save_file
+    model = torch.nn.Sequential(*(torch.nn.Linear(500, 500) for _ in range(6)))
+    save_file(model.state_dict(), tmp_path / "model.safetensors")
+    nbytes = sum(one.nbytes for one in model.state_dict().values())
+    torchacc.load_safetensors(model.to("acc"), tmp_path)
+    wait_for(lambda: told and told[-1].remaining == 0)
+    assert {(one.what, one.total, one.unit) for one in told} == {("load", nbytes, "bytes")}
+    assert all(one.done <= nbytes for one in told)
+    assert told[-1].done == nbytes
+
+
+def test_what_was_written_is_counted(tmp_path):
+    request = {"id": "1-a", "part": 0}
+    assert files.written(tmp_path, request) == 0
+    temporary = files.temporary_folder(tmp_path, request)
+    temporary.mkdir()
+    (temporary / f".{files.part_name(0)}.abcd").write_bytes(b"123")
+    assert files.written(tmp_path, request) == 3
+    (temporary / files.part_name(0)).write_bytes(b"12345")
+    assert files.written(tmp_path, request) == 5
+
+
+LONG = """
+import time, torch, torchacc
+from torchacc import _progress
+_progress._PERIOD = 0.01
+torch.ones(2, device="acc").sum().item()
+with torchacc._progress.task("load", "weights from x", 8, "tensors") as task:
+    task.done = 2
+    time.sleep(0.5)
+print("end")
+"""
+
+
+def test_only_who_asks_is_told():
+    silent = run_python(LONG)
+    assert (silent.returncode, silent.stdout, silent.stderr) == (0, "end\n", "")
+    loud = run_python(LONG, TORCHACC_PROGRESS="1")
+    assert (loud.returncode, loud.stdout) == (0, "end\n")
+    assert "torchacc: load weights from x, 2 of 8 tensors, 0 s so far" in loud.stderr
+    overruled = run_python(
+        f"import torchacc; torchacc.set_progress(False)\n{LONG}", TORCHACC_PROGRESS="1"
+    )
+    assert overruled.stderr == ""
