@@ -138,7 +138,9 @@ def _arguments(model, options, family, layers, experts, kinds, rows) -> Namespac
     """What Megatron knows of a model, by its names (`--use-checkpoint-args`)."""
     embedding = next(kinds[name] for name in names.EMBEDDINGS if name in kinds)
     said = model.config
-    groups = said.get("num_key_value_heads", model.heads)
+    keys = next((one for name, one in kinds.items() if name.endswith(".k_proj.weight")), None)
+    queries = next((one for name, one in kinds.items() if name.endswith(".q_proj.weight")), keys)
+    groups = model.heads * keys.shape[0] // queries.shape[0] if keys else model.heads
     positions = said.get("max_position_embeddings", said.get("n_positions"))
     return Namespace(
         tensor_model_parallel_size=options.tp,
