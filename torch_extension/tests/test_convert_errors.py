@@ -1,6 +1,7 @@
 """Conversions that cannot be, are killed, or want memory; and the command."""
 
 import json
+import pickle
 import re
 import shutil
 import subprocess
@@ -146,6 +147,23 @@ def test_what_is_no_checkpoint(at):
     broken("which part is the model.*a, b", at("two"), at("out"), "safetensors")
     broken("no tensors under the key 'c'", at("two"), at("out"), "safetensors", key="c")
     broken("one of safetensors", at("two"), at("out"), "onnx")
+
+
+def test_parts_that_nobody_saved(at):
+    dcp.save({"x": torch.ones(4, 2)}, checkpoint_id=at("dcp"), no_dist=True)
+    file = at("dcp") / ".metadata"
+    metadata = pickle.loads(file.read_bytes())
+    (chunk,) = metadata.state_dict_metadata["x"].chunks
+    chunk.sizes = torch.Size([3, 2])
+    file.write_bytes(pickle.dumps(metadata))
+    broken("of x there are 6 of 8 elements", at("dcp"), at("out"), "safetensors")
+
+
+def test_models_without_an_embedding(at):
+    tensors = converted.state("llama")
+    del tensors["model.embed_tokens.weight"]
+    converted.save(at("hf"), tensors, "llama")
+    broken(r"there is no model\.embed_tokens", at("hf"), at("out"), "megatron")
 
 
 def test_nothing_is_overwritten(llama, at):
