@@ -1,5 +1,7 @@
 """Conversions that cannot be, are killed, or want memory; and the command."""
 
+import json
+import pickle
 import re
 import shutil
 import subprocess
@@ -72,6 +74,8 @@ def test_heads_are_asked_for(llama, at):
     (llama / "config.json").unlink()
     broken("Give heads", llama, at("out"), "megatron")
     convert(llama, at("out"), "megatron", heads=8, tp=2)
+    file = at("out") / "release/mp_rank_01/model_optim_rng.pt"
+    assert torch.load(file, weights_only=False)["args"].num_query_groups == 4
     convert(at("out"), at("again"), "safetensors")
     same(converted.load(at("again")), converted.state("llama"))
 
@@ -143,6 +147,23 @@ def test_what_is_no_checkpoint(at):
     broken("which part is the model.*a, b", at("two"), at("out"), "safetensors")
     broken("no tensors under the key 'c'", at("two"), at("out"), "safetensors", key="c")
     broken("one of safetensors", at("two"), at("out"), "onnx")
+
+
+def test_parts_that_nobody_saved(at):
+    dcp.save({"x": torch.ones(4, 2)}, checkpoint_id=at("dcp"), no_dist=True)
+    file = at("dcp") / ".metadata"
+    metadata = pickle.loads(file.read_bytes())
+    (chunk,) = metadata.state_dict_metadata["x"].chunks
+    chunk.sizes = torch.Size([3, 2])
+    file.write_bytes(pickle.dumps(metadata))
+    broken("of x there are 6 of 8 elements", at("dcp"), at("out"), "safetensors")
+
+
+def test_models_without_an_embedding(at):
+    tensors = converted.state("llama")
+    del tensors["model.embed_tokens.weight"]
+    converted.save(at("hf"), tensors, "llama")
+    broken(r"there is no model\.embed_tokens", at("hf"), at("out"), "megatron")
 
 
 def test_nothing_is_overwritten(llama, at):
@@ -271,18 +292,22 @@ def test_memory_is_that_of_one_tensor(at):
 
 
 def test_the_command_converts(llama, at, capsys, monkeypatch):
+    said = {**converted.config("llama"), "torch_dtype": "float32"}
+    (llama / "config.json").write_text(json.dumps(said))
     command.main(["convert", str(llama), str(at("m")), "--to", "megatron", "--tp", "2"])
     assert capsys.readouterr() == ("", "")
     monkeypatch.setattr(conversion, "PAUSE", 0)
     arguments = ["--to", "safetensors", "--dtype", "bf16", "--shard-size", "1MB", "--progress"]
     command.main(["convert", str(at("m")), str(at("hf2")), *arguments])
-    said = capsys.readouterr().err.splitlines()
+    told = capsys.readouterr().err.splitlines()
     assert all(
-        re.search(r"torchacc convert: (written|verified): \d+% of .* s left", o) for o in said
+        re.search(r"torchacc convert: (written|verified): \d+% of .* s left", o) for o in told
     )
-    assert said[-1].count("verified: 100%") == 1
+    assert told[-1].count("verified: 100%") == 1
     expected = {name: one.bfloat16() for name, one in converted.state("llama").items()}
     same(converted.load(at("hf2")), expected)
+    made = json.loads((at("hf2") / "config.json").read_text())
+    assert made == {**said, "torch_dtype": "bfloat16"}
     with pytest.raises(SystemExit, match="torchacc convert: .*not overwritten"):
         command.main(["convert", str(llama), str(at("m")), "--to", "dcp"])
     with pytest.raises(SystemExit):

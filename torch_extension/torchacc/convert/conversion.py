@@ -160,8 +160,7 @@ def _make(
             )
         said = _Progress(progress, writer.nbytes)
         checksums = _write(model, writer, folder, said)
-        for path in model.copied():
-            shutil.copyfile(path, writer.folder / path.name)
+        model.copy_files(writer.folder)
         manifest = {**writer.manifest(), "tensors": checksums, "left_out": model.left_out}
         write(writer.folder / MANIFEST, json.dumps(manifest, indent=1).encode())
         _sync(folder)

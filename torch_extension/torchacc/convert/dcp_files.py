@@ -6,6 +6,7 @@ import pickle
 import secrets
 import warnings
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -102,12 +103,13 @@ def open_model(path: Path, key: str | None) -> Model:
     tensors, others, firsts, tied = {}, {}, {}, {}
     for name, one in found.items():
         is_model = (paths[name][0] == key and len(paths[name]) > 1) if key else len(paths[name]) < 2
+        indices = _chunks(name, there)
         if not is_model:
             others[name] = one
             continue
         short = name.removeprefix(f"{key}.") if key else name
         # Two names of the same bytes are one tensor.
-        place = (places[_first(name, there)].path, places[_first(name, there)].begin, one.kind)
+        place = (one.kind, *((places[at].path, places[at].begin) for at in indices))
         if one.kind.nbytes and place in firsts:
             tied[short] = firsts[place]
         else:
@@ -122,8 +124,13 @@ def open_model(path: Path, key: str | None) -> Model:
     return made
 
 
-def _first(name: str, there) -> MetadataIndex:
-    return MetadataIndex(name, there[name].chunks[0].offsets)
+def _chunks(name: str, there) -> list[MetadataIndex]:
+    """The parts of a tensor. Raises ConversionError where some are missing."""
+    chunks = there[name].chunks
+    count = sum(prod(one.sizes) for one in chunks)
+    if count < prod(there[name].size):
+        raise ConversionError(f"of {name} there are {count} of {prod(there[name].size)} elements")
+    return [MetadataIndex(name, one.offsets) for one in chunks]
 
 
 def _key(path: Path, found, paths) -> str:

@@ -54,10 +54,10 @@ class Writer(Base):
         if layers % self._pp or not layers:
             raise ConversionError(f"{layers} layers are not divided by {self._pp} stages (pp)")
         self._layers = layers // self._pp
-        embedding = model.tensors[next(n for n in names.EMBEDDINGS if n in model.tensors)].kind
+        embedding = next((name for name in names.EMBEDDINGS if name in model.tensors), None)
+        if embedding is None:
+            raise ConversionError(f"there is no {' or '.join(names.EMBEDDINGS[:2])}")
         self._multiple = options.vocab_multiple * self._tp
-        rows = -(-embedding.shape[0] // self._multiple) * self._multiple
-        self._rows = {"vocabulary": rows}
         self._placed = self._present(model, [*names.placed(family, layers, experts)])
         self.order = [one.parts for one in self._placed]
         self._by_parts = {tuple(one.parts): one for one in self._placed}
@@ -71,7 +71,7 @@ class Writer(Base):
             shares = [Kind(share.dtype, tuple(share.shape)) for share in self._fuse(one, empty)]
             for stage, name in self._where(one):
                 self._files[stage][name] = shares
-        self._arguments = _arguments(model, options, family, layers, experts, kinds, rows)
+        self._arguments = _arguments(model, options, family, (layers, experts), kinds)
         self.nbytes = sum(
             kind.nbytes for file in self._files for shares in file.values() for kind in shares
         )
@@ -87,8 +87,7 @@ class Writer(Base):
         return wanted
 
     def _fuse(self, one: Placed, parts: list[torch.Tensor]) -> list[torch.Tensor]:
-        rows = self._rows.get(one.rule.split)
-        return names.fuse(one.rule, parts, self._heads, self._tp, rows)
+        return names.fuse(one.rule, parts, self._heads, self._tp, self._multiple)
 
     def _where(self, one: Placed) -> list[tuple[int, str]]:
         """The stages that have it, and its name there."""
@@ -134,11 +133,14 @@ class Writer(Base):
                     put_tensor(path, places[name], share)
 
 
-def _arguments(model, options, family, layers, experts, kinds, rows) -> Namespace:
+def _arguments(model, options, family: str, counts: tuple[int, int], kinds) -> Namespace:
     """What Megatron knows of a model, by its names (`--use-checkpoint-args`)."""
     embedding = next(kinds[name] for name in names.EMBEDDINGS if name in kinds)
-    said = model.config
-    groups = said.get("num_key_value_heads", model.heads)
+    said, (layers, experts) = model.config, counts
+    multiple = options.vocab_multiple * options.tp
+    keys = next((one for name, one in kinds.items() if name.endswith(".k_proj.weight")), None)
+    queries = next((one for name, one in kinds.items() if name.endswith(".q_proj.weight")), keys)
+    groups = model.heads * keys.shape[0] // queries.shape[0] if keys else model.heads
     positions = said.get("max_position_embeddings", said.get("n_positions"))
     return Namespace(
         tensor_model_parallel_size=options.tp,
@@ -149,7 +151,7 @@ def _arguments(model, options, family, layers, experts, kinds, rows) -> Namespac
         group_query_attention=groups != model.heads,
         num_query_groups=groups,
         vocab_size=embedding.shape[0],
-        padded_vocab_size=rows,
+        padded_vocab_size=-(-embedding.shape[0] // multiple) * multiple,
         make_vocab_size_divisible_by=options.vocab_multiple,
         max_position_embeddings=positions,
         num_experts=experts or None,

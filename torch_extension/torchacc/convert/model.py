@@ -2,7 +2,7 @@
 them, and what else there is."""
 
 import json
-from collections.abc import Iterator
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ class Model:
     own: dict[str, Any] = field(default_factory=dict)  # likewise, but read already
     key: str | None = None  # under which DCP has the model
     heads: int | None = None
+    dtype: torch.dtype | None = None  # that it is converted to
     step: int = 0
     is_training: bool = False  # that a `Checkpointer` saved
     world: int = 1  # ranks that have values of their own in a `Checkpointer`'s checkpoint
@@ -59,13 +60,20 @@ class Model:
         except ValueError as error:
             raise ConversionError(f"{self.folder / 'config.json'}: {error}") from error
 
-    def copied(self) -> Iterator[Path]:
+    def copy_files(self, folder: Path) -> None:
+        """What is beside the model, whose configuration names its type."""
         for path in sorted(self.folder.iterdir()):
             if path.suffix in COPIED and path.is_file() and path.name not in NOT_COPIED:
-                yield path
+                shutil.copyfile(path, folder / path.name)
+        said = self.config
+        names = [name for name in ("dtype", "torch_dtype") if name in said]
+        if self.dtype is not None and names:
+            said |= dict.fromkeys(names, str(self.dtype).removeprefix("torch."))
+            (folder / "config.json").write_text(json.dumps(said, indent=2))
 
     def cast(self, dtype: torch.dtype | None) -> None:
         """Makes the model's floats that type; neither integers nor what is beside the model."""
+        self.dtype = dtype
         for name, one in self.tensors.items():
             if dtype is not None and one.kind.dtype.is_floating_point and one.kind.dtype != dtype:
                 self.tensors[name] = Cast(one, dtype)

@@ -209,9 +209,9 @@ def unknown(known: Iterable[str]) -> list[str]:
 
 
 def fuse(
-    rule: Rule, parts: list[torch.Tensor], heads: int | None, tp: int, rows: int | None
+    rule: Rule, parts: list[torch.Tensor], heads: int | None, tp: int, multiple: int
 ) -> list[torch.Tensor]:
-    """The ranks' shares of the tensor that `parts` are; `rows` is the size of a vocabulary then.
+    """The ranks' shares of the tensor that `parts` are. A vocabulary gets a `multiple` of rows.
 
     Raises ConversionError for sizes that `tp` ranks cannot share.
     """
@@ -229,9 +229,9 @@ def fuse(
         _divides(groups, tp, f"{rule.parts[0]}: groups of heads")
         grouped = [one.reshape(groups, len(one) // groups, *one.shape[1:]) for one in (q, k, v)]
         whole = torch.cat(grouped, 1).flatten(0, 1)
-    if rule.split == "vocabulary" and rows is not None:
+    if rule.split == "vocabulary":
         # As Megatron does it.
-        whole = torch.cat([whole, whole[-1:].expand(rows - len(whole), *whole.shape[1:])])
+        whole = torch.cat([whole, whole[-1:].expand(-len(whole) % multiple, *whole.shape[1:])])
     return _shared(whole, tp, 1 if rule.split == "columns" else 0, rule.parts[0])
 
 
