@@ -105,7 +105,7 @@ class Heart:
             "host": socket.gethostname(),
             "pid": os.getpid(),
             "step": steps.count,
-            "pace": self._pace.told(),
+            "pace": self._pace.average(),
             "collectives": _last_collectives(),
             "beat": now,
         }
@@ -222,7 +222,7 @@ class _Pace:
         while len(samples) > 2 and samples[-1][1] - samples[1][1] >= STEPS:
             samples.popleft()
 
-    def told(self) -> dict[str, float] | None:
+    def average(self) -> dict[str, float] | None:
         (begin, first, waited), (end, last, waits) = self._samples[0], self._samples[-1]
         if last - first < STEPS:
             return None

@@ -119,7 +119,7 @@ class Watch:
         self._names, self._largest = [], []
         self._step += 1
         while self._pending and (len(self._pending) > BEHIND or self._pending[0].value.done()):
-            self._judge(self._pending.popleft())
+            self._examine(self._pending.popleft())
         self._raise()
 
     def close(self) -> None:
@@ -127,7 +127,7 @@ class Watch:
         # Ranks may hang in what is still to be computed.
         try:
             while self._pending:
-                self._judge(self._pending.popleft())
+                self._examine(self._pending.popleft())
         finally:
             self._end()
         self._raise()
@@ -143,7 +143,7 @@ class Watch:
         # What was no number may be what ended it.
         with contextlib.suppress(Exception):
             while self._pending and self._pending[0].value.done():
-                self._judge(self._pending.popleft())
+                self._examine(self._pending.popleft())
         where = traceback.extract_tb(trace)[-1]
         event(
             "torchacc.error",
@@ -166,7 +166,7 @@ class Watch:
             self._names.append((name, site))
             self._largest.append(torch.linalg.vector_norm(tensor, float("inf")).float())
 
-    def _judge(self, read: "_Read") -> None:
+    def _examine(self, read: "_Read") -> None:
         numbers = read.value.result()
         loss = numbers[-1].item() if read.has_loss else None
         largest = numbers[: len(read.names)]
