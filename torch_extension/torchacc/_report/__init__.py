@@ -9,9 +9,6 @@ from pathlib import Path
 
 import torch
 
-from torchacc._report.page import document
-from torchacc._report.run import collect
-from torchacc._report.timeline import Timeline, parse
 from torchacc.metrics import reset_metrics
 from torchacc.step import at_first_use, sync
 
@@ -29,7 +26,7 @@ class Report:
 
     def __exit__(self, kind, error, trace) -> None:
         failed = _settled()
-        timeline = parse(torch.ops.acc.profile_stop())
+        timeline = torch.ops.acc.profile_stop()
         _write(self._path, _title(sys.argv), timeline, error or failed)
         if failed and error is None:
             raise failed
@@ -89,7 +86,7 @@ def whole_run(path: Path, command: list[str]) -> Iterator[None]:
         raise
     finally:
         failed = _settled() if used else None
-        timeline = parse(torch.ops.acc.profile_stop()) if used else None
+        timeline = torch.ops.acc.profile_stop() if used else None
         _write(path, _title(command), timeline, ended or failed)
         print(f"torchacc: {path} shows the run", file=sys.stderr)
 
@@ -98,10 +95,16 @@ def _title(command: list[str]) -> str:
     return " ".join([Path(command[0]).name, *command[1:]]) if command and command[0] else "Python"
 
 
-def _write(path: Path, title: str, timeline: Timeline | None, ended: BaseException | None) -> None:
+def _write(path: Path, title: str, timeline: str | None, ended: BaseException | None) -> None:
+    # Which most programs do without.
+    from torchacc._report.page import document
+    from torchacc._report.run import collect
+    from torchacc._report.timeline import parse
+
+    kept = None if timeline is None else parse(timeline)
     is_well = ended is None or isinstance(ended, SystemExit) and ended.code in (None, 0)
     said = "" if is_well else "".join(traceback.format_exception_only(ended)).strip()
-    path.write_text(document(collect(title, timeline, said)), encoding="utf-8")
+    path.write_text(document(collect(title, kept, said)), encoding="utf-8")
 
 
 def _settled() -> Exception | None:
