@@ -1,0 +1,503 @@
+//! A module as it is written: functions of operations, in the pretty and in the generic form. Nothing is computed here.
+
+use super::attribute::{Attribute, Dict};
+use super::cursor::Cursor;
+use super::types::tensor;
+use crate::error::Result;
+use crate::op::Ty;
+
+/// `%name`, or `%name#index` of several.
+#[derive(Clone, Copy, Debug)]
+pub struct Name<'a> {
+    pub name: &'a str,
+    pub index: usize,
+    pub at: usize,
+}
+
+#[derive(Debug)]
+pub struct Operation<'a> {
+    pub name: &'a str,
+    pub at: usize,
+    /// Names of results, each with how many there are of it.
+    pub results: Vec<(&'a str, usize)>,
+    pub operands: Vec<Name<'a>>,
+    pub attrs: Dict<'a>,
+    pub regions: Vec<Region<'a>>,
+    /// Types of the results.
+    pub types: Vec<Ty>,
+}
+
+#[derive(Debug, Default)]
+pub struct Region<'a> {
+    pub args: Vec<&'a str>,
+    pub body: Vec<Operation<'a>>,
+}
+
+#[derive(Debug)]
+pub struct Function<'a> {
+    pub name: &'a str,
+    pub at: usize,
+    pub is_public: bool,
+    pub args: Vec<Ty>,
+    /// What each argument is said to be besides its type.
+    pub arg_attrs: Vec<Dict<'a>>,
+    pub body: Region<'a>,
+}
+
+/// Results that one operation may have.
+const MAX_RESULTS: usize = 1 << 16;
+
+pub fn is_return(name: &str) -> bool {
+    matches!(name, "return" | "func.return" | "stablehlo.return")
+}
+
+/// The functions of a module.
+pub fn functions(text: &str) -> Result<Vec<Function<'_>>> {
+    let mut c = Cursor::new(text);
+    let mut found = Vec::new();
+    while !c.at_end() {
+        top_level(&mut c, &mut found)?;
+    }
+    for (i, function) in found.iter().enumerate() {
+        if found[..i].iter().any(|f: &Function| f.name == function.name) {
+            return c.fail(function.at, format!("a second function `@{}`", function.name));
+        }
+    }
+    Ok(found)
+}
+
+fn top_level<'a>(c: &mut Cursor<'a>, found: &mut Vec<Function<'a>>) -> Result<()> {
+    let at = c.at;
+    if c.eat("{-#") {
+        let end = c.text[c.at..].find("#-}");
+        let Some(end) = end else { return c.fail(at, "this section has no end") };
+        c.at += end + 3;
+        return Ok(());
+    }
+    if c.peek() == b'#' {
+        c.attribute(false)?;
+        c.expect("=")?;
+        c.attribute(true)?;
+        return Ok(());
+    }
+    if c.peek() == b'"' {
+        return generic_top_level(c, found);
+    }
+    match c.peek_word() {
+        "module" | "builtin.module" => {
+            c.word();
+            if c.peek() == b'@' {
+                c.name("@")?;
+            }
+            if c.eat_word("attributes") {
+                c.dict()?;
+            }
+            c.expect("{")?;
+            c.deeper(|c| {
+                while !c.eat("}") {
+                    top_level(c, found)?;
+                }
+                c.skip_location()
+            })
+        }
+        "func.func" | "func" => {
+            found.push(function(c)?);
+            Ok(())
+        }
+        // Meshes describe devices; what refers to them is skipped, too.
+        "sdy.mesh" => {
+            c.word();
+            c.name("@")?;
+            c.expect("=")?;
+            c.attribute(false)?;
+            Ok(())
+        }
+        word => c.fail(c.at, format!("expected a module or a function, not `{word}`")),
+    }
+}
+
+/// `"builtin.module"() ({…}) : () -> ()`, `"func.func"() <{…}> ({…}) : () -> ()`.
+fn generic_top_level<'a>(c: &mut Cursor<'a>, found: &mut Vec<Function<'a>>) -> Result<()> {
+    c.peek();
+    let at = c.at;
+    let name = c.string()?;
+    if !matches!(name, "builtin.module" | "func.func") {
+        return c.fail(at, format!("expected a module or a function, not `{name}`"));
+    }
+    c.expect("(")?;
+    c.expect(")")?;
+    let mut attrs = if c.eat("<") { c.dict()? } else { Vec::new() };
+    if !attrs.is_empty() || c.starts_with(">") {
+        c.expect(">")?;
+    }
+    c.expect("(")?;
+    c.expect("{")?;
+    let mut body = None;
+    c.deeper(|c| {
+        if name == "func.func" {
+            body = Some(block(c)?);
+            return c.expect("}");
+        }
+        if c.peek() == b'^' {
+            c.skip_label()?;
+        }
+        while !c.eat("}") {
+            top_level(c, found)?;
+        }
+        Ok(())
+    })?;
+    c.expect(")")?;
+    if c.peek() == b'{' {
+        attrs.extend(c.dict()?);
+    }
+    c.expect(":")?;
+    c.attribute(false)?;
+    c.skip_location()?;
+    let Some((args, body)) = body else { return Ok(()) };
+    let text = |wanted: &str| match attrs.iter().find(|(name, _)| *name == wanted) {
+        Some((_, Attribute::Text(text))) => Some(*text),
+        _ => None,
+    };
+    let Some(name) = text("sym_name") else { return c.fail(at, "this function has no name") };
+    let is_public = text("sym_visibility") != Some("private");
+    let arg_attrs = args.iter().map(|_| Vec::new()).collect();
+    found.push(Function { name, at, is_public, args, arg_attrs, body });
+    Ok(())
+}
+
+fn function<'a>(c: &mut Cursor<'a>) -> Result<Function<'a>> {
+    c.word();
+    let visibility = if c.peek() == b'@' { "" } else { c.word() };
+    let at = c.at;
+    let name = c.name("@")?;
+    c.expect("(")?;
+    let args = c.until(")", |c| {
+        let name = c.name("%")?;
+        c.expect(":")?;
+        let ty = tensor(c)?;
+        let attrs = if c.peek() == b'{' { c.dict()? } else { Vec::new() };
+        c.skip_location()?;
+        Ok((name, ty, attrs))
+    })?;
+    if c.eat("->") {
+        if c.eat("(") {
+            c.until(")", |c| {
+                tensor(c)?;
+                if c.peek() == b'{' {
+                    c.dict()?;
+                }
+                Ok(())
+            })?;
+        } else {
+            tensor(c)?;
+        }
+    }
+    if c.eat_word("attributes") {
+        c.dict()?;
+    }
+    if c.peek() != b'{' {
+        return c.fail(at, format!("`@{name}` is declared, but has no body"));
+    }
+    let mut body = Region { args: args.iter().map(|a| a.0).collect(), body: Vec::new() };
+    c.expect("{")?;
+    body.body = operations(c)?;
+    c.expect("}")?;
+    c.skip_location()?;
+    let (args, arg_attrs) = args.into_iter().map(|(_, ty, attrs)| (ty, attrs)).unzip();
+    Ok(Function { name, at, is_public: visibility != "private", args, arg_attrs, body })
+}
+
+/// Operations up to a closing brace, which stays.
+fn operations<'a>(c: &mut Cursor<'a>) -> Result<Vec<Operation<'a>>> {
+    c.deeper(|c| {
+        let mut all = Vec::new();
+        loop {
+            match c.peek() {
+                b'}' => return Ok(all),
+                b'^' => return c.fail(c.at, "several blocks in a region are not supported"),
+                0 if c.at_end() => return c.fail(c.at, "the text ends within a region"),
+                _ => all.push(operation(c)?),
+            }
+        }
+    })
+}
+
+/// The arguments and operations of a region's only block.
+fn block<'a>(c: &mut Cursor<'a>) -> Result<(Vec<Ty>, Region<'a>)> {
+    let (args, types) = if c.peek() == b'^' { c.skip_label()? } else { Default::default() };
+    Ok((types, Region { args, body: operations(c)? }))
+}
+
+impl<'a> Cursor<'a> {
+    /// `^bb0(%a: tensor<f32>, …):`
+    fn skip_label(&mut self) -> Result<(Vec<&'a str>, Vec<Ty>)> {
+        self.name("^")?;
+        let args = match self.eat("(") {
+            true => self.until(")", typed_name)?,
+            false => Vec::new(),
+        };
+        self.expect(":")?;
+        Ok(args.into_iter().unzip())
+    }
+}
+
+fn typed_name<'a>(c: &mut Cursor<'a>) -> Result<(&'a str, Ty)> {
+    let name = c.name("%")?;
+    c.expect(":")?;
+    let ty = tensor(c)?;
+    c.skip_location()?;
+    Ok((name, ty))
+}
+
+fn operand<'a>(c: &mut Cursor<'a>) -> Result<Name<'a>> {
+    c.peek();
+    let at = c.at;
+    let name = c.name("%")?;
+    let index = if c.eat("#") { c.int()? } else { 0 };
+    match usize::try_from(index) {
+        Ok(index) => Ok(Name { name, index, at }),
+        Err(_) => c.fail(at, "a result's number is not negative"),
+    }
+}
+
+fn operation<'a>(c: &mut Cursor<'a>) -> Result<Operation<'a>> {
+    let mut results = Vec::new();
+    if c.peek() == b'%' {
+        loop {
+            let name = c.name("%")?;
+            let at = c.at;
+            let count = if c.eat(":") { c.int()? } else { 1 };
+            if !(0..=MAX_RESULTS as i64).contains(&count) {
+                return c.fail(at, format!("{count} results"));
+            }
+            results.push((name, count as usize));
+            if !c.eat(",") {
+                break;
+            }
+        }
+        c.expect("=")?;
+    }
+    let generic = c.peek() == b'"';
+    let at = c.at;
+    let name = if generic { c.string()? } else { c.word() };
+    if name.is_empty() {
+        return c.fail(at, "expected an operation");
+    }
+    let mut op = Operation {
+        name,
+        at,
+        results,
+        operands: Vec::new(),
+        attrs: Vec::new(),
+        regions: Vec::new(),
+        types: Vec::new(),
+    };
+    if generic {
+        generic_form(c, &mut op)?
+    } else {
+        pretty_form(c, &mut op)?
+    }
+    c.skip_location()?;
+    let wanted: usize = op.results.iter().map(|r| r.1).sum();
+    if wanted > 0 && wanted != op.types.len() {
+        let message = format!("{name}: {wanted} names for {} results", op.types.len());
+        return c.fail(at, message);
+    }
+    Ok(op)
+}
+
+/// `(operands) <{properties}> ({regions}) {attributes} : (types) -> types`
+fn generic_form<'a>(c: &mut Cursor<'a>, op: &mut Operation<'a>) -> Result<()> {
+    c.expect("(")?;
+    op.operands = c.until(")", operand)?;
+    if c.peek() == b'[' {
+        return c.fail(c.at, format!("{}: jumps to other blocks are not supported", op.name));
+    }
+    if c.eat("<") {
+        op.attrs = c.dict()?;
+        c.expect(">")?;
+    }
+    if c.eat("(") {
+        op.regions = c.until(")", |c| {
+            c.expect("{")?;
+            let region = block(c)?.1;
+            c.expect("}")?;
+            Ok(region)
+        })?;
+    }
+    if c.peek() == b'{' {
+        op.attrs.extend(c.dict()?);
+    }
+    c.expect(":")?;
+    types(c, op)
+}
+
+/// `(types) -> types`, or the types of results that need no more.
+fn types<'a>(c: &mut Cursor<'a>, op: &mut Operation<'a>) -> Result<()> {
+    let listed = |c: &mut Cursor<'a>| {
+        if c.eat("(") { c.until(")", tensor) } else { Ok(vec![tensor(c)?]) }
+    };
+    let mut given = listed(c)?;
+    while c.eat(",") {
+        given.push(tensor(c)?);
+    }
+    if c.eat("->") {
+        op.types = listed(c)?;
+        return Ok(());
+    }
+    if is_return(op.name) {
+        return Ok(());
+    }
+    // As many types as results, or the last one is the result's.
+    let wanted: usize = op.results.iter().map(|r| r.1).sum();
+    if given.len() != wanted.max(1) {
+        given = given.pop().into_iter().collect();
+    }
+    op.types = given;
+    Ok(())
+}
+
+fn pretty_form<'a>(c: &mut Cursor<'a>, op: &mut Operation<'a>) -> Result<()> {
+    let mut region_args = Vec::new();
+    loop {
+        match c.peek() {
+            b'%' => op.operands.push(operand(c)?),
+            b',' => c.at += 1,
+            b'(' => group(c, op, &mut region_args)?,
+            b'@' => {
+                let callee = c.attribute(false)?;
+                op.attrs.push(("callee", callee));
+            }
+            b'"' => {
+                let text = c.attribute(false)?;
+                op.attrs.push(("name", text));
+            }
+            b'{' => {
+                let dict = c.dict()?;
+                op.attrs.extend(dict);
+            }
+            b'[' => {
+                c.at += 1;
+                let ranges = c.until("]", range)?.concat();
+                op.attrs.push(("ranges", Attribute::List(ranges)));
+            }
+            b':' => break,
+            // What ends here returns nothing.
+            b'}' if is_return(op.name) => return Ok(()),
+            _ => {
+                let at = c.at;
+                let word = c.peek_word();
+                if matches!(word, "dense" | "dense_resource") {
+                    let literal = c.attribute(true)?;
+                    if let Attribute::Dense(literal) = &literal {
+                        op.types = vec![literal.ty.clone()];
+                    }
+                    op.attrs.push(("value", literal));
+                    return Ok(());
+                }
+                if word.is_empty() {
+                    return c.fail(at, format!("{}: this is not understood", op.name));
+                }
+                c.word();
+                if c.peek() == b'=' && !c.starts_with("==") {
+                    c.at += 1;
+                    let value = c.attribute(false)?;
+                    op.attrs.push((word, value));
+                } else if word == "applies" {
+                    let name = c.word();
+                    op.attrs.push(("applies", Attribute::Word(name)));
+                } else if is_return(op.name) && op.operands.is_empty() {
+                    // The next operation: this one returns nothing.
+                    c.at = at;
+                    return Ok(());
+                } else if word != "across" {
+                    op.attrs.push(("", Attribute::Word(word)));
+                }
+            }
+        }
+    }
+    c.expect(":")?;
+    types(c, op)?;
+    if op.name == "stablehlo.reduce" {
+        // Operands and where they begin take turns here; in the generic form all operands come first.
+        let turn = |n: usize| op.operands.iter().skip(n).step_by(2).copied();
+        op.operands = turn(0).chain(turn(1)).collect();
+    }
+    if op.name == "stablehlo.while" {
+        if c.eat_word("attributes") {
+            c.dict()?;
+        }
+        for word in ["cond", "do"] {
+            if !c.eat_word(word) {
+                return c.fail(c.at, format!("expected `{word}`"));
+            }
+            let body = braced(c)?;
+            op.regions.push(Region { args: region_args.clone(), body });
+        }
+    }
+    if c.eat_word("reducer") {
+        // Of every operand a pair: all the first ones come before all the second ones.
+        let (mut args, mut seconds) = (Vec::new(), Vec::new());
+        while c.eat("(") {
+            let at = c.at;
+            let pair = c.until(")", typed_name)?;
+            if pair.len() != 2 {
+                return c.fail(at, "expected two arguments");
+            }
+            args.push(pair[0].0);
+            seconds.push(pair[1].0);
+        }
+        args.extend(seconds);
+        op.regions.push(Region { args, body: braced(c)? });
+    }
+    Ok(())
+}
+
+fn braced<'a>(c: &mut Cursor<'a>) -> Result<Vec<Operation<'a>>> {
+    c.expect("{")?;
+    let body = operations(c)?;
+    c.expect("}")?;
+    Ok(body)
+}
+
+/// `0:4:2`: start, limit and step.
+fn range<'a>(c: &mut Cursor<'a>) -> Result<Vec<Attribute<'a>>> {
+    let start = c.int()?;
+    if !c.eat(":") {
+        return Ok(vec![Attribute::Int(start)]);
+    }
+    let limit = c.int()?;
+    let step = if c.eat(":") { c.int()? } else { 1 };
+    Ok([start, limit, step].map(Attribute::Int).to_vec())
+}
+
+/// Operands in parentheses: `(%a, %b)`, `(%arg = %init)` of a loop, `(%x init: %zero)` of a reduction, `(%x, k = 2)`.
+fn group<'a>(
+    c: &mut Cursor<'a>,
+    op: &mut Operation<'a>,
+    region_args: &mut Vec<&'a str>,
+) -> Result<()> {
+    c.expect("(")?;
+    c.until(")", |c| {
+        if c.peek() != b'%' {
+            let name = c.word();
+            c.expect("=")?;
+            let value = c.attribute(false)?;
+            op.attrs.push((name, value));
+            return Ok(());
+        }
+        let first = operand(c)?;
+        if c.eat("=") {
+            region_args.push(first.name);
+            op.operands.push(operand(c)?);
+        } else {
+            op.operands.push(first);
+            if c.eat_word("init") {
+                c.expect(":")?;
+                op.operands.push(operand(c)?);
+            }
+        }
+        Ok(())
+    })?;
+    Ok(())
+}
