@@ -4,18 +4,22 @@
 //! elsewhere computes what StableHLO says of it; what is not supported is refused with line, column, operation and reason,
 //! and no text makes this room panic, recurse without bound or ask for memory that the text has no numbers for.
 //!
-//! The way in: `cursor` (characters), `attribute`, `types`, `literal` → `syntax` (a module as it is written) → `lower`
+//! The way in: `cursor` (characters), `attribute`, `types`, `literal` → `syntax` and `pretty` (a module as it is written) → `lower`
 //! (calls inlined, loops unrolled) by the rules of [`table`], one row per operation, whose meanings are in `ops`. The way
-//! out: `print`, by the same table. Primitives that StableHLO has no operation for are `custom_call`s of
-//! `torchacc.<primitive>`; composites are best decomposed before.
+//! out: `print` and `forms`, by the same table. Primitives that StableHLO has no operation for are composites
+//! called `torchacc.<primitive>`, with a function that says them in StableHLO (`expand`), or else `custom_call`s of that name;
+//! our own composites are best decomposed before.
 
 mod attribute;
 mod body;
 mod cursor;
+mod expand;
+mod forms;
 mod literal;
 mod lower;
 mod ops;
 mod options;
+mod pretty;
 mod print;
 mod syntax;
 pub mod table;
@@ -23,12 +27,12 @@ mod types;
 
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::graph::Graph;
 use crate::graph::math::Math;
 use crate::graph::verify::verify;
+use crate::graph::{Graph, Node};
 use crate::invalid;
-use crate::op::Ty;
 use crate::op::array::Array;
+use crate::op::{Op, Ty};
 use attribute::{Attribute, Dict};
 use cursor::{error_at, located};
 use lower::{Lowering, Value};
@@ -41,10 +45,19 @@ use types::carrier;
 pub struct Program {
     /// Of the module's public function: argument `i` is input `i`, unless it says otherwise.
     pub graph: Graph,
-    /// Types of the function's arguments that are inputs.
-    pub inputs: Vec<Ty>,
-    /// Large constants: inputs of the graph after those of the function.
+    /// How many inputs the program is called with.
+    pub inputs: usize,
+    /// Constants of many elements: inputs of the graph after those that it is called with.
     pub constants: Vec<Array>,
+}
+
+/// A graph that is called with all its inputs.
+impl From<Graph> for Program {
+    fn from(graph: Graph) -> Program {
+        let number = |node: &Node| (node.op == Op::Input).then(|| node.attrs[0].int() as usize + 1);
+        let inputs = graph.nodes.iter().filter_map(number).max().unwrap_or(0);
+        Program { graph, inputs, constants: Vec::new() }
+    }
 }
 
 /// The function `main` of a module, or its only public one. Errors (`InvalidArgument`): begin with line and column.
@@ -59,14 +72,10 @@ fn program(text: &str) -> Result<Program> {
     let places = places(entry)?;
     let n_inputs = places.iter().filter_map(|place| place.input()).max().map_or(0, |n| n + 1);
     let lowering = Lowering::new(&math, &functions, n_inputs);
-    let mut inputs = Vec::new();
     let mut args = Vec::new();
     for (place, ty) in places.iter().zip(&entry.args) {
         let v = match place {
-            Place::Input(index) => {
-                inputs.push(ty.clone());
-                math.build(|b| b.input(*index as u32, ty.clone()))
-            }
+            Place::Input(index) => math.build(|b| b.input(*index as u32, ty.clone())),
             Place::Scalar(slot) => math.build(|b| b.scalar(*slot, ty.dtype)),
         };
         args.push(Value::new(v.bitcast(carrier(ty.dtype)), ty.dtype));
@@ -79,7 +88,7 @@ fn program(text: &str) -> Result<Program> {
     drop(lowering);
     let graph = math.into_builder().finish(outputs);
     verify(&graph)?;
-    Ok(Program { graph, inputs, constants })
+    Ok(Program { graph, inputs: n_inputs, constants })
 }
 
 fn entry<'f, 'a>(functions: &'f [Function<'a>]) -> Result<&'f Function<'a>> {

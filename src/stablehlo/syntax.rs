@@ -2,6 +2,7 @@
 
 use super::attribute::{Attribute, Dict};
 use super::cursor::Cursor;
+use super::pretty;
 use super::types::tensor;
 use crate::error::Result;
 use crate::op::Ty;
@@ -208,7 +209,7 @@ fn function<'a>(c: &mut Cursor<'a>) -> Result<Function<'a>> {
 }
 
 /// Operations up to a closing brace, which stays.
-fn operations<'a>(c: &mut Cursor<'a>) -> Result<Vec<Operation<'a>>> {
+pub fn operations<'a>(c: &mut Cursor<'a>) -> Result<Vec<Operation<'a>>> {
     c.deeper(|c| {
         let mut all = Vec::new();
         loop {
@@ -241,7 +242,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-fn typed_name<'a>(c: &mut Cursor<'a>) -> Result<(&'a str, Ty)> {
+pub fn typed_name<'a>(c: &mut Cursor<'a>) -> Result<(&'a str, Ty)> {
     let name = c.name("%")?;
     c.expect(":")?;
     let ty = tensor(c)?;
@@ -249,7 +250,7 @@ fn typed_name<'a>(c: &mut Cursor<'a>) -> Result<(&'a str, Ty)> {
     Ok((name, ty))
 }
 
-fn operand<'a>(c: &mut Cursor<'a>) -> Result<Name<'a>> {
+pub fn operand<'a>(c: &mut Cursor<'a>) -> Result<Name<'a>> {
     c.peek();
     let at = c.at;
     let name = c.name("%")?;
@@ -295,7 +296,7 @@ fn operation<'a>(c: &mut Cursor<'a>) -> Result<Operation<'a>> {
     if generic {
         generic_form(c, &mut op)?
     } else {
-        pretty_form(c, &mut op)?
+        pretty::form(c, &mut op)?
     }
     c.skip_location()?;
     let wanted: usize = op.results.iter().map(|r| r.1).sum();
@@ -333,7 +334,7 @@ fn generic_form<'a>(c: &mut Cursor<'a>, op: &mut Operation<'a>) -> Result<()> {
 }
 
 /// `(types) -> types`, or the types of results that need no more.
-fn types<'a>(c: &mut Cursor<'a>, op: &mut Operation<'a>) -> Result<()> {
+pub fn types<'a>(c: &mut Cursor<'a>, op: &mut Operation<'a>) -> Result<()> {
     let listed = |c: &mut Cursor<'a>| {
         if c.eat("(") { c.until(")", tensor) } else { Ok(vec![tensor(c)?]) }
     };
@@ -354,150 +355,5 @@ fn types<'a>(c: &mut Cursor<'a>, op: &mut Operation<'a>) -> Result<()> {
         given = given.pop().into_iter().collect();
     }
     op.types = given;
-    Ok(())
-}
-
-fn pretty_form<'a>(c: &mut Cursor<'a>, op: &mut Operation<'a>) -> Result<()> {
-    let mut region_args = Vec::new();
-    loop {
-        match c.peek() {
-            b'%' => op.operands.push(operand(c)?),
-            b',' => c.at += 1,
-            b'(' => group(c, op, &mut region_args)?,
-            b'@' => {
-                let callee = c.attribute(false)?;
-                op.attrs.push(("callee", callee));
-            }
-            b'"' => {
-                let text = c.attribute(false)?;
-                op.attrs.push(("name", text));
-            }
-            b'{' => {
-                let dict = c.dict()?;
-                op.attrs.extend(dict);
-            }
-            b'[' => {
-                c.at += 1;
-                let ranges = c.until("]", range)?.concat();
-                op.attrs.push(("ranges", Attribute::List(ranges)));
-            }
-            b':' => break,
-            // What ends here returns nothing.
-            b'}' if is_return(op.name) => return Ok(()),
-            _ => {
-                let at = c.at;
-                let word = c.peek_word();
-                if matches!(word, "dense" | "dense_resource") {
-                    let literal = c.attribute(true)?;
-                    if let Attribute::Dense(literal) = &literal {
-                        op.types = vec![literal.ty.clone()];
-                    }
-                    op.attrs.push(("value", literal));
-                    return Ok(());
-                }
-                if word.is_empty() {
-                    return c.fail(at, format!("{}: this is not understood", op.name));
-                }
-                c.word();
-                if c.peek() == b'=' && !c.starts_with("==") {
-                    c.at += 1;
-                    let value = c.attribute(false)?;
-                    op.attrs.push((word, value));
-                } else if word == "applies" {
-                    let name = c.word();
-                    op.attrs.push(("applies", Attribute::Word(name)));
-                } else if is_return(op.name) && op.operands.is_empty() {
-                    // The next operation: this one returns nothing.
-                    c.at = at;
-                    return Ok(());
-                } else if word != "across" {
-                    op.attrs.push(("", Attribute::Word(word)));
-                }
-            }
-        }
-    }
-    c.expect(":")?;
-    types(c, op)?;
-    if op.name == "stablehlo.reduce" {
-        // Operands and where they begin take turns here; in the generic form all operands come first.
-        let turn = |n: usize| op.operands.iter().skip(n).step_by(2).copied();
-        op.operands = turn(0).chain(turn(1)).collect();
-    }
-    if op.name == "stablehlo.while" {
-        if c.eat_word("attributes") {
-            c.dict()?;
-        }
-        for word in ["cond", "do"] {
-            if !c.eat_word(word) {
-                return c.fail(c.at, format!("expected `{word}`"));
-            }
-            let body = braced(c)?;
-            op.regions.push(Region { args: region_args.clone(), body });
-        }
-    }
-    if c.eat_word("reducer") {
-        // Of every operand a pair: all the first ones come before all the second ones.
-        let (mut args, mut seconds) = (Vec::new(), Vec::new());
-        while c.eat("(") {
-            let at = c.at;
-            let pair = c.until(")", typed_name)?;
-            if pair.len() != 2 {
-                return c.fail(at, "expected two arguments");
-            }
-            args.push(pair[0].0);
-            seconds.push(pair[1].0);
-        }
-        args.extend(seconds);
-        op.regions.push(Region { args, body: braced(c)? });
-    }
-    Ok(())
-}
-
-fn braced<'a>(c: &mut Cursor<'a>) -> Result<Vec<Operation<'a>>> {
-    c.expect("{")?;
-    let body = operations(c)?;
-    c.expect("}")?;
-    Ok(body)
-}
-
-/// `0:4:2`: start, limit and step.
-fn range<'a>(c: &mut Cursor<'a>) -> Result<Vec<Attribute<'a>>> {
-    let start = c.int()?;
-    if !c.eat(":") {
-        return Ok(vec![Attribute::Int(start)]);
-    }
-    let limit = c.int()?;
-    let step = if c.eat(":") { c.int()? } else { 1 };
-    Ok([start, limit, step].map(Attribute::Int).to_vec())
-}
-
-/// Operands in parentheses: `(%a, %b)`, `(%arg = %init)` of a loop, `(%x init: %zero)` of a reduction, `(%x, k = 2)`.
-fn group<'a>(
-    c: &mut Cursor<'a>,
-    op: &mut Operation<'a>,
-    region_args: &mut Vec<&'a str>,
-) -> Result<()> {
-    c.expect("(")?;
-    c.until(")", |c| {
-        if c.peek() != b'%' {
-            let name = c.word();
-            c.expect("=")?;
-            let value = c.attribute(false)?;
-            op.attrs.push((name, value));
-            return Ok(());
-        }
-        let first = operand(c)?;
-        if c.eat("=") {
-            region_args.push(first.name);
-            op.operands.push(operand(c)?);
-        } else {
-            op.operands.push(first);
-            if c.eat_word("init") {
-                c.expect(":")?;
-                op.operands.push(operand(c)?);
-            }
-        }
-        Ok(())
-    })?;
     Ok(())
 }

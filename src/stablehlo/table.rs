@@ -1,12 +1,13 @@
 //! One row per operation of StableHLO (and of CHLO, which JAX writes beside it): how it is read, and which primitives it
 //! prints.
 
+use super::forms as print;
 use super::lower::{Call, Values};
 use super::ops::integers::{self, Shift};
 use super::ops::{
     control, elementwise as e, index, order, products, reduce, shape, special, window,
 };
-use super::print::{self, Printer};
+use super::print::Printer;
 use crate::error::Result;
 use crate::graph::Node;
 use crate::op::{Op, Op::*};
@@ -147,7 +148,7 @@ pub static TABLE: &[Row] = &[
     row("stablehlo.fft", 1, products::fft),
     // ---- indices
     row("stablehlo.gather", 2, index::gather).prints(&[Take], print::take),
-    row("stablehlo.scatter", 3, index::scatter).prints(&[IndexAdd], print::index_add),
+    row("stablehlo.scatter", 3, index::scatter).prints(&[IndexAdd, Scatter], print::scatter),
     // ---- control
     row("call", 0, control::call),
     row("stablehlo.composite", 0, control::composite),

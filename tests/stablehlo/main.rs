@@ -57,13 +57,13 @@ fn check(name: &str) -> Result<(), String> {
     let program = parse(&read("mlir")).map_err(|e| e.message)?;
     let arrays: Vec<(bool, Array)> = read("txt").lines().map(array).collect();
     let of = |wanted: bool| arrays.iter().filter(move |a| a.0 == wanted).map(|a| a.1.clone());
-    let inputs: Vec<Array> = of(true).chain(program.constants.iter().cloned()).collect();
     let outputs: Vec<Array> = of(false).collect();
     assert!(!outputs.is_empty());
     // And once more as this library prints it.
-    let again = parse(&print(&program.graph).map_err(|e| e.message)?).map_err(|e| e.message)?;
-    for graph in [&program.graph, &again.graph] {
-        let got = interpret(graph, &inputs, &[]).map_err(|e| e.message)?;
+    let again = parse(&print(&program).map_err(|e| e.message)?).map_err(|e| e.message)?;
+    for program in [&program, &again] {
+        let given: Vec<Array> = of(true).chain(program.constants.iter().cloned()).collect();
+        let got = interpret(&program.graph, &given, &[]).map_err(|e| e.message)?;
         if got.len() != outputs.len() {
             return Err(format!("{} results, not {}", got.len(), outputs.len()));
         }

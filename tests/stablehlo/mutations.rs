@@ -45,7 +45,7 @@ fn texts() -> Vec<String> {
     // The large ones take most of the time and have nothing that the others lack.
     texts.retain(|text| text.len() < 30_000);
     let limits = Limits { nodes: 20, size: 4 };
-    texts.extend((0..40).map(|seed| print(&case(seed, limits).unwrap().graph).unwrap()));
+    texts.extend((0..40).map(|seed| print(&case(seed, limits).unwrap().graph.into()).unwrap()));
     texts
 }
 

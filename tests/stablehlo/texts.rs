@@ -12,7 +12,7 @@ const LIMITS: [Limits; 3] =
 
 fn same_bits(case: &Case) -> Result<(), String> {
     let Ok(expected) = interpret(&case.graph, &case.inputs, &case.scalars) else { return Ok(()) };
-    let text = print(&case.graph).map_err(|e| e.message)?;
+    let text = print(&case.graph.clone().into()).map_err(|e| e.message)?;
     let program = parse(&text).map_err(|e| format!("{e}\n{text}"))?;
     let inputs = [&case.inputs[..], &program.constants].concat();
     let got = interpret(&program.graph, &inputs, &case.scalars)
@@ -31,6 +31,49 @@ fn random_graphs_come_back_bit_by_bit() {
             panic!("seed {seed}: {message}");
         }
     }
+}
+
+/// Whether other systems, which do not know our primitives, compute the same from what is said of them: with other names
+/// their functions are inlined. How many there were.
+fn functions_agree(case: &Case) -> Result<usize, String> {
+    let Ok(expected) = interpret(&case.graph, &case.inputs, &case.scalars) else { return Ok(0) };
+    let plain =
+        |array: &Array| !array.ty.dtype.is_float() || array.to_f64s().iter().all(|x| x.is_finite());
+    if !case.inputs.iter().chain(&expected).all(plain) {
+        return Ok(0);
+    }
+    let text = print(&case.graph.clone().into()).map_err(|e| e.message)?;
+    let foreign = text.replace("composite \"torchacc.", "composite \"foreign.");
+    let program = parse(&foreign).map_err(|e| format!("{e}\n{foreign}"))?;
+    let got = interpret(&program.graph, &case.inputs, &case.scalars)
+        .map_err(|e| format!("{e}\n{foreign}"))?;
+    for (n, (got, expected)) in got.iter().zip(&expected).enumerate() {
+        let tolerance = match expected.ty.dtype {
+            DType::F64 => 1e-9,
+            DType::F32 => 1e-4,
+            DType::BF16 => 5e-2,
+            _ => 0.0,
+        };
+        let (x, y) = (got.to_f64s(), expected.to_f64s());
+        let largest = y.iter().fold(1.0, |a: f64, y| a.max(y.abs()));
+        let wrong = x.iter().zip(&y).position(|(x, y)| (x - y).abs() > tolerance * largest);
+        if got.ty != expected.ty || wrong.is_some() {
+            let i = wrong.unwrap_or(0);
+            let numbers = format!("result {n}, element {i}: {:?}, not {:?}", x.get(i), y.get(i));
+            return Err(format!("{numbers}\n{}\n{foreign}", case.graph));
+        }
+    }
+    Ok(text.matches("stablehlo.composite").count())
+}
+
+#[test]
+fn what_other_systems_do_not_know_is_said_in_functions() {
+    let mut count = 0;
+    for seed in 0..600 {
+        let case = case(seed, LIMITS[seed as usize % 2]).unwrap();
+        count += functions_agree(&case).unwrap_or_else(|message| panic!("seed {seed}: {message}"));
+    }
+    assert!(count > 300, "{count} composites");
 }
 
 /// The only result of `main(inputs)`.

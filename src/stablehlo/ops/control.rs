@@ -20,7 +20,11 @@ pub fn call<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
 
 /// An operation that the module says in others, which stand for it; those of ours are primitives.
 pub fn composite<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
-    c.lowering.call(callee(c, &["decomposition"])?, c.x.clone())
+    let name = callee(c, &["name"])?;
+    match name.strip_prefix(primitive::PREFIX) {
+        Some(name) => primitive::call(c, name),
+        None => c.lowering.call(callee(c, &["decomposition"])?, c.x.clone()),
+    }
 }
 
 /// Functions of other systems. What only says where or how something is done changes no number.

@@ -92,8 +92,7 @@ fn by_constant(x: Value, by: i64, kind: Shift, width: i64) -> V {
     let v = x.v;
     let out = !(0..width).contains(&by);
     match kind {
-        Shift::Left if out => v - v,
-        Shift::Logical if out => v - v,
+        Shift::Left | Shift::Logical if out => v.math().zeros(v.dtype(), &v.sizes()),
         Shift::Left => v * int(v, 1i64.wrapping_shl(by as u32)),
         Shift::Logical => shifted_right(unsigned_bits(x), by).cast(v.dtype()),
         Shift::Arithmetic => {

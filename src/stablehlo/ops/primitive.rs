@@ -14,7 +14,7 @@ pub fn call<'m>(c: &Call<'_, '_, 'm>, name: &str) -> Result<Values<'m>> {
         Some(op) if !matches!(op, Op::Host | Op::Check | Op::Input | Op::Scalar) => op,
         _ => return invalid!("no primitive is called `{name}`"),
     };
-    let config = c.find(&["backend_config"]);
+    let config = c.find(&["backend_config", "composite_attributes"]);
     let attr = |name: &&'static str| match config.and_then(|config| config.entry(name)) {
         Some(value) => of_ours(value).ok_or(*name),
         None => Err(*name),

@@ -249,10 +249,11 @@ pub fn fft<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     if last < 1 || (0..n).any(|i| sizes[rank - n + i] != wanted(i)) {
         return invalid!("a transform of lengths {lengths:?} of sizes {sizes:?}");
     }
-    let mut v = if kind == "RFFT" { complex(x.v, x.v - x.v) } else { x.v };
+    let mut v = if kind == "RFFT" { x.v.cast(x.dtype.to_complex()) } else { x.v };
     let inverse = kind.starts_with('I');
     for i in 0..n {
         let d = rank - n + i;
+        c.math().check()?;
         if kind == "IRFFT" && i == n - 1 {
             v = with_mirror(v, d, last);
         }

@@ -83,7 +83,7 @@ pub fn cbrt<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
 }
 
 /// Lanczos' approximation with g = 7 and nine coefficients, as XLA has it.
-const BASE: f64 = 0.999_999_999_999_809_93;
+const BASE: f64 = 0.999_999_999_999_809_9;
 const COEFFICIENTS: [f64; 8] = [
     676.520_368_121_885_1,
     -1_259.139_216_722_402_8,
@@ -106,7 +106,8 @@ pub fn lgamma<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     widened(c, |v| {
         let (z, t, log_t) = shifted(v);
         let term = |sum: V<'m>, (n, a): (usize, f64)| sum + a / (z + (n as f64 + 1.0));
-        let sum = COEFFICIENTS.into_iter().enumerate().fold(z - z + BASE, term);
+        let sum =
+            COEFFICIENTS.into_iter().enumerate().fold(z.math().constant(BASE, z.dtype()), term);
         let y = (2.0 * PI).ln() / 2.0 + (z + 0.5 - t / log_t) * log_t + sum.log();
         let size = v.abs();
         let part = size - size.unary(Op::Floor);
@@ -123,8 +124,7 @@ pub fn lgamma<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
 pub fn digamma<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     widened(c, |v| {
         let (z, t, log_t) = shifted(v);
-        let zero = z - z;
-        let (mut sum, mut slope) = (zero + BASE, zero);
+        let [mut sum, mut slope] = [BASE, 0.0].map(|number| z.math().constant(number, z.dtype()));
         for (n, a) in COEFFICIENTS.into_iter().enumerate() {
             let at = z + (n as f64 + 1.0);
             slope = slope - a / (at * at);

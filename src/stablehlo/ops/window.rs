@@ -231,8 +231,7 @@ fn pooled<'m>(v: V<'m>, init: V<'m>, op: Op, windows: &Windows) -> Result<Option
         Op::Max => math.ops(Op::MaxPool, &[planar], attrs)?[0],
         _ => -math.ops(Op::MaxPool, &[-planar], attrs)?[0],
     };
-    math.check()?;
-    Ok(Some(planes.from(y)))
+    Ok(Some(planes.from(y)?))
 }
 
 /// An array as planes `[n, c, s…]` of the dimensions that windows move along, and back.
@@ -261,12 +260,13 @@ impl Planes {
         }
     }
 
-    fn from<'m>(&self, v: V<'m>) -> V<'m> {
+    fn from<'m>(&self, v: V<'m>) -> Result<V<'m>> {
+        v.math().check()?;
         let sizes = v.sizes();
         let spatial = &sizes[sizes.len() - self.moving..];
         let mut back = Dims::from_elem(0, self.perm.len());
         self.perm.iter().enumerate().for_each(|(i, &d)| back[d as usize] = i as i64);
-        v.reshape(&[&self.kept[..], spatial].concat()).transpose(&back)
+        Ok(v.reshape(&[&self.kept[..], spatial].concat()).transpose(&back))
     }
 }
 
@@ -324,7 +324,7 @@ pub fn select_and_scatter<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     }
     let source = Planes::new(source.v, &moving).to(source.v);
     let spatial = smallvec![list(&v.sizes())];
-    let mut dx = planes.from(c.math().op(Op::MaxPoolGrad, &[source, places], spatial));
+    let mut dx = planes.from(c.math().op(Op::MaxPoolGrad, &[source, places], spatial))?;
     c.math().check()?;
     for d in 0..sizes.len() {
         dx = dx.narrow(d, windows.low[d].max(0), sizes[d].min(dx.sizes()[d]));
