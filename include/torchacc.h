@@ -1402,7 +1402,10 @@ torchacc_error *torchacc_grad(torchacc_context *context,
  Values are numbered 0, 1, 2, … in order, and say their types. Inputs have an index, scalars (f64, i64 or bool) a slot, from
  0. Primitives are the operators without a namespace (`torchacc_op_name`), whose signatures name their attributes. Attributes
  are written `3`, `3.0`, `1e-5`, `inf`, `nan`, `true`, `[1,2]`, `f32`, or types in parentheses: `(f32[2], i64[])`.
- Errors: INVALID_ARGUMENT, with line and column.
+
+ Or a module of StableHLO in either of its forms, as JAX, torch_xla and TensorFlow print it: its function `main`, or its only
+ public one, whose arguments are the inputs. Calls are inlined and loops unrolled, whose number of rounds has to be known.
+ Errors: INVALID_ARGUMENT, with line and column; what is not supported is named.
  */
 torchacc_error *torchacc_graph_parse(struct torchacc_str text,
                                      torchacc_graph **out);
@@ -1415,9 +1418,17 @@ torchacc_error *torchacc_graph_last(torchacc_context *context,
                                     torchacc_graph **out);
 
 /*
- The graph as text, which `torchacc_graph_parse` reads.
+ The graph as text, which `torchacc_graph_parse` reads. Errors: UNSUPPORTED for a module with constants of many elements, which
+ this text has no form for.
  */
 torchacc_error *torchacc_graph_text(const torchacc_graph *graph, torchacc_string **out);
+
+/*
+ The graph as a module of StableHLO, which `torchacc_graph_parse` reads, too. Its inputs, then its scalars, are the arguments of
+ `main`. What StableHLO has no operation for calls `torchacc.<primitive>`, which other systems do not know. Errors:
+ INVALID_ARGUMENT for a graph with a host operator.
+ */
+torchacc_error *torchacc_graph_stablehlo(const torchacc_graph *graph, torchacc_string **out);
 
 /*
  How many results the graph has; 0 for NULL.

@@ -1335,6 +1335,12 @@ class Graph {
     check(torchacc_graph_text(graph_.get(), &text));
     return take(text);
   }
+  /// As a module of StableHLO, which the constructor reads, too.
+  std::string stablehlo() const {
+    torchacc_string* text = nullptr;
+    check(torchacc_graph_stablehlo(graph_.get(), &text));
+    return take(text);
+  }
   /// Records it on its inputs and scalars, in order; its results.
   std::vector<Tensor> operator()(const Context& context, const Args& args) const {
     const std::vector<torchacc_arg> given = Op::plain(args);

@@ -23,6 +23,8 @@ pub mod record;
 pub mod op;
 /// The IR: build, print, parse, verify.
 pub mod graph;
+/// Graphs from and as StableHLO text.
+pub mod stablehlo;
 /// Gradients: reverse mode over a graph.
 pub mod grad;
 /// How PyTorch's operators are lowered to primitives: one row per operator.

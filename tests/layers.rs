@@ -10,7 +10,7 @@ const LAYERS: &[&[&str]] = &[
     &["buffer", "thread", "number", "weights"],
     &["record", "op"],
     &["graph"],
-    &["grad"],
+    &["grad", "stablehlo"],
     &["aten", "passes", "plan", "cache"],
     &["trace", "backend", "dynamic"],
     &["runtime"],

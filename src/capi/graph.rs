@@ -7,22 +7,32 @@ use super::record::{Arguments, give, torchacc_arg};
 use super::tensor::torchacc_tensor;
 use super::{bad, boundary, put, quiet, torchacc_str};
 use crate::error::{Code, Error, Result};
-use crate::graph::{Graph, text};
+use crate::graph::text;
+use crate::passes::decompose;
 use crate::record::Operator;
 use crate::runtime::Context;
 use crate::runtime::graphs::Number;
+use crate::stablehlo::{self, Program};
 use crate::trace::{ArgRef, TensorRef};
 
 /// A program in the IR. Owned.
 #[repr(C)]
 pub struct torchacc_graph {
-    graph: Graph,
+    program: Program,
 }
 
 handle::kind!(torchacc_graph, b"gr");
 
-fn owned(graph: Graph) -> *mut torchacc_graph {
-    handle::give(torchacc_graph { graph })
+fn owned(program: Program) -> *mut torchacc_graph {
+    handle::give(torchacc_graph { program })
+}
+
+/// A graph's own text begins with a value or with `return`, as no module does.
+fn read(text: &str) -> Result<Program> {
+    match text.trim_start().starts_with(['%', '=']) || text.trim_start().starts_with("return") {
+        true => Ok(text::parse(text)?.into()),
+        false => stablehlo::parse(text),
+    }
 }
 
 /// Reads a graph from text, one primitive a line, like
@@ -35,7 +45,10 @@ fn owned(graph: Graph) -> *mut torchacc_graph {
 /// Values are numbered 0, 1, 2, … in order, and say their types. Inputs have an index, scalars (f64, i64 or bool) a slot, from
 /// 0. Primitives are the operators without a namespace (`torchacc_op_name`), whose signatures name their attributes. Attributes
 /// are written `3`, `3.0`, `1e-5`, `inf`, `nan`, `true`, `[1,2]`, `f32`, or types in parentheses: `(f32[2], i64[])`.
-/// Errors: INVALID_ARGUMENT, with line and column.
+///
+/// Or a module of StableHLO in either of its forms, as JAX, torch_xla and TensorFlow print it: its function `main`, or its only
+/// public one, whose arguments are the inputs. Calls are inlined and loops unrolled, whose number of rounds has to be known.
+/// Errors: INVALID_ARGUMENT, with line and column; what is not supported is named.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_graph_parse(
     text: torchacc_str,
@@ -43,7 +56,7 @@ pub unsafe extern "C" fn torchacc_graph_parse(
 ) -> *mut torchacc_error {
     boundary(|| {
         // SAFETY (here and below): as the header says.
-        let graph = owned(text::parse(unsafe { text.text()? })?);
+        let graph = owned(read(unsafe { text.text()? })?);
         unsafe { put(out, graph).inspect_err(|_| handle::release(graph)) }
     })
 }
@@ -59,12 +72,13 @@ pub unsafe extern "C" fn torchacc_graph_last(
         // SAFETY (here and below): as the header says.
         let context = unsafe { borrow(context)? };
         let missing = || Error::new(Code::NotFound, "the last program has no graph");
-        let graph = owned(context.inner.last_graph().ok_or_else(missing)?);
+        let graph = owned(context.inner.last_graph().ok_or_else(missing)?.into());
         unsafe { put(out, graph).inspect_err(|_| handle::release(graph)) }
     })
 }
 
-/// The graph as text, which `torchacc_graph_parse` reads.
+/// The graph as text, which `torchacc_graph_parse` reads. Errors: UNSUPPORTED for a module with constants of many elements, which
+/// this text has no form for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_graph_text(
     graph: *const torchacc_graph,
@@ -72,7 +86,30 @@ pub unsafe extern "C" fn torchacc_graph_text(
 ) -> *mut torchacc_error {
     boundary(|| {
         // SAFETY (here and below): as the header says.
-        let text = torchacc_string::owned(unsafe { borrow(graph)? }.graph.to_string());
+        let program = &unsafe { borrow(graph)? }.program;
+        if !program.constants.is_empty() {
+            let message = "constants of many elements have no text but StableHLO's";
+            return Err(Error::new(Code::Unsupported, message));
+        }
+        let text = torchacc_string::owned(program.graph.to_string());
+        unsafe { put(out, text).inspect_err(|_| handle::release(text)) }
+    })
+}
+
+/// The graph as a module of StableHLO, which `torchacc_graph_parse` reads, too. Its inputs, then its scalars, are the arguments of
+/// `main`. What StableHLO has no operation for calls `torchacc.<primitive>`, which other systems do not know. Errors:
+/// INVALID_ARGUMENT for a graph with a host operator.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_graph_stablehlo(
+    graph: *const torchacc_graph,
+    out: *mut *mut torchacc_string,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY (here and below): as the header says.
+        let program = &unsafe { borrow(graph)? }.program;
+        let graph = decompose(&program.graph, &|_| false)?.into_owned();
+        let text = stablehlo::print(&Program { graph, ..program.clone() })?;
+        let text = torchacc_string::owned(text);
         unsafe { put(out, text).inspect_err(|_| handle::release(text)) }
     })
 }
@@ -81,7 +118,7 @@ pub unsafe extern "C" fn torchacc_graph_text(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_graph_outputs(graph: *const torchacc_graph) -> usize {
     // SAFETY: NULL or a live graph, says the header.
-    quiet(0, || unsafe { borrow(graph) }.map_or(0, |g| g.graph.outputs.len()))
+    quiet(0, || unsafe { borrow(graph) }.map_or(0, |g| g.program.graph.outputs.len()))
 }
 
 /// Records the graph as one operation of many: `args` are its inputs (VIEW, TENSOR), in order, and its scalars (SCALAR_*),
@@ -98,7 +135,8 @@ pub unsafe extern "C" fn torchacc_graph_apply(
 ) -> *mut torchacc_error {
     boundary(|| {
         // SAFETY (here and below): as the header says.
-        let (context, graph) = unsafe { (borrow(context)?, &borrow(graph)?.graph) };
+        let (context, program) = unsafe { (borrow(context)?, &borrow(graph)?.program) };
+        let graph = &program.graph;
         // No operator's number: for messages only.
         let nobody = Operator::Host(u32::MAX);
         let mut arguments = Arguments::default();
@@ -114,13 +152,29 @@ pub unsafe extern "C" fn torchacc_graph_apply(
         let made: Vec<torchacc_tensor> = types
             .map(|ty| torchacc_tensor::dense(&context.inner, ty.dtype, &ty.sizes))
             .collect::<Result<_>>()?;
-        let (inputs, numbers) = split(&args.refs)?;
+        let (mut inputs, numbers) = split(&args.refs)?;
+        let constants = constants(context, program)?;
+        if !constants.is_empty() && inputs.len() != program.inputs {
+            let count = program.inputs;
+            return Err(bad(format!("the graph has {count} inputs, not {}", inputs.len())));
+        }
+        inputs.extend(constants.iter().map(|t| TensorRef::new(t.buffer.id, &t.view)));
         let targets: Vec<TensorRef> =
             made.iter().map(|t| TensorRef::new(t.buffer.id, &t.view)).collect();
         context.inner.record_graph(graph, &inputs, &numbers, &targets)?;
         unsafe { give(made, outs) };
         Ok(())
     })
+}
+
+/// The constants that are no part of the graph.
+fn constants(context: &torchacc_context, program: &Program) -> Result<Vec<torchacc_tensor>> {
+    let made = program.constants.iter().map(|array| {
+        let tensor = torchacc_tensor::dense(&context.inner, array.ty.dtype, &array.ty.sizes)?;
+        context.inner.write(tensor.buffer.id, &array.bytes)?;
+        Ok(tensor)
+    });
+    made.collect()
 }
 
 /// Tensors and numbers.

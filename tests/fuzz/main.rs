@@ -25,6 +25,7 @@ use torchacc::op::table::TABLE;
 use torchacc::passes::{
     cross_entropy, cse, dce, decompose, fold, movement, optimize, products, scatters, simplify,
 };
+use torchacc::stablehlo;
 
 const LIMITS: [Limits; 3] =
     [Limits { nodes: 6, size: 4 }, Limits { nodes: 20, size: 6 }, Limits { nodes: 60, size: 9 }];
@@ -114,10 +115,13 @@ fn properties(case: &Case) -> Result<(), String> {
     if again != *graph {
         return Err("parsing what was printed gives another graph".into());
     }
+    let module = stablehlo::print(&graph.clone().into()).map_err(|e| e.message)?;
+    let program = stablehlo::parse(&module).map_err(|e| e.within("StableHLO").message)?;
+    let same_bits = vec![Tolerance::SameBits; expected.len()];
+    same(case, "StableHLO", Ok(Cow::Owned(program.graph)), &expected, &same_bits)?;
     let tolerances = tolerances(case, &expected);
     // Products for small constant powers round elsewhere, and when all passes run, so do parts of a log-softmax and sums
     // of matrix products; -0.0 stays where nothing is added to a part. Everything else keeps the bits.
-    let same_bits = vec![Tolerance::SameBits; expected.len()];
     let has = |ops: &[Op]| graph.nodes.iter().any(|node| ops.contains(&node.op));
     let strict = if has(&[Op::Pow]) { &tolerances } else { &same_bits };
     let logs = has(&[Op::LogSoftmax, Op::LogSoftmaxGrad]);

@@ -1,0 +1,188 @@
+//! What a reduction, a scatter or a sort does to two elements: one operation, or a region that is run on whole arrays or
+//! on samples.
+
+use super::attribute::Attribute;
+use super::literal::Elements;
+use super::lower::{Call, Lowering, Value, Values};
+use super::ops::elementwise::extreme;
+use super::syntax::{Operation, Region, is_return};
+use super::types::carrier;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::graph::interpret::interpret;
+use crate::graph::math::{Math, complex};
+use crate::invalid;
+use crate::op::Op;
+use crate::op::array::Array;
+
+#[derive(Clone, Copy)]
+pub enum Body<'c, 'a> {
+    /// Sum, product, extreme or logic of two elements.
+    One(Op),
+    Region(&'c Region<'a>),
+    /// The second element.
+    Second,
+}
+
+const ONES: [(&str, Op); 7] = [
+    ("stablehlo.add", Op::Add),
+    ("stablehlo.multiply", Op::Mul),
+    ("stablehlo.maximum", Op::Max),
+    ("stablehlo.minimum", Op::Min),
+    ("stablehlo.and", Op::And),
+    ("stablehlo.or", Op::Or),
+    ("stablehlo.xor", Op::Xor),
+];
+
+fn one(name: &str) -> Option<Op> {
+    ONES.iter().find(|row| row.0 == name).map(|row| row.1)
+}
+
+/// Of bools there are no sums.
+pub fn logic(op: Op) -> Op {
+    match op {
+        Op::Add | Op::Max => Op::Or,
+        Op::Mul | Op::Min => Op::And,
+        other => other,
+    }
+}
+
+impl<'c, 'a, 'm> Call<'c, 'a, 'm> {
+    /// What region `n` does, or what the operation `applies`.
+    pub fn body(&self, n: usize) -> Result<Body<'c, 'a>> {
+        if let Some(Attribute::Word(name)) = self.find(&["applies"]) {
+            return match one(name) {
+                Some(op) => Ok(Body::One(op)),
+                None => invalid!("reductions by `{name}` are not supported"),
+            };
+        }
+        let region = self.region(n)?;
+        let is = |op: &Operation, wanted: [&str; 2]| {
+            let [a, b] = &op.operands[..] else { return false };
+            a.index == 0 && b.index == 0 && [a.name, b.name] == wanted
+        };
+        match (&region.args[..], &region.body[..]) {
+            ([a, b], [op, last]) if is_return(last.name) => {
+                let returned = match (&last.operands[..], &op.results[..]) {
+                    ([x], [(name, 1)]) => x.name == *name,
+                    _ => false,
+                };
+                let of_both = is(op, [*a, *b]) || is(op, [*b, *a]);
+                match one(op.name) {
+                    Some(op) if returned && of_both => Ok(Body::One(op)),
+                    _ => Ok(Body::Region(region)),
+                }
+            }
+            ([_, b], [last]) if is_return(last.name) => match &last.operands[..] {
+                [x] if x.name == *b => Ok(Body::Second),
+                _ => Ok(Body::Region(region)),
+            },
+            _ => Ok(Body::Region(region)),
+        }
+    }
+
+    /// The body of elements of arrays.
+    pub fn merge(
+        &self,
+        body: Body<'c, 'a>,
+        a: &[Value<'m>],
+        b: &[Value<'m>],
+    ) -> Result<Values<'m>> {
+        let merged = match body {
+            Body::Second => b.to_vec(),
+            Body::One(op) => vec![merged(op, a[0], b[0])?],
+            Body::Region(region) => {
+                let args = [a, b].concat();
+                let results = self.lowering.region(region, args, Some(self.scope), true)?;
+                if results.len() != a.len() {
+                    return invalid!("a region gives {} results for {}", results.len(), a.len());
+                }
+                // Numbers that depend on no argument are one for all.
+                let widened =
+                    results.iter().zip(a).map(|(x, a)| x.map(|v| v.broadcast(&a.v.sizes())));
+                widened.collect()
+            }
+        };
+        self.lowering.math.check()?;
+        match merged.iter().zip(a).all(|(x, a)| x.ty() == a.ty()) {
+            true => Ok(merged),
+            false => invalid!("a region gives results of other types than its arguments"),
+        }
+    }
+}
+
+fn merged<'m>(op: Op, a: Value<'m>, b: Value<'m>) -> Result<Value<'m>> {
+    if a.dtype != b.dtype {
+        return invalid!("operands of different types, {} and {}", a.dtype, b.dtype);
+    }
+    if a.dtype.is_complex() {
+        let ([ar, ai], [br, bi]) = (a.v.parts(), b.v.parts());
+        return match op {
+            Op::Add => Ok(Value::of(complex(ar + br, ai + bi))),
+            _ => invalid!("only sums of complex numbers are supported"),
+        };
+    }
+    match op {
+        _ if a.dtype == DType::Bool => Ok(a.map(|v| v.binary(logic(op), b.v))),
+        Op::Max | Op::Min => Ok(extreme(op, a, b)),
+        _ => Ok(a.map(|v| v.binary(op, b.v))),
+    }
+}
+
+// ---- samples
+
+/// Whether a region only compares its arguments with each other and with 0 and NaN: then a few samples show what it does.
+pub fn compares(region: &Region) -> bool {
+    region.body.iter().all(|op| match op.name {
+        "stablehlo.compare" | "stablehlo.select" | "stablehlo.and" | "stablehlo.or"
+        | "stablehlo.not" | "stablehlo.xor" => true,
+        "stablehlo.constant" => match op.attrs.iter().find(|(name, _)| *name == "value") {
+            Some((_, Attribute::Dense(literal))) => match literal.elements() {
+                Ok(Elements::Splat(one)) if !literal.ty.dtype.is_complex() => {
+                    one.f64(0) == 0.0 || one.f64(0).is_nan() || literal.ty.dtype == DType::Bool
+                }
+                _ => false,
+            },
+            _ => false,
+        },
+        name => is_return(name),
+    })
+}
+
+/// Numbers that differ in every way that a comparison can tell.
+pub fn samples(dtype: DType) -> Option<Vec<f64>> {
+    match dtype {
+        _ if dtype.is_float() => {
+            let infinity = f64::INFINITY;
+            Some(vec![-infinity, -2.0, -0.0, 0.0, 1.0, 3.0, infinity, f64::NAN])
+        }
+        DType::Bool => Some(vec![0.0, 1.0]),
+        _ if carrier(dtype).is_int() => Some(vec![0.0, 1.0, 2.0, 100.0]),
+        _ => None,
+    }
+}
+
+/// What a region returns for arrays of arguments, element by element. `None` where it needs more than its arguments.
+pub fn run<'a>(
+    lowering: &Lowering<'a, '_>,
+    region: &Region<'a>,
+    args: &[(DType, Vec<f64>)],
+) -> Option<Vec<Array>> {
+    let math = Math::default();
+    let mut arrays = Vec::new();
+    let mut values = Values::new();
+    for (index, (dtype, numbers)) in args.iter().enumerate() {
+        let array = Array::from_f64(carrier(*dtype), &[numbers.len() as i64], numbers);
+        let input = math.build(|b| b.input(index as u32, array.ty.clone()));
+        values.push(Value::new(input, *dtype));
+        arrays.push(array);
+    }
+    let n = args.first().map_or(0, |(_, numbers)| numbers.len() as i64);
+    let inner = lowering.alone(&math, arrays.len());
+    let results = inner.region(region, values, None, true).ok()?;
+    let results: Vec<_> = results.iter().map(|x| x.v.broadcast(&[n]).id).collect();
+    math.check().ok()?;
+    drop(inner);
+    let graph = math.into_builder().finish(results);
+    interpret(&graph, &arrays, &[]).ok()
+}

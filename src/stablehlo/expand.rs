@@ -1,0 +1,274 @@
+//! Primitives that StableHLO has no operation for, in others that it has: what the function beside a composite computes for
+//! a system that does not know the primitive.
+
+use super::ops::shape::{padded, reversed};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::graph::math::{Math, V};
+use crate::graph::{Graph, Node};
+use crate::op::array::integer_range;
+use crate::op::index::Reduction;
+use crate::op::{Attr, Attrs, Op, Ty};
+use crate::shape::{Dims, contiguous_strides};
+use smallvec::smallvec;
+
+/// Larger windows are not written out element by element.
+const MAX_TAPS: i64 = 256;
+
+/// A graph that computes what the node does, of its operands as inputs. An index out of range is moved inside or written
+/// nowhere, and nothing is refused, since StableHLO refuses nothing.
+pub fn expansion(graph: &Graph, node: &Node) -> Option<Graph> {
+    let math = Math::default();
+    let input = |(i, &v): (usize, _)| math.build(|b| b.input(i as u32, graph.ty(v).clone()));
+    let x: Vec<V> = node.inputs.iter().enumerate().map(input).collect();
+    let outs: Vec<Ty> = node.outputs().map(|v| graph.ty(v).clone()).collect();
+    let results = expanded(&math, node, &x, &outs).ok()??;
+    math.check().ok()?;
+    if results.iter().map(|v| v.ty()).ne(outs) {
+        return None;
+    }
+    let results = results.iter().map(|v| v.id).collect();
+    Some(math.into_builder().finish(results))
+}
+
+fn expanded<'m>(
+    math: &'m Math,
+    node: &Node,
+    x: &[V<'m>],
+    outs: &[Ty],
+) -> Result<Option<Vec<V<'m>>>> {
+    let attrs = &node.attrs;
+    let out = &outs[0];
+    let one = match node.op {
+        Op::Mark | Op::Detach | Op::Offload | Op::Reload => x[0],
+        Op::Expect => math.constant_int(0, DType::I64),
+        Op::Sign => {
+            let dtype = x[0].dtype();
+            let zero = math.constant(0.0, dtype);
+            x[0].gt(zero).cast(dtype) - x[0].lt(zero).cast(dtype)
+        }
+        Op::Trunc => x[0].lt(0.0).select(x[0].unary(Op::Ceil), x[0].unary(Op::Floor)),
+        Op::ArgMax => first_of(x[0], Op::ReduceMax, attrs[0].int()),
+        Op::ArgMin => first_of(x[0], Op::ReduceMin, attrs[0].int()),
+        Op::AsStrided => {
+            let index = strided(math, &out.sizes, attrs[1].ints(), attrs[2].int());
+            math.op(Op::Take, &[x[0].reshape(&[-1]), index], smallvec![Attr::Int(0)])
+        }
+        Op::AsStridedScatter => {
+            let sizes = x[1].sizes();
+            let index = strided(math, &sizes, attrs[1].ints(), attrs[2].int());
+            scattered(x[0], index, x[1], Reduction::Last)
+        }
+        Op::Gather => {
+            let index = along(x[1], &x[0].sizes(), attrs[0].int());
+            math.op(Op::Take, &[x[0].reshape(&[-1]), index], smallvec![Attr::Int(0)])
+        }
+        Op::Scatter => {
+            let index = along(x[1], &x[0].sizes(), attrs[0].int());
+            scattered(x[0], index, x[2], Reduction::of(attrs))
+        }
+        Op::Random => random(x[0], x[1], &out.sizes),
+        Op::MaxPool => return max_pool(x[0], attrs, out),
+        Op::MaxPoolGrad => {
+            let sizes = &out.sizes;
+            let plane: i64 = sizes[2..].iter().product();
+            let mut strides = Dims::from_elem(0, sizes.len());
+            (strides[0], strides[1]) = (sizes[1] * plane, plane);
+            let index = strided(math, &x[0].sizes(), &strides, 0) + x[1];
+            let flat = math.zeros(out.dtype, &[out.numel()]);
+            let operands = [flat, index.reshape(&[-1]), x[0].reshape(&[-1])];
+            math.op(Op::IndexAdd, &operands, smallvec![Attr::Int(0)]).reshape(sizes)
+        }
+        Op::SumPoolGrad => return sum_pool_grad(x[0], attrs, out),
+        Op::ConvGradInput => conv_grad_input(x[0], x[1], attrs, out)?,
+        Op::ConvGradWeight => conv_grad_weight(x[0], x[1], attrs)?,
+        _ => return Ok(None),
+    };
+    Ok(Some(vec![one]))
+}
+
+fn int<'m>(math: &'m Math, number: i64) -> V<'m> {
+    math.constant_int(number, DType::I64)
+}
+
+/// Of every element of a strided view its place in memory.
+fn strided<'m>(math: &'m Math, sizes: &[i64], strides: &[i64], offset: i64) -> V<'m> {
+    let moving = (0..sizes.len()).filter(|&d| strides[d] != 0);
+    let place =
+        |sum: V<'m>, d: usize| sum + math.iota(sizes, d, DType::I64) * int(math, strides[d]);
+    moving.fold(int(math, offset), place).broadcast(sizes)
+}
+
+/// Places in the flat elements of an array of `sizes`, where an index stands for `axis`.
+fn along<'m>(index: V<'m>, sizes: &[i64], axis: i64) -> V<'m> {
+    let mut strides = contiguous_strides(sizes);
+    let stride = std::mem::take(&mut strides[axis as usize]);
+    let rest = strided(index.math(), &index.sizes(), &strides, 0);
+    index.cast(DType::I64) * int(index.math(), stride) + rest
+}
+
+/// `x` written to the places `index` of the flat elements of `base`.
+fn scattered<'m>(base: V<'m>, index: V<'m>, x: V<'m>, how: Reduction) -> V<'m> {
+    let operands = [base, index, x].map(|v| v.reshape(&[-1]));
+    let attrs = smallvec![Attr::Int(0), how.attr()];
+    base.math().op(Op::Scatter, &operands, attrs).reshape(&base.sizes())
+}
+
+/// Where the first extreme element is, or the first NaN.
+fn first_of(x: V<'_>, extreme: Op, axis: i64) -> V<'_> {
+    let sizes = x.sizes();
+    let hit = x.eq(x.reduce(extreme, &[axis], true)).or(x.ne(x));
+    let place = x.math().iota(&sizes, axis as usize, DType::I64);
+    let none = int(x.math(), sizes[axis as usize]);
+    hit.select(place, none).reduce(Op::ReduceMin, &[axis], false)
+}
+
+/// All places in a window, by dimension.
+fn taps(kernel: &[i64]) -> Option<Vec<Dims>> {
+    if kernel.iter().try_fold(1i64, |n, &k| n.checked_mul(k)).is_none_or(|n| n > MAX_TAPS) {
+        return None;
+    }
+    let mut all = vec![Dims::new()];
+    for &size in kernel {
+        let longer = |tap: &Dims, k: i64| tap.iter().copied().chain([k]).collect();
+        all = all.iter().flat_map(|tap| (0..size).map(move |k| longer(tap, k))).collect();
+    }
+    Some(all)
+}
+
+fn max_pool<'m>(x: V<'m>, attrs: &Attrs, out: &Ty) -> Result<Option<Vec<V<'m>>>> {
+    let [kernel, stride, padding, dilation] = [0, 1, 2, 3].map(|n| attrs[n].ints());
+    let (math, sizes, spatial) = (x.math(), x.sizes(), &out.sizes[2..]);
+    let Some(taps) = taps(kernel) else { return Ok(None) };
+    let least = match out.dtype.is_float() {
+        true => math.constant(f64::NEG_INFINITY, out.dtype),
+        false => math.constant_int(integer_range(out.dtype).0, out.dtype),
+    };
+    let mut wide = x;
+    for d in 0..spatial.len() {
+        let reach = (spatial[d] - 1) * stride[d] + (kernel[d] - 1) * dilation[d] + 1;
+        wide = padded(wide, least, d + 2, [padding[d], reach - padding[d] - sizes[d + 2], 0])?;
+    }
+    let strides = contiguous_strides(&sizes[2..]);
+    let mut best = math.zeros(out.dtype, &out.sizes);
+    let mut place = math.zeros(DType::I64, &out.sizes);
+    let mut seen = math.zeros(DType::Bool, &out.sizes);
+    for tap in taps {
+        let (mut starts, mut steps) =
+            (Dims::from_elem(0, sizes.len()), Dims::from_elem(1, sizes.len()));
+        let (mut at, mut inside) = (int(math, 0), seen.eq(seen));
+        for d in 0..spatial.len() {
+            (starts[d + 2], steps[d + 2]) = (tap[d] * dilation[d], stride[d]);
+            let first = int(math, tap[d] * dilation[d] - padding[d]);
+            let i = math.iota(&out.sizes, d + 2, DType::I64) * int(math, stride[d]) + first;
+            inside = inside.and(i.ge(int(math, 0))).and(i.lt(int(math, sizes[d + 2])));
+            at = at + i * int(math, strides[d]);
+        }
+        let v = wide.slice(&starts, &out.sizes, &steps);
+        let better = inside.and(seen.not().or(v.gt(best)).or(v.ne(v)));
+        (best, place) = (better.select(v, best), better.select(at, place));
+        seen = seen.or(inside);
+    }
+    Ok(Some(vec![best, place]))
+}
+
+/// Each element once for every place that it had in a window.
+fn sum_pool_grad<'m>(dy: V<'m>, attrs: &Attrs, out: &Ty) -> Result<Option<Vec<V<'m>>>> {
+    let [sizes, kernel, stride, padding, dilation] = [0, 1, 2, 3, 4].map(|n| attrs[n].ints());
+    let Some(taps) = taps(kernel) else { return Ok(None) };
+    let zero = dy.math().constant(0.0, out.dtype);
+    let mut sum = dy.math().zeros(out.dtype, &out.sizes);
+    for tap in taps {
+        let mut v = dy;
+        for d in 0..sizes.len() {
+            let low = tap[d] * dilation[d] - padding[d];
+            let length = ((v.sizes()[d + 2] - 1) * stride[d] + 1).max(0);
+            v = padded(v, zero, d + 2, [low, sizes[d] - low - length, stride[d] - 1])?;
+        }
+        sum = sum + v;
+    }
+    Ok(Some(vec![sum]))
+}
+
+/// A convolution of the gradient, spread by the stride, with the flipped kernel.
+fn conv_grad_input<'m>(dy: V<'m>, w: V<'m>, attrs: &Attrs, out: &Ty) -> Result<V<'m>> {
+    let [sizes, stride, padding, dilation] = [0, 1, 2, 3].map(|n| attrs[n].ints());
+    let groups = attrs[4].int();
+    let (math, of_w) = (dy.math(), w.sizes());
+    let split = [&[groups, of_w[0] / groups], &of_w[1..]].concat();
+    let mut perm: Dims = (0..split.len() as i64).collect();
+    perm.swap(1, 2);
+    let joined = [&[groups * of_w[1], of_w[0] / groups], &of_w[2..]].concat();
+    let mut w = w.reshape(&split).transpose(&perm).reshape(&joined);
+    let zero = math.constant(0.0, out.dtype);
+    let mut v = dy;
+    for d in 0..sizes.len() {
+        w = reversed(w, d + 2);
+        let reach = (of_w[d + 2] - 1) * dilation[d];
+        let length = ((v.sizes()[d + 2] - 1) * stride[d] + 1).max(0);
+        let low = reach - padding[d];
+        v = padded(v, zero, d + 2, [low, sizes[d] + reach - length - low, stride[d] - 1])?;
+    }
+    let n = sizes.len();
+    Ok(convolved(v, w, &Dims::from_elem(1, n), dilation, groups))
+}
+
+fn convolved<'m>(x: V<'m>, w: V<'m>, stride: &[i64], dilation: &[i64], groups: i64) -> V<'m> {
+    let padding = Dims::from_elem(0, stride.len());
+    let lists = [stride.into(), padding, dilation.into()].map(Attr::Ints);
+    let attrs: Attrs = lists.into_iter().chain([Attr::Int(groups)]).collect();
+    x.math().op(Op::Conv, &[x, w], attrs)
+}
+
+/// A convolution of the input with the gradient as kernel, where images are the channels; group by group.
+fn conv_grad_weight<'m>(dy: V<'m>, x: V<'m>, attrs: &Attrs) -> Result<V<'m>> {
+    let [kernel, stride, padding, dilation] = [0, 1, 2, 3].map(|n| attrs[n].ints());
+    let groups = attrs[4].int();
+    let (math, of_dy, of_x) = (dy.math(), dy.sizes(), x.sizes());
+    let zero = math.constant(0.0, x.dtype());
+    let mut x = x;
+    for d in 0..kernel.len() {
+        let reach = (of_dy[d + 2] - 1) * stride[d] + (kernel[d] - 1) * dilation[d] + 1;
+        x = padded(x, zero, d + 2, [padding[d], reach - padding[d] - of_x[d + 2], 0])?;
+    }
+    let (filters, channels) = (of_dy[1] / groups, of_x[1] / groups);
+    let of_group = |g: i64| {
+        let images = x.narrow(1, g * channels, channels).swap(0, 1);
+        let kernels = dy.narrow(1, g * filters, filters).swap(0, 1);
+        convolved(images, kernels, dilation, stride, 1).swap(0, 1)
+    };
+    let parts: Vec<V> = (0..groups).map(of_group).collect();
+    Ok(math.concat(&parts, 0))
+}
+
+/// Philox4x32-10, as `op::philox` says it, of words in i64.
+fn random<'m>(seed: V<'m>, offset: V<'m>, sizes: &[i64]) -> V<'m> {
+    const MULTIPLIERS: [i64; 2] = [0xD251_1F53, 0xCD9E_8D57];
+    const WEYL: [i64; 2] = [0x9E37_79B9, 0xBB67_AE85];
+    let math = seed.math();
+    let mask = int(math, 0xffff_ffff);
+    let low = |v: V<'m>| v.and(mask);
+    let high = |v: V<'m>| low((v - low(v)) / int(math, 1 << 32));
+    let xor = |a: V<'m>, b: V<'m>| a.binary(Op::Xor, b);
+    let count = crate::shape::numel(sizes);
+    let index = math.iota(&[count], 0, DType::I64);
+    let counter = index / int(math, 4) + offset;
+    let zero = math.zeros(DType::I64, &[count]);
+    let mut words = [low(counter), high(counter), zero, zero];
+    let mut key = [low(seed), high(seed)];
+    for _ in 0..10 {
+        let [first, second] = [0, 1].map(|n| words[2 * n] * int(math, MULTIPLIERS[n]));
+        words = [
+            xor(xor(high(second), words[1]), key[0]),
+            low(second),
+            xor(xor(high(first), words[3]), key[1]),
+            low(first),
+        ];
+        key = [0, 1].map(|n| low(key[n] + int(math, WEYL[n])));
+    }
+    let which = index.rem(int(math, 4));
+    let pick = |word: V<'m>, n: usize| which.eq(int(math, n as i64)).select(words[n], word);
+    let word = (1..4).fold(words[0], pick);
+    let top = (word - word.and(int(math, 255))) / int(math, 256);
+    (top.cast(DType::F32) * 2f64.powi(-24)).reshape(sizes)
+}

@@ -1,0 +1,360 @@
+//! From a module as it is written to one graph: calls are inlined, loops whose number of rounds is known are unrolled.
+
+use super::cursor::{MAX_DEPTH, error_at};
+use super::literal::{Elements, Literal};
+use super::syntax::{Function, Name, Operation, Region, is_return};
+use super::table;
+use super::types::{is_carried, type_name};
+use crate::dtype::{DType, Float8};
+use crate::error::Result;
+use crate::graph::ValueId;
+use crate::graph::math::{Math, V};
+use crate::invalid;
+use crate::op::array::Array;
+use crate::op::evaluate::evaluate;
+use crate::op::{Class, Op, Ty};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+
+/// Operations after calls and loops are written out: a wrong bound of a loop must not fill the memory.
+const MAX_OPERATIONS: usize = 1 << 20;
+/// Values with more elements are not computed while a module is read.
+const MAX_KNOWN: i64 = 256;
+/// Constants of up to so many elements are written into the graph, larger ones are arrays beside it.
+const MAX_WRITTEN: usize = 16;
+
+/// A value: computed as a [`carrier`](super::types::carrier), and what it is.
+#[derive(Clone, Copy)]
+pub struct Value<'m> {
+    pub v: V<'m>,
+    pub dtype: DType,
+}
+
+impl<'m> Value<'m> {
+    pub fn new(v: V<'m>, dtype: DType) -> Value<'m> {
+        Value { v, dtype }
+    }
+
+    /// Of a dtype that carries itself.
+    pub fn of(v: V<'m>) -> Value<'m> {
+        Value { v, dtype: v.dtype() }
+    }
+
+    pub fn ty(self) -> Ty {
+        Ty { dtype: self.dtype, sizes: self.v.sizes() }
+    }
+
+    /// With its own dtype in the graph, too.
+    pub fn stored(self) -> V<'m> {
+        if is_carried(self.dtype) { self.v.bitcast(self.dtype) } else { self.v }
+    }
+
+    pub fn map(self, f: impl FnOnce(V<'m>) -> V<'m>) -> Value<'m> {
+        Value { v: f(self.v), dtype: self.dtype }
+    }
+}
+
+/// Names that are visible in a region.
+pub struct Scope<'s, 'a, 'm> {
+    outer: Option<&'s Scope<'s, 'a, 'm>>,
+    values: HashMap<&'a str, Vec<Value<'m>>>,
+    /// Whether numbers stand for whole arrays: in what a reduction does to two elements.
+    pub lifted: bool,
+}
+
+impl<'s, 'a, 'm> Scope<'s, 'a, 'm> {
+    fn find(&self, name: Name<'a>) -> Result<Value<'m>> {
+        match (self.values.get(name.name), self.outer) {
+            (Some(values), _) => match values.get(name.index) {
+                Some(value) => Ok(*value),
+                None => Err(error_at(name.at, format!("%{} has no such result", name.name))),
+            },
+            (None, Some(outer)) => outer.find(name),
+            (None, None) => Err(error_at(name.at, format!("%{} is not defined here", name.name))),
+        }
+    }
+}
+
+pub struct Lowering<'a, 'm> {
+    pub math: &'m Math,
+    functions: HashMap<&'a str, &'a Function<'a>>,
+    n_inputs: usize,
+    /// Constants that are no part of the graph: inputs that follow those of the program.
+    pub constants: RefCell<Vec<Array>>,
+    /// Numbers of values that depend on no input, as far as the graph was looked at.
+    known: RefCell<Vec<Option<Array>>>,
+    operations: Cell<usize>,
+    depth: Cell<usize>,
+}
+
+/// One operation with its operands.
+pub struct Call<'c, 'a, 'm> {
+    pub op: &'c Operation<'a>,
+    pub lowering: &'c Lowering<'a, 'm>,
+    pub scope: &'c Scope<'c, 'a, 'm>,
+    pub x: Vec<Value<'m>>,
+}
+
+pub type Values<'m> = Vec<Value<'m>>;
+
+impl<'a, 'm> Lowering<'a, 'm> {
+    pub fn new(math: &'m Math, all: &'a [Function<'a>], n_inputs: usize) -> Lowering<'a, 'm> {
+        Lowering {
+            math,
+            functions: all.iter().map(|f| (f.name, f)).collect(),
+            n_inputs,
+            constants: RefCell::default(),
+            known: RefCell::default(),
+            operations: Cell::new(0),
+            depth: Cell::new(0),
+        }
+    }
+
+    /// The same functions, for another graph.
+    pub fn alone<'n>(&self, math: &'n Math, n_inputs: usize) -> Lowering<'a, 'n> {
+        Lowering {
+            math,
+            functions: self.functions.clone(),
+            n_inputs,
+            constants: RefCell::default(),
+            known: RefCell::default(),
+            operations: Cell::new(self.operations.get()),
+            depth: Cell::new(self.depth.get()),
+        }
+    }
+
+    pub fn call(&self, name: &str, args: Values<'m>) -> Result<Values<'m>> {
+        let Some(function) = self.functions.get(name) else {
+            return invalid!("this module has no function `@{name}`");
+        };
+        let types: Vec<Ty> = args.iter().map(|x| x.ty()).collect();
+        if types != function.args {
+            return invalid!("the arguments are not those of `@{name}`");
+        }
+        if self.depth.get() >= MAX_DEPTH {
+            return invalid!("calls within each other more than {MAX_DEPTH} levels deep");
+        }
+        self.depth.set(self.depth.get() + 1);
+        let result = self.region(&function.body, args, None, false);
+        self.depth.set(self.depth.get() - 1);
+        result
+    }
+
+    /// What a region returns for arguments.
+    pub fn region(
+        &self,
+        region: &Region<'a>,
+        args: Values<'m>,
+        outer: Option<&Scope<'_, 'a, 'm>>,
+        lifted: bool,
+    ) -> Result<Values<'m>> {
+        if region.args.len() != args.len() {
+            return invalid!("a region of {} arguments for {}", region.args.len(), args.len());
+        }
+        let values = region.args.iter().copied().zip(args.iter().map(|&x| vec![x])).collect();
+        let mut scope = Scope { outer, values, lifted };
+        for op in &region.body {
+            let operands = op.operands.iter().map(|&name| scope.find(name));
+            let x = operands.collect::<Result<Values>>().map_err(|e| within(op, e))?;
+            if is_return(op.name) {
+                return Ok(x);
+            }
+            let call = Call { op, lowering: self, scope: &scope, x };
+            let mut results = call.run().map_err(|e| within(op, e))?.into_iter();
+            for &(name, count) in &op.results {
+                scope.values.insert(name, results.by_ref().take(count).collect());
+            }
+        }
+        invalid!("a region ends without returning")
+    }
+
+    /// Computes what is new in the graph and depends on constants alone.
+    fn learn(&self) {
+        let mut known = self.known.borrow_mut();
+        self.math.graph(|graph| {
+            while known.len() < graph.values.len() {
+                let node = graph.node(graph.values[known.len()].node);
+                let types: Vec<Ty> = node.outputs().map(|v| graph.ty(v).clone()).collect();
+                let is_pure = !matches!(node.op, Op::Input | Op::Scalar | Op::Random | Op::Expect)
+                    && node.op.class() != Class::Host;
+                let operands: Option<Vec<&Array>> =
+                    node.inputs.iter().map(|v| known[v.0 as usize].as_ref()).collect();
+                let results = match operands {
+                    Some(operands) if is_pure && types.iter().all(|ty| ty.numel() <= MAX_KNOWN) => {
+                        evaluate(node.op, &operands, &node.attrs, &types).ok()
+                    }
+                    _ => None,
+                };
+                match results {
+                    Some(arrays) => known.extend(arrays.into_iter().map(Some)),
+                    None => known.extend(types.iter().map(|_| None)),
+                }
+            }
+        });
+    }
+
+    /// The numbers of a value, if they are few and depend on no input.
+    pub fn known(&self, v: V<'m>) -> Option<Array> {
+        self.learn();
+        self.known.borrow().get(v.id.0 as usize)?.clone()
+    }
+
+    /// The number that all elements are.
+    pub fn splat(&self, v: V<'m>) -> Option<Array> {
+        let maker = |id: ValueId| {
+            self.math.graph(|graph| {
+                let node = graph.maker(id);
+                let same = matches!(node.op, Op::Broadcast | Op::Reshape | Op::Transpose);
+                same.then(|| node.inputs[0])
+            })
+        };
+        let mut id = v.id;
+        loop {
+            if let Some(array) = self.known(self.math.wrap(id)) {
+                let first = (!array.is_empty()).then(|| array.raw(0).to_vec())?;
+                let all = (0..array.len()).all(|i| array.raw(i) == first);
+                return all.then(|| Array { ty: Ty::new(array.ty.dtype, &[]), bytes: first });
+            }
+            id = maker(id)?;
+        }
+    }
+
+    pub fn known_int(&self, v: V<'m>) -> Option<i64> {
+        let array = self.splat(v)?;
+        (!array.ty.dtype.is_float()).then(|| array.i64(0))
+    }
+
+    /// Numbers of integers that are known are written down anew, so that counters of loops leave no sums behind.
+    fn settled(&self, value: Value<'m>) -> Value<'m> {
+        let dtype = value.v.dtype();
+        if !dtype.is_int() && dtype != DType::Bool || value.v.numel() != 1 {
+            return value;
+        }
+        match self.known(value.v) {
+            Some(array) => {
+                let sizes = value.v.sizes();
+                value.map(|_| self.math.constant_int(array.i64(0), dtype).reshape(&sizes))
+            }
+            None => value,
+        }
+    }
+
+    pub fn literal(&self, literal: &Literal) -> Result<Value<'m>> {
+        let ty = &literal.ty;
+        let made = match literal.elements()? {
+            Elements::Splat(one) if ty.dtype.is_complex() => {
+                let pair = self.written(&one).reshape(&[2]);
+                let sizes: Vec<i64> = ty.sizes.iter().copied().chain([2]).collect();
+                pair.broadcast(&sizes).paired()
+            }
+            Elements::Splat(one) => self.written(&one).broadcast(&ty.sizes),
+            Elements::All(all) if ty.dtype.is_complex() => self.array(all).paired(),
+            Elements::All(all) => self.array(all),
+        };
+        Ok(Value::new(made, ty.dtype))
+    }
+
+    /// An array as a constant of the graph, or beside it.
+    fn array(&self, array: Array) -> V<'m> {
+        let first = (!array.is_empty()).then(|| array.raw(0).to_vec());
+        if first.as_ref().is_some_and(|first| (0..array.len()).all(|i| array.raw(i) == first)) {
+            let one = Array { ty: Ty::new(array.ty.dtype, &[]), bytes: first.unwrap_or_default() };
+            return self.written(&one).broadcast(&array.ty.sizes);
+        }
+        if array.len() <= MAX_WRITTEN {
+            return self.written(&array);
+        }
+        let mut constants = self.constants.borrow_mut();
+        let index = (self.n_inputs + constants.len()) as u32;
+        let input = self.math.build(|b| b.input(index, array.ty.clone()));
+        self.learn();
+        if array.ty.numel() <= MAX_KNOWN && array.ty.dtype.has_arithmetic() {
+            self.known.borrow_mut()[input.id.0 as usize] = Some(array.clone());
+        }
+        constants.push(array);
+        input
+    }
+
+    /// An array of few elements, number by number.
+    fn written(&self, array: &Array) -> V<'m> {
+        let (dtype, sizes) = (array.ty.dtype, &array.ty.sizes);
+        let is_float8 = Float8::of(dtype).is_some();
+        let number = |i: usize| match dtype {
+            _ if is_float8 => self.math.constant_int(array.raw(i)[0] as i64, DType::U8),
+            _ if dtype.is_float() => self.math.constant(array.f64(i), dtype),
+            _ => self.math.constant_int(array.i64(i), dtype),
+        };
+        let parts: Vec<V> = (0..array.len()).map(|i| number(i).reshape(&[1])).collect();
+        let flat = match parts.is_empty() {
+            true => self.math.zeros(dtype, &[0]),
+            false => self.math.concat(&parts, 0),
+        };
+        let flat = if is_float8 { flat.bitcast(dtype) } else { flat };
+        flat.reshape(sizes)
+    }
+}
+
+fn within(op: &Operation, error: crate::error::Error) -> crate::error::Error {
+    if error.site != 0 { error } else { error.within(op.name).at(op.at as u64 + 1) }
+}
+
+impl<'c, 'a, 'm> Call<'c, 'a, 'm> {
+    fn run(&self) -> Result<Values<'m>> {
+        let done = self.lowering.operations.get();
+        if done >= MAX_OPERATIONS {
+            return invalid!(
+                "more than {MAX_OPERATIONS} operations, with calls and loops written out"
+            );
+        }
+        self.lowering.operations.set(done + 1);
+        let Some(row) = table::find(self.op.name) else {
+            return invalid!("this operation is not supported");
+        };
+        if self.x.len() < row.operands {
+            return invalid!("{} operands are missing", row.operands - self.x.len());
+        }
+        let results = (row.rule)(self);
+        self.lowering.math.check()?;
+        let results: Values = results?.into_iter().map(|x| self.lowering.settled(x)).collect();
+        if !self.scope.lifted {
+            self.check_types(&results)?;
+        }
+        Ok(results)
+    }
+
+    fn check_types(&self, results: &[Value<'m>]) -> Result<()> {
+        if results.len() != self.op.types.len() {
+            return invalid!("{} results, but {} types", results.len(), self.op.types.len());
+        }
+        for (result, said) in results.iter().zip(&self.op.types) {
+            let ty = result.ty();
+            if ty != *said {
+                return invalid!(
+                    "the result is said to be {}, but is {}",
+                    type_name(said),
+                    type_name(&ty)
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// The type that the only result is said to have.
+    pub fn said(&self) -> Result<&'c Ty> {
+        match &self.op.types[..] {
+            [ty] => Ok(ty),
+            types => invalid!("one result is expected, not {}", types.len()),
+        }
+    }
+
+    pub fn math(&self) -> &'m Math {
+        self.lowering.math
+    }
+
+    pub fn region(&self, n: usize) -> Result<&'c Region<'a>> {
+        match self.op.regions.get(n) {
+            Some(region) => Ok(region),
+            None => invalid!("region {n} is missing"),
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! StableHLO as text: what JAX, torch_xla and TensorFlow write, read as a graph, and graphs written for them.
+//!
+//! **Invariant:** touches text and graphs only. `parse(print(g))` computes what `g` does, bit by bit. What is read from
+//! elsewhere computes what StableHLO says of it; what is not supported is refused with line, column, operation and reason,
+//! and no text makes this room panic, recurse without bound or ask for memory that the text has no numbers for.
+//!
+//! The way in: `cursor` (characters), `attribute`, `types`, `literal` → `syntax` and `pretty` (a module as it is written) → `lower`
+//! (calls inlined, loops unrolled) by the rules of [`table`], one row per operation, whose meanings are in `ops`. The way
+//! out: `print` and `forms`, by the same table. Primitives that StableHLO has no operation for are composites
+//! called `torchacc.<primitive>`, with a function that says them in StableHLO (`expand`), or else `custom_call`s of that name;
+//! our own composites are best decomposed before.
+
+mod attribute;
+mod body;
+mod cursor;
+mod expand;
+mod forms;
+mod literal;
+mod lower;
+mod ops;
+mod options;
+mod pretty;
+mod print;
+mod syntax;
+pub mod table;
+mod types;
+
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::graph::math::Math;
+use crate::graph::verify::verify;
+use crate::graph::{Graph, Node};
+use crate::invalid;
+use crate::op::array::Array;
+use crate::op::{Op, Ty};
+use attribute::{Attribute, Dict};
+use cursor::{error_at, located};
+use lower::{Lowering, Value};
+pub use print::print;
+use syntax::Function;
+use types::carrier;
+
+/// What a module computes.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Of the module's public function: argument `i` is input `i`, unless it says otherwise.
+    pub graph: Graph,
+    /// How many inputs the program is called with.
+    pub inputs: usize,
+    /// Constants of many elements: inputs of the graph after those that it is called with.
+    pub constants: Vec<Array>,
+}
+
+/// A graph that is called with all its inputs.
+impl From<Graph> for Program {
+    fn from(graph: Graph) -> Program {
+        let number = |node: &Node| (node.op == Op::Input).then(|| node.attrs[0].int() as usize + 1);
+        let inputs = graph.nodes.iter().filter_map(number).max().unwrap_or(0);
+        Program { graph, inputs, constants: Vec::new() }
+    }
+}
+
+/// The function `main` of a module, or its only public one. Errors (`InvalidArgument`): begin with line and column.
+pub fn parse(text: &str) -> Result<Program> {
+    program(text).map_err(|error| located(text, error))
+}
+
+fn program(text: &str) -> Result<Program> {
+    let functions = syntax::functions(text)?;
+    let entry = entry(&functions)?;
+    let math = Math::default();
+    let places = places(entry)?;
+    let n_inputs = places.iter().filter_map(|place| place.input()).max().map_or(0, |n| n + 1);
+    let lowering = Lowering::new(&math, &functions, n_inputs);
+    let mut args = Vec::new();
+    for (place, ty) in places.iter().zip(&entry.args) {
+        let v = match place {
+            Place::Input(index) => math.build(|b| b.input(*index as u32, ty.clone())),
+            Place::Scalar(slot) => math.build(|b| b.scalar(*slot, ty.dtype)),
+        };
+        args.push(Value::new(v.bitcast(carrier(ty.dtype)), ty.dtype));
+        math.check().map_err(|e| error_at(entry.at, e.message))?;
+    }
+    let results = lowering.call(entry.name, args).map_err(|e| e.at(entry.at as u64 + 1))?;
+    let outputs = results.iter().map(|x| x.stored().id).collect();
+    math.check()?;
+    let constants = lowering.constants.take();
+    drop(lowering);
+    let graph = math.into_builder().finish(outputs);
+    verify(&graph)?;
+    Ok(Program { graph, inputs: n_inputs, constants })
+}
+
+fn entry<'f, 'a>(functions: &'f [Function<'a>]) -> Result<&'f Function<'a>> {
+    if let Some(main) = functions.iter().find(|f| f.name == "main") {
+        return Ok(main);
+    }
+    match functions.iter().filter(|f| f.is_public).collect::<Vec<_>>()[..] {
+        [only] => Ok(only),
+        ref all => {
+            invalid!("expected a function `@main` or one public function, not {}", all.len())
+        }
+    }
+}
+
+/// What an argument is.
+enum Place {
+    Input(usize),
+    Scalar(u32),
+}
+
+impl Place {
+    fn input(&self) -> Option<usize> {
+        match self {
+            Place::Input(index) => Some(*index),
+            Place::Scalar(_) => None,
+        }
+    }
+}
+
+/// Arguments are inputs in order, unless they say which input or slot of the argument block they are.
+const INPUT: &str = "torchacc.input";
+const SCALAR: &str = "torchacc.scalar";
+
+fn places(function: &Function) -> Result<Vec<Place>> {
+    let number = |attrs: &Dict, name: &str| match attrs.iter().find(|(found, _)| *found == name) {
+        Some((_, Attribute::Int(n @ 0..=0xffff))) => Some(*n),
+        _ => None,
+    };
+    let mut places: Vec<Place> = Vec::new();
+    for (i, (ty, attrs)) in function.args.iter().zip(&function.arg_attrs).enumerate() {
+        places.push(match (number(attrs, INPUT), number(attrs, SCALAR)) {
+            (Some(index), _) => Place::Input(index as usize),
+            (None, Some(slot)) if matches!(ty.dtype, DType::F64 | DType::I64 | DType::Bool) => {
+                Place::Scalar(slot as u32)
+            }
+            _ => Place::Input(i),
+        });
+    }
+    let mut seen: Vec<(usize, &Ty)> = Vec::new();
+    for (place, ty) in places.iter().zip(&function.args) {
+        let Some(index) = place.input() else { continue };
+        if seen.iter().any(|(other, said)| *other == index && *said != ty) {
+            return Err(error_at(function.at, format!("input {index} has two types")));
+        }
+        seen.push((index, ty));
+    }
+    Ok(places)
+}

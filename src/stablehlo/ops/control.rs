@@ -1,0 +1,115 @@
+//! Calls, branches and loops.
+
+use super::primitive;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::invalid;
+use crate::stablehlo::attribute::Attribute;
+use crate::stablehlo::lower::{Call, Value, Values};
+
+fn callee<'a>(c: &Call<'_, 'a, '_>, names: &[&str]) -> Result<&'a str> {
+    match c.attr(names)? {
+        Attribute::Symbol(name) | Attribute::Text(name) => Ok(name),
+        _ => invalid!("`{}` is no name", names[0]),
+    }
+}
+
+pub fn call<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
+    c.lowering.call(callee(c, &["callee"])?, c.x.clone())
+}
+
+/// An operation that the module says in others, which stand for it; those of ours are primitives.
+pub fn composite<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
+    let name = callee(c, &["name"])?;
+    match name.strip_prefix(primitive::PREFIX) {
+        Some(name) => primitive::call(c, name),
+        None => c.lowering.call(callee(c, &["decomposition"])?, c.x.clone()),
+    }
+}
+
+/// Functions of other systems. What only says where or how something is done changes no number.
+pub fn custom_call<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
+    let target = callee(c, &["callee", "call_target_name"])?;
+    if let Some(name) = target.strip_prefix(primitive::PREFIX) {
+        return primitive::call(c, name);
+    }
+    match target {
+        "Sharding"
+        | "SPMDFullToShardShape"
+        | "SPMDShardToFullShape"
+        | "annotate_device_placement"
+        | "LayoutConstraint"
+        | "MoveToDevice"
+        | "MoveToHost" => Ok(c.x.clone()),
+        _ => invalid!("the function `{target}` of another system is not supported"),
+    }
+}
+
+/// Rounds of a loop whose condition depends on no input, one after the other.
+pub fn while_loop<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
+    let (condition, body) = (c.region(0)?, c.region(1)?);
+    let mut state = c.x.clone();
+    loop {
+        let goes_on = c.lowering.region(condition, state.clone(), Some(c.scope), c.scope.lifted)?;
+        let [goes_on] = goes_on[..] else { return invalid!("a condition is one value") };
+        match c.lowering.known_int(goes_on.v) {
+            Some(0) => return Ok(state),
+            Some(_) => {}
+            None => {
+                return invalid!(
+                    "a loop whose number of rounds depends on the inputs is not supported"
+                );
+            }
+        }
+        let next = c.lowering.region(body, state.clone(), Some(c.scope), c.scope.lifted)?;
+        if next.len() != state.len() || next.iter().zip(&state).any(|(a, b)| a.ty() != b.ty()) {
+            return invalid!("a round gives values of other types than it takes");
+        }
+        state = next;
+    }
+}
+
+/// `if` has a bool and two branches, `case` a number and any of them; one out of range is the last.
+pub fn branches<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
+    let index = c.x[0];
+    let count = c.op.regions.len();
+    if count == 0 || index.v.rank() != 0 {
+        return invalid!("a number and branches are expected");
+    }
+    let is_bool = index.dtype == DType::Bool;
+    if !is_bool && index.dtype != DType::I32 || is_bool && count != 2 {
+        return invalid!("{count} branches by {}", index.dtype);
+    }
+    let run =
+        |n: usize| c.lowering.region(c.region(n)?, Values::new(), Some(c.scope), c.scope.lifted);
+    if let Some(known) = c.lowering.known_int(index.v) {
+        let chosen = match is_bool {
+            true => (known == 0) as usize,
+            false => usize::try_from(known).ok().filter(|&n| n < count).unwrap_or(count - 1),
+        };
+        return run(chosen);
+    }
+    // No branch has effects: all are computed, and one is taken.
+    let mut results = run(count - 1)?;
+    for n in (0..count - 1).rev() {
+        let is_this = match is_bool {
+            true => index.v,
+            false => index.v.eq(c.math().constant_int(n as i64, DType::I32)),
+        };
+        let branch = run(n)?;
+        if branch.len() != results.len()
+            || branch.iter().zip(&results).any(|(a, b)| a.ty() != b.ty())
+        {
+            return invalid!("branches give values of different types");
+        }
+        let pick = |(yes, no): (&Value<'m>, &Value<'m>)| yes.map(|v| is_this.select(v, no.v));
+        results = branch.iter().zip(&results).map(pick).collect();
+    }
+    Ok(results)
+}
+
+pub fn refused<'m>(_: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
+    invalid!(
+        "this operation is not supported: its random numbers are another system's, or it has effects"
+    )
+}

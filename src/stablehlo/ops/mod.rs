@@ -1,0 +1,13 @@
+//! What operations mean, by family.
+
+pub mod control;
+pub mod elementwise;
+pub mod index;
+pub mod integers;
+pub mod order;
+pub mod primitive;
+pub mod products;
+pub mod reduce;
+pub mod shape;
+pub mod special;
+pub mod window;

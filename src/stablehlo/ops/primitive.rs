@@ -1,0 +1,67 @@
+//! Primitives of ours that StableHLO has no operation for: calls of `torchacc.<primitive>` with its attributes by name.
+
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::invalid;
+use crate::op::{Attr, Attrs, Op};
+use crate::stablehlo::attribute::Attribute;
+use crate::stablehlo::lower::{Call, Value, Values};
+
+pub const PREFIX: &str = "torchacc.";
+
+pub fn call<'m>(c: &Call<'_, '_, 'm>, name: &str) -> Result<Values<'m>> {
+    let op = match Op::from_name(name) {
+        Some(op) if !matches!(op, Op::Host | Op::Check | Op::Input | Op::Scalar) => op,
+        _ => return invalid!("no primitive is called `{name}`"),
+    };
+    let config = c.find(&["backend_config", "composite_attributes"]);
+    let attr = |name: &&'static str| match config.and_then(|config| config.entry(name)) {
+        Some(value) => of_ours(value).ok_or(*name),
+        None => Err(*name),
+    };
+    let attrs: std::result::Result<Attrs, &'static str> = op.row().attrs.iter().map(attr).collect();
+    let attrs = match attrs {
+        Ok(attrs) => attrs,
+        Err(name) => return invalid!("the attribute `{name}` is missing, or of another kind"),
+    };
+    let operands: Vec<_> = c.x.iter().map(|x| x.stored()).collect();
+    let results = c.math().ops(op, &operands, attrs)?;
+    // What is unsigned is carried from here on.
+    let carried = |v: crate::graph::math::V<'m>| {
+        let dtype = v.dtype();
+        Value::new(v.bitcast(crate::stablehlo::types::carrier(dtype)), dtype)
+    };
+    Ok(results.into_iter().map(carried).collect())
+}
+
+fn of_ours(value: &Attribute) -> Option<Attr> {
+    match value {
+        Attribute::Int(n) => Some(Attr::Int(*n)),
+        Attribute::Bool(b) => Some(Attr::Bool(*b)),
+        Attribute::Float(x) => Some(Attr::Float(*x)),
+        Attribute::Text(text) => match text.strip_prefix("bits:") {
+            Some(bits) => {
+                u64::from_str_radix(bits, 16).ok().map(|bits| Attr::Float(f64::from_bits(bits)))
+            }
+            None => DType::from_name(text).map(Attr::DType),
+        },
+        Attribute::List(_) => Some(Attr::Ints(value.ints().ok()?.into())),
+        _ => None,
+    }
+}
+
+/// As [`of_ours`] reads it. `None`: of a kind that only host operators and inputs have.
+pub fn text(attr: &Attr) -> Option<String> {
+    Some(match attr {
+        Attr::Int(n) => format!("{n} : i64"),
+        Attr::Bool(b) => b.to_string(),
+        Attr::Float(x) => format!("\"bits:{:x}\"", x.to_bits()),
+        Attr::Ints(list) if list.is_empty() => "array<i64>".into(),
+        Attr::Ints(list) => {
+            let numbers: Vec<String> = list.iter().map(i64::to_string).collect();
+            format!("array<i64: {}>", numbers.join(", "))
+        }
+        Attr::DType(dtype) => format!("\"{dtype}\""),
+        Attr::Types(_) | Attr::Args(_) => return None,
+    })
+}

@@ -1,0 +1,372 @@
+"""Writes the goldens: programs as JAX prints them, with the numbers that JAX computes.
+
+    pip install jax
+    python tests/stablehlo/goldens.py
+
+For each function below `goldens/<name>.mlir` is its module and `goldens/<name>.txt` its arrays, one a line: `in` or `out`, the
+element type, the sizes, the bytes in hexadecimal.
+"""
+
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+FOLDER = pathlib.Path(__file__).parent / "goldens"
+RANDOM = np.random.default_rng(0)
+
+
+def normal(*sizes, scale=0.5):
+    return (RANDOM.standard_normal(sizes) * scale).astype(np.float32)
+
+
+def line(kind, array):
+    array = np.asarray(array)
+    name = {"bool": "i1", "bfloat16": "bf16"}.get(array.dtype.name)
+    name = name or array.dtype.name.replace("uint", "ui").replace("int", "i").replace("float", "f")
+    sizes = "x".join(map(str, array.shape)) or "-"
+    return f"{kind} {name} {sizes} {array.tobytes().hex()}\n"
+
+
+def golden(f, *args, generic=False, static=()):
+    lowered = jax.jit(f, static_argnums=static, keep_unused=True).lower(*args)
+    if generic:
+        text = lowered.compiler_ir("stablehlo").operation.get_asm(print_generic_op_form=True)
+    else:
+        text = lowered.as_text()
+    leaves = jax.tree.leaves([a for i, a in enumerate(args) if i not in static])
+    results = jax.tree.leaves(jax.jit(f, static_argnums=static)(*args))
+    name = f.__name__ + ("_generic" if generic else "")
+    (FOLDER / f"{name}.mlir").write_text(text)
+    lines = [line("in", a) for a in leaves] + [line("out", a) for a in results]
+    (FOLDER / f"{name}.txt").write_text("".join(lines))
+
+
+def mlp(params, x):
+    for w, b in params[:-1]:
+        x = jax.nn.relu(x @ w + b)
+    w, b = params[-1]
+    return jax.nn.log_softmax(x @ w + b)
+
+
+def mlp_grad(params, x, labels):
+    def loss(params):
+        picked = jnp.take_along_axis(mlp(params, x), labels[:, None], axis=1)
+        return -picked.mean()
+
+    return jax.value_and_grad(loss)(params)
+
+
+def layer_norm(x, scale):
+    mean = x.mean(-1, keepdims=True)
+    var = ((x - mean) ** 2).mean(-1, keepdims=True)
+    return (x - mean) * lax.rsqrt(var + 1e-5) * scale
+
+
+def gpt(params, tokens):
+    x = params["embed"][tokens] + params["position"][: tokens.shape[1]]
+    n, t, d = x.shape
+    heads = 2
+    h = layer_norm(x, params["norm1"])
+    q, k, v = jnp.split(h @ params["qkv"], 3, axis=-1)
+    q, k, v = (a.reshape(n, t, heads, d // heads).transpose(0, 2, 1, 3) for a in (q, k, v))
+    scores = jnp.einsum("nhtd,nhsd->nhts", q, k) / np.sqrt(d // heads)
+    scores = jnp.where(jnp.tril(jnp.ones((t, t), bool)), scores, -1e9)
+    y = jnp.einsum("nhts,nhsd->nhtd", jax.nn.softmax(scores), v)
+    x = x + y.transpose(0, 2, 1, 3).reshape(n, t, d) @ params["out"]
+    x = x + jax.nn.gelu(layer_norm(x, params["norm2"]) @ params["up"]) @ params["down"]
+    return x @ params["embed"].T
+
+
+def gpt_step(params, first, second, step, tokens):
+    """A step of AdamW."""
+
+    def loss(params):
+        logits = jax.nn.log_softmax(gpt(params, tokens[:, :-1]))
+        return -jnp.take_along_axis(logits, tokens[:, 1:, None], axis=-1).mean()
+
+    value, grads = jax.value_and_grad(loss)(params)
+    step = step + 1
+    first = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, first, grads)
+    second = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g * g, second, grads)
+
+    def update(p, m, v):
+        m, v = m / (1 - 0.9**step), v / (1 - 0.999**step)
+        return p - 1e-3 * (m / (jnp.sqrt(v) + 1e-8) + 0.01 * p)
+
+    return value, jax.tree.map(update, params, first, second), first, second, step
+
+
+def conv_net(params, x):
+    def loss(params):
+        y = lax.conv_general_dilated(x, params[0], (1, 1), "SAME")
+        y = jax.nn.relu(y)
+        y = lax.reduce_window(y, -jnp.inf, lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID")
+        y = lax.conv_general_dilated(y, params[1], (2, 2), "SAME", feature_group_count=2)
+        y = lax.reduce_window(y, 0.0, lax.add, (1, 1, 2, 2), (1, 1, 1, 1), "SAME")
+        return (y.reshape(y.shape[0], -1) @ params[2]).sum(), y
+
+    return jax.value_and_grad(loss, has_aux=True)(params)
+
+
+def conv_dims(x, w, y):
+    """Other orders of dimensions, strides, dilations and padding that is cut."""
+    nhwc = lax.conv_general_dilated(
+        x, w, (2, 1), [(1, 2), (-1, 0)], (1, 2), (2, 1), ("NHWC", "HWIO", "NHWC")
+    )
+    transposed = lax.conv_transpose(x, w, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    grouped = lax.conv_general_dilated(
+        y, y, (1,), [(3, 3)], batch_group_count=2, dimension_numbers=("NCH", "OIH", "NCH")
+    )
+    return nhwc, transposed, grouped
+
+
+def lstm(params, xs):
+    def cell(carry, x):
+        h, c = carry
+        i, f, g, o = jnp.split(x @ params["w"] + h @ params["u"] + params["b"], 4, axis=-1)
+        c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+        h = jax.nn.sigmoid(o) * jnp.tanh(c)
+        return (h, c), h
+
+    zero = jnp.zeros((xs.shape[1], params["u"].shape[0]))
+    return lax.scan(cell, (zero, zero), xs)
+
+
+def lstm_grad(params, xs):
+    return jax.grad(lambda params: (lstm(params, xs)[1] ** 2).sum())(params)
+
+
+def dropout(key, x):
+    keep = jax.random.bernoulli(key, 0.7, x.shape)
+    return jnp.where(keep, x / 0.7, 0.0)
+
+
+def random_numbers(key):
+    a, b, c, d = jax.random.split(key, 4)
+    return (
+        jax.random.bits(a, (3, 5)),
+        jax.random.uniform(b, (7,)),
+        jax.random.normal(c, (2, 4)),
+        jax.random.randint(d, (6,), 0, 100),
+    )
+
+
+def sampling(key, logits):
+    scaled = logits / 0.8
+    best, _ = lax.top_k(scaled, 4)
+    cut = jnp.where(scaled < best[:, -1:], -jnp.inf, scaled)
+    return jax.nn.softmax(cut), jax.random.categorical(key, cut), jnp.argmax(logits, -1)
+
+
+def decode(params, keys, values, position, token):
+    """One token with a cache of keys and values."""
+    x = params["embed"][token]
+    q, k, v = jnp.split(x @ params["qkv"], 3, axis=-1)
+    keys = lax.dynamic_update_slice(keys, k[:, None], (0, position, 0))
+    values = lax.dynamic_update_slice(values, v[:, None], (0, position, 0))
+    scores = jnp.einsum("nd,ntd->nt", q, keys)
+    scores = jnp.where(jnp.arange(keys.shape[1]) <= position, scores, -jnp.inf)
+    y = jnp.einsum("nt,ntd->nd", jax.nn.softmax(scores), values)
+    window = lax.dynamic_slice(keys, (0, position, 0), (keys.shape[0], 2, keys.shape[2]))
+    return (x + y @ params["out"]) @ params["embed"].T, keys, values, window
+
+
+def sorting(x, n):
+    order = jnp.lexsort((x[0], n[0]))
+    return (
+        jnp.sort(x, axis=0),
+        jnp.argsort(x, axis=1),
+        jnp.argsort(-n, axis=1),
+        jnp.sort(n.astype(jnp.uint32), axis=1, descending=True),
+        order,
+        jnp.argmax(x, 1),
+        jnp.argmin(x, 0),
+        jnp.argmax(n),
+        jnp.median(x, axis=1),
+    )
+
+
+def running(x):
+    return (
+        jnp.cumsum(x, 1),
+        lax.cumsum(x, 1, reverse=True),
+        lax.cummax(x, 0),
+        jnp.cumprod(x, 1),
+        lax.cumlogsumexp(x, 1),
+        lax.reduce_window(x, 0.0, lax.add, (1, 3), (1, 2), [(0, 0), (2, 1)], window_dilation=(1, 2)),
+        lax.reduce_window(x, jnp.inf, lax.min, (2, 2), (1, 1), "SAME"),
+    )
+
+
+def indexing(x, i, j, u):
+    return (
+        x[i],
+        x[:, j],
+        x[i, j],
+        x[i[:, None], j[None, :], 1:3],
+        x.at[i].add(u),
+        x.at[i, j].set(u[:, 0]),
+        x.at[:, 1].mul(2.0),
+        x.at[i].max(u),
+        jnp.take_along_axis(x, i[None, :, None], axis=1),
+        jax.vmap(lambda row, k: lax.dynamic_slice(row, (k, 0), (2, 2)))(x, i[:3]),
+        jnp.take(x, jnp.array([7, -9, 1]), axis=0, mode="fill"),
+        lax.dynamic_index_in_dim(x, j[1], 1),
+        jnp.roll(x, 1, axis=2),
+    )
+
+
+def special(x):
+    inside = 0.9 * jnp.tanh(x)
+    s = jax.scipy.special
+    return (
+        s.erf(x),
+        s.erfc(x),
+        s.erfinv(inside),
+        s.gammaln(x),
+        s.digamma(x),
+        jnp.sinh(x),
+        jnp.cosh(x),
+        jnp.tan(x),
+        jnp.arcsin(inside),
+        jnp.arccos(inside),
+        jnp.arctan(x),
+        jnp.arcsinh(x),
+        jnp.arccosh(1 + jnp.abs(x)),
+        jnp.arctanh(inside),
+        jnp.cbrt(x),
+        jnp.sign(x),
+        jnp.round(x),
+        x // 0.3,
+        x % 0.3,
+        jnp.exp2(x),
+        jnp.logaddexp(x, -x),
+        jnp.hypot(x, 2.0),
+        jnp.nextafter(x, 0.0),
+        jnp.clip(x, -0.5, 0.5),
+        jax.nn.silu(x),
+        jax.nn.gelu(x, approximate=False),
+    )
+
+
+def integers(n, m):
+    u = n.astype(jnp.uint32)
+    return (
+        n // m,
+        n % m,
+        n << 3,
+        n >> 2,
+        u >> 5,
+        u // 7,
+        u % 7,
+        n**2,
+        lax.population_count(n),
+        lax.clz(n),
+        n & m,
+        n | m,
+        n ^ m,
+        ~n,
+        u.astype(jnp.float32),
+        (u > 10),
+        jnp.minimum(u, 100),
+        lax.shift_left(n, m),
+        lax.shift_right_logical(n, m),
+        lax.shift_right_arithmetic(n, m),
+        n.astype(jnp.int8),
+        lax.bitcast_convert_type(n, jnp.uint8),
+    )
+
+
+def shapes(x):
+    return (
+        x[::-1],
+        x[:, 1:5:2],
+        jnp.pad(x, ((1, 2), (0, 1)), constant_values=3.0),
+        lax.pad(x, 1.5, ((-1, 2, 1), (2, -3, 2))),
+        jnp.concatenate([x, x * 2], 1),
+        jnp.stack([x, -x], 1),
+        jnp.repeat(x, 2, axis=0),
+        jnp.tile(x, (2, 1)),
+        jnp.diag(x[:3, :3]),
+        jnp.tril(x),
+        jnp.flip(x, (0, 1)),
+        jnp.linspace(0, 1, 5) + x[0, :5],
+        jnp.einsum("ij,kj->ikj", x, x),
+        x.T.reshape(2, -1),
+        jnp.any(x > 0, 0),
+        jnp.all(x < 9, 1),
+        jnp.prod(x, 0),
+        x.max(),
+        x.min(0),
+        jnp.where(x.sum() > 0, x, 0),
+        x.astype(jnp.bfloat16),
+        x.astype(jnp.bfloat16) @ x.T.astype(jnp.bfloat16),
+        jnp.dot(x.astype(jnp.bfloat16), x.T.astype(jnp.bfloat16), preferred_element_type=jnp.float32),
+        jnp.array(np.arange(40).reshape(5, 8) % 7)[:, 1:3],
+    )
+
+
+def branches(x, k):
+    y = lax.cond(x.sum() > 0, lambda x: x * 2, lambda x: x - 1, x)
+    z = lax.switch(k, [jnp.sin, jnp.cos, lambda x: x], x)
+    return y, z, lax.fori_loop(0, 4, lambda i, c: c * 0.5 + i, x)
+
+
+def fourier(x):
+    y = jnp.fft.rfft(x)
+    return jnp.abs(y), jnp.fft.irfft(y * 2, n=x.shape[-1]), jnp.fft.fft(x).imag
+
+
+def main():
+    FOLDER.mkdir(exist_ok=True)
+    layers = [(normal(5, 8), normal(8)), (normal(8, 8), normal(8)), (normal(8, 3), normal(3))]
+    golden(mlp, layers, normal(4, 5))
+    labels = np.array([0, 2, 1, 1], np.int32)
+    golden(mlp_grad, layers, normal(4, 5), labels)
+    golden(mlp_grad, layers, normal(4, 5), labels, generic=True)
+    d, vocabulary = 4, 7
+    params = {
+        "embed": normal(vocabulary, d),
+        "position": normal(6, d),
+        "norm1": normal(d) + 1,
+        "norm2": normal(d) + 1,
+        "qkv": normal(d, 3 * d),
+        "out": normal(d, d),
+        "up": normal(d, 2 * d),
+        "down": normal(2 * d, d),
+    }
+    zeros = jax.tree.map(np.zeros_like, params)
+    tokens = RANDOM.integers(0, vocabulary, (2, 6)).astype(np.int32)
+    golden(gpt_step, params, zeros, zeros, np.float32(0), tokens)
+    filters = [normal(4, 2, 3, 3), normal(6, 2, 3, 3), normal(6 * 2 * 2, 2)]
+    golden(conv_net, filters, normal(2, 2, 8, 8))
+    golden(conv_dims, normal(2, 5, 6, 3), normal(3, 2, 3, 4), normal(4, 2, 6))
+    cell = {"w": normal(3, 16), "u": normal(4, 16), "b": normal(16)}
+    golden(lstm, cell, normal(5, 2, 3))
+    golden(lstm_grad, cell, normal(5, 2, 3))
+    key = jax.random.PRNGKey(42)
+    golden(dropout, key, normal(4, 6))
+    golden(random_numbers, key)
+    golden(sampling, key, normal(3, 9, scale=2))
+    small = {"embed": normal(6, 4), "qkv": normal(4, 12), "out": normal(4, 4)}
+    state = normal(2, 5, 4), normal(2, 5, 4), np.int32(2), np.array([1, 4], np.int32)
+    golden(decode, small, *state)
+    x = normal(4, 6)
+    x[0, 1], x[1, 2], x[1, 3], x[2, 2] = np.nan, 0.0, -0.0, np.inf
+    golden(sorting, x, RANDOM.integers(-3, 4, (4, 6)).astype(np.int32))
+    golden(running, normal(3, 5))
+    i, j = np.array([2, 0, 2], np.int32), np.array([1, -1, 3], np.int32)
+    golden(indexing, normal(3, 4, 5), i, j, normal(3, 4, 5))
+    golden(special, np.concatenate([normal(9, scale=2), np.float32([0.5, -2.5, 0.25, 3, 12.5])]))
+    n = np.array([5, -7, 0, 123456789, -2147483648], np.int32)
+    golden(integers, n, np.array([3, 2, 7, 31, 5], np.int32))
+    golden(shapes, normal(4, 8))
+    golden(branches, normal(3), np.int32(1))
+    golden(fourier, normal(2, 8))
+
+
+if __name__ == "__main__":
+    main()

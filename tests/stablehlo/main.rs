@@ -1,0 +1,104 @@
+//! Programs as JAX prints them (`goldens.py`) give the numbers that JAX computed.
+
+mod mutations;
+mod texts;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use torchacc::dtype::DType;
+use torchacc::graph::interpret::interpret;
+use torchacc::op::Ty;
+use torchacc::op::array::Array;
+use torchacc::stablehlo::{parse, print};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stablehlo/goldens")
+}
+
+/// `in f32 2x3 00000000…`
+fn array(line: &str) -> (bool, Array) {
+    let [kind, element, sizes, rest @ ..] = &line.split(' ').collect::<Vec<_>>()[..] else {
+        panic!("{line}");
+    };
+    let hex = rest.first().copied().unwrap_or("");
+    let dtype = match *element {
+        "i1" => DType::Bool,
+        "ui32" => DType::U32,
+        "ui64" => DType::U64,
+        "ui8" => DType::U8,
+        name => DType::from_name(name).unwrap_or_else(|| panic!("{name}")),
+    };
+    let sizes: Vec<i64> = match *sizes {
+        "-" => Vec::new(),
+        sizes => sizes.split('x').map(|size| size.parse().unwrap()).collect(),
+    };
+    let byte = |i: usize| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap();
+    let bytes = (0..hex.len() / 2).map(byte).collect();
+    (*kind == "in", Array { ty: Ty::new(dtype, &sizes), bytes })
+}
+
+/// Element `i` is near enough; of integers and bools, equal.
+fn is_near(got: &Array, wanted: &Array, i: usize) -> bool {
+    if got.raw(i) == wanted.raw(i) {
+        return true;
+    }
+    let tolerance = match got.ty.dtype {
+        DType::BF16 => 1e-2,
+        DType::F32 => 1e-5,
+        _ => return false,
+    };
+    let (x, y) = (got.f64(i), wanted.f64(i));
+    x == y || x.is_nan() && y.is_nan() || (x - y).abs() <= tolerance * y.abs().max(1.0)
+}
+
+fn check(name: &str) -> Result<(), String> {
+    let read =
+        |ending: &str| fs::read_to_string(folder().join(format!("{name}.{ending}"))).unwrap();
+    let program = parse(&read("mlir")).map_err(|e| e.message)?;
+    let arrays: Vec<(bool, Array)> = read("txt").lines().map(array).collect();
+    let of = |wanted: bool| arrays.iter().filter(move |a| a.0 == wanted).map(|a| a.1.clone());
+    let outputs: Vec<Array> = of(false).collect();
+    assert!(!outputs.is_empty());
+    // And once more as this library prints it.
+    let again = parse(&print(&program).map_err(|e| e.message)?).map_err(|e| e.message)?;
+    for program in [&program, &again] {
+        let given: Vec<Array> = of(true).chain(program.constants.iter().cloned()).collect();
+        let got = interpret(&program.graph, &given, &[]).map_err(|e| e.message)?;
+        if got.len() != outputs.len() {
+            return Err(format!("{} results, not {}", got.len(), outputs.len()));
+        }
+        for (n, (got, wanted)) in got.iter().zip(&outputs).enumerate() {
+            if got.ty != wanted.ty {
+                return Err(format!("result {n} is {}, not {}", got.ty, wanted.ty));
+            }
+            let wrong: Vec<usize> = (0..got.len()).filter(|&i| !is_near(got, wanted, i)).collect();
+            if let Some(&i) = wrong.first() {
+                let numbers = match got.ty.dtype {
+                    DType::U32 => format!("{:?}, not {:?}", got.raw(i), wanted.raw(i)),
+                    _ => format!("{}, not {}", got.f64(i), wanted.f64(i)),
+                };
+                return Err(format!(
+                    "result {n}, element {i} is {numbers} ({} of {} differ)",
+                    wrong.len(),
+                    got.len()
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn programs_of_jax_give_its_numbers() {
+    let files = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
+    let modules = files.filter(|path| path.extension().is_some_and(|e| e == "mlir"));
+    let mut names: Vec<String> =
+        modules.map(|path| path.file_stem().unwrap().to_str().unwrap().to_string()).collect();
+    names.sort();
+    assert!(names.len() >= 20, "{names:?}");
+    let wrong: Vec<String> = names
+        .iter()
+        .filter_map(|name| check(name).err().map(|message| format!("{name}: {message}")))
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -1,0 +1,195 @@
+//! What is printed is read as the same program; what is written elsewhere means what StableHLO says.
+
+use torchacc::dtype::DType;
+use torchacc::graph::generate::{Case, Limits, case};
+use torchacc::graph::interpret::interpret;
+use torchacc::op::Ty;
+use torchacc::op::array::Array;
+use torchacc::stablehlo::{parse, print};
+
+const LIMITS: [Limits; 3] =
+    [Limits { nodes: 6, size: 4 }, Limits { nodes: 20, size: 6 }, Limits { nodes: 60, size: 9 }];
+
+fn same_bits(case: &Case) -> Result<(), String> {
+    let Ok(expected) = interpret(&case.graph, &case.inputs, &case.scalars) else { return Ok(()) };
+    let text = print(&case.graph.clone().into()).map_err(|e| e.message)?;
+    let program = parse(&text).map_err(|e| format!("{e}\n{text}"))?;
+    let inputs = [&case.inputs[..], &program.constants].concat();
+    let got = interpret(&program.graph, &inputs, &case.scalars)
+        .map_err(|e| format!("{e}\n{text}\n{}", program.graph))?;
+    match got == expected {
+        true => Ok(()),
+        false => Err(format!("other bits\n{}\n{text}\n{}", case.graph, program.graph)),
+    }
+}
+
+#[test]
+fn random_graphs_come_back_bit_by_bit() {
+    for seed in 0..600 {
+        let case = case(seed, LIMITS[seed as usize % LIMITS.len()]).unwrap();
+        if let Err(message) = same_bits(&case) {
+            panic!("seed {seed}: {message}");
+        }
+    }
+}
+
+/// Whether other systems, which do not know our primitives, compute the same from what is said of them: with other names
+/// their functions are inlined. How many there were.
+fn functions_agree(case: &Case) -> Result<usize, String> {
+    let Ok(expected) = interpret(&case.graph, &case.inputs, &case.scalars) else { return Ok(0) };
+    let plain =
+        |array: &Array| !array.ty.dtype.is_float() || array.to_f64s().iter().all(|x| x.is_finite());
+    if !case.inputs.iter().chain(&expected).all(plain) {
+        return Ok(0);
+    }
+    let text = print(&case.graph.clone().into()).map_err(|e| e.message)?;
+    let foreign = text.replace("composite \"torchacc.", "composite \"foreign.");
+    let program = parse(&foreign).map_err(|e| format!("{e}\n{foreign}"))?;
+    let got = interpret(&program.graph, &case.inputs, &case.scalars)
+        .map_err(|e| format!("{e}\n{foreign}"))?;
+    for (n, (got, expected)) in got.iter().zip(&expected).enumerate() {
+        let tolerance = match expected.ty.dtype {
+            DType::F64 => 1e-9,
+            DType::F32 => 1e-4,
+            DType::BF16 => 5e-2,
+            _ => 0.0,
+        };
+        let (x, y) = (got.to_f64s(), expected.to_f64s());
+        let largest = y.iter().fold(1.0, |a: f64, y| a.max(y.abs()));
+        let wrong = x.iter().zip(&y).position(|(x, y)| (x - y).abs() > tolerance * largest);
+        if got.ty != expected.ty || wrong.is_some() {
+            let i = wrong.unwrap_or(0);
+            let numbers = format!("result {n}, element {i}: {:?}, not {:?}", x.get(i), y.get(i));
+            return Err(format!("{numbers}\n{}\n{foreign}", case.graph));
+        }
+    }
+    Ok(text.matches("stablehlo.composite").count())
+}
+
+#[test]
+fn what_other_systems_do_not_know_is_said_in_functions() {
+    let mut count = 0;
+    for seed in 0..600 {
+        let case = case(seed, LIMITS[seed as usize % 2]).unwrap();
+        count += functions_agree(&case).unwrap_or_else(|message| panic!("seed {seed}: {message}"));
+    }
+    assert!(count > 300, "{count} composites");
+}
+
+/// The only result of `main(inputs)`.
+fn run(text: &str, inputs: &[Array]) -> Vec<f64> {
+    let program = parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let inputs = [inputs, &program.constants[..]].concat();
+    interpret(&program.graph, &inputs, &[]).unwrap()[0].to_f64s()
+}
+
+fn floats(sizes: &[i64], values: &[f64]) -> Array {
+    Array::from_f64(DType::F32, sizes, values)
+}
+
+fn refused(text: &str, message: &str) {
+    let error = parse(text).expect_err("nonsense was read");
+    assert!(error.message.contains(message), "{:?} does not say {message:?}", error.message);
+}
+
+#[test]
+fn both_forms_are_read() {
+    let pretty = "func.func @main(%arg0: tensor<2x2xf32>) -> tensor<2x2xf32> {
+        %0 = stablehlo.transpose %arg0, dims = [1, 0] : (tensor<2x2xf32>) -> tensor<2x2xf32>
+        return %0 : tensor<2x2xf32> }";
+    let generic = r#""builtin.module"() <{sym_name = "m"}> ({
+        "func.func"() <{function_type = (tensor<2x2xf32>) -> tensor<2x2xf32>, sym_name = "main"}> ({
+        ^bb0(%arg0: tensor<2x2xf32> loc("x")):
+          %0 = "stablehlo.transpose"(%arg0) <{permutation = array<i64: 1, 0>}> : (tensor<2x2xf32>) -> tensor<2x2xf32> loc(#loc1)
+          "func.return"(%0) : (tensor<2x2xf32>) -> ()
+        }) : () -> ()
+      }) {mhlo.num_partitions = 1 : i32} : () -> ()
+      #loc1 = loc("file.py":3:4)"#;
+    let x = floats(&[2, 2], &[1.0, 2.0, 3.0, 4.0]);
+    for text in [pretty, generic] {
+        assert_eq!(run(text, std::slice::from_ref(&x)), [1.0, 3.0, 2.0, 4.0]);
+    }
+}
+
+#[test]
+fn refusals_say_where_what_and_why() {
+    let of = |line: &str| {
+        format!(
+            "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {{\n  {line}\n  return %0 : tensor<2xf32>\n}}"
+        )
+    };
+    let refuses = |line: &str, message: &str| refused(&of(line), message);
+    refuses(
+        "%0 = stablehlo.custom_call @cu_softmax(%x) : (tensor<2xf32>) -> tensor<2xf32>",
+        "line 2, column 8: stablehlo.custom_call: the function `cu_softmax`",
+    );
+    refuses("%0 = stablehlo.add %x, %y : tensor<2xf32>", "line 2, column 26: %y is not defined");
+    refuses("%0 = stablehlo.frobnicate %x : tensor<2xf32>", "column 8: stablehlo.frobnicate: this");
+    refuses(
+        "%0 = stablehlo.tanh %x : tensor<3xf32>",
+        "column 8: stablehlo.tanh: the result is said to be tensor<3xf32>, but is tensor<2xf32>",
+    );
+    refuses("%0 = stablehlo.tanh %x : tensor<?xf32>", "sizes that are not known");
+    refuses("%0 = stablehlo.constant dense<[1.0]> : tensor<2xf32>", "not as long as its type says");
+    refuses("%0 = stablehlo.constant dense<\"0x00\"> : tensor<2xf32>", "1 bytes where 8");
+    refuses(
+        "%0 = stablehlo.while(%i = %x) : tensor<2xf32> cond { %c = stablehlo.constant dense<true> : tensor<i1> stablehlo.return %c : tensor<i1> } do { stablehlo.return %i : tensor<2xf32> }",
+        "more than",
+    );
+    refuses(
+        "%0 = stablehlo.while(%i = %x) : tensor<2xf32> cond { %c = stablehlo.constant dense<0.0> : tensor<f32> %s = stablehlo.reduce(%i init: %c) applies stablehlo.add across dimensions = [0] : (tensor<2xf32>, tensor<f32>) -> tensor<f32> %b = stablehlo.compare LT, %s, %c : (tensor<f32>, tensor<f32>) -> tensor<i1> stablehlo.return %b : tensor<i1> } do { stablehlo.return %i : tensor<2xf32> }",
+        "column 8: stablehlo.while: a loop whose number of rounds depends on the inputs",
+    );
+    refused("func.func @main() { call @main() : () -> () return }", "calls within each other");
+    refused(&"module {".repeat(10_000), "levels within each other");
+    refused(&format!("func.func @main() {{ a.b x = {} }}", "[".repeat(10_000)), "levels within");
+    refused("", "expected a function `@main`");
+}
+
+#[test]
+fn unsigned_numbers_are_unsigned() {
+    let check = |line: &str, ty: &str, a: i64, b: i64, expected: f64| {
+        let text = format!(
+            "func.func @main(%p: tensor<{ty}>, %q: tensor<{ty}>) -> tensor<f64> {{
+            %0 = {line} : tensor<{ty}>
+            %1 = stablehlo.convert %0 : (tensor<{ty}>) -> tensor<f64>
+            return %1 : tensor<f64> }}"
+        );
+        let of = |n: i64| {
+            let (signed, unsigned) = match ty {
+                "ui64" => (DType::I64, DType::U64),
+                _ => (DType::I32, DType::U32),
+            };
+            let mut array = Array::zeros(&Ty::new(signed, &[]));
+            array.set_i64(0, n);
+            array.ty.dtype = unsigned;
+            array
+        };
+        assert_eq!(run(&text, &[of(a), of(b)]), [expected], "{line} of {ty}: {a}, {b}");
+    };
+    let (all32, all64) = (u32::MAX as f64, u64::MAX as f64);
+    for (ty, all) in [("ui32", all32), ("ui64", all64)] {
+        check("stablehlo.add %p, %q", ty, -1, 0, all);
+        check("stablehlo.maximum %p, %q", ty, -1, 1, all);
+        check("stablehlo.minimum %p, %q", ty, -1, 1, 1.0);
+        check("stablehlo.divide %p, %q", ty, -1, -1, 1.0);
+        check("stablehlo.divide %p, %q", ty, 7, -1, 0.0);
+        check("stablehlo.divide %p, %q", ty, -1, 0, all);
+        check("stablehlo.remainder %p, %q", ty, -1, 0, all);
+        check("stablehlo.shift_right_logical %p, %q", ty, -1, 200, 0.0);
+        check("stablehlo.shift_left %p, %q", ty, -1, 200, 0.0);
+        check("stablehlo.popcnt %p", ty, 0x0f0f, 0, 8.0);
+    }
+    check("stablehlo.divide %p, %q", "ui64", -1, 10, (u64::MAX / 10) as f64);
+    check("stablehlo.remainder %p, %q", "ui64", -1, 10, (u64::MAX % 10) as f64);
+    check("stablehlo.divide %p, %q", "ui32", -1, 10, (u32::MAX / 10) as f64);
+    check("stablehlo.shift_right_logical %p, %q", "ui64", -1, 63, 1.0);
+    check("stablehlo.shift_right_logical %p, %q", "ui64", -1, 0, all64);
+    check("stablehlo.shift_right_logical %p, %q", "ui32", -1, 4, (u32::MAX >> 4) as f64);
+    check("stablehlo.shift_right_arithmetic %p, %q", "ui32", -16, 2, (u32::MAX - 3) as f64);
+    check("stablehlo.shift_right_arithmetic %p, %q", "ui64", i64::MIN, 63, all64);
+    check("stablehlo.shift_left %p, %q", "ui64", 1, 63, 2f64.powi(63));
+    check("stablehlo.shift_left %p, %q", "ui32", 3, 31, 2f64.powi(31));
+    check("stablehlo.count_leading_zeros %p", "ui32", 1, 0, 31.0);
+    check("stablehlo.count_leading_zeros %p", "ui64", 0, 0, 64.0);
+}
