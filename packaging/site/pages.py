@@ -10,8 +10,10 @@ from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[2]
 # Modules that a program names, behind the names of the package itself.
-MODULES = """checkpoint convert health config auto fp8 optim amp streams memory random distributed parallel
-loader dynamo""".split()
+MODULES = """
+checkpoint convert health config auto fp8 optim amp streams memory random
+distributed parallel loader dynamo
+""".split()
 
 
 def on_files(files, config):
