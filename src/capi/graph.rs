@@ -97,8 +97,8 @@ pub unsafe extern "C" fn torchacc_graph_text(
 }
 
 /// The graph as a module of StableHLO, which `torchacc_graph_parse` reads, too. Its inputs, then its scalars, are the arguments of
-/// `main`. What StableHLO has no operation for calls `torchacc.<primitive>`, which other systems do not know. Errors:
-/// INVALID_ARGUMENT for a graph with a host operator.
+/// `main`. What StableHLO has no operation for is a composite `torchacc.<primitive>` with a function that says it, or else a
+/// custom call of that name, which other systems do not know. Errors: INVALID_ARGUMENT for a graph with a host operator.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_graph_stablehlo(
     graph: *const torchacc_graph,
