@@ -325,6 +325,11 @@ fn files_and_programs_as_text_from_c() {
 }
 
 #[test]
+fn programs_of_other_systems_from_c() {
+    assert_eq!(run_c_program("stablehlo").trim(), "ok");
+}
+
+#[test]
 fn a_cpp_program_computes() {
     assert_eq!(run_c_program("cpp").trim(), "ok");
 }

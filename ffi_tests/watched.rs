@@ -15,7 +15,7 @@ use std::process::Command;
 ///
 /// What lives behind a handle that nobody releases is not lost for these tools, because the library knows all cells: the fuzz
 /// counts buffers and ended contexts.
-const PROGRAMS: [(&str, Option<&str>); 16] = [
+const PROGRAMS: [(&str, Option<&str>); 17] = [
     ("arithmetic", None),
     ("bad_calls", None),
     ("stale", None),
@@ -23,6 +23,7 @@ const PROGRAMS: [(&str, Option<&str>); 16] = [
     ("views", None),
     ("lent", None),
     ("collectives", None),
+    ("stablehlo", None),
     ("stored", None),
     ("report", None),
     ("timeline", None),

@@ -1421,14 +1421,16 @@ torchacc_error *torchacc_graph_last(torchacc_context *context,
  The graph as text, which `torchacc_graph_parse` reads. Errors: UNSUPPORTED for a module with constants of many elements, which
  this text has no form for.
  */
-torchacc_error *torchacc_graph_text(const torchacc_graph *graph, torchacc_string **out);
+torchacc_error *torchacc_graph_text(const torchacc_graph *graph,
+                                    torchacc_string **out);
 
 /*
  The graph as a module of StableHLO, which `torchacc_graph_parse` reads, too. Its inputs, then its scalars, are the arguments of
- `main`. What StableHLO has no operation for calls `torchacc.<primitive>`, which other systems do not know. Errors:
- INVALID_ARGUMENT for a graph with a host operator.
+ `main`. What StableHLO has no operation for is a composite `torchacc.<primitive>` with a function that says it, or else a
+ custom call of that name, which other systems do not know. Errors: INVALID_ARGUMENT for a graph with a host operator.
  */
-torchacc_error *torchacc_graph_stablehlo(const torchacc_graph *graph, torchacc_string **out);
+torchacc_error *torchacc_graph_stablehlo(const torchacc_graph *graph,
+                                         torchacc_string **out);
 
 /*
  How many results the graph has; 0 for NULL.

@@ -12,23 +12,23 @@ use crate::passes::decompose;
 use crate::record::Operator;
 use crate::runtime::Context;
 use crate::runtime::graphs::Number;
-use crate::stablehlo::{self, Program};
+use crate::stablehlo::{self, Module};
 use crate::trace::{ArgRef, TensorRef};
 
 /// A program in the IR. Owned.
 #[repr(C)]
 pub struct torchacc_graph {
-    program: Program,
+    program: Module,
 }
 
 handle::kind!(torchacc_graph, b"gr");
 
-fn owned(program: Program) -> *mut torchacc_graph {
+fn owned(program: Module) -> *mut torchacc_graph {
     handle::give(torchacc_graph { program })
 }
 
 /// A graph's own text begins with a value or with `return`, as no module does.
-fn read(text: &str) -> Result<Program> {
+fn read(text: &str) -> Result<Module> {
     match text.trim_start().starts_with(['%', '=']) || text.trim_start().starts_with("return") {
         true => Ok(text::parse(text)?.into()),
         false => stablehlo::parse(text),
@@ -97,8 +97,8 @@ pub unsafe extern "C" fn torchacc_graph_text(
 }
 
 /// The graph as a module of StableHLO, which `torchacc_graph_parse` reads, too. Its inputs, then its scalars, are the arguments of
-/// `main`. What StableHLO has no operation for calls `torchacc.<primitive>`, which other systems do not know. Errors:
-/// INVALID_ARGUMENT for a graph with a host operator.
+/// `main`. What StableHLO has no operation for is a composite `torchacc.<primitive>` with a function that says it, or else a
+/// custom call of that name, which other systems do not know. Errors: INVALID_ARGUMENT for a graph with a host operator.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_graph_stablehlo(
     graph: *const torchacc_graph,
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn torchacc_graph_stablehlo(
         // SAFETY (here and below): as the header says.
         let program = &unsafe { borrow(graph)? }.program;
         let graph = decompose(&program.graph, &|_| false)?.into_owned();
-        let text = stablehlo::print(&Program { graph, ..program.clone() })?;
+        let text = stablehlo::print(&Module { graph, ..program.clone() })?;
         let text = torchacc_string::owned(text);
         unsafe { put(out, text).inspect_err(|_| handle::release(text)) }
     })
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn torchacc_graph_apply(
 }
 
 /// The constants that are no part of the graph.
-fn constants(context: &torchacc_context, program: &Program) -> Result<Vec<torchacc_tensor>> {
+fn constants(context: &torchacc_context, program: &Module) -> Result<Vec<torchacc_tensor>> {
     let made = program.constants.iter().map(|array| {
         let tensor = torchacc_tensor::dense(&context.inner, array.ty.dtype, &array.ty.sizes)?;
         context.inner.write(tensor.buffer.id, &array.bytes)?;

@@ -19,7 +19,7 @@ pub enum Attribute<'a> {
     Text(&'a str),
     Symbol(&'a str),
     /// One of a list of choices: `LT`, `DEFAULT`, the `b` of dimension numbers.
-    Word(&'a str),
+    Choice(&'a str),
     Type(Ty),
     List(Vec<Attribute<'a>>),
     Dict(Dict<'a>),
@@ -172,7 +172,7 @@ impl<'a> Cursor<'a> {
                 self.word();
                 let choice = self.word();
                 self.expect(">")?;
-                Ok(Attribute::Word(choice))
+                Ok(Attribute::Choice(choice))
             }
             "stablehlo.conv" => {
                 self.expect("<")?;
@@ -225,7 +225,7 @@ impl<'a> Cursor<'a> {
                 if self.peek() == b'<' && !typed {
                     self.skip_brackets()?;
                 }
-                Ok(Attribute::Word(word))
+                Ok(Attribute::Choice(word))
             }
         }
     }

@@ -50,7 +50,7 @@ pub fn logic(op: Op) -> Op {
 impl<'c, 'a, 'm> Call<'c, 'a, 'm> {
     /// What region `n` does, or what the operation `applies`.
     pub fn body(&self, n: usize) -> Result<Body<'c, 'a>> {
-        if let Some(Attribute::Word(name)) = self.find(&["applies"]) {
+        if let Some(Attribute::Choice(name)) = self.find(&["applies"]) {
             return match one(name) {
                 Some(op) => Ok(Body::One(op)),
                 None => invalid!("reductions by `{name}` are not supported"),

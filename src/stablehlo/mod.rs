@@ -42,7 +42,7 @@ use types::carrier;
 
 /// What a module computes.
 #[derive(Clone, Debug)]
-pub struct Program {
+pub struct Module {
     /// Of the module's public function: argument `i` is input `i`, unless it says otherwise.
     pub graph: Graph,
     /// How many inputs the program is called with.
@@ -52,20 +52,20 @@ pub struct Program {
 }
 
 /// A graph that is called with all its inputs.
-impl From<Graph> for Program {
-    fn from(graph: Graph) -> Program {
+impl From<Graph> for Module {
+    fn from(graph: Graph) -> Module {
         let number = |node: &Node| (node.op == Op::Input).then(|| node.attrs[0].int() as usize + 1);
         let inputs = graph.nodes.iter().filter_map(number).max().unwrap_or(0);
-        Program { graph, inputs, constants: Vec::new() }
+        Module { graph, inputs, constants: Vec::new() }
     }
 }
 
 /// The function `main` of a module, or its only public one. Errors (`InvalidArgument`): begin with line and column.
-pub fn parse(text: &str) -> Result<Program> {
+pub fn parse(text: &str) -> Result<Module> {
     program(text).map_err(|error| located(text, error))
 }
 
-fn program(text: &str) -> Result<Program> {
+fn program(text: &str) -> Result<Module> {
     let functions = syntax::functions(text)?;
     let entry = entry(&functions)?;
     let math = Math::default();
@@ -75,8 +75,8 @@ fn program(text: &str) -> Result<Program> {
     let mut args = Vec::new();
     for (place, ty) in places.iter().zip(&entry.args) {
         let v = match place {
-            Place::Input(index) => math.build(|b| b.input(*index as u32, ty.clone())),
-            Place::Scalar(slot) => math.build(|b| b.scalar(*slot, ty.dtype)),
+            Argument::Input(index) => math.build(|b| b.input(*index as u32, ty.clone())),
+            Argument::Scalar(slot) => math.build(|b| b.scalar(*slot, ty.dtype)),
         };
         args.push(Value::new(v.bitcast(carrier(ty.dtype)), ty.dtype));
         math.check().map_err(|e| error_at(entry.at, e.message))?;
@@ -88,7 +88,7 @@ fn program(text: &str) -> Result<Program> {
     drop(lowering);
     let graph = math.into_builder().finish(outputs);
     verify(&graph)?;
-    Ok(Program { graph, inputs: n_inputs, constants })
+    Ok(Module { graph, inputs: n_inputs, constants })
 }
 
 fn entry<'f, 'a>(functions: &'f [Function<'a>]) -> Result<&'f Function<'a>> {
@@ -104,16 +104,16 @@ fn entry<'f, 'a>(functions: &'f [Function<'a>]) -> Result<&'f Function<'a>> {
 }
 
 /// What an argument is.
-enum Place {
+enum Argument {
     Input(usize),
     Scalar(u32),
 }
 
-impl Place {
+impl Argument {
     fn input(&self) -> Option<usize> {
         match self {
-            Place::Input(index) => Some(*index),
-            Place::Scalar(_) => None,
+            Argument::Input(index) => Some(*index),
+            Argument::Scalar(_) => None,
         }
     }
 }
@@ -122,19 +122,19 @@ impl Place {
 const INPUT: &str = "torchacc.input";
 const SCALAR: &str = "torchacc.scalar";
 
-fn places(function: &Function) -> Result<Vec<Place>> {
+fn places(function: &Function) -> Result<Vec<Argument>> {
     let number = |attrs: &Dict, name: &str| match attrs.iter().find(|(found, _)| *found == name) {
         Some((_, Attribute::Int(n @ 0..=0xffff))) => Some(*n),
         _ => None,
     };
-    let mut places: Vec<Place> = Vec::new();
+    let mut places: Vec<Argument> = Vec::new();
     for (i, (ty, attrs)) in function.args.iter().zip(&function.arg_attrs).enumerate() {
         places.push(match (number(attrs, INPUT), number(attrs, SCALAR)) {
-            (Some(index), _) => Place::Input(index as usize),
+            (Some(index), _) => Argument::Input(index as usize),
             (None, Some(slot)) if matches!(ty.dtype, DType::F64 | DType::I64 | DType::Bool) => {
-                Place::Scalar(slot as u32)
+                Argument::Scalar(slot as u32)
             }
-            _ => Place::Input(i),
+            _ => Argument::Input(i),
         });
     }
     let mut seen: Vec<(usize, &Ty)> = Vec::new();

@@ -58,10 +58,10 @@ impl<'c, 'a, 'm> Call<'c, 'a, 'm> {
     /// A choice by name, wherever it stands: pretty forms do not say of what it is one.
     pub fn choice(&self, names: &[&str]) -> Option<&'a str> {
         let is_choice = |(name, value): &&(&str, Attribute<'a>)| {
-            (name.is_empty() || names.contains(name)) && matches!(value, Attribute::Word(_))
+            (name.is_empty() || names.contains(name)) && matches!(value, Attribute::Choice(_))
         };
         self.op.attrs.iter().find(is_choice).and_then(|(_, value)| match value {
-            Attribute::Word(word) => Some(*word),
+            Attribute::Choice(word) => Some(*word),
             _ => None,
         })
     }

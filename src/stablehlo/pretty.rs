@@ -54,13 +54,13 @@ pub fn form<'a>(c: &mut Cursor<'a>, op: &mut Operation<'a>) -> Result<()> {
                     op.attrs.push((word, value));
                 } else if word == "applies" {
                     let name = c.word();
-                    op.attrs.push(("applies", Attribute::Word(name)));
+                    op.attrs.push(("applies", Attribute::Choice(name)));
                 } else if is_return(op.name) && op.operands.is_empty() {
                     // The next operation: this one returns nothing.
                     c.at = at;
                     return Ok(());
                 } else if word != "across" {
-                    op.attrs.push(("", Attribute::Word(word)));
+                    op.attrs.push(("", Attribute::Choice(word)));
                 }
             }
         }

@@ -4,7 +4,7 @@ use super::expand::expansion;
 use super::ops::primitive;
 use super::table::printing;
 use super::types::type_name;
-use super::{INPUT, Program, SCALAR};
+use super::{INPUT, Module, SCALAR};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::{Graph, Node, ValueId};
@@ -31,7 +31,7 @@ pub struct Printer<'g> {
 /// The program as the function `main` of a module. Primitives that StableHLO has none for are composites, or calls of
 /// `torchacc.<primitive>`, which only this library knows: decompose our own composites before. Errors: host operators, whose
 /// functions no text has.
-pub fn print(program: &Program) -> Result<String> {
+pub fn print(program: &Module) -> Result<String> {
     let (main, functions) = function(program, "public @main", 0, false)?;
     let functions = [&[main], &functions[..]].concat().concat();
     Ok(format!("module @torchacc {{\n{functions}}}\n"))
@@ -39,7 +39,7 @@ pub fn print(program: &Program) -> Result<String> {
 
 /// A function, and those that it needs.
 fn function(
-    program: &Program,
+    program: &Module,
     name: &str,
     before: usize,
     inner: bool,
@@ -70,7 +70,7 @@ fn function(
 
 impl Printer<'_> {
     /// The leaves that the program is called with; inputs first, by their numbers.
-    fn arguments(&mut self, program: &Program) -> String {
+    fn arguments(&mut self, program: &Module) -> String {
         let of = |op: Op| {
             let mut found: Vec<(i64, ValueId)> = Vec::new();
             let nodes = self.graph.nodes.iter().filter(|node| node.op == op);
@@ -102,7 +102,7 @@ impl Printer<'_> {
     }
 
     /// Arrays that are no arguments.
-    fn constants(&mut self, program: &Program) {
+    fn constants(&mut self, program: &Module) {
         for node in program.graph.nodes.iter().filter(|node| node.op == Op::Input) {
             let place = (node.attrs[0].int() as usize).checked_sub(program.inputs);
             let Some(array) = place.and_then(|place| program.constants.get(place)) else {
@@ -167,7 +167,7 @@ impl Printer<'_> {
         let callee = format!("{name}.{number}");
         // Its arguments are all operands, used or not.
         let inputs = node.inputs.len();
-        let program = Program { graph, inputs, constants: Vec::new() };
+        let program = Module { graph, inputs, constants: Vec::new() };
         let (text, functions) =
             function(&program, &format!("private @{callee}"), number + 1, true)?;
         self.functions.push(text);

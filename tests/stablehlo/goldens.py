@@ -3,8 +3,8 @@
     pip install jax
     python tests/stablehlo/goldens.py
 
-For each function below `goldens/<name>.mlir` is its module and `goldens/<name>.txt` its arrays, one a line: `in` or `out`, the
-element type, the sizes, the bytes in hexadecimal.
+For each function below `goldens/<name>.mlir` is its module and `goldens/<name>.txt` its arrays, one
+a line: `in` or `out`, the element type, the sizes, the bytes in hexadecimal.
 """
 
 import pathlib
@@ -116,7 +116,9 @@ def conv_dims(x, w, y):
     nhwc = lax.conv_general_dilated(
         x, w, (2, 1), [(1, 2), (-1, 0)], (1, 2), (2, 1), ("NHWC", "HWIO", "NHWC")
     )
-    transposed = lax.conv_transpose(x, w, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    transposed = lax.conv_transpose(
+        x, w, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
     grouped = lax.conv_general_dilated(
         y, y, (1,), [(3, 3)], batch_group_count=2, dimension_numbers=("NCH", "OIH", "NCH")
     )
@@ -196,7 +198,9 @@ def running(x):
         lax.cummax(x, 0),
         jnp.cumprod(x, 1),
         lax.cumlogsumexp(x, 1),
-        lax.reduce_window(x, 0.0, lax.add, (1, 3), (1, 2), [(0, 0), (2, 1)], window_dilation=(1, 2)),
+        lax.reduce_window(
+            x, 0.0, lax.add, (1, 3), (1, 2), [(0, 0), (2, 1)], window_dilation=(1, 2)
+        ),
         lax.reduce_window(x, jnp.inf, lax.min, (2, 2), (1, 1), "SAME"),
     )
 
@@ -304,7 +308,9 @@ def shapes(x):
         jnp.where(x.sum() > 0, x, 0),
         x.astype(jnp.bfloat16),
         x.astype(jnp.bfloat16) @ x.T.astype(jnp.bfloat16),
-        jnp.dot(x.astype(jnp.bfloat16), x.T.astype(jnp.bfloat16), preferred_element_type=jnp.float32),
+        jnp.dot(
+            x.astype(jnp.bfloat16), x.T.astype(jnp.bfloat16), preferred_element_type=jnp.float32
+        ),
         jnp.array(np.arange(40).reshape(5, 8) % 7)[:, 1:3],
     )
 

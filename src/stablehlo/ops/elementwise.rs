@@ -154,7 +154,7 @@ pub fn compare<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
         _ => return invalid!("how to compare is missing: EQ, NE, LT, LE, GT or GE"),
     };
     let is_total = c.op.attrs.iter().any(|(_, value)| {
-        matches!(value, crate::stablehlo::attribute::Attribute::Word("TOTALORDER"))
+        matches!(value, crate::stablehlo::attribute::Attribute::Choice("TOTALORDER"))
     });
     one(Value::of(compared(op, a, b, is_total)?))
 }

@@ -114,7 +114,7 @@ struct Places {
 fn places(list: &Attribute, [first, second]: [&str; 2], rank: usize) -> Result<Places> {
     let Attribute::List(items) = list else { return invalid!("dimension numbers are lists") };
     let word = |wanted: &str| {
-        let is = |item: &&Attribute| matches!(item, Attribute::Word(word) if *word == wanted);
+        let is = |item: &&Attribute| matches!(item, Attribute::Choice(word) if *word == wanted);
         items.iter().position(|item| is(&item))
     };
     let number =

@@ -277,7 +277,7 @@ pub fn select_and_scatter<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     let is_largest = match &select.body[..] {
         [compare, _] if compare.name == "stablehlo.compare" => {
             let larger = |(_, value): &(&str, crate::stablehlo::attribute::Attribute)| {
-                matches!(value, crate::stablehlo::attribute::Attribute::Word("GE" | "GT"))
+                matches!(value, crate::stablehlo::attribute::Attribute::Choice("GE" | "GT"))
             };
             let names: Vec<&str> = compare.operands.iter().map(|x| x.name).collect();
             names == select.args && compare.attrs.iter().any(larger)
