@@ -1,4 +1,5 @@
-/* Programs of other systems: a module of StableHLO, with a constant that is an array of its own, and what it is printed as. */
+/* Programs of other systems: a module of StableHLO, with a constant that is an array of its own,
+ * and what it is printed as. */
 #include "check.h"
 
 static void expect(const torchacc_tensor* tensor, const float* wanted, size_t count) {
@@ -21,7 +22,8 @@ int main(void) {
       "module @jit_f {\n"
       "  func.func public @main(%arg0: tensor<2x3xf32>) -> (tensor<6x4xf32>) {\n"
       "    %0 = stablehlo.iota dim = 1 : tensor<6x4xf32>\n"
-      "    %c = stablehlo.constant dense<[[1,0,0,0],[0,1,0,0],[0,0,1,0],[0,0,0,1],[1,1,1,1],[2,2,2,2]]> : tensor<6x4xi32>\n"
+      "    %c = stablehlo.constant "
+      "dense<[[1,0,0,0],[0,1,0,0],[0,0,1,0],[0,0,0,1],[1,1,1,1],[2,2,2,2]]> : tensor<6x4xi32>\n"
       "    %1 = stablehlo.convert %c : (tensor<6x4xi32>) -> tensor<6x4xf32>\n"
       "    %2 = stablehlo.reshape %arg0 : (tensor<2x3xf32>) -> tensor<6xf32>\n"
       "    %3 = stablehlo.broadcast_in_dim %2, dims = [0] : (tensor<6xf32>) -> tensor<6x4xf32>\n"
@@ -30,7 +32,8 @@ int main(void) {
       "    return %5 : tensor<6x4xf32>\n"
       "  }\n"
       "}\n";
-  const float of_module[24] = {1, 1, 2, 3, 0, 3, 2, 3, 0, 1, 5, 3, 0, 1, 2, 7, 5, 6, 7, 8, 12, 13, 14, 15};
+  const float of_module[24] = {1, 1, 2, 3, 0, 3, 2, 3, 0,  1,  5,  3,
+                               0, 1, 2, 7, 5, 6, 7, 8, 12, 13, 14, 15};
   torchacc_graph *read, *reread;
   torchacc_tensor *y, *z;
   OK(torchacc_graph_parse(str(module), &read));
@@ -45,7 +48,8 @@ int main(void) {
   torchacc_string_free(printed);
   torchacc_graph_free(read);
   torchacc_graph_free(reread);
-  FAILS(TORCHACC_INVALID_ARGUMENT, torchacc_graph_parse(str("module { func.func @main() { x.y : } }"), &read));
+  FAILS(TORCHACC_INVALID_ARGUMENT,
+        torchacc_graph_parse(str("module { func.func @main() { x.y : } }"), &read));
   torchacc_tensor_release(y);
   torchacc_tensor_release(z);
   torchacc_tensor_release(x);
