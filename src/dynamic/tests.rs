@@ -231,36 +231,6 @@ fn a_template_ends_where_a_number_goes_by_a_step() {
     assert_eq!([150, 200, 700, 1000].map(has), [true, true, false, false]);
 }
 
-/// Models of several widths, each with plans of its own: lengths are learnt for one width after the other, after many failures too.
-#[test]
-fn what_varies_within_a_width_is_learnt_though_widths_have_other_plans() {
-    let planning = Planning::default();
-    let width = |records: &Records| records.values[0].format.sizes[1];
-    let run = |records: Records| {
-        let erased = ShapeErasedTrace::of(&records);
-        if planning.families.instance(&erased, &records).is_some() {
-            return true;
-        }
-        let (unplaced, decisions) = planned(&records, None).unwrap();
-        let planner = |other: &Records, decisions: &PlanDecisions| {
-            let same = width(other) == width(&records);
-            if same { Ok(planned(other, Some(decisions))?.0) } else { internal!("another plan") }
-        };
-        if planning.families.add(&erased) {
-            planning.families.learn(&erased, &records, &unplaced, &decisions, &planner);
-        }
-        false
-    };
-    let lengths = [50, 161, 70, 33];
-    let each = |width: i64| lengths.map(|t| run(attention(t, width)));
-    assert_eq!(each(16), [false, false, true, true]);
-    assert_eq!(each(24), [false, false, false, true]);
-    assert_eq!(each(16), [true; 4]);
-    (30..40).for_each(|width| assert!(!run(attention(50, 2 * width))));
-    let lengths = (2..30).map(|n| run(attention(11 * n, 48))).collect::<Vec<_>>();
-    assert!(lengths[27], "{lengths:?}");
-}
-
 /// The larger half of a row of `t`: what no polynomial in `t` says.
 fn halves(t: i64) -> Records {
     let mut s = Scribe::default();
@@ -313,14 +283,18 @@ fn a_forgotten_family_compiles() {
 
 /// A layer of experts, each of which has rows of its own, and the gradients of their weights.
 fn experts(rows: &[i64]) -> Records {
+    experts_of_width(rows, 16)
+}
+
+fn experts_of_width(rows: &[i64], width: i64) -> Records {
     let mut s = Scribe::default();
     let mut outputs = Vec::new();
     for &n in rows {
-        let weight = s.leaf(&[16, 8]);
-        let x = s.leaf(&[n, 16]);
+        let weight = s.leaf(&[width, 8]);
+        let x = s.leaf(&[n, width]);
         let y = s.op("aten::mm", vec![of(&x), of(&weight)], &[n, 8]);
         let y = s.op("aten::_softmax", vec![of(&y), Arg::Int(1), Arg::Bool(false)], &[n, 8]);
-        outputs.push(s.op("aten::mm", vec![of(&transposed(&x)), of(&y)], &[16, 8]));
+        outputs.push(s.op("aten::mm", vec![of(&transposed(&x)), of(&y)], &[width, 8]));
     }
     s.finish(&outputs.iter().collect::<Vec<_>>())
 }
@@ -333,4 +307,35 @@ fn many_sizes_may_vary_each_for_itself() {
     let instantiated = planning.each((1..9).map(|n| experts(&rows(n))));
     assert_eq!(instantiated[4..], [true; 4], "{instantiated:?}");
     assert!(planning.probes.get() < 100, "{} probes", planning.probes.get());
+}
+
+/// Models of several widths, each with plans of its own: what varies within one of them is learnt, after many failures too.
+#[test]
+fn many_sizes_are_learnt_for_each_width() {
+    let planning = Planning::default();
+    let width = |records: &Records| records.values[0].format.sizes[0];
+    let run = |n: i64, wide: i64| {
+        let rows: Vec<i64> = (1..4).map(|i| 3 + (n * n + i * (2 * n + 5)) % 23).collect();
+        let records = experts_of_width(&rows, wide);
+        let erased = ShapeErasedTrace::of(&records);
+        if planning.families.instance(&erased, &records).is_some() {
+            return true;
+        }
+        let (unplaced, decisions) = planned(&records, None).unwrap();
+        let planner = |other: &Records, decisions: &PlanDecisions| {
+            let same = width(other) == wide;
+            if same { Ok(planned(other, Some(decisions))?.0) } else { internal!("another plan") }
+        };
+        if planning.families.add(&erased) {
+            planning.families.learn(&erased, &records, &unplaced, &decisions, &planner);
+        }
+        false
+    };
+    for wide in [16, 24, 48] {
+        let instantiated: Vec<bool> = (1..9).map(|n| run(n, wide)).collect();
+        assert_eq!(instantiated[5..], [true; 3], "{wide}: {instantiated:?}");
+    }
+    assert!(run(9, 16), "the first width's template stays");
+    (30..40).for_each(|half| assert!(!run(1, 2 * half)));
+    assert!((1..32).any(|n| run(n, 96)));
 }

@@ -42,7 +42,7 @@ adapters.install()
 
 def __getattr__(name: str) -> ModuleType:
     # What many programs do without, and takes long to import.
-    if name in ("auto", "checkpoint", "health"):
+    if name in ("auto", "checkpoint", "health", "stablehlo"):
         return importlib.import_module(f"torchacc.{name}")
     raise AttributeError(f"module 'torchacc' has no attribute {name!r}")
 
@@ -79,5 +79,6 @@ __all__ = [
     "set_progress",
     "set_recompile_limit",
     "set_strict",
+    "stablehlo",
     "sync",
 ]

@@ -1,0 +1,76 @@
+// torch.classes.acc.Graph: programs of the IR and of StableHLO, as functions of tensors.
+#include <torch/custom_class.h>
+#include <torch/library.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "record/arguments.h"
+#include "record/recorder.h"
+#include "runtime/allocator.h"
+#include "runtime/runtime.h"
+
+namespace torchacc {
+namespace {
+
+struct Release {
+  void operator()(torchacc_graph* graph) const { torchacc_graph_free(graph); }
+  void operator()(torchacc_tensor* tensor) const { torchacc_tensor_release(tensor); }
+};
+
+class Graph : public torch::CustomClassHolder {
+ public:
+  explicit Graph(const std::string& text) {
+    torchacc_graph* graph = nullptr;
+    check(torchacc_graph_parse(to_str(text), &graph));
+    graph_.reset(graph);
+  }
+
+  std::string stablehlo() const {
+    torchacc_string* text = nullptr;
+    check(torchacc_graph_stablehlo(graph_.get(), &text));
+    std::string copied = to_string(torchacc_string_view(text));
+    torchacc_string_free(text);
+    return copied;
+  }
+
+  // Records it.
+  std::vector<at::Tensor> call(const std::vector<at::Tensor>& inputs) const {
+    std::vector<torchacc_view> views;
+    for (const at::Tensor& input : inputs) {
+      TORCH_CHECK(is_acc(input), "input ", views.size(), " of the module is on ",
+                  input.device().str(), ", and not on acc");
+      views.push_back(view_of(*input.unsafeGetTensorImpl()));
+    }
+    std::vector<torchacc_arg> arguments;
+    for (const torchacc_view& view : views) arguments.push_back(view_argument(view));
+    std::vector<torchacc_tensor*> made(torchacc_graph_outputs(graph_.get()), nullptr);
+    check(torchacc_graph_apply(context(), graph_.get(), arguments.data(), arguments.size(),
+                               made.data(), made.size()));
+    std::vector<std::unique_ptr<torchacc_tensor, Release>> owned;
+    for (torchacc_tensor* tensor : made) owned.emplace_back(tensor);
+    std::vector<at::Tensor> results;
+    for (const auto& tensor : owned) {
+      torchacc_view view{};
+      check(torchacc_tensor_view(tensor.get(), &view));
+      results.push_back(adopt_tensor(torchacc_buffer_retain(view.buffer), {view.sizes, view.rank},
+                                     {view.strides, view.rank}, view.offset,
+                                     to_scalar_type(view.dtype), current_device()));
+    }
+    return results;
+  }
+
+ private:
+  std::unique_ptr<torchacc_graph, Release> graph_;
+};
+
+TORCH_LIBRARY_FRAGMENT(acc, m) {
+  m.class_<Graph>("Graph")
+      .def(torch::init<const std::string&>())
+      .def("stablehlo", &Graph::stablehlo)
+      .def("call", &Graph::call);
+}
+
+}  // namespace
+}  // namespace torchacc
