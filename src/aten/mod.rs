@@ -317,6 +317,8 @@ pub fn accepts(row: u32, dtypes: &[DType]) -> bool {
     let alike = dtypes.windows(2).all(|pair| pair[0] == pair[1]);
     let (moves, float8, complex, takes): (bool, bool, bool, fn(DType) -> bool) = match entry(row) {
         Entry::Aten(row) => (row.moves, row.float8, row.complex.is_some(), row.takes),
+        // Of any types of one size.
+        Entry::Primitive(Op::Bitcast) => return true,
         Entry::Primitive(op) => {
             let float8 = matches!(op, Op::Cast | Op::ScaledMatmul);
             (op.class() == crate::op::Class::Movement, float8, false, |_| true)
