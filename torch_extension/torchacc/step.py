@@ -55,4 +55,6 @@ def _cut_after_step(optimizer: Optimizer, args: tuple, kwargs: dict) -> None:
     parameters = (p for group in optimizer.param_groups for p in group["params"])
     if any(p.device.type == "acc" for p in parameters):
         cut()
-        steps.end(optimizer)
+        # Dynamo must not trace events: steps that it has compiled are not told.
+        if not torch.compiler.is_compiling():
+            steps.end(optimizer)
