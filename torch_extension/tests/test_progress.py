@@ -89,9 +89,8 @@ def test_a_save_says_what_is_on_disk(told, tmp_path, monkeypatch):
                 break
         checkpointer.wait()
     assert seen.is_set()
-    wait_for(lambda: told and told[-1].remaining == 0)
+    wait_for(lambda: any(one.what == "save" and one.remaining == 0 for one in told))
     saves = [one for one in told if one.what == "save"]
-    assert saves
     assert all(str(folder) in one.stage for one in saves)
     assert all(one.total >= 4 << 20 and 0 <= one.done <= one.total for one in saves)
 
@@ -101,11 +100,20 @@ def test_loading_weights_counts_their_bytes(told, tmp_path):
     model = torch.nn.Sequential(*(torch.nn.Linear(500, 500) for _ in range(6)))
     save_file(model.state_dict(), tmp_path / "model.safetensors")
     nbytes = sum(one.nbytes for one in model.state_dict().values())
-    torchacc.load_safetensors(model.to("acc"), tmp_path)
-    wait_for(lambda: told and told[-1].remaining == 0)
-    assert {(one.what, one.total, one.unit) for one in told} == {("load", nbytes, "bytes")}
-    assert all(one.done <= nbytes for one in told)
-    assert told[-1].done == nbytes
+    model.to("acc")
+
+    def loads():
+        return [one for one in told if one.what == "load"]
+
+    # One may be over before somebody looks.
+    for _ in range(200):
+        torchacc.load_safetensors(model, tmp_path)
+        if loads():
+            break
+    wait_for(lambda: loads()[-1].remaining == 0)
+    assert {(one.total, one.unit) for one in loads()} == {(nbytes, "bytes")}
+    assert all(one.done <= nbytes for one in loads())
+    assert loads()[-1].done == nbytes
 
 
 def test_what_was_written_is_counted(tmp_path):
