@@ -347,6 +347,7 @@ static void reports(const char* backend) {
     EXPECT(context.visit_profile([&](const torchacc_span&) { ++spans; }) == 0 && spans > 0);
     EXPECT(context.busy_ns() > 0);
     EXPECT(has(context.explain(), "aten::neg") && !context.last_program().empty());
+    EXPECT(has(context.memory_report(), "\"arena_bytes\"") && !context.progress().empty());
     EXPECT(has(ta::Graph::last(context).text(), "return %"));
     context.set_strict(TORCHACC_STRICT_RECOMPILES);
     try {

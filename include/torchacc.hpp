@@ -280,6 +280,10 @@ class Context {
   /// Host operators that ran, as JSON.
   std::string host_calls() const { return text(torchacc_host_call_report); }
   std::string last_program() const { return text(torchacc_last_program); }
+  /// Memory of the program that takes most of it, as JSON.
+  std::string memory_report() const { return text(torchacc_memory_report); }
+  /// The program that is being compiled just now, as JSON.
+  std::string progress() const { return text(torchacc_progress); }
   void start_profile() const { check(torchacc_profile_start(get())); }
   /// The timeline since then in Chrome's trace format.
   std::string stop_profile() const { return text(torchacc_profile_stop); }
