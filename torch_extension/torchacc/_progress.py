@@ -48,7 +48,7 @@ class Task:
         return estimated(what, stage, self.done, total, unit, time.monotonic() - self._began)
 
 
-def estimated(what, stage, done, total, unit, elapsed: float) -> Progress:
+def estimated(what: str, stage: str, done: int, total: int, unit: str, elapsed: float) -> Progress:
     """`remaining` from what was done so far."""
     left = elapsed / done * (total - done) if 0 < done < total else None
     return Progress(what, stage, done, total, unit, elapsed, left)
@@ -78,7 +78,7 @@ def task(what: str, stage: str, total: int, unit: str) -> Iterator[Task]:
             _sources.discard(one)
 
 
-def speak_of(source) -> None:
+def speak_of(source: object) -> None:
     """`source.progress()` gives a Progress, or None while nothing is to be said; for as long as
     somebody has `source`."""
     with _lock:

@@ -6,6 +6,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from types import TracebackType
 
 import torch
 
@@ -24,7 +25,12 @@ class Report:
         reset_metrics()
         torch.ops.acc.profile_start()
 
-    def __exit__(self, kind, error, trace) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         failed = _settled()
         timeline = torch.ops.acc.profile_stop()
         _write(self._path, _title(sys.argv), timeline, error or failed)

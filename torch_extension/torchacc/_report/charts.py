@@ -73,7 +73,9 @@ def stacked(title: str, parts: list[tuple[str, str, float, str]]) -> Html:
     )
 
 
-def bars(title: str, values: list[tuple[float, str, str]], most: str, ends) -> Html:
+def bars(
+    title: str, values: list[tuple[float, str, str]], most: str, ends: tuple[str, str]
+) -> Html:
     """Columns: (height, class, text), of which the highest is as high as the chart; `most` says
     what that is."""
     height, top = 120, max((value for value, _, _ in values), default=0) or 1

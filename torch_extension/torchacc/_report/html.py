@@ -1,6 +1,7 @@
 """HTML in which nothing that a program is called can be markup."""
 
 import html
+from collections.abc import Iterable
 
 _CONTROLS = {code: "\N{REPLACEMENT CHARACTER}" for code in range(32) if chr(code) not in "\t\n"}
 
@@ -30,5 +31,5 @@ def tag(name: str, *children: object, **attributes: object) -> Html:
     return Html(f"<{name}{given}>{inner}</{name}>")
 
 
-def join(parts) -> Html:
+def join(parts: Iterable[object]) -> Html:
     return Html("".join(map(escaped, parts)))

@@ -154,7 +154,7 @@ def write(path: Path, data: bytes | memoryview) -> None:
     sync_folder(path.parent)
 
 
-def written(folder, request: dict) -> int:
+def written(folder: Name, request: dict) -> int:
     """Bytes of a part that are in its file so far."""
     temporary, name = temporary_folder(folder, request), part_name(request["part"])
     sizes = [0]

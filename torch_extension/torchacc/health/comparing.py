@@ -80,7 +80,7 @@ class Recorder:
     def __enter__(self) -> "Recorder":
         return self
 
-    def __exit__(self, *error) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _see(self, name: str, site: str, tensor: torch.Tensor) -> None:

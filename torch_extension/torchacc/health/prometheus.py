@@ -56,7 +56,7 @@ class MetricsServer:
     def __enter__(self) -> "MetricsServer":
         return self
 
-    def __exit__(self, *error) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def text(self) -> str:

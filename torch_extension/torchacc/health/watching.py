@@ -10,6 +10,7 @@ import traceback
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from types import TracebackType
 
 import torch
 import torch.distributed as dist
@@ -135,7 +136,12 @@ class Watch:
     def __enter__(self) -> "Watch":
         return self
 
-    def __exit__(self, kind, error, trace) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if kind is None:
             self.close()
             return
