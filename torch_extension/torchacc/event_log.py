@@ -39,6 +39,8 @@ class EventStream:
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
             self._write = self._append
         self._has_warned = False
+        if not _open:
+            _new_compiles()  # of before
         self._handle = torch.monitor.register_event_handler(self._take)
         _open.append(self)
 
@@ -177,15 +179,20 @@ steps = _Steps()
 _compiled = 0, 0  # the counter, which a program may reset, and the number of the last one
 
 
-def _compiles() -> None:
-    """Tells of what was compiled since the last call."""
+def _new_compiles() -> list[dict]:
+    """What was compiled since the last call."""
     global _compiled
     count, last = json.loads(torch.ops.acc.metrics()).get("compiles", 0), _compiled[1]
     if count == _compiled[0]:
-        return
+        return []
     new = [one for one in json.loads(torch.ops.acc.explain())["compiles"] if one["number"] > last]
     _compiled = count, max((one["number"] for one in new), default=last)
-    for one in new:
+    return new
+
+
+def _compiles() -> None:
+    """Tells of what was compiled since the last call."""
+    for one in _new_compiles():
         event(
             "torchacc.compile",
             number=one["number"],
