@@ -60,9 +60,10 @@ def set_progress(to: Callable[[Progress], None] | bool) -> None:
     its own with a `Progress`; False, which is the default, says nothing. `TORCHACC_PROGRESS=1` is
     True from the start. What takes less than a second is not spoken of."""
     global _tell, _is_settled
-    _tell, _is_settled = (_print if to is True else to or None), True
-    if _tell is not None:
-        _start()
+    with _lock:
+        _tell, _is_settled = (_print if to is True else to or None), True
+        if _tell is not None:
+            _start()
 
 
 @contextlib.contextmanager
@@ -114,25 +115,31 @@ _thread: threading.Thread | None = None
 
 
 def _start() -> None:
+    """Under the lock. A child of `fork` has its parent's thread by name only."""
     global _thread
-    with _lock:
-        if _thread is None or not _thread.is_alive():
-            _ended.clear()
-            _thread = threading.Thread(target=_watch, name="torchacc-progress", daemon=True)
-            _thread.start()
-            # A thread that comes back from C++ while the interpreter ends would end it badly.
-            atexit.register(_stop)
+    if _thread is None or not _thread.is_alive():
+        _thread = threading.Thread(target=_watch, name="torchacc-progress", daemon=True)
+        _thread.start()
 
 
+@atexit.register
 def _stop() -> None:
+    """A thread that comes back from C++ while the interpreter ends would end it badly."""
+    thread = _thread
     _ended.set()
-    _thread.join()
+    if thread is not None:
+        thread.join()
 
 
 def _watch() -> None:
+    global _thread
     said: dict[object, Progress] = {}
-    while not _ended.wait(_PERIOD) and (tell := _tell):
+    while not _ended.wait(_PERIOD):
         with _lock:
+            # Who asks again from here on starts another thread.
+            if (tell := _tell) is None:
+                _thread = None
+                return
             sources = list(_sources)
         all_now = {source: source.progress() for source in sources}
         now = {source: one for source, one in all_now.items() if one and one.elapsed >= _PERIOD}
