@@ -16,6 +16,19 @@ pub fn wide(dtype: DType) -> DType {
     if matches!(dtype, DType::F16 | DType::BF16) { DType::F32 } else { dtype }
 }
 
+/// Lanczos' coefficients for Γ with g = 7 and nine terms, after Godfrey (2001).
+pub const LANCZOS: [f64; 9] = [
+    0.999_999_999_999_809_9,
+    676.520_368_121_885_1,
+    -1_259.139_216_722_402_8,
+    771.323_428_777_653_1,
+    -176.615_029_162_140_6,
+    12.507_343_278_686_905,
+    -0.138_571_095_265_720_12,
+    9.984_369_578_019_572e-6,
+    1.505_632_735_149_311_6e-7,
+];
+
 /// A builder that can be shared, and the first error it met.
 #[derive(Default)]
 pub struct Math {

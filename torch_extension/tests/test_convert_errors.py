@@ -1,8 +1,8 @@
 """Conversions that cannot be, are killed, or want memory; and the command."""
 
+import contextlib
 import json
 import pickle
-import re
 import shutil
 import subprocess
 import sys
@@ -11,8 +11,10 @@ import converted
 import pytest
 import torch
 import torch.distributed.checkpoint as dcp
+import torchacc
 import torchacc.__main__ as command
 from converted import same
+from torchacc import _progress
 from torchacc.checkpoint import Checkpointer
 from torchacc.convert import ConversionError, conversion, convert, stored
 
@@ -291,19 +293,30 @@ def test_memory_is_that_of_one_tensor(at):
 # ---- the command
 
 
+def noting(tasks):
+    @contextlib.contextmanager
+    def task(*fields):
+        with _progress.task(*fields) as one:
+            tasks.append(one)
+            yield one
+
+    return task
+
+
 def test_the_command_converts(llama, at, capsys, monkeypatch):
     said = {**converted.config("llama"), "torch_dtype": "float32"}
     (llama / "config.json").write_text(json.dumps(said))
     command.main(["convert", str(llama), str(at("m")), "--to", "megatron", "--tp", "2"])
     assert capsys.readouterr() == ("", "")
-    monkeypatch.setattr(conversion, "PAUSE", 0)
+    asked, tasks = [], []
+    monkeypatch.setattr(torchacc, "set_progress", asked.append)
+    monkeypatch.setattr(conversion, "task", noting(tasks))
     arguments = ["--to", "safetensors", "--dtype", "bf16", "--shard-size", "1MB", "--progress"]
     command.main(["convert", str(at("m")), str(at("hf2")), *arguments])
-    told = capsys.readouterr().err.splitlines()
-    assert all(
-        re.search(r"torchacc convert: (written|verified): \d+% of .* s left", o) for o in told
-    )
-    assert told[-1].count("verified: 100%") == 1
+    told = tasks[-1].progress()
+    assert (asked, told.what, told.stage) == ([True], "convert", f"to {at('hf2')}")
+    written = sum(one.nbytes for one in converted.load(at("hf2")).values())
+    assert told.done == told.total == 2 * written
     expected = {name: one.bfloat16() for name, one in converted.state("llama").items()}
     same(converted.load(at("hf2")), expected)
     made = json.loads((at("hf2") / "config.json").read_text())

@@ -274,14 +274,13 @@ def convert(options: argparse.Namespace) -> None:
 
 
 def _converted(command: str, options, *arguments, **named) -> None:
-    from torchacc import convert
+    from torchacc import convert, set_progress
 
-    def tell(text: str) -> None:
-        print(f"torchacc {command}: {text}", file=sys.stderr, flush=True)
-
+    if options.progress:
+        set_progress(True)
     function = convert.convert if command == "convert" else convert.consolidate
     try:
-        function(*arguments, **named, progress=tell if options.progress else None)
+        function(*arguments, **named)
     except (convert.ConversionError, OSError) as error:
         raise SystemExit(f"torchacc {command}: {error}") from error
 

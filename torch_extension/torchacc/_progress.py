@@ -17,9 +17,9 @@ _PERIOD = 1.0  # seconds between two looks; what is done before the first is not
 
 
 class Progress(NamedTuple):
-    """Something that takes long: "compile", "save" or "load", the `stage` it is at, `done` of
-    `total` (0 if it is not known) in `unit`s, seconds `elapsed` and, as far as can be told,
-    `remaining` (None if not; 0 when it has ended)."""
+    """Something that takes long: "compile", "save", "load" or "convert", the `stage` it is at,
+    `done` of `total` (0 if it is not known) in `unit`s, seconds `elapsed` and, as far as can be
+    told, `remaining` (None if not; 0 when it has ended)."""
 
     what: str
     stage: str
@@ -49,16 +49,17 @@ class Task:
 
 
 def estimated(what: str, stage: str, done: int, total: int, unit: str, elapsed: float) -> Progress:
-    """`remaining` from what was done so far."""
+    """`remaining` from what was done so far, which padding may make more than was thought."""
+    done = min(done, total)
     left = elapsed / done * (total - done) if 0 < done < total else None
     return Progress(what, stage, done, total, unit, elapsed, left)
 
 
 def set_progress(to: Callable[[Progress], None] | bool) -> None:
-    """Says about once a second what a compile, a checkpoint's save or the loading of weights is at
-    and how long it takes still: True on stderr, or to a function, which is called in a thread of
-    its own with a `Progress`; False, which is the default, says nothing. `TORCHACC_PROGRESS=1` is
-    True from the start. What takes less than a second is not spoken of."""
+    """Says about once a second what a compile, a checkpoint's save, the loading of weights or a
+    conversion is at and how long it takes still: True on stderr, or to a function, which is called
+    in a thread of its own with a `Progress`; False, which is the default, says nothing.
+    `TORCHACC_PROGRESS=1` is True from the start. What takes less than a second is not spoken of."""
     global _tell, _is_settled
     with _lock:
         _tell, _is_settled = (_print if to is True else to or None), True

@@ -4,7 +4,7 @@ use super::PLAIN;
 use crate::aten::call::Rule;
 use crate::aten::{Row, row};
 use crate::dtype::DType;
-use crate::graph::math::V;
+use crate::graph::math::{LANCZOS, V};
 use crate::op::Op;
 use std::f64::consts::PI;
 
@@ -16,19 +16,6 @@ pub const ROWS: &[Row] = &[
 fn precisely<'a>(x: V<'a>, formula: fn(V<'a>) -> V<'a>) -> V<'a> {
     formula(x.cast(DType::F64)).cast(x.dtype())
 }
-
-/// Lanczos' coefficients for g = 7 and nine terms, after Godfrey (2001).
-const LANCZOS: [f64; 9] = [
-    0.999_999_999_999_809_9,
-    676.520_368_121_885_1,
-    -1_259.139_216_722_402_8,
-    771.323_428_777_653_1,
-    -176.615_029_162_140_6,
-    12.507_343_278_686_905,
-    -0.138_571_095_265_720_12,
-    9.984_369_578_019_572e-6,
-    1.505_632_735_149_311_6e-7,
-];
 
 /// log |Γ(x)|: Lanczos' formula from a half on, below it Γ(x) Γ(1 - x) = π / sin(πx). Infinite at 0, at negative whole
 /// numbers, and at both infinities.

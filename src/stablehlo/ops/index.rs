@@ -111,6 +111,12 @@ impl Rows {
         order.iter().enumerate().for_each(|(i, &d)| perm[d] = i as i64);
         v.reshape(&grouped).transpose(&perm)
     }
+
+    /// The dimensions that windows have, as they lie behind a row's number.
+    fn grouped(&self, in_window: &[usize]) -> Vec<usize> {
+        let all = self.addressed.iter().chain(&self.whole).copied();
+        all.filter(|d| in_window.contains(d)).collect()
+    }
 }
 
 /// Of each index and each place in a window the row, as i64 of sizes `[indices…, window…]`, where `window` has the
@@ -235,13 +241,7 @@ pub fn gather<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
         );
     }
     let n_batch = taken.rank() - in_window.len();
-    let grouped: Vec<usize> = rows
-        .addressed
-        .iter()
-        .chain(&rows.whole)
-        .copied()
-        .filter(|d| in_window.contains(d))
-        .collect();
+    let grouped = rows.grouped(&in_window);
     let perm = arranged(&numbers.offset, &in_window, &grouped, n_batch, ty.rank())?;
     Ok(vec![x.map(|_| taken.transpose(&perm))])
 }
@@ -307,13 +307,7 @@ pub fn scatter<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     }
     let rows = Rows::new(&operand, &window, &numbers);
     let (row, inside) = places(c, &numbers, &rows, &operand, &window, false)?;
-    let grouped: Vec<usize> = rows
-        .addressed
-        .iter()
-        .chain(&rows.whole)
-        .copied()
-        .filter(|d| in_window.contains(d))
-        .collect();
+    let grouped = rows.grouped(&in_window);
     let perm = arranged(
         &offset,
         &in_window,

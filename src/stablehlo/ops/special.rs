@@ -2,7 +2,7 @@
 
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::graph::math::{V, wide};
+use crate::graph::math::{LANCZOS, V, wide};
 use crate::op::Op;
 use crate::stablehlo::lower::{Call, Values};
 use crate::stablehlo::ops::elementwise::formula;
@@ -82,19 +82,6 @@ pub fn cbrt<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     })
 }
 
-/// Lanczos' approximation with g = 7 and nine coefficients, as XLA has it.
-const BASE: f64 = 0.999_999_999_999_809_9;
-const COEFFICIENTS: [f64; 8] = [
-    676.520_368_121_885_1,
-    -1_259.139_216_722_402_8,
-    771.323_428_777_653_1,
-    -176.615_029_162_140_6,
-    12.507_343_278_686_905,
-    -0.138_571_095_265_720_12,
-    9.984_369_578_019_572e-6,
-    1.505_632_735_149_311_6e-7,
-];
-
 /// `z` for the series, and `z + 7.5` with its logarithm. Below 1/2 both functions are reflected.
 fn shifted(v: V) -> (V, V, V) {
     let z = v.lt(0.5).select(-v, v - 1.0);
@@ -105,9 +92,9 @@ fn shifted(v: V) -> (V, V, V) {
 pub fn lgamma<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     widened(c, |v| {
         let (z, t, log_t) = shifted(v);
-        let term = |sum: V<'m>, (n, a): (usize, f64)| sum + a / (z + (n as f64 + 1.0));
+        let term = |sum: V<'m>, (n, a): (usize, &f64)| sum + *a / (z + (n as f64 + 1.0));
         let sum =
-            COEFFICIENTS.into_iter().enumerate().fold(z.math().constant(BASE, z.dtype()), term);
+            LANCZOS[1..].iter().enumerate().fold(z.math().constant(LANCZOS[0], z.dtype()), term);
         let y = (2.0 * PI).ln() / 2.0 + (z + 0.5 - t / log_t) * log_t + sum.log();
         let size = v.abs();
         let part = size - size.unary(Op::Floor);
@@ -124,11 +111,12 @@ pub fn lgamma<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
 pub fn digamma<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     widened(c, |v| {
         let (z, t, log_t) = shifted(v);
-        let [mut sum, mut slope] = [BASE, 0.0].map(|number| z.math().constant(number, z.dtype()));
-        for (n, a) in COEFFICIENTS.into_iter().enumerate() {
+        let [mut sum, mut slope] =
+            [LANCZOS[0], 0.0].map(|number| z.math().constant(number, z.dtype()));
+        for (n, a) in LANCZOS[1..].iter().enumerate() {
             let at = z + (n as f64 + 1.0);
-            slope = slope - a / (at * at);
-            sum = sum + a / at;
+            slope = slope - *a / (at * at);
+            sum = sum + *a / at;
         }
         let y = log_t + slope / sum - 7.0 / t;
         // The part beyond a whole number has the same cotangent, and fewer digits to lose.

@@ -45,6 +45,22 @@ void record_whole_operators(torch::Library& library) {
   }
 }
 
+// Composites of differentiable operators, for both keys: autograd must not stand in front of them.
+void add_recurrent_layers(torch::Library& m) {
+  m.impl("_thnn_fused_lstm_cell", &lstm_cell);
+  m.impl("_thnn_fused_gru_cell", &gru_cell);
+  m.impl("lstm.input", &lstm);
+  m.impl("gru.input", &gru);
+  m.impl("rnn_tanh.input", &rnn_tanh);
+  m.impl("rnn_relu.input", &rnn_relu);
+  m.impl("lstm.data", &packed_lstm);
+  m.impl("gru.data", &packed_gru);
+  m.impl("rnn_tanh.data", &packed_rnn_tanh);
+  m.impl("rnn_relu.data", &packed_rnn_relu);
+  m.impl("_pack_padded_sequence_backward", &pack_padded_sequence_backward);
+  m.impl("_pad_packed_sequence", &pad_packed_sequence);
+}
+
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(recorder()); }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
@@ -82,19 +98,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
          torch::CppFunction::makeFromBoxedFunction<&convolution_overrideable>());
   m.impl("convolution_backward_overrideable",
          torch::CppFunction::makeFromBoxedFunction<&convolution_backward_overrideable>());
-  m.impl("_thnn_fused_lstm_cell", &lstm_cell);
-  m.impl("_thnn_fused_gru_cell", &gru_cell);
-  m.impl("lstm.input", &lstm);
-  m.impl("gru.input", &gru);
-  m.impl("rnn_tanh.input", &rnn_tanh);
-  m.impl("rnn_relu.input", &rnn_relu);
-  m.impl("lstm.data", &packed_lstm);
-  m.impl("gru.data", &packed_gru);
-  m.impl("rnn_tanh.data", &packed_rnn_tanh);
-  m.impl("rnn_relu.data", &packed_rnn_relu);
   m.impl("_pack_padded_sequence", &pack_padded_sequence);
-  m.impl("_pack_padded_sequence_backward", &pack_padded_sequence_backward);
-  m.impl("_pad_packed_sequence", &pad_packed_sequence);
+  add_recurrent_layers(m);
   m.impl("addr", &addr);
   m.impl("addr.out", &addr_out);
   m.impl("_nested_tensor_from_mask_left_aligned", &is_left_aligned);
@@ -112,21 +117,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   record_whole_operators(m);
 }
 
-// These are composites of differentiable operators, or ask about the tensors themselves: autograd
-// must not stand in front of them.
 TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
-  m.impl("_thnn_fused_lstm_cell", &lstm_cell);
-  m.impl("_thnn_fused_gru_cell", &gru_cell);
-  m.impl("lstm.input", &lstm);
-  m.impl("gru.input", &gru);
-  m.impl("rnn_tanh.input", &rnn_tanh);
-  m.impl("rnn_relu.input", &rnn_relu);
-  m.impl("lstm.data", &packed_lstm);
-  m.impl("gru.data", &packed_gru);
-  m.impl("rnn_tanh.data", &packed_rnn_tanh);
-  m.impl("rnn_relu.data", &packed_rnn_relu);
-  m.impl("_pack_padded_sequence_backward", &pack_padded_sequence_backward);
-  m.impl("_pad_packed_sequence", &pad_packed_sequence);
+  add_recurrent_layers(m);
+  // Asks about the tensors themselves.
   m.impl("_has_compatible_shallow_copy_type", &has_compatible_shallow_copy_type);
 }
 

@@ -91,12 +91,12 @@ def _facts(run: Run) -> Html:
         "computed on": run.device,
         "steps": run.steps,
         "time": milliseconds(numbers["wall_ns"]),
-        "of a step, half": f"{milliseconds(numbers['step_p50_ns'])} or less",
+        "median step": milliseconds(numbers["step_p50_ns"]),
         "programs compiled": numbers["compiles"],
         "memory at most": size_text(numbers["peak_bytes"]),
     }
     if not run.steps:
-        del facts["of a step, half"]
+        del facts["median step"]
     return tag("dl", *(tag("div", tag("dt", name), tag("dd", it)) for name, it in facts.items()))
 
 

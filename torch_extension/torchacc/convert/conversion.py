@@ -8,20 +8,19 @@ import json
 import os
 import secrets
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
+from torchacc._progress import Task, task
 from torchacc.checkpoint.files import sync_folder, write
 from torchacc.convert import dcp_files, megatron_files, safetensors_files, shards, torch_files
 from torchacc.convert.model import MANIFEST, Model, Writer
 from torchacc.convert.stored import Checked, ConversionError, checksum
 
 UNFINISHED = ".converting-"
-PAUSE = 1.0  # seconds between two words of progress
 KINDS = ("all", "model", "optimizer")
 FORMATS = ("safetensors", "dcp", "checkpoint", "megatron")
 
@@ -62,7 +61,6 @@ def convert(
     vocab_size: int | None = None,
     vocab_multiple: int = 128,
     step: int | None = None,
-    progress: Callable[[str], None] | None = None,
 ) -> None:
     """Makes of the checkpoint `source` (its format is seen) the folder `target`, which must not be
     there, in the format `to`: "safetensors", "dcp", "checkpoint" (what a `Checkpointer` restores)
@@ -78,7 +76,7 @@ def convert(
 
     Holds one tensor at a time, or those that Megatron has as one. `target` gets its name when all
     that was written has been read again, and its checksums compared; they are in its manifest.json.
-    `progress` is called with what is done, at most once a second.
+    How far it is, `set_progress` tells.
 
     Raises FileExistsError for a `target` that is there; ConversionError, with nothing left, for
     what is wrong with the source, does not fit the target's format, or has no room on the disk.
@@ -93,7 +91,7 @@ def convert(
     model.cast(dtype)
     writer = _writer(to, model, options)
     again = replace(options, key=model.key, heads=model.heads)
-    _make(model, target, writer, lambda folder: open_model(folder, again), progress)
+    _make(model, target, writer, lambda folder: open_model(folder, again))
 
 
 def consolidate(
@@ -106,7 +104,6 @@ def consolidate(
     optimizer_pattern: str = shards.OPTIMIZER,
     model_name: str = "model_consolidated.pth",
     optimizer_name: str = "optimizer_consolidated.pth",
-    progress: Callable[[str], None] | None = None,
 ) -> None:
     """Puts together what ranks have saved in `folder`: the shards of TorchAcc and PyTorch/XLA FSDP
     (files like `model_pattern` and `optimizer_pattern`), a DCP, or the latest checkpoint of a
@@ -136,13 +133,11 @@ def consolidate(
     if parts > 1:
         writer: Writer = dcp_files.Writer(model, options, model.is_training and kind == "all")
         key = "optimizer" if kind == "optimizer" else model.key
-        _make(model, Path(target), writer, lambda one: dcp_files.open_model(one, key), progress)
+        _make(model, Path(target), writer, lambda one: dcp_files.open_model(one, key))
     else:
         writer = torch_files.Writer(model, model_name, optimizer_name)
         named = {"model": model_name, "optimizer": optimizer_name}
-        _make(
-            model, Path(target), writer, lambda one: torch_files.open_model(one, **named), progress
-        )
+        _make(model, Path(target), writer, lambda one: torch_files.open_model(one, **named))
 
 
 def _make(
@@ -150,7 +145,6 @@ def _make(
     target: Path,
     writer: Writer,
     reopen: Callable[[Path], Model],
-    progress: Callable[[str], None] | None,
 ) -> None:
     with _new_folder(target) as folder:
         free = shutil.disk_usage(folder).free
@@ -158,13 +152,14 @@ def _make(
             raise ConversionError(
                 f"{target.parent} has {free >> 20} MiB left, and {writer.nbytes >> 20} are needed"
             )
-        said = _Progress(progress, writer.nbytes)
-        checksums = _write(model, writer, folder, said)
-        model.copy_files(writer.folder)
-        manifest = {**writer.manifest(), "tensors": checksums, "left_out": model.left_out}
-        write(writer.folder / MANIFEST, json.dumps(manifest, indent=1).encode())
-        _sync(folder)
-        _verify(folder, reopen, checksums, said)
+        # It writes and reads again as many bytes.
+        with task("convert", f"to {target}", 2 * writer.nbytes, "bytes") as conversion:
+            checksums = _write(model, writer, folder, conversion)
+            model.copy_files(writer.folder)
+            manifest = {**writer.manifest(), "tensors": checksums, "left_out": model.left_out}
+            write(writer.folder / MANIFEST, json.dumps(manifest, indent=1).encode())
+            _sync(folder)
+            _verify(folder, reopen, checksums, conversion)
 
 
 def open_model(path: Path, options: Options) -> Model:
@@ -201,7 +196,7 @@ def _writer(to: str, model: Model, options: Options) -> Writer:
     return dcp_files.Writer(model, options, is_whole_training=to == "checkpoint")
 
 
-def _write(model: Model, writer: Writer, folder: Path, said: "_Progress") -> dict[str, dict]:
+def _write(model: Model, writer: Writer, folder: Path, conversion: Task) -> dict[str, dict]:
     """Writes all tensors; returns what the manifest says of them."""
     checksums, everything = {}, model.everything()
     try:
@@ -212,7 +207,7 @@ def _write(model: Model, writer: Writer, folder: Path, said: "_Progress") -> dic
                 made = {"kind": str(everything[name].kind), "crc32": checksum(tensor)}
                 checksums[writer.stored_name(name)] = made
             writer.put(names, read)
-            said.add("written", sum(tensor.nbytes for tensor in read))
+            conversion.done += sum(tensor.nbytes for tensor in read)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise ConversionError(f"{folder.parent} has no room: {error.strerror}") from error
@@ -221,14 +216,14 @@ def _write(model: Model, writer: Writer, folder: Path, said: "_Progress") -> dic
 
 
 def _verify(
-    folder: Path, reopen: Callable[[Path], Model], checksums: dict, said: "_Progress"
+    folder: Path, reopen: Callable[[Path], Model], checksums: dict, conversion: Task
 ) -> None:
     """Reads what was written as a source, whose checksums are then those of what was read."""
     checked = [one for one in reopen(folder).everything().values() if type(one) is Checked]
     if len(checked) != len(checksums):
         raise ConversionError(f"{folder} has {len(checked)} tensors, not {len(checksums)}")
     for one in checked:
-        said.add("verified", one.read().nbytes)
+        conversion.done += one.read().nbytes
 
 
 @contextlib.contextmanager
@@ -276,20 +271,3 @@ def _sync(folder: Path) -> None:
                 os.fsync(file.fileno())
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         sync_folder(place)
-
-
-class _Progress:
-    """Tells how far a conversion is: it writes and reads again as many bytes."""
-
-    def __init__(self, tell: Callable[[str], None] | None, nbytes: int):
-        self._tell, self._total, self._done = tell, 2 * max(nbytes, 1), 0
-        self._begin = self._last = time.monotonic()
-
-    def add(self, what: str, nbytes: int) -> None:
-        self._done += nbytes
-        now = time.monotonic()
-        if self._tell is not None and now - self._last >= PAUSE:
-            part = min(self._done / self._total, 1)
-            left = (now - self._begin) * (1 - part) / part
-            self._tell(f"{what}: {part:.0%} of {self._total / 2e9:.1f} GB, {left:.0f} s left")
-            self._last = now
