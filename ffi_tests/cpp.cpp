@@ -132,6 +132,10 @@ static void files_and_text(const ta::Context& context, const std::string& path) 
   throws(TORCHACC_INVALID_ARGUMENT, [&] { graph(context, {n, 0.5}); });
   throws(TORCHACC_INVALID_ARGUMENT, [&] { graph(context, {w}); });
   throws(TORCHACC_INVALID_ARGUMENT, [&] { ta::Graph("%0: f32[2] = nothing()\nreturn %0"); });
+  const std::uint64_t number = ta::Graph::capture_begin(context);
+  const auto captured = ta::Graph::capture(context, number, {w}, {w * 2.0 + w});
+  expect(captured(context, {w})[0], {3, 6, 9, 12, 15, 18});
+  throws(TORCHACC_INVALID_ARGUMENT, [&] { ta::Graph::capture(context, number, {w, w}, {w}); });
 }
 
 static bool has(const std::string& text, const std::string& part) {

@@ -9,6 +9,66 @@ static void expect(const torchacc_tensor* tensor, const float* wanted, size_t co
   for (size_t i = 0; i < count; ++i) EXPECT(got[i] == wanted[i]);
 }
 
+static torchacc_tensor* apply(torchacc_context* context, const char* name, torchacc_tensor* a,
+                              torchacc_tensor* b) {
+  uint32_t op;
+  OK(torchacc_op_find(str(name), &op));
+  const torchacc_arg args[2] = {tensor_arg(a), tensor_arg(b)};
+  torchacc_tensor* out;
+  OK(torchacc_apply(context, op, args, 2, &out, 1));
+  return out;
+}
+
+/* What was recorded, as a module: x, y -> x * y + c, x; then what is no function of its inputs. */
+static void captures(torchacc_context* context) {
+  const float data[6] = {1, 2, 3, 4, 5, 6}, more[6] = {6, 5, 4, 3, 2, 1};
+  const float result[6] = {7, 12, 15, 16, 15, 12};
+  torchacc_tensor *x = floats(context, data, 2, 3), *y = floats(context, more, 2, 3);
+  torchacc_tensor* c = floats(context, data, 2, 3);
+  uint64_t number;
+  OK(torchacc_capture_begin(context, &number));
+  torchacc_tensor* product = apply(context, "mul", x, y);
+  torchacc_tensor* sum = apply(context, "add", product, c);
+  const torchacc_arg in[2] = {tensor_arg(x), tensor_arg(y)};
+  const torchacc_arg out[2] = {tensor_arg(sum), tensor_arg(x)};
+  torchacc_graph *graph, *again;
+  OK(torchacc_graph_capture(context, number, in, 2, out, 2, &graph));
+  const torchacc_arg same[2] = {in[0], in[0]}, made[1] = {tensor_arg(sum)};
+  const torchacc_arg no_tensor[1] = {{.kind = TORCHACC_ARG_SCALAR_INT}};
+  FAILS(TORCHACC_INVALID_ARGUMENT,
+        torchacc_graph_capture(context, number, same, 2, out, 1, &again));
+  FAILS(TORCHACC_INVALID_ARGUMENT,
+        torchacc_graph_capture(context, number, made, 1, out, 1, &again));
+  FAILS(TORCHACC_INVALID_ARGUMENT,
+        torchacc_graph_capture(context, number, no_tensor, 1, out, 1, &again));
+  expect(sum, result, 6);
+  /* The read has ended the trace. */
+  FAILS(TORCHACC_INVALID_ARGUMENT, torchacc_graph_capture(context, number, in, 2, out, 2, &again));
+  torchacc_string* printed;
+  OK(torchacc_graph_stablehlo(graph, &printed));
+  OK(torchacc_graph_parse(torchacc_string_view(printed), &again));
+  const torchacc_arg swapped[2] = {tensor_arg(sum), tensor_arg(y)};
+  torchacc_tensor* results[2];
+  OK(torchacc_graph_apply(context, again, in, 2, results, 2));
+  expect(results[0], result, 6);
+  expect(results[1], data, 6);
+  torchacc_tensor_release(results[0]);
+  torchacc_tensor_release(results[1]);
+  OK(torchacc_graph_apply(context, graph, swapped, 2, results, 2));
+  const float of_swapped[6] = {43, 62, 63, 52, 35, 18};
+  expect(results[0], of_swapped, 6);
+  torchacc_tensor_release(results[0]);
+  torchacc_tensor_release(results[1]);
+  torchacc_string_free(printed);
+  torchacc_graph_free(graph);
+  torchacc_graph_free(again);
+  torchacc_tensor_release(product);
+  torchacc_tensor_release(sum);
+  torchacc_tensor_release(x);
+  torchacc_tensor_release(y);
+  torchacc_tensor_release(c);
+}
+
 int main(void) {
   torchacc_context* context;
   torchacc_options options = {.struct_size = sizeof options};
@@ -53,6 +113,7 @@ int main(void) {
   torchacc_tensor_release(y);
   torchacc_tensor_release(z);
   torchacc_tensor_release(x);
+  captures(context);
   torchacc_context_release(context);
   puts("ok");
   return 0;

@@ -1418,6 +1418,27 @@ torchacc_error *torchacc_graph_last(torchacc_context *context,
                                     torchacc_graph **out);
 
 /*
+ Begins what `torchacc_graph_capture` ends: cuts, and gives the number of the trace that begins.
+ */
+torchacc_error *torchacc_capture_begin(torchacc_context *context, uint64_t *number);
+
+/*
+ What was recorded since `torchacc_capture_begin` gave `number`, as a graph: a function from what the tensors `inputs` held then
+ to what the tensors `outputs` hold now (VIEW, TENSOR; both dense in the graph, whatever their strides). What else was read, numbers
+ included, is constant. Nothing is computed and nothing changes; the trace goes on.
+ Errors: INVALID_ARGUMENT if something has cut the trace meanwhile, as a read does, and for an input that is not the whole of its
+ buffer, was never written, or is there twice; UNSUPPORTED for one that is used as another dtype; those of operators that
+ cannot be compiled.
+ */
+torchacc_error *torchacc_graph_capture(torchacc_context *context,
+                                       uint64_t number,
+                                       const struct torchacc_arg *inputs,
+                                       size_t n_inputs,
+                                       const struct torchacc_arg *outputs,
+                                       size_t n_outputs,
+                                       torchacc_graph **out);
+
+/*
  The graph as text, which `torchacc_graph_parse` reads. Errors: UNSUPPORTED for a module with constants of many elements, which
  this text has no form for.
  */

@@ -1334,6 +1334,21 @@ class Graph {
     check(torchacc_graph_last(context.get(), &graph));
     return Graph(graph);
   }
+  /// Cuts; the number of the trace that begins, for `capture`.
+  static std::uint64_t capture_begin(const Context& context) {
+    std::uint64_t number = 0;
+    check(torchacc_capture_begin(context.get(), &number));
+    return number;
+  }
+  /// What that trace has recorded, from what `inputs` held before to what `outputs` hold now.
+  static Graph capture(const Context& context, std::uint64_t number, const Args& inputs,
+                       const Args& outputs) {
+    const std::vector<torchacc_arg> from = Op::plain(inputs), to = Op::plain(outputs);
+    torchacc_graph* graph = nullptr;
+    check(torchacc_graph_capture(context.get(), number, from.data(), from.size(), to.data(),
+                                 to.size(), &graph));
+    return Graph(graph);
+  }
   std::string text() const {
     torchacc_string* text = nullptr;
     check(torchacc_graph_text(graph_.get(), &text));

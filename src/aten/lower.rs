@@ -8,7 +8,7 @@ use crate::graph::{Graph, ValueId};
 use crate::internal;
 use crate::op::host::HostOpId;
 use crate::op::{Attr, Op, Ty};
-use crate::record::{Arg, Operator, Origin, Read, Record, Records, ValueIndex, Write};
+use crate::record::{Arg, Operator, Origin, Read, Record, Records, Value, ValueIndex, Write};
 use smallvec::smallvec;
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -114,6 +114,41 @@ pub fn lower(records: &Records) -> Result<Graph> {
     }
     checks::add(&math, &records.records, &outputs)?;
     Ok(math.into_builder().finish(outputs))
+}
+
+/// Lowers a trace to a function of some of its leaves. Input `n` of the graph is `inputs[n]`, and its outputs are `outputs`, each
+/// as the tensor shows it, dense; scalars are as in [`lower`]. Leaves that are no inputs are inputs after these, in their own
+/// formats: they are the values that are returned.
+///
+/// Errors: those of the operators' rows, with the site of the record.
+pub fn lower_function(
+    records: &Records,
+    inputs: &[Read],
+    outputs: &[Read],
+) -> Result<(Graph, Vec<ValueIndex>)> {
+    let math = Math::default();
+    let values = Values::new(records);
+    for (n, Read { value, view }) in inputs.iter().enumerate() {
+        let ty = Ty::new(view.dtype, &view.layout.sizes);
+        let v = math.build(|b| b.input(n as u32, ty));
+        let Value { format, nbytes, .. } = &records.values[*value as usize];
+        let no_old = || math.build(|_| internal!("an input is not all of its memory"));
+        let whole = write::write(v, no_old, view, format, *nbytes).reshape(&format.sizes);
+        values.set(*value, whole);
+    }
+    let mut constants = Vec::new();
+    for (index, value) in records.values.iter().enumerate() {
+        if matches!(value.origin, Origin::Leaf(_)) && values.known.borrow()[index].is_none() {
+            let ty = Ty::new(value.format.dtype, &value.format.sizes);
+            let number = inputs.len() + constants.len();
+            values.set(index as ValueIndex, math.build(|b| b.input(number as u32, ty)));
+            constants.push(index as ValueIndex);
+        }
+    }
+    lower_records(&math, &values, &records.records)?;
+    let outputs = outputs.iter().map(|output| Ok(values.read(&math, output)?.id));
+    let outputs = outputs.collect::<Result<Vec<_>>>()?;
+    Ok((math.into_builder().finish(outputs), constants))
 }
 
 /// Types of the results of the last record, whose `outs` are empty. Errors: as of [`lower`].

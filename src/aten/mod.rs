@@ -28,7 +28,7 @@ use crate::op::table::TABLE;
 use crate::record::ScalarKind;
 use call::Call;
 pub use checks::may_be_refused;
-pub use lower::{infer, lower};
+pub use lower::{infer, lower, lower_function};
 pub use signature::signature;
 use std::collections::HashMap;
 use std::sync::OnceLock;

@@ -77,6 +77,48 @@ pub unsafe extern "C" fn torchacc_graph_last(
     })
 }
 
+/// Begins what `torchacc_graph_capture` ends: cuts, and gives the number of the trace that begins.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_capture_begin(
+    context: *mut torchacc_context,
+    number: *mut u64,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY (here and below): as the header says.
+        let context = unsafe { borrow(context)? };
+        unsafe { put(number, context.inner.begin_capture()?) }
+    })
+}
+
+/// What was recorded since `torchacc_capture_begin` gave `number`, as a graph: a function from what the tensors `inputs` held then
+/// to what the tensors `outputs` hold now (VIEW, TENSOR; both dense in the graph, whatever their strides). What else was read, numbers
+/// included, is constant. Nothing is computed and nothing changes; the trace goes on.
+/// Errors: INVALID_ARGUMENT if something has cut the trace meanwhile, as a read does, and for an input that is not the whole of its
+/// buffer, was never written, or is there twice; UNSUPPORTED for one that is used as another dtype; those of operators that
+/// cannot be compiled.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_graph_capture(
+    context: *mut torchacc_context,
+    number: u64,
+    inputs: *const torchacc_arg,
+    n_inputs: usize,
+    outputs: *const torchacc_arg,
+    n_outputs: usize,
+    out: *mut *mut torchacc_graph,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY (here and below): as the header says.
+        let context = unsafe { borrow(context)? };
+        let nobody = Operator::Host(u32::MAX);
+        let (mut into, mut from) = (Arguments::default(), Arguments::default());
+        unsafe { into.take(context, nobody, inputs, n_inputs, Context::draw)? };
+        unsafe { from.take(context, nobody, outputs, n_outputs, Context::draw)? };
+        let (into, from) = (tensors(&into.refs)?, tensors(&from.refs)?);
+        let graph = owned(context.inner.capture(number, &into, &from)?);
+        unsafe { put(out, graph).inspect_err(|_| handle::release(graph)) }
+    })
+}
+
 /// The graph as text, which `torchacc_graph_parse` reads. Errors: UNSUPPORTED for a module with constants of many elements, which
 /// this text has no form for.
 #[unsafe(no_mangle)]
@@ -188,6 +230,14 @@ fn split<'a>(args: &[ArgRef<'a>]) -> Result<(Vec<TensorRef<'a>>, Vec<Number>)> {
         }
     }
     Ok((tensors, numbers))
+}
+
+/// Nothing but tensors.
+fn tensors<'a>(args: &[ArgRef<'a>]) -> Result<Vec<TensorRef<'a>>> {
+    match split(args)? {
+        (tensors, numbers) if numbers.is_empty() => Ok(tensors),
+        _ => Err(bad("a number is no tensor")),
+    }
 }
 
 /// Frees a graph; NULL is fine.

@@ -9,6 +9,7 @@
 mod cross_entropy;
 mod cse;
 mod dce;
+mod declare;
 mod decompose;
 mod fold;
 mod marks;
@@ -16,6 +17,7 @@ mod movement;
 mod products;
 mod rebuild;
 mod scatters;
+mod settle;
 mod simplify;
 
 use crate::error::Result;
@@ -25,6 +27,7 @@ use crate::op::Op;
 pub use cross_entropy::cross_entropy;
 pub use cse::cse;
 pub use dce::dce;
+pub use declare::declare;
 pub use decompose::decompose;
 pub use fold::fold;
 pub use marks::marks;
@@ -32,6 +35,7 @@ pub use movement::movement;
 pub use products::products;
 use rebuild::rebuild;
 pub use scatters::scatters;
+pub use settle::settle;
 pub use simplify::simplify;
 use std::borrow::Cow;
 

@@ -4,6 +4,7 @@
 //! the clock in `clock` alone.
 
 pub mod breakdown;
+mod capture;
 mod clock;
 mod code;
 mod communicators;

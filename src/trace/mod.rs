@@ -7,6 +7,7 @@
 //! **Invariant:** touches records and buffers under one lock (its owner's); does not compile, run or wait.
 
 mod buffers;
+mod capture;
 mod closed;
 mod arg_ref;
 mod gradient;
@@ -27,6 +28,7 @@ use crate::record::{
     leaf_format, written_format,
 };
 pub use arg_ref::{ArgRef, Call, TensorRef};
+pub use capture::Captured;
 pub use closed::Closed;
 use gradient::{ContentId, Older, Past};
 pub use recorded::RecordedTrace;

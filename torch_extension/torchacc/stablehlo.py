@@ -1,12 +1,20 @@
-"""StableHLO: programs of other systems as functions of tensors on acc.
+"""StableHLO: programs of other systems as functions of tensors on acc, and ours for them.
 
 `jax.jit(f).lower(*arguments).as_text()`, torch_xla and TensorFlow print modules of it.
 """
 
+import contextlib
 import os
+from collections.abc import Callable, Iterator
+from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 import torch
+import torch.nn as nn
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from torchacc.step import one_program
 
 # What MLIR's bytecode begins with: https://mlir.llvm.org/docs/BytecodeFormat/
 _BYTECODE = b"ML\xefR"
@@ -29,6 +37,12 @@ class Module:
         except RuntimeError as error:
             raise ValueError(f"StableHLO: {error}") from None
 
+    @classmethod
+    def _of(cls, graph: Any) -> "Module":
+        made = cls.__new__(cls)
+        made._graph = graph
+        return made
+
     def __call__(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """The module's results for its inputs, on acc, of the types and sizes that it says. There
         are no gradients but those that the module computes.
@@ -41,6 +55,13 @@ class Module:
         """The module as it is understood, as StableHLO in its generic form: one function, in which
         calls are inlined and loops unrolled."""
         return self._graph.stablehlo()
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Writes `text()` into a file, for `load` and for other systems.
+
+        Raises OSError for one that cannot be written.
+        """
+        Path(path).write_text(self.text())
 
 
 def load(path: str | os.PathLike) -> Module:
@@ -58,3 +79,122 @@ def load(path: str | os.PathLike) -> Module:
         return Module(data.decode())
     except ValueError as error:
         raise ValueError(f"{os.fspath(path)}: {error}") from None
+
+
+def export(function: Callable[..., Any], *arguments: Any, state: Any = ()) -> Module:
+    """What `function(*arguments)` computes on acc, as a module; of a training step, say, with its
+    backward pass and its optimizer.
+
+    The module's inputs are the tensors in `arguments`, then those of `state`: what the function
+    reads beside them and changes in place. Its results are the tensors that the function returns,
+    then what those of `state` hold in the end. `state` is a tensor, an `nn.Module` (its
+    parameters, then its buffers), an optimizer (its state, parameter by parameter, then what its
+    groups have), or lists, tuples and dicts of such: `tensors_of` gives them. Whatever else the
+    function reads, tensors and numbers, is constant in the module.
+
+    Nothing is computed: the function is called twice, and what both record must be the same;
+    after it the tensors of `state`, their gradients (which are None when it begins) and the
+    states of random number generators are what they were.
+
+    Raises ValueError for tensors that are not on acc or not all of their memory, and for a
+    function that reads what it computes, has operators that run on the CPU or send something to
+    other processes, makes new state (an optimizer in its first step), or does not compute the same
+    each time: with random numbers, or with numbers that Python counts.
+    """
+    kept = tensors_of(state)
+    given = [one for one in tree_leaves(arguments) if isinstance(one, torch.Tensor)]
+    for number, one in enumerate([*given, *kept]):
+        if one.device.type != "acc":
+            raise ValueError(
+                f"StableHLO: input {number} of {function} is on {one.device}, and not on acc; "
+                "the count of an optimizer's steps is on acc if it is `capturable`"
+            )
+    arguments = tree_map_only(torch.Tensor, _fresh, arguments)
+    graphs = []
+    with torch.random.fork_rng(device_type="acc"):
+        for _ in range(2):
+            with _unchanged(state, kept):
+                graphs.append(_captured(function, arguments, state, kept))
+    texts = [graph.stablehlo() for graph in graphs]
+    if texts[0] != texts[1]:
+        lines = zip_longest(*(text.splitlines() for text in texts), fillvalue="")
+        first, second = next((a, b) for a, b in lines if a != b)
+        raise ValueError(
+            f"StableHLO: {function} does not compute the same each time:\n{first[:200]}\n"
+            f"{second[:200]}\nRandom numbers, and numbers that change from call to call (a "
+            "learning rate, a count of steps), would be constants of the module: make them tensors "
+            "of `state` or arguments (optimizers: `capturable=True`, `lr=torch.tensor(...)`)"
+        )
+    return Module._of(graphs[1])
+
+
+def tensors_of(state: Any) -> list[torch.Tensor]:
+    """The tensors of a `state` of `export`, in the order in which they are a module's inputs, each
+    once.
+
+    Raises TypeError for anything else.
+    """
+    return list({id(one): one for one in _all_tensors(state)}.values())
+
+
+def _all_tensors(state: Any) -> Iterator[torch.Tensor]:
+    for one in tree_leaves(state):
+        if isinstance(one, torch.Tensor):
+            yield one
+        elif isinstance(one, nn.Module):
+            yield from one.parameters()
+            yield from one.buffers()
+        elif isinstance(one, torch.optim.Optimizer):
+            groups = one.param_groups
+            of_parameters = (one.state.get(key) for group in groups for key in group["params"])
+            of_groups = ({**group, "params": None} for group in groups)
+            found = tree_leaves([*of_parameters, *of_groups])
+            yield from (value for value in found if isinstance(value, torch.Tensor))
+        else:
+            raise TypeError(f"state: {type(one).__name__} has no tensors that are known of")
+
+
+def _fresh(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor with memory of its own."""
+    made = tensor.detach().clone(memory_format=torch.contiguous_format)
+    return made.requires_grad_(tensor.requires_grad)
+
+
+def _captured(function: Callable, arguments: tuple, state: Any, kept: list[torch.Tensor]) -> Any:
+    """The graph of one call."""
+    inputs = [one for one in tree_leaves(arguments) if isinstance(one, torch.Tensor)]
+    try:
+        number = torch.ops.acc.capture_begin()
+        with one_program():
+            results = [one for one in tree_leaves(function(*arguments)) if one is not None]
+        if [id(one) for one in tensors_of(state)] != [id(one) for one in kept]:
+            raise ValueError(
+                f"StableHLO: {function} makes or replaces tensors of its state, as an optimizer "
+                "does in its first step: call it once before"
+            )
+        for one in results:
+            if not isinstance(one, torch.Tensor):
+                raise ValueError(f"StableHLO: {function} returns {type(one).__name__}: no tensor")
+        return torch.classes.acc.Graph.capture(number, inputs + kept, results + kept)
+    except RuntimeError as error:
+        raise ValueError(f"StableHLO: {function}: {error}") from error
+
+
+@contextlib.contextmanager
+def _unchanged(state: Any, kept: list[torch.Tensor]) -> Iterator[None]:
+    """Whatever is done to the tensors of `state`, afterwards they are what they were."""
+    saved, gradients = [one.detach().clone() for one in kept], [one.grad for one in kept]
+    optimizers = [one for one in tree_leaves(state) if isinstance(one, torch.optim.Optimizer)]
+    known = [set(one.state) for one in optimizers]
+    for one in kept:
+        one.grad = None
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for one, was, gradient in zip(kept, saved, gradients, strict=True):
+                one.copy_(was)
+                one.grad = gradient
+        for optimizer, had in zip(optimizers, known, strict=True):
+            for parameter in optimizer.state.keys() - had:
+                del optimizer.state[parameter]

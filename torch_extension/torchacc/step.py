@@ -3,8 +3,9 @@
 A training loop needs none of this: the end of every optimizer step is a cut.
 """
 
+import contextlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
@@ -15,11 +16,13 @@ from torchacc.event_log import steps
 at_first_use: list[Callable[[], None]] = []
 
 _hook = None
+_is_one_program = False
 
 
 def cut() -> None:
     """Hands what was recorded so far over to be compiled and run. Returns at once."""
-    emit_warnings(torch.ops.acc.cut())
+    if not _is_one_program:
+        emit_warnings(torch.ops.acc.cut())
 
 
 mark_step = cut
@@ -33,6 +36,17 @@ def sync() -> None:
     the Python line that recorded it.
     """
     emit_warnings(torch.ops.acc.sync())
+
+
+@contextlib.contextmanager
+def one_program() -> Iterator[None]:
+    """Nothing that is recorded inside is handed over by a cut, an optimizer's neither."""
+    global _is_one_program
+    before, _is_one_program = _is_one_program, True
+    try:
+        yield
+    finally:
+        _is_one_program = before
 
 
 def emit_warnings(messages: list[str]) -> None:
@@ -56,5 +70,5 @@ def _cut_after_step(optimizer: Optimizer, args: tuple, kwargs: dict) -> None:
     if any(p.device.type == "acc" for p in parameters):
         cut()
         # Dynamo must not trace events: steps that it has compiled are not told.
-        if not torch.compiler.is_compiling():
+        if not (torch.compiler.is_compiling() or _is_one_program):
             steps.end(optimizer)

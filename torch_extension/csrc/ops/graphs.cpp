@@ -19,6 +19,21 @@ struct Release {
   void operator()(torchacc_tensor* tensor) const { torchacc_tensor_release(tensor); }
 };
 
+// Tensors as arguments, which point into it.
+struct Views {
+  Views(const char* what, const std::vector<at::Tensor>& tensors) {
+    views.reserve(tensors.size());
+    for (const at::Tensor& tensor : tensors) {
+      TORCH_CHECK(is_acc(tensor), what, " ", views.size(), " of the module is on ",
+                  tensor.device().str(), ", and not on acc");
+      views.push_back(view_of(*tensor.unsafeGetTensorImpl()));
+    }
+    for (const torchacc_view& view : views) arguments.push_back(view_argument(view));
+  }
+  std::vector<torchacc_view> views;
+  std::vector<torchacc_arg> arguments;
+};
+
 class Graph : public torch::CustomClassHolder {
  public:
   explicit Graph(const std::string& text) {
@@ -26,6 +41,18 @@ class Graph : public torch::CustomClassHolder {
     check(torchacc_graph_parse(to_str(text), &graph));
     graph_.reset(graph);
   }
+
+  // What was recorded since `capture_begin`, as a function.
+  static c10::intrusive_ptr<Graph> capture(int64_t number, const std::vector<at::Tensor>& inputs,
+                                           const std::vector<at::Tensor>& outputs) {
+    const Views from("input", inputs), to("result", outputs);
+    torchacc_graph* graph = nullptr;
+    check(torchacc_graph_capture(context(), number, from.arguments.data(), from.arguments.size(),
+                                 to.arguments.data(), to.arguments.size(), &graph));
+    return c10::make_intrusive<Graph>(graph);
+  }
+
+  explicit Graph(torchacc_graph* graph) : graph_(graph) {}
 
   std::string stablehlo() const {
     torchacc_string* text = nullptr;
@@ -37,17 +64,10 @@ class Graph : public torch::CustomClassHolder {
 
   // Records it.
   std::vector<at::Tensor> call(const std::vector<at::Tensor>& inputs) const {
-    std::vector<torchacc_view> views;
-    for (const at::Tensor& input : inputs) {
-      TORCH_CHECK(is_acc(input), "input ", views.size(), " of the module is on ",
-                  input.device().str(), ", and not on acc");
-      views.push_back(view_of(*input.unsafeGetTensorImpl()));
-    }
-    std::vector<torchacc_arg> arguments;
-    for (const torchacc_view& view : views) arguments.push_back(view_argument(view));
+    const Views from("input", inputs);
     std::vector<torchacc_tensor*> made(torchacc_graph_outputs(graph_.get()), nullptr);
-    check(torchacc_graph_apply(context(), graph_.get(), arguments.data(), arguments.size(),
-                               made.data(), made.size()));
+    check(torchacc_graph_apply(context(), graph_.get(), from.arguments.data(),
+                               from.arguments.size(), made.data(), made.size()));
     std::vector<std::unique_ptr<torchacc_tensor, Release>> owned;
     for (torchacc_tensor* tensor : made) owned.emplace_back(tensor);
     std::vector<at::Tensor> results;
@@ -65,9 +85,17 @@ class Graph : public torch::CustomClassHolder {
   std::unique_ptr<torchacc_graph, Release> graph_;
 };
 
+int64_t capture_begin() {
+  uint64_t number = 0;
+  check(torchacc_capture_begin(context(), &number));
+  return static_cast<int64_t>(number);
+}
+
 TORCH_LIBRARY_FRAGMENT(acc, m) {
+  m.def("capture_begin() -> int", &capture_begin);
   m.class_<Graph>("Graph")
       .def(torch::init<const std::string&>())
+      .def_static("capture", &Graph::capture)
       .def("stablehlo", &Graph::stablehlo)
       .def("call", &Graph::call);
 }

@@ -1,0 +1,102 @@
+//! The open trace as a function: which tensors are its arguments, which its results.
+
+use super::{BufferId, BufferState, TensorRef, Trace};
+use crate::buffer::Storage;
+use crate::error::{Code, Error, Result};
+use crate::invalid;
+use crate::record::{Origin, Read, Records, ScalarKind, Value, ValueIndex, leaf_format};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Records as a function. What else they read is constant.
+pub struct Captured {
+    pub records: Records,
+    /// Memory of the leaves, in their order.
+    pub leaves: Vec<Arc<Storage>>,
+    /// The argument block.
+    pub numbers: Vec<(ScalarKind, u64)>,
+    /// What the tensors held before the records, as they show it: leaves, all different.
+    pub inputs: Vec<Read>,
+    /// What they hold now.
+    pub outputs: Vec<Read>,
+}
+
+impl Trace {
+    /// Which trace this is: another one after each cut.
+    pub fn number(&self) -> u64 {
+        self.cuts
+    }
+
+    /// What was recorded since the last cut, which stays as it is.
+    ///
+    /// Errors: `InvalidArgument` for an input that is not the whole of its memory, was never written, or is there twice.
+    pub fn captured(&self, inputs: &[TensorRef], outputs: &[TensorRef]) -> Result<Captured> {
+        let trace = self.expected.as_deref().unwrap_or(&self.recording).prefix(self.position);
+        let bits = self.scalar_bits.iter().copied();
+        let mut function = Captured {
+            numbers: trace.scalars.iter().copied().zip(bits).collect(),
+            records: trace.records(&[]),
+            leaves: self.leaves.clone(),
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+        };
+        let mut unread = HashMap::new();
+        for (n, tensor) in inputs.iter().enumerate() {
+            let view = tensor.view();
+            if view.covers(self.nbytes(tensor.buffer)).is_none() {
+                return invalid!("input {n} shares its memory with more than itself: clone it");
+            }
+            let value = self.value_before(tensor, &mut function, &mut unread);
+            if let Some(first) = function.inputs.iter().position(|input| input.value == value) {
+                return invalid!("inputs {first} and {n} are the same memory");
+            }
+            let found = &function.records.values[value as usize];
+            if !matches!(found.origin, Origin::Leaf(_)) {
+                return invalid!("input {n} was never written: it is zeros, and not memory");
+            }
+            if found.format.dtype != tensor.dtype {
+                let message =
+                    format!("input {n} is {} and used as {}", tensor.dtype, found.format.dtype);
+                return Err(Error::new(Code::Unsupported, message));
+            }
+            function.inputs.push(Read { value, view });
+        }
+        for tensor in outputs {
+            let value = match self.value_of(tensor.buffer) {
+                Some(value) => value,
+                None => self.value_before(tensor, &mut function, &mut unread),
+            };
+            function.outputs.push(Read { value, view: tensor.view() });
+        }
+        Ok(function)
+    }
+
+    /// What a buffer held when the trace began, as a value of `function`; `unread` are those that no record reads.
+    fn value_before(
+        &self,
+        tensor: &TensorRef,
+        function: &mut Captured,
+        unread: &mut HashMap<BufferId, ValueIndex>,
+    ) -> ValueIndex {
+        let (id, buffer) = (tensor.buffer, self.buffer(tensor.buffer));
+        if let Some(known) = buffer.leaf.or(unread.get(&id).copied()) {
+            return known;
+        }
+        let storage = match &buffer.state {
+            BufferState::Stored(storage) => Some(storage),
+            _ => buffer.before.as_ref(),
+        };
+        let origin = match storage {
+            Some(storage) => {
+                function.leaves.push(storage.clone());
+                Origin::Leaf(function.leaves.len() as u32 - 1)
+            }
+            None => Origin::Zeros,
+        };
+        let format = leaf_format(&tensor.view(), buffer.nbytes);
+        let value = function.records.values.len() as ValueIndex;
+        function.records.values.push(Value { origin, format, nbytes: buffer.nbytes });
+        unread.insert(id, value);
+        value
+    }
+}
