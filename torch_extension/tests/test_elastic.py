@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -244,12 +245,11 @@ class Job:
             self.port = free.getsockname()[1]
 
     def start(self, node):
-        # Nodes that are gone are missed after ten seconds.
-        options = f"is_host={int(node == 'a')},last_call_timeout=1,keep_alive_interval=1"
+        options = f"is_host={int(node == 'a')},last_call_timeout=1"
         command = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run"]
         command += ["--nnodes", f"1:{resized.NODES}", "--rdzv-backend", "c10d", "--rdzv-id", "job"]
         command += ["--rdzv-endpoint", f"127.0.0.1:{self.port}", "--max-restarts", "3"]
-        command += ["--rdzv-conf", f"{options},keep_alive_max_attempt=10"]
+        command += ["--rdzv-conf", options]
         command += ["--nproc-per-node", str(resized.RANKS_OF_NODE), "--monitor-interval", "0.1"]
         script = Path(__file__).with_name("resized.py")
         self.agents[node] = subprocess.Popen(
@@ -360,3 +360,25 @@ def test_programs_come_from_disk_where_the_ranks_are_as_many_as_before(job):
     for line in counts:
         assert line["compiles"] == 0
         assert line["disk_hits"] > 0
+
+
+def test_the_example_goes_on(tmp_path):
+    sizes = "--layers 1 --width 32 --heads 2 --context 16 --samples 40 --epochs 4 --lr 0.01".split()
+    said = ""
+    for options in (["--stop-at", "12"], []):
+        script = Path(__file__).parents[2] / "examples" / "train_elastic.py"
+        made = subprocess.run(
+            [sys.executable, script, *sizes, "--out", tmp_path / "out", *options],
+            env=os.environ | {"TORCHACC_SNAPSHOTS": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+        assert made.returncode == 0, made.stderr
+        said += made.stdout
+    assert re.findall(r"begin with step (\d+)", said) == ["0", "12"]
+    assert re.findall(r"epoch (\d), step (\d+)", said) == [
+        ("0", "4"), ("1", "8"), ("2", "12"), ("3", "16"), ("3", "20")
+    ]  # fmt: skip
+    losses = [float(loss) for loss in re.findall(r"loss (.*)", said)]
+    assert losses[-1] < losses[0]
