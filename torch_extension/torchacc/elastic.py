@@ -100,18 +100,20 @@ class ElasticSampler(Sampler[list[int]]):
 
     def __iter__(self) -> Iterator[list[int]]:
         """The samples of this rank's micro-batches, from the place on to the end of the epoch."""
-        generator = torch.Generator().manual_seed(self.seed + self.epoch)
-        samples = self.samples
-        order = torch.randperm(samples, generator=generator) if self.shuffle else None
-        # The place is taken now: when the first one is asked for it may have moved.
-        return self._indices(torch.arange(samples) if order is None else order, self.position)
+        if self.shuffle:
+            generator = torch.Generator().manual_seed(self.seed + self.epoch)
+            order = torch.randperm(self.samples, generator=generator)
+        else:
+            order = torch.arange(self.samples)
+        # The place is read now: when the first one is asked for it may have moved.
+        return self._indices(order, self.position)
 
     def steps(self, loader: Iterable) -> Iterator["MicroBatches"]:
         """The rest of the epoch, step by step: of each step this rank's micro-batches, from a
         loader whose `batch_sampler` this is (a `DataLoader`, an `AsyncLoader` of one).
 
-        A step's place is taken when its last micro-batch has been used. What a program leaves of a
-        step is left out, and the step counts.
+        The place moves on when the last micro-batch of a step has been used. What a program leaves
+        of a step is left out, and the step counts.
 
         Raises ValueError for a loader of other batches, and RuntimeError in an epoch under way if
         the place is set, or other `steps` are begun.
@@ -137,7 +139,8 @@ class ElasticSampler(Sampler[list[int]]):
         return {name: getattr(self, name) for name in (*_ORDER, *_PLACE)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes effect when `steps` are begun.
+        """Takes effect when `steps` are begun, which go on from the same sample also with another
+        `global_batch`.
 
         Raises ValueError for a place in another order, where samples would be lost and others seen
         twice, and KeyError for what is no state of a sampler; nothing is changed then.
