@@ -2,6 +2,7 @@
 #              STEPS=N length, DEVICE=cpu eager PyTorch, COMPARE=1 acc and eager, RESUME=1 go on after a stop
 # make train-ddp a smaller one in two processes by torchrun; RANKS=N how many, DEVICE=cpu eager PyTorch, TRAIN_ARGS
 # make train-parallel the same model in parts: four processes (FSDP2 x TP), two that go on, one to compare; STEPS, TRAIN_ARGS
+# make train-elastic the same model in four processes that stop, and two that go on with the same batches; TRAIN_ARGS
 # make wheel   the Python package with its libraries, for others to install: dist/torch-2.11/*.whl; make sdist its sources
 #              TORCH_PYTHON=python  for the PyTorch of another environment
 # make install the library for other programs: headers, pkg-config, CMake; PREFIX=/usr/local LIBDIR=lib DESTDIR=
@@ -34,7 +35,7 @@ space := $(subst ,, )
 CUDA_FOLDERS = $(subst $(space),:,$(wildcard $(VENV)/lib/python3*/site-packages/nvidia/*/lib))
 
 .DEFAULT_GOAL := build
-.PHONY: build docs environment install wheel sdist extension train train-ddp train-parallel test test-libraries test-models test-gpu gpu-kit test-rust test-python test-distributed test-parallel test-chaos test-random sanitize sanitize-memory sanitize-threads lint format bench-calls bench-peers bench-distributed bench-overlap bench-predicted bench-checkpoints clean FORCE
+.PHONY: build docs environment install wheel sdist extension train train-ddp train-parallel train-elastic test test-libraries test-models test-gpu gpu-kit test-rust test-python test-distributed test-parallel test-chaos test-random sanitize sanitize-memory sanitize-threads lint format bench-calls bench-peers bench-distributed bench-overlap bench-predicted bench-checkpoints clean FORCE
 
 build: environment $(RUST_LIB)
 	$(MAKE) --no-print-directory --jobs=$(shell nproc) extension
@@ -98,6 +99,10 @@ train-parallel: build
 	$(RANKS_RUN) 2 $(PARALLEL) --tp 1 --resume
 	$(BIN)/python $(PARALLEL) --tp 1 --steps $$((2 * $(or $(STEPS),20)))
 	$(BIN)/python $(PARALLEL) --report
+
+train-elastic: build
+	$(RANKS_RUN) 4 examples/train_elastic.py --stop-at 12 $(TRAIN_ARGS)
+	$(RANKS_RUN) 2 examples/train_elastic.py $(TRAIN_ARGS)
 
 test: lint docs test-rust test-python
 

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # Modules that a program names, behind the names of the package itself.
 MODULES = """
 checkpoint convert health config auto fp8 optim amp streams memory random
-distributed parallel loader dynamo stablehlo
+distributed parallel loader elastic dynamo stablehlo
 """.split()
 
 

@@ -26,6 +26,7 @@ from torchacc.backend import set_backend
 from torchacc.config import Config
 from torchacc.dlpack import from_dlpack
 from torchacc.dynamic import mark_dynamic
+from torchacc.elastic import ElasticSampler
 from torchacc.explain import explain, explanation, set_recompile_limit, set_strict
 from torchacc.future import Future, future
 from torchacc.loader import AsyncLoader
@@ -52,6 +53,7 @@ __version__ = torch.ops.acc.version()
 __all__ = [
     "AsyncLoader",
     "Config",
+    "ElasticSampler",
     "Future",
     "accelerate",
     "accelerate_hf_trainer",

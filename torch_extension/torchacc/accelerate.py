@@ -20,6 +20,7 @@ from torch.utils._pytree import tree_map_only
 
 from torchacc import fp8
 from torchacc.config import AXES, Config, PPConfig
+from torchacc.elastic import ElasticSampler
 from torchacc.loader import AsyncLoader
 from torchacc.parallel import deferred, modules, offload, pipeline, recompute, sharded, tensor
 from torchacc.parallel.clip import clip_grad_norm_
@@ -66,6 +67,11 @@ def accelerate(
     world = _start(device)
     found, takes_any = None, False
     if config.strategy.mode != "manual":
+        if isinstance(getattr(dataloader, "batch_sampler", None), ElasticSampler):
+            raise ValueError(
+                "accelerate: strategy.mode wants batches of all processes together, and an "
+                "ElasticSampler has each process's own: take torchacc.auto.plan, and what it finds"
+            )
         first, dataloader = _first_batch(dataloader)
         # What the program says about micro-batches holds for all batches.
         says = config.dist.pp.num_micro_batches != PPConfig().num_micro_batches
@@ -250,12 +256,18 @@ def _device(config: Config) -> torch.device:
 
 def _start(device: torch.device) -> int:
     """How many processes there are; of several the process group is made if there is none."""
-    is_started = dist.is_available() and dist.is_initialized()
-    world = dist.get_world_size() if is_started else int(os.environ.get("WORLD_SIZE", "1"))
-    if world > 1 and not is_started:
+    _, world = _place()
+    if world > 1 and not dist.is_initialized():
         names = {"acc": None, "cpu": "gloo", "cuda": "nccl"}
         dist.init_process_group(names[device.type])
     return world
+
+
+def _place() -> tuple[int, int]:
+    """This process's rank, and how many there are: before there is a group, as torchrun says."""
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank(), dist.get_world_size()
+    return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def _mesh(config: Config, device: torch.device, world: int):
@@ -291,8 +303,9 @@ def _first_batch(dataloader: Iterable | None) -> tuple[Any, Iterable]:
 
 def part_of_data(config: Config) -> tuple[int, int]:
     """Which part of a batch of all processes this one has, and how many there are."""
-    sizes = config.mesh(dist.get_world_size())
-    at = torch.unravel_index(torch.tensor(dist.get_rank()), tuple(sizes.values()))
+    rank, world = _place()
+    sizes = config.mesh(world)
+    at = torch.unravel_index(torch.tensor(rank), tuple(sizes.values()))
     place = {axis: index.item() for axis, index in zip(sizes, at, strict=True)}
     return place["dp"] * sizes["fsdp"] + place["fsdp"], sizes["dp"] * sizes["fsdp"]
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from torchacc.elastic import ElasticSampler
 from torchacc.memory import native_device
 
 # What is padded by itself, as models of Hugging Face have it: -100 is no class.
@@ -38,7 +39,8 @@ class AsyncLoader:
 
     `state_dict` says how far the program has come; after `load_state_dict` the next epoch goes on
     there, in the order that it had, without the batches that have been (they are fetched again).
-    PyTorch's own random numbers stay the program's.
+    PyTorch's own random numbers stay the program's. Where the batches are an `ElasticSampler`'s, so
+    is the state.
 
     With a `part` of (which, from 0, of how many) a batch is one of several processes together, and
     this one has rows of it: of all tensors that have as many as the first one. Parts differ by one
@@ -66,6 +68,8 @@ class AsyncLoader:
             raise ValueError(f"AsyncLoader: part is {part}: it must be which, from 0, of how many")
         self._part, self._is_even = part, is_even
         self.loader = loader
+        if part is not None and self._elastic() is not None:
+            raise ValueError("AsyncLoader: an ElasticSampler's batches are parts; leave part out")
         self.device = torch.device(device)
         self._padding = _Padding(
             _lengths(buckets, max_length, num_buckets),
@@ -105,14 +109,24 @@ class AsyncLoader:
 
     def state_dict(self) -> dict[str, Any]:
         """Where the program is: after the batch that it was given last."""
+        if (sampler := self._elastic()) is not None:
+            return sampler.state_dict()
         return dict(self._place if self._resumed is None else self._resumed)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Takes effect when the next epoch begins: it is that of `state`, or the one after it if
         that was over. Raises KeyError for what is no state of a loader."""
+        if (sampler := self._elastic()) is not None:
+            sampler.load_state_dict(state)
+            return
         for name in self._place:
             state[name]
         self._resumed = dict(state)
+
+    def _elastic(self) -> ElasticSampler | None:
+        """What knows the place itself, in batches that other ranks will have."""
+        sampler = getattr(self.loader, "batch_sampler", None)
+        return sampler if isinstance(sampler, ElasticSampler) else None
 
     def _begin(self, state: Mapping[str, Any] | None) -> None:
         """A place in a new epoch, or that of a state, with its random numbers."""
