@@ -190,9 +190,7 @@ def test_a_rank_goes_wrong(how, victim, at):
     # Those that do not agree are told so all alike.
     alike = how in ("skips", "other_shape")
     fails = () if alike else (victim,)
-    made = ranks.run(
-        "faults.goes_wrong", 3, how, victim, at, fails=fails, seconds=FAULT_SECONDS
-    )
+    made = ranks.run("faults.goes_wrong", 3, how, victim, at, fails=fails, seconds=FAULT_SECONDS)
     for rank, of_rank in enumerate(made):
         if rank in fails:
             continue
