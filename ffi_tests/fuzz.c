@@ -250,7 +250,7 @@ static void round_of(uint64_t seed) {
   }
   // What a thread of the library had last is released by another one, soon.
   const struct timespec moment = {.tv_nsec = 1000000};
-  for (int i = 0; i < 10000 && __atomic_load_n(&lent, __ATOMIC_ACQUIRE) != 0; ++i) {
+  for (int i = 0; i < 60000 && __atomic_load_n(&lent, __ATOMIC_ACQUIRE) != 0; ++i) {
     nanosleep(&moment, NULL);
   }
   EXPECT(__atomic_load_n(&lent, __ATOMIC_ACQUIRE) == 0);

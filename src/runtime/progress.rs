@@ -10,6 +10,9 @@ use parking_lot::Mutex;
 /// times.
 const OF_LOWERING: u64 = 6;
 
+/// The stage that a compile begins with.
+const GRAPH: &str = "graph";
+
 /// The program that is being compiled: the launch thread waits for each, its background work included.
 #[derive(Default)]
 pub struct Progress(Mutex<Inner>);
@@ -41,7 +44,8 @@ impl Progress {
         let (began_ns, operations) = (now(), operations as u64);
         let alike = inner.large.filter(|&(large, _)| large >= operations / 4);
         let expected_ns = alike.map_or(0, |(large, took_ns)| took_ns * operations / large.max(1));
-        let (stage, stage_began_ns) = ("", began_ns);
+        // What comes first, until it is said.
+        let (stage, stage_began_ns) = (GRAPH, began_ns);
         let new = Compiling { operations, site, began_ns, stage, stage_began_ns, expected_ns };
         inner.compiling = Some(new);
         UnderWay(self)
@@ -50,7 +54,7 @@ impl Progress {
     pub fn is_at(&self, stage: &'static str) {
         let now = now();
         if let Some(it) = &mut self.0.lock().compiling {
-            if it.stage == "graph" && it.expected_ns == 0 {
+            if it.stage == GRAPH && stage != GRAPH && it.expected_ns == 0 {
                 it.expected_ns = (now - it.began_ns) * OF_LOWERING;
             }
             (it.stage, it.stage_began_ns) = (stage, now);
@@ -115,6 +119,7 @@ mod tests {
         let progress = Progress::default();
         assert_eq!(progress.json((0, 0)), "{}");
         let under_way = progress.begins(100, 7);
+        assert!(progress.json((0, 0)).contains("\"stage\": \"graph\""));
         progress.is_at("graph");
         assert!(progress.json((1, 2)).contains("\"expected_ns\": 0, \"kernels_done\": 0"));
         std::thread::sleep(std::time::Duration::from_millis(1));

@@ -142,12 +142,11 @@ impl Speculation {
             scalars: &scalars,
             watch: watch.as_ref().map(|watch| watch as &dyn Watch),
         };
-        let _stay = shared.stay(Phase::Device);
         let run = || {
-            let steps = &mut ready.iter().copied();
-            shared.stats.execute_ns.time(|| stepwise.run_steps(&call, steps))
+            let _stay = shared.stay(Phase::Device);
+            stepwise.run_steps(&call, &mut ready.iter().copied())
         };
-        let outcome = shared.busy.time(run);
+        let outcome = shared.busy.time(|| shared.stats.execute_ns.time(run));
         self.steps.have_run(&ready);
         for &step in &ready {
             for read in &plan.steps[step].reads {

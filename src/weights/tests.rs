@@ -3,6 +3,8 @@ use safetensors::SafeTensors;
 
 fn scratch(name: &str) -> PathBuf {
     let dir = std::env::temp_dir().join(format!("torchacc-weights-{}-{name}", std::process::id()));
+    // What a process of this number has left, which was killed.
+    std::fs::remove_dir_all(&dir).ok();
     std::fs::create_dir_all(&dir).unwrap();
     dir
 }

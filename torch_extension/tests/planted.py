@@ -2,7 +2,9 @@
 
 import contextlib
 import math
+import os
 import random
+import statistics
 import sys
 import time
 
@@ -22,6 +24,7 @@ from torch.utils.checkpoint import checkpoint
 from torchacc.health import Recorder, Watch, checking, compare_runs
 
 VICTIM = 1
+INTERVAL = 0.5  # between beats
 
 
 def three_times(a, b):
@@ -49,15 +52,43 @@ class OneFlip:
         return here.to(result.device)
 
 
+class CountedTime:
+    """A clock that products and exchanges alone move: whatever else the machine does, what is slow
+    takes so many times as long."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+    def of(self, call, seconds):
+        """`call`, which takes so long."""
+
+        def timed(*arguments):
+            self.sleep(seconds)
+            return call(*arguments)
+
+        return timed
+
+    def timed(self, call, clock):
+        return TIMED(call, lambda: self.now)
+
+
+TIMED = checking._timed
+
+
 @contextlib.contextmanager
 def planted(kind):
-    """On this rank, while it lasts."""
+    """On this rank, while it lasts. By the machine's own clock where everything is tried often,
+    else by one of ours, by which the outcome is always the same."""
     saved = checking.multiply, dist.batch_isend_irecv, dist.P2POp
-    rank = dist.get_rank()
+    rank, ours = dist.get_rank(), CountedTime()
+    is_counted = os.environ.get("TORCHACC_HEALTH") != "whole"
 
     def late(ops):
         if {op.peer for op in ops} == {VICTIM + 1}:
-            time.sleep(0.2)
+            (ours if is_counted else time).sleep(0.2)
         return saved[1](ops)
 
     def wrong(op, tensor, peer):
@@ -75,10 +106,16 @@ def planted(kind):
             dist.batch_isend_irecv = late
         elif kind == "wrong link":
             dist.P2POp = wrong
+    if is_counted:
+        products = 3 if checking.multiply is three_times else 1
+        checking.multiply = ours.of(checking.multiply, products * 0.01)
+        dist.batch_isend_irecv = ours.of(dist.batch_isend_irecv, 0.01)
+        checking._timed = ours.timed
     try:
         yield
     finally:
         checking.multiply, dist.batch_isend_irecv, dist.P2POp = saved
+        checking._timed = TIMED
 
 
 def check(*kinds):
@@ -149,12 +186,16 @@ def spoil():
 
 
 def lag(seconds):
-    """The alarms of a rank, of two one of which is slow beside its collectives."""
-    alarms = []
+    """The alarms of a rank, of two one of which is slow beside its collectives: for some seconds,
+    and for many times what a step takes on this machine and by its load."""
+    alarms, took, began = [], [], time.monotonic()
 
     def before(step, model):
+        nonlocal began
+        took.append(time.monotonic() - began)
         if dist.get_rank() == VICTIM:
-            time.sleep(float(seconds))
+            time.sleep(max(float(seconds), 5 * statistics.median(took)))
+        began = time.monotonic()
 
     with Watch(alarm=alarms.append, timeout=60, interval=0.2) as watch:
         train(100, watch, before)
@@ -168,15 +209,20 @@ def hang(folder):
         if step == 3 and dist.get_rank() == VICTIM:
             never_comes()
 
+    def alarm(alarm):
+        """Takes its time: the others do not end before it has told what hangs."""
+        time.sleep(8 * INTERVAL)
+        print(alarm, file=sys.stderr, flush=True)
+
     warm_up()
-    with Watch(timeout=5, interval=0.5, exit=True, folder=folder) as watch:
+    with Watch(timeout=5, interval=INTERVAL, exit=True, folder=folder, alarm=alarm) as watch:
         train(6, watch, before)
 
 
 def warm_up():
-    """What is imported with an optimizer may take long."""
+    """What is imported with an optimizer may take long, and what is compiled in the first steps."""
     with Watch(timeout=None) as watch:
-        train(1, watch)
+        train(5, watch)
 
 
 def never_comes():
@@ -193,7 +239,7 @@ def hold(folder):
                 pass
 
     warm_up()
-    with Watch(timeout=5, interval=0.5, exit=True, folder=folder) as watch:
+    with Watch(timeout=5, interval=INTERVAL, exit=True, folder=folder) as watch:
         train(6, watch, before)
 
 

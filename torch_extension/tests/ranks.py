@@ -17,7 +17,7 @@ MARK = "returned "
 BACKENDS = "cpu:gloo,acc:acc"
 
 
-def run(name, size, *arguments, timeout=150, backend=BACKENDS, seconds=60, fails=(), **variables):
+def run(name, size, *arguments, timeout=300, backend=BACKENDS, seconds=60, fails=(), **variables):
     """What `MODULE.FUNCTION` returns on each rank, by way of JSON; of ranks in `fails`, which may
     end as they like, what they wrote.
 

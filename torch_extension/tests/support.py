@@ -92,7 +92,7 @@ def run_python(code: str, **environment: str) -> subprocess.CompletedProcess:
         env=os.environ | environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
 
 

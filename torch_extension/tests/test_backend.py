@@ -96,7 +96,7 @@ def test_a_fork_of_a_process_that_has_started_cuda_is_told_so(with_driver):
 
 def test_a_child_forked_while_the_device_starts_does_not_wait_for_it(with_driver):
     code = """
-import os, signal, threading, time
+import os, signal, threading
 import torch, torchacc
 
 def start():
@@ -105,23 +105,28 @@ def start():
     except RuntimeError as error:
         print("parent:", error, flush=True)
 
+# The driver says by one that it is being started, and goes on when the other says so.
+begins, goes_on = os.pipe(), os.pipe()
+os.dup2(begins[1], 100)
+os.dup2(goes_on[0], 101)
 starting = threading.Thread(target=start)
 starting.start()
-time.sleep(1)
+os.read(begins[0], 1)
 child = os.fork()
 if child == 0:
-    signal.alarm(20)
+    signal.alarm(60)
     try:
         torch.ones(1, device="acc")
     except RuntimeError as error:
         print("child:", error, flush=True)
     os._exit(0)
 print("child's status:", os.waitpid(child, 0)[1], flush=True)
+os.write(goes_on[1], b"x")
 starting.join()
 """
     # A driver that takes its time, and finds nothing in the end.
-    slow = ["-include", "unistd.h", "-DINIT=(sleep(4), CUDA_ERROR_NO_DEVICE)"]
-    child, status, parent = lines(with_driver(code, *slow))
+    init = '(write(100, "x", 1), read(101, (char[1]){0}, 1), CUDA_ERROR_NO_DEVICE)'
+    child, status, parent = lines(with_driver(code, "-include", "unistd.h", f"-DINIT={init}"))
     assert child.startswith("child: ")
     assert "fork" in child
     assert status == "child's status: 0"

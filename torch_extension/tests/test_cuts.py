@@ -236,9 +236,10 @@ def test_many_steps_leave_nothing_behind():
     model = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.1), nn.Tanh(), nn.Linear(8, 1)).to(DEVICE)
     optimizer = torch.optim.AdamW(model.parameters())
     names = ("live_buffers", "live_bytes", "pool_bytes", "known_traces", "programs")
+    losses = []
 
     def train(steps):
-        losses = []
+        losses.clear()
         for step in range(steps):
             loss = model(torch.full((4, 8), float(step), device=DEVICE)).square().mean()
             loss.backward()
@@ -251,7 +252,9 @@ def test_many_steps_leave_nothing_behind():
         concurrent.futures.wait(losses)
 
     def held():
-        time.sleep(0.1)  # the thread that reads lets go of a value after it was told
+        # The thread that reads lets go of a value after it was told.
+        while any(loss._snapshot is not None for loss in losses):
+            time.sleep(0.001)
         return {name: metric(name) for name in names} | {"bytes": metric("program_bytes")}
 
     train(130)

@@ -21,6 +21,8 @@ from support import emulated
 
 CALLS = [*group_calls.CALLS, *group_parts.CALLS]
 SECONDS = 5
+# What is told at once is told long before this, and ranks that wait for it are not done in time.
+NEVER = 3600
 # Of losses, against the CPU's.
 BOUND = 1e-5
 # Halves are rounded between other operations than the CPU's.
@@ -144,31 +146,30 @@ def test_the_device_chooses_the_backend():
 
 
 def test_a_rank_that_dies_is_told_of():
-    (made, _) = ranks.run("faults.killed", 2, fails=[1], seconds=SECONDS)
-    assert made["seconds"] < SECONDS + 2
+    (made, _) = ranks.run("faults.killed", 2, fails=[1], seconds=NEVER)
     for part in ("all_reduce", 'process group "0"', "rank 0 of 2", "c10d::allreduce_"):
         assert part in made["error"]
 
 
 def test_a_rank_that_does_not_come_is_a_timeout():
     (made, _) = ranks.run("faults.late", 2, fails=[1], seconds=SECONDS)
-    assert SECONDS - 1 < made["seconds"] < SECONDS + 2
-    assert "Timed out" in made["error"]
-    assert made["again"]["seconds"] < 1
+    assert made["seconds"] > SECONDS - 1
+    assert f"Timed out waiting {1000 * SECONDS}ms" in made["error"]
+    # Only the first one has waited.
+    assert "the group failed before" in made["again"]["error"]
     for error in (made["error"], made["again"]["error"]):
         assert "faults.py" in error
 
 
 def test_ranks_that_disagree_are_told_so():
-    for rank, made in enumerate(ranks.run("faults.other_shapes", 2, seconds=SECONDS)):
-        assert made["seconds"] < SECONDS + 2
+    for rank, made in enumerate(ranks.run("faults.other_shapes", 2, seconds=NEVER)):
         for other, elements in enumerate(("3 elements", "4 elements")):
             assert f"{elements} of type Float on rank {other}" in made["error"], rank
         assert "faults.py" in made["error"]
 
 
 def test_ranks_are_compared_after_each_large_tensor():
-    for made in ranks.run("faults.other_reduction", 2, seconds=SECONDS):
+    for made in ranks.run("faults.other_reduction", 2, seconds=NEVER):
         assert "the ranks of the group do not do the same: collective 71 is" in made["error"]
         assert "faults.py" in made["error"]
 
@@ -181,7 +182,7 @@ if WHOLE:
     FAULTS = [
         (_random.choice(WAYS), _random.randrange(3), _random.randrange(20)) for _ in range(50)
     ]
-FAULT_SECONDS = 3
+FAULT_SECONDS = 5
 
 
 @pytest.mark.parametrize(("how", "victim", "at"), FAULTS)
@@ -189,18 +190,16 @@ def test_a_rank_goes_wrong(how, victim, at):
     # Those that do not agree are told so all alike.
     alike = how in ("skips", "other_shape")
     fails = () if alike else (victim,)
-    made = ranks.run(
-        "faults.goes_wrong", 3, how, victim, at, fails=fails, seconds=FAULT_SECONDS, timeout=60
-    )
+    made = ranks.run("faults.goes_wrong", 3, how, victim, at, fails=fails, seconds=FAULT_SECONDS)
     for rank, of_rank in enumerate(made):
         if rank in fails:
             continue
-        assert of_rank["seconds"] < FAULT_SECONDS + 2
         assert f"its rank {rank} of 3" in of_rank["error"]
         assert "faults.py" in of_rank["error"]
         # The flight recorder has what failed, and what came before.
         failed = [line for line in of_rank["flight"].splitlines() if " failed after" in line]
-        assert failed
+        # Only one has been waited for.
+        assert len(failed) == 1, of_rank["flight"]
         assert "faults.py" in failed[0]
         if alike:
             for other in {0, 1, 2} - {rank}:

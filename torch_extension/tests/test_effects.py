@@ -1,6 +1,8 @@
 """Operators without results, and results that nobody keeps: what they do is done, in order, and
 their errors are raised once, to whom they concern."""
 
+import os
+
 import pytest
 import torch
 import torchacc
@@ -200,17 +202,21 @@ def test_an_event_answers_without_waiting_and_gets_there(compiled_operators, not
     assert stream.query()
     event.record()
     assert event.query()  # nothing was recorded before it
-    notes.nap(x, 0.5)
+    read, write = os.pipe()
+    notes.hold(x, read)
     event.record()
     y = x + 1  # after it
     cuts = torchacc.metrics()["cuts"]
     assert not event.query()
     assert not stream.query()
     assert torchacc.metrics()["cuts"] == cuts + 1
+    os.write(write, b"x")
     while not event.query():
         pass
     assert torchacc.metrics()["cuts"] == cuts + 1
     assert y.item() == 1
+    os.close(read)
+    os.close(write)
     # Of what was dropped nothing runs.
     _ = x * 3
     del _

@@ -1,10 +1,13 @@
 """Ranks that are slow, wrong, late, lost, or compute what is no number are found and named."""
 
+import json
 import os
+import time
 
 import pytest
 import ranks
 from torchacc.health import exits
+from torchacc.health.heartbeat import Heart
 
 # `make test-chaos` runs the whole.
 TRIES = 20 if os.environ.get("TORCHACC_HEALTH") == "whole" else 1
@@ -62,8 +65,33 @@ def test_modules_are_seen_on_every_engine(tmp_path):
 
 def test_a_rank_that_lags_is_named():
     first, second = ranks.run("planted.lag", 2, 0.05)
-    assert [one[:2] for one in first] == [["straggler", 1]], first
+    # How often depends on the machine; the next test says when.
+    assert first
+    assert all(one[:2] == ["straggler", 1] for one in first), first
     assert second == []
+
+
+def test_a_rank_that_lags_is_said_once_until_it_has_caught_up():
+    """By beats that are made up: of three ranks, the last of which is busy for so long."""
+    said, beats = [], {}
+    heart = object.__new__(Heart)
+    heart.rank, heart.size, heart._seen, heart._lags = 0, 3, {}, {}
+    heart._alarm = lambda *about: said.append((step, *about))
+    heart._timeout, heart._interval, heart._lag = 60.0, 1.0, 2.0
+    heart._read = lambda key: beats[key]
+
+    def beat(rank, step, busy):
+        pace = {"seconds": 4.0, "busy": busy}
+        return {"host": f"host {rank}", "step": step, "pace": pace}
+
+    for step, busy in enumerate([1, 3, 3, 1, 3, 3, 3, 3, 3, 1, 3, 3, 3]):
+        beats |= {
+            str(rank): json.dumps(beat(rank, step, busy if rank == 2 else 1)) for rank in (1, 2)
+        }
+        for _ in range(4):  # beats without a step between say nothing new
+            heart._find_lagging(float(step), beat(0, step, 1))
+    assert [one[:3] for one in said] == [(6, "straggler", 2), (12, "straggler", 2)]
+    assert said[0][3] == "rank 2 on host 2 is busy for 3 s of 4 s a step, the others for 1 s"
 
 
 def ended(name, *arguments):
@@ -87,11 +115,15 @@ def test_ranks_that_hang_say_where_and_end(tmp_path):
 def test_a_rank_that_holds_the_interpreter_is_missed(tmp_path):
     _, processes = ranks.start("planted.hold", 2, tmp_path)
     written = processes[0].communicate(timeout=120)[0]
+    # By a timer of the system, which runs out about when the other rank ends.
+    stacks, until = tmp_path / "rank_1.txt", time.monotonic() + 120
+    while "in hold" not in stacks.read_text():
+        assert time.monotonic() < until, written
+        time.sleep(0.05)
     processes[1].kill()
     processes[1].communicate()
     assert processes[0].returncode == exits.AGAIN, written
     assert "rank 1 has not been heard of for" in written or "heard of no more" in written
-    assert "in hold" in (tmp_path / "rank_1.txt").read_text(), "by a timer of the system"
 
 
 def test_codes_say_whose_fault_it_is():

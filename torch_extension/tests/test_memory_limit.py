@@ -1,5 +1,6 @@
 """Programs under a limit of memory: the same bits in less of it, or an error that says why not."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -60,6 +61,7 @@ class Steps:
 
 def peak_of(work):
     """Bytes that `work` takes at most beyond what there is before it."""
+    gc.collect()  # what tests before this one left, which would go at any moment
     torch.acc.empty_cache()
     torchacc.sync()
     torch.acc.reset_peak_memory_stats()

@@ -1,6 +1,7 @@
 """`torchacc.save_on_host`: the same bits, and the memory of what waits is the host's."""
 
 import contextlib
+import gc
 import os
 import subprocess
 import sys
@@ -97,6 +98,7 @@ def peak_of(steps):
     """Bytes that a step takes beyond what there is before it."""
     for _ in range(3):
         steps.step()
+    gc.collect()  # what tests before this one left, which would go at any moment
     torchacc.sync()
     torch.acc.empty_cache()
     torch.acc.reset_peak_memory_stats()

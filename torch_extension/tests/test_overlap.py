@@ -36,7 +36,7 @@ def test_a_profile_has_lanes(tmp_path):
 
 
 def test_an_error_on_a_lane_is_told_where_its_result_is_read():
-    for made in ranks.run("overlap.failing", 2, seconds=10):
+    for made in ranks.run("overlap.failing", 2, seconds=3600):
         assert "the ranks of the group do not do the same" in made["error"]
         assert "overlap.py" in made["error"]
         assert made["beside"] == 300 * 300

@@ -72,9 +72,17 @@ COUNT_THREADS = """
 import os, time, torch
 torch.set_num_threads({wanted})
 (torch.ones(8, 8, device="acc") @ torch.ones(8, 8, device="acc")).cpu()
-time.sleep(0.5)  # a thread names itself when it first runs
-tasks = [open(f"/proc/self/task/{{t}}/comm").read() for t in os.listdir("/proc/self/task")]
-print(1 + sum(name.startswith("torchacc-cpu") for name in tasks))  # and the one that launches
+
+def count():
+    tasks = [open(f"/proc/self/task/{{t}}/comm").read() for t in os.listdir("/proc/self/task")]
+    return 1 + sum(name.startswith("torchacc-cpu") for name in tasks)  # and the one that launches
+
+# A thread names itself when it first runs; then there would be time for those that are too many.
+until = time.monotonic() + 60
+while count() < {got} and time.monotonic() < until:
+    time.sleep(0.01)
+time.sleep(0.5)
+print(count())
 """
 
 
@@ -83,7 +91,7 @@ print(1 + sum(name.startswith("torchacc-cpu") for name in tasks))  # and the one
     [(1, {}, 1), (3, {}, 3), (3, {"TORCHACC_NUM_THREADS": "2"}, 2)],
 )
 def test_number_of_threads(wanted, environment, got):
-    result = run_python(COUNT_THREADS.format(wanted=wanted), **environment)
+    result = run_python(COUNT_THREADS.format(wanted=wanted, got=got), **environment)
     assert result.stdout.strip() == str(got), result
 
 

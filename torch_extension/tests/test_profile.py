@@ -26,12 +26,11 @@ def test_the_parts_of_the_time_are_the_whole():
         run_steps(20)
         metrics = torchacc.metrics()
         parts = {name: metrics[f"wall_{name}_ns"] for name in PARTS}
-        assert sum(parts.values()) >= 0.98 * metrics["wall_ns"], parts
-        assert sum(parts.values()) <= metrics["wall_ns"], parts
+        assert sum(parts.values()) == metrics["wall_ns"], parts
         assert parts["python"] + parts["record"] > 0
         assert parts["device"] > 0
-    # Everything ran on the launch thread while these were counted.
-    assert metrics["wall_device_ns"] <= metrics["execute_ns"] * 1.02 + 1_000_000
+    # The device's part is that of programs that ran.
+    assert metrics["wall_device_ns"] <= metrics["execute_ns"]
 
 
 def test_percentiles():

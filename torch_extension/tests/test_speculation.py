@@ -18,18 +18,25 @@ def chain():
     return nn.Sequential(*layers)
 
 
-def early_kernels(model, x, ends=torch.sum, patience=0.02):
+def wait_for_kernels(before, is_sure):
+    """Until something has run since the counters were `before`; for a moment only, unless it is
+    `is_sure` to."""
+    deadline = time.monotonic() + (60 if is_sure else 0.02)
+    while torchacc.metrics()["execute_ns"] == before["execute_ns"]:
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.001)
+
+
+def early_kernels(model, x, ends=torch.sum, is_sure=False):
     """Records most of the model, waits until some of it has run, records the rest and reads the
     result of `ends`; that, and how many kernels had run early."""
+    # What still runs would keep the launch thread from it.
     torchacc.sync()
     before = torchacc.metrics()
-    deadline = time.monotonic() + patience
     with torch.no_grad():
         x = model[:60](x)
-        while torchacc.metrics()["execute_ns"] == before["execute_ns"]:
-            if time.monotonic() > deadline:
-                break
-            time.sleep(0.001)
+        wait_for_kernels(before, is_sure)
         value = ends(model[60:](x)).item()
     return value, torchacc.metrics()["early_kernels"] - before["early_kernels"]
 
@@ -39,7 +46,7 @@ def test_what_is_known_runs_while_the_rest_is_recorded():
     for step in range(6):
         x = torch.randn(4, 32)
         is_known = step > 0
-        value, kernels = early_kernels(acc, x.to(DEVICE), patience=30 if is_known else 0.02)
+        value, kernels = early_kernels(acc, x.to(DEVICE), is_sure=is_known)
         torch.testing.assert_close(value, cpu(x).sum().item(), rtol=1e-4, atol=1e-4)
         assert (kernels > 0) == is_known
 
@@ -124,12 +131,15 @@ def test_steps_that_end_with_the_update(make, optimizer):
         losses, early = [], []
         for step in range(8):
             x = torch.randn(shape, generator=torch.Generator().manual_seed(step)).to(DEVICE)
+            if waits:
+                torchacc.sync()
             torchacc.reset_metrics()
+            before = torchacc.metrics()
             steps.zero_grad()
             loss = model(x).square().mean()
             loss.backward()
             if waits:
-                time.sleep(0.02)
+                wait_for_kernels(before, is_sure=step >= 3)
             steps.step()
             losses.append(loss.item() if waits else loss.detach())
             early.append(torchacc.metrics()["early_kernels"])

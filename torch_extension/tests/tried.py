@@ -21,6 +21,7 @@ class Watched:
 
     def __init__(self):
         self.configs, self.running = [], None
+        self.since = None
         module = sys.modules["torchacc.accelerate"]
         self.original, module.accelerate = module.accelerate, self
 
@@ -38,7 +39,7 @@ def of_sizes(config):
     return {axis: getattr(config.dist, axis).size for axis in ("fsdp", "pp", "sp", "tp")}
 
 
-def searched(hook=None, trials=3, time_limit=60.0, device="cpu"):
+def searched(hook=None, trials=3, time_limit=600.0, device="cpu"):
     """The plan, whether the model and the random numbers are as they were, and the weights'
     devices."""
     world = dist.get_world_size() if dist.is_initialized() else 1
@@ -89,8 +90,11 @@ def searched(hook=None, trials=3, time_limit=60.0, device="cpu"):
 
 
 def first_is_slow(watched, module, args, kwargs=None):
+    """Many times what a step takes, on this machine and by its load."""
     if watched.configs and watched.running is watched.configs[0]:
-        time.sleep(0.5)
+        took = 0 if watched.since is None else time.monotonic() - watched.since
+        time.sleep(max(0.5, 3 * took))
+        watched.since = time.monotonic()
 
 
 def first_fails(watched, module, args, kwargs=None):

@@ -13,6 +13,7 @@ import json
 import math
 import os
 import socket
+import threading
 import time
 import warnings
 import weakref
@@ -22,6 +23,9 @@ import torch
 import torch.distributed as dist
 import torch.monitor
 
+# torch.monitor has a lock of its own while handlers run, and keeps the interpreter's while it waits
+# for it: of two threads that log, or one that logs and one that ends a stream, neither would go on.
+_monitor = threading.RLock()
 _spans = itertools.count()
 _open: list["EventStream"] = []
 
@@ -41,7 +45,8 @@ class EventStream:
         self._has_warned = False
         if not _open:
             _new_compiles()  # of before
-        self._handle = torch.monitor.register_event_handler(self._take)
+        with _monitor:
+            self._handle = torch.monitor.register_event_handler(self._take)
         _open.append(self)
 
     def close(self) -> None:
@@ -50,7 +55,8 @@ class EventStream:
             return
         _compiles()
         _open.remove(self)
-        torch.monitor.unregister_event_handler(self._handle)
+        with _monitor:
+            torch.monitor.unregister_event_handler(self._handle)
         if self._file is not None:
             os.close(self._file)
 
@@ -123,8 +129,10 @@ def span(name: str, **fields: str | float | int) -> Iterator[dict]:
 def _log(name: str, kind: str, fields: dict) -> None:
     data = {key: one for key, one in fields.items() if one is not None}
     # The event's own time has no zone.
-    data |= {"time": time.time(), "kind": kind}
-    torch.monitor.log_event(torch.monitor.Event(name, datetime.datetime.now(), data))
+    with _monitor:
+        # Under the lock, so that events come in the order of their times.
+        data |= {"time": time.time(), "kind": kind}
+        torch.monitor.log_event(torch.monitor.Event(name, datetime.datetime.now(), data))
 
 
 def _rank() -> int:

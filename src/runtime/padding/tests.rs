@@ -153,9 +153,16 @@ fn what_is_beyond_the_list_is_exact_and_counted() {
     assert_eq!(counts, [2, 3, 2]);
 }
 
+/// A folder for programs. What a process of this number has left, which was killed, goes.
+fn scratch(name: &str) -> std::path::PathBuf {
+    let folder = std::env::temp_dir().join(format!("torchacc-{name}-{}", std::process::id()));
+    std::fs::remove_dir_all(&folder).ok();
+    folder
+}
+
 #[test]
 fn another_process_finds_the_programs() {
-    let folder = std::env::temp_dir().join(format!("torchacc-fitting-{}", std::process::id()));
+    let folder = scratch("fitting");
     let lengths = [10, 30, 100, 70];
     let mut runs = Vec::new();
     for _ in 0..2 {
@@ -173,7 +180,7 @@ fn another_process_finds_the_programs() {
 /// that of the same bucket by another policy the same.
 #[test]
 fn a_program_is_that_of_its_bucket_and_of_nothing_else() {
-    let folder = std::env::temp_dir().join(format!("torchacc-buckets-{}", std::process::id()));
+    let folder = scratch("buckets");
     let compiles = |policy: &str, lengths: &[i64]| {
         let context = context(policy, "cpu", folder.to_str().unwrap());
         run(&context, lengths);

@@ -18,7 +18,10 @@ struct Folder(PathBuf);
 impl Folder {
     fn new(name: &str) -> Folder {
         let name = format!("torchacc-kept-{}-{name}", std::process::id());
-        Folder(std::env::temp_dir().join(name))
+        let path = std::env::temp_dir().join(name);
+        // What a process of this number has left, which was killed.
+        std::fs::remove_dir_all(&path).ok();
+        Folder(path)
     }
 
     fn context(&self, backend: &str) -> Arc<Context> {

@@ -145,16 +145,20 @@ class SaverClient:
             self._send("save" if key in unwritten else "commit", request)
 
     def _take(self, answer: dict) -> None:
+        key, is_over = _key(answer), answer["kind"] != "written"
+        with self._changed:
+            request = self._uncommitted.get(key) or self._unwritten.get(key)
+        # Before those who wait for it go on: who has waited may end the events, or the process.
+        if is_over and request is not None:
+            event("torchacc.saved", step=request["step"], error=answer.get("error"))
         with self._changed:
             self._starts = 1
-            request = self._unwritten.pop(_key(answer), None)
-            if answer["kind"] != "written":
-                request = self._uncommitted.pop(_key(answer), None) or request
+            self._unwritten.pop(key, None)
+            if is_over:
+                self._uncommitted.pop(key, None)
             if answer["kind"] == "failed":
                 self._failed[answer["id"]] = answer["error"]
             self._changed.notify_all()
-        if answer["kind"] != "written" and request is not None:
-            event("torchacc.saved", step=request["step"], error=answer.get("error"))
 
 
 def _key(message: dict) -> tuple[str, int]:

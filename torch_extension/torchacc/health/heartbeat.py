@@ -30,6 +30,7 @@ STEPS = 5  # over which the time of a step is taken
 SAID_AFTER = 3  # beats in a row that a rank lags, before it is said
 LOST = 0.2  # of a step: what the others have to wait for a rank to lag
 ANSWERS = 2  # beats in which the ranks write down where they are
+TELLING = 20  # beats, at most, in which who asked for that tells what it heard
 
 
 class Heart:
@@ -175,12 +176,21 @@ class Heart:
         if about["by"] == self.rank:
             where = f"; stacks: {self._folder}" if self._folder else ""
             self._alarm("hang", self.rank, f"{about['why']}{where}\n{self._summary()}")
-        if self._exit:
-            self._stopped.wait(0 if about["by"] == self.rank else (1 + ANSWERS) * self._interval)
-            if not self._stopped.is_set():
-                sys.stderr.flush()
-                os._exit(exits.AGAIN)
+            self._write("told", about.get("id", ""))
+        elif self._exit:
+            self._await_told(about["id"])
+        if self._exit and not self._stopped.is_set():
+            sys.stderr.flush()
+            os._exit(exits.AGAIN)
         self._since = time.monotonic()  # said again after as long
+
+    def _await_told(self, number: str) -> None:
+        """A rank that ends takes its connections with it, and may end so who has not told yet what
+        hangs."""
+        with contextlib.suppress(dist.DistError):  # that one had the store, and has told
+            for _ in range(TELLING):
+                if self._read("told") == number.encode() or self._stopped.wait(self._interval):
+                    return
 
     def _summary(self) -> str:
         """Who is missed where; then each rank's step and collectives, who is behind first."""
