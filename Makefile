@@ -17,6 +17,7 @@
 # make test-parallel every combination of torchacc.accelerate, whole; make test has the short form
 # make test-chaos a training that is killed and loses disks and machines, whole; make test has the short form
 # make test-random an hour of random programs on acc against the CPU; SECONDS=N how long, SEED=N which, BACKEND=reference on what
+# make openxla-plugin a plugin of OpenXLA for the CPU (63 MB), on which some tests run where it is there
 # make sanitize the library itself with the address and the thread sanitizer
 # make format  rewrite all sources in the project's format
 
@@ -35,7 +36,7 @@ space := $(subst ,, )
 CUDA_FOLDERS = $(subst $(space),:,$(wildcard $(VENV)/lib/python3*/site-packages/nvidia/*/lib))
 
 .DEFAULT_GOAL := build
-.PHONY: build docs environment install wheel sdist extension train train-ddp train-parallel train-elastic test test-libraries test-models test-gpu gpu-kit test-rust test-python test-distributed test-parallel test-chaos test-random sanitize sanitize-memory sanitize-threads lint format bench-calls bench-peers bench-distributed bench-overlap bench-predicted bench-checkpoints clean FORCE
+.PHONY: build docs environment install wheel sdist extension train train-ddp train-parallel train-elastic test test-libraries test-models test-gpu gpu-kit test-rust test-python test-distributed test-parallel test-chaos test-random openxla-plugin sanitize sanitize-memory sanitize-threads lint format bench-calls bench-peers bench-distributed bench-overlap bench-predicted bench-checkpoints clean FORCE
 
 build: environment $(RUST_LIB)
 	$(MAKE) --no-print-directory --jobs=$(shell nproc) extension
@@ -135,6 +136,13 @@ test-chaos: build
 test-random: build
 	TORCHACC_BACKEND=$(or $(BACKEND),cpu) PYTHONPATH=torch_extension/tests $(BIN)/python -m random_programs \
 		--seconds $(or $(SECONDS),3600) $(if $(SEED),--seed $(SEED))
+
+OPENXLA := target/openxla
+OPENXLA_PLUGIN := $(OPENXLA)/xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so
+openxla-plugin: $(OPENXLA_PLUGIN)
+$(OPENXLA_PLUGIN):
+	$(PYTHON) -m pip download --quiet --no-deps --dest $(OPENXLA) xla-cpu-pjrt==0.0.1
+	$(PYTHON) -m zipfile -e $(OPENXLA)/xla_cpu_pjrt-0.0.1-*.whl $(OPENXLA)
 
 # With version 5 of transformers and with version 4, to which Lightning is indifferent.
 LIBRARIES := $(CURDIR)/.venv-libraries

@@ -131,6 +131,8 @@ static void files_and_text(const ta::Context& context, const std::string& path) 
   expect(results[1], {1, 2, 3, 4, 5, 6});
   throws(TORCHACC_INVALID_ARGUMENT, [&] { graph(context, {n, 0.5}); });
   throws(TORCHACC_INVALID_ARGUMENT, [&] { graph(context, {w}); });
+  throws(TORCHACC_NOT_FOUND,
+         [&] { graph.run_on_openxla(context, {w, 0.5}, "/nowhere/plugin.so"); });
   throws(TORCHACC_INVALID_ARGUMENT, [&] { ta::Graph("%0: f32[2] = nothing()\nreturn %0"); });
   const std::uint64_t number = ta::Graph::capture_begin(context);
   const auto captured = ta::Graph::capture(context, number, {w}, {w * 2.0 + w});

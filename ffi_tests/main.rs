@@ -2,6 +2,8 @@
 //! C++ programs build against it and run.
 
 mod abi;
+#[path = "../tests/openxla/found.rs"]
+mod found;
 mod install;
 mod watched;
 
@@ -327,6 +329,19 @@ fn files_and_programs_as_text_from_c() {
 #[test]
 fn programs_of_other_systems_from_c() {
     assert_eq!(run_c_program("stablehlo").trim(), "ok");
+}
+
+/// By the plugin of the tests, and by a real one where there is one.
+#[test]
+fn programs_on_openxla_from_c() {
+    let fake = scratch("openxla").join("fake.so");
+    let source = root().join("tests/openxla/fake.c");
+    run(Command::new("cc").args(["-std=c11", "-shared", "-fPIC", "-o"]).arg(&fake).arg(source));
+    let program = build("openxla", "openxla", &root().join("include"));
+    for plugin in [fake].into_iter().chain(found::plugin()) {
+        let command = &mut Command::new(&program);
+        assert_eq!(run(command.arg(&plugin).env("TORCHACC_OPENXLA", &plugin)).trim(), "ok");
+    }
 }
 
 #[test]

@@ -1471,6 +1471,22 @@ torchacc_error *torchacc_graph_apply(torchacc_context *context,
                                      size_t n_outs);
 
 /*
+ Runs the graph on OpenXLA, now: by the plugin of the PJRT C API in the file `plugin` (UTF-8), or where that is empty by that of
+ `TORCHACC_OPENXLA`. `args` and `outs` are as of `torchacc_graph_apply`. The first call for a plugin compiles. Results are as those
+ of `torchacc_graph_apply`, but for rounding; subnormal numbers may be zero. Blocks: reads its inputs, as `torchacc_tensor_read`.
+ Errors: NOT_FOUND when no plugin is named, or no file has that name; INVALID_ARGUMENT for a file that is no plugin, and as
+ `torchacc_graph_apply`; ABI_MISMATCH for a plugin of another API; UNSUPPORTED for what StableHLO has no words for; those of the
+ graph's operations, of reading, and of the plugin.
+ */
+torchacc_error *torchacc_graph_run_on_openxla(torchacc_context *context,
+                                              const torchacc_graph *graph,
+                                              struct torchacc_str plugin,
+                                              const struct torchacc_arg *args,
+                                              size_t n_args,
+                                              torchacc_tensor **outs,
+                                              size_t n_outs);
+
+/*
  Frees a graph; NULL is fine.
  */
 void torchacc_graph_free(torchacc_graph *graph);

@@ -1366,12 +1366,25 @@ class Graph {
     std::vector<torchacc_tensor*> outs(torchacc_graph_outputs(graph_.get()), nullptr);
     check(torchacc_graph_apply(context.get(), graph_.get(), given.data(), given.size(), outs.data(),
                                outs.size()));
+    return tensors(context, outs);
+  }
+  /// Runs it on OpenXLA now, by the plugin in this file, or by that of TORCHACC_OPENXLA. Blocks.
+  std::vector<Tensor> run_on_openxla(const Context& context, const Args& args,
+                                     std::string_view plugin = {}) const {
+    const std::vector<torchacc_arg> given = Op::plain(args);
+    std::vector<torchacc_tensor*> outs(torchacc_graph_outputs(graph_.get()), nullptr);
+    check(torchacc_graph_run_on_openxla(context.get(), graph_.get(), to_str(plugin), given.data(),
+                                        given.size(), outs.data(), outs.size()));
+    return tensors(context, outs);
+  }
+
+ private:
+  static std::vector<Tensor> tensors(const Context& context,
+                                     const std::vector<torchacc_tensor*>& outs) {
     std::vector<Tensor> tensors;
     for (torchacc_tensor* out : outs) tensors.emplace_back(context, out);
     return tensors;
   }
-
- private:
   explicit Graph(torchacc_graph* owned) : graph_(owned, torchacc_graph_free) {}
   std::shared_ptr<torchacc_graph> graph_;
 };

@@ -25,6 +25,8 @@ pub mod op;
 pub mod graph;
 /// Graphs from and as StableHLO text.
 pub mod stablehlo;
+/// Modules of StableHLO on OpenXLA, by a plugin.
+pub mod openxla;
 /// Gradients: reverse mode over a graph.
 pub mod grad;
 /// How PyTorch's operators are lowered to primitives: one row per operator.

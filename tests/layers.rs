@@ -11,7 +11,7 @@ const LAYERS: &[&[&str]] = &[
     &["record", "op"],
     &["graph"],
     &["grad", "stablehlo"],
-    &["aten", "passes", "plan", "cache"],
+    &["aten", "passes", "plan", "cache", "openxla"],
     &["trace", "backend", "dynamic"],
     &["runtime"],
     &["capi"],

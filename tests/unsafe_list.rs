@@ -38,6 +38,9 @@ const FILES: &[&str] = &[
     "backend/library.rs",
     "backend/memory.rs",
     "capi/mod.rs",
+    "openxla/api.rs",
+    "openxla/client.rs",
+    "openxla/plugin.rs",
     "runtime/tests/foreign.rs",
 ];
 

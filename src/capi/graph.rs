@@ -12,19 +12,25 @@ use crate::passes::decompose;
 use crate::record::Operator;
 use crate::runtime::Context;
 use crate::runtime::graphs::Number;
+use crate::runtime::openxla::Executables;
 use crate::stablehlo::{self, Module};
 use crate::trace::{ArgRef, TensorRef};
+use std::path::Path;
 
 /// A program in the IR. Owned.
 #[repr(C)]
 pub struct torchacc_graph {
     program: Module,
+    executables: Executables,
 }
 
 handle::kind!(torchacc_graph, b"gr");
 
+/// No operator's number: for messages only.
+const NOBODY: Operator = Operator::Host(u32::MAX);
+
 fn owned(program: Module) -> *mut torchacc_graph {
-    handle::give(torchacc_graph { program })
+    handle::give(torchacc_graph { program, executables: Executables::default() })
 }
 
 /// A graph's own text begins with a value or with `return`, as no module does.
@@ -179,22 +185,10 @@ pub unsafe extern "C" fn torchacc_graph_apply(
         // SAFETY (here and below): as the header says.
         let (context, program) = unsafe { (borrow(context)?, &borrow(graph)?.program) };
         let graph = &program.graph;
-        // No operator's number: for messages only.
-        let nobody = Operator::Host(u32::MAX);
         let mut arguments = Arguments::default();
-        unsafe { arguments.take(context, nobody, args, n_args, Context::draw)? };
-        let args = &arguments;
-        if graph.outputs.len() != n_outs || (outs.is_null() && n_outs > 0) {
-            return Err(bad(format!(
-                "the graph has {} results, not {n_outs}",
-                graph.outputs.len()
-            )));
-        }
-        let types = graph.outputs.iter().map(|&value| graph.ty(value));
-        let made: Vec<torchacc_tensor> = types
-            .map(|ty| torchacc_tensor::dense(&context.inner, ty.dtype, &ty.sizes))
-            .collect::<Result<_>>()?;
-        let (mut inputs, numbers) = split(&args.refs)?;
+        unsafe { arguments.take(context, NOBODY, args, n_args, Context::draw)? };
+        let made = results(context, program, outs, n_outs)?;
+        let (mut inputs, numbers) = split(&arguments.refs)?;
         let constants = constants(context, program)?;
         if !constants.is_empty() && inputs.len() != program.inputs {
             let count = program.inputs;
@@ -207,6 +201,57 @@ pub unsafe extern "C" fn torchacc_graph_apply(
         unsafe { give(made, outs) };
         Ok(())
     })
+}
+
+/// Runs the graph on OpenXLA, now: by the plugin of the PJRT C API in the file `plugin` (UTF-8), or where that is empty by that of
+/// `TORCHACC_OPENXLA`. `args` and `outs` are as of `torchacc_graph_apply`. The first call for a plugin compiles. Results are as those
+/// of `torchacc_graph_apply`, but for rounding; subnormal numbers may be zero. Blocks: reads its inputs, as `torchacc_tensor_read`.
+/// Errors: NOT_FOUND when no plugin is named, or no file has that name; INVALID_ARGUMENT for a file that is no plugin, and as
+/// `torchacc_graph_apply`; ABI_MISMATCH for a plugin of another API; UNSUPPORTED for what StableHLO has no words for; those of the
+/// graph's operations, of reading, and of the plugin.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_graph_run_on_openxla(
+    context: *mut torchacc_context,
+    graph: *const torchacc_graph,
+    plugin: torchacc_str,
+    args: *const torchacc_arg,
+    n_args: usize,
+    outs: *mut *mut torchacc_tensor,
+    n_outs: usize,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY (here and below): as the header says.
+        let (context, graph) = unsafe { (borrow(context)?, borrow(graph)?) };
+        let plugin = Some(unsafe { plugin.text()? }).filter(|file| !file.is_empty());
+        let mut arguments = Arguments::default();
+        unsafe { arguments.take(context, NOBODY, args, n_args, Context::draw)? };
+        let made = results(context, &graph.program, outs, n_outs)?;
+        let (inputs, numbers) = split(&arguments.refs)?;
+        let plugin = plugin.map(Path::new);
+        let (program, executables) = (&graph.program, &graph.executables);
+        let arrays =
+            context.inner.run_on_openxla(program, executables, plugin, &inputs, &numbers)?;
+        for (tensor, array) in made.iter().zip(&arrays) {
+            context.inner.write(tensor.buffer.id, &array.bytes)?;
+        }
+        unsafe { give(made, outs) };
+        Ok(())
+    })
+}
+
+/// New tensors for a program's results.
+fn results(
+    context: &torchacc_context,
+    program: &Module,
+    outs: *mut *mut torchacc_tensor,
+    n_outs: usize,
+) -> Result<Vec<torchacc_tensor>> {
+    let graph = &program.graph;
+    if graph.outputs.len() != n_outs || (outs.is_null() && n_outs > 0) {
+        return Err(bad(format!("the graph has {} results, not {n_outs}", graph.outputs.len())));
+    }
+    let types = graph.outputs.iter().map(|&value| graph.ty(value));
+    types.map(|ty| torchacc_tensor::dense(&context.inner, ty.dtype, &ty.sizes)).collect()
 }
 
 /// The constants that are no part of the graph.

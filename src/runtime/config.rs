@@ -44,6 +44,8 @@ pub struct Options {
     /// Folders with CUDA's libraries: those of `TORCHACC_CUDA`, then the folders given, then the toolkit's (`CUDA_HOME`, else
     /// the usual place).
     pub cuda: Vec<PathBuf>,
+    /// `TORCHACC_OPENXLA`: the file of a plugin, which is loaded when a program is to run on it.
+    pub openxla: Option<PathBuf>,
     /// `TORCHACC_TF32=1`: products of f32 on a GPU may round their operands to TF32.
     pub allow_tf32: bool,
     /// `TORCHACC_DETERMINISTIC=1`: nothing that is measured decides how results are computed.
@@ -150,6 +152,7 @@ impl Options {
                 None => Search::Folders(std::env::split_paths(asked.library_path).collect()),
             },
             cuda: cuda_folders(variable, asked.library_path)?,
+            openxla: variable("TORCHACC_OPENXLA").map(PathBuf::from),
             allow_tf32: number(0, "TORCHACC_TF32", 0)? != 0,
             deterministic: number(asked.deterministic as usize, "TORCHACC_DETERMINISTIC", 0)? != 0,
             cuda_graphs: number(0, "TORCHACC_CUDA_GRAPHS", 1)? != 0,

@@ -86,6 +86,11 @@ fn check(graph: &Graph, given: &[TensorRef], numbers: &[Number]) -> Result<()> {
             return invalid!("input {index} of the graph is {wanted}, given {given}");
         }
     }
+    check_numbers(graph, numbers)
+}
+
+/// Errors: a scalar of the graph is not given, or of another kind.
+pub(super) fn check_numbers(graph: &Graph, numbers: &[Number]) -> Result<()> {
     for node in graph.nodes.iter().filter(|node| node.op == Op::Scalar) {
         let [Attr::Int(slot), Attr::DType(dtype)] = node.attrs[..] else {
             return internal!("a scalar has a slot and a dtype");

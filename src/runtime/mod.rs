@@ -19,6 +19,7 @@ pub mod explain;
 mod failures;
 mod padding;
 pub mod graphs;
+pub mod openxla;
 mod histogram;
 mod json;
 mod diagnostics;
@@ -74,6 +75,7 @@ use profile::Profile;
 use progress::Progress;
 use random::Generator;
 use stats::{Counter, Stats};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 use watchdog::Watchdog;
@@ -134,6 +136,8 @@ pub(crate) struct Shared {
     /// Whether the backend's missing features were reported.
     pub lack_is_reported: AtomicBool,
     pub watchdog: Option<Arc<Watchdog>>,
+    /// A plugin for programs that are to run on OpenXLA.
+    pub openxla: Option<PathBuf>,
 }
 
 impl Context {
@@ -172,6 +176,7 @@ impl Context {
             memory_limit: options.memory_limit.into(),
             lack_is_reported: AtomicBool::default(),
             watchdog: options.watchdog.map(Watchdog::new).map(Arc::new),
+            openxla: options.openxla,
         });
         warning.into_iter().for_each(|warning| shared.warn(warning));
         let context = Arc::new(Context {

@@ -36,7 +36,7 @@ use crate::op::{Op, Ty};
 use attribute::{Attribute, Dict};
 use cursor::{error_at, located};
 use lower::{Lowering, Value};
-pub use print::print;
+pub use print::{Printed, print, printed};
 use syntax::Function;
 use types::carrier;
 
@@ -103,8 +103,9 @@ fn entry<'f, 'a>(functions: &'f [Function<'a>]) -> Result<&'f Function<'a>> {
     }
 }
 
-/// What an argument is.
-enum Argument {
+/// What an argument of a module's function is: an input of the graph, or a slot of its scalars.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Argument {
     Input(usize),
     Scalar(u32),
 }

@@ -4,7 +4,7 @@ use super::expand::expansion;
 use super::ops::primitive;
 use super::table::printing;
 use super::types::type_name;
-use super::{INPUT, Module, SCALAR};
+use super::{Argument, INPUT, Module, SCALAR};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::{Graph, Node, ValueId};
@@ -26,28 +26,55 @@ pub struct Printer<'g> {
     before: usize,
     /// Whether this is such a function.
     pub(super) inner: bool,
+    arguments: Vec<(Argument, Ty)>,
+    custom_calls: Vec<&'static str>,
+}
+
+/// A module, and what those must know who have it run elsewhere.
+pub struct Printed {
+    pub text: String,
+    /// Of `main`, in order.
+    pub arguments: Vec<(Argument, Ty)>,
+    /// Primitives that nobody else knows: calls of `torchacc.<primitive>`.
+    pub custom_calls: Vec<&'static str>,
 }
 
 /// The program as the function `main` of a module. Primitives that StableHLO has none for are composites, or calls of
 /// `torchacc.<primitive>`, which only this library knows: decompose our own composites before. Errors: host operators, whose
 /// functions no text has.
 pub fn print(program: &Module) -> Result<String> {
-    let (main, functions) = function(program, "public @main", 0, false)?;
-    let functions = [&[main], &functions[..]].concat().concat();
-    Ok(format!("module @torchacc {{\n{functions}}}\n"))
+    Ok(printed(program)?.text)
 }
 
-/// A function, and those that it needs.
-fn function(
-    program: &Module,
+/// As [`print`], with what is not in the text.
+pub fn printed(program: &Module) -> Result<Printed> {
+    let mut main = function(program, "public @main", 0, false)?;
+    main.functions.insert(0, main.text);
+    let text = format!("module @torchacc {{\n{}}}\n", main.functions.concat());
+    let Printer { arguments, custom_calls, .. } = main;
+    Ok(Printed { text, arguments, custom_calls })
+}
+
+/// The printer of a function whose text is complete.
+fn function<'g>(
+    program: &'g Module,
     name: &str,
     before: usize,
     inner: bool,
-) -> Result<(String, Vec<String>)> {
+) -> Result<Printer<'g>> {
     let graph = &program.graph;
     let names = vec![String::new(); graph.values.len()];
-    let (text, functions) = (String::new(), Vec::new());
-    let mut p = Printer { graph, names, text, extra: 0, functions, before, inner };
+    let mut p = Printer {
+        graph,
+        names,
+        text: String::new(),
+        extra: 0,
+        functions: Vec::new(),
+        before,
+        inner,
+        arguments: Vec::new(),
+        custom_calls: Vec::new(),
+    };
     let args = p.arguments(program);
     p.constants(program);
     for node in graph.nodes.iter().filter(|node| !matches!(node.op, Op::Input | Op::Scalar)) {
@@ -63,9 +90,9 @@ fn function(
         true => String::new(),
         false => format!(" -> ({})", types.join(", ")),
     };
-    let body = p.text;
-    let text = format!("  func.func {name}({args}){arrow} {{\n{body}    {returned}\n  }}\n");
-    Ok((text, p.functions))
+    let body = std::mem::take(&mut p.text);
+    p.text = format!("  func.func {name}({args}){arrow} {{\n{body}    {returned}\n  }}\n");
+    Ok(p)
 }
 
 impl Printer<'_> {
@@ -91,8 +118,13 @@ impl Printer<'_> {
                         Op::Input => format!(" {{{INPUT} = {number} : i64}}"),
                         _ => format!(" {{{SCALAR} = {number} : i64}}"),
                     };
-                    let ty = type_name(self.graph.ty(value));
-                    args.push(format!("%arg{}: {ty}{said}", args.len()));
+                    let ty = self.graph.ty(value).clone();
+                    args.push(format!("%arg{}: {}{said}", args.len(), type_name(&ty)));
+                    let place = match op {
+                        Op::Input => Argument::Input(number as usize),
+                        _ => Argument::Scalar(number as u32),
+                    };
+                    self.arguments.push((place, ty));
                 }
                 last = Some((op, number));
                 self.names[value.0 as usize] = format!("%arg{}", args.len() - 1);
@@ -158,6 +190,7 @@ impl Printer<'_> {
         let name = format!("{}{}", primitive::PREFIX, row.name);
         let signature = format!("({of_operands}) -> {types}");
         let Some(graph) = expansion(self.graph, node) else {
+            self.custom_calls.push(row.name);
             self.line(format!(
                 "{base}{count} = stablehlo.custom_call @{name}({operands}) {{backend_config = {{{attrs}}}, api_version = 4 : i32}} : {signature}"
             ));
@@ -168,10 +201,10 @@ impl Printer<'_> {
         // Its arguments are all operands, used or not.
         let inputs = node.inputs.len();
         let program = Module { graph, inputs, constants: Vec::new() };
-        let (text, functions) =
-            function(&program, &format!("private @{callee}"), number + 1, true)?;
-        self.functions.push(text);
-        self.functions.extend(functions);
+        let callee_function = function(&program, &format!("private @{callee}"), number + 1, true)?;
+        self.functions.push(callee_function.text);
+        self.functions.extend(callee_function.functions);
+        self.custom_calls.extend(callee_function.custom_calls);
         let space = if operands.is_empty() { "" } else { " " };
         self.line(format!(
             "{base}{count} = stablehlo.composite \"{name}\"{space}{operands} {{composite_attributes = {{{attrs}}}, decomposition = @{callee}}} : {signature}"

@@ -2,17 +2,21 @@
 //! the long run, from `TORCHACC_FUZZ_SEED` on. A failure is shrunk and printed as text.
 
 mod backends;
+#[path = "../openxla/found.rs"]
+mod found;
 mod shrink;
 mod tolerance;
 
 use backends::{BACKENDS, every_donor, record, run};
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 use tolerance::{Tolerance, compare, tolerances};
 #[cfg(debug_assertions)]
 use torchacc::backend::Backend;
+use torchacc::error::Code;
 #[cfg(debug_assertions)]
 use torchacc::graph::Graph;
 use torchacc::graph::generate::{Case, Limits, case};
@@ -22,6 +26,7 @@ use torchacc::graph::verify::verify;
 use torchacc::op::Op;
 use torchacc::op::array::Array;
 use torchacc::op::table::TABLE;
+use torchacc::openxla;
 use torchacc::passes::{
     cross_entropy, cse, dce, decompose, fold, movement, optimize, products, scatters, simplify,
 };
@@ -71,6 +76,40 @@ fn random_programs_mean_the_same_on_cuda() {
             panic!("seed {seed}: {message}\n{}", shrink::describe(&small));
         }
     }
+}
+
+/// The same by a plugin of OpenXLA, where there is one: as many programs as `TORCHACC_FUZZ_OPENXLA` says, for each takes a compiler.
+#[test]
+fn random_programs_mean_the_same_on_openxla() {
+    let Some(plugin) = found::plugin() else { return };
+    let client = openxla::client(&plugin).unwrap();
+    let ran = Cell::new(0);
+    let failure = |case: &Case| {
+        let expected = interpret(&case.graph, &case.inputs, &case.scalars).ok()?;
+        let tolerances = tolerances(case, &expected);
+        let graph = decompose(&case.graph, &|_| false);
+        let made = graph.and_then(|graph| client.compile(&graph.into_owned().into()));
+        match made.and_then(|executable| executable.run(&case.inputs, &case.scalars)) {
+            // StableHLO has no words for it.
+            Err(error) if error.code == Code::Unsupported => None,
+            Err(error) => Some(error.message),
+            Ok(got) => {
+                ran.set(ran.get() + 1);
+                compare(&got, &expected, &tolerances).err()
+            }
+        }
+    };
+    let (first, count) = (setting("TORCHACC_FUZZ_SEED", 0), setting("TORCHACC_FUZZ_OPENXLA", 48));
+    for seed in first..first + count {
+        let case = case(seed, LIMITS[seed as usize % LIMITS.len()]).unwrap();
+        if failure(&case).is_some() {
+            let small = shrink::shrink(case, &|case| failure(case).is_some());
+            let message = failure(&small).expect("shrinking keeps the failure");
+            panic!("seed {seed}: {message}\n{}", shrink::describe(&small));
+        }
+    }
+    println!("{} of {count} programs ran", ran.get());
+    assert!(2 * ran.get() >= count);
 }
 
 #[test]

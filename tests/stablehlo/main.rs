@@ -1,5 +1,7 @@
 //! Programs as JAX prints them (`goldens.py`) give the numbers that JAX computed.
 
+#[path = "../openxla/found.rs"]
+mod found;
 mod mutations;
 mod texts;
 
@@ -9,7 +11,9 @@ use torchacc::dtype::DType;
 use torchacc::graph::interpret::interpret;
 use torchacc::op::Ty;
 use torchacc::op::array::Array;
-use torchacc::stablehlo::{parse, print};
+use torchacc::openxla;
+use torchacc::passes::decompose;
+use torchacc::stablehlo::{Module, parse, print};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stablehlo/goldens")
@@ -51,7 +55,14 @@ fn is_near(got: &Array, wanted: &Array, i: usize) -> bool {
     x == y || x.is_nan() && y.is_nan() || (x - y).abs() <= tolerance * y.abs().max(1.0)
 }
 
-fn check(name: &str) -> Result<(), String> {
+/// The results of a program for all its inputs.
+type Run<'r> = &'r dyn Fn(&Module, &[Array]) -> torchacc::error::Result<Vec<Array>>;
+
+fn interpreted(program: &Module, inputs: &[Array]) -> torchacc::error::Result<Vec<Array>> {
+    interpret(&program.graph, &[inputs, &program.constants[..]].concat(), &[])
+}
+
+fn check(name: &str, run: Run) -> Result<(), String> {
     let read =
         |ending: &str| fs::read_to_string(folder().join(format!("{name}.{ending}"))).unwrap();
     let program = parse(&read("mlir")).map_err(|e| e.message)?;
@@ -62,8 +73,7 @@ fn check(name: &str) -> Result<(), String> {
     // And once more as this library prints it.
     let again = parse(&print(&program).map_err(|e| e.message)?).map_err(|e| e.message)?;
     for program in [&program, &again] {
-        let given: Vec<Array> = of(true).chain(program.constants.iter().cloned()).collect();
-        let got = interpret(&program.graph, &given, &[]).map_err(|e| e.message)?;
+        let got = run(program, &of(true).collect::<Vec<_>>()).map_err(|e| e.message)?;
         if got.len() != outputs.len() {
             return Err(format!("{} results, not {}", got.len(), outputs.len()));
         }
@@ -88,17 +98,34 @@ fn check(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-#[test]
-fn programs_of_jax_give_its_numbers() {
+/// What is wrong with the programs, by their names.
+fn check_all(run: Run) -> Vec<(String, String)> {
     let files = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
     let modules = files.filter(|path| path.extension().is_some_and(|e| e == "mlir"));
     let mut names: Vec<String> =
         modules.map(|path| path.file_stem().unwrap().to_str().unwrap().to_string()).collect();
     names.sort();
     assert!(names.len() >= 20, "{names:?}");
-    let wrong: Vec<String> = names
-        .iter()
-        .filter_map(|name| check(name).err().map(|message| format!("{name}: {message}")))
-        .collect();
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let wrong = |name: String| check(&name, run).err().map(|message| (name, message));
+    names.into_iter().filter_map(wrong).collect()
+}
+
+#[test]
+fn programs_of_jax_give_its_numbers() {
+    assert_eq!(check_all(&interpreted), []);
+}
+
+/// As this library prints them: read, and written for OpenXLA.
+#[test]
+fn programs_of_jax_give_its_numbers_on_openxla() {
+    let Some(plugin) = found::plugin() else { return };
+    let client = openxla::client(&plugin).unwrap();
+    let wrong = check_all(&|program, inputs| {
+        let graph = decompose(&program.graph, &|_| false)?.into_owned();
+        client.compile(&Module { graph, ..program.clone() })?.run(inputs, &[])
+    });
+    let refusal =
+        |name: &str| format!("StableHLO has no words for {name}, so OpenXLA cannot run it");
+    let refused = [("fourier", "fft"), ("sampling", "top_k"), ("sorting", "top_k")];
+    assert_eq!(wrong, refused.map(|(name, op)| (name.to_string(), refusal(op))));
 }

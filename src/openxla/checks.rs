@@ -1,0 +1,80 @@
+//! What primitives refuse and XLA does not: an integer divided by zero, an index out of range. The module returns what decides
+//! it beside its results.
+
+use crate::dtype::DType;
+use crate::error::{Code, Error, Result};
+use crate::graph::math::V;
+use crate::graph::{Graph, Node};
+use crate::op::array::Array;
+use crate::op::{Op, expect, index};
+
+/// A node that may refuse its numbers. It adds one i64 to the results.
+pub struct Check {
+    node: Node,
+    what: What,
+}
+
+enum What {
+    /// 1 where a divisor is zero.
+    Divisor,
+    /// The least index if it is negative, else the greatest.
+    Index { axis: usize, size: i64 },
+    /// 1 where it does not hold.
+    Expected,
+}
+
+impl Check {
+    /// The error that the node has, if its number says so.
+    pub fn result(&self, number: &Array) -> Result<()> {
+        let number = number.i64(0);
+        let error = match self.what {
+            What::Divisor if number != 0 => {
+                Error::new(Code::InvalidArgument, "ZeroDivisionError: integer division by zero")
+            }
+            What::Expected if number != 0 => expect::unmet(&self.node.attrs),
+            What::Index { axis, size } => match index::in_range(self.node.op, axis, size)(number) {
+                Ok(_) => return Ok(()),
+                Err(error) => error,
+            },
+            _ => return Ok(()),
+        };
+        Err(error.within(self.node.op.name()).at(self.node.site))
+    }
+}
+
+/// The check of a node of the new graph, if it needs one, and its number. Errors: `Unsupported` for a primitive that refuses
+/// numbers, and that nothing here checks.
+pub fn check<'m>(graph: &Graph, node: &Node, x: &[V<'m>]) -> Result<Option<(Check, V<'m>)>> {
+    if !node.outputs().any(|v| node.op.refuses(graph.ty(v).dtype)) {
+        return Ok(None);
+    }
+    let found = number(node, x)?;
+    Ok(found.map(|(what, number)| (Check { node: node.clone(), what }, number)))
+}
+
+/// What decides whether a node refuses its numbers. `None`: it has none.
+fn number<'m>(node: &Node, x: &[V<'m>]) -> Result<Option<(What, V<'m>)>> {
+    let any = |v: V<'m>, op: Op| {
+        let axes: Vec<i64> = (0..v.rank() as i64).collect();
+        v.reduce(op, &axes, false)
+    };
+    let (what, number) = match node.op {
+        Op::Div | Op::Rem => (What::Divisor, any(x[1].eq(0.0), Op::Any).cast(DType::I64)),
+        Op::Take | Op::IndexAdd | Op::Gather | Op::Scatter => {
+            if x[1].numel() == 0 {
+                return Ok(None);
+            }
+            let axis = node.attrs[0].int() as usize;
+            let size = x[0].sizes()[axis];
+            let index = x[1].cast(DType::I64);
+            let (least, greatest) = (any(index, Op::ReduceMin), any(index, Op::ReduceMax));
+            (What::Index { axis, size }, least.lt(0.0).select(least, greatest))
+        }
+        Op::Expect => (What::Expected, x[0].not().cast(DType::I64)),
+        op => {
+            let text = format!("{} refuses numbers, which is not checked on OpenXLA", op.name());
+            return Err(Error::new(Code::Unsupported, text));
+        }
+    };
+    Ok(Some((what, number)))
+}

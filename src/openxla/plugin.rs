@@ -1,0 +1,194 @@
+//! A plugin: its file, its table of functions, and its errors as ours.
+#![expect(unsafe_code, reason = "functions of a library that is loaded at run time")]
+
+use super::api::{self, Api, Functions, RawError};
+use super::client::Client;
+use crate::error::{Code, Error, Result};
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use parking_lot::Mutex;
+use std::error::Error as _;
+use std::ffi::c_int;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+/// The one function that plugins export.
+const ENTRY: &[u8] = b"GetPjrtApi\0";
+
+/// What helps against most of what can be wrong.
+const ADVICE: &str =
+    "TORCHACC_OPENXLA must name a PJRT plugin, like that of the package xla-cpu-pjrt";
+
+/// A library that was loaded and initialized. It is never unloaded: its threads may run.
+pub struct Plugin {
+    file: PathBuf,
+    pub functions: Functions,
+    /// The process that its threads are in.
+    process: u32,
+    /// While somebody has one, everybody has the same.
+    client: Mutex<Weak<Client>>,
+}
+
+/// Each file once, since a plugin is initialized once.
+static PLUGINS: Mutex<Vec<&'static Plugin>> = Mutex::new(Vec::new());
+
+/// The plugin in that file. Errors: `NotFound`; `InvalidArgument` for what is no plugin; `AbiMismatch` for one of another API;
+/// what it says when it is initialized.
+pub fn load(file: &Path) -> Result<&'static Plugin> {
+    let said = |error: Error| error.within(format!("OpenXLA's plugin {}", file.display()));
+    let Some(place) = file.canonicalize().ok().filter(|place| place.is_file()) else {
+        let text = format!("there is no such file; {ADVICE}");
+        return Err(said(Error::new(Code::NotFound, text)));
+    };
+    let mut plugins = PLUGINS.lock();
+    if let Some(plugin) = plugins.iter().find(|plugin| plugin.file == place) {
+        return Ok(plugin);
+    }
+    let plugin: &'static Plugin = Box::leak(Box::new(open(place).map_err(said)?));
+    plugins.push(plugin);
+    Ok(plugin)
+}
+
+/// What the loader says: the crate's own words only say which call failed.
+fn unloadable(error: libloading::Error) -> Error {
+    let why = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+    Error::new(Code::InvalidArgument, format!("{why}; {ADVICE}"))
+}
+
+fn open(file: PathBuf) -> Result<Plugin> {
+    // Local: plugins bring much of the same code, in other versions. SAFETY: initialisers set up the library's own state.
+    let library =
+        unsafe { Library::open(Some(&file), RTLD_NOW | RTLD_LOCAL) }.map_err(unloadable)?;
+    // SAFETY: the type that the function of this name has.
+    let entry = unsafe { library.get::<unsafe extern "C" fn() -> *const Api>(ENTRY) };
+    let entry = *entry.map_err(unloadable)?;
+    std::mem::forget(library);
+    // SAFETY: it takes nothing.
+    let api = unsafe { entry() };
+    // SAFETY: what a plugin returns is its table, of which no more is read here than the size that it says.
+    let functions = unsafe { checked(api)? };
+    let plugin = Plugin { file, functions, process: std::process::id(), client: Mutex::default() };
+    let mut args = api::PluginInitialize::zeroed();
+    // SAFETY: the function's own arguments.
+    unsafe { plugin.call(plugin.functions.plugin_initialize, &mut args, "initializing it")? };
+    Ok(plugin)
+}
+
+/// The functions of a table of a version that is known.
+///
+/// # Safety
+/// `api` is NULL or what `GetPjrtApi` of some version returned.
+unsafe fn checked(api: *const Api) -> Result<Functions> {
+    let mismatch = |text: String| Err(Error::new(Code::AbiMismatch, text));
+    if api.is_null() {
+        return mismatch("it returned no table of functions".into());
+    }
+    // SAFETY: every version begins with a size.
+    let size = unsafe { api.cast::<usize>().read() };
+    if size < size_of::<Api>() {
+        return mismatch(format!("its table of functions has {size} bytes, too few for a version"));
+    }
+    // SAFETY: it is as large as that.
+    let version = unsafe { &(*api).pjrt_api_version };
+    let (major, minor) = (version.major_version, version.minor_version);
+    if major != api::MAJOR || minor < api::OLDEST_MINOR {
+        return mismatch(format!(
+            "it has version {major}.{minor} of the PJRT API; use one of {}.{} or newer, of the same major version",
+            api::MAJOR,
+            api::OLDEST_MINOR
+        ));
+    }
+    // SAFETY: a table of that version.
+    unsafe { Functions::of(api) }
+        .or_else(|missing| mismatch(format!("{missing} (version {major}.{minor} of the PJRT API)")))
+}
+
+impl Plugin {
+    /// The client that is there, or a new one.
+    pub fn client(&'static self) -> Result<Arc<Client>> {
+        self.check()?;
+        if let Some(client) = self.client.lock().upgrade() {
+            return Ok(client);
+        }
+        let made = Arc::new(Client::new(self)?);
+        let mut current = self.client.lock();
+        // Another thread may have been faster; the one of the two that goes is destroyed without the lock.
+        let client = current.upgrade().unwrap_or_else(|| made.clone());
+        *current = Arc::downgrade(&client);
+        drop(current);
+        Ok(client)
+    }
+
+    /// Error: the process was forked off one that the plugin's threads stayed in.
+    pub fn check(&self) -> Result<()> {
+        if std::process::id() == self.process {
+            return Ok(());
+        }
+        let text = "it was loaded before this process was forked and cannot be used here; load it in the process that uses it";
+        Err(self.said(Error::new(Code::InvalidArgument, text)))
+    }
+
+    fn said(&self, error: Error) -> Error {
+        error.within(format!("OpenXLA's plugin {}", self.file.display()))
+    }
+
+    /// An error of ours about what the plugin did.
+    pub fn error(&self, code: Code, text: impl Into<String>) -> Error {
+        self.said(Error::new(code, text))
+    }
+
+    /// Calls a function. Errors: the plugin's, with its code as ours; `doing` says in them what for.
+    ///
+    /// # Safety
+    /// The function is of this plugin, and `args` are what the header says.
+    pub unsafe fn call<A>(
+        &self,
+        function: unsafe extern "C" fn(*mut A) -> *mut RawError,
+        args: &mut A,
+        doing: &str,
+    ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        let raw = unsafe { function(args) };
+        if raw.is_null() {
+            return Ok(());
+        }
+        // SAFETY: an error of this plugin that nobody else has.
+        let (code, text) = unsafe { self.take(raw) };
+        Err(self.said(Error::new(code, format!("{doing}: {text}"))))
+    }
+
+    /// What an error says.
+    ///
+    /// # Safety
+    /// It is one of this plugin, and not used again.
+    unsafe fn take(&self, error: *mut RawError) -> (Code, String) {
+        let mut message = api::ErrorMessage { error, ..api::ErrorMessage::zeroed() };
+        let mut number = api::ErrorGetCode { error, ..api::ErrorGetCode::zeroed() };
+        let mut end = api::ErrorDestroy { error, ..api::ErrorDestroy::zeroed() };
+        // SAFETY: the caller's promise; the text lives as long as the error.
+        unsafe {
+            (self.functions.error_message)(&mut message);
+            let text = match message.message.is_null() {
+                true => &[],
+                false => std::slice::from_raw_parts(message.message.cast(), message.message_size),
+            };
+            let text = String::from_utf8_lossy(text).into_owned();
+            let failed = (self.functions.error_get_code)(&mut number);
+            if !failed.is_null() {
+                let mut end = api::ErrorDestroy { error: failed, ..api::ErrorDestroy::zeroed() };
+                (self.functions.error_destroy)(&mut end);
+            }
+            (self.functions.error_destroy)(&mut end);
+            (code(number.code), text)
+        }
+    }
+}
+
+fn code(number: c_int) -> Code {
+    match number {
+        api::INVALID_ARGUMENT => Code::InvalidArgument,
+        api::NOT_FOUND => Code::NotFound,
+        api::RESOURCE_EXHAUSTED => Code::OutOfMemory,
+        api::UNIMPLEMENTED => Code::Unsupported,
+        _ => Code::OperatorError,
+    }
+}

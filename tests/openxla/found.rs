@@ -1,0 +1,19 @@
+//! The plugin that tests run on, if there is one.
+
+use std::path::{Path, PathBuf};
+
+/// Where `make openxla-plugin` unpacks the package.
+pub fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("target/openxla/xla_plugins/xla_cpu_pjrt")
+}
+
+/// That of `TORCHACC_OPENXLA`, else the one that was unpacked. `None`, loudly.
+pub fn plugin() -> Option<PathBuf> {
+    let named = std::env::var_os("TORCHACC_OPENXLA").filter(|file| !file.is_empty());
+    let file = named.map_or_else(|| folder().join("xla_cpu_pjrt.so"), PathBuf::from);
+    if file.is_file() {
+        return Some(file);
+    }
+    eprintln!("SKIPPED: no plugin of OpenXLA at {}: `make openxla-plugin`", file.display());
+    None
+}
