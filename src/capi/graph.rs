@@ -115,10 +115,9 @@ pub unsafe extern "C" fn torchacc_graph_capture(
     boundary(|| {
         // SAFETY (here and below): as the header says.
         let context = unsafe { borrow(context)? };
-        let nobody = Operator::Host(u32::MAX);
         let (mut into, mut from) = (Arguments::default(), Arguments::default());
-        unsafe { into.take(context, nobody, inputs, n_inputs, Context::draw)? };
-        unsafe { from.take(context, nobody, outputs, n_outputs, Context::draw)? };
+        unsafe { into.take(context, NOBODY, inputs, n_inputs, Context::draw)? };
+        unsafe { from.take(context, NOBODY, outputs, n_outputs, Context::draw)? };
         let (into, from) = (tensors(&into.refs)?, tensors(&from.refs)?);
         let graph = owned(context.inner.capture(number, &into, &from)?);
         unsafe { put(out, graph).inspect_err(|_| handle::release(graph)) }
