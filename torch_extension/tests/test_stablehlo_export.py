@@ -1,6 +1,7 @@
 """What a program records, as a module: it computes what PyTorch computes on the CPU."""
 
 import copy
+from pathlib import Path
 
 import pytest
 import torch
@@ -232,3 +233,32 @@ def test_what_is_no_function():
     with pytest.raises(TypeError, match="str has no tensors"):
         export(torch.neg, x, state="x")
     assert x.tolist() == [1] * 4
+
+
+PLUGIN = (
+    Path(__file__).resolve().parents[2] / "target/openxla/xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so"
+)
+
+
+def test_openxla_has_to_be_there(tmp_path, monkeypatch):
+    x = torch.ones(4, device=DEVICE)
+    module = export(torch.neg, x)
+    with pytest.raises(RuntimeError, match="TORCHACC_OPENXLA"):
+        module.on_openxla(x)
+    (tmp_path / "no_plugin.so").write_text("x")
+    with pytest.raises(RuntimeError, match="no_plugin.so"):
+        module.on_openxla(x, plugin=tmp_path / "no_plugin.so")
+
+
+@pytest.mark.skipif(not PLUGIN.exists(), reason="make openxla-plugin was not run")
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_training_step_on_openxla(name):
+    _, batch, _ = SETTINGS[name]
+    (model, optimizer), _ = a_training(SETTINGS[name])
+    inputs = [one.to(DEVICE) for one in batch()]
+    module = export(step_of(model, optimizer), *inputs, state=[model, optimizer])
+    values = tensors_of([model, optimizer])
+    for _ in range(3):
+        expected = module(*inputs, *values)
+        loss, *values = module.on_openxla(*inputs, *values, plugin=PLUGIN)
+        the_same([loss, *values], expected, rtol=1e-4, atol=1e-4)

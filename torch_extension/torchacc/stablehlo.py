@@ -51,6 +51,19 @@ class Module:
         """
         return tuple(self._graph.call([one.detach() for one in inputs]))
 
+    def on_openxla(
+        self, *inputs: torch.Tensor, plugin: str | os.PathLike | None = None
+    ) -> tuple[torch.Tensor, ...]:
+        """The results as OpenXLA computes them: by the plugin of the PJRT C API in the file
+        `plugin`, or by that of `TORCHACC_OPENXLA`. Compiled at the first call, and run at once.
+        They are those of a call, but for rounding, and subnormal numbers may be zero.
+
+        Raises RuntimeError as a call, for what StableHLO has no operation for, and for a plugin
+        that is not named, is not there, is of another API, or fails.
+        """
+        given = [one.detach() for one in inputs]
+        return tuple(self._graph.run_on_openxla(given, os.fspath(plugin or "")))
+
     def text(self) -> str:
         """The module as it is understood, as StableHLO in its generic form: one function, in which
         calls are inlined and loops unrolled."""

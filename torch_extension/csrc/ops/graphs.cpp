@@ -68,6 +68,22 @@ class Graph : public torch::CustomClassHolder {
     std::vector<torchacc_tensor*> made(torchacc_graph_outputs(graph_.get()), nullptr);
     check(torchacc_graph_apply(context(), graph_.get(), from.arguments.data(),
                                from.arguments.size(), made.data(), made.size()));
+    return adopted(made);
+  }
+
+  // Runs it now, by the plugin in this file, or by that of TORCHACC_OPENXLA.
+  std::vector<at::Tensor> run_on_openxla(const std::vector<at::Tensor>& inputs,
+                                         const std::string& plugin) const {
+    const Views from("input", inputs);
+    std::vector<torchacc_tensor*> made(torchacc_graph_outputs(graph_.get()), nullptr);
+    check(torchacc_graph_run_on_openxla(context(), graph_.get(), to_str(plugin),
+                                        from.arguments.data(), from.arguments.size(), made.data(),
+                                        made.size()));
+    return adopted(made);
+  }
+
+ private:
+  static std::vector<at::Tensor> adopted(const std::vector<torchacc_tensor*>& made) {
     std::vector<std::unique_ptr<torchacc_tensor, Release>> owned;
     for (torchacc_tensor* tensor : made) owned.emplace_back(tensor);
     std::vector<at::Tensor> results;
@@ -81,7 +97,6 @@ class Graph : public torch::CustomClassHolder {
     return results;
   }
 
- private:
   std::unique_ptr<torchacc_graph, Release> graph_;
 };
 
@@ -97,7 +112,8 @@ TORCH_LIBRARY_FRAGMENT(acc, m) {
       .def(torch::init<const std::string&>())
       .def_static("capture", &Graph::capture)
       .def("stablehlo", &Graph::stablehlo)
-      .def("call", &Graph::call);
+      .def("call", &Graph::call)
+      .def("run_on_openxla", &Graph::run_on_openxla);
 }
 
 }  // namespace
