@@ -279,7 +279,6 @@ fn launch(
     shared.stats.early_kernels.add(early.count() as u64);
     shared.stats.offloaded_bytes.add(plan.offloaded_bytes());
     binding.inspect(|binding| binding.was_run(shared));
-    drop(watch);
     shared.failures.spread(&closed.leaves, &closed.promised, |inputs| reached(plan, inputs));
     let report = refused.map(|error| oom_report::report(shared, program, &code, &error));
     let error = |step: Option<u32>, error: Error| match &report {
