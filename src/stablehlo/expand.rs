@@ -59,6 +59,10 @@ fn expanded<'m>(
             let index = strided(math, &sizes, attrs[1].ints(), attrs[2].int());
             scattered(x[0], index, x[1], Reduction::Last)
         }
+        // Nothing to read from, or to sum up.
+        Op::Take => math.zeros(out.dtype, &out.sizes),
+        Op::CumSum => x[0],
+        Op::GroupedMatmul => return grouped_matmul(x[0], x[1], x[2]),
         Op::Gather => {
             let index = along(x[1], &x[0].sizes(), attrs[0].int());
             math.op(Op::Take, &[x[0].reshape(&[-1]), index], smallvec![Attr::Int(0)])
@@ -239,6 +243,44 @@ fn conv_grad_weight<'m>(dy: V<'m>, x: V<'m>, attrs: &Attrs) -> Result<V<'m>> {
     };
     let parts: Vec<V> = (0..groups).map(of_group).collect();
     Ok(math.concat(&parts, 0))
+}
+
+/// A product for each group, with zeros for what is outside of it.
+fn grouped_matmul<'m>(a: V<'m>, b: V<'m>, ends: V<'m>) -> Result<Option<Vec<V<'m>>>> {
+    let (math, groups, sums) = (a.math(), ends.numel(), b.rank() == 2);
+    if !(1..=MAX_TAPS).contains(&groups) {
+        return Ok(None);
+    }
+    let (of_a, of_b) = (a.sizes(), b.sizes());
+    let extent = of_a[sums as usize];
+    let place = math.iota(&[extent], 0, DType::I64);
+    let mut start = int(math, 0);
+    let mut products = Vec::new();
+    for g in 0..groups {
+        let end = ends.narrow(0, g, 1).reshape(&[]).cast(DType::I64);
+        let end = end.max(int(math, 0)).min(int(math, extent)).max(start);
+        let inside = place.ge(start).and(place.lt(end));
+        start = end;
+        let masked = |v: V<'m>, shape: [i64; 2]| {
+            inside
+                .reshape(&shape)
+                .broadcast(&v.sizes())
+                .select(v, math.zeros(v.dtype(), &v.sizes()))
+        };
+        products.push(match sums {
+            true => {
+                let product = masked(a, [1, extent]).matmul(masked(b, [extent, 1]));
+                product.reshape(&[1, of_a[0], of_b[1]])
+            }
+            false => masked(a.matmul(b.narrow(0, g, 1).reshape(&of_b[1..])), [extent, 1]),
+        });
+    }
+    let one = match sums {
+        true => math.concat(&products, 0),
+        // Elsewhere all are zero.
+        false => products[1..].iter().fold(products[0], |sum, &product| sum + product),
+    };
+    Ok(Some(vec![one]))
 }
 
 /// Philox4x32-10, as `op::philox` says it, of words in i64.

@@ -107,7 +107,8 @@ pub fn concatenate(p: &mut Printer, node: &Node, name: &'static str) -> bool {
 /// The last dimension of ours scales; StableHLO's has one more or one less.
 pub fn bitcast(p: &mut Printer, node: &Node, name: &'static str) -> bool {
     let (from, to) = (p.graph.ty(node.inputs[0]).clone(), p.graph.ty(node.first).clone());
-    if from.dtype == DType::Bool || to.dtype == DType::Bool {
+    let is_other = |dtype: DType| dtype == DType::Bool || dtype.is_complex();
+    if is_other(from.dtype) || is_other(to.dtype) {
         return false;
     }
     let (of_from, of_to) = (from.dtype.size(), to.dtype.size());

@@ -1,6 +1,7 @@
 //! A graph as a module of StableHLO.
 
 use super::expand::expansion;
+use super::functions::written;
 use super::ops::primitive;
 use super::table::printing;
 use super::types::type_name;
@@ -189,22 +190,25 @@ impl Printer<'_> {
         let (operands, of_operands) = (self.operands(node), self.types(node));
         let name = format!("{}{}", primitive::PREFIX, row.name);
         let signature = format!("({of_operands}) -> {types}");
-        let Some(graph) = expansion(self.graph, node) else {
+        let number = self.before + self.functions.len();
+        let callee = format!("{name}.{number}");
+        if let Some(text) = written(self.graph, node, &callee) {
+            self.functions.push(text);
+        } else if let Some(graph) = expansion(self.graph, node) {
+            // Its arguments are all operands, used or not.
+            let inputs = node.inputs.len();
+            let program = Module { graph, inputs, constants: Vec::new() };
+            let inner = function(&program, &format!("private @{callee}"), number + 1, true)?;
+            self.functions.push(inner.text);
+            self.functions.extend(inner.functions);
+            self.custom_calls.extend(inner.custom_calls);
+        } else {
             self.custom_calls.push(row.name);
             self.line(format!(
                 "{base}{count} = stablehlo.custom_call @{name}({operands}) {{backend_config = {{{attrs}}}, api_version = 4 : i32}} : {signature}"
             ));
             return Ok(());
-        };
-        let number = self.before + self.functions.len();
-        let callee = format!("{name}.{number}");
-        // Its arguments are all operands, used or not.
-        let inputs = node.inputs.len();
-        let program = Module { graph, inputs, constants: Vec::new() };
-        let callee_function = function(&program, &format!("private @{callee}"), number + 1, true)?;
-        self.functions.push(callee_function.text);
-        self.functions.extend(callee_function.functions);
-        self.custom_calls.extend(callee_function.custom_calls);
+        }
         let space = if operands.is_empty() { "" } else { " " };
         self.line(format!(
             "{base}{count} = stablehlo.composite \"{name}\"{space}{operands} {{composite_attributes = {{{attrs}}}, decomposition = @{callee}}} : {signature}"

@@ -109,7 +109,7 @@ fn random_programs_mean_the_same_on_openxla() {
         }
     }
     println!("{} of {count} programs ran", ran.get());
-    assert!(2 * ran.get() >= count);
+    assert!(10 * ran.get() >= 9 * count);
 }
 
 #[test]
