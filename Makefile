@@ -116,7 +116,7 @@ test-rust: $(VENV)/.requirements
 # The library of debug builds too: it has a device made of the host, on which some tests run.
 test-python: build
 	cargo build --lib
-	$(BIN)/python -m pytest torch_extension/tests
+	$(BIN)/python -m pytest --durations 25 torch_extension/tests
 
 # Every engine with both models in two and in four processes, twenty steps each, and fifty ranks that go wrong.
 test-distributed: build

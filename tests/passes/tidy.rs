@@ -1,10 +1,14 @@
-//! `marks`, `dce`, `cse` and `fold`.
+//! `marks`, `dce`, `cse` and `fold`; `settle` and `declare`, for programs that others call.
 
 use super::{check, program};
 use expect_test::expect;
 use std::borrow::Cow;
+use torchacc::dtype::DType;
+use torchacc::graph::text::parse;
+use torchacc::op::Ty;
 use torchacc::op::host::{HostOp, register};
-use torchacc::passes::{cse, fold, marks};
+use torchacc::passes::{cse, dce, declare, fold, marks, settle};
+use torchacc::record::ScalarKind;
 
 #[test]
 fn marks_go_and_what_they_held_apart_becomes_one() {
@@ -142,4 +146,45 @@ return %1, %3, %4";
         return %1, %3, %5
     "#]],
     );
+}
+
+#[test]
+fn numbers_of_the_argument_block_become_constants() {
+    let text = "\
+%0: f64[] = scalar() {slot=1, dtype=f64}
+%1: i64[] = scalar() {slot=0, dtype=i64}
+%2: f64[] = cast(%1) {dtype=f64}
+%3: f64[] = add(%0, %2)
+return %3
+";
+    let numbers = [(ScalarKind::Int, -3i64 as u64), (ScalarKind::Float, 0.5f64.to_bits())];
+    check(
+        |g| settle(g, &numbers),
+        text,
+        expect![[r#"
+        %0: f64[] = const() {value=0.5, dtype=f64}
+        %1: i64[] = const_int() {value=-3, dtype=i64}
+        %2: f64[] = cast(%1) {dtype=f64}
+        %3: f64[] = add(%0, %2)
+        return %3
+    "#]],
+    );
+    let graph = parse(text).unwrap();
+    assert!(settle(&graph, &numbers[..1]).is_err());
+    assert!(settle(&graph, &[numbers[0], numbers[0]]).is_err());
+}
+
+#[test]
+fn what_nobody_uses_is_an_input_still() {
+    let graph = parse(&program(&["f32[3]", "i64[]", "f32[2]"], "return %2\n")).unwrap();
+    let types = [(DType::F32, &[3][..]), (DType::I64, &[]), (DType::F32, &[2])];
+    let types = types.map(|(dtype, sizes)| Ty::new(dtype, sizes));
+    let declared = declare(&dce(&graph).unwrap(), &types).unwrap().to_string();
+    expect![[r#"
+        %0: f32[3] = input() {index=0, type=(f32[3])}
+        %1: i64[] = input() {index=1, type=(i64[])}
+        %2: f32[2] = input() {index=2, type=(f32[2])}
+        return %2
+    "#]]
+    .assert_eq(&declared);
 }

@@ -31,7 +31,7 @@ class LastWords {
 
  private:
   // Says that this rank goes no further than `doing`, and gives what others say: lines for a
-  // message. Waits for them, a second at most.
+  // message. Waits for them, five seconds at most.
   std::string exchange(const Doing& doing) noexcept;
 
   mutable std::mutex mutex_;  // of what several lanes ask for
