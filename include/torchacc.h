@@ -1427,8 +1427,8 @@ torchacc_error *torchacc_capture_begin(torchacc_context *context, uint64_t *numb
  to what the tensors `outputs` hold now (VIEW, TENSOR; both dense in the graph, whatever their strides). What else was read, numbers
  included, is constant. Nothing is computed and nothing changes; the trace goes on.
  Errors: INVALID_ARGUMENT if something has cut the trace meanwhile, as a read does, and for an input that is not the whole of its
- buffer, was never written, or is there twice; UNSUPPORTED for one that is used as another dtype; those of operators that
- cannot be compiled.
+ buffer, was never written, or is there twice, and when memory was changed that is neither an input's nor an output's; UNSUPPORTED
+ for an input that is used as another dtype; those of operators that cannot be compiled.
  */
 torchacc_error *torchacc_graph_capture(torchacc_context *context,
                                        uint64_t number,

@@ -319,6 +319,13 @@ pub fn accepts(row: u32, dtypes: &[DType]) -> bool {
         Entry::Aten(row) => (row.moves, row.float8, row.complex.is_some(), row.takes),
         // Of any types of one size.
         Entry::Primitive(Op::Bitcast) => return true,
+        // Whatever is moved by an index.
+        Entry::Primitive(Op::Take | Op::Gather)
+            if let [from, index, to @ ..] = dtypes
+                && index.is_int() =>
+        {
+            return to.iter().all(|to| to == from);
+        }
         Entry::Primitive(op) => {
             let float8 = matches!(op, Op::Cast | Op::ScaledMatmul);
             (op.class() == crate::op::Class::Movement, float8, false, |_| true)

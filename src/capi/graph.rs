@@ -100,8 +100,8 @@ pub unsafe extern "C" fn torchacc_capture_begin(
 /// to what the tensors `outputs` hold now (VIEW, TENSOR; both dense in the graph, whatever their strides). What else was read, numbers
 /// included, is constant. Nothing is computed and nothing changes; the trace goes on.
 /// Errors: INVALID_ARGUMENT if something has cut the trace meanwhile, as a read does, and for an input that is not the whole of its
-/// buffer, was never written, or is there twice; UNSUPPORTED for one that is used as another dtype; those of operators that
-/// cannot be compiled.
+/// buffer, was never written, or is there twice, and when memory was changed that is neither an input's nor an output's; UNSUPPORTED
+/// for an input that is used as another dtype; those of operators that cannot be compiled.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_graph_capture(
     context: *mut torchacc_context,

@@ -1,6 +1,6 @@
 //! The open trace as a function: which tensors are its arguments, which its results.
 
-use super::{BufferId, BufferState, TensorRef, Trace};
+use super::{Buffer, BufferId, BufferState, TensorRef, Trace, operator_name};
 use crate::buffer::Storage;
 use crate::error::{Code, Error, Result};
 use crate::invalid;
@@ -29,7 +29,8 @@ impl Trace {
 
     /// What was recorded since the last cut, which stays as it is.
     ///
-    /// Errors: `InvalidArgument` for an input that is not the whole of its memory, was never written, or is there twice.
+    /// Errors: `InvalidArgument` for an input that is not the whole of its memory, was never written, or is there twice, and for
+    /// memory that was changed and is neither an input's nor an output's; `Unsupported` for an input that has another dtype here.
     pub fn captured(&self, inputs: &[TensorRef], outputs: &[TensorRef]) -> Result<Captured> {
         let trace = self.expected.as_deref().unwrap_or(&self.recording).prefix(self.position);
         let bits = self.scalar_bits.iter().copied();
@@ -40,6 +41,22 @@ impl Trace {
             inputs: Vec::new(),
             outputs: Vec::new(),
         };
+        let is_named = |id| inputs.iter().chain(outputs).any(|tensor| tensor.buffer == id);
+        let changed = |id: &BufferId| match self.buffers[*id as usize].as_ref()? {
+            Buffer { state: BufferState::Traced(value), before: Some(_), .. } => Some(*value),
+            _ => None,
+        };
+        let foreign = self.touched.iter().filter(|&&id| !is_named(id)).find_map(changed);
+        if let Some(value) = foreign
+            && let Origin::Written { record, .. } = trace.values[value as usize].origin
+        {
+            let record = &trace.records[record as usize];
+            let (nbytes, op) = (trace.values[value as usize].nbytes, operator_name(record.op));
+            let message = format!(
+                "{op} changes {nbytes} bytes that are neither an input nor an output: what is changed must be among them"
+            );
+            return Err(Error::new(Code::InvalidArgument, message).at(record.site));
+        }
         let mut unread = HashMap::new();
         for (n, tensor) in inputs.iter().enumerate() {
             let view = tensor.view();
@@ -51,7 +68,7 @@ impl Trace {
                 return invalid!("inputs {first} and {n} are the same memory");
             }
             let found = &function.records.values[value as usize];
-            if !matches!(found.origin, Origin::Leaf(_)) {
+            if !matches!(found.origin, Origin::Leaf(_)) && found.nbytes > 0 {
                 return invalid!("input {n} was never written: it is zeros, and not memory");
             }
             if found.format.dtype != tensor.dtype {

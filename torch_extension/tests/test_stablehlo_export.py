@@ -200,6 +200,34 @@ def test_layouts():
     assert "%arg2: tensor<3xf32>" in module.text()
 
 
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int32, torch.bfloat16, torch.complex64])
+@pytest.mark.parametrize("sizes", [(), (0,), (2, 0, 3), (5,), (3, 4)])
+def test_types_and_sizes(dtype, sizes):
+    x = torch.randint(0, 9, sizes).to(dtype)
+
+    def function(x):
+        y = x.flip(0) if x.dim() else x
+        return x, y, torch.cat([x.flatten(), y.flatten()]), x == y
+
+    module = export(function, x.to(DEVICE))
+    for each in (module, Module(module.text())):
+        the_same(each(x.to(DEVICE)), function(x), rtol=0, atol=0)
+
+
+def test_an_optimizer_has_its_parameters():
+    weight = torch.ones(3, device=DEVICE, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=0.5)
+
+    def step(x):
+        (weight * x).sum().backward()
+        optimizer.step()
+
+    x = torch.arange(3.0)
+    module = export(step, x.to(DEVICE), state=optimizer)
+    the_same(module(x.to(DEVICE), weight), [1 - x / 2])
+    assert weight.tolist() == [1, 1, 1]
+
+
 def broken(text, function, *arguments, state=()):
     with pytest.raises(ValueError, match=text):
         export(function, *arguments, state=state)
@@ -228,6 +256,8 @@ def test_what_is_no_function():
     broken("returns int: no tensor", lambda x: (x, 3), x)
     broken("makes or replaces tensors", step, x, state=[model, optimizer])
     assert not optimizer.state
+    held = torch.ones(4, device=DEVICE)
+    broken("copy changes 16 bytes.*\n.*test_stablehlo_export.py", lambda x: held.copy_(x) + 1, x)
     broken("shares its memory", torch.neg, x, state=x[:2])
     broken("inputs 1 and 2 are the same memory", torch.neg, x, state=[x, x.detach()])
     with pytest.raises(TypeError, match="str has no tensors"):

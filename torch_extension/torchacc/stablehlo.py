@@ -101,8 +101,8 @@ def export(function: Callable[..., Any], *arguments: Any, state: Any = ()) -> Mo
     The module's inputs are the tensors in `arguments`, then those of `state`: what the function
     reads beside them and changes in place. Its results are the tensors that the function returns,
     then what those of `state` hold in the end. `state` is a tensor, an `nn.Module` (its
-    parameters, then its buffers), an optimizer (its state, parameter by parameter, then what its
-    groups have), or lists, tuples and dicts of such: `tensors_of` gives them. Whatever else the
+    parameters, then its buffers), an optimizer (its parameters, their state one by one, then what
+    its groups have), or lists, tuples and dicts of such: `tensors_of` gives them. Whatever else the
     function reads, tensors and numbers, is constant in the module.
 
     Nothing is computed: the function is called twice, and what both record must be the same;
@@ -110,17 +110,18 @@ def export(function: Callable[..., Any], *arguments: Any, state: Any = ()) -> Mo
     states of random number generators are what they were.
 
     Raises ValueError for tensors that are not on acc or not all of their memory, and for a
-    function that reads what it computes, has operators that run on the CPU or send something to
-    other processes, makes new state (an optimizer in its first step), or does not compute the same
-    each time: with random numbers, or with numbers that Python counts.
+    function that changes others (which stay changed), reads what it computes, has operators that
+    run on the CPU or send something to other processes, makes new state (an optimizer in its first
+    step), or does not compute the same each time: with random numbers, or with numbers that Python
+    counts.
     """
     kept = tensors_of(state)
     given = [one for one in tree_leaves(arguments) if isinstance(one, torch.Tensor)]
     for number, one in enumerate([*given, *kept]):
         if one.device.type != "acc":
             raise ValueError(
-                f"StableHLO: input {number} of {function} is on {one.device}, and not on acc; "
-                "the count of an optimizer's steps is on acc if it is `capturable`"
+                f"StableHLO: input {number} of {function} is on {one.device}, and not on acc; the "
+                "count of an optimizer's steps is if it is `capturable`, its `lr` as a tensor there"
             )
     arguments = tree_map_only(torch.Tensor, _fresh, arguments)
     graphs = []
@@ -158,10 +159,11 @@ def _all_tensors(state: Any) -> Iterator[torch.Tensor]:
             yield from one.parameters()
             yield from one.buffers()
         elif isinstance(one, torch.optim.Optimizer):
-            groups = one.param_groups
-            of_parameters = (one.state.get(key) for group in groups for key in group["params"])
-            of_groups = ({**group, "params": None} for group in groups)
-            found = tree_leaves([*of_parameters, *of_groups])
+            parameters = [each for group in one.param_groups for each in group["params"]]
+            of_groups = ({**group, "params": None} for group in one.param_groups)
+            found = tree_leaves(
+                [parameters, [one.state.get(each) for each in parameters], *of_groups]
+            )
             yield from (value for value in found if isinstance(value, torch.Tensor))
         else:
             raise TypeError(f"state: {type(one).__name__} has no tensors that are known of")
