@@ -327,3 +327,81 @@ def test_experts_that_are_asked_one_after_the_other_compile_nothing():
     for _ in range(8):
         step()
     assert torchacc.metrics()["compiles"] - metrics["compiles"] <= 1
+
+
+def test_samples_of_a_data_set_on_the_device_compile_nothing():
+    """Windows, rows, columns and labels at random places, put together as batches are."""
+    draw = random.Random(0)
+    text, table, labels = torch.arange(500), torch.randn(3, 60), torch.arange(40)
+    ours = to_device((text, table, labels))
+
+    def batch(text, table, labels, places):
+        return (
+            torch.stack([text[i : i + 8] for i in places]),
+            torch.cat([text[i : i + 8] for i in places]),
+            torch.stack([table[:, i] for i in places], dim=1),
+            torch.cat([table[:, i : i + 2] for i in places], dim=-1),
+            torch.stack([table.T[i] for i in places]).contiguous(),
+            torch.utils.data.default_collate([(labels[i], 2 * i) for i in places])[0],
+        )
+
+    def step():
+        places = [draw.randrange(39) for _ in range(5)]
+        assert_same(batch(*ours, places), batch(text, table, labels, places), rtol=0, atol=0)
+
+    settle(step, 4)
+    assert counts(lambda: settle(step, 20)) == KNOWN
+
+
+def test_rolls_by_any_shift_compile_nothing():
+    draw = random.Random(0)
+    x = torch.randn(4, 12, requires_grad=True)
+    leaves = x, x.detach().to(DEVICE).requires_grad_()
+
+    def step():
+        shift, turn = draw.randint(-20, 20), draw.randint(-3, 3)
+
+        def work(x):
+            y = torch.roll(x, shift, 1) * torch.roll(x, (turn, shift), (0, 1))
+            (gradient,) = torch.autograd.grad((y + torch.roll(x, shift)).square().sum(), x)
+            return y, gradient
+
+        cpu, acc = (work(leaf) for leaf in leaves)
+        assert_same(acc, cpu, rtol=1e-5, atol=1e-5)
+
+    settle(step, 4)
+    assert counts(lambda: settle(step, 20)) == KNOWN
+
+
+def test_columns_at_any_place_are_differentiated_without_compiling():
+    draw = random.Random(0)
+    x = torch.randn(4, 30, requires_grad=True)
+    leaves = x, x.detach().to(DEVICE).requires_grad_()
+
+    def step():
+        places = [draw.randrange(30) for _ in range(6)]
+
+        def work(x):
+            y = x * 2
+            chosen = torch.stack([y[:, place] for place in places])
+            return torch.autograd.grad(chosen.square().sum(), x)
+
+        cpu, acc = (work(leaf) for leaf in leaves)
+        assert_same(acc, cpu, rtol=1e-5, atol=1e-5)
+
+    settle(step, 4)
+    assert counts(lambda: settle(step, 20)) == KNOWN
+
+
+def test_fixed_windows_stay_a_copy():
+    """What never changes is part of the program: no index is computed."""
+    x = torch.randn(4, 30, device=DEVICE)
+
+    def step():
+        rolled = torch.roll(x, 3, 1)
+        torch.stack([rolled[:, place] for place in range(8)]).sum().item()
+
+    settle(step, 6)
+    before = torchacc.metrics()["recorded_ops"]
+    step()
+    assert torchacc.metrics()["recorded_ops"] - before == 3

@@ -21,11 +21,6 @@ EXPECTED = [
         """DbrxForCausalLM JetMoeForCausalLM LongcatFlashForCausalLM NllbMoeForConditionalGeneration
         SwitchTransformersForConditionalGeneration""",
     ),
-    (
-        "compiles",
-        "shifts its keys by lags that it reads: other slices at every step",
-        "AutoformerForPrediction",
-    ),
 ]
 
 

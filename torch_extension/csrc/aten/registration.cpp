@@ -40,6 +40,8 @@ void record_whole_operators(torch::Library& library) {
     if (name.name.compare(0, kNamespace.size(), kNamespace) != 0) continue;
     const auto op = dispatcher.findOp(name);
     if (!op || !(is_structured(*op) || is_pointwise_by_out(*op))) continue;
+    // Some have a kernel of their own.
+    if (op->hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) continue;
     const std::string local = c10::toString(name).substr(kNamespace.size());
     library.impl(local.c_str(), recorder());
   }
@@ -101,6 +103,10 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_pack_padded_sequence", &pack_padded_sequence);
   add_recurrent_layers(m);
   m.impl("addr", &addr);
+  m.impl("roll", &roll);
+  m.impl("stack", &stack);
+  m.impl("cat", torch::CppFunction::makeFromBoxedFunction<&cat>());
+  m.impl("select_backward", &select_backward);
   m.impl("addr.out", &addr_out);
   m.impl("_nested_tensor_from_mask_left_aligned", &is_left_aligned);
 

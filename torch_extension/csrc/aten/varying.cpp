@@ -1,0 +1,192 @@
+// Integers that vary from call to call: shifts of a roll, places that a batch is put together from.
+//
+// As long as they are fixed they are part of the program, which copies slices. Where they vary
+// (random shifts, lags that a model reads, samples of a data set on the device), each of them would
+// be another program: there elements are selected by an index that is computed from them.
+#include <ATen/WrapDimUtils.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/eq.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/remainder.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/select_backward_native.h>
+#include <ATen/ops/stack_native.h>
+#include <ATen/ops/sub.h>
+#include <ATen/ops/where.h>
+
+#include <algorithm>
+#include <mutex>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "aten/kernels.h"
+#include "record/arguments.h"
+#include "record/recorder.h"
+#include "runtime/progress.h"
+
+namespace torchacc {
+namespace {
+
+// After so many cuts that brought something new a place varies; a fixed program has met all of its
+// numbers after the first steps.
+constexpr size_t kFixed = 2;
+constexpr size_t kPlaces = 1024;
+
+// What was met at a kind of place: an operator and the sizes that it had.
+struct Place {
+  // Hashes of the numbers since a cut: each of a program that varies may have been there before.
+  std::unordered_set<uint64_t> known;
+  uint64_t chain = 0;
+  uint64_t cut = 0;
+  uint64_t last_news = 0;
+  size_t news = 0;
+};
+
+bool varies(const KeyWords& key, uint64_t number) {
+  static std::mutex& mutex = *new std::mutex;
+  static auto& places = *new std::unordered_map<uint64_t, Place>;
+  const uint64_t cut = recorded_position();
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (places.size() > kPlaces) places.clear();
+  Place& place = places[hash_of(key)];
+  if (place.news > kFixed) return true;
+  const bool is_next = place.cut == cut && !place.known.empty();
+  place.chain = hash_of({is_next ? place.chain : 0, number});
+  place.cut = cut;
+  const bool is_new = place.known.insert(place.chain).second;
+  if (is_new && (place.news == 0 || place.last_news != cut)) {
+    ++place.news;
+    place.last_news = cut;
+  }
+  return place.news > kFixed;
+}
+
+enum Operator : uint64_t { kRoll, kStack, kSelectBackward };
+
+uint64_t word(int64_t number) { return static_cast<uint64_t>(number); }
+
+at::Tensor recorded_roll(const at::Tensor& self, at::IntArrayRef shifts, at::IntArrayRef dims) {
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::roll", "");
+  return record(op, self, shifts, dims)[0].toTensor();
+}
+
+at::Tensor numbered(int64_t size, const at::Tensor& like) {
+  return at::arange(size, like.options().dtype(at::kLong));
+}
+
+at::Tensor rolled(const at::Tensor& self, int64_t shift, int64_t dim) {
+  const int64_t size = self.size(dim);
+  // Nothing moves; PyTorch then joins all and nothing, which makes it dense.
+  const auto format =
+      shift % size == 0 ? at::MemoryFormat::Contiguous : self.suggest_memory_format();
+  if (!varies({kRoll, word(size), word(self.stride(dim))}, word(shift)))
+    return recorded_roll(self, {shift}, {dim}).contiguous(format);
+  const at::Tensor index = at::remainder(at::sub(numbered(size, self), shift), size);
+  return at::index_select(self, dim, index).contiguous(format);
+}
+
+// Whether these are equal windows of one tensor (at least two, for one alone is an operand whose
+// offset may vary anyway) at places that vary.
+bool are_varying_windows(at::TensorList tensors) {
+  if (tensors.size() < 2 || !is_acc(tensors[0]) || tensors[0].numel() == 0) return false;
+  const at::Tensor& first = tensors[0];
+  const auto is_another = [&](const at::Tensor& other) {
+    return other.is_alias_of(first) && other.dtype() == first.dtype() &&
+           other.sizes() == first.sizes() && other.strides() == first.strides() &&
+           !other.is_conj() && !other.is_neg();
+  };
+  if (!std::all_of(tensors.begin(), tensors.end(), is_another)) return false;
+  KeyWords key{kStack, tensors.size(), first.storage().nbytes()}, offsets;
+  for (int64_t dim = 0; dim < first.dim(); ++dim) {
+    key.push_back(word(first.size(dim)));
+    key.push_back(word(first.stride(dim)));
+  }
+  for (const at::Tensor& window : tensors) offsets.push_back(word(window.storage_offset()));
+  return varies(key, hash_of(offsets));
+}
+
+// Elements, or rows of the storage where the windows are such.
+at::Tensor selected(at::TensorList tensors) {
+  const at::Tensor& window = tensors[0];
+  std::vector<int64_t> offsets;
+  for (const at::Tensor& tensor : tensors) offsets.push_back(tensor.storage_offset());
+  const auto elements = static_cast<int64_t>(window.storage().nbytes() / window.dtype().itemsize());
+  const int64_t row = window.numel();
+  const auto is_row = [&](int64_t offset) { return offset % row == 0; };
+  const bool are_rows = window.is_contiguous() && elements % row == 0 &&
+                        std::all_of(offsets.begin(), offsets.end(), is_row);
+  if (are_rows) {
+    for (int64_t& offset : offsets) offset /= row;
+  }
+  const auto count = static_cast<int64_t>(offsets.size());
+  const at::Tensor places =
+      at::from_blob(offsets.data(), {count}, at::kLong).clone().to(window.device());
+  c10::DimVector sizes{count};
+  sizes.append(window.sizes().begin(), window.sizes().end());
+  if (are_rows) {
+    const at::Tensor rows = window.as_strided({elements / row, row}, {row, 1}, 0);
+    return at::index_select(rows, 0, places).view(sizes);
+  }
+  at::Tensor index = places.view(c10::DimVector(1, count));
+  for (int64_t dim = 0; dim < window.dim(); ++dim) {
+    const at::Tensor steps = at::mul(numbered(window.size(dim), window), window.stride(dim));
+    index = at::add(index.unsqueeze(-1), steps);
+  }
+  const at::Tensor flat = window.as_strided({elements}, {1}, 0);
+  return at::index_select(flat, 0, index.reshape({-1})).view(sizes);
+}
+
+}  // namespace
+
+// Without dims the elements move in one line.
+at::Tensor roll(const at::Tensor& self, c10::SymIntArrayRef symbolic_shifts, at::IntArrayRef dims) {
+  const at::IntArrayRef shifts = C10_AS_INTARRAYREF_SLOW(symbolic_shifts);
+  // What is refused, and what moves nothing, is the recorder's to say.
+  if (self.numel() == 0 || self.dim() == 0 || shifts.size() != std::max<size_t>(dims.size(), 1)) {
+    return recorded_roll(self, shifts, dims);
+  }
+  if (dims.empty()) return rolled(self.reshape({-1}), shifts[0], 0).view(self.sizes());
+  at::Tensor result = self;
+  for (size_t at = 0; at < dims.size(); ++at)
+    result = rolled(result, shifts[at], at::maybe_wrap_dim(dims[at], self.dim()));
+  return result;
+}
+
+at::Tensor stack(at::TensorList tensors, int64_t dim) {
+  if (!are_varying_windows(tensors)) return at::native::stack(tensors, dim);
+  return selected(tensors).movedim(0, at::maybe_wrap_dim(dim, tensors[0].dim() + 1)).contiguous();
+}
+
+// (tensors, dim)
+void cat(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const auto list = torch::jit::peek(*stack, 0, 2).toListRef();
+  if (list.size() < 2 || !list[1].toTensor().is_alias_of(list[0].toTensor()))
+    return record_boxed(op, stack);
+  const auto windows = torch::jit::peek(*stack, 0, 2).toTensorVector();
+  if (windows[0].dim() == 0 || !are_varying_windows(windows)) return record_boxed(op, stack);
+  const int64_t dim = at::maybe_wrap_dim(torch::jit::peek(*stack, 1, 2).toInt(), windows[0].dim());
+  torch::jit::drop(*stack, 2);
+  stack->emplace_back(torchacc::stack(windows, dim).flatten(dim, dim + 1));
+}
+
+at::Tensor select_backward(const at::Tensor& grad, c10::SymIntArrayRef input_sizes, int64_t dim,
+                           c10::SymInt symbolic_index) {
+  const at::IntArrayRef sizes = C10_AS_INTARRAYREF_SLOW(input_sizes);
+  const int64_t index = symbolic_index.guard_int(__FILE__, __LINE__);
+  const int64_t at = at::maybe_wrap_dim(dim, static_cast<int64_t>(sizes.size()));
+  const int64_t size = sizes[static_cast<size_t>(at)];
+  KeyWords key{kSelectBackward, word(at)};
+  for (const int64_t size : sizes) key.push_back(word(size));
+  if (size == 0 || !varies(key, word(index)))
+    return at::native::select_backward_symint(grad, input_sizes, dim, symbolic_index);
+  c10::DimVector along(sizes.size(), 1);
+  along[static_cast<size_t>(at)] = size;
+  const at::Tensor is_selected =
+      at::eq(numbered(size, grad), index < 0 ? index + size : index).view(along);
+  return at::where(is_selected, grad.unsqueeze(at), at::scalar_tensor(0, grad.options()));
+}
+
+}  // namespace torchacc
