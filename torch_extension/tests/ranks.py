@@ -1,6 +1,7 @@
 """Runs a function of a module in several processes at once, each a rank of one process group.
 
-`python -m ranks MODULE FUNCTION [ARGUMENT...]` is one of them; `run` starts them all.
+`run` starts them all: forks of a process that has imported everything, or, where the environment
+forbids that, `python -m ranks MODULE FUNCTION [ARGUMENT...]`.
 """
 
 import datetime
@@ -11,6 +12,8 @@ import subprocess
 import sys
 import traceback
 from pathlib import Path
+
+import forked
 
 # Said before what a function returns.
 MARK = "returned "
@@ -60,7 +63,7 @@ def start(name, size, *arguments, backend=BACKENDS, seconds=60, **variables):
     """The store and the processes of `run`, which has the arguments described."""
     store = hosted_store()
     module, function = name.split(".")
-    code = [sys.executable, "-W", "ignore", "-m", "ranks", module, function, *map(str, arguments)]
+    arguments = [module, function, *map(str, arguments)]
     environment = {
         **os.environ,
         "MASTER_ADDR": store.host,
@@ -76,17 +79,21 @@ def start(name, size, *arguments, backend=BACKENDS, seconds=60, **variables):
         ),
         **variables,
     }
-    processes = [
-        subprocess.Popen(
-            code,
-            env=environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(size)
-    ]
-    return store, processes
+    made = []
+    for rank in range(size):
+        own = environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+        made.append(forked.start(arguments, own) or _started(arguments, own))
+    return store, made
+
+
+def _started(arguments, environment):
+    return subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-m", "ranks", *arguments],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
 
 
 def call(*names):
