@@ -1,5 +1,6 @@
 //! How the numbers of a plan follow from the sizes that vary.
 
+use super::floor::Floor;
 use super::poly::{Fit, Poly};
 use crate::number::Number;
 use std::collections::HashMap;
@@ -38,38 +39,45 @@ type OfSize = fn(f64) -> f64;
 #[derive(Clone, Debug)]
 pub enum Expr {
     Int(Poly),
+    /// What a symbol is divided into.
+    Floor(usize, Floor),
     /// A float that a size became.
     Float(OfSize, Poly),
 }
 
-/// What programs make of sizes: `x / n`, `x * n`, and their roots; with the way back.
-const FLOATS: [(OfSize, OfSize); 6] = [
+/// What programs make of sizes: `x / n`, `x * n`, their roots, the variance of a whole from that of a sample; with the way back.
+const FLOATS: [(OfSize, OfSize); 8] = [
     (|n| n, |x| x),
     (|n| 1.0 / n, |x| 1.0 / x),
     (|n| (1.0 / n) as f32 as f64, |x| 1.0 / x),
     (|n| n.sqrt(), |x| x * x),
     (|n| 1.0 / n.sqrt(), |x| 1.0 / (x * x)),
     (|n| (1.0 / n.sqrt()) as f32 as f64, |x| 1.0 / (x * x)),
+    (|n| n / (n - 1.0), |x| x / (x - 1.0)),
+    (|n| (n / (n - 1.0)) as f32 as f64, |x| x / (x - 1.0)),
 ];
 
 impl Expr {
     pub fn at(&self, point: &[i64]) -> Option<Datum> {
         Some(match self {
             Expr::Int(poly) => Datum::Int(poly.at(point)?),
+            Expr::Floor(symbol, floor) => Datum::Int(floor.at(point[*symbol])?),
             Expr::Float(of, poly) => Datum::Float(of(poly.at(point)? as f64).to_bits()),
         })
     }
 }
 
 /// Finds expressions, each distinct list of values once.
-pub struct Finder {
+pub struct Finder<'a> {
     fitter: Box<dyn Fit>,
+    points: &'a [Vec<i64>],
     known: HashMap<Vec<Datum>, Option<Expr>>,
 }
 
-impl Finder {
-    pub fn new(fitter: Box<dyn Fit>) -> Finder {
-        Finder { fitter, known: HashMap::new() }
+impl Finder<'_> {
+    /// With a fitter of these points; without points nothing is a [`Floor`].
+    pub fn new(fitter: Box<dyn Fit>, points: &[Vec<i64>]) -> Finder<'_> {
+        Finder { fitter, points, known: HashMap::new() }
     }
 
     /// An expression with these values at the points of the fitter.
@@ -86,7 +94,8 @@ impl Finder {
         let ints: Option<Vec<i64>> =
             values.iter().map(|v| if let Datum::Int(n) = v { Some(*n) } else { None }).collect();
         if let Some(ints) = ints {
-            return self.fitter.fit(&ints).map(Expr::Int);
+            let poly = self.fitter.fit(&ints).map(Expr::Int);
+            return poly.or_else(|| self.floor(&ints));
         }
         FLOATS.iter().find_map(|(of, back)| {
             let size = |v: &Datum| {
@@ -96,6 +105,14 @@ impl Finder {
             };
             let sizes: Option<Vec<i64>> = values.iter().map(size).collect();
             self.fitter.fit(&sizes?).map(|poly| Expr::Float(*of, poly))
+        })
+    }
+
+    fn floor(&self, values: &[i64]) -> Option<Expr> {
+        let symbols = self.points.first().map_or(0, Vec::len);
+        (0..symbols).find_map(|symbol| {
+            let sizes: Vec<i64> = self.points.iter().map(|point| point[symbol]).collect();
+            Floor::of_parts(&sizes, values).map(|floor| Expr::Floor(symbol, floor))
         })
     }
 }
@@ -108,8 +125,9 @@ mod tests {
     #[test]
     fn finds_the_size_in_a_float() {
         let points: Vec<Vec<i64>> = [3, 7, 10, 50, 51, 64].iter().map(|&s| vec![s]).collect();
-        let mut finder = Finder::new(Box::new(Fitter::new(&points, 1, 2)));
-        let formulas: [fn(f64) -> f64; 4] = [
+        let mut finder = Finder::new(Box::new(Fitter::new(&points, 1, 2)), &points);
+        let formulas: [fn(f64) -> f64; 5] = [
+            |s| 8.0 * s / (8.0 * s - 1.0),
             |s| 8.0 * s,
             |s| 1.0 / (8.0 * s),
             |s| (1.0f32 / (s as f32 - 1.0)) as f64,

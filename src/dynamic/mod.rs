@@ -12,6 +12,7 @@
 
 mod buckets;
 mod expr;
+mod floor;
 mod stride;
 mod symbol_map;
 mod learned;
@@ -158,7 +159,9 @@ impl Families {
         let mut families = self.0.lock();
         let mut templates = families.iter_mut().flat_map(|family| &mut family.templates);
         let learnt = templates.find(|one| Arc::ptr_eq(&one.symbol_map, symbol_map))?;
-        let point = learnt.stride.ahead(point).filter(|point| learnt.template.covers(point))?;
+        let mut point = learnt.stride.ahead(point)?;
+        symbol_map.settle(&mut point)?;
+        learnt.template.covers(&point).then(|| ())?;
         Some(SymbolBinding { symbol_map: symbol_map.clone(), point })
     }
 
@@ -279,7 +282,7 @@ impl Family {
     fn bucketed(&mut self, numbers: &[i64], records: &Records) -> Option<Vec<i64>> {
         let mut examples = self.examples.clone();
         examples.push(numbers.to_vec());
-        let symbol_map = SymbolMap::new(&examples)?;
+        let symbol_map = SymbolMap::without_floors(&examples)?;
         if symbol_map.has_many() {
             return None;
         }

@@ -1,5 +1,6 @@
 //! Which sizes of a trace vary, and how its other numbers depend on them: fitted to examples, verified at each use.
 
+use super::floor::Floor;
 use super::poly::{Fit, Fitter, LineFitter, Poly};
 use super::template::SMALLEST;
 
@@ -15,6 +16,8 @@ const ENOUGH: usize = 3;
 pub struct SymbolMap {
     /// For each symbol, where among the numbers it stands as it is.
     symbols: Vec<usize>,
+    /// For each symbol that follows from another one, which one that is and how.
+    floors: Vec<Option<(usize, Floor)>>,
     /// The numbers that do not vary; 0 for the others.
     constants: Vec<i64>,
     /// The numbers that do.
@@ -25,9 +28,18 @@ impl SymbolMap {
     /// From the numbers of traces of one structure, but those whose sizes or offsets are too small to say how others follow
     /// from them (a slice that begins at 0). `None` when too few are left, or no sizes explain them.
     pub fn new(examples: &[Vec<i64>]) -> Option<SymbolMap> {
-        let few = || SymbolMap::of_large(examples, 2, || Basis::Few(None));
+        SymbolMap::made(examples, true)
+    }
+
+    /// As [`SymbolMap::new`], with symbols that vary each for itself only.
+    pub fn without_floors(examples: &[Vec<i64>]) -> Option<SymbolMap> {
+        SymbolMap::made(examples, false)
+    }
+
+    fn made(examples: &[Vec<i64>], floors: bool) -> Option<SymbolMap> {
+        let few = || SymbolMap::of_large(examples, 2, floors, || Basis::Few(None));
         few().or_else(|| {
-            SymbolMap::of_large(examples, ENOUGH, || Basis::Many(LineFitter::default()))
+            SymbolMap::of_large(examples, ENOUGH, floors, || Basis::Many(LineFitter::default()))
         })
     }
 
@@ -35,11 +47,12 @@ impl SymbolMap {
     fn of_large(
         examples: &[Vec<i64>],
         least: usize,
+        floors: bool,
         basis: impl Fn() -> Basis,
     ) -> Option<SymbolMap> {
         let mut examples = examples.to_vec();
         while examples.len() >= least {
-            match SymbolMap::fitted(&examples, basis()) {
+            match SymbolMap::fitted(&examples, floors, basis()) {
                 Ok(symbol_map) => return symbol_map,
                 Err(small) => examples.retain(|numbers| numbers[small] >= SMALLEST),
             }
@@ -50,6 +63,7 @@ impl SymbolMap {
     /// From all of these. Errors: where a symbol would be too small in one of them.
     fn fitted(
         examples: &[Vec<i64>],
+        floors: bool,
         mut basis: Basis,
     ) -> std::result::Result<Option<SymbolMap>, usize> {
         let values = |at: usize| examples.iter().map(|e| e[at]).collect::<Vec<i64>>();
@@ -61,7 +75,8 @@ impl SymbolMap {
         let mut constants = examples[0].clone();
         varying.iter().for_each(|&(at, _)| constants[at] = 0);
         varying.sort_by(|a, b| a.1.cmp(&b.1).then(a.0.cmp(&b.0)));
-        let mut symbol_map = SymbolMap { symbols: Vec::new(), constants, varying: Vec::new() };
+        let (symbols, of_floors, fitted) = (Vec::new(), Vec::new(), Vec::new());
+        let mut symbol_map = SymbolMap { symbols, floors: of_floors, constants, varying: fitted };
         // Small numbers first: a size comes before its multiples.
         let mut before: Option<(Vec<i64>, Poly)> = None;
         for (at, list) in varying {
@@ -75,7 +90,7 @@ impl SymbolMap {
                     if list.iter().any(|&n| n < SMALLEST) {
                         return Err(at);
                     }
-                    symbol_map.symbols.push(at);
+                    symbol_map.add(examples, at, floors);
                     let Some(poly) = basis.add(examples, &symbol_map.symbols, &list) else {
                         return Ok(None);
                     };
@@ -88,18 +103,59 @@ impl SymbolMap {
         Ok((!symbol_map.symbols.is_empty()).then_some(symbol_map))
     }
 
+    /// Takes the number at `at` for a symbol, and notes which of the symbols follow from it, or it from one of them.
+    fn add(&mut self, examples: &[Vec<i64>], at: usize, floors: bool) {
+        let values = |at: usize| examples.iter().map(|e| e[at]).collect::<Vec<i64>>();
+        let (new, list) = (self.symbols.len(), values(at));
+        let mut of_new = None;
+        for s in (0..new).filter(|_| floors) {
+            let other = values(self.symbols[s]);
+            if let Some(floor) = Floor::through(&other, &list) {
+                of_new = Some((s, floor));
+                break;
+            }
+            if self.floors[s].is_none()
+                && let Some(floor) = Floor::through(&list, &other)
+            {
+                self.floors[s] = Some((new, floor));
+            }
+        }
+        self.symbols.push(at);
+        self.floors.push(of_new);
+    }
+
     pub fn symbols(&self) -> usize {
         self.symbols.len()
     }
 
+    /// The symbols that follow from no other one.
+    pub fn independent(&self) -> impl Iterator<Item = usize> + Clone + '_ {
+        (0..self.symbols.len()).filter(|&s| self.floors[s].is_none())
+    }
+
+    /// Gives the symbols that follow from others the values that do. `None` beyond 64 bits.
+    pub fn settle(&self, point: &mut [i64]) -> Option<()> {
+        for s in 0..point.len() {
+            point[s] = self.value(s, point)?;
+        }
+        Some(())
+    }
+
+    fn value(&self, s: usize, point: &[i64]) -> Option<i64> {
+        match self.floors[s] {
+            Some((of, floor)) => floor.at(self.value(of, point)?),
+            None => Some(point[s]),
+        }
+    }
+
     /// Whether its sizes vary each for itself.
     pub fn has_many(&self) -> bool {
-        self.symbols.len() > FEW
+        self.independent().count() > FEW
     }
 
     /// What finds numbers of plans at these points.
     pub fn fitter(&self, points: &[Vec<i64>], spare: usize) -> Box<dyn Fit> {
-        if !self.has_many() {
+        if self.symbols.len() <= FEW {
             return Box::new(Fitter::new(points, self.symbols(), spare));
         }
         let mut lines = LineFitter::default();
@@ -126,8 +182,10 @@ impl SymbolMap {
     /// The symbols' values in a trace; `None` if one of its numbers is not what follows from them.
     pub fn bind(&self, numbers: &[i64]) -> Option<Vec<i64>> {
         let point: Vec<i64> = self.symbols.iter().map(|&at| numbers[at]).collect();
+        let mut settled = point.clone();
+        self.settle(&mut settled)?;
         let expected = self.at(&point)?;
-        (expected == numbers).then_some(point)
+        (expected == numbers && settled == point).then_some(point)
     }
 
     /// As [`SymbolMap::bind`], but `None` where a symbol is so small that the trace is a special case.

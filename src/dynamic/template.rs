@@ -22,6 +22,8 @@ const SHRINKS: usize = 3;
 const NEIGHBOURS: [i64; 3] = [0, 1, -1];
 /// Points that must agree beyond those that determine a polynomial.
 const SPARE: usize = 2;
+/// Of so many symbols at the most it is asked for each how far it can go.
+const PROBED: usize = 32;
 /// Memory of one value beyond which no point is tried, in bytes.
 const LARGEST: i64 = 1 << 40;
 
@@ -54,14 +56,15 @@ impl Template {
             if lowest == highest {
                 return None;
             }
-            let points = match many {
+            let mut points = match many {
                 true => scattered(base, &lowest, &highest),
                 false => inside(base, &lowest, &highest),
             };
+            points.iter_mut().try_for_each(|point| symbol_map.settle(point))?;
             let agreeing: Option<Vec<Vec<i64>>> =
                 points.into_iter().map(|point| probe.agreeing(&point, &lowest, &highest)).collect();
             let found = agreeing
-                .filter(|points| has_neighbours(base, points))
+                .filter(|points| has_neighbours(symbol_map, base, points))
                 .and_then(|points| probe.template(points));
             if found.is_some() {
                 return found;
@@ -70,6 +73,8 @@ impl Template {
                 lowest[s] = between(base[s], lowest[s]);
                 highest[s] = between(base[s], highest[s]);
             }
+            symbol_map.settle(&mut lowest)?;
+            symbol_map.settle(&mut highest)?;
         }
         None
     }
@@ -137,11 +142,14 @@ impl<'a> Probe<'a> {
     /// The point, or a neighbour that agrees, each symbol farther from it than the one before. Single sizes have plans of their
     /// own: a power of two divides otherwise, equal sizes may be one.
     fn agreeing(&mut self, point: &[i64], lowest: &[i64], highest: &[i64]) -> Option<Vec<i64>> {
-        let moved = |by: &i64| -> Vec<i64> {
+        let moved = |by: &i64| -> Option<Vec<i64>> {
             let value = |s: usize| point[s] + by * (s as i64 + 1);
-            (0..point.len()).map(|s| value(s).clamp(lowest[s], highest[s])).collect()
+            let clamped = |s: usize| value(s).clamp(lowest[s], highest[s]);
+            let mut moved: Vec<i64> = (0..point.len()).map(clamped).collect();
+            self.symbol_map.settle(&mut moved).map(|()| moved)
         };
-        NEIGHBOURS.iter().map(moved).find(|point| self.agrees(point))
+        let moved: Vec<Vec<i64>> = NEIGHBOURS.iter().filter_map(moved).collect();
+        moved.into_iter().find(|point| self.agrees(point))
     }
 
     fn plan(&self, point: &[i64]) -> Option<Vec<Datum>> {
@@ -155,29 +163,46 @@ impl<'a> Probe<'a> {
     /// A box around the base: along each symbol alone, as far as the plan stays the same.
     fn region(&mut self, base: &[i64]) -> (Vec<i64>, Vec<i64>) {
         let (mut lowest, mut highest) = (base.to_vec(), base.to_vec());
-        for s in 0..base.len() {
+        for s in self.symbol_map.independent() {
             let (least, most) = self.range(base, s);
             let top = self.last_possible(base, s, most);
             highest[s] = self.farthest(base, s, top);
             let bottom = self.last_possible(base, s, least);
             lowest[s] = self.farthest(base, s, bottom);
         }
+        // What they make of others lies between what their ends do.
+        for end in [&mut lowest, &mut highest] {
+            if self.symbol_map.settle(end).is_none() {
+                return (base.to_vec(), base.to_vec());
+            }
+        }
         (lowest, highest)
     }
 
-    /// A box around the base of many symbols, with all of them on the way to one size: to a number of times the largest, and
-    /// to the smallest there is, as far as the plan stays the same. (Each alone would take too many plans.)
+    /// A box around the base of many symbols, with all of them on the way to their ends: a number of times the largest, or as
+    /// far as memory allows, and the smallest there is; as far as the plan stays the same. (Each alone would take too many
+    /// plans.)
     fn common_region(&mut self, base: &[i64]) -> (Vec<i64>, Vec<i64>) {
         let count = base.len();
         let largest = base.iter().max().map_or(0, |n| n.saturating_mul(FARTHER));
         let [lowest, highest] = [(SMALLEST, 1), (largest, -1)].map(|(limit, inwards)| {
-            let mut point: Vec<i64> =
-                (0..count).map(|s| limit + inwards * turned(s, 0, count)).collect();
-            for attempt in 0..HALVES {
-                if self.agrees(&point) {
-                    return if attempt == 0 { vec![limit; count] } else { point };
+            let limits: Vec<i64> = (0..count)
+                .map(|s| if count <= PROBED { self.last_possible(base, s, limit) } else { limit })
+                .collect();
+            // At its own end a size may have a plan of its own, as a slice has that is all there is.
+            for from_end in 0..=1 {
+                let inside = |s: usize| limits[s] + inwards * (turned(s, 0, count) + from_end);
+                let mut point: Vec<i64> = (0..count).map(inside).collect();
+                if self.symbol_map.settle(&mut point).is_some() && self.agrees(&point) {
+                    return if from_end == 0 { limits } else { point };
                 }
+            }
+            let mut point = limits;
+            for _ in 1..HALVES {
                 point = base.iter().zip(&point).map(|(&n, &far)| between(n, far)).collect();
+                if self.symbol_map.settle(&mut point).is_some() && self.agrees(&point) {
+                    return point;
+                }
             }
             base.to_vec()
         });
@@ -197,8 +222,10 @@ impl<'a> Probe<'a> {
 
     /// The value of symbol `s` nearest to `limit` for which there can be such a trace.
     fn last_possible(&self, base: &[i64], s: usize, limit: i64) -> i64 {
-        let possible =
-            |value| at_point(self.symbol_map, self.records, &with(base, s, value)).is_some();
+        let possible = |value| {
+            let point = self.with(base, s, value);
+            at_point(self.symbol_map, self.records, &point).is_some()
+        };
         last_possible(&possible, base[s], limit)
     }
 
@@ -207,12 +234,9 @@ impl<'a> Probe<'a> {
         let (mut near, mut far) = (base[s], limit);
         let mut value = limit;
         for _ in 0..HALVES {
-            let point = with(base, s, value);
-            match self.agreeing(
-                &point,
-                &with(base, s, near.min(far)),
-                &with(base, s, near.max(far)),
-            ) {
+            let [point, least, most] =
+                [value, near.min(far), near.max(far)].map(|value| self.with(base, s, value));
+            match self.agreeing(&point, &least, &most) {
                 Some(point) => near = point[s],
                 None => far = value,
             }
@@ -222,6 +246,12 @@ impl<'a> Probe<'a> {
             }
         }
         near
+    }
+
+    /// The point with another value of a symbol, and of those that follow from it; the point itself beyond 64 bits.
+    fn with(&self, point: &[i64], s: usize, value: i64) -> Vec<i64> {
+        let mut moved = with(point, s, value);
+        self.symbol_map.settle(&mut moved).map_or_else(|| point.to_vec(), |()| moved)
     }
 
     /// The template between these points, which agree.
@@ -236,7 +266,7 @@ impl<'a> Probe<'a> {
         let (lowest, highest) = (border(i64::min), border(i64::max));
         let data: Vec<&Vec<Datum>> =
             points.iter().map(|point| self.known[point].as_ref()).collect::<Option<_>>()?;
-        let mut finder = Finder::new(self.symbol_map.fitter(&points, SPARE));
+        let mut finder = Finder::new(self.symbol_map.fitter(&points, SPARE), &points);
         let mut varying = Vec::new();
         for at in 0..data[0].len() {
             let values: Vec<Datum> = data.iter().map(|numbers| numbers[at]).collect();
@@ -331,8 +361,8 @@ pub fn compare(a: &UnplacedPlan, b: &UnplacedPlan) -> Comparison {
 }
 
 /// Whether two sizes that follow each other agree, for every symbol that varies: else it may be every other one only.
-fn has_neighbours(base: &[i64], points: &[Vec<i64>]) -> bool {
-    (0..base.len()).all(|s| {
+fn has_neighbours(symbol_map: &SymbolMap, base: &[i64], points: &[Vec<i64>]) -> bool {
+    symbol_map.independent().all(|s| {
         let all_one = points.iter().all(|p| p[s] == base[s]);
         all_one || points.iter().any(|p| points.iter().any(|q| p[s] + 1 == q[s]))
     })
