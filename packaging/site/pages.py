@@ -45,12 +45,8 @@ def python() -> str:
     package = ROOT / "torch_extension/torchacc"
     lines = ["# Python", "", "## torchacc", ""]
     for name in public_names(package / "__init__.py"):
-        module = package / f"{name}.py"
-        if not module.exists():
-            if not (package / name).is_dir():
-                lines += [f"::: torchacc.{name}", ""]
-        elif re.search(rf"^(def|class) {name}\b", module.read_text(), re.M):
-            lines += [f"::: torchacc.{name}.{name}", ""]
+        if not (package / f"{name}.py").exists() and not (package / name).is_dir():
+            lines += [f"::: torchacc.{name}", ""]
     for name in MODULES:
         lines += [f"## torchacc.{name}", "", f"::: torchacc.{name}", ""]
         lines += ["    options:", "      show_root_heading: false", ""]
