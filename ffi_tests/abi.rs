@@ -26,7 +26,7 @@ fn declarations(header: &str) -> Declarations {
     for line in code.lines() {
         let line = line.split("//").next().unwrap_or(line).trim();
         if let Some(define) = line.strip_prefix("#define ") {
-            let (name, value) = define.split_once(' ').unwrap_or((define, ""));
+            let (name, value) = define.split_once([' ', '(']).unwrap_or((define, ""));
             found.insert(name.to_string(), vec![value.to_string()]);
         } else if !line.starts_with('#') && line != "extern \"C\" {" && line != "}" {
             statement += line;
@@ -154,7 +154,7 @@ fn every_kind_of_change_is_found() {
         ("uint64_t evictions;", "double evictions;", "torchacc_cache_stats"),
         ("uint64_t evictions;\n", "", "torchacc_cache_stats"),
         ("  double f;\n", "", "torchacc_value"),
-        ("  uint32_t rank;\n", "  uint32_t rank;\n  uint32_t more;\n", "torchacc_host_tensor"),
+        ("  uint32_t rank;\n", "  uint32_t rank;\n  uint32_t more;\n", "torchacc_view"),
         ("int64_t sizes[TORCHACC_MAX_RANK];", "int64_t sizes[8];", "torchacc_type"),
         (
             "void (*torchacc_drop_fn)(void *user)",

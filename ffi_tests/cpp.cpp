@@ -29,6 +29,59 @@ static void throws(torchacc_code code, F&& call) {
   EXPECT(!"an exception");
 }
 
+// Says all of `parts`.
+template <class F>
+static void says(std::initializer_list<const char*> parts, F&& call) {
+  try {
+    call();
+  } catch (const ta::Error& error) {
+    const std::string text = error.what();
+    for (const char* part : parts) EXPECT(text.find(part) != std::string::npos);
+    return;
+  }
+  EXPECT(!"an exception");
+}
+
+static void mismatches(const ta::Context& context) {
+  const auto x = ta::zeros(context, {2, 3}), y = ta::zeros(context, {4, 5});
+  const auto n = ta::zeros(context, {2, 3}, ta::DType::I64);
+  says({"f32", "f64"}, [&] { x.read<double>(); });
+  says({"i64", "f32"}, [&] { n.item<float>(); });
+  says({"6 elements"}, [&] { x.item<float>(); });
+  says({"f32", "f8e8m0fnu"},
+       [&] { ta::zeros(context, {1}, ta::DType::F8E8M0FNU).write<float>({1}); });
+  says({"add", "[2, 3]", "[4, 5]"}, [&] { x + y; });
+  says({"matmul", "2x3", "4x5"}, [&] { matmul(x, y); });
+  says({"matmul", "f32", "i64"}, [&] { matmul(x, n.t()); });
+  says({"_softmax", "argument 1", "a tensor of f32 [4, 5]"},
+       [&] { ta::call("aten::_softmax", {x, y, false}); });
+  says({"cat", "list of tensors", "a tensor of f32 [2, 3]"},
+       [&] { ta::call("aten::cat", {x, 0}); });
+}
+
+// Numbers of any kind compile nothing again, and whole ones leave integers integers.
+static void numbers(const ta::Context& context) {
+  const auto x = ta::tensor<float>(context, {1, 2}, {2});
+  const auto n = ta::tensor<std::int64_t>(context, {1, 2}, {2});
+  const auto compiled = [&](int a, long b, float c) {
+    context.reset_metrics();
+    auto y = ta::call("aten::add.Tensor", {x * a, x, b}) / c;
+    y -= a;
+    const float first = (static_cast<float>(a) + static_cast<float>(b)) / c - static_cast<float>(a);
+    expect(y.slice(0, 0, 1), {first});
+    return context.cache_stats().compiles;
+  };
+  compiled(3, 5, 2.0f);
+  EXPECT(compiled(7, 11, 4.0f) == 0 && compiled(-7, 0, 0.5f) == 0);
+  EXPECT(((n * 3 - 1).read<std::int64_t>() == std::vector<std::int64_t>{2, 5}));
+  EXPECT((10 - pow(n, 2)).dtype() == ta::DType::I64 && (n / 2).dtype() == ta::DType::F32);
+  expect(n * 0.5, {0.5f, 1});
+  // What an operator has to know may be said either way.
+  const auto square = ta::tensor<float>(context, {1, 2, 3, 4}, {2, 2});
+  expect(ta::call("aten::cumsum", {square, ta::Number{1}}), {1, 3, 3, 7});
+  expect(ta::call("aten::sum.dim_IntList", {square, ta::Ints{0}, ta::Flag{true}}), {4, 6});
+}
+
 static void gradients(const ta::Context& context) {
   const auto x = ta::tensor<float>(context, {1, -2, 3}, {3});
   const auto w = ta::tensor<float>(context, {0.5f, 1, 2}, {3});
@@ -424,6 +477,8 @@ int main(int, char** argv) {
     const ta::Context context(backend);
     gradients(context);
     arithmetic(context);
+    mismatches(context);
+    numbers(context);
     in_place(context);
     random_numbers(context);
     asynchronous(context);

@@ -4,9 +4,11 @@
 mod abi;
 #[path = "../tests/openxla/found.rs"]
 mod found;
+mod header;
 mod install;
 mod watched;
 
+use header::generated as generated_header;
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -51,23 +53,6 @@ fn scratch(name: &str) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir_all(&dir).expect("the target folder is writable");
     dir
-}
-
-fn generated_header() -> String {
-    let config = cbindgen::Config::from_file(root().join("cbindgen.toml")).expect("cbindgen.toml");
-    let declared = scratch("declared").join("cache.rs");
-    // With the space that comments of three slashes begin with.
-    let docs = torchacc::capi::DECLARED.split("#[doc =");
-    let spaced = docs.map(|rest| rest.trim_start().replacen('"', "\" ", 1)).collect::<Vec<_>>();
-    std::fs::write(&declared, spaced.join("#[doc = ")).expect("the folder is writable");
-    // The others are found through it; named too, each would be declared twice.
-    let builder = cbindgen::Builder::new()
-        .with_config(config)
-        .with_src(root().join("src/capi/mod.rs"))
-        .with_src(declared);
-    let mut header = Vec::new();
-    builder.generate().expect("src/capi is what cbindgen reads").write(&mut header);
-    String::from_utf8(header).expect("the header is text")
 }
 
 #[test]

@@ -1,5 +1,31 @@
 /* torchacc.h: the C ABI of libtorchacc.so. Generated from src/capi: do not edit.
  *
+ * Example: 3 times 2, from a context to a value and back
+ *
+ *   torchacc_context *context;
+ *   torchacc_op mul;
+ *   torchacc_tensor *x, *y;
+ *   float value = 3;
+ *   torchacc_error *error = torchacc_context_new(NULL, &context);              // NULL: the defaults
+ *   if (error == NULL) error = torchacc_op_find(TORCHACC_STR("aten::mul.Scalar"), &mul);
+ *   if (error == NULL)
+ *     error = torchacc_tensor_from_host(context, TORCHACC_F32, NULL, 0, &value, sizeof value, &x);
+ *   if (error == NULL) {
+ *     torchacc_arg args[] = {{TORCHACC_ARG_TENSOR, 0, {.p = x}}, {TORCHACC_ARG_SCALAR_FLOAT, 0, {.f = 2}}};
+ *     error = torchacc_apply(context, mul, args, 2, &y, 1);                    // recorded, not computed
+ *   }
+ *   if (error == NULL) error = torchacc_tensor_read(y, &value, sizeof value);  // compiled, run and read
+ *   if (error != NULL) {
+ *     torchacc_str said = torchacc_error_message(error);
+ *     fprintf(stderr, "%.*s\n", (int)said.len, said.data);
+ *     exit(1);                                                                 // or torchacc_error_free(error), and go on
+ *   }
+ *   torchacc_tensor_release(x);
+ *   torchacc_tensor_release(y);
+ *   torchacc_context_release(context);
+ *
+ * A training step is the same with more operators: torchacc_grad, torchacc_apply_into for the new weights, torchacc_cut.
+ *
  * Rules
  *  - A function that can fail returns an owned torchacc_error*, NULL for success. Outputs come last and are written only on
  *    success; nothing is half done. Nothing is ever printed, and the process is never ended, but for the last rule.
@@ -13,9 +39,10 @@
  *    release everything; what would wait for the parent's threads, or queue work for them, returns UNSUPPORTED. CUDA does not
  *    survive a fork: the child of a process that opened a GPU, or looked for one, can neither open one nor read from it.
  *    dlclose does not unload the library, whose threads may run.
- *  - Texts are UTF-8 with a length and no terminating NUL.
+ *  - Texts are UTF-8 with a length and no terminating NUL. TORCHACC_STR("…") makes one of a literal.
  *  - A struct passed in that may grow begins with struct_size: set it to sizeof, and the rest to zero for defaults.
- *  - Compare torchacc_abi_version() with TORCHACC_ABI once at start.
+ *  - Compare torchacc_abi_version() with TORCHACC_ABI once at start. All that is declared here is there since version 0.1,
+ *    unless its comment says "Since"; a library of a later version serves programs built against this header.
  *  - Calls may come at the same time, on the same handles too. Threads that record on one context take turns, operation by
  *    operation: each one's operations stay in its order, and all of them are in one trace. Random numbers, and what is
  *    written to shared buffers, then depend on the turns: give each thread a context of its own where that matters.
@@ -37,6 +64,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* ---- Literals ---- */
+
+/* A literal as a text: TORCHACC_STR("aten::add.Tensor"). */
+#ifdef __cplusplus
+#define TORCHACC_STR(literal) (torchacc_str{"" literal, sizeof(literal) - 1})
+#else
+#define TORCHACC_STR(literal) ((torchacc_str){"" literal, sizeof(literal) - 1})
+#endif
+
+/* ---- Handles ---- */
+
 /* A trace, a cache of programs, a launch thread and a backend. Shared. */
 typedef struct torchacc_context torchacc_context;
 /* Bytes with an identity, which hold a value that operations replace: what a tensor's storage is. Shared. */
@@ -54,294 +92,115 @@ typedef struct torchacc_error torchacc_error;
 /* A text. Owned. */
 typedef struct torchacc_string torchacc_string;
 
-/*
- Version of the ABI: raised when a program built against an older header could go wrong.
- */
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/* ---- Versions and texts ---- */
+
+/* Version of the ABI: raised when a program built against an older header could go wrong. */
 #define TORCHACC_ABI 1
 
-/*
- What a collective is to make of the elements of all ranks: `how` of `torchacc_collective_fn`.
- */
-#define TORCHACC_REDUCE_SUM 0
+/* Version of the library that this header is of; `torchacc_version` is that of the library that was loaded. */
+#define TORCHACC_VERSION_MAJOR 0
+#define TORCHACC_VERSION_MINOR 1
+#define TORCHACC_VERSION_PATCH 0
 
-#define TORCHACC_REDUCE_PRODUCT 1
-
-#define TORCHACC_REDUCE_MIN 2
-
-#define TORCHACC_REDUCE_MAX 3
-
-/*
- The sum, divided by the number of ranks.
- */
-#define TORCHACC_REDUCE_AVG 4
-
-/*
- Bit by bit.
- */
-#define TORCHACC_REDUCE_BAND 5
-
-#define TORCHACC_REDUCE_BOR 6
-
-#define TORCHACC_REDUCE_BXOR 7
-
-/*
- More dimensions than any tensor library has.
- */
-#define TORCHACC_MAX_RANK 64
-
-/*
- A piece of UTF-8 text that somebody else owns. Not terminated by NUL.
- */
+/* A piece of UTF-8 text that somebody else owns. Not terminated by NUL. */
 typedef struct torchacc_str {
   const char *data;
-  /*
-   In bytes.
-   */
+  /* In bytes. */
   size_t len;
 } torchacc_str;
 
-/*
- Type of an element: one of the `TORCHACC_*` dtypes. From C64 on they are stored, moved and passed to host operators only, but
- for C64 and C128, which many operators of PyTorch compute with (a complex number is given as two FLOATS), and
- for the F8 ones up to F8E5M2FNUZ, which are cast and multiplied.
- */
-typedef uint32_t torchacc_dtype;
+/* The ABI that this library serves. Compare with `TORCHACC_ABI` once, at start. */
+uint32_t torchacc_abi_version(void);
 
-/*
- Called when the user pointer it came with is not needed any more.
- */
+/* Version of the library, like "0.1.0". Valid for ever. */
+struct torchacc_str torchacc_version(void);
+
+/* The text; valid as long as the string. */
+struct torchacc_str torchacc_string_view(const torchacc_string *string);
+
+/* Frees a string; NULL is fine. */
+void torchacc_string_free(torchacc_string *string);
+
+/* Called when the user pointer it came with is not needed any more. */
 typedef void (*torchacc_drop_fn)(void *user);
 
+/* ---- Errors ---- */
+
+/* What kind of error it is. */
+typedef uint32_t torchacc_code;
+/* The call was wrong, and has done nothing; the message says how. */
+#define TORCHACC_INVALID_ARGUMENT 1
+/* There is no such operator, file, communicator or program. */
+#define TORCHACC_NOT_FOUND 2
 /*
- What the caches of programs did since the last `torchacc_metrics_reset`, and what they hold now. May grow at the end.
+ The system gave no memory: release something, or compute in smaller pieces. Where a program had none, the message says
+ how much it wants, when most, and what takes it; lines are named by their sites, as `<site 12>`.
  */
-typedef struct torchacc_cache_stats {
-  /*
-   `sizeof(torchacc_cache_stats)` of the caller.
-   */
-  size_t struct_size;
-  /*
-   Runs of programs that were in memory.
-   */
-  uint64_t hits;
-  /*
-   Runs of others: compiled, carried over, read from disk, padded to one that was there, or failed.
-   */
-  uint64_t misses;
-  /*
-   Programs compiled.
-   */
-  uint64_t compiles;
-  /*
-   Programs made of a plan for other sizes, without compiling.
-   */
-  uint64_t carried_over;
-  /*
-   Programs dropped from memory for others: the least recently used ones.
-   */
-  uint64_t evictions;
-  /*
-   Traces that are expected to come again.
-   */
-  uint64_t known_traces;
-  /*
-   Programs in memory now.
-   */
-  uint64_t programs;
-  /*
-   About how many bytes they and their keys take.
-   */
-  uint64_t program_bytes;
-  /*
-   Programs read from the folder that another context or process had compiled.
-   */
-  uint64_t disk_hits;
-  /*
-   Programs that this context removed there, to stay within `cache_limit`.
-   */
-  uint64_t disk_evictions;
-  /*
-   Files that it removed there because they were no whole programs of this version.
-   */
-  uint64_t disk_removed;
-  /*
-   Programs that could not be stored.
-   */
-  uint64_t disk_errors;
-  /*
-   Programs in the folder now, whoever stored them; 0 without a folder.
-   */
-  uint64_t disk_programs;
-  /*
-   Their bytes.
-   */
-  uint64_t disk_bytes;
-} torchacc_cache_stats;
+#define TORCHACC_OUT_OF_MEMORY 3
+/* An index in a tensor of indices lies outside of what it picks from: found when the operator runs. */
+#define TORCHACC_INDEX_ERROR 4
+/* A kernel or a host operator failed, or the system refused a file. */
+#define TORCHACC_OPERATOR_ERROR 5
+/*
+ This library contradicts itself. What the call was for has not happened, the rest is as it was; please report it.
+ */
+#define TORCHACC_INTERNAL 6
+/*
+ A defect of this library was caught in the act. As INTERNAL; what the call was changing may be half changed, so save
+ what can be read, and start again with a new context.
+ */
+#define TORCHACC_PANIC 7
+/*
+ The call is right, but there is nothing here that does it: for these dtypes, on this backend or this machine, or in a
+ process forked since. The message says what is missing.
+ */
+#define TORCHACC_UNSUPPORTED 8
+/*
+ For bindings to report that `torchacc_abi_version` is not the number they were made for: install the library and the header
+ of one version.
+ */
+#define TORCHACC_ABI_MISMATCH 9
+/* Something that strict mode forbids (`torchacc_set_strict`). It has run all the same. */
+#define TORCHACC_STRICT 10
+/* A host operator refused a value. */
+#define TORCHACC_VALUE_ERROR 11
+/* A host operator refused a type. */
+#define TORCHACC_TYPE_ERROR 12
+/* A host operator of linear algebra cannot do it with this matrix: it is singular, or has no factors. */
+#define TORCHACC_LINALG_ERROR 13
+
+/* The number of an error's kind (`TORCHACC_INVALID_ARGUMENT`, …); 0 for NULL. */
+torchacc_code torchacc_error_code(const torchacc_error *error);
+
+/* What went wrong, why, and what to do. Valid as long as the error. */
+struct torchacc_str torchacc_error_message(const torchacc_error *error);
 
 /*
- A dense row-major array that a host operator reads or fills, in host memory (a device's for a `torchacc_device_fn`). An absent optional tensor has `data` NULL and `rank` 0.
+ The call site that recorded the operation that failed, as the locator named it; 0 when unknown. Where the same was recorded
+ before, it is the place of the first time, and the message says so.
  */
-typedef struct torchacc_host_tensor {
-  void *data;
-  const int64_t *sizes;
-  uint32_t rank;
-  torchacc_dtype dtype;
-} torchacc_host_tensor;
+uint64_t torchacc_error_site(const torchacc_error *error);
 
 /*
- Does one collective: fills `output` from `input`, whose types agree on all ranks. `how` is one of `TORCHACC_REDUCE_*` for
- all_reduce and reduce_scatter, the root for broadcast, else 0. Called on the launch thread, or on one of the communicator's
- own if that is `concurrent`; one at a time, in the order in which its collectives were recorded; it may wait for the other ranks, and should not do so for ever. Returns
- NULL, or an error from `torchacc_error_new`; must not call this library otherwise (but `torchacc_running_site`), as of
- `torchacc_host_fn`, and must not unwind.
+ A new error, for a host operator to return. An unknown code becomes OPERATOR_ERROR; bytes that are not UTF-8 are replaced.
  */
-typedef torchacc_error *(*torchacc_collective_fn)(void *user,
-                                                  int64_t how,
-                                                  const struct torchacc_host_tensor *input,
-                                                  const struct torchacc_host_tensor *output);
+torchacc_error *torchacc_error_new(torchacc_code code,
+                                   struct torchacc_str message);
 
-/*
- The device whose memory a context uses, in the terms of other libraries. May grow at the end.
- */
-typedef struct torchacc_device {
-  /*
-   `sizeof(torchacc_device)` of whoever fills it in.
-   */
-  size_t struct_size;
-  /*
-   DLPack's `DLDeviceType`: 1 for host memory, 2 for an NVIDIA GPU's.
-   */
-  int32_t device_type;
-  /*
-   Which of the GPUs that the driver shows.
-   */
-  int32_t device_id;
-  /*
-   On a GPU the `cudaStream_t` on which the context queues its programs; NULL where things are done at once.
-   */
-  void *stream;
-  /*
-   1 where programs run on the host: every function finds their memory where it lies.
-   */
-  uint32_t is_host;
-} torchacc_device;
+/* Frees an error; NULL is fine. */
+void torchacc_error_free(torchacc_error *error);
 
-/*
- Does one collective on tensors in the memory of the context's `device`, as of `torchacc_collective_fn`, but puts it on
- `device->stream`, a stream for collectives, and does not wait: what the program computes meanwhile overlaps it. On every
- rank or on none.
- */
-typedef torchacc_error *(*torchacc_device_collective_fn)(void *user,
-                                                         const struct torchacc_device *device,
-                                                         int64_t how,
-                                                         const struct torchacc_host_tensor *input,
-                                                         const struct torchacc_host_tensor *output);
+/* ---- Contexts ---- */
 
-/*
- As `torchacc_collective_fn`, told by several numbers: for reduce one of `TORCHACC_REDUCE_*` and the root, for all_to_all_v how many
- rows go to each rank and then how many come from each, for send and receive the other rank and the tag. `output` of a send and
- `input` of a receive are absent. A send must not wait for the other rank's receive: that may come after a receive of its own. Rows
- of reduce are filled on the root, and are the input elsewhere.
- */
-typedef torchacc_error *(*torchacc_transfer_fn)(void *user,
-                                                const int64_t *numbers,
-                                                size_t n_numbers,
-                                                const struct torchacc_host_tensor *input,
-                                                const struct torchacc_host_tensor *output);
-
-/*
- As `torchacc_transfer_fn`, on tensors in a device's memory, as of `torchacc_device_collective_fn`.
- */
-typedef torchacc_error *(*torchacc_device_transfer_fn)(void *user,
-                                                       const struct torchacc_device *device,
-                                                       const int64_t *numbers,
-                                                       size_t n_numbers,
-                                                       const struct torchacc_host_tensor *input,
-                                                       const struct torchacc_host_tensor *output);
-
-/*
- What a communicator does. A NULL function: collectives of that kind are the error UNSUPPORTED. May grow at the end.
- */
-typedef struct torchacc_communicator {
-  /*
-   `sizeof(torchacc_communicator)` of the caller.
-   */
-  size_t struct_size;
-  /*
-   What operators call it.
-   */
-  struct torchacc_str name;
-  /*
-   This context's number among the ranks, from 0.
-   */
-  uint32_t rank;
-  /*
-   How many ranks there are.
-   */
-  uint32_t size;
-  /*
-   The elements of all ranks, reduced, on every rank.
-   */
-  torchacc_collective_fn all_reduce;
-  /*
-   The rows of all ranks, in their order, on every rank.
-   */
-  torchacc_collective_fn all_gather;
-  /*
-   The elements of all ranks, reduced; of the rows each rank keeps its part, in their order.
-   */
-  torchacc_collective_fn reduce_scatter;
-  /*
-   What rank `how` has.
-   */
-  torchacc_collective_fn broadcast;
-  /*
-   The n-th part of the rows goes to rank n; what comes is in the order of the ranks.
-   */
-  torchacc_collective_fn all_to_all;
-  /*
-   Passed to all of them.
-   */
-  void *user;
-  torchacc_drop_fn drop;
-  /*
-   Instead of `all_reduce` where the context's memory is a GPU's, and likewise the others. NULL: there, tensors are copied to the
-   host and back.
-   */
-  torchacc_device_collective_fn device_all_reduce;
-  torchacc_device_collective_fn device_all_gather;
-  torchacc_device_collective_fn device_reduce_scatter;
-  torchacc_device_collective_fn device_broadcast;
-  torchacc_device_collective_fn device_all_to_all;
-  /*
-   The elements of all ranks, reduced, on one of them.
-   */
-  torchacc_transfer_fn reduce;
-  /*
-   As of all_to_all, with any number of rows for each rank.
-   */
-  torchacc_transfer_fn all_to_all_v;
-  /*
-   A tensor for one rank, which takes those with one tag in the order in which they were sent.
-   */
-  torchacc_transfer_fn send;
-  torchacc_transfer_fn receive;
-  /*
-   Likewise instead of `reduce` and `all_to_all_v`.
-   */
-  torchacc_device_transfer_fn device_reduce;
-  torchacc_device_transfer_fn device_all_to_all_v;
-  /*
-   Not 0: its functions may be called beside those of other communicators and beside what is computed, and collectives then
-   overlap computation in host memory. If one communicator of a context has 0 here, all collectives run one after the other.
-   */
-  uint32_t concurrent;
-} torchacc_communicator;
-
-/*
- How much a message matters.
- */
+/* How much a message matters. */
 typedef uint32_t torchacc_log_level;
+#define TORCHACC_LOG_WARNING 1
+/* What was compiled again, and why. */
+#define TORCHACC_LOG_INFO 2
 
 /*
  Takes a message: `level` is one of `TORCHACC_LOG_*`, `site` what it is about (0 for nothing). The text is valid during the
@@ -349,13 +208,9 @@ typedef uint32_t torchacc_log_level;
  */
 typedef void (*torchacc_log_fn)(void *user, torchacc_log_level level, struct torchacc_str message, uint64_t site);
 
-/*
- Options of a context. Zero everything but `struct_size` for the defaults. May grow at the end.
- */
+/* Options of a context. Zero everything but `struct_size` for the defaults. May grow at the end. */
 typedef struct torchacc_options {
-  /*
-   `sizeof(torchacc_options)` of the caller.
-   */
+  /* `sizeof(torchacc_options)` of the caller. */
   size_t struct_size;
   /*
    "cpu", "cuda" (an NVIDIA GPU, of several processes on a machine that of `LOCAL_RANK`; "cuda:1" the second that the driver
@@ -364,13 +219,9 @@ typedef struct torchacc_options {
    used is an error.
    */
   struct torchacc_str backend;
-  /*
-   Threads to compute with, at most 4096; 0 for `TORCHACC_NUM_THREADS`, else all cores.
-   */
+  /* Threads to compute with, at most 4096; 0 for `TORCHACC_NUM_THREADS`, else all cores. */
   uint32_t num_threads;
-  /*
-   Operations after which a trace is cut by itself; 0 for `TORCHACC_TRACE_LIMIT`, else 20000.
-   */
+  /* Operations after which a trace is cut by itself; 0 for `TORCHACC_TRACE_LIMIT`, else 20000. */
   uint64_t trace_limit;
   /*
    Folders to look for vendors' libraries in, separated by ':'; empty for none. oneDNN (`libdnnl.so.3`): before this
@@ -424,234 +275,87 @@ typedef struct torchacc_options {
 } torchacc_options;
 
 /*
- Gives the call site in the program that is recording: any number but 0. It must not call this library.
+ Makes a context. Starts no thread and takes no memory before the first operation runs; the backend cuda, and the search for
+ a GPU where none is named, start the driver. With `TORCHACC_WATCHDOG=60` a thread says, on the error stream and to `log`, what
+ runs and where all threads are when nothing of a program has ended for 60 seconds, and all goes on; with `60,abort` the process
+ ends then.
+ Errors: INVALID_ARGUMENT for an unknown backend or a bad option, UNSUPPORTED for a GPU that cannot be used (why, and what
+ to do).
  */
-typedef uint64_t (*torchacc_locate_fn)(void *user);
+torchacc_error *torchacc_context_new(const struct torchacc_options *options,
+                                     torchacc_context **out);
 
 /*
- Gives `nbytes` (not 0) bytes of `device`'s memory, contents undefined, aligned to 64 bytes, on a GPU to 256; NULL when there are
- none, which is the error OUT_OF_MEMORY of what wanted them. On a GPU the memory is used in the order of `device->stream`, also
- when it is freed before what was queued there is done.
+ Where contexts can compute, as a JSON list of objects. For each device `backend`, what `torchacc_options.backend` calls it;
+ of "cpu" also the vector `instructions` that it uses ("avx512"); of each NVIDIA GPU that the driver shows its `name` and
+ compute `capability` ("9.0"); without a driver one object with the backend "cuda" and why it is `missing`. `library_path`
+ as in the options. Starts NVIDIA's driver, but no context of its own.
+ Errors: INVALID_ARGUMENT for an environment variable that is none of its values.
  */
-typedef void *(*torchacc_allocate_fn)(void *user, const struct torchacc_device *device, size_t nbytes);
+torchacc_error *torchacc_devices(struct torchacc_str library_path,
+                                 torchacc_string **out);
+
+/* One more owner. */
+torchacc_context *torchacc_context_retain(torchacc_context *context);
+
+/* One owner fewer. Buffers keep their context alive. Blocks when it is the last one, until what was cut has run. */
+void torchacc_context_release(torchacc_context *context);
+
+/* ---- Tensors ---- */
 
 /*
- Takes back what a `torchacc_allocate_fn` gave for so many bytes.
+ Type of an element: one of the `TORCHACC_*` dtypes. From C64 on they are stored, moved and passed to host operators only, but
+ for C64 and C128, which many operators of PyTorch compute with (a complex number is given as two FLOATS), and
+ for the F8 ones up to F8E5M2FNUZ, which are cast and multiplied.
  */
-typedef void (*torchacc_deallocate_fn)(void *user, const struct torchacc_device *device, void *memory, size_t nbytes);
+typedef uint32_t torchacc_dtype;
+/* A byte, 0 or 1. Any other that is given counts as 1. */
+#define TORCHACC_BOOL 0
+#define TORCHACC_U8 1
+#define TORCHACC_I8 2
+#define TORCHACC_I16 3
+#define TORCHACC_I32 4
+#define TORCHACC_I64 5
+#define TORCHACC_F16 6
+#define TORCHACC_BF16 7
+#define TORCHACC_F32 8
+#define TORCHACC_F64 9
+#define TORCHACC_C64 10
+#define TORCHACC_C128 11
+#define TORCHACC_U16 12
+#define TORCHACC_U32 13
+#define TORCHACC_U64 14
+#define TORCHACC_C32 15
+#define TORCHACC_F8E4M3FN 16
+#define TORCHACC_F8E5M2 17
+#define TORCHACC_F8E4M3FNUZ 18
+#define TORCHACC_F8E5M2FNUZ 19
+#define TORCHACC_F8E8M0FNU 20
+
+/* More dimensions than any tensor library has. */
+#define TORCHACC_MAX_RANK 64
 
 /*
- Where memory comes from. May grow at the end.
+ A new tensor with a copy of `len` bytes: elements in row-major order. `len` must be what the sizes need.
+ Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
  */
-typedef struct torchacc_allocator {
-  /*
-   `sizeof(torchacc_allocator)` of the caller.
-   */
-  size_t struct_size;
-  torchacc_allocate_fn allocate;
-  torchacc_deallocate_fn free;
-  /*
-   Passed to both.
-   */
-  void *user;
-  torchacc_drop_fn drop;
-} torchacc_allocator;
+torchacc_error *torchacc_tensor_from_host(torchacc_context *context,
+                                          torchacc_dtype dtype,
+                                          const int64_t *sizes,
+                                          uint32_t rank,
+                                          const void *data,
+                                          size_t len,
+                                          torchacc_tensor **out);
 
 /*
- Work of the program's own on `nbytes` bytes of `device`'s memory. On a GPU it is queued on `device->stream`, or on others that
- the stream waits for and that waited for it; elsewhere it is done when this returns. Returns NULL, or an error from
- `torchacc_error_new`; must not call this library otherwise, and must not unwind.
+ A new dense tensor of zeros. Takes no memory before something is written. Errors: INVALID_ARGUMENT for sizes that are
+ negative or beyond any memory.
  */
-typedef torchacc_error *(*torchacc_memory_fn)(void *user,
-                                              const struct torchacc_device *device,
-                                              void *memory,
-                                              size_t nbytes);
-
-/*
- What kind of error it is.
- */
-typedef uint32_t torchacc_code;
-
-/*
- Kind of an argument.
- */
-typedef uint32_t torchacc_arg_kind;
-
-/*
- Value of an argument; which member counts is said by the kind.
- */
-typedef union torchacc_value {
-  int64_t i;
-  double f;
-  const void *p;
-} torchacc_value;
-
-/*
- One argument, in the order of the operator's schema without its `out=` arguments.
- */
-typedef struct torchacc_arg {
-  torchacc_arg_kind kind;
-  /*
-   Elements that `v.p` points at, where it points at several.
-   */
-  uint32_t len;
-  union torchacc_value v;
-} torchacc_arg;
-
-/*
- An operator of this process: what `torchacc_op_find` or `torchacc_op_register_host` gave.
- */
-typedef uint32_t torchacc_op;
-
-/*
- Element type and sizes of a dense tensor.
- */
-typedef struct torchacc_type {
-  torchacc_dtype dtype;
-  uint32_t rank;
-  /*
-   The first `rank` count.
-   */
-  int64_t sizes[TORCHACC_MAX_RANK];
-} torchacc_type;
-
-/*
- Takes a value: `len` bytes, elements in row-major order; or the error that there is instead (then `data` is NULL). Both
- are the library's and valid during the call. It may call this library, but for functions that block, and must not unwind.
- */
-typedef void (*torchacc_read_fn)(void *user, const torchacc_error *error, const void *data, size_t len);
-
-/*
- Bytes of the context's device's memory. May grow at the end.
- */
-typedef struct torchacc_memory_stats {
-  /*
-   `sizeof(torchacc_memory_stats)` of the caller.
-   */
-  size_t struct_size;
-  /*
-   In use: by values, by programs for what is between inputs and outputs, and by weights that were packed.
-   */
-  uint64_t allocated_bytes;
-  uint64_t peak_allocated_bytes;
-  /*
-   The same with what is free and kept to be used again. With an allocator of the program's own nothing is kept.
-   */
-  uint64_t reserved_bytes;
-  uint64_t peak_reserved_bytes;
-} torchacc_memory_stats;
-
-/*
- What PyTorch's schema does not say of one of its operators: a sum.
- */
-typedef uint32_t torchacc_facts;
-
-/*
- A host operator. `args` are as recorded, but VIEW and VIEWS point at `torchacc_host_tensor`s (to read only) and SCALAR_*
- carry the values of this call. Fills every array of `outs`. Returns NULL, or an error from `torchacc_error_new`. Runs on the
- launch thread; must not call this library otherwise (functions that can fail return INVALID_ARGUMENT there), and must not
- unwind.
- */
-typedef torchacc_error *(*torchacc_host_fn)(void *user,
-                                            const struct torchacc_arg *args,
-                                            size_t n_args,
-                                            const struct torchacc_host_tensor *outs,
-                                            size_t n_outs);
-
-/*
- The shape rule of a host operator: writes the types of its `n_outs` results. `args` as of `torchacc_host_fn`, but the
- memory of tensors must not be read. Returns NULL, or an error from `torchacc_error_new`. Runs within
- `torchacc_apply`, `torchacc_apply_into` and `torchacc_infer`, on the thread that calls them; must not call this
- library otherwise, as of `torchacc_host_fn`, and must not unwind.
- */
-typedef torchacc_error *(*torchacc_shape_fn)(void *user,
-                                             const struct torchacc_arg *args,
-                                             size_t n_args,
-                                             struct torchacc_type *outs,
-                                             size_t n_outs);
-
-/*
- A host operator on a device: as of `torchacc_host_fn`, with arrays in the memory of the context's `device`. What it does is
- queued on `device->stream`, in whose order they are used before and after; on the host (`stream` NULL) it is done when this
- returns. With the error UNSUPPORTED it says that it cannot do this: the `function` is called then, and from then on for this
- call of the program; an operator without one has failed.
- */
-typedef torchacc_error *(*torchacc_device_fn)(void *user,
-                                              const struct torchacc_device *device,
-                                              const struct torchacc_arg *args,
-                                              size_t n_args,
-                                              const struct torchacc_host_tensor *outs,
-                                              size_t n_outs);
-
-/*
- A host operator to register. May grow at the end.
- */
-typedef struct torchacc_host_op {
-  /*
-   `sizeof(torchacc_host_op)` of the caller.
-   */
-  size_t struct_size;
-  /*
-   For messages.
-   */
-  struct torchacc_str name;
-  /*
-   Any bytes, which identify it: equal keys must behave equally, in every process. What begins with `cuda_` belongs to it
-   without being said.
-   */
-  struct torchacc_str key;
-  /*
-   NULL only where there is a `cuda_source` or a `device_function`: contexts that have no use for these fail, with UNSUPPORTED,
-   when it runs.
-   */
-  torchacc_host_fn function;
-  /*
-   NULL for none: then only `torchacc_record`, which is passed the results, takes the operator.
-   */
-  torchacc_shape_fn shape;
-  /*
-   Passed to both.
-   */
-  void *user;
-  torchacc_drop_fn drop;
-  /*
-   The operator for the backend cuda, as CUDA C++; empty for none: then a function is called there too. Compiled by NVRTC
-   when a program with it is compiled, without headers; what the compiler says is the program's error, OPERATOR_ERROR.
-   The text stands in a namespace of its own, where there are
-
-   - `template <class T> struct Tensor { T* data; const long long* sizes; int rank; long long count; };`, dense and
-     row-major, of `count` elements;
-   - `struct f16 { unsigned short bits; };`, `float f32_of(f16);`, `f16 f16_of(float);`, and the same of `bf16`.
-   */
-  struct torchacc_str cuda_source;
-  /*
-   The `__device__` function in it, with its namespaces if it has some, which all threads of a grid of one dimension call
-   at once, and which may be a template or overloaded. It takes the arguments as recorded, a list's elements one by one,
-   without NONE and STR: VIEW as a `Tensor<const T>`, an absent one in a list as a `Tensor<const unsigned char>` of NULL;
-   SCALAR_* (with the values of this call), INT, FLOAT, BOOL and DTYPE as `long long`, `double` or `bool`. Then the
-   results, as `Tensor<T>`, in which every element must be written. `T` is `bool`, `float`, `double`, `f16`, `bf16`, a
-   signed type or `unsigned char`; elements without arithmetic come as unsigned numbers of their size. It cannot fail.
-   Not called where all results are empty.
-   */
-  struct torchacc_str cuda_entry;
-  /*
-   Threads of a block, at most 1024; 0 for 256.
-   */
-  uint32_t cuda_block;
-  /*
-   Elements of the first result that a thread is for, so that the grid has a thread for so many each; 0 for 1.
-   */
-  uint32_t cuda_elements;
-  /*
-   Blocks of the grid, at most 2^31 - 1, whatever the result; 0: as many as `cuda_elements` says.
-   */
-  uint64_t cuda_blocks;
-  /*
-   The operator for contexts whose memory is a device's (`torchacc_context_device`) and that have no other form of it: called
-   instead of `function`, which would get copies. NULL for none.
-   */
-  torchacc_device_fn device_function;
-} torchacc_host_op;
+torchacc_error *torchacc_tensor_zeros(torchacc_context *context,
+                                      torchacc_dtype dtype,
+                                      const int64_t *sizes,
+                                      uint32_t rank,
+                                      torchacc_tensor **out);
 
 /*
  A strided view of a buffer. Sizes, strides and offset count elements of `dtype`. A NULL buffer stands for "no tensor".
@@ -665,426 +369,348 @@ typedef struct torchacc_view {
   torchacc_dtype dtype;
 } torchacc_view;
 
-/*
- Gives the line of a site that the locator gave: the same number for all sites on one line, itself a site on that line.
- */
-typedef uint64_t (*torchacc_line_fn)(void *user, uint64_t site);
+/* A tensor that shares the buffer of `view`. Errors: INVALID_ARGUMENT when the view leaves the buffer. */
+torchacc_error *torchacc_tensor_from_view(const struct torchacc_view *view, torchacc_tensor **out);
+
+/* How a tensor views its buffer. The pointers are valid, and the buffer is kept, as long as the tensor. */
+torchacc_error *torchacc_tensor_view(const torchacc_tensor *tensor, struct torchacc_view *out);
+
+/* Bytes that `torchacc_tensor_read` copies; 0 for NULL. */
+size_t torchacc_tensor_nbytes(const torchacc_tensor *tensor);
 
 /*
- Takes a warning about the line `site`. The text is valid during the call.
+ Copies the elements in row-major order; `len` must be at least `torchacc_tensor_nbytes`. Blocks,
+ and fails, as `torchacc_buffer_read`.
  */
-typedef void (*torchacc_warn_fn)(void *user, struct torchacc_str message, uint64_t site);
+torchacc_error *torchacc_tensor_read(const torchacc_tensor *tensor, void *data, size_t len);
 
 /*
- Something that took time during a timeline. May grow at the end. Texts are valid during the call that shows it.
+ Replaces the elements by a copy of `len` bytes: elements in row-major order. `len` must be `torchacc_tensor_nbytes`.
+ Other views of the same buffer see it. Does not wait. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
  */
-typedef struct torchacc_span {
-  /*
-   `sizeof(torchacc_span)` of the library.
-   */
-  size_t struct_size;
-  /*
-   Of a kernel or CPU fallback: the operator.
-   */
-  struct torchacc_str name;
-  /*
-   "trace", "phase", "compile", "kernel" or "CPU fallback".
-   */
-  struct torchacc_str category;
-  /*
-   Nanoseconds since `torchacc_profile_start`.
-   */
-  uint64_t begin_ns;
-  uint64_t end_ns;
-  /*
-   Number of the thread, in the order in which threads were first seen.
-   */
-  uint64_t thread;
-  /*
-   0 for none.
-   */
-  uint64_t site;
-  /*
-   A JSON object. Of a kernel or CPU fallback: `kernel`, `step`, `bytes_read`, `bytes_written`, and lists of types
-   ("f32[2,3]") `reads` and `writes`.
-   */
-  struct torchacc_str details;
-} torchacc_span;
+torchacc_error *torchacc_tensor_write(torchacc_tensor *tensor, const void *data, size_t len);
 
 /*
- Takes a span.
+ Says that dimension `dim` of the tensor (its buffer's other tensors of that size too) will have between `least` and `most`
+ elements in programs to come, which then are planned for these sizes at once. Only advice: without it, programs are
+ planned for other sizes when a second size has come; and other sizes still work.
+ Errors: INVALID_ARGUMENT for a dimension that the tensor has not, or when its size is not between the two.
  */
-typedef void (*torchacc_span_fn)(void *user, const struct torchacc_span *span);
+torchacc_error *torchacc_tensor_mark_dynamic(torchacc_tensor *tensor,
+                                             uint32_t dim,
+                                             int64_t least,
+                                             int64_t most);
+
+/* One more owner. */
+torchacc_tensor *torchacc_tensor_retain(torchacc_tensor *tensor);
+
+/* One owner fewer. */
+void torchacc_tensor_release(torchacc_tensor *tensor);
+
+/* Type of the elements; for NULL `UINT32_MAX`, which is no dtype. */
+torchacc_dtype torchacc_tensor_dtype(const torchacc_tensor *tensor);
+
+/* Number of dimensions; 0 for NULL. */
+uint32_t torchacc_tensor_rank(const torchacc_tensor *tensor);
+
+/* Sizes of the dimensions, as many as the rank; valid as long as the tensor. NULL for NULL. */
+const int64_t *torchacc_tensor_sizes(const torchacc_tensor *tensor);
+
+/* Number of elements; 0 for NULL. */
+int64_t torchacc_tensor_numel(const torchacc_tensor *tensor);
+
+/* Whether reading would not wait; false for NULL. */
+bool torchacc_tensor_is_ready(const torchacc_tensor *tensor);
 
 /*
- What is an error in strict mode: a sum.
+ Gives the tensor a name, which `torchacc_save` writes and `torchacc_load` gives. A tensor is named once.
+ Errors: INVALID_ARGUMENT for text that is not UTF-8, and when it has another name.
  */
-typedef uint32_t torchacc_strict;
+torchacc_error *torchacc_tensor_set_name(torchacc_tensor *tensor, struct torchacc_str name);
+
+/* The tensor's name, empty without one; valid as long as the tensor. */
+struct torchacc_str torchacc_tensor_name(const torchacc_tensor *tensor);
 
 /*
- A byte, 0 or 1. Any other that is given counts as 1.
+ The tensor with its dimensions in another order: dimension i of the view is dimension `order[i]`. `order` has as
+ many elements as the tensor has dimensions, each one once, counted from 0. The view shares the tensor's buffer:
+ what is written to one is seen in the other. Errors: INVALID_ARGUMENT.
  */
-#define TORCHACC_BOOL 0
-
-#define TORCHACC_U8 1
-
-#define TORCHACC_I8 2
-
-#define TORCHACC_I16 3
-
-#define TORCHACC_I32 4
-
-#define TORCHACC_I64 5
-
-#define TORCHACC_F16 6
-
-#define TORCHACC_BF16 7
-
-#define TORCHACC_F32 8
-
-#define TORCHACC_F64 9
-
-#define TORCHACC_C64 10
-
-#define TORCHACC_C128 11
-
-#define TORCHACC_U16 12
-
-#define TORCHACC_U32 13
-
-#define TORCHACC_U64 14
-
-#define TORCHACC_C32 15
-
-#define TORCHACC_F8E4M3FN 16
-
-#define TORCHACC_F8E5M2 17
-
-#define TORCHACC_F8E4M3FNUZ 18
-
-#define TORCHACC_F8E5M2FNUZ 19
-
-#define TORCHACC_F8E8M0FNU 20
+torchacc_error *torchacc_tensor_permute(const torchacc_tensor *tensor,
+                                        const int64_t *order,
+                                        uint32_t rank,
+                                        torchacc_tensor **out);
 
 /*
- The call was wrong, and has done nothing; the message says how.
+ `count` elements of dimension `dim`, from `start` on, every `step`-th. A view as of `torchacc_tensor_permute`. All
+ are counted from 0 and within the dimension; `step` is at least 1. Errors: INVALID_ARGUMENT.
  */
-#define TORCHACC_INVALID_ARGUMENT 1
+torchacc_error *torchacc_tensor_slice(const torchacc_tensor *tensor,
+                                      uint32_t dim,
+                                      int64_t start,
+                                      int64_t count,
+                                      int64_t step,
+                                      torchacc_tensor **out);
 
 /*
- There is no such operator, file, communicator or program.
+ The same elements in row-major order under other sizes. A view as of `torchacc_tensor_permute`. Errors:
+ INVALID_ARGUMENT for another number of elements, and when the elements would have to move ("aten::reshape" copies).
  */
-#define TORCHACC_NOT_FOUND 2
+torchacc_error *torchacc_tensor_reshape(const torchacc_tensor *tensor,
+                                        const int64_t *sizes,
+                                        uint32_t rank,
+                                        torchacc_tensor **out);
 
 /*
- The system gave no memory: release something, or compute in smaller pieces. Where a program had none, the message says
- how much it wants, when most, and what takes it; lines are named by their sites, as `<site 12>`.
+ The tensor repeated to `sizes`: they are aligned at the end, and only dimensions of size 1 (and new ones in front)
+ repeat. A view as of `torchacc_tensor_permute`, to read from. Errors: INVALID_ARGUMENT.
  */
-#define TORCHACC_OUT_OF_MEMORY 3
+torchacc_error *torchacc_tensor_expand(const torchacc_tensor *tensor,
+                                       const int64_t *sizes,
+                                       uint32_t rank,
+                                       torchacc_tensor **out);
+
+/* ---- Operators by name ---- */
+
+/* An operator of this process: what `torchacc_op_find` or `torchacc_op_register_host` gave. */
+typedef uint32_t torchacc_op;
 
 /*
- An index in a tensor of indices lies outside of what it picks from: found when the operator runs.
+ Finds a native operator: "aten::add.Tensor" (the in-place and out= forms find the same one), "torchacc::attention", or a
+ plain name: a primitive's ("add", "matmul": exact types, no defaults), else PyTorch's without namespace ("gelu", "cat").
+ Numbers hold for this process and library only. Errors: NOT_FOUND.
  */
-#define TORCHACC_INDEX_ERROR 4
+torchacc_error *torchacc_op_find(struct torchacc_str name,
+                                 torchacc_op *out);
+
+/* How many native operators there are: they are numbered from 0. */
+size_t torchacc_op_count(void);
+
+/* Name of a native operator; empty for other numbers. Valid for ever. */
+struct torchacc_str torchacc_op_name(torchacc_op op);
 
 /*
- A kernel or a host operator failed, or the system refused a file.
+ What a native operator takes and gives, for programs that make bindings: a JSON object of
+
+ - `name`, `number`, and `doc` where there is more to say;
+ - `forms`, one or more, each with `overload`, `arguments` and `results`. An argument has a `name`, a `type`, and where it
+   applies `list` (several), `gaps` (elements may be absent), `optional` (NONE for absent) and `default` (NONE stands
+   for it; arguments at the end may be left out). A result has a `type`, and `list` for a list of tensors.
+
+ The types and the kinds of argument that they take: tensor (VIEW, TENSOR), scalar and float (SCALAR_*, or INT, FLOAT and
+ BOOL to have it compiled in), int (INT), bool (BOOL), dtype (DTYPE), text (STR), generator (RANDOM), communicator
+ (COMMUNICATOR), unused (NONE). A list
+ takes the kind in the plural. A tensor may be a number instead where the operator is elementwise.
+ Errors: NOT_FOUND for a number that is no native operator's.
  */
-#define TORCHACC_OPERATOR_ERROR 5
+torchacc_error *torchacc_op_signature(torchacc_op op,
+                                      torchacc_string **out);
 
-/*
- This library contradicts itself. What the call was for has not happened, the rest is as it was; please report it.
- */
-#define TORCHACC_INTERNAL 6
+/* ---- Recording ---- */
 
-/*
- A defect of this library was caught in the act. As INTERNAL; what the call was changing may be half changed, so save
- what can be read, and start again with a new context.
- */
-#define TORCHACC_PANIC 7
-
-/*
- The call is right, but there is nothing here that does it: for these dtypes, on this backend or this machine, or in a
- process forked since. The message says what is missing.
- */
-#define TORCHACC_UNSUPPORTED 8
-
-/*
- For bindings to report that `torchacc_abi_version` is not the number they were made for: install the library and the header
- of one version.
- */
-#define TORCHACC_ABI_MISMATCH 9
-
-/*
- Something that strict mode forbids (`torchacc_set_strict`). It has run all the same.
- */
-#define TORCHACC_STRICT 10
-
-/*
- A host operator refused a value.
- */
-#define TORCHACC_VALUE_ERROR 11
-
-/*
- A host operator refused a type.
- */
-#define TORCHACC_TYPE_ERROR 12
-
-/*
- A host operator of linear algebra cannot do it with this matrix: it is singular, or has no factors.
- */
-#define TORCHACC_LINALG_ERROR 13
-
-/*
- Recompiles of one line beyond the limit.
- */
-#define TORCHACC_STRICT_RECOMPILES 1
-
-/*
- CPU fallbacks.
- */
-#define TORCHACC_STRICT_HOST_CALLS 2
-
-#define TORCHACC_LOG_WARNING 1
-
-/*
- What was compiled again, and why.
- */
-#define TORCHACC_LOG_INFO 2
-
+/* Kind of an argument. */
+typedef uint32_t torchacc_arg_kind;
 #define TORCHACC_ARG_NONE 0
-
-/*
- `v.p` points at a `torchacc_view`.
- */
+/* `v.p` points at a `torchacc_view`. */
 #define TORCHACC_ARG_VIEW 1
-
-/*
- `v.p` points at `len` `torchacc_view`s, a list of tensors; a NULL buffer is an absent element.
- */
+/* `v.p` points at `len` `torchacc_view`s, a list of tensors; a NULL buffer is an absent element. */
 #define TORCHACC_ARG_VIEWS 2
-
-/*
- `v.p` is a `torchacc_tensor*`.
- */
+/* `v.p` is a `torchacc_tensor*`. */
 #define TORCHACC_ARG_TENSOR 3
-
-/*
- `v.p` points at `len` `torchacc_tensor*`.
- */
+/* `v.p` points at `len` `torchacc_tensor*`. */
 #define TORCHACC_ARG_TENSORS 4
-
-/*
- An attribute `v.i`: part of what is compiled.
- */
+/* An attribute `v.i`: part of what is compiled. */
 #define TORCHACC_ARG_INT 5
-
-/*
- An attribute `v.f`.
- */
+/* An attribute `v.f`. */
 #define TORCHACC_ARG_FLOAT 6
-
-/*
- An attribute: `v.i` is 0 or not.
- */
+/* An attribute: `v.i` is 0 or not. */
 #define TORCHACC_ARG_BOOL 7
-
 /*
- A number `v.i` that may change from call to call without compiling again.
+ A number `v.i` that may change from call to call without compiling again. Where a native operator has to know it (a dimension,
+ a size, a flag: `int` or `bool` in its signature), it is the attribute.
  */
 #define TORCHACC_ARG_SCALAR_INT 8
-
-/*
- Likewise `v.f`.
- */
+/* Likewise `v.f`. */
 #define TORCHACC_ARG_SCALAR_FLOAT 9
-
-/*
- Likewise `v.i`, 0 or not.
- */
+/* Likewise `v.i`, 0 or not. */
 #define TORCHACC_ARG_SCALAR_BOOL 10
-
-/*
- `v.p` points at `len` int64_t.
- */
+/* `v.p` points at `len` int64_t. */
 #define TORCHACC_ARG_INTS 11
-
-/*
- `v.p` points at `len` double.
- */
+/* `v.p` points at `len` double. */
 #define TORCHACC_ARG_FLOATS 12
-
-/*
- `v.p` points at `len` bytes, 0 or not.
- */
+/* `v.p` points at `len` bytes, 0 or not. */
 #define TORCHACC_ARG_BOOLS 13
-
-/*
- `v.i` is a `torchacc_dtype`.
- */
+/* `v.i` is a `torchacc_dtype`. */
 #define TORCHACC_ARG_DTYPE 14
-
-/*
- `v.p` points at `len` bytes of UTF-8.
- */
+/* `v.p` points at `len` bytes of UTF-8. */
 #define TORCHACC_ARG_STR 15
-
 /*
  The context's generator (`torchacc_seed`): for an argument of type "generator", or after the last argument of any other
  operator that draws random numbers. Every call gets numbers of its own.
  */
 #define TORCHACC_ARG_RANDOM 16
-
 /*
  `v.p` points at `len` bytes of UTF-8: the name of a communicator (`torchacc_communicator_register`). The last argument of a
  collective.
  */
 #define TORCHACC_ARG_COMMUNICATOR 17
 
-/*
- Nobody knows the sizes of its results before it has run.
- */
-#define TORCHACC_FACT_SHAPED_BY_VALUES 1
+/* Value of an argument; which member counts is said by the kind. */
+typedef union torchacc_value {
+  int64_t i;
+  double f;
+  const void *p;
+} torchacc_value;
+
+/* One argument, in the order of the operator's schema without its `out=` arguments. */
+typedef struct torchacc_arg {
+  torchacc_arg_kind kind;
+  /* Elements that `v.p` points at, where it points at several. */
+  uint32_t len;
+  union torchacc_value v;
+} torchacc_arg;
 
 /*
- So it is where a mask is among its indices.
+ Records an operator. Its results are written to `outs`: first its fresh results in order (views that cover a new buffer),
+ then the arguments it changes, in schema order (in-place self, `out=`, elements of changed lists one by one). What a
+ write does not cover keeps its bytes. Does not wait.
+ Errors, with nothing recorded: INVALID_ARGUMENT; UNSUPPORTED when a native operator has no form for these dtypes.
  */
-#define TORCHACC_FACT_SHAPED_BY_MASKS 2
+torchacc_error *torchacc_record(torchacc_context *context,
+                                torchacc_op op,
+                                const struct torchacc_arg *args,
+                                size_t n_args,
+                                const struct torchacc_view *outs,
+                                size_t n_outs);
 
 /*
- There is no value that its kernels could not bear: a GPU's that meets one ends the process's use of the GPU.
+ Records a native operator on tensors, and gives its results as new dense tensors, whose shapes it infers. `n_outs` must
+ be the number of results. Does not wait. Errors as `torchacc_record`, and those of the operator's shape rule.
  */
-#define TORCHACC_FACT_BEARS_VALUES 4
+torchacc_error *torchacc_apply(torchacc_context *context,
+                               torchacc_op op,
+                               const struct torchacc_arg *args,
+                               size_t n_args,
+                               torchacc_tensor **outs,
+                               size_t n_outs);
 
 /*
- Its CPU kernel compares its integers, or looks at them before it goes where they say.
+ As `torchacc_record`, with tensors for the results, which are written through them: `outs` may be arguments of the
+ same call (x = x + y in place), and views. A result is cast to its tensor's dtype. Does not wait.
+ Errors as `torchacc_apply`.
  */
-#define TORCHACC_FACT_CHECKS_INTEGERS 8
+torchacc_error *torchacc_apply_into(torchacc_context *context,
+                                    torchacc_op op,
+                                    const struct torchacc_arg *args,
+                                    size_t n_args,
+                                    torchacc_tensor *const *outs,
+                                    size_t n_outs);
+
+/* Element type and sizes of a dense tensor. */
+typedef struct torchacc_type {
+  torchacc_dtype dtype;
+  uint32_t rank;
+  /* The first `rank` count. */
+  int64_t sizes[TORCHACC_MAX_RANK];
+} torchacc_type;
 
 /*
- It wants floats of one type.
+ What an operator's results would be: its shape rule, for arguments as of `torchacc_record` (strides do not count).
+ `n_outs` must be the number of results. Records nothing. Errors: INVALID_ARGUMENT when the operator does not take such
+ arguments, UNSUPPORTED when it has no form for these dtypes.
  */
-#define TORCHACC_FACT_ONE_FLOAT 16
+torchacc_error *torchacc_infer(torchacc_context *context,
+                               torchacc_op op,
+                               const struct torchacc_arg *args,
+                               size_t n_args,
+                               struct torchacc_type *outs,
+                               size_t n_outs);
 
 /*
- Of bools it makes another type, which they cannot hold in place.
+ Seeds the generator that `TORCHACC_ARG_RANDOM` draws from: the same seed, operations and sizes give the same numbers, on
+ any number of threads. A new context begins with seed 0.
  */
-#define TORCHACC_FACT_LEAVES_BOOLS 32
+torchacc_error *torchacc_seed(torchacc_context *context,
+                              uint64_t seed);
+
+/* ---- Gradients ---- */
 
 /*
- Likewise of bools and integers.
+ Records the derivatives of `loss`, one float, with respect to `count` float tensors, and gives them as new dense tensors
+ of the tensors' types. One record; does not wait. Gradients are operations like others: they may be differentiated again.
+
+ A derivative is taken with respect to what a tensor holds at the call, as it shows it: a view has the gradient of its
+ elements. It is zero for a tensor that the loss does not depend on. It flows through floats: through
+ native operators, views, in-place writes; not through comparisons, rounding, integers, the primitive "detach", or the
+ steps of optimizers: "torchacc::adamw" (lists params, grads, means, squares; then step, counted from 1, lr, beta1, beta2,
+ weight_decay, eps → the new params, means, squares) and "torchacc::sgd" (lists params, grads, momentum_buffers or an
+ empty one; then lr, momentum, weight_decay, and the attribute nesterov → the new params, momentum_buffers), which
+ `torchacc_record` writes over the old ones. Their numbers, given as SCALAR_*, compile nothing again.
+
+ The loss must have been recorded since the last cut, and everything between the tensors and the loss too: what was
+ computed before has left its history there. So record the whole step, forward, gradients and update, before anything of
+ it is read, synced or cut. A step longer than the options `trace_limit` or `trace_bytes` is cut by itself: raise them.
+
+ Errors, with nothing recorded: INVALID_ARGUMENT for a loss that is not one float or not in the trace any more, a tensor
+ that is no float, that was written since the loss was computed from it, or that the loss depends on by way of what was
+ computed before the last cut; UNSUPPORTED if the loss depends on a tensor by way of an operator that has no gradient,
+ which is named; host operators have none. What is wrong with an earlier record of the trace is reported here too.
  */
-#define TORCHACC_FACT_LEAVES_INTEGERS 64
+torchacc_error *torchacc_grad(torchacc_context *context,
+                              const torchacc_tensor *loss,
+                              torchacc_tensor *const *params,
+                              size_t count,
+                              torchacc_tensor **grads);
+
+/* ---- Running and waiting ---- */
 
 /*
- It takes statistics, which of halves are f32 here, as on CUDA, where the CPU's kernel wants halves.
+ Closes the trace and hands it to the launch thread. Blocks only while several programs are queued there.
+ Errors: STRICT; those of the operations come with a read or sync.
  */
-#define TORCHACC_FACT_F32_STATISTICS 128
+torchacc_error *torchacc_cut(torchacc_context *context);
 
 /*
- It updates its running statistics.
+ Cuts, waits for everything, and returns every failure that no read and no sync returned yet, those of results that were
+ released before they were read too: as one error, the first, which is the cause as far as anybody knows, with a message that
+ has them all. Blocks. Errors: those of all operations; STRICT.
  */
-#define TORCHACC_FACT_UPDATES_STATISTICS 256
+torchacc_error *torchacc_sync(torchacc_context *context);
+
+/* This moment: a number for `torchacc_is_done`. Records nothing, cuts nothing. */
+torchacc_error *torchacc_mark(torchacc_context *context, uint64_t *out);
 
 /*
- A dropout that has no argument for a generator.
+ Whether everything that was recorded before a moment has run, whether or not it failed. Blocks for nothing: cuts if some of
+ it is still in the trace, so that who asks again and again is told so in the end. Errors: UNSUPPORTED in a process forked
+ after the context was used.
  */
-#define TORCHACC_FACT_DROPOUT 512
+torchacc_error *torchacc_is_done(torchacc_context *context,
+                                 uint64_t mark,
+                                 bool *out);
+
+/* ---- Reading without waiting ---- */
 
 /*
- Which factors it returns depends on how the matrix lies in memory, and its gradient asks the matrix that it was given.
+ Takes a value: `len` bytes, elements in row-major order; or the error that there is instead (then `data` is NULL). Both
+ are the library's and valid during the call. It may call this library, but for functions that block, and must not unwind.
  */
-#define TORCHACC_FACT_FOLLOWS_LAYOUT 1024
+typedef void (*torchacc_read_fn)(void *user, const torchacc_error *error, const void *data, size_t len);
 
 /*
- A product that finds out when it runs whether its operands have equally many terms.
+ Reads a tensor without waiting: `done` is called once, on a thread of the library's own, with the value that the tensor
+ has now, whatever is written to it later. Calls come in the order of the reads of a context. The last handle of the
+ context waits for none of them, so whoever releases it may hold a lock that `done` wants; they come all the same. Cuts
+ the trace if it still computes the value: after `torchacc_cut` that costs nothing. `user` belongs to the library from
+ the call on, on an error too. Errors: INVALID_ARGUMENT; those of the operations that compute the value go to `done`
+ (and to the next sync).
  */
-#define TORCHACC_FACT_COUNTS_TERMS_LATE 2048
+torchacc_error *torchacc_tensor_read_async(const torchacc_tensor *tensor,
+                                           torchacc_read_fn done,
+                                           void *user,
+                                           torchacc_drop_fn drop);
 
-/*
- It looks at types and sizes even where no result has an element; others compute nothing then, whatever their operands.
- */
-#define TORCHACC_FACT_REFUSES_OF_NOTHING 4096
-
-#ifdef __cplusplus
-extern "C" {
-#endif // __cplusplus
-
-/*
- The ABI that this library serves. Compare with `TORCHACC_ABI` once, at start.
- */
-uint32_t torchacc_abi_version(void);
-
-/*
- Version of the library, like "0.1.0". Valid for ever.
- */
-struct torchacc_str torchacc_version(void);
-
-/*
- Writes tensors to a file of the safetensors format, which appears whole or not at all, in the place of what `path` (UTF-8)
- holds. `names`: one for each tensor, no two equal; NULL for the names that the tensors have (`torchacc_tensor_set_name`).
- `texts`: `n_texts` pairs of a key and a text to be kept beside them. Blocks: reads the tensors one by one, as
- `torchacc_tensor_read`. Errors: INVALID_ARGUMENT; UNSUPPORTED for dtypes that the format has not (C32, C128); NOT_FOUND
- for a folder that is not there; OPERATOR_ERROR when the system refuses; those of reading.
- */
-torchacc_error *torchacc_save(struct torchacc_str path,
-                              const torchacc_tensor *const *tensors,
-                              const struct torchacc_str *names,
-                              size_t n_tensors,
-                              const struct torchacc_str *texts,
-                              size_t n_texts);
-
-/*
- Reads a file of the safetensors format into new tensors, which have its names. Reads the file, but waits for no operation.
- Errors: NOT_FOUND; INVALID_ARGUMENT when it is no whole file of the format; UNSUPPORTED for dtypes that are unknown here;
- OUT_OF_MEMORY; OPERATOR_ERROR when the system refuses.
- */
-torchacc_error *torchacc_load(torchacc_context *context,
-                              struct torchacc_str path,
-                              torchacc_archive **out);
-
-/*
- How many tensors there are; 0 for NULL.
- */
-size_t torchacc_archive_count(const torchacc_archive *archive);
-
-/*
- The `index`-th tensor, in the order of the names, for the caller to release; NULL when there are not so many.
- */
-torchacc_tensor *torchacc_archive_tensor(const torchacc_archive *archive, size_t index);
-
-/*
- The tensor called `name`, for the caller to release; NULL when there is none.
- */
-torchacc_tensor *torchacc_archive_find(const torchacc_archive *archive, struct torchacc_str name);
-
-/*
- The text kept under `key`, valid as long as the archive; data NULL when there is none.
- */
-struct torchacc_str torchacc_archive_text(const torchacc_archive *archive, struct torchacc_str key);
-
-/*
- Frees the archive; NULL is fine. Tensors taken from it live on.
- */
-void torchacc_archive_free(torchacc_archive *archive);
-
-/*
- A tensor on the caller's memory, without a copy: `len` bytes at `data`, of which `sizes` and `strides` (in elements, not
- negative; NULL for row-major) say where the elements are. The memory must stay as it is until `drop` is called, which
- happens on any thread once neither a tensor nor a program uses it. The library never writes there: what is written to the
- tensor goes to memory of its own. Memory that is not aligned to 16 bytes is copied, as is any for a GPU and bools that are other bytes
- than 0 and 1, and `drop` called before this returns; on an error too. Does not wait. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
- */
-torchacc_error *torchacc_tensor_borrow(torchacc_context *context,
-                                       torchacc_dtype dtype,
-                                       const int64_t *sizes,
-                                       const int64_t *strides,
-                                       uint32_t rank,
-                                       const void *data,
-                                       size_t len,
-                                       void *user,
-                                       torchacc_drop_fn drop,
-                                       torchacc_tensor **out);
+/* ---- Buffers: what tensors are views of ---- */
 
 /*
  A new buffer; its content reads as zeros. Takes no memory before something is written.
@@ -1092,19 +718,13 @@ torchacc_error *torchacc_tensor_borrow(torchacc_context *context,
  */
 torchacc_error *torchacc_buffer_new(torchacc_context *context, size_t nbytes, torchacc_buffer **out);
 
-/*
- One more owner.
- */
+/* One more owner. */
 torchacc_buffer *torchacc_buffer_retain(torchacc_buffer *buffer);
 
-/*
- One owner fewer. Operations recorded on it are not affected.
- */
+/* One owner fewer. Operations recorded on it are not affected. */
 void torchacc_buffer_release(torchacc_buffer *buffer);
 
-/*
- Size in bytes; 0 for NULL.
- */
+/* Size in bytes; 0 for NULL. */
 size_t torchacc_buffer_nbytes(const torchacc_buffer *buffer);
 
 /*
@@ -1143,378 +763,22 @@ torchacc_error *torchacc_buffer_read_after_cut(torchacc_buffer *buffer, size_t o
  */
 torchacc_error *torchacc_buffer_request(torchacc_buffer *buffer);
 
-/*
- Whether reading would not wait; false for NULL.
- */
+/* Whether reading would not wait; false for NULL. */
 bool torchacc_buffer_is_ready(const torchacc_buffer *buffer);
 
-/*
- Fills in `out`, whose `struct_size` is set, as far as it goes; what an older library does not know is 0. Looks at the files
- of the folder, and waits for no operation. A trace counts once it has been launched: sync first for whole numbers.
- Errors: INVALID_ARGUMENT.
- */
-torchacc_error *torchacc_context_cache_stats(torchacc_context *context,
-                                             struct torchacc_cache_stats *out);
+/* ---- Memory, and the caches of programs ---- */
 
-/*
- Registers a communicator, until it is unregistered. The operators "torchacc::all_reduce" and
- "torchacc::reduce_scatter" (tensor, STR "sum", "product", "min", "max", "avg", "band", "bor" or "bxor", or NONE for the sum,
- COMMUNICATOR), "torchacc::broadcast" (tensor, INT root, COMMUNICATOR), "torchacc::all_gather" and "torchacc::all_to_all" (tensor,
- COMMUNICATOR), "torchacc::reduce" (tensor, STR or NONE, INT root, COMMUNICATOR), "torchacc::all_to_all_v" (tensor, INTS rows for each
- rank, INTS rows from each, COMMUNICATOR) and "torchacc::receive" (INTS sizes, DTYPE, INT rank, INT tag, COMMUNICATOR) are recorded
- like others, with one result, "torchacc::send" (tensor, INT rank, INT tag, COMMUNICATOR) without one. Rows are those of the first
- dimension, which must divide by `size` where it is split.
-
- Collectives of a communicator run in the order in which they were recorded, also when nobody wants their results; so all
- ranks must record the same ones, and cut. When one fails, the later ones of the same trace are not called, and have its
- error; those of later traces are: a communicator over streams closes its connections at the first error, since what comes
- later would be taken for the rest of it. They run on the host, whatever the backend, unless there is a function for a device's memory, and are counted as
- collectives, not as CPU fallbacks.
-
- Gradients flow through them, but for other reductions than sums and averages, for reduce, and point to point. They are those of the sum of the losses of all ranks,
- and come by collectives: so all ranks must call `torchacc_grad` alike, and what a rank does with them does not matter. The way
- back of all_gather is reduce_scatter and the other way round, that of all_reduce and of broadcast is all_reduce, those of
- all_to_all and all_to_all_v are themselves.
-
- `user` belongs to the library from the call on: it is dropped when it is not needed, on an error too (but for a bad
- `struct_size`). Errors: INVALID_ARGUMENT for a name that is taken, or a rank that is not below `size`; OUT_OF_MEMORY.
- */
-torchacc_error *torchacc_communicator_register(torchacc_context *context,
-                                               const struct torchacc_communicator *communicator);
-
-/*
- Takes a communicator back: `user` is dropped when no collective runs any more. Those that were recorded and have not run fail:
- `torchacc_sync` comes before. Errors: NOT_FOUND for a name that is not registered.
- */
-torchacc_error *torchacc_communicator_unregister(torchacc_context *context,
-                                                 struct torchacc_str name);
-
-/*
- Waits until every rank has come here, and with it everything that it recorded before. Cuts, and reduces one float by the
- communicator's all_reduce. Blocks.
- Errors: NOT_FOUND for a name that is not registered; those of what was recorded before, and of the communicator.
- */
-torchacc_error *torchacc_barrier(torchacc_context *context,
-                                 struct torchacc_str communicator);
-
-/*
- Makes a context. Starts no thread and takes no memory before the first operation runs; the backend cuda, and the search for
- a GPU where none is named, start the driver. With `TORCHACC_WATCHDOG=60` a thread says, on the error stream and to `log`, what
- runs and where all threads are when nothing of a program has ended for 60 seconds, and all goes on; with `60,abort` the process
- ends then.
- Errors: INVALID_ARGUMENT for an unknown backend or a bad option, UNSUPPORTED for a GPU that cannot be used (why, and what
- to do).
- */
-torchacc_error *torchacc_context_new(const struct torchacc_options *options,
-                                     torchacc_context **out);
-
-/*
- Where contexts can compute, as a JSON list of objects. For each device `backend`, what `torchacc_options.backend` calls it;
- of "cpu" also the vector `instructions` that it uses ("avx512"); of each NVIDIA GPU that the driver shows its `name` and
- compute `capability` ("9.0"); without a driver one object with the backend "cuda" and why it is `missing`. `library_path`
- as in the options. Starts NVIDIA's driver, but no context of its own.
- Errors: INVALID_ARGUMENT for an environment variable that is none of its values.
- */
-torchacc_error *torchacc_devices(struct torchacc_str library_path,
-                                 torchacc_string **out);
-
-/*
- One more owner.
- */
-torchacc_context *torchacc_context_retain(torchacc_context *context);
-
-/*
- One owner fewer. Buffers keep their context alive. Blocks when it is the last one, until what was cut has run.
- */
-void torchacc_context_release(torchacc_context *context);
-
-/*
- Sets the function that is asked where an operation is recorded: on the recording thread, without a lock, and only
- at call sites not seen before. Another call sets another one, and drops the first. Errors carry what it returned
- (`torchacc_error_site`).
- */
-torchacc_error *torchacc_context_set_locator(torchacc_context *context,
-                                             torchacc_locate_fn locate,
-                                             void *user,
-                                             torchacc_drop_fn drop);
-
-/*
- Seeds the generator that `TORCHACC_ARG_RANDOM` draws from: the same seed, operations and sizes give the same numbers, on
- any number of threads. A new context begins with seed 0.
- */
-torchacc_error *torchacc_seed(torchacc_context *context,
-                              uint64_t seed);
-
-/*
- Closes the trace and hands it to the launch thread. Blocks only while several programs are queued there.
- Errors: STRICT; those of the operations come with a read or sync.
- */
-torchacc_error *torchacc_cut(torchacc_context *context);
-
-/*
- Cuts, waits for everything, and returns every failure that no read and no sync returned yet, those of results that were
- released before they were read too: as one error, the first, which is the cause as far as anybody knows, with a message that
- has them all. Blocks. Errors: those of all operations; STRICT.
- */
-torchacc_error *torchacc_sync(torchacc_context *context);
-
-/*
- This moment: a number for `torchacc_is_done`. Records nothing, cuts nothing.
- */
-torchacc_error *torchacc_mark(torchacc_context *context, uint64_t *out);
-
-/*
- Whether everything that was recorded before a moment has run, whether or not it failed. Blocks for nothing: cuts if some of
- it is still in the trace, so that who asks again and again is told so in the end. Errors: UNSUPPORTED in a process forked
- after the context was used.
- */
-torchacc_error *torchacc_is_done(torchacc_context *context,
-                                 uint64_t mark,
-                                 bool *out);
-
-/*
- Where the context's memory is. The caller sets `out->struct_size`.
- */
-torchacc_error *torchacc_context_device(const torchacc_context *context, struct torchacc_device *out);
-
-/*
- Makes the program's allocator the one that all memory for values and programs of the context comes from, so that the
- program's own tensors and the context's share it. The library then keeps no free memory: the allocator should, as each step
- asks for the same sizes again. Called on any thread, for as long as something of the context's lives.
-
- `user` belongs to the library from the call on: it is dropped when it is not needed, on an error too (but for a bad
- `struct_size`). Errors: INVALID_ARGUMENT for a function that is NULL, after memory was taken, or a second time.
- */
-torchacc_error *torchacc_context_set_allocator(torchacc_context *context,
-                                               const struct torchacc_allocator *allocator);
-
-/*
- Replaces the content by what `fill` writes to all of `memory`, so that data comes from elsewhere in the device's memory without
- the host's. Calls it before this returns; does not wait. Errors: OUT_OF_MEMORY, those of `fill`: the content stays as it was.
- */
-torchacc_error *torchacc_buffer_fill(torchacc_buffer *buffer,
-                                     torchacc_memory_fn fill,
-                                     void *user);
-
-/*
- Lets `look` read the content where it lies; it must not write, nor keep the address. `memory` is NULL where all is zeros.
- Blocks: cuts the trace if it still computes the value, and waits for it to be queued. Errors: as `torchacc_buffer_read`, those of
- `look`.
- */
-torchacc_error *torchacc_buffer_look(torchacc_buffer *buffer,
-                                     torchacc_memory_fn look,
-                                     void *user);
-
-/*
- A tensor on another library's array, without a copy where it is in the memory of the context's device
- (`torchacc_context_device`), on the host aligned to 16 bytes. The array must stay as it is while it is lent, as of
- `torchacc_tensor_borrow`; on a GPU its producer has seen to it that it is ready for what is queued on the device's `stream`
- from now on. `managed` belongs to this library from the call on: its deleter is called, on any
- thread, once nothing uses the array, on an error too.
- Errors: UNSUPPORTED for another major version than 1, memory of another device, and dtypes that are unknown here;
- INVALID_ARGUMENT for negative sizes or strides.
- */
-torchacc_error *torchacc_tensor_from_dlpack(torchacc_context *context,
-                                            DLManagedTensorVersioned *managed,
-                                            torchacc_tensor **out);
-
-/*
- The tensor as an array for another library, which calls its deleter in the end, on any thread; the context stays alive
- or not. Without `copy` the array shares the memory of the context's device (`torchacc_context_device`) and must not be
- written to (its flag READ_ONLY is set); with it, it is the consumer's own, dense, on the host (IS_COPIED). Blocks: cuts
- the trace if it still computes the value, and waits, on a GPU until every stream may read it. The deleter, too, waits
- there for all that was queued. Errors: as `torchacc_tensor_read`.
- */
-torchacc_error *torchacc_tensor_to_dlpack(const torchacc_tensor *tensor, bool copy, DLManagedTensorVersioned **out);
-
-/*
- The number of an error's kind (`TORCHACC_INVALID_ARGUMENT`, …); 0 for NULL.
- */
-torchacc_code torchacc_error_code(const torchacc_error *error);
-
-/*
- What went wrong, why, and what to do. Valid as long as the error.
- */
-struct torchacc_str torchacc_error_message(const torchacc_error *error);
-
-/*
- The call site that recorded the operation that failed, as the locator named it; 0 when unknown. Where the same was recorded
- before, it is the place of the first time, and the message says so.
- */
-uint64_t torchacc_error_site(const torchacc_error *error);
-
-/*
- A new error, for a host operator to return. An unknown code becomes OPERATOR_ERROR; bytes that are not UTF-8 are replaced.
- */
-torchacc_error *torchacc_error_new(torchacc_code code,
-                                   struct torchacc_str message);
-
-/*
- Frees an error; NULL is fine.
- */
-void torchacc_error_free(torchacc_error *error);
-
-/*
- The text; valid as long as the string.
- */
-struct torchacc_str torchacc_string_view(const torchacc_string *string);
-
-/*
- Frees a string; NULL is fine.
- */
-void torchacc_string_free(torchacc_string *string);
-
-/*
- Records the derivatives of `loss`, one float, with respect to `count` float tensors, and gives them as new dense tensors
- of the tensors' types. One record; does not wait. Gradients are operations like others: they may be differentiated again.
-
- A derivative is taken with respect to what a tensor holds at the call, as it shows it: a view has the gradient of its
- elements. It is zero for a tensor that the loss does not depend on. It flows through floats: through
- native operators, views, in-place writes; not through comparisons, rounding, integers, the primitive "detach", or the
- steps of optimizers: "torchacc::adamw" (lists params, grads, means, squares; then step, counted from 1, lr, beta1, beta2,
- weight_decay, eps → the new params, means, squares) and "torchacc::sgd" (lists params, grads, momentum_buffers or an
- empty one; then lr, momentum, weight_decay, and the attribute nesterov → the new params, momentum_buffers), which
- `torchacc_record` writes over the old ones. Their numbers, given as SCALAR_*, compile nothing again.
-
- The loss must have been recorded since the last cut, and everything between the tensors and the loss too: what was
- computed before has left its history there. So record the whole step, forward, gradients and update, before anything of
- it is read, synced or cut. A step longer than the options `trace_limit` or `trace_bytes` is cut by itself: raise them.
-
- Errors, with nothing recorded: INVALID_ARGUMENT for a loss that is not one float or not in the trace any more, a tensor
- that is no float, that was written since the loss was computed from it, or that the loss depends on by way of what was
- computed before the last cut; UNSUPPORTED if the loss depends on a tensor by way of an operator that has no gradient,
- which is named; host operators have none. What is wrong with an earlier record of the trace is reported here too.
- */
-torchacc_error *torchacc_grad(torchacc_context *context,
-                              const torchacc_tensor *loss,
-                              torchacc_tensor *const *params,
-                              size_t count,
-                              torchacc_tensor **grads);
-
-/*
- Reads a graph from text, one primitive a line, like
-
- - `%0: f32[2,3] = input() {index=0, type=(f32[2,3])}`
- - `%1: f32[3,2] = transpose(%0) {perm=[1,0]}`
- - `%2: f64[] = scalar() {slot=0, dtype=f64}`
- - `return %1`
-
- Values are numbered 0, 1, 2, … in order, and say their types. Inputs have an index, scalars (f64, i64 or bool) a slot, from
- 0. Primitives are the operators without a namespace (`torchacc_op_name`), whose signatures name their attributes. Attributes
- are written `3`, `3.0`, `1e-5`, `inf`, `nan`, `true`, `[1,2]`, `f32`, or types in parentheses: `(f32[2], i64[])`.
-
- Or a module of StableHLO in either of its forms, as JAX, torch_xla and TensorFlow print it: its function `main`, or its only
- public one, whose arguments are the inputs. Calls are inlined and loops unrolled, whose number of rounds has to be known.
- Errors: INVALID_ARGUMENT, with line and column; what is not supported is named.
- */
-torchacc_error *torchacc_graph_parse(struct torchacc_str text,
-                                     torchacc_graph **out);
-
-/*
- The graph of the program that was compiled last, after all passes. Errors: NOT_FOUND before the first, and when the last one
- came from disk or from a plan for other sizes, which have none.
- */
-torchacc_error *torchacc_graph_last(torchacc_context *context,
-                                    torchacc_graph **out);
-
-/*
- Begins what `torchacc_graph_capture` ends: cuts, and gives the number of the trace that begins.
- */
-torchacc_error *torchacc_capture_begin(torchacc_context *context, uint64_t *number);
-
-/*
- What was recorded since `torchacc_capture_begin` gave `number`, as a graph: a function from what the tensors `inputs` held then
- to what the tensors `outputs` hold now (VIEW, TENSOR; both dense in the graph, whatever their strides). What else was read, numbers
- included, is constant. Nothing is computed and nothing changes; the trace goes on.
- Errors: INVALID_ARGUMENT if something has cut the trace meanwhile, as a read does, and for an input that is not the whole of its
- buffer, was never written, or is there twice, and when memory was changed that is neither an input's nor an output's; UNSUPPORTED
- for an input that is used as another dtype; those of operators that cannot be compiled.
- */
-torchacc_error *torchacc_graph_capture(torchacc_context *context,
-                                       uint64_t number,
-                                       const struct torchacc_arg *inputs,
-                                       size_t n_inputs,
-                                       const struct torchacc_arg *outputs,
-                                       size_t n_outputs,
-                                       torchacc_graph **out);
-
-/*
- The graph as text, which `torchacc_graph_parse` reads. Errors: UNSUPPORTED for a module with constants of many elements, which
- this text has no form for.
- */
-torchacc_error *torchacc_graph_text(const torchacc_graph *graph,
-                                    torchacc_string **out);
-
-/*
- The graph as a module of StableHLO, which `torchacc_graph_parse` reads, too. Its inputs, then its scalars, are the arguments of
- `main`. What StableHLO has no operation for is a composite `torchacc.<primitive>` with a function that says it, or else a
- custom call of that name, which other systems do not know. Errors: INVALID_ARGUMENT for a graph with a host operator.
- */
-torchacc_error *torchacc_graph_stablehlo(const torchacc_graph *graph,
-                                         torchacc_string **out);
-
-/*
- How many results the graph has; 0 for NULL.
- */
-size_t torchacc_graph_outputs(const torchacc_graph *graph);
-
-/*
- Records the graph as one operation of many: `args` are its inputs (VIEW, TENSOR), in order, and its scalars (SCALAR_*),
- in the order of their slots; `outs` are new dense tensors, one for each result. Does not wait.
- Errors: INVALID_ARGUMENT for other types, kinds or counts than the graph's.
- */
-torchacc_error *torchacc_graph_apply(torchacc_context *context,
-                                     const torchacc_graph *graph,
-                                     const struct torchacc_arg *args,
-                                     size_t n_args,
-                                     torchacc_tensor **outs,
-                                     size_t n_outs);
-
-/*
- Runs the graph on OpenXLA, now: by the plugin of the PJRT C API in the file `plugin` (UTF-8), or where that is empty by that of
- `TORCHACC_OPENXLA`. `args` and `outs` are as of `torchacc_graph_apply`. The first call for a plugin compiles. Results are as those
- of `torchacc_graph_apply`, but for rounding; subnormal numbers may be zero. Blocks: reads its inputs, as `torchacc_tensor_read`.
- Errors: NOT_FOUND when no plugin is named, or no file has that name; INVALID_ARGUMENT for a file that is no plugin, and as
- `torchacc_graph_apply`; ABI_MISMATCH for a plugin of another API; UNSUPPORTED for what StableHLO has no words for; those of the
- graph's operations, of reading, and of the plugin.
- */
-torchacc_error *torchacc_graph_run_on_openxla(torchacc_context *context,
-                                              const torchacc_graph *graph,
-                                              struct torchacc_str plugin,
-                                              const struct torchacc_arg *args,
-                                              size_t n_args,
-                                              torchacc_tensor **outs,
-                                              size_t n_outs);
-
-/*
- Frees a graph; NULL is fine.
- */
-void torchacc_graph_free(torchacc_graph *graph);
-
-/*
- What an operator's results would be: its shape rule, for arguments as of `torchacc_record` (strides do not count).
- `n_outs` must be the number of results. Records nothing. Errors: INVALID_ARGUMENT when the operator does not take such
- arguments, UNSUPPORTED when it has no form for these dtypes.
- */
-torchacc_error *torchacc_infer(torchacc_context *context,
-                               torchacc_op op,
-                               const struct torchacc_arg *args,
-                               size_t n_args,
-                               struct torchacc_type *outs,
-                               size_t n_outs);
-
-/*
- Reads a tensor without waiting: `done` is called once, on a thread of the library's own, with the value that the tensor
- has now, whatever is written to it later. Calls come in the order of the reads of a context. The last handle of the
- context waits for none of them, so whoever releases it may hold a lock that `done` wants; they come all the same. Cuts
- the trace if it still computes the value: after `torchacc_cut` that costs nothing. `user` belongs to the library from
- the call on, on an error too. Errors: INVALID_ARGUMENT; those of the operations that compute the value go to `done`
- (and to the next sync).
- */
-torchacc_error *torchacc_tensor_read_async(const torchacc_tensor *tensor,
-                                           torchacc_read_fn done,
-                                           void *user,
-                                           torchacc_drop_fn drop);
+/* Bytes of the context's device's memory. May grow at the end. */
+typedef struct torchacc_memory_stats {
+  /* `sizeof(torchacc_memory_stats)` of the caller. */
+  size_t struct_size;
+  /* In use: by values, by programs for what is between inputs and outputs, and by weights that were packed. */
+  uint64_t allocated_bytes;
+  uint64_t peak_allocated_bytes;
+  /* The same with what is free and kept to be used again. With an allocator of the program's own nothing is kept. */
+  uint64_t reserved_bytes;
+  uint64_t peak_reserved_bytes;
+} torchacc_memory_stats;
 
 /*
  Fills in `out`, whose `struct_size` is set, as far as it goes; what an older library does not know is 0. Waits for nothing: sync
@@ -1523,9 +787,7 @@ torchacc_error *torchacc_tensor_read_async(const torchacc_tensor *tensor,
 torchacc_error *torchacc_context_memory_stats(torchacc_context *context,
                                               struct torchacc_memory_stats *out);
 
-/*
- Sets both peaks to what there is now.
- */
+/* Sets both peaks to what there is now. */
 void torchacc_context_reset_peak_memory(torchacc_context *context);
 
 /*
@@ -1547,88 +809,70 @@ torchacc_error *torchacc_context_set_memory_limit(torchacc_context *context,
 torchacc_error *torchacc_context_trim(torchacc_context *context);
 
 /*
- Finds a native operator: "aten::add.Tensor" (the in-place and out= forms find the same one), "torchacc::attention", or a
- plain name: a primitive's ("add", "matmul": exact types, no defaults), else PyTorch's without namespace ("gelu", "cat").
- Numbers hold for this process and library only. Errors: NOT_FOUND.
+ What the caches of programs did since the last `torchacc_metrics_reset`, and what they hold now. May grow at the end.
  */
-torchacc_error *torchacc_op_find(struct torchacc_str name,
-                                 torchacc_op *out);
+typedef struct torchacc_cache_stats {
+  /* `sizeof(torchacc_cache_stats)` of the caller. */
+  size_t struct_size;
+  /* Runs of programs that were in memory. */
+  uint64_t hits;
+  /* Runs of others: compiled, carried over, read from disk, padded to one that was there, or failed. */
+  uint64_t misses;
+  /* Programs compiled. */
+  uint64_t compiles;
+  /* Programs made of a plan for other sizes, without compiling. */
+  uint64_t carried_over;
+  /* Programs dropped from memory for others: the least recently used ones. */
+  uint64_t evictions;
+  /* Traces that are expected to come again. */
+  uint64_t known_traces;
+  /* Programs in memory now. */
+  uint64_t programs;
+  /* About how many bytes they and their keys take. */
+  uint64_t program_bytes;
+  /* Programs read from the folder that another context or process had compiled. */
+  uint64_t disk_hits;
+  /* Programs that this context removed there, to stay within `cache_limit`. */
+  uint64_t disk_evictions;
+  /* Files that it removed there because they were no whole programs of this version. */
+  uint64_t disk_removed;
+  /* Programs that could not be stored. */
+  uint64_t disk_errors;
+  /* Programs in the folder now, whoever stored them; 0 without a folder. */
+  uint64_t disk_programs;
+  /* Their bytes. */
+  uint64_t disk_bytes;
+} torchacc_cache_stats;
 
 /*
- How many native operators there are: they are numbered from 0.
+ Fills in `out`, whose `struct_size` is set, as far as it goes; what an older library does not know is 0. Looks at the files
+ of the folder, and waits for no operation. A trace counts once it has been launched: sync first for whole numbers.
+ Errors: INVALID_ARGUMENT.
  */
-size_t torchacc_op_count(void);
+torchacc_error *torchacc_context_cache_stats(torchacc_context *context,
+                                             struct torchacc_cache_stats *out);
+
+/* ---- What happened, and where ---- */
+
+/* Gives the call site in the program that is recording: any number but 0. It must not call this library. */
+typedef uint64_t (*torchacc_locate_fn)(void *user);
 
 /*
- Name of a native operator; empty for other numbers. Valid for ever.
+ Sets the function that is asked where an operation is recorded: on the recording thread, without a lock, and only
+ at call sites not seen before. Another call sets another one, and drops the first. Errors carry what it returned
+ (`torchacc_error_site`).
  */
-struct torchacc_str torchacc_op_name(torchacc_op op);
+torchacc_error *torchacc_context_set_locator(torchacc_context *context,
+                                             torchacc_locate_fn locate,
+                                             void *user,
+                                             torchacc_drop_fn drop);
 
-/*
- The `TORCHACC_FACT_*` of one of PyTorch's operators, "aten::nonzero" or "aten::index.Tensor" in any of its forms, native
- here or not: for programs that record what PyTorch calls. 0 for other names.
- */
-torchacc_facts torchacc_op_facts(struct torchacc_str name);
-
-/*
- What a native operator takes and gives, for programs that make bindings: a JSON object of
-
- - `name`, `number`, and `doc` where there is more to say;
- - `forms`, one or more, each with `overload`, `arguments` and `results`. An argument has a `name`, a `type`, and where it
-   applies `list` (several), `gaps` (elements may be absent), `optional` (NONE for absent) and `default` (NONE stands
-   for it; arguments at the end may be left out). A result has a `type`, and `list` for a list of tensors.
-
- The types and the kinds of argument that they take: tensor (VIEW, TENSOR), scalar and float (SCALAR_*, or INT, FLOAT and
- BOOL to have it compiled in), int (INT), bool (BOOL), dtype (DTYPE), text (STR), generator (RANDOM), communicator
- (COMMUNICATOR), unused (NONE). A list
- takes the kind in the plural. A tensor may be a number instead where the operator is elementwise.
- Errors: NOT_FOUND for a number that is no native operator's.
- */
-torchacc_error *torchacc_op_signature(torchacc_op op,
-                                      torchacc_string **out);
-
-/*
- Registers a host operator for the rest of the process; a key again gives the operator that is there. `user` belongs to
- the library from the call on: it is dropped when it is not needed, on an error too (but for a bad `struct_size`).
- Texts are copied. Errors: INVALID_ARGUMENT.
- */
-torchacc_error *torchacc_op_register_host(const struct torchacc_host_op *op, torchacc_op *out);
-
-/*
- Records an operator. Its results are written to `outs`: first its fresh results in order (views that cover a new buffer),
- then the arguments it changes, in schema order (in-place self, `out=`, elements of changed lists one by one). What a
- write does not cover keeps its bytes. Does not wait.
- Errors, with nothing recorded: INVALID_ARGUMENT; UNSUPPORTED when a native operator has no form for these dtypes.
- */
-torchacc_error *torchacc_record(torchacc_context *context,
-                                torchacc_op op,
-                                const struct torchacc_arg *args,
-                                size_t n_args,
-                                const struct torchacc_view *outs,
-                                size_t n_outs);
-
-/*
- Records a native operator on tensors, and gives its results as new dense tensors, whose shapes it infers. `n_outs` must
- be the number of results. Does not wait. Errors as `torchacc_record`, and those of the operator's shape rule.
- */
-torchacc_error *torchacc_apply(torchacc_context *context,
-                               torchacc_op op,
-                               const struct torchacc_arg *args,
-                               size_t n_args,
-                               torchacc_tensor **outs,
-                               size_t n_outs);
-
-/*
- As `torchacc_record`, with tensors for the results, which are written through them: `outs` may be arguments of the
- same call (x = x + y in place), and views. A result is cast to its tensor's dtype. Does not wait.
- Errors as `torchacc_apply`.
- */
-torchacc_error *torchacc_apply_into(torchacc_context *context,
-                                    torchacc_op op,
-                                    const struct torchacc_arg *args,
-                                    size_t n_args,
-                                    torchacc_tensor *const *outs,
-                                    size_t n_outs);
+/* What is an error in strict mode: a sum. */
+typedef uint32_t torchacc_strict;
+/* Recompiles of one line beyond the limit. */
+#define TORCHACC_STRICT_RECOMPILES 1
+/* CPU fallbacks. */
+#define TORCHACC_STRICT_HOST_CALLS 2
 
 /*
  What `torchacc_metrics` gives: a JSON list of objects with name, unit ("bytes", "ns", or "" for a number of things)
@@ -1642,14 +886,10 @@ struct torchacc_str torchacc_metric_docs(void);
  */
 torchacc_error *torchacc_metrics(torchacc_context *context, torchacc_string **out);
 
-/*
- Sets the counters to 0 and the peak to what is live.
- */
+/* Sets the counters to 0 and the peak to what is live. */
 void torchacc_metrics_reset(torchacc_context *context);
 
-/*
- Graph and plan of the last program that was compiled, as text for people; empty before the first.
- */
+/* Graph and plan of the last program that was compiled, as text for people; empty before the first. */
 torchacc_error *torchacc_last_program(torchacc_context *context, torchacc_string **out);
 
 /*
@@ -1705,6 +945,14 @@ torchacc_error *torchacc_explain(torchacc_context *context, torchacc_string **ou
 uint64_t torchacc_running_site(void);
 
 /*
+ Gives the line of a site that the locator gave: the same number for all sites on one line, itself a site on that line.
+ */
+typedef uint64_t (*torchacc_line_fn)(void *user, uint64_t site);
+
+/* Takes a warning about the line `site`. The text is valid during the call. */
+typedef void (*torchacc_warn_fn)(void *user, struct torchacc_str message, uint64_t site);
+
+/*
  Sets who says which sites are one line, so that reports merge them and recompiles are counted by line, and who takes
  warnings. Both are called without a lock, within cuts, reads, syncs and reports, by the thread that asked for them.
  Without it every site is a line of its own and nobody is warned; `options.log` receives the same warnings, as messages of
@@ -1715,6 +963,46 @@ torchacc_error *torchacc_context_set_observer(torchacc_context *context,
                                               torchacc_warn_fn warn,
                                               void *user,
                                               torchacc_drop_fn drop);
+
+/*
+ How many recompiles one line may cause before a warning, or an error in strict mode. 8 at first, or
+ `TORCHACC_RECOMPILE_LIMIT`.
+ */
+torchacc_error *torchacc_set_recompile_limit(torchacc_context *context, uint64_t limit);
+
+/*
+ Which of the `TORCHACC_STRICT_*`, added up, are errors: code STRICT, from the next cut, read or sync after they
+ happened. What the error is about has run; a value that a failed call did not give can be read again. At first what
+ `TORCHACC_STRICT` says, else none.
+ */
+torchacc_error *torchacc_set_strict(torchacc_context *context, torchacc_strict what);
+
+/* ---- Timelines ---- */
+
+/* Something that took time during a timeline. May grow at the end. Texts are valid during the call that shows it. */
+typedef struct torchacc_span {
+  /* `sizeof(torchacc_span)` of the library. */
+  size_t struct_size;
+  /* Of a kernel or CPU fallback: the operator. */
+  struct torchacc_str name;
+  /* "trace", "phase", "compile", "kernel" or "CPU fallback". */
+  struct torchacc_str category;
+  /* Nanoseconds since `torchacc_profile_start`. */
+  uint64_t begin_ns;
+  uint64_t end_ns;
+  /* Number of the thread, in the order in which threads were first seen. */
+  uint64_t thread;
+  /* 0 for none. */
+  uint64_t site;
+  /*
+   A JSON object. Of a kernel or CPU fallback: `kernel`, `step`, `bytes_read`, `bytes_written`, and lists of types
+   ("f32[2,3]") `reads` and `writes`.
+   */
+  struct torchacc_str details;
+} torchacc_span;
+
+/* Takes a span. */
+typedef void (*torchacc_span_fn)(void *user, const struct torchacc_span *span);
 
 /*
  Begins a timeline of what the context does: recording, compiles, runs with their kernels, CPU fallbacks, memory. Until it
@@ -1745,163 +1033,563 @@ torchacc_error *torchacc_profile_visit(torchacc_context *context,
  */
 torchacc_error *torchacc_busy_ns(torchacc_context *context, uint64_t *out);
 
-/*
- How many recompiles one line may cause before a warning, or an error in strict mode. 8 at first, or
- `TORCHACC_RECOMPILE_LIMIT`.
- */
-torchacc_error *torchacc_set_recompile_limit(torchacc_context *context, uint64_t limit);
+/* ---- Programs as text, and on other engines ---- */
 
 /*
- Which of the `TORCHACC_STRICT_*`, added up, are errors: code STRICT, from the next cut, read or sync after they
- happened. What the error is about has run; a value that a failed call did not give can be read again. At first what
- `TORCHACC_STRICT` says, else none.
+ Reads a graph from text, one primitive a line, like
+
+ - `%0: f32[2,3] = input() {index=0, type=(f32[2,3])}`
+ - `%1: f32[3,2] = transpose(%0) {perm=[1,0]}`
+ - `%2: f64[] = scalar() {slot=0, dtype=f64}`
+ - `return %1`
+
+ Values are numbered 0, 1, 2, … in order, and say their types. Inputs have an index, scalars (f64, i64 or bool) a slot, from
+ 0. Primitives are the operators without a namespace (`torchacc_op_name`), whose signatures name their attributes. Attributes
+ are written `3`, `3.0`, `1e-5`, `inf`, `nan`, `true`, `[1,2]`, `f32`, or types in parentheses: `(f32[2], i64[])`.
+
+ Or a module of StableHLO in either of its forms, as JAX, torch_xla and TensorFlow print it: its function `main`, or its only
+ public one, whose arguments are the inputs. Calls are inlined and loops unrolled, whose number of rounds has to be known.
+ Errors: INVALID_ARGUMENT, with line and column; what is not supported is named.
  */
-torchacc_error *torchacc_set_strict(torchacc_context *context, torchacc_strict what);
+torchacc_error *torchacc_graph_parse(struct torchacc_str text,
+                                     torchacc_graph **out);
 
 /*
- A new tensor with a copy of `len` bytes: elements in row-major order. `len` must be what the sizes need.
- Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
+ The graph of the program that was compiled last, after all passes. Errors: NOT_FOUND before the first, and when the last one
+ came from disk or from a plan for other sizes, which have none.
  */
-torchacc_error *torchacc_tensor_from_host(torchacc_context *context,
-                                          torchacc_dtype dtype,
-                                          const int64_t *sizes,
-                                          uint32_t rank,
-                                          const void *data,
-                                          size_t len,
-                                          torchacc_tensor **out);
+torchacc_error *torchacc_graph_last(torchacc_context *context,
+                                    torchacc_graph **out);
+
+/* Begins what `torchacc_graph_capture` ends: cuts, and gives the number of the trace that begins. */
+torchacc_error *torchacc_capture_begin(torchacc_context *context, uint64_t *number);
 
 /*
- A new dense tensor of zeros. Takes no memory before something is written. Errors: INVALID_ARGUMENT for sizes that are
- negative or beyond any memory.
+ What was recorded since `torchacc_capture_begin` gave `number`, as a graph: a function from what the tensors `inputs` held then
+ to what the tensors `outputs` hold now (VIEW, TENSOR; both dense in the graph, whatever their strides). What else was read, numbers
+ included, is constant. Nothing is computed and nothing changes; the trace goes on.
+ Errors: INVALID_ARGUMENT if something has cut the trace meanwhile, as a read does, and for an input that is not the whole of its
+ buffer, was never written, or is there twice, and when memory was changed that is neither an input's nor an output's; UNSUPPORTED
+ for an input that is used as another dtype; those of operators that cannot be compiled.
  */
-torchacc_error *torchacc_tensor_zeros(torchacc_context *context,
-                                      torchacc_dtype dtype,
-                                      const int64_t *sizes,
-                                      uint32_t rank,
-                                      torchacc_tensor **out);
+torchacc_error *torchacc_graph_capture(torchacc_context *context,
+                                       uint64_t number,
+                                       const struct torchacc_arg *inputs,
+                                       size_t n_inputs,
+                                       const struct torchacc_arg *outputs,
+                                       size_t n_outputs,
+                                       torchacc_graph **out);
 
 /*
- A tensor that shares the buffer of `view`. Errors: INVALID_ARGUMENT when the view leaves the buffer.
+ The graph as text, which `torchacc_graph_parse` reads. Errors: UNSUPPORTED for a module with constants of many elements, which
+ this text has no form for.
  */
-torchacc_error *torchacc_tensor_from_view(const struct torchacc_view *view, torchacc_tensor **out);
+torchacc_error *torchacc_graph_text(const torchacc_graph *graph,
+                                    torchacc_string **out);
 
 /*
- How a tensor views its buffer. The pointers are valid, and the buffer is kept, as long as the tensor.
+ The graph as a module of StableHLO, which `torchacc_graph_parse` reads, too. Its inputs, then its scalars, are the arguments of
+ `main`. What StableHLO has no operation for is a composite `torchacc.<primitive>` with a function that says it, or else a
+ custom call of that name, which other systems do not know. Errors: INVALID_ARGUMENT for a graph with a host operator.
  */
-torchacc_error *torchacc_tensor_view(const torchacc_tensor *tensor, struct torchacc_view *out);
+torchacc_error *torchacc_graph_stablehlo(const torchacc_graph *graph,
+                                         torchacc_string **out);
+
+/* How many results the graph has; 0 for NULL. */
+size_t torchacc_graph_outputs(const torchacc_graph *graph);
 
 /*
- Bytes that `torchacc_tensor_read` copies; 0 for NULL.
+ Records the graph as one operation of many: `args` are its inputs (VIEW, TENSOR), in order, and its scalars (SCALAR_*),
+ in the order of their slots; `outs` are new dense tensors, one for each result. Does not wait.
+ Errors: INVALID_ARGUMENT for other types, kinds or counts than the graph's.
  */
-size_t torchacc_tensor_nbytes(const torchacc_tensor *tensor);
+torchacc_error *torchacc_graph_apply(torchacc_context *context,
+                                     const torchacc_graph *graph,
+                                     const struct torchacc_arg *args,
+                                     size_t n_args,
+                                     torchacc_tensor **outs,
+                                     size_t n_outs);
 
 /*
- Copies the elements in row-major order; `len` must be at least `torchacc_tensor_nbytes`. Blocks,
- and fails, as `torchacc_buffer_read`.
+ Runs the graph on OpenXLA, now: by the plugin of the PJRT C API in the file `plugin` (UTF-8), or where that is empty by that of
+ `TORCHACC_OPENXLA`. `args` and `outs` are as of `torchacc_graph_apply`. The first call for a plugin compiles. Results are as those
+ of `torchacc_graph_apply`, but for rounding; subnormal numbers may be zero. Blocks: reads its inputs, as `torchacc_tensor_read`.
+ Errors: NOT_FOUND when no plugin is named, or no file has that name; INVALID_ARGUMENT for a file that is no plugin, and as
+ `torchacc_graph_apply`; ABI_MISMATCH for a plugin of another API; UNSUPPORTED for what StableHLO has no words for; those of the
+ graph's operations, of reading, and of the plugin.
  */
-torchacc_error *torchacc_tensor_read(const torchacc_tensor *tensor, void *data, size_t len);
+torchacc_error *torchacc_graph_run_on_openxla(torchacc_context *context,
+                                              const torchacc_graph *graph,
+                                              struct torchacc_str plugin,
+                                              const struct torchacc_arg *args,
+                                              size_t n_args,
+                                              torchacc_tensor **outs,
+                                              size_t n_outs);
+
+/* Frees a graph; NULL is fine. */
+void torchacc_graph_free(torchacc_graph *graph);
+
+/* ---- Files of tensors ---- */
 
 /*
- Replaces the elements by a copy of `len` bytes: elements in row-major order. `len` must be `torchacc_tensor_nbytes`.
- Other views of the same buffer see it. Does not wait. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
+ Writes tensors to a file of the safetensors format, which appears whole or not at all, in the place of what `path` (UTF-8)
+ holds. `names`: one for each tensor, no two equal; NULL for the names that the tensors have (`torchacc_tensor_set_name`).
+ `texts`: `n_texts` pairs of a key and a text to be kept beside them. Blocks: reads the tensors one by one, as
+ `torchacc_tensor_read`. Errors: INVALID_ARGUMENT; UNSUPPORTED for dtypes that the format has not (C32, C128); NOT_FOUND
+ for a folder that is not there; OPERATOR_ERROR when the system refuses; those of reading.
  */
-torchacc_error *torchacc_tensor_write(torchacc_tensor *tensor, const void *data, size_t len);
+torchacc_error *torchacc_save(struct torchacc_str path,
+                              const torchacc_tensor *const *tensors,
+                              const struct torchacc_str *names,
+                              size_t n_tensors,
+                              const struct torchacc_str *texts,
+                              size_t n_texts);
 
 /*
- Says that dimension `dim` of the tensor (its buffer's other tensors of that size too) will have between `least` and `most`
- elements in programs to come, which then are planned for these sizes at once. Only advice: without it, programs are
- planned for other sizes when a second size has come; and other sizes still work.
- Errors: INVALID_ARGUMENT for a dimension that the tensor has not, or when its size is not between the two.
+ Reads a file of the safetensors format into new tensors, which have its names. Reads the file, but waits for no operation.
+ Errors: NOT_FOUND; INVALID_ARGUMENT when it is no whole file of the format; UNSUPPORTED for dtypes that are unknown here;
+ OUT_OF_MEMORY; OPERATOR_ERROR when the system refuses.
  */
-torchacc_error *torchacc_tensor_mark_dynamic(torchacc_tensor *tensor,
-                                             uint32_t dim,
-                                             int64_t least,
-                                             int64_t most);
+torchacc_error *torchacc_load(torchacc_context *context,
+                              struct torchacc_str path,
+                              torchacc_archive **out);
+
+/* How many tensors there are; 0 for NULL. */
+size_t torchacc_archive_count(const torchacc_archive *archive);
+
+/* The `index`-th tensor, in the order of the names, for the caller to release; NULL when there are not so many. */
+torchacc_tensor *torchacc_archive_tensor(const torchacc_archive *archive, size_t index);
+
+/* The tensor called `name`, for the caller to release; NULL when there is none. */
+torchacc_tensor *torchacc_archive_find(const torchacc_archive *archive, struct torchacc_str name);
+
+/* The text kept under `key`, valid as long as the archive; data NULL when there is none. */
+struct torchacc_str torchacc_archive_text(const torchacc_archive *archive, struct torchacc_str key);
+
+/* Frees the archive; NULL is fine. Tensors taken from it live on. */
+void torchacc_archive_free(torchacc_archive *archive);
+
+/* ---- Memory of other libraries ---- */
 
 /*
- One more owner.
+ A tensor on the caller's memory, without a copy: `len` bytes at `data`, of which `sizes` and `strides` (in elements, not
+ negative; NULL for row-major) say where the elements are. The memory must stay as it is until `drop` is called, which
+ happens on any thread once neither a tensor nor a program uses it. The library never writes there: what is written to the
+ tensor goes to memory of its own. Memory that is not aligned to 16 bytes is copied, as is any for a GPU and bools that are other bytes
+ than 0 and 1, and `drop` called before this returns; on an error too. Does not wait. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
  */
-torchacc_tensor *torchacc_tensor_retain(torchacc_tensor *tensor);
-
-/*
- One owner fewer.
- */
-void torchacc_tensor_release(torchacc_tensor *tensor);
-
-/*
- Type of the elements; for NULL `UINT32_MAX`, which is no dtype.
- */
-torchacc_dtype torchacc_tensor_dtype(const torchacc_tensor *tensor);
-
-/*
- Number of dimensions; 0 for NULL.
- */
-uint32_t torchacc_tensor_rank(const torchacc_tensor *tensor);
-
-/*
- Sizes of the dimensions, as many as the rank; valid as long as the tensor. NULL for NULL.
- */
-const int64_t *torchacc_tensor_sizes(const torchacc_tensor *tensor);
-
-/*
- Number of elements; 0 for NULL.
- */
-int64_t torchacc_tensor_numel(const torchacc_tensor *tensor);
-
-/*
- Whether reading would not wait; false for NULL.
- */
-bool torchacc_tensor_is_ready(const torchacc_tensor *tensor);
-
-/*
- Gives the tensor a name, which `torchacc_save` writes and `torchacc_load` gives. A tensor is named once.
- Errors: INVALID_ARGUMENT for text that is not UTF-8, and when it has another name.
- */
-torchacc_error *torchacc_tensor_set_name(torchacc_tensor *tensor, struct torchacc_str name);
-
-/*
- The tensor's name, empty without one; valid as long as the tensor.
- */
-struct torchacc_str torchacc_tensor_name(const torchacc_tensor *tensor);
-
-/*
- The tensor with its dimensions in another order: dimension i of the view is dimension `order[i]`. `order` has as
- many elements as the tensor has dimensions, each one once, counted from 0. The view shares the tensor's buffer:
- what is written to one is seen in the other. Errors: INVALID_ARGUMENT.
- */
-torchacc_error *torchacc_tensor_permute(const torchacc_tensor *tensor,
-                                        const int64_t *order,
-                                        uint32_t rank,
-                                        torchacc_tensor **out);
-
-/*
- `count` elements of dimension `dim`, from `start` on, every `step`-th. A view as of `torchacc_tensor_permute`. All
- are counted from 0 and within the dimension; `step` is at least 1. Errors: INVALID_ARGUMENT.
- */
-torchacc_error *torchacc_tensor_slice(const torchacc_tensor *tensor,
-                                      uint32_t dim,
-                                      int64_t start,
-                                      int64_t count,
-                                      int64_t step,
-                                      torchacc_tensor **out);
-
-/*
- The same elements in row-major order under other sizes. A view as of `torchacc_tensor_permute`. Errors:
- INVALID_ARGUMENT for another number of elements, and when the elements would have to move ("aten::reshape" copies).
- */
-torchacc_error *torchacc_tensor_reshape(const torchacc_tensor *tensor,
-                                        const int64_t *sizes,
-                                        uint32_t rank,
-                                        torchacc_tensor **out);
-
-/*
- The tensor repeated to `sizes`: they are aligned at the end, and only dimensions of size 1 (and new ones in front)
- repeat. A view as of `torchacc_tensor_permute`, to read from. Errors: INVALID_ARGUMENT.
- */
-torchacc_error *torchacc_tensor_expand(const torchacc_tensor *tensor,
+torchacc_error *torchacc_tensor_borrow(torchacc_context *context,
+                                       torchacc_dtype dtype,
                                        const int64_t *sizes,
+                                       const int64_t *strides,
                                        uint32_t rank,
+                                       const void *data,
+                                       size_t len,
+                                       void *user,
+                                       torchacc_drop_fn drop,
                                        torchacc_tensor **out);
+
+/*
+ A tensor on another library's array, without a copy where it is in the memory of the context's device
+ (`torchacc_context_device`), on the host aligned to 16 bytes. The array must stay as it is while it is lent, as of
+ `torchacc_tensor_borrow`; on a GPU its producer has seen to it that it is ready for what is queued on the device's `stream`
+ from now on. `managed` belongs to this library from the call on: its deleter is called, on any
+ thread, once nothing uses the array, on an error too.
+ Errors: UNSUPPORTED for another major version than 1, memory of another device, and dtypes that are unknown here;
+ INVALID_ARGUMENT for negative sizes or strides.
+ */
+torchacc_error *torchacc_tensor_from_dlpack(torchacc_context *context,
+                                            DLManagedTensorVersioned *managed,
+                                            torchacc_tensor **out);
+
+/*
+ The tensor as an array for another library, which calls its deleter in the end, on any thread; the context stays alive
+ or not. Without `copy` the array shares the memory of the context's device (`torchacc_context_device`) and must not be
+ written to (its flag READ_ONLY is set); with it, it is the consumer's own, dense, on the host (IS_COPIED). Blocks: cuts
+ the trace if it still computes the value, and waits, on a GPU until every stream may read it. The deleter, too, waits
+ there for all that was queued. Errors: as `torchacc_tensor_read`.
+ */
+torchacc_error *torchacc_tensor_to_dlpack(const torchacc_tensor *tensor, bool copy, DLManagedTensorVersioned **out);
+
+/* ---- Devices and their memory ---- */
+
+/* The device whose memory a context uses, in the terms of other libraries. May grow at the end. */
+typedef struct torchacc_device {
+  /* `sizeof(torchacc_device)` of whoever fills it in. */
+  size_t struct_size;
+  /* DLPack's `DLDeviceType`: 1 for host memory, 2 for an NVIDIA GPU's. */
+  int32_t device_type;
+  /* Which of the GPUs that the driver shows. */
+  int32_t device_id;
+  /* On a GPU the `cudaStream_t` on which the context queues its programs; NULL where things are done at once. */
+  void *stream;
+  /* 1 where programs run on the host: every function finds their memory where it lies. */
+  uint32_t is_host;
+} torchacc_device;
+
+/* Where the context's memory is. The caller sets `out->struct_size`. */
+torchacc_error *torchacc_context_device(const torchacc_context *context, struct torchacc_device *out);
+
+/*
+ Gives `nbytes` (not 0) bytes of `device`'s memory, contents undefined, aligned to 64 bytes, on a GPU to 256; NULL when there are
+ none, which is the error OUT_OF_MEMORY of what wanted them. On a GPU the memory is used in the order of `device->stream`, also
+ when it is freed before what was queued there is done.
+ */
+typedef void *(*torchacc_allocate_fn)(void *user, const struct torchacc_device *device, size_t nbytes);
+
+/* Takes back what a `torchacc_allocate_fn` gave for so many bytes. */
+typedef void (*torchacc_deallocate_fn)(void *user, const struct torchacc_device *device, void *memory, size_t nbytes);
+
+/* Where memory comes from. May grow at the end. */
+typedef struct torchacc_allocator {
+  /* `sizeof(torchacc_allocator)` of the caller. */
+  size_t struct_size;
+  torchacc_allocate_fn allocate;
+  torchacc_deallocate_fn free;
+  /* Passed to both. */
+  void *user;
+  torchacc_drop_fn drop;
+} torchacc_allocator;
+
+/*
+ Makes the program's allocator the one that all memory for values and programs of the context comes from, so that the
+ program's own tensors and the context's share it. The library then keeps no free memory: the allocator should, as each step
+ asks for the same sizes again. Called on any thread, for as long as something of the context's lives.
+
+ `user` belongs to the library from the call on: it is dropped when it is not needed, on an error too (but for a bad
+ `struct_size`). Errors: INVALID_ARGUMENT for a function that is NULL, after memory was taken, or a second time.
+ */
+torchacc_error *torchacc_context_set_allocator(torchacc_context *context,
+                                               const struct torchacc_allocator *allocator);
+
+/*
+ Work of the program's own on `nbytes` bytes of `device`'s memory. On a GPU it is queued on `device->stream`, or on others that
+ the stream waits for and that waited for it; elsewhere it is done when this returns. Returns NULL, or an error from
+ `torchacc_error_new`; must not call this library otherwise, and must not unwind.
+ */
+typedef torchacc_error *(*torchacc_memory_fn)(void *user,
+                                              const struct torchacc_device *device,
+                                              void *memory,
+                                              size_t nbytes);
+
+/*
+ Replaces the content by what `fill` writes to all of `memory`, so that data comes from elsewhere in the device's memory without
+ the host's. Calls it before this returns; does not wait. Errors: OUT_OF_MEMORY, those of `fill`: the content stays as it was.
+ */
+torchacc_error *torchacc_buffer_fill(torchacc_buffer *buffer,
+                                     torchacc_memory_fn fill,
+                                     void *user);
+
+/*
+ Lets `look` read the content where it lies; it must not write, nor keep the address. `memory` is NULL where all is zeros.
+ Blocks: cuts the trace if it still computes the value, and waits for it to be queued. Errors: as `torchacc_buffer_read`, those of
+ `look`.
+ */
+torchacc_error *torchacc_buffer_look(torchacc_buffer *buffer,
+                                     torchacc_memory_fn look,
+                                     void *user);
+
+/* ---- Operators of the program's own ---- */
+
+/*
+ A dense row-major array that a host operator reads or fills, in host memory (a device's for a `torchacc_device_fn`). An absent optional tensor has `data` NULL and `rank` 0.
+ */
+typedef struct torchacc_host_tensor {
+  void *data;
+  const int64_t *sizes;
+  uint32_t rank;
+  torchacc_dtype dtype;
+} torchacc_host_tensor;
+
+/*
+ A host operator. `args` are as recorded, but VIEW and VIEWS point at `torchacc_host_tensor`s (to read only) and SCALAR_*
+ carry the values of this call. Fills every array of `outs`. Returns NULL, or an error from `torchacc_error_new`. Runs on the
+ launch thread; must not call this library otherwise (functions that can fail return INVALID_ARGUMENT there), and must not
+ unwind.
+ */
+typedef torchacc_error *(*torchacc_host_fn)(void *user,
+                                            const struct torchacc_arg *args,
+                                            size_t n_args,
+                                            const struct torchacc_host_tensor *outs,
+                                            size_t n_outs);
+
+/*
+ A host operator on a device: as of `torchacc_host_fn`, with arrays in the memory of the context's `device`. What it does is
+ queued on `device->stream`, in whose order they are used before and after; on the host (`stream` NULL) it is done when this
+ returns. With the error UNSUPPORTED it says that it cannot do this: the `function` is called then, and from then on for this
+ call of the program; an operator without one has failed.
+ */
+typedef torchacc_error *(*torchacc_device_fn)(void *user,
+                                              const struct torchacc_device *device,
+                                              const struct torchacc_arg *args,
+                                              size_t n_args,
+                                              const struct torchacc_host_tensor *outs,
+                                              size_t n_outs);
+
+/*
+ The shape rule of a host operator: writes the types of its `n_outs` results. `args` as of `torchacc_host_fn`, but the
+ memory of tensors must not be read. Returns NULL, or an error from `torchacc_error_new`. Runs within
+ `torchacc_apply`, `torchacc_apply_into` and `torchacc_infer`, on the thread that calls them; must not call this
+ library otherwise, as of `torchacc_host_fn`, and must not unwind.
+ */
+typedef torchacc_error *(*torchacc_shape_fn)(void *user,
+                                             const struct torchacc_arg *args,
+                                             size_t n_args,
+                                             struct torchacc_type *outs,
+                                             size_t n_outs);
+
+/* A host operator to register. May grow at the end. */
+typedef struct torchacc_host_op {
+  /* `sizeof(torchacc_host_op)` of the caller. */
+  size_t struct_size;
+  /* For messages. */
+  struct torchacc_str name;
+  /*
+   Any bytes, which identify it: equal keys must behave equally, in every process. What begins with `cuda_` belongs to it
+   without being said.
+   */
+  struct torchacc_str key;
+  /*
+   NULL only where there is a `cuda_source` or a `device_function`: contexts that have no use for these fail, with UNSUPPORTED,
+   when it runs.
+   */
+  torchacc_host_fn function;
+  /* NULL for none: then only `torchacc_record`, which is passed the results, takes the operator. */
+  torchacc_shape_fn shape;
+  /* Passed to both. */
+  void *user;
+  torchacc_drop_fn drop;
+  /*
+   The operator for the backend cuda, as CUDA C++; empty for none: then a function is called there too. Compiled by NVRTC
+   when a program with it is compiled, without headers; what the compiler says is the program's error, OPERATOR_ERROR.
+   The text stands in a namespace of its own, where there are
+
+   - `template <class T> struct Tensor { T* data; const long long* sizes; int rank; long long count; };`, dense and
+     row-major, of `count` elements;
+   - `struct f16 { unsigned short bits; };`, `float f32_of(f16);`, `f16 f16_of(float);`, and the same of `bf16`.
+   */
+  struct torchacc_str cuda_source;
+  /*
+   The `__device__` function in it, with its namespaces if it has some, which all threads of a grid of one dimension call
+   at once, and which may be a template or overloaded. It takes the arguments as recorded, a list's elements one by one,
+   without NONE and STR: VIEW as a `Tensor<const T>`, an absent one in a list as a `Tensor<const unsigned char>` of NULL;
+   SCALAR_* (with the values of this call), INT, FLOAT, BOOL and DTYPE as `long long`, `double` or `bool`. Then the
+   results, as `Tensor<T>`, in which every element must be written. `T` is `bool`, `float`, `double`, `f16`, `bf16`, a
+   signed type or `unsigned char`; elements without arithmetic come as unsigned numbers of their size. It cannot fail.
+   Not called where all results are empty.
+   */
+  struct torchacc_str cuda_entry;
+  /* Threads of a block, at most 1024; 0 for 256. */
+  uint32_t cuda_block;
+  /* Elements of the first result that a thread is for, so that the grid has a thread for so many each; 0 for 1. */
+  uint32_t cuda_elements;
+  /* Blocks of the grid, at most 2^31 - 1, whatever the result; 0: as many as `cuda_elements` says. */
+  uint64_t cuda_blocks;
+  /*
+   The operator for contexts whose memory is a device's (`torchacc_context_device`) and that have no other form of it: called
+   instead of `function`, which would get copies. NULL for none.
+   */
+  torchacc_device_fn device_function;
+} torchacc_host_op;
+
+/*
+ Registers a host operator for the rest of the process; a key again gives the operator that is there. `user` belongs to
+ the library from the call on: it is dropped when it is not needed, on an error too (but for a bad `struct_size`).
+ Texts are copied. Errors: INVALID_ARGUMENT.
+ */
+torchacc_error *torchacc_op_register_host(const struct torchacc_host_op *op, torchacc_op *out);
+
+/* ---- Several ranks ---- */
+
+/* What a collective is to make of the elements of all ranks: `how` of `torchacc_collective_fn`. */
+#define TORCHACC_REDUCE_SUM 0
+#define TORCHACC_REDUCE_PRODUCT 1
+#define TORCHACC_REDUCE_MIN 2
+#define TORCHACC_REDUCE_MAX 3
+
+/* The sum, divided by the number of ranks. */
+#define TORCHACC_REDUCE_AVG 4
+
+/* Bit by bit. */
+#define TORCHACC_REDUCE_BAND 5
+#define TORCHACC_REDUCE_BOR 6
+#define TORCHACC_REDUCE_BXOR 7
+
+/*
+ Does one collective: fills `output` from `input`, whose types agree on all ranks. `how` is one of `TORCHACC_REDUCE_*` for
+ all_reduce and reduce_scatter, the root for broadcast, else 0. Called on the launch thread, or on one of the communicator's
+ own if that is `concurrent`; one at a time, in the order in which its collectives were recorded; it may wait for the other ranks, and should not do so for ever. Returns
+ NULL, or an error from `torchacc_error_new`; must not call this library otherwise (but `torchacc_running_site`), as of
+ `torchacc_host_fn`, and must not unwind.
+ */
+typedef torchacc_error *(*torchacc_collective_fn)(void *user,
+                                                  int64_t how,
+                                                  const struct torchacc_host_tensor *input,
+                                                  const struct torchacc_host_tensor *output);
+
+/*
+ Does one collective on tensors in the memory of the context's `device`, as of `torchacc_collective_fn`, but puts it on
+ `device->stream`, a stream for collectives, and does not wait: what the program computes meanwhile overlaps it. On every
+ rank or on none.
+ */
+typedef torchacc_error *(*torchacc_device_collective_fn)(void *user,
+                                                         const struct torchacc_device *device,
+                                                         int64_t how,
+                                                         const struct torchacc_host_tensor *input,
+                                                         const struct torchacc_host_tensor *output);
+
+/* As `torchacc_transfer_fn`, on tensors in a device's memory, as of `torchacc_device_collective_fn`. */
+typedef torchacc_error *(*torchacc_device_transfer_fn)(void *user,
+                                                       const struct torchacc_device *device,
+                                                       const int64_t *numbers,
+                                                       size_t n_numbers,
+                                                       const struct torchacc_host_tensor *input,
+                                                       const struct torchacc_host_tensor *output);
+
+/*
+ As `torchacc_collective_fn`, told by several numbers: for reduce one of `TORCHACC_REDUCE_*` and the root, for all_to_all_v how many
+ rows go to each rank and then how many come from each, for send and receive the other rank and the tag. `output` of a send and
+ `input` of a receive are absent. A send must not wait for the other rank's receive: that may come after a receive of its own. Rows
+ of reduce are filled on the root, and are the input elsewhere.
+ */
+typedef torchacc_error *(*torchacc_transfer_fn)(void *user,
+                                                const int64_t *numbers,
+                                                size_t n_numbers,
+                                                const struct torchacc_host_tensor *input,
+                                                const struct torchacc_host_tensor *output);
+
+/*
+ What a communicator does. A NULL function: collectives of that kind are the error UNSUPPORTED. May grow at the end.
+ */
+typedef struct torchacc_communicator {
+  /* `sizeof(torchacc_communicator)` of the caller. */
+  size_t struct_size;
+  /* What operators call it. */
+  struct torchacc_str name;
+  /* This context's number among the ranks, from 0. */
+  uint32_t rank;
+  /* How many ranks there are. */
+  uint32_t size;
+  /* The elements of all ranks, reduced, on every rank. */
+  torchacc_collective_fn all_reduce;
+  /* The rows of all ranks, in their order, on every rank. */
+  torchacc_collective_fn all_gather;
+  /* The elements of all ranks, reduced; of the rows each rank keeps its part, in their order. */
+  torchacc_collective_fn reduce_scatter;
+  /* What rank `how` has. */
+  torchacc_collective_fn broadcast;
+  /* The n-th part of the rows goes to rank n; what comes is in the order of the ranks. */
+  torchacc_collective_fn all_to_all;
+  /* Passed to all of them. */
+  void *user;
+  torchacc_drop_fn drop;
+  /*
+   Instead of `all_reduce` where the context's memory is a GPU's, and likewise the others. NULL: there, tensors are copied to the
+   host and back.
+   */
+  torchacc_device_collective_fn device_all_reduce;
+  torchacc_device_collective_fn device_all_gather;
+  torchacc_device_collective_fn device_reduce_scatter;
+  torchacc_device_collective_fn device_broadcast;
+  torchacc_device_collective_fn device_all_to_all;
+  /* The elements of all ranks, reduced, on one of them. */
+  torchacc_transfer_fn reduce;
+  /* As of all_to_all, with any number of rows for each rank. */
+  torchacc_transfer_fn all_to_all_v;
+  /* A tensor for one rank, which takes those with one tag in the order in which they were sent. */
+  torchacc_transfer_fn send;
+  torchacc_transfer_fn receive;
+  /* Likewise instead of `reduce` and `all_to_all_v`. */
+  torchacc_device_transfer_fn device_reduce;
+  torchacc_device_transfer_fn device_all_to_all_v;
+  /*
+   Not 0: its functions may be called beside those of other communicators and beside what is computed, and collectives then
+   overlap computation in host memory. If one communicator of a context has 0 here, all collectives run one after the other.
+   */
+  uint32_t concurrent;
+} torchacc_communicator;
+
+/*
+ Registers a communicator, until it is unregistered. The operators "torchacc::all_reduce" and
+ "torchacc::reduce_scatter" (tensor, STR "sum", "product", "min", "max", "avg", "band", "bor" or "bxor", or NONE for the sum,
+ COMMUNICATOR), "torchacc::broadcast" (tensor, INT root, COMMUNICATOR), "torchacc::all_gather" and "torchacc::all_to_all" (tensor,
+ COMMUNICATOR), "torchacc::reduce" (tensor, STR or NONE, INT root, COMMUNICATOR), "torchacc::all_to_all_v" (tensor, INTS rows for each
+ rank, INTS rows from each, COMMUNICATOR) and "torchacc::receive" (INTS sizes, DTYPE, INT rank, INT tag, COMMUNICATOR) are recorded
+ like others, with one result, "torchacc::send" (tensor, INT rank, INT tag, COMMUNICATOR) without one. Rows are those of the first
+ dimension, which must divide by `size` where it is split.
+
+ Collectives of a communicator run in the order in which they were recorded, also when nobody wants their results; so all
+ ranks must record the same ones, and cut. When one fails, the later ones of the same trace are not called, and have its
+ error; those of later traces are: a communicator over streams closes its connections at the first error, since what comes
+ later would be taken for the rest of it. They run on the host, whatever the backend, unless there is a function for a device's memory, and are counted as
+ collectives, not as CPU fallbacks.
+
+ Gradients flow through them, but for other reductions than sums and averages, for reduce, and point to point. They are those of the sum of the losses of all ranks,
+ and come by collectives: so all ranks must call `torchacc_grad` alike, and what a rank does with them does not matter. The way
+ back of all_gather is reduce_scatter and the other way round, that of all_reduce and of broadcast is all_reduce, those of
+ all_to_all and all_to_all_v are themselves.
+
+ `user` belongs to the library from the call on: it is dropped when it is not needed, on an error too (but for a bad
+ `struct_size`). Errors: INVALID_ARGUMENT for a name that is taken, or a rank that is not below `size`; OUT_OF_MEMORY.
+ */
+torchacc_error *torchacc_communicator_register(torchacc_context *context,
+                                               const struct torchacc_communicator *communicator);
+
+/*
+ Takes a communicator back: `user` is dropped when no collective runs any more. Those that were recorded and have not run fail:
+ `torchacc_sync` comes before. Errors: NOT_FOUND for a name that is not registered.
+ */
+torchacc_error *torchacc_communicator_unregister(torchacc_context *context,
+                                                 struct torchacc_str name);
+
+/*
+ Waits until every rank has come here, and with it everything that it recorded before. Cuts, and reduces one float by the
+ communicator's all_reduce. Blocks.
+ Errors: NOT_FOUND for a name that is not registered; those of what was recorded before, and of the communicator.
+ */
+torchacc_error *torchacc_barrier(torchacc_context *context,
+                                 struct torchacc_str communicator);
+
+/* ---- What PyTorch's schemas do not say ---- */
+
+/* What PyTorch's schema does not say of one of its operators: a sum. */
+typedef uint32_t torchacc_facts;
+/* Nobody knows the sizes of its results before it has run. */
+#define TORCHACC_FACT_SHAPED_BY_VALUES 1
+/* So it is where a mask is among its indices. */
+#define TORCHACC_FACT_SHAPED_BY_MASKS 2
+/* There is no value that its kernels could not bear: a GPU's that meets one ends the process's use of the GPU. */
+#define TORCHACC_FACT_BEARS_VALUES 4
+/* Its CPU kernel compares its integers, or looks at them before it goes where they say. */
+#define TORCHACC_FACT_CHECKS_INTEGERS 8
+/* It wants floats of one type. */
+#define TORCHACC_FACT_ONE_FLOAT 16
+/* Of bools it makes another type, which they cannot hold in place. */
+#define TORCHACC_FACT_LEAVES_BOOLS 32
+/* Likewise of bools and integers. */
+#define TORCHACC_FACT_LEAVES_INTEGERS 64
+/* It takes statistics, which of halves are f32 here, as on CUDA, where the CPU's kernel wants halves. */
+#define TORCHACC_FACT_F32_STATISTICS 128
+/* It updates its running statistics. */
+#define TORCHACC_FACT_UPDATES_STATISTICS 256
+/* A dropout that has no argument for a generator. */
+#define TORCHACC_FACT_DROPOUT 512
+/*
+ Which factors it returns depends on how the matrix lies in memory, and its gradient asks the matrix that it was given.
+ */
+#define TORCHACC_FACT_FOLLOWS_LAYOUT 1024
+/* A product that finds out when it runs whether its operands have equally many terms. */
+#define TORCHACC_FACT_COUNTS_TERMS_LATE 2048
+/*
+ It looks at types and sizes even where no result has an element; others compute nothing then, whatever their operands.
+ */
+#define TORCHACC_FACT_REFUSES_OF_NOTHING 4096
+
+/*
+ The `TORCHACC_FACT_*` of one of PyTorch's operators, "aten::nonzero" or "aten::index.Tensor" in any of its forms, native
+ here or not: for programs that record what PyTorch calls. 0 for other names.
+ */
+torchacc_facts torchacc_op_facts(struct torchacc_str name);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -71,6 +71,16 @@ enum class DType : torchacc_dtype {
   F8E8M0FNU = TORCHACC_F8E8M0FNU,
 };
 
+/// As messages call it: "f32".
+inline const char* to_string(DType dtype) {
+  constexpr const char* names[] = {
+      "bool", "u8",  "i8",       "i16",    "i32",        "i64",        "f16",
+      "bf16", "f32", "f64",      "c64",    "c128",       "u16",        "u32",
+      "u64",  "c32", "f8e4m3fn", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz", "f8e8m0fnu"};
+  const auto number = static_cast<std::size_t>(dtype);
+  return number < sizeof names / sizeof *names ? names[number] : "no dtype";
+}
+
 /// The dtype of a C++ type. The others' elements go in and out as bytes.
 template <class T>
 constexpr DType dtype_of() {
@@ -145,6 +155,10 @@ inline std::string take(torchacc_string* text) {
 
 namespace detail {
 
+/// Where T is a number to compute with.
+template <class T>
+using IfNumber = std::enable_if_t<std::is_arithmetic_v<T>>;
+
 /// A shared handle.
 template <class T, T* (*retain)(T*), void (*release)(T*)>
 class Shared {
@@ -187,6 +201,12 @@ torchacc_error* caught(F&& call) noexcept {
 }
 
 inline std::uint32_t rank_of(const Ints& list) { return static_cast<std::uint32_t>(list.size()); }
+
+/// That elements are not what the program takes them for.
+inline std::string other_type(const char* what, DType is, DType wanted) {
+  return std::string("the ") + what + "'s elements are " + to_string(is) + ", not " +
+         to_string(wanted);
+}
 
 }  // namespace detail
 
@@ -453,7 +473,9 @@ struct View {
   /// As torchacc.h wants it; valid as long as this view is as it is.
   torchacc_view get() const {
     if (sizes.size() != strides.size())
-      throw Error(TORCHACC_INVALID_ARGUMENT, "a view has as many strides as sizes");
+      throw Error(TORCHACC_INVALID_ARGUMENT, "a view has as many strides as sizes, not " +
+                                                 std::to_string(strides.size()) + " for " +
+                                                 std::to_string(sizes.size()));
     return {buffer.get(), sizes.data(),           strides.data(),
             offset,       detail::rank_of(sizes), static_cast<torchacc_dtype>(dtype)};
   }
@@ -529,7 +551,8 @@ class Tensor {
     expect<T>();
     T value{};
     if (numel() != 1)
-      throw Error(TORCHACC_INVALID_ARGUMENT, "item() of a tensor of several elements");
+      throw Error(TORCHACC_INVALID_ARGUMENT,
+                  "item() of a tensor of " + std::to_string(numel()) + " elements");
     check(torchacc_tensor_read(get(), &value, sizeof value));
     return value;
   }
@@ -608,10 +631,14 @@ class Tensor {
   inline Tensor& operator-=(const Tensor& other);
   inline Tensor& operator*=(const Tensor& other);
   inline Tensor& operator/=(const Tensor& other);
-  inline Tensor& operator+=(double other);
-  inline Tensor& operator-=(double other);
-  inline Tensor& operator*=(double other);
-  inline Tensor& operator/=(double other);
+  template <class N, class = detail::IfNumber<N>>
+  Tensor& operator+=(N other);
+  template <class N, class = detail::IfNumber<N>>
+  Tensor& operator-=(N other);
+  template <class N, class = detail::IfNumber<N>>
+  Tensor& operator*=(N other);
+  template <class N, class = detail::IfNumber<N>>
+  Tensor& operator/=(N other);
 
  private:
   using Handle = detail::Shared<torchacc_tensor, torchacc_tensor_retain, torchacc_tensor_release>;
@@ -628,7 +655,7 @@ class Tensor {
   void expect() const {
     constexpr bool any_byte = std::is_same_v<T, std::uint8_t>;
     if (dtype() != dtype_of<T>() && !(any_byte && dtype() == DType::Bool))
-      throw Error(TORCHACC_INVALID_ARGUMENT, "the tensor's elements are of another type");
+      throw Error(TORCHACC_INVALID_ARGUMENT, detail::other_type("tensor", dtype(), dtype_of<T>()));
   }
   template <class F>
   Tensor made(F&& make) const {
@@ -710,8 +737,8 @@ inline Tensor zeros(const Context& context, const Ints& sizes, DType dtype = DTy
 /// Numbers from the context's generator, for an operator that draws some.
 struct Random {};
 
-/// A whole number that may change from call to call without compiling again. (A double always may;
-/// an int is part of what is compiled, as dimensions and sizes must be.)
+/// A whole number that may change from call to call without compiling again, as any int or double
+/// may that is an argument. Dimensions, sizes and flags, which an operator has to know, may not.
 struct Number {
   std::int64_t value;
 };
@@ -770,9 +797,7 @@ class Arg {
       : kind_(TORCHACC_ARG_VIEWS), views_(std::make_shared<detail::Views>(views)) {}
   Arg(bool value) : kind_(TORCHACC_ARG_BOOL) { value_.i = value ? 1 : 0; }
   template <class T, std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool>, int> = 0>
-  Arg(T value) : kind_(TORCHACC_ARG_INT) {
-    value_.i = static_cast<std::int64_t>(value);
-  }
+  Arg(T value) : Arg(Number{static_cast<std::int64_t>(value)}) {}
   Arg(double value) : kind_(TORCHACC_ARG_SCALAR_FLOAT) { value_.f = value; }
   Arg(Number number) : kind_(TORCHACC_ARG_SCALAR_INT) { value_.i = number.value; }
   Arg(Flag flag) : kind_(TORCHACC_ARG_SCALAR_BOOL) { value_.i = flag.value ? 1 : 0; }
@@ -949,7 +974,7 @@ class Array {
   template <class T>
   T* data() const {
     if (dtype() != dtype_of<T>())
-      throw Error(TORCHACC_INVALID_ARGUMENT, "the array's elements are of another type");
+      throw Error(TORCHACC_INVALID_ARGUMENT, detail::other_type("array", dtype(), dtype_of<T>()));
     return static_cast<T*>(array_.data);
   }
   /// As it was given, for elements without a C++ type.
@@ -1007,7 +1032,8 @@ class Given {
     const torchacc_arg& arg = (*this)[index];
     if (std::find(kinds.begin(), kinds.end(), arg.kind) == kinds.end())
       throw Error(TORCHACC_INVALID_ARGUMENT,
-                  "argument " + std::to_string(index) + " is of another kind");
+                  "argument " + std::to_string(index) + " is of kind " + std::to_string(arg.kind) +
+                      ", not " + std::to_string(*kinds.begin()) + " (TORCHACC_ARG_*)");
     return arg;
   }
   const torchacc_arg* args_;
@@ -1108,14 +1134,41 @@ inline Tensor operator*(const Tensor& a, const Tensor& b) {
 inline Tensor operator/(const Tensor& a, const Tensor& b) {
   return call("aten::div.Tensor", {a, b});
 }
-inline Tensor operator+(const Tensor& a, double b) { return call("aten::add.Scalar", {a, b}); }
-inline Tensor operator-(const Tensor& a, double b) { return call("aten::sub.Scalar", {a, b}); }
-inline Tensor operator*(const Tensor& a, double b) { return call("aten::mul.Scalar", {a, b}); }
-inline Tensor operator/(const Tensor& a, double b) { return call("aten::div.Scalar", {a, b}); }
-inline Tensor operator+(double a, const Tensor& b) { return b + a; }
-inline Tensor operator-(double a, const Tensor& b) { return call("aten::rsub.Scalar", {b, a}); }
-inline Tensor operator*(double a, const Tensor& b) { return b * a; }
-inline Tensor operator/(double a, const Tensor& b) { return call("aten::reciprocal", {b}) * a; }
+// With a number, which may change without compiling again. A whole one leaves integers integers.
+
+template <class N, class = detail::IfNumber<N>>
+Tensor operator+(const Tensor& a, N b) {
+  return call("aten::add.Scalar", {a, b});
+}
+template <class N, class = detail::IfNumber<N>>
+Tensor operator-(const Tensor& a, N b) {
+  return call("aten::sub.Scalar", {a, b});
+}
+template <class N, class = detail::IfNumber<N>>
+Tensor operator*(const Tensor& a, N b) {
+  return call("aten::mul.Scalar", {a, b});
+}
+template <class N, class = detail::IfNumber<N>>
+Tensor operator/(const Tensor& a, N b) {
+  return call("aten::div.Scalar", {a, b});
+}
+template <class N, class = detail::IfNumber<N>>
+Tensor operator+(N a, const Tensor& b) {
+  return b + a;
+}
+template <class N, class = detail::IfNumber<N>>
+Tensor operator-(N a, const Tensor& b) {
+  return call("aten::rsub.Scalar", {b, a});
+}
+template <class N, class = detail::IfNumber<N>>
+Tensor operator*(N a, const Tensor& b) {
+  return b * a;
+}
+template <class N, class = detail::IfNumber<N>>
+Tensor operator/(N a, const Tensor& b) {
+  return call("aten::reciprocal", {b}) * a;
+}
+
 inline Tensor operator-(const Tensor& a) { return call("aten::neg", {a}); }
 
 inline Tensor& Tensor::operator+=(const Tensor& other) {
@@ -1134,19 +1187,23 @@ inline Tensor& Tensor::operator/=(const Tensor& other) {
   op("aten::div.Tensor").into({*this, other}, {*this});
   return *this;
 }
-inline Tensor& Tensor::operator+=(double other) {
+template <class N, class>
+Tensor& Tensor::operator+=(N other) {
   op("aten::add.Scalar").into({*this, other}, {*this});
   return *this;
 }
-inline Tensor& Tensor::operator-=(double other) {
+template <class N, class>
+Tensor& Tensor::operator-=(N other) {
   op("aten::sub.Scalar").into({*this, other}, {*this});
   return *this;
 }
-inline Tensor& Tensor::operator*=(double other) {
+template <class N, class>
+Tensor& Tensor::operator*=(N other) {
   op("aten::mul.Scalar").into({*this, other}, {*this});
   return *this;
 }
-inline Tensor& Tensor::operator/=(double other) {
+template <class N, class>
+Tensor& Tensor::operator/=(N other) {
   op("aten::div.Scalar").into({*this, other}, {*this});
   return *this;
 }
@@ -1165,7 +1222,8 @@ inline Tensor tanh(const Tensor& x) { return call("aten::tanh", {x}); }
 inline Tensor sigmoid(const Tensor& x) { return call("aten::sigmoid", {x}); }
 inline Tensor relu(const Tensor& x) { return call("aten::relu", {x}); }
 inline Tensor gelu(const Tensor& x) { return call("aten::gelu", {x}); }
-inline Tensor pow(const Tensor& x, double exponent) {
+template <class N, class = detail::IfNumber<N>>
+Tensor pow(const Tensor& x, N exponent) {
   return call("aten::pow.Tensor_Scalar", {x, exponent});
 }
 inline Tensor softmax(const Tensor& x, std::int64_t dim) {

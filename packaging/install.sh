@@ -2,9 +2,7 @@
 # install.sh PREFIX LIBRARY: puts the headers, the library, and what pkg-config and CMake need under PREFIX.
 # LIBDIR is where the library goes: a folder under PREFIX ("lib" where it is not set), or an absolute one. DESTDIR goes in front of
 # everything that is written, and is named nowhere.
-# There is no static archive: Rust's would bring the standard library's symbols along, which clash with those of another such archive;
-# a program that also loads the PyTorch extension would have two runtimes; and vendors' libraries are looked for beside the
-# library's own file.
+# There is no static archive: docs/embedding.md says why.
 # Everything finds its neighbours by relative paths, so the whole tree may be moved.
 set -eu
 prefix=$1

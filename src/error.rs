@@ -53,9 +53,12 @@ impl Error {
         self
     }
 
-    /// Puts `context` in front of the message.
+    /// Puts `context` in front of the message, once: an operator may be called as the primitive that it is made of.
     pub fn within(mut self, context: impl fmt::Display) -> Self {
-        self.message = format!("{context}: {}", self.message);
+        let context = format!("{context}: ");
+        if !self.message.starts_with(&context) {
+            self.message.insert_str(0, &context);
+        }
         self
     }
 }

@@ -4,8 +4,10 @@ the operators and the C ABI."""
 import ast
 import json
 import re
+import textwrap
 from pathlib import Path
 
+from cpp import declarations
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,6 +26,7 @@ def on_files(files, config):
         "python.md": python(),
         "operators.md": operators(),
         "c.md": header(),
+        "cpp.md": cpp_header(),
     }
     for name, text in made.items():
         files.append(File.generated(config, name, content=text))
@@ -45,12 +48,8 @@ def python() -> str:
     package = ROOT / "torch_extension/torchacc"
     lines = ["# Python", "", "## torchacc", ""]
     for name in public_names(package / "__init__.py"):
-        module = package / f"{name}.py"
-        if not module.exists():
-            if not (package / name).is_dir():
-                lines += [f"::: torchacc.{name}", ""]
-        elif re.search(rf"^(def|class) {name}\b", module.read_text(), re.M):
-            lines += [f"::: torchacc.{name}.{name}", ""]
+        if not (package / f"{name}.py").exists() and not (package / name).is_dir():
+            lines += [f"::: torchacc.{name}", ""]
     for name in MODULES:
         lines += [f"## torchacc.{name}", "", f"::: torchacc.{name}", ""]
         lines += ["    options:", "      show_root_heading: false", ""]
@@ -85,37 +84,52 @@ def operators() -> str:
     return "\n".join(lines)
 
 
-# A comment and what it is about: the lines up to the next comment.
-DECLARED = re.compile(r"^/\*\n(.*?)\n \*/\n(.*?)(?=\n\n/\*|\n#endif|\n#ifdef|\Z)", re.S | re.M)
-KINDS = {
-    "Functions": r"^[\w* ]+?\b(torchacc_\w+)\(",
-    "Types": r"^typedef\b.*?(torchacc_\w+)(?:;|\)\(|\s*\{)",
-    "Constants": r"^#define (TORCHACC_\w+)",
-}
+SECTION = re.compile(r"^/\* ---- (.*) ---- \*/$", re.M)
+# A comment and what it is about: the lines up to an empty one.
+DECLARED = re.compile(r"^/\*\s(.*?)\s\*/\n(.+?)(?=\n\n|\Z)", re.S | re.M)
+# The name in a function, in a type, in a constant.
+NAMES = re.compile(
+    r"^(?:[a-z][\w* ]*?\b(torchacc_\w+)\("
+    r"|typedef\b.*?(\w+)(?:;|\)\(|\s*\{)"
+    r"|#define (TORCHACC_\w+))",
+    re.M,
+)
 
 
 def header() -> str:
-    """include/torchacc.h: its rules, and every function, type and constant with its comment."""
+    """include/torchacc.h: its rules, and in its order every function, type and constant with its
+    comment."""
     text = (ROOT / "include/torchacc.h").read_text()
-    rules = re.match(r"/\*(.*?)\*/", text, re.S)[1]
-    rules = re.sub(r"^ \* ?", "", rules, flags=re.M)
-    rules = rules.replace("\n  - ", "\n- ").replace("Rules\n", "\n")
-    lines = ["# The C ABI", "", "[Embedding](embedding.md) has examples.", "", rules.strip()]
-    found = {kind: {} for kind in KINDS}
-    told = set()
-    for comment, code in DECLARED.findall(text):
-        names = {kind: re.search(pattern, code, re.M) for kind, pattern in KINDS.items()}
-        kind = next((kind for kind, name in names.items() if name), None)
-        if kind:
+    opening = re.sub(r"^ \* ?", "", re.match(r"/\*(.*?)\*/", text, re.S)[1], flags=re.M)
+    about, rest = opening.split("Example: ")
+    example, rules = rest.split("Rules\n")
+    title, program, more = example.strip().split("\n\n")
+    lines = ["# The C ABI", "", about.strip(), "", f"## {title}", "", "```c"]
+    lines += [textwrap.dedent(program), "```", "", more, "[Embedding](embedding.md) has others."]
+    lines += ["", "## Rules", "", textwrap.dedent(rules).strip()]
+    _, *sections = SECTION.split(text)
+    for heading, section in zip(sections[::2], sections[1::2], strict=True):
+        lines += ["", f"## {heading}"]
+        told = set()
+        for comment, code in DECLARED.findall(section):
             about = re.sub(r"^ ", "", comment, flags=re.M)
-            found[kind][names[kind][1]] = (about, code.strip())
+            name = next(filter(None, NAMES.search(code).groups()))
+            lines += ["", f"### {name}", "", "```c", code.strip(), "```", "", about]
             told.update(re.findall(r"\w+", code))
-    for pattern in KINDS.values():
-        missing = set(re.findall(pattern, text, re.M)) - told - {"TORCHACC_H"}
-        if missing:
-            raise ValueError(f"without a comment in the header: {sorted(missing)}")
-    for kind, entries in found.items():
-        lines += ["", f"## {kind}"]
-        for name, (about, code) in sorted(entries.items()):
-            lines += ["", f"### {name}", "", "```c", code, "```", "", about]
+        names = {next(filter(None, found)) for found in NAMES.findall(section)}
+        if names - told:
+            raise ValueError(f"without a comment in the header: {sorted(names - told)}")
+    return "\n".join(lines)
+
+
+def cpp_header() -> str:
+    """include/torchacc.hpp: what each of its sections declares, with the comments."""
+    text = (ROOT / "include/torchacc.hpp").read_text()
+    opening, *sections = re.split(r"^// ---- (.*)$", text, flags=re.M)
+    about = re.findall(r"^// ?(.*)$", opening, re.M)
+    about = re.sub(r"^  (?=\S)", "    ", "\n".join(about), flags=re.M)
+    lines = ["# C++", "", about]
+    for heading, section in zip(sections[::2], sections[1::2], strict=True):
+        declared = declarations(section.split("\n}  // namespace torchacc\n")[0])
+        lines += ["", f"## {heading[0].upper()}{heading[1:]}", "", "```cpp", declared, "```"]
     return "\n".join(lines)

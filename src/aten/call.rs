@@ -43,7 +43,7 @@ impl<'a> Call<'a> {
     }
 
     fn wrong<T>(&self, i: usize, wanted: &str) -> Result<T> {
-        invalid!("argument {i} must be {wanted}, got {:?}", self.arg(i))
+        invalid!("argument {i} must be {wanted}, got {}", described(self.arg(i)))
     }
 
     /// Whether the trace takes gradients: then a row that PyTorch gives a slope of its own at a kink says it there.
@@ -314,6 +314,26 @@ impl<'a> Call<'a> {
             *value = self.number(i, 0.0, dtype)?;
         }
         Ok(values)
+    }
+}
+
+/// What an argument is, for a message.
+pub fn described(arg: &Arg) -> String {
+    match arg {
+        Arg::None => "nothing".to_string(),
+        Arg::Tensor(Read { view, .. }) => {
+            format!("a tensor of {} {:?}", view.dtype, view.layout.sizes)
+        }
+        Arg::Tensors(list) => format!("a list of {} tensors", list.len()),
+        Arg::Scalar { kind, .. } => format!("a number of {} that may vary", kind.dtype()),
+        Arg::Int(n) => format!("the integer {n}"),
+        Arg::Float(x) => format!("the number {x:?}"),
+        Arg::Bool(b) => format!("{b}"),
+        Arg::Ints(list) => format!("the integers {list:?}"),
+        Arg::Floats(list) => format!("the numbers {list:?}"),
+        Arg::Bools(list) => format!("the flags {list:?}"),
+        Arg::DType(dtype) => format!("the dtype {dtype}"),
+        Arg::Str(text) => format!("the text {text:?}"),
     }
 }
 

@@ -42,7 +42,7 @@ struct Row {
     name: &'static str,
     /// Overload names; the empty one for none. `out=` overloads stand beside the functional ones.
     overloads: &'static [&'static str],
-    /// Scalar arguments that change shapes or the algorithm whatever their value.
+    /// Scalar arguments that change shapes or the algorithm whatever their value, beside those that [`signature::is_known`].
     fixed: &'static [usize],
     /// Values of other scalar arguments for which another algorithm is used.
     special: fn(usize, f64) -> bool,
@@ -285,11 +285,16 @@ pub fn primitive_of(row: u32) -> Option<Op> {
 /// algorithm depend on it. `bits` is an i64, an f64 or a bool (0, 1), as `kind` says.
 pub fn is_static(row: u32, arg: usize, kind: ScalarKind, bits: u64) -> bool {
     match entry(row) {
-        Entry::Aten(row) => {
-            row.fixed.contains(&arg) || (row.special)(arg, scalar_value(kind, bits))
+        Entry::Aten(found) => {
+            is_fixed(row, found, arg, kind) || (found.special)(arg, scalar_value(kind, bits))
         }
         Entry::Primitive(op) => primitive::is_attribute(op, arg),
     }
+}
+
+/// Whether a scalar argument changes shapes or the algorithm whatever its value.
+fn is_fixed(row: u32, found: &Row, arg: usize, kind: ScalarKind) -> bool {
+    found.fixed.contains(&arg) || kind != ScalarKind::Float && signature::is_known(row, arg)
 }
 
 fn scalar_value(kind: ScalarKind, bits: u64) -> f64 {
@@ -304,8 +309,9 @@ fn scalar_value(kind: ScalarKind, bits: u64) -> f64 {
 /// any other number.
 pub fn may_vary(row: u32, arg: usize, kind: ScalarKind, bits: u64) -> bool {
     match entry(row) {
-        Entry::Aten(row) => {
-            !row.fixed.contains(&arg) && !(row.essential)(arg, scalar_value(kind, bits))
+        Entry::Aten(found) => {
+            let fixed = is_fixed(row, found, arg, kind);
+            !fixed && !(found.essential)(arg, scalar_value(kind, bits))
         }
         Entry::Primitive(_) => false,
     }

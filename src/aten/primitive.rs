@@ -1,6 +1,6 @@
 //! Primitives called by name: operands first, then the attributes in the order of the row.
 
-use super::call::{Call, Rule};
+use super::call::{Call, Rule, described};
 use crate::error::Result;
 use crate::graph::math::{V, together};
 use crate::invalid;
@@ -80,7 +80,7 @@ fn attribute(arg: &Arg, name: &str) -> Result<Attr> {
         };
         return match chosen {
             Some(chosen) => Ok(Attr::Int(chosen as i64)),
-            None => invalid!("{name} is one of {choices:?}, but got {arg:?}"),
+            None => invalid!("{name} is one of {choices:?}, but got {}", described(arg)),
         };
     }
     Ok(match arg {
@@ -89,6 +89,6 @@ fn attribute(arg: &Arg, name: &str) -> Result<Attr> {
         Arg::Bool(b) => Attr::Bool(*b),
         Arg::Ints(v) => Attr::Ints(v.clone()),
         Arg::DType(d) => Attr::DType(*d),
-        other => return invalid!("{other:?} is not an attribute of a primitive"),
+        other => return invalid!("{} is not an attribute of a primitive", described(other)),
     })
 }

@@ -1,7 +1,8 @@
 //! What operators take and give, as JSON: for programs that make bindings to other languages.
 
-use super::{Entry, entry, find, name};
+use super::{Entry, entry, find, name, rows};
 use crate::op::{Arity, Op, choices};
+use std::sync::OnceLock;
 
 /// PyTorch's schemas of the operators that have rows, one form a line. A test of the extension holds it to PyTorch.
 const FORMS: &str = include_str!("signatures.jsonl");
@@ -100,6 +101,33 @@ fn served(line: &str) -> Option<u32> {
     }
 }
 
+/// Whether argument `arg` of a row of ATen is a whole number or a truth that is known before anything is computed (a
+/// dimension, a size, a flag), in every form that has the argument.
+pub fn is_known(row: u32, arg: usize) -> bool {
+    static KNOWN: OnceLock<Vec<u32>> = OnceLock::new();
+    let known = KNOWN.get_or_init(|| {
+        let mut known = vec![0; rows::FAMILIES.iter().map(|family| family.len()).sum()];
+        for line in FORMS.lines() {
+            let row = served(line).expect("every form has a row");
+            known[row as usize] |= known_arguments(line);
+        }
+        known
+    });
+    arg < 32 && known[row as usize] >> arg & 1 == 1
+}
+
+/// A bit for each argument of a form that is an `int` or a `bool`.
+fn known_arguments(line: &str) -> u32 {
+    let (arguments, _) = line.split_once("\"results\": ").expect("a form has results");
+    let arguments = arguments.split("{\"name\": \"").skip(1).enumerate();
+    // Which random numbers are drawn compiles nothing.
+    let is_drawn = |text: &str| text.starts_with("seed\"") || text.starts_with("offset\"");
+    let is_one =
+        |text: &str| text.contains("\"type\": \"int\"") || text.contains("\"type\": \"bool\"");
+    let known = arguments.filter(|(_, text)| is_one(text) && !is_drawn(text));
+    known.fold(0, |bits, (arg, _)| bits | 1_u32.checked_shl(arg as u32).unwrap_or(0))
+}
+
 /// Operands, then attributes.
 fn primitive(op: Op) -> String {
     let row = op.row();
@@ -140,7 +168,7 @@ fn attribute_type(op: Op, name: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::aten::{count, rows};
+    use crate::aten::count;
     use crate::graph::generate::{Limits, case};
     use crate::op::Attr;
 
@@ -152,6 +180,22 @@ mod tests {
         for line in FORMS.lines() {
             assert!(served(line).is_some(), "nothing serves {line}");
         }
+    }
+
+    /// Those of one row that are dimensions, sizes or flags in one form are nothing else in another.
+    #[test]
+    fn forms_of_a_row_agree_on_what_is_known() {
+        for line in FORMS.lines() {
+            let (row, known) = (served(line).unwrap(), known_arguments(line));
+            let (arguments, _) = line.split_once("\"results\": ").unwrap();
+            for arg in 0..arguments.matches("{\"name\": \"").count() {
+                assert_eq!(is_known(row, arg), known >> arg & 1 == 1, "argument {arg} of {line}");
+            }
+        }
+        let known = |name, arg| is_known(find(name).unwrap(), arg);
+        assert!(known("aten::_softmax", 1) && known("aten::_softmax", 2));
+        assert!(!known("aten::_softmax", 0) && !known("aten::add.Scalar", 1));
+        assert!(known("torchacc::attention", 5) && !known("torchacc::attention", 7));
     }
 
     #[test]

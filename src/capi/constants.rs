@@ -90,7 +90,8 @@ pub const TORCHACC_ARG_INT: torchacc_arg_kind = 5;
 pub const TORCHACC_ARG_FLOAT: torchacc_arg_kind = 6;
 /// An attribute: `v.i` is 0 or not.
 pub const TORCHACC_ARG_BOOL: torchacc_arg_kind = 7;
-/// A number `v.i` that may change from call to call without compiling again.
+/// A number `v.i` that may change from call to call without compiling again. Where a native operator has to know it (a dimension,
+/// a size, a flag: `int` or `bool` in its signature), it is the attribute.
 pub const TORCHACC_ARG_SCALAR_INT: torchacc_arg_kind = 8;
 /// Likewise `v.f`.
 pub const TORCHACC_ARG_SCALAR_FLOAT: torchacc_arg_kind = 9;

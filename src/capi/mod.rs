@@ -48,6 +48,11 @@ use std::sync::Once;
 /// Version of the ABI: raised when a program built against an older header could go wrong.
 pub const TORCHACC_ABI: u32 = 1;
 
+/// Version of the library that this header is of; `torchacc_version` is that of the library that was loaded.
+pub const TORCHACC_VERSION_MAJOR: u32 = 0;
+pub const TORCHACC_VERSION_MINOR: u32 = 1;
+pub const TORCHACC_VERSION_PATCH: u32 = 0;
+
 /// A piece of UTF-8 text that somebody else owns. Not terminated by NUL.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -194,4 +199,16 @@ pub extern "C" fn torchacc_abi_version() -> u32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn torchacc_version() -> torchacc_str {
     torchacc_str::of(env!("CARGO_PKG_VERSION"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_that_of_the_library() {
+        let version = [TORCHACC_VERSION_MAJOR, TORCHACC_VERSION_MINOR, TORCHACC_VERSION_PATCH];
+        let [major, minor, patch] = version;
+        assert_eq!(format!("{major}.{minor}.{patch}"), env!("CARGO_PKG_VERSION"));
+    }
 }

@@ -1,9 +1,13 @@
 """Importing and installing change nothing until the device is used."""
 
 import ast
+import pkgutil
+import sys
+import types
 
 import pytest
 import torch
+import torchacc
 from support import output, run_python
 from torchacc_autoload import LIBRARY
 
@@ -23,6 +27,13 @@ def test_package_registers_where_autoload_is_off():
     off = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     assert output("import torch; print(hasattr(torch, 'acc'))", **off) == "False"
     assert output("import torchacc, torch; print(torch.zeros(1).acc().device)", **off) == "acc:0"
+
+
+def test_no_submodule_takes_the_place_of_what_has_its_name():
+    for module in pkgutil.walk_packages(torchacc.__path__, "torchacc."):
+        package, _, name = module.name.rpartition(".")
+        found = getattr(sys.modules[package], name, None)
+        assert found is None or isinstance(found, types.ModuleType), module.name
 
 
 def test_import_starts_no_thread():

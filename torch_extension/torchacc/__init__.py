@@ -17,23 +17,23 @@ import torch  # first: it may be what imports this package
 
 import torchacc._built  # noqa: F401  (before anything that another PyTorch may not have)
 from torchacc import adapters, fp8, optim
+from torchacc._accelerate import accelerate
+from torchacc._explain import explain, explanation, set_recompile_limit, set_strict
+from torchacc._future import Future, future
+from torchacc._metrics import host_calls, last_program, metrics, reset_metrics
+from torchacc._profile import profile
 from torchacc._progress import set_progress
 from torchacc._register import load
 from torchacc._report import report
-from torchacc.accelerate import accelerate
 from torchacc.adapters import accelerate_hf_trainer
 from torchacc.backend import set_backend
 from torchacc.config import Config
 from torchacc.dlpack import from_dlpack
 from torchacc.dynamic import mark_dynamic
 from torchacc.elastic import ElasticSampler
-from torchacc.explain import explain, explanation, set_recompile_limit, set_strict
-from torchacc.future import Future, future
 from torchacc.loader import AsyncLoader
 from torchacc.memory_limit import set_memory_limit
-from torchacc.metrics import host_calls, last_program, metrics, reset_metrics
 from torchacc.offload import save_on_host
-from torchacc.profile import profile
 from torchacc.step import cut, mark_step, sync
 from torchacc.weights import load_safetensors
 

@@ -14,10 +14,12 @@ import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, TypeVar
 
 # Of a mesh, from where neighbours are far apart to where they are near.
 AXES = ("dp", "fsdp", "pp", "sp", "tp")
+# CPython 3.10 has no typing.Self.
+_S = TypeVar("_S", bound="_Section")
 
 
 class _Section:
@@ -52,7 +54,7 @@ class _Section:
         return {f.name: _plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any], path: str = "") -> Self:
+    def from_dict(cls: type[_S], values: Mapping[str, Any], path: str = "") -> _S:
         """What `values` say, and the defaults for what they do not. Raises ValueError for a name
         that there is not, and for values that are wrong."""
         hints = typing.get_type_hints(cls)
@@ -394,7 +396,7 @@ class Config(_Section):
         return json.dumps(self.to_dict(), indent=2)
 
     @classmethod
-    def from_json(cls, text: str) -> Self:
+    def from_json(cls, text: str) -> "Config":
         """Raises ValueError for what is no JSON, too."""
         return cls.from_dict(_mapping(json.loads(text)))
 
@@ -402,7 +404,7 @@ class Config(_Section):
         return _yaml().safe_dump(self.to_dict(), sort_keys=False)
 
     @classmethod
-    def from_yaml(cls, text: str) -> Self:
+    def from_yaml(cls, text: str) -> "Config":
         """Raises ValueError for what is no YAML, too."""
         yaml = _yaml()
         try:
@@ -412,7 +414,7 @@ class Config(_Section):
         return cls.from_dict(_mapping({} if values is None else values))
 
     @classmethod
-    def from_file(cls, path: str | Path) -> Self:
+    def from_file(cls, path: str | Path) -> "Config":
         """Of JSON, if the name ends so, else YAML."""
         path = Path(path)
         read = cls.from_json if path.suffix == ".json" else cls.from_yaml

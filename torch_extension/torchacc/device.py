@@ -13,9 +13,9 @@ from torch import AcceleratorError, OutOfMemoryError
 
 from torchacc import amp, event_log, memory, random, step, streams
 from torchacc._absent import ABSENT
+from torchacc._explain import explain_at_exit
 from torchacc._index import Device, device_index
 from torchacc._progress import begin_if_asked
-from torchacc.explain import explain_at_exit
 from torchacc.gpu import clock_rate, memory_usage, power_draw, temperature, utilization
 from torchacc.memory import (
     device_memory_used,

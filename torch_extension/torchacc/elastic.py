@@ -61,7 +61,7 @@ class ElasticSampler(Sampler[list[int]]):
         part: tuple[int, int] | None = None,
     ) -> None:
         if part is None:
-            from torchacc.accelerate import part_of_data  # which makes loaders, that know of this
+            from torchacc._accelerate import part_of_data  # which makes loaders, that know of this
 
             part = part_of_data(config if config is not None else Config())
         self.rank, self.ranks = part

@@ -10,7 +10,7 @@ from types import TracebackType
 
 import torch
 
-from torchacc.metrics import reset_metrics
+from torchacc._metrics import reset_metrics
 from torchacc.step import at_first_use, sync
 
 

@@ -6,12 +6,12 @@ import statistics
 from pathlib import Path
 
 from torchacc._advice import Advice, advice
+from torchacc._explain import CUT_CAUSES, compile_text, read_text
 from torchacc._report import charts, lanes
 from torchacc._report.html import Html, join, tag
 from torchacc._report.run import Run
 from torchacc._report.timeline import Row, by_kernel, by_line, usual_step
 from torchacc._report.words import KINDS, milliseconds, percent, short, source
-from torchacc.explain import CUT_CAUSES, compile_text, read_text
 from torchacc.memory import _size_text as size_text
 
 _ROWS = 40  # of a table; the rest is one more row

@@ -7,10 +7,10 @@ import json
 import torch
 
 from torchacc._advice import Advice
+from torchacc._explain import explanation
+from torchacc._metrics import metrics
 from torchacc._report.timeline import Timeline, by_line
-from torchacc.explain import explanation
 from torchacc.memory import _size_text as size_text
-from torchacc.metrics import metrics
 
 _FLOAT64, _SMALL = 0.05, 64  # parts of the kernels' time; kernels a step
 _LARGE = 64 << 20  # bytes that are worth a word

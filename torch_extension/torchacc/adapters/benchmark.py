@@ -15,7 +15,7 @@ import timeit
 from types import ModuleType
 
 from torchacc import adapters
-from torchacc.metrics import metrics
+from torchacc._metrics import metrics
 from torchacc.step import cut
 
 _KEPT, _END = "_torchacc_kept", "_torchacc_end_of_run"

@@ -6,7 +6,7 @@ model of what each costs (`predict`), and gives a `torchacc.Config`. docs/strate
 formulas, and what they predict of published runs.
 """
 
-from torchacc.auto.choose import choose
+from torchacc.auto._choose import choose
 from torchacc.auto.cluster import Cluster, Link
 from torchacc.auto.cost import Memory, Prediction, predict
 from torchacc.auto.dry_run import measure

@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import torch
 
@@ -113,7 +113,7 @@ class Cluster(_Section):
             yield "operation_seconds", "it must be at least 0 seconds"
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any], path: str = "cluster.") -> Self:
+    def from_dict(cls, values: Mapping[str, Any], path: str = "cluster.") -> "Cluster":
         wanted = {
             one.name
             for one in dataclasses.fields(cls)
@@ -127,7 +127,7 @@ class Cluster(_Section):
         return _yaml().safe_dump(self.to_dict(), sort_keys=False)
 
     @classmethod
-    def load(cls, source: str | Path, **changes: Any) -> Self:
+    def load(cls, source: str | Path, **changes: Any) -> "Cluster":
         """The profile of that name ("v100", "a100", "h100"), "local_cpu", which is measured, or
         what a file of YAML or JSON says; with some fields changed, as `nodes=128`. Raises
         ValueError for a source that there is not, and for fields that are wrong."""
@@ -152,7 +152,7 @@ class Cluster(_Section):
         bandwidth: float | None = None,
         device: str = "cpu",
         together: bool = False,
-    ) -> Self:
+    ) -> "Cluster":
         """This machine, shared by so many processes, as measured now on `device` ("acc": by the
         kernels that train there), with the threads that this process has.
 

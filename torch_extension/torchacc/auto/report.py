@@ -3,7 +3,6 @@
 import dataclasses
 import json
 from dataclasses import dataclass
-from typing import Self
 
 from torchacc.auto.cluster import Cluster
 from torchacc.auto.cost import Memory, Prediction
@@ -121,7 +120,7 @@ class Plan:
         return json.dumps(values, indent=2)
 
     @classmethod
-    def from_json(cls, text: str) -> Self:
+    def from_json(cls, text: str) -> "Plan":
         """What `to_json` wrote. Raises ValueError for what is no plan."""
         values = json.loads(text)
         wanted = {field.name for field in dataclasses.fields(cls)}

@@ -116,7 +116,7 @@ def _try(config: Config, model, batch, inputs, device, until) -> _Trial:
 
 def _training(config: Config, model, batch, inputs, device) -> Callable[[], None]:
     """A step of a copy of the model."""
-    from torchacc.accelerate import accelerate, part_of_data
+    from torchacc._accelerate import accelerate, part_of_data
 
     arguments = inputs(model, batch)
     copied = copy.deepcopy(model)

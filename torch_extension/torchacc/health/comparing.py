@@ -13,7 +13,7 @@ import torch.distributed as dist
 import torch.nn as nn
 import torch.nn.functional as F
 
-from torchacc.future import Future, future
+from torchacc._future import Future, future
 from torchacc.health.module_hooks import ModuleHooks
 
 SAMPLES = 32  # elements of each tensor, evenly spaced

@@ -21,10 +21,10 @@ from pathlib import Path
 
 import torch.distributed as dist
 
+from torchacc._explain import described_collectives, explanation
+from torchacc._metrics import metrics
 from torchacc.event_log import steps
-from torchacc.explain import described_collectives, explanation
 from torchacc.health import exits
-from torchacc.metrics import metrics
 
 STEPS = 5  # over which the time of a step is taken
 SAID_AFTER = 3  # beats in a row that a rank lags, before it is said

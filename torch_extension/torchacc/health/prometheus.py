@@ -9,8 +9,8 @@ import threading
 
 import torch
 
+from torchacc._metrics import metrics
 from torchacc.event_log import EventStream
-from torchacc.metrics import metrics
 
 _CONTENT = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -17,8 +17,8 @@ import torch.distributed as dist
 import torch.nn as nn
 from torch.distributed.tensor import DTensor
 
+from torchacc._future import Future, future
 from torchacc.event_log import event, steps
-from torchacc.future import Future, future
 from torchacc.health import exits
 from torchacc.health.heartbeat import Heart
 from torchacc.health.module_hooks import ModuleHooks

@@ -11,8 +11,8 @@ import sys
 import torch
 
 from torchacc._advice import advice, kind_of
+from torchacc._metrics import metrics
 from torchacc.memory import _size_text
-from torchacc.metrics import metrics
 
 
 def explanation() -> dict:
