@@ -12,6 +12,7 @@ const FILES: &[&str] = &[
     "backend/cpu/isa.rs",
     "backend/cpu/jit/jit_loop.rs",
     "backend/cpu/jit/memory.rs",
+    "backend/cpu/jit/micro_kernel.rs",
     "backend/cpu/onednn/api.rs",
     "backend/cpu/onednn/convolution.rs",
     "backend/cpu/onednn/mod.rs",

@@ -1,5 +1,5 @@
 //! How fast the CPU backend's kernels are: `cargo bench --bench kernels [-- filter]`; with `--avx2` or `--baseline` as
-//! on a processor without AVX-512 or without both. After Criterion's statistics comes a table of the best times and
+//! on a processor without AVX-512 or without both; `products`: the providers of matrix products alone. After Criterion's statistics comes a table of the best times and
 //! what they amount to: elements a second for data that stay in the second-level cache (one thread), memory traffic
 //! against the measured speed of copying, arithmetic. No numbers are checked: machines differ.
 
@@ -8,6 +8,7 @@ mod harness;
 mod networks;
 mod pointwise;
 mod products;
+mod providers;
 
 use criterion::Criterion;
 use harness::Bench;
@@ -22,8 +23,11 @@ fn main() {
         }
     }
     let filter = args.into_iter().skip(1).find(|a| !a.starts_with("--")).unwrap_or_default();
-    let mut criterion: Criterion = harness::criterion().with_filter(filter);
     let bench = Bench::new();
+    if "products".starts_with(&filter) {
+        providers::run(&bench);
+    }
+    let mut criterion: Criterion = harness::criterion().with_filter(filter);
     pointwise::resident(&bench, &mut criterion);
     pointwise::streams(&bench, &mut criterion);
     networks::run(&bench, &mut criterion);

@@ -1,5 +1,5 @@
-//! Matrix products of floats in memory, block by block on one thread each: by oneDNN if the thread has it, else by the
-//! `matrixmultiply` crate.
+//! Matrix products of floats in memory, block by block on one thread each: by loops of our own ([`super::panels`]) or by
+//! oneDNN, whichever was measured to be faster; by the `matrixmultiply` crate where there is neither.
 //!
 //! **Invariant:** how a product is cut into blocks depends on its sizes and on the machine only, so the bits do not depend
 //! on the number of threads.
@@ -7,13 +7,19 @@
 
 use super::access::Plain;
 use super::onednn::{self, Element, Packing, Product, Raw};
+use super::panels;
 use super::pool::{GRAIN, Scratch, parallel, parallel_each, with_scratch};
-use super::tile::element::Bf16;
+use super::tile::element::{Bf16, Transposable};
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
 /// A float type that matrices are multiplied in.
-pub trait Real: Plain + std::ops::AddAssign {
+pub trait Real: Plain + std::ops::AddAssign + PartialEq {
+    /// `c = a b`, or `c += a b`, by [`panels::multiply`], and on its terms.
+    fn in_panels(_: usize, _: [Matrix<Self>; 2], _adds: bool, _: &mut Block<Self>) -> bool {
+        false
+    }
+
     /// As `matrixmultiply::sgemm`: `c = alpha a b + beta c`.
     ///
     /// # Safety
@@ -32,8 +38,11 @@ pub trait Real: Plain + std::ops::AddAssign {
 }
 
 macro_rules! real {
-    ($t:ty, $f:path $(, $faster:path)?) => {
+    ($t:ty, $f:path $(, $panels:path, $faster:path)?) => {
         impl Real for $t {
+            $(fn in_panels(k: usize, [a, b]: [Matrix<$t>; 2], adds: bool, c: &mut Block<$t>) -> bool {
+                $panels(k, a, b, adds, c)
+            })?
             unsafe fn product(
                 m: usize,
                 k: usize,
@@ -57,7 +66,7 @@ macro_rules! real {
     };
 }
 
-real!(f32, matrixmultiply::sgemm, onednn::sgemm);
+real!(f32, matrixmultiply::sgemm, panels::multiply, onednn::sgemm);
 real!(f64, matrixmultiply::dgemm);
 
 /// A matrix to be read: element (i, j) is `data[i * strides.0 + j * strides.1]`.
@@ -86,8 +95,21 @@ impl<'a, T> Matrix<'a, T> {
         (self.data.as_ptr(), (self.strides.0 as isize, self.strides.1 as isize))
     }
 
-    fn holds(&self, rows: usize, columns: usize) -> bool {
+    pub fn holds(&self, rows: usize, columns: usize) -> bool {
         (rows - 1) * self.strides.0 + (columns - 1) * self.strides.1 < self.data.len()
+    }
+}
+
+impl<'a, T: Transposable> Matrix<'a, T> {
+    /// The elements as the bits they are.
+    pub fn bits(self) -> &'a [T::Bits] {
+        const {
+            assert!(
+                size_of::<T>() == size_of::<T::Bits>() && align_of::<T>() == align_of::<T::Bits>()
+            )
+        };
+        // SAFETY: as many elements of the same size, and any bits are one.
+        unsafe { std::slice::from_raw_parts(self.data.as_ptr().cast(), self.data.len()) }
     }
 }
 
@@ -126,10 +148,29 @@ impl<'a, T: Plain> Block<'a, T> {
 
     /// `rows` rows from row `row` on.
     pub fn part(&mut self, row: usize, rows: usize) -> Block<'_, T> {
-        assert!(row + rows <= self.rows, "{rows} rows from {row} of {}", self.rows);
-        // SAFETY: the rows are within the block, which is borrowed exclusively.
-        let start = unsafe { self.start.add(row * self.stride) };
-        Block { start, rows, ..*self }
+        self.rectangle((row, 0), (rows, self.columns))
+    }
+
+    /// `rows` by `columns` elements from (row, column) on.
+    pub fn rectangle(
+        &mut self,
+        (row, column): (usize, usize),
+        (rows, columns): (usize, usize),
+    ) -> Block<'_, T> {
+        let fits = row + rows <= self.rows && column + columns <= self.columns;
+        assert!(
+            fits,
+            "{rows} by {columns} from ({row}, {column}) of {} by {}",
+            self.rows, self.columns
+        );
+        // SAFETY: the elements are within the block, which is borrowed exclusively.
+        let start = unsafe { self.start.add(row * self.stride + column) };
+        Block { start, rows, columns, ..*self }
+    }
+
+    /// Where it starts, and elements from row to row.
+    pub fn raw(&mut self) -> (*mut T, usize) {
+        (self.start, self.stride)
     }
 
     /// All elements, of a block without gaps.
@@ -184,9 +225,43 @@ pub fn gemm<T: Real + From<f32>>(
         return;
     }
     assert!(a.holds(m, k) && b.holds(k, n), "operands of a product are too small");
+    let plain = alpha == T::from(1.0) && (beta == 0.0 || beta == 1.0);
+    if plain && T::in_panels(k, [a, b], beta == 1.0, c) {
+        return;
+    }
     // SAFETY: the operands hold these elements, and the block is ours alone.
     unsafe {
         T::product(m, k, n, alpha, a.raw(), b.raw(), T::from(beta), (c.start, c.stride as isize));
+    }
+}
+
+/// What multiplies matrices of f32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Multiplier {
+    Panels,
+    OneDnn,
+    Portable,
+}
+
+/// `c = a b` by one of them on this thread, to see how fast it is: whether it was done. As [`gemm`].
+pub fn multiply_by(
+    by: Multiplier,
+    k: usize,
+    a: Matrix<f32>,
+    b: Matrix<f32>,
+    c: &mut Block<f32>,
+) -> bool {
+    let (m, n, to) = (c.rows, c.columns, (c.start, c.stride as isize));
+    assert!(m * n * k > 0 && a.holds(m, k) && b.holds(k, n), "operands of a product are too small");
+    let ((from_a, (ar, ac)), (from_b, (br, bc))) = (a.raw(), b.raw());
+    // SAFETY: the operands hold these elements, and the block is ours alone.
+    match by {
+        Multiplier::Panels => panels::multiply_anyway(k, a, b, false, c),
+        Multiplier::OneDnn => unsafe { onednn::sgemm(m, k, n, 1.0, a.raw(), b.raw(), 0.0, to) },
+        Multiplier::Portable => unsafe {
+            matrixmultiply::sgemm(m, k, n, 1.0, from_a, ar, ac, from_b, br, bc, 0.0, to.0, to.1, 1);
+            true
+        },
     }
 }
 
@@ -338,6 +413,20 @@ fn blocks() -> usize {
         // SAFETY: asks for a number.
         let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
         blocks_for(processors.max(0) as usize)
+    })
+}
+
+/// Of a processor's second-level cache.
+pub fn cache_bytes() -> usize {
+    static BYTES: OnceLock<usize> = OnceLock::new();
+    *BYTES.get_or_init(|| {
+        #[cfg(all(target_os = "linux", target_env = "gnu"))]
+        // SAFETY: asks for a number.
+        let found = unsafe { libc::sysconf(libc::_SC_LEVEL2_CACHE_SIZE) };
+        #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+        let found = 0;
+        // Not every system says; most processors have so much.
+        if found > 0 { found as usize } else { 512 << 10 }
     })
 }
 

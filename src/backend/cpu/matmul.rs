@@ -1,12 +1,13 @@
-//! `matmul`: batches of matrix products with operands of any strides. Half types are converted block by block to f32,
-//! multiplied there and rounded once; operands in f32 that lie far apart are brought together in the same way; integers
-//! are multiplied by a plain loop.
+//! `matmul`: batches of matrix products with operands of any strides. Half types are converted to f32 while they are
+//! packed, or block by block for a library, multiplied there and rounded once; for it operands in f32 that lie far apart
+//! are brought together in the same way; integers are multiplied by a plain loop.
 
 use super::access::Bound;
 use super::gemm::{Block, Matrix, bf16_gemm, block_size, for_each_block, for_each_part, gemm};
 use super::onednn::Element;
 use super::packed::Packed;
 use super::packed_weights::PackTarget;
+use super::panels::{self, DEPTH, Term};
 use super::pool::{Scratch, parallel_chunks, with_scratch};
 use super::tile::element::{Bf16, F16, Stored, load_run, store_run};
 use crate::dtype::DType;
@@ -156,6 +157,9 @@ impl Factor for f64 {
 
 impl Factor for f32 {
     fn block(k: usize, a: Matrix<f32>, b: Matrix<f32>, c: &mut Block<f32>) {
+        if panels::multiply(k, a, b, false, c) {
+            return;
+        }
         let depth = DEPTH.min(k.max(1));
         with_scratch((c.rows + c.columns) * depth, |panels| {
             in_pieces([a, b], (k, depth), near, panels, c);
@@ -175,9 +179,6 @@ impl Factor for Bf16 {
     }
 }
 
-/// Length of the pieces in which sums are taken: what the library of products takes as one.
-const DEPTH: usize = 384;
-
 /// Elements from one term of a sum to the next from which on an operand is copied first: 4 KiB apart, each term is on
 /// a page of its own, and a product takes up to half as long again.
 const FAR: usize = 1024;
@@ -196,7 +197,7 @@ fn near<'a>(
 type Bring<S> = for<'a> fn(Matrix<'a, S>, usize, usize, &'a mut [f32]) -> Matrix<'a, f32>;
 
 /// A block whose sums are taken in f32. `native` takes them without converting, or says that it cannot.
-fn half<S: Stored<f32>>(
+fn half<S: Term>(
     k: usize,
     a: Matrix<S>,
     b: Matrix<S>,
@@ -204,14 +205,15 @@ fn half<S: Stored<f32>>(
     c: &mut Block<S>,
 ) {
     let (rows, columns) = (c.rows, c.columns);
-    let depth = DEPTH.min(k.max(1));
-    with_scratch((rows + columns) * depth + rows * columns, |scratch| {
-        let (panels, sums) = scratch.split_at_mut((rows + columns) * depth);
-        if !native(&mut Block::new(sums, columns)) {
-            let mut sums = Block::new(sums, columns);
-            in_pieces([a, b], (k, depth), convert, panels, &mut sums);
+    with_scratch(rows * columns, |all| {
+        let mut sums = Block::new(all, columns);
+        if !native(&mut sums) && !panels::multiply(k, a, b, false, &mut sums) {
+            let depth = DEPTH.min(k.max(1));
+            with_scratch((rows + columns) * depth, |panels| {
+                in_pieces([a, b], (k, depth), convert, panels, &mut sums);
+            });
         }
-        for (r, sums) in sums.chunks_exact(columns).enumerate() {
+        for (r, sums) in all.chunks_exact(columns).enumerate() {
             store_run::<S, f32>(sums, c.row(r));
         }
     });

@@ -27,6 +27,7 @@ mod norm;
 mod order;
 pub mod onednn;
 mod packed;
+mod panels;
 mod pool;
 mod pooling;
 mod recurrent;
@@ -49,6 +50,7 @@ use crate::internal;
 use crate::op::lane::Ticket;
 use crate::op::{Attrs, Op, Ty, collective, host};
 use crate::plan::{Kernel, Operand, Plan, Step, Target};
+pub use gemm::{Block, Matrix, Multiplier, multiply_by};
 pub use isa::{Isa, chosen as instructions, limit as limit_instructions};
 
 use access::Bound;

@@ -9,11 +9,14 @@ mod avx2;
 mod avx512;
 mod instructions;
 
+pub use instructions::codes;
+
 use super::super::isa::Isa;
 use super::super::vector::POWERS;
 use super::registers::Registers;
 use super::trace::{Element, Node, Unary};
-use iced_x86::{Code, Encoder, IcedError, Instruction, MemoryOperand, Register};
+use super::writer::{Made, Writer};
+use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
 /// Registers that hold addresses of streams; those of the others are read from the list each time.
 const POINTERS: [Register; 8] = [
@@ -33,9 +36,8 @@ struct Assembler<'a> {
     nodes: &'a [Node],
     isa: Isa,
     registers: Registers,
-    encoder: Encoder,
-    /// Bytes written so far, the constants first.
-    at: u64,
+    /// Of what follows the constants.
+    writer: Writer,
     /// Offset of each constant in the bytes.
     constants: Vec<(u32, u64)>,
 }
@@ -46,9 +48,6 @@ enum Operand {
     Memory(MemoryOperand),
     Broadcast(MemoryOperand),
 }
-
-/// Errors are instructions that do not exist.
-type Made<T> = std::result::Result<T, IcedError>;
 
 /// Elements of a vector.
 pub fn lanes(isa: Isa) -> usize {
@@ -78,21 +77,19 @@ pub fn assemble(nodes: &[Node], isa: Isa) -> Made<Option<(Vec<u8>, usize)>> {
         nodes,
         isa,
         registers: Registers::new(nodes, isa),
-        encoder: Encoder::new(64),
-        at: pool.len() as u64,
+        writer: Writer::new(pool.len() as u64),
         constants,
     };
     let start = pool.len();
     let Some((frame, slots)) = a.function()? else { return Ok(None) };
-    pool.extend(a.encoder.take_buffer());
+    pool.extend(a.writer.bytes());
     pool[frame - 4..frame].copy_from_slice(&((slots * width) as u32).to_le_bytes());
     Ok(Some((pool, start)))
 }
 
 impl Assembler<'_> {
     fn put(&mut self, instruction: Instruction) -> Made<()> {
-        self.at += self.encoder.encode(&instruction, self.at)? as u64;
-        Ok(())
+        self.writer.put(instruction)
     }
 
     /// Vector register number `n`.
@@ -106,25 +103,9 @@ impl Assembler<'_> {
         MemoryOperand::with_base_displ(Register::RSP, (4 * n * lanes(self.isa)) as i64)
     }
 
-    /// A jump to be aimed by [`Assembler::aim`].
-    fn jump(&mut self, code: Code) -> Made<u64> {
-        self.put(Instruction::with_branch(code, self.at)?)?;
-        Ok(self.at)
-    }
-
-    /// Lets the jump that ends at `jump` go to what is written next.
-    fn aim(&mut self, jump: u64, start: u64) {
-        let distance = ((self.at - jump) as u32).to_le_bytes();
-        let mut bytes = self.encoder.take_buffer();
-        let end = (jump - start) as usize;
-        bytes[end - 4..end].copy_from_slice(&distance);
-        self.encoder.set_buffer(bytes);
-    }
-
     /// Where the bytes of the frame's size end, and how many slots it has.
     fn function(&mut self) -> Made<Option<(usize, usize)>> {
         use Register::{EAX, ECX, EDX, K1, R11D, RBP, RCX, RDX, RSP};
-        let start = self.at;
         self.put(Instruction::with1(Code::Push_r64, RBP)?)?;
         self.put(Instruction::with2(Code::Mov_r64_rm64, RBP, RSP)?)?;
         for register in SAVED {
@@ -133,7 +114,7 @@ impl Assembler<'_> {
         let lanes = lanes(self.isa) as i32;
         self.put(Instruction::with2(Code::And_rm64_imm8, RSP, -4 * lanes)?)?;
         self.put(Instruction::with2(Code::Sub_rm64_imm32, RSP, 0)?)?;
-        let frame = self.at as usize;
+        let frame = self.writer.at as usize;
         for (n, pointer) in POINTERS.into_iter().enumerate().take(self.streams()) {
             self.put(Instruction::with2(Code::Mov_r64_rm64, pointer, entry(n))?)?;
         }
@@ -145,8 +126,8 @@ impl Assembler<'_> {
             self.put(Instruction::with3(Code::VEX_Kxnorw_kr_kr_kr, K1, K1, K1)?)?;
         }
         self.put(Instruction::with2(Code::Shr_rm64_imm8, RDX, lanes.ilog2())?)?;
-        let to_rest = self.jump(Code::Je_rel32_64)?;
-        let body = self.at;
+        let to_rest = self.writer.jump(Code::Je_rel32_64)?;
+        let body = self.writer.at;
         for n in 0..self.nodes.len() {
             if self.node(n)?.is_none() {
                 return Ok(None);
@@ -155,17 +136,17 @@ impl Assembler<'_> {
         self.put(Instruction::with2(Code::Add_rm64_imm8, RCX, lanes)?)?;
         self.put(Instruction::with1(Code::Dec_rm64, RDX)?)?;
         self.put(Instruction::with_branch(Code::Jne_rel32_64, body)?)?;
-        self.aim(to_rest, start);
+        self.writer.aim(to_rest);
         if masks_rest {
             self.put(Instruction::with2(Code::Test_rm32_r32, R11D, R11D)?)?;
-            let to_end = self.jump(Code::Je_rel32_64)?;
+            let to_end = self.writer.jump(Code::Je_rel32_64)?;
             self.put(Instruction::with2(Code::Mov_r32_imm32, EAX, u32::MAX)?)?;
             self.put(Instruction::with3(Code::VEX_Bzhi_r32_rm32_r32, EAX, EAX, R11D)?)?;
             self.put(Instruction::with2(Code::VEX_Kmovw_kr_r32, K1, EAX)?)?;
             self.put(Instruction::with2(Code::Xor_r32_rm32, R11D, R11D)?)?;
             self.put(Instruction::with2(Code::Mov_r32_imm32, EDX, 1)?)?;
             self.put(Instruction::with_branch(Code::Jmp_rel32_64, body)?)?;
-            self.aim(to_end, start);
+            self.writer.aim(to_end);
         }
         let saved = MemoryOperand::with_base_displ(RBP, -8 * SAVED.len() as i64);
         self.put(Instruction::with2(Code::Lea_r64_m, RSP, saved)?)?;

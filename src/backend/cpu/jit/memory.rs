@@ -45,6 +45,13 @@ impl Executable {
         (done == 0).then_some(executable)
     }
 
+    /// Of a byte of the code, for as long as this lives.
+    pub fn address(&self, at: usize) -> *const u8 {
+        assert!(at < self.len, "an address within the code");
+        // SAFETY: within the memory.
+        unsafe { self.memory.add(at).as_ptr() }
+    }
+
     /// Runs the code.
     ///
     /// # Safety
@@ -53,8 +60,7 @@ impl Executable {
     pub unsafe fn run(&self, streams: &[usize], numbers: &[f32], len: usize) {
         // SAFETY: the code keeps to the calling convention of C; the rest is the caller's promise.
         unsafe {
-            let start = self.memory.add(self.start).as_ptr();
-            let function: Function = std::mem::transmute(start);
+            let function: Function = std::mem::transmute(self.address(self.start));
             function(streams.as_ptr(), numbers.as_ptr(), len);
         }
     }

@@ -7,13 +7,16 @@
 //! the same bits on a processor that has both.
 
 mod assemble;
-mod memory;
-mod registers;
 mod jit_loop;
+mod memory;
+mod micro_kernel;
+mod registers;
 pub mod trace;
+mod writer;
 
 use super::isa::{self, Isa};
 pub use jit_loop::JitLoop;
+pub use micro_kernel::MicroKernels;
 
 /// The instructions that loops are written in; `None`: this processor has neither.
 pub fn target() -> Option<Isa> {

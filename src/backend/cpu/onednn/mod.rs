@@ -241,6 +241,11 @@ fn leave() -> Option<Arc<OneDnn>> {
     OF_THREAD.take()
 }
 
+/// Whether this thread uses a library.
+pub fn is_here() -> bool {
+    OF_THREAD.with_borrow(Option::is_some)
+}
+
 /// Runs `body` with `library` on this thread, or with none: then OpenMP has as many threads as anybody else finds.
 pub fn with<R>(library: Option<Arc<OneDnn>>, body: impl FnOnce() -> R) -> R {
     struct Back(Option<Arc<OneDnn>>);

@@ -4,6 +4,7 @@ mod cast;
 mod chain;
 pub mod conv;
 mod packed_weights;
+mod panels;
 mod large;
 mod jit;
 mod map;

@@ -23,9 +23,13 @@ pub struct Codes {
     pub binary: fn(Binary) -> Code,
 }
 
+pub fn codes(isa: Isa) -> &'static Codes {
+    if isa == Isa::Avx512 { &avx512::CODES } else { &avx2::CODES }
+}
+
 impl Assembler<'_> {
-    pub fn codes(&self) -> &'static Codes {
-        if self.isa == Isa::Avx512 { &avx512::CODES } else { &avx2::CODES }
+    fn codes(&self) -> &'static Codes {
+        codes(self.isa)
     }
 
     /// A constant or number in memory.

@@ -1,0 +1,139 @@
+//! Products by loops of our own, for every instruction set, against sums in f64.
+
+use super::super::gemm::{Block, Matrix};
+use super::super::isa::{Isa, on_each_isa};
+use super::super::panels::{Term, multiply};
+use super::super::tile::element::{Bf16, F16};
+use super::*;
+
+/// A matrix in memory: its elements, and the strides of rows and columns.
+struct Stripes<S> {
+    data: Vec<S>,
+    strides: (usize, usize),
+}
+
+impl<S: Term> Stripes<S> {
+    /// `rows` by `columns` in dense rows, dense columns, either with gaps behind each, or with gaps everywhere.
+    fn new(numbers: &[f32], (rows, columns): (usize, usize), way: usize) -> Stripes<S> {
+        let strides =
+            [(columns, 1), (1, rows), (columns + 5, 1), (1, rows + 3), (2 * columns, 2)][way];
+        let len = (rows - 1) * strides.0 + (columns - 1) * strides.1 + 1;
+        // What is read though it is not part of the matrix shows.
+        let mut data = vec![S::store(f32::NAN); len];
+        for (at, &number) in numbers.iter().enumerate() {
+            data[at / columns * strides.0 + at % columns * strides.1] = S::store(number);
+        }
+        Stripes { data, strides }
+    }
+
+    fn matrix(&self) -> Matrix<'_, S> {
+        Matrix { data: &self.data, strides: self.strides }
+    }
+
+    fn at(&self, i: usize, j: usize) -> f64 {
+        self.data[i * self.strides.0 + j * self.strides.1].load() as f64
+    }
+}
+
+const WAYS: usize = 5;
+
+fn check<S: Term>(random: &mut Random, [m, k, n]: [usize; 3], special: bool) {
+    let mut numbers = |count: usize| -> Vec<f32> {
+        let odd = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 0.0];
+        let number = |_| match special && random.below(20) == 0 {
+            true => *random.pick(&odd),
+            false => random.unit() as f32 - 0.3,
+        };
+        (0..count).map(number).collect()
+    };
+    let (a, b, before) = (numbers(m * k), numbers(k * n), numbers(m * n));
+    let mut bits: Option<[Vec<u32>; 2]> = None;
+    for (way_a, way_b) in (0..WAYS).flat_map(|a| (0..WAYS).map(move |b| (a, b))) {
+        // Large products in a few layouts only.
+        if m * k * n > 40_000 && (way_a + way_b) % WAYS != k % WAYS {
+            continue;
+        }
+        let a = Stripes::<S>::new(&a, (m, k), way_a);
+        let b = Stripes::<S>::new(&b, (k, n), way_b);
+        on_each_isa(|isa| {
+            let made = [false, true].map(|adds| {
+                let pitch = n + 2;
+                let mut c = vec![7.0; m * pitch];
+                for (row, before) in c.chunks_exact_mut(pitch).zip(before.chunks_exact(n)) {
+                    row[..n].copy_from_slice(before);
+                }
+                let (a, b) = (a.matrix(), b.matrix());
+                let done = multiply(k, a, b, adds, &mut Block::within(&mut c, pitch, m, n));
+                assert_eq!(done, isa >= Isa::Avx2);
+                assert!(c.chunks_exact(pitch).all(|row| row[n..] == [7.0; 2]), "outside of c");
+                // In blocks, of sizes that are no tiles'.
+                let mut blocks = vec![f32::NAN; m * n];
+                blocks.copy_from_slice(&before);
+                for (r, j, mut block) in Block::new(&mut blocks, n).cut(5, 21) {
+                    multiply(k, a.from(r, 0), b.from(0, j), adds, &mut block);
+                }
+                let whole: Vec<f32> =
+                    c.chunks_exact(pitch).flat_map(|r| &r[..n]).copied().collect();
+                let same =
+                    |(x, y): (&f32, &f32)| x.to_bits() == y.to_bits() || x.is_nan() && y.is_nan();
+                assert!(whole.iter().zip(&blocks).all(same), "{isa:?}: bits depend on blocks");
+                whole
+            });
+            if isa < Isa::Avx2 {
+                return;
+            }
+            for (at, &before) in before.iter().enumerate() {
+                let (i, j) = (at / n, at % n);
+                let terms = || (0..k).map(|l| a.at(i, l) * b.at(l, j));
+                for (adds, made) in made.iter().enumerate() {
+                    let first = if adds == 1 { before as f64 } else { 0.0 };
+                    let want = first + terms().sum::<f64>();
+                    let got = made[at] as f64;
+                    let size = first.abs() + terms().map(f64::abs).sum::<f64>();
+                    let bound = (k + 2) as f64 * epsilon(DType::F32) * size;
+                    let is_it = match want.is_finite() {
+                        true => (got - want).abs() <= bound,
+                        false => got == want || got.is_nan() && want.is_nan(),
+                    };
+                    assert!(is_it, "{isa:?} {m} {k} {n} {way_a} {way_b}: {got}, not {want}");
+                }
+            }
+            let made = made.map(|c| {
+                c.iter()
+                    .map(|x| if x.is_nan() { f32::NAN.to_bits() } else { x.to_bits() })
+                    .collect()
+            });
+            assert_eq!(bits.get_or_insert(made.clone()), &made, "{isa:?}: bits depend on layouts");
+        });
+    }
+}
+
+#[test]
+fn products_in_panels_of_any_size_and_layout() {
+    let mut random = Random::new(41);
+    let rows = [1, 2, 5, 6, 7, 8, 9, 13, 16, 17, 25];
+    let columns = [1, 7, 8, 9, 15, 16, 17, 31, 33, 47, 48, 49, 97];
+    let terms = [1, 2, 3, 4, 5, 8, 9, 31];
+    for (n, &m) in rows.iter().cycle().take(60).enumerate() {
+        let sizes = [m, terms[n % terms.len()], columns[n % columns.len()]];
+        check::<f32>(&mut random, sizes, n % 4 == 3);
+        check::<Bf16>(&mut random, sizes, n % 4 == 2);
+        check::<F16>(&mut random, sizes, n % 4 == 1);
+    }
+    // Several pieces of the sums, and more columns than fit into the cache.
+    for sizes in [[3, 384, 20], [9, 385, 50], [20, 1000, 35], [2, 800, 700], [30, 3, 1100]] {
+        check::<f32>(&mut random, sizes, false);
+        check::<Bf16>(&mut random, sizes, false);
+    }
+}
+
+#[test]
+fn products_in_panels_of_nothing_are_left_to_others() {
+    for [m, k, n] in [[0, 3, 4], [3, 0, 4], [3, 4, 0]] {
+        let (a, b) = (vec![1.0f32; m * k], vec![1.0f32; k * n]);
+        let mut c = vec![5.0; m * n];
+        let (a, b) = (Matrix::rows(&a, k), Matrix::rows(&b, n));
+        assert!(!multiply(k, a, b, false, &mut Block::within(&mut c, n, m, n)));
+        assert!(c.iter().all(|&c| c == 5.0));
+    }
+}
