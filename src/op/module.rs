@@ -27,9 +27,15 @@ pub struct BodyNode {
 }
 
 impl Body {
-    /// Of every value.
-    pub fn types(&self) -> Vec<&Ty> {
-        self.operands.iter().chain(self.nodes.iter().flat_map(|node| &node.outputs)).collect()
+    /// Arithmetic operations, as a row's `flops`.
+    pub fn flops(&self) -> u64 {
+        let made = self.nodes.iter().flat_map(|node| &node.outputs);
+        let types: Vec<&Ty> = self.operands.iter().chain(made).collect();
+        let flops = |node: &BodyNode| {
+            let inputs: Vec<&Ty> = node.inputs.iter().map(|&v| types[v as usize]).collect();
+            (node.op.row().flops)(&inputs, &node.outputs)
+        };
+        self.nodes.iter().map(flops).sum()
     }
 }
 

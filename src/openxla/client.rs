@@ -404,26 +404,29 @@ pub struct Results<'l> {
 }
 
 impl Results<'_> {
-    /// Dense and row-major, to memory of as many bytes as their types.
+    /// Dense and row-major, to memory of as many bytes as their types. Errors: the plugin's, `torn`.
     pub fn copy_to(&self, outputs: &mut [&mut [u8]]) -> Result<()> {
-        let plugin = self.of.raw.plugin;
         fits("results", &self.of.outputs, outputs.iter().map(|bytes| bytes.len()))?;
-        for (array, bytes) in self.arrays.iter().zip(outputs) {
-            let mut args = api::ToHostBuffer {
-                src: array.raw,
-                dst: bytes.as_mut_ptr().cast::<c_void>(),
-                dst_size: bytes.len(),
-                ..api::ToHostBuffer::zeroed()
-            };
-            let doing = "reading a result";
-            // SAFETY: the function's own arguments; the memory is there until the event has come.
-            let copied = unsafe {
-                plugin.call(plugin.functions.to_host_buffer, &mut args, doing)?;
-                Owned::new(plugin, args.event, "event of a copy")?
-            };
-            copied.wait(doing)?;
-        }
-        Ok(())
+        let mut copies = self.arrays.iter().zip(outputs);
+        copies
+            .try_for_each(|(array, bytes)| self.copy(array, bytes))
+            .map_err(|error| Error { torn: true, ..error })
+    }
+
+    fn copy(&self, array: &Owned<RawBuffer>, bytes: &mut [u8]) -> Result<()> {
+        let (plugin, doing) = (self.of.raw.plugin, "reading a result");
+        let mut args = api::ToHostBuffer {
+            src: array.raw,
+            dst: bytes.as_mut_ptr().cast::<c_void>(),
+            dst_size: bytes.len(),
+            ..api::ToHostBuffer::zeroed()
+        };
+        // SAFETY: the function's own arguments; the memory is there until the event has come.
+        let copied = unsafe {
+            plugin.call(plugin.functions.to_host_buffer, &mut args, doing)?;
+            Owned::new(plugin, args.event, "event of a copy")?
+        };
+        copied.wait(doing)
     }
 }
 

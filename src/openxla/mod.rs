@@ -36,7 +36,7 @@ pub fn client(file: &Path) -> Result<Arc<Client>> {
 }
 
 /// A program as a plugin is given it.
-pub struct Program {
+pub struct HloModule {
     text: String,
     arguments: Vec<(Argument, Ty)>,
     /// How many inputs it is called with; the constants follow.
@@ -49,13 +49,13 @@ pub struct Program {
 
 /// One that a plugin compiled.
 pub struct Executable {
-    program: Program,
+    program: HloModule,
     loaded: Loaded,
 }
 
-impl Program {
+impl HloModule {
     /// Of a program whose composites are decomposed. Error: `Unsupported` for primitives that StableHLO has no words for.
-    pub fn new(program: &Module) -> Result<Program> {
+    pub fn new(program: &Module) -> Result<HloModule> {
         let (graph, checks) = lower::lower(&program.graph)?;
         let outputs: Vec<Ty> = graph.outputs.iter().map(|&v| graph.ty(v).clone()).collect();
         // As arguments, so that large ones are no text.
@@ -65,7 +65,7 @@ impl Program {
             let text = format!("StableHLO has no words for {name}, so OpenXLA cannot run it");
             return Err(Error::new(Code::Unsupported, text));
         }
-        Ok(Program {
+        Ok(HloModule {
             text: module.text,
             arguments: module.arguments,
             inputs: program.inputs,
@@ -94,20 +94,20 @@ impl Program {
 }
 
 impl Client {
-    /// Errors: as [`Program::new`]; the plugin's.
+    /// Errors: as [`HloModule::new`]; the plugin's.
     pub fn compile(self: &Arc<Client>, program: &Module) -> Result<Executable> {
-        self.compiled(Program::new(program)?)
+        self.compiled(HloModule::new(program)?)
     }
 
     /// Errors: the plugin's.
-    pub fn compiled(self: &Arc<Client>, program: Program) -> Result<Executable> {
+    pub fn compiled(self: &Arc<Client>, program: HloModule) -> Result<Executable> {
         let (inputs, outputs) = program.types();
         Ok(Executable { loaded: self.load(&program.text, inputs, outputs)?, program })
     }
 
     /// What [`Executable::serialized`] gave for the same program on the same plugin. Errors: the plugin's; `Unsupported` where it
     /// has no such function.
-    pub fn restored(self: &Arc<Client>, program: Program, bytes: &[u8]) -> Result<Executable> {
+    pub fn restored(self: &Arc<Client>, program: HloModule, bytes: &[u8]) -> Result<Executable> {
         let (inputs, outputs) = program.types();
         Ok(Executable { loaded: self.restore(bytes, inputs, outputs)?, program })
     }

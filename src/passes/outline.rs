@@ -26,17 +26,17 @@ pub type Says = fn(&Graph, &Node) -> bool;
 ///                                   return %3
 /// ```
 pub fn outline<'g>(graph: &'g Graph, says: Says) -> Result<Cow<'g, Graph>> {
-    let places = places(graph, says);
-    let mut rounds = Rounds::new(graph, &places);
-    rounds.sink(graph, &places);
+    let roles = roles(graph, says);
+    let mut rounds = Rounds::new(graph, &roles);
+    rounds.sink(graph, &roles);
     let count = 1 + rounds.of.iter().copied().max().unwrap_or(0) as usize;
     let mut modules: Vec<Vec<usize>> = vec![Vec::new(); count];
     let mut outside = modules.clone();
-    for (id, place) in places.iter().enumerate() {
-        match place {
-            Place::Inside => modules[rounds.of[id] as usize].push(id),
-            Place::Outside => outside[rounds.of[id] as usize].push(id),
-            Place::Anywhere => {}
+    for (id, role) in roles.iter().enumerate() {
+        match role {
+            Role::Inside => modules[rounds.of[id] as usize].push(id),
+            Role::Outside => outside[rounds.of[id] as usize].push(id),
+            Role::Anywhere => {}
         }
     }
     let pays = |nodes: &Vec<usize>| nodes.iter().any(|&id| computes(&graph.nodes[id]));
@@ -45,8 +45,8 @@ pub fn outline<'g>(graph: &'g Graph, says: Says) -> Result<Cow<'g, Graph>> {
     }
     let builder = Builder::with_capacity(graph.nodes.len());
     let new = vec![None; graph.values.len()];
-    let mut outliner = Outliner { graph, places: &places, builder, new };
-    let crossing = crossing(graph, &places, &rounds);
+    let mut outliner = Outliner { graph, roles: &roles, builder, new };
+    let crossing = crossing(graph, &roles, &rounds);
     for (outside, nodes) in outside.iter().zip(&modules) {
         outside.iter().try_for_each(|&id| outliner.copy(id))?;
         match pays(nodes) {
@@ -59,7 +59,7 @@ pub fn outline<'g>(graph: &'g Graph, says: Says) -> Result<Cow<'g, Graph>> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Role {
     /// In the program, between modules.
     Outside,
     /// In a module.
@@ -68,25 +68,25 @@ enum Place {
     Anywhere,
 }
 
-fn places(graph: &Graph, says: Says) -> Vec<Place> {
+fn roles(graph: &Graph, says: Says) -> Vec<Role> {
     // Equal layers have equal nodes.
     let mut known: HashMap<(Op, &Attrs, SmallVec<[&Ty; 4]>), bool> = HashMap::new();
-    let mut place = |node| {
+    let mut role = |node| {
         let node: &Node = node;
         if matches!(node.op, Op::Input | Op::Scalar | Op::Module) || node.op.class() == Class::Host
         {
-            return Place::Outside;
+            return Role::Outside;
         }
         let types = node.inputs.iter().map(|&v| graph.ty(v)).collect();
         let key = (node.op, &node.attrs, types);
         match (*known.entry(key).or_insert_with(|| says(graph, node)), node.op) {
-            (false, _) => Place::Outside,
-            (true, Op::Const | Op::ConstInt | Op::Iota) => Place::Anywhere,
-            (true, Op::Reshape | Op::Transpose | Op::Broadcast) => Place::Anywhere,
-            (true, _) => Place::Inside,
+            (false, _) => Role::Outside,
+            (true, Op::Const | Op::ConstInt | Op::Iota) => Role::Anywhere,
+            (true, Op::Reshape | Op::Transpose | Op::Broadcast) => Role::Anywhere,
+            (true, _) => Role::Inside,
         }
     };
-    graph.nodes.iter().map(&mut place).collect()
+    graph.nodes.iter().map(&mut role).collect()
 }
 
 /// Whether a node is worth a module.
@@ -102,7 +102,7 @@ struct Rounds {
 
 impl Rounds {
     /// As early as possible. What has effects keeps its order.
-    fn new(graph: &Graph, places: &[Place]) -> Rounds {
+    fn new(graph: &Graph, roles: &[Role]) -> Rounds {
         let mut of = vec![0; graph.nodes.len()];
         // The first round in which a value can be used outside.
         let mut outside = vec![0; graph.nodes.len()];
@@ -111,21 +111,21 @@ impl Rounds {
             let makers = || node.inputs.iter().map(|&v| graph.value(v).node.0 as usize);
             let inner = makers().map(|maker| of[maker]).max().unwrap_or(0);
             let outer = makers().map(|maker| outside[maker]).max().unwrap_or(0);
-            (of[id], outside[id]) = match places[id] {
-                Place::Anywhere => (inner, outer),
-                Place::Inside => (inner, inner + 1),
-                Place::Outside if node.op.class() == Class::Host => {
+            (of[id], outside[id]) = match roles[id] {
+                Role::Anywhere => (inner, outer),
+                Role::Inside => (inner, inner + 1),
+                Role::Outside if node.op.class() == Class::Host => {
                     effects = outer.max(effects);
                     (effects, effects)
                 }
-                Place::Outside => (outer, outer),
+                Role::Outside => (outer, outer),
             };
         }
         Rounds { of }
     }
 
     /// Moves into later rounds what is not needed earlier, and takes no less memory until then than what it is made of.
-    fn sink(&mut self, graph: &Graph, places: &[Place]) {
+    fn sink(&mut self, graph: &Graph, roles: &[Role]) {
         // The last round in which a module may compute a value.
         let mut limit = vec![u32::MAX; graph.values.len()];
         graph.outputs.iter().for_each(|&v| limit[v.0 as usize] = 0);
@@ -136,18 +136,18 @@ impl Rounds {
             let of: usize = node
                 .inputs
                 .iter()
-                .map(|&v| root(graph, places, v))
+                .map(|&v| root(graph, roles, v))
                 .filter(|&v| !matches!(graph.maker(v).op.class(), Class::Leaf))
                 .map(bytes)
                 .sum();
-            let place = places[id];
-            if place == Place::Inside && last != u32::MAX && last > self.of[id] && made >= of {
+            let role = roles[id];
+            if role == Role::Inside && last != u32::MAX && last > self.of[id] && made >= of {
                 self.of[id] = last;
             }
-            let before = match place {
-                Place::Anywhere => last,
-                Place::Inside => self.of[id],
-                Place::Outside => self.of[id].saturating_sub(1),
+            let before = match role {
+                Role::Anywhere => last,
+                Role::Inside => self.of[id],
+                Role::Outside => self.of[id].saturating_sub(1),
             };
             for v in &node.inputs {
                 limit[v.0 as usize] = limit[v.0 as usize].min(before);
@@ -157,33 +157,33 @@ impl Rounds {
 }
 
 /// What a value is but for nodes that are anywhere.
-fn root(graph: &Graph, places: &[Place], v: ValueId) -> ValueId {
+fn root(graph: &Graph, roles: &[Role], v: ValueId) -> ValueId {
     let value = graph.value(v);
     match graph.node(value.node).inputs[..] {
-        [x] if places[value.node.0 as usize] == Place::Anywhere => root(graph, places, x),
+        [x] if roles[value.node.0 as usize] == Role::Anywhere => root(graph, roles, x),
         _ => v,
     }
 }
 
 /// Which values leave the module that computes them.
-fn crossing(graph: &Graph, places: &[Place], rounds: &Rounds) -> Vec<bool> {
+fn crossing(graph: &Graph, roles: &[Role], rounds: &Rounds) -> Vec<bool> {
     let mut crosses = vec![false; graph.values.len()];
-    let users = graph.nodes.iter().enumerate().filter(|(id, _)| places[*id] != Place::Anywhere);
+    let users = graph.nodes.iter().enumerate().filter(|(id, _)| roles[*id] != Role::Anywhere);
     for (id, node) in users {
         for &v in &node.inputs {
-            let v = root(graph, places, v);
+            let v = root(graph, roles, v);
             let maker = graph.value(v).node.0 as usize;
-            let together = places[id] == places[maker] && rounds.of[id] == rounds.of[maker];
+            let together = roles[id] == roles[maker] && rounds.of[id] == rounds.of[maker];
             crosses[v.0 as usize] |= !together;
         }
     }
-    graph.outputs.iter().for_each(|&v| crosses[root(graph, places, v).0 as usize] = true);
+    graph.outputs.iter().for_each(|&v| crosses[root(graph, roles, v).0 as usize] = true);
     crosses
 }
 
 struct Outliner<'g> {
     graph: &'g Graph,
-    places: &'g [Place],
+    roles: &'g [Role],
     builder: Builder,
     /// Of every value that is there, what it is now.
     new: Vec<Option<ValueId>>,
@@ -212,7 +212,7 @@ impl Outliner<'_> {
 
     /// These nodes as one.
     fn module(&mut self, nodes: &[usize], crossing: &[bool]) -> Result<()> {
-        let mut inner = Inner::new(self.graph, self.places, nodes)?;
+        let mut inner = Inner::new(self.graph, self.roles, nodes)?;
         nodes.iter().try_for_each(|&id| inner.node(id))?;
         let results: Vec<ValueId> = nodes
             .iter()
@@ -240,7 +240,7 @@ struct Inner<'g> {
 
 impl<'g> Inner<'g> {
     /// With the operands of these nodes: what none of them makes, and is not anywhere.
-    fn new(graph: &'g Graph, places: &[Place], nodes: &[usize]) -> Result<Inner<'g>> {
+    fn new(graph: &'g Graph, roles: &[Role], nodes: &[usize]) -> Result<Inner<'g>> {
         let (builder, operands, new) = (Builder::new(), Vec::new(), HashMap::new());
         let mut inner = Inner { graph, builder, operands, new };
         let mut seen: Vec<bool> = vec![false; graph.values.len()];
@@ -249,8 +249,8 @@ impl<'g> Inner<'g> {
             .flat_map(|&id| graph.nodes[id].outputs())
             .for_each(|v| seen[v.0 as usize] = true);
         for &v in nodes.iter().flat_map(|&id| &graph.nodes[id].inputs) {
-            let v = root(graph, places, v);
-            let is_anywhere = places[graph.value(v).node.0 as usize] == Place::Anywhere;
+            let v = root(graph, roles, v);
+            let is_anywhere = roles[graph.value(v).node.0 as usize] == Role::Anywhere;
             if !is_anywhere && !std::mem::replace(&mut seen[v.0 as usize], true) {
                 let index = inner.operands.len() as u32;
                 inner.new.insert(v, inner.builder.input(index, graph.ty(v).clone())?);

@@ -9,7 +9,7 @@ use crate::cache::key::Key;
 use crate::error::Result;
 use crate::graph::module::graph_of;
 use crate::op::module::Body;
-use crate::openxla::{self, Client, Executable, Program};
+use crate::openxla::{self, Client, Executable, HloModule};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -56,10 +56,12 @@ impl Engine {
 
     fn client(&self) -> Result<Arc<Client>> {
         let mut client = self.client.lock();
-        if client.is_none() {
-            *client = Some(openxla::client(&self.file)?);
+        if let Some(client) = &*client {
+            return Ok(client.clone());
         }
-        client.clone().map_or_else(|| openxla::client(&self.file), Ok)
+        let made = openxla::client(&self.file)?;
+        *client = Some(made.clone());
+        Ok(made)
     }
 
     /// A module ready to run. Errors: the plugin's.
@@ -74,7 +76,7 @@ impl Engine {
             return Ok(known);
         }
         // Without the lock: another program may wait long for the plugin.
-        let made = Arc::new(self.made(&|| Program::new(&graph_of(body).into()))?);
+        let made = Arc::new(self.made(&|| HloModule::new(&graph_of(body).into()))?);
         let mut known = self.known.lock();
         known.retain(|_, executable| executable.strong_count() > 0);
         known.insert(body.clone(), Arc::downgrade(&made));
@@ -82,7 +84,7 @@ impl Engine {
     }
 
     /// A folder that cannot be used, or a plugin that writes no executables, costs the time to compile.
-    fn made(&self, program: &dyn Fn() -> Result<Program>) -> Result<Executable> {
+    fn made(&self, program: &dyn Fn() -> Result<HloModule>) -> Result<Executable> {
         let (client, wanted) = (self.client()?, program()?);
         let compile = |wanted| {
             let made = client.compiled(wanted);
