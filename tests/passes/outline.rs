@@ -43,7 +43,30 @@ fn what_stays_outside_parts_modules() {
 %8: f32[3,2] = add(%7, %3)
 %9: f32[2,3] = mul(%0, %1)
 return %8, %9";
-    check(|graph| outline(graph, sound), &program(&["f32[2,3]", "f32[2,3]"], lines), expect![[""]]);
+    check(
+        |graph| outline(graph, sound),
+        &program(&["f32[2,3]", "f32[2,3]"], lines),
+        expect![[r#"
+        %0: f32[2,3] = input() {index=0, type=(f32[2,3])}
+        %1: f32[2,3] = input() {index=1, type=(f32[2,3])}
+        %2: f32[2,3], %3: f32[2,3] = module(%0, %1) {body=(f32[2,3], f32[2,3]) {
+            %2: f32[2,3] = exp(%0)
+            %3: f32[2,3] = mul(%0, %1)
+            return %2, %3
+        }}
+        %4: f32[3,2] = transpose(%2) {perm=[1,0]}
+        %5: f32[3,2] = host(%4) {op="outline", types=(f32[3,2]), args=<tensor>}
+        %6: f32[3,2] = module(%5, %2) {body=(f32[3,2], f32[2,3]) {
+            %2: f32[] = const() {value=2.0, dtype=f32}
+            %3: f32[3,2] = broadcast(%2) {sizes=[3,2]}
+            %4: f32[3,2] = mul(%0, %3)
+            %5: f32[3,2] = transpose(%1) {perm=[1,0]}
+            %6: f32[3,2] = add(%4, %5)
+            return %6
+        }}
+        return %6, %3
+    "#]],
+    );
 }
 
 #[test]
