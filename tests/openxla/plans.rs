@@ -9,7 +9,7 @@ use torchacc::graph::Graph;
 use torchacc::graph::text::parse;
 use torchacc::op::Ty;
 use torchacc::op::array::Array;
-use torchacc::record::View;
+use torchacc::record::{ScalarKind, View};
 use torchacc::runtime::Context;
 use torchacc::runtime::config::{Asked, Options};
 use torchacc::shape::Layout;
@@ -27,8 +27,18 @@ fn context(plugin: Option<&Path>, folder: Option<&Path>) -> Result<Arc<Context>>
     })
 }
 
-/// The results of a graph of f32, on inputs of the same sizes.
+/// The results of a graph, on inputs of f32.
 fn run(context: &Context, graph: &Graph, inputs: &[&[f64]]) -> Result<Vec<Vec<f64>>> {
+    run_with(context, graph, inputs, &[])
+}
+
+/// Likewise, with numbers of the argument block.
+fn run_with(
+    context: &Context,
+    graph: &Graph,
+    inputs: &[&[f64]],
+    numbers: &[(ScalarKind, u64)],
+) -> Result<Vec<Vec<f64>>> {
     let types: Vec<Ty> = graph.outputs.iter().map(|&v| graph.ty(v).clone()).collect();
     let new = |ty: &Ty| (context.new_buffer(ty.nbytes()), ty.clone());
     let array = |numbers: &&[f64]| Array::from_f64(DType::F32, &[numbers.len() as i64], numbers);
@@ -53,7 +63,7 @@ fn run(context: &Context, graph: &Graph, inputs: &[&[f64]]) -> Result<Vec<Vec<f6
     }
     let tensors = |held: &[(u32, Ty)], layouts| held.iter().zip(layouts).map(tensor).collect();
     let (x, y): (Vec<_>, Vec<_>) = (tensors(&given, &of_given), tensors(&made, &of_made));
-    context.record_graph(graph, &x, &[], &y)?;
+    context.record_graph(graph, &x, numbers, &y)?;
     let results = made.iter().zip(of_made.iter().cloned()).map(|((buffer, ty), layout)| {
         let bytes = context.read_view(*buffer, &View { dtype: ty.dtype, layout })?;
         Ok(Array { ty: ty.clone(), bytes }.to_f64s())
@@ -189,4 +199,31 @@ return %5, %2";
     assert!(error.message.contains("take: index out of range"), "{error}");
     let again = run(&context, &graph, &[&[0.0, 1.0, 0.0], &[2.0, 0.0]]).unwrap();
     assert_eq!(again, got);
+}
+
+/// Numbers of the argument block are eight bytes each there, a bool too.
+#[test]
+fn modules_read_numbers_of_every_kind() {
+    let Some(plugin) = found::plugin() else { return };
+    let context = context(Some(&plugin), None).unwrap();
+    let text = "\
+%0: f32[2] = input() {index=0, type=(f32[2])}
+%1: bool[] = scalar() {slot=0, dtype=bool}
+%2: i64[] = scalar() {slot=1, dtype=i64}
+%3: f64[] = scalar() {slot=2, dtype=f64}
+%4: f64[] = cast(%1) {dtype=f64}
+%5: f64[] = cast(%2) {dtype=f64}
+%6: f64[] = add(%4, %5)
+%7: f64[] = mul(%6, %3)
+%8: f32[] = cast(%7) {dtype=f32}
+%9: f32[2] = broadcast(%8) {sizes=[2]}
+%10: f32[2] = mul(%0, %9)
+return %10";
+    let graph = parse(text).unwrap();
+    for (flag, expected) in [(0, [3.0, -6.0]), (1, [3.5, -7.0])] {
+        let numbers =
+            [(ScalarKind::Bool, flag), (ScalarKind::Int, 6), (ScalarKind::Float, 0.5f64.to_bits())];
+        let got = run_with(&context, &graph, &[&[1.0, -2.0]], &numbers).unwrap();
+        assert_eq!(got[0], expected);
+    }
 }
