@@ -214,9 +214,9 @@ typedef struct torchacc_options {
   size_t struct_size;
   /*
    "cpu", "cuda" (an NVIDIA GPU, of several processes on a machine that of `LOCAL_RANK`; "cuda:1" the second that the driver
-   shows), "reference" or "null"; empty for the environment's `TORCHACC_BACKEND`, else a GPU that can be used, else "cpu": a
-   GPU that then does not open is a warning (to `log`, or `torchacc_context_set_observer`). One that was named and cannot be
-   used is an error.
+   shows), "openxla" (the CPU, and a plugin of OpenXLA for all that it can compute), "reference" or "null"; empty for the
+   environment's `TORCHACC_BACKEND`, else a GPU that can be used, else "cpu": a GPU that then does not open is a warning (to
+   `log`, or `torchacc_context_set_observer`). One that was named and cannot be used is an error.
    */
   struct torchacc_str backend;
   /* Threads to compute with, at most 4096; 0 for `TORCHACC_NUM_THREADS`, else all cores. */

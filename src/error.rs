@@ -36,13 +36,15 @@ pub struct Error {
     pub code: Code,
     pub message: String,
     pub site: Site,
+    /// Whether some of what was to be written is.
+    pub torn: bool,
 }
 
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Error { code, message: message.into(), site: 0 }
+        Error { code, message: message.into(), site: 0, torn: false }
     }
 
     /// Says where, unless a call site nearer to the failure said so already.

@@ -8,9 +8,9 @@ use crate::op::{Arity, Attr, Attrs, Class, Op, choices};
 use crate::record::Arg;
 use std::iter::repeat;
 
-/// Program inputs, scalars and CPU fallbacks have their own ways in; marks and checks are the lowering's own.
+/// Program inputs, scalars and CPU fallbacks have their own ways in; marks and checks are the lowering's own, modules a pass's.
 pub fn callable(op: Op) -> bool {
-    !matches!(op, Op::Input | Op::Scalar | Op::Mark | Op::Host | Op::Check)
+    !matches!(op, Op::Input | Op::Scalar | Op::Mark | Op::Host | Op::Check | Op::Module)
 }
 
 fn most_operands(op: Op) -> usize {

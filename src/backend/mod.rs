@@ -26,6 +26,7 @@ use crate::buffer::{Bytes, DerivedCache, Location};
 use crate::error::{Error, Result};
 use crate::op::Op;
 use crate::op::lane::Ended;
+use crate::passes::Says;
 use crate::plan::{Kernel, Plan, Target};
 use borrowed::Borrowed;
 use bytes::HostBytes;
@@ -54,6 +55,16 @@ pub trait Backend: Target + Send + Sync {
 
     /// Whether it computes a composite whole; the others are decomposed before planning.
     fn supports(&self, op: Op) -> bool;
+
+    /// Which nodes a second engine computes for it: these become modules ([`crate::passes::outline`]).
+    fn engine_says(&self) -> Option<Says> {
+        None
+    }
+
+    /// What that engine did.
+    fn engine_counts(&self) -> EngineCounts {
+        EngineCounts::default()
+    }
 
     /// Where its memory comes from.
     fn pool(&self) -> &Arc<Pool>;
@@ -97,6 +108,17 @@ pub trait Backend: Target + Send + Sync {
     }
 
     fn compile(&self, plan: Arc<Plan>) -> Result<Box<dyn Executable>>;
+}
+
+/// Since the backend was made.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EngineCounts {
+    /// Modules compiled.
+    pub compiled: u64,
+    /// Read from disk instead.
+    pub loaded: u64,
+    /// Runs of modules.
+    pub runs: u64,
 }
 
 /// A compiled plan.

@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Calls `exec` with the index of every step whose operands are sound. A failed `exec` must have left the step's
-/// writes untouched, unless its error is `OutOfMemory`: what it was to write is torn then.
+/// writes untouched, unless its error says otherwise or is `OutOfMemory`: what it was to write is torn then.
 pub fn run_steps(plan: &Plan, call: &Call, mut exec: impl FnMut(usize) -> Result<()>) -> Outcome {
     run_some_steps(plan, call, 0..plan.steps.len(), |index, _| exec(index).map(|()| None))
 }
@@ -117,7 +117,8 @@ impl<F: FnMut(usize, Option<Ticket>) -> Result<Option<Ticket>>> Run<'_, F> {
 
     fn fail(&mut self, index: usize, error: Error) {
         let step = &self.plan.steps[index];
-        if error.code == Code::OutOfMemory && homeless(self.plan, self.call, step).is_none() {
+        let began = error.torn || error.code == Code::OutOfMemory;
+        if began && homeless(self.plan, self.call, step).is_none() {
             self.torn.extend(step.writes.iter().filter_map(|write| match write.mem {
                 MemRef::Output(n) => Some(n),
                 _ => None,

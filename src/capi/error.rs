@@ -43,11 +43,7 @@ impl torchacc_error {
     pub(super) unsafe fn take(pointer: *mut torchacc_error) -> Error {
         // SAFETY: the caller's promise.
         let error = match unsafe { borrow(pointer) } {
-            Ok(error) => Error {
-                code: code_of(error.code),
-                message: error.message.to_string(),
-                site: error.site,
-            },
+            Ok(error) => Error::new(code_of(error.code), error.message.to_string()).at(error.site),
             Err(error) => error,
         };
         // SAFETY: the caller gave it up.

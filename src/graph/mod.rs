@@ -7,6 +7,7 @@ pub mod builder;
 pub mod generate;
 pub mod interpret;
 pub(crate) mod math;
+pub mod module;
 pub mod text;
 pub mod verify;
 

@@ -11,18 +11,22 @@
 //!
 //! Attributes tell their kind by their form: `3` int, `3.0` `1e-5` `-inf` `nan` float, `true` bool, `[1,2]` ints,
 //! `f32` dtype, `(f32[2], i64[])` types, `<tensor, scalar(float,0), "sum", …>` arguments of a CPU fallback. The host
-//! operator itself is printed as its key in quotes, which means the same in every process; its number does not.
+//! operator itself is printed as its key in quotes, which means the same in every process; its number does not. The body of a
+//! module is a graph in braces behind the types of its operands, which are its first values.
 
+use super::module::{body_of, graph_of};
 use super::verify::verify;
 use super::{Graph, Node, NodeId, Value, ValueId};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::invalid;
+use crate::op::module::Body;
 use crate::op::{Attr, Attrs, Class, Op, Row, Ty, Tys, host};
 use crate::record::{Arg, Read, ScalarKind, View};
 use crate::shape::{Dims, Layout};
 use smallvec::SmallVec;
 use std::fmt::{self, Display, Formatter};
+use std::sync::Arc;
 
 // ---- print
 
@@ -72,7 +76,15 @@ pub(crate) fn attr_text(row: &Row, name: &str, attr: &Attr) -> String {
         Attr::DType(d) => d.to_string(),
         Attr::Types(types) => format!("({})", list(types, Ty::to_string)),
         Attr::Args(args) => format!("<{}>", list(args, arg_text)),
+        Attr::Body(body) => body_text(body),
     }
+}
+
+fn body_text(body: &Body) -> String {
+    let graph = graph_of(body);
+    let inner = Graph { nodes: graph.nodes[body.operands.len()..].to_vec(), ..graph };
+    let lines: String = inner.to_string().lines().map(|line| format!("    {line}\n")).collect();
+    format!("({}) {{\n{lines}}}", list(&body.operands, Ty::to_string))
 }
 
 pub(crate) fn ints_text(v: &[i64]) -> String {
@@ -122,7 +134,7 @@ fn arg_text(arg: &Arg) -> String {
 /// The graph that `text` describes. Values must be numbered 0, 1, 2, … in order. Errors (`InvalidArgument`) begin
 /// with line and column; types that differ from what the rows infer and unknown host operators are errors too.
 pub fn parse(text: &str) -> Result<Graph> {
-    let mut parser = Parser { text, at: 0, graph: Graph::default() };
+    let mut parser = Parser { text, at: 0, graph: Graph::default(), is_body: false };
     while !parser.eat("return") {
         parser.node()?;
     }
@@ -141,6 +153,8 @@ struct Parser<'a> {
     /// Byte position.
     at: usize,
     graph: Graph,
+    /// Whether that is the body of a module, in which there are none.
+    is_body: bool,
 }
 
 impl<'a> Parser<'a> {
@@ -317,7 +331,11 @@ impl<'a> Parser<'a> {
     fn attr(&mut self, row: &Row, name: &str) -> Result<Attr> {
         let at = self.at;
         if self.eat("(") {
-            return Ok(Attr::Types(self.until(")", Parser::ty)?));
+            let types = self.until(")", Parser::ty)?;
+            return match self.eat("{") {
+                true => Ok(Attr::Body(Arc::new(self.body(types)?))),
+                false => Ok(Attr::Types(types)),
+            };
         }
         if self.eat("<") {
             return Ok(Attr::Args(self.until(">", Parser::arg)?));
@@ -334,6 +352,22 @@ impl<'a> Parser<'a> {
             },
             _ => self.fail(at, format!("`{name}` cannot be this")),
         }
+    }
+
+    /// The rest of a body with these operands.
+    fn body(&mut self, operands: Vec<Ty>) -> Result<Body> {
+        if std::mem::replace(&mut self.is_body, true) {
+            return self.fail(self.at, "there is a module in the body of a module");
+        }
+        let count = operands.len();
+        let none = Body { operands, nodes: Vec::new(), results: Vec::new() };
+        let outer = std::mem::replace(&mut self.graph, graph_of(&none));
+        while !self.eat("return") {
+            self.node()?;
+        }
+        self.graph.outputs = self.until("}", Parser::operand)?;
+        self.is_body = false;
+        Ok(body_of(&std::mem::replace(&mut self.graph, outer), count))
     }
 
     fn arg(&mut self) -> Result<Arg> {

@@ -15,6 +15,7 @@ pub mod grouped;
 pub mod index;
 pub mod lane;
 mod leaf;
+pub mod module;
 mod movement;
 pub mod nn;
 pub mod philox;
@@ -28,8 +29,10 @@ use crate::number::{Number, Numbers};
 use crate::record::Arg;
 use crate::shape::{Dims, Layout, numel};
 use array::Array;
+use module::Body;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
+use std::sync::Arc;
 pub use table::Op;
 
 #[cfg(test)]
@@ -84,6 +87,8 @@ pub enum Attr {
     /// Arguments of a CPU fallback; tensors and scalars stand for the node's inputs in order (their `Read`s and slots are
     /// not looked at).
     Args(Vec<Arg>),
+    /// What a module computes.
+    Body(Arc<Body>),
 }
 
 /// The names of what an attribute of this name chooses from; the attribute is the place in the list. Callers say the name: a
@@ -114,6 +119,8 @@ pub enum Class {
     Indexing,
     /// Could be expressed in other primitives (see `passes::decompose`), kept whole because backends do it better.
     Composite,
+    /// A part of a program, which a second engine computes.
+    Engine,
     /// Has effects: it runs, in the order of its kind, whether or not somebody wants a result.
     Host,
 }
@@ -346,6 +353,7 @@ impl PartialEq for Attr {
             (Attr::Types(a), Attr::Types(b)) => a == b,
             // Debug text tells -0.0 from 0.0 and spells every NaN alike.
             (Attr::Args(a), Attr::Args(b)) => format!("{a:?}") == format!("{b:?}"),
+            (Attr::Body(a), Attr::Body(b)) => a == b,
             _ => false,
         }
     }
@@ -364,6 +372,7 @@ impl std::hash::Hash for Attr {
             Attr::DType(d) => d.hash(state),
             Attr::Types(t) => t.hash(state),
             Attr::Args(a) => a.len().hash(state),
+            Attr::Body(body) => body.hash(state),
         }
     }
 }
@@ -383,7 +392,8 @@ impl Numbers for Attrs {
                 Attr::Ints(list) => list.numbers(f),
                 Attr::Types(types) => types.iter_mut().for_each(|ty| ty.numbers(f)),
                 Attr::Args(args) => args.iter_mut().for_each(|arg| arg.numbers(f)),
-                Attr::Bool(_) | Attr::DType(_) => {}
+                // A module of other sizes is another one.
+                Attr::Bool(_) | Attr::DType(_) | Attr::Body(_) => {}
             }
         }
     }

@@ -16,7 +16,8 @@ use super::Arity::{AtLeast, Between, Exactly};
 use super::Class::*;
 use super::LayoutRequirement::{Dense, Number, Rows, Strided};
 use super::{
-    DEFAULT, Row, expect, fallback, fft, grouped, index, leaf, movement, nn, pointwise as p, reduce,
+    DEFAULT, Row, expect, fallback, fft, grouped, index, leaf, module, movement, nn,
+    pointwise as p, reduce,
 };
 use serde::{Deserialize, Serialize};
 
@@ -330,6 +331,11 @@ macro_rules! primitives {
         /// two formats if need be, summed in f32, times scale_a · scale_b (f32), rounded once to `dtype`, a float.
         ScaledMatmul { "scaled_matmul" Composite Exactly(4), ["dtype"], reduce::scaled_matmul_type, reduce::SCALED_MATMUL, reduce::matmul_flops, layouts: &[Strided, Strided, Dense] }
             grad (Refuses) decomposed (scaled_matmul);
+
+        // ---- engines
+        /// A part of the program that a second engine computes as a whole: the results of `body` ([`module::Body`]).
+        Module { "module" Engine AtLeast(0), ["body"], module::module_type, module::MODULE, p::no_flops, layouts: &[Number] }
+            grad (Refuses);
 
         // ---- host
         /// A call of host operator `op`; `args` say how inputs and plain arguments interleave; `types` are the results'.

@@ -39,6 +39,7 @@ pub enum RawDevice {}
 pub enum RawBuffer {}
 pub enum RawLoaded {}
 pub enum RawExecutable {}
+pub enum RawSerialized {}
 
 /// The value of a C expression where the header is included, and what this file takes it for.
 pub type Fact = (String, usize);
@@ -144,6 +145,21 @@ structs! {
         executable: *mut RawExecutable,
         num_outputs: usize,
     }
+    ExecutableSerialize "PJRT_Executable_Serialize_Args" {
+        executable: *const RawExecutable,
+        serialized_bytes: *const c_char,
+        serialized_bytes_size: usize,
+        serialized_executable: *mut RawSerialized,
+        serialized_executable_deleter: Option<unsafe extern "C" fn(*mut RawSerialized)>,
+    }
+    DeserializeAndLoad "PJRT_Executable_DeserializeAndLoad_Args" {
+        client: *mut RawClient,
+        serialized_executable: *const c_char,
+        serialized_executable_size: usize,
+        loaded_executable: *mut RawLoaded,
+        overridden_serialized_compile_options: *const c_char,
+        overridden_serialized_compile_options_size: usize,
+    }
     LoadedDestroy "PJRT_LoadedExecutable_Destroy_Args" { executable: *mut RawLoaded, }
     GetExecutable "PJRT_LoadedExecutable_GetExecutable_Args" {
         loaded_executable: *mut RawLoaded,
@@ -191,9 +207,13 @@ structs! {
 
 /// Functions by their names in C and their places in the table.
 macro_rules! functions {
-    ($($field:ident $name:literal $place:literal: ($args:ty) $(-> $result:ty)?;)*) => {
+    (
+        needed { $($field:ident $name:literal $place:literal: ($args:ty) $(-> $result:ty)?;)* }
+        optional { $($extra:ident $extra_name:literal $extra_place:literal: ($extra_args:ty);)* }
+    ) => {
         pub struct Functions {
             $(pub $field: unsafe extern "C" fn(*mut $args) $(-> $result)?,)*
+            $(pub $extra: Option<unsafe extern "C" fn(*mut $extra_args) -> *mut RawError>,)*
         }
 
         impl Functions {
@@ -218,6 +238,12 @@ macro_rules! functions {
                         };
                         function.ok_or_else(|| format!("it has no function {}", $name))?
                     },)*
+                    // SAFETY: within the table, which ends behind the functions above; this is its type or NULL.
+                    $($extra: unsafe {
+                        api.byte_add(HEAD + $extra_place * size_of::<usize>())
+                            .cast::<Option<unsafe extern "C" fn(*mut $extra_args) -> *mut RawError>>()
+                            .read()
+                    },)*
                 })
             }
         }
@@ -226,36 +252,45 @@ macro_rules! functions {
             vec![$((
                 format!("offsetof(PJRT_Api, {})", $name),
                 HEAD + $place * size_of::<usize>(),
+            ),)* $((
+                format!("offsetof(PJRT_Api, {})", $extra_name),
+                HEAD + $extra_place * size_of::<usize>(),
             ),)*]
         }
     };
 }
 
 functions! {
-    error_destroy "PJRT_Error_Destroy" 0: (ErrorDestroy);
-    error_message "PJRT_Error_Message" 1: (ErrorMessage);
-    error_get_code "PJRT_Error_GetCode" 2: (ErrorGetCode) -> *mut RawError;
-    plugin_initialize "PJRT_Plugin_Initialize" 3: (PluginInitialize) -> *mut RawError;
-    event_destroy "PJRT_Event_Destroy" 5: (EventDestroy) -> *mut RawError;
-    event_await "PJRT_Event_Await" 8: (EventAwait) -> *mut RawError;
-    client_create "PJRT_Client_Create" 10: (ClientCreate) -> *mut RawError;
-    client_destroy "PJRT_Client_Destroy" 11: (ClientDestroy) -> *mut RawError;
-    client_platform_name "PJRT_Client_PlatformName" 12: (ClientPlatformName) -> *mut RawError;
-    client_addressable_devices "PJRT_Client_AddressableDevices" 16:
-        (ClientAddressableDevices) -> *mut RawError;
-    client_compile "PJRT_Client_Compile" 20: (ClientCompile) -> *mut RawError;
-    buffer_from_host_buffer "PJRT_Client_BufferFromHostBuffer" 22:
-        (BufferFromHostBuffer) -> *mut RawError;
-    executable_destroy "PJRT_Executable_Destroy" 40: (ExecutableDestroy) -> *mut RawError;
-    executable_num_outputs "PJRT_Executable_NumOutputs" 44:
-        (ExecutableNumOutputs) -> *mut RawError;
-    loaded_destroy "PJRT_LoadedExecutable_Destroy" 50: (LoadedDestroy) -> *mut RawError;
-    get_executable "PJRT_LoadedExecutable_GetExecutable" 51: (GetExecutable) -> *mut RawError;
-    execute "PJRT_LoadedExecutable_Execute" 55: (Execute) -> *mut RawError;
-    buffer_destroy "PJRT_Buffer_Destroy" 58: (BufferDestroy) -> *mut RawError;
-    buffer_element_type "PJRT_Buffer_ElementType" 59: (BufferElementType) -> *mut RawError;
-    buffer_dimensions "PJRT_Buffer_Dimensions" 60: (BufferDimensions) -> *mut RawError;
-    to_host_buffer "PJRT_Buffer_ToHostBuffer" 70: (ToHostBuffer) -> *mut RawError;
+    needed {
+        error_destroy "PJRT_Error_Destroy" 0: (ErrorDestroy);
+        error_message "PJRT_Error_Message" 1: (ErrorMessage);
+        error_get_code "PJRT_Error_GetCode" 2: (ErrorGetCode) -> *mut RawError;
+        plugin_initialize "PJRT_Plugin_Initialize" 3: (PluginInitialize) -> *mut RawError;
+        event_destroy "PJRT_Event_Destroy" 5: (EventDestroy) -> *mut RawError;
+        event_await "PJRT_Event_Await" 8: (EventAwait) -> *mut RawError;
+        client_create "PJRT_Client_Create" 10: (ClientCreate) -> *mut RawError;
+        client_destroy "PJRT_Client_Destroy" 11: (ClientDestroy) -> *mut RawError;
+        client_platform_name "PJRT_Client_PlatformName" 12: (ClientPlatformName) -> *mut RawError;
+        client_addressable_devices "PJRT_Client_AddressableDevices" 16:
+            (ClientAddressableDevices) -> *mut RawError;
+        client_compile "PJRT_Client_Compile" 20: (ClientCompile) -> *mut RawError;
+        buffer_from_host_buffer "PJRT_Client_BufferFromHostBuffer" 22:
+            (BufferFromHostBuffer) -> *mut RawError;
+        executable_destroy "PJRT_Executable_Destroy" 40: (ExecutableDestroy) -> *mut RawError;
+        executable_num_outputs "PJRT_Executable_NumOutputs" 44:
+            (ExecutableNumOutputs) -> *mut RawError;
+        loaded_destroy "PJRT_LoadedExecutable_Destroy" 50: (LoadedDestroy) -> *mut RawError;
+        get_executable "PJRT_LoadedExecutable_GetExecutable" 51: (GetExecutable) -> *mut RawError;
+        execute "PJRT_LoadedExecutable_Execute" 55: (Execute) -> *mut RawError;
+        buffer_destroy "PJRT_Buffer_Destroy" 58: (BufferDestroy) -> *mut RawError;
+        buffer_element_type "PJRT_Buffer_ElementType" 59: (BufferElementType) -> *mut RawError;
+        buffer_dimensions "PJRT_Buffer_Dimensions" 60: (BufferDimensions) -> *mut RawError;
+        to_host_buffer "PJRT_Buffer_ToHostBuffer" 70: (ToHostBuffer) -> *mut RawError;
+    }
+    optional {
+        executable_serialize "PJRT_Executable_Serialize" 49: (ExecutableSerialize);
+        deserialize_and_load "PJRT_Executable_DeserializeAndLoad" 56: (DeserializeAndLoad);
+    }
 }
 
 /// Enumerators of the header.

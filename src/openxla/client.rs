@@ -167,10 +167,46 @@ impl Client {
             plugin.call(plugin.functions.client_compile, &mut args, "compiling a module")?;
             Owned::new(plugin, args.executable, "executable")?
         };
+        self.loaded(raw, inputs, outputs)
+    }
+
+    /// What [`Loaded::serialized`] of the same plugin gave. Error: `Unsupported` where it cannot read them.
+    pub(super) fn restore(
+        self: &Arc<Client>,
+        bytes: &[u8],
+        inputs: Vec<Ty>,
+        outputs: Vec<Ty>,
+    ) -> Result<Loaded> {
+        let plugin = self.raw.plugin;
+        plugin.check()?;
+        let Some(function) = plugin.functions.deserialize_and_load else {
+            return Err(plugin.error(Code::Unsupported, "it reads no executables"));
+        };
+        let mut args = api::DeserializeAndLoad {
+            client: self.raw.raw,
+            serialized_executable: bytes.as_ptr().cast(),
+            serialized_executable_size: bytes.len(),
+            ..api::DeserializeAndLoad::zeroed()
+        };
+        // SAFETY: the function's own arguments; the bytes are read only.
+        let raw = unsafe {
+            plugin.call(function, &mut args, "reading an executable")?;
+            Owned::new(plugin, args.loaded_executable, "executable")?
+        };
+        self.loaded(raw, inputs, outputs)
+    }
+
+    /// Error: it has another number of results.
+    fn loaded(
+        self: &Arc<Client>,
+        raw: Owned<RawLoaded>,
+        inputs: Vec<Ty>,
+        outputs: Vec<Ty>,
+    ) -> Result<Loaded> {
         let count = number_of_outputs(&raw)?;
         if count != outputs.len() {
             let text = format!("its executable has {count} results, not {}", outputs.len());
-            return Err(plugin.error(Code::OperatorError, text));
+            return Err(self.raw.plugin.error(Code::OperatorError, text));
         }
         Ok(Loaded { raw, inputs, outputs, client: self.clone() })
     }
@@ -206,22 +242,27 @@ impl Client {
     }
 }
 
-fn number_of_outputs(loaded: &Owned<RawLoaded>) -> Result<usize> {
+/// What the plugin is doing.
+const LOOKING: &str = "looking at what it compiled";
+
+fn inner(loaded: &Owned<RawLoaded>) -> Result<Owned<RawExecutable>> {
     let plugin = loaded.plugin;
     let mut get =
         api::GetExecutable { loaded_executable: loaded.raw, ..api::GetExecutable::zeroed() };
-    // SAFETY: the functions' own arguments.
+    // SAFETY: the function's own arguments.
     unsafe {
-        let doing = "looking at what it compiled";
-        plugin.call(plugin.functions.get_executable, &mut get, doing)?;
-        let inner = Owned::new(plugin, get.executable, "executable")?;
-        let mut count = api::ExecutableNumOutputs {
-            executable: inner.raw,
-            ..api::ExecutableNumOutputs::zeroed()
-        };
-        plugin.call(plugin.functions.executable_num_outputs, &mut count, doing)?;
-        Ok(count.num_outputs)
+        plugin.call(plugin.functions.get_executable, &mut get, LOOKING)?;
+        Owned::new(plugin, get.executable, "executable")
     }
+}
+
+fn number_of_outputs(loaded: &Owned<RawLoaded>) -> Result<usize> {
+    let (plugin, inner) = (loaded.plugin, inner(loaded)?);
+    let mut count =
+        api::ExecutableNumOutputs { executable: inner.raw, ..api::ExecutableNumOutputs::zeroed() };
+    // SAFETY: the function's own arguments.
+    unsafe { plugin.call(plugin.functions.executable_num_outputs, &mut count, LOOKING)? };
+    Ok(count.num_outputs)
 }
 
 /// An input as the plugin has it. It ends when the plugin reads the bytes no more.
@@ -250,34 +291,51 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Runs it, and waits. Inputs and results are dense and row-major, of as many bytes as their types. Inputs that lie at multiples
-    /// of 64 bytes need not be copied.
-    pub fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<()> {
-        let plugin = self.raw.plugin;
-        plugin.check()?;
+    /// Runs it, and waits. Inputs are dense and row-major, of as many bytes as their types, and free again when this returns. Those
+    /// that lie at multiples of 64 bytes need not be copied.
+    pub fn run(&self, inputs: &[&[u8]]) -> Result<Results<'_>> {
+        self.raw.plugin.check()?;
         fits("inputs", &self.inputs, inputs.iter().map(|bytes| bytes.len()))?;
-        fits("results", &self.outputs, outputs.iter().map(|bytes| bytes.len()))?;
         let arguments: Vec<Argument> = (self.inputs.iter().zip(inputs))
             .map(|(ty, bytes)| self.client.argument(ty, bytes))
             .collect::<Result<_>>()?;
-        let results = self.execute(&arguments)?;
-        for ((result, ty), bytes) in results.iter().zip(&self.outputs).zip(outputs) {
-            self.check(result, ty)?;
-            let mut args = api::ToHostBuffer {
-                src: result.raw,
-                dst: bytes.as_mut_ptr().cast::<c_void>(),
-                dst_size: bytes.len(),
-                ..api::ToHostBuffer::zeroed()
+        let results = Results { arrays: self.execute(&arguments)?, of: self };
+        results.arrays.iter().zip(&self.outputs).try_for_each(|(raw, ty)| self.check(raw, ty))?;
+        Ok(results)
+    }
+
+    /// What [`Client::restore`] makes it of in another process. `None`: the plugin writes none.
+    pub fn serialized(&self) -> Result<Option<Vec<u8>>> {
+        let plugin = self.raw.plugin;
+        let (Some(function), Some(_)) =
+            (plugin.functions.executable_serialize, plugin.functions.deserialize_and_load)
+        else {
+            return Ok(None);
+        };
+        let inner = inner(&self.raw)?;
+        let mut args = api::ExecutableSerialize {
+            executable: inner.raw,
+            ..api::ExecutableSerialize::zeroed()
+        };
+        // SAFETY: the function's own arguments; the bytes live until the deleter is called, once.
+        unsafe {
+            match plugin.call(function, &mut args, "writing an executable") {
+                Err(error) if error.code == Code::Unsupported => return Ok(None),
+                done => done?,
+            }
+            let bytes = match args.serialized_bytes.is_null() {
+                true => Vec::new(),
+                false => std::slice::from_raw_parts(
+                    args.serialized_bytes.cast::<u8>(),
+                    args.serialized_bytes_size,
+                )
+                .to_vec(),
             };
-            let doing = "reading a result";
-            // SAFETY: the function's own arguments; the memory is there until the event has come.
-            let copied = unsafe {
-                plugin.call(plugin.functions.to_host_buffer, &mut args, doing)?;
-                Owned::new(plugin, args.event, "event of a copy")?
-            };
-            copied.wait(doing)?;
+            if let Some(end) = args.serialized_executable_deleter {
+                end(args.serialized_executable);
+            }
+            Ok(Some(bytes))
         }
-        Ok(())
     }
 
     fn execute(&self, arguments: &[Argument]) -> Result<Vec<Owned<RawBuffer>>> {
@@ -336,6 +394,39 @@ impl Loaded {
                 Err(plugin.error(Code::OperatorError, text))
             }
         }
+    }
+}
+
+/// What a run gave, in the plugin's memory.
+pub struct Results<'l> {
+    arrays: Vec<Owned<RawBuffer>>,
+    of: &'l Loaded,
+}
+
+impl Results<'_> {
+    /// Dense and row-major, to memory of as many bytes as their types. Errors: the plugin's, `torn`.
+    pub fn copy_to(&self, outputs: &mut [&mut [u8]]) -> Result<()> {
+        fits("results", &self.of.outputs, outputs.iter().map(|bytes| bytes.len()))?;
+        let mut copies = self.arrays.iter().zip(outputs);
+        copies
+            .try_for_each(|(array, bytes)| self.copy(array, bytes))
+            .map_err(|error| Error { torn: true, ..error })
+    }
+
+    fn copy(&self, array: &Owned<RawBuffer>, bytes: &mut [u8]) -> Result<()> {
+        let (plugin, doing) = (self.of.raw.plugin, "reading a result");
+        let mut args = api::ToHostBuffer {
+            src: array.raw,
+            dst: bytes.as_mut_ptr().cast::<c_void>(),
+            dst_size: bytes.len(),
+            ..api::ToHostBuffer::zeroed()
+        };
+        // SAFETY: the function's own arguments; the memory is there until the event has come.
+        let copied = unsafe {
+            plugin.call(plugin.functions.to_host_buffer, &mut args, doing)?;
+            Owned::new(plugin, args.event, "event of a copy")?
+        };
+        copied.wait(doing)
     }
 }
 

@@ -17,14 +17,15 @@ mod plugin;
 
 use crate::buffer;
 use crate::error::{Code, Error, Result};
+use crate::graph::{Graph, Node};
 use crate::invalid;
 use crate::op::Ty;
 use crate::op::array::Array;
-use crate::stablehlo::{Argument, Module, printed};
+use crate::stablehlo::{self, Argument, Module, printed};
 pub use api::{Fact, facts};
 use checks::Check;
-pub use client::Client;
 use client::Loaded;
+pub use client::{Client, Results};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -34,9 +35,9 @@ pub fn client(file: &Path) -> Result<Arc<Client>> {
     plugin::load(file)?.client()
 }
 
-/// A program that a plugin compiled.
-pub struct Executable {
-    loaded: Loaded,
+/// A program as a plugin is given it.
+pub struct HloModule {
+    text: String,
     arguments: Vec<(Argument, Ty)>,
     /// How many inputs it is called with; the constants follow.
     inputs: usize,
@@ -46,10 +47,15 @@ pub struct Executable {
     checks: Vec<Check>,
 }
 
-impl Client {
-    /// Compiles a program whose composites are decomposed. Errors: `Unsupported` for primitives that StableHLO has no words for;
-    /// the plugin's.
-    pub fn compile(self: &Arc<Client>, program: &Module) -> Result<Executable> {
+/// One that a plugin compiled.
+pub struct Executable {
+    program: HloModule,
+    loaded: Loaded,
+}
+
+impl HloModule {
+    /// Of a program whose composites are decomposed. Error: `Unsupported` for primitives that StableHLO has no words for.
+    pub fn new(program: &Module) -> Result<HloModule> {
         let (graph, checks) = lower::lower(&program.graph)?;
         let outputs: Vec<Ty> = graph.outputs.iter().map(|&v| graph.ty(v).clone()).collect();
         // As arguments, so that large ones are no text.
@@ -59,9 +65,8 @@ impl Client {
             let text = format!("StableHLO has no words for {name}, so OpenXLA cannot run it");
             return Err(Error::new(Code::Unsupported, text));
         }
-        let types = module.arguments.iter().map(|argument| argument.1.clone()).collect();
-        Ok(Executable {
-            loaded: self.load(&module.text, types, outputs.clone())?,
+        Ok(HloModule {
+            text: module.text,
             arguments: module.arguments,
             inputs: program.inputs,
             constants: program.constants.clone(),
@@ -69,15 +74,53 @@ impl Client {
             checks,
         })
     }
+
+    /// The module of StableHLO.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    fn types(&self) -> (Vec<Ty>, Vec<Ty>) {
+        let arguments = self.arguments.iter().map(|argument| argument.1.clone());
+        (arguments.collect(), self.outputs.clone())
+    }
+
+    fn array<'a>(&'a self, inputs: &'a [Array], index: usize) -> Option<&'a Array> {
+        match index.checked_sub(self.inputs) {
+            Some(constant) => self.constants.get(constant),
+            None => inputs.get(index),
+        }
+    }
+}
+
+impl Client {
+    /// Errors: as [`HloModule::new`]; the plugin's.
+    pub fn compile(self: &Arc<Client>, program: &Module) -> Result<Executable> {
+        self.compiled(HloModule::new(program)?)
+    }
+
+    /// Errors: the plugin's.
+    pub fn compiled(self: &Arc<Client>, program: HloModule) -> Result<Executable> {
+        let (inputs, outputs) = program.types();
+        Ok(Executable { loaded: self.load(&program.text, inputs, outputs)?, program })
+    }
+
+    /// What [`Executable::serialized`] gave for the same program on the same plugin. Errors: the plugin's; `Unsupported` where it
+    /// has no such function.
+    pub fn restored(self: &Arc<Client>, program: HloModule, bytes: &[u8]) -> Result<Executable> {
+        let (inputs, outputs) = program.types();
+        Ok(Executable { loaded: self.restore(bytes, inputs, outputs)?, program })
+    }
 }
 
 impl Executable {
     /// The program's results; waits for them. `inputs` and `scalars` are as of [`crate::graph::interpret::interpret`]. Errors:
     /// inputs of other types than the program's; those of its primitives; the plugin's.
     pub fn run(&self, inputs: &[Array], scalars: &[u64]) -> Result<Vec<Array>> {
+        let program = &self.program;
         let numbers: Vec<[u8; 8]> = scalars.iter().map(|bits| bits.to_le_bytes()).collect();
         let argument = |(place, ty): &(Argument, Ty)| match *place {
-            Argument::Input(index) => match self.array(inputs, index) {
+            Argument::Input(index) => match program.array(inputs, index) {
                 Some(array) if array.ty == *ty => Ok(&array.bytes[..]),
                 Some(array) => invalid!("input {index} is declared as {ty}, but is {}", array.ty),
                 None => invalid!("input {index} of {} is missing", inputs.len()),
@@ -87,22 +130,42 @@ impl Executable {
                 None => invalid!("scalar {slot} of {} is missing", scalars.len()),
             },
         };
-        let given = self.arguments.iter().map(argument).collect::<Result<Vec<_>>>()?;
-        let mut results = self.outputs.iter().map(zeros).collect::<Result<Vec<Array>>>()?;
+        let given = program.arguments.iter().map(argument).collect::<Result<Vec<_>>>()?;
+        let mut results = program.outputs.iter().map(zeros).collect::<Result<Vec<Array>>>()?;
         let mut bytes: Vec<&mut [u8]> =
             results.iter_mut().map(|array| &mut array.bytes[..]).collect();
-        self.loaded.run(&given, &mut bytes)?;
-        let numbers = results.split_off(results.len() - self.checks.len());
-        self.checks.iter().zip(&numbers).try_for_each(|(check, number)| check.result(number))?;
+        self.loaded.run(&given)?.copy_to(&mut bytes)?;
+        let checks = &program.checks;
+        let numbers = results.split_off(results.len() - checks.len());
+        checks.iter().zip(&numbers).try_for_each(|(check, number)| check.result(number))?;
         Ok(results)
     }
 
-    fn array<'a>(&'a self, inputs: &'a [Array], index: usize) -> Option<&'a Array> {
-        match index.checked_sub(self.inputs) {
-            Some(constant) => self.constants.get(constant),
-            None => inputs.get(index),
-        }
+    /// As [`Executable::run`], of a program without scalars, constants and checks that uses all its inputs, in memory of the
+    /// caller's: of `inputs` nothing is read any more when results can be copied.
+    pub fn start(&self, inputs: &[&[u8]]) -> Result<Results<'_>> {
+        self.loaded.run(inputs)
     }
+
+    /// What [`Client::restored`] takes. `None`: the plugin writes no executables.
+    pub fn serialized(&self) -> Result<Option<Vec<u8>>> {
+        self.loaded.serialized()
+    }
+}
+
+/// Whether a node can be a part of a program without checks: StableHLO has words for it, it refuses no numbers, and there is
+/// something to compute.
+pub fn says(graph: &Graph, node: &Node) -> bool {
+    let types = || node.inputs.iter().copied().chain(node.outputs()).map(|v| graph.ty(v));
+    types().all(|ty| api::element_type(ty.dtype).is_some() && ty.numel() > 0)
+        && !node.outputs().any(|v| node.op.refuses(graph.ty(v).dtype))
+        && stablehlo::says(graph, node)
+}
+
+/// What executables of a plugin depend on besides the program. Loads it. The file is told by its size and its time: it has hundreds of
+/// megabytes. Errors: as [`client`].
+pub fn fingerprint(file: &Path) -> Result<String> {
+    plugin::load(file)?.fingerprint()
 }
 
 /// Error: `OutOfMemory`.

@@ -8,6 +8,7 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use parking_lot::Mutex;
 use std::error::Error as _;
 use std::ffi::c_int;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
@@ -21,6 +22,8 @@ const ADVICE: &str =
 /// A library that was loaded and initialized. It is never unloaded: its threads may run.
 pub struct Plugin {
     file: PathBuf,
+    /// Minor version of the API.
+    version: c_int,
     pub functions: Functions,
     /// The process that its threads are in.
     process: u32,
@@ -65,19 +68,20 @@ fn open(file: PathBuf) -> Result<Plugin> {
     // SAFETY: it takes nothing.
     let api = unsafe { entry() };
     // SAFETY: what a plugin returns is its table, of which no more is read here than the size that it says.
-    let functions = unsafe { checked(api)? };
-    let plugin = Plugin { file, functions, process: std::process::id(), client: Mutex::default() };
+    let (functions, version) = unsafe { checked(api)? };
+    let process = std::process::id();
+    let plugin = Plugin { file, version, functions, process, client: Mutex::default() };
     let mut args = api::PluginInitialize::zeroed();
     // SAFETY: the function's own arguments.
     unsafe { plugin.call(plugin.functions.plugin_initialize, &mut args, "initializing it")? };
     Ok(plugin)
 }
 
-/// The functions of a table of a version that is known.
+/// The functions of a table of a version that is known, and its minor version.
 ///
 /// # Safety
 /// `api` is NULL or what `GetPjrtApi` of some version returned.
-unsafe fn checked(api: *const Api) -> Result<Functions> {
+unsafe fn checked(api: *const Api) -> Result<(Functions, c_int)> {
     let mismatch = |text: String| Err(Error::new(Code::AbiMismatch, text));
     if api.is_null() {
         return mismatch("it returned no table of functions".into());
@@ -98,8 +102,10 @@ unsafe fn checked(api: *const Api) -> Result<Functions> {
         ));
     }
     // SAFETY: a table of that version.
-    unsafe { Functions::of(api) }
-        .or_else(|missing| mismatch(format!("{missing} (version {major}.{minor} of the PJRT API)")))
+    match unsafe { Functions::of(api) } {
+        Ok(functions) => Ok((functions, minor)),
+        Err(missing) => mismatch(format!("{missing} (version {major}.{minor} of the PJRT API)")),
+    }
 }
 
 impl Plugin {
@@ -125,6 +131,16 @@ impl Plugin {
         }
         let text = "it was loaded before this process was forked and cannot be used here; load it in the process that uses it";
         Err(self.said(Error::new(Code::InvalidArgument, text)))
+    }
+
+    /// What is compiled with it is this plugin's only.
+    pub fn fingerprint(&self) -> Result<String> {
+        let found = std::fs::metadata(&self.file).map_err(|error| {
+            self.error(Code::NotFound, format!("it was there, and now: {error}"))
+        })?;
+        let name = self.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let (bytes, time) = (found.len(), found.mtime());
+        Ok(format!("{name} 0.{} of {bytes} bytes at {time}", self.version))
     }
 
     fn said(&self, error: Error) -> Error {

@@ -367,7 +367,7 @@ impl<'a> Memory<'a> {
         })
     }
 
-    /// Write `k` may lie over a read only if both are gone through in step.
+    /// Write `k` may lie over a read only if both are gone through in step, or all is read before.
     fn hazards(&self, step: &Step, k: usize, (space, range): &(Space, Range<u64>)) -> Result<()> {
         let write = &step.writes[k];
         for (i, read) in self.reads_over(step, *space, range) {
@@ -387,6 +387,7 @@ impl<'a> Memory<'a> {
                 Kernel::Node { op: Op::AsStridedScatter | Op::IndexAdd | Op::Scatter, .. } => {
                     i == 0
                 }
+                Kernel::Node { op: Op::Module, .. } => true,
                 _ => false,
             };
             if !same || !in_step {

@@ -4,6 +4,7 @@ use super::Kernel;
 use super::draft::{Fused, Region, Source};
 use super::views::{View, is_view};
 use crate::graph::{Graph, ValueId};
+use crate::op::module::body;
 use crate::op::{Class, Op};
 use smallvec::SmallVec;
 
@@ -85,6 +86,9 @@ pub(super) fn region_time(graph: &Graph, fused: &Fused, region: &Region) -> u64 
         Kernel::Map(_) | Kernel::Reduce { .. } => None,
     };
     let whole = node.map_or(0, |node| {
+        if let Some(body) = body(&node.attrs) {
+            return body.flops();
+        }
         let inputs: Vec<_> = node.inputs.iter().map(|&v| graph.ty(v)).collect();
         let outputs: Vec<_> = node.outputs().map(|v| graph.ty(v).clone()).collect();
         (node.op.row().flops)(&inputs, &outputs)

@@ -99,7 +99,7 @@ impl Region {
     }
 
     /// Whether write `k` may lie over the memory that only the reads chosen by `of` see: every one of them must be
-    /// gone through in step with the write, or be the base that a scatter updates.
+    /// gone through in step with the write, or be the base that a scatter updates, or an operand of a module.
     pub fn may_overwrite(
         &self,
         k: usize,
@@ -127,6 +127,8 @@ impl Region {
                 let mut reads = self.reads.iter().enumerate().filter(|(_, r)| of(r));
                 reads.all(|(i, r)| i == 0 && same(r))
             }
+            // It reads all before it writes.
+            Kernel::Node { op: Op::Module, .. } => self.reads.iter().filter(|r| of(r)).all(same),
             _ => false,
         }
     }

@@ -130,7 +130,8 @@ pub enum Kernel {
     Fused { op: Op, attrs: Attrs, body: LoopBody },
     /// One primitive, computed whole; reads and writes are the node's operands and results in order, writes dense.
     /// Reads are dense too (at any offset), except: both operands of a matmul or a scaled matmul, all of a concat and the update of an
-    /// `as_strided_scatter` may have any strides (0 included); q, k, v, dout and out of attention and its gradient any
+    /// `as_strided_scatter` may have any strides (0 included); a module's operands may be `Scalar`, and its results may lie over
+    /// operands that are as large; q, k, v, dout and out of attention and its gradient any
     /// with stride 1 in the last dimension. What [`accepts_half_input`] names may lie in memory of a half type where the primitive
     /// has f32: it is what a cast would make of that. Seed and offset of attention may be `Scalar` operands.
     Node { op: Op, attrs: Attrs },

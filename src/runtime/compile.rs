@@ -9,6 +9,7 @@ use crate::dtype::DType;
 use crate::dynamic::{Comparison, Instance, ShapeErasedTrace, SymbolBinding, compare};
 use crate::error::Result;
 use crate::graph::Graph;
+use crate::graph::verify::verify;
 use crate::internal;
 use crate::op::{Op, Ty};
 use crate::plan::{Plan, PlanDecisions, PlanMode, UnplacedPlan};
@@ -98,7 +99,9 @@ pub(super) fn compile(
 ) -> Result<(CompiledTrace, BackgroundWork)> {
     let graph = shared.stage("graph", || graph(records, &*shared.backend))?;
     let (program, background) = of_graph(shared, records, graph, Interface::of(records))?;
-    let may_vary = !is_unrolled(records, &*shared.backend) && shared.families.add(erased);
+    // A module holds for the sizes that it was compiled for.
+    let is_fixed = shared.backend.engine_says().is_some() || is_unrolled(records, &*shared.backend);
+    let may_vary = !is_fixed && shared.families.add(erased);
     let varies = may_vary.then(|| (records.clone(), erased.clone()));
     Ok((program, BackgroundWork { varies, ..background }))
 }
@@ -238,7 +241,18 @@ pub(super) fn instantiate(
 
 /// What is planned.
 pub fn graph(records: &Records, backend: &dyn Backend) -> Result<Graph> {
-    passes::optimize(aten::lower(records)?, &|op| backend.supports(op))
+    optimized(aten::lower(records)?, backend)
+}
+
+/// A graph as the backend wants it to be planned.
+pub fn optimized(graph: Graph, backend: &dyn Backend) -> Result<Graph> {
+    let graph = passes::optimize(graph, &|op| backend.supports(op))?;
+    let Some(says) = backend.engine_says() else { return Ok(graph) };
+    let graph = passes::outline(&graph, says)?.into_owned();
+    if cfg!(debug_assertions) {
+        verify(&graph).map_err(|error| error.within("after pass outline"))?;
+    }
+    Ok(graph)
 }
 
 /// What the world of a program is to be: types of its inputs and of its argument block, and for each output the leaf that

@@ -9,8 +9,9 @@ use crate::backend::cuda::device::Device;
 use crate::backend::cuda::driver;
 use crate::backend::cuda::{Cuda, memory};
 use crate::backend::{Backend, cpu, null, reference};
+use crate::cache::disk::Disk;
 use crate::dynamic::Policy;
-use crate::error::Result;
+use crate::error::{Code, Error, Result};
 use crate::invalid;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,7 +29,7 @@ const TRACE_BYTES: usize = 1 << 30;
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// `cpu`, `cuda` (`cuda:N` for the GPU of that number), `reference` or `null`: what is asked for, else
+    /// `cpu`, `cuda` (`cuda:N` for the GPU of that number), `openxla`, `reference` or `null`: what is asked for, else
     /// `TORCHACC_BACKEND`. `None`: `cpu`.
     pub backend: Option<String>,
     /// `LOCAL_RANK`: of the processes of a job on this machine, which are to have a GPU each; 0 without a job, also where that is -1.
@@ -44,7 +45,8 @@ pub struct Options {
     /// Folders with CUDA's libraries: those of `TORCHACC_CUDA`, then the folders given, then the toolkit's (`CUDA_HOME`, else
     /// the usual place).
     pub cuda: Vec<PathBuf>,
-    /// `TORCHACC_OPENXLA`: the file of a plugin, which is loaded when a program is to run on it.
+    /// `TORCHACC_OPENXLA`: the file of a plugin, which is loaded when a program is to run on it; else one that is in the folders
+    /// given.
     pub openxla: Option<PathBuf>,
     /// `TORCHACC_TF32=1`: products of f32 on a GPU may round their operands to TF32.
     pub allow_tf32: bool,
@@ -152,7 +154,9 @@ impl Options {
                 None => Search::Folders(std::env::split_paths(asked.library_path).collect()),
             },
             cuda: cuda_folders(variable, asked.library_path)?,
-            openxla: variable("TORCHACC_OPENXLA").map(PathBuf::from),
+            openxla: variable("TORCHACC_OPENXLA")
+                .map(PathBuf::from)
+                .or_else(|| plugin(asked.library_path)),
             allow_tf32: number(0, "TORCHACC_TF32", 0)? != 0,
             deterministic: number(asked.deterministic as usize, "TORCHACC_DETERMINISTIC", 0)? != 0,
             cuda_graphs: number(0, "TORCHACC_CUDA_GRAPHS", 1)? != 0,
@@ -185,6 +189,15 @@ fn user_folder(variable: impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
     let named = variable("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || variable("HOME").map(|home| Path::new(&home).join(".cache"));
     named.or_else(home).map(|folder| folder.join("torchacc"))
+}
+
+/// The first plugin of OpenXLA in the folders given: a file named after its folder, as in `xla_plugins` of an environment.
+fn plugin(library_path: &str) -> Option<PathBuf> {
+    let in_folder = |folder: PathBuf| {
+        let name = folder.file_name()?.to_str()?;
+        Some(folder.join(format!("{name}.so"))).filter(|file| file.is_file())
+    };
+    std::env::split_paths(library_path).find_map(in_folder)
 }
 
 /// Errors: `TORCHACC_CUDA` names something that is no folder.
@@ -237,6 +250,7 @@ fn named(name: &str, options: &Options) -> Result<Box<dyn Backend>> {
     }
     match name {
         "cpu" => Ok(cpu(options)),
+        "openxla" => openxla(options),
         "reference" => Ok(Box::new(reference::Reference::default())),
         // CUDA's kernels on the host, for tests.
         #[cfg(debug_assertions)]
@@ -244,15 +258,31 @@ fn named(name: &str, options: &Options) -> Result<Box<dyn Backend>> {
         "null" => Ok(Box::new(null::Null::with_lanes(options.lanes))),
         other => {
             invalid!(
-                "there is no backend \"{other}\"; there are cpu, cuda, cuda:N, reference and null"
+                "there is no backend \"{other}\"; there are cpu, cuda, cuda:N, openxla, reference and null"
             )
         }
     }
 }
 
 fn cpu(options: &Options) -> Box<dyn Backend> {
-    let cpu = cpu::Cpu::new(options.num_threads, options.onednn.clone());
-    Box::new(cpu.with_lanes(options.lanes))
+    Box::new(plain_cpu(options))
+}
+
+fn plain_cpu(options: &Options) -> cpu::Cpu {
+    cpu::Cpu::new(options.num_threads, options.onednn.clone()).with_lanes(options.lanes)
+}
+
+/// The CPU, with a plugin that computes what it can. Errors: there is none, or none that can be used.
+fn openxla(options: &Options) -> Result<Box<dyn Backend>> {
+    let Some(file) = &options.openxla else {
+        let text = "the backend openxla needs a plugin of the PJRT C API: `pip install xla-cpu-pjrt` brings the CPU's, \
+                    TORCHACC_OPENXLA names the file of another";
+        return Err(Error::new(Code::NotFound, text));
+    };
+    let limit = options.cache_limit as u64;
+    let folder = options.cache_folder.as_ref().map(|folder| folder.join("openxla"));
+    let engine = cpu::Engine::new(file, folder.map(|folder| Disk::new(folder, limit)))?;
+    Ok(Box::new(plain_cpu(options).with_engine(engine)))
 }
 
 fn cuda(options: &Options, device: Arc<dyn Device>) -> Box<dyn Backend> {
@@ -285,7 +315,6 @@ fn driver_options(options: &Options, ordinal: u32) -> driver::Options {
 mod tests {
     use super::*;
     use crate::backend::cuda::driver::tests::fake::Driver;
-    use crate::error::Code;
 
     fn refused(backend: &str) -> (Code, String) {
         let options = Options::resolve(Asked { backend, ..Asked::default() }).unwrap();

@@ -54,6 +54,7 @@ impl Context {
             (trace.live_buffers() as u64, trace.known_traces() as u64)
         };
         let memory = shared.backend.pool().stats();
+        let engine = shared.backend.engine_counts();
         let percentiles = |times: &Histogram| [50, 90, 99].map(|percent| times.percentile(percent));
         let mut all = Snapshot {
             live_buffers,
@@ -64,6 +65,9 @@ impl Context {
             live_bytes: memory.live_bytes,
             peak_bytes: memory.peak_bytes,
             pool_bytes: memory.pool_bytes,
+            engine_runs: engine.runs,
+            engine_compiles: engine.compiled,
+            engine_loads: engine.loaded,
             ..shared.stats.snapshot()
         };
         [all.compile_p50_ns, all.compile_p90_ns, all.compile_p99_ns] =

@@ -13,7 +13,6 @@ use crate::dynamic::{InBucket, Padding, Policy, Seen, ShapeErasedTrace};
 use crate::error::Result;
 use crate::internal;
 use crate::op::Ty;
-use crate::passes;
 use crate::plan::Plan;
 use crate::record::Records;
 use crate::shape::Layout;
@@ -95,7 +94,7 @@ fn of_bucket<'scope>(
     let text = padded.graph.to_string();
     let parts = encode::parts(&records).into_iter().chain([("padded", text.into_bytes())]);
     let key = execute::key_of(shared, parts.collect());
-    let graph = || passes::optimize(padded.graph.clone(), &|op| shared.backend.supports(op));
+    let graph = || compile::optimized(padded.graph.clone(), &*shared.backend);
     let make = |key: &Key| {
         let program =
             program_store::find_or(shared, key, closed, (&interface, &graph, true), scope, || {

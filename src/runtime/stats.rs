@@ -87,6 +87,9 @@ macro_rules! metrics {
             disk_scanned: Counter, "", "Files looked at to find those to remove.";
             kernels: Counter, "", "Steps of plans run.";
             early_kernels: Counter, "", "Of these, begun while their trace was still being recorded.";
+            engine_runs: Gauge, "", "Steps that a second engine has computed as a whole (modules), resets or not.";
+            engine_compiles: Gauge, "", "Modules that it has compiled.";
+            engine_loads: Gauge, "", "Modules read from the folder instead, compiled by another process.";
             offloaded_bytes: Counter, "bytes", "Of the host's memory that programs took for what they offloaded.";
             host_calls: Counter, "", "Host operators run.";
             host_copies: Counter, "", "Steps whose operands were copied from a device to the host for it, and results back.";

@@ -37,7 +37,7 @@ use crate::op::{Op, Ty};
 use attribute::{Attribute, Dict};
 use cursor::{error_at, located};
 use lower::{Lowering, Value};
-pub use print::{Printed, print, printed};
+pub use print::{Printed, print, printed, says};
 use syntax::Function;
 use types::carrier;
 

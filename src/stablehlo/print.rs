@@ -8,7 +8,7 @@ use super::types::type_name;
 use super::{Argument, INPUT, Module, SCALAR};
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::graph::{Graph, Node, ValueId};
+use crate::graph::{Builder, Graph, Node, ValueId};
 use crate::invalid;
 use crate::op::array::{Array, integer_range};
 use crate::op::{Class, Op, Ty};
@@ -54,6 +54,19 @@ pub fn printed(program: &Module) -> Result<Printed> {
     let text = format!("module @torchacc {{\n{}}}\n", main.functions.concat());
     let Printer { arguments, custom_calls, .. } = main;
     Ok(Printed { text, arguments, custom_calls })
+}
+
+/// Whether a module can say a node, for everybody.
+pub fn says(graph: &Graph, node: &Node) -> bool {
+    let alone = || -> Result<Graph> {
+        let mut b = Builder::new();
+        let input = |(index, v): (usize, &ValueId)| b.input(index as u32, graph.ty(*v).clone());
+        let inputs = node.inputs.iter().enumerate().map(input).collect::<Result<Vec<_>>>()?;
+        let outputs = b.ops(node.op, &inputs, node.attrs.clone())?;
+        Ok(b.finish(outputs.to_vec()))
+    };
+    let text = alone().and_then(|graph| printed(&graph.into()));
+    text.is_ok_and(|module| module.custom_calls.is_empty())
 }
 
 /// The printer of a function whose text is complete.

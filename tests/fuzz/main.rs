@@ -14,8 +14,9 @@ use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 use tolerance::{Tolerance, compare, tolerances};
-#[cfg(debug_assertions)]
 use torchacc::backend::Backend;
+use torchacc::backend::cpu::onednn::Search;
+use torchacc::backend::cpu::{Cpu, Engine};
 use torchacc::error::Code;
 #[cfg(debug_assertions)]
 use torchacc::graph::Graph;
@@ -30,6 +31,7 @@ use torchacc::openxla;
 use torchacc::passes::{
     cross_entropy, cse, dce, decompose, fold, movement, optimize, products, scatters, simplify,
 };
+use torchacc::runtime::compile::optimized;
 use torchacc::stablehlo;
 
 const LIMITS: [Limits; 3] =
@@ -112,6 +114,33 @@ fn random_programs_mean_the_same_on_openxla() {
     assert!(10 * ran.get() >= 9 * count);
 }
 
+/// Likewise as parts of plans, in memory that is the plan's, with all inputs donated.
+#[test]
+fn random_programs_mean_the_same_with_openxla_in_plans() {
+    let Some(plugin) = found::plugin() else { return };
+    let backend = Cpu::new(2, Search::Off).with_engine(Engine::new(&plugin, None).unwrap());
+    let failure = |case: &Case| {
+        let expected = interpret(&case.graph, &case.inputs, &case.scalars).ok()?;
+        let tolerances = tolerances(case, &expected);
+        let graph = optimized(case.graph.clone(), &backend);
+        let got = graph.map_err(|error| error.message);
+        let got = got.and_then(|graph| run(&backend, &graph, case, &every_donor(case)));
+        got.and_then(|got| compare(&got, &expected, &tolerances)).err()
+    };
+    let (first, count) = (setting("TORCHACC_FUZZ_SEED", 0), setting("TORCHACC_FUZZ_OPENXLA", 48));
+    for seed in first..first + count {
+        let case = case(seed, LIMITS[seed as usize % LIMITS.len()]).unwrap();
+        if failure(&case).is_some() {
+            let small = shrink::shrink(case, &|case| failure(case).is_some());
+            let message = failure(&small).expect("shrinking keeps the failure");
+            panic!("seed {seed}: {message}\n{}", shrink::describe(&small));
+        }
+    }
+    let runs = backend.engine_counts().runs;
+    println!("{runs} modules ran");
+    assert!(2 * runs >= count);
+}
+
 #[test]
 fn every_primitive_is_drawn() {
     let mut drawn = HashSet::new();
@@ -121,8 +150,9 @@ fn every_primitive_is_drawn() {
     }
     let missing: Vec<&str> =
         TABLE.iter().filter(|row| !drawn.contains(&row.op)).map(|row| row.name).collect();
-    // Marks do not outlive the first pass, CPU fallbacks need functions, and checks stand for what is dropped.
-    assert_eq!(missing, ["mark", "detach", "host", "check"]);
+    // Marks do not outlive the first pass, modules come with the last one, CPU fallbacks need functions, and checks stand for
+    // what is dropped.
+    assert_eq!(missing, ["mark", "detach", "module", "host", "check"]);
 }
 
 fn check(seed: u64) {

@@ -162,6 +162,21 @@ FUNCTION(executable_destroy, 24) {
   end(OBJECT(2), 'x');
   return NULL;
 }
+static void serialized_end(object* gone) { end(gone, 's'); }
+FUNCTION(serialize, 56) {
+  if (OBJECT(2)->kind != 'x') ++wrong;
+  args[3] = (size_t)"negation";
+  args[4] = 8;
+  args[5] = (size_t)make('s');
+  args[6] = (size_t)serialized_end;
+  return NULL;
+}
+FUNCTION(deserialize, 64) {
+  if (OBJECT(2)->kind != 'c') ++wrong;
+  if (args[4] != 8 || memcmp((char*)args[3], "negation", 8)) return error(3, "not an executable");
+  args[5] = (size_t)make('l');
+  return NULL;
+}
 FUNCTION(outputs, 32) {
   args[3] = OUTPUTS;
   return NULL;
@@ -246,9 +261,11 @@ const table* GetPjrtApi(void) {
   SLOT(22, from_host);
   SLOT(40, executable_destroy);
   SLOT(44, outputs);
+  SLOT(49, serialize);
   SLOT(50, loaded_destroy);
   SLOT(51, get_executable);
   SLOT(55, execute);
+  SLOT(56, deserialize);
   SLOT(58, buffer_destroy);
   SLOT(59, element);
   SLOT(60, dimensions);

@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "asks the plugin of the tests what it has seen")]
 
 mod found;
+mod plans;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

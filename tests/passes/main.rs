@@ -4,6 +4,7 @@ mod cross_entropy;
 mod decompose;
 mod movement;
 mod optimize;
+mod outline;
 mod products;
 mod scatters;
 mod simplify;

@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 DEVICE = "acc"
 # Whether tensors are not in the host's memory, or are as if they were not.
-ON_DEVICE = (os.environ.get("TORCHACC_BACKEND") or "cpu") != "cpu"
+ON_DEVICE = (os.environ.get("TORCHACC_BACKEND") or "cpu") not in ("cpu", "openxla")
 VOCABULARY = 97
 # Where predictions differ from the CPU: of matrices in rows, or without elements, PyTorch's Meta
 # kernels say rows, the CPU's columns; statistics of normalised halves are f32 here, as on CUDA, and

@@ -10,6 +10,7 @@ mod attention;
 mod columns;
 mod conv;
 mod dense;
+mod engine;
 mod epilogue;
 mod fft;
 mod fold;
@@ -44,16 +45,21 @@ mod vector;
 
 use super::memory::Pool;
 use super::run::run_some_steps;
-use super::{Backend, Call, Executable, Failure, Outcome, Stepwise};
+use super::{Backend, Call, EngineCounts, Executable, Failure, Outcome, Stepwise};
 use crate::error::{Error, Result};
 use crate::internal;
 use crate::op::lane::Ticket;
+use crate::op::module::body;
 use crate::op::{Attrs, Op, Ty, collective, host};
+use crate::openxla;
+use crate::passes::Says;
 use crate::plan::{Kernel, Operand, Plan, Step, Target};
 pub use gemm::{Block, Matrix, Multiplier, multiply_by};
 pub use isa::{Isa, chosen as instructions, limit as limit_instructions};
 
 use access::Bound;
+pub use engine::Engine;
+use engine::Module;
 use epilogue::Epilogue;
 use map::{Map, moves_pairs, narrowed};
 use node::PreparedCall;
@@ -73,6 +79,8 @@ pub struct Cpu {
     kept: Arc<AtomicU64>,
     /// Whether collectives run beside kernels.
     lanes: AtomicBool,
+    /// Computes modules.
+    engine: Option<Arc<Engine>>,
 }
 
 impl Cpu {
@@ -80,12 +88,17 @@ impl Cpu {
     pub fn new(num_threads: usize, onednn: Search) -> Cpu {
         let threads = Arc::new(Threads::new(num_threads, onednn));
         let (pool, host_pool) = (Pool::new(), Pool::new());
-        Cpu { pool, host_pool, threads, kept: Arc::default(), lanes: true.into() }
+        Cpu { pool, host_pool, threads, kept: Arc::default(), lanes: true.into(), engine: None }
     }
 
     /// Whether it has lanes, which otherwise it has.
     pub fn with_lanes(self, lanes: bool) -> Cpu {
         Cpu { lanes: lanes.into(), ..self }
+    }
+
+    /// With an engine that computes what it can. It then supports only those composites that would be a node for each step.
+    pub fn with_engine(self, engine: Engine) -> Cpu {
+        Cpu { engine: Some(Arc::new(engine)), ..self }
     }
 
     /// Runs `body` on this thread, whose work the backend's other threads share. Error when the system gives no threads.
@@ -107,7 +120,7 @@ impl Target for Cpu {
 
 impl Backend for Cpu {
     fn name(&self) -> &'static str {
-        "cpu"
+        if self.engine.is_some() { "openxla" } else { "cpu" }
     }
 
     fn keep_collectives_in_order(&self) {
@@ -125,11 +138,24 @@ impl Backend for Cpu {
         };
         let lanes = if self.has_lanes() { "" } else { " without lanes" };
         let version = env!("CARGO_PKG_VERSION");
-        format!("cpu {:?} {version} oneDNN {products}{lanes}", isa::chosen())
+        let engine = self.engine.as_ref().map_or("", |engine| &engine.fingerprint);
+        let with = if engine.is_empty() { "" } else { " with " };
+        format!("cpu {:?} {version} oneDNN {products}{lanes}{with}{engine}", isa::chosen())
     }
 
     fn supports(&self, op: Op) -> bool {
-        op != Op::ScaledMatmul
+        match self.engine {
+            Some(_) => op.row().unrolls,
+            None => op != Op::ScaledMatmul,
+        }
+    }
+
+    fn engine_says(&self) -> Option<Says> {
+        self.engine.is_some().then_some(openxla::says)
+    }
+
+    fn engine_counts(&self) -> EngineCounts {
+        self.engine.as_ref().map(|engine| engine.counts()).unwrap_or_default()
     }
 
     fn pool(&self) -> &Arc<Pool> {
@@ -141,7 +167,9 @@ impl Backend for Cpu {
     }
 
     fn compile(&self, plan: Arc<Plan>) -> Result<Box<dyn Executable>> {
-        let steps = plan.steps.iter().map(|s| Compiled::new(s, &plan).map_err(|e| e.at(s.site)));
+        let engine = self.engine.as_ref();
+        let compiled = |s| Compiled::new(s, &plan, engine).map_err(|e| e.at(s.site));
+        let steps = plan.steps.iter().map(compiled);
         let steps: Vec<Compiled> = steps.collect::<Result<_>>()?;
         Ok(Box::new(CpuExecutable {
             steps,
@@ -165,6 +193,8 @@ enum Compiled {
     Host,
     /// Likewise, beside what comes next.
     OnLane,
+    /// The engine's.
+    Module(Module),
 }
 
 struct CpuExecutable {
@@ -176,7 +206,7 @@ struct CpuExecutable {
 }
 
 impl Compiled {
-    fn new(step: &Step, plan: &Plan) -> Result<Compiled> {
+    fn new(step: &Step, plan: &Plan, engine: Option<&Arc<Engine>>) -> Result<Compiled> {
         Ok(match &step.kernel {
             Kernel::Map(body) => {
                 let wide = moves_pairs(&step.reads) || moves_pairs(&step.writes);
@@ -192,6 +222,10 @@ impl Compiled {
             Kernel::Node { op: Op::Host, .. } if step.done.is_some() => Compiled::OnLane,
             Kernel::Node { op: Op::Host, .. } => Compiled::Host,
             Kernel::Node { op: Op::Matmul, .. } => Compiled::Product,
+            Kernel::Node { op: Op::Module, attrs } => match (engine, body(attrs)) {
+                (Some(engine), Some(body)) => Compiled::Module(engine.module(body)?),
+                _ => Compiled::Node,
+            },
             Kernel::Node { .. } => Compiled::Node,
         })
     }
@@ -225,6 +259,10 @@ impl CpuExecutable {
             Compiled::Product => {
                 let (reads, writes) = (bind(&step.reads, call)?, bind(&step.writes, call)?);
                 matmul::matmul(&reads, &writes, (slabs().as_deref(), &self.pool))
+            }
+            Compiled::Module(module) => {
+                let (reads, writes) = (bind(&step.reads, call)?, bind(&step.writes, call)?);
+                self.threads.serial(|| module.run(&reads, &writes, &self.pool))
             }
             kind @ (Compiled::Node | Compiled::Host | Compiled::OnLane) => {
                 let Kernel::Node { op, attrs } = &step.kernel else {

@@ -4,6 +4,7 @@ use super::super::draft::{Kind, RegionId, Slot, SlotId, State};
 use super::super::layout_requirement::{accepts_half_input, layout_requirement};
 use super::super::views::View;
 use super::Fuser;
+use crate::dtype::DType;
 use crate::graph::{NodeId, ValueId};
 use crate::op::LayoutRequirement;
 use crate::op::fallback::scalar_operands;
@@ -28,8 +29,11 @@ impl Fuser<'_> {
             } else {
                 layout_requirement(node.op, i)
             };
+            // A bool of eight bytes is a host operator's only.
+            let is_read = need == LayoutRequirement::Number
+                && (node.op == Op::Host || view.dtype != DType::Bool);
             let is_slot = root.op == Op::Scalar && view.dtype == graph.ty(view.root).dtype;
-            let view = if need == LayoutRequirement::Number && is_slot {
+            let view = if is_read && is_slot {
                 let slot = root.attrs[0].int() as u32;
                 self.drafts[region].push(Slot::new(view, State::Scalar(slot)));
                 continue;

@@ -11,7 +11,7 @@ pub const PREFIX: &str = "torchacc.";
 
 pub fn call<'m>(c: &Call<'_, '_, 'm>, name: &str) -> Result<Values<'m>> {
     let op = match Op::from_name(name) {
-        Some(op) if !matches!(op, Op::Host | Op::Check | Op::Input | Op::Scalar) => op,
+        Some(op) if !matches!(op, Op::Host | Op::Check | Op::Input | Op::Scalar | Op::Module) => op,
         _ => return invalid!("no primitive is called `{name}`"),
     };
     let config = c.find(&["backend_config", "composite_attributes"]);
@@ -50,7 +50,7 @@ fn of_ours(value: &Attribute) -> Option<Attr> {
     }
 }
 
-/// As [`of_ours`] reads it. `None`: of a kind that only host operators and inputs have.
+/// As [`of_ours`] reads it. `None`: of a kind that only host operators, inputs and modules have.
 pub fn text(attr: &Attr) -> Option<String> {
     Some(match attr {
         Attr::Int(n) => format!("{n} : i64"),
@@ -62,6 +62,6 @@ pub fn text(attr: &Attr) -> Option<String> {
             format!("array<i64: {}>", numbers.join(", "))
         }
         Attr::DType(dtype) => format!("\"{dtype}\""),
-        Attr::Types(_) | Attr::Args(_) => return None,
+        Attr::Types(_) | Attr::Args(_) | Attr::Body(_) => return None,
     })
 }

@@ -52,7 +52,8 @@ const bool g_fork_handler = [] {
 
 // The folders of the Python environment's own shared libraries, as in PATH, seen from PyTorch's
 // (lib/python3.x/site-packages/torch/lib): wheels of C libraries install into lib, those of
-// NVIDIA's into site-packages/nvidia/NAME/lib.
+// NVIDIA's into site-packages/nvidia/NAME/lib, plugins of OpenXLA into
+// site-packages/xla_plugins/NAME.
 std::string environment_libraries() {
   namespace fs = std::filesystem;
   Dl_info info{};
@@ -65,6 +66,9 @@ std::string environment_libraries() {
   std::vector<fs::path> wheels;
   for (const fs::directory_entry& wheel : fs::directory_iterator(packages / "nvidia", error)) {
     wheels.push_back(wheel.path() / "lib");
+  }
+  for (const fs::directory_entry& wheel : fs::directory_iterator(packages / "xla_plugins", error)) {
+    wheels.push_back(wheel.path());
   }
   std::sort(wheels.begin(), wheels.end());
   for (const fs::path& folder : wheels) {

@@ -1,0 +1,182 @@
+"""The backend openxla: programs whose parts a plugin of OpenXLA computes, against PyTorch's CPU."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support import run_python
+
+TESTS = Path(__file__).resolve().parent
+UNPACKED = TESTS.parents[1] / "target/openxla/xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so"
+PLUGIN = os.environ.get("TORCHACC_OPENXLA") or str(UNPACKED)
+needs_plugin = pytest.mark.skipif(
+    not Path(PLUGIN).exists(), reason=f"no plugin of OpenXLA at {PLUGIN}: make openxla-plugin"
+)
+ENGINE = {"TORCHACC_BACKEND": "openxla", "TORCHACC_OPENXLA": PLUGIN}
+
+# A training on acc and on the CPU; prints the losses of both, and what was counted after each step.
+TRAIN = f"""
+import copy, json, sys
+sys.path.insert(0, {str(TESTS)!r})
+import torch, torchacc
+from support import GPT, token_batch
+
+NAMES = ("engine_runs", "engine_compiles", "engine_loads", "kernels", "compiles", "host_calls")
+
+def mlp():
+    return torch.nn.Sequential(
+        torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.LayerNorm(32), torch.nn.Linear(32, 4)
+    )
+
+def rows(step):
+    generator = torch.Generator().manual_seed(step)
+    x = torch.randn(8, 16, generator=generator)
+    return x, torch.randint(4, (8,), generator=generator)
+
+def loss_of(model, x, targets):
+    if isinstance(model, GPT):
+        return model(x, targets)
+    return torch.nn.functional.cross_entropy(model(x), targets)
+
+def train(model, batch, device, steps):
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    losses, counted = [], []
+    for step in range(steps):
+        loss = loss_of(model, *(part.to(device) for part in batch(step)))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+        torchacc.sync()
+        counters = torchacc.metrics() if device == "acc" else {{}}
+        counted.append([counters.get(name, 0) for name in NAMES])
+    return losses, counted
+
+def both(build, batch, steps=6):
+    torch.manual_seed(0)
+    cpu = build()
+    acc = copy.deepcopy(cpu).to("acc")
+    expected, _ = train(cpu, batch, "cpu", steps)
+    losses, counted = train(acc, batch, "acc", steps)
+    weights = [p.detach().cpu() for p in acc.parameters()]
+    torch.testing.assert_close(weights, list(cpu.parameters()), rtol=1e-3, atol=2e-4)
+    print(json.dumps([losses, expected, counted]))
+"""
+
+
+def train(code, folder="off", **environment):
+    """Losses on acc, on the CPU, and by name what was counted after each step."""
+    result = run_python(TRAIN + code, **ENGINE, TORCHACC_CACHE_DIR=str(folder), **environment)
+    assert result.returncode == 0, result.stderr
+    losses, expected, counted = json.loads(result.stdout.splitlines()[-1])
+    names = ("runs", "compiles", "loads", "kernels", "programs", "host_calls")
+    return losses, expected, dict(zip(names, zip(*counted, strict=True), strict=True))
+
+
+def a_step(counts):
+    """What the last steps took each."""
+    last = [b - a for a, b in zip(counts[-3:], counts[-2:], strict=False)]
+    assert len(set(last)) == 1, counts
+    return last[0]
+
+
+@needs_plugin
+def test_an_mlp_trains():
+    losses, expected, counted = train("both(mlp, rows)")
+    assert losses == pytest.approx(expected, rel=1e-4)
+    # The first step, and the others, whose optimizer has a state. The index of cross entropy is
+    # checked in between.
+    assert counted["compiles"][-1] == counted["compiles"][1]
+    assert counted["programs"][-1] == counted["programs"][1] == 2
+    assert a_step(counted["runs"]) == 2
+    assert a_step(counted["kernels"]) <= 4
+    assert counted["host_calls"][-1] == 0
+
+
+GPT_STEPS = (
+    "both(lambda: GPT(width=32, layers=1, context=16), lambda n: token_batch(n, context=16))"
+)
+
+
+@needs_plugin
+def test_a_gpt_trains_and_a_second_process_compiles_nothing(tmp_path):
+    losses, expected, counted = train(GPT_STEPS, tmp_path)
+    assert losses == pytest.approx(expected, rel=1e-4)
+    assert counted["compiles"][-1] == counted["compiles"][1] > 0
+    assert counted["loads"][-1] == 0
+    # All but embeddings, the loss's index and their gradients.
+    assert a_step(counted["runs"]) == 2
+    assert a_step(counted["kernels"]) <= 12
+    again, _, others = train(GPT_STEPS, tmp_path)
+    assert again == losses
+    assert others["compiles"][-1] == others["programs"][-1] == 0
+    assert others["loads"][-1] == counted["compiles"][-1]
+
+
+LENGTHS = """
+torch.manual_seed(0)
+model = GPT(width=32, layers=1, context=64)
+acc = copy.deepcopy(model).to("acc")
+found, expected, counted = [], [], []
+for length in (20, 33, 48, 21, 40, 64, 37, 55):
+    batch = token_batch(length, context=length)
+    found.append(acc(*(part.to("acc") for part in batch)).item())
+    expected.append(model(*batch).item())
+    counters = torchacc.metrics()
+    counted.append([counters.get(name, 0) for name in NAMES])
+print(json.dumps([found, expected, counted]))
+"""
+
+
+@needs_plugin
+def test_lengths_share_the_modules_of_a_bucket():
+    found, expected, counted = train(LENGTHS, TORCHACC_BUCKETS="list:64")
+    assert found == pytest.approx(expected, rel=1e-4)
+    # The first length of all is compiled for itself; all others are the bucket's.
+    assert counted["compiles"][-1] == counted["compiles"][1]
+    assert counted["programs"][-1] == 2
+
+
+ROWS = """abs add addmm all amax argmax atan2 baddbmm bmm cat ceil clamp cos cumsum diff div einsum
+erf exp expand expm1 flip floor fmod gather ge index_add index_select isfinite log log1p logsumexp
+masked_fill matmul maximum mean mul nn.functional.avg_pool2d nn.functional.batch_norm
+nn.functional.conv2d nn.functional.cross_entropy nn.functional.dropout nn.functional.embedding
+nn.functional.gelu nn.functional.layer_norm nn.functional.max_pool2d nn.functional.mse_loss
+nn.functional.pad nn.functional.scaled_dot_product_attention nn.functional.silu permute pow prod
+remainder roll round rsqrt scatter_add sigmoid slice softmax sort sqrt std sub sum tanh topk
+transpose tril unfold var where""".split()
+
+
+@needs_plugin
+def test_operators_are_those_of_the_cpu():
+    """The rows of PyTorch's table that `test_opinfo` compares, gradients too; an operation is a
+    program here."""
+    rows = " or ".join(f"test_operator[{row}" for row in ROWS)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-x",
+        "--sample-operators",
+        "-p",
+        "no:cacheprovider",
+    ]
+    result = subprocess.run(
+        [*command, str(TESTS / "test_opinfo.py"), "-k", rows],
+        env=os.environ | ENGINE,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-2000:]
+
+
+def test_a_plugin_has_to_be_there():
+    code = "import torch, torchacc; torch.ones(2, device='acc')"
+    result = run_python(code, **ENGINE | {"TORCHACC_OPENXLA": "/nowhere/plugin.so"})
+    assert result.returncode != 0
+    assert "/nowhere/plugin.so: there is no such file" in result.stderr
+    assert "xla-cpu-pjrt" in result.stderr
