@@ -1,6 +1,5 @@
 //! How the numbers of a plan follow from the sizes that vary.
 
-use super::floor::Floor;
 use super::poly::{Fit, Poly};
 use crate::number::Number;
 use std::collections::HashMap;
@@ -39,8 +38,6 @@ type OfSize = fn(f64) -> f64;
 #[derive(Clone, Debug)]
 pub enum Expr {
     Int(Poly),
-    /// What a symbol is divided into.
-    Floor(usize, Floor),
     /// A float that a size became.
     Float(OfSize, Poly),
 }
@@ -61,23 +58,20 @@ impl Expr {
     pub fn at(&self, point: &[i64]) -> Option<Datum> {
         Some(match self {
             Expr::Int(poly) => Datum::Int(poly.at(point)?),
-            Expr::Floor(symbol, floor) => Datum::Int(floor.at(point[*symbol])?),
             Expr::Float(of, poly) => Datum::Float(of(poly.at(point)? as f64).to_bits()),
         })
     }
 }
 
 /// Finds expressions, each distinct list of values once.
-pub struct Finder<'a> {
+pub struct Finder {
     fitter: Box<dyn Fit>,
-    points: &'a [Vec<i64>],
     known: HashMap<Vec<Datum>, Option<Expr>>,
 }
 
-impl Finder<'_> {
-    /// With a fitter of these points; without points nothing is a [`Floor`].
-    pub fn new(fitter: Box<dyn Fit>, points: &[Vec<i64>]) -> Finder<'_> {
-        Finder { fitter, points, known: HashMap::new() }
+impl Finder {
+    pub fn new(fitter: Box<dyn Fit>) -> Finder {
+        Finder { fitter, known: HashMap::new() }
     }
 
     /// An expression with these values at the points of the fitter.
@@ -94,8 +88,7 @@ impl Finder<'_> {
         let ints: Option<Vec<i64>> =
             values.iter().map(|v| if let Datum::Int(n) = v { Some(*n) } else { None }).collect();
         if let Some(ints) = ints {
-            let poly = self.fitter.fit(&ints).map(Expr::Int);
-            return poly.or_else(|| self.floor(&ints));
+            return self.fitter.fit(&ints).map(Expr::Int);
         }
         FLOATS.iter().find_map(|(of, back)| {
             let size = |v: &Datum| {
@@ -105,14 +98,6 @@ impl Finder<'_> {
             };
             let sizes: Option<Vec<i64>> = values.iter().map(size).collect();
             self.fitter.fit(&sizes?).map(|poly| Expr::Float(*of, poly))
-        })
-    }
-
-    fn floor(&self, values: &[i64]) -> Option<Expr> {
-        let symbols = self.points.first().map_or(0, Vec::len);
-        (0..symbols).find_map(|symbol| {
-            let sizes: Vec<i64> = self.points.iter().map(|point| point[symbol]).collect();
-            Floor::of_parts(&sizes, values).map(|floor| Expr::Floor(symbol, floor))
         })
     }
 }
@@ -125,7 +110,7 @@ mod tests {
     #[test]
     fn finds_the_size_in_a_float() {
         let points: Vec<Vec<i64>> = [3, 7, 10, 50, 51, 64].iter().map(|&s| vec![s]).collect();
-        let mut finder = Finder::new(Box::new(Fitter::new(&points, 1, 2)), &points);
+        let mut finder = Finder::new(Box::new(Fitter::new(&points, 1, 2)));
         let formulas: [fn(f64) -> f64; 5] = [
             |s| 8.0 * s / (8.0 * s - 1.0),
             |s| 8.0 * s,

@@ -266,7 +266,7 @@ impl<'a> Probe<'a> {
         let (lowest, highest) = (border(i64::min), border(i64::max));
         let data: Vec<&Vec<Datum>> =
             points.iter().map(|point| self.known[point].as_ref()).collect::<Option<_>>()?;
-        let mut finder = Finder::new(self.symbol_map.fitter(&points, SPARE), &points);
+        let mut finder = Finder::new(self.symbol_map.fitter(&points, SPARE));
         let mut varying = Vec::new();
         for at in 0..data[0].len() {
             let values: Vec<Datum> = data.iter().map(|numbers| numbers[at]).collect();

@@ -133,6 +133,52 @@ def test_gradients_of_any_length():
         check(step, torch.randn(length, 6, generator=generator), rtol=1e-4, atol=1e-5)
 
 
+def normed():
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.Flatten(2),
+        nn.Unflatten(0, (1, -1)),
+    )
+
+
+def strided():
+    """As a speech encoder begins: lengths divided by 5, then by 2 twice."""
+    return nn.Sequential(
+        nn.Conv1d(1, 6, 10, stride=5), nn.GELU(), nn.Conv1d(6, 6, 3, stride=2), nn.MaxPool1d(2)
+    )
+
+
+BATCHES = {
+    "batches of images": (normed, lambda n: torch.randn(n, 3, 8, 8)),
+    "sizes of images": (normed, lambda n: torch.randn(2, 3, n, n)),
+    "lengths of sounds": (strided, lambda n: torch.randn(2, 1, 40 * n + n % 7)),
+}
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_what_follows_from_a_length_varies_with_it(name):
+    """Sizes that a length is divided into, and what batch norm makes of their number."""
+    build, batch = BATCHES[name]
+    models = twins(build)
+    lengths = random.Random(0)
+    for number in range(40):
+        if number == 24:
+            made()
+        x = batch(lengths.randint(16, 48))
+        losses = [model(x.to(next(model.parameters()).device)).square().mean() for model in models]
+        for loss in losses:
+            loss.backward()
+        torch.testing.assert_close(losses[1].cpu(), losses[0], rtol=1e-4, atol=1e-5)
+        torchacc.cut()
+    for expected, actual in zip(models[0].parameters(), models[1].parameters(), strict=True):
+        torch.testing.assert_close(actual.grad.cpu(), expected.grad, rtol=1e-3, atol=1e-4)
+    compiled, carried_over = made()
+    assert compiled <= 1
+    assert carried_over >= 4
+
+
 def test_a_mark_plans_for_its_range_at_once():
     """Far beyond what two lengths suggest; without the mark the last one would be compiled."""
     x = torch.randn(5000, 4)

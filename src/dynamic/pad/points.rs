@@ -40,7 +40,7 @@ impl Sampled {
         if points.len() < SPARE + 2 {
             return None;
         }
-        let mut finder = Finder::new(Box::new(Fitter::new(&points, symbols, SPARE)), &[]);
+        let mut finder = Finder::new(Box::new(Fitter::new(&points, symbols, SPARE)));
         let mut varying = Vec::new();
         for at in 0..numbers[0].len() {
             let values: Vec<Datum> = numbers.iter().map(|list| list[at]).collect();
