@@ -161,8 +161,8 @@ impl Families {
         let learnt = templates.find(|one| Arc::ptr_eq(&one.symbol_map, symbol_map))?;
         let mut point = learnt.stride.ahead(point)?;
         symbol_map.settle(&mut point)?;
-        learnt.template.covers(&point).then(|| ())?;
-        Some(SymbolBinding { symbol_map: symbol_map.clone(), point })
+        let binding = SymbolBinding { symbol_map: symbol_map.clone(), point };
+        learnt.template.covers(&binding.point).then_some(binding)
     }
 
     /// Notes a trace that is planned for its own sizes. Whether there is something to [`Families::learn`] from it.
