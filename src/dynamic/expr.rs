@@ -50,8 +50,8 @@ const FLOATS: [(OfSize, OfSize); 8] = [
     (|n| n.sqrt(), |x| x * x),
     (|n| 1.0 / n.sqrt(), |x| 1.0 / (x * x)),
     (|n| (1.0 / n.sqrt()) as f32 as f64, |x| 1.0 / (x * x)),
-    (|n| n / (n - 1.0), |x| x / (x - 1.0)),
-    (|n| (n / (n - 1.0)) as f32 as f64, |x| x / (x - 1.0)),
+    (|n| n / (n - 1.0).max(1.0), |x| x / (x - 1.0)),
+    (|n| (n / (n - 1.0).max(1.0)) as f32 as f64, |x| x / (x - 1.0)),
 ];
 
 impl Expr {

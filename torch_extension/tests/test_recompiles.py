@@ -393,6 +393,28 @@ def test_columns_at_any_place_are_differentiated_without_compiling():
     assert counts(lambda: settle(step, 20)) == KNOWN
 
 
+def test_windows_at_any_place_are_differentiated_without_compiling():
+    draw = random.Random(0)
+    x = torch.randn(5, 30, requires_grad=True)
+    leaves = x, x.detach().to(DEVICE).requires_grad_()
+
+    def step():
+        places = [draw.randrange(26) for _ in range(4)]
+
+        def work(x):
+            y = x * 2
+            windows = [y[:, place : place + 3] for place in places[:2]]
+            windows += [y[:, place - 30 : place - 27] for place in places[2:]]
+            loss = torch.cat(windows, 1).square().sum() + torch.stack(windows).exp().sum()
+            return torch.autograd.grad(loss, x)
+
+        cpu, acc = (work(leaf) for leaf in leaves)
+        assert_same(acc, cpu, rtol=1e-5, atol=1e-5)
+
+    settle(step, 6)
+    assert counts(lambda: settle(step, 20)) == KNOWN
+
+
 def test_fixed_windows_stay_a_copy():
     """What never changes is part of the program: no index is computed."""
     x = torch.randn(4, 30, device=DEVICE)

@@ -35,6 +35,8 @@ at::Tensor stack(at::TensorList tensors, int64_t dim);
 void cat(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 at::Tensor select_backward(const at::Tensor& grad, c10::SymIntArrayRef input_sizes, int64_t dim,
                            c10::SymInt index);
+at::Tensor slice_backward(const at::Tensor& grad, c10::SymIntArrayRef input_sizes, int64_t dim,
+                          c10::SymInt start, c10::SymInt end, c10::SymInt step);
 
 // view.cpp
 at::Tensor as_strided(const at::Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride,

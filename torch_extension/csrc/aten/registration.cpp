@@ -107,6 +107,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("stack", &stack);
   m.impl("cat", torch::CppFunction::makeFromBoxedFunction<&cat>());
   m.impl("select_backward", &select_backward);
+  m.impl("slice_backward", &slice_backward);
   m.impl("addr.out", &addr_out);
   m.impl("_nested_tensor_from_mask_left_aligned", &is_left_aligned);
 

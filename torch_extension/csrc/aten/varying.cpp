@@ -6,13 +6,17 @@
 #include <ATen/WrapDimUtils.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/eq.h>
+#include <ATen/ops/clamp.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/ge.h>
 #include <ATen/ops/index_select.h>
+#include <ATen/ops/logical_and.h>
+#include <ATen/ops/lt.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/remainder.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/select_backward_native.h>
+#include <ATen/ops/slice_backward_native.h>
 #include <ATen/ops/stack_native.h>
 #include <ATen/ops/sub.h>
 #include <ATen/ops/where.h>
@@ -64,7 +68,7 @@ bool varies(const KeyWords& key, uint64_t number) {
   return place.news > kFixed;
 }
 
-enum Operator : uint64_t { kRoll, kStack, kSelectBackward };
+enum Operator : uint64_t { kRoll, kStack, kSliceBackward };
 
 uint64_t word(int64_t number) { return static_cast<uint64_t>(number); }
 
@@ -84,7 +88,7 @@ at::Tensor rolled(const at::Tensor& self, int64_t shift, int64_t dim) {
       shift % size == 0 ? at::MemoryFormat::Contiguous : self.suggest_memory_format();
   if (!varies({kRoll, word(size), word(self.stride(dim))}, word(shift)))
     return recorded_roll(self, {shift}, {dim}).contiguous(format);
-  const at::Tensor index = at::remainder(at::sub(numbered(size, self), shift), size);
+  const at::Tensor index = at::remainder(at::sub(numbered(size, self), shift % size), size);
   return at::index_select(self, dim, index).contiguous(format);
 }
 
@@ -99,7 +103,7 @@ bool are_varying_windows(at::TensorList tensors) {
            !other.is_conj() && !other.is_neg();
   };
   if (!std::all_of(tensors.begin(), tensors.end(), is_another)) return false;
-  KeyWords key{kStack, tensors.size(), first.storage().nbytes()}, offsets;
+  KeyWords key{kStack, tensors.size()}, offsets;
   for (int64_t dim = 0; dim < first.dim(); ++dim) {
     key.push_back(word(first.size(dim)));
     key.push_back(word(first.stride(dim)));
@@ -139,6 +143,19 @@ at::Tensor selected(at::TensorList tensors) {
   return at::index_select(flat, 0, index.reshape({-1})).view(sizes);
 }
 
+// Zeros of `size` along `dim`, with `part` from a place on.
+at::Tensor placed(const at::Tensor& part, int64_t size, int64_t dim, int64_t place) {
+  const int64_t length = part.size(dim);
+  const at::Tensor from_place = at::sub(numbered(size, part), place);
+  c10::DimVector along(static_cast<size_t>(part.dim()), 1);
+  along[static_cast<size_t>(dim)] = size;
+  const at::Tensor is_inside =
+      at::logical_and(at::ge(from_place, 0), at::lt(from_place, length)).view(along);
+  const at::Tensor rows =
+      length == 1 ? part : at::index_select(part, dim, at::clamp(from_place, 0, length - 1));
+  return at::where(is_inside, rows, at::scalar_tensor(0, part.options())).contiguous();
+}
+
 }  // namespace
 
 // Without dims the elements move in one line.
@@ -169,7 +186,8 @@ void cat(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (windows[0].dim() == 0 || !are_varying_windows(windows)) return record_boxed(op, stack);
   const int64_t dim = at::maybe_wrap_dim(torch::jit::peek(*stack, 1, 2).toInt(), windows[0].dim());
   torch::jit::drop(*stack, 2);
-  stack->emplace_back(torchacc::stack(windows, dim).flatten(dim, dim + 1));
+  const at::Tensor joined = selected(windows).movedim(0, dim).flatten(dim, dim + 1);
+  stack->emplace_back(joined.contiguous(windows[0].suggest_memory_format()));
 }
 
 at::Tensor select_backward(const at::Tensor& grad, c10::SymIntArrayRef input_sizes, int64_t dim,
@@ -178,15 +196,25 @@ at::Tensor select_backward(const at::Tensor& grad, c10::SymIntArrayRef input_siz
   const int64_t index = symbolic_index.guard_int(__FILE__, __LINE__);
   const int64_t at = at::maybe_wrap_dim(dim, static_cast<int64_t>(sizes.size()));
   const int64_t size = sizes[static_cast<size_t>(at)];
-  KeyWords key{kSelectBackward, word(at)};
-  for (const int64_t size : sizes) key.push_back(word(size));
-  if (size == 0 || !varies(key, word(index)))
+  const int64_t place = index < 0 ? index + size : index;
+  if (grad.numel() == 0 || !varies({kSliceBackward, word(at), sizes.size(), 1}, word(place)))
     return at::native::select_backward_symint(grad, input_sizes, dim, symbolic_index);
-  c10::DimVector along(sizes.size(), 1);
-  along[static_cast<size_t>(at)] = size;
-  const at::Tensor is_selected =
-      at::eq(numbered(size, grad), index < 0 ? index + size : index).view(along);
-  return at::where(is_selected, grad.unsqueeze(at), at::scalar_tensor(0, grad.options()));
+  return placed(grad.unsqueeze(at), size, at, place);
+}
+
+at::Tensor slice_backward(const at::Tensor& grad, c10::SymIntArrayRef input_sizes, int64_t dim,
+                          c10::SymInt symbolic_start, c10::SymInt end, c10::SymInt step) {
+  const at::IntArrayRef sizes = C10_AS_INTARRAYREF_SLOW(input_sizes);
+  const int64_t start = symbolic_start.guard_int(__FILE__, __LINE__);
+  const int64_t last = end.guard_int(__FILE__, __LINE__);
+  const int64_t stride = step.guard_int(__FILE__, __LINE__);
+  const int64_t at = at::maybe_wrap_dim(dim, static_cast<int64_t>(sizes.size()));
+  const int64_t size = sizes[static_cast<size_t>(at)], length = grad.size(at);
+  const int64_t place = start < 0 ? std::max<int64_t>(start + size, 0) : start;
+  const KeyWords key{kSliceBackward, word(at), sizes.size(), word(length)};
+  if (stride != 1 || grad.numel() == 0 || length == size || !varies(key, word(place)))
+    return at::native::slice_backward(grad, sizes, dim, start, last, stride);
+  return placed(grad, size, at, place);
 }
 
 }  // namespace torchacc
