@@ -113,10 +113,11 @@ test-rust: $(VENV)/.requirements
 	TORCHACC_ONEDNN=$(wildcard $(VENV)/lib/libdnnl.so.3) \
 	TORCHACC_CUDA=$(CUDA_FOLDERS) cargo test
 
-# The library of debug builds too: it has a device made of the host, on which some tests run.
+# The library of debug builds too: it has a device made of the host, on which some tests run. A file of tests is one worker's.
+WORKERS ?= 2
 test-python: build
 	cargo build --lib
-	$(BIN)/python -m pytest --durations 25 torch_extension/tests
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --durations 25 torch_extension/tests
 
 # Every engine with both models in two and in four processes, twenty steps each, and fifty ranks that go wrong.
 test-distributed: build

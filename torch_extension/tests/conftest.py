@@ -25,6 +25,7 @@ os.environ["TORCHACC_BACKEND"] = os.environ.get("TORCHACC_BACKEND") or "cpu"
 os.environ.setdefault("TORCHACC_WATCHDOG", f"{LIMIT},abort")
 
 _test_ended = threading.Event()
+_WRONG_IN_WORKERS = pytest.StashKey[list]()
 
 
 def pytest_configure(config):
@@ -68,9 +69,20 @@ def pytest_addoption(parser):
 def pytest_sessionfinish(session, exitstatus):
     wrong = torch.ops.acc.wrong_shapes().splitlines()
     wrong = [line for line in wrong if not OWN_PREDICTIONS.match(line)]
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["wrong_shapes"] = wrong
+        return
+    wrong += session.config.stash.get(_WRONG_IN_WORKERS, [])
     if wrong:
         print("\npredicted wrongly (TORCHACC_VERIFY_SHAPES):", *wrong, sep="\n")
         session.exitstatus = exitstatus or pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node, error):
+    """A worker of pytest-xdist has ended; one that crashed has told nothing."""
+    told = getattr(node, "workeroutput", {}).get("wrong_shapes", [])
+    node.config.stash.setdefault(_WRONG_IN_WORKERS, []).extend(told)
 
 
 @pytest.fixture(autouse=True)
