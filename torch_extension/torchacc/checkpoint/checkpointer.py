@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.utils import find_state_dict_object
 from torch.distributed.tensor import DTensor
 
@@ -315,14 +314,7 @@ class Checkpointer:
         if strange := sorted(set.intersection(*group.gather(unused))):
             more = f" and {len(strange) - 8} more" if len(strange) > 8 else ""
             raise ValueError(f"restore: the state has no {', '.join(strange[:8])}{more}")
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "torch.distributed is disabled")
-            dcp.load(
-                collected.tensors,
-                storage_reader=reader,
-                process_group=group.handle,
-                no_dist=group.handle is None,
-            )
+        reader.load(collected.tensors, group.together)
         states.put_back(state, own, collected)
 
     def _go_on_from(self, candidate) -> None:
