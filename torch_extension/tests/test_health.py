@@ -99,7 +99,9 @@ def test_of_several_optimizers_one_is_the_clock():
 
 def test_saves_and_loads_are_spans(tmp_path):
     got = []
-    state = {"model": nn.Linear(2, 2).to("acc")}
+    model = nn.Linear(2, 2).to("acc")
+    # Of whose state PyTorch makes a step, which is none of the training.
+    state = {"model": model, "optimizer": torch.optim.AdamW(model.parameters())}
     with health.events(got.append), Checkpointer(tmp_path) as checkpointer:
         assert checkpointer.restore(state) is None
         checkpointer.save(state, 7)

@@ -170,9 +170,21 @@ class _Steps:
         self.count, self.ended = 0, None
         self.clock: int | None = None
         self._others: set[int] = set()  # that have stepped since the clock has
+        self._is_unseen = False
+
+    @contextlib.contextmanager
+    def unseen(self) -> Iterator[None]:
+        """Steps inside are none of the training: PyTorch makes one to have an optimizer's state."""
+        before, self._is_unseen = self._is_unseen, True
+        try:
+            yield
+        finally:
+            self._is_unseen = before
 
     def end(self, optimizer: int) -> None:
         """A step of the optimizer with this `id`."""
+        if self._is_unseen:
+            return
         if optimizer != self.clock and self.clock is not None and optimizer not in self._others:
             self._others.add(optimizer)
             return

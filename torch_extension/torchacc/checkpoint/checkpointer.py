@@ -20,7 +20,7 @@ from torchacc.checkpoint import state as states
 from torchacc.checkpoint.client import SaverClient
 from torchacc.checkpoint.group import Group
 from torchacc.checkpoint.replicas import Replicas
-from torchacc.event_log import span
+from torchacc.event_log import span, steps
 from torchacc.memory import mem_get_info, native_device
 from torchacc.step import cut
 
@@ -118,7 +118,7 @@ class Checkpointer:
         for identifier, reason in self._saver.failures().items():
             self._failed[identifier] = reason
             warnings.warn(f"checkpoint {identifier} was not written: {reason}", stacklevel=3)
-        with span("torchacc.save", step=step, persist=int(persist)):
+        with span("torchacc.save", step=step, persist=int(persist)), steps.unseen():
             self._save(state, step, persist)
 
     def _save(self, state: dict[str, Any], step: int, persist: bool) -> None:
@@ -168,7 +168,7 @@ class Checkpointer:
         Raises ValueError, with the state as it was, where the checkpoint has not what the state
         has, or the other way round; LookupError if there is no whole checkpoint of `step`.
         """
-        with span("torchacc.load", what=str(self.folder)) as about:
+        with span("torchacc.load", what=str(self.folder)) as about, steps.unseen():
             about["step"] = found = self._restore(state, step)
         return found
 
