@@ -128,7 +128,7 @@ test-distributed: build
 test-parallel: build
 	TORCHACC_PARALLEL=whole $(BIN)/python -m pytest torch_extension/tests/test_accelerate.py
 
-# Four trainings of two processes, each killed twenty times; faults planted in devices and links, twenty times each.
+# A training of two processes that is disturbed two hundred times; faults planted in devices and links, twenty times each.
 test-chaos: build
 	TORCHACC_CHAOS=whole $(BIN)/python -m pytest torch_extension/tests/test_checkpoint_chaos.py
 	TORCHACC_HEALTH=whole $(BIN)/python -m pytest torch_extension/tests/test_health_ranks.py

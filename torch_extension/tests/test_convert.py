@@ -159,6 +159,15 @@ def test_types_are_those_of_the_models_floats(at):
     assert json.loads((at("hf") / "manifest.json").read_text())["left_out"] == ["opt.m"]
 
 
+def test_transposed_tensors_of_dcp(at):
+    """Which PyTorch saves with their strides."""
+    square = torch.arange(9.0).view(3, 3)
+    tensors = {"rows": square, "columns": square.t(), "wide": torch.arange(6).view(3, 2).t()}
+    dcp.save(tensors, checkpoint_id=at("dcp"), no_dist=True)
+    convert(at("dcp"), at("again"), "safetensors")
+    same(converted.load(at("again")), {name: one.contiguous() for name, one in tensors.items()})
+
+
 KINDS = [torch.float64, torch.float8_e4m3fn, torch.int16, torch.uint16, torch.bool, torch.complex64]
 
 

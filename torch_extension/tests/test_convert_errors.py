@@ -242,7 +242,7 @@ convert(sys.argv[1], sys.argv[2], "dcp", files=2)
 """
 
 
-@pytest.mark.parametrize("count", [1, 700])
+@pytest.mark.parametrize("count", [1, 200])
 def test_a_killed_conversion_is_none(count, llama, at):
     process = script(KILLED, llama, at("out"), count)
     assert process.stdout.readline() == "now\n", process.stderr.read()

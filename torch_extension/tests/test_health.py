@@ -22,7 +22,7 @@ import torch.nn as nn
 import torchacc
 import torchacc.__main__ as command
 from support import output, run_python
-from torchacc import health
+from torchacc import event_log, health
 from torchacc.checkpoint import Checkpointer
 from torchacc.health import Alarm, Recorder, Watch, compare_runs, exit_code, exits
 
@@ -60,9 +60,48 @@ def test_events_of_a_training(tmp_path):
     assert [one["step"] for one in events if one["name"] == "torchacc.step"] == [1, 2, 3]
 
 
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_steps_that_are_compiled_are_told(is_whole, monkeypatch):
+    monkeypatch.setattr(event_log.steps, "clock", None)  # an optimizer of another test
+    weight = nn.Parameter(torch.ones(3, device="acc"))
+    optimizer = torch.optim.AdamW([weight], lr=0.1)
+
+    def step():
+        weight.grad = weight.detach() * 2
+        optimizer.step()
+
+    step = torch.compile(step) if is_whole else step
+    optimizer.step = optimizer.step if is_whole else torch.compile(optimizer.step)
+    got = []
+    with health.events(got.append):
+        for at in range(6):
+            step()
+            assert len([one for one in got if one["name"] == "torchacc.step"]) == at + 1
+    steps = [one["step"] for one in got if one["name"] == "torchacc.step"]
+    assert steps == [*range(steps[0], steps[0] + 6)]
+
+
+def test_of_several_optimizers_one_is_the_clock():
+    steps = event_log._Steps()
+
+    def counts(*optimizers):
+        made = []
+        for one in optimizers:
+            before = steps.count
+            steps.end(one)
+            made.append(steps.count - before)
+        return made
+
+    assert counts(1, 2, 1, 3, 2, 1) == [1, 0, 1, 0, 0, 1]
+    # Another takes the place of one that is gone.
+    assert counts(2, 3, 2, 2, 3, 1, 2) == [0, 0, 1, 1, 0, 0, 1]
+
+
 def test_saves_and_loads_are_spans(tmp_path):
     got = []
-    state = {"model": nn.Linear(2, 2).to("acc")}
+    model = nn.Linear(2, 2).to("acc")
+    # Of whose state PyTorch makes a step, which is none of the training.
+    state = {"model": model, "optimizer": torch.optim.AdamW(model.parameters())}
     with health.events(got.append), Checkpointer(tmp_path) as checkpointer:
         assert checkpointer.restore(state) is None
         checkpointer.save(state, 7)
@@ -119,7 +158,7 @@ def test_ranks_may_share_a_file(tmp_path):
 def test_threads_may_tell_and_end_while_another_is_telling():
     told = output("""
 import threading, time
-from torchacc import health
+from torchacc import event_log, health
 
 told, begun = [], threading.Event()
 

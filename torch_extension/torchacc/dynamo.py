@@ -25,11 +25,11 @@ from torch.utils.checkpoint import checkpoint
 
 from torchacc import device
 from torchacc.adapters import mend
-from torchacc.step import cut, sync
+from torchacc.step import cut, end_step, sync
 from torchacc.streams import synchronize
 
 # Functions of this package that a captured graph calls each time it runs.
-_IN_GRAPHS = (cut, sync, synchronize)
+_IN_GRAPHS = (cut, end_step, sync, synchronize)
 
 # Higher-order operators that for their gradients trace the graphs they are given, at every call.
 _TRACING = (

@@ -16,7 +16,6 @@ import socket
 import threading
 import time
 import warnings
-import weakref
 from collections.abc import Callable, Iterator
 
 import torch
@@ -164,17 +163,33 @@ def _number(name: str) -> int | None:
 
 
 class _Steps:
-    """Steps of the optimizer that stepped first: of several in a training one is its clock."""
+    """Steps of one optimizer: of several in a training one is its clock, the first, until another
+    steps twice without it, as one does that takes its place."""
 
     def __init__(self):
         self.count, self.ended = 0, None
-        self.clock: weakref.ref | None = None
+        self.clock: int | None = None
+        self._others: set[int] = set()  # that have stepped since the clock has
+        self._is_unseen = False
 
-    def end(self, optimizer: torch.optim.Optimizer) -> None:
-        if self.clock is None or self.clock() is None:
-            self.clock = weakref.ref(optimizer)
-        elif self.clock() is not optimizer:
+    @contextlib.contextmanager
+    def unseen(self) -> Iterator[None]:
+        """Steps inside are none of the training: PyTorch makes one to have an optimizer's state."""
+        before, self._is_unseen = self._is_unseen, True
+        try:
+            yield
+        finally:
+            self._is_unseen = before
+
+    def end(self, optimizer: int) -> None:
+        """A step of the optimizer with this `id`."""
+        if self._is_unseen:
             return
+        if optimizer != self.clock and self.clock is not None and optimizer not in self._others:
+            self._others.add(optimizer)
+            return
+        self.clock = optimizer
+        self._others.clear()
         now, before = time.monotonic(), self.ended
         self.count, self.ended = self.count + 1, now
         seconds = None if before is None else now - before

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 
 import torch
+from torch._guards import detect_fake_mode
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 from torchacc.event_log import steps
@@ -54,6 +55,13 @@ def emit_warnings(messages: list[str]) -> None:
         warnings.warn(message, UserWarning, stacklevel=3)
 
 
+def end_step(optimizer: int) -> None:
+    """Tells of a step of the optimizer with this `id`, also of one that Dynamo has captured, which
+    calls this with fake tensors first."""
+    if not _is_one_program and detect_fake_mode() is None:
+        steps.end(optimizer)
+
+
 def install_optimizer_hook() -> None:
     """Makes every optimizer step over acc parameters end with a cut, from now on.
 
@@ -69,6 +77,4 @@ def _cut_after_step(optimizer: Optimizer, args: tuple, kwargs: dict) -> None:
     parameters = (p for group in optimizer.param_groups for p in group["params"])
     if any(p.device.type == "acc" for p in parameters):
         cut()
-        # Dynamo must not trace events: steps that it has compiled are not told.
-        if not (torch.compiler.is_compiling() or _is_one_program):
-            steps.end(optimizer)
+        end_step(id(optimizer))

@@ -147,6 +147,11 @@ void write_whole(const at::Tensor& source, const at::Tensor& target) {
     const auto [buffer, offset] = buffer_of(*target.storage().unsafeGetStorageImpl());
     return check(torchacc_buffer_fill(buffer->handle, callback(&write_natively), &crossing));
   }
+  if (source.is_cpu() && source.layout() == at::kStrided &&
+      source.scalar_type() == target.scalar_type() && source.strides() == target.strides() &&
+      source.is_conj() == target.is_conj() && source.is_neg() == target.is_neg()) {
+    return write_all(source, target);
+  }
   const at::Tensor packed =
       at::empty_strided(target.sizes(), target.strides(), target.options().device(at::kCPU));
   set_bits_of(packed, target);

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.utils import find_state_dict_object
 from torch.distributed.tensor import DTensor
 
@@ -21,7 +20,7 @@ from torchacc.checkpoint import state as states
 from torchacc.checkpoint.client import SaverClient
 from torchacc.checkpoint.group import Group
 from torchacc.checkpoint.replicas import Replicas
-from torchacc.event_log import span
+from torchacc.event_log import span, steps
 from torchacc.memory import mem_get_info, native_device
 from torchacc.step import cut
 
@@ -119,7 +118,7 @@ class Checkpointer:
         for identifier, reason in self._saver.failures().items():
             self._failed[identifier] = reason
             warnings.warn(f"checkpoint {identifier} was not written: {reason}", stacklevel=3)
-        with span("torchacc.save", step=step, persist=int(persist)):
+        with span("torchacc.save", step=step, persist=int(persist)), steps.unseen():
             self._save(state, step, persist)
 
     def _save(self, state: dict[str, Any], step: int, persist: bool) -> None:
@@ -169,7 +168,7 @@ class Checkpointer:
         Raises ValueError, with the state as it was, where the checkpoint has not what the state
         has, or the other way round; LookupError if there is no whole checkpoint of `step`.
         """
-        with span("torchacc.load", what=str(self.folder)) as about:
+        with span("torchacc.load", what=str(self.folder)) as about, steps.unseen():
             about["step"] = found = self._restore(state, step)
         return found
 
@@ -315,14 +314,7 @@ class Checkpointer:
         if strange := sorted(set.intersection(*group.gather(unused))):
             more = f" and {len(strange) - 8} more" if len(strange) > 8 else ""
             raise ValueError(f"restore: the state has no {', '.join(strange[:8])}{more}")
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "torch.distributed is disabled")
-            dcp.load(
-                collected.tensors,
-                storage_reader=reader,
-                process_group=group.handle,
-                no_dist=group.handle is None,
-            )
+        reader.load(collected.tensors, group.together)
         states.put_back(state, own, collected)
 
     def _go_on_from(self, candidate) -> None:

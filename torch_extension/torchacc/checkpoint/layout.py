@@ -33,9 +33,9 @@ class Envelope(io.RawIOBase):
     where each begins, and its bytes. Fake tensors are saved as true ones."""
 
     def __init__(self, value: Any):
-        self.pieces: list[tuple[int, bytes]] = []
+        self.pieces: list[tuple[int, bytearray]] = []
         self.holes: list[tuple[int, int]] = []
-        self._at = 0
+        self._at, self._is_after_hole = 0, True
         with torch.serialization.skip_data(materialize_fake_tensors=True):
             torch.save(value, self)
         self.size = self._at
@@ -50,13 +50,17 @@ class Envelope(io.RawIOBase):
         return sum(nbytes for _, nbytes in self.holes)
 
     def write(self, data: Any) -> int:
-        self.pieces.append((self._at, bytes(data)))
+        if self._is_after_hole:
+            self.pieces.append((self._at, bytearray()))
+            self._is_after_hole = False
+        self.pieces[-1][1].extend(data)
         self._at += len(data)
         return len(data)
 
     def seek(self, offset: int, whence: int = 0) -> int:
         # Elements are the one thing that is left out.
         self.holes.append((self._at, offset))
+        self._is_after_hole = True
         self._at += offset
         return self._at
 

@@ -57,7 +57,8 @@ class Snapshot:
 
 def folder_for(folder: Path, job: str) -> Path:
     """Where this machine keeps the snapshots of the job whose checkpoints are in `folder`. Those
-    that another job had there, before `folder` was removed and made again, go.
+    that another job had there, before `folder` was removed and made again, go. The first slot that
+    is opened makes it, so that who saves nothing leaves nothing.
 
     Raises PermissionError if it is somebody else's, whose snapshots are not to be trusted.
     """
@@ -67,10 +68,14 @@ def folder_for(folder: Path, job: str) -> Path:
         if other.name != place + job:
             shutil.rmtree(other, ignore_errors=True)
     made = root / (place + job)
-    made.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if made.stat().st_uid != os.getuid():
-        raise PermissionError(f"{made} belongs to another user: remove it")
+    if made.exists():
+        _check_owner(made)
     return made
+
+
+def _check_owner(folder: Path) -> None:
+    if folder.stat().st_uid != os.getuid():
+        raise PermissionError(f"{folder} belongs to another user: remove it")
 
 
 def snapshots(folder: Path) -> list[Snapshot]:
@@ -115,6 +120,8 @@ class Slot:
             if self.path is None:
                 handle = os.memfd_create("torchacc-checkpoint")
             else:
+                self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                _check_owner(self.path.parent)
                 self.path.mkdir(exist_ok=True)
                 handle = os.open(self.place["source"], os.O_RDWR | os.O_CREAT, 0o600)
             self._file = os.fdopen(handle, "r+b", 0)
