@@ -61,11 +61,19 @@ pub fn collapse(
 }
 
 /// How the elements of an array lie in a flat run of elements.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Layout {
     pub sizes: Dims,
     pub strides: Dims,
     pub offset: i64,
+}
+
+impl Clone for Layout {
+    /// Bytes at once: `SmallVec::clone` goes element by element, and every step of a run copies those of its operands.
+    fn clone(&self) -> Layout {
+        let [sizes, strides] = [&self.sizes, &self.strides].map(|dims| Dims::from_slice(dims));
+        Layout { sizes, strides, offset: self.offset }
+    }
 }
 
 impl Layout {

@@ -2,7 +2,7 @@
 
 use super::cpu::{Cpu, onednn::Search};
 use super::plan_tests::{run, run_by, some_inputs};
-use crate::plan::early::EarlySteps;
+use crate::plan::early::{EarlySteps, Touched};
 use crate::plan::random::{Dice, random_program};
 use crate::plan::tests::plan_for;
 use crate::plan::{MemRef, Operand, Step};
@@ -18,7 +18,7 @@ fn random_programs_have_the_same_bits_whatever_runs_early() {
         let mut dice = Dice(seed);
         let found = run_by(&backend, &plan, (&arrays, &scalars), |executable, call| {
             let stepwise = executable.stepwise().expect("the CPU runs step by step");
-            let mut steps = EarlySteps::new(&plan);
+            let (mut steps, touched) = (EarlySteps::new(&plan), Touched::by(&plan));
             let mut known = vec![false; plan.inputs.len()];
             for _ in 0..3 {
                 known.iter_mut().for_each(|known| *known |= dice.below(3) == 0);
@@ -28,15 +28,17 @@ fn random_programs_have_the_same_bits_whatever_runs_early() {
                     _ => true,
                 };
                 let is_known = |step: &Step| step.reads.iter().chain(&step.writes).all(is_there);
-                let ready = steps.ready(&plan, &is_known);
+                let ready = steps.ready(&plan, &touched, &is_known);
                 let first = steps.rest(&plan).next();
                 out_of_turn += usize::from(ready.first().is_some_and(|step| Some(*step) != first));
-                let outcome = stepwise.run_steps(call, &mut ready.iter().copied());
+                let mut now = ready.iter().copied();
+                let outcome = stepwise.run_steps(call, &mut |_| now.next());
                 assert!(outcome.failed.is_empty() && outcome.unseen.is_empty(), "seed {seed}");
                 steps.have_run(&ready);
             }
             early += steps.count();
-            stepwise.run_steps(call, &mut steps.rest(&plan))
+            let mut rest = steps.rest(&plan);
+            stepwise.run_steps(call, &mut |_| rest.next())
         });
         assert!(found == run(&backend, &plan, &arrays, &scalars), "seed {seed}\n{plan}");
     }

@@ -133,8 +133,9 @@ pub trait Executable: Send + Sync {
 
 /// An executable that can run some steps of the plan now and the rest later.
 pub trait Stepwise {
-    /// Runs these steps, in order. What they depend on has run, without a failure and on the same memory.
-    fn run_steps(&self, call: &Call, steps: &mut dyn Iterator<Item = usize>) -> Outcome;
+    /// Runs the steps that `next` says, in order; it is told whether all before have ended, and none failed. What they depend on has
+    /// run, without a failure and on the same memory.
+    fn run_steps(&self, call: &Call, next: &mut dyn FnMut(bool) -> Option<usize>) -> Outcome;
 }
 
 /// Addresses for one run. The caller keeps the memory alive and exclusive until `run` returns.

@@ -18,15 +18,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 /// Calls `exec` with the index of every step whose operands are sound. A failed `exec` must have left the step's
 /// writes untouched, unless its error says otherwise or is `OutOfMemory`: what it was to write is torn then.
 pub fn run_steps(plan: &Plan, call: &Call, mut exec: impl FnMut(usize) -> Result<()>) -> Outcome {
-    run_some_steps(plan, call, 0..plan.steps.len(), |index, _| exec(index).map(|()| None))
+    let mut steps = 0..plan.steps.len();
+    run_some_steps(plan, call, &mut |_| steps.next(), |index, _| exec(index).map(|()| None))
 }
 
-/// As [`run_steps`], of some steps; what they depend on has run without a failure. `exec` may put a step that is done later on a lane:
-/// it is given what was put on that lane before by this run and has not ended, and returns a ticket.
+/// As [`run_steps`], of the steps that `next` says, which is told whether all before have ended, and none failed; what they depend on
+/// has run without a failure. `exec` may put a step that is done later on a lane: it is given what was put on that lane before by this
+/// run and has not ended, and returns a ticket.
 pub fn run_some_steps(
     plan: &Plan,
     call: &Call,
-    steps: impl Iterator<Item = usize>,
+    next: &mut dyn FnMut(bool) -> Option<usize>,
     exec: impl FnMut(usize, Option<Ticket>) -> Result<Option<Ticket>>,
 ) -> Outcome {
     let mut poison = Poison::new(plan);
@@ -35,9 +37,10 @@ pub fn run_some_steps(
         let blame = poison.blame(None, error.clone());
         poison.spread(Space::Input(*input), [whole], blame);
     }
-    let mut run =
-        Run { plan, call, exec, poison, torn: Vec::new(), in_flight: InFlight::default() };
-    for index in steps {
+    let has_memory = has_memory(plan, call);
+    let (torn, in_flight) = (Vec::new(), InFlight::default());
+    let mut run = Run { plan, call, exec, has_memory, poison, torn, in_flight };
+    while let Some(index) = next(run.poison.errors.is_empty() && run.in_flight.0.is_empty()) {
         run.land_before(index);
         run.step(index);
     }
@@ -49,6 +52,8 @@ struct Run<'a, F> {
     plan: &'a Plan,
     call: &'a Call<'a>,
     exec: F,
+    /// Otherwise every step has to be looked at.
+    has_memory: bool,
     poison: Poison<'a>,
     /// Outputs of which some may be written.
     torn: Vec<u32>,
@@ -92,7 +97,9 @@ impl<F: FnMut(usize, Option<Ticket>) -> Result<Option<Ticket>>> Run<'_, F> {
     fn attempt(&mut self, index: usize) -> Result<Option<Ticket>> {
         let (plan, call) = (self.plan, self.call);
         let step = &plan.steps[index];
-        if let Some(error) = homeless(plan, call, step) {
+        if !self.has_memory
+            && let Some(error) = homeless(plan, call, step)
+        {
             return Err(error);
         }
         let before = step.done.and_then(|_| {
@@ -188,6 +195,15 @@ fn contained<T>(kernel: impl FnOnce() -> Result<T>) -> Result<T> {
         Ok(error) => Err(*error),
         Err(panic) => resume_unwind(panic),
     })
+}
+
+/// Whether there was memory for all that the steps need.
+fn has_memory(plan: &Plan, call: &Call) -> bool {
+    let has = |address: usize, nbytes: u64| address != 0 || nbytes == 0;
+    let mut outputs = call.outputs.iter().zip(&plan.outputs);
+    has(call.arena, plan.arena_bytes)
+        && has(call.host, plan.host_bytes)
+        && outputs.all(|(&address, output)| has(address, output.nbytes() as u64))
 }
 
 /// The error of a step that needs an output, an arena or a host's block for which there was no memory.

@@ -7,27 +7,40 @@ use std::ops::Range;
 /// Steps that have to wait before no later ones are looked at.
 const MOST_WAITING: usize = 16;
 
+/// What every step of a plan reads, and writes.
+pub struct Touched(Vec<[Vec<Extent>; 2]>);
+
+impl Touched {
+    pub fn by(plan: &Plan) -> Touched {
+        Touched(plan.steps.iter().map(Extent::of_step).collect())
+    }
+}
+
 /// What has run so.
 #[derive(Default)]
 pub struct EarlySteps {
     ran: Vec<bool>,
-    /// What every step that was looked at reads and writes.
-    touched: Vec<Option<[Vec<Extent>; 2]>>,
+    /// All before this one have.
+    first: usize,
 }
 
 impl EarlySteps {
     pub fn new(plan: &Plan) -> EarlySteps {
-        let n = plan.steps.len();
-        EarlySteps { ran: vec![false; n], touched: (0..n).map(|_| None).collect() }
+        EarlySteps { ran: vec![false; plan.steps.len()], first: 0 }
     }
 
     /// The steps that can run now: `is_known` says that all they need from outside is there, and they neither write what those that
     /// have to wait read or write, nor read what these write.
-    pub fn ready(&mut self, plan: &Plan, is_known: &dyn Fn(&Step) -> bool) -> Vec<usize> {
+    pub fn ready(
+        &self,
+        plan: &Plan,
+        touched: &Touched,
+        is_known: &dyn Fn(&Step) -> bool,
+    ) -> Vec<usize> {
         let (mut ready, mut waiting) = (Vec::new(), 0);
         let [mut read, mut written] = [Covered::default(), Covered::default()];
-        for (index, step) in plan.steps.iter().enumerate().filter(|(index, _)| !self.ran[*index]) {
-            let [reads, writes] = self.touched[index].get_or_insert_with(|| Extent::of_step(step));
+        for index in (self.first..plan.steps.len()).filter(|&index| !self.ran[index]) {
+            let (step, [reads, writes]) = (&plan.steps[index], &touched.0[index]);
             if is_known(step)
                 && !reads.iter().any(|extent| written.meets(extent))
                 && !writes.iter().any(|extent| written.meets(extent) || read.meets(extent))
@@ -47,6 +60,7 @@ impl EarlySteps {
 
     pub fn have_run(&mut self, steps: &[usize]) {
         steps.iter().for_each(|&step| self.ran[step] = true);
+        self.first += self.ran[self.first..].iter().take_while(|&&ran| ran).count();
     }
 
     /// How many have run.

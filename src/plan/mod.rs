@@ -8,6 +8,7 @@ pub mod check;
 mod cost;
 mod draft;
 pub mod early;
+pub mod final_use;
 mod fuse;
 mod lanes;
 mod memory;

@@ -33,7 +33,7 @@ pub(super) fn order(graph: &Graph, fused: &Fused, donors: &[Option<u32>]) -> Vec
     let frugal = frugal_order(fused, &flow);
     let chosen =
         if peak(fused, &flow, &frugal) < peak(fused, &flow, &plain) { frugal } else { plain };
-    late::late(fused, &flow, chosen)
+    late::late(fused, &flow, donors, chosen)
 }
 
 /// Both orders that [`order`] chooses from.
@@ -41,7 +41,7 @@ pub(super) fn orders(graph: &Graph, fused: &Fused, donors: &[Option<u32>]) -> [V
     let mut flow = flow(graph, fused);
     wait_for_readers(fused, donors, &mut flow);
     [program_order(fused, &flow), frugal_order(fused, &flow)]
-        .map(|order| late::late(fused, &flow, order))
+        .map(|order| late::late(fused, &flow, donors, order))
 }
 
 /// An order for a backend that runs alike regions together: those come side by side where that costs no memory.

@@ -4,8 +4,10 @@ use super::memory_report;
 use crate::backend::{Backend, Executable};
 use crate::error::Result;
 use crate::plan::Plan;
+use crate::plan::early::Touched;
+use crate::plan::final_use::FinalUses;
 use parking_lot::Mutex;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A plan that the backend has compiled.
 pub struct Compiled {
@@ -14,6 +16,8 @@ pub struct Compiled {
     pub has_fallbacks: bool,
     /// Of memory that it takes, its inputs included.
     pub bytes: u64,
+    pub final_uses: FinalUses,
+    touched: OnceLock<Touched>,
 }
 
 /// The plan of a program, and perhaps a better one that computes the same bits.
@@ -58,6 +62,12 @@ impl Compiled {
         let executable = backend.compile(plan.clone())?;
         let has_fallbacks = plan.steps.iter().any(|step| backend.calls_host(&step.kernel));
         let bytes = memory_report::bytes(&plan);
-        Ok(Compiled { plan, executable, has_fallbacks, bytes })
+        let final_uses = FinalUses::of(&plan, |kernel| backend.calls_host(kernel));
+        let touched = OnceLock::new();
+        Ok(Compiled { plan, executable, has_fallbacks, bytes, final_uses, touched })
+    }
+
+    pub fn touched(&self) -> &Touched {
+        self.touched.get_or_init(|| Touched::by(&self.plan))
     }
 }

@@ -116,6 +116,7 @@ fn run_with_background<'scope>(
     let result = catch_unwind(launch).unwrap_or_else(|panic| Err(panicked(&*panic)));
     // Readers find the values in the buffers; nothing else may keep the old ones alive.
     closed.leaves.clear();
+    shared.tail.end();
     if let Err(error) = result.map_err(|error| closed.placed(error)) {
         let left: Vec<usize> =
             (0..closed.promised.len()).filter(|&n| !closed.promised[n].is_settled()).collect();
@@ -226,7 +227,7 @@ fn launch(
     };
     let donors: Vec<Option<u32>> = (0..plan.outputs.len()).map(donor).collect();
     let mut begun = begun.into_iter();
-    let memory: Vec<Option<Box<dyn Bytes>>> = (donors.iter().enumerate())
+    let mut memory: Vec<Option<Box<dyn Bytes>>> = (donors.iter().enumerate())
         .map(|(output, donor)| match (begun.next().flatten(), donor) {
             (Some(memory), _) => Ok(memory),
             (None, Some(leaf)) => closed.leaves[*leaf as usize].take(|n| shared.allocate(n)),
@@ -266,11 +267,26 @@ fn launch(
         scalars: &scalars,
         watch: watch.as_ref().map(|watch| watch as &dyn Watch),
     };
+    // A failure that is known may concern what is computed now, which is found out at the end.
+    let hands_over = binding.is_none() && shared.failures.is_empty();
+    let (mut rest, mut handed_over) = (early.rest(plan), 0);
+    let mut next = |all_well: bool| {
+        let step = rest.next()?;
+        if hands_over && all_well {
+            for output in code.final_uses.before(step, &mut handed_over) {
+                if let Some(bytes) = memory[output].take() {
+                    shared.tail.begin();
+                    closed.promised[output].fulfil(Ok(bytes));
+                }
+            }
+        }
+        Some(step)
+    };
     // Inside what is counted as running, so that the device's part of the time is never more than that.
     let run = || {
         let _stay = shared.stay(Phase::Device);
         match code.executable.stepwise() {
-            Some(stepwise) => stepwise.run_steps(&call, &mut early.rest(plan)),
+            Some(stepwise) => stepwise.run_steps(&call, &mut next),
             None => code.executable.run(&call),
         }
     };
@@ -293,6 +309,10 @@ fn launch(
     let failures = note(shared, plan, closed, &poisoned, outcome, error);
     let settled = closed.promised.iter().zip(memory).zip(failures).enumerate();
     for (index, ((promised, bytes), failure)) in settled {
+        if bytes.is_none() && promised.is_settled() {
+            shared.stats.early_outputs.add(1);
+            continue;
+        }
         let before = closed.before[index].as_deref();
         promised.fulfil(match (failure, bytes) {
             (None, Some(bytes)) => match binding {

@@ -57,6 +57,10 @@ impl Concerns {
 }
 
 impl Failures {
+    pub fn is_empty(&self) -> bool {
+        self.0.lock().is_empty()
+    }
+
     pub fn add(&self, error: &Error, concerns: Concerns) {
         let mut failures = self.0.lock();
         if failures.len() < KEPT {

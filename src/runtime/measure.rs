@@ -46,8 +46,16 @@ impl Context {
         }
     }
 
+    /// In a forked process there is nobody to wait for.
+    fn wait_for_tail(&self) {
+        if self.launcher.check_process().is_ok() {
+            self.shared.tail.wait();
+        }
+    }
+
     /// All counters and times, but for those of the folder on disk.
     fn snapshot(&self) -> Snapshot {
+        self.wait_for_tail();
         let shared = &self.shared;
         let (live_buffers, known_traces) = {
             let trace = self.trace.lock_to_release();
@@ -84,11 +92,13 @@ impl Context {
 
     /// Bytes of memory for values and programs. What a backend does not take from its pool is not among them.
     pub fn memory(&self) -> memory::Stats {
+        self.wait_for_tail();
         self.shared.backend.pool().stats()
     }
 
     /// Starts measuring the peaks again.
     pub fn reset_peak_memory(&self) {
+        self.wait_for_tail();
         self.shared.backend.pool().reset_peak();
     }
 
@@ -110,6 +120,7 @@ impl Context {
     }
 
     pub fn reset_metrics(&self) {
+        self.wait_for_tail();
         let shared = &self.shared;
         shared.stats.reset();
         shared.cache.forget_evicted();

@@ -39,6 +39,7 @@ mod random;
 mod oom_report;
 mod speculation;
 pub mod stats;
+mod tail;
 mod watch;
 pub mod watchdog;
 
@@ -78,6 +79,7 @@ use stats::{Counter, Stats};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
+use tail::Tail;
 use watchdog::Watchdog;
 
 /// Programs kept in memory by one context.
@@ -114,6 +116,7 @@ pub(crate) struct Shared {
     /// Nanoseconds in which programs ran; never reset.
     pub busy: Counter,
     pub failures: Failures,
+    pub tail: Tail,
     pub last_program: Mutex<Option<Arc<CompiledTrace>>>,
     pub fullest: Fullest,
     pub trace_limit: usize,
@@ -159,6 +162,7 @@ impl Context {
             stats: Stats::default(),
             busy: Counter::default(),
             failures: Failures::default(),
+            tail: Tail::default(),
             last_program: Mutex::default(),
             fullest: Fullest::default(),
             trace_limit: options.trace_limit,

@@ -107,9 +107,8 @@ impl Speculation {
     /// Whether nothing failed.
     fn run(&mut self, shared: &Shared) -> bool {
         let code = self.code.clone();
-        let mut steps = std::mem::take(&mut self.steps);
-        let ready = steps.ready(&code.plan, &|step| self.is_ready(shared, step));
-        self.steps = steps;
+        let is_known = |step: &Step| self.is_ready(shared, step);
+        let ready = self.steps.ready(&code.plan, code.touched(), &is_known);
         if ready.is_empty() {
             return self.steps.count() > 0;
         }
@@ -144,7 +143,8 @@ impl Speculation {
         };
         let run = || {
             let _stay = shared.stay(Phase::Device);
-            stepwise.run_steps(&call, &mut ready.iter().copied())
+            let mut ready = ready.iter().copied();
+            stepwise.run_steps(&call, &mut |_| ready.next())
         };
         let outcome = shared.busy.time(|| shared.stats.execute_ns.time(run));
         self.steps.have_run(&ready);

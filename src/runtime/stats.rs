@@ -87,6 +87,7 @@ macro_rules! metrics {
             disk_scanned: Counter, "", "Files looked at to find those to remove.";
             kernels: Counter, "", "Steps of plans run.";
             early_kernels: Counter, "", "Of these, begun while their trace was still being recorded.";
+            early_outputs: Counter, "", "Outputs that were there for whoever waits before their program had ended.";
             engine_runs: Gauge, "", "Steps that a second engine has computed as a whole (modules), resets or not.";
             engine_compiles: Gauge, "", "Modules that it has compiled.";
             engine_loads: Gauge, "", "Modules read from the folder instead, compiled by another process.";

@@ -1,7 +1,7 @@
 //! Operands of node kernels as dense memory: as they are if they are dense, else copied.
 
 use super::access::{Bound, Source};
-use super::map::Map;
+use super::map::{Map, as_pairs};
 use crate::backend::memory::{Memory, Pool};
 use crate::error::Result;
 use crate::plan::{LoopBody, MemRef, Operand};
@@ -78,7 +78,7 @@ pub fn copy(from: &Bound, to: &Bound) -> Result<()> {
     };
     let map = Map::new(&body, std::slice::from_ref(&read), std::slice::from_ref(&write), &[None])?;
     let narrow = |o: &Operand, b: &Bound| {
-        let o = super::map::narrowed(o, wide);
+        let o = if wide { as_pairs(o) } else { o.clone() };
         Bound::at(b.source, o.dtype, o.layout)
     };
     let (from, to): (smallvec::SmallVec<[Bound; 1]>, smallvec::SmallVec<[Bound; 1]>) =

@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::invalid;
 use crate::plan::{LoopBody, MemRef, Operand};
 use crate::shape::{Dims, Layout, collapse, contiguous_strides};
+use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -32,7 +33,7 @@ pub struct Map {
 }
 
 /// The dtype whose elements are moved instead, and the operand seen so: 16-byte elements are pairs.
-fn as_pairs(operand: &Operand) -> Operand {
+pub fn as_pairs(operand: &Operand) -> Operand {
     let wide = operand.dtype.size() == 16;
     let mut layout = operand.layout.clone();
     layout.sizes.push(2);
@@ -53,11 +54,6 @@ fn split_pairs(body: &LoopBody, operands: &[Operand]) -> (LoopBody, Vec<Operand>
     body.reads = body.reads.iter().map(narrow).collect();
     body.instrs.iter_mut().for_each(|i| i.dtype = narrow(&i.dtype));
     (body, operands.iter().map(as_pairs).collect())
-}
-
-/// The operands of a kernel that moves 16-byte elements, as the compiled kernel sees them.
-pub fn narrowed(operand: &Operand, wide: bool) -> Operand {
-    if wide { as_pairs(operand) } else { operand.clone() }
 }
 
 pub fn moves_pairs(operands: &[Operand]) -> bool {
@@ -257,8 +253,7 @@ impl Map {
 
     /// Error before anything is written: an integer division by zero.
     pub fn run(&self, reads: &[Bound], writes: &[Bound]) -> Result<()> {
-        let reads: Vec<Stream> = streams(reads, &self.reads);
-        let writes: Vec<Stream> = streams(writes, &self.writes);
+        let (reads, writes) = (streams(reads, &self.reads), streams(writes, &self.writes));
         let mut run = Run { code: &self.code, space: &self.space, reads: &reads, writes: &[] };
         if self.code.can_fail && !self.sweep(&run) {
             return invalid!("ZeroDivisionError: integer division by zero");
@@ -335,7 +330,7 @@ fn even(row: usize, length: usize) -> usize {
     row.div_ceil(row.div_ceil(length).max(1)).next_multiple_of(64)
 }
 
-pub fn streams<'a>(bounds: &'a [Bound], walks: &'a [Walk]) -> Vec<Stream<'a>> {
+pub fn streams<'a>(bounds: &'a [Bound], walks: &'a [Walk]) -> SmallVec<[Stream<'a>; 8]> {
     bounds.iter().zip(walks).map(|(bound, walk)| Stream { bound, walk }).collect()
 }
 

@@ -61,7 +61,7 @@ use access::Bound;
 pub use engine::Engine;
 use engine::Module;
 use epilogue::Epilogue;
-use map::{Map, moves_pairs, narrowed};
+use map::{Map, as_pairs, moves_pairs};
 use node::PreparedCall;
 use onednn::Search;
 use packed_weights::{PackedOperands, Slabs};
@@ -234,19 +234,26 @@ impl Compiled {
 type Bounds = SmallVec<[Bound; 4]>;
 
 fn bind(operands: &[Operand], call: &Call) -> Result<Bounds> {
-    operands.iter().map(|o| Bound::new(o, call)).collect()
+    let mut bounds = Bounds::with_capacity(operands.len());
+    for operand in operands {
+        bounds.push(Bound::new(operand, call)?);
+    }
+    Ok(bounds)
+}
+
+/// As [`bind`], of a kernel that moves 16-byte elements as pairs.
+fn bind_pairs(operands: &[Operand], call: &Call) -> Result<Bounds> {
+    bind(&operands.iter().map(as_pairs).collect::<Vec<_>>(), call)
 }
 
 impl CpuExecutable {
     fn run_step(&self, index: usize, call: &Call, of_run: &[Arc<Slabs>]) -> Result<()> {
         let step = &self.plan.steps[index];
-        let bind_narrow = |operands: &[Operand], wide| -> Result<Bounds> {
-            operands.iter().map(|o| Bound::new(&narrowed(o, wide), call)).collect()
-        };
         let slabs = || self.packed_operands.slabs(index, &step.reads[1], call, of_run);
         match &self.steps[index] {
             Compiled::Map(map, wide) => {
-                map.run(&bind_narrow(&step.reads, *wide)?, &bind_narrow(&step.writes, *wide)?)
+                let bind = if *wide { bind_pairs } else { bind };
+                map.run(&bind(&step.reads, call)?, &bind(&step.writes, call)?)
             }
             Compiled::Reduce(reduce) => {
                 reduce.run(&bind(&step.reads, call)?, &bind(&step.writes, call)?, &self.pool)
@@ -304,7 +311,8 @@ impl CpuExecutable {
 
 impl Executable for CpuExecutable {
     fn run(&self, call: &Call) -> Outcome {
-        self.run_steps(call, &mut (0..self.plan.steps.len()))
+        let mut steps = 0..self.plan.steps.len();
+        self.run_steps(call, &mut |_| steps.next())
     }
 
     fn stepwise(&self) -> Option<&dyn Stepwise> {
@@ -313,10 +321,10 @@ impl Executable for CpuExecutable {
 }
 
 impl Stepwise for CpuExecutable {
-    fn run_steps(&self, call: &Call, steps: &mut dyn Iterator<Item = usize>) -> Outcome {
+    fn run_steps(&self, call: &Call, next: &mut dyn FnMut(bool) -> Option<usize>) -> Outcome {
         let of_run = self.packed_operands.of_run();
         let step = |index, before| self.start_step((index, before), call, &of_run);
-        let run = || run_some_steps(&self.plan, call, steps, step);
+        let run = || run_some_steps(&self.plan, call, next, step);
         self.threads.install(run).unwrap_or_else(|error| all_failed(&self.plan, &error))
     }
 }

@@ -2,15 +2,23 @@
 //! but then the whole program waits for the last number of an optimizer.
 
 use super::{Flow, peak};
-use crate::plan::draft::{Fused, RegionId};
+use crate::plan::draft::{BufferId, Fused, RegionId};
 
 /// Bytes in the arena that one region writes and that make no difference.
 const SMALL: u64 = 64 << 10;
 
 /// The order with regions that write little, and read nothing but inputs and what such regions make, right before the first that
-/// needs them; unless the peak were higher.
-pub(super) fn late(fused: &Fused, flow: &Flow, order: Vec<RegionId>) -> Vec<RegionId> {
+/// needs them; unless the peak were higher. What no region needs stays if it is new, since somebody may wait for it, as for a loss.
+pub(super) fn late(
+    fused: &Fused,
+    flow: &Flow,
+    donors: &[Option<u32>],
+    order: Vec<RegionId>,
+) -> Vec<RegionId> {
     let writers = fused.writers();
+    let is_new = |&b: &BufferId| {
+        fused.buffers[b].output.is_some_and(|output| donors[output as usize].is_none())
+    };
     let mut is_late = vec![false; order.len()];
     for &r in &order {
         let is_small = flow.writes[r].iter().map(|&b| flow.bytes[b]).sum::<u64>() <= SMALL;
@@ -22,7 +30,11 @@ pub(super) fn late(fused: &Fused, flow: &Flow, order: Vec<RegionId>) -> Vec<Regi
     for (at, &r) in order.iter().enumerate().rev() {
         places[r] = match is_late[r] {
             false => (at, 1),
-            true => (flow.users[r].iter().map(|&u| places[u].0).min().unwrap_or(order.len()), 0),
+            true => {
+                let unneeded =
+                    if fused.regions[r].writes.iter().any(is_new) { at } else { order.len() };
+                (flow.users[r].iter().map(|&u| places[u].0).min().unwrap_or(unneeded), 0)
+            }
         };
     }
     let mut changed = order.clone();

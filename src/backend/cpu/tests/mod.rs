@@ -13,6 +13,7 @@ pub mod node;
 pub mod product;
 pub mod reduce;
 mod rows;
+mod uniform;
 
 use super::onednn::Search;
 use super::{Cpu, jit as code};

@@ -118,7 +118,9 @@ pub struct Code {
     pub fills: Vec<(TileType, usize, Fill)>,
     /// Tiles of one number that are filled before each tile, with an element of a read.
     pub row_fills: Vec<(TileType, usize, usize)>,
-    /// Those of either of which more than the first element is asked for.
+    /// Computed before the first tile, of tiles of one number; so are their results.
+    pub uniform: Vec<Inst>,
+    /// Tiles of one number of which more than the first element is asked for.
     pub spread: Vec<(TileType, usize)>,
     pub insts: Vec<Inst>,
     /// Tiles of each lane.

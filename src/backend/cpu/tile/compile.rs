@@ -5,6 +5,7 @@
 
 mod chains;
 mod loops;
+mod uniform;
 
 use super::super::isa::Isa;
 use super::super::jit;
@@ -43,6 +44,8 @@ struct Compiler<'a> {
     one_hot_selects: HashMap<Reg, OneHotSelect>,
     /// For each instruction.
     chained: Vec<Chained>,
+    /// For each register, whether it is one number.
+    uniform: Vec<bool>,
 }
 
 /// What code depends on: layers of a model, and programs for other sizes, have theirs in common.
@@ -103,6 +106,7 @@ fn compile(body: &LoopBody, reads: &[ReadKind], stores: Option<&[StoreKind]>) ->
             pinned: Vec::new(),
             one_hot_selects: one_hot_selects(body, reads),
             chained: vec![Chained::default(); body.instrs.len()],
+            uniform: Vec::new(),
         };
         Ok(c.compile()?.then_some(c.code))
     };
@@ -123,6 +127,7 @@ impl<'a> Compiler<'a> {
     fn compile(&mut self) -> Result<bool> {
         self.find_chains();
         self.code.can_fail = self.divides_integers();
+        self.uniform = self.uniform_registers();
         let early = |kind: &ReadKind| kind.early && !kind.constant && !kind.row;
         for read in (0..self.reads.len()).filter(|&read| early(&self.reads[read])) {
             for tile_type in self.lanes_needed(read as Reg) {
@@ -339,24 +344,33 @@ impl<'a> Compiler<'a> {
             _ => TileType::of(self.dtype(instr.args[0])),
         };
         let mut args = SmallVec::new();
+        let is_uniform = self.uniform[reg as usize];
         for (k, &arg) in instr.args.iter().enumerate() {
             let tile_type = if instr.op == Op::Select && k == 0 { TileType::U8 } else { from };
             let arg = self.value(arg, tile_type)?;
-            if !takes_numbers(instr, from) {
+            if !takes_numbers(instr, from) && !is_uniform {
                 self.spread(arg, tile_type);
             }
             args.push(arg);
         }
-        let to = self.target(reg, tile_type);
+        let to = match is_uniform {
+            true => self.uniform_tile(reg, tile_type),
+            false => self.target(reg, tile_type),
+        };
         let (op, dtype) = (instr.op, instr.dtype);
         if let Arg::Result(result) = to {
             self.save(result, &instr.args);
         }
-        self.code.insts.push(match op {
+        let inst = match op {
             Op::Cast => Inst::Cast { from: self.dtype(instr.args[0]), dtype, arg: args[0], to },
             _ => Inst::Compute { op, tile_type: from, dtype, args, to },
-        });
-        self.places.insert((reg, tile_type), to);
+        };
+        if is_uniform {
+            self.code.uniform.push(inst);
+        } else {
+            self.code.insts.push(inst);
+            self.places.insert((reg, tile_type), to);
+        }
         instr.args.iter().for_each(|&a| self.used(a));
         Ok(())
     }

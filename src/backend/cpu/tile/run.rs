@@ -12,6 +12,7 @@ use super::element::{Bf16, F16, Stored, TileType, element, load, load_index, sin
 use super::link::{Link, MAX_LINKS, UnaryOp};
 use super::space::{Position, Space, Walk, first, pieces, row_start};
 use crate::dtype::DType;
+use crate::shape::numel;
 use smallvec::SmallVec;
 use std::cell::RefCell;
 
@@ -133,15 +134,28 @@ fn grow<T: Plain>(tiles: &mut Vec<Paged<T>>, n: usize) {
 }
 
 impl Run<'_> {
-    /// Fills the tiles that do not change. To be called before the first tile on these `tiles`.
+    /// Fills the tiles that do not change, as far as tiles of the whole space go. To be called before the first tile on these `tiles`.
     pub fn fill(&self, tiles: &mut Tiles) {
+        let len = numel(&self.space.sizes).clamp(1, TILE as i64) as usize;
         for &(tile_type, to, fill) in &self.code.fills {
             let (float, int) = match fill {
                 Fill::Float(v) => (v, v as i64),
                 Fill::Int(v) => (v as f64, v),
                 Fill::Read(read) => single(self.reads[read].bound),
             };
-            self.put(tile_type, to, (float, int), TILE, tiles);
+            self.put(tile_type, to, (float, int), 1, tiles);
+        }
+        let number = Position::of_number();
+        for inst in &self.code.uniform {
+            self.instruction(inst, &number, tiles);
+        }
+        let of_rows = |tile| self.code.row_fills.iter().any(|&(of, to, _)| (of, to) == tile);
+        for &(tile_type, tile) in self.code.spread.iter().filter(|&&tile| !of_rows(tile)) {
+            by_lane!(tile_type, T => {
+                let tile = &mut T::tiles(tiles)[tile][..len];
+                let number = tile[0];
+                tile.fill(number);
+            });
         }
     }
 
@@ -168,40 +182,46 @@ impl Run<'_> {
 
     /// Computes (and stores) one tile. False when an integer was divided by zero; then results are arbitrary.
     pub fn tile(&self, position: &Position, tiles: &mut Tiles) -> bool {
-        let mut defined = true;
         for &(tile_type, to, read) in &self.code.row_fills {
             let stream = &self.reads[read];
             let number = element(stream.bound, first(position, stream.walk));
             self.put(tile_type, to, number, position.len, tiles);
         }
+        let mut defined = true;
         for inst in &self.code.insts {
-            match inst {
-                Inst::Load { read, tile_type, to } => {
-                    self.load(*read, *tile_type, *to, position, tiles)
-                }
-                Inst::Store { result, tile_type, arg } => {
-                    if let Some(write) = self.writes.get(*result) {
-                        self.store(write, *tile_type, *arg, position, tiles);
-                    }
-                }
-                Inst::Compute { op, tile_type, dtype, args, to } => {
-                    defined &= self.compute(*op, *tile_type, *dtype, args, *to, position, tiles);
-                }
-                Inst::Cast { from, dtype, arg, to } => {
-                    self.cast(*from, *dtype, *arg, *to, position, tiles)
-                }
-                Inst::OneHotSelect { index, target, tile_type, args, to } => {
-                    by_lane!(*tile_type, T => self.one_hot_select::<T>(*index, *target, *args, *to, position, tiles));
-                }
-                Inst::Chain { start, links, to } => {
-                    self.chain(*start, links, *to, position, tiles);
-                }
-                Inst::Loop { jit_loop, streams, numbers } => {
-                    self.jit_loop(jit_loop, streams, numbers, position, tiles);
-                }
-            }
+            defined &= self.instruction(inst, position, tiles);
         }
         defined
+    }
+
+    /// As [`Run::tile`].
+    fn instruction(&self, inst: &Inst, position: &Position, tiles: &mut Tiles) -> bool {
+        match inst {
+            Inst::Load { read, tile_type, to } => {
+                self.load(*read, *tile_type, *to, position, tiles)
+            }
+            Inst::Store { result, tile_type, arg } => {
+                if let Some(write) = self.writes.get(*result) {
+                    self.store(write, *tile_type, *arg, position, tiles);
+                }
+            }
+            Inst::Compute { op, tile_type, dtype, args, to } => {
+                return self.compute(*op, *tile_type, *dtype, args, *to, position, tiles);
+            }
+            Inst::Cast { from, dtype, arg, to } => {
+                self.cast(*from, *dtype, *arg, *to, position, tiles)
+            }
+            Inst::OneHotSelect { index, target, tile_type, args, to } => {
+                by_lane!(*tile_type, T => self.one_hot_select::<T>(*index, *target, *args, *to, position, tiles));
+            }
+            Inst::Chain { start, links, to } => {
+                self.chain(*start, links, *to, position, tiles);
+            }
+            Inst::Loop { jit_loop, streams, numbers } => {
+                self.jit_loop(jit_loop, streams, numbers, position, tiles);
+            }
+        }
+        true
     }
 
     /// Runs machine code.

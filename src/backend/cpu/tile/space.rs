@@ -46,6 +46,11 @@ pub struct Position {
 }
 
 impl Position {
+    /// Of one element, which is nowhere in memory.
+    pub fn of_number() -> Position {
+        Position { coordinates: Dims::new(), start: 0, len: 1, rows: 1 }
+    }
+
     /// Elements of a row.
     pub fn columns(&self) -> usize {
         self.len / self.rows
