@@ -10,6 +10,7 @@
 #              the same without Python or without PyTorch: examples/build.mk
 # make test    everything that continuous integration checks
 # make test-libraries Hugging Face's libraries and Lightning on acc; installs them, into .venv-libraries
+# make test-wheel the wheel with its requirements in an empty environment of every CPython from 3.10 to 3.13 that is here
 # make docs    the pages of docs/ as HTML with references of Python, the operators and C, into target/docs
 # make test-models small models of transformers, timm and PyTorch's examples on acc against the CPU; writes docs/models.md
 # make test-gpu the tests that are worth repeating on an NVIDIA GPU; make gpu-kit and tests/gpu/run.py where nothing can be built
@@ -36,7 +37,7 @@ space := $(subst ,, )
 CUDA_FOLDERS = $(subst $(space),:,$(wildcard $(VENV)/lib/python3*/site-packages/nvidia/*/lib))
 
 .DEFAULT_GOAL := build
-.PHONY: build docs environment install wheel sdist extension train train-ddp train-parallel train-elastic test test-libraries test-models test-gpu gpu-kit test-rust test-python test-distributed test-parallel test-chaos test-random openxla-plugin sanitize sanitize-memory sanitize-threads lint format bench-calls bench-peers bench-distributed bench-overlap bench-predicted bench-checkpoints clean FORCE
+.PHONY: build docs environment install wheel sdist extension train train-ddp train-parallel train-elastic test test-libraries test-models test-gpu gpu-kit test-rust test-python test-distributed test-parallel test-chaos test-wheel test-random openxla-plugin sanitize sanitize-memory sanitize-threads lint format bench-calls bench-peers bench-distributed bench-overlap bench-predicted bench-checkpoints clean FORCE
 
 build: environment $(RUST_LIB)
 	$(MAKE) --no-print-directory --jobs=$(shell nproc) extension
@@ -132,6 +133,10 @@ test-parallel: build
 test-chaos: build
 	TORCHACC_CHAOS=whole $(BIN)/python -m pytest torch_extension/tests/test_checkpoint_chaos.py
 	TORCHACC_HEALTH=whole $(BIN)/python -m pytest torch_extension/tests/test_health_ranks.py
+
+# Downloads PyTorch for each of them.
+test-wheel: build
+	TORCHACC_WHEEL=whole $(BIN)/python -m pytest -rs torch_extension/tests/test_wheel.py
 
 # Ends at the first failure, which it prints as a script; the seed is the first line.
 test-random: build

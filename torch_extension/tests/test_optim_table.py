@@ -47,6 +47,8 @@ def train(info, given, way, dtype, device):
     parameters = [v.to(device).requires_grad_(is_leaf) for v in values(info, dtype, 0)]
     keywords = copy.deepcopy(given.kwargs) | (way if device == DEVICE else on_the_cpu(way))
     optimizer = info.optim_cls(parameters, **keywords)
+    # A line search needs something to find: where it is to go up, a function that has a maximum.
+    sign = -1 if info.step_requires_closure and keywords.get("maximize") else 1
     for step in range(STEPS):
         # A line search remembers where it has been: what it searches stays.
         seed = 1 if info.step_requires_closure else step + 1
@@ -56,8 +58,9 @@ def train(info, given, way, dtype, device):
             with torch.no_grad():
                 offs = [p - v for p, v in zip(parameters, pulls, strict=True)]
                 for p, off in zip(parameters, offs, strict=True):
-                    p.grad = off.to_sparse() if info.only_supports_sparse_grads else off
-                return sum(off.abs().square().sum() for off in offs)
+                    grad = sign * off
+                    p.grad = grad.to_sparse() if info.only_supports_sparse_grads else grad
+                return sign * sum(off.abs().square().sum() for off in offs)
 
         if info.step_requires_closure:
             optimizer.step(closure)

@@ -371,6 +371,8 @@ def test_a_browser_shows_it(browser, width, script_page):
     browser.go(path)
     assert browser.value("innerWidth") == width
     assert browser.value("document.documentElement.scrollWidth") <= width
+    captions = "[...document.querySelectorAll('caption')].map(c => c.getBoundingClientRect().right)"
+    assert max(browser.value(captions)) <= width
     # WCAG's ratio for text.
     assert browser.value(CONTRAST) >= 4.5
     marks = browser.value(

@@ -138,6 +138,9 @@ OWN = [
     *map(collective, COLLECTIVES),
 ]
 
+# What PyTorch 2.15 names otherwise: bindings keep the names of 2.11.
+RENAMED = {("aten::_cdist_backward", "grad_output"): "grad"}
+
 
 class Text(ctypes.Structure):
     _fields_ = (("data", ctypes.c_char_p), ("len", ctypes.c_size_t))
@@ -218,6 +221,8 @@ def results(schema):
 def line(schema, name):
     given = arguments(schema)
     about = [argument(one) for one in given]
+    for one in about:
+        one["name"] = RENAMED.get((schema.name, one["name"]), one["name"])
     packet = getattr(torch.ops.aten, schema.name.removeprefix("aten::"))
     tags = getattr(packet, schema.overload_name or "default").tags
     if torch.Tag.nondeterministic_seeded in tags and about[-1]["type"] != "generator":

@@ -25,6 +25,11 @@ BIN = Path(sys.executable).parent
 SITE = Path(torch.__file__).parents[1]
 VERSION = re.search(r'^version = "(.*)"', (ROOT / "Cargo.toml").read_text(), re.M)[1]
 MINOR = ".".join(torch.__version__.split(".")[:2])
+PYTHONS = ["3.10", "3.11", "3.12", "3.13"]
+# Whether they train, too: PyTorch is downloaded for each.
+WHOLE = os.environ.get("TORCHACC_WHEEL") == "whole"
+# The most bytes that it may have.
+LIMIT = 20 << 20
 
 TRAINING = """
 import torch, torchacc
@@ -63,6 +68,15 @@ def run(*command, **options) -> str:
     return done.stdout
 
 
+def assert_trains(python, folder) -> list[str]:
+    """The device learns; the files that were opened meanwhile."""
+    line, *opened = run(python, "-c", WATCHED.format(code=TRAINING), cwd=folder).splitlines()
+    device, version, first, last = line.split()
+    assert (device, version) == ("acc:0", VERSION)
+    assert float(last) < 0.1 * float(first)
+    return opened
+
+
 def tracked(*folders) -> set[str]:
     """The files of the repository, also those that are new, below `folders`."""
     listed = run(
@@ -94,11 +108,25 @@ def python(wheel, tmp_path_factory) -> Path:
     return found
 
 
+@pytest.fixture(params=PYTHONS)
+def interpreter(request) -> Path:
+    """A CPython of that version, on the PATH or of pyenv."""
+    version = request.param
+    ours = Path.home().glob(f".pyenv/versions/{version}.*/bin/python")
+    for found in filter(None, (shutil.which(f"python{version}"), *ours)):
+        ask = [found, "-c", "import platform; print(platform.python_version())"]
+        said = subprocess.run(ask, capture_output=True, text=True).stdout
+        if said.startswith(f"{version}."):
+            return Path(found)
+    pytest.skip(f"there is no CPython {version} here, neither on the PATH nor of pyenv")
+
+
 def test_the_tag_says_what_the_libraries_need(wheel):
     name = rf"torchacc_runtime-{VERSION}-py3-none-(manylinux_2_\d+_{platform.machine()})\.whl"
     tag = re.fullmatch(name, wheel.name)[1]
     verdict = json.loads(run(BIN / "auditwheel", "show", "--json", wheel))
     assert verdict["sym_tag"] == tag
+    assert wheel.stat().st_size <= LIMIT
     assert not verdict["pure"]
     with zipfile.ZipFile(wheel) as files:
         (info,) = (name for name in files.namelist() if name.endswith(".dist-info/WHEEL"))
@@ -141,13 +169,24 @@ def test_the_libraries_find_each_other_wherever_they_are(wheel, name):
     assert paths == ({"$ORIGIN"} if name == "libtorchacc_torch.so" else set())
 
 
+def test_every_python_installs_it(wheel, interpreter, tmp_path):
+    run(interpreter, "-m", "venv", "--without-pip", tmp_path)
+    python = tmp_path / "bin" / "python"
+    options = ["--quiet"] if WHOLE else ["--quiet", "--no-deps", "--no-index"]
+    run(sys.executable, "-m", "pip", "--python", python, "install", *options, wheel)
+    (site,) = tmp_path.glob("lib/python3*/site-packages")
+    modules = [site / "torchacc", site / "torchacc_autoload.py"]
+    run(python, "-W", "error", "-m", "compileall", "-q", "-f", *modules)
+    points = "[one.value for one in metadata.entry_points(group='torch.backends')]"
+    asked = f"from importlib import metadata; print({points})"
+    assert run(python, "-c", asked) == "['torchacc_autoload:autoload']\n"
+    if WHOLE:
+        assert_trains(python, tmp_path)
+
+
 def test_the_wheel_trains_where_the_sources_are_not(python, tmp_path):
-    printed = run(python, "-c", WATCHED.format(code=TRAINING), cwd=tmp_path).splitlines()
-    device, version, first, last = printed[0].split()
-    assert (device, version) == ("acc:0", VERSION)
-    assert float(last) < 0.1 * float(first)
     package = python.parents[1].resolve()
-    opened = [Path(path).resolve() for path in printed[1:]]
+    opened = [Path(path).resolve() for path in assert_trains(python, tmp_path)]
     assert any(path.is_relative_to(package) and path.name == "libtorchacc.so.1" for path in opened)
     strangers = [path for path in opened if path.is_relative_to(ROOT)]
     assert [path for path in strangers if not path.is_relative_to(sys.prefix)] == []

@@ -47,10 +47,10 @@ def _unpack(packed: Any) -> torch.Tensor:
 
 
 def _each(tensor: torch.Tensor, move) -> torch.Tensor:
-    """A tensor made of others (a DTensor) is moved by its parts."""
+    """A tensor made of others (a DTensor) is moved by its parts; a mesh is one, too, in 2.15."""
     if is_traceable_wrapper_subclass(tensor):
         return transform_subclass(tensor, lambda _, part: _each(part, move))
-    return move(tensor)
+    return move(tensor) if isinstance(tensor, torch.Tensor) else tensor
 
 
 def _to_host(tensor: torch.Tensor) -> torch.Tensor:

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "record/location.h"
+#include "record/torch_versions.h"
 #include "runtime/runtime.h"
 
 namespace torchacc {
@@ -96,10 +97,10 @@ class Session final : public libkineto::IActivityProfilerSession {
   }
 
   std::unique_ptr<libkineto::DeviceInfo> getDeviceInfo() override {
-    return std::make_unique<libkineto::DeviceInfo>(kDevice, libkineto::kExceedMaxPid, "acc", "acc");
+    return device_info<libkineto::DeviceInfo>(kDevice, libkineto::kExceedMaxPid, "acc");
   }
   std::vector<libkineto::ResourceInfo> getResourceInfos() override {
-    return {{kDevice, kQueue, /*sortIndex=*/0, "programs"}};
+    return {resource_info<libkineto::ResourceInfo>(kDevice, kQueue, "programs")};
   }
   std::unique_ptr<CpuTraceBuffer> getTraceBuffer() override { return std::move(trace_); }
 

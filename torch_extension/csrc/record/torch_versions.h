@@ -4,7 +4,10 @@
 
 #include <ATen/ATen.h>
 
+#include <cstdint>
 #include <limits>
+#include <memory>
+#include <type_traits>
 
 #include "record/dispatch.h"
 
@@ -22,6 +25,23 @@ inline bool lone_nan_clamps() {
     return at::ones({1}).clamp(std::numeric_limits<double>::quiet_NaN()).isnan().item<bool>();
   }();
   return answer;
+}
+
+// What Kineto is told of a device, and of a queue on one. Aggregates from 2.13 on, with another
+// order of a queue's fields than the constructors before them took.
+template <typename Info>
+std::unique_ptr<Info> device_info(int64_t id, int64_t sort_index, const char* name) {
+  return std::unique_ptr<Info>(new Info{id, sort_index, name, name});
+}
+
+template <typename Info>
+Info resource_info(int64_t device, int64_t id, const char* name) {
+  const int64_t sort_index = 0;
+  if constexpr (std::is_aggregate_v<Info>) {
+    return {id, sort_index, device, name};
+  } else {
+    return {device, id, sort_index, name};
+  }
 }
 
 // Named tensors: 2.15 has none.

@@ -280,7 +280,13 @@ class Stage(nn.Module):
                 made = self._forward(received, batch)
         finally:
             self._mark = None
-        return tree_map_only(torch.Tensor, torch.Tensor.detach, made)
+        # PyTorch 2.15 asks for the sizes of gradients, too: of what has one, with gradients enabled.
+        wants = torch.is_grad_enabled()
+        return tree_map_only(
+            torch.Tensor,
+            lambda one: one.detach().requires_grad_(wants and one.is_floating_point()),
+            made,
+        )
 
     def _forward(self, received: tuple, batch: dict[str, Any]) -> Any:
         several = _Received.apply(*received) if len(received) > 1 else received
