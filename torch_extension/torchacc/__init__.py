@@ -11,13 +11,12 @@ as they find a GPU (`torchacc.adapters`).
 """
 
 import importlib
-from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import torch  # first: it may be what imports this package
 
 import torchacc._built  # noqa: F401  (before anything that another PyTorch may not have)
 from torchacc import adapters, fp8, optim
-from torchacc._accelerate import accelerate
 from torchacc._explain import explain, explanation, set_recompile_limit, set_strict
 from torchacc._future import Future, future
 from torchacc._metrics import host_calls, last_program, metrics, reset_metrics
@@ -27,25 +26,45 @@ from torchacc._register import load
 from torchacc._report import report
 from torchacc.adapters import accelerate_hf_trainer
 from torchacc.backend import set_backend
-from torchacc.config import Config
 from torchacc.dlpack import from_dlpack
 from torchacc.dynamic import mark_dynamic
-from torchacc.elastic import ElasticSampler
-from torchacc.loader import AsyncLoader
 from torchacc.memory_limit import set_memory_limit
 from torchacc.offload import save_on_host
 from torchacc.step import cut, mark_step, sync
-from torchacc.weights import load_safetensors
+
+if TYPE_CHECKING:
+    from torchacc._accelerate import accelerate
+    from torchacc.config import Config
+    from torchacc.elastic import ElasticSampler
+    from torchacc.loader import AsyncLoader
+    from torchacc.weights import load_safetensors
 
 load()
 adapters.install()
 
+# What many programs do without, and takes long to import: where names are, and modules.
+_LATER = {
+    "AsyncLoader": "loader",
+    "Config": "config",
+    "ElasticSampler": "elastic",
+    "accelerate": "_accelerate",
+    "load_safetensors": "weights",
+}
+_LATER_MODULES = ("auto", "checkpoint", "health", "stablehlo")
 
-def __getattr__(name: str) -> ModuleType:
-    # What many programs do without, and takes long to import.
-    if name in ("auto", "checkpoint", "health", "stablehlo"):
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER_MODULES:
         return importlib.import_module(f"torchacc.{name}")
-    raise AttributeError(f"module 'torchacc' has no attribute {name!r}")
+    if name not in _LATER:
+        raise AttributeError(f"module 'torchacc' has no attribute {name!r}")
+    found = getattr(importlib.import_module(f"torchacc.{_LATER[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER, *_LATER_MODULES})
 
 
 __version__ = torch.ops.acc.version()

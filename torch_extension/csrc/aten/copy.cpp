@@ -10,6 +10,7 @@
 #include <ATen/ops/neg.h>
 #include <c10/util/strides.h>
 
+#include "aten/float8.h"
 #include "record/arguments.h"
 #include "record/dispatch.h"
 #include "record/operator.h"
@@ -78,7 +79,9 @@ bool shows_the_same(const at::Tensor& source, const at::Tensor& target) {
 
 void device_to_device(const at::Tensor& source, const at::Tensor& target) {
   static const auto native = find_native("torchacc::copy");
-  const at::Tensor plain = with_bits_of(source, target);
+  const bool is_ours = are_convertible(source.scalar_type(), target.scalar_type());
+  const at::Tensor plain =
+      with_bits_of(is_ours ? saturated(source, target.scalar_type()) : source, target);
   const bool movable = plain.scalar_type() == target.scalar_type() ||
                        are_convertible(plain.scalar_type(), target.scalar_type());
   if (native.has_value() && movable && !host_forced("torchacc::copy")) {

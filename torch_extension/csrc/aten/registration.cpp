@@ -2,6 +2,7 @@
 #include <torch/library.h>
 
 #include "aten/copy.h"
+#include "aten/float8.h"
 #include "aten/kernels.h"
 #include "record/recorder.h"
 #include "runtime/runtime.h"
@@ -118,6 +119,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
         "complex", "polar", "ldexp.Tensor", "ldexp.out", "ldexp_", "smooth_l1_loss_backward",
         "huber_loss_backward", "masked_scatter_backward", "_grouped_mm"}) {
     m.impl(name, recorder());
+  }
+  for (const char* name : {"_scaled_mm", "_scaled_mm.out", "_scaled_mm_v2", "_scaled_mm_v2.out"}) {
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&scaled_product>());
   }
   // PyTorch's CPU has no kernel for the gradient: what shall run on the host stays a composition.
   if (!host_forced("aten::_fused_rms_norm")) m.impl("_fused_rms_norm", recorder());

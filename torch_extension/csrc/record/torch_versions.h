@@ -27,6 +27,16 @@ inline bool lone_nan_clamps() {
   return answer;
 }
 
+// Whether numbers beyond the largest of float8_e4m3fn become that: NaN until 2.14, not in 2.15.
+inline bool float8_saturates() {
+  static const bool answer = [] {
+    const CleanDispatch guard;
+    const auto large = at::full({1}, 1e6).to(c10::ScalarType::Float8_e4m3fn);
+    return !large.to(at::kFloat).isnan().item<bool>();
+  }();
+  return answer;
+}
+
 // What Kineto is told of a device, and of a queue on one. Aggregates from 2.13 on, with another
 // order of a queue's fields than the constructors before them took.
 template <typename Info>

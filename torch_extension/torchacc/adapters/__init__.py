@@ -14,6 +14,7 @@ in such a process PyTorch differentiates nothing on that GPU (its issue 161129).
 import functools
 import importlib.metadata
 import importlib.util
+import operator
 import sys
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
@@ -69,8 +70,9 @@ def mend(module: ModuleType, name: str, make: Callable, why: str) -> None:
 
 
 def _replace_copies(library: str, original, replacement) -> None:
+    is_copy = functools.partial(operator.is_, original)  # no Python code for each of many values
     for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] == library:
+        if name.partition(".")[0] == library and any(map(is_copy, vars(module).values())):
             for key in [key for key, value in vars(module).items() if value is original]:
                 setattr(module, key, replacement)
 

@@ -1,0 +1,17 @@
+// Conversions to 8-bit floats, as the PyTorch that is there does them.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+namespace torchacc {
+
+// What to convert to `type` instead of `source`, so that numbers beyond the largest become it where
+// PyTorch does that: the library makes NaN of them.
+at::Tensor saturated(const at::Tensor& source, c10::ScalarType type);
+
+// aten::_scaled_mm and aten::_scaled_mm_v2, and their out= forms.
+void scaled_product(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+
+}  // namespace torchacc
