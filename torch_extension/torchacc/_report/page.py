@@ -165,8 +165,8 @@ def _steps(run: Run) -> Html:
     ]
     keys = charts.legend([("kernel", "a step"), ("compile", "one with a compile")])
     before = (
-        "The first step begins with the first operation, so the second is the first here. A program "
-        "records up to nine steps ahead of the device: until then a step takes what recording does."
+        "The first step begins with the first operation, so the second is the first here. "
+        "Recording may be nine steps ahead of the device: until then a step takes what it does."
     )
     table = _table(f"{len(took)} steps, from each cut to the next. {before}", "step|took#", rows)
     return join([figure, keys, table])

@@ -280,7 +280,7 @@ class Stage(nn.Module):
                 made = self._forward(received, batch)
         finally:
             self._mark = None
-        # PyTorch 2.15 asks for the sizes of gradients, too: of what has one, with gradients enabled.
+        # PyTorch 2.15 asks for sizes of gradients, too: with gradients enabled, of what has one.
         wants = torch.is_grad_enabled()
         return tree_map_only(
             torch.Tensor,
