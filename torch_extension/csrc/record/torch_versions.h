@@ -27,7 +27,7 @@ inline bool lone_nan_clamps() {
   return answer;
 }
 
-// Whether numbers beyond the largest of float8_e4m3fn become that: NaN until 2.14, not in 2.15.
+// Whether numbers beyond the largest of float8_e4m3fn become that: in 2.13 and newer; NaN in 2.11.
 inline bool float8_saturates() {
   static const bool answer = [] {
     const CleanDispatch guard;
