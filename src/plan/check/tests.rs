@@ -167,7 +167,9 @@ fn spoiled_plans_are_refused() {
 #[test]
 fn what_waits_on_the_host_is_guarded() {
     let mut m = Make::default();
-    let x = m.input(0, F32, &[4, 16]);
+    // Too large to be ordered late, beside what needs it: both blocks are in use at once.
+    let nbytes = 128 << 10;
+    let x = m.input(0, F32, &[64, 512]);
     let move_ = |m: &mut Make, op, x| m.ops(op, &[x], smallvec![])[0];
     let first = move_(&mut m, Op::Offload, x);
     let y = m.unary(Op::Exp, x);
@@ -175,14 +177,14 @@ fn what_waits_on_the_host_is_guarded() {
     let again = [second, first].map(|there| move_(&mut m, Op::Reload, there));
     let graph = m.0.finish(again.to_vec());
     let good = plan_of(&graph, &[None, None]);
-    assert_eq!(good.host_bytes, 2 * 4 * 16 * 4);
+    assert_eq!(good.host_bytes, 2 * nbytes);
     let is_host = |step: &Step| matches!(step.writes[0].mem, MemRef::Host(_));
     let last = good.steps.iter().rposition(is_host).unwrap();
     type Spoil<'a> = (&'a str, &'a dyn Fn(&mut Plan));
     let spoils: [Spoil; 5] = [
         ("over another", &|plan| {
             let MemRef::Host(start) = plan.steps[last].writes[0].mem else { unreachable!() };
-            plan.steps[last].writes[0].mem = MemRef::Host(256 - start);
+            plan.steps[last].writes[0].mem = MemRef::Host(nbytes - start);
         }),
         ("beyond the block", &|plan| plan.host_bytes -= ALIGN),
         ("not aligned", &|plan| {
