@@ -167,16 +167,17 @@ fn spoiled_plans_are_refused() {
 #[test]
 fn what_waits_on_the_host_is_guarded() {
     let mut m = Make::default();
-    // Too large to be ordered late, beside what needs it: both blocks are in use at once.
-    let nbytes = 128 << 10;
-    let x = m.input(0, F32, &[64, 512]);
+    let nbytes = 4 * 16 * 4;
+    let x = m.input(0, F32, &[4, 16]);
     let move_ = |m: &mut Make, op, x| m.ops(op, &[x], smallvec![])[0];
     let first = move_(&mut m, Op::Offload, x);
     let y = m.unary(Op::Exp, x);
     let second = move_(&mut m, Op::Offload, y);
     let again = [second, first].map(|there| move_(&mut m, Op::Reload, there));
-    let graph = m.0.finish(again.to_vec());
-    let good = plan_of(&graph, &[None, None]);
+    // Which needs both at once.
+    let sum = m.ops(Op::Add, &again, smallvec![])[0];
+    let graph = m.0.finish(vec![sum]);
+    let good = plan_of(&graph, &[None]);
     assert_eq!(good.host_bytes, 2 * nbytes);
     let is_host = |step: &Step| matches!(step.writes[0].mem, MemRef::Host(_));
     let last = good.steps.iter().rposition(is_host).unwrap();
