@@ -1,8 +1,8 @@
 """Searches with trials, for tests: as every rank sees them."""
 
 import functools
+import importlib
 import os
-import sys
 import tempfile
 import time
 
@@ -22,7 +22,7 @@ class Watched:
     def __init__(self):
         self.configs, self.running = [], None
         self.since = None
-        module = sys.modules["torchacc._accelerate"]
+        module = importlib.import_module("torchacc._accelerate")
         self.original, module.accelerate = module.accelerate, self
 
     def __deepcopy__(self, memo):
@@ -75,7 +75,7 @@ def searched(hook=None, trials=3, time_limit=600.0, device="cpu"):
         assert auto.Plan.from_json(plan.to_json()) == plan
     finally:
         os.unlink(file.name)
-        sys.modules["torchacc._accelerate"].accelerate = watched.original
+        importlib.import_module("torchacc._accelerate").accelerate = watched.original
     after = model.state_dict()
     is_there = device != "meta"
     made["same"] = [
