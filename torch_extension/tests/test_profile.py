@@ -57,6 +57,9 @@ def events_of(path):
 def test_the_profile_names_kernels_and_lines(tmp_path):
     path = tmp_path / "trace.json"
     with torchacc.profile(path):
+        # No other test has this program: at its second size it is planned for others, too.
+        for size in (31, 37, 41):
+            torch.ones(size, device=DEVICE).log2().exp2().sign().log2().exp2().sum().item()
         x = torch.ones(8, 123, device=DEVICE)
         y = x @ torch.ones(123, 5, device=DEVICE)
         line = f"{__file__}:{inspect.currentframe().f_lineno - 1}"
@@ -73,8 +76,7 @@ def test_the_profile_names_kernels_and_lines(tmp_path):
         category: {e["name"] for e in spans if e["cat"] == category} for category in CATEGORIES
     }
     assert {"key", "compile", "launch", "device"} <= names["phase"]
-    # What was compiled before in this process may leave nothing to plan for other sizes.
-    assert names["compile"] | {"other sizes"} == {"graph", "plan", "other sizes", "code"}
+    assert names["compile"] == {"graph", "plan", "other sizes", "code"}
     assert names["trace"] == {"record"}
     assert names["CPU fallback"]
     products = [event for event in spans if event["args"].get("kernel") == "matmul"]

@@ -373,46 +373,38 @@ def test_rolls_by_any_shift_compile_nothing():
     assert counts(lambda: settle(step, 20)) == KNOWN
 
 
-def test_columns_at_any_place_are_differentiated_without_compiling():
-    draw = random.Random(0)
-    x = torch.randn(4, 30, requires_grad=True)
-    leaves = x, x.detach().to(DEVICE).requires_grad_()
+def differentiates_without_compiling(x, draw, loss_of, first):
+    """After `first` steps none compiles; `loss_of` is of `x * 2` and what was drawn."""
+    leaves = x.requires_grad_(), x.detach().to(DEVICE).requires_grad_()
 
     def step():
-        places = [draw.randrange(30) for _ in range(6)]
-
-        def work(x):
-            y = x * 2
-            chosen = torch.stack([y[:, place] for place in places])
-            return torch.autograd.grad(chosen.square().sum(), x)
-
-        cpu, acc = (work(leaf) for leaf in leaves)
+        drawn = draw()
+        cpu, acc = (torch.autograd.grad(loss_of(leaf * 2, drawn), leaf) for leaf in leaves)
         assert_same(acc, cpu, rtol=1e-5, atol=1e-5)
 
-    settle(step, 4)
+    settle(step, first)
     assert counts(lambda: settle(step, 20)) == KNOWN
+
+
+def places(number, end):
+    draw = random.Random(0)
+    return lambda: [draw.randrange(end) for _ in range(number)]
+
+
+def test_columns_at_any_place_are_differentiated_without_compiling():
+    def loss_of(y, places):
+        return torch.stack([y[:, place] for place in places]).square().sum()
+
+    differentiates_without_compiling(torch.randn(4, 30), places(6, 30), loss_of, first=4)
 
 
 def test_windows_at_any_place_are_differentiated_without_compiling():
-    draw = random.Random(0)
-    x = torch.randn(5, 30, requires_grad=True)
-    leaves = x, x.detach().to(DEVICE).requires_grad_()
+    def loss_of(y, places):
+        windows = [y[:, place : place + 3] for place in places[:2]]
+        windows += [y[:, place - 30 : place - 27] for place in places[2:]]
+        return torch.cat(windows, 1).square().sum() + torch.stack(windows).exp().sum()
 
-    def step():
-        places = [draw.randrange(26) for _ in range(4)]
-
-        def work(x):
-            y = x * 2
-            windows = [y[:, place : place + 3] for place in places[:2]]
-            windows += [y[:, place - 30 : place - 27] for place in places[2:]]
-            loss = torch.cat(windows, 1).square().sum() + torch.stack(windows).exp().sum()
-            return torch.autograd.grad(loss, x)
-
-        cpu, acc = (work(leaf) for leaf in leaves)
-        assert_same(acc, cpu, rtol=1e-5, atol=1e-5)
-
-    settle(step, 6)
-    assert counts(lambda: settle(step, 20)) == KNOWN
+    differentiates_without_compiling(torch.randn(5, 30), places(4, 26), loss_of, first=6)
 
 
 def test_fixed_windows_stay_a_copy():
