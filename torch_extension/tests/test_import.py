@@ -36,6 +36,19 @@ def test_no_submodule_takes_the_place_of_what_has_its_name():
         assert found is None or isinstance(found, types.ModuleType), module.name
 
 
+def test_every_module_is_an_attribute():
+    """Also where it is imported later than the package, as are functions of what trains."""
+    code = """
+import pkgutil, torchacc
+modules = [one.name for one in pkgutil.iter_modules(torchacc.__path__) if one.name[0] != "_"]
+names = {*modules, *torchacc.__all__}
+print(sorted(names - {*dir(torchacc)}), len(modules) > 20)
+for name in names:
+    getattr(torchacc, name)
+"""
+    assert output(code) == "[] True"
+
+
 def test_import_starts_no_thread():
     alone = output(f"import torch; {COUNT_THREADS}", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
     assert output(f"import torch, torchacc; {COUNT_THREADS}") == alone

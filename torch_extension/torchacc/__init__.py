@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 load()
 adapters.install()
 
-# What many programs do without, and takes long to import: where names are, and modules.
+# What many programs do without, and takes long to import: where names are, and modules, which are
+# attributes whether somebody has imported them or not.
 _LATER = {
     "AsyncLoader": "loader",
     "Config": "config",
@@ -50,7 +51,9 @@ _LATER = {
     "accelerate": "_accelerate",
     "load_safetensors": "weights",
 }
-_LATER_MODULES = ("auto", "checkpoint", "health", "stablehlo")
+_LATER_MODULES = {"auto", "checkpoint", "convert", "dynamo", "health", "stablehlo"} | {
+    module for module in _LATER.values() if not module.startswith("_")
+}
 
 
 def __getattr__(name: str) -> Any:
