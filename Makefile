@@ -250,6 +250,7 @@ bench-predicted: build
 bench-checkpoints: build
 	OMP_NUM_THREADS=1 TORCHACC_NUM_THREADS=1 $(BIN)/torchrun --standalone --nproc-per-node $(or $(RANKS),2) \
 		benches/distributed/checkpoints.py $(if $(GB),--gb $(GB)) $(if $(FOLDER),--folder $(FOLDER))
+	OMP_NUM_THREADS=1 TORCHACC_NUM_THREADS=1 $(BIN)/python benches/distributed/restart.py
 
 clean:
 	rm -rf target dist torch_extension/build $(EXT_DIR)

@@ -10,6 +10,8 @@ import torch
 from torch.distributed._shard._utils import narrow_tensor_by_index
 from torch.distributed.checkpoint import DefaultLoadPlanner, LoadPlan
 from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex
+from torch.distributed.checkpoint.planner_helpers import _create_chunk_from_dtensor
+from torch.distributed.tensor import DTensor
 
 from torchacc.checkpoint.layout import OWN, PLAIN, envelope
 
@@ -32,15 +34,43 @@ class Reader:
         itself: DCP's plans of loading depend on no other rank's, and sending them would take longer
         than copying what is in memory."""
         planner = DefaultLoadPlanner(flatten_state_dict=False)
-        planner.set_up_planner(tensors, self.metadata)
-        plan = together(planner.create_local_plan)
+        same, plan = together(lambda: self._plan(tensors, planner))
         if self._fetch is not None:
             places = self.metadata.storage_data
-            needed = {places[item.storage_index].relative_path for item in plan.items}
+            indices = [*same.values(), *(item.storage_index for item in plan.items)]
+            needed = {places[index].relative_path for index in indices}
             self._files |= self._fetch(sorted(needed - self._files.keys()))
-        together(lambda: self._read(plan, planner))
+        together(lambda: self._read(tensors, same, plan, planner))
 
-    def _read(self, plan: LoadPlan, planner: DefaultLoadPlanner) -> None:
+    def _plan(
+        self, tensors: dict[str, torch.Tensor], planner: DefaultLoadPlanner
+    ) -> tuple[dict[str, MetadataIndex], LoadPlan]:
+        """Of the tensors whose part on this rank was saved in one piece, that piece: most, where
+        the layout is as it was. DCP's planner, which takes as long for a tensor as copying it,
+        plans for the others."""
+        same, rest, chunks = {}, {}, {}
+        for name, tensor in tensors.items():
+            kind = _layout(tensor)
+            if kind not in chunks:
+                chunks[kind] = _chunk(tensor)
+            saved = self.metadata.state_dict_metadata[name].chunks
+            if any((one.offsets, one.sizes) == chunks[kind] for one in saved):
+                same[name] = MetadataIndex(name, chunks[kind][0])
+            else:
+                rest[name] = tensor
+        planner.set_up_planner(rest, self.metadata)
+        return same, planner.create_local_plan()
+
+    def _read(
+        self,
+        tensors: dict[str, torch.Tensor],
+        same: dict[str, MetadataIndex],
+        plan: LoadPlan,
+        planner: DefaultLoadPlanner,
+    ) -> None:
+        for name, index in same.items():
+            into = tensors[name].detach()
+            (into.to_local() if isinstance(into, DTensor) else into).copy_(self._tensor(index))
         for item in plan.items:
             source = narrow_tensor_by_index(
                 self._tensor(item.storage_index), item.storage_offsets, item.lengths
@@ -84,3 +114,21 @@ class Reader:
                 memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
             self._open[name] = memoryview(memory)
         return self._open[name]
+
+
+def _layout(tensor: torch.Tensor) -> tuple:
+    """Tensors of one layout have the same part on this rank."""
+    if not isinstance(tensor, DTensor):
+        return type(tensor), tensor.shape
+    spec = tensor._spec
+    return tensor.shape, id(spec.mesh), spec.placements
+
+
+def _chunk(tensor: torch.Tensor) -> tuple[torch.Size, torch.Size] | None:
+    """Offsets and sizes of this rank's part; None where only DCP knows, as of a ShardedTensor."""
+    if type(tensor) in (torch.Tensor, torch.nn.Parameter):
+        return torch.Size([0] * tensor.dim()), tensor.shape
+    if not isinstance(tensor, DTensor):
+        return None
+    chunk = _create_chunk_from_dtensor(tensor)
+    return chunk.offsets, chunk.sizes
