@@ -17,10 +17,10 @@ pub mod number;
 pub mod buffer;
 /// Named arrays in files.
 pub mod weights;
-/// What the user's program did, as plain data.
-pub mod record;
 /// What exists in the IR: one row per primitive.
 pub mod op;
+/// What the user's program did, as plain data.
+pub mod record;
 /// The IR: build, print, parse, verify.
 pub mod graph;
 /// Graphs from and as StableHLO text.

@@ -6,6 +6,7 @@
 use crate::dtype::DType;
 use crate::error::Site;
 use crate::number::{Number, Numbers};
+use crate::op::arg::ScalarKind;
 use crate::op::host::HostOpId;
 use crate::shape::{Dims, Layout};
 use serde::{Deserialize, Serialize};
@@ -43,54 +44,8 @@ pub struct Write {
     pub value: ValueIndex,
 }
 
-/// What kind of number a scalar argument is. Type promotion depends on it, its value does not matter there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum ScalarKind {
-    Bool,
-    Int,
-    Float,
-}
-
-impl ScalarKind {
-    /// Of the operand that stands for such a number.
-    pub fn dtype(self) -> DType {
-        match self {
-            ScalarKind::Bool => DType::Bool,
-            ScalarKind::Int => DType::I64,
-            ScalarKind::Float => DType::F64,
-        }
-    }
-
-    /// The attribute that a number becomes when it is to be known: `bits` is an i64, an f64 or a bool (0, 1).
-    pub fn attribute(self, bits: u64) -> Arg {
-        match self {
-            ScalarKind::Bool => Arg::Bool(bits != 0),
-            ScalarKind::Int => Arg::Int(bits as i64),
-            ScalarKind::Float => Arg::Float(f64::from_bits(bits)),
-        }
-    }
-}
-
-/// One argument, in the order of the operator's schema without its `out=` arguments.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Arg {
-    None,
-    Tensor(Read),
-    Tensors(Vec<Option<Read>>),
-    /// A number that may differ at every call: the `slot`-th of the call's argument block.
-    Scalar {
-        kind: ScalarKind,
-        slot: u32,
-    },
-    Int(i64),
-    Float(f64),
-    Bool(bool),
-    Ints(Dims),
-    Floats(Vec<f64>),
-    Bools(Vec<bool>),
-    DType(DType),
-    Str(String),
-}
+/// A number that may differ at every call is the so-many-th of the call's argument block.
+pub type Arg = crate::op::arg::Arg<Read, u32>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operator {
@@ -212,14 +167,7 @@ impl Records {
             was_known || is_written || *format == leaf_format(view, *nbytes)
         };
         self.records.iter().all(|record| {
-            let mut reads = |arg: &Arg| match arg {
-                Arg::Tensor(read) => meets(read.value, &read.view),
-                Arg::Tensors(list) => {
-                    list.iter().flatten().all(|read| meets(read.value, &read.view))
-                }
-                _ => true,
-            };
-            record.args.iter().all(&mut reads)
+            record.args.iter().flat_map(Arg::tensors).all(|read| meets(read.value, &read.view))
                 && record.outs.iter().all(|Write { old, view, value: new }| {
                     let Value { format, nbytes, .. } = value(*new);
                     let before = old.map(|old| &value(old).format);
@@ -246,25 +194,9 @@ impl Numbers for Records {
     }
 }
 
-/// Floats that are attributes are not numbers here: no size is among them.
-impl Numbers for Arg {
+impl Numbers for Read {
     fn numbers(&mut self, f: &mut dyn FnMut(Number)) {
-        match self {
-            Arg::Tensor(read) => read.view.layout.numbers(f),
-            Arg::Tensors(reads) => {
-                reads.iter_mut().flatten().for_each(|read| read.view.layout.numbers(f));
-            }
-            Arg::Int(n) => f(Number::Int(n)),
-            Arg::Ints(list) => list.numbers(f),
-            Arg::None
-            | Arg::Scalar { .. }
-            | Arg::Float(_)
-            | Arg::Bool(_)
-            | Arg::Floats(_)
-            | Arg::Bools(_)
-            | Arg::DType(_)
-            | Arg::Str(_) => {}
-        }
+        self.view.layout.numbers(f);
     }
 }
 

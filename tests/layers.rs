@@ -8,17 +8,14 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[&[&str]] = &[
     &["error", "dtype", "shape"],
     &["buffer", "thread", "number", "weights"],
-    &["record", "op"],
-    &["graph"],
+    &["op"],
+    &["record", "graph"],
     &["grad", "stablehlo"],
     &["aten", "passes", "plan", "cache", "openxla"],
     &["trace", "backend", "dynamic"],
     &["runtime"],
     &["capi"],
 ];
-
-/// The two modules of one layer that know each other.
-const FRIENDS: [&str; 2] = ["record", "op"];
 
 fn layer(module: &str) -> usize {
     LAYERS
@@ -28,7 +25,7 @@ fn layer(module: &str) -> usize {
 }
 
 fn may_import(from: &str, to: &str) -> bool {
-    from == to || layer(to) < layer(from) || FRIENDS.contains(&from) && FRIENDS.contains(&to)
+    from == to || layer(to) < layer(from)
 }
 
 /// The `.rs` files under `folder`.

@@ -54,7 +54,7 @@ fn cpu_fallbacks_come_back() {
     check(
         r#"%0: f32[2] = input() {index=0, type=(f32[2])}
 %1: f64[] = scalar() {slot=3, dtype=f64}
-%2: f32[2], %3: i64[0] = host(%0, %1, %0) {op="test \"text\"\\1", types=(f32[2], i64[0]), args=<tensor, scalar(float,3), tensors(tensor, none), none, -7, 0.5, true, [1,2], [], floats(-0.0, nan), bools(true, false), bf16, "a \"b\", c">}
+%2: f32[2], %3: i64[0] = host(%0, %1, %0) {op="test \"text\"\\1", types=(f32[2], i64[0]), args=<tensor, scalar(float), tensors(tensor, none), none, -7, 0.5, true, [1,2], [], floats(-0.0, nan), bools(true, false), bf16, "a \"b\", c">}
 = host() {op="test \"text\"\\1", types=(), args=<>}
 return %2
 "#,

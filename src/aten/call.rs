@@ -8,7 +8,8 @@ pub use crate::graph::math::wide;
 use crate::graph::math::{Math, V, complex};
 use crate::invalid;
 use crate::op::Ty;
-use crate::record::{Arg, Read, Record, ScalarKind};
+use crate::op::arg::ScalarKind;
+use crate::record::{Arg, Read, Record};
 use crate::shape::Dims;
 
 pub struct Call<'a> {
@@ -96,7 +97,7 @@ impl<'a> Call<'a> {
 
     fn number_of(&self, arg: &Arg) -> Option<V<'a>> {
         Some(match *arg {
-            Arg::Scalar { kind, slot } => self.math.build(|b| b.scalar(slot, kind.dtype())),
+            Arg::Scalar { kind, number: slot } => self.math.build(|b| b.scalar(slot, kind.dtype())),
             Arg::Int(n) => self.math.constant_int(n, DType::I64),
             Arg::Float(x) => self.math.constant(x, DType::F64),
             Arg::Bool(t) => self.math.constant_int(t as i64, DType::Bool),

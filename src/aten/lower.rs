@@ -264,21 +264,15 @@ fn put<'a>(math: &'a Math, values: &Values<'a>, result: V<'a>, out: &Write) -> R
 fn host<'a>(call: &Call<'a>, id: HostOpId) -> Result<Vec<V<'a>>> {
     let mut operands = Vec::new();
     for arg in &call.record.args {
-        match arg {
-            Arg::Tensor(read) => operands.push(call.read(read)?),
-            Arg::Tensors(reads) => {
-                for read in reads.iter().flatten() {
-                    operands.push(call.read(read)?);
-                }
-            }
-            Arg::Scalar { kind, slot } => {
-                operands.push(call.math.build(|b| b.scalar(*slot, kind.dtype())));
-            }
-            _ => {}
+        for read in arg.tensors() {
+            operands.push(call.read(read)?);
+        }
+        if let Arg::Scalar { kind, number: slot } = arg {
+            operands.push(call.math.build(|b| b.scalar(*slot, kind.dtype())));
         }
     }
     let types = (0..call.record.outs.len()).filter_map(|i| call.out(i)).collect();
-    let args = call.record.args.clone();
+    let args = call.record.args.iter().map(Arg::of_node).collect();
     let attrs = smallvec![Attr::Int(id as i64), Attr::Types(types), Attr::Args(args)];
     call.math.ops(Op::Host, &operands, attrs)
 }

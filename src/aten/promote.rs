@@ -2,7 +2,7 @@
 //! the outranked one is not of a higher kind (bool < integer < float < complex).
 
 use crate::dtype::DType::{self, *};
-use crate::record::ScalarKind;
+use crate::op::arg::ScalarKind;
 
 /// What promotion must know of an operand.
 #[derive(Clone, Copy, Debug)]

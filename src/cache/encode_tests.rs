@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::dtype::DType;
+use crate::op::arg::ScalarKind;
 use crate::op::host::{HostOp, register};
-use crate::record::ScalarKind;
 use crate::shape::{Dims, Layout};
 use std::collections::HashMap;
 
@@ -48,7 +48,7 @@ impl Random {
             3 => Arg::Scalar {
                 kind: [ScalarKind::Bool, ScalarKind::Int, ScalarKind::Float]
                     [self.below(3) as usize],
-                slot: 0,
+                number: 0,
             },
             4 => Arg::Int(self.below(2) as i64),
             5 => Arg::Float(self.number()),
@@ -107,7 +107,7 @@ fn shown(record: &Record) -> String {
         Arg::Floats(list) => {
             format!("floats {:?}", list.iter().map(|f| f.to_bits()).collect::<Vec<_>>())
         }
-        Arg::Scalar { kind, slot: _ } => format!("scalar {kind:?}"),
+        Arg::Scalar { kind, number: _ } => format!("scalar {kind:?}"),
         other => format!("{other:?}"),
     };
     let out = |Write { old, view, value: _ }: &Write| format!("{old:?} {view:?}");
@@ -187,7 +187,7 @@ fn other_args(arg: &Arg) -> Vec<(&'static str, Arg)> {
             all
         }
         Arg::Scalar { .. } => [ScalarKind::Bool, ScalarKind::Int]
-            .map(|kind| ("kind", Arg::Scalar { kind, slot: 0 }))
+            .map(|kind| ("kind", Arg::Scalar { kind, number: 0 }))
             .to_vec(),
         Arg::Int(i) => vec![("number", Arg::Int(i + 1)), ("bool", Arg::Bool(*i != 0))],
         Arg::Float(_) => vec![("sign of zero", Arg::Float(-0.0)), ("NaN", Arg::Float(f64::NAN))],
@@ -215,7 +215,7 @@ fn sample() -> Record {
     let args = vec![
         Arg::Tensor(read(0)),
         Arg::Tensors(vec![Some(read(1)), None, Some(read(0))]),
-        Arg::Scalar { kind: ScalarKind::Float, slot: 0 },
+        Arg::Scalar { kind: ScalarKind::Float, number: 0 },
         Arg::Int(1),
         Arg::Float(0.0),
         Arg::Bool(true),
@@ -246,7 +246,7 @@ fn one_thing_that_changes_changes_the_bytes() {
 #[test]
 fn sites_and_slots_are_no_part_of_the_bytes() {
     let mut other = Record { site: 8, ..sample() };
-    other.args[2] = Arg::Scalar { kind: ScalarKind::Float, slot: 5 };
+    other.args[2] = Arg::Scalar { kind: ScalarKind::Float, number: 5 };
     assert_eq!(bytes(&sample()), bytes(&other));
 }
 

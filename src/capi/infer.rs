@@ -9,7 +9,6 @@ use super::op::{operator, torchacc_op};
 use super::record::{Arguments, TORCHACC_MAX_RANK, sizes_of, torchacc_arg};
 use super::{bad, boundary};
 use crate::aten;
-use crate::dtype::DType;
 use crate::error::Result;
 use crate::op::Ty;
 use crate::op::host::{self, HostArg, HostTensor};
@@ -67,7 +66,7 @@ fn alone(op: Operator, args: &[ArgRef]) -> Records {
         }
         &ArgRef::Scalar { kind, bits } => settled(op, index, kind, bits).unwrap_or_else(|| {
             scalars.push(kind);
-            Arg::Scalar { kind, slot: scalars.len() as u32 - 1 }
+            Arg::Scalar { kind, number: scalars.len() as u32 - 1 }
         }),
         attribute => attribute.attribute().unwrap_or(Arg::None),
     });
@@ -84,23 +83,13 @@ fn shapes(args: &[ArgRef]) -> Vec<HostArg> {
         dtype: tensor.dtype,
         sizes: tensor.sizes.into(),
     };
-    let absent = || HostTensor { data: 0, dtype: DType::U8, sizes: Dims::new() };
     let arg = |arg_ref: &ArgRef| match arg_ref {
-        ArgRef::None => HostArg::None,
         ArgRef::Tensor(tensor) => HostArg::Tensor(shape(tensor)),
         ArgRef::Tensors(list) => {
-            let each = |tensor: &Option<TensorRef>| tensor.as_ref().map_or_else(absent, shape);
-            HostArg::Tensors(list.iter().map(each).collect())
+            HostArg::Tensors(list.iter().map(|tensor| tensor.as_ref().map(shape)).collect())
         }
-        &ArgRef::Scalar { kind, bits } => HostArg::Scalar { kind, bits },
-        ArgRef::Int(n) => HostArg::Int(*n),
-        ArgRef::Float(x) => HostArg::Float(*x),
-        ArgRef::Bool(b) => HostArg::Bool(*b),
-        ArgRef::Ints(list) => HostArg::Ints((*list).into()),
-        ArgRef::Floats(list) => HostArg::Floats(list.to_vec()),
-        ArgRef::Bools(list) => HostArg::Bools(list.iter().map(|&b| b != 0).collect()),
-        ArgRef::DType(dtype) => HostArg::DType(*dtype),
-        ArgRef::Str(text) => HostArg::Str(text.to_string()),
+        &ArgRef::Scalar { kind, bits } => HostArg::Scalar { kind, number: bits },
+        attribute => attribute.attribute().unwrap_or(HostArg::None),
     };
     args.iter().map(arg).collect()
 }

@@ -10,8 +10,9 @@ use super::sized::{self, Growing};
 use super::{bad, boundary, calling, put, quiet, torchacc_str};
 use crate::aten;
 use crate::error::{Code, Error, Result};
+use crate::op::arg::ScalarKind;
 use crate::op::host::{self, CudaForm, DeviceFn, HostArg, HostFn, HostOp, HostTensor, ShapeFn};
-use crate::record::{Operator, ScalarKind};
+use crate::record::Operator;
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -374,10 +375,11 @@ impl Converted {
                 (TORCHACC_ARG_VIEW, 1, pointer(tensors.as_ptr().cast()))
             }
             HostArg::Tensors(list) => {
-                tensors.extend(list.iter().map(host_tensor));
+                let absent = HostTensor::absent();
+                tensors.extend(list.iter().map(|t| host_tensor(t.as_ref().unwrap_or(&absent))));
                 (TORCHACC_ARG_VIEWS, list.len(), pointer(tensors.as_ptr().cast()))
             }
-            HostArg::Scalar { kind, bits } => {
+            HostArg::Scalar { kind, number: bits } => {
                 let kind = match kind {
                     ScalarKind::Bool => TORCHACC_ARG_SCALAR_BOOL,
                     ScalarKind::Int => TORCHACC_ARG_SCALAR_INT,

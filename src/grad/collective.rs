@@ -5,9 +5,9 @@ use super::{Flow, Step, refused};
 use crate::error::{Code, Error, Result};
 use crate::graph::math::{Math, V};
 use crate::graph::{NodeId, ValueId};
+use crate::op::arg::{Arg, NodeArg};
 use crate::op::collective::{self, Kind, REDUCTIONS};
 use crate::op::{Op, Ty};
-use crate::record::Arg;
 use std::cell::RefCell;
 use std::collections::HashMap;
 
@@ -54,7 +54,7 @@ fn run<'m>(s: &Step<'m, '_>, kind: Kind, how: &str, x: V<'m>, result: Ty) -> Res
 }
 
 /// The collective `kind` of `x`, by the communicator and after all collectives of the node that `s` goes back by.
-fn run_by<'m>(s: &Step<'m, '_>, kind: Kind, how: Arg, x: V<'m>, result: Ty) -> Result<V<'m>> {
+fn run_by<'m>(s: &Step<'m, '_>, kind: Kind, how: NodeArg, x: V<'m>, result: Ty) -> Result<V<'m>> {
     let Some(&n) = s.tokens.of.get(&s.id) else {
         let message = "gradients by way of collectives are taken by torchacc_grad";
         return Err(Error::new(Code::Unsupported, message));

@@ -10,7 +10,7 @@
 //! the arguments of CPU fallbacks (nobody looks at them). Floats come back bit by bit.
 //!
 //! Attributes tell their kind by their form: `3` int, `3.0` `1e-5` `-inf` `nan` float, `true` bool, `[1,2]` ints,
-//! `f32` dtype, `(f32[2], i64[])` types, `<tensor, scalar(float,0), "sum", …>` arguments of a CPU fallback. The host
+//! `f32` dtype, `(f32[2], i64[])` types, `<tensor, scalar(float), "sum", …>` arguments of a CPU fallback. The host
 //! operator itself is printed as its key in quotes, which means the same in every process; its number does not. The body of a
 //! module is a graph in braces behind the types of its operands, which are its first values.
 
@@ -20,10 +20,10 @@ use super::{Graph, Node, NodeId, Value, ValueId};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::invalid;
+use crate::op::arg::{Arg, NodeArg, ScalarKind};
 use crate::op::module::Body;
 use crate::op::{Attr, Attrs, Class, Op, Row, Ty, Tys, host};
-use crate::record::{Arg, Read, ScalarKind, View};
-use crate::shape::{Dims, Layout};
+use crate::shape::Dims;
 use smallvec::SmallVec;
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
@@ -107,17 +107,15 @@ fn quoted(s: &str) -> String {
 const SCALAR_KINDS: [(ScalarKind, &str); 3] =
     [(ScalarKind::Bool, "bool"), (ScalarKind::Int, "int"), (ScalarKind::Float, "float")];
 
-fn arg_text(arg: &Arg) -> String {
+fn arg_text(arg: &NodeArg) -> String {
     match arg {
         Arg::None => "none".into(),
         Arg::Tensor(_) => "tensor".into(),
         Arg::Tensors(reads) => {
-            let one = |r: &Option<Read>| if r.is_some() { "tensor" } else { "none" }.to_string();
+            let one = |r: &Option<()>| if r.is_some() { "tensor" } else { "none" }.to_string();
             format!("tensors({})", list(reads, one))
         }
-        Arg::Scalar { kind, slot } => {
-            format!("scalar({},{slot})", SCALAR_KINDS[*kind as usize].1)
-        }
+        Arg::Scalar { kind, .. } => format!("scalar({})", SCALAR_KINDS[*kind as usize].1),
         Arg::Int(i) => i.to_string(),
         Arg::Float(x) => float_text(*x),
         Arg::Bool(b) => b.to_string(),
@@ -370,7 +368,7 @@ impl<'a> Parser<'a> {
         Ok(body_of(&std::mem::replace(&mut self.graph, outer), count))
     }
 
-    fn arg(&mut self) -> Result<Arg> {
+    fn arg(&mut self) -> Result<NodeArg> {
         if self.eat("[") {
             return Ok(Arg::Ints(Dims::from_vec(self.until("]", Parser::number)?)));
         }
@@ -381,7 +379,7 @@ impl<'a> Parser<'a> {
         let at = self.at;
         match self.word() {
             "none" => Ok(Arg::None),
-            "tensor" => Ok(Arg::Tensor(unread())),
+            "tensor" => Ok(Arg::Tensor(())),
             "true" => Ok(Arg::Bool(true)),
             "false" => Ok(Arg::Bool(false)),
             "scalar" => self.scalar(),
@@ -410,8 +408,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The rest of `scalar(float,3)`.
-    fn scalar(&mut self) -> Result<Arg> {
+    /// The rest of `scalar(float)`.
+    fn scalar(&mut self) -> Result<NodeArg> {
         self.expect("(")?;
         self.rest();
         let at = self.at;
@@ -419,18 +417,16 @@ impl<'a> Parser<'a> {
         let Some((kind, _)) = SCALAR_KINDS.iter().find(|(_, name)| *name == word) else {
             return self.fail(at, format!("no kind of scalar is called `{word}`"));
         };
-        self.expect(",")?;
-        let slot = self.number()?;
         self.expect(")")?;
-        Ok(Arg::Scalar { kind: *kind, slot })
+        Ok(Arg::Scalar { kind: *kind, number: () })
     }
 
-    fn optional_tensor(&mut self) -> Result<Option<Read>> {
+    fn optional_tensor(&mut self) -> Result<Option<()>> {
         if self.eat("none") {
             return Ok(None);
         }
         self.expect("tensor")?;
-        Ok(Some(unread()))
+        Ok(Some(()))
     }
 
     fn float(&mut self) -> Result<f64> {
@@ -472,9 +468,4 @@ impl<'a> Parser<'a> {
         }
         self.fail(start, "this string has no end")
     }
-}
-
-/// What stands for a `Read` that nobody looks at.
-fn unread() -> Read {
-    Read { value: 0, view: View { dtype: DType::U8, layout: Layout::default() } }
 }

@@ -5,13 +5,13 @@
 //! depend on one another, in the order of recording, and run though nobody wants their results. A rank that left one out
 //! would let the others wait for ever.
 
+use super::arg::{Arg, NodeArg};
 use super::host::{self, HostArg, HostOp, HostOpId, HostTensor};
 use super::lane::{CollectiveLane, Ticket};
 use super::{Attr, Attrs, Ty};
 use crate::buffer::Location;
 use crate::dtype::DType;
 use crate::error::{Code, Error, Result};
-use crate::record::Arg;
 use crate::shape::Dims;
 use crate::{internal, invalid};
 use parking_lot::RwLock;
@@ -108,13 +108,13 @@ pub fn of(attrs: &[Attr]) -> Option<(Kind, Numbers)> {
 }
 
 /// Attributes of a node of `Op::Host` with the operands `x` (if there is one), number, token and rank, as `args` have them.
-pub fn attrs(kind: Kind, result: Option<Ty>, args: Vec<Arg>) -> Attrs {
+pub fn attrs(kind: Kind, result: Option<Ty>, args: Vec<NodeArg>) -> Attrs {
     let types = result.into_iter().chain([Ty::new(TOKEN.0, &TOKEN.1)]).collect();
     smallvec![Attr::Int(operator(kind) as i64), Attr::Types(types), Attr::Args(args)]
 }
 
 /// Attributes of another collective of the same communicator.
-pub fn again(kind: Kind, how: Arg, result: Ty, before: &[Attr]) -> Attrs {
+pub fn again(kind: Kind, how: NodeArg, result: Ty, before: &[Attr]) -> Attrs {
     let mut args = match before {
         [_, _, Attr::Args(args)] => args.clone(),
         _ => Vec::new(),
@@ -201,7 +201,7 @@ fn run(
     args: &[HostArg],
     outs: &[HostTensor],
 ) -> Result<()> {
-    let [x, how, HostArg::Scalar { bits, .. }, _, _] = args else {
+    let [x, how, HostArg::Scalar { number: bits, .. }, _, _] = args else {
         return internal!("arguments of a collective: {args:?}");
     };
     let absent = HostTensor::absent();

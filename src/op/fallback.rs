@@ -1,28 +1,26 @@
 //! The primitive that calls a host operator: pairs the recorded arguments with the node's operands.
 
+use super::arg::{Arg, NodeArg, ScalarKind};
 use super::array::Array;
 use super::host::{self, HostArg, HostTensor};
 use super::{Attr, Eval, Ty, Tys, check};
 use crate::dtype::DType;
 use crate::error::{Code, Error, Result};
 use crate::invalid;
-use crate::record::{Arg, ScalarKind};
+use std::cell::Cell;
 
 pub const HOST: Eval = Eval::Whole(call);
 pub const CHECK: Eval = Eval::Whole(|_, _, _| Ok(Vec::new()));
 
 /// For each operand the arguments stand for, in order: `None` a tensor of any type, else a scalar of that kind.
-fn operands(args: &[Arg]) -> Vec<Option<ScalarKind>> {
-    let mut found = Vec::new();
-    for arg in args {
-        match arg {
-            Arg::Tensor(_) => found.push(None),
-            Arg::Tensors(reads) => found.extend(reads.iter().flatten().map(|_| None)),
-            Arg::Scalar { kind, .. } => found.push(Some(*kind)),
-            _ => {}
-        }
-    }
-    found
+fn operands(args: &[NodeArg]) -> impl Iterator<Item = Option<ScalarKind>> {
+    args.iter().flat_map(|arg| {
+        let scalar = match arg {
+            Arg::Scalar { kind, .. } => Some(Some(*kind)),
+            _ => None,
+        };
+        scalar.into_iter().chain(arg.tensors().map(|()| None))
+    })
 }
 
 pub fn check_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
@@ -37,7 +35,7 @@ pub fn host_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
     let [Attr::Int(0..=0xffff_ffff), Attr::Types(types), Attr::Args(args)] = attrs else {
         return check::wrong_attrs("op: int, types: types, args: args", attrs);
     };
-    let wanted = operands(args);
+    let wanted: Vec<_> = operands(args).collect();
     if wanted.len() != inputs.len() {
         return invalid!("the arguments stand for {} operands, got {}", wanted.len(), inputs.len());
     }
@@ -51,47 +49,20 @@ pub fn host_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
 }
 
 /// For every operand that the arguments stand for, whether it is a scalar.
-pub fn scalar_operands(args: &[Arg]) -> impl Iterator<Item = bool> {
-    args.iter().flat_map(|arg| match arg {
-        Arg::Tensor(_) => vec![false],
-        Arg::Tensors(list) => list.iter().flatten().map(|_| false).collect(),
-        Arg::Scalar { .. } => vec![true],
-        _ => Vec::new(),
-    })
+pub fn scalar_operands(args: &[NodeArg]) -> impl Iterator<Item = bool> {
+    operands(args).map(|kind| kind.is_some())
 }
 
 /// The arguments as a host function sees them. `tensor(n)` gives the memory of operand `n`, `scalar(n)` the eight
 /// bytes of a scalar operand.
 pub fn host_args(
-    args: &[Arg],
+    args: &[NodeArg],
     tensor: impl Fn(usize) -> HostTensor,
     scalar: impl Fn(usize) -> u64,
 ) -> Vec<HostArg> {
-    let mut next = 0;
-    let mut take = || {
-        next += 1;
-        next - 1
-    };
-    let mut convert = |arg: &Arg| match arg {
-        Arg::None => HostArg::None,
-        Arg::Tensor(_) => HostArg::Tensor(tensor(take())),
-        Arg::Tensors(reads) => HostArg::Tensors(
-            reads
-                .iter()
-                .map(|r| if r.is_some() { tensor(take()) } else { HostTensor::absent() })
-                .collect(),
-        ),
-        Arg::Scalar { kind, .. } => HostArg::Scalar { kind: *kind, bits: scalar(take()) },
-        Arg::Int(i) => HostArg::Int(*i),
-        Arg::Float(f) => HostArg::Float(*f),
-        Arg::Bool(b) => HostArg::Bool(*b),
-        Arg::Ints(v) => HostArg::Ints(v.clone()),
-        Arg::Floats(v) => HostArg::Floats(v.clone()),
-        Arg::Bools(v) => HostArg::Bools(v.clone()),
-        Arg::DType(d) => HostArg::DType(*d),
-        Arg::Str(s) => HostArg::Str(s.clone()),
-    };
-    args.iter().map(&mut convert).collect()
+    let next = Cell::new(0);
+    let take = || next.replace(next.get() + 1);
+    args.iter().map(|arg| arg.map(|()| tensor(take()), |_, ()| scalar(take()))).collect()
 }
 
 fn tensor(array: &Array) -> HostTensor {

@@ -2,10 +2,10 @@
 //! operators). The IR holds only their number; this table, process-wide and append-only, holds the functions.
 
 use super::Ty;
+use super::arg::Arg;
 use crate::buffer::Location;
 use crate::dtype::DType;
 use crate::error::{Result, Site};
-use crate::record::ScalarKind;
 use crate::shape::Dims;
 use parking_lot::RwLock;
 use std::cell::Cell;
@@ -45,26 +45,8 @@ impl HostTensor {
     }
 }
 
-/// An argument as the function sees it: like `record::Arg`, with memory for tensors and values for scalars.
-#[derive(Clone, Debug)]
-pub enum HostArg {
-    None,
-    Tensor(HostTensor),
-    Tensors(Vec<HostTensor>),
-    /// `bits` is an i64, an f64 or a bool (0, 1), as `kind` says.
-    Scalar {
-        kind: ScalarKind,
-        bits: u64,
-    },
-    Int(i64),
-    Float(f64),
-    Bool(bool),
-    Ints(Dims),
-    Floats(Vec<f64>),
-    Bools(Vec<bool>),
-    DType(DType),
-    Str(String),
-}
+/// An argument as the function sees it. The bits of a number are an i64, an f64 or a bool (0, 1), as its kind says.
+pub type HostArg = Arg<HostTensor, u64>;
 
 /// Fills every `out` from `args`, which it must not write.
 pub type HostFn = Box<dyn Fn(&[HostArg], &[HostTensor]) -> Result<()> + Send + Sync>;

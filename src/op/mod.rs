@@ -3,6 +3,7 @@
 //! **Invariant:** touches shapes, dtypes and structure only. Nothing outside this room asks "which op is this?"
 //! to learn a shape, a type or a meaning: it reads the row. (Backends match on ops to choose kernels.)
 
+pub mod arg;
 pub mod array;
 mod check;
 pub mod evaluate;
@@ -26,8 +27,8 @@ pub mod table;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::number::{Number, Numbers};
-use crate::record::Arg;
 use crate::shape::{Dims, Layout, numel};
+use arg::NodeArg;
 use array::Array;
 use module::Body;
 use serde::{Deserialize, Serialize};
@@ -84,9 +85,8 @@ pub enum Attr {
     DType(DType),
     /// Result types of a CPU fallback.
     Types(Vec<Ty>),
-    /// Arguments of a CPU fallback; tensors and scalars stand for the node's inputs in order (their `Read`s and slots are
-    /// not looked at).
-    Args(Vec<Arg>),
+    /// Arguments of a CPU fallback.
+    Args(Vec<NodeArg>),
     /// What a module computes.
     Body(Arc<Body>),
 }

@@ -4,8 +4,8 @@ use super::rebuild::{Values, rebuild};
 use crate::error::Result;
 use crate::graph::Graph;
 use crate::internal;
+use crate::op::arg::ScalarKind;
 use crate::op::{Attr, Op};
-use crate::record::ScalarKind;
 use smallvec::smallvec;
 use std::borrow::Cow;
 

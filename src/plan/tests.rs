@@ -489,7 +489,7 @@ fn cpu_fallbacks_run_once_in_their_order_on_dense_memory() {
         = host(%4) {op="plan test observe", types=(), args=<tensor>}
         %5: f32[4] = host() {op="plan test observe", types=(f32[4]), args=<>}
         %6: i64[] = scalar() {slot=0, dtype=i64}
-        = host(%6, %6) {op="plan test observe", types=(), args=<tensor, scalar(int,0)>}
+        = host(%6, %6) {op="plan test observe", types=(), args=<tensor, scalar(int)>}
         %7: f32[4] = add(%5, %3)
         return %7
         "#,
@@ -505,7 +505,7 @@ fn cpu_fallbacks_run_once_in_their_order_on_dense_memory() {
             5: @0:f32[4] = host<"plan test observe", (f32[4]), <>>()
             6: out0:f32[4] = map(@0:f32[4], @64:f32[4]) { r2 = add r0 r1; r2 }
             7: @0:i64[] = map(s0:i64[]) { r0 }
-            8: host<"plan test observe", (), <tensor, scalar(int,0)>>(@0:i64[], s0:i64[])
+            8: host<"plan test observe", (), <tensor, scalar(int)>>(@0:i64[], s0:i64[])
         "#]],
     );
 }

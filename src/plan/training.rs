@@ -3,10 +3,9 @@
 
 use crate::dtype::DType::{self, BF16, F32, F64, I64};
 use crate::graph::{Builder, Graph, ValueId};
-use crate::op::collective::{self, Kind, TOKEN};
+use crate::op::arg::{Arg, ScalarKind};
+use crate::op::collective::{self, Kind};
 use crate::op::{Attr, Attrs, Op, Ty};
-use crate::record::{Arg, Read, ScalarKind, View};
-use crate::shape::Layout;
 use smallvec::{SmallVec, smallvec};
 
 /// Builds programs in tests, where nothing can fail.
@@ -70,14 +69,10 @@ impl Make {
         size: i64,
         of: [ValueId; 3],
     ) -> [ValueId; 2] {
-        let read = |ty: &Ty| {
-            let view = View { dtype: ty.dtype, layout: Layout::contiguous(&ty.sizes) };
-            Arg::Tensor(Read { value: 0, view })
-        };
-        let scalar = |slot| Arg::Scalar { kind: ScalarKind::Int, slot };
-        let (ty, token) = (self.0.ty(x).clone(), Ty::new(TOKEN.0, &TOKEN.1));
-        let args = vec![read(&ty), Arg::Int(0), scalar(0), read(&token), scalar(1)];
-        let result = collective::result(kind, &ty, size).unwrap();
+        let (tensor, scalar) =
+            (|| Arg::Tensor(()), || Arg::Scalar { kind: ScalarKind::Int, number: () });
+        let args = vec![tensor(), Arg::Int(0), scalar(), tensor(), scalar()];
+        let result = collective::result(kind, self.0.ty(x), size).unwrap();
         let attrs = collective::attrs(kind, Some(result), args);
         let made = self.ops(Op::Host, &[x, of[0], of[1], of[2]], attrs);
         [made[0], made[1]]

@@ -4,8 +4,9 @@ use super::tests::{context, floats, scale, stored, view};
 use super::{BufferId, Context};
 use crate::dtype::DType;
 use crate::error::{Code, Error};
+use crate::op::arg::ScalarKind;
 use crate::op::host::{HostArg, HostOp, HostTensor, register};
-use crate::record::{Operator, ScalarKind, View};
+use crate::record::{Operator, View};
 use crate::shape::Layout;
 use crate::trace::{ArgRef, Call, TensorRef};
 use parking_lot::Mutex;
@@ -18,7 +19,9 @@ fn noting(key: &str) -> (Operator, Arc<Mutex<Vec<f64>>>) {
     let noted = Arc::new(Mutex::new(Vec::new()));
     let ours = noted.clone();
     let function = move |args: &[HostArg], _: &[HostTensor]| {
-        let [HostArg::Tensor(_), HostArg::Scalar { bits, .. }] = args else { panic!("{args:?}") };
+        let [HostArg::Tensor(_), HostArg::Scalar { number: bits, .. }] = args else {
+            panic!("{args:?}")
+        };
         let number = f64::from_bits(*bits);
         ours.lock().push(number);
         match number < 0.0 {

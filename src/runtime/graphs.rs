@@ -6,8 +6,9 @@ use super::elements::Temporary;
 use crate::aten;
 use crate::error::Result;
 use crate::graph::{Graph, Node, ValueId};
+use crate::op::arg::{Arg, NodeArg, ScalarKind};
 use crate::op::{Arity, Attr, Class, Op, Ty, choices};
-use crate::record::{Arg, Operator, ScalarKind, View};
+use crate::record::{Operator, View};
 use crate::shape::Layout;
 use crate::trace::{ArgRef, Call, TensorRef};
 use crate::{internal, invalid};
@@ -193,7 +194,7 @@ impl<'a> Recorder<'a> {
     /// One argument of a CPU fallback; tensors and numbers are the node's operands in order.
     fn argument<'b>(
         &'b self,
-        arg: &'b Arg,
+        arg: &'b NodeArg,
         bools: &'b [u8],
         operands: &mut impl Iterator<Item = ValueId>,
         views: &'b [View],
@@ -206,8 +207,8 @@ impl<'a> Recorder<'a> {
             Arg::Tensor(_) => ArgRef::Tensor(self.located(next()?, views)?),
             Arg::Tensors(reads) => {
                 let mut list = Vec::new();
-                for read in reads {
-                    let tensor = read.as_ref().map(|_| self.located(next()?, views));
+                for is_there in reads {
+                    let tensor = is_there.map(|()| self.located(next()?, views));
                     list.push(tensor.transpose()?);
                 }
                 ArgRef::Tensors(list)
@@ -244,7 +245,7 @@ impl<'a> Recorder<'a> {
     }
 }
 
-fn bytes(arg: &Arg) -> Vec<u8> {
+fn bytes(arg: &NodeArg) -> Vec<u8> {
     match arg {
         Arg::Bools(list) => list.iter().map(|&b| b as u8).collect(),
         _ => Vec::new(),

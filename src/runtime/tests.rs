@@ -3,8 +3,9 @@
 use super::config::{Asked, Options};
 use super::*;
 use crate::dtype::DType;
+use crate::op::arg::ScalarKind;
 use crate::op::host::{HostOp, register};
-use crate::record::{ScalarKind, View};
+use crate::record::View;
 use crate::shape::Layout;
 use crate::trace::{ArgRef, TensorRef};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};

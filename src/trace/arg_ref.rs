@@ -2,7 +2,8 @@
 
 use super::BufferId;
 use crate::dtype::DType;
-use crate::record::{Arg, Operator, ScalarKind, View};
+use crate::op::arg::{self, ScalarKind};
+use crate::record::{Arg, Operator, View};
 use crate::shape::Layout;
 
 /// A strided view of a buffer.
@@ -67,18 +68,18 @@ impl<'a> TensorRef<'a> {
 
 impl ArgRef<'_> {
     /// The argument if it needs no resolution: neither a tensor nor a scalar.
-    pub fn attribute(&self) -> Option<Arg> {
+    pub fn attribute<T, S>(&self) -> Option<arg::Arg<T, S>> {
         Some(match self {
             ArgRef::Tensor(_) | ArgRef::Tensors(_) | ArgRef::Scalar { .. } => return None,
-            ArgRef::None => Arg::None,
-            ArgRef::Int(i) => Arg::Int(*i),
-            ArgRef::Float(f) => Arg::Float(*f),
-            ArgRef::Bool(b) => Arg::Bool(*b),
-            ArgRef::Ints(list) => Arg::Ints((*list).into()),
-            ArgRef::Floats(list) => Arg::Floats(list.to_vec()),
-            ArgRef::Bools(list) => Arg::Bools(list.iter().map(|&b| b != 0).collect()),
-            ArgRef::DType(d) => Arg::DType(*d),
-            ArgRef::Str(s) => Arg::Str(s.to_string()),
+            ArgRef::None => arg::Arg::None,
+            ArgRef::Int(i) => arg::Arg::Int(*i),
+            ArgRef::Float(f) => arg::Arg::Float(*f),
+            ArgRef::Bool(b) => arg::Arg::Bool(*b),
+            ArgRef::Ints(list) => arg::Arg::Ints((*list).into()),
+            ArgRef::Floats(list) => arg::Arg::Floats(list.to_vec()),
+            ArgRef::Bools(list) => arg::Arg::Bools(list.iter().map(|&b| b != 0).collect()),
+            ArgRef::DType(d) => arg::Arg::DType(*d),
+            ArgRef::Str(s) => arg::Arg::Str(s.to_string()),
         })
     }
 

@@ -4,7 +4,8 @@ use super::{Buffer, BufferId, BufferState, TensorRef, Trace, operator_name};
 use crate::buffer::Storage;
 use crate::error::{Code, Error, Result};
 use crate::invalid;
-use crate::record::{Origin, Read, Records, ScalarKind, Value, ValueIndex, leaf_format};
+use crate::op::arg::ScalarKind;
+use crate::record::{Origin, Read, Records, Value, ValueIndex, leaf_format};
 use std::collections::HashMap;
 use std::sync::Arc;
 

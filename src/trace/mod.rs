@@ -22,10 +22,11 @@ use crate::cache::encode;
 use crate::dtype::DType;
 use crate::error::{Code, Error, Result, Site};
 use crate::invalid;
+use crate::op::arg::ScalarKind;
 use crate::op::host;
 use crate::record::{
-    Arg, Operator, Origin, Read, Record, ScalarKind, Value, ValueIndex, Varying, View, Write,
-    leaf_format, written_format,
+    Arg, Operator, Origin, Read, Record, Value, ValueIndex, Varying, View, Write, leaf_format,
+    written_format,
 };
 pub use arg_ref::{ArgRef, Call, TensorRef};
 pub use capture::Captured;
@@ -330,7 +331,7 @@ impl Trace {
                 let slot = self.scalar_bits.len() as u32;
                 self.scalar_bits.push(bits);
                 self.recording.scalars.push(kind);
-                Arg::Scalar { kind, slot }
+                Arg::Scalar { kind, number: slot }
             }
             other => other.attribute().unwrap_or(Arg::None),
         }

@@ -3,7 +3,8 @@
 use super::Sites;
 use crate::aten::{has_only_results, may_be_refused};
 use crate::cache::encode;
-use crate::record::{Operator, Origin, Output, Record, Records, ScalarKind, Value};
+use crate::op::arg::ScalarKind;
+use crate::record::{Operator, Origin, Output, Record, Records, Value};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};

@@ -10,8 +10,9 @@ use super::recorded::RecordedTrace;
 use super::{BufferState, Trace, settled};
 use crate::aten;
 use crate::cache::encode;
+use crate::op::arg::ScalarKind;
 use crate::record::{
-    Arg, Operator, Origin, Read, Record, ScalarKind, Value, ValueIndex, Write, written_format,
+    Arg, Operator, Origin, Read, Record, Value, ValueIndex, Write, written_format,
 };
 use std::sync::Arc;
 
@@ -242,7 +243,7 @@ impl Trace {
                 Arg::Tensors(list.iter().map(|tensor| tensor.as_ref().map(read)).collect())
             }
             ArgRef::Scalar { kind, bits } => match arg {
-                Arg::Scalar { .. } => Arg::Scalar { kind: *kind, slot: 0 },
+                Arg::Scalar { .. } => Arg::Scalar { kind: *kind, number: 0 },
                 _ => kind.attribute(*bits),
             },
             other => other.attribute().unwrap_or(Arg::None),

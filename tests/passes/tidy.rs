@@ -6,9 +6,9 @@ use std::borrow::Cow;
 use torchacc::dtype::DType;
 use torchacc::graph::text::parse;
 use torchacc::op::Ty;
+use torchacc::op::arg::ScalarKind;
 use torchacc::op::host::{HostOp, register};
 use torchacc::passes::{cse, dce, declare, fold, marks, settle};
-use torchacc::record::ScalarKind;
 
 #[test]
 fn marks_go_and_what_they_held_apart_becomes_one() {

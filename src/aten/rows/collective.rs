@@ -5,9 +5,9 @@ use crate::aten::call::Call;
 use crate::aten::{Outs, Row, row};
 use crate::error::Result;
 use crate::invalid;
+use crate::op::arg::{Arg, NodeArg};
 use crate::op::collective::{self, Kind, REDUCTIONS};
 use crate::op::{Op, Ty};
-use crate::record::Arg;
 use smallvec::smallvec;
 
 pub const ROWS: &[Row] = &[
@@ -98,15 +98,15 @@ fn call<'a>(
     c: &Call<'a>,
     kind: Kind,
     x: Option<usize>,
-    how: Arg,
+    how: NodeArg,
     result: Option<Ty>,
     at: usize,
 ) -> Outs<'a> {
     let (communicator, Arg::Tensor(token), rank) = (c.arg(at), c.arg(at + 2), c.arg(at + 3)) else {
         return invalid!("argument {at} must be a communicator");
     };
-    let scalar = |arg: &Arg| match arg {
-        Arg::Scalar { kind, slot } => Ok(c.math.build(|b| b.scalar(*slot, kind.dtype()))),
+    let scalar = |arg: &Arg<_, u32>| match arg {
+        Arg::Scalar { kind, number: slot } => Ok(c.math.build(|b| b.scalar(*slot, kind.dtype()))),
         _ => invalid!("argument {at} must be a communicator"),
     };
     let mut operands = Vec::new();
@@ -114,7 +114,7 @@ fn call<'a>(
         operands.push(c.tensor(x)?);
     }
     operands.extend([scalar(communicator)?, c.read(token)?, scalar(rank)?]);
-    let x = x.map_or(Arg::None, |x| c.arg(x).clone());
-    let args = vec![x, how, communicator.clone(), c.arg(at + 2).clone(), rank.clone()];
+    let x = x.map_or(Arg::None, |x| c.arg(x).of_node());
+    let args = vec![x, how, communicator.of_node(), c.arg(at + 2).of_node(), rank.of_node()];
     c.math.ops(Op::Host, &operands, collective::attrs(kind, result, args))
 }

@@ -8,7 +8,8 @@ use crate::error::Result;
 use crate::graph::math::V;
 use crate::invalid;
 use crate::op::Ty;
-use crate::record::{Arg, ScalarKind};
+use crate::op::arg::ScalarKind;
+use crate::record::Arg;
 
 pub const ROWS: &[Row] = &[
     row("torchacc::copy", &[""], |c| {

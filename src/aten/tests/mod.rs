@@ -21,9 +21,10 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::interpret::interpret;
 use crate::op::Ty;
+use crate::op::arg::ScalarKind;
 use crate::op::array::Array;
 use crate::record::{
-    Arg, Format, Operator, Origin, Output, Read, Record, Records, ScalarKind, Value, View, Write,
+    Arg, Format, Operator, Origin, Output, Read, Record, Records, Value, View, Write,
     written_format,
 };
 use crate::shape::{Dims, Layout, numel};
@@ -109,7 +110,7 @@ impl Trial {
             (false, _) => {
                 self.scalars.push(bits);
                 self.records.scalars.push(kind);
-                Arg::Scalar { kind, slot: self.scalars.len() as u32 - 1 }
+                Arg::Scalar { kind, number: self.scalars.len() as u32 - 1 }
             }
         }
     }

@@ -7,10 +7,9 @@ use crate::error::Result;
 use crate::internal;
 use crate::op::Attr;
 use parking_lot::Mutex;
-use rustfft::num_complex::Complex;
-use rustfft::{Fft, FftDirection, FftNum, FftPlanner};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use torchacc_fft::{Complex, Fft, Planned};
 
 /// How lines of a length are transformed, by length and whether it is the inverse. So many are kept, then none.
 type Transforms<T> = Mutex<BTreeMap<(usize, bool), Arc<dyn Fft<T>>>>;
@@ -31,7 +30,7 @@ pub fn fft(attrs: &[Attr], x: &Bound, write: &Bound) -> Result<()> {
     Ok(())
 }
 
-fn fft_as<T: FftNum + Plain>(known: &Transforms<T>, inverse: bool, x: &Bound, write: &Bound) {
+fn fft_as<T: Planned + Plain>(known: &Transforms<T>, inverse: bool, x: &Bound, write: &Bound) {
     let n = write.sizes()[write.sizes().len() - 2] as usize;
     let fft = of_length(known, n, inverse);
     let x = x.dense::<T>();
@@ -46,12 +45,10 @@ fn fft_as<T: FftNum + Plain>(known: &Transforms<T>, inverse: bool, x: &Bound, wr
     });
 }
 
-fn of_length<T: FftNum>(known: &Transforms<T>, n: usize, inverse: bool) -> Arc<dyn Fft<T>> {
+fn of_length<T: Planned>(known: &Transforms<T>, n: usize, inverse: bool) -> Arc<dyn Fft<T>> {
     let mut known = known.lock();
     if known.len() >= MOST && !known.contains_key(&(n, inverse)) {
         known.clear();
     }
-    let direction = if inverse { FftDirection::Inverse } else { FftDirection::Forward };
-    let make = || FftPlanner::new().plan_fft(n, direction);
-    known.entry((n, inverse)).or_insert_with(make).clone()
+    known.entry((n, inverse)).or_insert_with(|| T::plan(n, inverse)).clone()
 }

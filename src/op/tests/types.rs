@@ -3,10 +3,9 @@
 use super::*;
 use crate::error::Code;
 use crate::op::Tys;
+use crate::op::arg::{Arg, ScalarKind};
 use crate::op::host::{self, HostArg, HostOp};
 use crate::op::table::TABLE;
-use crate::record::{Arg, Read, ScalarKind, View};
-use crate::shape::Layout;
 
 fn ty(dtype: DType, sizes: &[i64]) -> Ty {
     Ty::new(dtype, sizes)
@@ -382,9 +381,9 @@ fn cpu_fallbacks_pair_arguments_with_operands() {
         match arg {
             HostArg::None => -1.0,
             HostArg::Tensor(t) => t.sizes[0] as f64,
-            HostArg::Tensors(list) => list.iter().filter(|t| t.data == 0).count() as f64 + 100.0,
-            HostArg::Scalar { kind: ScalarKind::Float, bits } => f64::from_bits(*bits),
-            HostArg::Scalar { bits, .. } => *bits as i64 as f64,
+            HostArg::Tensors(list) => list.iter().filter(|t| t.is_none()).count() as f64 + 100.0,
+            HostArg::Scalar { kind: ScalarKind::Float, number: bits } => f64::from_bits(*bits),
+            HostArg::Scalar { number: bits, .. } => *bits as i64 as f64,
             HostArg::Int(i) => *i as f64,
             other => panic!("{other:?}"),
         }
@@ -404,18 +403,17 @@ fn cpu_fallbacks_pair_arguments_with_operands() {
         cuda: None,
         device_function: None,
     });
-    let read = || Read { value: 0, view: View { dtype: F32, layout: Layout::contiguous(&[]) } };
     let args = vec![
-        Arg::Scalar { kind: ScalarKind::Int, slot: 7 },
-        Arg::Tensor(read()),
+        Arg::Scalar { kind: ScalarKind::Int, number: () },
+        Arg::Tensor(()),
         Arg::None,
-        Arg::Tensors(vec![Some(read()), None]),
-        Arg::Scalar { kind: ScalarKind::Float, slot: 8 },
+        Arg::Tensors(vec![Some(()), None]),
+        Arg::Scalar { kind: ScalarKind::Float, number: () },
         Arg::Int(5),
     ];
     let (x, y) = (Array::zeros(&ty(F32, &[3])), Array::zeros(&ty(C64, &[4])));
     let (n, f) = (Array::from_f64(I64, &[], &[-2.0]), Array::from_f64(F64, &[], &[0.5]));
-    let attrs = [Attr::Int(id as i64), Attr::Types(vec![ty(U16, &[6])]), Attr::Args(args.clone())];
+    let attrs = [Attr::Int(id as i64), Attr::Types(vec![ty(U16, &[6])]), Attr::Args(args)];
     let result = one(Op::Host, &[&n, &x, &y, &f], &attrs);
     assert_eq!(result, Array::zeros(&ty(U16, &[6])));
     assert_eq!(*seen.lock(), [-2.0, 3.0, -1.0, 101.0, 0.5, 5.0, 6.0]);

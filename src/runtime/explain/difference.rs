@@ -2,7 +2,8 @@
 
 use crate::cache::encode;
 use crate::error::Site;
-use crate::record::{Arg, Format, Origin, Output, Read, Record, ScalarKind, View, Write};
+use crate::op::arg::ScalarKind;
+use crate::record::{Arg, Format, Origin, Output, Read, Record, View, Write};
 use crate::shape::Dims;
 use crate::trace::{RecordedTrace, operator_name};
 use std::sync::Arc;

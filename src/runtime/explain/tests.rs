@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::dtype::DType::{F32, F64};
-use crate::record::{Arg, Format, Operator, Origin, Read, Record, ScalarKind, Value, View, Write};
+use crate::op::arg::ScalarKind;
+use crate::record::{Arg, Format, Operator, Origin, Read, Record, Value, View, Write};
 use crate::shape::{Dims, Layout};
 
 const SINE: u32 = 0;
@@ -93,7 +94,7 @@ fn each_kind_of_change_is_named() {
         ("alias", Subject::Argument(0), "", "input 0, f32[2, 3]", |r, _| read(&mut r[1]).value = 0),
         ("attribute", Subject::Argument(1), "3", "4", |r, _| r[1].args[1] = Arg::Int(4)),
         ("scalar", Subject::Argument(1), "3", "any float", |r, _| {
-            r[1].args[1] = Arg::Scalar { kind: ScalarKind::Float, slot: 0 };
+            r[1].args[1] = Arg::Scalar { kind: ScalarKind::Float, number: 0 };
         }),
         ("arguments", Subject::Argument(1), "3", "5 tensors", |r, _| {
             r[1].args[1] = Arg::Tensors(vec![None; 5]);

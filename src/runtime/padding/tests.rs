@@ -69,7 +69,7 @@ fn step(context: &Context, w: &Tensor, total: &Tensor, t: i64) -> Vec<Vec<f32>> 
     let rows = [0i64];
     let mean = vec![ArgRef::Ints(&rows), ArgRef::Bool(false), ArgRef::None];
     let mean = apply(context, "aten::mean.dim", &[&h], mean, &[3]);
-    let one = ArgRef::Scalar { kind: crate::record::ScalarKind::Int, bits: 1 };
+    let one = ArgRef::Scalar { kind: crate::op::arg::ScalarKind::Int, bits: 1 };
     write(context, "aten::add.Tensor", &[total, &mean], vec![one], total);
     context.cut().unwrap();
     let results = vec![h.read(context), mean.read(context), total.read(context)];

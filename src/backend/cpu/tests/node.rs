@@ -3,10 +3,10 @@
 use super::*;
 use crate::backend::plan_tests;
 use crate::op::Attr;
+use crate::op::arg::Arg;
 use crate::op::host::{self, HostArg, HostOp};
 use crate::op::index::Reduction;
 use crate::op::nn::Cell;
-use crate::record::{Arg, Read, View};
 use smallvec::smallvec;
 
 /// Dense values of a shape, finite.
@@ -457,8 +457,7 @@ fn cpu_fallbacks_run_on_the_calling_thread() {
         device_function: None,
     });
     let ty = Ty::new(DType::F32, &[2, 3]);
-    let view = View { dtype: DType::F32, layout: Layout::contiguous(&[2, 3]) };
-    let args = Attr::Args(vec![Arg::Tensor(Read { value: 0, view }), Arg::Int(7)]);
+    let args = Attr::Args(vec![Arg::Tensor(()), Arg::Int(7)]);
     let attrs = [Attr::Int(id as i64), Attr::Types(vec![ty.clone()]), args].into_iter().collect();
     let case =
         Case::node(Op::Host, attrs, vec![values(&mut Random::new(12), DType::F32, &[2, 3])], &[ty]);

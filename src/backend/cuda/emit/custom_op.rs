@@ -4,9 +4,9 @@ use super::write::{grid, raw, stored};
 use super::{KernelArg, Source, Task};
 use crate::backend::cuda::device::Shape;
 use crate::dtype::DType;
+use crate::op::arg::{Arg, NodeArg};
 use crate::op::host::{CudaForm, HostOp};
 use crate::plan::{MemRef, Operand};
-use crate::record::Arg;
 use crate::shape::numel;
 use std::fmt::Write;
 use xxhash_rust::xxh3::xxh3_64;
@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::xxh3_64;
 pub fn custom_op(
     op: &HostOp,
     form: &CudaForm,
-    args: &[Arg],
+    args: &[NodeArg],
     reads: &[Operand],
     writes: &[Operand],
 ) -> Task {
@@ -47,7 +47,7 @@ impl Call {
         format!("a.at[{}]", self.kernel_args.len() - 1)
     }
 
-    fn argument<'a>(&mut self, arg: &Arg, reads: &mut impl Iterator<Item = &'a Operand>) {
+    fn argument<'a>(&mut self, arg: &NodeArg, reads: &mut impl Iterator<Item = &'a Operand>) {
         match arg {
             Arg::None | Arg::Str(_) => {}
             Arg::Tensor(_) => reads.next().into_iter().for_each(|read| self.tensor("const ", read)),

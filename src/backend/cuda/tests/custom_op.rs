@@ -7,11 +7,11 @@ use crate::backend::cpu::tests::node::values;
 use crate::backend::cpu::tests::{Case, FLOATS, LAYS, Random, epsilon, layout};
 use crate::dtype::DType;
 use crate::error::Code;
+use crate::op::arg::{Arg, ScalarKind};
 use crate::op::array::Array;
 use crate::op::host::{CudaForm, HostOp, HostOpId, get, register};
 use crate::op::{Attr, Op, Ty};
 use crate::plan::{MemRef, Operand};
-use crate::record::{Arg, Read, ScalarKind, View};
 use crate::shape::Layout;
 
 /// `y = x * factor + more + n + first - second` where `on`, else `more`; and the number of dimensions. Every name of the
@@ -63,10 +63,6 @@ fn operator(
     })
 }
 
-fn read() -> Read {
-    Read { value: 0, view: View { dtype: DType::F32, layout: Layout::contiguous(&[]) } }
-}
-
 /// A call of [`SCALE`] on operands that lie somehow, and its results.
 fn scale(
     random: &mut Random,
@@ -81,13 +77,13 @@ fn scale(
         (layout, values(random, dtype, &[held as i64]))
     });
     let args = vec![
-        Arg::Tensor(read()),
+        Arg::Tensor(()),
         Arg::Str("left out".into()),
-        Arg::Tensors(vec![Some(read()), None]),
-        Arg::Scalar { kind: ScalarKind::Float, slot: 0 },
-        Arg::Scalar { kind: ScalarKind::Int, slot: 1 },
+        Arg::Tensors(vec![Some(()), None]),
+        Arg::Scalar { kind: ScalarKind::Float, number: () },
+        Arg::Scalar { kind: ScalarKind::Int, number: () },
         Arg::None,
-        Arg::Scalar { kind: ScalarKind::Bool, slot: 2 },
+        Arg::Scalar { kind: ScalarKind::Bool, number: () },
         Arg::Ints([30, 7][..].into()),
     ];
     let types = vec![Ty::new(dtype, sizes), Ty::new(DType::I64, &[1])];
@@ -188,7 +184,7 @@ __device__ void sum(Tensor<const long long> x, Tensor<long long> y) {
   if (i < x.count) y.data[i] = x.data[i] << 16 | x.data[i] >> 16;
 }";
     let call = |id: HostOpId, x: Array, out: Ty| {
-        let args = Attr::Args(vec![Arg::Tensor(read())]);
+        let args = Attr::Args(vec![Arg::Tensor(())]);
         let attrs = [Attr::Int(id as i64), Attr::Types(vec![out.clone()]), args];
         Case::node(Op::Host, attrs.into_iter().collect(), vec![x], &[out])
     };
@@ -209,7 +205,7 @@ fn what_the_compiler_says_comes_with_the_operators_name_and_lines() {
     let source = "// a comment\n__device__ void f(Tensor<const float> x, Tensor<float> y) { y.data[0] = missing; }";
     let id = operator("custom_op::broken \"one\"", source, "f", [32, 1, 0]);
     let ty = Ty::new(DType::F32, &[3]);
-    let args = Attr::Args(vec![Arg::Tensor(read())]);
+    let args = Attr::Args(vec![Arg::Tensor(())]);
     let attrs = [Attr::Int(id as i64), Attr::Types(vec![ty.clone()]), args];
     let x = vec![Array::zeros(&ty)];
     let case = Case::node(Op::Host, attrs.into_iter().collect(), x, &[ty]);
