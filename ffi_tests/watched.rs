@@ -7,6 +7,7 @@
 //! places in two rounds of `threads.c`). So elsewhere many threads are held to their values, and to valgrind's memory checks.
 
 use super::{compile, library, root, run, scratch, skipped};
+use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -60,7 +61,7 @@ fn valgrind_finds_nothing() {
         return skipped("valgrind is not installed: no test runs under it");
     }
     let (dir, library) = stage("valgrind", &library());
-    for (name, argument) in PROGRAMS {
+    PROGRAMS.into_par_iter().with_max_len(1).for_each(|(name, argument)| {
         let program = compile(name, &dir, &root().join("include"), &library, &["-g"]);
         // Hash tables are found by pointers into their middle: "possibly lost" is said of all of them.
         run_silently(
@@ -73,7 +74,7 @@ fn valgrind_finds_nothing() {
                 .args(argument),
             &dir,
         );
-    }
+    });
 }
 
 /// Whether the C compiler links programs with these flags.
@@ -94,10 +95,10 @@ fn the_address_sanitizer_finds_nothing() {
     if !links(&dir, &flags) {
         return skipped("the C compiler has no address sanitizer: no test runs with it");
     }
-    for (name, argument) in PROGRAMS.into_iter().chain(MORE) {
+    PROGRAMS.into_par_iter().chain(MORE).with_max_len(1).for_each(|(name, argument)| {
         let program = compile(name, &dir, &root().join("include"), &library, &flags);
         run_silently(Command::new(program).args(argument), &dir);
-    }
+    });
 }
 
 /// `TORCHACC_RACES` names the instrumented library and the sanitizer's runtime, which the C compiler's own is too old for; the C

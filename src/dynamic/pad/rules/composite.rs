@@ -9,20 +9,6 @@ use crate::dtype::DType;
 use crate::graph::{Node, ValueId};
 use crate::op::Op;
 
-pub fn composite(pass: &mut Pass, n: usize, node: &Node) -> Result<Vec<PaddedValue>, Stop> {
-    fixed_attrs(pass, n)?;
-    match node.op {
-        Op::Softmax | Op::LogSoftmax | Op::LogSumExp => softmax(pass, node),
-        Op::SoftmaxGrad | Op::LogSoftmaxGrad => softmax_grad(pass, node),
-        Op::LayerNorm | Op::RmsNorm => norm(pass, node),
-        Op::LayerNormGrad => norm_grad(pass, node, 4),
-        Op::RmsNormGrad => norm_grad(pass, node, 3),
-        Op::Attention => attention(pass, node),
-        Op::AttentionGrad => attention_grad(pass, node),
-        _ => refused("there is no rule for it"),
-    }
-}
-
 /// The node on other operands, with results of these dimensions.
 fn results(
     pass: &mut Pass,
@@ -34,7 +20,8 @@ fn results(
     Ok(made.into_iter().zip(axes).map(|(id, axes)| anything(id, axes)).collect())
 }
 
-fn softmax(pass: &mut Pass, node: &Node) -> Result<Vec<PaddedValue>, Stop> {
+pub fn softmax(pass: &mut Pass, n: usize, node: &Node) -> Result<Vec<PaddedValue>, Stop> {
+    fixed_attrs(pass, n)?;
     let x = pass.value(node.inputs[0]).clone();
     let last = x.axes.len() - 1;
     let x = pass.clean_along(&x, &[last], Fill::Lowest)?;
@@ -46,7 +33,8 @@ fn softmax(pass: &mut Pass, node: &Node) -> Result<Vec<PaddedValue>, Stop> {
 }
 
 /// The sums over a row are those of dy, times y.
-fn softmax_grad(pass: &mut Pass, node: &Node) -> Result<Vec<PaddedValue>, Stop> {
+pub fn softmax_grad(pass: &mut Pass, n: usize, node: &Node) -> Result<Vec<PaddedValue>, Stop> {
+    fixed_attrs(pass, n)?;
     let (dy, y) = (pass.value(node.inputs[0]).clone(), pass.value(node.inputs[1]).clone());
     let axes = shared(&[&dy.axes, &y.axes])?;
     let last = [axes.len() - 1];
@@ -55,7 +43,8 @@ fn softmax_grad(pass: &mut Pass, node: &Node) -> Result<Vec<PaddedValue>, Stop> 
     results(pass, node, &[dy.id, y.id], vec![axes])
 }
 
-fn norm(pass: &mut Pass, node: &Node) -> Result<Vec<PaddedValue>, Stop> {
+pub fn norm(pass: &mut Pass, n: usize, node: &Node) -> Result<Vec<PaddedValue>, Stop> {
+    fixed_attrs(pass, n)?;
     let operands = pass.operands(node);
     only(&operands[0], &[0])?;
     operands[1..].iter().try_for_each(fixed)?;
@@ -66,7 +55,13 @@ fn norm(pass: &mut Pass, node: &Node) -> Result<Vec<PaddedValue>, Stop> {
 }
 
 /// The first `per_row` operands are of the rows: `dy`, `x` and their statistics; the weight's gradient sums over them.
-fn norm_grad(pass: &mut Pass, node: &Node, per_row: usize) -> Result<Vec<PaddedValue>, Stop> {
+pub fn norm_grad(
+    pass: &mut Pass,
+    n: usize,
+    node: &Node,
+    per_row: usize,
+) -> Result<Vec<PaddedValue>, Stop> {
+    fixed_attrs(pass, n)?;
     let operands = pass.operands(node);
     let (of_rows, weight) = operands.split_at(per_row);
     weight.iter().try_for_each(fixed)?;
@@ -146,7 +141,8 @@ fn unseen(pass: &mut Pass, scores: &[Axis]) -> Result<ValueId, Stop> {
     Ok(pass.clean_along(&PaddedValue { id, ..all }, &[3], Fill::Zero)?.id)
 }
 
-fn attention(pass: &mut Pass, node: &Node) -> Result<Vec<PaddedValue>, Stop> {
+pub fn attention(pass: &mut Pass, n: usize, node: &Node) -> Result<Vec<PaddedValue>, Stop> {
+    fixed_attrs(pass, n)?;
     let operands = pass.operands(node);
     let heads = heads(pass, node, [&operands[0], &operands[1], &operands[2]], operands.get(5))?;
     let mut ids = vec![heads.q.id, heads.k.id, heads.v.id, operands[3].id, operands[4].id];
@@ -158,7 +154,8 @@ fn attention(pass: &mut Pass, node: &Node) -> Result<Vec<PaddedValue>, Stop> {
 }
 
 /// What queries of padding add to the gradients of keys and values is a product with their `dout`, `q` and `out`: zeros.
-fn attention_grad(pass: &mut Pass, node: &Node) -> Result<Vec<PaddedValue>, Stop> {
+pub fn attention_grad(pass: &mut Pass, n: usize, node: &Node) -> Result<Vec<PaddedValue>, Stop> {
+    fixed_attrs(pass, n)?;
     let operands = pass.operands(node);
     let heads = heads(pass, node, [&operands[1], &operands[2], &operands[3]], operands.get(8))?;
     let (dout, out, lse) = (&operands[0], &operands[4], &operands[5]);

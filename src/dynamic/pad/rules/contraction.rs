@@ -9,7 +9,7 @@ use crate::graph::{Node, ValueId};
 use crate::op::{Attr, Op};
 use smallvec::smallvec;
 
-pub fn matmul(pass: &mut Pass, node: &Node) -> Result<PaddedValue, Stop> {
+pub fn matmul(pass: &mut Pass, _: usize, node: &Node) -> Result<PaddedValue, Stop> {
     let (a, b) = (pass.value(node.inputs[0]).clone(), pass.value(node.inputs[1]).clone());
     let rank = a.axes.len();
     let mut axes = shared(&[&a.axes[..rank - 2], &b.axes[..rank - 2]])?;
@@ -22,7 +22,7 @@ pub fn matmul(pass: &mut Pass, node: &Node) -> Result<PaddedValue, Stop> {
 }
 
 /// Groups that are padding end at 0, where the others began: nothing is in them.
-pub fn grouped(pass: &mut Pass, node: &Node) -> Result<PaddedValue, Stop> {
+pub fn grouped(pass: &mut Pass, _: usize, node: &Node) -> Result<PaddedValue, Stop> {
     let operands = pass.operands(node);
     let [a, b, ends] = &operands[..] else { return refused("no product") };
     let by_row = b.axes.len() == 3;
@@ -42,7 +42,7 @@ pub fn grouped(pass: &mut Pass, node: &Node) -> Result<PaddedValue, Stop> {
 }
 
 /// A product of floats of 8 bits, with a scale each, or one for every row of `a` and column of `b`.
-pub fn scaled(pass: &mut Pass, node: &Node) -> Result<PaddedValue, Stop> {
+pub fn scaled(pass: &mut Pass, _: usize, node: &Node) -> Result<PaddedValue, Stop> {
     let operands = pass.operands(node);
     let [a, b, scale_a, scale_b] = &operands[..] else { return refused("no product") };
     unify(&a.axes[1], &b.axes[0])?;

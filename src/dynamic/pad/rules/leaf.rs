@@ -64,3 +64,15 @@ pub fn random(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, Sto
 pub fn follows_order(axes: &[Axis]) -> bool {
     flattened(axes).is_prefix()
 }
+
+/// What is of rank 0 has no padding.
+pub fn expect(pass: &mut Pass, _: usize, node: &Node) -> Result<PaddedValue, Stop> {
+    let x = pass.value(node.inputs[0]).id;
+    Ok(anything(pass.op(node.op, &[x], node.attrs.clone())?, Vec::new()))
+}
+
+pub fn check(pass: &mut Pass, _: usize, node: &Node) -> Result<Vec<PaddedValue>, Stop> {
+    let checked = pass.value(node.inputs[0]).id;
+    pass.b.ops(node.op, &[checked], node.attrs.clone())?;
+    Ok(Vec::new())
+}

@@ -14,58 +14,41 @@ use super::axes::{Axis, unify};
 use super::pass::{Pad, PaddedValue, Pass, dims};
 use super::{Stop, refused};
 use crate::graph::{Node, ValueId};
+use crate::op::table::primitives;
 use crate::op::{Class, Op};
+
+/// A node of the trace, by its number and what it is in the trace in hand, with padded operands: its results.
+enum Rule {
+    One(fn(&mut Pass, usize, &Node) -> Result<PaddedValue, Stop>),
+    All(fn(&mut Pass, usize, &Node) -> Result<Vec<PaddedValue>, Stop>),
+    Missing,
+}
+
+use Rule::{All, One};
+
+/// The column `padded` of a row.
+macro_rules! rule_of {
+    (padded ($rule:expr) $($others:tt)*) => { $rule };
+    ($other:ident $of:tt $($others:tt)*) => { rule_of!($($others)*) };
+    () => { Rule::Missing };
+}
+
+macro_rules! rules {
+    ([$op:expr] $($(#[$doc:meta])* $row:ident $facts:tt $($column:ident $of:tt)*;)*) => {
+        match $op { $(Op::$row => rule_of!($($column $of)*),)* }
+    };
+}
 
 /// The results of node `n`, which is `node` in the trace in hand.
 pub fn rule(pass: &mut Pass, n: usize, node: &Node) -> Result<Vec<PaddedValue>, Stop> {
-    let results = match node.op {
-        Op::Input => leaf::input(pass, n, node),
-        Op::Const | Op::ConstInt => leaf::constant(pass, n, node),
-        Op::Iota => leaf::iota(pass, n, node),
-        Op::Random => leaf::random(pass, n, node),
-        op if op.class() == Class::Pointwise => pointwise::pointwise(pass, n, node),
-        Op::Reshape => movement::reshape(pass, node),
-        Op::Transpose => movement::transpose(pass, n, node),
-        Op::Broadcast => movement::broadcast(pass, n, node),
-        Op::Slice => movement::slice(pass, n, node),
-        Op::Concat => movement::concat(pass, n, node),
-        Op::Bitcast => movement::bitcast(pass, n, node),
-        Op::Offload | Op::Reload => movement::same(pass, node),
-        Op::AsStrided => strided::as_strided(pass, n, node),
-        Op::AsStridedScatter => strided::scatter(pass, n, node),
-        Op::Sum | Op::Prod | Op::ReduceMax | Op::ReduceMin | Op::Any | Op::All => {
-            reduce::reduce(pass, n, node)
-        }
-        Op::ArgMax | Op::ArgMin => reduce::arg(pass, n, node),
-        Op::CumSum => reduce::cumulative(pass, n, node),
-        Op::Matmul => contraction::matmul(pass, node),
-        Op::ScaledMatmul => contraction::scaled(pass, node),
-        Op::GroupedMatmul => contraction::grouped(pass, node),
-        Op::Conv
-        | Op::ConvGradInput
-        | Op::SumPool
-        | Op::SumPoolGrad
-        | Op::MaxPool
-        | Op::MaxPoolGrad => return contraction::windows(pass, n, node),
-        Op::ConvGradWeight => contraction::weight(pass, n, node),
-        Op::Take => index::take(pass, n, node),
-        Op::Gather => index::gather(pass, n, node),
-        Op::IndexAdd => index::index_add(pass, n, node),
-        Op::Scatter => index::scatter(pass, n, node),
-        // What is of rank 0 has no padding.
-        Op::Expect => Ok(anything(
-            pass.op(node.op, &[pass.value(node.inputs[0]).id], node.attrs.clone())?,
-            Vec::new(),
-        )),
-        Op::Check => {
-            let checked = pass.value(node.inputs[0]).id;
-            pass.b.ops(Op::Check, &[checked], node.attrs.clone())?;
-            return Ok(Vec::new());
-        }
-        op if op.class() == Class::Composite => return composite::composite(pass, n, node),
-        _ => refused("there is no rule for it"),
-    };
-    Ok(vec![results?])
+    if node.op.class() == Class::Pointwise {
+        return Ok(vec![pointwise::pointwise(pass, n, node)?]);
+    }
+    match primitives!(rules[node.op]) {
+        One(rule) => Ok(vec![rule(pass, n, node)?]),
+        All(rule) => rule(pass, n, node),
+        Rule::Missing => refused("there is no rule for it"),
+    }
 }
 
 /// The dimensions of operands of equal sizes.

@@ -10,14 +10,14 @@ use crate::op::{Attr, Op};
 use crate::shape::Dims;
 use smallvec::smallvec;
 
-pub fn reshape(pass: &mut Pass, node: &Node) -> Result<PaddedValue, Stop> {
+pub fn reshape(pass: &mut Pass, _: usize, node: &Node) -> Result<PaddedValue, Stop> {
     let x = pass.value(node.inputs[0]).clone();
     let axes = regrouped(flattened(&x.axes), &pass.points.sizes(node.first))?;
     Ok(PaddedValue { id: pass.b.reshape(x.id, &dims(&axes))?, axes, pad: x.pad })
 }
 
 /// What moves a value as it is.
-pub fn same(pass: &mut Pass, node: &Node) -> Result<PaddedValue, Stop> {
+pub fn same(pass: &mut Pass, _: usize, node: &Node) -> Result<PaddedValue, Stop> {
     let x = pass.value(node.inputs[0]).clone();
     Ok(PaddedValue { id: pass.op(node.op, &[x.id], node.attrs.clone())?, ..x })
 }
