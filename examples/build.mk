@@ -39,7 +39,7 @@ example-libtorch: $(EXAMPLES)/libtorch_digits $(DIGITS)
 
 $(EXAMPLES)/libtorch_digits: examples/libtorch/digits.cpp | build
 	@mkdir -p $(@D)
-	$(CXX) -std=c++17 -O1 -Wall -Wextra -isystem $(EXT_TORCH)/include \
+	$(CXX) -std=$(EXT_STD) -O1 -Wall -Wextra -isystem $(EXT_TORCH)/include \
 		-isystem $(EXT_TORCH)/include/torch/csrc/api/include $< -o $@ \
 		-L$(EXT_TORCH)/lib -Wl,-rpath,$(EXT_TORCH)/lib -Wl,--no-as-needed -ltorch -ltorch_cpu -lc10 -ldl
 

@@ -103,10 +103,18 @@ def output(code: str, **environment: str) -> str:
     return result.stdout.strip()
 
 
+def _dialect() -> str:
+    """That of C++ which PyTorch's headers ask for, as the extension is built."""
+    asked = ["make", "--silent", "--file=torch_extension/csrc/build.mk", "dialect"]
+    asked += ["--eval=dialect:;@echo $(EXT_STD)", f"EXT_TORCH={Path(torch.__file__).parent}"]
+    root = Path(__file__).resolve().parents[2]
+    return subprocess.check_output(asked, cwd=root, text=True).strip()
+
+
 def build_operators(source, folder):
     """Compiles operators in C++ and loads them; the library."""
     library = folder / "operators.so"
-    flags = ["-std=c++17", "-O0", "-fPIC", "-shared", str(source), "-o", str(library)]
+    flags = [f"-std={_dialect()}", "-O0", "-fPIC", "-shared", str(source), "-o", str(library)]
     includes = [f"-I{folder}" for folder in torch.utils.cpp_extension.include_paths()]
     libraries = [f"-L{folder}" for folder in torch.utils.cpp_extension.library_paths()]
     subprocess.run(["c++", *flags, *includes, *libraries, "-ltorch_cpu", "-lc10"], check=True)

@@ -101,8 +101,17 @@ def test_powers():
 
 
 def test_bounds():
-    check(lambda op, x: op("aten::clamp", x, Number(-1.0), Number(2.0)), steps(20))
-    check(lambda op, x: op("aten::clamp_min", x, Number(0.0)), steps(20))
+    def clamp(op, x):
+        y = op("aten::clamp", x, Number(-1.0), Number(2.0))
+        # At a bound itself the gradient is 1, as in PyTorch 2.11: in 2.15 it is 0.
+        return torch.where((x == -1) | (x == 2), x, y) if op is in_torch else y
+
+    def clamp_min(op, x):
+        y = op("aten::clamp_min", x, Number(0.0))
+        return torch.where(x == 0, x, y) if op is in_torch else y
+
+    check(clamp, steps(20))
+    check(clamp_min, steps(20))
     check(lambda op, x: op("aten::threshold", x, Number(1.0), Number(0.0)), steps(20))
     condition = steps(4, 4) > 0
     check(lambda op, c, x, y: op("aten::where.self", c, x, y), condition, normal(4, 4), normal(4))

@@ -16,27 +16,28 @@ from typing import TYPE_CHECKING, Any
 import torch  # first: it may be what imports this package
 
 import torchacc._built  # noqa: F401  (before anything that another PyTorch may not have)
-from torchacc import adapters, fp8, optim
+from torchacc import adapters
 from torchacc._explain import explain, explanation, set_recompile_limit, set_strict
-from torchacc._future import Future, future
 from torchacc._metrics import host_calls, last_program, metrics, reset_metrics
-from torchacc._profile import profile
 from torchacc._progress import set_progress
 from torchacc._register import load
-from torchacc._report import report
 from torchacc.adapters import accelerate_hf_trainer
 from torchacc.backend import set_backend
 from torchacc.dlpack import from_dlpack
 from torchacc.dynamic import mark_dynamic
 from torchacc.memory_limit import set_memory_limit
-from torchacc.offload import save_on_host
 from torchacc.step import cut, mark_step, sync
 
 if TYPE_CHECKING:
+    from torchacc import fp8, optim
     from torchacc._accelerate import accelerate
+    from torchacc._future import Future, future
+    from torchacc._profile import profile
+    from torchacc._report import report
     from torchacc.config import Config
     from torchacc.elastic import ElasticSampler
     from torchacc.loader import AsyncLoader
+    from torchacc.offload import save_on_host
     from torchacc.weights import load_safetensors
 
 load()
@@ -48,11 +49,17 @@ _LATER = {
     "AsyncLoader": "loader",
     "Config": "config",
     "ElasticSampler": "elastic",
+    "Future": "_future",
     "accelerate": "_accelerate",
+    "future": "_future",
     "load_safetensors": "weights",
+    "profile": "_profile",
+    "report": "_report",
+    "save_on_host": "offload",
 }
-_LATER_MODULES = {"auto", "checkpoint", "convert", "dynamo", "health", "stablehlo"} | {
-    module for module in _LATER.values() if not module.startswith("_")
+_LATER_MODULES = {
+    *("auto", "checkpoint", "convert", "dynamo", "fp8", "health", "optim", "stablehlo"),
+    *(module for module in _LATER.values() if not module.startswith("_")),
 }
 
 

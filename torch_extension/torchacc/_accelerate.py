@@ -224,12 +224,16 @@ class _Engines:
         copies = self.sizes.get("dp", 1) * self.sizes.get("sp", 1)
         if is_own or copies == 1 or not any(one.requires_grad for one in root.parameters()):
             return root
-        return nn.parallel.DistributedDataParallel(
+        copied = nn.parallel.DistributedDataParallel(
             root,
             process_group=sharded.copies(mesh).get_group(),
             # What is on two stages may be used on one of them.
             find_unused_parameters=stage is not None and stage.has_shared,
         )
+        # A pipeline says which of its backward passes is the last. PyTorch 2.15 asks a stage for
+        # sizes with gradients enabled, after which the first pass would be taken for that.
+        copied.require_backward_grad_sync = stage is None
+        return copied
 
 
 def _has_weight(module: nn.Module | None) -> bool:

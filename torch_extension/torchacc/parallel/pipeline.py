@@ -19,6 +19,7 @@ from torchacc.config import PPConfig
 from torchacc.parallel.clip import clip_grad_norm_
 from torchacc.parallel.division import Division, shared_groups
 from torchacc.parallel.stage import TARGET, Stage
+from torchacc.step import cut
 
 SCHEDULES = {
     "gpipe": "ScheduleGPipe",
@@ -30,6 +31,20 @@ SCHEDULES = {
 _SCHEDULES = 4
 # Of which a rank has one stage only.
 SINGLE = ("gpipe", "1f1b")
+
+
+def _cut_before_step(module: nn.Module, stage: Stage) -> None:
+    """Once `module`, which has `stage`, was asked for sizes: what that left is no part of the first
+    step's program, which is then that of later steps, too. Other stages begin with what they
+    receive, which is a cut."""
+
+    def cut_after_asking(*_):
+        if not stage.is_new:
+            handle.remove()
+            cut()
+
+    # Before FSDP gathers parameters.
+    handle = module.register_forward_pre_hook(cut_after_asking, prepend=True)
 
 
 def parts(model: nn.Module, divided: Division, mesh: DeviceMesh) -> list["Stage"]:
@@ -377,6 +392,8 @@ class Pipeline(nn.Module):
             )
             for module, stage in zip(self.stages, self.own_stages(), strict=True)
         ]
+        if stages[0].is_first and stages[0].device.type == "acc":
+            _cut_before_step(stages[0].submod, self.own_stages()[0])
         is_single = self._config.schedule in SINGLE
         name, what = SCHEDULES[self._config.schedule], stages[0] if is_single else stages
         is_asked = self._count == self._config.num_micro_batches
