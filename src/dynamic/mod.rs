@@ -1,7 +1,8 @@
 //! One program for all sizes: a plan made for some lengths is a template that is instantiated at others.
 //!
-//! Traces that are equal but for sizes are a *family*. From two of them (three, where more than three sizes vary) follows which
-//! sizes vary independently (the *symbols*) and how every other number of the trace depends on them ([`symbol_map`]). The
+//! Traces that are equal but for sizes are a *family*. From two of them follows which sizes vary independently (the *symbols*) and how
+//! every other number of the trace depends on them ([`symbol_map`]), by the numbers and by what operations say of them
+//! ([`relations`]): where many sizes vary, two traces of numbers alone say nothing. The
 //! family's trace is then planned at more points, and where the plans have the same kernels in the same order, a *template*
 //! holds that plan with its numbers as polynomials in the symbols ([`template`]). For a new length the numbers are filled in,
 //! and only memory is placed anew.
@@ -10,8 +11,10 @@
 //! only between the sizes at which it was proved; every polynomial of a plan goes through more points than determine it. So
 //! a wrong symbol map finds no template, and the trace is compiled for its own sizes.
 
+mod basis;
 mod buckets;
 mod expr;
+mod fitted;
 mod floor;
 mod stride;
 mod symbol_map;
@@ -19,6 +22,8 @@ mod learned;
 pub mod pad;
 mod policy;
 mod poly;
+mod relations;
+mod shares;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -34,6 +39,7 @@ pub use buckets::{InBucket, Padding};
 pub use learned::Seen;
 use parking_lot::Mutex;
 pub use policy::Policy;
+use relations::Relations;
 use std::sync::Arc;
 use stride::StrideDetector;
 use symbol_map::SymbolMap;
@@ -191,12 +197,14 @@ impl Families {
         let of = |family: &&mut Family| family.structure == erased.structure;
         let examples = self.0.lock().iter_mut().find(of).map(|family| family.examples.clone());
         let template = examples.and_then(|examples| {
+            let relations = Relations::of(records);
             let by = |examples: &[Vec<i64>]| {
-                let symbol_map = SymbolMap::new(examples)?;
-                let point = symbol_map.bind_general(&erased.numbers)?;
-                let template =
-                    Template::new(&symbol_map, &point, records, unplaced, decisions, planner)?;
-                Some((symbol_map, template))
+                SymbolMap::candidates(examples, &relations).into_iter().find_map(|symbol_map| {
+                    let point = symbol_map.bind_general(&erased.numbers)?;
+                    let template =
+                        Template::new(&symbol_map, &point, records, unplaced, decisions, planner)?;
+                    Some((symbol_map, template))
+                })
             };
             by(&examples).or_else(|| by(&nearest(&examples, &erased.numbers)?))
         });

@@ -48,14 +48,19 @@ impl Poly {
         Poly(smallvec![(1, smallvec![s as u8])])
     }
 
-    /// `scale · self + constant`.
-    fn line(&self, scale: i64, constant: i64) -> Option<Poly> {
-        let scaled = |(c, m): &(i64, Monomial)| Some((c.checked_mul(scale)?, m.clone()));
-        let line = Poly(self.0.iter().map(scaled).collect::<Option<_>>()?);
-        line.plus(&Poly(smallvec![(constant, smallvec![])]))
+    pub fn constant(value: i64) -> Poly {
+        let terms = [(value, smallvec![])].into_iter().filter(|(c, _)| *c != 0);
+        Poly(terms.collect())
     }
 
-    fn plus(&self, other: &Poly) -> Option<Poly> {
+    /// `scale · self + constant`.
+    pub fn line(&self, scale: i64, constant: i64) -> Option<Poly> {
+        let scaled = |(c, m): &(i64, Monomial)| Some((c.checked_mul(scale)?, m.clone()));
+        let line = Poly(self.0.iter().map(scaled).collect::<Option<_>>()?);
+        line.plus(&Poly::constant(constant))
+    }
+
+    pub fn plus(&self, other: &Poly) -> Option<Poly> {
         let mut sum = self.0.clone();
         for (c, m) in &other.0 {
             match sum.iter_mut().find(|(_, known)| known == m) {
@@ -68,10 +73,32 @@ impl Poly {
         Some(Poly(sum))
     }
 
+    /// `self · other`; `None` beyond 64 bits.
+    pub fn by(&self, other: &Poly) -> Option<Poly> {
+        let mut product = Poly::constant(0);
+        for (a, left) in &self.0 {
+            for (b, right) in &other.0 {
+                let mut symbols: Monomial = left.iter().chain(right).copied().collect();
+                symbols.sort();
+                product = product.plus(&Poly(smallvec![(a.checked_mul(*b)?, symbols)]))?;
+            }
+        }
+        Some(product)
+    }
+
     /// `scale · self · other`, of two symbols.
     fn times(&self, other: &Poly, scale: i64) -> Option<Poly> {
         let ((a, 0), (b, 0)) = (self.as_symbol()?, other.as_symbol()?) else { return None };
         Some(Poly(smallvec![(scale, smallvec![a.min(b) as u8, a.max(b) as u8])]))
+    }
+
+    pub fn is_constant(&self) -> bool {
+        self.0.iter().all(|(_, m)| m.is_empty())
+    }
+
+    /// The symbols that it has once each, with a minus.
+    pub fn subtracted(&self) -> impl Iterator<Item = usize> + '_ {
+        self.0.iter().filter(|(c, m)| *c == -1 && m.len() == 1).map(|(_, m)| m[0] as usize)
     }
 
     fn weight(&self) -> u128 {
@@ -93,6 +120,7 @@ pub trait Fit {
 }
 
 /// Finds those with few terms.
+#[derive(Clone)]
 pub struct Fitter {
     /// Each monomial with its values at the points, lower degrees first.
     columns: Vec<(Monomial, Vec<i128>)>,
@@ -227,7 +255,7 @@ fn determinant(n: usize, at: &dyn Fn(usize, usize) -> Option<i128>) -> Option<i1
 
 /// Finds numbers of programs in which many sizes vary, each for itself: `b·x + a` of a number `x` that is known, the sum of two
 /// of them (where the parts of a whole begin), `b·s·t` of two symbols. All must hold at every point.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct LineFitter {
     /// The symbols come first.
     known: Vec<Candidate>,
@@ -242,6 +270,20 @@ const MOST_PAIRED: usize = 256;
 impl LineFitter {
     pub fn add(&mut self, poly: Poly, values: Vec<i64>) {
         self.known.push((poly, values));
+    }
+
+    /// A multiple of a number that is known.
+    pub fn multiple(&self, values: &[i64]) -> Option<Poly> {
+        let multiples = self.known.iter().filter_map(|(poly, known)| {
+            let (scale, 0) = line_through(known, values)? else { return None };
+            poly.line(scale, 0)
+        });
+        multiples.min_by_key(Poly::weight)
+    }
+
+    /// A sum or a product of two numbers that are known.
+    pub fn pair(&self, values: &[i64]) -> Option<Poly> {
+        self.sum(values).or_else(|| self.product(values))
     }
 
     /// Each number with itself and with those before it.
@@ -280,7 +322,7 @@ impl Fit for LineFitter {
             let (scale, constant) = line_through(known, values)?;
             poly.line(scale, constant).filter(Poly::is_natural)
         });
-        lines.min_by_key(Poly::weight).or_else(|| self.sum(values)).or_else(|| self.product(values))
+        lines.min_by_key(Poly::weight).or_else(|| self.pair(values))
     }
 }
 

@@ -1,127 +1,177 @@
 //! Which sizes of a trace vary, and how its other numbers depend on them: fitted to examples, verified at each use.
 
+use super::basis::{Basis, ENOUGH, FEW};
+use super::fitted::{FittedNumbers, PARTS};
 use super::floor::Floor;
 use super::poly::{Fit, Fitter, LineFitter, Poly};
+use super::relations::{Product, Relations, Role, Sum};
 use super::template::SMALLEST;
-
-/// So many sizes may have anything to do with each other.
-const FEW: usize = 3;
-/// So many vary each for itself, as the numbers of tokens that each of many experts gets. More are taken for different programs.
-const MANY: usize = 255;
-/// Traces that tell many sizes apart.
-const ENOUGH: usize = 3;
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
 
 /// A trace's numbers as polynomials in its symbols.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub struct SymbolMap {
     /// For each symbol, where among the numbers it stands as it is.
     symbols: Vec<usize>,
-    /// For each symbol that follows from another one, which one that is and how.
-    floors: Vec<Option<(usize, Floor)>>,
+    /// For each symbol, the value below which a trace is a special case.
+    least: Vec<i64>,
+    /// For each symbol that follows from others, how.
+    follows: Vec<Option<Follows>>,
     /// The numbers that do not vary; 0 for the others.
     constants: Vec<i64>,
     /// The numbers that do.
     varying: Vec<(usize, Poly)>,
 }
 
+/// What makes a symbol of others.
+#[derive(Clone, PartialEq)]
+enum Follows {
+    Floor(usize, Floor),
+    /// What the other parts leave of a whole: of symbols before it.
+    Remainder(Poly),
+}
+
 impl SymbolMap {
-    /// From the numbers of traces of one structure, but those whose sizes or offsets are too small to say how others follow
-    /// from them (a slice that begins at 0). `None` when too few are left, or no sizes explain them.
-    pub fn new(examples: &[Vec<i64>]) -> Option<SymbolMap> {
-        SymbolMap::made(examples, true)
+    /// From the numbers of traces of one structure, the likeliest first: of a few sizes; of many, with those that are the same in
+    /// all traces where other parts of the same whole are not; without these; without the traces in which a size is too small
+    /// to say how others follow from it (a slice that begins at 0). None when too few traces are left, or no sizes explain them.
+    pub fn candidates(examples: &[Vec<i64>], relations: &Relations) -> Vec<SymbolMap> {
+        let mut found: Vec<SymbolMap> = Vec::new();
+        for basis in [
+            Basis::few(),
+            Basis::many(true, true),
+            Basis::many(true, false),
+            Basis::many(false, false),
+        ] {
+            match SymbolMap::of_large(examples, relations, true, basis) {
+                Some(symbol_map) if !found.contains(&symbol_map) => found.push(symbol_map),
+                _ => {}
+            }
+        }
+        if examples.len() < ENOUGH {
+            // That sizes follow from each other in two traces may be chance: first those that vary each for itself, of which
+            // there are no programs if they do not.
+            found.sort_by_key(|one| Reverse(one.independent().count()));
+        }
+        found
     }
 
-    /// As [`SymbolMap::new`], with symbols that vary each for itself only.
+    /// The likeliest of a few sizes or of many, with symbols that vary each for itself only.
     pub fn without_floors(examples: &[Vec<i64>]) -> Option<SymbolMap> {
-        SymbolMap::made(examples, false)
+        let none = Relations::default();
+        [Basis::few(), Basis::many(false, false)]
+            .into_iter()
+            .find_map(|basis| SymbolMap::of_large(examples, &none, false, basis))
     }
 
-    fn made(examples: &[Vec<i64>], floors: bool) -> Option<SymbolMap> {
-        let few = || SymbolMap::of_large(examples, 2, floors, || Basis::Few(None));
-        few().or_else(|| {
-            SymbolMap::of_large(examples, ENOUGH, floors, || Basis::Many(LineFitter::default()))
-        })
-    }
-
-    /// From at least so many examples.
     fn of_large(
         examples: &[Vec<i64>],
-        least: usize,
+        relations: &Relations,
         floors: bool,
-        basis: impl Fn() -> Basis,
+        basis: Basis,
     ) -> Option<SymbolMap> {
         let mut examples = examples.to_vec();
-        while examples.len() >= least {
-            match SymbolMap::fitted(&examples, floors, basis()) {
+        while examples.len() > 1 {
+            match SymbolMap::fitted(&examples, relations, floors, basis.clone()) {
                 Ok(symbol_map) => return symbol_map,
-                Err(small) => examples.retain(|numbers| numbers[small] >= SMALLEST),
+                Err((at, least)) => examples.retain(|numbers| numbers[at] >= least),
             }
         }
         None
     }
 
-    /// From all of these. Errors: where a symbol would be too small in one of them.
+    /// From all of these. Errors: where a symbol would be too small in one of them, and how large it has to be.
     fn fitted(
         examples: &[Vec<i64>],
+        relations: &Relations,
         floors: bool,
         mut basis: Basis,
-    ) -> std::result::Result<Option<SymbolMap>, usize> {
-        let values = |at: usize| examples.iter().map(|e| e[at]).collect::<Vec<i64>>();
-        let count = examples[0].len();
-        let mut varying: Vec<(usize, Vec<i64>)> = (0..count)
-            .map(|at| (at, values(at)))
-            .filter(|(_, list)| list.iter().any(|n| n != &list[0]))
-            .collect();
+    ) -> std::result::Result<Option<SymbolMap>, (usize, i64)> {
+        let sums: Vec<&Sum> = relations.sums(examples).collect();
+        let products = relations.products(examples).filter(|_| basis.is_many());
+        let products: HashMap<usize, &Product> = products.map(|p| (p.whole, p)).collect();
+        let mut known = FittedNumbers::new(examples);
+        let parts = if basis.is_many() { known.parts(&sums) } else { HashSet::new() };
+        let floors = floors && parts.is_empty();
+        if basis.varies_parts() {
+            known.vary(&parts, relations, &sums, &products);
+        }
         let mut constants = examples[0].clone();
+        let mut varying = known.varying();
         varying.iter().for_each(|&(at, _)| constants[at] = 0);
         varying.sort_by(|a, b| a.1.cmp(&b.1).then(a.0.cmp(&b.0)));
-        let (symbols, of_floors, fitted) = (Vec::new(), Vec::new(), Vec::new());
-        let mut symbol_map = SymbolMap { symbols, floors: of_floors, constants, varying: fitted };
+        let mut symbol_map = SymbolMap {
+            symbols: Vec::new(),
+            least: Vec::new(),
+            follows: Vec::new(),
+            constants,
+            varying: Vec::new(),
+        };
         // Small numbers first: a size comes before its multiples.
-        let mut before: Option<(Vec<i64>, Poly)> = None;
         for (at, list) in varying {
-            let same = before.take().filter(|(values, _)| *values == list).map(|(_, poly)| poly);
-            let poly = match same.or_else(|| basis.fit(&list)) {
+            let role = relations.role(at);
+            let product = products.get(&at).and_then(|product| known.by_product(product));
+            let poly = match product.or_else(|| known.of(&list)) {
                 Some(poly) => poly,
-                None => {
-                    if symbol_map.symbols.len() == basis.most() {
-                        return Ok(None);
+                None => match known.by_sums(&sums, &list) {
+                    Some((rest, parts)) if parts >= PARTS => {
+                        if !basis.is_many() {
+                            return Ok(None);
+                        }
+                        symbol_map.add(at, SMALLEST, Some(Follows::Remainder(rest)));
+                        basis.know(Poly::symbol(symbol_map.symbols() - 1), &list)
                     }
-                    if list.iter().any(|&n| n < SMALLEST) {
-                        return Err(at);
-                    }
-                    symbol_map.add(examples, at, floors);
-                    let Some(poly) = basis.add(examples, &symbol_map.symbols, &list) else {
-                        return Ok(None);
-                    };
-                    poly
-                }
+                    Some((sum, _)) => basis.know(sum, &list),
+                    // That a part is what a line makes of another part is chance.
+                    None => match basis.fit(&list, role).filter(|_| !parts.contains(&list)) {
+                        Some(poly) => basis.know(poly, &list),
+                        None => {
+                            if !basis.takes(role, &list, symbol_map.symbols()) {
+                                return Ok(None);
+                            }
+                            // What begins after the first element is no special case.
+                            let least = if role == Role::Offset { 1 } else { SMALLEST };
+                            let small = list.iter().any(|&n| n < least);
+                            if small && !basis.shows_small(role) {
+                                return Err((at, least));
+                            }
+                            let follows = symbol_map.floor(&known, at, floors);
+                            symbol_map.add(at, least, follows);
+                            let new = basis.add(examples, &symbol_map.symbols, &list);
+                            let Some(poly) = new else { return Ok(None) };
+                            poly
+                        }
+                    },
+                },
             };
             symbol_map.varying.push((at, poly.clone()));
-            before = Some((list, poly));
+            known.add(list, poly);
         }
         Ok((!symbol_map.symbols.is_empty()).then_some(symbol_map))
     }
 
-    /// Takes the number at `at` for a symbol, and notes which of the symbols follow from it, or it from one of them.
-    fn add(&mut self, examples: &[Vec<i64>], at: usize, floors: bool) {
-        let values = |at: usize| examples.iter().map(|e| e[at]).collect::<Vec<i64>>();
-        let (new, list) = (self.symbols.len(), values(at));
-        let mut of_new = None;
+    fn add(&mut self, at: usize, least: i64, follows: Option<Follows>) {
+        self.symbols.push(at);
+        self.least.push(least);
+        self.follows.push(follows);
+    }
+
+    /// Which symbol the number at `at` follows from by a division, and notes which of them follow from it.
+    fn floor(&mut self, known: &FittedNumbers, at: usize, floors: bool) -> Option<Follows> {
+        let (new, list) = (self.symbols.len(), known.values(at));
         for s in (0..new).filter(|_| floors) {
-            let other = values(self.symbols[s]);
+            let other = known.values(self.symbols[s]);
             if let Some(floor) = Floor::through(&other, &list) {
-                of_new = Some((s, floor));
-                break;
+                return Some(Follows::Floor(s, floor));
             }
-            if self.floors[s].is_none()
+            if self.follows[s].is_none()
                 && let Some(floor) = Floor::through(&list, &other)
             {
-                self.floors[s] = Some((new, floor));
+                self.follows[s] = Some(Follows::Floor(new, floor));
             }
         }
-        self.symbols.push(at);
-        self.floors.push(of_new);
+        None
     }
 
     pub fn symbols(&self) -> usize {
@@ -130,7 +180,23 @@ impl SymbolMap {
 
     /// The symbols that follow from no other one.
     pub fn independent(&self) -> impl Iterator<Item = usize> + Clone + '_ {
-        (0..self.symbols.len()).filter(|&s| self.floors[s].is_none())
+        (0..self.symbols.len()).filter(|&s| self.follows[s].is_none())
+    }
+
+    /// The value below which a trace is a special case, of a symbol.
+    pub fn least(&self, s: usize) -> i64 {
+        self.least[s]
+    }
+
+    /// The symbols that are what others leave of a whole, each with these others.
+    pub fn remainders(&self) -> impl Iterator<Item = (usize, Vec<usize>)> + '_ {
+        self.follows.iter().enumerate().filter_map(|(s, follows)| match follows {
+            Some(Follows::Remainder(poly)) => {
+                let is_free = |&part: &usize| self.follows[part].is_none();
+                Some((s, poly.subtracted().filter(is_free).collect()))
+            }
+            _ => None,
+        })
     }
 
     /// Gives the symbols that follow from others the values that do. `None` beyond 64 bits.
@@ -142,8 +208,9 @@ impl SymbolMap {
     }
 
     fn value(&self, s: usize, point: &[i64]) -> Option<i64> {
-        match self.floors[s] {
-            Some((of, floor)) => floor.at(self.value(of, point)?),
+        match &self.follows[s] {
+            Some(Follows::Floor(of, floor)) => floor.at(self.value(*of, point)?),
+            Some(Follows::Remainder(poly)) => poly.at(point),
             None => Some(point[s]),
         }
     }
@@ -190,7 +257,9 @@ impl SymbolMap {
 
     /// As [`SymbolMap::bind`], but `None` where a symbol is so small that the trace is a special case.
     pub fn bind_general(&self, numbers: &[i64]) -> Option<Vec<i64>> {
-        self.bind(numbers).filter(|point| point.iter().all(|&n| n >= SMALLEST))
+        let is_large =
+            |point: &Vec<i64>| point.iter().zip(&self.least).all(|(n, least)| n >= least);
+        self.bind(numbers).filter(is_large)
     }
 
     /// The numbers of the trace at a point.
@@ -203,60 +272,18 @@ impl SymbolMap {
     }
 }
 
-/// What the numbers of examples are expressed in.
-enum Basis {
-    Few(Option<Fitter>),
-    Many(LineFitter),
-}
-
-impl Basis {
-    fn most(&self) -> usize {
-        match self {
-            Basis::Few(_) => FEW,
-            Basis::Many(_) => MANY,
-        }
-    }
-
-    fn fit(&mut self, list: &[i64]) -> Option<Poly> {
-        match self {
-            Basis::Few(fitter) => fitter.as_ref()?.fit(list).filter(Poly::is_natural),
-            Basis::Many(lines) => {
-                let poly = lines.fit(list)?;
-                lines.add(poly.clone(), list.to_vec());
-                Some(poly)
-            }
-        }
-    }
-
-    /// Takes the last of these symbols, whose values are `list`; what it is.
-    fn add(&mut self, examples: &[Vec<i64>], symbols: &[usize], list: &[i64]) -> Option<Poly> {
-        match self {
-            Basis::Few(fitter) => {
-                let points: Vec<Vec<i64>> = (examples.iter())
-                    .map(|example| symbols.iter().map(|&s| example[s]).collect())
-                    .collect();
-                let new = Fitter::new(&points, symbols.len(), 0);
-                let poly = new.fit(list)?;
-                *fitter = Some(new);
-                Some(poly)
-            }
-            Basis::Many(lines) => {
-                let poly = Poly::symbol(symbols.len() - 1);
-                lines.add(poly.clone(), list.to_vec());
-                Some(poly)
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn of(examples: &[Vec<i64>]) -> Option<SymbolMap> {
+        SymbolMap::candidates(examples, &Relations::default()).into_iter().next()
+    }
+
     #[test]
     fn one_length_explains_a_trace() {
         let trace = |t: i64| vec![8, t + 1, 8 * (t + 1), 7, t, 384 * t, 6 * t * t];
-        let symbol_map = SymbolMap::new(&[trace(50), trace(161)]).unwrap();
+        let symbol_map = of(&[trace(50), trace(161)]).unwrap();
         assert_eq!(symbol_map.bind(&trace(300)), Some(vec![300]));
         let mut other = trace(300);
         other[5] += 1;
@@ -266,7 +293,7 @@ mod tests {
     #[test]
     fn two_sizes_are_distinguished_by_a_third_trace() {
         let trace = |b: i64, t: i64| vec![b, t + 1, b * t, b * t * 64, t];
-        let symbol_map = SymbolMap::new(&[trace(8, 50), trace(6, 161), trace(7, 80)]).unwrap();
+        let symbol_map = of(&[trace(8, 50), trace(6, 161), trace(7, 80)]).unwrap();
         assert_eq!(symbol_map.bind(&trace(3, 999)), Some(vec![3, 999]));
     }
 
@@ -277,16 +304,16 @@ mod tests {
             vec![w, h * w, h, wide, tall * wide, 6 * tall * wide, tall]
         };
         let examples = [(8, 12), (9, 13), (10, 11), (12, 16), (14, 15)].map(|(h, w)| trace(h, w));
-        let symbol_map = SymbolMap::new(&examples).unwrap();
+        let symbol_map = of(&examples).unwrap();
         assert!(symbol_map.bind(&trace(21, 33)).is_some());
     }
 
     #[test]
     fn a_slice_from_the_start_is_left_out() {
         let trace = |at: i64| vec![35, 64 * at, 7, at];
-        let symbol_map = SymbolMap::new(&[trace(0), trace(35), trace(1), trace(70)]).unwrap();
+        let symbol_map = of(&[trace(0), trace(35), trace(1), trace(70)]).unwrap();
         assert_eq!(symbol_map.bind(&trace(105)), Some(vec![105]));
-        assert!(SymbolMap::new(&[trace(0), trace(35)]).is_none());
+        assert!(of(&[trace(0), trace(35)]).is_none());
     }
 
     /// As of a layer of experts: each has some tokens, each part begins where the one before it ends.
@@ -304,8 +331,8 @@ mod tests {
             numbers
         };
         let examples: Vec<Vec<i64>> = [3, 5, 11, 17].map(trace).into();
-        assert!(SymbolMap::new(&examples[..2]).is_none());
-        let symbol_map = SymbolMap::new(&examples).unwrap();
+        assert!(of(&examples[..2]).is_none());
+        let symbol_map = of(&examples).unwrap();
         assert_eq!((symbol_map.symbols(), symbol_map.has_many()), (8, true));
         let other = trace(23);
         let point = symbol_map.bind(&other).unwrap();
@@ -317,6 +344,6 @@ mod tests {
 
     #[test]
     fn a_size_below_two_is_not_varied() {
-        assert!(SymbolMap::new(&[vec![1, 4], vec![5, 20]]).is_none());
+        assert!(of(&[vec![1, 4], vec![5, 20]]).is_none());
     }
 }

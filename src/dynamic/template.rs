@@ -2,6 +2,7 @@
 
 use super::Planner;
 use super::expr::{Datum, Expr, Finder};
+use super::shares;
 use super::symbol_map::SymbolMap;
 use crate::number::{Number, Numbers};
 use crate::plan::{PlanDecisions, UnplacedPlan};
@@ -11,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Sizes up to so many times that of the trace in hand are tried.
-const FARTHER: i64 = 8;
+pub const FARTHER: i64 = 8;
 /// Sizes below are programs of their own: they broadcast, or there is nothing to compute.
 pub const SMALLEST: i64 = 2;
 /// How many sizes are tried between one with the same plan and one with another.
@@ -49,6 +50,13 @@ impl Template {
         planner: Planner,
     ) -> Option<Template> {
         let mut probe = Probe::new(symbol_map, records, unplaced, decisions, planner, base);
+        if symbol_map.remainders().next().is_some() {
+            return (0..SHRINKS as u32).find_map(|shrunk| {
+                let points = shares::points(symbol_map, base, shrunk)?;
+                let (lowest, highest) = border(&points);
+                probe.through(points, &lowest, &highest)
+            });
+        }
         let many = symbol_map.has_many();
         let (mut lowest, mut highest) =
             if many { probe.common_region(base) } else { probe.region(base) };
@@ -61,11 +69,7 @@ impl Template {
                 false => inside(base, &lowest, &highest),
             };
             points.iter_mut().try_for_each(|point| symbol_map.settle(point))?;
-            let agreeing: Option<Vec<Vec<i64>>> =
-                points.into_iter().map(|point| probe.agreeing(&point, &lowest, &highest)).collect();
-            let found = agreeing
-                .filter(|points| has_neighbours(symbol_map, base, points))
-                .and_then(|points| probe.template(points));
+            let found = probe.through(points, &lowest, &highest);
             if found.is_some() {
                 return found;
             }
@@ -185,10 +189,14 @@ impl<'a> Probe<'a> {
     fn common_region(&mut self, base: &[i64]) -> (Vec<i64>, Vec<i64>) {
         let count = base.len();
         let largest = base.iter().max().map_or(0, |n| n.saturating_mul(FARTHER));
-        let [lowest, highest] = [(SMALLEST, 1), (largest, -1)].map(|(limit, inwards)| {
-            let limits: Vec<i64> = (0..count)
-                .map(|s| if count <= PROBED { self.last_possible(base, s, limit) } else { limit })
-                .collect();
+        let least = |s: usize| self.symbol_map.least(s);
+        let lowest: Vec<i64> = (0..count).map(least).collect();
+        let [lowest, highest] = [(lowest, 1), (vec![largest; count], -1)].map(|(ends, inwards)| {
+            let limit = |s: usize| match count <= PROBED {
+                true => self.last_possible(base, s, ends[s]),
+                false => ends[s],
+            };
+            let limits: Vec<i64> = (0..count).map(limit).collect();
             // At its own end a size may have a plan of its own, as a slice has that is all there is.
             for from_end in 0..=1 {
                 let inside = |s: usize| limits[s] + inwards * (turned(s, 0, count) + from_end);
@@ -216,8 +224,9 @@ impl<'a> Probe<'a> {
     /// Between which values a symbol will be: as the program says, else any size that is not very much larger.
     fn range(&self, base: &[i64], s: usize) -> (i64, i64) {
         let said = said(self.symbol_map, self.records, base, s);
-        let (least, most) = said.unwrap_or((SMALLEST, base[s].saturating_mul(FARTHER)));
-        (least.clamp(SMALLEST, base[s]), most.max(base[s]))
+        let smallest = self.symbol_map.least(s);
+        let (least, most) = said.unwrap_or((smallest, base[s].saturating_mul(FARTHER)));
+        (least.clamp(smallest, base[s]), most.max(base[s]))
     }
 
     /// The value of symbol `s` nearest to `limit` for which there can be such a trace.
@@ -254,16 +263,26 @@ impl<'a> Probe<'a> {
         self.symbol_map.settle(&mut moved).map_or_else(|| point.to_vec(), |()| moved)
     }
 
+    /// The template between these points, or neighbours of them that agree.
+    fn through(
+        &mut self,
+        points: Vec<Vec<i64>>,
+        lowest: &[i64],
+        highest: &[i64],
+    ) -> Option<Template> {
+        let base = points[0].clone();
+        let agreeing: Option<Vec<Vec<i64>>> =
+            points.iter().map(|point| self.agreeing(point, lowest, highest)).collect();
+        agreeing
+            .filter(|points| has_neighbours(self.symbol_map, &base, points))
+            .and_then(|points| self.template(points))
+    }
+
     /// The template between these points, which agree.
     fn template(&self, mut points: Vec<Vec<i64>>) -> Option<Template> {
         points.sort();
         points.dedup();
-        let border = |of: fn(i64, i64) -> i64| -> Vec<i64> {
-            (0..points[0].len())
-                .map(|s| points.iter().map(|p| p[s]).reduce(of).unwrap_or(0))
-                .collect()
-        };
-        let (lowest, highest) = (border(i64::min), border(i64::max));
+        let (lowest, highest) = border(&points);
         let data: Vec<&Vec<Datum>> =
             points.iter().map(|point| self.known[point].as_ref()).collect::<Option<_>>()?;
         let mut finder = Finder::new(self.symbol_map.fitter(&points, SPARE));
@@ -360,6 +379,14 @@ pub fn compare(a: &UnplacedPlan, b: &UnplacedPlan) -> Comparison {
     }
 }
 
+/// The smallest and the largest values of each symbol.
+fn border(points: &[Vec<i64>]) -> (Vec<i64>, Vec<i64>) {
+    let of = |of: fn(i64, i64) -> i64| -> Vec<i64> {
+        (0..points[0].len()).map(|s| points.iter().map(|p| p[s]).reduce(of).unwrap_or(0)).collect()
+    };
+    (of(i64::min), of(i64::max))
+}
+
 /// Whether two sizes that follow each other agree, for every symbol that varies: else it may be every other one only.
 fn has_neighbours(symbol_map: &SymbolMap, base: &[i64], points: &[Vec<i64>]) -> bool {
     symbol_map.independent().all(|s| {
@@ -404,11 +431,11 @@ fn inside(base: &[i64], lowest: &[i64], highest: &[i64]) -> Vec<Vec<i64>> {
 }
 
 /// How many points there are at each end of a box of many symbols, and within it.
-const AT_ENDS: usize = 4;
+pub const AT_ENDS: usize = 4;
 const WITHIN: u64 = 8;
 
 /// A number below `count` for each of so many symbols, another one in each turn: sizes that are equal may have a plan of their own.
-fn turned(s: usize, turn: usize, count: usize) -> i64 {
+pub fn turned(s: usize, turn: usize, count: usize) -> i64 {
     ((s + turn * count.div_ceil(AT_ENDS)) % count) as i64
 }
 

@@ -309,6 +309,62 @@ fn many_sizes_may_vary_each_for_itself() {
     assert!(planning.probes.get() < 100, "{} probes", planning.probes.get());
 }
 
+/// What is a size and what follows from it is known from the operations: that two sizes grew alike is chance.
+#[test]
+fn two_traces_tell_many_sizes_apart() {
+    let planning = Planning::default();
+    let rows = [[9, 14, 21, 30, 40], [11, 10, 25, 31, 38], [30, 5, 8, 12, 6], [70, 90, 4, 9, 50]];
+    let instantiated = planning.each(rows.map(|rows| experts(&rows)));
+    assert_eq!(instantiated, [false, false, true, true]);
+}
+
+/// Rows that are sorted by expert, each part through the expert's weight, put together again.
+fn routed(rows: &[i64]) -> Records {
+    let (whole, width) = (rows.iter().sum(), 16);
+    let mut s = Scribe::default();
+    let x = s.leaf(&[whole, width]);
+    let mut parts = Vec::new();
+    let mut start = 0;
+    for &n in rows {
+        let weight = s.leaf(&[width, 8]);
+        let mut part = x.clone();
+        part.view.layout = x.view.layout.slice(&[start, 0], &[n, width], &[1, 1]);
+        parts.push(Some(s.op("aten::mm", vec![of(&part), of(&weight)], &[n, 8])));
+        start += n;
+    }
+    let y = s.op("aten::cat", vec![Arg::Tensors(parts), Arg::Int(0)], &[whole, 8]);
+    s.finish(&[&y])
+}
+
+#[test]
+fn parts_of_a_whole_vary_together() {
+    let planning = Planning::default();
+    let rows =
+        [[30, 20, 33, 45], [25, 31, 28, 44], [70, 9, 12, 37], [3, 5, 100, 20], [29, 90, 7, 2]];
+    let instantiated = planning.each(rows.map(|rows| routed(&rows)));
+    assert_eq!(instantiated, [false, false, true, true, true]);
+    let none = planning.each([[128, 0, 0, 0], [1, 90, 7, 30]].map(|rows| routed(&rows)));
+    assert_eq!(none, [false, false], "one row and none are programs of their own");
+    let other = planning.each([[30, 20, 33, 46]].map(|rows| routed(&rows)));
+    assert_eq!(other, [false], "another whole");
+}
+
+/// One of the rows of a table, and as many rows of another one as are asked for.
+#[test]
+fn a_slice_that_begins_after_the_first_element_is_no_special_case() {
+    let planning = Planning::default();
+    let trace = |at: i64, n: i64| {
+        let mut s = Scribe::default();
+        let (table, x) = (s.leaf(&[9]), s.leaf(&[n, 4]));
+        let mut one = table.clone();
+        one.view.layout = table.view.layout.slice(&[at], &[1], &[1]);
+        let y = s.op("aten::mul.Tensor", vec![of(&x), of(&one)], &[n, 4]);
+        s.finish(&[&y])
+    };
+    let traces = [(1, 20), (2, 31), (3, 27), (7, 15), (1, 40)].map(|(at, n)| trace(at, n));
+    assert_eq!(planning.each(traces), [false, false, true, true, true]);
+}
+
 /// Models of several widths, each with plans of its own: what varies within one of them is learnt, after many failures too.
 #[test]
 fn many_sizes_are_learnt_for_each_width() {

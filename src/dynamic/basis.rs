@@ -1,0 +1,88 @@
+//! What the numbers of examples are expressed in: a few sizes that may have anything to do with each other, or many.
+
+use super::poly::{Fit, Fitter, LineFitter, Poly};
+use super::relations::Role;
+
+/// So many sizes may have anything to do with each other.
+pub const FEW: usize = 3;
+/// So many vary each for itself, as the numbers of tokens that each of many experts gets. More are taken for different programs.
+const MANY: usize = 255;
+/// Traces that tell many sizes apart by their numbers. With fewer, what a number is must follow from what it stands for.
+pub const ENOUGH: usize = 3;
+/// What the numbers of examples are expressed in.
+#[derive(Clone)]
+pub enum Basis {
+    Few(Option<Fitter>),
+    Many {
+        lines: LineFitter,
+        /// Whether an example shows how others follow from a size also where that is small.
+        shows_small: bool,
+        /// Whether a part varies if others of the same whole do.
+        varies_parts: bool,
+    },
+}
+
+impl Basis {
+    pub fn few() -> Basis {
+        Basis::Few(None)
+    }
+
+    pub fn many(shows_small: bool, varies_parts: bool) -> Basis {
+        Basis::Many { lines: LineFitter::default(), shows_small, varies_parts }
+    }
+
+    pub fn varies_parts(&self) -> bool {
+        matches!(self, Basis::Many { varies_parts: true, .. })
+    }
+
+    pub fn is_many(&self) -> bool {
+        matches!(self, Basis::Many { .. })
+    }
+
+    /// Whether an example in which the number is so small is one as others are.
+    pub fn shows_small(&self, role: Role) -> bool {
+        matches!(self, Basis::Many { shows_small: true, .. }) && role != Role::Other
+    }
+
+    /// Whether a number that is none of those known may be one more symbol.
+    pub fn takes(&self, role: Role, list: &[i64], symbols: usize) -> bool {
+        match self {
+            Basis::Few(_) => symbols < FEW,
+            Basis::Many { .. } => symbols < MANY && (list.len() >= ENOUGH || role != Role::Other),
+        }
+    }
+
+    pub fn fit(&self, list: &[i64], role: Role) -> Option<Poly> {
+        match self {
+            Basis::Few(fitter) => fitter.as_ref()?.fit(list).filter(Poly::is_natural),
+            Basis::Many { lines, .. } if list.len() >= ENOUGH => lines.fit(list),
+            // Two sizes are a line by chance.
+            Basis::Many { lines, .. } if role == Role::Size => lines.multiple(list),
+            Basis::Many { lines, .. } => lines.multiple(list).or_else(|| lines.pair(list)),
+        }
+    }
+
+    /// Notes what a number is.
+    pub fn know(&mut self, poly: Poly, list: &[i64]) -> Poly {
+        if let Basis::Many { lines, .. } = self {
+            lines.add(poly.clone(), list.to_vec());
+        }
+        poly
+    }
+
+    /// Takes the last of these symbols, whose values are `list`; what it is.
+    pub fn add(&mut self, examples: &[Vec<i64>], symbols: &[usize], list: &[i64]) -> Option<Poly> {
+        match self {
+            Basis::Few(fitter) => {
+                let points: Vec<Vec<i64>> = (examples.iter())
+                    .map(|example| symbols.iter().map(|&s| example[s]).collect())
+                    .collect();
+                let new = Fitter::new(&points, symbols.len(), 0);
+                let poly = new.fit(list)?;
+                *fitter = Some(new);
+                Some(poly)
+            }
+            Basis::Many { .. } => Some(self.know(Poly::symbol(symbols.len() - 1), list)),
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! What the numbers of a trace are to one another, whatever its sizes: which of them are sizes or offsets, and which are sums or
+//! products of others.
+
+use crate::number::{Number, Numbers};
+use crate::record::{Arg, Read, Record, Records, View};
+use crate::shape::Layout;
+
+/// What a number stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    Size,
+    Offset,
+    /// It follows from sizes (a stride, bytes), or is an attribute.
+    #[default]
+    Other,
+}
+
+/// A number that is the sum of others, each so many times: their positions among the numbers of a trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sum {
+    pub whole: usize,
+    pub parts: Vec<(i64, usize)>,
+}
+
+/// A number that is the product of others, so many times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Product {
+    pub whole: usize,
+    pub times: i64,
+    pub factors: Vec<usize>,
+}
+
+#[derive(Default)]
+pub struct Relations {
+    roles: Vec<Role>,
+    sums: Vec<Sum>,
+    products: Vec<Product>,
+}
+
+impl Relations {
+    /// Those that the trace's operations have: a concatenation adds up sizes, a slice begins where the one before it ends, bytes
+    /// and strides are products of sizes.
+    pub fn of(records: &Records) -> Relations {
+        let mut positions = records.clone();
+        let mut count = 0;
+        positions.numbers(&mut |number| {
+            match number {
+                Number::Int(n) => *n = count,
+                Number::Bytes(n) => *n = count as u64,
+                Number::Float(_) => return,
+            }
+            count += 1;
+        });
+        let mut roles = vec![Role::Other; count as usize];
+        let mut has = |role: Role, list: &[i64]| {
+            list.iter().for_each(|&position| roles[position as usize] = role);
+        };
+        let mut products = Vec::new();
+        for value in &positions.values {
+            has(Role::Size, &value.format.sizes);
+            let factors = value.format.sizes.iter().map(|&at| at as usize).collect();
+            let times = value.format.dtype.size() as i64;
+            products.push(Product { whole: value.nbytes, times, factors });
+        }
+        for (record, at) in records.records.iter().zip(&positions.records) {
+            for (layout, at) in layouts(record).into_iter().zip(layouts(at)) {
+                has(Role::Size, &at.sizes);
+                has(Role::Offset, &[at.offset]);
+                strides(layout, at, &mut products);
+            }
+        }
+        let mut sums = Vec::new();
+        concatenations(records, &positions, &mut sums);
+        slices(records, &positions, &mut sums);
+        Relations { roles, sums, products }
+    }
+
+    pub fn role(&self, position: usize) -> Role {
+        self.roles.get(position).copied().unwrap_or_default()
+    }
+
+    /// The sums that hold in all of these traces.
+    pub fn sums<'a>(&'a self, examples: &'a [Vec<i64>]) -> impl Iterator<Item = &'a Sum> {
+        self.sums.iter().filter(|sum| examples.iter().all(|numbers| sum.holds(numbers)))
+    }
+
+    /// The products that hold in all of these traces.
+    pub fn products<'a>(&'a self, examples: &'a [Vec<i64>]) -> impl Iterator<Item = &'a Product> {
+        self.products.iter().filter(|product| examples.iter().all(|numbers| product.holds(numbers)))
+    }
+}
+
+impl Sum {
+    fn holds(&self, numbers: &[i64]) -> bool {
+        let of = |sum: i64, &(times, at): &(i64, usize)| {
+            sum.checked_add(times.checked_mul(numbers[at])?)
+        };
+        self.parts.iter().try_fold(0, of) == Some(numbers[self.whole])
+    }
+}
+
+impl Product {
+    fn holds(&self, numbers: &[i64]) -> bool {
+        let of = |product: i64, &at: &usize| product.checked_mul(numbers[at]);
+        self.factors.iter().try_fold(self.times, of) == Some(numbers[self.whole])
+    }
+}
+
+fn layouts(record: &Record) -> Vec<&Layout> {
+    let reads = record.args.iter().flat_map(reads).map(|read| &read.view.layout);
+    reads.chain(record.outs.iter().map(|out| &out.view.layout)).collect()
+}
+
+/// Strides each of which is what another dimension spans.
+fn strides(layout: &Layout, at: &Layout, products: &mut Vec<Product>) {
+    let rank = layout.rank();
+    for d in 0..rank {
+        let spans = |e: &usize| {
+            *e != d
+                && layout.sizes[*e] > 1
+                && layout.strides[*e] * layout.sizes[*e] == layout.strides[d]
+        };
+        if let Some(e) = (0..rank).rev().find(spans) {
+            let factors = vec![at.strides[e] as usize, at.sizes[e] as usize];
+            products.push(Product { whole: at.strides[d] as usize, times: 1, factors });
+        }
+    }
+}
+
+fn reads(arg: &Arg) -> Vec<&Read> {
+    match arg {
+        Arg::Tensor(read) => vec![read],
+        Arg::Tensors(list) => list.iter().flatten().collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Tensors whose sizes in a dimension add up to the result's.
+fn concatenations(records: &Records, positions: &Records, sums: &mut Vec<Sum>) {
+    for (record, position) in records.records.iter().zip(&positions.records) {
+        let ([out], [out_at]) = (&record.outs[..], &position.outs[..]) else { continue };
+        for (arg, at) in record.args.iter().zip(&position.args) {
+            let (Arg::Tensors(_), parts, parts_at) = (arg, reads(arg), reads(at)) else { continue };
+            for (d, &whole) in out.view.layout.sizes.iter().enumerate() {
+                let of = |reads: &[&Read]| -> Option<Vec<i64>> {
+                    reads.iter().map(|read| read.view.layout.sizes.get(d).copied()).collect()
+                };
+                let (Some(sizes), Some(at)) = (of(&parts), of(&parts_at)) else { continue };
+                if sizes.len() > 1 && sizes.iter().sum::<i64>() == whole {
+                    let whole = out_at.view.layout.sizes[d] as usize;
+                    let parts = at.iter().map(|&at| (1, at as usize)).collect();
+                    sums.push(Sum { whole, parts });
+                }
+            }
+        }
+    }
+}
+
+/// Slices of a value that follow one another.
+fn slices(records: &Records, positions: &Records, sums: &mut Vec<Sum>) {
+    let mut of_values: Vec<Vec<(&View, &View)>> = vec![Vec::new(); records.values.len()];
+    for (record, position) in records.records.iter().zip(&positions.records) {
+        let at = position.args.iter().flat_map(reads);
+        for (read, at) in record.args.iter().flat_map(reads).zip(at) {
+            let views = &mut of_values[read.value as usize];
+            if views.iter().all(|(view, _)| **view != read.view) {
+                views.push((&read.view, &at.view));
+            }
+        }
+    }
+    for mut views in of_values {
+        let place = |(view, _): &(&View, &View)| (view.layout.strides.clone(), view.layout.offset);
+        views.sort_by_key(place);
+        for pair in views.windows(2) {
+            let [(view, at), (next, next_at)] = pair else { continue };
+            let (this, next) = (&view.layout, &next.layout);
+            let length = next.offset - this.offset;
+            let meets = |d: usize| length > 0 && this.sizes[d] * this.strides[d] == length;
+            if this.strides == next.strides
+                && let Some(d) = (0..this.rank()).find(|&d| meets(d))
+            {
+                let size = (this.strides[d], at.layout.sizes[d] as usize);
+                let parts = vec![(1, at.layout.offset as usize), size];
+                sums.push(Sum { whole: next_at.layout.offset as usize, parts });
+            }
+        }
+    }
+}
