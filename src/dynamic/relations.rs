@@ -107,7 +107,7 @@ impl Product {
 }
 
 fn layouts(record: &Record) -> Vec<&Layout> {
-    let reads = record.args.iter().flat_map(reads).map(|read| &read.view.layout);
+    let reads = record.args.iter().flat_map(Arg::tensors).map(|read| &read.view.layout);
     reads.chain(record.outs.iter().map(|out| &out.view.layout)).collect()
 }
 
@@ -127,16 +127,9 @@ fn strides(layout: &Layout, at: &Layout, products: &mut Vec<Product>) {
     }
 }
 
-fn reads(arg: &Arg) -> Vec<&Read> {
-    match arg {
-        Arg::Tensor(read) => vec![read],
-        Arg::Tensors(list) => list.iter().flatten().collect(),
-        _ => Vec::new(),
-    }
-}
-
 /// Tensors whose sizes in a dimension add up to the result's.
-fn concatenations(records: &Records, positions: &Records, sums: &mut Vec<Sum>) {
+fn concatenations<'a>(records: &'a Records, positions: &'a Records, sums: &mut Vec<Sum>) {
+    let reads = |arg: &'a Arg| -> Vec<&'a Read> { arg.tensors().collect() };
     for (record, position) in records.records.iter().zip(&positions.records) {
         let ([out], [out_at]) = (&record.outs[..], &position.outs[..]) else { continue };
         for (arg, at) in record.args.iter().zip(&position.args) {
@@ -160,8 +153,8 @@ fn concatenations(records: &Records, positions: &Records, sums: &mut Vec<Sum>) {
 fn slices(records: &Records, positions: &Records, sums: &mut Vec<Sum>) {
     let mut of_values: Vec<Vec<(&View, &View)>> = vec![Vec::new(); records.values.len()];
     for (record, position) in records.records.iter().zip(&positions.records) {
-        let at = position.args.iter().flat_map(reads);
-        for (read, at) in record.args.iter().flat_map(reads).zip(at) {
+        let at = position.args.iter().flat_map(Arg::tensors);
+        for (read, at) in record.args.iter().flat_map(Arg::tensors).zip(at) {
             let views = &mut of_values[read.value as usize];
             if views.iter().all(|(view, _)| **view != read.view) {
                 views.push((&read.view, &at.view));
