@@ -51,7 +51,13 @@ print(loss.device, torchacc.__version__, first, loss.item())
 WATCHED = """
 import sys
 opened = set()
-sys.addaudithook(lambda event, args: event == "open" and opened.add(str(args[0])))
+
+def watch(event, args):
+    # What is opened by number was opened by name before.
+    if event == "open" and not isinstance(args[0], int):
+        opened.add(str(args[0]))
+
+sys.addaudithook(watch)
 {code}
 maps = (line.split()[-1] for line in open("/proc/self/maps"))
 print(*sorted(opened | {{path for path in maps if path.startswith("/")}}), sep="\\n")

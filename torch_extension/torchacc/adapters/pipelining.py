@@ -1,4 +1,4 @@
-"""Pipelines whose programs are the same in every step. Of PyTorch 2.11."""
+"""Pipelines whose programs are the same in every step. Of PyTorch 2.11 and 2.15."""
 
 import functools
 
