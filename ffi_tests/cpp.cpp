@@ -159,6 +159,20 @@ static void asynchronous(const ta::Context& context) {
   told.wait(held, [&] { return !values.empty(); });
   EXPECT((values == std::vector<float>{3, 6}));
   expect(x, {4, 7});
+  values.clear();
+  float copied[2] = {0, 0};
+  x.copy_async(
+      copied, sizeof copied,
+      [&] {
+        const std::lock_guard<std::mutex> held(lock);
+        values.assign(copied, copied + 2);
+        told.notify_one();
+      },
+      [](const ta::Error&) { EXPECT(!"a copy"); });
+  x += 1.0;
+  told.wait(held, [&] { return !values.empty(); });
+  EXPECT((values == std::vector<float>{4, 7}));
+  expect(x, {5, 8});
 }
 
 static void files_and_text(const ta::Context& context, const std::string& path) {

@@ -209,6 +209,16 @@ static void later(void) {
   OK(torchacc_tensor_read_async(x, told, &values[7], NULL));
   FAILS(TORCHACC_INVALID_ARGUMENT, torchacc_tensor_read_async(x, NULL, &drops, dropped));
   EXPECT(drops == 1);
+#ifdef TORCHACC_VERSION_MAJOR /* Not yet in the first header. */
+  float copy = 0, copies[2];
+  FAILS(TORCHACC_INVALID_ARGUMENT,
+        torchacc_tensor_copy_async(x, copies, sizeof copies, told, &drops, dropped));
+  FAILS(TORCHACC_INVALID_ARGUMENT,
+        torchacc_tensor_copy_async(x, NULL, sizeof copy, told, &drops, dropped));
+  FAILS(TORCHACC_INVALID_ARGUMENT,
+        torchacc_tensor_copy_async(x, &copy, sizeof copy, NULL, &drops, dropped));
+  EXPECT(drops == 4 && copy == 0);
+#endif
   torchacc_tensor_release(x);
   torchacc_context_release(context); /* Waits for none of them. */
   for (int i = 0; i < 60000 && __atomic_load_n(&values[7].calls, __ATOMIC_ACQUIRE) < 2; ++i)

@@ -710,6 +710,20 @@ torchacc_error *torchacc_tensor_read_async(const torchacc_tensor *tensor,
                                            void *user,
                                            torchacc_drop_fn drop);
 
+/*
+ Copies a tensor to `destination` without waiting: its elements in row-major order, `len` bytes, which nobody else touches
+ until `done` is called, as by `torchacc_tensor_read_async`, with `data` the destination. Nor does the program that overwrites the
+ tensor next wait for the copy before the step that does so, and then for no call of `done`: as a snapshot of a
+ model is made beside the next step's forward and backward pass, in no more memory than its own. `user` as there.
+ Errors: INVALID_ARGUMENT, also for a `len` that is not the tensor's.
+ */
+torchacc_error *torchacc_tensor_copy_async(const torchacc_tensor *tensor,
+                                           void *destination,
+                                           size_t len,
+                                           torchacc_read_fn done,
+                                           void *user,
+                                           torchacc_drop_fn drop);
+
 /* ---- Buffers: what tensors are views of ---- */
 
 /*

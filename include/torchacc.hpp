@@ -575,6 +575,22 @@ class Tensor {
     };
     check(torchacc_tensor_read_async(get(), tell, both.release(), detail::drop<Both>));
   }
+  /// Copies the elements, `len` bytes, to `data`, which nobody touches until `done()` or
+  /// `failed(Error)` is called, on a thread of the library's own. Neither may throw.
+  template <class Done, class Failed>
+  void copy_async(void* data, std::size_t len, Done done, Failed failed) const {
+    using Both = std::pair<Done, Failed>;
+    auto both = std::make_unique<Both>(std::move(done), std::move(failed));
+    const auto tell = [](void* user, const torchacc_error* error, const void*,
+                         std::size_t) noexcept {
+      auto& both = *static_cast<Both*>(user);
+      if (error != nullptr)
+        both.second(Error(error));
+      else
+        both.first();
+    };
+    check(torchacc_tensor_copy_async(get(), data, len, tell, both.release(), detail::drop<Both>));
+  }
   /// Replaces the elements.
   template <class T>
   void write(const std::vector<T>& values) const {

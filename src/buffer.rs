@@ -3,10 +3,13 @@
 //! A [`Storage`] is promised when a trace is cut, filled by the launch thread, read by anybody. It belongs to one
 //! buffer at a time, which is why donation needs no counting of references.
 
+mod host_copy;
+
 use crate::error::{Code, Error, Result};
-use parking_lot::{Condvar, Mutex};
+pub use host_copy::{Elements, HostCopy, Taken};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::any::Any;
-use std::mem::replace;
+use std::mem::{replace, take};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -85,8 +88,22 @@ enum State {
     Taken,
 }
 
+struct Content {
+    state: State,
+    /// Who looks at the memory without the lock.
+    visitors: usize,
+    /// Copies that were asked for; those that are made go with the memory.
+    copies: Vec<Arc<HostCopy>>,
+}
+
+impl Content {
+    fn of(state: State) -> Content {
+        Content { state, visitors: 0, copies: Vec::new() }
+    }
+}
+
 pub struct Storage {
-    state: Mutex<State>,
+    content: Mutex<Content>,
     settled: Condvar,
     nbytes: usize,
     /// Whether somebody outside looks at the memory: no program may overwrite it.
@@ -105,9 +122,9 @@ impl Storage {
     }
 
     fn of(state: State, nbytes: usize) -> Storage {
-        let (state, settled) = (Mutex::new(state), Condvar::new());
+        let content = Mutex::new(Content::of(state));
         let (shared, derived) = (AtomicBool::new(false), DerivedCache::default());
-        Storage { state, settled, nbytes, shared, derived }
+        Storage { content, settled: Condvar::new(), nbytes, shared, derived }
     }
 
     /// From now on its memory is donated to no program. Under the lock of the trace whose buffer holds it, which is
@@ -131,15 +148,46 @@ impl Storage {
 
     /// Whether waiting would return at once.
     pub fn is_settled(&self) -> bool {
-        !matches!(*self.state.lock(), State::Pending)
+        !matches!(self.content.lock().state, State::Pending)
     }
 
     pub fn fulfil(&self, result: Result<Box<dyn Bytes>>) {
-        *self.state.lock() = match result {
-            Ok(bytes) => State::Ready(Arc::new(bytes)),
+        let mut content = self.content.lock();
+        let result = result.map(Arc::new);
+        content.copies.iter().for_each(|copy| copy.fulfil(result.clone().map(Some)));
+        content.state = match result {
+            Ok(bytes) => State::Ready(bytes),
             Err(error) => State::Failed(error),
         };
+        drop(content);
         self.settled.notify_all();
+    }
+
+    /// Has what the storage holds, or will hold, copied: by whoever makes the copy, once the storage is settled, and at the latest
+    /// by the program that the memory is donated to. Under the lock of the trace whose buffer holds it, as [`Storage::share`].
+    pub fn copy_later(&self, copy: Arc<HostCopy>) {
+        let mut content = self.content.lock();
+        match &content.state {
+            State::Pending => {}
+            State::Ready(bytes) => copy.fulfil(Ok(Some(bytes.clone()))),
+            State::Failed(error) => return copy.fulfil(Err(error.clone())),
+            State::Taken => return copy.fulfil(Err(internal("what is to be copied was taken"))),
+        }
+        content.copies.retain(|copy| !copy.is_made());
+        content.copies.push(copy);
+    }
+
+    fn wait(&self) -> MutexGuard<'_, Content> {
+        let mut content = self.content.lock();
+        while matches!(content.state, State::Pending) {
+            self.settled.wait(&mut content);
+        }
+        content
+    }
+
+    /// Waits until it is settled.
+    pub fn settle(&self) {
+        drop(self.wait());
     }
 
     /// Waits, then copies bytes to the host. As [`Storage::visit`].
@@ -151,64 +199,61 @@ impl Storage {
     /// it already, look again at what the buffer holds. Error: the one that kept the storage from being filled, or the look's.
     pub fn visit(&self, look: impl FnOnce(&dyn Bytes) -> Result<()>) -> Result<bool> {
         let bytes = {
-            let mut state = self.state.lock();
-            while matches!(*state, State::Pending) {
-                self.settled.wait(&mut state);
-            }
-            match &*state {
-                State::Ready(bytes) => bytes.clone(),
+            let mut content = self.wait();
+            match &content.state {
+                State::Ready(bytes) => {
+                    let bytes = bytes.clone();
+                    content.visitors += 1;
+                    bytes
+                }
                 State::Failed(error) => return Err(error.clone()),
                 State::Taken | State::Pending => return Ok(false),
             }
         };
-        look(&**bytes).map(|()| true)
+        let outcome = look(&**bytes);
+        drop(bytes);
+        self.content.lock().visitors -= 1;
+        outcome.map(|()| true)
     }
 
     /// The address, for a program that reads it. The caller keeps the storage alive and is the thread that alone
     /// fulfils and takes storages. Error: that of the failed producer.
     pub fn address(&self) -> Result<usize> {
-        match &*self.state.lock() {
+        match &self.content.lock().state {
             State::Ready(bytes) => Ok(bytes.address()),
             State::Failed(error) => Err(error.clone()),
             State::Pending | State::Taken => {
-                Err(Error::new(Code::Internal, "a program was launched before its input was ready"))
+                Err(internal("a program was launched before its input was ready"))
             }
         }
     }
 
-    /// Takes the memory away, for a program that overwrites it. Waits for nobody: memory that is being read stays with
-    /// those who read it, and what is taken is a copy, in memory of `allocate`'s. Errors: there is nothing to take; of the
-    /// copy: then the storage keeps what it has.
-    pub fn take(
-        &self,
-        allocate: impl FnOnce(usize) -> Result<Box<dyn Bytes>>,
-    ) -> Result<Box<dyn Bytes>> {
-        let mut state = self.state.lock();
-        let bytes = match replace(&mut *state, State::Taken) {
+    /// Takes the memory away, for a program that overwrites it once the copies of it that are ahead are made. Waits for nobody who
+    /// looks at it: to them it stays, and what is taken is a copy, in memory of `allocate`'s. Errors: there is nothing
+    /// to take; of the copy: then the storage keeps what it has.
+    pub fn take(&self, allocate: impl FnOnce(usize) -> Result<Box<dyn Bytes>>) -> Result<Taken> {
+        let mut content = self.content.lock();
+        let bytes = match replace(&mut content.state, State::Taken) {
             State::Ready(bytes) => bytes,
             other => {
                 let error = match &other {
                     State::Failed(error) => error.clone(),
-                    _ => Error::new(Code::Internal, "a donated input has no memory"),
+                    _ => internal("a donated input has no memory"),
                 };
-                *state = other;
+                content.state = other;
                 return Err(error);
             }
         };
-        let taken = match Arc::try_unwrap(bytes) {
-            Ok(bytes) => {
-                drop(state);
-                bytes
-            }
-            Err(read) => {
-                *state = State::Ready(read.clone());
-                drop(state);
-                let copy = copy_of(&**read, allocate)?;
-                let old = replace(&mut *self.state.lock(), State::Taken);
-                // The reader may have ended: without the lock, as below.
-                drop(old);
-                copy
-            }
+        let taken = if content.visitors == 0 {
+            Taken { bytes, copies: take(&mut content.copies) }
+        } else {
+            content.state = State::Ready(bytes.clone());
+            drop(content);
+            let copy = copy_of(&**bytes, allocate)?;
+            let old = replace(&mut *self.content.lock(), Content::of(State::Taken));
+            // The visitor may have ended: without the lock, for memory may go to an allocator that is not ours.
+            drop((old, bytes));
+            Taken { bytes: Arc::new(copy), copies: Vec::new() }
         };
         self.derived.clear();
         Ok(taken)
@@ -224,13 +269,17 @@ impl Storage {
             copy = Some(copy_of(bytes, allocate)?);
             Ok(())
         })?;
-        copy.ok_or_else(|| Error::new(Code::Internal, "what is to be copied has no memory"))
+        copy.ok_or_else(|| internal("what is to be copied has no memory"))
     }
 
     /// Drops what is cached with the memory, which can be derived again.
     pub fn trim(&self) {
         self.derived.clear();
     }
+}
+
+fn internal(message: &str) -> Error {
+    Error::new(Code::Internal, message)
 }
 
 fn copy_of(

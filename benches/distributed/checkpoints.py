@@ -25,6 +25,7 @@ from torchacc.checkpoint import Checkpointer, files
 
 WIDTH, BLOCK = 1024, 8
 WARM, ROUNDS, AFTER = 3, 5, 3  # steps, saves, steps after each
+PRODUCTS = 16  # of WIDTH x WIDTH: what a step computes before it updates the weights
 
 
 def arguments():
@@ -44,9 +45,13 @@ def training(gb):
         fully_shard(block)
     fully_shard(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+    factor = torch.eye(WIDTH, device="acc")
+    product = torch.randn(WIDTH, WIDTH, device="acc")
 
     def step():
         # Without what is sent for gradients, whose time varies more than what is measured.
+        for _ in range(PRODUCTS):
+            product.copy_(product @ factor)
         for parameter in model.parameters():
             parameter.grad = parameter.detach() * 1e-3
         optimizer.step()

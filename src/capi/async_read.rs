@@ -5,6 +5,7 @@ use super::error::{torchacc_error, torchacc_error_free};
 use super::handle::borrow;
 use super::tensor::torchacc_tensor;
 use super::{bad, boundary};
+use crate::buffer::{Elements, zeros};
 use crate::error::Result;
 use std::ffi::c_void;
 
@@ -36,21 +37,74 @@ pub unsafe extern "C" fn torchacc_tensor_read_async(
     boundary(move || {
         // SAFETY: a live tensor, says the header.
         let tensor = unsafe { borrow(tensor)? };
-        let done = done.ok_or_else(|| bad("done is NULL"))?;
-        let tell = move |value: Result<Vec<u8>>| {
-            let user: &User = &user;
-            match value {
-                // SAFETY (here and below): called as its type says.
-                Ok(bytes) => unsafe {
-                    done(user.pointer, std::ptr::null(), bytes.as_ptr().cast(), bytes.len());
-                },
-                Err(error) => unsafe {
-                    let error = torchacc_error::owned(error);
-                    done(user.pointer, error, std::ptr::null(), 0);
-                    torchacc_error_free(error);
-                },
-            }
-        };
-        tensor.buffer.context.read_later(tensor.buffer.id, tensor.view.clone(), Box::new(tell))
+        let elements = zeros(tensor.view.layout.numel() as usize * tensor.view.dtype.size())?;
+        read(tensor, Box::new(elements), done, user)
     })
+}
+
+/// Copies a tensor to `destination` without waiting: its elements in row-major order, `len` bytes, which nobody else touches
+/// until `done` is called, as by `torchacc_tensor_read_async`, with `data` the destination. Nor does the program that overwrites the
+/// tensor next wait for the copy before the step that does so, and then for no call of `done`: as a snapshot of a
+/// model is made beside the next step's forward and backward pass, in no more memory than its own. `user` as there.
+/// Errors: INVALID_ARGUMENT, also for a `len` that is not the tensor's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_tensor_copy_async(
+    tensor: *const torchacc_tensor,
+    destination: *mut c_void,
+    len: usize,
+    done: torchacc_read_fn,
+    user: *mut c_void,
+    drop: torchacc_drop_fn,
+) -> *mut torchacc_error {
+    let user = User { pointer: user, drop };
+    boundary(move || {
+        // SAFETY: a live tensor, says the header.
+        let tensor = unsafe { borrow(tensor)? };
+        if destination.is_null() && len > 0 {
+            return Err(bad("destination is NULL"));
+        }
+        read(tensor, Box::new(Destination(destination.cast(), len)), done, user)
+    })
+}
+
+fn read(
+    tensor: &torchacc_tensor,
+    elements: Elements,
+    done: torchacc_read_fn,
+    user: User,
+) -> Result<()> {
+    let done = done.ok_or_else(|| bad("done is NULL"))?;
+    let tell = move |value: Result<Elements>| {
+        let user: &User = &user;
+        match value {
+            Ok(mut elements) => {
+                let bytes = (*elements).as_mut();
+                // SAFETY (here and below): called as its type says.
+                unsafe { done(user.pointer, std::ptr::null(), bytes.as_ptr().cast(), bytes.len()) };
+            }
+            Err(error) => unsafe {
+                let error = torchacc_error::owned(error);
+                done(user.pointer, error, std::ptr::null(), 0);
+                torchacc_error_free(error);
+            },
+        }
+    };
+    let (buffer, view) = (&tensor.buffer, tensor.view.clone());
+    buffer.context.read_later(buffer.id, view, elements, Box::new(tell))
+}
+
+/// The caller's memory.
+struct Destination(*mut u8, usize);
+
+// SAFETY: nobody else touches it, says the header.
+unsafe impl Send for Destination {}
+
+impl AsMut<[u8]> for Destination {
+    fn as_mut(&mut self) -> &mut [u8] {
+        if self.1 == 0 {
+            return &mut [];
+        }
+        // SAFETY: so many bytes of the caller's, says the header.
+        unsafe { std::slice::from_raw_parts_mut(self.0, self.1) }
+    }
 }

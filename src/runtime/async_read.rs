@@ -4,16 +4,17 @@
 
 use super::Context;
 use super::elements::read_elements;
-use crate::buffer::{Storage, zeros};
+use crate::buffer::{Elements, HostCopy};
 use crate::error::Result;
 use crate::record::View;
 use crate::thread;
 use crate::trace::BufferId;
 use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
 /// Receives the elements of a view in row-major order, or why there are none.
-pub type Reader = Box<dyn FnOnce(Result<Vec<u8>>) + Send>;
+pub type Reader = Box<dyn FnOnce(Result<Elements>) + Send>;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -45,22 +46,41 @@ fn start() -> Result<Running> {
 }
 
 impl Context {
-    /// Reads what a buffer holds now, on another thread, which then calls `done`; in the order of the calls. Cuts the
-    /// trace if it still computes the value. Failures of the value's own operations go to `done`, and to the next
-    /// sync as well.
-    pub fn read_later(&self, id: BufferId, view: View, done: Reader) -> Result<()> {
-        let storage = self.share(id)?;
-        self.launcher.wait_for_room()?;
-        self.readers.send(Box::new(move || done(elements(storage.as_deref(), &view))))
+    /// Copies what a buffer holds now to `elements`, of the view's length, on another thread, which then calls `done`; in the order
+    /// of the calls. Cuts the trace if it still computes the value. A program that overwrites the value waits for the copy
+    /// where it would, or makes it. Failures of the value's own operations go to `done`, and to the next sync as well.
+    pub fn read_later(
+        &self,
+        id: BufferId,
+        view: View,
+        mut elements: Elements,
+        done: Reader,
+    ) -> Result<()> {
+        let nbytes = view.layout.numel() as usize * view.dtype.size();
+        if (*elements).as_mut().len() != nbytes {
+            return crate::invalid!(
+                "{} bytes to copy to, {nbytes} needed",
+                (*elements).as_mut().len()
+            );
+        }
+        let copy = Arc::new(HostCopy::new(Box::new(move |bytes| {
+            match bytes {
+                Some(bytes) => read_elements(bytes, &view, (*elements).as_mut())?,
+                None => (*elements).as_mut().fill(0),
+            }
+            Ok(elements)
+        })));
+        let storage = self.stored(id, |storage| storage.copy_later(copy.clone()))?;
+        let asked = copy.clone();
+        let make = move || {
+            match &storage {
+                Some(storage) => storage.settle(),
+                None => copy.fulfil(Ok(None)),
+            }
+            done(copy.elements());
+        };
+        let sent = self.launcher.wait_for_room().and_then(|()| self.readers.send(Box::new(make)));
+        // The memory is the caller's again.
+        sent.inspect_err(|_| asked.give_up())
     }
-}
-
-fn elements(storage: Option<&Storage>, view: &View) -> Result<Vec<u8>> {
-    let mut elements = zeros(view.layout.numel() as usize * view.dtype.size())?;
-    if let Some(storage) = storage
-        && !storage.visit(|bytes| read_elements(bytes, view, &mut elements))?
-    {
-        return Err(crate::trace::lost());
-    }
-    Ok(elements)
 }

@@ -150,6 +150,16 @@ impl Context {
     /// The memory that holds what the buffer holds now, and will hold just that for as long as it is kept; `None` for
     /// zeros. Cuts the trace if it still computes the value; does not wait for it.
     pub fn share(&self, id: BufferId) -> Result<Option<Arc<Storage>>> {
+        self.stored(id, Storage::share)
+    }
+
+    /// The memory that holds what the buffer holds now, of which something is noted before a program can be recorded that takes
+    /// it over; `None` for zeros. Cuts as [`Context::share`].
+    pub fn stored(
+        &self,
+        id: BufferId,
+        note: impl FnOnce(&Storage),
+    ) -> Result<Option<Arc<Storage>>> {
         // Another thread may have something written to the buffer between the cut and the look.
         for _ in 0..1000 {
             self.settled(id, false)?;
@@ -157,7 +167,7 @@ impl Context {
             match trace.content(id) {
                 Content::Zeros => return Ok(None),
                 Content::Stored(storage) => {
-                    storage.share();
+                    note(&storage);
                     return Ok(Some(storage));
                 }
                 Content::Traced(_) => {}

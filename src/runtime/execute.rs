@@ -6,11 +6,12 @@ use super::compile::{CompiledTrace, name_of};
 use super::failures::Concerns;
 use super::prefetch::Ran;
 use super::speculation::Speculation;
+use super::taken_over::TakenOver;
 use super::watchdog::Watchdog;
 use super::{Shared, oom_report, program_store, watch};
 use crate::backend::run::reached;
 use crate::backend::{Call, Failure, Outcome, Watch};
-use crate::buffer::{Bytes, DerivedCache, Storage};
+use crate::buffer::{Bytes, DerivedCache, Storage, Taken};
 use crate::cache::Lookup;
 use crate::cache::key::Key;
 use crate::error::{Code, Error, Result, panic_text};
@@ -227,29 +228,40 @@ fn launch(
     };
     let donors: Vec<Option<u32>> = (0..plan.outputs.len()).map(donor).collect();
     let mut begun = begun.into_iter();
+    let mut outputs = vec![0; donors.len()];
+    let mut taken = Vec::new();
     let mut memory: Vec<Option<Box<dyn Bytes>>> = (donors.iter().enumerate())
         .map(|(output, donor)| match (begun.next().flatten(), donor) {
-            (Some(memory), _) => Ok(memory),
-            (None, Some(leaf)) => closed.leaves[*leaf as usize].take(|n| shared.allocate(n)),
-            (None, None) => fresh_output(shared, plan, output),
+            (Some(memory), _) => Ok(Some(memory)),
+            (None, Some(leaf)) => {
+                let leaf = *leaf as usize;
+                let memory = closed.leaves[leaf].take(|n| shared.allocate(n))?;
+                // Somebody is reading what was to be donated: the program has a copy.
+                if !is_padded[leaf] {
+                    inputs[leaf] = Ok(memory.address());
+                }
+                if !memory.has_copies_ahead() {
+                    return memory.into_bytes().map(Some);
+                }
+                outputs[output] = memory.address();
+                taken.push((output, memory));
+                Ok(None)
+            }
+            (None, None) => fresh_output(shared, plan, output).map(Some),
         })
         .map(|memory| {
             let refuse = |error| {
                 refused.get_or_insert(error);
             };
-            memory.map_err(refuse).ok()
+            memory.map_err(refuse).ok().flatten()
         })
         .collect();
-    // Somebody is reading what was to be donated: the program has a copy.
-    for (memory, donor) in memory.iter().zip(&donors) {
-        if let (Some(memory), Some(leaf)) = (memory, donor)
-            && !is_padded[*leaf as usize]
-        {
-            inputs[*leaf as usize] = Ok(memory.address());
+    let mut taken = TakenOver::new(plan, taken);
+    for (address, bytes) in outputs.iter_mut().zip(&memory) {
+        if let Some(bytes) = bytes {
+            *address = bytes.address();
         }
     }
-    let outputs: Vec<usize> =
-        memory.iter().map(|bytes| bytes.as_ref().map_or(0, |bytes| bytes.address())).collect();
     let inputs: Vec<usize> = inputs.into_iter().map(|address| address.unwrap_or(0)).collect();
     let scalars = binding.map(|f| Cow::Owned(f.scalars(&closed.scalars)));
     let scalars = scalars.unwrap_or(Cow::Borrowed(&closed.scalars[..]));
@@ -269,9 +281,13 @@ fn launch(
     };
     // A failure that is known may concern what is computed now, which is found out at the end.
     let hands_over = binding.is_none() && shared.failures.is_empty();
+    if code.executable.stepwise().is_none() {
+        taken.before(plan.steps.len());
+    }
     let (mut rest, mut handed_over) = (early.rest(plan), 0);
     let mut next = |all_well: bool| {
         let step = rest.next()?;
+        taken.before(step);
         if hands_over && all_well {
             for output in code.final_uses.before(step, &mut handed_over) {
                 if let Some(bytes) = memory[output].take() {
@@ -291,6 +307,12 @@ fn launch(
         }
     };
     let outcome = shared.busy.time(|| shared.stats.execute_ns.time(run));
+    for (output, bytes) in taken.into_memory() {
+        match bytes {
+            Ok(bytes) => memory[output] = Some(bytes),
+            Err(error) => refused = refused.or(Some(error)),
+        }
+    }
     shared.stats.kernels.add(plan.steps.len() as u64);
     shared.stats.early_kernels.add(early.count() as u64);
     shared.stats.offloaded_bytes.add(plan.offloaded_bytes());
@@ -379,7 +401,10 @@ fn recover(shared: &Shared, before: Option<&Storage>, error: &Error) -> Result<B
     let old = before.ok_or_else(|| error.clone())?;
     // Nobody else wants it, and for a copy there may be no memory.
     let allocate = |nbytes| shared.allocate(nbytes);
-    let kept = if old.is_shared() { old.copy(allocate) } else { old.take(allocate) };
+    let kept = match old.is_shared() {
+        true => old.copy(allocate),
+        false => old.take(allocate).and_then(Taken::into_bytes),
+    };
     kept.map_err(|_| error.clone())
 }
 

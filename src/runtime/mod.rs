@@ -40,6 +40,7 @@ mod oom_report;
 mod speculation;
 pub mod stats;
 mod tail;
+mod taken_over;
 mod watch;
 pub mod watchdog;
 

@@ -2,10 +2,11 @@
 
 use super::*;
 use crate::backend::supplied::Supplied;
-use crate::buffer::Location;
+use crate::buffer::{Elements, Location};
 use crate::error::Code;
 use crate::thread::refusing;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, channel};
 
 #[test]
 fn without_a_launch_thread_nothing_is_promised_and_the_next_try_works() {
@@ -30,11 +31,91 @@ fn without_a_launch_thread_nothing_is_promised_and_the_next_try_works() {
 fn a_reading_thread_that_did_not_start_is_asked_for_again() {
     let context = context("cpu", 0, 0);
     let x = stored(&context, 2, 3.0);
-    let refused = refusing(|| context.read_later(x, view(2), Box::new(|_| unreachable!())));
+    let given = Arc::new(());
+    let elements = Box::new(Given(vec![0; 8], given.clone()));
+    let refused =
+        refusing(|| context.read_later(x, view(2), elements, Box::new(|_| unreachable!())));
     assert_eq!(refused.unwrap_err().code, Code::OutOfMemory);
-    let (tell, notified) = std::sync::mpsc::channel();
-    context.read_later(x, view(2), Box::new(move |read| tell.send(read).unwrap())).unwrap();
-    assert_eq!(notified.recv().unwrap().unwrap(), 3f32.to_le_bytes().repeat(2));
+    // Nobody copies to it any more: it is the caller's.
+    assert_eq!(Arc::strong_count(&given), 1);
+    assert_eq!(read_later(&context, x, 2).recv().unwrap(), [3.0; 2]);
+}
+
+struct Given(Vec<u8>, #[expect(dead_code, reason = "counted")] Arc<()>);
+
+impl AsMut<[u8]> for Given {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+fn numbers(read: Result<Elements>) -> Vec<f32> {
+    let bytes = |b: &[u8]| f32::from_le_bytes(b.try_into().unwrap());
+    (*read.unwrap()).as_mut().chunks(4).map(bytes).collect()
+}
+
+fn read_later(context: &Context, id: BufferId, n: usize) -> Receiver<Vec<f32>> {
+    let (tell, notified) = channel();
+    let done = move |read| tell.send(numbers(read)).unwrap();
+    context.read_later(id, view(n as i64), Box::new(vec![0; 4 * n]), Box::new(done)).unwrap();
+    notified
+}
+
+/// As snapshots of a training's state are, whose next step updates it in place.
+#[test]
+fn a_copy_is_of_what_was_there_and_the_update_of_it_takes_no_memory() {
+    let (context, n) = (context("cpu", 0, 0), 1 << 16);
+    let (x, y) = (stored(&context, n, 1.0), stored(&context, n, 1.0));
+    let (mut copies, mut blocks) = (Vec::new(), 0);
+    for step in 0..100 {
+        copies.push((read_later(&context, x, n), read_later(&context, y, n)));
+        if step % 3 == 0 {
+            copies.push((read_later(&context, y, n), read_later(&context, x, n)));
+        }
+        scale(&context, x, 0.5, x, n as i64);
+        scale(&context, x, 4.0, x, n as i64);
+        scale(&context, y, 0.5, y, n as i64);
+        context.cut().unwrap();
+        if step == 5 {
+            context.sync().unwrap();
+            blocks = context.shared.backend.pool().stats().fresh_blocks;
+        }
+    }
+    let (mut of_x, mut of_y) = (1f32, 1f32);
+    let mut copies = copies.into_iter();
+    for step in 0..100 {
+        let (x, y) = copies.next().unwrap();
+        assert!(x.recv().unwrap().iter().all(|&got| got == of_x), "step {step}");
+        assert!(y.recv().unwrap().iter().all(|&got| got == of_y), "step {step}");
+        if step % 3 == 0 {
+            let (y, x) = copies.next().unwrap();
+            assert!(x.recv().unwrap().iter().all(|&got| got == of_x), "step {step}");
+            assert!(y.recv().unwrap().iter().all(|&got| got == of_y), "step {step}");
+        }
+        (of_x, of_y) = (of_x * 2.0, of_y * 0.5);
+    }
+    context.sync().unwrap();
+    assert_eq!(context.shared.stats.compiles.get(), 1);
+    assert_eq!(context.shared.backend.pool().stats().fresh_blocks, blocks);
+}
+
+/// Whoever waits for the program may hold what the call waits for.
+#[test]
+fn a_program_waits_for_no_call_that_tells_of_a_copy() {
+    let context = context("cpu", 0, 0);
+    let (x, y) = (stored(&context, 2, 3.0), stored(&context, 2, 5.0));
+    let interpreter = Arc::new(Mutex::new(()));
+    let held = interpreter.lock();
+    let lock = interpreter.clone();
+    let wait = move |_| drop(lock.lock());
+    context.read_later(x, view(2), Box::new(vec![0; 8]), Box::new(wait)).unwrap();
+    let before = read_later(&context, y, 2);
+    scale(&context, x, 2.0, x, 2);
+    scale(&context, y, 2.0, y, 2);
+    context.sync().unwrap();
+    assert_eq!((floats(&context, x, 2), floats(&context, y, 2)), (vec![6.0; 2], vec![10.0; 2]));
+    drop(held);
+    assert_eq!(before.recv().unwrap(), [5.0; 2]);
 }
 
 /// As an interpreter's lock is: whoever drops the last handle holds what a callback waits for.
@@ -45,21 +126,21 @@ fn nobody_waits_for_callbacks_and_all_of_them_come() {
     scale(&context, x, 2.0, y, 2);
     let interpreter = Arc::new(Mutex::new(()));
     let held = interpreter.lock();
-    let (tell, notified) = std::sync::mpsc::channel();
+    let (tell, notified) = channel();
     for id in [x, y] {
         let (interpreter, tell) = (interpreter.clone(), tell.clone());
         let done = move |read| {
             let _held = interpreter.lock();
-            tell.send(read).unwrap();
+            tell.send(numbers(read)).unwrap();
         };
-        context.read_later(id, view(2), Box::new(done)).unwrap();
+        context.read_later(id, view(2), Box::new(vec![0; 8]), Box::new(done)).unwrap();
     }
     let shared = Arc::downgrade(&context.shared);
     drop(context);
     assert!(shared.upgrade().is_none());
     drop(held);
     for wanted in [3f32, 6.0] {
-        assert_eq!(notified.recv().unwrap().unwrap(), wanted.to_le_bytes().repeat(2));
+        assert_eq!(notified.recv().unwrap(), [wanted; 2]);
     }
     drop(tell);
     // The thread gave up its part: it has nothing left to do.

@@ -41,12 +41,11 @@ class Checkpointer:
                 if (step + 1) % 100 == 0:
                     checkpointer.save(state, step + 1)
 
-    A save copies the state to memory that outlives the process (unless `in_memory` is False), from
-    a GPU while the next step runs, where that has room for it once more; a process of its own
-    writes it to `folder`, which all ranks must see. A rank that starts again restores from
-    that memory, from one of `replicas` copies on as many other machines, or from disk. The
-    `keep_last` checkpoints saved last are kept, all if it is None, and those whose step is a
-    multiple of `keep_every`.
+    A save copies the state to memory that outlives the process (unless `in_memory` is False) while
+    the next step runs; a process of its own writes it to `folder`, which all ranks must see. A rank
+    that starts again restores from that memory, from one of `replicas` copies on as many other
+    machines, or from disk. The `keep_last` checkpoints saved last are kept, all if it is None, and
+    those whose step is a multiple of `keep_every`.
 
     At the end of a `with` that no error leaves, and with `close`, that memory is released.
 
@@ -142,15 +141,14 @@ class Checkpointer:
             (item.elements(slot.bytes), find_state_dict_object(collected.tensors, item.write.index))
             for item in self._layout.tensors()
         ]
-        later = []
-        if _has_room_to_lend([source for _, source in pairs]):
-            later = [(into, _lent(one)) for into, one in pairs if one.device.type == "acc"]
-            pairs = [(into, one) for into, one in pairs if one.device.type != "acc"]
+        on_acc = [(into, one) for into, one in pairs if one.device.type == "acc"]
+        pairs = [(into, one) for into, one in pairs if one.device.type != "acc"]
+        copies = _copies(on_acc) if on_acc else None
         _copy(pairs)
-        if not later and self._replicas is None:
-            self._finish(later, slot, fields, persist)
+        if copies is None and self._replicas is None:
+            self._finish(copies, slot, fields, persist)
             return
-        arguments = (later, slot, fields, persist)
+        arguments = (copies, slot, fields, persist)
         self._copying = threading.Thread(target=self._try_to_finish, args=arguments, daemon=True)
         self._copying.start()
 
@@ -279,9 +277,9 @@ class Checkpointer:
         self._turn = (self._turn + 1) % len(self._slots)
         return slot
 
-    def _finish(self, later: list, slot: memory.Slot, fields: dict, persist: bool) -> None:
-        _copy(later)
-        later.clear()  # the memory is the device's again
+    def _finish(self, copies: Any, slot: memory.Slot, fields: dict, persist: bool) -> None:
+        if copies is not None:
+            copies.wait()
         slot.commit(**fields)
         request = {**fields, **slot.place}
         self._saver.save(request) if persist else self._saver.tell(request)
@@ -396,17 +394,39 @@ def _kind(name: str, tensor: torch.Tensor) -> tuple:
     return name, tensor.dtype, tensor.shape, spec.mesh, spec.placements
 
 
+Pairs = list[tuple[torch.Tensor, torch.Tensor]]  # each second is copied into the first
+
+
+class _Lent:
+    """Copies from a GPU, of values lent to a stream of their own: what is lent stays as it is, so
+    the next step, which need not wait then, needs other memory."""
+
+    def __init__(self, pairs: Pairs):
+        self._pairs = [(into, _in_place(tensor)) for into, tensor in pairs]
+
+    def wait(self) -> None:
+        _copy(self._pairs)
+        self._pairs.clear()  # the memory is the device's again
+
+
+def _copies(pairs: Pairs) -> Any:
+    """Copies from acc that are made while the next step runs, and can be waited for. On the host
+    the step waits with what it overwrites, which it mostly does at its end."""
+    if _has_room_to_lend([tensor for _, tensor in pairs]):
+        return _Lent(pairs)
+    return torch.classes.acc.HostCopies(
+        [tensor.detach() for _, tensor in pairs], [into for into, _ in pairs]
+    )
+
+
 def _has_room_to_lend(tensors: list[torch.Tensor]) -> bool:
-    """Whether acc computes on a GPU with room for these once more: what is lent stays as it is, so
-    the next step, which need not wait then, needs other memory. On the host a step and a copy
-    would only share the memory's bandwidth."""
+    """Whether acc computes on a GPU with room for these once more."""
     if native_device() is None or not torch.cuda.is_available():
         return False
-    nbytes = sum(one.nbytes for one in tensors if one.device.type == "acc")
-    return mem_get_info()[0] > 1.25 * nbytes
+    return mem_get_info()[0] > 1.25 * sum(one.nbytes for one in tensors)
 
 
-def _lent(tensor: torch.Tensor) -> torch.Tensor:
+def _in_place(tensor: torch.Tensor) -> torch.Tensor:
     """The value that a tensor on acc has now, in the device's own memory where that can be."""
     try:
         return torch.from_dlpack(tensor.detach())
@@ -414,8 +434,8 @@ def _lent(tensor: torch.Tensor) -> torch.Tensor:
         return tensor.cpu()
 
 
-def _copy(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
-    """Each second into the first, on the host; from a GPU all at once."""
+def _copy(pairs: Pairs) -> None:
+    """On the host at once, from a GPU on a stream of its own."""
     if not any(source.is_cuda for _, source in pairs):
         for into, source in pairs:
             into.copy_(source)

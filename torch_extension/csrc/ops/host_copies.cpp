@@ -1,0 +1,99 @@
+// torch.classes.acc.HostCopies: copies to the host that are made while the next program runs.
+#include <ATen/ATen.h>
+#include <torch/custom_class.h>
+#include <torch/library.h>
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "record/recorder.h"
+#include "runtime/allocator.h"
+#include "runtime/runtime.h"
+
+namespace torchacc {
+namespace {
+
+// How many are to be made, and the first error.
+struct Progress {
+  std::mutex mutex;
+  std::condition_variable made;
+  size_t left = 0;
+  std::string error;
+};
+
+struct Copy {
+  std::shared_ptr<Progress> progress;
+  at::Tensor target;  // Stays until the copy is made.
+};
+
+void copied(void* user, const torchacc_error* error, const void*, size_t) {
+  const auto& progress = static_cast<Copy*>(user)->progress;
+  const std::lock_guard<std::mutex> lock(progress->mutex);
+  if (error != nullptr && progress->error.empty())
+    progress->error = to_string(torchacc_error_message(error));
+}
+
+void dropped(void* user) {
+  const std::unique_ptr<Copy> copy(static_cast<Copy*>(user));
+  const std::lock_guard<std::mutex> lock(copy->progress->mutex);
+  --copy->progress->left;
+  copy->progress->made.notify_all();
+}
+
+// Of the values that `sources` on acc have now, in `targets` on the CPU, dense and of the same
+// sizes and dtypes. Nobody else touches these before `wait`.
+class HostCopies : public torch::CustomClassHolder {
+ public:
+  HostCopies(const std::vector<at::Tensor>& sources, const std::vector<at::Tensor>& targets) {
+    TORCH_CHECK(sources.size() == targets.size(), "HostCopies: ", sources.size(), " sources and ",
+                targets.size(), " targets");
+    for (size_t i = 0; i < sources.size(); ++i) {
+      const at::Tensor &source = sources[i], &target = targets[i];
+      TORCH_CHECK(is_acc(source), "HostCopies: source ", i, " is on ", source.device());
+      TORCH_CHECK(target.device().is_cpu() && target.is_contiguous() && !target.is_neg() &&
+                      !target.is_conj() && target.sizes() == source.sizes() &&
+                      target.scalar_type() == source.scalar_type(),
+                  "HostCopies: target ", i, " is no dense tensor on the CPU like its source, ",
+                  source.scalar_type(), " of ", source.sizes());
+    }
+    for (size_t i = 0; i < sources.size(); ++i)
+      start(sources[i].resolve_conj().resolve_neg(), targets[i]);
+  }
+
+  // Until all are made. Throws the first error that kept one from being made.
+  void wait() const {
+    std::unique_lock<std::mutex> lock(progress_->mutex);
+    progress_->made.wait(lock, [&] { return progress_->left == 0; });
+    TORCH_CHECK(progress_->error.empty(), progress_->error);
+  }
+
+ private:
+  void start(const at::Tensor& source, const at::Tensor& target) {
+    const torchacc_view view = view_of(*source.unsafeGetTensorImpl());
+    torchacc_tensor* handle = nullptr;
+    check(torchacc_tensor_from_view(&view, &handle));
+    {
+      const std::lock_guard<std::mutex> lock(progress_->mutex);
+      ++progress_->left;
+    }
+    auto copy = std::make_unique<Copy>(Copy{progress_, target});
+    torchacc_error* error = torchacc_tensor_copy_async(handle, target.data_ptr(), target.nbytes(),
+                                                       &copied, copy.release(), &dropped);
+    torchacc_tensor_release(handle);
+    check(error);
+  }
+
+  std::shared_ptr<Progress> progress_ = std::make_shared<Progress>();
+};
+
+TORCH_LIBRARY_FRAGMENT(acc, m) {
+  m.class_<HostCopies>("HostCopies")
+      .def(torch::init<const std::vector<at::Tensor>&, const std::vector<at::Tensor>&>())
+      .def("wait", &HostCopies::wait);
+}
+
+}  // namespace
+}  // namespace torchacc
