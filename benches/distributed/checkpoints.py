@@ -3,7 +3,7 @@
     make bench-checkpoints                  RANKS=4 processes, GB=4 of state, FOLDER=... on a disk
 
 Printed are, as medians of the slowest process: how long a save holds up the training (the call, and
-what the steps after it take longer than others), against copying the same bytes once; the rate at
+what the step after it takes longer than others), against copying the same bytes once; the rate at
 which the savers write, against that of writing the same bytes to files by themselves; and how long
 a restore takes from memory, from disk, and from a disk whose files the system has in memory.
 """
@@ -117,7 +117,9 @@ def main():
     saves, later, writes, plain = [], [], [], []
     for number in range(ROUNDS + 2):
         saves.append(timed(lambda: checkpointer.save(state, number, persist=False)))
-        later.append(sum(timed(step) for _ in range(AFTER)) - AFTER * usual_step)
+        later.append(timed(step) - usual_step)
+        for _ in range(AFTER - 1):
+            step()
     slot = checkpointer._slots[0]
     for number in range(3):
         plain.append(written(folder, slot))
@@ -153,7 +155,7 @@ def report(size, step, noise, saves, later, copy, plain, writes, restores):
         end="",
     )
     print(f"from the fastest to the slowest {1e3 * noise:.0f} ms")
-    print(f"save                {1e3 * call:7.0f} ms, steps after it {1e3 * after:+.0f} ms in all")
+    print(f"save                {1e3 * call:7.0f} ms, the step after it {1e3 * after:+.0f} ms")
     print(f"  the first two     {', '.join(f'{1e3 * one:.0f} ms' for one in saves[:2])}")
     print(f"  copying once      {1e3 * copy:7.0f} ms: a save takes {call / copy:.2f} times as long")
     rate, disk = size / median(writes) / 1e6, size / median(plain) / 1e6
