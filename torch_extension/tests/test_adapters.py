@@ -114,6 +114,29 @@ def test_a_library_that_is_there_already_is_mended(stub, monkeypatch):
     assert "UserWarning" not in errors
 
 
+def test_copies_under_other_names_are_replaced_too(stub):
+    code = """
+        import os
+        os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+        import accelerate.copies as copies
+        from accelerate.utils import modeling
+        import torchacc
+        print(copies.scaler is modeling.get_grad_scaler, copies.memory is modeling.get_max_memory)
+        print(copies.memory.__module__, type(copies.scaler()).__name__)
+    """
+    lines, errors = output(
+        code,
+        stub(
+            accelerate__copies="""
+                from accelerate.utils.modeling import get_grad_scaler as scaler
+                from accelerate.utils.modeling import get_max_memory as memory
+            """
+        ),
+    )
+    assert lines == ["True True", "accelerate.utils.modeling GradScaler"]
+    assert "UserWarning" not in errors
+
+
 def test_adapters_are_loaded_with_their_library_only(stub):
     code = f"""
         import torch

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <vector>
 
 #include "record/dispatch.h"
 #include "record/torch_versions.h"
@@ -187,7 +188,7 @@ at::Tensor Sketch::operator()(const c10::TensorImpl& tensor) const {
 }
 
 c10::SmallVector<int64_t, 8> strides_in_order(at::IntArrayRef sizes, at::IntArrayRef strides) {
-  c10::SmallVector<size_t, 8> order(sizes.size(), 0);
+  std::vector<size_t> order(sizes.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::sort(order.begin(), order.end(),
             [&](size_t a, size_t b) { return strides[a] < strides[b]; });

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <vector>
 
 #include "record/dry_run.h"
 #include "record/meta.h"
@@ -21,7 +22,7 @@ namespace {
 constexpr int kConfirmations = 2;
 constexpr size_t kMaxResults = 4;
 
-using Types = c10::SmallVector<torchacc_type, kMaxResults>;
+using Types = std::vector<torchacc_type>;
 
 // How often the rule was right for calls of a pattern.
 struct Record {

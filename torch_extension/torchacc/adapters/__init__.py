@@ -14,11 +14,11 @@ in such a process PyTorch differentiates nothing on that GPU (its issue 161129).
 import functools
 import importlib.metadata
 import importlib.util
-import operator
 import sys
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 from torchacc_autoload import warn
 
@@ -44,14 +44,17 @@ LIBRARIES = {
 }
 
 _missing: set[str] = set()
+# By module that is being mended, by `id` of the original: that, and what replaces it.
+_replaced: dict[str, dict[int, tuple[Any, Any]]] = {}
 
 
 def mend(module: ModuleType, name: str, make: Callable, why: str) -> None:
     """Replaces `module.name` by `make` of it, also where the library has imported it by name.
 
-    `name` may be that of a class's attribute, "Class.method". Where it is missing, and where `make`
-    raises LookupError or AttributeError because something that it needs is, nothing is replaced and
-    there is a warning, in which `why` says what follows from that.
+    The latter at the end of the function of `MENDS` that says so. `name` may be that of a class's
+    attribute, "Class.method". Where it is missing, and where `make` raises LookupError or
+    AttributeError because something that it needs is, nothing is replaced and there is a warning,
+    in which `why` says what follows from that.
     """
     owner, _, last = name.rpartition(".")
     holder = vars(module).get(owner) if owner else module
@@ -66,15 +69,21 @@ def mend(module: ModuleType, name: str, make: Callable, why: str) -> None:
         return
     setattr(holder, last, replacement)
     if not owner:
-        _replace_copies(module.__name__.partition(".")[0], original, replacement)
+        _replaced.setdefault(module.__name__, {})[id(original)] = original, replacement
 
 
-def _replace_copies(library: str, original, replacement) -> None:
-    is_copy = functools.partial(operator.is_, original)  # no Python code for each of many values
-    for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] == library and any(map(is_copy, vars(module).values())):
-            for key in [key for key, value in vars(module).items() if value is original]:
-                setattr(module, key, replacement)
+def _replace_copies(module: ModuleType) -> None:
+    """What was replaced in the module is so in all of its library, which is gone over once."""
+    replaced = _replaced.pop(module.__name__, {})
+    library = module.__name__.partition(".")[0]
+    for name, other in list(sys.modules.items()) if replaced else ():
+        # No Python code for each of many values.
+        if name.partition(".")[0] == library and not replaced.keys().isdisjoint(
+            map(id, vars(other).values())
+        ):
+            for key, value in list(vars(other).items()):
+                if id(value) in replaced:
+                    setattr(other, key, replaced[id(value)][1])
 
 
 def _library(name: str) -> str | None:
@@ -147,6 +156,7 @@ def _mend_module(module: ModuleType) -> None:
         _mends(_library(module.__name__))[module.__name__](module)
     except Exception as error:  # noqa: BLE001
         warn(f"torchacc could not adapt {module.__name__} to acc: {error!r}")
+    _replace_copies(module)
 
 
 def install() -> None:
