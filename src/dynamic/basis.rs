@@ -70,19 +70,18 @@ impl Basis {
         poly
     }
 
-    /// Takes the last of these symbols, whose values are `list`; what it is.
-    pub fn add(&mut self, examples: &[Vec<i64>], symbols: &[usize], list: &[i64]) -> Option<Poly> {
+    /// Takes the last symbol of these points, of which `list` are `step` times its values; what they are.
+    pub fn add(&mut self, points: &[Vec<i64>], step: i64, list: &[i64]) -> Option<Poly> {
+        let symbols = points[0].len();
+        let symbol = Poly::symbol(symbols - 1);
         match self {
-            Basis::Few(fitter) => {
-                let points: Vec<Vec<i64>> = (examples.iter())
-                    .map(|example| symbols.iter().map(|&s| example[s]).collect())
-                    .collect();
-                let new = Fitter::new(&points, symbols.len(), 0);
-                let poly = new.fit(list)?;
-                *fitter = Some(new);
-                Some(poly)
+            Basis::Few(fitter) => *fitter = Some(Fitter::new(points, symbols, 0)),
+            Basis::Many { .. } if step != 1 => {
+                let values: Vec<i64> = points.iter().map(|point| point[symbols - 1]).collect();
+                self.know(symbol.clone(), &values);
             }
-            Basis::Many { .. } => Some(self.know(Poly::symbol(symbols.len() - 1), list)),
+            Basis::Many { .. } => {}
         }
+        Some(self.know(symbol.line(step, 0)?, list))
     }
 }

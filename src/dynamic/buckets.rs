@@ -3,8 +3,9 @@
 use super::learned::{Learned, Seen};
 use super::pad::{OrWhy, Padded, Sampled};
 use super::policy::Policy;
+use super::possible::{at_point, last_possible, said};
 use super::symbol_map::SymbolMap;
-use super::template::{SMALLEST, at_point, last_possible, said};
+use super::template::SMALLEST;
 use crate::error::Result;
 use crate::graph::Graph;
 use crate::op::Op;

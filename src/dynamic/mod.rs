@@ -22,6 +22,7 @@ mod learned;
 pub mod pad;
 mod policy;
 mod poly;
+mod possible;
 mod relations;
 mod shares;
 mod template;
@@ -39,21 +40,29 @@ pub use buckets::{InBucket, Padding};
 pub use learned::Seen;
 use parking_lot::Mutex;
 pub use policy::Policy;
-use relations::Relations;
+use relations::{Relations, Role};
 use std::sync::Arc;
 use stride::StrideDetector;
 use symbol_map::SymbolMap;
-use template::Template;
 pub use template::{Comparison, compare};
+use template::{SMALLEST, Template};
 
 /// Families kept, least recently used dropped first.
 const FAMILIES: usize = 64;
-/// Traces of a family that are kept to fit polynomials to.
+/// Traces of a family that are kept to fit polynomials to: the newest.
 const EXAMPLES: usize = 8;
 /// Templates of a family: for sizes so different that other plans are better.
 const TEMPLATES: usize = 8;
+/// Of small plans there may be more: so many steps all together.
+const TEMPLATE_STEPS: usize = 4096;
+/// But so many at the most: each is asked whether a trace is one of its own.
+const SMALL_TEMPLATES: usize = 64;
+/// Symbol maps that a trace is planned by at other points before it is given up.
+const TRIED: usize = 8;
 /// How often a family is planned at other points in vain before that becomes rare.
 const ATTEMPTS: usize = 6;
+/// Traces after which it does in any case: to look for what varies takes a little, too.
+const PATIENCE: usize = 12;
 /// Examples that tell what varies where all together do not.
 const NEAREST: usize = 3;
 
@@ -103,8 +112,9 @@ struct Family {
     examples: Vec<Vec<i64>>,
     templates: Vec<Learnt>,
     instances: u64,
-    /// Traces planned for their own sizes since learning last succeeded, as far as it was to be tried.
+    /// How often it was planned at other points since a template was last used, and the traces planned for their own sizes since.
     failures: usize,
+    since: usize,
     /// One of its templates was: there are to be no more.
     was_wrong: bool,
     buckets: Vec<Buckets>,
@@ -130,7 +140,7 @@ impl ShapeErasedTrace {
 impl SymbolBinding {
     /// A trace of the family with these sizes instead of its own, if there can be such a one.
     pub fn resized(&self, records: Records) -> Option<Records> {
-        template::resized(&self.symbol_map, records, &self.point)
+        possible::resized(&self.symbol_map, records, &self.point)
     }
 }
 
@@ -141,19 +151,23 @@ impl Families {
         let at = families.iter().position(|family| family.structure == erased.structure)?;
         families[..=at].rotate_right(1);
         let family = &mut families[0];
-        let (mut unplaced, decisions, binding) =
-            family.templates.iter().find_map(|Learnt { symbol_map, template, .. }| {
+        let (mut unplaced, at, binding) =
+            family.templates.iter().enumerate().find_map(|(at, learnt)| {
+                let Learnt { symbol_map, template, .. } = learnt;
                 let point = symbol_map.bind(&erased.numbers)?;
                 let unplaced = template.instance(&point)?;
                 let binding = SymbolBinding { symbol_map: symbol_map.clone(), point };
-                Some((unplaced, &template.decisions, binding))
+                Some((unplaced, at, binding))
             })?;
+        family.templates[..=at].rotate_right(1);
+        let decisions = &family.templates[0].template.decisions;
         for step in unplaced.steps_mut() {
             if let Some(record) = (step.record as usize).checked_sub(1) {
                 step.site = records.records[record].site;
             }
         }
         family.instances += 1;
+        (family.failures, family.since) = (0, 0);
         let verify = family.instances <= FIRST || family.instances.is_multiple_of(SAMPLE);
         Some(Instance { unplaced, binding, verify: verify.then(|| decisions.clone()) })
     }
@@ -195,20 +209,34 @@ impl Families {
     ) -> bool {
         // Planning takes long: others must get at the families meanwhile.
         let of = |family: &&mut Family| family.structure == erased.structure;
-        let examples = self.0.lock().iter_mut().find(of).map(|family| family.examples.clone());
-        let template = examples.and_then(|examples| {
-            let relations = Relations::of(records);
-            let by = |examples: &[Vec<i64>]| {
-                SymbolMap::candidates(examples, &relations).into_iter().find_map(|symbol_map| {
-                    let point = symbol_map.bind_general(&erased.numbers)?;
-                    let template =
-                        Template::new(&symbol_map, &point, records, unplaced, decisions, planner)?;
-                    Some((symbol_map, template))
-                })
-            };
-            by(&examples).or_else(|| by(&nearest(&examples, &erased.numbers)?))
+        let known = self.0.lock().iter_mut().find(of).map(|family| {
+            let maps = family.templates.iter().map(|one| one.symbol_map.clone());
+            (maps.collect::<Vec<_>>(), family.examples.clone())
         });
-        self.0.lock().iter_mut().find(of).is_some_and(|family| family.learnt(template))
+        let Some((maps, examples)) = known else { return false };
+        let relations = Relations::of(records);
+        let mut tried: Vec<SymbolMap> = Vec::new();
+        let mut by = |symbol_map: &SymbolMap| {
+            let (symbol_map, point) = symbol_map.of_case(&erased.numbers)?;
+            if tried.len() == TRIED || tried.contains(&symbol_map) {
+                return None;
+            }
+            let template =
+                Template::new(&symbol_map, &point, records, unplaced, decisions, planner);
+            tried.push(symbol_map.clone());
+            Some((symbol_map, template?))
+        };
+        let mut of_examples = |examples: &[Vec<i64>]| {
+            SymbolMap::candidates(examples, &relations).iter().find_map(&mut by)
+        };
+        // A map of more traces says more of how sizes follow from each other than one that was found before them.
+        let near = nearest(&examples, &erased.numbers).unwrap_or_default();
+        let template = of_examples(&examples)
+            .or_else(|| of_examples(&near))
+            .or_else(|| of_examples(&alike(&examples, &erased.numbers, &relations)));
+        let template = template.or_else(|| maps.iter().find_map(|symbol_map| by(symbol_map)));
+        let was_planned = !tried.is_empty();
+        self.0.lock().iter_mut().find(of).is_some_and(|family| family.learnt(template, was_planned))
     }
 
     /// The trace in a bucket of its family.
@@ -249,6 +277,16 @@ fn nearest(examples: &[Vec<i64>], numbers: &[i64]) -> Option<Vec<Vec<i64>>> {
     Some(near.into_iter().take(NEAREST).cloned().collect())
 }
 
+/// Those in which the same sizes as in `numbers` are one or none: such traces are special cases, which say nothing of others.
+fn alike(examples: &[Vec<i64>], numbers: &[i64], relations: &Relations) -> Vec<Vec<i64>> {
+    let is_small = |n: i64| (n < SMALLEST).then_some(n);
+    let is_alike = |example: &&Vec<i64>| {
+        let sizes = (0..numbers.len()).filter(|&at| relations.role(at) == Role::Size);
+        sizes.into_iter().all(|at| is_small(example[at]) == is_small(numbers[at]))
+    };
+    examples.iter().filter(is_alike).cloned().collect()
+}
+
 impl Family {
     fn new(structure: Key) -> Family {
         Family {
@@ -257,6 +295,7 @@ impl Family {
             templates: Vec::new(),
             instances: 0,
             failures: 0,
+            since: 0,
             was_wrong: false,
             buckets: Vec::new(),
             unpadded: 0,
@@ -306,28 +345,28 @@ impl Family {
             return false;
         }
         if self.examples.len() == EXAMPLES {
-            // The first one stays: it is likely the farthest from the others.
-            self.examples.remove(1);
+            self.examples.remove(0);
         }
         self.examples.push(numbers.clone());
         if self.examples.len() == 1 {
             return false;
         }
-        self.failures += 1;
-        self.failures <= ATTEMPTS || self.failures.is_power_of_two()
+        self.since += 1;
+        let is_open = self.failures < ATTEMPTS && self.since <= PATIENCE;
+        is_open || self.since.is_power_of_two()
     }
 
-    /// Takes what came of an attempt; whether that is a template.
-    fn learnt(&mut self, template: Option<(SymbolMap, Template)>) -> bool {
-        match template {
-            Some((symbol_map, template)) => {
-                self.failures = 0;
-                self.templates.truncate(TEMPLATES - 1);
-                let (symbol_map, stride) = (Arc::new(symbol_map), StrideDetector::default());
-                self.templates.insert(0, Learnt { symbol_map, template, stride });
-                true
-            }
-            None => false,
-        }
+    /// Takes what came of an attempt, for which plans were made or not; whether that is a template. One that is never used is
+    /// in vain, too.
+    fn learnt(&mut self, template: Option<(SymbolMap, Template)>, was_planned: bool) -> bool {
+        // Traces that say nothing of each other cost little.
+        self.failures += was_planned as usize;
+        let Some((symbol_map, template)) = template else { return false };
+        let steps = template.steps().max(1);
+        let most = (TEMPLATE_STEPS / steps).clamp(TEMPLATES, SMALL_TEMPLATES);
+        self.templates.truncate(most - 1);
+        let (symbol_map, stride) = (Arc::new(symbol_map), StrideDetector::default());
+        self.templates.insert(0, Learnt { symbol_map, template, stride });
+        true
     }
 }

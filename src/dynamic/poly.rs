@@ -92,6 +92,13 @@ impl Poly {
         Some(Poly(smallvec![(scale, smallvec![a.min(b) as u8, a.max(b) as u8])]))
     }
 
+    /// The polynomial without the factor that all of its coefficients have: the row at which an offset begins.
+    pub fn primitive(&self) -> Poly {
+        let factor = self.0.iter().fold(0, |factor, (c, _)| gcd(*c, factor));
+        let divided = |(c, m): &(i64, Monomial)| (c / factor, m.clone());
+        Poly(self.0.iter().map(divided).collect())
+    }
+
     pub fn is_constant(&self) -> bool {
         self.0.iter().all(|(_, m)| m.is_empty())
     }

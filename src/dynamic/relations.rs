@@ -3,7 +3,9 @@
 
 use crate::number::{Number, Numbers};
 use crate::record::{Arg, Read, Record, Records, View};
-use crate::shape::Layout;
+use crate::shape::{Layout, contiguous_strides};
+use std::cmp::Reverse;
+use std::collections::HashMap;
 
 /// What a number stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,11 +37,13 @@ pub struct Relations {
     roles: Vec<Role>,
     sums: Vec<Sum>,
     products: Vec<Product>,
+    /// For each offset, the strides of its view.
+    steps: HashMap<usize, Vec<usize>>,
 }
 
 impl Relations {
-    /// Those that the trace's operations have: a concatenation adds up sizes, a slice begins where the one before it ends, bytes
-    /// and strides are products of sizes.
+    /// Those that the trace's operations have: a concatenation adds up sizes, a slice begins where the one before it ends, slices
+    /// up to the end are all there is, bytes and strides are products of sizes.
     pub fn of(records: &Records) -> Relations {
         let mut positions = records.clone();
         let mut count = 0;
@@ -56,6 +60,7 @@ impl Relations {
             list.iter().for_each(|&position| roles[position as usize] = role);
         };
         let mut products = Vec::new();
+        let mut steps = HashMap::new();
         for value in &positions.values {
             has(Role::Size, &value.format.sizes);
             let factors = value.format.sizes.iter().map(|&at| at as usize).collect();
@@ -66,13 +71,25 @@ impl Relations {
             for (layout, at) in layouts(record).into_iter().zip(layouts(at)) {
                 has(Role::Size, &at.sizes);
                 has(Role::Offset, &[at.offset]);
+                steps.insert(at.offset as usize, at.strides.iter().map(|&s| s as usize).collect());
                 strides(layout, at, &mut products);
             }
         }
         let mut sums = Vec::new();
         concatenations(records, &positions, &mut sums);
         slices(records, &positions, &mut sums);
-        Relations { roles, sums, products }
+        Relations { roles, sums, products, steps }
+    }
+
+    /// What an offset goes by: the largest stride of its view, of those that never vary, that it is always a multiple of.
+    pub fn step(&self, position: usize, examples: &[Vec<i64>]) -> i64 {
+        let strides = self.steps.get(&position).into_iter().flatten();
+        let is_step = |at: usize| {
+            let stride = examples[0][at];
+            let divides = |e: &Vec<i64>| e[at] == stride && e[position] % stride == 0;
+            stride > 1 && examples.iter().all(divides)
+        };
+        strides.filter(|&&at| is_step(at)).map(|&at| examples[0][at]).max().unwrap_or(1)
     }
 
     pub fn role(&self, position: usize) -> Role {
@@ -149,7 +166,7 @@ fn concatenations<'a>(records: &'a Records, positions: &'a Records, sums: &mut V
     }
 }
 
-/// Slices of a value that follow one another.
+/// Slices of a value that follow one another; where they reach from its begin to its end, their sizes add up to its own.
 fn slices(records: &Records, positions: &Records, sums: &mut Vec<Sum>) {
     let mut of_values: Vec<Vec<(&View, &View)>> = vec![Vec::new(); records.values.len()];
     for (record, position) in records.records.iter().zip(&positions.records) {
@@ -161,20 +178,39 @@ fn slices(records: &Records, positions: &Records, sums: &mut Vec<Sum>) {
             }
         }
     }
-    for mut views in of_values {
-        let place = |(view, _): &(&View, &View)| (view.layout.strides.clone(), view.layout.offset);
-        views.sort_by_key(place);
+    for (value, mut views) in of_values.into_iter().enumerate() {
+        // What is read as a whole, too, comes before its slices.
+        views.sort_by_key(|(view, _)| {
+            let layout = &view.layout;
+            (layout.strides.clone(), layout.offset, Reverse(layout.sizes.clone()))
+        });
+        let whole = (&records.values[value].format.sizes, &positions.values[value].format.sizes);
+        // Sizes of slices from the begin on, and along which dimension.
+        let mut run: Option<(usize, Vec<(i64, usize)>)> = None;
         for pair in views.windows(2) {
             let [(view, at), (next, next_at)] = pair else { continue };
             let (this, next) = (&view.layout, &next.layout);
             let length = next.offset - this.offset;
             let meets = |d: usize| length > 0 && this.sizes[d] * this.strides[d] == length;
-            if this.strides == next.strides
-                && let Some(d) = (0..this.rank()).find(|&d| meets(d))
-            {
-                let size = (this.strides[d], at.layout.sizes[d] as usize);
-                let parts = vec![(1, at.layout.offset as usize), size];
-                sums.push(Sum { whole: next_at.layout.offset as usize, parts });
+            let d = (0..this.rank()).find(|&d| this.strides == next.strides && meets(d));
+            let Some(d) = d else {
+                run = None;
+                continue;
+            };
+            let size = at.layout.sizes[d] as usize;
+            let parts = vec![(1, at.layout.offset as usize), (this.strides[d], size)];
+            sums.push(Sum { whole: next_at.layout.offset as usize, parts });
+            run = match run {
+                Some((along, sizes)) if along == d => Some((d, sizes)),
+                _ => (this.offset == 0).then(|| (d, vec![(1, size)])),
+            };
+            let Some((_, sizes)) = &mut run else { continue };
+            sizes.push((1, next_at.layout.sizes[d] as usize));
+            let (stride, end) = (next.strides[d], next.offset + next.sizes[d] * next.strides[d]);
+            let is_all =
+                |&e: &usize| contiguous_strides(whole.0)[e] == stride && whole.0[e] * stride == end;
+            if let Some(e) = (0..whole.0.len()).find(is_all) {
+                sums.push(Sum { whole: whole.1[e] as usize, parts: sizes.clone() });
             }
         }
     }

@@ -1,11 +1,13 @@
 //! Points of sizes that are parts of a whole, as the tokens that each of many experts gets: what one has more, others have less.
 
 use super::symbol_map::SymbolMap;
-use super::template::{AT_ENDS, FARTHER, turned};
+use super::template::FARTHER;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// In so many points all parts have something.
 const DRAWN: u64 = 8;
+/// In so many points some parts have nearly all; where there are not more parts, each has in one of them.
+const TURNS: usize = 8;
 /// A weight is below.
 const WEIGHTS: u64 = 1000;
 
@@ -14,10 +16,11 @@ const WEIGHTS: u64 = 1000;
 pub fn points(symbol_map: &SymbolMap, base: &[i64], shrunk: u32) -> Option<Vec<Vec<i64>>> {
     let all_one_more = (0..base.len()).map(|s| base[s] + 1).collect();
     let mut points = vec![base.to_vec(), settled(symbol_map, all_one_more)?];
-    for turn in 0..AT_ENDS {
+    let turns = base.len().min(TURNS);
+    for turn in 0..turns {
         // Some have much more than the others, which are as small as they can be without being equal.
-        let weight = |s: usize| if s % AT_ENDS == turn { WEIGHTS } else { 0 };
-        points.push(point(symbol_map, base, (shrunk, turn + 1), &weight)?);
+        let weight = |s: usize| if s % turns == (turn + 1) % turns { WEIGHTS } else { 0 };
+        points.push(point(symbol_map, base, (shrunk, turn), &weight)?);
     }
     for seed in 0..DRAWN {
         let weight = |s: usize| xxh3_64_with_seed(&s.to_le_bytes(), seed) % WEIGHTS;
@@ -41,7 +44,11 @@ fn point(
     let mut far = base.to_vec();
     let is_part = |s: usize| remainders.iter().any(|(_, parts)| parts.contains(&s));
     // Sizes that are equal may have a plan of their own.
-    let least = |s: usize| symbol_map.least(s) + turned(s, turn, base.len());
+    let count = base.len();
+    let least = |s: usize| {
+        let shift = turn * count.div_ceil(count.min(TURNS));
+        symbol_map.least(s) + ((s + count - shift % count) % count) as i64
+    };
     for s in symbol_map.independent().filter(|&s| !is_part(s)) {
         let most = base[s].saturating_mul(FARTHER);
         far[s] = least(s) + of(most - least(s), weight(s), WEIGHTS);

@@ -12,8 +12,10 @@ use std::collections::{HashMap, HashSet};
 /// A trace's numbers as polynomials in its symbols.
 #[derive(Clone, PartialEq)]
 pub struct SymbolMap {
-    /// For each symbol, where among the numbers it stands as it is.
+    /// For each symbol, where among the numbers it stands.
     symbols: Vec<usize>,
+    /// For each symbol, how many of what the number there says one of it is: a slice of rows begins at a multiple of a row.
+    steps: Vec<i64>,
     /// For each symbol, the value below which a trace is a special case.
     least: Vec<i64>,
     /// For each symbol that follows from others, how.
@@ -28,8 +30,10 @@ pub struct SymbolMap {
 #[derive(Clone, PartialEq)]
 enum Follows {
     Floor(usize, Floor),
-    /// What the other parts leave of a whole: of symbols before it.
+    /// What the other parts leave of a whole: of symbols that are settled before it.
     Remainder(Poly),
+    /// Nothing: it is always this.
+    Fixed(i64),
 }
 
 impl SymbolMap {
@@ -103,6 +107,7 @@ impl SymbolMap {
         varying.sort_by(|a, b| a.1.cmp(&b.1).then(a.0.cmp(&b.0)));
         let mut symbol_map = SymbolMap {
             symbols: Vec::new(),
+            steps: Vec::new(),
             least: Vec::new(),
             follows: Vec::new(),
             constants,
@@ -119,7 +124,7 @@ impl SymbolMap {
                         if !basis.is_many() {
                             return Ok(None);
                         }
-                        symbol_map.add(at, SMALLEST, Some(Follows::Remainder(rest)));
+                        symbol_map.add(at, 1, SMALLEST, Some(Follows::Remainder(rest)));
                         basis.know(Poly::symbol(symbol_map.symbols() - 1), &list)
                     }
                     Some((sum, _)) => basis.know(sum, &list),
@@ -132,13 +137,16 @@ impl SymbolMap {
                             }
                             // What begins after the first element is no special case.
                             let least = if role == Role::Offset { 1 } else { SMALLEST };
-                            let small = list.iter().any(|&n| n < least);
+                            let step = relations.step(at, examples);
+                            let small = list.iter().any(|&n| n < least * step);
                             if small && !basis.shows_small(role) {
-                                return Err((at, least));
+                                return Err((at, least * step));
                             }
-                            let follows = symbol_map.floor(&known, at, floors);
-                            symbol_map.add(at, least, follows);
-                            let new = basis.add(examples, &symbol_map.symbols, &list);
+                            let follows = symbol_map.floor(&known, at, floors && step == 1);
+                            symbol_map.add(at, step, least, follows);
+                            let point = |example: &Vec<i64>| symbol_map.point(example);
+                            let points: Vec<Vec<i64>> = examples.iter().map(point).collect();
+                            let new = basis.add(&points, step, &list);
                             let Some(poly) = new else { return Ok(None) };
                             poly
                         }
@@ -151,8 +159,9 @@ impl SymbolMap {
         Ok((!symbol_map.symbols.is_empty()).then_some(symbol_map))
     }
 
-    fn add(&mut self, at: usize, least: i64, follows: Option<Follows>) {
+    fn add(&mut self, at: usize, step: i64, least: i64, follows: Option<Follows>) {
         self.symbols.push(at);
+        self.steps.push(step);
         self.least.push(least);
         self.follows.push(follows);
     }
@@ -160,7 +169,7 @@ impl SymbolMap {
     /// Which symbol the number at `at` follows from by a division, and notes which of them follow from it.
     fn floor(&mut self, known: &FittedNumbers, at: usize, floors: bool) -> Option<Follows> {
         let (new, list) = (self.symbols.len(), known.values(at));
-        for s in (0..new).filter(|_| floors) {
+        for s in (0..new).filter(|&s| floors && self.steps[s] == 1) {
             let other = known.values(self.symbols[s]);
             if let Some(floor) = Floor::through(&other, &list) {
                 return Some(Follows::Floor(s, floor));
@@ -201,7 +210,9 @@ impl SymbolMap {
 
     /// Gives the symbols that follow from others the values that do. `None` beyond 64 bits.
     pub fn settle(&self, point: &mut [i64]) -> Option<()> {
-        for s in 0..point.len() {
+        let is_fixed = |&s: &usize| matches!(self.follows[s], Some(Follows::Fixed(_)));
+        let (fixed, others): (Vec<usize>, Vec<usize>) = (0..point.len()).partition(is_fixed);
+        for s in fixed.into_iter().chain(others) {
             point[s] = self.value(s, point)?;
         }
         Some(())
@@ -211,6 +222,7 @@ impl SymbolMap {
         match &self.follows[s] {
             Some(Follows::Floor(of, floor)) => floor.at(self.value(*of, point)?),
             Some(Follows::Remainder(poly)) => poly.at(point),
+            Some(Follows::Fixed(value)) => Some(*value),
             None => Some(point[s]),
         }
     }
@@ -228,7 +240,9 @@ impl SymbolMap {
         let mut lines = LineFitter::default();
         let mut known: Vec<&Poly> = Vec::new();
         let symbols: Vec<Poly> = (0..self.symbols()).map(Poly::symbol).collect();
-        for poly in symbols.iter().chain(self.varying.iter().map(|(_, poly)| poly)) {
+        let polys = self.varying.iter().map(|(_, poly)| poly);
+        let primitives: Vec<Poly> = polys.clone().map(Poly::primitive).collect();
+        for poly in symbols.iter().chain(polys).chain(&primitives) {
             if !known.contains(&poly)
                 && let Some(values) = points.iter().map(|point| poly.at(point)).collect()
             {
@@ -248,11 +262,45 @@ impl SymbolMap {
 
     /// The symbols' values in a trace; `None` if one of its numbers is not what follows from them.
     pub fn bind(&self, numbers: &[i64]) -> Option<Vec<i64>> {
-        let point: Vec<i64> = self.symbols.iter().map(|&at| numbers[at]).collect();
+        let point = self.point(numbers);
         let mut settled = point.clone();
         self.settle(&mut settled)?;
-        let expected = self.at(&point)?;
-        (expected == numbers && settled == point).then_some(point)
+        (settled == point && self.at(&point)? == numbers).then_some(point)
+    }
+
+    fn point(&self, numbers: &[i64]) -> Vec<i64> {
+        self.symbols
+            .iter()
+            .zip(&self.steps)
+            .map(|(&at, step)| numbers[at].div_euclid(*step))
+            .collect()
+    }
+
+    /// The map for a trace, and its point, if its numbers follow from its symbols: where some of these are so small that it is a
+    /// special case, the map of those traces in which they are just as small.
+    pub fn of_case(&self, numbers: &[i64]) -> Option<(SymbolMap, Vec<i64>)> {
+        let point = self.bind(numbers)?;
+        let mut case = self.clone();
+        for s in (0..point.len()).filter(|&s| point[s] < self.least[s]) {
+            if let Some(Follows::Remainder(rest)) = &case.follows[s] {
+                // Another part is what the others leave, then.
+                let part = rest.subtracted().find(|&p| case.varies_alone(p, &point))?;
+                let left = rest.plus(&Poly::symbol(part))?.line(1, -point[s])?;
+                let is_settled =
+                    |p: usize| matches!(case.follows[p], None | Some(Follows::Fixed(_)));
+                if !left.subtracted().all(is_settled) {
+                    return None;
+                }
+                case.follows[part] = Some(Follows::Remainder(left));
+            }
+            (case.follows[s], case.least[s]) = (Some(Follows::Fixed(point[s])), point[s]);
+        }
+        let varies = case.independent().next().is_some();
+        (varies && case.bind(numbers).is_some()).then_some((case, point))
+    }
+
+    fn varies_alone(&self, s: usize, point: &[i64]) -> bool {
+        self.follows[s].is_none() && point[s] >= self.least[s]
     }
 
     /// As [`SymbolMap::bind`], but `None` where a symbol is so small that the trace is a special case.

@@ -2,11 +2,12 @@
 
 use super::Planner;
 use super::expr::{Datum, Expr, Finder};
+use super::possible::{at_point, last_possible, said};
 use super::shares;
 use super::symbol_map::SymbolMap;
 use crate::number::{Number, Numbers};
 use crate::plan::{PlanDecisions, UnplacedPlan};
-use crate::record::{Arg, Read, Records, View};
+use crate::record::Records;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -25,8 +26,6 @@ const NEIGHBOURS: [i64; 3] = [0, 1, -1];
 const SPARE: usize = 2;
 /// Of so many symbols at the most it is asked for each how far it can go.
 const PROBED: usize = 32;
-/// Memory of one value beyond which no point is tried, in bytes.
-const LARGEST: i64 = 1 << 40;
 
 /// The plan of a family between two points, borders included.
 pub struct Template {
@@ -81,6 +80,11 @@ impl Template {
             symbol_map.settle(&mut highest)?;
         }
         None
+    }
+
+    /// How many its plan has.
+    pub fn steps(&self) -> usize {
+        self.unplaced.steps().len()
     }
 
     /// Whether a point is inside the region.
@@ -271,11 +275,29 @@ impl<'a> Probe<'a> {
         highest: &[i64],
     ) -> Option<Template> {
         let base = points[0].clone();
-        let agreeing: Option<Vec<Vec<i64>>> =
-            points.iter().map(|point| self.agreeing(point, lowest, highest)).collect();
+        let agreeing: Option<Vec<Vec<i64>>> = (points.iter())
+            .map(|point| self.agreeing(&self.reachable(&base, point), lowest, highest))
+            .collect();
         agreeing
             .filter(|points| has_neighbours(self.symbol_map, &base, points))
             .and_then(|points| self.template(points))
+    }
+
+    /// The point, or where there can be no such trace (a slice ends beyond its tensor), one on the way to the base; on its other
+    /// side for a neighbour.
+    fn reachable(&self, base: &[i64], point: &[i64]) -> Vec<i64> {
+        let away: Vec<i64> = point.iter().zip(base).map(|(to, from)| to - from).collect();
+        let is_next = away.iter().all(|n| n.abs() <= 1);
+        let halves = (0..=HALVES).map(|n| 1 << n).chain(is_next.then_some(-1));
+        let at = |part: i64| -> Option<Vec<i64>> {
+            let mut near: Vec<i64> =
+                base.iter().zip(&away).map(|(n, far)| n + far / part).collect();
+            self.symbol_map.settle(&mut near)?;
+            let is_large = (0..near.len()).all(|s| near[s] >= self.symbol_map.least(s));
+            let is_one = near != base && (part > 0 || is_large);
+            (is_one && at_point(self.symbol_map, self.records, &near).is_some()).then_some(near)
+        };
+        halves.into_iter().find_map(at).unwrap_or_else(|| base.to_vec())
     }
 
     /// The template between these points, which agree.
@@ -296,51 +318,6 @@ impl<'a> Probe<'a> {
         let (unplaced, decisions) = (self.unplaced.clone(), self.decisions.clone());
         Some(Template { lowest, highest, unplaced, decisions, varying })
     }
-}
-
-/// The trace at a point, if there can be such a one.
-pub fn at_point(symbol_map: &SymbolMap, records: &Records, point: &[i64]) -> Option<Records> {
-    resized(symbol_map, records.clone(), point)
-}
-
-/// As [`at_point`], in place of the trace.
-pub fn resized(symbol_map: &SymbolMap, mut records: Records, point: &[i64]) -> Option<Records> {
-    let mut numbers = symbol_map.at(point)?.into_iter();
-    let mut sound = true;
-    records.numbers(&mut |number| {
-        if !matches!(number, Number::Float(_)) {
-            let datum = numbers.next().map(Datum::Int);
-            sound &= datum.and_then(|datum| datum.put(number)).is_some();
-        }
-    });
-    (sound && is_possible(&records)).then_some(records)
-}
-
-/// Between which values the program says that a symbol will be, if it says so.
-pub fn said(
-    symbol_map: &SymbolMap,
-    records: &Records,
-    base: &[i64],
-    s: usize,
-) -> Option<(i64, i64)> {
-    let numbers = symbol_map.at(base)?;
-    records.varying.iter().find_map(|varying| {
-        let (symbol, more) = symbol_map.symbol_of(&numbers, varying.size)?;
-        (symbol == s).then(|| (varying.least - more, varying.most - more))
-    })
-}
-
-/// The value nearest to `limit` that is possible, as `good` is and all between them.
-pub fn last_possible(possible: &dyn Fn(i64) -> bool, good: i64, limit: i64) -> i64 {
-    if possible(limit) {
-        return limit;
-    }
-    let (mut good, mut bad) = (good, limit);
-    while good.abs_diff(bad) > 1 {
-        let middle = good + (bad - good) / 2;
-        if possible(middle) { good = middle } else { bad = middle }
-    }
-    good
 }
 
 /// The plan with zeros for its numbers, and these.
@@ -457,34 +434,4 @@ fn scattered(base: &[i64], lowest: &[i64], highest: &[i64]) -> Vec<Vec<i64>> {
         })
     }));
     points
-}
-
-/// Whether every view of the trace is inside its memory.
-fn is_possible(records: &Records) -> bool {
-    let nbytes = |value: u32| records.values.get(value as usize).map_or(0, |v| v.nbytes as i64);
-    let fits = |view: &View, value: u32| {
-        let end = view.layout.end().saturating_mul(view.dtype.size() as i64);
-        let positive = |list: &[i64]| list.iter().all(|&n| n >= 0);
-        positive(&view.layout.sizes)
-            && positive(&view.layout.strides)
-            && view.layout.offset >= 0
-            && end <= nbytes(value)
-    };
-    let reads = |read: &Read| fits(&read.view, read.value);
-    let is_sound = |arg: &Arg| match arg {
-        Arg::Tensor(read) => reads(read),
-        Arg::Tensors(list) => list.iter().flatten().all(reads),
-        _ => true,
-    };
-    let values = records.values.iter().all(|value| {
-        let bytes = value.format.numel().saturating_mul(value.format.dtype.size() as i64);
-        value.format.sizes.iter().all(|&n| n >= 0)
-            && bytes == value.nbytes as i64
-            && bytes <= LARGEST
-    });
-    values
-        && records.records.iter().all(|record| {
-            record.args.iter().all(is_sound)
-                && record.outs.iter().all(|out| fits(&out.view, out.value))
-        })
 }

@@ -1,5 +1,7 @@
 //! Plans instantiated at other sizes are the plans made for these sizes.
 
+mod ragged;
+
 use super::*;
 use crate::aten;
 use crate::dtype::DType::F32;

@@ -21,6 +21,10 @@ impl UnplacedPlan {
         plan
     }
 
+    pub fn steps(&self) -> &[Step] {
+        &self.0.steps
+    }
+
     pub fn steps_mut(&mut self) -> &mut [Step] {
         &mut self.0.steps
     }

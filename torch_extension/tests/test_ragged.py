@@ -1,0 +1,68 @@
+"""Ragged programs, whose parts have other lengths in every step, compile a few programs, whichever
+lengths come first."""
+
+import random
+
+import pytest
+import torch
+import torch.nn.functional as F
+import torchacc
+from support import DEVICE
+
+ROWS, WIDTH, STEPS = 96, 8, 40
+
+
+def parts(draw, count, least):
+    """So many lengths, none below `least`, that are all rows together."""
+    while True:
+        ends = sorted(draw.randint(0, ROWS) for _ in range(count - 1))
+        lengths = [b - a for a, b in zip([0, *ends], [*ends, ROWS], strict=True)]
+        if min(lengths) >= least:
+            return lengths
+
+
+def window(draw):
+    start = draw.randint(0, ROWS - 1)
+    return start, draw.randint(start + 1, ROWS)
+
+
+def attention(x, lengths):
+    each = (part[None, None] for part in x.split(lengths))
+    return torch.cat([F.scaled_dot_product_attention(q, q, q)[0, 0] for q in each])
+
+
+def mean(x, at):
+    return x[at[0] : at[1]].mean(0)
+
+
+# What is drawn, the program, and how many of 40 steps compile at the most.
+PROGRAMS = {
+    "attention": (lambda draw: parts(draw, 6, 2), attention, 4),
+    "mean": (window, mean, 24),
+}
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_compiles_are_few(name, seed):
+    sizes_of, program, most = PROGRAMS[name]
+    draw = random.Random(seed)
+    torch.manual_seed(seed)
+    ours = (torch.randn(WIDTH, WIDTH) / 3).to(DEVICE).requires_grad_()
+    theirs = ours.detach().cpu().double().requires_grad_()
+    torchacc.sync()
+    before = torchacc.metrics()["compiles"]
+    for _ in range(STEPS):
+        x, sizes = torch.randn(ROWS, WIDTH), sizes_of(draw)
+        for weight, rows in ((ours, x.to(DEVICE)), (theirs, x.double())):
+            y = program(rows @ weight, sizes)
+            # Each seed is a program of its own, which has learnt nothing yet.
+            for _ in range(seed):
+                y = y.sin()
+            y.square().mean().backward()
+            with torch.no_grad():
+                weight -= 0.1 * weight.grad
+            weight.grad = None
+        torch.testing.assert_close(ours.cpu().double(), theirs, rtol=1e-4, atol=1e-5)
+        torchacc.sync()
+    assert torchacc.metrics()["compiles"] - before <= most
