@@ -96,12 +96,6 @@ struct Content {
     copies: Vec<Arc<HostCopy>>,
 }
 
-impl Content {
-    fn of(state: State) -> Content {
-        Content { state, visitors: 0, copies: Vec::new() }
-    }
-}
-
 pub struct Storage {
     content: Mutex<Content>,
     settled: Condvar,
@@ -122,7 +116,7 @@ impl Storage {
     }
 
     fn of(state: State, nbytes: usize) -> Storage {
-        let content = Mutex::new(Content::of(state));
+        let content = Mutex::new(Content { state, visitors: 0, copies: Vec::new() });
         let (shared, derived) = (AtomicBool::new(false), DerivedCache::default());
         Storage { content, settled: Condvar::new(), nbytes, shared, derived }
     }
@@ -250,9 +244,11 @@ impl Storage {
             content.state = State::Ready(bytes.clone());
             drop(content);
             let copy = copy_of(&**bytes, allocate)?;
-            let old = replace(&mut *self.content.lock(), Content::of(State::Taken));
+            let mut content = self.content.lock();
+            let old = (replace(&mut content.state, State::Taken), take(&mut content.copies), bytes);
             // The visitor may have ended: without the lock, for memory may go to an allocator that is not ours.
-            drop((old, bytes));
+            drop(content);
+            drop(old);
             Taken { bytes: Arc::new(copy), copies: Vec::new() }
         };
         self.derived.clear();

@@ -44,6 +44,7 @@ impl HostCopy {
     pub fn make(&self) {
         let mut state = self.0.lock();
         *state = match replace(&mut *state, State::Told) {
+            // The memory is given up under the lock: who waits for that takes it over.
             State::Ready(read, source) => {
                 State::Made(read(source.as_deref().map(|bytes| &**bytes)))
             }

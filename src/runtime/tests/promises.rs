@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::backend::supplied::Supplied;
-use crate::buffer::{Elements, Location};
+use crate::buffer::{Bytes, Elements, Location, Storage};
 use crate::error::Code;
 use crate::thread::refusing;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -97,6 +97,26 @@ fn a_copy_is_of_what_was_there_and_the_update_of_it_takes_no_memory() {
     context.sync().unwrap();
     assert_eq!(context.shared.stats.compiles.get(), 1);
     assert_eq!(context.shared.backend.pool().stats().fresh_blocks, blocks);
+}
+
+#[test]
+fn memory_that_somebody_looks_at_stays_and_what_is_taken_is_a_copy() {
+    let context = context("cpu", 0, 0);
+    let allocate = |nbytes| context.shared.allocate(nbytes);
+    let mut memory = allocate(8).unwrap();
+    memory.write(0, &[7; 8]).unwrap();
+    let storage = Storage::ready(memory);
+    let look = |bytes: &dyn Bytes| {
+        let mut taken = storage.take(allocate)?.into_bytes()?;
+        let mut copied = [0; 8];
+        taken.read(0, &mut copied)?;
+        taken.write(0, &[1; 8])?;
+        assert_eq!((copied, bytes.on_host()), ([7; 8], Some(&[7; 8][..])));
+        Ok(())
+    };
+    assert!(storage.visit(look).unwrap());
+    assert!(!storage.visit(|_| unreachable!("it was taken")).unwrap());
+    assert!(storage.take(allocate).is_err());
 }
 
 /// Whoever waits for the program may hold what the call waits for.
