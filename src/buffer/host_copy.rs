@@ -22,7 +22,7 @@ enum State {
     /// The memory is there, and stays until the copy is made.
     Ready(Read, Source),
     Made(Result<Elements>),
-    Told,
+    Delivered,
 }
 
 impl HostCopy {
@@ -33,7 +33,7 @@ impl HostCopy {
     /// Says what is to be copied, or why it is not there.
     pub fn fulfil(&self, source: Result<Source>) {
         let mut state = self.0.lock();
-        *state = match (replace(&mut *state, State::Told), source) {
+        *state = match (replace(&mut *state, State::Delivered), source) {
             (State::Asked(read), Ok(source)) => State::Ready(read, source),
             (State::Asked(_), Err(error)) => State::Made(Err(error)),
             (other, _) => other,
@@ -43,7 +43,7 @@ impl HostCopy {
     /// Makes it, unless that has been done. Its source is there.
     pub fn make(&self) {
         let mut state = self.0.lock();
-        *state = match replace(&mut *state, State::Told) {
+        *state = match replace(&mut *state, State::Delivered) {
             // The memory is given up under the lock: who waits for that takes it over.
             State::Ready(read, source) => {
                 State::Made(read(source.as_deref().map(|bytes| &**bytes)))
@@ -54,21 +54,21 @@ impl HostCopy {
 
     /// Not to be made any more.
     pub fn give_up(&self) {
-        let given_up = replace(&mut *self.0.lock(), State::Told);
+        let given_up = replace(&mut *self.0.lock(), State::Delivered);
         drop(given_up);
     }
 
     /// Whether nothing is read any more.
     pub(super) fn is_made(&self) -> bool {
-        self.0.try_lock().is_some_and(|state| matches!(*state, State::Made(_) | State::Told))
+        self.0.try_lock().is_some_and(|state| matches!(*state, State::Made(_) | State::Delivered))
     }
 
     /// The elements, for who asked. Its source is there.
     pub fn elements(&self) -> Result<Elements> {
         self.make();
-        match replace(&mut *self.0.lock(), State::Told) {
+        match replace(&mut *self.0.lock(), State::Delivered) {
             State::Made(made) => made,
-            _ => Err(internal("a copy was told of twice, or had no source")),
+            _ => Err(internal("a copy was delivered twice, or had no source")),
         }
     }
 }

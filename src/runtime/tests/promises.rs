@@ -32,7 +32,7 @@ fn a_reading_thread_that_did_not_start_is_asked_for_again() {
     let context = context("cpu", 0, 0);
     let x = stored(&context, 2, 3.0);
     let given = Arc::new(());
-    let elements = Box::new(Given(vec![0; 8], given.clone()));
+    let elements = Box::new(CountedBytes(vec![0; 8], given.clone()));
     let refused =
         refusing(|| context.read_later(x, view(2), elements, Box::new(|_| unreachable!())));
     assert_eq!(refused.unwrap_err().code, Code::OutOfMemory);
@@ -41,9 +41,9 @@ fn a_reading_thread_that_did_not_start_is_asked_for_again() {
     assert_eq!(read_later(&context, x, 2).recv().unwrap(), [3.0; 2]);
 }
 
-struct Given(Vec<u8>, #[expect(dead_code, reason = "counted")] Arc<()>);
+struct CountedBytes(Vec<u8>, #[expect(dead_code, reason = "counted")] Arc<()>);
 
-impl AsMut<[u8]> for Given {
+impl AsMut<[u8]> for CountedBytes {
     fn as_mut(&mut self) -> &mut [u8] {
         &mut self.0
     }
