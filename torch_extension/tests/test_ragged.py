@@ -1,13 +1,15 @@
 """Ragged programs, whose parts have other lengths in every step, compile a few programs, whichever
 lengths come first."""
 
+import json
 import random
+from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
 import torchacc
-from support import DEVICE
+from support import DEVICE, output
 
 ROWS, WIDTH, STEPS = 96, 8, 40
 
@@ -42,10 +44,9 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_compiles_are_few(name, seed):
-    sizes_of, program, most = PROGRAMS[name]
+def compiles(name, seed):
+    """In 40 steps, each with the weights of the CPU in f64."""
+    sizes_of, program, _ = PROGRAMS[name]
     draw = random.Random(seed)
     torch.manual_seed(seed)
     ours = (torch.randn(WIDTH, WIDTH) / 3).to(DEVICE).requires_grad_()
@@ -65,4 +66,17 @@ def test_compiles_are_few(name, seed):
             weight.grad = None
         torch.testing.assert_close(ours.cpu().double(), theirs, rtol=1e-4, atol=1e-5)
         torchacc.sync()
-    assert torchacc.metrics()["compiles"] - before <= most
+    return torchacc.metrics()["compiles"] - before
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_compiles_are_few(name):
+    """In a process of their own: what is learnt depends on what was recorded before."""
+    code = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import test_ragged
+print([test_ragged.compiles({name!r}, seed) for seed in range(4)])
+"""
+    made = json.loads(output(code, TORCHACC_CACHE_DIR="off"))
+    assert max(made) <= PROGRAMS[name][2], made
