@@ -73,7 +73,7 @@ impl HostCopy {
     }
 }
 
-/// Memory that a program takes over, of which copies may be ahead: nothing is written to it before [`Taken::into_bytes`].
+/// Memory that a program takes over, of which copies may be ahead: nothing is written to it before [`Taken::make_copies`].
 pub struct Taken {
     pub(super) bytes: Arc<Box<dyn Bytes>>,
     pub(super) copies: Vec<Arc<HostCopy>>,

@@ -71,7 +71,8 @@ def compiles(name, seed):
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_compiles_are_few(name):
-    """In a process of their own: what is learnt depends on what was recorded before."""
+    """In a process of their own: an index that varied in another program is a number that the plan
+    is given in this one, too, and more of its steps depend on it."""
     code = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
