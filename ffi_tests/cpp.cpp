@@ -486,6 +486,23 @@ static void device_memory(const char* backend) {
   EXPECT(live == 0 && freed > 0);
 }
 
+static void changing_integers(const ta::Context& context) {
+  const auto x = ta::zeros(context, {2});
+  const auto changes = [&](auto program, std::initializer_list<std::int64_t> integers) {
+    std::vector<bool> said;
+    for (const std::int64_t integer : integers) {
+      context.cut();
+      const ta::Tensor y = program();
+      said.push_back(context.integer_changes(7, integer));
+    }
+    return said;
+  };
+  const auto sum = [&] { return x + x; };
+  EXPECT(changes(sum, {5, 6, 6, 7, 5}) == std::vector<bool>({false, false, false, true, true}));
+  // Another program has learnt nothing.
+  EXPECT(changes([&] { return x * x; }, {5, 5, 5, 5}) == std::vector<bool>(4, false));
+}
+
 int main(int, char** argv) {
   for (const char* backend : {"cpu", "reference"}) {
     const ta::Context context(backend);
@@ -501,6 +518,7 @@ int main(int, char** argv) {
     memory_of_others(context);
     arguments(context);
     own_operators(context);
+    changing_integers(context);
     reports(backend);
     device_memory(backend);
     archives(context, std::string(argv[0]) + ".archive");

@@ -606,6 +606,18 @@ torchacc_error *torchacc_apply_into(torchacc_context *context,
                                     torchacc_tensor *const *outs,
                                     size_t n_outs);
 
+/*
+ Whether an integer of the operation that is recorded next (the place of a slice, a shift) changes from run to run of this
+ program: `changes` is true from the third run on that brought a new one. An operation whose integer changes is better recorded
+ with indices that are computed from a SCALAR_INT, for as an INT every integer makes a program of its own; one that stays is
+ faster as it is. A program is the operations recorded since the last cut, up to the first such question since. `kind` tells
+ integers apart: a hash of the operator and of what else decides which are alike. Records nothing. Errors: INVALID_ARGUMENT.
+ */
+torchacc_error *torchacc_integer_changes(torchacc_context *context,
+                                         uint64_t kind,
+                                         int64_t integer,
+                                         bool *changes);
+
 /* Element type and sizes of a dense tensor. */
 typedef struct torchacc_type {
   torchacc_dtype dtype;
@@ -711,11 +723,11 @@ torchacc_error *torchacc_tensor_read_async(const torchacc_tensor *tensor,
                                            torchacc_drop_fn drop);
 
 /*
- Copies a tensor to `destination` without waiting: its elements in row-major order, `len` bytes, which nobody else touches
- until `done` is called, as by `torchacc_tensor_read_async`, with `data` the destination. Nor does the program that overwrites the
- tensor next wait for the copy before the step that does so, and then for no call of `done`: as a snapshot of a
- model is made beside the next step's forward and backward pass, in no more memory than its own. `user` as there.
- Errors: INVALID_ARGUMENT, also for a `len` that is not the tensor's.
+ Copies a tensor to `destination` without waiting: its elements in row-major order, `len` bytes. Nobody else touches these
+ before `done` is called, as by `torchacc_tensor_read_async`, with `data` the destination. What is copied is the value that the
+ tensor has now. A program that overwrites the tensor meanwhile runs up to the step that does so, which waits for the copy, never
+ for a call of `done`. So a snapshot of a model is made beside the next step's forward and backward pass, and takes no memory
+ but the destination. `user` as there. Errors: INVALID_ARGUMENT, also for a `len` that is not the tensor's.
  */
 torchacc_error *torchacc_tensor_copy_async(const torchacc_tensor *tensor,
                                            void *destination,

@@ -267,6 +267,12 @@ class Context {
     check(torchacc_is_done(get(), mark, &done));
     return done;
   }
+  // Whether an integer of the operation that is recorded next changes from run to run.
+  bool integer_changes(std::uint64_t kind, std::int64_t integer) const {
+    bool changes = false;
+    check(torchacc_integer_changes(get(), kind, integer, &changes));
+    return changes;
+  }
   torchacc_memory_stats memory_stats() const {
     torchacc_memory_stats stats{};
     stats.struct_size = sizeof stats;

@@ -42,11 +42,11 @@ pub unsafe extern "C" fn torchacc_tensor_read_async(
     })
 }
 
-/// Copies a tensor to `destination` without waiting: its elements in row-major order, `len` bytes, which nobody else touches
-/// until `done` is called, as by `torchacc_tensor_read_async`, with `data` the destination. Nor does the program that overwrites the
-/// tensor next wait for the copy before the step that does so, and then for no call of `done`: as a snapshot of a
-/// model is made beside the next step's forward and backward pass, in no more memory than its own. `user` as there.
-/// Errors: INVALID_ARGUMENT, also for a `len` that is not the tensor's.
+/// Copies a tensor to `destination` without waiting: its elements in row-major order, `len` bytes. Nobody else touches these
+/// before `done` is called, as by `torchacc_tensor_read_async`, with `data` the destination. What is copied is the value that the
+/// tensor has now. A program that overwrites the tensor meanwhile runs up to the step that does so, which waits for the copy, never
+/// for a call of `done`. So a snapshot of a model is made beside the next step's forward and backward pass, and takes no memory
+/// but the destination. `user` as there. Errors: INVALID_ARGUMENT, also for a `len` that is not the tensor's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_tensor_copy_async(
     tensor: *const torchacc_tensor,

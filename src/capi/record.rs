@@ -366,6 +366,26 @@ pub unsafe extern "C" fn torchacc_apply_into(
     })
 }
 
+/// Whether an integer of the operation that is recorded next (the place of a slice, a shift) changes from run to run of this
+/// program: `changes` is true from the third run on that brought a new one. An operation whose integer changes is better recorded
+/// with indices that are computed from a SCALAR_INT, for as an INT every integer makes a program of its own; one that stays is
+/// faster as it is. A program is the operations recorded since the last cut, up to the first such question since. `kind` tells
+/// integers apart: a hash of the operator and of what else decides which are alike. Records nothing. Errors: INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_integer_changes(
+    context: *mut torchacc_context,
+    kind: u64,
+    integer: i64,
+    changes: *mut bool,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY: a live context, says the header.
+        let said = unsafe { borrow(context)? }.inner.changes(kind, integer)?;
+        // SAFETY: writable, says the header.
+        unsafe { super::put(changes, said) }
+    })
+}
+
 /// A tensor that views a buffer.
 ///
 /// # Safety

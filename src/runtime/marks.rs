@@ -1,4 +1,4 @@
-//! Moments of recording, and whether the device has come so far.
+//! Moments of recording: whether the device has come so far, and whether it is as in earlier runs.
 
 use super::explain::Cause;
 use super::{Context, Cut};
@@ -9,6 +9,13 @@ impl Context {
     pub fn mark(&self) -> Result<u64> {
         let trace = self.trace.lock()?;
         Ok(self.launcher.sent() + u64::from(!trace.is_empty()))
+    }
+
+    /// Whether an integer of the operation that comes next changes from run to run; see [`Trace::changes`].
+    ///
+    /// [`Trace::changes`]: crate::trace::Trace::changes
+    pub fn changes(&self, kind: u64, integer: i64) -> Result<bool> {
+        Ok(self.trace.lock()?.changes(kind, integer))
     }
 
     /// Whether everything recorded before a mark has run. Waits for nothing; cuts if some of it is still recorded only, so that

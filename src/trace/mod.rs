@@ -8,6 +8,7 @@
 
 mod buffers;
 mod capture;
+mod changing;
 mod closed;
 mod arg_ref;
 mod gradient;
@@ -30,6 +31,7 @@ use crate::record::{
 };
 pub use arg_ref::{ArgRef, Call, TensorRef};
 pub use capture::Captured;
+use changing::ChangingIntegers;
 pub use closed::Closed;
 use gradient::{ContentId, Older, Past};
 pub use recorded::RecordedTrace;
@@ -118,6 +120,7 @@ pub struct Trace {
     history: TraceHistory,
     cuts: u64,
     sites: Sites,
+    changing: ChangingIntegers,
     /// The first record since the last cut whose place was not known, if there is one: later ones' were not, either.
     unknown_from: Option<usize>,
     /// Memory that buffers held. Whoever holds the lock of the trace drops it later: that may call the program.
@@ -193,7 +196,9 @@ impl Trace {
         encode::record(&mut self.recording.bytes, &record);
         let site = self.sites.next(&self.recording.bytes[start..]);
         let chain = self.sites.chain();
+        let operations = self.recording.mark(self.position).operations;
         self.recording.marks.push(Mark {
+            operations: changing::with_operation(operations, call.op),
             values: self.recording.values.len(),
             scalars: self.recording.scalars.len(),
             bytes: self.recording.bytes.len(),
@@ -273,6 +278,14 @@ impl Trace {
     /// Takes a trace that was made in advance. Its number.
     pub fn expect(&mut self, prefetched: RecordedTrace) -> u64 {
         self.history.expect(prefetched)
+    }
+
+    /// Whether an integer that the next operation would have as an attribute changes from run to run of this program. `kind`: what
+    /// tells it apart from others, its operator at the least.
+    pub fn changes(&mut self, kind: u64, integer: i64) -> bool {
+        let trace = self.expected.as_deref().unwrap_or(&self.recording);
+        let operations = trace.mark(self.position).operations;
+        self.changing.meet((self.cuts, operations), kind, integer)
     }
 
     /// The host waits for what was cut last.

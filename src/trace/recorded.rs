@@ -98,6 +98,8 @@ pub struct Mark {
     pub bytes: usize,
     /// Hash of all bytes up to here.
     pub chain: u64,
+    /// Names the operations up to here ([`with_operation`](super::changing::with_operation)).
+    pub operations: u64,
     /// Whether the results of the record have the types that follow from its arguments.
     pub inferred: bool,
     /// Whether the record gives gradients.

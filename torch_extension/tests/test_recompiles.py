@@ -419,3 +419,29 @@ def test_fixed_windows_stay_a_copy():
     before = torchacc.metrics()["recorded_ops"]
     step()
     assert torchacc.metrics()["recorded_ops"] - before == 3
+
+
+def test_places_that_change_in_one_program_stay_in_another():
+    draw = random.Random(0)
+    x = torch.randn(4, 30, device=DEVICE, requires_grad=True)
+
+    def step(function, places):
+        y = function(x)
+        loss = torch.stack([y[:, place] for place in places]).exp().sum()
+        return torch.autograd.grad(loss, x)[0].cpu()
+
+    def recorded():
+        before = torchacc.metrics()["recorded_ops"]
+        step(torch.tanh, range(3))
+        return torchacc.metrics()["recorded_ops"] - before
+
+    settle(lambda: step(torch.tanh, range(3)), 4)
+    fixed = recorded()
+    # An index is computed where the places change, and nowhere else.
+
+    def changing():
+        step(torch.sin, [draw.randrange(30) for _ in range(3)])
+
+    settle(changing, 6)
+    assert counts(changing) == KNOWN
+    assert recorded() == fixed

@@ -22,55 +22,25 @@
 #include <ATen/ops/where.h>
 
 #include <algorithm>
-#include <mutex>
-#include <unordered_map>
-#include <unordered_set>
 
 #include "aten/kernels.h"
 #include "record/arguments.h"
 #include "record/recorder.h"
-#include "runtime/progress.h"
+#include "runtime/runtime.h"
 
 namespace torchacc {
 namespace {
 
-// After so many cuts that brought something new a place varies; a fixed program has met all of its
-// numbers after the first steps.
-constexpr size_t kFixed = 2;
-constexpr size_t kPlaces = 1024;
+uint64_t word(int64_t number) { return static_cast<uint64_t>(number); }
 
-// What was met at a kind of place: an operator and the sizes that it had.
-struct Place {
-  // Hashes of the numbers since a cut: each of a program that varies may have been there before.
-  std::unordered_set<uint64_t> known;
-  uint64_t chain = 0;
-  uint64_t cut = 0;
-  uint64_t last_news = 0;
-  size_t news = 0;
-};
-
-bool varies(const KeyWords& key, uint64_t number) {
-  static std::mutex& mutex = *new std::mutex;
-  static auto& places = *new std::unordered_map<uint64_t, Place>;
-  const uint64_t cut = recorded_position();
-  const std::lock_guard<std::mutex> lock(mutex);
-  if (places.size() > kPlaces) places.clear();
-  Place& place = places[hash_of(key)];
-  if (place.news > kFixed) return true;
-  const bool is_next = place.cut == cut && !place.known.empty();
-  place.chain = hash_of({is_next ? place.chain : 0, number});
-  place.cut = cut;
-  const bool is_new = place.known.insert(place.chain).second;
-  if (is_new && (place.news == 0 || place.last_news != cut)) {
-    ++place.news;
-    place.last_news = cut;
-  }
-  return place.news > kFixed;
+// Whether a number changes from run to run at this place of the program; hashes of several, too.
+bool varies(const KeyWords& kind, uint64_t number) {
+  bool changes = false;
+  check(torchacc_integer_changes(context(), hash_of(kind), static_cast<int64_t>(number), &changes));
+  return changes;
 }
 
 enum Operator : uint64_t { kRoll, kStack, kSliceBackward };
-
-uint64_t word(int64_t number) { return static_cast<uint64_t>(number); }
 
 at::Tensor recorded_roll(const at::Tensor& self, at::IntArrayRef shifts, at::IntArrayRef dims) {
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::roll", "");

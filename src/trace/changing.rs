@@ -1,0 +1,119 @@
+//! Whether integers of operations (the place of a slice, a shift) change from run to run of a program.
+//!
+//! One that stays is better an attribute of its record: the program then copies a slice. One that changes is better an input, with
+//! which indices are computed: else every run would be another program. What one program shows says nothing of another, and a
+//! program is named by the operations before its first such integer: from there on, what is recorded depends on what is learnt.
+
+use crate::record::Operator;
+use std::collections::{HashMap, HashSet};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// After so many runs that brought something new an integer changes; a program in which it stays has met all of its own in the
+/// first runs.
+const NEWS: usize = 2;
+/// Beyond this many kinds of integers all are forgotten.
+const CAPACITY: usize = 1024;
+
+#[derive(Default)]
+pub struct ChangingIntegers {
+    /// The last trace that had one, and its operations before the first one.
+    last: Option<(u64, u64)>,
+    /// Of a program and a kind of integer, which may come several times in a run.
+    met: HashMap<u64, Met>,
+}
+
+#[derive(Default)]
+struct Met {
+    /// Hashes of those of a run up to one of them: each alone may have been there before.
+    known: HashSet<u64>,
+    chain: u64,
+    /// In which trace it came last, ...
+    trace: Option<u64>,
+    /// ... and in which it brought something new.
+    new_in: Option<u64>,
+    news: usize,
+}
+
+impl ChangingIntegers {
+    /// Whether an integer of a kind changes. `trace`: a number for each; `operations`: what it has recorded, by
+    /// [`with_operation`].
+    pub fn meet(&mut self, (trace, operations): (u64, u64), kind: u64, integer: i64) -> bool {
+        let program = match self.last {
+            Some((last, program)) if last == trace => program,
+            _ => operations,
+        };
+        self.last = Some((trace, program));
+        if self.met.len() >= CAPACITY {
+            self.met.clear();
+        }
+        let key = xxh3_64_with_seed(&kind.to_ne_bytes(), program);
+        let met = self.met.entry(key).or_default();
+        if met.news > NEWS {
+            return true;
+        }
+        let before = if met.trace == Some(trace) { met.chain } else { 0 };
+        met.chain = xxh3_64_with_seed(&integer.to_ne_bytes(), before);
+        met.trace = Some(trace);
+        if met.known.insert(met.chain) && met.new_in != Some(trace) {
+            met.new_in = Some(trace);
+            met.news += 1;
+        }
+        met.news > NEWS
+    }
+}
+
+/// Names operations, whatever their sizes and numbers: those before, and one more.
+pub fn with_operation(before: u64, operation: Operator) -> u64 {
+    let word = match operation {
+        Operator::Native(row) => u64::from(row) << 1,
+        Operator::Host(id) => u64::from(id) << 1 | 1,
+    };
+    xxh3_64_with_seed(&word.to_ne_bytes(), before)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What each run says of its integers, from which on it is the same forever.
+    fn runs(
+        changing: &mut ChangingIntegers,
+        first: u64,
+        operations: u64,
+        runs: &[&[i64]],
+    ) -> Vec<Vec<bool>> {
+        let run = |(n, integers): (usize, &&[i64])| {
+            let trace = first + n as u64;
+            // What comes after the first one is no longer the program's name.
+            let at = |k: usize| if k == 0 { operations } else { trace * 100 + k as u64 };
+            let meet = |(k, &integer): (usize, &i64)| changing.meet((trace, at(k)), 7, integer);
+            integers.iter().enumerate().map(meet).collect()
+        };
+        runs.iter().enumerate().map(run).collect()
+    }
+
+    #[test]
+    fn an_integer_changes_when_runs_bring_others() {
+        let mut changing = ChangingIntegers::default();
+        let said = runs(&mut changing, 0, 1, &[&[3, 5], &[3, 4], &[3, 5], &[2, 5], &[3, 5]]);
+        assert_eq!(said[..3], [[false; 2]; 3]);
+        assert_eq!(said[3..], [[true; 2]; 2]);
+    }
+
+    #[test]
+    fn integers_that_differ_within_a_run_stay() {
+        let mut changing = ChangingIntegers::default();
+        let said = runs(&mut changing, 0, 1, &[[0, 1, 2, 3, 4].as_slice(); 6]);
+        assert_eq!(said, [[false; 5]; 6]);
+    }
+
+    #[test]
+    fn another_program_learns_for_itself() {
+        let mut changing = ChangingIntegers::default();
+        let one = runs(&mut changing, 0, 1, &[&[0], &[1], &[2]]);
+        assert_eq!(one[2], [true]);
+        let other = runs(&mut changing, 10, 2, &[&[0], &[0], &[0]]);
+        assert_eq!(other, [[false]; 3]);
+        assert_eq!(runs(&mut changing, 20, 1, &[&[0]]), [[true]]);
+    }
+}
