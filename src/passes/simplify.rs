@@ -15,7 +15,7 @@ use std::borrow::Cow;
 ///
 /// ```text
 /// mul(x, 1.0)                → x             add(x, neg(y))             → sub(x, y)
-/// div(x, 8.0)                → mul(x, 0.125) select(true, x, y)         → x
+/// div(x, 1.0)                → x             select(true, x, y)         → x
 /// pow(x, 2.0)                → mul(x, x)     cast(cast(x: bf16): f32)   → cast(x)
 /// not(eq(x, y))              → ne(x, y)      reduce_max(x) over no axes → x
 /// ```
@@ -99,26 +99,9 @@ fn arithmetic(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
             }
         }
         Op::Div if is_number(b, y, 1) => return Ok(Some(x)),
-        Op::Div => {
-            if let Some(reciprocal) = exact_reciprocal(b, y) {
-                let factor = filled(b, y, reciprocal)?;
-                return b.binary(Op::Mul, x, factor).map(Some);
-            }
-        }
         _ => {}
     }
     Ok(None)
-}
-
-/// 1/y for a power of two whose reciprocal the dtype has: then x/y and x·(1/y) are the same real number, rounded once.
-fn exact_reciprocal(b: &Builder, y: ValueId) -> Option<f64> {
-    let number = splat_value(b, y).filter(|number| number.ty.dtype.is_float())?;
-    let value = number.f64(0);
-    let is_power =
-        value.is_normal() && value.to_bits().trailing_zeros() >= f64::MANTISSA_DIGITS - 1;
-    let reciprocal = 1.0 / value;
-    let stored = Array::from_f64(number.ty.dtype, &[], &[reciprocal]).f64(0);
-    (is_power && stored == reciprocal && stored.is_normal()).then_some(reciprocal)
 }
 
 fn lattice(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {

@@ -18,7 +18,7 @@ use crate::internal;
 use crate::op::array::as_integer;
 use crate::op::{Attr, Op};
 use crate::plan::{Instr, LoopBody, Reg};
-use chains::{Chained, without_idle_casts};
+use chains::{Chained, with_reciprocals, without_idle_casts};
 use loops::Unit;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -92,7 +92,7 @@ pub fn code(
 }
 
 fn compile(body: &LoopBody, reads: &[ReadKind], stores: Option<&[StoreKind]>) -> Result<Code> {
-    let body = &without_idle_casts(body, stores);
+    let body = &with_reciprocals(without_idle_casts(body, stores));
     let attempt = |target| {
         let mut c = Compiler {
             body,

@@ -6,7 +6,8 @@ use super::{Arg, Compiler, Inst, StoreKind};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
-use crate::op::Op;
+use crate::op::array::Array;
+use crate::op::{Attr, Op};
 use crate::plan::{Instr, LoopBody, Reg};
 
 /// How an instruction belongs to a chain.
@@ -217,4 +218,36 @@ pub(super) fn without_idle_casts(body: &LoopBody, stores: Option<&[StoreKind]>) 
         }
     }
     body
+}
+
+/// The body with products where it divides by powers of two: the same real numbers, rounded once. That is not done before a plan is
+/// made, for then sizes that are powers of two would have other plans than the rest.
+pub(super) fn with_reciprocals(mut body: LoopBody) -> LoopBody {
+    let reads = body.reads.len() as Reg;
+    let is_quotient = |instr: &Instr| instr.op == Op::Div && instr.dtype.is_float();
+    for n in 0..body.instrs.len() {
+        let reg = reads + n as Reg;
+        let asks = |instr: &&mut Instr| instr.args.contains(&reg);
+        let divides = |instr: &Instr| is_quotient(instr) && instr.args[0] != reg;
+        let Some(reciprocal) = exact_reciprocal(&body.instrs[n]) else { continue };
+        let only_divides = body.instrs.iter().filter(|i| i.args.contains(&reg)).all(divides);
+        if only_divides && !body.results.contains(&reg) {
+            body.instrs[n].attrs[0] = Attr::Float(reciprocal);
+            body.instrs.iter_mut().filter(asks).for_each(|quotient| quotient.op = Op::Mul);
+        }
+    }
+    body
+}
+
+/// 1/y for a constant y that is a power of two whose reciprocal the dtype has.
+fn exact_reciprocal(y: &Instr) -> Option<f64> {
+    let number = |value: f64| Array::from_f64(y.dtype, &[], &[value]).f64(0);
+    let value = match (y.op, &y.attrs[..]) {
+        (Op::Const, &[Attr::Float(value), ..]) if y.dtype.is_float() => number(value),
+        _ => return None,
+    };
+    let is_power =
+        value.is_normal() && value.to_bits().trailing_zeros() >= f64::MANTISSA_DIGITS - 1;
+    let stored = number(1.0 / value);
+    (is_power && stored == 1.0 / value && stored.is_normal()).then_some(stored)
 }
