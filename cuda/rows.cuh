@@ -24,6 +24,25 @@ struct Sums {
   }
 };
 
+// Sums of what a thread adds. Of a long row it adds thousands of numbers, whose roundings are kept
+// and taken back (Kahan's sum).
+template <class A, int K, bool LONG>
+struct Adding {
+  Sums<A, K> sums = {};
+  A excess[K] = {};
+  DEVICE void add(int k, A x) {
+    if (!LONG) {
+      sums.at[k] += x;
+      return;
+    }
+    const A term = x - excess[k], sum = sums.at[k] + term;
+    const A rounding = (sum - sums.at[k]) - term;
+    // Infinities have none.
+    excess[k] = rounding == rounding ? rounding : 0;
+    sums.at[k] = sum;
+  }
+};
+
 // `total` is the sum of exp(x - top) over what was seen that is not -inf.
 template <class A>
 struct Exponentials {
@@ -276,9 +295,9 @@ DEVICE void softmax_grad(const To& to, u64 from_dy, u64 from_y, i64 rows, i64 n)
   if (span.row >= rows) return;
   const Row<DY, G, V, N> dy(span, (const DY*)from_dy);
   const Row<Y, G, V, N> y(span, (const Y*)from_y);
-  Sums<A, 1> mine = {};
-  span.visit([&](A dy, A y) { mine.at[0] += dy * y; }, dy, y);
-  const A dot = of_team<G>(mine).at[0];
+  Adding<A, 1, N == 0> mine;
+  span.visit([&](A dy, A y) { mine.add(0, dy * y); }, dy, y);
+  const A dot = of_team<G>(mine.sums).at[0];
   span.write(to, [=](A dy, A y) { return (dy - dot) * y; }, dy, y);
 }
 
@@ -289,9 +308,9 @@ DEVICE void log_softmax_grad(const To& to, u64 from_dy, u64 from_y, i64 rows, i6
   if (span.row >= rows) return;
   const Row<DY, G, V, N> dy(span, (const DY*)from_dy);
   const Row<Y, G, V, N> y(span, (const Y*)from_y);
-  Sums<A, 1> mine = {};
-  span.visit([&](A dy) { mine.at[0] += dy; }, dy);
-  const A sum = of_team<G>(mine).at[0];
+  Adding<A, 1, N == 0> mine;
+  span.visit([&](A dy) { mine.add(0, dy); }, dy);
+  const A sum = of_team<G>(mine.sums).at[0];
   span.write(to, [=](A dy, A y) { return dy - op_exp(y) * sum; }, dy, y);
 }
 
@@ -307,18 +326,18 @@ DEVICE void norm(const To& to, u64 from, u64 weight, u64 bias, u64 means, u64 rs
   // The mean as far as sums of large numbers tell, and how far it is off.
   A near = 0, off = 0;
   if (MEAN) {
-    Sums<A, 1> sum = {};
-    span.visit([&](A x) { sum.at[0] += x; }, x);
-    near = of_team<G>(sum).at[0] / (A)n;
+    Adding<A, 1, N == 0> sum;
+    span.visit([&](A x) { sum.add(0, x); }, x);
+    near = of_team<G>(sum.sums).at[0] / (A)n;
   }
-  Sums<A, MEAN ? 2 : 1> mine = {};
+  Adding<A, MEAN ? 2 : 1, N == 0> mine;
   span.visit(
       [&](A x) {
-        mine.at[0] += (x - near) * (x - near);
-        if (MEAN) mine.at[MEAN] += x - near;
+        mine.add(0, (x - near) * (x - near));
+        if (MEAN) mine.add(MEAN, x - near);
       },
       x);
-  const auto sums = of_team<G>(mine);
+  const auto sums = of_team<G>(mine.sums);
   if (MEAN) off = sums.at[MEAN] / (A)n;
   const A variance = op_max(sums.at[0] / (A)n - off * off, (A)0);
   const A rstd = 1 / op_sqrt(variance + (A)bits_as<f64>(eps));
@@ -344,14 +363,14 @@ DEVICE Slope<Held<X>> slope(const Span<G, V, N>& span, const Row<DY, G, V, N>& d
                             const Row<X, G, V, N>& x, const Weight& weight, u64 means, u64 rstds) {
   typedef Held<X> A;
   Slope<A> s = {MEAN ? ((const A*)means)[span.row] : 0, ((const A*)rstds)[span.row], 0, 0};
-  Sums<A, MEAN ? 2 : 1> mine = {};
+  Adding<A, MEAN ? 2 : 1, N == 0> mine;
   span.visit(
       [&](A dy, A x, A w) {
-        mine.at[0] += dy * w * s.normed(x);
-        if (MEAN) mine.at[MEAN] += dy * w;
+        mine.add(0, dy * w * s.normed(x));
+        if (MEAN) mine.add(MEAN, dy * w);
       },
       dy, x, weight);
-  const auto sums = of_team<G>(mine);
+  const auto sums = of_team<G>(mine.sums);
   s.along = sums.at[0] / (A)span.n;
   if (MEAN) s.average = sums.at[MEAN] / (A)span.n;
   return s;

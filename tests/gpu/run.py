@@ -29,7 +29,8 @@ from pathlib import Path
 
 from kit import KIT, PACKAGE, ROOT, environment, share, unpack
 
-PYTHON_TESTS = ["device", "parity", "works", "optim", "random", "opinfo", "views"]
+PYTHON_TESTS = """device parity works optim random opinfo views grouped experts convolution complex
+    dynamic amp generation modules loader random_programs""".split()
 # Registers are counted by the compiler, not the GPU.
 SKIPPED = ["cuda::tests::usage"]
 # Of the device that a C++ compiler makes of the host, whatever GPU there is.

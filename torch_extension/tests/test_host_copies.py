@@ -1,12 +1,16 @@
 """Copies that are made while the next step runs: of the values that there were, and the step is the
 one that it is without them."""
 
+import gc
+import types
+
 import pytest
 import torch
 import torch.nn as nn
 import torchacc
 from support import DEVICE
 from torchacc.checkpoint import Checkpointer
+from torchacc.checkpoint.memory import Slot
 
 HostCopies = torch.classes.acc.HostCopies
 
@@ -126,3 +130,43 @@ def test_an_operation_that_fails_is_told_by_the_wait():
         copies.wait()
     with pytest.raises(IndexError, match="out of"):
         torchacc.sync()
+
+
+class Runtime:
+    """As much of CUDA's runtime as pins memory; `registered` are bytes by their addresses."""
+
+    cudaError = types.SimpleNamespace(success=0)  # noqa: N815
+
+    def __init__(self):
+        self.registered = {}
+
+    def cudaHostRegister(self, start, size, flags):  # noqa: N802
+        others = self.registered.items()
+        if any(start < other + its and other < start + size for other, its in others):
+            return 712
+        self.registered[start] = size
+        return 0
+
+    def cudaHostUnregister(self, start):  # noqa: N802
+        del self.registered[start]
+
+
+def test_memory_that_was_pinned_is_let_go(tmp_path, monkeypatch):
+    """What is mapped to the same addresses later could not be pinned, and that failure would be
+    told to whoever uses the GPU next."""
+    runtime = Runtime()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "cudart", lambda: runtime)
+    slot = Slot(tmp_path / "0.0", 0)
+    for size in (4096, 4096, 8192, 100):
+        slot.open(size)
+        assert list(runtime.registered.values()) == [size]
+    slot.close()
+    assert not runtime.registered
+    slot = Slot(None, 0)
+    slot.open(4096)
+    assert runtime.registered
+    del slot
+    gc.collect()
+    assert not runtime.registered

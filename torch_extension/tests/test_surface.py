@@ -34,6 +34,7 @@ NOT_OF_CUDA = {
     "lru_cache",
     "os",
     "platform",
+    "pynvml",
     "threading",
     "torch",
     "traceback",

@@ -1,5 +1,7 @@
 #include "runtime/pinned.h"
 
+#include <ATen/Context.h>
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/util/Exception.h>
 
 #include <cstdlib>
@@ -55,6 +57,8 @@ c10::Allocator& pinned_allocator() {
 }
 
 bool is_pinned(const void* pointer) {
+  // `torch.empty(pin_memory=True)` is CUDA's wherever there is one.
+  if (at::globalContext().hasCUDA() && at::detail::getCUDAHooks().isPinnedPtr(pointer)) return true;
   std::lock_guard<std::mutex> lock(ranges().mutex);
   const auto address = reinterpret_cast<uintptr_t>(pointer);
   auto after = ranges().sizes.upper_bound(address);

@@ -7,6 +7,7 @@ part to the disk, and goes with the process.
 """
 
 import contextlib
+import ctypes
 import dataclasses
 import fcntl
 import json
@@ -14,6 +15,7 @@ import mmap
 import os
 import shutil
 import tempfile
+import weakref
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,7 +102,7 @@ class Slot:
         self.layout = None  # whose envelopes and metadata are there
         self.id: str | None = None
         self.bytes: torch.Tensor | None = None  # uint8
-        self._file, self._view = None, None
+        self._file, self._view, self._unpin = None, None, None
 
     @property
     def place(self) -> dict[str, str]:
@@ -136,7 +138,9 @@ class Slot:
             flags = mmap.MAP_SHARED | mmap.MAP_POPULATE
             self._view = memoryview(mmap.mmap(self._file.fileno(), size, flags=flags))
             self.bytes = torch.frombuffer(self._view, dtype=torch.uint8)
-            _pin(self.bytes)
+            if _pin(self.bytes):
+                # Also where nobody closes it: what is mapped there later could not be pinned.
+                self._unpin = weakref.finalize(self, _unpin, self.bytes.data_ptr())
         return self.bytes
 
     def put(self, at: int, data: bytes) -> None:
@@ -166,17 +170,24 @@ class Slot:
             shutil.rmtree(self.path, ignore_errors=True)
 
     def _release(self) -> None:
-        if self.bytes is not None:
-            _unpin(self.bytes)
-        self.bytes = self.layout = self._view = None
+        if self._unpin is not None:
+            self._unpin()
+        self.bytes = self.layout = self._view = self._unpin = None
 
 
-def _pin(memory: torch.Tensor) -> None:
-    """A GPU copies to pinned memory several times as fast. Where it cannot be pinned, it is not."""
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        torch.cuda.cudart().cudaHostRegister(memory.data_ptr(), memory.nbytes, 0)
+def _pin(memory: torch.Tensor) -> bool:
+    """Whether it is pinned: a GPU then copies to it several times as fast."""
+    if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
+        return False
+    cudart = torch.cuda.cudart()
+    pinned = cudart.cudaHostRegister(memory.data_ptr(), memory.nbytes, 0)
+    if pinned == cudart.cudaError.success:
+        return True
+    # Whoever asks next whether a kernel of his was launched would be told of this failure.
+    with contextlib.suppress(OSError):
+        ctypes.CDLL(f"libcudart.so.{torch.version.cuda.split('.')[0]}").cudaGetLastError()
+    return False
 
 
-def _unpin(memory: torch.Tensor) -> None:
-    if memory.is_pinned():
-        torch.cuda.cudart().cudaHostUnregister(memory.data_ptr())
+def _unpin(pointer: int) -> None:
+    torch.cuda.cudart().cudaHostUnregister(pointer)

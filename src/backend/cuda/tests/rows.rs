@@ -121,6 +121,16 @@ fn rows_far_from_zero() {
     check_kernels(&cases);
 }
 
+/// A thread has thousands of a row, and every rounding of its sum goes the same way.
+#[test]
+fn rows_of_a_million() {
+    let n = 1 << 20;
+    let numbers: Vec<f64> = (0..n).map(|i| if i % 2 == 0 { 1.1 } else { -1.1 }).collect();
+    let x = Array::from_f64(DType::F32, &[1, n], &numbers);
+    let attrs = smallvec![Attr::Float(1e-5), Attr::Bool(false), Attr::Bool(false)];
+    check_kernels(&[(node(Op::LayerNorm, attrs, vec![x]), 8.0)]);
+}
+
 /// Their mean is infinite, too, and what they are normed to is no number.
 #[test]
 fn rows_with_infinities() {
