@@ -54,6 +54,17 @@ def copy_to_host(d):
     return f"{d.new('h')} = {d.choice(among)}"
 
 
+@statement(1.5)
+def copy_while_the_program_goes_on(d):
+    return f"{d.new('r')} = Copy({d.some()})"
+
+
+@statement(1)
+def wait_for_a_copy(d):
+    copies = [name for name, value in d.names.items() if hasattr(value, "made")]
+    return f"{d.new('h')} = {d.choice(copies)}.made().clone()" if copies else None
+
+
 @statement(2)
 def use_host(d):
     h = d.where(letter="h")

@@ -30,6 +30,25 @@ def data(seed, shape, dtype, kind="small"):
     return numbers.to(ROUNDED[dtype]).to(device, globals()[dtype])
 
 
+class Copy:
+    """Of a tensor, to the host, made while the program goes on."""
+
+    def __init__(self, x):
+        self.tensor, self.copies = torch.empty(x.shape, dtype=x.dtype), None
+        if device == "acc":
+            self.copies = torch.classes.acc.HostCopies([x.detach()], [self.tensor])
+        else:
+            self.tensor.copy_(x.detach())
+
+    def made(self):
+        if self.copies is not None:
+            self.copies.wait()
+        return self.tensor
+
+    def __repr__(self):
+        return repr(self.made())
+
+
 def mark_step():
     if device == "acc":
         torchacc.mark_step()

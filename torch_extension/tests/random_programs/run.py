@@ -71,7 +71,8 @@ def results(names):
     """What a program leaves: tensors, and what was read."""
     found = variables(names).items()
     kept = (pair for pair in found if pair[0][0] == "r" or isinstance(pair[1], torch.Tensor))
-    return {name: snapshot(value) for name, value in kept}
+    made = ((name, value.made() if hasattr(value, "made") else value) for name, value in kept)
+    return {name: snapshot(value) for name, value in made}
 
 
 @dataclass
