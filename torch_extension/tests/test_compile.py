@@ -1,55 +1,27 @@
 """`torch.compile` on acc: the same numbers, the same programs, nothing for Inductor to do."""
 
 import functools
-import math
-import tomllib
-from pathlib import Path
 
 import pytest
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 import torchacc
-from support import DEVICE, GPT, assert_same, run_python, to_device, token_batch, twins
+from compiled import classifier, gradients, graphs, leaf, whole
+from support import DEVICE, GPT, assert_same, to_device, token_batch, twins
 from torch._dynamo.utils import counters
 from torch._functorch.aot_autograd import make_boxed_func
-from torch._higher_order_ops import associative_scan, map, scan, while_loop
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, flex_attention
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 from training import Training, counts, settle
 
 BACKENDS = ["inductor", "torchacc"]
-PROJECT = Path(__file__).parents[2] / "pyproject.toml"
-whole = functools.partial(torch.compile, fullgraph=True)
 
 
 @pytest.fixture(autouse=True)
 def _nothing_captured():
     torch._dynamo.reset()
     counters.clear()
-
-
-def classifier():
-    return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.GELU(), nn.Linear(8, 3))
-
-
-def gradients(function, *arguments):
-    """What `function` gives, and the gradients of its sum for the arguments that require some."""
-    result = function(*arguments)
-    wanted = [x for x in arguments if isinstance(x, torch.Tensor) and x.requires_grad]
-    return result, *torch.autograd.grad(result.sum(), wanted)
-
-
-def leaf(*sizes, dtype=torch.float64):
-    return torch.randn(*sizes, dtype=dtype).requires_grad_()
-
-
-def graphs():
-    return counters["stats"]["unique_graphs"]
-
-
-# ---- models
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -171,9 +143,6 @@ def test_the_same_model_on_another_device():
     cpu.to(DEVICE)
     assert_same(compiled(x.to(DEVICE)), expected)
     assert graphs() == 2
-
-
-# ---- what is captured
 
 
 def test_only_graphs_on_acc_are_kept_from_inductor():
@@ -314,319 +283,3 @@ def test_checkpointing_draws_the_same_numbers_again(selective):
     found = gradients(whole(run), x)
     for one, other in zip(found, expected, strict=True):
         assert torch.equal(one.cpu(), other.cpu())
-
-
-# ---- higher-order operators
-
-
-def by_steps(step, carry, xs):
-    results = []
-    for x in xs:
-        carry, y = step(carry, x)
-        results.append(y)
-    return carry, torch.stack(results)
-
-
-@torch.compiler.nested_compile_region
-def region(x):
-    return x.sin() * 2
-
-
-def doubled(carry, x):
-    carry = carry * 0.5 + x
-    return carry, carry.sin()
-
-
-# Each with what it means.
-OPERATORS = {
-    "cond": (
-        lambda x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,)),
-        lambda x: x.sin() if x.sum() > 0 else x.cos(),
-    ),
-    "while_loop": (
-        lambda x: while_loop(
-            lambda i, x: i < 5,
-            lambda i, x: (i + 1, x * x.cos()),
-            (torch.zeros((), dtype=torch.int64, device=x.device), x),
-        )[1],
-        lambda x: functools.reduce(lambda x, _: x * x.cos(), range(5), x),
-    ),
-    "scan": (
-        lambda x: scan(doubled, torch.zeros_like(x[0]), x)[1],
-        lambda x: by_steps(doubled, torch.zeros_like(x[0]), x)[1],
-    ),
-    "associative_scan": (
-        lambda x: associative_scan(torch.mul, x, 0, combine_mode="generic"),
-        lambda x: x.cumprod(0),
-    ),
-    "map": (lambda x: map(lambda row: row.exp() * 2, x), lambda x: x.exp() * 2),
-    "invoke_subgraph": (lambda x: region(region(x)), lambda x: (x.sin() * 2).sin() * 2),
-}
-
-
-@pytest.mark.parametrize("name", OPERATORS)
-@pytest.mark.parametrize("compiled", [True, False])
-def test_control_flow(name, compiled):
-    function, meaning = OPERATORS[name]
-    function = whole(function) if compiled else function
-    for _ in range(2):
-        x = leaf(5, 3)
-        assert_same(gradients(function, to_device(x)), gradients(meaning, x))
-        with torch.no_grad():
-            assert_same(function(to_device(x)), meaning(x))
-
-
-def test_control_flow_under_autocast_and_transforms():
-    x = torch.randn(3, 4, device=DEVICE)
-    layer = nn.Linear(4, 2).to(DEVICE)
-
-    def choose(x):
-        return torch.cond(x.sum() > 0, layer, lambda x: layer(x) * 2, (x,))
-
-    with torch.autocast(DEVICE, dtype=torch.bfloat16):
-        assert whole(choose)(x).dtype == torch.bfloat16
-    rows = torch.vmap(lambda x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,)))
-    expected = torch.where(x.sum(1, keepdim=True) > 0, x.sin(), x.cos())
-    assert_same(whole(rows)(x), expected.cpu())
-
-
-def attention(query, key, value, bias, causal=True):
-    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1]) + bias[:, None, :]
-    if causal:
-        scores = scores.masked_fill(~torch.ones_like(scores[0, 0]).tril().bool(), -math.inf)
-    return scores.softmax(-1) @ value
-
-
-def causal(b, h, i, j):
-    return i >= j
-
-
-@pytest.mark.parametrize("compiled", [True, False])
-def test_flex_attention(compiled):
-    function = whole(flex_attention) if compiled else flex_attention
-    query, key, value = (leaf(2, 2, 20, 8) for _ in range(3))
-    inputs = query, key, value, leaf(2, 20)
-    mask = create_block_mask(causal, None, None, 20, 20, device=DEVICE)
-
-    def flex(query, key, value, bias):
-        def score(score, b, h, i, j):
-            return score + bias[h, j]
-
-        return function(query, key, value, score_mod=score, block_mask=mask)
-
-    expected = gradients(attention, *inputs)
-    on_acc = to_device(inputs)
-    assert_same(gradients(flex, *on_acc), expected)
-
-    def step():
-        gradients(flex, *on_acc)
-        torchacc.cut()
-
-    settle(step)
-    # In the background there may still be a template to make of what was recorded before.
-    assert (0, 0) in [counts(lambda: settle(step)) for _ in range(4)]
-    with torch.no_grad():
-        assert_same(flex(*on_acc), expected[0])
-
-
-def test_flex_attention_of_groups_halves_and_masked_rows():
-    query, key = torch.randn(1, 4, 16, 8), torch.randn(1, 2, 16, 8)
-    on_acc = to_device((query, key))
-    compiled = whole(flex_attention)
-    # create_block_mask takes the current accelerator where it is told of no device.
-    nothing = torch.compile(create_block_mask)(lambda b, h, i, j: i < 4, None, None, 16, 16)
-    result, aux = compiled(
-        *on_acc, on_acc[1], block_mask=nothing, enable_gqa=True, return_aux=AuxRequest(lse=True)
-    )
-    keys = key.repeat_interleave(2, 1)
-    scores = query @ keys.transpose(-2, -1) / math.sqrt(8)
-    expected = torch.cat([(scores.softmax(-1) @ keys)[:, :, :4], torch.zeros(1, 4, 12, 8)], 2)
-    assert_same(result, expected, 1e-4, 1e-5)
-    assert_same(aux.lse[:, :, :4], scores.logsumexp(-1)[:, :, :4], 1e-4, 1e-5)
-    assert (aux.lse[:, :, 4:] == -math.inf).all()
-    with torch.autocast(DEVICE, dtype=torch.bfloat16):
-        for function in (compiled, flex_attention):
-            inputs = [tensor.requires_grad_() for tensor in to_device((query, keys, keys))]
-            found = gradients(function, *inputs)
-            assert found[0].dtype == torch.bfloat16
-            assert_same(found[0].float(), scores.softmax(-1) @ keys, 5e-2, 5e-2)
-
-
-# ---- steps
-
-
-@pytest.mark.parametrize(
-    ("optimizer", "options"),
-    [
-        (torch.optim.SGD, {"momentum": 0.9}),
-        (torch.optim.AdamW, {}),
-        (torch.optim.AdamW, {"fused": True}),
-        (torch.optim.AdamW, {"foreach": False, "capturable": True}),
-    ],
-)
-def test_a_compiled_optimizer_ends_the_step(optimizer, options):
-    def prepare(device):
-        weights = [torch.full((3,), 1.0, device=device), torch.full((2, 2), 2.0, device=device)]
-        parameters = [nn.Parameter(w) for w in weights]
-        # The others are about how it is computed.
-        given = (
-            options if device == DEVICE else {k: v for k, v in options.items() if k == "momentum"}
-        )
-        step = optimizer(parameters, lr=0.1, **given).step
-        step = torch.compile(step) if device == DEVICE else step
-
-        def run():
-            for parameter in parameters:
-                parameter.grad = parameter.detach() * 2
-            step()
-
-        return run, parameters
-
-    (cpu, expected), (acc, found) = prepare("cpu"), prepare(DEVICE)
-    settle(cpu, 8)
-    settle(acc)
-    assert counts(lambda: settle(acc))[1] == 0
-    assert torchacc.metrics()["cuts"] == 4
-    assert torchacc.metrics()["read_cuts"] == 0
-    assert_same(found, expected, 1e-4, 1e-5)
-
-
-def test_a_step_that_is_compiled_as_one_function():
-    models = twins(classifier)
-    x, y = torch.randn(5, 6), torch.randint(3, (5,))
-
-    def prepare(model, device):
-        optimizer = torch.optim.AdamW(model.parameters())
-        data = x.to(device), y.to(device)
-
-        def step():
-            loss = F.cross_entropy(model(data[0]), data[1])
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            return loss
-
-        return step
-
-    cpu, acc = prepare(models[0], "cpu"), torch.compile(prepare(models[1], DEVICE))
-    for _ in range(4):
-        assert_same(acc(), cpu(), 1e-4, 1e-5)
-    assert counts(lambda: settle(acc))[1] == 0
-    assert torchacc.metrics()["cuts"] == 4
-
-
-def test_compiled_autograd():
-    cpu, acc = twins(classifier)
-    x = torch.randn(5, 6)
-    cpu(x).pow(2).sum().backward()
-    with torch._dynamo.compiled_autograd._enable(whole):
-        acc(x.to(DEVICE)).pow(2).sum().backward()
-    assert graphs() == 1
-    assert_same([p.grad for p in acc.parameters()], [p.grad for p in cpu.parameters()], 1e-4, 1e-5)
-
-
-# ---- the device's own functions
-
-
-def test_cuts_and_waits_in_a_graph():
-    for end in (torchacc.cut, torchacc.sync, torch.acc.synchronize, torch.accelerator.synchronize):
-
-        def run(x, end=end):
-            y = x + 1
-            end()
-            return y * 2
-
-        compiled, alone = whole(run), whole(lambda end=end: end())
-        x = torch.ones(2, device=DEVICE)
-        compiled(x)
-        alone()
-        torchacc.sync()
-        torchacc.reset_metrics()
-        assert_same(compiled(x), torch.full((2,), 4.0))
-        x + 1
-        alone()
-        assert torchacc.metrics()["cuts"] == 3
-
-
-def test_state_of_the_device_is_asked_for_at_every_call():
-    def run(x):
-        if not torch.acc.is_available() or torch.acc.device_count() < 1:
-            return None
-        state = torch.acc.get_rng_state()
-        first = torch.rand(3, device=DEVICE)
-        torch.acc.set_rng_state(state)
-        second = torch.rand(3, device=DEVICE)
-        return first, second, x + torch.acc.current_device(), torch.acc.initial_seed()
-
-    compiled = torch.compile(run)
-    for seed in (1, 2, 3):
-        torch.acc.manual_seed(seed)
-        first, second, same, initial = compiled(torch.ones(2, device=DEVICE))
-        assert torch.equal(first.cpu(), second.cpu())
-        assert same.tolist() == [1, 1]
-        assert initial == seed
-
-    def seeded():
-        first = torch.rand(2, device=DEVICE)
-        torch.manual_seed(3)
-        return first, torch.rand(2, device=DEVICE)
-
-    torch.manual_seed(1)
-    expected = seeded()
-    torch.manual_seed(1)
-    assert_same(torch.compile(seeded)(), to_device(expected, "cpu"))
-
-
-def test_streams_and_events():
-    def run(x):
-        stream = torch.acc.Stream(DEVICE)
-        with torch.acc.stream(stream):
-            y = x + 1
-        torch.acc.current_stream().wait_stream(stream)
-        event = torch.acc.Event()
-        event.record()
-        event.synchronize()
-        with torch.acc.device(0):
-            return y * 2
-
-    assert torch.compile(run)(torch.ones(2, device=DEVICE)).tolist() == [4, 4]
-
-
-# ---- programs beside torch.compile's
-
-
-def test_exported_programs():
-    model, x = nn.Linear(4, 2).to(DEVICE), torch.randn(3, 4, device=DEVICE)
-    exported = torch.export.export(model, (x,))
-    assert_same(whole(exported.module())(x), model(x).detach().cpu())
-    with pytest.raises(NotImplementedError, match=r"torch\.export\.save"):
-        torch._inductor.aoti_compile_and_package(exported)
-
-
-def test_importing_torch_does_not_import_dynamo():
-    code = "import sys, torch, torchacc; print([m for m in sys.modules if m in {}])"
-    modules = {"torch._dynamo", "torch._inductor", "torch.nn.attention.flex_attention"}
-    assert run_python(code.format(modules)).stdout == "[]\n"
-
-
-def test_dynamo_may_be_there_first():
-    # PyTorch loads the backend, and that the device, as if the package were installed.
-    project = tomllib.loads(PROJECT.read_text())["project"]
-    entry = project["entry-points"]["torch_dynamo_backends"]["torchacc"]
-    code = f"""
-import importlib.metadata
-import torch, torch._dynamo, torch._inductor.compile_fx
-import torch.nn.attention.flex_attention
-torch._dynamo.list_backends()
-entry = importlib.metadata.EntryPoint("torchacc", "{entry}", "torch_dynamo_backends")
-torch._dynamo.backends.registry._BACKENDS["torchacc"] = entry
-assert not hasattr(torch, "acc")
-compiled = torch.compile(torch.sin, backend="torchacc")
-print(compiled(torch.zeros(2)).tolist(), compiled(torch.zeros(2, device="acc")).tolist())
-print(torch.compile(torch.sin)(torch.zeros(2, device="acc")).tolist())
-x = torch.ones(1, 1, 2, 2, device="acc")
-print(torch.nn.attention.flex_attention.flex_attention(x, x, x).sum().item())
-"""
-    result = run_python(code, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
-    assert result.stdout.splitlines() == ["[0.0, 0.0] [0.0, 0.0]", "[0.0, 0.0]", "4.0"]
-    assert "could not adapt" not in result.stderr
