@@ -31,6 +31,10 @@ def attention(x, lengths):
     return torch.cat([F.scaled_dot_product_attention(q, q, q)[0, 0] for q in each])
 
 
+def means(x, lengths):
+    return torch.stack([part.mean(0) for part in x.split(lengths)])
+
+
 def mean(x, at):
     return x[at[0] : at[1]].mean(0)
 
@@ -38,6 +42,7 @@ def mean(x, at):
 # What is drawn, the program, and how many of 40 steps compile at the most.
 PROGRAMS = {
     "attention": (lambda draw: parts(draw, 6, 2), attention, 4),
+    "means": (lambda draw: parts(draw, 4, 1), means, 16),
     "mean": (window, mean, 24),
 }
 

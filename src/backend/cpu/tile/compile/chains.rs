@@ -251,3 +251,51 @@ fn exact_reciprocal(y: &Instr) -> Option<f64> {
     let stored = number(1.0 / value);
     (is_power && stored == 1.0 / value && stored.is_normal()).then_some(stored)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use smallvec::smallvec;
+
+    /// A quotient by a number, and what else there is of it.
+    fn of_quotient(dtype: DType, number: f64, others: &[Instr], results: &[Reg]) -> Vec<Instr> {
+        let instr = |op, attrs, args: &[Reg]| Instr { op, attrs, dtype, args: args.into() };
+        let mut instrs = vec![
+            instr(Op::Const, smallvec![Attr::Float(number)], &[]),
+            instr(Op::Div, smallvec![], &[0, 1]),
+        ];
+        instrs.extend_from_slice(others);
+        let body =
+            LoopBody { sizes: smallvec![4], reads: vec![dtype], instrs, results: results.to_vec() };
+        with_reciprocals(body).instrs
+    }
+
+    fn is_product(dtype: DType, number: f64) -> bool {
+        let instrs = of_quotient(dtype, number, &[], &[2]);
+        let factor = instrs[0].attrs[0].float();
+        assert_eq!(factor, if instrs[1].op == Op::Mul { 1.0 / number } else { number });
+        instrs[1].op == Op::Mul
+    }
+
+    #[test]
+    fn powers_of_two_divide_by_products() {
+        for dtype in [DType::F64, DType::F32, DType::F16, DType::BF16] {
+            assert!([8.0, -0.5, 2.0].iter().all(|&number| is_product(dtype, number)), "{dtype}");
+            assert!(![3.0, 0.0, f64::INFINITY].iter().any(|&n| is_product(dtype, n)), "{dtype}");
+        }
+        // The type has no such reciprocal.
+        assert!(is_product(DType::F64, 2f64.powi(-140)));
+        assert!(!is_product(DType::F32, 2f64.powi(-140)));
+        assert!(!is_product(DType::F16, 2f64.powi(-20)));
+    }
+
+    #[test]
+    fn a_divisor_that_is_wanted_itself_stays() {
+        let dtype = DType::F32;
+        let sum = Instr { op: Op::Add, attrs: smallvec![], dtype, args: smallvec![2, 1] };
+        assert_eq!(of_quotient(dtype, 8.0, &[sum], &[3])[1].op, Op::Div);
+        assert_eq!(of_quotient(dtype, 8.0, &[], &[2, 1])[1].op, Op::Div);
+        let inverse = Instr { op: Op::Div, attrs: smallvec![], dtype, args: smallvec![1, 0] };
+        assert_eq!(of_quotient(dtype, 8.0, &[inverse], &[3])[1].op, Op::Div);
+    }
+}
