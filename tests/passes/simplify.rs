@@ -79,7 +79,7 @@ return %5, %6, %7, %8, %9, %10, %11, %14, %16, %17";
 #[test]
 fn simplify_divisions_powers_and_casts() {
     let lines = "\
-%1: f32[] = const() {value=8.0, dtype=f32}
+%1: f32[] = const() {value=1.0, dtype=f32}
 %2: f32[] = const() {value=3.0, dtype=f32}
 %3: bf16[] = cast(%0) {dtype=bf16}
 %4: f32[] = cast(%3) {dtype=f32}
@@ -98,13 +98,11 @@ return %5, %6, %7, %8, %10";
         %1: f32[] = const() {value=3.0, dtype=f32}
         %2: bf16[] = cast(%0) {dtype=bf16}
         %3: f32[] = cast(%2) {dtype=f32}
-        %4: f32[] = const() {value=0.125, dtype=f32}
-        %5: f32[] = mul(%3, %4)
-        %6: f32[] = div(%3, %1)
-        %7: f32[] = mul(%3, %3)
-        %8: f32[] = mul(%7, %3)
-        %9: i32[] = cast(%0) {dtype=i32}
-        return %5, %6, %8, %2, %9
+        %4: f32[] = div(%3, %1)
+        %5: f32[] = mul(%3, %3)
+        %6: f32[] = mul(%5, %3)
+        %7: i32[] = cast(%0) {dtype=i32}
+        return %3, %4, %6, %2, %7
     "#]],
     );
 }
