@@ -170,3 +170,15 @@ def test_memory_that_was_pinned_is_let_go(tmp_path, monkeypatch):
     del slot
     gc.collect()
     assert not runtime.registered
+
+
+def test_memory_that_cannot_be_pinned_is_used_as_it_is(tmp_path, monkeypatch):
+    runtime = Runtime()
+    runtime.registered[0] = 1 << 63
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "cudart", lambda: runtime)
+    slot = Slot(tmp_path / "0.0", 0)
+    assert slot.open(100).fill_(7).sum() == 700
+    slot.close()
+    assert runtime.registered == {0: 1 << 63}

@@ -141,6 +141,8 @@ class Slot:
             if _pin(self.bytes):
                 # Also where nobody closes it: what is mapped there later could not be pinned.
                 self._unpin = weakref.finalize(self, _unpin, self.bytes.data_ptr())
+                # At its end CUDA may be gone, and a fork has none.
+                self._unpin.atexit = False
         return self.bytes
 
     def put(self, at: int, data: bytes) -> None:
@@ -184,7 +186,7 @@ def _pin(memory: torch.Tensor) -> bool:
     if pinned == cudart.cudaError.success:
         return True
     # Whoever asks next whether a kernel of his was launched would be told of this failure.
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, AttributeError):  # no CUDA, but ROCm
         ctypes.CDLL(f"libcudart.so.{torch.version.cuda.split('.')[0]}").cudaGetLastError()
     return False
 
