@@ -101,6 +101,23 @@ impl<'a> FittedNumbers<'a> {
         lists.filter(|lists| lists.iter().filter(varies).count() >= PARTS).flatten().collect()
     }
 
+    /// A part of a whole as so many times a part of another whole, of which the first is as many times: elements of rows.
+    pub fn by_wholes(&self, sums: &[&Sum], list: &[i64]) -> Option<Poly> {
+        let parts = |sum: &Sum| -> Vec<Vec<i64>> {
+            sum.parts.iter().map(|&(_, at)| self.values(at)).collect()
+        };
+        let mut wholes = sums.iter().filter(|sum| parts(sum).iter().any(|part| part == list));
+        wholes.find_map(|sum| {
+            let whole = self.values(sum.whole);
+            sums.iter().find_map(|smaller| {
+                let times = ratio(&whole, &self.values(smaller.whole))?;
+                let is_part = |part: &Vec<i64>| ratio(list, part) == Some(times);
+                let part = parts(smaller).into_iter().find(is_part)?;
+                self.of(&part)?.line(times, 0)
+            })
+        })
+    }
+
     /// A number as the sum of others, or as what they leave of one; in the latter case, how many parts that one has that vary.
     pub fn by_sums(&self, sums: &[&Sum], list: &[i64]) -> Option<(Poly, usize)> {
         let is_it = |at: usize| self.examples.iter().zip(list).all(|(e, n)| e[at] == *n);
@@ -124,4 +141,11 @@ impl<'a> FittedNumbers<'a> {
             Some((total(left)?, varying.count()))
         })
     }
+}
+
+/// How many times `others` the numbers are, if that is a whole number above 1 and the same for all.
+fn ratio(numbers: &[i64], others: &[i64]) -> Option<i64> {
+    let times = numbers[0].checked_div(others[0]).filter(|times| *times > 1)?;
+    let is_it = |(number, other): (&i64, &i64)| other.checked_mul(times) == Some(*number);
+    numbers.iter().zip(others).all(is_it).then_some(times)
 }

@@ -117,7 +117,8 @@ impl SymbolMap {
         for (at, list) in varying {
             let role = relations.role(at);
             let product = products.get(&at).and_then(|product| known.by_product(product));
-            let poly = match product.or_else(|| known.of(&list)) {
+            let is_known = product.or_else(|| known.of(&list));
+            let poly = match is_known.or_else(|| known.by_wholes(&sums, &list)) {
                 Some(poly) => poly,
                 None => match known.by_sums(&sums, &list) {
                     Some((rest, parts)) if parts >= PARTS => {

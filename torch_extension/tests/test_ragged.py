@@ -35,6 +35,11 @@ def means(x, lengths):
     return torch.stack([part.mean(0) for part in x.split(lengths)])
 
 
+def flat(x, lengths):
+    """In the backward pass parts are so many rows, in the forward pass so many elements."""
+    return torch.cat([part.reshape(-1) for part in x.split(lengths)])
+
+
 def mean(x, at):
     return x[at[0] : at[1]].mean(0)
 
@@ -43,6 +48,7 @@ def mean(x, at):
 PROGRAMS = {
     "attention": (lambda draw: parts(draw, 6, 2), attention, 4),
     "means": (lambda draw: parts(draw, 4, 1), means, 16),
+    "flat": (lambda draw: parts(draw, 4, 2), flat, 4),
     "mean": (window, mean, 24),
 }
 
