@@ -31,6 +31,9 @@ pub struct Cache<P> {
     size: fn(&P) -> usize,
 }
 
+/// One of so many entries is dropped at a time.
+const AT_ONCE: usize = 32;
+
 /// What a cache may hold; but always its newest entry.
 #[derive(Clone, Copy, Debug)]
 pub struct Capacity {
@@ -174,12 +177,18 @@ impl<P> Inner<P> {
         }
     }
 
-    /// Drops the entry that was not used for the longest time.
+    /// Drops the entries that were not used for the longest time, one of so many: looking for them takes as long as there are
+    /// entries.
     fn evict(&mut self) {
         let finished = self.entries.iter().flat_map(|(&hash, bucket)| {
             bucket.iter().filter(|e| e.program.is_some()).map(move |e| (e.used, hash))
         });
-        if let Some((used, hash)) = finished.min() {
+        let mut finished: Vec<(u64, u128)> = finished.collect();
+        let oldest = (finished.len() / AT_ONCE).max(1).min(finished.len());
+        if oldest < finished.len() {
+            finished.select_nth_unstable(oldest);
+        }
+        for &(used, hash) in &finished[..oldest] {
             self.remove(hash, |entry| entry.used != used);
         }
     }
