@@ -7,7 +7,20 @@ use super::memory::Executable;
 use super::trace::{Element, Node};
 use crate::error::Result;
 use crate::internal;
+use parking_lot::Mutex;
 use smallvec::{SmallVec, smallvec};
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Weak};
+
+/// The loops that programs have: layers of one model share them, and programs of other sizes.
+static LOOPS: LazyLock<Mutex<Loops>> = LazyLock::new(Mutex::default);
+
+#[derive(Default)]
+struct Loops {
+    by_nodes: HashMap<Isa, HashMap<Box<[Node]>, Weak<JitLoop>>>,
+    /// How many there may be before those that no program has are looked for.
+    room: usize,
+}
 
 /// A loop over streams of elements.
 pub struct JitLoop {
@@ -30,7 +43,17 @@ struct Stream {
 
 impl JitLoop {
     /// The loop that does what was recorded, in instructions of `isa`; `None` when it cannot be written.
-    pub fn of(nodes: &[Node], isa: Isa) -> Result<Option<JitLoop>> {
+    pub fn of(nodes: &[Node], isa: Isa) -> Result<Option<Arc<JitLoop>>> {
+        let mut loops = LOOPS.lock();
+        if let Some(known) = loops.find(nodes, isa) {
+            return Ok(Some(known));
+        }
+        let new = JitLoop::new(nodes, isa)?.map(Arc::new);
+        new.iter().for_each(|one| loops.add(nodes, isa, one));
+        Ok(new)
+    }
+
+    fn new(nodes: &[Node], isa: Isa) -> Result<Option<JitLoop>> {
         let (bytes, start) = match assemble(nodes, isa) {
             Ok(Some(assembled)) => assembled,
             Ok(None) => return Ok(None),
@@ -82,6 +105,24 @@ impl JitLoop {
                     std::ptr::with_exposed_provenance_mut(address + done * stream.size);
                 to.copy_from_nonoverlapping(first.add(n).cast(), rest * stream.size);
             }
+        }
+    }
+}
+
+impl Loops {
+    /// So many are not worth looking at.
+    const ROOM: usize = 256;
+
+    fn find(&self, nodes: &[Node], isa: Isa) -> Option<Arc<JitLoop>> {
+        self.by_nodes.get(&isa)?.get(nodes)?.upgrade()
+    }
+
+    fn add(&mut self, nodes: &[Node], isa: Isa, new: &Arc<JitLoop>) {
+        let loops = self.by_nodes.entry(isa).or_default();
+        loops.insert(nodes.into(), Arc::downgrade(new));
+        if loops.len() > self.room.max(Loops::ROOM) {
+            loops.retain(|_, one| one.strong_count() > 0);
+            self.room = 2 * loops.len();
         }
     }
 }

@@ -26,7 +26,7 @@ fn on_each_target(mut body: impl FnMut(Isa)) {
 }
 
 /// The loop that `body` records.
-fn jit_loop(body: impl FnOnce()) -> Option<JitLoop> {
+fn jit_loop(body: impl FnOnce()) -> Option<Arc<JitLoop>> {
     let ((), nodes) = record(body);
     JitLoop::of(&nodes, target()?).expect("instructions that exist")
 }
@@ -58,12 +58,30 @@ fn mapped(jit_loop: &JitLoop, x: &[f32], z: &[f32], number: f32) -> Vec<f32> {
 }
 
 #[test]
+fn equal_loops_are_one() {
+    on_each_target(|_| {
+        let of = |number: f32| {
+            let x = || JitValue::of_stream(0, Element::F32);
+            jit_loop(|| of_two(WITH[0], x(), JitValue::splat(number)).store_to(1, Element::F32))
+        };
+        let [one, same, other] = [0.8125, 0.8125, 0.625].map(|number| of(number).unwrap());
+        assert!(Arc::ptr_eq(&one, &same) && !Arc::ptr_eq(&one, &other));
+        let gone = Arc::downgrade(&one);
+        drop((one, same));
+        assert_eq!(gone.strong_count(), 0, "nobody keeps it");
+        let (x, mut result) = ([1.0f32; 8], [0.0f32; 8]);
+        run(&of(0.8125).unwrap(), [at(&x), at_mut(&mut result)], &[], 8);
+        assert_eq!(result, [1.8125; 8], "written again");
+    });
+}
+
+#[test]
 fn loops_compute_what_chains_do() {
     on_each_target(|_| {
         let stream = |n| JitValue::of_stream(n, Element::F32);
         for len in LENGTHS {
             let (x, z) = (numbers(len, len), numbers(len, 3));
-            let check = |name: String, jit_loop: JitLoop, link: Link<Feed>| {
+            let check = |name: String, jit_loop: Arc<JitLoop>, link: Link<Feed>| {
                 let mut expected = vec![0.0; len];
                 chain::run(Feed::Run(&x), &[link], Target::Run(&mut expected), false);
                 let got = mapped(&jit_loop, &x, &z, -1.25);

@@ -8,6 +8,7 @@ use crate::dtype::DType;
 use crate::op::Op;
 use smallvec::SmallVec;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Where a vector operation finds an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +54,7 @@ pub enum Inst {
     },
     /// Machine code from streams to streams, whose elements are as they lie in tiles or in memory.
     Loop {
-        jit_loop: JitLoop,
+        jit_loop: Arc<JitLoop>,
         streams: Vec<(Arg, Element)>,
         /// Tiles of one number.
         numbers: Vec<(TileType, usize)>,
