@@ -126,7 +126,11 @@ impl Change {
     /// What to do about a change that keeps coming.
     pub fn advice(&self) -> &'static str {
         match (self.aspect, self.subject) {
-            ("shape" | "format" | "layout", _) => {
+            ("layout", _) => {
+                "Another order of dimensions in memory, or a part that begins elsewhere, compiles a program where no plan for other \
+             ones can be instantiated: keep the order, and take parts by an index tensor, whose numbers compile nothing."
+            }
+            ("shape" | "format", _) => {
                 "A new size compiles a program where no plan for other sizes can be instantiated: keep the number of dimensions \
              and their order in memory, and pad or bucket the sizes."
             }
