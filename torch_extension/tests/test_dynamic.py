@@ -226,31 +226,6 @@ def test_shape_rules_agree_with_pytorch():
     assert torch.ops.acc.refuted_shape_rules() == refuted
 
 
-def test_shape_rules_hide_no_error():
-    """What PyTorch refuses is refused after calls of the same pattern were accepted."""
-    on = {"device": DEVICE}
-    for n in (2, 3, 4):
-        F.layer_norm(torch.ones(n, 4, 6, **on), (4, 6), torch.ones(4, 6, **on))
-        torch.addmm(torch.ones(n, 5, **on), torch.ones(n, 3, **on), torch.ones(3, 5, **on), beta=0)
-    with pytest.raises(RuntimeError, match="normalized_shape"):
-        F.layer_norm(torch.ones(7, 4, 6, **on), (4, 6), torch.ones(6, 4, **on))
-    # PyTorch's own shape function lets this one pass; the CPU does not.
-    with pytest.raises(RuntimeError, match="expanded size"):
-        torch.addmm(torch.ones(8, 5, **on), torch.ones(7, 3, **on), torch.ones(3, 5, **on), beta=0)
-
-
-def test_shape_rules_know_the_default_dtype():
-    def root(size):
-        return torch.arange(1, size, device=DEVICE).sqrt().dtype
-
-    assert {root(size) for size in (4, 5, 6, 7)} == {torch.float32}
-    torch.set_default_dtype(torch.float64)
-    try:
-        assert {root(size) for size in (6, 7, 8, 9)} == {torch.float64}
-    finally:
-        torch.set_default_dtype(torch.float32)
-
-
 @pytest.mark.parametrize("first", [0, 1, 35])
 def test_slices_of_a_tensor_on_the_device(first):
     """Offsets vary like sizes, wherever the first slice begins."""

@@ -308,6 +308,7 @@ def test_each_cause_has_its_advice(monkeypatch):
         "wall_python_ns": "fused=True",
         "wall_compile_ns": "TORCHACC_CACHE_DIR",
         "wall_idle_ns": "AsyncLoader",
+        "shape_function_ns": "bucket",
         "collective_exposed_ns": "bucket_cap_mb",
     }.items():
         metrics = {"wall_ns": 100, counter: 90}

@@ -143,7 +143,15 @@ def _whole(metrics: dict[str, int], programs: int) -> Iterator[Advice]:
             "TORCHACC_CACHE_DIR is off.",
             time_ns=metrics["wall_compile_ns"],
         )
-    if metrics["wall_idle_ns"] > _MUCH * wall:
+    shapes = metrics["shape_function_ns"]
+    if shapes > _MUCH * wall:
+        yield Advice(
+            "PyTorch was asked what operators return for sizes that were not seen before: its shape "
+            "functions are Python",
+            "Nothing, if sizes come again. Else pad or bucket them.",
+            time_ns=shapes,
+        )
+    if metrics["wall_idle_ns"] - shapes > _MUCH * wall:
         yield Advice(
             "nothing was recorded, and nothing was there to run: the program was at something else",
             "If it was loading data: torchacc.AsyncLoader loads while steps run.",

@@ -35,11 +35,10 @@ std::string metrics() {
   if (end == std::string::npos) return json;
   json.erase(end);
   const ShapeCacheCounters shapes = shape_cache_counters();
-  const std::pair<const char*, uint64_t> counters[] = {{"immediate_runs", immediate_runs()},
-                                                       {"immediate_copies", immediate_copies()},
-                                                       {"shape_cache_hits", shapes.hits},
-                                                       {"shape_cache_misses", shapes.misses},
-                                                       {"shape_rule_uses", shape_rule_uses()}};
+  const std::pair<const char*, uint64_t> counters[] = {
+      {"immediate_runs", immediate_runs()},   {"immediate_copies", immediate_copies()},
+      {"shape_cache_hits", shapes.hits},      {"shape_cache_misses", shapes.misses},
+      {"shape_rule_uses", shape_rule_uses()}, {"shape_function_ns", shape_function_ns()}};
   for (const auto& [name, value] : counters) {
     const bool empty = json.find(':') == std::string::npos;
     json += (empty ? "\"" : ",\"") + std::string(name) + "\":" + std::to_string(value);

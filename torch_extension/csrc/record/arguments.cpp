@@ -70,6 +70,22 @@ uint64_t kind_of(double number) {
   return kind << 2 | uint64_t{number < 0} << 1 | uint64_t{size >= 1 && size != std::trunc(size)};
 }
 
+uint64_t class_of_size(int64_t size) { return static_cast<uint64_t>(std::min<int64_t>(size, 2)); }
+
+// Whether each dimension steps over all that those with smaller strides span, as a slice's do.
+bool lies_apart(at::IntArrayRef sizes, at::IntArrayRef strides) {
+  c10::SmallVector<std::pair<int64_t, int64_t>, 6> dims;
+  for (size_t index = 0; index < sizes.size(); ++index)
+    dims.emplace_back(strides[index], sizes[index]);
+  std::sort(dims.begin(), dims.end());
+  int64_t span = 1;
+  for (const auto& [stride, size] : dims) {
+    if (stride < span) return false;
+    span = stride * std::max<int64_t>(size, 1);
+  }
+  return true;
+}
+
 // An argument whose payload is a run of key words; the pointer is set once the key has stopped
 // growing.
 torchacc_arg words_at(uint32_t kind, size_t length, size_t position) {
@@ -125,6 +141,7 @@ void Call::read(size_t index, const Parameter& parameter) {
                              : value.isSymInt() ? value.toSymInt().guard_int(__FILE__, __LINE__)
                                                 : value.toInt();
       key_.push_back(tag(kAttribute));
+      if (parameter.is_size) size_words_.push_back(key_.size());
       key_.push_back(static_cast<uint64_t>(number));
       const bool is_bool = parameter.role == Role::Bool;
       return push(integer_argument(is_bool ? TORCHACC_ARG_BOOL : TORCHACC_ARG_INT, number));
@@ -149,7 +166,10 @@ void Call::read(size_t index, const Parameter& parameter) {
               one.isSymInt() ? one.toSymInt().guard_int(__FILE__, __LINE__) : one.toInt()));
         }
       }
-      return push_words(TORCHACC_ARG_INTS, numbers);
+      push_words(TORCHACC_ARG_INTS, numbers);
+      for (size_t n = numbers.size(); parameter.is_size && n > 0; --n)
+        size_words_.push_back(key_.size() - n);
+      return;
     }
     case Role::FloatList: {
       c10::SmallVector<uint64_t, 8> numbers;
@@ -417,20 +437,28 @@ c10::ArrayRef<torchacc_arg> Call::arguments(const torchacc_view* views) {
 }
 
 std::optional<KeyWords> Call::pattern() const {
-  if (storages_.size() < tensors_.size()) return std::nullopt;
   KeyWords words = key_;
+  for (const size_t word : size_words_)
+    words[word] = class_of_size(static_cast<int64_t>(key_[word]));
+  size_t offset = words.size();  // those of tensors that share a storage stand at the end
   for (const TensorUse& use : tensors_) {
     if (use.tensor == nullptr || use.written) return std::nullopt;
+    if (storage_uses_[use.storage] > 1) {
+      words[offset - 1] = 0;
+      offset -= 2;
+    }
+    const auto sizes = use.tensor->sizes();
     const auto strides = use.tensor->strides();
     // Dimensions of one element count: their strides tell memory formats apart.
-    const bool row_major = strides == at::IntArrayRef(c10::contiguous_strides(use.tensor->sizes()));
-    if (!row_major && !use.tensor->is_non_overlapping_and_dense()) return std::nullopt;
+    const bool row_major = strides == at::IntArrayRef(c10::contiguous_strides(sizes));
+    const bool dense = row_major || use.tensor->is_non_overlapping_and_dense();
+    if (!dense && !lies_apart(sizes, strides)) return std::nullopt;
     for (size_t index = 0; index < strides.size(); ++index) {
-      uint64_t& size = words[use.words + index];
-      size = std::min<uint64_t>(size, 2);
+      words[use.words + index] = class_of_size(sizes[index]);
       const auto larger = [&](int64_t other) { return other > strides[index]; };
+      const uint64_t order = std::count_if(strides.begin(), strides.end(), larger);
       words[use.words + strides.size() + index] =
-          row_major ? 0 : 1 + std::count_if(strides.begin(), strides.end(), larger);
+          row_major ? 0 : 1 + (order << 1 | (dense ? 1 : 0));
     }
   }
   return words;

@@ -83,9 +83,9 @@ class Call {
   // The arguments with their final pointers. `views` has one view per entry of tensors(), in order.
   // Valid while this object and `views` are.
   c10::ArrayRef<torchacc_arg> arguments(const torchacc_view* views);
-  // The key with sizes distinguished only as 0, 1 and others, and strides by their order; nothing
-  // unless all tensors are dense and none is written or shares its storage with another. Scalars
-  // count by kind, attributes by value.
+  // The key with sizes, attributes that name them too, distinguished only as 0, 1 and others, and
+  // strides by their order; nothing if elements overlap or a tensor is written. Scalars count by
+  // kind, other attributes by value.
   std::optional<KeyWords> pattern() const;
   void append_scalar(int64_t value);
 
@@ -116,6 +116,7 @@ class Call {
   c10::SmallVector<TensorUse, 12> tensors_;
   c10::SmallVector<c10::StorageImpl*, 12> storages_;
   c10::SmallVector<uint8_t, 12> storage_uses_;
+  c10::SmallVector<size_t, 4> size_words_;  // of the key: attributes that are sizes
   c10::SmallVector<torchacc_arg, 16> arguments_;
   c10::SmallVector<torchacc_arg, 16> placed_;  // with their final pointers
   std::optional<at::Generator> generator_;

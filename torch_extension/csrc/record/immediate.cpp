@@ -9,11 +9,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <string_view>
 
 #include "aten/copy.h"
 #include "record/dispatch.h"
+#include "record/stopwatch.h"
 #include "runtime/allocator.h"
 #include "runtime/generator.h"
 #include "runtime/native_device.h"
@@ -25,19 +25,6 @@ namespace {
 std::atomic<uint64_t> g_runs{0};
 std::atomic<uint64_t> g_copies{0};
 std::atomic<uint64_t> g_nanoseconds{0};
-
-// Adds the time until it goes.
-class Stopwatch {
- public:
-  ~Stopwatch() {
-    const auto passed = std::chrono::steady_clock::now() - start_;
-    g_nanoseconds.fetch_add(static_cast<uint64_t>(std::chrono::nanoseconds(passed).count()),
-                            std::memory_order_relaxed);
-  }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
 
 bool is_mask(const c10::IValue& index) {
   if (!index.isTensor() || !index.toTensor().defined()) return true;
@@ -220,7 +207,7 @@ void call_kernel(const OperatorInfo& info, torch::jit::Stack& stack,
   const CleanDispatch guard;
   // A kernel of another device has only been launched when it returns.
   std::optional<Stopwatch> timed;
-  if (!native.has_value()) timed.emplace();
+  if (!native.has_value()) timed.emplace(g_nanoseconds);
   // Kernels written in Python start on the device that is current.
   const c10::OptionalDeviceGuard current(native);
   if (!info.seeded) return info.handle.callBoxed(&stack);

@@ -4,9 +4,11 @@
 #include <c10/util/flat_hash_map.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <mutex>
 #include <sstream>
+#include <string_view>
 #include <unordered_set>
 
 #include "runtime/native_device.h"
@@ -88,9 +90,18 @@ bool is_float_type(const c10::Type& real_type) {
   return real_type.kind() == TypeKind::FloatType || real_type.kind() == TypeKind::SymFloatType;
 }
 
+// By the names that PyTorch's schemas have for them.
+bool names_sizes(std::string_view name) {
+  constexpr std::array<std::string_view, 12> kNames{
+      "size",  "output_size", "input_size",       "self_size", "sizes", "input_sizes",
+      "shape", "num_weights", "normalized_shape", "N",         "C",     "HxW"};
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+}
+
 Parameter parameter_of(const c10::Argument& argument) {
   const c10::Type& type = *argument.real_type();
-  Parameter parameter{role_of(type), false, argument.is_out(), is_float_type(type)};
+  Parameter parameter{role_of(type), false, argument.is_out(), is_float_type(type),
+                      names_sizes(argument.name())};
   if (argument.name() == "pin_memory") parameter.role = Role::Dropped;
   parameter.written =
       !parameter.out && argument.alias_info() != nullptr && argument.alias_info()->isWrite();

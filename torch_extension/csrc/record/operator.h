@@ -34,6 +34,7 @@ struct Parameter {
   bool written;   // mutated in place: an argument (its old value) and an output
   bool out;       // out=: only an output
   bool is_float;  // schema type `float`: a Scalar that arrives and is rebuilt as a double
+  bool is_size;   // numbers that are sizes of an operand or a result
 };
 
 // Operators that cannot be recorded because PyTorch cannot say what they return before they have

@@ -7,7 +7,6 @@
 #include <mutex>
 
 #include "record/layout.h"
-#include "record/meta.h"
 #include "record/shape_rule.h"
 #include "record/validate.h"
 
@@ -110,12 +109,7 @@ std::shared_ptr<const Shapes> infer_shapes(Call& call) {
   }
   g_misses.fetch_add(1, std::memory_order_relaxed);
   std::shared_ptr<const Shapes> shapes = rule_shapes(call);
-  if (shapes == nullptr) {
-    shapes = run_meta(call);
-    if (shapes != nullptr) {
-      if (auto corrected = check_rule(call, *shapes)) shapes = std::move(corrected);
-    }
-  }
+  if (shapes == nullptr) shapes = asked_shapes(call);
   if (shapes != nullptr) {
     if (!call.info().native.has_value()) check_kernel(call);
     verify_shapes(call, *shapes);

@@ -5,13 +5,16 @@
 #include <c10/util/strides.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <vector>
 
 #include "record/dry_run.h"
 #include "record/meta.h"
 #include "record/recorder.h"
+#include "record/stopwatch.h"
 #include "record/validate.h"
 #include "runtime/runtime.h"
 
@@ -20,34 +23,44 @@ namespace {
 
 // As often as this a rule must have been right, for different sizes, before it is believed.
 constexpr int kConfirmations = 2;
+constexpr int kNever = std::numeric_limits<int>::min() / 2;
 constexpr size_t kMaxResults = 4;
 
 using Types = std::vector<torchacc_type>;
 
-// How often the rule was right for calls of a pattern.
+// The dimensions of a dense result, the one with the largest stride first.
+using Order = c10::SmallVector<uint8_t, 6>;
+using Orders = std::vector<Order>;
+
+// How often the rule was right for calls of a pattern, and how results lie, of which it says
+// nothing.
 struct Record {
   std::vector<uint64_t> pattern;
+  Orders orders;
   int confirmations = 0;
 };
 
 class Ledger {
  public:
-  bool believes(const Call& call, const KeyWords& pattern) {
+  // How results lie, if the rule is to be believed.
+  std::optional<Orders> believes(const Call& call, const KeyWords& pattern) {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (refuted_.count(call.info().id) != 0) return false;
+    if (refuted_.count(call.info().id) != 0) return std::nullopt;
     const auto found = records_.find(hash_of(pattern));
-    return found != records_.end() && found->second.confirmations >= kConfirmations &&
-           same(found->second.pattern, pattern);
+    const bool known = found != records_.end() && found->second.confirmations >= kConfirmations &&
+                       same(found->second.pattern, pattern);
+    return known ? std::optional(found->second.orders) : std::nullopt;
   }
 
-  void confirm(const KeyWords& pattern) {
+  void confirm(const KeyWords& pattern, const Orders& orders) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (records_.size() >= kCapacity) records_.clear();
     Record& record = records_[hash_of(pattern)];
     if (!same(record.pattern, pattern)) {
-      record = {std::vector<uint64_t>(pattern.begin(), pattern.end()), 0};
+      record = {std::vector<uint64_t>(pattern.begin(), pattern.end()), orders, 0};
     }
-    ++record.confirmations;
+    // Where results lie in several ways the pattern does not say how.
+    record.confirmations = record.orders == orders ? record.confirmations + 1 : kNever;
   }
 
   void refute(const Call& call) {
@@ -80,6 +93,7 @@ Ledger& ledger() {
 }
 
 std::atomic<uint64_t> g_uses{0};
+std::atomic<uint64_t> g_nanoseconds{0};
 
 bool may_have_rule(const Call& call) {
   const OperatorInfo& info = call.info();
@@ -159,24 +173,49 @@ bool are_fresh(const Shapes& shapes) {
          all_outputs(shapes, fresh);
 }
 
-// The rule says nothing of strides.
-bool are_row_major(const Shapes& shapes) {
-  return all_outputs(shapes, [](const OutputShape& output) {
-    return at::IntArrayRef(output.strides) ==
-           at::IntArrayRef(c10::contiguous_strides(output.sizes));
-  });
+Dims strides_of(const Dims& sizes, const Order& order) {
+  Dims strides(sizes.size());
+  int64_t next = 1;
+  for (size_t n = order.size(); n > 0; --n) {
+    strides[order[n - 1]] = next;
+    next *= std::max<int64_t>(sizes[order[n - 1]], 1);
+  }
+  return strides;
 }
 
-// The rule says nothing of strides: they are those of rows.
-std::shared_ptr<const Shapes> shapes_of(const Call& call, const Types& types) {
+// How the results lie; nothing where one is not dense.
+std::optional<Orders> orders_of(const Shapes& shapes) {
+  Orders orders;
+  for (const OutputShape& output : shapes.outputs) {
+    Order order(output.sizes.size());
+    std::iota(order.begin(), order.end(), uint8_t{0});
+    std::stable_sort(order.begin(), order.end(), [&output](uint8_t a, uint8_t b) {
+      return output.strides[a] > output.strides[b];
+    });
+    if (strides_of(output.sizes, order) != output.strides) return std::nullopt;
+    orders.push_back(std::move(order));
+  }
+  return orders;
+}
+
+Order row_major(size_t rank) {
+  Order order(rank);
+  std::iota(order.begin(), order.end(), uint8_t{0});
+  return order;
+}
+
+// Of results that lie as `orders` says, or else in rows.
+std::shared_ptr<const Shapes> shapes_of(const Call& call, const Types& types,
+                                        const Orders& orders = {}) {
   auto shapes = std::make_shared<Shapes>();
-  for (const torchacc_type& type : types) {
+  for (size_t index = 0; index < types.size(); ++index) {
+    const torchacc_type& type = types[index];
     OutputShape output;
     output.kind = OutputShape::Kind::Fresh;
     output.dtype = to_scalar_type(type.dtype);
     output.sizes.assign(type.sizes, type.sizes + type.rank);
-    const auto strides = c10::contiguous_strides(output.sizes);
-    output.strides.assign(strides.begin(), strides.end());
+    output.strides =
+        strides_of(output.sizes, orders.empty() ? row_major(type.rank) : orders[index]);
     output.nbytes = at::detail::computeStorageNbytes(output.sizes, output.strides,
                                                      c10::elementSize(output.dtype));
     shapes->outputs.push_back(std::move(output));
@@ -187,19 +226,8 @@ std::shared_ptr<const Shapes> shapes_of(const Call& call, const Types& types) {
   return shapes;
 }
 
-}  // namespace
-
-std::shared_ptr<const Shapes> rule_shapes(Call& call) {
-  if (!may_have_rule(call)) return nullptr;
-  const auto pattern = call.pattern();
-  if (!pattern.has_value() || !ledger().believes(call, *pattern)) return nullptr;
-  const auto types = ask(call, call.info().handle.schema().returns().size(), false);
-  if (!types.has_value()) return nullptr;
-  auto shapes = shapes_of(call, *types);
-  g_uses.fetch_add(1, std::memory_order_relaxed);
-  return shapes;
-}
-
+// What is right where the rule and the Meta kernel differ; null where they do not, or nothing can
+// be found out.
 std::shared_ptr<const Shapes> check_rule(Call& call, const Shapes& shapes) {
   if (!may_have_rule(call)) return nullptr;
   const bool raises =
@@ -209,7 +237,8 @@ std::shared_ptr<const Shapes> check_rule(Call& call, const Shapes& shapes) {
   if (!types.has_value() || types->size() != shapes.fresh || !are_fresh(shapes)) return nullptr;
   if (agree(*types, shapes)) {
     const auto pattern = call.pattern();
-    if (pattern.has_value() && are_row_major(shapes)) ledger().confirm(*pattern);
+    const auto orders = orders_of(shapes);
+    if (pattern.has_value() && orders.has_value()) ledger().confirm(*pattern, *orders);
     return nullptr;
   }
   // The CPU's kernels are not run on indices that are not there: then the row, which computes the
@@ -220,8 +249,41 @@ std::shared_ptr<const Shapes> check_rule(Call& call, const Shapes& shapes) {
   return found;
 }
 
+}  // namespace
+
+std::shared_ptr<const Shapes> rule_shapes(Call& call) {
+  if (!may_have_rule(call)) return nullptr;
+  const auto pattern = call.pattern();
+  if (!pattern.has_value()) return nullptr;
+  const auto orders = ledger().believes(call, *pattern);
+  if (!orders.has_value()) return nullptr;
+  const auto types = ask(call, orders->size(), false);
+  const auto has_rank = [](const torchacc_type& type, const Order& order) {
+    return type.rank == order.size();
+  };
+  if (!types.has_value() ||
+      !std::equal(types->begin(), types->end(), orders->begin(), orders->end(), has_rank)) {
+    return nullptr;
+  }
+  auto shapes = shapes_of(call, *types, *orders);
+  g_uses.fetch_add(1, std::memory_order_relaxed);
+  return shapes;
+}
+
+std::shared_ptr<const Shapes> asked_shapes(Call& call) {
+  const Stopwatch watch(g_nanoseconds);
+  auto shapes = run_meta(call);
+  if (shapes == nullptr) return nullptr;
+  auto corrected = check_rule(call, *shapes);
+  return corrected != nullptr ? corrected : shapes;
+}
+
+uint64_t shape_function_ns() { return g_nanoseconds.load(std::memory_order_relaxed); }
 uint64_t shape_rule_uses() { return g_uses.load(std::memory_order_relaxed); }
-void reset_shape_rule_uses() { g_uses.store(0, std::memory_order_relaxed); }
+void reset_shape_rule_uses() {
+  g_uses.store(0, std::memory_order_relaxed);
+  g_nanoseconds.store(0, std::memory_order_relaxed);
+}
 std::string refuted_shape_rules() { return ledger().refuted(); }
 
 }  // namespace torchacc

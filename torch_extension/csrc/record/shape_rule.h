@@ -14,10 +14,12 @@ namespace torchacc {
 // Meta kernel says why.
 std::shared_ptr<const Shapes> rule_shapes(Call& call);
 
-// Compares the rule with what the Meta kernel gave. Where they differ the CPU's kernel is asked:
-// returns what that gives, where it can be found out, else null.
-std::shared_ptr<const Shapes> check_rule(Call& call, const Shapes& shapes);
+// What PyTorch's Meta kernel says, or null where it cannot; the rule is compared with it. Where
+// they differ the CPU's kernel is asked: then what that gives, where it can be found out.
+std::shared_ptr<const Shapes> asked_shapes(Call& call);
 
+// How long that took, in nanoseconds: most Meta kernels are Python code.
+uint64_t shape_function_ns();
 uint64_t shape_rule_uses();
 // Operators whose rule once gave something else than the Meta kernel, separated by spaces: it is
 // not used any more.
