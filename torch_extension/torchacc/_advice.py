@@ -146,7 +146,7 @@ def _whole(metrics: dict[str, int], programs: int) -> Iterator[Advice]:
     shapes = metrics["shape_function_ns"]
     if shapes > _MUCH * wall:
         yield Advice(
-            "PyTorch's shape functions, mostly Python, were asked what operators return for new sizes",
+            "PyTorch's shape functions, mostly Python, were asked for results of new sizes",
             "Nothing, if sizes come again. Else pad or bucket them.",
             time_ns=shapes,
         )
