@@ -197,7 +197,8 @@ mod tests {
              counted since the\nlast reset unless they say what is there now; without a unit a number of things. \
              `torchacc_metrics` gives them as JSON,\n`torchacc_metric_docs` this table, and `torchacc.metrics()` adds what \
              the extension counts: `immediate_runs`,\n`immediate_copies`, `shape_cache_hits`, `shape_cache_misses`, \
-             `shape_rule_uses`.\n\n| name | unit | what it is |\n|---|---|---|\n",
+             `shape_rule_uses`, and `shape_function_ns`, in which PyTorch's shape\nfunctions were asked what operators \
+             return.\n\n| name | unit | what it is |\n|---|---|---|\n",
         );
         for (name, unit, doc) in described() {
             text += &format!("| `{name}` | {unit} | {doc} |\n");
