@@ -315,6 +315,11 @@ def test_each_cause_has_its_advice(monkeypatch):
         ((_, change),) = said(metrics, cuts=[asked])
         assert word in change
         assert said(metrics, cuts=[asked | {"count": 3}]) == []
+    # What shape functions take is neither the program's own time in Python nor idle.
+    for elsewhere in ("wall_python_ns", "wall_idle_ns"):
+        metrics = {"wall_ns": 100, elsewhere: 90, "shape_function_ns": 80}
+        ((_, change),) = said(metrics, cuts=[asked])
+        assert "bucket" in change
     calls = [row(name="aten::x")]
     assert said(host_calls=calls)[0][0] == "train.py:3"
     assert said({"wall_ns": 10_000}, host_calls=calls) == []

@@ -129,7 +129,11 @@ def _whole(metrics: dict[str, int], programs: int) -> Iterator[Advice]:
     if programs < _SETTLED:
         return
     wall = max(metrics["wall_ns"], 1)
-    host = metrics["wall_python_ns"] + metrics["wall_record_ns"]
+    # Shape functions run where the program seems to be in its own Python, or at nothing.
+    shapes = metrics["shape_function_ns"]
+    python = max(metrics["wall_python_ns"] - shapes, 0)
+    idle = metrics["wall_idle_ns"] - max(shapes - metrics["wall_python_ns"], 0)
+    host = python + metrics["wall_record_ns"]
     if host > _MUCH * wall and host > metrics["wall_device_ns"]:
         yield Advice(
             "kernels wait for Python, which has not recorded the next ones yet",
@@ -143,18 +147,17 @@ def _whole(metrics: dict[str, int], programs: int) -> Iterator[Advice]:
             "TORCHACC_CACHE_DIR is off.",
             time_ns=metrics["wall_compile_ns"],
         )
-    shapes = metrics["shape_function_ns"]
     if shapes > _MUCH * wall:
         yield Advice(
             "PyTorch's shape functions, mostly Python, were asked for results of new sizes",
             "Nothing, if sizes come again. Else pad or bucket them.",
             time_ns=shapes,
         )
-    if metrics["wall_idle_ns"] - shapes > _MUCH * wall:
+    if idle > _MUCH * wall:
         yield Advice(
             "nothing was recorded, and nothing was there to run: the program was at something else",
             "If it was loading data: torchacc.AsyncLoader loads while steps run.",
-            time_ns=metrics["wall_idle_ns"],
+            time_ns=idle,
         )
     if metrics["collective_exposed_ns"] > 0.1 * wall:
         yield Advice(

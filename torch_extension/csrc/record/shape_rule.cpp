@@ -2,7 +2,6 @@
 
 #include <ATen/EmptyTensor.h>
 #include <c10/util/flat_hash_map.h>
-#include <c10/util/strides.h>
 
 #include <algorithm>
 #include <limits>
@@ -183,12 +182,17 @@ Dims strides_of(const Dims& sizes, const Order& order) {
   return strides;
 }
 
+Order row_major(size_t rank) {
+  Order order(rank);
+  std::iota(order.begin(), order.end(), uint8_t{0});
+  return order;
+}
+
 // How the results lie; nothing where one is not dense.
 std::optional<Orders> orders_of(const Shapes& shapes) {
   Orders orders;
   for (const OutputShape& output : shapes.outputs) {
-    Order order(output.sizes.size());
-    std::iota(order.begin(), order.end(), uint8_t{0});
+    Order order = row_major(output.sizes.size());
     std::stable_sort(order.begin(), order.end(), [&output](uint8_t a, uint8_t b) {
       return output.strides[a] > output.strides[b];
     });
@@ -196,12 +200,6 @@ std::optional<Orders> orders_of(const Shapes& shapes) {
     orders.push_back(std::move(order));
   }
   return orders;
-}
-
-Order row_major(size_t rank) {
-  Order order(rank);
-  std::iota(order.begin(), order.end(), uint8_t{0});
-  return order;
 }
 
 // Of results that lie as `orders` says, or else in rows.
