@@ -273,6 +273,18 @@ mod tests {
     }
 
     #[test]
+    fn of_many_the_oldest_are_dropped_together() {
+        let cache = of(2 * AT_ONCE);
+        let last = 2 * AT_ONCE as u8;
+        for n in (0..last).chain([0, last]) {
+            cache.get_or_make(key(n), |_| Ok(n)).0.unwrap();
+        }
+        assert_eq!((cache.len(), cache.evicted()), (2 * AT_ONCE - 1, 2));
+        let found = [0, 1, 2, 3, last].map(|n| cache.get(&key(n)).is_some());
+        assert_eq!(found, [true, false, false, true, true]);
+    }
+
+    #[test]
     fn drops_what_takes_too_much() {
         // The key takes one byte, the program what it is.
         let cache = Cache::new(Capacity { entries: 99, bytes: 100 }, |&n: &usize| n);
