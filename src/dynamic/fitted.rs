@@ -7,6 +7,12 @@ use std::collections::{HashMap, HashSet};
 /// A whole of so many parts that vary is a region of its own: no part can be as large as each of them alone.
 pub const PARTS: usize = 3;
 
+/// A number that is the sum of others, in each example.
+pub struct Whole {
+    values: Vec<i64>,
+    parts: HashSet<Vec<i64>>,
+}
+
 /// What the numbers of examples are, by their values.
 pub struct FittedNumbers<'a> {
     examples: &'a [Vec<i64>],
@@ -101,18 +107,24 @@ impl<'a> FittedNumbers<'a> {
         lists.filter(|lists| lists.iter().filter(varies).count() >= PARTS).flatten().collect()
     }
 
-    /// A part of a whole as so many times a part of another whole, of which the first is as many times: elements of rows.
-    pub fn by_wholes(&self, sums: &[&Sum], list: &[i64]) -> Option<Poly> {
-        let parts = |sum: &Sum| -> Vec<Vec<i64>> {
-            sum.parts.iter().map(|&(_, at)| self.values(at)).collect()
+    /// The wholes that a sum has, with their parts.
+    pub fn wholes(&self, sums: &[&Sum]) -> Vec<Whole> {
+        let of = |sum: &&Sum| Whole {
+            values: self.values(sum.whole),
+            parts: sum.parts.iter().map(|&(_, at)| self.values(at)).collect(),
         };
-        let mut wholes = sums.iter().filter(|sum| parts(sum).iter().any(|part| part == list));
-        wholes.find_map(|sum| {
-            let whole = self.values(sum.whole);
-            sums.iter().find_map(|smaller| {
-                let times = ratio(&whole, &self.values(smaller.whole))?;
-                let is_part = |part: &Vec<i64>| ratio(list, part) == Some(times);
-                let part = parts(smaller).into_iter().find(is_part)?;
+        sums.iter().map(of).collect()
+    }
+
+    /// A part of a whole as so many times a part of another whole, of which the first is as many times: elements of rows.
+    pub fn by_wholes(&self, wholes: &[Whole], list: &[i64]) -> Option<Poly> {
+        let mut of_list = wholes.iter().filter(|whole| whole.parts.contains(list));
+        of_list.find_map(|whole| {
+            wholes.iter().find_map(|smaller| {
+                let times = ratio(&whole.values, &smaller.values)?;
+                let part: Option<Vec<i64>> =
+                    list.iter().map(|n| (n % times == 0).then_some(n / times)).collect();
+                let part = part.filter(|part| smaller.parts.contains(part))?;
                 self.of(&part)?.line(times, 0)
             })
         })

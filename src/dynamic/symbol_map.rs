@@ -96,6 +96,7 @@ impl SymbolMap {
         let products = relations.products(examples).filter(|_| basis.is_many());
         let products: HashMap<usize, &Product> = products.map(|p| (p.whole, p)).collect();
         let mut known = FittedNumbers::new(examples);
+        let wholes = known.wholes(&sums);
         let parts = if basis.is_many() { known.parts(&sums) } else { HashSet::new() };
         let floors = floors && parts.is_empty();
         if basis.varies_parts() {
@@ -118,7 +119,7 @@ impl SymbolMap {
             let role = relations.role(at);
             let product = products.get(&at).and_then(|product| known.by_product(product));
             let is_known = product.or_else(|| known.of(&list));
-            let poly = match is_known.or_else(|| known.by_wholes(&sums, &list)) {
+            let poly = match is_known.or_else(|| known.by_wholes(&wholes, &list)) {
                 Some(poly) => poly,
                 None => match known.by_sums(&sums, &list) {
                     Some((rest, parts)) if parts >= PARTS => {
