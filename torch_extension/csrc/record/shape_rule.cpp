@@ -29,37 +29,45 @@ using Types = std::vector<torchacc_type>;
 
 // The dimensions of a dense result, the one with the largest stride first.
 using Order = c10::SmallVector<uint8_t, 6>;
-using Orders = std::vector<Order>;
 
-// How often the rule was right for calls of a pattern, and how results lie, of which it says
-// nothing.
+// Of a result what a pattern decides by itself: how it lies, of which the rule says nothing, and
+// its type, which PyTorch may have otherwise than the row computes it.
+struct Form {
+  at::ScalarType dtype;
+  Order order;
+
+  bool operator==(const Form& other) const { return dtype == other.dtype && order == other.order; }
+};
+using Forms = std::vector<Form>;
+
+// How often the rule was right for calls of a pattern, and the forms of their results.
 struct Record {
   std::vector<uint64_t> pattern;
-  Orders orders;
+  Forms forms;
   int confirmations = 0;
 };
 
 class Ledger {
  public:
-  // How results lie, if the rule is to be believed.
-  std::optional<Orders> believes(const Call& call, const KeyWords& pattern) {
+  // The forms of results, if the rule is to be believed.
+  std::optional<Forms> believes(const Call& call, const KeyWords& pattern) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (refuted_.count(call.info().id) != 0) return std::nullopt;
     const auto found = records_.find(hash_of(pattern));
     const bool known = found != records_.end() && found->second.confirmations >= kConfirmations &&
                        same(found->second.pattern, pattern);
-    return known ? std::optional(found->second.orders) : std::nullopt;
+    return known ? std::optional(found->second.forms) : std::nullopt;
   }
 
-  void confirm(const KeyWords& pattern, const Orders& orders) {
+  void confirm(const KeyWords& pattern, const Forms& forms) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (records_.size() >= kCapacity) records_.clear();
     Record& record = records_[hash_of(pattern)];
     if (!same(record.pattern, pattern)) {
-      record = {std::vector<uint64_t>(pattern.begin(), pattern.end()), orders, 0};
+      record = {std::vector<uint64_t>(pattern.begin(), pattern.end()), forms, 0};
     }
-    // Where results lie in several ways the pattern does not say how.
-    record.confirmations = record.orders == orders ? record.confirmations + 1 : kNever;
+    // Where there are several forms the pattern does not say which.
+    record.confirmations = record.forms == forms ? record.confirmations + 1 : kNever;
   }
 
   void refute(const Call& call) {
@@ -124,9 +132,9 @@ std::optional<Types> ask(Call& call, size_t n_results, bool raises) {
 
 at::IntArrayRef sizes_of(const torchacc_type& type) { return {type.sizes, type.rank}; }
 
-bool agree(const Types& types, const Shapes& shapes) {
+bool agree_in_sizes(const Types& types, const Shapes& shapes) {
   const auto same = [](const torchacc_type& type, const OutputShape& output) {
-    return output.kind == OutputShape::Kind::Fresh && to_dtype(output.dtype) == type.dtype &&
+    return output.kind == OutputShape::Kind::Fresh &&
            at::IntArrayRef(output.sizes) == sizes_of(type);
   };
   return types.size() == shapes.outputs.size() &&
@@ -188,32 +196,32 @@ Order row_major(size_t rank) {
   return order;
 }
 
-// How the results lie; nothing where one is not dense.
-std::optional<Orders> orders_of(const Shapes& shapes) {
-  Orders orders;
+// The forms of the results; nothing where one is not dense.
+std::optional<Forms> forms_of(const Shapes& shapes) {
+  Forms forms;
   for (const OutputShape& output : shapes.outputs) {
     Order order = row_major(output.sizes.size());
     std::stable_sort(order.begin(), order.end(), [&output](uint8_t a, uint8_t b) {
       return output.strides[a] > output.strides[b];
     });
     if (strides_of(output.sizes, order) != output.strides) return std::nullopt;
-    orders.push_back(std::move(order));
+    forms.push_back({output.dtype, std::move(order)});
   }
-  return orders;
+  return forms;
 }
 
-// Of results that lie as `orders` says, or else in rows.
+// Of results that have these forms, or else lie in rows.
 std::shared_ptr<const Shapes> shapes_of(const Call& call, const Types& types,
-                                        const Orders& orders = {}) {
+                                        const Forms& forms = {}) {
   auto shapes = std::make_shared<Shapes>();
   for (size_t index = 0; index < types.size(); ++index) {
     const torchacc_type& type = types[index];
     OutputShape output;
     output.kind = OutputShape::Kind::Fresh;
-    output.dtype = to_scalar_type(type.dtype);
+    output.dtype = forms.empty() ? to_scalar_type(type.dtype) : forms[index].dtype;
     output.sizes.assign(type.sizes, type.sizes + type.rank);
     output.strides =
-        strides_of(output.sizes, orders.empty() ? row_major(type.rank) : orders[index]);
+        strides_of(output.sizes, forms.empty() ? row_major(type.rank) : forms[index].order);
     output.nbytes = at::detail::computeStorageNbytes(output.sizes, output.strides,
                                                      c10::elementSize(output.dtype));
     shapes->outputs.push_back(std::move(output));
@@ -233,17 +241,22 @@ std::shared_ptr<const Shapes> check_rule(Call& call, const Shapes& shapes) {
   const auto types = ask(call, n_results(call, shapes), raises);
   // What is written besides has the sizes that it had.
   if (!types.has_value() || types->size() != shapes.fresh || !are_fresh(shapes)) return nullptr;
-  if (agree(*types, shapes)) {
-    const auto pattern = call.pattern();
-    const auto orders = orders_of(shapes);
-    if (pattern.has_value() && orders.has_value()) ledger().confirm(*pattern, *orders);
-    return nullptr;
+  std::shared_ptr<const Shapes> found;
+  if (!agree_in_sizes(*types, shapes) || !agree_in_types(*types, shapes)) {
+    // The CPU's kernels are not run on indices that are not there: then the row, which computes the
+    // results, goes before the Meta kernel. But that knows types, which may hang on the default
+    // one.
+    if (trusts_operands(call) && agree_in_types(*types, shapes)) return shapes_of(call, *types);
+    found = shapes_of_cpu(call);
   }
-  // The CPU's kernels are not run on indices that are not there: then the row, which computes the
-  // results, goes before the Meta kernel. But that knows types, which may hang on the default one.
-  if (trusts_operands(call) && agree_in_types(*types, shapes)) return shapes_of(call, *types);
-  auto found = shapes_of_cpu(call);
-  if (found == nullptr || !agree(*types, *found)) ledger().refute(call);
+  const Shapes& right = found != nullptr ? *found : shapes;
+  if (!agree_in_sizes(*types, right)) {
+    ledger().refute(call);
+    return found;
+  }
+  const auto pattern = call.pattern();
+  const auto forms = forms_of(right);
+  if (pattern.has_value() && forms.has_value()) ledger().confirm(*pattern, *forms);
   return found;
 }
 
@@ -253,17 +266,17 @@ std::shared_ptr<const Shapes> rule_shapes(Call& call) {
   if (!may_have_rule(call)) return nullptr;
   const auto pattern = call.pattern();
   if (!pattern.has_value()) return nullptr;
-  const auto orders = ledger().believes(call, *pattern);
-  if (!orders.has_value()) return nullptr;
-  const auto types = ask(call, orders->size(), false);
-  const auto has_rank = [](const torchacc_type& type, const Order& order) {
-    return type.rank == order.size();
+  const auto forms = ledger().believes(call, *pattern);
+  if (!forms.has_value()) return nullptr;
+  const auto types = ask(call, forms->size(), false);
+  const auto has_rank = [](const torchacc_type& type, const Form& form) {
+    return type.rank == form.order.size();
   };
   if (!types.has_value() ||
-      !std::equal(types->begin(), types->end(), orders->begin(), orders->end(), has_rank)) {
+      !std::equal(types->begin(), types->end(), forms->begin(), forms->end(), has_rank)) {
     return nullptr;
   }
-  auto shapes = shapes_of(call, *types, *orders);
+  auto shapes = shapes_of(call, *types, *forms);
   g_uses.fetch_add(1, std::memory_order_relaxed);
   return shapes;
 }
