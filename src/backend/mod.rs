@@ -145,7 +145,7 @@ pub struct Call<'a> {
     pub poisoned: &'a [(u32, Error)],
     /// The derived cache of every input whose memory stays as it is until it is donated; may be empty.
     pub derived: &'a [Option<&'a DerivedCache>],
-    /// 0 where there was no memory: steps that need it fail.
+    /// Aligned as memory of the location is, other than inputs; 0 where there was no memory: steps that need it fail.
     pub outputs: &'a [usize],
     /// Likewise.
     pub arena: usize,

@@ -1,6 +1,7 @@
 //! What is left of a run that is stopped.
 
 use super::super::emulated;
+use super::Aligned;
 use crate::backend::{Backend, Call};
 use crate::dtype::DType;
 use crate::error::Code;
@@ -27,21 +28,22 @@ fn products_after_a_failure_overwrite_nothing() {
     let plan = Arc::new(plan(&graph, &inputs, &[], &[None, Some(0)], &backend).unwrap());
     let program = backend.compile(plan.clone()).unwrap();
     for (index, wanted, failed) in [(0, [7.0, 10.0, 15.0, 22.0], 0), (5, [9.0; 4], 2)] {
-        let (mut old, x, places) = ([9f32; 4], [1f32, 2.0, 3.0, 4.0], [index, 1i64]);
-        let (mut taken, mut arena) = ([0f32; 4], vec![0u64; plan.arena_bytes as usize / 8 + 8]);
-        let old_at = old.as_mut_ptr().expose_provenance();
+        let mut x = Aligned([1f32, 2.0, 3.0, 4.0]);
+        let (mut places, mut taken) = (Aligned([index, 1i64]), Aligned([0f32; 4]));
+        let mut old = Aligned([9f32; 4]);
+        let mut arena = vec![0u64; plan.arena_bytes as usize / 8 + 8];
         let call = Call {
-            inputs: &[old_at, x.as_ptr().expose_provenance(), places.as_ptr().expose_provenance()],
+            inputs: &[old.address(), x.address(), places.address()],
             poisoned: &[],
             derived: &[],
-            outputs: &[taken.as_mut_ptr().expose_provenance(), old_at],
+            outputs: &[taken.address(), old.address()],
             arena: arena.as_mut_ptr().expose_provenance().next_multiple_of(64),
             host: 0,
             scalars: &[],
             watch: None,
         };
         let outcome = program.run(&call);
-        assert_eq!((outcome.failed.len(), old), (failed, wanted));
+        assert_eq!((outcome.failed.len(), old.0), (failed, wanted));
         assert!(outcome.failed.iter().all(|failure| !failure.torn));
     }
 }
@@ -62,13 +64,14 @@ fn what_is_only_checked_is_refused_as_well() {
     let plan = Arc::new(plan(&graph, &inputs, &[], &[None], &backend).unwrap());
     let program = backend.compile(plan.clone()).unwrap();
     for (index, wanted) in [(0, 0), (5, 1)] {
-        let (x, places, mut result) = ([0f32; 4], [index, 1i64], [0f32; 4]);
+        let (mut x, mut places) = (Aligned([0f32; 4]), Aligned([index, 1i64]));
+        let mut result = Aligned([0f32; 4]);
         let mut arena = vec![0u64; plan.arena_bytes as usize / 8 + 8];
         let outcome = program.run(&Call {
-            inputs: &[x.as_ptr().expose_provenance(), places.as_ptr().expose_provenance()],
+            inputs: &[x.address(), places.address()],
             poisoned: &[],
             derived: &[],
-            outputs: &[result.as_mut_ptr().expose_provenance()],
+            outputs: &[result.address()],
             arena: arena.as_mut_ptr().expose_provenance().next_multiple_of(64),
             host: 0,
             scalars: &[],
@@ -77,6 +80,6 @@ fn what_is_only_checked_is_refused_as_well() {
         let of_outputs = outcome.failed.into_iter().map(|failure| failure.error);
         let errors: Vec<_> = of_outputs.chain(outcome.unseen.into_iter().map(|e| e.1)).collect();
         assert!(errors.len() == wanted && errors.iter().all(|e| e.code == Code::IndexError));
-        assert!(wanted > 0 || result == [1.0; 4]);
+        assert!(wanted > 0 || result.0 == [1.0; 4]);
     }
 }

@@ -29,6 +29,16 @@ use crate::plan::random::random_program;
 use crate::plan::training::training_step;
 use std::sync::LazyLock;
 
+/// A value that lies as memory of the device does.
+#[repr(align(256))]
+struct Aligned<T>(T);
+
+impl<T> Aligned<T> {
+    fn address(&mut self) -> usize {
+        (&raw mut self.0).expose_provenance()
+    }
+}
+
 /// The backend on the host; on a GPU if `TORCHACC_TEST_GPU` is set.
 pub fn cuda() -> &'static Cuda {
     static BACKEND: LazyLock<Cuda> = LazyLock::new(|| gpu(true).unwrap_or_else(emulated::backend));
