@@ -30,8 +30,8 @@ while IFS= read -r line; do
     watch "$name" &
     watches[$name]=$!
   elif [ -n "${watches[$name]:-}" ]; then
-    pkill -P "${watches[$name]}"
-    kill "${watches[$name]}"
+    # The watch before its sleep, or it would wake up and say so.
+    kill "${watches[$name]}" $(pgrep -P "${watches[$name]}")
   fi
 done < "$output"
 rm -f "$output"
