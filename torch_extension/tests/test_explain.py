@@ -7,7 +7,7 @@ import warnings
 import pytest
 import torch
 import torchacc
-from support import DEVICE, run_python
+from support import DEVICE, output, run_python
 from torchacc._advice import advice
 
 
@@ -379,6 +379,20 @@ for length in (3, 4):
     x = torch.ones(length).to("acc")
     print("sum", x.sinh().sum().item() > 0, sys.argv[1:])
 """
+
+
+def test_lines_are_found_without_the_compiler(tmp_path):
+    """PyTorch would import its compiler, for seconds, to say which line a stack is on."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys, torch, torchacc\n"
+        "y = torch.ones(4, device='acc').sum()\n"
+        "torchacc.cut()\n"
+        "print('torch._inductor' in sys.modules, 'program.py:3' in str(torchacc.explain()))\n"
+        "print(torch._inductor.__name__)\n"
+    )
+    printed = output(f"import runpy; runpy.run_path({str(program)!r})")
+    assert printed.split() == ["False", "True", "torch._inductor"]
 
 
 def test_the_command(tmp_path):

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "aten/copy.h"
+#include "record/location.h"
 #include "record/recorder.h"
 #include "runtime/generator.h"
 #include "runtime/runtime.h"
@@ -98,6 +99,7 @@ TORCH_LIBRARY(acc, m) {
   });
   m.def("sync() -> str[]", [] { return warnings_of(&synchronize); });
   m.def("cut() -> str[]", [] { return warnings_of(&cut); });
+  m.def("is_symbolizing() -> bool", [] { return is_symbolizing(); });
   m.def("request(Tensor self) -> ()", &request);
   m.def("read_after_cut(Tensor self) -> Tensor", &download_after_cut);
   m.def("mark_dynamic(Tensor tensor, int dim, int least, int most) -> ()");

@@ -1,6 +1,7 @@
 #include "record/location.h"
 
 #include <c10/util/FunctionRef.h>
+#include <c10/util/ScopeExit.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/profiler/combined_traceback.h>
 
@@ -17,6 +18,7 @@ namespace torchacc {
 namespace {
 
 thread_local const std::string* t_operator = nullptr;
+thread_local bool t_symbolizing = false;
 
 struct Site {
   uint64_t id = 0;
@@ -108,6 +110,8 @@ struct Line {
 
 Line user_line(const Site& site) {
   if (site.stack == nullptr) return {};
+  const auto done = c10::make_scope_exit([] { t_symbolizing = false; });
+  t_symbolizing = true;
   const auto symbolized = torch::symbolize({site.stack.get()});
   const torch::unwind::Frame* innermost = nullptr;
   for (const uint64_t index : symbolized.tracebacks.at(0)) {
@@ -147,6 +151,8 @@ uint64_t new_site() {
 }  // namespace
 
 uint64_t capture_site(void*) noexcept { return or_nothing<uint64_t>(&new_site); }
+
+bool is_symbolizing() { return t_symbolizing; }
 
 std::string site_line(uint64_t site) {
   if (site == 0) return {};

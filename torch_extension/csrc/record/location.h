@@ -34,6 +34,9 @@ void warn_about(void* user, torchacc_str message, uint64_t site) noexcept;
 // "file.py:12" of the user's line, or empty when it is not known any more.
 std::string site_line(uint64_t site);
 
+// Whether this thread is turning a stack into text.
+bool is_symbolizing();
+
 // A suffix for an error message, empty for an unknown site.
 std::string describe_site(uint64_t site);
 
