@@ -9,12 +9,12 @@ LIBRARY := $(EXT_DIR)/libtorchacc.so.1
 # With the library beside them.
 EXAMPLE_FLAGS := -O2 -Wall -Wextra -pedantic -Iinclude -Wl,-rpath,$(dir $(abspath $(LIBRARY)))
 
-.PHONY: example-c example-ranks example-cpp example-libtorch example-ctypes example-node example-luajit example-java
+.PHONY: example-c example-module example-ranks example-cpp example-libtorch example-ctypes example-node example-luajit example-java
 
 # The environment's oneDNN and CUDA, for programs that know nothing of Python's packages.
-example-c example-ranks example-cpp example-ctypes example-node example-luajit example-java: \
+example-c example-module example-ranks example-cpp example-ctypes example-node example-luajit example-java: \
 	export TORCHACC_ONEDNN ?= $(wildcard $(VENV)/lib/libdnnl.so.3)
-example-c example-ranks example-cpp example-ctypes example-node example-luajit example-java: \
+example-c example-module example-ranks example-cpp example-ctypes example-node example-luajit example-java: \
 	export TORCHACC_CUDA ?= $(CUDA_FOLDERS)
 
 # A transformer. WIDTH=N.
@@ -22,6 +22,17 @@ example-c: $(LIBRARY)
 	@mkdir -p $(EXAMPLES)
 	$(CC) -std=c11 $(EXAMPLE_FLAGS) examples/c/language_model.c $< -lm -o $(EXAMPLES)/language_model
 	$(EXAMPLES)/language_model $(TEXT) $(or $(STEPS),300) $(or $(WIDTH),64)
+
+# A GPT that JAX, in an environment of its own, has written down, without JAX and Python.
+example-module: $(LIBRARY) $(EXAMPLES)/jax/.requirements
+	$(EXAMPLES)/jax/bin/python examples/stablehlo/gpt.py $(TEXT) $(EXAMPLES)/module
+	$(CC) -std=c11 $(EXAMPLE_FLAGS) examples/c/train_module.c $< -o $(EXAMPLES)/train_module
+	$(EXAMPLES)/train_module $(EXAMPLES)/module/step.mlir $(EXAMPLES)/module/inputs.safetensors $(or $(STEPS),100)
+
+$(EXAMPLES)/jax/.requirements:
+	$(PYTHON) -m venv $(EXAMPLES)/jax
+	$(EXAMPLES)/jax/bin/pip install --quiet jax safetensors
+	touch $@
 
 # A small network in several processes, which connect by sockets. RANKS=N.
 example-ranks: $(LIBRARY)

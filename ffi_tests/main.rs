@@ -6,6 +6,7 @@ mod abi;
 mod found;
 mod header;
 mod install;
+mod modules;
 mod watched;
 
 use header::generated as generated_header;

@@ -1074,7 +1074,7 @@ torchacc_error *torchacc_busy_ns(torchacc_context *context, uint64_t *out);
  are written `3`, `3.0`, `1e-5`, `inf`, `nan`, `true`, `[1,2]`, `f32`, or types in parentheses: `(f32[2], i64[])`.
 
  Or a module of StableHLO in either of its forms, as JAX, torch_xla and TensorFlow print it: its function `main`, or its only
- public one, whose arguments are the inputs. Calls are inlined and loops unrolled, whose number of rounds has to be known.
+ public one, whose arguments are the inputs. Calls are inlined, and loops of a few rounds unrolled; others compile their rounds once.
  Errors: INVALID_ARGUMENT, with line and column; what is not supported is named.
  */
 torchacc_error *torchacc_graph_parse(struct torchacc_str text,

@@ -3,10 +3,12 @@
 use super::call::{Call, Rule, described};
 use crate::error::Result;
 use crate::graph::math::{V, together};
+use crate::graph::text::parse_body;
 use crate::invalid;
 use crate::op::{Arity, Attr, Attrs, Class, Op, choices};
 use crate::record::Arg;
 use std::iter::repeat;
+use std::sync::Arc;
 
 /// Program inputs, scalars and CPU fallbacks have their own ways in; marks and checks are the lowering's own, modules a pass's.
 pub fn callable(op: Op) -> bool {
@@ -20,6 +22,9 @@ fn most_operands(op: Op) -> usize {
         Arity::AtLeast(_) => 1,
     }
 }
+
+/// Attributes that are programs: arguments are their texts.
+pub const BODIES: [&str; 2] = ["condition", "round"];
 
 /// Whether argument `arg` is an attribute, not an operand.
 pub fn is_attribute(op: Op, arg: usize) -> bool {
@@ -84,6 +89,7 @@ fn attribute(arg: &Arg, name: &str) -> Result<Attr> {
         };
     }
     Ok(match arg {
+        Arg::Str(text) if BODIES.contains(&name) => Attr::Body(Arc::new(parse_body(text)?)),
         Arg::Int(n) => Attr::Int(*n),
         Arg::Float(x) => Attr::Float(*x),
         Arg::Bool(b) => Attr::Bool(*b),

@@ -1,5 +1,6 @@
 //! What operators take and give, as JSON: for programs that make bindings to other languages.
 
+use super::primitive::BODIES;
 use super::{Entry, entry, find, name, rows};
 use crate::op::{Arity, Op, choices};
 use std::sync::OnceLock;
@@ -144,7 +145,10 @@ fn primitive(op: Op) -> String {
     let attribute = |name: &&str| format!("{{\"name\": \"{name}\", {}}}", attribute_type(op, name));
     let arguments: Vec<String> =
         (0..most).map(operand).chain(row.attrs.iter().map(attribute)).collect();
-    let results = vec!["{\"type\": \"tensor\"}"; row.results].join(", ");
+    let results = match op {
+        Op::While => "{\"type\": \"tensor\", \"list\": true}".into(),
+        _ => vec!["{\"type\": \"tensor\"}"; row.results].join(", "),
+    };
     let (name, arguments) = (row.name, arguments.join(", "));
     format!(
         "{{\"operator\": \"{name}\", \"overload\": \"\", \"arguments\": [{arguments}], \"results\": [{results}]}}"
@@ -153,7 +157,7 @@ fn primitive(op: Op) -> String {
 
 fn attribute_type(op: Op, name: &str) -> &'static str {
     match name {
-        _ if choices(name).is_some() => "\"type\": \"text\"",
+        _ if choices(name).is_some() || BODIES.contains(&name) => "\"type\": \"text\"",
         "dim" | "axis" | "groups" | "offset" | "k" | "what" => "\"type\": \"int\"",
         "value" if op == Op::ConstInt => "\"type\": \"int\"",
         "value" | "eps" | "scale" | "dropout" => "\"type\": \"float\"",
@@ -213,10 +217,17 @@ mod tests {
             let graph = case(seed, Limits { nodes: 30, size: 5 }).unwrap().graph;
             for node in graph.nodes.iter().filter(|node| super::super::primitive::callable(node.op))
             {
-                assert_eq!(node.n_outputs as usize, node.op.row().results, "{:?}", node.op);
+                // A loop has as many as it changes.
+                let count = if node.op == Op::While {
+                    node.n_outputs as usize
+                } else {
+                    node.op.row().results
+                };
+                assert_eq!(node.n_outputs as usize, count, "{:?}", node.op);
                 for (name, attr) in node.op.row().attrs.iter().zip(&node.attrs) {
                     let kind = match attr {
                         Attr::Int(_) if choices(name).is_some() => "\"type\": \"text\"",
+                        Attr::Body(_) => "\"type\": \"text\"",
                         Attr::Int(_) => "\"type\": \"int\"",
                         Attr::Float(_) => "\"type\": \"float\"",
                         Attr::Bool(_) => "\"type\": \"bool\"",

@@ -15,14 +15,20 @@ use crate::runtime::graphs::Number;
 use crate::runtime::openxla::Executables;
 use crate::stablehlo::{self, Module};
 use crate::trace::{ArgRef, TensorRef};
+use parking_lot::Mutex;
 use std::path::Path;
+use std::sync::Arc;
 
 /// A program in the IR. Owned.
 #[repr(C)]
 pub struct torchacc_graph {
     program: Module,
     executables: Executables,
+    constants: Mutex<Option<Constants>>,
 }
+
+/// A program's constants, in the context that it was applied in last.
+type Constants = (Arc<Context>, Arc<Vec<torchacc_tensor>>);
 
 handle::kind!(torchacc_graph, b"gr");
 
@@ -30,7 +36,8 @@ handle::kind!(torchacc_graph, b"gr");
 const NOBODY: Operator = Operator::Host(u32::MAX);
 
 fn owned(program: Module) -> *mut torchacc_graph {
-    handle::give(torchacc_graph { program, executables: Executables::default() })
+    let (executables, constants) = (Executables::default(), Mutex::default());
+    handle::give(torchacc_graph { program, executables, constants })
 }
 
 /// A graph's own text begins with a value or with `return`, as no module does.
@@ -53,7 +60,7 @@ fn read(text: &str) -> Result<Module> {
 /// are written `3`, `3.0`, `1e-5`, `inf`, `nan`, `true`, `[1,2]`, `f32`, or types in parentheses: `(f32[2], i64[])`.
 ///
 /// Or a module of StableHLO in either of its forms, as JAX, torch_xla and TensorFlow print it: its function `main`, or its only
-/// public one, whose arguments are the inputs. Calls are inlined and loops unrolled, whose number of rounds has to be known.
+/// public one, whose arguments are the inputs. Calls are inlined, and loops of a few rounds unrolled; others compile their rounds once.
 /// Errors: INVALID_ARGUMENT, with line and column; what is not supported is named.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_graph_parse(
@@ -182,13 +189,13 @@ pub unsafe extern "C" fn torchacc_graph_apply(
 ) -> *mut torchacc_error {
     boundary(|| {
         // SAFETY (here and below): as the header says.
-        let (context, program) = unsafe { (borrow(context)?, &borrow(graph)?.program) };
-        let graph = &program.graph;
+        let (context, graph) = unsafe { (borrow(context)?, borrow(graph)?) };
+        let program = &graph.program;
         let mut arguments = Arguments::default();
         unsafe { arguments.take(context, NOBODY, args, n_args, Context::draw)? };
         let made = results(context, program, outs, n_outs)?;
         let (mut inputs, numbers) = split(&arguments.refs)?;
-        let constants = constants(context, program)?;
+        let constants = constants(&context.inner, graph)?;
         if !constants.is_empty() && inputs.len() != program.inputs {
             let count = program.inputs;
             return Err(bad(format!("the graph has {count} inputs, not {}", inputs.len())));
@@ -196,7 +203,7 @@ pub unsafe extern "C" fn torchacc_graph_apply(
         inputs.extend(constants.iter().map(|t| TensorRef::new(t.buffer.id, &t.view)));
         let targets: Vec<TensorRef> =
             made.iter().map(|t| TensorRef::new(t.buffer.id, &t.view)).collect();
-        context.inner.record_graph(graph, &inputs, &numbers, &targets)?;
+        context.inner.record_graph(&program.graph, &inputs, &numbers, &targets)?;
         unsafe { give(made, outs) };
         Ok(())
     })
@@ -253,14 +260,22 @@ fn results(
     types.map(|ty| torchacc_tensor::dense(&context.inner, ty.dtype, &ty.sizes)).collect()
 }
 
-/// The constants that are no part of the graph.
-fn constants(context: &torchacc_context, program: &Module) -> Result<Vec<torchacc_tensor>> {
-    let made = program.constants.iter().map(|array| {
-        let tensor = torchacc_tensor::dense(&context.inner, array.ty.dtype, &array.ty.sizes)?;
-        context.inner.write(tensor.buffer.id, &array.bytes)?;
+/// The constants that are no part of the program, copied once.
+fn constants(context: &Arc<Context>, graph: &torchacc_graph) -> Result<Arc<Vec<torchacc_tensor>>> {
+    let mut constants = graph.constants.lock();
+    if let Some((_, known)) = constants.as_ref().filter(|(of, _)| Arc::ptr_eq(of, context)) {
+        return Ok(known.clone());
+    }
+    let made = graph.program.constants.iter().map(|array| {
+        let tensor = torchacc_tensor::dense(context, array.ty.dtype, &array.ty.sizes)?;
+        context.write(tensor.buffer.id, &array.bytes)?;
         Ok(tensor)
     });
-    made.collect()
+    let made = Arc::new(made.collect::<Result<Vec<_>>>()?);
+    if !made.is_empty() {
+        *constants = Some((context.clone(), made.clone()));
+    }
+    Ok(made)
 }
 
 /// Tensors and numbers.

@@ -1,8 +1,8 @@
-//! A module's body as a graph of its own, and back.
+//! The body of a module, or of a part of a loop, as a graph of its own, and back.
 
 use super::{Graph, Node, NodeId, Value, ValueId};
 use crate::op::module::{Body, BodyNode};
-use crate::op::{Attr, Attrs, Op, Tys};
+use crate::op::{Attr, Attrs, Op, Ty, Tys};
 use smallvec::{SmallVec, smallvec};
 
 /// A graph with the body's values, by the same numbers: its operands are the inputs. The body is one that its row accepts.
@@ -42,4 +42,30 @@ pub fn body_of(graph: &Graph, operands: usize) -> Body {
         nodes: nodes.iter().map(node).collect(),
         results: graph.outputs.iter().map(|v| v.0).collect(),
     }
+}
+
+/// The body of what a graph's outputs need, whose input `i` is operand `place(i)` of these.
+pub fn body_among(graph: &Graph, operands: &[Ty], place: impl Fn(usize) -> usize) -> Body {
+    let live = graph.live(&graph.outputs);
+    let mut numbers: Vec<u32> = vec![u32::MAX; graph.values.len()];
+    let mut body = Body { operands: operands.to_vec(), nodes: Vec::new(), results: Vec::new() };
+    let mut next = operands.len() as u32;
+    for (node, _) in graph.nodes.iter().zip(live).filter(|(_, live)| *live) {
+        if node.op == Op::Input {
+            numbers[node.first.0 as usize] = place(node.attrs[0].int() as usize) as u32;
+            continue;
+        }
+        for value in node.outputs() {
+            numbers[value.0 as usize] = next;
+            next += 1;
+        }
+        body.nodes.push(BodyNode {
+            op: node.op,
+            attrs: node.attrs.clone(),
+            inputs: node.inputs.iter().map(|v| numbers[v.0 as usize]).collect(),
+            outputs: node.outputs().map(|v| graph.ty(v).clone()).collect(),
+        });
+    }
+    body.results = graph.outputs.iter().map(|v| numbers[v.0 as usize]).collect();
+    body
 }

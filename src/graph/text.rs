@@ -80,7 +80,8 @@ pub(crate) fn attr_text(row: &Row, name: &str, attr: &Attr) -> String {
     }
 }
 
-fn body_text(body: &Body) -> String {
+/// The body as an attribute is written: its operands' types, and its nodes.
+pub fn body_text(body: &Body) -> String {
     let graph = graph_of(body);
     let inner = Graph { nodes: graph.nodes[body.operands.len()..].to_vec(), ..graph };
     let lines: String = inner.to_string().lines().map(|line| format!("    {line}\n")).collect();
@@ -129,10 +130,13 @@ fn arg_text(arg: &NodeArg) -> String {
 
 // ---- parse
 
+/// Bodies within each other.
+const MAX_DEPTH: usize = 64;
+
 /// The graph that `text` describes. Values must be numbered 0, 1, 2, … in order. Errors (`InvalidArgument`) begin
 /// with line and column; types that differ from what the rows infer and unknown host operators are errors too.
 pub fn parse(text: &str) -> Result<Graph> {
-    let mut parser = Parser { text, at: 0, graph: Graph::default(), is_body: false };
+    let mut parser = Parser { text, at: 0, graph: Graph::default(), depth: 0 };
     while !parser.eat("return") {
         parser.node()?;
     }
@@ -146,13 +150,26 @@ pub fn parse(text: &str) -> Result<Graph> {
     Ok(parser.graph)
 }
 
+/// The body that [`body_text`] wrote. Errors: as [`parse`].
+pub fn parse_body(text: &str) -> Result<Body> {
+    let mut parser = Parser { text, at: 0, graph: Graph::default(), depth: 0 };
+    parser.expect("(")?;
+    let operands = parser.until(")", Parser::ty)?;
+    parser.expect("{")?;
+    let body = parser.body(operands)?;
+    match parser.at_end() {
+        true => Ok(body),
+        false => parser.fail(parser.at, "expected the end after a body"),
+    }
+}
+
 struct Parser<'a> {
     text: &'a str,
     /// Byte position.
     at: usize,
     graph: Graph,
-    /// Whether that is the body of a module, in which there are none.
-    is_body: bool,
+    /// How many bodies that is in.
+    depth: usize,
 }
 
 impl<'a> Parser<'a> {
@@ -354,9 +371,10 @@ impl<'a> Parser<'a> {
 
     /// The rest of a body with these operands.
     fn body(&mut self, operands: Vec<Ty>) -> Result<Body> {
-        if std::mem::replace(&mut self.is_body, true) {
-            return self.fail(self.at, "there is a module in the body of a module");
+        if self.depth == MAX_DEPTH {
+            return self.fail(self.at, format!("bodies within each other, more than {MAX_DEPTH}"));
         }
+        self.depth += 1;
         let count = operands.len();
         let none = Body { operands, nodes: Vec::new(), results: Vec::new() };
         let outer = std::mem::replace(&mut self.graph, graph_of(&none));
@@ -364,7 +382,7 @@ impl<'a> Parser<'a> {
             self.node()?;
         }
         self.graph.outputs = self.until("}", Parser::operand)?;
-        self.is_body = false;
+        self.depth -= 1;
         Ok(body_of(&std::mem::replace(&mut self.graph, outer), count))
     }
 

@@ -17,6 +17,7 @@ pub mod index;
 pub mod lane;
 mod leaf;
 pub mod module;
+pub mod while_loop;
 mod movement;
 pub mod nn;
 pub mod philox;
@@ -87,7 +88,7 @@ pub enum Attr {
     Types(Vec<Ty>),
     /// Arguments of a CPU fallback.
     Args(Vec<NodeArg>),
-    /// What a module computes.
+    /// What a module, or a part of a loop, computes.
     Body(Arc<Body>),
 }
 
@@ -119,8 +120,8 @@ pub enum Class {
     Indexing,
     /// Could be expressed in other primitives (see `passes::decompose`), kept whole because backends do it better.
     Composite,
-    /// A part of a program, which a second engine computes.
-    Engine,
+    /// Computes programs of its own, which are its attributes: a module of a second engine, a loop.
+    Nested,
     /// Has effects: it runs, in the order of its kind, whether or not somebody wants a result.
     Host,
 }
@@ -392,7 +393,7 @@ impl Numbers for Attrs {
                 Attr::Ints(list) => list.numbers(f),
                 Attr::Types(types) => types.iter_mut().for_each(|ty| ty.numbers(f)),
                 Attr::Args(args) => args.iter_mut().for_each(|arg| arg.numbers(f)),
-                // A module of other sizes is another one.
+                // A program of other sizes is another one.
                 Attr::Bool(_) | Attr::DType(_) | Attr::Body(_) => {}
             }
         }

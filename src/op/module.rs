@@ -47,9 +47,13 @@ pub fn body(attrs: &[Attr]) -> Option<&std::sync::Arc<Body>> {
     }
 }
 
-/// Looks at all of the body: whoever has the types may run it.
 pub fn module_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
     let Some(body) = body(attrs) else { return check::wrong_attrs("body: module", attrs) };
+    results_of(body, inputs)
+}
+
+/// The types of a body's results. Looks at all of it: whoever has the types may run it.
+pub fn results_of(body: &Body, inputs: &[&Ty]) -> Result<Tys> {
     if !inputs.iter().copied().eq(&body.operands) {
         return check::wrong_operands("those of its body", inputs);
     }
@@ -77,7 +81,11 @@ pub fn module_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
 
 fn run(inputs: &[&Array], attrs: &[Attr], _: &[Ty]) -> Result<Vec<Array>> {
     let Some(body) = body(attrs) else { return internal!("a module without a body") };
-    let mut values: Vec<Array> = inputs.iter().map(|&array| array.clone()).collect();
+    computed(body, inputs.iter().map(|&array| array.clone()).collect())
+}
+
+/// What a body makes of its operands, slowly and obviously.
+pub fn computed(body: &Body, mut values: Vec<Array>) -> Result<Vec<Array>> {
     for node in &body.nodes {
         let operands: Vec<&Array> = node.inputs.iter().map(|&v| &values[v as usize]).collect();
         let results = evaluate(node.op, &operands, &node.attrs, &node.outputs)

@@ -18,7 +18,7 @@ use super::Class::*;
 use super::LayoutRequirement::{Dense, Number, Rows, Strided};
 use super::{
     DEFAULT, Row, expect, fallback, fft, grouped, index, leaf, module, movement, nn,
-    pointwise as p, reduce,
+    pointwise as p, reduce, while_loop,
 };
 use serde::{Deserialize, Serialize};
 
@@ -337,9 +337,13 @@ macro_rules! primitives {
         ScaledMatmul { "scaled_matmul" Composite Exactly(4), ["dtype"], reduce::scaled_matmul_type, reduce::SCALED_MATMUL, reduce::matmul_flops, layouts: &[Strided, Strided, Dense] }
             grad (Refuses) decomposed (scaled_matmul) padded (One(contraction::scaled));
 
-        // ---- engines
+        // ---- programs
         /// A part of the program that a second engine computes as a whole: the results of `body` ([`module::Body`]).
-        Module { "module" Engine AtLeast(0), ["body"], module::module_type, module::MODULE, p::no_flops, layouts: &[Number] }
+        Module { "module" Nested AtLeast(0), ["body"], module::module_type, module::MODULE, p::no_flops, layouts: &[Number] }
+            grad (Refuses);
+        /// `(carried…, captured…)` → `carried…`: as long as `condition`, a bool of rank 0, holds, the results of `round` take the place
+        /// of the carried values. Both see all operands ([`module::Body`]).
+        While { "while" Nested AtLeast(0), ["condition", "round"], while_loop::while_type, while_loop::WHILE, p::no_flops, layouts: &[Number] }
             grad (Refuses);
 
         // ---- host

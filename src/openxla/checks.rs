@@ -6,7 +6,8 @@ use crate::error::{Code, Error, Result};
 use crate::graph::math::V;
 use crate::graph::{Graph, Node};
 use crate::op::array::Array;
-use crate::op::{Op, expect, index};
+use crate::op::module::Body;
+use crate::op::{Op, Ty, expect, index, while_loop};
 
 /// A node that may refuse its numbers. It adds one i64 to the results.
 pub struct Check {
@@ -45,11 +46,32 @@ impl Check {
 /// The check of a node of the new graph, if it needs one, and its number. Errors: `Unsupported` for a primitive that refuses
 /// numbers, and that nothing here checks.
 pub fn check<'m>(graph: &Graph, node: &Node, x: &[V<'m>]) -> Result<Option<(Check, V<'m>)>> {
+    if let Some(parts) = while_loop::parts(&node.attrs) {
+        parts.into_iter().try_for_each(|body| unchecked(body))?;
+    }
     if !node.outputs().any(|v| node.op.refuses(graph.ty(v).dtype)) {
         return Ok(None);
     }
     let found = number(node, x)?;
     Ok(found.map(|(what, number)| (Check { node: node.clone(), what }, number)))
+}
+
+/// Nothing in a loop can be returned beside its results, nor is anything rewritten there.
+fn unchecked(body: &Body) -> Result<()> {
+    for node in &body.nodes {
+        if let Some(parts) = while_loop::parts(&node.attrs) {
+            parts.into_iter().try_for_each(|body| unchecked(body))?;
+        }
+        let of = |ty: &Ty| node.op.refuses(ty.dtype) || node.op == Op::Pow && ty.dtype.is_int();
+        if node.outputs.iter().any(of) {
+            let text = format!(
+                "a loop with `{}` in it, which is checked or rewritten elsewhere, does not run on OpenXLA",
+                node.op.name()
+            );
+            return Err(Error::new(Code::Unsupported, text));
+        }
+    }
+    Ok(())
 }
 
 /// What decides whether a node refuses its numbers. `None`: it has none.

@@ -29,7 +29,8 @@ pub(super) fn rule(b: &mut Builder, item: &Item) -> Result<Option<Values>> {
     match item.op.class() {
         Class::Pointwise if matches!(item.op, Op::Div | Op::Rem) => Ok(None),
         Class::Pointwise => fold_pointwise(b, item),
-        Class::Host => Ok(None),
+        // A loop may go on for long, or for ever.
+        Class::Host | Class::Nested => Ok(None),
         _ => fold_small(b, item),
     }
 }

@@ -387,7 +387,7 @@ impl<'a> Memory<'a> {
                 Kernel::Node { op: Op::AsStridedScatter | Op::IndexAdd | Op::Scatter, .. } => {
                     i == 0
                 }
-                Kernel::Node { op: Op::Module, .. } => true,
+                Kernel::Node { op: Op::Module | Op::While, .. } => true,
                 _ => false,
             };
             if !same || !in_step {

@@ -128,7 +128,9 @@ impl Region {
                 reads.all(|(i, r)| i == 0 && same(r))
             }
             // It reads all before it writes.
-            Kernel::Node { op: Op::Module, .. } => self.reads.iter().filter(|r| of(r)).all(same),
+            Kernel::Node { op: Op::Module | Op::While, .. } => {
+                self.reads.iter().filter(|r| of(r)).all(same)
+            }
             _ => false,
         }
     }

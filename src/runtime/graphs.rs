@@ -5,6 +5,7 @@ use super::Context;
 use super::elements::Temporary;
 use crate::aten;
 use crate::error::Result;
+use crate::graph::text::body_text;
 use crate::graph::{Graph, Node, ValueId};
 use crate::op::arg::{Arg, NodeArg, ScalarKind};
 use crate::op::{Arity, Attr, Class, Op, Ty, choices};
@@ -121,8 +122,8 @@ impl<'a> Recorder<'a> {
                 Some(GraphValue::Input(self.inputs[*index as usize]));
             return Ok(());
         }
-        let mut bools = Vec::new();
-        let (op, args) = self.call(node, views, &mut bools)?;
+        let mut written = Written::default();
+        let (op, args) = self.call(node, views, &mut written)?;
         // New buffers for what is no output of the graph.
         let made: Vec<GraphValue> = node
             .outputs()
@@ -154,7 +155,7 @@ impl<'a> Recorder<'a> {
         &'b self,
         node: &'b Node,
         views: &'b [View],
-        bools: &'b mut Vec<Vec<u8>>,
+        written: &'b mut Written,
     ) -> Result<(Operator, Vec<ArgRef<'b>>)> {
         match (node.op, &node.attrs[..]) {
             // A number becomes a tensor of rank 0: next to tensors it must not be promoted otherwise.
@@ -166,11 +167,11 @@ impl<'a> Recorder<'a> {
                 ))
             }
             (Op::Host, [Attr::Int(id), _, Attr::Args(args)]) => {
-                *bools = args.iter().map(bytes).collect();
+                written.bools = args.iter().map(bytes).collect();
                 let mut operands = node.inputs.iter().copied();
                 let given = args
                     .iter()
-                    .zip(bools.iter())
+                    .zip(written.bools.iter())
                     .map(|(arg, bools)| self.argument(arg, bools, &mut operands, views));
                 Ok((Operator::Host(*id as u32), given.collect::<Result<_>>()?))
             }
@@ -183,8 +184,9 @@ impl<'a> Recorder<'a> {
                     }
                     _ => operands.into_iter().map(ArgRef::Tensor).collect(),
                 };
-                let named = attrs.iter().zip(op.row().attrs);
-                let attrs = named.map(|(attr, name)| attribute(attr, name));
+                written.bodies = attrs.iter().map(body).collect();
+                let named = attrs.iter().zip(&written.bodies).zip(op.row().attrs);
+                let attrs = named.map(|((attr, body), name)| attribute(attr, body, name));
                 args.extend(attrs.collect::<Result<Vec<_>>>()?);
                 Ok((primitive(op)?, args))
             }
@@ -245,6 +247,22 @@ impl<'a> Recorder<'a> {
     }
 }
 
+/// What arguments refer to that is not in the graph.
+#[derive(Default)]
+struct Written {
+    /// Bools of a CPU fallback, by argument.
+    bools: Vec<Vec<u8>>,
+    /// Programs as text, by attribute.
+    bodies: Vec<String>,
+}
+
+fn body(attr: &Attr) -> String {
+    match attr {
+        Attr::Body(body) => body_text(body),
+        _ => String::new(),
+    }
+}
+
 fn bytes(arg: &NodeArg) -> Vec<u8> {
     match arg {
         Arg::Bools(list) => list.iter().map(|&b| b as u8).collect(),
@@ -259,7 +277,7 @@ fn primitive(op: Op) -> Result<Operator> {
     }
 }
 
-fn attribute<'a>(attr: &'a Attr, name: &str) -> Result<ArgRef<'a>> {
+fn attribute<'a>(attr: &'a Attr, body: &'a str, name: &str) -> Result<ArgRef<'a>> {
     Ok(match attr {
         Attr::Int(n) if let Some(choices) = choices(name) => ArgRef::Str(choices[*n as usize]),
         Attr::Int(n) => ArgRef::Int(*n),
@@ -267,6 +285,7 @@ fn attribute<'a>(attr: &'a Attr, name: &str) -> Result<ArgRef<'a>> {
         Attr::Bool(b) => ArgRef::Bool(*b),
         Attr::Ints(list) => ArgRef::Ints(list),
         Attr::DType(dtype) => ArgRef::DType(*dtype),
+        Attr::Body(_) => ArgRef::Str(body),
         other => return internal!("{other:?} is not an attribute of a primitive"),
     })
 }

@@ -4,8 +4,10 @@ use super::print::{Printer, element};
 use super::types::{is_unsigned, type_name};
 use crate::dtype::DType;
 use crate::graph::Node;
+use crate::graph::module::graph_of;
 use crate::op::evaluate::evaluate;
 use crate::op::index::Reduction;
+use crate::op::while_loop;
 use crate::op::{Op, Ty};
 
 fn list(numbers: &[i64]) -> String {
@@ -286,4 +288,47 @@ fn region(p: &mut Printer, body: &str, one: &str) {
     }
     p.line(format!("  %c = {body} %a, %b : {one}"));
     p.line(format!("  stablehlo.return %c : {one}"));
+}
+
+/// The condition and a round are functions, which the regions call.
+pub fn while_loop(p: &mut Printer, node: &Node, name: &'static str) -> bool {
+    let Some(parts) = while_loop::parts(&node.attrs) else { return false };
+    let types: Vec<String> = node.outputs().map(|v| p.ty(v)).collect();
+    let all_types = p.types(node);
+    let operands: Vec<String> = node.inputs.iter().map(|&v| p.name(v).to_string()).collect();
+    let (carried, captured) = operands.split_at(types.len());
+    let mut regions = Vec::new();
+    for body in parts {
+        let (callee, number) = p.function_name(node.op.name());
+        let graph = graph_of(body);
+        let of: Vec<String> = graph.outputs.iter().map(|&v| type_name(graph.ty(v))).collect();
+        let of = of.join(", ");
+        if p.function(graph, node.inputs.len(), (&callee, number)).is_err() {
+            return false;
+        }
+        let args: Vec<String> = carried.iter().map(|_| p.fresh()).collect();
+        let typed: Vec<String> =
+            args.iter().zip(&types).map(|(x, ty)| format!("{x}: {ty}")).collect();
+        let result = p.fresh();
+        let (count, returned) = match body.results.len() {
+            1 => (String::new(), result.clone()),
+            n => {
+                let each: Vec<String> = (0..n).map(|i| format!("{result}#{i}")).collect();
+                (format!(":{n}"), each.join(", "))
+            }
+        };
+        let passed: Vec<&str> = args.iter().chain(captured).map(String::as_str).collect();
+        regions.push(format!(
+            "{{\n^bb0({}):\n  {result}{count} = func.call @{callee}({}) : ({all_types}) -> ({of})\n  stablehlo.return {returned} : {of}\n}}",
+            typed.join(", "),
+            passed.join(", "),
+        ));
+    }
+    let (named, types) = (p.results(node), types.join(", "));
+    p.line(format!(
+        "{named} = \"{name}\"({}) ({}) : ({types}) -> ({types})",
+        carried.join(", "),
+        regions.join(", ")
+    ));
+    true
 }

@@ -1,4 +1,4 @@
-//! From a module as it is written to one graph: calls are inlined, loops whose number of rounds is known are unrolled.
+//! From a module as it is written to one graph: calls are inlined, short loops whose number of rounds is known are unrolled.
 
 use super::cursor::{MAX_DEPTH, error_at};
 use super::literal::{Elements, Literal};
@@ -63,13 +63,23 @@ pub struct Scope<'s, 'a, 'm> {
 }
 
 impl<'s, 'a, 'm> Scope<'s, 'a, 'm> {
+    /// One that sees nothing outside.
+    pub fn alone(values: HashMap<&'a str, Values<'m>>) -> Scope<'s, 'a, 'm> {
+        Scope { outer: None, values, lifted: false }
+    }
+
     fn find(&self, name: Name<'a>) -> Result<Value<'m>> {
+        match self.all_of(name)?.get(name.index) {
+            Some(value) => Ok(*value),
+            None => Err(error_at(name.at, format!("%{} has no such result", name.name))),
+        }
+    }
+
+    /// The values of a name, whichever of them is meant.
+    pub fn all_of(&self, name: Name<'a>) -> Result<&[Value<'m>]> {
         match (self.values.get(name.name), self.outer) {
-            (Some(values), _) => match values.get(name.index) {
-                Some(value) => Ok(*value),
-                None => Err(error_at(name.at, format!("%{} has no such result", name.name))),
-            },
-            (None, Some(outer)) => outer.find(name),
+            (Some(values), _) => Ok(values),
+            (None, Some(outer)) => outer.all_of(name),
             (None, None) => Err(error_at(name.at, format!("%{} is not defined here", name.name))),
         }
     }
@@ -121,6 +131,16 @@ impl<'a, 'm> Lowering<'a, 'm> {
             operations: Cell::new(self.operations.get()),
             depth: Cell::new(self.depth.get()),
         }
+    }
+
+    /// Operations that have been written out.
+    pub fn operations(&self) -> usize {
+        self.operations.get()
+    }
+
+    /// What another graph took of them counts, too.
+    pub fn includes(&self, other: &Lowering) {
+        self.operations.set(other.operations.get());
     }
 
     pub fn call(&self, name: &str, args: Values<'m>) -> Result<Values<'m>> {
@@ -176,7 +196,7 @@ impl<'a, 'm> Lowering<'a, 'm> {
                 let node = graph.node(graph.values[known.len()].node);
                 let types: Vec<Ty> = node.outputs().map(|v| graph.ty(v).clone()).collect();
                 let is_pure = !matches!(node.op, Op::Input | Op::Scalar | Op::Random | Op::Expect)
-                    && node.op.class() != Class::Host;
+                    && !matches!(node.op.class(), Class::Host | Class::Nested);
                 let operands: Option<Vec<&Array>> =
                     node.inputs.iter().map(|v| known[v.0 as usize].as_ref()).collect();
                 let results = match operands {
@@ -255,7 +275,7 @@ impl<'a, 'm> Lowering<'a, 'm> {
     }
 
     /// An array as a constant of the graph, or beside it.
-    fn array(&self, array: Array) -> V<'m> {
+    pub fn array(&self, array: Array) -> V<'m> {
         let first = (!array.is_empty()).then(|| array.raw(0).to_vec());
         if first.as_ref().is_some_and(|first| (0..array.len()).all(|i| array.raw(i) == first)) {
             let one = Array { ty: Ty::new(array.ty.dtype, &[]), bytes: first.unwrap_or_default() };

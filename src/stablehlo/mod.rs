@@ -5,7 +5,7 @@
 //! and no text makes this room panic, recurse without bound or ask for memory that the text has no numbers for.
 //!
 //! The way in: `cursor` (characters), `attribute`, `types`, `literal` → `syntax` and `pretty` (a module as it is written) → `lower`
-//! (calls inlined, loops unrolled) by the rules of [`table`], one row per operation, whose meanings are in `ops`. The way
+//! (calls inlined, short loops unrolled) by the rules of [`table`], one row per operation, whose meanings are in `ops`. The way
 //! out: `print` and `forms`, by the same table. Primitives that StableHLO has no operation for are composites
 //! called `torchacc.<primitive>`, with a function that says them in StableHLO (`expand`, `functions`), or else `custom_call`s of that name;
 //! our own composites are best decomposed before.

@@ -190,43 +190,63 @@ impl Printer<'_> {
             Some(attrs) if row.class != Class::Host => attrs.join(", "),
             _ => return invalid!("`{}` has no text outside of this process", row.name),
         };
-        let results: Vec<ValueId> = node.outputs().collect();
-        let base = format!("%{}", node.first.0);
-        for (i, value) in results.iter().enumerate() {
-            let many = if results.len() > 1 { format!("{base}#{i}") } else { base.clone() };
-            self.names[value.0 as usize] = many;
-        }
-        let count = if results.len() > 1 { format!(":{}", results.len()) } else { String::new() };
-        let types: Vec<String> = results.iter().map(|&v| self.ty(v)).collect();
+        let named = self.results(node);
+        let types: Vec<String> = node.outputs().map(|v| self.ty(v)).collect();
         let types =
             if types.len() == 1 { types[0].clone() } else { format!("({})", types.join(", ")) };
         let (operands, of_operands) = (self.operands(node), self.types(node));
         let name = format!("{}{}", primitive::PREFIX, row.name);
         let signature = format!("({of_operands}) -> {types}");
-        let number = self.before + self.functions.len();
-        let callee = format!("{name}.{number}");
+        let (callee, number) = self.function_name(row.name);
         if let Some(text) = written(self.graph, node, &callee) {
             self.functions.push(text);
         } else if let Some(graph) = expansion(self.graph, node) {
-            // Its arguments are all operands, used or not.
-            let inputs = node.inputs.len();
-            let program = Module { graph, inputs, constants: Vec::new() };
-            let inner = function(&program, &format!("private @{callee}"), number + 1, true)?;
-            self.functions.push(inner.text);
-            self.functions.extend(inner.functions);
-            self.custom_calls.extend(inner.custom_calls);
+            self.function(graph, node.inputs.len(), (&callee, number))?;
         } else {
             self.custom_calls.push(row.name);
             self.line(format!(
-                "{base}{count} = stablehlo.custom_call @{name}({operands}) {{backend_config = {{{attrs}}}, api_version = 4 : i32}} : {signature}"
+                "{named} = stablehlo.custom_call @{name}({operands}) {{backend_config = {{{attrs}}}, api_version = 4 : i32}} : {signature}"
             ));
             return Ok(());
         }
         let space = if operands.is_empty() { "" } else { " " };
         self.line(format!(
-            "{base}{count} = stablehlo.composite \"{name}\"{space}{operands} {{composite_attributes = {{{attrs}}}, decomposition = @{callee}}} : {signature}"
+            "{named} = stablehlo.composite \"{name}\"{space}{operands} {{composite_attributes = {{{attrs}}}, decomposition = @{callee}}} : {signature}"
         ));
         Ok(())
+    }
+
+    /// A name for a function of the module, and its number.
+    pub(super) fn function_name(&self, of: &str) -> (String, usize) {
+        let number = self.before + self.functions.len();
+        (format!("{}{of}.{number}", primitive::PREFIX), number)
+    }
+
+    /// Writes a graph as the function that was given a name. Its arguments are all `inputs`, used or not.
+    pub(super) fn function(
+        &mut self,
+        graph: Graph,
+        inputs: usize,
+        (name, number): (&str, usize),
+    ) -> Result<()> {
+        let program = Module { graph, inputs, constants: Vec::new() };
+        let inner = function(&program, &format!("private @{name}"), number + 1, true)?;
+        self.functions.push(inner.text);
+        self.functions.extend(inner.functions);
+        self.custom_calls.extend(inner.custom_calls);
+        Ok(())
+    }
+
+    /// Names the node's results; what stands before the `=`.
+    pub(super) fn results(&mut self, node: &Node) -> String {
+        let base = format!("%{}", node.first.0);
+        if node.n_outputs == 1 {
+            return self.result(node);
+        }
+        for (i, value) in node.outputs().enumerate() {
+            self.names[value.0 as usize] = format!("{base}#{i}");
+        }
+        format!("{base}:{}", node.n_outputs)
     }
 
     pub(super) fn line(&mut self, line: impl AsRef<str>) {

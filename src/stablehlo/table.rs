@@ -5,7 +5,8 @@ use super::forms as print;
 use super::lower::{Call, Values};
 use super::ops::integers::{self, Shift};
 use super::ops::{
-    control, elementwise as e, index, order, products, reduce, shape, special, window,
+    batch_norm, control, elementwise as e, index, order, products, reduce, shape, special,
+    while_loop, window,
 };
 use super::print::Printer;
 use crate::error::Result;
@@ -141,6 +142,9 @@ pub static TABLE: &[Row] = &[
     row("stablehlo.select_and_scatter", 3, window::select_and_scatter),
     row("stablehlo.sort", 1, order::sort),
     row("chlo.top_k", 1, order::top_k),
+    row("stablehlo.batch_norm_training", 3, batch_norm::training),
+    row("stablehlo.batch_norm_inference", 5, batch_norm::inference),
+    row("stablehlo.batch_norm_grad", 5, batch_norm::gradient),
     // ---- products
     row("stablehlo.dot_general", 2, products::dot_general).prints(&[Matmul], print::dot_general),
     row("stablehlo.dot", 2, products::dot),
@@ -154,7 +158,7 @@ pub static TABLE: &[Row] = &[
     row("stablehlo.composite", 0, control::composite),
     row("stablehlo.custom_call", 0, control::custom_call),
     row("sdy.sharding_constraint", 1, e::identity),
-    row("stablehlo.while", 0, control::while_loop),
+    row("stablehlo.while", 0, while_loop::while_loop).prints(&[While], print::while_loop),
     row("stablehlo.if", 1, control::branches),
     row("stablehlo.case", 1, control::branches),
     row("stablehlo.rng", 0, control::refused),

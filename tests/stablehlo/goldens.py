@@ -4,7 +4,8 @@
     python tests/stablehlo/goldens.py
 
 For each function below `goldens/<name>.mlir` is its module and `goldens/<name>.txt` its arrays, one
-a line: `in` or `out`, the element type, the sizes, the bytes in hexadecimal.
+a line: `in` or `out`, the element type, the sizes, the bytes in hexadecimal. `losses` are those of
+ten steps of a training, whose results are the loss and what takes the place of the first inputs.
 """
 
 import pathlib
@@ -42,6 +43,18 @@ def golden(f, *args, generic=False, static=()):
     (FOLDER / f"{name}.mlir").write_text(text)
     lines = [line("in", a) for a in leaves] + [line("out", a) for a in results]
     (FOLDER / f"{name}.txt").write_text("".join(lines))
+
+
+def losses(step, *args):
+    """The line of a golden that is a training's step."""
+    leaves, tree = jax.tree.flatten(args)
+    compiled, found = jax.jit(step), []
+    for _ in range(10):
+        loss, *new = jax.tree.leaves(compiled(*jax.tree.unflatten(tree, leaves)))
+        found.append(loss)
+        leaves[: len(new)] = new
+    with (FOLDER / f"{step.__name__}.txt").open("a") as file:
+        file.write(line("losses", np.stack(found)))
 
 
 def mlp(params, x):
@@ -326,6 +339,55 @@ def fourier(x):
     return jnp.abs(y), jnp.fft.irfft(y * 2, n=x.shape[-1]), jnp.fft.fft(x).imag
 
 
+def loops(x, n, start, table):
+    """As many rounds as data says, one loop in another, and constants that both see."""
+    weights = jnp.asarray(WEIGHTS)
+
+    def is_far(state):
+        guess, _, rounds = state
+        return (jnp.abs(guess * guess - x).max() > 1e-5) & (rounds < 50)
+
+    def newton(state):
+        guess, _, rounds = state
+        return 0.5 * (guess + x / guess), guess, rounds + 1
+
+    def collatz(i, total):
+        def halve(state):
+            value, steps = state
+            return jnp.where(value % 2 == 0, value // 2, 3 * value + 1), steps + 1
+
+        _, steps = lax.while_loop(lambda state: state[0] != 1, halve, (start + i, 0))
+        return total + steps * table[i % table.shape[0]]
+
+    def mixed(i, y):
+        return jnp.tanh(y @ weights) + i.astype(jnp.float32) / n
+
+    return (
+        lax.while_loop(is_far, newton, (jnp.ones_like(x), x, 0)),
+        lax.fori_loop(0, n, collatz, 0),
+        lax.fori_loop(0, n, mixed, jnp.ones((2, 20))),
+        lax.while_loop(lambda i: i < n, lambda i: i * 2, n),
+    )
+
+
+def long_scan(w, x):
+    """More rounds than are worth writing out, and the gradient, which goes back over them."""
+
+    def loss(w):
+        def step(state, drive):
+            state = jnp.tanh(state @ w + drive)
+            return state, state.sum()
+
+        last, sums = lax.scan(step, jnp.zeros((2, w.shape[0])), x)
+        return last.sum() + jnp.mean(sums**2), sums[::100]
+
+    (value, sums), gradient = jax.value_and_grad(loss, has_aux=True)(w)
+    return value, sums, gradient
+
+
+WEIGHTS = np.linspace(-0.3, 0.3, 400, dtype=np.float32).reshape(20, 20)
+
+
 def main():
     FOLDER.mkdir(exist_ok=True)
     layers = [(normal(5, 8), normal(8)), (normal(8, 8), normal(8)), (normal(8, 3), normal(3))]
@@ -346,7 +408,9 @@ def main():
     }
     zeros = jax.tree.map(np.zeros_like, params)
     tokens = RANDOM.integers(0, vocabulary, (2, 6)).astype(np.int32)
-    golden(gpt_step, params, zeros, zeros, np.float32(0), tokens)
+    state = params, zeros, zeros, np.float32(0), tokens
+    golden(gpt_step, *state)
+    losses(gpt_step, *state)
     filters = [normal(4, 2, 3, 3), normal(6, 2, 3, 3), normal(6 * 2 * 2, 2)]
     golden(conv_net, filters, normal(2, 2, 8, 8))
     golden(conv_dims, normal(2, 5, 6, 3), normal(3, 2, 3, 4), normal(4, 2, 6))
@@ -372,6 +436,10 @@ def main():
     golden(shapes, normal(4, 8))
     golden(branches, normal(3), np.int32(1))
     golden(fourier, normal(2, 8))
+    table = RANDOM.integers(0, 9, 4).astype(np.int32)
+    golden(loops, np.abs(normal(3)) + 0.5, np.int32(9), np.int32(6), table)
+    drives = np.sin(np.arange(700 * 6, dtype=np.float32)).reshape(700, 2, 3)
+    golden(long_scan, normal(3, 3), drives)
 
 
 if __name__ == "__main__":

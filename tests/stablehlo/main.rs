@@ -20,7 +20,7 @@ fn folder() -> PathBuf {
 }
 
 /// `in f32 2x3 00000000…`
-fn array(line: &str) -> (bool, Array) {
+fn array(line: &str) -> (&str, Array) {
     let [kind, element, sizes, rest @ ..] = &line.split(' ').collect::<Vec<_>>()[..] else {
         panic!("{line}");
     };
@@ -38,7 +38,7 @@ fn array(line: &str) -> (bool, Array) {
     };
     let byte = |i: usize| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap();
     let bytes = (0..hex.len() / 2).map(byte).collect();
-    (*kind == "in", Array { ty: Ty::new(dtype, &sizes), bytes })
+    (*kind, Array { ty: Ty::new(dtype, &sizes), bytes })
 }
 
 /// Element `i` is near enough; of integers and bools, equal.
@@ -66,14 +66,16 @@ fn check(name: &str, run: Run) -> Result<(), String> {
     let read =
         |ending: &str| fs::read_to_string(folder().join(format!("{name}.{ending}"))).unwrap();
     let program = parse(&read("mlir")).map_err(|e| e.message)?;
-    let arrays: Vec<(bool, Array)> = read("txt").lines().map(array).collect();
-    let of = |wanted: bool| arrays.iter().filter(move |a| a.0 == wanted).map(|a| a.1.clone());
-    let outputs: Vec<Array> = of(false).collect();
+    let text = read("txt");
+    let arrays: Vec<(&str, Array)> = text.lines().map(array).collect();
+    let of =
+        |wanted: &'static str| arrays.iter().filter(move |a| a.0 == wanted).map(|a| a.1.clone());
+    let outputs: Vec<Array> = of("out").collect();
     assert!(!outputs.is_empty());
     // And once more as this library prints it.
     let again = parse(&print(&program).map_err(|e| e.message)?).map_err(|e| e.message)?;
     for program in [&program, &again] {
-        let got = run(program, &of(true).collect::<Vec<_>>()).map_err(|e| e.message)?;
+        let got = run(program, &of("in").collect::<Vec<_>>()).map_err(|e| e.message)?;
         if got.len() != outputs.len() {
             return Err(format!("{} results, not {}", got.len(), outputs.len()));
         }

@@ -1,4 +1,4 @@
-"""Modules of StableHLO give the numbers that JAX computed, as functions of tensors."""
+"""Modules of StableHLO give the numbers that JAX and TensorFlow computed, on the device."""
 
 from pathlib import Path
 
@@ -48,11 +48,15 @@ NAMES = [
     "indexing",
     "sorting",
     "dropout",
+    "loops",
+    "long_scan",
+    "tensorflow_mlp",
+    "tensorflow_conv_net",
 ]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_jax_computed_the_same(name):
+def test_others_computed_the_same(name):
     module = torchacc.stablehlo.load(GOLDENS / f"{name}.mlir")
     inputs = [one.to(DEVICE) for one in arrays(name, "in")]
     expected = arrays(name, "out")
@@ -65,6 +69,21 @@ def test_jax_computed_the_same(name):
         if run == 0:
             torchacc.reset_metrics()
     assert torchacc.metrics()["compiles"] == 0
+
+
+@pytest.mark.parametrize("name", ["gpt_step", "tensorflow_mlp", "tensorflow_conv_net"])
+def test_ten_steps_have_the_losses_of_others(name):
+    step = torchacc.stablehlo.load(GOLDENS / f"{name}.mlir")
+    (expected,) = arrays(name, "losses")
+    inputs = [one.to(DEVICE) for one in arrays(name, "in")]
+    losses = []
+    for _ in range(len(expected)):
+        loss, *new = step(*inputs)
+        losses.append(loss.cpu())
+        inputs[: len(new)] = new
+    torch.testing.assert_close(torch.stack(losses), expected, rtol=1e-5, atol=1e-6)
+    assert len(losses) == 10
+    assert losses[-1] < losses[0]
 
 
 def test_it_is_a_part_of_the_program():
@@ -114,6 +133,52 @@ def test_a_training_whose_step_is_a_module():
         torch.testing.assert_close(loss.cpu(), losses[-1], rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(ours.cpu(), w, rtol=1e-5, atol=1e-6)
     assert losses[-1] < losses[0]
+
+
+def test_a_loop_of_as_many_rounds_as_a_tensor_says_compiles_once():
+    """Its state is overwritten from round to round, and what it does not change is not copied."""
+    module = torchacc.stablehlo.Module("""
+        func.func @main(%n: tensor<i32>, %x: tensor<2x3xf32>, %w: tensor<3x3xf32>)
+            -> (tensor<i32>, tensor<2x3xf32>) {
+          %zero = stablehlo.constant dense<0> : tensor<i32>
+          %r:2 = stablehlo.while(%i = %zero, %y = %x) : tensor<i32>, tensor<2x3xf32>
+          cond {
+            %c = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+            stablehlo.return %c : tensor<i1>
+          } do {
+            %one = stablehlo.constant dense<1> : tensor<i32>
+            %j = stablehlo.add %i, %one : tensor<i32>
+            %p = stablehlo.dot_general %y, %w, contracting_dims = [1] x [0]
+                : (tensor<2x3xf32>, tensor<3x3xf32>) -> tensor<2x3xf32>
+            %t = stablehlo.tanh %p : tensor<2x3xf32>
+            stablehlo.return %j, %t : tensor<i32>, tensor<2x3xf32>
+          }
+          return %r#0, %r#1 : tensor<i32>, tensor<2x3xf32>
+        }""")
+    torch.manual_seed(0)
+    x, w = torch.randn(2, 3), torch.randn(3, 3)
+    on_acc = x.to(DEVICE), w.to(DEVICE)
+    torchacc.sync()
+    torchacc.reset_metrics()
+    for rounds in [0, 1, 7, 1000]:
+        wanted = x
+        for _ in range(rounds):
+            wanted = (wanted @ w).tanh()
+        count = torch.tensor(rounds, dtype=torch.int32, device=DEVICE)
+        # What is around it is in the same program, and what goes in stays what it is.
+        number, y = module(count, on_acc[0] * 1, on_acc[1])
+        assert number.item() == rounds
+        torch.testing.assert_close(y.cpu(), wanted, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(on_acc[0].cpu(), x)
+    assert torchacc.metrics()["compiles"] == 1
+    never = "tensor<f32> cond { stablehlo.return %t : tensor<i1> } do { stablehlo.return %a"
+    with pytest.raises(ValueError, match="a loop that never ends"):
+        torchacc.stablehlo.Module(
+            "func.func @main(%x: tensor<f32>) -> tensor<f32> {\n"
+            "  %t = stablehlo.constant dense<true> : tensor<i1>\n"
+            f"  %r = stablehlo.while(%a = %x) : {never} : tensor<f32> }}\n"
+            "  return %r : tensor<f32> }"
+        )
 
 
 def test_bad_modules_and_inputs_are_refused(tmp_path):

@@ -24,8 +24,8 @@ class Module:
     """A module of StableHLO: its function `main`, or its only public one.
 
     Calling it records its operations like any others: they fuse with what is around them, and are
-    compiled once. `source` is text in either of StableHLO's forms. Calls are inlined and loops
-    unrolled, whose number of rounds has to be known.
+    compiled once. `source` is text in either of StableHLO's forms. Calls are inlined, and
+    loops of a few rounds unrolled; others compile their rounds once, however many there are.
 
     Raises ValueError for what is no module, or has something that is not supported, with line and
     column.
@@ -66,7 +66,7 @@ class Module:
 
     def text(self) -> str:
         """The module as it is understood, as StableHLO in its generic form: one function, in which
-        calls are inlined and loops unrolled."""
+        calls are inlined and short loops unrolled."""
         return self._graph.stablehlo()
 
     def save(self, path: str | os.PathLike) -> None:

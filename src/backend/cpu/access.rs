@@ -76,6 +76,14 @@ impl Bound {
         Ok(Bound { source, dtype, layout, range })
     }
 
+    /// Address of the first element of a dense operand.
+    pub fn start(&self) -> usize {
+        match self.source {
+            Source::Memory(base) => base + self.layout.offset as usize * self.dtype.size(),
+            _ => 0,
+        }
+    }
+
     pub fn numel(&self) -> usize {
         self.layout.numel() as usize
     }

@@ -46,7 +46,7 @@ pub fn to_write(write: &Bound, pool: &Arc<Pool>) -> Result<Dense> {
 }
 
 /// Dense memory like `operand`, contents undefined.
-fn fresh(operand: &Bound, pool: &Arc<Pool>) -> Result<Dense> {
+pub fn fresh(operand: &Bound, pool: &Arc<Pool>) -> Result<Dense> {
     let layout = Layout::contiguous(operand.sizes());
     let memory = pool.allocate(operand.numel() * operand.dtype.size())?;
     let bound = Bound::at(Source::Memory(memory.addr()), operand.dtype, layout)?;

@@ -42,6 +42,7 @@ pub(super) mod tests;
 mod small_gemm;
 mod tile;
 mod vector;
+mod while_loop;
 
 use super::memory::Pool;
 use super::run::run_some_steps;
@@ -70,6 +71,7 @@ use reduce::Reduce;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use while_loop::WhileLoop;
 
 pub struct Cpu {
     pool: Arc<Pool>,
@@ -167,8 +169,7 @@ impl Backend for Cpu {
     }
 
     fn compile(&self, plan: Arc<Plan>) -> Result<Box<dyn Executable>> {
-        let engine = self.engine.as_ref();
-        let compiled = |s| Compiled::new(s, &plan, engine).map_err(|e| e.at(s.site));
+        let compiled = |s| Compiled::new(s, &plan, self).map_err(|e| e.at(s.site));
         let steps = plan.steps.iter().map(compiled);
         let steps: Vec<Compiled> = steps.collect::<Result<_>>()?;
         Ok(Box::new(CpuExecutable {
@@ -195,6 +196,7 @@ enum Compiled {
     OnLane,
     /// The engine's.
     Module(Module),
+    While(WhileLoop),
 }
 
 struct CpuExecutable {
@@ -206,7 +208,7 @@ struct CpuExecutable {
 }
 
 impl Compiled {
-    fn new(step: &Step, plan: &Plan, engine: Option<&Arc<Engine>>) -> Result<Compiled> {
+    fn new(step: &Step, plan: &Plan, cpu: &Cpu) -> Result<Compiled> {
         Ok(match &step.kernel {
             Kernel::Map(body) => {
                 let wide = moves_pairs(&step.reads) || moves_pairs(&step.writes);
@@ -222,10 +224,11 @@ impl Compiled {
             Kernel::Node { op: Op::Host, .. } if step.done.is_some() => Compiled::OnLane,
             Kernel::Node { op: Op::Host, .. } => Compiled::Host,
             Kernel::Node { op: Op::Matmul, .. } => Compiled::Product,
-            Kernel::Node { op: Op::Module, attrs } => match (engine, body(attrs)) {
+            Kernel::Node { op: Op::Module, attrs } => match (&cpu.engine, body(attrs)) {
                 (Some(engine), Some(body)) => Compiled::Module(engine.module(body)?),
                 _ => Compiled::Node,
             },
+            Kernel::Node { op: Op::While, attrs } => Compiled::While(WhileLoop::new(attrs, cpu)?),
             Kernel::Node { .. } => Compiled::Node,
         })
     }
@@ -270,6 +273,10 @@ impl CpuExecutable {
             Compiled::Module(module) => {
                 let (reads, writes) = (bind(&step.reads, call)?, bind(&step.writes, call)?);
                 self.threads.serial(|| module.run(&reads, &writes, &self.pool))
+            }
+            Compiled::While(while_loop) => {
+                let (reads, writes) = (bind(&step.reads, call)?, bind(&step.writes, call)?);
+                while_loop.run(&reads, &writes, &self.pool)
             }
             kind @ (Compiled::Node | Compiled::Host | Compiled::OnLane) => {
                 let Kernel::Node { op, attrs } = &step.kernel else {

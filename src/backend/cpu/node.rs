@@ -179,7 +179,7 @@ impl PreparedCall {
             })
             .collect::<Result<_>>()?;
         let tensor =
-            |b: &Bound| HostTensor { data: address(b), dtype: b.dtype, sizes: b.sizes().into() };
+            |b: &Bound| HostTensor { data: b.start(), dtype: b.dtype, sizes: b.sizes().into() };
         let bits = |n: usize| match (reads[n].source, reads[n].dtype) {
             (Source::Slot(bits), _) => bits,
             (_, DType::Bool) => reads[n].slice::<u8>(reads[n].layout.offset, 1)[0] as u64,
@@ -192,13 +192,5 @@ impl PreparedCall {
 
     pub fn run(&self) -> Result<()> {
         (self.operator.function)(&self.args, &self.targets)
-    }
-}
-
-/// Address of the first element of a dense operand.
-fn address(operand: &Bound) -> usize {
-    match operand.source {
-        Source::Memory(base) => base + operand.layout.offset as usize * operand.dtype.size(),
-        _ => 0,
     }
 }

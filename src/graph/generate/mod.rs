@@ -9,6 +9,7 @@
 //! could differ by much.
 
 mod indexing;
+mod loops;
 mod nodes;
 mod products;
 mod rng;

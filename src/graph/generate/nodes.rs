@@ -1,6 +1,6 @@
 //! One function for each family of primitives: picks operands that could fit and proposes a node.
 
-use super::{DTYPES, Generator, indexing, products, windows};
+use super::{DTYPES, Generator, indexing, loops, products, windows};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::ValueId;
@@ -45,6 +45,7 @@ const FAMILIES: &[(usize, Family)] = &[
     (2, recurrent),
     (3, windows::convolution),
     (3, windows::pooling),
+    (1, loops::while_loop),
 ];
 
 /// Adds a node of a random family, or none.

@@ -155,7 +155,10 @@ fn repeats(graph: &Graph, fused: &Fused, region: &Region) -> bool {
         Kernel::Reduce { op, .. } => Some(*op),
         Kernel::Map(_) => None,
     };
-    let runs_once = |op: Op| op.class() == Class::Host || dtypes().any(|dtype| op.refuses(dtype));
+    // How long a loop takes nobody knows.
+    let runs_once = |op: Op| {
+        op.class() == Class::Host || op == Op::While || dtypes().any(|dtype| op.refuses(dtype))
+    };
     !node.is_some_and(runs_once)
         && !region.kernel.body().is_some_and(|body| body.instrs.iter().any(fails))
 }

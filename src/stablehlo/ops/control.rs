@@ -1,4 +1,4 @@
-//! Calls, branches and loops.
+//! Calls and branches.
 
 use super::primitive;
 use crate::dtype::DType;
@@ -42,30 +42,6 @@ pub fn custom_call<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
         | "MoveToDevice"
         | "MoveToHost" => Ok(c.x.clone()),
         _ => invalid!("the function `{target}` of another system is not supported"),
-    }
-}
-
-/// Rounds of a loop whose condition depends on no input, one after the other.
-pub fn while_loop<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
-    let (condition, body) = (c.region(0)?, c.region(1)?);
-    let mut state = c.x.clone();
-    loop {
-        let goes_on = c.lowering.region(condition, state.clone(), Some(c.scope), c.scope.lifted)?;
-        let [goes_on] = goes_on[..] else { return invalid!("a condition is one value") };
-        match c.lowering.known_int(goes_on.v) {
-            Some(0) => return Ok(state),
-            Some(_) => {}
-            None => {
-                return invalid!(
-                    "a loop whose number of rounds depends on the inputs is not supported"
-                );
-            }
-        }
-        let next = c.lowering.region(body, state.clone(), Some(c.scope), c.scope.lifted)?;
-        if next.len() != state.len() || next.iter().zip(&state).any(|(a, b)| a.ty() != b.ty()) {
-            return invalid!("a round gives values of other types than it takes");
-        }
-        state = next;
     }
 }
 

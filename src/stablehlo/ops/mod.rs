@@ -1,5 +1,6 @@
 //! What operations mean, by family.
 
+pub mod batch_norm;
 pub mod control;
 pub mod elementwise;
 pub mod index;
@@ -10,4 +11,5 @@ pub mod products;
 pub mod reduce;
 pub mod shape;
 pub mod special;
+pub mod while_loop;
 pub mod window;

@@ -3,7 +3,7 @@
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::invalid;
-use crate::op::{Attr, Attrs, Op};
+use crate::op::{Attr, Attrs, Class, Op};
 use crate::stablehlo::attribute::Attribute;
 use crate::stablehlo::lower::{Call, Value, Values};
 
@@ -11,7 +11,12 @@ pub const PREFIX: &str = "torchacc.";
 
 pub fn call<'m>(c: &Call<'_, '_, 'm>, name: &str) -> Result<Values<'m>> {
     let op = match Op::from_name(name) {
-        Some(op) if !matches!(op, Op::Host | Op::Check | Op::Input | Op::Scalar | Op::Module) => op,
+        Some(op)
+            if !matches!(op.class(), Class::Host | Class::Nested)
+                && !matches!(op, Op::Input | Op::Scalar) =>
+        {
+            op
+        }
         _ => return invalid!("no primitive is called `{name}`"),
     };
     let config = c.find(&["backend_config", "composite_attributes"]);
