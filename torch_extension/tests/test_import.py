@@ -3,6 +3,7 @@
 import ast
 import pkgutil
 import sys
+import textwrap
 import types
 
 import pytest
@@ -17,6 +18,34 @@ COUNT_THREADS = "import os; print(len(os.listdir('/proc/self/task')))"
 def test_import_torch_alone_makes_the_device():
     code = "import torch; print(torch.ones(2, device='acc').sum().item(), torch.acc.__name__)"
     assert output(code).startswith("2.0")
+
+
+def test_the_first_operations_import_no_compiler():
+    """PyTorch's takes seconds; once somebody imports it, it is as it would have been."""
+    code = """
+        import sys, torch, torchacc
+        from torchacc import _compiler
+
+        x = torch.randn(4, 4, device="acc", requires_grad=True)
+        y = torch.nn.functional.layer_norm((x * 2).exp() @ x, (4,)).softmax(-1)
+        (y.std() + torch.nn.functional.huber_loss(y, x)).backward()
+        torchacc.cut()
+        assert x.grad.isfinite().all()
+        print("torch._dynamo" in sys.modules, "torch._inductor" in sys.modules)
+        double = torch.compile(lambda x: x.exp() * 2, fullgraph=True)
+        print(double(torch.zeros(2, device="acc")).tolist())
+        marked = [
+            one
+            for one in _compiler._functions_kept_from_tracing()
+            if getattr(one, "__dynamo_disable", None) is one
+        ]
+        print("torch._dynamo" in sys.modules, marked)
+    """
+    assert output(textwrap.dedent(code)).split("\n") == [
+        "False False",
+        "[2.0, 2.0]",
+        "True []",
+    ]
 
 
 def test_import_package_alone_makes_the_device():

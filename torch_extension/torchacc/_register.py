@@ -5,7 +5,7 @@ import sys
 import torch
 from torchacc_autoload import LIBRARY
 
-from torchacc import device, distributed, dlpack
+from torchacc import _compiler, device, distributed, dlpack
 
 _loaded = False
 
@@ -46,21 +46,5 @@ def load() -> None:
     )
     dlpack.install()
     distributed.register()
-    _import_no_compiler_for_lines()
+    _compiler.import_late()
     _loaded = True
-
-
-def _import_no_compiler_for_lines() -> None:
-    """Lets stacks become lines without PyTorch's compiler, which takes seconds to be imported.
-
-    PyTorch asks `torch._inductor`, which is imported where it is asked for, whether a frame is code
-    that was generated. As long as nobody else has imported it, none is.
-    """
-    plain = vars(torch)["__getattr__"]
-
-    def __getattr__(name: str):  # noqa: N807, as PyTorch calls its own
-        if name == "_inductor" and torch.ops.acc.is_symbolizing():
-            raise AttributeError("no code has been generated")
-        return plain(name)
-
-    vars(torch)["__getattr__"] = __getattr__

@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 from torch.utils._pytree import tree_any_only
 from torch.utils.checkpoint import checkpoint
 
-from torchacc import device
+from torchacc import _compiler, device
 from torchacc.adapters import mend
 from torchacc.step import cut, end_step, sync
 from torchacc.streams import synchronize
@@ -109,6 +109,7 @@ def _inductor(module):
 
 
 def _dynamo(module):
+    _compiler.is_imported()
     # PyTorch may have found the entry point of this package already.
     if "torchacc" not in module.backends.registry._BACKENDS:
         module.register_backend(compile_graph, name="torchacc")
