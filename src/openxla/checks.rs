@@ -6,8 +6,7 @@ use crate::error::{Code, Error, Result};
 use crate::graph::math::V;
 use crate::graph::{Graph, Node};
 use crate::op::array::Array;
-use crate::op::module::Body;
-use crate::op::{Op, Ty, expect, index, while_loop};
+use crate::op::{Op, expect, index};
 
 /// A node that may refuse its numbers. It adds one i64 to the results.
 pub struct Check {
@@ -43,35 +42,30 @@ impl Check {
     }
 }
 
+impl Check {
+    /// Whether a number says that something was refused. Error: `Unsupported` where every number does.
+    pub fn refuses<'m>(&self, number: V<'m>) -> Result<V<'m>> {
+        match self.what {
+            What::Index { size: 0, .. } => {
+                let text = "an index into nothing, in a loop, is not checked on OpenXLA";
+                Err(Error::new(Code::Unsupported, text))
+            }
+            What::Index { size, .. } => {
+                Ok(number.lt(0.0).or(number.ge(number.math().constant_int(size, DType::I64))))
+            }
+            What::Divisor | What::Expected => Ok(number.ne(0.0)),
+        }
+    }
+}
+
 /// The check of a node of the new graph, if it needs one, and its number. Errors: `Unsupported` for a primitive that refuses
 /// numbers, and that nothing here checks.
 pub fn check<'m>(graph: &Graph, node: &Node, x: &[V<'m>]) -> Result<Option<(Check, V<'m>)>> {
-    if let Some(parts) = while_loop::parts(&node.attrs) {
-        parts.into_iter().try_for_each(|body| unchecked(body))?;
-    }
     if !node.outputs().any(|v| node.op.refuses(graph.ty(v).dtype)) {
         return Ok(None);
     }
     let found = number(node, x)?;
     Ok(found.map(|(what, number)| (Check { node: node.clone(), what }, number)))
-}
-
-/// Nothing in a loop can be returned beside its results, nor is anything rewritten there.
-fn unchecked(body: &Body) -> Result<()> {
-    for node in &body.nodes {
-        if let Some(parts) = while_loop::parts(&node.attrs) {
-            parts.into_iter().try_for_each(|body| unchecked(body))?;
-        }
-        let of = |ty: &Ty| node.op.refuses(ty.dtype) || node.op == Op::Pow && ty.dtype.is_int();
-        if node.outputs.iter().any(of) {
-            let text = format!(
-                "a loop with `{}` in it, which is checked or rewritten elsewhere, does not run on OpenXLA",
-                node.op.name()
-            );
-            return Err(Error::new(Code::Unsupported, text));
-        }
-    }
-    Ok(())
 }
 
 /// What decides whether a node refuses its numbers. `None`: it has none.
