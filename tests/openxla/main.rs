@@ -277,6 +277,33 @@ fn what_primitives_refuse_is_refused_on_a_real_plugin() {
     assert!(error.message.contains("div: ZeroDivisionError"), "{error}");
 }
 
+/// Elements of an array from one on, as long as a number is less than another, are added up.
+#[test]
+fn what_rounds_of_a_loop_refuse_is_refused_on_a_real_plugin() {
+    let text = "%0: i64[] = input() {index=0, type=(i64[])}\n\
+        %1: i64[] = input() {index=1, type=(i64[])}\n%2: f32[3] = input() {index=2, type=(f32[3])}\n\
+        %3: f32[] = const() {value=0.0, dtype=f32}\n\
+        %4: i64[], %5: f32[] = while(%0, %3, %1, %2) {condition=(i64[], f32[], i64[], f32[3]) {\n\
+            %4: bool[] = lt(%0, %2)\nreturn %4}, round=(i64[], f32[], i64[], f32[3]) {\n\
+            %4: f32[] = take(%3, %0) {axis=0}\n%5: f32[] = add(%1, %4)\n\
+            %6: i64[] = const_int() {value=1, dtype=i64}\n%7: i64[] = add(%0, %6)\n\
+            return %7, %5}}\nreturn %4, %5";
+    let int = |n: f64| Array::from_f64(DType::I64, &[], &[n]);
+    let inputs =
+        |first, last| [int(first), int(last), Array::from_f64(DType::F32, &[3], &[1.0, 2.0, 4.0])];
+    let Some(added) = run(text, &inputs(1.0, 3.0), &[]) else { return };
+    let added = added.unwrap();
+    assert_eq!((added[0].i64(0), added[1].f64(0)), (3, 6.0));
+    assert_eq!(run(text, &inputs(5.0, 5.0), &[]).unwrap().unwrap()[1].f64(0), 0.0);
+    // The loop ends with the first of them.
+    for (first, last, wrong) in [(2.0, 1e18, 3), (-2.0, 3.0, -2)] {
+        let error = run(text, &inputs(first, last), &[]).unwrap().unwrap_err();
+        assert_eq!(error.code, Code::IndexError);
+        let words = format!("index {wrong} is out of bounds for dimension 0 with size 3");
+        assert!(error.message.contains(&words), "{error}");
+    }
+}
+
 #[test]
 fn what_has_no_words_is_refused_by_name() {
     // A window of more elements than are written out one by one.
