@@ -1,7 +1,7 @@
 //! What kernels and collectives cost, and what is cheaper to compute again than to store and load.
 
 use super::Kernel;
-use super::draft::{Fused, Region, Source};
+use super::draft::{Fused, Read, Region, Source};
 use super::views::{View, is_view};
 use crate::graph::{Graph, ValueId};
 use crate::op::module::body;
@@ -70,12 +70,20 @@ fn is_computed(op: Op) -> bool {
     leaf || op.class() == Class::Pointwise || is_view(op)
 }
 
+/// No region takes longer, as far as plans care: times of programs that no memory is large enough for can be added up, too.
+const LONGEST: u64 = 1 << 44;
+
+fn added(numbers: impl Iterator<Item = u64>) -> u64 {
+    numbers.fold(0, u64::saturating_add)
+}
+
 /// How long a region takes, in bytes that could be moved meanwhile.
 pub(super) fn region_time(graph: &Graph, fused: &Fused, region: &Region) -> u64 {
     let reads =
         region.reads.iter().filter(|r| !matches!(r.source, Source::Scalar(_) | Source::Index));
-    let read: u64 = reads.map(|r| (r.layout.numel() as usize * r.dtype.size()) as u64).sum();
-    let written: u64 = region.writes.iter().map(|&b| fused.ty(graph, b).nbytes() as u64).sum();
+    let nbytes = |r: &Read| (r.layout.numel() as u64).saturating_mul(r.dtype.size() as u64);
+    let read = added(reads.map(nbytes));
+    let written = added(region.writes.iter().map(|&b| fused.ty(graph, b).nbytes() as u64));
     let node = match &region.kernel {
         Kernel::Node { .. } => region.writes.first().map(|&b| graph.maker(fused.buffers[b].value)),
         // What is rematerialized is named after its reader.
@@ -93,11 +101,11 @@ pub(super) fn region_time(graph: &Graph, fused: &Fused, region: &Region) -> u64 
         let outputs: Vec<_> = node.outputs().map(|v| graph.ty(v).clone()).collect();
         (node.op.row().flops)(&inputs, &outputs)
     });
-    let pointwise = region
-        .kernel
-        .body()
-        .map_or(0, |body| body.instrs.len() as u64 * crate::shape::numel(&body.sizes) as u64);
-    read + written + (whole + pointwise) / FLOPS_PER_BYTE
+    let pointwise = region.kernel.body().map_or(0, |body| {
+        (body.instrs.len() as u64).saturating_mul(crate::shape::numel(&body.sizes) as u64)
+    });
+    let computed = whole.saturating_add(pointwise) / FLOPS_PER_BYTE;
+    added([read, written, computed].into_iter()).min(LONGEST)
 }
 
 /// Likewise of a collective.
