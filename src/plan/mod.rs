@@ -29,7 +29,7 @@ pub mod stored;
 mod views;
 
 use crate::dtype::DType;
-use crate::error::{Result, Site};
+use crate::error::{Code, Error, Result, Site};
 use crate::graph::{Graph, ValueId};
 use crate::internal;
 use crate::op::{Attrs, Op, Ty};
@@ -194,7 +194,8 @@ pub const ALIGN: u64 = 64;
 
 /// Plans `graph`. `inputs` and `scalars` are the types of the leaves by index; `donors[k]` offers the memory of an input
 /// to output `k` (the caller promises that nobody else reads that input after the program). Every output has memory
-/// of its own. Errors: only for arguments that do not belong to the graph.
+/// of its own. Errors: `OutOfMemory` for values beyond any memory; else only for
+/// arguments that do not belong to the graph.
 pub fn plan(
     graph: &Graph,
     inputs: &[Ty],
@@ -265,9 +266,18 @@ pub fn plan_unplaced(
     Ok((unplaced(&fused, &decisions.order, decisions.landings.as_ref()), decisions))
 }
 
+/// Values of as many bytes fit into no machine's memory. With fewer, offsets and sums of sizes do not overflow.
+const TOO_LARGE: u128 = 1 << 48;
+
 fn validate(graph: &Graph, inputs: &[Ty], scalars: &[DType], donors: &[Option<u32>]) -> Result<()> {
     if donors.len() != graph.outputs.len() {
         return internal!("{} donors for {} outputs", donors.len(), graph.outputs.len());
+    }
+    for value in &graph.values {
+        if value.ty.numel() as u128 * value.ty.dtype.size() as u128 >= TOO_LARGE {
+            let message = format!("{} takes more memory than a machine can have", value.ty);
+            return Err(Error::new(Code::OutOfMemory, message).at(graph.node(value.node).site));
+        }
     }
     for node in &graph.nodes {
         let declared = || graph.ty(node.first);
