@@ -111,6 +111,9 @@ fn top_level<'a>(c: &mut Cursor<'a>, found: &mut Vec<Function<'a>>) -> Result<()
             c.name("@")?;
             c.expect("=")?;
             c.attribute(false)?;
+            if c.peek() == b'{' {
+                c.dict()?;
+            }
             Ok(())
         }
         word => c.fail(c.at, format!("expected a module or a function, not `{word}`")),

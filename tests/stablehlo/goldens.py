@@ -8,27 +8,11 @@ a line: `in` or `out`, the element type, the sizes, the bytes in hexadecimal. `l
 ten steps of a training, whose results are the loss and what takes the place of the first inputs.
 """
 
-import pathlib
-
 import jax
 import jax.numpy as jnp
 import numpy as np
+from golden_files import FOLDER, RANDOM, line, normal
 from jax import lax
-
-FOLDER = pathlib.Path(__file__).parent / "goldens"
-RANDOM = np.random.default_rng(0)
-
-
-def normal(*sizes, scale=0.5):
-    return (RANDOM.standard_normal(sizes) * scale).astype(np.float32)
-
-
-def line(kind, array):
-    array = np.asarray(array)
-    name = {"bool": "i1", "bfloat16": "bf16"}.get(array.dtype.name)
-    name = name or array.dtype.name.replace("uint", "ui").replace("int", "i").replace("float", "f")
-    sizes = "x".join(map(str, array.shape)) or "-"
-    return f"{kind} {name} {sizes} {array.tobytes().hex()}\n"
 
 
 def golden(f, *args, generic=False, static=()):
@@ -370,6 +354,23 @@ def loops(x, n, start, table):
     )
 
 
+def loop_types(n, z, flags, halves, words, bytes_):
+    """A state of every kind of element, and one without elements."""
+
+    def step(i, state):
+        z, flags, halves, words, bytes_, nothing = state
+        return (
+            z * (0.9 + 0.1j) + 1,
+            ~flags,
+            halves * jnp.bfloat16(1.01) + 1,
+            (words << 1) ^ jnp.uint32(0x5BD1E995),
+            bytes_.at[i % 4].add(jnp.int8(3)),
+            nothing,
+        )
+
+    return lax.fori_loop(0, n, step, (z, flags, halves, words, bytes_, jnp.zeros((0, 3))))
+
+
 def long_scan(w, x):
     """More rounds than are worth writing out, and the gradient, which goes back over them."""
 
@@ -438,6 +439,12 @@ def main():
     golden(fourier, normal(2, 8))
     table = RANDOM.integers(0, 9, 4).astype(np.int32)
     golden(loops, np.abs(normal(3)) + 0.5, np.int32(9), np.int32(6), table)
+    z = (normal(3) + 1j * normal(3)).astype(np.complex64)
+    words = np.array([1, 2**31], np.uint32)
+    halves = jnp.asarray(normal(4), jnp.bfloat16)
+    golden(
+        loop_types, np.int32(13), z, np.array([True, False]), halves, words, np.zeros(4, np.int8)
+    )
     drives = np.sin(np.arange(700 * 6, dtype=np.float32)).reshape(700, 2, 3)
     golden(long_scan, normal(3, 3), drives)
 

@@ -14,20 +14,7 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
 import numpy as np
 import tensorflow as tf
-
-FOLDER = pathlib.Path(__file__).parent / "goldens"
-RANDOM = np.random.default_rng(0)
-
-
-def normal(*sizes, scale=0.5):
-    return (RANDOM.standard_normal(sizes) * scale).astype(np.float32)
-
-
-def line(kind, array):
-    array = np.asarray(array)
-    name = array.dtype.name.replace("int", "i").replace("float", "f")
-    sizes = "x".join(map(str, array.shape)) or "-"
-    return f"{kind} {name} {sizes} {array.tobytes().hex()}\n"
+from golden_files import FOLDER, line, normal
 
 
 def golden(step, state, data):

@@ -46,6 +46,17 @@ fn is_near(got: &Array, wanted: &Array, i: usize) -> bool {
     if got.raw(i) == wanted.raw(i) {
         return true;
     }
+    if got.ty.dtype == DType::C64 {
+        let parts = |array: &Array| -> Vec<f32> {
+            array
+                .raw(i)
+                .chunks(4)
+                .map(|four| f32::from_le_bytes(four.try_into().unwrap()))
+                .collect()
+        };
+        let near = |(x, y): (&f32, &f32)| (x - y).abs() <= 1e-5 * y.abs().max(1.0);
+        return parts(got).iter().zip(&parts(wanted)).all(near);
+    }
     let tolerance = match got.ty.dtype {
         DType::BF16 => 1e-2,
         DType::F32 => 1e-5,

@@ -1,5 +1,6 @@
 """Modules of StableHLO give the numbers that JAX and TensorFlow computed, on the device."""
 
+import functools
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +51,7 @@ NAMES = [
     "dropout",
     "loops",
     "long_scan",
+    "loop_types",
     "tensorflow_mlp",
     "tensorflow_conv_net",
 ]
@@ -179,6 +181,78 @@ def test_a_loop_of_as_many_rounds_as_a_tensor_says_compiles_once():
             f"  %r = stablehlo.while(%a = %x) : {never} : tensor<f32> }}\n"
             "  return %r : tensor<f32> }"
         )
+
+
+def test_rounds_that_swap_their_state_and_rounds_that_fail():
+    """In the library's own text, whose primitives refuse what StableHLO's operations do not."""
+    loop = torchacc.stablehlo.Module("""
+        %0: i64[] = input() {index=0, type=(i64[])}
+        %1: i64[] = input() {index=1, type=(i64[])}
+        %2: f32[3] = input() {index=2, type=(f32[3])}
+        %3: f32[3] = input() {index=3, type=(f32[3])}
+        %4: i64[], %5: f32[3], %6: f32[3] = while(%0, %2, %3, %1) {
+          condition=(i64[], f32[3], f32[3], i64[]) {
+            %4: bool[] = lt(%0, %3)
+            return %4},
+          round=(i64[], f32[3], f32[3], i64[]) {
+            %4: i64[] = const_int() {value=1, dtype=i64}
+            %5: i64[] = add(%0, %4)
+            %6: f32[] = take(%2, %0) {axis=0}
+            %7: f32[3] = broadcast(%6) {sizes=[3]}
+            %8: f32[3] = add(%1, %7)
+            return %5, %2, %8}}
+        return %4, %5, %6""")
+    a, b = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([10.0, 20.0, 30.0])
+    on_acc = a.to(DEVICE), b.to(DEVICE)
+
+    def number(n):
+        return torch.tensor(n, device=DEVICE)
+
+    for last in range(4):
+        left, right = a, b
+        for i in range(last):
+            left, right = right, left + right[i]
+        found = [one.cpu() for one in loop(number(0), number(last), *on_acc)]
+        assert found[0] == last
+        torch.testing.assert_close(found[1:], [left, right])
+    for first, last, wrong in [(0, 9, 3), (-2, 1, -2)]:
+        _, left, _ = loop(number(first), number(last), *on_acc)
+        with pytest.raises(IndexError, match=f"index {wrong} is out of bounds"):
+            left.cpu()
+    torch.testing.assert_close([one.cpu() for one in on_acc], [a, b])
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [("f32", torch.float32), ("f16", torch.float16)])
+def test_batch_normalisation_is_that_of_pytorch(kind, dtype):
+    x, f = f"tensor<4x3x5x{kind}>", f"tensor<3x{kind}>"
+    said = "<{epsilon = 1.0e-03 : f32, feature_index = 1 : i64}>"
+    module = torchacc.stablehlo.Module(f"""
+        func.func @main(%x: {x}, %w: {f}, %b: {f}, %m: {f}, %v: {f}, %d: {x})
+            -> ({x}, {f}, {f}, {x}, {x}, {f}, {f}) {{
+          %t:3 = "stablehlo.batch_norm_training"(%x, %w, %b) {said} : ({x}, {f}, {f})
+            -> ({x}, {f}, {f})
+          %i = "stablehlo.batch_norm_inference"(%x, %w, %b, %m, %v) {said}
+            : ({x}, {f}, {f}, {f}, {f}) -> {x}
+          %g:3 = "stablehlo.batch_norm_grad"(%x, %w, %t#1, %t#2, %d) {said}
+            : ({x}, {f}, {f}, {f}, {x}) -> ({x}, {f}, {f})
+          return %t#0, %t#1, %t#2, %i, %g#0, %g#1, %g#2 : {x}, {f}, {f}, {x}, {x}, {f}, {f}
+        }}""")
+    torch.manual_seed(0)
+    data, grad = torch.randn(4, 3, 5).to(dtype), torch.randn(4, 3, 5).to(dtype)
+    weight, bias, mean, variance = (torch.rand(3).to(dtype) + 0.5 for _ in range(4))
+    inputs = data, weight, bias, mean, variance, grad
+    found = [one.cpu() for one in module(*(one.to(DEVICE) for one in inputs))]
+
+    data, weight, bias = (one.double().requires_grad_() for one in (data, weight, bias))
+    norm = functools.partial(torch.nn.functional.batch_norm, weight=weight, bias=bias, eps=1e-3)
+    y = norm(data, None, None, training=True)
+    y.backward(grad.double())
+    kept = norm(data, mean.double(), variance.double())
+    of_features = torch.var_mean(data, (0, 2), correction=0)[::-1]
+    expected = [y, *of_features, kept, data.grad, weight.grad, bias.grad]
+    tolerance = {torch.float32: 1e-5, torch.float16: 1e-2}[dtype]
+    for one, wanted in zip(found, expected, strict=True):
+        torch.testing.assert_close(one.double(), wanted.detach(), rtol=tolerance, atol=tolerance)
 
 
 def test_bad_modules_and_inputs_are_refused(tmp_path):

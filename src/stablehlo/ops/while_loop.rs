@@ -2,9 +2,9 @@
 
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::graph::Graph;
 use crate::graph::math::{Math, V};
 use crate::graph::module::body_among;
+use crate::graph::{Graph, Node};
 use crate::invalid;
 use crate::op::array::Array;
 use crate::op::{Attr, Op, Ty};
@@ -50,6 +50,16 @@ enum Captured {
     Number(Array, Ty),
 }
 
+/// As a loop carries a value: complex numbers as pairs.
+fn carried<'m>(x: &Value<'m>) -> V<'m> {
+    if x.dtype.is_complex() { x.v.pairs() } else { x.v }
+}
+
+/// What [`carried`] stands for.
+fn value<'m>(v: V<'m>, dtype: DType) -> Value<'m> {
+    Value::new(if dtype.is_complex() { v.paired() } else { v }, dtype)
+}
+
 /// Operands of the node: the state that changes, the rest of it, what its regions see, their large constants.
 fn rolled<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     if c.scope.lifted {
@@ -60,29 +70,27 @@ fn rolled<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     let regions = [c.region(0)?, c.region(1)?];
     let mut free = Free::default();
     regions.iter().for_each(|region| free.look(region));
-    let mut operands: Vec<V> = c.x.iter().map(|x| x.v).collect();
-    let mut captured: HashMap<&str, Vec<Captured>> = HashMap::new();
+    let mut operands: Vec<V> = c.x.iter().map(carried).collect();
+    // In the order of the text: what is built does not depend on the order of a map.
+    let mut captured: Vec<(&str, Vec<Captured>)> = Vec::new();
     for &name in &free.found {
-        let mut capture = |value: &Value<'m>| match c.lowering.splat(value.v) {
-            Some(number) if !value.dtype.is_complex() => Captured::Number(number, value.ty()),
+        let mut capture = |x: &Value<'m>| match c.lowering.splat(x.v) {
+            Some(number) if !x.dtype.is_complex() => Captured::Number(number, x.ty()),
             _ => {
-                operands.push(value.v);
-                Captured::Operand(operands.len() - 1, value.dtype)
+                operands.push(carried(x));
+                Captured::Operand(operands.len() - 1, x.dtype)
             }
         };
         let all = c.scope.all_of(name)?.iter().map(&mut capture).collect();
-        captured.insert(name.name, all);
+        captured.push((name.name, all));
     }
     let graph_type = |v: &V| c.math().graph(|graph| graph.ty(v.id).clone());
     let types: Vec<Ty> = operands.iter().map(graph_type).collect();
     let (condition, first) = part(c, 0, &types, &captured)?;
     let (mut round, second) = part(c, 1, &types, &captured)?;
-    if !condition
-        .nodes
-        .iter()
-        .zip(condition.live(&condition.outputs))
-        .any(|(node, live)| live && node.op == Op::Input)
-    {
+    let live = condition.live(&condition.outputs);
+    let reads = |(node, live): (&Node, bool)| live && node.op == Op::Input;
+    if !condition.nodes.iter().zip(live).any(reads) {
         return invalid!("a loop that never ends");
     }
     // What a round gives back as it was is only read.
@@ -106,7 +114,7 @@ fn rolled<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     let mut results = c.math().ops(Op::While, &all, attrs)?.into_iter();
     let result = |(x, stays): (&Value<'m>, &bool)| match stays {
         true => *x,
-        false => Value::new(results.next().expect("one of each that changes"), x.dtype),
+        false => value(results.next().expect("one of each that changes"), x.dtype),
     };
     Ok(c.x.iter().zip(&stays).map(result).collect())
 }
@@ -122,7 +130,7 @@ fn part(
     c: &Call,
     n: usize,
     operands: &[Ty],
-    captured: &HashMap<&str, Vec<Captured>>,
+    captured: &[(&str, Vec<Captured>)],
 ) -> Result<(Graph, Vec<Array>)> {
     let math = Math::default();
     let lowering = c.lowering.alone(&math, operands.len());
@@ -130,19 +138,19 @@ fn part(
         .map(|(i, ty)| math.build(|b| b.input(i as u32, ty.clone())))
         .collect();
     let known = |captured: &Captured| match captured {
-        Captured::Operand(index, dtype) => Value::new(inputs[*index], *dtype),
+        Captured::Operand(index, dtype) => value(inputs[*index], *dtype),
         Captured::Number(number, ty) => {
             Value::new(lowering.array(number.clone()).broadcast(&ty.sizes), ty.dtype)
         }
     };
     let values = captured.iter().map(|(name, all)| (*name, all.iter().map(known).collect()));
     let scope = Scope::alone(values.collect());
-    let state: Values = c.x.iter().zip(&inputs).map(|(x, &v)| Value::new(v, x.dtype)).collect();
+    let state: Values = c.x.iter().zip(&inputs).map(|(x, &v)| value(v, x.dtype)).collect();
     let results = lowering.region(c.region(n)?, state.clone(), Some(&scope), false)?;
     if n == 1 {
         check_round(&results, &state)?;
     }
-    let results = results.iter().map(|x| x.v.id).collect();
+    let results = results.iter().map(|x| carried(x).id).collect();
     math.check()?;
     c.lowering.includes(&lowering);
     let constants = lowering.constants.take();
