@@ -34,8 +34,9 @@ def arrays(name, kind):
         begin, dtype, sizes, *data = line.split(" ")
         if begin == kind:
             shape = [] if sizes == "-" else [int(n) for n in sizes.split("x")]
-            raw = torch.from_numpy(np.frombuffer(bytes.fromhex("".join(data)), np.uint8).copy())
-            found.append(raw.view(DTYPES[dtype]).view(shape))
+            raw = np.frombuffer(bytes.fromhex("".join(data)), np.uint8).copy()
+            one = torch.from_numpy(raw).view(DTYPES[dtype]) if raw.size else torch.zeros(0)
+            found.append(one.to(DTYPES[dtype]).view(shape))
     return found
 
 
@@ -67,7 +68,8 @@ def test_others_computed_the_same(name):
         assert len(results) == len(expected) > 0
         for actual, one in zip(results, expected, strict=True):
             assert actual.device.type == DEVICE
-            torch.testing.assert_close(actual.cpu(), one, rtol=2e-5, atol=2e-5, equal_nan=True)
+            near = 1e-2 if one.dtype == torch.bfloat16 else 2e-5
+            torch.testing.assert_close(actual.cpu(), one, rtol=near, atol=near, equal_nan=True)
         if run == 0:
             torchacc.reset_metrics()
     assert torchacc.metrics()["compiles"] == 0
