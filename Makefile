@@ -114,15 +114,17 @@ test-rust: $(VENV)/.requirements
 	TORCHACC_ONEDNN=$(wildcard $(VENV)/lib/libdnnl.so.3) \
 	TORCHACC_CUDA=$(CUDA_FOLDERS) cargo test
 
-# The library of debug builds too: it has a device made of the host, on which some tests run. A file of tests is one worker's.
+# The library of debug builds too: it has a device made of the host, on which some tests run. `cargo test` has made it; `cargo
+# build` would make another one, for features of dependencies that the tests' own turn on. A file of tests is one worker's.
 WORKERS ?= 2
+DEBUG_LIB = cargo test --quiet --no-run --test layers
 test-python: build
-	cargo build --lib
+	$(DEBUG_LIB)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --durations 25 torch_extension/tests
 
 # Every engine with both models in two and in four processes, twenty steps each, and fifty ranks that go wrong.
 test-distributed: build
-	cargo build --lib
+	$(DEBUG_LIB)
 	TORCHACC_DISTRIBUTED=whole $(BIN)/python -m pytest torch_extension/tests/test_distributed.py
 
 # Every combination of `accelerate` with both models in two, four and eight processes, twenty steps each.

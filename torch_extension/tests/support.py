@@ -28,8 +28,8 @@ OWN_PREDICTIONS = re.compile(
 
 def emulated():
     """The environment of a process on the CUDA backend of debug builds, whose device is made of the
-    host, with the library that `cargo build` made."""
-    library = Path(__file__).resolve().parents[2] / "target" / "debug" / "libtorchacc.so"
+    host, with the library that `cargo test` made."""
+    library = Path(__file__).resolve().parents[2] / "target" / "debug" / "deps" / "libtorchacc.so"
     return {"TORCHACC_BACKEND": "emulated", "LD_PRELOAD": str(library)}
 
 

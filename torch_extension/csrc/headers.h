@@ -1,0 +1,6 @@
+// PyTorch's headers that many files include, compiled once (build.mk). Every file still includes what it uses.
+#include <ATen/ATen.h>
+#include <torch/custom_class.h>
+#include <torch/library.h>
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
