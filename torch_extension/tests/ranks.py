@@ -82,7 +82,7 @@ def start(name, size, *arguments, backend=BACKENDS, seconds=60, **variables):
     made = []
     for rank in range(size):
         own = environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-        made.append(forked.start(arguments, own) or _started(arguments, own))
+        made.append(forked.start("ranks", arguments, own) or _started(arguments, own))
     return store, made
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -85,20 +86,31 @@ def twins(build):
     return model, copy.deepcopy(model).to(DEVICE)
 
 
-def run_python(code: str, **environment: str) -> subprocess.CompletedProcess:
-    """Runs `code` in a fresh interpreter, with these variables added to the environment."""
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+def start_python(code: str, *, fresh=False, **environment: str):
+    """A process of its own that runs `code`, with these variables added to the environment.
+
+    `fresh`: by an interpreter that has imported nothing, not even `torch`.
+    """
+    all_variables = os.environ | environment
+    made = None if fresh else forked.start("program", [code], all_variables, stderr=subprocess.PIPE)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    command = [sys.executable, "-c", code]
+    return made or subprocess.Popen(command, env=all_variables, text=True, **pipes)
 
 
-def output(code: str, **environment: str) -> str:
+def run_python(code: str, **options) -> subprocess.CompletedProcess:
+    """Such a process when it has ended."""
+    process = start_python(code, **options)
+    try:
+        said = process.communicate(timeout=300)
+    finally:
+        process.kill()
+    return subprocess.CompletedProcess(code, process.returncode, *said)
+
+
+def output(code: str, **options) -> str:
     """What a program prints that ends well."""
-    result = run_python(code, **environment)
+    result = run_python(code, **options)
     assert result.returncode == 0, result.stderr
     return result.stdout.strip()
 

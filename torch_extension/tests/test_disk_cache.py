@@ -2,11 +2,9 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
-from support import run_python
+from support import run_python, start_python
 
 # Three training steps; prints the losses bit by bit, and the counters.
 TRAIN = f"""
@@ -66,10 +64,7 @@ def test_a_second_process_compiles_nothing(filled):
 
 def test_processes_started_together_compile_each_program_once(filled, tmp_path):
     _, expected, programs = filled
-    command = [sys.executable, "-c", TRAIN]
-    environment = os.environ | {"TORCHACC_CACHE_DIR": str(tmp_path)}
-    options = {"env": environment, "stdout": subprocess.PIPE, "text": True}
-    running = [subprocess.Popen(command, **options) for _ in range(8)]
+    running = [start_python(TRAIN, TORCHACC_CACHE_DIR=str(tmp_path)) for _ in range(8)]
     results = [json.loads(process.communicate()[0]) for process in running]
     assert all(losses == expected for losses, _ in results)
     assert sum(metrics["compiles"] for _, metrics in results) == programs

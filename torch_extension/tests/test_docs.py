@@ -3,13 +3,13 @@
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 import torchacc
 from documented import scripts
+from support import run_python
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -54,14 +54,8 @@ def runs(page):
 @pytest.mark.parametrize("page", filter(runs, PAGES), ids=name_of)
 def test_programs_run(page, tmp_path):
     environment = {"TORCHACC_BACKEND": "cpu", "TORCHACC_CACHE_DIR": "off"}
-    done = subprocess.run(
-        [sys.executable, "-c", "".join(scripts(page))],
-        cwd=tmp_path,
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    code = f"import os; os.chdir({str(tmp_path)!r})\n" + "".join(scripts(page))
+    done = run_python(code, **environment)
     assert done.returncode == 0, done.stderr
 
 

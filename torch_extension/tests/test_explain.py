@@ -395,6 +395,11 @@ def test_lines_are_found_without_the_compiler(tmp_path):
     assert printed.split() == ["False", "True", "torch._inductor"]
 
 
+def test_lines_that_are_in_no_file_are_named():
+    code = "import torch, torchacc\ny = torch.ones(4, device='acc').softmax(0)\ntorchacc.cut()"
+    assert "<string>:3" in output(code + "\nprint(torchacc.explain())")
+
+
 def test_the_command(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)

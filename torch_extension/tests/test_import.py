@@ -1,17 +1,20 @@
 """Importing and installing change nothing until the device is used."""
 
 import ast
+import functools
 import pkgutil
 import sys
 import textwrap
 import types
 
 import pytest
+import support
 import torch
 import torchacc
-from support import output, run_python
 from torchacc_autoload import LIBRARY
 
+run_python = functools.partial(support.run_python, fresh=True)
+output = functools.partial(support.output, fresh=True)
 COUNT_THREADS = "import os; print(len(os.listdir('/proc/self/task')))"
 
 

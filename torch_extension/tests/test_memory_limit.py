@@ -1,14 +1,11 @@
 """Programs under a limit of memory: the same bits in less of it, or an error that says why not."""
 
 import gc
-import os
-import subprocess
-import sys
 
 import pytest
 import torch
 import torchacc
-from support import DEVICE, GPT, token_batch
+from support import DEVICE, GPT, run_python, token_batch
 from torch.utils.checkpoint import checkpoint
 from training import counts, update
 
@@ -163,9 +160,7 @@ def test_the_environment_sets_it():
     variables = {"TORCHACC_MEMORY_LIMIT": "2K", "TORCHACC_BACKEND": "cpu"}
 
     def run(**changed):
-        environment = {**os.environ, **variables, **changed}
-        command = [sys.executable, "-W", "ignore", "-c", code]
-        return subprocess.run(command, env=environment, capture_output=True, text=True)
+        return run_python(code, **variables | changed)
 
     assert "the memory limit is 2.00 KiB" in run().stderr
     assert run(TORCHACC_MEMORY_LIMIT="4K").returncode == 0

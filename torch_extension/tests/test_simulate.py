@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support import run_python
 from torchacc.auto import Cluster
 from torchacc.auto.collectives import Group, all_gather
 from torchacc.auto.simulate import simulate, steps_of
@@ -121,11 +122,5 @@ def test_lanes_hide_what_a_rank_of_a_job_that_is_not_there_sends():
 
 def test_a_world_is_of_the_backend_that_computes_nothing():
     code = "from torchacc.auto.simulate import world\nwith world(4): pass"
-    environment = {**os.environ, "TORCHACC_BACKEND": "cpu"}
-    made = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code],
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    made = run_python(code, TORCHACC_BACKEND="cpu")
     assert 'numbers would be wrong: torchacc.set_backend("null")' in made.stderr

@@ -88,9 +88,12 @@ Lines& lines() {
 }
 
 // Frames of PyTorch, and of its context managers, lie between the user's line and the operator;
-// they are not what the user can change.
+// they are not what the user can change. What is in no file was made by a program, unless the user
+// typed it.
 bool is_library_frame(std::string_view file) {
-  if (file.empty() || file[0] == '<') return true;
+  if (file.empty()) return true;
+  if (file[0] == '<')
+    return file != "<string>" && file != "<stdin>" && file.substr(0, 15) != "<ipython-input-";
   for (const std::string_view library :
        {"-packages/torch/", "/pytorch/torch/", "-packages/torchacc/", "/torch_extension/torchacc/",
         "/contextlib.py"}) {
