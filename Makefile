@@ -37,7 +37,7 @@ space := $(subst ,, )
 CUDA_FOLDERS = $(subst $(space),:,$(wildcard $(VENV)/lib/python3*/site-packages/nvidia/*/lib))
 
 .DEFAULT_GOAL := build
-.PHONY: build docs environment install wheel sdist extension train train-ddp train-parallel train-elastic test test-libraries test-models test-gpu gpu-kit test-rust test-python test-distributed test-parallel test-chaos test-wheel test-random openxla-plugin sanitize sanitize-memory sanitize-threads lint format bench-calls bench-peers bench-distributed bench-overlap bench-predicted bench-checkpoints clean FORCE
+.PHONY: build docs environment install wheel sdist extension train train-ddp train-parallel train-elastic test test-libraries test-models test-gpu gpu-kit test-rust test-python test-distributed test-parallel test-chaos test-wheel test-random openxla-plugin sanitize sanitize-memory sanitize-threads lint lint-rust format bench-calls bench-peers bench-distributed bench-overlap bench-predicted bench-checkpoints clean FORCE
 
 build: environment $(RUST_LIB)
 	$(MAKE) --no-print-directory --jobs=$(shell nproc) extension
@@ -106,9 +106,9 @@ train-elastic: build
 	$(RANKS_RUN) 4 examples/train_elastic.py --stop-at 12 $(TRAIN_ARGS)
 	$(RANKS_RUN) 2 examples/train_elastic.py $(TRAIN_ARGS)
 
-# What is downloaded meanwhile needs no processor.
+# The environments are installed while one processor checks the Rust sources.
 test:
-	$(MAKE) --jobs=2 lint docs environment
+	$(MAKE) --jobs=2 docs lint-rust lint
 	$(MAKE) test-rust test-python
 
 # With oneDNN where the environment has it: the tests then fail if it cannot be loaded. With NVRTC, which comes with PyTorch's
@@ -160,6 +160,7 @@ LIBRARIES := $(CURDIR)/.venv-libraries
 MODEL_TESTS := torch_extension/tests_models
 test-libraries: build $(LIBRARIES)/5/.requirements $(LIBRARIES)/4/.requirements
 	$(LIBRARIES)/5/bin/python -m pytest $(MODEL_TESTS)
+	$(LIBRARIES)/5/bin/python -m pytest torch_extension/tests/test_stablehlo_bytecode.py
 	$(LIBRARIES)/4/bin/python -m pytest $(MODEL_TESTS) --ignore $(MODEL_TESTS)/test_lightning.py
 
 DOCS_VENV := $(CURDIR)/.venv-docs
@@ -217,9 +218,11 @@ sanitize-threads:
 		cargo build --lib -Zbuild-std --target-dir target/sanitize-threads --target $(HOST)
 	TORCHACC_RACES=$(RACES) cargo test --test ffi -- --ignored the_thread_sanitizer
 
-lint: $(VENV)/.requirements
+lint-rust:
 	cargo fmt --check
 	cargo clippy --all-targets -- -D warnings
+
+lint: lint-rust $(VENV)/.requirements
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(if $(C_SOURCES),$(BIN)/clang-format --dry-run -Werror $(C_SOURCES))

@@ -1,6 +1,7 @@
 """Modules of StableHLO give the numbers that JAX and TensorFlow computed, on the device."""
 
 import functools
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -263,9 +264,9 @@ def test_bad_modules_and_inputs_are_refused(tmp_path):
     refused = "func.func @main() -> tensor<f32> { %0 = a.b : tensor<f32> return %0 : tensor<f32> }"
     with pytest.raises(ValueError, match=r"a\.b"):
         torchacc.stablehlo.Module(refused)
-    (tmp_path / "bytes.mlirbc").write_bytes(b"ML\xefR\x0dStableHLO")
-    with pytest.raises(ValueError, match=r"bytes\.mlirbc is MLIR bytecode"):
-        torchacc.stablehlo.load(tmp_path / "bytes.mlirbc")
+    (tmp_path / "latin.mlir").write_bytes(b"module {} // caf\xe9")
+    with pytest.raises(ValueError, match=r"latin\.mlir: .*utf-8"):
+        torchacc.stablehlo.load(tmp_path / "latin.mlir")
     with pytest.raises(FileNotFoundError):
         torchacc.stablehlo.load(tmp_path / "none.mlir")
 
@@ -277,3 +278,15 @@ def test_bad_modules_and_inputs_are_refused(tmp_path):
         module(*inputs[:6])
     with pytest.raises(RuntimeError, match=r"f64|f32\[4,5\]"):
         module(*inputs[:6], inputs[6].double())
+
+
+def test_bytecode_without_who_reads_it(tmp_path, monkeypatch):
+    for package in ("jax.interpreters.mlir", "mlir"):
+        monkeypatch.setitem(sys.modules, package, None)
+    (tmp_path / "bytes.mlirbc").write_bytes(b"ML\xefR\x0dStableHLO_v1.0.0\0")
+    with pytest.raises(ImportError, match=r"bytes\.mlirbc: .* pip install jax"):
+        torchacc.stablehlo.load(tmp_path / "bytes.mlirbc")
+    module = torchacc.stablehlo.load(GOLDENS / "mlp.mlir")
+    with pytest.raises(ImportError, match="pip install jax"):
+        module.save(tmp_path / "written.mlirbc", version="1.0.0")
+    assert not (tmp_path / "written.mlirbc").exists()

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterator
 from itertools import zip_longest
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -16,24 +17,29 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from torchacc.step import one_program
 
-# What MLIR's bytecode begins with: https://mlir.llvm.org/docs/BytecodeFormat/
+# What MLIR's bytecode begins with, then its version and who made it:
+# https://mlir.llvm.org/docs/BytecodeFormat/
 _BYTECODE = b"ML\xefR"
+# Who has made a portable artifact: https://openxla.org/stablehlo/bytecode
+_PORTABLE = b"StableHLO_v"
 
 
 class Module:
     """A module of StableHLO: its function `main`, or its only public one.
 
     Calling it records its operations like any others: they fuse with what is around them, and are
-    compiled once. `source` is text in either of StableHLO's forms. Calls are inlined, and
+    compiled once. `source` is text in either of StableHLO's forms, or MLIR's bytecode (a portable
+    artifact, such as `jax.export` makes), which takes JAX to read. Calls are inlined, and
     loops of a few rounds unrolled; others compile their rounds once, however many there are.
 
     Raises ValueError for what is no module, or has something that is not supported, with line and
-    column.
+    column (of the text that is made of bytecode); ImportError for bytecode without who reads it.
     """
 
-    def __init__(self, source: str):
+    def __init__(self, source: str | bytes):
+        text = source if isinstance(source, str) else _text_of(source)
         try:
-            self._graph = torch.classes.acc.Graph(source)
+            self._graph = torch.classes.acc.Graph(text)
         except RuntimeError as error:
             raise ValueError(f"StableHLO: {error}") from None
 
@@ -69,29 +75,67 @@ class Module:
         calls are inlined and short loops unrolled."""
         return self._graph.stablehlo()
 
-    def save(self, path: str | os.PathLike) -> None:
-        """Writes `text()` into a file, for `load` and for other systems.
+    def save(self, path: str | os.PathLike, version: str | None = None) -> None:
+        """Writes `text()` into a file, for `load` and for other systems; with a `version` of
+        StableHLO ("1.9.0") a portable artifact, which all that know this or a later version read,
+        and which takes JAX to write.
 
-        Raises OSError for one that cannot be written.
+        Raises OSError for a file that cannot be written; ValueError for a version that is none,
+        or too old for the module; ImportError without who writes artifacts.
         """
-        Path(path).write_text(self.text())
+        text = self.text().encode()
+        if version is None:
+            Path(path).write_bytes(text)
+            return
+        _, dialect, _ = _mlir("a portable artifact is written")
+        try:
+            artifact = dialect.serialize_portable_artifact_str(text, version)
+        except Exception as error:
+            raise ValueError(f"StableHLO, version {version!r}: {error}") from None
+        Path(path).write_bytes(artifact)
 
 
 def load(path: str | os.PathLike) -> Module:
-    """The module in a file of StableHLO text.
+    """The module in a file of StableHLO, text or bytecode.
 
-    Raises OSError for a file that cannot be read; ValueError as `Module`, and for bytecode.
+    Raises OSError for a file that cannot be read; ValueError and ImportError as `Module`.
     """
     data = Path(path).read_bytes()
-    if data.startswith(_BYTECODE):
-        raise ValueError(
-            f"{os.fspath(path)} is MLIR bytecode, and text is read: "
-            "stablehlo-translate --deserialize makes it of a portable artifact"
-        )
     try:
-        return Module(data.decode())
+        return Module(data if data.startswith(_BYTECODE) else data.decode())
     except ValueError as error:
         raise ValueError(f"{os.fspath(path)}: {error}") from None
+    except ImportError as error:
+        raise ImportError(f"{os.fspath(path)}: {error}") from None
+
+
+def _mlir(what: str) -> tuple[ModuleType, ModuleType, Callable[[], Any]]:
+    """MLIR in Python, its StableHLO, and what makes a context that knows the dialects: of JAX, or
+    as StableHLO itself is built."""
+    with contextlib.suppress(ImportError):
+        from jax.interpreters.mlir import make_ir_context
+        from jaxlib.mlir import ir
+        from jaxlib.mlir.dialects import stablehlo
+
+        return ir, stablehlo, make_ir_context
+    with contextlib.suppress(ImportError):
+        from mlir import ir
+        from mlir.dialects import stablehlo
+
+        return ir, stablehlo, ir.Context
+    raise ImportError(f"StableHLO: {what} by the Python package of JAX: pip install jax")
+
+
+def _text_of(bytecode: bytes) -> str:
+    ir, dialect, context_of = _mlir("bytecode is read")
+    try:
+        with context_of() as context:
+            if bytecode.startswith(_PORTABLE, len(_BYTECODE) + 1):
+                return str(dialect.deserialize_portable_artifact(context, bytecode))
+            dialect.register_dialect(context)
+            return str(ir.Module.parse(bytecode))
+    except Exception as error:
+        raise ValueError(f"StableHLO: bytecode that cannot be read: {error}") from None
 
 
 def export(function: Callable[..., Any], *arguments: Any, state: Any = ()) -> Module:
