@@ -117,8 +117,12 @@ def output(code: str, **options) -> str:
 
 def _dialect() -> str:
     """That of C++ which PyTorch's headers ask for, as the extension is built."""
-    asked = ["make", "--silent", "--file=torch_extension/csrc/build.mk", "dialect"]
-    asked += ["--eval=dialect:;@echo $(EXT_STD)", f"EXT_TORCH={Path(torch.__file__).parent}"]
+    asked = ["make", "--silent", "--no-print-directory", "--file=torch_extension/csrc/build.mk"]
+    asked += [
+        "dialect",
+        "--eval=dialect:;@echo $(EXT_STD)",
+        f"EXT_TORCH={Path(torch.__file__).parent}",
+    ]
     root = Path(__file__).resolve().parents[2]
     return subprocess.check_output(asked, cwd=root, text=True).strip()
 
