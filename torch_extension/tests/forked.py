@@ -50,7 +50,10 @@ RANKS = {"RANK", "LOCAL_RANK", "WORLD_SIZE"}
 def start(kind, arguments, environment, *, stderr=None):
     """A process of this kind in this environment; what it says goes to one pipe, or with `stderr`
     to two. None where what was imported already may depend on the environment."""
-    parent = _parent(kind, json.dumps(_early(environment)))
+    early = _early(environment)
+    if kind == "program" and early != _early(os.environ):
+        return None
+    parent = _parent(kind, json.dumps(early))
     if parent is None:
         return None
     return parent.start(arguments, environment, stderr == subprocess.PIPE)
