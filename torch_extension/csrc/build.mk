@@ -22,7 +22,7 @@ $(EXT_BUILD)/torch_version: FORCE
 	@mkdir -p $(@D)
 	@echo $(EXT_TORCH_VERSION) | cmp --quiet - $@ || echo $(EXT_TORCH_VERSION) > $@
 
-# Two thirds of the time that a file takes are PyTorch's headers. The copy is what the compiler reads where the precompiled one
+# Most of the time that a file takes goes into PyTorch's headers. The copy is what the compiler reads where the precompiled one
 # does not suit it.
 EXT_HEADERS := $(EXT_BUILD)/headers.h
 $(EXT_HEADERS).gch: torch_extension/csrc/headers.h $(EXT_BUILD)/torch_version

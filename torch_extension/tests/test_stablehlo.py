@@ -265,6 +265,8 @@ def test_bad_modules_and_inputs_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"a\.b"):
         torchacc.stablehlo.Module(refused)
     (tmp_path / "latin.mlir").write_bytes(b"module {} // caf\xe9")
+    text = (GOLDENS / "mlp.mlir").read_text()
+    assert torchacc.stablehlo.Module(text.encode()).text() == torchacc.stablehlo.Module(text).text()
     with pytest.raises(ValueError, match=r"latin\.mlir: .*utf-8"):
         torchacc.stablehlo.load(tmp_path / "latin.mlir")
     with pytest.raises(FileNotFoundError):

@@ -28,9 +28,10 @@ class Module:
     """A module of StableHLO: its function `main`, or its only public one.
 
     Calling it records its operations like any others: they fuse with what is around them, and are
-    compiled once. `source` is text in either of StableHLO's forms, or MLIR's bytecode (a portable
-    artifact, such as `jax.export` makes), which takes JAX to read. Calls are inlined, and
-    loops of a few rounds unrolled; others compile their rounds once, however many there are.
+    compiled once. `source` is text in either of StableHLO's forms (also as bytes), or MLIR's
+    bytecode (a portable artifact, such as `jax.export` makes), which takes JAX to read. Calls are
+    inlined, and loops of a few rounds unrolled; others compile their rounds once, however many
+    there are.
 
     Raises ValueError for what is no module, or has something that is not supported, with line and
     column (of the text that is made of bytecode); ImportError for bytecode without who reads it.
@@ -100,9 +101,8 @@ def load(path: str | os.PathLike) -> Module:
 
     Raises OSError for a file that cannot be read; ValueError and ImportError as `Module`.
     """
-    data = Path(path).read_bytes()
     try:
-        return Module(data if data.startswith(_BYTECODE) else data.decode())
+        return Module(Path(path).read_bytes())
     except ValueError as error:
         raise ValueError(f"{os.fspath(path)}: {error}") from None
     except ImportError as error:
@@ -127,6 +127,8 @@ def _mlir(what: str) -> tuple[ModuleType, ModuleType, Callable[[], Any]]:
 
 
 def _text_of(bytecode: bytes) -> str:
+    if not bytecode.startswith(_BYTECODE):
+        return bytecode.decode()
     ir, dialect, context_of = _mlir("bytecode is read")
     try:
         with context_of() as context:

@@ -92,8 +92,13 @@ Lines& lines() {
 // typed it.
 bool is_library_frame(std::string_view file) {
   if (file.empty()) return true;
-  if (file[0] == '<')
-    return file != "<string>" && file != "<stdin>" && file.substr(0, 15) != "<ipython-input-";
+  if (file[0] == '<') {
+    for (const std::string_view typed :
+         {"<string>", "<stdin>", "<console>", "<python-input-", "<ipython-input-"}) {
+      if (file.substr(0, typed.size()) == typed) return false;
+    }
+    return true;
+  }
   for (const std::string_view library :
        {"-packages/torch/", "/pytorch/torch/", "-packages/torchacc/", "/torch_extension/torchacc/",
         "/contextlib.py"}) {
