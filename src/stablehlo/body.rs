@@ -3,7 +3,7 @@
 
 use super::attribute::Attribute;
 use super::literal::Elements;
-use super::lower::{Call, Lowering, Value, Values};
+use super::lower::{Call, Scope, Value, Values};
 use super::ops::elementwise::extreme;
 use super::syntax::{Operation, Region, is_return};
 use super::types::carrier;
@@ -131,22 +131,77 @@ fn merged<'m>(op: Op, a: Value<'m>, b: Value<'m>) -> Result<Value<'m>> {
 
 // ---- samples
 
-/// Whether a region only compares its arguments with each other and with 0 and NaN: then a few samples show what it does.
-pub fn compares(region: &Region) -> bool {
-    region.body.iter().all(|op| match op.name {
-        "stablehlo.compare" | "stablehlo.select" | "stablehlo.and" | "stablehlo.or"
-        | "stablehlo.not" | "stablehlo.xor" => true,
-        "stablehlo.constant" => match op.attrs.iter().find(|(name, _)| *name == "value") {
-            Some((_, Attribute::Dense(literal))) => match literal.elements() {
-                Ok(Elements::Splat(one)) if !literal.ty.dtype.is_complex() => {
-                    one.f64(0) == 0.0 || one.f64(0).is_nan() || literal.ty.dtype == DType::Bool
-                }
+/// What samples cannot tell apart from other numbers: 0, NaN, true and false.
+fn is_told(dtype: DType, number: &Array) -> bool {
+    dtype == DType::Bool || !dtype.is_complex() && (number.f64(0) == 0.0 || number.f64(0).is_nan())
+}
+
+impl<'a, 'm> Call<'_, 'a, 'm> {
+    /// Whether a region only compares its arguments with each other and with 0 and NaN, be they written in it or outside:
+    /// then a few samples show what it does.
+    pub fn compares(&self, region: &Region<'a>) -> bool {
+        let simple = region.body.iter().all(|op| match op.name {
+            "stablehlo.compare" | "stablehlo.select" | "stablehlo.and" | "stablehlo.or"
+            | "stablehlo.not" | "stablehlo.xor" => true,
+            "stablehlo.constant" => match op.attrs.iter().find(|(name, _)| *name == "value") {
+                Some((_, Attribute::Dense(literal))) => match literal.elements() {
+                    Ok(Elements::Splat(one)) => is_told(literal.ty.dtype, &one),
+                    _ => false,
+                },
                 _ => false,
             },
-            _ => false,
-        },
-        name => is_return(name),
-    })
+            name => is_return(name),
+        });
+        let captured = self.captured(region);
+        simple && captured.is_some_and(|all| all.iter().all(|(_, dtype, one)| is_told(*dtype, one)))
+    }
+
+    /// The numbers that a region takes from outside. `None`: one of them is not known.
+    fn captured(&self, region: &Region<'a>) -> Option<Vec<(&'a str, DType, Array)>> {
+        let inside = |name: &str| {
+            region.args.contains(&name)
+                || region.body.iter().any(|op| op.results.iter().any(|(made, _)| *made == name))
+        };
+        let names = region.body.iter().flat_map(|op| &op.operands).filter(|x| !inside(x.name));
+        names
+            .map(|name| match self.scope.all_of(*name).ok()? {
+                [value] => Some((name.name, value.dtype, self.lowering.splat(value.v)?)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// What a region returns for arrays of arguments, element by element. `None` where it needs more than its arguments and
+    /// numbers that are known.
+    pub fn run_region(
+        &self,
+        region: &Region<'a>,
+        args: &[(DType, Vec<f64>)],
+    ) -> Option<Vec<Array>> {
+        let captured = self.captured(region)?;
+        let math = Math::default();
+        let mut arrays = Vec::new();
+        let mut values = Values::new();
+        for (index, (dtype, numbers)) in args.iter().enumerate() {
+            let array = Array::from_f64(carrier(*dtype), &[numbers.len() as i64], numbers);
+            let input = math.build(|b| b.input(index as u32, array.ty.clone()));
+            values.push(Value::new(input, *dtype));
+            arrays.push(array);
+        }
+        let n = args.first().map_or(0, |(_, numbers)| numbers.len() as i64);
+        let inner = self.lowering.alone(&math, arrays.len());
+        let outside = captured
+            .into_iter()
+            .map(|(name, dtype, one)| (name, vec![Value::new(inner.array(one), dtype)]));
+        let outside = Scope::alone(outside.collect());
+        let results = inner.region(region, values, Some(&outside), true).ok()?;
+        let results: Vec<_> = results.iter().map(|x| x.v.broadcast(&[n]).id).collect();
+        math.check().ok()?;
+        drop(outside);
+        drop(inner);
+        let graph = math.into_builder().finish(results);
+        interpret(&graph, &arrays, &[]).ok()
+    }
 }
 
 /// Numbers that differ in every way that a comparison can tell.
@@ -160,29 +215,4 @@ pub fn samples(dtype: DType) -> Option<Vec<f64>> {
         _ if carrier(dtype).is_int() => Some(vec![0.0, 1.0, 2.0, 100.0]),
         _ => None,
     }
-}
-
-/// What a region returns for arrays of arguments, element by element. `None` where it needs more than its arguments.
-pub fn run<'a>(
-    lowering: &Lowering<'a, '_>,
-    region: &Region<'a>,
-    args: &[(DType, Vec<f64>)],
-) -> Option<Vec<Array>> {
-    let math = Math::default();
-    let mut arrays = Vec::new();
-    let mut values = Values::new();
-    for (index, (dtype, numbers)) in args.iter().enumerate() {
-        let array = Array::from_f64(carrier(*dtype), &[numbers.len() as i64], numbers);
-        let input = math.build(|b| b.input(index as u32, array.ty.clone()));
-        values.push(Value::new(input, *dtype));
-        arrays.push(array);
-    }
-    let n = args.first().map_or(0, |(_, numbers)| numbers.len() as i64);
-    let inner = lowering.alone(&math, arrays.len());
-    let results = inner.region(region, values, None, true).ok()?;
-    let results: Vec<_> = results.iter().map(|x| x.v.broadcast(&[n]).id).collect();
-    math.check().ok()?;
-    drop(inner);
-    let graph = math.into_builder().finish(results);
-    interpret(&graph, &arrays, &[]).ok()
 }

@@ -12,18 +12,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from golden_files import FOLDER, RANDOM, line, normal
-from jax import lax
+from jax import export, lax
+from jax.interpreters import mlir
+from jaxlib.mlir import ir
 
 
-def golden(f, *args, generic=False, static=()):
-    lowered = jax.jit(f, static_argnums=static, keep_unused=True).lower(*args)
-    if generic:
+def golden(f, *args, form="", static=()):
+    jitted = jax.jit(f, static_argnums=static, keep_unused=True)
+    lowered = jitted.lower(*args)
+    if form == "generic":
         text = lowered.compiler_ir("stablehlo").operation.get_asm(print_generic_op_form=True)
+    elif form == "exported":
+        # Constants of regions stand outside.
+        with mlir.make_ir_context():
+            text = str(ir.Module.parse(export.export(jitted)(*args).mlir_module()))
     else:
         text = lowered.as_text()
     leaves = jax.tree.leaves([a for i, a in enumerate(args) if i not in static])
     results = jax.tree.leaves(jax.jit(f, static_argnums=static)(*args))
-    name = f.__name__ + ("_generic" if generic else "")
+    name = "_".join(filter(None, [f.__name__, form]))
     (FOLDER / f"{name}.mlir").write_text(text)
     lines = [line("in", a) for a in leaves] + [line("out", a) for a in results]
     (FOLDER / f"{name}.txt").write_text("".join(lines))
@@ -395,7 +402,7 @@ def main():
     golden(mlp, layers, normal(4, 5))
     labels = np.array([0, 2, 1, 1], np.int32)
     golden(mlp_grad, layers, normal(4, 5), labels)
-    golden(mlp_grad, layers, normal(4, 5), labels, generic=True)
+    golden(mlp_grad, layers, normal(4, 5), labels, form="generic")
     d, vocabulary = 4, 7
     params = {
         "embed": normal(vocabulary, d),
@@ -427,7 +434,9 @@ def main():
     golden(decode, small, *state)
     x = normal(4, 6)
     x[0, 1], x[1, 2], x[1, 3], x[2, 2] = np.nan, 0.0, -0.0, np.inf
-    golden(sorting, x, RANDOM.integers(-3, 4, (4, 6)).astype(np.int32))
+    n = RANDOM.integers(-3, 4, (4, 6)).astype(np.int32)
+    golden(sorting, x, n)
+    golden(sorting, x, n, form="exported")
     golden(running, normal(3, 5))
     i, j = np.array([2, 0, 2], np.int32), np.array([1, -1, 3], np.int32)
     golden(indexing, normal(3, 4, 5), i, j, normal(3, 4, 5))

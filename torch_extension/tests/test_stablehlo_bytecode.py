@@ -9,23 +9,24 @@ from support import DEVICE
 from test_stablehlo import GOLDENS, arrays
 
 jax = pytest.importorskip("jax.interpreters.mlir", reason="there is no JAX: pip install jax")
+from jaxlib import _jax  # noqa: E402
 from jaxlib.mlir import ir  # noqa: E402
 from jaxlib.mlir.dialects import stablehlo  # noqa: E402
 
-# A network, decoding with a cache, loops of which data says when they end.
-NAMES = ["mlp", "decode", "loops"]
+NAMES = sorted(file.stem for file in GOLDENS.glob("*.mlir"))
 
 
 def assert_computes(module, name):
     results = module(*(one.to(DEVICE) for one in arrays(name, "in")))
     for made, expected in zip(results, arrays(name, "out"), strict=True):
-        torch.testing.assert_close(made.cpu(), expected, rtol=1e-4, atol=1e-5)
+        near = 1e-2 if expected.dtype == torch.bfloat16 else 2e-5
+        torch.testing.assert_close(made.cpu(), expected, rtol=near, atol=near, equal_nan=True)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_portable_artifacts_are_read(name, tmp_path):
-    text = (GOLDENS / f"{name}.mlir").read_bytes()
-    artifact = stablehlo.serialize_portable_artifact_str(text, stablehlo.get_current_version())
+    text = (GOLDENS / f"{name}.mlir").read_text()
+    artifact = _jax.mlir.serialize_portable_artifact(text, stablehlo.get_current_version())
     assert_computes(torchacc.stablehlo.Module(artifact), name)
     (tmp_path / "module.mlirbc").write_bytes(artifact)
     assert_computes(torchacc.stablehlo.load(tmp_path / "module.mlirbc"), name)
@@ -49,7 +50,7 @@ def test_portable_artifacts_are_written(name, tmp_path):
 
 def test_what_is_wrong_is_said(tmp_path):
     whole, path = torchacc.stablehlo.load(GOLDENS / "mlp.mlir"), tmp_path / "module"
-    for version in ("9.9", "none", "999.0.0"):
+    for version in ("9.9", "none", "0.3.0"):
         with pytest.raises(ValueError, match=f"version '{version}'"):
             whole.save(path, version=version)
     assert not path.exists()

@@ -84,13 +84,14 @@ class Module:
         Raises OSError for a file that cannot be written; ValueError for a version that is none,
         or too old for the module; ImportError without who writes artifacts.
         """
-        text = self.text().encode()
+        text = self.text()
         if version is None:
-            Path(path).write_bytes(text)
+            Path(path).write_bytes(text.encode())
             return
-        _, dialect, _ = _mlir("a portable artifact is written")
         try:
-            artifact = dialect.serialize_portable_artifact_str(text, version)
+            artifact = _artifact_of(text, version)
+        except ImportError:
+            raise
         except Exception as error:
             raise ValueError(f"StableHLO, version {version!r}: {error}") from None
         Path(path).write_bytes(artifact)
@@ -124,6 +125,17 @@ def _mlir(what: str) -> tuple[ModuleType, ModuleType, Callable[[], Any]]:
 
         return ir, stablehlo, ir.Context
     raise ImportError(f"StableHLO: {what} by the Python package of JAX: pip install jax")
+
+
+def _artifact_of(text: str, version: str) -> bytes:
+    _, dialect, _ = _mlir("a portable artifact is written")
+    with contextlib.suppress(ImportError, AttributeError):
+        # Artifacts have no CHLO. What `jax.export` calls says it in StableHLO, which the dialect's
+        # own function does not.
+        from jaxlib import _jax
+
+        return _jax.mlir.serialize_portable_artifact(text, version)
+    return dialect.serialize_portable_artifact_str(text.encode(), version)
 
 
 def _text_of(bytecode: bytes) -> str:

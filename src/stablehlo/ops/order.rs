@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::graph::math::V;
 use crate::invalid;
 use crate::op::{Attr, Op};
-use crate::stablehlo::body::{compares, run, samples};
+use crate::stablehlo::body::samples;
 use crate::stablehlo::lower::{Call, Value, Values};
 use crate::stablehlo::types::is_carried;
 use smallvec::smallvec;
@@ -86,8 +86,10 @@ pub fn sort<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
 /// What a comparator sorts by: found by asking it about samples of all kinds of numbers.
 fn keys(c: &Call<'_, '_, '_>) -> Result<Vec<Key>> {
     let region = c.region(0)?;
-    if region.args.len() != 2 * c.x.len() || !compares(region) {
-        return invalid!("a comparator that does more than compare its arguments is not supported");
+    if region.args.len() != 2 * c.x.len() || !c.compares(region) {
+        return invalid!(
+            "a comparator that does more than compare its arguments, with each other and with 0 and NaN, is not supported"
+        );
     }
     let used = |operand: usize| {
         let names = [region.args[2 * operand], region.args[2 * operand + 1]];
@@ -121,7 +123,7 @@ fn keys(c: &Call<'_, '_, '_>) -> Result<Vec<Key>> {
         })
         .collect();
     let unknown = "what this comparator sorts by was not found out";
-    let Some(got) = run(c.lowering, region, &args) else { return invalid!("{unknown}") };
+    let Some(got) = c.run_region(region, &args) else { return invalid!("{unknown}") };
     let fits = |keys: &[Key]| {
         (0..pairs.len()).all(|n| {
             let row = &pairs[n];

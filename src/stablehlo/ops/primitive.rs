@@ -50,7 +50,8 @@ fn of_ours(value: &Attribute) -> Option<Attr> {
             }
             None => DType::from_name(text).map(Attr::DType),
         },
-        Attribute::List(_) => Some(Attr::Ints(value.ints().ok()?.into())),
+        // Artifacts have lists as literals.
+        Attribute::List(_) | Attribute::Dense(_) => Some(Attr::Ints(value.ints().ok()?.into())),
         _ => None,
     }
 }

@@ -7,7 +7,7 @@ use crate::invalid;
 use crate::op::array::integer_range;
 use crate::op::{Attr, Op};
 use crate::shape::{Dims, numel};
-use crate::stablehlo::body::{Body, compares, logic, run, samples};
+use crate::stablehlo::body::{Body, logic, samples};
 use crate::stablehlo::lower::{Call, Value, Values};
 use crate::stablehlo::ops::integers;
 use crate::stablehlo::types::{carrier, is_carried};
@@ -169,7 +169,7 @@ fn place_of_extreme<'m>(
         node.op == Op::Iota && node.attrs[1].int() == *axis as i64
     });
     let is_exact = x.dtype.is_float() || x.dtype.is_int();
-    if !is_places || !is_exact || !compares(region) {
+    if !is_places || !is_exact || !c.compares(region) {
         return Ok(None);
     }
     let Some(largest) = chooses(c, x.dtype, places.dtype) else { return Ok(None) };
@@ -200,7 +200,7 @@ fn chooses(c: &Call<'_, '_, '_>, dtype: DType, of_places: DType) -> Option<bool>
     let [a, i, b, j] = columns;
     let args =
         [(dtype, a.clone()), (of_places, i.clone()), (dtype, b.clone()), (of_places, j.clone())];
-    let got = run(c.lowering, c.region(0).ok()?, &args)?;
+    let got = c.run_region(c.region(0).ok()?, &args)?;
     let agrees = |largest: bool| {
         (0..a.len()).all(|n| {
             let better = if largest { a[n] > b[n] } else { a[n] < b[n] };
