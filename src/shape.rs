@@ -228,6 +228,26 @@ impl Layout {
         (view == 0).then(|| Layout { sizes: sizes.into(), strides, offset: self.offset })
     }
 
+    /// The box of a dense array of the sizes `full` that these elements are, in their order: where it begins, and its sizes. `None` for
+    /// other elements, and where there are none. They have to be in the array.
+    pub fn as_box(&self, full: &[i64]) -> Option<(Dims, Dims)> {
+        if self.numel() == 0 {
+            return None;
+        }
+        let dense = contiguous_strides(full);
+        let place =
+            |flat: i64| full.iter().zip(&dense).map(move |(size, stride)| flat / stride % size);
+        let starts: Dims = place(self.offset).collect();
+        let sizes: Dims =
+            place(self.end() - 1).zip(&starts).map(|(last, first)| last - first + 1).collect();
+        if sizes.iter().any(|&size| size < 1) || numel(&sizes) != self.numel() {
+            return None;
+        }
+        let own = self.reshape(&sizes)?;
+        let fits = (0..sizes.len()).all(|d| sizes[d] == 1 || own.strides[d] == dense[d]);
+        fits.then_some((starts, sizes))
+    }
+
     /// Flat index of every element, in row-major order of the sizes. For tests and slow paths.
     pub fn indices(&self) -> impl Iterator<Item = i64> + '_ {
         let dense = contiguous_strides(&self.sizes);
@@ -274,6 +294,40 @@ mod tests {
         let broadcast = Layout::contiguous(&[1, 3]).broadcast(&[4, 3]);
         assert_eq!(broadcast.reshape(&[12]), None);
         assert_eq!(elements(&broadcast.reshape(&[2, 2, 3]).unwrap()), elements(&broadcast));
+    }
+
+    #[test]
+    fn a_box_of_an_array_has_its_elements_in_their_order() {
+        let full = [3, 4, 5];
+        let base = Layout::contiguous(&full);
+        let row = base.slice(&[1, 0, 0], &[1, 4, 5], &[1, 1, 1]);
+        let inner = base.slice(&[0, 1, 2], &[3, 2, 3], &[1, 1, 1]);
+        for (view, starts, sizes) in [
+            (base.reshape(&[60]).unwrap(), [0, 0, 0], [3, 4, 5]),
+            (row.reshape(&[4, 5]).unwrap(), [1, 0, 0], [1, 4, 5]),
+            (row.reshape(&[20]).unwrap(), [1, 0, 0], [1, 4, 5]),
+            (inner.clone(), [0, 1, 2], [3, 2, 3]),
+            (inner.reshape(&[3, 1, 2, 3]).unwrap(), [0, 1, 2], [3, 2, 3]),
+            (base.slice(&[2, 3, 4], &[1, 1, 1], &[1, 1, 1]), [2, 3, 4], [1, 1, 1]),
+        ] {
+            let (at, of) = view.as_box(&full).unwrap();
+            assert_eq!((&at[..], &of[..]), (&starts[..], &sizes[..]));
+            assert_eq!(elements(&base.slice(&at, &of, &[1, 1, 1])), elements(&view));
+        }
+        for view in [
+            base.transpose(&[1, 0, 2]),
+            base.slice(&[0, 0, 0], &[2, 4, 5], &[2, 1, 1]),
+            base.slice(&[1, 0, 0], &[1, 4, 5], &[1, 1, 1]).broadcast(&[3, 4, 5]),
+            Layout { sizes: [10].as_slice().into(), strides: [1].as_slice().into(), offset: 3 },
+            Layout {
+                sizes: [0, 5].as_slice().into(),
+                strides: [5, 1].as_slice().into(),
+                offset: 0,
+            },
+        ] {
+            assert_eq!(view.as_box(&full), None, "{view:?}");
+        }
+        assert_eq!(Layout::contiguous(&[]).as_box(&[1, 1]).unwrap().1.as_slice(), [1, 1]);
     }
 
     #[test]

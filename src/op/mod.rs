@@ -18,7 +18,7 @@ pub mod lane;
 mod leaf;
 pub mod module;
 pub mod while_loop;
-mod movement;
+pub mod movement;
 pub mod nn;
 pub mod philox;
 mod pointwise;

@@ -130,6 +130,12 @@ fn strided_view(base: &Ty, attrs: &[Attr]) -> Result<Layout> {
     Ok(layout)
 }
 
+/// What `as_strided` and `as_strided_scatter` look at, of an array's elements in their order.
+pub fn view_of(attrs: &[Attr]) -> Layout {
+    let [sizes, strides] = [0, 1].map(|n| Dims::from_slice(attrs[n].ints()));
+    Layout { sizes, strides, offset: attrs[2].int() }
+}
+
 pub fn as_strided_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
     let [x] = inputs else {
         return check::wrong_operands("x", inputs);

@@ -4,7 +4,7 @@
 use crate::dtype::DType;
 use crate::error::{Code, Error, Result};
 use crate::graph::math::V;
-use crate::graph::{Graph, Node};
+use crate::graph::{Graph, Node, ValueId};
 use crate::op::array::Array;
 use crate::op::{Op, expect, index};
 
@@ -58,10 +58,29 @@ impl Check {
     }
 }
 
+/// Whether a node may refuse its numbers: a quotient by a constant does not.
+pub fn may_refuse(graph: &Graph, node: &Node) -> bool {
+    let is_quotient = || {
+        let divisor = matches!(node.op, Op::Div | Op::Rem).then(|| constant(graph, node.inputs[1]));
+        divisor.flatten().is_some_and(|divisor| divisor != 0)
+    };
+    node.outputs().any(|v| node.op.refuses(graph.ty(v).dtype)) && !is_quotient()
+}
+
+/// The integer that every element of a value is.
+fn constant(graph: &Graph, v: ValueId) -> Option<i64> {
+    let node = graph.maker(v);
+    match node.op {
+        Op::ConstInt => Some(node.attrs[0].int()),
+        Op::Broadcast | Op::Reshape => constant(graph, node.inputs[0]),
+        _ => None,
+    }
+}
+
 /// The check of a node of the new graph, if it needs one, and its number. Errors: `Unsupported` for a primitive that refuses
 /// numbers, and that nothing here checks.
 pub fn check<'m>(graph: &Graph, node: &Node, x: &[V<'m>]) -> Result<Option<(Check, V<'m>)>> {
-    if !node.outputs().any(|v| node.op.refuses(graph.ty(v).dtype)) {
+    if !may_refuse(graph, node) {
         return Ok(None);
     }
     let found = number(node, x)?;

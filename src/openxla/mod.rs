@@ -154,11 +154,11 @@ impl Executable {
 }
 
 /// Whether a node can be a part of a program without checks: StableHLO has words for it, it refuses no numbers, and there is
-/// something to compute.
+/// something to compute. Of its operands it looks at their types alone, but for a divisor.
 pub fn says(graph: &Graph, node: &Node) -> bool {
     let types = || node.inputs.iter().copied().chain(node.outputs()).map(|v| graph.ty(v));
     types().all(|ty| api::element_type(ty.dtype).is_some() && ty.numel() > 0)
-        && !node.outputs().any(|v| node.op.refuses(graph.ty(v).dtype))
+        && !checks::may_refuse(graph, node)
         && stablehlo::says(graph, node)
 }
 

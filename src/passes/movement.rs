@@ -5,9 +5,10 @@ use super::rebuild::{Item, Values, rebuild};
 use crate::error::Result;
 use crate::graph::{Builder, Graph, Node, ValueId};
 use crate::op::array::Array;
+use crate::op::movement::view_of;
 use crate::op::{Attr, Attrs, Class, Op, Ty};
 use crate::record::View;
-use crate::shape::{Dims, Layout};
+use crate::shape::Dims;
 use smallvec::smallvec;
 use std::borrow::Cow;
 
@@ -135,7 +136,51 @@ fn slice(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
     {
         return Ok(Some(v));
     }
+    if steps.iter().all(|&step| step == 1)
+        && let Some(v) = part_of_boxes(b, x, &starts, sizes)?
+    {
+        return Ok(Some(v));
+    }
     b.slice(x, &starts, sizes, &steps).map(Some)
+}
+
+/// A box of an array that was written box by box: of what was written there, or of a fresh array what nobody wrote. (A loop over layers that is
+/// written out stacks what its gradient needs, and reads it again layer by layer.)
+fn part_of_boxes(
+    b: &mut Builder,
+    x: ValueId,
+    starts: &[i64],
+    sizes: &[i64],
+) -> Result<Option<ValueId>> {
+    if sizes.contains(&0) {
+        return Ok(None);
+    }
+    let steps = Dims::from_elem(1, sizes.len());
+    let mut at = x;
+    for _ in 0..MOST_WRITES {
+        let write = b.graph().maker(at);
+        if write.op != Op::AsStridedScatter {
+            break;
+        }
+        let [base, part] = write.inputs[..] else { break };
+        let view = view_of(&write.attrs).as_box(&b.ty(base).sizes);
+        let Some((from, written)) = view else { break };
+        let offsets: Dims = starts.iter().zip(&from).map(|(start, from)| start - from).collect();
+        let dims = || 0..sizes.len();
+        if dims().all(|d| offsets[d] >= 0 && offsets[d] + sizes[d] <= written[d]) {
+            let part = b.reshape(part, &written)?;
+            return b.slice(part, &offsets, sizes, &steps).map(Some);
+        }
+        if dims().all(|d| -sizes[d] < offsets[d] && offsets[d] < written[d]) {
+            break;
+        }
+        at = base;
+    }
+    // An older version of what is updated in place would have to be kept for this read.
+    match splat(b, at) {
+        Some(number) if at != x => b.broadcast(number, sizes).map(Some),
+        _ => Ok(None),
+    }
 }
 
 /// A run of elements of a buffer that was written run by run: what was written there, or for a small part of a fresh buffer
@@ -212,12 +257,7 @@ fn within_a_part(
 /// sizes of the dense array in memory order, and the permutation that brings the view's dimensions into that order.
 fn whole_view(b: &Builder, base: ValueId, item: &Item) -> Option<(Dims, Dims)> {
     let ty = b.ty(base);
-    let layout = Layout {
-        sizes: item.attrs[0].ints().into(),
-        strides: item.attrs[1].ints().into(),
-        offset: item.attrs[2].int(),
-    };
-    View { dtype: ty.dtype, layout }.covers(ty.nbytes())
+    View { dtype: ty.dtype, layout: view_of(item.attrs) }.covers(ty.nbytes())
 }
 
 /// A view of all elements is a reshape and a transpose.

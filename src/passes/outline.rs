@@ -79,7 +79,13 @@ fn roles(graph: &Graph, says: Says) -> Vec<Role> {
         }
         let types = node.inputs.iter().map(|&v| graph.ty(v)).collect();
         let key = (node.op, &node.attrs, types);
-        match (*known.entry(key).or_insert_with(|| says(graph, node)), node.op) {
+        let says = || says(graph, node);
+        let is_said = match node.op {
+            // Whether they refuse their numbers depends on the divisor.
+            Op::Div | Op::Rem => says(),
+            _ => *known.entry(key).or_insert_with(says),
+        };
+        match (is_said, node.op) {
             (false, _) => Role::Outside,
             (true, Op::Const | Op::ConstInt | Op::Iota) => Role::Anywhere,
             (true, Op::Reshape | Op::Transpose | Op::Broadcast) => Role::Anywhere,

@@ -3,8 +3,8 @@
 use super::rebuild::rebuild;
 use crate::error::Result;
 use crate::graph::{Graph, NodeId, ValueId};
+use crate::op::movement::view_of;
 use crate::op::{Attr, Op};
-use crate::shape::Layout;
 use smallvec::smallvec;
 use std::borrow::Cow;
 
@@ -57,12 +57,11 @@ fn before_reshape(graph: &Graph, v: ValueId) -> ValueId {
 /// Whether a value is 0 but for a small part.
 fn is_small(graph: &Graph, v: ValueId) -> bool {
     let maker = graph.maker(v);
-    let [Attr::Ints(sizes), Attr::Ints(strides), Attr::Int(offset)] = &maker.attrs[..] else {
+    if maker.op != Op::AsStridedScatter {
         return false;
-    };
-    let view = Layout { sizes: sizes.clone(), strides: strides.clone(), offset: *offset };
-    maker.op == Op::AsStridedScatter
-        && view.is_injective()
+    }
+    let view = view_of(&maker.attrs);
+    view.is_injective()
         && view.numel().saturating_mul(SMALL) <= graph.ty(v).numel()
         && is_zero(graph, maker.inputs[0])
 }

@@ -8,6 +8,7 @@ use crate::graph::math::{Math, V};
 use crate::graph::{Graph, Node};
 use crate::op::array::integer_range;
 use crate::op::index::Reduction;
+use crate::op::movement::view_of;
 use crate::op::{Attr, Attrs, Op, Ty};
 use crate::shape::{Dims, contiguous_strides};
 use smallvec::smallvec;
@@ -50,6 +51,10 @@ fn expanded<'m>(
         Op::Trunc => x[0].lt(0.0).select(x[0].unary(Op::Ceil), x[0].unary(Op::Floor)),
         Op::ArgMax => first_of(x[0], Op::ReduceMax, attrs[0].int()),
         Op::ArgMin => first_of(x[0], Op::ReduceMin, attrs[0].int()),
+        Op::AsStrided if let Some((starts, sizes)) = view_of(attrs).as_box(&x[0].sizes()) => {
+            let steps = Dims::from_elem(1, sizes.len());
+            x[0].slice(&starts, &sizes, &steps).reshape(&out.sizes)
+        }
         Op::AsStrided => {
             let index = strided(math, &out.sizes, attrs[1].ints(), attrs[2].int());
             math.op(Op::Take, &[x[0].reshape(&[-1]), index], smallvec![Attr::Int(0)])

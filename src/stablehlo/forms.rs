@@ -7,6 +7,7 @@ use crate::graph::Node;
 use crate::graph::module::graph_of;
 use crate::op::evaluate::evaluate;
 use crate::op::index::Reduction;
+use crate::op::movement::view_of;
 use crate::op::while_loop;
 use crate::op::{Op, Ty};
 
@@ -99,6 +100,30 @@ pub fn slice(p: &mut Printer, node: &Node, name: &'static str) -> bool {
     };
     let ranges: Vec<String> = (0..sizes.len()).map(range).collect();
     p.operation(node, name, &format!(" [{}]", ranges.join(", ")))
+}
+
+/// A part that is a box of the array.
+pub fn update_slice(p: &mut Printer, node: &Node, name: &'static str) -> bool {
+    let (base, part) = (p.graph.ty(node.inputs[0]).clone(), p.graph.ty(node.inputs[1]).clone());
+    let Some((starts, sizes)) = view_of(&node.attrs).as_box(&base.sizes) else { return false };
+    let mut update = p.name(node.inputs[1]).to_string();
+    let (of_base, of_part) = (type_name(&base), type_name(&part));
+    let of_update = type_name(&Ty { dtype: part.dtype, sizes: sizes.clone() });
+    if sizes != part.sizes {
+        let reshaped = p.fresh();
+        p.line(format!("{reshaped} = stablehlo.reshape {update} : ({of_part}) -> {of_update}"));
+        update = reshaped;
+    }
+    let mut operands = vec![p.name(node.inputs[0]).to_string(), update];
+    let mut types = vec![of_base.clone(), of_update];
+    for &start in &starts {
+        operands.push(p.number(start as f64, DType::I64));
+        types.push(type_name(&Ty::new(DType::I64, &[])));
+    }
+    let (operands, types) = (operands.join(", "), types.join(", "));
+    let result = p.result(node);
+    p.line(format!("{result} = {name} {operands} : ({types}) -> {of_base}"));
+    true
 }
 
 pub fn concatenate(p: &mut Printer, node: &Node, name: &'static str) -> bool {

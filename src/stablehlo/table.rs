@@ -132,7 +132,8 @@ pub static TABLE: &[Row] = &[
     row("stablehlo.pad", 2, shape::pad),
     row("stablehlo.reverse", 1, shape::reverse),
     row("stablehlo.dynamic_slice", 1, shape::dynamic_slice),
-    row("stablehlo.dynamic_update_slice", 2, shape::dynamic_update_slice),
+    row("stablehlo.dynamic_update_slice", 2, shape::dynamic_update_slice)
+        .prints(&[AsStridedScatter], print::update_slice),
     row("stablehlo.bitcast_convert", 1, shape::bitcast_convert).prints(&[Bitcast], print::bitcast),
     // ---- reductions and order
     row("stablehlo.reduce", 2, reduce::reduce)

@@ -189,3 +189,37 @@ return %11, %12, %13, %14, %15, %19";
     "#]],
     );
 }
+
+#[test]
+fn movement_reads_what_was_written_box_by_box() {
+    let lines = "\
+%3: f32[3,4,5] = as_strided_scatter(%0, %1) {sizes=[4,5], strides=[5,1], offset=0}
+%4: f32[3,4,5] = as_strided_scatter(%3, %2) {sizes=[1,4,5], strides=[20,5,1], offset=20}
+%5: f32[1,4,5] = slice(%4) {starts=[0,0,0], sizes=[1,4,5], steps=[1,1,1]}
+%6: f32[4,5] = reshape(%5) {sizes=[4,5]}
+%7: f32[1,2,3] = slice(%4) {starts=[1,1,2], sizes=[1,2,3], steps=[1,1,1]}
+%8: f32[1,4,5] = slice(%4) {starts=[2,0,0], sizes=[1,4,5], steps=[1,1,1]}
+%9: f32[2,4,5] = slice(%4) {starts=[0,0,0], sizes=[2,4,5], steps=[1,1,1]}
+%10: f32[] = const() {value=0.0, dtype=f32}
+%11: f32[3,4,5] = broadcast(%10) {sizes=[3,4,5]}
+%12: f32[3,4,5] = as_strided_scatter(%11, %1) {sizes=[4,5], strides=[5,1], offset=0}
+%13: f32[2,4,5] = slice(%12) {starts=[1,0,0], sizes=[2,4,5], steps=[1,1,1]}
+return %6, %7, %8, %9, %13";
+    check(
+        movement,
+        &program(&["f32[3,4,5]", "f32[4,5]", "f32[1,4,5]"], lines),
+        expect![[r#"
+        %0: f32[3,4,5] = input() {index=0, type=(f32[3,4,5])}
+        %1: f32[4,5] = input() {index=1, type=(f32[4,5])}
+        %2: f32[1,4,5] = input() {index=2, type=(f32[1,4,5])}
+        %3: f32[3,4,5] = as_strided_scatter(%0, %1) {sizes=[4,5], strides=[5,1], offset=0}
+        %4: f32[3,4,5] = as_strided_scatter(%3, %2) {sizes=[1,4,5], strides=[20,5,1], offset=20}
+        %5: f32[1,2,3] = slice(%2) {starts=[0,1,2], sizes=[1,2,3], steps=[1,1,1]}
+        %6: f32[1,4,5] = slice(%4) {starts=[2,0,0], sizes=[1,4,5], steps=[1,1,1]}
+        %7: f32[2,4,5] = slice(%4) {starts=[0,0,0], sizes=[2,4,5], steps=[1,1,1]}
+        %8: f32[] = const() {value=0.0, dtype=f32}
+        %9: f32[2,4,5] = broadcast(%8) {sizes=[2,4,5]}
+        return %1, %5, %6, %7, %9
+    "#]],
+    );
+}
