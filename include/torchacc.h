@@ -214,9 +214,10 @@ typedef struct torchacc_options {
   size_t struct_size;
   /*
    "cpu", "cuda" (an NVIDIA GPU, of several processes on a machine that of `LOCAL_RANK`; "cuda:1" the second that the driver
-   shows), "openxla" (the CPU, and a plugin of OpenXLA for all that it can compute), "reference" or "null"; empty for the
-   environment's `TORCHACC_BACKEND`, else a GPU that can be used, else "cpu": a GPU that then does not open is a warning (to
-   `log`, or `torchacc_context_set_observer`). One that was named and cannot be used is an error.
+   shows), "openxla" (the CPU, and a plugin of OpenXLA for all that it can compute), "auto" (the CPU, and for programs that
+   run often whichever of both is faster), "reference" or "null"; empty for the environment's `TORCHACC_BACKEND`, else a GPU
+   that can be used, else "cpu": a GPU that then does not open is a warning (to `log`, or `torchacc_context_set_observer`).
+   One that was named and cannot be used is an error.
    */
   struct torchacc_str backend;
   /* Threads to compute with, at most 4096; 0 for `TORCHACC_NUM_THREADS`, else all cores. */
@@ -961,6 +962,8 @@ torchacc_error *torchacc_host_call_report(torchacc_context *context, torchacc_st
  - `collectives`, of each communicator the last 16, oldest first, whatever was reset: `communicator`, its name;
    `number`, from 0 on; `name`, as an operator's; `tensor`, type and sizes of what this rank gave; `bytes`; `state`
    ("running", "done" or "failed"); `at_ns` (as of compiles), `took_ns` (until now if it runs), `site`.
+ - `engines`, at most 64: programs for which the backend "auto" chose an `engine` ("cpu" or "openxla"): `operations`,
+   `site` (of the first), and where they were measured `first_ns` and `second_ns`, medians of a run on each.
  */
 torchacc_error *torchacc_explain(torchacc_context *context, torchacc_string **out);
 

@@ -61,6 +61,11 @@ pub trait Backend: Target + Send + Sync {
         None
     }
 
+    /// The same memory with such an engine, for programs that turn out to be faster there.
+    fn second_engine(&self) -> Option<&dyn Backend> {
+        None
+    }
+
     /// What that engine did.
     fn engine_counts(&self) -> EngineCounts {
         EngineCounts::default()

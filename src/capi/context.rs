@@ -28,9 +28,10 @@ pub struct torchacc_options {
     /// `sizeof(torchacc_options)` of the caller.
     pub struct_size: usize,
     /// "cpu", "cuda" (an NVIDIA GPU, of several processes on a machine that of `LOCAL_RANK`; "cuda:1" the second that the driver
-    /// shows), "openxla" (the CPU, and a plugin of OpenXLA for all that it can compute), "reference" or "null"; empty for the
-    /// environment's `TORCHACC_BACKEND`, else a GPU that can be used, else "cpu": a GPU that then does not open is a warning (to
-    /// `log`, or `torchacc_context_set_observer`). One that was named and cannot be used is an error.
+    /// shows), "openxla" (the CPU, and a plugin of OpenXLA for all that it can compute), "auto" (the CPU, and for programs that
+    /// run often whichever of both is faster), "reference" or "null"; empty for the environment's `TORCHACC_BACKEND`, else a GPU
+    /// that can be used, else "cpu": a GPU that then does not open is a warning (to `log`, or `torchacc_context_set_observer`).
+    /// One that was named and cannot be used is an error.
     pub backend: torchacc_str,
     /// Threads to compute with, at most 4096; 0 for `TORCHACC_NUM_THREADS`, else all cores.
     pub num_threads: u32,

@@ -122,6 +122,8 @@ pub unsafe extern "C" fn torchacc_host_call_report(
 /// - `collectives`, of each communicator the last 16, oldest first, whatever was reset: `communicator`, its name;
 ///   `number`, from 0 on; `name`, as an operator's; `tensor`, type and sizes of what this rank gave; `bytes`; `state`
 ///   ("running", "done" or "failed"); `at_ns` (as of compiles), `took_ns` (until now if it runs), `site`.
+/// - `engines`, at most 64: programs for which the backend "auto" chose an `engine` ("cpu" or "openxla"): `operations`,
+///   `site` (of the first), and where they were measured `first_ns` and `second_ns`, medians of a run on each.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_explain(
     context: *mut torchacc_context,

@@ -96,6 +96,11 @@ pub fn register(communicator: &Arc<Communicator>) -> u64 {
 
 static OPERATORS: OnceLock<[HostOpId; KIND_COUNT]> = OnceLock::new();
 
+/// Whether this process has had a communicator.
+pub fn is_used() -> bool {
+    OPERATORS.get().is_some()
+}
+
 /// The collective that a node of `Op::Host` with these attributes is, and how it is done.
 pub fn of(attrs: &[Attr]) -> Option<(Kind, Numbers)> {
     let [Attr::Int(id), _, Attr::Args(args)] = attrs else { return None };

@@ -1,5 +1,6 @@
 //! What a program runs. A large program starts with a plan that was made quickly, while the one that stays is searched for.
 
+use super::engine_choice::EngineChoice;
 use super::memory_report;
 use crate::backend::{Backend, Executable};
 use crate::error::Result;
@@ -20,8 +21,11 @@ pub struct Compiled {
     touched: OnceLock<Touched>,
 }
 
-/// The plan of a program, and perhaps a better one that computes the same bits.
-pub struct Code(Mutex<Versions>);
+/// The plan of a program, and perhaps a better one that computes the same bits, or the same on another engine.
+pub struct Code {
+    versions: Mutex<Versions>,
+    pub choice: EngineChoice,
+}
 
 struct Versions {
     newest: Arc<Compiled>,
@@ -30,17 +34,18 @@ struct Versions {
 
 impl Code {
     pub fn new(compiled: Compiled) -> Code {
-        Code(Mutex::new(Versions { newest: Arc::new(compiled), before: None }))
+        let versions = Versions { newest: Arc::new(compiled), before: None };
+        Code { versions: versions.into(), choice: EngineChoice::default() }
     }
 
     pub fn newest(&self) -> Arc<Compiled> {
-        self.0.lock().newest.clone()
+        self.versions.lock().newest.clone()
     }
 
     /// What is to be run. The run that the program is made for begins while a better plan is looked for, and must not depend
     /// on when that is found; the runs after it come when it is.
     pub fn to_run(&self, is_first: bool) -> Arc<Compiled> {
-        let mut versions = self.0.lock();
+        let mut versions = self.versions.lock();
         match &versions.before {
             Some(before) if is_first => before.clone(),
             _ => {
@@ -50,9 +55,9 @@ impl Code {
         }
     }
 
-    pub fn replace(&self, better: Compiled) {
-        let mut versions = self.0.lock();
-        versions.before = Some(std::mem::replace(&mut versions.newest, Arc::new(better)));
+    pub fn replace(&self, better: impl Into<Arc<Compiled>>) {
+        let mut versions = self.versions.lock();
+        versions.before = Some(std::mem::replace(&mut versions.newest, better.into()));
     }
 }
 

@@ -239,6 +239,24 @@ pub(super) fn instantiate(
     }
 }
 
+/// The program of these records by another engine of the same memory. `None`: that would compute nothing of it.
+pub(super) fn for_engine(
+    shared: &Shared,
+    records: &Records,
+    engine: &dyn Backend,
+) -> Result<Option<Compiled>> {
+    let graph = graph(records, engine)?;
+    if !graph.nodes.iter().any(|node| node.op == Op::Module) {
+        return Ok(None);
+    }
+    let (found, _) = Interface::of(records).plan_unplaced(&graph, shared.plan_mode(), engine)?;
+    let plan = found.placed();
+    match shared.is_within_limit(&plan) {
+        true => compiled(Some(&graph), plan, engine).map(Some),
+        false => Ok(None),
+    }
+}
+
 /// What is planned.
 pub fn graph(records: &Records, backend: &dyn Backend) -> Result<Graph> {
     optimized(aten::lower(records)?, backend)

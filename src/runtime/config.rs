@@ -29,7 +29,7 @@ const TRACE_BYTES: usize = 1 << 30;
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// `cpu`, `cuda` (`cuda:N` for the GPU of that number), `openxla`, `reference` or `null`: what is asked for, else
+    /// `cpu`, `cuda` (`cuda:N` for the GPU of that number), `openxla`, `auto`, `reference` or `null`: what is asked for, else
     /// `TORCHACC_BACKEND`. `None`: `cpu`.
     pub backend: Option<String>,
     /// `LOCAL_RANK`: of the processes of a job on this machine, which are to have a GPU each; 0 without a job, also where that is -1.
@@ -250,7 +250,10 @@ fn named(name: &str, options: &Options) -> Result<Box<dyn Backend>> {
     }
     match name {
         "cpu" => Ok(cpu(options)),
-        "openxla" => openxla(options),
+        "openxla" => Ok(Box::new(plain_cpu(options).with_engine(openxla(name, options)?))),
+        // What is measured would decide what is computed.
+        "auto" if options.deterministic => Ok(cpu(options)),
+        "auto" => Ok(Box::new(plain_cpu(options).with_second_engine(openxla(name, options)?))),
         "reference" => Ok(Box::new(reference::Reference::default())),
         // CUDA's kernels on the host, for tests.
         #[cfg(debug_assertions)]
@@ -258,7 +261,7 @@ fn named(name: &str, options: &Options) -> Result<Box<dyn Backend>> {
         "null" => Ok(Box::new(null::Null::with_lanes(options.lanes))),
         other => {
             invalid!(
-                "there is no backend \"{other}\"; there are cpu, cuda, cuda:N, openxla, reference and null"
+                "there is no backend \"{other}\"; there are cpu, cuda, cuda:N, openxla, auto, reference and null"
             )
         }
     }
@@ -272,17 +275,18 @@ fn plain_cpu(options: &Options) -> cpu::Cpu {
     cpu::Cpu::new(options.num_threads, options.onednn.clone()).with_lanes(options.lanes)
 }
 
-/// The CPU, with a plugin that computes what it can. Errors: there is none, or none that can be used.
-fn openxla(options: &Options) -> Result<Box<dyn Backend>> {
+/// A plugin that computes what it can for the backend `name`. Errors: there is none, or none that can be used.
+fn openxla(name: &str, options: &Options) -> Result<cpu::Engine> {
     let Some(file) = &options.openxla else {
-        let text = "the backend openxla needs a plugin of the PJRT C API: `pip install xla-cpu-pjrt` brings the CPU's, \
-                    TORCHACC_OPENXLA names the file of another";
+        let text = format!(
+            "the backend {name} needs a plugin of the PJRT C API: `pip install xla-cpu-pjrt` brings the CPU's, \
+             TORCHACC_OPENXLA names the file of another"
+        );
         return Err(Error::new(Code::NotFound, text));
     };
     let limit = options.cache_limit as u64;
     let folder = options.cache_folder.as_ref().map(|folder| folder.join("openxla"));
-    let engine = cpu::Engine::new(file, folder.map(|folder| Disk::new(folder, limit)))?;
-    Ok(Box::new(plain_cpu(options).with_engine(engine)))
+    cpu::Engine::new(file, folder.map(|folder| Disk::new(folder, limit)))
 }
 
 fn cuda(options: &Options, device: Arc<dyn Device>) -> Box<dyn Backend> {

@@ -202,10 +202,13 @@ impl Context {
         self.shared.explain.cuts.lock().add(recorded.id, cause, cut);
     }
 
-    /// Compiles, CPU fallbacks and cuts with their reasons, and the last collectives, as JSON.
+    /// Compiles, CPU fallbacks and cuts with their reasons, choices of engines, and the last collectives, as JSON.
     pub fn explain(&self) -> String {
         self.locate_fallbacks();
         self.locate_collectives();
+        let sites = self.shared.explain.chosen.lock().sites();
+        let line = self.lines(sites);
+        self.shared.explain.chosen.lock().place(line);
         self.shared.explain.to_json()
     }
 

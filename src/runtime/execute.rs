@@ -1,8 +1,10 @@
 //! Runs a closed trace on the launch thread, and settles every storage it promised, whatever happens.
 
 use super::breakdown::Phase;
+use super::clock::now;
 use super::code::Compiled;
 use super::compile::{CompiledTrace, name_of};
+use super::engine_choice::{Task, Trial};
 use super::failures::Concerns;
 use super::prefetch::Ran;
 use super::speculation::Speculation;
@@ -77,20 +79,22 @@ pub fn fresh_output(shared: &Shared, plan: &Plan, output: usize) -> Result<Box<d
     }
 }
 
+/// What other threads may do after a run.
+#[derive(Default)]
+pub struct Next {
+    pub ran: Option<Ran>,
+    pub task: Option<Task>,
+}
+
 /// Finds or compiles the program of a closed trace and runs it, or what is left of a run that was begun.
-pub fn run(
-    shared: &Shared,
-    closed: Closed,
-    arena: &mut Arena,
-    begun: Option<Speculation>,
-) -> Option<Ran> {
-    let (mut waiting, mut ran) = (None, None);
+pub fn run(shared: &Shared, closed: Closed, arena: &mut Arena, begun: Option<Speculation>) -> Next {
+    let (mut waiting, mut next) = (None, Next::default());
     // Ends when the background work of the program's first run has.
     scope(|scope| {
-        let is_new = run_with_background(shared, closed, (arena, begun), scope, &mut ran);
+        let is_new = run_with_background(shared, closed, (arena, begun), scope, &mut next);
         waiting = is_new.then(|| shared.stay(Phase::Compile));
     });
-    ran
+    next
 }
 
 /// Whether the program was made for this run.
@@ -99,7 +103,7 @@ fn run_with_background<'scope>(
     mut closed: Closed,
     (arena, begun): (&mut Arena, Option<Speculation>),
     scope: &'scope Scope<'scope, '_>,
-    ran: &mut Option<Ran>,
+    next: &mut Next,
 ) -> bool {
     let mut is_new = false;
     let _at_work = shared.watchdog.as_ref().map(Watchdog::compiles);
@@ -110,9 +114,10 @@ fn run_with_background<'scope>(
             shared.stats.carried_over.add(1);
             shared.stats.prefetched.add(1);
         }
-        *ran = Ran::new(shared, &closed, &program);
+        next.ran = Ran::new(shared, &closed, &program);
         let _stay = shared.stay(Phase::Launch);
-        launch(shared, &program, is_new, &closed, (arena, begun))
+        next.task = launch(shared, &program, is_new, &closed, (arena, begun))?;
+        Ok(())
     });
     let result = catch_unwind(launch).unwrap_or_else(|panic| Err(panicked(&*panic)));
     // Readers find the values in the buffers; nothing else may keep the old ones alive.
@@ -180,16 +185,19 @@ fn is_of_key(shared: &Shared, closed: &Closed, program: &Arc<CompiledTrace>) -> 
     shared.cache.get(&key(shared, closed)).is_none_or(|other| Arc::ptr_eq(&other, program))
 }
 
-/// `is_new`: whether the program was made for this run.
+/// `is_new`: whether the program was made for this run. What is to be done for its choice of engines.
 fn launch(
     shared: &Shared,
     program: &Arc<CompiledTrace>,
     is_new: bool,
     closed: &Closed,
     (arena, begun): (&mut Arena, Option<Speculation>),
-) -> Result<()> {
-    let code = program.code.to_run(is_new);
+) -> Result<Option<Task>> {
+    let trial = program.code.choice.trial(shared, program);
+    let code = trial.other().unwrap_or_else(|| program.code.to_run(is_new));
     let plan = &code.plan;
+    // What is measured is a whole run.
+    let begun = begun.filter(|_| !matches!(trial, Trial::Own | Trial::Other(_)));
     let begun = begun.and_then(|begun| begun.begun(closed, &code));
     closed.trace().outlook.had(&closed.scalars);
     shared.watchdog.as_ref().inspect(|dog| dog.runs(program, &code));
@@ -306,7 +314,10 @@ fn launch(
             None => code.executable.run(&call),
         }
     };
+    let start = now();
     let outcome = shared.busy.time(|| shared.stats.execute_ns.time(run));
+    let took_ns = now() - start;
+    let is_whole = outcome.failed.is_empty() && outcome.unseen.is_empty();
     for (output, bytes) in taken.into_memory() {
         match bytes {
             Ok(bytes) => memory[output] = Some(bytes),
@@ -355,7 +366,7 @@ fn launch(
     if shared.profile.is_active() {
         shared.profile.counter("live memory", shared.backend.pool().stats().live_bytes);
     }
-    Ok(())
+    Ok(trial.ran(program, closed, is_whole.then_some(took_ns)))
 }
 
 /// Remembers what failed, for who is to be notified; the failure of each output. `error` says an error in the user's terms.

@@ -1,8 +1,10 @@
 //! The launch thread: takes closed traces in order, finds or makes their programs, runs them. Started by the first
 //! cut, so that importing the library starts nothing. While it has nothing to do, who waits for a short program runs it.
 
+use super::background::BackgroundThread;
+use super::engine_choice::{self, Task};
 use super::failures::Concerns;
-use super::prefetch::Prefetcher;
+use super::prefetch::{Ran, prefetcher};
 use super::speculation::Speculation;
 use super::{Shared, execute};
 use crate::error::{Code, Error, Result};
@@ -64,23 +66,39 @@ pub struct Launcher {
 }
 
 /// What runs programs, one at a time.
-#[derive(Default)]
 struct Engine {
     arena: execute::Arena,
     begun: Option<Speculation>,
-    prefetcher: Prefetcher,
+    prefetcher: BackgroundThread<Ran>,
+    chooser: BackgroundThread<Task>,
+}
+
+impl Default for Engine {
+    fn default() -> Engine {
+        let arena = execute::Arena::default();
+        let (prefetcher, chooser) = (prefetcher(), engine_choice::chooser());
+        Engine { arena, begun: None, prefetcher, chooser }
+    }
 }
 
 impl Engine {
     fn run(&mut self, shared: &Arc<Shared>, queue: &Queue, closed: Closed) {
-        let Engine { arena, begun, prefetcher } = self;
+        let Engine { arena, begun, prefetcher, chooser } = self;
         let run = || execute::run(shared, closed, arena, begun.take());
-        let ran = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let next = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
             shared.fail(&execute::panicked(&*panic), Concerns::Everybody);
-            None
+            Default::default()
         });
         queue.take_one();
-        ran.into_iter().for_each(|ran| prefetcher.follow(shared, ran));
+        if let Some(ran) = next.ran {
+            prefetcher.begin(shared, ran);
+        }
+        if let Some(task) = next.task {
+            let program = task.program.clone();
+            if !chooser.begin(shared, task) {
+                program.code.choice.give_up();
+            }
+        }
     }
 }
 

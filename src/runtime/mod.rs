@@ -26,6 +26,8 @@ mod diagnostics;
 mod prefetch;
 mod program_store;
 pub mod async_read;
+mod background;
+mod engine_choice;
 mod launch;
 mod live_ranges;
 pub mod lock;

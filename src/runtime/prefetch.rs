@@ -2,18 +2,15 @@
 //! token at a time, the trace after the next one is made here with its program: the host only compares the next one then,
 //! and finds it compiled.
 
+use super::background::BackgroundThread;
 use super::compile::CompiledTrace;
 use super::execute::key_of;
 use super::{Shared, program_store};
 use crate::dynamic::{ShapeErasedTrace, SymbolBinding};
 use crate::error::{Code, Error};
 use crate::record::{Output, Records};
-use crate::thread;
 use crate::trace::{Closed, RecordedTrace};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::thread::JoinHandle;
 
 /// A program that ran, and the sizes of the trace after the next one.
 pub struct Ran {
@@ -42,61 +39,12 @@ impl Ran {
 /// Programs that may wait to be followed: of older ones nobody needs what comes after them any more.
 const WAITING: usize = 2;
 
-/// The thread that does this, started when there is something to do.
-#[derive(Default)]
-pub struct Prefetcher(Option<(SyncSender<Job>, JoinHandle<()>)>);
-
-enum Job {
-    Follow(Ran),
-    /// Says that everything before was done.
-    Fence(Sender<()>),
+/// Makes what comes after the next trace, if there is time for it. Without a thread nothing is prefetched, and nothing else is wrong.
+pub fn prefetcher() -> BackgroundThread<Ran> {
+    BackgroundThread::new("prefetch", WAITING, prefetch)
 }
 
-impl Prefetcher {
-    /// Makes what comes after the next trace, if there is time for it.
-    pub fn follow(&mut self, shared: &Arc<Shared>, ran: Ran) {
-        if self.0.is_none() {
-            let (jobs, queue) = sync_channel(WAITING);
-            let shared = shared.clone();
-            // Without a thread nothing is prefetched, and nothing else is wrong.
-            let thread = thread::start("prefetch", move || work(&shared, queue));
-            self.0 = thread.ok().map(|thread| (jobs, thread));
-        }
-        if let Some((jobs, _)) = &self.0 {
-            jobs.try_send(Job::Follow(ran)).ok();
-        }
-    }
-
-    /// Waits until everything is done.
-    pub fn wait(&self) {
-        let (done, is_done) = channel();
-        if let Some((jobs, _)) = &self.0
-            && jobs.send(Job::Fence(done)).is_ok()
-        {
-            is_done.recv().ok();
-        }
-    }
-}
-
-impl Drop for Prefetcher {
-    fn drop(&mut self) {
-        if let Some((jobs, thread)) = self.0.take() {
-            drop(jobs);
-            thread.join().ok();
-        }
-    }
-}
-
-fn work(shared: &Shared, queue: Receiver<Job>) {
-    for job in queue {
-        match job {
-            // A program that nobody asked for fails nobody.
-            Job::Follow(ran) => drop(catch_unwind(AssertUnwindSafe(|| prefetch(shared, ran)))),
-            Job::Fence(done) => drop(done.send(())),
-        }
-    }
-}
-
+/// A program that nobody asked for fails nobody.
 fn prefetch(shared: &Shared, ran: Ran) {
     let Ran { trace, outputs, ahead } = ran;
     let records = ahead.resized(trace.records(&outputs));

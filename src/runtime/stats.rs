@@ -91,6 +91,8 @@ macro_rules! metrics {
             engine_runs: Gauge, "", "Steps that a second engine has computed as a whole (modules), resets or not.";
             engine_compiles: Gauge, "", "Modules that it has compiled.";
             engine_loads: Gauge, "", "Modules read from the folder instead, compiled by another process.";
+            engine_measured: Counter, "", "Programs measured on both engines of the backend `auto`.";
+            engine_chosen: Counter, "", "Programs that its second engine runs since, measured or known from the folder.";
             offloaded_bytes: Counter, "bytes", "Of the host's memory that programs took for what they offloaded.";
             host_calls: Counter, "", "Host operators run.";
             host_copies: Counter, "", "Steps whose operands were copied from a device to the host for it, and results back.";

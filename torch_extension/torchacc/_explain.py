@@ -17,14 +17,14 @@ from torchacc.memory import _size_text
 
 def explanation() -> dict:
     """What `explain` says, as data; `torchacc_explain` in torchacc.h documents the fields."""
-    empty = {name: [] for name in ("compiles", "host_calls", "cuts", "collectives")}
+    empty = {name: [] for name in ("compiles", "host_calls", "cuts", "collectives", "engines")}
     return empty | {"earlier_compiles": 0} | json.loads(torch.ops.acc.explain())
 
 
 def explain() -> str:
     """Every compile, CPU fallback and cut since the start or `reset_metrics`: why, and which line.
-    Then the last 16 collectives of each process group, the one that runs or failed among them, and
-    what to change, at which line.
+    Then which of two engines was chosen for a program (backend "auto"), the last 16 collectives of
+    each process group, the one that runs or failed among them, and what to change, at which line.
 
     A compile names the first thing in which its trace differs from the nearest one known: the
     operation, which of its arguments, what of it, old and new. Does not wait: what still runs, or
@@ -61,6 +61,7 @@ def explain() -> str:
         )
     lines.append(f"{sum(row['count'] for row in data['cuts'])} cuts")
     lines += [_cut(row) for row in data["cuts"]]
+    lines += [_engine(row) for row in data["engines"]]
     lines += described_collectives(data["collectives"])
     lines += _advice(data, counters)
     return "\n".join(lines)
@@ -150,6 +151,16 @@ def _cut(row: dict) -> str:
     if row["cause"] != "read":
         return f"  {row['count']} x {CUT_CAUSES[row['cause']]}{_at(row['site'])}"
     return f"  {row['count']} x {read_text(row)}{_at(row['site'])}"
+
+
+def _engine(row: dict) -> str:
+    """Which engine runs a program, of two."""
+    measured = ", as an earlier process had measured"
+    if "first_ns" in row:
+        first, second = (_milliseconds(row[name]) for name in ("first_ns", "second_ns"))
+        measured = f": a run took {first}, and {second} on the second engine"
+    operations = row["operations"]
+    return f"  {operations} operations run on {row['engine']}{measured}{_at(row['site'])}"
 
 
 def read_text(row: dict) -> str:

@@ -83,6 +83,8 @@ pub struct Cpu {
     lanes: AtomicBool,
     /// Computes modules.
     engine: Option<Arc<Engine>>,
+    /// The same with an engine.
+    second: Option<Box<Cpu>>,
 }
 
 impl Cpu {
@@ -90,7 +92,8 @@ impl Cpu {
     pub fn new(num_threads: usize, onednn: Search) -> Cpu {
         let threads = Arc::new(Threads::new(num_threads, onednn));
         let (pool, host_pool) = (Pool::new(), Pool::new());
-        Cpu { pool, host_pool, threads, kept: Arc::default(), lanes: true.into(), engine: None }
+        let (kept, lanes) = (Arc::default(), true.into());
+        Cpu { pool, host_pool, threads, kept, lanes, engine: None, second: None }
     }
 
     /// Whether it has lanes, which otherwise it has.
@@ -101,6 +104,20 @@ impl Cpu {
     /// With an engine that computes what it can. It then supports only those composites that would be a node for each step.
     pub fn with_engine(self, engine: Engine) -> Cpu {
         Cpu { engine: Some(Arc::new(engine)), ..self }
+    }
+
+    /// With an engine beside it, for programs that turn out to be faster there.
+    pub fn with_second_engine(self, engine: Engine) -> Cpu {
+        let second = Cpu {
+            pool: self.pool.clone(),
+            host_pool: self.host_pool.clone(),
+            threads: self.threads.clone(),
+            kept: self.kept.clone(),
+            lanes: self.has_lanes().into(),
+            engine: Some(Arc::new(engine)),
+            second: None,
+        };
+        Cpu { second: Some(Box::new(second)), ..self }
     }
 
     /// Runs `body` on this thread, whose work the backend's other threads share. Error when the system gives no threads.
@@ -156,8 +173,14 @@ impl Backend for Cpu {
         self.engine.is_some().then_some(openxla::says)
     }
 
+    fn second_engine(&self) -> Option<&dyn Backend> {
+        self.second.as_deref().map(|second| second as &dyn Backend)
+    }
+
     fn engine_counts(&self) -> EngineCounts {
-        self.engine.as_ref().map(|engine| engine.counts()).unwrap_or_default()
+        let engines =
+            self.engine.iter().chain(self.second.iter().flat_map(|second| &second.engine));
+        engines.map(|engine| engine.counts()).next().unwrap_or_default()
     }
 
     fn pool(&self) -> &Arc<Pool> {

@@ -1,9 +1,10 @@
-//! What happened and why: compiles, cuts, CPU fallbacks and the last collectives, each with its call site in the user's program.
+//! What happened and why: compiles, cuts, CPU fallbacks, choices of engines and the last collectives, each with its call site in the user's program.
 //!
 //! **Invariant:** everything here is bounded, and none of it is on the way of a step that comes again: a compile, a cut
 //! or a CPU fallback that was seen before is a look-up and a count. Nothing here calls the user's program; whoever does
 //! ([`super::diagnostics`]) holds no lock.
 
+mod chosen;
 mod collectives;
 mod cuts;
 mod difference;
@@ -16,6 +17,7 @@ use super::memory_limit::Recomputed;
 use crate::error::Site;
 use crate::record::Output;
 use crate::trace::RecordedTrace;
+pub use chosen::{Choices, Chosen};
 pub use collectives::{Collective, Collectives, State};
 pub use cuts::{Cause, Cut, Cuts};
 pub use difference::{Change, Subject, Why, origin};
@@ -61,6 +63,7 @@ pub struct Explain {
     pub cuts: Mutex<Cuts>,
     pub fallbacks: Mutex<Fallbacks>,
     pub collectives: Mutex<Collectives>,
+    pub chosen: Mutex<Choices>,
 }
 
 #[derive(Default)]
@@ -170,6 +173,7 @@ impl Explain {
         drop(inner);
         *self.cuts.lock() = Cuts::default();
         *self.fallbacks.lock() = Fallbacks::default();
+        *self.chosen.lock() = Choices::default();
     }
 }
 

@@ -1,6 +1,6 @@
 //! The log as JSON. Sites are numbers, as the locator gave them or as lines.
 
-use super::{Change, Collective, Compile, Cut, Explain, State, Subject, Why};
+use super::{Change, Chosen, Collective, Compile, Cut, Explain, State, Subject, Why};
 use crate::error::Site;
 use crate::runtime::json::{Object, list};
 use crate::runtime::memory_limit::{Again, Recomputed};
@@ -20,7 +20,22 @@ impl Explain {
             .raw("host_calls", self.fallbacks_json())
             .raw("cuts", cuts)
             .raw("collectives", self.collectives_json())
+            .raw("engines", self.engines_json())
             .end()
+    }
+
+    fn engines_json(&self) -> String {
+        let row = |chosen: Chosen| {
+            let row = Object::default()
+                .text("engine", chosen.engine)
+                .raw("operations", chosen.operations)
+                .raw("site", chosen.site);
+            match chosen.ns {
+                Some([first, second]) => row.raw("first_ns", first).raw("second_ns", second).end(),
+                None => row.end(),
+            }
+        };
+        list(self.chosen.lock().rows().into_iter().map(row))
     }
 
     fn collectives_json(&self) -> String {
