@@ -144,6 +144,22 @@ def test_replays_add_nothing():
     assert line not in read["site"], "the read is in `step`, not where it was called"
 
 
+def test_reads_of_one_line_are_one_whatever_their_shapes():
+    torchacc.sync()
+    torchacc.reset_metrics()
+    for size in (3, 4, 5):
+        line = here()
+        torch.ones(size, 13, device=DEVICE).asinh().cpu()
+    report = torchacc.explain()
+    assert (
+        f"  3 x the host read the result of aten::asinh (operation 1), f32[3 shapes] of {line}"
+        in report
+    )
+    assert "ran at once" not in report
+    torch.ones(3, device=DEVICE).nonzero()
+    assert "  (1 more operations ran at once, outside of programs" in torchacc.explain()
+
+
 def test_host_calls_have_count_time_and_line():
     torchacc.sync()
     torchacc.reset_metrics()

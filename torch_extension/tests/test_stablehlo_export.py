@@ -233,6 +233,17 @@ def broken(text, function, *arguments, state=()):
         export(function, *arguments, state=state)
 
 
+def test_what_cut_is_said_with_its_line():
+    def function(x):
+        y = x * 2
+        return y + 1 if y.sum() > 0 else y
+
+    line = function.__code__.co_firstlineno + 2
+    read = rf"the host read the result of aten::gt .*{Path(__file__).name}:{line}$"
+    # Of a shape of its own: what was recorded long ago may have no line.
+    broken(read, function, torch.ones(3, 1, 5, device=DEVICE))
+
+
 def test_what_is_no_function():
     x = torch.ones(4, device=DEVICE)
     model = nn.Linear(4, 4).to(DEVICE)

@@ -6,6 +6,7 @@ import functools
 import itertools
 import json
 import os
+import re
 import sys
 
 import torch
@@ -59,8 +60,10 @@ def explain() -> str:
         lines.append(
             f"  {row['count']} x {row['name']}, {_milliseconds(row['time_ns'])}{_at(row['site'])}"
         )
+    if counters["immediate_runs"]:
+        lines.append(_immediate(counters))
     lines.append(f"{sum(row['count'] for row in data['cuts'])} cuts")
-    lines += [_cut(row) for row in data["cuts"]]
+    lines += [_cut(rows) for rows in _alike(data["cuts"])]
     lines += [_engine(row) for row in data["engines"]]
     lines += described_collectives(data["collectives"])
     lines += _advice(data, counters)
@@ -83,6 +86,8 @@ def set_strict(recompiles: bool = True, host_calls: bool = False) -> None:
 
 # Of recompiles that one line keeps causing.
 _SHOWN = 3
+# Of "the result of aten::gt (operation 0), bool[10]".
+_SIZES = re.compile(r"\[[\d, ]*\]$")
 
 
 def _compile(compile: dict) -> list[str]:
@@ -147,10 +152,35 @@ CUT_CAUSES = {
 }
 
 
-def _cut(row: dict) -> str:
-    if row["cause"] != "read":
-        return f"  {row['count']} x {CUT_CAUSES[row['cause']]}{_at(row['site'])}"
-    return f"  {row['count']} x {read_text(row)}{_at(row['site'])}"
+def _immediate(counters: dict[str, int]) -> str:
+    """Of operations that no program has."""
+    runs, copies = counters["immediate_runs"], counters["immediate_copies"]
+    host = f"; {copies} of their tensors came to the host" if copies else ""
+    return f"  ({runs} more operations ran at once, outside of programs{host})"
+
+
+def _alike(cuts: list[dict]) -> list[list[dict]]:
+    """Cuts that differ in nothing but the sizes of what was read."""
+    groups: dict[tuple, list[dict]] = {}
+    for row in cuts:
+        value = _SIZES.sub("", row.get("value", ""))
+        key = (row["cause"], row["site"], value, row.get("value_site"))
+        groups.setdefault(key, []).append(row)
+    return list(groups.values())
+
+
+def _cut(rows: list[dict]) -> str:
+    count = sum(row["count"] for row in rows)
+    if len(rows) == 1:
+        return f"  {count} x {cut_text(rows[0])}"
+    one = rows[0] | {"value": _SIZES.sub(f"[{len(rows)} shapes]", rows[0]["value"])}
+    return f"  {count} x {cut_text(one)}"
+
+
+def cut_text(row: dict) -> str:
+    """Why a trace was cut, and at which line."""
+    why = read_text(row) if row["cause"] == "read" else CUT_CAUSES[row["cause"]]
+    return f"{why}{_at(row['site'])}"
 
 
 def _engine(row: dict) -> str:

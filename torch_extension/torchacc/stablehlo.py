@@ -5,6 +5,7 @@
 
 import contextlib
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import zip_longest
 from pathlib import Path
@@ -15,6 +16,7 @@ import torch
 import torch.nn as nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from torchacc._explain import cut_text, explanation
 from torchacc.step import one_program
 
 # What MLIR's bytecode begins with, then its version and who made it:
@@ -236,8 +238,10 @@ def _fresh(tensor: torch.Tensor) -> torch.Tensor:
 def _captured(function: Callable, arguments: tuple, state: Any, kept: list[torch.Tensor]) -> Any:
     """The graph of one call."""
     inputs = [one for one in tree_leaves(arguments) if isinstance(one, torch.Tensor)]
+    before = {}
     try:
         number = torch.ops.acc.capture_begin()
+        before = _cuts()
         with one_program():
             results = [one for one in tree_leaves(function(*arguments)) if one is not None]
         if [id(one) for one in tensors_of(state)] != [id(one) for one in kept]:
@@ -250,7 +254,17 @@ def _captured(function: Callable, arguments: tuple, state: Any, kept: list[torch
                 raise ValueError(f"StableHLO: {function} returns {type(one).__name__}: no tensor")
         return torch.classes.acc.Graph.capture(number, inputs + kept, results + kept)
     except RuntimeError as error:
-        raise ValueError(f"StableHLO: {function}: {error}") from error
+        new = [why for why, count in _cuts().items() if count > before.get(why, 0)]
+        cuts = f": {'; '.join(new)}" if new and "was cut" in str(error) else ""
+        raise ValueError(f"StableHLO: {function}: {error}{cuts}") from error
+
+
+def _cuts() -> dict[str, int]:
+    """How often traces were cut, by why and where."""
+    counts = Counter()
+    for row in explanation()["cuts"]:
+        counts[cut_text(row)] += row["count"]
+    return counts
 
 
 @contextlib.contextmanager
