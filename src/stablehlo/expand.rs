@@ -1,6 +1,7 @@
 //! Primitives that StableHLO has no operation for, in others that it has: what the function beside a composite computes for
 //! a system that does not know the primitive.
 
+use super::ops::random::{halves, philox};
 use super::ops::shape::{padded, reversed};
 use crate::dtype::DType;
 use crate::error::Result;
@@ -290,29 +291,12 @@ fn grouped_matmul<'m>(a: V<'m>, b: V<'m>, ends: V<'m>) -> Result<Option<Vec<V<'m
 
 /// Philox4x32-10, as `op::philox` says it, of words in i64.
 fn random<'m>(seed: V<'m>, offset: V<'m>, sizes: &[i64]) -> V<'m> {
-    const MULTIPLIERS: [i64; 2] = [0xD251_1F53, 0xCD9E_8D57];
-    const WEYL: [i64; 2] = [0x9E37_79B9, 0xBB67_AE85];
     let math = seed.math();
-    let mask = int(math, 0xffff_ffff);
-    let low = |v: V<'m>| v.and(mask);
-    let high = |v: V<'m>| low((v - low(v)) / int(math, 1 << 32));
-    let xor = |a: V<'m>, b: V<'m>| a.binary(Op::Xor, b);
     let count = crate::shape::numel(sizes);
     let index = math.iota(&[count], 0, DType::I64);
-    let counter = index / int(math, 4) + offset;
+    let [lower, upper] = halves(index / int(math, 4) + offset);
     let zero = math.zeros(DType::I64, &[count]);
-    let mut words = [low(counter), high(counter), zero, zero];
-    let mut key = [low(seed), high(seed)];
-    for _ in 0..10 {
-        let [first, second] = [0, 1].map(|n| words[2 * n] * int(math, MULTIPLIERS[n]));
-        words = [
-            xor(xor(high(second), words[1]), key[0]),
-            low(second),
-            xor(xor(high(first), words[3]), key[1]),
-            low(first),
-        ];
-        key = [0, 1].map(|n| low(key[n] + int(math, WEYL[n])));
-    }
+    let words = philox(halves(seed), [lower, upper, zero, zero]);
     let which = index.rem(int(math, 4));
     let pick = |word: V<'m>, n: usize| which.eq(int(math, n as i64)).select(words[n], word);
     let word = (1..4).fold(words[0], pick);

@@ -4,7 +4,7 @@
 //! elsewhere computes what StableHLO says of it; what is not supported is refused with line, column, operation and reason,
 //! and no text makes this room panic, recurse without bound or ask for memory that the text has no numbers for.
 //!
-//! The way in: `cursor` (characters), `attribute`, `types`, `literal` → `syntax` and `pretty` (a module as it is written) → `lower`
+//! The way in: `cursor` (characters), `attribute`, `types`, `literal` → `syntax` and `pretty` (a module as it is written), `tuples` → `lower`
 //! (calls inlined, short loops unrolled) by the rules of [`table`], one row per operation, whose meanings are in `ops`. The way
 //! out: `print` and `forms`, by the same table. Primitives that StableHLO has no operation for are composites
 //! called `torchacc.<primitive>`, with a function that says them in StableHLO (`expand`, `functions`), or else `custom_call`s of that name;
@@ -24,6 +24,7 @@ mod pretty;
 mod print;
 mod syntax;
 pub mod table;
+mod tuples;
 mod types;
 
 use crate::dtype::DType;

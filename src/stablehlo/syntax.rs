@@ -3,6 +3,7 @@
 use super::attribute::{Attribute, Dict};
 use super::cursor::Cursor;
 use super::pretty;
+use super::tuples;
 use super::types::tensor;
 use crate::error::Result;
 use crate::op::Ty;
@@ -26,6 +27,8 @@ pub struct Operation<'a> {
     pub regions: Vec<Region<'a>>,
     /// Types of the results.
     pub types: Vec<Ty>,
+    /// Whether these are elements of one result.
+    pub is_tuple: bool,
 }
 
 #[derive(Debug, Default)]
@@ -157,7 +160,8 @@ fn generic_top_level<'a>(c: &mut Cursor<'a>, found: &mut Vec<Function<'a>>) -> R
     c.expect(":")?;
     c.attribute(false)?;
     c.skip_location()?;
-    let Some((args, body)) = body else { return Ok(()) };
+    let Some((args, mut body)) = body else { return Ok(()) };
+    tuples::flatten(&mut body)?;
     let text = |wanted: &str| match attrs.iter().find(|(name, _)| *name == wanted) {
         Some((_, Attribute::Text(text))) => Some(*text),
         _ => None,
@@ -186,14 +190,14 @@ fn function<'a>(c: &mut Cursor<'a>) -> Result<Function<'a>> {
     if c.eat("->") {
         if c.eat("(") {
             c.until(")", |c| {
-                tensor(c)?;
+                value(c)?;
                 if c.peek() == b'{' {
                     c.dict()?;
                 }
                 Ok(())
             })?;
         } else {
-            tensor(c)?;
+            value(c)?;
         }
     }
     if c.eat_word("attributes") {
@@ -207,6 +211,7 @@ fn function<'a>(c: &mut Cursor<'a>) -> Result<Function<'a>> {
     body.body = operations(c)?;
     c.expect("}")?;
     c.skip_location()?;
+    tuples::flatten(&mut body)?;
     let (args, arg_attrs) = args.into_iter().map(|(_, ty, attrs)| (ty, attrs)).unzip();
     Ok(Function { name, at, is_public: visibility != "private", args, arg_attrs, body })
 }
@@ -295,6 +300,7 @@ fn operation<'a>(c: &mut Cursor<'a>) -> Result<Operation<'a>> {
         attrs: Vec::new(),
         regions: Vec::new(),
         types: Vec::new(),
+        is_tuple: false,
     };
     if generic {
         generic_form(c, &mut op)?
@@ -303,7 +309,7 @@ fn operation<'a>(c: &mut Cursor<'a>) -> Result<Operation<'a>> {
     }
     c.skip_location()?;
     let wanted: usize = op.results.iter().map(|r| r.1).sum();
-    if wanted > 0 && wanted != op.types.len() {
+    if wanted > 0 && wanted != op.types.len() && !(op.is_tuple && wanted == 1) {
         let message = format!("{name}: {wanted} names for {} results", op.types.len());
         return c.fail(at, message);
     }
@@ -336,27 +342,36 @@ fn generic_form<'a>(c: &mut Cursor<'a>, op: &mut Operation<'a>) -> Result<()> {
     types(c, op)
 }
 
+/// The types of a value: of an array, or of the elements of a tuple, `tuple<type, …>`, and whether it is one.
+fn value(c: &mut Cursor) -> Result<(Vec<Ty>, bool)> {
+    if !c.eat_word("tuple") {
+        return Ok((vec![tensor(c)?], false));
+    }
+    c.expect("<")?;
+    Ok((c.until(">", tensor)?, true))
+}
+
 /// `(types) -> types`, or the types of results that need no more.
 pub fn types<'a>(c: &mut Cursor<'a>, op: &mut Operation<'a>) -> Result<()> {
     let listed = |c: &mut Cursor<'a>| {
-        if c.eat("(") { c.until(")", tensor) } else { Ok(vec![tensor(c)?]) }
+        if c.eat("(") { c.until(")", value) } else { Ok(vec![value(c)?]) }
     };
     let mut given = listed(c)?;
     while c.eat(",") {
-        given.push(tensor(c)?);
+        given.push(value(c)?);
     }
     if c.eat("->") {
-        op.types = listed(c)?;
+        given = listed(c)?;
+    } else if is_return(op.name) {
         return Ok(());
+    } else {
+        // As many types as results, or the last one is the result's.
+        let wanted: usize = op.results.iter().map(|r| r.1).sum();
+        if given.len() != wanted.max(1) {
+            given = given.pop().into_iter().collect();
+        }
     }
-    if is_return(op.name) {
-        return Ok(());
-    }
-    // As many types as results, or the last one is the result's.
-    let wanted: usize = op.results.iter().map(|r| r.1).sum();
-    if given.len() != wanted.max(1) {
-        given = given.pop().into_iter().collect();
-    }
-    op.types = given;
+    op.is_tuple = matches!(given[..], [(_, true)]);
+    op.types = given.into_iter().flat_map(|(types, _)| types).collect();
     Ok(())
 }

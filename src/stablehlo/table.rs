@@ -5,7 +5,7 @@ use super::forms as print;
 use super::lower::{Call, Values};
 use super::ops::integers::{self, Shift};
 use super::ops::{
-    batch_norm, control, elementwise as e, index, order, products, reduce, shape, special,
+    batch_norm, control, elementwise as e, index, order, products, random, reduce, shape, special,
     while_loop, window,
 };
 use super::print::Printer;
@@ -163,7 +163,7 @@ pub static TABLE: &[Row] = &[
     row("stablehlo.if", 1, control::branches),
     row("stablehlo.case", 1, control::branches),
     row("stablehlo.rng", 0, control::refused),
-    row("stablehlo.rng_bit_generator", 0, control::refused),
+    row("stablehlo.rng_bit_generator", 1, random::rng_bit_generator),
 ];
 
 #[cfg(test)]

@@ -195,6 +195,26 @@ def sorting(x, n):
     )
 
 
+def random_bits(key):
+    """As with `jax_default_prng_impl="rbg"`, which large trainings choose, and by name."""
+    typed = jax.random.wrap_key_data(key, impl="rbg")
+    algorithms = (lax.RandomAlgorithm.RNG_PHILOX, lax.RandomAlgorithm.RNG_THREE_FRY)
+    named = [
+        lax.rng_bit_generator(key, shape, np.uint32, algorithm=algorithm)
+        for algorithm in algorithms
+        for shape in ((), (7,), (2, 3), (3, 5), (3, 1, 4))
+    ]
+    narrow = [lax.rng_bit_generator(key, (5,), dtype) for dtype in (np.uint8, np.uint16)]
+    first, second = jax.random.split(typed)
+    return (
+        named,
+        narrow,
+        jax.random.uniform(first, (3, 5)),
+        jax.random.bernoulli(second, 0.25, (4, 3)),
+        jax.random.key_data(second),
+    )
+
+
 def running(x):
     return (
         jnp.cumsum(x, 1),
@@ -437,6 +457,8 @@ def main():
     n = RANDOM.integers(-3, 4, (4, 6)).astype(np.int32)
     golden(sorting, x, n)
     golden(sorting, x, n, form="exported")
+    # A counter that is about to begin anew.
+    golden(random_bits, np.array([1, 2, 2**32 - 2, 2**32 - 1], np.uint32))
     golden(running, normal(3, 5))
     i, j = np.array([2, 0, 2], np.int32), np.array([1, -1, 3], np.int32)
     golden(indexing, normal(3, 4, 5), i, j, normal(3, 4, 5))

@@ -27,6 +27,7 @@ fn array(line: &str) -> (&str, Array) {
     let hex = rest.first().copied().unwrap_or("");
     let dtype = match *element {
         "i1" => DType::Bool,
+        "ui16" => DType::U16,
         "ui32" => DType::U32,
         "ui64" => DType::U64,
         "ui8" => DType::U8,

@@ -111,6 +111,100 @@ fn both_forms_are_read() {
     }
 }
 
+/// As PyTorch/XLA returns several results.
+#[test]
+fn tuples_are_their_elements() {
+    let text = "module @IrToHlo.9 attributes {mhlo.is_dynamic = false} {
+      func.func @main(%x: tensor<2xf32>) -> tuple<tensor<2xf32>, tensor<2xf32>, tensor<f32>> {
+        %0 = call @two(%x) : (tensor<2xf32>) -> tuple<tensor<2xf32>, tensor<f32>>
+        %1 = stablehlo.get_tuple_element %0[1] : (tuple<tensor<2xf32>, tensor<f32>>) -> tensor<f32>
+        %2 = \"stablehlo.get_tuple_element\"(%0) {index = 0 : i32} : (tuple<tensor<2xf32>, tensor<f32>>) -> tensor<2xf32>
+        %3 = stablehlo.add %2, %x : tensor<2xf32>
+        %4 = stablehlo.tuple %3, %x, %1 {xla_shape = \"(f32[2]{0}, f32[2]{0}, f32[])\"} : tuple<tensor<2xf32>, tensor<2xf32>, tensor<f32>>
+        return %4 : tuple<tensor<2xf32>, tensor<2xf32>, tensor<f32>>
+      }
+      func.func private @two(%x: tensor<2xf32>) -> tuple<tensor<2xf32>, tensor<f32>> {
+        %0 = stablehlo.constant dense<5.0> : tensor<f32>
+        %1 = stablehlo.negate %x : tensor<2xf32>
+        %2 = stablehlo.multiply %1, %x : tensor<2xf32>
+        %3 = stablehlo.tuple %2, %0 : tuple<tensor<2xf32>, tensor<f32>>
+        return %3 : tuple<tensor<2xf32>, tensor<f32>>
+      }
+    }";
+    let program = parse(text).unwrap();
+    let results = interpret(&program.graph, &[floats(&[2], &[2.0, 3.0])], &[]).unwrap();
+    let numbers: Vec<Vec<f64>> = results.iter().map(Array::to_f64s).collect();
+    assert_eq!(numbers, [vec![-2.0, -6.0], vec![2.0, 3.0], vec![5.0]]);
+
+    let of = |lines: &str| {
+        format!(
+            "func.func @main(%x: tensor<f32>) -> tensor<f32> {{\n{lines}\nreturn %x : tensor<f32>\n}}"
+        )
+    };
+    let two = "tuple<tensor<f32>, tensor<f32>>";
+    refused(
+        &of(&format!("%0 = stablehlo.tuple %x : {two}")),
+        "line 2, column 6: a tuple of other elements",
+    );
+    let beyond = format!(
+        "%0 = stablehlo.tuple %x, %x : {two}\n%1 = stablehlo.get_tuple_element %0[2] : ({two}) -> tensor<f32>"
+    );
+    refused(&of(&beyond), "line 3, column 6: there is no such element");
+    refused(
+        &of(&format!("%1 = stablehlo.get_tuple_element %x[0] : ({two}) -> tensor<f32>")),
+        "no such element",
+    );
+    refused(
+        &of("%0 = stablehlo.tuple %x : tuple<tuple<tensor<f32>>>"),
+        "expected the type of an array",
+    );
+    let many = vec!["%x"; 4096].join(", ");
+    let types = vec!["tensor<f32>"; 4096].join(", ");
+    let takes = "call @main(%0) : () -> ()\n".repeat(300);
+    refused(
+        &of(&format!("%0 = stablehlo.tuple {many} : tuple<{types}>\n{takes}")),
+        "elements of tuples are taken",
+    );
+}
+
+/// Numbers of 64 bits, as XLA's CPU gives them for the state of `jax.random.key_data`-like words 1, 2, 3, 4.
+#[test]
+fn random_bits_are_those_of_openxla() {
+    let bits = |algorithm: &str, ty: &str| {
+        let text = format!(
+            "func.func @main() -> tensor<3x{ty}> {{
+            %s = stablehlo.constant dense<[8589934593, 17179869187]> : tensor<2xui64>
+            %t, %b = stablehlo.rng_bit_generator %s, algorithm = {algorithm} : (tensor<2xui64>) -> (tensor<2xui64>, tensor<3x{ty}>)
+            return %b : tensor<3x{ty}> }}"
+        );
+        let program = parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let results = interpret(&program.graph, &program.constants, &[]).unwrap();
+        results[0]
+            .bytes
+            .chunks(8)
+            .map(|eight| u64::from_le_bytes(eight.try_into().unwrap()))
+            .collect::<Vec<u64>>()
+    };
+    let philox = [5574906407289874532, 3272025663544478142, 7043725020835825787];
+    let threefry = [9662219624799024108, 10418227120389269672, 6433701140276733507];
+    assert_eq!(bits("DEFAULT", "ui64"), philox);
+    assert_eq!(bits("PHILOX", "i64"), philox);
+    assert_eq!(bits("THREE_FRY", "ui64"), threefry);
+    let of = |algorithm: &str, n: i64, ty: &str| {
+        format!(
+            "func.func @main(%s: tensor<{n}xui64>) -> tensor<3x{ty}> {{
+            %t, %b = stablehlo.rng_bit_generator %s, algorithm = {algorithm} : (tensor<{n}xui64>) -> (tensor<{n}xui64>, tensor<3x{ty}>)
+            return %b : tensor<3x{ty}> }}"
+        )
+    };
+    refused(
+        &of("THREE_FRY", 3, "ui32"),
+        "there are DEFAULT, PHILOX, and for a state of two THREE_FRY",
+    );
+    refused(&of("DEFAULT", 4, "ui32"), "the state is two or three numbers of ui64");
+    refused(&of("DEFAULT", 2, "f32"), "random bits are integers, not f32");
+}
+
 #[test]
 fn refusals_say_where_what_and_why() {
     let of = |line: &str| {

@@ -23,6 +23,7 @@ DTYPES = {
     "f32": torch.float32,
     "f64": torch.float64,
     "c64": torch.complex64,
+    "ui16": torch.uint16,
     "ui32": torch.uint32,
     "ui64": torch.uint64,
 }
@@ -51,6 +52,7 @@ NAMES = [
     "indexing",
     "sorting",
     "dropout",
+    "random_bits",
     "loops",
     "long_scan",
     "loop_types",

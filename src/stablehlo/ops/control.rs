@@ -86,6 +86,6 @@ pub fn branches<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
 
 pub fn refused<'m>(_: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     invalid!(
-        "this operation is not supported: its random numbers are another system's, or it has effects"
+        "this operation is not supported: nobody says which random numbers these are (rng_bit_generator has some that are known)"
     )
 }

@@ -7,6 +7,7 @@ pub mod index;
 pub mod integers;
 pub mod order;
 pub mod primitive;
+pub mod random;
 pub mod products;
 pub mod reduce;
 pub mod shape;
