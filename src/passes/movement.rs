@@ -144,8 +144,8 @@ fn slice(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
     b.slice(x, &starts, sizes, &steps).map(Some)
 }
 
-/// A box of an array that was written box by box: of what was written there, or of a fresh array what nobody wrote. (A loop over layers that is
-/// written out stacks what its gradient needs, and reads it again layer by layer.)
+/// A box of an array that was written box by box: of what was written there, or of a fresh array what nobody wrote. (A loop
+/// over layers that is written out stacks what its gradient needs, and reads it again layer by layer.)
 fn part_of_boxes(
     b: &mut Builder,
     x: ValueId,

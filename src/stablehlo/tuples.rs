@@ -10,7 +10,7 @@ use std::collections::HashMap;
 const MAX_TAKEN: usize = 1 << 20;
 
 #[derive(Default)]
-struct Elements<'a> {
+struct Tuples<'a> {
     /// Elements by the names of tuples.
     tuples: HashMap<&'a str, Vec<Name<'a>>>,
     taken: usize,
@@ -18,10 +18,10 @@ struct Elements<'a> {
 
 /// Writes a function's body without tuples: whoever takes one takes its elements.
 pub fn flatten<'a>(body: &mut Region<'a>) -> Result<()> {
-    flatten_region(body, &mut Elements::default())
+    flatten_region(body, &mut Tuples::default())
 }
 
-fn flatten_region<'a>(region: &mut Region<'a>, known: &mut Elements<'a>) -> Result<()> {
+fn flatten_region<'a>(region: &mut Region<'a>, known: &mut Tuples<'a>) -> Result<()> {
     for mut op in std::mem::take(&mut region.body) {
         let is_of_tuple = op.operands.iter().any(|x| known.tuples.contains_key(x.name));
         if is_of_tuple {

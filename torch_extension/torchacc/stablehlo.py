@@ -254,9 +254,11 @@ def _captured(function: Callable, arguments: tuple, state: Any, kept: list[torch
                 raise ValueError(f"StableHLO: {function} returns {type(one).__name__}: no tensor")
         return torch.classes.acc.Graph.capture(number, inputs + kept, results + kept)
     except RuntimeError as error:
-        new = [why for why, count in _cuts().items() if count > before.get(why, 0)]
-        cuts = f": {'; '.join(new)}" if new and "was cut" in str(error) else ""
-        raise ValueError(f"StableHLO: {function}: {error}{cuts}") from error
+        text = f"StableHLO: {function}: {error}"
+        if "was cut" in text:
+            new = [why for why, count in _cuts().items() if count > before.get(why, 0)]
+            text = ": ".join([text, "; ".join(new)]) if new else text
+        raise ValueError(text) from error
 
 
 def _cuts() -> dict[str, int]:

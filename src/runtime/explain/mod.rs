@@ -1,4 +1,5 @@
-//! What happened and why: compiles, cuts, CPU fallbacks, choices of engines and the last collectives, each with its call site in the user's program.
+//! What happened and why: compiles, cuts, CPU fallbacks, choices of engines and the last collectives, each with its call site
+//! in the user's program.
 //!
 //! **Invariant:** everything here is bounded, and none of it is on the way of a step that comes again: a compile, a cut
 //! or a CPU fallback that was seen before is a look-up and a count. Nothing here calls the user's program; whoever does
