@@ -203,7 +203,12 @@ impl<'m> V<'m> {
 
     /// `yes` where this bool value holds, else `no`.
     pub fn select(self, yes: V<'m>, no: impl Term<'m>) -> V<'m> {
-        let operands = together([self, yes, no.beside(yes)]);
+        let no = no.beside(yes);
+        if yes.dtype().is_complex() {
+            let holds = self.unsqueeze(self.rank());
+            return holds.select(yes.pairs(), no.pairs()).paired();
+        }
+        let operands = together([self, yes, no]);
         self.math.op(Op::Select, &operands, smallvec![])
     }
 

@@ -6,6 +6,7 @@
 pub mod builder;
 pub mod generate;
 pub mod interpret;
+pub mod linalg;
 pub(crate) mod math;
 pub mod module;
 pub mod text;

@@ -330,16 +330,21 @@ impl<'c, 'a, 'm> Call<'c, 'a, 'm> {
         let Some(row) = table::find(self.op.name) else {
             return invalid!("this operation is not supported");
         };
-        if self.x.len() < row.operands {
-            return invalid!("{} operands are missing", row.operands - self.x.len());
-        }
-        let results = (row.rule)(self);
+        let results = self.apply(row);
         self.lowering.math.check()?;
         let results: Values = results?.into_iter().map(|x| self.lowering.settled(x)).collect();
         if !self.scope.lifted {
             self.check_types(&results)?;
         }
         Ok(results)
+    }
+
+    /// What an operation's row makes of the operands.
+    pub fn apply(&self, row: &table::Row) -> Result<Values<'m>> {
+        match row.operands.saturating_sub(self.x.len()) {
+            0 => (row.rule)(self),
+            missing => invalid!("{missing} operands are missing"),
+        }
     }
 
     fn check_types(&self, results: &[Value<'m>]) -> Result<()> {

@@ -8,7 +8,10 @@ use crate::shape::Dims;
 
 impl<'c, 'a, 'm> Call<'c, 'a, 'm> {
     pub fn find(&self, names: &[&str]) -> Option<&'c Attribute<'a>> {
-        self.op.attrs.iter().find(|(name, _)| names.contains(name)).map(|(_, value)| value)
+        let named = |name: &str| self.op.attrs.iter().find(|entry| entry.0 == name).map(|e| &e.1);
+        // Of an operation that XLA writes as a call.
+        let inner = |name: &&str| named("mhlo.attributes")?.entry(name);
+        names.iter().find_map(|name| named(name)).or_else(|| names.iter().find_map(inner))
     }
 
     pub fn attr(&self, names: &[&str]) -> Result<&'c Attribute<'a>> {
@@ -43,6 +46,11 @@ impl<'c, 'a, 'm> Call<'c, 'a, 'm> {
 
     pub fn int_or(&self, names: &[&str], default: i64) -> Result<i64> {
         if self.find(names).is_some() { self.int(names) } else { Ok(default) }
+    }
+
+    /// False where it is missing.
+    pub fn flag(&self, name: &str) -> Result<bool> {
+        Ok(self.int_or(&[name], 0)? != 0)
     }
 
     /// A dimension of an array of `rank` dimensions.

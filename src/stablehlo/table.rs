@@ -5,8 +5,8 @@ use super::forms as print;
 use super::lower::{Call, Values};
 use super::ops::integers::{self, Shift};
 use super::ops::{
-    batch_norm, control, elementwise as e, index, order, products, random, reduce, shape, special,
-    while_loop, window,
+    batch_norm, control, custom_call, elementwise as e, index, linalg, order, products, random,
+    reduce, shape, special, while_loop, window,
 };
 use super::print::Printer;
 use crate::error::Result;
@@ -151,13 +151,15 @@ pub static TABLE: &[Row] = &[
     row("stablehlo.dot", 2, products::dot),
     row("stablehlo.convolution", 2, products::convolution).prints(&[Conv], print::convolution),
     row("stablehlo.fft", 1, products::fft),
+    row("stablehlo.cholesky", 1, linalg::cholesky),
+    row("stablehlo.triangular_solve", 2, linalg::triangular_solve),
     // ---- indices
     row("stablehlo.gather", 2, index::gather).prints(&[Take], print::take),
     row("stablehlo.scatter", 3, index::scatter).prints(&[IndexAdd, Scatter], print::scatter),
     // ---- control
     row("call", 0, control::call),
     row("stablehlo.composite", 0, control::composite),
-    row("stablehlo.custom_call", 0, control::custom_call),
+    row("stablehlo.custom_call", 0, custom_call::custom_call),
     row("sdy.sharding_constraint", 1, e::identity),
     row("stablehlo.while", 0, while_loop::while_loop).prints(&[While], print::while_loop),
     row("stablehlo.if", 1, control::branches),

@@ -8,6 +8,8 @@ a line: `in` or `out`, the element type, the sizes, the bytes in hexadecimal. `l
 ten steps of a training, whose results are the loss and what takes the place of the first inputs.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,10 +24,11 @@ def golden(f, *args, form="", static=()):
     lowered = jitted.lower(*args)
     if form == "generic":
         text = lowered.compiler_ir("stablehlo").operation.get_asm(print_generic_op_form=True)
-    elif form == "exported":
-        # Constants of regions stand outside.
+    elif form in ("exported", "tpu"):
+        # Constants of regions stand outside. For a TPU nothing calls LAPACK.
+        exported = export.export(jitted, platforms=[form] if form == "tpu" else None)(*args)
         with mlir.make_ir_context():
-            text = str(ir.Module.parse(export.export(jitted)(*args).mlir_module()))
+            text = str(ir.Module.parse(exported.mlir_module()))
     else:
         text = lowered.as_text()
     leaves = jax.tree.leaves([a for i, a in enumerate(args) if i not in static])
@@ -413,6 +416,61 @@ def long_scan(w, x):
     return value, sums, gradient
 
 
+def matrices(a, b):
+    """Systems of equations and factors, of more rows than a block has, too."""
+    n = 40
+    # As good as random, and the same everywhere.
+    i = jnp.arange(n, dtype=jnp.float32)
+    large = ((i[:, None] * 37 + i**2 * 11 + i[:, None] * i * 5) % 101 - 50) / 50
+    spd = large @ large.T / n + jnp.eye(n)
+    small = a @ a.swapaxes(-1, -2) + jnp.eye(a.shape[-1])
+    solve_triangular = functools.partial(jax.scipy.linalg.solve_triangular, lower=True)
+
+    def likelihood(scale):
+        factor = jnp.linalg.cholesky(spd * scale)
+        return jnp.log(jnp.diagonal(factor)).mean() + (solve_triangular(factor, i) ** 2).mean() / n
+
+    def factors(m):
+        p, lower, upper = jax.scipy.linalg.lu(m)
+        q, r = jnp.linalg.qr(m)
+        return p, lower, upper, q, r
+
+    values, vectors = jnp.linalg.eigh(small)
+    return (
+        jax.value_and_grad(likelihood)(1.5),
+        jnp.linalg.cholesky(small, upper=True),
+        solve_triangular(a, b, trans=1, unit_diagonal=True),
+        jnp.linalg.solve(small, b),
+        jnp.linalg.solve(spd + large / n, i)[::9],
+        jnp.linalg.slogdet(a),
+        factors(b[0]),
+        factors(b[0].T),
+        jnp.linalg.qr(large)[0][::23, ::23],
+        values,
+        # Either sign of a vector is right.
+        (vectors * jnp.exp(-values)[..., None, :]) @ vectors.swapaxes(-1, -2),
+        jnp.linalg.eigvalsh(spd)[::9],
+        jnp.linalg.cholesky(-small)[..., 0, 0],
+    )
+
+
+def calls(x, z):
+    """Functions that XLA calls by name, and a select of complex numbers."""
+    jax.debug.print("{}", x[0, 0])
+    packed, factors = jnp.linalg.qr(x, mode="raw")
+    multiplied = functools.partial(lax.linalg.ormqr, packed.T, factors)
+    return (
+        lax.approx_max_k(x, 2),
+        lax.approx_min_k(x, 2, reduction_dimension=0),
+        multiplied(x),
+        multiplied(x, transpose=True),
+        multiplied(x.T, left=False),
+        multiplied(x.T, left=False, transpose=True),
+        lax.fori_loop(0, 9, lambda i, w: jnp.where(jnp.abs(w) < 2, w * w + z, w), z * 0),
+        lax.cond(x[0, 0] > 0, lambda w: w * 2, lambda w: w + 1, z),
+    )
+
+
 WEIGHTS = np.linspace(-0.3, 0.3, 400, dtype=np.float32).reshape(20, 20)
 
 
@@ -478,6 +536,9 @@ def main():
     )
     drives = np.sin(np.arange(700 * 6, dtype=np.float32)).reshape(700, 2, 3)
     golden(long_scan, normal(3, 3), drives)
+    for form in ("", "tpu"):
+        golden(matrices, normal(2, 5, 5), normal(2, 5, 3), form=form)
+    golden(calls, normal(5, 4), (normal(3) + 1j * normal(3)).astype(np.complex64))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-//! Programs as JAX prints them (`goldens.py`) give the numbers that JAX computed.
+//! Programs as other systems print them (`goldens*.py`) give the numbers that those computed.
 
 #[path = "../openxla/found.rs"]
 mod found;
+mod matrices;
 mod mutations;
 mod texts;
 
@@ -74,7 +75,8 @@ fn interpreted(program: &Module, inputs: &[Array]) -> torchacc::error::Result<Ve
     interpret(&program.graph, &[inputs, &program.constants[..]].concat(), &[])
 }
 
-fn check(name: &str, run: Run) -> Result<(), String> {
+/// With `again`, once more as this library prints it.
+fn check(name: &str, again: bool, run: Run) -> Result<(), String> {
     let read =
         |ending: &str| fs::read_to_string(folder().join(format!("{name}.{ending}"))).unwrap();
     let program = parse(&read("mlir")).map_err(|e| e.message)?;
@@ -84,9 +86,11 @@ fn check(name: &str, run: Run) -> Result<(), String> {
         |wanted: &'static str| arrays.iter().filter(move |a| a.0 == wanted).map(|a| a.1.clone());
     let outputs: Vec<Array> = of("out").collect();
     assert!(!outputs.is_empty());
-    // And once more as this library prints it.
-    let again = parse(&print(&program).map_err(|e| e.message)?).map_err(|e| e.message)?;
-    for program in [&program, &again] {
+    let printed = match again {
+        true => Some(parse(&print(&program).map_err(|e| e.message)?).map_err(|e| e.message)?),
+        false => None,
+    };
+    for program in [&program].into_iter().chain(&printed) {
         let got = run(program, &of("in").collect::<Vec<_>>()).map_err(|e| e.message)?;
         if got.len() != outputs.len() {
             return Err(format!("{} results, not {}", got.len(), outputs.len()));
@@ -113,28 +117,28 @@ fn check(name: &str, run: Run) -> Result<(), String> {
 }
 
 /// What is wrong with the programs, by their names.
-fn check_all(run: Run) -> Vec<(String, String)> {
+fn check_all(again: bool, run: Run) -> Vec<(String, String)> {
     let files = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
     let modules = files.filter(|path| path.extension().is_some_and(|e| e == "mlir"));
     let mut names: Vec<String> =
         modules.map(|path| path.file_stem().unwrap().to_str().unwrap().to_string()).collect();
     names.sort();
     assert!(names.len() >= 20, "{names:?}");
-    let wrong = |name: String| check(&name, run).err().map(|message| (name, message));
+    let wrong = |name: String| check(&name, again, run).err().map(|message| (name, message));
     names.into_iter().filter_map(wrong).collect()
 }
 
 #[test]
-fn programs_of_jax_give_its_numbers() {
-    assert_eq!(check_all(&interpreted), []);
+fn programs_of_others_give_their_numbers() {
+    assert_eq!(check_all(true, &interpreted), []);
 }
 
 /// As this library prints them: read, and written for OpenXLA.
 #[test]
-fn programs_of_jax_give_its_numbers_on_openxla() {
+fn programs_of_others_give_their_numbers_on_openxla() {
     let Some(plugin) = found::plugin() else { return };
     let client = openxla::client(&plugin).unwrap();
-    let wrong = check_all(&|program, inputs| {
+    let wrong = check_all(false, &|program, inputs| {
         let graph = decompose(&program.graph, &|_| false)?.into_owned();
         client.compile(&Module { graph, ..program.clone() })?.run(inputs, &[])
     });

@@ -77,17 +77,17 @@ fn what_other_systems_do_not_know_is_said_in_functions() {
 }
 
 /// The only result of `main(inputs)`.
-fn run(text: &str, inputs: &[Array]) -> Vec<f64> {
+pub fn run(text: &str, inputs: &[Array]) -> Vec<f64> {
     let program = parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let inputs = [inputs, &program.constants[..]].concat();
     interpret(&program.graph, &inputs, &[]).unwrap()[0].to_f64s()
 }
 
-fn floats(sizes: &[i64], values: &[f64]) -> Array {
+pub fn floats(sizes: &[i64], values: &[f64]) -> Array {
     Array::from_f64(DType::F32, sizes, values)
 }
 
-fn refused(text: &str, message: &str) {
+pub fn refused(text: &str, message: &str) {
     let error = parse(text).expect_err("nonsense was read");
     assert!(error.message.contains(message), "{:?} does not say {message:?}", error.message);
 }

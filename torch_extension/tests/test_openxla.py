@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import run_python
+from support import output, run_python
 
 TESTS = Path(__file__).resolve().parent
 UNPACKED = TESTS.parents[1] / "target/openxla/xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so"
@@ -114,6 +114,41 @@ def test_a_gpt_trains_and_a_second_process_compiles_nothing(tmp_path):
     assert again == losses
     assert others["compiles"][-1] == others["programs"][-1] == 0
     assert others["loads"][-1] == counted["compiles"][-1]
+
+
+# Dropout, and a limit of memory below what a step takes by itself.
+DROPOUT = """
+import json, torch, torchacc
+torch.manual_seed(0)
+layer = torch.nn.TransformerEncoderLayer(32, 4, 64, dropout=0.2, batch_first=True).to("acc")
+x = torch.randn(8, 16, 32, device="acc")
+optimizer = torch.optim.AdamW(layer.parameters(), lr=1e-2)
+losses = []
+for _ in range(5):
+    loss = layer(x).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+print(json.dumps([losses, torchacc.metrics()["engine_runs"], torchacc.metrics()["peak_bytes"]]))
+"""
+
+
+@needs_plugin
+def test_dropout_draws_what_the_cpu_draws_and_a_limit_holds():
+    def trained(**environment):
+        return json.loads(output(DROPOUT, TORCHACC_CACHE_DIR="off", **environment))
+
+    expected, runs, _ = trained(TORCHACC_BACKEND="cpu")
+    assert runs == 0
+    assert len(set(expected)) == 5
+    losses, runs, peak = trained(**ENGINE)
+    assert losses == pytest.approx(expected, rel=1e-5)
+    assert runs > 0
+    refused = run_python(DROPOUT, TORCHACC_CACHE_DIR="off", TORCHACC_MEMORY_LIMIT="1K", **ENGINE)
+    assert refused.returncode != 0
+    assert "Nothing was run" in refused.stderr
+    assert peak > 1000
 
 
 LENGTHS = """

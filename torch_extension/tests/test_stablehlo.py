@@ -56,8 +56,14 @@ NAMES = [
     "loops",
     "long_scan",
     "loop_types",
+    "calls",
+    "matrices",
+    "matrices_tpu",
     "tensorflow_mlp",
     "tensorflow_conv_net",
+    "torch_xla_several",
+    "torch_xla_step",
+    "torch_xla_words",
 ]
 
 

@@ -1,4 +1,4 @@
-//! Calls and branches.
+//! Calls of the module's own functions, and branches.
 
 use super::primitive;
 use crate::dtype::DType;
@@ -7,7 +7,7 @@ use crate::invalid;
 use crate::stablehlo::attribute::Attribute;
 use crate::stablehlo::lower::{Call, Value, Values};
 
-fn callee<'a>(c: &Call<'_, 'a, '_>, names: &[&str]) -> Result<&'a str> {
+pub fn callee<'a>(c: &Call<'_, 'a, '_>, names: &[&str]) -> Result<&'a str> {
     match c.attr(names)? {
         Attribute::Symbol(name) | Attribute::Text(name) => Ok(name),
         _ => invalid!("`{}` is no name", names[0]),
@@ -24,24 +24,6 @@ pub fn composite<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     match name.strip_prefix(primitive::PREFIX) {
         Some(name) => primitive::call(c, name),
         None => c.lowering.call(callee(c, &["decomposition"])?, c.x.clone()),
-    }
-}
-
-/// Functions of other systems. What only says where or how something is done changes no number.
-pub fn custom_call<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
-    let target = callee(c, &["callee", "call_target_name"])?;
-    if let Some(name) = target.strip_prefix(primitive::PREFIX) {
-        return primitive::call(c, name);
-    }
-    match target {
-        "Sharding"
-        | "SPMDFullToShardShape"
-        | "SPMDShardToFullShape"
-        | "annotate_device_placement"
-        | "LayoutConstraint"
-        | "MoveToDevice"
-        | "MoveToHost" => Ok(c.x.clone()),
-        _ => invalid!("the function `{target}` of another system is not supported"),
     }
 }
 

@@ -2,9 +2,11 @@
 
 pub mod batch_norm;
 pub mod control;
+pub mod custom_call;
 pub mod elementwise;
 pub mod index;
 pub mod integers;
+pub mod linalg;
 pub mod order;
 pub mod primitive;
 pub mod random;

@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::graph::math::V;
 use crate::invalid;
 use crate::op::{Attr, Op};
+use crate::stablehlo::attribute::Attribute;
 use crate::stablehlo::body::samples;
 use crate::stablehlo::lower::{Call, Value, Values};
 use crate::stablehlo::types::is_carried;
@@ -178,7 +179,9 @@ pub fn top_k<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     let Some(last) = x.v.rank().checked_sub(1) else { return invalid!("a number has no largest") };
     let k = c.int(&["k"])?;
     let by = if is_carried(x.dtype) { integers::ordered(x) } else { x.v };
-    let attrs = smallvec![Attr::Int(last as i64), Attr::Int(k), Attr::Bool(true)];
+    // XLA's own may be of the least.
+    let largest = c.int_or(&["largest"], 1)? != 0;
+    let attrs = smallvec![Attr::Int(last as i64), Attr::Int(k), Attr::Bool(largest)];
     let found = c.math().ops(Op::TopK, &[by], attrs)?;
     let values =
         x.map(|_| if is_carried(x.dtype) { integers::from_ordered(found[0]) } else { found[0] });
@@ -187,4 +190,34 @@ pub fn top_k<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
         _ => return invalid!("places of another type"),
     };
     Ok(vec![values, Value::of(places)])
+}
+
+/// XLA's `ApproxTopK` of values and their numbers, which may miss some of the largest: it does not here.
+pub fn approx_top_k<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
+    let [x, numbers, ..] = c.x[..] else {
+        return invalid!("values and their numbers are expected");
+    };
+    let config = c.attr(&["mhlo.backend_config"])?;
+    let [Some(Attribute::Int(k)), Some(Attribute::Int(axis))] =
+        ["top_k", "reduction_dim"].map(|name| config.entry(name))
+    else {
+        return invalid!("`top_k` or `reduction_dim` is missing");
+    };
+    let axis = crate::stablehlo::options::dim(*axis, x.v.rank())? as i64;
+    // The comparator is a function of that name, such as `top_k_gt_f32_comparator`.
+    let largest = match c.attr(&["called_computations"])? {
+        Attribute::List(names) => match &names[..] {
+            [Attribute::Symbol(name)] if name.starts_with("top_k_gt_") => true,
+            [Attribute::Symbol(name)] if name.starts_with("top_k_lt_") => false,
+            _ => return invalid!("a comparator that is not known"),
+        },
+        _ => return invalid!("`called_computations` is no list"),
+    };
+    if !x.dtype.is_float() || numbers.v.sizes() != x.v.sizes() {
+        return invalid!("floats and as many numbers are expected");
+    }
+    let attrs = smallvec![Attr::Int(axis), Attr::Int(*k), Attr::Bool(largest)];
+    let found = c.math().ops(Op::TopK, &[x.v], attrs)?;
+    let places = c.math().op(Op::Gather, &[numbers.v, found[1]], smallvec![Attr::Int(axis)]);
+    Ok(vec![x.map(|_| found[0]), numbers.map(|_| places)])
 }
