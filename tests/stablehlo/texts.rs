@@ -203,6 +203,8 @@ fn random_bits_are_those_of_openxla() {
     );
     refused(&of("DEFAULT", 4, "ui32"), "the state is two or three numbers of ui64");
     refused(&of("DEFAULT", 2, "f32"), "random bits are integers, not f32");
+    let huge = of("DEFAULT", 2, "ui8").replace("<3x", "<9223372036854775807x");
+    refused(&huge, "random numbers are more than a memory holds");
 }
 
 #[test]
@@ -229,6 +231,13 @@ fn refusals_say_where_what_and_why() {
     refuses(
         "%0 = stablehlo.while(%i = %x) : tensor<2xf32> cond { %c = stablehlo.constant dense<true> : tensor<i1> stablehlo.return %c : tensor<i1> } do { stablehlo.return %i : tensor<2xf32> }",
         "column 8: stablehlo.while: a loop that never ends",
+    );
+    refuses(
+        "%i = stablehlo.constant dense<0> : tensor<1x1x1xi32> %u = stablehlo.constant dense<1.0> : tensor<1xf32>
+        %0 = \"stablehlo.scatter\"(%x, %i, %u) <{scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 3>}> ({
+        ^bb0(%a: tensor<f32>, %b: tensor<f32>): stablehlo.return %b : tensor<f32>
+        }) : (tensor<2xf32>, tensor<1x1x1xi32>, tensor<1xf32>) -> tensor<2xf32>",
+        "stablehlo.scatter: the updates' sizes are not those of the indices",
     );
     refused("func.func @main() { call @main() : () -> () return }", "calls within each other");
     refused(&"module {".repeat(10_000), "levels within each other");

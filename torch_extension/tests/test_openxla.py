@@ -122,7 +122,7 @@ import json, torch, torchacc
 torch.manual_seed(0)
 layer = torch.nn.TransformerEncoderLayer(32, 4, 64, dropout=0.2, batch_first=True).to("acc")
 x = torch.randn(8, 16, 32, device="acc")
-optimizer = torch.optim.AdamW(layer.parameters(), lr=1e-2)
+optimizer = torch.optim.SGD(layer.parameters(), lr=1e-2, momentum=0.9)
 losses = []
 for _ in range(5):
     loss = layer(x).square().mean()

@@ -323,7 +323,7 @@ pub fn scatter<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     let row_sizes: Dims = base.sizes()[1..].into();
     let flat: Dims = [count].into_iter().chain(row_sizes.iter().copied()).collect();
     let grouped_sizes: Dims = back.iter().map(|&d| update_sizes[d as usize]).collect();
-    if grouped_sizes[..row.rank()] != row.sizes()[..] {
+    if grouped_sizes.get(..row.rank()) != Some(&row.sizes()[..]) {
         return invalid!("the updates' sizes are not those of the indices");
     }
     let updates = update.v.transpose(&back).reshape(&flat);

@@ -124,7 +124,8 @@ fn keys(c: &Call<'_, '_, '_>) -> Result<Vec<Key>> {
         })
         .collect();
     let unknown = "what this comparator sorts by was not found out";
-    let Some(got) = c.run_region(region, &args) else { return invalid!("{unknown}") };
+    let got = c.run_region(region, &args);
+    let Some([is_less, ..]) = got.as_deref() else { return invalid!("{unknown}") };
     let fits = |keys: &[Key]| {
         (0..pairs.len()).all(|n| {
             let row = &pairs[n];
@@ -133,7 +134,7 @@ fn keys(c: &Call<'_, '_, '_>) -> Result<Vec<Key>> {
                 let at = operands.iter().position(|&o| o == key.operand).unwrap_or(0);
                 let (a, b) = (row[2 * at], row[2 * at + 1]);
                 // A plain comparison of NaN is false: every place for it is right.
-                let plain_nan = !key.total && (a.is_nan() || b.is_nan()) && got[0].i64(n) == 0;
+                let plain_nan = !key.total && (a.is_nan() || b.is_nan()) && is_less.i64(n) == 0;
                 match key.compare(c.x[key.operand].dtype, a, b) {
                     _ if plain_nan => less = None,
                     Some(Ordering::Equal) => continue,
@@ -142,7 +143,7 @@ fn keys(c: &Call<'_, '_, '_>) -> Result<Vec<Key>> {
                 }
                 break;
             }
-            less.is_none_or(|less| less == (got[0].i64(n) != 0))
+            less.is_none_or(|less| less == (is_less.i64(n) != 0))
         })
     };
     for order in orders(&operands) {

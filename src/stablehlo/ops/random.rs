@@ -71,6 +71,9 @@ fn threefry<'m>(key: [V<'m>; 2], counter: [V<'m>; 2]) -> [V<'m>; 2] {
     [a, b]
 }
 
+/// Numbers that are drawn at once.
+const MOST: i64 = 1 << 48;
+
 pub fn rng_bit_generator<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     let state = c.x[0];
     let [_, out] = &c.op.types[..] else { return invalid!("two results are expected") };
@@ -80,6 +83,9 @@ pub fn rng_bit_generator<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     };
     if !carrier(out.dtype).is_int() {
         return invalid!("random bits are integers, not {}", out.dtype);
+    }
+    if out.numel() > MOST {
+        return invalid!("{} random numbers are more than a memory holds", out.numel());
     }
     let number = |n: i64| state.v.narrow(0, n, 1).reshape(&[]);
     let is_philox = match c.attr(&["rng_algorithm", "algorithm"])? {

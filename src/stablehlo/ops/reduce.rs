@@ -201,17 +201,18 @@ fn chooses(c: &Call<'_, '_, '_>, dtype: DType, of_places: DType) -> Option<bool>
     let args =
         [(dtype, a.clone()), (of_places, i.clone()), (dtype, b.clone()), (of_places, j.clone())];
     let got = c.run_region(c.region(0).ok()?, &args)?;
+    let [best, at] = &got[..] else { return None };
     let agrees = |largest: bool| {
         (0..a.len()).all(|n| {
             let better = if largest { a[n] > b[n] } else { a[n] < b[n] };
             let equal = a[n] == b[n] || a[n].is_nan() && b[n].is_nan();
             // Two NaNs: which index is kept is nobody's business.
             if a[n].is_nan() && b[n].is_nan() {
-                return got[0].f64(n).is_nan();
+                return best.f64(n).is_nan();
             }
             let first = a[n].is_nan() || better && !b[n].is_nan() || equal && i[n] < j[n];
             let (x, place) = if first { (a[n], i[n]) } else { (b[n], j[n]) };
-            (got[0].f64(n) == x || x.is_nan() && got[0].f64(n).is_nan()) && got[1].f64(n) == place
+            (best.f64(n) == x || x.is_nan() && best.f64(n).is_nan()) && at.f64(n) == place
         })
     };
     [true, false].into_iter().find(|&largest| agrees(largest))
