@@ -19,6 +19,7 @@
 # make test-chaos a training that is killed and loses disks and machines, whole; make test has the short form
 # make test-random an hour of random programs on acc against the CPU; SECONDS=N how long, SEED=N which, BACKEND=reference on what
 # make openxla-plugin a plugin of OpenXLA for the CPU (63 MB), on which some tests run where it is there
+# make test-plugins random programs on that plugin and on another one
 # make sanitize the library itself with the address and the thread sanitizer
 # make format  rewrite all sources in the project's format
 
@@ -37,7 +38,7 @@ space := $(subst ,, )
 CUDA_FOLDERS = $(subst $(space),:,$(wildcard $(VENV)/lib/python3*/site-packages/nvidia/*/lib))
 
 .DEFAULT_GOAL := build
-.PHONY: build docs environment install wheel sdist extension train train-ddp train-parallel train-elastic test test-libraries test-models test-gpu gpu-kit test-rust test-python test-distributed test-parallel test-chaos test-wheel test-random openxla-plugin sanitize sanitize-memory sanitize-threads lint lint-rust format bench-calls bench-peers bench-distributed bench-overlap bench-predicted bench-checkpoints clean FORCE
+.PHONY: build docs environment install wheel sdist extension train train-ddp train-parallel train-elastic test test-libraries test-models test-gpu gpu-kit test-rust test-python test-distributed test-parallel test-chaos test-wheel test-random test-plugins openxla-plugin sanitize sanitize-memory sanitize-threads lint lint-rust format bench-calls bench-peers bench-distributed bench-overlap bench-predicted bench-checkpoints clean FORCE
 
 build: environment $(RUST_LIB)
 	$(MAKE) --no-print-directory --jobs=$(shell nproc) extension
@@ -155,12 +156,24 @@ $(OPENXLA_PLUGIN):
 	$(PYTHON) -m pip download --quiet --no-deps --dest $(OPENXLA) xla-cpu-pjrt==0.0.1
 	$(PYTHON) -m zipfile -e $(OPENXLA)/xla_cpu_pjrt-0.0.1-*.whl $(OPENXLA)
 
+# Random programs on two plugins, of different versions of the API, and what is said of plugins on the second. COUNT=N programs each.
+OTHER := $(OPENXLA)/fastatomstruct_xla_cpu/libpjrt_cpu.so
+test-plugins: $(OPENXLA_PLUGIN) $(OTHER)
+	for plugin in $^; do \
+		TORCHACC_OPENXLA=$(CURDIR)/$$plugin TORCHACC_FUZZ_OPENXLA=$(or $(COUNT),100) cargo test --test fuzz openxla || exit; \
+	done
+	TORCHACC_OPENXLA=$(CURDIR)/$(OTHER) cargo test --test openxla
+$(OTHER):
+	$(PYTHON) -m pip download --quiet --no-deps --dest $(OPENXLA) fastatomstruct-xla-cpu==2026.6.23
+	$(PYTHON) -m zipfile -e $(OPENXLA)/fastatomstruct_xla_cpu-2026.6.23-*.whl $(OPENXLA)
+
 # With version 5 of transformers and with version 4, to which Lightning is indifferent.
 LIBRARIES := $(CURDIR)/.venv-libraries
 MODEL_TESTS := torch_extension/tests_models
 test-libraries: build $(LIBRARIES)/5/.requirements $(LIBRARIES)/4/.requirements
 	$(LIBRARIES)/5/bin/python -m pytest $(MODEL_TESTS)
 	$(LIBRARIES)/5/bin/python -m pytest torch_extension/tests/test_stablehlo_bytecode.py
+	$(MAKE) example-module example-tensorflow STEPS=10
 	$(LIBRARIES)/4/bin/python -m pytest $(MODEL_TESTS) --ignore $(MODEL_TESTS)/test_lightning.py
 
 DOCS_VENV := $(CURDIR)/.venv-docs

@@ -9,12 +9,12 @@ LIBRARY := $(EXT_DIR)/libtorchacc.so.1
 # With the library beside them.
 EXAMPLE_FLAGS := -O2 -Wall -Wextra -pedantic -Iinclude -Wl,-rpath,$(dir $(abspath $(LIBRARY)))
 
-.PHONY: example-c example-module example-ranks example-cpp example-libtorch example-ctypes example-node example-luajit example-java
+.PHONY: example-c example-module example-tensorflow example-ranks example-cpp example-libtorch example-ctypes example-node example-luajit example-java
 
 # The environment's oneDNN and CUDA, for programs that know nothing of Python's packages.
-example-c example-module example-ranks example-cpp example-ctypes example-node example-luajit example-java: \
+example-c example-module example-tensorflow example-ranks example-cpp example-ctypes example-node example-luajit example-java: \
 	export TORCHACC_ONEDNN ?= $(wildcard $(VENV)/lib/libdnnl.so.3)
-example-c example-module example-ranks example-cpp example-ctypes example-node example-luajit example-java: \
+example-c example-module example-tensorflow example-ranks example-cpp example-ctypes example-node example-luajit example-java: \
 	export TORCHACC_CUDA ?= $(CUDA_FOLDERS)
 
 # A transformer. WIDTH=N.
@@ -32,6 +32,17 @@ example-module: $(LIBRARY) $(EXAMPLES)/jax/.requirements
 $(EXAMPLES)/jax/.requirements:
 	$(PYTHON) -m venv $(EXAMPLES)/jax
 	$(EXAMPLES)/jax/bin/pip install --quiet jax safetensors
+	touch $@
+
+# Likewise a network that TensorFlow has written down.
+example-tensorflow: $(LIBRARY) $(EXAMPLES)/tensorflow/.requirements
+	$(EXAMPLES)/tensorflow/bin/python examples/stablehlo/tensorflow_text.py $(TEXT) $(EXAMPLES)/tensorflow_text
+	$(CC) -std=c11 $(EXAMPLE_FLAGS) examples/c/train_module.c $< -o $(EXAMPLES)/train_module
+	$(EXAMPLES)/train_module $(EXAMPLES)/tensorflow_text/step.mlir $(EXAMPLES)/tensorflow_text/inputs.safetensors $(or $(STEPS),100)
+
+$(EXAMPLES)/tensorflow/.requirements:
+	$(PYTHON) -m venv $(EXAMPLES)/tensorflow
+	$(EXAMPLES)/tensorflow/bin/pip install --quiet tensorflow-cpu safetensors
 	touch $@
 
 # A small network in several processes, which connect by sockets. RANKS=N.

@@ -29,7 +29,7 @@ fn array(line: &str) -> (&str, Dtype, Vec<usize>, Vec<u8>) {
 fn steps_of_jax_and_tensorflow_train_from_c() {
     let include = root().join("include");
     let program = build("../examples/c/train_module", "train_module", &include);
-    for name in ["gpt_step", "tensorflow_mlp", "tensorflow_conv_net"] {
+    for name in ["gpt_step", "llama_step", "resnet_step", "tensorflow_mlp", "tensorflow_conv_net"] {
         let text = std::fs::read_to_string(golden(&format!("{name}.txt"))).unwrap();
         let arrays: Vec<_> = text.lines().map(array).collect();
         let inputs: Vec<TensorView> = (arrays.iter().filter(|array| array.0 == "in"))

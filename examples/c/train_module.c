@@ -1,6 +1,7 @@
 /* Trains what another system wrote down: a step as a module of StableHLO and its inputs as a file
  * of safetensors, named 0, 1, 2, … Plain C11 against include/torchacc.h; no Python, no JAX, no
- * TensorFlow. `make example-module` exports a GPT of JAX and runs this.
+ * TensorFlow. `make example-module` exports a GPT of JAX and runs this, `make example-tensorflow`
+ * a network of TensorFlow.
  *
  *     train_module STEP.mlir INPUTS.safetensors [steps] [TRAINED.safetensors]
  *

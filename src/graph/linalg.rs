@@ -1,5 +1,5 @@
-//! Linear algebra in formulas: blocks on the diagonal are taken apart row by row or column by column, in a loop, and the rest is
-//! products, as in LAPACK's blocked routines.
+//! Linear algebra in formulas. Triangular systems, Cholesky and LU factors go block by block: a block on the diagonal is inverted, or taken
+//! apart in a loop, and the rest is products, as in LAPACK. QR factors and eigenvalues are loops over all of the matrix.
 
 use super::math::{Math, V};
 use super::module::body_among;
@@ -18,7 +18,7 @@ pub const MOST_ROWS: i64 = 1 << 14;
 
 /// X of A X = B for `a` `[batch, n, n]` and `b` `[batch, n, k]`, none of them empty. Blocks on the diagonal are inverted, each from its
 /// halves, and then it goes from block to block, as in MAGMA's and cuBLAS's `trsm`. Of `a` one triangle is read; the diagonal is 1 where
-/// it is `unit`.
+/// it is `unit`. Since blocks are inverted, NaN and infinity in B reach a whole block of X.
 pub fn solve_triangular<'a>(a: V<'a>, b: V<'a>, upper: bool, unit: bool) -> V<'a> {
     let &[batch, n, k] = &b.sizes()[..] else { return b };
     let math = b.math();
@@ -107,8 +107,8 @@ fn inverted<'a>(lower: V<'a>, [batch, all, block]: [i64; 3], (n, unit): (i64, bo
 
 // ---- factors
 
-/// L of A = L L' for `a` `[batch, n, n]`, whose lower triangle is read. NaN and infinite from the first column on where A is not positive
-/// definite.
+/// L of A = L L' for `a` `[batch, n, n]`, whose lower triangle is read. Where A is not positive definite, the diagonal is NaN or 0 at the
+/// first column that fails; numbers after it, and below its block, mean nothing.
 pub fn cholesky(a: V<'_>) -> Result<V<'_>> {
     let &[batch, n, _] = &a.sizes()[..] else { return Ok(a) };
     let math = a.math();
@@ -307,14 +307,16 @@ pub fn eigh(a: V<'_>) -> Result<[V<'_>; 2]> {
     Ok([sorted[0].narrow(1, 0, n), vectors])
 }
 
-/// Rounds in which each pair of rows meets once: it is done after far fewer.
+/// Sweeps at most: in each, every pair of rows meets once. Far fewer do.
 const SWEEPS: i64 = 30;
 
 /// Whether a matrix of these is not diagonal yet, up to rounding.
 fn is_coupled(a: V<'_>) -> V<'_> {
     let (dtype, sizes) = (a.dtype(), a.sizes());
     let epsilon = if dtype == DType::F64 { f64::EPSILON } else { f32::EPSILON as f64 };
-    let bound = epsilon * sizes[sizes.len() - 1] as f64;
+    let n = sizes.last().map_or(0.0, |&n| n as f64);
+    // One of each pair of elements is read: what rounding makes them differ by stays.
+    let bound = 2.0 * epsilon * n.sqrt();
     // By the largest, so that no square is infinite or 0.
     let largest = a.abs().reduce(Op::ReduceMax, &[1, 2], true);
     let scaled = a / largest.ne(0.0).select(largest, 1.0);
@@ -328,13 +330,14 @@ fn is_coupled(a: V<'_>) -> V<'_> {
 
 /// A round: of the matrices, and of the vectors.
 fn jacobi<'a>(state: &[V<'a>]) -> Vec<V<'a>> {
-    let [cosine, sine] = rotations(state[0]);
-    let rows = rotated(state[0], 1, cosine.unsqueeze(2), sine.unsqueeze(2));
-    let columns = |v| rotated(v, 2, cosine.unsqueeze(1), sine.unsqueeze(1));
+    let rotation = rotations(state[0]);
+    let rows = rotated(state[0], 1, rotation.map(|v| v.unsqueeze(2)));
+    let columns = |v| rotated(v, 2, rotation.map(|v| v.unsqueeze(1)));
     vec![columns(rows), columns(state[1])]
 }
 
-/// The cosines and sines `[batch, n / 2]` that make element (k, n / 2 + k) of a symmetric matrix 0, for each k.
+/// The sines `[batch, n / 2]` of the angles that make element (k, n / 2 + k) of a symmetric matrix 0, for each k, and the tangents of half
+/// the angles.
 fn rotations(a: V<'_>) -> [V<'_>; 2] {
     let half = a.sizes().get(1).map_or(0, |n| n / 2);
     let part = |row: i64, column: i64| {
@@ -346,14 +349,16 @@ fn rotations(a: V<'_>) -> [V<'_>; 2] {
     let size = 1.0 / (slope.abs() + (slope * slope + 1.0).sqrt());
     let tangent = between.ne(0.0).select(slope.ge(0.0).select(size, -size), 0.0);
     let cosine = 1.0 / (tangent * tangent + 1.0).sqrt();
-    [cosine, tangent * cosine]
+    let sine = tangent * cosine;
+    [sine, sine / (cosine + 1.0)]
 }
 
 /// `v` with the pairs of its two halves along `dim` rotated, and each with another partner then.
-fn rotated<'a>(v: V<'a>, dim: usize, cosine: V<'a>, sine: V<'a>) -> V<'a> {
+fn rotated<'a>(v: V<'a>, dim: usize, [sine, half_tangent]: [V<'a>; 2]) -> V<'a> {
     let half = v.sizes().get(dim).map_or(0, |n| n / 2);
     let (a, b) = (v.narrow(dim, 0, half), v.narrow(dim, half, half));
-    let (a, b) = (a * cosine - b * sine, a * sine + b * cosine);
+    // Small angles lose nothing, as they would with cosines (Rutishauser, 1966).
+    let (a, b) = (a - sine * (b + half_tangent * a), b + sine * (a - half_tangent * b));
     if half < 2 {
         return v.math().concat(&[a, b], dim);
     }
@@ -434,7 +439,7 @@ fn rounds<'m>(
     rounds_while(count, state, |state| state[0].math().constant_int(1, DType::I64).eq(1.0), round)
 }
 
-/// As many rounds at most, while this bool of rank 0 holds.
+/// At most `count` rounds, as long as `goes_on` gives true (a bool of rank 0).
 fn rounds_while<'m>(
     count: i64,
     state: &[V<'m>],
@@ -442,6 +447,7 @@ fn rounds_while<'m>(
     round: impl for<'a> Fn(V<'a>, &[V<'a>]) -> Vec<V<'a>>,
 ) -> Result<Vec<V<'m>>> {
     let math = state[0].math();
+    math.check()?;
     let operands: Vec<V> =
         [math.constant_int(0, DType::I64)].into_iter().chain(state.iter().copied()).collect();
     let types: Vec<Ty> = operands.iter().map(|v| v.ty()).collect();

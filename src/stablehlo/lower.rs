@@ -1,6 +1,6 @@
 //! From a module as it is written to one graph: calls are inlined, short loops whose number of rounds is known are unrolled.
 
-use super::cursor::{MAX_DEPTH, error_at};
+use super::cursor::error_at;
 use super::literal::{Elements, Literal};
 use super::syntax::{Function, Name, Operation, Region, is_return};
 use super::table;
@@ -18,6 +18,8 @@ use std::collections::HashMap;
 
 /// Operations after calls and loops are written out: a wrong bound of a loop must not fill the memory.
 const MAX_OPERATIONS: usize = 1 << 20;
+/// Calls and regions within each other: each takes stack, and threads may have little.
+const MAX_LEVELS: usize = 128;
 /// Values with more elements are not computed while a module is read.
 const MAX_KNOWN: i64 = 256;
 /// Constants of up to so many elements are written into the graph, larger ones are arrays beside it.
@@ -95,6 +97,8 @@ pub struct Lowering<'a, 'm> {
     known: RefCell<Vec<Option<Array>>>,
     operations: Cell<usize>,
     depth: Cell<usize>,
+    /// Whether the branch is taken that is being written out.
+    pub taken: Cell<Option<V<'m>>>,
 }
 
 /// One operation with its operands.
@@ -117,6 +121,7 @@ impl<'a, 'm> Lowering<'a, 'm> {
             known: RefCell::default(),
             operations: Cell::new(0),
             depth: Cell::new(0),
+            taken: Cell::default(),
         }
     }
 
@@ -130,6 +135,7 @@ impl<'a, 'm> Lowering<'a, 'm> {
             known: RefCell::default(),
             operations: Cell::new(self.operations.get()),
             depth: Cell::new(self.depth.get()),
+            taken: Cell::default(),
         }
     }
 
@@ -151,17 +157,27 @@ impl<'a, 'm> Lowering<'a, 'm> {
         if types != function.args {
             return invalid!("the arguments are not those of `@{name}`");
         }
-        if self.depth.get() >= MAX_DEPTH {
-            return invalid!("calls within each other more than {MAX_DEPTH} levels deep");
-        }
-        self.depth.set(self.depth.get() + 1);
-        let result = self.region(&function.body, args, None, false);
-        self.depth.set(self.depth.get() - 1);
-        result
+        self.region(&function.body, args, None, false)
     }
 
     /// What a region returns for arguments.
     pub fn region(
+        &self,
+        region: &Region<'a>,
+        args: Values<'m>,
+        outer: Option<&Scope<'_, 'a, 'm>>,
+        lifted: bool,
+    ) -> Result<Values<'m>> {
+        if self.depth.get() >= MAX_LEVELS {
+            return invalid!("calls within each other, regions included, are {MAX_LEVELS} at most");
+        }
+        self.depth.set(self.depth.get() + 1);
+        let result = self.results_of(region, args, outer, lifted);
+        self.depth.set(self.depth.get() - 1);
+        result
+    }
+
+    fn results_of(
         &self,
         region: &Region<'a>,
         args: Values<'m>,

@@ -471,6 +471,86 @@ def calls(x, z):
     )
 
 
+def singular_values(a):
+    """By the polar decomposition, where nothing calls LAPACK."""
+    u, values, v = jnp.linalg.svd(a, full_matrices=False)
+    return values, (u * jnp.exp(-values)) @ v
+
+
+def llama_step(params, m, v, count, tokens):
+    """RMSNorm, rotary positions, two heads of keys for four of queries, SwiGLU, and AdamW."""
+    width, heads, pairs = 8, 4, 1
+    length = tokens.shape[1] - 1
+    angles = jnp.arange(length)[:, None] * 10_000.0 ** (-jnp.arange(pairs) / pairs)
+    cos, sin = jnp.cos(angles)[:, None], jnp.sin(angles)[:, None]
+
+    def norm(x, scale):
+        return x * lax.rsqrt(jnp.mean(x**2, -1, keepdims=True) + 1e-5) * scale
+
+    def rotated(x):
+        a, b = jnp.split(x, 2, axis=-1)
+        return jnp.concatenate([a * cos - b * sin, a * sin + b * cos], -1)
+
+    def loss_of(p):
+        x = p["embed"][tokens[:, :-1]]
+        y = norm(x, p["norm1"])
+        q = rotated((y @ p["q"]).reshape(*y.shape[:2], heads, 2 * pairs))
+        k = rotated((y @ p["k"]).reshape(*y.shape[:2], 2, 2 * pairs))
+        value = (y @ p["v"]).reshape(k.shape)
+        k, value = (jnp.repeat(one, 2, axis=2) for one in (k, value))
+        scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / np.sqrt(2 * pairs)
+        mask = jnp.tril(jnp.ones((length, length), bool))
+        weights = jax.nn.softmax(jnp.where(mask, scores, -1e30))
+        x = x + jnp.einsum("bhqk,bkhd->bqhd", weights, value).reshape(*y.shape[:2], width) @ p["o"]
+        y = norm(x, p["norm2"])
+        x = x + (jax.nn.silu(y @ p["gate"]) * (y @ p["up"])) @ p["down"]
+        logits = norm(x, p["norm3"]) @ p["embed"].T
+        chosen = jnp.take_along_axis(jax.nn.log_softmax(logits), tokens[:, 1:, None], -1)
+        return -chosen.mean()
+
+    loss, grads = jax.value_and_grad(loss_of)(params)
+    count = count + 1
+    m = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, m, grads)
+    v = jax.tree.map(lambda v, g: 0.99 * v + 0.01 * g * g, v, grads)
+
+    def updated(p, m, v):
+        step = (m / (1 - 0.9**count)) / (jnp.sqrt(v / (1 - 0.99**count)) + 1e-3)
+        return p - 0.02 * (step + 0.1 * p)
+
+    return loss, jax.tree.map(updated, params, m, v), m, v, count
+
+
+def resnet_step(params, running, momenta, x, labels):
+    """Blocks with a shortcut, one of them narrowed by a stride; batch norm with running statistics;
+    SGD with momentum."""
+
+    def conv(x, w, stride=1):
+        return lax.conv_general_dilated(x, w, (stride, stride), "SAME")
+
+    def norm(x, p, old):
+        mean, var = x.mean((0, 2, 3)), x.var((0, 2, 3))
+        new = [0.9 * o + 0.1 * n for o, n in zip(old, (mean, var), strict=True)]
+        scale = p[0] * lax.rsqrt(var + 1e-3)
+        return (x - mean[:, None, None]) * scale[:, None, None] + p[1][:, None, None], new
+
+    def loss_of(p):
+        y, new = norm(conv(x, p["stem"]), p["stem_norm"], running[0])
+        statistics = [new]
+        for n, stride in ((1, 1), (2, 2)):
+            z, new = norm(conv(jax.nn.relu(y), p[f"conv{n}"], stride), p[f"norm{n}"], running[n])
+            statistics.append(new)
+            shortcut = y if stride == 1 else conv(y, p["shortcut"], stride)
+            y = shortcut + conv(jax.nn.relu(z), p[f"out{n}"])
+        logits = jax.nn.relu(y).mean((2, 3)) @ p["head"]
+        chosen = jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], -1)
+        return -chosen.mean(), statistics
+
+    (loss, running), grads = jax.value_and_grad(loss_of, has_aux=True)(params)
+    momenta = jax.tree.map(lambda m, g: 0.9 * m + g, momenta, grads)
+    params = jax.tree.map(lambda p, m: p - 0.05 * m, params, momenta)
+    return loss, params, running, momenta
+
+
 WEIGHTS = np.linspace(-0.3, 0.3, 400, dtype=np.float32).reshape(20, 20)
 
 
@@ -539,6 +619,28 @@ def main():
     for form in ("", "tpu"):
         golden(matrices, normal(2, 5, 5), normal(2, 5, 3), form=form)
     golden(calls, normal(5, 4), (normal(3) + 1j * normal(3)).astype(np.complex64))
+    golden(singular_values, normal(5, 4), form="tpu")
+    sizes = {"embed": (11, 8), "q": (8, 8), "k": (8, 4), "v": (8, 4), "o": (8, 8)}
+    sizes |= {"gate": (8, 12), "up": (8, 12), "down": (12, 8)}
+    params = {name: normal(*size) for name, size in sizes.items()}
+    params |= {f"norm{n}": normal(8) + 1 for n in (1, 2, 3)}
+    zeros = jax.tree.map(np.zeros_like, params)
+    tokens = RANDOM.integers(0, 11, (2, 7)).astype(np.int32)
+    state = params, zeros, zeros, np.float32(0), tokens
+    golden(llama_step, *state)
+    losses(llama_step, *state)
+    filters = {"stem": (4, 2, 3, 3), "conv1": (4, 4, 3, 3), "out1": (4, 4, 3, 3)}
+    filters |= {"conv2": (6, 4, 3, 3), "out2": (6, 6, 3, 3), "shortcut": (6, 4, 1, 1)}
+    params = {name: normal(*size, scale=0.3) for name, size in filters.items()}
+    ones = {"stem_norm": 4, "norm1": 4, "norm2": 6}
+    params |= {name: [np.ones(n, np.float32), normal(n)] for name, n in ones.items()}
+    params["head"] = normal(6, 3)
+    statistics = [[np.zeros(n, np.float32), np.ones(n, np.float32)] for n in ones.values()]
+    momenta = jax.tree.map(np.zeros_like, params)
+    labels = np.array([0, 2, 1, 2], np.int32)
+    state = params, statistics, momenta, normal(4, 2, 8, 8), labels
+    golden(resnet_step, *state)
+    losses(resnet_step, *state)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 use super::texts::{floats, refused, run};
 use torchacc::dtype::DType;
+use torchacc::graph::interpret::interpret;
 use torchacc::op::array::Array;
+use torchacc::stablehlo::parse;
 
 const LOWER: [f64; 9] = [1.0, 0.0, 0.0, 2.0, 4.0, 0.0, 3.0, 5.0, 6.0];
 
@@ -71,6 +73,129 @@ fn triangular_systems_are_solved_in_each_way() {
     }
 }
 
+/// A number in [-1, 1) for each place, the same everywhere.
+fn number(i: usize, j: usize) -> f64 {
+    ((i * i * 31 + j * 17 + i * j * 7 + 5) % 101) as f64 / 50.5 - 1.0
+}
+
+/// Results of a call of matrices `[m, n]` in f64.
+fn call(target: &str, config: &str, types: &str, [m, n]: [usize; 2], a: &[f64]) -> Vec<Vec<f64>> {
+    let count = types.matches("tensor").count();
+    let text = format!(
+        "func.func @main(%a: tensor<{m}x{n}xf64>) -> ({types}) {{
+        %0:{count} = stablehlo.custom_call @{target}(%a) {{{config}}} : (tensor<{m}x{n}xf64>) -> ({types})
+        return {} : {types} }}",
+        (0..count).map(|k| format!("%0#{k}")).collect::<Vec<_>>().join(", ")
+    );
+    let program = parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let a = Array::from_f64(DType::F64, &[m as i64, n as i64], a);
+    let inputs = [vec![a], program.constants].concat();
+    let results = interpret(&program.graph, &inputs, &[]).unwrap();
+    results.iter().map(|array| array.to_f64s()).collect()
+}
+
+/// Blocks of 32 rows, and what is beside them.
+#[test]
+fn factors_of_all_sizes_are_factors() {
+    let near = |x: f64, y: f64| (x - y).abs() < 1e-11;
+    for n in [1, 2, 31, 32, 33, 65] {
+        let of = |i: usize, j: usize| {
+            (0..n).map(|k| number(i, k) * number(j, k)).sum::<f64>() / n as f64
+                + (i == j) as u8 as f64
+        };
+        let a: Vec<f64> = (0..n * n).map(|at| of(at / n, at % n)).collect();
+        let square = format!("tensor<{n}x{n}xf64>");
+        // The other triangle is not read.
+        for (uplo, lower) in [(76, true), (85, false)] {
+            let hidden = |at: usize| (at / n >= at % n) != lower && at / n != at % n;
+            let half: Vec<f64> =
+                (0..n * n).map(|at| if hidden(at) { f64::NAN } else { a[at] }).collect();
+            let config = format!("mhlo.backend_config = {{uplo = {uplo} : ui8}}");
+            let types = format!("{square}, tensor<i32>");
+            let found = call("lapack_dpotrf_ffi", &config, &types, [n, n], &half);
+            let l =
+                |i: usize, k: usize| if lower { found[0][i * n + k] } else { found[0][k * n + i] };
+            for (i, j) in (0..n * n).map(|at| (at / n, at % n)) {
+                assert!(near((0..n).map(|k| l(i, k) * l(j, k)).sum(), of(i, j)), "{n} {i} {j}");
+            }
+            assert_eq!(found[1], [0.0]);
+            let config = format!("backend_config = \"{},1,100,1e-6\"", lower as u8);
+            let types = format!("{square}, tensor<{n}xf64>");
+            let found = call("Eigh", &config, &types, [n, n], &half);
+            let (v, w) = (&found[0], &found[1]);
+            assert!(w.windows(2).all(|two| two[0] <= two[1]));
+            for (i, k) in (0..n * n).map(|at| (at / n, at % n)) {
+                let product = (0..n).map(|j| of(i, j) * v[j * n + k]).sum();
+                assert!(near(product, w[k] * v[i * n + k]), "{n} {i} {k}");
+            }
+        }
+        // What is negative in one place is no square from there on.
+        let mut negative = a.clone();
+        negative[n * n - 1] = -1.0;
+        let config = "mhlo.backend_config = {uplo = 76 : ui8}";
+        let types = format!("{square}, tensor<i32>");
+        assert_eq!(call("lapack_dpotrf_ffi", config, &types, [n, n], &negative)[1], [n as f64]);
+    }
+    for [m, n] in [[70, 40], [40, 70], [3, 1], [33, 33]] {
+        let a: Vec<f64> = (0..m * n).map(|at| number(at / n, at % n)).collect();
+        let count = m.min(n);
+        let matrix = format!("tensor<{m}x{n}xf64>");
+        let types = format!("{matrix}, tensor<{count}xi32>, tensor<{m}xi32>");
+        let found = call("LuDecomposition", "", &types, [m, n], &a);
+        let lu = &found[0];
+        let product = |lower: &dyn Fn(usize, usize) -> f64, i: usize, j: usize| -> f64 {
+            (0..count.min(j + 1)).map(|k| lower(i, k) * lu[k * n + j]).sum()
+        };
+        let lower = |i: usize, k: usize| match i.cmp(&k) {
+            std::cmp::Ordering::Greater => lu[i * n + k],
+            std::cmp::Ordering::Equal => 1.0,
+            std::cmp::Ordering::Less => 0.0,
+        };
+        let mut order: Vec<usize> = (0..m).collect();
+        found[1].iter().enumerate().for_each(|(k, &with)| order.swap(k, with as usize));
+        assert!(order.iter().zip(&found[2]).all(|(&a, &b)| a as f64 == b));
+        for (i, j) in (0..m * n).map(|at| (at / n, at % n)) {
+            assert!(near(product(&lower, i, j), a[order[i] * n + j]), "{m} {n} {i} {j}");
+        }
+        let types = format!("{matrix}, tensor<{count}xi32>, tensor<i32>");
+        let zeros = call("lapack_dgetrf_ffi", "", &types, [m, n], &vec![0.0; m * n]);
+        assert_eq!(zeros[2], [1.0]);
+    }
+    let config = "mhlo.backend_config = {uplo = 76 : ui8}";
+    let none = call("lapack_dpotrf_ffi", config, "tensor<0x0xf64>, tensor<i32>", [0, 0], &[]);
+    assert_eq!(none, [vec![], vec![0.0]]);
+}
+
+/// All branches are computed; a loop that only ends where its branch is taken does not run elsewhere.
+#[test]
+fn loops_of_branches_that_are_not_taken_have_no_rounds() {
+    let of = |choice: &str, ty: &str, take: &str| {
+        let branch = "%one = stablehlo.constant dense<1.0> : tensor<f32>
+            %r = stablehlo.while(%i = %x) : tensor<f32>
+                cond { %c = stablehlo.compare GT, %i, %one : (tensor<f32>, tensor<f32>) -> tensor<i1> stablehlo.return %c : tensor<i1> }
+                do { %n = stablehlo.multiply %i, %h : tensor<f32> stablehlo.return %n : tensor<f32> }
+            stablehlo.return %r : tensor<f32>";
+        format!(
+            "func.func @main(%x: tensor<f32>, %h: tensor<f32>) -> tensor<f32> {{
+            %half = stablehlo.constant dense<0.5> : tensor<f32>
+            %p = stablehlo.compare LE, %h, %half : (tensor<f32>, tensor<f32>) -> tensor<i1>
+            %k = stablehlo.convert %p : (tensor<i1>) -> {ty}
+            %0 = \"stablehlo.{choice}\"(%k) ({take}) : ({ty}) -> tensor<f32>
+            return %0 : tensor<f32> }}"
+        )
+        .replace("BRANCH", branch)
+    };
+    let same = "{ stablehlo.return %x : tensor<f32> }";
+    let texts = [
+        of("if", "tensor<i1>", &format!("{{ BRANCH }}, {same}")),
+        of("case", "tensor<i32>", &format!("{same}, {{ BRANCH }}")),
+    ];
+    for text in texts {
+        assert_eq!(run(&text, &[floats(&[], &[5.0]), floats(&[], &[0.5])]), [0.625]);
+        assert_eq!(run(&text, &[floats(&[], &[5.0]), floats(&[], &[2.0])]), [5.0]);
+    }
+}
+
 /// What StableHLO has no operation for, as XLA writes it.
 #[test]
 fn calls_of_xla_are_operations() {
@@ -123,7 +248,27 @@ fn refusals_say_why() {
         "%0 = stablehlo.custom_call @xla_ffi_python_cpu_callback(%y) : (tensor<3x3xf32>) -> tensor<3x3xf32>",
         "calls a function of the Python program that wrote this module",
     );
-    let huge = "func.func @main(%x: tensor<99999x99999xf32>) -> tensor<99999x99999xf32> {
-        %0 = stablehlo.cholesky %x : tensor<99999x99999xf32> return %0 : tensor<99999x99999xf32> }";
-    refused(huge, "16384 rows or columns are the most");
+    let sizes = |sizes: &str, call: &str| {
+        refused(
+            &format!(
+                "func.func @main(%x: tensor<{sizes}>) -> tensor<{sizes}> {{ {call} return %x : tensor<{sizes}> }}"
+            )
+            .replace("SIZES", sizes),
+            "",
+        );
+    };
+    sizes("99999x99999xf32", "%0 = stablehlo.cholesky %x : tensor<SIZES>");
+    let factor = "%0:2 = stablehlo.custom_call @lapack_spotrf_ffi(%x) {mhlo.backend_config = {uplo = 76 : ui8}} : (tensor<SIZES>) -> (tensor<SIZES>, tensor<i32>)";
+    sizes("576460752303423488x2x2xf16", factor);
+    let eigh = "%0:2 = stablehlo.custom_call @Eigh(%x) {backend_config = \"1,1,100,1e-6\"} : (tensor<SIZES>) -> (tensor<SIZES>, tensor<i32>)";
+    sizes("576460752303423488x2x2xf16", eigh);
+    sizes("1000000000000000000x1x1xf32", eigh);
+    refuses(
+        &eigh.replace("SIZES", "3x3xf32").replace("%x", "%y").replace("1,1,", "2,1,"),
+        "begins with 0 or 1",
+    );
+    refuses(
+        &factor.replace("SIZES", "3x3xf32").replace("%x", "%y").replace("76", "77"),
+        "`uplo` is L or U",
+    );
 }

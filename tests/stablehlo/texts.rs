@@ -241,6 +241,29 @@ fn refusals_say_where_what_and_why() {
     );
     refused("func.func @main() { call @main() : () -> () return }", "calls within each other");
     refused(&"module {".repeat(10_000), "levels within each other");
+    // Regions within each other in functions that call each other: the stack holds what is allowed.
+    let function = |k: usize| {
+        let call = match k {
+            46 => "%r = stablehlo.add %x, %x : tensor<f32>".to_string(),
+            _ => format!("%r = func.call @f{}(%x) : (tensor<f32>) -> tensor<f32>", k + 1),
+        };
+        let body = (0..40).fold(call, |body, _| {
+            format!(
+                "%r = \"stablehlo.if\"(%p) ({{ {body} stablehlo.return %r : tensor<f32> }}, {{ stablehlo.return %x : tensor<f32> }}) : (tensor<i1>) -> tensor<f32>"
+            )
+        });
+        let kind = if k == 0 { "public" } else { "private" };
+        format!(
+            "func.func {kind} @f{k}(%x: tensor<f32>) -> tensor<f32> {{ %p = stablehlo.compare GT, %x, %x : (tensor<f32>, tensor<f32>) -> tensor<i1> {body} return %r : tensor<f32> }}"
+        )
+    };
+    let functions: Vec<String> = (0..47).map(function).collect();
+    let small = std::thread::Builder::new().stack_size(1 << 20);
+    small
+        .spawn(move || refused(&functions.join("\n"), "calls within each other, regions included"))
+        .unwrap()
+        .join()
+        .unwrap();
     refused(&format!("func.func @main() {{ a.b x = {} }}", "[".repeat(10_000)), "levels within");
     refused("", "expected a function `@main`");
 }

@@ -59,6 +59,9 @@ NAMES = [
     "calls",
     "matrices",
     "matrices_tpu",
+    "singular_values_tpu",
+    "llama_step",
+    "resnet_step",
     "tensorflow_mlp",
     "tensorflow_conv_net",
     "torch_xla_several",
@@ -84,7 +87,10 @@ def test_others_computed_the_same(name):
     assert torchacc.metrics()["compiles"] == 0
 
 
-@pytest.mark.parametrize("name", ["gpt_step", "tensorflow_mlp", "tensorflow_conv_net"])
+TRAININGS = ["gpt_step", "llama_step", "resnet_step", "tensorflow_mlp", "tensorflow_conv_net"]
+
+
+@pytest.mark.parametrize("name", TRAININGS)
 def test_ten_steps_have_the_losses_of_others(name):
     step = torchacc.stablehlo.load(GOLDENS / f"{name}.mlir")
     (expected,) = arrays(name, "losses")

@@ -47,20 +47,34 @@ pub fn branches<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
         };
         return run(chosen);
     }
-    // No branch has effects: all are computed, and one is taken.
+    // No branch has effects: all are computed, and one is taken. In the others loops have no rounds.
+    let number = |n: usize| c.math().constant_int(n as i64, DType::I32);
+    let is_taken = |n: usize| match (is_bool, n + 1 == count) {
+        (true, false) => index.v,
+        (true, true) => index.v.not(),
+        (false, false) => index.v.eq(number(n)),
+        (false, true) => index.v.lt(0.0).or(index.v.ge(number(n))),
+    };
+    let run = |n: usize| {
+        let outside = c.lowering.taken.get();
+        let here = (!c.scope.lifted).then(|| is_taken(n));
+        c.lowering.taken.set(match (outside, here) {
+            (Some(outside), Some(here)) => Some(outside.and(here)),
+            (one, other) => one.or(other),
+        });
+        let results = run(n);
+        c.lowering.taken.set(outside);
+        results
+    };
     let mut results = run(count - 1)?;
     for n in (0..count - 1).rev() {
-        let is_this = match is_bool {
-            true => index.v,
-            false => index.v.eq(c.math().constant_int(n as i64, DType::I32)),
-        };
         let branch = run(n)?;
         if branch.len() != results.len()
             || branch.iter().zip(&results).any(|(a, b)| a.ty() != b.ty())
         {
             return invalid!("branches give values of different types");
         }
-        let pick = |(yes, no): (&Value<'m>, &Value<'m>)| yes.map(|v| is_this.select(v, no.v));
+        let pick = |(yes, no): (&Value<'m>, &Value<'m>)| yes.map(|v| is_taken(n).select(v, no.v));
         results = branch.iter().zip(&results).map(pick).collect();
     }
     Ok(results)

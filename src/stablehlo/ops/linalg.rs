@@ -19,23 +19,34 @@ fn matrices<'m>(c: &Call<'_, '_, 'm>, n: usize) -> Result<(V<'m>, [i64; 3])> {
     let [lead @ .., rows, columns] = &sizes[..] else {
         return invalid!("matrices have two dimensions at least, not {}", sizes.len());
     };
-    if !x.dtype.is_float() || x.dtype.is_complex() {
+    if !x.dtype.is_float() {
         return invalid!("matrices of {} are not supported", x.dtype);
     }
-    if *rows.max(columns) > MOST_ROWS {
-        return invalid!(
-            "{rows} by {columns} numbers, but {MOST_ROWS} rows or columns are the most"
-        );
-    }
     let all = [numel(lead), *rows, *columns];
-    Ok((x.v.cast(wide(x.v.dtype())).reshape(&all), all))
+    let flat = x.v.cast(wide(x.v.dtype())).reshape(&all);
+    c.math().check()?;
+    Ok((flat, all))
+}
+
+/// The program of a factor in blocks grows with its rows.
+fn check_rows(rows: i64) -> Result<()> {
+    match rows <= MOST_ROWS {
+        true => Ok(()),
+        false => invalid!("a factor of {rows} rows, but {MOST_ROWS} are the most"),
+    }
 }
 
 fn square<'m>(c: &Call<'_, '_, 'm>, n: usize) -> Result<V<'m>> {
     match matrices(c, n)? {
-        (a, [_, rows, columns]) if rows == columns => Ok(a),
+        (a, [_, rows, columns]) if rows == columns => check_rows(rows).map(|()| a),
         (_, [_, rows, columns]) => invalid!("a matrix of {rows} by {columns} is not square"),
     }
+}
+
+/// Whether operand `n` has as many matrices as operand 0, in the same dimensions, of the same type.
+fn is_batch_of(c: &Call, n: usize) -> bool {
+    let sizes = c.x[n].v.sizes();
+    sizes[..sizes.len() - 2] == lead(c, &[])[..] && c.x[n].dtype == c.x[0].dtype
 }
 
 /// Matrices as operand `n` was.
@@ -63,8 +74,8 @@ pub fn triangular_solve<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
         Attribute::Choice("TRANSPOSE" | "ADJOINT") => true,
         _ => return invalid!("`transpose_a` is NO_TRANSPOSE, TRANSPOSE or ADJOINT"),
     };
-    let [left, lower, unit] = [c.flag("left_side")?, c.flag("lower")?, c.flag("unit_diagonal")?];
-    solve(c, left, lower, transposed, unit)
+    let is = |name: &str| Ok(c.int(&[name])? != 0);
+    solve(c, is("left_side")?, is("lower")?, transposed, is("unit_diagonal")?)
 }
 
 fn solve<'m>(
@@ -76,7 +87,7 @@ fn solve<'m>(
 ) -> Result<Values<'m>> {
     let (a, (b, [batch, m, n])) = (square(c, 0)?, matrices(c, 1)?);
     let rows = if left { m } else { n };
-    if a.sizes()[..] != [batch, rows, rows] || c.x[0].dtype != c.x[1].dtype {
+    if a.sizes()[..] != [batch, rows, rows] || !is_batch_of(c, 1) {
         return invalid!("{:?} and {:?} are no system of equations", c.x[0].ty(), c.x[1].ty());
     }
     if b.numel() == 0 {
@@ -107,13 +118,17 @@ pub fn lapack<'m>(c: &Call<'_, '_, 'm>, target: &str) -> Option<Result<Values<'m
     }
 }
 
-/// Whether LAPACK's letter of a choice is this one.
-fn is_letter(c: &Call, choice: &str, letter: u8) -> Result<bool> {
-    let config = c.attr(&["mhlo.backend_config", "backend_config"])?;
-    match config.entry(choice) {
-        Some(Attribute::Int(code)) => Ok(*code == letter as i64),
-        _ => invalid!("`{choice}` is missing"),
+/// Whether a choice is the first of LAPACK's two letters, and not the second.
+fn is_first(c: &Call, choice: &str, [first, second]: [u8; 2]) -> Result<bool> {
+    match config(c)?.entry(choice) {
+        Some(Attribute::Int(code)) if *code == first as i64 => Ok(true),
+        Some(Attribute::Int(code)) if *code == second as i64 => Ok(false),
+        _ => invalid!("`{choice}` is {} or {}", first as char, second as char),
     }
+}
+
+fn config<'c, 'a>(c: &Call<'c, 'a, '_>) -> Result<&'c Attribute<'a>> {
+    c.attr(&["mhlo.backend_config", "backend_config"])
 }
 
 /// The sizes of the batch of operand 0, and more.
@@ -124,66 +139,72 @@ fn lead(c: &Call, more: &[i64]) -> Dims {
 
 fn potrf<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     let a = square(c, 0)?;
-    let factor = factor(a, is_letter(c, "uplo", b'L')?)?;
-    // The number, from 1, of the first column that is not positive definite.
-    let n = a.sizes()[1];
-    let diagonal = |dim| c.math().iota(&[1, n, n], dim, DType::I64);
-    let numbers = diagonal(1) + 1.0;
-    let is_wrong = factor.gt(0.0).not().and(diagonal(1).eq(diagonal(2)));
-    let first = is_wrong.select(numbers, (n + 1) as f64).reduce(Op::ReduceMin, &[1, 2], false);
-    let info = first.le(n as f64).select(first, 0.0).cast(DType::I32);
-    Ok(vec![like(c, 0, factor), Value::of(info.reshape(&lead(c, &[])))])
+    let factor = factor(a, is_first(c, "uplo", [b'L', b'U'])?)?;
+    let info = first_on_diagonal(c, factor.gt(0.0).not());
+    Ok(vec![like(c, 0, factor), info])
+}
+
+/// The number, from 1, of the first element on the diagonal of matrices `[batch, m, n]` where this holds, and 0 if there is none: i32
+/// with the sizes of the batch.
+fn first_on_diagonal<'m>(c: &Call<'_, '_, 'm>, holds: V<'m>) -> Value<'m> {
+    let sizes = holds.sizes();
+    let none = sizes[1].min(sizes[2]) + 1;
+    if holds.numel() == 0 {
+        return Value::of(c.math().zeros(DType::I32, &lead(c, &[])));
+    }
+    let index = |dim| c.math().iota(&sizes, dim, DType::I64);
+    let is_there = holds.and(index(1).eq(index(2)));
+    let numbers = is_there.select(index(1) + 1.0, none as f64);
+    let first = numbers.reduce(Op::ReduceMin, &[1, 2], false);
+    let first = first.lt(none as f64).select(first, 0.0).cast(DType::I32);
+    Value::of(first.reshape(&lead(c, &[])))
 }
 
 fn trsm<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
-    let is = |choice, letter| is_letter(c, choice, letter);
-    let transposed = !is("trans_x", b'N')?;
-    solve(c, is("side", b'L')?, is("uplo", b'L')?, transposed, is("diag", b'U')?)
+    let is = |choice, letters: &[u8; 2]| is_first(c, choice, *letters);
+    // C: the conjugate of a real matrix is the matrix.
+    let transposed = !is("trans_x", b"NT").or_else(|_| is("trans_x", b"NC"))?;
+    solve(c, is("side", b"LR")?, is("uplo", b"LU")?, transposed, is("diag", b"UN")?)
 }
 
 /// As XLA's `LuDecomposition`: the factors, the row that each was exchanged with, from 0, and which row each row is then.
 pub fn lu<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
+    Ok(factors_of_lu(c)?.to_vec())
+}
+
+fn factors_of_lu<'m>(c: &Call<'_, '_, 'm>) -> Result<[Value<'m>; 3]> {
     let (a, [batch, m, n]) = matrices(c, 0)?;
-    let numbers = |v: V<'m>, count| Value::of(v.cast(DType::I32).reshape(&lead(c, &[count])));
+    check_rows(m.min(n))?;
     let [factors, pivots, places] = match a.numel() {
-        0 => [
-            a,
-            c.math().zeros(DType::I32, &[batch, m.min(n)]),
-            c.math().iota(&[batch, m], 1, DType::I32),
-        ],
+        0 => {
+            let places = c.math().iota(&[batch, m], 1, DType::I32);
+            [a, c.math().zeros(DType::I32, &[batch, m.min(n)]), places]
+        }
         _ => linalg::lu(a)?,
     };
-    Ok(vec![like(c, 0, factors), numbers(pivots, m.min(n)), numbers(places, m)])
+    let numbers = |v: V<'m>, count| Value::of(v.cast(DType::I32).reshape(&lead(c, &[count])));
+    Ok([like(c, 0, factors), numbers(pivots, m.min(n)), numbers(places, m)])
 }
 
 fn getrf<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
-    let (_, [batch, m, n]) = matrices(c, 0)?;
-    let count = m.min(n);
-    let [factors, pivots, _] = lu(c)?[..] else { return invalid!("three results are expected") };
-    let info = c.math().zeros(DType::I32, &lead(c, &[]));
-    if factors.v.numel() == 0 {
-        return Ok(vec![factors, pivots, Value::of(info)]);
-    }
-    // The number, from 1, of the first pivot that is 0.
-    let at = |dim| c.math().iota(&[1, m, n], dim, DType::I64);
-    let flat = factors.v.reshape(&[batch, m, n]);
-    let is_zero = flat.eq(0.0).and(at(1).eq(at(2)));
-    let first = is_zero.select(at(1) + 1.0, (count + 1) as f64);
-    let first = first.broadcast(&[batch, m, n]).reduce(Op::ReduceMin, &[1, 2], false);
-    let info = first.le(count as f64).select(first, 0.0).cast(DType::I32).reshape(&info.sizes());
-    Ok(vec![factors, pivots.map(|v| v + 1.0), Value::of(info)])
+    let [factors, pivots, _] = factors_of_lu(c)?;
+    let (_, sizes) = matrices(c, 0)?;
+    let info = first_on_diagonal(c, factors.v.reshape(&sizes).eq(0.0));
+    Ok(vec![factors, pivots.map(|v| v + 1.0), info])
 }
 
+/// As XLA's `Qr`: R and below it the reflectors, and their factors.
 pub fn geqrf<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     let (a, [_, m, n]) = matrices(c, 0)?;
     let [packed, factors] = match a.numel() {
         0 => [a, a.reshape(&[0, m.min(n)])],
         _ => linalg::qr(a)?,
     };
-    let factors = factors.reshape(&lead(c, &[m.min(n)]));
+    let factors = factors.cast(c.x[0].v.dtype()).reshape(&lead(c, &[m.min(n)]));
     Ok(vec![like(c, 0, packed), Value::of(factors)])
 }
 
+/// As XLA's `ProductOfElementaryHouseholderReflectors`: the first columns of Q.
 pub fn orgqr<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     let (reflectors, factors) = reflectors(c)?;
     match reflectors.numel() {
@@ -199,10 +220,11 @@ fn reflectors<'m>(c: &Call<'_, '_, 'm>) -> Result<(V<'m>, V<'m>)> {
         return invalid!("reflectors and their factors are expected");
     };
     let count = factors.v.sizes().last().copied().unwrap_or(0);
-    if count > m.min(n) || factors.v.numel() != batch * count || factors.dtype != c.x[0].dtype {
+    if count > m.min(n) || factors.ty().sizes != lead(c, &[count]) || factors.dtype != c.x[0].dtype
+    {
         return invalid!("{:?} are no factors of {:?}", factors.ty(), c.x[0].ty());
     }
-    Ok((reflectors, factors.v.reshape(&[batch, count])))
+    Ok((reflectors, factors.v.cast(wide(factors.v.dtype())).reshape(&[batch, count])))
 }
 
 fn ormqr<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
@@ -230,11 +252,15 @@ pub fn eigh<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     let Attribute::Text(config) = c.attr(&["backend_config"])? else {
         return invalid!("`backend_config` is no text");
     };
-    symmetric(c, config.starts_with('1'))
+    match config.split(',').next() {
+        Some("1") => symmetric(c, true),
+        Some("0") => symmetric(c, false),
+        _ => invalid!("`backend_config` begins with 0 or 1, but is {config:?}"),
+    }
 }
 
 fn syevd<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
-    let mut results = symmetric(c, is_letter(c, "uplo", b'L')?)?;
+    let mut results = symmetric(c, is_first(c, "uplo", [b'L', b'U'])?)?;
     results.push(Value::of(c.math().zeros(DType::I32, &lead(c, &[]))));
     Ok(results)
 }

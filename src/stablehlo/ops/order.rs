@@ -198,7 +198,7 @@ pub fn approx_top_k<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     let [x, numbers, ..] = c.x[..] else {
         return invalid!("values and their numbers are expected");
     };
-    let config = c.attr(&["mhlo.backend_config"])?;
+    let config = c.attr(&["mhlo.backend_config", "backend_config"])?;
     let [Some(Attribute::Int(k)), Some(Attribute::Int(axis))] =
         ["top_k", "reduction_dim"].map(|name| config.entry(name))
     else {

@@ -84,10 +84,15 @@ fn rolled<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
         let all = c.scope.all_of(name)?.iter().map(&mut capture).collect();
         captured.push((name.name, all));
     }
+    // In a branch that is not taken it may never end.
+    let taken = c.lowering.taken.get().map(|taken| {
+        operands.push(taken);
+        operands.len() - 1
+    });
     let graph_type = |v: &V| c.math().graph(|graph| graph.ty(v.id).clone());
     let types: Vec<Ty> = operands.iter().map(graph_type).collect();
-    let (condition, first) = part(c, 0, &types, &captured)?;
-    let (mut round, second) = part(c, 1, &types, &captured)?;
+    let (condition, first) = part(c, 0, &types, &captured, taken)?;
+    let (mut round, second) = part(c, 1, &types, &captured, None)?;
     let live = condition.live(&condition.outputs);
     let reads = |(node, live): (&Node, bool)| live && node.op == Op::Input;
     if !condition.nodes.iter().zip(live).any(reads) {
@@ -125,12 +130,13 @@ fn is_input(graph: &Graph, k: usize) -> bool {
     maker.op == Op::Input && maker.attrs[0].int() == k as i64
 }
 
-/// Region `n` as a graph whose inputs are the operands, then constants.
+/// Region `n` as a graph whose inputs are the operands, then constants; with `and`, true where that operand is, too.
 fn part(
     c: &Call,
     n: usize,
     operands: &[Ty],
     captured: &[(&str, Vec<Captured>)],
+    and: Option<usize>,
 ) -> Result<(Graph, Vec<Array>)> {
     let math = Math::default();
     let lowering = c.lowering.alone(&math, operands.len());
@@ -150,7 +156,8 @@ fn part(
     if n == 1 {
         check_round(&results, &state)?;
     }
-    let results = results.iter().map(|x| carried(x).id).collect();
+    let both = |x: V| and.map_or(x.id, |and| x.and(inputs[and]).id);
+    let results = results.iter().map(|x| both(carried(x))).collect();
     math.check()?;
     c.lowering.includes(&lowering);
     let constants = lowering.constants.take();
