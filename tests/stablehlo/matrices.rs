@@ -228,7 +228,7 @@ fn refusals_say_why() {
     refuses("%0 = stablehlo.cholesky %n : tensor<3x3xi32>", "matrices of i32 are not supported");
     let solve = |choices: &str| {
         format!(
-            "%0 = \"stablehlo.triangular_solve\"(%y, %x) <{{left_side = true, lower = true{choices}}}> : (tensor<3x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>"
+            "%0 = \"stablehlo.triangular_solve\"(%y, %x) <{{left_side = true, lower = true, unit_diagonal = false{choices}}}> : (tensor<3x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>"
         )
     };
     refuses(&solve(""), "`transpose_a` is missing");

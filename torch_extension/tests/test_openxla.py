@@ -191,7 +191,8 @@ def run_tests(*arguments):
 def test_whole_trainings_have_the_losses_of_the_cpu():
     result = run_tests("test_parity.py")
     assert result.returncode == 0, result.stdout[-4000:]
-    assert "3 passed" in result.stdout
+    # None of them was skipped.
+    assert result.stdout.split()[0] == "..."
 
 
 @needs_plugin
