@@ -23,11 +23,16 @@ example-c: $(LIBRARY)
 	$(CC) -std=c11 $(EXAMPLE_FLAGS) examples/c/language_model.c $< -lm -o $(EXAMPLES)/language_model
 	$(EXAMPLES)/language_model $(TEXT) $(or $(STEPS),300) $(or $(WIDTH),64)
 
+# What another system has written into this folder.
+define train_module
+	$(CC) -std=c11 $(EXAMPLE_FLAGS) examples/c/train_module.c $< -o $(EXAMPLES)/train_module
+	$(EXAMPLES)/train_module $(EXAMPLES)/$(1)/step.mlir $(EXAMPLES)/$(1)/inputs.safetensors $(or $(STEPS),100)
+endef
+
 # A GPT that JAX, in an environment of its own, has written down, without JAX and Python.
 example-module: $(LIBRARY) $(EXAMPLES)/jax/.requirements
 	$(EXAMPLES)/jax/bin/python examples/stablehlo/gpt.py $(TEXT) $(EXAMPLES)/module
-	$(CC) -std=c11 $(EXAMPLE_FLAGS) examples/c/train_module.c $< -o $(EXAMPLES)/train_module
-	$(EXAMPLES)/train_module $(EXAMPLES)/module/step.mlir $(EXAMPLES)/module/inputs.safetensors $(or $(STEPS),100)
+	$(call train_module,module)
 
 $(EXAMPLES)/jax/.requirements:
 	$(PYTHON) -m venv $(EXAMPLES)/jax
@@ -37,8 +42,7 @@ $(EXAMPLES)/jax/.requirements:
 # Likewise a network that TensorFlow has written down.
 example-tensorflow: $(LIBRARY) $(EXAMPLES)/tensorflow/.requirements
 	$(EXAMPLES)/tensorflow/bin/python examples/stablehlo/tensorflow_text.py $(TEXT) $(EXAMPLES)/tensorflow_text
-	$(CC) -std=c11 $(EXAMPLE_FLAGS) examples/c/train_module.c $< -o $(EXAMPLES)/train_module
-	$(EXAMPLES)/train_module $(EXAMPLES)/tensorflow_text/step.mlir $(EXAMPLES)/tensorflow_text/inputs.safetensors $(or $(STEPS),100)
+	$(call train_module,tensorflow_text)
 
 $(EXAMPLES)/tensorflow/.requirements:
 	$(PYTHON) -m venv $(EXAMPLES)/tensorflow

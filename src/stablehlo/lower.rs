@@ -168,22 +168,7 @@ impl<'a, 'm> Lowering<'a, 'm> {
         outer: Option<&Scope<'_, 'a, 'm>>,
         lifted: bool,
     ) -> Result<Values<'m>> {
-        if self.depth.get() >= MAX_LEVELS {
-            return invalid!("calls within each other, regions included, are {MAX_LEVELS} at most");
-        }
-        self.depth.set(self.depth.get() + 1);
-        let result = self.results_of(region, args, outer, lifted);
-        self.depth.set(self.depth.get() - 1);
-        result
-    }
-
-    fn results_of(
-        &self,
-        region: &Region<'a>,
-        args: Values<'m>,
-        outer: Option<&Scope<'_, 'a, 'm>>,
-        lifted: bool,
-    ) -> Result<Values<'m>> {
+        let _level = Level::enter(&self.depth)?;
         if region.args.len() != args.len() {
             return invalid!("a region of {} arguments for {}", region.args.len(), args.len());
         }
@@ -327,6 +312,25 @@ impl<'a, 'm> Lowering<'a, 'm> {
         };
         let flat = if is_float8 { flat.bitcast(dtype) } else { flat };
         flat.reshape(sizes)
+    }
+}
+
+/// One more call or region within another, for as long as it lives.
+struct Level<'d>(&'d Cell<usize>);
+
+impl<'d> Level<'d> {
+    fn enter(depth: &'d Cell<usize>) -> Result<Level<'d>> {
+        if depth.get() >= MAX_LEVELS {
+            return invalid!("calls within each other, regions included, are {MAX_LEVELS} at most");
+        }
+        depth.set(depth.get() + 1);
+        Ok(Level(depth))
+    }
+}
+
+impl Drop for Level<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
     }
 }
 

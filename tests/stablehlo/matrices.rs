@@ -217,7 +217,7 @@ fn calls_of_xla_are_operations() {
 fn refusals_say_why() {
     let of = |line: &str| {
         format!(
-            "func.func @main(%x: tensor<2x3xf32>, %y: tensor<3x3xf32>, %n: tensor<3x3xi32>) -> tensor<2x3xf32> {{ {line} return %x : tensor<2x3xf32> }}"
+            "func.func @main(%x: tensor<2x3xf32>, %y: tensor<3x3xf32>, %n: tensor<3x3xi32>, %t: tensor<3xf32>) -> tensor<2x3xf32> {{ {line} return %x : tensor<2x3xf32> }}"
         )
     };
     let refuses = |line: &str, message: &str| refused(&of(line), message);
@@ -243,6 +243,10 @@ fn refusals_say_why() {
     refuses(
         "%0 = stablehlo.custom_call @lapack_sgesdd_ffi(%y) : (tensor<3x3xf32>) -> tensor<3x3xf32>",
         "`jax.export.export(f, platforms=[\"tpu\"])` writes the same without LAPACK",
+    );
+    refuses(
+        "%0 = stablehlo.custom_call @lapack_sormqr_ffi(%y, %t, %y) {mhlo.backend_config = {left = true}} : (tensor<3x3xf32>, tensor<3xf32>, tensor<3x3xf32>) -> tensor<3x3xf32>",
+        "`transpose` is true or false",
     );
     refuses(
         "%0 = stablehlo.custom_call @xla_ffi_python_cpu_callback(%y) : (tensor<3x3xf32>) -> tensor<3x3xf32>",

@@ -88,7 +88,7 @@ fn solve<'m>(
     let (a, (b, [batch, m, n])) = (square(c, 0)?, matrices(c, 1)?);
     let rows = if left { m } else { n };
     if a.sizes()[..] != [batch, rows, rows] || !is_batch_of(c, 1) {
-        return invalid!("{:?} and {:?} are no system of equations", c.x[0].ty(), c.x[1].ty());
+        return invalid!("{} and {} are no system of equations", c.x[0].ty(), c.x[1].ty());
     }
     if b.numel() == 0 {
         return Ok(vec![c.x[1]]);
@@ -222,20 +222,21 @@ fn reflectors<'m>(c: &Call<'_, '_, 'm>) -> Result<(V<'m>, V<'m>)> {
     let count = factors.v.sizes().last().copied().unwrap_or(0);
     if count > m.min(n) || factors.ty().sizes != lead(c, &[count]) || factors.dtype != c.x[0].dtype
     {
-        return invalid!("{:?} are no factors of {:?}", factors.ty(), c.x[0].ty());
+        return invalid!("{} are no factors of {}", factors.ty(), c.x[0].ty());
     }
     Ok((reflectors, factors.v.cast(wide(factors.v.dtype())).reshape(&[batch, count])))
 }
 
 fn ormqr<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     let (reflectors, factors) = reflectors(c)?;
-    let (onto, [batch, m, n]) = matrices(c, 2)?;
-    let config = c.attr(&["mhlo.backend_config"])?;
-    let [left, transposed] =
-        ["left", "transpose"].map(|name| matches!(config.entry(name), Some(Attribute::Bool(true))));
-    let rows = if left { m } else { n };
-    if reflectors.sizes()[..2] != [batch, rows] || c.x[2].dtype != c.x[0].dtype {
-        return invalid!("{:?} and {:?} are no product", c.x[0].ty(), c.x[2].ty());
+    let (onto, [_, m, n]) = matrices(c, 2)?;
+    let is = |name: &str| match config(c)?.entry(name) {
+        Some(Attribute::Bool(is)) => Ok(*is),
+        _ => invalid!("`{name}` is true or false"),
+    };
+    let (left, transposed) = (is("left")?, is("transpose")?);
+    if reflectors.sizes()[1] != if left { m } else { n } || !is_batch_of(c, 2) {
+        return invalid!("{} and {} are no product", c.x[0].ty(), c.x[2].ty());
     }
     let product = match (onto.numel(), left) {
         (0, _) => onto,
