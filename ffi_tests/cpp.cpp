@@ -205,6 +205,20 @@ static void files_and_text(const ta::Context& context, const std::string& path) 
   const auto captured = ta::Graph::capture(context, number, {w}, {w * 2.0 + w});
   expect(captured(context, {w})[0], {3, 6, 9, 12, 15, 18});
   throws(TORCHACC_INVALID_ARGUMENT, [&] { ta::Graph::capture(context, number, {w, w}, {w}); });
+  const auto kept = clone(w);
+  const auto in_place = captured.apply_into(context, {kept}, {kept});
+  EXPECT(in_place.empty());
+  expect(kept, {3, 6, 9, 12, 15, 18});
+  throws(TORCHACC_INVALID_ARGUMENT, [&] { captured.apply_into(context, {w}, {}); });
+  throws(TORCHACC_INVALID_ARGUMENT, [&] { captured.apply_into(context, {w}, {n}); });
+  context.seed(3);
+  const std::uint64_t drawing = ta::Graph::capture_begin(context), each = std::uint64_t{1} << 32;
+  const auto noise = uniform(context, {6}, 2, 3);
+  const auto drawn = ta::Graph::capture_random(context, drawing, {}, {noise}, {{3, 0, each}});
+  const auto state = ta::tensor<std::int64_t>(context, {3, 0}, {2});
+  const auto drawn_again = drawn(context, {state});
+  EXPECT(drawn_again[0].read<float>() == noise.read<float>());
+  EXPECT(drawn_again[1].read<std::int64_t>()[1] == static_cast<std::int64_t>(each));
 }
 
 static bool has(const std::string& text, const std::string& part) {

@@ -115,6 +115,10 @@ int main(void) {
   FIELD(torchacc_memory_stats, peak_allocated_bytes);
   FIELD(torchacc_memory_stats, reserved_bytes);
   FIELD(torchacc_memory_stats, peak_reserved_bytes);
+  SIZE(torchacc_draws);
+  FIELD(torchacc_draws, seed);
+  FIELD(torchacc_draws, begin);
+  FIELD(torchacc_draws, end);
   SIZE(torchacc_span);
   FIELD(torchacc_span, struct_size);
   FIELD(torchacc_span, name);

@@ -59,6 +59,23 @@ static void captures(torchacc_context* context) {
   expect(results[0], of_swapped, 6);
   torchacc_tensor_release(results[0]);
   torchacc_tensor_release(results[1]);
+  /* x, y -> x * y + c, x: into y and a new tensor, then both into one, and into what is no tensor.
+   */
+  torchacc_arg into[2] = {in[1], {.kind = TORCHACC_ARG_NONE}};
+  OK(torchacc_graph_apply_into(context, graph, in, 2, into, results, 2));
+  EXPECT(!results[0]);
+  expect(y, result, 6);
+  expect(results[1], data, 6);
+  torchacc_tensor_release(results[1]);
+  into[1] = in[1];
+  FAILS(TORCHACC_INVALID_ARGUMENT,
+        torchacc_graph_apply_into(context, graph, in, 2, into, results, 2));
+  into[1] = no_tensor[0];
+  FAILS(TORCHACC_INVALID_ARGUMENT,
+        torchacc_graph_apply_into(context, graph, in, 2, into, results, 2));
+  FAILS(TORCHACC_INVALID_ARGUMENT,
+        torchacc_graph_apply_into(context, graph, in, 2, into, results, 1));
+  expect(y, result, 6);
   torchacc_string_free(printed);
   torchacc_graph_free(graph);
   torchacc_graph_free(again);
@@ -67,6 +84,57 @@ static void captures(torchacc_context* context) {
   torchacc_tensor_release(x);
   torchacc_tensor_release(y);
   torchacc_tensor_release(c);
+}
+
+/* Random numbers, whose generator's state goes in and comes out. */
+static void draws(torchacc_context* context) {
+  const float data[6] = {0};
+  torchacc_tensor *x = floats(context, data, 2, 3), *first, *second, *results[3];
+  torchacc_arg args[4] = {tensor_arg(x), {.kind = TORCHACC_ARG_SCALAR_FLOAT}};
+  args[2] = args[1];
+  const double one = 1;
+  memcpy(&args[2].v.i, &one, sizeof one);
+  args[3].kind = TORCHACC_ARG_RANDOM;
+  uint32_t uniform;
+  OK(torchacc_op_find(str("uniform"), &uniform));
+  uint64_t number;
+  OK(torchacc_seed(context, 5));
+  OK(torchacc_capture_begin(context, &number));
+  OK(torchacc_apply(context, uniform, args, 4, &first, 1));
+  OK(torchacc_apply(context, uniform, args, 4, &second, 1));
+  const torchacc_arg out[2] = {tensor_arg(first), tensor_arg(second)};
+  const uint64_t each = UINT64_C(1) << 32;
+  const torchacc_draws drawn[2] = {{5, 0, 2 * each}, {5, 0, each}};
+  torchacc_graph* graph;
+  FAILS(TORCHACC_INVALID_ARGUMENT,
+        torchacc_graph_capture_random(context, number, NULL, 0, out, 2, drawn, 2, &graph));
+  OK(torchacc_graph_capture_random(context, number, NULL, 0, out, 2, drawn, 1, &graph));
+  float wanted[2][6];
+  OK(torchacc_tensor_read(first, wanted[0], sizeof wanted[0]));
+  OK(torchacc_tensor_read(second, wanted[1], sizeof wanted[1]));
+  EXPECT(wanted[0][0] != wanted[1][0] && torchacc_graph_outputs(graph) == 3);
+  int64_t state[2] = {5, 0};
+  const int64_t two = 2;
+  torchacc_tensor* taken;
+  OK(torchacc_tensor_new(context, TORCHACC_I64, &two, 1, &taken));
+  OK(torchacc_tensor_write(taken, state, sizeof state));
+  for (int run = 0; run < 2; ++run) {
+    const torchacc_arg in = tensor_arg(taken);
+    OK(torchacc_graph_apply(context, graph, &in, 1, results, 3));
+    if (run == 0) expect(results[0], wanted[0], 6);
+    if (run == 0) expect(results[1], wanted[1], 6);
+    torchacc_tensor_release(taken);
+    torchacc_tensor_release(results[0]);
+    torchacc_tensor_release(results[1]);
+    taken = results[2];
+    OK(torchacc_tensor_read(taken, state, sizeof state));
+    EXPECT(state[0] == 5 && (uint64_t)state[1] == (uint64_t)(run + 1) * 2 * each);
+  }
+  torchacc_graph_free(graph);
+  torchacc_tensor_release(taken);
+  torchacc_tensor_release(first);
+  torchacc_tensor_release(second);
+  torchacc_tensor_release(x);
 }
 
 int main(void) {
@@ -114,6 +182,7 @@ int main(void) {
   torchacc_tensor_release(z);
   torchacc_tensor_release(x);
   captures(context);
+  draws(context);
   torchacc_context_release(context);
   puts("ok");
   return 0;

@@ -1110,6 +1110,32 @@ torchacc_error *torchacc_graph_capture(torchacc_context *context,
                                        torchacc_graph **out);
 
 /*
+ What a generator of random numbers gave while something was recorded: those of `seed` from offset `begin` up to `end`. Of the
+ context's own, `begin` is 0 after `torchacc_seed`, and each call with `TORCHACC_ARG_RANDOM` takes 2^32.
+ */
+typedef struct torchacc_draws {
+  uint64_t seed;
+  uint64_t begin;
+  uint64_t end;
+} torchacc_draws;
+
+/*
+ `torchacc_graph_capture` of a program that draws random numbers, other ones whenever the graph runs: the states of the generators
+ that gave `draws` are its last inputs, and its last results. A state is i64[2], seed and offset. Generators must differ in
+ their seeds; numbers of other seeds are the same in each run. Errors: as of `torchacc_graph_capture`, and INVALID_ARGUMENT for
+ two generators of one seed.
+ */
+torchacc_error *torchacc_graph_capture_random(torchacc_context *context,
+                                              uint64_t number,
+                                              const struct torchacc_arg *inputs,
+                                              size_t n_inputs,
+                                              const struct torchacc_arg *outputs,
+                                              size_t n_outputs,
+                                              const struct torchacc_draws *draws,
+                                              size_t n_draws,
+                                              torchacc_graph **out);
+
+/*
  The graph as text, which `torchacc_graph_parse` reads. Errors: UNSUPPORTED for a module with constants of many elements, which
  this text has no form for.
  */
@@ -1138,6 +1164,20 @@ torchacc_error *torchacc_graph_apply(torchacc_context *context,
                                      size_t n_args,
                                      torchacc_tensor **outs,
                                      size_t n_outs);
+
+/*
+ `torchacc_graph_apply` with results that are written into tensors that are there: result `k` into `into[k]` (VIEW, TENSOR), or else
+ (NONE) into a new tensor. `outs` gets these, and NULL for the others. Inputs may be among them, as the state of a training step is: their
+ memory is overwritten where the program permits it, instead of memory of its own that each step's state would take.
+ Errors, with nothing recorded: as of `torchacc_graph_apply`, and INVALID_ARGUMENT for two results in the same memory.
+ */
+torchacc_error *torchacc_graph_apply_into(torchacc_context *context,
+                                          const torchacc_graph *graph,
+                                          const struct torchacc_arg *args,
+                                          size_t n_args,
+                                          const struct torchacc_arg *into,
+                                          torchacc_tensor **outs,
+                                          size_t n_outs);
 
 /*
  Runs the graph on OpenXLA, now: by the plugin of the PJRT C API in the file `plugin` (UTF-8), or where that is empty by that of

@@ -1429,6 +1429,15 @@ class Graph {
                                  to.size(), &graph));
     return Graph(graph);
   }
+  /// The same, and from what the generators that gave `draws` were to what they are.
+  static Graph capture_random(const Context& context, std::uint64_t number, const Args& inputs,
+                              const Args& outputs, const std::vector<torchacc_draws>& draws) {
+    const std::vector<torchacc_arg> from = Op::plain(inputs), to = Op::plain(outputs);
+    torchacc_graph* graph = nullptr;
+    check(torchacc_graph_capture_random(context.get(), number, from.data(), from.size(), to.data(),
+                                        to.size(), draws.data(), draws.size(), &graph));
+    return Graph(graph);
+  }
   std::string text() const {
     torchacc_string* text = nullptr;
     check(torchacc_graph_text(graph_.get(), &text));
@@ -1446,6 +1455,15 @@ class Graph {
     std::vector<torchacc_tensor*> outs(torchacc_graph_outputs(graph_.get()), nullptr);
     check(torchacc_graph_apply(context.get(), graph_.get(), given.data(), given.size(), outs.data(),
                                outs.size()));
+    return tensors(context, outs);
+  }
+  /// The same with results that are written into the tensors `into`; new ones where these are none.
+  std::vector<Tensor> apply_into(const Context& context, const Args& args, const Args& into) const {
+    const std::vector<torchacc_arg> given = Op::plain(args), to = Op::plain(into);
+    std::vector<torchacc_tensor*> outs(to.size(), nullptr);
+    check(torchacc_graph_apply_into(context.get(), graph_.get(), given.data(), given.size(),
+                                    to.data(), outs.data(), outs.size()));
+    outs.erase(std::remove(outs.begin(), outs.end(), nullptr), outs.end());
     return tensors(context, outs);
   }
   /// Runs it on OpenXLA now, by the plugin in this file, or by that of TORCHACC_OPENXLA. Blocks.

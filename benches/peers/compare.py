@@ -4,6 +4,7 @@
     python benches/peers/compare.py llama bert vit resnet18 mlp lstm
     python benches/peers/compare.py --kernels
     python benches/peers/compare.py --kernels softmax,adamw --dtypes f32
+    python benches/peers/compare.py module --peers jax,openxla,jax-plugin --dtypes f32
     python benches/peers/compare.py gpt2 gpt2-xl llama-1b vit-l resnet50 --gpu --dtypes bf16 \
         --peers eager,compile,max-autotune
 
@@ -16,6 +17,10 @@ peak (on a GPU the most that tensors took there), the median time until the step
 model's products, convolutions and attention compute, and the model FLOPs utilisation: its share of
 the tensor cores' dense peak in bf16 (`PEAK`). All must have trained on the same data; where losses
 differ more than rounding explains, a line says so.
+
+The work `module` is the training step of JAX in examples/stablehlo/gpt.py: acc runs the module of
+StableHLO that JAX makes of it, `openxla` does so with TORCHACC_BACKEND=openxla, and `jax-plugin` is
+JAX on the same plugin (that of TORCHACC_OPENXLA, or of `make openxla-plugin`).
 
 A peer that fails, or takes too long, is left out and the others go on. On a GPU all is over within
 `--limit` seconds and a few more. There a work runs on one peer after the other if its memory is not
@@ -40,10 +45,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "gpu"))
 import kit
+import module
 from works import CEILINGS, KERNELS, WORKS
 
 HERE = Path(__file__).resolve().parent
 
+# What `examples/stablehlo/gpt.py` needs, too.
+JAX = ("jax[cpu]==0.10.2", "safetensors")
 # peer: the worker's file, the packages of its own environment (none: ours).
 PEERS = {
     "acc": ("worker_torch.py", ()),
@@ -51,7 +59,9 @@ PEERS = {
     "compile": ("worker_torch.py", ()),
     "max-autotune": ("worker_torch.py", ()),
     "xla": ("worker_torch.py", ("torch_xla", "numpy")),
-    "jax": ("worker_jax.py", ("jax[cpu]",)),
+    "openxla": ("worker_torch.py", ()),
+    "jax": ("worker_jax.py", JAX),
+    "jax-plugin": ("worker_jax.py", JAX),
 }
 # Dense TFLOP/s of bf16 on tensor cores (f16 on a V100) by a part of the GPU's name, as in NVIDIA's
 # data sheets.
@@ -64,7 +74,8 @@ PEAK = {
     "A800": 312,
     "V100": 125,
 }
-# How much the last losses of peers may differ from acc's. JAX starts from other weights.
+# How much the last losses of peers may differ from acc's. JAX starts from other weights, except
+# those of `module`.
 TOLERANCE = {"f32": 1e-3, "bf16": 2e-2}
 # Seconds that one answer of a worker may take; the first one's includes compiling.
 PATIENCE = 900
@@ -81,7 +92,8 @@ def interpreter(peer: str) -> str:
     packages = PEERS[peer][1]
     if not packages:
         return sys.executable
-    folder = kit.ROOT / ".venv-peers" / peer
+    # Peers of one worker share it.
+    folder = kit.ROOT / ".venv-peers" / peer.removesuffix("-plugin")
     python, stamp = folder / "bin" / "python", folder / ".ready"
     if not stamp.exists():
         print(f"making {folder} for {', '.join(packages)}", file=sys.stderr)
@@ -112,7 +124,10 @@ def environment(peer: str, args) -> dict[str, str]:
         "TORCHACC_BACKEND": "cpu",
         "PJRT_DEVICE": "CPU",
         "JAX_PLATFORMS": "cpu",
+        "TORCHACC_OPENXLA": module.plugin(),
     }
+    if peer == "openxla":
+        found["TORCHACC_BACKEND"] = "openxla"
     if args.gpu:
         found |= {"PEERS_ON_GPU": "1", "TORCHACC_BACKEND": "cuda"}
         found |= kit.environment() if peer == "acc" else {}
@@ -243,6 +258,8 @@ def of_each(workers: list[Worker], act, end: float) -> list[Worker]:
 
 def measure(work: str, dtype: str, args, end: float):
     """The rows of all peers that could run `work` in `dtype` until `end`."""
+    if work == "module":
+        module.write(interpreter("jax"))
     needed = WORKS.get(work, {}).get("gigabytes", 0) * 1e9 * len(args.peers)
     turns = [args.peers]
     if args.gpu and needed > USABLE * args.gpu_bytes:
@@ -283,7 +300,8 @@ def compare_losses(rows: list[dict]):
     for row in rows[1:]:
         expected, found = rows[0]["last_loss"], row["last_loss"]
         is_close = abs(found - expected) <= TOLERANCE[row["dtype"]] * expected
-        if row["peer"] != "jax" and row["steps"] == rows[0]["steps"] and not is_close:
+        is_other = row["peer"] == "jax" and row["work"] != "module"
+        if not is_other and row["steps"] == rows[0]["steps"] and not is_close:
             print(
                 f"{row['work']} {row['dtype']}: the losses of {rows[0]['peer']} and {row['peer']}"
                 f" differ: {expected} and {found}",
@@ -355,7 +373,7 @@ def arguments():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("works", nargs="*", metavar="WORK", help=f"of {', '.join(WORKS)}")
+    parser.add_argument("works", nargs="*", metavar="WORK", help=f"of module, {', '.join(WORKS)}")
     parser.add_argument(
         "--kernels",
         nargs="?",
@@ -383,7 +401,7 @@ def arguments():
     if not args.without_acc:
         args.peers.insert(0, "acc")
     unknown = (set(args.peers) - PEERS.keys()) | (
-        set(args.works) - WORKS.keys() - {*KERNELS, *CEILINGS}
+        set(args.works) - WORKS.keys() - {"module", *KERNELS, *CEILINGS}
     )
     if unknown or not args.works:
         parser.error(f"no such peer or work: {', '.join(sorted(unknown))}")

@@ -1,13 +1,15 @@
-"""The work on JAX alone, AdamW by hand: `worker_jax.py jax gpt f32|bf16`.
+"""The works on JAX: `worker_jax.py jax|jax-plugin gpt|module f32|bf16`, AdamW by hand.
 
 bf16 means what autocast means to PyTorch: f32 weights and normalisations, bf16 matrix products.
 """
 
 import math
 import sys
+from functools import partial
 
 import jax
 import jax.numpy as jnp
+import module
 import numpy as np
 import works
 from worker import serve
@@ -120,8 +122,36 @@ def gpt_step(dtype):
     return {}, batch, step, lambda: jax.block_until_ready(state)
 
 
+def module_step():
+    """The same for the step of examples/stablehlo/gpt.py, which draws its batches itself."""
+    sys.path.insert(0, str(module.EXAMPLE.parent))
+    import gpt
+
+    *state, text = map(partial(jax.tree.map, jnp.asarray), gpt.inputs(module.TEXT))
+    compiled = jax.jit(gpt.step, donate_argnums=tuple(range(len(state))))
+
+    def step(_):
+        loss, *state[:] = compiled(*state, text)
+        return lambda: float(loss)
+
+    return {}, lambda number: (None, 0), step, lambda: jax.block_until_ready(state)
+
+
+def on_plugin():
+    """Makes the plugin's the device that JAX computes on."""
+    from jax._src import xla_bridge
+
+    xla_bridge.register_plugin(
+        "plugin", library_path=module.plugin(), options={"cpu_device_count": 1}
+    )
+    jax.config.update("jax_platforms", "plugin,cpu")
+
+
 if __name__ == "__main__":
-    _, work, dtype = sys.argv[1:]
-    if work != "gpt":
-        sys.exit(f"{work} is not written for JAX, only gpt is")
-    serve({"jax": jax.__version__}, lambda: gpt_step(dtype))
+    peer, work, dtype = sys.argv[1:]
+    if work not in ("gpt", "module"):
+        sys.exit(f"{work} is not written for JAX, only gpt and module are")
+    if peer == "jax-plugin":
+        on_plugin()
+    make = module_step if work == "module" else partial(gpt_step, dtype)
+    serve({"jax": jax.__version__}, make)

@@ -1,10 +1,11 @@
 """The works and kernels on PyTorch: `worker_torch.py PEER WORK f32|bf16`, where the peer is acc,
-eager, compile, max-autotune or xla."""
+openxla (acc with that engine), eager, compile, max-autotune or xla."""
 
 import sys
-from functools import partial
+from functools import cache, partial
 
 import kernels
+import module
 import torch
 import works
 from models import MODELS
@@ -12,6 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from worker import serve
 
 TYPES = {"q": torch.int64, "f": torch.float32}
+ON_ACC = ("acc", "openxla")
 # How peers compile a function.
 COMPILERS = {"compile": torch.compile, "max-autotune": partial(torch.compile, mode="max-autotune")}
 
@@ -96,9 +98,26 @@ def kernel(peer, name, dtype):
     return amount, lambda number: (None, 0), step, finish
 
 
+def module_step(peer, _work, _dtype):
+    """What `serve` wants for the step of examples/stablehlo/gpt.py, as JAX wrote it."""
+    import torchacc
+    from safetensors.torch import load_file
+
+    # In the first step, as JAX's tracing is.
+    load = cache(torchacc.stablehlo.load)
+    given = load_file(module.FOLDER / "inputs.safetensors")
+    *state, text = (given[str(number)].to("acc") for number in range(len(given)))
+
+    def step(_):
+        loss, *state[:] = load(module.FOLDER / "step.mlir")(*state, text)
+        return loss.item
+
+    return {}, lambda number: (None, 0), step, place(peer)[2]
+
+
 def place(peer):
     """(device, its name for autocast, what waits for the step to end)."""
-    if peer == "acc":
+    if peer in ON_ACC:
         import torchacc
 
         return "acc", "acc", torchacc.sync
@@ -124,6 +143,6 @@ def versions(peer):
 
 if __name__ == "__main__":
     peer, work, dtype = sys.argv[1:]
-    make = training if work in MODELS else kernel
-    memory = (lambda: torch.acc if peer == "acc" else torch.cuda) if kernels.ON_GPU else None
+    make = module_step if work == "module" else training if work in MODELS else kernel
+    memory = (lambda: torch.acc if peer in ON_ACC else torch.cuda) if kernels.ON_GPU else None
     serve(versions(peer), lambda: make(peer, work, dtype), memory)

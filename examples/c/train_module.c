@@ -77,6 +77,7 @@ int main(int argc, char** argv) {
   torchacc_tensor** inputs = allocate(n_inputs, sizeof *inputs);
   torchacc_tensor** results = allocate(n_results, sizeof *results);
   torchacc_arg* args = allocate(n_inputs, sizeof *args);
+  torchacc_arg* into = allocate(n_results, sizeof *into);
   for (size_t i = 0; i < n_inputs; ++i) {
     char name[24];
     snprintf(name, sizeof name, "%zu", i);
@@ -84,18 +85,16 @@ int main(int argc, char** argv) {
     if (!inputs[i]) fail("inputs are not named 0, 1, 2, …", argv[2]);
   }
   torchacc_archive_free(archive);
+  for (size_t i = 0; i < n_inputs; ++i) {
+    args[i] = (torchacc_arg){TORCHACC_ARG_TENSOR, 0, {.p = inputs[i]}};
+  }
+  /* A new tensor for the loss; the state stays where it is. */
+  into[0] = (torchacc_arg){TORCHACC_ARG_NONE, 0, {0}};
+  for (size_t i = 1; i < n_results; ++i) into[i] = args[i - 1];
 
   double begun = seconds();
   for (int n = 1; n <= steps; ++n) {
-    for (size_t i = 0; i < n_inputs; ++i) {
-      args[i] = (torchacc_arg){TORCHACC_ARG_TENSOR, 0, {.p = inputs[i]}};
-    }
-    ok(torchacc_graph_apply(context, step, args, n_inputs, results, n_results));
-    for (size_t i = 1; i < n_results; ++i) {
-      torchacc_tensor_release(inputs[i - 1]);
-      inputs[i - 1] = results[i];
-    }
-    /* Computes; what the old inputs held is overwritten. */
+    ok(torchacc_graph_apply_into(context, step, args, n_inputs, into, results, n_results));
     ok(torchacc_cut(context));
     if (n <= 10 || n % 10 == 0) {
       float loss;
@@ -121,6 +120,7 @@ int main(int argc, char** argv) {
     free(texts);
   }
   for (size_t i = 0; i < n_inputs; ++i) torchacc_tensor_release(inputs[i]);
+  free(into);
   free(args);
   free(results);
   free(inputs);

@@ -75,17 +75,22 @@ def step(weights, first, second, count, key, text):
     return loss, jax.tree.map(update, weights, first, second), first, second, count, key
 
 
-def main():
-    text = np.frombuffer(pathlib.Path(sys.argv[1]).read_bytes(), np.uint8)
-    folder = pathlib.Path(sys.argv[2])
+def inputs(file):
+    """What the first step takes, to learn the text in a file."""
+    text = np.frombuffer(pathlib.Path(file).read_bytes(), np.uint8)
     weights = initial(np.random.default_rng(0))
     zeros = jax.tree.map(np.zeros_like, weights)
-    inputs = weights, zeros, zeros, np.float32(0), np.asarray(jax.random.PRNGKey(0)), text
+    return weights, zeros, zeros, np.float32(0), np.asarray(jax.random.PRNGKey(0)), text
+
+
+def main():
+    first = inputs(sys.argv[1])
+    folder = pathlib.Path(sys.argv[2])
     folder.mkdir(parents=True, exist_ok=True)
     # Every input is an argument, used or not.
-    lowered = jax.jit(step, keep_unused=True).lower(*inputs)
+    lowered = jax.jit(step, keep_unused=True).lower(*first)
     (folder / "step.mlir").write_text(lowered.as_text())
-    leaves = [np.asarray(one, order="C") for one in jax.tree.leaves(inputs)]
+    leaves = [np.asarray(one, order="C") for one in jax.tree.leaves(first)]
     save_file({str(n): one for n, one in enumerate(leaves)}, folder / "inputs.safetensors")
     print(f"wrote {folder}/step.mlir and {folder}/inputs.safetensors")
 

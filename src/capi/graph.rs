@@ -5,10 +5,11 @@ use super::error::{torchacc_error, torchacc_string};
 use super::handle::{self, borrow};
 use super::record::{Arguments, give, torchacc_arg};
 use super::tensor::torchacc_tensor;
-use super::{bad, boundary, put, quiet, torchacc_str};
+use super::{bad, boundary, put, quiet, slice, torchacc_str};
 use crate::error::{Code, Error, Result};
 use crate::graph::text;
-use crate::passes::decompose;
+use crate::op::Ty;
+use crate::passes::{Draws, decompose};
 use crate::record::Operator;
 use crate::runtime::Context;
 use crate::runtime::graphs::Number;
@@ -17,6 +18,7 @@ use crate::stablehlo::{self, Module};
 use crate::trace::{ArgRef, TensorRef};
 use parking_lot::Mutex;
 use std::path::Path;
+use std::ptr::{null, null_mut};
 use std::sync::Arc;
 
 /// A program in the IR. Owned.
@@ -120,15 +122,81 @@ pub unsafe extern "C" fn torchacc_graph_capture(
     out: *mut *mut torchacc_graph,
 ) -> *mut torchacc_error {
     boundary(|| {
-        // SAFETY (here and below): as the header says.
-        let context = unsafe { borrow(context)? };
-        let (mut into, mut from) = (Arguments::default(), Arguments::default());
-        unsafe { into.take(context, NOBODY, inputs, n_inputs, Context::draw)? };
-        unsafe { from.take(context, NOBODY, outputs, n_outputs, Context::draw)? };
-        let (into, from) = (tensors(&into.refs)?, tensors(&from.refs)?);
-        let graph = owned(context.inner.capture(number, &into, &from)?);
-        unsafe { put(out, graph).inspect_err(|_| handle::release(graph)) }
+        // SAFETY: as the header says.
+        unsafe {
+            capture(context, number, (inputs, n_inputs), (outputs, n_outputs), (null(), 0), out)
+        }
     })
+}
+
+/// What a generator of random numbers gave while something was recorded: those of `seed` from offset `begin` up to `end`. Of the
+/// context's own, `begin` is 0 after `torchacc_seed`, and each call with `TORCHACC_ARG_RANDOM` takes 2^32.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct torchacc_draws {
+    pub seed: u64,
+    pub begin: u64,
+    pub end: u64,
+}
+
+/// `torchacc_graph_capture` of a program that draws random numbers, other ones whenever the graph runs: the states of the generators
+/// that gave `draws` are its last inputs, and its last results. A state is i64[2], seed and offset. Generators must differ in
+/// their seeds; numbers of other seeds are the same in each run. Errors: as of `torchacc_graph_capture`, and INVALID_ARGUMENT for
+/// two generators of one seed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_graph_capture_random(
+    context: *mut torchacc_context,
+    number: u64,
+    inputs: *const torchacc_arg,
+    n_inputs: usize,
+    outputs: *const torchacc_arg,
+    n_outputs: usize,
+    draws: *const torchacc_draws,
+    n_draws: usize,
+    out: *mut *mut torchacc_graph,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY: as the header says.
+        unsafe {
+            capture(
+                context,
+                number,
+                (inputs, n_inputs),
+                (outputs, n_outputs),
+                (draws, n_draws),
+                out,
+            )
+        }
+    })
+}
+
+/// # Safety
+/// As [`torchacc_graph_capture_random`].
+unsafe fn capture(
+    context: *mut torchacc_context,
+    number: u64,
+    (inputs, n_inputs): (*const torchacc_arg, usize),
+    (outputs, n_outputs): (*const torchacc_arg, usize),
+    (draws, n_draws): (*const torchacc_draws, usize),
+    out: *mut *mut torchacc_graph,
+) -> Result<()> {
+    // SAFETY (here and below): the caller's promise.
+    let context = unsafe { borrow(context)? };
+    let (mut into, mut from) = (Arguments::default(), Arguments::default());
+    unsafe { into.take(context, NOBODY, inputs, n_inputs, Context::draw)? };
+    unsafe { from.take(context, NOBODY, outputs, n_outputs, Context::draw)? };
+    let (into, from) = (tensors(&into.refs)?, tensors(&from.refs)?);
+    let draws: Vec<Draws> = unsafe { slice(draws, n_draws, "draws")? }
+        .iter()
+        .map(|&torchacc_draws { seed, begin, end }| Draws { seed, begin, end })
+        .collect();
+    if let Some(k) = (1..draws.len()).find(|&k| draws[..k].iter().any(|d| d.seed == draws[k].seed))
+    {
+        return Err(bad(format!("draws {k} have the seed of others")));
+    }
+    let graph = owned(context.inner.capture(number, &into, &from, &draws)?);
+    // SAFETY: as above.
+    unsafe { put(out, graph).inspect_err(|_| handle::release(graph)) }
 }
 
 /// The graph as text, which `torchacc_graph_parse` reads. Errors: UNSUPPORTED for a module with constants of many elements, which
@@ -190,23 +258,96 @@ pub unsafe extern "C" fn torchacc_graph_apply(
     boundary(|| {
         // SAFETY (here and below): as the header says.
         let (context, graph) = unsafe { (borrow(context)?, borrow(graph)?) };
-        let program = &graph.program;
         let mut arguments = Arguments::default();
         unsafe { arguments.take(context, NOBODY, args, n_args, Context::draw)? };
-        let made = results(context, program, outs, n_outs)?;
-        let (mut inputs, numbers) = split(&arguments.refs)?;
-        let constants = constants(&context.inner, graph)?;
-        if !constants.is_empty() && inputs.len() != program.inputs {
-            let count = program.inputs;
-            return Err(bad(format!("the graph has {count} inputs, not {}", inputs.len())));
-        }
-        inputs.extend(constants.iter().map(|t| TensorRef::new(t.buffer.id, &t.view)));
-        let targets: Vec<TensorRef> =
-            made.iter().map(|t| TensorRef::new(t.buffer.id, &t.view)).collect();
-        context.inner.record_graph(&program.graph, &inputs, &numbers, &targets)?;
+        let made = apply(context, graph, &arguments, outs, n_outs)?;
         unsafe { give(made, outs) };
         Ok(())
     })
+}
+
+/// `torchacc_graph_apply` with results that are written into tensors that are there: result `k` into `into[k]` (VIEW, TENSOR), or else
+/// (NONE) into a new tensor. `outs` gets these, and NULL for the others. Inputs may be among them, as the state of a training step is: their
+/// memory is overwritten where the program permits it, instead of memory of its own that each step's state would take.
+/// Errors, with nothing recorded: as of `torchacc_graph_apply`, and INVALID_ARGUMENT for two results in the same memory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_graph_apply_into(
+    context: *mut torchacc_context,
+    graph: *const torchacc_graph,
+    args: *const torchacc_arg,
+    n_args: usize,
+    into: *const torchacc_arg,
+    outs: *mut *mut torchacc_tensor,
+    n_outs: usize,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY (here and below): as the header says.
+        let (context, graph) = unsafe { (borrow(context)?, borrow(graph)?) };
+        let (mut arguments, mut targets) = (Arguments::default(), Arguments::default());
+        unsafe { arguments.take(context, NOBODY, args, n_args, Context::draw)? };
+        unsafe { targets.take(context, NOBODY, into, n_outs, Context::draw)? };
+        let targets = targets_of(&targets.refs, &graph.program)?;
+        let made = apply(context, graph, &arguments, outs, n_outs)?;
+        for (tensor, target) in made.iter().zip(&targets) {
+            if let Some(target) = target {
+                context.inner.copy(TensorRef::new(tensor.buffer.id, &tensor.view), *target)?;
+            }
+        }
+        for (index, (tensor, target)) in made.into_iter().zip(&targets).enumerate() {
+            let new = if target.is_none() { handle::give(tensor) } else { null_mut() };
+            unsafe { outs.add(index).write(new) };
+        }
+        Ok(())
+    })
+}
+
+/// Where results are to be written, if not into new tensors. Errors: another type than the result's, the same memory twice.
+fn targets_of<'a>(refs: &[ArgRef<'a>], program: &Module) -> Result<Vec<Option<TensorRef<'a>>>> {
+    let graph = &program.graph;
+    let mut targets: Vec<Option<TensorRef>> = Vec::new();
+    for (k, (arg, value)) in refs.iter().zip(&graph.outputs).enumerate() {
+        let target = match arg {
+            ArgRef::None => None,
+            ArgRef::Tensor(tensor) => Some(*tensor),
+            _ => return Err(bad(format!("what result {k} is written to is no tensor"))),
+        };
+        if let Some(tensor) = target {
+            let (wanted, given) = (graph.ty(*value), Ty::new(tensor.dtype, tensor.sizes));
+            if *wanted != given {
+                return Err(bad(format!("result {k} of the graph is {wanted}, not {given}")));
+            }
+            let is_there =
+                |other: &Option<TensorRef>| other.is_some_and(|o| o.buffer == tensor.buffer);
+            if let Some(first) = targets.iter().position(is_there) {
+                return Err(bad(format!("results {first} and {k} are to be in the same memory")));
+            }
+        }
+        targets.push(target);
+    }
+    Ok(targets)
+}
+
+/// Records the graph; its results, in new tensors.
+fn apply(
+    context: &torchacc_context,
+    graph: &torchacc_graph,
+    arguments: &Arguments,
+    outs: *mut *mut torchacc_tensor,
+    n_outs: usize,
+) -> Result<Vec<torchacc_tensor>> {
+    let program = &graph.program;
+    let made = results(context, program, outs, n_outs)?;
+    let (mut inputs, numbers) = split(&arguments.refs)?;
+    let constants = constants(&context.inner, graph)?;
+    if !constants.is_empty() && inputs.len() != program.inputs {
+        let count = program.inputs;
+        return Err(bad(format!("the graph has {count} inputs, not {}", inputs.len())));
+    }
+    inputs.extend(constants.iter().map(|t| TensorRef::new(t.buffer.id, &t.view)));
+    let targets: Vec<TensorRef> =
+        made.iter().map(|t| TensorRef::new(t.buffer.id, &t.view)).collect();
+    context.inner.record_graph(&program.graph, &inputs, &numbers, &targets)?;
+    Ok(made)
 }
 
 /// Runs the graph on OpenXLA, now: by the plugin of the PJRT C API in the file `plugin` (UTF-8), or where that is empty by that of

@@ -4,10 +4,11 @@ use super::Context;
 use crate::error::Result;
 use crate::op::Ty;
 use crate::op::array::{Array, filled};
+use crate::passes::{self, Draws};
 use crate::record::{Origin, Value, ValueIndex};
 use crate::stablehlo::Module;
 use crate::trace::{Captured, TensorRef};
-use crate::{aten, internal, invalid, passes};
+use crate::{aten, internal, invalid};
 
 impl Context {
     /// Cuts; the number of the trace that begins.
@@ -16,8 +17,9 @@ impl Context {
         Ok(self.trace.lock()?.number())
     }
 
-    /// What trace `number` has recorded so far as a function from what `inputs` held before it to what `outputs` hold now. All
-    /// else that it reads, numbers included, are constants. Nothing is computed, and the trace goes on.
+    /// What trace `number` has recorded so far as a function from what `inputs` held before it to what `outputs` hold now. The
+    /// states of generators, which gave `draws`, are its last inputs and results, `i64[2]` each: seed and offset. All else that it
+    /// reads, numbers included, are constants. Nothing is computed, and the trace goes on.
     ///
     /// Errors: `InvalidArgument` if that trace has ended, and as [`Trace::captured`](crate::trace::Trace::captured); those of
     /// the operators' rows.
@@ -26,6 +28,7 @@ impl Context {
         number: u64,
         inputs: &[TensorRef],
         outputs: &[TensorRef],
+        draws: &[Draws],
     ) -> Result<Module> {
         let captured = {
             let trace = self.trace.lock()?;
@@ -40,13 +43,17 @@ impl Context {
         let (records, n) = (&captured.records, inputs.len());
         let (graph, constants) =
             aten::lower_function(records, &captured.inputs, &captured.outputs)?;
+        let graph = match draws {
+            [] => graph,
+            _ => passes::draws(&graph, &captured.numbers, draws, n)?,
+        };
         let graph = passes::settle(&graph, &captured.numbers)?.into_owned();
         let graph = passes::optimize(graph, &|op| self.shared.backend.supports(op))?;
-        let types: Vec<Ty> =
-            inputs.iter().map(|tensor| Ty::new(tensor.dtype, tensor.sizes)).collect();
+        let types = inputs.iter().map(|tensor| Ty::new(tensor.dtype, tensor.sizes));
+        let types: Vec<Ty> = types.chain(draws.iter().map(|_| Draws::state())).collect();
         let graph = passes::declare(&graph, &types)?.into_owned();
         let constants = constants.into_iter().map(|index| self.constant(&captured, index));
-        Ok(Module { graph, inputs: n, constants: constants.collect::<Result<_>>()? })
+        Ok(Module { graph, inputs: types.len(), constants: constants.collect::<Result<_>>()? })
     }
 
     /// What a leaf holds.

@@ -72,6 +72,13 @@ impl Context {
         }
         Ok(())
     }
+
+    /// Records that a tensor is given what another one of its type holds.
+    pub fn copy(&self, from: TensorRef, to: TensorRef) -> Result<()> {
+        let Some(copy) = aten::find("torchacc::copy") else { return internal!("no row copies") };
+        let (op, args) = (Operator::Native(copy), [ArgRef::Tensor(from)]);
+        self.record(&Call { op, args: &args, outs: &[to] })
+    }
 }
 
 fn check(graph: &Graph, given: &[TensorRef], numbers: &[Number]) -> Result<()> {
@@ -241,9 +248,7 @@ impl<'a> Recorder<'a> {
         if tensor.buffer == out.buffer {
             return Ok(());
         }
-        let Some(copy) = aten::find("torchacc::copy") else { return internal!("no row copies") };
-        let (op, args) = (Operator::Native(copy), [ArgRef::Tensor(tensor)]);
-        self.context.record(&Call { op, args: &args, outs: &[*out] })
+        self.context.copy(tensor, *out)
     }
 }
 

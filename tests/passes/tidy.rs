@@ -1,4 +1,4 @@
-//! `marks`, `dce`, `cse` and `fold`; `settle` and `declare`, for programs that others call.
+//! `marks`, `dce`, `cse` and `fold`; `settle`, `draws` and `declare`, for programs that others call.
 
 use super::{check, program};
 use expect_test::expect;
@@ -8,7 +8,7 @@ use torchacc::graph::text::parse;
 use torchacc::op::Ty;
 use torchacc::op::arg::ScalarKind;
 use torchacc::op::host::{HostOp, register};
-use torchacc::passes::{cse, dce, declare, fold, marks, settle};
+use torchacc::passes::{Draws, cse, dce, declare, draws, fold, marks, settle};
 
 #[test]
 fn marks_go_and_what_they_held_apart_becomes_one() {
@@ -172,6 +172,58 @@ return %3
     let graph = parse(text).unwrap();
     assert!(settle(&graph, &numbers[..1]).is_err());
     assert!(settle(&graph, &[numbers[0], numbers[0]]).is_err());
+}
+
+#[test]
+fn states_of_generators_are_inputs_and_results() {
+    let lines = "\
+%1: i64[] = scalar() {slot=0, dtype=i64}
+%2: i64[] = scalar() {slot=1, dtype=i64}
+%3: f32[3] = random(%1, %2) {sizes=[3]}
+%4: i64[] = scalar() {slot=2, dtype=i64}
+%5: f32[3] = random(%1, %4) {sizes=[3]}
+%6: f32[3] = random(%4, %1) {sizes=[3]}
+%7: i64[] = add(%1, %2)
+return %0, %3, %5, %6, %7
+";
+    let graph = parse(&program(&["f32[3]"], lines)).unwrap();
+    let numbers = [9, 40, 44].map(|n| (ScalarKind::Int, n));
+    let generators = [Draws { seed: 8, begin: 0, end: 0 }, Draws { seed: 9, begin: 40, end: 48 }];
+    let drawn = draws(&graph, &numbers, &generators, 0).unwrap();
+    expect![[r#"
+        %0: i64[2] = input() {index=0, type=(i64[2])}
+        %1: i64[1] = slice(%0) {starts=[0], sizes=[1], steps=[1]}
+        %2: i64[] = reshape(%1) {sizes=[]}
+        %3: i64[1] = slice(%0) {starts=[1], sizes=[1], steps=[1]}
+        %4: i64[] = reshape(%3) {sizes=[]}
+        %5: i64[1] = reshape(%2) {sizes=[1]}
+        %6: i64[1] = reshape(%4) {sizes=[1]}
+        %7: i64[2] = concat(%5, %6) {dim=0}
+        %8: i64[2] = input() {index=1, type=(i64[2])}
+        %9: i64[1] = slice(%8) {starts=[0], sizes=[1], steps=[1]}
+        %10: i64[] = reshape(%9) {sizes=[]}
+        %11: i64[1] = slice(%8) {starts=[1], sizes=[1], steps=[1]}
+        %12: i64[] = reshape(%11) {sizes=[]}
+        %13: i64[] = const_int() {value=8, dtype=i64}
+        %14: i64[] = add(%12, %13)
+        %15: i64[1] = reshape(%10) {sizes=[1]}
+        %16: i64[1] = reshape(%14) {sizes=[1]}
+        %17: i64[2] = concat(%15, %16) {dim=0}
+        %18: f32[3] = input() {index=2, type=(f32[3])}
+        %19: i64[] = scalar() {slot=0, dtype=i64}
+        %20: i64[] = scalar() {slot=1, dtype=i64}
+        %21: f32[3] = random(%10, %12) {sizes=[3]}
+        %22: i64[] = scalar() {slot=2, dtype=i64}
+        %23: i64[] = const_int() {value=4, dtype=i64}
+        %24: i64[] = add(%12, %23)
+        %25: f32[3] = random(%10, %24) {sizes=[3]}
+        %26: f32[3] = random(%22, %19) {sizes=[3]}
+        %27: i64[] = add(%19, %20)
+        return %18, %21, %25, %26, %27, %7, %17
+    "#]]
+    .assert_eq(&dce(&drawn).unwrap().to_string());
+    let nothing = draws(&parse("return\n").unwrap(), &[], &generators[..1], 0).unwrap();
+    assert_eq!(nothing.outputs.len(), 1);
 }
 
 #[test]

@@ -2,12 +2,15 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import warnings
 from pathlib import Path
 
 import pytest
+import ranks
+import torch
 from support import output, run_python
 
 TESTS = Path(__file__).resolve().parent
@@ -201,6 +204,38 @@ def test_operators_are_those_of_the_cpu():
     operation is a program here."""
     result = run_tests("--sample-operators", "test_opinfo.py")
     assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-2000:]
+
+
+@needs_plugin
+def test_ranks_train_with_it():
+    """Collectives are steps of their own between modules."""
+    names = ("ddp", "fsdp2")
+    for made in ranks.run("engines.train", 2, "llama", 5, *names, timeout=600, **ENGINE):
+        for name in names:
+            assert made[name]["acc"] == pytest.approx(made[name]["cpu"], rel=1e-5)
+            before, last = made[name]["counts"][-2:]
+            assert last["engine_runs"] > before["engine_runs"]
+            assert last["engine_compiles"] == before["engine_compiles"]
+            assert last["collectives"] > last["compiles"] == 0
+
+
+@needs_plugin
+def test_a_plugin_of_the_environment_is_found(tmp_path):
+    """PyTorch in another environment, where a wheel has put the plugin, too."""
+    packages = tmp_path / "lib" / "python3" / "site-packages"
+    shutil.copytree(Path(torch.__file__).parent, packages / "torch", copy_function=os.symlink)
+    (packages / "xla_plugins").mkdir()
+    (packages / "xla_plugins" / Path(PLUGIN).stem).symlink_to(Path(PLUGIN).parent)
+    code = """
+import torch, torchacc
+assert (torch.ones(3, device="acc") + 1).tolist() == [2, 2, 2]
+print(torch.__file__, torchacc.metrics()["engine_runs"])
+"""
+    folders = os.pathsep.join([str(packages), os.environ.get("PYTHONPATH", "")])
+    variables = ENGINE | {"TORCHACC_OPENXLA": "", "PYTHONPATH": folders}
+    where, runs = output(code, fresh=True, **variables).split()
+    assert where.startswith(str(tmp_path))
+    assert int(runs) == 1
 
 
 def test_a_plugin_has_to_be_there():

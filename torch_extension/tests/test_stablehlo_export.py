@@ -9,7 +9,12 @@ import torch.nn as nn
 import torch.nn.functional as F
 import torchacc
 from support import DEVICE
+from torch.utils.checkpoint import checkpoint
 from torchacc.stablehlo import Module, export, load, tensors_of
+
+PLUGIN = (
+    Path(__file__).resolve().parents[2] / "target/openxla/xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so"
+)
 
 
 def the_same(found, expected, **tolerance):
@@ -228,6 +233,108 @@ def test_an_optimizer_has_its_parameters():
     assert weight.tolist() == [1, 1, 1]
 
 
+def test_a_state_that_is_overwritten():
+    size = 4 * 2**20
+
+    def step(x, weight, moment):
+        moment = moment * 0.9 + x
+        # What is an input, too, is read before it is overwritten.
+        return (weight * x).sum(), weight - moment, moment, weight
+
+    x, weight, moment, last = (torch.ones(size // 4, device=DEVICE) for _ in range(4))
+    module, state = export(step, x, weight, moment), [weight, moment]
+    values = [one.clone() for one in state]
+    for _ in range(5):
+        torchacc.sync()
+        torch.acc.reset_peak_memory_stats()
+        before, version = torch.acc.memory_allocated(), weight._version
+        loss, *made = module(x, *state, out=[None, *state, last])
+        assert all(one is other for one, other in zip(made, [*state, last], strict=True))
+        assert weight._version == version + 1
+        torchacc.sync()
+        # `last` was not read, so that it is not overwritten but replaced.
+        assert torch.acc.max_memory_allocated() - before < 2 * size
+        expected, *values, was = module(x, *values)
+        the_same([loss, *state, last], [expected, *values, was], rtol=0, atol=0)
+    kept = [one.clone() for one in state]
+    for text, out in (
+        ("has 4 results, and `out` 1", [None]),
+        ("`out` 0 of the module is on cpu", [None, None, None, torch.ones(size // 4)]),
+        (r"result 1 of the graph is f32\[1048576\], not f64", [None, moment.double(), None, None]),
+        (r"result 2 .*, not f32\[7\]", [None, None, moment[:7], None]),
+        ("results 1 and 3 are to be in the same memory", [None, weight, None, weight]),
+    ):
+        with pytest.raises(RuntimeError, match=text):
+            module(x, *state, out=out)
+    the_same(state, kept, rtol=0, atol=0)
+
+
+class Dropped(nn.Module):
+    """Draws in every way: masks, attention, noise of each distribution."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.head = nn.Linear(8, 24, bias=False), nn.Linear(8, 5)
+
+    def forward(self, x):
+        q, k, v = (one.unflatten(-1, (2, 4)).transpose(1, 2) for one in self.qkv(x).chunk(3, -1))
+        y = F.scaled_dot_product_attention(q, k, v, dropout_p=0.3, is_causal=True)
+        y = checkpoint(F.dropout, y.transpose(1, 2).flatten(2), 0.4, use_reentrant=False)
+        y = y + 0.1 * torch.randn_like(y) + torch.rand_like(y)
+        return self.head(y + torch.bernoulli(torch.full_like(y, 0.5)))
+
+
+def test_random_numbers_are_a_state(tmp_path):
+    torch.manual_seed(0)
+    model = Dropped().to(DEVICE)
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-2, capturable=True)
+    step, generator = step_of(model, optimizer), torch.acc.default_generators[0]
+    x, y = torch.randn(3, 6, 8, device=DEVICE), torch.randint(0, 5, (3, 6)).to(DEVICE)
+    step(x, y)
+    generator.manual_seed(-(2**40) - 3)
+    state = [model, generator, optimizer]
+    first = [one.clone() for one in tensors_of(state)]
+    module = export(step, x, y, state=state)
+    assert first[-1].tolist() == tensors_of(state)[-1].tolist()
+    module.save(tmp_path / "step.mlir")
+    expected, after = [step(x, y).item() for _ in range(4)], tensors_of(state)
+    assert len({round(loss, 4) for loss in expected}) == 4
+    for each in (module, load(tmp_path / "step.mlir")):
+        values, found = first, []
+        for _ in range(4):
+            loss, *values = each(x, y, *values)
+            found.append(loss.item())
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=0)
+        the_same(values[:-1], after[:-1], rtol=1e-3, atol=1e-5)
+        assert values[-1].tolist() == after[-1].tolist()
+    if PLUGIN.exists():
+        loss, *values = module.on_openxla(x, y, *first, plugin=PLUGIN)
+        torch.testing.assert_close(loss.item(), expected[0], rtol=1e-5, atol=0)
+
+
+def test_generators():
+    x = torch.zeros(1000, device=DEVICE)
+    one, other = (torch.Generator(DEVICE).manual_seed(seed) for seed in (3, 3))
+    draws = [one.get_state(), other.get_state()]
+
+    def function(x):
+        torch.rand(7, generator=one, device=DEVICE)
+        fixed = torch.rand(1000, generator=torch.Generator(DEVICE).manual_seed(9), device=DEVICE)
+        return x + torch.rand(1000, generator=other, device=DEVICE), fixed
+
+    module = export(function, x, state=[one, other])
+    assert all(map(torch.equal, draws, [one.get_state(), other.get_state()]))
+    results = module(x, *tensors_of([one, other]))
+    the_same(results, [*function(x), *tensors_of([one, other])], rtol=0, atol=0)
+    assert not torch.equal(results[0], module(x, *results[2:])[0])
+    # One that is not drawn from stays as it is.
+    the_same(export(torch.neg, x, state=one)(x, *tensors_of(one)), [x, *tensors_of(one)])
+    the_same(export(lambda: (), state=one)(*tensors_of(one)), tensors_of(one))
+    broken("same each time", function, x, state=[one])
+    broken("sets the seed", lambda: one.manual_seed(1) and (), state=one)
+    broken("input 1 of .* is on cpu", torch.neg, x, state=torch.Generator())
+
+
 def broken(text, function, *arguments, state=()):
     with pytest.raises(ValueError, match=text):
         export(function, *arguments, state=state)
@@ -277,11 +384,6 @@ def test_what_is_no_function():
     with pytest.raises(TypeError, match="str has no tensors"):
         export(torch.neg, x, state="x")
     assert x.tolist() == [1] * 4
-
-
-PLUGIN = (
-    Path(__file__).resolve().parents[2] / "target/openxla/xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so"
-)
 
 
 def test_openxla_has_to_be_there(tmp_path, monkeypatch):

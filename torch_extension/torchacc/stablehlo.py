@@ -5,8 +5,9 @@
 
 import contextlib
 import os
+import secrets
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from types import ModuleType
@@ -52,13 +53,23 @@ class Module:
         made._graph = graph
         return made
 
-    def __call__(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def __call__(
+        self, *inputs: torch.Tensor, out: Sequence[torch.Tensor | None] | None = None
+    ) -> tuple[torch.Tensor, ...]:
         """The module's results for its inputs, on acc, of the types and sizes that it says. There
         are no gradients but those that the module computes.
 
-        Raises RuntimeError for inputs of another number, device, type or size.
+        `out`: for each result the tensor that it is written to, or None for a new one. They may be
+        inputs, whose memory a step then overwrites instead of taking as much again:
+        `loss, *_ = step(x, *state, out=[None, *state])`.
+
+        Raises RuntimeError for inputs of another number, device, type or size, and for tensors in
+        `out` that are not of the results' or share memory; nothing is written then.
         """
-        return tuple(self._graph.call([one.detach() for one in inputs]))
+        count = self._graph.results()
+        into = [None] * count if out is None else [None if t is None else t.detach() for t in out]
+        new = iter(self._graph.call([one.detach() for one in inputs], into))
+        return tuple(next(new) if one is None else one for one in out or into)
 
     def on_openxla(
         self, *inputs: torch.Tensor, plugin: str | os.PathLike | None = None
@@ -162,8 +173,9 @@ def export(function: Callable[..., Any], *arguments: Any, state: Any = ()) -> Mo
     reads beside them and changes in place. Its results are the tensors that the function returns,
     then what those of `state` hold in the end. `state` is a tensor, an `nn.Module` (its
     parameters, then its buffers), an optimizer (its parameters, their state one by one, then what
-    its groups have), or lists, tuples and dicts of such: `tensors_of` gives them. Whatever else the
-    function reads, tensors and numbers, is constant in the module.
+    its groups have), a generator of random numbers (that of dropout is
+    `torch.acc.default_generators[0]`), or lists, tuples and dicts of such: `tensors_of` gives them.
+    Whatever else the function reads, tensors and numbers, is constant in the module.
 
     Nothing is computed: the function is called twice, and what both record must be the same;
     after it the tensors of `state`, their gradients (which are None when it begins) and the
@@ -172,12 +184,12 @@ def export(function: Callable[..., Any], *arguments: Any, state: Any = ()) -> Mo
     Raises ValueError for tensors that are not on acc or not all of their memory, and for a
     function that changes others (which stay changed), reads what it computes, has operators that
     run on the CPU or send something to other processes, makes new state (an optimizer in its first
-    step), or does not compute the same each time: with random numbers, or with numbers that Python
-    counts.
+    step), or does not compute the same each time: with random numbers of generators that are not in
+    `state`, or with numbers that Python counts.
     """
-    kept = tensors_of(state)
+    kept, generators = _parts(state)
     given = [one for one in tree_leaves(arguments) if isinstance(one, torch.Tensor)]
-    for number, one in enumerate([*given, *kept]):
+    for number, one in enumerate([*given, *kept, *generators]):
         if one.device.type != "acc":
             raise ValueError(
                 f"StableHLO: input {number} of {function} is on {one.device}, and not on acc; the "
@@ -187,8 +199,8 @@ def export(function: Callable[..., Any], *arguments: Any, state: Any = ()) -> Mo
     graphs = []
     with torch.random.fork_rng(device_type="acc"):
         for _ in range(2):
-            with _unchanged(state, kept):
-                graphs.append(_captured(function, arguments, state, kept))
+            with _unchanged(state, kept, generators):
+                graphs.append(_captured(function, arguments, state, kept, generators))
     texts = [graph.stablehlo() for graph in graphs]
     if texts[0] != texts[1]:
         lines = zip_longest(*(text.splitlines() for text in texts), fillvalue="")
@@ -196,24 +208,36 @@ def export(function: Callable[..., Any], *arguments: Any, state: Any = ()) -> Mo
         raise ValueError(
             f"StableHLO: {function} does not compute the same each time:\n{first[:200]}\n"
             f"{second[:200]}\nRandom numbers, and numbers that change from call to call (a "
-            "learning rate, a count of steps), would be constants of the module: make them tensors "
-            "of `state` or arguments (optimizers: `capturable=True`, `lr=torch.tensor(...)`)"
+            "learning rate, a count of steps), would be constants of the module. Have a generator "
+            "in `state`, as torch.acc.default_generators[0]; make numbers tensors of `state` or "
+            "arguments (optimizers: `capturable=True`, `lr=torch.tensor(...)`)"
         )
     return Module._of(graphs[1])
 
 
 def tensors_of(state: Any) -> list[torch.Tensor]:
     """The tensors of a `state` of `export`, in the order in which they are a module's inputs, each
-    once.
+    once; then of each generator seed and offset, i64[2], as they are now. A generator goes on from
+    such a tensor by `generator.set_state(tensor.cpu().view(torch.uint8))`.
 
     Raises TypeError for anything else.
     """
-    return list({id(one): one for one in _all_tensors(state)}.values())
+    kept, generators = _parts(state)
+    numbers = (one.get_state().view(torch.int64).to(one.device) for one in generators)
+    return [*kept, *numbers]
 
 
-def _all_tensors(state: Any) -> Iterator[torch.Tensor]:
+def _parts(state: Any) -> tuple[list[torch.Tensor], list[torch.Generator]]:
+    """The tensors, and the generators of random numbers, each once."""
+    kept, generators = {}, {}
+    for one in _all_parts(state):
+        (kept if isinstance(one, torch.Tensor) else generators).setdefault(id(one), one)
+    return list(kept.values()), list(generators.values())
+
+
+def _all_parts(state: Any) -> Iterator[torch.Tensor | torch.Generator]:
     for one in tree_leaves(state):
-        if isinstance(one, torch.Tensor):
+        if isinstance(one, torch.Tensor | torch.Generator):
             yield one
         elif isinstance(one, nn.Module):
             yield from one.parameters()
@@ -235,16 +259,23 @@ def _fresh(tensor: torch.Tensor) -> torch.Tensor:
     return made.requires_grad_(tensor.requires_grad)
 
 
-def _captured(function: Callable, arguments: tuple, state: Any, kept: list[torch.Tensor]) -> Any:
+def _captured(
+    function: Callable,
+    arguments: tuple,
+    state: Any,
+    kept: list[torch.Tensor],
+    generators: list[torch.Generator],
+) -> Any:
     """The graph of one call."""
     inputs = [one for one in tree_leaves(arguments) if isinstance(one, torch.Tensor)]
     before = {}
     try:
         number = torch.ops.acc.capture_begin()
         before = _cuts()
+        drawn = [_seed_and_offset(one) for one in generators]
         with one_program():
             results = [one for one in tree_leaves(function(*arguments)) if one is not None]
-        if [id(one) for one in tensors_of(state)] != [id(one) for one in kept]:
+        if [id(one) for one in _parts(state)[0]] != [id(one) for one in kept]:
             raise ValueError(
                 f"StableHLO: {function} makes or replaces tensors of its state, as an optimizer "
                 "does in its first step: call it once before"
@@ -252,7 +283,13 @@ def _captured(function: Callable, arguments: tuple, state: Any, kept: list[torch
         for one in results:
             if not isinstance(one, torch.Tensor):
                 raise ValueError(f"StableHLO: {function} returns {type(one).__name__}: no tensor")
-        return torch.classes.acc.Graph.capture(number, inputs + kept, results + kept)
+        draws = []
+        for generator, (seed, begin) in zip(generators, drawn, strict=True):
+            now, end = _seed_and_offset(generator)
+            if now != seed:
+                raise ValueError(f"StableHLO: {function} sets the seed of a generator in `state`")
+            draws += [seed, begin, end]
+        return torch.classes.acc.Graph.capture(number, inputs + kept, results + kept, draws)
     except RuntimeError as error:
         text = f"StableHLO: {function}: {error}"
         if "was cut" in text:
@@ -269,17 +306,29 @@ def _cuts() -> dict[str, int]:
     return counts
 
 
+def _seed_and_offset(generator: torch.Generator) -> list[int]:
+    return generator.get_state().view(torch.int64).tolist()
+
+
 @contextlib.contextmanager
-def _unchanged(state: Any, kept: list[torch.Tensor]) -> Iterator[None]:
-    """Whatever is done to the tensors of `state`, afterwards they are what they were."""
+def _unchanged(
+    state: Any, kept: list[torch.Tensor], generators: list[torch.Generator]
+) -> Iterator[None]:
+    """Whatever is done to what `state` has, afterwards it is what it was. Meanwhile each generator
+    has a seed that nobody else has: what is drawn with it is drawn from there."""
+    states = [one.get_state() for one in generators]
     saved, gradients = [one.detach().clone() for one in kept], [one.grad for one in kept]
     optimizers = [one for one in tree_leaves(state) if isinstance(one, torch.optim.Optimizer)]
     known = [set(one.state) for one in optimizers]
     for one in kept:
         one.grad = None
     try:
+        for one in generators:
+            one.manual_seed(secrets.randbits(63))
         yield
     finally:
+        for one, was in zip(generators, states, strict=True):
+            one.set_state(was)
         with torch.no_grad():
             for one, was, gradient in zip(kept, saved, gradients, strict=True):
                 one.copy_(was)

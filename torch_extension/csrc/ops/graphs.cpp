@@ -42,13 +42,21 @@ class Graph : public torch::CustomClassHolder {
     graph_.reset(graph);
   }
 
-  // What was recorded since `capture_begin`, as a function.
+  // What was recorded since `capture_begin`, as a function. `draws`: of each generator whose state
+  // it takes, the seed, and the offsets where it began and ended.
   static c10::intrusive_ptr<Graph> capture(int64_t number, const std::vector<at::Tensor>& inputs,
-                                           const std::vector<at::Tensor>& outputs) {
+                                           const std::vector<at::Tensor>& outputs,
+                                           const std::vector<int64_t>& draws) {
     const Views from("input", inputs), to("result", outputs);
+    std::vector<torchacc_draws> drawn;
+    for (size_t at = 0; at + 2 < draws.size(); at += 3) {
+      const auto number_at = [&](size_t k) { return static_cast<uint64_t>(draws[at + k]); };
+      drawn.push_back({number_at(0), number_at(1), number_at(2)});
+    }
     torchacc_graph* graph = nullptr;
-    check(torchacc_graph_capture(context(), number, from.arguments.data(), from.arguments.size(),
-                                 to.arguments.data(), to.arguments.size(), &graph));
+    check(torchacc_graph_capture_random(context(), number, from.arguments.data(),
+                                        from.arguments.size(), to.arguments.data(),
+                                        to.arguments.size(), drawn.data(), drawn.size(), &graph));
     return c10::make_intrusive<Graph>(graph);
   }
 
@@ -62,12 +70,28 @@ class Graph : public torch::CustomClassHolder {
     return copied;
   }
 
-  // Records it.
-  std::vector<at::Tensor> call(const std::vector<at::Tensor>& inputs) const {
+  int64_t results() const { return static_cast<int64_t>(torchacc_graph_outputs(graph_.get())); }
+
+  // Records it. Results go into the tensors `out`, one for each result where there are any; new
+  // tensors for those that are none.
+  std::vector<at::Tensor> call(const std::vector<at::Tensor>& inputs,
+                               const std::vector<std::optional<at::Tensor>>& out) const {
     const Views from("input", inputs);
     std::vector<torchacc_tensor*> made(torchacc_graph_outputs(graph_.get()), nullptr);
-    check(torchacc_graph_apply(context(), graph_.get(), from.arguments.data(),
-                               from.arguments.size(), made.data(), made.size()));
+    TORCH_CHECK(out.size() == made.size(), "the module has ", made.size(), " results, and `out` ",
+                out.size(), " tensors");
+    std::vector<at::Tensor> given;
+    for (const auto& one : out) {
+      if (one.has_value()) given.push_back(*one);
+    }
+    const Views to("`out`", given);
+    std::vector<torchacc_arg> into(out.size(), torchacc_arg{});
+    for (size_t result = 0, next = 0; result < out.size(); ++result) {
+      if (out[result].has_value()) into[result] = to.arguments[next++];
+    }
+    check(torchacc_graph_apply_into(context(), graph_.get(), from.arguments.data(),
+                                    from.arguments.size(), into.data(), made.data(), made.size()));
+    for (const at::Tensor& one : given) one.unsafeGetTensorImpl()->bump_version();
     return adopted(made);
   }
 
@@ -85,7 +109,9 @@ class Graph : public torch::CustomClassHolder {
  private:
   static std::vector<at::Tensor> adopted(const std::vector<torchacc_tensor*>& made) {
     std::vector<std::unique_ptr<torchacc_tensor, Release>> owned;
-    for (torchacc_tensor* tensor : made) owned.emplace_back(tensor);
+    for (torchacc_tensor* tensor : made) {
+      if (tensor != nullptr) owned.emplace_back(tensor);
+    }
     std::vector<at::Tensor> results;
     for (const auto& tensor : owned) {
       torchacc_view view{};
@@ -112,6 +138,7 @@ TORCH_LIBRARY_FRAGMENT(acc, m) {
       .def(torch::init<const std::string&>())
       .def_static("capture", &Graph::capture)
       .def("stablehlo", &Graph::stablehlo)
+      .def("results", &Graph::results)
       .def("call", &Graph::call)
       .def("run_on_openxla", &Graph::run_on_openxla);
 }

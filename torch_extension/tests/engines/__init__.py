@@ -44,6 +44,7 @@ def counts_of(step, number):
     torchacc.sync()
     metrics = torchacc.metrics()
     kept = ("compiles", "host_calls", "immediate_runs", "collectives", "collective_bytes")
+    kept += ("engine_runs", "engine_compiles")
     return loss, {"cuts": cuts, **{name: metrics[name] for name in kept}}
 
 
