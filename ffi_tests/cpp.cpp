@@ -515,6 +515,18 @@ static void changing_integers(const ta::Context& context) {
   EXPECT(changes(sum, {5, 6, 6, 7, 5}) == std::vector<bool>({false, false, false, true, true}));
   // Another program has learnt nothing.
   EXPECT(changes([&] { return x * x; }, {5, 5, 5, 5}) == std::vector<bool>(4, false));
+  // Lists of other lengths, the last one of which is recorded only.
+  const auto y = ta::tensor<float>(context, {1, 2, 3}, {3});
+  for (const std::size_t length : {2, 3, 4, 5}) {
+    context.cut();
+    std::vector<ta::Tensor> list(length, y);
+    list.push_back(x + x);
+    const std::size_t stored = ta::list_changes(context, 7, list);
+    EXPECT(stored == (length < 4 ? 0 : length));
+    throws(TORCHACC_INVALID_ARGUMENT, [&] { ta::concatenate(context, list, {11}); });
+  }
+  expect(ta::concatenate(context, {y, x, y}, {2, 4}), {1, 2, 3, 0, 0, 1, 2, 3});
+  throws(TORCHACC_INVALID_ARGUMENT, [&] { ta::concatenate(context, {y, y}, {7}); });
 }
 
 int main(int, char** argv) {

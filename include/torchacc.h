@@ -619,6 +619,28 @@ torchacc_error *torchacc_integer_changes(torchacc_context *context,
                                          int64_t integer,
                                          bool *changes);
 
+/*
+ How many tensors of a list that the operation recorded next reads (`cat`), from its first on, `torchacc_concatenate` can put
+ together, if the list changes from run to run of this program, as `torchacc_integer_changes` says it: how many there are, and
+ which are the same memory as others, or as what the program has read. 0 for a list that stays, and where memory is not the
+ host's. Records nothing. Errors: INVALID_ARGUMENT.
+ */
+torchacc_error *torchacc_list_changes(torchacc_context *context,
+                                      uint64_t kind,
+                                      const struct torchacc_view *list,
+                                      size_t len,
+                                      size_t *stored);
+
+/*
+ Makes the elements of `parts`, one after another, the content of the whole buffer of `out`. Nothing is recorded: what tensors are
+ in memory, or will be of programs that were cut, is copied as bytes, and the list is no part of a program. Does not wait.
+ Errors: INVALID_ARGUMENT for parts that are not dense or that are recorded only, and for an `out` of another size.
+ */
+torchacc_error *torchacc_concatenate(torchacc_context *context,
+                                     const struct torchacc_view *parts,
+                                     size_t n_parts,
+                                     const struct torchacc_view *out);
+
 /* Element type and sizes of a dense tensor. */
 typedef struct torchacc_type {
   torchacc_dtype dtype;

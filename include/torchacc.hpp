@@ -754,6 +754,38 @@ inline Tensor zeros(const Context& context, const Ints& sizes, DType dtype = DTy
   return Tensor(context, out);
 }
 
+namespace detail {
+/// Views as the C functions take them, and what they point into.
+struct Views {
+  explicit Views(const std::vector<Tensor>& tensors) {
+    for (const Tensor& tensor : tensors) kept.push_back(tensor.view());
+    for (const View& view : kept) all.push_back(view.get());
+  }
+  std::vector<View> kept;
+  std::vector<torchacc_view> all;
+};
+}  // namespace detail
+
+/// How many tensors of a list, from its first on, `concatenate` can put together, if the list of
+/// the operation that is recorded next changes from run to run.
+inline std::size_t list_changes(const Context& context, std::uint64_t kind,
+                                const std::vector<Tensor>& list) {
+  const detail::Views views(list);
+  std::size_t stored = 0;
+  check(torchacc_list_changes(context.get(), kind, views.all.data(), views.all.size(), &stored));
+  return stored;
+}
+/// A tensor of the elements of dense tensors, one after another; nothing is recorded.
+inline Tensor concatenate(const Context& context, const std::vector<Tensor>& parts,
+                          const Ints& sizes, DType dtype = DType::F32) {
+  const detail::Views views(parts);
+  Tensor made = zeros(context, sizes, dtype);
+  const View out = made.view();
+  const torchacc_view whole = out.get();
+  check(torchacc_concatenate(context.get(), views.all.data(), views.all.size(), &whole));
+  return made;
+}
+
 // ---- arguments
 
 /// Numbers from the context's generator, for an operator that draws some.

@@ -386,6 +386,64 @@ pub unsafe extern "C" fn torchacc_integer_changes(
     })
 }
 
+/// How many tensors of a list that the operation recorded next reads (`cat`), from its first on, `torchacc_concatenate` can put
+/// together, if the list changes from run to run of this program, as `torchacc_integer_changes` says it: how many there are, and
+/// which are the same memory as others, or as what the program has read. 0 for a list that stays, and where memory is not the
+/// host's. Records nothing. Errors: INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_list_changes(
+    context: *mut torchacc_context,
+    kind: u64,
+    list: *const torchacc_view,
+    len: usize,
+    stored: *mut usize,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY (here and below): as the header says.
+        let context = unsafe { borrow(context)? };
+        let list = unsafe { all_located(context, list, len)? };
+        unsafe { super::put(stored, context.inner.changing_list(kind, &list)?) }
+    })
+}
+
+/// Makes the elements of `parts`, one after another, the content of the whole buffer of `out`. Nothing is recorded: what tensors are
+/// in memory, or will be of programs that were cut, is copied as bytes, and the list is no part of a program. Does not wait.
+/// Errors: INVALID_ARGUMENT for parts that are not dense or that are recorded only, and for an `out` of another size.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn torchacc_concatenate(
+    context: *mut torchacc_context,
+    parts: *const torchacc_view,
+    n_parts: usize,
+    out: *const torchacc_view,
+) -> *mut torchacc_error {
+    boundary(|| {
+        // SAFETY (here and below): as the header says.
+        let context = unsafe { borrow(context)? };
+        let parts = unsafe { all_located(context, parts, n_parts)? };
+        let out = unsafe { all_located(context, out, 1)? };
+        if out[0].view().covers(context.inner.nbytes(out[0].buffer)).is_none() {
+            return Err(bad("what parts are put into is not a whole buffer"));
+        }
+        context.inner.concatenate(&parts, out[0].buffer)
+    })
+}
+
+/// # Safety
+/// `list` points at `len` views, for as long as the result is used.
+unsafe fn all_located<'a>(
+    context: &torchacc_context,
+    list: *const torchacc_view,
+    len: usize,
+) -> Result<SmallVec<[TensorRef<'a>; 8]>> {
+    // SAFETY: the caller's promise.
+    let views = unsafe { slice(list, len, "views")? };
+    let each = |raw| match unsafe { located(context, raw)? } {
+        Some(tensor) => Ok(tensor),
+        None => Err(bad("a view has no buffer")),
+    };
+    views.iter().map(each).collect()
+}
+
 /// A tensor that views a buffer.
 ///
 /// # Safety

@@ -2,6 +2,7 @@
 //! cut, so that importing the library starts nothing. While it has nothing to do, who waits for a short program runs it.
 
 use super::background::BackgroundThread;
+use super::concatenate::Concatenation;
 use super::engine_choice::{self, Task};
 use super::failures::Concerns;
 use super::prefetch::{Ran, prefetcher};
@@ -22,6 +23,8 @@ const QUEUED: usize = 8;
 
 enum Job {
     Run(Box<Closed>),
+    /// Counts as a program, since it makes what later ones read.
+    Concatenate(Concatenation),
     /// Begins with what [`Queue::progress`] says.
     Speculate,
     /// Opens when everything queued before it has run.
@@ -179,6 +182,16 @@ impl Launcher {
         })
     }
 
+    /// Queues the copies of a list. Error: there is nobody to make them.
+    pub fn concatenate(&self, list: Concatenation) -> Result<()> {
+        *self.queue.length.lock() += 1;
+        self.queue.sent.fetch_add(1, Relaxed);
+        self.send(Job::Concatenate(list)).or_else(|_| {
+            self.queue.take_one();
+            crate::internal!("the launch thread has ended")
+        })
+    }
+
     /// Has the launch thread begin with a trace that is being recorded, if it has nothing else to do. To be called without locks.
     pub fn speculate(&self, progress: Progress) {
         // A lock that is taken may stay so in a process that was forked, which may record.
@@ -270,6 +283,10 @@ impl Launcher {
                 let engine = &mut *engine.lock();
                 match job {
                     Job::Run(closed) => engine.run(&shared, &waiting, *closed),
+                    Job::Concatenate(list) => {
+                        list.run(&shared);
+                        waiting.take_one();
+                    }
                     Job::Speculate => {
                         let Some(progress) = waiting.progress.lock().take() else { continue };
                         let Engine { arena, begun, .. } = engine;

@@ -9,6 +9,7 @@ mod clock;
 mod code;
 mod communicators;
 pub mod compile;
+mod concatenate;
 pub mod config;
 mod cut;
 pub mod devices;

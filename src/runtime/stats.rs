@@ -101,6 +101,7 @@ macro_rules! metrics {
             collective_ns: Counter, "ns", "Running them, waiting for other ranks included.";
             overlapped_collectives: Counter, "", "Collectives that ran while kernels did, on the lanes of their communicators.";
             collective_exposed_ns: Counter, "ns", "Of the time that collectives took, what nothing else was run in.";
+            concatenations: Counter, "", "Lists of tensors, others in each run, that were put together without a program.";
             failures: Counter, "", "Outputs that could not be computed.";
             live_buffers: Gauge, "", "Buffers that the program holds.";
             live_bytes: Gauge, "bytes", "Memory in use: values, what is between inputs and outputs of programs, packed weights.";

@@ -11,6 +11,7 @@ use crate::trace::{ArgRef, TensorRef};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 mod foreign;
+mod lists;
 mod promises;
 
 pub fn context(backend: &str, trace_limit: usize, trace_bytes: usize) -> Arc<Context> {

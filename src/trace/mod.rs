@@ -38,7 +38,9 @@ pub use recorded::RecordedTrace;
 use recorded::{Mark, TraceHistory};
 pub use sites::Sites;
 use smallvec::SmallVec;
+use std::collections::HashMap;
 use std::sync::Arc;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Index of a buffer; free numbers are used again.
 pub type BufferId = u32;
@@ -286,6 +288,19 @@ impl Trace {
         let trace = self.expected.as_deref().unwrap_or(&self.recording);
         let operations = trace.mark(self.position).operations;
         self.changing.meet((self.cuts, operations), kind, integer)
+    }
+
+    /// The same of a list of buffers that it reads: of how many there are, and of which are read already, or twice.
+    pub fn list_changes(&mut self, kind: u64, list: &[BufferId]) -> bool {
+        let mut first: HashMap<BufferId, u64> = HashMap::new();
+        let mut pattern = list.len() as u64;
+        for (n, &id) in list.iter().enumerate() {
+            let place = *first.entry(id).or_insert(n as u64);
+            let value = self.value_of(id).map_or(u64::MAX, u64::from);
+            let words = [place.to_ne_bytes(), value.to_ne_bytes()].concat();
+            pattern = xxh3_64_with_seed(&words, pattern);
+        }
+        self.changes(kind, pattern as i64)
     }
 
     /// The host waits for what was cut last.

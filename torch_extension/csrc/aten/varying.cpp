@@ -40,7 +40,7 @@ bool varies(const KeyWords& kind, uint64_t number) {
   return changes;
 }
 
-enum Operator : uint64_t { kRoll, kStack, kSliceBackward };
+enum Operator : uint64_t { kRoll, kStack, kSliceBackward, kCat };
 
 at::Tensor recorded_roll(const at::Tensor& self, at::IntArrayRef shifts, at::IntArrayRef dims) {
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::roll", "");
@@ -80,6 +80,48 @@ bool are_varying_windows(at::TensorList tensors) {
   }
   for (const at::Tensor& window : tensors) offsets.push_back(word(window.storage_offset()));
   return varies(key, hash_of(offsets));
+}
+
+// Lists shorter than this are not looked at: to look takes longer than what they are a part of.
+constexpr size_t kLongList = 8;
+
+// Whether tensors of `like`'s type lie one after another in what they are joined to along `dim`.
+bool is_part(const at::Tensor& tensor, const at::Tensor& like, int64_t dim) {
+  if (!is_acc(tensor) || tensor.device() != like.device() || tensor.dtype() != like.dtype() ||
+      tensor.dim() != like.dim() || tensor.numel() == 0 || tensor.is_conj() || tensor.is_neg() ||
+      tensor.suggest_memory_format() != at::MemoryFormat::Contiguous) {
+    return false;
+  }
+  for (int64_t d = 0; d < tensor.dim(); ++d) {
+    if (d < dim ? tensor.size(d) != 1 : d > dim && tensor.size(d) != like.size(d)) return false;
+  }
+  return true;
+}
+
+// Of a list that is another one in each run (what was collected so far, samples of what was), the
+// first tensors, as far as they are in memory, as one.
+void join_stored(std::vector<at::Tensor>& list, int64_t dim) {
+  const at::Tensor like = list[0];
+  const auto is_no_part = [&](const at::Tensor& tensor) { return !is_part(tensor, like, dim); };
+  const auto end = std::find_if(list.begin(), list.end(), is_no_part);
+  std::vector<torchacc_view> views;
+  KeyWords kind{kCat, word(dim), static_cast<uint64_t>(like.scalar_type())};
+  for (int64_t d = dim + 1; d < like.dim(); ++d) kind.push_back(word(like.size(d)));
+  c10::DimVector sizes(like.sizes());
+  for (auto part = list.begin(); part != end; ++part) {
+    views.push_back(view_of(*part->unsafeGetTensorImpl()));
+  }
+  size_t stored = 0;
+  check(torchacc_list_changes(context(), hash_of(kind), views.data(), views.size(), &stored));
+  if (stored < 2) return;
+  auto& size = sizes[static_cast<size_t>(dim)];
+  size = 0;
+  for (size_t part = 0; part < stored; ++part) size += list[part].size(dim);
+  at::Tensor joined = at::empty(sizes, like.options());
+  const torchacc_view out = view_of(*joined.unsafeGetTensorImpl());
+  check(torchacc_concatenate(context(), views.data(), stored, &out));
+  list.erase(list.begin() + 1, list.begin() + static_cast<std::ptrdiff_t>(stored));
+  list[0] = std::move(joined);
 }
 
 // Elements, or rows of the storage where the windows are such.
@@ -149,6 +191,17 @@ at::Tensor stack(at::TensorList tensors, int64_t dim) {
 
 // (tensors, dim)
 void cat(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  if (torch::jit::peek(*stack, 0, 2).toListRef().size() >= kLongList) {
+    auto tensors = torch::jit::peek(*stack, 0, 2).toTensorVector();
+    const int64_t along = torch::jit::peek(*stack, 1, 2).toInt(), rank = tensors[0].dim();
+    if (-rank <= along && along < rank) join_stored(tensors, at::maybe_wrap_dim(along, rank));
+    if (tensors.size() == 1) {
+      torch::jit::drop(*stack, 2);
+      stack->emplace_back(std::move(tensors[0]));
+      return;
+    }
+    torch::jit::peek(*stack, 0, 2) = std::move(tensors);
+  }
   const auto list = torch::jit::peek(*stack, 0, 2).toListRef();
   if (list.size() < 2 || !list[1].toTensor().is_alias_of(list[0].toTensor()))
     return record_boxed(op, stack);
