@@ -5,6 +5,7 @@ use super::expr::{Datum, Expr, Finder};
 use super::possible::{at_point, last_possible, said};
 use super::shares;
 use super::symbol_map::SymbolMap;
+use crate::graph::ValueId;
 use crate::number::{Number, Numbers};
 use crate::plan::{PlanDecisions, UnplacedPlan};
 use crate::record::Records;
@@ -320,7 +321,8 @@ impl<'a> Probe<'a> {
     }
 }
 
-/// The plan with zeros for its numbers, and these.
+/// The plan with zeros for its numbers, and these. Its values are numbered as they come: a window of a tensor may be another number
+/// of nodes from place to place.
 fn taken_apart(mut unplaced: UnplacedPlan) -> (UnplacedPlan, Option<Vec<Datum>>) {
     let mut numbers = Some(Vec::new());
     unplaced.numbers(&mut |number| {
@@ -334,7 +336,14 @@ fn taken_apart(mut unplaced: UnplacedPlan) -> (UnplacedPlan, Option<Vec<Datum>>)
             Number::Float(x) => *x = 0.0,
         }
     });
-    unplaced.steps_mut().iter_mut().for_each(|step| step.site = 0);
+    let mut values = HashMap::new();
+    for step in unplaced.steps_mut() {
+        step.site = 0;
+        for value in step.reads_of.iter_mut().chain(&mut step.results_of) {
+            let next = ValueId(values.len() as u32);
+            *value = *values.entry(*value).or_insert(next);
+        }
+    }
     (unplaced, numbers)
 }
 

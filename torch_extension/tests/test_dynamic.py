@@ -253,3 +253,45 @@ def test_slices_of_a_tensor_on_the_device(first):
     assert compiled == 0
     for a, e in zip(actual, expected, strict=True):
         torch.testing.assert_close(a.cpu(), e, rtol=1e-4, atol=1e-4)
+
+
+WINDOWS = {
+    "product": lambda x: x * 2,
+    "convolution": lambda x: F.conv2d(x, torch.ones(4, 3, 3, 3, device=x.device), padding=1),
+    "flipped": lambda x: x.flip(-1),
+    "pooled": lambda x: F.max_pool2d(x, 2),
+    "sums": lambda x: x.sum((1, 2, 3)),
+    "sorted": lambda x: x.sort(-1).values,
+    "resized": lambda x: F.interpolate(x, size=(9, 9), mode="bilinear"),
+}
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_windows_of_images(name):
+    """Random crops: a window of rows and columns is read from where it lies, wherever that is."""
+    images, draw = torch.randn(4, 3, 20, 24), random.Random(0)
+    there = images.to(DEVICE)
+    compiled = 0
+    for step in range(24):
+        made()
+        y, x = draw.randint(0, 4), draw.randint(0, 8)
+        found, expected = (
+            WINDOWS[name](one[:, :, y : y + 16, x : x + 16]) for one in (there, images)
+        )
+        torch.testing.assert_close(found.cpu(), expected, rtol=1e-4, atol=1e-5)
+        torchacc.sync()
+        compiled += made()[0] if step >= 8 else 0
+    assert compiled <= 1
+
+
+@pytest.mark.parametrize("sizes", [(), (3,), (2, 5)])
+def test_random_numbers_of_any_count(sizes):
+    """Of an odd one, too."""
+    torch.manual_seed(0)
+    compiled = 0
+    for step, length in enumerate((20, 31, 40, 8, 9, 77, 11, 6, 64, 65, 103, 100, 33)):
+        made()
+        assert torch.randn(length, *sizes, device=DEVICE).cpu().isfinite().all()
+        torchacc.sync()
+        compiled += made()[0] if step >= 4 else 0
+    assert compiled == 0

@@ -62,6 +62,10 @@ def test_distributions():
     normal = torch.randn(n, device=DEVICE).cpu()
     assert abs(normal.mean()) < 0.05
     assert abs(normal.std() - 1) < 0.05
+    # Kolmogorov and Smirnov: one sample in a thousand is farther off than 1.95.
+    ranks = (torch.arange(n) + 0.5) / n
+    reached = torch.special.ndtr(normal.double().sort().values)
+    assert (reached - ranks).abs().max() * n**0.5 < 1.95
     integers = torch.randint(2, 9, (n,), device=DEVICE).cpu()
     assert set(integers.tolist()) == set(range(2, 9))
     coin = torch.bernoulli(torch.full((n,), 0.3, device=DEVICE)).cpu()

@@ -12,6 +12,13 @@ def image(n):
     return torch.ones(2, 4, n, n + 1)
 
 
+def gradient(x, n):
+    """Of a sum, whose own is one number that is repeated."""
+    x = x.clone().requires_grad_()
+    F.conv2d(x, torch.ones(3, 4, 3, 3, device=x.device), padding=1).softmax(1).sum().backward()
+    return x.grad
+
+
 # What is made for a size, and the call.
 CALLS = {
     "one operand twice": (lambda n: torch.ones(n, 4), lambda x, n: F.smooth_l1_loss(x, x)),
@@ -37,6 +44,13 @@ CALLS = {
     "groups of halves": (lambda n: image(n).half(), lambda x, n: F.group_norm(x, 2)),
     "norm of an image": (image, lambda x, n: F.layer_norm(x, (n, n + 1))),
     "fold": (lambda n: torch.ones(1, 4, n * n), lambda x, n: F.fold(x, (n, n), (1, 1))),
+    "in place": (image, lambda x, n: x.clone().addcmul_(x, x).clamp_(0, 1).triu_()),
+    "repeated": (lambda n: torch.ones(n, 1), lambda x, n: x.expand(n, 6).softmax(-1)),
+    "statistics": (
+        image,
+        lambda x, n: F.batch_norm(x, *(x.new_ones(4) for _ in range(2)), training=True),
+    ),
+    "gradient": (image, gradient),
 }
 
 
@@ -59,6 +73,10 @@ def test_new_sizes_ask_no_python(name):
 # At 11 wrong, beside calls of the same pattern that are right.
 REFUSED = {
     "no elements": (image, lambda x, n: F.interpolate(x, size=(n, n % 11), mode="bilinear")),
+    "another place": (
+        lambda n: torch.ones(n, 4),
+        lambda x, n: x.clone().add_(torch.ones(n + n // 11, 4, device=x.device)),
+    ),
     "another shape": (image, lambda x, n: F.layer_norm(x, (n, n + 1 + n // 11))),
     "other blocks": (
         lambda n: torch.ones(1, 4, n * n),

@@ -72,7 +72,8 @@ uint64_t kind_of(double number) {
 
 uint64_t class_of_size(int64_t size) { return static_cast<uint64_t>(std::min<int64_t>(size, 2)); }
 
-// Whether each dimension steps over all that those with smaller strides span, as a slice's do.
+// Whether each dimension steps over all that those with smaller strides span, as a slice's do, or
+// repeats them, as an expanded tensor's.
 bool lies_apart(at::IntArrayRef sizes, at::IntArrayRef strides) {
   c10::SmallVector<std::pair<int64_t, int64_t>, 6> dims;
   for (size_t index = 0; index < sizes.size(); ++index)
@@ -80,6 +81,7 @@ bool lies_apart(at::IntArrayRef sizes, at::IntArrayRef strides) {
   std::sort(dims.begin(), dims.end());
   int64_t span = 1;
   for (const auto& [stride, size] : dims) {
+    if (stride == 0) continue;
     if (stride < span) return false;
     span = stride * std::max<int64_t>(size, 1);
   }
@@ -442,8 +444,9 @@ std::optional<KeyWords> Call::pattern() const {
     words[word] = class_of_size(static_cast<int64_t>(key_[word]));
   size_t offset = words.size();  // those of tensors that share a storage stand at the end
   for (const TensorUse& use : tensors_) {
-    if (use.tensor == nullptr || use.written) return std::nullopt;
+    if (use.tensor == nullptr || use.out) return std::nullopt;
     if (storage_uses_[use.storage] > 1) {
+      if (use.written) return std::nullopt;
       words[offset - 1] = 0;
       offset -= 2;
     }
@@ -452,13 +455,13 @@ std::optional<KeyWords> Call::pattern() const {
     // Dimensions of one element count: their strides tell memory formats apart.
     const bool row_major = strides == at::IntArrayRef(c10::contiguous_strides(sizes));
     const bool dense = row_major || use.tensor->is_non_overlapping_and_dense();
-    if (!dense && !lies_apart(sizes, strides)) return std::nullopt;
+    if (!dense && (use.written || !lies_apart(sizes, strides))) return std::nullopt;
     for (size_t index = 0; index < strides.size(); ++index) {
       words[use.words + index] = class_of_size(sizes[index]);
       const auto larger = [&](int64_t other) { return other > strides[index]; };
       const uint64_t order = std::count_if(strides.begin(), strides.end(), larger);
-      words[use.words + strides.size() + index] =
-          row_major ? 0 : 1 + (order << 1 | (dense ? 1 : 0));
+      const uint64_t kind = dense ? 1 : strides[index] == 0 ? 2 : 0;
+      words[use.words + strides.size() + index] = row_major ? 0 : 1 + (order << 2 | kind);
     }
   }
   return words;

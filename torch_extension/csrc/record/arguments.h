@@ -84,8 +84,9 @@ class Call {
   // Valid while this object and `views` are.
   c10::ArrayRef<torchacc_arg> arguments(const torchacc_view* views);
   // The key with sizes, attributes that name them too, distinguished only as 0, 1 and others, and
-  // strides by their order; nothing if elements overlap or a tensor is written. Scalars count by
-  // kind, other attributes by value.
+  // strides by their order, or as none; nothing if elements overlap otherwise, or what is written
+  // is not dense, another operand's too, or an out= argument. Scalars count by kind, other
+  // attributes by value.
   std::optional<KeyWords> pattern() const;
   void append_scalar(int64_t value);
 

@@ -30,13 +30,19 @@ using Types = std::vector<torchacc_type>;
 // The dimensions of a dense result, the one with the largest stride first.
 using Order = c10::SmallVector<uint8_t, 6>;
 
-// Of a result what a pattern decides by itself: how it lies, of which the rule says nothing, and
-// its type, which PyTorch may have otherwise than the row computes it.
+// Of a result what a pattern decides by itself: whether it is a new tensor, an argument or none; of
+// a new one how it lies, of which the rule says nothing, and its type, which PyTorch may have
+// otherwise than the row computes it.
 struct Form {
-  at::ScalarType dtype;
-  Order order;
+  OutputShape::Kind kind = OutputShape::Kind::Fresh;
+  int32_t argument = -1;
+  at::ScalarType dtype = at::ScalarType::Undefined;
+  Order order{};
 
-  bool operator==(const Form& other) const { return dtype == other.dtype && order == other.order; }
+  bool operator==(const Form& other) const {
+    return kind == other.kind && argument == other.argument && dtype == other.dtype &&
+           order == other.order;
+  }
 };
 using Forms = std::vector<Form>;
 
@@ -132,25 +138,37 @@ std::optional<Types> ask(Call& call, size_t n_results, bool raises) {
 
 at::IntArrayRef sizes_of(const torchacc_type& type) { return {type.sizes, type.rank}; }
 
+// Of the new results, which come first.
+template <class Same>
+bool agree(const Types& types, const Shapes& shapes, Same same) {
+  size_t next = 0;
+  for (const OutputShape& output : shapes.outputs) {
+    if (output.kind != OutputShape::Kind::Fresh) continue;
+    if (next == types.size() || !same(types[next++], output)) return false;
+  }
+  return true;
+}
+
 bool agree_in_sizes(const Types& types, const Shapes& shapes) {
-  const auto same = [](const torchacc_type& type, const OutputShape& output) {
-    return output.kind == OutputShape::Kind::Fresh &&
-           at::IntArrayRef(output.sizes) == sizes_of(type);
-  };
-  return types.size() == shapes.outputs.size() &&
-         std::equal(types.begin(), types.end(), shapes.outputs.begin(), same);
+  return agree(types, shapes, [](const torchacc_type& type, const OutputShape& output) {
+    return at::IntArrayRef(output.sizes) == sizes_of(type);
+  });
 }
 
 bool agree_in_types(const Types& types, const Shapes& shapes) {
-  const auto same = [](const torchacc_type& type, const OutputShape& output) {
+  return agree(types, shapes, [](const torchacc_type& type, const OutputShape& output) {
     return to_dtype(output.dtype) == type.dtype;
-  };
-  return types.size() == shapes.outputs.size() &&
-         std::equal(types.begin(), types.end(), shapes.outputs.begin(), same);
+  });
 }
 
-bool all_outputs(const Shapes& shapes, bool (*holds)(const OutputShape&)) {
-  return std::all_of(shapes.outputs.begin(), shapes.outputs.end(), holds);
+// Whether what is written, of which the types after `fresh` are, keeps its sizes.
+bool keeps_written(const Types& types, size_t fresh, const Call& call) {
+  size_t next = fresh;
+  for (const TensorUse& use : call.tensors()) {
+    if (!use.written) continue;
+    if (next == types.size() || use.tensor->sizes() != sizes_of(types[next++])) return false;
+  }
+  return next == types.size();
 }
 
 // Of calls that give none nothing is computed, and PyTorch refuses less.
@@ -164,20 +182,18 @@ bool gives_elements(const Call& call, const Shapes& shapes) {
                      [](const TensorUse& use) { return use.written && use.tensor->numel() != 0; });
 }
 
-// Those that a row gives: new ones, and what is written.
-size_t n_results(const Call& call, const Shapes& shapes) {
+size_t count_written(const Call& call) {
   const auto tensors = call.tensors();
-  const auto written = std::count_if(tensors.begin(), tensors.end(),
-                                     [](const TensorUse& use) { return use.written; });
-  return shapes.fresh + static_cast<size_t>(written);
+  return static_cast<size_t>(std::count_if(tensors.begin(), tensors.end(),
+                                           [](const TensorUse& use) { return use.written; }));
 }
 
-bool are_fresh(const Shapes& shapes) {
-  const auto fresh = [](const OutputShape& output) {
-    return output.kind == OutputShape::Kind::Fresh;
-  };
+// Whether nothing but sizes of new tensors changes from call to call: no lists, no views.
+bool are_plain(const Shapes& shapes) {
   return shapes.resized.empty() && shapes.outputs.size() == shapes.returns.size() &&
-         all_outputs(shapes, fresh);
+         std::none_of(shapes.outputs.begin(), shapes.outputs.end(), [](const OutputShape& output) {
+           return output.kind == OutputShape::Kind::View;
+         });
 }
 
 Dims strides_of(const Dims& sizes, const Order& order) {
@@ -200,34 +216,47 @@ Order row_major(size_t rank) {
 std::optional<Forms> forms_of(const Shapes& shapes) {
   Forms forms;
   for (const OutputShape& output : shapes.outputs) {
+    if (output.kind != OutputShape::Kind::Fresh) {
+      forms.push_back({output.kind, output.index});
+      continue;
+    }
     Order order = row_major(output.sizes.size());
     std::stable_sort(order.begin(), order.end(), [&output](uint8_t a, uint8_t b) {
       return output.strides[a] > output.strides[b];
     });
     if (strides_of(output.sizes, order) != output.strides) return std::nullopt;
-    forms.push_back({output.dtype, std::move(order)});
+    forms.push_back({output.kind, output.index, output.dtype, std::move(order)});
   }
   return forms;
 }
 
-// Of results that have these forms, or else lie in rows.
-std::shared_ptr<const Shapes> shapes_of(const Call& call, const Types& types,
-                                        const Forms& forms = {}) {
+// New tensors that lie in rows.
+Forms in_rows(const Types& types) {
+  Forms forms;
+  for (const torchacc_type& type : types)
+    forms.push_back(
+        {OutputShape::Kind::Fresh, -1, to_scalar_type(type.dtype), row_major(type.rank)});
+  return forms;
+}
+
+// Of results that have these forms; `types` are those of the new ones, and perhaps others.
+std::shared_ptr<const Shapes> shapes_of(const Call& call, const Types& types, const Forms& forms) {
   auto shapes = std::make_shared<Shapes>();
-  for (size_t index = 0; index < types.size(); ++index) {
-    const torchacc_type& type = types[index];
+  for (const Form& form : forms) {
     OutputShape output;
-    output.kind = OutputShape::Kind::Fresh;
-    output.dtype = forms.empty() ? to_scalar_type(type.dtype) : forms[index].dtype;
-    output.sizes.assign(type.sizes, type.sizes + type.rank);
-    output.strides =
-        strides_of(output.sizes, forms.empty() ? row_major(type.rank) : forms[index].order);
-    output.nbytes = at::detail::computeStorageNbytes(output.sizes, output.strides,
-                                                     c10::elementSize(output.dtype));
+    output.kind = form.kind;
+    output.index = form.argument;
+    if (form.kind == OutputShape::Kind::Fresh) {
+      const torchacc_type& type = types[shapes->fresh++];
+      output.dtype = form.dtype;
+      output.sizes.assign(type.sizes, type.sizes + type.rank);
+      output.strides = strides_of(output.sizes, form.order);
+      output.nbytes = at::detail::computeStorageNbytes(output.sizes, output.strides,
+                                                       c10::elementSize(output.dtype));
+    }
     shapes->outputs.push_back(std::move(output));
     shapes->returns.push_back({});
   }
-  shapes->fresh = shapes->outputs.size();
   shapes->random_numel = random_numel(call, *shapes);
   return shapes;
 }
@@ -238,15 +267,19 @@ std::shared_ptr<const Shapes> check_rule(Call& call, const Shapes& shapes) {
   if (!may_have_rule(call)) return nullptr;
   const bool raises =
       call.info().has(TORCHACC_FACT_REFUSES_OF_NOTHING) || gives_elements(call, shapes);
-  const auto types = ask(call, n_results(call, shapes), raises);
-  // What is written besides has the sizes that it had.
-  if (!types.has_value() || types->size() != shapes.fresh || !are_fresh(shapes)) return nullptr;
+  const auto types = ask(call, shapes.fresh + count_written(call), raises);
+  if (!types.has_value() || !are_plain(shapes) || !keeps_written(*types, shapes.fresh, call)) {
+    return nullptr;
+  }
   std::shared_ptr<const Shapes> found;
   if (!agree_in_sizes(*types, shapes) || !agree_in_types(*types, shapes)) {
     // The CPU's kernels are not run on indices that are not there: then the row, which computes the
     // results, goes before the Meta kernel. But that knows types, which may hang on the default
     // one.
-    if (trusts_operands(call) && agree_in_types(*types, shapes)) return shapes_of(call, *types);
+    if (trusts_operands(call) && agree_in_types(*types, shapes)) {
+      return shapes.fresh == shapes.outputs.size() ? shapes_of(call, *types, in_rows(*types))
+                                                   : nullptr;
+    }
     found = shapes_of_cpu(call);
   }
   const Shapes& right = found != nullptr ? *found : shapes;
@@ -268,13 +301,13 @@ std::shared_ptr<const Shapes> rule_shapes(Call& call) {
   if (!pattern.has_value()) return nullptr;
   const auto forms = ledger().believes(call, *pattern);
   if (!forms.has_value()) return nullptr;
-  const auto types = ask(call, forms->size(), false);
-  const auto has_rank = [](const torchacc_type& type, const Form& form) {
-    return type.rank == form.order.size();
-  };
-  if (!types.has_value() ||
-      !std::equal(types->begin(), types->end(), forms->begin(), forms->end(), has_rank)) {
-    return nullptr;
+  const auto is_fresh = [](const Form& form) { return form.kind == OutputShape::Kind::Fresh; };
+  const auto fresh = static_cast<size_t>(std::count_if(forms->begin(), forms->end(), is_fresh));
+  const auto types = ask(call, fresh + count_written(call), false);
+  if (!types.has_value() || !keeps_written(*types, fresh, call)) return nullptr;
+  size_t next = 0;
+  for (const Form& form : *forms) {
+    if (is_fresh(form) && (*types)[next++].rank != form.order.size()) return nullptr;
   }
   auto shapes = shapes_of(call, *types, *forms);
   g_uses.fetch_add(1, std::memory_order_relaxed);
