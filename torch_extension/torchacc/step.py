@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 
 import torch
-from torch._guards import detect_fake_mode
+from torch._guards import TracingContext, detect_fake_mode
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 from torchacc.event_log import steps
@@ -58,8 +58,14 @@ def emit_warnings(messages: list[str]) -> None:
 def end_step(optimizer: int) -> None:
     """Tells of a step of the optimizer with this `id`, also of one that Dynamo has captured, which
     calls this with fake tensors first."""
-    if not _is_one_program and detect_fake_mode() is None:
+    if not _is_one_program and not _is_traced():
         steps.end(optimizer)
+
+
+def _is_traced() -> bool:
+    """Whether Dynamo calls, with fake tensors. PyTorch's own answer takes longer than all else."""
+    is_plain = TracingContext.try_get() is None and not torch._C._len_torch_dispatch_stack()
+    return not is_plain and detect_fake_mode() is not None
 
 
 def install_optimizer_hook() -> None:
