@@ -633,7 +633,7 @@ torchacc_error *torchacc_list_changes(torchacc_context *context,
 
 /*
  Makes the elements of `parts`, one after another, the content of the whole buffer of `out`. Nothing is recorded: what tensors are
- in memory, or will be of programs that were cut, is copied as bytes, and the list is no part of a program. Does not wait.
+ in memory, or will be of programs that were cut, is copied as bytes, and the list is no part of a program. Waits only while many programs are queued.
  Errors: INVALID_ARGUMENT for parts that are not dense or that are recorded only, and for an `out` of another size.
  */
 torchacc_error *torchacc_concatenate(torchacc_context *context,

@@ -286,7 +286,7 @@ pub unsafe extern "C" fn torchacc_graph_apply_into(
         let (mut arguments, mut targets) = (Arguments::default(), Arguments::default());
         unsafe { arguments.take(context, NOBODY, args, n_args, Context::draw)? };
         unsafe { targets.take(context, NOBODY, into, n_outs, Context::draw)? };
-        let targets = targets_of(&targets.refs, &graph.program)?;
+        let targets = targets_of(context, &targets.refs, &graph.program)?;
         let made = apply(context, graph, &arguments, outs, n_outs)?;
         for (tensor, target) in made.iter().zip(&targets) {
             if let Some(target) = target {
@@ -301,8 +301,13 @@ pub unsafe extern "C" fn torchacc_graph_apply_into(
     })
 }
 
-/// Where results are to be written, if not into new tensors. Errors: another type than the result's, the same memory twice.
-fn targets_of<'a>(refs: &[ArgRef<'a>], program: &Module) -> Result<Vec<Option<TensorRef<'a>>>> {
+/// Where results are to be written, if not into new tensors. Errors: another type than the result's, the same memory twice, what
+/// is no part of its buffer.
+fn targets_of<'a>(
+    context: &torchacc_context,
+    refs: &[ArgRef<'a>],
+    program: &Module,
+) -> Result<Vec<Option<TensorRef<'a>>>> {
     let graph = &program.graph;
     let mut targets: Vec<Option<TensorRef>> = Vec::new();
     for (k, (arg, value)) in refs.iter().zip(&graph.outputs).enumerate() {
@@ -315,6 +320,11 @@ fn targets_of<'a>(refs: &[ArgRef<'a>], program: &Module) -> Result<Vec<Option<Te
             let (wanted, given) = (graph.ty(*value), Ty::new(tensor.dtype, tensor.sizes));
             if *wanted != given {
                 return Err(bad(format!("result {k} of the graph is {wanted}, not {given}")));
+            }
+            if !context.inner.fits(&tensor)? || !tensor.view().layout.is_injective() {
+                return Err(bad(format!(
+                    "what result {k} is written to is not in its buffer, or has elements that are one"
+                )));
             }
             let is_there =
                 |other: &Option<TensorRef>| other.is_some_and(|o| o.buffer == tensor.buffer);

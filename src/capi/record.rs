@@ -407,7 +407,7 @@ pub unsafe extern "C" fn torchacc_list_changes(
 }
 
 /// Makes the elements of `parts`, one after another, the content of the whole buffer of `out`. Nothing is recorded: what tensors are
-/// in memory, or will be of programs that were cut, is copied as bytes, and the list is no part of a program. Does not wait.
+/// in memory, or will be of programs that were cut, is copied as bytes, and the list is no part of a program. Waits only while many programs are queued.
 /// Errors: INVALID_ARGUMENT for parts that are not dense or that are recorded only, and for an `out` of another size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_concatenate(

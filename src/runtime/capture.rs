@@ -14,7 +14,9 @@ impl Context {
     /// Cuts; the number of the trace that begins.
     pub fn begin_capture(&self) -> Result<u64> {
         self.cut()?;
-        Ok(self.trace.lock()?.number())
+        let mut trace = self.trace.lock()?;
+        trace.begin_capture();
+        Ok(trace.number())
     }
 
     /// What trace `number` has recorded so far as a function from what `inputs` held before it to what `outputs` hold now. The

@@ -2,11 +2,14 @@
 //! the same memory, are no part of it.
 
 use super::elements::span;
+use super::execute::panicked;
+use super::failures::Concerns;
 use super::{Context, Shared};
 use crate::buffer::{Bytes, Storage, zeros};
 use crate::error::Result;
 use crate::trace::{BufferId, Content, TensorRef, lost};
 use crate::{internal, invalid};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// Parts of memory, one after another, and where they go.
@@ -44,33 +47,31 @@ impl Context {
     ///
     /// Errors: `InvalidArgument` for tensors that are not dense, that the open trace computes, or of another size than `out`'s.
     pub fn concatenate(&self, list: &[TensorRef], out: BufferId) -> Result<()> {
-        let mut spans = Vec::with_capacity(list.len());
-        for (n, tensor) in list.iter().enumerate() {
-            let view = tensor.view();
-            if !view.layout.is_contiguous() {
-                return invalid!("part {n} is not dense");
-            }
-            let (start, len) = span(&view);
-            self.check_range(tensor.buffer, start, len)?;
-            spans.push((start, len));
-        }
-        let (total, nbytes) = (spans.iter().map(|span| span.1).sum::<usize>(), self.nbytes(out));
-        if total != nbytes {
-            return invalid!("{total} bytes are put into a buffer of {nbytes}");
-        }
         self.launcher.be_ready()?;
         self.shared.stats.concatenations.add(1);
         // Another thread may have what was looked at taken over before it is copied.
         for _ in 0..1000 {
             let mut trace = self.trace.lock()?;
             let mut parts = Vec::with_capacity(list.len());
-            for (n, (tensor, &(start, len))) in list.iter().zip(&spans).enumerate() {
+            for (n, tensor) in list.iter().enumerate() {
+                let view = tensor.view();
+                if !trace.fits(tensor) || !view.layout.is_contiguous() {
+                    return invalid!("part {n} is not dense, or not in its buffer");
+                }
+                let (start, len) = span(&view);
                 let storage = match trace.content(tensor.buffer) {
                     Content::Stored(storage) => Some(storage),
                     Content::Zeros => None,
                     Content::Traced(_) => return invalid!("part {n} is not computed yet"),
                 };
-                parts.push(Part { storage, start, len });
+                if len > 0 {
+                    parts.push(Part { storage, start, len });
+                }
+            }
+            let total: usize = parts.iter().map(|part| part.len).sum();
+            let nbytes = trace.nbytes(out);
+            if nbytes != total {
+                return invalid!("{total} bytes are put into a buffer of {nbytes}");
             }
             let promised = Arc::new(Storage::pending(nbytes));
             let work = Concatenation { parts, promised: promised.clone() };
@@ -93,26 +94,41 @@ impl Context {
 }
 
 impl Concatenation {
-    /// Fulfils what was promised, with the error of a part that has none of its own. Whether nothing had been taken over before.
+    /// Fulfils what was promised, be it with an error. Whether nothing had been taken over before.
     pub fn run(&self, shared: &Shared) -> bool {
-        let memory = self.copied(shared);
-        if matches!(memory, Ok(None)) {
-            return false;
-        }
+        let failed = self.storages().find_map(|storage| storage.visit(|_| Ok(())).err());
+        let outcome = match &failed {
+            Some(error) => Err(error.clone()),
+            None => catch_unwind(AssertUnwindSafe(|| self.copied(shared)))
+                .unwrap_or_else(|panic| Err(panicked(&*panic))),
+        };
+        let memory = match outcome {
+            Ok(None) => return false,
+            Ok(Some(memory)) => Ok(memory),
+            Err(error) => {
+                // Who failed to make a part has said so.
+                if failed.is_none() {
+                    shared.fail(&error, Concerns::tensor(&self.promised));
+                }
+                Err(error)
+            }
+        };
         let inputs: Vec<Arc<Storage>> = self.storages().cloned().collect();
         shared.failures.spread(&inputs, std::slice::from_ref(&self.promised), |_| vec![0]);
-        self.promised.fulfil(memory.and_then(|memory| memory.ok_or_else(lost)));
+        self.promised.fulfil(memory);
         true
     }
 
+    /// `None` if a part was taken over.
     fn copied(&self, shared: &Shared) -> Result<Option<Box<dyn Bytes>>> {
         let mut memory = shared.allocate(self.promised.nbytes())?;
         let mut at = 0;
         for &Part { ref storage, start, len } in &self.parts {
-            let copy = |bytes: &dyn Bytes| match bytes.on_host() {
-                Some(all) => memory.write(at, &all[start..start + len]),
-                None => internal!("a part that is not in the host's memory"),
-            };
+            let copy =
+                |bytes: &dyn Bytes| match bytes.on_host().map(|all| all.get(start..start + len)) {
+                    Some(Some(part)) => memory.write(at, part),
+                    _ => internal!("a part that is not in the host's memory"),
+                };
             match storage {
                 Some(storage) if !storage.visit(copy)? => return Ok(None),
                 Some(_) => {}
@@ -125,5 +141,14 @@ impl Concatenation {
 
     fn storages(&self) -> impl Iterator<Item = &Arc<Storage>> {
         self.parts.iter().filter_map(|part| part.storage.as_ref())
+    }
+}
+
+impl Drop for Concatenation {
+    /// Nobody waits for ever for what was promised.
+    fn drop(&mut self) {
+        if !self.promised.is_settled() {
+            self.promised.fulfil(Err(lost()));
+        }
     }
 }

@@ -73,6 +73,11 @@ impl Context {
         Ok(())
     }
 
+    /// Whether a tensor lies in its buffer.
+    pub fn fits(&self, tensor: &TensorRef) -> Result<bool> {
+        Ok(self.trace.lock()?.fits(tensor))
+    }
+
     /// Records that a tensor is given what another one of its type holds.
     pub fn copy(&self, from: TensorRef, to: TensorRef) -> Result<()> {
         let Some(copy) = aten::find("torchacc::copy") else { return internal!("no row copies") };

@@ -38,6 +38,7 @@ impl Trace {
         self.last = Some(trace.clone());
         self.cuts += 1;
         (self.held_bytes, self.period) = (0, 0);
+        self.is_captured = false;
         self.sites.resume(0);
         // The next trace is likely as large.
         let scalars = taken(&mut self.scalar_bits);

@@ -125,6 +125,8 @@ pub struct Trace {
     changing: ChangingIntegers,
     /// The first record since the last cut whose place was not known, if there is one: later ones' were not, either.
     unknown_from: Option<usize>,
+    /// Whether it becomes a function of tensors: then whatever is made of them has to be recorded.
+    is_captured: bool,
     /// Memory that buffers held. Whoever holds the lock of the trace drops it later: that may call the program.
     retired: Retired,
 }
@@ -290,8 +292,16 @@ impl Trace {
         self.changing.meet((self.cuts, operations), kind, integer)
     }
 
+    /// From now to the next cut: everything is recorded that depends on what tensors hold.
+    pub fn begin_capture(&mut self) {
+        self.is_captured = true;
+    }
+
     /// The same of a list of buffers that it reads: of how many there are, and of which are read already, or twice.
     pub fn list_changes(&mut self, kind: u64, list: &[BufferId]) -> bool {
+        if self.is_captured {
+            return false;
+        }
         let mut first: HashMap<BufferId, u64> = HashMap::new();
         let mut pattern = list.len() as u64;
         for (n, &id) in list.iter().enumerate() {
@@ -330,12 +340,19 @@ impl Trace {
         }
     }
 
+    /// Whether a tensor lies in its buffer.
+    pub fn fits(&self, tensor: &TensorRef) -> bool {
+        let TensorRef { sizes, strides, offset, dtype, .. } = *tensor;
+        let bytes = tensor.view().layout.end().saturating_mul(dtype.size() as i64);
+        let negative = |list: &[i64]| list.iter().any(|&n| n < 0);
+        let nbytes = self.nbytes(tensor.buffer) as u64;
+        !(offset < 0 || negative(sizes) || negative(strides) || bytes as u64 > nbytes)
+    }
+
     fn check(&self, tensor: &TensorRef, op: Operator) -> Result<()> {
         let TensorRef { sizes, strides, offset, dtype, .. } = *tensor;
         let nbytes = self.nbytes(tensor.buffer);
-        let bytes = tensor.view().layout.end().saturating_mul(dtype.size() as i64);
-        let negative = |list: &[i64]| list.iter().any(|&n| n < 0);
-        if offset < 0 || negative(sizes) || negative(strides) || bytes as u64 > nbytes as u64 {
+        if !self.fits(tensor) {
             return invalid!(
                 "{}: a tensor of sizes {sizes:?}, strides {strides:?}, offset {offset} and dtype {dtype} does not fit into its buffer of {nbytes} bytes",
                 operator_name(op)

@@ -22,6 +22,13 @@ def compiled(program, steps):
     return made
 
 
+def joined(work):
+    """How many lists `work` puts together without a program."""
+    before = torchacc.metrics()["concatenations"]
+    work()
+    return torchacc.metrics()["concatenations"] - before
+
+
 def both(make):
     tensor = make()
     return tensor.to(DEVICE), tensor
@@ -36,30 +43,32 @@ def test_what_was_collected_so_far():
         collected.append([(a @ w).sum() for a, w in zip(x, weight, strict=True)])
         return [[torch.stack(tensors).mean() for tensors in zip(*collected, strict=True)]]
 
-    made = compiled(program, 60)
-    assert sum(made[:20]) > 0
+    made = compiled(program, 20)
+    assert sum(made) > 0
     # For the length that has a power of two more, sums have other kernels.
+    assert joined(lambda: made.extend(compiled(program, 40))) == 40
     assert sum(made[20:]) <= 4
-    assert torchacc.metrics()["concatenations"] > 0
 
 
 def test_samples_of_a_memory():
     """As the replay of Q-learning has them: some tensors are in two lists, and which ones they are,
     and how many, is another thing in every step."""
-    draw, memory = random.Random(0), [both(lambda: torch.randn(1, 4)) for _ in range(200)]
+    draw, made = random.Random(0), []
+    memory = [both(lambda: torch.randn(1, 4)) for _ in range(200)]
 
     def program():
         chosen = draw.sample(range(199), 64)
         later = [k + 1 for k in chosen if draw.random() > 0.1]
-        made = []
+        results = []
         for side in range(2):
             now = torch.cat([memory[k][side] for k in chosen])
             then = torch.cat([memory[k][side] for k in later])
-            made.append([now * 2 + 1, then.max(1).values, now.sum(0)])
-        return list(zip(*made, strict=True))
+            results.append([now * 2 + 1, then.max(1).values, now.sum(0)])
+        return list(zip(*results, strict=True))
 
-    made = compiled(program, 40)
-    assert sum(made[20:]) == 0
+    compiled(program, 20)
+    assert joined(lambda: made.extend(compiled(program, 20))) == 40
+    assert sum(made) == 0
 
 
 @pytest.mark.parametrize("dim", [0, 1, -1])
@@ -83,7 +92,9 @@ def test_lists_of_every_kind(dim):
         return torch.cat([one[0] for one in lists], dim), torch.cat([one[1] for one in lists], dim)
 
     for names in ([name] for name in kinds if name != "empty" or dim == 0):
-        compiled(lambda names=names: [program(names)], 6)
+        count = joined(lambda names=names: compiled(lambda: [program(names)], 6))
+        # Of the others none is both dense and in memory.
+        assert (count > 0) == (names[0] in ("rows", "numbers", "long"))
     if dim == 0:
         compiled(lambda: [program([*kinds])], 12)
 
@@ -98,10 +109,11 @@ def test_what_is_overwritten_later_was_read_before():
         for here, there in kept:
             here.mul_(0.5).add_(1)
             there.mul_(0.5).add_(1)
-        yield found, expected
+        # What is computed now is overwritten by the next step.
+        torchacc.cut()
         yield found + 1, expected + 1
 
-    compiled(program, 12)
+    assert joined(lambda: compiled(program, 12)) > 0
 
 
 def test_gradients_flow_to_each():
@@ -109,10 +121,14 @@ def test_gradients_flow_to_each():
     draw = random.Random(0)
     for tensor in (*ours, *theirs):
         tensor.requires_grad_()
-    for _ in range(8):
-        chosen = draw.sample(range(30), draw.randint(9, 29))
-        for side in (ours, theirs):
-            torch.cat([side[k] for k in chosen]).pow(3).sum().backward()
-        torchacc.cut()
+
+    def work():
+        for _ in range(8):
+            chosen = draw.sample(range(30), draw.randint(9, 29))
+            for side in (ours, theirs):
+                torch.cat([side[k] for k in chosen]).pow(3).sum().backward()
+            torchacc.cut()
+
+    assert joined(work) > 0
     for one, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(one.grad.cpu(), other.grad)

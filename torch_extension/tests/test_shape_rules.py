@@ -77,6 +77,12 @@ REFUSED = {
         lambda n: torch.ones(n, 4),
         lambda x, n: x.clone().add_(torch.ones(n + n // 11, 4, device=x.device)),
     ),
+    "fewer columns": (
+        lambda n: torch.ones(n, 4),
+        lambda x, n: x.index_copy(
+            0, torch.arange(3, device=x.device), torch.ones(3, 4 - n // 11, device=x.device)
+        ),
+    ),
     "another shape": (image, lambda x, n: F.layer_norm(x, (n, n + 1 + n // 11))),
     "other blocks": (
         lambda n: torch.ones(1, 4, n * n),

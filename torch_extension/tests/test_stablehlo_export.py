@@ -233,6 +233,19 @@ def test_an_optimizer_has_its_parameters():
     assert weight.tolist() == [1, 1, 1]
 
 
+def test_lists_that_changed_before():
+    """Elsewhere such lists are put together without being recorded."""
+    for _ in range(2):
+        for length in range(8, 13):
+            parts = [torch.randn(1, 4) for _ in range(length)]
+            there = [part.to(DEVICE) for part in parts]
+            torchacc.sync()
+            assert torch.cat(there).shape == (length, 4)
+            module = export(lambda *parts: torch.cat(parts), *there)
+            more = [torch.randn(1, 4) for _ in range(length)]
+            the_same(module(*(part.to(DEVICE) for part in more)), [torch.cat(more)])
+
+
 def test_a_state_that_is_overwritten():
     size = 4 * 2**20
 
@@ -263,6 +276,7 @@ def test_a_state_that_is_overwritten():
         (r"result 1 of the graph is f32\[1048576\], not f64", [None, moment.double(), None, None]),
         (r"result 2 .*, not f32\[7\]", [None, None, moment[:7], None]),
         ("results 1 and 3 are to be in the same memory", [None, weight, None, weight]),
+        ("elements that are one", [None, moment[:1].expand(size // 4), None, None]),
     ):
         with pytest.raises(RuntimeError, match=text):
             module(x, *state, out=out)

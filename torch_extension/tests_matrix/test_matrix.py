@@ -13,7 +13,7 @@ EXPECTED = [
     (
         "loss",
         RANDOM,
-        "GroupViTModel Mask2FormerForUniversalSegmentation ReformerForMaskedLM",
+        "GroupViTModel Mask2FormerForUniversalSegmentation",
     ),
     ("compiles", ASKS, "SwitchTransformersForConditionalGeneration"),
 ]

@@ -122,7 +122,7 @@ def _lazy_init() -> None:
     # So that PyTorch's own numbers show what the device takes of its memory.
     if native_device() and torch.cuda.is_available():
         torch.cuda.init()
-    # Recording is serial, and handing the backward pass to a thread of the device and waiting for it
+    # Recording is serial, and to hand the backward pass to a thread of the device and wait for it
     # takes longer than to record a small one. Of this thread, until the program says otherwise.
     torch.autograd.set_multithreading_enabled(False)
     step.install_optimizer_hook()

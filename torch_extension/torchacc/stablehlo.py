@@ -68,7 +68,7 @@ class Module:
         """
         count = self._graph.results()
         into = [None] * count if out is None else [None if t is None else t.detach() for t in out]
-        new = iter(self._graph.call([one.detach() for one in inputs], into))
+        new = iter(self._graph.call([_plain(one) for one in inputs], into))
         return tuple(next(new) if one is None else one for one in out or into)
 
     def on_openxla(
@@ -81,7 +81,7 @@ class Module:
         Raises RuntimeError as a call, for what StableHLO has no operation for, and for a plugin
         that is not named, is not there, is of another API, or fails.
         """
-        given = [one.detach() for one in inputs]
+        given = [_plain(one) for one in inputs]
         return tuple(self._graph.run_on_openxla(given, os.fspath(plugin or "")))
 
     def text(self) -> str:
@@ -108,6 +108,11 @@ class Module:
         except Exception as error:
             raise ValueError(f"StableHLO, version {version!r}: {error}") from None
         Path(path).write_bytes(artifact)
+
+
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    """What it holds, without what autograd and conjugates say of it."""
+    return tensor.detach().resolve_conj().resolve_neg()
 
 
 def load(path: str | os.PathLike) -> Module:

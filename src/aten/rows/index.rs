@@ -302,6 +302,21 @@ fn index_add<'a>(c: &Call<'a>) -> Outs<'a> {
     Ok(vec![y.cast(dtype).reshape(&x.sizes())])
 }
 
+/// Errors: a source of these sizes that has other rows along `dim` than `x`.
+pub fn are_rows_of(x: V, dim: usize, source: &[i64]) -> Result<()> {
+    let mut wanted = x.sizes();
+    if let (Some(size), Some(&rows)) = (wanted.get_mut(dim), source.get(dim)) {
+        *size = rows;
+    }
+    match wanted[..] == *source {
+        true => Ok(()),
+        false => invalid!(
+            "source and self must have the same sizes but in dimension {dim}, got {source:?} for {:?}",
+            x.sizes()
+        ),
+    }
+}
+
 /// `(self, dim, index, source)`: of rows with the same index the last one stays.
 fn index_copy<'a>(c: &Call<'a>) -> Outs<'a> {
     let (x, index, source) = (c.tensor(0)?, c.tensor(2)?, at_least_1d(c.tensor(3)?));
@@ -312,6 +327,7 @@ fn index_copy<'a>(c: &Call<'a>) -> Outs<'a> {
             "index_copy_(): Number of indices ({n}) should be equal to source.size(dim), but source has sizes {sizes:?}"
         );
     }
+    are_rows_of(at_least_1d(x), dim, &sizes)?;
     let mut column = Dims::from_elem(1, sizes.len());
     column[dim] = n;
     let index = index.reshape(&column).broadcast(&sizes);

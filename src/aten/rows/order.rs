@@ -79,14 +79,29 @@ fn of_rank(x: V, k: i64, dim: usize, keep: bool) -> Result<[V; 2]> {
     Ok(found.map(|id| x.math().wrap(id)))
 }
 
+fn int(x: V<'_>, number: i64) -> V<'_> {
+    x.math().constant_int(number, DType::I64)
+}
+
 /// The lower of the two in the middle; the first NaN if there is one.
 fn median(x: V, dim: usize, keep: bool) -> Result<[V; 2]> {
     let size = x.sizes().get(dim).copied().unwrap_or(1);
     if size == 0 {
         return invalid!("median(): Expected reduction dim {dim} to have non-zero size.");
     }
-    let [value, place] = of_rank(x, (size + 1) / 2, dim, keep)?;
-    if !x.dtype().is_float() || x.rank() == 0 {
+    if x.rank() == 0 {
+        return first(x, dim, 1, false);
+    }
+    // Half of the size is computed where it runs: as an attribute it would be no polynomial of it, and each count a program.
+    let middle = (x.math().iota(&[1], 0, DType::I64) + int(x, size - 1)) / int(x, 2);
+    let at_middle = |v: V<'_>| {
+        let one = x.math().op(Op::Take, &[v, middle], smallvec![Attr::Int(dim as i64)]);
+        let mut sizes = one.sizes();
+        sizes.remove(dim);
+        if keep { one.id } else { one.reshape(&sizes).id }
+    };
+    let [value, place] = first(x, dim, size, false)?.map(at_middle).map(|id| x.math().wrap(id));
+    if !x.dtype().is_float() {
         return Ok([value, place]);
     }
     let first_nan = x.math().op(Op::ArgMax, &[x], smallvec![Attr::Int(dim as i64)]);

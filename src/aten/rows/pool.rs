@@ -193,7 +193,11 @@ fn longest_window(from: i64, to: i64) -> i64 {
 fn window_sums<'a>(v: V<'a>, d: usize, to: i64) -> Result<V<'a>> {
     v.math().check()?;
     let from = v.sizes()[d];
-    let longest = longest_window(from, to);
+    // Of a power of two, which many sizes have in common: what is beyond a window is left out anyway.
+    let longest = match longest_window(from, to) as u64 {
+        0 => 0,
+        exact => exact.checked_next_power_of_two().unwrap_or(exact) as i64,
+    };
     let [q, j] = [0, 1].map(|dim| v.math().iota(&[to, longest], dim, DType::I64));
     let at = q * from as f64 / to as f64 + j;
     let last = (from - 1) as f64;

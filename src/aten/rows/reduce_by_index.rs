@@ -1,7 +1,7 @@
 //! Elements that are reduced where an index says: `scatter_reduce`, `index_reduce`, and `scatter` with a reduction.
 
 use super::always;
-use super::index::{at_least_1d, beginning, scattered, sum_dtype};
+use super::index::{are_rows_of, at_least_1d, beginning, scattered, sum_dtype};
 use crate::aten::call::Call;
 use crate::aten::{Outs, Row, row};
 use crate::error::Result;
@@ -56,6 +56,7 @@ fn index_reduce<'a>(c: &Call<'a>) -> Outs<'a> {
             index.numel()
         );
     }
+    are_rows_of(at_least_1d(c.tensor(0)?), dim, &sizes)?;
     let mut column = Dims::from_elem(1, sizes.len());
     column[dim] = index.numel();
     let index = index.reshape(&column).broadcast(&sizes);

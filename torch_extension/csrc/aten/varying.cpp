@@ -88,8 +88,8 @@ constexpr size_t kLongList = 8;
 // Whether tensors of `like`'s type lie one after another in what they are joined to along `dim`.
 bool is_part(const at::Tensor& tensor, const at::Tensor& like, int64_t dim) {
   if (!is_acc(tensor) || tensor.device() != like.device() || tensor.dtype() != like.dtype() ||
-      tensor.dim() != like.dim() || tensor.numel() == 0 || tensor.is_conj() || tensor.is_neg() ||
-      tensor.suggest_memory_format() != at::MemoryFormat::Contiguous) {
+      tensor.has_names() || tensor.dim() != like.dim() || tensor.numel() == 0 || tensor.is_conj() ||
+      tensor.is_neg() || tensor.suggest_memory_format() != at::MemoryFormat::Contiguous) {
     return false;
   }
   for (int64_t d = 0; d < tensor.dim(); ++d) {
@@ -102,15 +102,13 @@ bool is_part(const at::Tensor& tensor, const at::Tensor& like, int64_t dim) {
 // first tensors, as far as they are in memory, as one.
 void join_stored(std::vector<at::Tensor>& list, int64_t dim) {
   const at::Tensor like = list[0];
-  const auto is_no_part = [&](const at::Tensor& tensor) { return !is_part(tensor, like, dim); };
-  const auto end = std::find_if(list.begin(), list.end(), is_no_part);
+  const auto fits = [&](const at::Tensor& tensor) { return is_part(tensor, like, dim); };
+  if (!std::all_of(list.begin(), list.end(), fits)) return;
   std::vector<torchacc_view> views;
   KeyWords kind{kCat, word(dim), static_cast<uint64_t>(like.scalar_type())};
   for (int64_t d = dim + 1; d < like.dim(); ++d) kind.push_back(word(like.size(d)));
   c10::DimVector sizes(like.sizes());
-  for (auto part = list.begin(); part != end; ++part) {
-    views.push_back(view_of(*part->unsafeGetTensorImpl()));
-  }
+  for (const at::Tensor& part : list) views.push_back(view_of(*part.unsafeGetTensorImpl()));
   size_t stored = 0;
   check(torchacc_list_changes(context(), hash_of(kind), views.data(), views.size(), &stored));
   if (stored < 2) return;
@@ -119,7 +117,11 @@ void join_stored(std::vector<at::Tensor>& list, int64_t dim) {
   for (size_t part = 0; part < stored; ++part) size += list[part].size(dim);
   at::Tensor joined = at::empty(sizes, like.options());
   const torchacc_view out = view_of(*joined.unsafeGetTensorImpl());
-  check(torchacc_concatenate(context(), views.data(), stored, &out));
+  // Another thread may have recorded something in place: then this is recorded, too.
+  if (torchacc_error* error = torchacc_concatenate(context(), views.data(), stored, &out)) {
+    if (torchacc_error_code(error) != TORCHACC_INVALID_ARGUMENT) check(error);
+    return torchacc_error_free(error);
+  }
   list.erase(list.begin() + 1, list.begin() + static_cast<std::ptrdiff_t>(stored));
   list[0] = std::move(joined);
 }

@@ -82,7 +82,9 @@ class Graph : public torch::CustomClassHolder {
                 out.size(), " tensors");
     std::vector<at::Tensor> given;
     for (const auto& one : out) {
-      if (one.has_value()) given.push_back(*one);
+      if (!one.has_value()) continue;
+      TORCH_CHECK(!one->is_conj() && !one->is_neg(), "a conjugate in `out`: resolve_conj() first");
+      given.push_back(*one);
     }
     const Views to("`out`", given);
     std::vector<torchacc_arg> into(out.size(), torchacc_arg{});

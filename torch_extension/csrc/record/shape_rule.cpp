@@ -277,7 +277,8 @@ std::shared_ptr<const Shapes> check_rule(Call& call, const Shapes& shapes) {
     // results, goes before the Meta kernel. But that knows types, which may hang on the default
     // one.
     if (trusts_operands(call) && agree_in_types(*types, shapes)) {
-      return shapes.fresh == shapes.outputs.size() ? shapes_of(call, *types, in_rows(*types))
+      const Types fresh(types->begin(), types->begin() + static_cast<std::ptrdiff_t>(shapes.fresh));
+      return fresh.size() == shapes.outputs.size() ? shapes_of(call, fresh, in_rows(fresh))
                                                    : nullptr;
     }
     found = shapes_of_cpu(call);
