@@ -48,7 +48,6 @@ impl Context {
     /// Errors: `InvalidArgument` for tensors that are not dense, that the open trace computes, or of another size than `out`'s.
     pub fn concatenate(&self, list: &[TensorRef], out: BufferId) -> Result<()> {
         self.launcher.be_ready()?;
-        self.shared.stats.concatenations.add(1);
         // Another thread may have what was looked at taken over before it is copied.
         for _ in 0..1000 {
             let mut trace = self.trace.lock()?;
@@ -78,6 +77,7 @@ impl Context {
             if work.storages().all(|storage| storage.is_settled()) {
                 drop(trace);
                 if work.run(&self.shared) {
+                    self.shared.stats.concatenations.add(1);
                     self.trace.lock()?.store(out, promised);
                     return Ok(());
                 }
@@ -85,6 +85,7 @@ impl Context {
             }
             // Under the lock, as a cut: what is queued later may take over what this reads.
             self.launcher.concatenate(work)?;
+            self.shared.stats.concatenations.add(1);
             trace.store(out, promised);
             drop(trace);
             return self.launcher.wait_for_room();
