@@ -521,7 +521,7 @@ static void changing_integers(const ta::Context& context) {
     context.cut();
     std::vector<ta::Tensor> list(length, y);
     list.push_back(x + x);
-    const std::size_t stored = ta::list_changes(context, 7, list);
+    const std::size_t stored = ta::list_changes(context, 8, list);
     EXPECT(stored == (length < 4 ? 0 : length));
     throws(TORCHACC_INVALID_ARGUMENT, [&] { ta::concatenate(context, list, {11}); });
   }

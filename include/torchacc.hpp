@@ -756,8 +756,8 @@ inline Tensor zeros(const Context& context, const Ints& sizes, DType dtype = DTy
 
 namespace detail {
 /// Views as the C functions take them, and what they point into.
-struct Views {
-  explicit Views(const std::vector<Tensor>& tensors) {
+struct TensorViews {
+  explicit TensorViews(const std::vector<Tensor>& tensors) {
     for (const Tensor& tensor : tensors) kept.push_back(tensor.view());
     for (const View& view : kept) all.push_back(view.get());
   }
@@ -770,7 +770,7 @@ struct Views {
 /// the operation that is recorded next changes from run to run.
 inline std::size_t list_changes(const Context& context, std::uint64_t kind,
                                 const std::vector<Tensor>& list) {
-  const detail::Views views(list);
+  const detail::TensorViews views(list);
   std::size_t stored = 0;
   check(torchacc_list_changes(context.get(), kind, views.all.data(), views.all.size(), &stored));
   return stored;
@@ -778,7 +778,7 @@ inline std::size_t list_changes(const Context& context, std::uint64_t kind,
 /// A tensor of the elements of dense tensors, one after another; nothing is recorded.
 inline Tensor concatenate(const Context& context, const std::vector<Tensor>& parts,
                           const Ints& sizes, DType dtype = DType::F32) {
-  const detail::Views views(parts);
+  const detail::TensorViews views(parts);
   Tensor made = zeros(context, sizes, dtype);
   const View out = made.view();
   const torchacc_view whole = out.get();
