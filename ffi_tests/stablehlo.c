@@ -116,8 +116,7 @@ static void draws(torchacc_context* context) {
   int64_t state[2] = {5, 0};
   const int64_t two = 2;
   torchacc_tensor* taken;
-  OK(torchacc_tensor_new(context, TORCHACC_I64, &two, 1, &taken));
-  OK(torchacc_tensor_write(taken, state, sizeof state));
+  OK(torchacc_tensor_from_host(context, TORCHACC_I64, &two, 1, state, sizeof state, &taken));
   for (int run = 0; run < 2; ++run) {
     const torchacc_arg in = tensor_arg(taken);
     OK(torchacc_graph_apply(context, graph, &in, 1, results, 3));
