@@ -228,6 +228,7 @@ fn launch(
         refused = Some(error);
         Intermediates::default()
     });
+    let early_ns = begun.as_ref().map_or(0, |begun| begun.took_ns);
     let (early, begun) = begun.map_or_else(Default::default, |begun| (begun.steps, begun.memory));
     // An input that failed earlier has nothing to donate.
     let donor = |output: usize| {
@@ -316,7 +317,7 @@ fn launch(
     };
     let start = now();
     let outcome = shared.busy.time(|| shared.stats.execute_ns.time(run));
-    let took_ns = now() - start;
+    let took_ns = now() - start + early_ns;
     let is_whole = outcome.failed.is_empty() && outcome.unseen.is_empty();
     for (output, bytes) in taken.into_memory() {
         match bytes {

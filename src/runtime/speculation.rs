@@ -4,6 +4,7 @@
 //! training step it is what comes before the first update in place. Scalars that were the same twice are taken to be so again.
 
 use super::breakdown::Phase;
+use super::clock::now;
 use super::code::Compiled;
 use super::compile::CompiledTrace;
 use super::execute::{Arena, Intermediates, fresh_output};
@@ -30,8 +31,9 @@ pub struct Speculation {
     /// Of the program's outputs, but for those that are given an input's.
     memory: Vec<Option<Box<dyn Bytes>>>,
     between: Intermediates,
-    /// Steps that have run, without a failure.
+    /// Steps that have run, without a failure, and how long they took.
     steps: EarlySteps,
+    took_ns: u64,
     /// What scalars are taken to be as long as they are not known, and which of them have been used.
     guesses: Vec<Option<u64>>,
     guessed: Vec<bool>,
@@ -42,6 +44,7 @@ pub struct Begun {
     pub memory: Vec<Option<Box<dyn Bytes>>>,
     pub between: Intermediates,
     pub steps: EarlySteps,
+    pub took_ns: u64,
 }
 
 impl Speculation {
@@ -99,6 +102,7 @@ impl Speculation {
             memory,
             between,
             steps,
+            took_ns: 0,
             guesses,
             guessed,
         })
@@ -146,7 +150,9 @@ impl Speculation {
             let mut ready = ready.iter().copied();
             stepwise.run_steps(&call, &mut |_| ready.next())
         };
+        let start = now();
         let outcome = shared.busy.time(|| shared.stats.execute_ns.time(run));
+        self.took_ns += now() - start;
         self.steps.have_run(&ready);
         for &step in &ready {
             for read in &plan.steps[step].reads {
@@ -196,8 +202,8 @@ impl Speculation {
             && closed.scalars.starts_with(&self.progress.scalars)
             && self.guessed_right(&closed.scalars);
         self.progress.trace.outlook.was_begun(is_it);
-        let Speculation { memory, between, steps, .. } = self;
-        is_it.then_some(Begun { memory, between, steps })
+        let Speculation { memory, between, steps, took_ns, .. } = self;
+        is_it.then_some(Begun { memory, between, steps, took_ns })
     }
 }
 
