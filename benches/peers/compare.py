@@ -300,7 +300,7 @@ def compare_losses(rows: list[dict]):
     for row in rows[1:]:
         expected, found = rows[0]["last_loss"], row["last_loss"]
         is_close = abs(found - expected) <= TOLERANCE[row["dtype"]] * expected
-        is_other = row["peer"] == "jax" and row["work"] != "module"
+        is_other = row["peer"].startswith("jax") and row["work"] != "module"
         if not is_other and row["steps"] == rows[0]["steps"] and not is_close:
             print(
                 f"{row['work']} {row['dtype']}: the losses of {rows[0]['peer']} and {row['peer']}"
