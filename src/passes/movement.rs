@@ -27,6 +27,9 @@ pub fn movement(graph: &Graph) -> Result<Cow<'_, Graph>> {
 }
 
 pub(super) fn rule(b: &mut Builder, item: &Item) -> Result<Option<Values>> {
+    if matches!(item.op, Op::Attention | Op::AttentionGrad) {
+        return attention(b, item);
+    }
     if item.op.class() != Class::Movement {
         return Ok(None);
     }
@@ -108,6 +111,20 @@ fn broadcast(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
         return b.reshape(x, sizes).map(Some);
     }
     b.broadcast(x, sizes).map(Some)
+}
+
+/// Attention reads a bias that repeats as it was before: the kernels repeat it themselves, and as a whole it would be as large as the
+/// scores.
+fn attention(b: &mut Builder, item: &Item) -> Result<Option<Values>> {
+    let before_bias = if item.op == Op::Attention { 5 } else { 8 };
+    let Some(&bias) = item.inputs.get(before_bias) else { return Ok(None) };
+    let Some(repeated) = made_by(b, bias, Op::Broadcast) else { return Ok(None) };
+    let x = repeated.inputs[0];
+    let mut sizes = Dims::from_elem(1, b.ty(bias).rank() - b.ty(x).rank());
+    sizes.extend_from_slice(&b.ty(x).sizes);
+    let mut inputs = item.inputs.clone();
+    inputs[before_bias] = b.reshape(x, &sizes)?;
+    b.ops(item.op, &inputs, item.attrs.clone()).map(Some)
 }
 
 fn slice(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {

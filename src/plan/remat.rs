@@ -14,6 +14,8 @@ use crate::shape::Layout;
 const MOST_TIME: f64 = 0.03;
 /// What memory a copy must save at least, as a part of the peak.
 const LEAST_SAVED: f64 = 0.004;
+/// How many copies that save nothing may be looked at.
+const MISSES: usize = 8;
 
 /// What was decided by memory and time: where values are computed, which are computed again and for whom, and the order of
 /// everything. Holds for other sizes of the same program, as long as they give the same regions.
@@ -77,23 +79,26 @@ pub(super) fn remat(
     let mut order = order::order(graph, &fused, donors);
     let all: u64 = fused.regions.iter().map(|r| region_time(graph, &fused, r)).sum();
     let mut left = (all as f64 * MOST_TIME) as u64;
-    loop {
+    let mut missed: Vec<BufferId> = Vec::new();
+    while missed.len() < MISSES {
         let liveness = Liveness::new(graph, &fused, &order);
         // At least one byte, or copies that save nothing would never end.
         let least = ((liveness.peak as f64 * LEAST_SAVED) as u64).max(1);
-        let candidates = (0..fused.buffers.len()).filter(|&b| liveness.bytes[b] > least);
+        let candidates = (0..fused.buffers.len())
+            .filter(|&b| liveness.bytes[b] > least && !missed.contains(&b));
         let best = candidates
             .filter_map(|b| again(graph, &fused, &liveness, b))
             .filter(|copy| copy.time <= left)
             .max_by_key(|copy| (liveness.bytes[copy.choice.of], std::cmp::Reverse(copy.choice.of)));
         let Some(copy) = best else { break };
-        left -= copy.time;
         let more = copy.choice.applied(copy.region, &fused);
         let new_order = order::order(graph, &more, donors);
         let peak = Liveness::new(graph, &more, &new_order).peak;
         if peak + least > liveness.peak {
-            break;
+            missed.push(copy.choice.of);
+            continue;
         }
+        left -= copy.time;
         (fused, order) = (more, new_order);
         copies.push(copy.choice);
     }
@@ -121,7 +126,7 @@ struct Copy {
     time: u64,
 }
 
-/// How buffer `b` can be computed again after the peak without keeping anything longer for it.
+/// How buffer `b` can be computed again after the peak of what is kept over it as well.
 fn again(graph: &Graph, fused: &Fused, liveness: &Liveness, b: BufferId) -> Option<Copy> {
     let (writer, peak) = (liveness.writer[b], liveness.peak_at);
     let written = liveness.at[writer];
@@ -136,7 +141,7 @@ fn again(graph: &Graph, fused: &Fused, liveness: &Liveness, b: BufferId) -> Opti
     let first = *readers.iter().min_by_key(|&&r| liveness.at[r])?;
     let region = only(fused, &fused.regions[writer], b)?;
     let stays = |read: &Read| match read.source {
-        Source::Buffer(x) => liveness.last[x] >= liveness.at[first],
+        Source::Buffer(x) => liveness.last[x] > peak,
         Source::Input(_) | Source::Scalar(_) | Source::Index => true,
     };
     if !region.reads.iter().all(stays) {

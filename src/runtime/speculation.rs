@@ -28,8 +28,11 @@ pub struct Speculation {
     outputs: Vec<Output>,
     program: Arc<CompiledTrace>,
     code: Arc<Compiled>,
-    /// Of the program's outputs, but for those that are given an input's.
+    /// Of the program's outputs, but for those that are given an input's, and those to which nothing was written yet: if
+    /// another trace comes of it, memory for these would be in vain.
     memory: Vec<Option<Box<dyn Bytes>>>,
+    /// Whether each output has memory there, or may have it.
+    is_apart: Vec<bool>,
     between: Intermediates,
     /// Steps that have run, without a failure, and how long they took.
     steps: EarlySteps,
@@ -79,17 +82,18 @@ impl Speculation {
             }
         }
         let mut apart = 0;
-        let memory = plan.donors.iter().enumerate().map(|(k, donor)| {
+        let is_apart = plan.donors.iter().enumerate().map(|(k, donor)| {
             let nbytes = plan.outputs[k].nbytes();
             if donor.is_some() {
                 if !is_written[k] || nbytes > SMALL || apart + nbytes > ALL_SMALL {
-                    return Some(None);
+                    return false;
                 }
                 apart += nbytes;
             }
-            fresh_output(shared, plan, k).ok().map(Some)
+            true
         });
-        let memory = memory.collect::<Option<_>>()?;
+        let is_apart: Vec<bool> = is_apart.collect();
+        let memory = is_apart.iter().map(|_| None).collect();
         let steps = EarlySteps::new(plan);
         let mut guesses = progress.trace.outlook.steady();
         guesses.resize(plan.scalars.len(), None);
@@ -100,6 +104,7 @@ impl Speculation {
             program,
             code,
             memory,
+            is_apart,
             between,
             steps,
             took_ns: 0,
@@ -116,8 +121,17 @@ impl Speculation {
         if ready.is_empty() {
             return self.steps.count() > 0;
         }
-        let progress = &self.progress;
         let (plan, Some(stepwise)) = (&code.plan, code.executable.stepwise()) else { return false };
+        for step in ready.iter().map(|&step| &plan.steps[step]) {
+            for operand in step.reads.iter().chain(&step.writes) {
+                let MemRef::Output(k) = operand.mem else { continue };
+                if self.memory[k as usize].is_none() {
+                    let Ok(bytes) = fresh_output(shared, plan, k as usize) else { return false };
+                    self.memory[k as usize] = Some(bytes);
+                }
+            }
+        }
+        let progress = &self.progress;
         // What is not known yet no step reads.
         let mut inputs = vec![0; plan.inputs.len()];
         for (input, leaf) in inputs.iter_mut().zip(&progress.leaves) {
@@ -173,7 +187,7 @@ impl Speculation {
             MemRef::Scalar(slot) => {
                 (slot as usize) < scalars.len() || self.guesses[slot as usize].is_some()
             }
-            MemRef::Output(k) => self.memory[k as usize].is_some(),
+            MemRef::Output(k) => self.is_apart[k as usize],
             MemRef::Arena(_) | MemRef::Host(_) | MemRef::Index => true,
         };
         !shared.backend.calls_host(&step.kernel)
