@@ -44,6 +44,7 @@ struct Case {
     derived: Vec<DerivedCache>,
     outputs: Vec<Box<dyn Bytes>>,
     arena: Box<dyn Bytes>,
+    results: Box<dyn Bytes>,
 }
 
 impl Case {
@@ -74,6 +75,7 @@ impl Case {
             derived: types.iter().map(|_| DerivedCache::default()).collect(),
             outputs: plan.outputs.iter().map(|ty| memory(ty, false)).collect(),
             arena: backend.allocate(plan.arena_bytes as usize).unwrap(),
+            results: backend.allocate(plan.results_bytes as usize).unwrap(),
             plan,
         }
     }
@@ -92,6 +94,7 @@ impl Case {
             outputs: &outputs,
             arena: self.arena.address(),
             host: 0,
+            results: self.results.address(),
             scalars: &[],
             watch: None,
         };

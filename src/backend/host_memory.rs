@@ -17,6 +17,7 @@ pub fn address(call: &Call, mem: MemRef) -> Option<usize> {
         MemRef::Output(n) => Some(call.outputs[n as usize]),
         MemRef::Arena(offset) => Some(call.arena + offset as usize),
         MemRef::Host(offset) => Some(call.host + offset as usize),
+        MemRef::Results(offset) => Some(call.results + offset as usize),
         MemRef::Scalar(_) | MemRef::Index => None,
     }
 }

@@ -143,6 +143,7 @@ fn failed(way: Way, graph: &Graph, donors: &[Option<u32>], seed: u64) -> Result<
     let outputs: Vec<Vec<u8>> = plan.outputs.iter().map(|ty| vec![0; ty.nbytes()]).collect();
     let arena = backend.allocate(plan.arena_bytes as usize)?;
     let host = backend.allocate_on_host(plan.host_bytes as usize)?;
+    let results = backend.allocate(plan.results_bytes as usize)?;
     let address = |bytes: &Vec<u8>| bytes.as_ptr() as usize;
     let of_output = |k: usize| plan.donors[k].map_or(&outputs[k], |i| &inputs[i as usize]);
     let call = Call {
@@ -152,6 +153,7 @@ fn failed(way: Way, graph: &Graph, donors: &[Option<u32>], seed: u64) -> Result<
         outputs: &(0..outputs.len()).map(|k| address(of_output(k))).collect::<Vec<_>>(),
         arena: arena.address(),
         host: host.address(),
+        results: results.address(),
         scalars: &scalars,
         watch: None,
     };

@@ -10,9 +10,10 @@ use crate::error::{Code, Error, Result};
 use parking_lot::Mutex;
 use std::alloc::Layout;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 const MIN_ALIGN: usize = 64;
 /// Size and alignment from which blocks are worth large pages.
@@ -36,11 +37,34 @@ pub trait Supply: Send + Sync {
     }
 }
 
-/// One block of memory, contents undefined. Goes back to its pool when dropped.
+/// One block of memory, contents undefined, or a part of one. Goes back to its pool when dropped, the whole after its last part.
 pub struct Memory {
-    block: Block,
+    address: usize,
     len: usize,
+    owner: Owner,
+}
+
+enum Owner {
+    Whole(Lease),
+    Part(#[expect(dead_code, reason = "kept, not read")] Part),
+}
+
+/// Gives a block back.
+struct Lease {
+    block: Block,
     pool: Arc<Pool>,
+}
+
+/// A block in parts, for as long as one of them is there.
+pub struct Whole {
+    lease: Lease,
+    /// Bytes of parts that are not there any more.
+    idle: AtomicU64,
+}
+
+struct Part {
+    whole: Arc<Whole>,
+    len: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -55,6 +79,8 @@ pub struct Stats {
     pub live_bytes: u64,
     pub peak_bytes: u64,
     pub pool_bytes: u64,
+    /// Of `live_bytes`, parts of blocks that are not there any more while others are.
+    pub idle_bytes: u64,
     /// The most of both at once.
     pub peak_reserved_bytes: u64,
     /// Blocks that were asked of the operating system, or of the device.
@@ -72,6 +98,7 @@ pub struct Pool {
     peak: AtomicU64,
     peak_reserved: AtomicU64,
     pooled: AtomicU64,
+    idle: AtomicU64,
     fresh: AtomicU64,
 }
 
@@ -127,7 +154,8 @@ impl Pool {
         self.peak.fetch_max(live, Ordering::Relaxed);
         let reserved = live + self.pooled.load(Ordering::Relaxed);
         self.peak_reserved.fetch_max(reserved, Ordering::Relaxed);
-        Ok(Memory { block, len: nbytes, pool: self.clone() })
+        let owner = Owner::Whole(Lease { block, pool: self.clone() });
+        Ok(Memory { address: block.address, len: nbytes, owner })
     }
 
     pub fn stats(&self) -> Stats {
@@ -135,6 +163,7 @@ impl Pool {
             live_bytes: self.live.load(Ordering::Relaxed),
             peak_bytes: self.peak.load(Ordering::Relaxed),
             pool_bytes: self.pooled.load(Ordering::Relaxed),
+            idle_bytes: self.idle.load(Ordering::Relaxed),
             peak_reserved_bytes: self.peak_reserved.load(Ordering::Relaxed),
             fresh_blocks: self.fresh.load(Ordering::Relaxed),
         }
@@ -218,6 +247,7 @@ impl Default for Pool {
             peak: AtomicU64::default(),
             peak_reserved: AtomicU64::default(),
             pooled: AtomicU64::default(),
+            idle: AtomicU64::default(),
             fresh: AtomicU64::default(),
         }
     }
@@ -232,7 +262,7 @@ impl Drop for Pool {
 impl Memory {
     /// Address of the first byte.
     pub fn addr(&self) -> usize {
-        self.block.address
+        self.address
     }
 
     /// Bytes asked for.
@@ -243,11 +273,39 @@ impl Memory {
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
+
+    /// Parts of a block by their bytes, which are within it; and the block, for as long as one of them is there. Parts of a part
+    /// are not made.
+    pub fn parts(self, parts: &[Range<usize>]) -> (Vec<Memory>, Weak<Whole>) {
+        let Memory { address, len, owner } = self;
+        let Owner::Whole(lease) = owner else { panic!("a part is not divided again") };
+        let whole = Arc::new(Whole { lease, idle: AtomicU64::new(0) });
+        let part = |bytes: &Range<usize>| {
+            assert!(bytes.start <= bytes.end && bytes.end <= len, "a part is within its whole");
+            let part = Part { whole: whole.clone(), len: bytes.len() };
+            Memory { address: address + bytes.start, len: bytes.len(), owner: Owner::Part(part) }
+        };
+        (parts.iter().map(part).collect(), Arc::downgrade(&whole))
+    }
 }
 
-impl Drop for Memory {
+impl Drop for Lease {
     fn drop(&mut self) {
         self.pool.put(self.block);
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        let (whole, len) = (&self.whole, self.len as u64);
+        whole.idle.fetch_add(len, Ordering::Relaxed);
+        whole.lease.pool.idle.fetch_add(len, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Whole {
+    fn drop(&mut self) {
+        self.lease.pool.idle.fetch_sub(*self.idle.get_mut(), Ordering::Relaxed);
     }
 }
 
@@ -360,6 +418,23 @@ mod tests {
         pool.reset_peak();
         let after = pool.stats();
         assert_eq!((after.peak_bytes, after.peak_reserved_bytes), (0, before.pool_bytes));
+    }
+
+    #[test]
+    fn a_block_goes_back_after_its_last_part() {
+        let pool = Pool::new();
+        let whole = pool.allocate(4096).unwrap();
+        let start = whole.addr();
+        let (mut parts, left) = whole.parts(&[0..64, 512..4096, 64..64]);
+        let lie: Vec<_> = parts.iter().map(|part| (part.addr() - start, part.len())).collect();
+        assert_eq!(lie, [(0, 64), (512, 3584), (64, 0)]);
+        while parts.pop().is_some() {
+            let stats = pool.stats();
+            let is_there = !parts.is_empty();
+            assert_eq!((stats.live_bytes > 0, left.strong_count() > 0), (is_there, is_there));
+            let there: usize = parts.iter().map(Memory::len).sum();
+            assert_eq!(stats.idle_bytes, if is_there { 64 + 3584 - there as u64 } else { 0 });
+        }
     }
 
     #[test]

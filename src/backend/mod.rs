@@ -30,8 +30,9 @@ use crate::passes::Says;
 use crate::plan::{Kernel, Plan, Target};
 use borrowed::Borrowed;
 use bytes::HostBytes;
-use memory::Pool;
-use std::sync::Arc;
+use memory::{Memory, Pool, Whole};
+use std::ops::Range;
+use std::sync::{Arc, Weak};
 
 pub trait Backend: Target + Send + Sync {
     fn name(&self) -> &'static str;
@@ -102,6 +103,12 @@ pub trait Backend: Target + Send + Sync {
         Ok(Box::new(HostBytes(self.pool().allocate(nbytes)?)))
     }
 
+    /// Likewise, in parts: bytes of the whole.
+    fn allocate_parts(&self, nbytes: usize, parts: &[Range<usize>]) -> Result<Parts> {
+        let of = |memory| Box::new(HostBytes(memory)) as Box<dyn Bytes>;
+        Ok(Parts::new(self.pool().allocate(nbytes)?, parts, of))
+    }
+
     /// Likewise of the host's, which kernels reach, too.
     fn allocate_on_host(&self, nbytes: usize) -> Result<Box<dyn Bytes>> {
         Ok(Box::new(HostBytes(self.host_pool().allocate(nbytes)?)))
@@ -113,6 +120,23 @@ pub trait Backend: Target + Send + Sync {
     }
 
     fn compile(&self, plan: Arc<Plan>) -> Result<Box<dyn Executable>>;
+}
+
+/// One block of memory as several.
+pub struct Parts {
+    /// Of the whole.
+    pub address: usize,
+    pub parts: Vec<Box<dyn Bytes>>,
+    /// The whole, for as long as one of them is there.
+    pub whole: Weak<Whole>,
+}
+
+impl Parts {
+    fn new(whole: Memory, parts: &[Range<usize>], of: impl Fn(Memory) -> Box<dyn Bytes>) -> Parts {
+        let address = whole.addr();
+        let (parts, whole) = whole.parts(parts);
+        Parts { address, parts: parts.into_iter().map(of).collect(), whole }
+    }
 }
 
 /// Since the backend was made.
@@ -156,6 +180,8 @@ pub struct Call<'a> {
     pub arena: usize,
     /// Likewise, of the host's block: what was offloaded.
     pub host: usize,
+    /// Likewise, of the block of results, in which the outputs that the plan says may lie, or not.
+    pub results: usize,
     /// The argument block: 8 bytes a slot.
     pub scalars: &'a [u64],
     pub watch: Option<&'a dyn Watch>,

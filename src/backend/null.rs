@@ -107,6 +107,7 @@ mod tests {
             outputs: &[output.as_mut_ptr().expose_provenance()],
             arena: 0,
             host: 0,
+            results: 0,
             scalars: &[],
             watch: None,
         };

@@ -36,9 +36,10 @@ pub fn check(
         let (inputs, scalars) = leaves(graph);
         let unplaced =
             plan::plan_unplaced(graph, &inputs, &scalars, donors, backend, mode).unwrap().0;
-        let plan = unplaced.placed();
-        plan::check::check(graph, &plan).unwrap();
-        check_plan(backend, graph, plan, seed, tolerance)?;
+        for plan in [unplaced.clone().placed(), unplaced.placed_sharing(1)] {
+            plan::check::check(graph, &plan).unwrap();
+            check_plan(backend, graph, plan, seed, tolerance)?;
+        }
     }
     Some(())
 }
@@ -93,16 +94,23 @@ pub fn run_by(
     let garbage = |nbytes: usize| holding(&vec![0xEE; nbytes]);
     let inputs: Vec<Box<dyn Bytes>> = arrays.iter().map(|a| holding(&a.bytes)).collect();
     let outputs: Vec<Box<dyn Bytes>> = plan.outputs.iter().map(|ty| garbage(ty.nbytes())).collect();
-    let memory_of = |k: usize| plan.donors[k].map_or(&outputs[k], |i| &inputs[i as usize]);
+    let results = garbage(plan.results_bytes as usize);
+    let memory_of = |k: usize| match (plan.donors[k], plan.place_of_result(k as u32)) {
+        (Some(i), _) => (&inputs[i as usize], 0),
+        (None, Some(start)) => (&results, start as usize),
+        (None, None) => (&outputs[k], 0),
+    };
+    let address = |k: usize| memory_of(k).0.address() + memory_of(k).1;
     let arena = garbage(plan.arena_bytes as usize);
     let host = backend.allocate_on_host(plan.host_bytes as usize).expect("a little memory");
     let call = Call {
         inputs: &inputs.iter().map(|bytes| bytes.address()).collect::<Vec<_>>(),
         poisoned: &[],
         derived: &[],
-        outputs: &(0..outputs.len()).map(|k| memory_of(k).address()).collect::<Vec<_>>(),
+        outputs: &(0..outputs.len()).map(address).collect::<Vec<_>>(),
         arena: arena.address(),
         host: host.address(),
+        results: results.address(),
         scalars,
         watch: None,
     };
@@ -111,7 +119,8 @@ pub fn run_by(
     assert!(outcome.failed.is_empty(), "{:?}\n{plan}", outcome.failed);
     let read = |(k, ty): (usize, &Ty)| {
         let mut array = Array::zeros(ty);
-        memory_of(k).read(0, &mut array.bytes).expect("the program has run");
+        let (memory, start) = memory_of(k);
+        memory.read(start, &mut array.bytes).expect("the program has run");
         array
     };
     plan.outputs.iter().enumerate().map(read).collect()
@@ -300,7 +309,7 @@ fn less_memory_gives_the_same_bits(
     let (inputs, scalars) = leaves(&graph);
     let planned = |mode| {
         let unplaced = plan::plan_unplaced(&graph, &inputs, &scalars, &donors, backend, mode);
-        let plan = unplaced.unwrap().0.placed();
+        let plan = unplaced.unwrap().0.placed_sharing(1);
         plan::check::check(&graph, &plan).unwrap();
         plan
     };

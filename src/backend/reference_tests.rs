@@ -57,6 +57,7 @@ fn run(step: Step, inputs: &[Array], outputs: &[Ty], scalars: &[u64]) -> (Vec<Ar
         outputs: &written,
         arena: 0,
         host: 0,
+        results: 0,
         scalars,
         watch: None,
     };

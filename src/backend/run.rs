@@ -203,6 +203,7 @@ fn has_memory(plan: &Plan, call: &Call) -> bool {
     let mut outputs = call.outputs.iter().zip(&plan.outputs);
     has(call.arena, plan.arena_bytes)
         && has(call.host, plan.host_bytes)
+        && has(call.results, plan.results_bytes)
         && outputs.all(|(&address, output)| has(address, output.nbytes() as u64))
 }
 
@@ -212,6 +213,7 @@ fn homeless(plan: &Plan, call: &Call, step: &Step) -> Option<Error> {
         MemRef::Output(n) if call.outputs[n as usize] == 0 => plan.outputs[n as usize].nbytes(),
         MemRef::Arena(_) if call.arena == 0 => plan.arena_bytes as usize,
         MemRef::Host(_) if call.host == 0 => plan.host_bytes as usize,
+        MemRef::Results(_) if call.results == 0 => plan.results_bytes as usize,
         _ => 0,
     };
     let operands = step.reads.iter().chain(&step.writes).map(nbytes);
@@ -235,13 +237,14 @@ pub fn explain(step: &Step, error: Error) -> Error {
     }
 }
 
-/// Memory that does not overlap other memory. An output with a donor is in the space of that input.
+/// Memory that does not overlap other memory. An output with a donor is in the space of that input, one in the block of results in that.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Space {
     Input(u32),
     Output(u32),
     Arena,
     Host,
+    Results,
 }
 
 /// Index into [`Poison::errors`].
@@ -271,10 +274,11 @@ impl<'a> Poison<'a> {
         self.errors.len() - 1
     }
 
-    fn space_of_output(&self, output: u32) -> Space {
-        match self.plan.donors[output as usize] {
-            Some(input) => Space::Input(input),
-            None => Space::Output(output),
+    fn origin_of_output(&self, output: u32) -> (Space, u64) {
+        match (self.plan.donors[output as usize], self.plan.place_of_result(output)) {
+            (Some(input), _) => (Space::Input(input), 0),
+            (None, Some(start)) => (Space::Results, start),
+            (None, None) => (Space::Output(output), 0),
         }
     }
 
@@ -282,9 +286,10 @@ impl<'a> Poison<'a> {
     fn origin(&self, mem: MemRef) -> Option<(Space, u64)> {
         match mem {
             MemRef::Input(n) => Some((Space::Input(n), 0)),
-            MemRef::Output(n) => Some((self.space_of_output(n), 0)),
+            MemRef::Output(n) => Some(self.origin_of_output(n)),
             MemRef::Arena(offset) => Some((Space::Arena, offset)),
             MemRef::Host(offset) => Some((Space::Host, offset)),
+            MemRef::Results(offset) => Some((Space::Results, offset)),
             MemRef::Scalar(_) | MemRef::Index => None,
         }
     }
@@ -363,8 +368,9 @@ impl<'a> Poison<'a> {
     fn outcome(mut self, torn: &[u32]) -> Outcome {
         let mut seen = vec![false; self.errors.len()];
         let mut failure = |output: u32| {
-            let whole = 0..self.plan.outputs[output as usize].nbytes() as u64;
-            let poisoned = self.overlapping(self.space_of_output(output), &whole);
+            let (space, start) = self.origin_of_output(output);
+            let whole = start..start + self.plan.outputs[output as usize].nbytes() as u64;
+            let poisoned = self.overlapping(space, &whole);
             let blame =
                 poisoned.map(|(_, blame)| blame).or_else(|| self.empty.get(&output).copied())?;
             seen[blame] = true;

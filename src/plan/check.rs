@@ -3,7 +3,7 @@
 //!
 //! What is proved of every step:
 //! * reads are inside memory that holds the value they name, whole, written by an earlier step and not written over since;
-//! * writes go to outputs, the arena and, of what is offloaded, the host's block only, aligned and inside it; they overlap no
+//! * writes go to outputs, the arena, the block of results and, of what is offloaded, the host's block only, aligned and inside; they overlap no
 //!   other write or scratch memory of the step, and no read unless the kernel goes through both in step;
 //! * an input donated to an output is written once, by the step that makes the output, or never if it is the output;
 //! * each element of each result is the graph's expression: followed back element by element, for the corners of the
@@ -119,6 +119,8 @@ enum Space {
     Output(u32),
     Arena,
     Host,
+    /// The block of results, and the outputs that may lie there.
+    Results,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,6 +171,15 @@ impl<'a> Memory<'a> {
                 return internal!("input {i} cannot become output {k}");
             }
         }
+        for (n, &(k, start)) in plan.results.iter().enumerate() {
+            let nbytes = plan.outputs.get(k as usize).map(|ty| ty.nbytes() as u64);
+            let is_inside = nbytes.is_some_and(|nbytes| start + nbytes <= plan.results_bytes);
+            let is_fresh = is_inside && plan.donors[k as usize].is_none();
+            let is_twice = plan.results[..n].iter().any(|(other, _)| *other == k);
+            if !is_fresh || is_twice || !start.is_multiple_of(ALIGN) || plan.is_on_host(k as usize) {
+                return internal!("output {k} cannot lie at byte {start} of the results");
+            }
+        }
         let input = |(i, ty): (usize, &Ty)| LiveValue {
             space: Space::Input(i as u32),
             bytes: 0..ty.nbytes() as u64,
@@ -185,11 +196,15 @@ impl<'a> Memory<'a> {
             MemRef::Input(i) if (i as usize) < self.plan.inputs.len() => Some((Space::Input(i), 0)),
             MemRef::Output(k) => match self.plan.donors.get(k as usize) {
                 Some(Some(i)) => Some((Space::Input(*i), 0)),
-                Some(None) => Some((Space::Output(k), 0)),
+                Some(None) => match self.plan.place_of_result(k) {
+                    Some(start) => Some((Space::Results, start)),
+                    None => Some((Space::Output(k), 0)),
+                },
                 None => return internal!("there is no output {k}"),
             },
             MemRef::Arena(offset) => Some((Space::Arena, offset)),
             MemRef::Host(offset) => Some((Space::Host, offset)),
+            MemRef::Results(offset) => Some((Space::Results, offset)),
             MemRef::Scalar(slot) if (slot as usize) < self.plan.scalars.len() => None,
             MemRef::Index => None,
             _ => return internal!("there is no {mem}"),
@@ -331,6 +346,11 @@ impl<'a> Memory<'a> {
             }
             MemRef::Arena(offset) => self.in_arena(&(offset..offset + nbytes))?,
             MemRef::Host(offset) => self.on_host(&(offset..offset + nbytes), value)?,
+            MemRef::Results(offset) => {
+                if !offset.is_multiple_of(ALIGN) || offset + nbytes > self.plan.results_bytes {
+                    return internal!("{write} is not aligned or not in the block of results");
+                }
+            }
             _ => return internal!("{write} must not be written"),
         }
         let (space, start) = self.locate(write.mem)?.expect("what is written is memory");
@@ -400,13 +420,13 @@ impl<'a> Memory<'a> {
     fn finish(&self) -> Result<()> {
         for (k, &value) in self.graph.outputs.iter().enumerate() {
             let mem = MemRef::Output(k as u32);
-            let (space, _) = self.locate(mem)?.expect("outputs are memory");
+            let (space, start) = self.locate(mem)?.expect("outputs are memory");
             let ty = &self.plan.outputs[k];
             let unchanged = self.plan.donors[k].map(Content::Input) == Some(self.content(value));
             if ty != self.graph.ty(value) || self.writes[k] != 1 - unchanged as u32 {
                 return internal!("output {k} is written {} times", self.writes[k]);
             }
-            let holds = |h: &&LiveValue| h.space == space && h.bytes.start == 0;
+            let holds = |h: &&LiveValue| h.space == space && h.bytes.start == start;
             match self.live.iter().rev().find(holds).map(|h| h.content) {
                 Some(Content::Value(v)) if meaning::same_memory(self.graph, v, value) => {}
                 Some(found @ Content::Input(_)) if found == self.content(value) => {}

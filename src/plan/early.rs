@@ -12,7 +12,7 @@ pub struct Touched(Vec<[Vec<Extent>; 2]>);
 
 impl Touched {
     pub fn by(plan: &Plan) -> Touched {
-        Touched(plan.steps.iter().map(Extent::of_step).collect())
+        Touched(plan.steps.iter().map(|step| Extent::of_step(plan, step)).collect())
     }
 }
 
@@ -79,6 +79,7 @@ impl EarlySteps {
 enum Space {
     Arena,
     Host,
+    Results,
     Output(u32),
 }
 
@@ -91,20 +92,25 @@ struct Extent {
 
 impl Extent {
     /// Of what a step reads, and of what it writes.
-    fn of_step(step: &Step) -> [Vec<Extent>; 2] {
+    fn of_step(plan: &Plan, step: &Step) -> [Vec<Extent>; 2] {
+        let of = |operand| Extent::of(plan, operand);
         let [reads, mut writes] = [&step.reads, &step.writes]
-            .map(|operands| operands.iter().filter_map(Extent::of).collect::<Vec<_>>());
+            .map(|operands| operands.iter().filter_map(of).collect::<Vec<_>>());
         let scratch = step.workspace.map(|(start, nbytes)| start..start + nbytes);
         writes.extend(scratch.map(|bytes| Extent { space: Space::Arena, bytes }));
         [reads, writes]
     }
 
     /// `None` of what no step writes, and of nothing.
-    fn of(operand: &Operand) -> Option<Extent> {
+    fn of(plan: &Plan, operand: &Operand) -> Option<Extent> {
         let (space, start) = match operand.mem {
             MemRef::Arena(offset) => (Space::Arena, offset),
             MemRef::Host(offset) => (Space::Host, offset),
-            MemRef::Output(k) => (Space::Output(k), 0),
+            MemRef::Results(offset) => (Space::Results, offset),
+            MemRef::Output(k) => match plan.place_of_result(k) {
+                Some(start) => (Space::Results, start),
+                None => (Space::Output(k), 0),
+            },
             MemRef::Input(_) | MemRef::Scalar(_) | MemRef::Index => return None,
         };
         let end = start + operand.layout.end() as u64 * operand.dtype.size() as u64;

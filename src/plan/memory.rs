@@ -5,7 +5,7 @@
 
 use super::draft::{BufferId, Fused, Region, RegionId, Source};
 use super::lanes::Landings;
-use super::packing::{Block, lower_bound, pack};
+use super::packing::{Block, Packed, Taken, lower_bound, pack};
 use super::views::is_view;
 use super::{ALIGN, Kernel, MemRef, Operand, Plan, Step, lanes};
 use crate::dtype::DType;
@@ -50,29 +50,97 @@ pub(super) fn unplaced(
         scalars: scalars.to_vec(),
         arena_bytes: 0,
         host_bytes: 0,
+        results: Vec::new(),
+        results_bytes: 0,
         lower_bound: 0,
     }
 }
 
-/// Gives the blocks of an unplaced plan their offsets.
-pub(super) fn settle(plan: &mut Plan) {
+/// Of results in their block, as memory of a device is aligned.
+const RESULT_ALIGN: u64 = 512;
+/// Results that have less than this part of what pays are apart.
+const SMALL_RESULT: u64 = 16;
+
+/// Gives the blocks of an unplaced plan their offsets. Results lie in one block if they have `least` bytes and the arena is smaller
+/// by half of them then: in a training step, gradients are written where activations were.
+pub(super) fn settle(plan: &mut Plan, least: u64) {
     let Blocks { arena, host } = liveness(plan);
-    plan.lower_bound = lower_bound(&arena, plan.steps.len());
-    let (offsets, arena_bytes) = pack(&arena, plan.lower_bound);
-    let (host_offsets, host_bytes) = pack(&host, lower_bound(&host, plan.steps.len()));
+    let steps = plan.steps.len();
+    let packed = |taken: Taken| {
+        let bound = lower_bound(&arena, &taken, steps);
+        (pack(&arena, &taken, bound), bound)
+    };
+    let (mut arena_packed, mut bound) = packed(Taken::default());
+    let (results, taken) = results(plan, least);
+    if taken.bytes > 0 && taken.bytes >= least && arena_packed.bytes > taken.bytes / 2 {
+        let results_bytes = taken.bytes;
+        let shared = packed(taken);
+        if arena_packed.bytes.saturating_sub(shared.0.bytes) >= results_bytes / 2 {
+            (arena_packed, bound) = shared;
+            (plan.results, plan.results_bytes) = (results, results_bytes);
+        }
+    }
+    plan.lower_bound = bound;
+    let none = Taken::default();
+    let host_packed = pack(&host, &none, lower_bound(&host, &none, steps));
+    let results_bytes = plan.results_bytes;
+    let place = |packed: &Packed, block: u64| packed.offsets[block as usize];
     for step in &mut plan.steps {
         for operand in step.reads.iter_mut().chain(&mut step.writes) {
-            match &mut operand.mem {
-                MemRef::Arena(block) => *block = offsets[*block as usize],
-                MemRef::Host(block) => *block = host_offsets[*block as usize],
+            match operand.mem {
+                MemRef::Arena(block) => {
+                    let offset = place(&arena_packed, block);
+                    operand.mem = match offset.checked_sub(results_bytes) {
+                        Some(offset) => MemRef::Arena(offset),
+                        None => MemRef::Results(offset),
+                    };
+                }
+                MemRef::Host(block) => operand.mem = MemRef::Host(place(&host_packed, block)),
                 _ => {}
             }
         }
         if let Some((block, _)) = &mut step.workspace {
-            *block = offsets[*block as usize];
+            *block = place(&arena_packed, *block) - results_bytes;
         }
     }
-    (plan.arena_bytes, plan.host_bytes) = (arena_bytes, host_bytes);
+    (plan.arena_bytes, plan.host_bytes) = (arena_packed.bytes, host_packed.bytes);
+}
+
+/// The results that are given no memory of inputs, but for small ones: where each lies in a block of them, in the order in which
+/// they are written, so that what is free before is in one piece.
+fn results(plan: &Plan, least: u64) -> (Vec<(u32, u64)>, Taken) {
+    let mut written: Vec<(usize, u32)> = Vec::new();
+    for (at, step) in plan.steps.iter().enumerate() {
+        written.extend(step.writes.iter().filter_map(|write| match write.mem {
+            MemRef::Output(k) => Some((at, k)),
+            _ => None,
+        }));
+    }
+    // What an update in place makes as well is an optimizer's first state, which is kept for longer than others, unless it updates
+    // more than it makes.
+    let makes_state = |step: &Step| {
+        let outputs = step.writes.iter().filter_map(|write| match write.mem {
+            MemRef::Output(k) => Some(plan.donors[k as usize].is_some()),
+            _ => None,
+        });
+        let (updated, made): (Vec<bool>, Vec<bool>) = outputs.partition(|is_update| *is_update);
+        !updated.is_empty() && updated.len() <= made.len()
+    };
+    written.retain(|&(at, _)| !makes_state(&plan.steps[at]));
+    let nbytes = |k: u32| plan.outputs[k as usize].nbytes() as u64;
+    written.retain(|&(_, k)| {
+        let is_fresh = plan.donors[k as usize].is_none() && !plan.is_on_host(k as usize);
+        is_fresh && nbytes(k) > 0 && nbytes(k) >= least / SMALL_RESULT
+    });
+    let (mut results, mut taken) = (Vec::new(), Taken::default());
+    for (first, k) in written {
+        results.push((k, taken.bytes));
+        let last = plan.steps.len() - 1;
+        let bytes = nbytes(k).next_multiple_of(ALIGN);
+        taken.blocks.push((taken.bytes, Block { bytes, first, last, roams: false }));
+        taken.bytes = (taken.bytes + bytes).next_multiple_of(RESULT_ALIGN);
+    }
+    (results, taken)
 }
 
 /// By their numbers.
@@ -93,7 +161,7 @@ fn liveness(plan: &Plan) -> Blocks {
         };
         let index = block as usize;
         if index >= blocks.len() {
-            blocks.resize(index + 1, Block { bytes: 0, first: usize::MAX, last: 0 });
+            blocks.resize(index + 1, Block { bytes: 0, first: usize::MAX, last: 0, roams: true });
         }
         let known = &mut blocks[index];
         known.bytes = known.bytes.max(bytes.next_multiple_of(ALIGN));
@@ -112,6 +180,10 @@ fn liveness(plan: &Plan) -> Blocks {
         if let Some((block, bytes)) = step.workspace {
             touch(MemRef::Arena(block), at, bytes);
         }
+    }
+    // Scratch memory is in the arena itself.
+    for (block, _) in plan.steps.iter().filter_map(|step| step.workspace) {
+        all.arena[block as usize].roams = false;
     }
     all
 }

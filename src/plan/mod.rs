@@ -75,6 +75,8 @@ pub enum MemRef {
     Arena(u64),
     /// Byte offset in the host's block, where what was offloaded waits.
     Host(u64),
+    /// Byte offset in the block of results ([`Plan::results`]), of what is needed there before the result is written.
+    Results(u64),
     /// A slot (8 bytes) of the argument block: an i64, an f64 or a bool (as i64 0 or 1), as the graph's `scalar` says.
     Scalar(u32),
     /// No memory: the element at flat index `i` is the number `i` (dtype i64). So `iota` is a layout.
@@ -171,7 +173,12 @@ pub struct Plan {
     pub arena_bytes: u64,
     /// Of the host's block.
     pub host_bytes: u64,
-    /// Largest sum of live arena bytes at any step: what no placement can beat.
+    /// Outputs that may lie in one block, and the byte at which each begins: what is needed before the output is written may lie
+    /// there, too. The memory of these outputs may as well be apart from the block.
+    pub results: Vec<(u32, u64)>,
+    /// Of that block.
+    pub results_bytes: u64,
+    /// Largest sum of live arena bytes at any step, less what finds room in the block of results: what no placement can beat.
     pub lower_bound: u64,
 }
 
@@ -361,6 +368,11 @@ impl Plan {
     pub fn offloaded_bytes(&self) -> u64 {
         let nbytes = |k: &u32| self.outputs[*k as usize].nbytes() as u64;
         self.host_bytes + self.outputs_on_host.iter().map(nbytes).sum::<u64>()
+    }
+
+    /// Where an output lies in the block of results.
+    pub fn place_of_result(&self, output: u32) -> Option<u64> {
+        self.results.iter().find(|(k, _)| *k == output).map(|(_, start)| *start)
     }
 
     /// Whether the memory of an output is the host's.

@@ -1,4 +1,4 @@
-//! Offsets in the arena for blocks that live at different times.
+//! Offsets in the arena for blocks that live at different times, and in the block of results before these are written.
 
 /// A run of arena bytes for a span of steps, both ends included.
 #[derive(Clone, Debug)]
@@ -6,6 +6,23 @@ pub(super) struct Block {
     pub bytes: u64,
     pub first: usize,
     pub last: usize,
+    /// Whether it may lie in the block of results.
+    pub roams: bool,
+}
+
+/// The block of results, which lies before the arena as far as offsets go, and what is in it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Taken {
+    pub bytes: u64,
+    /// In the order of their offsets.
+    pub blocks: Vec<(u64, Block)>,
+}
+
+/// Offsets of blocks, in the arena from the end of the block of results on, and how large the arena is.
+#[derive(Clone, Debug)]
+pub(super) struct Packed {
+    pub offsets: Vec<u64>,
+    pub bytes: u64,
 }
 
 /// An arena that is higher than what is live at once by no more than this part of it is low enough.
@@ -13,10 +30,10 @@ const TOLERATED: u64 = 100;
 /// Most pairs of blocks that are compared to find a lower arena.
 const COMPARED: usize = 1 << 20;
 
-/// Offsets of the blocks and the height of the arena, which is at least `bound`: best fit with the blocks by size, and by size
-/// times lifetime; the lower arena wins. As long as it is much higher than `bound`, the blocks that reach above go first, and
-/// all are placed again.
-pub(super) fn pack(blocks: &[Block], bound: u64) -> (Vec<u64>, u64) {
+/// Offsets of the blocks beside those taken, and the size of the arena, which is at least `bound`: best fit with the blocks by
+/// size, and by size times lifetime; the smaller arena wins. As long as it is much larger than `bound`, the blocks that reach
+/// above go first, and all are placed again.
+pub(super) fn pack(blocks: &[Block], taken: &Taken, bound: u64) -> Packed {
     let span = |b: &Block| (b.last - b.first + 1) as u64;
     let sorted = |weight: &dyn Fn(&Block) -> u64| {
         let mut order: Vec<usize> = (0..blocks.len()).collect();
@@ -24,25 +41,26 @@ pub(super) fn pack(blocks: &[Block], bound: u64) -> (Vec<u64>, u64) {
         order
     };
     let enough = bound + bound / TOLERATED;
-    let mut best = (Vec::new(), u64::MAX);
+    let mut best = Packed { offsets: Vec::new(), bytes: u64::MAX };
     let orders = [sorted(&|b| b.bytes), sorted(&|b| b.bytes.saturating_mul(span(b)))];
     let rounds = COMPARED / (blocks.len() * blocks.len()).max(1);
     for order in &orders {
-        let packed = best_fit(blocks, order);
-        if packed.1 < best.1 {
+        let packed = best_fit(blocks, taken, order);
+        if packed.bytes < best.bytes {
             best = packed;
         }
     }
     for mut order in orders {
         for _ in 0..rounds {
-            if best.1 <= enough {
+            if best.bytes <= enough {
                 break;
             }
-            let (offsets, height) = best_fit(blocks, &order);
-            let reaches = |&i: &usize| offsets[i] + blocks[i].bytes > enough;
+            let packed = best_fit(blocks, taken, &order);
+            let reaches =
+                |&i: &usize| packed.offsets[i] + blocks[i].bytes > taken.bytes + enough;
             order.sort_by_key(|i| !reaches(i));
-            if height < best.1 {
-                best = (offsets, height);
+            if packed.bytes < best.bytes {
+                best = packed;
             }
         }
     }
@@ -50,37 +68,41 @@ pub(super) fn pack(blocks: &[Block], bound: u64) -> (Vec<u64>, u64) {
 }
 
 /// Each block in turn goes into the smallest gap that takes it between the blocks that live at the same time.
-fn best_fit(blocks: &[Block], order: &[usize]) -> (Vec<u64>, u64) {
+fn best_fit(blocks: &[Block], taken: &Taken, order: &[usize]) -> Packed {
     let mut offsets = vec![0u64; blocks.len()];
+    // Nothing lies over the border of the two.
+    let border = Block { bytes: 0, first: 0, last: usize::MAX, roams: false };
     // By offset.
-    let mut placed: Vec<usize> = Vec::with_capacity(blocks.len());
-    let mut height = 0;
+    let mut placed: Vec<(u64, &Block)> = Vec::with_capacity(blocks.len() + taken.blocks.len() + 1);
+    placed.extend(taken.blocks.iter().map(|(offset, block)| (*offset, block)));
+    placed.push((taken.bytes, &border));
+    let mut height = taken.bytes;
     for &i in order {
         let block = &blocks[i];
-        let (mut floor, mut best) = (0u64, None::<(u64, u64)>);
-        for &p in &placed {
-            let other = &blocks[p];
+        let mut floor = if block.roams { 0 } else { taken.bytes };
+        let mut best = None::<(u64, u64)>;
+        for &(offset, other) in &placed {
             if other.last < block.first || block.last < other.first {
                 continue;
             }
-            let gap = offsets[p].saturating_sub(floor);
-            if gap >= block.bytes && best.is_none_or(|(smallest, _)| gap < smallest) {
+            let gap = offset.saturating_sub(floor);
+            if gap >= block.bytes && gap > 0 && best.is_none_or(|(smallest, _)| gap < smallest) {
                 best = Some((gap, floor));
             }
-            floor = floor.max(offsets[p] + other.bytes);
+            floor = floor.max(offset + other.bytes);
         }
         offsets[i] = best.map_or(floor, |(_, offset)| offset);
         height = height.max(offsets[i] + block.bytes);
-        let at = placed.partition_point(|&p| offsets[p] <= offsets[i]);
-        placed.insert(at, i);
+        let at = placed.partition_point(|(offset, _)| *offset <= offsets[i]);
+        placed.insert(at, (offsets[i], block));
     }
-    (offsets, height)
+    Packed { offsets, bytes: height - taken.bytes }
 }
 
-/// Largest sum of the blocks that are live at one step.
-pub(super) fn lower_bound(blocks: &[Block], steps: usize) -> u64 {
+/// Largest sum of the blocks that are live at one step, less what is free of the block of results then.
+pub(super) fn lower_bound(blocks: &[Block], taken: &Taken, steps: usize) -> u64 {
     let mut change = vec![0i64; steps + 1];
-    for block in blocks {
+    for block in blocks.iter().chain(taken.blocks.iter().map(|(_, block)| block)) {
         change[block.first] += block.bytes as i64;
         change[block.last + 1] -= block.bytes as i64;
     }
@@ -88,5 +110,5 @@ pub(super) fn lower_bound(blocks: &[Block], steps: usize) -> u64 {
         *live += c;
         Some(*live as u64)
     });
-    live.max().unwrap_or(0)
+    live.max().unwrap_or(0).saturating_sub(taken.bytes)
 }

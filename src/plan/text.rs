@@ -1,5 +1,5 @@
 //! A plan for people: one line a step. `in0`, `out0` are inputs and outputs, `@64` is an arena offset, `host@64` one in
-//! the host's block, `s0` a scalar, `#` the index itself; `{…}` are strides and `+` an offset, left out where the layout is dense.
+//! the host's block, `results@64` one in the block of results, `s0` a scalar, `#` the index itself; `{…}` are strides and `+` an offset, left out where the layout is dense.
 
 use super::{Instr, Kernel, LoopBody, MemRef, Operand, Plan, Step};
 use crate::graph::text::{attr_text, ints_text};
@@ -9,15 +9,18 @@ use std::fmt::{self, Display, Formatter};
 impl Display for Plan {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "arena {} (bound {})", self.arena_bytes, self.lower_bound)?;
-        match self.host_bytes {
-            0 => writeln!(f)?,
-            host => writeln!(f, ", host {host}")?,
+        for (name, bytes) in [("host", self.host_bytes), ("results", self.results_bytes)] {
+            if bytes > 0 {
+                write!(f, ", {name} {bytes}")?;
+            }
         }
+        writeln!(f)?;
         for (k, (ty, donor)) in self.outputs.iter().zip(&self.donors).enumerate() {
             write!(f, "out{k}: {}", ty)?;
-            match donor {
-                Some(i) => writeln!(f, " over in{i}")?,
-                None => writeln!(f)?,
+            match (donor, self.place_of_result(k as u32)) {
+                (Some(i), _) => writeln!(f, " over in{i}")?,
+                (None, Some(start)) => writeln!(f, " at results@{start}")?,
+                (None, None) => writeln!(f)?,
             }
         }
         self.steps.iter().enumerate().try_for_each(|(i, step)| writeln!(f, "{i}: {step}"))
@@ -88,6 +91,7 @@ impl Display for MemRef {
             MemRef::Output(k) => write!(f, "out{k}"),
             MemRef::Arena(offset) => write!(f, "@{offset}"),
             MemRef::Host(offset) => write!(f, "host@{offset}"),
+            MemRef::Results(offset) => write!(f, "results@{offset}"),
             MemRef::Scalar(slot) => write!(f, "s{slot}"),
             MemRef::Index => write!(f, "#"),
         }

@@ -4,6 +4,9 @@ use super::{Kernel, LoopBody, Operand, Plan, Step, memory};
 use crate::number::{Number, Numbers};
 use crate::op::Ty;
 
+/// Bytes of results that pay for a block of their own, in which other values lie before.
+const LEAST_RESULTS: u64 = 1 << 20;
+
 /// A plan in which `MemRef::Arena`, `MemRef::Host` and the workspaces name blocks by number; how large these are and
 /// how long they are needed follows from the steps.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,8 +19,13 @@ impl UnplacedPlan {
 
     /// The plan, with every block at its offset.
     pub fn placed(self) -> Plan {
+        self.placed_sharing(LEAST_RESULTS)
+    }
+
+    /// Likewise, with results in one block from so many bytes on.
+    pub fn placed_sharing(self, least: u64) -> Plan {
         let UnplacedPlan(mut plan) = self;
-        memory::settle(&mut plan);
+        memory::settle(&mut plan, least);
         plan
     }
 

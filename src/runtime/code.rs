@@ -2,6 +2,7 @@
 
 use super::engine_choice::EngineChoice;
 use super::memory_report;
+use super::results_block::LastBlock;
 use crate::backend::{Backend, Executable};
 use crate::error::Result;
 use crate::plan::Plan;
@@ -18,6 +19,7 @@ pub struct Compiled {
     /// Of memory that it takes, its inputs included.
     pub bytes: u64,
     pub final_uses: FinalUses,
+    pub last_block: LastBlock,
     touched: OnceLock<Touched>,
 }
 
@@ -68,8 +70,8 @@ impl Compiled {
         let has_fallbacks = plan.steps.iter().any(|step| backend.calls_host(&step.kernel));
         let bytes = memory_report::bytes(&plan);
         let final_uses = FinalUses::of(&plan, |kernel| backend.calls_host(kernel));
-        let touched = OnceLock::new();
-        Ok(Compiled { plan, executable, has_fallbacks, bytes, final_uses, touched })
+        let (last_block, touched) = (LastBlock::default(), OnceLock::new());
+        Ok(Compiled { plan, executable, has_fallbacks, bytes, final_uses, last_block, touched })
     }
 
     pub fn touched(&self) -> &Touched {

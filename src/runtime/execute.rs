@@ -7,6 +7,7 @@ use super::compile::{CompiledTrace, name_of};
 use super::engine_choice::{Task, Trial};
 use super::failures::Concerns;
 use super::prefetch::Ran;
+use super::results_block::ResultsBlock;
 use super::speculation::Speculation;
 use super::taken_over::TakenOver;
 use super::watchdog::Watchdog;
@@ -229,7 +230,16 @@ fn launch(
         Intermediates::default()
     });
     let early_ns = begun.as_ref().map_or(0, |begun| begun.took_ns);
-    let (early, begun) = begun.map_or_else(Default::default, |begun| (begun.steps, begun.memory));
+    let (early, begun, results) =
+        begun.map_or_else(Default::default, |begun| (begun.steps, begun.memory, begun.results));
+    let (mut begun, mut results) = (begun, results);
+    begun.resize_with(plan.outputs.len(), || None);
+    if results.is_none() {
+        match ResultsBlock::new(shared, &code, &mut begun) {
+            Ok(block) => results = Some(block),
+            Err(error) => drop(refused.get_or_insert(error)),
+        }
+    }
     // An input that failed earlier has nothing to donate.
     let donor = |output: usize| {
         let is_apart = begun.get(output).is_some_and(Option::is_some);
@@ -285,6 +295,7 @@ fn launch(
         outputs: &outputs,
         arena: between.arena,
         host: between.host,
+        results: results.as_ref().map_or(0, |block| block.address),
         scalars: &scalars,
         watch: watch.as_ref().map(|watch| watch as &dyn Watch),
     };

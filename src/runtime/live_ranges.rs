@@ -38,13 +38,22 @@ pub fn fullest(plan: &Plan) -> Option<(usize, Vec<LiveRange>)> {
     (most > 0).then(|| (step, live_ranges.into_iter().filter(there).collect()))
 }
 
-/// All that lies in the arena at any time.
+/// A number for each byte of the arena, and of the block of results, which is beside it.
+fn place(mem: MemRef) -> Option<u64> {
+    match mem {
+        MemRef::Arena(start) => Some(start),
+        MemRef::Results(start) => Some(start + (1 << 60)),
+        _ => None,
+    }
+}
+
+/// All that lies in the arena, or in the block of results before these are written, at any time.
 pub fn live_ranges(plan: &Plan) -> Vec<LiveRange> {
     let mut gone = Vec::new();
     let mut live: BTreeMap<u64, LiveRange> = BTreeMap::new();
     for (index, step) in plan.steps.iter().enumerate() {
         for read in &step.reads {
-            let MemRef::Arena(start) = read.mem else { continue };
+            let Some(start) = place(read.mem) else { continue };
             if let Some((_, range)) = live.range_mut(..=start).next_back() {
                 range.last = index;
             }
@@ -53,7 +62,7 @@ pub fn live_ranges(plan: &Plan) -> Vec<LiveRange> {
             gone.push(LiveRange { first: index, last: index, nbytes, ty: None });
         }
         for write in &step.writes {
-            let MemRef::Arena(start) = write.mem else { continue };
+            let Some(start) = place(write.mem) else { continue };
             let ty = Ty::new(write.dtype, &write.layout.sizes);
             let nbytes = ty.nbytes() as u64;
             if nbytes == 0 {

@@ -42,6 +42,7 @@ mod random;
 mod oom_report;
 mod speculation;
 pub mod stats;
+mod results_block;
 mod tail;
 mod taken_over;
 mod watch;

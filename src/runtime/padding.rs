@@ -224,6 +224,7 @@ impl PaddedFrame {
             outputs: &[output],
             arena: 0,
             host: 0,
+            results: 0,
             scalars: &[],
             watch: None,
         };

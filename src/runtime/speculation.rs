@@ -8,10 +8,12 @@ use super::clock::now;
 use super::code::Compiled;
 use super::compile::CompiledTrace;
 use super::execute::{Arena, Intermediates, fresh_output};
+use super::results_block::ResultsBlock;
 use super::watchdog::Watchdog;
 use super::{Shared, watch};
 use crate::backend::{Call, Watch};
 use crate::buffer::{Bytes, DerivedCache, Storage};
+use crate::error::Result;
 use crate::plan::early::EarlySteps;
 use crate::plan::{MemRef, Operand, Step};
 use crate::record::Output;
@@ -34,6 +36,8 @@ pub struct Speculation {
     /// Whether each output has memory there, or may have it.
     is_apart: Vec<bool>,
     between: Intermediates,
+    /// Once a step has needed it.
+    results: Option<ResultsBlock>,
     /// Steps that have run, without a failure, and how long they took.
     steps: EarlySteps,
     took_ns: u64,
@@ -46,6 +50,7 @@ pub struct Speculation {
 pub struct Begun {
     pub memory: Vec<Option<Box<dyn Bytes>>>,
     pub between: Intermediates,
+    pub results: Option<ResultsBlock>,
     pub steps: EarlySteps,
     pub took_ns: u64,
 }
@@ -106,6 +111,7 @@ impl Speculation {
             memory,
             is_apart,
             between,
+            results: None,
             steps,
             took_ns: 0,
             guesses,
@@ -122,14 +128,12 @@ impl Speculation {
             return self.steps.count() > 0;
         }
         let (plan, Some(stepwise)) = (&code.plan, code.executable.stepwise()) else { return false };
-        for step in ready.iter().map(|&step| &plan.steps[step]) {
-            for operand in step.reads.iter().chain(&step.writes) {
-                let MemRef::Output(k) = operand.mem else { continue };
-                if self.memory[k as usize].is_none() {
-                    let Ok(bytes) = fresh_output(shared, plan, k as usize) else { return false };
-                    self.memory[k as usize] = Some(bytes);
-                }
-            }
+        let operands = ready.iter().flat_map(|&step| {
+            let Step { reads, writes, .. } = &plan.steps[step];
+            reads.iter().chain(writes).map(|operand| operand.mem)
+        });
+        if operands.map(|mem| self.provide(shared, mem)).any(|there| there.is_err()) {
+            return false;
         }
         let progress = &self.progress;
         // What is not known yet no step reads.
@@ -156,6 +160,7 @@ impl Speculation {
             outputs: &outputs,
             arena: self.between.arena,
             host: self.between.host,
+            results: self.results.as_ref().map_or(0, |block| block.address),
             scalars: &scalars,
             watch: watch.as_ref().map(|watch| watch as &dyn Watch),
         };
@@ -178,6 +183,26 @@ impl Speculation {
         outcome.failed.is_empty() && outcome.unseen.is_empty()
     }
 
+    /// Has memory for what is about to be used.
+    fn provide(&mut self, shared: &Shared, mem: MemRef) -> Result<()> {
+        let code = self.code.clone();
+        let output = match mem {
+            MemRef::Output(k) => Some(k),
+            MemRef::Results(_) => None,
+            _ => return Ok(()),
+        };
+        let is_result = output.is_none_or(|k| code.plan.place_of_result(k).is_some());
+        if is_result && self.results.is_none() {
+            self.results = Some(ResultsBlock::new(shared, &code, &mut self.memory)?);
+        }
+        if let Some(k) = output.map(|k| k as usize)
+            && self.memory[k].is_none()
+        {
+            self.memory[k] = Some(fresh_output(shared, &code.plan, k)?);
+        }
+        Ok(())
+    }
+
     /// Whether a step may run before the trace is closed: without effects, on operands that are known and that nobody outside
     /// writes to, and into memory of the program's own.
     fn is_ready(&self, shared: &Shared, step: &Step) -> bool {
@@ -188,7 +213,7 @@ impl Speculation {
                 (slot as usize) < scalars.len() || self.guesses[slot as usize].is_some()
             }
             MemRef::Output(k) => self.is_apart[k as usize],
-            MemRef::Arena(_) | MemRef::Host(_) | MemRef::Index => true,
+            MemRef::Arena(_) | MemRef::Host(_) | MemRef::Results(_) | MemRef::Index => true,
         };
         !shared.backend.calls_host(&step.kernel)
             && step.reads.iter().chain(&step.writes).all(is_there)
@@ -216,8 +241,8 @@ impl Speculation {
             && closed.scalars.starts_with(&self.progress.scalars)
             && self.guessed_right(&closed.scalars);
         self.progress.trace.outlook.was_begun(is_it);
-        let Speculation { memory, between, steps, took_ns, .. } = self;
-        is_it.then_some(Begun { memory, between, steps, took_ns })
+        let Speculation { memory, between, results, steps, took_ns, .. } = self;
+        is_it.then_some(Begun { memory, between, results, steps, took_ns })
     }
 }
 

@@ -12,7 +12,8 @@ use torchacc::graph::generate::Case;
 use torchacc::op::arg::ScalarKind;
 use torchacc::op::array::Array;
 use torchacc::op::{Op, Ty};
-use torchacc::plan::{plan, stored};
+use torchacc::plan::check::check;
+use torchacc::plan::{PlanMode, plan_unplaced, stored};
 use torchacc::record::View;
 use torchacc::runtime::Context;
 use torchacc::runtime::config::{Asked, Options};
@@ -92,7 +93,11 @@ pub fn run(
     donors: &[Option<u32>],
 ) -> Result<Vec<Array>, String> {
     let types: Vec<Ty> = case.inputs.iter().map(|array| array.ty.clone()).collect();
-    let plan = plan(graph, &types, &scalar_types(case), donors, backend).map_err(|e| e.message)?;
+    let scalars = scalar_types(case);
+    let planned = plan_unplaced(graph, &types, &scalars, donors, backend, PlanMode::Search);
+    // With results in one block, however small they are.
+    let plan = planned.map_err(|e| e.message)?.0.placed_sharing(1);
+    check(graph, &plan).map_err(|e| e.message)?;
     // What another process would load is the plan itself, so that it computes the same bits.
     let loaded = stored::encode(&plan).and_then(|bytes| stored::decode(&bytes, |_| 0));
     if loaded.as_ref() != Some(&plan) {
@@ -110,14 +115,21 @@ pub fn run(
         plan.outputs.iter().map(|ty| used(backend, ty.nbytes())).collect();
     let arena = used(backend, plan.arena_bytes as usize);
     let host = backend.allocate_on_host(plan.host_bytes as usize).map_err(|e| e.message)?;
-    let memory_of = |k: usize| plan.donors[k].map_or(&own[k], |i| &inputs[i as usize]);
+    let results = used(backend, plan.results_bytes as usize);
+    let memory_of = |k: usize| match (plan.donors[k], plan.place_of_result(k as u32)) {
+        (Some(i), _) => (&inputs[i as usize], 0),
+        (None, Some(start)) => (&results, start as usize),
+        (None, None) => (&own[k], 0),
+    };
+    let address = |k: usize| memory_of(k).0.address() + memory_of(k).1;
     let call = Call {
         inputs: &inputs.iter().map(|memory| memory.address()).collect::<Vec<_>>(),
         poisoned: &[],
         derived: &[],
-        outputs: &(0..own.len()).map(|k| memory_of(k).address()).collect::<Vec<_>>(),
+        outputs: &(0..own.len()).map(address).collect::<Vec<_>>(),
         arena: arena.address(),
         host: host.address(),
+        results: results.address(),
         scalars: &case.scalars,
         watch: None,
     };
@@ -126,11 +138,11 @@ pub fn run(
     }
     for (i, array) in case.inputs.iter().enumerate() {
         let given_away = plan.donors.contains(&Some(i as u32));
-        if !given_away && content(&*inputs[i], &array.ty) != *array {
+        if !given_away && content((&inputs[i], 0), &array.ty) != *array {
             return Err(format!("input {i} was overwritten"));
         }
     }
-    Ok(plan.outputs.iter().enumerate().map(|(k, ty)| content(&**memory_of(k), ty)).collect())
+    Ok(plan.outputs.iter().enumerate().map(|(k, ty)| content(memory_of(k), ty)).collect())
 }
 
 fn scalar_types(case: &Case) -> Vec<DType> {
@@ -148,8 +160,8 @@ fn used(backend: &dyn Backend, nbytes: usize) -> Box<dyn Bytes> {
     memory
 }
 
-fn content(memory: &dyn Bytes, ty: &Ty) -> Array {
+fn content((memory, start): (&Box<dyn Bytes>, usize), ty: &Ty) -> Array {
     let mut array = Array::zeros(ty);
-    memory.read(0, &mut array.bytes).expect("the program has run");
+    memory.read(start, &mut array.bytes).expect("the program has run");
     array
 }

@@ -54,6 +54,7 @@ impl Bound {
             MemRef::Output(i) => Source::Memory(call.outputs[i as usize]),
             MemRef::Arena(offset) => Source::Memory(call.arena + offset as usize),
             MemRef::Host(offset) => Source::Memory(call.host + offset as usize),
+            MemRef::Results(offset) => Source::Memory(call.results + offset as usize),
             MemRef::Scalar(slot) => Source::Slot(call.scalars[slot as usize]),
             MemRef::Index => Source::Index,
         };

@@ -50,19 +50,21 @@ impl WhileLoop {
         let donors = &self.round.plan.donors;
         let mut spares: Vec<Option<Dense>> =
             writes.iter().zip(donors).map(spare).collect::<Result<_>>()?;
-        let arena_bytes = self.condition.plan.arena_bytes.max(self.round.plan.arena_bytes);
-        let arena = pool.allocate(arena_bytes as usize)?;
+        let most = |of: fn(&Plan) -> u64| of(&self.condition.plan).max(of(&self.round.plan)) as usize;
+        let arena = pool.allocate(most(|plan| plan.arena_bytes))?;
+        let results = pool.allocate(most(|plan| plan.results_bytes))?;
+        let between = [arena.addr(), results.addr()];
         let goes_on = Bound::at(Source::Index, DType::Bool, Layout::contiguous(&[]))?;
         let goes_on = fresh(&goes_on, pool)?;
         loop {
             let inputs: Vec<usize> = carried.iter().chain(&captured).map(|x| x.start()).collect();
-            self.condition.run(&inputs, &[goes_on.start()], arena.addr())?;
+            self.condition.run(&inputs, &[goes_on.start()], between)?;
             if goes_on.slice::<u8>(0, 1)[0] == 0 {
                 break;
             }
             let target = |(spare, x): (&Option<Dense>, &Dense)| spare.as_ref().unwrap_or(x).start();
             let outputs: Vec<usize> = spares.iter().zip(&carried).map(target).collect();
-            self.round.run(&inputs, &outputs, arena.addr())?;
+            self.round.run(&inputs, &outputs, between)?;
             for (spare, x) in spares.iter_mut().zip(&mut carried) {
                 spare.iter_mut().for_each(|spare| std::mem::swap(spare, x));
             }
@@ -84,7 +86,9 @@ impl Part {
         Ok(Part { plan, program })
     }
 
-    fn run(&self, inputs: &[usize], outputs: &[usize], arena: usize) -> Result<()> {
+    /// `between`: addresses of the arena and the block of results.
+    fn run(&self, inputs: &[usize], outputs: &[usize], between: [usize; 2]) -> Result<()> {
+        let [arena, results] = between;
         let outcome = self.program.run(&Call {
             inputs,
             poisoned: &[],
@@ -92,6 +96,7 @@ impl Part {
             outputs,
             arena,
             host: 0,
+            results,
             scalars: &[],
             watch: None,
         });

@@ -346,7 +346,7 @@ impl Queued {
 
 /// What decides where everything is.
 fn addresses(call: &Call) -> Vec<usize> {
-    [call.inputs, call.outputs, &[call.arena, call.host]].concat()
+    [call.inputs, call.outputs, &[call.arena, call.host, call.results]].concat()
 }
 
 fn resolve(kernel_arg: KernelArg, call: &Call, bases: BaseAddresses) -> u64 {
@@ -361,6 +361,7 @@ fn resolve(kernel_arg: KernelArg, call: &Call, bases: BaseAddresses) -> u64 {
                 MemRef::Output(n) => call.outputs[n as usize],
                 MemRef::Arena(start) => call.arena + start as usize,
                 MemRef::Host(start) => call.host + start as usize,
+                MemRef::Results(start) => call.results + start as usize,
                 MemRef::Scalar(slot) => bases.status + STATUS + 8 * slot as usize,
                 MemRef::Index => 0,
             };
@@ -383,7 +384,8 @@ impl Executable for CudaExecutable {
             && call.watch.is_none()
             && !call.outputs.contains(&0)
             && (call.arena != 0 || self.plan.arena_bytes == 0)
-            && (call.host != 0 || self.plan.host_bytes == 0);
+            && (call.host != 0 || self.plan.host_bytes == 0)
+            && (call.results != 0 || self.plan.results_bytes == 0);
         let mut outcome = Outcome::default();
         if whole {
             let mut failed = None;

@@ -185,7 +185,11 @@ fn bytes(plan: &Plan, operand: &Operand) -> Option<(MemRef, Range<u64>)> {
     let (memory, start) = match operand.mem {
         MemRef::Arena(start) => (MemRef::Arena(0), start),
         MemRef::Host(start) => (MemRef::Host(0), start),
-        MemRef::Output(k) => (plan.donors[k as usize].map_or(operand.mem, MemRef::Input), 0),
+        MemRef::Results(start) => (MemRef::Results(0), start),
+        MemRef::Output(k) => match plan.place_of_result(k) {
+            Some(start) => (MemRef::Results(0), start),
+            None => (plan.donors[k as usize].map_or(operand.mem, MemRef::Input), 0),
+        },
         MemRef::Input(_) => (operand.mem, 0),
         MemRef::Scalar(_) | MemRef::Index => return None,
     };

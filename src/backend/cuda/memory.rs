@@ -64,9 +64,12 @@ enum Owner {
 impl DeviceBytes {
     /// Contents undefined. Error: `OutOfMemory`.
     pub fn new(device: &Arc<dyn Device>, pool: &Arc<Pool>, nbytes: usize) -> Result<DeviceBytes> {
-        let memory = pool.allocate(nbytes)?;
+        Ok(DeviceBytes::of(device, pool.allocate(nbytes)?))
+    }
+
+    pub fn of(device: &Arc<dyn Device>, memory: Memory) -> DeviceBytes {
         let (address, len) = (memory.addr(), memory.len());
-        Ok(DeviceBytes { address, len, device: device.clone(), _owner: Owner::Pool(memory) })
+        DeviceBytes { address, len, device: device.clone(), _owner: Owner::Pool(memory) }
     }
 
     pub fn lent(device: &Arc<dyn Device>, memory: Borrowed) -> DeviceBytes {

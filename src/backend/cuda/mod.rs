@@ -24,7 +24,7 @@ mod tests;
 
 use super::borrowed::Borrowed;
 use super::memory::Pool;
-use super::{Backend, Executable};
+use super::{Backend, Executable, Parts};
 use crate::buffer::{Bytes, Location};
 use crate::error::Result;
 use crate::op::{Attrs, Op, Ty};
@@ -32,6 +32,7 @@ use crate::plan::{Kernel, Plan, Target};
 use device::Device;
 use executable::CudaExecutable;
 use memory::DeviceBytes;
+use std::ops::Range;
 use std::sync::Arc;
 
 pub struct Cuda {
@@ -109,6 +110,11 @@ impl Backend for Cuda {
 
     fn allocate(&self, nbytes: usize) -> Result<Box<dyn Bytes>> {
         Ok(Box::new(DeviceBytes::new(&self.device, &self.pool, nbytes)?))
+    }
+
+    fn allocate_parts(&self, nbytes: usize, parts: &[Range<usize>]) -> Result<Parts> {
+        let of = |memory| Box::new(DeviceBytes::of(&self.device, memory)) as Box<dyn Bytes>;
+        Ok(Parts::new(self.pool.allocate(nbytes)?, parts, of))
     }
 
     fn borrow(&self, memory: Borrowed) -> Box<dyn Bytes> {

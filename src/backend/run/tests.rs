@@ -63,6 +63,7 @@ fn check(
         outputs: &outputs,
         arena: 64,
         host: 0,
+        results: 0,
         scalars: &[],
         poisoned: &poisoned,
         derived: &[],
@@ -124,6 +125,7 @@ fn what_no_output_shows_is_distinguished_and_inputs_reach_what_is_computed_from_
         outputs: &outputs,
         arena: 64,
         host: 0,
+        results: 0,
         scalars: &[],
         poisoned: &[],
         derived: &[],
@@ -197,6 +199,7 @@ fn an_output_without_memory_is_the_failure_of_its_step() {
         outputs: &[0, 64, 64],
         arena: 0,
         host: 0,
+        results: 0,
         scalars: &[],
         poisoned: &[],
         derived: &[],
@@ -224,6 +227,7 @@ fn what_a_step_without_memory_was_writing_is_torn() {
         outputs: &[64, 64],
         arena: 64,
         host: 0,
+        results: 0,
         scalars: &[],
         poisoned: &[],
         derived: &[],
@@ -277,4 +281,40 @@ fn very_many_pieces_are_one_and_heal_nothing() {
     let reader = step(&[part(Output(0), 3, 1, 1)], whole(Output(1)));
     plan.steps = vec![first, again, reader];
     check(&plan, &[0], &[], &[1], &[(0, Some(0)), (1, Some(0))]);
+}
+
+#[test]
+fn what_lay_where_a_result_is_written_later_fails_for_itself() {
+    let steps = vec![
+        step(&[whole(Input(0))], whole(MemRef::Results(0))),
+        step(&[whole(MemRef::Results(0))], whole(Output(1))),
+        step(&[whole(Input(1))], whole(Output(0))),
+        step(&[whole(Input(1))], whole(Output(2))),
+    ];
+    let results = vec![(0, 0), (2, 512)];
+    let plan = Plan { results, results_bytes: 1024, ..plan(steps, &[None, None, None]) };
+    // With memory for them, and without.
+    let failing = |bad: &[usize], results: usize| {
+        let call = Call {
+            inputs: &[],
+            outputs: &[64, 64, 64],
+            arena: 64,
+            host: 0,
+            results,
+            scalars: &[],
+            poisoned: &[],
+            derived: &[],
+            watch: None,
+        };
+        let outcome = run_steps(&plan, &call, |index| match bad.contains(&index) {
+            true => Err(Error::new(Code::OperatorError, "no")),
+            false => Ok(()),
+        });
+        outcome.failed.iter().map(|f| (f.output, f.step)).collect::<Vec<_>>()
+    };
+    assert_eq!(failing(&[], 64), []);
+    assert_eq!(failing(&[0], 64), [(1, Some(0))]);
+    assert_eq!(failing(&[2], 64), [(0, Some(2))]);
+    assert_eq!(failing(&[3], 64), [(2, Some(3))]);
+    assert_eq!(failing(&[], 0), [(1, Some(0))]);
 }

@@ -5,9 +5,11 @@ use super::check;
 use crate::dtype::DType::{BF16, F32};
 use crate::op::Op;
 use crate::plan::random::{random_program, random_ranks_program};
-use crate::plan::tests::{WithLanes, plan_for, plan_of};
+use crate::plan::tests::{NoWorkspace, WithLanes, leaves, plan_for, plan_of};
 use crate::plan::training::{Make, training_step};
-use crate::plan::{ALIGN, Kernel, LoopBody, MemRef, Operand, Plan, Step};
+use crate::plan::{
+    ALIGN, Kernel, LoopBody, MemRef, Operand, Plan, PlanMode, Step, plan_unplaced,
+};
 use smallvec::smallvec;
 
 /// Spoils step `at` (and maybe a later one) or says that it has nothing to spoil there.
@@ -309,5 +311,45 @@ fn plans_of_random_ranks_hold() {
     for seed in 0..400 {
         let (graph, donors) = random_ranks_program(seed);
         plan_for(&WithLanes, &graph, &donors);
+    }
+}
+
+/// A step that holds its gradients: they are written where activations were.
+#[test]
+fn results_in_their_block_are_guarded() {
+    let (graph, donors) = training_step(3, 8, 32, 16, 32);
+    let fresh = vec![None; donors.len()];
+    let (inputs, scalars) = leaves(&graph);
+    let mode = PlanMode::Search;
+    let (unplaced, _) =
+        plan_unplaced(&graph, &inputs, &scalars, &fresh, &NoWorkspace, mode).unwrap();
+    let apart = unplaced.clone().placed_sharing(u64::MAX);
+    let good = unplaced.placed_sharing(1);
+    assert!((apart.results_bytes, apart.results.len()) == (0, 0) && good.results_bytes > 0);
+    assert!(good.arena_bytes + good.results_bytes / 2 <= apart.arena_bytes, "{good}");
+    for plan in [&apart, &good] {
+        check(&graph, plan).unwrap();
+    }
+    let is_before = |step: &Step| matches!(step.writes[0].mem, MemRef::Results(_));
+    let before = good.steps.iter().position(is_before).unwrap();
+    let (first, start) = good.results[0];
+    type Spoil<'a> = (&'a str, &'a dyn Fn(&mut Plan));
+    let spoils: [Spoil; 7] = [
+        ("two in one place", &|plan| plan.results[1].1 = start),
+        ("beyond the block", &|plan| plan.results_bytes -= ALIGN),
+        ("not aligned", &|plan| plan.results[0].1 += 8),
+        ("twice", &|plan| plan.results.push((first, plan.results_bytes))),
+        ("no output", &|plan| plan.results.push((plan.outputs.len() as u32, 0))),
+        ("donated", &|plan| plan.donors[first as usize] = Some(0)),
+        ("used again", &|plan| {
+            // What lay there comes once more, after the result.
+            let again = plan.steps[before].clone();
+            plan.steps.push(again);
+        }),
+    ];
+    for (name, spoil) in spoils {
+        let mut bad = good.clone();
+        spoil(&mut bad);
+        assert!(check(&graph, &bad).is_err(), "{name}");
     }
 }

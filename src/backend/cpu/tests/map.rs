@@ -363,6 +363,7 @@ fn in_place_results_may_overwrite_what_was_read() {
         outputs: &[y_addr, difference.as_mut_ptr().expose_provenance()],
         arena: 0,
         host: 0,
+        results: 0,
         scalars: &[],
         watch: None,
     };

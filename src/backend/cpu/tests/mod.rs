@@ -244,6 +244,7 @@ impl Case {
             outputs: &targets,
             arena,
             host: 0,
+            results: 0,
             scalars,
             watch: None,
         };

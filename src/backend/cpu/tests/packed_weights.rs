@@ -82,6 +82,7 @@ impl Product {
             outputs: &[address(&out)],
             arena: 0,
             host: 0,
+            results: 0,
             scalars: &[],
             watch: None,
         };

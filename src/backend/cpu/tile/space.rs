@@ -259,7 +259,9 @@ pub fn may_overlap(
 ) -> bool {
     let donor = |o: u32| donors.get(o as usize).copied().flatten();
     match (a.0, b.0) {
-        (MemRef::Arena(x), MemRef::Arena(y)) | (MemRef::Host(x), MemRef::Host(y)) => {
+        (MemRef::Arena(x), MemRef::Arena(y))
+        | (MemRef::Host(x), MemRef::Host(y))
+        | (MemRef::Results(x), MemRef::Results(y)) => {
             let end = |start: u64, size: usize, l: &Layout| start + l.end() as u64 * size as u64;
             *x < end(*y, b.1, b.2) && *y < end(*x, a.1, a.2)
         }

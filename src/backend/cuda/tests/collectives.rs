@@ -156,6 +156,7 @@ fn run(way: Way, poisoned: &[(u32, Error)]) -> Ran {
         outputs: &outputs,
         arena: memory(plan.arena_bytes as usize),
         host: 0,
+        results: 0,
         scalars: &[number, 0],
         watch: None,
     };

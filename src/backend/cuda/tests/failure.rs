@@ -39,6 +39,7 @@ fn products_after_a_failure_overwrite_nothing() {
             outputs: &[taken.address(), old.address()],
             arena: arena.as_mut_ptr().expose_provenance().next_multiple_of(64),
             host: 0,
+            results: 0,
             scalars: &[],
             watch: None,
         };
@@ -74,6 +75,7 @@ fn what_is_only_checked_is_refused_as_well() {
             outputs: &[result.address()],
             arena: arena.as_mut_ptr().expose_provenance().next_multiple_of(64),
             host: 0,
+            results: 0,
             scalars: &[],
             watch: None,
         });

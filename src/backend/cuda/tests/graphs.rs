@@ -43,6 +43,7 @@ fn the_third_run_at_the_same_addresses_is_queued_as_a_whole() {
             outputs: &[y.address()],
             arena,
             host: 0,
+            results: 0,
             scalars: &[scalar.to_bits()],
             watch: None,
         };

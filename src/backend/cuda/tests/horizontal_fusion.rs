@@ -73,6 +73,7 @@ fn run(
             outputs: &(0..donors.len()).map(|k| memory_of(k).address()).collect::<Vec<_>>(),
             arena: arena.address(),
             host: 0,
+            results: 0,
             scalars: &[0.1f64, 0.7, 0.9].map(f64::to_bits)[..scalars.len()],
             watch: way.apart.then_some(&Nobody),
         };

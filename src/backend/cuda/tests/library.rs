@@ -182,6 +182,7 @@ return %3";
             outputs: &addresses[2..3],
             arena: addresses[3],
             host: 0,
+            results: 0,
             scalars: &[],
             watch: None,
         });
