@@ -73,7 +73,7 @@ def measured(step):
     # "arena 123 (bound 120)"
     program = torchacc.last_program().splitlines()
     words = next(line for line in program if line.startswith("arena")).split()
-    ratio = int(words[1]) / int(words[3].rstrip(")"))
+    ratio = int(words[1]) / int(words[3].rstrip("),"))
     return taken, ratio, first
 
 
@@ -120,7 +120,7 @@ def main(names):
             except torch.OutOfMemoryError as error:
                 print(f"  within {part}: {str(error).splitlines()[0]}", flush=True)
                 break
-            last = torchacc.explanation()["compiles"][-1]["recomputed"] or {"time": 1.0}
+            last = torchacc.explanation()["compiles"][-1].get("recomputed") or {"time": 1.0}
             limited, seconds = fastest(step, limit)
             print(
                 f"  within {part}: {taken / eager:.3f} of it, arena {ratio:.3f} of the bound,"

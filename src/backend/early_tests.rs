@@ -4,7 +4,7 @@ use super::cpu::{Cpu, onednn::Search};
 use super::plan_tests::{run, run_by, some_inputs};
 use crate::plan::early::{EarlySteps, Touched};
 use crate::plan::random::{Dice, random_program};
-use crate::plan::tests::plan_for;
+use crate::plan::tests::plan_sharing;
 use crate::plan::{MemRef, Operand, Step};
 
 #[test]
@@ -13,7 +13,7 @@ fn random_programs_have_the_same_bits_whatever_runs_early() {
     let (mut early, mut out_of_turn) = (0, 0);
     for seed in 0..300 {
         let (graph, donors) = random_program(seed);
-        let plan = plan_for(&backend, &graph, &donors);
+        let plan = plan_sharing(&backend, &graph, &donors);
         let (arrays, scalars) = some_inputs(&plan, seed);
         let mut dice = Dice(seed);
         let found = run_by(&backend, &plan, (&arrays, &scalars), |executable, call| {

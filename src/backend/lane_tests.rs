@@ -13,7 +13,7 @@ use crate::op::collective::{Communicator, Function, register};
 use crate::op::host::HostTensor;
 use crate::op::lane::CollectiveLane;
 use crate::plan::random::{COMMUNICATORS, FIRST_COMMUNICATOR, RANKS, random_ranks_program};
-use crate::plan::tests::{leaves, plan_for};
+use crate::plan::tests::{leaves, plan_for, plan_sharing};
 use crate::plan::{self, Plan, PlanMode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -91,7 +91,7 @@ fn random_programs_have_the_same_bits_on_lanes() {
     let (backend, serial) = (cpu(), cpu().with_lanes(false));
     for seed in 0..150 {
         let (graph, donors) = random_ranks_program(seed);
-        let plan = plan_for(&backend, &graph, &donors);
+        let plan = plan_sharing(&backend, &graph, &donors);
         in_flight += plan.steps.iter().filter(|step| step.done.is_some()).count();
         let (arrays, mut scalars) = some_inputs(&plan, seed);
         let _kept = communicators(&mut scalars, ON_LANE);

@@ -122,6 +122,9 @@ fn attention(b: &mut Builder, item: &Item) -> Result<Option<Values>> {
     let x = repeated.inputs[0];
     let mut sizes = Dims::from_elem(1, b.ty(bias).rank() - b.ty(x).rank());
     sizes.extend_from_slice(&b.ty(x).sizes);
+    if sizes == b.ty(bias).sizes {
+        return Ok(None);
+    }
     let mut inputs = item.inputs.clone();
     inputs[before_bias] = b.reshape(x, &sizes)?;
     b.ops(item.op, &inputs, item.attrs.clone()).map(Some)

@@ -65,7 +65,8 @@ pub(super) fn within(
     if plan.memory() <= limit {
         return (fused, decisions);
     }
-    let most = Most { limit, outside: plan.fresh_bytes(), before: plan.memory() };
+    let outside = plan.fresh_bytes();
+    let most = Most { limit, outside, shared: plan.results_bytes, before: plan.memory() };
     match Search::new(graph, &all, donors, unplaced).within(most) {
         Some(Found { fused: found, runs, time, .. }) => {
             let cost = Cost {
@@ -93,6 +94,8 @@ struct Most {
     limit: u64,
     /// Of it what is not in the arena.
     outside: u64,
+    /// Of that what is the arena's, too, before results are written.
+    shared: u64,
     /// What is taken without a limit.
     before: u64,
 }
@@ -126,7 +129,7 @@ impl<'a> Search<'a> {
 
     /// The fastest program found within the limit, or the one that takes the least; `None` if that is more than before.
     fn within(&self, most: Most) -> Option<Found> {
-        self.fitting(most.limit, most.outside).or_else(|| self.least(most))
+        self.fitting(most.limit, most).or_else(|| self.least(most))
     }
 
     /// The program that takes the least, whatever the limit: so a limit of as much as was said to be the least is one that holds.
@@ -134,7 +137,7 @@ impl<'a> Search<'a> {
         let (mut low, mut high, mut least) = (most.outside, most.before, None);
         for _ in 0..BISECTIONS {
             let middle = low.midpoint(high);
-            match self.fitting(middle, most.outside) {
+            match self.fitting(middle, most) {
                 Some(found) => {
                     high = middle;
                     least = Some(found);
@@ -145,8 +148,15 @@ impl<'a> Search<'a> {
         least
     }
 
-    fn fitting(&self, limit: u64, outside: u64) -> Option<Found> {
-        let mut aim = limit.checked_sub(outside)?;
+    fn fitting(&self, limit: u64, most: Most) -> Option<Found> {
+        let arena = limit.checked_sub(most.outside)?;
+        let shared = Some(most.shared).filter(|&shared| shared > 0);
+        let both = shared.and_then(|shared| self.aiming(arena + shared, limit));
+        both.or_else(|| self.aiming(arena, limit))
+    }
+
+    /// Within the limit, with at first so much in the arena.
+    fn aiming(&self, mut aim: u64, limit: u64) -> Option<Found> {
         for _ in 0..CORRECTIONS {
             let tastes = |sequence| Taste::ALL.map(|taste| (sequence, taste));
             let simulated = self.sequences.iter().flat_map(tastes);

@@ -134,6 +134,8 @@ struct LiveValue {
     space: Space,
     bytes: Range<u64>,
     content: Content,
+    /// Written as an output, which need not lie in the block of results.
+    is_output: bool,
 }
 
 /// A collective on its lane.
@@ -173,10 +175,13 @@ impl<'a> Memory<'a> {
         }
         for (n, &(k, start)) in plan.results.iter().enumerate() {
             let nbytes = plan.outputs.get(k as usize).map(|ty| ty.nbytes() as u64);
-            let is_inside = nbytes.is_some_and(|nbytes| start + nbytes <= plan.results_bytes);
+            let is_inside = nbytes.is_some_and(|nbytes| {
+                start.checked_add(nbytes).is_some_and(|end| end <= plan.results_bytes)
+            });
             let is_fresh = is_inside && plan.donors[k as usize].is_none();
             let is_twice = plan.results[..n].iter().any(|(other, _)| *other == k);
-            if !is_fresh || is_twice || !start.is_multiple_of(ALIGN) || plan.is_on_host(k as usize) {
+            if !is_fresh || is_twice || !start.is_multiple_of(ALIGN) || plan.is_on_host(k as usize)
+            {
                 return internal!("output {k} cannot lie at byte {start} of the results");
             }
         }
@@ -184,6 +189,7 @@ impl<'a> Memory<'a> {
             space: Space::Input(i as u32),
             bytes: 0..ty.nbytes() as u64,
             content: Content::Input(i as u32),
+            is_output: false,
         };
         let live = plan.inputs.iter().enumerate().map(input).collect();
         let writes = vec![0; plan.outputs.len()];
@@ -303,8 +309,10 @@ impl<'a> Memory<'a> {
             }
             self.live.retain(|h| h.space != *space || !overlap(&h.bytes, range));
         }
-        for ((space, bytes), &value) in written.into_iter().zip(&step.results_of) {
-            self.live.push(LiveValue { space, bytes, content: Content::Value(value) });
+        let mems = step.writes.iter().map(|write| write.mem);
+        for (((space, bytes), &value), mem) in written.into_iter().zip(&step.results_of).zip(mems) {
+            let is_output = matches!(mem, MemRef::Output(_));
+            self.live.push(LiveValue { space, bytes, content: Content::Value(value), is_output });
         }
         Ok(())
     }
@@ -319,8 +327,12 @@ impl<'a> Memory<'a> {
         let Some((space, start)) = self.locate(read.mem)? else { return Ok(()) };
         let end = start + furthest(read);
         let wanted = self.content(value);
-        let holds =
-            |h: &&LiveValue| h.space == space && h.bytes.start == start && h.content == wanted;
+        let is_there = |h: &LiveValue| {
+            space != Space::Results || h.is_output == matches!(read.mem, MemRef::Output(_))
+        };
+        let holds = |h: &&LiveValue| {
+            h.space == space && h.bytes.start == start && h.content == wanted && is_there(h)
+        };
         match self.live.iter().find(holds) {
             Some(h) if end <= h.bytes.end => Ok(()),
             Some(_) => internal!("{read} reaches beyond value {}", value.0),
@@ -392,7 +404,9 @@ impl<'a> Memory<'a> {
         let write = &step.writes[k];
         for (i, read) in self.reads_over(step, *space, range) {
             let starts = self.locate(read.mem)?.map(|l| l.1) == Some(range.start);
+            let is_before = |mem: MemRef| matches!(mem, MemRef::Results(_));
             let same = starts
+                && is_before(read.mem) == is_before(write.mem)
                 && read.layout.offset == 0
                 && read.dtype.size() == write.dtype.size()
                 && read.layout.strides == contiguous_strides(&read.layout.sizes)
@@ -426,7 +440,8 @@ impl<'a> Memory<'a> {
             if ty != self.graph.ty(value) || self.writes[k] != 1 - unchanged as u32 {
                 return internal!("output {k} is written {} times", self.writes[k]);
             }
-            let holds = |h: &&LiveValue| h.space == space && h.bytes.start == start;
+            let is_there = |h: &LiveValue| space != Space::Results || h.is_output;
+            let holds = |h: &&LiveValue| h.space == space && h.bytes.start == start && is_there(h);
             match self.live.iter().rev().find(holds).map(|h| h.content) {
                 Some(Content::Value(v)) if meaning::same_memory(self.graph, v, value) => {}
                 Some(found @ Content::Input(_)) if found == self.content(value) => {}

@@ -61,8 +61,11 @@ const RESULT_ALIGN: u64 = 512;
 /// Results that have less than this part of what pays are apart.
 const SMALL_RESULT: u64 = 16;
 
+/// The arena must be smaller by so many of these parts of the results: more is taken where these lie elsewhere, after all.
+const SAVED: (u64, u64) = (3, 4);
+
 /// Gives the blocks of an unplaced plan their offsets. Results lie in one block if they have `least` bytes and the arena is smaller
-/// by half of them then: in a training step, gradients are written where activations were.
+/// by most of them then: in a training step, gradients are written where activations were.
 pub(super) fn settle(plan: &mut Plan, least: u64) {
     let Blocks { arena, host } = liveness(plan);
     let steps = plan.steps.len();
@@ -72,10 +75,11 @@ pub(super) fn settle(plan: &mut Plan, least: u64) {
     };
     let (mut arena_packed, mut bound) = packed(Taken::default());
     let (results, taken) = results(plan, least);
-    if taken.bytes > 0 && taken.bytes >= least && arena_packed.bytes > taken.bytes / 2 {
-        let results_bytes = taken.bytes;
+    let results_bytes = taken.bytes;
+    let enough = results_bytes / SAVED.1 * SAVED.0;
+    if results_bytes > 0 && results_bytes >= least && arena_packed.bytes >= enough {
         let shared = packed(taken);
-        if arena_packed.bytes.saturating_sub(shared.0.bytes) >= results_bytes / 2 {
+        if arena_packed.bytes.saturating_sub(shared.0.bytes) >= enough {
             (arena_packed, bound) = shared;
             (plan.results, plan.results_bytes) = (results, results_bytes);
         }
@@ -136,9 +140,10 @@ fn results(plan: &Plan, least: u64) -> (Vec<(u32, u64)>, Taken) {
     for (first, k) in written {
         results.push((k, taken.bytes));
         let last = plan.steps.len() - 1;
-        let bytes = nbytes(k).next_multiple_of(ALIGN);
+        // Up to the next one, so that all of the block is some result's.
+        let bytes = nbytes(k).next_multiple_of(RESULT_ALIGN);
         taken.blocks.push((taken.bytes, Block { bytes, first, last, roams: false }));
-        taken.bytes = (taken.bytes + bytes).next_multiple_of(RESULT_ALIGN);
+        taken.bytes += bytes;
     }
     (results, taken)
 }

@@ -196,12 +196,12 @@ pub enum PlanMode<'a> {
     Guided(&'a PlanDecisions),
 }
 
-/// Alignment of everything placed in the arena and the host's block, in bytes.
+/// Alignment of everything placed in the arena, the host's block and that of results, in bytes.
 pub const ALIGN: u64 = 64;
 
 /// Plans `graph`. `inputs` and `scalars` are the types of the leaves by index; `donors[k]` offers the memory of an input
 /// to output `k` (the caller promises that nobody else reads that input after the program). Every output has memory
-/// of its own. Errors: `OutOfMemory` for values beyond any memory; else only for
+/// of its own, perhaps a part of one block. Errors: `OutOfMemory` for values beyond any memory; else only for
 /// arguments that do not belong to the graph.
 pub fn plan(
     graph: &Graph,

@@ -43,7 +43,8 @@ pub(super) fn pack(blocks: &[Block], taken: &Taken, bound: u64) -> Packed {
     let enough = bound + bound / TOLERATED;
     let mut best = Packed { offsets: Vec::new(), bytes: u64::MAX };
     let orders = [sorted(&|b| b.bytes), sorted(&|b| b.bytes.saturating_mul(span(b)))];
-    let rounds = COMPARED / (blocks.len() * blocks.len()).max(1);
+    let compared = blocks.len() * (blocks.len() + taken.blocks.len());
+    let rounds = COMPARED / compared.max(1);
     for order in &orders {
         let packed = best_fit(blocks, taken, order);
         if packed.bytes < best.bytes {
@@ -56,8 +57,7 @@ pub(super) fn pack(blocks: &[Block], taken: &Taken, bound: u64) -> Packed {
                 break;
             }
             let packed = best_fit(blocks, taken, &order);
-            let reaches =
-                |&i: &usize| packed.offsets[i] + blocks[i].bytes > taken.bytes + enough;
+            let reaches = |&i: &usize| packed.offsets[i] + blocks[i].bytes > taken.bytes + enough;
             order.sort_by_key(|i| !reaches(i));
             if packed.bytes < best.bytes {
                 best = packed;

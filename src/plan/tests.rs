@@ -58,6 +58,16 @@ pub fn plan_for(target: &dyn Target, graph: &Graph, donors: &[Option<u32>]) -> P
     plan
 }
 
+/// Likewise, with results in one block, however small they are.
+pub fn plan_sharing(target: &dyn Target, graph: &Graph, donors: &[Option<u32>]) -> Plan {
+    let (inputs, scalars) = leaves(graph);
+    let mode = PlanMode::Search;
+    let unplaced = plan_unplaced(graph, &inputs, &scalars, donors, target, mode).unwrap().0;
+    let plan = unplaced.placed_sharing(1);
+    check::check(graph, &plan).unwrap();
+    plan
+}
+
 /// Plans a graph, given as text, and compares the plan's text.
 fn check(graph: &str, donors: &[Option<u32>], expected: Expect) {
     let lines: Vec<&str> = graph.lines().map(str::trim).filter(|l| !l.is_empty()).collect();

@@ -10,7 +10,6 @@ use crate::dynamic::{Comparison, Instance, ShapeErasedTrace, SymbolBinding, comp
 use crate::error::Result;
 use crate::graph::Graph;
 use crate::graph::verify::verify;
-use crate::internal;
 use crate::op::{Op, Ty};
 use crate::plan::{Plan, PlanDecisions, PlanMode, UnplacedPlan};
 use crate::record::{Operator, Origin, Records, Value};
@@ -126,8 +125,8 @@ pub(super) fn of_graph(
     let planned = |mode| shared.stage("plan", || interface.plan_unplaced(&graph, mode, backend));
     let quickly = || Ok(planned(PlanMode::Quick)?.0.placed());
     let quick = (graph.nodes.len() >= shared.quick_from).then(quickly).transpose()?;
-    let quick =
-        quick.filter(|plan| plan.arena_bytes <= QUICK_BYTES && shared.is_within_limit(plan));
+    let between = |plan: &Plan| plan.arena_bytes + plan.results_bytes;
+    let quick = quick.filter(|plan| between(plan) <= QUICK_BYTES && shared.is_within_limit(plan));
     let (plan, found) = match quick {
         Some(plan) => (plan, None),
         None => {
@@ -167,7 +166,8 @@ impl BackgroundWork {
             let found = shared.stage("search", search)?;
             let plan = found.0.clone().placed();
             if !shared.is_within_limit(&plan) {
-                return internal!("it takes less memory than the one that was searched for");
+                // The quick one was, whose results lie in a block.
+                return Ok(self.code.newest().plan.clone());
             }
             self.code.replace(compiled(Some(graph), plan, backend)?);
             self.found = Some(found);

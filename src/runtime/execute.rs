@@ -32,8 +32,8 @@ use std::thread::{Scope, scope};
 /// The release, and the sources: any change of theirs may change what a program should be.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " ", env!("TORCHACC_SOURCES"));
 
-/// Intermediates of all programs: they run one after the other, so they share one block of the device's memory, and one of the
-/// host's.
+/// Intermediates of all programs, but for those in a block of results: they run one after the other, so they share one block of
+/// the device's memory, and one of the host's.
 #[derive(Default)]
 pub struct Arena {
     device: Option<Box<dyn Bytes>>,
@@ -230,9 +230,8 @@ fn launch(
         Intermediates::default()
     });
     let early_ns = begun.as_ref().map_or(0, |begun| begun.took_ns);
-    let (early, begun, results) =
+    let (early, mut begun, mut results) =
         begun.map_or_else(Default::default, |begun| (begun.steps, begun.memory, begun.results));
-    let (mut begun, mut results) = (begun, results);
     begun.resize_with(plan.outputs.len(), || None);
     if results.is_none() {
         match ResultsBlock::new(shared, &code, &mut begun) {

@@ -1,4 +1,4 @@
-//! What lies in a plan's arena, and while which steps.
+//! What lies in a plan's arena, and in its block of results before these are written, and while which steps.
 
 use crate::op::Ty;
 use crate::plan::{MemRef, Plan};
@@ -14,7 +14,7 @@ pub struct LiveRange {
     pub ty: Option<Ty>,
 }
 
-/// Bytes of the arena that are wanted while each step runs.
+/// Bytes that are wanted for what lies between while each step runs.
 pub fn wanted(plan: &Plan, live_ranges: &[LiveRange]) -> Vec<u64> {
     let mut change = vec![0i64; plan.steps.len() + 1];
     for range in live_ranges {
@@ -29,7 +29,7 @@ pub fn wanted(plan: &Plan, live_ranges: &[LiveRange]) -> Vec<u64> {
     wanted.collect()
 }
 
-/// The step that wants most of the arena, and all that lies there while it runs.
+/// The step for which most lies there, and all of that.
 pub fn fullest(plan: &Plan) -> Option<(usize, Vec<LiveRange>)> {
     let live_ranges = live_ranges(plan);
     let wanted = wanted(plan, &live_ranges).into_iter().enumerate();
@@ -38,11 +38,11 @@ pub fn fullest(plan: &Plan) -> Option<(usize, Vec<LiveRange>)> {
     (most > 0).then(|| (step, live_ranges.into_iter().filter(there).collect()))
 }
 
-/// A number for each byte of the arena, and of the block of results, which is beside it.
-fn place(mem: MemRef) -> Option<u64> {
+/// Whether it is in the block of results, and the byte there or in the arena.
+fn place(mem: MemRef) -> Option<(bool, u64)> {
     match mem {
-        MemRef::Arena(start) => Some(start),
-        MemRef::Results(start) => Some(start + (1 << 60)),
+        MemRef::Arena(start) => Some((false, start)),
+        MemRef::Results(start) => Some((true, start)),
         _ => None,
     }
 }
@@ -50,11 +50,11 @@ fn place(mem: MemRef) -> Option<u64> {
 /// All that lies in the arena, or in the block of results before these are written, at any time.
 pub fn live_ranges(plan: &Plan) -> Vec<LiveRange> {
     let mut gone = Vec::new();
-    let mut live: BTreeMap<u64, LiveRange> = BTreeMap::new();
+    let mut live: BTreeMap<(bool, u64), LiveRange> = BTreeMap::new();
     for (index, step) in plan.steps.iter().enumerate() {
         for read in &step.reads {
             let Some(start) = place(read.mem) else { continue };
-            if let Some((_, range)) = live.range_mut(..=start).next_back() {
+            if let Some((_, range)) = live.range_mut((start.0, 0)..=start).next_back() {
                 range.last = index;
             }
         }
@@ -68,10 +68,12 @@ pub fn live_ranges(plan: &Plan) -> Vec<LiveRange> {
             if nbytes == 0 {
                 continue;
             }
-            let overlaps = |(&at, range): (&u64, &LiveRange)| {
-                (at < start + nbytes && start < at + range.nbytes).then_some(at)
+            let (block, first) = start;
+            let overlaps = |(&at, range): (&(bool, u64), &LiveRange)| {
+                (first < at.1 + range.nbytes).then_some(at)
             };
-            let over: Vec<u64> = live.range(..start + nbytes).filter_map(overlaps).collect();
+            let below = live.range((block, 0)..(block, first + nbytes));
+            let over: Vec<(bool, u64)> = below.filter_map(overlaps).collect();
             // What is overwritten by its reader is the reader's.
             let leave = |range: LiveRange| LiveRange { last: range.last.min(index - 1), ..range };
             gone.extend(over.into_iter().filter_map(|at| live.remove(&at).map(leave)));

@@ -69,8 +69,9 @@ fn largest(text: &mut String, plan: &Plan, operators: &[Operator]) {
         let _ = writeln!(text, "  {:>10}  {what}: {by}", size(nbytes));
     };
     // What is next to nothing is not worth a line.
-    let counts = |part: u64| part > (results + plan.arena_bytes) / 100;
-    if let Some((step, live_ranges)) = fullest(plan).filter(|_| counts(plan.arena_bytes)) {
+    let between = plan.arena_bytes + plan.results_bytes;
+    let counts = |part: u64| part > (results + between) / 100;
+    if let Some((step, live_ranges)) = fullest(plan).filter(|_| counts(between)) {
         let _ = writeln!(text, "Between, most is wanted by {}, the largest being", made_by(step));
         let mut largest = live_ranges;
         largest.sort_by_key(|range| std::cmp::Reverse(range.nbytes));

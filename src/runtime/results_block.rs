@@ -1,8 +1,9 @@
 //! The block in which results lie that are given no other memory, and before they are written what is needed then
 //! ([`Plan::results`]): gradients take the place of activations.
 //!
-//! **Invariant:** a result that is kept keeps its block. So a program has no second block while its last one is there, and none
-//! while much of all memory are parts of blocks that nobody has any more: then its results have memory of their own.
+//! **Invariant:** a result that is kept keeps its block. So a plan gets no second block while its last one is there, nor one
+//! while many parts of blocks are there that nobody has any more, unless it takes more than the memory limit, or than there is,
+//! without: its results have memory of their own then, and the block is scratch memory.
 
 use super::Shared;
 use super::code::Compiled;
@@ -12,7 +13,7 @@ use crate::error::Result;
 use crate::plan::Plan;
 use parking_lot::Mutex;
 use std::ops::Range;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 /// Of the memory in use, such parts may be one in so many bytes.
 const IDLE: u64 = 16;
@@ -25,8 +26,14 @@ pub struct LastBlock(Mutex<Weak<Whole>>);
 #[derive(Default)]
 pub struct ResultsBlock {
     pub address: usize,
-    /// It, if the results lie elsewhere.
-    _apart: Option<Box<dyn Bytes>>,
+    _kept: Option<Kept>,
+}
+
+/// The block is there for as long as the run, whatever becomes of its results.
+#[expect(dead_code, reason = "kept, not read")]
+enum Kept {
+    Scratch(Box<dyn Bytes>),
+    Parts(Arc<Whole>),
 }
 
 impl ResultsBlock {
@@ -41,10 +48,14 @@ impl ResultsBlock {
         if nbytes == 0 {
             return Ok(ResultsBlock::default());
         }
-        let mut last = code.last_block.0.lock();
-        if last.strong_count() > 0 || !pays(shared, plan) {
-            let block = shared.allocate(nbytes)?;
-            return Ok(ResultsBlock { address: block.address(), _apart: Some(block) });
+        let is_held = code.last_block.0.lock().strong_count() > 0;
+        if fits_apart(shared, plan) && (is_held || !pays(shared)) {
+            let apart = apart(shared, plan, memory);
+            if apart.is_ok() {
+                return apart;
+            }
+            // There is less to ask for.
+            plan.results.iter().for_each(|(k, _)| memory[*k as usize] = None);
         }
         let bytes = |&(k, start): &(u32, u64)| -> Range<usize> {
             let start = start as usize;
@@ -52,17 +63,35 @@ impl ResultsBlock {
         };
         let bytes: Vec<Range<usize>> = plan.results.iter().map(bytes).collect();
         let made = shared.backend.allocate_parts(nbytes, &bytes)?;
-        *last = made.whole;
+        let whole = made.whole.upgrade();
+        *code.last_block.0.lock() = made.whole;
         for ((k, _), part) in plan.results.iter().zip(made.parts) {
             memory[*k as usize] = Some(part);
         }
-        Ok(ResultsBlock { address: made.address, _apart: None })
+        Ok(ResultsBlock { address: made.address, _kept: whole.map(Kept::Parts) })
     }
 }
 
-fn pays(shared: &Shared, plan: &Plan) -> bool {
+/// The block as scratch memory, and memory for the results.
+fn apart(
+    shared: &Shared,
+    plan: &Plan,
+    memory: &mut [Option<Box<dyn Bytes>>],
+) -> Result<ResultsBlock> {
+    let block = shared.allocate(plan.results_bytes as usize)?;
+    for (k, _) in &plan.results {
+        let k = *k as usize;
+        memory[k] = Some(shared.allocate(plan.outputs[k].nbytes())?);
+    }
+    Ok(ResultsBlock { address: block.address(), _kept: Some(Kept::Scratch(block)) })
+}
+
+fn pays(shared: &Shared) -> bool {
     let stats = shared.backend.pool().stats();
-    let apart = plan.memory() + plan.results_bytes;
     stats.idle_bytes <= stats.live_bytes / IDLE
-        || shared.memory_limit().is_some_and(|limit| apart > limit)
+}
+
+fn fits_apart(shared: &Shared, plan: &Plan) -> bool {
+    let bytes = plan.memory() + plan.results_bytes;
+    shared.memory_limit().is_none_or(|limit| bytes <= limit)
 }

@@ -117,9 +117,9 @@ pub fn run(
     let host = backend.allocate_on_host(plan.host_bytes as usize).map_err(|e| e.message)?;
     let results = used(backend, plan.results_bytes as usize);
     let memory_of = |k: usize| match (plan.donors[k], plan.place_of_result(k as u32)) {
-        (Some(i), _) => (&inputs[i as usize], 0),
-        (None, Some(start)) => (&results, start as usize),
-        (None, None) => (&own[k], 0),
+        (Some(i), _) => (&*inputs[i as usize], 0),
+        (None, Some(start)) => (&*results, start as usize),
+        (None, None) => (&*own[k], 0),
     };
     let address = |k: usize| memory_of(k).0.address() + memory_of(k).1;
     let call = Call {
@@ -138,7 +138,7 @@ pub fn run(
     }
     for (i, array) in case.inputs.iter().enumerate() {
         let given_away = plan.donors.contains(&Some(i as u32));
-        if !given_away && content((&inputs[i], 0), &array.ty) != *array {
+        if !given_away && content((&*inputs[i], 0), &array.ty) != *array {
             return Err(format!("input {i} was overwritten"));
         }
     }
@@ -160,7 +160,7 @@ fn used(backend: &dyn Backend, nbytes: usize) -> Box<dyn Bytes> {
     memory
 }
 
-fn content((memory, start): (&Box<dyn Bytes>, usize), ty: &Ty) -> Array {
+fn content((memory, start): (&dyn Bytes, usize), ty: &Ty) -> Array {
     let mut array = Array::zeros(ty);
     memory.read(start, &mut array.bytes).expect("the program has run");
     array

@@ -2,6 +2,7 @@
 
 use super::{check, program};
 use expect_test::expect;
+use torchacc::graph::text::parse;
 use torchacc::passes::movement;
 
 #[test]
@@ -222,4 +223,41 @@ return %6, %7, %8, %9, %13";
         return %1, %5, %6, %7, %9
     "#]],
     );
+}
+
+#[test]
+fn attention_repeats_its_bias_itself() {
+    let lines = "\
+%5: f32[2,3,4,5] = broadcast(%3) {sizes=[2,3,4,5]}
+%6: i64[] = const_int() {value=0, dtype=i64}
+%7: f32[2,3,4,6], %8: f32[2,3,4] = attention(%0, %1, %2, %6, %6, %5) {scale=1.0, causal=false, dropout=0.0}
+%9: f32[2,3,4,6], %10: f32[2,3,5,6], %11: f32[2,3,5,6] = attention_grad(%0, %0, %1, %2, %7, %8, %6, %6, %5) {scale=1.0, causal=false, dropout=0.0}
+%12: bool[] = const_int() {value=1, dtype=bool}
+%13: bool[2,3,4,5] = broadcast(%12) {sizes=[2,3,4,5]}
+%14: f32[2,3,4,6], %15: f32[2,3,4] = attention(%0, %1, %2, %6, %6, %13) {scale=1.0, causal=false, dropout=0.0}
+return %7, %9, %10, %11, %14";
+    let leaves = ["f32[2,3,4,6]", "f32[2,3,5,6]", "f32[2,3,5,6]", "f32[4,5]", "f32[1]"];
+    let graph = program(&leaves, lines);
+    check(
+        movement,
+        &graph,
+        expect![[r#"
+        %0: f32[2,3,4,6] = input() {index=0, type=(f32[2,3,4,6])}
+        %1: f32[2,3,5,6] = input() {index=1, type=(f32[2,3,5,6])}
+        %2: f32[2,3,5,6] = input() {index=2, type=(f32[2,3,5,6])}
+        %3: f32[4,5] = input() {index=3, type=(f32[4,5])}
+        %4: i64[] = const_int() {value=0, dtype=i64}
+        %5: f32[1,1,4,5] = reshape(%3) {sizes=[1,1,4,5]}
+        %6: f32[2,3,4,6], %7: f32[2,3,4] = attention(%0, %1, %2, %4, %4, %5) {scale=1.0, causal=false, dropout=0.0}
+        %8: f32[2,3,4,6], %9: f32[2,3,5,6], %10: f32[2,3,5,6] = attention_grad(%0, %0, %1, %2, %6, %7, %4, %4, %5) {scale=1.0, causal=false, dropout=0.0}
+        %11: bool[] = const_int() {value=1, dtype=bool}
+        %12: bool[1,1,1,1] = reshape(%11) {sizes=[1,1,1,1]}
+        %13: f32[2,3,4,6], %14: f32[2,3,4] = attention(%0, %1, %2, %4, %4, %12) {scale=1.0, causal=false, dropout=0.0}
+        return %6, %8, %9, %10, %13
+    "#]],
+    );
+    // A mask of one number, which is a broadcast in any case, is left alone in the end.
+    let once = movement(&parse(&graph).unwrap()).unwrap().into_owned();
+    let twice = movement(&once).unwrap().into_owned();
+    assert!(matches!(movement(&twice).unwrap(), std::borrow::Cow::Borrowed(_)));
 }

@@ -4,7 +4,7 @@ import torch
 import torchacc
 from support import DEVICE
 
-WIDTH, LAYERS, ROWS = 384, 6, 1536
+WIDTH, LAYERS, ROWS = 384, 12, 768
 WEIGHT = WIDTH * WIDTH * 4
 GRADIENTS = LAYERS * WEIGHT
 ACTIVATION = ROWS * WIDTH * 4

@@ -12,7 +12,8 @@ use crate::op::Attr;
 use crate::op::module::Body;
 use crate::op::while_loop::parts;
 use crate::passes::optimize;
-use crate::plan::{Plan, plan};
+use crate::plan::check::check;
+use crate::plan::{Plan, PlanMode, plan_unplaced};
 use crate::shape::Layout;
 use std::sync::Arc;
 
@@ -50,21 +51,19 @@ impl WhileLoop {
         let donors = &self.round.plan.donors;
         let mut spares: Vec<Option<Dense>> =
             writes.iter().zip(donors).map(spare).collect::<Result<_>>()?;
-        let most = |of: fn(&Plan) -> u64| of(&self.condition.plan).max(of(&self.round.plan)) as usize;
-        let arena = pool.allocate(most(|plan| plan.arena_bytes))?;
-        let results = pool.allocate(most(|plan| plan.results_bytes))?;
-        let between = [arena.addr(), results.addr()];
+        let arena_bytes = self.condition.plan.arena_bytes.max(self.round.plan.arena_bytes);
+        let arena = pool.allocate(arena_bytes as usize)?;
         let goes_on = Bound::at(Source::Index, DType::Bool, Layout::contiguous(&[]))?;
         let goes_on = fresh(&goes_on, pool)?;
         loop {
             let inputs: Vec<usize> = carried.iter().chain(&captured).map(|x| x.start()).collect();
-            self.condition.run(&inputs, &[goes_on.start()], between)?;
+            self.condition.run(&inputs, &[goes_on.start()], arena.addr())?;
             if goes_on.slice::<u8>(0, 1)[0] == 0 {
                 break;
             }
             let target = |(spare, x): (&Option<Dense>, &Dense)| spare.as_ref().unwrap_or(x).start();
             let outputs: Vec<usize> = spares.iter().zip(&carried).map(target).collect();
-            self.round.run(&inputs, &outputs, between)?;
+            self.round.run(&inputs, &outputs, arena.addr())?;
             for (spare, x) in spares.iter_mut().zip(&mut carried) {
                 spare.iter_mut().for_each(|spare| std::mem::swap(spare, x));
             }
@@ -81,14 +80,18 @@ struct Part {
 impl Part {
     fn new(body: &Body, donors: Vec<Option<u32>>, backend: &dyn Backend) -> Result<Part> {
         let graph = optimize(graph_of(body), &|op| backend.supports(op))?;
-        let plan = Arc::new(plan(&graph, &body.operands, &[], &donors, backend)?);
+        let search = PlanMode::Search;
+        let planned = plan_unplaced(&graph, &body.operands, &[], &donors, backend, search)?;
+        // Its results lie where the loop wants them.
+        let plan = Arc::new(planned.0.placed_sharing(u64::MAX));
+        if cfg!(debug_assertions) {
+            check(&graph, &plan)?;
+        }
         let program = backend.compile(plan.clone())?;
         Ok(Part { plan, program })
     }
 
-    /// `between`: addresses of the arena and the block of results.
-    fn run(&self, inputs: &[usize], outputs: &[usize], between: [usize; 2]) -> Result<()> {
-        let [arena, results] = between;
+    fn run(&self, inputs: &[usize], outputs: &[usize], arena: usize) -> Result<()> {
         let outcome = self.program.run(&Call {
             inputs,
             poisoned: &[],
@@ -96,7 +99,7 @@ impl Part {
             outputs,
             arena,
             host: 0,
-            results,
+            results: 0,
             scalars: &[],
             watch: None,
         });

@@ -259,7 +259,7 @@ def _memory(run: Run) -> Html:
     parts = [
         ("inputs: parameters, optimizer state, the batch", it["input_bytes"]),
         ("results that are given no memory of inputs", it["result_bytes"]),
-        ("between inputs and results", it["arena_bytes"]),
+        ("between inputs and results, in memory of its own", it["arena_bytes"]),
         ("in use at most, of all programs and tensors", run.metrics["peak_bytes"]),
         ("free and kept for the next step", run.metrics["pool_bytes"]),
     ]

@@ -86,10 +86,11 @@ class Run:
         if not self.memory or not self.memory["between"]:
             return
         row = self.memory["between"][0]
-        if row["bytes"] > _LARGE and row["bytes"] > self.memory["arena_bytes"] / 5:
+        most = max(point["bytes"] for point in self.memory["live"])
+        if row["bytes"] > _LARGE and row["bytes"] > most / 5:
             yield Advice(
                 f"{row['type']} takes {size_text(row['bytes'])} of the "
-                f"{size_text(self.memory['arena_bytes'])} between inputs and results",
+                f"{size_text(most)} between inputs and results",
                 "If memory is short: compute it in chunks, in bfloat16 (autocast), or set a limit, "
                 "within which values are computed again (torchacc.set_memory_limit).",
                 row["site"],
