@@ -5,7 +5,7 @@
 
 use super::draft::{BufferId, Fused, Region, RegionId, Source};
 use super::lanes::Landings;
-use super::packing::{Block, Packed, Taken, lower_bound, pack};
+use super::packing::{Block, Packed, ResultsLayout, lower_bound, pack};
 use super::views::is_view;
 use super::{ALIGN, Kernel, MemRef, Operand, Plan, Step, lanes};
 use crate::dtype::DType;
@@ -58,10 +58,10 @@ pub(super) fn unplaced(
 
 /// Of results in their block, as memory of a device is aligned.
 const RESULT_ALIGN: u64 = 512;
-/// Results that have less than this part of what pays are apart.
+/// Of the bytes that pay for a block, one result in it has this part at least.
 const SMALL_RESULT: u64 = 16;
-
-/// The arena must be smaller by so many of these parts of the results: more is taken where these lie elsewhere, after all.
+/// The arena has to become smaller by so many of so many parts of the results: where these lie elsewhere after all, the rest is taken
+/// for nothing.
 const SAVED: (u64, u64) = (3, 4);
 
 /// Gives the blocks of an unplaced plan their offsets. Results lie in one block if they have `least` bytes and the arena is smaller
@@ -69,11 +69,11 @@ const SAVED: (u64, u64) = (3, 4);
 pub(super) fn settle(plan: &mut Plan, least: u64) {
     let Blocks { arena, host } = liveness(plan);
     let steps = plan.steps.len();
-    let packed = |taken: Taken| {
+    let packed = |taken: ResultsLayout| {
         let bound = lower_bound(&arena, &taken, steps);
         (pack(&arena, &taken, bound), bound)
     };
-    let (mut arena_packed, mut bound) = packed(Taken::default());
+    let (mut arena_packed, mut bound) = packed(ResultsLayout::default());
     let (results, taken) = results(plan, least);
     let results_bytes = taken.bytes;
     let enough = results_bytes / SAVED.1 * SAVED.0;
@@ -85,7 +85,7 @@ pub(super) fn settle(plan: &mut Plan, least: u64) {
         }
     }
     plan.lower_bound = bound;
-    let none = Taken::default();
+    let none = ResultsLayout::default();
     let host_packed = pack(&host, &none, lower_bound(&host, &none, steps));
     let results_bytes = plan.results_bytes;
     let place = |packed: &Packed, block: u64| packed.offsets[block as usize];
@@ -112,7 +112,7 @@ pub(super) fn settle(plan: &mut Plan, least: u64) {
 
 /// The results that are given no memory of inputs, but for small ones: where each lies in a block of them, in the order in which
 /// they are written, so that what is free before is in one piece.
-fn results(plan: &Plan, least: u64) -> (Vec<(u32, u64)>, Taken) {
+fn results(plan: &Plan, least: u64) -> (Vec<(u32, u64)>, ResultsLayout) {
     let mut written: Vec<(usize, u32)> = Vec::new();
     for (at, step) in plan.steps.iter().enumerate() {
         written.extend(step.writes.iter().filter_map(|write| match write.mem {
@@ -136,7 +136,7 @@ fn results(plan: &Plan, least: u64) -> (Vec<(u32, u64)>, Taken) {
         let is_fresh = plan.donors[k as usize].is_none() && !plan.is_on_host(k as usize);
         is_fresh && nbytes(k) > 0 && nbytes(k) >= least / SMALL_RESULT
     });
-    let (mut results, mut taken) = (Vec::new(), Taken::default());
+    let (mut results, mut taken) = (Vec::new(), ResultsLayout::default());
     for (first, k) in written {
         results.push((k, taken.bytes));
         let last = plan.steps.len() - 1;

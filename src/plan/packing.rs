@@ -12,7 +12,7 @@ pub(super) struct Block {
 
 /// The block of results, which lies before the arena as far as offsets go, and what is in it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Taken {
+pub(super) struct ResultsLayout {
     pub bytes: u64,
     /// In the order of their offsets.
     pub blocks: Vec<(u64, Block)>,
@@ -33,7 +33,7 @@ const COMPARED: usize = 1 << 20;
 /// Offsets of the blocks beside those taken, and the size of the arena, which is at least `bound`: best fit with the blocks by
 /// size, and by size times lifetime; the smaller arena wins. As long as it is much larger than `bound`, the blocks that reach
 /// above go first, and all are placed again.
-pub(super) fn pack(blocks: &[Block], taken: &Taken, bound: u64) -> Packed {
+pub(super) fn pack(blocks: &[Block], taken: &ResultsLayout, bound: u64) -> Packed {
     let span = |b: &Block| (b.last - b.first + 1) as u64;
     let sorted = |weight: &dyn Fn(&Block) -> u64| {
         let mut order: Vec<usize> = (0..blocks.len()).collect();
@@ -68,7 +68,7 @@ pub(super) fn pack(blocks: &[Block], taken: &Taken, bound: u64) -> Packed {
 }
 
 /// Each block in turn goes into the smallest gap that takes it between the blocks that live at the same time.
-fn best_fit(blocks: &[Block], taken: &Taken, order: &[usize]) -> Packed {
+fn best_fit(blocks: &[Block], taken: &ResultsLayout, order: &[usize]) -> Packed {
     let mut offsets = vec![0u64; blocks.len()];
     // Nothing lies over the border of the two.
     let border = Block { bytes: 0, first: 0, last: usize::MAX, roams: false };
@@ -100,7 +100,7 @@ fn best_fit(blocks: &[Block], taken: &Taken, order: &[usize]) -> Packed {
 }
 
 /// Largest sum of the blocks that are live at one step, less what is free of the block of results then.
-pub(super) fn lower_bound(blocks: &[Block], taken: &Taken, steps: usize) -> u64 {
+pub(super) fn lower_bound(blocks: &[Block], taken: &ResultsLayout, steps: usize) -> u64 {
     let mut change = vec![0i64; steps + 1];
     for block in blocks.iter().chain(taken.blocks.iter().map(|(_, block)| block)) {
         change[block.first] += block.bytes as i64;

@@ -54,7 +54,8 @@ impl Arena {
         // With the results of this program, what another one left may be more than the limit.
         let fits = |bytes: &dyn Bytes| {
             let limit = shared.memory_limit().unwrap_or(u64::MAX);
-            bytes.len() >= nbytes && bytes.len() as u64 + plan.fresh_bytes() <= limit
+            let others = plan.fresh_bytes() + plan.results_bytes;
+            bytes.len() >= nbytes && bytes.len() as u64 + others <= limit
         };
         if self.device.as_deref().is_none_or(|bytes| !fits(bytes)) {
             // The old block goes first: both at once may be too much.
