@@ -2,7 +2,7 @@
 
 use super::engine_choice::EngineChoice;
 use super::memory_report;
-use super::results_block::LastBlock;
+use super::results_block::LastBlocks;
 use crate::backend::{Backend, Executable};
 use crate::error::Result;
 use crate::plan::Plan;
@@ -19,7 +19,7 @@ pub struct Compiled {
     /// Of memory that it takes, its inputs included.
     pub bytes: u64,
     pub final_uses: FinalUses,
-    pub last_block: LastBlock,
+    pub last_blocks: LastBlocks,
     touched: OnceLock<Touched>,
 }
 
@@ -70,8 +70,8 @@ impl Compiled {
         let has_fallbacks = plan.steps.iter().any(|step| backend.calls_host(&step.kernel));
         let bytes = memory_report::bytes(&plan);
         let final_uses = FinalUses::of(&plan, |kernel| backend.calls_host(kernel));
-        let (last_block, touched) = (LastBlock::default(), OnceLock::new());
-        Ok(Compiled { plan, executable, has_fallbacks, bytes, final_uses, last_block, touched })
+        let (last_blocks, touched) = (LastBlocks::default(), OnceLock::new());
+        Ok(Compiled { plan, executable, has_fallbacks, bytes, final_uses, last_blocks, touched })
     }
 
     pub fn touched(&self) -> &Touched {

@@ -1,9 +1,10 @@
 //! The block in which results lie that are given no other memory, and before they are written what is needed then
 //! ([`Plan::results`]): gradients take the place of activations.
 //!
-//! **Invariant:** a result that is kept keeps its block. So a plan gets no second block while its last one is there, nor one
-//! while many parts of blocks are there that nobody has any more, unless it takes more than the memory limit, or than there is,
-//! without: its results have memory of their own then, and the block is scratch memory.
+//! **Invariant:** a result that is kept keeps its block. So a plan gets no third block while its last two are there (the last one
+//! may be: a run begins early, before the program drops the gradients of the run before), nor one while many parts of blocks are
+//! there that nobody has any more, unless it takes more than the memory limit, or than there is, without: its results have memory
+//! of their own then, and the block is scratch memory.
 
 use super::Shared;
 use super::code::Compiled;
@@ -18,9 +19,9 @@ use std::sync::{Arc, Weak};
 /// Of the memory in use, such parts may be one in so many bytes.
 const IDLE: u64 = 16;
 
-/// The last block of a program.
+/// The last two blocks of a plan.
 #[derive(Default)]
-pub struct LastBlock(Mutex<Weak<Whole>>);
+pub struct LastBlocks(Mutex<[Weak<Whole>; 2]>);
 
 /// The block of a run.
 #[derive(Default)]
@@ -48,7 +49,7 @@ impl ResultsBlock {
         if nbytes == 0 {
             return Ok(ResultsBlock::default());
         }
-        let is_held = code.last_block.0.lock().strong_count() > 0;
+        let is_held = code.last_blocks.0.lock().iter().all(|block| block.strong_count() > 0);
         if fits_apart(shared, plan) && (is_held || !pays(shared)) {
             let apart = apart(shared, plan, memory);
             if apart.is_ok() {
@@ -64,7 +65,10 @@ impl ResultsBlock {
         let bytes: Vec<Range<usize>> = plan.results.iter().map(bytes).collect();
         let made = shared.backend.allocate_parts(nbytes, &bytes)?;
         let whole = made.whole.upgrade();
-        *code.last_block.0.lock() = made.whole;
+        let mut last = code.last_blocks.0.lock();
+        last.rotate_right(1);
+        last[0] = made.whole;
+        drop(last);
         for ((k, _), part) in plan.results.iter().zip(made.parts) {
             memory[*k as usize] = Some(part);
         }

@@ -55,6 +55,26 @@ def test_a_step_takes_less_than_what_lies_between_and_its_gradients():
     assert taken <= GRADIENTS * 9 // 8
 
 
+def test_gradients_that_are_dropped_while_the_next_step_is_recorded():
+    """The loss is read in every step, so that the next one begins before its end is known."""
+    model, x = chain(DEVICE)
+
+    def step():
+        loss = model(x).square().mean()
+        model.zero_grad()
+        loss.backward()
+        torchacc.cut()
+        return loss.item()
+
+    losses = [step() for _ in range(4)]
+    torch.acc.empty_cache()
+    taken, left = taken_by(lambda: losses.extend(step() for _ in range(4)))
+    assert len(set(losses)) == 1
+    arena = (LAYERS + 2) * ACTIVATION - GRADIENTS + WEIGHT
+    assert taken <= (arena + GRADIENTS) * 9 // 8
+    assert left <= arena * 9 // 8
+
+
 def test_gradients_that_are_kept_stay_what_they_are():
     (model, x), (twin, y) = chain(DEVICE), chain("cpu")
     kept, wanted = [], []
@@ -69,7 +89,7 @@ def test_gradients_that_are_kept_stay_what_they_are():
         torch.testing.assert_close(one.cpu(), other)
 
 
-def test_who_keeps_one_gradient_of_each_step_keeps_one_block_at_most():
+def test_who_keeps_one_gradient_of_each_step_keeps_two_blocks_at_most():
     model, x = chain(DEVICE)
     gradients(model, x)
     model.zero_grad()
@@ -82,7 +102,7 @@ def test_who_keeps_one_gradient_of_each_step_keeps_one_block_at_most():
         model.zero_grad()
 
     _, left = taken_by(work)
-    assert left <= (steps + 1) * WEIGHT + GRADIENTS * 9 // 8
+    assert left <= (steps + 1) * WEIGHT + 2 * (GRADIENTS * 9 // 8)
     for gradient in kept[1:]:
         assert torch.equal(gradient, kept[0])
 
