@@ -2,7 +2,8 @@
 
 `python benches/trace/memory_limit.py [MODEL...]` prints for each of gpt, llama, bert and vit the
 most that a step takes besides its inputs (parameters, optimizer state, the batch), what an eager
-step takes, and, within parts of the latter, the memory and the time of a step.
+step takes, and, within parts of the latter, the memory and the time of a step. With `--held`
+gradients are dropped between the forward and the backward pass of the next step.
 """
 
 import sys
@@ -89,7 +90,7 @@ def fastest(step, limit):
     return min(seconds[limit]), min(seconds[None])
 
 
-def main(names):
+def main(names, held):
     torchacc.set_backend("cpu")
     for name in names:
         torch.manual_seed(0)
@@ -100,9 +101,12 @@ def main(names):
 
         def step(model=model, tensors=tensors, optimizer=optimizer):
             loss = model(*tensors)
+            if held:
+                optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            optimizer.zero_grad()
+            if not held:
+                optimizer.zero_grad()
             return loss.detach()
 
         step().item()
@@ -132,4 +136,5 @@ def main(names):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or ["gpt", "llama", "bert", "vit"])
+    names = [name for name in sys.argv[1:] if name != "--held"]
+    main(names or ["gpt", "llama", "bert", "vit"], "--held" in sys.argv)

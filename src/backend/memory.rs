@@ -185,6 +185,15 @@ impl Pool {
         }
     }
 
+    /// Before a new block that is to come again and again: if no free one serves, as many bytes of those unused for longest go back
+    /// to where they came from.
+    pub fn make_way(&self, nbytes: usize) {
+        let Some(class) = size_class(nbytes, self.supply().coarsest()) else { return };
+        if !self.free.lock().contains_key(&class) {
+            self.trim(self.pooled.load(Ordering::Relaxed).saturating_sub(class as u64));
+        }
+    }
+
     /// The free block unused for longest, taken out, if there are more bytes than `keep`.
     fn oldest_beyond(&self, keep: u64) -> Option<Block> {
         let mut free = self.free.lock();
@@ -286,6 +295,13 @@ impl Memory {
             Memory { address: address + bytes.start, len: bytes.len(), owner: Owner::Part(part) }
         };
         (parts.iter().map(part).collect(), Arc::downgrade(&whole))
+    }
+}
+
+impl Whole {
+    /// Of parts that are not there any more.
+    pub fn idle_bytes(&self) -> u64 {
+        self.idle.load(Ordering::Relaxed)
     }
 }
 
@@ -418,6 +434,22 @@ mod tests {
         pool.reset_peak();
         let after = pool.stats();
         assert_eq!((after.peak_bytes, after.peak_reserved_bytes), (0, before.pool_bytes));
+    }
+
+    #[test]
+    fn blocks_make_way_for_one_that_none_of_them_can_be() {
+        let pool = Pool::new();
+        let sizes = [1000, 5000, 9000, 100_000];
+        drop(sizes.map(|n| pool.allocate(n).unwrap()));
+        let all = pool.stats().pool_bytes;
+        pool.make_way(5000);
+        assert_eq!(pool.stats().pool_bytes, all, "one serves");
+        pool.make_way(2000);
+        let left = pool.stats().pool_bytes;
+        assert!(left <= all - 2000 && left > all - 10_000, "the oldest go: {left} of {all}");
+        pool.make_way(usize::MAX);
+        pool.make_way(1 << 40);
+        assert_eq!(pool.stats().pool_bytes, 0);
     }
 
     #[test]

@@ -69,7 +69,8 @@ pub unsafe extern "C" fn torchacc_last_program(
 
 /// Memory of the program that takes most of it, of those that ran since the last reset. A JSON object, empty before the first:
 /// `steps`, how many it has; `input_bytes`, `result_bytes` and `arena_bytes`, what its inputs, the results that are given no
-/// memory of inputs, and all between take; `live`, at most 256 points (`step`, `bytes` of what lies between that are wanted then,
+/// memory of inputs, and all between (but for what lies where results are
+/// written later) take; `live`, at most 256 points (`step`, `bytes` of what lies between that are wanted then,
 /// `operator`, `site`), of several steps the one that wants most; and at most 16 of the largest tensors `between` when most is
 /// wanted (from step `first` to `last`), of the `results` and of the `inputs`: `type` ("f32[2,3]" or "scratch memory"),
 /// `bytes`, and `operator` and `site` of what makes it, where something does.

@@ -49,8 +49,13 @@ impl ResultsBlock {
         if nbytes == 0 {
             return Ok(ResultsBlock::default());
         }
-        let is_held = code.last_blocks.0.lock().iter().all(|block| block.strong_count() > 0);
-        if fits_apart(shared, plan) && (is_held || !pays(shared)) {
+        let (is_held, is_first, own) = {
+            let last = code.last_blocks.0.lock();
+            let there: Vec<Arc<Whole>> = last.iter().filter_map(Weak::upgrade).collect();
+            let own = there.iter().map(|block| block.idle_bytes()).sum();
+            (there.len() == last.len(), last[0].ptr_eq(&Weak::new()), own)
+        };
+        if fits_apart(shared, plan) && (is_held || !pays(shared, own)) {
             let apart = apart(shared, plan, memory);
             if apart.is_ok() {
                 return apart;
@@ -63,6 +68,10 @@ impl ResultsBlock {
             start..start + plan.outputs[k as usize].nbytes()
         };
         let bytes: Vec<Range<usize>> = plan.results.iter().map(bytes).collect();
+        if is_first {
+            // What other programs left, as the first step of a training that makes the optimizer's state.
+            shared.backend.pool().make_way(nbytes);
+        }
         let made = shared.backend.allocate_parts(nbytes, &bytes)?;
         let whole = made.whole.upgrade();
         let mut last = code.last_blocks.0.lock();
@@ -90,9 +99,10 @@ fn apart(
     Ok(ResultsBlock { address: block.address(), _kept: Some(Kept::Scratch(block)) })
 }
 
-fn pays(shared: &Shared) -> bool {
+/// `own`: what is idle of the plan's own blocks. Those may be about to go, part by part.
+fn pays(shared: &Shared, own: u64) -> bool {
     let stats = shared.backend.pool().stats();
-    stats.idle_bytes <= stats.live_bytes / IDLE
+    stats.idle_bytes.saturating_sub(own) <= stats.live_bytes / IDLE
 }
 
 fn fits_apart(shared: &Shared, plan: &Plan) -> bool {

@@ -328,7 +328,7 @@ fn results_in_their_block_are_guarded() {
         ("two in one place", &|plan| plan.results[1].1 = start),
         ("beyond the block", &|plan| plan.results_bytes -= ALIGN),
         ("not aligned", &|plan| plan.results[0].1 += 8),
-        ("twice", &|plan| plan.results.push((first, plan.results_bytes))),
+        ("twice", &|plan| plan.results.push((first, start))),
         ("no output", &|plan| plan.results.push((plan.outputs.len() as u32, 0))),
         ("donated", &|plan| plan.donors[first as usize] = Some(0)),
         ("used again", &|plan| {
