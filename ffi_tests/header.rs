@@ -41,7 +41,7 @@ const SECTIONS: &[(&str, &[&str])] = &[
     ("Memory of other libraries", &["borrow.rs", "dlpack.rs"]),
     ("Devices and their memory", &["device.rs"]),
     ("Operators of the program's own", &["op.rs"]),
-    ("Several ranks", &["TORCHACC_REDUCE_*", "communicator.rs"]),
+    ("Several ranks", &["TORCHACC_REDUCE_*", "TORCHACC_COLLECTIVE_*", "communicator.rs"]),
     ("What PyTorch's schemas do not say", &["torchacc_facts", "torchacc_op_facts"]),
 ];
 

@@ -66,6 +66,16 @@ int main(void) {
   FIELD(torchacc_communicator, device_reduce);
   FIELD(torchacc_communicator, device_all_to_all_v);
   FIELD(torchacc_communicator, concurrent);
+  FIELD(torchacc_communicator, together);
+
+  SIZE(torchacc_pending_collective);
+  FIELD(torchacc_pending_collective, kind);
+  FIELD(torchacc_pending_collective, numbers);
+  FIELD(torchacc_pending_collective, n_numbers);
+  FIELD(torchacc_pending_collective, input);
+  FIELD(torchacc_pending_collective, output);
+  FIELD(torchacc_pending_collective, after);
+  FIELD(torchacc_pending_collective, site);
   SIZE(torchacc_value);
   FIELD(torchacc_value, i);
   FIELD(torchacc_value, f);

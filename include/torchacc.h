@@ -1507,6 +1507,17 @@ torchacc_error *torchacc_op_register_host(const struct torchacc_host_op *op, tor
 #define TORCHACC_REDUCE_BOR 6
 #define TORCHACC_REDUCE_BXOR 7
 
+/* Kinds of collectives, of a `torchacc_pending_collective`. */
+#define TORCHACC_COLLECTIVE_ALL_REDUCE 0
+#define TORCHACC_COLLECTIVE_ALL_GATHER 1
+#define TORCHACC_COLLECTIVE_REDUCE_SCATTER 2
+#define TORCHACC_COLLECTIVE_BROADCAST 3
+#define TORCHACC_COLLECTIVE_ALL_TO_ALL 4
+#define TORCHACC_COLLECTIVE_REDUCE 5
+#define TORCHACC_COLLECTIVE_ALL_TO_ALL_V 6
+#define TORCHACC_COLLECTIVE_SEND 7
+#define TORCHACC_COLLECTIVE_RECEIVE 8
+
 /*
  Does one collective: fills `output` from `input`, whose types agree on all ranks. `how` is one of `TORCHACC_REDUCE_*` for
  all_reduce and reduce_scatter, the root for broadcast, else 0. Called on the launch thread, or on one of the communicator's
@@ -1549,6 +1560,35 @@ typedef torchacc_error *(*torchacc_transfer_fn)(void *user,
                                                 size_t n_numbers,
                                                 const struct torchacc_host_tensor *input,
                                                 const struct torchacc_host_tensor *output);
+
+/* A collective that waits to be done. */
+typedef struct torchacc_pending_collective {
+  /* One of `TORCHACC_COLLECTIVE_*`. */
+  uint32_t kind;
+  /* What a `torchacc_collective_fn` is told as `how`, or a `torchacc_transfer_fn` as its numbers. */
+  const int64_t *numbers;
+  size_t n_numbers;
+  const struct torchacc_host_tensor *input;
+  const struct torchacc_host_tensor *output;
+  /*
+   How many of those before it, from the first on, must have been done, since it reads what one of them makes or writes where one
+   reads or writes.
+   */
+  size_t after;
+  /* Where it was recorded, for `torchacc_site_name`. */
+  uint64_t site;
+} torchacc_pending_collective;
+
+/*
+ Does the first of the collectives that wait, in their order, and as many of those behind it as it likes; `n_done` becomes how many,
+ on an error too: these have failed then. What waits is this rank's affair, and depends on time: a function that does several as one
+ must see to it that all ranks do as many. Called on the communicator's own thread, as a `torchacc_collective_fn` of one that is
+ `concurrent`; `torchacc_running_site` is that of the first.
+ */
+typedef torchacc_error *(*torchacc_together_fn)(void *user,
+                                                const struct torchacc_pending_collective *waiting,
+                                                size_t n_waiting,
+                                                size_t *n_done);
 
 /*
  What a communicator does. A NULL function: collectives of that kind are the error UNSUPPORTED. May grow at the end.
@@ -1599,6 +1639,11 @@ typedef struct torchacc_communicator {
    overlap computation in host memory. If one communicator of a context has 0 here, all collectives run one after the other.
    */
   uint32_t concurrent;
+  /*
+   Instead of the functions for host memory, for what waits while the program computes, if it is `concurrent`: so collectives may go
+   together. NULL: one by one.
+   */
+  torchacc_together_fn together;
 } torchacc_communicator;
 
 /*

@@ -9,9 +9,8 @@ use crate::error::{Code, Error, Result};
 use crate::graph::Graph;
 use crate::graph::interpret::interpret;
 use crate::op::array::Array;
-use crate::op::collective::{Communicator, Function, register};
+use crate::op::collective::{self, Communicator, Function, register};
 use crate::op::host::HostTensor;
-use crate::op::lane::CollectiveLane;
 use crate::plan::random::{COMMUNICATORS, FIRST_COMMUNICATOR, RANKS, random_ranks_program};
 use crate::plan::tests::{leaves, plan_for, plan_sharing};
 use crate::plan::{self, Plan, PlanMode};
@@ -66,7 +65,8 @@ fn communicator(name: &str, way: Way) -> Arc<Communicator> {
         size: RANKS,
         functions: [reduce, gather, scatter, None, None, None, None, None, None],
         device_functions: [const { None }; _],
-        lane: way.has_lane.then(CollectiveLane::default),
+        together: None,
+        lane: way.has_lane.then(collective::lane),
     })
 }
 

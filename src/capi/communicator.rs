@@ -12,8 +12,7 @@ use super::record::{torchacc_apply, torchacc_arg, torchacc_value};
 use super::sized::{self, Growing};
 use super::tensor::{torchacc_tensor_read, torchacc_tensor_release, torchacc_tensor_zeros};
 use super::{bad, boundary, calling, torchacc_str};
-use crate::op::collective::{Communicator, DeviceFunction, Function};
-use crate::op::lane::CollectiveLane;
+use crate::op::collective::{self, Communicator, DeviceFunction, Function, Pending, Together};
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -70,6 +69,37 @@ pub type torchacc_transfer_fn = Option<
     ) -> *mut torchacc_error,
 >;
 
+/// A collective that waits to be done.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct torchacc_pending_collective {
+    /// One of `TORCHACC_COLLECTIVE_*`.
+    pub kind: u32,
+    /// What a `torchacc_collective_fn` is told as `how`, or a `torchacc_transfer_fn` as its numbers.
+    pub numbers: *const i64,
+    pub n_numbers: usize,
+    pub input: *const torchacc_host_tensor,
+    pub output: *const torchacc_host_tensor,
+    /// How many of those before it, from the first on, must have been done, since it reads what one of them makes or writes where one
+    /// reads or writes.
+    pub after: usize,
+    /// Where it was recorded, for `torchacc_site_name`.
+    pub site: u64,
+}
+
+/// Does the first of the collectives that wait, in their order, and as many of those behind it as it likes; `n_done` becomes how many,
+/// on an error too: these have failed then. What waits is this rank's affair, and depends on time: a function that does several as one
+/// must see to it that all ranks do as many. Called on the communicator's own thread, as a `torchacc_collective_fn` of one that is
+/// `concurrent`; `torchacc_running_site` is that of the first.
+pub type torchacc_together_fn = Option<
+    unsafe extern "C" fn(
+        user: *mut c_void,
+        waiting: *const torchacc_pending_collective,
+        n_waiting: usize,
+        n_done: *mut usize,
+    ) -> *mut torchacc_error,
+>;
+
 /// What a communicator does. A NULL function: collectives of that kind are the error UNSUPPORTED. May grow at the end.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -115,6 +145,9 @@ pub struct torchacc_communicator {
     /// Not 0: its functions may be called beside those of other communicators and beside what is computed, and collectives then
     /// overlap computation in host memory. If one communicator of a context has 0 here, all collectives run one after the other.
     pub concurrent: u32,
+    /// Instead of the functions for host memory, for what waits while the program computes, if it is `concurrent`: so collectives may go
+    /// together. NULL: one by one.
+    pub together: torchacc_together_fn,
 }
 
 // SAFETY: plain data; NULL and zero are values of every field; the size is first.
@@ -142,6 +175,26 @@ fn transfer(call: torchacc_transfer_fn, user: &Arc<User>) -> Option<Function> {
         let made = calling(|| unsafe { call(user.pointer, first, count, &input, &output) });
         // SAFETY: the callback's error is ours.
         unsafe { outcome(made) }
+    }))
+}
+
+fn together(call: torchacc_together_fn, user: &Arc<User>) -> Option<Together> {
+    let (call, user) = (call?, user.clone());
+    Some(Box::new(move |waiting| {
+        let tensors: Vec<[torchacc_host_tensor; 2]> =
+            waiting.iter().map(|(one, _)| [&one.input, &one.output].map(host_tensor)).collect();
+        let pending = |((one, after), [input, output]): (&(&Pending, usize), &[_; 2])| {
+            let (numbers, n_numbers) = (one.numbers.as_ptr(), one.numbers.len());
+            let (kind, after, site) = (one.kind as u32, *after, one.site);
+            torchacc_pending_collective { kind, numbers, n_numbers, input, output, after, site }
+        };
+        let pending: Vec<_> = waiting.iter().zip(&tensors).map(pending).collect();
+        let mut done = 1;
+        let (first, count) = (pending.as_ptr(), pending.len());
+        // SAFETY: as above.
+        let made = calling(|| unsafe { call(user.pointer, first, count, &mut done) });
+        // SAFETY: the callback's error is ours.
+        (done, unsafe { outcome(made) })
     }))
 }
 
@@ -238,7 +291,8 @@ pub unsafe extern "C" fn torchacc_communicator_register(
                 device_transfer(raw.device_reduce, &user),
                 device_transfer(raw.device_all_to_all_v, &user),
             ],
-            lane: (raw.concurrent != 0).then(CollectiveLane::default),
+            together: together(raw.together, &user),
+            lane: (raw.concurrent != 0).then(collective::lane),
         })
     })
 }

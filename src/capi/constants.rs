@@ -155,6 +155,17 @@ pub const TORCHACC_REDUCE_BAND: i64 = 5;
 pub const TORCHACC_REDUCE_BOR: i64 = 6;
 pub const TORCHACC_REDUCE_BXOR: i64 = 7;
 
+/// Kinds of collectives, of a `torchacc_pending_collective`.
+pub const TORCHACC_COLLECTIVE_ALL_REDUCE: u32 = 0;
+pub const TORCHACC_COLLECTIVE_ALL_GATHER: u32 = 1;
+pub const TORCHACC_COLLECTIVE_REDUCE_SCATTER: u32 = 2;
+pub const TORCHACC_COLLECTIVE_BROADCAST: u32 = 3;
+pub const TORCHACC_COLLECTIVE_ALL_TO_ALL: u32 = 4;
+pub const TORCHACC_COLLECTIVE_REDUCE: u32 = 5;
+pub const TORCHACC_COLLECTIVE_ALL_TO_ALL_V: u32 = 6;
+pub const TORCHACC_COLLECTIVE_SEND: u32 = 7;
+pub const TORCHACC_COLLECTIVE_RECEIVE: u32 = 8;
+
 #[cfg(test)]
 mod tests {
     use super::*;

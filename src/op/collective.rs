@@ -7,15 +7,16 @@
 
 use super::arg::{Arg, NodeArg};
 use super::host::{self, HostArg, HostOp, HostOpId, HostTensor};
-use super::lane::{CollectiveLane, Ticket};
+use super::lane::{Lane, Ticket};
 use super::{Attr, Attrs, Ty};
 use crate::buffer::Location;
 use crate::dtype::DType;
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Error, Result, Site};
 use crate::shape::Dims;
 use crate::{internal, invalid};
 use parking_lot::RwLock;
 use smallvec::smallvec;
+use std::any::Any;
 use std::sync::{Arc, OnceLock, Weak};
 
 /// Type of a token.
@@ -64,6 +65,23 @@ pub type Function = Box<dyn Fn(&[i64], &HostTensor, &HostTensor) -> Result<()> +
 pub type DeviceFunction =
     Box<dyn Fn(Location, &[i64], &HostTensor, &HostTensor) -> Result<()> + Send + Sync>;
 
+/// Does the first of the collectives that wait on a communicator's lane, and as many of those behind it as it likes: how many. With
+/// each comes how many of those before it must have been done ([`needed`]).
+pub type Together = Box<dyn Fn(&[(&Pending, usize)]) -> (usize, Result<()>) + Send + Sync>;
+
+/// A collective whose operands are there, which any thread may do.
+pub struct Pending {
+    pub kind: Kind,
+    pub numbers: Numbers,
+    pub input: HostTensor,
+    pub output: HostTensor,
+    /// Where it was recorded.
+    pub site: Site,
+    communicator: u64,
+    /// Copies of operands, which `input` may point into.
+    _kept: Box<dyn Any + Send + Sync>,
+}
+
 pub struct Communicator {
     /// For messages.
     pub name: String,
@@ -73,11 +91,30 @@ pub struct Communicator {
     pub functions: [Option<Function>; KIND_COUNT],
     /// Likewise. Without one the function is called, with copies.
     pub device_functions: [Option<DeviceFunction>; DEVICE_KIND_COUNT],
+    /// For what is on a lane, where the program has one: then it is asked instead of `functions`.
+    pub together: Option<Together>,
     /// Where its functions may run beside those of other communicators.
-    pub lane: Option<CollectiveLane>,
+    pub lane: Option<Lane<Pending>>,
 }
 
 impl Communicator {
+    /// As `numbers` say, from `x` to `y`, which are in the memory of `location`, or the host's.
+    fn run(
+        &self,
+        kind: Kind,
+        location: Option<Location>,
+        (numbers, x, y): (&[i64], &HostTensor, &HostTensor),
+    ) -> Result<()> {
+        match (location, &self.functions[kind as usize], self.device_function(kind)) {
+            (None, Some(function), _) => function(numbers, x, y),
+            (Some(location), _, Some(function)) => function(location, numbers, x, y),
+            _ => {
+                let message = format!("communicator \"{}\" was registered without it", self.name);
+                Err(Error::new(Code::Unsupported, message))
+            }
+        }
+    }
+
     fn device_function(&self, kind: Kind) -> Option<&DeviceFunction> {
         self.device_functions.get(kind as usize)?.as_ref()
     }
@@ -172,16 +209,36 @@ pub fn has_lane(communicator: u64) -> bool {
     known(communicator).is_some_and(|known| known.lane.is_some())
 }
 
-/// Puts a collective on the lane of its communicator ([`CollectiveLane::put`]); `None`, and `work` is not done, if that has none or is not
+/// A lane for the collectives of a communicator.
+pub fn lane() -> Lane<Pending> {
+    Lane::new(perform)
+}
+
+/// Puts a collective on the lane of its communicator ([`Lane::put`]); `None`, and it is not done, if that has none or is not
 /// registered any more.
-pub fn put(
-    communicator: u64,
-    before: Option<Ticket>,
-    work: impl FnOnce() -> Result<()> + Send + 'static,
-) -> Result<Option<Ticket>> {
+pub fn put(communicator: u64, before: Option<Ticket>, work: Pending) -> Result<Option<Ticket>> {
     match known(communicator) {
         Some(known) => known.lane.as_ref().map(|lane| lane.put(before, work)).transpose(),
         None => Ok(None),
+    }
+}
+
+/// Does the first of those on a lane, or several.
+fn perform(waiting: &[&Pending]) -> (usize, Result<()>) {
+    let first = waiting[0];
+    let Some(communicator) = known(first.communicator) else {
+        return (1, invalid!("its communicator is not registered any more"));
+    };
+    host::set_running_site(first.site);
+    match &communicator.together {
+        Some(together) => {
+            let needs: Vec<_> =
+                (0..waiting.len()).map(|n| (waiting[n], needed(&waiting[..=n]))).collect();
+            together(&needs)
+        }
+        None => {
+            (1, communicator.run(first.kind, None, (&first.numbers, &first.input, &first.output)))
+        }
     }
 }
 
@@ -199,6 +256,61 @@ fn known(communicator: u64) -> Option<Arc<Communicator>> {
     TABLE.read().get(communicator as usize).and_then(Weak::upgrade)
 }
 
+/// How many of these, from the first on, must have been done before the last may be: it reads what one makes, or writes where one
+/// reads or writes.
+fn needed(waiting: &[&Pending]) -> usize {
+    let Some((last, before)) = waiting.split_last() else { return 0 };
+    let meet = |a: &HostTensor, b: &HostTensor| {
+        let (a, b) = (a.bytes(), b.bytes());
+        !a.is_empty() && !b.is_empty() && a.start < b.end && b.start < a.end
+    };
+    let needs = |one: &&Pending| {
+        meet(&one.output, &last.input)
+            || meet(&one.output, &last.output)
+            || meet(&one.input, &last.output)
+    };
+    before.iter().rposition(needs).map_or(0, |at| at + 1)
+}
+
+impl Pending {
+    /// From what its host operator is called with; `kept` is what that points into.
+    pub fn new(
+        kind: Kind,
+        (args, outs): (&[HostArg], &[HostTensor]),
+        site: Site,
+        kept: Box<dyn Any + Send + Sync>,
+    ) -> Result<Pending> {
+        let (communicator, (numbers, input, output)) = parts(args, outs)?;
+        Ok(Pending {
+            kind,
+            numbers: numbers.into(),
+            input,
+            output,
+            site,
+            communicator,
+            _kept: kept,
+        })
+    }
+}
+
+/// What a host operator's arguments and results are to a collective: the communicator, and how it is done, from and to what.
+fn parts<'a>(
+    args: &'a [HostArg],
+    outs: &[HostTensor],
+) -> Result<(u64, (&'a [i64], HostTensor, HostTensor))> {
+    let [x, how, HostArg::Scalar { number: bits, .. }, _, _] = args else {
+        return internal!("arguments of a collective: {args:?}");
+    };
+    let x = if let HostArg::Tensor(x) = x { x.clone() } else { HostTensor::absent() };
+    let y = if let [y, _] = outs { y.clone() } else { HostTensor::absent() };
+    let numbers: &[i64] = match how {
+        HostArg::Int(number) => std::slice::from_ref(number),
+        HostArg::Ints(numbers) => numbers,
+        _ => return internal!("a collective is done by {how:?}"),
+    };
+    Ok((*bits, (numbers, x, y)))
+}
+
 /// `location`: of the tensors, if that is not the host.
 fn run(
     kind: Kind,
@@ -206,30 +318,11 @@ fn run(
     args: &[HostArg],
     outs: &[HostTensor],
 ) -> Result<()> {
-    let [x, how, HostArg::Scalar { number: bits, .. }, _, _] = args else {
-        return internal!("arguments of a collective: {args:?}");
-    };
-    let absent = HostTensor::absent();
-    let x = if let HostArg::Tensor(x) = x { x } else { &absent };
-    let y = if let [y, _] = outs { y } else { &absent };
-    let numbers: &[i64] = match how {
-        HostArg::Int(number) => std::slice::from_ref(number),
-        HostArg::Ints(numbers) => numbers,
-        _ => return internal!("a collective is done by {how:?}"),
-    };
-    let Some(communicator) = known(*bits) else {
+    let (communicator, (numbers, x, y)) = parts(args, outs)?;
+    let Some(communicator) = known(communicator) else {
         return invalid!("its communicator is not registered any more");
     };
-    let function = &communicator.functions[kind as usize];
-    match (location, function, communicator.device_function(kind)) {
-        (None, Some(function), _) => function(numbers, x, y),
-        (Some(location), _, Some(function)) => function(location, numbers, x, y),
-        _ => {
-            let message =
-                format!("communicator \"{}\" was registered without it", communicator.name);
-            Err(Error::new(Code::Unsupported, message))
-        }
-    }
+    communicator.run(kind, location, (numbers, &x, &y))
 }
 
 /// What a collective of `size` ranks makes of `x`. The first dimension is what is split and put together, in the order of

@@ -6,10 +6,11 @@ use super::arg::Arg;
 use crate::buffer::Location;
 use crate::dtype::DType;
 use crate::error::{Result, Site};
-use crate::shape::Dims;
+use crate::shape::{Dims, numel};
 use parking_lot::RwLock;
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -42,6 +43,12 @@ pub struct HostTensor {
 impl HostTensor {
     pub fn absent() -> HostTensor {
         HostTensor { data: 0, dtype: DType::U8, sizes: Dims::default() }
+    }
+
+    /// The addresses that it takes: none if it is absent.
+    pub fn bytes(&self) -> Range<usize> {
+        let nbytes = numel(&self.sizes) as usize * self.dtype.size();
+        self.data..self.data + if self.data == 0 { 0 } else { nbytes }
     }
 }
 

@@ -75,8 +75,10 @@ pub(super) fn done(
         let Some(lane) = lanes[at] else { continue };
         let known = after.iter().position(|(other, _)| *other == lane);
         let until = known.map_or(done[at], |known| done[at].min(after[known].1));
-        // With nothing beside it a lane is a detour.
-        result[at] = Some(until).filter(|&done| done > at + 1);
+        // With nothing beside it, nor another one that it might go with, a lane is a detour.
+        let has_neighbour =
+            at > 0 && lanes[at - 1] == lanes[at] || lanes.get(at + 1) == Some(&lanes[at]);
+        result[at] = Some(until).filter(|&done| done > at + 1 || has_neighbour);
         let first = (lane, result[at].unwrap_or(at));
         match known {
             Some(known) => after[known] = first,

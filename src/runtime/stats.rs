@@ -100,6 +100,7 @@ macro_rules! metrics {
             collective_bytes: Counter, "bytes", "Of the tensors that these took from this rank.";
             collective_ns: Counter, "ns", "Running them, waiting for other ranks included.";
             overlapped_collectives: Counter, "", "Collectives that ran while kernels did, on the lanes of their communicators.";
+            merged_collectives: Counter, "", "Collectives that went in one message with those before them.";
             collective_exposed_ns: Counter, "ns", "Of the time that collectives took, what nothing else was run in.";
             concatenations: Counter, "", "Lists of tensors, others in each run, that were put together without a program.";
             failures: Counter, "", "Outputs that could not be computed.";

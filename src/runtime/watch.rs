@@ -95,6 +95,7 @@ impl Watch for Steps<'_> {
     fn landed(&self, index: usize, ended: &Ended) {
         self.shared.stats.collective_exposed_ns.add(now() - self.started.load(Relaxed));
         self.shared.stats.overlapped_collectives.add(1);
+        self.shared.stats.merged_collectives.add(ended.was_merged.into());
         let times = (since_start(ended.began_at), since_start(ended.ended_at));
         if let Some(kind) = self.code.plan.steps[index].kernel.collective() {
             self.collective_ended((index, kind), times, ended.result.is_err());

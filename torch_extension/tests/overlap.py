@@ -1,5 +1,6 @@
 """Programs of ranks whose collectives run on lanes, and what that changes: times alone."""
 
+import hashlib
 import json
 import os
 import random
@@ -81,6 +82,72 @@ def failing():
         return {"error": None}
     except RuntimeError as error:
         return {"error": str(error), "beside": x.sum().item()}
+
+
+REDUCTIONS = {
+    dist.ReduceOp.SUM: lambda parts: parts.sum(0),
+    dist.ReduceOp.AVG: lambda parts: parts.mean(0),
+    dist.ReduceOp.MIN: lambda parts: parts.amin(0),
+    dist.ReduceOp.MAX: lambda parts: parts.amax(0),
+    dist.ReduceOp.PRODUCT: lambda parts: parts.prod(0),
+}
+TYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int16]
+
+
+def in_a_row(seed, count):
+    """Many collectives with nothing between them, as where each gradient is reduced by itself, most
+    of them small: which are not what f64 says, the bits of all results, and how many messages
+    it took."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    draw = random.Random(int(seed))
+    calls, expected = [], []
+    for number in range(int(count)):
+        dtype = draw.choice(TYPES)
+        elements = size * draw.choice([1, 3, 17, 1000, 20_000, 140_000] if number % 3 else [1, 5])
+        given = []
+        for other in range(size):
+            numbers = torch.Generator().manual_seed(number * size + other)
+            given.append(torch.randint(-3, 4, (elements,), generator=numbers).to(dtype))
+        wide = torch.stack(given).double()
+        mine, part = given[rank].to("acc"), slice(*(elements // size * n for n in (rank, rank + 1)))
+        reduction = draw.choice([r for r in REDUCTIONS if dtype.is_floating_point or r.name != "AVG"])
+        match draw.choice(["all_reduce", "odd", "gather", "scatter", "exchange", "chain"]):
+            case "all_reduce":
+                dist.all_reduce(mine, op=reduction)
+                made, wanted = mine, REDUCTIONS[reduction](wide)
+            case "odd":  # elements that cannot be divided among the ranks
+                made, wanted = mine[: elements - 1], REDUCTIONS[reduction](wide[:, : elements - 1])
+                dist.all_reduce(made, op=reduction)
+            case "gather":
+                made, wanted = mine.new_empty(elements * size), wide.flatten()
+                dist.all_gather_into_tensor(made, mine)
+            case "scatter":
+                made, wanted = mine.new_empty(elements // size), REDUCTIONS[reduction](wide)[part]
+                dist.reduce_scatter_tensor(made, mine, op=reduction)
+            case "exchange":
+                made, wanted = torch.empty_like(mine), wide[:, part].flatten()
+                dist.all_to_all_single(made, mine)
+            case "chain":  # the second reads what the first makes
+                piece, made = mine.new_empty(elements // size), torch.empty_like(mine)
+                dist.reduce_scatter_tensor(piece, mine, op=dist.ReduceOp.MAX)
+                dist.all_gather_into_tensor(made, piece)
+                wanted = REDUCTIONS[dist.ReduceOp.MAX](wide)
+        calls.append(made)
+        expected.append(wanted.to(dtype).double())
+    torchacc.reset_metrics()
+    torchacc.sync()
+    metrics = torchacc.metrics()
+    results = [made.cpu() for made in calls]
+    wrong = [
+        f"{number}: {made.dtype}[{made.numel()}]"
+        for number, (made, wanted) in enumerate(zip(results, expected, strict=True))
+        if not torch.allclose(made.double(), wanted, rtol=1e-2 if made.dtype.itemsize == 2 else 1e-5)
+    ]
+    digest = hashlib.sha256()
+    for made in results:
+        digest.update(made.view(torch.uint8).numpy().tobytes())
+    counts = {name: metrics[name] for name in ("collectives", "merged_collectives")}
+    return {"wrong": wrong, "bits": digest.hexdigest(), **counts}
 
 
 def random_programs(first, count):

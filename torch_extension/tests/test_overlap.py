@@ -43,6 +43,26 @@ def test_an_error_on_a_lane_is_told_where_its_result_is_read():
 
 
 @pytest.mark.parametrize("size", [2, 3])
+def test_what_goes_together_has_the_bits_of_what_goes_alone(size):
+    for seed in range(FIRST, FIRST + 2):
+        ways = {
+            way: ranks.run("overlap.in_a_row", size, seed, 40, **environment)
+            for way, environment in {
+                "merged": {},
+                "one by one": {"TORCHACC_MERGE": "0"},
+                "in the program's order": {"TORCHACC_LANES": "0"},
+            }.items()
+        }
+        for way, all_made in ways.items():
+            for made, merged in zip(all_made, ways["merged"], strict=True):
+                assert made["wrong"] == [], (way, seed)
+                assert made["bits"] == merged["bits"], (way, seed)
+                assert made["collectives"] == merged["collectives"]
+                is_merged = made["merged_collectives"] > made["collectives"] // 4
+                assert is_merged if way == "merged" else made["merged_collectives"] == 0
+
+
+@pytest.mark.parametrize("size", [2, 3])
 def test_random_programs_of_collectives(size):
     for made in ranks.run("overlap.random_programs", size, FIRST, 12):
         assert made["wrong"] == []

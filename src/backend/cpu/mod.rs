@@ -51,7 +51,7 @@ use crate::error::{Error, Result};
 use crate::internal;
 use crate::op::lane::Ticket;
 use crate::op::module::body;
-use crate::op::{Attrs, Op, Ty, collective, host};
+use crate::op::{Attrs, Op, Ty, collective};
 use crate::openxla;
 use crate::passes::Says;
 use crate::plan::{Kernel, Operand, Plan, Step, Target};
@@ -322,15 +322,12 @@ impl CpuExecutable {
         let step = &self.plan.steps[index];
         if let (Compiled::OnLane, Kernel::Node { attrs, .. }, Some(communicator)) =
             (&self.steps[index], &step.kernel, step.communicator(call.scalars))
+            && let Some((kind, _)) = collective::of(attrs)
             && collective::has_lane(communicator)
         {
             let (reads, writes) = (bind(&step.reads, call)?, bind(&step.writes, call)?);
-            let (prepared, site) =
-                (PreparedCall::new(attrs, &reads, &writes, &self.pool)?, step.site);
-            let work = move || {
-                host::set_running_site(site);
-                prepared.run()
-            };
+            let prepared = PreparedCall::new(attrs, &reads, &writes, &self.pool)?;
+            let work = prepared.into_collective(kind, step.site)?;
             if let Some(ticket) = collective::put(communicator, before, work)? {
                 return Ok(Some(ticket));
             }

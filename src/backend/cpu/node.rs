@@ -8,9 +8,10 @@ use super::{
 };
 use crate::backend::memory::Pool;
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Result, Site};
 use crate::internal;
 use crate::op::array::Array;
+use crate::op::collective::{Kind, Pending};
 use crate::op::evaluate::evaluate;
 use crate::op::fallback::{host_args, operator, scalar_operands};
 use crate::op::host::{HostArg, HostOp, HostTensor};
@@ -159,7 +160,7 @@ pub struct PreparedCall {
     args: Vec<HostArg>,
     targets: Vec<HostTensor>,
     /// Copies of operands, which `args` point into.
-    _operands: Vec<Dense>,
+    operands: Vec<Dense>,
 }
 
 impl PreparedCall {
@@ -187,10 +188,16 @@ impl PreparedCall {
         };
         let args = host_args(args, |n| tensor(&reads[n]), bits);
         let targets = writes.iter().map(tensor).collect();
-        Ok(PreparedCall { operator: operator(attrs)?, args, targets, _operands: reads })
+        Ok(PreparedCall { operator: operator(attrs)?, args, targets, operands: reads })
     }
 
     pub fn run(&self) -> Result<()> {
         (self.operator.function)(&self.args, &self.targets)
+    }
+
+    /// As a collective of that kind, recorded at `site`.
+    pub fn into_collective(self, kind: Kind, site: Site) -> Result<Pending> {
+        let kept = Box::new(self.operands);
+        Pending::new(kind, (&self.args, &self.targets), site, kept)
     }
 }

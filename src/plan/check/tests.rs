@@ -245,8 +245,12 @@ const LANE_SPOILS: [(&str, Spoil); 4] = [
     ("wait for a collective too late", |plan, at| {
         let done = plan.steps[at].done?;
         let results = places(&plan.steps[at].writes);
+        // On its own lane a reader comes after it.
+        let numbers: Vec<u64> = (0..plan.scalars.len() as u64).collect();
+        let lane = plan.steps[at].communicator(&numbers);
+        let reads = |s: &Step| s.reads.iter().any(|r| results.contains(&r.mem));
         let reader = plan.steps.get(done as usize);
-        let is_read = reader.is_none_or(|s| s.reads.iter().any(|r| results.contains(&r.mem)));
+        let is_read = reader.is_none_or(|s| s.communicator(&numbers) != lane && reads(s));
         is_read.then(|| plan.steps[at].done = Some(done + 1))
     }),
     ("wait for a collective before it begins", |plan, at| {

@@ -17,8 +17,10 @@ use crate::plan::lanes::{self, Landings, LaneId};
 use line::Line;
 use std::collections::{HashMap, HashSet};
 
-/// Beyond what the order needs without lanes, one in so many of these bytes may be in use, or what the largest collective has.
+/// Beyond what the order needs without lanes, one in so many of these bytes may be in use, or what the largest collective has; and
+/// the tokens of a thousand collectives, which are next to nothing.
 const MOST_BEYOND: u64 = 20;
+const TOKENS: u64 = 1 << 16;
 /// How far from its turn a region may run, in regions, and before how many collectives of other lanes one may start that comes
 /// after them in the program; the next ones if memory would peak too high.
 const WAYS: [(usize, usize); 4] = [(usize::MAX, 1), (32, 1), (usize::MAX, 0), (32, 0)];
@@ -46,7 +48,7 @@ pub(super) fn scheduled(
     let work = Work::new(graph, fused, flow, donors, &orders[0]);
     let peak = |order: &[RegionId]| work.live_bytes(order).into_iter().max().unwrap_or(0);
     let most = peak(&orders[0]);
-    let limit = most + (most / MOST_BEYOND).max(work.largest_collective());
+    let limit = most + (most / MOST_BEYOND).max(work.largest_collective()).max(TOKENS);
     let timed = |order: Vec<RegionId>| {
         let landings = work.landings(&order, limit)?;
         let exposed = |slower| work.exposed(&order, &landings, slower) / slower;

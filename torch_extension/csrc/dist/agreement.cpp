@@ -39,34 +39,45 @@ at::Tensor bytes_of(void* data, size_t size) {
 
 }  // namespace
 
-void Agreement::check(c10d::Backend& backend, const char* kind, at::ScalarType type,
-                      int64_t elements, int64_t how) {
-  Description mine{};
-  mine.type = static_cast<int64_t>(type);
-  mine.count = elements;
-  mine.how = how;
-  std::strncpy(mine.kind.data(), kind, mine.kind.size() - 1);
-  mine.history = history_ = mixed(history_, mine);
-  const uint64_t number = count_++;
-  // By what was before: of this one ranks may think differently.
-  const bool is_due = number < kFirst || number % kEvery == 0 || bytes_ >= kBytes;
-  bytes_ = (is_due ? 0 : bytes_) + elements * c10::elementSize(type);
-  if (!is_due) return;
-
-  std::vector<Description> all(backend.getSize());
-  at::Tensor from = bytes_of(&mine, sizeof mine);
-  at::Tensor to = bytes_of(all.data(), all.size() * sizeof mine);
-  backend._allgather_base(to, from, {})->wait();
-  for (size_t rank = 0; rank < all.size(); ++rank) {
-    const Description& other = all[rank];
-    if (other.history == mine.history) continue;
-    const bool is_this = other.text() != mine.text();
-    TORCH_CHECK(false, "the ranks of the group do not do the same: collective ", number, " is ",
-                mine.text(), " on rank ", backend.getRank(),
-                is_this ? c10::str(", but ", other.text(), " on rank ", rank)
-                        : c10::str(", as on rank ", rank, ", but one of those before differs"),
-                ". All ranks must call the same collectives in the same order");
+std::optional<Difference> Agreement::check(c10d::Backend& backend, at::ArrayRef<Alike> calls) {
+  const uint64_t first = count_;
+  std::vector<Description> mine(calls.size());
+  bool is_due = false;
+  for (size_t index = 0; index < calls.size(); ++index) {
+    Description& one = mine[index];
+    one.type = static_cast<int64_t>(calls[index].type);
+    one.count = calls[index].elements;
+    one.how = calls[index].how;
+    std::strncpy(one.kind.data(), calls[index].kind, one.kind.size() - 1);
+    one.history = history_ = mixed(history_, one);
+    // By what was before: of this one ranks may think differently.
+    const bool is_this_due = count_ < kFirst || count_ % kEvery == 0 || bytes_ >= kBytes;
+    bytes_ = (is_this_due ? 0 : bytes_) + one.count * c10::elementSize(calls[index].type);
+    is_due |= is_this_due;
+    ++count_;
   }
+  if (!is_due) return std::nullopt;
+
+  const size_t size = mine.size() * sizeof(Description);
+  std::vector<Description> all(backend.getSize() * mine.size());
+  at::Tensor from = bytes_of(mine.data(), size);
+  at::Tensor to = bytes_of(all.data(), backend.getSize() * size);
+  backend._allgather_base(to, from, {})->wait();
+  for (size_t index = 0; index < mine.size(); ++index) {
+    for (int rank = 0; rank < backend.getSize(); ++rank) {
+      const Description& other = all[rank * mine.size() + index];
+      if (other.history == mine[index].history) continue;
+      const bool is_this = other.text() != mine[index].text();
+      return Difference{
+          index,
+          c10::str("the ranks of the group do not do the same: collective ", first + index, " is ",
+                   mine[index].text(), " on rank ", backend.getRank(),
+                   is_this ? c10::str(", but ", other.text(), " on rank ", rank)
+                           : c10::str(", as on rank ", rank, ", but one of those before differs"),
+                   ". All ranks must call the same collectives in the same order")};
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace torchacc

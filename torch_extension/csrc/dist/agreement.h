@@ -2,20 +2,35 @@
 // belong together.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 namespace torchacc {
 
+// What all ranks must have alike: `kind` is a name that lives, `how` its reduction, or its root.
+struct Alike {
+  const char* kind;
+  at::ScalarType type;
+  int64_t elements;
+  int64_t how;
+};
+
+// The first of several collectives in which the ranks differ.
+struct Difference {
+  size_t index;
+  std::string text;
+};
+
 class Agreement {
  public:
-  // This rank's next collective, of which the others' is to be the same. Every one of the first
+  // This rank's next collectives, of which the others' are to be the same. Every one of the first
   // ones is compared, and that after many bytes; of the others one of many, with all before it.
-  // Throws on every rank where they differ, before the data is sent. `kind` is a name that lives;
-  // `how` its reduction, or its root.
-  void check(c10d::Backend& backend, const char* kind, at::ScalarType type, int64_t elements,
-             int64_t how);
+  // Every rank learns of a difference, before the data is sent.
+  std::optional<Difference> check(c10d::Backend& backend, at::ArrayRef<Alike> calls);
   // Of those that were begun.
   uint64_t count() const { return count_; }
 

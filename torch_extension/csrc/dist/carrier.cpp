@@ -1,5 +1,9 @@
 #include "dist/carrier.h"
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/minimum.h>
 #include <torchacc.h>
 
 namespace torchacc {
@@ -23,6 +27,15 @@ ReduceOp operation(int64_t reduction) {
       return ReduceOp::BXOR;
     default:  // averages are divided afterwards: not every backend has them
       return ReduceOp::SUM;
+  }
+}
+
+void divide(int64_t reduction, int64_t ranks, at::Tensor& output) {
+  if (reduction != TORCHACC_REDUCE_AVG) return;
+  if (output.is_floating_point()) {
+    output.div_(ranks);
+  } else {
+    output.div_(ranks, "trunc");
   }
 }
 
@@ -59,13 +72,41 @@ void in_wider_type(const at::Tensor& input, at::Tensor& output, Work work) {
 
 at::Tensor bytes_of(const at::Tensor& tensor) { return tensor.flatten().view(at::kByte); }
 
-void Carrier::divide(int64_t reduction, at::Tensor& output) const {
-  if (reduction != TORCHACC_REDUCE_AVG) return;
-  if (output.is_floating_point()) {
-    output.div_(backend_->getSize());
-  } else {
-    output.div_(backend_->getSize(), "trunc");
+void reduce_in_order(int64_t reduction, at::ArrayRef<at::Tensor> parts, at::Tensor output) {
+  const at::ScalarType type = output.scalar_type();
+  const bool bools = type == at::kBool;
+  const auto op = bools ? operation_on_bools(reduction) : operation(reduction);
+  const at::ScalarType wide = bools ? at::kByte
+                                    : at::isReducedFloatingType(type) ? at::kFloat : type;
+  at::Tensor all = wide == type ? output : at::empty(output.sizes(), output.options().dtype(wide));
+  all.copy_(parts[0]);
+  for (const at::Tensor& part : parts.slice(1)) {
+    const at::Tensor other = op == ReduceOp::SUM ? part : part.to(wide);
+    switch (op) {
+      case ReduceOp::PRODUCT:
+        all.mul_(other);
+        break;
+      case ReduceOp::MIN:
+        at::minimum_out(all, all, other);
+        break;
+      case ReduceOp::MAX:
+        at::maximum_out(all, all, other);
+        break;
+      case ReduceOp::BAND:
+        all.bitwise_and_(other);
+        break;
+      case ReduceOp::BOR:
+        all.bitwise_or_(other);
+        break;
+      case ReduceOp::BXOR:
+        all.bitwise_xor_(other);
+        break;
+      default:
+        all.add_(other);
+    }
   }
+  divide(reduction, static_cast<int64_t>(parts.size()), all);
+  if (wide != type) output.copy_(all);
 }
 
 void Carrier::all_reduce(int64_t reduction, const at::Tensor& input, at::Tensor output) {
@@ -77,7 +118,7 @@ void Carrier::all_reduce(int64_t reduction, const at::Tensor& input, at::Tensor 
     c10d::AllreduceOptions options;
     options.reduceOp = bools ? operation_on_bools(reduction) : operation(reduction);
     backend_->allreduce(tensors, options)->wait();
-    divide(reduction, to);
+    divide(reduction, size(), to);
   });
 }
 
@@ -91,7 +132,7 @@ void Carrier::reduce(int64_t reduction, int64_t root, const at::Tensor& input, a
     options.reduceOp = bools ? operation_on_bools(reduction) : operation(reduction);
     options.rootRank = root;
     backend_->reduce(tensors, options)->wait();
-    divide(reduction, to);
+    divide(reduction, size(), to);
   });
   // Elsewhere the backend may have used it for what came on the way.
   if (root != rank()) output.copy_(input);
@@ -105,13 +146,20 @@ void Carrier::all_gather(const at::Tensor& input, at::Tensor output) {
 
 void Carrier::reduce_scatter(int64_t reduction, const at::Tensor& input, at::Tensor output) {
   if (output.numel() == 0) return;
+  if (input.is_cpu()) {
+    // A backend for the host may have no better way than to reduce everything everywhere.
+    at::Tensor all = at::empty_like(input);
+    exchange({}, {}, input, all);
+    const std::vector<at::Tensor> parts = all.view({size(), output.numel()}).unbind();
+    return reduce_in_order(reduction, parts, output.flatten());
+  }
   const bool bools = input.scalar_type() == at::kBool;
   in_wider_type(input, output, [&](const at::Tensor& from, at::Tensor& to) {
     at::Tensor source = from;
     c10d::ReduceScatterOptions options;
     options.reduceOp = bools ? operation_on_bools(reduction) : operation(reduction);
     backend_->_reduce_scatter_base(to, source, options)->wait();
-    divide(reduction, to);
+    divide(reduction, size(), to);
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include <ATen/DimVector.h>
 #include <ATen/ops/from_blob.h>
+#include <c10/util/accumulate.h>
 
 #include <type_traits>
 
@@ -40,26 +41,31 @@ torchacc_error* titled(const Transport& transport, const char* kind, Work work) 
   });
 }
 
-// With other ranks. `of`: what this rank gives, or gets.
+// With other ranks. `work` may say in `doing` what it does then.
 template <class Work>
-torchacc_error* carried(Transport& transport, const char* kind, Tensor of, Work work) noexcept {
-  return titled(transport, kind, [&] {
+torchacc_error* carried(Transport& transport, Doing doing, Work work) noexcept {
+  return titled(transport, doing.kind, [&] {
     transport.words().check_usable();
     const uint64_t number = transport.count();
     std::string failure;
     try {
-      return work();
+      return work(doing);
     } catch (const c10::Error& error) {
       failure = error.what_without_backtrace();
     } catch (const std::exception& error) {
       failure = error.what();
     }
     // Point to point is not the whole group's, and has no number there.
-    const bool is_counted = transport.count() != number;
-    const at::Tensor tensor = wrap(*of);
-    transport.words().fail(failure, {kind, is_counted ? std::optional(number) : std::nullopt,
-                                     tensor.scalar_type(), tensor.numel()});
+    if (!doing.number.has_value() && transport.count() != number) doing.number = number;
+    transport.words().fail(failure, doing);
   });
+}
+
+// What this rank gives, or gets.
+Doing doing_of(const char* kind, Tensor tensor) {
+  const at::IntArrayRef sizes(tensor->sizes, tensor->rank);
+  return {kind, std::nullopt, to_scalar_type(tensor->dtype), c10::multiply_integers(sizes),
+          torchacc_running_site()};
 }
 
 Transport& transport_of(void* user) { return *static_cast<Transport*>(user); }
@@ -68,6 +74,7 @@ Transport& transport_of(void* user) { return *static_cast<Transport*>(user); }
 // besides the tensor.
 struct AllReduce {
   static constexpr auto kName = "all_reduce";
+  static constexpr uint32_t kNumber = TORCHACC_COLLECTIVE_ALL_REDUCE;
   static int64_t alike(Numbers how) { return how[0]; }
   static void run(Carrier& by, Numbers how, const at::Tensor& input, at::Tensor output) {
     by.all_reduce(how[0], input, std::move(output));
@@ -76,6 +83,7 @@ struct AllReduce {
 
 struct AllGather {
   static constexpr auto kName = "all_gather";
+  static constexpr uint32_t kNumber = TORCHACC_COLLECTIVE_ALL_GATHER;
   static int64_t alike(Numbers) { return 0; }
   static void run(Carrier& by, Numbers, const at::Tensor& input, at::Tensor output) {
     by.all_gather(input, std::move(output));
@@ -84,6 +92,7 @@ struct AllGather {
 
 struct ReduceScatter {
   static constexpr auto kName = "reduce_scatter";
+  static constexpr uint32_t kNumber = TORCHACC_COLLECTIVE_REDUCE_SCATTER;
   static int64_t alike(Numbers how) { return how[0]; }
   static void run(Carrier& by, Numbers how, const at::Tensor& input, at::Tensor output) {
     by.reduce_scatter(how[0], input, std::move(output));
@@ -92,6 +101,7 @@ struct ReduceScatter {
 
 struct Broadcast {
   static constexpr auto kName = "broadcast";
+  static constexpr uint32_t kNumber = TORCHACC_COLLECTIVE_BROADCAST;
   static int64_t alike(Numbers how) { return how[0]; }
   static void run(Carrier& by, Numbers how, const at::Tensor& input, at::Tensor output) {
     by.broadcast(how[0], input, std::move(output));
@@ -100,6 +110,7 @@ struct Broadcast {
 
 struct AllToAll {
   static constexpr auto kName = "all_to_all";
+  static constexpr uint32_t kNumber = TORCHACC_COLLECTIVE_ALL_TO_ALL;
   static int64_t alike(Numbers) { return 0; }
   static void run(Carrier& by, Numbers, const at::Tensor& input, at::Tensor output) {
     by.exchange({}, {}, input, std::move(output));
@@ -108,6 +119,7 @@ struct AllToAll {
 
 struct Reduce {
   static constexpr auto kName = "reduce";
+  static constexpr uint32_t kNumber = TORCHACC_COLLECTIVE_REDUCE;
   static int64_t alike(Numbers how) { return how[0] | how[1] << 8; }
   static void run(Carrier& by, Numbers how, const at::Tensor& input, at::Tensor output) {
     by.reduce(how[0], how[1], input, std::move(output));
@@ -117,6 +129,7 @@ struct Reduce {
 // How much goes to whom is each rank's own affair.
 struct AllToAllV {
   static constexpr auto kName = "all_to_all";
+  static constexpr uint32_t kNumber = TORCHACC_COLLECTIVE_ALL_TO_ALL_V;
   static int64_t alike(Numbers) { return 0; }
   static void run(Carrier& by, Numbers rows, const at::Tensor& input, at::Tensor output) {
     const Numbers there = rows.slice(0, rows.size() / 2), back = rows.slice(rows.size() / 2);
@@ -124,20 +137,40 @@ struct AllToAllV {
   }
 };
 
+template <class Kind>
+Alike alike(Numbers how, const at::Tensor& input) {
+  const bool is_uneven = std::is_same_v<Kind, AllToAllV>;
+  return {Kind::kName, input.scalar_type(), is_uneven ? 0 : input.numel(), Kind::alike(how)};
+}
+
+// Throws if the other ranks do not come with the same, of which `doing` becomes the first.
+void agree(Transport& transport, at::ArrayRef<Alike> calls, at::ArrayRef<uint64_t> sites,
+           Doing& doing) {
+  const uint64_t number = transport.count();
+  const std::optional<Difference> difference = transport.difference(calls);
+  if (!difference.has_value()) return;
+  const size_t index = difference->index;
+  const Alike& call = calls[index];
+  doing = {call.kind, number + index, call.type, call.elements, sites[index]};
+  TORCH_CHECK(false, difference->text);
+}
+
 // `device`: of the tensors, if they are not the host's.
 template <class Kind>
 torchacc_error* collective(void* user, const torchacc_device* device, Numbers how, Tensor input,
                            Tensor output) noexcept {
   Transport& transport = transport_of(user);
-  return carried(transport, Kind::kName, input, [&] {
-    const at::Tensor described = wrap(*input);
-    const bool is_uneven = std::is_same_v<Kind, AllToAllV>;
-    transport.agree(Kind::kName, described.scalar_type(), is_uneven ? 0 : described.numel(),
-                    Kind::alike(how));
-    if (device == nullptr) return Kind::run(transport.host(), how, described, wrap(*output));
-    on_stream(*device, [&] {
-      Kind::run(transport.device(), how, wrap_native(*input), wrap_native(*output));
-    });
+  return carried(transport, doing_of(Kind::kName, input), [&](Doing& doing) {
+    const HostCall call{Kind::kNumber, how, wrap(*input), wrap(*output)};
+    agree(transport, {alike<Kind>(how, call.input)}, {doing.site}, doing);
+    if (device != nullptr) {
+      return on_stream(*device, [&] {
+        Kind::run(transport.device(), how, wrap_native(*input), wrap_native(*output));
+      });
+    }
+    if (Messages::takes(call, transport.host().size()))
+      return transport.messages().exchange(transport.host(), call, 0);
+    Kind::run(transport.host(), how, call.input, call.output);
   });
 }
 
@@ -168,8 +201,8 @@ torchacc_error* send(void* user, const int64_t* numbers, size_t, Tensor input, T
   Transport& transport = transport_of(user);
   if (transport.is_own(numbers[0]))
     return titled(transport, "send", [&] { transport.keep(numbers[1], wrap(*input)); });
-  return carried(transport, "send", input,
-                 [&] { transport.send(numbers[0], numbers[1], wrap(*input)); });
+  return carried(transport, doing_of("send", input),
+                 [&](Doing&) { transport.send(numbers[0], numbers[1], wrap(*input)); });
 }
 
 torchacc_error* receive(void* user, const int64_t* numbers, size_t, Tensor,
@@ -177,8 +210,86 @@ torchacc_error* receive(void* user, const int64_t* numbers, size_t, Tensor,
   Transport& transport = transport_of(user);
   if (transport.is_own(numbers[0]))
     return titled(transport, "receive", [&] { transport.take(numbers[1], wrap(*output)); });
-  return carried(transport, "receive", output,
-                 [&] { transport.receive(numbers[0], numbers[1], wrap(*output)); });
+  return carried(transport, doing_of("receive", output),
+                 [&](Doing&) { transport.receive(numbers[0], numbers[1], wrap(*output)); });
+}
+
+// One that goes by no message.
+torchacc_error* alone(void* user, const torchacc_pending_collective& one) noexcept {
+  const Numbers how(one.numbers, one.n_numbers);
+  switch (one.kind) {
+    case TORCHACC_COLLECTIVE_ALL_REDUCE:
+      return collective<AllReduce>(user, nullptr, how, one.input, one.output);
+    case TORCHACC_COLLECTIVE_ALL_GATHER:
+      return collective<AllGather>(user, nullptr, how, one.input, one.output);
+    case TORCHACC_COLLECTIVE_REDUCE_SCATTER:
+      return collective<ReduceScatter>(user, nullptr, how, one.input, one.output);
+    case TORCHACC_COLLECTIVE_BROADCAST:
+      return collective<Broadcast>(user, nullptr, how, one.input, one.output);
+    case TORCHACC_COLLECTIVE_ALL_TO_ALL:
+      return collective<AllToAll>(user, nullptr, how, one.input, one.output);
+    case TORCHACC_COLLECTIVE_REDUCE:
+      return collective<Reduce>(user, nullptr, how, one.input, one.output);
+    case TORCHACC_COLLECTIVE_ALL_TO_ALL_V:
+      return collective<AllToAllV>(user, nullptr, how, one.input, one.output);
+    case TORCHACC_COLLECTIVE_SEND:
+      return send(user, one.numbers, one.n_numbers, one.input, one.output);
+    default:
+      return receive(user, one.numbers, one.n_numbers, one.input, one.output);
+  }
+}
+
+Alike alike(const HostCall& call) {
+  switch (call.kind) {
+    case TORCHACC_COLLECTIVE_ALL_REDUCE:
+      return alike<AllReduce>(call.how, call.input);
+    case TORCHACC_COLLECTIVE_ALL_GATHER:
+      return alike<AllGather>(call.how, call.input);
+    case TORCHACC_COLLECTIVE_REDUCE_SCATTER:
+      return alike<ReduceScatter>(call.how, call.input);
+    default:
+      return alike<AllToAll>(call.how, call.input);
+  }
+}
+
+torchacc_error* together(void* user, const torchacc_pending_collective* waiting, size_t count,
+                         size_t* done) noexcept {
+  Transport& transport = transport_of(user);
+  Carrier& by = transport.host();
+  // Those that may go by message, up to the first that may not.
+  std::vector<HostCall> calls;
+  try {
+    for (size_t index = 0; index < count; ++index) {
+      const torchacc_pending_collective& one = waiting[index];
+      if (one.kind > TORCHACC_COLLECTIVE_ALL_TO_ALL) break;
+      const Numbers how(one.numbers, one.n_numbers);
+      HostCall call{one.kind, how, wrap(*one.input), wrap(*one.output)};
+      if (!Messages::takes(call, by.size())) break;
+      calls.push_back(std::move(call));
+    }
+  } catch (...) {  // without memory: those that there was enough for
+  }
+  if (calls.empty()) return alone(user, waiting[0]);
+
+  // How many of those from `begin` on may go as one.
+  const auto ready_from = [&](size_t begin) {
+    size_t end = begin;
+    while (end < calls.size() && waiting[end].after <= begin) ++end;
+    return end - begin;
+  };
+  return carried(transport, doing_of(alike(calls[0]).kind, waiting[0].input), [&](Doing& doing) {
+    const at::ArrayRef<HostCall> first(calls.data(), ready_from(0));
+    *done = transport.messages().due(first, by.size());
+    const at::ArrayRef<HostCall> message = first.slice(0, *done);
+    std::vector<Alike> descriptions;
+    std::vector<uint64_t> sites;
+    for (const HostCall& call : message) {
+      descriptions.push_back(alike(call));
+      sites.push_back(waiting[sites.size()].site);
+    }
+    agree(transport, descriptions, sites, doing);
+    transport.messages().exchange(by, message, ready_from(*done));
+  });
 }
 
 void drop_transport(void* user) noexcept { delete &transport_of(user); }
@@ -262,6 +373,7 @@ torchacc_communicator Transport::describe(std::unique_ptr<Transport> transport) 
     made.device_all_to_all_v = callback(&on_device_by_numbers<AllToAllV>);
   }
   made.concurrent = 1;
+  made.together = callback(&torchacc::together);
   made.drop = callback(&drop_transport);
   made.user = transport.release();
   return made;

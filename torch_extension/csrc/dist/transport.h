@@ -18,6 +18,7 @@
 #include "dist/agreement.h"
 #include "dist/carrier.h"
 #include "dist/last_words.h"
+#include "dist/messages.h"
 
 namespace torchacc {
 
@@ -70,10 +71,11 @@ class Transport {
 
   // "all_reduce of the group "0" on rank 1 of 2", for messages.
   std::string title(const char* kind) const;
-  // Throws if the other ranks do not come with the same; `how` as of `Agreement`.
-  void agree(const char* kind, at::ScalarType type, int64_t elements, int64_t how) {
-    agreement_.check(host_.backend(), kind, type, elements, how);
+  // In what the other ranks do not come with the same.
+  std::optional<Difference> difference(at::ArrayRef<Alike> calls) {
+    return agreement_.check(host_.backend(), calls);
   }
+  Messages& messages() { return messages_; }
   LastWords& words() { return *words_; }
   // Collectives of the whole group that were begun.
   uint64_t count() const { return agreement_.count(); }
@@ -83,6 +85,7 @@ class Transport {
   std::optional<Carrier> device_;
   const std::string name_;
   Agreement agreement_;
+  Messages messages_;
   const std::shared_ptr<LastWords> words_;
   SendQueue sends_;
   std::map<int64_t, std::deque<at::Tensor>> to_itself_;  // by tag

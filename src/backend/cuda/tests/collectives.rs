@@ -91,6 +91,7 @@ fn communicator(way: Way, device: &Arc<Emulated>) -> (Arc<Communicator>, Arc<See
             None,
             None,
         ],
+        together: None,
         lane: None,
     };
     (Arc::new(communicator), seen)
