@@ -55,6 +55,8 @@ pub struct Ended {
     pub ended_at: Instant,
     /// It was done as one with what came before it.
     pub was_merged: bool,
+    /// It was not done: what it comes after had failed.
+    pub was_skipped: bool,
 }
 
 impl<W: Send + Sync + 'static> Lane<W> {
@@ -131,7 +133,9 @@ impl<W> Queue<W> {
             let ticket = job.ticket.clone();
             // What it keeps is free when others learn that it has ended.
             drop(job);
-            let ended = Ended { result: result.clone(), began_at, ended_at, was_merged: n > 0 };
+            let (was_merged, was_skipped) = (n > 0, spoiled == Some(0));
+            let result = result.clone();
+            let ended = Ended { result, began_at, ended_at, was_merged, was_skipped };
             *ticket.0.ended.lock() = Some(ended);
             ticket.0.changed.notify_all();
         }
@@ -213,6 +217,8 @@ mod tests {
         assert_eq!(merged, [false, false, true, false, false, true, true, false, false]);
         let failed: Vec<bool> = ended.iter().map(|ended| ended.result.is_err()).collect();
         assert_eq!(failed, [false, false, false, false, true, true, true, true, false]);
+        let skipped: Vec<bool> = ended.iter().map(|ended| ended.was_skipped).collect();
+        assert_eq!(skipped, [false, false, false, false, false, false, false, true, false]);
     }
 
     #[test]

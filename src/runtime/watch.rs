@@ -69,6 +69,7 @@ impl Watch for Steps<'_> {
         let step = &self.code.plan.steps[index];
         if let Some(kind) = step.kernel.collective() {
             self.shared.stats.collective_exposed_ns.add(end - begin);
+            self.shared.stats.collective_ns.add(end - begin);
             return self.collective_ended((index, kind), (begin, end), failed);
         }
         let is_host = self.shared.backend.calls_host(&step.kernel);
@@ -94,9 +95,16 @@ impl Watch for Steps<'_> {
 
     fn landed(&self, index: usize, ended: &Ended) {
         self.shared.stats.collective_exposed_ns.add(now() - self.started.load(Relaxed));
+        if ended.was_skipped {
+            let communicator = self.communicator(&self.code.plan.steps[index]);
+            return self.shared.explain.collectives.lock().withdraw(&communicator);
+        }
         self.shared.stats.overlapped_collectives.add(1);
         self.shared.stats.merged_collectives.add(ended.was_merged.into());
         let times = (since_start(ended.began_at), since_start(ended.ended_at));
+        // A message's time counts once.
+        let took_ns = if ended.was_merged { 0 } else { times.1 - times.0 };
+        self.shared.stats.collective_ns.add(took_ns);
         if let Some(kind) = self.code.plan.steps[index].kernel.collective() {
             self.collective_ended((index, kind), times, ended.result.is_err());
         }
@@ -115,7 +123,6 @@ impl Steps<'_> {
         self.shared.explain.collectives.lock().end(&communicator, (begin, end), failed);
         self.shared.stats.collectives.add(1);
         self.shared.stats.collective_bytes.add(given(step, kind).map_or(0, bytes));
-        self.shared.stats.collective_ns.add(end - begin);
         let lane = step.done.map(|_| communicator);
         self.span(index, "collective", (begin, end), lane.as_deref());
     }

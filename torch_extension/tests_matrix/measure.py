@@ -81,6 +81,29 @@ def measure(program, progress) -> dict:
     return result
 
 
+def faults(figures) -> dict[str, str]:
+    """Kinds of faults, each with what was seen."""
+    if "error" in figures:
+        return {"error": figures["error"]}
+    found = {}
+    # What f32 does to eager it may do to acc.
+    rounding = 4 * figures.get("cpu_f64", 0)
+    if not (figures["loss"] <= TOLERANCE or figures.get("loss_f64", 1) <= rounding):
+        found["loss"] = loss_text(figures)
+    if figures["metrics"]["compiles"]:
+        found["compiles"] = figures["explanation"]
+    for operator, count in figures["fallbacks"].items():
+        found[f"fallback {operator}"] = f"{count / figures['counted_steps']:.3g} per step"
+    return found
+
+
+def loss_text(figures) -> str:
+    loss = f"{figures['loss']:.0e}"
+    if "loss_f64" in figures:
+        loss += f" (f64: {figures['loss_f64']:.0e}, eager {figures['cpu_f64']:.0e})"
+    return loss
+
+
 def _rounding(program, acc, cpu, progress) -> dict:
     """How far acc is from f64, and how far eager in f32, also with weights beside its own.
 

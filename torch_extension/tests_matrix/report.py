@@ -1,26 +1,10 @@
-"""What is wrong with a model, and the page that has all of them."""
+"""The page that has all models."""
 
 import statistics
 from pathlib import Path
 
-from measure import STEPS, TOLERANCE, WARM
+from measure import STEPS, TOLERANCE, WARM, loss_text
 from models import PROGRAMS
-
-
-def faults(figures) -> dict[str, str]:
-    """Kinds of faults, each with what was seen."""
-    if "error" in figures:
-        return {"error": figures["error"]}
-    found = {}
-    # What f32 does to eager it may do to acc.
-    rounding = 4 * figures.get("cpu_f64", 0)
-    if not (figures["loss"] <= TOLERANCE or figures.get("loss_f64", 1) <= rounding):
-        found["loss"] = _loss(figures)
-    if figures["metrics"]["compiles"]:
-        found["compiles"] = figures["explanation"]
-    for operator, count in figures["fallbacks"].items():
-        found[f"fallback {operator}"] = f"{count / figures['counted_steps']:.3g} per step"
-    return found
 
 
 def page(results) -> str:
@@ -76,7 +60,7 @@ def _row(name, figures) -> str:
     else:
         metrics = figures["metrics"]
         cells = [
-            _loss(figures),
+            loss_text(figures),
             str(metrics["compiles"]),
             _fallbacks(figures),
             f"{metrics['cuts'] / figures['counted_steps']:.3g}",
@@ -85,13 +69,6 @@ def _row(name, figures) -> str:
             f"{figures['acc_ms'] / figures['cpu_ms']:.2f}",
         ]
     return f"| {' | '.join([name, *cells])} |"
-
-
-def _loss(figures) -> str:
-    loss = f"{figures['loss']:.0e}"
-    if "loss_f64" in figures:
-        loss += f" (f64: {figures['loss_f64']:.0e}, eager {figures['cpu_f64']:.0e})"
-    return loss
 
 
 def _fallbacks(figures) -> str:

@@ -1,8 +1,8 @@
 """Every model trains on acc as on the CPU, compiles nothing after its third step, stays on acc."""
 
 import pytest
+from measure import faults
 from models import PROGRAMS
-from report import faults
 
 TIED = "all experts of a router of zeros are equal; topk takes others of equal ones than the CPU"
 RANDOM = "draws random numbers, of which the devices have different ones"

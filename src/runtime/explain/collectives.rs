@@ -63,6 +63,15 @@ impl Collectives {
         }
     }
 
+    /// The first of those that run was not done after all.
+    pub fn withdraw(&mut self, communicator: &str) {
+        let Some(last) = self.0.get_mut(communicator) else { return };
+        if let Some(at) = last.iter().position(|one| one.state == State::Running) {
+            last.remove(at);
+            last.range_mut(at..).for_each(|one| one.number -= 1);
+        }
+    }
+
     /// The oldest first, by communicator.
     pub fn rows(&self) -> Vec<(String, Collective)> {
         let rows = self.0.iter().flat_map(|(name, last)| last.iter().map(move |one| (name, one)));
@@ -119,6 +128,17 @@ mod tests {
         let states = rows[LAST - 1..].iter().map(|(_, one)| (one.number, one.state));
         let expected = [(LAST as u64 + 4, State::Done), (0, State::Failed), (1, State::Running)];
         assert_eq!(states.collect::<Vec<_>>(), expected);
+        (0..2).for_each(|_| log.begin("b", collective("reduce")));
+        log.end("b", (5, 6), true);
+        log.withdraw("b");
+        log.end("b", (6, 7), false);
+        let of_b = log.0["b"].iter().map(|one| (one.number, one.name.as_str(), one.state));
+        let expected = [
+            (0, "broadcast", State::Failed),
+            (1, "send", State::Failed),
+            (2, "reduce", State::Done),
+        ];
+        assert_eq!(of_b.collect::<Vec<_>>(), expected);
         log.place(|site| site + 1);
         assert!(log.sites().iter().all(|site| *site == 8));
     }
