@@ -257,9 +257,13 @@ pub fn plan_unplaced(
             _ => false,
         };
         if target.has_lanes() {
-            let order = decisions.order.clone();
-            let (order, landings) = order::scheduled(graph, &fused, donors, order);
-            if !exceeds(&order, Some(&landings)) {
+            // Within a limit, with as much beyond the peak as there is room for.
+            let scheduled = |share: u64| {
+                let order = decisions.order.clone();
+                let (order, landings) = order::scheduled(graph, &fused, donors, order, share);
+                (!exceeds(&order, Some(&landings))).then_some((order, landings))
+            };
+            if let Some((order, landings)) = (0..=order::WHOLE).rev().find_map(scheduled) {
                 (decisions.order, decisions.landings) = (order, Some(landings));
             }
         }

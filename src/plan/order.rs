@@ -7,6 +7,8 @@ mod alike;
 mod late;
 mod schedule;
 
+pub(super) use schedule::WHOLE;
+
 use super::draft::{Fused, RegionId, Source};
 use super::lanes::Landings;
 use crate::graph::Graph;
@@ -56,12 +58,14 @@ pub(super) fn gathered(
     alike::gathered(fused, &flow, order)
 }
 
-/// An order for a backend with lanes, and when collectives are done: they start early and what needs them runs late.
+/// An order for a backend with lanes, and when collectives are done: they start early and what needs them runs late. `share`: of the
+/// memory that this may take beyond the peak of `order`, in parts of [`WHOLE`].
 pub(super) fn scheduled(
     graph: &Graph,
     fused: &Fused,
     donors: &[Option<u32>],
     order: Vec<RegionId>,
+    share: u64,
 ) -> (Vec<RegionId>, Landings) {
     let mut strict = flow(graph, fused);
     wait_for_readers(fused, donors, &mut strict);
@@ -69,7 +73,7 @@ pub(super) fn scheduled(
     let mut flow = flow_of_values(graph, fused);
     schedule::keep_effects(fused, &order, &mut flow);
     wait_for_readers(fused, donors, &mut flow);
-    schedule::scheduled(graph, fused, &flow, donors, [order, plain])
+    schedule::scheduled(graph, fused, &flow, donors, [order, plain], share)
 }
 
 fn flow(graph: &Graph, fused: &Fused) -> Flow {

@@ -25,8 +25,7 @@ ROOT = Path(__file__).parents[2]
 def figures(request):
     """A function that waits for the figures of a model."""
     names = [item.callspec.params["name"] for item in request.session.items]
-    # acc records on one processor and computes on another.
-    workers = Workers(1)
+    workers = Workers()
     futures = workers.run(names)
     yield lambda name: futures[name].result()
     workers.stop()

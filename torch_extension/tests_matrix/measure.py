@@ -81,6 +81,15 @@ def measure(program, progress) -> dict:
     return result
 
 
+def times(program, progress) -> dict:
+    """Of steps alone, as `measure` has them."""
+    try:
+        steps = [_losses(program, Place(device), progress)[0] for device in ("acc", "cpu")]
+        return _time(*steps, progress)
+    except Exception as error:
+        return {"error": _line(error)}
+
+
 def faults(figures) -> dict[str, str]:
     """Kinds of faults, each with what was seen."""
     if "error" in figures:

@@ -28,20 +28,22 @@ between the losses of the two in f32; where it is more than 1e-4, in brackets ho
 those in f64 on the CPU, and how far eager's are at the most if every weight may be off by one
 rounding. *compiles*: after step {warm}. *fallbacks*, *cuts*: per step, after it too. *acc ms*,
 *eager ms*: of a step whose loss is read, medians of steps in turns; *ratio*: the first by the
-second. Each computes on one thread of {processor}; acc records on another one meanwhile, and
-one model is measured at a time. They are small, so that much of a step is what the host does for
-each operation. What stands out is explained in `torch_extension/tests_matrix/test_matrix.py`.
+second, on one thread of {processor} and, in the last column, on two; acc records on another one
+meanwhile, and one model is measured at a time. They are small, so that much of a step is what the
+host does for each operation. What stands out is explained in
+`torch_extension/tests_matrix/test_matrix.py`.
 """
 COLUMNS = [
-    "| model | loss | compiles | fallbacks | cuts | acc ms | eager ms | ratio |",
-    "|---|---|---|---|---|---|---|---|",
+    "| model | loss | compiles | fallbacks | cuts | acc ms | eager ms | ratio | two threads |",
+    "|---|---|---|---|---|---|---|---|---|",
 ]
 
 
 def _summary(results) -> list[str]:
     ran = [figures for figures in results.values() if "error" not in figures]
-    ratios = [figures["acc_ms"] / figures["cpu_ms"] for figures in ran]
+    ratios = [_ratio(figures) for figures in ran]
     best = [figures["best_ratio"] for figures in ran]
+    two = [_ratio(figures["two_threads"]) for figures in ran if "acc_ms" in figures["two_threads"]]
     return [
         f"{len(ran)} of {len(results)} models run",
         f"losses within 1e-4 of eager's: {sum(f['loss'] <= TOLERANCE for f in ran)}",
@@ -49,14 +51,19 @@ def _summary(results) -> list[str]:
         f"0 compiles after step {WARM}: {sum(not f['metrics']['compiles'] for f in ran)}",
         f"ratio: median {statistics.median(ratios):.2f}; more than 1, slower than eager:"
         f" {sum(ratio > 1 for ratio in ratios)}",
+        f"on two threads: median {statistics.median(two):.2f}, {sum(ratio > 1 for ratio in two)}",
         f"the same of the fastest steps, which others on the machine disturb least: median"
         f" {statistics.median(best):.2f}, {sum(ratio > 1 for ratio in best)}",
     ]
 
 
+def _ratio(figures) -> float:
+    return figures["acc_ms"] / figures["cpu_ms"]
+
+
 def _row(name, figures) -> str:
     if "error" in figures:
-        cells = [figures["error"].replace("|", "\\|")] + 6 * [""]
+        cells = [figures["error"].replace("|", "\\|")] + 7 * [""]
     else:
         metrics = figures["metrics"]
         cells = [
@@ -66,7 +73,8 @@ def _row(name, figures) -> str:
             f"{metrics['cuts'] / figures['counted_steps']:.3g}",
             f"{figures['acc_ms']:.1f}",
             f"{figures['cpu_ms']:.1f}",
-            f"{figures['acc_ms'] / figures['cpu_ms']:.2f}",
+            f"{_ratio(figures):.2f}",
+            f"{_ratio(figures['two_threads']):.2f}" if "acc_ms" in figures["two_threads"] else "",
         ]
     return f"| {' | '.join([name, *cells])} |"
 

@@ -9,38 +9,40 @@ PATIENCE = 60
 
 
 class Workers:
-    """`run(names)` is a future of figures for each name."""
+    """`run(names)` is a future of figures for each name: one model after the other, each on one
+    thread and then its times on two, as `two_threads`."""
 
-    def __init__(self, count):
-        self.threads = ThreadPoolExecutor(count)
-        self.idle = [Worker() for _ in range(count)]
+    def __init__(self):
+        self.queue = ThreadPoolExecutor(1)
+        self.workers = [Worker(1), Worker(2)]
 
     def run(self, names) -> dict:
-        return {name: self.threads.submit(self._measure, name) for name in names}
+        return {name: self.queue.submit(self._measure, name) for name in names}
 
     def _measure(self, name) -> dict:
-        worker = self.idle.pop()
-        try:
-            return worker.measure(name)
-        finally:
-            self.idle.append(worker)
+        one, two = (worker.measure(name) for worker in self.workers)
+        return one | {"two_threads": two}
 
     def stop(self):
-        self.threads.shutdown(cancel_futures=True)
-        for worker in self.idle:
+        self.queue.shutdown(cancel_futures=True)
+        for worker in self.workers:
             worker.stop()
 
 
 class Worker:
-    """A process that is started when there is something to do."""
+    """A process that is started when there is something to do, and computes on so many threads."""
 
     process = None
+
+    def __init__(self, threads):
+        self.threads = threads
 
     def measure(self, name) -> dict:
         if self.process is None:
             context = multiprocessing.get_context("spawn")
             self.pipe, other = context.Pipe()
-            self.process = context.Process(target=_serve, args=(other,), daemon=True)
+            arguments = (other, self.threads)
+            self.process = context.Process(target=_serve, args=arguments, daemon=True)
             self.process.start()
             other.close()
         self.pipe.send(name)
@@ -63,14 +65,15 @@ class Worker:
             self.process = None
 
 
-def _serve(pipe):
+def _serve(pipe, threads):
     """Answers a name with figures, and sends None now and then while it is busy."""
+    os.environ["OMP_NUM_THREADS"] = os.environ["TORCHACC_NUM_THREADS"] = str(threads)
     import measure
     import models
     import torch
 
-    torch.set_num_threads(1)
-    os.environ["TORCHACC_NUM_THREADS"] = "1"
+    torch.set_num_threads(threads)
+    asked = measure.measure if threads == 1 else measure.times
     while True:
         program = models.PROGRAMS[pipe.recv()]
-        pipe.send(measure.measure(program.make, lambda: pipe.send(None)))
+        pipe.send(asked(program.make, lambda: pipe.send(None)))

@@ -21,6 +21,8 @@ use std::collections::{HashMap, HashSet};
 /// the tokens of a thousand collectives, which are next to nothing.
 const MOST_BEYOND: u64 = 20;
 const TOKENS: u64 = 1 << 16;
+/// The share of that which is all of it.
+pub const WHOLE: u64 = 4;
 /// How far from its turn a region may run, in regions, and before how many collectives of other lanes one may start that comes
 /// after them in the program; the next ones if memory would peak too high.
 const WAYS: [(usize, usize); 4] = [(usize::MAX, 1), (32, 1), (usize::MAX, 0), (32, 0)];
@@ -32,7 +34,7 @@ const PATIENCE: u64 = 16;
 const SPEEDS: [u64; 2] = [1, 4];
 
 /// The first of `orders`, changed so that less time is spent waiting for collectives, and when these are done. The peak is
-/// higher by what one collective has, or a little. The second is the program's; in both, everything with effects is in the
+/// higher by what one collective has, or a little; by that `share` of it. The second is the program's; in both, everything with effects is in the
 /// order of the program.
 pub(super) fn scheduled(
     graph: &Graph,
@@ -40,6 +42,7 @@ pub(super) fn scheduled(
     flow: &Flow,
     donors: &[Option<u32>],
     orders: [Vec<RegionId>; 2],
+    share: u64,
 ) -> (Vec<RegionId>, Landings) {
     if !fused.regions.iter().any(|region| region.kernel.collective().is_some()) {
         let [order, _] = orders;
@@ -48,7 +51,8 @@ pub(super) fn scheduled(
     let work = Work::new(graph, fused, flow, donors, &orders[0]);
     let peak = |order: &[RegionId]| work.live_bytes(order).into_iter().max().unwrap_or(0);
     let most = peak(&orders[0]);
-    let limit = most + (most / MOST_BEYOND).max(work.largest_collective()).max(TOKENS);
+    let beyond = (most / MOST_BEYOND).max(work.largest_collective()).max(TOKENS);
+    let limit = most + beyond * share / WHOLE;
     let timed = |order: Vec<RegionId>| {
         let landings = work.landings(&order, limit)?;
         let exposed = |slower| work.exposed(&order, &landings, slower) / slower;
