@@ -9,7 +9,7 @@ use crate::error::{Code, Error, Result};
 use crate::graph::Graph;
 use crate::graph::interpret::interpret;
 use crate::op::array::Array;
-use crate::op::collective::{self, Communicator, Function, register};
+use crate::op::collective::{self, Communicator, Function, Kind, Pending, Together, register};
 use crate::op::host::HostTensor;
 use crate::plan::random::{COMMUNICATORS, FIRST_COMMUNICATOR, RANKS, random_ranks_program};
 use crate::plan::tests::{leaves, plan_for, plan_sharing};
@@ -38,10 +38,27 @@ struct Way {
     has_lane: bool,
     /// The collective that fails, of all that it is asked for.
     fails_at: u64,
+    /// What waits on the lane is done together, where nothing speaks against that, the last one first.
+    is_merged: bool,
 }
 
-const SERIAL: Way = Way { has_lane: false, fails_at: u64::MAX };
+const SERIAL: Way = Way { has_lane: false, fails_at: u64::MAX, is_merged: false };
 const ON_LANE: Way = Way { has_lane: true, ..SERIAL };
+const MERGED: Way = Way { is_merged: true, ..ON_LANE };
+
+static MERGES: AtomicU64 = AtomicU64::new(0);
+
+fn together(waiting: &[(&Pending, usize)]) -> (usize, Result<()>) {
+    // Time for others to come.
+    std::thread::sleep(Duration::from_micros(200));
+    let count = waiting.iter().take_while(|(_, after)| *after == 0).count();
+    for (one, _) in waiting[..count].iter().rev() {
+        let times = if one.kind == Kind::AllGather { 1.0 } else { RANKS as f32 };
+        filled(&one.input, &one.output, times);
+    }
+    MERGES.fetch_add(count as u64 - 1, SeqCst);
+    (count, Ok(()))
+}
 
 fn communicator(name: &str, way: Way) -> Arc<Communicator> {
     let asked = Arc::new(AtomicU64::new(0));
@@ -65,7 +82,7 @@ fn communicator(name: &str, way: Way) -> Arc<Communicator> {
         size: RANKS,
         functions: [reduce, gather, scatter, None, None, None, None, None, None],
         device_functions: [const { None }; _],
-        together: None,
+        together: way.is_merged.then(|| Box::new(together) as Together),
         lane: way.has_lane.then(collective::lane),
     })
 }
@@ -97,12 +114,17 @@ fn random_programs_have_the_same_bits_on_lanes() {
         let (arrays, mut scalars) = some_inputs(&plan, seed);
         let _kept = communicators(&mut scalars, ON_LANE);
         let found = run(&backend, &plan, &arrays, &scalars);
+        let _others = communicators(&mut scalars, MERGED);
+        let merged = run(&backend, &plan, &arrays, &scalars);
         let _others = communicators(&mut scalars, SERIAL);
         let plain = plan_for(&serial, &graph, &donors);
         assert!(plain.steps.iter().all(|step| step.done.is_none()));
         let values = COMMUNICATORS..found.len();
         let one_by_one = run(&serial, &plain, &arrays, &scalars);
-        assert_eq!(bits(&found[values.clone()]), bits(&one_by_one[values.clone()]), "seed {seed}");
+        for found in [&found, &merged] {
+            let found = bits(&found[values.clone()]);
+            assert_eq!(found, bits(&one_by_one[values.clone()]), "seed {seed}");
+        }
         // Within three quarters of the memory, or as near to that as can be.
         let limited = plan_within(&backend, &graph, &donors, plan.memory() / 4 * 3);
         in_flight_within += on_lanes(&limited);
@@ -117,6 +139,7 @@ fn random_programs_have_the_same_bits_on_lanes() {
             assert!(pairs.all(near), "seed {seed}\n{plan}");
         }
     }
+    assert!(MERGES.load(SeqCst) > 20, "{MERGES:?} collectives went with others");
     assert!(in_flight > 200, "{in_flight} collectives were on lanes");
     assert!(in_flight_within > in_flight / 2, "{in_flight_within} of {in_flight} within limits");
     assert!(saved > 20, "{saved} programs could do with less");

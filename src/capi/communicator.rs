@@ -12,6 +12,7 @@ use super::record::{torchacc_apply, torchacc_arg, torchacc_value};
 use super::sized::{self, Growing};
 use super::tensor::{torchacc_tensor_read, torchacc_tensor_release, torchacc_tensor_zeros};
 use super::{bad, boundary, calling, torchacc_str};
+use crate::internal;
 use crate::op::collective::{self, Communicator, DeviceFunction, Function, Pending, Together};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -87,8 +88,9 @@ pub struct torchacc_pending_collective {
     pub site: u64,
 }
 
-/// Does the first of the collectives that wait, in their order, and as many of those behind it as it likes; `n_done` becomes how many,
-/// on an error too: these have failed then. What waits is this rank's affair, and depends on time: a function that does several as one
+/// Does the first of the collectives that wait, in their order, and as many of those behind it as it likes; `n_done`, which is 1,
+/// becomes how many, on an error too: these have failed then. Others than 1 to `n_waiting` are the error INTERNAL of all. What is pointed
+/// at lives until the function returns. What waits is this rank's affair, and depends on time: a function that does several as one
 /// must see to it that all ranks do as many. Called on the communicator's own thread, as a `torchacc_collective_fn` of one that is
 /// `concurrent`; `torchacc_running_site` is that of the first.
 pub type torchacc_together_fn = Option<
@@ -194,7 +196,13 @@ fn together(call: torchacc_together_fn, user: &Arc<User>) -> Option<Together> {
         // SAFETY: as above.
         let made = calling(|| unsafe { call(user.pointer, first, count, &mut done) });
         // SAFETY: the callback's error is ours.
-        (done, unsafe { outcome(made) })
+        let result = unsafe { outcome(made) };
+        match (1..=count).contains(&done) {
+            true => (done, result),
+            false => {
+                (count, internal!("of {count} collectives that wait {done} are said to be done"))
+            }
+        }
     }))
 }
 

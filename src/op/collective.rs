@@ -230,15 +230,16 @@ fn perform(waiting: &[&Pending]) -> (usize, Result<()>) {
         return (1, invalid!("its communicator is not registered any more"));
     };
     host::set_running_site(first.site);
+    let has_function = |one: &&&Pending| communicator.functions[one.kind as usize].is_some();
+    let count = waiting.iter().take_while(has_function).count();
     match &communicator.together {
-        Some(together) => {
+        Some(together) if count > 0 => {
+            let waiting = &waiting[..count];
             let needs: Vec<_> =
                 (0..waiting.len()).map(|n| (waiting[n], needed(&waiting[..=n]))).collect();
             together(&needs)
         }
-        None => {
-            (1, communicator.run(first.kind, None, (&first.numbers, &first.input, &first.output)))
-        }
+        _ => (1, communicator.run(first.kind, None, (&first.numbers, &first.input, &first.output))),
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// How many of those that wait the function of a lane sees at once.
-const SEEN: usize = 64;
+const SEEN: usize = 32;
 
 /// Does the first of these, and as many of the following as it likes, as one: how many, and how they ended.
 pub type Perform<W> = fn(&[&W]) -> (usize, Result<()>);

@@ -99,7 +99,7 @@ macro_rules! metrics {
             collectives: Counter, "", "Collectives run, sends and receives among them: they are no host operators.";
             collective_bytes: Counter, "bytes", "Of the tensors that these took from this rank.";
             collective_ns: Counter, "ns", "Running them, waiting for other ranks included.";
-            overlapped_collectives: Counter, "", "Collectives that ran while kernels did, on the lanes of their communicators.";
+            overlapped_collectives: Counter, "", "Collectives on the lanes of their communicators, beside kernels where there were any.";
             merged_collectives: Counter, "", "Collectives that went in one message with those before them.";
             collective_exposed_ns: Counter, "ns", "Of the time that collectives took, what nothing else was run in.";
             concatenations: Counter, "", "Lists of tensors, others in each run, that were put together without a program.";

@@ -1,10 +1,10 @@
-//! The flight recorder: the last collectives of each communicator, the one that runs among them.
+//! The flight recorder: the last collectives of each communicator, with those that run or wait on its lane.
 
 use crate::error::Site;
 use crate::runtime::clock::now;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Kept of a communicator, ...
+/// Kept of a communicator, besides those that have not ended, ...
 const LAST: usize = 16;
 /// ... and communicators with some.
 const COMMUNICATORS: usize = 256;
@@ -35,7 +35,7 @@ pub struct Collective {
 pub struct Collectives(BTreeMap<String, VecDeque<Collective>>);
 
 impl Collectives {
-    /// Notes one that begins: `new` without its number. Those of a communicator run one after the other.
+    /// Notes one that begins, or is put on a lane: `new` without its number. Those of a communicator run one after the other.
     pub fn begin(&mut self, communicator: &str, new: Collective) {
         if self.0.len() >= COMMUNICATORS && !self.0.contains_key(communicator) {
             // Of those that are used no more the one that was used last long ago.
@@ -48,22 +48,20 @@ impl Collectives {
         let last = self.0.entry(communicator.to_string()).or_default();
         let number = last.back().map_or(0, |one| one.number + 1);
         last.push_back(Collective { number, ..new });
-        if last.len() > LAST {
-            last.pop_front();
-        }
+        trim(last);
     }
 
-    /// The first of those that run has ended. `times`: when it really began, and ended.
+    /// The first of those that run, or wait on a lane, has ended. `times`: when it really began, and ended.
     pub fn end(&mut self, communicator: &str, times: (u64, u64), failed: bool) {
-        let last = self.0.get_mut(communicator);
-        let running = last.and_then(|last| last.iter_mut().find(|c| c.state == State::Running));
-        if let Some(one) = running {
+        let Some(last) = self.0.get_mut(communicator) else { return };
+        if let Some(one) = last.iter_mut().find(|c| c.state == State::Running) {
             (one.began_ns, one.took_ns) = (times.0, times.1 - times.0);
             one.state = if failed { State::Failed } else { State::Done };
         }
+        trim(last);
     }
 
-    /// The first of those that run was not done after all.
+    /// The first of those was not done after all.
     pub fn withdraw(&mut self, communicator: &str) {
         let Some(last) = self.0.get_mut(communicator) else { return };
         if let Some(at) = last.iter().position(|one| one.state == State::Running) {
@@ -93,6 +91,12 @@ impl Collectives {
     pub fn place(&mut self, line: impl Fn(Site) -> Site) {
         self.0.values_mut().flatten().for_each(|one| one.site = line(one.site));
     }
+}
+
+/// Lets the oldest go of those that have ended.
+fn trim(last: &mut VecDeque<Collective>) {
+    let ended = last.iter().take_while(|one| one.state != State::Running).count();
+    drop(last.drain(..ended.saturating_sub(LAST)));
 }
 
 #[cfg(test)]
@@ -139,6 +143,14 @@ mod tests {
             (2, "reduce", State::Done),
         ];
         assert_eq!(of_b.collect::<Vec<_>>(), expected);
+        for _ in 0..3 * LAST {
+            log.begin("c", collective("all_reduce"));
+        }
+        log.end("c", (3, 5), false);
+        log.end("c", (5, 6), true);
+        (0..3 * LAST - 2).for_each(|_| log.withdraw("c"));
+        let of_c = log.0["c"].iter().map(|one| (one.number, one.state));
+        assert_eq!(of_c.collect::<Vec<_>>(), [(0, State::Done), (1, State::Failed)]);
         log.place(|site| site + 1);
         assert!(log.sites().iter().all(|site| *site == 8));
     }

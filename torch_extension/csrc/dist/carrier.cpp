@@ -6,6 +6,8 @@
 #include <ATen/ops/minimum.h>
 #include <torchacc.h>
 
+#include <algorithm>
+
 namespace torchacc {
 namespace {
 
@@ -72,41 +74,54 @@ void in_wider_type(const at::Tensor& input, at::Tensor& output, Work work) {
 
 at::Tensor bytes_of(const at::Tensor& tensor) { return tensor.flatten().view(at::kByte); }
 
-void reduce_in_order(int64_t reduction, at::ArrayRef<at::Tensor> parts, at::Tensor output) {
-  const at::ScalarType type = output.scalar_type();
-  const bool bools = type == at::kBool;
-  const auto op = bools ? operation_on_bools(reduction) : operation(reduction);
-  const at::ScalarType wide = bools ? at::kByte
-                                    : at::isReducedFloatingType(type) ? at::kFloat : type;
-  at::Tensor all = wide == type ? output : at::empty(output.sizes(), output.options().dtype(wide));
-  all.copy_(parts[0]);
-  for (const at::Tensor& part : parts.slice(1)) {
-    const at::Tensor other = op == ReduceOp::SUM ? part : part.to(wide);
-    switch (op) {
-      case ReduceOp::PRODUCT:
-        all.mul_(other);
-        break;
-      case ReduceOp::MIN:
-        at::minimum_out(all, all, other);
-        break;
-      case ReduceOp::MAX:
-        at::maximum_out(all, all, other);
-        break;
-      case ReduceOp::BAND:
-        all.bitwise_and_(other);
-        break;
-      case ReduceOp::BOR:
-        all.bitwise_or_(other);
-        break;
-      case ReduceOp::BXOR:
-        all.bitwise_xor_(other);
-        break;
-      default:
-        all.add_(other);
-    }
+namespace {
+
+// A piece that stays in the first caches, and for which no other threads are asked.
+constexpr int64_t kPiece = 16 << 10;
+
+void fold(ReduceOp::RedOpType op, at::Tensor& all, const at::Tensor& part) {
+  switch (op) {
+    case ReduceOp::PRODUCT:
+      all.mul_(part);
+      break;
+    case ReduceOp::MIN:
+      at::minimum_out(all, all, part.to(all.scalar_type()));
+      break;
+    case ReduceOp::MAX:
+      at::maximum_out(all, all, part.to(all.scalar_type()));
+      break;
+    case ReduceOp::BAND:
+      all.bitwise_and_(part);
+      break;
+    case ReduceOp::BOR:
+      all.bitwise_or_(part);
+      break;
+    case ReduceOp::BXOR:
+      all.bitwise_xor_(part);
+      break;
+    default:
+      all.add_(part);
   }
-  divide(reduction, static_cast<int64_t>(parts.size()), all);
-  if (wide != type) output.copy_(all);
+}
+
+}  // namespace
+
+void reduce_in_order(int64_t reduction, at::ArrayRef<at::Tensor> parts, const at::Tensor& output) {
+  const at::ScalarType type = output.scalar_type();
+  const ReduceOp::RedOpType op =
+      type == at::kBool ? operation_on_bools(reduction) : operation(reduction);
+  const at::ScalarType wide = at::isReducedFloatingType(type) ? at::kFloat : reduced_as(type);
+  for (int64_t begin = 0; begin < output.numel(); begin += kPiece) {
+    const int64_t count = std::min(kPiece, output.numel() - begin);
+    at::Tensor to = output.narrow(0, begin, count);
+    at::Tensor all = wide == type ? to : at::empty({count}, output.options().dtype(wide));
+    all.copy_(parts[0].narrow(0, begin, count));
+    for (const at::Tensor& part : parts.slice(1)) {
+      fold(op, all, part.narrow(0, begin, count));
+    }
+    divide(reduction, static_cast<int64_t>(parts.size()), all);
+    if (wide != type) to.copy_(all);
+  }
 }
 
 void Carrier::all_reduce(int64_t reduction, const at::Tensor& input, at::Tensor output) {

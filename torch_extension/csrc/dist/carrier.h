@@ -17,8 +17,8 @@ using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 at::Tensor bytes_of(const at::Tensor& tensor);
 
 // What all ranks gave, element by element, in the order of the ranks: halves in f32, rounded once.
-// `parts` and `output` are of one type, on the host, and do not overlap.
-void reduce_in_order(int64_t reduction, at::ArrayRef<at::Tensor> parts, at::Tensor output);
+// `parts` and `output` are rows of one type, on the host, and do not overlap.
+void reduce_in_order(int64_t reduction, at::ArrayRef<at::Tensor> parts, const at::Tensor& output);
 
 // Of contiguous tensors where the backend takes them. Each fills `output`, or puts that on the
 // current stream; a reduction is one of TORCHACC_REDUCE_*.

@@ -1,6 +1,7 @@
 #include "dist/last_words.h"
 
 #include <cxxabi.h>
+#include <torchacc.h>
 
 #include <chrono>
 #include <future>
@@ -140,8 +141,9 @@ void LastWords::fail(const std::string& failure, const Doing& doing) {
 
 std::string LastWords::exchange(const Doing& doing) noexcept {
   try {
+    const uint64_t site = torchacc_running_site();
     return within(kLimit, [=, store = store_, rank = rank_, size = size_] {
-      const std::string line = within(kForLine, [site = doing.site] { return site_line(site); });
+      const std::string line = within(kForLine, [site] { return site_line(site); });
       store->set(key_of(rank), text_of(doing, line));
       store->add(kCount, 1);
       return message_of(said(store, size), rank);

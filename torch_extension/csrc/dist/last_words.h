@@ -18,7 +18,6 @@ struct Doing {
   std::optional<uint64_t> number;  // of the group's collectives, from 0 on
   at::ScalarType type;
   int64_t elements;
-  uint64_t site;  // that recorded it
 };
 
 class LastWords {

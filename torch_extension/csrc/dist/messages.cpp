@@ -61,8 +61,8 @@ void copy(char* to, const char* from, int64_t bytes) {
   if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
 }
 
-// Memory for so many bytes, in `memory`.
-at::Tensor room(at::Tensor& memory, int64_t bytes) {
+// The first bytes of `memory`, which grows if it has less.
+at::Tensor bytes_in(at::Tensor& memory, int64_t bytes) {
   if (!memory.defined() || memory.numel() < bytes) {
     memory = at::empty({bytes}, at::TensorOptions().dtype(at::kByte));
   }
@@ -87,40 +87,34 @@ void reduce_to(char* to, const HostCall& call, const char* from, int64_t stride,
 
 }  // namespace
 
-Messages::Messages()
-    : merges_([] {
-        const char* asked = std::getenv("TORCHACC_MERGE");
-        return asked == nullptr || std::string_view(asked) != "0";
-      }()) {}
-
-bool Messages::takes(const HostCall& call, int ranks) {
-  switch (call.kind) {
+bool Messages::takes(uint32_t kind, int64_t bytes, int ranks) {
+  switch (kind) {
     case TORCHACC_COLLECTIVE_ALL_GATHER:
-      return bytes_of(call) * ranks <= kLargest;
+      return bytes * ranks <= kLargest;
     case TORCHACC_COLLECTIVE_ALL_REDUCE:
     case TORCHACC_COLLECTIVE_REDUCE_SCATTER:
     case TORCHACC_COLLECTIVE_ALL_TO_ALL:
-      return bytes_of(call) <= kLargest;
+      return bytes <= kLargest;
     default:
       return false;
   }
 }
 
-size_t Messages::due(at::ArrayRef<HostCall> waiting, int ranks) const {
-  TORCH_CHECK(agreed_ <= waiting.size(), "a rank said that ", agreed_,
-              " collectives were ready, of which ", waiting.size(), " are there");
+size_t Messages::room(at::ArrayRef<HostCall> calls, int ranks) {
   size_t count = 0;
-  int64_t bytes = 0;
-  while (count < agreed_) {
-    bytes += bytes_of(waiting[count]) * (is_gathered(waiting[count]) ? ranks : 1);
-    if (count > 0 && bytes > kMessage) break;
-    ++count;
+  for (int64_t bytes = 0; count < calls.size(); ++count) {
+    bytes += bytes_of(calls[count]) * (is_gathered(calls[count]) ? ranks : 1);
+    if (bytes > kMessage) break;
   }
   return count;
 }
 
 void Messages::exchange(Carrier& by, at::ArrayRef<HostCall> calls, uint64_t ready) {
-  if (!merges_) ready = 0;
+  static const bool merges = [] {
+    const char* asked = std::getenv("TORCHACC_MERGE");
+    return asked == nullptr || std::string_view(asked) != "0";
+  }();
+  if (!merges) ready = 0;
   bool scatters = false, gathers = false;
   int64_t bytes = kHeader;
   for (const HostCall& call : calls) {
@@ -137,7 +131,7 @@ void Messages::gather_all(Carrier& by, at::ArrayRef<HostCall> calls, uint64_t re
   const int ranks = by.size();
   int64_t stride = kHeader;
   for (const HostCall& call : calls) stride += aligned(bytes_of(call));
-  at::Tensor from = room(from_, stride), to = room(to_, stride * ranks);
+  at::Tensor from = bytes_in(from_, stride), to = bytes_in(to_, stride * ranks);
   copy(start_of(from), reinterpret_cast<const char*>(&ready), sizeof ready);
   int64_t at = kHeader;
   for (const HostCall& call : calls) {
@@ -181,7 +175,7 @@ void Messages::scatter(Carrier& by, at::ArrayRef<HostCall> calls, uint64_t ready
     if (is_scattered(call)) stride += aligned(part_bytes(call, ranks));
     if (reduces_everywhere(call)) reduced += aligned(part_bytes(call, ranks));
   }
-  at::Tensor from = room(from_, stride * ranks), to = room(to_, stride * ranks);
+  at::Tensor from = bytes_in(from_, stride * ranks), to = bytes_in(to_, stride * ranks);
   for (int rank = 0; rank < ranks; ++rank) {
     char* theirs = start_of(from) + rank * stride;
     copy(theirs, reinterpret_cast<const char*>(&ready), sizeof ready);
@@ -197,7 +191,7 @@ void Messages::scatter(Carrier& by, at::ArrayRef<HostCall> calls, uint64_t ready
   by.exchange({}, {}, from, to);
   read_ready(start_of(to), stride, ranks);
   const char* theirs = start_of(to) + kHeader;
-  char* part = start_of(room(reduced_, reduced));
+  char* part = start_of(bytes_in(reduced_, reduced));
   for (const HostCall& call : calls) {
     if (!is_scattered(call)) continue;
     const int64_t count = part_of(call, by.rank(), ranks).second;
@@ -208,8 +202,7 @@ void Messages::scatter(Carrier& by, at::ArrayRef<HostCall> calls, uint64_t ready
       reduce_to(bytes_at(call.output, 0), call, theirs, stride, ranks, count);
     } else {
       for (int rank = 0; rank < ranks; ++rank) {
-        copy(bytes_at(call.output, rank * count), theirs + rank * stride,
-             part_bytes(call, ranks));
+        copy(bytes_at(call.output, rank * count), theirs + rank * stride, part_bytes(call, ranks));
       }
     }
     theirs += aligned(part_bytes(call, ranks));
@@ -224,7 +217,7 @@ void Messages::gather(Carrier& by, at::ArrayRef<HostCall> calls, uint64_t ready,
   };
   int64_t stride = kHeader;
   for (const HostCall& call : calls) stride += aligned(bytes_from_each(call));
-  at::Tensor from = room(from_, stride), to = room(to_, stride * ranks);
+  at::Tensor from = bytes_in(from_, stride), to = bytes_in(to_, stride * ranks);
   copy(start_of(from), reinterpret_cast<const char*>(&ready), sizeof ready);
   int64_t at = kHeader;
   const char* part = reduced_.defined() ? start_of(reduced_) : nullptr;

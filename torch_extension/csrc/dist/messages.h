@@ -20,14 +20,14 @@ struct HostCall {
 
 class Messages {
  public:
-  Messages();
+  // Whether what has so many bytes here goes by message: on every rank or on none.
+  static bool takes(uint32_t kind, int64_t bytes, int ranks);
+  // How many of these, the first ones, one message has room for.
+  static size_t room(at::ArrayRef<HostCall> calls, int ranks);
 
-  // Whether it goes by message: by its kind and size alone, so on every rank or on none.
-  static bool takes(const HostCall& call, int ranks);
-
-  // How many of those that wait on this rank, the first ones, are the next message: as many on every
-  // rank, since by the last message each said how many it had ready.
-  size_t due(at::ArrayRef<HostCall> waiting, int ranks) const;
+  // How many collectives the next message has: as many on every rank, since by the last message
+  // each said how many it had ready.
+  uint64_t agreed() const { return agreed_; }
 
   // Does them. `ready`: how many this rank could do as the message after it.
   void exchange(Carrier& by, at::ArrayRef<HostCall> calls, uint64_t ready);
@@ -35,13 +35,13 @@ class Messages {
  private:
   // Everything to everybody.
   void gather_all(Carrier& by, at::ArrayRef<HostCall> calls, uint64_t ready);
-  // To each rank its part of what is reduced or exchanged, and what is gathered to everybody.
+  // To each rank its part of what is reduced or exchanged; then what is gathered to everybody, with
+  // the sums of the first, which are in `reduced_`.
   void scatter(Carrier& by, at::ArrayRef<HostCall> calls, uint64_t ready);
   void gather(Carrier& by, at::ArrayRef<HostCall> calls, uint64_t ready, bool is_first);
   // From the first bytes of what each rank sent.
   void read_ready(const char* from, int64_t stride, int ranks);
 
-  const bool merges_;
   uint64_t agreed_ = 1;
   // Kept from one message to the next.
   at::Tensor from_, to_, reduced_;

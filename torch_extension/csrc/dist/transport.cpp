@@ -41,31 +41,26 @@ torchacc_error* titled(const Transport& transport, const char* kind, Work work) 
   });
 }
 
-// With other ranks. `work` may say in `doing` what it does then.
+// With other ranks. `of`: what this rank gives, or gets.
 template <class Work>
-torchacc_error* carried(Transport& transport, Doing doing, Work work) noexcept {
-  return titled(transport, doing.kind, [&] {
+torchacc_error* carried(Transport& transport, const char* kind, Tensor of, Work work) noexcept {
+  return titled(transport, kind, [&] {
     transport.words().check_usable();
     const uint64_t number = transport.count();
     std::string failure;
     try {
-      return work(doing);
+      return work();
     } catch (const c10::Error& error) {
       failure = error.what_without_backtrace();
     } catch (const std::exception& error) {
       failure = error.what();
     }
     // Point to point is not the whole group's, and has no number there.
-    if (!doing.number.has_value() && transport.count() != number) doing.number = number;
-    transport.words().fail(failure, doing);
+    const bool is_counted = transport.count() != number;
+    const at::Tensor tensor = wrap(*of);
+    transport.words().fail(failure, {kind, is_counted ? std::optional(number) : std::nullopt,
+                                     tensor.scalar_type(), tensor.numel()});
   });
-}
-
-// What this rank gives, or gets.
-Doing doing_of(const char* kind, Tensor tensor) {
-  const at::IntArrayRef sizes(tensor->sizes, tensor->rank);
-  return {kind, std::nullopt, to_scalar_type(tensor->dtype), c10::multiply_integers(sizes),
-          torchacc_running_site()};
 }
 
 Transport& transport_of(void* user) { return *static_cast<Transport*>(user); }
@@ -143,32 +138,21 @@ Alike alike(Numbers how, const at::Tensor& input) {
   return {Kind::kName, input.scalar_type(), is_uneven ? 0 : input.numel(), Kind::alike(how)};
 }
 
-// Throws if the other ranks do not come with the same, of which `doing` becomes the first.
-void agree(Transport& transport, at::ArrayRef<Alike> calls, at::ArrayRef<uint64_t> sites,
-           Doing& doing) {
-  const uint64_t number = transport.count();
-  const std::optional<Difference> difference = transport.difference(calls);
-  if (!difference.has_value()) return;
-  const size_t index = difference->index;
-  const Alike& call = calls[index];
-  doing = {call.kind, number + index, call.type, call.elements, sites[index]};
-  TORCH_CHECK(false, difference->text);
-}
-
 // `device`: of the tensors, if they are not the host's.
 template <class Kind>
 torchacc_error* collective(void* user, const torchacc_device* device, Numbers how, Tensor input,
                            Tensor output) noexcept {
   Transport& transport = transport_of(user);
-  return carried(transport, doing_of(Kind::kName, input), [&](Doing& doing) {
+  return carried(transport, Kind::kName, input, [&] {
     const HostCall call{Kind::kNumber, how, wrap(*input), wrap(*output)};
-    agree(transport, {alike<Kind>(how, call.input)}, {doing.site}, doing);
+    transport.agree(alike<Kind>(how, call.input));
     if (device != nullptr) {
       return on_stream(*device, [&] {
         Kind::run(transport.device(), how, wrap_native(*input), wrap_native(*output));
       });
     }
-    if (Messages::takes(call, transport.host().size()))
+    const auto bytes = static_cast<int64_t>(call.input.nbytes());
+    if (Messages::takes(call.kind, bytes, transport.host().size()))
       return transport.messages().exchange(transport.host(), call, 0);
     Kind::run(transport.host(), how, call.input, call.output);
   });
@@ -201,8 +185,8 @@ torchacc_error* send(void* user, const int64_t* numbers, size_t, Tensor input, T
   Transport& transport = transport_of(user);
   if (transport.is_own(numbers[0]))
     return titled(transport, "send", [&] { transport.keep(numbers[1], wrap(*input)); });
-  return carried(transport, doing_of("send", input),
-                 [&](Doing&) { transport.send(numbers[0], numbers[1], wrap(*input)); });
+  return carried(transport, "send", input,
+                 [&] { transport.send(numbers[0], numbers[1], wrap(*input)); });
 }
 
 torchacc_error* receive(void* user, const int64_t* numbers, size_t, Tensor,
@@ -210,8 +194,8 @@ torchacc_error* receive(void* user, const int64_t* numbers, size_t, Tensor,
   Transport& transport = transport_of(user);
   if (transport.is_own(numbers[0]))
     return titled(transport, "receive", [&] { transport.take(numbers[1], wrap(*output)); });
-  return carried(transport, doing_of("receive", output),
-                 [&](Doing&) { transport.receive(numbers[0], numbers[1], wrap(*output)); });
+  return carried(transport, "receive", output,
+                 [&] { transport.receive(numbers[0], numbers[1], wrap(*output)); });
 }
 
 // One that goes by no message.
@@ -239,6 +223,19 @@ torchacc_error* alone(void* user, const torchacc_pending_collective& one) noexce
   }
 }
 
+const char* name_of(uint32_t kind) {
+  switch (kind) {
+    case TORCHACC_COLLECTIVE_ALL_REDUCE:
+      return AllReduce::kName;
+    case TORCHACC_COLLECTIVE_ALL_GATHER:
+      return AllGather::kName;
+    case TORCHACC_COLLECTIVE_REDUCE_SCATTER:
+      return ReduceScatter::kName;
+    default:
+      return AllToAll::kName;
+  }
+}
+
 Alike alike(const HostCall& call) {
   switch (call.kind) {
     case TORCHACC_COLLECTIVE_ALL_REDUCE:
@@ -252,43 +249,51 @@ Alike alike(const HostCall& call) {
   }
 }
 
+bool goes_by_message(const torchacc_pending_collective& one, int ranks) {
+  const at::IntArrayRef sizes(one.input->sizes, one.input->rank);
+  const auto size = static_cast<int64_t>(c10::elementSize(to_scalar_type(one.input->dtype)));
+  return one.kind <= TORCHACC_COLLECTIVE_ALL_TO_ALL &&
+         Messages::takes(one.kind, c10::multiply_integers(sizes) * size, ranks);
+}
+
+// What waits on this rank and goes by message, up to the first that does not; and how many of that,
+// from `begin` on, may go as one.
+struct Ready {
+  Ready(const torchacc_pending_collective* waiting, size_t count, int ranks)
+      : waiting(waiting), ranks(ranks) {
+    for (const auto& one : at::ArrayRef(waiting, count)) {
+      if (!goes_by_message(one, ranks)) break;
+      const Numbers how(one.numbers, one.n_numbers);
+      calls.push_back({one.kind, how, wrap(*one.input), wrap(*one.output)});
+    }
+  }
+
+  size_t from(size_t begin) const {
+    size_t end = begin;
+    while (end < calls.size() && waiting[end].after <= begin) ++end;
+    return Messages::room(at::ArrayRef(calls).slice(begin, end - begin), ranks);
+  }
+
+  const torchacc_pending_collective* waiting;
+  int ranks;
+  std::vector<HostCall> calls;
+};
+
 torchacc_error* together(void* user, const torchacc_pending_collective* waiting, size_t count,
                          size_t* done) noexcept {
   Transport& transport = transport_of(user);
   Carrier& by = transport.host();
-  // Those that may go by message, up to the first that may not.
-  std::vector<HostCall> calls;
-  try {
-    for (size_t index = 0; index < count; ++index) {
-      const torchacc_pending_collective& one = waiting[index];
-      if (one.kind > TORCHACC_COLLECTIVE_ALL_TO_ALL) break;
-      const Numbers how(one.numbers, one.n_numbers);
-      HostCall call{one.kind, how, wrap(*one.input), wrap(*one.output)};
-      if (!Messages::takes(call, by.size())) break;
-      calls.push_back(std::move(call));
-    }
-  } catch (...) {  // without memory: those that there was enough for
-  }
-  if (calls.empty()) return alone(user, waiting[0]);
-
-  // How many of those from `begin` on may go as one.
-  const auto ready_from = [&](size_t begin) {
-    size_t end = begin;
-    while (end < calls.size() && waiting[end].after <= begin) ++end;
-    return end - begin;
-  };
-  return carried(transport, doing_of(alike(calls[0]).kind, waiting[0].input), [&](Doing& doing) {
-    const at::ArrayRef<HostCall> first(calls.data(), ready_from(0));
-    *done = transport.messages().due(first, by.size());
-    const at::ArrayRef<HostCall> message = first.slice(0, *done);
+  if (!goes_by_message(waiting[0], by.size())) return alone(user, waiting[0]);
+  return carried(transport, name_of(waiting[0].kind), waiting[0].input, [&] {
+    const Ready ready(waiting, count, by.size());
+    const uint64_t agreed = transport.messages().agreed();
+    TORCH_CHECK(agreed <= ready.from(0), "this rank said that ", agreed,
+                " collectives were ready, of which ", ready.from(0), " are there");
+    const auto message = at::ArrayRef(ready.calls).slice(0, agreed);
     std::vector<Alike> descriptions;
-    std::vector<uint64_t> sites;
-    for (const HostCall& call : message) {
-      descriptions.push_back(alike(call));
-      sites.push_back(waiting[sites.size()].site);
-    }
-    agree(transport, descriptions, sites, doing);
-    transport.messages().exchange(by, message, ready_from(*done));
+    for (const HostCall& call : message) descriptions.push_back(alike(call));
+    *done = transport.agree(descriptions);
+    transport.messages().exchange(by, message.slice(0, *done), ready.from(*done));
   });
 }
 
@@ -382,6 +387,16 @@ torchacc_communicator Transport::describe(std::unique_ptr<Transport> transport) 
 std::string Transport::title(const char* kind) const {
   return c10::str(kind, " of process group \"", name_, "\" on its rank ", host_.rank(), " of ",
                   host_.size());
+}
+
+size_t Transport::agree(at::ArrayRef<Alike> calls) {
+  TORCH_CHECK(difference_.empty(), difference_);
+  const std::optional<Difference> difference = agreement_.check(host_.backend(), calls);
+  if (!difference.has_value()) return calls.size();
+  difference_ = difference->text;
+  // What comes before is alike: it is done, and the next one fails.
+  TORCH_CHECK(difference->index > 0, difference_);
+  return difference->index;
 }
 
 void Transport::send(int64_t rank, int64_t tag, const at::Tensor& input) {

@@ -1,5 +1,5 @@
-// What the library calls for the collectives of a communicator, on the launch thread: c10d backends
-// for the CPU's tensors, and where PyTorch has the device, too, for the device's.
+// What the library calls for the collectives of a communicator, on its lane or the launch thread:
+// c10d backends for the CPU's tensors, and where PyTorch has the device, too, for the device's.
 #pragma once
 
 #include <torchacc.h>
@@ -71,10 +71,8 @@ class Transport {
 
   // "all_reduce of the group "0" on rank 1 of 2", for messages.
   std::string title(const char* kind) const;
-  // In what the other ranks do not come with the same.
-  std::optional<Difference> difference(at::ArrayRef<Alike> calls) {
-    return agreement_.check(host_.backend(), calls);
-  }
+  // How many of these, the first ones, the other ranks come with, too. Throws if that is none.
+  size_t agree(at::ArrayRef<Alike> calls);
   Messages& messages() { return messages_; }
   LastWords& words() { return *words_; }
   // Collectives of the whole group that were begun.
@@ -85,6 +83,7 @@ class Transport {
   std::optional<Carrier> device_;
   const std::string name_;
   Agreement agreement_;
+  std::string difference_;  // in the next collective, from those of other ranks
   Messages messages_;
   const std::shared_ptr<LastWords> words_;
   SendQueue sends_;
