@@ -38,6 +38,8 @@ use std::sync::Arc;
 pub use table::Op;
 
 #[cfg(test)]
+pub mod cases;
+#[cfg(test)]
 mod tests;
 
 /// Type of a value: element type and sizes. In the IR every value is a dense row-major array.

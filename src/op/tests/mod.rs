@@ -2,8 +2,6 @@
 
 mod conv;
 mod fft;
-mod indexing;
-mod movement;
 mod nn;
 mod pointwise;
 mod pool;
@@ -11,18 +9,12 @@ mod reduce;
 mod types;
 
 use super::array::Array;
+use super::cases::data::{FLOATS, INTS, coordinates, number_types as numbers};
 use super::evaluate::evaluate;
 use super::{Attr, Op, Ty};
 use crate::dtype::DType::{self, *};
 use crate::error::Result;
-use crate::shape::{contiguous_strides, numel};
-
-const FLOATS: [DType; 4] = [F16, BF16, F32, F64];
-const INTS: [DType; 5] = [U8, I8, I16, I32, I64];
-
-fn numbers() -> impl Iterator<Item = DType> {
-    FLOATS.into_iter().chain(INTS)
-}
+use crate::shape::numel;
 
 /// A stream of numbers, the same in every run.
 struct Numbers(u64);
@@ -130,29 +122,4 @@ fn check(op: Op, inputs: &[&Array], attrs: &[Attr], want: &Array) {
 
 fn ints(list: &[i64]) -> Attr {
     Attr::Ints(list.into())
-}
-
-/// Every coordinate of an array of `sizes`, in row-major order.
-fn coordinates(sizes: &[i64]) -> Vec<Vec<i64>> {
-    let mut all = vec![vec![]];
-    for &size in sizes {
-        all = all
-            .into_iter()
-            .flat_map(|c: Vec<i64>| (0..size).map(move |i| [c.clone(), vec![i]].concat()))
-            .collect();
-    }
-    all
-}
-
-fn flat(sizes: &[i64], at: &[i64]) -> usize {
-    at.iter().zip(contiguous_strides(sizes)).map(|(i, s)| i * s).sum::<i64>() as usize
-}
-
-/// An array of `sizes` whose element at a coordinate is the element of `x` at `source(coordinate)`.
-fn moved(x: &Array, sizes: &[i64], source: impl Fn(&[i64]) -> Vec<i64>) -> Array {
-    let mut y = Array::zeros(&Ty::new(x.ty.dtype, sizes));
-    for (i, at) in coordinates(sizes).iter().enumerate() {
-        y.set_raw(i, x.raw(flat(&x.ty.sizes, &source(at))));
-    }
-    y
 }

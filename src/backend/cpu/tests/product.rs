@@ -3,70 +3,11 @@
 use super::super::gemm::Matrix;
 use super::super::isa::on_each_isa;
 use super::super::small_gemm::{Only, SmallGemm, SmallGemmElement};
-use super::node::{check_close, lay_out, node, values};
+use super::node::{check_close, values};
 use super::*;
 use crate::op::evaluate::evaluate;
 use crate::plan::{Instr, LoopBody};
 use smallvec::smallvec;
-
-#[test]
-fn matmul_of_any_layout() {
-    let mut random = Random::new(1);
-    let shapes = [
-        (1, 1, 1, 1),
-        (2, 3, 5, 7),
-        (1, 17, 64, 33),
-        (3, 1, 40, 9),
-        (1, 0, 3, 4),
-        (2, 3, 0, 4),
-        (1, 70, 600, 90),
-    ];
-    for dtype in FLOATS.into_iter().chain(INTS) {
-        for (b, m, k, n) in shapes {
-            let (x, y) =
-                (values(&mut random, dtype, &[b, m, k]), values(&mut random, dtype, &[b, k, n]));
-            let mut case = node(Op::Matmul, smallvec![], vec![x, y]);
-            let lays = if m * n * k > 9999 { &LAYS[..2] } else { &LAYS[..] };
-            for (i, &lay) in lays.iter().enumerate() {
-                lay_out(&mut case, 0, lay);
-                lay_out(&mut case, 1, lays[(i + 1) % lays.len()]);
-                check_close(&case, 4.0 * (k as f64 + 2.0));
-            }
-        }
-    }
-    let (x, y) = (
-        values(&mut random, DType::F32, &[300, 200]),
-        values(&mut random, DType::F32, &[200, 250]),
-    );
-    check_close(&node(Op::Matmul, smallvec![], vec![x, y]), 400.0);
-    // Operands whose terms lie so far apart that they are copied, in more than one piece.
-    for (m, n) in [(1100, 2), (2, 1100), (1030, 20)] {
-        let (x, y) = (
-            values(&mut random, DType::F32, &[m, 400]),
-            values(&mut random, DType::F32, &[400, n]),
-        );
-        let mut case = node(Op::Matmul, smallvec![], vec![x, y]);
-        lay_out(&mut case, 0, Lay::Reversed);
-        check_close(&case, 4.0 * 402.0);
-    }
-}
-
-#[test]
-fn infinite_terms_stay_infinite() {
-    for (dtype, k) in FLOATS.into_iter().flat_map(|dtype| [1, 2, 3, 8, 33].map(|k| (dtype, k))) {
-        for operand in 0..2 {
-            // Sums of ones are exact.
-            let ones = |sizes: &[i64; 2]| {
-                let count = sizes.iter().product::<i64>() as usize;
-                Array::from_f64(dtype, sizes, &vec![1.0; count])
-            };
-            let mut operands = vec![ones(&[3, k]), ones(&[k, 17])];
-            let last = operands[operand].len() - 1;
-            operands[operand].set_f64(last, f64::NEG_INFINITY);
-            node(Op::Matmul, smallvec![], operands).check_exact();
-        }
-    }
-}
 
 /// `product * scale + bias` and the product itself, of products in one block and in many.
 #[test]
@@ -176,41 +117,6 @@ fn small_products_with_every_instruction_set() {
                     }
                 }
             });
-        }
-    }
-}
-
-/// Products of rows and of sums, in several pieces and in none, dense and transposed; and how many roundings off they may be.
-pub fn grouped(random: &mut Random, dtype: DType) -> Vec<(Case, f64)> {
-    let all: [&[i64]; 4] = [&[70, 70, 80, 420], &[0, 5, 500, 500], &[420, 3, 3, 420], &[0; 4]];
-    let mut cases = Vec::new();
-    for ends in all {
-        for (ends_dtype, [m, k, n]) in [(DType::I64, [420, 33, 37]), (DType::I32, [420, 5, 0])] {
-            let numbers: Vec<f64> = ends.iter().map(|&end| end as f64).collect();
-            let ends = Array::from_f64(ends_dtype, &[4], &numbers);
-            for (a, b) in [([m, k], vec![4, k, n]), ([k, m], vec![m, n])] {
-                let (a, b) = (values(random, dtype, &a), values(random, dtype, &b));
-                let case = || {
-                    let operands = vec![a.clone(), b.clone(), ends.clone()];
-                    node(Op::GroupedMatmul, smallvec![], operands)
-                };
-                let mut turned = case();
-                lay_out(&mut turned, 0, Lay::Reversed);
-                lay_out(&mut turned, 1, Lay::Reversed);
-                let steps = 4.0 * (a.ty.sizes[1] as f64 + 2.0);
-                cases.extend([(case(), steps), (turned, steps)]);
-            }
-        }
-    }
-    cases
-}
-
-#[test]
-fn products_of_groups() {
-    let mut random = Random::new(31);
-    for dtype in FLOATS {
-        for (case, steps) in grouped(&mut random, dtype) {
-            check_close(&case, steps);
         }
     }
 }

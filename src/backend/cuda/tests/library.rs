@@ -3,18 +3,17 @@
 use super::super::emulated::Emulated;
 use super::super::lower::{self, Action};
 use super::super::{Cuda, cudnn_graph};
-use super::attention::rounded;
-use crate::backend::cpu::tests::conv::{SHAPES, attrs_of};
-use crate::backend::cpu::tests::node::{
-    Heads, attention_cases, attention_of, heads_side_by_side, largest, node, values,
-};
-use crate::backend::cpu::tests::{Case, Random, compute_epsilon, epsilon, tiny};
+use crate::backend::cpu::tests::cases::kernel_of;
+use crate::backend::cpu::tests::node::{heads_side_by_side, node, values};
+use crate::backend::cpu::tests::{Case, Random, compute_epsilon, epsilon, largest, tiny};
 use crate::backend::memory::Pool;
 use crate::backend::plan_tests;
 use crate::backend::reference::Reference;
 use crate::backend::{Backend, Call};
 use crate::dtype::DType;
 use crate::graph::text::parse;
+use crate::op::cases::attention::{self, HEADS, Heads, rounded};
+use crate::op::cases::window::{SHAPES, conv_attrs};
 use crate::op::{Op, Ty};
 use crate::plan::{Kernel, plan};
 use std::sync::{Arc, LazyLock};
@@ -26,6 +25,11 @@ fn with_library() -> &'static Cuda {
         None => Cuda::new(Arc::new(Emulated::with_library()), Pool::new(), true),
     });
     &BACKEND
+}
+
+/// Attention with such heads, and its gradient.
+fn attention_of(dtype: DType, heads: Heads) -> [Case; 2] {
+    attention::of(dtype, heads, 0).each_ref().map(kernel_of)
 }
 
 /// Whether a library is asked.
@@ -52,7 +56,6 @@ fn check(case: &Case, steps: f64) {
 
 #[test]
 fn attention_means_what_the_library_is_told() {
-    let mut random = Random::new(30);
     let cases: [(DType, Heads); 5] = [
         (DType::BF16, ([2, 3, 3, 7, 11, 8, 16], false, 0.0, None)),
         (DType::F16, ([2, 4, 2, 9, 9, 8, 8], true, 0.0, None)),
@@ -61,7 +64,7 @@ fn attention_means_what_the_library_is_told() {
         (DType::BF16, ([1, 1, 1, 2, 3, 8, 8], false, 0.0, None)),
     ];
     for (dtype, heads) in cases {
-        let [forward, backward] = attention_of(&mut random, dtype, heads);
+        let [forward, backward] = attention_of(dtype, heads);
         check(&forward, rounded(dtype, 300.0));
         check(&backward, rounded(dtype, 2000.0));
     }
@@ -72,11 +75,10 @@ fn attention_means_what_the_library_is_told() {
 /// has blocks: kernels of our own.
 #[test]
 fn what_the_library_would_compute_otherwise_is_not_asked_for() {
-    let mut random = Random::new(31);
     let mut asked = Vec::new();
-    for heads in attention_cases() {
+    for heads in HEADS {
         for dtype in [DType::F32, DType::BF16] {
-            let of_heads = attention_of(&mut random, dtype, heads);
+            let of_heads = attention_of(dtype, heads);
             asked.extend(of_heads.iter().map(|case| (dtype, heads.0, is_asked(case))));
         }
     }
@@ -86,10 +88,10 @@ fn what_the_library_would_compute_otherwise_is_not_asked_for() {
     let mask = Some((DType::F32, [1, 1, 5, 6]));
     let ends = Some((DType::I32, [1, 1, 1, 1]));
     for heads in [eight(0.1, None), eight(0.0, mask), eight(0.0, ends)] {
-        assert!(attention_of(&mut random, DType::BF16, heads).iter().all(|case| !is_asked(case)));
+        assert!(attention_of(DType::BF16, heads).iter().all(|case| !is_asked(case)));
     }
     for sizes in [[1, 2, 2, 1, 6, 8, 8], [1, 2, 2, 6, 1, 8, 8], [65536, 1, 1, 2, 2, 8, 8]] {
-        let cases = attention_of(&mut random, DType::BF16, (sizes, false, 0.0, None));
+        let cases = attention_of(DType::BF16, (sizes, false, 0.0, None));
         assert!(cases.iter().all(|case| !is_asked(case)));
     }
 }
@@ -97,7 +99,6 @@ fn what_the_library_would_compute_otherwise_is_not_asked_for() {
 /// Gradients of keys and queries that end within the library's tiles.
 #[test]
 fn ends_of_tiles_are_hidden_or_ours() {
-    let mut random = Random::new(34);
     for ([t, s], causal, taken) in [
         ([64, 64], false, false),
         ([64, 64], true, true),
@@ -108,7 +109,7 @@ fn ends_of_tiles_are_hidden_or_ours() {
         ([70, 130], false, true),
     ] {
         let heads = ([1, 1, 1, t, s, 8, 8], causal, 0.0, None);
-        let [forward, backward] = attention_of(&mut random, DType::BF16, heads);
+        let [forward, backward] = attention_of(DType::BF16, heads);
         assert!(is_asked(&forward));
         assert_eq!(is_asked(&backward), taken, "{t} {s} {causal}");
     }
@@ -125,12 +126,13 @@ fn convolution_means_what_the_library_is_told() {
         for dtype in [DType::F32, DType::BF16, DType::F64] {
             let taken = elements > 0 && dtype != DType::F64;
             let (x, w) = (values(&mut random, dtype, x), values(&mut random, dtype, w));
-            let forward = node(Op::Conv, attrs_of(None, lists, groups), vec![x.clone(), w.clone()]);
+            let forward =
+                node(Op::Conv, conv_attrs(None, lists, groups), vec![x.clone(), w.clone()]);
             let sizes = forward.writes[0].1.clone();
             let dy = values(&mut random, dtype, &sizes);
-            let of_input = attrs_of(Some(&x.ty.sizes[2..]), lists, groups);
+            let of_input = conv_attrs(Some(&x.ty.sizes[2..]), lists, groups);
             let of_input = node(Op::ConvGradInput, of_input, vec![dy.clone(), w.clone()]);
-            let of_weight = attrs_of(Some(&w.ty.sizes[2..]), lists, groups);
+            let of_weight = conv_attrs(Some(&w.ty.sizes[2..]), lists, groups);
             let of_weight = node(Op::ConvGradWeight, of_weight, vec![dy, x]);
             for case in [forward, of_input, of_weight] {
                 assert_eq!(is_asked(&case), taken, "{:?}", case.kernel);
@@ -150,7 +152,7 @@ fn a_short_gradient_is_not_asked_for() {
         values(&mut random, DType::F32, &[1, 2, 3, 3]),
         values(&mut random, DType::F32, &[2, 2, 3, 3]),
     );
-    let attrs = attrs_of(Some(&[8, 8]), [&[1, 1], &[0, 0], &[1, 1]], 1);
+    let attrs = conv_attrs(Some(&[8, 8]), [&[1, 1], &[0, 0], &[1, 1]], 1);
     assert!(!is_asked(&node(Op::ConvGradInput, attrs, vec![dy, w])));
 }
 

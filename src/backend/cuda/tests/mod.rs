@@ -1,26 +1,22 @@
 //! Every kernel against its row's meaning, on a device made of the host ([`super::emulated`]).
 
 mod attention;
+mod cases;
 mod collectives;
 mod failure;
 mod horizontal_fusion;
 mod graphs;
-mod index;
 mod library;
 mod map;
 mod custom_op;
 mod product;
-mod reduce;
-mod rows;
 mod transpose;
 mod usage;
-mod window;
 
 use super::emit::Source;
 use super::lower::{self, Action};
 use super::{Cuda, driver, emulated, memory};
-use crate::backend::cpu::tests::node::largest;
-use crate::backend::cpu::tests::{Case, compute_epsilon, epsilon, tiny};
+use crate::backend::cpu::tests::{Case, compute_epsilon, epsilon, largest, tiny};
 use crate::backend::plan_tests;
 use crate::backend::reference::Reference;
 use crate::error::Error;
@@ -103,17 +99,16 @@ pub fn check_close(cases: &[(Case, f64)]) {
     }
 }
 
+/// That kernels compute a case, and not the host.
+pub fn is_on_the_device(case: &Case) {
+    let actions = lower::step(&case.plan(), 0, &*cuda().device).expect("it can be lowered").actions;
+    let on_host = actions.iter().any(|a| matches!(a, Action::Host(_)));
+    assert!(!on_host, "{:?} on the host", case.kernel);
+}
+
 /// As [`check_close`], of cases that kernels compute and not the host.
 pub fn check_kernels(cases: &[(Case, f64)]) {
-    for (case, _) in cases {
-        let actions =
-            lower::step(&case.plan(), 0, &*cuda().device).expect("it can be lowered").actions;
-        assert!(
-            !actions.iter().any(|a| matches!(a, Action::Host(_))),
-            "{:?} on the host",
-            case.kernel
-        );
-    }
+    cases.iter().for_each(|(case, _)| is_on_the_device(case));
     check_close(cases);
 }
 

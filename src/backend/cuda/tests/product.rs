@@ -1,10 +1,9 @@
-//! Products of floats of 8 bits, those that a library has and the others, and of groups.
+//! Products of floats of 8 bits, those that a library has and the others.
 
 use super::super::lower::{self, Action};
-use super::{check_close, check_kernels, cuda, on_a_gpu};
+use super::{check_kernels, cuda, on_a_gpu};
 use crate::backend::cpu::tests::node::{lay_out, node};
-use crate::backend::cpu::tests::product::grouped;
-use crate::backend::cpu::tests::{Case, FLOATS, Lay, Random};
+use crate::backend::cpu::tests::{Case, Lay};
 use crate::dtype::DType::{self, *};
 use crate::op::array::Array;
 use crate::op::{Attr, Op, Ty};
@@ -78,11 +77,4 @@ fn scaled_products() {
     }
     cases.push((product([F8E4M3FN, F8E4M3FN, BF16], [5, 16, 0], one), 0.0));
     check_kernels(&cases);
-}
-
-#[test]
-fn products_of_groups() {
-    let mut random = Random::new(31);
-    let cases: Vec<_> = FLOATS.into_iter().flat_map(|dtype| grouped(&mut random, dtype)).collect();
-    check_close(&cases);
 }
