@@ -7,14 +7,15 @@
 
 pub mod attention;
 pub mod contraction;
+pub mod convolution;
 pub mod data;
 pub mod index;
 mod meaning;
 pub mod movement;
 pub mod nn;
+pub mod pooling;
 pub mod recurrent;
 pub mod reduce;
-pub mod window;
 
 use super::array::Array;
 use super::evaluate::evaluate;
@@ -49,6 +50,11 @@ macro_rules! for_each_family {
         }
 
         #[test]
+        fn convolution() {
+            $check($crate::op::cases::convolution::cases());
+        }
+
+        #[test]
         fn index() {
             $check($crate::op::cases::index::cases());
         }
@@ -64,6 +70,11 @@ macro_rules! for_each_family {
         }
 
         #[test]
+        fn pooling() {
+            $check($crate::op::cases::pooling::cases());
+        }
+
+        #[test]
         fn recurrent() {
             $check($crate::op::cases::recurrent::cases());
         }
@@ -71,11 +82,6 @@ macro_rules! for_each_family {
         #[test]
         fn reduce() {
             $check($crate::op::cases::reduce::cases());
-        }
-
-        #[test]
-        fn window() {
-            $check($crate::op::cases::window::cases());
         }
     };
 }
@@ -335,7 +341,7 @@ fn ints(list: &[i64]) -> Attr {
 }
 
 /// The families of the table.
-pub fn all() -> [fn() -> Vec<Case>; 8] {
+pub fn all() -> [fn() -> Vec<Case>; 9] {
     [
         attention::cases,
         contraction::cases,
@@ -344,7 +350,8 @@ pub fn all() -> [fn() -> Vec<Case>; 8] {
         nn::cases,
         recurrent::cases,
         reduce::cases,
-        window::cases,
+        convolution::cases,
+        pooling::cases,
     ]
 }
 
@@ -360,7 +367,8 @@ pub fn oracle(op: Op) -> Option<Oracle> {
         nn::oracle,
         recurrent::oracle,
         reduce::oracle,
-        window::oracle,
+        convolution::oracle,
+        pooling::oracle,
     ];
     families.into_iter().find_map(|of: fn(Op) -> Option<Oracle>| of(op))
 }

@@ -2,7 +2,7 @@
 
 use super::nn::{DIFFERENCES, differences, forward};
 use super::*;
-use crate::op::cases::window::{EXACT, conv_attrs};
+use crate::op::cases::convolution::{EXACT, conv_attrs};
 
 #[test]
 fn convolution_gradients() {

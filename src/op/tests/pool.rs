@@ -2,7 +2,7 @@
 
 use super::nn::{DIFFERENCES, differences, forward};
 use super::*;
-use crate::op::cases::window::{EXACT_POOLS, pool_attrs};
+use crate::op::cases::pooling::{EXACT_POOLS, pool_attrs};
 
 #[test]
 fn pooling_gradients() {

@@ -13,7 +13,7 @@ use crate::backend::{Backend, Call};
 use crate::dtype::DType;
 use crate::graph::text::parse;
 use crate::op::cases::attention::{self, HEADS, Heads, rounded};
-use crate::op::cases::window::{SHAPES, conv_attrs};
+use crate::op::cases::convolution::{SHAPES, conv_attrs};
 use crate::op::{Op, Ty};
 use crate::plan::{Kernel, plan};
 use std::sync::{Arc, LazyLock};
