@@ -1,7 +1,9 @@
 """The module torch.acc and PyTorch's device-neutral interfaces over it."""
 
 import os
+import re
 import threading
+import warnings
 from types import SimpleNamespace
 
 import pytest
@@ -143,6 +145,25 @@ def test_printing_shows_values():
     assert repr(x) == "tensor([[0., 1., 2.],\n        [3., 4., 5.]], device='acc:0')"
     assert "Parameter" in repr(nn.Parameter(x))
     assert f"{x[0, 1]:.1f}" == "1.0"
+
+
+def test_printing_compiles_nothing():
+    shown = [
+        torch.arange(900.0, device=DEVICE),
+        torch.arange(9000.0, device=DEVICE).view(90, 100),
+        torch.randn(30, 3, dtype=torch.complex64, device=DEVICE, requires_grad=True),
+        torch.arange(40, device=DEVICE).view(5, 8).t() > 7,
+    ]
+    torchacc.sync()
+    before = torchacc.metrics()["compiles"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for tensor in shown:
+            on_host = repr(tensor.detach().cpu())
+            assert re.sub(r",\s+device='acc:0'", "", repr(tensor.detach())) == on_host
+            str(tensor)
+    # Reading the view that is not stored as it is.
+    assert torchacc.metrics()["compiles"] - before <= 1
 
 
 def test_host_reads():

@@ -5,7 +5,7 @@ import sys
 import torch
 from torchacc_autoload import LIBRARY
 
-from torchacc import _compiler, device, distributed, dlpack
+from torchacc import _compiler, _printing, device, distributed, dlpack
 
 _loaded = False
 
@@ -45,6 +45,7 @@ def load() -> None:
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
     )
     dlpack.install()
+    _printing.install()
     distributed.register()
     _compiler.import_late()
     _loaded = True
