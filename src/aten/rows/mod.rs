@@ -3,6 +3,7 @@
 mod activation;
 mod adjoint;
 mod advanced;
+mod antialias;
 mod attention;
 mod channel;
 mod collective;
@@ -47,6 +48,7 @@ pub const FAMILIES: &[&[Row]] = &[
     convolution::ROWS,
     pool::ROWS,
     resample::ROWS,
+    antialias::ROWS,
     grid::ROWS,
     unfold::ROWS,
     loss::ROWS,

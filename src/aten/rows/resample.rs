@@ -143,7 +143,7 @@ fn pad_backward<'a>(c: &Call<'a>, n: usize, edge: Edge) -> Outs<'a> {
 }
 
 /// The gradient of what is linear in a tensor of `sizes`, in the dtype of `dy`.
-fn adjoint<'a>(
+pub fn adjoint<'a>(
     c: &Call<'a>,
     dy: V<'a>,
     sizes: &[i64],
@@ -181,9 +181,9 @@ pub struct Tap<'a> {
 
 /// One dimension, from `from` elements to `to`; what `scale` (result per input) says of the distance of neighbours goes
 /// first.
-struct Axis {
-    from: i64,
-    to: i64,
+pub struct Axis {
+    pub from: i64,
+    pub to: i64,
     scale: Option<f64>,
     /// Whether the first and last elements lie over each other, rather than the edges.
     align: bool,
@@ -191,7 +191,7 @@ struct Axis {
 
 impl Axis {
     /// How far apart neighbours of the result lie, in elements of the input.
-    fn spacing<'a>(&self, math: &'a Math, dtype: DType) -> V<'a> {
+    pub fn spacing<'a>(&self, math: &'a Math, dtype: DType) -> V<'a> {
         let number = |n: i64| math.constant(n as f64, dtype);
         match self.scale.filter(|&scale| scale > 0.0) {
             _ if self.align && self.to > 1 => number(self.from - 1) / number(self.to - 1),
@@ -254,6 +254,21 @@ pub fn cubic_weights(t: V) -> [V; 4] {
     [beyond(t + 1.0), within(t), within(1.0 - t), beyond(2.0 - t)]
 }
 
+/// The dimensions behind the first two of what has `sizes`, and is to have those of `to`. Arguments from `first` on: the
+/// scales.
+pub fn axes(c: &Call, sizes: &[i64], to: &[i64], align: bool, first: usize) -> Result<Vec<Axis>> {
+    if sizes.len() != to.len() + 2 || sizes[1..].iter().chain(to).any(|&size| size < 1) {
+        return invalid!(
+            "Input and output sizes should be greater than 0, but got input of sizes {sizes:?} and output sizes {to:?}"
+        );
+    }
+    let axis = |d: usize| {
+        let scale = if c.has(first + d) { Some(c.float(first + d, 0.0)?) } else { None };
+        Ok(Axis { from: sizes[d + 2], to: to[d], scale, align })
+    };
+    (0..to.len()).map(axis).collect()
+}
+
 /// `x[n,c,s…]` with dimensions `s` of the sizes `to`, the last one first. Arguments from `first` on: for kinds that have
 /// it `align_corners`, then the scales.
 fn interpolated<'a>(
@@ -263,22 +278,14 @@ fn interpolated<'a>(
     first: usize,
     (kind, dtype): (Kind, DType),
 ) -> Result<V<'a>> {
-    let sizes = x.sizes();
-    let n = to.len();
-    if sizes.len() != n + 2 || sizes[1..].iter().chain(to).any(|&size| size < 1) {
-        return invalid!(
-            "Input and output sizes should be greater than 0, but got input of sizes {sizes:?} and output sizes {to:?}"
-        );
-    }
     let aligns = matches!(kind, Kind::Linear | Kind::Cubic);
     let align = aligns && c.bool(first, false)?;
-    let first = first + aligns as usize;
     let mut y = x;
-    for d in (0..n).rev() {
-        let scale = if c.has(first + d) { Some(c.float(first + d, 0.0)?) } else { None };
-        let axis = Axis { from: sizes[d + 2], to: to[d], scale, align };
-        let same = axis.from == axis.to && (kind == Kind::Linear || scale.is_none_or(|s| s == 1.0));
-        if !same {
+    for (d, axis) in
+        axes(c, &x.sizes(), to, align, first + aligns as usize)?.iter().enumerate().rev()
+    {
+        let keeps = kind == Kind::Linear || axis.scale.is_none_or(|s| s == 1.0);
+        if axis.from != axis.to || !keeps {
             y = axis.apply(y, d + 2, kind, dtype);
             y.math().check()?;
         }
@@ -287,7 +294,7 @@ fn interpolated<'a>(
 }
 
 /// Argument `i`, a list of `n` sizes.
-fn sizes(c: &Call, i: usize, n: usize) -> Result<Dims> {
+pub fn sizes(c: &Call, i: usize, n: usize) -> Result<Dims> {
     match c.ints(i)? {
         Some(list) if list.len() == n => Ok(list),
         list => invalid!("It is expected that argument {i} has {n} elements, but got {list:?}"),

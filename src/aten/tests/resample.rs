@@ -115,6 +115,44 @@ fn interpolation() {
 }
 
 #[test]
+fn interpolation_without_aliasing() {
+    let x = wave(F64, &[1, 2, 7, 5], 1);
+    let (size, from, to) = (ints(&[3, 9]), ints(&[1, 2, 7, 5]), [1, 2, 3, 9]);
+    for (align, scale) in [(false, None), (true, None), (false, Some(0.4))] {
+        // The elements' weights of one result: a tent as wide as the results lie apart, and at least as the inputs do.
+        let tents = |i: i64, from: i64, to: i64, scale: Option<f64>| {
+            let spacing = match (align, scale) {
+                (true, _) => (from - 1) as f64 / (to - 1) as f64,
+                (_, Some(scale)) => 1.0 / scale,
+                _ => from as f64 / to as f64,
+            };
+            let far = |j: i64| (j as f64 + 0.5 - (i as f64 + 0.5) * spacing) / spacing.max(1.0);
+            let tents: Vec<f64> = (0..from).map(|j| (1.0 - far(j).abs()).max(0.0)).collect();
+            let all: f64 = tents.iter().sum();
+            tents.into_iter().map(|tent| tent / all).collect::<Vec<_>>()
+        };
+        let expected = each(&to, |at| {
+            let (h, w) = (tents(at[2], 7, 3, scale), tents(at[3], 5, 9, None));
+            let part = |i: i64, j: i64| h[i as usize] * w[j as usize] * pick(&x, &[0, at[1], i, j]);
+            (0..35).map(|n| part(n / 5, n % 5)).sum()
+        });
+        let scales = [scale.map_or(NONE, TrialArg::Float), NONE];
+        let args = [&[(&x).into(), size.clone(), flag(align)], &scales[..]].concat();
+        let y = only("aten::_upsample_bilinear2d_aa", &args);
+        check("bilinear", &y, F64, &to, &expected);
+        for name in ["_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"] {
+            let (forward, backward) = (format!("aten::{name}"), format!("aten::{name}_backward"));
+            let rest = [&[size.clone(), from.clone(), flag(align)], &scales[..]].concat();
+            check_adjoint(&forward, &args[1..], &backward, &rest, &x);
+        }
+    }
+    // What is constant stays so.
+    let flat = Array::from_f64(F64, &[1, 2, 7, 5], &[2.5; 70]);
+    let args = [(&flat).into(), size, flag(false), NONE, NONE];
+    check("bicubic", &only("aten::_upsample_bicubic2d_aa", &args), F64, &to, &[2.5; 54]);
+}
+
+#[test]
 fn grids() {
     let x = wave(F64, &[1, 2, 3, 4], 1);
     // Centres of elements, one beyond an edge, one nowhere.
