@@ -17,6 +17,7 @@
 # make test-distributed every engine of PyTorch for several processes, whole; make test has the short form
 # make test-parallel every combination of torchacc.accelerate, whole; make test has the short form
 # make test-chaos a training that is killed and loses disks and machines, whole; make test has the short form
+# make test-operators PyTorch's tables of operators, modules and optimizers, whole; writes docs/operators_tested.md
 # make test-random an hour of random programs on acc against the CPU; SECONDS=N how long, SEED=N which, BACKEND=reference on what
 # make openxla-plugin a plugin of OpenXLA for the CPU (63 MB), on which some tests run where it is there
 # make test-plugins random programs on that plugin and on another one
@@ -38,7 +39,7 @@ space := $(subst ,, )
 CUDA_FOLDERS = $(subst $(space),:,$(wildcard $(VENV)/lib/python3*/site-packages/nvidia/*/lib))
 
 .DEFAULT_GOAL := build
-.PHONY: build docs environment install wheel sdist extension train train-ddp train-parallel train-elastic test test-libraries test-models test-gpu gpu-kit test-rust test-python test-distributed test-parallel test-chaos test-wheel test-random test-plugins openxla-plugin sanitize sanitize-memory sanitize-threads lint lint-rust format bench-calls bench-peers bench-distributed bench-overlap bench-predicted bench-checkpoints clean FORCE
+.PHONY: build docs environment install wheel sdist extension train train-ddp train-parallel train-elastic test test-libraries test-models test-gpu gpu-kit test-rust test-python test-distributed test-parallel test-chaos test-wheel test-operators test-random test-plugins openxla-plugin sanitize sanitize-memory sanitize-threads lint lint-rust format bench-calls bench-peers bench-distributed bench-overlap bench-predicted bench-checkpoints clean FORCE
 
 build: environment $(RUST_LIB)
 	$(MAKE) --no-print-directory --jobs=$(shell nproc) extension
@@ -143,6 +144,11 @@ test-chaos: build
 # Downloads PyTorch for each of them, 6 GB, and keeps what failed.
 test-wheel: build
 	TORCHACC_WHEEL=whole $(BIN)/python -m pytest -rs -o tmp_path_retention_policy=failed torch_extension/tests/test_wheel.py
+
+# Every type and every input that the tables generate, on acc and on the CPU, each test with a limit of time; make test has a sample.
+test-operators: build
+	PYTHONPATH=torch_extension/tests $(BIN)/python -W ignore -m whole_tables --workers $(WORKERS) \
+		--write docs/operators_tested.md
 
 # Ends at the first failure, which it prints as a script; the seed is the first line.
 test-random: build

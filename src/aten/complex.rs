@@ -36,13 +36,17 @@ pub fn mul<'m>(a: V<'m>, b: V<'m>) -> V<'m> {
     complex(a * c - b * d, a * d + b * c)
 }
 
-/// Scaled by the larger part of the divisor, whose square may not be a number of the type.
+/// Smith's formula (1962), by the ratio of the divisor's parts: its square may not be a number of the type.
 pub fn div<'m>(a: V<'m>, b: V<'m>) -> V<'m> {
     let ([a, b], [c, d]) = (a.parts(), b.parts());
-    let scale = c.abs().max(d.abs());
-    let (a, b, c, d) = (a / scale, b / scale, c / scale, d / scale);
-    let norm = c * c + d * d;
-    complex((a * c + b * d) / norm, (b * c - a * d) / norm)
+    let by_real = c.abs().ge(d.abs());
+    let (large, small) = (by_real.select(c, d), by_real.select(d, c));
+    let is_zero = large.eq(0.0);
+    let ratio = small / is_zero.select(large + 1.0, large);
+    let size = is_zero.select(large.abs(), large + small * ratio);
+    let re = by_real.select(a + b * ratio, a * ratio + b);
+    let im = by_real.select(b - a * ratio, b * ratio - a);
+    complex(re / size, im / size)
 }
 
 pub fn reciprocal(z: V) -> V {
@@ -78,7 +82,13 @@ pub fn polar<'m>(size: V<'m>, angle: V<'m>) -> V<'m> {
 
 pub fn exp(z: V) -> V {
     let [re, im] = z.parts();
-    polar(re.exp(), im)
+    let [wide, high] = polar(re.exp(), im).parts();
+    // An infinite size times no number, or times a sine of 0, is none.
+    let has_angle = im.abs().lt(f64::INFINITY);
+    let [wide, high] =
+        [wide, high].map(|part| has_angle.or(re.ne(f64::NEG_INFINITY)).select(part, 0.0));
+    let wide = has_angle.or(re.ne(f64::INFINITY)).select(wide, re);
+    complex(wide, im.eq(0.0).select(im, high))
 }
 
 pub fn log(z: V) -> V {
@@ -88,9 +98,10 @@ pub fn log(z: V) -> V {
 /// The root with a real part of at least 0, on the side of the imaginary part, be it a zero.
 pub fn sqrt(z: V) -> V {
     let [re, im] = z.parts();
-    let long = (abs(z) * 0.5 + re.abs() * 0.5).sqrt();
-    let short = im.abs() / (long.gt(0.0).select(long, 1.0) * 2.0);
-    let short = im.abs().eq(f64::INFINITY).select(long, short);
+    let is_endless = im.abs().eq(f64::INFINITY);
+    let long = is_endless.select(im.abs(), (abs(z) * 0.5 + re.abs() * 0.5).sqrt());
+    let short = im.abs() / (long.eq(0.0).select(long + 1.0, long) * 2.0);
+    let short = is_endless.select(long, short);
     let is_below = im.binary(Op::Atan2, -1.0).lt(0.0);
     let is_left = re.lt(0.0);
     let height = is_left.select(long, short);

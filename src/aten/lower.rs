@@ -205,16 +205,20 @@ fn results<'a>(math: &'a Math, values: &'a Values<'a>, record: &'a Record) -> Re
     Ok(results)
 }
 
-/// Whether a complex dtype is among the operands and results, or asked for.
+/// Whether a complex dtype is among the operands, or asked for. One of `out=` alone is what real numbers become when they
+/// are written.
 fn is_complex(record: &Record) -> bool {
+    let is_written = record.outs.iter().any(|out| out.view.dtype.is_complex());
     let of_read = |read: &Read| read.view.dtype.is_complex();
     let of_arg = |arg: &Arg| match arg {
         Arg::Tensor(read) => of_read(read),
         Arg::Tensors(reads) => reads.iter().flatten().any(of_read),
         Arg::DType(dtype) => dtype.is_complex(),
+        // The two parts of a number.
+        Arg::Floats(_) => is_written,
         _ => false,
     };
-    record.args.iter().any(of_arg) || record.outs.iter().any(|out| out.view.dtype.is_complex())
+    record.args.iter().any(of_arg)
 }
 
 /// Whether no result has an element.

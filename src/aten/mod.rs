@@ -52,7 +52,7 @@ struct Row {
     moves: bool,
     /// Whether floats of 8 bits may be among the operands and results.
     float8: bool,
-    /// How it is lowered where a complex dtype is among the operands and results.
+    /// How it is lowered where a complex dtype is among the operands, or asked for.
     complex: Option<for<'a> fn(&Call<'a>) -> Outs<'a>>,
     /// Of which dtypes it is among those that have arithmetic: of others PyTorch has no kernel, or rounds in its own way.
     takes: fn(DType) -> bool,

@@ -144,7 +144,8 @@ def in_a_row(seed, count):
     wrong = []
     for number, (made, wanted) in enumerate(zip(results, expected, strict=True)):
         tolerance = 3e-2 if made.dtype.itemsize == 2 else 1e-5
-        if not torch.allclose(made.double(), wanted, rtol=tolerance, atol=tolerance):
+        # Of numbers of about ten, which a backend may add in halves.
+        if not torch.allclose(made.double(), wanted, rtol=tolerance, atol=10 * tolerance):
             wrong.append(f"{number}: {made.dtype}[{made.numel()}]")
     digest = hashlib.sha256()
     for made in results:

@@ -114,6 +114,21 @@ def test_operators_that_write_an_argument_and_return_nothing(notes):
     assert notes.take() == [3, 5]
 
 
+def test_kernels_of_the_cpu_heed_the_number_of_threads(notes):
+    """Also those that change it after the thread that runs them has begun to use some."""
+    before = torch.get_num_threads()
+    x = torch.ones(1, device=DEVICE)
+    try:
+        for wanted in (2, 1, 3):
+            torch.set_num_threads(wanted)
+            notes.threads(x)
+            torchacc.cut()
+            torch.acc.synchronize()
+            assert notes.take() == [wanted]
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_effects_of_kernels_in_python_come_after_what_was_recorded(notes):
     LIBRARY.impl("note", lambda x: notes.note(x, -1.0), "CPU")
     LIBRARY.impl("note", lambda x: None, "Meta")

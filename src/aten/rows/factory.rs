@@ -139,6 +139,9 @@ fn linspace<'a>(c: &Call<'a>) -> Outs<'a> {
     }
     let dtype = dtype(c, 3, DType::F32)?;
     let (start, end) = (c.number(0, 0.0, DType::F64)?, c.number(1, 0.0, DType::F64)?);
+    // Integers lie between whole ends.
+    let end_of = |x: V<'a>| if dtype.is_int() { x.cast(dtype).cast(DType::F64) } else { x };
+    let (start, end) = (end_of(start), end_of(end));
     let index = c.math.iota(&[n], 0, DType::F64);
     let step = (end - start) / (n - 1).max(1) as f64;
     let upper = end - ((n - 1) as f64 - index) * step;

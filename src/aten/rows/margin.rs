@@ -15,7 +15,7 @@ pub const ROWS: &[Row] = &[
     row("multi_margin_loss", PLAIN, |c| {
         let of = MultiMargin::of(c, 0)?;
         let each = of.classes.per_sample(of.powers(of.hinges()) * of.weight);
-        Ok(vec![of.classes.reduced(c, each, 5)?])
+        Ok(vec![of.classes.reduced(c, each, 5, !c.ty(1)?.sizes.is_empty())?])
     })
     .refuses(always),
     row("multi_margin_loss_backward", BACKWARD, |c| {
@@ -31,7 +31,7 @@ pub const ROWS: &[Row] = &[
         let of = Multilabel::of(c, 0, 1)?;
         let each = of.classes.per_sample(of.hinges().reduce(Op::Sum, &[1], false));
         let is_target = of.classes.as_given(of.is_target.cast(of.classes.scores.dtype()));
-        Ok(vec![of.classes.reduced(c, each, 2)?, is_target])
+        Ok(vec![of.classes.reduced(c, each, 2, c.ty(1)?.sizes.len() > 1)?, is_target])
     })
     .refuses(always),
     row("multilabel_margin_loss_backward", BACKWARD, |c| {
@@ -81,11 +81,12 @@ impl<'a> Classes<'a> {
         of_classes.reduce(Op::Sum, &[1], false) / self.count() as f64
     }
 
-    /// The loss, by the reduction that argument `i` says.
-    fn reduced(&self, c: &Call<'a>, each: V<'a>, i: usize) -> Result<V<'a>> {
+    /// The loss, by the reduction that argument `i` says. `listed`: whether targets are given as those of several samples,
+    /// be it of one.
+    fn reduced(&self, c: &Call<'a>, each: V<'a>, i: usize, listed: bool) -> Result<V<'a>> {
         let sum = || each.reduce(Op::Sum, &[0], false);
         let loss = match c.int(i, 1)? {
-            0 if self.given.rank() == 2 => each,
+            0 if listed => each,
             0 => each.reshape(&[]),
             1 => sum() / self.samples() as f64,
             _ => sum(),

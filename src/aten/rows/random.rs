@@ -48,13 +48,23 @@ fn probabilities(p: V) -> V {
 fn multinomial<'a>(c: &Call<'a>) -> Outs<'a> {
     let weights = c.tensor(0)?;
     let (sizes, k, replaces) = (weights.sizes(), c.int(1, 1)?, c.bool(2, false)?);
-    let Some((&n, lead)) = sizes.split_last().filter(|_| weights.dtype().is_float()) else {
-        return invalid!("multinomial takes rows of floats, got {} {sizes:?}", weights.dtype());
-    };
-    if k < 1 || n < 1 || !replaces && k > n {
+    if !weights.dtype().is_float() {
         return invalid!(
-            "cannot sample n_sample {k} of prob_dist.size(-1) {n} without replacement"
+            "multinomial only supports floating-point dtypes for input, got: {}",
+            weights.dtype()
         );
+    }
+    if let Some(out) = c.out(0).filter(|out| out.dtype != DType::I64) {
+        return invalid!("multinomial expects Long tensor out, got: {}", out.dtype);
+    }
+    let Some((&n, lead)) = sizes.split_last() else {
+        return invalid!("prob_dist must be 1 or 2 dim");
+    };
+    if k < 1 {
+        return invalid!("cannot sample n_sample <= 0 samples");
+    }
+    if n < 1 || !replaces && k > n {
+        return invalid!("cannot sample n_sample > prob_dist.size(-1) samples without replacement");
     }
     let weights = weights.cast(wide(weights.dtype()));
     let axis = lead.len() as i64;

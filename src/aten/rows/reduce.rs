@@ -198,6 +198,10 @@ fn logical<'a>(c: &Call<'a>, op: Op, which: Axes) -> Outs<'a> {
         _ => (0..x.rank() as i64).collect(),
     };
     let keep = matches!(which, Axes::Argument) && c.bool(2, false)?;
+    if let Some(out) = c.out(0).filter(|out| !matches!(out.dtype, DType::Bool | DType::U8)) {
+        let name = if op == Op::All { "all" } else { "any" };
+        return invalid!("{name} only supports bool tensor for result, got: {}", out.dtype);
+    }
     // PyTorch answers u8 with u8.
     let dtype = if x.dtype() == DType::U8 { DType::U8 } else { DType::Bool };
     Ok(vec![x.cast(DType::Bool).reduce(op, &axes, keep).cast(dtype)])

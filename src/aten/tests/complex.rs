@@ -71,6 +71,25 @@ fn functions_of_parts() {
 }
 
 #[test]
+fn what_is_endless_or_zero() {
+    const INF: f64 = f64::INFINITY;
+    let of = |z: Number| complex(C64, &[1], &[z]);
+    let quotient = |a: Number, b: Number| {
+        numbers(&only("aten::div.Tensor", &[(&of(a)).into(), (&of(b)).into()]))[0]
+    };
+    assert_eq!(quotient((1.0, 2.0), (0.0, INF)), (0.0, 0.0));
+    assert_eq!(quotient((1.0, 2.0), (-INF, 1.0)), (0.0, 0.0));
+    assert_eq!(quotient((INF, 0.0), (2.0, 0.0)).0, INF);
+    assert_eq!(quotient((1.0, -2.0), (0.0, -0.0)), (INF, -INF));
+    let function = |name: &str, z: Number| numbers(&only(name, &[(&of(z)).into()]))[0];
+    assert_eq!(function("aten::exp", (INF, 0.0)), (INF, 0.0));
+    assert_eq!(function("aten::exp", (INF, INF)).0, INF);
+    assert_eq!(function("aten::exp", (-INF, INF)), (0.0, 0.0));
+    assert_eq!(function("aten::sqrt", (1.0, -INF)), (INF, -INF));
+    assert!(function("aten::sqrt", (f64::NAN, 1.0)).1.is_nan());
+}
+
+#[test]
 fn types_are_promoted() {
     let z = any(C64, &[3], 1);
     let cases = [(wave(F32, &[3], 2), C64), (wave(F64, &[3], 2), C128), (wave(I64, &[], 2), C64)];

@@ -73,13 +73,10 @@ at::Tensor efficient_zero_tensor(at::IntArrayRef size, std::optional<at::ScalarT
 // operator whose shapes are those of its arguments.
 at::Tensor& arange_out(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step,
                        at::Tensor& out) {
-  int64_t size = 0;
-  if (at::isIntegralType(out.scalar_type(), /*includeBool=*/false) && start.isIntegral(false) &&
-      end.isIntegral(false) && step.isIntegral(false)) {
-    size = at::native::compute_arange_size<int64_t>(start, end, step);
-  } else {
-    size = at::native::compute_arange_size<double>(start, end, step);
-  }
+  // As on the CPU: from ends that are whole where the elements are of 64 bits.
+  const int64_t size = out.scalar_type() == at::kLong
+                           ? at::native::compute_arange_size<int64_t>(start, end, step)
+                           : at::native::compute_arange_size<double>(start, end, step);
   if (out.numel() != size && out.numel() > 0) {
     TORCH_WARN("The number of elements in the out tensor of shape ", out.sizes(), " is ",
                out.numel(), " which does not match the computed number of elements ", size,

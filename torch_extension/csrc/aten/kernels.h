@@ -33,6 +33,7 @@ at::Tensor& logspace_out(const at::Scalar& start, const at::Scalar& end, int64_t
 at::Tensor roll(const at::Tensor& self, c10::SymIntArrayRef shifts, at::IntArrayRef dims);
 at::Tensor stack(at::TensorList tensors, int64_t dim);
 void cat(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+void cat_out(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 at::Tensor select_backward(const at::Tensor& grad, c10::SymIntArrayRef input_sizes, int64_t dim,
                            c10::SymInt index);
 at::Tensor slice_backward(const at::Tensor& grad, c10::SymIntArrayRef input_sizes, int64_t dim,

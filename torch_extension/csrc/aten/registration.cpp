@@ -107,6 +107,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("roll", &roll);
   m.impl("stack", &stack);
   m.impl("cat", torch::CppFunction::makeFromBoxedFunction<&cat>());
+  m.impl("cat.out", torch::CppFunction::makeFromBoxedFunction<&cat_out>());
   m.impl("select_backward", &select_backward);
   m.impl("slice_backward", &slice_backward);
   m.impl("addr.out", &addr_out);
@@ -117,7 +118,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   for (const char* name :
        {"embedding", "logsumexp", "native_layer_norm", "native_group_norm", "mish_backward",
         "complex", "polar", "ldexp.Tensor", "ldexp.out", "ldexp_", "smooth_l1_loss_backward",
-        "huber_loss_backward", "masked_scatter_backward", "_grouped_mm"}) {
+        "huber_loss_backward", "masked_scatter_backward", "_grouped_mm", "conj_physical_",
+        "mode.values", "all.dims_out", "any.dims_out"}) {
     m.impl(name, recorder());
   }
   for (const char* name : {"_scaled_mm", "_scaled_mm.out", "_scaled_mm_v2", "_scaled_mm_v2.out"}) {

@@ -3,6 +3,7 @@
 // As long as they are fixed they are part of the program, which copies slices. Where they vary
 // (random shifts, lags that a model reads, samples of a data set on the device), each of them would
 // be another program: there elements are selected by an index that is computed from them.
+#include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/arange.h>
@@ -213,6 +214,13 @@ void cat(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   torch::jit::drop(*stack, 2);
   const at::Tensor joined = selected(windows).movedim(0, dim).flatten(dim, dim + 1);
   stack->emplace_back(joined.contiguous(windows[0].suggest_memory_format()));
+}
+
+void cat_out(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const at::Tensor out = torch::jit::peek(*stack, 2, 3).toTensor();
+  for (const at::Tensor& tensor : torch::jit::peek(*stack, 0, 3).toTensorVector())
+    at::assert_no_overlap(out, tensor);
+  record_boxed(op, stack);
 }
 
 at::Tensor select_backward(const at::Tensor& grad, c10::SymIntArrayRef input_sizes, int64_t dim,

@@ -1,6 +1,7 @@
 #include "record/cpu_fallback.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/List.h>
 #include <ATen/ops/bernoulli.h>
 #include <ATen/ops/empty.h>
@@ -62,6 +63,9 @@ class Run {
   void operator()(size_t n_args) {
     const CleanDispatch guard;
     const OperatorInfo& info = *host_.info;
+    // OpenMP keeps the number of threads for each thread that starts some: here that which
+    // torch.set_num_threads was last told on any.
+    at::init_num_threads();
     if (info.seeded) {
       const auto seed = static_cast<uint64_t>(args_[n_args - 2].v.i);
       const auto offset = static_cast<uint64_t>(args_[n_args - 1].v.i);
@@ -260,9 +264,13 @@ class Run {
       memory.zero_();
       return;
     }
-    // Not what it was recorded as: on a native device the CPU's kernel takes over.
+    // Not what it was recorded as: on a native device the CPU's kernel takes over. Statistics of
+    // halves are f32 to the Meta kernels, as on CUDA, and halves to the CPU's.
+    const auto is_like = [](c10::ScalarType a, c10::ScalarType b) {
+      return a == b || (at::isFloatingType(a) && at::isFloatingType(b));
+    };
     TORCH_CHECK_NOT_IMPLEMENTED(
-        result.sizes() == memory.sizes() && result.scalar_type() == memory.scalar_type(),
+        result.sizes() == memory.sizes() && is_like(result.scalar_type(), memory.scalar_type()),
         host_.info->name, " returned ", result.scalar_type(), result.sizes(),
         " where its Meta kernel predicted ", memory.scalar_type(), memory.sizes());
     memory.copy_(result);
