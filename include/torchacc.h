@@ -1580,8 +1580,9 @@ typedef struct torchacc_pending_collective {
 } torchacc_pending_collective;
 
 /*
- Does the first of the collectives that wait, in their order, and as many of those behind it as it likes; `n_done` becomes how many,
- on an error too: these have failed then. What waits is this rank's affair, and depends on time: a function that does several as one
+ Does the first of the collectives that wait, in their order, and as many of those behind it as it likes; `n_done`, which is 1,
+ becomes how many, on an error too: these have failed then. Others than 1 to `n_waiting` are the error INTERNAL of all. What is pointed
+ at lives until the function returns. What waits is this rank's affair, and depends on time: a function that does several as one
  must see to it that all ranks do as many. Called on the communicator's own thread, as a `torchacc_collective_fn` of one that is
  `concurrent`; `torchacc_running_site` is that of the first.
  */

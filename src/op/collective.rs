@@ -7,7 +7,7 @@
 
 use super::arg::{Arg, NodeArg};
 use super::host::{self, HostArg, HostOp, HostOpId, HostTensor};
-use super::lane::{Lane, Ticket};
+use super::lane::{CollectiveLane, Ticket};
 use super::{Attr, Attrs, Ty};
 use crate::buffer::Location;
 use crate::dtype::DType;
@@ -94,7 +94,7 @@ pub struct Communicator {
     /// For what is on a lane, where the program has one: then it is asked instead of `functions`.
     pub together: Option<Together>,
     /// Where its functions may run beside those of other communicators.
-    pub lane: Option<Lane<Pending>>,
+    pub lane: Option<CollectiveLane<Pending>>,
 }
 
 impl Communicator {
@@ -210,11 +210,11 @@ pub fn has_lane(communicator: u64) -> bool {
 }
 
 /// A lane for the collectives of a communicator.
-pub fn lane() -> Lane<Pending> {
-    Lane::new(perform)
+pub fn lane() -> CollectiveLane<Pending> {
+    CollectiveLane::new(perform)
 }
 
-/// Puts a collective on the lane of its communicator ([`Lane::put`]); `None`, and it is not done, if that has none or is not
+/// Puts a collective on the lane of its communicator ([`CollectiveLane::put`]); `None`, and it is not done, if that has none or is not
 /// registered any more.
 pub fn put(communicator: u64, before: Option<Ticket>, work: Pending) -> Result<Option<Ticket>> {
     match known(communicator) {

@@ -15,7 +15,7 @@ const SEEN: usize = 32;
 pub type Perform<W> = fn(&[&W]) -> (usize, Result<()>);
 
 /// The thread starts with the first work, and ends after the last one once the lane is dropped.
-pub struct Lane<W> {
+pub struct CollectiveLane<W> {
     perform: Perform<W>,
     queue: Mutex<Option<Arc<Queue<W>>>>,
 }
@@ -59,9 +59,9 @@ pub struct Ended {
     pub was_skipped: bool,
 }
 
-impl<W: Send + Sync + 'static> Lane<W> {
-    pub fn new(perform: Perform<W>) -> Lane<W> {
-        Lane { perform, queue: Mutex::default() }
+impl<W: Send + Sync + 'static> CollectiveLane<W> {
+    pub fn new(perform: Perform<W>) -> CollectiveLane<W> {
+        CollectiveLane { perform, queue: Mutex::default() }
     }
 
     /// Does `work` after everything that was put on the lane before. If `before`, one of these, has failed, it is not done,
@@ -85,7 +85,7 @@ impl<W: Send + Sync + 'static> Lane<W> {
     }
 }
 
-impl<W> Drop for Lane<W> {
+impl<W> Drop for CollectiveLane<W> {
     fn drop(&mut self) {
         if let Some(queue) = &*self.queue.lock() {
             queue.state.lock().is_closed = true;
@@ -172,8 +172,8 @@ mod tests {
 
     type Work = Box<dyn Fn() -> Result<()> + Send + Sync>;
 
-    fn lane() -> Lane<Work> {
-        Lane::new(|works| (1, works[0]()))
+    fn lane() -> CollectiveLane<Work> {
+        CollectiveLane::new(|works| (1, works[0]()))
     }
 
     #[test]
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn what_waits_is_done_as_one_and_fails_as_one() {
         // The first waits until all are there; an even number is done alone, an odd one with all odd ones behind it.
-        let lane = Lane::new(|works: &[&(u32, Arc<Mutex<()>>)]| {
+        let lane = CollectiveLane::new(|works: &[&(u32, Arc<Mutex<()>>)]| {
             drop(works[0].1.lock());
             let odd = works.iter().take_while(|work| work.0 % 2 == 1).count();
             (odd.max(1), if odd == 3 { internal!("three") } else { Ok(()) })
