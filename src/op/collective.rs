@@ -294,11 +294,11 @@ impl Pending {
     }
 }
 
-/// What a host operator's arguments and results are to a collective: the communicator, and how it is done, from and to what.
-fn parts<'a>(
-    args: &'a [HostArg],
-    outs: &[HostTensor],
-) -> Result<(u64, (&'a [i64], HostTensor, HostTensor))> {
+/// How a collective is done, from what and to what.
+type Parts<'a> = (&'a [i64], HostTensor, HostTensor);
+
+/// What a host operator's arguments and results are to a collective; the communicator first.
+fn parts<'a>(args: &'a [HostArg], outs: &[HostTensor]) -> Result<(u64, Parts<'a>)> {
     let [x, how, HostArg::Scalar { number: bits, .. }, _, _] = args else {
         return internal!("arguments of a collective: {args:?}");
     };
