@@ -54,6 +54,7 @@ fn resized<'a>(c: &Call<'a>, x: V<'a>, to: &[i64], first: usize, filter: Filter)
         let last = x.rank() - 1;
         let weights = weights(axis, x.math(), filter, x.dtype()).swap(0, 1);
         y = y.swap(d + 2, last);
+        y.math().check()?;
         let mut sizes = y.sizes();
         y = y.reshape(&[y.numel() / axis.from, axis.from]).matmul(weights);
         sizes[last] = axis.to;
