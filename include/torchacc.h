@@ -1575,7 +1575,7 @@ typedef struct torchacc_pending_collective {
    reads or writes.
    */
   size_t after;
-  /* Where it was recorded, for `torchacc_site_name`. */
+  /* Where it was recorded, as of `torchacc_running_site`. */
   uint64_t site;
 } torchacc_pending_collective;
 

@@ -84,7 +84,7 @@ pub struct torchacc_pending_collective {
     /// How many of those before it, from the first on, must have been done, since it reads what one of them makes or writes where one
     /// reads or writes.
     pub after: usize,
-    /// Where it was recorded, for `torchacc_site_name`.
+    /// Where it was recorded, as of `torchacc_running_site`.
     pub site: u64,
 }
 

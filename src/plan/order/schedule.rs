@@ -34,8 +34,8 @@ const PATIENCE: u64 = 16;
 const SPEEDS: [u64; 2] = [1, 4];
 
 /// The first of `orders`, changed so that less time is spent waiting for collectives, and when these are done. The peak is
-/// higher by what one collective has, or a little; by that `share` of it. The second is the program's; in both, everything with effects is in the
-/// order of the program.
+/// higher by what one collective has, or a little; by that `share` of it. The second is the program's; in both, everything with
+/// effects is in the order of the program.
 pub(super) fn scheduled(
     graph: &Graph,
     fused: &Fused,

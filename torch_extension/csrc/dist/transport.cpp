@@ -132,12 +132,6 @@ struct AllToAllV {
   }
 };
 
-template <class Kind>
-Alike alike(Numbers how, const at::Tensor& input) {
-  const bool is_uneven = std::is_same_v<Kind, AllToAllV>;
-  return {Kind::kName, input.scalar_type(), is_uneven ? 0 : input.numel(), Kind::alike(how)};
-}
-
 // `device`: of the tensors, if they are not the host's.
 template <class Kind>
 torchacc_error* collective(void* user, const torchacc_device* device, Numbers how, Tensor input,
@@ -145,7 +139,9 @@ torchacc_error* collective(void* user, const torchacc_device* device, Numbers ho
   Transport& transport = transport_of(user);
   return carried(transport, Kind::kName, input, [&] {
     const HostCall call{Kind::kNumber, how, wrap(*input), wrap(*output)};
-    transport.agree(alike<Kind>(how, call.input));
+    const bool is_uneven = std::is_same_v<Kind, AllToAllV>;
+    transport.agree(Alike{Kind::kName, call.input.scalar_type(), is_uneven ? 0 : call.input.numel(),
+                          Kind::alike(how)});
     if (device != nullptr) {
       return on_stream(*device, [&] {
         Kind::run(transport.device(), how, wrap_native(*input), wrap_native(*output));
@@ -223,6 +219,7 @@ torchacc_error* alone(void* user, const torchacc_pending_collective& one) noexce
   }
 }
 
+// Of a kind that goes by message.
 const char* name_of(uint32_t kind) {
   switch (kind) {
     case TORCHACC_COLLECTIVE_ALL_REDUCE:
@@ -233,19 +230,6 @@ const char* name_of(uint32_t kind) {
       return ReduceScatter::kName;
     default:
       return AllToAll::kName;
-  }
-}
-
-Alike alike(const HostCall& call) {
-  switch (call.kind) {
-    case TORCHACC_COLLECTIVE_ALL_REDUCE:
-      return alike<AllReduce>(call.how, call.input);
-    case TORCHACC_COLLECTIVE_ALL_GATHER:
-      return alike<AllGather>(call.how, call.input);
-    case TORCHACC_COLLECTIVE_REDUCE_SCATTER:
-      return alike<ReduceScatter>(call.how, call.input);
-    default:
-      return alike<AllToAll>(call.how, call.input);
   }
 }
 
@@ -291,7 +275,10 @@ torchacc_error* together(void* user, const torchacc_pending_collective* waiting,
                 " collectives were ready, of which ", ready.from(0), " are there");
     const auto message = at::ArrayRef(ready.calls).slice(0, agreed);
     std::vector<Alike> descriptions;
-    for (const HostCall& call : message) descriptions.push_back(alike(call));
+    for (const HostCall& call : message) {
+      descriptions.push_back(
+          {name_of(call.kind), call.input.scalar_type(), call.input.numel(), call.how[0]});
+    }
     *done = transport.agree(descriptions);
     transport.messages().exchange(by, message.slice(0, *done), ready.from(*done));
   });
