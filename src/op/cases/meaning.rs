@@ -30,4 +30,4 @@ fn check_all(family: Vec<Case>) {
     }
 }
 
-for_each_family!(check_all);
+families!(tests check_all);

@@ -36,56 +36,27 @@ pub const CUDA_ALL: u8 = 8;
 pub const HOST: u8 = MEANING | CPU;
 pub const ALL: u8 = HOST | CUDA;
 
-/// A test for each family of the table: `$check` with its cases.
-macro_rules! for_each_family {
-    ($check:ident) => {
-        #[test]
-        fn attention() {
-            $check($crate::op::cases::attention::cases());
-        }
-
-        #[test]
-        fn contraction() {
-            $check($crate::op::cases::contraction::cases());
-        }
-
-        #[test]
-        fn convolution() {
-            $check($crate::op::cases::convolution::cases());
-        }
-
-        #[test]
-        fn index() {
-            $check($crate::op::cases::index::cases());
-        }
-
-        #[test]
-        fn movement() {
-            $check($crate::op::cases::movement::cases());
-        }
-
-        #[test]
-        fn nn() {
-            $check($crate::op::cases::nn::cases());
-        }
-
-        #[test]
-        fn pooling() {
-            $check($crate::op::cases::pooling::cases());
-        }
-
-        #[test]
-        fn recurrent() {
-            $check($crate::op::cases::recurrent::cases());
-        }
-
-        #[test]
-        fn reduce() {
-            $check($crate::op::cases::reduce::cases());
+/// The families of the table: `families!(tests check)` is a test for each, which calls `check` with its cases, and
+/// `families!(functions of)` a list of their functions `of`.
+macro_rules! families {
+    (tests $check:ident) => { $crate::op::cases::families! { @listed @tests $check } };
+    (functions $of:ident) => { $crate::op::cases::families! { @listed @functions $of } };
+    (@listed $($then:tt)*) => {
+        $crate::op::cases::families! {
+            $($then)* attention contraction convolution index movement nn pooling recurrent reduce
         }
     };
+    (@tests $check:ident $($family:ident)*) => {
+        $(
+            #[test]
+            fn $family() {
+                $check($crate::op::cases::$family::cases());
+            }
+        )*
+    };
+    (@functions $of:ident $($family:ident)*) => { vec![$($family::$of),*] };
 }
-pub(crate) use for_each_family;
+pub(crate) use families;
 
 /// One computation.
 pub struct Case {
@@ -340,37 +311,18 @@ fn ints(list: &[i64]) -> Attr {
     Attr::Ints(list.into())
 }
 
-/// The families of the table.
-pub fn all() -> [fn() -> Vec<Case>; 9] {
-    [
-        attention::cases,
-        contraction::cases,
-        index::cases,
-        movement::cases,
-        nn::cases,
-        recurrent::cases,
-        reduce::cases,
-        convolution::cases,
-        pooling::cases,
-    ]
+/// The cases of all families.
+pub fn all() -> impl Iterator<Item = Case> {
+    let families: Vec<fn() -> Vec<Case>> = families!(functions cases);
+    families.into_iter().flat_map(|family| family())
 }
 
 /// An independent formula: results of the given types, or the first of them.
 pub type Oracle = fn(&[Array], &[Attr], &[Ty]) -> Vec<Array>;
 
 pub fn oracle(op: Op) -> Option<Oracle> {
-    let families = [
-        attention::oracle,
-        contraction::oracle,
-        index::oracle,
-        movement::oracle,
-        nn::oracle,
-        recurrent::oracle,
-        reduce::oracle,
-        convolution::oracle,
-        pooling::oracle,
-    ];
-    families.into_iter().find_map(|of: fn(Op) -> Option<Oracle>| of(op))
+    let families: Vec<fn(Op) -> Option<Oracle>> = families!(functions oracle);
+    families.into_iter().find_map(|of| of(op))
 }
 
 impl Bound {

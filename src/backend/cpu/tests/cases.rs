@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::backend::cpu::isa::on_each_isa;
-use crate::op::cases::{self, Bound, for_each_family};
+use crate::op::cases::{self, Bound, families};
 use crate::op::{Attr, Class};
 use crate::plan::{Instr, LoopBody};
 
@@ -101,4 +101,4 @@ fn check_all(family: Vec<cases::Case>) {
     }
 }
 
-for_each_family!(check_all);
+families!(tests check_all);

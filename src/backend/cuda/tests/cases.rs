@@ -4,7 +4,7 @@ use super::{both, failure, is_on_the_device, prepare};
 use crate::backend::cpu::tests::Case;
 use crate::backend::cpu::tests::cases::{kernel_of, of_absolute};
 use crate::backend::reference::Reference;
-use crate::op::cases::{self, Bound, for_each_family};
+use crate::op::cases::{self, Bound, families};
 use crate::op::{Class, Op};
 use crate::plan::Kernel;
 use crate::shape::numel;
@@ -36,4 +36,4 @@ fn check(family: Vec<cases::Case>) {
     }
 }
 
-for_each_family!(check);
+families!(tests check);
