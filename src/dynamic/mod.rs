@@ -61,6 +61,8 @@ const SMALL_TEMPLATES: usize = 64;
 const TRIED: usize = 8;
 /// How often a family is planned at other points in vain before that becomes rare.
 const ATTEMPTS: usize = 6;
+/// Attempts in vain after which nobody waits for another one.
+const EAGER: usize = 2;
 /// Traces after which it does in any case: to look for what varies takes a little, too.
 const PATIENCE: usize = 12;
 /// Examples that tell what varies where all together do not.
@@ -196,6 +198,14 @@ impl Families {
             }
         }
         families[0].add(&erased.numbers)
+    }
+
+    /// Whether the next trace of the family had better wait for [`Families::learn`]: as long as no template came of it, unless
+    /// that was in vain a few times.
+    pub fn is_eager(&self, erased: &ShapeErasedTrace) -> bool {
+        let families = self.0.lock();
+        let family = families.iter().find(|family| family.structure == erased.structure);
+        family.is_none_or(|family| family.templates.is_empty() && family.failures < EAGER)
     }
 
     /// Plans the family of a trace that was added at other points, by the trace's own plan; whether a template was made.

@@ -151,6 +151,22 @@ fn the_third_length_needs_no_compiling() {
 }
 
 #[test]
+fn a_family_is_waited_for_until_it_has_a_template() {
+    let planning = Planning::default();
+    let is_eager = |records: &Records| planning.families.is_eager(&ShapeErasedTrace::of(records));
+    let one = attention(5, 8);
+    assert!(is_eager(&one));
+    planning.plan(&one);
+    assert!(is_eager(&one));
+    planning.each([attention(7, 8)]);
+    assert!(!is_eager(&one), "it has a template");
+    planning.families.forget_plans();
+    assert!(is_eager(&one));
+    planning.families.0.lock()[0].failures = EAGER;
+    assert!(!is_eager(&one), "it is learnt in vain");
+}
+
+#[test]
 fn sizes_of_one_and_none_are_compiled_for_themselves() {
     let planning = Planning::default();
     let instantiated = planning.each([50, 161, 1, 0, 5].map(|t| attention(t, 16)));

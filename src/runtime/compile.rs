@@ -1,6 +1,7 @@
 //! From a closed trace to a program: the whole pipeline on one screen.
 
 use super::Shared;
+use super::background::BackgroundThread;
 use super::code::{Code, Compiled};
 use super::memory_limit::Recomputed;
 use super::padding::PaddedBinding;
@@ -14,10 +15,10 @@ use crate::op::{Op, Ty};
 use crate::plan::{Plan, PlanDecisions, PlanMode, UnplacedPlan};
 use crate::record::{Operator, Origin, Records, Value};
 use crate::trace::operator_name;
-use crate::{aten, passes, plan};
+use crate::{aten, invalid, passes, plan};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// A program of so many nodes may start with a plan made quickly, if `TORCHACC_QUICK_FROM` does not say another number.
 pub const QUICK_FROM: usize = 2000;
@@ -175,22 +176,39 @@ impl BackgroundWork {
         Ok(self.code.newest().plan.clone())
     }
 
-    /// Plans the trace for other sizes, as a template, if its sizes vary; whether that came out. After [`BackgroundWork::plan`].
-    pub(super) fn learn(&self, shared: &Shared) -> bool {
+    /// Whether a trace of other sizes had better wait for [`BackgroundWork::learn`].
+    pub(super) fn is_awaited(&self, shared: &Shared) -> bool {
+        self.varies.as_ref().is_none_or(|(_, erased)| shared.families.is_eager(erased))
+    }
+
+    /// Plans the trace for other sizes, as a template, if its sizes vary. After [`BackgroundWork::plan`].
+    pub(super) fn learn(&self, shared: &Shared) {
         let (Some((unplaced, decisions)), Some((records, erased))) = (&self.found, &self.varies)
         else {
-            return false;
+            return;
         };
         let backend = &*shared.backend;
         let planner = |records: &Records, decisions: &PlanDecisions| {
+            if shared.is_ending.load(Relaxed) {
+                return invalid!("nobody wants the plan any more");
+            }
             let graph = graph(records, backend)?;
             Ok(Interface::of(records)
                 .plan_unplaced(&graph, PlanMode::Guided(decisions), backend)?
                 .0)
         };
         let learn = || shared.families.learn(erased, records, unplaced, decisions, &planner);
-        shared.stage("other sizes", learn)
+        shared.stats.templates.add(shared.stage("other sizes", learn) as u64);
     }
+}
+
+/// Programs that may wait to be planned for other sizes beside later runs. Of one for which there is no room the family is planned
+/// by a later one.
+const WAITING: usize = 4;
+
+/// Plans programs for other sizes while later ones run.
+pub fn learner() -> BackgroundThread<BackgroundWork> {
+    BackgroundThread::new("other-sizes", WAITING, |shared, background| background.learn(shared))
 }
 
 /// The program of a trace by a plan for other sizes, if there is one. The trace's own plan has the last word.

@@ -2,6 +2,7 @@
 //! cut, so that importing the library starts nothing. While it has nothing to do, who waits for a short program runs it.
 
 use super::background::BackgroundThread;
+use super::compile::{BackgroundWork, learner};
 use super::concatenate::Concatenation;
 use super::engine_choice::{self, Task};
 use super::failures::Concerns;
@@ -74,19 +75,20 @@ struct Engine {
     begun: Option<Speculation>,
     prefetcher: BackgroundThread<Ran>,
     chooser: BackgroundThread<Task>,
+    learner: BackgroundThread<BackgroundWork>,
 }
 
 impl Default for Engine {
     fn default() -> Engine {
         let arena = execute::Arena::default();
-        let (prefetcher, chooser) = (prefetcher(), engine_choice::chooser());
-        Engine { arena, begun: None, prefetcher, chooser }
+        let (prefetcher, chooser, learner) = (prefetcher(), engine_choice::chooser(), learner());
+        Engine { arena, begun: None, prefetcher, chooser, learner }
     }
 }
 
 impl Engine {
     fn run(&mut self, shared: &Arc<Shared>, queue: &Queue, closed: Closed) {
-        let Engine { arena, begun, prefetcher, chooser } = self;
+        let Engine { arena, begun, prefetcher, chooser, learner } = self;
         let run = || execute::run(shared, closed, arena, begun.take());
         let next = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
             shared.fail(&execute::panicked(&*panic), Concerns::Everybody);
@@ -101,6 +103,9 @@ impl Engine {
             if !chooser.begin(shared, task) {
                 program.code.choice.give_up();
             }
+        }
+        for background in std::mem::take(&mut *shared.unlearned.lock()) {
+            learner.begin(shared, background);
         }
     }
 }
@@ -303,6 +308,8 @@ impl Launcher {
                         engine.begun = None;
                         engine.arena = execute::Arena::default();
                         engine.prefetcher.wait();
+                        // What is learnt is of plans for the limit until now.
+                        engine.learner.wait();
                         shared.limit_memory(limit);
                     }
                     Job::Fence(fence) => {
@@ -327,6 +334,7 @@ impl Drop for Launcher {
     fn drop(&mut self) {
         if let Some(Running { jobs, thread, process }) = self.running.lock().take() {
             drop(jobs);
+            self.shared.is_ending.store(true, Relaxed);
             let here = std::thread::current().id() == thread.thread().id();
             if process != std::process::id() {
                 std::mem::forget(self.engine.clone());

@@ -62,7 +62,7 @@ use async_read::Readers;
 use breakdown::Breakdown;
 use communicators::Communicators;
 pub use communicators::TOKEN_SIZES;
-use compile::CompiledTrace;
+use compile::{BackgroundWork, CompiledTrace};
 use config::Options;
 use cut::Cut;
 use diagnostics::Limits;
@@ -114,6 +114,8 @@ pub(crate) struct Shared {
     /// Operations from which programs go there.
     pub disk_from: usize,
     pub families: Families,
+    /// Programs that ran, to be planned for other sizes.
+    pub unlearned: Mutex<Vec<BackgroundWork>>,
     /// Traces that are likely to come, with their programs in the cache.
     pub prefetched: Mutex<Vec<Prefetched>>,
     pub policy: Policy,
@@ -144,6 +146,8 @@ pub(crate) struct Shared {
     /// Whether the backend's missing features were reported.
     pub lack_is_reported: AtomicBool,
     pub watchdog: Option<Arc<Watchdog>>,
+    /// Whether what is done in the background is for nobody any more.
+    pub is_ending: AtomicBool,
     /// A plugin for programs that are to run on OpenXLA.
     pub openxla: Option<PathBuf>,
 }
@@ -162,6 +166,7 @@ impl Context {
                 .map(|folder| Disk::new(folder, options.cache_limit as u64)),
             disk_from: options.cache_from,
             families: Families::default(),
+            unlearned: Mutex::default(),
             prefetched: Mutex::default(),
             policy: options.policy.clone(),
             stats: Stats::default(),
@@ -185,6 +190,7 @@ impl Context {
             memory_limit: options.memory_limit.into(),
             lack_is_reported: AtomicBool::default(),
             watchdog: options.watchdog.map(Watchdog::new).map(Arc::new),
+            is_ending: AtomicBool::default(),
             openxla: options.openxla,
         });
         warning.into_iter().for_each(|warning| shared.warn(warning));

@@ -1,5 +1,5 @@
 //! Where a program comes from: a plan for other sizes, a file, or the compiler. Its background work overlaps its first
-//! run: writing it to disk, and planning it for other sizes.
+//! run: writing it to disk, and planning it for other sizes, which goes on beside later runs where these sizes have a plan already.
 
 use super::breakdown::Phase;
 use super::clock::now;
@@ -178,7 +178,10 @@ fn run_in_background<'scope>(
         if let Some(file) = file {
             store(shared, &plan, file);
         }
-        shared.stats.templates.add(background.learn(shared) as u64);
+        match background.is_awaited(shared) {
+            true => background.learn(shared),
+            false => shared.unlearned.lock().push(background),
+        }
     };
     let contained = move || drop(catch_unwind(AssertUnwindSafe(work)));
     let thread = Builder::new().name("torchacc-background".into());

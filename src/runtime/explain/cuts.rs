@@ -43,12 +43,22 @@ pub struct Cut {
     pub count: u64,
 }
 
+impl Cut {
+    fn place(&self) -> Place {
+        (self.cause, self.site, self.value.clone(), self.value_site)
+    }
+}
+
 #[derive(Default)]
 pub struct Cuts {
     /// Row of each trace and cause that came before.
     seen: HashMap<(u64, Cause), usize>,
     rows: Vec<Cut>,
+    places: HashMap<Place, usize>,
 }
+
+/// What cuts of one row have in common.
+type Place = (&'static str, Site, String, Site);
 
 impl Cuts {
     /// Counts a cut of trace `trace_id` if it came before; else its line is wanted: [`Cuts::add`].
@@ -62,20 +72,13 @@ impl Cuts {
 
     /// Counts the first cut of a trace for a cause.
     pub fn add(&mut self, trace_id: u64, cause: Cause, mut cut: Cut) {
-        let same = |row: &Cut| {
-            (row.cause, row.site, &row.value, row.value_site)
-                == (cut.cause, cut.site, &cut.value, cut.value_site)
-        };
-        let mut found = self.rows.iter().position(same);
-        if found.is_none() && self.rows.len() >= ROWS {
+        if self.rows.len() >= ROWS && !self.places.contains_key(&cut.place()) {
             cut = Cut { cause: cut.cause, ..Cut::default() };
-            let rest = |row: &Cut| row.cause == cut.cause && row.site == 0 && row.value.is_empty();
-            found = self.rows.iter().position(rest);
         }
-        let row = found.unwrap_or_else(|| {
+        let row = *self.places.entry(cut.place()).or_insert(self.rows.len());
+        if row == self.rows.len() {
             self.rows.push(cut);
-            self.rows.len() - 1
-        });
+        }
         self.rows[row].count += 1;
         if self.seen.len() >= SEEN {
             self.seen.clear();
